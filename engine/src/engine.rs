@@ -19,7 +19,7 @@ use crate::error::SetupError;
 use crate::fabric::Fabric;
 use crate::failure::{self, EngineThread, Failures, Panicked};
 use crate::provider::Provider;
-use crate::shard::core::Core;
+use crate::shard::Core;
 
 /// A device with shards on it. The type of the device is chosen here and nowhere else.
 ///
@@ -254,7 +254,7 @@ impl<P: Provider> Maker<P> {
         let names = (self.number, self.first_xid);
         let mut core = Core::new(&self.provider, &self.config, names, self.numa_node())?;
         // Before anybody connects to it.
-        let handler = factory(core.handle.clone());
+        let handler = factory(core.parts.handle.clone());
         core.settings.backward = handler.backward();
         let connections_max = self.config.connections().max.as_usize();
         core.attach(&self.shared, serves, connections_max);

@@ -25,6 +25,7 @@ use crate::provider::{
     CqError, PostError, QueueEvent, Queues, RecvWr, Remote, SendFlags, SendOp, SendWr, WC_BATCH,
     WcBatch, Window, WindowId, WrId,
 };
+use crate::shard::parts::Parts;
 use crate::shard::rdma::windows::Exposer;
 use crate::shard::send::lane::Lane;
 use crate::shard::send::outbox::Outbox;
@@ -228,7 +229,7 @@ impl<Q: Queues> Io<Q> {
 
     /// Posts what is pending in a lane, as many work requests as there is room for.
     #[inline]
-    pub fn flush(&mut self, outbox: &mut Outbox, lane: &mut Lane, peer: u32) -> Flush {
+    pub fn flush(&mut self, parts: &mut Parts, lane: &mut Lane, peer: u32) -> Flush {
         let Some(qp) = self.qps[peer as usize] else { return Flush::Gone };
         loop {
             if lane.pending.front().is_none() {
@@ -239,7 +240,7 @@ impl<Q: Queues> Io<Q> {
             if room == 0 {
                 return Flush::Full;
             }
-            match self.post_chain(outbox, lane, qp, (room as usize).min(CHAIN)) {
+            match self.post_chain(parts, lane, qp, (room as usize).min(CHAIN)) {
                 None => {}
                 Some(why) => return Flush::after(why),
             }
@@ -249,19 +250,19 @@ impl<Q: Queues> Io<Q> {
     /// Posts the first work requests of a lane with one doorbell. Returns what went wrong.
     fn post_chain(
         &mut self,
-        outbox: &mut Outbox,
+        parts: &mut Parts,
         lane: &mut Lane,
         qp: Q::Qp,
         room: usize,
     ) -> Option<PostError> {
         let mut links = ArrayVec::<Link, CHAIN>::new();
-        self.choose(outbox, lane, room, &mut links);
+        self.choose(&parts.outbox, lane, room, &mut links);
         let mut chain = ArrayVec::<SendWr<'_>, CHAIN>::new();
         chain.extend(links.iter().enumerate().map(|(i, link)| {
             let wr_id = WrId(SEND | lane.name(i));
             let (op, sgl) = match link.request {
                 None => (SendOp::Send, core::slice::from_ref(&link.sge)),
-                Some(request) => outbox.messages.body(link.message).request(request.into()),
+                Some(request) => parts.outbox.messages().body(link.message).request(request.into()),
             };
             SendWr { wr_id, op, sgl, flags: link.flags }
         }));
@@ -276,23 +277,23 @@ impl<Q: Queues> Io<Q> {
         let (taken, why) = unsafe { self.queues().post_send(qp, &chain) }.of(chain.len());
         let sends = chain[..taken].iter().filter(|wr| wr.op.is_send()).count();
         drop(chain);
-        outbox.stats.doorbells.add(1);
-        outbox.stats.sent.add(sends as u64);
+        parts.stats.doorbells.add(1);
+        parts.stats.sent.add(sends as u64);
         let is_refused = taken < links.len();
         for link in links.drain(..).take(taken) {
             let seq = lane.on_posted(link.flags.contains(SendFlags::SIGNALED));
-            let head = outbox.messages.head_mut(link.message);
+            let head = parts.outbox.messages_mut().head_mut(link.message);
             head.posted += 1;
             if head.posted < head.requests {
                 continue;
             }
             head.seq = seq;
-            lane.pending.pop(&outbox.messages);
+            lane.pending.pop(parts.outbox.messages());
             if link.flags.contains(SendFlags::INLINE) {
-                outbox.stats.sent_inline.add(1);
-                outbox.release(link.message);
+                parts.stats.sent_inline.add(1);
+                parts.release(link.message);
             } else {
-                lane.flight.push(&mut outbox.messages, link.message);
+                lane.flight.push(parts.outbox.messages_mut(), link.message);
             }
         }
         if is_refused {
@@ -307,7 +308,7 @@ impl<Q: Queues> Io<Q> {
         let mut unsignaled = lane.unsignaled();
         let mut next = lane.pending.front();
         while let Some(message) = next {
-            let head = outbox.messages.head(message);
+            let head = outbox.messages().head(message);
             let whole = head.requests == 0;
             for request in head.posted..head.requests.max(1) {
                 if links.len() == room {
@@ -331,30 +332,30 @@ impl<Q: Queues> Io<Q> {
                 }
                 unsignaled += 1;
                 let holds = !is_inline
-                    && (unsignaled >= HOLD_MAX || outbox.send.free() < self.depths.low_water);
+                    && (unsignaled >= HOLD_MAX || outbox.slots().free() < self.depths.low_water);
                 if is_awaited || holds || self.is_due(unsignaled) {
                     link.flags |= SendFlags::SIGNALED;
                     unsignaled = 0;
                 }
                 links.push(link);
             }
-            next = outbox.messages.next(message);
+            next = outbox.messages().next(message);
         }
     }
 
     /// Takes in that all sends of a lane up to that of this name have completed, one way or the
     /// other. False if no such send is outstanding.
     #[inline]
-    pub fn on_sent(&mut self, outbox: &mut Outbox, lane: &mut Lane, name: u64) -> bool {
+    pub fn on_sent(&mut self, parts: &mut Parts, lane: &mut Lane, name: u64) -> bool {
         if !lane.on_completed(name) {
             return false;
         }
         while let Some(message) = lane.flight.front() {
-            if !lane.is_done(outbox.messages.head(message).seq) {
+            if !lane.is_done(parts.outbox.messages().head(message).seq) {
                 break;
             }
-            lane.flight.pop(&outbox.messages);
-            outbox.release(message);
+            lane.flight.pop(parts.outbox.messages());
+            parts.release(message);
         }
         true
     }
@@ -411,8 +412,7 @@ impl<Q: Queues> Io<Q> {
         // slots were posted to are destroyed, after which no device touches them.
         let quiet = || unsafe { Quiet::assume() };
         pool.recall(quiet());
-        outbox.send.recall(quiet());
-        outbox.headers.recall(quiet());
+        outbox.recall(quiet);
     }
 
     /// Receive buffers in the device's hands.

@@ -6,17 +6,16 @@ use rpcrdma_proto::{
 };
 use rpcrdma_xdr::onc::MsgType;
 
-use super::exposing::{begin, begin_exposed, expose, has_room, take_back};
 use super::sink::Sink;
 use super::unsent::Unsent;
 
 use crate::error::CallRefused;
 use crate::message::payload::Payload;
 use crate::message::wanted::{OPEN, WANTS_MAX, Want, Wanted};
+use crate::shard::parts::Parts;
 use crate::shard::peers::{ConnectionId, Peer, Peers, Phase};
-use crate::shard::rdma::exposures::Owner;
+use crate::shard::rdma::expose::has_room;
 use crate::shard::rdma::windows::Exposer;
-use crate::shard::send::outbox::Outbox;
 
 /// Names a call that was made, to cancel it ([`Turn::cancel`](crate::Turn::cancel)), and to make it
 /// once more with the same xid.
@@ -54,27 +53,31 @@ impl<'a> CallBuilder<'a> {
     /// Begins a call: takes a send slot and a call slot.
     #[inline]
     pub(crate) fn begin(
-        outbox: &'a mut Outbox,
+        parts: &'a mut Parts,
         peers: &'a mut Peers,
         exposer: &'a mut dyn Exposer,
         peer: ConnectionId,
         cookie: u64,
     ) -> Result<CallBuilder<'a>, CallRefused> {
+        if parts.timers.is_stopping() {
+            return Err(CallRefused::Stopping);
+        }
         let peer = peers.named(peer).filter(|peer| peer.phase == Phase::Up);
         let peer = peer.ok_or(CallRefused::NoPeer)?;
-        let slot = if outbox.has_slot_for(&peer.lane) { outbox.send.take() } else { None };
+        let slot =
+            if parts.outbox.has_slot_for(&peer.lane) { parts.outbox.take_slot() } else { None };
         let Some(slot) = slot else {
-            outbox.stats.busy_local.add(1);
+            parts.stats.busy_local.add(1);
             return Err(CallRefused::Busy);
         };
         // Those of a call that was forgotten.
-        if !outbox.wants.is_empty() {
-            outbox.wants.clear();
+        if !parts.outbox.wants().is_empty() {
+            parts.outbox.wants_mut().clear();
         }
         let reply_payload_max = REPLY_PAYLOAD_DEFAULT.min(peer.conn.reply_room());
-        match peer.conn.open_call(&mut outbox.ledger, cookie) {
+        match peer.conn.open_call(&mut parts.ledger, cookie) {
             Ok(id) => Ok(CallBuilder {
-                payload: Payload::begin(outbox, slot, id.xid(), MsgType::Call),
+                payload: Payload::begin(parts, slot, id.xid(), MsgType::Call),
                 peer,
                 exposer,
                 id,
@@ -82,7 +85,7 @@ impl<'a> CallBuilder<'a> {
                 reply_payload_max,
             }),
             Err(why) => {
-                outbox.send.put(slot);
+                parts.outbox.put_slot(slot);
                 Err(CallRefused::Protocol(why))
             }
         }
@@ -101,7 +104,7 @@ impl<'a> CallBuilder<'a> {
     /// use up what was wanted of the next (wire.md E23, E24). Returns where the operation begins.
     pub fn operation(&mut self) -> u32 {
         let begin = self.payload.position();
-        let wants = &mut self.payload.outbox().wants;
+        let wants = self.payload.parts().outbox.wants_mut();
         for wanted in wants.iter_mut().filter(|wanted| wanted.end == OPEN) {
             wanted.end = begin;
         }
@@ -155,7 +158,7 @@ impl<'a> CallBuilder<'a> {
         let is_enough = sink.as_ref().is_none_or(|sink| sink.len() >= want.len_max as usize);
         assert!(is_enough, "a sink is as long as its item can be");
         let (begin, end) = (self.operation, OPEN);
-        let wants = &mut self.payload.outbox().wants;
+        let wants = self.payload.parts().outbox.wants_mut();
         assert!(wants.len() < WANTS_MAX, "a call has at most {WANTS_MAX} wants");
         wants.push(Wanted { want, kind, sent_max, sink, begin, end });
         self
@@ -177,12 +180,12 @@ impl<'a> CallBuilder<'a> {
     /// credits and its xid stay in use until its reply has come, or its connection has ended.
     pub fn deadline(&mut self, at: u64) -> &mut CallBuilder<'a> {
         let (id, peer) = (self.id, self.peer.id.index);
-        let Outbox { ledger, deadlines, .. } = self.payload.outbox();
+        let Parts { ledger, timers, .. } = self.payload.parts();
         if let Some(slot) = ledger.calls.slot(id, peer)
             && let Some((_, entry)) = ledger.calls.find_mut(id.xid(), peer)
         {
             entry.is_timed = true;
-            deadlines.arm(slot, at);
+            timers.arm(slot, at);
         }
         self
     }
@@ -198,7 +201,7 @@ impl<'a> CallBuilder<'a> {
     /// has it whose reply may still come. The call has the xid that it had.
     pub fn xid(&mut self, xid: u32) -> Result<&mut CallBuilder<'a>, CallRefused> {
         let id = self.id;
-        let ledger = &mut self.payload.outbox().ledger;
+        let ledger = &mut self.payload.parts().ledger;
         let chosen = self.peer.conn.choose_xid(ledger, id, xid);
         self.id = chosen.map_err(CallRefused::Protocol)?;
         self.payload.set_xid(xid);
@@ -208,7 +211,7 @@ impl<'a> CallBuilder<'a> {
     /// The name of the call. If it is to have another xid, ask behind [`CallBuilder::xid`].
     pub fn handle(&mut self) -> CallHandle {
         let (id, peer) = (self.id, self.peer.id);
-        let name = self.payload.outbox().ledger.calls.name(id, peer.index);
+        let name = self.payload.parts().ledger.calls.name(id, peer.index);
         CallHandle { peer, name: name.expect("a call under construction is open") }
     }
 
@@ -243,19 +246,13 @@ impl<'a> CallBuilder<'a> {
     /// Takes the call back, for a reason, with the memory that it was given.
     #[cold]
     pub(crate) fn take_back<E: Copy>(mut self, why: E) -> Unsent<E> {
-        let outbox = self.payload.outbox();
-        let sinks = outbox.wants.drain(..).map(|wanted| wanted.sink);
-        match outbox.draft.message {
-            Some(message) => {
-                Unsent::new(why, outbox.messages.body_mut(message).pieces.drain(..), sinks)
-            }
-            None => Unsent::new(why, core::iter::empty(), sinks),
-        }
+        let (wants, pieces) = self.payload.parts().outbox.under_construction();
+        Unsent::new(why, pieces, wants.drain(..).map(|wanted| wanted.sink))
     }
 
     #[inline(always)]
     fn send(&mut self) -> Result<(), CallRefused> {
-        let is_plain = self.payload.is_plain() && self.payload.outbox().wants.is_empty();
+        let is_plain = self.payload.is_plain() && self.payload.parts().outbox.wants().is_empty();
         let is_sent =
             if is_plain { self.send_short(CallWith::Nothing) } else { self.send_single_item() };
         if is_sent { Ok(()) } else { self.send_planned() }
@@ -273,14 +270,14 @@ impl<'a> CallBuilder<'a> {
     fn send_single_item(&mut self) -> bool {
         let (item, is_plain) = (self.payload.single_item(), self.payload.is_plain());
         let len = self.payload.written();
-        let with = match (item, &self.payload.outbox().wants[..]) {
+        let with = match (item, self.payload.parts().outbox.wants()) {
             (Some(item), []) => CallWith::Item(item),
             (None, [want]) if is_plain => CallWith::Want(want.as_demand(len)),
             _ => return false,
         };
         let is_sent = self.send_short(with);
         if is_sent {
-            self.payload.outbox().wants.clear();
+            self.payload.parts().outbox.wants_mut().clear();
         }
         is_sent
     }
@@ -288,31 +285,31 @@ impl<'a> CallBuilder<'a> {
     /// Sends what is not short, or finds out why it cannot be sent.
     #[cold]
     fn send_planned(&mut self) -> Result<(), CallRefused> {
-        let mut wanted = core::mem::take(&mut self.payload.outbox().wants);
+        let mut wanted = core::mem::take(self.payload.parts().outbox.wants_mut());
         let sent = self.send_wanting(&mut wanted);
         if sent.is_ok() {
             // What was not exposed of the sinks goes home; the room stays for the next call.
             wanted.clear();
         }
-        self.payload.outbox().wants = wanted;
+        *self.payload.parts().outbox.wants_mut() = wanted;
         sent
     }
 
     fn send_wanting(&mut self, wanted: &mut [Wanted]) -> Result<(), CallRefused> {
         let message = self.payload.assemble()?;
         let (payload, end) = (self.payload.written(), self.payload.position());
-        let outbox = self.payload.outbox();
+        let parts = self.payload.parts();
         let wants: ArrayVec<proto::Want, WANTS_MAX> =
             wanted.iter().map(|want| want.as_demand(end)).collect();
-        let items = outbox.items(message);
+        let items = parts.outbox.items(message);
         let demand = CallDemand {
             payload,
             items: &items,
             wants: &wants,
             reply_payload_max: self.reply_payload_max,
-            gather_max: outbox.gather_max,
-            copy_max: outbox.send.payload_len() as u32,
-            explicit: outbox.exposures.ability(),
+            gather_max: parts.outbox.gather_max(),
+            copy_max: parts.outbox.slots().payload_len() as u32,
+            explicit: parts.rdma.ability(),
         };
         if demand.explicit.enabled && !has_room(wanted) {
             return Err(CallRefused::TooManyPieces);
@@ -321,24 +318,19 @@ impl<'a> CallBuilder<'a> {
         let planned = self.peer.conn.route_call(&demand).map_err(CallRefused::Protocol);
         let has_sinks = wanted.iter().any(|want| want.sink.is_some());
         let is_kept = has_sinks && demand.explicit.enabled;
-        let planned = planned.and_then(|route| match route.exposes() || is_kept {
-            false => begin(outbox, self.peer, self.id, message, (&demand, &route)),
-            true => {
-                let owner = Owner { peer: self.peer.id.index, id: self.id };
-                let place = outbox.exposures.open(owner).ok_or(CallRefused::Busy)?;
-                let both = (&demand, &route);
-                let exposed = expose(outbox, exposer, (message, place), both, wanted);
-                let begun = exposed
-                    .and_then(|()| begin_exposed(outbox, self.peer, self.id, message, place, both));
-                begun.inspect_err(|_| take_back(outbox, exposer, (message, place), wanted))
+        let planned = planned.and_then(|route| {
+            let both = (&demand, &route);
+            match route.exposes() || is_kept {
+                false => parts.begin_call(self.peer, (self.id, message), both),
+                true => parts.begin_exposed(self.peer, exposer, (self.id, message), both, wanted),
             }
         });
         if let Err(CallRefused::Protocol(SendError::NotEnoughCredits { .. })) = planned {
-            outbox.stats.busy_credits.add(1);
+            parts.stats.busy_credits.add(1);
         }
         planned?;
-        outbox.stats.calls_out.add(1);
-        outbox.enqueue(&mut self.peer.lane, self.peer.id.index, message);
+        parts.stats.calls_out.add(1);
+        parts.outbox.enqueue(&mut self.peer.lane, self.peer.id.index, message);
         self.payload.submitted();
         Ok(())
     }
@@ -347,9 +339,9 @@ impl<'a> CallBuilder<'a> {
 impl Drop for CallBuilder<'_> {
     #[inline]
     fn drop(&mut self) {
-        let outbox = self.payload.outbox();
-        outbox.wants.clear();
-        self.peer.conn.finish_call(&mut outbox.ledger, self.id);
+        let parts = self.payload.parts();
+        parts.outbox.wants_mut().clear();
+        self.peer.conn.finish_call(&mut parts.ledger, self.id);
     }
 }
 

@@ -46,7 +46,7 @@ impl<P: Provider> Client<P> {
     pub fn connect(&mut self, to: SocketAddr) -> Result<ConnectionId, SetupError> {
         let id = self.begin_connect(to)?;
         // An attempt has its own deadlines; this is for an engine that is gone and keeps none.
-        let until = self.shard.core.life.attempt_until(self.clock.now());
+        let until = self.shard.core.parts.timers.attempt_until(self.clock.now());
         loop {
             let now = self.clock.now();
             if !self.poll(now, |_| ()) {

@@ -4,7 +4,6 @@ pub mod builder;
 pub mod call;
 pub mod client;
 pub mod completion;
-mod exposing;
 pub mod handle;
 pub mod handler;
 pub mod properties;

@@ -71,8 +71,8 @@ impl Turn<'_> {
     ) -> Result<(&mut Peer, &mut Outbox), PropertiesRefused> {
         let up = self.peers.named(peer).filter(|peer| peer.phase == Phase::Up);
         let peer = up.ok_or(PropertiesRefused::NoPeer)?;
-        match self.outbox.takes_control(peer) {
-            true => Ok((peer, self.outbox)),
+        match self.parts.outbox.takes_control(peer) {
+            true => Ok((peer, &mut self.parts.outbox)),
             false => Err(PropertiesRefused::Busy),
         }
     }

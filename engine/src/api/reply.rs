@@ -8,6 +8,7 @@ use super::ticket::Ticket;
 use crate::error::CallRefused;
 use crate::message::payload::Payload;
 use crate::message::saved_offer::SavedOffer;
+use crate::shard::parts::Parts;
 use crate::shard::peers::Peer;
 
 /// The reply to one call. Consuming it is the only way to make the [`Answer`] that a handler owes.
@@ -102,9 +103,9 @@ impl<'a> Reply<'a> {
     pub fn refuse(mut self) -> Answer<'a> {
         self.payload.abandon();
         let to = self.to();
-        let outbox = self.payload.outbox();
-        outbox.stats.refusals_out.add(1);
-        outbox.refuse(self.peer, &to);
+        let parts = self.payload.parts();
+        parts.stats.refusals_out.add(1);
+        parts.refuse(self.peer, &to);
         self.answered()
     }
 
@@ -154,16 +155,16 @@ impl<'a> Reply<'a> {
         let message = self.payload.assemble()?;
         let payload = self.payload.written();
         let (to, asked) = (self.to(), self.asked);
-        let outbox = self.payload.outbox();
+        let Parts { outbox, ledger, stats, .. } = self.payload.parts();
         let demand = ReplyDemand {
             payload,
             items: &outbox.items(message),
             offer: asked.map_or(Offer::None, |asked| asked.saved_offer.offer()),
-            gather_max: outbox.gather_max,
-            copy_max: outbox.send.payload_len() as u32,
+            gather_max: outbox.gather_max(),
+            copy_max: outbox.slots().payload_len() as u32,
         };
         let conn = &mut self.peer.conn;
-        let laid_out = match conn.begin_reply(&mut outbox.ledger, &to, &demand) {
+        let laid_out = match conn.begin_reply(ledger, &to, &demand) {
             Ok(plan) => {
                 outbox.lay_out(message, conn, plan).inspect_err(|_| conn.withdraw_reply(&to))
             }
@@ -172,8 +173,8 @@ impl<'a> Reply<'a> {
         if let Err(why) = laid_out {
             return Err(self.payload.give_up(why));
         }
-        outbox.stats.replies_out.add(1);
-        outbox.stats.writes.add(outbox.messages.body(message).writes());
+        stats.replies_out.add(1);
+        stats.writes.add(outbox.messages().body(message).writes());
         outbox.enqueue(&mut self.peer.lane, self.peer.id.index, message);
         self.payload.submitted();
         Ok(())

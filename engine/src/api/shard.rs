@@ -15,8 +15,8 @@ use crate::clock::Clock;
 use crate::error::SetupError;
 use crate::failure::{self, EngineThread, Failures};
 use crate::provider::{ConnectId, Provider};
+use crate::shard::Core;
 use crate::shard::audit::Audit;
-use crate::shard::core::Core;
 
 /// A shard with its handler: one thread's share of the engine.
 ///
@@ -49,7 +49,7 @@ impl<P: Provider> Drop for Fuse<'_, P> {
         // What is half done may make this panic, too, which would end the process.
         let _ = catch_unwind(AssertUnwindSafe(|| self.core.break_down()));
         if let Some(failures) = self.failures {
-            failures.record(failure::polled(self.core.handle.shard()));
+            failures.record(failure::polled(self.core.parts.handle.shard()));
             failures.tell();
         }
     }
@@ -90,7 +90,7 @@ impl<P: Provider, H: Handler> Shard<P, H> {
         if !self.core.is_broken() {
             let _ = catch_unwind(AssertUnwindSafe(|| self.core.break_down()));
         }
-        let thread = EngineThread::Shard(self.core.handle.shard());
+        let thread = EngineThread::Shard(self.core.parts.handle.shard());
         self.failures.record(failure::caught(thread, &*panic));
         self.failures.tell();
         resume_unwind(panic);
@@ -125,7 +125,7 @@ impl<P: Provider, H: Handler> Shard<P, H> {
 
     /// The means to reach this shard from other threads.
     pub fn handle(&self) -> &ShardHandle {
-        &self.core.handle
+        &self.core.parts.handle
     }
 
     /// Asks for a connection. The outcome comes to the handler.
@@ -145,11 +145,10 @@ impl<P: Provider, H: Handler> Shard<P, H> {
     /// it must not turn up.
     #[doc(hidden)]
     pub fn poison(&mut self, byte: u8) {
-        self.core.pool.poison(byte);
+        self.core.receive.pool_mut().poison(byte);
         self.core.bulk.poison(byte);
-        self.core.outbox.send.poison(byte);
-        self.core.outbox.headers.poison(byte);
-        self.core.outbox.exposures.rdma_buffers.poison(byte);
+        self.core.parts.outbox.poison(byte);
+        self.core.parts.rdma.poison(byte);
     }
 
     /// Counts everything that the shard has, for tests that look whether anything is missing.
@@ -210,7 +209,7 @@ impl Waiting {
 
     #[cold]
     fn rest<P: Provider>(&mut self, core: &mut Core<P>, now: u64) -> bool {
-        core.stats.idle_turns.add(1);
+        core.parts.stats.idle_turns.add(1);
         let since = *self.idle_since.get_or_insert(now);
         if now.saturating_sub(since) < self.spin_ns {
             std::hint::spin_loop();

@@ -10,19 +10,17 @@ use super::reply::{Answer, Reply, ReplyContext};
 use super::ticket::{Finished, Ticket};
 use crate::error::CallRefused;
 use crate::message::payload::Payload;
+use crate::shard::parts::Parts;
 use crate::shard::peers::{ConnectionId, Peers, Phase};
 use crate::shard::rdma::windows::Exposer;
-use crate::shard::send::outbox::Outbox;
 
 /// The shard, lent to its program between two polls.
 pub struct Turn<'a> {
-    pub(crate) outbox: &'a mut Outbox,
+    pub(crate) parts: &'a mut Parts,
     pub(crate) peers: &'a mut Peers,
     pub(crate) exposer: &'a mut dyn Exposer,
     pub(crate) pool: &'a mut RecvPool,
     pub(crate) bulk: &'a mut BulkPool,
-    pub(crate) handle: &'a ShardHandle,
-    pub(crate) stopping: bool,
     pub(crate) now: u64,
 }
 
@@ -34,7 +32,7 @@ impl Turn<'_> {
 
     /// The means to reach this shard from other threads.
     pub fn handle(&self) -> &ShardHandle {
-        self.handle
+        &self.parts.handle
     }
 
     /// Begins a call. `cookie` comes back with its completion.
@@ -47,10 +45,7 @@ impl Turn<'_> {
         peer: ConnectionId,
         cookie: u64,
     ) -> Result<CallBuilder<'_>, CallRefused> {
-        if self.stopping {
-            return Err(CallRefused::Stopping);
-        }
-        CallBuilder::begin(self.outbox, self.peers, self.exposer, peer, cookie)
+        CallBuilder::begin(self.parts, self.peers, self.exposer, peer, cookie)
     }
 
     /// Ends a call of this shard before its reply: it is completed in the next turn with
@@ -60,20 +55,20 @@ impl Turn<'_> {
     pub fn cancel(&mut self, call: CallHandle) -> bool {
         let CallHandle { peer, name } = call;
         let is_up = self.peers.named(peer).is_some_and(|peer| peer.phase == Phase::Up);
-        let Outbox { ledger: ShardLedger { calls, .. }, deadlines, exposures, .. } =
-            &mut *self.outbox;
+        let Parts { ledger: ShardLedger { calls, .. }, timers, rdma, handle, .. } =
+            &mut *self.parts;
         let slot = calls.slot(name.id, peer.index);
         let is_open = calls.find(name.id.xid(), peer.index).is_some_and(|(_, entry)| {
             matches!(entry.state, CallState::Sent | CallState::Replying)
                 // It waits for its memory.
-                && (entry.mark == NO_MARK || exposures.get(entry.mark).outcome.is_none())
+                && (entry.mark == NO_MARK || !rdma.is_ended(entry.mark))
         });
         let Some(slot) = slot.filter(|_| is_up && is_open) else { return false };
         if calls.name(name.id, peer.index) != Some(name) {
             return false;
         }
-        deadlines.cancel(slot, name);
-        self.handle.wakeup().ring();
+        timers.cancel(slot, name);
+        handle.wakeup().ring();
         true
     }
 
@@ -86,19 +81,19 @@ impl Turn<'_> {
         mut ticket: Ticket,
         answer: impl for<'r> FnOnce(Reply<'r>) -> Answer<'r>,
     ) -> Result<(), Ticket> {
-        if ticket.shard != self.handle.shard() {
+        if ticket.shard != self.parts.handle.shard() {
             return Err(ticket);
         }
         let Some(peer) = self.peers.named(ticket.peer).filter(|peer| peer.phase == Phase::Up)
         else {
             return Err(ticket);
         };
-        if !self.outbox.has_slot_for(&peer.lane) {
+        if !self.parts.outbox.has_slot_for(&peer.lane) {
             return Err(ticket);
         }
-        let Some(slot) = self.outbox.send.take() else { return Err(ticket) };
+        let Some(slot) = self.parts.outbox.take_slot() else { return Err(ticket) };
         ticket.home = None;
-        let payload = Payload::begin(self.outbox, slot, ticket.to.xid, MsgType::Reply);
+        let payload = Payload::begin(self.parts, slot, ticket.to.xid, MsgType::Reply);
         let asked = ReplyContext { to: &ticket.to, saved_offer: &ticket.offer };
         let _answer = answer(Reply::new(payload, peer, ticket.to.xid, Some(asked)));
         Ok(())
@@ -123,7 +118,7 @@ impl Turn<'_> {
 
     /// Whether a ticket can still be answered.
     pub fn is_open(&mut self, ticket: &Ticket) -> bool {
-        ticket.shard == self.handle.shard()
+        ticket.shard == self.parts.handle.shard()
             && self.peers.named(ticket.peer).is_some_and(|peer| peer.phase == Phase::Up)
     }
 
@@ -135,7 +130,7 @@ impl Turn<'_> {
     /// Gives a buffer or a taken segment back, without the atomic operations that dropping it
     /// costs.
     pub fn release(&mut self, loan: Loan) {
-        release(self.pool, self.bulk, &mut self.outbox.exposures.rdma_buffers, loan);
+        self.parts.rdma.release(self.pool, self.bulk, loan);
     }
 
     /// What is known of a peer.
@@ -146,20 +141,5 @@ impl Turn<'_> {
     /// Transmissions that may be sent to a peer now.
     pub fn credits(&mut self, peer: ConnectionId) -> u32 {
         self.peers.named(peer).map_or(0, |peer| peer.conn.credits_available())
-    }
-}
-
-/// Gives a loan back to the pool of the shard that it is of; any other goes home on its own.
-pub(crate) fn release(
-    pool: &mut RecvPool,
-    bulk: &mut BulkPool,
-    rdma_buffers: &mut BulkPool,
-    loan: Loan,
-) {
-    if let Err(other) = bulk.give_back(loan)
-        && let Err(other) = rdma_buffers.give_back(other)
-        && let Err(foreign) = pool.give_back(other)
-    {
-        drop(foreign);
     }
 }

@@ -6,9 +6,11 @@ use rpcrdma_mempool::Sge;
 
 use crate::io::{CHAIN, Io, SEND};
 use crate::provider::{PostError, Queues, SendFlags, SendWr, Taken, WrId};
+use crate::shard::parts::Parts;
 use crate::shard::peers::Peers;
 use crate::shard::send::lane::Lane;
-use crate::shard::send::outbox::{InlineSend, Outbox};
+use crate::shard::send::messages::InlineSend;
+use crate::shard::send::outbox::Outbox;
 use crate::stats::SharedStats;
 
 impl<Q: Queues> Io<Q> {
@@ -16,11 +18,12 @@ impl<Q: Queues> Io<Q> {
     /// the same peer. Their slots are free again on return. What a queue pair does not take waits
     /// in its lane.
     #[inline]
-    pub fn flush_inline(&mut self, outbox: &mut Outbox, peers: &mut Peers) {
-        if outbox.inline_sends.len() > 1 {
-            return self.flush_many(outbox, peers);
+    pub fn flush_inline(&mut self, parts: &mut Parts, peers: &mut Peers) {
+        let Parts { outbox, stats, .. } = parts;
+        if outbox.inline_sends().len() > 1 {
+            return self.flush_many(outbox, stats, peers);
         }
-        let Some(message) = outbox.inline_sends.pop() else { return };
+        let Some(message) = outbox.pop_inline() else { return };
         let to = message.peer;
         if let Some(peer) = peers.at(to)
             && let Some(qp) = self.qps[to as usize]
@@ -37,10 +40,10 @@ impl<Q: Queues> Io<Q> {
             let (taken, why) = unsafe { self.queues().post_send(qp, &[wr]) }.of(1);
             if taken == 1 {
                 peer.lane.on_posted(is_signaled);
-                outbox.stats.doorbells.add(1);
-                outbox.stats.sent.add(1);
-                outbox.stats.sent_inline.add(1);
-                outbox.send.put(message.slot);
+                stats.doorbells.add(1);
+                stats.sent.add(1);
+                stats.sent_inline.add(1);
+                outbox.put_slot(message.slot);
                 if let Some(why) = why {
                     outbox.note_trouble(&mut peer.lane, to, why);
                 }
@@ -49,21 +52,21 @@ impl<Q: Queues> Io<Q> {
             // Why it was not taken comes out when it is tried again from its lane.
             peer.lane.on_refused();
         }
-        outbox.inline_sends.push(message);
+        outbox.put_inline(message);
         outbox.requeue_inline(peers, 0);
     }
 
     /// Posts several short messages.
-    fn flush_many(&mut self, outbox: &mut Outbox, peers: &mut Peers) {
+    fn flush_many(&mut self, outbox: &mut Outbox, stats: &SharedStats, peers: &mut Peers) {
         let mut taken = 0_u64;
         let mut start = 0;
         let mut trouble = None;
-        while let Some(first) = outbox.inline_sends.get(start) {
+        while let Some(first) = outbox.inline_sends().get(start) {
             let to = first.peer;
-            let rest = &outbox.inline_sends[start..];
+            let rest = &outbox.inline_sends()[start..];
             let run = rest.iter().take(CHAIN).take_while(|it| it.peer == to).count();
             if let Some(peer) = peers.at(to) {
-                let posted = self.post_inline(&rest[..run], &mut peer.lane, &outbox.stats);
+                let posted = self.post_inline(&rest[..run], &mut peer.lane, stats);
                 let (posted, why) = posted.of(run);
                 taken |= ((1 << posted) - 1) << start;
                 if let Some(why) = why {
@@ -74,7 +77,7 @@ impl<Q: Queues> Io<Q> {
             }
             start += run;
         }
-        if trouble.is_some() || taken.count_ones() as usize != outbox.inline_sends.len() {
+        if trouble.is_some() || taken.count_ones() as usize != outbox.inline_sends().len() {
             outbox.requeue_inline(peers, taken);
             if let Some((to, why)) = trouble
                 && let Some(peer) = peers.at(to)
@@ -83,8 +86,8 @@ impl<Q: Queues> Io<Q> {
             }
             return;
         }
-        while let Some(InlineSend { slot, .. }) = outbox.inline_sends.pop() {
-            outbox.send.put(slot);
+        while let Some(InlineSend { slot, .. }) = outbox.pop_inline() {
+            outbox.put_slot(slot);
         }
     }
 

@@ -7,10 +7,10 @@ use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 use crate::api::handle::ShardHandle;
 use crate::error::CallRefused;
 use crate::message::bulk::Bulk;
+use crate::shard::parts::Parts;
 use crate::shard::peers::Peer;
 use crate::shard::send::draft::Draft;
 use crate::shard::send::messages::Item;
-use crate::shard::send::outbox::Outbox;
 
 /// Writes one RPC message and says which of its data leave from where they are.
 ///
@@ -22,7 +22,7 @@ use crate::shard::send::outbox::Outbox;
 ///
 /// Cost: a bounds check and a store for each word.
 pub struct Payload<'a> {
-    outbox: &'a mut Outbox,
+    parts: &'a mut Parts,
     /// The slot written to, until the message is handed on.
     slot: Option<SendSlot>,
     /// Where in the slot writing goes on; its end if nothing more can be written.
@@ -33,25 +33,26 @@ impl<'a> Payload<'a> {
     /// Begins a message in a slot, with the two words that the engine writes.
     #[inline]
     pub(crate) fn begin(
-        outbox: &'a mut Outbox,
+        parts: &'a mut Parts,
         mut slot: SendSlot,
         xid: u32,
         kind: MsgType,
     ) -> Payload<'a> {
         let prefix = RpcPrefix { xid, kind };
         slot.payload_mut()[..RpcPrefix::LEN].copy_from_slice(&prefix.bytes());
-        if outbox.draft.is_begun {
-            Payload::forget(outbox);
+        if parts.outbox.draft().is_begun {
+            Payload::forget(parts);
         }
-        (outbox.draft.is_reply, outbox.draft.origin) = (kind == MsgType::Reply, 0);
-        Payload { outbox, slot: Some(slot), at: RpcPrefix::LEN }
+        let draft = parts.outbox.draft_mut();
+        (draft.is_reply, draft.origin) = (kind == MsgType::Reply, 0);
+        Payload { parts, slot: Some(slot), at: RpcPrefix::LEN }
     }
 
     /// What is left of a message that its program has forgotten.
     #[cold]
-    fn forget(outbox: &mut Outbox) {
-        if let Some(message) = core::mem::take(&mut outbox.draft).message {
-            outbox.release(message);
+    fn forget(parts: &mut Parts) {
+        if let Some(message) = core::mem::take(parts.outbox.draft_mut()).message {
+            parts.release(message);
         }
     }
 
@@ -105,7 +106,7 @@ impl<'a> Payload<'a> {
     /// As [`Payload::place`], for one data item that lies in several pieces.
     pub fn place_pieces(&mut self, pieces: impl IntoIterator<Item = Bulk>) {
         let Some(message) = self.message() else { return };
-        let body = self.outbox.messages.body_mut(message);
+        let body = self.parts.outbox.messages_mut().body_mut(message);
         let first = body.pieces.len();
         let mut len = 0_usize;
         for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
@@ -121,7 +122,7 @@ impl<'a> Payload<'a> {
             return;
         };
         self.put_u32(len);
-        let Draft { is_reply, origin, bulk_len, .. } = self.outbox.draft;
+        let &Draft { is_reply, origin, bulk_len, .. } = self.parts.outbox.draft();
         // wire.md E16: an item without bytes is never taken out of the stream; in a reply it uses up
         // the memory that was offered for it.
         if len == 0 && !is_reply {
@@ -133,24 +134,25 @@ impl<'a> Payload<'a> {
             return;
         };
         let item = BulkItem { position: self.position(), len, origin, pieces };
-        let body = self.outbox.messages.body_mut(message);
+        let body = self.parts.outbox.messages_mut().body_mut(message);
         if body.items.try_push(Item { item, first: first as u8 }).is_err() {
             self.refuse(CallRefused::TooManyPieces);
             return;
         }
-        self.outbox.draft.bulk_len = bulk_len;
+        self.parts.outbox.draft_mut().bulk_len = bulk_len;
     }
 
     /// The position in the unreduced XDR stream: what follows is written there.
     pub fn position(&self) -> u32 {
-        self.written() + self.outbox.draft.bulk_len
+        self.written() + self.parts.outbox.draft().bulk_len
     }
 
     /// Writes another xid in the place of that which the message begins with.
     #[cold]
     pub(crate) fn set_xid(&mut self, xid: u32) {
-        let Outbox { draft, messages, .. } = &mut *self.outbox;
-        let before = draft.message.and_then(|index| messages.body_mut(index).slots.first_mut());
+        let message = self.parts.outbox.draft().message;
+        let messages = self.parts.outbox.messages_mut();
+        let before = message.and_then(|index| messages.body_mut(index).slots.first_mut());
         if let Some(slot) = before.or(self.slot.as_mut()) {
             slot.payload_mut()[..4].copy_from_slice(&xid.to_be_bytes());
         }
@@ -158,54 +160,54 @@ impl<'a> Payload<'a> {
 
     /// What is placed from now on is a result of the operation that began there in the call.
     pub(crate) fn set_origin(&mut self, origin: u32) {
-        self.outbox.draft.origin = origin;
+        self.parts.outbox.draft_mut().origin = origin;
     }
 
     /// Bytes written, placed data not counted.
     pub(crate) fn written(&self) -> u32 {
-        (self.outbox.draft.before + self.at) as u32
+        (self.parts.outbox.draft().before + self.at) as u32
     }
 
     #[inline]
-    pub(crate) fn outbox(&mut self) -> &mut Outbox {
-        self.outbox
+    pub(crate) fn parts(&mut self) -> &mut Parts {
+        self.parts
     }
 
     /// The shard.
     pub(crate) fn home(&self) -> &ShardHandle {
-        &self.outbox.home
+        &self.parts.handle
     }
 
     /// Whether the message is one slot of payload and nothing else.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        !self.outbox.draft.is_begun
+        !self.parts.outbox.draft().is_begun
     }
 
     /// The item, if the message is one slot of payload and one item.
     #[inline]
     pub(crate) fn single_item(&self) -> Option<BulkItem> {
-        let Draft { message, refused, .. } = self.outbox.draft;
+        let &Draft { message, refused, .. } = self.parts.outbox.draft();
         let message = message.filter(|_| refused.is_none() && self.slot.is_some())?;
-        Some(self.outbox.single_item(message)?.item)
+        Some(self.parts.outbox.single_item(message)?.item)
     }
 
     /// Sends the message as a short one: plain, or with a single item. False if it has to take the
     /// general way; nothing has changed then. Else nothing is left to be given back.
     #[inline(always)]
     pub(crate) fn send_short(&mut self, peer: &mut Peer, short: ShortSend<'_>) -> bool {
-        let (outbox, len) = (&mut *self.outbox, self.at as u32);
+        let (Parts { outbox, ledger, stats, .. }, len) = (&mut *self.parts, self.at as u32);
         let means = outbox.gather_means();
-        let plan = peer.conn.begin_short(&mut outbox.ledger, len, short, means);
+        let plan = peer.conn.begin_short(ledger, len, short, means);
         let Some(plan) = plan else { return false };
         match short {
-            ShortSend::Call { .. } => outbox.stats.calls_out.add(1),
-            ShortSend::Reply { .. } => outbox.stats.replies_out.add(1),
+            ShortSend::Call { .. } => stats.calls_out.add(1),
+            ShortSend::Reply { .. } => stats.replies_out.add(1),
         }
         let slot = self.slot.take().expect("a message has its slot until it is handed on");
         if !plan.has_item() {
             outbox.send_plain(&mut peer.lane, peer.id.index, slot, plan.header(), len);
-        } else if let Some(message) = core::mem::take(&mut outbox.draft).message {
+        } else if let Some(message) = core::mem::take(outbox.draft_mut()).message {
             outbox.send_single_item(peer, (message, slot, len), &plan);
         }
         true
@@ -215,15 +217,15 @@ impl<'a> Payload<'a> {
     #[cold]
     pub(crate) fn assemble(&mut self) -> Result<u32, CallRefused> {
         let message = self.message();
-        if let Some(why) = self.outbox.draft.refused {
+        if let Some(why) = self.parts.outbox.draft().refused {
             return Err(why);
         }
         let message = message.ok_or(CallRefused::Busy)?;
         if let Some(slot) = self.slot.take() {
             // The writer never fills the list without asking for another slot.
-            let slots = &mut self.outbox.messages.body_mut(message).slots;
+            let slots = &mut self.parts.outbox.messages_mut().body_mut(message).slots;
             if let Err(full) = slots.try_push(slot) {
-                self.outbox.send.put(full.element());
+                self.parts.outbox.put_slot(full.element());
                 return Err(CallRefused::PayloadTooLong);
             }
         }
@@ -240,36 +242,36 @@ impl<'a> Payload<'a> {
     /// Gives back everything that was written, and the slots that it was written to.
     pub(crate) fn abandon(&mut self) {
         if let Some(slot) = self.slot.take() {
-            self.outbox.send.put(slot);
+            self.parts.outbox.put_slot(slot);
         }
-        Payload::forget(self.outbox);
+        Payload::forget(self.parts);
     }
 
     /// Lets go of an assembled message: it is on its way.
     #[cold]
     pub(crate) fn submitted(&mut self) {
-        self.outbox.draft = Draft::default();
+        *self.parts.outbox.draft_mut() = Draft::default();
     }
 
     /// Writing ends here: sending returns why.
     #[cold]
     fn refuse(&mut self, why: CallRefused) {
-        self.outbox.draft.refused = Some(why);
-        self.outbox.draft.is_begun = true;
+        self.parts.outbox.draft_mut().refused = Some(why);
+        self.parts.outbox.draft_mut().is_begun = true;
         self.at = self.slot.as_ref().map_or(self.at, SendSlot::payload_len);
     }
 
     /// The message that holds what is more than one slot.
     fn message(&mut self) -> Option<u32> {
-        if self.outbox.draft.message.is_none() {
-            let message = self.outbox.messages.begin();
-            self.outbox.draft.message = message;
-            self.outbox.draft.is_begun = true;
+        if self.parts.outbox.draft().message.is_none() {
+            let message = self.parts.outbox.messages_mut().begin();
+            self.parts.outbox.draft_mut().message = message;
+            self.parts.outbox.draft_mut().is_begun = true;
         }
-        if self.outbox.draft.message.is_none() {
+        if self.parts.outbox.draft().message.is_none() {
             self.refuse(CallRefused::Busy);
         }
-        self.outbox.draft.message
+        self.parts.outbox.draft().message
     }
 
     /// Writes what does not fit the slot, or is not a multiple of four.
@@ -280,7 +282,7 @@ impl<'a> Payload<'a> {
     }
 
     fn put_raw(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && self.outbox.draft.refused.is_none() {
+        while !bytes.is_empty() && self.parts.outbox.draft().refused.is_none() {
             let Some(slot) = &mut self.slot else { return };
             let room = &mut slot.payload_mut()[self.at..];
             let part = bytes.len().min(room.len());
@@ -297,22 +299,22 @@ impl<'a> Payload<'a> {
     /// Goes on in another slot.
     fn next_slot(&mut self) {
         let Some(message) = self.message() else { return };
-        let slots = &mut self.outbox.messages.body_mut(message).slots;
+        let slots = &mut self.parts.outbox.messages_mut().body_mut(message).slots;
         if slots.remaining_capacity() < 2 {
             self.refuse(CallRefused::PayloadTooLong);
             return;
         }
         let taken = slots.len() + 1;
-        let Some(next) = self.outbox.send.take() else {
+        let Some(next) = self.parts.outbox.take_slot() else {
             // With every slot that there is in its hands it waits for nobody.
-            let has_all = taken == self.outbox.send.capacity();
+            let has_all = taken == self.parts.outbox.slots().capacity();
             let why = if has_all { CallRefused::PayloadTooLong } else { CallRefused::Busy };
             self.refuse(why);
             return;
         };
-        let slots = &mut self.outbox.messages.body_mut(message).slots;
+        let slots = &mut self.parts.outbox.messages_mut().body_mut(message).slots;
         slots.extend(self.slot.replace(next));
-        self.outbox.draft.before += self.at;
+        self.parts.outbox.draft_mut().before += self.at;
         self.at = 0;
     }
 }
@@ -320,7 +322,7 @@ impl<'a> Payload<'a> {
 impl Drop for Payload<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.slot.is_some() || self.outbox.draft.is_begun {
+        if self.slot.is_some() || self.parts.outbox.draft().is_begun {
             self.abandon();
         }
     }

@@ -6,11 +6,12 @@
 //! ```
 //! Nothing is kept for it: everything is counted when somebody asks.
 
+use rpcrdma_mempool::Loan;
 use rpcrdma_proto::{CallState, ShardLedger};
 
-use super::core::Core;
+use super::Core;
 use super::peers::{ConnectionId, Peer, Phase};
-use super::send::messages::{Messages, Queue};
+use super::send::queue::Queue;
 use crate::message::bulk::Bulk;
 use crate::provider::Provider;
 
@@ -153,21 +154,22 @@ impl<P: Provider> Core<P> {
     /// Counts everything.
     #[cold]
     pub fn audit(&self) -> Audit {
-        let Core { io, pool, bulk, outbox, peers, .. } = self;
+        let Core { io, receive, bulk, parts, peers, .. } = self;
+        let (pool, outbox, ledger) = (receive.pool(), &parts.outbox, &parts.ledger);
         let mut audit = Audit {
             receives: pool.capacity(),
             receives_home: pool.free(),
             receives_posted: io.posted_receives(),
-            receives_refill: self.refill.len(),
-            receives_parked: self.parked.iter().flatten().count(),
-            receives_waiting: self.waiting.len(),
-            leaked: outbox.leaked,
-            answers: self.handle.finished() + self.unanswered.len(),
-            calls: outbox.ledger.calls.len(),
-            reply_receives: outbox.ledger.replies.free() + outbox.ledger.replies.reserved(),
-            reply_reserved: outbox.ledger.replies.reserved(),
-            grant_receives: outbox.ledger.grants.receives(),
-            granted: outbox.ledger.grants.granted(),
+            receives_refill: receive.refilling(),
+            receives_parked: receive.parked(),
+            receives_waiting: receive.waiting().len(),
+            leaked: outbox.leaked(),
+            answers: parts.handle.finished() + outbox.unanswered(),
+            calls: ledger.calls.len(),
+            reply_receives: ledger.replies.free() + ledger.replies.reserved(),
+            reply_reserved: ledger.replies.reserved(),
+            grant_receives: ledger.grants.receives(),
+            granted: ledger.grants.granted(),
             ..Audit::default()
         };
         audit.spares.total = pool.spares_max();
@@ -177,61 +179,56 @@ impl<P: Provider> Core<P> {
         audit.bulk.home = bulk.free();
         audit.bulk.returning = bulk.returning();
         self.count_rdma(&mut audit);
-        let (send, headers) = (&outbox.send, &outbox.headers);
-        audit.send =
-            Held { total: send.capacity(), home: send.free(), held: outbox.inline_sends.len() };
+        let (slots, headers, messages) = (outbox.slots(), outbox.headers(), outbox.messages());
+        let held = outbox.inline_sends().len();
+        audit.send = Held { total: slots.capacity(), home: slots.free(), held };
         audit.headers = Held { total: headers.capacity(), home: headers.free(), held: 0 };
-        audit.messages.total = outbox.messages.capacity();
-        audit.messages.home = outbox.messages.free();
+        audit.messages.total = messages.capacity();
+        audit.messages.home = messages.free();
         for peer in peers.iter() {
             self.count_messages(&peer.lane.pending, &mut audit);
             self.count_messages(&peer.lane.flight, &mut audit);
-            let of_peer = audit_of(peer, &outbox.ledger);
+            let of_peer = audit_of(peer, ledger);
             audit.abandoned += of_peer.abandoned;
             audit.peers.push(of_peer);
         }
-        for loan in &outbox.returned {
-            audit.rdma_buffers.leaving += usize::from(outbox.exposures.rdma_buffers.owns(loan));
-            audit.spares.leaving += usize::from(pool.owns(loan));
-            audit.bulk.leaving += usize::from(bulk.owns(loan));
+        for loan in outbox.returned() {
+            self.count_leaving(loan, &mut audit);
         }
         audit
     }
 
     /// Counts what explicit RDMA holds.
     fn count_rdma(&self, audit: &mut Audit) {
-        let Core { pool, bulk, outbox, fetches, .. } = self;
-        let exposures = &outbox.exposures;
-        let (rdma_buffers, windows) = (&exposures.rdma_buffers, &exposures.windows);
-        audit.rdma_buffers.total = rdma_buffers.capacity();
-        audit.rdma_buffers.home = rdma_buffers.free();
-        audit.rdma_buffers.returning = rdma_buffers.returning();
+        let rdma = &self.parts.rdma;
+        let (buffers, windows, exposures) = (rdma.buffers(), rdma.windows(), rdma.exposures());
+        audit.rdma_buffers.total = buffers.capacity();
+        audit.rdma_buffers.home = buffers.free();
+        audit.rdma_buffers.returning = buffers.returning();
         audit.windows =
             Held { total: windows.total(), home: windows.free(), held: windows.bound() };
         audit.windows_resting = windows.resting();
         audit.exposures = exposures.len();
-        audit.fetches = fetches.len();
+        audit.fetches = self.fetches.len();
         audit.receives_fenced = exposures.receives();
-        audit.receives_held = fetches.receives() + audit.receives_fenced;
-        for loan in fetches.loans().chain(exposures.loans()) {
-            audit.rdma_buffers.leaving += usize::from(rdma_buffers.owns(loan));
-            audit.bulk.leaving += usize::from(bulk.owns(loan));
-            audit.spares.leaving += usize::from(pool.owns(loan));
+        audit.receives_held = self.fetches.receives() + audit.receives_fenced;
+        for loan in self.fetches.loans().chain(exposures.loans()) {
+            self.count_leaving(loan, audit);
         }
         for lost in exposures.lost() {
             let Bulk::Loan(loan) = lost else {
                 audit.slices_lost += 1;
                 continue;
             };
-            audit.rdma_buffers.lost += usize::from(rdma_buffers.owns(loan));
-            audit.bulk.lost += usize::from(bulk.owns(loan));
-            audit.spares.lost += usize::from(pool.owns(loan));
+            audit.rdma_buffers.lost += usize::from(buffers.owns(loan));
+            audit.bulk.lost += usize::from(self.bulk.owns(loan));
+            audit.spares.lost += usize::from(self.receive.pool().owns(loan));
         }
     }
 
     /// Counts what the messages of a list hold.
     fn count_messages(&self, queue: &Queue, audit: &mut Audit) {
-        let messages: &Messages = &self.outbox.messages;
+        let messages = self.parts.outbox.messages();
         let mut next = queue.front();
         while let Some(index) = next {
             let (head, body) = (messages.head(index), messages.body(index));
@@ -240,14 +237,18 @@ impl<P: Provider> Core<P> {
             audit.headers.held += usize::from(body.headers.is_some());
             for piece in &body.pieces {
                 if let Bulk::Loan(loan) = piece {
-                    let rdma_buffers = &self.outbox.exposures.rdma_buffers;
-                    audit.rdma_buffers.leaving += usize::from(rdma_buffers.owns(loan));
-                    audit.spares.leaving += usize::from(self.pool.owns(loan));
-                    audit.bulk.leaving += usize::from(self.bulk.owns(loan));
+                    self.count_leaving(loan, audit);
                 }
             }
             next = messages.next(index);
         }
+    }
+
+    /// Counts a loan that is neither at home nor with the program.
+    fn count_leaving(&self, loan: &Loan, audit: &mut Audit) {
+        audit.rdma_buffers.leaving += usize::from(self.parts.rdma.buffers().owns(loan));
+        audit.bulk.leaving += usize::from(self.bulk.owns(loan));
+        audit.spares.leaving += usize::from(self.receive.pool().owns(loan));
     }
 }
 

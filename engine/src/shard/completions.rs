@@ -1,8 +1,8 @@
-//! A batch: what one poll of the completion queue has brought, dealt with in order.
+//! Completions: what one poll of the completion queue has brought, dealt with in order.
 
-use super::core::Core;
+use super::Core;
 use super::peers::Phase;
-use super::receive::transmission::RecvInfo;
+use super::receive::disposition::RecvInfo;
 use crate::api::handler::Handler;
 use crate::error::CloseReason;
 use crate::io::{Io, Work};
@@ -13,7 +13,7 @@ impl<P: Provider> Core<P> {
     #[inline(never)]
     pub(super) fn take_in<H: Handler>(&mut self, now: u64, handler: &mut H) {
         let count = self.batch.len();
-        self.stats.completions.add(count as u64);
+        self.parts.stats.completions.add(count as u64);
         if count > 1 {
             self.glance();
         }
@@ -31,15 +31,13 @@ impl<P: Provider> Core<P> {
                 self.on_other(at, now, handler);
             }
         }
-        self.stats.received.add(received);
+        self.parts.stats.received.add(received);
         if self.has_rdma_steps() {
             self.step_rdma(handler);
         }
         // What was answered leaves first. The Receives that it takes to refill are a reserve of the
         // budget, so that none that was granted is missing meanwhile.
-        if self.is_due(now) {
-            self.flush(now, handler);
-        }
+        self.flush_if_due(now, handler);
     }
 
     /// Looks at the connections of a batch, all at once, so that their cache lines are on the way
@@ -63,17 +61,17 @@ impl<P: Provider> Core<P> {
         let Some(token) = self.io.take_recv(wc.wr_id) else {
             return self.on_unasked(wc, now, handler);
         };
-        self.free_buffer(token);
+        self.receive.free_buffer(token);
         self.on_failure(wc, now, handler);
     }
 
     fn on_sent<H: Handler>(&mut self, wc: WorkCompletion, name: u64, now: u64, handler: &mut H) {
         let Some(index) = self.peers.find(wc.qp_num) else {
-            self.stats.late.add(1);
+            self.parts.stats.late.add(1);
             return;
         };
         let Some(peer) = self.peers.at(index) else { return };
-        if !self.io.on_sent(&mut self.outbox, &mut peer.lane, name) {
+        if !self.io.on_sent(&mut self.parts, &mut peer.lane, name) {
             return self.on_unasked(wc, now, handler);
         }
         if matches!(peer.phase, Phase::Closing { .. }) {
@@ -83,9 +81,9 @@ impl<P: Provider> Core<P> {
         } else if matches!(peer.phase, Phase::Leaving { .. }) {
             self.see_off(index, now, handler);
         } else if peer.lane.pending.front().is_some() && !peer.lane.ready {
-            self.outbox.wake(&mut peer.lane, index);
+            self.parts.outbox.wake(&mut peer.lane, index);
         }
-        if self.has_answers() {
+        if self.parts.outbox.has_answers() {
             self.answer_waiting(now);
         }
     }
@@ -95,7 +93,7 @@ impl<P: Provider> Core<P> {
     /// is posted again would be carried out twice: its connection ends.
     #[cold]
     fn on_unasked<H: Handler>(&mut self, wc: WorkCompletion, now: u64, handler: &mut H) {
-        self.stats.unasked.add(1);
+        self.parts.stats.unasked.add(1);
         if let Some(index) = self.peers.find(wc.qp_num) {
             self.close(index, CloseReason::Unasked, now, handler);
         }
@@ -104,9 +102,9 @@ impl<P: Provider> Core<P> {
     /// A work request failed: only its name, its status and its queue pair are known.
     #[cold]
     fn on_failure<H: Handler>(&mut self, wc: WorkCompletion, now: u64, handler: &mut H) {
-        self.stats.failed_completions.add(1);
+        self.parts.stats.failed_completions.add(1);
         let Some(index) = self.peers.find(wc.qp_num) else {
-            self.stats.late.add(1);
+            self.parts.stats.late.add(1);
             return;
         };
         // Whoever has moved the queue pair to the error state knows more than that it is there.

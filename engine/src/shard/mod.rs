@@ -1,21 +1,147 @@
-//! A shard: one thread's share of the engine, and everything it owns.
+//! A shard: one thread's share of the engine, its parts, and its turn.
 //!
 //! ```text
 //!   mailbox ─▶ flush ─▶ poll ─▶ completions ─▶ RDMA steps ─▶ flush ─▶ refill ─▶ events ─▶ RDMA steps
 //!           ─▶ on_turn ─▶ flush ─▶ times
 //! ```
+//! A part keeps its fields to itself, and imports nothing that calls it. The steps of the turn are
+//! methods of [`Core`], in the folder of the part that they advance.
 
 pub(crate) mod arrival;
 #[doc(hidden)]
 pub mod audit;
 mod completions;
-pub(crate) mod core;
+mod events;
 pub(crate) mod mailbox;
 pub(crate) mod memory;
-pub(crate) mod negotiate;
+mod negotiate;
+pub(crate) mod parts;
 pub mod peers;
 pub(crate) mod rdma;
 pub(crate) mod receive;
 pub(crate) mod send;
+mod sleep;
+mod start;
 mod stop;
 pub(crate) mod timers;
+
+use std::sync::Arc;
+
+use rpcrdma_mempool::BulkPool;
+use rpcrdma_proto::Settings;
+
+use self::arrival::Arrival;
+use self::mailbox::Mailbox;
+use self::memory::Regions;
+use self::parts::Parts;
+use self::peers::{ConnectionId, Peers};
+use self::rdma::fetches::Fetches;
+use self::receive::Receive;
+use crate::api::builder::CallBuilder;
+use crate::api::handler::Handler;
+use crate::api::turn::Turn;
+use crate::control::Attachment;
+use crate::error::{CallRefused, CloseReason};
+use crate::io::Io;
+use crate::provider::{Provider, WcBatch};
+
+/// The core of a shard, short of its handler.
+pub(crate) struct Core<P: Provider> {
+    // Declared, and so dropped, before the memory that the device may touch.
+    pub io: Io<P::Queues>,
+    /// What arrives.
+    pub receive: Receive,
+    /// Calls of peers whose data are being fetched.
+    fetches: Fetches,
+    /// What leaves, what is exposed, and what must not take too long.
+    pub parts: Parts,
+    pub peers: Peers,
+    /// The program's buffers.
+    pub bulk: BulkPool,
+    batch: WcBatch,
+    /// The shard's place in the control plane, once it has one.
+    pub attachment: Option<Attachment<P>>,
+    arrivals: Arc<Mailbox<Arrival<P>>>,
+    /// What connections are opened with.
+    pub settings: Settings,
+    /// What the pools live in.
+    pub regions: Regions,
+}
+
+impl<P: Provider> Core<P> {
+    /// Does everything there is to do at `now`, once. True if there was something.
+    ///
+    /// A turn without anything is a load for each thing that there could be, and few branches.
+    #[inline]
+    pub fn turn<H: Handler>(&mut self, now: u64, handler: &mut H) -> bool {
+        let mut busy = false;
+        if self.parts.handle.wakeup().answer() {
+            busy = true;
+            if !self.on_wakeup(now, handler) {
+                return false;
+            }
+        }
+        self.flush_if_due(now, handler);
+        self.batch.clear();
+        if let Err(error) = self.io.poll(&mut self.batch) {
+            self.lose_all(CloseReason::Queue(error), now, handler);
+        }
+        if self.receive.waiting().len() | usize::from(self.parts.outbox.holds()) != 0 {
+            self.before_batch(now, handler);
+        }
+        if !self.batch.is_empty() {
+            busy = true;
+            self.take_in(now, handler);
+        }
+        self.receive.refill_if_due(&mut self.io, &self.parts.timers, busy);
+        busy |= self.hear_events(now, handler);
+        // Buffers come home, and slots get free, outside of completions, too.
+        if self.has_rdma_steps() {
+            self.step_rdma(handler);
+        }
+        handler.on_turn(&mut self.lend(now));
+        if !self.parts.outbox.is_idle() {
+            busy = true;
+            self.flush_if_due(now, handler);
+        }
+        if self.parts.outbox.has_returned() {
+            self.take_loans_home();
+        }
+        if self.parts.timers.is_due(now) {
+            self.tick(now, handler);
+        }
+        busy
+    }
+
+    /// Begins a call.
+    #[inline]
+    pub fn begin_call(
+        &mut self,
+        peer: ConnectionId,
+        cookie: u64,
+    ) -> Result<CallBuilder<'_>, CallRefused> {
+        CallBuilder::begin(&mut self.parts, &mut self.peers, &mut self.io, peer, cookie)
+    }
+
+    /// The shard as its program may use it between polls.
+    #[inline]
+    pub fn lend(&mut self, now: u64) -> Turn<'_> {
+        Turn {
+            parts: &mut self.parts,
+            peers: &mut self.peers,
+            exposer: &mut self.io,
+            pool: self.receive.pool_mut(),
+            bulk: &mut self.bulk,
+            now,
+        }
+    }
+
+    /// Gives loans that left with a message back to their pools. Those that were dropped elsewhere
+    /// the pools find themselves, when they need them.
+    fn take_loans_home(&mut self) {
+        let Core { parts: Parts { outbox, rdma, .. }, receive, bulk, .. } = self;
+        for loan in outbox.take_returned() {
+            rdma.release(receive.pool_mut(), bulk, loan);
+        }
+    }
+}

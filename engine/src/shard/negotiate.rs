@@ -11,8 +11,8 @@ use std::net::SocketAddr;
 
 use rpcrdma_proto::{Fatal, Start, Version, Versions};
 
+use super::Core;
 use super::arrival::ConnectOrder;
-use super::core::Core;
 use super::peers::{Attempt, Peer, Phase};
 use crate::api::handler::Handler;
 use crate::error::CloseReason;
@@ -32,7 +32,7 @@ impl<P: Provider> Core<P> {
             return Start::One;
         }
         if memory.is_some_and(|memory| memory.is_one(to, now)) {
-            self.stats.versions_remembered.add(1);
+            self.parts.stats.versions_remembered.add(1);
             return Start::One;
         }
         Start::Two
@@ -47,12 +47,12 @@ impl<P: Provider> Core<P> {
         let to = asked.to;
         match peer.conn.version() {
             Some(Version::One) => {
-                self.stats.fallbacks_error.add(1);
+                self.parts.stats.fallbacks_error.add(1);
                 // [V2] 5.2: if this connection is lost, the next one need not ask again.
                 self.remember(to, now);
             }
             _ if self.settings.properties && !peer.conn.knows_properties() => {
-                self.stats.properties_refused.add(1);
+                self.parts.stats.properties_refused.add(1);
             }
             _ => {}
         }
@@ -60,11 +60,11 @@ impl<P: Provider> Core<P> {
 
     /// Whether a connection that ends is to be tried once more with version one, and notes why.
     pub fn tries_again(&mut self, index: u32, was: Phase, why: CloseReason, now: u64) -> bool {
-        let is_free = self.is_free_to_choose() && !self.life.is_stopping();
+        let is_free = self.is_free_to_choose() && !self.parts.timers.is_stopping();
         let Some(peer) = self.peers.at(index) else { return false };
         let Some(asked) = peer.connect else { return false };
         if let CloseReason::Protocol(Fatal::VersionRefused { .. }) = why {
-            self.stats.versions_refused.add(1);
+            self.parts.stats.versions_refused.add(1);
             // A peer of version two may have been taken for an old one.
             if let Some(attachment) = &self.attachment {
                 attachment.memory().forget(asked.to);
@@ -75,8 +75,8 @@ impl<P: Provider> Core<P> {
             return false;
         }
         let counter = match why {
-            CloseReason::TimedOut => &self.stats.fallbacks_silence,
-            CloseReason::PeerGone | CloseReason::Transport(_) => &self.stats.fallbacks_loss,
+            CloseReason::TimedOut => &self.parts.stats.fallbacks_silence,
+            CloseReason::PeerGone | CloseReason::Transport(_) => &self.parts.stats.fallbacks_loss,
             _ => return false,
         };
         match was {
@@ -96,17 +96,21 @@ impl<P: Provider> Core<P> {
 
     /// Asks once more for a connection whose predecessor is gone. Its place is still reserved.
     pub fn ask_again<H: Handler>(&mut self, asked: Attempt, handler: &mut H) {
-        let order =
-            ConnectOrder { shard: self.handle.shard(), to: asked.to, id: asked.id, again: true };
+        let order = ConnectOrder {
+            shard: self.parts.handle.shard(),
+            to: asked.to,
+            id: asked.id,
+            again: true,
+        };
         if !self.attachment.as_ref().is_some_and(|attachment| attachment.ask(order)) {
-            self.handle.wakeup().disconnected();
+            self.parts.handle.wakeup().disconnected();
             handler.on_refused(asked.id, ConnectError::Failed);
         }
     }
 
     /// A first call that is not answered is a first message that is not answered.
     pub fn check_first_call<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
-        let until = self.life.negotiation_until(now);
+        let until = self.parts.timers.negotiation_until(now);
         let is_free = self.is_free_to_choose();
         let Some(peer) = self.peers.at(index) else { return };
         let waits = is_free && has_asked(peer);

@@ -11,7 +11,7 @@
 
 use rpcrdma_proto::Role;
 
-use super::core::Core;
+use super::Core;
 use super::mailbox::End;
 use super::peers::{Peer, Phase};
 use crate::api::handler::Handler;
@@ -33,7 +33,7 @@ impl<P: Provider> Core<P> {
     /// Begins to stop. Told once more it changes nothing.
     #[cold]
     pub fn begin_stop(&mut self, now: u64) {
-        self.life.stop(now);
+        self.parts.timers.stop(now);
         self.io.signal_all();
         for index in 0..self.peers.capacity() {
             if let Some(peer) = self.peers.at(index) {
@@ -44,7 +44,7 @@ impl<P: Provider> Core<P> {
 
     /// Whether the shard was told to stop and has, or can do nothing else.
     pub fn is_stopped(&self) -> bool {
-        self.life.is_stopping() && (self.peers.len() == 0 || self.is_broken())
+        self.parts.timers.is_stopping() && (self.peers.len() == 0 || self.is_broken())
     }
 
     /// A panic has left the shard half done. Its peers are told by the end of their connections, and
@@ -52,8 +52,8 @@ impl<P: Provider> Core<P> {
     #[cold]
     pub fn break_down(&mut self) {
         self.attachment = None;
-        self.handle.wakeup().end(End::Panicked);
-        self.life.stop(0);
+        self.parts.handle.wakeup().end(End::Panicked);
+        self.parts.timers.stop(0);
         for index in 0..self.peers.capacity() {
             if let Some(peer) = self.peers.at(index) {
                 // No ticket is answered any more, and no deadline is looked at.
@@ -65,12 +65,12 @@ impl<P: Provider> Core<P> {
 
     /// Whether a panic has left the shard half done.
     pub fn is_broken(&self) -> bool {
-        self.handle.wakeup().ended().is_some()
+        self.parts.handle.wakeup().ended().is_some()
     }
 
     /// Closes the connections that have nothing left to finish; all of them if time is over.
     pub(super) fn wind_down<H: Handler>(&mut self, now: u64, handler: &mut H) {
-        let Some(until) = self.life.stops_by() else { return };
+        let Some(until) = self.parts.timers.stops_by() else { return };
         for index in 0..self.peers.capacity() {
             let Some(peer) = self.peers.at(index) else { continue };
             if matches!(peer.phase, Phase::Closing { .. }) {
@@ -82,6 +82,22 @@ impl<P: Provider> Core<P> {
                 _ => self.close(index, CloseReason::Stopped, now, handler),
             }
         }
+    }
+}
+
+impl<P: Provider> Drop for Core<P> {
+    /// Brings all memory home before it is unmapped, whether the shard has stopped, was never quite
+    /// made, or its handler has panicked.
+    fn drop(&mut self) {
+        self.attachment = None;
+        self.parts.handle.wakeup().end(End::Dropped);
+        self.parts.handle.drop_finished();
+        let Core { io, receive, fetches, parts, .. } = self;
+        receive.bring_home(fetches.drain().chain(parts.rdma.drain()));
+        if !parts.rdma.retire_all(io) {
+            parts.outbox.abandon_messages();
+        }
+        io.destroy(receive.pool_mut(), &mut parts.outbox);
     }
 }
 

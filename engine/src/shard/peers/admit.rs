@@ -15,8 +15,8 @@ use crate::api::handle::Order;
 use crate::api::handler::{Admission, ConnectRequest, Handler};
 use crate::error::CloseReason;
 use crate::provider::{ConnectError, ConnectId, Endpoint, Provider, Queues};
+use crate::shard::Core;
 use crate::shard::arrival::{Arrival, ConnectOrder};
-use crate::shard::core::Core;
 
 use crate::shard::peers::{Attempt, Peer, Peers, Phase};
 
@@ -31,7 +31,7 @@ impl<P: Provider> Core<P> {
                 }
                 Arrival::Abandoned { from } => {
                     if self.peers.end_expecting(from) {
-                        self.handle.wakeup().disconnected();
+                        self.parts.handle.wakeup().disconnected();
                     }
                 }
                 Arrival::Accepted { endpoint, from, private } => {
@@ -53,19 +53,19 @@ impl<P: Provider> Core<P> {
                     self.admit(newcomer, now, handler);
                 }
                 Arrival::Refused { id, reason } => {
-                    self.handle.wakeup().disconnected();
+                    self.parts.handle.wakeup().disconnected();
                     handler.on_refused(id, reason);
                 }
             }
         }
         self.read_answers(now);
-        while let Some(order) = self.handle.pop_order() {
+        while let Some(order) = self.parts.handle.pop_order() {
             let Order::Close(id) = order;
             if self.peers.named(id).is_some() {
                 self.close(id.index, CloseReason::Local, now, handler);
             }
         }
-        if self.handle.wakeup().is_stop_wanted() {
+        if self.parts.handle.wakeup().is_stop_wanted() {
             self.begin_stop(now);
         }
     }
@@ -80,15 +80,15 @@ impl<P: Provider> Core<P> {
     ) {
         let connections = self.peers.count_from(from.ip());
         let request = ConnectRequest { from, private, connections };
-        let is_stopping = self.handle.wakeup().is_stop_wanted();
+        let is_stopping = self.parts.handle.wakeup().is_stop_wanted();
         let accepts = !is_stopping && handler.admit(&request) == Admission::Accept;
         let attachment = self.attachment.as_ref();
         if !attachment.is_some_and(|attachment| attachment.answer(number, from, accepts)) {
-            return self.handle.wakeup().disconnected();
+            return self.parts.handle.wakeup().disconnected();
         }
         match accepts {
             true => self.peers.expect(from),
-            false => self.stats.not_admitted.add(1),
+            false => self.parts.stats.not_admitted.add(1),
         }
     }
 
@@ -106,7 +106,7 @@ impl<P: Provider> Core<P> {
             self.turn_down(Some(attached.qp), connect, handler);
             return;
         };
-        let ledger = &mut self.outbox.ledger;
+        let ledger = &mut self.parts.ledger;
         let opening = Opening { private, version: start };
         let Ok(conn) = Connection::open(role, id.index, &self.settings, &opening, ledger) else {
             self.turn_down(Some(attached.qp), connect, handler);
@@ -115,15 +115,15 @@ impl<P: Provider> Core<P> {
         let qp_num = attached.qp_num;
         // Who can fall back does not wait as long as who cannot.
         let until = match start {
-            Start::Two if self.is_free_to_choose() => self.life.negotiation_until(now),
-            _ => self.life.opening_until(now),
+            Start::Two if self.is_free_to_choose() => self.parts.timers.negotiation_until(now),
+            _ => self.parts.timers.opening_until(now),
         };
         let peer = Peer::new(conn, id, qp_num, asked, until);
         self.peers.insert(peer, address);
         self.io.bind(id.index, attached.qp);
         let Some(peer) = self.peers.at(id.index) else { return };
         if let Some(send) = peer.conn.begin()
-            && !self.outbox.control(peer, &send)
+            && !self.parts.outbox.control(peer, &send)
             && let Some(asked) = &mut peer.connect
         {
             // Nothing was asked, so silence says nothing.
@@ -144,8 +144,8 @@ impl<P: Provider> Core<P> {
             self.io.queues().disconnect(qp);
             self.io.queues().destroy(qp);
         }
-        self.handle.wakeup().disconnected();
-        self.stats.turned_down.add(1);
+        self.parts.handle.wakeup().disconnected();
+        self.parts.stats.turned_down.add(1);
         if let Some(id) = connect {
             handler.on_refused(id, ConnectError::NoRoom);
         }
@@ -169,10 +169,10 @@ impl<P: Provider> Core<P> {
     fn come_up<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
         let Some(peer) = self.peers.at(index) else { return };
         peer.phase = Phase::Up;
-        self.stats.connected.add(1);
+        self.parts.stats.connected.add(1);
         match peer.conn.version() {
-            Some(Version::One) => self.stats.version_one.add(1),
-            _ => self.stats.version_two.add(1),
+            Some(Version::One) => self.parts.stats.version_one.add(1),
+            _ => self.parts.stats.version_two.add(1),
         }
         let (id, connect) = (peer.id, peer.connect.map(|asked| asked.id));
         if handler.on_connect(id, connect, peer.conn.limits()) == Admission::Refuse {

@@ -25,7 +25,7 @@ use crate::message::incoming::Buffers;
 use crate::message::map::Map;
 use crate::message::rdma_target::{RdmaRange, RdmaTarget};
 use crate::provider::SendOp;
-use crate::shard::receive::prepare::{Parts, first_segment};
+use crate::shard::receive::reading::{PartList, Reading, first_segment};
 use crate::shard::send::layout::Opening;
 
 /// Pieces of memory that one call exposes to be written to.
@@ -42,16 +42,16 @@ pub(crate) struct Exposures {
     pub(super) entries: Box<[Exposure]>,
     free: Vec<u32>,
     /// The rights.
-    pub windows: Windows,
+    pub(super) windows: Windows,
     /// Memory for what the program gave none for.
-    pub rdma_buffers: BulkPool,
+    pub(super) rdma_buffers: BulkPool,
     /// Bytes of one piece of it.
-    pub rdma_buffer_len: u32,
+    pub(super) rdma_buffer_len: u32,
     /// Pieces of it, short of those that are lost.
-    pub rdma_buffer_count: usize,
+    pub(super) rdma_buffer_count: usize,
     /// How much of it own calls leave for calls of peers that are fetched. Two shards that call each
     /// other would wait for each other otherwise: each for the answers that make room to fetch.
-    pub rdma_buffers_kept: usize,
+    pub(super) rdma_buffers_kept: usize,
     /// Places that are out of use for good.
     lost: usize,
     /// What a device may still touch: kept until the queues are destroyed.
@@ -84,7 +84,7 @@ pub(crate) struct Exposure {
     /// The receive buffers of the reply.
     pub buffers: Buffers,
     /// Its transmissions.
-    pub parts: Parts,
+    pub parts: PartList,
     /// What the peer may write to: the sinks and rdma_buffers places of the wants in order, then of the
     /// whole reply. A piece that the program took is gone.
     pub(super) rdma_buffers: ArrayVec<Option<Loan>, TARGETS_MAX>,
@@ -419,8 +419,7 @@ impl Exposure {
         _: &Dead,
         conn: &Connection,
         ledger: &ShardLedger,
-        pool: &RecvPool,
-        map: &mut Map,
+        Reading { pool, map, .. }: Reading<'_>,
     ) -> Result<(), CallError> {
         self.outcome.take().unwrap_or(Err(CallError::MemoryLost))?;
         self.find_parts(conn, ledger, pool, map).map_err(CallError::BadReply)

@@ -15,12 +15,10 @@ use rpcrdma_xdr::chunk::RdmaSegment;
 use rpcrdma_xdr::onc::MsgType;
 
 use crate::message::incoming::Buffers;
-use crate::message::map::Map;
 use crate::message::rdma_target::RdmaTarget;
-use crate::message::saved_offer::SavedOffer;
 use crate::provider::{Remote, SendOp};
 use crate::shard::peers::ConnectionId;
-use crate::shard::receive::prepare::{Parts, first_segment};
+use crate::shard::receive::reading::{PartList, Reading, first_segment};
 use crate::shard::send::messages::{Body, REQUESTS_MAX};
 
 /// Buffers that the data of one call are read into.
@@ -34,7 +32,7 @@ pub(crate) struct Fetch {
     /// Its receive buffers.
     pub buffers: Buffers,
     /// Its transmissions.
-    pub parts: Parts,
+    pub parts: PartList,
     /// Where its data go: for the message or for each item, as many buffers as it needs. A buffer
     /// that the handler took is gone.
     pub(super) loans: Loans,
@@ -100,9 +98,8 @@ impl Fetch {
         &self,
         conn: &Connection,
         to: &ReplyTo,
-        pool: &RecvPool,
         rdma_buffer_len: u32,
-        (map, saved_offer): (&mut Map, &mut SavedOffer),
+        Reading { pool, map, saved_offer, .. }: Reading<'_>,
     ) -> Result<(), Violation> {
         if !self.is_read {
             return Err(TOO_MUCH);

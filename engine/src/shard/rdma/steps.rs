@@ -6,23 +6,28 @@
 //!   reply ──▶ Exposure ──Invalidates──▶ settle ──▶ Completion
 //! ```
 
-use rpcrdma_proto::{CallId, NO_MARK, Part, ReplyTo};
+use rpcrdma_proto::{Part, ReplyTo};
 
+use super::Rdma;
 use super::exposures::{Exposures, Owner};
 use crate::api::completion::Completion;
 use crate::api::handler::Handler;
-use crate::api::reply::ReplyContext;
-use crate::error::{CallError, CloseReason};
-use crate::message::incoming::{Buffers, Incoming};
+use crate::error::CallError;
+use crate::message::incoming::Buffers;
 use crate::message::rdma_target::RdmaTarget;
 use crate::provider::Provider;
-use crate::shard::core::Core;
+use crate::shard::Core;
+use crate::shard::parts::Parts;
 use crate::shard::peers::{Peer, Phase};
-use crate::shard::receive::transmission::{deliver, turn_back};
 use crate::shard::send::messages::After;
-use crate::shard::send::outbox::Outbox;
 
 impl<P: Provider> Core<P> {
+    /// Whether the steps of explicit RDMA have anything to do.
+    #[inline]
+    pub fn has_rdma_steps(&self) -> bool {
+        self.parts.rdma.released() | self.fetches.waiting() != 0
+    }
+
     /// Looks after messages that have completed, and calls that wait to be fetched or delivered.
     #[cold]
     pub fn step_rdma<H: Handler>(&mut self, handler: &mut H) {
@@ -44,20 +49,21 @@ impl<P: Provider> Core<P> {
 
     /// Whether the connection of an exposure has ended: the end of its queue pair closes everything.
     fn is_closing(&mut self, place: u32) -> bool {
-        let owner = self.outbox.exposures.at(place).owner;
+        let owner = self.parts.rdma.exposures.at(place).owner;
         let peer = owner.and_then(|owner| self.peers.at(owner.peer));
         peer.is_some_and(|peer| matches!(peer.phase, Phase::Closing { .. }))
     }
 
     /// Takes note of one message that has completed, or was given up.
     fn note_released(&mut self) -> Option<After> {
-        let after = self.outbox.released.pop()?;
+        let Core { parts, fetches, peers, .. } = self;
+        let rdma = &mut parts.rdma;
+        let after = rdma.released.pop()?;
         match after {
             After::Nobody => {}
-            After::Called(place) => self.outbox.exposures.at(place).is_called = false,
+            After::Called(place) => rdma.exposures.at(place).is_called = false,
             After::Fenced(place) => {
-                let Core { outbox, peers, .. } = self;
-                let exposure = outbox.exposures.at(place);
+                let exposure = rdma.exposures.at(place);
                 let peer = exposure.owner.and_then(|owner| peers.at(owner.peer));
                 // What a queue pair has flushed was not carried out.
                 if peer.is_some_and(|peer| !matches!(peer.phase, Phase::Closing { .. })) {
@@ -65,9 +71,24 @@ impl<P: Provider> Core<P> {
                 }
                 exposure.is_fencing = false;
             }
-            After::Fetched(place) => self.fetches.end_reading(place),
+            After::Fetched(place) => fetches.end_reading(place),
         }
         Some(after)
+    }
+
+    /// Whether the steps can go on before anything else has happened. What a program gives back from
+    /// another thread is found when the shard wakes.
+    pub fn can_step_rdma(&mut self) -> bool {
+        let Core { parts, fetches, peers, .. } = self;
+        let Parts { outbox, rdma, .. } = parts;
+        let buffers = &mut rdma.exposures.rdma_buffers;
+        buffers.reclaim();
+        !rdma.released.is_empty()
+            || fetches.here().any(|id| match id.and_then(|id| peers.named(id)) {
+                Some(peer) => outbox.has_slot_for(&peer.lane),
+                None => true,
+            })
+            || outbox.messages().free() > 0 && fetches.can_begin(buffers, peers.len() == 1)
     }
 
     // Calls of peers.
@@ -79,57 +100,52 @@ impl<P: Provider> Core<P> {
         index: u32,
         to: ReplyTo,
         needs: usize,
-        (buffers, parts): (Buffers, &[Part]),
+        (buffers, parts_of_call): (Buffers, &[Part]),
     ) {
-        let Core { peers, outbox, fetches, life, .. } = self;
+        let Core { peers, parts, fetches, receive, .. } = self;
         let Some(peer) = peers.at(index).filter(|peer| peer.phase == Phase::Up) else {
-            return self.free_buffers(buffers);
+            return receive.free_buffers(buffers);
         };
-        let place = if life.is_stopping() { None } else { fetches.open(peer.id, to, needs) };
+        let is_stopping = parts.timers.is_stopping();
+        let place = if is_stopping { None } else { fetches.open(peer.id, to, needs) };
         let Some(place) = place else {
-            turn_back(peer, outbox, &to, life);
-            return self.free_buffers(buffers);
+            parts.turn_back(peer, &to);
+            return receive.free_buffers(buffers);
         };
         peer.fetching += 1;
-        fetches.at(place).keep(buffers, parts);
+        fetches.at(place).keep(buffers, parts_of_call);
         self.read_waiting();
     }
 
     /// Begins to read the data of calls, as many as there are buffers for.
     fn read_waiting(&mut self) {
-        let Core { fetches, peers, pool, outbox, .. } = self;
+        let Core { parts, fetches, peers, receive, .. } = self;
         let is_alone = peers.len() == 1;
-        outbox.exposures.rdma_buffers.reclaim();
-        while outbox.messages.free() > 0
-            && let Some(place) = fetches.begin(&outbox.exposures.rdma_buffers, is_alone)
-            && let Some(message) = outbox.messages.begin()
+        parts.rdma.exposures.rdma_buffers.reclaim();
+        while parts.outbox.messages().free() > 0
+            && let Some(place) = fetches.begin(&parts.rdma.exposures.rdma_buffers, is_alone)
+            && let Some(message) = parts.outbox.messages_mut().begin()
         {
+            let Parts { outbox, rdma, stats, .. } = &mut *parts;
             let fetch = fetches.at(place);
             let peer = fetch.owner.and_then(|(peer, _)| peers.named(peer));
-            let Outbox { exposures, messages, scatter_max, .. } = outbox;
-            let rdma_buffers = (&mut exposures.rdma_buffers, exposures.rdma_buffer_len);
-            let body = messages.body_mut(message);
+            let scatter_max = outbox.scatter_max();
+            let body = outbox.messages_mut().body_mut(message);
             let laid_out = peer.and_then(|peer| {
-                fetch.lay_out(&peer.conn, pool, rdma_buffers, body, *scatter_max).map(|()| peer)
+                let Exposures { rdma_buffers, rdma_buffer_len, .. } = &mut rdma.exposures;
+                let buffers = (rdma_buffers, *rdma_buffer_len);
+                fetch.lay_out(&peer.conn, receive.pool(), buffers, body, scatter_max).map(|()| peer)
             });
             let requests = body.requests.len() as u16;
             let Some(peer) = laid_out else {
-                outbox.release(message);
+                parts.release(message);
                 fetches.fail(place);
                 continue;
             };
-            let head = messages.head_mut(message);
+            let head = outbox.messages_mut().head_mut(message);
             (head.requests, head.after) = (requests, After::Fetched(place));
-            outbox.stats.reads.add(requests.into());
+            stats.reads.add(requests.into());
             outbox.enqueue(&mut peer.lane, peer.id.index, message);
-        }
-    }
-
-    /// Ends the connection of a peer whose data do not arrive: an open message has its time.
-    pub fn check_reads<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
-        if self.fetches.is_late(index, now, self.life.patience()) {
-            self.stats.read_timeouts.add(1);
-            self.close(index, CloseReason::TimedOut, now, handler);
         }
     }
 
@@ -137,31 +153,10 @@ impl<P: Provider> Core<P> {
     fn deliver_fetched<H: Handler>(&mut self, handler: &mut H) {
         for _each_once in 0..self.fetches.here_len() {
             let Some(place) = self.fetches.pop_here() else { return };
-            let Core { fetches, peers, pool, outbox, map, saved_offer, stats, life, .. } = self;
-            let fetch = fetches.at(place);
-            let owner = fetch.owner.and_then(|(id, to)| Some((peers.named_with_address(id)?, to)));
-            let owner = owner.filter(|((peer, _), _)| peer.phase == Phase::Up);
-            match owner {
-                None => {}
-                Some(((peer, _), to)) if life.is_stopping() => turn_back(peer, outbox, &to, life),
-                Some(((peer, _), _)) if !outbox.has_slot_for(&peer.lane) => {
-                    // Those of others need not wait for it.
-                    fetches.retry_here(place);
-                    continue;
-                }
-                Some(((peer, address), to)) => {
-                    let rdma_buffer_len = outbox.exposures.rdma_buffer_len;
-                    match fetch.prepare(&peer.conn, &to, pool, rdma_buffer_len, (map, saved_offer))
-                    {
-                        Err(violation) => outbox.reject(peer, &to, violation),
-                        Ok(()) => {
-                            let (buffers, rdma_target) = fetch.rdma_target();
-                            let incoming = Incoming::mapped(pool, buffers, rdma_target, map, stats);
-                            let asked = (to.xid, Some(ReplyContext { to: &to, saved_offer }));
-                            deliver((peer, address, outbox), asked, incoming, life, handler);
-                        }
-                    }
-                }
+            if !self.deliver_one(place, handler) {
+                // Those of others need not wait for it.
+                self.fetches.retry_here(place);
+                continue;
             }
             let owner = self.fetches.at(place).owner;
             self.free_fetch(place);
@@ -171,36 +166,49 @@ impl<P: Provider> Core<P> {
         }
     }
 
+    /// Hands a call up whose data are here. False if there is no send slot to answer it.
+    fn deliver_one<H: Handler>(&mut self, place: u32, handler: &mut H) -> bool {
+        let Core { parts, fetches, peers, receive, .. } = self;
+        let fetch = fetches.at(place);
+        let Some((id, to)) = fetch.owner else { return true };
+        let Some((peer, address)) = peers.named_with_address(id) else { return true };
+        if peer.phase != Phase::Up {
+            return true;
+        }
+        if parts.timers.is_stopping() {
+            parts.turn_back(peer, &to);
+            return true;
+        }
+        if !parts.outbox.has_slot_for(&peer.lane) {
+            return false;
+        }
+        let buffer_len = parts.rdma.exposures.rdma_buffer_len;
+        match fetch.prepare(&peer.conn, &to, buffer_len, receive.reading()) {
+            Err(violation) => parts.reject(peer, &to, violation),
+            Ok(()) => {
+                let (buffers, rdma_target) = fetch.rdma_target();
+                receive.deliver_call((peer, address), parts, to, (buffers, rdma_target), handler);
+            }
+        }
+        true
+    }
+
     /// Gives everything back that a call was fetched into.
     fn free_fetch(&mut self, place: u32) {
-        let Core { fetches, outbox, peers, .. } = self;
+        let Core { parts, fetches, peers, receive, .. } = self;
         let fetch = fetches.at(place);
         if let Some((id, _)) = fetch.owner
             && let Some(peer) = peers.named(id)
         {
             peer.fetching -= 1;
         }
-        fetch.give_back(&mut outbox.exposures.rdma_buffers);
+        fetch.give_back(&mut parts.rdma.exposures.rdma_buffers);
         let buffers = core::mem::take(&mut fetch.buffers);
         fetches.close(place);
-        self.free_buffers(buffers);
-    }
-
-    /// Buffers that nobody needs any more.
-    pub fn free_buffers(&mut self, buffers: Buffers) {
-        for token in buffers {
-            self.free_buffer(token);
-        }
+        receive.free_buffers(buffers);
     }
 
     // Own calls.
-
-    /// The place of what a call has exposed.
-    #[inline]
-    pub fn exposure_of(&self, index: u32, id: CallId) -> Option<u32> {
-        let (_, entry) = self.outbox.ledger.calls.find(id.xid(), index)?;
-        (entry.mark != NO_MARK).then_some(entry.mark)
-    }
 
     /// A call that has memory exposed is over: its reply is here, with these buffers, or it failed.
     /// What was exposed is closed first. `invalidated` is the key that the peer has given up.
@@ -212,12 +220,13 @@ impl<P: Provider> Core<P> {
         invalidated: Option<u32>,
         handler: &mut H,
     ) {
-        let Core { peers, outbox, .. } = &mut *self;
-        let exposure = outbox.exposures.at(place);
+        let Core { peers, parts, receive, .. } = &mut *self;
+        let Parts { outbox, rdma, stats, .. } = parts;
+        let exposure = rdma.exposures.at(place);
         let Some(owner) = exposure.owner else { return };
         if exposure.outcome.is_some() {
             if let Ok((buffers, _)) = outcome {
-                self.free_buffers(buffers);
+                receive.free_buffers(buffers);
             }
             return;
         }
@@ -225,23 +234,24 @@ impl<P: Provider> Core<P> {
         if let Some(rkey) = invalidated
             && !exposure.on_invalidated(rkey)
         {
-            outbox.exposures.on_invalidated(owner.peer, rkey);
+            rdma.exposures.on_invalidated(owner.peer, rkey);
         }
-        let exposure = outbox.exposures.at(place);
+        let exposure = rdma.exposures.at(place);
         let Some(peer) = peers.at(owner.peer) else { return };
         // The end of the queue pair closes everything.
         if matches!(peer.phase, Phase::Closing { .. }) {
             return;
         }
         if exposure.is_open() {
-            let message = outbox.messages.begin().expect("there is a message for each exposure");
-            let body = outbox.messages.body_mut(message);
+            let messages = outbox.messages_mut();
+            let message = messages.begin().expect("there is a message for each exposure");
+            let body = messages.body_mut(message);
             let ops = exposure.closing();
             let posted = ops.map_while(|op| body.end_request(op)).count() as u16;
-            let head = outbox.messages.head_mut(message);
+            let head = messages.head_mut(message);
             (head.requests, head.after) = (posted, After::Fenced(place));
             exposure.is_fencing = true;
-            outbox.stats.invalidations.add(posted.into());
+            stats.invalidations.add(posted.into());
             outbox.enqueue(&mut peer.lane, owner.peer, message);
         }
         self.finish_exposure(place, handler);
@@ -249,8 +259,8 @@ impl<P: Provider> Core<P> {
 
     /// Completes a call when nobody can reach its memory any more.
     fn finish_exposure<H: Handler>(&mut self, place: u32, handler: &mut H) {
-        let Core { io, peers, pool, outbox, map, stats, .. } = self;
-        let Outbox { exposures, ledger, .. } = outbox;
+        let Core { io, peers, parts, receive, .. } = self;
+        let Parts { rdma: Rdma { exposures, .. }, ledger, stats, .. } = parts;
         let exposure = exposures.at(place);
         if !exposure.is_over() {
             return;
@@ -268,7 +278,7 @@ impl<P: Provider> Core<P> {
         let Some(Owner { peer: index, id }) = exposure.owner else { return };
         let Some(peer) = peers.at(index) else { return };
         let is_told = exposure.is_told;
-        let result = exposure.prepare(&dead, &peer.conn, ledger, pool, map);
+        let result = exposure.prepare(&dead, &peer.conn, ledger, receive.reading());
         peer.exposed -= 1;
         let finished = if is_told { None } else { peer.end_call(ledger, id) };
         if let Some(finished) = finished {
@@ -278,7 +288,7 @@ impl<P: Provider> Core<P> {
             let token = finished.token;
             let done = match result {
                 Ok(()) => {
-                    let incoming = Incoming::mapped(pool, buffers, rdma_target, map, stats);
+                    let incoming = receive.incoming(buffers, rdma_target);
                     Completion::new(peer.id, token, incoming)
                 }
                 Err(error) => Completion::failed(peer.id, token, (id, error), rdma_target),
@@ -287,7 +297,7 @@ impl<P: Provider> Core<P> {
         }
         let buffers = core::mem::take(&mut exposure.buffers);
         exposures.close(dead);
-        self.free_buffers(buffers);
+        receive.free_buffers(buffers);
     }
 
     /// Completes a call without the memory that it has exposed.
@@ -298,18 +308,19 @@ impl<P: Provider> Core<P> {
         give_up: impl FnOnce(&mut Exposures, u32),
         handler: &mut H,
     ) {
-        let Core { peers, outbox, stats, .. } = &mut *self;
-        let exposure = outbox.exposures.at(place);
+        let Core { peers, parts, receive, .. } = &mut *self;
+        let Parts { rdma, ledger, stats, .. } = parts;
+        let exposure = rdma.exposures.at(place);
         let (owner, is_told) = (exposure.owner, exposure.is_told);
         let error = exposure.outcome.take().and_then(Result::err);
         let buffers = core::mem::take(&mut exposure.buffers);
-        give_up(&mut outbox.exposures, place);
+        give_up(&mut rdma.exposures, place);
         if let Some(owner) = owner
             && let Some(peer) = peers.at(owner.peer)
         {
             peer.exposed -= 1;
             // On a connection that goes on, the reply to a call that was given up may still come.
-            let finished = if is_told { None } else { peer.end_call(&mut outbox.ledger, owner.id) };
+            let finished = if is_told { None } else { peer.end_call(ledger, owner.id) };
             if let Some(finished) = finished {
                 stats.calls_done.add(1);
                 stats.calls_failed.add(1);
@@ -318,7 +329,7 @@ impl<P: Provider> Core<P> {
                 handler.on_reply(Completion::failed(peer.id, finished.token, failed, rdma_target));
             }
         }
-        self.free_buffers(buffers);
+        receive.free_buffers(buffers);
     }
 
     /// Completes the calls of a connection that have memory exposed. Its queue pair is destroyed,
@@ -328,8 +339,8 @@ impl<P: Provider> Core<P> {
         // Among what is released may be calls of other connections.
         self.finish_released(handler);
         let mut last = None;
-        while let Some(place) = self.outbox.exposures.next_of(index, last) {
-            let exposure = self.outbox.exposures.at(place);
+        while let Some(place) = self.parts.rdma.exposures.next_of(index, last) {
+            let exposure = self.parts.rdma.exposures.at(place);
             exposure.on_dead();
             (exposure.is_called, exposure.is_fencing, exposure.is_withheld) = (false, false, false);
             self.finish_exposure(place, handler);
@@ -342,10 +353,10 @@ impl<P: Provider> Core<P> {
     #[cold]
     pub fn leak_exposures<H: Handler>(&mut self, index: u32, handler: &mut H) {
         let mut last = None;
-        while let Some(place) = self.outbox.exposures.next_of(index, last) {
-            let Core { io, outbox, stats, .. } = &mut *self;
+        while let Some(place) = self.parts.rdma.exposures.next_of(index, last) {
+            let Parts { rdma, stats, .. } = &mut self.parts;
             stats.leaked.add(1);
-            let dead = outbox.exposures.retire(place, io);
+            let dead = rdma.exposures.retire(place, &mut self.io);
             stats.rights_lost.add(dead.is_none().into());
             let give_up = |exposures: &mut Exposures, place| match dead {
                 Some(dead) => exposures.leak(dead),

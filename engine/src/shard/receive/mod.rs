@@ -1,6 +1,228 @@
-//! What arrives: transmissions, groups, messages that wait to be answered.
+//! What arrives: Receives, the groups that they are parts of, and messages that wait to be answered.
+//!
+//! ```text
+//!   pool ─▶ refill ─▶ posted ─▶ interpreted ─▶ delivered ─▶ refill
+//!                                 ├▶ parked, until its group is whole
+//!                                 └▶ waiting, until a send slot is free to answer it
+//! ```
 
-pub(crate) mod groups;
+mod deliver;
+pub(crate) mod disposition;
+mod groups;
+mod interpret;
 pub(crate) mod prepare;
-pub(crate) mod transmission;
+pub(crate) mod reading;
+mod transmission;
 pub(crate) mod waiting;
+
+use rpcrdma_mempool::{RecvPool, RecvToken};
+use rpcrdma_proto::Part;
+
+use self::reading::Reading;
+use self::waiting::WaitingRoom;
+use crate::io::{Io, Refill};
+use crate::message::incoming::{Buffers, Incoming};
+use crate::message::map::Map;
+use crate::message::rdma_target::RdmaTarget;
+use crate::message::saved_offer::SavedOffer;
+use crate::provider::{PostError, Queues};
+use crate::shard::timers::Timers;
+use crate::stats::SharedStats;
+
+/// The receive buffers of a shard, and the messages in them.
+pub(crate) struct Receive {
+    pool: RecvPool,
+    /// Buffers on their way back to the device.
+    refill: Refill,
+    /// Turns since there was something to do, while Receives are to be posted.
+    idle: u32,
+    /// Buffers of open groups, by their number.
+    parked: Box<[Option<RecvToken>]>,
+    /// Messages that arrived while no send slot was free to answer them.
+    waiting: WaitingRoom,
+    /// Where the parts of the message in hand are.
+    map: Map,
+    /// What the call in hand has offered for its reply.
+    saved_offer: SavedOffer,
+    stats: SharedStats,
+}
+
+impl Receive {
+    /// For so many buffers, and messages of so many pieces and items.
+    pub fn new(
+        pool: RecvPool,
+        receives: usize,
+        (pieces_max, items_max): (usize, usize),
+        stats: SharedStats,
+    ) -> Receive {
+        Receive {
+            pool,
+            refill: Refill::new(),
+            idle: 0,
+            parked: (0..receives).map(|_| None).collect(),
+            waiting: WaitingRoom::new(receives),
+            map: Map::new(pieces_max, items_max),
+            saved_offer: SavedOffer::none(),
+            stats,
+        }
+    }
+
+    /// The buffers.
+    #[inline]
+    pub fn pool(&self) -> &RecvPool {
+        &self.pool
+    }
+
+    /// The buffers, to give segments back to.
+    #[inline]
+    pub fn pool_mut(&mut self) -> &mut RecvPool {
+        &mut self.pool
+    }
+
+    /// What a message is read with.
+    #[inline]
+    pub fn reading(&mut self) -> Reading<'_> {
+        let Receive { pool, map, saved_offer, .. } = self;
+        Reading { pool, map, saved_offer }
+    }
+
+    /// The message in these buffers, and in what explicit RDMA has moved; the map says where its parts
+    /// are.
+    #[inline]
+    pub fn incoming<'a>(
+        &'a mut self,
+        buffers: &'a mut [RecvToken],
+        rdma_target: RdmaTarget<'a>,
+    ) -> Incoming<'a> {
+        let Receive { pool, map, stats, .. } = self;
+        Incoming::mapped(pool, buffers, rdma_target, map, stats)
+    }
+
+    /// A buffer that nobody needs any more: to be posted with the next chain of Receives.
+    #[inline]
+    pub fn free_buffer(&mut self, token: RecvToken) {
+        if let Err(full) = self.refill.try_push(token) {
+            self.pool.put(full.element());
+        }
+    }
+
+    /// Buffers that nobody needs any more.
+    pub fn free_buffers(&mut self, buffers: Buffers) {
+        for token in buffers {
+            self.free_buffer(token);
+        }
+    }
+
+    /// Posts Receives in chains, or when there is nothing better to do: the budget has a reserve.
+    #[inline]
+    pub fn refill_if_due<Q: Queues>(&mut self, io: &mut Io<Q>, timers: &Timers, busy: bool) {
+        if self.is_topped_up() {
+            return;
+        }
+        self.idle = if busy { 0 } else { self.idle + 1 };
+        if self.refill.len() >= REFILL_CHAIN || self.idle >= IDLE_TURNS {
+            self.idle = 0;
+            self.post_receives(io, timers);
+        }
+    }
+
+    /// Whether every buffer at home is posted.
+    #[inline]
+    pub fn is_topped_up(&self) -> bool {
+        self.refill.len() | self.pool.free() == 0
+    }
+
+    /// Posts Receives until every buffer at home is posted again, or the device refuses.
+    pub fn top_up<Q: Queues>(&mut self, io: &mut Io<Q>, timers: &Timers) {
+        if !self.is_topped_up() {
+            self.post_receives(io, timers);
+        }
+    }
+
+    #[inline(never)]
+    fn post_receives<Q: Queues>(&mut self, io: &mut Io<Q>, timers: &Timers) {
+        while !self.is_topped_up() {
+            while !self.refill.is_full()
+                && let Some(token) = self.pool.take()
+            {
+                self.refill.push(token);
+            }
+            match io.post_recv(&self.pool, &mut self.refill) {
+                None => {}
+                // It is not lost: the buffers stay in `refill` and are posted with the next chain.
+                Some(PostError::QueueFull) => return,
+                // Without Receives nobody can be heard any more, and nobody would say so.
+                Some(PostError::QpGone | PostError::Invalid) => {
+                    if !timers.is_stopping() {
+                        io.on_lost();
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Whether the device has refused Receives.
+    pub fn is_refused(&self) -> bool {
+        !self.refill.is_empty()
+    }
+
+    /// Keeps a buffer until its group is whole.
+    fn park(&mut self, token: RecvToken) {
+        let at = token.index() as usize;
+        self.parked[at] = Some(token);
+    }
+
+    /// Takes the buffers of a group home.
+    pub fn unpark(&mut self, parts: &[Part]) {
+        for part in parts {
+            if let Some(token) = self.parked[part.buffer as usize].take() {
+                self.pool.put(token);
+            }
+        }
+    }
+
+    /// Messages that wait for a send slot.
+    #[inline]
+    pub fn waiting(&self) -> &WaitingRoom {
+        &self.waiting
+    }
+
+    /// Drops the messages of a connection that is gone: its number may be used again.
+    #[cold]
+    pub fn drop_waiting(&mut self, qp_num: u32) {
+        for _each_once in 0..self.waiting.len() {
+            let Some(it) = self.waiting.pop() else { return };
+            if it.qp_num == qp_num {
+                self.stats.late.add(1);
+                self.free_buffer(it.token);
+            } else {
+                self.waiting.put_back(it);
+            }
+        }
+    }
+
+    /// Buffers on their way back to the device.
+    pub fn refilling(&self) -> usize {
+        self.refill.len()
+    }
+
+    /// Buffers of groups that are not whole.
+    pub fn parked(&self) -> usize {
+        self.parked.iter().flatten().count()
+    }
+
+    /// Takes every buffer home that is here or in `others`, when the shard ends.
+    pub fn bring_home(&mut self, others: impl Iterator<Item = RecvToken>) {
+        let Receive { pool, refill, parked, waiting, .. } = self;
+        let parked = parked.iter_mut().filter_map(Option::take);
+        for token in parked.chain(waiting.drain()).chain(refill.drain(..)).chain(others) {
+            pool.put(token);
+        }
+    }
+}
+
+/// Turns without work after which what is left over is done.
+const IDLE_TURNS: u32 = 64;
+/// Receives that are posted at a time while there is other work.
+const REFILL_CHAIN: usize = 16;

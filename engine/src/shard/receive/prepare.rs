@@ -1,18 +1,12 @@
 //! What of a received message is where: checked, and noted for whoever reads it.
 
-use arrayvec::ArrayVec;
-use rpcrdma_mempool::{RecvPool, RecvToken};
 use rpcrdma_proto::{CallId, Connection, Message, NO_MARK, Offered, Part, Violation};
-use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 
 use crate::message::map::Map;
 use crate::message::saved_offer::SavedOffer;
-use crate::shard::rdma::exposures::Exposures;
+use crate::shard::parts::Parts;
+use crate::shard::rdma::Rdma;
 use crate::shard::rdma::fetch::{OFFER_TOO_LONG, buffers_needed};
-use crate::shard::send::outbox::Outbox;
-
-/// The transmissions of one message.
-pub(crate) type Parts = ArrayVec<Part, { GROUP_MAX as usize }>;
 
 /// Whether all of a call is here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,17 +17,6 @@ pub(crate) enum Whole {
     Remote(usize),
 }
 
-/// The received bytes of a buffer's first segment, where the header must lie (wire.md W1).
-#[inline]
-pub(crate) fn first_segment<'a>(
-    pool: &'a RecvPool,
-    token: &'a RecvToken,
-    byte_len: u32,
-) -> &'a [u8] {
-    let segment = pool.segment(token, 0);
-    &segment[..segment.len().min(byte_len as usize)]
-}
-
 /// Checks a call and notes where its parts are, if they are here.
 #[inline]
 pub(crate) fn prepare_call(
@@ -41,7 +24,7 @@ pub(crate) fn prepare_call(
     message: &Message<'_>,
     parts: &[Part],
     (map, saved_offer): (&mut Map, &mut SavedOffer),
-    exposures: &Exposures,
+    rdma: &Rdma,
 ) -> Result<Whole, Violation> {
     saved_offer.clear();
     map.clear();
@@ -51,7 +34,7 @@ pub(crate) fn prepare_call(
         return Err(OFFER_TOO_LONG);
     }
     if !placed.is_here() {
-        match buffers_needed(&placed, exposures.for_calls())? {
+        match buffers_needed(&placed, rdma.for_calls())? {
             0 => {}
             needs => return Ok(Whole::Remote(needs)),
         }
@@ -65,17 +48,15 @@ pub(crate) fn prepare_call(
 #[inline]
 pub(crate) fn prepare_reply(
     conn: &Connection,
-    outbox: &Outbox,
+    Parts { ledger, rdma, .. }: &Parts,
     id: CallId,
     message: &Message<'_>,
     parts: &[Part],
     map: &mut Map,
 ) -> Result<(), Violation> {
-    let Outbox { ledger, exposures, .. } = outbox;
     let mark = ledger.calls.find(id.xid(), conn.peer()).map_or(NO_MARK, |(_, entry)| entry.mark);
     if mark != NO_MARK {
-        let offered = exposures.get(mark).offered();
-        conn.resolve_reply(ledger, id, message, parts, &offered)?;
+        conn.resolve_reply(ledger, id, message, parts, &rdma.offered(mark))?;
         return Ok(());
     }
     map.clear();

@@ -1,18 +1,15 @@
 //! Messages that wait for a send slot: looked at when there is one to answer them, each peer's in order.
 //!
 //! A peer that takes nothing of what is sent to it may have a share of the slots and no more
-//! ([`Outbox::has_slot_for`](crate::shard::send::outbox::Outbox::has_slot_for)): its messages wait, those of others
-//! do not.
+//! ([`Outbox::has_slot_for`]): its messages wait, those of others do not.
 
 use std::collections::VecDeque;
 
 use rpcrdma_mempool::RecvToken;
 
-use super::transmission::RecvInfo;
-use crate::api::handler::Handler;
-use crate::provider::Provider;
-use crate::shard::core::Core;
-use crate::shard::peers::Peer;
+use super::disposition::RecvInfo;
+use crate::shard::peers::{Peer, Peers};
+use crate::shard::send::outbox::Outbox;
 
 /// A message that waits.
 #[derive(Debug)]
@@ -64,64 +61,68 @@ impl WaitingRoom {
         self.list.push_front(it);
     }
 
+    /// Begins to go through all that wait, once.
+    pub fn begin_scan(&mut self) -> Scan {
+        self.scan += 1;
+        Scan { at: 0, len: None }
+    }
+
+    /// Takes out the next message of a scan that can be taken up, with the place of its peer, if that
+    /// is not gone: none of a peer that has its share of the slots, and none behind one that waits on.
+    pub fn next(
+        &mut self,
+        scan: &mut Scan,
+        peers: &mut Peers,
+        outbox: &Outbox,
+    ) -> Option<(Option<u32>, Waiting)> {
+        // It was put to the front: what comes next has moved by one.
+        scan.at += usize::from(scan.len.is_some_and(|len| self.list.len() > len));
+        while outbox.slots().free() > 0
+            && let Some(&Waiting { qp_num, .. }) = self.list.get(scan.at)
+        {
+            let index = peers.find(qp_num);
+            if let Some(peer) = index.and_then(|index| peers.at(index)) {
+                if peer.passed_over == self.scan || !outbox.has_slot_for(&peer.lane) {
+                    peer.passed_over = self.scan;
+                    scan.at += 1;
+                    continue;
+                }
+                peer.waiting -= 1;
+            }
+            let it = self.list.remove(scan.at)?;
+            scan.len = Some(self.list.len());
+            return Some((index, it));
+        }
+        None
+    }
+
+    /// Whether one of the messages that wait can be taken up.
+    pub fn can_serve(&self, peers: &mut Peers, outbox: &Outbox) -> bool {
+        self.list.iter().any(|it| match peers.find(it.qp_num).and_then(|at| peers.at(at)) {
+            Some(peer) => outbox.has_slot_for(&peer.lane),
+            None => outbox.slots().free() > 0,
+        })
+    }
+
+    /// The message that waits longest.
+    pub fn pop(&mut self) -> Option<Waiting> {
+        self.list.pop_front()
+    }
+
+    /// Puts a message behind all others that was taken out.
+    pub fn put_back(&mut self, it: Waiting) {
+        self.list.push_back(it);
+    }
+
     /// The buffers of all of them, for whoever does not want the messages.
     pub fn drain(&mut self) -> impl Iterator<Item = RecvToken> {
         self.list.drain(..).map(|it| it.token)
     }
 }
 
-impl<P: Provider> Core<P> {
-    /// Takes up messages that wait, as many as there are slots for: none of a peer that has its
-    /// share, and none behind one that waits on. Once through the list.
-    #[cold]
-    pub fn serve_waiting<H: Handler>(&mut self, now: u64, handler: &mut H) {
-        self.waiting.scan += 1;
-        let mut at = 0;
-        while self.outbox.send.free() > 0
-            && let Some(&Waiting { qp_num, .. }) = self.waiting.list.get(at)
-        {
-            let Core { peers, outbox, waiting, .. } = &mut *self;
-            let index = peers.find(qp_num);
-            let peer = index.and_then(|index| peers.at(index));
-            if let Some(peer) = peer {
-                if peer.passed_over == waiting.scan || !outbox.has_slot_for(&peer.lane) {
-                    peer.passed_over = waiting.scan;
-                    at += 1;
-                    continue;
-                }
-                peer.waiting -= 1;
-            }
-            let before = waiting.list.len();
-            let Some(Waiting { token, recv, .. }) = waiting.list.remove(at) else { return };
-            match index {
-                Some(index) => self.receive(index, token, (recv, false), now, handler),
-                None => self.free_buffer(token),
-            }
-            // It was put to the front: what comes next has moved by one.
-            at += usize::from(self.waiting.list.len() == before);
-        }
-    }
-
-    /// Whether one of the messages that wait can be taken up.
-    pub fn can_serve_waiting(&mut self) -> bool {
-        let Core { waiting, peers, outbox, .. } = self;
-        waiting.list.iter().any(|it| match peers.find(it.qp_num).and_then(|at| peers.at(at)) {
-            Some(peer) => outbox.has_slot_for(&peer.lane),
-            None => outbox.send.free() > 0,
-        })
-    }
-
-    /// Drops the messages of a connection that is gone: its number may be used again.
-    #[cold]
-    pub fn drop_waiting(&mut self, qp_num: u32) {
-        for _each_once in 0..self.waiting.len() {
-            let Some(it) = self.waiting.list.pop_front() else { return };
-            if it.qp_num == qp_num {
-                self.stats.late.add(1);
-                self.free_buffer(it.token);
-            } else {
-                self.waiting.list.push_back(it);
-            }
-        }
-    }
+/// How far one go through all that wait has come.
+pub(crate) struct Scan {
+    at: usize,
+    /// How many waited when the last was taken out.
+    len: Option<usize>,
 }

@@ -1,35 +1,34 @@
-//! What a turn posts: messages that are pending, and Receives.
+//! What a turn sends: answers that other threads have made, and all that is pending.
+
+use rpcrdma_proto::ReplyTo;
 
 use super::outbox::UNSOLICITED_MAX;
 use crate::api::handler::Handler;
+use crate::api::ticket::{Finished, Ticket};
 use crate::error::CloseReason;
 use crate::io::Flush;
-use crate::provider::{PostError, Provider};
-use crate::shard::core::Core;
+use crate::provider::Provider;
+use crate::shard::Core;
+use crate::shard::peers::{ConnectionId, Phase};
 
 impl<P: Provider> Core<P> {
-    /// Whether there is anything to post that is not held.
+    /// Posts what is pending, unless it is held for others.
     #[inline]
-    pub fn is_due(&mut self, now: u64) -> bool {
-        !self.outbox.is_idle() && (!self.doorbell.is_on() || self.lets_go(now))
-    }
-
-    /// Whether what is pending leaves now. Held are short messages only, while slots are left.
-    fn lets_go(&mut self, now: u64) -> bool {
-        let Core { outbox, doorbell, life, .. } = self;
-        let is_held = outbox.is_short_only() && outbox.send.free() > 0 && !life.is_stopping();
-        !is_held || doorbell.lets_go(outbox.inline_sends.len(), now)
+    pub fn flush_if_due<H: Handler>(&mut self, now: u64, handler: &mut H) {
+        if self.parts.outbox.is_due(now, &self.parts.timers) {
+            self.flush(now, handler);
+        }
     }
 
     /// Posts everything that is pending.
     #[inline]
     pub fn flush<H: Handler>(&mut self, now: u64, handler: &mut H) {
-        self.doorbell.on_left();
-        if !self.outbox.inline_sends.is_empty() {
-            let Core { io, outbox, peers, .. } = self;
-            io.flush_inline(outbox, peers);
+        let outbox = &mut self.parts.outbox;
+        outbox.on_left();
+        if !outbox.inline_sends().is_empty() {
+            self.io.flush_inline(&mut self.parts, &mut self.peers);
         }
-        if !self.outbox.is_short_only() {
+        if !self.parts.outbox.is_short_only() {
             self.flush_lanes(now, handler);
         }
     }
@@ -38,10 +37,10 @@ impl<P: Provider> Core<P> {
     #[inline(never)]
     fn flush_lanes<H: Handler>(&mut self, now: u64, handler: &mut H) {
         let mut again = None;
-        while let Some(index) = self.outbox.pop_ready() {
+        while let Some(index) = self.parts.outbox.pop_ready() {
             let Some(peer) = self.peers.at(index) else { continue };
             peer.lane.ready = false;
-            match self.io.flush(&mut self.outbox, &mut peer.lane, index) {
+            match self.io.flush(&mut self.parts, &mut peer.lane, index) {
                 Flush::Empty => {}
                 // A full lane is taken up again when one of its sends has completed. wire.md W7: a
                 // lawful peer has Receives for all that it is owed.
@@ -64,38 +63,68 @@ impl<P: Provider> Core<P> {
         if let Some(index) = again
             && let Some(peer) = self.peers.at(index)
         {
-            self.outbox.retry(&mut peer.lane, index);
+            self.parts.outbox.retry(&mut peer.lane, index);
         }
     }
 
-    /// Posts Receives until every buffer at home is posted again, or the device refuses.
-    #[inline]
-    pub fn top_up(&mut self) {
-        if self.pool.free() > 0 || !self.refill.is_empty() {
-            self.post_receives();
+    /// Reads the answers that other threads have left.
+    #[cold]
+    pub fn read_answers(&mut self, now: u64) {
+        self.answer_waiting(now);
+        while let Some((ticket, finished)) = self.parts.handle.pop_finished() {
+            self.answer(ticket, finished, now);
+        }
+        while let Some((peer, to)) = self.parts.handle.pop_dropped() {
+            self.refuse_dropped(peer, to);
         }
     }
 
-    #[inline(never)]
-    fn post_receives(&mut self) {
-        while self.pool.free() > 0 || !self.refill.is_empty() {
-            while !self.refill.is_full()
-                && let Some(token) = self.pool.take()
-            {
-                self.refill.push(token);
-            }
-            match self.io.post_recv(&self.pool, &mut self.refill) {
-                None => {}
-                // It is not lost: the buffers stay in `refill` and are posted with the next chain.
-                Some(PostError::QueueFull) => return,
-                // Without Receives nobody can be heard any more, and nobody would say so.
-                Some(PostError::QpGone | PostError::Invalid) => {
-                    if !self.life.is_stopping() {
-                        self.io.on_lost();
-                    }
-                    return;
-                }
-            }
+    /// Sends the answers that wait, as far as there are slots now.
+    #[cold]
+    pub fn answer_waiting(&mut self, now: u64) {
+        for _each_once in 0..self.parts.outbox.answers().len() {
+            let Some((ticket, finished)) = self.parts.outbox.answers().pop() else { break };
+            self.answer(ticket, finished, now);
+        }
+        for (peer, to) in self.parts.outbox.answers().take_dropped() {
+            self.refuse_dropped(peer, to);
+        }
+    }
+
+    /// Whether one of the answers that wait can be sent now.
+    pub fn can_answer(&mut self) -> bool {
+        let Core { parts, peers, .. } = self;
+        parts.outbox.waiting_answers().any(|id| {
+            // What cannot be answered any more does not wait.
+            peers.named(id).is_none_or(|peer| parts.outbox.has_slot_for(&peer.lane))
+        })
+    }
+
+    fn answer(&mut self, ticket: Ticket, finished: Finished, now: u64) {
+        let mut turn = self.lend(now);
+        if let Err((ticket, finished)) = turn.finish(ticket, finished)
+            && turn.is_open(&ticket)
+        {
+            self.parts.outbox.answers().push(ticket, finished);
+        }
+    }
+
+    /// Nobody will answer this call: its ticket was dropped. Its caller is told, or, by a shard that
+    /// stops, loses its connection.
+    fn refuse_dropped(&mut self, id: ConnectionId, to: ReplyTo) {
+        let Core { peers, parts, .. } = self;
+        let Some(peer) = peers.named(id).filter(|peer| peer.phase == Phase::Up) else { return };
+        let is_stopping = parts.timers.is_stopping();
+        if !is_stopping && !parts.outbox.has_slot_for(&peer.lane) {
+            return parts.outbox.answers().push_dropped(id, to);
+        }
+        peer.open_calls = peer.open_calls.saturating_sub(1);
+        if is_stopping {
+            peer.dropped += 1;
+            parts.stats.calls_unanswered.add(1);
+        } else {
+            parts.stats.refusals_out.add(1);
+            parts.refuse(peer, &to);
         }
     }
 }

@@ -10,7 +10,7 @@
 //! with a mark, and there is another mark after every refusal. Both come round: what is outstanding is
 //! counted from the last that is done, and is far less than half of all numbers.
 
-use super::messages::Queue;
+use super::queue::Queue;
 use crate::provider::PostError;
 use crate::provider::shortly_before_end;
 

@@ -32,6 +32,8 @@ pub(crate) const REQUESTS_MAX: usize = 128;
 /// Bytes of the slot that the headers of a group are written to: 64 continuations of 36 bytes, and
 /// a first header that is longer than the headroom of its slot.
 pub(crate) const HEADERS_LEN: usize = 4096;
+/// Short messages of one turn that are posted ahead of the lanes.
+pub(crate) const INLINE_SENDS_MAX: usize = 64;
 /// Gather entries of a message, all work requests together.
 const GATHER_MAX: usize = 320;
 
@@ -234,6 +236,23 @@ fn put_zeros(len: usize, mut put: impl FnMut(&[u8])) {
     }
 }
 
+/// A message short enough to be copied while posting, behind nothing in its lane: its slot is free
+/// again as soon as it is posted.
+pub(crate) struct InlineSend {
+    pub peer: u32,
+    pub header_len: u32,
+    pub payload_len: u32,
+    pub slot: SendSlot,
+}
+
+impl InlineSend {
+    /// The gather entry.
+    #[inline]
+    pub fn sge(&self) -> Sge {
+        self.slot.sge(self.header_len as usize, self.payload_len as usize)
+    }
+}
+
 /// The slab of messages: as many as the budget allows to be on their way at one time.
 pub(crate) struct Messages {
     heads: Box<[Head]>,
@@ -310,7 +329,7 @@ impl Messages {
 
     /// Send slots that a message holds. They do not change while it is in a list.
     #[inline]
-    fn slots(&self, index: u32) -> u32 {
+    pub fn slots(&self, index: u32) -> u32 {
         let head = &self.heads[index as usize];
         let more = if head.body { self.bodies[index as usize].slots.len() } else { 0 };
         u32::from(head.slot.is_some()) + more as u32
@@ -335,97 +354,5 @@ impl Messages {
     /// Messages that nobody has.
     pub fn free(&self) -> usize {
         self.free.len()
-    }
-
-    /// How many messages there are, in use or not.
-    pub fn len(&self) -> usize {
-        self.heads.len()
-    }
-}
-
-/// A list of messages in order, linked through their heads.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Queue {
-    head: u32,
-    tail: u32,
-    len: u32,
-    /// Send slots that its messages hold.
-    slots: u32,
-}
-
-impl Queue {
-    pub const EMPTY: Queue = Queue { head: NONE, tail: NONE, len: 0, slots: 0 };
-
-    #[inline]
-    pub fn front(&self) -> Option<u32> {
-        (self.head != NONE).then_some(self.head)
-    }
-
-    #[inline]
-    pub fn push(&mut self, messages: &mut Messages, index: u32) {
-        messages.head_mut(index).next = NONE;
-        match self.tail {
-            NONE => self.head = index,
-            tail => messages.head_mut(tail).next = index,
-        }
-        self.tail = index;
-        self.len += 1;
-        self.slots += messages.slots(index);
-    }
-
-    /// How many messages there are.
-    pub fn len(&self) -> u32 {
-        self.len
-    }
-
-    /// How many send slots they hold.
-    #[inline]
-    pub fn slots(&self) -> u32 {
-        self.slots
-    }
-
-    /// Puts a message in front of all others.
-    #[cold]
-    pub fn push_front(&mut self, messages: &mut Messages, index: u32) {
-        messages.head_mut(index).next = self.head;
-        if self.head == NONE {
-            self.tail = index;
-        }
-        self.head = index;
-        self.len += 1;
-        self.slots += messages.slots(index);
-    }
-
-    /// Takes a message out that is in the list, wherever it is.
-    #[cold]
-    pub fn remove(&mut self, messages: &mut Messages, index: u32) {
-        let next = messages.head(index).next;
-        let mut before = NONE;
-        let mut at = self.head;
-        while at != index && at != NONE {
-            (before, at) = (at, messages.head(at).next);
-        }
-        match before {
-            NONE => self.head = next,
-            before => messages.head_mut(before).next = next,
-        }
-        if self.tail == index {
-            self.tail = before;
-        }
-        self.len -= 1;
-        self.slots -= messages.slots(index);
-    }
-
-    /// Takes the first message out.
-    #[inline]
-    pub fn pop(&mut self, messages: &Messages) -> Option<u32> {
-        let index = self.front()?;
-        self.head = messages.head(index).next;
-        self.len -= 1;
-        self.slots -= messages.slots(index);
-        if self.head == NONE {
-            self.tail = NONE;
-        }
-        Some(index)
     }
 }

@@ -1,11 +1,14 @@
 //! What leaves: messages under construction, pending in lanes, and posted.
 
-mod answers;
+pub(crate) mod answers;
 pub(crate) mod doorbell;
 pub(crate) mod draft;
 mod flush;
+mod inline;
 pub(crate) mod lane;
 pub(crate) mod layout;
 pub(crate) mod messages;
 pub(crate) mod outbox;
+pub(crate) mod queue;
+mod reports;
 mod single_item;

@@ -1,169 +1,277 @@
 //! The outbox: where messages are built and laid out, and wait for the end of the turn.
 
-use arrayvec::ArrayVec;
-use rpcrdma_mempool::{Loan, Pool, SendPool, SendSlot, Sge, ZeroPage};
-use rpcrdma_proto::{
-    BulkItem, CallDemand, CallId, CallRoute, Connection, ControlSend, Plan, ReplyTo, Report,
-    ShardLedger, Violation,
-};
-use rpcrdma_xdr::cursor::Writer;
-use rpcrdma_xdr::error::NoRoom;
+use std::time::Duration;
 
+use arrayvec::ArrayVec;
+use rpcrdma_mempool::{Loan, Pool, Quiet, SendPool, SendSlot, Sge, ZeroPage};
+use rpcrdma_proto::{BulkItem, Connection, Plan};
+
+use super::answers::Answers;
+use super::doorbell::DoorbellBatching;
 use super::draft::Draft;
 use super::lane::Lane;
 use super::layout::{self, Means, Opening};
-use super::messages::{After, Head, Headers, Item, Messages};
-use crate::api::handle::ShardHandle;
+use super::messages::{After, Head, Headers, INLINE_SENDS_MAX, InlineSend, Item, Messages};
 use crate::error::CallRefused;
 use crate::message::bulk::{Bulk, ITEMS_MAX};
 use crate::message::wanted::{WANTS_MAX, Wanted};
 use crate::provider::PostError;
-use crate::shard::peers::{Peer, Peers};
-use crate::shard::rdma::exposures::Exposures;
-use crate::shard::timers::deadlines::Deadlines;
+use crate::shard::peers::ConnectionId;
+use crate::shard::timers::Timers;
 use crate::stats::SharedStats;
 
 /// Everything a message needs on its way out, short of the queue pair.
 pub(crate) struct Outbox {
-    /// The shard, for the tickets of its calls.
-    pub home: ShardHandle,
-    pub send: SendPool,
-    pub headers: Pool<Headers>,
-    pub zero: ZeroPage,
-    pub messages: Messages,
-    pub ledger: ShardLedger,
-    pub stats: SharedStats,
+    pub(super) slots: SendPool,
+    headers: Pool<Headers>,
+    pub(super) zero: ZeroPage,
+    pub(super) messages: Messages,
+    pub(super) stats: SharedStats,
     /// Gather entries of one work request.
-    pub gather_max: u32,
+    pub(super) gather_max: u32,
     /// Scatter entries of one RDMA Read.
-    pub scatter_max: u32,
+    scatter_max: u32,
     /// Loans that left with a message, on their way to their pools.
-    pub returned: Vec<Loan>,
+    returned: Vec<Loan>,
     /// Messages that the device never gave back.
-    pub leaked: u64,
-    /// What own calls have exposed.
-    pub exposures: Exposures,
-    /// Until when own calls may take.
-    pub deadlines: Deadlines,
+    leaked: u64,
     /// What the message under construction has beside its last slot.
-    pub draft: Draft,
+    pub(super) draft: Draft,
     /// What the call under construction wants of its reply.
-    pub wants: Vec<Wanted>,
-    /// Those who wait for messages that have completed, or were given up.
-    pub released: Vec<After>,
+    wants: Vec<Wanted>,
     /// Bytes that the device copies while posting.
-    pub inline_len: u32,
+    pub(super) inline_len: u32,
     /// Short messages to be posted before everything in the lanes.
-    pub inline_sends: ArrayVec<InlineSend, INLINE_SENDS_MAX>,
+    pub(super) inline_sends: ArrayVec<InlineSend, INLINE_SENDS_MAX>,
     /// Peers with pending messages, each once.
-    ready: Vec<u32>,
-}
-
-/// A message short enough to be copied while posting, behind nothing in its lane: its slot is free
-/// again as soon as it is posted.
-pub(crate) struct InlineSend {
-    pub peer: u32,
-    pub header_len: u32,
-    pub payload_len: u32,
-    pub slot: SendSlot,
-}
-
-impl InlineSend {
-    /// The gather entry.
-    #[inline]
-    pub fn sge(&self) -> Sge {
-        self.slot.sge(self.header_len as usize, self.payload_len as usize)
-    }
+    pub(super) ready: Vec<u32>,
+    doorbell: DoorbellBatching,
+    answers: Answers,
 }
 
 impl Outbox {
     pub fn new(
-        (home, stats): (ShardHandle, SharedStats),
+        stats: SharedStats,
         pools: (SendPool, Pool<Headers>, ZeroPage),
-        messages: Messages,
-        exposures: Exposures,
-        ledger: ShardLedger,
+        messages: usize,
         (gather_max, scatter_max): (u32, u32),
         (inline_len, peers_max): (u32, usize),
+        hold: Duration,
     ) -> Outbox {
-        let (send, headers, zero) = pools;
-        // A connection that ended may stand in the list together with its successor.
-        let ready = Vec::with_capacity(2 * peers_max);
-        let returned = Vec::with_capacity(RETURNED_MAX);
-        let leaked = 0;
-        let released = Vec::with_capacity(messages.len());
-        let deadlines = Deadlines::new(ledger.calls.slots());
+        let (slots, headers, zero) = pools;
         Outbox {
-            home,
-            send,
+            slots,
             headers,
             zero,
-            messages,
-            ledger,
+            messages: Messages::new(messages),
             stats,
             gather_max,
             scatter_max,
-            returned,
-            leaked,
-            exposures,
-            deadlines,
+            returned: Vec::with_capacity(RETURNED_MAX),
+            leaked: 0,
             draft: Draft::default(),
             wants: Vec::with_capacity(WANTS_MAX),
-            released,
             inline_len,
             inline_sends: ArrayVec::new(),
-            ready,
+            // A connection that ended may stand in the list together with its successor.
+            ready: Vec::with_capacity(2 * peers_max),
+            doorbell: DoorbellBatching::new(hold),
+            answers: Answers::default(),
         }
     }
 
-    /// Sends a message that is a header and one slot of payload.
+    /// The send slots.
     #[inline]
-    pub fn send_plain(
-        &mut self,
-        lane: &mut Lane,
-        peer: u32,
-        mut slot: SendSlot,
-        header: &[u8],
-        payload_len: u32,
-    ) {
-        slot.header_mut(header.len()).copy_from_slice(header);
-        let header_len = header.len() as u32;
-        let is_short = header_len + payload_len <= self.inline_len;
-        let short = InlineSend { peer, header_len, payload_len, slot };
-        // Behind what is pending it would overtake.
-        if is_short && lane.pending.front().is_none() && !self.inline_sends.is_full() {
-            self.inline_sends.push(short);
-        } else {
-            self.send_in_line(lane, short);
-        }
+    pub fn slots(&self) -> &SendPool {
+        &self.slots
     }
 
-    /// Sends a message behind what is pending in its lane.
-    #[inline(never)]
-    fn send_in_line(&mut self, lane: &mut Lane, short: InlineSend) {
-        let InlineSend { peer, header_len, payload_len, slot } = short;
-        let message = self.message(slot, header_len, payload_len);
-        self.enqueue(lane, peer, message);
+    /// The slots for the headers of groups.
+    pub fn headers(&self) -> &Pool<Headers> {
+        &self.headers
     }
 
-    /// Empties the list of short messages when not all of them were taken (a bit for each that
-    /// was): the others go to the front of their lanes, in order.
+    /// A slot for a message, if one is free.
+    #[inline]
+    pub fn take_slot(&mut self) -> Option<SendSlot> {
+        self.slots.take()
+    }
+
+    /// Takes a slot back.
+    #[inline]
+    pub fn put_slot(&mut self, slot: SendSlot) {
+        self.slots.put(slot);
+    }
+
+    /// Gather entries of one work request.
+    pub fn gather_max(&self) -> u32 {
+        self.gather_max
+    }
+
+    /// Scatter entries of one RDMA Read.
+    pub fn scatter_max(&self) -> u32 {
+        self.scatter_max
+    }
+
+    #[inline]
+    pub fn messages(&self) -> &Messages {
+        &self.messages
+    }
+
+    #[inline]
+    pub fn messages_mut(&mut self) -> &mut Messages {
+        &mut self.messages
+    }
+
+    /// What the message under construction has beside its last slot.
+    #[inline]
+    pub fn draft(&self) -> &Draft {
+        &self.draft
+    }
+
+    #[inline]
+    pub fn draft_mut(&mut self) -> &mut Draft {
+        &mut self.draft
+    }
+
+    /// What the call under construction wants of its reply.
+    #[inline]
+    pub fn wants(&self) -> &[Wanted] {
+        &self.wants
+    }
+
+    #[inline]
+    pub fn wants_mut(&mut self) -> &mut Vec<Wanted> {
+        &mut self.wants
+    }
+
+    /// What the call under construction wants, and what it gathers.
     #[cold]
-    pub fn requeue_inline(&mut self, peers: &mut Peers, taken: u64) {
-        while let Some(short) = self.inline_sends.pop() {
-            let InlineSend { peer: to, header_len, payload_len, slot } = short;
-            if taken >> self.inline_sends.len() & 1 == 1 {
-                self.send.put(slot);
-                continue;
-            }
-            let Some(peer) = peers.at(to) else {
-                self.send.put(slot);
-                continue;
-            };
-            let message = self.message(slot, header_len, payload_len);
-            peer.lane.pending.push_front(&mut self.messages, message);
-            self.wake(&mut peer.lane, to);
+    pub fn under_construction(&mut self) -> (&mut Vec<Wanted>, impl Iterator<Item = Bulk>) {
+        let Outbox { draft, messages, wants, .. } = self;
+        let body = draft.message.map(|message| messages.body_mut(message));
+        (wants, body.into_iter().flat_map(|body| body.pieces.drain(..)))
+    }
+
+    /// Frees a message whose body is empty, with its slot.
+    #[inline]
+    pub fn free(&mut self, index: u32) {
+        if let Some(slot) = self.messages.release(index) {
+            self.slots.put(slot);
         }
+    }
+
+    /// Empties the body of a message; what it gathered goes home.
+    #[cold]
+    pub fn empty(&mut self, index: u32) {
+        let Outbox { slots, headers, messages, returned, .. } = self;
+        let body = messages.body_mut(index);
+        body.slots.drain(..).for_each(|slot| slots.put(slot));
+        if let Some(slot) = body.headers.take() {
+            headers.push(slot);
+        }
+        for piece in body.pieces.drain(..) {
+            // What finds no room goes home on its own, by the longer way.
+            if let Bulk::Loan(loan) = piece
+                && returned.len() < returned.capacity()
+            {
+                returned.push(loan);
+            }
+        }
+        body.items.clear();
+        body.requests.clear();
+        body.gather.clear();
+    }
+
+    /// Whether short messages are ever held.
+    #[inline]
+    pub fn holds(&self) -> bool {
+        self.doorbell.is_on()
+    }
+
+    /// Whether there is anything to post that is not held.
+    #[inline]
+    pub fn is_due(&mut self, now: u64, timers: &Timers) -> bool {
+        !self.is_idle() && (!self.doorbell.is_on() || self.lets_go(now, timers))
+    }
+
+    /// Whether what is pending leaves now. Held are short messages only, while slots are left.
+    fn lets_go(&mut self, now: u64, timers: &Timers) -> bool {
+        let is_held = self.is_short_only() && self.slots.free() > 0 && !timers.is_stopping();
+        !is_held || self.doorbell.lets_go(self.inline_sends.len(), now)
+    }
+
+    /// What is pending leaves.
+    #[inline]
+    pub fn on_left(&mut self) {
+        self.doorbell.on_left();
+    }
+
+    /// So many messages were polled.
+    pub fn on_polled(&mut self, count: usize) {
+        self.doorbell.on_polled(count);
+    }
+
+    /// Answers of other threads that wait for a slot.
+    pub fn answers(&mut self) -> &mut Answers {
+        &mut self.answers
+    }
+
+    /// How many answers of other threads wait for a slot.
+    pub fn unanswered(&self) -> usize {
+        self.answers.len()
+    }
+
+    /// Whose answers wait.
+    pub fn waiting_answers(&self) -> impl Iterator<Item = ConnectionId> {
+        self.answers.peers()
+    }
+
+    /// Whether answers wait.
+    #[inline]
+    pub fn has_answers(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
+    /// Whether loans that left with a message have come back.
+    #[inline]
+    pub fn has_returned(&self) -> bool {
+        !self.returned.is_empty()
+    }
+
+    /// Loans that left with a message and have come back.
+    pub fn returned(&self) -> &[Loan] {
+        &self.returned
+    }
+
+    /// As [`Outbox::returned`], to be given back to their pools.
+    pub fn take_returned(&mut self) -> impl Iterator<Item = Loan> {
+        self.returned.drain(..)
+    }
+
+    /// Messages that the device never gave back.
+    pub fn leaked(&self) -> u64 {
+        self.leaked
+    }
+
+    /// Counts messages that the device did not give back in time.
+    #[cold]
+    pub fn on_leaked(&mut self, count: u64) {
+        self.stats.leaked.add(count);
+        self.leaked += count;
+    }
+
+    /// Takes every slot back that whoever held it has lost. The queues are destroyed.
+    #[cold]
+    pub fn recall(&mut self, quiet: impl Fn() -> Quiet) {
+        self.slots.recall(quiet());
+        self.headers.recall(quiet());
+    }
+
+    /// Writes `byte` over all slots that are free, for tests.
+    pub fn poison(&mut self, byte: u8) {
+        self.slots.poison(byte);
+        self.headers.poison(byte);
     }
 
     /// What went wrong with a post although all was taken comes out when its lane is looked at.
@@ -179,7 +287,7 @@ impl Outbox {
     /// fifths at most if it is alone, and less with every other that has some.
     #[inline]
     pub fn has_slot_for(&self, lane: &Lane) -> bool {
-        (lane.slots() as usize) < SHARE * self.send.free()
+        (lane.slots() as usize) < SHARE * self.slots.free()
     }
 
     /// A message of one gather entry.
@@ -204,73 +312,6 @@ impl Outbox {
             || body.pieces.iter().any(is_loan)
     }
 
-    /// Gives a message up, or back after it left.
-    #[inline]
-    pub fn release(&mut self, index: u32) {
-        if self.messages.head(index).body {
-            self.release_body(index);
-        }
-        if let Some(slot) = self.messages.release(index) {
-            self.send.put(slot);
-        }
-    }
-
-    #[cold]
-    fn release_body(&mut self, index: u32) {
-        let Outbox { send, headers, messages, returned, exposures, released, .. } = self;
-        let after = messages.head(index).after;
-        if let After::Called(exposure) = after {
-            // The peer may read them until its rights are dead.
-            exposures.at(exposure).kept.extend(messages.body_mut(index).pieces.drain(..));
-        }
-        if after != After::Nobody {
-            released.push(after);
-        }
-        let body = messages.body_mut(index);
-        body.slots.drain(..).for_each(|slot| send.put(slot));
-        if let Some(slot) = body.headers.take() {
-            headers.push(slot);
-        }
-        for piece in body.pieces.drain(..) {
-            // What finds no room goes home on its own, by the longer way.
-            if let Bulk::Loan(loan) = piece
-                && returned.len() < returned.capacity()
-            {
-                returned.push(loan);
-            }
-        }
-        body.items.clear();
-        body.requests.clear();
-        body.gather.clear();
-    }
-
-    /// Gives up the short messages to a peer.
-    #[cold]
-    pub fn discard_inline(&mut self, peer: u32) {
-        let mut at = 0;
-        while let Some(it) = self.inline_sends.get(at) {
-            if it.peer == peer {
-                let InlineSend { slot, .. } = self.inline_sends.remove(at);
-                self.send.put(slot);
-            } else {
-                at += 1;
-            }
-        }
-    }
-
-    /// Gives up what a lane has not posted. A message that was posted in part stays in flight.
-    #[cold]
-    pub fn discard_pending(&mut self, lane: &mut Lane) {
-        while let Some(index) = lane.pending.pop(&self.messages) {
-            if self.messages.head(index).posted == 0 || lane.outstanding() == 0 {
-                self.release(index);
-            } else {
-                self.messages.head_mut(index).seq = lane.last_seq();
-                lane.flight.push(&mut self.messages, index);
-            }
-        }
-    }
-
     /// Drops every message, whatever has become of it. What they were made of comes home but for the
     /// slots, which are lost to whoever recalls them. The queues are destroyed.
     #[cold]
@@ -293,100 +334,20 @@ impl Outbox {
         conn: &Connection,
         plan: Plan<'_>,
     ) -> Result<(), CallRefused> {
-        let Outbox { headers, send, zero, messages, .. } = self;
-        let means = Means { headers, send, zero, gather_max: self.gather_max as usize };
-        layout::lay_out(messages, means, index, (conn, plan), Opening::default())
+        self.lay_out_opening(index, (conn, plan), Opening::default())
     }
 
-    /// Plans a call on its route and lays it out, with what it exposes in front of it.
+    /// As [`Outbox::lay_out`], with what the peer is given rights to in front.
     #[cold]
-    pub fn lay_out_exposed(
+    pub fn lay_out_opening(
         &mut self,
-        (index, place): (u32, u32),
-        conn: &mut Connection,
-        id: CallId,
-        (demand, route): (&CallDemand<'_>, &CallRoute),
+        index: u32,
+        planned: (&Connection, Plan<'_>),
+        opening: Opening<'_>,
     ) -> Result<(), CallRefused> {
-        let Outbox { headers, send, zero, messages, exposures, ledger, .. } = self;
-        let means = Means { headers, send, zero, gather_max: self.gather_max as usize };
-        let (segments, opening) = exposures.at(place).opening();
-        self.stats.exposed.add(opening.grants.len() as u64);
-        let planned = conn.begin_call(ledger, id, demand, route, &segments.exposed());
-        let plan = planned.map_err(CallRefused::Protocol)?;
-        layout::lay_out(messages, means, index, (conn, plan), opening)
-    }
-
-    /// Sends an error message about something that was not taken for a call. False if it cannot be
-    /// told: a peer that makes errors and takes no reports gets no more of the shard's slots, and
-    /// its connection is to be closed, or it would wait for ever (RFC 8166 4.5.4).
-    #[cold]
-    #[must_use]
-    pub fn report(&mut self, peer: &mut Peer, report: &Report) -> bool {
-        self.stats.violations.add(1);
-        // A lawful peer has a Receive for each of its calls, any of which may be bad.
-        let is_told = peer.lane.unsolicited < peer.conn.inflow().granted() + UNSOLICITED_MAX
-            && self.small(peer, |conn, writer| conn.encode_report(report, writer));
-        peer.lane.unsolicited += 1;
-        self.stats.unreported.add(u64::from(!is_told));
-        is_told
-    }
-
-    /// Answers a call that breaks a rule; it was not executed.
-    #[cold]
-    pub fn reject(&mut self, peer: &mut Peer, to: &ReplyTo, violation: Violation) {
-        self.stats.violations.add(1);
-        let report = peer.conn.reject_call(&mut self.ledger, to, violation);
-        self.answer(peer, &report);
-    }
-
-    /// Answers a call that has no reply, whether it was executed or not.
-    #[cold]
-    pub fn refuse(&mut self, peer: &mut Peer, to: &ReplyTo) {
-        let report = peer.conn.refuse(&mut self.ledger, to);
-        self.answer(peer, &report);
-    }
-
-    /// Sends the error message that answers a call. Whoever answers has a slot free for it.
-    fn answer(&mut self, peer: &mut Peer, report: &Report) {
-        let is_sent = self.small(peer, |conn, writer| conn.encode_report(report, writer));
-        debug_assert!(is_sent, "a call is looked at only when a slot is free to answer it");
-    }
-
-    /// Whether a message between the transports can be sent now.
-    pub fn takes_control(&self, peer: &Peer) -> bool {
-        peer.lane.unsolicited < UNSOLICITED_MAX && self.send.free() > 0
-    }
-
-    /// Sends a message between the transports, unless too many wait or no slot is free.
-    #[cold]
-    pub fn control(&mut self, peer: &mut Peer, send: &ControlSend) -> bool {
-        if peer.lane.unsolicited >= UNSOLICITED_MAX {
-            self.stats.unreported.add(1);
-            return false;
-        }
-        peer.lane.unsolicited += 1;
-        self.small(peer, |conn, writer| conn.encode_control(send, writer))
-    }
-
-    fn small(
-        &mut self,
-        peer: &mut Peer,
-        encode: impl FnOnce(&Connection, &mut Writer<'_>) -> Result<(), NoRoom>,
-    ) -> bool {
-        let Some(mut slot) = self.send.take() else {
-            self.stats.busy_local.add(1);
-            return false;
-        };
-        let mut writer = Writer::new(slot.payload_mut());
-        if encode(&peer.conn, &mut writer).is_err() {
-            debug_assert!(false, "a control message has at most 1024 bytes, as has every slot");
-            self.send.put(slot);
-            return false;
-        }
-        let len = writer.position() as u32;
-        let message = self.message(slot, 0, len);
-        self.enqueue(&mut peer.lane, peer.id.index, message);
-        true
+        let Outbox { headers, slots, zero, messages, gather_max, .. } = self;
+        let means = Means { headers, send: slots, zero, gather_max: *gather_max as usize };
+        layout::lay_out(messages, means, index, planned, opening)
     }
 
     /// Puts a laid out message into its peer's lane.
@@ -445,8 +406,6 @@ impl Outbox {
     }
 }
 
-/// Short messages of one turn that are posted ahead of the lanes.
-pub(crate) const INLINE_SENDS_MAX: usize = 64;
 /// Messages that a peer may be owed without having called: the control reserve (wire.md P10).
 pub(crate) const UNSOLICITED_MAX: u32 = 4;
 /// A peer may hold so many times the send slots that are still free.

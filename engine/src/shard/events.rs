@@ -1,0 +1,79 @@
+//! What is heard beside completions: of the mailbox, and of the queues.
+
+use super::Core;
+use crate::api::handler::Handler;
+use crate::error::CloseReason;
+use crate::io::{Io, Work};
+use crate::provider::{Provider, QueueEvent, WorkCompletion};
+
+impl<P: Provider> Core<P> {
+    /// Other threads have left something. False if a panic has left the shard half done.
+    #[cold]
+    pub(super) fn on_wakeup<H: Handler>(&mut self, now: u64, handler: &mut H) -> bool {
+        if self.is_broken() {
+            // The next turn ends here as well.
+            self.parts.handle.wakeup().ring();
+            return false;
+        }
+        // Who is told to close a connection has sent before what it sent before.
+        if self.parts.outbox.holds() {
+            self.flush(now, handler);
+        }
+        self.read_mailbox(now, handler);
+        self.end_cancelled(handler);
+        true
+    }
+
+    /// The hold learns how many messages have come together, and those that wait go first.
+    #[cold]
+    pub(super) fn before_batch<H: Handler>(&mut self, now: u64, handler: &mut H) {
+        if self.parts.outbox.holds() {
+            let is_receive = |wc: &&WorkCompletion| Io::<P::Queues>::work(wc.wr_id) == Work::Recv;
+            self.parts.outbox.on_polled(self.batch.iter().filter(is_receive).count());
+        }
+        self.serve_waiting(now, handler);
+    }
+
+    /// Hears what the queues have to say. True if they had something.
+    #[inline]
+    pub(super) fn hear_events<H: Handler>(&mut self, now: u64, handler: &mut H) -> bool {
+        // Messages that came before the end of their connection go first, but one that waits for a
+        // slot does not keep the ends of others for long.
+        let is_heard = self.receive.waiting().is_empty() || self.parts.timers.is_due(now);
+        let mut busy = false;
+        while is_heard
+            && !self.batch.is_full()
+            && let Some(event) = self.io.next_event()
+        {
+            self.on_event(event, now, handler);
+            busy = true;
+        }
+        busy
+    }
+
+    #[cold]
+    fn on_event<H: Handler>(&mut self, event: QueueEvent, now: u64, handler: &mut H) {
+        let stats = &self.parts.stats;
+        let (qp_num, why) = match event {
+            QueueEvent::Disconnected { qp_num } => (qp_num, CloseReason::PeerGone),
+            QueueEvent::Failed { qp_num } => (qp_num, CloseReason::Failed),
+            QueueEvent::DeviceLost => {
+                stats.devices_lost.add(1);
+                return self.lose_all(CloseReason::DeviceLost, now, handler);
+            }
+            QueueEvent::PortDown => return stats.ports_down.add(1),
+            QueueEvent::PortUp => return stats.ports_up.add(1),
+        };
+        if let Some(index) = self.peers.find(qp_num) {
+            self.close(index, why, now, handler);
+        }
+    }
+
+    /// The queues are of no use any more: the shard ends, and is given no more connections.
+    #[cold]
+    pub(super) fn lose_all<H: Handler>(&mut self, why: CloseReason, now: u64, handler: &mut H) {
+        self.close_all(why, now, handler);
+        self.parts.handle.stop();
+        self.parts.timers.stop(now);
+    }
+}

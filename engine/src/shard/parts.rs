@@ -1,0 +1,122 @@
+//! The parts of a shard that a call or a reply reaches, lent to it as one: a builder has one
+//! reference to move.
+//!
+//! What arrives is apart ([`Receive`](super::receive::Receive)): a message is read while it is
+//! answered. A part keeps its fields to itself; what takes two of them is here, or is a step of the
+//! turn.
+
+use rpcrdma_proto::{
+    CallDemand, CallId, CallRoute, Exposed, NO_MARK, ReplyTo, ShardLedger, Violation,
+};
+
+use super::peers::Peer;
+use super::rdma::Rdma;
+use super::send::lane::Lane;
+use super::send::messages::After;
+use super::send::outbox::Outbox;
+use super::timers::Timers;
+use crate::api::handle::ShardHandle;
+use crate::error::CallRefused;
+use crate::stats::SharedStats;
+
+/// What sends, explicit RDMA and times are in, and what they share.
+pub(crate) struct Parts {
+    pub outbox: Outbox,
+    pub rdma: Rdma,
+    pub timers: Timers,
+    /// The credits, grants and calls of all connections.
+    pub ledger: ShardLedger,
+    /// The shard, for the tickets of its calls.
+    pub handle: ShardHandle,
+    pub stats: SharedStats,
+}
+
+impl Parts {
+    /// Gives a message up, or back after it left.
+    #[inline]
+    pub fn release(&mut self, index: u32) {
+        if self.outbox.messages().head(index).body {
+            self.release_body(index);
+        }
+        self.outbox.free(index);
+    }
+
+    #[cold]
+    fn release_body(&mut self, index: u32) {
+        let Parts { outbox, rdma, .. } = self;
+        let after = outbox.messages().head(index).after;
+        if let After::Called(exposure) = after {
+            // The peer may read them until its rights are dead.
+            rdma.keep(exposure, outbox.messages_mut().body_mut(index).pieces.drain(..));
+        }
+        if after != After::Nobody {
+            rdma.on_released(after);
+        }
+        outbox.empty(index);
+    }
+
+    /// Gives up what a lane has not posted. A message that was posted in part stays in flight.
+    #[cold]
+    pub fn discard_pending(&mut self, lane: &mut Lane) {
+        while let Some(index) = lane.pending.pop(self.outbox.messages()) {
+            if self.outbox.messages().head(index).posted == 0 || lane.outstanding() == 0 {
+                self.release(index);
+            } else {
+                let messages = self.outbox.messages_mut();
+                messages.head_mut(index).seq = lane.last_seq();
+                lane.flight.push(messages, index);
+            }
+        }
+    }
+
+    /// Plans a call on its route, which exposes nothing, and lays it out.
+    #[cold]
+    pub fn begin_call(
+        &mut self,
+        peer: &mut Peer,
+        (id, message): (CallId, u32),
+        (demand, route): (&CallDemand<'_>, &CallRoute),
+    ) -> Result<(), CallRefused> {
+        let conn = &mut peer.conn;
+        let planned = conn.begin_call(&mut self.ledger, id, demand, route, &Exposed::NONE);
+        let plan = planned.map_err(CallRefused::Protocol)?;
+        self.outbox.lay_out(message, conn, plan)
+    }
+
+    /// Answers a call that breaks a rule; it was not executed.
+    #[cold]
+    pub fn reject(&mut self, peer: &mut Peer, to: &ReplyTo, violation: Violation) {
+        self.stats.violations.add(1);
+        let report = peer.conn.reject_call(&mut self.ledger, to, violation);
+        self.outbox.answer(peer, &report);
+    }
+
+    /// Answers a call that has no reply, whether it was executed or not.
+    #[cold]
+    pub fn refuse(&mut self, peer: &mut Peer, to: &ReplyTo) {
+        let report = peer.conn.refuse(&mut self.ledger, to);
+        self.outbox.answer(peer, &report);
+    }
+
+    /// A call that is not delivered. Its caller is told that it failed; but a shard that stops says
+    /// nothing, and ends the connection: who loses it makes the call elsewhere, who is told of a
+    /// failure believes it.
+    #[cold]
+    pub fn turn_back(&mut self, peer: &mut Peer, to: &ReplyTo) {
+        if self.timers.is_stopping() {
+            // It keeps its credit: a peer that goes on sending comes to the end of its grant.
+            peer.dropped += 1;
+            self.stats.calls_dropped.add(1);
+            return;
+        }
+        self.stats.calls_turned_back.add(1);
+        self.refuse(peer, to);
+    }
+
+    /// The place of what an own call has exposed.
+    #[inline]
+    pub fn exposure_of(&self, peer: u32, id: CallId) -> Option<u32> {
+        let (_, entry) = self.ledger.calls.find(id.xid(), peer)?;
+        (entry.mark != NO_MARK).then_some(entry.mark)
+    }
+}

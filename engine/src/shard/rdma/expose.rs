@@ -1,0 +1,129 @@
+//! What a call under construction shows to its peer, and what becomes of that if it is not made.
+
+use rpcrdma_proto::{CallDemand, CallForm, CallId, CallRoute};
+
+use super::exposures::{Owner, TARGETS_MAX};
+use super::windows::Exposer;
+use crate::error::CallRefused;
+use crate::message::wanted::Wanted;
+use crate::shard::parts::Parts;
+use crate::shard::peers::Peer;
+use crate::shard::send::messages::After;
+
+/// Whether the sinks have no more pieces than one call can have written to.
+pub(crate) fn has_room(wants: &[Wanted]) -> bool {
+    let sinks = wants.iter().filter_map(|want| want.sink.as_ref());
+    sinks.map(|sink| sink.pieces().len()).sum::<usize>() <= TARGETS_MAX
+}
+
+impl Parts {
+    /// Plans a call on its route and lays it out, with the memory that its route exposes, and the sinks
+    /// of its wants. What was exposed for a call that cannot be made is taken back.
+    #[cold]
+    pub fn begin_exposed(
+        &mut self,
+        peer: &mut Peer,
+        exposer: &mut dyn Exposer,
+        (id, message): (CallId, u32),
+        planned: (&CallDemand<'_>, &CallRoute),
+        wants: &mut [Wanted],
+    ) -> Result<(), CallRefused> {
+        let owner = Owner { peer: peer.id.index, id };
+        let place = self.rdma.exposures.open(owner).ok_or(CallRefused::Busy)?;
+        let exposed = self.expose(exposer, (message, place), planned, wants);
+        let begun =
+            exposed.and_then(|()| self.lay_out_exposed(peer, id, (message, place), planned));
+        begun.inspect_err(|_| self.take_back(exposer, (message, place), wants))
+    }
+
+    /// Exposes what the route of a call names.
+    fn expose(
+        &mut self,
+        exposer: &mut dyn Exposer,
+        (message, place): (u32, u32),
+        (demand, route): (&CallDemand<'_>, &CallRoute),
+        wants: &mut [Wanted],
+    ) -> Result<(), CallRefused> {
+        let exposures = &mut self.rdma.exposures;
+        let body = self.outbox.messages_mut().body_mut(message);
+        for item in (0..demand.items.len()).filter(|&item| route.items.contains(item)) {
+            for piece in body.item_pieces(item) {
+                exposures.offer_item(place, piece.sge(0, piece.len() as u32))?;
+            }
+            exposures.end_item(place)?;
+        }
+        for (index, wanted) in wants.iter_mut().enumerate() {
+            if route.wants.contains(index) {
+                exposures.offer_want(place, index, wanted.sink.take(), wanted.want.len_max)?;
+            } else if let Some(sink) = wanted.sink.take() {
+                exposures.keep_sink(place, index, sink)?;
+            }
+        }
+        if route.reply > 0 {
+            exposures.offer_reply(place, route.reply)?;
+        }
+        if route.body > 0 {
+            exposures.offer_body(place, route.body)?;
+        }
+        exposures.key(place, exposer)?;
+        Ok(())
+    }
+
+    /// Plans a call on its route and lays it out, with what it exposes in front of it.
+    fn lay_out_exposed(
+        &mut self,
+        peer: &mut Peer,
+        id: CallId,
+        (message, place): (u32, u32),
+        (demand, route): (&CallDemand<'_>, &CallRoute),
+    ) -> Result<(), CallRefused> {
+        let Parts { outbox, rdma, ledger, stats, .. } = self;
+        let exposure = rdma.exposures.at(place);
+        let conn = &mut peer.conn;
+        let (segments, opening) = exposure.opening();
+        stats.exposed.add(opening.grants.len() as u64);
+        let plan = conn
+            .begin_call(ledger, id, demand, route, &segments.exposed())
+            .map_err(CallRefused::Protocol)?;
+        outbox.lay_out_opening(message, (conn, plan), opening)?;
+        outbox.messages_mut().head_mut(message).after = After::Called(place);
+        exposure.is_called = true;
+        exposure.has_chunks = !matches!(route.form, CallForm::Xmt);
+        if let Some((_, entry)) = ledger.calls.find_mut(id.xid(), peer.id.index) {
+            entry.mark = place;
+        }
+        peer.exposed += 1;
+        Ok(())
+    }
+
+    /// Takes back what was exposed for a call that is not made: the sinks are the program's again. No
+    /// peer was told of it; but what the device has registered and keeps can be reached by whoever
+    /// guesses the key.
+    #[cold]
+    fn take_back(
+        &mut self,
+        exposer: &mut dyn Exposer,
+        (message, place): (u32, u32),
+        wants: &mut [Wanted],
+    ) {
+        let exposures = &mut self.rdma.exposures;
+        exposures.at(place).on_unposted();
+        match exposures.retire(place, exposer) {
+            Some(dead) => {
+                let (_, mut rdma_target) = exposures.at(place).rdma_target(&dead);
+                for (index, wanted) in wants.iter_mut().enumerate() {
+                    if wanted.sink.is_none() {
+                        wanted.sink = rdma_target.take_sink(index);
+                    }
+                }
+                exposures.close(dead);
+            }
+            None => {
+                self.stats.rights_lost.add(1);
+                let body = self.outbox.messages_mut().body_mut(message);
+                body.items.clear();
+                exposures.abandon_with(place, body.pieces.drain(..));
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! A message is handed up: a call with a send slot for its answer, a reply as the end of its call.
+
+use std::net::SocketAddr;
+
+use rpcrdma_mempool::RecvToken;
+use rpcrdma_proto::{CallId, ReplyTo, Short, ShortKind};
+use rpcrdma_xdr::onc::MsgType;
+
+use super::Receive;
+use super::disposition::RecvInfo;
+use super::reading::first_segment;
+use crate::api::call::Call;
+use crate::api::completion::Completion;
+use crate::api::handler::Handler;
+use crate::api::reply::{Reply, ReplyContext};
+use crate::message::incoming::Incoming;
+use crate::message::payload::Payload;
+use crate::message::rdma_target::RdmaTarget;
+use crate::shard::parts::Parts;
+use crate::shard::peers::{Peer, Phase};
+
+impl Receive {
+    /// Delivers a short message, and gives its buffer back as far as it was left. Fails with the
+    /// buffer of any other, of which nothing has changed. In the way of every message, and so a part
+    /// of whoever calls it.
+    #[inline(always)]
+    pub(super) fn deliver_short<H: Handler>(
+        &mut self,
+        (peer, address): (&mut Peer, &SocketAddr),
+        parts: &mut Parts,
+        token: RecvToken,
+        recv: RecvInfo,
+        handler: &mut H,
+    ) -> Result<RecvToken, RecvToken> {
+        let first = first_segment(&self.pool, &token, recv.byte_len);
+        if peer.phase != Phase::Up || recv.invalidated.is_some() {
+            return Err(token);
+        }
+        match peer.conn.on_short(&mut parts.ledger, recv.byte_len, first) {
+            Some(Short::Plain { kind: ShortKind::Call(to), payload }) => {
+                let incoming = Incoming::plain(payload);
+                deliver((peer, address), parts, (to.xid, None), incoming, handler);
+            }
+            Some(Short::Plain { kind: ShortKind::Reply(finished), payload }) => {
+                self.stats.calls_done.add(1);
+                let incoming = Incoming::plain(payload);
+                handler.on_reply(Completion::new(peer.id, finished.token, incoming));
+            }
+            Some(Short::SingleItem(message)) => {
+                self.saved_offer.set_directions(message.directions);
+                let payload = (message.payload_start, message.payload_len);
+                self.map.set_single_item(payload, message.item);
+                let kind = message.kind;
+                return Ok(self.deliver_single_item((peer, address), parts, kind, token, handler));
+            }
+            None => return Err(token),
+        }
+        Ok(token)
+    }
+
+    /// Hands a message with a single item up, and gives its buffer back as far as it was left. The
+    /// buffer is passed by value: those of other messages stay in a register.
+    #[inline(never)]
+    fn deliver_single_item<H: Handler>(
+        &mut self,
+        peer: (&mut Peer, &SocketAddr),
+        parts: &mut Parts,
+        kind: ShortKind,
+        mut token: RecvToken,
+        handler: &mut H,
+    ) -> RecvToken {
+        let buffers = core::slice::from_mut(&mut token);
+        self.deliver_mapped(peer, parts, kind, (buffers, RdmaTarget::nothing()), handler);
+        token
+    }
+
+    /// Hands a message up whose parts the map names.
+    #[inline(never)]
+    fn deliver_mapped<H: Handler>(
+        &mut self,
+        (peer, address): (&mut Peer, &SocketAddr),
+        parts: &mut Parts,
+        kind: ShortKind,
+        (buffers, rdma_target): (&mut [RecvToken], RdmaTarget<'_>),
+        handler: &mut H,
+    ) {
+        let Receive { pool, map, saved_offer, stats, .. } = self;
+        let incoming = Incoming::mapped(pool, buffers, rdma_target, map, stats);
+        match kind {
+            ShortKind::Call(to) => {
+                let asked = (to.xid, Some(ReplyContext { to: &to, saved_offer }));
+                deliver((peer, address), parts, asked, incoming, handler);
+            }
+            ShortKind::Reply(finished) => {
+                parts.stats.calls_done.add(1);
+                handler.on_reply(Completion::new(peer.id, finished.token, incoming));
+            }
+        }
+    }
+
+    /// Hands a call up that is in these buffers, and in what was fetched for it.
+    pub fn deliver_call<H: Handler>(
+        &mut self,
+        peer: (&mut Peer, &SocketAddr),
+        parts: &mut Parts,
+        to: ReplyTo,
+        buffers: (&mut [RecvToken], RdmaTarget<'_>),
+        handler: &mut H,
+    ) {
+        if peer.0.phase == Phase::Up {
+            self.deliver_mapped(peer, parts, ShortKind::Call(to), buffers, handler);
+        }
+    }
+
+    /// Hands a reply up, unless its call is over.
+    pub(super) fn deliver_reply<H: Handler>(
+        &mut self,
+        peer: &mut Peer,
+        parts: &mut Parts,
+        id: CallId,
+        buffers: &mut [RecvToken],
+        handler: &mut H,
+    ) {
+        let Some(finished) = peer.conn.finish_call(&mut parts.ledger, id) else { return };
+        self.stats.calls_done.add(1);
+        let incoming = self.incoming(buffers, RdmaTarget::nothing());
+        handler.on_reply(Completion::new(peer.id, finished.token, incoming));
+    }
+}
+
+/// Hands a call up, with a send slot for its answer. A shard that stops drops it, and one that has no
+/// slot refuses it.
+#[inline(always)]
+fn deliver<'a, H: Handler>(
+    (peer, address): (&'a mut Peer, &'a SocketAddr),
+    parts: &'a mut Parts,
+    (xid, asked): (u32, Option<ReplyContext<'a>>),
+    incoming: Incoming<'a>,
+    handler: &mut H,
+) {
+    let slot = if parts.timers.is_stopping() { None } else { parts.outbox.take_slot() };
+    let Some(slot) = slot else {
+        let to = asked.map_or(ReplyTo::plain(xid), |asked| *asked.to);
+        return parts.turn_back(peer, &to);
+    };
+    parts.stats.calls_in.add(1);
+    peer.open_calls += 1;
+    let call = Call::new(peer.id, address, xid, incoming);
+    let payload = Payload::begin(parts, slot, xid, MsgType::Reply);
+    let _answer = handler.on_call(call, Reply::new(payload, peer, xid, asked));
+}

@@ -1,0 +1,184 @@
+//! What a transmission means: the protocol is asked, and what breaks a rule is reported.
+
+use rpcrdma_mempool::RecvToken;
+use rpcrdma_proto::{
+    Aborted, CallId, Complete, Control, Ignored, Ingress, Part, Received, ReplyTo, Report, Via,
+    Violation,
+};
+
+use super::Receive;
+use super::disposition::Disposition;
+use super::prepare::{Whole, prepare_call, prepare_reply};
+use super::reading::first_segment;
+use crate::error::{CallError, CloseReason};
+use crate::message::incoming::Buffers;
+use crate::shard::parts::Parts;
+use crate::shard::peers::{Peer, Phase};
+
+impl Receive {
+    /// Asks the protocol what a transmission means.
+    #[inline]
+    pub(super) fn interpret(
+        &mut self,
+        peer: &mut Peer,
+        parts: &mut Parts,
+        byte_len: u32,
+        token: &RecvToken,
+    ) -> Disposition {
+        if matches!(peer.phase, Phase::Closing { .. } | Phase::Leaving { .. }) {
+            self.stats.late.add(1);
+            return Disposition::Done;
+        }
+        let Receive { pool, map, saved_offer, stats, .. } = self;
+        let at = Received { buffer: token.index(), byte_len };
+        let first = first_segment(pool, token, byte_len);
+        match peer.conn.on_transmission(&mut parts.ledger, at, first) {
+            Ingress::Call(message) => {
+                let transmissions = core::slice::from_ref(&message.part);
+                let asked = (map, saved_offer);
+                let result = prepare_call(&peer.conn, &message, transmissions, asked, &parts.rdma);
+                let (to, part) = (message.reply_to(), message.part);
+                judge_call(peer, parts, to, part, result)
+            }
+            Ingress::Reply(id, message) => {
+                let transmissions = core::slice::from_ref(&message.part);
+                let result = prepare_reply(&peer.conn, parts, id, &message, transmissions, map);
+                let (via, part) = (message.via, message.part);
+                judge_reply(peer, parts, id, (via, part), result)
+            }
+            Ingress::Partial => Disposition::Park,
+            Ingress::Control(Control { answer, .. }) => {
+                if let Some(send) = answer {
+                    parts.outbox.control(peer, &send);
+                }
+                Disposition::Done
+            }
+            Ingress::Settled(outcome) => Disposition::Settled(outcome),
+            Ingress::Failed(id, refusal) => Disposition::Failed(id, CallError::Rejected(refusal)),
+            Ingress::Again(id, refusal) => Disposition::Failed(id, CallError::FormRefused(refusal)),
+            Ingress::ReplyRefused { .. } => {
+                stats.reported.add(1);
+                Disposition::Done
+            }
+            Ingress::BadReply { id, violation, report } => {
+                // The call fails here, whether the responder learns of it or not.
+                let _is_told = parts.outbox.report(peer, &report);
+                Disposition::Failed(id, CallError::BadReply(violation))
+            }
+            Ingress::Reject(report) => told(parts.outbox.report(peer, &report)),
+            Ingress::Ignored(reason) => {
+                stats.ignored.add(1);
+                stats.late_replies.add((reason == Ignored::LateReply).into());
+                Disposition::Done
+            }
+            Ingress::Fatal(why) => Disposition::Close(CloseReason::Protocol(why)),
+            Ingress::Complete(complete) => Disposition::Complete(complete),
+            Ingress::Aborted(Aborted { report, again, failed }) => {
+                match (self.abort(peer, parts, &report), failed) {
+                    (false, _) => Disposition::Close(CloseReason::NotTaking),
+                    (true, Some((id, why))) => Disposition::Aborted { again, id, why },
+                    (true, None) if again => Disposition::Again,
+                    (true, None) => Disposition::Done,
+                }
+            }
+        }
+    }
+
+    /// Collects the buffers of a group and prepares the message.
+    pub(super) fn complete(
+        &mut self,
+        peer: &mut Peer,
+        parts: &mut Parts,
+        complete: Complete,
+        last: RecvToken,
+        buffers: &mut Buffers,
+    ) -> Disposition {
+        let Receive { pool, parked, map, saved_offer, stats, .. } = self;
+        peer.group_until = None;
+        stats.groups.add(1);
+        let conn = &mut peer.conn;
+        let transmissions = conn.group();
+        for part in transmissions {
+            buffers.extend(parked[part.buffer as usize].take());
+        }
+        buffers.push(last);
+        let Some((first, part)) = buffers.first().zip(transmissions.first()) else {
+            return Disposition::Done;
+        };
+        debug_assert_eq!(buffers.len(), transmissions.len(), "a group is as long as its parts");
+        let Some(message) = conn.message(first_segment(pool, first, part.byte_len)) else {
+            return Disposition::Done;
+        };
+        match complete {
+            Complete::Call => {
+                let asked = (map, saved_offer);
+                let result = prepare_call(conn, &message, transmissions, asked, &parts.rdma);
+                let (to, part) = (message.reply_to(), message.part);
+                judge_call(peer, parts, to, part, result)
+            }
+            Complete::Reply(id) => {
+                let result = prepare_reply(conn, parts, id, &message, transmissions, map);
+                let (via, part) = (message.via, message.part);
+                judge_reply(peer, parts, id, (via, part), result)
+            }
+            // Its call was given up.
+            Complete::Unwanted => {
+                stats.late_replies.add(1);
+                Disposition::Done
+            }
+        }
+    }
+
+    /// A group was given up: reports it and frees its buffers. False if it cannot be reported.
+    #[cold]
+    pub(super) fn abort(&mut self, peer: &mut Peer, parts: &mut Parts, report: &Report) -> bool {
+        let is_told = parts.outbox.report(peer, report);
+        peer.group_until = None;
+        self.unpark(peer.conn.group());
+        is_told
+    }
+}
+
+/// A call that breaks a rule of placement is reported; it was not executed.
+fn judge_call(
+    peer: &mut Peer,
+    parts: &mut Parts,
+    to: ReplyTo,
+    part: Part,
+    result: Result<Whole, Violation>,
+) -> Disposition {
+    match result {
+        Ok(Whole::Here) => Disposition::Call(to),
+        Ok(Whole::Remote(needs)) => Disposition::Fetch(to, part, needs),
+        Err(violation) => {
+            parts.reject(peer, &to, violation);
+            Disposition::Done
+        }
+    }
+}
+
+/// A reply that breaks a rule of placement is reported, and its call fails.
+fn judge_reply(
+    peer: &mut Peer,
+    parts: &mut Parts,
+    id: CallId,
+    (via, part): (Via, Part),
+    result: Result<(), Violation>,
+) -> Disposition {
+    let Err(violation) = result else {
+        return match parts.exposure_of(peer.id.index, id) {
+            None => Disposition::Reply(id),
+            Some(place) => Disposition::Exposed(place, part),
+        };
+    };
+    if let Some(report) = peer.conn.reject_reply(id, via, violation) {
+        // The call fails here, whether the responder learns of it or not.
+        let _is_told = parts.outbox.report(peer, &report);
+    }
+    Disposition::Failed(id, CallError::BadReply(violation))
+}
+
+/// What becomes of a connection whose peer was, or was not, told of its error.
+fn told(is_told: bool) -> Disposition {
+    if is_told { Disposition::Done } else { Disposition::Close(CloseReason::NotTaking) }
+}

@@ -1,0 +1,32 @@
+//! What a received message is read with.
+
+use arrayvec::ArrayVec;
+use rpcrdma_mempool::{RecvPool, RecvToken};
+use rpcrdma_proto::Part;
+use rpcrdma_xdr::numbers::limit::GROUP_MAX;
+
+use crate::message::map::Map;
+use crate::message::saved_offer::SavedOffer;
+
+/// The transmissions of one message.
+pub(crate) type PartList = ArrayVec<Part, { GROUP_MAX as usize }>;
+
+/// What a message is read with.
+pub(crate) struct Reading<'a> {
+    pub pool: &'a RecvPool,
+    /// Where its parts are.
+    pub map: &'a mut Map,
+    /// What it offers for its reply.
+    pub saved_offer: &'a mut SavedOffer,
+}
+
+/// The received bytes of a buffer's first segment, where the header must lie (wire.md W1).
+#[inline]
+pub(crate) fn first_segment<'a>(
+    pool: &'a RecvPool,
+    token: &'a RecvToken,
+    byte_len: u32,
+) -> &'a [u8] {
+    let segment = pool.segment(token, 0);
+    &segment[..segment.len().min(byte_len as usize)]
+}

@@ -1,0 +1,90 @@
+//! A list of messages in order, linked through their heads.
+
+use super::messages::{Messages, NONE};
+
+/// A list of messages in order, linked through their heads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Queue {
+    head: u32,
+    tail: u32,
+    len: u32,
+    /// Send slots that its messages hold.
+    slots: u32,
+}
+
+impl Queue {
+    pub const EMPTY: Queue = Queue { head: NONE, tail: NONE, len: 0, slots: 0 };
+
+    #[inline]
+    pub fn front(&self) -> Option<u32> {
+        (self.head != NONE).then_some(self.head)
+    }
+
+    #[inline]
+    pub fn push(&mut self, messages: &mut Messages, index: u32) {
+        messages.head_mut(index).next = NONE;
+        match self.tail {
+            NONE => self.head = index,
+            tail => messages.head_mut(tail).next = index,
+        }
+        self.tail = index;
+        self.len += 1;
+        self.slots += messages.slots(index);
+    }
+
+    /// How many messages there are.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// How many send slots they hold.
+    #[inline]
+    pub fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// Puts a message in front of all others.
+    #[cold]
+    pub fn push_front(&mut self, messages: &mut Messages, index: u32) {
+        messages.head_mut(index).next = self.head;
+        if self.head == NONE {
+            self.tail = index;
+        }
+        self.head = index;
+        self.len += 1;
+        self.slots += messages.slots(index);
+    }
+
+    /// Takes a message out that is in the list, wherever it is.
+    #[cold]
+    pub fn remove(&mut self, messages: &mut Messages, index: u32) {
+        let next = messages.head(index).next;
+        let mut before = NONE;
+        let mut at = self.head;
+        while at != index && at != NONE {
+            (before, at) = (at, messages.head(at).next);
+        }
+        match before {
+            NONE => self.head = next,
+            before => messages.head_mut(before).next = next,
+        }
+        if self.tail == index {
+            self.tail = before;
+        }
+        self.len -= 1;
+        self.slots -= messages.slots(index);
+    }
+
+    /// Takes the first message out.
+    #[inline]
+    pub fn pop(&mut self, messages: &Messages) -> Option<u32> {
+        let index = self.front()?;
+        self.head = messages.head(index).next;
+        self.len -= 1;
+        self.slots -= messages.slots(index);
+        if self.head == NONE {
+            self.tail = NONE;
+        }
+        Some(index)
+    }
+}

@@ -1,0 +1,68 @@
+//! Messages of the transports: errors, and what they tell each other.
+
+use rpcrdma_proto::{Connection, ControlSend, Report};
+use rpcrdma_xdr::cursor::Writer;
+use rpcrdma_xdr::error::NoRoom;
+
+use super::outbox::{Outbox, UNSOLICITED_MAX};
+use crate::shard::peers::Peer;
+
+impl Outbox {
+    /// Sends an error message about something that was not taken for a call. False if it cannot be
+    /// told: a peer that makes errors and takes no reports gets no more of the shard's slots, and
+    /// its connection is to be closed, or it would wait for ever (RFC 8166 4.5.4).
+    #[cold]
+    #[must_use]
+    pub fn report(&mut self, peer: &mut Peer, report: &Report) -> bool {
+        self.stats.violations.add(1);
+        // A lawful peer has a Receive for each of its calls, any of which may be bad.
+        let is_told = peer.lane.unsolicited < peer.conn.inflow().granted() + UNSOLICITED_MAX
+            && self.small(peer, |conn, writer| conn.encode_report(report, writer));
+        peer.lane.unsolicited += 1;
+        self.stats.unreported.add(u64::from(!is_told));
+        is_told
+    }
+
+    /// Sends the error message that answers a call. Whoever answers has a slot free for it.
+    pub fn answer(&mut self, peer: &mut Peer, report: &Report) {
+        let is_sent = self.small(peer, |conn, writer| conn.encode_report(report, writer));
+        debug_assert!(is_sent, "a call is looked at only when a slot is free to answer it");
+    }
+
+    /// Whether a message between the transports can be sent now.
+    pub fn takes_control(&self, peer: &Peer) -> bool {
+        peer.lane.unsolicited < UNSOLICITED_MAX && self.slots.free() > 0
+    }
+
+    /// Sends a message between the transports, unless too many wait or no slot is free.
+    #[cold]
+    pub fn control(&mut self, peer: &mut Peer, send: &ControlSend) -> bool {
+        if peer.lane.unsolicited >= UNSOLICITED_MAX {
+            self.stats.unreported.add(1);
+            return false;
+        }
+        peer.lane.unsolicited += 1;
+        self.small(peer, |conn, writer| conn.encode_control(send, writer))
+    }
+
+    fn small(
+        &mut self,
+        peer: &mut Peer,
+        encode: impl FnOnce(&Connection, &mut Writer<'_>) -> Result<(), NoRoom>,
+    ) -> bool {
+        let Some(mut slot) = self.slots.take() else {
+            self.stats.busy_local.add(1);
+            return false;
+        };
+        let mut writer = Writer::new(slot.payload_mut());
+        if encode(&peer.conn, &mut writer).is_err() {
+            debug_assert!(false, "a control message has at most 1024 bytes, as has every slot");
+            self.slots.put(slot);
+            return false;
+        }
+        let len = writer.position() as u32;
+        let message = self.message(slot, 0, len);
+        self.enqueue(&mut peer.lane, peer.id.index, message);
+        true
+    }
+}

@@ -1,0 +1,32 @@
+//! How a shard sleeps: until there may be something to do.
+
+use std::time::Duration;
+
+use super::Core;
+use crate::provider::{Provider, Queues};
+
+impl<P: Provider> Core<P> {
+    /// Sleeps until there may be something to do, at most `timeout`.
+    pub fn sleep(&mut self, timeout: Duration) {
+        // Whoever has the time to sleep has it to post what waits for a longer chain.
+        self.receive.top_up(&mut self.io, &self.parts.timers);
+        if !self.parts.outbox.is_idle()
+            || !self.receive.is_topped_up()
+            || self.receive.waiting().can_serve(&mut self.peers, &self.parts.outbox)
+            || self.can_step_rdma()
+        {
+            return;
+        }
+        let wakeup = self.parts.handle.wakeup().clone();
+        if self.can_answer() {
+            return wakeup.ring();
+        }
+        if wakeup.fall_asleep() {
+            self.parts.stats.sleeps.add(1);
+            // A device that cannot wait is polled; it will say what is wrong then.
+            let _ = self.io.queues().wait(&wakeup.waker, timeout);
+            wakeup.wake_up();
+            wakeup.waker.drain();
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! How a shard is made: memory, queues and parts, and its place in the control plane.
+
+use std::sync::Arc;
+
+use crossbeam_utils::CachePadded;
+use rpcrdma_config::Config;
+use rpcrdma_config::section::Exposure;
+use rpcrdma_mempool::{BulkPool, Keys};
+use rpcrdma_proto::ShardLedger;
+
+use super::Core;
+use super::mailbox::{Mailbox, Wakeup};
+use super::memory::{Memory, Regions};
+use super::parts::Parts;
+use super::peers::Peers;
+use super::rdma::Rdma;
+use super::rdma::exposures::Exposures;
+use super::rdma::fetches::{Fetches, Use};
+use super::rdma::windows::{Way, Windows};
+use super::receive::Receive;
+use super::send::outbox::Outbox;
+use super::timers::Timers;
+use crate::api::handle::ShardHandle;
+use crate::budget::{Budget, Explicit};
+use crate::control::{ControlShared, ShardEntry};
+use crate::error::SetupError;
+use crate::io::Io;
+use crate::obtained::{Obtained, ObtainedMemory};
+use crate::provider::{Provider, Queues, Waker, WcBatch};
+use crate::stats::{SharedStats, Stats};
+
+impl<P: Provider> Core<P> {
+    /// Maps and registers the memory of a shard, opens its queues and posts its Receives. To be
+    /// called on the thread, and so the core, that the shard will run on.
+    pub fn new(
+        provider: &Arc<P>,
+        config: &Config,
+        (shard, first_xid): (u32, u32),
+        numa_node: Option<u32>,
+    ) -> Result<Core<P>, SetupError> {
+        let budget = Budget::new(config, provider.caps())?;
+        let pools = Memory::new(config, &budget, provider.registrar(), numa_node)?;
+        let mut queues = provider.open_queues(&budget.queues)?;
+        let keys = pools.regions.keys();
+        let exposures = exposures(&budget.explicit, &mut queues, pools.rdma_buffers, keys)?;
+        let messages = budget.messages as usize;
+        let wakeup = Arc::new(Wakeup::new(Waker::set_up()?));
+        let stats: SharedStats = Arc::new(CachePadded::new(Stats::default()));
+        let mut ledger =
+            ShardLedger::new(budget.calls.max(1), budget.peers, budget.grants, budget.replies);
+        ledger.calls.number_from(first_xid);
+        let peers_max = budget.peers as usize;
+        let obtained = obtained(&provider.caps().name, &budget, &pools.regions);
+        let tickets = budget.tickets as usize;
+        let handle = ShardHandle::new(shard, wakeup.clone(), stats.clone(), tickets, obtained);
+        let send = config.send();
+        let outbox = Outbox::new(
+            stats.clone(),
+            (pools.send, pools.headers, pools.zero),
+            messages,
+            (budget.gather, budget.scatter),
+            (budget.depths.inline_len, peers_max),
+            send.hold,
+        );
+        let (_, buffers) = exposures.for_calls();
+        let most = Use { reads: budget.explicit.reading_max, buffers };
+        let receives = budget.receives as usize;
+        let items_max = rpcrdma_xdr::numbers::limit::MITEMS_MAX as usize;
+        let longest = (budget.pieces, items_max);
+        let mut core = Core {
+            io: Io::new(queues, peers_max, receives, budget.depths),
+            receive: Receive::new(pools.recv, receives, longest, stats.clone()),
+            fetches: Fetches::new(budget.explicit.fetches as usize, peers_max, most),
+            parts: Parts {
+                outbox,
+                rdma: Rdma::new(exposures, messages),
+                timers: Timers::new(config, budget.calls, ledger.calls.slots()),
+                ledger,
+                handle,
+                stats,
+            },
+            peers: Peers::new(peers_max),
+            bulk: pools.bulk,
+            batch: WcBatch::new(),
+            attachment: None,
+            arrivals: Arc::new(Mailbox::new(peers_max * 2, wakeup)),
+            settings: budget.settings,
+            regions: pools.regions,
+        };
+        core.post_all(&provider.caps().name)?;
+        Ok(core)
+    }
+
+    /// Posts every Receive, for the first time.
+    fn post_all(&mut self, device: &str) -> Result<(), SetupError> {
+        while self.receive.pool().free() > 0 {
+            self.receive.top_up(&mut self.io, &self.parts.timers);
+            if self.receive.is_refused() {
+                return Err(SetupError::Limit {
+                    what: "Receives of a shared receive queue",
+                    needed: self.receive.pool().capacity() as u64,
+                    limit: self.io.posted_receives() as u64,
+                    device: device.to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a place in the control plane.
+    pub fn attach(
+        &mut self,
+        control: &Arc<ControlShared<P>>,
+        serves: bool,
+        connections_max: usize,
+    ) {
+        self.attachment = Some(control.attach(ShardEntry {
+            shard: self.parts.handle.shard(),
+            queues: self.io.queues().handle(),
+            arrivals: self.arrivals.clone(),
+            wakeup: self.parts.handle.wakeup().clone(),
+            connections_max,
+            serves,
+        }));
+    }
+}
+
+/// What own calls expose, and the windows for it.
+fn exposures(
+    explicit: &Explicit,
+    queues: &mut impl Queues,
+    rdma_buffers: BulkPool,
+    keys: Vec<Keys>,
+) -> Result<Exposures, SetupError> {
+    let windows = (0..explicit.windows).map(|_| queues.open_window());
+    let windows = windows.collect::<Result<_, SetupError>>()?;
+    let way = match explicit.exposure {
+        None | Some(Exposure::Windows | Exposure::Auto) => Way::Windows,
+        Some(Exposure::Registration) => Way::Registration,
+        Some(Exposure::StaticInsecure) => Way::Static(keys),
+    };
+    let windows = Windows::new(way, windows);
+    let (rdma_buffers, fetches) = ((rdma_buffers, explicit.rdma_buffer_len), explicit.fetches > 0);
+    Ok(Exposures::new(explicit.exposures as usize, windows, rdma_buffers, fetches))
+}
+
+/// What a shard has got.
+fn obtained(device: &str, budget: &Budget, regions: &Regions) -> Obtained {
+    let explicit = &budget.explicit;
+    Obtained {
+        device: device.to_owned(),
+        memory: regions.report().map(|(what, region)| ObtainedMemory::new(what, region)).collect(),
+        exposure: explicit.exposure,
+        windows: explicit.windows,
+        fetches: explicit.reading_max,
+        inline_max: budget.depths.inline_len,
+    }
+}

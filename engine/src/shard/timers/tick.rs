@@ -1,0 +1,110 @@
+//! The tick: what has taken too long is ended.
+
+use rpcrdma_proto::Versions;
+
+use crate::api::handler::Handler;
+use crate::error::CloseReason;
+use crate::provider::Provider;
+use crate::shard::Core;
+use crate::shard::peers::Phase;
+
+impl<P: Provider> Core<P> {
+    /// Looks at everything that has a deadline, and at what is left to be done of a stop.
+    #[cold]
+    pub fn tick<H: Handler>(&mut self, now: u64, handler: &mut H) {
+        if self.parts.timers.begin_tick(now) {
+            self.check_deadlines(now, handler);
+        }
+        self.wind_down(now, handler);
+    }
+
+    fn check_deadlines<H: Handler>(&mut self, now: u64, handler: &mut H) {
+        for index in 0..self.peers.capacity() {
+            let Some(peer) = self.peers.at(index) else { continue };
+            // wire.md W13: what a peer may send for ever on a connection without calls.
+            peer.conn.forgive_idle_messages(1);
+            if !peer.conn.has_abandoned() {
+                self.parts.rdma.wake_windows(index);
+            }
+            match peer.phase {
+                Phase::Closing { until, .. } if now >= until => self.leak(index, handler),
+                // The send queue had no room for the marker: once more.
+                Phase::Closing { until, is_marked: false } => {
+                    let is_marked = self.io.drain(&mut peer.lane, index);
+                    peer.phase = Phase::Closing { until, is_marked };
+                }
+                Phase::Leaving { until } if now >= until => {
+                    self.close(index, CloseReason::Local, now, handler);
+                }
+                Phase::Opening { until } if peer.group_until.is_none() => {
+                    self.check_opening(index, until, now, handler);
+                }
+                // wire.md E39: a group is not left open for ever.
+                _ if peer.group_until.is_some_and(|until| now >= until) => {
+                    self.parts.stats.group_timeouts.add(1);
+                    self.expire_group(index, now, handler);
+                }
+                Phase::Up => {
+                    self.give_up_properties(index, now, handler);
+                    self.check_first_call(index, now, handler);
+                    self.check_peer(index, now, handler);
+                }
+                _ => {}
+            }
+        }
+        self.check_call_timeouts(now, handler);
+        self.end_late(now, handler);
+        self.answer_waiting(now);
+    }
+
+    /// Ends the connection of a peer whose data do not arrive, that takes nothing, or asks nothing.
+    fn check_peer<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+        let Core { parts, fetches, peers, .. } = &mut *self;
+        let (timers, stats) = (&parts.timers, &parts.stats);
+        // An open message has its time.
+        if fetches.is_late(index, now, timers.patience()) {
+            stats.read_timeouts.add(1);
+            return self.close(index, CloseReason::TimedOut, now, handler);
+        }
+        let Some(peer) = peers.at(index) else { return };
+        let why = if timers.is_stuck(peer, now) {
+            stats.send_timeouts.add(1);
+            CloseReason::NotTaking
+        } else if timers.is_idle(peer, now) {
+            stats.idle_timeouts.add(1);
+            CloseReason::Idle
+        } else {
+            return;
+        };
+        self.close(index, why, now, handler);
+    }
+
+    /// Ends a connection that has been opening for too long. wire.md B17: a client that may be silent
+    /// keeps its place as long as nobody else needs it, and no longer than one that was idle.
+    fn check_opening<H: Handler>(&mut self, index: u32, until: u64, now: u64, handler: &mut H) {
+        if now < until {
+            return;
+        }
+        let settings = &self.settings;
+        let must_speak = settings.properties && settings.versions == Versions::TWO;
+        let is_asked = self.peers.at(index).is_some_and(|peer| peer.connect.is_some());
+        let connections = self.parts.handle.wakeup().connections();
+        let is_full = connections >= self.peers.capacity() as usize;
+        let is_idle = self.parts.timers.is_opening_idle(until, now);
+        if is_asked || must_speak || is_full || is_idle {
+            self.parts.stats.opening_timeouts.add(1);
+            self.close(index, CloseReason::TimedOut, now, handler);
+        }
+    }
+
+    /// Ends the connections of peers that owe answers for too long.
+    fn check_call_timeouts<H: Handler>(&mut self, now: u64, handler: &mut H) {
+        for _ in 0..self.parts.timers.call_timeouts.per_tick() {
+            let calls = &mut self.parts.ledger.calls;
+            if let Some(index) = self.parts.timers.call_timeouts.look(calls, now) {
+                self.parts.stats.call_timeouts.add(1);
+                self.close(index, CloseReason::NotAnswering, now, handler);
+            }
+        }
+    }
+}
