@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!        program                    shard (one thread, one core)                      device
-//!   Handler::on_call ◀── Call ◀── rx ◀── proto ◀── xdr ◀── Io::take_recv ◀── CQ ◀── SRQ
+//!   Handler::on_call ◀── Call ◀─ receive ◀─ proto ◀─ xdr ◀── Io::take_recv ◀── CQ ◀── SRQ
 //!   Reply::send ──────▶ outbox ──▶ proto plans ──▶ xdr ──▶ Io::flush ──────▶ SQ ──▶ wire
 //! ```
 //!
