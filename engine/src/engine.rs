@@ -255,7 +255,7 @@ impl<P: Provider> Maker<P> {
         let mut core = Core::new(&self.provider, &self.config, names, self.numa_node())?;
         // Before anybody connects to it.
         let handler = factory(core.parts.handle.clone());
-        core.settings.backward = handler.backward();
+        core.link.set_backward(handler.backward());
         let connections_max = self.config.connections().max.as_usize();
         core.attach(&self.shared, serves, connections_max);
         Ok(Shard::new(core, handler, &self.config, self.shared.failures.clone()))

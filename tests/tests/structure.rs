@@ -252,8 +252,6 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ),
     ("engine/src/shard/rdma/expose.rs", "dyn", "asked for a registration, which is a system call"),
     ("engine/src/shard/rdma/mod.rs", "dyn", "asked for a registration, which is a system call"),
-    ("engine/src/shard/rdma/expose.rs", "dyn", "asked for a registration, which is a system call"),
-    ("engine/src/shard/rdma/mod.rs", "dyn", "asked for a registration, which is a system call"),
     ("engine/src/shard/rdma/offers.rs", "dyn", "asked for a registration, which is a system call"),
     ("engine/src/api/turn.rs", "dyn", "asked for a registration, which is a system call"),
     ("engine/src/shard/rdma/windows.rs", "dyn", "asked for a registration, which is a system call"),

@@ -133,7 +133,7 @@ impl<P: Provider, H: Handler> Shard<P, H> {
     /// # Errors
     /// If the shard is full, or the engine stopped.
     pub fn connect(&mut self, to: std::net::SocketAddr) -> Result<ConnectId, SetupError> {
-        self.core.attachment.as_ref().ok_or(SetupError::Stopped)?.connect(to)
+        self.core.link.attachment().ok_or(SetupError::Stopped)?.connect(to)
     }
 
     /// Whether the shard was told to stop and has.

@@ -15,7 +15,7 @@ impl<P: Provider> Core<P> {
         let count = self.batch.len();
         self.parts.stats.completions.add(count as u64);
         if count > 1 {
-            self.glance();
+            self.peers.glance(&self.batch);
         }
         let mut received = 0;
         for at in 0..count {
@@ -38,17 +38,6 @@ impl<P: Provider> Core<P> {
         // What was answered leaves first. The Receives that it takes to refill are a reserve of the
         // budget, so that none that was granted is missing meanwhile.
         self.flush_if_due(now, handler);
-    }
-
-    /// Looks at the connections of a batch, all at once, so that their cache lines are on the way
-    /// while the first of them is dealt with.
-    #[inline]
-    fn glance(&self) {
-        for completion in &self.batch {
-            if let Some(index) = self.peers.find(completion.qp_num) {
-                core::hint::black_box(self.peers.glance(index));
-            }
-        }
     }
 
     /// A completion that brings no message.

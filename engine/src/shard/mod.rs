@@ -14,7 +14,7 @@ mod completions;
 mod events;
 pub(crate) mod mailbox;
 pub(crate) mod memory;
-mod negotiate;
+pub(crate) mod negotiate;
 pub(crate) mod parts;
 pub mod peers;
 pub(crate) mod rdma;
@@ -25,14 +25,10 @@ mod start;
 mod stop;
 pub(crate) mod timers;
 
-use std::sync::Arc;
-
 use rpcrdma_mempool::BulkPool;
-use rpcrdma_proto::Settings;
 
-use self::arrival::Arrival;
-use self::mailbox::Mailbox;
 use self::memory::Regions;
+use self::negotiate::Link;
 use self::parts::Parts;
 use self::peers::{ConnectionId, Peers};
 use self::rdma::fetches::Fetches;
@@ -40,7 +36,6 @@ use self::receive::Receive;
 use crate::api::builder::CallBuilder;
 use crate::api::handler::Handler;
 use crate::api::turn::Turn;
-use crate::control::Attachment;
 use crate::error::{CallRefused, CloseReason};
 use crate::io::Io;
 use crate::provider::{Provider, WcBatch};
@@ -59,11 +54,8 @@ pub(crate) struct Core<P: Provider> {
     /// The program's buffers.
     pub bulk: BulkPool,
     batch: WcBatch,
-    /// The shard's place in the control plane, once it has one.
-    pub attachment: Option<Attachment<P>>,
-    arrivals: Arc<Mailbox<Arrival<P>>>,
-    /// What connections are opened with.
-    pub settings: Settings,
+    /// The shard's place in the engine.
+    pub link: Link<P>,
     /// What the pools live in.
     pub regions: Regions,
 }

@@ -8,19 +8,65 @@
 //! The program sees one attempt, whichever way it goes (wire.md B4, B16).
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use rpcrdma_proto::{Fatal, Start, Version, Versions};
+use rpcrdma_proto::{Fatal, Settings, Start, Version, Versions};
+use rpcrdma_xdr::BackwardSupport;
 
-use super::Core;
-use super::arrival::ConnectOrder;
+use super::arrival::{Arrival, ConnectOrder};
+use super::mailbox::Mailbox;
+use super::parts::Parts;
 use super::peers::{Attempt, Peer, Phase};
-use crate::api::handler::Handler;
+use crate::control::Attachment;
 use crate::error::CloseReason;
-use crate::provider::{ConnectError, Provider};
+use crate::provider::Provider;
+use crate::stats::Stats;
 
-impl<P: Provider> Core<P> {
+/// A shard's place in the engine, and what its connections are opened with.
+pub(crate) struct Link<P: Provider> {
+    attachment: Option<Attachment<P>>,
+    arrivals: Arc<Mailbox<Arrival<P>>>,
+    settings: Settings,
+}
+
+impl<P: Provider> Link<P> {
+    /// Without a place in the control plane yet.
+    pub fn new(arrivals: Mailbox<Arrival<P>>, settings: Settings) -> Link<P> {
+        Link { attachment: None, arrivals: Arc::new(arrivals), settings }
+    }
+
+    /// Where the connection manager leaves what it brings.
+    pub fn arrivals(&self) -> &Arc<Mailbox<Arrival<P>>> {
+        &self.arrivals
+    }
+
+    /// Takes a place in the control plane.
+    pub fn attach(&mut self, attachment: Attachment<P>) {
+        self.attachment = Some(attachment);
+    }
+
+    /// Leaves the control plane.
+    pub fn detach(&mut self) {
+        self.attachment = None;
+    }
+
+    /// The place in the control plane, if there is one.
+    pub fn attachment(&self) -> Option<&Attachment<P>> {
+        self.attachment.as_ref()
+    }
+
+    /// What connections are opened with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Which calls of servers are taken on connections that this side has asked for.
+    pub fn set_backward(&mut self, backward: BackwardSupport) {
+        self.settings.backward = backward;
+    }
+
     /// What a connection to `to` begins with. `again` says that version two was tried just before.
-    pub fn begins_with(&self, to: SocketAddr, again: bool, now: u64) -> Start {
+    pub fn begins_with(&self, to: SocketAddr, again: bool, now: u64, stats: &Stats) -> Start {
         let memory = self.attachment.as_ref().map(|attachment| attachment.memory());
         if !self.is_free_to_choose() {
             let is_one = self.settings.versions == Versions::ONE;
@@ -32,7 +78,7 @@ impl<P: Provider> Core<P> {
             return Start::One;
         }
         if memory.is_some_and(|memory| memory.is_one(to, now)) {
-            self.parts.stats.versions_remembered.add(1);
+            stats.versions_remembered.add(1);
             return Start::One;
         }
         Start::Two
@@ -40,31 +86,35 @@ impl<P: Provider> Core<P> {
 
     /// Notes what the peer's first answer has decided.
     #[cold]
-    pub fn note_version(&mut self, index: u32, now: u64) {
-        let Some(peer) = self.peers.at(index) else { return };
+    pub fn note_version(&self, peer: &mut Peer, now: u64, stats: &Stats) {
         let Some(asked) = &mut peer.connect else { return };
         asked.is_trying = false;
         let to = asked.to;
         match peer.conn.version() {
             Some(Version::One) => {
-                self.parts.stats.fallbacks_error.add(1);
+                stats.fallbacks_error.add(1);
                 // [V2] 5.2: if this connection is lost, the next one need not ask again.
                 self.remember(to, now);
             }
             _ if self.settings.properties && !peer.conn.knows_properties() => {
-                self.parts.stats.properties_refused.add(1);
+                stats.properties_refused.add(1);
             }
             _ => {}
         }
     }
 
     /// Whether a connection that ends is to be tried once more with version one, and notes why.
-    pub fn tries_again(&mut self, index: u32, was: Phase, why: CloseReason, now: u64) -> bool {
-        let is_free = self.is_free_to_choose() && !self.parts.timers.is_stopping();
-        let Some(peer) = self.peers.at(index) else { return false };
+    pub fn tries_again(
+        &self,
+        (peer, was): (&Peer, Phase),
+        why: CloseReason,
+        now: u64,
+        Parts { timers, stats, .. }: &Parts,
+    ) -> bool {
+        let is_free = self.is_free_to_choose() && !timers.is_stopping();
         let Some(asked) = peer.connect else { return false };
         if let CloseReason::Protocol(Fatal::VersionRefused { .. }) = why {
-            self.parts.stats.versions_refused.add(1);
+            stats.versions_refused.add(1);
             // A peer of version two may have been taken for an old one.
             if let Some(attachment) = &self.attachment {
                 attachment.memory().forget(asked.to);
@@ -75,8 +125,8 @@ impl<P: Provider> Core<P> {
             return false;
         }
         let counter = match why {
-            CloseReason::TimedOut => &self.parts.stats.fallbacks_silence,
-            CloseReason::PeerGone | CloseReason::Transport(_) => &self.parts.stats.fallbacks_loss,
+            CloseReason::TimedOut => &stats.fallbacks_silence,
+            CloseReason::PeerGone | CloseReason::Transport(_) => &stats.fallbacks_loss,
             _ => return false,
         };
         match was {
@@ -94,32 +144,11 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Asks once more for a connection whose predecessor is gone. Its place is still reserved.
-    pub fn ask_again<H: Handler>(&mut self, asked: Attempt, handler: &mut H) {
-        let order = ConnectOrder {
-            shard: self.parts.handle.shard(),
-            to: asked.to,
-            id: asked.id,
-            again: true,
-        };
-        if !self.attachment.as_ref().is_some_and(|attachment| attachment.ask(order)) {
-            self.parts.handle.wakeup().disconnected();
-            handler.on_refused(asked.id, ConnectError::Failed);
-        }
-    }
-
-    /// A first call that is not answered is a first message that is not answered.
-    pub fn check_first_call<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
-        let until = self.parts.timers.negotiation_until(now);
-        let is_free = self.is_free_to_choose();
-        let Some(peer) = self.peers.at(index) else { return };
-        let waits = is_free && has_asked(peer);
-        let Some(asked) = peer.connect.as_mut().filter(|asked| asked.is_trying && waits) else {
-            return;
-        };
-        if now >= *asked.until.get_or_insert(until) {
-            self.close(index, CloseReason::TimedOut, now, handler);
-        }
+    /// Asks once more for a connection whose predecessor is gone. Its place is still reserved. False if
+    /// it cannot be asked for.
+    pub fn ask_again(&self, asked: Attempt, shard: u32) -> bool {
+        let order = ConnectOrder { shard, to: asked.to, id: asked.id, again: true };
+        self.attachment.as_ref().is_some_and(|attachment| attachment.ask(order))
     }
 
     /// Whether the peer may decide the version.
@@ -135,6 +164,6 @@ impl<P: Provider> Core<P> {
 }
 
 /// Whether a call of ours waits for its answer.
-fn has_asked(peer: &Peer) -> bool {
+pub(crate) fn has_asked(peer: &Peer) -> bool {
     peer.conn.credits().in_flight() > 0
 }

@@ -9,7 +9,7 @@ use rpcrdma_proto::{
     CallDemand, CallId, CallRoute, Exposed, NO_MARK, ReplyTo, ShardLedger, Violation,
 };
 
-use super::peers::Peer;
+use super::peers::{ConnectionId, Peer, Peers, Phase};
 use super::rdma::Rdma;
 use super::send::lane::Lane;
 use super::send::messages::After;
@@ -111,6 +111,25 @@ impl Parts {
         }
         self.stats.calls_turned_back.add(1);
         self.refuse(peer, to);
+    }
+
+    /// Nobody will answer this call: its ticket was dropped. Its caller is told, or, by a shard that
+    /// stops, loses its connection.
+    #[cold]
+    pub fn refuse_dropped(&mut self, peers: &mut Peers, id: ConnectionId, to: ReplyTo) {
+        let Some(peer) = peers.named(id).filter(|peer| peer.phase == Phase::Up) else { return };
+        let is_stopping = self.timers.is_stopping();
+        if !is_stopping && !self.outbox.has_slot_for(&peer.lane) {
+            return self.outbox.answers().push_dropped(id, to);
+        }
+        peer.open_calls = peer.open_calls.saturating_sub(1);
+        if is_stopping {
+            peer.dropped += 1;
+            self.stats.calls_unanswered.add(1);
+        } else {
+            self.stats.refusals_out.add(1);
+            self.refuse(peer, &to);
+        }
     }
 
     /// The place of what an own call has exposed.

@@ -18,7 +18,7 @@ impl<P: Provider> Core<P> {
             return;
         }
         let wakeup = self.parts.handle.wakeup().clone();
-        if self.can_answer() {
+        if self.parts.outbox.can_answer(&mut self.peers) {
             return wakeup.ring();
         }
         if wakeup.fall_asleep() {

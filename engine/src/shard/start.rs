@@ -11,6 +11,7 @@ use rpcrdma_proto::ShardLedger;
 use super::Core;
 use super::mailbox::{Mailbox, Wakeup};
 use super::memory::{Memory, Regions};
+use super::negotiate::Link;
 use super::parts::Parts;
 use super::peers::Peers;
 use super::rdma::Rdma;
@@ -82,9 +83,7 @@ impl<P: Provider> Core<P> {
             peers: Peers::new(peers_max),
             bulk: pools.bulk,
             batch: WcBatch::new(),
-            attachment: None,
-            arrivals: Arc::new(Mailbox::new(peers_max * 2, wakeup)),
-            settings: budget.settings,
+            link: Link::new(Mailbox::new(peers_max * 2, wakeup), budget.settings),
             regions: pools.regions,
         };
         core.post_all(&provider.caps().name)?;
@@ -114,10 +113,10 @@ impl<P: Provider> Core<P> {
         serves: bool,
         connections_max: usize,
     ) {
-        self.attachment = Some(control.attach(ShardEntry {
+        self.link.attach(control.attach(ShardEntry {
             shard: self.parts.handle.shard(),
             queues: self.io.queues().handle(),
-            arrivals: self.arrivals.clone(),
+            arrivals: self.link.arrivals().clone(),
             wakeup: self.parts.handle.wakeup().clone(),
             connections_max,
             serves,

@@ -51,7 +51,7 @@ impl<P: Provider> Core<P> {
     /// it gets no more; what the device has of its memory stays as it is until the queues are gone.
     #[cold]
     pub fn break_down(&mut self) {
-        self.attachment = None;
+        self.link.detach();
         self.parts.handle.wakeup().end(End::Panicked);
         self.parts.timers.stop(0);
         for index in 0..self.peers.capacity() {
@@ -89,7 +89,7 @@ impl<P: Provider> Drop for Core<P> {
     /// Brings all memory home before it is unmapped, whether the shard has stopped, was never quite
     /// made, or its handler has panicked.
     fn drop(&mut self) {
-        self.attachment = None;
+        self.link.detach();
         self.parts.handle.wakeup().end(End::Dropped);
         self.parts.handle.drop_finished();
         let Core { io, receive, fetches, parts, .. } = self;

@@ -24,7 +24,7 @@ impl<P: Provider> Core<P> {
     /// Reads what other threads have left.
     #[cold]
     pub fn read_mailbox<H: Handler>(&mut self, now: u64, handler: &mut H) {
-        while let Some(arrival) = self.arrivals.pop() {
+        while let Some(arrival) = self.link.arrivals().pop() {
             match arrival {
                 Arrival::Request { number, from, private } => {
                     self.judge_request(number, from, &private, handler);
@@ -46,7 +46,7 @@ impl<P: Provider> Core<P> {
                     endpoint,
                     private,
                 } => {
-                    let start = self.begins_with(to, again, now);
+                    let start = self.link.begins_with(to, again, now, &self.parts.stats);
                     let is_trying = start == Start::Two;
                     let asked = Some(Attempt { id, to, is_trying, until: None });
                     let newcomer = Newcomer { endpoint, address: to, private, start, asked };
@@ -82,7 +82,7 @@ impl<P: Provider> Core<P> {
         let request = ConnectRequest { from, private, connections };
         let is_stopping = self.parts.handle.wakeup().is_stop_wanted();
         let accepts = !is_stopping && handler.admit(&request) == Admission::Accept;
-        let attachment = self.attachment.as_ref();
+        let attachment = self.link.attachment();
         if !attachment.is_some_and(|attachment| attachment.answer(number, from, accepts)) {
             return self.parts.handle.wakeup().disconnected();
         }
@@ -108,14 +108,15 @@ impl<P: Provider> Core<P> {
         };
         let ledger = &mut self.parts.ledger;
         let opening = Opening { private, version: start };
-        let Ok(conn) = Connection::open(role, id.index, &self.settings, &opening, ledger) else {
+        let Ok(conn) = Connection::open(role, id.index, self.link.settings(), &opening, ledger)
+        else {
             self.turn_down(Some(attached.qp), connect, handler);
             return;
         };
         let qp_num = attached.qp_num;
         // Who can fall back does not wait as long as who cannot.
         let until = match start {
-            Start::Two if self.is_free_to_choose() => self.parts.timers.negotiation_until(now),
+            Start::Two if self.link.is_free_to_choose() => self.parts.timers.negotiation_until(now),
             _ => self.parts.timers.opening_until(now),
         };
         let peer = Peer::new(conn, id, qp_num, asked, until);
@@ -157,9 +158,8 @@ impl<P: Provider> Core<P> {
         let Some(peer) = self.peers.at(index) else { return };
         let is_trying = peer.connect.is_some_and(|asked| asked.is_trying);
         if is_trying && peer.conn.version().is_some() {
-            self.note_version(index, now);
+            self.link.note_version(peer, now, &self.parts.stats);
         }
-        let Some(peer) = self.peers.at(index) else { return };
         if matches!(peer.phase, Phase::Opening { .. }) && peer.conn.is_ready() {
             self.come_up(index, now, handler);
         }

@@ -9,7 +9,7 @@
 
 use crate::api::handler::Handler;
 use crate::error::{CallError, CloseReason};
-use crate::provider::Provider;
+use crate::provider::{ConnectError, Provider};
 use crate::shard::Core;
 use crate::shard::parts::Parts;
 use crate::shard::peers::Phase;
@@ -61,8 +61,8 @@ impl<P: Provider> Core<P> {
         let why = peer.leaves.take().unwrap_or(why);
         // Its tickets are void from now on.
         self.parts.stats.calls_unanswered.add(core::mem::take(&mut peer.open_calls).into());
-        let again = self.tries_again(index, was, why, now);
-        self.free_parked(index);
+        let again = self.link.tries_again((peer, was), why, now, &self.parts);
+        self.receive.free_group(peer);
         self.fetches.give_up(id);
         self.fail_calls(index, why, handler);
         self.parts.outbox.discard_inline(index);
@@ -159,8 +159,13 @@ impl<P: Provider> Core<P> {
             self.receive.drop_waiting(peer.qp_num);
             peer.conn.close(&mut self.parts.ledger);
             match peer.connect.filter(|_| peer.again) {
-                Some(asked) => self.ask_again(asked, handler),
-                None => self.parts.handle.wakeup().disconnected(),
+                Some(asked) if self.link.ask_again(asked, self.parts.handle.shard()) => {}
+                asked => {
+                    self.parts.handle.wakeup().disconnected();
+                    if let Some(asked) = asked {
+                        handler.on_refused(asked.id, ConnectError::Failed);
+                    }
+                }
             }
         }
     }

@@ -14,7 +14,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use rpcrdma_proto::{CallId, Connection, Finished, ShardLedger};
 
 use crate::error::CloseReason;
-use crate::provider::{ConnectId, shortly_before_end};
+use crate::provider::{ConnectId, WcBatch, shortly_before_end};
+use crate::shard::receive::reading::PartList;
 use crate::shard::send::lane::Lane;
 use crate::shard::send::messages::NONE;
 
@@ -271,17 +272,30 @@ impl Peers {
         self.slots.iter().flatten()
     }
 
-    /// Touches both places of a connection that every message needs.
+    /// Looks at the connections of a batch, all at once, so that their cache lines are on the way
+    /// while the first of them is dealt with: both places that every message needs.
     #[inline]
-    pub fn glance(&self, index: u32) -> u32 {
-        let peer = self.slots[index as usize].as_ref();
-        peer.map_or(0, |peer| peer.open_calls ^ peer.conn.inflow().granted())
+    pub fn glance(&self, batch: &WcBatch) {
+        for completion in batch {
+            if let Some(index) = self.find(completion.qp_num) {
+                let peer = self.slots[index as usize].as_ref();
+                let seen = peer.map_or(0, |peer| peer.open_calls ^ peer.conn.inflow().granted());
+                core::hint::black_box(seen);
+            }
+        }
     }
 
     /// The connection of this name. `None` if it has ended.
     #[inline]
     pub fn named(&mut self, id: ConnectionId) -> Option<&mut Peer> {
         self.slots.get_mut(id.index as usize)?.as_mut().filter(|peer| peer.id == id)
+    }
+
+    /// The transmissions of the group that was just completed.
+    #[cold]
+    pub fn group_of(&mut self, index: u32) -> PartList {
+        let peer = self.at(index);
+        peer.map_or(PartList::new(), |peer| peer.conn.group().iter().copied().collect())
     }
 
     /// The number of connections that there can be.

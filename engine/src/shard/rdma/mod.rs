@@ -101,10 +101,12 @@ impl Rdma {
         (exposure.is_told, exposure.is_withheld) = (true, true);
     }
 
-    /// A peer has given up a right with a message that does not end its call.
-    #[cold]
-    pub fn on_invalidated(&mut self, peer: u32, rkey: u32) {
-        self.exposures.on_invalidated(peer, rkey);
+    /// A peer may have given up a right with a message that does not end its call.
+    #[inline]
+    pub fn on_invalidated(&mut self, peer: u32, rkey: Option<u32>) {
+        if let Some(rkey) = rkey {
+            self.exposures.on_invalidated(peer, rkey);
+        }
     }
 
     /// A peer has no key of a dead right any more that it might use, or no connection.

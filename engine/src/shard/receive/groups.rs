@@ -4,7 +4,6 @@ use rpcrdma_mempool::RecvToken;
 use rpcrdma_proto::Complete;
 
 use super::disposition::{Disposition, RecvInfo};
-use super::reading::PartList;
 use crate::api::handler::Handler;
 use crate::error::{CallError, CloseReason};
 use crate::message::incoming::Buffers;
@@ -27,40 +26,24 @@ impl<P: Provider> Core<P> {
         let Some(peer) = peers.at(index) else { return receive.free_buffer(last) };
         let disposition = receive.complete(peer, parts, complete, last, &mut buffers);
         if !matches!(disposition, Disposition::Exposed(..)) {
-            self.note_invalidated(index, recv);
+            self.parts.rdma.on_invalidated(index, recv.invalidated);
         }
         match disposition {
             Disposition::Call(to) => self.deliver_call(index, to, &mut buffers, handler),
             Disposition::Reply(id) => self.deliver_reply(index, id, &mut buffers, handler),
             Disposition::Failed(id, error) => self.fail_call(index, id, error, handler),
             Disposition::Fetch(to, _, needs) => {
-                let parts = self.parts_of(index);
+                let parts = self.peers.group_of(index);
                 return self.fetch_call(index, to, needs, (buffers, &parts));
             }
             Disposition::Exposed(place, _) => {
-                let parts = self.parts_of(index);
+                let parts = self.peers.group_of(index);
                 return self.end_exposed(place, Ok((buffers, &parts)), recv.invalidated, handler);
             }
             _ => {}
         }
         self.receive.free_buffers(buffers);
         self.offer_properties(index);
-    }
-
-    /// The transmissions of the group that was just completed.
-    fn parts_of(&mut self, index: u32) -> PartList {
-        let peer = self.peers.at(index);
-        peer.map_or(PartList::new(), |peer| peer.conn.group().iter().copied().collect())
-    }
-
-    /// Keeps a buffer until its group is whole.
-    #[cold]
-    pub(super) fn park(&mut self, index: u32, token: RecvToken, now: u64) {
-        let until = self.parts.timers.group_until(now);
-        if let Some(peer) = self.peers.at(index) {
-            peer.group_until.get_or_insert(until);
-        }
-        self.receive.park(token);
     }
 
     /// Gives up a group that has stood open for too long: its sender is told what is missing, and
@@ -78,12 +61,5 @@ impl<P: Provider> Core<P> {
             true => self.leave(index, CloseReason::TimedOut, now, handler),
             false => self.close(index, CloseReason::TimedOut, now, handler),
         }
-    }
-
-    /// Frees the buffers of an open group.
-    pub fn free_parked(&mut self, index: u32) {
-        let Some(peer) = self.peers.at(index) else { return };
-        peer.group_until = None;
-        self.receive.unpark(peer.conn.parked());
     }
 }

@@ -26,6 +26,7 @@ use crate::message::map::Map;
 use crate::message::rdma_target::RdmaTarget;
 use crate::message::saved_offer::SavedOffer;
 use crate::provider::{PostError, Queues};
+use crate::shard::peers::Peer;
 use crate::shard::timers::Timers;
 use crate::stats::SharedStats;
 
@@ -167,14 +168,24 @@ impl Receive {
         !self.refill.is_empty()
     }
 
-    /// Keeps a buffer until its group is whole.
-    fn park(&mut self, token: RecvToken) {
+    /// Keeps a buffer until its group is whole; the group may stand open until then.
+    #[cold]
+    fn park(&mut self, peer: Option<&mut Peer>, token: RecvToken, until: u64) {
+        if let Some(peer) = peer {
+            peer.group_until.get_or_insert(until);
+        }
         let at = token.index() as usize;
         self.parked[at] = Some(token);
     }
 
+    /// Takes the buffers of an open group home.
+    pub fn free_group(&mut self, peer: &mut Peer) {
+        peer.group_until = None;
+        self.unpark(peer.conn.parked());
+    }
+
     /// Takes the buffers of a group home.
-    pub fn unpark(&mut self, parts: &[Part]) {
+    fn unpark(&mut self, parts: &[Part]) {
         for part in parts {
             if let Some(token) = self.parked[part.buffer as usize].take() {
                 self.pool.put(token);

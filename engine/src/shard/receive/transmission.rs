@@ -86,23 +86,7 @@ impl<P: Provider> Core<P> {
         handler: &mut H,
     ) {
         loop {
-            let Core { peers, parts, receive, .. } = &mut *self;
-            let mut disposition = match peers.at(index) {
-                Some(peer) => receive.interpret(peer, parts, recv.byte_len, &token),
-                None => Disposition::Done,
-            };
-            // Any message may be the one that says that the peer speaks our version.
-            self.note_ready(index, now, handler);
-            if !matches!(
-                disposition,
-                Disposition::Exposed(..) | Disposition::Complete(_) | Disposition::Park
-            ) {
-                self.note_invalidated(index, recv);
-            }
-            if let Disposition::Aborted { again, id, why } = disposition {
-                self.fail_call(index, id, CallError::BadReply(why), handler);
-                disposition = if again { Disposition::Again } else { Disposition::Done };
-            }
+            let disposition = self.judge(index, &token, recv, now, handler);
             let buffers = core::slice::from_mut(&mut token);
             match disposition {
                 Disposition::Done | Disposition::Aborted { .. } => break,
@@ -114,7 +98,9 @@ impl<P: Provider> Core<P> {
                 }
                 Disposition::Again => continue,
                 Disposition::Settled(outcome) => {
-                    self.settle_properties(index, &outcome, handler);
+                    if let Some(peer) = self.peers.at(index) {
+                        peer.settle_properties(&outcome, handler);
+                    }
                     break;
                 }
                 Disposition::Call(to) => {
@@ -138,12 +124,12 @@ impl<P: Provider> Core<P> {
                     return self.end_exposed(place, reply, recv.invalidated, handler);
                 }
                 Disposition::Park => {
-                    self.note_invalidated(index, recv);
-                    return self.park(index, token, now);
+                    self.parts.rdma.on_invalidated(index, recv.invalidated);
+                    let until = self.parts.timers.group_until(now);
+                    return self.receive.park(self.peers.at(index), token, until);
                 }
                 Disposition::Complete(complete) => {
-                    self.on_group(index, complete, token, recv, handler);
-                    return;
+                    return self.on_group(index, complete, token, recv, handler);
                 }
                 Disposition::Close(why) => {
                     self.close(index, why, now, handler);
@@ -155,24 +141,37 @@ impl<P: Provider> Core<P> {
         self.offer_properties(index);
     }
 
-    /// A message that is not the reply to a call with memory exposed may have taken a right back.
+    /// Asks what a transmission means, and takes in what it says besides.
     #[inline]
-    pub(super) fn note_invalidated(&mut self, index: u32, recv: RecvInfo) {
-        if let Some(rkey) = recv.invalidated {
-            self.parts.rdma.on_invalidated(index, rkey);
+    fn judge<H: Handler>(
+        &mut self,
+        index: u32,
+        token: &RecvToken,
+        recv: RecvInfo,
+        now: u64,
+        handler: &mut H,
+    ) -> Disposition {
+        let Core { peers, parts, receive, .. } = &mut *self;
+        let disposition = match peers.at(index) {
+            Some(peer) => receive.interpret(peer, parts, recv.byte_len, token),
+            None => Disposition::Done,
+        };
+        // Any message may be the one that says that the peer speaks our version.
+        self.note_ready(index, now, handler);
+        match disposition {
+            // What is invalidated with these is looked at later.
+            Disposition::Exposed(..) | Disposition::Complete(_) | Disposition::Park => {}
+            _ => self.parts.rdma.on_invalidated(index, recv.invalidated),
         }
+        let Disposition::Aborted { again, id, why } = disposition else { return disposition };
+        self.fail_call(index, id, CallError::BadReply(why), handler);
+        if again { Disposition::Again } else { Disposition::Done }
     }
 
-    /// wire.md B2: to a client that began with a call the properties follow behind the reply, or
-    /// behind a later one if nothing can be sent now.
+    /// Offers a peer our properties, if they are owed and can be sent now.
     pub fn offer_properties(&mut self, index: u32) {
-        let Core { peers, parts, .. } = self;
-        let Some(peer) = peers.at(index).filter(|peer| peer.phase == Phase::Up) else { return };
-        if peer.conn.owes_properties()
-            && parts.outbox.takes_control(peer)
-            && let Some(send) = peer.conn.next_control()
-        {
-            parts.outbox.control(peer, &send);
+        if let Some(peer) = self.peers.at(index).filter(|peer| peer.phase == Phase::Up) {
+            self.parts.outbox.offer_properties(peer);
         }
     }
 

@@ -1,7 +1,5 @@
 //! What a turn sends: answers that other threads have made, and all that is pending.
 
-use rpcrdma_proto::ReplyTo;
-
 use super::outbox::UNSOLICITED_MAX;
 use crate::api::handler::Handler;
 use crate::api::ticket::{Finished, Ticket};
@@ -9,7 +7,6 @@ use crate::error::CloseReason;
 use crate::io::Flush;
 use crate::provider::Provider;
 use crate::shard::Core;
-use crate::shard::peers::{ConnectionId, Phase};
 
 impl<P: Provider> Core<P> {
     /// Posts what is pending, unless it is held for others.
@@ -75,7 +72,7 @@ impl<P: Provider> Core<P> {
             self.answer(ticket, finished, now);
         }
         while let Some((peer, to)) = self.parts.handle.pop_dropped() {
-            self.refuse_dropped(peer, to);
+            self.parts.refuse_dropped(&mut self.peers, peer, to);
         }
     }
 
@@ -87,17 +84,8 @@ impl<P: Provider> Core<P> {
             self.answer(ticket, finished, now);
         }
         for (peer, to) in self.parts.outbox.answers().take_dropped() {
-            self.refuse_dropped(peer, to);
+            self.parts.refuse_dropped(&mut self.peers, peer, to);
         }
-    }
-
-    /// Whether one of the answers that wait can be sent now.
-    pub fn can_answer(&mut self) -> bool {
-        let Core { parts, peers, .. } = self;
-        parts.outbox.waiting_answers().any(|id| {
-            // What cannot be answered any more does not wait.
-            peers.named(id).is_none_or(|peer| parts.outbox.has_slot_for(&peer.lane))
-        })
     }
 
     fn answer(&mut self, ticket: Ticket, finished: Finished, now: u64) {
@@ -106,25 +94,6 @@ impl<P: Provider> Core<P> {
             && turn.is_open(&ticket)
         {
             self.parts.outbox.answers().push(ticket, finished);
-        }
-    }
-
-    /// Nobody will answer this call: its ticket was dropped. Its caller is told, or, by a shard that
-    /// stops, loses its connection.
-    fn refuse_dropped(&mut self, id: ConnectionId, to: ReplyTo) {
-        let Core { peers, parts, .. } = self;
-        let Some(peer) = peers.named(id).filter(|peer| peer.phase == Phase::Up) else { return };
-        let is_stopping = parts.timers.is_stopping();
-        if !is_stopping && !parts.outbox.has_slot_for(&peer.lane) {
-            return parts.outbox.answers().push_dropped(id, to);
-        }
-        peer.open_calls = peer.open_calls.saturating_sub(1);
-        if is_stopping {
-            peer.dropped += 1;
-            parts.stats.calls_unanswered.add(1);
-        } else {
-            parts.stats.refusals_out.add(1);
-            parts.refuse(peer, &to);
         }
     }
 }

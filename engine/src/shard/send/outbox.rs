@@ -16,7 +16,7 @@ use crate::error::CallRefused;
 use crate::message::bulk::{Bulk, ITEMS_MAX};
 use crate::message::wanted::{WANTS_MAX, Wanted};
 use crate::provider::PostError;
-use crate::shard::peers::ConnectionId;
+use crate::shard::peers::Peers;
 use crate::shard::timers::Timers;
 use crate::stats::SharedStats;
 
@@ -222,9 +222,12 @@ impl Outbox {
         self.answers.len()
     }
 
-    /// Whose answers wait.
-    pub fn waiting_answers(&self) -> impl Iterator<Item = ConnectionId> {
-        self.answers.peers()
+    /// Whether one of the answers that wait can be sent now.
+    pub fn can_answer(&self, peers: &mut Peers) -> bool {
+        self.answers.peers().any(|id| {
+            // What cannot be answered any more does not wait.
+            peers.named(id).is_none_or(|peer| self.has_slot_for(&peer.lane))
+        })
     }
 
     /// Whether answers wait.

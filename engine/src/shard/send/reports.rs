@@ -29,6 +29,17 @@ impl Outbox {
         debug_assert!(is_sent, "a call is looked at only when a slot is free to answer it");
     }
 
+    /// wire.md B2: to a client that began with a call the properties follow behind the reply, or
+    /// behind a later one if nothing can be sent now.
+    pub fn offer_properties(&mut self, peer: &mut Peer) {
+        if peer.conn.owes_properties()
+            && self.takes_control(peer)
+            && let Some(send) = peer.conn.next_control()
+        {
+            self.control(peer, &send);
+        }
+    }
+
     /// Whether a message between the transports can be sent now.
     pub fn takes_control(&self, peer: &Peer) -> bool {
         peer.lane.unsolicited < UNSOLICITED_MAX && self.slots.free() > 0

@@ -6,6 +6,7 @@ use crate::api::handler::Handler;
 use crate::error::CloseReason;
 use crate::provider::Provider;
 use crate::shard::Core;
+use crate::shard::negotiate::has_asked;
 use crate::shard::peers::Phase;
 
 impl<P: Provider> Core<P> {
@@ -45,7 +46,7 @@ impl<P: Provider> Core<P> {
                     self.expire_group(index, now, handler);
                 }
                 Phase::Up => {
-                    self.give_up_properties(index, now, handler);
+                    peer.give_up_properties(now, &self.parts.timers, handler);
                     self.check_first_call(index, now, handler);
                     self.check_peer(index, now, handler);
                 }
@@ -85,7 +86,7 @@ impl<P: Provider> Core<P> {
         if now < until {
             return;
         }
-        let settings = &self.settings;
+        let settings = self.link.settings();
         let must_speak = settings.properties && settings.versions == Versions::TWO;
         let is_asked = self.peers.at(index).is_some_and(|peer| peer.connect.is_some());
         let connections = self.parts.handle.wakeup().connections();
@@ -93,6 +94,20 @@ impl<P: Provider> Core<P> {
         let is_idle = self.parts.timers.is_opening_idle(until, now);
         if is_asked || must_speak || is_full || is_idle {
             self.parts.stats.opening_timeouts.add(1);
+            self.close(index, CloseReason::TimedOut, now, handler);
+        }
+    }
+
+    /// A first call that is not answered is a first message that is not answered.
+    fn check_first_call<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+        let until = self.parts.timers.negotiation_until(now);
+        let is_free = self.link.is_free_to_choose();
+        let Some(peer) = self.peers.at(index) else { return };
+        let waits = is_free && has_asked(peer);
+        let Some(asked) = peer.connect.as_mut().filter(|asked| asked.is_trying && waits) else {
+            return;
+        };
+        if now >= *asked.until.get_or_insert(until) {
             self.close(index, CloseReason::TimedOut, now, handler);
         }
     }
