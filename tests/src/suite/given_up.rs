@@ -368,10 +368,13 @@ pub fn a_call_is_made_once_more_with_its_xid<P: Provider>(open: Open<'_, P>) {
     xids.extend([16, 17, 0x7fff_ffff, 0x1234_5678]);
     for xid in xids {
         let with = |call: &mut CallBuilder<'_>| Ok(call.xid(xid)?.handle());
+        let mut before = None;
         for _twice in 0..2 {
             let (_, again) =
                 world.call_with(0, other, &again, with).expect("its XID is free there");
             assert_eq!(again.xid(), xid);
+            let is_cancelled = before.replace(again).is_some_and(|it| world.clients[0].cancel(it));
+            assert!(!is_cancelled, "the call that had the XID before is over");
             let used = CallRefused::Protocol(SendError::XidInUse { xid });
             assert_eq!(world.call_with(0, other, &first, with).err(), Some(used));
             for done in world.finish() {
