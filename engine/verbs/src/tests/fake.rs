@@ -41,6 +41,8 @@ struct State {
     alive: BTreeMap<&'static str, i64>,
     completions: VecDeque<ibv_wc>,
     events: VecDeque<ibv_async_event>,
+    /// How often somebody has asked for one.
+    looks: usize,
     unacknowledged: usize,
     numbers: u32,
     /// Who has listened last, and how many ask for a connection.
@@ -135,6 +137,11 @@ impl Board {
     /// The next queue pair gets this number, if the device has it.
     pub fn give_number(&self, num: u32) {
         self.state().free_numbers.push(num);
+    }
+
+    /// How often somebody has asked for events of the device.
+    pub fn looks(&self) -> usize {
+        self.state().looks
     }
 
     /// Events that were read and not acknowledged.
@@ -372,6 +379,7 @@ extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
 
 extern "C" fn async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
     let board = board_of(context);
+    board.state().looks += 1;
     let next = board.state().events.pop_front();
     let Some(next) = next else { return set_errno(libc::EAGAIN) };
     *seen(event) = next;
