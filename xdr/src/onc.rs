@@ -21,6 +21,7 @@ use crate::error::{DecodeError, NoRoom};
 use crate::numbers::limit::{AUTH_BODY_MAX, AUTH_SYS_GROUPS_MAX, AUTH_SYS_MACHINE_MAX};
 use crate::numbers::msg_type;
 use crate::numbers::onc::{VERSION, accept_stat, auth_flavor, auth_stat, reject_stat, reply_stat};
+use crate::rtr::fixed::Rpc;
 
 /// The direction of an RPC message (`msg_type`, RFC 5531 9; wire.md X8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,8 +72,8 @@ impl RpcPrefix {
     #[inline]
     pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
-        let [xid, kind] = reader.words()?;
-        Ok(Self { xid, kind: MsgType::of(kind, &reader)? })
+        let Rpc { xid, kind } = reader.take()?;
+        Ok(Self { xid: xid.get(), kind: MsgType::of(kind.get(), &reader)? })
     }
 
     /// The eight bytes.

@@ -40,9 +40,7 @@ impl Connection {
         }
         if header.is_plain() {
             let is_whole = first_segment.len() == byte_len as usize;
-            let kind =
-                if is_whole { self.on_plain(ledger, header, payload)? } else { return None };
-            return Some(Short::Plain { kind, payload });
+            return if is_whole { self.on_plain(ledger, header, payload) } else { None };
         }
         if header.proc() != proc::OPTIONAL || self.vers != VERSION_TWO {
             return None;

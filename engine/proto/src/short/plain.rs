@@ -1,11 +1,11 @@
 //! Plain messages: one RDMA_MSG with an RPC message in it and nothing else.
 
-use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
-use rpcrdma_xdr::rtr::fixed::Msg;
+use rpcrdma_xdr::numbers::msg_type;
+use rpcrdma_xdr::rtr::fixed::{Msg, Rpc};
 
-use super::message::{ShortHeader, ShortKind, ShortPlan};
+use super::message::{Short, ShortHeader, ShortKind, ShortPlan};
 use crate::calls::{CallId, CallState, NO_MARK};
-use crate::connection::{Connection, ShardLedger};
+use crate::connection::{Connection, Finished, ShardLedger};
 use crate::ingress::ReplyTo;
 use crate::placement::direct::WantSet;
 use crate::placement::inline::Direction;
@@ -14,19 +14,27 @@ use crate::settings::Role;
 impl Connection {
     /// Takes a plain message if it breaks no rule.
     #[inline(always)]
-    pub(super) fn on_plain(
+    pub(super) fn on_plain<'a>(
         &mut self,
         ledger: &mut ShardLedger,
         header: &Msg,
-        payload: &[u8],
-    ) -> Option<ShortKind> {
-        let RpcPrefix { xid, kind } = RpcPrefix::decode(payload).ok()?;
-        if header.xid.get() != xid {
+        payload: &'a [u8],
+    ) -> Option<Short<'a>> {
+        let rpc = Rpc::peek(payload)?;
+        if header.xid != rpc.xid {
             return None;
         }
-        match kind {
-            MsgType::Call => self.on_plain_call(ledger, xid, header.credit.get()),
-            MsgType::Reply => self.on_plain_reply(ledger, xid, header.credit.get()),
+        let (xid, credit) = (header.xid.get(), header.credit.get());
+        match rpc.kind.get() {
+            msg_type::CALL => {
+                let kind = ShortKind::Call(self.on_plain_call(ledger, xid, credit)?);
+                Some(Short::Plain { kind, payload })
+            }
+            msg_type::REPLY => {
+                let kind = ShortKind::Reply(self.on_plain_reply(ledger, xid, credit)?);
+                Some(Short::Plain { kind, payload })
+            }
+            _ => None,
         }
     }
 
@@ -36,12 +44,12 @@ impl Connection {
         ledger: &mut ShardLedger,
         xid: u32,
         credit: u32,
-    ) -> Option<ShortKind> {
+    ) -> Option<ReplyTo> {
         if self.role == Role::Client {
             return None;
         }
         self.admit_short(ledger, credit)?;
-        Some(ShortKind::Call(ReplyTo::plain(xid)))
+        Some(ReplyTo::plain(xid))
     }
 
     /// Takes one transmission of a call in. A peer that oversteps is left to the general way, which
@@ -61,14 +69,14 @@ impl Connection {
         ledger: &mut ShardLedger,
         xid: u32,
         credit: u32,
-    ) -> Option<ShortKind> {
+    ) -> Option<Finished> {
         let (id, entry) = ledger.calls.find_own(xid, self.peer)?;
         if entry.state != CallState::Sent || credit == 0 || entry.mark != NO_MARK {
             return None;
         }
         self.idle_messages = 0;
         self.credits.on_grant(credit);
-        self.end_own_call(ledger, id).map(ShortKind::Reply)
+        self.end_own_call(ledger, id)
     }
 
     /// Plans a call without items or wants.

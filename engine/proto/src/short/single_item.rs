@@ -14,7 +14,7 @@ use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 use rpcrdma_xdr::numbers::{opttype, size};
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::property::RtrSupport;
-use rpcrdma_xdr::rtr::fixed::{Empty, OneDirection, OneItem, Operation, ReqEnd, RespEnd};
+use rpcrdma_xdr::rtr::fixed::{Empty, OneDirection, OneItem, Operation, ReqEnd, RespEnd, Rpc};
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 
 use super::message::{
@@ -334,9 +334,9 @@ fn payload(
     kind: MsgType,
 ) -> Option<(u32, u32)> {
     let payload = bytes.get(start..start.checked_add(len as usize)?)?;
-    let prefix = RpcPrefix::decode(payload).ok()?;
-    let is_it = len.is_multiple_of(4) && prefix == RpcPrefix { xid: operation.xid.get(), kind };
-    is_it.then_some((start as u32, len))
+    let rpc = Rpc::peek(payload)?;
+    let is_it = rpc.xid == operation.xid && rpc.kind.get() == kind as u32;
+    (is_it && len.is_multiple_of(4)).then_some((start as u32, len))
 }
 
 /// Whether an item may be taken out of the stream there (wire.md E16).
