@@ -46,7 +46,7 @@ impl Config {
         let (receive, send, bulk) = (self.receive(), self.send(), self.app().bulk);
         let product = |count: u32, len: u32| u64::from(count) * u64::from(len);
         let explicit = self.explicit();
-        let landing = match explicit.enabled {
+        let rdma_buffers = match explicit.enabled {
             true => product(explicit.buffers.count.value(), explicit.buffers.len.value()),
             false => 0,
         };
@@ -59,7 +59,7 @@ impl Config {
             + product(send.slots.value(), send.payload_len.value())
             + u64::from(send.zero_len.value())
             + product(bulk.count.value(), bulk.len.value())
-            + landing
+            + rdma_buffers
     }
 
     /// Checks the receive buffers against the limits of a device.

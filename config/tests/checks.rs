@@ -681,17 +681,17 @@ fn cores_must_be_there_and_enough() {
 
 #[test]
 fn only_shards_that_rest_share_a_core() {
-    let crowd = |policy: &str| {
+    let three_shards = |policy: &str| {
         with(|raw| {
             raw.engine.shards = 3;
             raw.engine.idle.policy = policy.into();
         })
         .expect("how many cores there are is not known yet")
     };
-    crowd("block").check_cores(&[0, 1]).expect("they take turns");
-    crowd("backoff").check_cores(&[0, 1]).expect("they take turns");
-    crowd("spin").check_cores(&[0, 1, 2]).expect("one each");
-    let error = crowd("spin").check_cores(&[0, 1]).expect_err("three spin on two");
+    three_shards("block").check_cores(&[0, 1]).expect("they take turns");
+    three_shards("backoff").check_cores(&[0, 1]).expect("they take turns");
+    three_shards("spin").check_cores(&[0, 1, 2]).expect("one each");
+    let error = three_shards("spin").check_cores(&[0, 1]).expect_err("three spin on two");
     assert_eq!(error.key(), Some("engine.shards"));
 }
 

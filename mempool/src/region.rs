@@ -290,32 +290,32 @@ fn try_rung(
     }
     region.advise(Advice::DontFork).map_err(|source| RegionError::DontFork { source })?;
     let mut own = Vec::new();
-    match region.settle(spec, &mut own) {
+    match region.prepare(spec, &mut own) {
         Ok(()) => {}
-        Err(Unsettled::Pages(note)) if rung != PageSize::Base4K => {
+        Err(Unavailable::Pages(note)) if rung != PageSize::Base4K => {
             notes.push(note);
             return Ok(None);
         }
-        Err(Unsettled::Pages(Note::PagesRefused { source, .. })) => {
+        Err(Unavailable::Pages(Note::PagesRefused { source, .. })) => {
             return Err(RegionError::Map { bytes: spec.bytes, source });
         }
-        Err(Unsettled::Pages(note)) => own.push(note),
+        Err(Unavailable::Pages(note)) => own.push(note),
     }
     notes.append(&mut own);
     Ok(Some(region))
 }
 
 /// Pages of this size are not available.
-enum Unsettled {
+enum Unavailable {
     Pages(Note),
 }
 
 impl Region {
     /// Binds, prefaults, verifies and locks. Notes that do not rule out the page size go to
     /// `notes`.
-    fn settle(&mut self, spec: &RegionSpec, notes: &mut Vec<Note>) -> Result<(), Unsettled> {
+    fn prepare(&mut self, spec: &RegionSpec, notes: &mut Vec<Note>) -> Result<(), Unavailable> {
         let rung = self.page_size;
-        let refused = |source| Unsettled::Pages(Note::PagesRefused { pages: rung, source });
+        let refused = |source| Unavailable::Pages(Note::PagesRefused { pages: rung, source });
         if let Some(node) = spec.numa_node {
             match self.bind(node) {
                 Ok(()) => self.numa_node = Some(node),
@@ -331,7 +331,7 @@ impl Region {
             self.prefault().map_err(refused)?;
         }
         if rung == PageSize::Transparent {
-            self.verify_transparent(spec.prefault).map_err(Unsettled::Pages)?;
+            self.verify_transparent(spec.prefault).map_err(Unavailable::Pages)?;
         }
         if spec.lock {
             match self.lock() {

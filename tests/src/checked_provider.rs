@@ -316,7 +316,7 @@ impl<Q: Queues> QueueChecks<Q> {
             skip = skip.saturating_sub(bytes.len());
             let poison = [POISON; 4096];
             let is_untouched = behind.chunks(4096).all(|part| part == &poison[..part.len()]);
-            assert!(is_untouched, "somebody wrote behind a received message");
+            assert!(is_untouched, "bytes after a received message were written");
         }
     }
 }

@@ -33,7 +33,7 @@ impl Scene {
     }
 
     /// Connects anew if the connection is lost.
-    fn mend(&mut self) {
+    fn replace_connection(&mut self) {
         if self.raw.is_lost() || self.world.clients[0].handle().connections() == 0 {
             self.raw.disconnect();
             for _ in 0..100 {
@@ -219,7 +219,7 @@ fn every_flipped_bit_of_a_reply_is_survived() {
     let mut scene = Scene::new();
     let mut taken = 0;
     for bit in 0..112 * 8 {
-        scene.mend();
+        scene.replace_connection();
         let xid = scene.call();
         let mut words = placed(xid);
         words[bit / 8] ^= 1 << (bit % 8);
@@ -234,7 +234,7 @@ fn every_flipped_bit_of_a_reply_is_survived() {
 fn every_truncated_reply_is_survived() {
     let mut scene = Scene::new();
     for len in (0..130).chain([4095, 4096, 4097, 4195]) {
-        scene.mend();
+        scene.replace_connection();
         let xid = scene.call();
         let words = placed(xid)[..len].to_vec();
         assert_eq!(scene.answer(xid, &[words]), Err(()), "{len} bytes");
@@ -258,7 +258,7 @@ fn replies_of_many_kinds_are_survived() {
     let mut scene = Scene::new();
     let mut random = Random(17);
     for _ in 0..600 {
-        scene.mend();
+        scene.replace_connection();
         let xid = scene.call();
         let count = random.below(5);
         let words: Vec<Vec<u8>> = (0..count).map(|_| anything(xid, &mut random)).collect();

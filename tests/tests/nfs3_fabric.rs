@@ -231,7 +231,7 @@ fn a_server_whose_shards_have_panicked_ends_with_an_error_that_names_one() {
     assert!(told.try_recv().is_err(), "it is told once");
 }
 
-/// Shards without anybody who brings them connections do not serve.
+/// Shards without a control thread do not serve.
 #[test]
 fn a_server_whose_control_thread_has_panicked_ends_with_an_error_that_names_it() {
     let (folder, ledger) =

@@ -225,7 +225,7 @@ mod killed {
         let own = world.at;
         let alive = world.connect(0);
         for _ in 0..3 {
-            let mut server = Peer::start(SERVER, "anybody");
+            let mut server = Peer::start(SERVER, "any client");
             world.at = server.says("serves at").parse().expect("an address");
             let doomed = world.connect(0);
             for script in calls() {

@@ -753,7 +753,7 @@ mod servers {
     }
 }
 
-mod owing {
+mod unanswered {
     use super::*;
 
     fn up(scene: &mut Scene) -> ConnectionId {

@@ -198,19 +198,19 @@ const ANONYMOUS: u32 = 65_534;
 mod tests {
     use super::*;
 
-    fn somebody(uid: u32, gid: u32, groups: &[u32]) -> Identity {
+    fn identity_of(uid: u32, gid: u32, groups: &[u32]) -> Identity {
         Identity::Other(Credentials { uid, gid, groups: groups.iter().copied().collect() })
     }
 
     #[test]
     fn modes_are_looked_at_for_one_class_only() {
         let mode = 0o640;
-        assert!(somebody(7, 9, &[]).may(FileRight::Write, mode, 7, 8));
-        assert!(!somebody(6, 8, &[]).may(FileRight::Write, mode, 7, 8));
-        assert!(somebody(6, 5, &[8]).may(FileRight::Read, mode, 7, 8));
-        assert!(!somebody(6, 5, &[]).may(FileRight::Read, mode, 7, 8));
+        assert!(identity_of(7, 9, &[]).may(FileRight::Write, mode, 7, 8));
+        assert!(!identity_of(6, 8, &[]).may(FileRight::Write, mode, 7, 8));
+        assert!(identity_of(6, 5, &[8]).may(FileRight::Read, mode, 7, 8));
+        assert!(!identity_of(6, 5, &[]).may(FileRight::Read, mode, 7, 8));
         assert!(
-            !somebody(7, 8, &[]).may(FileRight::Read, 0o044, 7, 8),
+            !identity_of(7, 8, &[]).may(FileRight::Read, 0o044, 7, 8),
             "an owner has the owner's bits"
         );
         assert!(Identity::Server.may(FileRight::Search, 0, 7, 8));
@@ -220,12 +220,12 @@ mod tests {
     fn squash_root_maps_root_to_the_anonymous_user() {
         let root = Caller::Sys(Credentials { uid: 0, gid: 0, groups: ArrayVec::new() });
         let user = Caller::Sys(Credentials { uid: 5, gid: 6, groups: ArrayVec::new() });
-        let nobody = somebody(65_534, 65_534, &[]);
-        assert_eq!(Policy::Assumed(Squash::Root).identity(&root), nobody);
-        assert_eq!(Policy::Assumed(Squash::Root).identity(&user), somebody(5, 6, &[]));
+        let anonymous = identity_of(65_534, 65_534, &[]);
+        assert_eq!(Policy::Assumed(Squash::Root).identity(&root), anonymous);
+        assert_eq!(Policy::Assumed(Squash::Root).identity(&user), identity_of(5, 6, &[]));
         assert_eq!(Policy::Assumed(Squash::None).identity(&root), Identity::Server);
-        assert_eq!(Policy::Assumed(Squash::None).identity(&Caller::Anonymous), nobody);
-        assert_eq!(Policy::Assumed(Squash::All).identity(&user), nobody);
+        assert_eq!(Policy::Assumed(Squash::None).identity(&Caller::Anonymous), anonymous);
+        assert_eq!(Policy::Assumed(Squash::All).identity(&user), anonymous);
         assert_eq!(Policy::Own.identity(&user), Identity::Server);
     }
 
@@ -235,8 +235,8 @@ mod tests {
             Caller::Sys(Credentials { uid: 5, gid, groups: groups.iter().copied().collect() })
         };
         let identity = |squash, caller| Policy::Assumed(squash).identity(&caller);
-        assert_eq!(identity(Squash::Root, says(0, &[])), somebody(5, 65_534, &[]));
-        assert_eq!(identity(Squash::Root, says(6, &[7, 0])), somebody(5, 6, &[7, 65_534]));
-        assert_eq!(identity(Squash::None, says(0, &[0])), somebody(5, 0, &[0]));
+        assert_eq!(identity(Squash::Root, says(0, &[])), identity_of(5, 65_534, &[]));
+        assert_eq!(identity(Squash::Root, says(6, &[7, 0])), identity_of(5, 6, &[7, 65_534]));
+        assert_eq!(identity(Squash::None, says(0, &[0])), identity_of(5, 0, &[0]));
     }
 }

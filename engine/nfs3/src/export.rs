@@ -174,7 +174,7 @@ impl Export {
     ///
     /// # Errors
     /// If the file system reports an error.
-    pub fn settle(&self, node: &Node) -> Result<(), Status> {
+    pub fn persist_unless_async(&self, node: &Node) -> Result<(), Status> {
         let has_data = matches!(node.kind(), FileType::RegularFile | FileType::Directory);
         if self.is_async || !has_data {
             return Ok(());

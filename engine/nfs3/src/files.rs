@@ -46,7 +46,7 @@ pub fn setattr(
             return Err(Status::NFS3ERR_NOT_SYNC);
         }
         apply(&node, &arguments.new_attributes, who)?;
-        export.settle(&node)
+        export.persist_unless_async(&node)
     });
     let obj_wcc = node.wcc(before);
     match changed {

@@ -149,8 +149,8 @@ pub fn rename(
             }
             export.nodes().note(moved.inode, &to, new);
         }
-        export.settle(&from)?;
-        if from.id() == to.id() { Ok(()) } else { export.settle(&to) }
+        export.persist_unless_async(&from)?;
+        if from.id() == to.id() { Ok(()) } else { export.persist_unless_async(&to) }
     });
     let (fromdir_wcc, todir_wcc) = (from.wcc(from_before), to.wcc(to_before));
     match renamed {
@@ -195,7 +195,7 @@ fn change<T>(
 ) -> (Result<T, Status>, wcc_data) {
     let _alone = export.change(directory);
     let before = directory.before();
-    let changed = how().and_then(|value| export.settle(directory).map(|()| value));
+    let changed = how().and_then(|value| export.persist_unless_async(directory).map(|()| value));
     (changed, directory.wcc(before))
 }
 

@@ -1,42 +1,42 @@
-//! Shards that serve, and who is told when none is left.
+//! Counts the serving shards, and calls a function when none is left.
 
 use std::sync::{Arc, Mutex};
 
 use crate::locks::lock;
 
-/// How many shards serve, and who is told of the end. A clone is a share of the same.
+/// The number of serving shards, and the function to call at the end. Clones share them.
 #[derive(Clone, Default)]
 pub struct Serving(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     shards: usize,
-    /// Whether nobody takes connections any more.
+    /// Whether connections are no longer accepted.
     is_closed: bool,
     tell: Option<Box<dyn FnOnce() + Send>>,
 }
 
-/// A shard that serves, until this is dropped: with its handler, however the shard ends.
+/// A serving shard, until it is dropped with the shard's handler.
 pub struct Serves(Serving);
 
 impl Serving {
-    /// One more shard serves.
+    /// Adds a serving shard.
     pub fn begin(&self) -> Serves {
         lock(&self.0).shards += 1;
         Serves(self.clone())
     }
 
-    /// Nobody takes connections any more, whatever shards there are.
+    /// Records that connections are no longer accepted.
     pub fn close(&self) {
         self.change(|state| state.is_closed = true);
     }
 
-    /// Has `tell` called, once, when nobody serves any more: at once, if that is so.
+    /// Calls `tell` once when no shard serves any more, or connections are no longer accepted.
     pub fn on_end(&self, tell: impl FnOnce() + Send + 'static) {
         self.change(|state| state.tell = Some(Box::new(tell)));
     }
 
-    /// Whether nobody serves any more.
+    /// Whether the server can no longer serve.
     pub fn is_over(&self) -> bool {
         lock(&self.0).is_over()
     }
@@ -45,7 +45,7 @@ impl Serving {
         let mut state = lock(&self.0);
         change(&mut state);
         let told = if state.is_over() { state.tell.take() } else { None };
-        // Whoever is told may ask.
+        // `tell` may call this type.
         drop(state);
         if let Some(tell) = told {
             tell();

@@ -55,7 +55,8 @@ impl Scratch {
 
 /// A server of a directory, and a client of it.
 pub struct Running {
-    // Dropped first: over the fabric, a stopping server waits for acknowledgements of its clients.
+    // Dropped first: over the software fabric, a stopping server waits for acknowledgements of its
+    // clients.
     pub client: Client,
     pub server: Server<Fabric>,
     pub fabric: Fabric,

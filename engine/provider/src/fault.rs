@@ -1,7 +1,7 @@
 //! Fault injection: wraps a provider, and makes its calls fail by a seeded plan.
 //!
 //! ```text
-//!   program ──▶ Faulty ──▶ Queues of the fabric, or of a device
+//!   program ──▶ Faulty ──▶ Queues of the software fabric, or of a device
 //!                 │ posts: all, some or none taken, with or without an error; a request that was
 //!                 │ not taken may still complete          Receives: posted late
 //!                 │ completions: late, never out of order within a queue pair

@@ -229,7 +229,7 @@ impl Scene {
             }
             Ingress::Ignored(reason) => Outcome::Ignored(reason),
             Ingress::Fatal(_) => Outcome::Fatal,
-            other @ (Ingress::Control(_) | Ingress::Settled(_)) => panic!("nobody sent {other:?}"),
+            other @ (Ingress::Control(_) | Ingress::Settled(_)) => panic!("{other:?} was not sent"),
         };
         (outcome, false)
     }

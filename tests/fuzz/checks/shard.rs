@@ -106,7 +106,7 @@ impl Scene {
         self.check();
     }
 
-    /// A turn of everybody.
+    /// One turn of everything.
     fn turn(&mut self) {
         self.world.step();
         if let Some(raw) = &mut self.raw {

@@ -46,7 +46,7 @@ fails() {
 }
 
 # cable pull|plug: nothing leaves by eth1, or all does again; both machines have to call it. Unlike a link that is down,
-# which ends queue pairs of soft-RoCE at once and then lets no new connection come up, nobody is told.
+# which ends queue pairs of soft-RoCE at once and then prevents new connections, no error is reported.
 cable() {
     case $1 in
         pull) tc qdisc replace dev eth1 root netem loss 100% ;;

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# The kernel's own NFS/RDMA, as server and as client.
+# The kernel's NFS/RDMA server and client.
 
-# kernel_nfs_server: /export for everybody, versions 3 and 4, on RDMA port 20049; MOUNT on port 20048. Reads and
+# kernel_nfs_server: /export for all clients, versions 3 and 4, on RDMA port 20049; MOUNT on port 20048. Reads and
 # writes have at most $NFSD_BLOCK_MAX bytes; without, it depends on the memory: 128 KiB of 1 GiB, 256 KiB of 2 GiB.
 kernel_nfs_server() {
     modprobe -a rpcrdma nfsd

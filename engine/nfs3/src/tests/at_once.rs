@@ -84,9 +84,9 @@ fn a_name_is_looked_up_as_its_caller() {
     };
     assert!(lookup(Identity::Server, "file").is_some());
     let groups = arrayvec::ArrayVec::new();
-    let somebody = Identity::Other(Credentials { uid: 1234, gid: 1234, groups });
-    assert!(lookup(somebody.clone(), "file").is_none(), "a worker thread reports the error");
-    assert!(lookup(somebody, "missing").is_none());
+    let other = Identity::Other(Credentials { uid: 1234, gid: 1234, groups });
+    assert!(lookup(other.clone(), "file").is_none(), "a worker thread reports the error");
+    assert!(lookup(other, "missing").is_none());
     assert!(lookup(Identity::Server, "..").is_none());
     assert!(rustix::process::geteuid().is_root());
 }

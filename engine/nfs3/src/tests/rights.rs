@@ -68,7 +68,7 @@ fn calls_are_executed_as_their_callers() {
 }
 
 /// Runs a test on a thread that is not root; the threads that it starts are not root either.
-fn as_somebody(test: impl FnOnce() + Send + 'static) {
+fn not_as_root(test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::spawn(|| {
         if rustix::process::geteuid().is_root() {
             set_thread_res_uid(None, Some(Uid::from_raw(1234)), None).expect("root may");
@@ -80,7 +80,7 @@ fn as_somebody(test: impl FnOnce() + Send + 'static) {
 
 #[test]
 fn the_owner_reads_and_writes_whatever_the_mode_says() {
-    as_somebody(|| {
+    not_as_root(|| {
         let mut nfs = Running::new();
         let root = nfs.client.root.clone();
         for mode in [0o444, 0o200, 0] {
@@ -102,7 +102,7 @@ fn the_owner_reads_and_writes_whatever_the_mode_says() {
 
 #[test]
 fn a_mode_that_is_set_while_a_file_is_opened_stays() {
-    as_somebody(|| {
+    not_as_root(|| {
         let scratch = Scratch::new();
         std::fs::write(scratch.export().join("file"), "").expect("ours");
         let nodes = Nodes::open(&scratch.export()).expect("a directory");

@@ -21,18 +21,18 @@ struct Chances {
 
 /// The outcome of a post that does not simply succeed.
 #[derive(Debug, Clone, Copy)]
-struct Fate {
+struct PostOutcome {
     /// The number of requests that are passed to the device.
     count: usize,
     /// The error that is returned with their number.
     why: Option<PostError>,
     /// Whether the first of the others still completes.
-    has_ghost: bool,
+    completes_late: bool,
 }
 
 impl<Q: Queues> QueueFaults<Q> {
     /// Chooses the outcome of a post of `len` requests.
-    fn fate(&mut self, len: usize, chances: Chances) -> Option<Fate> {
+    fn outcome_of(&mut self, len: usize, chances: Chances) -> Option<PostOutcome> {
         let full = Some(PostError::QueueFull);
         let some = |random: &mut super::SplitMix, bound: usize| random.below(bound as u64) as usize;
         let (kind, count, why) = if self.chance(chances.refused) {
@@ -48,13 +48,13 @@ impl<Q: Queues> QueueFaults<Q> {
         } else {
             return None;
         };
-        let has_ghost = count < len && self.chance(chances.ghost);
+        let completes_late = count < len && self.chance(chances.ghost);
         let counters = (chances.log)(&self.log);
         FaultLog::note(counters[kind]);
-        if has_ghost {
+        if completes_late {
             FaultLog::note(counters[5]);
         }
-        Some(Fate { count, why, has_ghost })
+        Some(PostOutcome { count, why, completes_late })
     }
 
     /// As [`Queues::post_send`], with faults.
@@ -79,13 +79,15 @@ impl<Q: Queues> QueueFaults<Q> {
             },
         };
         let requests = wr.requests();
-        let Some(Fate { count, why, has_ghost }) = self.fate(requests.len(), chances) else {
+        let Some(PostOutcome { count, why, completes_late }) =
+            self.outcome_of(requests.len(), chances)
+        else {
             return wr.post_send(inner, qp);
         };
         let known = self.qps.iter().chain(&self.lost).find(|attached| attached.qp == qp);
-        if has_ghost && let Some(qp_num) = known.map(|attached| attached.qp_num) {
-            let status = self.ghost_status();
-            self.haunt(ghost(requests[count].wr_id, qp_num, status, WcOpcode::Send));
+        if completes_late && let Some(qp_num) = known.map(|attached| attached.qp_num) {
+            let status = self.late_status();
+            self.schedule(late_completion(requests[count].wr_id, qp_num, status, WcOpcode::Send));
         }
         outcome(wr.first(count).post_send(inner, qp), count, why)
     }
@@ -107,14 +109,16 @@ impl<Q: Queues> QueueFaults<Q> {
             },
         };
         let requests = wr.requests();
-        let Some(Fate { count, why, has_ghost }) = self.fate(requests.len(), chances) else {
+        let Some(PostOutcome { count, why, completes_late }) =
+            self.outcome_of(requests.len(), chances)
+        else {
             return self.hand_in(inner, wr);
         };
-        if has_ghost {
-            let status = self.ghost_status();
+        if completes_late {
+            let status = self.late_status();
             let at = self.random.below(self.qps.len() as u64 + 1) as usize;
             let qp_num = self.qps.get(at).map_or(0, |attached| attached.qp_num);
-            self.haunt(ghost(requests[count].wr_id, qp_num, status, WcOpcode::Recv));
+            self.schedule(late_completion(requests[count].wr_id, qp_num, status, WcOpcode::Recv));
         }
         outcome(self.hand_in(inner, wr.first(count)), count, why)
     }
@@ -138,12 +142,12 @@ impl<Q: Queues> QueueFaults<Q> {
     }
 
     /// Schedules a completion of a request that was not taken.
-    fn haunt(&mut self, completion: WorkCompletion) {
+    fn schedule(&mut self, completion: WorkCompletion) {
         let until = self.delay();
         self.late.push(Late { until, completion });
     }
 
-    fn ghost_status(&mut self) -> WcStatus {
+    fn late_status(&mut self) -> WcStatus {
         match self.random.below(3) {
             0 => WcStatus::Flushed,
             1 => WcStatus::LocalOperation,
@@ -161,6 +165,6 @@ fn outcome(posted: Taken, count: usize, why: Option<PostError>) -> Taken {
     }
 }
 
-fn ghost(wr_id: WrId, qp_num: u32, status: WcStatus, opcode: WcOpcode) -> WorkCompletion {
+fn late_completion(wr_id: WrId, qp_num: u32, status: WcStatus, opcode: WcOpcode) -> WorkCompletion {
     WorkCompletion { wr_id, qp_num, status, opcode, byte_len: 0, invalidated: None }
 }
