@@ -26,13 +26,13 @@ const CRATES: [&str; 11] = [
 ];
 
 /// Crates that have circles still. One without is taken off the list.
-const EXEMPT: &[&str] = &["mempool", "config", "engine/provider", "engine", "bench"];
+const EXEMPT: &[&str] = &["mempool", "config", "engine/provider", "bench"];
 
-/// Imports that may close a circle: from where, of what, and why.
+/// Imports that may close a circle: from where, of what, why.
 const ON_PURPOSE: &[(&str, &str, &str)] = &[(
-    "engine/src/api/",
-    "engine/src/shard/",
-    "a shard calls the program with values that act on the shard",
+    "engine/src/api/ticket.rs",
+    "engine/src/api/handle.rs",
+    "a ticket that is dropped tells its shard, which the handle reaches",
 )];
 
 const USAGE: &str = "rpcrdma-layers [CRATE...]
