@@ -1,4 +1,4 @@
-//! A fence for two that costs only one of them: the rare side has the kernel put it into the other.
+//! An asymmetric memory barrier: the rare side uses membarrier(2), the frequent side pays nothing.
 //!
 //! ```text
 //!   often: store X; light(); load Y          rarely: store Y; heavy(); load X

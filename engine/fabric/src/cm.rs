@@ -1,4 +1,5 @@
-//! The connection manager: socket addresses name listeners inside one fabric, no network is used.
+//! The connection manager: socket addresses identify listeners inside one fabric; no network is
+//! used.
 //!
 //! ```text
 //!   connect ──▶ Request in the listener's inbox ──▶ accept ──▶ Endpoint here, Connected there

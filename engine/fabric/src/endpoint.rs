@@ -1,4 +1,4 @@
-//! Endpoints: connected queue pairs on their way to their queues.
+//! Endpoints: connected queue pairs that are not attached to their queues yet.
 
 use std::sync::Arc;
 

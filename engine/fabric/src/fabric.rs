@@ -1,4 +1,4 @@
-//! The fabric: the provider, and what its clones share.
+//! The provider of the software fabric, and the state that its clones share.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

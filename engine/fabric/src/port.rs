@@ -1,4 +1,4 @@
-//! The port: what others may know of a set of queues, and the numbers of its queue pairs.
+//! The port: the part of a set of queues that other threads access, and its queue pair numbers.
 
 use std::collections::VecDeque;
 use std::io;

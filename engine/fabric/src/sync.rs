@@ -1,4 +1,4 @@
-//! The atomics, locks and cells of what two threads share: those of loom when loom checks them.
+//! The atomics, locks and cells of shared state; those of loom in loom tests.
 
 #[cfg(loom)]
 pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -1,4 +1,4 @@
-//! The ends of own calls: replies and errors that find their call, and calls that are given up.
+//! The end of own calls: matches replies and errors to their calls, and handles cancelled calls.
 //!
 //! ```text
 //!   Sent ──first of several──▶ Replying ──last──▶ Answered ──finish_call──▶ free

@@ -1,4 +1,4 @@
-//! The call table: our own outstanding calls, found by xid without hashing.
+//! The call table: own outstanding calls, found by XID without hashing.
 //!
 //! ```text
 //!   xid   31      30 .. bits      bits-1 .. 0

@@ -1,4 +1,4 @@
-//! Changes of properties: values, the request that has them, and what it came to.
+//! Changes of properties: the values, the request that carries them, and its outcome.
 
 use arrayvec::ArrayVec;
 use rpcrdma_xdr::cursor::Writer;

@@ -1,4 +1,4 @@
-//! Commands: calls and replies are planned, and what they take is taken.
+//! Commands: plans calls and replies, and takes their credits, receives and call slots.
 
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 use rpcrdma_xdr::onc::MsgType;

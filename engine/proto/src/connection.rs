@@ -1,4 +1,4 @@
-//! The connection: all state machines of one peer, and the only type that the engine talks to.
+//! The connection: all state machines of one peer, and the only interface of the engine.
 
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;

@@ -1,4 +1,4 @@
-//! Received transmissions off the data path: properties, errors, and what is broken.
+//! Received transmissions off the data path: properties, errors, and invalid messages.
 
 use rpcrdma_xdr::error::DecodeError;
 use rpcrdma_xdr::header::{Body, Header, Optional, Prefix, RdmaError};

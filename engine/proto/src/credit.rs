@@ -1,4 +1,4 @@
-//! Credits and receives: how many transmissions may still be sent, and what is kept posted for them.
+//! Credits and receives: how many transmissions may be sent, and how many Receives are reserved.
 //!
 //! ```text
 //!   own calls    CreditLedger  per connection and direction: granted by the peer, a transmission costs one

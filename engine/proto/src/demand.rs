@@ -1,4 +1,4 @@
-//! What is to be sent: calls and replies as a program wants them, and the memory beside them
+//! The content of calls and replies to send, as the program states it, and their memory
 //!
 //! ```text
 //!   CallDemand ──route_call──▶ CallRoute ──memory is exposed──▶ Exposed ──begin_call──▶ Plan

@@ -1,4 +1,4 @@
-//! The version of a connection: what decides it, and what follows from it.
+//! Version negotiation: what decides the version of a connection, and what follows from it.
 //!
 //! ```text
 //!   client, Two ──any message but an error──────▶ version two

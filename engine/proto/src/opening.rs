@@ -1,4 +1,4 @@
-//! What a connection is opened with beside its settings.
+//! The parameters for opening a connection, apart from its settings.
 
 use rpcrdma_xdr::numbers::{VERSION_ONE, VERSION_TWO};
 use rpcrdma_xdr::private_data::PrivateData;

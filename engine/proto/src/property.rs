@@ -1,4 +1,4 @@
-//! The exchange of transport properties, and what came of it: the peer's limits.
+//! The exchange of transport properties, and its result: the peer's limits.
 //!
 //! ```text
 //!   client ── CONNPROP(xid) ──▶ server                     wire.md B2

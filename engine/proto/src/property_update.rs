@@ -1,4 +1,4 @@
-//! Changes of properties after the start: what we ask of the peer, and what we announce.
+//! Changes of properties on an established connection: requests and announcements.
 //!
 //! ```text
 //!   idle ──request_properties()──▶ asked{xid} ──RESPROP(xid)──▶ idle: Ingress::Settled

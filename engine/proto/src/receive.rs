@@ -1,4 +1,4 @@
-//! What a received transmission means: the classification of wire.md, and its state changes.
+//! Handles received transmissions: the classification of wire.md, and the state changes.
 
 use rpcrdma_xdr::error::DecodeError;
 use rpcrdma_xdr::header::{Body, Header, Optional, RdmaError};

@@ -1,4 +1,4 @@
-//! Reports: how a peer is told what was wrong, and what it means to be told.
+//! Reports: error messages to a peer, and the effect of received ones.
 
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;

@@ -1,4 +1,4 @@
-//! Which way a message travels: inline, in a group, placed or not, or not at all.
+//! The form of a message: inline, in a group, with placed items or not, or not possible.
 //!
 //! ```text
 //!   no items, fits one buffer ───────────────▶ Plan::Inline   RDMA_MSG

@@ -1,4 +1,4 @@
-//! A list of RDMA segments as a whole: how long it is, whether it can be, and how it is filled
+//! A list of RDMA segments: its total length, its validity, and how it is filled
 
 use rpcrdma_xdr::array::{Array, Wire};
 use rpcrdma_xdr::chunk::RdmaSegment;

@@ -1,4 +1,5 @@
-//! What one side brings to a connection: its role, its receive buffers, its limits and features.
+//! The settings of one side of a connection: its role, its receive buffers, its limits and
+//! features.
 
 use rpcrdma_xdr::numbers::limit::{
     GROUP_MAX, ITEM_SEGMENTS_MAX, MITEMS_MAX, RECV_BUFFER_SIZE_MAX, RECV_BUFFER_SIZE_MIN,

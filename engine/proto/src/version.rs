@@ -1,4 +1,5 @@
-//! The versions: which there are, which one a connection begins with, and who knows of whom.
+//! The versions: the supported ones, the one that a connection begins with, and the state of the
+//! negotiation.
 
 use rpcrdma_xdr::numbers::{VERSION_ONE, VERSION_TWO};
 

@@ -1,4 +1,5 @@
-//! The way of a call by the extension: what is placed, what the peer reads, what it may write to.
+//! The form of a call by the extension: what is placed, what the peer reads, and what it may write
+//! to.
 //!
 //! ```text
 //!   the reply   as its wants prefer ──▶ all that has memory written ──▶ memory for every want

@@ -1,4 +1,4 @@
-//! What a call offers and what becomes of it, in both versions: see docs/conformance.md.
+//! The offers of a call and their use, in both versions: see docs/conformance.md.
 
 mod pair;
 

@@ -1,4 +1,4 @@
-//! Chunks: what one side offers and the other reads and writes, byte for byte.
+//! Chunks: one side offers memory, the other reads and writes it, compared byte for byte.
 
 mod pair;
 

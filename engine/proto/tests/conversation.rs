@@ -1,4 +1,4 @@
-//! What each kind of received transmission means, and what it leaves behind.
+//! The effect of each kind of received transmission, and the state after it.
 
 mod pair;
 

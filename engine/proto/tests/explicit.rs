@@ -1,4 +1,5 @@
-//! Explicit RDMA by the extension: every byte arrives, whatever way it takes, and there is always one.
+//! Explicit RDMA by the extension: every byte arrives in every form of message, and a form always
+//! exists.
 
 mod pair;
 

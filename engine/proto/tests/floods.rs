@@ -1,4 +1,4 @@
-//! What no credit pays for has a limit: whatever a peer sends that brings nothing, its connection ends.
+//! Messages without effect have a limit: a peer that sends only such messages loses its connection.
 //! What comes late because a call was given up is not among that.
 
 mod pair;

@@ -1,4 +1,5 @@
-//! A peer that sends anything: nothing panics, nothing is lost, nothing unreceived is named.
+//! A misbehaving peer: nothing panics, no resource is lost, and no byte that was not received is
+//! used.
 
 mod pair;
 

@@ -1,4 +1,4 @@
-//! Changes of properties while a connection lives, against a model of what each side may believe.
+//! Changes of properties on a connection, compared with a model of each side's knowledge.
 
 mod pair;
 

@@ -1,5 +1,5 @@
-//! Whatever way a message takes, it fits what its receiver takes at this moment: through every change
-//! of the sizes of either side, in both roles.
+//! Every form of message fits the receiver's current sizes, through every change of the sizes of
+//! either side, in both roles.
 
 mod pair;
 

@@ -1,4 +1,4 @@
-//! What is planned on one side arrives on the other: every byte, where it belongs.
+//! Planned messages arrive at the other side: every byte at its position.
 
 mod pair;
 

@@ -1,4 +1,4 @@
-//! Rules of the documents that no other test holds, one test each: see docs/conformance.md.
+//! Rules of the protocol documents that no other test checks: see docs/conformance.md.
 
 mod pair;
 

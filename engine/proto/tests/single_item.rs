@@ -1,4 +1,5 @@
-//! The short way of messages with a single item against the general way: one state, the same bytes.
+//! Single-item messages: the short way and the general way lead to the same state and the same
+//! bytes.
 
 mod pair;
 

@@ -1,4 +1,4 @@
-//! Which version a connection speaks, who decides it, and what version one is.
+//! The version of a connection, its negotiation, and the properties of version one.
 
 mod pair;
 

@@ -1,4 +1,4 @@
-//! The memory of the other side, which is in this process: keys of the one table name it as well.
+//! Access to the memory of the other side, which is in the same process and has the same key table.
 #![expect(unsafe_code, reason = "a device reads and writes memory that has no Rust name")]
 
 use crate::transport::body::{Body, Piece};

@@ -1,4 +1,4 @@
-//! Asking for cache lines before they are needed.
+//! Prefetching of cache lines.
 #![cfg_attr(
     all(target_arch = "x86_64", not(miri)),
     expect(unsafe_code, reason = "prefetch instructions take any address")

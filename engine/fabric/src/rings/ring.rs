@@ -1,4 +1,4 @@
-//! The ring: fixed slots of four cache lines on their way from one thread to one other.
+//! The ring: a single-producer, single-consumer queue with slots of four cache lines.
 //!
 //! ```text
 //!            line 0                                  lines 0 to 3

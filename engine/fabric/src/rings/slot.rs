@@ -1,4 +1,4 @@
-//! A slot of a ring, and what comes back of it.
+//! A slot of a ring, and its result for the sender.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
 use crate::transport::body::{Body, Refusal};

@@ -1,4 +1,5 @@
-//! Another carrier than rings: it stages all bytes, and neither side knows the keys of the other.
+//! A carrier other than rings: it copies all bytes through a staging area, and the sides do not
+//! share keys.
 //!
 //! It has as many slots as a test needs and uses none twice, on one thread. So what these tests show
 //! is what the transport owes to no carrier: decision 0016.

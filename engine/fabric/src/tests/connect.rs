@@ -1,4 +1,5 @@
-//! Connecting: listeners, requests, refusals, private data, and messages before both are attached.
+//! Connecting: listeners, requests, rejections, private data, and messages before both sides are
+//! attached.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Counters far from where they began: what was said long ago of what had the same place.
+//! Wrapping counters: old information about an object does not apply to a later one with the same
+//! number.
 
 use rpcrdma_mempool::Access;
 

@@ -1,4 +1,4 @@
-//! The one-way delay, Receives that are not there, and sleeping.
+//! The one-way delay, missing Receives, and sleeping.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

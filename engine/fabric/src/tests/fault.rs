@@ -1,4 +1,4 @@
-//! Faults: each alone, and the same ones for the same seed.
+//! Fault injection: each fault alone, and equal faults for equal seeds.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A set of queues with memory, driven by hand.
+//! A set of queues with memory, which a test polls itself.
 #![expect(unsafe_code, reason = "posting is unsafe; the memory lives as long as the queues")]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! All interleavings of the ring and of falling asleep, by loom.
+//! All interleavings of the ring and of the sleep protocol, by loom.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p rpcrdma-engine --lib interleavings`
 #![expect(unsafe_code, reason = "loom watches memory that two threads share")]

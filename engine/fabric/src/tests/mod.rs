@@ -1,5 +1,5 @@
-//! The rules of the fabric, one test each; a model; two threads; another carrier. Under loom: the ring
-//! and the sleep.
+//! Tests of the software fabric: its rules, models, two threads, and another carrier. Under loom:
+//! the ring and the sleep.
 
 #[cfg(loom)]
 mod interleavings;

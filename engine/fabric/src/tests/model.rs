@@ -1,4 +1,4 @@
-//! Random posting, polling and disconnecting against a naive model.
+//! Random posting, polling and disconnecting, compared with a simple model.
 //!
 //! The model has a list of messages for each queue pair and knows what the receiving side may see
 //! next. It does not know when: that is the fabric's choice.

@@ -1,4 +1,4 @@
-//! RDMA Write and Read: where bytes go, when, in which order, and what a fence is for.
+//! RDMA Write and Read: destinations, time, order, and fences.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

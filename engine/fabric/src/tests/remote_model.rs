@@ -1,4 +1,4 @@
-//! Random Reads, Writes, Sends, bindings and invalidations against a map of bytes.
+//! Random Reads, Writes, Sends, bindings and invalidations, compared with a map of bytes.
 //!
 //! Each side has an area that the other reads and writes under the key of one window. Writes of a
 //! queue pair are carried out in order, so the area always is some version of the model: that after

@@ -1,5 +1,5 @@
-//! Keys between two threads: what one opens from the moment that it is there and while it lives, and
-//! nothing after it died; nobody writes to the memory of a Read that was flushed.
+//! Keys between two threads: a key is valid exactly from its binding to its invalidation, and the
+//! memory of a flushed Read is not written.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Disconnecting, flushing, destroying, and peers that vanish.
+//! Disconnecting, flushing, destroying, and peers that disappear.
 
 use super::host::*;
 use crate::FabricOptions;

@@ -1,4 +1,4 @@
-//! Two threads: every message arrives once, unchanged, in order; sleeping and waking included.
+//! Two threads: every message arrives once, unchanged and in order, also with sleeping and waking.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Memory windows and registrations for one call: what may be bound, what a key opens, when it dies.
+//! Memory windows and registrations for one call: valid bindings, the access of a key, and its end.
 
 use rpcrdma_mempool::{Access, Sge};
 

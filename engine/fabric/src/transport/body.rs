@@ -1,4 +1,5 @@
-//! What travels from one set of queues to another: a request, what it asks for and where its bytes are.
+//! The content of a slot: a request from one set of queues to another, with its operation and
+//! bytes.
 
 use rpcrdma_mempool::Sge;
 

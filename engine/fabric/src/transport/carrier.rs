@@ -1,4 +1,4 @@
-//! The carrier: what takes requests to other queues, and brings back what became of them.
+//! The carrier: transports requests to other queues, and returns their results.
 //!
 //! ```text
 //!   this side                                                                    the other side

@@ -1,4 +1,4 @@
-//! A connection before a message passes: how far each side is.
+//! The state of a connection on both sides, before messages are exchanged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,5 @@
-//! What all paths of a set of queues share: queue pairs, Receives, keys, completions, the clock.
+//! The state that all paths of a set of queues share: queue pairs, Receives, keys, completions, the
+//! clock.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! The raw copies: from posted memory to slots, and from what has come to Receives and targets.
+//! The copies: from posted memory to slots, and from received requests to Receives and RDMA
+//! targets.
 //!
 //! The memory of this side alone: what a slot refers to at the other side is brought by its carrier.
 #![expect(unsafe_code, reason = "a device reads and writes memory that has no Rust name")]

@@ -1,4 +1,4 @@
-//! Memory keys: which registered bytes a key names, and what may be done with them.
+//! Memory keys: the registered bytes of a key, and the rights to them.
 //!
 //! A key is the index of its registration and a tag that changes whenever the index is used again,
 //! so a key that was given back names nothing. The table is shared and locked; each set of queues

@@ -1,4 +1,4 @@
-//! The path: all traffic with one other set of queues, and the bookkeeping of what was sent.
+//! The path: all traffic with one other set of queues, and the state of sent requests.
 //!
 //! The queue pairs between two sets of queues share a path, however many there are. Acks say how
 //! many slots were taken; they travel in every slot of the other direction, and on the ack line

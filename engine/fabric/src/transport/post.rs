@@ -1,5 +1,5 @@
-//! Posting: plain Sends that leave at once, and anything else: what waits, what is carried out here,
-//! what goes to the peer.
+//! Posting: plain Sends are sent at once; other requests wait, are executed locally, or go to the
+//! peer.
 #![expect(unsafe_code, reason = "whoever posts has promised to leave the memory alone")]
 
 use std::num::NonZeroU64;

@@ -1,4 +1,4 @@
-//! Queue pairs: their states, and the requests that wait because there is no room.
+//! Queue pairs: their states, and the requests that wait for room.
 //!
 //! ```text
 //!   attach ─▶ Opening ── peer attached ─▶ Ready ── disconnect, error, peer gone ─▶ Error ─▶ destroy

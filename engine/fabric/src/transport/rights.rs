@@ -1,4 +1,4 @@
-//! What peers may do here: memory windows, and registrations for one call.
+//! The rights of peers to this side's memory: memory windows, and registrations for one call.
 //!
 //! ```text
 //!   key of a window         1 │ scrambled: 0, number of the window  │ bindings: 8 bits

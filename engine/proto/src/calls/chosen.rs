@@ -1,5 +1,5 @@
-//! Calls whose xid the program has chosen: a repetition of a call has the xid of the first, by which
-//! its server knows it.
+//! Calls with an XID chosen by the program: a repeated call has the XID of the first, so that its
+//! server recognizes it.
 //!
 //! ```text
 //!   slot of the low bits of the xid ──first──▶ slot of a call ──next──▶ slot of another ──▶ ...

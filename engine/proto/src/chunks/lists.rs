@@ -1,4 +1,4 @@
-//! The three lists of a header that we send: how long they are, and their bytes
+//! The three chunk lists of a header to send: their length, and their encoding
 
 use rpcrdma_xdr::array::{Array, Wire};
 use rpcrdma_xdr::chunk::{RdmaSegment, ReadSegment, WriteChunk, WriteList};

@@ -1,4 +1,5 @@
-//! The reply to a call with chunks: whether there can be one, what goes to which, what is in line
+//! The reply to a call with chunks: whether it is possible, which result is written to which chunk,
+//! and what is inline
 
 use rpcrdma_xdr::chunk::{WriteChunk, WriteList};
 use rpcrdma_xdr::onc::RpcPrefix;

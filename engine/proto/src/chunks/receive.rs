@@ -1,4 +1,4 @@
-//! Received base messages with chunks: calls to be fetched and answered, and replies to calls of ours
+//! Received base messages with chunks: calls whose data are fetched, and replies to own calls
 
 use rpcrdma_xdr::chunk::ChunkLists;
 use rpcrdma_xdr::header::Body;

@@ -1,4 +1,4 @@
-//! The lists of a message that has arrived: all checks, before any memory is touched
+//! The chunk lists of a received message: all checks, before any memory is accessed
 
 use rpcrdma_xdr::chunk::{RdmaSegment, WriteChunk};
 use rpcrdma_xdr::numbers::limit::MITEMS_MAX;

@@ -1,4 +1,4 @@
-//! The way of a call by the base protocol: what the peer reads, what it writes, what stays in line
+//! The form of a call by the base protocol: what the peer reads, what it writes, and what is inline
 //!
 //! ```text
 //!   the reply   fits in line ──▶ with Write chunks ──▶ all of it in a Reply chunk

@@ -1,4 +1,4 @@
-//! RDMA Writes of a reply: what goes where in the memory that the caller offered
+//! RDMA Writes of a reply: the destinations in the memory that the caller offered
 
 use core::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Reply directions: what the caller wants done with the items of a reply, and what was done.
+//! Reply directions: where the caller wants the items of a reply, and where they were placed.
 //!
 //! \[RTR\] 6.2 Table 1 and 7.4 Table 2 are matches here, exhaustive over their rows and columns.
 

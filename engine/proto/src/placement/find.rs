@@ -1,4 +1,4 @@
-//! Finding: where the parts of a received message lie, piece by piece
+//! Finds the parts of a received message, piece by piece
 
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 

@@ -1,4 +1,5 @@
-//! The pieces of a transmission: what follows its header, from the program's payload and items
+//! The gather list of a transmission: the pieces after its header, from the program's payload and
+//! items
 
 use core::ops::Range;
 

@@ -1,4 +1,4 @@
-//! The inline message: a minimal header and the payload behind it.
+//! The inline message: a minimal header, then the payload.
 
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;

@@ -1,4 +1,4 @@
-//! A bulk item: bytes of a message that may travel apart from its payload.
+//! A bulk item: bytes of a message that may be sent separately from its payload.
 
 use rpcrdma_xdr::cursor::pad_len;
 

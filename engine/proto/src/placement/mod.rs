@@ -1,4 +1,4 @@
-//! Placement: where the bytes of a message lie in the transmissions that carry it.
+//! Placement: the positions of a message's bytes in its transmissions.
 
 pub(crate) mod choice;
 pub mod direct;

@@ -1,4 +1,4 @@
-//! The items of a received message that are not in its payload, wherever its header describes them.
+//! The placed items of a received message, wherever its header describes them.
 
 use rpcrdma_xdr::array::{Array, Iter};
 use rpcrdma_xdr::chunk::{RdmaSegment, ReadList, ReadSegment, WriteChunk, WriteList};

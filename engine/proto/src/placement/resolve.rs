@@ -1,4 +1,4 @@
-//! Resolution of a received message: where its payload and its placed items lie.
+//! Resolves a received message: finds its payload and its placed items.
 //!
 //! ```text
 //!   MsgItem{disp, length, TBSN{offset, [5, 6]}} ──check──▶ pieces (transmission, segment, offset, len)

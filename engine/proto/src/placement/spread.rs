@@ -1,4 +1,4 @@
-//! What a message is made of: its stream, its items, and the pieces that they are gathered from.
+//! The content of a message: its stream, its items, and the pieces that they are gathered from.
 
 use crate::error::Misuse;
 use crate::placement::gather::gathered;

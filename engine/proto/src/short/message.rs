@@ -1,4 +1,4 @@
-//! Short messages: what one that has arrived is, what one is to be sent with, and its plan.
+//! Short messages: the types of received ones, the parameters of those to send, and their plans.
 
 use rpcrdma_xdr::rtr::fixed::{Empty, IntoBytes, Msg, OneDirection, OneItem, XmtReq, XmtResp};
 

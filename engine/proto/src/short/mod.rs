@@ -1,4 +1,4 @@
-//! The short way of short messages: those of one transmission that has nothing to be resolved.
+//! The short way: messages of one transmission that need no resolution.
 //!
 //! ```text
 //!   plain         RDMA_MSG with an RPC message in it and nothing else, in either version

@@ -1,4 +1,4 @@
-//! Plain messages: one RDMA_MSG with an RPC message in it and nothing else.
+//! Plain messages: one RDMA_MSG without chunks.
 
 use rpcrdma_xdr::numbers::msg_type;
 use rpcrdma_xdr::rtr::fixed::{Msg, Rpc};

@@ -1,5 +1,4 @@
-//! Messages with a single item: one transmission, and what is placed by Send lies in one placement
-//! segment.
+//! Single-item messages: one transmission, with one item in one placement segment.
 //!
 //! ```text
 //!   write call   XMTREQ  | item | no direction |

@@ -1,4 +1,4 @@
-//! The memory of a caller, and messages whose items are in it.
+//! The memory of a caller, and messages with items in it.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Two connections facing each other: what one plans becomes bytes, and the bytes go to the other.
+//! Two connected ends: the plans of one are encoded, and the bytes passed to the other.
 
 #![expect(dead_code, reason = "each test file uses its part")]
 

@@ -1,4 +1,4 @@
-//! Requests that are carried out on this side, in their place among those that are sent.
+//! Requests that are executed on this side, in order with the sent ones.
 //!
 //! A Bind or an invalidation has taken effect when it is behind nothing that has not begun, and
 //! completes behind everything that was posted before it.

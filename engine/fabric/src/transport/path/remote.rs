@@ -1,4 +1,4 @@
-//! What peers do to our memory: Writes, Reads, and Sends that invalidate.
+//! Requests of peers to this side's memory: Writes, Reads, and Sends with invalidation.
 //!
 //! ```text
 //!   requester   READ ─────▶ SEND ─────▶

@@ -1,4 +1,4 @@
-//! What a path has sent: slots that come back, and requests that wait for one.
+//! The sent requests of a path: returned slots, and requests that wait for one.
 
 use std::num::NonZeroU64;
 
