@@ -184,6 +184,7 @@ const DATA_PATH: &[&str] = &[
     "engine/src/shard/rdma/fetches.rs",
     "engine/src/shard/rdma/mod.rs",
     "engine/src/shard/rdma/offers.rs",
+    "engine/src/shard/rdma/reads.rs",
     "engine/src/shard/rdma/steps.rs",
     "engine/src/shard/rdma/windows.rs",
     "engine/src/shard/receive/deliver.rs",

@@ -32,8 +32,9 @@ impl<P: Provider> Core<P> {
     #[cold]
     pub fn step_rdma<H: Handler>(&mut self, handler: &mut H) {
         self.finish_released(handler);
-        self.read_waiting();
-        self.deliver_fetched(handler);
+        let Core { peers, parts, fetches, receive, .. } = self;
+        fetches.read_waiting(peers, parts, receive.pool());
+        fetches.deliver(peers, parts, receive, handler);
     }
 
     /// Completes the calls whose last message has.
@@ -80,135 +81,17 @@ impl<P: Provider> Core<P> {
     /// another thread is found when the shard wakes.
     pub fn can_step_rdma(&mut self) -> bool {
         let Core { parts, fetches, peers, .. } = self;
-        let Parts { outbox, rdma, .. } = parts;
-        let buffers = &mut rdma.exposures.rdma_buffers;
-        buffers.reclaim();
-        !rdma.released.is_empty()
-            || fetches.here().any(|id| match id.and_then(|id| peers.named(id)) {
-                Some(peer) => outbox.has_slot_for(&peer.lane),
-                None => true,
-            })
-            || outbox.messages().free() > 0 && fetches.can_begin(buffers, peers.len() == 1)
+        parts.rdma.released() > 0 || fetches.can_step(peers, parts)
     }
-
-    // Calls of peers.
 
     /// Takes in a call whose data are in the memory of its caller, and take so many buffers.
     #[cold]
-    pub fn fetch_call(
-        &mut self,
-        index: u32,
-        to: ReplyTo,
-        needs: usize,
-        (buffers, parts_of_call): (Buffers, &[Part]),
-    ) {
+    pub fn fetch_call(&mut self, index: u32, to: ReplyTo, needs: usize, came: (Buffers, &[Part])) {
         let Core { peers, parts, fetches, receive, .. } = self;
-        let Some(peer) = peers.at(index).filter(|peer| peer.phase == Phase::Up) else {
-            return receive.free_buffers(buffers);
-        };
-        let is_stopping = parts.timers.is_stopping();
-        let place = if is_stopping { None } else { fetches.open(peer.id, to, needs) };
-        let Some(place) = place else {
-            parts.turn_back(peer, &to);
-            return receive.free_buffers(buffers);
-        };
-        peer.fetching += 1;
-        fetches.at(place).keep(buffers, parts_of_call);
-        self.read_waiting();
-    }
-
-    /// Begins to read the data of calls, as many as there are buffers for.
-    fn read_waiting(&mut self) {
-        let Core { parts, fetches, peers, receive, .. } = self;
-        let is_alone = peers.len() == 1;
-        parts.rdma.exposures.rdma_buffers.reclaim();
-        while parts.outbox.messages().free() > 0
-            && let Some(place) = fetches.begin(&parts.rdma.exposures.rdma_buffers, is_alone)
-            && let Some(message) = parts.outbox.messages_mut().begin()
-        {
-            let Parts { outbox, rdma, stats, .. } = &mut *parts;
-            let fetch = fetches.at(place);
-            let peer = fetch.owner.and_then(|(peer, _)| peers.named(peer));
-            let scatter_max = outbox.scatter_max();
-            let body = outbox.messages_mut().body_mut(message);
-            let laid_out = peer.and_then(|peer| {
-                let Exposures { rdma_buffers, rdma_buffer_len, .. } = &mut rdma.exposures;
-                let buffers = (rdma_buffers, *rdma_buffer_len);
-                fetch.lay_out(&peer.conn, receive.pool(), buffers, body, scatter_max).map(|()| peer)
-            });
-            let requests = body.requests.len() as u16;
-            let Some(peer) = laid_out else {
-                parts.release(message);
-                fetches.fail(place);
-                continue;
-            };
-            let head = outbox.messages_mut().head_mut(message);
-            (head.requests, head.after) = (requests, After::Fetched(place));
-            stats.reads.add(requests.into());
-            outbox.enqueue(&mut peer.lane, peer.id.index, message);
+        if fetches.take_in(peers.at(index), parts, receive, (to, needs), came) {
+            fetches.read_waiting(peers, parts, receive.pool());
         }
     }
-
-    /// Hands calls up whose data are here, as many as there are send slots to answer them.
-    fn deliver_fetched<H: Handler>(&mut self, handler: &mut H) {
-        for _each_once in 0..self.fetches.here_len() {
-            let Some(place) = self.fetches.pop_here() else { return };
-            if !self.deliver_one(place, handler) {
-                // Those of others need not wait for it.
-                self.fetches.retry_here(place);
-                continue;
-            }
-            let owner = self.fetches.at(place).owner;
-            self.free_fetch(place);
-            if let Some((id, _)) = owner {
-                self.offer_properties(id.index);
-            }
-        }
-    }
-
-    /// Hands a call up whose data are here. False if there is no send slot to answer it.
-    fn deliver_one<H: Handler>(&mut self, place: u32, handler: &mut H) -> bool {
-        let Core { parts, fetches, peers, receive, .. } = self;
-        let fetch = fetches.at(place);
-        let Some((id, to)) = fetch.owner else { return true };
-        let Some((peer, address)) = peers.named_with_address(id) else { return true };
-        if peer.phase != Phase::Up {
-            return true;
-        }
-        if parts.timers.is_stopping() {
-            parts.turn_back(peer, &to);
-            return true;
-        }
-        if !parts.outbox.has_slot_for(&peer.lane) {
-            return false;
-        }
-        let buffer_len = parts.rdma.exposures.rdma_buffer_len;
-        match fetch.prepare(&peer.conn, &to, buffer_len, receive.reading()) {
-            Err(violation) => parts.reject(peer, &to, violation),
-            Ok(()) => {
-                let (buffers, rdma_target) = fetch.rdma_target();
-                receive.deliver_call((peer, address), parts, to, (buffers, rdma_target), handler);
-            }
-        }
-        true
-    }
-
-    /// Gives everything back that a call was fetched into.
-    fn free_fetch(&mut self, place: u32) {
-        let Core { parts, fetches, peers, receive, .. } = self;
-        let fetch = fetches.at(place);
-        if let Some((id, _)) = fetch.owner
-            && let Some(peer) = peers.named(id)
-        {
-            peer.fetching -= 1;
-        }
-        fetch.give_back(&mut parts.rdma.exposures.rdma_buffers);
-        let buffers = core::mem::take(&mut fetch.buffers);
-        fetches.close(place);
-        receive.free_buffers(buffers);
-    }
-
-    // Own calls.
 
     /// A call that has memory exposed is over: its reply is here, with these buffers, or it failed.
     /// What was exposed is closed first. `invalidated` is the key that the peer has given up.

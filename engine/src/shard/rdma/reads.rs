@@ -1,0 +1,159 @@
+//! The data of calls are read, and the calls handed up when they are here.
+//!
+//! ```text
+//!   take_in ──▶ read_waiting ──Reads──▶ deliver ──▶ handler
+//! ```
+
+use rpcrdma_mempool::RecvPool;
+use rpcrdma_proto::{Part, ReplyTo};
+
+use super::exposures::Exposures;
+use super::fetches::Fetches;
+use crate::api::handler::Handler;
+use crate::message::incoming::Buffers;
+use crate::shard::parts::Parts;
+use crate::shard::peers::{Peer, Peers, Phase};
+use crate::shard::receive::Receive;
+use crate::shard::send::messages::After;
+
+impl Fetches {
+    /// Takes in a call whose data are in the memory of its caller, and take so many buffers. False if
+    /// it is not wanted.
+    #[cold]
+    pub fn take_in(
+        &mut self,
+        peer: Option<&mut Peer>,
+        parts: &mut Parts,
+        receive: &mut Receive,
+        (to, needs): (ReplyTo, usize),
+        (buffers, transmissions): (Buffers, &[Part]),
+    ) -> bool {
+        let Some(peer) = peer.filter(|peer| peer.phase == Phase::Up) else {
+            receive.free_buffers(buffers);
+            return false;
+        };
+        let is_stopping = parts.timers.is_stopping();
+        let place = if is_stopping { None } else { self.open(peer.id, to, needs) };
+        let Some(place) = place else {
+            parts.turn_back(peer, &to);
+            receive.free_buffers(buffers);
+            return false;
+        };
+        peer.fetching += 1;
+        self.at(place).keep(buffers, transmissions);
+        true
+    }
+
+    /// Begins to read the data of calls, as many as there are buffers for.
+    pub fn read_waiting(&mut self, peers: &mut Peers, parts: &mut Parts, pool: &RecvPool) {
+        let is_alone = peers.len() == 1;
+        parts.rdma.exposures.rdma_buffers.reclaim();
+        while parts.outbox.messages().free() > 0
+            && let Some(place) = self.begin(&parts.rdma.exposures.rdma_buffers, is_alone)
+            && let Some(message) = parts.outbox.messages_mut().begin()
+        {
+            let Parts { outbox, rdma, stats, .. } = &mut *parts;
+            let fetch = self.at(place);
+            let peer = fetch.owner.and_then(|(peer, _)| peers.named(peer));
+            let scatter_max = outbox.scatter_max();
+            let body = outbox.messages_mut().body_mut(message);
+            let laid_out = peer.and_then(|peer| {
+                let Exposures { rdma_buffers, rdma_buffer_len, .. } = &mut rdma.exposures;
+                let buffers = (rdma_buffers, *rdma_buffer_len);
+                fetch.lay_out(&peer.conn, pool, buffers, body, scatter_max).map(|()| peer)
+            });
+            let requests = body.requests.len() as u16;
+            let Some(peer) = laid_out else {
+                parts.release(message);
+                self.fail(place);
+                continue;
+            };
+            let head = outbox.messages_mut().head_mut(message);
+            (head.requests, head.after) = (requests, After::Fetched(place));
+            stats.reads.add(requests.into());
+            outbox.enqueue(&mut peer.lane, peer.id.index, message);
+        }
+    }
+
+    /// Whether calls can be delivered or read before anything else has happened.
+    pub fn can_step(&self, peers: &mut Peers, Parts { outbox, rdma, .. }: &mut Parts) -> bool {
+        let buffers = &mut rdma.exposures.rdma_buffers;
+        buffers.reclaim();
+        self.here().any(|id| match id.and_then(|id| peers.named(id)) {
+            Some(peer) => outbox.has_slot_for(&peer.lane),
+            None => true,
+        }) || outbox.messages().free() > 0 && self.can_begin(buffers, peers.len() == 1)
+    }
+
+    /// Hands calls up whose data are here, as many as there are send slots to answer them.
+    pub fn deliver<H: Handler>(
+        &mut self,
+        peers: &mut Peers,
+        parts: &mut Parts,
+        receive: &mut Receive,
+        handler: &mut H,
+    ) {
+        for _each_once in 0..self.here_len() {
+            let Some(place) = self.pop_here() else { return };
+            if !self.deliver_one(place, peers, parts, receive, handler) {
+                // Those of others need not wait for it.
+                self.retry_here(place);
+                continue;
+            }
+            let owner = self.at(place).owner;
+            self.free(place, peers, parts, receive);
+            if let Some((id, _)) = owner
+                && let Some(peer) = peers.at(id.index).filter(|peer| peer.phase == Phase::Up)
+            {
+                parts.outbox.offer_properties(peer);
+            }
+        }
+    }
+
+    /// Hands a call up whose data are here. False if there is no send slot to answer it.
+    fn deliver_one<H: Handler>(
+        &mut self,
+        place: u32,
+        peers: &mut Peers,
+        parts: &mut Parts,
+        receive: &mut Receive,
+        handler: &mut H,
+    ) -> bool {
+        let fetch = self.at(place);
+        let Some((id, to)) = fetch.owner else { return true };
+        let Some((peer, address)) = peers.named_with_address(id) else { return true };
+        if peer.phase != Phase::Up {
+            return true;
+        }
+        if parts.timers.is_stopping() {
+            parts.turn_back(peer, &to);
+            return true;
+        }
+        if !parts.outbox.has_slot_for(&peer.lane) {
+            return false;
+        }
+        let buffer_len = parts.rdma.exposures.rdma_buffer_len;
+        match fetch.prepare(&peer.conn, &to, buffer_len, receive.reading()) {
+            Err(violation) => parts.reject(peer, &to, violation),
+            Ok(()) => {
+                let (buffers, rdma_target) = fetch.rdma_target();
+                receive.deliver_call((peer, address), parts, to, (buffers, rdma_target), handler);
+            }
+        }
+        true
+    }
+
+    /// Gives everything back that a call was fetched into.
+    fn free(&mut self, place: u32, peers: &mut Peers, parts: &mut Parts, receive: &mut Receive) {
+        let fetch = self.at(place);
+        if let Some((id, _)) = fetch.owner
+            && let Some(peer) = peers.named(id)
+        {
+            peer.fetching -= 1;
+        }
+        fetch.give_back(&mut parts.rdma.exposures.rdma_buffers);
+        let buffers = core::mem::take(&mut fetch.buffers);
+        self.close(place);
+        receive.free_buffers(buffers);
+    }
+}
