@@ -5,7 +5,7 @@
 //!           ─▶ on_turn ─▶ flush ─▶ times
 //! ```
 //! A part keeps its fields to itself, and imports nothing that calls it. The steps of the turn are
-//! methods of [`Core`], in the folder of the part that they advance.
+//! methods of `Core`, in the folder of the part that they advance.
 
 pub(crate) mod arrival;
 #[doc(hidden)]

@@ -77,7 +77,7 @@ impl<'a> BoundCall<'a> {
     /// [`BindError`]: no result may be placed here, or it cannot be so long.
     ///
     /// # Panics
-    /// If there are [`WANTS_MAX`](crate::api::builder::WANTS_MAX) already.
+    /// If there are [`WANTS_MAX`](crate::message::wanted::WANTS_MAX) already.
     pub fn result(&mut self, want: Want) -> Result<(), BindError> {
         if self.wanted(want)? {
             self.call.want(want);
