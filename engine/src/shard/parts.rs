@@ -1,9 +1,8 @@
-//! The parts of a shard that a call or a reply reaches, lent to it as one: a builder has one
-//! reference to move.
+//! The parts of a shard that calls and replies under construction use. They get one reference to all
+//! of these: a builder has one word to move.
 //!
-//! What arrives is apart ([`Receive`](super::receive::Receive)): a message is read while it is
-//! answered. A part keeps its fields to itself; what takes two of them is here, or is a step of the
-//! turn.
+//! [`Receive`](super::receive::Receive) is not one of them: a message is read while it is answered.
+//! Each part keeps its fields private. What takes two of them is here, or is a step of the turn.
 
 use rpcrdma_proto::{
     CallDemand, CallId, CallRoute, Exposed, NO_MARK, ReplyTo, ShardLedger, Violation,
@@ -19,7 +18,7 @@ use crate::api::handle::ShardHandle;
 use crate::error::CallRefused;
 use crate::stats::SharedStats;
 
-/// What sends, explicit RDMA and times are in, and what they share.
+/// The outbox, explicit RDMA and the timers, and what they share.
 pub(crate) struct Parts {
     pub outbox: Outbox,
     pub rdma: Rdma,
