@@ -1,8 +1,9 @@
-//! The outputs: standard output and files.
+//! The outputs of a report.
 
 mod csv;
 pub mod environment;
 pub mod figure;
+mod files;
 mod hdr;
 pub mod html;
 mod perftest;
@@ -15,100 +16,7 @@ pub mod verdict;
 
 pub use environment::{Environment, Lost};
 pub use figure::{At, Better, Figure, Unit};
+pub use files::{say, try_files, write};
 pub use report::{Axis, Curve, Distribution, Line, Report};
-pub use session::{Session, say};
+pub use session::Session;
 pub(crate) use table::{Column, Row, Table, thousands};
-
-use std::fs::{self, OpenOptions};
-use std::path::{Path, PathBuf};
-
-use crate::args::{Format, OutputArgs};
-use crate::error::BenchError;
-
-/// What is printed: a `-` as a file is another way to ask for its form.
-pub fn format(args: &OutputArgs) -> Format {
-    let is_dash = |(path, ..): &(&Option<PathBuf>, Format, Text)| {
-        path.as_deref().is_some_and(|path| path == Path::new("-"))
-    };
-    forms(args).into_iter().find(is_dash).map_or(args.format, |(_, format, _)| format)
-}
-
-/// Tries the files that are wished, before anything is measured for nothing.
-pub fn try_files(args: &OutputArgs) -> Result<(), BenchError> {
-    for (path, _) in files(args) {
-        let was_there = path.exists();
-        let opened = OpenOptions::new().append(true).create(true).open(path);
-        opened.map_err(|source| BenchError::Write { path: path.to_owned(), source })?;
-        if !was_there {
-            // Left behind empty, it would look like a result.
-            let _ = fs::remove_file(path);
-        }
-    }
-    Ok(())
-}
-
-/// Prints a report, and writes the files that are wished.
-pub fn write(report: &Report, args: &OutputArgs) -> Result<(), BenchError> {
-    for (path, text) in files(args) {
-        fs::write(path, text(report))
-            .map_err(|source| BenchError::Write { path: path.to_owned(), source })?;
-    }
-    say(&match format(args) {
-        Format::Table => report.text(),
-        Format::Json => report.json(),
-        Format::Csv => csv::text(report),
-        Format::Hdr => hdr::text(report),
-        Format::Html => html::text(report),
-        Format::Perftest => perftest::text(report)?,
-    })
-}
-
-type Text = fn(&Report) -> String;
-
-fn forms(args: &OutputArgs) -> [(&Option<PathBuf>, Format, Text); 4] {
-    [
-        (&args.json, Format::Json, Report::json),
-        (&args.csv, Format::Csv, csv::text),
-        (&args.hdr, Format::Hdr, hdr::text),
-        (&args.html, Format::Html, html::text),
-    ]
-}
-
-fn files(args: &OutputArgs) -> Vec<(&Path, Text)> {
-    let wished =
-        forms(args).into_iter().filter_map(|(path, _, text)| Some((path.as_deref()?, text)));
-    wished.filter(|(path, _)| *path != Path::new("-")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_dash_is_the_standard_output_and_no_file() {
-        for (option, expected) in [
-            ("--json", Format::Json),
-            ("--csv", Format::Csv),
-            ("--hdr", Format::Hdr),
-            ("--html", Format::Html),
-        ] {
-            let args = OutputArgs::of(&[option, "-"]);
-            assert_eq!((format(&args), files(&args).len()), (expected, 0), "{option}");
-            let args = OutputArgs::of(&[option, "a.file"]);
-            assert_eq!((format(&args), files(&args).len()), (Format::Table, 1), "{option}");
-        }
-    }
-
-    #[test]
-    fn trying_a_file_leaves_nothing_behind_and_spoils_nothing() {
-        let path = std::env::temp_dir().join(format!("rpcrdma-try-{}.json", std::process::id()));
-        let name = path.to_str().expect("a name in ASCII");
-        try_files(&OutputArgs::of(&["--json", name])).expect("a writable place");
-        assert!(!path.exists());
-        fs::write(&path, "an older result").expect("a writable place");
-        try_files(&OutputArgs::of(&["--json", name])).expect("a writable file");
-        let kept = fs::read_to_string(&path).expect("it is still there");
-        fs::remove_file(&path).expect("the file is ours");
-        assert_eq!(kept, "an older result");
-    }
-}

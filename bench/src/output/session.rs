@@ -1,12 +1,11 @@
 //! The session of a mode: announcements and progress.
 
-use std::io::{Write, stdout};
 use std::time::Duration;
 
+use super::files::{format, say};
+use super::progress::Progress;
 use crate::args::{Format, OutputArgs};
 use crate::error::BenchError;
-use crate::output;
-use crate::output::progress::Progress;
 
 /// One run of the program, as far as a mode has to know it.
 #[derive(Debug, Clone, Copy)]
@@ -17,7 +16,7 @@ pub struct Session {
 
 impl Session {
     pub fn new(output: &OutputArgs) -> Session {
-        Session { announces: output::format(output) == Format::Table, quiet: output.quiet }
+        Session { announces: format(output) == Format::Table, quiet: output.quiet }
     }
 
     /// For a run that is a part of another one, which says itself what it does.
@@ -34,12 +33,4 @@ impl Session {
     pub fn progress(&self, steps: u32, expected: Duration) -> Progress {
         Progress::new(steps, expected, self.quiet)
     }
-}
-
-/// Writes to the standard output; a reader that has gone away, as `head` does, is an error and not
-/// a panic.
-pub fn say(text: &str) -> Result<(), BenchError> {
-    let mut out = stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.map_err(|source| BenchError::Write { path: "the standard output".into(), source })
 }

@@ -19,8 +19,6 @@ pub mod socket;
 pub mod tool;
 pub mod ucx;
 
-pub use tool::Tool;
-
 /// What a peer is to do, as far as it can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Task {

@@ -20,7 +20,6 @@ use rpcrdma_mempool::{
     Access, PageSize, Pool, PoolSpec, Region, RegionSpec, Registered, Rights, Sge, Token, kind,
 };
 
-use super::WHO;
 use crate::contenders::blocks::pattern;
 use crate::error::BenchError;
 
@@ -348,3 +347,5 @@ const NUMBER_LEN: usize = 8;
 /// One message in so many is compared as a whole.
 const COMPARE_EVERY: u64 = 1024;
 const LINE: usize = 64;
+/// The name in errors.
+pub(super) const WHO: &str = "raw";

@@ -7,7 +7,7 @@ use rpcrdma_engine::provider::{
     CmEvent, ConnParam, ConnectionManager, Endpoint, Provider, Queues, Waker,
 };
 
-use super::WHO;
+use super::end::WHO;
 use crate::error::BenchError;
 
 pub(super) struct Link<Qp> {

@@ -17,7 +17,7 @@ use crate::stats::{Contender, Meter, Quota, Round, Spent};
 pub mod end;
 mod link;
 
-use end::{End, Lengths};
+use end::{End, Lengths, WHO};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Posting {
@@ -199,8 +199,6 @@ fn answer<Q: Queues>(end: &mut End<Q>, posting: Posting, stop: &Stop) -> Result<
         }
     }
 }
-
-pub(super) const WHO: &str = "raw";
 
 #[cfg(test)]
 mod tests {

@@ -13,10 +13,10 @@ use rpcrdma_engine::{
 };
 use rpcrdma_mempool::RegisteredBytes;
 
+use super::failure::{WHO, device};
 use super::idle::{Idling, PausedRound, Pauses};
 use super::message::{Arrived, CALL_WORDS, REPLY_HEADER, Way, call_header};
 use super::server::filled;
-use super::{NO_TIME, WHO, device};
 use crate::args::values::{Op, Placement};
 use crate::contenders::blocks::{Inspector, offset, pattern};
 use crate::contenders::call::Load;
@@ -456,3 +456,5 @@ const POLLS_PER_READING: u32 = 16;
 /// Low bits of a cookie that say which data a call carries: [`offset`] looks at no others.
 const DATA_BITS: u32 = 4;
 const DATA_MASK: u64 = (1 << DATA_BITS) - 1;
+/// For turns whose clock is not to be counted: late enough for everything but a deadline.
+pub(super) const NO_TIME: u64 = 1;

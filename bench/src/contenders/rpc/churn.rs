@@ -14,7 +14,9 @@ use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::{ConnectionId, Provider};
 
 use super::caller::Caller;
-use super::{PATIENCE, Rpc, device};
+use super::contender::Rpc;
+use super::ends::PATIENCE;
+use super::failure::device;
 use crate::contenders::open::{Filled, Offer, OpenRound, System, drive, fill};
 use crate::device::pair::{self, Stop};
 use crate::error::BenchError;

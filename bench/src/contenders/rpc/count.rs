@@ -19,8 +19,9 @@ use rpcrdma_engine::{Clock, Engine, Fabric, Snapshot};
 use serde::Serialize;
 
 use super::caller::Caller;
+use super::ends::{connect, settle};
+use super::failure::device;
 use super::server::Server;
-use super::{connect, device, settle};
 use crate::contenders::call::Load;
 use crate::error::BenchError;
 

@@ -9,9 +9,10 @@ use rpcrdma_config::Config;
 use rpcrdma_engine::{Clock, Engine, Provider, Shard, Snapshot};
 
 use super::caller::Caller;
+use super::contender::{Opposite, Rpc};
+use super::ends::{connect, make_server, on_core, serve};
 use super::idle::Idling;
 use super::server::Server;
-use super::{Opposite, Rpc, connect, make_server, on_core, serve};
 use crate::contenders::call::Load;
 use crate::contenders::far::Far;
 use crate::device::pair::Stop;

@@ -7,8 +7,10 @@ use std::thread;
 use rpcrdma_config::Config;
 use rpcrdma_engine::{Client, Engine, Provider, Shard};
 
+use super::contender::{Ends, Rpc};
+use super::ends::{connect, make_server, on_core};
+use super::failure::WHO;
 use super::server::Server;
-use super::{Ends, Rpc, WHO, connect, make_server, on_core};
 use crate::contenders::call::Load;
 use crate::device::CorePair;
 use crate::error::BenchError;

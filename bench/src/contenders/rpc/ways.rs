@@ -4,8 +4,8 @@ use quanta::Clock as Ticks;
 use rpcrdma_engine::Provider;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::Rpc;
 use super::caller::Caller;
+use super::contender::Rpc;
 use super::idle::{Idling, PausedRound, Pauses};
 use crate::contenders::open::{Offer, OpenRound, System, drive};
 use crate::device::pair::{self, Stop};

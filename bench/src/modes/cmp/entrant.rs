@@ -5,7 +5,8 @@ use strum::VariantArray;
 use crate::error::BenchError;
 use crate::modes::contest::ContenderReport;
 use crate::output::{Figure, Lost, Report, Unit};
-use crate::peers::{Measure, Telling, Told, Tool};
+use crate::peers::tool::Tool;
+use crate::peers::{Measure, Telling, Told};
 use crate::stats::{Contender, Latency, Quota, Round, Series, median};
 
 pub struct Entrant {

@@ -14,9 +14,9 @@ use crate::output::Report;
 use crate::peers::libfabric::FiPingpong;
 use crate::peers::perftest::IbSendLat;
 use crate::peers::socket::{self, Sockets};
-use crate::peers::tool::{Kind, length};
+use crate::peers::tool::{Kind, Tool, length};
 use crate::peers::ucx::Ucx;
-use crate::peers::{Task, Tool, Wanted};
+use crate::peers::{Task, Wanted};
 
 #[derive(Debug, Clone)]
 pub struct Side {

@@ -20,7 +20,7 @@ use std::{env, fs, process};
 use rpcrdma_engine::Provider;
 use rpcrdma_instructions::callgrind::{self, Where};
 
-use report::{Counted, InstructionCount, Side};
+use report::{Counted, InstructionCount, SIDES, Side};
 
 use crate::alloc::{self, Allocations};
 use crate::args::{LengthArgs, OutputArgs, Over};
@@ -261,7 +261,6 @@ fn count(calls: u64) -> Quota {
 }
 
 const PROGRAM: &str = "rpcrdma-bench";
-const SIDES: [&str; 2] = ["client", "server"];
 
 pub const EXAMPLES: &str = "\
 Examples:

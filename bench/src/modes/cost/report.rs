@@ -4,7 +4,6 @@ use rpcrdma_engine::Snapshot;
 use rpcrdma_instructions::callgrind::Count;
 use serde_json::{Value, json};
 
-use super::SIDES;
 use super::calls::Calls;
 use super::kernel::Kernel;
 use crate::alloc::Allocations;
@@ -167,6 +166,7 @@ fn per_call(count: u64, calls: u64) -> (f64, u64) {
     (count as f64 / calls.max(1) as f64, calls)
 }
 
+pub(super) const SIDES: [&str; 2] = ["client", "server"];
 const CALLGRIND: &str = "callgrind";
 const ALLOCATOR: &str = "allocator";
 

@@ -17,6 +17,7 @@ mod way;
 use std::time::Duration;
 
 use rpcrdma_engine::Fabric;
+use serde_json::json;
 
 use crate::args::{CoreArgs, Idle, LengthArgs, Op, OutputArgs, Touch, parse};
 use crate::contenders::call::Shape;
@@ -28,7 +29,7 @@ use crate::output::{Environment, Report, Session};
 use crate::stats::rounds;
 use crate::stats::{End, Quota};
 use crate::stop;
-use report::{Count, Measured};
+use report::{Count, Measured, list};
 use way::Way;
 
 /// The options of the mode.
@@ -152,7 +153,9 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     drop(progress);
     let after = jitter::probe(plan.cores, PROBE_TIME)?;
     let environment = Environment::new(plan.cores, notes, [before, after]);
-    Ok(report::report(plan, &counts, &measured, environment))
+    let (cores, rounds, warm_up) = (plan.cores, plan.rounds, plan.quota.warm_up);
+    let settings = json!({ "cores": cores, "rounds": rounds, "warm_up": warm_up });
+    Ok(report::report(plan.sentence(), settings, &counts, &measured, environment))
 }
 
 fn count(plan: &Plan, shape: Shape, way: Way) -> Result<Count, BenchError> {
@@ -221,15 +224,6 @@ fn is_as_named(way: Way, shape: Shape, per_call: PerCall) -> Result<(), BenchErr
         shape.data_len(),
     );
     Err(BenchError::NotAsNamed { who: way.into_str(), what })
-}
-
-/// `a, b and c`.
-fn list<T: ToString>(items: impl Iterator<Item = T>) -> String {
-    let mut items: Vec<String> = items.map(|item| item.to_string()).collect();
-    match items.pop() {
-        Some(last) if !items.is_empty() => format!("{} and {last}", items.join(", ")),
-        last => last.unwrap_or_default(),
-    }
 }
 
 pub const EXAMPLES: &str = "\

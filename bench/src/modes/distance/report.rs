@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Plan, Way, list};
+use super::way::Way;
 use crate::contenders::call::Shape;
 use crate::contenders::rpc::{Counted, PerCall};
 use crate::modes::contest::RoundReport;
@@ -120,7 +120,8 @@ impl Case {
 }
 
 pub(super) fn report(
-    plan: &Plan,
+    what: String,
+    settings: Value,
     counts: &[Count],
     measured: &[Measured],
     environment: Environment,
@@ -133,11 +134,9 @@ pub(super) fn report(
     let disagreements: Vec<String> =
         counts.iter().filter_map(|count| disagreement(count, far(measured, count))).collect();
     let environment = environment.lost(&lost);
-    let (cores, rounds, warm_up) = (plan.cores, plan.rounds, plan.quota.warm_up);
-    let settings = json!({ "cores": cores, "rounds": rounds, "warm_up": warm_up });
     let figures = counts.iter().flat_map(Count::figures);
     let figures = figures.chain(measured.iter().flat_map(Measured::figures)).collect();
-    let mut report = Report::new("distance", plan.sentence(), settings, environment, figures);
+    let mut report = Report::new("distance", what, settings, environment, figures);
     for one in measured {
         report.samples(format!("{}@{}", one.case.name(), one.at()), &one.samples);
     }
@@ -303,4 +302,13 @@ fn disagreement(count: &Count, far: Option<&Measured>) -> Option<String> {
     let (title, way, by_counters) =
         (count.case.title(), count.case.way.into_str(), count.by_counters);
     Some(format!("{title}, {way}: {virtually}, {by_counters} by the counters{by_time}"))
+}
+
+/// `a, b and c`.
+pub(super) fn list<T: ToString>(items: impl Iterator<Item = T>) -> String {
+    let mut items: Vec<String> = items.map(|item| item.to_string()).collect();
+    match items.pop() {
+        Some(last) if !items.is_empty() => format!("{} and {last}", items.join(", ")),
+        last => last.unwrap_or_default(),
+    }
 }

@@ -64,7 +64,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let soaked = on_device!(device, &plan.config, open, |device| {
         soak(device, &plan, args.time, interval, session)
     })?;
-    Ok(soaked.report(&plan, args, what))
+    Ok(soaked.report(&plan, args.drift_max, args.judge, what))
 }
 
 fn soak<D: Device>(

@@ -2,7 +2,6 @@
 
 use serde_json::json;
 
-use super::Args;
 use super::sample::Sample;
 use super::trend::Trend;
 use crate::modes::contest::{Plan, settings_of};
@@ -99,7 +98,7 @@ fn settled(samples: &[Sample]) -> &[Sample] {
 }
 
 impl Soaked {
-    pub fn report(&self, plan: &Plan, args: &Args, what: String) -> Report {
+    pub fn report(&self, plan: &Plan, drift_max: f64, judge: bool, what: String) -> Report {
         let Soaked { environment, samples, latency, preempted } = self;
         let time = samples.last().map_or(0.0, |last| last.at_s);
         let lost = Lost { name: "rpc", elapsed_ns: (time * 1e9) as u64, preempted: *preempted };
@@ -123,13 +122,13 @@ impl Soaked {
         report.block(format!("{calls} calls in {time:.1} s, looked at {looks} times"));
         report.block(trend_table(&trends, samples));
         let complaints: Vec<String> =
-            trends.iter().filter_map(|one| one.complaint(args.drift_max)).collect();
+            trends.iter().filter_map(|one| one.complaint(drift_max)).collect();
         report.block(match &complaints[..] {
-            [] => format!("No leak, no drift of more than {} %.", args.drift_max),
+            [] => format!("No leak, no drift of more than {} %.", drift_max),
             complaints => complaints.join("\n"),
         });
         report.detail(json!({ "samples": samples, "complaints": complaints }));
-        if args.judge {
+        if judge {
             report.failures = complaints;
         }
         report

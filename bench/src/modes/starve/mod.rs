@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::{Clock, Engine, Provider, Shard};
+use serde_json::{Value, json};
 
 use crate::args::{CoreArgs, DeviceArgs, LengthArgs, OutputArgs, SeedArgs, parse};
 use crate::contenders::rpc;
@@ -28,7 +29,7 @@ use crate::modes::sweep::Sweep;
 use crate::output::{Report, Session};
 use crate::stats::{End, Quota};
 use caller::{Caller, Tally};
-use report::Outcomes;
+use report::{Fed, Outcomes};
 use server::{Orders, Server, Slow};
 
 /// The options of the mode.
@@ -92,6 +93,15 @@ impl Args {
         Ok(())
     }
 
+    fn settings(&self, cores: CorePair) -> Value {
+        json!({
+            "mode": "starve", "clients": self.clients, "connections": self.connections,
+            "credits": self.credits, "wanted": self.wanted(), "granted": self.granted(),
+            "slow_share": self.slow, "slow_ns": self.slow_time.as_nanos() as u64,
+            "seed": self.seed.seed, "cores": cores, "rounds": self.length.rounds,
+        })
+    }
+
     fn sentence(&self, cores: CorePair) -> String {
         format!(
             "starve: {} clients of {} connections want {} calls under way, the server grants {}; {} % \
@@ -139,20 +149,8 @@ fn measure_on<D: Device>(
         outcomes[index].rounds.push(crowd.round(CONTENDERS[index], quota)?);
         Ok(())
     })?;
-    Ok(report::report(args, cores, environment, &outcomes, crowd.closed()))
-}
-
-#[derive(Debug, Clone)]
-pub struct Fed {
-    pub tally: Tally,
-    pub elapsed_ns: u64,
-    /// From the last slow call until every call that was open then was answered, in nanoseconds;
-    /// `None` if some never were.
-    pub recovered_ns: Option<u64>,
-    /// Calls that were not answered when all had had time.
-    pub lost: u64,
-    pub slow: u64,
-    pub preempted: u64,
+    let what = args.sentence(cores);
+    Ok(report::report(what, args.settings(cores), environment, &outcomes, crowd.closed()))
 }
 
 struct Crowd<P: Provider> {

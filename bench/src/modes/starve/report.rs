@@ -1,11 +1,24 @@
 //! The report of `starve`: rates, waits for credits, and losses.
 
-use serde_json::json;
+use serde_json::Value;
 
-use super::{Args, Fed, Slow};
-use crate::device::CorePair;
+use super::caller::Tally;
+use super::server::Slow;
 use crate::output::{Better, Column, Environment, Figure, Lost, Report, Row, Table, Unit};
 use crate::stats::{Latency, Ratio, Round, Series};
+
+#[derive(Debug, Clone)]
+pub struct Fed {
+    pub tally: Tally,
+    pub elapsed_ns: u64,
+    /// From the last slow call until every call that was open then was answered, in nanoseconds;
+    /// `None` if some never were.
+    pub recovered_ns: Option<u64>,
+    /// Calls that were not answered when all had had time.
+    pub lost: u64,
+    pub slow: u64,
+    pub preempted: u64,
+}
 
 #[derive(Debug, Clone)]
 pub struct Outcomes {
@@ -97,8 +110,8 @@ impl Outcomes {
 
 /// Sums a run up; `closed` is how many connections were lost.
 pub(super) fn report(
-    args: &Args,
-    cores: CorePair,
+    what: String,
+    settings: Value,
     environment: Environment,
     outcomes: &[Outcomes; 3],
     closed: u64,
@@ -107,19 +120,13 @@ pub(super) fn report(
     let lost = series.each_ref().map(|one| Lost::of(one.name, one.rounds.iter()));
     let ratios: Vec<Ratio> =
         series[1..].iter().map(|one| Ratio::of_rates(one, &series[0])).collect();
-    let settings = json!({
-        "mode": "starve", "clients": args.clients, "connections": args.connections,
-        "credits": args.credits, "wanted": args.wanted(), "granted": args.granted(),
-        "slow_share": args.slow, "slow_ns": args.slow_time.as_nanos() as u64,
-        "seed": args.seed.seed, "cores": cores, "rounds": args.length.rounds,
-    });
     let environment = environment.lost(&lost);
     let mut figures: Vec<Figure> = outcomes.iter().flat_map(Outcomes::figures).collect();
     figures.extend(ratios.iter().flat_map(Figure::ratio));
     let answered = outcomes.iter().map(Outcomes::answered).sum();
     let lost = Figure::new("all", "connections_lost", closed as f64, Unit::Count, answered);
     figures.push(lost.better(Better::Lower));
-    let mut report = Report::new("starve", args.sentence(cores), settings, environment, figures);
+    let mut report = Report::new("starve", what, settings, environment, figures);
     let rows: Vec<Row> = outcomes.iter().map(|one| Row::of(one.name())).collect();
     report.block(Table::of(&[""], &rows, &COLUMNS, &report.figures));
     outcomes.iter().for_each(|one| report.samples(one.name(), &one.latency()));
@@ -165,7 +172,6 @@ const COLUMNS: [Column; 11] = [
 
 #[cfg(test)]
 mod tests {
-    use super::super::Tally;
     use super::*;
 
     fn fed(answered: u64, lost: u64) -> Fed {

@@ -1,0 +1,438 @@
+//! The RPC itself: a client and a server of the engine, each on its core.
+//!
+//! Both shards are polled by the benchmark's own threads, as a host with a loop of its own would;
+//! they are not polled during rounds of other contenders.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rpcrdma_config::Config;
+use rpcrdma_config::section::IdleSection;
+use rpcrdma_engine::shard::audit::Audit;
+use rpcrdma_engine::{Client, ConnectionId, Engine, Provider, Shard, Snapshot};
+
+use super::caller::{Caller, NO_TIME};
+use super::count::PerCall;
+use super::ends::{connect, make_server, on_core, serve, settle};
+use super::failure::WHO;
+use super::idle::Idling;
+use super::server::Server;
+use crate::contenders::call::Load;
+use crate::contenders::far::Far;
+use crate::device::files::resident;
+use crate::device::pair::{self, Stop};
+use crate::device::{CorePair, Device};
+use crate::error::BenchError;
+use crate::stats::{Contender, Meter, Quota, Round, Spent};
+
+/// A client and a server with some connections between them, kept over all rounds.
+pub struct Rpc<P: Provider> {
+    pub(super) name: &'static str,
+    pub(super) cores: CorePair,
+    pub(super) config: Config,
+    pub(super) load: Load,
+    pub(super) timed: bool,
+    pub(super) caller: Caller<P>,
+    pub(super) opposite: Opposite<P>,
+    pub(super) address: SocketAddr,
+    /// What the sides of this program had counted before the first call.
+    pub(super) before: Vec<Snapshot>,
+    /// By how many bytes the process grew when they connected.
+    pub(super) grown: u64,
+    // Last, so that the control plane outlives the shards.
+    pub(super) _engine: Arc<Engine<P>>,
+}
+
+impl<P: Provider> Rpc<P> {
+    /// A client, and a server where the device says: here, or on another host. Round trips are timed
+    /// when `timed` and only one is under way; else they are counted.
+    pub fn on<D: Device<Provider = P>>(
+        device: &D,
+        name: &'static str,
+        cores: CorePair,
+        config: &Config,
+        load: &Load,
+        timed: bool,
+    ) -> Result<Rpc<P>, BenchError> {
+        let provider = device.open()?;
+        let mut rpc = match device.far() {
+            Some(server) => Rpc::distant(provider, server, cores, config, load)?,
+            None => Rpc::new(name, provider, device.at(), cores, config, load)?,
+        };
+        rpc.timed = timed && load.window == 1;
+        Ok(rpc)
+    }
+
+    /// Sets both up, each on its core, and connects them. Calls are counted.
+    fn new(
+        name: &'static str,
+        provider: P,
+        at: SocketAddr,
+        cores: CorePair,
+        config: &Config,
+        load: &Load,
+    ) -> Result<Rpc<P>, BenchError> {
+        let engine = Arc::new(Engine::new(provider, config.clone())?);
+        let address = engine.listen(at)?;
+        let mut server = make_server(&engine, cores.server, load)?;
+        let mut client = on_core(cores.client, || Ok(engine.client()?))?;
+        let before = resident();
+        let peers = connect(&mut client, address, load.connections, |now| {
+            server.poll_once(now);
+        })?;
+        let ends = Ends { client, server, peers, cores };
+        let mut rpc = Rpc::assemble(name, engine, address, ends, load)?;
+        rpc.grown = resident().saturating_sub(before);
+        Ok(rpc)
+    }
+
+    /// Puts connected ends together, when nothing is on its way any more.
+    pub(super) fn assemble(
+        name: &'static str,
+        engine: Arc<Engine<P>>,
+        address: SocketAddr,
+        ends: Ends<P>,
+        load: &Load,
+    ) -> Result<Rpc<P>, BenchError> {
+        let Ends { mut client, mut server, peers, cores } = ends;
+        let config = engine.config().clone();
+        let until = Instant::now() + config.fabric().delay * SETTLE_TRIPS;
+        settle(&mut client, &mut server, || Instant::now() < until);
+        let before = vec![client.handle().stats(), server.handle().stats()];
+        Ok(Rpc {
+            name,
+            cores,
+            config,
+            load: *load,
+            timed: false,
+            caller: Caller::new(client, peers, load)?,
+            opposite: Opposite::Here(Box::new(server)),
+            address,
+            before,
+            grown: 0,
+            _engine: engine,
+        })
+    }
+
+    /// By how many bytes of memory the process grew when the connections were made, both ends and
+    /// what lies between them.
+    pub fn grown(&self) -> u64 {
+        self.grown
+    }
+
+    /// What both shards have counted of each call so far, on average.
+    pub fn per_call(&self) -> PerCall {
+        PerCall::new(&self.before, &self.counters(), self.caller.received())
+    }
+
+    /// Makes `count` calls with both sides polled by the calling thread, in turns: software alone,
+    /// no cache line travels. The window is kept full. For benches that count instructions, in
+    /// `client_turn` and `server_turn`.
+    pub fn on_this_thread(&mut self, count: u64) -> Result<(), BenchError> {
+        let Rpc { caller, opposite, .. } = self;
+        let (until, server) = (caller.sent() + count, opposite.here());
+        while caller.received() < until {
+            client_turn(caller, until)?;
+            server_turn(server);
+        }
+        server.handler().failure()
+    }
+
+    pub(super) fn measure(&mut self, quota: Quota, timed: bool) -> Result<Round, BenchError> {
+        let Rpc { cores, config, caller, opposite, .. } = self;
+        let idle = config.engine().idle;
+        let outcome = pair::run(
+            *cores,
+            move |stop| {
+                let meter = Meter::new(quota);
+                if timed {
+                    caller.one_by_one(meter, Idling::new(idle), stop)
+                } else {
+                    caller.window(meter, Idling::new(idle), stop)
+                }
+            },
+            move |stop| opposite.attend(idle, stop),
+        )?;
+        Ok(Round { preempted: outcome.preempted, ..outcome.client })
+    }
+
+    /// What the shards of this program have counted so far, the client's first.
+    pub fn counters(&self) -> Vec<Snapshot> {
+        let server = match &self.opposite {
+            Opposite::Here(server) => Some(server.handle().stats()),
+            Opposite::There(_) => None,
+        };
+        [self.caller.counters()].into_iter().chain(server).collect()
+    }
+
+    /// What is missing from the pools of both shards: slots, messages, segments, buffers, windows;
+    /// and Receives that are neither posted nor on their way there. Between rounds only.
+    pub fn out(&mut self) -> u64 {
+        let out = |audit: Audit| {
+            let receives = audit.receives_home + audit.receives_posted + audit.receives_refill;
+            let held = [audit.send, audit.headers, audit.messages, audit.windows];
+            let lent = [audit.spares, audit.bulk, audit.rdma_buffers];
+            let held = held.into_iter().map(|one| one.total.saturating_sub(one.home));
+            let lent = lent.into_iter().map(|one| one.total.saturating_sub(one.home));
+            held.chain(lent).sum::<usize>() + audit.receives.saturating_sub(receives)
+        };
+        (out(self.caller.audit()) + out(self.opposite.here().audit())) as u64
+    }
+
+    /// Calls that have ended since the connections were made.
+    pub fn received(&self) -> u64 {
+        self.caller.received()
+    }
+
+    /// As [`Rpc::closed`], with `around` called on the thread of each side, `client` and `server`,
+    /// to run its part of the round, and to count whatever it does meanwhile.
+    pub fn counted<T: Send>(
+        &mut self,
+        quota: Quota,
+        around: impl Fn(&'static str, &mut dyn FnMut()) -> T + Sync,
+    ) -> Result<(Round, [T; 2]), BenchError> {
+        let Rpc { cores, config, caller, opposite, .. } = self;
+        let (idle, server) = (config.engine().idle, opposite.here());
+        let around = &around;
+        let outcome = pair::run(
+            *cores,
+            move |stop| {
+                let mut parts = Some((Meter::new(quota), Idling::new(idle)));
+                let mut round = Err(BenchError::PeerGone { who: WHO });
+                let seen = around("client", &mut || {
+                    if let Some((meter, idling)) = parts.take() {
+                        round = caller.window(meter, idling, stop);
+                    }
+                });
+                round.map(|round| (round, seen))
+            },
+            move |stop| {
+                let mut idling = Some(Idling::new(idle));
+                let mut served = Ok(());
+                let seen = around("server", &mut || {
+                    if let Some(idling) = idling.take() {
+                        served = serve(server, idling, stop);
+                    }
+                });
+                served.map(|()| seen)
+            },
+        )?;
+        let (round, client) = outcome.client;
+        Ok((Round { preempted: outcome.preempted, ..round }, [client, outcome.server]))
+    }
+
+    pub fn notes(&self) -> Vec<String> {
+        let (name, config, structure) = (self.name, &self.config, self.config.recv_structure());
+        let (leading, whole) = (structure.leading_len(), structure.total_len());
+        let receives = format!(
+            "{} Receives of {leading} + {} bytes, {} send slots",
+            config.receive().buffers.value(),
+            whole - leading,
+            config.send().slots.value(),
+        );
+        let (connections, idle) = (self.load.connections, config.engine().idle.policy);
+        match &self.opposite {
+            Opposite::Here(server) => vec![
+                format!("{name}: {connections} connection(s), {receives}, idle policy {idle:?}"),
+                format!("{name}: {}", server.handle().obtained()),
+            ],
+            Opposite::There(_) => vec![
+                format!("{name}: the server is at {}, set up as this client is", self.address),
+                format!("{name}: {receives} on each side"),
+                format!("{name}: {}", self.caller.obtained()),
+            ],
+        }
+    }
+}
+
+impl<P: Provider> Contender for Rpc<P> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn round(&mut self, quota: Quota) -> Result<Round, BenchError> {
+        self.measure(quota, self.timed)
+    }
+
+    fn spent(&self) -> Vec<Spent> {
+        let sides = self.before.iter().zip(self.counters()).zip(["client", "server"]);
+        let spent = |((before, after), side): ((&Snapshot, Snapshot), &'static str)| {
+            let spent = [
+                after.doorbells - before.doorbells,
+                after.sent - before.sent,
+                after.completions - before.completions,
+            ];
+            Spent::new(self.name, side, spent, self.caller.received())
+        };
+        sides.map(spent).collect()
+    }
+}
+
+pub(super) enum Opposite<P: Provider> {
+    Here(Box<Shard<P, Server>>),
+    There(Far),
+}
+
+impl<P: Provider> Opposite<P> {
+    /// Serves for the length of a round, or watches whether that is done elsewhere.
+    pub(super) fn attend(&mut self, idle: IdleSection, stop: &Stop) -> Result<(), BenchError> {
+        match self {
+            Opposite::Here(server) => serve(server, Idling::new(idle), stop),
+            Opposite::There(far) => far.watch(stop),
+        }
+    }
+
+    pub(super) fn here(&mut self) -> &mut Shard<P, Server> {
+        match self {
+            Opposite::Here(server) => server,
+            Opposite::There(_) => panic!("a mode of both ends refuses --connect"),
+        }
+    }
+}
+
+/// A client and the server that it is connected with.
+pub(super) struct Ends<P: Provider> {
+    pub client: Client<P>,
+    pub server: Shard<P, Server>,
+    pub peers: Vec<ConnectionId>,
+    pub cores: CorePair,
+}
+
+/// Fills the window, up to `until` calls in all, and polls once.
+#[inline(never)]
+fn client_turn<P: Provider>(caller: &mut Caller<P>, until: u64) -> Result<(), BenchError> {
+    caller.turn(until)
+}
+
+#[inline(never)]
+fn server_turn<P: Provider>(server: &mut Shard<P, Server>) {
+    server.poll_once(NO_TIME);
+}
+
+/// One-way trips that control messages may go on for after the last connection.
+const SETTLE_TRIPS: u32 = 6;
+
+#[cfg(test)]
+mod tests {
+    use rpcrdma_engine::Fabric;
+
+    use super::*;
+    use crate::device::Fabrics;
+    use crate::modes::contest::{Contest, Plan};
+    use crate::stats::End;
+
+    /// Some calls with these options, over two rounds; `None` on a machine with one core.
+    fn calls(options: &str, spoil: impl FnOnce(&mut Rpc<Fabric>)) -> Option<Outcome> {
+        let contest = Contest::parse(options).expect("the options parse");
+        let plan = match contest.plan() {
+            Err(BenchError::OneCore { .. }) => return None,
+            plan => plan.expect("the options fit together"),
+        };
+        let (config, device) = (&plan.config, Fabrics::new(&plan.config));
+        let rpc = Rpc::on(&device, "rpc", plan.cores, config, &plan.load, plan.is_timed());
+        let mut rpc = rpc.expect("the engine has room");
+        spoil(&mut rpc);
+        let quota = Quota { warm_up: 3, end: End::Count(600) };
+        let rounds = (0..2).map(|_| rpc.round(quota)).collect::<Result<Vec<_>, _>>();
+        let stats = rpc.opposite.here().handle().stats();
+        Some(Outcome { rounds, calls: stats.calls_in, sent: stats.sent, plan })
+    }
+
+    struct Outcome {
+        rounds: Result<Vec<Round>, BenchError>,
+        calls: u64,
+        sent: u64,
+        plan: Plan,
+    }
+
+    fn good(options: &str) {
+        let Some(outcome) = calls(options, |_| {}) else { return };
+        let rounds = outcome.rounds.unwrap_or_else(|error| panic!("{options}: {error}"));
+        assert!(rounds.iter().all(|round| round.completed >= 600), "{options}: {rounds:?}");
+        assert!(outcome.calls >= 1200, "{options}: the server saw {} calls", outcome.calls);
+    }
+
+    #[test]
+    fn every_operation_is_carried_in_line() {
+        for op in ["null", "echo", "read", "write"] {
+            good(&format!("lat --op {op} --size 1000 --touch all"));
+        }
+    }
+
+    #[test]
+    fn every_operation_is_carried_by_placement() {
+        for op in ["echo", "read", "write"] {
+            for size in ["4KiB", "64KiB"] {
+                good(&format!("lat --op {op} --size {size} -p send --touch all"));
+            }
+        }
+    }
+
+    #[test]
+    fn placed_data_longer_than_one_buffer_are_continued() {
+        for op in ["read", "write"] {
+            good(&format!("bw --op {op} --size 1MiB --window 2 --touch all -p send"));
+        }
+    }
+
+    #[test]
+    fn data_in_line_may_be_longer_than_a_segment() {
+        for op in ["echo", "read", "write"] {
+            good(&format!("lat --op {op} --size 12000 --touch all"));
+        }
+    }
+
+    #[test]
+    fn windows_and_connections_are_kept_full() {
+        good("rate --window 32");
+        good("rate --window 100 --connections 7 --touch all");
+        good("rate --window 3 --connections 20");
+        good("rate --window 16 --op read -p send");
+    }
+
+    #[test]
+    fn every_idle_policy_ends_its_rounds() {
+        for idle in ["spin", "backoff", "block"] {
+            good(&format!("lat --idle {idle}"));
+        }
+    }
+
+    #[test]
+    fn replies_of_another_length_than_the_request_come() {
+        good("lat --size 64 --reply 900 --touch all");
+        good("lat --size 900 --reply 64 --touch all");
+        good("lat --size 4096 --reply 100 -p send --touch all");
+        good("lat --size 100 --reply 8192 -p send --touch all");
+        good("lat --size 0 --touch all");
+        good("lat --size 5 --reply 3 --touch all");
+    }
+
+    #[test]
+    fn replies_take_as_many_transmissions_as_floor_and_raw_are_made_for() {
+        for options in [
+            "lat",
+            "lat --op read -p send",
+            "lat --op read -s 12000",
+            "bw -s 64KiB",
+            "bw -s 1MiB -w 1",
+            "bw -s 300000 -w 1 -p inline",
+        ] {
+            let Some(Outcome { rounds, calls, sent, plan }) = calls(options, |_| {}) else {
+                return;
+            };
+            rounds.unwrap_or_else(|error| panic!("{options}: {error}"));
+            let [_, reply] = plan.on_wire();
+            let replies = calls * reply.transmissions as u64;
+            // A handful of control messages come on top.
+            assert!((replies..replies + 100).contains(&sent), "{options}: {reply:?}, sent {sent}");
+        }
+    }
+
+    #[test]
+    fn a_server_with_other_data_is_found_out() {
+        let spoil = |rpc: &mut Rpc<Fabric>| rpc.opposite.here().handler().spoil_file();
+        let Some(outcome) = calls("lat --op read --touch all", spoil) else { return };
+        assert!(matches!(outcome.rounds, Err(BenchError::WrongBytes { .. })));
+    }
+}

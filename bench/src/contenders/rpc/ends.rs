@@ -1,0 +1,117 @@
+//! The ends of a contender: a server and clients, each made on its core, and connected.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rpcrdma_engine::{Client, Clock, ConnectionId, Engine, Provider, Shard};
+
+use super::failure::device;
+use super::idle::Idling;
+use super::server::Server;
+use crate::contenders::call::Load;
+use crate::device::pair::Stop;
+use crate::device::pin;
+use crate::error::BenchError;
+
+pub(super) fn make_server<P: Provider>(
+    engine: &Engine<P>,
+    core: u32,
+    load: &Load,
+) -> Result<Shard<P, Server>, BenchError> {
+    on_core(core, || {
+        let mut shard = engine.shard(Server::new(load))?;
+        let bulk = shard.turn(0).buffer();
+        shard.handler().serve_from(bulk)?;
+        Ok(shard)
+    })
+}
+
+pub(super) fn serve<P: Provider>(
+    server: &mut Shard<P, Server>,
+    mut idling: Idling,
+    stop: &Stop,
+) -> Result<(), BenchError> {
+    let clock = Clock::new();
+    let (mut now, mut idle) = (clock.now(), 0_u32);
+    loop {
+        // As the loop of a shard does: an idle turn is shorter than a reading of the clock.
+        if server.poll_once(now) {
+            idling.busy();
+            now = clock.now();
+            continue;
+        }
+        idle = idle.wrapping_add(1);
+        if idle.is_multiple_of(TURNS_PER_READING) {
+            now = clock.now();
+        }
+        if stop.is_set() {
+            return server.handler().failure();
+        }
+        if let Some(timeout) = idling.idle(now) {
+            server.wait(timeout);
+        }
+    }
+}
+
+/// Connects as often as wished. `turn` is called after each poll of the client: it polls the server.
+pub(crate) fn connect<P: Provider>(
+    client: &mut Client<P>,
+    to: SocketAddr,
+    connections: u32,
+    mut turn: impl FnMut(u64),
+) -> Result<Vec<ConnectionId>, BenchError> {
+    let clock = Clock::new();
+    let mut peers = Vec::new();
+    for _ in 0..connections {
+        let attempt = client.begin_connect(to)?;
+        let deadline = Instant::now() + PATIENCE;
+        let peer = loop {
+            let now = clock.now();
+            client.poll(now, |_| {});
+            turn(now);
+            if let Some(outcome) = client.connected(attempt) {
+                break outcome.map_err(|reason| device(&reason))?;
+            }
+            if Instant::now() > deadline {
+                return Err(device(&"no connection in time"));
+            }
+            thread::yield_now();
+        };
+        peers.push(peer);
+    }
+    Ok(peers)
+}
+
+/// Takes in whatever control messages are still on their way: credits, properties. Goes on while
+/// `more` says so.
+pub(super) fn settle<P: Provider>(
+    client: &mut Client<P>,
+    server: &mut Shard<P, Server>,
+    mut more: impl FnMut() -> bool,
+) {
+    let clock = Clock::new();
+    let mut turns = 0;
+    while more() || turns < SETTLE {
+        let now = clock.now();
+        client.poll(now, |_| {});
+        server.poll_once(now);
+        turns += 1;
+    }
+}
+
+/// Makes something on the core where it will be used: its memory comes from there.
+pub(super) fn on_core<T: Send>(
+    core: u32,
+    make: impl FnOnce() -> Result<T, BenchError> + Send,
+) -> Result<T, BenchError> {
+    let make = || pin(core).and_then(|()| make());
+    thread::scope(|scope| scope.spawn(make).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Turns without work between two readings of the clock.
+const TURNS_PER_READING: u32 = 16;
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// Turns of both sides after the last connection, at least.
+const SETTLE: u32 = 1000;
