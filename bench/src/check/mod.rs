@@ -5,7 +5,7 @@
 //!   a few questions ───┼─▶ findings: severity, what was seen, why, the command ─▶ verdict
 //!   configuration ─────┘
 //! ```
-//! Everything is read through [`Host`], so that a copy of another machine's files is looked at as
+//! Everything is read through [`host::Host`], so that a copy of another machine's files is looked at as
 //! this one is. Nothing is changed.
 
 mod args;

@@ -103,7 +103,7 @@ impl Meter {
 
     /// Takes `count` round trips that are not timed one by one. False when it is enough.
     ///
-    /// Reads the clock once in [`CLOCK_EVERY`] round trips.
+    /// Reads the clock once in `CLOCK_EVERY` round trips.
     #[inline]
     pub fn counted(&mut self, count: u64) -> bool {
         self.unchecked += count;
@@ -135,7 +135,7 @@ impl Meter {
         }
     }
 
-    /// Whether the program was asked to end; checked once in [`CLOCK_EVERY`] round trips.
+    /// Whether the program was asked to end; checked once in `CLOCK_EVERY` round trips.
     #[inline]
     fn is_interrupted(&self) -> bool {
         self.completed.is_multiple_of(CLOCK_EVERY) && stop::is_wished()
