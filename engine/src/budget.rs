@@ -1,4 +1,4 @@
-//! Every depth and count of a shard, summed from the configuration, with the reason beside each.
+//! The budget: every queue depth and pool size of a shard, derived from the configuration.
 //!
 //! After this nothing runs out by surprise: what is not in these sums is refused with an error.
 

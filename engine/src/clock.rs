@@ -1,4 +1,4 @@
-//! The clock that shards are polled with: nanoseconds since the process looked first.
+//! The clock of shards: nanoseconds since its first use in the process.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,4 @@
-//! The control plane: one connection manager, and who gets the connections it makes.
+//! The control plane: one connection manager, and the assignment of its connections to shards.
 //!
 //! ```text
 //!   Engine, shards ──requests──▶ Control::step ──▶ ConnectionManager

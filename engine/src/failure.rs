@@ -1,4 +1,4 @@
-//! Threads of the engine that have panicked, and who is told of it.
+//! Panicked threads of the engine, and their reporting.
 //!
 //! ```text
 //!   panic ─▶ record ─▶ its connections end, whoever waits for it gets an error ─▶ tell, once

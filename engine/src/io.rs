@@ -1,4 +1,4 @@
-//! The ledger of what is in the device's hands, and the only caller of the posting functions.
+//! The ledger of the buffers that the device owns, and the only caller of the posting functions.
 //!
 //! ```text
 //!   RecvToken ───post_recv──▶ (a number in the device's hands) ──take_recv──▶ RecvToken

@@ -1,4 +1,5 @@
-//! ONC RPC over RDMA: polling shards, server and client, over a software fabric or real devices.
+//! ONC RPC over RDMA: polling shards for servers and clients, over a software fabric or RDMA
+//! devices.
 //!
 //! ```text
 //!        program                    shard (one thread, one core)                      device

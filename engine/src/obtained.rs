@@ -1,5 +1,4 @@
-//! What a shard has got of what its configuration asks for: what the system and the device were free
-//! to choose.
+//! The obtained resources of a shard, as far as the system and the device could choose.
 
 use core::fmt;
 

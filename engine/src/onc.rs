@@ -1,4 +1,4 @@
-//! RPC headers (RFC 5531) as a program writes and reads them, behind transaction id and message type.
+//! RPC headers (RFC 5531) for programs, after XID and message type.
 //!
 //! ```no_run
 //! use rpcrdma_engine::onc::{CallHeader, ReplyHeader, HeaderRoom};

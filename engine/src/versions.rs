@@ -1,4 +1,4 @@
-//! Which peers are known to speak version one only: found out once, remembered for a while.
+//! The memory of peers that support only version one.
 //!
 //! One memory serves all shards of an engine. It is asked when a connection is made and told when
 //! an attempt with version two has failed, and never in between.

@@ -1,4 +1,4 @@
-//! How calls and shards end when something is short: nothing is lost, nothing takes long.
+//! The end of calls and shards with scarce resources: nothing is lost, and nothing takes long.
 
 use std::net::SocketAddr;
 use std::time::Duration;

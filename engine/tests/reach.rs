@@ -1,4 +1,4 @@
-//! What a handler learns of its callers, and how other threads reach its shard.
+//! What a handler learns about its callers, and how other threads reach its shard.
 
 use std::net::SocketAddr;
 use std::time::Duration;

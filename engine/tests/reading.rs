@@ -1,4 +1,4 @@
-//! What was written as XDR is read as it was written, wherever its bytes have landed.
+//! Reading XDR from received messages, wherever their bytes were placed.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! What a received transmission means.
+//! The result of receiving a transmission, for the engine to act on.
 
 use rpcrdma_xdr::array::{Array, List};
 use rpcrdma_xdr::chunk::{ChunkLists, RdmaSegment, ReadList, WriteChunk, WriteList};

@@ -1,4 +1,4 @@
-//! A call under construction.
+//! The builder of a call.
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::{

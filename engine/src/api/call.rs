@@ -1,4 +1,4 @@
-//! A call that has arrived.
+//! A received call, for the handler.
 
 use core::ops::{Deref, DerefMut};
 use std::net::SocketAddr;

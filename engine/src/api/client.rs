@@ -1,4 +1,4 @@
-//! The client: a shard that calls, polled by its program.
+//! The client: a calling shard that its program polls.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The end of a call.
+//! The completion of a call: its reply, or an error.
 
 use rpcrdma_proto::CallId;
 

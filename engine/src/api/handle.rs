@@ -1,4 +1,4 @@
-//! What other threads may say to a shard.
+//! The handle of a shard, for other threads.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a program brings to a shard: its handler.
+//! The handler: the program's callbacks on a shard.
 
 use std::net::SocketAddr;
 

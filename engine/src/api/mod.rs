@@ -1,4 +1,4 @@
-//! What a program holds: its shard and handler, calls and replies, tickets and completions.
+//! The types of a program: shard and handler, calls and replies, tickets and completions.
 
 pub mod builder;
 pub mod call;

@@ -1,4 +1,4 @@
-//! Changes of transport properties while a connection is up: asked for, announced, answered.
+//! Changes of transport properties on an established connection: requests, announcements, answers.
 
 use rpcrdma_proto::{Changes, Misuse, PropertyError};
 use rpcrdma_xdr::property::{PropId, Property};

@@ -1,4 +1,4 @@
-//! The reply to a call: built in registered memory, sent now or later, once.
+//! The reply to a call: written into registered memory, sent once, now or later.
 
 use core::marker::PhantomData;
 

@@ -1,4 +1,4 @@
-//! The public face of a shard: polled by the host, or run on a thread of its own.
+//! The public type of a shard: polled by the program, or run on its own thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Memory of the program's own that a peer may write a result to.
+//! Sinks: result buffers of the program that a peer may write to.
 
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::Loan;

@@ -1,4 +1,4 @@
-//! What a handler may do once a turn.
+//! The actions that a handler may take once a turn.
 
 use rpcrdma_mempool::{BulkPool, Loan, RecvPool};
 use rpcrdma_proto::{CallState, NO_MARK, PeerLimits, ShardLedger};

@@ -1,4 +1,4 @@
-//! A call that was refused, with the memory that it had been given.
+//! A call that was not sent, with its memory.
 
 use arrayvec::ArrayVec;
 

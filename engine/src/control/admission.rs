@@ -1,4 +1,4 @@
-//! Requests of peers: a shard is asked about each before it is accepted.
+//! Admission: a shard decides about each connection request.
 //!
 //! ```text
 //!   request ─▶ the next shard that serves and has room ─Request─▶ Handler::admit

@@ -1,4 +1,4 @@
-//! What the control plane shares with the shards and the engine: who there is, and what is asked.
+//! The state that the control plane shares with the shards and the engine.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What the queues have to say beside completions, and when it is heard.
+//! Asynchronous events of the queues, and when they are polled.
 //!
 //! The end of a connection is heard behind the messages that came before it. When its requests come
 //! back flushed, which says only that it is at an end, the reason may be there already: it is looked

@@ -1,4 +1,4 @@
-//! Short messages that go ahead of the lanes: they are read while they are posted.
+//! Inline sends: short messages that are copied while they are posted.
 #![expect(unsafe_code, reason = "posting hands memory to the device")]
 
 use arrayvec::ArrayVec;

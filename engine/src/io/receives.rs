@@ -1,4 +1,4 @@
-//! The Receives that the device has, by name.
+//! The outstanding Receives, by their identifiers.
 //!
 //! A name is the number of a buffer with a mark. Numbers that the device has refused are given again,
 //! and if it completes one of them all the same, the Receive that has the number by then is not

@@ -1,4 +1,4 @@
-//! Memory that a message gathers bulk from, without a copy.
+//! Memory that bulk data is gathered from without a copy.
 
 use core::ops::Deref;
 

@@ -1,4 +1,4 @@
-//! A message that has arrived: its payload stream and its placed items, where they lie.
+//! A received message: its payload stream and its placed items, in the receive buffers.
 
 use core::ops::Range;
 

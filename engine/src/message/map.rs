@@ -1,4 +1,4 @@
-//! The map of a message that has arrived: which piece of which buffer is payload, and which is an item.
+//! The map of a received message: the pieces of buffers that are payload, and those that are items.
 
 use rpcrdma_mempool::Loan;
 use rpcrdma_proto::{

@@ -1,4 +1,4 @@
-//! A message received, or under construction.
+//! Messages: received, or under construction.
 
 pub mod bulk;
 pub mod incoming;

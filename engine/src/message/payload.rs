@@ -1,4 +1,4 @@
-//! The payload of a message under construction: XDR written straight into registered memory.
+//! The payload of a message under construction: XDR written directly into registered memory.
 
 use rpcrdma_mempool::SendSlot;
 use rpcrdma_proto::{BulkItem, ShortSend};

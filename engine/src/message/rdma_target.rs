@@ -1,4 +1,5 @@
-//! What explicit RDMA has moved for one message: buffers of the shard, and sinks of the program.
+//! The targets of explicit RDMA for one message: RDMA buffers of the shard, and sinks of the
+//! program.
 
 use rpcrdma_mempool::Loan;
 

@@ -1,4 +1,4 @@
-//! What a call offers for its reply, kept until the reply is made.
+//! The offer of a call for its reply, kept until the reply is sent.
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::Offer;

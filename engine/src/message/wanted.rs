@@ -1,4 +1,4 @@
-//! What a call wants of its reply.
+//! The requested results of a call.
 
 use rpcrdma_proto::{self as proto, WantKind};
 

@@ -1,4 +1,4 @@
-//! What the connection manager and a shard leave for each other.
+//! Messages between the control plane and a shard.
 
 use std::net::SocketAddr;
 

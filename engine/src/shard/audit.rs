@@ -1,4 +1,4 @@
-//! The audit of a shard: in whose hands everything is, counted between two turns. For tests.
+//! The audit of a shard: counts the owner of every resource, between two turns. For tests.
 //!
 //! ```text
 //!   total = home + posted + refill + parked + waiting          receive buffers

@@ -1,4 +1,4 @@
-//! Completions: what one poll of the completion queue has brought, dealt with in order.
+//! Completions: handles the results of one poll of the completion queue, in order.
 
 use super::Core;
 use super::peers::Phase;

@@ -1,4 +1,4 @@
-//! What is heard beside completions: of the mailbox, and of the queues.
+//! Events apart from completions: of the mailbox, and of the queues.
 
 use super::Core;
 use crate::api::handler::Handler;

@@ -1,4 +1,5 @@
-//! The mailbox: how other threads reach a shard. Bounded; costs the shard one plain load a turn.
+//! The mailbox: messages of other threads to a shard. Bounded; costs the shard one plain load a
+//! turn.
 //!
 //! ```text
 //!   another thread                         the shard, once a turn

@@ -1,4 +1,4 @@
-//! A shard: one thread's share of the engine, its parts, and its turn.
+//! A shard: its parts, and its turn.
 //!
 //! ```text
 //!   mailbox ─▶ flush ─▶ poll ─▶ completions ─▶ RDMA steps ─▶ flush ─▶ refill ─▶ events ─▶ RDMA steps

@@ -1,4 +1,4 @@
-//! Which version a connection speaks: what it begins with, and what follows from the answer.
+//! The version of a connection: the one that it begins with, and the effect of the answer.
 //!
 //! ```text
 //!   asked ─▶ known as old ────────────────────────────▶ begins with one

@@ -1,4 +1,4 @@
-//! How a shard sleeps: until there may be something to do.
+//! Sleeping: a shard waits until there may be work.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How a shard is made: memory, queues and parts, and its place in the control plane.
+//! The start of a shard: memory, queues and parts, and its entry in the control plane.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! How a shard stops: it delivers no new call, answers what it has delivered, and ends each
-//! connection as soon as nothing of it is owed.
+//! The stop of a shard: it delivers no new calls, answers the delivered ones, and ends each
+//! connection when nothing is outstanding.
 //!
 //! ```text
 //!   told to stop ─▶ calls that come are dropped, calls whose data are awaited are given up

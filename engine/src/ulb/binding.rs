@@ -1,4 +1,4 @@
-//! The tables: programs, procedures, and the items that may leave the stream.
+//! The tables of bindings: programs, procedures, and DDP-eligible items.
 
 use super::protection::Protection;
 use crate::error::CallRefused;

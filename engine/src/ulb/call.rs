@@ -1,4 +1,4 @@
-//! A call under construction, by its binding.
+//! The builder of a call with a binding.
 
 use rpcrdma_xdr::onc::{ReplyHeader, RpcPrefix};
 

@@ -1,4 +1,4 @@
-//! An item of a message, wherever its bytes are.
+//! An item of a message: inline or placed.
 
 use crate::message::incoming::{PayloadReader, PlacedItem};
 

@@ -1,4 +1,4 @@
-//! A message is read by its binding: what was placed is met where it belongs, and nowhere else.
+//! Reads a message through its binding: placed items are accepted only at their positions.
 
 use super::binding::{Bound, Item, Order};
 use super::data::Data;

@@ -1,4 +1,4 @@
-//! Upper-layer bindings: which data items of a program may travel outside of its messages.
+//! Upper-layer bindings: the DDP-eligible data items of RPC programs.
 //!
 //! RFC 8166 6.1 lets only those items leave the stream that the binding of the program names, and
 //! wants the longest reply known before a call is sent (6.2). Here a program states both once, in

@@ -1,4 +1,4 @@
-//! NFS version 2 (RFC 1094), bound as RFC 8267 has it: the same four items as version 3.
+//! The binding of NFS version 2 (RFC 1094) in RFC 8267: the same four items as version 3.
 //!
 //! Data have at most 8192 bytes and paths 1024, so a reply is never long.
 

@@ -1,4 +1,4 @@
-//! NFS version 3 (RFC 1813), bound as RFC 8267 has it.
+//! The binding of NFS version 3 (RFC 1813) in RFC 8267.
 //!
 //! Four items of four procedures may be placed, so a call has at most one argument that is read and
 //! at most one result that is written: lists of one chunk, which every server takes. How long a

@@ -1,4 +1,4 @@
-//! NFS version 4, all minor versions, bound as RFC 8267 has it.
+//! The binding of NFS version 4, all minor versions, in RFC 8267.
 //!
 //! COMPOUND is a list of operations: begin each with its number
 //! ([`BoundCall::operation`](super::BoundCall::operation),

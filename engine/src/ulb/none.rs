@@ -1,4 +1,4 @@
-//! The programs beside NFS, of which nothing may be placed.
+//! Programs other than NFS, without DDP-eligible items.
 //!
 //! NFSACL shares the connection of NFS. The others are small, and are usually reached over TCP; they
 //! may travel here as any program may of which nothing is placed. How long their replies can be the

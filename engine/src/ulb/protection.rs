@@ -1,4 +1,4 @@
-//! What the credentials of a call leave to the transport.
+//! What the credentials of a call permit the transport to do.
 
 use rpcrdma_xdr::numbers::onc::auth_flavor;
 use rpcrdma_xdr::onc::Auth;

@@ -1,4 +1,4 @@
-//! A reply under construction, by the binding of its call.
+//! The builder of a reply with the binding of its call.
 
 use super::binding::{BindError, Bound, Order};
 use super::call::put;

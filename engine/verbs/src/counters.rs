@@ -1,4 +1,4 @@
-//! What a device has reported, counted, and what has failed on it.
+//! Counters of a device's events, and its last failure.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};

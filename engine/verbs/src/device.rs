@@ -1,4 +1,4 @@
-//! The device: what all queues on it share.
+//! The device: the state that all its queues share.
 #![expect(unsafe_code, reason = "libibverbs is called")]
 
 pub(crate) mod find;

@@ -1,4 +1,4 @@
-//! Failures of foreign calls: the call, its error number, and what is likely behind it.
+//! Failed library calls: the call, its error number, and the likely cause.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What a device reports beside completions: to whom it goes, and how often it has happened.
+//! Asynchronous events of a device: passes them to their queues, and counts them.
 //!
 //! Events come from the context, which librdmacm shares among all who open the device in this process:
 //! whoever reads one hands it to all of them.

@@ -1,4 +1,4 @@
-//! Descriptors: of channels, devices and wakers.
+//! File descriptors of channels, devices and wakers.
 #![expect(unsafe_code, reason = "fcntl(2) and ppoll(2) have no safe binding in std")]
 
 use std::io;

@@ -1,4 +1,4 @@
-//! An event of a device, and who hears of it.
+//! An event of a device, and its recipient.
 
 use crate::names::Name;
 

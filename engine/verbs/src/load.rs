@@ -1,4 +1,4 @@
-//! Opening a foreign library when a program wants it, and resolving its functions.
+//! Opens a library at run time, and resolves its functions.
 //!
 //! `library!` makes a structure with a function pointer for each function that is named; loading it
 //! fails if one of them is not there. A library is opened once and stays until the process ends: it

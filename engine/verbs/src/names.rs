@@ -1,4 +1,4 @@
-//! Names of queue pairs and queues, for events that may be late: a number is used again, a key never.
+//! Keys of queue pairs and queues, for late events: a number is used again, a key is not.
 
 use std::ffi::c_void;
 use std::ptr;

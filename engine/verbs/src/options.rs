@@ -1,4 +1,4 @@
-//! How a device is chosen, and how its connections behave.
+//! The options of a device: how it is chosen, and the parameters of its connections.
 
 use std::net::IpAddr;
 use std::time::Duration;

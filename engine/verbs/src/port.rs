@@ -1,4 +1,5 @@
-//! The port: what a set of queues shares with the connection manager, which makes their queue pairs.
+//! The port: the state that a set of queues shares with the connection manager, which creates their
+//! queue pairs.
 //!
 //! ```text
 //!   connection manager ── create ──▶ born ── Endpoint ── attach ──▶ attached ── destroy ──▶ dying ──▶ gone

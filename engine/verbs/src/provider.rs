@@ -1,4 +1,4 @@
-//! The provider: an RDMA device as the engine opens it.
+//! The provider: an RDMA device for the engine.
 #![expect(unsafe_code, reason = "libibverbs is called")]
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Registration: memory becomes a region of the device, and its keys lead back to it.
+//! Registration of memory with the device, and the regions by their keys.
 #![expect(unsafe_code, reason = "libibverbs is called")]
 
 use std::io;

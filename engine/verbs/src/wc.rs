@@ -1,4 +1,4 @@
-//! Completions: the numbers of the library become ours, every one of them.
+//! Completions: converts all status and opcode numbers of the library.
 
 use rpcrdma_provider::{WcOpcode, WcStatus, WorkCompletion, WrId};
 

@@ -1,5 +1,5 @@
-//! One program for hosts with and without RDMA: it is not linked with the libraries, and says so where
-//! they are missing.
+//! One program for hosts with and without RDMA: it is not linked with the RDMA libraries, and
+//! reports if they are missing.
 
 use std::path::Path;
 use std::process::Command;

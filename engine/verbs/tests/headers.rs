@@ -1,4 +1,4 @@
-//! The bindings against the headers of rdma-core: sizes, offsets, numbers and signatures.
+//! The bindings, compared with the headers of rdma-core: sizes, offsets, numbers and signatures.
 //!
 //! A C program is made of the bindings' own text, compiled with the system's headers and run. It needs
 //! a C compiler and the headers (Debian: `apt-get install gcc libibverbs-dev librdmacm-dev`). Without

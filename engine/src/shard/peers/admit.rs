@@ -1,4 +1,4 @@
-//! How connections and orders come to a shard.
+//! New connections, and requests of the control plane.
 //!
 //! ```text
 //!   Request ──admit──▶ yes, or no: the connection manager tells the peer

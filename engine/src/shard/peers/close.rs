@@ -1,4 +1,4 @@
-//! How connections end.
+//! The end of connections.
 //!
 //! ```text
 //!   leave ─▶ the peer takes what was said to it, or time is over ─▶ close

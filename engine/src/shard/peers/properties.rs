@@ -1,4 +1,4 @@
-//! Changes of transport properties: what peers have answered, or not in time.
+//! Changes of transport properties: answers of peers, and timeouts.
 
 use rpcrdma_proto::PropertyOutcome;
 

@@ -1,4 +1,4 @@
-//! What a call under construction shows to its peer, and what becomes of that if it is not made.
+//! The memory that a call under construction exposes, and its release if the call is not sent.
 
 use rpcrdma_proto::{CallDemand, CallForm, CallId, CallRoute};
 

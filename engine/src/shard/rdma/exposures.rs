@@ -1,5 +1,5 @@
-//! What the calls of a shard have exposed: the memory, the rights to it, and the reply that waits
-//! until these are dead.
+//! The exposed memory of a shard's calls: the memory, its rights, and replies that wait for the end
+//! of the rights.
 //!
 //! ```text
 //!   open ──▶ exposed with the call ──reply, error──▶ answered ──rights dead──▶ delivered, closed

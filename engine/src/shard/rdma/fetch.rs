@@ -1,4 +1,4 @@
-//! Calls whose data are still in the memory of their callers, and are fetched by RDMA Read.
+//! A call whose data are fetched from its caller's memory by RDMA Read.
 //!
 //! ```text
 //!   call with chunks ──▶ waiting for buffers ──▶ reading ──▶ here ──▶ delivered

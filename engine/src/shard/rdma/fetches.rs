@@ -1,4 +1,4 @@
-//! The calls of a shard that are being fetched, and whose turn it is.
+//! All calls of a shard whose data are fetched, and their order.
 //!
 //! ```text
 //!   open ──▶ waiting ──begin──▶ reading ──end_reading──▶ here ──pop_here──▶ close

@@ -1,4 +1,4 @@
-//! Explicit RDMA: what own calls expose, and what is fetched for the calls of peers.
+//! Explicit RDMA: memory exposed by own calls, and data fetched for received calls.
 
 pub(crate) mod expose;
 pub(crate) mod exposures;

@@ -1,4 +1,4 @@
-//! What a call offers to its peer: memory is gathered, then all of it gets its keys.
+//! The offers of a call: collects the memory, then exposes all of it.
 #![expect(unsafe_code, reason = "whoever shows memory makes a promise about it")]
 
 use rpcrdma_mempool::{Access, BulkPool, Loan, Sge};

@@ -1,5 +1,5 @@
-//! The steps of explicit RDMA: the data of calls are fetched, and what own calls have exposed is
-//! closed before anybody reads it.
+//! The steps of explicit RDMA: fetches the data of received calls, and ends the exposure of own
+//! calls before they complete.
 //!
 //! ```text
 //!   call ──▶ Fetch ──Reads──▶ settle ──▶ handler

@@ -1,4 +1,4 @@
-//! What a peer may reach of this side's memory, and for how long.
+//! The rights of peers to this side's memory: memory windows and registrations.
 //!
 //! ```text
 //!   grant ──▶ Grant ──Bind posted──▶ the peer reads or writes ──▶ dead: invalidated by us, or by

@@ -1,4 +1,4 @@
-//! A message is handed up: a call with a send slot for its answer, a reply as the end of its call.
+//! Delivery: a call with a send slot for its reply, a reply as the completion of its call.
 
 use std::net::SocketAddr;
 

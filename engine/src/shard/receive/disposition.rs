@@ -1,4 +1,4 @@
-//! What became of a transmission.
+//! The disposition of a received transmission.
 
 use rpcrdma_proto::{CallId, Complete, Part, PropertyOutcome, ReplyTo, Violation};
 

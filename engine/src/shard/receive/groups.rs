@@ -1,4 +1,4 @@
-//! Messages of several transmissions: their buffers are parked until the last is here.
+//! Messages of several transmissions: their buffers are kept until the last one has arrived.
 
 use rpcrdma_mempool::RecvToken;
 use rpcrdma_proto::Complete;

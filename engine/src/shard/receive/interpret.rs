@@ -1,4 +1,4 @@
-//! What a transmission means: the protocol is asked, and what breaks a rule is reported.
+//! Interprets a transmission through the protocol, and reports violations.
 
 use rpcrdma_mempool::RecvToken;
 use rpcrdma_proto::{

@@ -1,4 +1,4 @@
-//! What arrives: Receives, the groups that they are parts of, and messages that wait to be answered.
+//! The receiving part of a shard: Receives, groups, and messages that wait for an answer.
 //!
 //! ```text
 //!   pool ─▶ refill ─▶ posted ─▶ interpreted ─▶ delivered ─▶ refill

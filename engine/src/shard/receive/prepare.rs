@@ -1,4 +1,4 @@
-//! What of a received message is where: checked, and noted for whoever reads it.
+//! Checks a received message, and records the locations of its parts.
 
 use rpcrdma_proto::{CallId, Connection, Message, NO_MARK, Offered, Part, Violation};
 

@@ -1,4 +1,4 @@
-//! What a received message is read with.
+//! The state for reading a received message.
 
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{RecvPool, RecvToken};

@@ -1,4 +1,4 @@
-//! The way in: completion, transmission, group, call or reply, and the buffer back to the device.
+//! The receive path: completion, transmission, group, call or reply, and reposting of the buffer.
 
 use rpcrdma_mempool::RecvToken;
 use rpcrdma_proto::{CallId, ReplyTo};

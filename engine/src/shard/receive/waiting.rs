@@ -1,4 +1,4 @@
-//! Messages that wait for a send slot: looked at when there is one to answer them, each peer's in order.
+//! Messages that wait for a send slot to answer them, in order for each peer.
 //!
 //! A peer that takes nothing of what is sent to it may have a share of the slots and no more
 //! ([`Outbox::has_slot_for`]): its messages wait, those of others do not.

@@ -1,4 +1,4 @@
-//! Answers that come from elsewhere: made on other threads, or never, because a ticket was dropped.
+//! Answers of other threads, and dropped tickets.
 //!
 //! ```text
 //!   finish, drop of a ticket ──mailbox─▶ sent

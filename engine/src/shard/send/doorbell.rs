@@ -1,4 +1,4 @@
-//! Holding: short messages that wait for others, so that they leave with one doorbell.
+//! Doorbell batching: short messages wait for others, to share one doorbell.
 //!
 //! ```text
 //!   wait for `batch` messages ──all are there──▶ doorbell ──next poll finds more──▶ batch doubles

@@ -1,4 +1,4 @@
-//! What a message under construction has beside its last slot.
+//! The state of a message under construction, apart from its last slot.
 
 use crate::error::CallRefused;
 

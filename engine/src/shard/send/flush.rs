@@ -1,4 +1,4 @@
-//! What a turn sends: answers that other threads have made, and all that is pending.
+//! Sends the answers of other threads, and all pending messages of a turn.
 
 use super::outbox::UNSOLICITED_MAX;
 use crate::api::handler::Handler;

@@ -1,4 +1,5 @@
-//! Short messages that are copied while they are posted, ahead of what waits in the lanes.
+//! Inline sends of a turn: short messages that are copied while they are posted, before those in
+//! the lanes.
 
 use rpcrdma_mempool::SendSlot;
 

@@ -1,4 +1,4 @@
-//! A lane: what one queue pair has to send and has sent.
+//! A lane: the pending and outstanding sends of one queue pair.
 //!
 //! ```text
 //!   pending ──post──▶ copied while posting ───────────────────▶ released

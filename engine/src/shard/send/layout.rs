@@ -1,4 +1,4 @@
-//! How a planned message becomes work requests: headers are encoded, gather lists are made.
+//! Layout of a planned message: encodes headers, and builds gather lists and work requests.
 
 use core::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Messages on their way out, and the slab they live in.
+//! Outgoing messages, and their slab.
 //!
 //! ```text
 //!   begin ──▶ building ──submit──▶ pending in a lane ──posted──▶ in flight ──completed──▶ free

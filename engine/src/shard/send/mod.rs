@@ -1,4 +1,4 @@
-//! What leaves: messages under construction, pending in lanes, and posted.
+//! The sending part of a shard: messages under construction, pending in lanes, and posted.
 
 pub(crate) mod answers;
 pub(crate) mod doorbell;

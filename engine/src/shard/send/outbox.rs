@@ -1,4 +1,4 @@
-//! The outbox: where messages are built and laid out, and wait for the end of the turn.
+//! The outbox: messages are built and laid out here, and wait for the end of the turn.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Messages of the transports: errors, and what they tell each other.
+//! Control messages between transports, and error reports.
 
 use rpcrdma_proto::{Connection, ControlSend, Report};
 use rpcrdma_xdr::cursor::Writer;

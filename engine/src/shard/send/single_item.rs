@@ -1,4 +1,4 @@
-//! Messages with a single item on their way out: no plan, no layout, no search.
+//! Outgoing single-item messages, without general plan and layout.
 
 use rpcrdma_mempool::SendSlot;
 use rpcrdma_proto::{GatherMeans, ShortPlan};

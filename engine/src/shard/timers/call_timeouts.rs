@@ -1,4 +1,4 @@
-//! What peers owe: calls of ours that are not answered in time.
+//! Call timeouts: own calls that are not answered in time.
 //!
 //! Nothing is kept while calls are made and answered. Every tick looks at some of the table of
 //! calls, so that it comes round in an eighth of the timeout, and notes when it saw the call in a

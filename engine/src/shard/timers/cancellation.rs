@@ -1,4 +1,4 @@
-//! Own calls that end before their reply: their time is over, or the program wants them no more.
+//! Own calls that end before their reply, by a deadline or cancellation.
 //!
 //! ```text
 //!   not posted ──▶ taken out of its lane ──▶ its slot, credits and memory are free: not executed

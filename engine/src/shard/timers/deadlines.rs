@@ -1,4 +1,4 @@
-//! Until when own calls may take, and which of them the program has given up.
+//! The deadlines of own calls, and those that the program has cancelled.
 //!
 //! ```text
 //!   arm ──▶ listed, a slot once ──looked at: its call is over──▶ not listed

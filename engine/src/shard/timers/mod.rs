@@ -1,4 +1,4 @@
-//! What must not take too long, and how far a stop has gone: the times of a shard.
+//! The timers of a shard, and the progress of a stop.
 //!
 //! All times are nanoseconds of the clock that the shard is polled with. They are looked at every
 //! 10 ms ([`TICK`]), and with every turn of a shard that stops.

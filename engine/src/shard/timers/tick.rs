@@ -1,4 +1,4 @@
-//! The tick: what has taken too long is ended.
+//! The tick: ends what exceeds its time limit.
 
 use rpcrdma_proto::Versions;
 

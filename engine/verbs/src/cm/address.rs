@@ -1,4 +1,4 @@
-//! Addresses as the system has them, and as Rust does.
+//! Conversion of socket addresses between the system's types and Rust's.
 #![expect(unsafe_code, reason = "what a socket address is, its first two bytes say")]
 
 use std::mem::{MaybeUninit, size_of};

@@ -1,4 +1,4 @@
-//! An attempt to connect: the steps to the peer, and the pauses between its tries.
+//! An attempt to connect: its steps, and the pauses between its tries.
 //!
 //! ```text
 //!   Address ──▶ Route ──▶ Answer ──▶ connected

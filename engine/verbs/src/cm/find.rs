@@ -1,4 +1,4 @@
-//! Addresses of devices: which device has one, and why one cannot be listened on.
+//! The device of an address, and why an address cannot be listened on.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! Ids of librdmacm and the channel of their events, made safe to hold.
+//! Safe types for the ids of librdmacm and their event channel.
 //!
 //! ```text
 //!   Channel::take ──▶ read ──▶ copied ──▶ acknowledged ──▶ Happened     by value: no pointer to the id

@@ -1,4 +1,4 @@
-//! What a connection is asked for or answered with, and what the peer said of it.
+//! The parameters of a connection request and of its answer, of both sides.
 #![expect(unsafe_code, reason = "private data are behind a pointer of librdmacm")]
 
 use rpcrdma_provider::PrivateBytes;

@@ -1,4 +1,4 @@
-//! Who is to be told of an event: found by the key of the end in librdmacm that it is of.
+//! Finds the owner of an event by the key of its librdmacm id.
 
 use std::net::SocketAddr;
 use std::sync::Weak;

@@ -1,4 +1,4 @@
-//! Why an attempt to connect has failed, and whether it is worth another one.
+//! Why an attempt to connect has failed, and whether to try again.
 
 use std::io;
 

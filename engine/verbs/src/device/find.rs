@@ -1,4 +1,4 @@
-//! Finding a device: by its name, by an address or a GID of it, or the first that has an active port.
+//! Finds a device by its name, by its address or GID, or the first with an active port.
 #![expect(unsafe_code, reason = "libibverbs and librdmacm are called")]
 
 use std::ffi::CStr;

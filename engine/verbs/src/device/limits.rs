@@ -1,4 +1,4 @@
-//! What a device can do: what it says of itself, and what has to be tried.
+//! The capabilities of a device: those that it reports, and those found by trying.
 #![expect(unsafe_code, reason = "libibverbs is called")]
 
 use std::ptr;

@@ -1,4 +1,4 @@
-//! What a device is made of: its functions, its protection domain, and what it does in its own way.
+//! The parts of a device: its functions, its protection domain, and its special behaviour.
 #![expect(unsafe_code, reason = "libibverbs is called")]
 
 use std::mem::offset_of;

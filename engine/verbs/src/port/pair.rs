@@ -1,4 +1,4 @@
-//! A queue pair: who may do what to it, and how it ends.
+//! A queue pair: which thread may use it, and how it ends.
 #![expect(unsafe_code, reason = "libibverbs is called")]
 
 use std::sync::atomic::{AtomicBool, Ordering};

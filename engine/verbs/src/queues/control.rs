@@ -1,4 +1,4 @@
-//! How queue pairs come and go.
+//! Attaching, disconnecting and destroying queue pairs.
 //!
 //! ```text
 //!   destroy ─▶ error state ─▶ Dying ── its Receives came back, or time is over ─▶ destroyed ─▶ swept

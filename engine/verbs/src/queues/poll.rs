@@ -1,4 +1,4 @@
-//! Polling: completions of the device become ours, in batches.
+//! Polling: converts completions of the device, in batches.
 #![expect(unsafe_code, reason = "the driver fills in completions")]
 
 use rpcrdma_provider::{CqError, WC_BATCH, WcBatch, WorkCompletion};

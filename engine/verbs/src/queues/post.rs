@@ -1,4 +1,4 @@
-//! Posting: our requests become the driver's, chained on the stack, one doorbell for each chain.
+//! Posting: converts requests to the driver's, in chains on the stack with one doorbell each.
 #![expect(unsafe_code, reason = "the driver is given memory")]
 
 use std::ptr;

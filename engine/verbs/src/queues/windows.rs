@@ -1,4 +1,4 @@
-//! What this side shows to peers: memory windows, and registrations for one call.
+//! Memory that this side exposes: memory windows, and registrations for one call.
 #![expect(unsafe_code, reason = "libibverbs is called")]
 
 use rpcrdma_mempool::{Access, RegisterError, Sge};

@@ -1,4 +1,4 @@
-//! librdmacm, after `rdma/rdma_cma.h`.
+//! Bindings of librdmacm (`rdma/rdma_cma.h`).
 #![expect(unsafe_code, reason = "the signatures of foreign functions")]
 
 use std::ffi::{c_int, c_uint, c_void};

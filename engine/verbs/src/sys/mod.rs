@@ -1,4 +1,4 @@
-//! What the foreign libraries look like: structures, numbers and functions, and no thought.
+//! Bindings of the RDMA libraries: structures, numbers and functions, without logic.
 //!
 //! Written by hand after the headers of rdma-core 44, whose names they keep so that both can be
 //! searched for. Nothing of it is needed to build. Only what this crate uses is here. Enumerations of

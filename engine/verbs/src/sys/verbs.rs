@@ -1,4 +1,4 @@
-//! libibverbs, after `infiniband/verbs.h`.
+//! Bindings of libibverbs (`infiniband/verbs.h`).
 #![expect(unsafe_code, reason = "the signatures of foreign functions")]
 
 mod attributes;

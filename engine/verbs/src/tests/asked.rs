@@ -1,4 +1,4 @@
-//! Requests for connections: as many may wait as was said, however many came before.
+//! Connection requests: the configured number may wait, however many came before.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How connections come and go: messages before anybody is attached, failure, destruction, sleep.
+//! Connecting and disconnecting: messages before attaching, failure, destruction, sleep.
 
 use std::time::{Duration, Instant};
 

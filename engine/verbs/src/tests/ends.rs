@@ -1,5 +1,5 @@
-//! How queue pairs end: nobody waits, nothing is asked of librdmacm on a shard's thread, and whatever
-//! the device refuses or has used again does no harm. On a device of our own.
+//! The end of queue pairs: no thread waits, a shard's thread does not call librdmacm, and refused
+//! calls and reused numbers do no harm. On a device of our own.
 
 #![expect(unsafe_code, reason = "posting is unsafe; contexts of queues are changed")]
 

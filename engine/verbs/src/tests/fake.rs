@@ -1,4 +1,4 @@
-//! Libraries without a device: their functions note what is called, and fail when they are told to.
+//! Fake libraries without a device: their functions record the calls, and fail on request.
 //!
 //! Everything that they make leads back to its [`Board`], so tests do not see each other's calls.
 #![expect(unsafe_code, reason = "the functions are those of foreign libraries")]

@@ -1,5 +1,4 @@
-//! What is heard of the device and of librdmacm: how much of it waits, and when nothing is heard any
-//! more.
+//! Events of the device and of librdmacm: the limit of waiting events, and the end of the channel.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the device does not give back is kept, and asked for once more.
+//! Objects that the device does not release are kept, and released again later.
 
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::Queues;

@@ -1,4 +1,4 @@
-//! Messages: lengths, chains, limits, Receives that are not there, and errors.
+//! Messages: lengths, chains, limits, missing Receives, and errors.
 
 use rpcrdma_provider::{
     PostError, Provider, QueueAttr, Queues, SendFlags, SendOp, SendWr, WcOpcode, WcStatus, WrId,

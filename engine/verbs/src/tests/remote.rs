@@ -1,4 +1,4 @@
-//! RDMA Write and Read, memory windows, registrations for one call, and keys that die.
+//! RDMA Write and Read, memory windows, registrations for one call, and invalidated keys.
 
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::{

@@ -1,4 +1,4 @@
-//! Setting up, with every call failing once: what is made is destroyed.
+//! Set-up with every call failing once: created objects are destroyed.
 
 use rpcrdma_mempool::{Access, Region, RegionSpec, Rights};
 use rpcrdma_provider::SetupError;

@@ -1,4 +1,4 @@
-//! What libibverbs says of devices, ports and queue pairs, and is told of them.
+//! Attributes of devices, ports and queue pairs in libibverbs.
 #![expect(non_camel_case_types, reason = "the names of the header")]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};

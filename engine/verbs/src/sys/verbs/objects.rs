@@ -1,5 +1,5 @@
-//! The objects of libibverbs: an opened device with its tables of functions, what is made on it, and
-//! the work requests that those functions take.
+//! The objects of libibverbs: an opened device with its function tables, its objects, and work
+//! requests.
 #![expect(non_camel_case_types, reason = "the names of the header")]
 
 use std::ffi::{c_int, c_uint, c_void};

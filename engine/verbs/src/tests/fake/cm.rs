@@ -1,4 +1,4 @@
-//! librdmacm without a network: ids are made and destroyed, and nobody answers.
+//! A fake librdmacm without a network: ids are created and destroyed, and no peer answers.
 
 use libc::sockaddr;
 

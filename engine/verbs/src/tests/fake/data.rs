@@ -1,4 +1,4 @@
-//! The data path of the fake device: what is posted is taken, and completes when a test says so.
+//! The data path of the fake device: requests are taken, and complete when a test decides.
 
 use super::*;
 
