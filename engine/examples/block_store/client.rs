@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rpcrdma_engine::{
-    CallRefused, Client, Clock, Config, ConnectionId, Engine, Incoming, Provider, ShardHandle, Want,
+    CallBuilder, CallRefused, Client, Clock, Config, ConnectionId, Engine, Incoming, Provider,
+    ShardHandle, Want,
 };
 
 use crate::disk::{Disk, Store};
@@ -69,10 +70,7 @@ impl<P: Provider> Session<P> {
     /// Gives the server's file a length; all of it is on the medium then.
     pub fn commit(&mut self, len: u64) -> Outcome {
         let begin = |client: &mut Client<P>, peer, index, _| {
-            let mut call = client.call(peer, index)?;
-            rpc::put_call(call.payload(), rpc::COMMIT);
-            call.payload().put_u64(len);
-            Ok(call.submit()?)
+            call(client, peer, index, rpc::COMMIT, |call| call.payload().put_u64(len))
         };
         self.run(1, 1, begin, |_, reply| rpc::read_reply(&mut reply.reader()))
     }
@@ -85,11 +83,10 @@ impl<P: Provider> Session<P> {
             let mut loan = client.turn(now).buffer().ok_or(CallRefused::Busy)?;
             loan.truncate(len);
             blocks.file.read_exact_at(&mut loan, offset)?;
-            let mut call = client.call(peer, index)?;
-            rpc::put_call(call.payload(), rpc::WRITE);
-            call.payload().put_u64(offset);
-            call.payload().place(loan);
-            Ok(call.submit()?)
+            call(client, peer, index, rpc::WRITE, |call| {
+                call.payload().put_u64(offset);
+                call.payload().place(loan);
+            })
         };
         self.run(blocks.count(), window, begin, |index, reply| {
             let mut results = reply.reader();
@@ -105,12 +102,11 @@ impl<P: Provider> Session<P> {
         let begun = Instant::now();
         let begin = |client: &mut Client<P>, peer, index, _| {
             let (offset, len) = blocks.at(index);
-            let mut call = client.call(peer, index)?;
-            rpc::put_call(call.payload(), rpc::READ);
-            call.payload().put_u64(offset);
-            call.payload().put_u32(len as u32);
-            call.want(Want { len_min: 0, len_max: len as u32 });
-            Ok(call.submit()?)
+            call(client, peer, index, rpc::READ, |call| {
+                call.payload().put_u64(offset);
+                call.payload().put_u32(len as u32);
+                call.want(Want { len_min: 0, len_max: len as u32 });
+            })
         };
         let mut original = vec![0; blocks.block];
         self.run(blocks.count(), window, begin, |index, reply| {
@@ -120,22 +116,21 @@ impl<P: Provider> Session<P> {
             same_length((offset, len), results.u32()? as usize)?;
             blocks.file.read_exact_at(&mut original[..len], offset)?;
             let mut rest = (offset, &original[..len]);
-            match reply.placed().next() {
-                Some(item) => item.segments().try_for_each(|slice| compare(&mut rest, slice))?,
-                None => {
-                    while !rest.1.is_empty() {
-                        let slice = results.some(rest.1.len())?;
-                        compare(&mut rest, slice)?;
-                    }
-                }
+            if let Some(item) = reply.placed().next() {
+                item.segments().try_for_each(|slice| compare(&mut rest, slice))?;
+                return same_length((offset, len), len - rest.1.len());
             }
-            same_length((offset, len), len - rest.1.len())
+            while !rest.1.is_empty() {
+                let slice = results.some(rest.1.len())?;
+                compare(&mut rest, slice)?;
+            }
+            Ok(())
         })?;
         Ok(begun.elapsed())
     }
 
-    /// Makes `count` calls, at most `window` of them under way at a time. `begin` gets the index of
-    /// a call and the time, `done` the index and the reply.
+    /// Makes `count` calls, at most `window` of them under way at a time. `begin` gets the index of a
+    /// call and the time, `done` the index and the reply.
     pub fn run(
         &mut self,
         count: u64,
@@ -171,6 +166,20 @@ impl<P: Provider> Session<P> {
         }
         Ok(())
     }
+}
+
+/// Makes a call whose arguments `put` writes.
+fn call<P: Provider>(
+    client: &mut Client<P>,
+    peer: ConnectionId,
+    index: u64,
+    procedure: u32,
+    put: impl FnOnce(&mut CallBuilder<'_>),
+) -> Outcome {
+    let mut call = client.call(peer, index)?;
+    rpc::put_call(call.payload(), procedure);
+    put(&mut call);
+    Ok(call.submit()?)
 }
 
 fn is_transient(why: &(dyn std::error::Error + 'static)) -> bool {

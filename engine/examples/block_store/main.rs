@@ -78,13 +78,14 @@ fn main() -> ExitCode {
 /// Every block length, with continuation and without.
 fn run(args: &Args, out: &mut impl Write) -> Outcome {
     File::open(&args.file).map_err(|why| format!("{}: {why}", args.file.display()))?;
-    let (store, _temporary) = new_store(args)?;
+    let kept = Kept::new(args)?;
+    let store = &kept.path;
     writeln!(out, "   block continuation write GB/s read GB/s  groups   taken spares out")?;
     for is_continued in [true, false] {
         let config = config(args, is_continued)?;
         match config.engine().provider {
-            ProviderKind::Fabric => rows(Fabric::from_config(&config)?, config, args, &store, out)?,
-            ProviderKind::Verbs => rows(Verbs::from_config(&config)?, config, args, &store, out)?,
+            ProviderKind::Fabric => rows(Fabric::from_config(&config)?, config, args, store, out)?,
+            ProviderKind::Verbs => rows(Verbs::from_config(&config)?, config, args, store, out)?,
         }
     }
     Ok(writeln!(out, "\nevery byte was compared: all are as they were")?)
@@ -157,30 +158,31 @@ fn config(args: &Args, is_continued: bool) -> Outcome<Config> {
     Ok(Config::try_from(raw)?)
 }
 
-/// A file that is removed when this is dropped.
-struct Temporary(PathBuf);
+/// The new file that the server keeps.
+struct Kept {
+    path: PathBuf,
+    is_temporary: bool,
+}
 
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // If it is gone already, there is nothing to do.
-        let _ = std::fs::remove_file(&self.0);
+impl Kept {
+    fn new(args: &Args) -> Outcome<Kept> {
+        let place = args.store.as_deref().or(args.file.parent()).unwrap_or(Path::new(""));
+        let is_temporary = args.store.is_none() || place.is_dir();
+        let own = || place.join(format!("block_store-{}.data", std::process::id()));
+        let path = if is_temporary { own() } else { place.to_owned() };
+        File::create_new(&path)
+            .map_err(|why| format!("{}: {why}; --store names another place", path.display()))?;
+        Ok(Kept { path, is_temporary })
     }
 }
 
-/// The new file that the server keeps; temporary unless it was named.
-fn new_store(args: &Args) -> Outcome<(PathBuf, Option<Temporary>)> {
-    let path = match &args.store {
-        Some(path) if !path.is_dir() => path.clone(),
-        folder => folder
-            .as_deref()
-            .or(args.file.parent())
-            .unwrap_or(Path::new(""))
-            .join(format!("block_store-{}.data", std::process::id())),
-    };
-    File::create_new(&path)
-        .map_err(|why| format!("{}: {why}; --store names another place", path.display()))?;
-    let is_named = args.store.as_ref() == Some(&path);
-    Ok((path.clone(), (!is_named).then(|| Temporary(path))))
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if self.is_temporary {
+            // If it is gone already, there is nothing to do.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 fn block(text: &str) -> Result<u64, String> {

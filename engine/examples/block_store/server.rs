@@ -6,7 +6,7 @@ use rpcrdma_engine::onc::ReplyHeader;
 use rpcrdma_engine::{Answer, Call, Handler, PlacedItem, Reply, TakeError, Ticket, Turn};
 
 use crate::disk::{Disk, Segments, Task, status};
-use crate::rpc::{self, BLOCK_MAX, Called, Denial, GARBAGE, NULL, READ, WRITE};
+use crate::rpc::{self, BLOCK_MAX, Called, GARBAGE, NULL, READ, WRITE};
 
 /// Serves one file. The shard moves segments and tickets; bytes move between the network, the memory
 /// where they landed, and the file.
@@ -17,28 +17,23 @@ pub struct BlockServer {
 }
 
 impl Handler for BlockServer {
-    fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+    fn on_call<'a>(&mut self, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
         let called = match rpc::read_call(call.reader()) {
             Ok(called) => called,
-            Err(denial) => return deny(reply, denial),
+            Err(denial) => return send(reply, &denial.bytes(), &[]),
         };
         match called {
-            Called { procedure: NULL, .. } => {
-                reply.payload().put_fixed(&ReplyHeader::SUCCESS);
-                reply.send()
+            Called { procedure: NULL, .. } => send(reply, &ReplyHeader::SUCCESS, &[]),
+            Called { len, .. } if len > BLOCK_MAX => {
+                send(reply, &ReplyHeader::SUCCESS, &[libc::EMSGSIZE as u32])
             }
-            Called { len: BLOCK_TOO_LONG.., .. } => send_status(reply, libc::EMSGSIZE, &[]),
             Called { procedure: WRITE, .. } => self.write(call, reply, &called),
             Called { procedure: READ, at, len, .. } => {
                 let (answer, ticket) = reply.defer();
                 self.reads.push_back((ticket, at, len));
                 answer
             }
-            Called { at: len, .. } => {
-                let (answer, ticket) = reply.defer();
-                self.disk.submit(ticket, Task::Commit { len });
-                answer
-            }
+            Called { at: len, .. } => self.defer(reply, Task::Commit { len }),
         }
     }
 
@@ -54,25 +49,30 @@ impl Handler for BlockServer {
 
 impl BlockServer {
     fn write<'a>(&self, mut call: Call<'a>, reply: Reply<'a>, called: &Called) -> Answer<'a> {
-        let (offset, data) = (called.at, Some(called.data as u32));
-        let is_right =
-            |item: PlacedItem<'_>| item.position() == data && item.len() as usize == called.len;
+        let data = (Some(called.data as u32), called.len);
+        let is_right = |item: PlacedItem<'_>| (item.position(), item.len() as usize) == data;
         let is_placed = call.placed().len() > 0;
         if call.placed().len() > 1 || !call.placed().all(is_right) {
-            return deny(reply, GARBAGE);
+            return send(reply, &GARBAGE.bytes(), &[]);
         }
-        let mut segments = Segments::new();
+        let (offset, mut segments) = (called.at, Segments::new());
         if is_placed && take_all(&mut call, &mut segments).is_ok() {
-            let (answer, ticket) = reply.defer();
-            self.disk.submit(ticket, Task::Write { offset, segments });
-            return answer;
+            return self.defer(reply, Task::Write { offset, segments });
         }
         // What cannot be taken out is written before the call is let go.
-        let Some(bytes) = copy(&call, &segments, called) else { return deny(reply, GARBAGE) };
+        let Some(bytes) = copy(&call, &segments, called) else {
+            return send(reply, &GARBAGE.bytes(), &[]);
+        };
         match self.disk.store.write(&bytes, offset) {
-            Ok(()) => send_status(reply, 0, &[called.len as u32]),
-            Err(error) => send_status(reply, status(&error), &[]),
+            Ok(()) => send(reply, &ReplyHeader::SUCCESS, &[0, called.len as u32]),
+            Err(error) => send(reply, &ReplyHeader::SUCCESS, &[status(&error)]),
         }
+    }
+
+    fn defer<'a>(&self, reply: Reply<'a>, task: Task) -> Answer<'a> {
+        let (answer, ticket) = reply.defer();
+        self.disk.submit(ticket, task);
+        answer
     }
 }
 
@@ -88,8 +88,7 @@ fn take_all(call: &mut Call<'_>, segments: &mut Segments) -> Result<(), TakeErro
 
 /// A copy of the data: of what was taken and what was not, or of what stands behind the arguments.
 fn copy(call: &Call<'_>, taken: &Segments, called: &Called) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(called.len);
-    taken.iter().for_each(|segment| bytes.extend_from_slice(segment));
+    let mut bytes = taken.iter().flat_map(|segment| segment.iter().copied()).collect::<Vec<u8>>();
     if let Some(item) = call.placed().next() {
         item.segments().skip(taken.len()).for_each(|slice| bytes.extend_from_slice(slice));
     }
@@ -101,17 +100,9 @@ fn copy(call: &Call<'_>, taken: &Segments, called: &Called) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn deny<'a>(mut reply: Reply<'a>, denial: Denial) -> Answer<'a> {
-    reply.payload().put_fixed(&denial.bytes());
+/// Sends a header, and a status and results behind it.
+fn send<'a>(mut reply: Reply<'a>, header: &[u8], words: &[u32]) -> Answer<'a> {
+    reply.payload().put_fixed(header);
+    words.iter().for_each(|word| reply.payload().put_u32(*word));
     reply.send()
 }
-
-/// Sends the header of a reply, a status, and the results behind it.
-fn send_status<'a>(mut reply: Reply<'a>, status: i32, results: &[u32]) -> Answer<'a> {
-    reply.payload().put_fixed(&ReplyHeader::SUCCESS);
-    reply.payload().put_u32(status.cast_unsigned());
-    results.iter().for_each(|word| reply.payload().put_u32(*word));
-    reply.send()
-}
-
-const BLOCK_TOO_LONG: usize = BLOCK_MAX + 1;
