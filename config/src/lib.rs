@@ -31,6 +31,7 @@ mod bounded;
 mod config;
 mod error;
 mod judge;
+mod needs;
 mod profile;
 pub mod raw;
 pub mod section;
@@ -42,10 +43,10 @@ pub mod units;
 pub use bounded::Bounded;
 pub use config::Config;
 pub use error::ConfigError;
+pub use needs::Limits;
 pub use profile::PROFILES;
 pub use raw::Raw;
 pub use section::{
     Cores, Exposure, IdlePolicy, Lock, Pages, ProviderKind, ReplyChunkUse, RnrTimer, VersionChoice,
 };
-pub use sums::Limits;
 pub use tree::keys;

@@ -15,14 +15,8 @@ use crate::loan::{Loan, LoanPool};
 use crate::pool::{Pool, PoolError, PoolSpec};
 use crate::registered::Registered;
 use crate::registrar::Sge;
-use crate::slot::SendSlot;
+use crate::slot::{HEADROOM, SendSlot};
 use crate::token::{Quiet, Token, kind};
-
-/// Bytes in front of the payload area of a send slot.
-///
-/// Room for a transmission header with about sixteen placed items; a longer header uses a slot of
-/// its own. A multiple of the cache line, so that payloads are aligned to one.
-pub const HEADROOM: usize = 512;
 
 /// A pool of send slots. Belongs to one thread; does not allocate after it is made.
 #[derive(Debug)]

@@ -9,8 +9,13 @@ use std::ptr::NonNull;
 use std::slice;
 
 use crate::registrar::Sge;
-use crate::send::HEADROOM;
 use crate::token::SendToken;
+
+/// Bytes in front of the payload area of a send slot.
+///
+/// Room for a transmission header with about sixteen placed items; a longer header uses a slot of
+/// its own. A multiple of the cache line, so that payloads are aligned to one.
+pub const HEADROOM: usize = 512;
 
 /// A send slot that is being filled or sent. It returns to its pool when it has been sent.
 #[derive(Debug)]

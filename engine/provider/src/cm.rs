@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 
-use crate::{Queues, SetupError, Waker};
+use crate::{ConnectError, Queues, SetupError, Waker};
 
 /// Establishes connections. Control plane.
 pub trait ConnectionManager: Send {
@@ -91,39 +91,4 @@ pub struct ConnParam<'a> {
     pub private: &'a [u8],
     /// How often a Send is retried when the peer has no Receive posted; 7 retries without limit.
     pub rnr_retry: u8,
-}
-
-/// Why a connection could not be established.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ConnectError {
-    /// The host answers, and no program listens on this port over RDMA.
-    #[error("no listener at this address (connection refused)")]
-    Unreachable,
-    /// The peer rejected the request.
-    #[error("the peer rejected the connection")]
-    Rejected,
-    /// The peer did not answer in time.
-    #[error("the peer did not answer in time")]
-    TimedOut,
-    /// There is no route from this device to the address: no route at all, or one through another
-    /// device.
-    #[error("no route to this address from this device (verbs.device, verbs.address)")]
-    NoRoute,
-    /// A call failed on this host.
-    #[error("a call of this host failed while it set the connection up")]
-    Failed,
-    /// The shard has `connections.max` connections.
-    #[error("this shard has as many connections as its configuration allows (connections.max)")]
-    NoRoom,
-    /// The connection was lost before it could be used.
-    #[error("the connection was lost before it could be used")]
-    Lost,
-    /// The two sides have no version of RPC-over-RDMA in common.
-    #[error("the peer supports only versions {low} to {high} of RPC-over-RDMA (protocol.version)")]
-    Version {
-        /// Its lowest version.
-        low: u32,
-        /// Its highest version.
-        high: u32,
-    },
 }

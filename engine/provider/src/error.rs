@@ -1,11 +1,9 @@
-//! Set-up errors: what failed before any message was sent.
+//! Errors of setting up: what failed before any message was sent.
 
 use std::fmt;
 use std::net::SocketAddr;
 
 use rpcrdma_config::Config;
-
-use crate::ConnectError;
 
 /// Why the set-up failed.
 #[derive(Debug, thiserror::Error)]
@@ -158,4 +156,39 @@ impl fmt::Display for EngineThread {
             EngineThread::Shard(number) => write!(f, "shard {number}"),
         }
     }
+}
+
+/// Why a connection could not be established.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// The host answers, and no program listens on this port over RDMA.
+    #[error("no listener at this address (connection refused)")]
+    Unreachable,
+    /// The peer rejected the request.
+    #[error("the peer rejected the connection")]
+    Rejected,
+    /// The peer did not answer in time.
+    #[error("the peer did not answer in time")]
+    TimedOut,
+    /// There is no route from this device to the address: no route at all, or one through another
+    /// device.
+    #[error("no route to this address from this device (verbs.device, verbs.address)")]
+    NoRoute,
+    /// A call failed on this host.
+    #[error("a call of this host failed while it set the connection up")]
+    Failed,
+    /// The shard has `connections.max` connections.
+    #[error("this shard has as many connections as its configuration allows (connections.max)")]
+    NoRoom,
+    /// The connection was lost before it could be used.
+    #[error("the connection was lost before it could be used")]
+    Lost,
+    /// The two sides have no version of RPC-over-RDMA in common.
+    #[error("the peer supports only versions {low} to {high} of RPC-over-RDMA (protocol.version)")]
+    Version {
+        /// Its lowest version.
+        low: u32,
+        /// Its highest version.
+        high: u32,
+    },
 }

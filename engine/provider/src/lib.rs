@@ -24,9 +24,9 @@ use rpcrdma_config::Config;
 use rpcrdma_mempool::Registrar;
 
 pub use self::cm::{
-    CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, Endpoint, Handle, PrivateBytes,
+    CmEvent, ConnParam, ConnectId, ConnectionManager, Endpoint, Handle, PrivateBytes,
 };
-pub use self::error::{EngineThread, Panicked, SetupError};
+pub use self::error::{ConnectError, EngineThread, Panicked, SetupError};
 pub use self::queues::{Attached, QueueAttr, QueueEvent, Queues};
 pub use self::waker::Waker;
 pub use self::work::{

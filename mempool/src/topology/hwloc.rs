@@ -6,7 +6,7 @@ use hwlocality::object::attributes::ObjectAttributes;
 use hwlocality::object::types::{OSDeviceType, ObjectType};
 use hwlocality::topology::builder::{TopologyBuilder, TypeFilter};
 
-use super::{Core, Nic, NicKind, Node, Source, Topology, TopologyError};
+use super::machine::{Core, Nic, NicKind, Node, Source, Topology, TopologyError};
 
 pub(super) fn this_system() -> Result<Topology, TopologyError> {
     build(Hwloc::builder())

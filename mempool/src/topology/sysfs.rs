@@ -12,7 +12,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::{Core, Nic, NicKind, Node, Source, Topology, TopologyError};
+use super::machine::{Core, Nic, NicKind, Node, Source, Topology, TopologyError};
 
 pub(super) fn read(root: &Path) -> Result<Topology, TopologyError> {
     let online = required_list(&root.join("devices/system/cpu/online"))?;

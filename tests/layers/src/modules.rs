@@ -314,6 +314,7 @@ mod tests {
         for code in [
             "#[cfg(test)] mod tests { use crate::a::T; }",
             "#[cfg(all(test, not(loom)))] use crate::a::T;",
+            "#[cfg(doc)] use crate::a::T;",
             "struct S { #[cfg(test)] t: crate::a::T }",
             "use std::fmt::{self, Debug}; fn f() { fmt::format(); }",
             "use crate::elsewhere::Provider;",

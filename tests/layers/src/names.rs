@@ -5,7 +5,7 @@ use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Meta, Token, UseTree};
 
-/// What was read so far, without what is compiled for tests only.
+/// What was read so far, without what is compiled for tests or the documentation only.
 #[derive(Debug, Default)]
 pub struct Names {
     pub bindings: Vec<Binding>,
@@ -187,7 +187,7 @@ pub fn attributes(item: &syn::Item) -> &[Attribute] {
     }
 }
 
-/// Whether one of the attributes holds in tests only.
+/// Whether one of the attributes holds in tests or for the documentation only.
 pub fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
@@ -195,7 +195,7 @@ pub fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Whether a condition may hold without `test`, and whether it may not.
+/// Whether a condition may hold without `test` and `doc`, and whether it may not.
 fn may_hold(condition: &Meta) -> (bool, bool) {
     let parts = || match condition {
         Meta::List(list) => list
@@ -205,7 +205,7 @@ fn may_hold(condition: &Meta) -> (bool, bool) {
         _ => Vec::new(),
     };
     let path = condition.path();
-    if path.is_ident("test") {
+    if path.is_ident("test") || path.is_ident("doc") {
         (false, true)
     } else if path.is_ident("not") {
         parts().first().map_or((true, true), |(may, may_not)| (*may_not, *may))
