@@ -25,20 +25,17 @@ const CRATES: [&str; 11] = [
     "bench",
 ];
 
-/// Crates that have circles still. One without is taken off the list.
-const EXEMPT: &[&str] = &[];
-
 /// Imports that may close a circle: from where, of what, why.
 const ON_PURPOSE: &[(&str, &str, &str)] = &[(
     "engine/src/api/ticket.rs",
     "engine/src/api/handle.rs",
-    "a ticket that is dropped tells its shard, which the handle reaches",
+    "a ticket that is dropped tells its shard",
 )];
 
 const USAGE: &str = "rpcrdma-layers [CRATE...]
 
-Without a crate, judges all: exits with 1 if one that is not exempt has a circle.
-With crates (engine, engine/proto, bench), prints every import of their circles.";
+Judges these crates (engine, engine/proto, bench), or all, and prints every import of their circles.
+Exits with 1 if there is one.";
 
 fn main() -> ExitCode {
     let chosen: Vec<String> = std::env::args().skip(1).collect();
@@ -47,13 +44,13 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let mut is_well = true;
-    for folder in CRATES {
-        let is_asked = chosen.iter().any(|name| name == folder);
-        if !chosen.is_empty() && !is_asked {
-            continue;
-        }
+    let is_chosen = |folder: &&str| chosen.is_empty() || chosen.iter().any(|name| name == folder);
+    for folder in CRATES.into_iter().filter(is_chosen) {
         match circles_of(folder) {
-            Ok(circles) => is_well &= judge(folder, &circles, is_asked),
+            Ok(circles) => {
+                print(folder, &circles);
+                is_well &= circles.is_empty();
+            }
             Err(why) => {
                 eprintln!("{why}");
                 is_well = false;
@@ -63,27 +60,14 @@ fn main() -> ExitCode {
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Prints the circles; returns whether they are permitted.
-fn judge(folder: &str, circles: &[Circle], is_asked: bool) -> bool {
-    let is_exempt = EXEMPT.contains(&folder);
-    let Some(largest) = circles.iter().max_by_key(|circle| circle.files.len()) else {
-        println!("{folder}: no circle{}", if is_exempt { ", and on the list EXEMPT" } else { "" });
-        return !is_exempt;
-    };
-    let end = if is_exempt { " (exempt)" } else { "" };
-    println!("{folder}: number of circles {}{end}; the largest:", circles.len());
-    for file in &largest.files {
-        println!("  {file}");
-    }
-    if is_asked || !is_exempt {
-        for circle in circles {
-            println!("circle of {} files:", circle.files.len());
-            for Import { from, line, to, name } in &circle.imports {
-                println!("  {from}:{line} imports {name} of {to}");
-            }
+fn print(folder: &str, circles: &[Circle]) {
+    println!("{folder}: number of circles {}", circles.len());
+    for circle in circles {
+        println!("circle of {} files:", circle.files.len());
+        for Import { from, line, to, name } in &circle.imports {
+            println!("  {from}:{line} imports {name} of {to}");
         }
     }
-    is_exempt
 }
 
 /// Those of the library and of the program, each by itself.
