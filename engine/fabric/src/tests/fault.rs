@@ -375,6 +375,10 @@ fn a_sleeper_with_something_kept_back_returns_at_once() {
     let mut rig = Rig::new(plan);
     rig.b.recv(1, 0, 64);
     rig.b.queues.wait(&Waker::new().unwrap(), Duration::from_secs(600)).unwrap();
+    // Also one that is still to be told something.
+    let mut rig = Rig::new(FaultPlan { device_lost_ppm: ALWAYS, ..FaultPlan::default() });
+    rig.b.queues.poll_cq(&mut WcBatch::new()).unwrap();
+    rig.b.queues.wait(&Waker::new().unwrap(), Duration::from_secs(600)).unwrap();
 }
 
 /// Drives both sides in a fixed order and writes down what is seen.
@@ -429,6 +433,23 @@ fn trace(seed: u64) -> Vec<String> {
 fn the_same_seed_gives_the_same_faults() {
     assert_eq!(trace(1), trace(1));
     assert_ne!(trace(1), trace(2));
+}
+
+#[test]
+fn queues_of_a_provider_have_faults_of_their_own() {
+    let plan = FaultPlan { port_changed_ppm: ALWAYS / 2, ..FaultPlan::default() };
+    let provider = FaultyProvider::new(Fabric::new(), plan);
+    let [first, second] = [0, 1].map(|which| {
+        let mut queues = provider.open_queues(&SMALL).unwrap();
+        provider.log().tell(which, QueueEvent::DeviceLost);
+        assert_eq!(queues.next_event(), Some(QueueEvent::DeviceLost), "it is told by its number");
+        let changes = (0..64).map(|_| {
+            queues.poll_cq(&mut WcBatch::new()).unwrap();
+            queues.next_event().is_some()
+        });
+        changes.collect::<Vec<_>>()
+    });
+    assert_ne!(first, second);
 }
 
 #[test]
