@@ -221,7 +221,7 @@ fn a_server_whose_shards_have_panicked_ends_with_an_error_that_names_one() {
             std::thread::yield_now();
         }
     }
-    let states = told.recv().expect("it is told");
+    let states = told.recv_timeout(Duration::from_secs(60)).expect("it is told");
     assert_eq!(states, [ShardState::Panicked; 2], "while one is left it serves on");
     let numbers = server.shards().iter().map(ShardHandle::shard);
     let says = |number| format!("shard {number} has panicked: this test lets the poll panic");
