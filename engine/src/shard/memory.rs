@@ -79,22 +79,22 @@ impl Memory {
         let mut send = maker.region("send slots", send_len, SENT)?;
         let mut zero = maker.region("padding", ZeroPage::region_len(zero_len), SENT)?;
         let mut big = maker.region("bulk buffers", bulk_spec.bulk_region_len(), received)?;
-        let mut land =
-            maker.region("rdma_buffers buffers", rdma_buffer_spec.bulk_region_len(), received)?;
+        let mut rdma =
+            maker.region("RDMA buffers", rdma_buffer_spec.bulk_region_len(), received)?;
         Ok(Memory {
             recv: RecvPool::new(&mut recv, &recv_spec).map_err(of("receive buffers"))?,
             send: SendPool::new(&mut send, &send_spec).map_err(of("send slots"))?,
             headers: Pool::new(&mut send, &headers_spec).map_err(of("header slots"))?,
             zero: ZeroPage::new(&mut zero, zero_len).map_err(of("padding"))?,
             bulk: BulkPool::new(&mut big, &bulk_spec).map_err(of("bulk buffers"))?,
-            rdma_buffers: BulkPool::new(&mut land, &rdma_buffer_spec)
-                .map_err(of("rdma_buffers buffers"))?,
+            rdma_buffers: BulkPool::new(&mut rdma, &rdma_buffer_spec)
+                .map_err(of("RDMA buffers"))?,
             regions: Regions(vec![
                 ("receive buffers", recv),
                 ("send slots", send),
                 ("padding", zero),
                 ("bulk buffers", big),
-                ("rdma_buffers buffers", land),
+                ("RDMA buffers", rdma),
             ]),
         })
     }

@@ -85,16 +85,16 @@ pub(crate) struct Exposure {
     pub buffers: Buffers,
     /// Its transmissions.
     pub parts: PartList,
-    /// What the peer may write to: the sinks and rdma_buffers places of the wants in order, then of the
-    /// whole reply. A piece that the program took is gone.
-    pub(super) rdma_buffers: ArrayVec<Option<Loan>, TARGETS_MAX>,
+    /// What the peer may write to: the memory of the wants in order, each a sink of the program or RDMA
+    /// buffers, then that of the whole reply. A piece that the program took is gone.
+    pub(super) targets: ArrayVec<Option<Loan>, TARGETS_MAX>,
     /// What the peer may read: items of the call.
     pub kept: ArrayVec<Bulk, PIECES_MAX>,
     /// What the peer may read: the whole call.
     pub(super) body: ArrayVec<Loan, BODY_MAX>,
     pub(super) grants: ArrayVec<Grant, GRANTS_MAX>,
     pub(super) segments: Segments,
-    /// Where the pieces of each want begin and end in `rdma_buffers`, by want.
+    /// Where the pieces of each want begin and end in `targets`, by want.
     pub(super) places: ArrayVec<RdmaRange, LISTS_MAX>,
 }
 
@@ -234,7 +234,7 @@ impl Exposures {
         let Exposures { entries, free, rdma_buffers, .. } = self;
         let entry = &mut entries[index as usize];
         debug_assert!(entry.buffers.is_empty(), "the reply was dealt with");
-        let loans = entry.rdma_buffers.drain(..).flatten().chain(entry.body.drain(..));
+        let loans = entry.targets.drain(..).flatten().chain(entry.body.drain(..));
         for loan in loans {
             // What is the program's goes home on its own.
             drop(rdma_buffers.give_back(loan).err());
@@ -284,7 +284,7 @@ impl Exposures {
     /// Frees a place, and returns what it had.
     fn take_memory(&mut self, index: u32) -> impl Iterator<Item = Bulk> + use<> {
         let entry = &mut self.entries[index as usize];
-        let loans = entry.rdma_buffers.drain(..).flatten().chain(entry.body.drain(..));
+        let loans = entry.targets.drain(..).flatten().chain(entry.body.drain(..));
         let mut memory: Vec<Bulk> = loans.map(Bulk::Loan).collect();
         let ours = |it: &&Bulk| matches!(it, Bulk::Loan(loan) if self.rdma_buffers.owns(loan));
         self.rdma_buffer_count -= memory.iter().filter(ours).count();
@@ -347,7 +347,7 @@ impl Exposures {
                 Bulk::Loan(loan) => Some(loan),
                 Bulk::Registered(_) => None,
             });
-            entry.rdma_buffers.iter().flatten().chain(&entry.body).chain(kept)
+            entry.targets.iter().flatten().chain(&entry.body).chain(kept)
         })
     }
 
@@ -444,34 +444,34 @@ impl Exposure {
             None => map.set_payload(payload_pieces(structure, &self.parts)),
             Some(body) => {
                 let first = self.target_of_reply();
-                let bytes = self.rdma_buffers.get(first).and_then(Option::as_deref);
+                let bytes = self.targets.get(first).and_then(Option::as_deref);
                 let prefix = bytes.and_then(|bytes| bytes.first_chunk()).ok_or(gone)?;
                 conn.check_body(owner.id.xid(), prefix, MsgType::Reply)?;
-                map.set_body(&self.rdma_buffers, first, body.len);
+                map.set_body(&self.targets, first, body.len);
             }
         }
-        map.set_items(structure, &placed, &self.rdma_buffers, |item| self.target_of(item.index));
+        map.set_items(structure, &placed, &self.targets, |item| self.target_of(item.index));
         if self.has_chunks {
             map.set_chunks(self.segments.wants);
         }
         Ok(())
     }
 
-    /// Where the rdma_buffers places of a want begin among all.
+    /// Where the memory of a want begins among the targets.
     pub fn target_of(&self, want: usize) -> usize {
         let place = self.places.iter().find(|place| usize::from(place.want) == want);
-        place.map_or(self.rdma_buffers.len(), |place| place.first.into())
+        place.map_or(self.targets.len(), |place| place.first.into())
     }
 
-    /// Where the rdma_buffers places of the whole reply begin.
+    /// Where the memory of the whole reply begins among the targets.
     pub fn target_of_reply(&self) -> usize {
         self.places.iter().map(|place| usize::from(place.first + place.count)).max().unwrap_or(0)
     }
 
     /// The receive buffers of the reply, and the memory that was exposed for it.
     pub fn rdma_target(&mut self, _: &Dead) -> (&mut Buffers, RdmaTarget<'_>) {
-        let Exposure { buffers, rdma_buffers, places, .. } = self;
-        (buffers, RdmaTarget { loans: rdma_buffers, places })
+        let Exposure { buffers, targets, places, .. } = self;
+        (buffers, RdmaTarget { loans: targets, places })
     }
 
     fn clear(&mut self) {

@@ -64,11 +64,11 @@ impl Exposures {
         sink: Option<Sink>,
         len: u32,
     ) -> Result<(), Lacking> {
-        let first = self.entries[index as usize].rdma_buffers.len();
+        let first = self.entries[index as usize].targets.len();
         let is_sink = sink.is_some();
         match sink {
             Some(sink) => self.keep_sink(index, want, sink)?,
-            None => self.take_rdma_buffer(index, len)?,
+            None => self.take_targets(index, len)?,
         }
         self.offer_writes(index, first, len)?;
         let entry = &mut self.entries[index as usize];
@@ -81,18 +81,18 @@ impl Exposures {
     /// Takes in a sink, which comes back with the end of the call.
     pub fn keep_sink(&mut self, index: u32, want: usize, sink: Sink) -> Result<(), Lacking> {
         let entry = &mut self.entries[index as usize];
-        let first = entry.rdma_buffers.len();
-        if entry.rdma_buffers.remaining_capacity() < sink.pieces.len() {
+        let first = entry.targets.len();
+        if entry.targets.remaining_capacity() < sink.pieces.len() {
             return Err(Lacking::Places);
         }
-        entry.rdma_buffers.extend(sink.pieces.into_iter().map(Some));
+        entry.targets.extend(sink.pieces.into_iter().map(Some));
         entry.note_place(want, first, true)
     }
 
     /// Offers `len` bytes for the whole reply, behind all wants.
     pub fn offer_reply(&mut self, index: u32, len: u32) -> Result<(), Lacking> {
-        let first = self.entries[index as usize].rdma_buffers.len();
-        self.take_rdma_buffer(index, len)?;
+        let first = self.entries[index as usize].targets.len();
+        self.take_targets(index, len)?;
         self.offer_writes(index, first, len)
     }
 
@@ -100,7 +100,7 @@ impl Exposures {
     pub fn offer_body(&mut self, index: u32, len: u32) -> Result<(), Lacking> {
         let mut left = len as usize;
         while left > 0 {
-            let mut loan = self.land(index, left)?;
+            let mut loan = self.take_rdma_buffer(index, left)?;
             loan.truncate(left);
             left -= loan.len();
             let Exposures { entries, rdma_buffers, .. } = &mut *self;
@@ -139,13 +139,13 @@ impl Exposures {
         Ok(())
     }
 
-    fn take_rdma_buffer(&mut self, index: u32, len: u32) -> Result<(), Lacking> {
+    fn take_targets(&mut self, index: u32, len: u32) -> Result<(), Lacking> {
         let mut left = len as usize;
         while left > 0 {
-            let loan = self.land(index, left)?;
+            let loan = self.take_rdma_buffer(index, left)?;
             left = left.saturating_sub(loan.len());
             let Exposures { entries, rdma_buffers, .. } = &mut *self;
-            let pushed = entries[index as usize].rdma_buffers.try_push(Some(loan));
+            let pushed = entries[index as usize].targets.try_push(Some(loan));
             pushed.map_err(|full| match full.element() {
                 Some(loan) => too_many(rdma_buffers, loan),
                 None => Lacking::Places,
@@ -154,12 +154,12 @@ impl Exposures {
         Ok(())
     }
 
-    /// Offers `len` bytes of the rdma_buffers places from `first` on.
+    /// Offers `len` bytes of the targets from `first` on.
     fn offer_writes(&mut self, index: u32, first: usize, len: u32) -> Result<(), Lacking> {
         let entry = &mut self.entries[index as usize];
         let mut left = len as usize;
-        for at in first..entry.rdma_buffers.len() {
-            let Some(loan) = &entry.rdma_buffers[at] else { continue };
+        for at in first..entry.targets.len() {
+            let Some(loan) = &entry.targets[at] else { continue };
             let part = loan.len().min(left);
             if part == 0 {
                 continue;
@@ -173,8 +173,8 @@ impl Exposures {
         Ok(())
     }
 
-    /// A rdma_buffers buffer, for a call that needs `left` bytes more.
-    fn land(&mut self, index: u32, left: usize) -> Result<Loan, Lacking> {
+    /// An RDMA buffer, for a call that needs `left` bytes more.
+    fn take_rdma_buffer(&mut self, index: u32, left: usize) -> Result<Loan, Lacking> {
         let Exposures {
             entries,
             rdma_buffers,
@@ -191,9 +191,9 @@ impl Exposures {
         {
             return Ok(loan);
         }
-        let Exposure { rdma_buffers: writes, body, .. } = &entries[index as usize];
+        let Exposure { targets, body, .. } = &entries[index as usize];
         let has =
-            writes.iter().flatten().chain(body).filter(|loan| rdma_buffers.owns(loan)).count();
+            targets.iter().flatten().chain(body).filter(|loan| rdma_buffers.owns(loan)).count();
         let needs = left.div_ceil((*rdma_buffer_len).max(1) as usize);
         let ever = *rdma_buffer_count - *rdma_buffers_kept;
         Err(if has + needs > ever { Lacking::Ever } else { Lacking::Now })
@@ -202,7 +202,7 @@ impl Exposures {
 
 impl Exposure {
     fn note_place(&mut self, want: usize, first: usize, is_sink: bool) -> Result<(), Lacking> {
-        let count = (self.rdma_buffers.len() - first) as u8;
+        let count = (self.targets.len() - first) as u8;
         let place = RdmaRange { want: want as u8, first: first as u8, count, is_sink };
         self.places.try_push(place).map_err(|_| Lacking::Places)
     }
