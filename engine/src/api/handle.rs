@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crossbeam_queue::SegQueue;
 use rpcrdma_proto::ReplyTo;
 
-use super::ticket::{Finished, Ticket};
+use super::ticket::{Dropped, Finished, Ticket};
 use crate::obtained::Obtained;
 use crate::shard::mailbox::{End, Mailbox, Wakeup};
 use crate::shard::peers::ConnectionId;
@@ -25,8 +25,7 @@ struct Shared {
     /// Those that find no room there, since those of connections that have ended come on top: no more
     /// than there were tickets.
     further: SegQueue<(Ticket, Finished)>,
-    /// Calls whose tickets were dropped: no more than there were tickets.
-    dropped: SegQueue<(ConnectionId, ReplyTo)>,
+    dropped: Arc<Dropped>,
     orders: Mailbox<Order>,
 }
 
@@ -65,7 +64,7 @@ impl ShardHandle {
             stats,
             finished: Mailbox::new(tickets_max.max(1), wakeup.clone()),
             further: SegQueue::new(),
-            dropped: SegQueue::new(),
+            dropped: Arc::new(Dropped::new(shard, wakeup.clone())),
             orders: Mailbox::new(ORDERS_MAX, wakeup.clone()),
             wakeup,
         }))
@@ -164,11 +163,9 @@ impl ShardHandle {
         self.0.finished.pop().or_else(|| self.0.further.pop())
     }
 
-    /// A ticket was dropped: its call is to be refused.
-    #[cold]
-    pub(crate) fn on_dropped(&self, peer: ConnectionId, to: ReplyTo) {
-        self.0.dropped.push((peer, to));
-        self.0.wakeup.ring();
+    /// Where tickets of the shard tell that they were dropped.
+    pub(crate) fn dropped(&self) -> &Arc<Dropped> {
+        &self.0.dropped
     }
 
     /// A call whose ticket was dropped.
@@ -217,7 +214,7 @@ mod tests {
         let peer = ConnectionId { index: 0, generation: 0 };
         let ticket = |home| Ticket::new(peer, home, ReplyTo::plain(1), SavedOffer::none());
         for _ in 0..2 {
-            handle.finish(ticket(&handle), Finished::default()).expect("it has not ended");
+            handle.finish(ticket(handle.dropped()), Finished::default()).expect("it has not ended");
             assert!(wakeup.answer(), "each is announced, though there is room for one");
         }
         assert_eq!(handle.finished(), 2);
@@ -225,12 +222,13 @@ mod tests {
         handle.drop_finished();
         // As by a thread that has seen the shard before it ended.
         for _ in 0..2 {
-            let mut late = ticket(&handle);
+            let mut late = ticket(handle.dropped());
             late.home = None;
             handle.leave(late, Finished::default());
         }
         assert_eq!(handle.finished(), 0);
-        let (back, _) = handle.finish(ticket(&handle), Finished::default()).expect_err("too late");
+        let (back, _) =
+            handle.finish(ticket(handle.dropped()), Finished::default()).expect_err("too late");
         drop(back);
     }
 }

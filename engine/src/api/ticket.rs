@@ -1,11 +1,14 @@
 //! The right to answer a call later.
 
+use std::sync::Arc;
+
 use arrayvec::ArrayVec;
+use crossbeam_queue::SegQueue;
 use rpcrdma_mempool::Loan;
 use rpcrdma_proto::ReplyTo;
 
-use super::handle::ShardHandle;
 use crate::message::saved_offer::SavedOffer;
+use crate::shard::mailbox::Wakeup;
 use crate::shard::peers::ConnectionId;
 
 /// The right to answer one call, once, at some later time; from any thread.
@@ -21,7 +24,7 @@ pub struct Ticket {
     pub(crate) to: ReplyTo,
     pub(crate) offer: SavedOffer,
     /// Who is told if it is dropped; nobody once it is answered, or on its way home.
-    pub(crate) home: Option<ShardHandle>,
+    pub(crate) home: Option<Arc<Dropped>>,
 }
 
 /// An answer made on another thread: payload of bounded length, and bulk.
@@ -45,14 +48,46 @@ pub const FINISHED_BULK_MAX: usize = 16;
 /// Bytes of a finished answer behind its bulk.
 pub const FINISHED_TAIL_MAX: usize = 64;
 
+/// The calls of a shard whose tickets were dropped: no more than there were tickets.
+pub(crate) struct Dropped {
+    shard: u32,
+    calls: SegQueue<(ConnectionId, ReplyTo)>,
+    wakeup: Arc<Wakeup>,
+}
+
+impl Dropped {
+    /// None of this shard.
+    pub fn new(shard: u32, wakeup: Arc<Wakeup>) -> Dropped {
+        Dropped { shard, calls: SegQueue::new(), wakeup }
+    }
+
+    /// A ticket was dropped: its call is to be refused.
+    #[cold]
+    fn push(&self, peer: ConnectionId, to: ReplyTo) {
+        self.calls.push((peer, to));
+        self.wakeup.ring();
+    }
+
+    /// A call that is to be refused.
+    pub fn pop(&self) -> Option<(ConnectionId, ReplyTo)> {
+        self.calls.pop()
+    }
+}
+
+impl core::fmt::Debug for Dropped {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Dropped({})", self.shard)
+    }
+}
+
 impl Ticket {
     pub(crate) fn new(
         peer: ConnectionId,
-        home: &ShardHandle,
+        home: &Arc<Dropped>,
         to: ReplyTo,
         offer: SavedOffer,
     ) -> Ticket {
-        Ticket { peer, shard: home.shard(), to, offer, home: Some(home.clone()) }
+        Ticket { peer, shard: home.shard, to, offer, home: Some(home.clone()) }
     }
 
     /// Whose call it answers.
@@ -69,7 +104,7 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if let Some(home) = self.home.take() {
-            home.on_dropped(self.peer, self.to);
+            home.push(self.peer, self.to);
         }
     }
 }

@@ -1,10 +1,12 @@
 //! The payload of a message under construction: XDR written directly into registered memory.
 
+use std::sync::Arc;
+
 use rpcrdma_mempool::SendSlot;
 use rpcrdma_proto::{BulkItem, ShortSend};
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 
-use crate::api::handle::ShardHandle;
+use crate::api::ticket::Dropped;
 use crate::error::CallRefused;
 use crate::message::bulk::Bulk;
 use crate::shard::parts::Parts;
@@ -173,9 +175,9 @@ impl<'a> Payload<'a> {
         self.parts
     }
 
-    /// The shard.
-    pub(crate) fn home(&self) -> &ShardHandle {
-        &self.parts.handle
+    /// Where a ticket for the answer tells that it was dropped.
+    pub(crate) fn home(&self) -> &Arc<Dropped> {
+        self.parts.handle.dropped()
     }
 
     /// Whether the message is one slot of payload and nothing else.

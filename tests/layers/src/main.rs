@@ -25,13 +25,6 @@ const CRATES: [&str; 11] = [
     "bench",
 ];
 
-/// Imports that may close a circle: from where, of what, why.
-const ON_PURPOSE: &[(&str, &str, &str)] = &[(
-    "engine/src/api/ticket.rs",
-    "engine/src/api/handle.rs",
-    "a ticket that is dropped tells its shard",
-)];
-
 const USAGE: &str = "rpcrdma-layers [CRATE...]
 
 Judges these crates (engine, engine/proto, bench), or all, and prints every import of their circles.
@@ -78,16 +71,7 @@ fn circles_of(folder: &str) -> Result<Vec<Circle>, String> {
     let starts = ["src/lib.rs", "src/main.rs"].map(|start| PathBuf::from(folder).join(start));
     let is_there = |start: &&PathBuf| root.join(start).exists();
     for start in starts.iter().filter(is_there) {
-        let mut imports = Crate::read(start, &read)?.imports();
-        imports.retain(|import| !is_on_purpose(import));
-        circles.extend(circles::find(&imports));
+        circles.extend(circles::find(&Crate::read(start, &read)?.imports()));
     }
     Ok(circles)
-}
-
-fn is_on_purpose(import: &Import) -> bool {
-    let is_of = |(from, to, _): &(&str, &str, &str)| {
-        import.from.starts_with(from) && import.to.starts_with(to)
-    };
-    ON_PURPOSE.iter().any(is_of)
 }
