@@ -11,13 +11,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rpcrdma_provider::{
+    CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, PrivateBytes, SetupError, Waker,
+};
+
 use crate::endpoint::{Endpoint, Seat};
 use crate::queues::{FabricHandle, FabricQueues};
 use crate::rings::Links;
-use rpcrdma_provider::SetupError;
-use rpcrdma_provider::{
-    CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, PrivateBytes, Waker,
-};
 
 /// A connection manager of the software fabric.
 pub struct FabricCm {

@@ -15,10 +15,10 @@ use std::io;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
+use rpcrdma_provider::Waker;
 
 use super::barrier;
 use super::sync::{AtomicU32, Ordering};
-use rpcrdma_provider::Waker;
 
 /// Where one thread sleeps and others look whether it does.
 pub(super) struct Doze {

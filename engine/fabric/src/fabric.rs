@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rpcrdma_config::{Config, section};
 use rpcrdma_mempool::Registrar;
+use rpcrdma_provider::{DeviceCaps, Provider, QueueAttr, SetupError};
 
 use crate::cm::{FabricCm, Network};
 use crate::options::FabricOptions;
@@ -19,8 +20,6 @@ use crate::transport::keys::{KeyCache, KeyTable};
 use crate::transport::post::{Limits, MESSAGE_LEN_MAX};
 use crate::transport::qp::QP_MAX;
 use crate::transport::rights::Rights;
-use rpcrdma_provider::SetupError;
-use rpcrdma_provider::{DeviceCaps, Provider, QueueAttr};
 
 /// The software fabric. Clones are the same fabric: what they open can reach each other.
 #[derive(Clone)]

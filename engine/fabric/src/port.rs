@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
+use rpcrdma_provider::{SetupError, shortly_before_end};
+
 use crate::doze::Doze;
 use crate::transport::qp::{NUMBER_BITS, index_bits};
-use rpcrdma_provider::SetupError;
-use rpcrdma_provider::shortly_before_end;
 
 /// The shared side of a set of queues.
 pub(crate) struct Port {

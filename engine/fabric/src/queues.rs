@@ -5,6 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rpcrdma_mempool::{Access, RegisterError, Sge};
+use rpcrdma_provider::{
+    Attached, CqError, QueueEvent, Queues, RecvWr, SendWr, SetupError, Taken, Waker, WcBatch,
+    Window, WindowId,
+};
 
 use crate::endpoint::Endpoint;
 use crate::port::Port;
@@ -13,10 +17,6 @@ use crate::transport::Transport;
 use crate::transport::qp::{QpTable, QueuePair};
 #[cfg(all(test, not(loom)))]
 use crate::{rings, transport::carrier::Outgoing, transport::path::has_skipped};
-use rpcrdma_provider::SetupError;
-use rpcrdma_provider::{
-    Attached, CqError, QueueEvent, Queues, RecvWr, SendWr, Taken, Waker, WcBatch, Window, WindowId,
-};
 
 /// The queues of one shard on the software fabric.
 pub struct FabricQueues {

@@ -32,6 +32,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rpcrdma_mempool::{Access, RegisterError, Sge};
+use rpcrdma_provider::{
+    CqError, PostError, QueueEvent, RecvWr, SendWr, SetupError, Taken, WcBatch, WcOpcode, Window,
+    WindowId,
+};
 
 use self::carrier::{Carrier, EndId, Outgoing};
 use self::conn::Progress;
@@ -41,10 +45,6 @@ use self::keys::Reader;
 use self::path::{Outlook, Path};
 use self::post::{Limits, NotTaken};
 use self::qp::{Fate, QueuePair, State};
-use rpcrdma_provider::SetupError;
-use rpcrdma_provider::{
-    CqError, PostError, QueueEvent, RecvWr, SendWr, Taken, WcBatch, WcOpcode, Window, WindowId,
-};
 
 /// The queues of one thread: what `Queues` of a provider does, but for naming and sleeping.
 pub(crate) struct Transport<C: Carrier> {

@@ -25,8 +25,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rpcrdma_provider::SetupError;
-use rpcrdma_provider::{CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, Waker};
+use rpcrdma_provider::{
+    CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, Waker,
+};
 
 use self::attempt::{Attempt, Stage, Tries, private_bytes};
 use self::find::listen_error;

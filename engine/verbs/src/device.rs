@@ -11,8 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rpcrdma_mempool::{Keys, Region, RegisterError, Registrar, Rights};
-use rpcrdma_provider::DeviceCaps;
-use rpcrdma_provider::SetupError;
+use rpcrdma_provider::{DeviceCaps, SetupError};
 
 use self::find::{Contexts, Found};
 use self::ops::{Domain, Ops, Quirks};

@@ -20,10 +20,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rpcrdma_provider::SetupError;
-use rpcrdma_provider::{QueueEvent, Waker};
-
 pub(crate) use self::pair::Pair;
+use rpcrdma_provider::{QueueEvent, SetupError, Waker};
+
 use crate::cm::id::{Errand, Id};
 use crate::device::Device;
 use crate::error;

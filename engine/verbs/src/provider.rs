@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rpcrdma_config::{Config, ProviderKind};
 use rpcrdma_mempool::Registrar;
-use rpcrdma_provider::SetupError;
-use rpcrdma_provider::{DeviceCaps, Provider, QueueAttr};
+use rpcrdma_provider::{DeviceCaps, Provider, QueueAttr, SetupError};
 
 use crate::cm::VerbsCm;
 use crate::counters::DeviceEvents;

@@ -22,10 +22,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rpcrdma_mempool::{Access, RegisterError, Sge};
-use rpcrdma_provider::SetupError;
 use rpcrdma_provider::{
-    Attached, CqError, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Taken, WC_BATCH, Waker,
-    WcBatch, Window, WindowId, WorkCompletion,
+    Attached, CqError, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, SetupError, Taken, WC_BATCH,
+    Waker, WcBatch, Window, WindowId, WorkCompletion,
 };
 
 use self::windows::Shown;

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use super::host::*;
-use crate::{Fabric, FabricOptions};
-use rpcrdma_provider::SetupError;
 use rpcrdma_provider::{
     CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, QueueAttr, QueueEvent, Queues,
-    Waker, WcStatus,
+    SetupError, Waker, WcStatus,
 };
+
+use super::host::*;
+use crate::{Fabric, FabricOptions};
 
 const QUIET: ConnParam<'static> = ConnParam { private: &[], rnr_retry: 7 };
 

@@ -2,10 +2,10 @@
 //! number.
 
 use rpcrdma_mempool::Access;
+use rpcrdma_provider::{Queues, Remote, SendFlags, SendOp, WcStatus};
 
 use super::host::*;
 use crate::queues::{next_slot, skip};
-use rpcrdma_provider::{Queues, Remote, SendFlags, SendOp, WcStatus};
 
 /// As many slots as 32 bits can count, and as 40 bits can.
 const WRAPS: [u64; 2] = [1 << 32, 1 << 40];

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rpcrdma_mempool::Access;
+use rpcrdma_provider::{QueueAttr, QueueEvent, Queues, Remote, SendOp, Waker, WcStatus};
 
 use super::host::*;
 use crate::{FabricClock, FabricOptions};
-use rpcrdma_provider::{QueueAttr, QueueEvent, Queues, Remote, SendOp, Waker, WcStatus};
 
 fn delayed(delay_ns: u64) -> (Arc<std::sync::atomic::AtomicU64>, Pair) {
     let (now, clock) = virtual_clock();

@@ -3,13 +3,14 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::host::*;
-use crate::{Fabric, FabricQueues};
-use rpcrdma_provider::fault::{FaultPlan, Faulty, FaultyProvider};
 use rpcrdma_provider::{
     Attached, CmEvent, ConnParam, ConnectError, ConnectionManager, CqError, PostError, Provider,
     QueueEvent, Queues, RecvWr, SendFlags, SendWr, Waker, WcBatch, WcStatus, WrId,
 };
+
+use super::host::*;
+use crate::{Fabric, FabricQueues};
+use rpcrdma_provider::fault::{FaultPlan, Faulty, FaultyProvider};
 
 const ALWAYS: u32 = 1_000_000;
 

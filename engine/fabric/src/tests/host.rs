@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rpcrdma_mempool::{Access, Keys, Region, RegionSpec, RegisterError, Rights, Sge};
-
-use crate::{
-    Fabric, FabricClock, FabricCm, FabricEndpoint, FabricHandle, FabricOptions, FabricQueues,
-};
 use rpcrdma_provider::{
     Attached, Bind, CmEvent, ConnParam, ConnectionManager, PostError, Provider, QueueAttr,
     QueueEvent, Queues, RecvWr, SendFlags, SendOp, SendWr, Taken, Waker, WcBatch, WcOpcode,
     WcStatus, Window, WorkCompletion, WrId,
+};
+
+use crate::{
+    Fabric, FabricClock, FabricCm, FabricEndpoint, FabricHandle, FabricOptions, FabricQueues,
 };
 
 pub(super) type Qp = crate::FabricQp;

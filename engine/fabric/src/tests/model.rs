@@ -6,13 +6,13 @@
 use std::collections::{HashMap, VecDeque};
 
 use proptest::prelude::*;
-
-use super::host::*;
-use crate::FabricOptions;
 use rpcrdma_provider::{
     Attached, PostError, QueueAttr, QueueEvent, Queues, SendFlags, WcOpcode, WcStatus,
     WorkCompletion,
 };
+
+use super::host::*;
+use crate::FabricOptions;
 
 #[derive(Debug, Clone)]
 enum Step {

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use rpcrdma_mempool::{Access, Sge};
-
-use super::host::*;
-use crate::FabricOptions;
 use rpcrdma_provider::{
     PostError, QueueEvent, Queues, Remote, SendFlags, SendOp, SendWr, WcOpcode, WcStatus,
     WorkCompletion, WrId,
 };
+
+use super::host::*;
+use crate::FabricOptions;
 
 const BOTH: Access = Access::REMOTE_READ.union(Access::REMOTE_WRITE);
 

@@ -11,13 +11,13 @@ use std::sync::atomic::AtomicU64;
 
 use proptest::prelude::*;
 use rpcrdma_mempool::Access;
-
-use super::host::*;
-use crate::{Fabric, FabricOptions};
 use rpcrdma_provider::{
     Attached, QueueAttr, Queues, Remote, SendFlags, SendOp, WcOpcode, WcStatus, Window,
     WorkCompletion,
 };
+
+use super::host::*;
+use crate::{Fabric, FabricOptions};
 
 #[derive(Debug, Clone)]
 enum Step {

@@ -5,12 +5,12 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use rpcrdma_mempool::{Access, Keys, Sge};
-
-use super::host::*;
-use crate::{Fabric, FabricOptions};
 use rpcrdma_provider::{
     Attached, Provider, QueueAttr, Queues, Remote, SendFlags, SendOp, WcOpcode, WcStatus,
 };
+
+use super::host::*;
+use crate::{Fabric, FabricOptions};
 
 const ROUNDS: usize = if cfg!(miri) { 2 } else { 60 };
 const LEN: u32 = 4096;

@@ -1,13 +1,13 @@
 //! Matching, lengths, keys, depths and completions.
 
 use rpcrdma_mempool::{Access, Sge};
-
-use super::host::*;
-use crate::FabricOptions;
 use rpcrdma_provider::{
     CqError, PostError, Provider, QueueAttr, QueueEvent, Queues, SendFlags, WcBatch, WcOpcode,
     WcStatus,
 };
+
+use super::host::*;
+use crate::FabricOptions;
 
 #[test]
 fn the_first_message_after_an_idle_poll_goes_up_alone() {

@@ -1,8 +1,9 @@
 //! Disconnecting, flushing, destroying, and peers that disappear.
 
+use rpcrdma_provider::{PostError, QueueAttr, QueueEvent, Queues, SendFlags, WcStatus};
+
 use super::host::*;
 use crate::FabricOptions;
-use rpcrdma_provider::{PostError, QueueAttr, QueueEvent, Queues, SendFlags, WcStatus};
 
 #[test]
 fn disconnect_flushes_what_was_not_taken_after_the_successes_before() {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use rpcrdma_provider::{Attached, PostError, Queues, SendFlags, Waker, WcOpcode, WcStatus};
+
 use super::host::*;
 use crate::FabricOptions;
-use rpcrdma_provider::{Attached, PostError, Queues, SendFlags, Waker, WcOpcode, WcStatus};
 
 const MESSAGES: u64 = if cfg!(miri) { 60 } else { 60_000 };
 const BUFFERS: u64 = 24;

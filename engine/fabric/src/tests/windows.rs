@@ -1,13 +1,13 @@
 //! Memory windows and registrations for one call: valid bindings, the access of a key, and its end.
 
 use rpcrdma_mempool::{Access, Sge};
-
-use super::host::*;
-use crate::{Fabric, FabricOptions};
 use rpcrdma_provider::{
     Bind, PostError, Provider, QueueEvent, Queues, Remote, SendFlags, SendOp, WcOpcode, WcStatus,
     Window, WindowId, WorkCompletion, WrId,
 };
+
+use super::host::*;
+use crate::{Fabric, FabricOptions};
 
 const READ: Access = Access::REMOTE_READ;
 const WRITE: Access = Access::REMOTE_WRITE;

@@ -3,6 +3,8 @@
 
 use std::collections::VecDeque;
 
+use rpcrdma_provider::{QueueAttr, QueueEvent, WcBatch, WcOpcode, WcStatus, WorkCompletion, WrId};
+
 use super::body::{Body, Refusal};
 use super::carrier::{DmaError, Incoming};
 use super::clock::FabricClock;
@@ -11,7 +13,6 @@ use super::keys::KeyCache;
 use super::qp::{BacklogPool, Fate, QpTable, State};
 use super::rights::Rights;
 use super::srq::{Head, Srq};
-use rpcrdma_provider::{QueueAttr, QueueEvent, WcBatch, WcOpcode, WcStatus, WorkCompletion, WrId};
 
 /// A published request, remembered until its slot comes back.
 #[derive(Debug, Clone, Copy)]

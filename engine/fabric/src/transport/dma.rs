@@ -5,12 +5,12 @@
 #![expect(unsafe_code, reason = "a device reads and writes memory that has no Rust name")]
 
 use rpcrdma_mempool::{Access, Sge};
+use rpcrdma_provider::{SendFlags, SendWr};
 
 use super::body::{Body, INLINE_LEN};
 use super::carrier::{DmaError, Incoming};
 use super::keys::KeyCache;
 use super::rights::Granted;
-use rpcrdma_provider::{SendFlags, SendWr};
 
 /// Memory that a program has lent to the device for a Receive.
 #[derive(Debug, Clone, Copy, Default)]

@@ -12,12 +12,13 @@ mod sent;
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
+use rpcrdma_provider::{WcBatch, WcOpcode, WrId};
+
 use super::body::{Acks, Body, OP_SEND, Refusal};
 use super::carrier::{Carrier, Incoming, Outgoing};
 use super::core::{Arrival, Core, Posted};
 use super::keys::Reader;
 use super::qp::{Fate, QueuePair};
-use rpcrdma_provider::{WcBatch, WcOpcode, WrId};
 
 /// One end of what carries messages to and fro, and what is under way there.
 pub(crate) struct Path<C: Carrier> {

@@ -5,6 +5,7 @@
 use std::num::NonZeroU64;
 
 use rpcrdma_mempool::{Access, Sge};
+use rpcrdma_provider::{Remote, SendFlags, SendOp, SendWr, WcOpcode};
 
 use super::body::{Body, INLINE_LEN, OP_READ, OP_SEND, OP_SEND_INVALIDATE, OP_WRITE, PIECES_MAX};
 use super::carrier::{Carrier, Outgoing};
@@ -13,7 +14,6 @@ use super::dma;
 use super::keys::KeyCache;
 use super::path::Path;
 use super::qp::{Fate, QueuePair, State, must_wait, opcode_of};
-use rpcrdma_provider::{Remote, SendFlags, SendOp, SendWr, WcOpcode};
 
 /// What a queue pair takes.
 #[derive(Debug, Clone, Copy)]

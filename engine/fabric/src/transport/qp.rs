@@ -9,9 +9,10 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use rpcrdma_provider::{SendOp, WcOpcode, WcStatus, WrId};
+
 use super::body::Body;
 use super::conn::{Conn, Progress};
-use rpcrdma_provider::{SendOp, WcOpcode, WcStatus, WrId};
 
 /// The state of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

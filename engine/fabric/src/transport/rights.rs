@@ -22,10 +22,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rpcrdma_mempool::{Access, Sge};
+use rpcrdma_provider::{Bind, Window, WindowId, shortly_before_end};
 
 use super::keys::KeyCache;
-use rpcrdma_provider::shortly_before_end;
-use rpcrdma_provider::{Bind, Window, WindowId};
 
 /// The windows and registrations of one set of queues.
 pub(crate) struct Rights {

@@ -1,9 +1,9 @@
 //! The shared receive queue: Receives in the order of posting, matched in that order.
 
 use rpcrdma_mempool::Sge;
+use rpcrdma_provider::{PostError, RecvWr, Taken, WrId};
 
 use super::dma::Lent;
-use rpcrdma_provider::{PostError, RecvWr, Taken, WrId};
 
 /// Receives, first in, first out. All memory is taken at the beginning.
 pub(crate) struct Srq {

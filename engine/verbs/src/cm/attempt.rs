@@ -9,8 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rpcrdma_provider::SetupError;
-use rpcrdma_provider::{ConnParam, ConnectError, ConnectId, PrivateBytes};
+use rpcrdma_provider::{ConnParam, ConnectError, ConnectId, PrivateBytes, SetupError};
 
 use super::id::Id;
 use super::reason::Failure;

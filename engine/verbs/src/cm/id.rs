@@ -16,8 +16,7 @@ use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rpcrdma_provider::SetupError;
-use rpcrdma_provider::{PrivateBytes, Waker};
+use rpcrdma_provider::{PrivateBytes, SetupError, Waker};
 
 use super::address::Address;
 use super::offer::{Depths, Offer, private_data};

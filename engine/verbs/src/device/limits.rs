@@ -3,8 +3,7 @@
 
 use std::ptr;
 
-use rpcrdma_provider::DeviceCaps;
-use rpcrdma_provider::SetupError;
+use rpcrdma_provider::{DeviceCaps, SetupError};
 
 use super::find::{name_of, port_attr};
 use super::ops::{Domain, Ops, Quirks};

@@ -6,8 +6,7 @@ use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
-use rpcrdma_provider::SetupError;
-use rpcrdma_provider::{QueueAttr, Waker};
+use rpcrdma_provider::{QueueAttr, SetupError, Waker};
 
 use super::{Pairs, Port};
 use crate::device::Device;

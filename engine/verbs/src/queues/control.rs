@@ -12,8 +12,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rpcrdma_provider::SetupError;
-use rpcrdma_provider::{Attached, QueueEvent, WC_BATCH, WcStatus, WorkCompletion};
+use rpcrdma_provider::{Attached, QueueEvent, SetupError, WC_BATCH, WcStatus, WorkCompletion};
 
 use super::{Dying, Slot, VerbsQp, VerbsQueues};
 use crate::port::{Chores, Pair, Stage, Told, VerbsEndpoint};

@@ -2,8 +2,7 @@
 #![expect(unsafe_code, reason = "libibverbs is called")]
 
 use rpcrdma_mempool::{Access, RegisterError, Sge};
-use rpcrdma_provider::SetupError;
-use rpcrdma_provider::{Bind, Window, WindowId};
+use rpcrdma_provider::{Bind, SetupError, Window, WindowId};
 
 use crate::device::Device;
 use crate::error;

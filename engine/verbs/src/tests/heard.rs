@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rpcrdma_provider::SetupError;
 use rpcrdma_provider::{
-    CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, QueueEvent, Queues, Waker,
+    CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, QueueEvent, Queues, SetupError,
+    Waker,
 };
 
 use super::fake::Board;

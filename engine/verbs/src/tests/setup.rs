@@ -1,8 +1,7 @@
 //! Set-up with every call failing once: created objects are destroyed.
 
 use rpcrdma_mempool::{Access, Region, RegionSpec, Rights};
-use rpcrdma_provider::SetupError;
-use rpcrdma_provider::{Provider, Queues};
+use rpcrdma_provider::{Provider, Queues, SetupError};
 
 use super::fake::Board;
 use super::rig::SMALL;

@@ -5,11 +5,12 @@
 
 use std::num::NonZeroU64;
 
+use rpcrdma_provider::{SendOp, WcBatch};
+
 use super::Path;
 use crate::transport::carrier::{Carrier, Outgoing};
 use crate::transport::core::{Core, Posted};
 use crate::transport::qp::{Fate, QueuePair, State, opcode_of};
-use rpcrdma_provider::{SendOp, WcBatch};
 
 impl<C: Carrier> Path<C> {
     /// Binds or invalidates, and completes it as soon as what was sent before it has completed.

@@ -11,6 +11,8 @@
 //! the key is looked at once more: everything behind it may overtake it, as on a device. Who wants
 //! it done first posts a fence.
 
+use rpcrdma_provider::{WcBatch, WcOpcode};
+
 use super::{CHORE_READ, CHORE_SEND, Outlook, Path, PendingRead};
 use crate::transport::body::{Body, OP_READ, OP_SEND_INVALIDATE, OP_WRITE, Refusal};
 use crate::transport::carrier::{Carrier, DmaError, Incoming, Outgoing};
@@ -20,7 +22,6 @@ use crate::transport::keys::Reader;
 use crate::transport::qp::State;
 use crate::transport::rights::Granted;
 use rpcrdma_mempool::Access;
-use rpcrdma_provider::{WcBatch, WcOpcode};
 
 impl<C: Carrier> Path<C> {
     /// Carries out the front, which is no plain Send. False if it waits for a Receive.

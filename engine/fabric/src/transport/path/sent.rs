@@ -2,12 +2,13 @@
 
 use std::num::NonZeroU64;
 
+use rpcrdma_provider::{SendOp, WcBatch, WcOpcode, WrId};
+
 use super::{CHORE_SEND, Path};
 use crate::transport::body::{Body, OP_DISCONNECT, Refusal};
 use crate::transport::carrier::{Carrier, Incoming, Outgoing, Vacant};
 use crate::transport::core::{Core, Posted};
 use crate::transport::qp::{Backlog, Fate, QueuePair, State, opcode_of};
-use rpcrdma_provider::{SendOp, WcBatch, WcOpcode, WrId};
 
 impl<C: Carrier> Path<C> {
     /// Whether a new request may go before all others: none waits.
