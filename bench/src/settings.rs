@@ -114,10 +114,10 @@ fn raise_to(value: &mut i64, least: i64) {
 }
 
 /// A length that must hold the data, their slack, and a page for the headers.
-fn raise_length(text: &mut rpcrdma_config::raw::Text, value: u32, need: Need) {
+fn raise_length(text: &mut rpcrdma_config::raw::RawText, value: u32, need: Need) {
     let least = (need.data_len + SLACK + PAGE).next_multiple_of(PAGE) as u64;
     if u64::from(value) < least {
-        *text = rpcrdma_config::raw::Text::length(least);
+        *text = rpcrdma_config::raw::RawText::length(least);
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::bounded::Bounded;
 use crate::error::ConfigError;
-use crate::raw::Text;
+use crate::raw::RawText;
 use crate::section::{
     Cores, Exposure, IdlePolicy, Lock, Pages, ProviderKind, ReplyChunkUse, RnrTimer, VersionChoice,
 };
@@ -27,7 +27,7 @@ pub(crate) fn count<const MIN: u32, const MAX: u32>(
 /// A count in its range, or `None` for `auto`.
 pub(crate) fn count_or_auto<const MIN: u32, const MAX: u32>(
     key: &'static str,
-    given: &Text,
+    given: &RawText,
 ) -> Result<Option<Bounded<MIN, MAX>>, ConfigError> {
     if given.as_str() == "auto" {
         return Ok(None);
@@ -39,7 +39,7 @@ pub(crate) fn count_or_auto<const MIN: u32, const MAX: u32>(
 /// A length in its range.
 pub(crate) fn length<const MIN: u32, const MAX: u32>(
     key: &'static str,
-    given: &Text,
+    given: &RawText,
 ) -> Result<Bounded<MIN, MAX>, ConfigError> {
     let allowed = || format!("{} to {}", Length(MIN.into()), Length(MAX.into()));
     let bytes = parse_length(given.as_str()).map_err(|error| {
@@ -52,7 +52,7 @@ pub(crate) fn length<const MIN: u32, const MAX: u32>(
 /// A length in its range that is a multiple of four, as XDR and placement offsets require.
 pub(crate) fn word_length<const MIN: u32, const MAX: u32>(
     key: &'static str,
-    given: &Text,
+    given: &RawText,
 ) -> Result<Bounded<MIN, MAX>, ConfigError> {
     let length = length::<MIN, MAX>(key, given)?;
     if !length.value().is_multiple_of(4) {
@@ -64,7 +64,7 @@ pub(crate) fn word_length<const MIN: u32, const MAX: u32>(
 /// A length in its range that is a power of two.
 pub(crate) fn power_of_two_length<const MIN: u32, const MAX: u32>(
     key: &'static str,
-    given: &Text,
+    given: &RawText,
 ) -> Result<Bounded<MIN, MAX>, ConfigError> {
     let length = length::<MIN, MAX>(key, given)?;
     if !length.value().is_power_of_two() {
@@ -89,7 +89,7 @@ pub(crate) fn power_of_two<const MIN: u32, const MAX: u32>(
 /// A duration in its range.
 pub(crate) fn duration(
     key: &'static str,
-    given: &Text,
+    given: &RawText,
     range: RangeInclusive<Duration>,
 ) -> Result<Duration, ConfigError> {
     let allowed = || format!("{} to {}", TimeSpan(*range.start()), TimeSpan(*range.end()));
@@ -105,7 +105,7 @@ pub(crate) fn duration(
 /// A duration in its range, or `None` for a length of zero.
 pub(crate) fn duration_or_none(
     key: &'static str,
-    given: &Text,
+    given: &RawText,
     range: RangeInclusive<Duration>,
 ) -> Result<Option<Duration>, ConfigError> {
     if parse_duration(given.as_str()) == Ok(Duration::ZERO) {
@@ -120,7 +120,7 @@ pub(crate) fn duration_or_none(
 }
 
 /// `auto` or a core list.
-pub(crate) fn cores(key: &'static str, given: &Text) -> Result<Cores, ConfigError> {
+pub(crate) fn cores(key: &'static str, given: &RawText) -> Result<Cores, ConfigError> {
     if given.as_str() == "auto" {
         return Ok(Cores::Auto);
     }
@@ -132,7 +132,10 @@ pub(crate) fn cores(key: &'static str, given: &Text) -> Result<Cores, ConfigErro
 }
 
 /// A name of a device, or `None` for `auto`.
-pub(crate) fn name_or_auto(key: &'static str, given: &Text) -> Result<Option<String>, ConfigError> {
+pub(crate) fn name_or_auto(
+    key: &'static str,
+    given: &RawText,
+) -> Result<Option<String>, ConfigError> {
     let name = given.as_str();
     let is_name = (1..=NAME_LEN_MAX).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
@@ -150,7 +153,7 @@ pub(crate) fn name_or_auto(key: &'static str, given: &Text) -> Result<Option<Str
 /// An address of one host, or `None` for `auto`.
 pub(crate) fn address_or_auto(
     key: &'static str,
-    given: &Text,
+    given: &RawText,
 ) -> Result<Option<IpAddr>, ConfigError> {
     if given.as_str() == "auto" {
         return Ok(None);
@@ -164,7 +167,7 @@ pub(crate) fn address_or_auto(
 }
 
 /// A receiver-not-ready timer that devices support.
-pub(crate) fn rnr_timer(key: &'static str, given: &Text) -> Result<RnrTimer, ConfigError> {
+pub(crate) fn rnr_timer(key: &'static str, given: &RawText) -> Result<RnrTimer, ConfigError> {
     let exact = parse_duration(given.as_str()).ok().and_then(RnrTimer::exactly);
     exact.ok_or_else(|| {
         let all: Vec<_> =
@@ -174,12 +177,12 @@ pub(crate) fn rnr_timer(key: &'static str, given: &Text) -> Result<RnrTimer, Con
 }
 
 /// A provider by its name.
-pub(crate) fn provider(key: &'static str, given: &Text) -> Result<ProviderKind, ConfigError> {
+pub(crate) fn provider(key: &'static str, given: &RawText) -> Result<ProviderKind, ConfigError> {
     word(key, given, &[("fabric", ProviderKind::Fabric), ("verbs", ProviderKind::Verbs)])
 }
 
 /// An idle policy by its name.
-pub(crate) fn idle_policy(key: &'static str, given: &Text) -> Result<IdlePolicy, ConfigError> {
+pub(crate) fn idle_policy(key: &'static str, given: &RawText) -> Result<IdlePolicy, ConfigError> {
     let words = [
         ("spin", IdlePolicy::Spin),
         ("backoff", IdlePolicy::Backoff),
@@ -189,7 +192,7 @@ pub(crate) fn idle_policy(key: &'static str, given: &Text) -> Result<IdlePolicy,
 }
 
 /// A page size by its name, and whether smaller pages are accepted.
-pub(crate) fn pages(key: &'static str, given: &Text) -> Result<(Pages, bool), ConfigError> {
+pub(crate) fn pages(key: &'static str, given: &RawText) -> Result<(Pages, bool), ConfigError> {
     let words = [
         ("1G", (Pages::OneGiB, false)),
         ("try-1G", (Pages::OneGiB, true)),
@@ -202,19 +205,19 @@ pub(crate) fn pages(key: &'static str, given: &Text) -> Result<(Pages, bool), Co
 }
 
 /// A locking policy by its name.
-pub(crate) fn lock(key: &'static str, given: &Text) -> Result<Lock, ConfigError> {
+pub(crate) fn lock(key: &'static str, given: &RawText) -> Result<Lock, ConfigError> {
     word(key, given, &[("true", Lock::Always), ("false", Lock::Never), ("try", Lock::Try)])
 }
 
 /// A version by its number.
-pub(crate) fn version(key: &'static str, given: &Text) -> Result<VersionChoice, ConfigError> {
+pub(crate) fn version(key: &'static str, given: &RawText) -> Result<VersionChoice, ConfigError> {
     let words =
         [("auto", VersionChoice::Auto), ("one", VersionChoice::One), ("two", VersionChoice::Two)];
     word(key, given, &words)
 }
 
 /// A way of exposing memory by its name.
-pub(crate) fn exposure(key: &'static str, given: &Text) -> Result<Exposure, ConfigError> {
+pub(crate) fn exposure(key: &'static str, given: &RawText) -> Result<Exposure, ConfigError> {
     let words = [
         ("auto", Exposure::Auto),
         ("windows", Exposure::Windows),
@@ -225,12 +228,19 @@ pub(crate) fn exposure(key: &'static str, given: &Text) -> Result<Exposure, Conf
 }
 
 /// The use of Reply chunks by its name.
-pub(crate) fn reply_chunk(key: &'static str, given: &Text) -> Result<ReplyChunkUse, ConfigError> {
+pub(crate) fn reply_chunk(
+    key: &'static str,
+    given: &RawText,
+) -> Result<ReplyChunkUse, ConfigError> {
     let words = [("when-needed", ReplyChunkUse::WhenNeeded), ("always", ReplyChunkUse::Always)];
     word(key, given, &words)
 }
 
-fn word<T: Copy>(key: &'static str, given: &Text, words: &[(&str, T)]) -> Result<T, ConfigError> {
+fn word<T: Copy>(
+    key: &'static str,
+    given: &RawText,
+    words: &[(&str, T)],
+) -> Result<T, ConfigError> {
     let found = words.iter().find(|(word, _)| *word == given.as_str());
     found.map(|(_, meaning)| *meaning).ok_or_else(|| {
         let allowed: Vec<_> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
@@ -242,7 +252,7 @@ fn value(key: &'static str, given: impl ToString, allowed: String) -> ConfigErro
     ConfigError::Value { key, given: given.to_string(), allowed }
 }
 
-fn quoted(given: &Text) -> String {
+fn quoted(given: &RawText) -> String {
     format!("{:?}", given.as_str())
 }
 

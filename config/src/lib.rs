@@ -43,7 +43,7 @@ pub mod units;
 pub use bounded::Bounded;
 pub use config::Config;
 pub use error::ConfigError;
-pub use needs::Limits;
+pub use needs::DeviceLimits;
 pub use profile::PROFILES;
 pub use raw::Raw;
 pub use section::{

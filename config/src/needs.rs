@@ -8,7 +8,7 @@ use crate::units::{CoreNumbers, Length};
 
 /// The limits of a device that a configuration must respect. All are maxima.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct DeviceLimits {
     /// Scatter entries of a Receive on a shared receive queue.
     pub recv_sge: u32,
     /// Receives of a shared receive queue.
@@ -55,7 +55,7 @@ impl Config {
     ///
     /// # Errors
     /// [`ConfigError::Sum`] with the key to lower and the device's limit.
-    pub fn check_device(&self, limits: &Limits) -> Result<(), ConfigError> {
+    pub fn check_device(&self, limits: &DeviceLimits) -> Result<(), ConfigError> {
         let receive = self.receive();
         let count = receive.placement.count.value();
         if count >= limits.recv_sge {

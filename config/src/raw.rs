@@ -15,7 +15,7 @@
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::text::Text;
+pub use crate::text::RawText;
 
 /// The content of a file. Every key is described in `docs/configuration.md`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -52,9 +52,9 @@ pub struct Raw {
 #[serde(default, deny_unknown_fields)]
 pub struct RawEngine {
     /// `fabric` or `verbs`.
-    pub provider: Text,
+    pub provider: RawText,
     /// `auto` or a core list.
-    pub cores: Text,
+    pub cores: RawText,
     /// The number of shards, one thread each.
     pub shards: i64,
     /// Whether a shard's memory is on the NUMA node of its core.
@@ -68,9 +68,9 @@ pub struct RawEngine {
 #[serde(default, deny_unknown_fields)]
 pub struct RawIdle {
     /// `spin`, `backoff` or `block`.
-    pub policy: Text,
+    pub policy: RawText,
     /// How long to spin before backing off or blocking: a duration.
-    pub spin: Text,
+    pub spin: RawText,
 }
 
 /// `[memory]`
@@ -78,9 +78,9 @@ pub struct RawIdle {
 #[serde(default, deny_unknown_fields)]
 pub struct RawMemory {
     /// `1G`, `2M`, `transparent` or `4K`; `try-1G` or `try-2M`, which accept smaller pages.
-    pub pages: Text,
+    pub pages: RawText,
     /// `true`, `false` or `try`: whether to lock the memory.
-    pub lock: Text,
+    pub lock: RawText,
     /// Whether to touch every page at the start.
     pub prefault: bool,
 }
@@ -90,13 +90,13 @@ pub struct RawMemory {
 #[serde(default, deny_unknown_fields)]
 pub struct RawReceive {
     /// The leading segment, for headers and payload: a length.
-    pub inline: Text,
+    pub inline: RawText,
     /// The placement segments.
     pub placement: RawPlacement,
     /// `auto` or the number of Receives that a shard keeps posted.
-    pub buffers: Text,
+    pub buffers: RawText,
     /// `auto` or the number of them that is reserved for replies to own calls.
-    pub replies: Text,
+    pub replies: RawText,
     /// Placement segments in reserve for loans, per shard.
     pub spares: i64,
 }
@@ -108,9 +108,9 @@ pub struct RawPlacement {
     /// The number of segments per receive buffer.
     pub count: i64,
     /// Of each segment: a length.
-    pub length: Text,
+    pub length: RawText,
     /// Of each segment's address: a length.
-    pub align: Text,
+    pub align: RawText,
 }
 
 /// `[send]`
@@ -120,15 +120,15 @@ pub struct RawSend {
     /// Send slots per shard.
     pub slots: i64,
     /// The payload that a slot can contain: a length.
-    pub length: Text,
+    pub length: RawText,
     /// The longest message that is copied into its work request: a length.
-    pub inline_max: Text,
+    pub inline_max: RawText,
     /// One send in this number requests a completion.
     pub signal_every: i64,
     /// Doorbell batching: how long short messages may wait for others: a duration.
-    pub hold: Text,
+    pub hold: RawText,
     /// The zeros that padding is gathered from: a length.
-    pub zero: Text,
+    pub zero: RawText,
 }
 
 /// `[connections]`
@@ -152,21 +152,21 @@ pub struct RawConnections {
     /// The maximum of transmissions of an own reply.
     pub response_transmissions_max: i64,
     /// The longest RPC message, including placed data: a length.
-    pub rpc_len_max: Text,
+    pub rpc_len_max: RawText,
     /// How long a message may stay incomplete: a duration.
-    pub group_timeout: Text,
+    pub group_timeout: RawText,
     /// How long a peer may take to answer a call; `0s` is without limit: a duration.
-    pub call_timeout: Text,
+    pub call_timeout: RawText,
     /// How long a peer may receive nothing of what it is sent; `0s` is without limit: a duration.
-    pub send_timeout: Text,
+    pub send_timeout: RawText,
     /// How long a connected peer may send no call; `0s` is without limit: a duration.
-    pub idle_timeout: Text,
+    pub idle_timeout: RawText,
     /// How often a Send is retried when the peer has no Receive; 7 is without limit.
     pub rnr_retry: i64,
     /// How long to wait for a connection: a duration.
-    pub connect_timeout: Text,
+    pub connect_timeout: RawText,
     /// How long a stop waits for open calls: a duration.
-    pub stop_timeout: Text,
+    pub stop_timeout: RawText,
 }
 
 /// `[features]`
@@ -186,11 +186,11 @@ pub struct RawFeatures {
 #[serde(default, deny_unknown_fields)]
 pub struct RawProtocol {
     /// `auto`, `one` or `two`.
-    pub version: Text,
+    pub version: RawText,
     /// How long the first message of version two may stay without an answer: a duration.
-    pub negotiation_timeout: Text,
+    pub negotiation_timeout: RawText,
     /// How long the version of a peer is remembered; `0s` is not at all: a duration.
-    pub version_memory: Text,
+    pub version_memory: RawText,
 }
 
 /// `[explicit]`
@@ -200,9 +200,9 @@ pub struct RawExplicit {
     /// Whether explicit RDMA is used.
     pub enabled: bool,
     /// `auto`, `windows`, `registration` or `static-insecure`.
-    pub exposure: Text,
+    pub exposure: RawText,
     /// `auto` or the number of memory windows per shard.
-    pub windows: Text,
+    pub windows: RawText,
     /// The maximum of calls whose data are read at one time, per shard.
     pub fetches: i64,
     /// RDMA buffers: registered buffers for data that is read and written.
@@ -222,7 +222,7 @@ pub struct RawInterop {
     /// The maximum of segments of an offered chunk.
     pub segments_max: i64,
     /// `when-needed` or `always`.
-    pub reply_chunk: Text,
+    pub reply_chunk: RawText,
     /// Whether a call that is read as a whole may also have a Read chunk for an argument.
     pub long_call_with_chunks: bool,
     /// Whether a Write chunk and a Reply chunk may be offered together.
@@ -236,7 +236,7 @@ pub struct RawInterop {
 #[serde(default, deny_unknown_fields)]
 pub struct RawFabric {
     /// The delay from sender to receiver: a duration.
-    pub delay: Text,
+    pub delay: RawText,
     /// The maximum of messages in transit on one queue pair, per direction.
     pub ring_slots: i64,
 }
@@ -246,37 +246,37 @@ pub struct RawFabric {
 #[serde(default, deny_unknown_fields)]
 pub struct RawVerbs {
     /// `auto` or the name of a device.
-    pub device: Text,
+    pub device: RawText,
     /// `auto` or an address of the device.
-    pub address: Text,
+    pub address: RawText,
     /// `auto` or the number of a port of the device.
-    pub port: Text,
+    pub port: RawText,
     /// `auto` or the index of a GID of the port.
-    pub gid: Text,
+    pub gid: RawText,
     /// The longest inline send of a queue pair: a length.
-    pub inline: Text,
+    pub inline: RawText,
     /// The maximum of outstanding RDMA Reads of one connection, in each direction.
     pub reads: i64,
     /// How long a peer waits before it retries a Send without a Receive (RNR timer): a duration.
-    pub rnr_timer: Text,
+    pub rnr_timer: RawText,
     /// How often an unacknowledged request is retried.
     pub retry_count: i64,
     /// The acknowledgement timeout: 4.096 us times two to the power of this.
     pub ack_timeout: i64,
     /// `auto` or the traffic class of the packets.
-    pub traffic_class: Text,
+    pub traffic_class: RawText,
     /// The maximum of waiting connection requests of one listener.
     pub backlog: i64,
     /// The timeout for resolving an address or a route: a duration.
-    pub resolve_timeout: Text,
+    pub resolve_timeout: RawText,
     /// The timeout for the answer to a connection request: a duration.
-    pub answer_timeout: Text,
+    pub answer_timeout: RawText,
     /// The number of attempts to resolve the address and to connect.
     pub attempts: i64,
     /// The pause after the first failed attempt: a duration.
-    pub pause: Text,
+    pub pause: RawText,
     /// The longest pause between two attempts: a duration.
-    pub pause_max: Text,
+    pub pause_max: RawText,
 }
 
 /// `[app]`
@@ -294,7 +294,7 @@ pub struct RawBulk {
     /// The number of buffers per shard.
     pub count: i64,
     /// Of each: a length.
-    pub length: Text,
+    pub length: RawText,
 }
 
 impl Default for RawEngine {

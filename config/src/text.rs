@@ -11,12 +11,12 @@ use crate::units::Length;
 /// A bare number or boolean in the file is kept as text, so that its error can name the key and the
 /// missing unit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Text(String);
+pub struct RawText(String);
 
-impl Text {
+impl RawText {
     /// A length in bytes, in the notation of a file.
-    pub fn length(bytes: u64) -> Text {
-        Text(Length(bytes).to_string())
+    pub fn length(bytes: u64) -> RawText {
+        RawText(Length(bytes).to_string())
     }
 
     /// The text.
@@ -25,40 +25,40 @@ impl Text {
     }
 }
 
-impl From<&str> for Text {
-    fn from(text: &str) -> Text {
-        Text(text.to_owned())
+impl From<&str> for RawText {
+    fn from(text: &str) -> RawText {
+        RawText(text.to_owned())
     }
 }
 
-impl From<String> for Text {
-    fn from(text: String) -> Text {
-        Text(text)
+impl From<String> for RawText {
+    fn from(text: String) -> RawText {
+        RawText(text)
     }
 }
 
 /// A bare number, as in `buffers = 256`.
-impl From<u32> for Text {
-    fn from(number: u32) -> Text {
-        Text(number.to_string())
+impl From<u32> for RawText {
+    fn from(number: u32) -> RawText {
+        RawText(number.to_string())
     }
 }
 
 /// A switch, as in `lock = true`.
-impl From<bool> for Text {
-    fn from(is_on: bool) -> Text {
-        Text(is_on.to_string())
+impl From<bool> for RawText {
+    fn from(is_on: bool) -> RawText {
+        RawText(is_on.to_string())
     }
 }
 
-impl fmt::Display for Text {
+impl fmt::Display for RawText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl<'de> Deserialize<'de> for Text {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
+impl<'de> Deserialize<'de> for RawText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawText, D::Error> {
         deserializer.deserialize_any(TextVisitor)
     }
 }
@@ -66,29 +66,29 @@ impl<'de> Deserialize<'de> for Text {
 struct TextVisitor;
 
 impl de::Visitor<'_> for TextVisitor {
-    type Value = Text;
+    type Value = RawText;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("text")
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Text, E> {
-        Ok(Text(text.to_owned()))
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<RawText, E> {
+        Ok(RawText(text.to_owned()))
     }
 
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Text, E> {
-        Ok(Text(value.to_string()))
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<RawText, E> {
+        Ok(RawText(value.to_string()))
     }
 
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Text, E> {
-        Ok(Text(value.to_string()))
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<RawText, E> {
+        Ok(RawText(value.to_string()))
     }
 
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Text, E> {
-        Ok(Text(value.to_string()))
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<RawText, E> {
+        Ok(RawText(value.to_string()))
     }
 
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Text, E> {
-        Ok(Text(value.to_string()))
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<RawText, E> {
+        Ok(RawText(value.to_string()))
     }
 }

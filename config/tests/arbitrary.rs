@@ -1,7 +1,7 @@
 //! Arbitrary configurations: checking never panics, and accepted values are consistent.
 
 use proptest::prelude::*;
-use rpcrdma_config::{Config, Limits, Raw};
+use rpcrdma_config::{Config, DeviceLimits, Raw};
 
 /// Mostly values near a limit, sometimes any at all.
 fn count() -> impl Strategy<Value = i64> {
@@ -97,13 +97,13 @@ proptest! {
         prop_assert!(config.shard_memory_len() >= total * u64::from(receive.buffers.value()));
 
         // A device that is exactly large enough takes it.
-        let exact = Limits {
+        let exact = DeviceLimits {
             recv_sge: segments.len() as u32,
             srq_depth: receive.buffers.value(),
             message_len: structure.total_len(),
         };
         prop_assert!(config.check_device(&exact).is_ok());
-        let short = Limits { recv_sge: exact.recv_sge - 1, ..exact };
+        let short = DeviceLimits { recv_sge: exact.recv_sge - 1, ..exact };
         prop_assert!(config.check_device(&short).is_err());
 
         // And it is the same when it is checked again.

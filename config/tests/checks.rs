@@ -1,7 +1,7 @@
 //! Which values a configuration accepts, for every key and every check across keys.
 
 use rpcrdma_config::{
-    Config, ConfigError, Cores, Exposure, IdlePolicy, Limits, Lock, Pages, ProviderKind, Raw,
+    Config, ConfigError, Cores, DeviceLimits, Exposure, IdlePolicy, Lock, Pages, ProviderKind, Raw,
     ReplyChunkUse, RnrTimer, VersionChoice,
 };
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn an_empty_file_is_the_profile_laptop() {
 fn every_profile_passes_and_names_every_key() {
     for (name, text) in rpcrdma_config::PROFILES {
         let config = Config::profile(name).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let usual = Limits { recv_sge: 16, srq_depth: 8192, message_len: 1 << 30 };
+        let usual = DeviceLimits { recv_sge: 16, srq_depth: 8192, message_len: 1 << 30 };
         config.check_device(&usual).unwrap_or_else(|error| panic!("{name}: {error}"));
         for key in rpcrdma_config::keys() {
             let last = key.rsplit('.').next().expect("a key is not empty");
@@ -698,17 +698,19 @@ fn only_shards_that_rest_share_a_core() {
 #[test]
 fn a_device_limits_segments_receives_and_messages() {
     let config = Config::default();
-    let enough = Limits { recv_sge: 5, srq_depth: 352, message_len: 69_632 };
+    let enough = DeviceLimits { recv_sge: 5, srq_depth: 352, message_len: 69_632 };
     config.check_device(&enough).expect("exactly enough");
-    let error = config.check_device(&Limits { recv_sge: 4, ..enough }).expect_err("one short");
+    let error =
+        config.check_device(&DeviceLimits { recv_sge: 4, ..enough }).expect_err("one short");
     assert_eq!(
         error.to_string(),
         "receive.placement.count = 4: a Receive has 5 scatter entries, with the leading segment; \
          allowed: at most 3 on this device",
     );
-    let error = config.check_device(&Limits { srq_depth: 351, ..enough }).expect_err("one short");
+    let error =
+        config.check_device(&DeviceLimits { srq_depth: 351, ..enough }).expect_err("one short");
     assert_eq!(error.key(), Some("receive.buffers"));
-    let short = Limits { message_len: 69_631, ..enough };
+    let short = DeviceLimits { message_len: 69_631, ..enough };
     let error = config.check_device(&short).expect_err("one short");
     assert_eq!(error.key(), Some("receive.placement.length"));
 }

@@ -3,7 +3,7 @@
 //! After this nothing runs out by surprise: what is not in these sums is refused with an error.
 
 use rpcrdma_config::section::Exposure;
-use rpcrdma_config::{Config, Limits, ReplyChunkUse, VersionChoice};
+use rpcrdma_config::{Config, DeviceLimits, ReplyChunkUse, VersionChoice};
 use rpcrdma_proto::{self as proto, InlinePlan, Interop, Settings, Versions};
 use rpcrdma_xdr::property::RtrSupport;
 
@@ -72,7 +72,7 @@ impl Budget {
     /// Adds everything up, and checks it against the device.
     pub fn new(config: &Config, caps: &DeviceCaps) -> Result<Budget, SetupError> {
         config
-            .check_device(&Limits {
+            .check_device(&DeviceLimits {
                 recv_sge: caps.recv_sge,
                 srq_depth: caps.srq_depth,
                 message_len: caps.message_len,

@@ -386,7 +386,7 @@ mod tests {
         let bytes = SPEC.region_len().expect("small");
         let mut memory = Registered::new(
             region(2 * bytes),
-            std::sync::Arc::new(crate::testing::Device::default()),
+            std::sync::Arc::new(crate::testing::TestDevice::default()),
             crate::Rights::own(crate::Access::LOCAL_WRITE),
         )
         .expect("never full");

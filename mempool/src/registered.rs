@@ -169,10 +169,10 @@ mod tests {
     use crate::bulk::BulkPool;
     use crate::pool::{Pool, PoolSpec};
     use crate::registrar::Access;
-    use crate::testing::{Device, region};
+    use crate::testing::{TestDevice, region};
     use crate::token::kind;
 
-    fn registered(device: &Arc<Device>, bytes: usize) -> Registered {
+    fn registered(device: &Arc<TestDevice>, bytes: usize) -> Registered {
         let registrar: Arc<dyn Registrar> = device.clone();
         Registered::new(region(bytes), registrar, Rights::own(Access::LOCAL_WRITE))
             .expect("never full")
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn parts_do_not_overlap_and_end_with_the_region() {
-        let device = Arc::new(Device::default());
+        let device = Arc::new(TestDevice::default());
         let mut memory = registered(&device, 8192);
         let one = memory.carve(100, 64).expect("room");
         let two = memory.carve(4096, 4096).expect("room");
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_registration_ends_with_the_last_of_its_parts() {
-        let device = Arc::new(Device::default());
+        let device = Arc::new(TestDevice::default());
         let mut memory = registered(&device, 4096);
         let span = memory.carve(64, 64).expect("room");
         drop(memory);
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_loan_that_outlives_its_pool_keeps_the_registration_until_it_goes() {
-        let device = Arc::new(Device::default());
+        let device = Arc::new(TestDevice::default());
         let spec = PoolSpec { slots: 2, slot_len: 64, align: 64 };
         let mut memory = registered(&device, spec.bulk_region_len().expect("small"));
         let mut pool = BulkPool::new(&mut memory, &spec).expect("room");
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn what_a_device_may_still_write_to_stays_registered() {
-        let device = Arc::new(Device::default());
+        let device = Arc::new(TestDevice::default());
         let spec = PoolSpec { slots: 2, slot_len: 64, align: 64 };
         let mut memory = registered(&device, spec.region_len().expect("small"));
         let mut pool = Pool::<kind::Recv>::new(&mut memory, &spec).expect("room");
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "looks for a mapping")]
     fn memory_stays_mapped_if_its_registration_does_not_end() {
-        let device = Arc::new(Device::default());
+        let device = Arc::new(TestDevice::default());
         let memory = registered(&device, 4096);
         let start = memory.region().base().as_ptr().addr();
         device.keep_all();

@@ -10,13 +10,13 @@ use crate::registrar::{Access, Keys, RegisterError, Registrar, Rights};
 
 /// A registrar that records which keys are registered.
 #[derive(Debug, Default)]
-pub(crate) struct Device {
+pub(crate) struct TestDevice {
     registered: AtomicU32,
     deregistered: AtomicU32,
     keeps: AtomicBool,
 }
 
-impl Device {
+impl TestDevice {
     /// The number of registrations.
     pub(crate) fn held(&self) -> u32 {
         self.registered.load(Ordering::Relaxed) - self.deregistered.load(Ordering::Relaxed)
@@ -28,7 +28,7 @@ impl Device {
     }
 }
 
-impl Registrar for Device {
+impl Registrar for TestDevice {
     fn register(&self, _: &Region, _: Rights) -> Result<Keys, RegisterError> {
         let number = self.registered.fetch_add(1, Ordering::Relaxed);
         Ok(Keys { lkey: 0x100 + number, rkey: 0x200 + number })
@@ -56,7 +56,7 @@ pub(crate) fn region(bytes: usize) -> Region {
 
 /// The same, registered.
 pub(crate) fn memory(bytes: usize) -> Registered {
-    let device = Arc::new(Device::default());
+    let device = Arc::new(TestDevice::default());
     Registered::new(region(bytes), device, Rights::own(Access::LOCAL_WRITE)).expect("never full")
 }
 

@@ -7,11 +7,11 @@ mod hwloc;
 mod machine;
 mod sysfs;
 
-pub use machine::{Core, Nic, NicKind, Node, Source, Topology, TopologyError};
+pub use machine::{CpuCore, Nic, NicKind, NumaNode, Topology, TopologyError, TopologySource};
 
 impl Topology {
     /// Reads this machine's sysfs. If it is not mounted: the cores that this thread may run on, all
-    /// on node 0, as [`Source::Flat`].
+    /// on node 0, as [`TopologySource::Flat`].
     pub fn detect() -> Topology {
         Topology::from_sysfs(Path::new("/sys")).unwrap_or_else(|_| {
             let allowed = core_affinity::get_core_ids().unwrap_or_default();

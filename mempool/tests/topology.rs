@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rpcrdma_mempool::topology::{NicKind, Source, Topology, TopologyError};
+use rpcrdma_mempool::topology::{NicKind, Topology, TopologyError, TopologySource};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
@@ -15,7 +15,7 @@ fn two_nodes() -> Topology {
 #[test]
 fn a_two_node_machine_shows_its_cores_and_nodes() {
     let machine = two_nodes();
-    assert_eq!(machine.source, Source::Sysfs);
+    assert_eq!(machine.source, TopologySource::Sysfs);
     assert_eq!(machine.cores.len(), 16);
     let core = machine.core(13).expect("online");
     assert_eq!((core.node, core.isolated, &*core.siblings), (1, true, &[5, 13][..]));
@@ -98,7 +98,7 @@ mod hwloc {
         let mut sysfs = two_nodes();
         // XML does not say which cores are isolated.
         sysfs.cores.iter_mut().for_each(|core| core.isolated = false);
-        assert_eq!(hwloc.source, Source::Hwloc);
+        assert_eq!(hwloc.source, TopologySource::Hwloc);
         assert_eq!(hwloc.cores, sysfs.cores);
         assert_eq!(hwloc.nodes, sysfs.nodes);
         assert_eq!(hwloc.nics, sysfs.nics);

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::interposed::{
-    Exposure, Hooks, Interposed, InterposedCm, InterposedQueues, Promised, QueueHooks,
+    Hooks, Interposed, InterposedCm, InterposedQueues, Promised, PromisedBytes, QueueHooks,
 };
 use rpcrdma_engine::provider::{
     Attached, Bind, ConnectionManager, CqError, DeviceCaps, PostError, Provider, QueueAttr, Queues,
@@ -415,7 +415,7 @@ impl<Q: Queues> QueueHooks<Q> for QueueChecks<Q> {
         renewed
     }
 
-    fn expose(&mut self, inner: &mut Q, exposure: Exposure<'_>) -> Result<u32, RegisterError> {
+    fn expose(&mut self, inner: &mut Q, exposure: PromisedBytes<'_>) -> Result<u32, RegisterError> {
         let (sge, access) = (*exposure.sge(), exposure.access());
         let rkey = exposure.expose(inner)?;
         self.opens(rkey, None, sge, access);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::interposed::{
-    CmHooks, Exposure, Hooks, Interposed, Promised, QueueHooks,
+    CmHooks, Hooks, Interposed, Promised, PromisedBytes, QueueHooks,
 };
 use rpcrdma_engine::provider::{
     Attached, CmEvent, ConnParam, ConnectId, ConnectionManager, CqError, Endpoint, Handle,
@@ -229,7 +229,7 @@ impl<Q: Queues> QueueHooks<Q> for QueueFailures {
         inner.renew_window(id)
     }
 
-    fn expose(&mut self, inner: &mut Q, exposure: Exposure<'_>) -> Result<u32, RegisterError> {
+    fn expose(&mut self, inner: &mut Q, exposure: PromisedBytes<'_>) -> Result<u32, RegisterError> {
         self.ledger.check_memory("expose", exposure.sge().length as usize)?;
         let key = exposure.expose(inner)?;
         self.own.exposures += 1;

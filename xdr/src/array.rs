@@ -53,14 +53,14 @@ impl Wire<'_> for u32 {
 
 /// The source of the items of an [`Array`] or a [`List`].
 #[derive(Clone, Copy)]
-enum Items<'a, T> {
+enum ItemSource<'a, T> {
     /// `count` items in these bytes, already checked.
     Bytes { count: u32, bytes: &'a [u8] },
     /// Values to encode.
     Values(&'a [T]),
 }
 
-impl<'a, T> Items<'a, T> {
+impl<'a, T> ItemSource<'a, T> {
     const EMPTY: Self = Self::Bytes { count: 0, bytes: &[] };
 
     #[inline]
@@ -75,9 +75,9 @@ impl<'a, T> Items<'a, T> {
     fn iter(&self, framed: bool) -> Iter<'a, T> {
         let source = match *self {
             Self::Bytes { count, bytes } => {
-                Source::Bytes { left: count, framed, reader: Reader::new(bytes) }
+                ItemIter::Bytes { left: count, framed, reader: Reader::new(bytes) }
             }
-            Self::Values(values) => Source::Values(values.iter()),
+            Self::Values(values) => ItemIter::Values(values.iter()),
         };
         Iter { source }
     }
@@ -86,18 +86,18 @@ impl<'a, T> Items<'a, T> {
 /// A counted XDR array of `T`.
 #[derive(Clone, Copy)]
 pub struct Array<'a, T> {
-    items: Items<'a, T>,
+    items: ItemSource<'a, T>,
 }
 
 impl<'a, T> Array<'a, T> {
     /// The empty array.
-    pub const EMPTY: Self = Self { items: Items::EMPTY };
+    pub const EMPTY: Self = Self { items: ItemSource::EMPTY };
 
     /// An array to encode. It can have at most 2^32 - 1 values.
     #[inline]
     #[must_use]
     pub const fn from_slice(values: &'a [T]) -> Self {
-        Self { items: Items::Values(values) }
+        Self { items: ItemSource::Values(values) }
     }
 
     /// The number of items.
@@ -140,7 +140,7 @@ impl<'a, T: Wire<'a>> Array<'a, T> {
                 T::decode(reader)?;
             }
         }
-        Ok(Self { items: Items::Bytes { count, bytes: taken(&start, reader) } })
+        Ok(Self { items: ItemSource::Bytes { count, bytes: taken(&start, reader) } })
     }
 
     /// Encodes the count and the items.
@@ -157,8 +157,8 @@ impl<'a, T: Wire<'a>> Array<'a, T> {
     #[inline]
     pub(crate) fn encode_items(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
         match self.items {
-            Items::Bytes { bytes, .. } => writer.put_fixed(bytes),
-            Items::Values(values) => values.iter().try_for_each(|value| value.encode(writer)),
+            ItemSource::Bytes { bytes, .. } => writer.put_fixed(bytes),
+            ItemSource::Values(values) => values.iter().try_for_each(|value| value.encode(writer)),
         }
     }
 
@@ -167,8 +167,8 @@ impl<'a, T: Wire<'a>> Array<'a, T> {
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         4 + match self.items {
-            Items::Bytes { bytes, .. } => bytes.len(),
-            Items::Values(values) => match T::FIXED_LEN {
+            ItemSource::Bytes { bytes, .. } => bytes.len(),
+            ItemSource::Values(values) => match T::FIXED_LEN {
                 Some(len) => values.len() * len,
                 None => values.iter().map(Wire::encoded_len).sum(),
             },
@@ -187,12 +187,12 @@ impl<'a, T: Wire<'a>> Array<'a, T> {
     #[must_use]
     pub fn get(&self, index: usize) -> Option<T> {
         match (self.items, T::FIXED_LEN) {
-            (Items::Values(values), _) => values.get(index).copied(),
-            (Items::Bytes { bytes, .. }, Some(len)) => {
+            (ItemSource::Values(values), _) => values.get(index).copied(),
+            (ItemSource::Bytes { bytes, .. }, Some(len)) => {
                 let start = index.checked_mul(len)?;
                 T::decode(&mut Reader::new(bytes.get(start..)?)).ok()
             }
-            (Items::Bytes { .. }, None) => self.iter().nth(index),
+            (ItemSource::Bytes { .. }, None) => self.iter().nth(index),
         }
     }
 
@@ -207,18 +207,18 @@ impl<'a, T: Wire<'a>> Array<'a, T> {
 /// An XDR linked list of `T`: each item follows a word that is 1, the last is followed by 0.
 #[derive(Clone, Copy)]
 pub struct List<'a, T> {
-    items: Items<'a, T>,
+    items: ItemSource<'a, T>,
 }
 
 impl<'a, T> List<'a, T> {
     /// The empty list.
-    pub const EMPTY: Self = Self { items: Items::EMPTY };
+    pub const EMPTY: Self = Self { items: ItemSource::EMPTY };
 
     /// A list to encode.
     #[inline]
     #[must_use]
     pub const fn from_slice(values: &'a [T]) -> Self {
-        Self { items: Items::Values(values) }
+        Self { items: ItemSource::Values(values) }
     }
 
     /// The number of items.
@@ -261,7 +261,7 @@ impl<'a, T: Wire<'a>> List<'a, T> {
             count += 1;
             let bytes = taken(&start, reader);
             if !reader.bool()? {
-                return Ok(Self { items: Items::Bytes { count, bytes } });
+                return Ok(Self { items: ItemSource::Bytes { count, bytes } });
             }
         }
     }
@@ -273,8 +273,8 @@ impl<'a, T: Wire<'a>> List<'a, T> {
     #[inline]
     pub fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
         match self.items {
-            Items::Bytes { bytes, .. } => writer.put_fixed(bytes)?,
-            Items::Values(values) => {
+            ItemSource::Bytes { bytes, .. } => writer.put_fixed(bytes)?,
+            ItemSource::Values(values) => {
                 for value in values {
                     writer.put_bool(true)?;
                     value.encode(writer)?;
@@ -289,8 +289,8 @@ impl<'a, T: Wire<'a>> List<'a, T> {
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         4 + match self.items {
-            Items::Bytes { bytes, .. } => bytes.len(),
-            Items::Values(values) => values.iter().map(|value| 4 + value.encoded_len()).sum(),
+            ItemSource::Bytes { bytes, .. } => bytes.len(),
+            ItemSource::Values(values) => values.iter().map(|value| 4 + value.encoded_len()).sum(),
         }
     }
 
@@ -305,11 +305,11 @@ impl<'a, T: Wire<'a>> List<'a, T> {
 /// Iterates over the items of an [`Array`] or a [`List`], without errors.
 #[derive(Clone)]
 pub struct Iter<'a, T> {
-    source: Source<'a, T>,
+    source: ItemIter<'a, T>,
 }
 
 #[derive(Clone)]
-enum Source<'a, T> {
+enum ItemIter<'a, T> {
     /// With `framed`, a mark precedes each item.
     Bytes {
         left: u32,
@@ -325,8 +325,8 @@ impl<'a, T: Wire<'a>> Iterator for Iter<'a, T> {
     #[inline]
     fn next(&mut self) -> Option<T> {
         match &mut self.source {
-            Source::Values(values) => values.next().copied(),
-            Source::Bytes { left, framed, reader } => {
+            ItemIter::Values(values) => values.next().copied(),
+            ItemIter::Bytes { left, framed, reader } => {
                 *left = left.checked_sub(1)?;
                 if *framed {
                     reader.u32().ok()?;
@@ -341,8 +341,8 @@ impl<'a, T: Wire<'a>> Iterator for Iter<'a, T> {
     #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
         let left = match &self.source {
-            Source::Values(values) => values.len(),
-            Source::Bytes { left, .. } => *left as usize,
+            ItemIter::Values(values) => values.len(),
+            ItemIter::Bytes { left, .. } => *left as usize,
         };
         (left, Some(left))
     }

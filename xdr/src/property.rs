@@ -23,7 +23,7 @@ mod value;
 use set::decode_set;
 
 pub use known::{Known, PropId, PropVal, Property};
-pub use set::{NotTaken, PropIds, PropSet, PropValues};
+pub use set::{NewValueError, PropIds, PropSet, PropValues};
 pub use table::MayChange;
 pub use value::{BackwardSupport, RtrSupport};
 
@@ -344,21 +344,21 @@ mod tests {
             Property::Unknown(PropVal { id: PropId(99), data: &[] }),
             Property::Default(PropId(99)),
         ] {
-            assert_eq!(values.insert(&never), Err(NotTaken::Fixed), "{never:?}");
+            assert_eq!(values.insert(&never), Err(NewValueError::Fixed), "{never:?}");
         }
         for bad in [
             Property::RecvBufferSize(1023),
             Property::Unusable(PropId::RTR_SUPPORT, why),
             Property::Unknown(PropVal { id: PropId::RTR_SUPPORT, data: &[0; 5] }),
         ] {
-            assert_eq!(values.insert(&bad), Err(NotTaken::BadValue), "{bad:?}");
+            assert_eq!(values.insert(&bad), Err(NewValueError::BadValue), "{bad:?}");
         }
         assert!(values.ids().is_empty() && values.encoded().next().is_none());
         let (backward, size) =
             (Property::Default(PropId::BACKWARD_SUPPORT), Property::RecvBufferSize(1024));
         values.insert(&backward).unwrap();
         values.insert(&size).unwrap();
-        assert_eq!(values.insert(&Property::RecvBufferSize(2048)), Err(NotTaken::Twice));
+        assert_eq!(values.insert(&Property::RecvBufferSize(2048)), Err(NewValueError::Twice));
         assert_eq!(values.value(PropId::RECV_BUFFER_SIZE), Some(size));
         assert_eq!(values.value(PropId::BACKWARD_SUPPORT), Some(backward));
         assert_eq!(values.value(PropId::RTR_SUPPORT), None);

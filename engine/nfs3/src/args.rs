@@ -25,7 +25,7 @@ pub struct Args {
     pub mount: Option<SocketAddr>,
     /// The transport: an RDMA device, or the software fabric inside this process.
     #[arg(long, default_value = "verbs")]
-    pub provider: Transport,
+    pub provider: ProviderOption,
     /// The RDMA device by its name [default: the device that has the address of --listen].
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
@@ -50,19 +50,19 @@ pub struct Args {
 
 /// The transport of the messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Transport {
+pub enum ProviderOption {
     /// The software fabric: reaches only clients in the same process; for tests.
     Fabric,
     /// An RDMA device.
     Verbs,
 }
 
-impl Transport {
+impl ProviderOption {
     /// As a configuration names it.
     fn name(self) -> &'static str {
         match self {
-            Transport::Fabric => "fabric",
-            Transport::Verbs => "verbs",
+            ProviderOption::Fabric => "fabric",
+            ProviderOption::Verbs => "verbs",
         }
     }
 }
@@ -82,7 +82,7 @@ impl Args {
         }
         let is_named = raw.verbs.device.as_str() != "auto" || raw.verbs.address.as_str() != "auto";
         let address = self.listen.ip();
-        if self.provider == Transport::Verbs && !is_named && !address.is_unspecified() {
+        if self.provider == ProviderOption::Verbs && !is_named && !address.is_unspecified() {
             raw.verbs.address = address.to_string().into();
         }
         Config::try_from(raw)

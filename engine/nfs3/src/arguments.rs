@@ -15,7 +15,7 @@ use rpcrdma_engine::{Call, PayloadReader, TakeError};
 
 use crate::call::WriteData;
 use crate::drc::DataEnds;
-use crate::rpc::Denial;
+use crate::rpc::CallDenial;
 
 /// The arguments of a call.
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ enum ArgumentField {
     /// `createhow3`
     How,
     /// `mknoddata3`
-    Node,
+    OpenFile,
     /// `nfspath3`, which is DDP-eligible.
     Path,
     /// The data of a WRITE, which are DDP-eligible.
@@ -82,7 +82,7 @@ const SHAPES: [&[ArgumentField]; 22] = [
     &[Handle, Name, How],
     &[Handle, Name, Attributes],
     &[Handle, Name, Attributes, Path],
-    &[Handle, Name, Node],
+    &[Handle, Name, OpenFile],
     &[Handle, Name],
     &[Handle, Name],
     &[Handle, Name, Handle, Name],
@@ -118,9 +118,9 @@ impl Arguments {
     ///
     /// # Errors
     /// If a discriminant is not defined.
-    pub fn decode<T: Unpack>(head: &[u8]) -> Result<T, Denial> {
-        let (value, len) = T::unpack(&mut &head[..]).map_err(|_| Denial::Garbage)?;
-        if len == head.len() { Ok(value) } else { Err(Denial::Garbage) }
+    pub fn decode<T: Unpack>(head: &[u8]) -> Result<T, CallDenial> {
+        let (value, len) = T::unpack(&mut &head[..]).map_err(|_| CallDenial::Garbage)?;
+        if len == head.len() { Ok(value) } else { Err(CallDenial::Garbage) }
     }
 
     /// Appends a path as it is encoded in the payload stream.
@@ -199,14 +199,14 @@ impl From<ItemError> for Unusable {
     }
 }
 
-impl From<Denial> for Unusable {
-    fn from(_: Denial) -> Unusable {
+impl From<CallDenial> for Unusable {
+    fn from(_: CallDenial) -> Unusable {
         Unusable::Garbage
     }
 }
 
 /// Copies one field after checking its lengths.
-fn take(field: ArgumentField, from: &mut impl Read, to: &mut Vec<u8>) -> Result<(), Denial> {
+fn take(field: ArgumentField, from: &mut impl Read, to: &mut Vec<u8>) -> Result<(), CallDenial> {
     let mut copied = Copied { from, to };
     let taken = match field {
         Fixed(len) => copied.fixed(len),
@@ -215,10 +215,10 @@ fn take(field: ArgumentField, from: &mut impl Read, to: &mut Vec<u8>) -> Result<
         Attributes => copied.value::<sattr3>(),
         Guard => copied.value::<sattrguard3>(),
         How => copied.value::<createhow3>(),
-        Node => copied.value::<mknoddata3>(),
+        OpenFile => copied.value::<mknoddata3>(),
         Path | Data => None,
     };
-    taken.ok_or(Denial::Garbage)
+    taken.ok_or(CallDenial::Garbage)
 }
 
 /// A reader that keeps a copy of what it reads.
@@ -274,7 +274,7 @@ const _: () = assert!(SHAPES.len() == nfs3::COMMIT as usize + 1);
 mod tests {
     use super::*;
 
-    fn taken(field: ArgumentField, words: &[u32]) -> Result<usize, Denial> {
+    fn taken(field: ArgumentField, words: &[u32]) -> Result<usize, CallDenial> {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
         let (mut from, mut to) = (&bytes[..], Vec::new());
         take(field, &mut from, &mut to)?;
@@ -285,10 +285,10 @@ mod tests {
     #[test]
     fn lengths_are_looked_at_before_memory_is_taken() {
         assert_eq!(taken(Handle, &[4, 7]), Ok(2));
-        assert_eq!(taken(Handle, &[65]), Err(Denial::Garbage));
-        assert_eq!(taken(Handle, &[u32::MAX, 1]), Err(Denial::Garbage));
-        assert_eq!(taken(Name, &[4097]), Err(Denial::Garbage));
-        assert_eq!(taken(Name, &[5, 1]), Err(Denial::Garbage), "it is cut off");
+        assert_eq!(taken(Handle, &[65]), Err(CallDenial::Garbage));
+        assert_eq!(taken(Handle, &[u32::MAX, 1]), Err(CallDenial::Garbage));
+        assert_eq!(taken(Name, &[4097]), Err(CallDenial::Garbage));
+        assert_eq!(taken(Name, &[5, 1]), Err(CallDenial::Garbage), "it is cut off");
     }
 
     #[test]
@@ -300,8 +300,8 @@ mod tests {
         assert_eq!(taken(Guard, &[1, 2, 3]), Ok(3));
         assert_eq!(taken(How, &[2, 8, 9]), Ok(3));
         assert_eq!(taken(How, &[0, 0, 0, 0, 0, 0, 0]), Ok(7));
-        assert_eq!(taken(Node, &[4, 0, 0, 0, 0, 0, 0, 1, 3]), Ok(9));
-        assert_eq!(taken(Node, &[7, 0, 0, 0, 0, 0, 0]), Ok(7));
-        assert_eq!(taken(Node, &[1]), Ok(1), "no such node can be made: the procedure says so");
+        assert_eq!(taken(OpenFile, &[4, 0, 0, 0, 0, 0, 0, 1, 3]), Ok(9));
+        assert_eq!(taken(OpenFile, &[7, 0, 0, 0, 0, 0, 0]), Ok(7));
+        assert_eq!(taken(OpenFile, &[1]), Ok(1), "no such node can be made: the procedure says so");
     }
 }

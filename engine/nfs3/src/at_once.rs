@@ -19,16 +19,16 @@ use rpcrdma_engine::ulb::nfs3;
 
 use crate::arguments::Arguments;
 use crate::attributes::some;
-use crate::call::{Outcome, Task};
+use crate::call::{CallOutcome, CallTask};
 use crate::credentials::{FileRight, Identity};
 use crate::export::Export;
-use crate::node::Node;
+use crate::node::OpenFile;
 use crate::procedures::{packed, with_data};
 use crate::status::Results;
 use crate::{data, files, names};
 
 /// Executes a call if it does not wait; returns `None` if it may wait.
-pub fn execute(export: &Export, task: &mut Task) -> Option<Outcome> {
+pub fn execute(export: &Export, task: &mut CallTask) -> Option<CallOutcome> {
     if !export.nodes().medium().tells_attributes() {
         return None;
     }
@@ -36,17 +36,17 @@ pub fn execute(export: &Export, task: &mut Task) -> Option<Outcome> {
     catch_unwind(AssertUnwindSafe(|| outcome(export, task))).ok()?
 }
 
-fn outcome(export: &Export, task: &mut Task) -> Option<Outcome> {
+fn outcome(export: &Export, task: &mut CallTask) -> Option<CallOutcome> {
     let (who, head) = (&task.who, &task.head);
     match task.procedure {
         nfs3::GETATTR => {
             let arguments: GETATTR3args = decode(head)?;
-            let attributes = at_hand(export, &arguments.object, Node::linked_attributes)?;
+            let attributes = at_hand(export, &arguments.object, OpenFile::linked_attributes)?;
             packed(files::told(&attributes)).ok()
         }
         nfs3::ACCESS => {
             let arguments: ACCESS3args = decode(head)?;
-            let attributes = at_hand(export, &arguments.object, Node::linked_attributes)?;
+            let attributes = at_hand(export, &arguments.object, OpenFile::linked_attributes)?;
             packed(files::granted(&attributes, who, arguments.access)).ok()
         }
         nfs3::LOOKUP => packed(lookup(export, who, &decode(head)?)?).ok(),
@@ -79,7 +79,7 @@ fn lookup(
     })
 }
 
-fn read(export: &Export, task: &mut Task) -> Option<Outcome> {
+fn read(export: &Export, task: &mut CallTask) -> Option<CallOutcome> {
     let into = task.into.as_mut()?;
     let arguments: READ3args = decode(&task.head)?;
     let len = (arguments.count as usize).min(into.len());
@@ -100,7 +100,7 @@ fn read(export: &Export, task: &mut Task) -> Option<Outcome> {
 fn at_hand<T>(
     export: &Export,
     handle: &nfs_fh3,
-    look: impl FnOnce(&Node) -> Option<T>,
+    look: impl FnOnce(&OpenFile) -> Option<T>,
 ) -> Option<T> {
     export.nodes().at_hand(export.key().open(handle)?, look)
 }

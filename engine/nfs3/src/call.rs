@@ -3,12 +3,12 @@
 use rpcrdma_engine::Loan;
 
 use crate::credentials::Identity;
-use crate::rpc::Denial;
+use crate::rpc::CallDenial;
 use crate::status::Status;
 
 /// A call to be executed.
 #[derive(Debug)]
-pub struct Task {
+pub struct CallTask {
     /// The procedure.
     pub procedure: u32,
     /// The identity to execute it with.
@@ -56,7 +56,7 @@ impl WriteData {
 
 /// The outcome of a call.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// The call was executed; its results.
     Results {
         /// The encoded results in front of the data.
@@ -65,26 +65,28 @@ pub enum Outcome {
         data: Option<Loan>,
     },
     /// The call was not executed.
-    Denied(Denial),
+    Denied(CallDenial),
 }
 
-impl Outcome {
+impl CallOutcome {
     /// Whether the call may have had an effect. If not, a repetition may be executed.
     pub fn was_executed(&self) -> bool {
         match self {
-            Outcome::Results { head, .. } => {
+            CallOutcome::Results { head, .. } => {
                 !head.starts_with(&(Status::NFS3ERR_JUKEBOX as u32).to_be_bytes())
             }
-            // `Denial::Busy` also answers a call that made the server panic, at any point.
-            Outcome::Denied(denial) => matches!(denial, Denial::Busy),
+            // `CallDenial::Busy` also answers a call that made the server panic, at any point.
+            CallOutcome::Denied(denial) => matches!(denial, CallDenial::Busy),
         }
     }
 
     /// A copy for a repeated call. Such outcomes contain no data.
-    pub fn repeated(&self) -> Outcome {
+    pub fn repeated(&self) -> CallOutcome {
         match self {
-            Outcome::Results { head, .. } => Outcome::Results { head: head.clone(), data: None },
-            Outcome::Denied(denial) => Outcome::Denied(*denial),
+            CallOutcome::Results { head, .. } => {
+                CallOutcome::Results { head: head.clone(), data: None }
+            }
+            CallOutcome::Denied(denial) => CallOutcome::Denied(*denial),
         }
     }
 }

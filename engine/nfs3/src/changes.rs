@@ -9,12 +9,12 @@ use rustix::fs::{
 
 use crate::attributes::PERMISSIONS;
 use crate::credentials::{FileRight, Identity};
-use crate::node::Node;
+use crate::node::OpenFile;
 use crate::status::{Status, status};
 
 /// Applies the requested changes, in an order in which no change undoes another. Changes that need
 /// rights are made as `who`.
-pub fn apply(node: &Node, wanted: &sattr3, who: &Identity) -> Result<(), Status> {
+pub fn apply(node: &OpenFile, wanted: &sattr3, who: &Identity) -> Result<(), Status> {
     if let Nfs3Option::Some(size) = wanted.size {
         let now = node.attributes()?;
         if !now.may(who, FileRight::Write) && !who.owns(now.owner()) {

@@ -18,7 +18,7 @@ use crate::attributes::{Attributes, some};
 use crate::call::WriteData;
 use crate::credentials::{FileRight, Identity};
 use crate::export::Export;
-use crate::node::Node;
+use crate::node::OpenFile;
 use crate::status::{Results, Status, bare, status};
 
 /// The arguments of WRITE in front of its data.
@@ -111,7 +111,7 @@ pub fn commit(export: &Export, arguments: &COMMIT3args) -> Results<COMMIT3resok,
     }
 }
 
-fn permitted(node: &Node, who: &Identity, want: FileRight) -> Result<(), Status> {
+fn permitted(node: &OpenFile, who: &Identity, want: FileRight) -> Result<(), Status> {
     match node.kind() {
         FileType::RegularFile => may(&node.attributes()?, who, want),
         FileType::Directory => Err(Status::NFS3ERR_ISDIR),
@@ -131,7 +131,7 @@ pub fn may(now: &Attributes, who: &Identity, want: FileRight) -> Result<(), Stat
 }
 
 /// Reads until `into` is full or the file ends.
-fn fill(node: &Node, into: &mut [u8], offset: u64) -> Result<usize, Status> {
+fn fill(node: &OpenFile, into: &mut [u8], offset: u64) -> Result<usize, Status> {
     let file = node.data(false)?;
     let mut done = 0;
     while done < into.len() {
@@ -149,7 +149,7 @@ fn fill(node: &Node, into: &mut [u8], offset: u64) -> Result<usize, Status> {
 fn put(
     export: &Export,
     who: &Identity,
-    node: &Node,
+    node: &OpenFile,
     head: &WriteHead,
     data: &[WriteData],
 ) -> Result<u32, Status> {

@@ -13,7 +13,7 @@ use rustix::fs::FileType;
 use crate::credentials::{FileRight, Identity};
 use crate::export::Export;
 use crate::listings::{ListedName, Listing};
-use crate::node::Node;
+use crate::node::OpenFile;
 use crate::status::{Results, Status, bare};
 
 /// READDIR
@@ -85,7 +85,7 @@ fn list<E: Pack>(
     who: &Identity,
     from: &From<'_>,
     mut room: Room,
-    entry: impl Fn(&Node, ListedEntry<'_>) -> E,
+    entry: impl Fn(&OpenFile, ListedEntry<'_>) -> E,
 ) -> Results<Page<E>, post_op_attr> {
     let node = export.find(from.handle).map_err(bare)?;
     let listing = open(export, who, &node, from).map_err(|status| (status, node.after()))?;
@@ -107,7 +107,7 @@ fn list<E: Pack>(
 fn open(
     export: &Export,
     who: &Identity,
-    node: &Node,
+    node: &OpenFile,
     from: &From<'_>,
 ) -> Result<Arc<Listing>, Status> {
     let attributes = node.attributes()?;
@@ -138,7 +138,7 @@ fn verifier(export: &Export) -> cookieverf3 {
 /// The entries after a cookie.
 fn entries_behind<'a>(
     export: &'a Export,
-    node: &'a Node,
+    node: &'a OpenFile,
     listing: &'a Listing,
     cookie: u64,
 ) -> impl Iterator<Item = ListedEntry<'a>> {
@@ -158,7 +158,7 @@ fn entries_behind<'a>(
 /// An entry with its attributes and handle, if they are available.
 fn with_attributes(
     export: &Export,
-    directory: &Node,
+    directory: &OpenFile,
     found: ListedEntry<'_>,
 ) -> entryplus3<'static> {
     let ListedEntry { cookie, inode, name } = found;

@@ -18,7 +18,7 @@ use std::sync::Mutex;
 use arrayvec::ArrayVec;
 use rpcrdma_engine::ulb::nfs3;
 
-use crate::call::Outcome;
+use crate::call::CallOutcome;
 use crate::credentials::Caller;
 use crate::locks::lock;
 
@@ -40,7 +40,7 @@ pub enum RepeatVerdict<W> {
     /// many.
     Waits(Option<W>),
     /// It was executed, with this outcome.
-    Answer(W, Outcome),
+    Answer(W, CallOutcome),
 }
 
 /// The content of a call that its fingerprint covers, without the XID.
@@ -93,16 +93,16 @@ pub struct Drc<W> {
 
 #[derive(Debug)]
 struct KnownCalls<W> {
-    known: HashMap<Fingerprint, CallState<W>>,
+    known: HashMap<Fingerprint, RepeatState<W>>,
     /// The finished calls, the oldest first.
     over: VecDeque<Fingerprint>,
 }
 
 #[derive(Debug)]
-enum CallState<W> {
+enum RepeatState<W> {
     /// In execution; these repetitions wait, the newest last.
     Open(VecDeque<W>),
-    Over(Outcome),
+    Over(CallOutcome),
 }
 
 impl<W> Drc<W> {
@@ -124,31 +124,31 @@ impl<W> Drc<W> {
         let mut calls = lock(&self.calls);
         match calls.known.get_mut(fingerprint) {
             None => {
-                calls.known.insert(fingerprint.clone(), CallState::Open(VecDeque::new()));
+                calls.known.insert(fingerprint.clone(), RepeatState::Open(VecDeque::new()));
                 RepeatVerdict::Execute(waiter)
             }
-            Some(CallState::Open(waiting)) => {
+            Some(RepeatState::Open(waiting)) => {
                 let is_full = waiting.len() == WAITING_MAX;
                 let oldest = if is_full { waiting.pop_front() } else { None };
                 waiting.push_back(waiter);
                 RepeatVerdict::Waits(oldest)
             }
-            Some(CallState::Over(outcome)) => RepeatVerdict::Answer(waiter, outcome.repeated()),
+            Some(RepeatState::Over(outcome)) => RepeatVerdict::Answer(waiter, outcome.repeated()),
         }
     }
 
     /// Stores the outcome of a call, unless the call had no effect, and returns the waiting
     /// repetitions.
-    pub fn finish(&self, fingerprint: &Fingerprint, outcome: &Outcome) -> VecDeque<W> {
+    pub fn finish(&self, fingerprint: &Fingerprint, outcome: &CallOutcome) -> VecDeque<W> {
         let mut calls = lock(&self.calls);
         let waiting = match calls.known.remove(fingerprint) {
-            Some(CallState::Open(waiting)) => waiting,
-            Some(CallState::Over(_)) | None => VecDeque::new(),
+            Some(RepeatState::Open(waiting)) => waiting,
+            Some(RepeatState::Over(_)) | None => VecDeque::new(),
         };
         if !outcome.was_executed() {
             return waiting;
         }
-        calls.known.insert(fingerprint.clone(), CallState::Over(outcome.repeated()));
+        calls.known.insert(fingerprint.clone(), RepeatState::Over(outcome.repeated()));
         calls.over.push_back(fingerprint.clone());
         while calls.over.len() > self.capacity
             && let Some(oldest) = calls.over.pop_front()
@@ -161,7 +161,7 @@ impl<W> Drc<W> {
     /// Drops the waiting repetitions whose connections have ended.
     pub fn let_go(&self, is_gone: impl Fn(&W) -> bool) {
         for state in lock(&self.calls).known.values_mut() {
-            if let CallState::Open(waiting) = state {
+            if let RepeatState::Open(waiting) = state {
                 waiting.retain(|waiter| !is_gone(waiter));
             }
         }
@@ -171,7 +171,7 @@ impl<W> Drc<W> {
     /// repetition. Without a repetition the call is forgotten.
     pub fn hand_over(&self, fingerprint: &Fingerprint) -> Option<W> {
         let mut calls = lock(&self.calls);
-        let CallState::Open(waiting) = calls.known.get_mut(fingerprint)? else { return None };
+        let RepeatState::Open(waiting) = calls.known.get_mut(fingerprint)? else { return None };
         let heir = waiting.pop_back();
         if heir.is_none() {
             calls.known.remove(fingerprint);
@@ -213,13 +213,13 @@ mod tests {
         DataEnds::of(len, data.chunks(piece))
     }
 
-    fn results(word: u8) -> Outcome {
-        Outcome::Results { head: vec![word], data: None }
+    fn results(word: u8) -> CallOutcome {
+        CallOutcome::Results { head: vec![word], data: None }
     }
 
     fn answer(verdict: RepeatVerdict<u32>) -> (u32, Vec<u8>) {
         match verdict {
-            RepeatVerdict::Answer(waiter, Outcome::Results { head, .. }) => (waiter, head),
+            RepeatVerdict::Answer(waiter, CallOutcome::Results { head, .. }) => (waiter, head),
             other => panic!("it was executed before: {other:?}"),
         }
     }
@@ -238,8 +238,8 @@ mod tests {
     fn what_was_not_executed_is_not_remembered() {
         let jukebox = 10_008_u32.to_be_bytes().to_vec();
         for outcome in [
-            Outcome::Results { head: jukebox, data: None },
-            Outcome::Denied(crate::rpc::Denial::Garbage),
+            CallOutcome::Results { head: jukebox, data: None },
+            CallOutcome::Denied(crate::rpc::CallDenial::Garbage),
         ] {
             let drc = Drc::new(2);
             let call = call(&drc, 7, nfs3::CREATE, b"a");

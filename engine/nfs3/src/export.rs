@@ -14,8 +14,8 @@ use crate::credentials::{Policy, Squash};
 use crate::handles::HandleKey;
 use crate::listings::Listings;
 use crate::locks::lock;
-use crate::node::Node;
-use crate::nodes::Nodes;
+use crate::node::OpenFile;
+use crate::nodes::OpenFiles;
 use crate::status::{Status, status};
 
 /// The options of an export.
@@ -38,7 +38,7 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Export {
     path: PathBuf,
-    nodes: Nodes,
+    nodes: OpenFiles,
     key: HandleKey,
     policy: Policy,
     is_async: bool,
@@ -86,7 +86,7 @@ impl Export {
         let of = |path: &Path| path.display().to_string();
         let path = options.directory.canonicalize();
         let path = path.map_err(|error| format!("{}: {error}", of(&options.directory)))?;
-        let nodes = Nodes::open(&path).map_err(|error| format!("{}: {error}", of(&path)))?;
+        let nodes = OpenFiles::open(&path).map_err(|error| format!("{}: {error}", of(&path)))?;
         // Files are reopened through their descriptors.
         nodes.root().data(false).map_err(|status| {
             format!("{}: cannot be opened through /proc/self/fd: {status}", of(&path))
@@ -126,7 +126,7 @@ impl Export {
     }
 
     /// Its files.
-    pub fn nodes(&self) -> &Nodes {
+    pub fn nodes(&self) -> &OpenFiles {
         &self.nodes
     }
 
@@ -151,7 +151,7 @@ impl Export {
     }
 
     /// The handle of a file.
-    pub fn handle(&self, node: &Node) -> nfs_fh3 {
+    pub fn handle(&self, node: &OpenFile) -> nfs_fh3 {
         self.key.handle(node.id())
     }
 
@@ -159,7 +159,7 @@ impl Export {
     ///
     /// # Errors
     /// `NFS3ERR_BADHANDLE` if this server did not make it, `NFS3ERR_STALE` if its file was removed.
-    pub fn find(&self, handle: &nfs_fh3) -> Result<Arc<Node>, Status> {
+    pub fn find(&self, handle: &nfs_fh3) -> Result<Arc<OpenFile>, Status> {
         self.nodes.find(self.key.open(handle).ok_or(Status::NFS3ERR_BADHANDLE)?)
     }
 
@@ -174,7 +174,7 @@ impl Export {
     ///
     /// # Errors
     /// If the file system reports an error.
-    pub fn persist_unless_async(&self, node: &Node) -> Result<(), Status> {
+    pub fn persist_unless_async(&self, node: &OpenFile) -> Result<(), Status> {
         let has_data = matches!(node.kind(), FileType::RegularFile | FileType::Directory);
         if self.is_async || !has_data {
             return Ok(());
@@ -186,7 +186,7 @@ impl Export {
     ///
     /// # Errors
     /// If the file system reports an error.
-    pub fn persist(&self, node: &Node) -> Result<(), Status> {
+    pub fn persist(&self, node: &OpenFile) -> Result<(), Status> {
         self.persisted(fsync(node.data(false)?))
     }
 
@@ -208,15 +208,15 @@ impl Export {
 
     /// Prevents other threads from changing a directory, or the attributes of a file, while the
     /// guard lives.
-    pub fn change(&self, node: &Node) -> MutexGuard<'_, ()> {
+    pub fn change(&self, node: &OpenFile) -> MutexGuard<'_, ()> {
         lock(&self.changing[stripe(node)])
     }
 
     /// As [`Export::change`], for two files.
     pub fn change_both(
         &self,
-        one: &Node,
-        other: &Node,
+        one: &OpenFile,
+        other: &OpenFile,
     ) -> (MutexGuard<'_, ()>, Option<MutexGuard<'_, ()>>) {
         let (low, high) = (stripe(one).min(stripe(other)), stripe(one).max(stripe(other)));
         // Always in this order, to avoid a deadlock.
@@ -225,7 +225,7 @@ impl Export {
     }
 }
 
-fn stripe(node: &Node) -> usize {
+fn stripe(node: &OpenFile) -> usize {
     (node.id().inode % STRIPES as u64) as usize
 }
 

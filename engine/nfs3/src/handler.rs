@@ -9,10 +9,10 @@ use rpcrdma_engine::{Answer, Call, CloseReason, ConnectionId, Handler, Reply, Sh
 
 use crate::arguments::{Arguments, Unusable};
 use crate::at_once;
-use crate::call::{Outcome, Task};
+use crate::call::{CallOutcome, CallTask};
 use crate::drc::{self, Drc, RepeatVerdict, Said};
 use crate::export::Export;
-use crate::rpc::{Called, Denial, Program};
+use crate::rpc::{CallDenial, CheckedCall, RpcProgram};
 use crate::serving::Serves;
 use crate::work::{AnswerQueue, FinishedJob, Job, JobQueue, Waiter};
 
@@ -54,14 +54,14 @@ impl NfsHandler {
     fn serve<'a>(
         &mut self,
         mut call: Call<'a>,
-        called: &Called,
+        called: &CheckedCall,
         arguments: Arguments,
         reply: Reply<'a>,
     ) -> Answer<'a> {
         let procedure = called.procedure;
         let who = self.export.policy().identity(&called.caller);
         let Arguments { head, data } = arguments;
-        let mut task = Task { procedure, who, head, data: Vec::new(), into: None };
+        let mut task = CallTask { procedure, who, head, data: Vec::new(), into: None };
         if let Some(outcome) = at_once::execute(&self.export, &mut task) {
             return send(reply, procedure, outcome);
         }
@@ -103,7 +103,7 @@ impl NfsHandler {
             };
             let mut outcome = Some(outcome);
             let resumed = turn.resume(ticket, |reply| {
-                let outcome = outcome.take().unwrap_or(Outcome::Denied(Denial::Busy));
+                let outcome = outcome.take().unwrap_or(CallOutcome::Denied(CallDenial::Busy));
                 send(reply, procedure, outcome)
             });
             let Err(ticket) = resumed else { continue };
@@ -115,7 +115,7 @@ impl NfsHandler {
                 continue;
             }
             // The connection has ended; the memory stays with the server.
-            if let Outcome::Results { data: Some(data), .. } = outcome {
+            if let CallOutcome::Results { data: Some(data), .. } = outcome {
                 turn.release(data);
             }
         }
@@ -125,21 +125,21 @@ impl NfsHandler {
 impl Handler for NfsHandler {
     fn on_call<'a>(&mut self, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
         let (mut reader, mut room) = (call.reader(), HeaderRoom::new());
-        let header = reader.call_header(&mut room).map_err(Denial::from);
-        let called = match header.and_then(|header| Called::of(&header, &PROGRAM)) {
+        let header = reader.call_header(&mut room).map_err(CallDenial::from);
+        let called = match header.and_then(|header| CheckedCall::of(&header, &PROGRAM)) {
             Ok(called) => called,
             Err(denial) => return deny(reply, denial),
         };
         let Some(bound) = bound(called.procedure) else {
-            return deny(reply, Denial::Procedure);
+            return deny(reply, CallDenial::Procedure);
         };
         let arguments = Arguments::read(called.procedure, &mut bound.arguments(&call, reader));
         match arguments {
             Ok(_) if called.procedure == nfs3::NULL => {
-                send(reply, nfs3::NULL, Outcome::Results { head: Vec::new(), data: None })
+                send(reply, nfs3::NULL, CallOutcome::Results { head: Vec::new(), data: None })
             }
             Ok(arguments) => self.serve(call, &called, arguments, reply),
-            Err(Unusable::Garbage) => deny(reply, Denial::Garbage),
+            Err(Unusable::Garbage) => deny(reply, CallDenial::Garbage),
             Err(Unusable::Misplaced) => reply.refuse(),
         }
     }
@@ -174,12 +174,12 @@ fn bound(procedure: u32) -> Option<Bound> {
     nfs3::BINDING.bind(procedure, Protection::None).ok()
 }
 
-fn send(mut reply: Reply<'_>, procedure: u32, outcome: Outcome) -> Answer<'_> {
+fn send(mut reply: Reply<'_>, procedure: u32, outcome: CallOutcome) -> Answer<'_> {
     let (head, data) = match outcome {
-        Outcome::Results { head, data } => (head, data),
-        Outcome::Denied(denial) => return deny(reply, denial),
+        CallOutcome::Results { head, data } => (head, data),
+        CallOutcome::Denied(denial) => return deny(reply, denial),
     };
-    let Some(bound) = bound(procedure) else { return deny(reply, Denial::Procedure) };
+    let Some(bound) = bound(procedure) else { return deny(reply, CallDenial::Procedure) };
     reply.payload().put_fixed(&ReplyHeader::SUCCESS);
     reply.payload().put_fixed(&head);
     let mut reply = bound.reply(reply);
@@ -189,11 +189,14 @@ fn send(mut reply: Reply<'_>, procedure: u32, outcome: Outcome) -> Answer<'_> {
     }
 }
 
-fn deny(mut reply: Reply<'_>, denial: Denial) -> Answer<'_> {
+fn deny(mut reply: Reply<'_>, denial: CallDenial) -> Answer<'_> {
     reply.payload().put_fixed(&denial.reply().bytes());
     reply.send()
 }
 
 /// The RPC program: NFS version 3.
-const PROGRAM: Program =
-    Program { number: nfs3::PROGRAM, version: nfs3::BINDING.version, procedures: nfs3::COMMIT + 1 };
+const PROGRAM: RpcProgram = RpcProgram {
+    number: nfs3::PROGRAM,
+    version: nfs3::BINDING.version,
+    procedures: nfs3::COMMIT + 1,
+};

@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use crate::handles::FileId;
-use crate::node::Node;
+use crate::node::OpenFile;
 
 /// The cache of open files.
 #[derive(Debug, Default)]
@@ -20,13 +20,13 @@ pub struct HeldFiles(RwLock<HashMap<FileId, HeldFile>>);
 
 #[derive(Debug)]
 struct HeldFile {
-    node: Arc<Node>,
+    node: Arc<OpenFile>,
     since: Instant,
 }
 
 impl HeldFiles {
     /// A cached file, unless it was removed.
-    pub fn get(&self, id: FileId) -> Option<Arc<Node>> {
+    pub fn get(&self, id: FileId) -> Option<Arc<OpenFile>> {
         let found = {
             let files = self.0.read().unwrap_or_else(PoisonError::into_inner);
             let entry = files.get(&id)?;
@@ -41,14 +41,14 @@ impl HeldFiles {
 
     /// Calls `look` with a cached file, which may have been removed: its attributes show that.
     /// `None` if it is not cached, or if another thread changes the cache now.
-    pub fn with<T>(&self, id: FileId, look: impl FnOnce(&Node) -> Option<T>) -> Option<T> {
+    pub fn with<T>(&self, id: FileId, look: impl FnOnce(&OpenFile) -> Option<T>) -> Option<T> {
         let files = self.0.try_read().ok()?;
         let entry = files.get(&id).filter(|entry| entry.is_fresh())?;
         look(&entry.node)
     }
 
     /// Adds a file to the cache.
-    pub fn keep(&self, node: Node) -> Arc<Node> {
+    pub fn keep(&self, node: OpenFile) -> Arc<OpenFile> {
         let node = Arc::new(node);
         let entry = HeldFile { node: node.clone(), since: Instant::now() };
         let mut files = self.write();
@@ -62,7 +62,7 @@ impl HeldFiles {
 
     /// As [`HeldFiles::keep`], if that does not wait: the cache has room, the file is not cached,
     /// and no other thread changes the cache.
-    pub fn keep_at_once(&self, node: Node) {
+    pub fn keep_at_once(&self, node: OpenFile) {
         let Ok(mut files) = self.0.try_write() else { return };
         if files.len() < HELD_MAX {
             let since = Instant::now();

@@ -20,7 +20,7 @@ use rustix::fs::{Mode, OFlags, RawDir, openat};
 use crate::attributes::Attributes;
 use crate::handles::{FileId, HandleKey};
 use crate::locks::lock;
-use crate::node::Node;
+use crate::node::OpenFile;
 use crate::status::{Status, status};
 
 /// The names of a directory at one moment, in the order of their cookies.
@@ -52,7 +52,11 @@ impl Listing {
     ///
     /// # Errors
     /// If the file system returns an error.
-    pub fn make(node: &Node, attributes: &Attributes, key: &HandleKey) -> Result<Listing, Status> {
+    pub fn make(
+        node: &OpenFile,
+        attributes: &Attributes,
+        key: &HandleKey,
+    ) -> Result<Listing, Status> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = openat(node.fd(), c".", flags, Mode::empty()).map_err(status)?;
         let mut buffer = Vec::with_capacity(LIST_LEN);

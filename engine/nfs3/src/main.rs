@@ -19,7 +19,7 @@ use rpcrdma_nfs3::Server;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use args::{Args, Transport};
+use args::{Args, ProviderOption};
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -37,8 +37,8 @@ fn main() -> ExitCode {
 fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
     let config = args.config()?;
     match args.provider {
-        Transport::Fabric => run(Fabric::from_config(&config)?, config, args),
-        Transport::Verbs => {
+        ProviderOption::Fabric => run(Fabric::from_config(&config)?, config, args),
+        ProviderOption::Verbs => {
             let verbs = Verbs::from_config(&config)
                 .map_err(|error| format!("{error}; --provider fabric runs without a device"))?;
             run(verbs, config, args)

@@ -16,8 +16,8 @@ use rpcrdma_engine::onc::{CallHeader, MsgType, Reader, ReplyHeader, RpcPrefix, a
 use rustix::fs::FileType;
 
 use crate::export::Export;
-use crate::node::Node;
-use crate::rpc::{Called, Denial, Program};
+use crate::node::OpenFile;
+use crate::rpc::{CallDenial, CheckedCall, RpcProgram};
 use crate::status::Status;
 
 /// The list of mounts for DUMP. It is incomplete, and nothing else uses it.
@@ -33,9 +33,9 @@ pub fn answer(
 ) -> Option<Vec<u8>> {
     let prefix = RpcPrefix::decode(record).ok().filter(|prefix| prefix.kind == MsgType::Call)?;
     let mut reader = Reader::new(record.get(RpcPrefix::LEN..)?);
-    let header = CallHeader::decode(&mut reader).map_err(Denial::from);
+    let header = CallHeader::decode(&mut reader).map_err(CallDenial::from);
     let executed = header
-        .and_then(|header| Called::of(&header, &PROGRAM))
+        .and_then(|header| CheckedCall::of(&header, &PROGRAM))
         .and_then(|called| execute(export, mounts, from.ip(), called.procedure, reader.rest()));
     let mut reply = Vec::with_capacity(64);
     reply.extend(RpcPrefix { kind: MsgType::Reply, ..prefix }.bytes());
@@ -55,7 +55,7 @@ fn execute(
     from: IpAddr,
     procedure: u32,
     mut arguments: &[u8],
-) -> Result<Vec<u8>, Denial> {
+) -> Result<Vec<u8>, CallDenial> {
     let arguments = &mut arguments;
     match procedure {
         MNT => {
@@ -92,7 +92,7 @@ fn execute(
 }
 
 /// The directory that a client requests: the exported one, or one below it.
-fn find(export: &Export, path: &[u8]) -> Result<Arc<Node>, mountstat3> {
+fn find(export: &Export, path: &[u8]) -> Result<Arc<OpenFile>, mountstat3> {
     let path = Path::new(OsStr::from_bytes(path));
     let below = path.strip_prefix(export.path()).map_err(|_| mountstat3::MNT3ERR_ACCES)?;
     let mut at = export.nodes().root().clone();
@@ -108,19 +108,19 @@ fn find(export: &Export, path: &[u8]) -> Result<Arc<Node>, mountstat3> {
     if at.kind() == FileType::Directory { Ok(at) } else { Err(mountstat3::MNT3ERR_NOTDIR) }
 }
 
-fn path(arguments: &mut &[u8]) -> Result<Vec<u8>, Denial> {
+fn path(arguments: &mut &[u8]) -> Result<Vec<u8>, CallDenial> {
     // The decoder does not limit the length.
     let len = arguments.first_chunk().map(|len| u32::from_be_bytes(*len));
     if len.is_none_or(|len| len > PATH_MAX) {
-        return Err(Denial::Garbage);
+        return Err(CallDenial::Garbage);
     }
-    let (path, _) = dirpath::unpack(arguments).map_err(|_| Denial::Garbage)?;
+    let (path, _) = dirpath::unpack(arguments).map_err(|_| CallDenial::Garbage)?;
     Ok(path.0.into_owned())
 }
 
-fn packed(results: &impl Pack) -> Result<Vec<u8>, Denial> {
+fn packed(results: &impl Pack) -> Result<Vec<u8>, CallDenial> {
     let mut bytes = Vec::new();
-    results.pack(&mut bytes).map_err(|_| Denial::Busy)?;
+    results.pack(&mut bytes).map_err(|_| CallDenial::Busy)?;
     Ok(bytes)
 }
 
@@ -160,7 +160,7 @@ pub fn oldest_of_full(are_its: impl Iterator<Item = bool>, max: usize) -> Option
 }
 
 /// MOUNT version 3.
-const PROGRAM: Program = Program { number: 100_005, version: 3, procedures: EXPORT + 1 };
+const PROGRAM: RpcProgram = RpcProgram { number: 100_005, version: 3, procedures: EXPORT + 1 };
 const MNT: u32 = 1;
 const DUMP: u32 = 2;
 const UMNT: u32 = 3;

@@ -16,7 +16,7 @@ use crate::attributes::{Attributes, some};
 use crate::changes::{apply, mode, timespec, without_mode};
 use crate::credentials::Identity;
 use crate::export::Export;
-use crate::node::Node;
+use crate::node::OpenFile;
 use crate::status::{Results, Status, bare, status};
 
 /// LOOKUP
@@ -190,7 +190,7 @@ pub fn link(
 /// Changes a directory with the checks and the stable storage that every change needs.
 fn change<T>(
     export: &Export,
-    directory: &Node,
+    directory: &OpenFile,
     how: impl FnOnce() -> Result<T, Status>,
 ) -> (Result<T, Status>, wcc_data) {
     let _alone = export.change(directory);
@@ -204,7 +204,7 @@ fn make(
     export: &Export,
     who: &Identity,
     place: &diropargs3<'_>,
-    how: impl FnOnce(&Node, &[u8]) -> Result<sattr3, Status>,
+    how: impl FnOnce(&OpenFile, &[u8]) -> Result<sattr3, Status>,
 ) -> Made {
     let directory = export.find(&place.dir).map_err(bare)?;
     let name = place.name.as_ref();
@@ -225,7 +225,12 @@ fn make(
 }
 
 /// Creates an empty regular file that does not exist.
-fn plain(directory: &Node, name: &[u8], attributes: &sattr3, who: &Identity) -> Result<(), Errno> {
+fn plain(
+    directory: &OpenFile,
+    name: &[u8],
+    attributes: &sattr3,
+    who: &Identity,
+) -> Result<(), Errno> {
     let mode = mode(attributes, 0o644);
     let made = who.act(|| Ok(openat(directory.fd(), name, NEW, mode).map(drop)));
     made.unwrap_or(Err(Errno::PERM))
@@ -235,7 +240,7 @@ fn plain(directory: &Node, name: &[u8], attributes: &sattr3, who: &Identity) -> 
 fn reuse(
     export: &Export,
     who: &Identity,
-    directory: &Node,
+    directory: &OpenFile,
     name: &[u8],
     attributes: &sattr3,
 ) -> Result<sattr3, Status> {
@@ -249,7 +254,7 @@ fn reuse(
 /// An EXCLUSIVE CREATE: the verifier is stored in the times of the file until the client sets them,
 /// so that a repeated call finds its own file, also after a restart of the server.
 fn exclusive(
-    directory: &Node,
+    directory: &OpenFile,
     name: &[u8],
     verifier: createverf3,
     who: &Identity,
@@ -277,7 +282,7 @@ fn exclusive(
     }
 }
 
-fn seen_at(directory: &Node, name: &[u8]) -> Option<Attributes> {
+fn seen_at(directory: &OpenFile, name: &[u8]) -> Option<Attributes> {
     directory.attributes_of(name).ok()
 }
 

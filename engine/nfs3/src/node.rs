@@ -16,7 +16,7 @@ use crate::status::{Status, status};
 /// An open file: a descriptor that identifies it (`O_PATH`), and after the first access to its data
 /// a descriptor that reads or writes.
 #[derive(Debug)]
-pub struct Node {
+pub struct OpenFile {
     fd: OwnedFd,
     id: FileId,
     kind: FileType,
@@ -24,11 +24,11 @@ pub struct Node {
     writing: OnceLock<OwnedFd>,
 }
 
-impl Node {
+impl OpenFile {
     /// The file of a descriptor.
-    pub fn new(fd: OwnedFd, attributes: &Attributes) -> Node {
+    pub fn new(fd: OwnedFd, attributes: &Attributes) -> OpenFile {
         let (id, kind) = (attributes.id(), attributes.kind());
-        Node { fd, id, kind, reading: OnceLock::new(), writing: OnceLock::new() }
+        OpenFile { fd, id, kind, reading: OnceLock::new(), writing: OnceLock::new() }
     }
 
     /// The identity of the file.

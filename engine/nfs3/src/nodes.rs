@@ -1,10 +1,10 @@
 //! Finds files by their identity, below the exported directory only.
 //!
 //! ```text
-//!   FileId ──▶ cached? ─▶ Node             (an open descriptor, kept for some seconds)
+//!   FileId ──▶ cached? ─▶ OpenFile             (an open descriptor, kept for some seconds)
 //!               │ no
 //!               ├──▶ place known? ──▶ openat2(root, path, BENEATH | NO_SYMLINKS | NO_XDEV)
-//!               │                       └─ the same inode, made at the same time? ──▶ Node
+//!               │                       └─ the same inode, made at the same time? ──▶ OpenFile
 //!               └──▶ the export is searched once, and then: found, or stale
 //! ```
 //! The server records the directory and name of each file that is looked up, listed or created.
@@ -27,15 +27,15 @@ use crate::handles::FileId;
 use crate::held::HeldFiles;
 use crate::locks::lock;
 use crate::medium::Medium;
-use crate::node::Node;
+use crate::node::OpenFile;
 use crate::searches::{Search, Searches};
 use crate::status::{Status, status};
 use crate::tree::{FilePlace, Tree};
 
 /// The open files of the export, and the recorded places of the others.
 #[derive(Debug)]
-pub struct Nodes {
-    root: Arc<Node>,
+pub struct OpenFiles {
+    root: Arc<OpenFile>,
     device: (u32, u32),
     medium: Medium,
     held: HeldFiles,
@@ -45,18 +45,18 @@ pub struct Nodes {
     search: Mutex<()>,
 }
 
-impl Nodes {
+impl OpenFiles {
     /// Opens the exported directory.
     ///
     /// # Errors
     /// If it cannot be opened, or is not a directory.
-    pub fn open(directory: &std::path::Path) -> rustix::io::Result<Nodes> {
+    pub fn open(directory: &std::path::Path) -> rustix::io::Result<OpenFiles> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = open(directory, flags, Mode::empty())?;
         let attributes = Attributes::of(&fd)?;
         let medium = Medium::of(&fd);
-        let root = Arc::new(Node::new(fd, &attributes));
-        Ok(Nodes {
+        let root = Arc::new(OpenFile::new(fd, &attributes));
+        Ok(OpenFiles {
             root,
             device: attributes.device(),
             medium,
@@ -78,7 +78,7 @@ impl Nodes {
     }
 
     /// The exported directory.
-    pub fn root(&self) -> &Arc<Node> {
+    pub fn root(&self) -> &Arc<OpenFile> {
         &self.root
     }
 
@@ -87,7 +87,7 @@ impl Nodes {
     /// # Errors
     /// `NFS3ERR_STALE` if it is no longer in the export, `NFS3ERR_JUKEBOX` if that is not known
     /// now.
-    pub fn find(&self, id: FileId) -> Result<Arc<Node>, Status> {
+    pub fn find(&self, id: FileId) -> Result<Arc<OpenFile>, Status> {
         if id == self.root.id() {
             return Ok(self.root.clone());
         }
@@ -118,24 +118,24 @@ impl Nodes {
     ///
     /// # Errors
     /// If the name does not exist, or is not on the exported file system.
-    pub fn look_up(&self, directory: &Node, name: &[u8]) -> Result<Arc<Node>, Status> {
+    pub fn look_up(&self, directory: &OpenFile, name: &[u8]) -> Result<Arc<OpenFile>, Status> {
         let fd = openat2(directory.fd(), name, HOLD, Mode::empty(), INSIDE).map_err(status)?;
         self.admit(fd, directory, name)
     }
 
     /// Calls `look` with a file if it is open: for a shard, which must not wait. The file may have
     /// been removed: its attributes show that.
-    pub fn at_hand<T>(&self, id: FileId, look: impl FnOnce(&Node) -> Option<T>) -> Option<T> {
+    pub fn at_hand<T>(&self, id: FileId, look: impl FnOnce(&OpenFile) -> Option<T>) -> Option<T> {
         if id == self.root.id() { look(&self.root) } else { self.held.with(id, look) }
     }
 
-    /// As [`Nodes::look_up`], from the kernel's cache only: `None` if that does not have the name.
+    /// As [`OpenFiles::look_up`], from the kernel's cache only: `None` if that does not have the name.
     /// The file is not added to the open files.
     pub fn look_up_cached(
         &self,
-        directory: &Node,
+        directory: &OpenFile,
         name: &[u8],
-    ) -> Option<Result<(Node, Attributes), Status>> {
+    ) -> Option<Result<(OpenFile, Attributes), Status>> {
         // At the end of a search the lock is held for long.
         drop(self.tree.try_lock().ok()?);
         let inside = INSIDE | ResolveFlags::CACHED;
@@ -149,11 +149,11 @@ impl Nodes {
             return Some(Err(Status::NFS3ERR_ACCES));
         }
         self.note(attributes.id().inode, directory, name);
-        Some(Ok((Node::new(fd, &attributes), attributes)))
+        Some(Ok((OpenFile::new(fd, &attributes), attributes)))
     }
 
     /// Adds a file to the open files, if that does not wait.
-    pub fn hold_at_once(&self, node: Node) {
+    pub fn hold_at_once(&self, node: OpenFile) {
         if let Ok(mut searches) = self.searches.try_lock() {
             searches.was_found(node.id());
             drop(searches);
@@ -165,7 +165,7 @@ impl Nodes {
     ///
     /// # Errors
     /// If it is no longer in the export.
-    pub fn above(&self, directory: &Node) -> Result<Arc<Node>, Status> {
+    pub fn above(&self, directory: &OpenFile) -> Result<Arc<OpenFile>, Status> {
         if directory.id() == self.root.id() {
             return Ok(self.root.clone());
         }
@@ -183,11 +183,11 @@ impl Nodes {
         if !is_same {
             return Err(Status::NFS3ERR_STALE);
         }
-        Ok(self.hold(Node::new(fd, &attributes)))
+        Ok(self.hold(OpenFile::new(fd, &attributes)))
     }
 
     /// Records the place of a file.
-    pub fn note(&self, inode: u64, directory: &Node, name: &[u8]) {
+    pub fn note(&self, inode: u64, directory: &OpenFile, name: &[u8]) {
         if inode != self.root.id().inode {
             lock(&self.tree)
                 .note(inode, FilePlace { parent: directory.id().inode, name: name.into() });
@@ -195,7 +195,7 @@ impl Nodes {
     }
 
     /// Records that a name was removed; `there` are the attributes of its file.
-    pub fn forget(&self, there: &Attributes, directory: &Node, name: &[u8]) {
+    pub fn forget(&self, there: &Attributes, directory: &OpenFile, name: &[u8]) {
         let id = there.id();
         lock(&self.tree).forget(id.inode, directory.id().inode, name);
         if there.kind() == FileType::Directory || there.links() == 1 {
@@ -205,7 +205,12 @@ impl Nodes {
     }
 
     /// Checks and records a file that was opened by its name.
-    fn admit(&self, fd: OwnedFd, directory: &Node, name: &[u8]) -> Result<Arc<Node>, Status> {
+    fn admit(
+        &self,
+        fd: OwnedFd,
+        directory: &OpenFile,
+        name: &[u8],
+    ) -> Result<Arc<OpenFile>, Status> {
         let attributes = Attributes::of(&fd).map_err(status)?;
         if attributes.device() != self.device {
             return Err(Status::NFS3ERR_ACCES);
@@ -215,20 +220,20 @@ impl Nodes {
         if let Some(node) = self.held.get(id) {
             return Ok(node);
         }
-        Ok(self.hold(Node::new(fd, &attributes)))
+        Ok(self.hold(OpenFile::new(fd, &attributes)))
     }
 
-    fn hold(&self, node: Node) -> Arc<Node> {
+    fn hold(&self, node: OpenFile) -> Arc<OpenFile> {
         lock(&self.searches).was_found(node.id());
         self.held.keep(node)
     }
 
     /// Opens a file at its recorded place, if it is still there.
-    fn at_its_place(&self, id: FileId) -> Result<Option<Arc<Node>>, Status> {
+    fn at_its_place(&self, id: FileId) -> Result<Option<Arc<OpenFile>>, Status> {
         let Some(fd) = self.open_place(id.inode)? else { return Ok(None) };
         let attributes = Attributes::of(&fd).map_err(status)?;
         let is_same = attributes.id() == id && attributes.device() == self.device;
-        Ok(is_same.then(|| self.hold(Node::new(fd, &attributes))))
+        Ok(is_same.then(|| self.hold(OpenFile::new(fd, &attributes))))
     }
 
     fn open_place(&self, inode: u64) -> Result<Option<OwnedFd>, Status> {

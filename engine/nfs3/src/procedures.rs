@@ -7,24 +7,24 @@ use rpcrdma_engine::ulb::nfs3;
 use rustix::fs::AtFlags;
 
 use crate::arguments::Arguments;
-use crate::call::{Outcome, Task, WriteData};
+use crate::call::{CallOutcome, CallTask, WriteData};
 use crate::credentials::Identity;
 use crate::data::{self, WriteHead};
 use crate::export::Export;
-use crate::rpc::Denial;
+use crate::rpc::CallDenial;
 use crate::status::{Results, Status};
 use crate::{directory, files, names};
 
 /// Executes a call.
-pub fn execute(export: &Export, task: Task) -> Outcome {
+pub fn execute(export: &Export, task: CallTask) -> CallOutcome {
     match results(export, task) {
         Ok(outcome) => outcome,
-        Err(denial) => Outcome::Denied(denial),
+        Err(denial) => CallOutcome::Denied(denial),
     }
 }
 
-fn results(export: &Export, task: Task) -> Result<Outcome, Denial> {
-    let Task { procedure, who, head, data, into } = task;
+fn results(export: &Export, task: CallTask) -> Result<CallOutcome, CallDenial> {
+    let CallTask { procedure, who, head, data, into } = task;
     let (who, head) = (&who, &head[..]);
     match procedure {
         nfs3::GETATTR => packed(files::getattr(export, &Arguments::decode(head)?)),
@@ -37,7 +37,7 @@ fn results(export: &Export, task: Task) -> Result<Outcome, Denial> {
             let head: WriteHead = Arguments::decode(head)?;
             let len: usize = data.iter().map(WriteData::len).sum();
             if len < head.count as usize {
-                return Err(Denial::Garbage);
+                return Err(CallDenial::Garbage);
             }
             packed(data::write(export, who, &head, &data))
         }
@@ -58,7 +58,7 @@ fn results(export: &Export, task: Task) -> Result<Outcome, Denial> {
         nfs3::FSINFO => packed(files::fsinfo(export, &Arguments::decode(head)?)),
         nfs3::PATHCONF => packed(files::pathconf(export, &Arguments::decode(head)?)),
         nfs3::COMMIT => packed(data::commit(export, &Arguments::decode(head)?)),
-        _ => Err(Denial::Procedure),
+        _ => Err(CallDenial::Procedure),
     }
 }
 
@@ -67,20 +67,20 @@ fn read(
     who: &Identity,
     head: &[u8],
     into: Option<Loan>,
-) -> Result<Outcome, Denial> {
+) -> Result<CallOutcome, CallDenial> {
     let arguments = Arguments::decode(head)?;
     let Some(mut into) = into else { return Ok(later(nfs3::READ)) };
     with_data(data::read(export, who, &arguments, &mut into), Some(into))
 }
 
-fn readlink(export: &Export, head: &[u8], into: Option<Loan>) -> Result<Outcome, Denial> {
+fn readlink(export: &Export, head: &[u8], into: Option<Loan>) -> Result<CallOutcome, CallDenial> {
     let arguments = Arguments::decode(head)?;
     let Some(mut into) = into else { return Ok(later(nfs3::READLINK)) };
     with_data(files::readlink(export, &arguments, &mut into), Some(into))
 }
 
 /// NFS3ERR_JUKEBOX without attributes: no memory is free now, and the client repeats the call.
-pub fn later(procedure: u32) -> Outcome {
+pub fn later(procedure: u32) -> CallOutcome {
     let unsaid = match procedure {
         nfs3::GETATTR => 0,
         nfs3::SETATTR | nfs3::WRITE..=nfs3::RMDIR | nfs3::COMMIT => 2,
@@ -90,14 +90,14 @@ pub fn later(procedure: u32) -> Outcome {
     };
     let mut head = (Status::NFS3ERR_JUKEBOX as u32).to_be_bytes().to_vec();
     head.resize(4 * (1 + unsaid), 0);
-    Outcome::Results { head, data: None }
+    CallOutcome::Results { head, data: None }
 }
 
 /// Encodes results without data.
 ///
 /// # Errors
 /// If they cannot be encoded.
-pub fn packed<T: Pack, F: Pack>(done: Results<T, F>) -> Result<Outcome, Denial> {
+pub fn packed<T: Pack, F: Pack>(done: Results<T, F>) -> Result<CallOutcome, CallDenial> {
     with_data(done.map(|results| (results, 0)), None)
 }
 
@@ -108,19 +108,19 @@ pub fn packed<T: Pack, F: Pack>(done: Results<T, F>) -> Result<Outcome, Denial> 
 pub fn with_data<T: Pack, F: Pack>(
     done: Results<(T, usize), F>,
     into: Option<Loan>,
-) -> Result<Outcome, Denial> {
+) -> Result<CallOutcome, CallDenial> {
     let (results, len) = match done {
         Ok((results, len)) => (Nfs3Result::Ok(results), Some(len)),
         Err(failed) => (Nfs3Result::Err(failed), None),
     };
     let mut head = Vec::with_capacity(results.packed_size());
     // Encoding fails only for lengths beyond 32 bits, and lists are limited.
-    results.pack(&mut head).map_err(|_| Denial::Garbage)?;
+    results.pack(&mut head).map_err(|_| CallDenial::Garbage)?;
     let data = len.zip(into).map(|(len, mut into)| {
         into.truncate(len);
         into
     });
-    Ok(Outcome::Results { head, data })
+    Ok(CallOutcome::Results { head, data })
 }
 
 #[cfg(test)]
@@ -167,7 +167,7 @@ mod tests {
         for (procedure, is_failure) in (nfs3::GETATTR..).zip(failures) {
             let outcome = later(procedure);
             assert!(!outcome.was_executed());
-            let Outcome::Results { head, .. } = outcome else { panic!("{outcome:?}") };
+            let CallOutcome::Results { head, .. } = outcome else { panic!("{outcome:?}") };
             assert!(is_failure(&head[4..]), "procedure {procedure}: {head:?}");
         }
     }

@@ -8,7 +8,7 @@ use crate::credentials::{Caller, Credentials};
 
 /// A call to NFS or MOUNT, from its RPC header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Called {
+pub struct CheckedCall {
     /// The procedure.
     pub procedure: u32,
     /// The caller, from the credentials.
@@ -17,7 +17,7 @@ pub struct Called {
 
 /// An RPC program: its number, its only version, and its procedures.
 #[derive(Debug, Clone, Copy)]
-pub struct Program {
+pub struct RpcProgram {
     /// The program number.
     pub number: u32,
     /// The version.
@@ -28,7 +28,7 @@ pub struct Program {
 
 /// Why a call is not executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Denial {
+pub enum CallDenial {
     /// The RPC header is invalid.
     Header(HeaderError),
     /// The credentials are not accepted.
@@ -45,50 +45,50 @@ pub enum Denial {
     Busy,
 }
 
-impl Called {
+impl CheckedCall {
     /// Checks a header for a program.
     ///
     /// # Errors
     /// The error to answer with.
-    pub fn of(header: &CallHeader<'_>, program: &Program) -> Result<Called, Denial> {
+    pub fn of(header: &CallHeader<'_>, program: &RpcProgram) -> Result<CheckedCall, CallDenial> {
         if header.program != program.number {
-            return Err(Denial::Program);
+            return Err(CallDenial::Program);
         }
         if header.version != program.version {
-            return Err(Denial::Version(program.version));
+            return Err(CallDenial::Version(program.version));
         }
         if header.procedure >= program.procedures {
-            return Err(Denial::Procedure);
+            return Err(CallDenial::Procedure);
         }
         let caller = match header.credentials.flavor() {
             auth_flavor::NONE => Caller::Anonymous,
             auth_flavor::SYS => {
                 let user = AuthSys::decode(header.credentials.body());
-                Caller::Sys(Credentials::of(&user.map_err(|_| Denial::Credentials)?))
+                Caller::Sys(Credentials::of(&user.map_err(|_| CallDenial::Credentials)?))
             }
-            _ => return Err(Denial::Credentials),
+            _ => return Err(CallDenial::Credentials),
         };
-        Ok(Called { procedure: header.procedure, caller })
+        Ok(CheckedCall { procedure: header.procedure, caller })
     }
 }
 
-impl From<HeaderError> for Denial {
-    fn from(why: HeaderError) -> Denial {
-        Denial::Header(why)
+impl From<HeaderError> for CallDenial {
+    fn from(why: HeaderError) -> CallDenial {
+        CallDenial::Header(why)
     }
 }
 
-impl Denial {
+impl CallDenial {
     /// The reply header.
     pub fn reply(self) -> ReplyHeader<'static> {
         let status = match self {
-            Denial::Header(why) => return why.reply(),
-            Denial::Credentials => return ReplyHeader::AuthError { why: auth_stat::BADCRED },
-            Denial::Program => AcceptStatus::ProgramUnavailable,
-            Denial::Version(only) => AcceptStatus::ProgramMismatch { low: only, high: only },
-            Denial::Procedure => AcceptStatus::ProcedureUnavailable,
-            Denial::Garbage => AcceptStatus::GarbageArguments,
-            Denial::Busy => AcceptStatus::SystemError,
+            CallDenial::Header(why) => return why.reply(),
+            CallDenial::Credentials => return ReplyHeader::AuthError { why: auth_stat::BADCRED },
+            CallDenial::Program => AcceptStatus::ProgramUnavailable,
+            CallDenial::Version(only) => AcceptStatus::ProgramMismatch { low: only, high: only },
+            CallDenial::Procedure => AcceptStatus::ProcedureUnavailable,
+            CallDenial::Garbage => AcceptStatus::GarbageArguments,
+            CallDenial::Busy => AcceptStatus::SystemError,
         };
         ReplyHeader::accepted(status)
     }
@@ -99,20 +99,20 @@ mod tests {
     use super::*;
     use rpcrdma_engine::onc::Reader;
 
-    const PROGRAM: Program = Program { number: 100_003, version: 3, procedures: 22 };
+    const PROGRAM: RpcProgram = RpcProgram { number: 100_003, version: 3, procedures: 22 };
 
     fn header(words: &[u32]) -> Vec<u8> {
         words.iter().flat_map(|word| word.to_be_bytes()).collect()
     }
 
-    fn read(words: &[u32]) -> Result<Called, Denial> {
+    fn read(words: &[u32]) -> Result<CheckedCall, CallDenial> {
         let bytes = header(words);
-        Called::of(&CallHeader::decode(&mut Reader::new(&bytes))?, &PROGRAM)
+        CheckedCall::of(&CallHeader::decode(&mut Reader::new(&bytes))?, &PROGRAM)
     }
 
     #[test]
     fn a_call_without_credentials_is_accepted() {
-        let expected = Called { procedure: 0, caller: Caller::Anonymous };
+        let expected = CheckedCall { procedure: 0, caller: Caller::Anonymous };
         assert_eq!(read(&[2, 100_003, 3, 0, 0, 0, 0, 0]), Ok(expected));
     }
 
@@ -143,6 +143,6 @@ mod tests {
             let denial = read(words).expect_err("it is not executed");
             assert_eq!(denial.reply().bytes()[..], header(answer), "{words:?}");
         }
-        assert_eq!(Denial::Busy.reply().bytes()[..], header(&[0, 0, 0, 5]));
+        assert_eq!(CallDenial::Busy.reply().bytes()[..], header(&[0, 0, 0, 5]));
     }
 }

@@ -6,10 +6,10 @@ use crate::locks::lock;
 
 /// The number of serving shards, and the function to call at the end. Clones share them.
 #[derive(Clone, Default)]
-pub struct Serving(Arc<Mutex<State>>);
+pub struct Serving(Arc<Mutex<ServingState>>);
 
 #[derive(Default)]
-struct State {
+struct ServingState {
     shards: usize,
     /// Whether connections are no longer accepted.
     is_closed: bool,
@@ -41,7 +41,7 @@ impl Serving {
         lock(&self.0).is_over()
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut ServingState)) {
         let mut state = lock(&self.0);
         change(&mut state);
         let told = if state.is_over() { state.tell.take() } else { None };
@@ -53,7 +53,7 @@ impl Serving {
     }
 }
 
-impl State {
+impl ServingState {
     fn is_over(&self) -> bool {
         self.is_closed || self.shards == 0
     }

@@ -19,12 +19,12 @@ use std::thread::JoinHandle;
 
 use rpcrdma_engine::{ConnectionId, ShardHandle, Ticket};
 
-use crate::call::{Outcome, Task, WriteData};
+use crate::call::{CallOutcome, CallTask, WriteData};
 use crate::drc::{Drc, Fingerprint};
 use crate::export::Export;
 use crate::locks::lock;
 use crate::procedures;
-use crate::rpc::Denial;
+use crate::rpc::CallDenial;
 
 /// A call that a shard has passed to the worker threads.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct Job {
     /// The fingerprint under which the answer is stored, if it must be.
     pub repeat: Option<Fingerprint>,
     /// The call to execute.
-    pub task: Task,
+    pub task: CallTask,
 }
 
 impl Job {
@@ -77,7 +77,7 @@ pub struct FinishedJob {
     /// The procedure of the call.
     pub procedure: u32,
     /// The answer.
-    pub outcome: Outcome,
+    pub outcome: CallOutcome,
 }
 
 /// The answers that wait for a shard.
@@ -107,7 +107,7 @@ impl AnswerQueue {
 
 impl Waiter {
     /// Passes the answer to the shard of the call.
-    pub fn answer(self, outcome: Outcome) {
+    pub fn answer(self, outcome: CallOutcome) {
         let answers = self.answers.clone();
         answers.leave(self.done(outcome));
     }
@@ -118,7 +118,7 @@ impl Waiter {
     }
 
     /// The finished job, for an answer that the shard gives itself.
-    pub fn done(self, outcome: Outcome) -> FinishedJob {
+    pub fn done(self, outcome: CallOutcome) -> FinishedJob {
         let Waiter { ticket, procedure, .. } = self;
         FinishedJob { ticket, procedure, outcome }
     }
@@ -237,11 +237,11 @@ fn run(job: Job, export: &Export, drc: &Drc<Waiter>) {
     let Job { waiter, repeat, task } = job;
     // A panic fails one call, and not those behind it in the queue.
     let executed = catch_unwind(AssertUnwindSafe(|| procedures::execute(export, task)));
-    end(waiter, repeat, executed.unwrap_or(Outcome::Denied(Denial::Busy)), drc);
+    end(waiter, repeat, executed.unwrap_or(CallOutcome::Denied(CallDenial::Busy)), drc);
 }
 
 /// Answers a call and its waiting repetitions.
-fn end(waiter: Waiter, repeat: Option<Fingerprint>, outcome: Outcome, drc: &Drc<Waiter>) {
+fn end(waiter: Waiter, repeat: Option<Fingerprint>, outcome: CallOutcome, drc: &Drc<Waiter>) {
     if let Some(fingerprint) = repeat {
         for other in drc.finish(&fingerprint, &outcome) {
             other.answer(outcome.repeated());

@@ -6,7 +6,7 @@ use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::header::{Body, Header, Optional};
 use rpcrdma_xdr::numbers::VERSION_TWO;
 use rpcrdma_xdr::property::{
-    Known, NotTaken, PropId, PropIds, PropSet, PropValues, Property, ReqProp, UpdProp,
+    Known, NewValueError, PropId, PropIds, PropSet, PropValues, Property, ReqProp, UpdProp,
 };
 
 use crate::error::Misuse;
@@ -27,9 +27,9 @@ impl Changes {
         for value in values {
             changes.insert(value).map_err(|why| {
                 Misuse(match why {
-                    NotTaken::Twice => "a property is changed to one value at a time",
-                    NotTaken::Fixed => "this property cannot be changed",
-                    NotTaken::BadValue => "a property is changed to a value that it can have",
+                    NewValueError::Twice => "a property is changed to one value at a time",
+                    NewValueError::Fixed => "this property cannot be changed",
+                    NewValueError::BadValue => "a property is changed to a value that it can have",
                 })
             })?;
         }

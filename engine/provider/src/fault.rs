@@ -27,7 +27,7 @@ use rpcrdma_mempool::{RegisterError, Sge};
 pub use self::plan::{FaultLog, FaultPlan};
 
 use self::plan::SplitMix;
-use crate::interposed::{Exposure, Hooks, Interposed, InterposedQueues, Promised, QueueHooks};
+use crate::interposed::{Hooks, Interposed, InterposedQueues, Promised, PromisedBytes, QueueHooks};
 use crate::{
     Attached, CqError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, SetupError, Taken,
     Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
@@ -88,9 +88,9 @@ pub struct QueueFaults<Q: Queues> {
     /// The event to report, and the poll that reports it.
     events: VecDeque<(u64, QueueEvent)>,
     /// The Receives posted to the provider, in order.
-    posted: VecDeque<Recv>,
+    posted: VecDeque<SavedRecv>,
     /// The Receives that are not posted to the provider yet.
-    withheld: VecDeque<Recv>,
+    withheld: VecDeque<SavedRecv>,
     /// The poll at which the withheld Receives are posted.
     withheld_until: u64,
     late: Vec<Late>,
@@ -101,7 +101,7 @@ pub struct QueueFaults<Q: Queues> {
 }
 
 /// A Receive, copied.
-struct Recv {
+struct SavedRecv {
     wr_id: WrId,
     sgl: Vec<Sge>,
 }
@@ -312,7 +312,7 @@ impl<Q: Queues> QueueHooks<Q> for QueueFaults<Q> {
         Ok(renewed)
     }
 
-    fn expose(&mut self, inner: &mut Q, exposure: Exposure<'_>) -> Result<u32, RegisterError> {
+    fn expose(&mut self, inner: &mut Q, exposure: PromisedBytes<'_>) -> Result<u32, RegisterError> {
         if self.chance(self.plan.expose_refused_ppm) {
             FaultLog::note(&self.log.exposures_refused);
             let source = std::io::Error::from_raw_os_error(libc::ENOMEM);
@@ -347,7 +347,7 @@ impl<Q: Queues> QueueHooks<Q> for QueueFaults<Q> {
         }
         inner.destroy(qp);
         if self.chance(self.plan.recv_taken_along_ppm)
-            && let Some(Recv { wr_id, .. }) = self.withheld.pop_front()
+            && let Some(SavedRecv { wr_id, .. }) = self.withheld.pop_front()
         {
             FaultLog::note(&self.log.recvs_taken_along);
             self.ready.push_back(WorkCompletion {

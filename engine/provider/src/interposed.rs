@@ -148,7 +148,7 @@ impl<Q, H> InterposedQueues<Q, H> {
 
 /// Hooks for the calls of [`Queues`].
 ///
-/// A hook must pass [`Promised`] requests and an [`Exposure`] to `inner` only, and requests only to
+/// A hook must pass [`Promised`] requests and an [`PromisedBytes`] to `inner` only, and requests only to
 /// their own queue pair.
 pub trait QueueHooks<Q: Queues>: Send {
     /// As [`Queues::handle`].
@@ -184,7 +184,7 @@ pub trait QueueHooks<Q: Queues>: Send {
         inner.renew_window(id)
     }
     /// As [`Queues::expose`].
-    fn expose(&mut self, inner: &mut Q, exposure: Exposure<'_>) -> Result<u32, RegisterError> {
+    fn expose(&mut self, inner: &mut Q, exposure: PromisedBytes<'_>) -> Result<u32, RegisterError> {
         exposure.expose(inner)
     }
     /// As [`Queues::conceal`].
@@ -245,7 +245,7 @@ impl<Q: Queues, H: QueueHooks<Q>> Queues for InterposedQueues<Q, H> {
     }
 
     unsafe fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
-        self.hooks.expose(&mut self.inner, Exposure { sge, access })
+        self.hooks.expose(&mut self.inner, PromisedBytes { sge, access })
     }
 
     fn conceal(&mut self, rkey: u32) -> std::io::Result<()> {
@@ -308,12 +308,12 @@ impl Promised<'_, SendWr<'_>> {
 /// Bytes for which the caller has met the safety conditions of [`Queues::expose`]. They can be
 /// exposed once.
 #[derive(Debug)]
-pub struct Exposure<'a> {
+pub struct PromisedBytes<'a> {
     sge: &'a Sge,
     access: Access,
 }
 
-impl Exposure<'_> {
+impl PromisedBytes<'_> {
     /// The bytes.
     pub fn sge(&self) -> &Sge {
         self.sge

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Rights, Sge};
 use rpcrdma_provider::interposed::{
-    CmHooks, Exposure, Hooks, Interposed, InterposedQueues, Promised, QueueHooks,
+    CmHooks, Hooks, Interposed, InterposedQueues, Promised, PromisedBytes, QueueHooks,
 };
 use rpcrdma_provider::{
     Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError, DeviceCaps,
@@ -376,7 +376,7 @@ impl<Q: Queues> QueueHooks<Q> for Meddler {
         Taken::without_error(taken)
     }
 
-    fn expose(&mut self, _: &mut Q, exposure: Exposure<'_>) -> Result<u32, RegisterError> {
+    fn expose(&mut self, _: &mut Q, exposure: PromisedBytes<'_>) -> Result<u32, RegisterError> {
         assert_eq!((*exposure.sge(), exposure.access()), (NOWHERE, Access::REMOTE_READ));
         Ok(0)
     }
@@ -512,7 +512,11 @@ impl QueueHooks<RecorderQueues> for Bricks {
         Ok(None)
     }
 
-    fn expose(&mut self, _: &mut RecorderQueues, _: Exposure<'_>) -> Result<u32, RegisterError> {
+    fn expose(
+        &mut self,
+        _: &mut RecorderQueues,
+        _: PromisedBytes<'_>,
+    ) -> Result<u32, RegisterError> {
         self.0.note("hook");
         Ok(0)
     }

@@ -6,7 +6,7 @@ use hwlocality::object::attributes::ObjectAttributes;
 use hwlocality::object::types::{OSDeviceType, ObjectType};
 use hwlocality::topology::builder::{TopologyBuilder, TypeFilter};
 
-use super::machine::{Core, Nic, NicKind, Node, Source, Topology, TopologyError};
+use super::machine::{CpuCore, Nic, NicKind, NumaNode, Topology, TopologyError, TopologySource};
 
 pub(super) fn this_system() -> Result<Topology, TopologyError> {
     build(Hwloc::builder())
@@ -20,7 +20,7 @@ fn build(builder: TopologyBuilder) -> Result<Topology, TopologyError> {
     let builder = builder.with_io_type_filter(TypeFilter::KeepImportant).map_err(failed)?;
     let hwloc = builder.build().map_err(failed)?;
     let mut topology = Topology {
-        source: Source::Hwloc,
+        source: TopologySource::Hwloc,
         cores: hwloc.objects_with_type(ObjectType::PU).filter_map(core).collect(),
         nodes: hwloc.objects_with_type(ObjectType::NUMANode).filter_map(node).collect(),
         nics: hwloc.objects_with_type(ObjectType::OSDevice).filter_map(nic).collect(),
@@ -31,23 +31,23 @@ fn build(builder: TopologyBuilder) -> Result<Topology, TopologyError> {
     Ok(topology)
 }
 
-fn core(unit: &TopologyObject) -> Option<Core> {
+fn core(unit: &TopologyObject) -> Option<CpuCore> {
     let id = number(unit.os_index()?);
     let siblings = unit
         .ancestors()
         .find(|ancestor| ancestor.object_type() == ObjectType::Core)
         .map_or_else(|| vec![id], cores_of);
     let node = unit.nodeset()?.first_set().map_or(0, |node| number(node.into()));
-    Some(Core { id, node, isolated: false, siblings })
+    Some(CpuCore { id, node, isolated: false, siblings })
 }
 
-fn node(node: &TopologyObject) -> Option<Node> {
+fn node(node: &TopologyObject) -> Option<NumaNode> {
     let bytes = match node.attributes() {
         Some(ObjectAttributes::NUMANode(attributes)) => attributes.local_memory(),
         _ => None,
     };
     let id = number(node.os_index()?);
-    Some(Node { id, cores: cores_of(node), bytes: bytes.map(|bytes| bytes.get()) })
+    Some(NumaNode { id, cores: cores_of(node), bytes: bytes.map(|bytes| bytes.get()) })
 }
 
 fn nic(device: &TopologyObject) -> Option<Nic> {

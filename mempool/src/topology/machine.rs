@@ -8,11 +8,11 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
     /// The source of the information.
-    pub source: Source,
+    pub source: TopologySource,
     /// The cores that are online.
-    pub cores: Vec<Core>,
+    pub cores: Vec<CpuCore>,
     /// The nodes that are online. At least one: a machine without NUMA has node 0.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<NumaNode>,
     /// RDMA devices, and network interfaces with hardware.
     pub nics: Vec<Nic>,
 }
@@ -22,17 +22,17 @@ impl Topology {
     pub fn flat(mut ids: Vec<u32>) -> Topology {
         ids.sort_unstable();
         ids.dedup();
-        let core = |&id: &u32| Core { id, node: 0, isolated: false, siblings: vec![id] };
+        let core = |&id: &u32| CpuCore { id, node: 0, isolated: false, siblings: vec![id] };
         Topology {
-            source: Source::Flat,
+            source: TopologySource::Flat,
             cores: ids.iter().map(core).collect(),
-            nodes: vec![Node { id: 0, cores: ids, bytes: None }],
+            nodes: vec![NumaNode { id: 0, cores: ids, bytes: None }],
             nics: Vec::new(),
         }
     }
 
     /// A core by its number, if it is online.
-    pub fn core(&self, id: u32) -> Option<&Core> {
+    pub fn core(&self, id: u32) -> Option<&CpuCore> {
         let at = self.cores.binary_search_by_key(&id, |core| core.id).ok()?;
         self.cores.get(at)
     }
@@ -43,7 +43,7 @@ impl Topology {
     }
 
     /// The cores of the boot option `isolcpus`.
-    pub fn isolated(&self) -> impl Iterator<Item = &Core> {
+    pub fn isolated(&self) -> impl Iterator<Item = &CpuCore> {
         self.cores.iter().filter(|core| core.isolated)
     }
 
@@ -51,8 +51,8 @@ impl Topology {
     /// first hardware thread of each physical core, then by number. Without a device every core is
     /// near.
     pub fn cores_by_preference(&self, nic: Option<&Nic>) -> Vec<u32> {
-        let far = |core: &Core| nic.is_some_and(|nic| !nic.cores.contains(&core.id));
-        let mut cores: Vec<&Core> = self.cores.iter().collect();
+        let far = |core: &CpuCore| nic.is_some_and(|nic| !nic.cores.contains(&core.id));
+        let mut cores: Vec<&CpuCore> = self.cores.iter().collect();
         cores.sort_by_key(|core| {
             let sibling = core.siblings.iter().position(|id| *id == core.id);
             (far(core), !core.isolated, sibling, core.id)
@@ -70,7 +70,7 @@ impl Topology {
 
 /// The source of a topology.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum TopologySource {
     /// The files of the kernel.
     Sysfs,
     /// The library hwloc.
@@ -81,7 +81,7 @@ pub enum Source {
 
 /// A core: one hardware thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Core {
+pub struct CpuCore {
     /// Its number in the kernel.
     pub id: u32,
     /// The node whose memory is nearest.
@@ -94,7 +94,7 @@ pub struct Core {
 
 /// A NUMA node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
+pub struct NumaNode {
     /// Its number in the kernel.
     pub id: u32,
     /// Its cores, sorted; none if it has memory only.

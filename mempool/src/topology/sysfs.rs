@@ -12,14 +12,14 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::machine::{Core, Nic, NicKind, Node, Source, Topology, TopologyError};
+use super::machine::{CpuCore, Nic, NicKind, NumaNode, Topology, TopologyError, TopologySource};
 
 pub(super) fn read(root: &Path) -> Result<Topology, TopologyError> {
     let online = required_list(&root.join("devices/system/cpu/online"))?;
     let mut nodes = nodes(root, &online)?;
     nodes.sort_by_key(|node| node.id);
     let mut topology = Topology {
-        source: Source::Sysfs,
+        source: TopologySource::Sysfs,
         cores: online.iter().map(|&id| core(root, id, &nodes)).collect::<Result<_, _>>()?,
         nics: nics(root, &online)?,
         nodes,
@@ -33,30 +33,30 @@ pub(super) fn isolated(root: &Path) -> Result<Vec<u32>, TopologyError> {
     Ok(list(&root.join("devices/system/cpu/isolated"))?.unwrap_or_default())
 }
 
-fn core(root: &Path, id: u32, nodes: &[Node]) -> Result<Core, TopologyError> {
+fn core(root: &Path, id: u32, nodes: &[NumaNode]) -> Result<CpuCore, TopologyError> {
     let path = root.join(format!("devices/system/cpu/cpu{id}/topology/thread_siblings_list"));
     let siblings = list(&path)?.unwrap_or_else(|| vec![id]);
     let node = nodes.iter().find(|node| node.cores.contains(&id)).map_or(0, |node| node.id);
-    Ok(Core { id, node, isolated: false, siblings })
+    Ok(CpuCore { id, node, isolated: false, siblings })
 }
 
 /// A kernel without NUMA has no `node` folder: all cores are then on node 0.
-fn nodes(root: &Path, online: &[u32]) -> Result<Vec<Node>, TopologyError> {
+fn nodes(root: &Path, online: &[u32]) -> Result<Vec<NumaNode>, TopologyError> {
     let folder = root.join("devices/system/node");
     let Some(ids) = list(&folder.join("online"))? else {
-        return Ok(vec![Node { id: 0, cores: online.to_vec(), bytes: None }]);
+        return Ok(vec![NumaNode { id: 0, cores: online.to_vec(), bytes: None }]);
     };
     ids.iter()
         .map(|&id| {
             let folder = folder.join(format!("node{id}"));
             let mut cores = required_list(&folder.join("cpulist"))?;
             cores.retain(|core| online.contains(core));
-            Ok(Node { id, cores, bytes: memory(&folder.join("meminfo"))? })
+            Ok(NumaNode { id, cores, bytes: memory(&folder.join("meminfo"))? })
         })
         .collect()
 }
 
-/// `Node 1 MemTotal:       98974720 kB`
+/// `NumaNode 1 MemTotal:       98974720 kB`
 fn memory(path: &Path) -> Result<Option<u64>, TopologyError> {
     let Some(text) = text(path)? else { return Ok(None) };
     let total = || {

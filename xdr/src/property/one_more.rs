@@ -2,7 +2,7 @@
 
 use super::*;
 use known::{Known, PropId, PropVal, Property};
-use set::{NotTaken, PropIds, PropValues, decode_set};
+use set::{NewValueError, PropIds, PropValues, decode_set};
 use std::vec::Vec;
 
 #[path = "set.rs"]
@@ -108,7 +108,7 @@ fn every_property_that_may_change_keeps_its_new_value() {
         let value = if known == Known::Clock { PROPERTY } else { known.default() };
         let taken = values.insert(&value);
         match known.may_change() {
-            MayChange::Neither => assert_eq!(taken, Err(NotTaken::Fixed)),
+            MayChange::Neither => assert_eq!(taken, Err(NewValueError::Fixed)),
             MayChange::Peer | MayChange::Both => {
                 assert_eq!(taken, Ok(()));
                 assert_eq!(values.value(known.id()), Some(value));
@@ -121,5 +121,5 @@ fn every_property_that_may_change_keeps_its_new_value() {
             .encoded()
             .all(|value| Some(Property::decode(value).unwrap()) == values.value(value.id))
     );
-    assert_eq!(values.insert(&PROPERTY), Err(NotTaken::Twice));
+    assert_eq!(values.insert(&PROPERTY), Err(NewValueError::Twice));
 }

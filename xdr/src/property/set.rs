@@ -175,7 +175,7 @@ pub struct PropValues {
 
 /// Why a new value is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotTaken {
+pub enum NewValueError {
     /// The property already has a new value.
     Twice,
     /// The property cannot change, or is unknown.
@@ -192,18 +192,18 @@ impl PropValues {
     /// Adds a value. [`Property::Default`] stands for the default.
     ///
     /// # Errors
-    /// [`NotTaken`] states the reason.
-    pub fn insert(&mut self, value: &Property<'_>) -> Result<(), NotTaken> {
+    /// [`NewValueError`] states the reason.
+    pub fn insert(&mut self, value: &Property<'_>) -> Result<(), NewValueError> {
         let id = value.id();
         if self.ids.contains(id) {
-            return Err(NotTaken::Twice);
+            return Err(NewValueError::Twice);
         }
         let known = Known::of(id).filter(|known| known.may_change() != MayChange::Neither);
-        let known = known.ok_or(NotTaken::Fixed)?;
+        let known = known.ok_or(NewValueError::Fixed)?;
         let mut data = [0; CHANGE_LEN];
-        let encoded = value.encode(&mut data).map_err(|_| NotTaken::BadValue)?;
+        let encoded = value.encode(&mut data).map_err(|_| NewValueError::BadValue)?;
         if Property::decode(encoded) != Ok(*value) {
-            return Err(NotTaken::BadValue);
+            return Err(NewValueError::BadValue);
         }
         if let Property::Default(_) = value {
             self.defaults.insert(id);

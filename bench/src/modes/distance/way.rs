@@ -68,7 +68,7 @@ impl Way {
         raw.connections.calls_max = 2;
         raw.send.length = "4KiB".into();
         let whole = (data_len + SLACK).next_multiple_of(PAGE) as u64;
-        raw.app.bulk.length = rpcrdma_config::raw::Text::length(whole);
+        raw.app.bulk.length = rpcrdma_config::raw::RawText::length(whole);
         self.choose(&mut raw, data_len);
         Config::try_from(raw)
     }
@@ -84,7 +84,7 @@ impl Way {
             raw.receive.placement.count = 0;
             raw.explicit.buffers.count = 4;
             let landing = data_len.next_multiple_of(PAGE).max(PAGE) as u64;
-            raw.explicit.buffers.length = rpcrdma_config::raw::Text::length(landing);
+            raw.explicit.buffers.length = rpcrdma_config::raw::RawText::length(landing);
             return;
         }
         let transmissions = data_len.div_ceil(SEGMENT_LEN).max(1) as i64;
@@ -97,7 +97,7 @@ impl Way {
         connections.response_transmissions_max = transmissions;
         raw.receive.inline = "1KiB".into();
         raw.receive.placement.count = 1;
-        raw.receive.placement.length = rpcrdma_config::raw::Text::length(SEGMENT_LEN as u64);
+        raw.receive.placement.length = rpcrdma_config::raw::RawText::length(SEGMENT_LEN as u64);
     }
 }
 

@@ -9,7 +9,7 @@ use rpcrdma_tests::nfs::at;
 
 use super::{Running, Scratch};
 use crate::at_once::execute;
-use crate::call::Task;
+use crate::call::CallTask;
 use crate::credentials::{Credentials, Identity};
 
 /// Whether the file system of the tests keeps attributes of open files in memory.
@@ -17,10 +17,10 @@ fn tells(scratch: &Scratch) -> bool {
     scratch.opened().nodes().medium().tells_attributes()
 }
 
-fn task(procedure: u32, who: Identity, arguments: &impl Pack) -> Task {
+fn task(procedure: u32, who: Identity, arguments: &impl Pack) -> CallTask {
     let mut head = Vec::new();
     arguments.pack(&mut head).expect("it is short");
-    Task { procedure, who, head, data: Vec::new(), into: None }
+    CallTask { procedure, who, head, data: Vec::new(), into: None }
 }
 
 #[test]

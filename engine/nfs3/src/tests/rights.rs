@@ -12,7 +12,7 @@ use rustix::thread::set_thread_res_uid;
 
 use super::client::Client;
 use super::{Running, Scratch};
-use crate::nodes::Nodes;
+use crate::nodes::OpenFiles;
 
 fn make(
     client: &mut Client,
@@ -105,7 +105,7 @@ fn a_mode_that_is_set_while_a_file_is_opened_stays() {
     not_as_root(|| {
         let scratch = Scratch::new();
         std::fs::write(scratch.export().join("file"), "").expect("ours");
-        let nodes = Nodes::open(&scratch.export()).expect("a directory");
+        let nodes = OpenFiles::open(&scratch.export()).expect("a directory");
         let look_up = || nodes.look_up(nodes.root(), b"file").expect("it is there");
         for round in 0..1000 {
             let mode = [0o400, 0o004][round % 2];

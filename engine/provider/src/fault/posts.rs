@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::{FaultLog, Late, QueueFaults, Recv};
+use super::{FaultLog, Late, QueueFaults, SavedRecv};
 use crate::interposed::Promised;
 use crate::{PostError, Queues, RecvWr, SendWr, Taken, WcOpcode, WcStatus, WorkCompletion, WrId};
 
@@ -126,7 +126,7 @@ impl<Q: Queues> QueueFaults<Q> {
     /// Posts Receives to the provider, or withholds them.
     fn hand_in(&mut self, inner: &mut Q, wr: Promised<'_, RecvWr<'_>>) -> Taken {
         let requests = wr.requests();
-        let copies = requests.iter().map(|wr| Recv { wr_id: wr.wr_id, sgl: wr.sgl.to_vec() });
+        let copies = requests.iter().map(|wr| SavedRecv { wr_id: wr.wr_id, sgl: wr.sgl.to_vec() });
         if self.chance(self.plan.recv_withheld_ppm) {
             self.withheld_until = self.delay();
             FaultLog::note(&self.log.recvs_withheld);
