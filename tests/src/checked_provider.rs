@@ -463,8 +463,8 @@ const GUARD_EVERY: u64 = 8;
 /// The bytes of posted memory.
 fn bytes(sge: &Sge) -> &[u8] {
     let start = std::ptr::with_exposed_provenance::<u8>(sge.addr as usize);
-    // SAFETY: until the completion has been polled, which ends after this is looked at, the memory
-    // is valid and the program does not write to it; the device is done with it or only reads.
+    // SAFETY: until the completion has been polled, which ends after this comparison, the memory is
+    // valid and the program does not write to it; the device is done with it or only reads.
     unsafe { std::slice::from_raw_parts(start, sge.length as usize) }
 }
 

@@ -16,7 +16,7 @@ use rpcrdma_tests::world::{checked, is_passing, small};
 #[derive(Default)]
 struct Node {
     peer: Option<ConnectionId>,
-    /// Calls to make, each with so many bytes.
+    /// The calls to make, each with this number of bytes.
     to_make: u32,
     len: u32,
     /// Calls under way, by cookie.

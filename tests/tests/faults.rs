@@ -92,7 +92,7 @@ fn run(killer: Killer, steps: usize) -> bool {
     let is_over = next.is_none() && world.open_calls() == 0;
     kill(&mut world, killer, at, doomed);
     if killer == Killer::ClientVanishes {
-        // Its program is gone with it.
+        // Its program is dropped with it.
         completed = made;
     }
     world.until("all calls are over", |world| {
@@ -423,7 +423,7 @@ fn a_raw_server_leaves_after_every_transmission() {
                 group[..said].iter().for_each(|words| assert!(raw.send(words)));
             }
             if raw.is_quiet() && done.len() + usize::from(said < count) > 0 && !has_left {
-                // What was said has been heard.
+                // The event was polled.
                 (0..20).for_each(|_| raw.turn().expect("it listens"));
                 has_left = step % 64 == 63;
                 if has_left {

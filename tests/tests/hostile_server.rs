@@ -32,7 +32,7 @@ impl Scene {
         Scene { world, raw, fabric, peer }
     }
 
-    /// Connects anew if the connection is lost.
+    /// Connects again if the connection is lost.
     fn replace_connection(&mut self) {
         if self.raw.is_lost() || self.world.clients[0].handle().connections() == 0 {
             self.raw.disconnect();

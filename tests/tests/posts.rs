@@ -92,7 +92,7 @@ impl Scene {
         ends
     }
 
-    /// Nothing is with a device that is not to be there, and nothing was given up.
+    /// The device has no unexpected requests, and nothing was lost.
     fn check_home(mut self) {
         self.go(false);
         self.world.settle();

@@ -144,7 +144,7 @@ fn an_incomplete_group_does_not_prevent_stopping() {
     }
     scene.until("it is there", |scene| scene.world.servers[0].audit().receives_parked == 4);
     scene.stop();
-    // One of them goes on with it meanwhile.
+    // One of them continues with it meanwhile.
     for xnum in 2..5 {
         scene.raws[0].send(&continuation(20, xnum, &[0; 64]));
     }
@@ -175,7 +175,7 @@ fn a_group_that_becomes_whole_while_something_is_owed_is_dropped() {
     scene.ends_in_silence();
 }
 
-/// A peer that goes on sending, whatever it was granted, and takes what is sent to it.
+/// A peer that continues to send beyond its grant, and receives what is sent to it.
 #[test]
 fn a_peer_that_sends_without_end_does_not_keep_a_server_from_stopping() {
     let mut scene = Scene::new(2);

@@ -367,7 +367,7 @@ fn the_data_path_allocates_at_setup_only() {
 
 #[test]
 fn reserved_messages_are_never_made() {
-    // RFC 8166 4.6: RDMA_MSGP and RDMA_DONE are looked at where they arrive, and that is all.
+    // RFC 8166 4.6: only the receive path mentions RDMA_MSGP and RDMA_DONE.
     let mut count = 0;
     for source in sources() {
         let is_ours = source.name.starts_with("engine/") && !source.name.contains("/tests/");

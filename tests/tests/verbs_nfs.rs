@@ -185,8 +185,8 @@ fn without_remote_invalidation() {
     with_server(INLINE, own, suite_of_data);
 }
 
-/// The server gives up the only key of a call with its reply, where it was told that it may; of
-/// several keys it gives up none.
+/// The server invalidates the only key of a call with its reply, if the client permits it; of
+/// several keys it invalidates none.
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
 fn memory_with_one_key_is_invalidated_by_the_server() {

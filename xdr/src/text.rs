@@ -218,7 +218,7 @@ impl Display for RecvStructure {
     }
 }
 
-/// The lists that are there, each after a space.
+/// The lists that are not empty, each after a space.
 struct Chunks<'c, 'a>(&'c ChunkLists<'a>);
 
 impl Display for Chunks<'_, '_> {

@@ -78,7 +78,7 @@ impl Running {
         Running::on_shards(scratch, workers, 1)
     }
 
-    /// As [`Running::working`], with so many shards.
+    /// As [`Running::working`], with this number of shards.
     pub fn on_shards(scratch: Scratch, workers: usize, shards: i64) -> Running {
         let fabric = Fabric::new();
         let any = "127.0.0.1:0".parse().expect("an address");

@@ -69,7 +69,7 @@ pub struct Waiter {
     pub answers: Arc<AnswerQueue>,
 }
 
-/// A finished job: an answer on its way to the shard.
+/// A finished job: an answer that is passed to the shard.
 #[derive(Debug)]
 pub struct FinishedJob {
     /// The ticket of the call.

@@ -16,7 +16,7 @@ use crate::{DeviceCaps, SendFlags, SendOp, WcStatus};
 pub trait Queues: Send {
     /// Identifies a queue pair on these queues.
     type Qp: Copy + Eq + core::fmt::Debug + Send;
-    /// A connected queue pair on its way from the connection manager to its queues.
+    /// A connected queue pair that the connection manager passes to its queues.
     type Endpoint: Send;
     /// Identifies these queues to the connection manager.
     type Handle: Clone + Send;

@@ -102,7 +102,7 @@ impl Scene {
         Self { side, model, ids: Vec::new(), unanswered: Vec::new() }
     }
 
-    /// The xids of our calls, of those that were given up as well.
+    /// The XIDs of own calls, including cancelled ones.
     fn calls(&self) -> Vec<u32> {
         let (open, abandoned): (Vec<Own>, _) =
             self.model.calls.iter().partition(|call| !call.is_abandoned);

@@ -33,8 +33,8 @@ pub fn used_up_credits_refuse_and_recover<P: Provider>(open: Open<'_, P>) {
     assert_eq!(world.call(0, peer, &wait), Err(refused));
 }
 
-/// A call that is refused for want of credits, or of windows, gives back what was filled for it and
-/// what was to be filled: the same memory, as it was, goes with the call that is made again.
+/// A call without credits or windows is not sent, and returns its filled memory and its sinks
+/// unchanged, for the repeated call.
 pub fn a_refused_call_gives_its_memory_back<P: Provider>(open: Open<'_, P>) {
     for windows in ["auto", "2"] {
         let mut plan = explicit::plan("two");

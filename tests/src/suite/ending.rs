@@ -95,8 +95,7 @@ pub fn a_stopping_server_drops_new_calls<P: Provider>(open: Open<'_, P>) {
     world.check_nothing_leaked();
 }
 
-/// A stop takes no longer because clients go on calling, and none of them is told that its call has
-/// failed.
+/// Clients that continue to call do not delay a stop, and none gets an error for its call.
 pub fn a_stop_ends_while_clients_go_on_calling<P: Provider>(open: Open<'_, P>) {
     let mut plan = Plan { clients: 2, ..Plan::default() };
     // Longer than the test waits.

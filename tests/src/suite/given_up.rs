@@ -63,7 +63,7 @@ pub fn a_deadline_ends_a_call_and_its_late_reply_is_dropped<P: Provider>(open: O
     world.check_nothing_leaked();
 }
 
-/// Calls that were given up go on holding their credits: the peer may still send all their replies.
+/// Cancelled calls keep their credits: the peer may still send all their replies.
 pub fn who_gives_up_has_no_more_credits_for_it<P: Provider>(open: Open<'_, P>) {
     let plan = Plan::both(|raw| {
         raw.connections.credits = 4;
@@ -101,8 +101,8 @@ pub fn who_gives_up_has_no_more_credits_for_it<P: Provider>(open: Open<'_, P>) {
     world.check_nothing_leaked();
 }
 
-/// A call that has not left is taken back: its peer never hears of it, it was not executed, and all
-/// that it held is free at once.
+/// A call that was not sent is withdrawn: its peer does not receive it, it was not executed, and
+/// all its resources are free at once.
 pub fn what_has_not_left_is_taken_back<P: Provider>(open: Open<'_, P>) {
     let plans = [Plan::default(), explicit::plan("two"), explicit::plan("one")];
     for plan in plans {
@@ -207,7 +207,7 @@ pub fn memory_returns_when_no_peer_can_write_to_it<P: Provider>(open: Open<'_, P
     }
 }
 
-/// A call whose end is under way is not ended once more: it has the end that came first.
+/// A call that is already ending keeps its first outcome.
 pub fn a_call_whose_end_is_under_way_is_not_cancelled<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &explicit::plan("two"));
     world.round(0, peer, &Script::new(0, &[], &[]));
@@ -228,8 +228,8 @@ pub fn a_call_whose_end_is_under_way_is_not_cancelled<P: Provider>(open: Open<'_
     world.check_nothing_leaked();
 }
 
-/// A peer that answers a call which was given up writes by a key of long ago. No other call has
-/// that key by then, however many were made since, although the keys of a window come round.
+/// A peer that answers a cancelled call writes with an old key. No other call has that key by then,
+/// however many were made since, although the keys of a window come round.
 pub fn a_late_result_reaches_no_other_call<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         a_late_result_is_written_to_nothing(open, explicit::plan(version), 1);
@@ -245,8 +245,8 @@ pub fn a_late_result_reaches_no_other_registration<P: Provider>(open: Open<'_, P
     }
 }
 
-/// A late result, after so many calls that the low byte of its key has come round, while so many
-/// windows rest.
+/// A late result, after enough calls that the low byte of its key has wrapped, while other windows
+/// are reserved.
 fn a_late_result_is_written_to_nothing<P: Provider>(
     open: Open<'_, P>,
     mut plan: Plan,
@@ -286,8 +286,8 @@ fn a_late_result_is_written_to_nothing<P: Provider>(
     world.check_nothing_leaked();
 }
 
-/// What rests because of a call that was given up is used again when its peer is done with the
-/// call.
+/// Windows that are reserved because of a cancelled call are used again when its peer has answered
+/// it.
 pub fn windows_are_used_again_when_a_late_answer_has_come<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         let (mut world, peer) = World::pair(open, &explicit::plan(version));
@@ -309,7 +309,8 @@ pub fn windows_are_used_again_when_a_late_answer_has_come<P: Provider>(open: Ope
     }
 }
 
-/// Makes a call whose result is written to this memory. Returns its answer when it is there.
+/// Makes a call whose result is written to this memory. Returns the server's ticket and answer when
+/// the call has arrived.
 fn ask_for<P: Provider>(
     world: &mut World<P>,
     peer: ConnectionId,

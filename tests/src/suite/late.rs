@@ -135,8 +135,8 @@ pub fn a_ticket_belongs_to_its_shard<P: Provider>(open: Open<'_, P>) {
     world.finish()[0].check();
 }
 
-/// A call whose ticket is kept holds its credit; the others go on, and the end of the connection
-/// completes it.
+/// A call whose ticket is kept holds its credit; other calls continue, and the end of the
+/// connection completes it.
 pub fn an_unanswered_call_ends_with_its_connection<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     world.round(0, peer, &Script::new(0, &[], &[]));

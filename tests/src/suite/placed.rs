@@ -204,7 +204,7 @@ pub fn bulk_is_read_where_it_cannot_be_placed<P: Provider>(open: Open<'_, P>) {
 }
 
 /// Without explicit RDMA, what no number of transmissions carries is refused with what it would
-/// take; the connection goes on.
+/// take; the connection continues.
 pub fn what_needs_explicit_rdma_is_refused<P: Provider>(open: Open<'_, P>) {
     let plan = Plan::both(|raw| {
         raw.connections.request_transmissions_max = 2;

@@ -7,8 +7,8 @@ use rpcrdma_xdr::property::{PropId, Property};
 use crate::script::{Part, Script};
 use crate::world::{Open, Plan, World};
 
-/// A request is answered, one at a time, and the connection goes on; what never changes is not even
-/// asked for.
+/// Requests are answered, one at a time, and the connection continues; a change of an unchangeable
+/// property is not requested.
 pub fn changes_are_asked_for_and_answered<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     let now = world.now;
@@ -38,7 +38,7 @@ pub fn changes_are_asked_for_and_answered<P: Provider>(open: Open<'_, P>) {
     world.check_nothing_leaked();
 }
 
-/// What a server announces its clients know; calls go on under it.
+/// Clients learn what a server announces, and calls continue.
 pub fn changes_are_announced<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     let client = world.servers[0].handler().connected[0];

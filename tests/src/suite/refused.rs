@@ -104,8 +104,8 @@ pub fn payload_of_more_slots_than_there_are_is_too_long<P: Provider>(open: Open<
     world.round(0, peer, &Script::new(2, &[Part::Inline(3_900)], &[]));
 }
 
-/// A slot that left without a signal comes back although nothing else is sent: a payload that needs
-/// all slots waits for it, and not for ever.
+/// A slot of an unsignaled send is returned although nothing else is sent: a payload that needs all
+/// slots waits for it for a limited time.
 pub fn payload_of_all_slots_leaves_a_quiet_shard<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &few_slots());
     for seed in 1..20 {

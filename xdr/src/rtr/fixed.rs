@@ -342,7 +342,7 @@ impl XmtCont {
 }
 
 impl Rpc {
-    /// The first words of a payload stream, if there are so many.
+    /// The first words of a payload stream; `None` if it is shorter.
     #[inline]
     #[must_use]
     pub fn peek(payload: &[u8]) -> Option<&Self> {

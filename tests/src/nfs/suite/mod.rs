@@ -73,7 +73,7 @@ impl<'a, P: Provider> Scene<'a, P> {
     /// If the server does not find it.
     pub fn fresh(&mut self, name: &str) -> (nfs_fh3, PathBuf) {
         let path = self.path.join(name);
-        // A check may run once more with another configuration.
+        // A check may run again with another configuration.
         if path.exists() {
             fs::remove_dir_all(&path).expect("what a check left can be removed");
         }

@@ -31,7 +31,7 @@ pub fn failures_leave_memory_alone<P: Provider>(scene: &mut Scene<'_, P>) {
     }
 }
 
-/// A result that is longer than the memory for it fails its call; the connection goes on.
+/// A result that is longer than the memory for it fails its call; the connection continues.
 ///
 /// # Panics
 /// If not.
