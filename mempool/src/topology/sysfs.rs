@@ -56,7 +56,7 @@ fn nodes(root: &Path, online: &[u32]) -> Result<Vec<NumaNode>, TopologyError> {
         .collect()
 }
 
-/// `NumaNode 1 MemTotal:       98974720 kB`
+/// `Node 1 MemTotal:       98974720 kB`
 fn memory(path: &Path) -> Result<Option<u64>, TopologyError> {
     let Some(text) = text(path)? else { return Ok(None) };
     let total = || {
