@@ -74,5 +74,5 @@ fn run<P: Provider>(provider: P, config: Config, args: &Args) -> Result<(), Box<
             stats.taken
         );
     }
-    Ok(server.stop()?)
+    server.stop()
 }
