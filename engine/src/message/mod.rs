@@ -1,6 +1,7 @@
 //! Messages: received, or under construction.
 
 pub mod bulk;
+pub(crate) mod draft;
 pub mod incoming;
 pub(crate) mod map;
 pub mod payload;

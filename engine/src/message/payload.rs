@@ -9,9 +9,9 @@ use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 use crate::api::ticket::Dropped;
 use crate::error::CallRefused;
 use crate::message::bulk::Bulk;
+use crate::message::draft::Draft;
 use crate::shard::parts::Parts;
 use crate::shard::peers::Peer;
-use crate::shard::send::draft::Draft;
 use crate::shard::send::messages::Item;
 
 /// Writes one RPC message and says which of its data leave from where they are.

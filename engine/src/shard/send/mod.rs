@@ -2,7 +2,6 @@
 
 pub(crate) mod answers;
 pub(crate) mod doorbell;
-pub(crate) mod draft;
 mod flush;
 mod inline;
 pub(crate) mod lane;

@@ -8,12 +8,12 @@ use rpcrdma_proto::{BulkItem, Connection, Plan};
 
 use super::answers::Answers;
 use super::doorbell::DoorbellBatching;
-use super::draft::Draft;
 use super::lane::Lane;
 use super::layout::{self, Means, Opening};
 use super::messages::{After, Head, Headers, INLINE_SENDS_MAX, InlineSend, Item, Messages};
 use crate::error::CallRefused;
 use crate::message::bulk::{Bulk, ITEMS_MAX};
+use crate::message::draft::Draft;
 use crate::message::wanted::{WANTS_MAX, Wanted};
 use crate::provider::PostError;
 use crate::shard::peers::Peers;

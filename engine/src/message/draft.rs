@@ -2,9 +2,8 @@
 
 use crate::error::CallRefused;
 
-/// What a message under construction has beside its last slot. One of them a shard, since one
-/// message is written at a time: a builder that brought it along would be lines of the cache to be
-/// written with every message.
+/// What a message under construction has beside its last slot. A shard has one, because one message is
+/// written at a time; as a part of the builder it would be cache lines to write with every message.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     /// Whether there is anything of it, an origin apart.
