@@ -265,14 +265,6 @@ impl<P: Provider> RawPeer<P> {
         taken == 1
     }
 
-    /// Sends a header and the bytes that follow it.
-    ///
-    /// # Panics
-    /// As [`RawPeer::send`].
-    pub fn send_header(&mut self, header: &Header<'_>, behind: &[u8]) -> bool {
-        self.send(&transmission(header, behind))
-    }
-
     /// The oldest transmission that has arrived.
     pub fn recv(&mut self) -> Option<Vec<u8>> {
         self.arrived.pop_front()

@@ -4,7 +4,6 @@
 pub mod choices;
 pub mod connection;
 pub mod content;
-pub mod corpus;
 pub mod foreign;
 pub mod group;
 pub mod header;
