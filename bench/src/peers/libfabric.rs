@@ -1,7 +1,7 @@
 //! `fi_pingpong` of libfabric: its arguments and its output.
 
 use super::tool::{Kind, Name, Run, Shape, row_under};
-use super::{Measure, Task, Telling, Told, Wanted, number, whole_ns};
+use super::{Measure, Pattern, Printed, Task, ToolRound, number, whole_ns};
 
 /// The options behind `fi_pingpong`.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Parser)]
@@ -40,7 +40,7 @@ impl Kind for FiPingpong {
         [with(&["-B", &port]), with(&["-P", &port, "127.0.0.1"])]
     }
 
-    fn parse(&self, task: &Task, out: &str) -> Result<Told, Shape> {
+    fn parse(&self, task: &Task, out: &str) -> Result<ToolRound, Shape> {
         let row = row_under(HEAD, out.lines())?;
         let wrong = || Shape::of(row, "a row of eight numbers");
         let columns: Vec<&str> = row.split_whitespace().collect();
@@ -55,8 +55,8 @@ impl Kind for FiPingpong {
         // What it sent is printed as 10k: how many there were is known by who asked.
         let count = shortened_count(sent).ok_or_else(wrong)?;
         let value = whole_ns(half_us);
-        let figures = vec![Telling { measure: Measure::Mean, value, samples: count }];
-        Ok(Told { figures, count })
+        let figures = vec![Printed { measure: Measure::Mean, value, samples: count }];
+        Ok(ToolRound { figures, count })
     }
 
     fn notes(&self, task: &Task) -> Vec<String> {
@@ -72,8 +72,8 @@ impl Kind for FiPingpong {
         ]
     }
 
-    fn can(&self, wanted: Wanted) -> bool {
-        wanted == Wanted::RoundTrips
+    fn can(&self, pattern: Pattern) -> bool {
+        pattern == Pattern::RoundTrips
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
     }
 
     fn task(data_len: usize) -> Task {
-        Task { wanted: Wanted::RoundTrips, data_len, wire_len: 136 }
+        Task { pattern: Pattern::RoundTrips, data_len, wire_len: 136 }
     }
 
     const SHORT: &str = include_str!("../../tests/peers/fi_pingpong-1.17-shm-64.txt");
@@ -137,12 +137,12 @@ mod tests {
                 100_000,
             ),
         ] {
-            let told = tool("shm").parse(&task(data_len), text).expect("it is what 1.17 prints");
-            let [Telling { measure: Measure::Mean, value, samples }] = told.figures[..] else {
-                panic!("a mean and nothing else: {told:?}");
+            let round = tool("shm").parse(&task(data_len), text).expect("it is what 1.17 prints");
+            let [Printed { measure: Measure::Mean, value, samples }] = round.figures[..] else {
+                panic!("a mean and nothing else: {round:?}");
             };
             assert!((value / whole_ns - 1.0).abs() < 1e-9, "{value}");
-            assert_eq!((samples, told.count), (count, count));
+            assert_eq!((samples, round.count), (count, count));
         }
     }
 

@@ -22,7 +22,7 @@ pub mod ucx;
 /// What a peer is to do, as far as it can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Task {
-    pub wanted: Wanted,
+    pub pattern: Pattern,
     /// Bytes of a message that has headers of the tool's own beside them.
     pub data_len: usize,
     /// Bytes of a message that is all there is on the wire.
@@ -30,20 +30,26 @@ pub struct Task {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum Pattern {
     RoundTrips,
     Messages,
 }
 
-/// What a peer told of one round, about whole round trips.
+/// What a tool printed about one round, of whole round trips.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Told {
-    pub figures: Vec<Telling>,
+pub struct ToolRound {
+    pub figures: Vec<Printed>,
     pub count: u64,
 }
 
+impl ToolRound {
+    pub fn find(&self, measure: Measure) -> Option<Printed> {
+        self.figures.iter().copied().find(|one| one.measure == measure)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Telling {
+pub struct Printed {
     pub measure: Measure,
     /// In nanoseconds, in 1/s, or in 10^9 bytes per second.
     pub value: f64,

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::tool::{Kind, Name, Run, Shape, row_under};
-use super::{Measure, Task, Telling, Told, Wanted, number, whole_ns};
+use super::{Measure, Pattern, Printed, Task, ToolRound, number, whole_ns};
 
 /// The options behind `ib_send_lat`.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Parser)]
@@ -39,7 +39,7 @@ impl Kind for IbSendLat {
         [both, client].map(|side| side.into_iter().map(str::to_owned).collect())
     }
 
-    fn parse(&self, task: &Task, out: &str) -> Result<Told, Shape> {
+    fn parse(&self, task: &Task, out: &str) -> Result<ToolRound, Shape> {
         let is_head = |line: &str| line.trim_start().starts_with("#bytes");
         if !out.lines().any(is_head) {
             let first = out.lines().next().unwrap_or_default();
@@ -54,8 +54,8 @@ impl Kind for IbSendLat {
             return Err(Shape::of(row, "as many bytes as it was asked for"));
         }
         let count = count as u64;
-        let telling =
-            |(measure, half_us)| Telling { measure, value: whole_ns(half_us), samples: count };
+        let printed =
+            |(measure, half_us)| Printed { measure, value: whole_ns(half_us), samples: count };
         let figures = [
             (Measure::Median, median),
             (Measure::Mean, mean),
@@ -64,7 +64,7 @@ impl Kind for IbSendLat {
             (Measure::P999, p999),
             (Measure::Max, max),
         ];
-        Ok(Told { figures: figures.map(telling).to_vec(), count })
+        Ok(ToolRound { figures: figures.map(printed).to_vec(), count })
     }
 
     fn notes(&self, task: &Task) -> Vec<String> {
@@ -77,8 +77,8 @@ impl Kind for IbSendLat {
         ]
     }
 
-    fn can(&self, wanted: Wanted) -> bool {
-        wanted == Wanted::RoundTrips
+    fn can(&self, pattern: Pattern) -> bool {
+        pattern == Pattern::RoundTrips
     }
 
     /// A device: without one it has nothing to send on.
@@ -112,17 +112,17 @@ mod tests {
     const OUT: &str = include_str!("../../tests/peers/ib_send_lat-4.5-64.txt");
 
     fn task(wire_len: usize) -> Task {
-        Task { wanted: Wanted::RoundTrips, data_len: 1, wire_len }
+        Task { pattern: Pattern::RoundTrips, data_len: 1, wire_len }
     }
 
     #[test]
     fn every_column_is_found_and_doubled() {
-        let told = TOOL.parse(&task(64), OUT).expect("it is what 4.5 prints");
-        let of = |measure| {
-            let found = told.figures.iter().find(|one| one.measure == measure);
-            found.expect("it is told").value.round()
-        };
-        assert_eq!((told.count, of(Measure::Min), of(Measure::Median)), (2000, 24_380.0, 26_300.0));
+        let round = TOOL.parse(&task(64), OUT).expect("it is what 4.5 prints");
+        let of = |measure| round.find(measure).expect("it is printed").value.round();
+        assert_eq!(
+            (round.count, of(Measure::Min), of(Measure::Median)),
+            (2000, 24_380.0, 26_300.0)
+        );
         assert_eq!((of(Measure::Mean), of(Measure::Max)), (1_271_480.0, 36_076_020.0));
         assert_eq!((of(Measure::P99), of(Measure::P999)), (24_224_580.0, 32_691_400.0));
     }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::{Measure, Task, Told, Wanted, patience, process};
+use super::{Measure, Pattern, Task, ToolRound, patience, process};
 use crate::args::parse;
 use crate::device::CorePair;
 use crate::error::BenchError;
@@ -14,12 +14,12 @@ pub trait Kind {
 
     fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2];
 
-    fn parse(&self, task: &Task, out: &str) -> Result<Told, Shape>;
+    fn parse(&self, task: &Task, out: &str) -> Result<ToolRound, Shape>;
 
     /// How it was run, and what is weak about its figures.
     fn notes(&self, task: &Task) -> Vec<String>;
 
-    fn can(&self, _wanted: Wanted) -> bool {
+    fn can(&self, _pattern: Pattern) -> bool {
         true
     }
 
@@ -90,9 +90,9 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// A tool that is there and can do what is wanted.
+    /// A tool that is installed and can send what the task asks for.
     pub fn new(kind: Box<dyn Kind>, task: Task, cores: CorePair) -> Result<Tool, BenchError> {
-        if !kind.can(task.wanted) {
+        if !kind.can(task.pattern) {
             let text = format!(
                 "{} has one message in flight: compare it with `lat`, `raw` or `floor`",
                 kind.what().name
@@ -117,7 +117,7 @@ impl Tool {
         notes.map(|note| format!("{}: {note}", self.kind.what().name)).collect()
     }
 
-    pub fn round(&mut self, quota: Quota) -> Result<Told, BenchError> {
+    pub fn round(&mut self, quota: Quota) -> Result<ToolRound, BenchError> {
         let (count, time) = match quota.end {
             End::Count(count) => (count, Duration::ZERO),
             End::Time(time) => (self.count_for(time)?, time),
@@ -134,7 +134,7 @@ impl Tool {
         Ok(((time.as_nanos() as f64 / each_ns) as u64).clamp(TRIAL, COUNT_MAX))
     }
 
-    fn run(&mut self, count: u64, time: Duration) -> Result<Told, BenchError> {
+    fn run(&mut self, count: u64, time: Duration) -> Result<ToolRound, BenchError> {
         let who = self.kind.what().name;
         let port = process::free_port(who)?;
         let run = Run { port, count, device: self.device.clone(), address: self.address };
@@ -142,10 +142,10 @@ impl Tool {
         let program = self.kind.what().program;
         let commands = process::Commands { who, program, server, client, port };
         let out = process::run(&commands, self.cores, patience(time))?;
-        let told = self.kind.parse(&self.task, &out);
-        let told = told.map_err(|shape| BenchError::Device { who, what: shape.to_string() })?;
-        self.each_ns = each_ns(&told).or(self.each_ns);
-        Ok(told)
+        let round = self.kind.parse(&self.task, &out);
+        let round = round.map_err(|shape| BenchError::Device { who, what: shape.to_string() })?;
+        self.each_ns = each_ns(&round).or(self.each_ns);
+        Ok(round)
     }
 }
 
@@ -166,11 +166,8 @@ pub fn length(text: &str) -> Result<usize, String> {
 }
 
 /// The time of one round trip, or of one message.
-fn each_ns(told: &Told) -> Option<f64> {
-    let of = |measure| {
-        let found = told.figures.iter().find(|telling| telling.measure == measure);
-        found.map(|telling| telling.value).filter(|value| *value > 0.0)
-    };
+fn each_ns(round: &ToolRound) -> Option<f64> {
+    let of = |measure| round.find(measure).map(|one| one.value).filter(|value| *value > 0.0);
     // Twice: the rate is of round trips, and messages are counted.
     of(Measure::Mean).or_else(|| of(Measure::Rate).map(|rate| 1e9 / (2.0 * rate)))
 }
@@ -183,7 +180,7 @@ const COUNT_MAX: u64 = 100_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peers::Telling;
+    use crate::peers::Printed;
 
     struct Fake(&'static str);
 
@@ -196,7 +193,7 @@ mod tests {
             [Vec::new(), Vec::new()]
         }
 
-        fn parse(&self, _task: &Task, _out: &str) -> Result<Told, Shape> {
+        fn parse(&self, _task: &Task, _out: &str) -> Result<ToolRound, Shape> {
             Err(Shape::Short)
         }
 
@@ -204,12 +201,12 @@ mod tests {
             vec!["a note".into()]
         }
 
-        fn can(&self, wanted: Wanted) -> bool {
-            wanted == Wanted::RoundTrips
+        fn can(&self, pattern: Pattern) -> bool {
+            pattern == Pattern::RoundTrips
         }
     }
 
-    const TASK: Task = Task { wanted: Wanted::RoundTrips, data_len: 64, wire_len: 136 };
+    const TASK: Task = Task { pattern: Pattern::RoundTrips, data_len: 64, wire_len: 136 };
 
     #[test]
     fn a_tool_that_is_not_there_is_named_with_its_package_and_the_command() {
@@ -223,7 +220,7 @@ mod tests {
     #[test]
     fn a_tool_is_not_asked_for_what_it_cannot_do() {
         let Ok(cores) = CorePair::choose(None) else { return };
-        let task = Task { wanted: Wanted::Messages, ..TASK };
+        let task = Task { pattern: Pattern::Messages, ..TASK };
         let refused = Tool::new(Box::new(Fake("sh")), task, cores);
         let error = refused.err().expect("it has one under way").to_string();
         assert!(error.contains("compare it with `lat`"), "{error}");
@@ -233,13 +230,13 @@ mod tests {
 
     #[test]
     fn the_count_of_a_round_follows_from_the_time_of_the_last() {
-        let told = |measure, value| Told {
-            figures: vec![Telling { measure, value, samples: 1 }],
+        let round = |measure, value| ToolRound {
+            figures: vec![Printed { measure, value, samples: 1 }],
             count: 1,
         };
-        assert_eq!(each_ns(&told(Measure::Mean, 500.0)), Some(500.0));
-        assert_eq!(each_ns(&told(Measure::Rate, 1e6)), Some(500.0));
-        assert_eq!(each_ns(&told(Measure::Median, 500.0)), None);
+        assert_eq!(each_ns(&round(Measure::Mean, 500.0)), Some(500.0));
+        assert_eq!(each_ns(&round(Measure::Rate, 1e6)), Some(500.0));
+        assert_eq!(each_ns(&round(Measure::Median, 500.0)), None);
     }
 
     /// Where the tools are installed: other machines have nothing to run.
@@ -248,7 +245,7 @@ mod tests {
         let Ok(cores) = CorePair::choose(None) else { return };
         let ucx = || Box::new(parsed::<crate::peers::ucx::Ucx>());
         let pingpong = || Box::new(parsed::<crate::peers::libfabric::FiPingpong>());
-        let messages = Task { wanted: Wanted::Messages, ..TASK };
+        let messages = Task { pattern: Pattern::Messages, ..TASK };
         let kinds: [(Box<dyn Kind>, Task, Measure); 3] = [
             (ucx(), TASK, Measure::Median),
             (ucx(), messages, Measure::Data),
@@ -262,9 +259,9 @@ mod tests {
             let mut tool = Tool::new(kind, task, cores).expect("it is there");
             for _ in 0..2 {
                 let quota = Quota { warm_up: 10, end: End::Count(2000) };
-                let told = tool.round(quota).unwrap_or_else(|error| panic!("{name}: {error}"));
-                assert_eq!(told.count, 2000, "{name}");
-                assert!(told.figures.iter().any(|one| one.measure == measure && one.value > 0.0));
+                let round = tool.round(quota).unwrap_or_else(|error| panic!("{name}: {error}"));
+                assert_eq!(round.count, 2000, "{name}");
+                assert!(round.find(measure).is_some_and(|one| one.value > 0.0));
             }
         }
     }

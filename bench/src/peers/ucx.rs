@@ -1,7 +1,7 @@
 //! `ucx_perftest` of UCX: its arguments and its output.
 
 use super::tool::{Kind, Name, Run, Shape, row_under};
-use super::{Measure, Task, Telling, Told, Wanted, number, whole_ns};
+use super::{Measure, Pattern, Printed, Task, ToolRound, number, whole_ns};
 
 /// Which of its tests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -26,12 +26,12 @@ pub struct Ucx {
 }
 
 impl Ucx {
-    fn test(&self, wanted: Wanted) -> &'static str {
-        match (self.test, wanted) {
-            (Test::Tag, Wanted::RoundTrips) => "tag_lat",
-            (Test::Tag, Wanted::Messages) => "tag_bw",
-            (Test::Am, Wanted::RoundTrips) => "ucp_am_lat",
-            (Test::Am, Wanted::Messages) => "ucp_am_bw",
+    fn test(&self, pattern: Pattern) -> &'static str {
+        match (self.test, pattern) {
+            (Test::Tag, Pattern::RoundTrips) => "tag_lat",
+            (Test::Tag, Pattern::Messages) => "tag_bw",
+            (Test::Am, Pattern::RoundTrips) => "ucp_am_lat",
+            (Test::Am, Pattern::Messages) => "ucp_am_bw",
         }
     }
 }
@@ -45,7 +45,7 @@ impl Kind for Ucx {
         let server = vec!["-p".to_owned(), run.port.to_string()];
         let size = self.size.unwrap_or(task.data_len);
         let mut client = server.clone();
-        for argument in ["-t", self.test(task.wanted), "-f", "-v"] {
+        for argument in ["-t", self.test(task.pattern), "-f", "-v"] {
             client.push(argument.to_owned());
         }
         let warm_up = run.count.min(WARM_UP);
@@ -56,25 +56,25 @@ impl Kind for Ucx {
         [server, client]
     }
 
-    fn parse(&self, task: &Task, out: &str) -> Result<Told, Shape> {
+    fn parse(&self, task: &Task, out: &str) -> Result<ToolRound, Shape> {
         let row = row_under(HEAD, out.lines())?;
         let wrong = || Shape::of(row, "a row of eight numbers");
         let values: Option<Vec<f64>> = row.split(',').map(number).collect();
         let [count, median, _, mean, _, mib_per_s, _, messages_per_s] =
             values.and_then(|values| values.try_into().ok()).ok_or_else(wrong)?;
         let count = count as u64;
-        let telling = |measure, value, samples| Telling { measure, value, samples };
-        let figures = match task.wanted {
-            Wanted::RoundTrips => vec![
-                telling(Measure::Median, whole_ns(median), count.min(LAST)),
-                telling(Measure::Mean, whole_ns(mean), count),
+        let printed = |measure, value, samples| Printed { measure, value, samples };
+        let figures = match task.pattern {
+            Pattern::RoundTrips => vec![
+                printed(Measure::Median, whole_ns(median), count.min(LAST)),
+                printed(Measure::Mean, whole_ns(mean), count),
             ],
-            Wanted::Messages => vec![
-                telling(Measure::Data, mib_per_s * f64::from(1 << 20) / 1e9, count),
-                telling(Measure::Rate, messages_per_s / 2.0, count),
+            Pattern::Messages => vec![
+                printed(Measure::Data, mib_per_s * f64::from(1 << 20) / 1e9, count),
+                printed(Measure::Rate, messages_per_s / 2.0, count),
             ],
         };
-        Ok(Told { figures, count })
+        Ok(ToolRound { figures, count })
     }
 
     fn notes(&self, task: &Task) -> Vec<String> {
@@ -86,16 +86,18 @@ impl Kind for Ucx {
         let size = self.size.unwrap_or(task.data_len);
         let mut notes = vec![format!(
             "{} of {size} bytes with headers of its own; {transports}",
-            self.test(task.wanted)
+            self.test(task.pattern)
         )];
-        notes.push(match task.wanted {
-            Wanted::RoundTrips => format!(
+        notes.push(match task.pattern {
+            Pattern::RoundTrips => format!(
                 "prints half of a round trip, which is doubled here; its median is of the last \
                  {LAST} round trips of a round only, its mean of all; no other quantile, no maximum"
             ),
-            Wanted::Messages => "messages go one way: half of them are taken as the rate of round \
+            Pattern::Messages => {
+                "messages go one way: half of them are taken as the rate of round \
                 trips, of which each has two"
-                .to_owned(),
+                    .to_owned()
+            }
         });
         notes
     }
@@ -114,41 +116,41 @@ mod tests {
 
     const UCX: Ucx = Ucx { test: Test::Tag, size: None };
 
-    fn task(wanted: Wanted) -> Task {
-        Task { wanted, data_len: 64, wire_len: 136 }
+    fn task(pattern: Pattern) -> Task {
+        Task { pattern, data_len: 64, wire_len: 136 }
     }
 
-    fn value(told: &Told, measure: Measure) -> (f64, u64) {
-        let found = told.figures.iter().find(|one| one.measure == measure).expect("it is told");
+    fn value(round: &ToolRound, measure: Measure) -> (f64, u64) {
+        let found = round.find(measure).expect("it is printed");
         ((found.value * 1e3).round() / 1e3, found.samples)
     }
 
     #[test]
     fn latencies_are_doubled_and_the_median_is_of_few_samples() {
-        let told = UCX
+        let round = UCX
             .parse(
-                &task(Wanted::RoundTrips),
+                &task(Pattern::RoundTrips),
                 include_str!("../../tests/peers/ucx-1.13-tag_lat.csv"),
             )
             .expect("it is what version 1.13 prints");
-        assert_eq!(told.count, 200_000);
-        assert_eq!(value(&told, Measure::Median), (222.0, 2048));
-        assert_eq!(value(&told, Measure::Mean), (5578.0, 200_000));
+        assert_eq!(round.count, 200_000);
+        assert_eq!(value(&round, Measure::Median), (222.0, 2048));
+        assert_eq!(value(&round, Measure::Mean), (5578.0, 200_000));
     }
 
     #[test]
     fn bandwidth_is_of_binary_megabytes_and_a_round_trip_is_two_messages() {
-        let told = UCX
-            .parse(&task(Wanted::Messages), include_str!("../../tests/peers/ucx-1.13-tag_bw.csv"))
+        let round = UCX
+            .parse(&task(Pattern::Messages), include_str!("../../tests/peers/ucx-1.13-tag_bw.csv"))
             .expect("it is what version 1.13 prints");
-        assert_eq!(value(&told, Measure::Data), (1.653, 20_000));
-        assert_eq!(value(&told, Measure::Rate), (12_615.0, 20_000));
+        assert_eq!(value(&round, Measure::Data), (1.653, 20_000));
+        assert_eq!(value(&round, Measure::Rate), (12_615.0, 20_000));
     }
 
     #[test]
     fn other_shapes_are_errors_that_show_the_line() {
         let good = include_str!("../../tests/peers/ucx-1.13-ucp_am_lat.csv");
-        let task = task(Wanted::RoundTrips);
+        let task = task(Pattern::RoundTrips);
         assert!(UCX.parse(&task, good).is_ok());
         let wrong = [
             (String::new(), "nothing"),
@@ -171,11 +173,11 @@ mod tests {
     #[test]
     fn it_is_run_with_the_data_of_the_other_side_or_a_size_of_its_own() {
         let run = Run { port: 7, count: 500, device: None, address: None };
-        let [server, client] = UCX.arguments(&task(Wanted::RoundTrips), &run);
+        let [server, client] = UCX.arguments(&task(Pattern::RoundTrips), &run);
         assert_eq!(server, ["-p", "7"]);
         assert_eq!(client.join(" "), "-p 7 -t tag_lat -f -v -s 64 -n 500 -w 500 127.0.0.1");
         let am = Ucx { test: Test::Am, size: Some(4096) };
-        let [_, client] = am.arguments(&task(Wanted::Messages), &run);
+        let [_, client] = am.arguments(&task(Pattern::Messages), &run);
         assert!(client.join(" ").contains("-t ucp_am_bw -f -v -s 4096"), "{client:?}");
     }
 }

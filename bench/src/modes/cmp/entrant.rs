@@ -6,7 +6,7 @@ use crate::error::BenchError;
 use crate::modes::contest::ContenderReport;
 use crate::output::{Figure, Lost, Report, Unit};
 use crate::peers::tool::Tool;
-use crate::peers::{Measure, Telling, Told};
+use crate::peers::{Measure, Printed, ToolRound};
 use crate::stats::{Contender, Latency, Quota, Round, Series, median};
 
 pub struct Entrant {
@@ -24,10 +24,10 @@ pub enum Runner {
         data_len: usize,
         rounds: Vec<Round>,
     },
-    /// A tool of others: what it told is there.
+    /// A tool of others, with what it printed.
     Tool {
         tool: Tool,
-        rounds: Vec<Told>,
+        rounds: Vec<ToolRound>,
     },
     Saved {
         saved: Box<Report>,
@@ -73,7 +73,7 @@ impl Entrant {
                 Measured { label, figures, latency, lost, is_live: true }
             }
             Runner::Tool { rounds, .. } => {
-                let figures = told_figures(&label, &rounds);
+                let figures = printed_figures(&label, &rounds);
                 Measured { label, figures, latency: None, lost: None, is_live: true }
             }
             Runner::Saved { saved, of } => {
@@ -99,21 +99,21 @@ fn renamed(figures: Vec<Figure>, label: &str) -> Vec<Figure> {
     figures.into_iter().map(|figure| Figure { of: label.to_owned(), ..figure }).collect()
 }
 
-/// What a tool told in all rounds as figures: the median over the rounds, and the extremes of
-/// extremes.
-fn told_figures(label: &str, rounds: &[Told]) -> Vec<Figure> {
+/// What a tool printed in all rounds as figures: the median of the rounds, and the smallest
+/// minimum and largest maximum.
+fn printed_figures(label: &str, rounds: &[ToolRound]) -> Vec<Figure> {
     let mut figures = Vec::new();
     for &measure in Measure::VARIANTS {
-        let told: Option<Vec<Telling>> =
-            rounds.iter().map(|round| telling(round, measure)).collect();
-        let Some(told) = told.filter(|told| !told.is_empty()) else { continue };
-        let values: Vec<f64> = told.iter().map(|telling| telling.value).collect();
+        let printed: Option<Vec<Printed>> =
+            rounds.iter().map(|round| round.find(measure)).collect();
+        let Some(printed) = printed.filter(|printed| !printed.is_empty()) else { continue };
+        let values: Vec<f64> = printed.iter().map(|one| one.value).collect();
         let value = match measure {
             Measure::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
             Measure::Max => values.iter().copied().fold(0.0, f64::max),
             _ => median(values.iter().copied()),
         };
-        let samples = told.iter().map(|telling| telling.samples).sum();
+        let samples = printed.iter().map(|one| one.samples).sum();
         let (name, unit) = (measure.into_str(), unit(measure));
         if unit == Unit::Ns {
             let half = Figure::new(label, format!("half_{name}"), value / 2.0, unit, samples);
@@ -122,10 +122,6 @@ fn told_figures(label: &str, rounds: &[Told]) -> Vec<Figure> {
         figures.push(Figure::new(label, name, value, unit, samples).rounds(values));
     }
     figures
-}
-
-fn telling(told: &Told, measure: Measure) -> Option<Telling> {
-    told.figures.iter().copied().find(|telling| telling.measure == measure)
 }
 
 fn unit(measure: Measure) -> Unit {
@@ -140,19 +136,19 @@ fn unit(measure: Measure) -> Unit {
 mod tests {
     use super::*;
 
-    fn told(values: &[(Measure, f64)]) -> Told {
-        let figures = values.iter().map(|(measure, value)| Telling {
+    fn tool_round(values: &[(Measure, f64)]) -> ToolRound {
+        let figures = values.iter().map(|(measure, value)| Printed {
             measure: *measure,
             value: *value,
             samples: 5,
         });
-        Told { figures: figures.collect(), count: 5 }
+        ToolRound { figures: figures.collect(), count: 5 }
     }
 
     #[test]
     fn what_a_tool_told_is_the_median_of_its_rounds_and_the_longest_of_the_longest() {
-        let round = |ns: f64| told(&[(Measure::Median, ns), (Measure::Max, ns * 10.0)]);
-        let figures = told_figures("tool", &[round(100.0), round(900.0), round(200.0)]);
+        let round = |ns: f64| tool_round(&[(Measure::Median, ns), (Measure::Max, ns * 10.0)]);
+        let figures = printed_figures("tool", &[round(100.0), round(900.0), round(200.0)]);
         let of = |name: &str| figures.iter().find(|one| one.name == name).expect("it is there");
         let median = of("round_trip.median");
         assert_eq!((median.value, median.samples, median.unit), (200.0, 15, Unit::Ns));
@@ -164,11 +160,13 @@ mod tests {
 
     #[test]
     fn what_was_not_told_in_every_round_is_no_figure() {
-        let rounds =
-            [told(&[(Measure::Mean, 1.0), (Measure::Rate, 2.0)]), told(&[(Measure::Mean, 3.0)])];
-        let figures = told_figures("tool", &rounds);
+        let rounds = [
+            tool_round(&[(Measure::Mean, 1.0), (Measure::Rate, 2.0)]),
+            tool_round(&[(Measure::Mean, 3.0)]),
+        ];
+        let figures = printed_figures("tool", &rounds);
         let names: Vec<&str> = figures.iter().map(|figure| &*figure.name).collect();
         assert_eq!(names, ["half_round_trip.mean", "round_trip.mean"]);
-        assert!(told_figures("tool", &[]).is_empty());
+        assert!(printed_figures("tool", &[]).is_empty());
     }
 }

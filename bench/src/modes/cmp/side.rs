@@ -16,7 +16,7 @@ use crate::peers::perftest::IbSendLat;
 use crate::peers::socket::{self, Sockets};
 use crate::peers::tool::{Kind, Tool, length};
 use crate::peers::ucx::Ucx;
-use crate::peers::{Task, Wanted};
+use crate::peers::{Pattern, Task};
 
 #[derive(Debug, Clone)]
 pub struct Side {
@@ -84,7 +84,7 @@ impl Side {
     pub fn has_windows(&self) -> bool {
         match &self.what {
             What::Sockets(kind, _) => kind.waiting == socket::Waiting::Spin,
-            tool => tool.tool().is_none_or(|tool| tool.can(Wanted::Messages)),
+            tool => tool.tool().is_none_or(|tool| tool.can(Pattern::Messages)),
         }
     }
 
@@ -260,7 +260,7 @@ fn enter_saved(path: &Path, of: Option<&str>) -> Result<(Vec<String>, Runner), B
 fn task(plan: &Plan) -> Task {
     let traffic = plan.traffic();
     Task {
-        wanted: if plan.is_timed() { Wanted::RoundTrips } else { Wanted::Messages },
+        pattern: if plan.is_timed() { Pattern::RoundTrips } else { Pattern::Messages },
         data_len: plan.load.shape.data_len().max(1),
         wire_len: traffic.request_len.max(traffic.reply_len),
     }
