@@ -1,7 +1,7 @@
 //! Panicked threads of the engine, and their reporting.
 //!
 //! ```text
-//!   panic ─▶ record ─▶ its connections end, whoever waits for it gets an error ─▶ tell, once
+//!   panic ─▶ record ─▶ its connections end, waiting callers get an error ─▶ tell, once
 //! ```
 
 use std::any::Any;

@@ -1,14 +1,13 @@
 //! The ledger of the buffers that the device owns, and the only caller of the posting functions.
 //!
 //! ```text
-//!   RecvToken ───post_recv──▶ (a number in the device's hands) ──take_recv──▶ RecvToken
+//!   RecvToken ───post_recv──▶ (a number, owned by the device) ──take_recv──▶ RecvToken
 //!   message in a lane ──flush──▶ lane.flight ──on_sent──▶ released to its pools
 //! ```
-//! A receive buffer that was posted has no Rust name until its completion. A message that was
-//! posted sits in its lane, `pending` while only a part of it is posted and then in `flight`, where
-//! nobody looks at its bytes, until a completion of its last sequence number or a later one. What is
-//! posted inline has been read when posting returns. So the promises that posting asks for are kept
-//! here.
+//! A posted receive buffer has no Rust value until its completion. A posted message is in its lane:
+//! in `pending` while only a part of it is posted, then in `flight`, where its bytes are not
+//! accessed, until the completion of its last sequence number or a later one. An inline send has
+//! been copied when posting returns. So this module meets the safety conditions of posting.
 #![expect(unsafe_code, reason = "posting hands memory to the device")]
 
 mod events;

@@ -1,4 +1,4 @@
-//! The figures: what an RPC cost when somebody last said that this is right, and the comparison.
+//! The recorded instruction counts of RPCs, and the comparison with them.
 
 use std::fmt;
 

@@ -4,7 +4,7 @@
 //!   client_turn: fill the window, poll ──▶ server_turn: poll ──▶ client_turn ...
 //! ```
 //! Nothing depends on the machine: no clock is read, keys and transaction ids begin with the same
-//! numbers, and nobody waits for anybody.
+//! numbers, and no thread waits for another.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -6,9 +6,9 @@
 //!
 //! At least one of the two loads sees the other's store, as if both sides had a full fence.
 //!
-//! Whether the kernel has membarrier is asked once. If a program forbids it afterwards (seccomp), the
-//! often side has run without fences, and nothing can be done about that any more: memory would be
-//! given back that somebody copies. So the process ends then, and says why.
+//! Whether the kernel has membarrier is determined once. If a program forbids it afterwards
+//! (seccomp), the frequent side has run without fences, and memory could be released while it is
+//! copied. So the process then ends with a message.
 #![cfg_attr(not(loom), expect(unsafe_code, reason = "membarrier(2) has no binding but syscall(2)"))]
 
 #[cfg(not(loom))]

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   connect ──▶ Request in the listener's inbox ──▶ accept ──▶ Endpoint here, Connected there
-//!      └ nobody listens ─▶ Refused(Unreachable)       └ reject, drop ─▶ Refused(Rejected) there
+//!      └ no listener ────▶ Refused(Unreachable)       └ reject, drop ─▶ Refused(Rejected) there
 //! ```
 
 use std::collections::{HashMap, VecDeque};

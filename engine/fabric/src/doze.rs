@@ -1,15 +1,16 @@
 //! Sleep and wake without a fence on the fast path.
 //!
 //! ```text
-//!   the one who sends             the one who sleeps
+//!   the sender                    the sleeper
 //!   publish                       asleep = 1
 //!   (nothing)                     membarrier: every running thread of the process has a full fence
-//!   asleep? ── yes ─▶ ring        look at all rings once more
+//!   asleep? ── yes ─▶ ring        check all rings again
 //!                                 sleep until rung
 //! ```
 //!
-//! Sender: a store, then a load of another line. Without a fence a processor may do the load first
-//! and both sides would miss each other. The sleeper, who has time, puts the fence into everybody.
+//! Sender: a store, then a load of another line. Without a fence a processor may execute the load
+//! first, and both sides would miss each other. The sleeper, which has time, causes the fence in
+//! all threads.
 
 use std::io;
 use std::time::Duration;

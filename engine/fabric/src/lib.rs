@@ -30,8 +30,8 @@
 //! these queues: all their queue pairs can use its key, and, unlike with a device, those of other
 //! queues cannot.
 //!
-//! Registrations. A key is good as soon as there is one. Deregistering waits for the polls that are
-//! going on; when it has returned, nothing is done under the key, whoever polls.
+//! Registrations. A key is valid as soon as it exists. Deregistering waits for the polls in
+//! progress; after its return no poll uses the key.
 //!
 //! Depths. A send queue has `send_depth` places; a completion frees that of its request and of the
 //! unsignaled ones before it, so a program that never signals runs out of places. Requests that do

@@ -3,11 +3,11 @@
 //! ```text
 //!   request ─▶ the next shard that serves and has room ─Request─▶ Handler::admit
 //!      │                      ▲ it has gone, or stops               │
-//!      └ nobody, or too late  └──────────────────────── verdict ◀───┘
+//!      └ none, or too late    └──────────────────────── verdict ◀───┘
 //!           └─▶ rejected               rejected ◀─ no ──┴── yes ─▶ accepted ──Accepted──▶ the shard
 //! ```
-//! A place of the shard is reserved from the first question on. Nobody waits for its answer, and a
-//! request that gets none is rejected when its time is over.
+//! A place of the shard is reserved from the request to the verdict. No thread waits for the
+//! verdict, and a request without one is rejected when its time has elapsed.
 
 use std::net::SocketAddr;
 use std::time::Instant;

@@ -4,7 +4,7 @@
 //!   total = home + posted + refill + parked + waiting          receive buffers
 //!   total = home + in messages + returning + with the program + lost  segments and bulk buffers
 //! ```
-//! Nothing is kept for it: everything is counted when somebody asks.
+//! It keeps no state: everything is counted when it is called.
 
 use rpcrdma_mempool::Loan;
 use rpcrdma_proto::{CallState, ShardLedger};

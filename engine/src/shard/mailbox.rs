@@ -6,8 +6,8 @@
 //!   push ─▶ pending.store(true) ─▶ asleep? ─▶ ring     pending.load? ─▶ clear ─▶ pop until empty
 //! ```
 //! The order push, mark, look at `asleep` on one side and announce sleep, look at `pending` on the
-//! other is sequentially consistent, so a message is either seen before the sleep or ends it. So is the
-//! end of the shard: what is pushed is either seen by the shard, or its end by whoever has pushed.
+//! other is sequentially consistent, so a message is either seen before the sleep or ends it. So is
+//! the end of the shard: either the shard sees a message, or its sender sees the end of the shard.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 

@@ -1,12 +1,12 @@
 //! The connection manager: librdmacm's event channel, and the connections that it establishes.
 //!
 //! ```text
-//!   listen ──▶ Listener ── somebody asks ──▶ Request ── accept ──▶ Link, and Endpoint to the queues
+//!   listen ──▶ Listener ── a peer connects ─▶ Request ── accept ──▶ Link, and Endpoint to the queues
 //!   connect ─▶ Attempt ──── the peer answers ────────────────────▶ Link, and Endpoint to the queues
 //!   Link ── disconnected, given up, device gone ──▶ event of the queues that the connection is on
 //! ```
-//! Whoever has an end in librdmacm is found by the end's key. Ends of connections belong to the ports
-//! of their queues, which destroy them whenever they like; what is remembered here is where to look.
+//! The owner of a librdmacm id is found by the id's key. The ids of connections belong to the ports
+//! of their queues, which may destroy them at any time; this module only stores where to look.
 
 #![expect(unsafe_code, reason = "queue pairs are handed to librdmacm")]
 

@@ -1,11 +1,12 @@
 //! Asynchronous events of a device: passes them to their queues, and counts them.
 //!
-//! Events come from the context, which librdmacm shares among all who open the device in this process:
-//! whoever reads one hands it to all of them.
+//! Events come from the context, which librdmacm shares among all openings of the device in this
+//! process: the thread that reads one passes it to all of them.
 //!
-//! An event is acknowledged as soon as it is read: whoever destroys what it names waits for that, and
-//! may have what handing on waits for. Until it is handed on, what it names may be gone, and its number
-//! and its place may be those of something new. It is named by the key that was in its context.
+//! An event is acknowledged as soon as it is read: a thread that destroys its object waits for
+//! that, and may hold a lock that passing on needs. Until it is passed on, its object may be
+//! destroyed, and its number and address may be those of a new one. So its object is identified by
+//! the key in its context.
 #![expect(unsafe_code, reason = "libibverbs is called")]
 
 use std::ffi::c_void;

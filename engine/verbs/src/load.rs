@@ -1,8 +1,8 @@
 //! Opens a library at run time, and resolves its functions.
 //!
 //! `library!` makes a structure with a function pointer for each function that is named; loading it
-//! fails if one of them is not there. A library is opened once and stays until the process ends: it
-//! may have threads and exit handlers of its own, of which nobody can know that they are gone.
+//! fails if one of them is missing. A library is opened once and stays open until the process ends:
+//! it may have threads and exit handlers, whose end cannot be known.
 #![expect(unsafe_code, reason = "symbols of a foreign library become functions")]
 
 use std::error::Error;

@@ -5,12 +5,12 @@
 //!   connection manager ── create ──▶ born ── Endpoint ── attach ──▶ attached ── destroy ──▶ dying ──▶ gone
 //!                                      └── Endpoint dropped ──▶ buried ── the queues' next look ──┘
 //! ```
-//! Queue pairs belong to the port, so that none outlives its queues, in whoever's hand its endpoint
-//! is. A queue pair is named by a key that nothing else ever has: its number is used again. The lock of
-//! [`Port::pairs`] is held for no call of a library but the destruction of a queue pair, by the thread
-//! that polls, because that touches the completion queue: what has the same number next is not in the
-//! list before the queue is swept. The connection manager asks its libraries under the lock of the one
-//! queue pair, which the queues take to destroy it.
+//! Queue pairs belong to the port, so that none outlives its queues, whichever thread owns its
+//! endpoint. A queue pair is identified by a unique key, because its number is used again. The lock
+//! of [`Port::pairs`] is held during a library call only to destroy a queue pair, by the polling
+//! thread, because that changes the completion queue: the next queue pair with the same number is
+//! not in the list before the queue is swept. The connection manager calls its libraries under the
+//! lock of the one queue pair, which the queues take to destroy it.
 #![expect(unsafe_code, reason = "libibverbs is called")]
 
 mod open;

@@ -1,17 +1,16 @@
 //! Memory keys: the registered bytes of a key, and the rights to them.
 //!
 //! A key is the index of its registration and a tag that changes whenever the index is used again,
-//! so a key that was given back names nothing. The table is shared and locked; each set of queues
-//! reads a copy of its own, and takes a new one when the version says that the table has changed.
-//! A key that the copy does not have is looked up in the table: what was registered a moment ago is
-//! known to everybody.
+//! so an old key is not valid. The table is shared and locked; each set of queues reads its own
+//! copy, and takes a new one when the version shows that the table has changed. A key that is not
+//! in the copy is looked up in the table, so that a new registration is known at once.
 //!
 //! ```text
-//!   the queues' thread, in a poll            whoever deregisters
+//!   the queues' thread, in a poll            the deregistering thread
 //!   turn = odd                               take the key out, version + 1
 //!   light()                                  heavy()
 //!   another version? ── yes ─▶ new copy      wait for each turn that is odd to be another
-//!   look keys up, copy bytes                 nobody uses the key
+//!   look keys up, copy bytes                 no thread uses the key
 //!   turn = even
 //! ```
 

@@ -8,11 +8,12 @@
 //!
 //! A message is a list of work requests: the Sends of a group; the RDMA Writes in front of a reply;
 //! the bindings of what a call exposes; the RDMA Reads that fetch the data of a call; the
-//! invalidations that end an exposure. Whoever waits for the end of one is named in its head.
+//! invalidations that end an exposure. The head of a message names what waits for its completion.
 //!
 //! A message is laid out when it is submitted: its headers are encoded and its gather lists are
 //! made, so that posting is a walk over numbers. The hot half of a message is one cache line; the
-//! other half is touched only by messages with bulk or with more payload than one slot holds.
+//! other half is accessed only for messages with bulk data or with more payload than one slot
+//! contains.
 
 use core::ops::Range;
 

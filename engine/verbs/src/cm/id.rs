@@ -3,10 +3,10 @@
 //! ```text
 //!   Channel::take ──▶ read ──▶ copied ──▶ acknowledged ──▶ Happened     by value: no pointer to the id
 //! ```
-//! Destroying an id waits until the events that were read are acknowledged, so an event is acknowledged
-//! before anybody acts on it, and who it is of is a number that nobody has twice. What others than the
-//! connection manager want of an id is an errand, which it runs: taking leave of a peer, and the
-//! destruction of an id that was dropped, are system calls that no shard makes.
+//! Destroying an id waits until the events that were read are acknowledged, so an event is
+//! acknowledged before it is handled, and its owner is identified by a unique number. Other threads
+//! pass their requests for an id to the connection manager as errands: disconnecting a peer, and
+//! destroying a dropped id, are system calls that no shard makes.
 #![expect(unsafe_code, reason = "librdmacm and libibverbs are called")]
 
 use std::io;

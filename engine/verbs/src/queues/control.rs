@@ -1,13 +1,14 @@
 //! Attaching, disconnecting and destroying queue pairs.
 //!
 //! ```text
-//!   destroy ─▶ error state ─▶ Dying ── its Receives came back, or time is over ─▶ destroyed ─▶ swept
-//!                               ▲  └── the device does not let go of it ──┐
+//!   destroy ─▶ error state ─▶ Dying ── its Receives returned, or timeout ──────▶ destroyed ─▶ swept
+//!                               ▲  └── the device does not destroy it ────┐
 //!                               └────────────── later ───────────────────┘
 //! ```
-//! The dying are looked at once a turn: nobody waits for them. What they complete meanwhile, and what
-//! the sweep finds of them: Receives that they took from the shared queue come home as flushed, of
-//! queue pair 0; their sends are forgotten. What the sweep finds of others waits in `ready`.
+//! Dying queue pairs are checked once a turn, without waiting. Of their completions, during that
+//! time and in the sweep, Receives that they took from the shared queue are reported as flushed, of
+//! queue pair 0; their sends are dropped. Completions of other queue pairs in the sweep wait in
+//! `ready`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
