@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::device::env::{self, Build, Machine};
-use crate::device::jitter::{self};
+use crate::device::jitter;
 use crate::device::{CorePair, Jitter};
 use crate::stats::Round;
 use crate::stop;
@@ -52,7 +52,7 @@ impl Lost {
 }
 
 impl Environment {
-    /// The environment of contenders that lost so much, measured between the two probes.
+    /// The environment of a run between these two probes.
     pub fn new(
         cores: CorePair,
         notes: Vec<String>,

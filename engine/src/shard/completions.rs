@@ -77,9 +77,10 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// A completion of what the device does not have: it has refused that, or has completed it. What
-    /// has its number now is not meant. But the device may have carried out what it refused, and what
-    /// is posted again would be carried out twice: its connection ends.
+    /// A completion of a work request that the device does not have: it refused the request, or has
+    /// completed it already. The request that has its number now is not meant. But the device may have
+    /// carried out what it refused, and what is posted again would be carried out twice: the connection
+    /// ends.
     #[cold]
     fn on_unasked<H: Handler>(&mut self, wc: WorkCompletion, now: u64, handler: &mut H) {
         self.parts.stats.unasked.add(1);
@@ -96,7 +97,7 @@ impl<P: Provider> Core<P> {
             self.parts.stats.late.add(1);
             return;
         };
-        // Whoever has moved the queue pair to the error state knows more than that it is there.
+        // A flush says only that the queue pair is in the error state; the queues may say why.
         let is_flushed = wc.status == WcStatus::Flushed;
         let said = if is_flushed { self.io.why_failed(wc.qp_num) } else { None };
         self.close(index, said.unwrap_or(CloseReason::Transport(wc.status)), now, handler);

@@ -15,7 +15,7 @@ impl<P: Provider> Core<P> {
             self.parts.handle.wakeup().ring();
             return false;
         }
-        // Who is told to close a connection has sent before what it sent before.
+        // What was sent before an order to close a connection leaves before it is carried out.
         if self.parts.outbox.holds() {
             self.flush(now, handler);
         }

@@ -87,7 +87,7 @@ impl<P: Provider> Core<P> {
         }
         self.receive.refill_if_due(&mut self.io, &self.parts.timers, busy);
         busy |= self.hear_events(now, handler);
-        // Buffers come home, and slots get free, outside of completions, too.
+        // Buffers return, and slots become free, outside of completions too.
         if self.has_rdma_steps() {
             self.step_rdma(handler);
         }

@@ -97,9 +97,9 @@ impl Parts {
         self.outbox.answer(peer, &report);
     }
 
-    /// A call that is not delivered. Its caller is told that it failed; but a shard that stops says
-    /// nothing, and ends the connection: who loses it makes the call elsewhere, who is told of a
-    /// failure believes it.
+    /// Answers a call that is not delivered: its caller is told that it failed. A shard that stops says
+    /// nothing and ends the connection: a caller that loses its connection makes the call elsewhere,
+    /// and one that is told of a failure does not.
     #[cold]
     pub fn turn_back(&mut self, peer: &mut Peer, to: &ReplyTo) {
         if self.timers.is_stopping() {
@@ -112,8 +112,8 @@ impl Parts {
         self.refuse(peer, to);
     }
 
-    /// Nobody will answer this call: its ticket was dropped. Its caller is told, or, by a shard that
-    /// stops, loses its connection.
+    /// Answers a call whose ticket was dropped: its caller is told that there will be no reply. A shard
+    /// that stops ends the connection instead.
     #[cold]
     pub fn refuse_dropped(&mut self, peers: &mut Peers, id: ConnectionId, to: ReplyTo) {
         let Some(peer) = peers.named(id).filter(|peer| peer.phase == Phase::Up) else { return };

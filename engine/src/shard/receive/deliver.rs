@@ -20,9 +20,9 @@ use crate::shard::parts::Parts;
 use crate::shard::peers::{Peer, Phase};
 
 impl Receive {
-    /// Delivers a short message, and gives its buffer back as far as it was left. Fails with the
-    /// buffer of any other, of which nothing has changed. In the way of every message, and so a part
-    /// of whoever calls it.
+    /// Delivers a short message and returns its buffer, without the segments that the program took.
+    /// Fails with the buffer of any other message; nothing has changed then. Inlined, because every
+    /// message takes this way.
     #[inline(always)]
     pub(super) fn deliver_short<H: Handler>(
         &mut self,

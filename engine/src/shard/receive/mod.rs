@@ -152,7 +152,7 @@ impl Receive {
                 None => {}
                 // It is not lost: the buffers stay in `refill` and are posted with the next chain.
                 Some(PostError::QueueFull) => return,
-                // Without Receives nobody can be heard any more, and nobody would say so.
+                // Without Receives no message arrives any more, and no event would say so.
                 Some(PostError::QpGone | PostError::Invalid) => {
                     if !timers.is_stopping() {
                         io.on_lost();

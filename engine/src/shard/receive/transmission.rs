@@ -34,8 +34,8 @@ impl<P: Provider> Core<P> {
         self.receive(index, token, (recv, true), now, handler);
     }
 
-    /// A transmission has arrived. With `may_wait`, it waits where no slot is free to answer it;
-    /// without, there is one. In the way of every message, and so a part of whoever calls it.
+    /// A transmission has arrived. With `may_wait`, it waits if no slot is free to answer it; without,
+    /// there is one. Inlined, because every message takes this way.
     #[inline(always)]
     fn receive<H: Handler>(
         &mut self,

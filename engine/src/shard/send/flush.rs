@@ -48,7 +48,7 @@ impl<P: Provider> Core<P> {
                         self.close(index, CloseReason::NotTaking, now, handler);
                     }
                 }
-                // At most one refusal a turn: whoever refuses has trouble beyond this lane.
+                // At most one refusal a turn: a device that refuses has trouble beyond this lane.
                 Flush::Refused => {
                     again = Some(index);
                     break;
