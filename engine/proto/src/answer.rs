@@ -73,7 +73,7 @@ impl Connection {
     }
 
     /// As [`Connection::end_call`], for a call whose xid the program has not chosen.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn end_own_call(
         &mut self,
         ledger: &mut ShardLedger,
@@ -83,7 +83,7 @@ impl Connection {
         Some(self.give_back(ledger, ended))
     }
 
-    #[inline]
+    #[inline(always)]
     fn give_back(&mut self, ledger: &mut ShardLedger, ended: Ended) -> Finished {
         let Ended { credits, receives, token } = ended;
         self.credits.give_back(credits);

@@ -301,7 +301,7 @@ impl CallTable {
     }
 
     /// As [`CallTable::remove`], if the xid is of the table's own choice.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove_own(&mut self, id: CallId, peer: u32) -> Option<Ended> {
         let index = self.index_of(id.0);
         let slot = self.slots.get_mut(index as usize)?;
@@ -324,7 +324,7 @@ impl CallTable {
     }
 
     /// As [`CallTable::find`], if the xid is of the table's own choice.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find_own(&self, xid: u32, peer: u32) -> Option<(CallId, &CallEntry)> {
         let slot = self.slots.get(self.index_of(xid) as usize)?;
         (slot.xid == xid && slot.peer == peer).then_some((CallId(xid), &slot.entry))

@@ -33,7 +33,7 @@ pub struct Payload<'a> {
 
 impl<'a> Payload<'a> {
     /// Begins a message in a slot, with the two words that the engine writes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin(
         parts: &'a mut Parts,
         mut slot: SendSlot,

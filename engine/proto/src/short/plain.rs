@@ -63,7 +63,7 @@ impl Connection {
         Some(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_plain_reply(
         &mut self,
         ledger: &mut ShardLedger,
