@@ -502,8 +502,8 @@ fn no_file_imports_one_that_imports_it() {
     }
 }
 
-/// The paths that a file uses: those of its `use` declarations, and those from the root of the crate
-/// or from the parent module in its code.
+/// The paths that a file uses: those of its `use` declarations, and those from the root of the
+/// crate or from the parent module in its code.
 fn used_paths(code: &str) -> Vec<String> {
     let mut paths = Vec::new();
     for statement in code.split(';') {

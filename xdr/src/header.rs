@@ -245,7 +245,7 @@ impl<'a> Header<'a> {
             Body::Msg(chunks) if chunks.is_empty() => writer.put(&fixed::Msg::new(xid, stamp)),
             Body::Optional(Optional::XmtReq(req)) if req.dp.is_empty() && req.rsd.is_empty() => {
                 let lists = (Empty::LIST, Empty::LIST);
-                writer.put(&fixed::XmtReq::new(xid, stamp, lists, req.end()))
+                writer.put(&fixed::XmtReq::new(xid, stamp, lists.0, lists.1, req.end()))
             }
             Body::Optional(Optional::XmtResp(resp)) if resp.dp.is_empty() => {
                 writer.put(&fixed::XmtResp::new(xid, stamp, Empty::LIST, resp.end()))

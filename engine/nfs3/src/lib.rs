@@ -152,9 +152,10 @@ impl<P: Provider> Server<P> {
         self.workers.waiting()
     }
 
-    /// Reports each panic of a thread of the engine on standard error, and calls `tell`, once, when the
-    /// server can no longer serve: when the last shard has ended, or the thread that accepts connections
-    /// has panicked. A shard ends by a panic, with its device, or because the server is stopped.
+    /// Reports each panic of a thread of the engine on standard error, and calls `tell`, once, when
+    /// the server can no longer serve: when the last shard has ended, or the thread that accepts
+    /// connections has panicked. A shard ends by a panic, with its device, or because the server is
+    /// stopped.
     pub fn on_end(&self, tell: impl FnOnce() + Send + 'static) {
         let serving = self.serving.clone();
         self.engine.on_failure(move |failure| {
@@ -169,8 +170,8 @@ impl<P: Provider> Server<P> {
     /// Answers the calls in progress, and stops.
     ///
     /// # Errors
-    /// The first panic of a thread of the engine, if there was one; otherwise, whether all shards had ended
-    /// before.
+    /// The first panic of a thread of the engine, if there was one; otherwise, whether all shards
+    /// had ended before.
     pub fn stop(mut self) -> Result<(), Box<dyn Error>> {
         let was_over = self.serving.is_over();
         self.engine.stop();

@@ -129,8 +129,8 @@ impl OpenFiles {
         if id == self.root.id() { look(&self.root) } else { self.held.with(id, look) }
     }
 
-    /// As [`OpenFiles::look_up`], from the kernel's cache only: `None` if that does not have the name.
-    /// The file is not added to the open files.
+    /// As [`OpenFiles::look_up`], from the kernel's cache only: `None` if that does not have the
+    /// name. The file is not added to the open files.
     pub fn look_up_cached(
         &self,
         directory: &OpenFile,

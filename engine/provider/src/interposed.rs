@@ -148,8 +148,8 @@ impl<Q, H> InterposedQueues<Q, H> {
 
 /// Hooks for the calls of [`Queues`].
 ///
-/// A hook must pass [`Promised`] requests and an [`PromisedBytes`] to `inner` only, and requests only to
-/// their own queue pair.
+/// A hook must pass [`Promised`] requests and an [`PromisedBytes`] to `inner` only, and requests
+/// only to their own queue pair.
 pub trait QueueHooks<Q: Queues>: Send {
     /// As [`Queues::handle`].
     fn handle(&self, inner: &Q) -> Q::Handle {

@@ -270,12 +270,12 @@ fn a_late_result_is_written_to_nothing<P: Provider>(
     assert_eq!(rests, rest, "its peer has not answered");
     for seed in 2..=LAST {
         let (answer, _) = ask_for(&mut world, peer, seed, &mut memory);
-        finish(&mut world, answer);
+        finish(&mut world, answer.0, answer.1);
         if seed < LAST {
             take_result(&mut world, seed, &mut memory);
         }
     }
-    finish(&mut world, first);
+    finish(&mut world, first.0, first.1);
     take_result(&mut world, LAST, &mut memory);
     drop(memory);
     world.until("the connection is lost", |world| {
@@ -329,8 +329,7 @@ fn ask_for<P: Provider>(
     (world.servers[0].handler().elsewhere.pop().expect("a ticket"), handle)
 }
 
-fn finish<P: Provider>(world: &mut World<P>, answer: (Ticket, Finished)) {
-    let (ticket, finished) = answer;
+fn finish<P: Provider>(world: &mut World<P>, ticket: Ticket, finished: Finished) {
     world.servers[0].handle().finish(ticket, finished).expect("there is room for every ticket");
 }
 

@@ -10,8 +10,8 @@ use crate::rtr::structure::{RecvStructure, StructureError};
 /// Passes the table to a macro, with further rows after it.
 macro_rules! table {
     ($derive:ident $($more:tt)*) => { $derive! {
-        /// Receive Buffer Size (\[XCHAR\] 3.1): bytes of the smallest receive buffer posted; at least
-        /// 1024 (wire.md P11). Not yet clamped to [`limit::RECV_BUFFER_SIZE_MAX`].
+        /// Receive Buffer Size (\[XCHAR\] 3.1): bytes of the smallest receive buffer posted; at
+        /// least 1024 (wire.md P11). Not yet clamped to [`limit::RECV_BUFFER_SIZE_MAX`].
         1 RECV_BUFFER_SIZE "rbsiz": RecvBufferSize(u32) as Word<{ limit::RECV_BUFFER_SIZE_MIN }>,
             Some(default::RECV_BUFFER_SIZE), Peer;
         /// Requester Remote Invalidation (\[XCHAR\] 3.2): whether the peer's memory may be

@@ -280,7 +280,7 @@ impl<D: FixedList, R: FixedList> XmtReq<D, R> {
     /// The only transmission of a request.
     #[inline]
     #[must_use]
-    pub fn new(xid: u32, stamp: Stamp, (dp, rsd): (D, R), end: ReqEnd) -> Self {
+    pub fn new(xid: u32, stamp: Stamp, dp: D, rsd: R, end: ReqEnd) -> Self {
         let operation = Operation::new(xid, stamp, opttype::XMTREQ, Self::LEN as u32);
         Self { operation, dp, rsd, end }
     }
@@ -497,13 +497,13 @@ mod tests {
         assert_eq!(Msg::new(7, STAMP).as_bytes(), coded(Body::Msg(ChunkLists::EMPTY)));
         let end = ReqEnd::new(1, 3, 40);
         let item = OneItem::new(8, 100, 2);
-        let plain = XmtReq::new(7, STAMP, (Empty::LIST, Empty::LIST), end);
+        let plain = XmtReq::new(7, STAMP, Empty::LIST, Empty::LIST, end);
         assert_eq!(plain.as_bytes(), request(&[], &[]));
-        let write = XmtReq::new(7, STAMP, (item, Empty::LIST), end);
+        let write = XmtReq::new(7, STAMP, item, Empty::LIST, end);
         assert_eq!(write.as_bytes(), request(&[ITEM], &[]));
         let items = [RsdItem { min_len: 5, loc: RsdLoc::Tbsn }];
         let set = RsdSet { begin: 8, end: 40, items: Array::from_slice(&items) };
-        let read = XmtReq::new(7, STAMP, (Empty::LIST, OneDirection::new(8, 40, 5)), end);
+        let read = XmtReq::new(7, STAMP, Empty::LIST, OneDirection::new(8, 40, 5), end);
         assert_eq!(read.as_bytes(), request(&[], &[set]));
         let resp = transmit::XmtResp { dp: Array::from_slice(&[ITEM]), count: 1, pslen: 40 };
         let reply = XmtResp::new(7, STAMP, item, RespEnd::new(1, 40));
@@ -517,7 +517,7 @@ mod tests {
     fn one_is_read_only_as_what_it_is() {
         let item = OneItem::new(8, 100, 2);
         let end = ReqEnd::new(1, 3, 40);
-        let write = XmtReq::new(7, STAMP, (item, Empty::LIST), end);
+        let write = XmtReq::new(7, STAMP, item, Empty::LIST, end);
         let bytes = write.as_bytes();
         assert_eq!(XmtReq::<OneItem, Empty>::read(bytes), Some(&write));
         assert_eq!(XmtReq::<OneItem, Empty>::read(&bytes[..bytes.len() - 1]), None);

@@ -172,9 +172,10 @@ impl Connection {
         }
         let zeros = self.single_item_zeros(WriteCall::LEN, payload, item, means)?;
         self.take_for_call(ledger, id, (1, 1), WantSet::NONE, true).ok()?;
-        let lists = (OneItem::new(item.position, item.len, 0), Empty::LIST);
+        let item = OneItem::new(item.position, item.len, 0);
         let (stamp, end) = (self.stamp(Direction::Call), ReqEnd::new(1, 1, payload));
-        let header = ShortHeader::WriteCall(WriteCall::new(id.xid(), stamp, lists, end));
+        let header =
+            ShortHeader::WriteCall(WriteCall::new(id.xid(), stamp, item, Empty::LIST, end));
         Some(ShortPlan { header, zeros })
     }
 
@@ -195,9 +196,9 @@ impl Connection {
         }
         let reply_count = self.single_item_reply_count(reply_payload_max, want)?;
         self.take_for_call(ledger, id, (1, reply_count), WantSet::SENT, true).ok()?;
-        let lists = (Empty::LIST, OneDirection::new(begin, end, min_len));
+        let direction = OneDirection::new(begin, end, min_len);
         let (stamp, end) = (self.stamp(Direction::Call), ReqEnd::new(1, reply_count, payload));
-        let header = ReadCall::new(id.xid(), stamp, lists, end);
+        let header = ReadCall::new(id.xid(), stamp, Empty::LIST, direction, end);
         Some(ShortPlan::without_item(ShortHeader::ReadCall(header)))
     }
 
