@@ -244,8 +244,8 @@ impl<'a> Header<'a> {
         match &self.body {
             Body::Msg(chunks) if chunks.is_empty() => writer.put(&fixed::Msg::new(xid, stamp)),
             Body::Optional(Optional::XmtReq(req)) if req.dp.is_empty() && req.rsd.is_empty() => {
-                let lists = (Empty::LIST, Empty::LIST);
-                writer.put(&fixed::XmtReq::new(xid, stamp, lists.0, lists.1, req.end()))
+                let (dp, rsd) = (Empty::LIST, Empty::LIST);
+                writer.put(&fixed::XmtReq::new(xid, stamp, dp, rsd, req.end()))
             }
             Body::Optional(Optional::XmtResp(resp)) if resp.dp.is_empty() => {
                 writer.put(&fixed::XmtResp::new(xid, stamp, Empty::LIST, resp.end()))
