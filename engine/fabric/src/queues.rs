@@ -41,7 +41,7 @@ impl FabricQueues {
 
     /// How many messages found no Receive when they arrived, since the beginning.
     pub fn rnr_count(&self) -> u64 {
-        self.transport.core.rnr_count
+        self.transport.rnr_count()
     }
 }
 
@@ -103,7 +103,7 @@ impl Queues for FabricQueues {
     }
 
     fn conceal(&mut self, rkey: u32) -> std::io::Result<()> {
-        self.transport.core.rights.conceal(rkey);
+        self.transport.conceal(rkey);
         Ok(())
     }
 
@@ -119,7 +119,7 @@ impl Queues for FabricQueues {
 
     #[inline]
     fn next_event(&mut self) -> Option<QueueEvent> {
-        self.transport.core.events.pop_front()
+        self.transport.next_event()
     }
 
     fn wait(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError> {

@@ -50,7 +50,7 @@ use self::qp::{Fate, QueuePair, State};
 pub(crate) struct Transport<C: Carrier> {
     /// What says to others that a poll is using keys.
     reader: Arc<Reader>,
-    pub core: Core,
+    core: Core,
     pub paths: Vec<Path<C>>,
     /// The path to be polled first.
     turn: usize,
@@ -157,6 +157,17 @@ impl<C: Carrier> Transport<C> {
         })
     }
 
+    /// `Queues::conceal`.
+    pub(crate) fn conceal(&mut self, rkey: u32) {
+        self.core.rights.conceal(rkey);
+    }
+
+    /// `Queues::next_event`.
+    #[inline]
+    pub(crate) fn next_event(&mut self) -> Option<QueueEvent> {
+        self.core.events.pop_front()
+    }
+
     /// `Queues::disconnect`.
     pub(crate) fn disconnect(&mut self, num: u32) {
         let now = self.core.now_if_delayed();
@@ -205,6 +216,11 @@ impl<C: Carrier> Transport<C> {
             }
             Outlook::Nothing => timeout,
         })
+    }
+
+    /// How many messages found no Receive when they arrived.
+    pub(crate) fn rnr_count(&self) -> u64 {
+        self.core.rnr_count
     }
 
     /// Whether a poll would find something.

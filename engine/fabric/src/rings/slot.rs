@@ -37,16 +37,10 @@ impl Verdict {
         if self.turn.load(Ordering::Acquire) != position + 1 {
             return None;
         }
-        Some(match self.outcome.load(Ordering::Relaxed) {
-            1 => Err(Refusal::TooLong),
-            2 => Err(Refusal::NotReady),
-            3 => Err(Refusal::Gone),
-            4 => Err(Refusal::Broken),
-            5 => Err(Refusal::Unreadable),
-            6 => Err(Refusal::Access),
-            DONE => Ok(()),
-            _ => return None,
-        })
+        match self.outcome.load(Ordering::Relaxed) {
+            DONE => Some(Ok(())),
+            code => Refusal::of(code).map(Err),
+        }
     }
 }
 

@@ -383,7 +383,7 @@ impl Side {
     }
 
     fn events(&mut self) -> Vec<QueueEvent> {
-        self.transport.core.events.drain(..).collect()
+        std::iter::from_fn(|| self.transport.next_event()).collect()
     }
 }
 

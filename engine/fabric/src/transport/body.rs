@@ -74,6 +74,21 @@ pub(crate) enum Refusal {
     Access = 6,
 }
 
+impl Refusal {
+    /// The refusal with this number.
+    pub(crate) fn of(code: u32) -> Option<Refusal> {
+        let all = [
+            Refusal::TooLong,
+            Refusal::NotReady,
+            Refusal::Gone,
+            Refusal::Broken,
+            Refusal::Unreadable,
+            Refusal::Access,
+        ];
+        all.into_iter().find(|refusal| *refusal as u32 == code)
+    }
+}
+
 impl Body {
     pub(crate) fn empty() -> Body {
         Body {
