@@ -74,6 +74,15 @@ fn files_of_any_length_come_back_as_they_were() {
 }
 
 #[test]
+fn a_file_that_exists_is_not_overwritten() {
+    let folder = Folder::new(4096);
+    fs::write(folder.0.join("store"), "somebody's").expect("writable");
+    let why = run(&folder.args(&[]), &mut sink()).expect_err("it exists").to_string();
+    assert!(why.contains("store: File exists"), "{why}");
+    assert_eq!(folder.read("store"), b"somebody's");
+}
+
+#[test]
 fn segments_that_cannot_be_taken_are_written_where_they_are() {
     for spares in ["0", "5"] {
         let folder = Folder::new((2 << 20) + 77);
