@@ -1,6 +1,6 @@
 //! The budget: every queue depth and pool size of a shard, derived from the configuration.
 //!
-//! After this nothing runs out by surprise: what is not in these sums is refused with an error.
+//! No resource runs out unexpectedly: anything beyond these sums is refused with an error.
 
 use rpcrdma_config::section::Exposure;
 use rpcrdma_config::{Config, DeviceLimits, ReplyChunkUse, VersionChoice};
@@ -14,7 +14,7 @@ use crate::shard::rdma::exposures::TARGETS_MAX;
 use crate::shard::rdma::fetch::LOANS_MAX;
 use crate::shard::send::messages::SLOTS_MAX;
 
-/// What one shard is made of.
+/// The resources of one shard.
 #[derive(Debug, Clone)]
 pub(crate) struct Budget {
     /// Receive buffers, all of them posted.
@@ -25,15 +25,15 @@ pub(crate) struct Budget {
     pub replies: u32,
     /// Send slots.
     pub slots: u32,
-    /// Messages: those with a slot, and those that are no Sends.
+    /// Messages: those with a slot, and those that are not Sends.
     pub messages: u32,
     /// Own calls outstanding.
     pub calls: u32,
     /// Connections.
     pub peers: u32,
-    /// Pieces that the largest message that is accepted can lie in.
+    /// The maximum of pieces of an accepted message.
     pub pieces: usize,
-    /// Calls that can be deferred: no more than can be open.
+    /// Calls that can be deferred: as many as can be open.
     pub tickets: u32,
     /// Gather entries of one work request.
     pub gather: u32,
@@ -49,27 +49,27 @@ pub(crate) struct Budget {
     pub explicit: Explicit,
 }
 
-/// What explicit RDMA is made of; all of it nought if it is off.
+/// The resources of explicit RDMA; all 0 if it is off.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Explicit {
-    /// How memory is shown; `None` if it is not.
+    /// The way of exposing memory; `None` if none is exposed.
     pub exposure: Option<Exposure>,
     /// Memory windows.
     pub windows: u32,
     /// Own calls that have memory exposed at one time.
     pub exposures: u32,
-    /// Calls of peers whose data are fetched: as many as can be open.
+    /// Calls of peers whose data is fetched: as many as can be open.
     pub fetches: u32,
-    /// Of these, how many at one time.
+    /// Of these, the maximum at one time.
     pub reading_max: u32,
-    /// Buffers for what is read and written.
+    /// Buffers for RDMA Reads and Writes.
     pub rdma_buffer_count: u32,
     /// Bytes of each.
     pub rdma_buffer_len: u32,
 }
 
 impl Budget {
-    /// Adds everything up, and checks it against the device.
+    /// Computes the sums, and checks them against the device.
     pub fn new(config: &Config, caps: &DeviceCaps) -> Result<Budget, SetupError> {
         config
             .check_device(&DeviceLimits {
@@ -79,7 +79,7 @@ impl Budget {
             })
             .map_err(|error| SetupError::Config(error.to_string()))?;
         let (receive, send, connections) = (config.receive(), config.send(), config.connections());
-        // Beside those that were granted, as many as a turn may hold before it refills.
+        // Besides the granted ones, as many as a turn may hold before it refills.
         let receives = receive.buffers.value() + REFILL_MAX as u32;
         within("Receives of a shared receive queue", receives.into(), caps.srq_depth, caps)?;
         let grants = config.grants_max();
@@ -87,10 +87,11 @@ impl Budget {
         let calls = connections.calls_max.value();
         let explicit = explicit(config, grants, caps)?;
         let slots = send.slots.value();
-        // What is no Send has no slot: the data of a call being fetched, a right being taken back.
+        // Messages other than Sends have no slot: fetches of a call's data, invalidations of
+        // rights.
         let messages = slots + explicit.exposures + explicit.fetches;
         let signal_every = send.signal_every.value();
-        // A work request is signaled in time if half of the queue is left when it is.
+        // Signaling is early enough if half of the queue is then free.
         let send_depth = (2 * signal_every).max(SEND_DEPTH_MIN).min(caps.send_depth);
         let structure = *config.recv_structure();
         let segments = structure.segment_count() as usize;
@@ -109,7 +110,7 @@ impl Budget {
             peers,
             pieces: transmissions * segments + LOANS_MAX.max(TARGETS_MAX),
             tickets: grants + calls,
-            // All that the device has: a message that needs more of them is refused.
+            // The maximum of the device: a message that needs more is refused.
             gather: caps.send_sge,
             scatter: caps.read_sge.min(caps.send_sge).max(1),
             queues: QueueAttr {
@@ -124,8 +125,8 @@ impl Budget {
                 send_depth,
                 signal_every: signal_every.min(send_depth / 2),
                 inline_len: send.inline_max.value().min(caps.inline_len),
-                // A send without a signal keeps its slots until another has one. Whoever needs as
-                // many slots as one message can have must not wait for a send that never comes.
+                // A send without a signal keeps its slots until a later one is signaled. A message
+                // that needs the maximum of slots must not wait for a send that never comes.
                 low_water: (slots as usize / 2)
                     .min((grants + calls) as usize)
                     .max(SLOTS_MAX.min(slots as usize)),
@@ -136,7 +137,7 @@ impl Budget {
     }
 }
 
-/// Whether a sum stays within what the device has.
+/// Checks that a sum is within the limits of the device.
 fn within(
     what: &'static str,
     needed: u64,
@@ -150,8 +151,8 @@ fn within(
     }
 }
 
-/// How memory is shown to a peer, if it is. What every connection of the device could reach is not
-/// shown to one of them unless somebody has asked for that by its name.
+/// The way of exposing memory to a peer, if any. A way that exposes it to every connection of the
+/// device is used only if the configuration names it.
 fn exposure(config: &Config, caps: &DeviceCaps) -> Option<Exposure> {
     let explicit = config.explicit();
     match explicit.exposure {
@@ -161,7 +162,7 @@ fn exposure(config: &Config, caps: &DeviceCaps) -> Option<Exposure> {
     }
 }
 
-/// What explicit RDMA takes.
+/// The resources of explicit RDMA.
 fn explicit(config: &Config, grants: u32, caps: &DeviceCaps) -> Result<Explicit, SetupError> {
     let explicit = config.explicit();
     let exposure = exposure(config, caps);
@@ -192,10 +193,10 @@ fn explicit(config: &Config, grants: u32, caps: &DeviceCaps) -> Result<Explicit,
         Some(Exposure::Windows) => calls.min(windows),
         Some(_) => calls,
     };
-    // RFC 5666 6.2: no request that needs a Read where the device makes none.
+    // RFC 5666 6.2: reject requests that need a Read if the device performs none.
     let reading_max = if caps.rd_atomic > 0 { explicit.fetches.value() } else { 0 };
     Ok(Explicit {
-        // Without calls of our own there is nothing to show, and no memory is made ready for it.
+        // Without own calls there is nothing to expose, and no memory is prepared for it.
         exposure: exposure.filter(|_| exposures > 0),
         windows: if exposures > 0 { windows } else { 0 },
         exposures,
@@ -206,13 +207,13 @@ fn explicit(config: &Config, grants: u32, caps: &DeviceCaps) -> Result<Explicit,
     })
 }
 
-/// What the protocol is told of the configuration.
+/// The protocol settings of the configuration.
 pub(crate) fn settings(config: &Config, caps: &DeviceCaps) -> Settings {
     let (connections, features) = (config.connections(), config.features());
     let mut settings = Settings::new(*config.recv_structure());
     let explicit = config.explicit();
     settings.explicit = explicit.enabled && explicit.fetches.value() > 0 && caps.rd_atomic > 0;
-    // wire.md P12: only windows can be given up by a Send of the peer.
+    // wire.md P12: a Send of the peer can invalidate only windows.
     settings.requester_invalidation = explicit.enabled
         && config.interop().remote_invalidation
         && explicit.windows.value() > 0
@@ -248,7 +249,7 @@ pub(crate) fn settings(config: &Config, caps: &DeviceCaps) -> Settings {
     settings
 }
 
-/// What other implementations can take.
+/// Limits of other implementations.
 fn interop(config: &Config) -> Interop {
     let given = config.interop();
     Interop {

@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-/// A clock that does not go back; the same for all shards of a process. A reading costs some ten
-/// nanoseconds, and is taken once a turn.
+/// A monotonic clock; the same for all shards of a process. A reading costs some ten nanoseconds,
+/// and is taken once a turn.
 #[derive(Debug, Clone)]
 pub struct Clock {
     clock: quanta::Clock,

@@ -27,38 +27,38 @@ use crate::shard::arrival::{Arrival, ConnectOrder};
 use crate::versions::VersionMemory;
 
 /// The connection manager and its state. Stepped by the engine's control thread, or by a host
-/// that wants no threads.
+/// without such a thread.
 pub struct Control<P: Provider> {
     cm: P::Cm,
     shared: Arc<ControlShared<P>>,
-    /// What is being done: a panic over it must not make who asked wait for ever.
+    /// The request in progress: if it panics, the requester still gets an error.
     in_hand: Option<Request>,
     attempts: Vec<Attempt>,
-    /// Requests of peers that shards were asked about, and how often that was.
+    /// Requests of peers awaiting a verdict, and the number of such requests so far.
     pending: Vec<Pending<P>>,
     asked: u64,
-    /// Where it listens.
+    /// The listening addresses.
     listening: Vec<SocketAddr>,
-    /// Whether there was a shard that serves since it listens.
+    /// Whether a shard has served since listening began.
     is_served: bool,
     /// The shard that got the last connection.
     last: usize,
 }
 
-/// A connection that is being made.
+/// A connection attempt in progress.
 struct Attempt {
-    /// The connection manager's name for it.
+    /// The connection manager's identifier for it.
     inner: ConnectId,
     order: ConnectOrder,
     until: Instant,
 }
 
-/// A request that a shard was asked about.
+/// A peer's request that a shard must decide on.
 struct Pending<P: Provider> {
-    /// What the shard's answer names it by.
+    /// The number that the shard's verdict refers to.
     number: u64,
     shard: u32,
-    /// None when it was rejected because the answer took too long.
+    /// `None` after it was rejected because the verdict took too long.
     request: Option<CmRequest<P>>,
     from: SocketAddr,
     private: PrivateBytes,
@@ -92,23 +92,23 @@ impl<P: Provider> Control<P> {
         self.shared.clone()
     }
 
-    /// Listens; connections go in turn to the shards that serve. When the last of them was told to
-    /// stop, or is gone, nothing is listened on any more.
+    /// Listens for connections and distributes them over the serving shards in turn. The listener
+    /// closes when the last of them is told to stop or is gone.
     ///
     /// # Errors
-    /// If the address is taken or not to be had.
+    /// If the address is in use or not available.
     pub fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
         let at = self.cm.listen(at)?;
         self.listening.push(at);
         Ok(at)
     }
 
-    /// Works off what has been asked for and what has happened, waiting for it at most `timeout`.
+    /// Processes requests and events, waiting for them at most `timeout`.
     pub fn step(&mut self, timeout: Duration) {
         while let Some(request) = self.shared.next_request() {
             self.in_hand = Some(request.clone());
             match request {
-                // Whoever asked may have gone; then the listener stays for others.
+                // If the requester has gone, the listener stays for others.
                 Request::Listen { at, answer } => drop(answer.send(self.listen(at))),
                 Request::Connect(order) => self.connect(order),
                 Request::Answered(verdict) => self.on_verdict(verdict),
@@ -169,7 +169,7 @@ impl<P: Provider> Control<P> {
         }
     }
 
-    /// Where nobody serves any more, nobody listens: who asks there is told so at once.
+    /// Closes the listeners when no shard serves any more, so that peers are rejected at once.
     fn look_for_servers(&mut self) {
         let is_served = lock(&self.shared.shards).iter().any(|entry| entry.is_serving());
         if !is_served && self.is_served {
@@ -215,14 +215,14 @@ impl<P: Provider> Control<P> {
 }
 
 impl<P: Provider> Drop for Control<P> {
-    /// Whoever waits for something is told that it will not come.
+    /// Notifies all waiting requesters of the end.
     fn drop(&mut self) {
         let attempts = core::mem::take(&mut self.attempts).into_iter();
         let tried = attempts.map(|attempt| Request::Connect(attempt.order));
         let asked = self.shared.close().into_iter().chain(self.in_hand.take());
         for request in asked.chain(tried).collect::<Vec<_>>() {
             match request {
-                // Who waits for it knows when it is dropped.
+                // Dropping it notifies the requester.
                 Request::Listen { .. } => {}
                 Request::Connect(order) => self.refuse(order, ConnectError::Failed),
                 Request::Answered(verdict) => self.give_back(verdict),
@@ -234,5 +234,5 @@ impl<P: Provider> Drop for Control<P> {
 /// A connection request of a peer.
 type CmRequest<P> = <<P as Provider>::Cm as ConnectionManager>::Request;
 
-/// How long the control thread sleeps at most: attempts have deadlines.
+/// The longest sleep of the control thread: attempts have deadlines.
 const STEP: Duration = Duration::from_millis(50);

@@ -34,7 +34,7 @@ pub struct Engine<P: Provider = Fabric> {
 }
 
 impl<P: Provider> Engine<P> {
-    /// An engine with a control thread of its own.
+    /// An engine with its own control thread.
     ///
     /// # Errors
     /// If the device is not the one that the configuration names or has no connection manager, or no
@@ -49,8 +49,8 @@ impl<P: Provider> Engine<P> {
         Ok(engine)
     }
 
-    /// An engine whose control plane is stepped by the caller: for hosts with a loop of their own,
-    /// and for tests that want every step in their hands.
+    /// An engine whose control plane the caller steps: for hosts with their own event loop, and for
+    /// tests that control every step.
     ///
     /// # Errors
     /// If the device is not the one that the configuration names, or has no connection manager.
@@ -71,9 +71,9 @@ impl<P: Provider> Engine<P> {
         Ok((engine, control))
     }
 
-    /// Lets `seed` choose the xids that the shards made from now on begin with, for runs that are to
-    /// be repeated. Otherwise nobody can tell them: a server that recognizes repeated calls must not
-    /// take the first ones of a new program for those of the last (wire.md W24).
+    /// Makes the first xids of shards created from now on depend on `seed`, for reproducible runs.
+    /// By default they are unpredictable: a server with a duplicate request cache must not take the
+    /// first calls of a new program for the last calls of an earlier one (wire.md W24).
     pub fn seed_xids(&self, seed: u64) {
         self.xids.store(seed, Ordering::Relaxed);
     }
@@ -88,13 +88,13 @@ impl<P: Provider> Engine<P> {
         &self.provider
     }
 
-    /// Listens. Connections go in turn to the shards that serve. Port 0 takes a free one; the
-    /// address taken is returned. When the last shard that serves was told to stop, or is gone,
-    /// nothing is listened on any more: a program that makes new ones listens again. Not for an
-    /// engine without threads: there [`Control::listen`].
+    /// Listens for connections and distributes them over the serving shards in turn. Port 0 selects
+    /// a free port; returns the address in use. The listener closes when the last serving shard is
+    /// told to stop or is gone; a program that creates new shards listens again. For an engine
+    /// without threads use [`Control::listen`].
     ///
     /// # Errors
-    /// If the address is taken or not to be had, or the control thread has panicked.
+    /// If the address is in use or not available, or the control thread has panicked.
     pub fn listen(&self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
         if self.control.is_none() {
             return Err(SetupError::Stopped);
@@ -102,15 +102,15 @@ impl<P: Provider> Engine<P> {
         self.shared.listen(at)
     }
 
-    /// Threads of this engine that have panicked, and shards that did while the program polled them,
-    /// in the order in which it happened.
+    /// Threads of this engine that panicked, and shards that panicked while the program polled
+    /// them, in order of occurrence.
     pub fn failures(&self) -> Vec<Panicked> {
         self.shared.failures.list()
     }
 
-    /// Has `tell` called for each of [`Engine::failures`], once: for those to come by the thread that
-    /// has panicked, when its connections have ended. It may do what a program does then: wake its
-    /// main thread, start another shard elsewhere, or end the process.
+    /// Calls `tell` once for each of [`Engine::failures`], including later ones. For those, the
+    /// thread that panicked calls it, after its connections have ended. `tell` may wake the main
+    /// thread, start another shard, or end the process.
     pub fn on_failure(&self, tell: impl Fn(&Panicked) + Send + Sync + 'static) {
         self.shared.failures.on_failure(Arc::new(tell));
     }
@@ -118,24 +118,24 @@ impl<P: Provider> Engine<P> {
     /// A shard for the calling thread to poll. It serves the engine's listeners.
     ///
     /// # Errors
-    /// If memory or queues cannot be had.
+    /// If memory or queues cannot be allocated.
     pub fn shard<H: Handler>(&self, handler: H) -> Result<Shard<P, H>, SetupError> {
         self.maker()?.make(true, |_| handler)
     }
 
-    /// A client for the calling thread to poll: a shard that calls others and refuses calls.
+    /// A client for the calling thread to poll: a shard that sends calls and rejects incoming ones.
     ///
     /// # Errors
-    /// If memory or queues cannot be had.
+    /// If memory or queues cannot be allocated.
     pub fn client(&self) -> Result<Client<P>, SetupError> {
         Ok(Client::new(self.maker()?.make(false, |_| RefuseCalls)?))
     }
 
-    /// Starts as many shards as the configuration says, each on a thread of its own, and returns
-    /// when all of them serve. `factory` runs on the new threads, once for each.
+    /// Starts the configured number of shards, each on its own thread, and returns when all of them
+    /// serve. Each new thread runs `factory` once.
     ///
     /// # Errors
-    /// The first error of any shard, a panic of `factory` among them; those started before it go on
+    /// The first error of any shard, including a panic of `factory`. Shards started before it run
     /// until [`Engine::stop`].
     pub fn start<H, F>(&mut self, factory: F) -> Result<Vec<ShardHandle>, SetupError>
     where
@@ -175,7 +175,7 @@ impl<P: Provider> Engine<P> {
             handle.stop();
         }
         for (_, thread) in self.threads.drain(..) {
-            // A panic was caught and told by the thread.
+            // The thread has caught and reported any panic.
             let _ = thread.join();
         }
     }
@@ -190,10 +190,11 @@ impl<P: Provider> Engine<P> {
         })
     }
 
-    /// The core of each shard; `None` for a shard that the system may move about.
+    /// The core of each shard; `None` for a shard that is not pinned.
     fn cores(&self) -> Result<Vec<Option<u32>>, SetupError> {
-        // All cores of the machine, not those of the calling thread: a program that has pinned its
-        // main thread still wants its shards elsewhere. The kernel has the last word, in `pin_to`.
+        // All cores of the machine, not those of the calling thread: a program that pins its main
+        // thread still wants its shards on other cores. `pin_to` fails if the kernel does not
+        // permit a core.
         let topology = Topology::detect();
         let present: Vec<usize> = topology.cores.iter().map(|core| core.id as usize).collect();
         self.config.check_cores(&present).map_err(|error| SetupError::Config(error.to_string()))?;
@@ -203,7 +204,8 @@ impl<P: Provider> Engine<P> {
             Cores::List(cores) => {
                 cores.iter().take(count).map(|&core| u32::try_from(core).ok()).collect()
             }
-            // Who spins wants a core of his own; the first is left to the rest of the machine.
+            // A spinning shard needs a core to itself; the first core is left to the rest of the
+            // machine.
             Cores::Auto if engine.idle.policy == IdlePolicy::Spin => {
                 let preferred = topology.cores_by_preference(None);
                 preferred.into_iter().rev().take(count).map(Some).collect()
@@ -223,7 +225,7 @@ impl<P: Provider> Drop for Engine<P> {
     }
 }
 
-/// What it takes to make a shard, on whatever thread.
+/// Everything needed to make a shard, on any thread.
 struct Maker<P: Provider> {
     provider: Arc<P>,
     config: Arc<Config>,
@@ -253,7 +255,7 @@ impl<P: Provider> Maker<P> {
     ) -> Result<Shard<P, H>, SetupError> {
         let names = (self.number, self.first_xid);
         let mut core = Core::new(&self.provider, &self.config, names, self.numa_node())?;
-        // Before anybody connects to it.
+        // Before any peer connects to it.
         let handler = factory(core.parts.handle.clone());
         core.link.set_backward(handler.backward());
         let connections_max = self.config.connections().max.as_usize();
@@ -261,7 +263,7 @@ impl<P: Provider> Maker<P> {
         Ok(Shard::new(core, handler, &self.config, self.shared.failures.clone()))
     }
 
-    /// The node that memory is to come from: that of the only core that this thread may run on.
+    /// The NUMA node to allocate memory from: that of the only core that this thread may run on.
     fn numa_node(&self) -> Option<u32> {
         let allowed = allowed_cores();
         let [core] = allowed.as_slice() else { return None };
@@ -270,7 +272,7 @@ impl<P: Provider> Maker<P> {
     }
 }
 
-/// The control thread. If it panics, whoever waits for it gets an error, and the program is told.
+/// The control thread. If it panics, waiting threads get an error, and the program is notified.
 fn run_control<P: Provider>(mut control: Control<P>) {
     let failures = control.shared().failures.clone();
     let ended = catch_unwind(AssertUnwindSafe(|| control.run()));
@@ -281,11 +283,11 @@ fn run_control<P: Provider>(mut control: Control<P>) {
     failures.tell();
 }
 
-/// The thread of a shard. A panic of its handler has been told when it comes here.
+/// The thread of a shard. A panic of its handler has already been reported here.
 fn run_shard<P: Provider, H: Handler>(mut shard: Shard<P, H>, failures: &Failures) {
     let number = shard.handle().shard();
     let ended = catch_unwind(AssertUnwindSafe(|| shard.run()));
-    // Not while the panic is under way: a second one would end the process.
+    // Not while the panic unwinds: a second one would abort the process.
     if let Err(failure) = caught(number, || drop(shard))
         && ended.is_ok()
     {
@@ -294,7 +296,7 @@ fn run_shard<P: Provider, H: Handler>(mut shard: Shard<P, H>, failures: &Failure
     }
 }
 
-/// Does something for a shard; a panic of it as an error.
+/// Runs `act` for a shard and returns a panic as an error.
 fn caught<R>(shard: u32, act: impl FnOnce() -> R) -> Result<R, Panicked> {
     let done = catch_unwind(AssertUnwindSafe(act));
     done.map_err(|panic| failure::caught(EngineThread::Shard(shard), &*panic))
@@ -308,7 +310,7 @@ fn thread_error(source: std::io::Error) -> SetupError {
     }
 }
 
-/// A number far from those of the numbers beside `number` (the last step of SplitMix64).
+/// Maps neighbouring numbers to distant ones (the last step of SplitMix64).
 fn scattered(number: u64) -> u32 {
     let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -319,7 +321,7 @@ fn scattered(number: u64) -> u32 {
 /// Numbers the shards of the process.
 static SHARDS: AtomicU32 = AtomicU32::new(0);
 
-/// The number of another shard. They do not come round: the first may still be there.
+/// The number of the next shard. Numbers do not wrap: the first shard may still exist.
 fn next_number(shards: &AtomicU32) -> Result<u32, SetupError> {
     let order = Ordering::Relaxed;
     let count = shards.fetch_update(order, order, |count| count.checked_add(1));

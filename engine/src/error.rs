@@ -45,8 +45,8 @@ pub enum CloseReason {
     /// The device put the queue pair into the error state.
     #[error("the device put the queue pair into the error state")]
     Failed,
-    /// The device completed a work request that it did not have: one that it had not taken, or had
-    /// completed before.
+    /// The device completed a work request that is not outstanding: one that it refused or had
+    /// already completed.
     #[error("the device completed a work request that was not posted")]
     Unasked,
     /// The device was removed or has failed, with all its connections.
@@ -115,8 +115,8 @@ pub enum Execution {
     /// It was not executed: it may be repeated, whatever it does.
     #[error("the call was not executed")]
     NotExecuted,
-    /// It may have been executed. It may be repeated if it is idempotent, or if the server
-    /// recognizes repeated calls.
+    /// It may have been executed. The program may repeat it if it is idempotent, or if the server
+    /// detects duplicates.
     #[error("the call may have been executed")]
     Unknown,
     /// It was executed, and its results are lost.
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn not_executed_is_said_only_where_it_is_known() {
         for error in errors() {
-            // Written out again, so that a new variant must be added here, too.
+            // An exhaustive match, so that a new variant must be added here, too.
             let expected = match error {
                 CallError::ConnectionLost(_) | CallError::MemoryLost => Execution::Unknown,
                 CallError::Rejected(Refusal::Version { .. }) => Execution::NotExecuted,

@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use rpcrdma_provider::{EngineThread, Panicked};
 
-/// What is known of a thread whose panic was caught.
+/// Describes a thread whose panic was caught.
 pub(crate) fn caught(thread: EngineThread, panic: &(dyn Any + Send)) -> Panicked {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     Panicked::new(thread, text.unwrap_or("with a value that is no text"))
 }
 
-/// Of a shard that its program polls, whose panic goes on to the program.
+/// Describes a shard polled by its program, to which the panic propagates.
 pub(crate) fn polled(shard: u32) -> Panicked {
     Panicked::new(EngineThread::Shard(shard), "while its program polled it")
 }
@@ -29,7 +29,7 @@ pub(crate) struct Failures(Mutex<State>);
 #[derive(Default)]
 struct State {
     list: Vec<Panicked>,
-    /// How many of them were told.
+    /// The number that was reported.
     told: usize,
     teller: Option<Teller>,
 }
@@ -37,12 +37,12 @@ struct State {
 type Teller = Arc<dyn Fn(&Panicked) + Send + Sync>;
 
 impl Failures {
-    /// Keeps a panic, to be told when those that it concerns know.
+    /// Stores a panic, to be reported after the affected peers and callers are notified.
     pub fn record(&self, failure: Panicked) {
         self.state().list.push(failure);
     }
 
-    /// Tells the program of what it was not told yet, if it wants to know.
+    /// Reports new panics to the program, if it registered a callback.
     pub fn tell(&self) {
         let mut state = self.state();
         let Some(teller) = state.teller.clone() else { return };
@@ -50,12 +50,12 @@ impl Failures {
         state.told = state.list.len();
         drop(state);
         for failure in untold {
-            // One panic is told here; another, of who is told, must not hide it.
+            // This reports a panic; a panic of the callback must not hide it.
             let _ = catch_unwind(AssertUnwindSafe(|| teller(&failure)));
         }
     }
 
-    /// From now on `teller` is told; at once of what has happened before.
+    /// Sets the callback; reports earlier panics to it at once.
     pub fn on_failure(&self, teller: Teller) {
         self.state().teller = Some(teller);
         self.tell();
@@ -66,14 +66,14 @@ impl Failures {
         self.state().list.clone()
     }
 
-    /// That of the control plane.
+    /// The panic of the control plane.
     pub fn of_control(&self) -> Option<Panicked> {
         let state = self.state();
         state.list.iter().find(|failure| failure.thread == EngineThread::Control).cloned()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing is left half done under the lock.
+        // Data under the lock is always consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

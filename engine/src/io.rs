@@ -31,7 +31,7 @@ use crate::shard::send::outbox::Outbox;
 
 /// Work requests of one doorbell.
 const CHAIN: usize = 16;
-/// Marks the work requests of sends; the rest is their name in the lane.
+/// Marks the work requests of sends; the other bits are their identifier in the lane.
 const SEND: u64 = 1 << 63;
 /// Work requests of a lane that may hold memory without a signal.
 const HOLD_MAX: u32 = 16;
@@ -42,27 +42,27 @@ pub(crate) type Refill = ArrayVec<RecvToken, REFILL_MAX>;
 /// Receive buffers that may be on their way back at one time.
 pub(crate) const REFILL_MAX: usize = 2 * WC_BATCH;
 
-/// What a completion is about.
+/// The subject of a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     /// A Receive.
     Recv,
-    /// Sends up to and including that of this name.
+    /// Sends up to and including the one with this identifier.
     Sent(u64),
 }
 
-/// How far a lane was emptied.
+/// The result of flushing a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flush {
     /// Nothing is pending.
     Empty,
-    /// The send queue is full: go on when a send has completed.
+    /// The send queue is full: continue when a send has completed.
     Full,
-    /// The device took fewer than it has room for: go on next turn.
+    /// The device took fewer than it has room for: continue next turn.
     Refused,
     /// The queue pair sends no more.
     Gone,
-    /// A work request breaks a limit of the device: a fault of ours.
+    /// A work request exceeds a limit of the device: an error of this side.
     Invalid,
 }
 
@@ -77,25 +77,25 @@ impl Flush {
     }
 }
 
-/// The queues of a shard together with what they hold.
+/// The queues of a shard, with the buffers that they own.
 pub(crate) struct Io<Q: Queues> {
-    /// There until the shard is torn down.
+    /// `Some` until the shard is dropped.
     queues: Option<Q>,
     qps: Box<[Option<Q::Qp>]>,
-    /// The number of each receive buffer's token while the buffer is in the device's hands.
+    /// The token number of each receive buffer that the device owns.
     posted: Receives,
     depths: Depths,
     events: QueueEvents,
 }
 
-/// What the queues were opened with.
+/// The parameters of the queues.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Depths {
     /// Work requests of one queue pair's send queue.
     pub send_depth: u32,
     /// Sends of which one is signaled.
     pub signal_every: u32,
-    /// Bytes that are copied while posting.
+    /// The maximum of bytes copied while posting.
     pub inline_len: u32,
     /// With fewer send slots free than this, every send that holds one is signaled.
     pub low_water: usize,
@@ -113,32 +113,32 @@ impl<Q: Queues> Io<Q> {
         }
     }
 
-    /// The queues, for what is not posting.
+    /// The queues, for operations other than posting.
     #[inline]
     pub fn queues(&mut self) -> &mut Q {
         self.queues.as_mut().expect("queues are there until the shard is torn down")
     }
 
-    /// What the queues have to say beside completions. Costs two branches when there is nothing.
+    /// The next event of the queues. Costs two branches when there is none.
     #[inline]
     pub fn next_event(&mut self) -> Option<QueueEvent> {
         let Io { queues, events, .. } = self;
         queues.as_mut().and_then(|queues| events.next(queues))
     }
 
-    /// Why a queue pair is in the error state, if its queues have said so.
+    /// Why a queue pair is in the error state, if its queues have reported it.
     #[cold]
     pub fn why_failed(&mut self, qp_num: u32) -> Option<CloseReason> {
         let Io { queues, events, .. } = self;
         queues.as_mut().and_then(|queues| events.reason(queues, qp_num))
     }
 
-    /// Drops what was said of a queue pair that is gone: its number may be used again.
+    /// Drops events of a queue pair that is gone: its number may be used again.
     pub fn forget_events(&mut self, qp_num: u32) {
         self.events.forget(qp_num);
     }
 
-    /// The queues were found to be of no use: the next event says so.
+    /// Records that the queues have failed: the next event reports it.
     #[cold]
     pub fn on_lost(&mut self) {
         self.events.on_lost();
@@ -149,24 +149,24 @@ impl<Q: Queues> Io<Q> {
         self.qps[peer as usize] = Some(qp);
     }
 
-    /// Forgets the queue pair of a peer, here and in the device, which reports nothing more of it.
+    /// Forgets the queue pair of a peer, here and in the device, which reports no more about it.
     pub fn unbind(&mut self, peer: u32) {
         if let Some(qp) = self.qps[peer as usize].take() {
             self.queues().destroy(qp);
         }
     }
 
-    /// Moves the queue pair of a peer to the error state; the peer is told.
+    /// Moves the queue pair of a peer to the error state; the peer is notified.
     pub fn disconnect(&mut self, peer: u32) -> Option<Q::Qp> {
         self.qps[peer as usize].inspect(|&qp| self.queues().disconnect(qp))
     }
 
-    /// From now on every send is signaled: whoever stops wants to know what has arrived.
+    /// Makes every send signaled from now on: a stopping shard must know which messages arrived.
     pub fn signal_all(&mut self) {
         self.depths.signal_every = 1;
     }
 
-    /// Has the next work request of a lane signaled.
+    /// Makes the next work request of a lane signaled.
     pub fn signal_next(&self, lane: &mut Lane) {
         lane.signal_next(self.depths.signal_every);
     }
@@ -177,25 +177,25 @@ impl<Q: Queues> Io<Q> {
         self.queues().poll_cq(out)
     }
 
-    /// What a completion with this number is about.
+    /// The subject of a completion with this number.
     #[inline]
     pub fn work(id: WrId) -> Work {
         if id.0 & SEND != 0 { Work::Sent(id.0 & !SEND) } else { Work::Recv }
     }
 
-    /// The receive buffer of a completion. `None` if the device does not hold it: a device that
-    /// completes twice, or what it has refused.
+    /// The receive buffer of a completion. `None` if the device does not own it: it completed the
+    /// Receive twice, or had refused it.
     #[inline]
     pub fn take_recv(&mut self, id: WrId) -> Option<RecvToken> {
         let raw = self.posted.take(id)?;
-        // SAFETY: the number was put there by `post_recv`, which got it from `into_raw`, and is
-        // taken out here once; the completion is of the Receive that the device took the buffer
-        // with, and says that it is done with it.
+        // SAFETY: `post_recv` stored the number, which it got from `into_raw`, and it is removed
+        // here once. The completion is of the Receive that the device took the buffer with, so the
+        // device no longer accesses it.
         Some(unsafe { RecvToken::from_raw(raw) })
     }
 
-    /// Posts receive buffers in one chain. What the device does not take stays in `refill`. Returns
-    /// what went wrong; nothing did only if it took all of them.
+    /// Posts receive buffers in one chain. Buffers that the device does not take stay in `refill`.
+    /// Returns the error; `None` only if the device took all of them.
     pub fn post_recv(&mut self, pool: &RecvPool, refill: &mut Refill) -> Option<PostError> {
         if refill.is_empty() {
             return None;
@@ -206,9 +206,9 @@ impl<Q: Queues> Io<Q> {
         };
         let mut chain = ArrayVec::<RecvWr<'_>, REFILL_MAX>::new();
         chain.extend(refill.iter().map(wr));
-        // SAFETY: the scatter lists name the segments of buffers whose tokens are in `refill`. Of
-        // those that are taken the tokens go out of existence below, before anybody else runs, and
-        // come back only from `take_recv`, when the completion was polled.
+        // SAFETY: the scatter lists name the segments of buffers whose tokens are in `refill`. The
+        // tokens of those that are taken are consumed below, before any other code runs, and come
+        // back only from `take_recv`, when the completion was polled.
         let (taken, why) = unsafe { self.queues().post_srq_recv(&chain) }.of(chain.len());
         drop(chain);
         for token in refill.drain(..taken) {
@@ -220,13 +220,13 @@ impl<Q: Queues> Io<Q> {
         why
     }
 
-    /// Whether a send that is the `unsignaled`-th without a signal has to ask for one.
+    /// Whether the send that is the `unsignaled`-th without a signal must be signaled.
     #[inline]
     fn is_due(&self, unsignaled: u32) -> bool {
         unsignaled >= self.depths.signal_every
     }
 
-    /// Posts what is pending in a lane, as many work requests as there is room for.
+    /// Posts pending work requests of a lane, as far as the queue has room.
     #[inline]
     pub fn flush(&mut self, parts: &mut Parts, lane: &mut Lane, peer: u32) -> Flush {
         let Some(qp) = self.qps[peer as usize] else { return Flush::Gone };
@@ -246,7 +246,7 @@ impl<Q: Queues> Io<Q> {
         }
     }
 
-    /// Posts the first work requests of a lane with one doorbell. Returns what went wrong.
+    /// Posts the first work requests of a lane with one doorbell. Returns the error.
     fn post_chain(
         &mut self,
         parts: &mut Parts,
@@ -267,12 +267,12 @@ impl<Q: Queues> Io<Q> {
         }));
         // SAFETY: the gather lists of Sends and Writes name slots, loans and registered bytes that
         // their message owns. The scatter lists of Reads name loans of the Fetch that is in its
-        // head, which nobody reads, or gives home, before the message is released; what a Bind opens
-        // is owned by the Exposure of its call, or by the message and then kept by the Exposure,
-        // until the right is dead. The message stays in `pending` or goes to `flight` below, in
-        // which state nobody touches any of that, until `on_sent` learns that its last sequence
-        // number has completed; what never completes is leaked. A request with the inline flag was
-        // copied on return.
+        // head; they are neither read nor returned before the message is released. Memory that a
+        // Bind opens is owned by the Exposure of its call, or by the message and then kept by the
+        // Exposure, until the right has ended. The message stays in `pending` or goes to `flight`
+        // below, in which state none of that is accessed, until `on_sent` learns that its last
+        // sequence number has completed; a message that never completes is leaked. A request with
+        // the inline flag was copied on return.
         let (taken, why) = unsafe { self.queues().post_send(qp, &chain) }.of(chain.len());
         let sends = chain[..taken].iter().filter(|wr| wr.op.is_send()).count();
         drop(chain);
@@ -301,7 +301,7 @@ impl<Q: Queues> Io<Q> {
         why
     }
 
-    /// Chooses the next work requests of a lane and how they are signaled.
+    /// Selects the next work requests of a lane and which of them are signaled.
     #[inline]
     fn choose(&self, outbox: &Outbox, lane: &Lane, room: usize, links: &mut ArrayVec<Link, CHAIN>) {
         let mut unsignaled = lane.unsignaled();
@@ -342,8 +342,8 @@ impl<Q: Queues> Io<Q> {
         }
     }
 
-    /// Takes in that all sends of a lane up to that of this name have completed, one way or the
-    /// other. False if no such send is outstanding.
+    /// Records that all sends of a lane up to this identifier have completed, successfully or not.
+    /// False if no such send is outstanding.
     #[inline]
     pub fn on_sent(&mut self, parts: &mut Parts, lane: &mut Lane, name: u64) -> bool {
         if !lane.on_completed(name) {
@@ -359,9 +359,9 @@ impl<Q: Queues> Io<Q> {
         true
     }
 
-    /// Moves a queue pair to the error state and posts a last send behind all others, whose
-    /// completion says that the device holds no memory of this lane any more. False if there is no
-    /// room for it yet.
+    /// Moves a queue pair to the error state and posts a marker behind all other sends, whose
+    /// completion proves that the device holds no memory of this lane any more. False if there is
+    /// no room for it yet.
     pub fn drain(&mut self, lane: &mut Lane, peer: u32) -> bool {
         let Some(qp) = self.disconnect(peer) else { return false };
         if lane.outstanding() >= self.depths.send_depth {
@@ -370,9 +370,9 @@ impl<Q: Queues> Io<Q> {
         self.post_marker(lane, qp, SendOp::Send)
     }
 
-    /// Posts a request behind all others of a queue pair that lives, whose completion says that the
-    /// peer has taken them: a Write of no bytes, for which no key is looked at and of which the peer
-    /// learns nothing. Without room for it now it is posted another time.
+    /// Posts a marker behind all other requests of a live queue pair, whose completion proves that
+    /// the peer has accepted them: a Write of no bytes, whose key is not checked and which the peer
+    /// does not notice. If there is no room now, a later call posts it.
     #[cold]
     pub fn mark(&mut self, lane: &mut Lane, peer: u32) {
         if let Some(qp) = self.qps[peer as usize]
@@ -388,8 +388,8 @@ impl<Q: Queues> Io<Q> {
         let marker = SendWr { wr_id, op, sgl: &[], flags: SendFlags::SIGNALED };
         // SAFETY: the marker names no memory.
         let (taken, _) = unsafe { self.queues().post_send(qp, &[marker]) }.of(1);
-        // Whatever else is wrong with a device that has taken it: it completes, or the deadline of
-        // the connection's end passes. A second one would wait for the same.
+        // Any other error of a device that took it has no effect: the marker completes, or the
+        // deadline of the connection's end passes. A second one would wait for the same.
         match taken {
             1 => _ = lane.on_posted(true),
             _ => lane.on_refused(),
@@ -397,24 +397,24 @@ impl<Q: Queues> Io<Q> {
         taken == 1
     }
 
-    /// Destroys the queues and takes every buffer home, to be called when the shard is dropped: those
-    /// that the device had, and those that whoever held them has lost, as a panic does. All receive
-    /// buffers that the shard holds elsewhere must be at home already.
+    /// Destroys the queues and returns every buffer, when the shard is dropped: those that the
+    /// device owned, and those whose holder was lost, as by a panic. All receive buffers that the
+    /// shard holds elsewhere must be in the pool already.
     pub fn destroy(&mut self, pool: &mut RecvPool, outbox: &mut Outbox) {
         drop(self.queues.take());
         self.posted.clear();
         outbox.drop_messages();
-        // SAFETY: tokens of these pools are in the parts of their shard, or in the hands of its
-        // methods. The shard is being dropped, so none of its methods is running. Of its parts the
-        // caller has emptied those that hold receive buffers, `posted`, which held the numbers of
-        // others, is empty, and so is the outbox, which has all slots. The queues that buffers and
-        // slots were posted to are destroyed, after which no device touches them.
+        // SAFETY: tokens of these pools are in the parts of their shard, or held by its methods.
+        // The shard is being dropped, so none of its methods is running. The caller has emptied the
+        // parts that hold receive buffers; `posted`, which held the numbers of others, is empty,
+        // and so is the outbox, which has all slots. The queues that buffers and slots were posted
+        // to are destroyed, after which no device accesses them.
         let quiet = || unsafe { Quiet::assume() };
         pool.recall(quiet());
         outbox.recall(quiet);
     }
 
-    /// Receive buffers in the device's hands.
+    /// Receive buffers owned by the device.
     pub fn posted_receives(&self) -> usize {
         self.posted.count()
     }
@@ -435,7 +435,7 @@ impl<Q: Queues> Exposer for Io<Q> {
     }
 }
 
-/// A work request that was chosen.
+/// A selected work request.
 struct Link {
     message: u32,
     request: Option<u16>,

@@ -5,31 +5,31 @@ use core::fmt;
 use rpcrdma_config::section::Exposure;
 use rpcrdma_mempool::{PageSize, Region};
 
-/// What a shard has got, to be read and printed after the start. What cannot be had and is not for the
-/// system to choose fails the start.
+/// The obtained resources of a shard, to read and print after the start. A missing resource that
+/// the configuration requires fails the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Obtained {
     /// The device.
     pub device: String,
-    /// The regions that its memory lies in.
+    /// The regions of its memory.
     pub memory: Vec<ObtainedMemory>,
-    /// How it shows memory to peers; `None` if it shows none, and calls whose data would have to be
-    /// read or written by the peer are refused. Never [`Exposure::Auto`].
+    /// The way of exposing memory to peers. `None` if it exposes none, and rejects calls whose data
+    /// the peer would have to read or write. Never [`Exposure::Auto`].
     pub exposure: Option<Exposure>,
     /// Memory windows, with [`Exposure::Windows`].
     pub windows: u32,
-    /// Calls of peers whose data it reads at one time; 0 if it refuses such calls.
+    /// Calls of peers whose data it reads at one time; 0 if it rejects such calls.
     pub fetches: u32,
     /// The longest message that is copied into its work request, in bytes.
     pub inline_max: u32,
 }
 
-/// What one region of a shard has got.
+/// The result for one region of a shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ObtainedMemory {
-    /// What it is for.
+    /// Its purpose.
     pub what: &'static str,
     /// Bytes.
     pub bytes: usize,
@@ -37,9 +37,9 @@ pub struct ObtainedMemory {
     pub pages: PageSize,
     /// Bytes that are locked: all or none.
     pub locked: usize,
-    /// The NUMA node that it is bound to, if it is.
+    /// The NUMA node that it is bound to, if any.
     pub numa_node: Option<u32>,
-    /// What was asked for and refused, with the reasons.
+    /// Refused attempts, with the reasons.
     pub refused: Vec<String>,
 }
 
@@ -109,7 +109,7 @@ impl fmt::Display for Obtained {
     }
 }
 
-/// Bytes, as people read them.
+/// Bytes, in readable form.
 struct Mib(usize);
 
 impl fmt::Display for Mib {

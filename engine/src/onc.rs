@@ -31,15 +31,15 @@ pub use rpcrdma_xdr::onc::{
     AcceptStatus, Auth, AuthSys, CallHeader, HeaderError, MsgType, ReplyHeader, RpcPrefix,
 };
 
-/// Room for a header whose bytes do not lie together.
+/// Room for a header whose bytes are not contiguous.
 pub type HeaderRoom = ArrayVec<u8, { CallHeader::LEN_MAX }>;
 
 impl<'a> PayloadReader<'a> {
-    /// The header of a call, where it lies, or copied to `room` if it is in pieces. The reader stands
-    /// in front of the arguments then.
+    /// The header of a call, in place, or copied to `room` if it is not contiguous. The reader is
+    /// then positioned at the arguments.
     ///
     /// # Errors
-    /// [`HeaderError`]; the reader stands where it stood.
+    /// [`HeaderError`]; the position of the reader is unchanged.
     pub fn call_header<'h>(
         &mut self,
         room: &'h mut HeaderRoom,
@@ -50,11 +50,11 @@ impl<'a> PayloadReader<'a> {
         self.header(room, CallHeader::decode)
     }
 
-    /// The header of a reply, where it lies, or copied to `room` if it is in pieces. The reader stands
-    /// in front of the results then.
+    /// The header of a reply, in place, or copied to `room` if it is not contiguous. The reader is
+    /// then positioned at the results.
     ///
     /// # Errors
-    /// [`DecodeError`]; the reader stands where it stood.
+    /// [`DecodeError`]; the position of the reader is unchanged.
     pub fn reply_header<'h>(
         &mut self,
         room: &'h mut HeaderRoom,
@@ -105,7 +105,7 @@ impl<'a> PayloadReader<'a> {
         Ok(header)
     }
 
-    /// Passes over bytes that were seen to be there.
+    /// Skips bytes that are known to exist.
     fn pass(&mut self, len: usize) {
         self.skip(len).expect("the header is a part of the message");
     }

@@ -1,10 +1,10 @@
-//! Counters of a shard: written by its thread alone, read from any.
+//! Counters of a shard: written only by its thread, readable from any thread.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crossbeam_utils::CachePadded;
 
-/// One counter. A plain load and store for its writer: there is only one.
+/// One counter. It has one writer, which uses a plain load and store.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -62,118 +62,119 @@ counters! {
     doorbells,
     /// Completions polled, of Receives and of signaled sends.
     completions,
-    /// Calls handed to the handler. Each of them is open, or was answered, refused or left
-    /// unanswered: `replies_out`, `refusals_out` and `calls_unanswered` count these.
+    /// Calls delivered to the handler. Each is open, answered, rejected or left unanswered:
+    /// `replies_out`, `refusals_out` and `calls_unanswered` count these.
     calls_in,
-    /// Calls not handed to the handler that came while the shard stopped, and have no answer.
+    /// Calls that arrived while the shard stopped: not delivered and not answered.
     calls_dropped,
-    /// Calls not handed to the handler, for want of room, and answered with an error.
+    /// Calls not delivered for lack of resources, and answered with an error.
     calls_turned_back,
     /// Replies sent, deferred ones included.
     replies_out,
-    /// Errors sent in the place of replies: the handler refused the call, its reply could not be sent,
+    /// Errors sent instead of replies: the handler rejected the call, its reply could not be sent,
     /// or its ticket was dropped.
     refusals_out,
-    /// Calls that had no answer when their connection ended, or their shard stopped.
+    /// Calls without an answer when their connection ended or their shard stopped.
     calls_unanswered,
-    /// Calls sent: those that are open, and `calls_done`.
+    /// Calls sent: open calls plus `calls_done`.
     calls_out,
     /// Calls completed, failures included.
     calls_done,
     /// Calls completed with an error.
     calls_failed,
-    /// Calls that took longer than their deadline allowed; those that were not sent are among them.
+    /// Calls that exceeded their deadline, including calls not sent.
     call_deadlines,
-    /// Calls that the program has cancelled; those that were not sent are among them.
+    /// Calls cancelled by the program, including calls not sent.
     calls_cancelled,
-    /// Replies that came when their call had been given up, and errors about such calls.
+    /// Replies, and errors, that arrived after their call had ended.
     late_replies,
     /// Calls not sent because the peer's credits were used up.
     busy_credits,
-    /// Calls not sent because this side had no slot, buffer or Receive left.
+    /// Calls not sent because this side had no free slot, buffer or Receive.
     busy_local,
-    /// Groups completed that took more than one transmission, in either direction.
+    /// Groups of more than one transmission completed, in either direction.
     groups,
     /// RDMA Reads posted for calls of peers.
     reads,
     /// RDMA Writes posted for replies.
     writes,
-    /// Pieces of memory shown to peers for own calls.
+    /// Pieces of memory exposed to peers for own calls.
     exposed,
-    /// Rights to memory taken back by work requests of our own; the others the peer gave up.
+    /// Rights invalidated by own work requests; peers invalidated the others.
     invalidations,
-    /// Segments that a handler or a client took out of a receive buffer.
+    /// Segments that a handler or client took out of a receive buffer.
     taken,
-    /// Segments wanted by a handler or a client while no spare was left.
+    /// Segments that a handler or client asked for while the reserve was empty.
     spares_out,
-    /// Transmissions ignored, for whatever reason the protocol has.
+    /// Transmissions ignored, for any reason that the protocol permits.
     ignored,
-    /// Errors of peers that were reported to them. Calls that are refused are none.
+    /// Violations by peers that were reported to them. Rejected calls do not count.
     violations,
-    /// Errors of peers that were not reported, and questions not answered, because too many
-    /// earlier messages wait for the peer to take them.
+    /// Violations not reported, and requests not answered, because the peer has not accepted too
+    /// many earlier messages.
     unreported,
     /// Errors reported by peers.
     reported,
-    /// Connections that came up.
+    /// Connections established.
     connected,
-    /// Connections that came up in version one.
+    /// Connections established in version one.
     version_one,
-    /// Connections that came up in version two.
+    /// Connections established in version two.
     version_two,
-    /// Peers that answered version two with ERR_VERS: version one goes on, on the same connection.
+    /// Peers that answered version two with ERR_VERS: version one follows on the same connection.
     fallbacks_error,
-    /// Peers that did not answer version two: connected anew in version one.
+    /// Peers that did not answer version two: reconnected in version one.
     fallbacks_silence,
-    /// Peers that were lost over the first message in version two: connected anew in version one.
+    /// Connections lost over the first message in version two: reconnected in version one.
     fallbacks_loss,
-    /// Connections begun in version one because the peer was remembered.
+    /// Connections begun in version one because the peer's version was cached.
     versions_remembered,
-    /// Peers that speak no version that this side speaks.
+    /// Peers that support none of this side's versions.
     versions_refused,
-    /// Peers that speak version two without properties.
+    /// Peers that support version two without properties.
     properties_refused,
-    /// Connections that ended because the peer owed an answer for too long.
+    /// Connections that ended because the peer did not answer a call in time.
     call_timeouts,
-    /// Connections that ended because the peer took nothing of what it was sent for too long.
+    /// Connections that ended because the peer accepted no sent message in time.
     send_timeouts,
-    /// Connections that ended because data of the peer's calls did not arrive.
+    /// Connections that ended because data of the peer's calls did not arrive in time.
     read_timeouts,
-    /// Connections that ended because the peer did not open them in time.
+    /// Connections that ended because the peer did not complete opening in time.
     opening_timeouts,
     /// Connections that ended because the peer left a message incomplete for too long.
     group_timeouts,
-    /// Connections that ended because the peer, which had made them, asked for nothing for too long.
+    /// Connections made by the peer that ended because it sent no call for too long.
     idle_timeouts,
     /// Connections that ended.
     closed,
-    /// Requests of peers that the handler, or a shard that stops, has turned down.
+    /// Connection requests rejected by the handler or by a stopping shard.
     not_admitted,
-    /// Connections turned down because the shard was full.
+    /// Connections rejected because the shard was full.
     turned_down,
-    /// Completions of queue pairs that were gone already.
+    /// Completions of queue pairs that no longer exist.
     late,
     /// Completions with an error.
     failed_completions,
-    /// Completions of what the device did not have: what it had refused, or had completed before.
+    /// Completions of work requests that were not outstanding: refused, or completed before.
     unasked,
-    /// Times that the device or the queues of the shard were lost.
+    /// Losses of the device or of the shard's queues.
     devices_lost,
-    /// Times that the device's port went down.
+    /// Port-down events of the device.
     ports_down,
-    /// Times that the device's port came up.
+    /// Port-up events of the device.
     ports_up,
-    /// Turns that found nothing to do, as long as the idle policy counts them.
+    /// Turns without work, as far as the idle policy counts them.
     idle_turns,
     /// Sleeps under the idle policy `block`.
     sleeps,
-    /// Calls whose memory is out of use for good: the device did not take a peer's right to it back.
+    /// Calls whose memory is permanently out of use: the device did not release a peer's right to
+    /// it.
     rights_lost,
-    /// Memory windows that the device did not give back when their connection ended.
+    /// Memory windows that the device did not release when their connection ended.
     windows_lost,
-    /// Buffers given up for good because a queue pair could not be drained.
+    /// Buffers permanently out of use because a queue pair could not be drained.
     leaked,
 }
 
-/// The counters of one shard, shared with whoever watches it; on a cache line of its own.
+/// The counters of one shard, shared with their readers; on their own cache lines.
 pub type SharedStats = std::sync::Arc<CachePadded<Stats>>;

@@ -1,13 +1,13 @@
 //! The memory of peers that support only version one.
 //!
-//! One memory serves all shards of an engine. It is asked when a connection is made and told when
-//! an attempt with version two has failed, and never in between.
+//! All shards of an engine share one memory. It is read when a connection is made and written when
+//! an attempt with version two has failed or succeeded.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The addresses that were found to know version one only, each for so long (wire.md B4).
+/// Addresses found to support version one only, each for a limited time (wire.md B4).
 #[derive(Debug)]
 pub(crate) struct VersionMemory {
     life: u64,
@@ -17,7 +17,7 @@ pub(crate) struct VersionMemory {
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     at: SocketAddr,
-    /// When it is forgotten, in nanoseconds of the shards' clock.
+    /// When it expires, in nanoseconds of the shards' clock.
     until: u64,
 }
 
@@ -28,14 +28,14 @@ impl VersionMemory {
         VersionMemory { life, entries: Mutex::new(Vec::new()) }
     }
 
-    /// Notes that version two was tried at this address in vain.
+    /// Records that version two failed at this address.
     pub fn note_one(&self, at: SocketAddr, now: u64) {
         if self.life == 0 {
             return;
         }
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|entry| entry.at != at && entry.until > now);
-        // Who is forgotten too early is tried with version two once more.
+        // An address removed too early is tried with version two again.
         if entries.len() == PEERS_MAX
             && let Some(oldest) = (0..entries.len()).min_by_key(|&index| entries[index].until)
         {
@@ -44,20 +44,20 @@ impl VersionMemory {
         entries.push(Entry { at, until: now.saturating_add(self.life) });
     }
 
-    /// Forgets what was noted of an address: it has shown that it speaks version two.
+    /// Removes an address: it has shown support of version two.
     pub fn forget(&self, at: SocketAddr) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|entry| entry.at != at);
     }
 
-    /// Whether this address is known to have version one only.
+    /// Whether this address is known to support version one only.
     pub fn is_one(&self, at: SocketAddr, now: u64) -> bool {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.iter().any(|entry| entry.at == at && entry.until > now)
     }
 }
 
-/// Addresses that are remembered at one time.
+/// The maximum of addresses.
 const PEERS_MAX: usize = 256;
 
 #[cfg(test)]
@@ -100,7 +100,7 @@ mod tests {
         }
         assert!(!memory.is_one(address(0), 1000));
         assert!((1..=PEERS_MAX as u16).all(|port| memory.is_one(address(port), 1000)));
-        // What is over makes room for everything.
+        // Expired entries make room for all.
         memory.note_one(address(0), 2 * MINUTE_NS);
         assert_eq!(memory.entries.lock().expect("nobody has panicked").len(), 1);
     }

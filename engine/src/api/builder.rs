@@ -17,8 +17,8 @@ use crate::shard::peers::{ConnectionId, Peer, Peers, Phase};
 use crate::shard::rdma::expose::has_room;
 use crate::shard::rdma::windows::Exposer;
 
-/// Names a call that was made, to cancel it ([`Turn::cancel`](crate::Turn::cancel)), and to make it
-/// once more with the same xid.
+/// Identifies a call that was made: to cancel it ([`Turn::cancel`](crate::Turn::cancel)), and to
+/// repeat it with the same xid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CallHandle {
     pub(crate) peer: ConnectionId,
@@ -26,31 +26,31 @@ pub struct CallHandle {
 }
 
 impl CallHandle {
-    /// Who is called.
+    /// The peer that is called.
     pub fn peer(&self) -> ConnectionId {
         self.peer
     }
 
-    /// The xid of the call, by which its server knows it.
+    /// The xid of the call, by which its server identifies it.
     pub fn xid(&self) -> u32 {
         self.name.id.xid()
     }
 }
 
-/// A call under construction. Dropping it takes it back.
+/// A call under construction. Dropping it discards the call.
 #[must_use = "a call is sent by `submit`"]
 pub struct CallBuilder<'a> {
     payload: Payload<'a>,
     peer: &'a mut Peer,
     exposer: &'a mut dyn Exposer,
     id: CallId,
-    /// Where the operation begins that is being written.
+    /// Where the operation that is being written begins.
     operation: u32,
     reply_payload_max: u32,
 }
 
 impl<'a> CallBuilder<'a> {
-    /// Begins a call: takes a send slot and a call slot.
+    /// Begins a call: allocates a send slot and a call slot.
     #[inline]
     pub(crate) fn begin(
         parts: &'a mut Parts,
@@ -70,7 +70,7 @@ impl<'a> CallBuilder<'a> {
             parts.stats.busy_local.add(1);
             return Err(CallRefused::Busy);
         };
-        // Those of a call that was forgotten.
+        // Results of an abandoned builder.
         if !parts.outbox.wants().is_empty() {
             parts.outbox.wants_mut().clear();
         }
@@ -91,17 +91,17 @@ impl<'a> CallBuilder<'a> {
         }
     }
 
-    /// The payload, to be written from behind transaction id and message type.
+    /// The payload, written from behind transaction id and message type.
     #[inline]
     pub fn payload(&mut self) -> &mut Payload<'a> {
         &mut self.payload
     }
 
-    /// An operation of the call begins here: what is wanted from now on is a result of it, until
-    /// the next begins. A call without this is one operation.
+    /// Begins an operation of the call: results requested from here on belong to it, until the next
+    /// operation begins. A call without this is one operation.
     ///
-    /// A server matches the results of each operation on its own, so that one which fails does not
-    /// use up what was wanted of the next (wire.md E23, E24). Returns where the operation begins.
+    /// A server matches the results of each operation separately, so that a failing operation does
+    /// not consume the results of the next (wire.md E23, E24). Returns where the operation begins.
     pub fn operation(&mut self) -> u32 {
         let begin = self.payload.position();
         let wants = self.payload.parts().outbox.wants_mut();
@@ -112,7 +112,7 @@ impl<'a> CallBuilder<'a> {
         begin
     }
 
-    /// Wants one more data item of the reply placed. Items are matched in order (\[RTR\] 7.4).
+    /// Requests one more data item of the reply by DDP. Items are matched in order (\[RTR\] 7.4).
     ///
     /// # Panics
     /// If there are [`WANTS_MAX`] already.
@@ -120,13 +120,12 @@ impl<'a> CallBuilder<'a> {
         self.push_want(want, WantKind::Tbsn, 0, None)
     }
 
-    /// As [`CallBuilder::want`], but the item is to be written to a sink by RDMA Write. Where the
-    /// sink is not needed, it comes back without the item, but not as it was: the peer may have
-    /// written to it all the same. A shard without explicit RDMA needs none, and its memory goes home
-    /// at once.
+    /// As [`CallBuilder::want`], but the responder writes the item to a result buffer by RDMA
+    /// Write. An unused result buffer comes back without the item; the peer may still have changed
+    /// its contents. A shard without explicit RDMA needs none and drops it at once.
     ///
     /// # Panics
-    /// If there are [`WANTS_MAX`] already, or the sink is shorter than the item can be.
+    /// If there are [`WANTS_MAX`] already, or the result buffer is shorter than the item can be.
     pub fn want_into(&mut self, want: Want, sink: Sink) -> &mut CallBuilder<'a> {
         self.push_want(want, WantKind::Exrw, 0, Some(sink))
     }
@@ -134,16 +133,16 @@ impl<'a> CallBuilder<'a> {
     /// As [`CallBuilder::want_into`], but the peer may choose to place the item by Send.
     ///
     /// # Panics
-    /// If there are [`WANTS_MAX`] already, or the sink is shorter than the item can be.
+    /// If there are [`WANTS_MAX`] already, or the result buffer is shorter than the item can be.
     pub fn want_either(&mut self, want: Want, sink: Sink) -> &mut CallBuilder<'a> {
         self.push_want(want, WantKind::Choice, 0, Some(sink))
     }
 
-    /// As [`CallBuilder::want_into`], but an item of at most `sent_max` bytes is to be placed by
+    /// As [`CallBuilder::want_into`], but the peer places an item of at most `sent_max` bytes by
     /// Send (\[RTR\] 7.4, BYSIZE).
     ///
     /// # Panics
-    /// If there are [`WANTS_MAX`] already, or the sink is shorter than the item can be.
+    /// If there are [`WANTS_MAX`] already, or the result buffer is shorter than the item can be.
     pub fn want_by_size(&mut self, want: Want, sent_max: u32, sink: Sink) -> &mut CallBuilder<'a> {
         self.push_want(want, WantKind::BySize, sent_max, Some(sink))
     }
@@ -164,20 +163,21 @@ impl<'a> CallBuilder<'a> {
         self
     }
 
-    /// Says how long the payload of the reply can be, placed items not counted, from the
-    /// transaction id on. 1024 bytes if nothing is said, or what one message brings if that is less:
-    /// a peer of version one that states no sizes sends 1024 bytes with the header.
+    /// Sets the maximum length of the reply's payload, from the transaction id on, without placed
+    /// items. The default is 1024 bytes, or the capacity of one message if that is less: a peer of
+    /// version one that states no sizes sends 1024 bytes including the header.
     pub fn reply_payload_max(&mut self, bytes: u32) -> &mut CallBuilder<'a> {
         self.reply_payload_max = bytes;
         self
     }
 
-    /// Has the call end with [`CallError::DeadlineExceeded`](crate::CallError::DeadlineExceeded) if
-    /// its reply has not come by then, in nanoseconds of the clock that the shard is polled with.
+    /// Ends the call with [`CallError::DeadlineExceeded`](crate::CallError::DeadlineExceeded) if
+    /// its reply has not arrived by `at`, in nanoseconds of the clock that the shard is polled
+    /// with.
     ///
-    /// While the shard is polled the calls that have a deadline are looked at every 10 ms, 1024 of
-    /// them or, where that is more, an eighth of those that can be open. The slot of the call, its
-    /// credits and its xid stay in use until its reply has come, or its connection has ended.
+    /// A polled shard checks calls with a deadline every 10 ms: 1024 of them or, if that is more,
+    /// an eighth of those that can be open. The call's slot, credits and xid stay in use until its
+    /// reply arrives or its connection ends.
     pub fn deadline(&mut self, at: u64) -> &mut CallBuilder<'a> {
         let (id, peer) = (self.id, self.peer.id.index);
         let Parts { ledger, timers, .. } = self.payload.parts();
@@ -190,15 +190,15 @@ impl<'a> CallBuilder<'a> {
         self
     }
 
-    /// Gives the call this xid, that of an earlier call which it repeats: a server that recognizes
-    /// repeated calls executes it once. The rest of the call has to be the same, too.
+    /// Sets the xid, to that of an earlier call that this one repeats: a server that detects
+    /// duplicates executes it once. The rest of the call must be the same, too.
     ///
-    /// The top bit is 0 on the side that has connected, and 1 on the other; of the numbers below it
-    /// the first 16 are not for calls.
+    /// The top bit is 0 on the side that connected, and 1 on the other. The first 16 of the numbers
+    /// below it are not for calls.
     ///
     /// # Errors
-    /// [`CallRefused::Protocol`]: the xid is none for calls of this side, or a call of this connection
-    /// has it whose reply may still come. The call has the xid that it had.
+    /// [`CallRefused::Protocol`]: the xid is not valid for calls of this side, or belongs to a call
+    /// of this connection whose reply may still arrive. The call keeps its previous xid.
     pub fn xid(&mut self, xid: u32) -> Result<&mut CallBuilder<'a>, CallRefused> {
         let id = self.id;
         let ledger = &mut self.payload.parts().ledger;
@@ -208,7 +208,7 @@ impl<'a> CallBuilder<'a> {
         Ok(self)
     }
 
-    /// The name of the call. If it is to have another xid, ask behind [`CallBuilder::xid`].
+    /// The identity of the call. Set another xid with [`CallBuilder::xid`] before this.
     pub fn handle(&mut self) -> CallHandle {
         let (id, peer) = (self.id, self.peer.id);
         let name = self.payload.parts().ledger.calls.name(id, peer.index);
@@ -218,20 +218,21 @@ impl<'a> CallBuilder<'a> {
     /// Sends the call with the next poll.
     ///
     /// # Errors
-    /// [`CallRefused`] says what is in the way; nothing has been sent. Placed memory and sinks go
-    /// home to their pools: [`CallBuilder::try_submit`] gives them back.
+    /// [`CallRefused`] states the reason; nothing has been sent. Placed memory and result buffers
+    /// return to their pools; [`CallBuilder::try_submit`] returns them to the program.
     #[inline]
     pub fn submit(mut self) -> Result<(), CallRefused> {
         self.send()?;
-        // Nothing is left to be taken back.
+        // Nothing remains to discard.
         core::mem::forget(self);
         Ok(())
     }
 
-    /// As [`CallBuilder::submit`], but gives placed memory and sinks back if the call cannot be sent.
+    /// As [`CallBuilder::submit`], but returns placed memory and result buffers if the call is not
+    /// sent.
     ///
     /// # Errors
-    /// [`Unsent`] has them, and says what is in the way; nothing has been sent.
+    /// [`Unsent`] contains them and states the reason; nothing has been sent.
     #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn try_submit(mut self) -> Result<(), Unsent> {
         match self.send() {
@@ -243,7 +244,7 @@ impl<'a> CallBuilder<'a> {
         }
     }
 
-    /// Takes the call back, for a reason, with the memory that it was given.
+    /// Discards the call, with a reason and the memory given to it.
     #[cold]
     pub(crate) fn take_back<E: Copy>(mut self, why: E) -> Unsent<E> {
         let (wants, pieces) = self.payload.parts().outbox.under_construction();
@@ -258,14 +259,14 @@ impl<'a> CallBuilder<'a> {
         if is_sent { Ok(()) } else { self.send_planned() }
     }
 
-    /// Sends a short message; false if the call is none.
+    /// Sends a short message; false if the call is not one.
     #[inline(always)]
     fn send_short(&mut self, with: CallWith) -> bool {
         let (id, reply_payload_max) = (self.id, self.reply_payload_max);
         self.payload.send_short(self.peer, ShortSend::Call { id, reply_payload_max, with })
     }
 
-    /// Sends a call that brings a single item or wants one; false if it is not that.
+    /// Sends a call with a single DDP item or result; false if the call is not one.
     #[inline(never)]
     fn send_single_item(&mut self) -> bool {
         let (item, is_plain) = (self.payload.single_item(), self.payload.is_plain());
@@ -282,13 +283,14 @@ impl<'a> CallBuilder<'a> {
         is_sent
     }
 
-    /// Sends what is not short, or finds out why it cannot be sent.
+    /// Sends any other call, or determines why it cannot be sent.
     #[cold]
     fn send_planned(&mut self) -> Result<(), CallRefused> {
         let mut wanted = core::mem::take(self.payload.parts().outbox.wants_mut());
         let sent = self.send_wanting(&mut wanted);
         if sent.is_ok() {
-            // What was not exposed of the sinks goes home; the room stays for the next call.
+            // Result buffers that were not exposed return to their pools; the capacity stays for
+            // the next call.
             wanted.clear();
         }
         *self.payload.parts().outbox.wants_mut() = wanted;
@@ -345,5 +347,5 @@ impl Drop for CallBuilder<'_> {
     }
 }
 
-/// What the payload of a reply is taken to be if the caller says nothing.
+/// The default maximum of a reply's payload.
 const REPLY_PAYLOAD_DEFAULT: u32 = 1024;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use crate::message::incoming::Incoming;
 use crate::shard::peers::ConnectionId;
 
-/// A call, read where it lies. The message itself is an [`Incoming`], to which this derefs.
+/// A call, read in place. The message itself is an [`Incoming`], to which this derefs.
 #[derive(Debug)]
 pub struct Call<'a> {
     peer: ConnectionId,
@@ -26,14 +26,14 @@ impl<'a> Call<'a> {
         Call { peer, xid, address, incoming }
     }
 
-    /// Who calls.
+    /// The calling peer.
     #[inline]
     pub fn peer(&self) -> ConnectionId {
         self.peer
     }
 
-    /// Where the caller is, as the connection manager says. On RDMA a client does not choose its
-    /// port, so one that comes back comes from another (RFC 8267).
+    /// The address of the caller, from the connection manager. An RDMA client does not choose its
+    /// port, so it reconnects from a different one (RFC 8267).
     pub fn address(&self) -> SocketAddr {
         *self.address
     }

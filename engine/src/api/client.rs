@@ -18,19 +18,19 @@ use crate::error::{CallRefused, SetupError};
 use crate::provider::{ConnectError, ConnectId, Provider};
 use crate::shard::peers::ConnectionId;
 
-/// The convenient face of a shard that calls others: no second engine.
+/// A convenient interface to a shard that only sends calls; not a second engine.
 ///
-/// The thread that owns it polls it; nothing happens in between.
+/// Its thread polls it; nothing happens between polls.
 pub struct Client<P: Provider> {
     shard: Shard<P, RefuseCalls>,
     clock: Clock,
-    /// What became of attempts that nobody has asked for yet.
+    /// Outcomes of connection attempts that the program has not yet queried.
     outcomes: Vec<(ConnectId, Outcome)>,
-    /// What became of requests for changes of properties, likewise.
+    /// Outcomes of property changes, likewise.
     settled: Vec<(ConnectionId, PropertyOutcome)>,
 }
 
-/// What became of an attempt to connect.
+/// The outcome of a connection attempt.
 type Outcome = Result<ConnectionId, ConnectError>;
 
 impl<P: Provider> Client<P> {
@@ -38,14 +38,14 @@ impl<P: Provider> Client<P> {
         Client { shard, clock: Clock::new(), outcomes: Vec::new(), settled: Vec::new() }
     }
 
-    /// Connects and waits until calls can be made. Completions of other calls that arrive
-    /// meanwhile are lost: connect first. Needs an engine with a control thread.
+    /// Connects and waits until calls can be made. Completions of other calls that arrive meanwhile
+    /// are lost: connect first. Needs an engine with a control thread.
     ///
     /// # Errors
     /// Why there is no connection.
     pub fn connect(&mut self, to: SocketAddr) -> Result<ConnectionId, SetupError> {
         let id = self.begin_connect(to)?;
-        // An attempt has its own deadlines; this is for an engine that is gone and keeps none.
+        // An attempt has its own deadlines; this one covers an engine that is gone.
         let until = self.shard.core.parts.timers.attempt_until(self.clock.now());
         loop {
             let now = self.clock.now();
@@ -63,7 +63,7 @@ impl<P: Provider> Client<P> {
         }
     }
 
-    /// Asks for a connection; [`Client::connected`] tells the outcome after some polls.
+    /// Requests a connection; [`Client::connected`] returns the outcome after some polls.
     ///
     /// # Errors
     /// If this client has as many connections as its configuration allows.
@@ -71,15 +71,15 @@ impl<P: Provider> Client<P> {
         self.shard.connect(to)
     }
 
-    /// What became of an attempt to connect, told once; `None` if it is open, or was told. The
-    /// connection may have ended since.
+    /// The outcome of a connection attempt, returned once; `None` if it is open, or was returned.
+    /// The connection may have ended since.
     pub fn connected(&mut self, id: ConnectId) -> Option<Result<ConnectionId, ConnectError>> {
         let at = self.outcomes.iter().position(|(attempt, _)| *attempt == id)?;
         Some(self.outcomes.swap_remove(at).1)
     }
 
-    /// What became of [`Turn::request_properties`] to this peer, told once; `None` if that is open, or
-    /// was told.
+    /// The outcome of [`Turn::request_properties`] to this peer, returned once; `None` if it is
+    /// open, or was returned.
     pub fn settled_properties(&mut self, peer: ConnectionId) -> Option<PropertyOutcome> {
         let at = self.settled.iter().position(|(of, _)| *of == peer)?;
         Some(self.settled.swap_remove(at).1)
@@ -88,7 +88,7 @@ impl<P: Provider> Client<P> {
     /// Begins a call. `cookie` comes back with its completion.
     ///
     /// # Errors
-    /// [`CallRefused`] says what is in the way. Never waits.
+    /// [`CallRefused`] states the reason. Never waits.
     #[inline]
     pub fn call(
         &mut self,
@@ -100,13 +100,12 @@ impl<P: Provider> Client<P> {
 
     /// Ends a call before its reply, as [`Turn::cancel`]; it is completed in the next poll.
     pub fn cancel(&mut self, call: CallHandle) -> bool {
-        // The time makes no difference to it.
+        // The time has no effect on it.
         self.shard.turn(0).cancel(call)
     }
 
-    /// Sends what was submitted, takes in what has arrived and hands every completion to `done`.
-    /// True if there was something to do. `now` is in nanoseconds of any clock that does not go
-    /// back, such as [`Clock`].
+    /// Sends submitted calls, processes arrivals and passes every completion to `done`. True if
+    /// there was work. `now` is in nanoseconds of any monotonic clock, such as [`Clock`].
     #[inline]
     pub fn poll(&mut self, now: u64, done: impl FnMut(Completion<'_>)) -> bool {
         let (outcomes, settled) = (&mut self.outcomes, &mut self.settled);
@@ -119,12 +118,12 @@ impl<P: Provider> Client<P> {
         self.shard.wait(timeout);
     }
 
-    /// The shard as its program may use it between polls.
+    /// The shard, for the program's use between polls.
     pub fn turn(&mut self, now: u64) -> Turn<'_> {
         self.shard.turn(now)
     }
 
-    /// The means to reach this client from other threads.
+    /// The handle to reach this client from other threads.
     pub fn handle(&self) -> &ShardHandle {
         self.shard.handle()
     }

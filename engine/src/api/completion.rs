@@ -14,11 +14,11 @@ pub struct Completion<'a> {
     peer: ConnectionId,
     cookie: u64,
     result: Result<Incoming<'a>, Failed>,
-    /// The sinks of a call that failed.
+    /// The result buffers of a failed call.
     rdma_target: RdmaTarget<'a>,
 }
 
-/// A call that failed, and which.
+/// A failed call, and its identity.
 #[derive(Debug, Clone, Copy)]
 struct Failed {
     error: CallError,
@@ -31,7 +31,7 @@ impl<'a> Completion<'a> {
         Completion { peer, cookie, result: Ok(reply), rdma_target: RdmaTarget::nothing() }
     }
 
-    /// A call that failed, with the memory that it had exposed.
+    /// A failed call, with the memory that it had exposed.
     pub(crate) fn failed(
         peer: ConnectionId,
         cookie: u64,
@@ -41,8 +41,8 @@ impl<'a> Completion<'a> {
         Completion { peer, cookie, result: Err(Failed { error, id }), rdma_target }
     }
 
-    /// Gives the sink of a want back, in the order in which they were stated; once. Nobody can write
-    /// to it any more. What of it was taken as pieces of an item is not in it.
+    /// Returns the result buffer of a want, by the order of requests; once. No peer can write to it
+    /// any more. Pieces that were taken out of an item are not in it.
     ///
     /// `None` if the want had none, or if the device may still write to it: then it is lost.
     pub fn take_sink(&mut self, want: usize) -> Option<Sink> {
@@ -52,18 +52,18 @@ impl<'a> Completion<'a> {
         }
     }
 
-    /// Who was called.
+    /// The peer that was called.
     pub fn peer(&self) -> ConnectionId {
         self.peer
     }
 
-    /// What the program gave the call along.
+    /// The value that the program attached to the call.
     pub fn cookie(&self) -> u64 {
         self.cookie
     }
 
-    /// The xid of the call: a repetition that has it, too, is recognized by a server that looks for
-    /// that ([`CallBuilder::xid`](crate::CallBuilder::xid)).
+    /// The xid of the call. A server that detects duplicates recognizes a repetition with the same
+    /// xid ([`CallBuilder::xid`](crate::CallBuilder::xid)).
     pub fn xid(&self) -> u32 {
         match &self.result {
             Ok(reply) => reply.xid(),
@@ -79,7 +79,7 @@ impl<'a> Completion<'a> {
         self.result.as_ref().map_err(|failed| failed.error)
     }
 
-    /// The reply, for taking segments out of it.
+    /// The reply, mutable, to take segments out of it.
     ///
     /// # Errors
     /// Why there is none.

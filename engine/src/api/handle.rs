@@ -11,7 +11,7 @@ use crate::shard::mailbox::{End, Mailbox, Wakeup};
 use crate::shard::peers::ConnectionId;
 use crate::stats::{SharedStats, Snapshot};
 
-/// Reaches a shard from any thread.
+/// A handle to a shard, usable from any thread.
 #[derive(Clone)]
 pub struct ShardHandle(Arc<Shared>);
 
@@ -20,30 +20,30 @@ struct Shared {
     obtained: Obtained,
     stats: SharedStats,
     wakeup: Arc<Wakeup>,
-    /// Answers: room for those to all calls of its connections.
+    /// Answers: one place for each call of its connections.
     finished: Mailbox<(Ticket, Finished)>,
-    /// Those that find no room there, since those of connections that have ended come on top: no more
-    /// than there were tickets.
+    /// Answers that do not fit there, because calls of ended connections add to them: no more than
+    /// there were tickets.
     further: SegQueue<(Ticket, Finished)>,
     dropped: Arc<Dropped>,
     orders: Mailbox<Order>,
 }
 
-/// How far the life of a shard has gone.
+/// The life cycle of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShardState {
-    /// It works, if it is polled.
+    /// It works while it is polled.
     Running,
     /// It was told to stop, and closes its connections.
     Stopping,
-    /// It is gone, and all that it had with it.
+    /// It is gone, with all its resources.
     Ended,
-    /// A panic has left it half done: its connections were ended, and it does nothing any more.
+    /// A panic left it inconsistent: its connections were ended, and it does no more work.
     Panicked,
 }
 
-/// What a shard can be told.
+/// Orders to a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// End a connection.
@@ -80,7 +80,7 @@ impl ShardHandle {
         self.0.stats.snapshot()
     }
 
-    /// How far its life has gone.
+    /// The state of its life cycle.
     pub fn state(&self) -> ShardState {
         match self.0.wakeup.ended() {
             Some(End::Panicked) => ShardState::Panicked,
@@ -90,8 +90,8 @@ impl ShardHandle {
         }
     }
 
-    /// What the shard has got of what its configuration asks for: pages, locked memory, the way that
-    /// memory is shown.
+    /// The resources obtained for the shard's configuration: pages, locked memory, the way of
+    /// exposure.
     pub fn obtained(&self) -> &Obtained {
         &self.0.obtained
     }
@@ -101,11 +101,11 @@ impl ShardHandle {
         self.0.wakeup.connections()
     }
 
-    /// Answers a deferred call from any thread. The shard sends it in its next turn; if the
-    /// connection has ended meanwhile, the answer is dropped, and its memory goes home.
+    /// Answers a deferred call from any thread. The shard sends the answer in its next turn. If the
+    /// connection has ended, the answer is dropped, and its memory returns to its pool.
     ///
     /// # Errors
-    /// Both back, if the ticket is another shard's, or if the shard has ended.
+    /// Returns both, if the ticket belongs to another shard, or if the shard has ended.
     #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn finish(&self, mut ticket: Ticket, finished: Finished) -> Result<(), (Ticket, Finished)> {
         if ticket.shard != self.0.shard || self.0.wakeup.ended().is_some() {
@@ -116,8 +116,8 @@ impl ShardHandle {
         Ok(())
     }
 
-    /// Leaves an answer. A shard that has ended meanwhile reads no more: the answer does not stay here,
-    /// or its memory would not go home as long as anybody has this handle.
+    /// Queues an answer. A shard that has ended no longer reads the queue, so this drops the
+    /// answer: otherwise its memory would stay in use as long as this handle exists.
     fn leave(&self, ticket: Ticket, finished: Finished) {
         if let Err(both) = self.0.finished.send((ticket, finished)) {
             self.0.further.push(both);
@@ -128,33 +128,33 @@ impl ShardHandle {
         }
     }
 
-    /// Drops the answers that were left: the shard has ended.
+    /// Drops queued answers: the shard has ended.
     #[cold]
     pub(crate) fn drop_finished(&self) {
         while self.pop_finished().is_some() {}
     }
 
-    /// Makes the shard take a turn soon, if it sleeps: for a handler that finds in its
-    /// [`on_turn`](crate::Handler::on_turn) what other threads have left it elsewhere.
+    /// Wakes the shard for a turn if it sleeps: for a handler whose
+    /// [`on_turn`](crate::Handler::on_turn) reads data that other threads queue elsewhere.
     pub fn wake(&self) {
         self.0.wakeup.ring();
     }
 
-    /// Ends a connection at once: its own calls are completed with the loss, its tickets are void, and
-    /// what its peer has not taken may be lost. False if the shard has a long list of such orders to
-    /// work off.
+    /// Ends a connection at once: own calls complete with an error, tickets become void, and
+    /// messages that the peer has not received may be lost. False if the shard's queue of orders is
+    /// full.
     pub fn close(&self, peer: ConnectionId) -> bool {
         self.0.orders.send(Order::Close(peer)).is_ok()
     }
 
-    /// Stops the shard: it delivers no new call. Calls that were delivered are answered and own calls
-    /// completed, for as long as the configuration says; a connection closes as soon as nothing of it
-    /// is owed. Calls that come meanwhile end with their connection.
+    /// Stops the shard: it delivers no new calls. It answers delivered calls and completes own
+    /// calls until the configured time is over. A connection closes once nothing on it is
+    /// outstanding; calls that arrive meanwhile end with their connection.
     pub fn stop(&self) {
         self.0.wakeup.want_stop();
     }
 
-    /// Answers that were left and not read.
+    /// Queued answers.
     pub(crate) fn finished(&self) -> usize {
         self.0.finished.len() + self.0.further.len()
     }
@@ -163,7 +163,7 @@ impl ShardHandle {
         self.0.finished.pop().or_else(|| self.0.further.pop())
     }
 
-    /// Where tickets of the shard tell that they were dropped.
+    /// Where tickets of the shard record that they were dropped.
     pub(crate) fn dropped(&self) -> &Arc<Dropped> {
         &self.0.dropped
     }
@@ -188,7 +188,7 @@ impl core::fmt::Debug for ShardHandle {
     }
 }
 
-/// Orders that wait at one time.
+/// The maximum of queued orders.
 const ORDERS_MAX: usize = 1024;
 
 #[cfg(test)]
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(handle.finished(), 2);
         wakeup.end(End::Dropped);
         handle.drop_finished();
-        // As by a thread that has seen the shard before it ended.
+        // As a thread does that saw the shard before it ended.
         for _ in 0..2 {
             let mut late = ticket(handle.dropped());
             late.home = None;

@@ -15,34 +15,34 @@ use crate::shard::peers::ConnectionId;
 
 /// A program on a shard. All methods run on the shard's thread, one at a time, and must not block.
 pub trait Handler {
-    /// A call has arrived. It is answered at once ([`Reply::send`]), later ([`Reply::defer`]) or
-    /// not at all ([`Reply::refuse`]): only these three make the [`Answer`] that is to be returned.
-    /// None comes once the shard stops.
+    /// A call has arrived. Answer it at once ([`Reply::send`]), later ([`Reply::defer`]) or reject
+    /// it ([`Reply::refuse`]): only these three create the required [`Answer`]. A stopping shard
+    /// delivers no calls.
     fn on_call<'a>(&mut self, call: Call<'a>, reply: Reply<'a>) -> Answer<'a>;
 
-    /// A call of this shard is over: its reply has arrived, or never will.
+    /// A call of this shard has ended: with its reply, or without one.
     fn on_reply(&mut self, done: Completion<'_>) {
         let _ = done;
     }
 
-    /// Once a turn, after the queues: the place to poll a disk or a timer and to finish tickets.
+    /// Called once a turn, after the queues: poll a disk or a timer here, and finish tickets.
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
         let _ = turn;
     }
 
-    /// A peer asks for a connection. It is accepted or rejected as this says; a peer that is rejected
-    /// is told so, its attempt fails ([`ConnectError::Rejected`]), and it can try again later. A
-    /// request that is not answered within `connections.connect_timeout`, because the shard is not
-    /// polled, is rejected.
+    /// A peer requests a connection. The return value accepts or rejects it. The attempt of a
+    /// rejected peer fails ([`ConnectError::Rejected`]), and it can try again later. A request that
+    /// is not answered within `connections.connect_timeout`, because the shard is not polled, is
+    /// rejected.
     fn admit(&mut self, request: &ConnectRequest<'_>) -> Admission {
         let _ = request;
         Admission::Accept
     }
 
-    /// A connection is up: the peers know each other's properties. `attempt` is what
-    /// [`Shard::connect`](crate::Shard::connect) returned, if this side asked for it. What can be
-    /// decided by where the peer is, is better decided by [`Handler::admit`]: here the peer is
-    /// connected already, and if it is refused it is seen off.
+    /// A connection is up: the peers know each other's properties. If this side requested it,
+    /// `attempt` is the value that [`Shard::connect`](crate::Shard::connect) returned. Decisions by
+    /// address belong in [`Handler::admit`]: here the peer is already connected, and rejecting it
+    /// closes the connection.
     fn on_connect(
         &mut self,
         peer: ConnectionId,
@@ -53,52 +53,52 @@ pub trait Handler {
         Admission::Accept
     }
 
-    /// Which calls of servers this shard takes on connections that it has asked for (`PROP_BRS` of
-    /// \[XCHAR\] 3.3). It is asked once, before the first connection. A server that calls where it is
-    /// told [`BackwardSupport::None`] gets [`SendError::NoBackward`](crate::SendError::NoBackward).
+    /// The calls from servers that this shard accepts on connections that it requested (`PROP_BRS`
+    /// of \[XCHAR\] 3.3). Asked once, before the first connection. A server that calls a peer with
+    /// [`BackwardSupport::None`] gets [`SendError::NoBackward`](crate::SendError::NoBackward).
     fn backward(&self) -> BackwardSupport {
         BackwardSupport::Inline
     }
 
-    /// A connection that this shard asked for could not be had.
+    /// A connection that this shard requested was not established.
     fn on_refused(&mut self, id: ConnectId, why: ConnectError) {
         let _ = (id, why);
     }
 
-    /// A peer has answered, or not in time, what
-    /// [`Turn::request_properties`](crate::Turn::request_properties) asked of it.
+    /// The outcome of [`Turn::request_properties`](crate::Turn::request_properties): the peer's
+    /// answer, or a timeout.
     fn on_properties(&mut self, peer: ConnectionId, outcome: &PropertyOutcome) {
         let _ = (peer, outcome);
     }
 
-    /// A connection has ended. Its calls have been completed before; its tickets are void.
+    /// A connection has ended. Its calls have already completed; its tickets are void.
     fn on_close(&mut self, peer: ConnectionId, why: CloseReason) {
         let _ = (peer, why);
     }
 }
 
-/// A peer asks for a connection.
+/// A connection request from a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectRequest<'a> {
-    /// Where it is. On a network the answer has to find its way there.
+    /// The address of the peer, from the connection manager. On a network, answers must reach it.
     pub from: SocketAddr,
-    /// What it sent along (RFC 8797), with padding behind it.
+    /// The peer's private data (RFC 8797), with padding.
     pub private: &'a [u8],
-    /// Connections that this shard has with the same host, or has admitted.
+    /// Connections with the same host that this shard has or has admitted.
     pub connections: usize,
 }
 
-/// Whether a connection is wanted.
+/// The answer to a connection request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// It stays.
+    /// Accepts it.
     Accept,
-    /// It is closed.
+    /// Rejects it.
     Refuse,
 }
 
-/// Refuses every call: the handler of a shard that only calls others.
+/// Rejects every call: the handler of a shard that only sends calls.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RefuseCalls;
 

@@ -7,26 +7,27 @@ use super::turn::Turn;
 use crate::shard::peers::{ConnectionId, Peer, Phase};
 use crate::shard::send::outbox::Outbox;
 
-/// Why a change of properties could not be asked for or announced. Nothing was sent.
+/// Why a change of properties could not be requested or announced. Nothing was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PropertiesRefused {
-    /// There is no such connection any more.
+    /// The connection does not exist any more.
     #[error("there is no such connection")]
     NoPeer,
-    /// No send slot is free, or messages between the transports wait already: try again next turn.
+    /// No send slot is free, or control messages are already waiting: try again next turn.
     #[error("no send slot is free for a message between the transports")]
     Busy,
-    /// The protocol does not let it go out.
+    /// The protocol does not permit sending it.
     #[error("the properties cannot be changed: {0}")]
     Protocol(#[from] PropertyError),
 }
 
 impl Turn<'_> {
-    /// Asks a peer to change properties of its own (\[XCHAR\] 4.2, REQPROP). The outcome comes to
-    /// [`Handler::on_properties`](crate::Handler::on_properties); no answer in time counts as a refusal. One request at a time.
+    /// Requests changes of a peer's own properties (\[XCHAR\] 4.2, REQPROP).
+    /// [`Handler::on_properties`](crate::Handler::on_properties) receives the outcome; a timeout
+    /// counts as a refusal. One request at a time.
     ///
     /// # Errors
-    /// [`PropertiesRefused`] says what is in the way.
+    /// [`PropertiesRefused`] states the reason.
     pub fn request_properties(
         &mut self,
         peer: ConnectionId,
@@ -40,18 +41,19 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Tells a peer of changes of our own properties (\[XCHAR\] 4.4, UPDPROP). What is wider holds at
-    /// once; what is narrower is asked of the peer, and what it sent before it knew is still taken.
+    /// Announces changes of this side's properties to a peer (\[XCHAR\] 4.4, UPDPROP). Widening
+    /// takes effect at once. Narrowing asks the peer to comply; messages that it sent before it
+    /// knew are still accepted.
     ///
     /// # Errors
-    /// [`PropertiesRefused`] says what is in the way.
+    /// [`PropertiesRefused`] states the reason.
     pub fn announce_properties(
         &mut self,
         peer: ConnectionId,
         changes: &Changes,
     ) -> Result<(), PropertiesRefused> {
         let (peer, outbox) = self.takes_control(peer)?;
-        // What is received lies in memory that was measured when the shard was made.
+        // The size of receive memory is fixed when the shard is made.
         let most = peer.conn.settings().request_rx_limit;
         if let Some(Property::RequestRxLimit(count)) = changes.value(PropId::REQUEST_RX_LIMIT)
             && count > most
@@ -64,7 +66,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// A peer that a message between the transports can be sent to now.
+    /// A peer that can be sent a control message now.
     fn takes_control(
         &mut self,
         peer: ConnectionId,

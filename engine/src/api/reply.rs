@@ -11,25 +11,25 @@ use crate::message::saved_offer::SavedOffer;
 use crate::shard::parts::Parts;
 use crate::shard::peers::Peer;
 
-/// The reply to one call. Consuming it is the only way to make the [`Answer`] that a handler owes.
+/// The reply to one call. Consuming it is the only way to create the [`Answer`] of a handler.
 #[must_use = "a call that gets no reply holds a credit of its peer for ever"]
 pub struct Reply<'a> {
     payload: Payload<'a>,
     peer: &'a mut Peer,
     xid: u32,
-    /// What is to be kept of the call beside that; `None` of a plain one.
+    /// The rest of the call's context; `None` for a plain call.
     asked: Option<ReplyContext<'a>>,
 }
 
-/// What a call that is not plain has asked of its reply.
+/// The reply context of a call that is not plain.
 #[derive(Clone, Copy)]
 pub(crate) struct ReplyContext<'a> {
     pub to: &'a ReplyTo,
     pub saved_offer: &'a SavedOffer,
 }
 
-/// Proof that a call was answered, deferred or refused. The lifetime keeps it from being returned
-/// for another call.
+/// Proof that a call was answered, deferred or rejected. The lifetime prevents its use for another
+/// call.
 #[derive(Debug)]
 #[must_use = "a handler returns it"]
 pub struct Answer<'a>(PhantomData<fn(&'a ()) -> &'a ()>);
@@ -45,22 +45,22 @@ impl<'a> Reply<'a> {
         Reply { payload, peer, xid, asked }
     }
 
-    /// The payload, to be written from behind transaction id and message type.
+    /// The payload, written from behind transaction id and message type.
     #[inline]
     pub fn payload(&mut self) -> &mut Payload<'a> {
         &mut self.payload
     }
 
-    /// Says of which operation of the call the results are that are placed from now on: that which
-    /// began at `origin` in the unreduced XDR stream of the call. A caller of several operations
-    /// says for each of them where its results are wanted (wire.md E23). Operations come in order; a
-    /// call of one operation needs none of this.
+    /// Sets the operation whose results are placed from now on: the one that begins at `origin` in
+    /// the unreduced XDR stream of the call. A caller of several operations states result buffers
+    /// for each of them (wire.md E23). Operations come in order. A call of one operation does not
+    /// need this.
     pub fn operation(&mut self, origin: u32) {
         self.payload.set_origin(origin);
     }
 
-    /// Sends the reply at the end of the turn. If it cannot be sent, the caller is told that there
-    /// will be none: [`Reply::try_send`] says why.
+    /// Sends the reply at the end of the turn. If it cannot be sent, the caller gets an RDMA_ERROR;
+    /// [`Reply::try_send`] returns the reason.
     ///
     /// Cost: a header of a few words in front of the payload; no copy.
     #[inline]
@@ -74,11 +74,11 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// As [`Reply::send`], but gives the reply back if it cannot be sent, to be refused or
-    /// deferred.
+    /// As [`Reply::send`], but returns the reply if it cannot be sent, so that it can be rejected
+    /// or deferred.
     ///
     /// # Errors
-    /// [`CallRefused`] says what is in the way.
+    /// [`CallRefused`] states the reason.
     #[inline]
     pub fn try_send(mut self) -> Result<Answer<'a>, (Reply<'a>, CallRefused)> {
         if self.send_short() {
@@ -90,16 +90,15 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Keeps the right to answer for later, on this thread or another.
+    /// Keeps the right to answer later, on this thread or another.
     pub fn defer(self) -> (Answer<'a>, Ticket) {
         let offer = self.asked.map_or(SavedOffer::none(), |asked| asked.saved_offer.clone());
         let ticket = Ticket::new(self.peer.id, self.payload.home(), self.to(), offer);
         (Answer(PhantomData), ticket)
     }
 
-    /// Tells the caller that there will be no reply (RDMA_ERROR): it learns nothing else, least of
-    /// all whether the call was executed. What was written is given up, so that there is a send slot
-    /// for this.
+    /// Rejects the call with RDMA_ERROR: the caller learns that there will be no reply, but not
+    /// whether the call was executed. Discards the payload, which frees a send slot for the error.
     pub fn refuse(mut self) -> Answer<'a> {
         self.payload.abandon();
         let to = self.to();
@@ -109,13 +108,13 @@ impl<'a> Reply<'a> {
         self.answered()
     }
 
-    /// Which call it answers, and what it may use for that.
+    /// The call to answer, and the resources for it.
     #[inline]
     fn to(&self) -> ReplyTo {
         self.asked.map_or(ReplyTo::plain(self.xid), |asked| *asked.to)
     }
 
-    /// Sends a short message; false if the reply is none.
+    /// Sends a short message; false if the reply is not one.
     #[inline(always)]
     fn send_short(&mut self) -> bool {
         if self.asked.is_some_and(|asked| !asked.saved_offer.is_empty()) {
@@ -126,7 +125,7 @@ impl<'a> Reply<'a> {
         self.payload.is_plain() && self.payload.send_short(self.peer, short)
     }
 
-    /// Sends a reply that brings a single item to a call that wants one; false if it is not that.
+    /// Sends a reply with a single item to a call that requests one; false if it is not one.
     #[inline(never)]
     fn send_single_item(&mut self) -> bool {
         let Some(ReplyContext { to, saved_offer }) = self.asked else { return false };
@@ -136,7 +135,7 @@ impl<'a> Reply<'a> {
         self.payload.send_short(self.peer, short)
     }
 
-    /// The reply was sent as a short message: nothing is left to be given back.
+    /// The reply was sent as a short message: nothing remains to be returned.
     #[inline]
     fn sent(self) -> Answer<'a> {
         let Reply { payload, peer, .. } = self;
@@ -149,7 +148,7 @@ impl<'a> Reply<'a> {
         answered(self.peer)
     }
 
-    /// Sends what is not short.
+    /// Sends any other reply.
     #[cold]
     fn send_planned(&mut self) -> Result<(), CallRefused> {
         let message = self.payload.assemble()?;
@@ -181,7 +180,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// A call less that waits for its answer.
+/// Counts one call fewer to answer.
 #[inline]
 fn answered<'a>(peer: &mut Peer) -> Answer<'a> {
     peer.open_calls = peer.open_calls.saturating_sub(1);

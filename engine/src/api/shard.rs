@@ -20,33 +20,33 @@ use crate::shard::audit::Audit;
 
 /// A shard with its handler: one thread's share of the engine.
 ///
-/// Three ways to run it: [`Engine::start`](crate::engine::Engine::start) makes a pinned thread for
-/// it, [`Shard::run`] runs it on the thread that calls, [`Shard::poll_once`] inside of the host's
-/// own loop.
+/// Three ways to run it: [`Engine::start`](crate::engine::Engine::start) creates a pinned thread,
+/// [`Shard::run`] runs it on the calling thread, [`Shard::poll_once`] in the host's own loop.
 ///
-/// A panic of the handler leaves a shard half done: its connections end, its peers and the program
-/// are told ([`ShardHandle::state`], [`Engine::failures`](crate::engine::Engine::failures)), and it
-/// does nothing any more but wait to be dropped. The panic goes on to whoever polls.
+/// A panic of the handler leaves a shard inconsistent: its connections end, its peers and the
+/// program are notified ([`ShardHandle::state`],
+/// [`Engine::failures`](crate::engine::Engine::failures)), and it does no more work. The panic
+/// propagates to the caller of the poll.
 pub struct Shard<P: Provider, H> {
-    // Dropped before the memory that its loans are of.
+    // Dropped before the memory of its loans.
     handler: H,
     pub(crate) core: Core<P>,
     idle: IdleSection,
     failures: Arc<Failures>,
 }
 
-/// While a turn is under way: what becomes of the shard if it panics. Costs nothing otherwise.
+/// Armed during a turn: ends the shard if the turn panics. Costs nothing otherwise.
 struct Fuse<'a, P: Provider> {
     core: &'a mut Core<P>,
-    /// Who is told; nobody if [`Shard::run`] does.
+    /// Where to report; `None` under [`Shard::run`].
     failures: Option<&'a Failures>,
 }
 
 impl<P: Provider> Drop for Fuse<'_, P> {
-    /// Reached by a panic only.
+    /// Reached only by a panic.
     #[cold]
     fn drop(&mut self) {
-        // What is half done may make this panic, too, which would end the process.
+        // The inconsistent shard may panic here, too, which would abort the process.
         let _ = catch_unwind(AssertUnwindSafe(|| self.core.break_down()));
         if let Some(failures) = self.failures {
             failures.record(failure::polled(self.core.parts.handle.shard()));
@@ -65,26 +65,25 @@ impl<P: Provider, H: Handler> Shard<P, H> {
         Shard { core, handler, idle: config.engine().idle, failures }
     }
 
-    /// Does everything there is to do, once, and returns whether there was something. `now` is in
-    /// nanoseconds of any clock that does not go back. Never blocks, never allocates unless a
-    /// connection comes or goes.
+    /// Does all available work once, and returns whether there was any. `now` is in nanoseconds of
+    /// any monotonic clock. Never blocks; allocates only when a connection begins or ends.
     #[inline]
     pub fn poll_once(&mut self, now: u64) -> bool {
         let Shard { core, handler, failures, .. } = self;
         turn(core, Some(failures), now, handler)
     }
 
-    /// As [`Shard::poll_once`], with another handler than the shard's own for this turn.
+    /// As [`Shard::poll_once`], with a different handler for this turn.
     #[inline]
     pub(crate) fn poll_with(&mut self, now: u64, handler: &mut impl Handler) -> bool {
         let Shard { core, failures, .. } = self;
         turn(core, Some(failures), now, handler)
     }
 
-    /// Polls until the shard is stopped, and waits by the idle policy of the configuration.
+    /// Polls until the shard is stopped, and waits by the configured idle policy.
     ///
     /// # Panics
-    /// If the handler does, once its peers and the program are told.
+    /// If the handler does, after its peers and the program are notified.
     pub fn run(&mut self) {
         let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.keep_polling())) else { return };
         if !self.core.is_broken() {
@@ -103,8 +102,8 @@ impl<P: Provider, H: Handler> Shard<P, H> {
         let mut idle = 0_u64;
         while !self.is_stopped() {
             let busy = turn(&mut self.core, None, now, &mut self.handler);
-            // A turn without work takes less time than reading the clock: time stands still for
-            // some of them, less than a microsecond.
+            // A turn without work is faster than reading the clock: some turns share a reading, for
+            // less than a microsecond.
             idle = if busy { 0 } else { idle + 1 };
             let slept = waiting.after_turn(&mut self.core, busy, now);
             if busy || slept || idle.is_multiple_of(TURNS_PER_READING) {
@@ -113,7 +112,7 @@ impl<P: Provider, H: Handler> Shard<P, H> {
         }
     }
 
-    /// The shard as its program may use it between polls. What it sends leaves with the next poll.
+    /// The shard, for the program's use between polls. The next poll sends its messages.
     pub fn turn(&mut self, now: u64) -> Turn<'_> {
         self.core.lend(now)
     }
@@ -123,12 +122,12 @@ impl<P: Provider, H: Handler> Shard<P, H> {
         &mut self.handler
     }
 
-    /// The means to reach this shard from other threads.
+    /// The handle to reach this shard from other threads.
     pub fn handle(&self) -> &ShardHandle {
         &self.core.parts.handle
     }
 
-    /// Asks for a connection. The outcome comes to the handler.
+    /// Requests a connection. The handler receives the outcome.
     ///
     /// # Errors
     /// If the shard is full, or the engine stopped.
@@ -136,13 +135,13 @@ impl<P: Provider, H: Handler> Shard<P, H> {
         self.core.link.attachment().ok_or(SetupError::Stopped)?.connect(to)
     }
 
-    /// Whether the shard was told to stop and has.
+    /// Whether the shard was told to stop and has stopped.
     pub fn is_stopped(&self) -> bool {
         self.core.is_stopped()
     }
 
-    /// Writes `byte` over all of the shard's memory that is at home, for tests that look for it where
-    /// it must not turn up.
+    /// Writes `byte` over all free memory of the shard, for tests that check where it must not
+    /// appear.
     #[doc(hidden)]
     pub fn poison(&mut self, byte: u8) {
         self.core.receive.pool_mut().poison(byte);
@@ -151,24 +150,24 @@ impl<P: Provider, H: Handler> Shard<P, H> {
         self.core.parts.rdma.poison(byte);
     }
 
-    /// Counts everything that the shard has, for tests that look whether anything is missing.
+    /// Counts all resources of the shard, for tests that check for leaks.
     #[doc(hidden)]
     pub fn audit(&self) -> Audit {
         self.core.audit()
     }
 
-    /// The regions that the shard's memory lies in, with the page size that was obtained for each.
+    /// The regions of the shard's memory, with the page size obtained for each.
     pub fn regions(&self) -> impl Iterator<Item = (&'static str, &Region)> {
         self.core.regions.report()
     }
 
-    /// Sleeps until there may be something to do, at most `timeout`. For hosts that poll.
+    /// Sleeps until there may be work, at most `timeout`. For hosts that poll.
     pub fn wait(&mut self, timeout: Duration) {
         self.core.sleep(timeout);
     }
 }
 
-/// A turn, and what becomes of the shard if it panics.
+/// Runs a turn, and ends the shard if it panics.
 #[inline]
 fn turn<P: Provider>(
     core: &mut Core<P>,
@@ -182,7 +181,7 @@ fn turn<P: Provider>(
     busy
 }
 
-/// What a shard does when there is nothing to do.
+/// The idle policy of a shard at work.
 pub(crate) struct Waiting {
     idle: IdleSection,
     spin_ns: u64,
@@ -196,7 +195,7 @@ impl Waiting {
         Waiting { idle, spin_ns, idle_since: None, pauses: 0 }
     }
 
-    /// Waits, or not, after a turn. True if the thread gave its core away.
+    /// Waits, or not, after a turn. True if the thread yielded its core.
     #[inline]
     pub fn after_turn<P: Provider>(&mut self, core: &mut Core<P>, busy: bool, now: u64) -> bool {
         if busy || self.idle.policy == IdlePolicy::Spin {
@@ -223,7 +222,7 @@ impl Waiting {
         true
     }
 
-    /// Pauses, longer and longer, and lets other threads run.
+    /// Pauses for increasing times, and lets other threads run.
     fn back_off(&mut self) {
         self.pauses = (self.pauses + 1).min(PAUSES_MAX);
         if self.pauses < PAUSES_MAX {
@@ -238,7 +237,7 @@ impl Waiting {
 
 /// Turns without work between two readings of the clock.
 const TURNS_PER_READING: u64 = 16;
-/// The longest sleep: deadlines are looked at in between.
+/// The longest sleep: deadlines are checked in between.
 const SLEEP_MAX: Duration = Duration::from_millis(10);
 /// Pauses that double before the thread yields.
 const PAUSES_MAX: u32 = 8;

@@ -1,17 +1,17 @@
-//! Sinks: result buffers of the program that a peer may write to.
+//! Result buffers: memory of the program that a peer may write to.
 
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::Loan;
 
-/// Pieces of a sink.
+/// Pieces of a result buffer.
 pub const SINK_PIECES_MAX: usize = 16;
 
 /// Registered memory that one result of a call may be written to by RDMA Write.
 ///
-/// It is moved into the call and comes back with its completion, when the peer's right to it is
-/// dead: invalidated, or its queue pair destroyed. So nobody writes under a `&[u8]`. A sink that the
-/// device may still write to never comes back. Only `explicit.exposure = "static-insecure"` breaks
-/// this: there no right ever ends.
+/// It moves into the call and comes back with its completion, when the peer's right to it has
+/// ended: invalidated, or its queue pair destroyed. So no writer exists while a `&[u8]` does. A
+/// buffer that the device may still write to never comes back. Only `explicit.exposure =
+/// "static-insecure"` breaks this: its rights never end.
 ///
 /// Each piece is one segment on the wire; a result fills them in order.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl Sink {
         &self.pieces
     }
 
-    /// Takes it apart.
+    /// Splits it into its pieces.
     pub fn into_pieces(self) -> impl ExactSizeIterator<Item = Loan> {
         self.pieces.into_iter()
     }

@@ -11,9 +11,9 @@ use crate::message::saved_offer::SavedOffer;
 use crate::shard::mailbox::Wakeup;
 use crate::shard::peers::ConnectionId;
 
-/// The right to answer one call, once, at some later time; from any thread.
+/// The right to answer one call, once, later, from any thread.
 ///
-/// A ticket that is dropped refuses its call: the caller is told that there will be no reply, as by
+/// Dropping a ticket rejects its call: the caller gets an RDMA_ERROR, as by
 /// [`Reply::refuse`](crate::Reply::refuse). A ticket whose connection has ended is void: answering
 /// returns it.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Ticket {
     pub(crate) shard: u32,
     pub(crate) to: ReplyTo,
     pub(crate) offer: SavedOffer,
-    /// Who is told if it is dropped; nobody once it is answered, or on its way home.
+    /// Notified if the ticket is dropped; `None` once it is answered, or on its way to its shard.
     pub(crate) home: Option<Arc<Dropped>>,
 }
 
@@ -32,9 +32,9 @@ pub struct Ticket {
 pub struct Finished {
     /// The XDR in front of the bulk, from behind transaction id and message type.
     pub head: ArrayVec<u8, FINISHED_HEAD_MAX>,
-    /// Data to be placed behind it, one item in several pieces; none for a reply without bulk.
+    /// Data to place behind it, one item in several pieces; empty for a reply without bulk.
     pub bulk: ArrayVec<Loan, FINISHED_BULK_MAX>,
-    /// Where in the call the operation began that the bulk is a result of; see
+    /// Where in the call the operation begins that the bulk is a result of; see
     /// [`Reply::operation`](crate::Reply::operation).
     pub origin: u32,
     /// The XDR behind the bulk.
@@ -48,7 +48,7 @@ pub const FINISHED_BULK_MAX: usize = 16;
 /// Bytes of a finished answer behind its bulk.
 pub const FINISHED_TAIL_MAX: usize = 64;
 
-/// The calls of a shard whose tickets were dropped: no more than there were tickets.
+/// The calls of a shard with dropped tickets: no more than there were tickets.
 pub(crate) struct Dropped {
     shard: u32,
     calls: SegQueue<(ConnectionId, ReplyTo)>,
@@ -56,19 +56,19 @@ pub(crate) struct Dropped {
 }
 
 impl Dropped {
-    /// None of this shard.
+    /// Empty, for this shard.
     pub fn new(shard: u32, wakeup: Arc<Wakeup>) -> Dropped {
         Dropped { shard, calls: SegQueue::new(), wakeup }
     }
 
-    /// A ticket was dropped: its call is to be refused.
+    /// A ticket was dropped: its call is to be rejected.
     #[cold]
     fn push(&self, peer: ConnectionId, to: ReplyTo) {
         self.calls.push((peer, to));
         self.wakeup.ring();
     }
 
-    /// A call that is to be refused.
+    /// A call to reject.
     pub fn pop(&self) -> Option<(ConnectionId, ReplyTo)> {
         self.calls.pop()
     }
@@ -90,7 +90,7 @@ impl Ticket {
         Ticket { peer, shard: home.shard, to, offer, home: Some(home.clone()) }
     }
 
-    /// Whose call it answers.
+    /// The peer whose call it answers.
     pub fn peer(&self) -> ConnectionId {
         self.peer
     }

@@ -30,7 +30,7 @@ impl Turn<'_> {
         self.now
     }
 
-    /// The means to reach this shard from other threads.
+    /// The handle to reach this shard from other threads.
     pub fn handle(&self) -> &ShardHandle {
         &self.parts.handle
     }
@@ -38,7 +38,7 @@ impl Turn<'_> {
     /// Begins a call. `cookie` comes back with its completion.
     ///
     /// # Errors
-    /// [`CallRefused`] says what is in the way. Never waits.
+    /// [`CallRefused`] states the reason. Never waits.
     #[inline]
     pub fn call(
         &mut self,
@@ -48,10 +48,10 @@ impl Turn<'_> {
         CallBuilder::begin(self.parts, self.peers, self.exposer, peer, cookie)
     }
 
-    /// Ends a call of this shard before its reply: it is completed in the next turn with
-    /// [`CallError::Cancelled`](crate::CallError::Cancelled), unless its reply comes first. If memory
-    /// of it is exposed it is completed when its peer cannot reach that any more. False if there is
-    /// nothing to end: the call is over or about to be, or has not been submitted.
+    /// Ends a call of this shard before its reply: it completes in the next turn with
+    /// [`CallError::Cancelled`](crate::CallError::Cancelled), unless its reply arrives first. A
+    /// call with exposed memory completes when its peer can no longer reach the memory. False if
+    /// there is nothing to end: the call has ended, is about to end, or was not submitted.
     pub fn cancel(&mut self, call: CallHandle) -> bool {
         let CallHandle { peer, name } = call;
         let is_up = self.peers.named(peer).is_some_and(|peer| peer.phase == Phase::Up);
@@ -72,9 +72,9 @@ impl Turn<'_> {
         true
     }
 
-    /// Answers a deferred call. Gives the ticket back if its connection has ended (then it is
-    /// void), if it is another shard's, or if no send slot is free, or none for a peer that does not
-    /// take what it is sent (then try again next turn).
+    /// Answers a deferred call. Returns the ticket if its connection has ended (then it is void),
+    /// if it belongs to another shard, or if no send slot is free for this peer (then try again
+    /// next turn).
     #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn resume(
         &mut self,
@@ -99,7 +99,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// As [`Turn::resume`], with an answer that was made elsewhere.
+    /// As [`Turn::resume`], with an answer made on another thread.
     #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn finish(&mut self, ticket: Ticket, finished: Finished) -> Result<(), (Ticket, Finished)> {
         let mut finished = Some(finished);
@@ -122,18 +122,17 @@ impl Turn<'_> {
             && self.peers.named(ticket.peer).is_some_and(|peer| peer.phase == Phase::Up)
     }
 
-    /// A registered buffer of the program's own, of the length that the configuration says.
+    /// A registered buffer for the program, of the configured length.
     pub fn buffer(&mut self) -> Option<Loan> {
         self.bulk.take()
     }
 
-    /// Gives a buffer or a taken segment back, without the atomic operations that dropping it
-    /// costs.
+    /// Returns a buffer or a taken segment without the atomic operations of dropping it.
     pub fn release(&mut self, loan: Loan) {
         self.parts.rdma.release(self.pool, self.bulk, loan);
     }
 
-    /// What is known of a peer.
+    /// The limits of a peer.
     pub fn limits(&mut self, peer: ConnectionId) -> Option<&PeerLimits> {
         self.peers.named(peer).map(|peer| peer.conn.limits())
     }

@@ -7,11 +7,11 @@ use crate::error::CallRefused;
 use crate::message::bulk::{Bulk, PIECES_MAX};
 use crate::message::wanted::WANTS_MAX;
 
-/// A call that was not sent: why, and the memory that was placed in it or stated for its results, as
-/// it was given. So what was filled is not filled again: where
-/// [`CallRefused::is_transient`] says so, poll, and make the call once more with it.
+/// A call that was not sent: the reason, and the memory placed in it or given for its results,
+/// unchanged. If [`CallRefused::is_transient`] is true, poll, and make the call again with this
+/// memory instead of filling new memory.
 ///
-/// What is not taken goes home when this is dropped.
+/// Memory that is not taken returns to its pool when this is dropped.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct Unsent<E = CallRefused> {
@@ -29,30 +29,29 @@ impl<E: Copy> Unsent<E> {
         Unsent { why, placed: placed.collect(), sinks: sinks.collect() }
     }
 
-    /// The same for another reason.
+    /// The same with a different reason.
     pub(crate) fn map<F>(self, why: impl FnOnce(E) -> F) -> Unsent<F> {
         Unsent { why: why(self.why), placed: self.placed, sinks: self.sinks }
     }
 
-    /// What was in the way.
+    /// The reason.
     pub fn why(&self) -> E {
         self.why
     }
 
-    /// The memory that was placed, piece by piece in the order of placing, as far as it had come to
-    /// that; once.
+    /// The memory placed so far, piece by piece in the order of placing; once.
     pub fn take_placed(&mut self) -> impl ExactSizeIterator<Item = Bulk> + use<E> {
         core::mem::take(&mut self.placed).into_iter()
     }
 
-    /// The sink of a want, in the order in which they were stated; once. `None` if it had none.
+    /// The result buffer of a want, by the order of requests; once. `None` if it had none.
     pub fn take_sink(&mut self, want: usize) -> Option<Sink> {
         self.sinks.get_mut(want)?.take()
     }
 }
 
 impl From<Unsent> for CallRefused {
-    /// Lets the memory go.
+    /// Drops the memory.
     fn from(unsent: Unsent) -> CallRefused {
         unsent.why
     }

@@ -20,7 +20,7 @@ use crate::provider::{ConnectionManager, PrivateBytes, Provider};
 use crate::shard::arrival::Arrival;
 
 impl<P: Provider> Control<P> {
-    /// A peer asks for a connection.
+    /// A peer requests a connection.
     pub(super) fn on_request(
         &mut self,
         request: CmRequest<P>,
@@ -60,7 +60,7 @@ impl<P: Provider> Control<P> {
         }
     }
 
-    /// Rejects a request; one that was rejected stays so.
+    /// Rejects a request; a repetition has no effect.
     fn reject(&mut self, pending: &mut Pending<P>) {
         if let Some(request) = pending.request.take() {
             self.cm.reject(request, &[]);
@@ -98,7 +98,7 @@ impl<P: Provider> Control<P> {
         self.deliver(verdict.shard, arrival);
     }
 
-    /// Nothing comes of a request: the place that its shard has reserved is free.
+    /// A request has ended without a connection: releases its shard's reserved place.
     pub(super) fn give_back(&self, verdict: Verdict) {
         if verdict.accepts {
             return self.deliver(verdict.shard, Arrival::Abandoned { from: verdict.from });
@@ -109,7 +109,8 @@ impl<P: Provider> Control<P> {
         }
     }
 
-    /// Rejects requests that were not answered in time, and asks others where a shard has gone.
+    /// Rejects requests that were not answered in time, and reassigns those of a shard that is
+    /// gone.
     pub(super) fn look_after_pending(&mut self) {
         if self.pending.is_empty() {
             return;
@@ -118,7 +119,7 @@ impl<P: Provider> Control<P> {
         let shards: Vec<u32> = lock(&self.shared.shards).iter().map(|entry| entry.shard).collect();
         for mut pending in core::mem::take(&mut self.pending) {
             if !shards.contains(&pending.shard) {
-                // One that was rejected for being late has nothing left to ask for.
+                // A request that was rejected as late is not reassigned.
                 if pending.request.is_some() {
                     self.ask(pending);
                 }

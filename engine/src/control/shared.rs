@@ -13,7 +13,7 @@ use crate::shard::arrival::{Arrival, ConnectOrder};
 use crate::shard::mailbox::{Mailbox, Wakeup};
 use crate::versions::VersionMemory;
 
-/// What the control plane shares with the shards and the engine.
+/// The state that the control plane shares with the shards and the engine.
 pub(crate) struct ControlShared<P: Provider> {
     pub shards: Mutex<Vec<ShardEntry<P>>>,
     requests: Mutex<Requests>,
@@ -25,15 +25,15 @@ pub(crate) struct ControlShared<P: Provider> {
     pub failures: Arc<Failures>,
 }
 
-/// What has been asked for.
+/// Queued requests.
 #[derive(Default)]
 struct Requests {
     list: VecDeque<Request>,
-    /// Whether nobody works them off any more.
+    /// Whether no more requests are processed.
     is_closed: bool,
 }
 
-/// What connections are made with.
+/// The parameters of connections.
 pub(crate) struct Param {
     pub private: [u8; 8],
     pub rnr_retry: u8,
@@ -47,11 +47,11 @@ pub(crate) struct ShardEntry<P: Provider> {
     pub arrivals: Arc<Mailbox<Arrival<P>>>,
     pub wakeup: Arc<Wakeup>,
     pub connections_max: usize,
-    /// Whether it was made to take connections from the listeners.
+    /// Whether it takes connections from the listeners.
     pub serves: bool,
 }
 
-/// What the control plane is asked for.
+/// A request to the control plane.
 #[derive(Clone)]
 pub(crate) enum Request {
     Listen {
@@ -59,22 +59,22 @@ pub(crate) enum Request {
         answer: mpsc::Sender<Result<SocketAddr, SetupError>>,
     },
     Connect(ConnectOrder),
-    /// A shard has answered what it was asked about a peer.
+    /// A shard's verdict on a peer.
     Answered(Verdict),
 }
 
-/// What a shard says of a request of a peer.
+/// A shard's verdict on a connection request of a peer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Verdict {
     pub shard: u32,
-    /// What the question named it by.
+    /// The number of the request.
     pub number: u64,
-    /// Where the peer is.
+    /// The address of the peer.
     pub from: SocketAddr,
     pub accepts: bool,
 }
 
-/// A shard's place in the control plane.
+/// A shard's entry in the control plane.
 pub(crate) struct Attachment<P: Provider> {
     shared: Arc<ControlShared<P>>,
     shard: u32,
@@ -110,7 +110,7 @@ impl<P: Provider> ControlShared<P> {
         })
     }
 
-    /// Gives a shard its place.
+    /// Enters a shard.
     pub(crate) fn attach(self: &Arc<Self>, entry: ShardEntry<P>) -> Attachment<P> {
         let ShardEntry { shard, connections_max, .. } = entry;
         let wakeup = entry.wakeup.clone();
@@ -136,19 +136,19 @@ impl<P: Provider> ControlShared<P> {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// What was asked for first, of what is not done yet.
+    /// The oldest queued request.
     pub fn next_request(&self) -> Option<Request> {
         lock(&self.requests).list.pop_front()
     }
 
-    /// Nobody works off requests any more; those that were left.
+    /// Ends the processing of requests, and returns the remaining ones.
     pub fn close(&self) -> VecDeque<Request> {
         let mut requests = lock(&self.requests);
         requests.is_closed = true;
         core::mem::take(&mut requests.list)
     }
 
-    /// Why nobody works off requests.
+    /// Why no more requests are processed.
     fn why_closed(&self) -> SetupError {
         self.failures.of_control().map_or(SetupError::Stopped, SetupError::Panicked)
     }
@@ -166,7 +166,7 @@ impl<P: Provider> ControlShared<P> {
 }
 
 impl<P: Provider> Attachment<P> {
-    /// Asks for a connection.
+    /// Requests a connection.
     pub fn connect(&self, to: SocketAddr) -> Result<ConnectId, SetupError> {
         if !self.wakeup.reserve(self.connections_max) {
             return Err(SetupError::Connect { to, reason: ConnectError::NoRoom });
@@ -179,25 +179,25 @@ impl<P: Provider> Attachment<P> {
         Ok(id)
     }
 
-    /// Asks for a connection whose place is reserved. False if nobody makes connections any more.
+    /// Requests a connection whose place is reserved. False if no more connections are made.
     pub fn ask(&self, order: ConnectOrder) -> bool {
         self.shared.request(Request::Connect(order)).is_ok()
     }
 
-    /// Answers a question about a peer. False if nobody hears it.
+    /// Sends a verdict on a peer. False if no more verdicts are processed.
     pub fn answer(&self, number: u64, from: SocketAddr, accepts: bool) -> bool {
         let verdict = Verdict { shard: self.shard, number, from, accepts };
         self.shared.request(Request::Answered(verdict)).is_ok()
     }
 
-    /// Who is known to speak version one only.
+    /// The memory of peers that support only version one.
     pub fn memory(&self) -> &VersionMemory {
         &self.shared.versions
     }
 }
 
 impl<P: Provider> Drop for Attachment<P> {
-    /// Takes the shard out of the control plane: it gets no more connections.
+    /// Removes the shard's entry: it gets no more connections.
     fn drop(&mut self) {
         lock(&self.shared.shards).retain(|entry| entry.shard != self.shard);
         self.shared.waker.ring();
@@ -205,6 +205,6 @@ impl<P: Provider> Drop for Attachment<P> {
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is guarded is never left half done, so a panic elsewhere does not spoil it.
+    // The guarded data is always consistent, so a panic elsewhere does not invalidate it.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,15 +1,15 @@
 //! Asynchronous events of the queues, and when they are polled.
 //!
-//! The end of a connection is heard behind the messages that came before it. When its requests come
-//! back flushed, which says only that it is at an end, the reason may be there already: it is looked
-//! for, and what is said of other connections meanwhile is kept for its turn.
+//! The end of a connection is processed behind the messages that came before it. A flushed request
+//! states only that the connection has ended, but the reason may already be in the event queue: it
+//! is searched, and events of other connections are kept for later.
 
 use arrayvec::ArrayVec;
 
 use crate::error::CloseReason;
 use crate::provider::{QueueEvent, Queues};
 
-/// Events that were taken from the queues before it was their turn.
+/// Events taken from the queues ahead of time.
 #[derive(Debug, Default)]
 pub(crate) struct QueueEvents {
     kept: ArrayVec<QueueEvent, KEPT_MAX>,
@@ -22,7 +22,7 @@ impl QueueEvents {
         if self.kept.is_empty() { queues.next_event() } else { self.kept.pop_at(0) }
     }
 
-    /// Why a queue pair is in the error state, if its queues have said so.
+    /// Why a queue pair is in the error state, if its queues have reported it.
     #[cold]
     pub fn reason(&mut self, queues: &mut impl Queues, qp_num: u32) -> Option<CloseReason> {
         while !self.kept.is_full()
@@ -38,17 +38,17 @@ impl QueueEvents {
         })
     }
 
-    /// The queues were found to be of no use.
+    /// Records that the queues have failed.
     #[cold]
     pub fn on_lost(&mut self) {
         let is_known = self.kept.contains(&QueueEvent::DeviceLost);
-        // Without room it is found once more.
+        // Without room the failure is found again.
         if !is_known && !self.kept.is_full() {
             self.kept.push(QueueEvent::DeviceLost);
         }
     }
 
-    /// Drops what was said of a queue pair that is gone: its number may be used again.
+    /// Drops events of a queue pair that is gone: its number may be used again.
     pub fn forget(&mut self, qp_num: u32) {
         self.kept.retain(|event| match *event {
             QueueEvent::Disconnected { qp_num: of } | QueueEvent::Failed { qp_num: of } => {
@@ -59,5 +59,5 @@ impl QueueEvents {
     }
 }
 
-/// Events that are kept; further ones stay with the queues.
+/// The maximum of kept events; further ones stay with the queues.
 const KEPT_MAX: usize = 16;

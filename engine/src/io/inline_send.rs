@@ -14,9 +14,9 @@ use crate::shard::send::outbox::Outbox;
 use crate::stats::SharedStats;
 
 impl<Q: Queues> Io<Q> {
-    /// Posts the short messages that go ahead of the lanes, one chain for each run of messages to
-    /// the same peer. Their slots are free again on return. What a queue pair does not take waits
-    /// in its lane.
+    /// Posts the short messages that precede the lanes, one chain for each run of messages to the
+    /// same peer. Their slots are free on return. Messages that a queue pair does not take wait in
+    /// its lane.
     #[inline]
     pub fn flush_inline(&mut self, parts: &mut Parts, peers: &mut Peers) {
         let Parts { outbox, stats, .. } = parts;
@@ -49,7 +49,7 @@ impl<Q: Queues> Io<Q> {
                 }
                 return;
             }
-            // Why it was not taken comes out when it is tried again from its lane.
+            // A retry from the lane reports the reason.
             peer.lane.on_refused();
         }
         outbox.put_inline(message);
@@ -71,7 +71,7 @@ impl<Q: Queues> Io<Q> {
                 taken |= ((1 << posted) - 1) << start;
                 if let Some(why) = why {
                     trouble = Some((to, why));
-                    // What comes behind must not overtake: it all goes by way of the lanes.
+                    // Later messages must not overtake: all go through the lanes.
                     break;
                 }
             }

@@ -1,58 +1,59 @@
 //! The outstanding Receives, by their identifiers.
 //!
-//! A name is the number of a buffer with a mark. Numbers that the device has refused are given again,
-//! and if it completes one of them all the same, the Receive that has the number by then is not
-//! meant: so there is another mark after every refusal.
+//! An identifier is the number of a buffer with a mark. The numbers of refused Receives are used
+//! again. A device that still completes a refused Receive must not complete the next one of that
+//! number: so the mark changes after every refusal.
 
 use crate::provider::WrId;
 use crate::provider::shortly_before_end;
 
-/// The Receives that the device has.
+/// The Receives that the device owns.
 pub(super) struct Receives {
     held: Box<[Held]>,
-    /// What is given next.
+    /// The next mark.
     mark: u32,
 }
 
-/// What is known of a buffer.
+/// The state of one buffer.
 #[derive(Debug, Clone, Copy)]
 struct Held {
-    /// What it is known by elsewhere.
+    /// The number of its token.
     raw: u32,
-    /// The mark of its Receive; [`NONE`] if the device does not have it.
+    /// The mark of its Receive; [`NONE`] if the device does not own it.
     mark: u32,
 }
 
 impl Receives {
-    /// None of so many buffers.
+    /// Empty, for this number of buffers.
     pub fn new(buffers: usize) -> Receives {
         Receives { held: vec![Held { raw: 0, mark: NONE }; buffers].into(), mark: FIRST }
     }
 
-    /// What the Receive of a buffer is called if it is posted now.
+    /// The identifier of a buffer's Receive if it is posted now.
     #[inline]
     pub fn name(&self, buffer: u32) -> WrId {
         WrId(u64::from(self.mark) << 32 | u64::from(buffer))
     }
 
-    /// The device has taken a Receive; `raw` comes back with its completion.
+    /// Records that the device took a Receive; `raw` comes back with its completion.
     #[inline]
     pub fn on_taken(&mut self, buffer: u32, raw: u32) {
         self.held[buffer as usize] = Held { raw, mark: self.mark };
     }
 
-    /// The device has refused what was to be posted next.
+    /// Records that the device refused the next Receive.
     #[cold]
     pub fn on_refused(&mut self) {
         self.mark = self.mark.wrapping_add(1) & MARK_MAX;
     }
 
-    /// Takes a completion in: what was left with [`Receives::on_taken`], once. `None` if the device
-    /// does not have a Receive of this name: it has refused it, or has completed it before.
+    /// Processes a completion: returns the value given to [`Receives::on_taken`], once. `None` if
+    /// the device does not own a Receive with this identifier: it refused it, or completed it
+    /// before.
     #[inline]
     pub fn take(&mut self, WrId(name): WrId) -> Option<u32> {
         let held = self.held.get_mut(name as u32 as usize)?;
-        // It is any number. The two bits above the mark are not ours.
+        // The device can return any number. The two bits above the mark are used elsewhere.
         if held.mark != (name >> 32) as u32 & MARK_MAX {
             return None;
         }
@@ -60,22 +61,22 @@ impl Receives {
         Some(held.raw)
     }
 
-    /// Takes in that the device has none any more.
+    /// Records that the device owns none any more.
     pub fn clear(&mut self) {
         self.held.fill(Held { raw: 0, mark: NONE });
     }
 
-    /// How many the device has.
+    /// The number that the device owns.
     pub fn count(&self) -> usize {
         self.held.iter().filter(|held| held.mark != NONE).count()
     }
 }
 
-/// The largest mark: the two bits above it in a name are not ours.
+/// The largest mark: the two bits above it in an identifier are used elsewhere.
 const MARK_MAX: u32 = 0x3fff_ffff;
 /// The first mark.
 const FIRST: u32 = shortly_before_end(30, 2);
-/// No mark, and no part of a name.
+/// Not a mark, nor a part of an identifier.
 const NONE: u32 = u32::MAX;
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ pub const ITEMS_MAX: usize = 8;
 /// Registered memory that a message gathers bulk from, without a copy.
 #[derive(Debug)]
 pub enum Bulk {
-    /// Memory of the program's own; it goes home to its pool when the message has left.
+    /// Memory of the program; it returns to its pool when the message has left.
     Loan(Loan),
-    /// A part of bytes that are sent again and again, which it keeps where they are.
+    /// A part of permanent bytes that are sent repeatedly and stay in place.
     Registered(RegisteredSlice),
 }
 

@@ -16,37 +16,37 @@ use crate::stats::SharedStats;
 /// The receive buffers of one message.
 pub(crate) type Buffers = ArrayVec<RecvToken, { GROUP_MAX as usize }>;
 
-/// An RPC message, read where it lies.
+/// An RPC message, read in place.
 ///
-/// Payload and items are borrowed from the receive buffers, which go back to the device when the
-/// message has been dealt with. A placed segment can be taken out and kept.
+/// Payload and items are borrowed from the receive buffers, which return to the device when the
+/// message has been processed. A placed segment can be taken out and kept.
 #[derive(Debug)]
 pub struct Incoming<'a> {
     body: Body<'a>,
 }
 
-/// Where the bytes of a message are.
+/// The location of a message's bytes.
 #[derive(Debug)]
 enum Body<'a> {
-    /// Of a plain message: the payload is this.
+    /// A plain message: this is its payload.
     Plain(&'a [u8]),
-    /// Of any other.
+    /// Any other message.
     Mapped(Mapped<'a>),
 }
 
-/// A message of which a map says where its parts are.
+/// A message whose parts are located by a map.
 #[derive(Debug)]
 struct Mapped<'a> {
     pool: &'a mut RecvPool,
     buffers: &'a mut [RecvToken],
-    /// Buffers that explicit RDMA has filled.
+    /// Buffers filled by explicit RDMA.
     rdma_target: RdmaTarget<'a>,
     map: &'a mut Map,
     stats: &'a SharedStats,
 }
 
 impl<'a> Incoming<'a> {
-    /// A message of which the map says where its parts are.
+    /// A message whose parts are located by the map.
     pub(crate) fn mapped(
         pool: &'a mut RecvPool,
         buffers: &'a mut [RecvToken],
@@ -57,7 +57,7 @@ impl<'a> Incoming<'a> {
         Incoming { body: Body::Mapped(Mapped { pool, buffers, rdma_target, map, stats }) }
     }
 
-    /// A message that is its payload and nothing else.
+    /// A message that consists only of payload.
     #[inline]
     pub(crate) fn plain(payload: &'a [u8]) -> Incoming<'a> {
         Incoming { body: Body::Plain(payload) }
@@ -70,7 +70,7 @@ impl<'a> Incoming<'a> {
         PayloadStream { incoming: self, next: 0 }
     }
 
-    /// The payload stream as one slice, if it is one: always so for short messages.
+    /// The payload stream as one slice, if it is contiguous: always so for short messages.
     #[inline]
     pub fn contiguous(&self) -> Option<&[u8]> {
         match &self.body {
@@ -85,10 +85,10 @@ impl<'a> Incoming<'a> {
         first.fold(0, |word, &byte| word << 8 | u32::from(byte))
     }
 
-    /// A reader of the payload stream, standing behind transaction id and message type.
+    /// A reader of the payload stream, positioned behind transaction id and message type.
     pub fn reader(&self) -> PayloadReader<'_> {
         let mut reader = PayloadReader { stream: self.payload(), slice: &[], seen: 0 };
-        // The engine read these two words to learn that the message is a call.
+        // The engine has already read these two words of the call.
         let _ = reader.skip(RpcPrefix::LEN);
         reader
     }
@@ -99,19 +99,19 @@ impl<'a> Incoming<'a> {
         items.iter().map(|&at| PlacedItem { incoming: self, at })
     }
 
-    /// The Write chunks that were there for this message, by want, if it is a reply that has to use
-    /// them: one of the base protocol.
+    /// The Write chunks offered for this message, by want, if it is a reply of the base protocol,
+    /// which must use them.
     pub(crate) fn chunks(&self) -> Option<ItemSet> {
         self.mapping().and_then(|mapped| mapped.map.chunks)
     }
 
-    /// Takes a segment of an item out of its receive buffer; a spare takes its place.
+    /// Takes a segment of an item out of its receive buffer; a segment of the reserve replaces it.
     ///
     /// `piece` counts the slices of [`PlacedItem::segments`]. Read the payload first: the message
     /// is borrowed anew. Cost: one pool operation, no copy.
     ///
     /// # Errors
-    /// [`TakeError`] says why not; the bytes can still be read and copied.
+    /// [`TakeError`] states the reason; the bytes can still be read and copied.
     pub fn take(&mut self, item: usize, piece: usize) -> Result<Loan, TakeError> {
         match &mut self.body {
             Body::Plain(_) => Err(TakeError::NoSuchPiece),
@@ -119,7 +119,7 @@ impl<'a> Incoming<'a> {
         }
     }
 
-    /// Gives the sink of a want back, as far as its pieces were not taken.
+    /// Returns the result buffer of a want, without pieces that were taken.
     pub(crate) fn take_sink(&mut self, want: usize) -> Option<Sink> {
         match &mut self.body {
             Body::Plain(_) => None,
@@ -127,7 +127,7 @@ impl<'a> Incoming<'a> {
         }
     }
 
-    /// The slice of the payload stream that comes after `at` others.
+    /// The slice of the payload stream with index `at`.
     #[inline]
     fn slice(&self, at: usize) -> Option<&[u8]> {
         match &self.body {
@@ -163,7 +163,7 @@ impl Mapped<'_> {
         if map.taken[at] {
             return Err(TakeError::Taken);
         }
-        // Payload that ran into the segment lies before the item.
+        // The segment holds payload in front of the item.
         if offset != 0 {
             return Err(TakeError::Shared { offset });
         }
@@ -221,18 +221,18 @@ pub enum TakeError {
     /// It was taken before.
     #[error("the segment was taken before")]
     Taken,
-    /// The segment holds something else in front of the item.
+    /// The segment holds other data in front of the item.
     #[error("the segment holds {offset} bytes of something else in front of the item")]
     Shared {
         /// Where the item begins.
         offset: u32,
     },
-    /// All spares are out: loans must come home first.
+    /// The reserve is empty: loans must return first.
     #[error("no spare segment is left to put in its place")]
     NoSpare,
 }
 
-/// An item that was placed outside of the payload stream.
+/// An item outside of the payload stream.
 #[derive(Debug, Clone, Copy)]
 pub struct PlacedItem<'a> {
     incoming: &'a Incoming<'a>,
@@ -240,13 +240,13 @@ pub struct PlacedItem<'a> {
 }
 
 impl<'a> PlacedItem<'a> {
-    /// Where it belongs in the unreduced XDR stream. A reply of the base protocol does not say that
-    /// of its Write chunks; their order is that of the stream.
+    /// Its position in the unreduced XDR stream. A reply of the base protocol does not state it for
+    /// its Write chunks; their order is that of the stream.
     pub fn position(&self) -> Option<u32> {
         self.at.position
     }
 
-    /// In a reply: the want that it answers, in the order in which they were stated.
+    /// In a reply: the want that it answers, by the order of requests.
     pub fn index(&self) -> usize {
         self.at.index as usize
     }
@@ -299,7 +299,7 @@ pub struct PayloadReader<'a> {
     seen: usize,
 }
 
-/// The payload stream is shorter than what was to be read from it.
+/// The payload stream ends before the requested data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the message ends too early")]
 pub struct EndOfMessage;
@@ -310,7 +310,7 @@ pub enum OpaqueError {
     /// The message ends before them.
     #[error(transparent)]
     End(#[from] EndOfMessage),
-    /// They are longer than their reader takes.
+    /// They are longer than the caller allows.
     #[error("{len} bytes of opaque data, where at most {max} are allowed")]
     TooLong {
         /// Their count.
@@ -344,7 +344,7 @@ impl<'a> PayloadReader<'a> {
         Ok(u64::from(self.u32()?) << 32 | u64::from(self.u32()?))
     }
 
-    /// Fixed-length opaque data, without padding, to where `out` is.
+    /// Fixed-length opaque data, without padding, into `out`.
     pub fn fixed_into(&mut self, mut out: &mut [u8]) -> Result<(), EndOfMessage> {
         while !out.is_empty() {
             let part = self.some(out.len())?;
@@ -356,11 +356,11 @@ impl<'a> PayloadReader<'a> {
     }
 
     /// Variable-length opaque data or a string, as
-    /// [`Payload::put_opaque`](crate::Payload::put_opaque) writes it: count, bytes, padding. They are
-    /// copied to the beginning of `out`, which is as long as they may be, and returned.
+    /// [`Payload::put_opaque`](crate::Payload::put_opaque) writes it: count, bytes, padding. Copies
+    /// them to the beginning of `out`, whose length is the maximum, and returns them.
     ///
     /// # Errors
-    /// [`OpaqueError`]. Of data that are too long only the count is read.
+    /// [`OpaqueError`]. If the data is too long only the count is read.
     pub fn opaque_into<'b>(&mut self, out: &'b mut [u8]) -> Result<&'b mut [u8], OpaqueError> {
         let (len, max) = (self.u32()? as usize, out.len());
         let out = out.get_mut(..len).ok_or(OpaqueError::TooLong { len, max })?;
@@ -369,7 +369,7 @@ impl<'a> PayloadReader<'a> {
         Ok(out)
     }
 
-    /// Passes over `len` bytes.
+    /// Skips `len` bytes.
     pub fn skip(&mut self, mut len: usize) -> Result<(), EndOfMessage> {
         while len > 0 {
             len -= self.some(len)?.len();
@@ -377,7 +377,7 @@ impl<'a> PayloadReader<'a> {
         Ok(())
     }
 
-    /// At most `max` bytes, as many as lie together; at least one.
+    /// At most `max` bytes, as many as are contiguous; at least one.
     pub fn some(&mut self, max: usize) -> Result<&'a [u8], EndOfMessage> {
         let (now, later) = match self.together() {
             [] => return Err(EndOfMessage),
@@ -387,7 +387,7 @@ impl<'a> PayloadReader<'a> {
         Ok(now)
     }
 
-    /// All bytes that lie together from here on, to be looked at; none at the end.
+    /// All contiguous bytes from here on, without consuming them; none at the end.
     #[inline]
     pub(crate) fn together(&mut self) -> &'a [u8] {
         while self.slice.is_empty() {

@@ -6,14 +6,15 @@ use rpcrdma_proto::{
 };
 use rpcrdma_xdr::RecvStructure;
 
-/// Where the parts of one message are. One of them a shard, filled for each message that needs it.
+/// The locations of the parts of one message. A shard has one map, and fills it for each message
+/// that needs it.
 #[derive(Debug)]
 pub(crate) struct Map {
     pub(super) payload: Vec<Piece>,
     pub(super) items: Vec<ItemAt>,
     pub(super) pieces: Vec<Piece>,
     pub(super) taken: Vec<bool>,
-    /// The Write chunks that were there for a reply of the base protocol.
+    /// The Write chunks offered for a reply of the base protocol.
     pub(super) chunks: Option<ItemSet>,
 }
 
@@ -28,7 +29,7 @@ pub(super) struct ItemAt {
 }
 
 impl Map {
-    /// Room for messages of `pieces_max` pieces in all; more are never needed.
+    /// Room for messages of `pieces_max` pieces in all, which is the maximum.
     pub fn new(pieces_max: usize, items_max: usize) -> Map {
         Map {
             payload: Vec::with_capacity(pieces_max),
@@ -39,7 +40,7 @@ impl Map {
         }
     }
 
-    /// Forgets the last message and notes where the payload of the next is.
+    /// Replaces the last message by one with this payload.
     pub fn set_payload(&mut self, pieces: impl Iterator<Item = Piece>) {
         self.clear();
         self.add_payload(pieces);
@@ -55,12 +56,12 @@ impl Map {
         self.chunks = None;
     }
 
-    /// Notes that the items which were found are all there are, and where the payload is.
+    /// Records that the items are complete, and locates the payload.
     #[inline]
     pub fn finish(&mut self, structure: &RecvStructure, parts: &[Part]) {
         self.taken.resize(self.pieces.len(), false);
         let first_len = structure.first_len();
-        // Nearly all payload lies in the first segment, and most parts of a group have none.
+        // Nearly all payload is in the first segment, and most parts of a group have none.
         if parts.iter().any(|part| part.payload_end() > first_len) {
             return self.add_payload(payload_pieces(structure, parts));
         }
@@ -78,7 +79,7 @@ impl Map {
         }
     }
 
-    /// Forgets the last message; the next has so many bytes of payload behind its header, and this
+    /// Replaces the last message by one with `len` bytes of payload behind its header, and this
     /// item.
     #[inline]
     pub fn set_single_item(&mut self, (offset, len): (u32, u32), item: Option<SegmentItem>) {
@@ -91,18 +92,18 @@ impl Map {
         self.taken.push(false);
     }
 
-    /// Forgets the last message; the next is the first `len` bytes of these loans.
+    /// Replaces the last message by one in the first `len` bytes of these loans.
     pub fn set_body(&mut self, loans: &[Option<Loan>], first: usize, len: u32) {
         self.set_payload(pieces_of(loans, first, len));
     }
 
-    /// Notes that the message is a reply of the base protocol, and which Write chunks it had.
+    /// Records that the message is a reply of the base protocol, and its Write chunks.
     pub fn set_chunks(&mut self, offered: ItemSet) {
         self.chunks = Some(offered);
     }
 
-    /// Notes where the items are that are not in the payload. `rdma_buffers` tells of one that explicit
-    /// RDMA has moved in which of the loans it begins.
+    /// Locates the items outside of the payload. `rdma_buffers` gives the first loan of an item
+    /// that explicit RDMA has moved.
     pub fn set_items(
         &mut self,
         structure: &RecvStructure,
@@ -130,7 +131,8 @@ impl Map {
 impl Finder for Map {
     #[inline]
     fn item(&mut self, index: usize, position: u32, len: u32) {
-        // What names more than there can be is found bad in the end, and nothing grows for it.
+        // A message with more than the maximum is rejected at the end; the list does not grow for
+        // it.
         if self.items.len() < self.items.capacity() {
             let (first, position) = (self.pieces.len() as u32, Some(position));
             self.items.push(ItemAt { index: index as u32, position, len, first, count: 0 });
@@ -158,7 +160,7 @@ fn pieces_of(loans: &[Option<Loan>], first: usize, len: u32) -> impl Iterator<It
     })
 }
 
-/// In place of the number of a transmission: the segment is a buffer that explicit RDMA has filled.
+/// In place of a transmission's number: the segment is a buffer filled by explicit RDMA.
 pub(super) const IN_LOANS: u32 = u32::MAX;
 
 #[cfg(test)]

@@ -14,20 +14,20 @@ use crate::shard::parts::Parts;
 use crate::shard::peers::Peer;
 use crate::shard::send::messages::Item;
 
-/// Writes one RPC message and says which of its data leave from where they are.
+/// Writes one RPC message and marks the data to send in place.
 ///
 /// The transaction id and the message type are written by the engine; writing begins behind them.
 /// Positions count from the start of the RPC message and include the data given to
 /// [`Payload::place`]: they are those of the unreduced XDR stream.
 ///
-/// An error sticks: what follows is not written, and sending the message returns it.
+/// Errors are sticky: later data is not written, and sending the message returns the error.
 ///
 /// Cost: a bounds check and a store for each word.
 pub struct Payload<'a> {
     parts: &'a mut Parts,
-    /// The slot written to, until the message is handed on.
+    /// The current slot, until the message is passed on.
     slot: Option<SendSlot>,
-    /// Where in the slot writing goes on; its end if nothing more can be written.
+    /// The write position in the slot; its end if nothing more can be written.
     at: usize,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Payload<'a> {
         Payload { parts, slot: Some(slot), at: RpcPrefix::LEN }
     }
 
-    /// What is left of a message that its program has forgotten.
+    /// Cleans up after an abandoned builder.
     #[cold]
     fn forget(parts: &mut Parts) {
         if let Some(message) = core::mem::take(parts.outbox.draft_mut()).message {
@@ -97,15 +97,15 @@ impl<'a> Payload<'a> {
         self.put_across(bytes);
     }
 
-    /// Writes the count of variable-length opaque data whose bytes leave from where they are.
+    /// Writes the count of variable-length opaque data, and sends the bytes from their place.
     ///
-    /// The data go to a placement segment of the peer where it wants that, and follow in line
-    /// where not. The memory is given back when the message has left.
+    /// The data go to a placement segment of the peer if it requests that, and follow in line
+    /// otherwise. The memory is returned when the message has left.
     pub fn place(&mut self, bulk: impl Into<Bulk>) {
         self.place_pieces([bulk.into()]);
     }
 
-    /// As [`Payload::place`], for one data item that lies in several pieces.
+    /// As [`Payload::place`], for one data item in several pieces.
     pub fn place_pieces(&mut self, pieces: impl IntoIterator<Item = Bulk>) {
         let Some(message) = self.message() else { return };
         let body = self.parts.outbox.messages_mut().body_mut(message);
@@ -125,8 +125,8 @@ impl<'a> Payload<'a> {
         };
         self.put_u32(len);
         let &Draft { is_reply, origin, bulk_len, .. } = self.parts.outbox.draft();
-        // wire.md E16: an item without bytes is never taken out of the stream; in a reply it uses up
-        // the memory that was offered for it.
+        // wire.md E16: an item without bytes stays in the stream; in a reply it uses up the memory
+        // that was offered for it.
         if len == 0 && !is_reply {
             return;
         }
@@ -144,12 +144,12 @@ impl<'a> Payload<'a> {
         self.parts.outbox.draft_mut().bulk_len = bulk_len;
     }
 
-    /// The position in the unreduced XDR stream: what follows is written there.
+    /// The current position in the unreduced XDR stream.
     pub fn position(&self) -> u32 {
         self.written() + self.parts.outbox.draft().bulk_len
     }
 
-    /// Writes another xid in the place of that which the message begins with.
+    /// Replaces the xid at the beginning of the message.
     #[cold]
     pub(crate) fn set_xid(&mut self, xid: u32) {
         let message = self.parts.outbox.draft().message;
@@ -160,12 +160,12 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// What is placed from now on is a result of the operation that began there in the call.
+    /// Items placed from now on are results of the operation that began there in the call.
     pub(crate) fn set_origin(&mut self, origin: u32) {
         self.parts.outbox.draft_mut().origin = origin;
     }
 
-    /// Bytes written, placed data not counted.
+    /// Bytes written, without placed data.
     pub(crate) fn written(&self) -> u32 {
         (self.parts.outbox.draft().before + self.at) as u32
     }
@@ -175,12 +175,12 @@ impl<'a> Payload<'a> {
         self.parts
     }
 
-    /// Where a ticket for the answer tells that it was dropped.
+    /// Where a ticket for the answer records that it was dropped.
     pub(crate) fn home(&self) -> &Arc<Dropped> {
         self.parts.handle.dropped()
     }
 
-    /// Whether the message is one slot of payload and nothing else.
+    /// Whether the message is one slot of payload and has nothing else.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         !self.parts.outbox.draft().is_begun
@@ -194,8 +194,8 @@ impl<'a> Payload<'a> {
         Some(self.parts.outbox.single_item(message)?.item)
     }
 
-    /// Sends the message as a short one: plain, or with a single item. False if it has to take the
-    /// general way; nothing has changed then. Else nothing is left to be given back.
+    /// Sends the message as a short one: plain, or with a single item. False, without changes, if
+    /// it must take the general path. After true nothing remains to be returned.
     #[inline(always)]
     pub(crate) fn send_short(&mut self, peer: &mut Peer, short: ShortSend<'_>) -> bool {
         let (Parts { outbox, ledger, stats, .. }, len) = (&mut *self.parts, self.at as u32);
@@ -215,7 +215,7 @@ impl<'a> Payload<'a> {
         true
     }
 
-    /// Gathers everything that was written in one message, to be laid out.
+    /// Collects all written parts in one message, to be laid out.
     #[cold]
     pub(crate) fn assemble(&mut self) -> Result<u32, CallRefused> {
         let message = self.message();
@@ -234,14 +234,14 @@ impl<'a> Payload<'a> {
         Ok(message)
     }
 
-    /// Takes a message back that could not be laid out: nothing more can be written.
+    /// Takes back a message that could not be laid out: nothing more can be written.
     #[cold]
     pub(crate) fn give_up(&mut self, why: CallRefused) -> CallRefused {
         self.refuse(why);
         why
     }
 
-    /// Gives back everything that was written, and the slots that it was written to.
+    /// Returns all placed memory, and the slots of the message.
     pub(crate) fn abandon(&mut self) {
         if let Some(slot) = self.slot.take() {
             self.parts.outbox.put_slot(slot);
@@ -249,13 +249,13 @@ impl<'a> Payload<'a> {
         Payload::forget(self.parts);
     }
 
-    /// Lets go of an assembled message: it is on its way.
+    /// Releases an assembled message: it is on its way.
     #[cold]
     pub(crate) fn submitted(&mut self) {
         *self.parts.outbox.draft_mut() = Draft::default();
     }
 
-    /// Writing ends here: sending returns why.
+    /// Ends writing: sending returns the reason.
     #[cold]
     fn refuse(&mut self, why: CallRefused) {
         self.parts.outbox.draft_mut().refused = Some(why);
@@ -263,7 +263,7 @@ impl<'a> Payload<'a> {
         self.at = self.slot.as_ref().map_or(self.at, SendSlot::payload_len);
     }
 
-    /// The message that holds what is more than one slot.
+    /// The message that holds everything beyond one slot.
     fn message(&mut self) -> Option<u32> {
         if self.parts.outbox.draft().message.is_none() {
             let message = self.parts.outbox.messages_mut().begin();
@@ -276,7 +276,7 @@ impl<'a> Payload<'a> {
         self.parts.outbox.draft().message
     }
 
-    /// Writes what does not fit the slot, or is not a multiple of four.
+    /// Writes data that does not fit the slot, or is not a multiple of four.
     #[cold]
     fn put_across(&mut self, bytes: &[u8]) {
         self.put_raw(bytes);
@@ -298,7 +298,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// Goes on in another slot.
+    /// Continues in another slot.
     fn next_slot(&mut self) {
         let Some(message) = self.message() else { return };
         let slots = &mut self.parts.outbox.messages_mut().body_mut(message).slots;
@@ -308,7 +308,7 @@ impl<'a> Payload<'a> {
         }
         let taken = slots.len() + 1;
         let Some(next) = self.parts.outbox.take_slot() else {
-            // With every slot that there is in its hands it waits for nobody.
+            // A message that holds every slot cannot wait for more.
             let has_all = taken == self.parts.outbox.slots().capacity();
             let why = if has_all { CallRefused::PayloadTooLong } else { CallRefused::Busy };
             self.refuse(why);

@@ -12,18 +12,17 @@ use rpcrdma_xdr::rtr::fixed::{IntoBytes, OneDirection};
 
 use crate::shard::send::messages::HEADERS_LEN;
 
-/// Bytes of what a call offers for its reply that are kept in place (wire.md W6): reply directions,
-/// 25 sets of one item to be sent; or Write chunks and a Reply chunk, some thirty segments in all.
+/// The maximum length of an offer that is stored in place (wire.md W6): reply directions, 25 sets
+/// of one item to be sent; or Write chunks and a Reply chunk, some thirty segments in all.
 const OFFER_SHORT_MAX: usize = 512;
-/// Bytes of what a call may offer for its reply. Chunks come back all with the reply, in a header of
-/// so many bytes more.
+/// The maximum length of an offer. A reply returns all chunks, in a header that is longer by this.
 const OFFER_MAX: usize = HEADERS_LEN - (size::HEADER_MIN - 4);
 
-/// What a call offered for its reply, kept as it came (\[RTR\] 7.4, RFC 8166 4.3.2).
+/// A call's offer for its reply, in its encoding (\[RTR\] 7.4, RFC 8166 4.3.2).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SavedOffer {
     bytes: ArrayVec<u8, OFFER_SHORT_MAX>,
-    /// Instead of them, the bytes of an offer that is longer.
+    /// The bytes of a longer offer, instead.
     long: Vec<u8>,
     is_chunks: bool,
     has_reply: bool,
@@ -40,7 +39,7 @@ impl SavedOffer {
         }
     }
 
-    /// Copies an offer out of a call; false if it is longer than what can come back.
+    /// Copies the offer of a call; false if it is longer than a reply can return.
     pub fn set(&mut self, offer: &Offer<'_>) -> bool {
         self.clear();
         if offer.is_none() {
@@ -61,7 +60,7 @@ impl SavedOffer {
         }
     }
 
-    /// Keeps an offer in memory of its own.
+    /// Stores an offer in allocated memory.
     #[cold]
     fn set_long(&mut self, offer: &Offer<'_>) -> bool {
         let len = encoded_len(offer);
@@ -73,7 +72,7 @@ impl SavedOffer {
         encode(offer, &mut Writer::new(&mut self.long)).is_ok()
     }
 
-    /// Keeps the directions of a call with a single item, as they came, or that it has none.
+    /// Stores the directions of a call with a single item, as encoded, or that it has none.
     #[inline]
     pub fn set_directions(&mut self, directions: Option<&OneDirection>) {
         self.clear();
@@ -82,13 +81,13 @@ impl SavedOffer {
         }
     }
 
-    /// What was offered, if it is one direction and no memory.
+    /// The offer, if it is one direction and no memory.
     #[inline]
     pub fn direction(&self) -> Option<&OneDirection> {
         if self.is_chunks { None } else { OneDirection::read(&self.bytes) }
     }
 
-    /// Forgets it.
+    /// Clears it.
     #[inline]
     pub fn clear(&mut self) {
         self.bytes.clear();
@@ -102,7 +101,7 @@ impl SavedOffer {
         self.bytes.is_empty() && self.long.is_empty()
     }
 
-    /// The offer, as it came.
+    /// The offer, as encoded.
     pub fn offer(&self) -> Offer<'_> {
         let bytes = if self.long.is_empty() { &self.bytes[..] } else { &self.long };
         let mut reader = Reader::new(bytes);
@@ -163,7 +162,7 @@ mod tests {
                 Offer::Chunks { writes: List::from_slice(&writes), reply: None },
             ];
             for offer in offers {
-                // RFC 8166 3.4.6: all segments come back, behind a header without any.
+                // RFC 8166 3.4.6: all segments are returned, behind a header without any.
                 let header_len = size::HEADER_MIN + encoded_len(&offer) - 4;
                 assert_eq!(kept.set(&offer), header_len <= HEADERS_LEN, "{count}");
                 let is_kept = header_len <= HEADERS_LEN;

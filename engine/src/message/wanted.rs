@@ -4,21 +4,21 @@ use rpcrdma_proto::{self as proto, WantKind};
 
 use crate::api::sink::Sink;
 
-/// Data items that a call may want placed.
+/// Data items that a call may request by DDP.
 pub const WANTS_MAX: usize = 8;
 
-/// A data item of the reply that is wanted outside of the payload stream.
+/// A data item of the reply that is requested outside of the payload stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Want {
-    /// If the item is shorter, it is wanted in line. 0 wants it placed whatever its length.
+    /// A shorter item stays in line. 0 places it at any length.
     pub len_min: u32,
-    /// How long it can be. Receives are reserved for it.
+    /// Its maximum length. Receives are reserved for it.
     pub len_max: u32,
 }
 
-/// A want, and the operation that it is a result of: a part of the unreduced XDR stream. Those of
-/// the call under construction stand in the outbox: a builder with room for their sinks would be
-/// kilobytes to be moved with every call.
+/// A want, and the operation that it is a result of: a range of the unreduced XDR stream. The wants
+/// of the call under construction are in the outbox: in the builder, with their result buffers,
+/// every call would move kilobytes.
 pub(crate) struct Wanted {
     pub want: Want,
     pub kind: WantKind,
@@ -30,7 +30,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// As the protocol wants it, in a call of `end` bytes.
+    /// In the protocol's form, for a call of `end` bytes.
     pub fn as_demand(&self, end: u32) -> proto::Want {
         let Want { len_min: min_len, len_max: max_len } = self.want;
         let (begin, end) = (self.begin, self.end.min(end));
@@ -39,5 +39,5 @@ impl Wanted {
     }
 }
 
-/// The end of an operation that is being written: that of the call.
+/// The end of the operation being written, which is that of the call.
 pub(crate) const OPEN: u32 = u32::MAX;

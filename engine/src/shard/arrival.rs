@@ -6,27 +6,27 @@ use rpcrdma_xdr::private_data::PrivateData;
 
 use crate::provider::{ConnectError, ConnectId, Endpoint, PrivateBytes, Provider};
 
-/// A connection that a shard wants.
+/// A connection request from a shard.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ConnectOrder {
     pub shard: u32,
     pub to: SocketAddr,
-    /// The shard's name for it.
+    /// The shard's identifier for it.
     pub id: ConnectId,
-    /// Whether it stands for one on which version two was tried in vain.
+    /// Whether it repeats an attempt that failed with version two.
     pub again: bool,
 }
 
-/// What the connection manager brings to a shard.
+/// What the connection manager sends to a shard.
 pub(crate) enum Arrival<P: Provider> {
-    /// A peer asks for a connection: is it wanted? The answer says the number.
+    /// A peer requests a connection. The verdict refers to `number`.
     Request { number: u64, from: SocketAddr, private: PrivateBytes },
-    /// Nothing comes of a connection that was wanted.
+    /// A requested connection that will not be established.
     Abandoned { from: SocketAddr },
-    /// A connection that a peer asked for.
+    /// A connection requested by a peer.
     Accepted { endpoint: Endpoint<P::Cm>, from: SocketAddr, private: Option<PrivateData> },
-    /// A connection that this shard asked for.
+    /// A connection requested by this shard.
     Connected { order: ConnectOrder, endpoint: Endpoint<P::Cm>, private: Option<PrivateData> },
-    /// A connection that this shard asked for and cannot have.
+    /// A connection requested by this shard that failed.
     Refused { id: ConnectId, reason: ConnectError },
 }

@@ -15,37 +15,36 @@ use super::send::queue::Queue;
 use crate::message::bulk::Bulk;
 use crate::provider::Provider;
 
-/// What a shard has, and in whose hands.
+/// The resources of a shard, by owner.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Audit {
     /// Receive buffers in all.
     pub receives: usize,
     /// Receive buffers on the free list.
     pub receives_home: usize,
-    /// Receive buffers in the device's hands.
+    /// Receive buffers owned by the device.
     pub receives_posted: usize,
     /// Receive buffers on their way to the device.
     pub receives_refill: usize,
-    /// Receive buffers of groups that are not whole.
+    /// Receive buffers of incomplete groups.
     pub receives_parked: usize,
     /// Receive buffers whose message waits for a send slot.
     pub receives_waiting: usize,
-    /// Receive buffers of calls that are being fetched, and of replies that wait until memory is
-    /// closed.
+    /// Receive buffers of calls being fetched, and of replies that wait for rights to end.
     pub receives_held: usize,
     /// Of these, those of replies.
     pub receives_fenced: usize,
-    /// Segments that can be out on loan.
+    /// Segments that can be lent.
     pub spares: Lent,
     /// The program's buffers.
     pub bulk: Lent,
-    /// Buffers for explicit RDMA. What calls of either direction use counts as leaving.
+    /// Buffers for explicit RDMA. Those in use by calls of either direction count as leaving.
     pub rdma_buffers: Lent,
-    /// Slices of registered bytes that are out of use: the buffers that they are of are, too.
+    /// Slices of registered bytes that are out of use, and so are their buffers.
     pub slices_lost: usize,
-    /// Memory windows. Those that a peer may have a right by are held.
+    /// Memory windows. Those that a peer may have a right by count as held.
     pub windows: Held,
-    /// Of those that are held, how many rest until a call that was given up is answered.
+    /// Held windows that rest until an abandoned call is answered.
     pub windows_resting: usize,
     /// Own calls that have memory exposed.
     pub exposures: usize,
@@ -57,21 +56,21 @@ pub struct Audit {
     pub headers: Held,
     /// Messages.
     pub messages: Held,
-    /// Messages that the device never gave back.
+    /// Messages that the device never completed.
     pub leaked: u64,
-    /// Answers of other threads that were not looked at.
+    /// Answers of other threads that were not yet processed.
     pub answers: usize,
     /// Own calls outstanding.
     pub calls: u32,
-    /// Of these, those that were given up and whose reply may still come.
+    /// Of these, abandoned calls whose reply may still arrive.
     pub abandoned: u32,
     /// Receives kept for replies.
     pub reply_receives: u32,
-    /// Of these, those that are set aside.
+    /// Of these, reserved ones.
     pub reply_reserved: u32,
     /// Receives kept for calls of peers.
     pub grant_receives: u32,
-    /// Of these, those that are granted.
+    /// Of these, granted ones.
     pub granted: u32,
     /// The connections.
     pub peers: Vec<PeerAudit>,
@@ -80,71 +79,71 @@ pub struct Audit {
 /// Memory that leaves on loan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lent {
-    /// Loans that there are.
+    /// All loans.
     pub total: usize,
-    /// At home.
+    /// In their pool.
     pub home: usize,
     /// In messages that have not left, or on their way back from them.
     pub leaving: usize,
-    /// Dropped, and not found by their pool yet.
+    /// Dropped, and not yet collected by their pool.
     pub returning: usize,
     /// Out of use: the device or a peer may still touch it.
     pub lost: usize,
 }
 
-/// What is at home or in messages.
+/// Resources that are free or in messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Held {
-    /// How many there are.
+    /// All of them.
     pub total: usize,
-    /// At home.
+    /// Free.
     pub home: usize,
-    /// In messages that wait or that the device has.
+    /// In messages that are pending or in flight.
     pub held: usize,
 }
 
 /// One connection of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAudit {
-    /// Its name.
+    /// Its identifier.
     pub id: ConnectionId,
     /// The number of its queue pair.
     pub qp_num: u32,
-    /// Whether this side asked for it.
+    /// Whether this side requested it.
     pub is_asked: bool,
     /// Whether calls may go both ways.
     pub is_up: bool,
     /// Whether it has ended and waits for its sends.
     pub is_closing: bool,
-    /// Calls delivered to the handler and not answered.
+    /// Calls delivered to the handler and not yet answered.
     pub open_calls: u32,
-    /// Calls whose data are being fetched.
+    /// Calls whose data is being fetched.
     pub fetching: u32,
-    /// Calls that have no answer because the shard stops.
+    /// Calls left without an answer because the shard stops.
     pub dropped: u32,
     /// Own calls outstanding.
     pub calls: u32,
-    /// Of these, those that were given up.
+    /// Of these, abandoned ones.
     pub abandoned: u32,
-    /// Credits that they hold.
+    /// Credits held by own calls.
     pub credits_held: u32,
-    /// Receives set aside for their replies.
+    /// Receives reserved for their replies.
     pub replies_held: u32,
-    /// Credits in use, as the ledger has it.
+    /// Credits in use, by the ledger.
     pub credits_in_flight: u32,
-    /// Credits that may be in use.
+    /// Credits that may be used.
     pub credits_limit: u32,
-    /// What the peer is granted.
+    /// Credits granted to the peer.
     pub granted: u32,
-    /// What the peer uses of it.
+    /// Of these, those that the peer uses.
     pub outstanding: u32,
-    /// Transmissions of the open group that have arrived, of a call or a reply.
+    /// Transmissions of the open group that have arrived.
     pub group_here: u32,
-    /// Transmissions of it that have not.
+    /// Transmissions of it that are missing.
     pub group_missing: u32,
     /// Whether the open group is a call.
     pub group_is_call: bool,
-    /// Work requests that the queue pair has.
+    /// Outstanding work requests of the queue pair.
     pub sends: u32,
     /// Messages that wait to be posted.
     pub pending: u32,
@@ -226,7 +225,7 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Counts what the messages of a list hold.
+    /// Counts the resources held by the messages of a list.
     fn count_messages(&self, queue: &Queue, audit: &mut Audit) {
         let messages = self.parts.outbox.messages();
         let mut next = queue.front();
@@ -244,7 +243,7 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Counts a loan that is neither at home nor with the program.
+    /// Counts a loan that is neither in its pool nor with the program.
     fn count_leaving(&self, loan: &Loan, audit: &mut Audit) {
         audit.rdma_buffers.leaving += usize::from(self.parts.rdma.buffers().owns(loan));
         audit.bulk.leaving += usize::from(self.bulk.owns(loan));

@@ -9,7 +9,7 @@ use crate::io::{Io, Work};
 use crate::provider::{Provider, WcStatus, WorkCompletion};
 
 impl<P: Provider> Core<P> {
-    /// Deals with all that was polled, and sends the answers.
+    /// Processes all polled completions, and sends the answers.
     #[inline(never)]
     pub(super) fn take_in<H: Handler>(&mut self, now: u64, handler: &mut H) {
         let count = self.batch.len();
@@ -35,12 +35,12 @@ impl<P: Provider> Core<P> {
         if self.has_rdma_steps() {
             self.step_rdma(handler);
         }
-        // What was answered leaves first. The Receives that it takes to refill are a reserve of the
-        // budget, so that none that was granted is missing meanwhile.
+        // Answers leave before Receives are refilled. The budget has a reserve of Receives for the
+        // meantime, so that none of the granted ones is missing.
         self.flush_if_due(now, handler);
     }
 
-    /// A completion that brings no message.
+    /// A completion other than of a received message.
     #[cold]
     fn on_other<H: Handler>(&mut self, at: usize, now: u64, handler: &mut H) {
         let wc = self.batch[at];
@@ -77,10 +77,10 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// A completion of a work request that the device does not have: it refused the request, or has
-    /// completed it already. The request that has its number now is not meant. But the device may have
-    /// carried out what it refused, and what is posted again would be carried out twice: the connection
-    /// ends.
+    /// A completion of a work request that is not outstanding: the device refused it, or has
+    /// completed it before. A current request with the same number is not complete. The device may
+    /// have executed a request that it refused, and reposting would execute it twice: the
+    /// connection ends.
     #[cold]
     fn on_unasked<H: Handler>(&mut self, wc: WorkCompletion, now: u64, handler: &mut H) {
         self.parts.stats.unasked.add(1);
@@ -89,7 +89,7 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// A work request failed: only its name, its status and its queue pair are known.
+    /// A work request failed: only its identifier, status and queue pair are known.
     #[cold]
     fn on_failure<H: Handler>(&mut self, wc: WorkCompletion, now: u64, handler: &mut H) {
         self.parts.stats.failed_completions.add(1);
@@ -97,7 +97,8 @@ impl<P: Provider> Core<P> {
             self.parts.stats.late.add(1);
             return;
         };
-        // A flush says only that the queue pair is in the error state; the queues may say why.
+        // A flush states only that the queue pair is in the error state; the queues may have the
+        // reason.
         let is_flushed = wc.status == WcStatus::Flushed;
         let said = if is_flushed { self.io.why_failed(wc.qp_num) } else { None };
         self.close(index, said.unwrap_or(CloseReason::Transport(wc.status)), now, handler);

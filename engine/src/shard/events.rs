@@ -1,4 +1,4 @@
-//! Events apart from completions: of the mailbox, and of the queues.
+//! Events other than completions: of the mailbox, and of the queues.
 
 use super::Core;
 use crate::api::handler::Handler;
@@ -7,15 +7,16 @@ use crate::io::{Io, Work};
 use crate::provider::{Provider, QueueEvent, WorkCompletion};
 
 impl<P: Provider> Core<P> {
-    /// Other threads have left something. False if a panic has left the shard half done.
+    /// Processes messages of other threads. False if a panic has left the shard inconsistent.
     #[cold]
     pub(super) fn on_wakeup<H: Handler>(&mut self, now: u64, handler: &mut H) -> bool {
         if self.is_broken() {
-            // The next turn ends here as well.
+            // Ends the next turn here as well.
             self.parts.handle.wakeup().ring();
             return false;
         }
-        // What was sent before an order to close a connection leaves before it is carried out.
+        // Messages sent before an order to close a connection are posted before the order is
+        // executed.
         if self.parts.outbox.holds() {
             self.flush(now, handler);
         }
@@ -24,7 +25,7 @@ impl<P: Provider> Core<P> {
         true
     }
 
-    /// The hold learns how many messages have come together, and those that wait go first.
+    /// Tells doorbell batching how many messages arrived together. Waiting messages go first.
     #[cold]
     pub(super) fn before_batch<H: Handler>(&mut self, now: u64, handler: &mut H) {
         if self.parts.outbox.holds() {
@@ -34,11 +35,11 @@ impl<P: Provider> Core<P> {
         self.serve_waiting(now, handler);
     }
 
-    /// Hears what the queues have to say. True if they had something.
+    /// Processes events of the queues. True if there were any.
     #[inline]
     pub(super) fn hear_events<H: Handler>(&mut self, now: u64, handler: &mut H) -> bool {
-        // Messages that came before the end of their connection go first, but one that waits for a
-        // slot does not keep the ends of others for long.
+        // Messages that arrived before the end of their connection go first, but a message that
+        // waits for a slot does not delay the ends of other connections for long.
         let is_heard = self.receive.waiting().is_empty() || self.parts.timers.is_due(now);
         let mut busy = false;
         while is_heard
@@ -69,7 +70,7 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// The queues are of no use any more: the shard ends, and is given no more connections.
+    /// The queues have failed: the shard ends, and gets no more connections.
     #[cold]
     pub(super) fn lose_all<H: Handler>(&mut self, why: CloseReason, now: u64, handler: &mut H) {
         self.close_all(why, now, handler);

@@ -1,13 +1,13 @@
-//! The mailbox: messages of other threads to a shard. Bounded; costs the shard one plain load a
+//! The mailbox: messages of other threads to a shard. Bounded; costs the shard one plain load per
 //! turn.
 //!
 //! ```text
 //!   another thread                         the shard, once a turn
 //!   push ─▶ pending.store(true) ─▶ asleep? ─▶ ring     pending.load? ─▶ clear ─▶ pop until empty
 //! ```
-//! The order push, mark, look at `asleep` on one side and announce sleep, look at `pending` on the
-//! other is sequentially consistent, so a message is either seen before the sleep or ends it. So is
-//! the end of the shard: either the shard sees a message, or its sender sees the end of the shard.
+//! The sender pushes, marks and checks `asleep`; the shard announces sleep and checks `pending`.
+//! Both orders are sequentially consistent: a message is either seen before the sleep or ends it.
+//! Likewise, either the shard sees a message, or its sender sees the end of the shard.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
@@ -15,13 +15,13 @@ use crossbeam_queue::ArrayQueue;
 
 use crate::provider::Waker;
 
-/// A bounded queue of messages to one shard, and the means to wake it.
+/// A bounded queue of messages to one shard, and its wakeup.
 pub(crate) struct Mailbox<T> {
     queue: ArrayQueue<T>,
     wakeup: std::sync::Arc<Wakeup>,
 }
 
-/// Says that there is something in one of the shard's mailboxes.
+/// Signals that one of the shard's mailboxes has a message.
 pub(crate) struct Wakeup {
     pending: AtomicBool,
     asleep: AtomicBool,
@@ -30,17 +30,17 @@ pub(crate) struct Wakeup {
     stop: AtomicBool,
     /// Whether the shard has ended, and how: an [`End`], or 0.
     end: AtomicU8,
-    /// Connections that the shard has or that are on their way to it.
+    /// Connections that the shard has, or that are being made for it.
     connections: AtomicUsize,
 }
 
-/// How a shard has ended.
+/// How a shard ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum End {
     /// It was dropped.
     Dropped = 1,
-    /// A panic has left it half done.
+    /// A panic left it inconsistent.
     Panicked = 2,
 }
 
@@ -56,7 +56,7 @@ impl Wakeup {
         }
     }
 
-    /// Says that a message was pushed. Rings only a shard that sleeps.
+    /// Signals that a message was pushed. Wakes only a sleeping shard.
     pub(crate) fn ring(&self) {
         self.pending.store(true, Ordering::SeqCst);
         if self.asleep.load(Ordering::SeqCst) {
@@ -64,7 +64,7 @@ impl Wakeup {
         }
     }
 
-    /// Whether messages may have come since the last call. One load when not.
+    /// Whether messages may have arrived since the last call. One load if none.
     #[inline]
     pub(crate) fn answer(&self) -> bool {
         self.pending.load(Ordering::Relaxed) && self.pending.swap(false, Ordering::SeqCst)
@@ -81,14 +81,14 @@ impl Wakeup {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// Says that the shard has ended, the first time; it has no connections any more.
+    /// Records that the shard has ended, once; it has no connections any more.
     pub(crate) fn end(&self, end: End) {
         let _ = self.end.compare_exchange(0, end as u8, Ordering::SeqCst, Ordering::SeqCst);
         self.connections.store(0, Ordering::Release);
         self.ring();
     }
 
-    /// How the shard has ended, if it has.
+    /// How the shard ended, if it has.
     pub(crate) fn ended(&self) -> Option<End> {
         match self.end.load(Ordering::SeqCst) {
             0 => None,
@@ -97,23 +97,23 @@ impl Wakeup {
         }
     }
 
-    /// Reserves one of `max` connections; false if all are taken.
+    /// Reserves one of `max` connections; false if all are reserved.
     pub(crate) fn reserve(&self, max: usize) -> bool {
         let more = |count: usize| (count < max).then_some(count + 1);
         self.connections.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
     }
 
-    /// Gives a reserved connection back.
+    /// Releases a reserved connection.
     pub(crate) fn disconnected(&self) {
         self.connections.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Connections that are reserved.
+    /// Reserved connections.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Acquire)
     }
 
-    /// Announces sleep; false if there is a message to be read first.
+    /// Announces sleep; false if there is a message to read first.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
         if self.pending.load(Ordering::SeqCst) {
@@ -123,7 +123,7 @@ impl Wakeup {
         true
     }
 
-    /// Takes the announcement back.
+    /// Withdraws the announcement.
     pub(crate) fn wake_up(&self) {
         self.asleep.store(false, Ordering::SeqCst);
     }
@@ -134,14 +134,14 @@ impl<T> Mailbox<T> {
         Mailbox { queue: ArrayQueue::new(capacity), wakeup }
     }
 
-    /// Leaves a message; gives it back if the queue is full.
+    /// Queues a message; returns it if the queue is full.
     pub(crate) fn send(&self, message: T) -> Result<(), T> {
         self.queue.push(message)?;
         self.wakeup.ring();
         Ok(())
     }
 
-    /// Messages that wait.
+    /// Queued messages.
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }

@@ -22,18 +22,18 @@ pub(crate) struct Memory {
     pub headers: Pool<Headers>,
     pub zero: ZeroPage,
     pub bulk: BulkPool,
-    /// For what moves by explicit RDMA.
+    /// For data of explicit RDMA.
     pub rdma_buffers: BulkPool,
-    /// What the pools were carved from.
+    /// The memory of the pools.
     pub regions: Regions,
 }
 
-/// Registered regions, with what was obtained for each. A registration ends with the last that lives
-/// in its region: a pool, or a loan that is still out.
+/// Registered regions, with the result for each. A registration ends with the last user of its
+/// region: a pool, or a loan that is still out.
 pub(crate) struct Regions(Vec<(&'static str, Registered)>);
 
 impl Regions {
-    /// The page size obtained for each region, and what was refused on the way there.
+    /// The page size obtained for each region, and the attempts that were refused.
     pub fn report(&self) -> impl Iterator<Item = (&'static str, &Region)> {
         self.0.iter().map(|(name, registered)| (*name, registered.region()))
     }
@@ -45,7 +45,7 @@ impl Regions {
 }
 
 impl Memory {
-    /// Maps, registers and carves everything that one shard needs.
+    /// Maps, registers and divides all memory of one shard.
     pub fn new(
         config: &Config,
         budget: &Budget,
@@ -100,10 +100,10 @@ impl Memory {
     }
 }
 
-/// What the device may do with memory that messages are received into; what peers may do, if
-/// anything, the way of exposure says.
+/// The device's access to memory that messages are received into. The way of exposure decides the
+/// access of peers, if any.
 const RECEIVED: Access = Access::LOCAL_WRITE;
-/// What the device may do with memory that messages are sent from: read it.
+/// The device's access to memory that messages are sent from: read.
 const SENT: Access = Access::empty();
 
 struct Maker<'a> {
@@ -134,8 +134,9 @@ impl Maker<'_> {
         self.check(what, &region)?;
         let rights = match self.config.explicit().exposure {
             Exposure::Windows | Exposure::Registration | Exposure::Auto => Rights::own(access),
-            // SAFETY: it is for those who ask for it by its name, who answer for it that no peer
-            // touches what it was not offered, or was offered for a call that is over.
+            // SAFETY: only a user who names `static-insecure` gets this, and that user guarantees
+            // that no peer touches memory that it was not offered, or that was offered for a call
+            // that is over.
             Exposure::StaticInsecure => unsafe { Rights::of_peers(access) },
         };
         Registered::new(region, Arc::clone(&self.registrar), rights).map_err(of(what))
@@ -143,8 +144,8 @@ impl Maker<'_> {
 }
 
 impl Maker<'_> {
-    /// Whether a region is what the configuration insists on. What is too small for a page is never in
-    /// one of that size.
+    /// Checks that a region has what the configuration requires. A region smaller than a page is
+    /// never in one of that size.
     fn check(&self, what: &'static str, region: &Region) -> Result<(), SetupError> {
         let memory = self.config.memory();
         for note in region.notes() {

@@ -4,7 +4,7 @@
 //!   mailbox ─▶ flush ─▶ poll ─▶ completions ─▶ RDMA steps ─▶ flush ─▶ refill ─▶ events ─▶ RDMA steps
 //!           ─▶ on_turn ─▶ flush ─▶ times
 //! ```
-//! A part keeps its fields to itself, and imports nothing that calls it. The steps of the turn are
+//! A part keeps its fields private, and imports none of its callers. The steps of the turn are
 //! methods of `Core`, in the folder of the part that they advance.
 
 pub(crate) mod arrival;
@@ -40,15 +40,15 @@ use crate::error::{CallRefused, CloseReason};
 use crate::io::Io;
 use crate::provider::{Provider, WcBatch};
 
-/// The core of a shard, short of its handler.
+/// The core of a shard, without its handler.
 pub(crate) struct Core<P: Provider> {
     // Declared, and so dropped, before the memory that the device may touch.
     pub io: Io<P::Queues>,
     /// What arrives.
     pub receive: Receive,
-    /// Calls of peers whose data are being fetched.
+    /// Calls of peers whose data is being fetched.
     fetches: Fetches,
-    /// What leaves, what is exposed, and what must not take too long.
+    /// Sends, exposures and timers.
     pub parts: Parts,
     pub peers: Peers,
     /// The program's buffers.
@@ -56,14 +56,14 @@ pub(crate) struct Core<P: Provider> {
     batch: WcBatch,
     /// The shard's place in the engine.
     pub link: Link<P>,
-    /// What the pools live in.
+    /// The memory regions of the pools.
     pub regions: Regions,
 }
 
 impl<P: Provider> Core<P> {
-    /// Does everything there is to do at `now`, once. True if there was something.
+    /// Does all available work at `now`, once. True if there was any.
     ///
-    /// A turn without anything is a load for each thing that there could be, and few branches.
+    /// A turn without work costs one load for each source of work, and few branches.
     #[inline]
     pub fn turn<H: Handler>(&mut self, now: u64, handler: &mut H) -> bool {
         let mut busy = false;
@@ -115,7 +115,7 @@ impl<P: Provider> Core<P> {
         CallBuilder::begin(&mut self.parts, &mut self.peers, &mut self.io, peer, cookie)
     }
 
-    /// The shard as its program may use it between polls.
+    /// The shard, for the program's use between polls.
     #[inline]
     pub fn lend(&mut self, now: u64) -> Turn<'_> {
         Turn {
@@ -128,8 +128,8 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Gives loans that left with a message back to their pools. Those that were dropped elsewhere
-    /// the pools find themselves, when they need them.
+    /// Returns loans that left with a message to their pools. The pools collect loans that were
+    /// dropped elsewhere when they need them.
     fn take_loans_home(&mut self) {
         let Core { parts: Parts { outbox, rdma, .. }, receive, bulk, .. } = self;
         for loan in outbox.take_returned() {

@@ -1,11 +1,11 @@
-//! The version of a connection: the one that it begins with, and the effect of the answer.
+//! Version negotiation: the version that a connection begins with, and the effect of the answer.
 //!
 //! ```text
 //!   asked ─▶ known as old ────────────────────────────▶ begins with one
 //!         └▶ begins with two ─▶ answered ─────────────▶ two, or one after ERR_VERS
 //!                             └▶ silent, or lost ─▶ gone ─▶ asked once more ─▶ begins with one
 //! ```
-//! The program sees one attempt, whichever way it goes (wire.md B4, B16).
+//! The program sees one attempt in every case (wire.md B4, B16).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::error::CloseReason;
 use crate::provider::Provider;
 use crate::stats::Stats;
 
-/// A shard's place in the engine, and what its connections are opened with.
+/// A shard's entry in the engine, and the settings of its connections.
 pub(crate) struct Link<P: Provider> {
     attachment: Option<Attachment<P>>,
     arrivals: Arc<Mailbox<Arrival<P>>>,
@@ -30,17 +30,17 @@ pub(crate) struct Link<P: Provider> {
 }
 
 impl<P: Provider> Link<P> {
-    /// Without a place in the control plane yet.
+    /// Without an entry in the control plane yet.
     pub fn new(arrivals: Mailbox<Arrival<P>>, settings: Settings) -> Link<P> {
         Link { attachment: None, arrivals: Arc::new(arrivals), settings }
     }
 
-    /// Where the connection manager leaves what it brings.
+    /// The mailbox for arrivals from the connection manager.
     pub fn arrivals(&self) -> &Arc<Mailbox<Arrival<P>>> {
         &self.arrivals
     }
 
-    /// Takes a place in the control plane.
+    /// Enters the control plane.
     pub fn attach(&mut self, attachment: Attachment<P>) {
         self.attachment = Some(attachment);
     }
@@ -50,22 +50,23 @@ impl<P: Provider> Link<P> {
         self.attachment = None;
     }
 
-    /// The place in the control plane, if there is one.
+    /// The entry in the control plane, if there is one.
     pub fn attachment(&self) -> Option<&Attachment<P>> {
         self.attachment.as_ref()
     }
 
-    /// What connections are opened with.
+    /// The settings of new connections.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Which calls of servers are taken on connections that this side has asked for.
+    /// Sets which calls of servers are accepted on connections that this side requested.
     pub fn set_backward(&mut self, backward: BackwardSupport) {
         self.settings.backward = backward;
     }
 
-    /// What a connection to `to` begins with. `again` says that version two was tried just before.
+    /// The version that a connection to `to` begins with. `again` states that version two has just
+    /// failed.
     pub fn begins_with(&self, to: SocketAddr, again: bool, now: u64, stats: &Stats) -> Start {
         let memory = self.attachment.as_ref().map(|attachment| attachment.memory());
         if !self.is_free_to_choose() {
@@ -73,7 +74,7 @@ impl<P: Provider> Link<P> {
             return if is_one { Start::One } else { Start::Two };
         }
         if again {
-            // Not earlier: a peer that cannot be had at all has not shown that it is old.
+            // Not earlier: an unreachable peer is not shown to be old.
             memory.inspect(|memory| memory.note_one(to, now));
             return Start::One;
         }
@@ -84,7 +85,7 @@ impl<P: Provider> Link<P> {
         Start::Two
     }
 
-    /// Notes what the peer's first answer has decided.
+    /// Records what the peer's first answer decides.
     #[cold]
     pub fn note_version(&self, peer: &mut Peer, now: u64, stats: &Stats) {
         let Some(asked) = &mut peer.connect else { return };
@@ -93,7 +94,7 @@ impl<P: Provider> Link<P> {
         match peer.conn.version() {
             Some(Version::One) => {
                 stats.fallbacks_error.add(1);
-                // [V2] 5.2: if this connection is lost, the next one need not ask again.
+                // [V2] 5.2: if this connection is lost, the next one need not probe again.
                 self.remember(to, now);
             }
             _ if self.settings.properties && !peer.conn.knows_properties() => {
@@ -103,7 +104,7 @@ impl<P: Provider> Link<P> {
         }
     }
 
-    /// Whether a connection that ends is to be tried once more with version one, and notes why.
+    /// Whether to retry an ending connection with version one; records why.
     pub fn tries_again(
         &self,
         (peer, was): (&Peer, Phase),
@@ -115,7 +116,7 @@ impl<P: Provider> Link<P> {
         let Some(asked) = peer.connect else { return false };
         if let CloseReason::Protocol(Fatal::VersionRefused { .. }) = why {
             stats.versions_refused.add(1);
-            // A peer of version two may have been taken for an old one.
+            // A peer of version two may have been recorded as an old one.
             if let Some(attachment) = &self.attachment {
                 attachment.memory().forget(asked.to);
             }
@@ -134,7 +135,8 @@ impl<P: Provider> Link<P> {
                 counter.add(1);
                 true
             }
-            // A call stood for the first message: it has failed, and the next attempt knows.
+            // A call served as the first message: it has failed, and the next attempt uses version
+            // one.
             Phase::Up if has_asked(peer) => {
                 counter.add(1);
                 self.remember(asked.to, now);
@@ -144,8 +146,8 @@ impl<P: Provider> Link<P> {
         }
     }
 
-    /// Asks once more for a connection whose predecessor is gone. Its place is still reserved. False if
-    /// it cannot be asked for.
+    /// Requests a connection again after its predecessor is gone. Its reservation remains. False if
+    /// it cannot be requested.
     pub fn ask_again(&self, asked: Attempt, shard: u32) -> bool {
         let order = ConnectOrder { shard, to: asked.to, id: asked.id, again: true };
         self.attachment.as_ref().is_some_and(|attachment| attachment.ask(order))
@@ -163,7 +165,7 @@ impl<P: Provider> Link<P> {
     }
 }
 
-/// Whether a call of ours waits for its answer.
+/// Whether an own call waits for its answer.
 pub(crate) fn has_asked(peer: &Peer) -> bool {
     peer.conn.credits().in_flight() > 0
 }

@@ -1,8 +1,9 @@
-//! The parts of a shard that calls and replies under construction use. They get one reference to all
-//! of these: a builder has one word to move.
+//! The parts of a shard that calls and replies under construction use. A builder holds one
+//! reference to all of them.
 //!
 //! [`Receive`](super::receive::Receive) is not one of them: a message is read while it is answered.
-//! Each part keeps its fields private. What takes two of them is here, or is a step of the turn.
+//! Each part keeps its fields private. Functions that use two parts are here, or are steps of the
+//! turn.
 
 use rpcrdma_proto::{
     CallDemand, CallId, CallRoute, Exposed, NO_MARK, ReplyTo, ShardLedger, Violation,
@@ -18,7 +19,7 @@ use crate::api::handle::ShardHandle;
 use crate::error::CallRefused;
 use crate::stats::SharedStats;
 
-/// The outbox, explicit RDMA and the timers, and what they share.
+/// The outbox, explicit RDMA and the timers, with their shared state.
 pub(crate) struct Parts {
     pub outbox: Outbox,
     pub rdma: Rdma,
@@ -31,7 +32,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Gives a message up, or back after it left.
+    /// Releases a message: discarded, or completed.
     #[inline]
     pub fn release(&mut self, index: u32) {
         if self.outbox.messages().head(index).body {
@@ -45,7 +46,7 @@ impl Parts {
         let Parts { outbox, rdma, .. } = self;
         let after = outbox.messages().head(index).after;
         if let After::Called(exposure) = after {
-            // The peer may read them until its rights are dead.
+            // The peer may read them until its rights have ended.
             rdma.keep(exposure, outbox.messages_mut().body_mut(index).pieces.drain(..));
         }
         if after != After::Nobody {
@@ -54,7 +55,7 @@ impl Parts {
         outbox.empty(index);
     }
 
-    /// Gives up what a lane has not posted. A message that was posted in part stays in flight.
+    /// Discards the unposted messages of a lane. A partly posted message stays in flight.
     #[cold]
     pub fn discard_pending(&mut self, lane: &mut Lane) {
         while let Some(index) = lane.pending.pop(self.outbox.messages()) {
@@ -68,7 +69,7 @@ impl Parts {
         }
     }
 
-    /// Plans a call on its route, which exposes nothing, and lays it out.
+    /// Plans a call on a route that exposes nothing, and lays it out.
     #[cold]
     pub fn begin_call(
         &mut self,
@@ -82,7 +83,7 @@ impl Parts {
         self.outbox.lay_out(message, conn, plan)
     }
 
-    /// Answers a call that breaks a rule; it was not executed.
+    /// Answers a call that violates a rule; it was not executed.
     #[cold]
     pub fn reject(&mut self, peer: &mut Peer, to: &ReplyTo, violation: Violation) {
         self.stats.violations.add(1);
@@ -90,20 +91,20 @@ impl Parts {
         self.outbox.answer(peer, &report);
     }
 
-    /// Answers a call that has no reply, whether it was executed or not.
+    /// Reports that a call has no reply, whether it was executed or not.
     #[cold]
     pub fn refuse(&mut self, peer: &mut Peer, to: &ReplyTo) {
         let report = peer.conn.refuse(&mut self.ledger, to);
         self.outbox.answer(peer, &report);
     }
 
-    /// Answers a call that is not delivered: its caller is told that it failed. A shard that stops says
-    /// nothing and ends the connection: a caller that loses its connection makes the call elsewhere,
-    /// and one that is told of a failure does not.
+    /// Answers a call that is not delivered with an error. A stopping shard ends the connection
+    /// instead: a caller repeats the call elsewhere after a lost connection, but not after an
+    /// error.
     #[cold]
     pub fn turn_back(&mut self, peer: &mut Peer, to: &ReplyTo) {
         if self.timers.is_stopping() {
-            // It keeps its credit: a peer that goes on sending comes to the end of its grant.
+            // The call keeps its credit: a peer that goes on sending exhausts its grant.
             peer.dropped += 1;
             self.stats.calls_dropped.add(1);
             return;
@@ -112,8 +113,8 @@ impl Parts {
         self.refuse(peer, to);
     }
 
-    /// Answers a call whose ticket was dropped: its caller is told that there will be no reply. A shard
-    /// that stops ends the connection instead.
+    /// Answers a call whose ticket was dropped with an RDMA_ERROR. A stopping shard ends the
+    /// connection instead.
     #[cold]
     pub fn refuse_dropped(&mut self, peers: &mut Peers, id: ConnectionId, to: ReplyTo) {
         let Some(peer) = peers.named(id).filter(|peer| peer.phase == Phase::Up) else { return };
@@ -131,7 +132,7 @@ impl Parts {
         }
     }
 
-    /// The place of what an own call has exposed.
+    /// The place of an own call's exposure.
     #[inline]
     pub fn exposure_of(&self, peer: u32, id: CallId) -> Option<u32> {
         let (_, entry) = self.ledger.calls.find(id.xid(), peer)?;

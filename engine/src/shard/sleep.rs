@@ -6,9 +6,9 @@ use super::Core;
 use crate::provider::{Provider, Queues};
 
 impl<P: Provider> Core<P> {
-    /// Sleeps until there may be something to do, at most `timeout`.
+    /// Sleeps until there may be work, at most `timeout`.
     pub fn sleep(&mut self, timeout: Duration) {
-        // Whoever has the time to sleep has it to post what waits for a longer chain.
+        // A shard with time to sleep can post Receives that wait for a longer chain.
         self.receive.top_up(&mut self.io, &self.parts.timers);
         if !self.parts.outbox.is_idle()
             || !self.receive.is_topped_up()
@@ -23,7 +23,7 @@ impl<P: Provider> Core<P> {
         }
         if wakeup.fall_asleep() {
             self.parts.stats.sleeps.add(1);
-            // A device that cannot wait is polled; it will say what is wrong then.
+            // A device that cannot wait is polled; polling reports the error.
             let _ = self.io.queues().wait(&wakeup.waker, timeout);
             wakeup.wake_up();
             wakeup.waker.drain();

@@ -31,8 +31,8 @@ use crate::provider::{Provider, Queues, Waker, WcBatch};
 use crate::stats::{SharedStats, Stats};
 
 impl<P: Provider> Core<P> {
-    /// Maps and registers the memory of a shard, opens its queues and posts its Receives. To be
-    /// called on the thread, and so the core, that the shard will run on.
+    /// Maps and registers the memory of a shard, opens its queues and posts its Receives. Call it
+    /// on the thread, and so the core, that the shard will run on.
     pub fn new(
         provider: &Arc<P>,
         config: &Config,
@@ -106,7 +106,7 @@ impl<P: Provider> Core<P> {
         Ok(())
     }
 
-    /// Takes a place in the control plane.
+    /// Enters the control plane.
     pub fn attach(
         &mut self,
         control: &Arc<ControlShared<P>>,
@@ -124,7 +124,7 @@ impl<P: Provider> Core<P> {
     }
 }
 
-/// What own calls expose, and the windows for it.
+/// The exposures of own calls, with their windows.
 fn exposures(
     explicit: &Explicit,
     queues: &mut impl Queues,
@@ -143,7 +143,7 @@ fn exposures(
     Ok(Exposures::new(explicit.exposures as usize, windows, rdma_buffers, fetches))
 }
 
-/// What a shard has got.
+/// The resources that a shard obtained.
 fn obtained(device: &str, budget: &Budget, regions: &Regions) -> Obtained {
     let explicit = &budget.explicit;
     Obtained {

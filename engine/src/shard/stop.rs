@@ -2,12 +2,12 @@
 //! connection when nothing is outstanding.
 //!
 //! ```text
-//!   told to stop ─▶ calls that come are dropped, calls whose data are awaited are given up
+//!   told to stop ─▶ new calls are dropped, calls that wait for data are abandoned
 //!                ─▶ of each connection: tickets answered, own calls over, answers taken ─▶ closed
 //!                └▶ time over: closed as it is
 //! ```
-//! A dropped call is not answered: its caller loses the connection, and with it learns no more than
-//! that the call may have been executed or not. An error would tell it that the call has failed.
+//! A dropped call is not answered: its caller loses the connection, and learns only that the call
+//! may or may not have been executed. An error would state that the call has failed.
 
 use rpcrdma_proto::Role;
 
@@ -18,19 +18,19 @@ use crate::api::handler::Handler;
 use crate::error::CloseReason;
 use crate::provider::Provider;
 
-/// What a connection still owes or is owed while its shard stops.
+/// What is outstanding on a connection while its shard stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rest {
     /// Nothing.
     Nothing,
-    /// Only that the peer takes what was sent without a signal: nobody would be told.
+    /// Only that the peer takes unsignaled sends, for which no completion will arrive.
     Silence,
     /// Something that ends by itself.
     Something,
 }
 
 impl<P: Provider> Core<P> {
-    /// Begins to stop. Told once more it changes nothing.
+    /// Begins to stop. A repetition has no effect.
     #[cold]
     pub fn begin_stop(&mut self, now: u64) {
         self.parts.timers.stop(now);
@@ -42,13 +42,13 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Whether the shard was told to stop and has, or can do nothing else.
+    /// Whether the shard was told to stop and has stopped, or can do no more work.
     pub fn is_stopped(&self) -> bool {
         self.parts.timers.is_stopping() && (self.peers.len() == 0 || self.is_broken())
     }
 
-    /// A panic has left the shard half done. Its peers are told by the end of their connections, and
-    /// it gets no more; what the device has of its memory stays as it is until the queues are gone.
+    /// A panic left the shard inconsistent. It ends all connections, which notifies the peers, and
+    /// accepts no new ones. The device keeps its memory until the queues are destroyed.
     #[cold]
     pub fn break_down(&mut self) {
         self.link.detach();
@@ -56,19 +56,19 @@ impl<P: Provider> Core<P> {
         self.parts.timers.stop(0);
         for index in 0..self.peers.capacity() {
             if let Some(peer) = self.peers.at(index) {
-                // No ticket is answered any more, and no deadline is looked at.
+                // Answers no more tickets and checks no deadlines.
                 peer.phase = Phase::Closing { until: u64::MAX, is_marked: true };
                 self.io.disconnect(index);
             }
         }
     }
 
-    /// Whether a panic has left the shard half done.
+    /// Whether a panic left the shard inconsistent.
     pub fn is_broken(&self) -> bool {
         self.parts.handle.wakeup().ended().is_some()
     }
 
-    /// Closes the connections that have nothing left to finish; all of them if time is over.
+    /// Closes connections without outstanding work; all of them when the time limit has passed.
     pub(super) fn wind_down<H: Handler>(&mut self, now: u64, handler: &mut H) {
         let Some(until) = self.parts.timers.stops_by() else { return };
         for index in 0..self.peers.capacity() {
@@ -86,8 +86,8 @@ impl<P: Provider> Core<P> {
 }
 
 impl<P: Provider> Drop for Core<P> {
-    /// Brings all memory home before it is unmapped, whether the shard has stopped, was never quite
-    /// made, or its handler has panicked.
+    /// Returns all memory to its pools before it is unmapped: after a stop, a failed start or a
+    /// panic of the handler.
     fn drop(&mut self) {
         self.link.detach();
         self.parts.handle.wakeup().end(End::Dropped);
@@ -106,8 +106,8 @@ fn rest_of(peer: &Peer) -> Rest {
     if let Phase::Opening { .. } = peer.phase {
         return Rest::Nothing;
     }
-    // Two shards that stop may have dropped a call of each other, and would wait for each other's
-    // answers. Who was connected to gives way.
+    // Two stopping shards may have dropped calls of each other, and would wait for each other's
+    // answers. The side that accepted the connection gives way.
     let gives_way = peer.dropped > 0 && conn.role() == Role::Server;
     let is_calling = conn.is_calling() && !gives_way;
     let is_answering = peer.open_calls > 0 || peer.fetching > 0 || lane.pending.front().is_some();

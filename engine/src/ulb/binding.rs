@@ -6,7 +6,7 @@ use crate::error::CallRefused;
 /// The binding of one version of one program. A constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Binding {
-    /// What people call it.
+    /// Its common name.
     pub name: &'static str,
     /// The program number.
     pub program: u32,
@@ -14,60 +14,60 @@ pub struct Binding {
     pub version: u32,
     /// Its procedures.
     pub procedures: &'static [Procedure],
-    /// What holds for procedures that are not listed; `None`: there are no others.
+    /// The rules for procedures that are not listed; `None`: there are no others.
     pub others: Option<&'static Procedure>,
-    /// The port that the program has on RDMA without being asked for, if it has one.
+    /// The program's default port on RDMA, if it has one.
     pub port: Option<u16>,
 }
 
-/// A procedure, as far as it matters for transport.
+/// The transport properties of a procedure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Procedure {
     /// Its number.
     pub number: u32,
     /// Its name.
     pub name: &'static str,
-    /// The arguments that may be placed, in the order of the call. All others must not.
+    /// The DDP-eligible arguments, in the order of the call. All others must stay inline.
     pub arguments: &'static [Item],
-    /// The results that may be placed, in the order of the reply. All others must not.
+    /// The DDP-eligible results, in the order of the reply. All others must stay inline.
     pub results: &'static [Item],
-    /// How long the reply can be.
+    /// The maximum length of the reply.
     pub reply: ReplyMax,
 }
 
-/// A data item that may be placed: variable-length opaque data or a string. Its length word stays
-/// in the stream.
+/// A DDP-eligible data item: variable-length opaque data or a string. Its length word stays in the
+/// stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Item {
     /// Its name in the program's XDR.
     pub name: &'static str,
     /// The operation that it belongs to, in a procedure that is a list of operations.
     pub operation: Option<u32>,
-    /// The longest that it can be, in bytes.
+    /// Its maximum length, in bytes.
     pub len_max: u32,
 }
 
-/// How long the results of a procedure can be, in bytes of XDR, without the bytes of items that
-/// may be placed (RFC 8166 6.2).
+/// The maximum length of a procedure's results, in bytes of XDR, without the bytes of DDP-eligible
+/// items (RFC 8166 6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyMax {
-    /// So long in the longest case, whatever the arguments.
+    /// This length at most, for any arguments.
     Fixed(u32),
-    /// So long, and as long as the arguments ask for.
+    /// This length, plus the length that the arguments ask for.
     Asked(u32),
-    /// The table cannot know: the caller has to.
+    /// Not known from the table: the caller states it.
     Stated,
 }
 
 impl Binding {
     /// A procedure by its number.
     pub fn procedure(&self, number: u32) -> Option<&'static Procedure> {
-        // The numbers of most programs are those of the table.
+        // Most programs number their procedures by table index.
         let at = self.procedures.get(number as usize).filter(|found| found.number == number);
         at.or_else(|| self.procedures.iter().find(|found| found.number == number)).or(self.others)
     }
 
-    /// Takes up a procedure, under the protection that its credentials ask for.
+    /// Binds a procedure, with the protection of its credentials.
     ///
     /// # Errors
     /// [`BindError::NoProcedure`]: a server answers PROC_UNAVAIL.
@@ -77,8 +77,8 @@ impl Binding {
     }
 }
 
-/// A procedure of a binding, and how its calls are protected: who calls, answers and reads does so
-/// by it.
+/// A procedure of a binding with the protection of its calls. Builds calls and replies, and reads
+/// messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Bound {
     procedure: &'static Procedure,
@@ -91,13 +91,13 @@ impl Bound {
         self.procedure
     }
 
-    /// How its messages are protected.
+    /// The protection of its messages.
     pub fn protection(&self) -> Protection {
         self.protection
     }
 }
 
-/// The next of the items that may be placed, in the order of a message.
+/// The next DDP-eligible item, in the order of a message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Order {
     items: &'static [Item],
@@ -125,22 +125,22 @@ impl Order {
         Some(found)
     }
 
-    /// Whether all items were passed; operations are not looked back upon.
+    /// Whether all items were passed; earlier operations do not count.
     pub(super) fn is_done(&self) -> bool {
         self.items.iter().skip(self.passed).all(|item| item.operation.is_some())
     }
 }
 
-/// A message cannot be made by its binding.
+/// A message does not conform to its binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BindError {
     /// The program has no such procedure.
     #[error("the program has no procedure {procedure}")]
     NoProcedure {
-        /// What was asked for.
+        /// The requested number.
         procedure: u32,
     },
-    /// The binding names no item here, or no further one: it belongs into the stream.
+    /// The binding has no item here, or no further one: the data belongs in the stream.
     #[error("{procedure} has no further item here that may be placed")]
     NotEligible {
         /// The name of the procedure.
@@ -153,17 +153,18 @@ pub enum BindError {
         item: &'static str,
         /// Its length.
         len: u64,
-        /// What is allowed.
+        /// The maximum.
         max: u32,
     },
-    /// It was not said how long the reply can be: [`BoundCall::result`](super::BoundCall::result) for each of the items that
-    /// it may have, and [`BoundCall::asks`](super::BoundCall::asks) where the table says so.
+    /// The maximum length of the reply was not stated: use
+    /// [`BoundCall::result`](super::BoundCall::result) for each item that the reply may have, and
+    /// [`BoundCall::asks`](super::BoundCall::asks) where the table requires it.
     #[error("how long the reply to {procedure} can be was not said")]
     ReplyUnknown {
         /// The name of the procedure.
         procedure: &'static str,
     },
-    /// The engine refused the call.
+    /// The engine did not send the call.
     #[error(transparent)]
     Refused(#[from] CallRefused),
 }

@@ -10,19 +10,19 @@ use crate::message::bulk::Bulk;
 use crate::message::payload::Payload;
 use crate::message::wanted::Want;
 
-/// A call that is written by its binding: items are placed where the binding allows it, and the
-/// longest reply is added up on the way.
+/// A call written by its binding: places items where the binding allows it, and sums up the longest
+/// reply.
 ///
-/// Dropping it takes the call back.
+/// Dropping it discards the call.
 #[must_use = "a call is sent by `submit`"]
 pub struct BoundCall<'a> {
     call: CallBuilder<'a>,
     bound: Bound,
     arguments: Order,
     results: Order,
-    /// Bytes that the reply may have beside what the table says.
+    /// Bytes of the reply beyond those of the table.
     reply_more: u32,
-    /// What the arguments ask for.
+    /// The length that the arguments ask for.
     asked: Option<u32>,
 }
 
@@ -46,13 +46,13 @@ impl<'a> BoundCall<'a> {
         }
     }
 
-    /// The payload, to be written from behind transaction id and message type. Items that may be
-    /// placed are written by [`BoundCall::argument`].
+    /// The payload, written from behind transaction id and message type. [`BoundCall::argument`]
+    /// writes DDP-eligible items.
     pub fn payload(&mut self) -> &mut Payload<'a> {
         self.call.payload()
     }
 
-    /// An operation begins here, in a procedure that is a list of them: items and wants from now on
+    /// Begins an operation, in a procedure that is a list of them: items and wants from now on
     /// belong to it.
     pub fn operation(&mut self, number: u32) {
         self.call.operation();
@@ -60,18 +60,18 @@ impl<'a> BoundCall<'a> {
         self.results.begin(number);
     }
 
-    /// Writes the next argument that may be placed: its length, and its bytes from where they are.
-    /// Where the protection of the call forbids that, they are copied into the message.
+    /// Writes the next DDP-eligible argument: its length, and its bytes from their place. If the
+    /// protection of the call forbids that, they are copied into the message.
     ///
     /// # Errors
     /// [`BindError`]: no argument may be placed here, or it is too long. Nothing was written, and
-    /// the memory is given back.
+    /// the memory is returned.
     pub fn argument(&mut self, bulk: impl Into<Bulk>) -> Result<(), BindError> {
         put(&mut self.arguments, self.bound, self.call.payload(), bulk.into())
     }
 
-    /// Wants the next result that may be placed, outside of the stream. Where the protection of the
-    /// call forbids that, it comes in the stream.
+    /// Requests the next DDP-eligible result outside of the stream. If the protection of the call
+    /// forbids that, it stays in the stream.
     ///
     /// # Errors
     /// [`BindError`]: no result may be placed here, or it cannot be so long.
@@ -85,12 +85,12 @@ impl<'a> BoundCall<'a> {
         Ok(())
     }
 
-    /// As [`BoundCall::result`], but it is to be written to a sink by RDMA Write. Which want it became
-    /// is what [`Completion::take_sink`](crate::Completion::take_sink) asks for; a sink that is not
-    /// used because of the protection of the call goes home at once.
+    /// As [`BoundCall::result`], but the peer writes it to a result buffer by RDMA Write.
+    /// [`Completion::take_sink`](crate::Completion::take_sink) takes the index of the want. A
+    /// buffer that is unused because of the protection of the call returns to its pool at once.
     ///
     /// # Errors
-    /// As [`BoundCall::result`]; the memory is given back.
+    /// As [`BoundCall::result`]; the memory is returned.
     ///
     /// # Panics
     /// As [`CallBuilder::want_into`].
@@ -115,7 +115,8 @@ impl<'a> BoundCall<'a> {
         Ok(())
     }
 
-    /// As [`BoundCall::result_into`], but one of at most `sent_max` bytes is to be placed by Send.
+    /// As [`BoundCall::result_into`], but the peer places a result of at most `sent_max` bytes by
+    /// Send.
     ///
     /// # Errors
     /// As [`BoundCall::result_into`].
@@ -134,7 +135,7 @@ impl<'a> BoundCall<'a> {
         Ok(())
     }
 
-    /// Expects the next result that may be placed in the stream, and up to `len_max` bytes of it.
+    /// Expects the next DDP-eligible result in the stream, and up to `len_max` bytes of it.
     ///
     /// # Errors
     /// As [`BoundCall::result`].
@@ -144,22 +145,22 @@ impl<'a> BoundCall<'a> {
         Ok(())
     }
 
-    /// Says how many bytes of results the arguments ask for ([`ReplyMax::Asked`]), or how many there
-    /// can be at all ([`ReplyMax::Stated`]).
+    /// States how many bytes of results the arguments ask for ([`ReplyMax::Asked`]), or the maximum
+    /// ([`ReplyMax::Stated`]).
     pub fn asks(&mut self, bytes: u32) {
         self.asked = Some(bytes);
     }
 
-    /// Adds bytes that the reply may have beside its results: the body of its verifier, and what a
-    /// protection adds. None for AUTH_NONE and AUTH_SYS.
+    /// Adds bytes that the reply may have besides its results: the body of its verifier, and the
+    /// overhead of a protection. None for AUTH_NONE and AUTH_SYS.
     pub fn reply_more(&mut self, bytes: u32) {
         self.reply_more = self.reply_more.saturating_add(bytes);
     }
 
-    /// The longest payload of the reply, without what is placed; from the transaction id on.
+    /// The longest payload of the reply, without placed items; from the transaction id on.
     ///
     /// # Errors
-    /// [`BindError::ReplyUnknown`] if that cannot be known.
+    /// [`BindError::ReplyUnknown`] if it is not known.
     pub fn reply_max(&self) -> Result<u32, BindError> {
         let procedure = self.bound.procedure();
         let unknown = BindError::ReplyUnknown { procedure: procedure.name };
@@ -195,10 +196,11 @@ impl<'a> BoundCall<'a> {
         self.call.handle()
     }
 
-    /// As [`BoundCall::submit`], but gives placed memory and sinks back if the call cannot be sent.
+    /// As [`BoundCall::submit`], but returns placed memory and result buffers if the call is not
+    /// sent.
     ///
     /// # Errors
-    /// [`Unsent`] has them, and says what is missing or in the way; nothing has been sent.
+    /// [`Unsent`] contains them and states the reason; nothing has been sent.
     #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn try_submit(mut self) -> Result<(), Unsent<BindError>> {
         match self.reply_max() {
@@ -213,7 +215,7 @@ impl<'a> BoundCall<'a> {
     /// Sends the call with the next poll.
     ///
     /// # Errors
-    /// [`BindError`] says what is missing or in the way; nothing has been sent.
+    /// [`BindError`] states the reason; nothing has been sent.
     pub fn submit(mut self) -> Result<(), BindError> {
         let reply_max = self.reply_max()?;
         self.call.reply_payload_max(reply_max);
@@ -221,12 +223,12 @@ impl<'a> BoundCall<'a> {
         Ok(())
     }
 
-    /// Takes account of the next result that may be placed. False if the protection of the call
-    /// forbids that.
+    /// Accounts for the next DDP-eligible result. False if the protection of the call forbids
+    /// placing it.
     fn wanted(&mut self, Want { len_min, len_max }: Want) -> Result<bool, BindError> {
         let len_max = self.next_result(len_max)?;
         let may_place = self.bound.protection().may_place();
-        // What is shorter than wanted comes in the stream.
+        // A shorter item than requested comes in the stream.
         let in_line = if may_place { len_min.saturating_sub(1).min(len_max) } else { len_max };
         self.may_be_in_line(in_line);
         Ok(may_place)

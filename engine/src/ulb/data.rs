@@ -2,7 +2,7 @@
 
 use crate::message::incoming::{PayloadReader, PlacedItem};
 
-/// An item that may be placed, placed or not.
+/// A DDP-eligible item, placed or inline.
 #[derive(Debug, Clone)]
 pub struct Data<'a> {
     len: u32,
@@ -11,7 +11,7 @@ pub struct Data<'a> {
 
 #[derive(Debug, Clone)]
 enum At<'a> {
-    /// Outside of the stream, and which of the placed items it is.
+    /// Outside of the stream, with its index among the placed items.
     Placed(PlacedItem<'a>, usize),
     /// In the stream, from here on.
     InLine(PayloadReader<'a>),
@@ -36,7 +36,7 @@ impl<'a> Data<'a> {
         self.len == 0
     }
 
-    /// Which of the items of [`Incoming::placed`](crate::Incoming::placed) it is, for
+    /// Its index in [`Incoming::placed`](crate::Incoming::placed), for
     /// [`Incoming::take`](crate::Incoming::take); `None` in the stream.
     pub fn placed_index(&self) -> Option<usize> {
         match self.at {
@@ -46,9 +46,9 @@ impl<'a> Data<'a> {
     }
 
     /// In a reply: the want that it answers, for
-    /// [`Completion::take_sink`](crate::Completion::take_sink); `None` in the stream. Where an
-    /// operation failed that is not always the want of its own operation: in the base protocol the
-    /// memory goes to the next result (RFC 8166 4.3.2.2).
+    /// [`Completion::take_sink`](crate::Completion::take_sink); `None` in the stream. After a
+    /// failed operation this may be the want of another operation: in the base protocol the memory
+    /// goes to the next result (RFC 8166 4.3.2.2).
     pub fn want(&self) -> Option<usize> {
         match &self.at {
             At::Placed(item, _) => Some(item.index()),
@@ -82,7 +82,7 @@ impl<'a> Iterator for Slices<'a> {
             At::Placed(item, _) => item.segments().nth(self.next)?,
             At::InLine(from) => from.some(self.left).ok()?,
         };
-        // What was placed may have its padding with it.
+        // A placed item may include its padding.
         let slice = &slice[..slice.len().min(self.left)];
         self.next += 1;
         self.left -= slice.len();

@@ -7,26 +7,26 @@ use crate::message::incoming::{EndOfMessage, Incoming, PayloadReader, PlacedItem
 
 /// Reads a call or a reply by its binding.
 ///
-/// The reader of the stream is the program's. Where it comes to an item that may be placed it asks
-/// for [`Items::data`], and gets the item from wherever it is; at the end [`Items::end`] says whether
-/// everything that was placed was met.
+/// The program owns the reader of the stream. At a DDP-eligible item it calls [`Items::data`],
+/// which returns the item inline or placed; at the end [`Items::end`] checks that every placed item
+/// was read.
 #[derive(Debug, Clone)]
 pub struct Items<'a> {
     reader: PayloadReader<'a>,
     message: &'a Incoming<'a>,
     order: Order,
     protection: Protection,
-    /// Placed items that were met.
+    /// Placed items read so far.
     met: usize,
     /// Their bytes, with padding.
     met_len: u32,
-    /// Write chunks that results were met for, in a reply of the base protocol.
+    /// Write chunks matched with results, in a reply of the base protocol.
     chunk: usize,
 }
 
 impl Bound {
-    /// Reads a call of this procedure: `reader` stands behind the header of `call`, where
-    /// [`PayloadReader::call_header`] left it.
+    /// Reads a call of this procedure: `reader` is positioned behind the header of `call`, as by
+    /// [`PayloadReader::call_header`].
     pub fn arguments<'a>(&self, call: &'a Incoming<'a>, reader: PayloadReader<'a>) -> Items<'a> {
         Items::new(call, reader, self.procedure().arguments, self.protection())
     }
@@ -55,22 +55,23 @@ impl<'a> Items<'a> {
 
     /// The position in the unreduced XDR stream, from the transaction id on.
     pub fn position(&self) -> u32 {
-        // A message is not longer than 32 bits can say.
+        // The length of a message fits 32 bits.
         self.reader.position() as u32 + self.met_len
     }
 
-    /// An operation begins here, in a procedure that is a list of them. Returns where: it is the
-    /// origin of its results.
+    /// Begins an operation, in a procedure that is a list of them. Returns its position: the origin
+    /// of its results.
     pub fn operation(&mut self, number: u32) -> u32 {
         self.order.begin(number);
         self.position()
     }
 
-    /// Reads the next item that may be placed, from its length on.
+    /// Reads the next DDP-eligible item, from its length on.
     ///
     /// # Errors
-    /// [`ItemError`]: it was placed without right, or was not although it had to be, or is not as long
-    /// as it says, or the message is cut off. A server refuses such a call (RFC 8166 6.1), a client takes such a reply for none.
+    /// [`ItemError`]: it was placed although it must not be, or not placed although it must be, or
+    /// has another length than stated, or the message is cut off. A server rejects such a call (RFC
+    /// 8166 6.1); a client discards such a reply.
     pub fn data(&mut self) -> Result<Data<'a>, ItemError> {
         let eligible = self.order.next();
         let len = self.reader.u32()?;
@@ -88,7 +89,7 @@ impl<'a> Items<'a> {
         if !may_place {
             return Err(ItemError::NotEligible { position });
         }
-        // wire.md C3, E17: of what a caller lets be read the padding may be a part.
+        // wire.md C3, E17: an item that the caller exposes may include its padding.
         let is_padded = placed.position().is_some() && placed.len() == len.next_multiple_of(4);
         if placed.len() != len && !is_padded {
             return Err(ItemError::Length { position, stated: len, placed: placed.len() });
@@ -99,7 +100,7 @@ impl<'a> Items<'a> {
         Ok(data)
     }
 
-    /// The placed item that the next item of the stream is; `None` if it is in line.
+    /// The placed item at this point of the stream; `None` if it is inline.
     fn next_placed(
         &mut self,
         position: u32,
@@ -109,10 +110,10 @@ impl<'a> Items<'a> {
         let message = self.message;
         let next = message.placed().nth(self.met);
         let Some(offered) = message.chunks() else {
-            // wire.md E16: an item without bytes is never taken out of the stream.
+            // wire.md E16: an item without bytes always stays in the stream.
             return Ok(next.filter(|next| len > 0 && next.position() == Some(position)));
         };
-        // A Write chunk does not say where it belongs: each eligible result takes the next one.
+        // A Write chunk has no position: each eligible result takes the next one.
         if !self.protection.may_place() {
             return Ok(next);
         }
@@ -133,11 +134,11 @@ impl<'a> Items<'a> {
         Ok(next)
     }
 
-    /// Whether all that was placed was met, in a message that has been read.
+    /// Checks, at the end of a message, that every placed item was read.
     ///
     /// # Errors
-    /// [`ItemError::NotEligible`]: something was placed that may not be. A server refuses such a
-    /// call (RFC 8166 6.1), a client takes such a reply for none.
+    /// [`ItemError::NotEligible`]: an item was placed that may not be. A server rejects such a call
+    /// (RFC 8166 6.1); a client discards such a reply.
     pub fn end(&self) -> Result<(), ItemError> {
         match self.message.placed().nth(self.met) {
             None => Ok(()),
@@ -149,29 +150,29 @@ impl<'a> Items<'a> {
     }
 }
 
-/// A peer did not keep to the binding, or to its own words.
+/// A peer violated the binding, or its message is inconsistent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ItemError {
-    /// Something was placed that the binding does not name, or under protection.
+    /// An item was placed that the binding does not name, or under protection.
     #[error("what belongs at {position} was placed without right")]
     NotEligible {
-        /// Where it belongs in the unreduced XDR stream.
+        /// Its position in the unreduced XDR stream.
         position: u32,
     },
     /// A result is in the stream although there was a Write chunk for it (RFC 8166 6.1).
     #[error("what belongs at {position} came in the stream, and not in its Write chunk")]
     NotReduced {
-        /// Where it is in the unreduced XDR stream.
+        /// Its position in the unreduced XDR stream.
         position: u32,
     },
-    /// As many bytes were placed as the stream does not say.
+    /// A placed item has another length than the stream states.
     #[error("{placed} bytes were placed at {position}, and {stated} belong there")]
     Length {
-        /// Where they belong in the unreduced XDR stream.
+        /// Its position in the unreduced XDR stream.
         position: u32,
-        /// What the stream says.
+        /// The length in the stream.
         stated: u32,
-        /// What was placed.
+        /// The placed length.
         placed: u32,
     },
     /// An item is longer than the program allows.
@@ -181,7 +182,7 @@ pub enum ItemError {
         item: &'static str,
         /// Its length.
         len: u32,
-        /// What is allowed.
+        /// The maximum.
         max: u32,
     },
     /// The message is cut off.

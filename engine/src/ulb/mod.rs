@@ -1,9 +1,9 @@
 //! Upper-layer bindings: the DDP-eligible data items of RPC programs.
 //!
-//! RFC 8166 6.1 lets only those items leave the stream that the binding of the program names, and
-//! wants the longest reply known before a call is sent (6.2). Here a program states both once, in
-//! a table, and calls and answers by it: what is not in the table cannot be placed by mistake, and
-//! what a peer placed without right is found.
+//! RFC 8166 6.1 permits DDP only for the items that the program's binding names, and requires a
+//! known maximum length of the reply before a call is sent (6.2). A program states both in a table,
+//! and calls and answers by it: other items cannot be placed by mistake, and items that a peer
+//! placed in violation of the binding are detected.
 //!
 //! ```text
 //!                       Binding (const): program, version, procedures, items, longest replies
@@ -14,10 +14,9 @@
 //!                                                                          arguments() ──▶ Items
 //! ```
 //!
-//! [`nfs3`] is worked out in full, [`nfs2`] as well, and [`nfs4`] with the operations of its
-//! COMPOUND; [`none`] lists the programs beside NFS that have nothing to place. The engine has no
-//! coder of any of these programs: it learns from the one who writes or reads a message when an item
-//! is reached.
+//! [`nfs3`] and [`nfs2`] are complete, and [`nfs4`] has the operations of its COMPOUND; [`none`]
+//! lists other programs without DDP-eligible items. The engine has no codec for these programs: the
+//! writer or reader of a message tells it when an item is reached.
 //!
 //! ```
 //! use rpcrdma_engine::ulb::{Protection, nfs3};

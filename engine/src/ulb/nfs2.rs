@@ -77,7 +77,7 @@ const fn procedure(
 const DATA_MAX: u32 = 8192;
 const PATH_MAX: u32 = 1024;
 const WORD: u32 = 4;
-/// The length of an item that may be placed: it stays in the stream.
+/// The length of a DDP-eligible item: it stays in the stream.
 const LENGTH: u32 = WORD;
 const STATUS: u32 = WORD;
 /// `fattr`: eleven words and three times.

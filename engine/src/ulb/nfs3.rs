@@ -1,14 +1,15 @@
 //! The binding of NFS version 3 (RFC 1813) in RFC 8267.
 //!
-//! Four items of four procedures may be placed, so a call has at most one argument that is read and
-//! at most one result that is written: lists of one chunk, which every server takes. How long a
-//! reply can be follows from the XDR in all cases but two: READDIR and READDIRPLUS are as long as
-//! their arguments allow ([`BoundCall::asks`](super::BoundCall::asks)). A READ or READLINK that
-//! fails has no item.
+//! Four items of four procedures are DDP-eligible, so a call has at most one argument for RDMA Read
+//! and at most one result for RDMA Write: lists of one chunk, which every server supports. The
+//! maximum length of a reply follows from the XDR except for READDIR and READDIRPLUS, which are as
+//! long as their arguments allow ([`BoundCall::asks`](super::BoundCall::asks)). A READ or READLINK
+//! that fails has no item.
 //!
-//! What else RFC 8267 asks of the two programs at the ends: a reliable connection does not tell that
-//! a server is gone, so a client keeps a credit for a NULL call now and then, or sets
-//! `connections.call_timeout`; and a server does not look at the source port when it tries to
+//! Other rules of RFC 8267: a reliable connection does not report that a server is gone, so a
+//! client keeps a credit for an occasional NULL call, or sets `connections.call_timeout`. A server
+//! ignores the source port when it detects duplicate calls, because an RDMA client cannot choose
+//! it.
 //! recognize a repeated call, because a client on RDMA cannot choose it.
 
 use super::binding::{Binding, Item, Procedure, ReplyMax};
@@ -25,7 +26,7 @@ pub const BINDING: Binding = Binding {
 
 /// The program number of NFS, in all versions.
 pub const PROGRAM: u32 = 100_003;
-/// The port of NFS on RDMA, for those who do not ask rpcbind.
+/// The port of NFS on RDMA, without rpcbind.
 pub const PORT: u16 = 20_049;
 
 /// Does nothing.
@@ -66,7 +67,7 @@ pub const READDIR: u32 = 16;
 pub const READDIRPLUS: u32 = 17;
 /// Gets the state of a file system.
 pub const FSSTAT: u32 = 18;
-/// Gets what a file system can do.
+/// Gets the capabilities of a file system.
 pub const FSINFO: u32 = 19;
 /// Gets limits of paths.
 pub const PATHCONF: u32 = 20;
@@ -130,8 +131,8 @@ const fn returns(
     Procedure { number, name, arguments: &[], results, reply: ReplyMax::Fixed(longest) }
 }
 
-/// The count in the arguments covers the whole of the good arm, but there are servers that count
-/// the entries only: so attributes, cookie verifier and the two words at the end come on top.
+/// The count in the arguments covers the whole of the success arm, but some servers count only the
+/// entries: so attributes, cookie verifier and the last two words are added.
 const fn lists(number: u32, name: &'static str) -> Procedure {
     let beside = STATUS + POST_OP_ATTR + VERIFIER + WORD + WORD;
     Procedure { number, name, arguments: &[], results: &[], reply: ReplyMax::Asked(beside) }
@@ -139,7 +140,7 @@ const fn lists(number: u32, name: &'static str) -> Procedure {
 
 const WORD: u32 = 4;
 const HYPER: u32 = 8;
-/// The length of an item that may be placed: it stays in the stream.
+/// The length of a DDP-eligible item: it stays in the stream.
 const LENGTH: u32 = WORD;
 const STATUS: u32 = WORD;
 const TIME: u32 = 2 * WORD;

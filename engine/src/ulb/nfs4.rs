@@ -3,14 +3,14 @@
 //! COMPOUND is a list of operations: begin each with its number
 //! ([`BoundCall::operation`](super::BoundCall::operation),
 //! [`Items::operation`](super::Items::operation),
-//! [`BoundReply::operation`](super::BoundReply::operation)). What may be placed is matched within its
-//! operation, so a READ that fails does not use up what was wanted of the next (`wire.md` E24). In
-//! version one all Write chunks of a call are one list, and the engine offers one unless
-//! `interop.write_chunks_max` says otherwise: the results of further operations come in the stream.
+//! [`BoundReply::operation`](super::BoundReply::operation)). Items are matched within their
+//! operation, so a READ that fails does not use up the result buffer of the next (`wire.md` E24).
+//! In version one all Write chunks of a call are one list. The engine offers one chunk unless
+//! `interop.write_chunks_max` is larger: the results of further operations stay in the stream.
 //!
-//! READ_PLUS has nothing that may be placed, because its caller cannot know how its data will be
-//! cut. How long a COMPOUND's reply can be only the caller can add up, or takes from its session
-//! (`ca_maxresponsesize`). Its callbacks are a program of their own: [`CALLBACK`].
+//! READ_PLUS has no DDP-eligible item, because its caller cannot know how its data will be split.
+//! Only the caller can sum up the maximum length of a COMPOUND's reply, or take it from its session
+//! (`ca_maxresponsesize`). The callbacks are a separate program: [`CALLBACK`].
 
 use super::binding::{Binding, Item, Procedure, ReplyMax};
 use super::nfs3::{PORT, PROGRAM};
@@ -43,13 +43,13 @@ pub const BINDING: Binding = Binding {
     port: Some(PORT),
 };
 
-/// The callbacks of minor version 1 and later, on the backward direction; the program number is the
-/// one that the client gave with its session. Nothing may be placed.
+/// The callbacks of minor version 1 and later, on the backward direction; the client gave the
+/// program number with its session. Nothing is DDP-eligible.
 pub const fn callback(program: u32) -> Binding {
     Binding { program, ..CALLBACK }
 }
 
-/// The callbacks, under the number that most clients give.
+/// The callbacks, under the number that most clients use.
 pub const CALLBACK: Binding = Binding {
     name: "NFSv4 callback",
     program: 0x4000_0000,
@@ -79,7 +79,7 @@ pub const NULL: u32 = 0;
 /// A list of operations.
 pub const COMPOUND: u32 = 1;
 
-/// Makes what is no regular file. Argument: the path, of a symbolic link.
+/// Creates an object other than a regular file. Argument: the path, of a symbolic link.
 pub const OP_CREATE: u32 = 6;
 /// Reads a file. Result: the data.
 pub const OP_READ: u32 = 25;

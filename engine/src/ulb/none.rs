@@ -1,17 +1,17 @@
 //! Programs other than NFS, without DDP-eligible items.
 //!
-//! NFSACL shares the connection of NFS. The others are small, and are usually reached over TCP; they
-//! may travel here as any program may of which nothing is placed. How long their replies can be the
-//! caller knows.
+//! NFSACL shares the connection of NFS. The others are small, and are usually reached over TCP;
+//! they may be used here, as may any program without DDP-eligible items. The caller knows the
+//! maximum length of their replies.
 
 use super::binding::{Binding, Procedure, ReplyMax};
 
-/// A program of which nothing may be placed, whatever its procedures.
+/// A program without DDP-eligible items in any procedure.
 pub const fn binding(name: &'static str, program: u32, version: u32) -> Binding {
     Binding { name, program, version, procedures: &[], others: Some(&ANY), port: None }
 }
 
-/// What RFC 8267 names, and what belongs to it.
+/// The programs that RFC 8267 names, and related ones.
 pub const BINDINGS: [Binding; 13] = [
     binding("NFSACLv2", NFSACL, 2),
     binding("NFSACLv3", NFSACL, 3),
@@ -30,11 +30,11 @@ pub const BINDINGS: [Binding; 13] = [
 
 /// Access control lists of NFS versions 2 and 3.
 pub const NFSACL: u32 = 100_227;
-/// The handles that NFS versions 2 and 3 begin with.
+/// The initial handles of NFS versions 2 and 3.
 pub const MOUNT: u32 = 100_005;
 /// Locks of NFS versions 2 and 3.
 pub const NLM: u32 = 100_021;
-/// Who was started anew.
+/// Reboot notifications.
 pub const NSM: u32 = 100_024;
 /// Ports of programs.
 pub const RPCBIND: u32 = 100_000;

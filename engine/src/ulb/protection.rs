@@ -1,32 +1,32 @@
-//! What the credentials of a call permit the transport to do.
+//! The protection of a call's data: which transfers its credentials permit.
 
 use rpcrdma_xdr::numbers::onc::auth_flavor;
 use rpcrdma_xdr::onc::Auth;
 
-/// What the credentials of a call leave to the transport.
+/// The restrictions that the credentials of a call put on the transport.
 ///
-/// Where a checksum covers arguments and results, or where they are encrypted, they are one opaque
-/// item in which nothing can be told apart, and nothing may leave it.
+/// If a checksum covers arguments and results, or if they are encrypted, they are one opaque item,
+/// and no part may be placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Protection {
-    /// Arguments and results lie open: AUTH_NONE, AUTH_SYS, and RPCSEC_GSS that only
+    /// Arguments and results are in the clear: AUTH_NONE, AUTH_SYS, and RPCSEC_GSS that only
     /// authenticates.
     #[default]
     None,
     /// RPCSEC_GSS with integrity.
     Integrity,
-    /// RPCSEC_GSS with privacy, or with a service that is not known here.
+    /// RPCSEC_GSS with privacy, or with an unknown service.
     Privacy,
 }
 
 impl Protection {
-    /// What credentials ask for.
+    /// The protection that credentials require.
     pub fn of(credentials: &Auth<'_>) -> Protection {
         if credentials.flavor() != auth_flavor::GSS {
             return Protection::None;
         }
-        // While a context is made there is no service yet, and its calls have neither arguments nor
-        // results of the program.
+        // While a context is established there is no service yet, and its calls have no arguments
+        // or results of the program.
         match credentials.gss_service() {
             Some(1) => Protection::None,
             Some(2) => Protection::Integrity,

@@ -7,10 +7,10 @@ use crate::error::CallRefused;
 use crate::message::bulk::Bulk;
 use crate::message::payload::Payload;
 
-/// A reply that is written by the binding of its call.
+/// A reply written by the binding of its call.
 ///
-/// Whether a result is placed is the caller's choice: what it does not want placed follows in the
-/// stream. Whether it may be is the binding's.
+/// The binding decides whether a result may be placed, and the caller whether it is: other results
+/// follow in the stream.
 #[must_use = "a call that gets no reply holds a credit of its peer for ever"]
 pub struct BoundReply<'a> {
     reply: Reply<'a>,
@@ -30,26 +30,26 @@ impl<'a> BoundReply<'a> {
         BoundReply { reply, bound, results: Order::new(bound.procedure().results) }
     }
 
-    /// The payload, to be written from behind transaction id and message type. Items that may be
-    /// placed are written by [`BoundReply::result`].
+    /// The payload, written from behind transaction id and message type. [`BoundReply::result`]
+    /// writes DDP-eligible items.
     pub fn payload(&mut self) -> &mut Payload<'a> {
         self.reply.payload()
     }
 
-    /// The results of an operation begin here, in a procedure that is a list of them. `origin` is
-    /// where it began in the call: [`Items::operation`](super::Items::operation) said so. Its items
-    /// meet what the caller wants of this operation, whatever became of those before.
+    /// Begins the results of an operation, in a procedure that is a list of them. `origin` is the
+    /// position returned by [`Items::operation`](super::Items::operation). Its items are matched
+    /// with the caller's wants for this operation, whatever the outcome of earlier ones.
     pub fn operation(&mut self, number: u32, origin: u32) {
         self.reply.operation(origin);
         self.results.begin(number);
     }
 
-    /// Writes the next result that may be placed: its length, and its bytes from where they are.
-    /// Where the protection of the call forbids that, they are copied into the message.
+    /// Writes the next DDP-eligible result: its length, and its bytes from their place. If the
+    /// protection of the call forbids that, they are copied into the message.
     ///
     /// # Errors
     /// [`BindError`]: no result may be placed here, or it is too long. Nothing was written, and the
-    /// memory is given back.
+    /// memory is returned.
     pub fn result(&mut self, bulk: impl Into<Bulk>) -> Result<(), BindError> {
         put(&mut self.results, self.bound, self.reply.payload(), bulk.into())
     }
@@ -62,7 +62,7 @@ impl<'a> BoundReply<'a> {
     /// As [`Reply::try_send`].
     ///
     /// # Errors
-    /// [`CallRefused`] says what is in the way.
+    /// [`CallRefused`] states the reason.
     pub fn try_send(self) -> Result<Answer<'a>, (Reply<'a>, CallRefused)> {
         self.reply.try_send()
     }

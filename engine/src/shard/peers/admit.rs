@@ -21,7 +21,7 @@ use crate::shard::arrival::{Arrival, ConnectOrder};
 use crate::shard::peers::{Attempt, Peer, Peers, Phase};
 
 impl<P: Provider> Core<P> {
-    /// Reads what other threads have left.
+    /// Reads messages of other threads.
     #[cold]
     pub fn read_mailbox<H: Handler>(&mut self, now: u64, handler: &mut H) {
         while let Some(arrival) = self.link.arrivals().pop() {
@@ -70,7 +70,7 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Says whether a peer may connect.
+    /// Decides whether a peer may connect.
     fn judge_request<H: Handler>(
         &mut self,
         number: u64,
@@ -92,7 +92,7 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Takes over a connection that the connection manager has made.
+    /// Takes over a connection from the connection manager.
     fn admit<H: Handler>(&mut self, newcomer: Newcomer<P>, now: u64, handler: &mut H) {
         let Newcomer { endpoint, address, private, start, asked } = newcomer;
         let role = if asked.is_some() { Role::Client } else { Role::Server };
@@ -114,7 +114,7 @@ impl<P: Provider> Core<P> {
             return;
         };
         let qp_num = attached.qp_num;
-        // Who can fall back does not wait as long as who cannot.
+        // A side that can fall back waits less than one that cannot.
         let until = match start {
             Start::Two if self.link.is_free_to_choose() => self.parts.timers.negotiation_until(now),
             _ => self.parts.timers.opening_until(now),
@@ -127,13 +127,13 @@ impl<P: Provider> Core<P> {
             && !self.parts.outbox.control(peer, &send)
             && let Some(asked) = &mut peer.connect
         {
-            // Nothing was asked, so silence says nothing.
+            // No first message was sent, so silence has no meaning.
             asked.is_trying = false;
         }
         self.note_ready(id.index, now, handler);
     }
 
-    /// There is no room for a connection, or the device gave it a name that cannot be.
+    /// There is no room for a connection, or its queue pair number is out of range.
     #[cold]
     fn turn_down<H: Handler>(
         &mut self,
@@ -152,7 +152,7 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Notes that the version or the properties of a peer are known, if they are and were not.
+    /// Records, once, that the version or the properties of a peer are known.
     #[inline]
     pub fn note_ready<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
         let Some(peer) = self.peers.at(index) else { return };
@@ -176,20 +176,20 @@ impl<P: Provider> Core<P> {
         }
         let (id, connect) = (peer.id, peer.connect.map(|asked| asked.id));
         if handler.on_connect(id, connect, peer.conn.limits()) == Admission::Refuse {
-            // Without an answer the peer would take us for one of version one.
+            // Without an answer the peer would assume version one.
             self.leave(index, CloseReason::Refused, now, handler);
         }
     }
 }
 
-/// A connection that the connection manager has made.
+/// A connection made by the connection manager.
 struct Newcomer<P: Provider> {
     endpoint: Endpoint<P::Cm>,
-    /// Where the other end is.
+    /// The address of the peer.
     address: SocketAddr,
-    /// What the peer said while connecting.
+    /// The private data of the peer.
     private: Option<PrivateData>,
     start: Start,
-    /// On the side that asked for it.
+    /// The attempt, on the side that requested it.
     asked: Option<Attempt>,
 }

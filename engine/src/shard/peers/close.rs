@@ -1,10 +1,10 @@
 //! The end of connections.
 //!
 //! ```text
-//!   leave ─▶ the peer takes what was said to it, or time is over ─▶ close
+//!   leave ─▶ the peer has received the last messages, or timeout ─▶ close
 //!   close ─▶ calls completed, groups freed, on_close ─▶ queue pair in error, marker posted
 //!         ─▶ marker completed: nothing in flight ─▶ forgotten
-//!         └▶ time over: what is in flight is never used again
+//!         └▶ timeout: memory in flight is never used again
 //! ```
 
 use crate::api::handler::Handler;
@@ -16,7 +16,7 @@ use crate::shard::peers::Phase;
 use crate::shard::send::messages::After;
 
 impl<P: Provider> Core<P> {
-    /// Ends a connection that is up, once the peer has had the time to take what was said to it last.
+    /// Ends an established connection, after the peer had time to receive the last messages.
     #[cold]
     pub fn leave<H: Handler>(&mut self, index: u32, why: CloseReason, now: u64, handler: &mut H) {
         let until = self.parts.timers.farewell_until(now);
@@ -29,7 +29,7 @@ impl<P: Provider> Core<P> {
         self.io.signal_next(&mut peer.lane);
     }
 
-    /// Closes a connection that is leaving, if the peer has what was said to it.
+    /// Closes a leaving connection, if the peer has received the last messages.
     pub fn see_off<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
         let Some(peer) = self.peers.at(index) else { return };
         let lane = &mut peer.lane;
@@ -44,8 +44,8 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Ends a connection. Its calls are completed and its handler told before this returns; the
-    /// memory that the device still holds comes back later.
+    /// Ends a connection. Completes its calls and notifies the handler before it returns; memory
+    /// that the device still holds returns later.
     #[cold]
     pub fn close<H: Handler>(&mut self, index: u32, why: CloseReason, now: u64, handler: &mut H) {
         let until = self.parts.timers.farewell_until(now);
@@ -57,9 +57,9 @@ impl<P: Provider> Core<P> {
             return;
         }
         let (id, connect) = (peer.id, peer.connect);
-        // Whatever ends it earlier, it was leaving.
+        // The first reason counts: the connection was already leaving.
         let why = peer.leaves.take().unwrap_or(why);
-        // Its tickets are void from now on.
+        // Its tickets become void.
         self.parts.stats.calls_unanswered.add(core::mem::take(&mut peer.open_calls).into());
         let again = self.link.tries_again((peer, was), why, now, &self.parts);
         self.receive.free_group(peer);
@@ -70,13 +70,13 @@ impl<P: Provider> Core<P> {
         self.parts.discard_pending(&mut peer.lane);
         self.parts.stats.closed.add(1);
         match (was, connect) {
-            // The outcome is that of the next attempt.
+            // The next attempt decides the outcome.
             (Phase::Opening { .. }, Some(_)) if again => {}
             (Phase::Opening { .. }, Some(asked)) => {
                 handler.on_refused(asked.id, why.as_connect_error());
             }
             (Phase::Opening { .. }, None) => {}
-            // Calls that have memory exposed complete later, and their connection ends after them.
+            // Calls with exposed memory complete later, and their connection ends after them.
             _ => match self.peers.at(index) {
                 Some(peer) if peer.exposed > 0 => peer.untold = Some(why),
                 _ => handler.on_close(id, why),
@@ -89,7 +89,7 @@ impl<P: Provider> Core<P> {
         self.finish_close(index, handler);
     }
 
-    /// Forgets a closing connection if nothing of it is in flight.
+    /// Forgets a closing connection if it has nothing in flight.
     pub fn finish_close<H: Handler>(&mut self, index: u32, handler: &mut H) {
         let Some(peer) = self.peers.at(index) else { return };
         if peer.lane.outstanding() > 0 {
@@ -116,8 +116,8 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// The device did not give the sends of a closing connection back in time. It may still read
-    /// their memory: the messages stay out of use for good.
+    /// The device did not complete the sends of a closing connection in time. It may still read
+    /// their memory: the messages are permanently out of use.
     pub fn leak<H: Handler>(&mut self, index: u32, handler: &mut H) {
         let Some(peer) = self.peers.at(index) else { return };
         let mut count = 0;
@@ -134,7 +134,7 @@ impl<P: Provider> Core<P> {
         self.forget(index, true, handler);
     }
 
-    /// `leaks` says that the device may still touch what was posted.
+    /// `leaks` states that the device may still touch posted memory.
     fn forget<H: Handler>(&mut self, index: u32, leaks: bool, handler: &mut H) {
         if self.peers.at(index).is_some_and(|peer| peer.exposed > 0) {
             let lost = self.parts.rdma.unbind(index, &mut self.io);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Opening ──properties known──▶ Up ────────────▶ Closing ──sends drained──▶ free, next generation
-//!                                 └──▶ Leaving ────▲  the peer has what was said to it last
+//!                                 └──▶ Leaving ────▲  the peer has received the last messages
 //! ```
 
 pub(crate) mod admit;
@@ -19,49 +19,49 @@ use crate::shard::receive::reading::PartList;
 use crate::shard::send::lane::Lane;
 use crate::shard::send::messages::NONE;
 
-/// Names a connection of one shard. Stale once the connection has ended.
+/// Identifies a connection of one shard. Stale once the connection has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConnectionId {
     pub(crate) index: u32,
     pub(crate) generation: u32,
 }
 
-/// One connection of a shard. Laid out as written: what every message needs is in the first line
-/// of the connection and in the line behind it.
+/// One connection of a shard. Field order is fixed: every message uses only the first cache line of
+/// the connection and the next one.
 #[repr(C)]
 pub(crate) struct Peer {
     pub conn: Connection,
     pub phase: Phase,
     pub id: ConnectionId,
     pub qp_num: u32,
-    /// Calls delivered to the handler and not answered.
+    /// Calls delivered to the handler and not yet answered.
     pub open_calls: u32,
     /// Messages of the peer that wait for a send slot.
     pub waiting: u32,
     pub lane: Lane,
     /// Own calls that have memory exposed.
     pub exposed: u32,
-    /// Calls of the peer whose data are being fetched.
+    /// Calls of the peer whose data is being fetched.
     pub fetching: u32,
-    /// Calls of the peer that have no answer because the shard stops.
+    /// Calls of the peer left without an answer because the shard stops.
     pub dropped: u32,
-    /// When one of them was passed over last: the number of the scan.
+    /// The number of the last scan that passed over one of them.
     pub passed_over: u64,
-    /// The completion behind which nothing has come, and since when.
+    /// The last completion while sends hold memory, and the time it was first seen as the last.
     pub stuck: Option<(u32, u64)>,
-    /// The last work request before the peer fell silent, and since when it is.
+    /// The last work request before the peer fell silent, and the time since then.
     pub idle: Option<(u32, u64)>,
     /// Why the connection is leaving.
     pub leaves: Option<CloseReason>,
-    /// Why the connection has ended, if the handler has still to be told.
+    /// Why the connection has ended, until the handler is notified.
     pub untold: Option<CloseReason>,
-    /// Until when the open group may stand open.
+    /// The time limit of the open group.
     pub group_until: Option<u64>,
-    /// Since when a request for changes of properties waits for its answer.
+    /// Since when a request for changes of properties has waited for its answer.
     pub asking_since: Option<u64>,
-    /// What it came from, on the side that asked for it.
+    /// Its attempt, on the side that requested it.
     pub connect: Option<Attempt>,
-    /// Whether it is asked for once more when it is gone.
+    /// Whether to request it again when it is gone.
     pub again: bool,
 }
 
@@ -98,8 +98,8 @@ impl Peer {
         }
     }
 
-    /// Ends an own call. While the connection goes on, its peer may still answer it: what it reckons
-    /// with stays until then.
+    /// Ends an own call. If the connection continues, the peer may still answer: the resources for
+    /// that stay reserved.
     pub fn end_call(&mut self, ledger: &mut ShardLedger, id: CallId) -> Option<Finished> {
         match self.phase {
             Phase::Closing { .. } => self.conn.finish_call(ledger, id),
@@ -108,43 +108,43 @@ impl Peer {
     }
 }
 
-/// What a connection came from, on the side that asked for it.
+/// The attempt that led to a connection, on the side that requested it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attempt {
-    /// The program's name for the attempt.
+    /// The program's identifier for the attempt.
     pub id: ConnectId,
-    /// Who was asked.
+    /// The address of the peer.
     pub to: SocketAddr,
-    /// Version two is tried, and not answered yet.
+    /// Whether version two is being tried and has no answer yet.
     pub is_trying: bool,
-    /// When a call that stands for the first message has waited long enough.
+    /// The time limit of a call that serves as the first message.
     pub until: Option<u64>,
 }
 
-/// Where a connection stands.
+/// The state of a connection.
 ///
-/// With so many values that it has no use for, a place without a connection is marked here and
-/// nowhere else: whether there is one that is up is one comparison.
+/// Its spare values also mark a place without a connection, so one comparison tells whether a place
+/// has an established connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Phase {
     /// Connected; the properties of the peer are not known yet.
     Opening {
-        /// When waiting for them ends, in nanoseconds of the shard's clock.
+        /// The time limit, in nanoseconds of the shard's clock.
         until: u64,
     },
     /// Calls may go both ways.
     Up,
-    /// To be closed when the peer has what was said to it; what it says is not listened to any more.
+    /// Closes once the peer has received the last messages; its own messages are ignored.
     Leaving {
-        /// When it is closed at the latest, in nanoseconds of the shard's clock.
+        /// The time limit, in nanoseconds of the shard's clock.
         until: u64,
     },
-    /// In the error state, waiting for its sends to come back.
+    /// In the error state, waiting for its sends to complete.
     Closing {
-        /// When waiting ends, in nanoseconds of the shard's clock.
+        /// The time limit, in nanoseconds of the shard's clock.
         until: u64,
-        /// Whether the send is posted whose completion says that nothing is in flight.
+        /// Whether the marker is posted, whose completion proves that nothing is in flight.
         is_marked: bool,
     },
 }
@@ -158,7 +158,7 @@ const LEAF: usize = 1 << LEAF_BITS;
 /// The first generation of a place.
 const FIRST: u32 = shortly_before_end(32, 2);
 
-/// In the place of an address where there is no connection.
+/// The address of a place without a connection.
 const NOWHERE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
 
 /// All connections of a shard.
@@ -166,10 +166,10 @@ pub(crate) struct Peers {
     slots: Box<[Option<Peer>]>,
     /// How often each place was used.
     generations: Box<[u32]>,
-    /// Where the other ends are: lent together with the connection, and seldom looked at.
+    /// Peer addresses: lent together with the connection, and rarely read.
     addresses: Box<[SocketAddr]>,
     free: Vec<u32>,
-    /// Where those are that may connect and have not yet.
+    /// The addresses of admitted peers that have not connected yet.
     expected: Vec<SocketAddr>,
     table: Table,
 }
@@ -189,24 +189,24 @@ impl Peers {
         }
     }
 
-    /// The name that the next connection will have. `None` if there is no room for one.
+    /// The identifier that the next connection will have. `None` if there is no room.
     pub fn vacancy(&self) -> Option<ConnectionId> {
         let index = *self.free.last()?;
         Some(ConnectionId { index, generation: self.generations[index as usize] })
     }
 
-    /// A peer may connect: it counts from now on.
+    /// Counts an admitted peer from now on.
     pub fn expect(&mut self, from: SocketAddr) {
         self.expected.push(from);
     }
 
-    /// A peer that may connect has, or will not. False if none was expected from there.
+    /// An admitted peer has connected, or will not. False if none was expected from this address.
     pub fn end_expecting(&mut self, from: SocketAddr) -> bool {
         let at = self.expected.iter().position(|expected| *expected == from);
         at.map(|at| self.expected.swap_remove(at)).is_some()
     }
 
-    /// Connections that were made from this host, and those that may yet be.
+    /// Connections with this host, including those expected.
     pub fn count_from(&self, host: IpAddr) -> usize {
         let slots = self.slots.iter().zip(&self.addresses);
         let made = slots.filter(|(slot, _)| slot.as_ref().is_some_and(|it| it.connect.is_none()));
@@ -214,15 +214,15 @@ impl Peers {
         made + self.expected.iter().filter(|address| address.ip() == host).count()
     }
 
-    /// Whether a queue pair number has no more bits than devices give out.
+    /// Whether a queue pair number is within the range of verbs.
     pub fn can_name(qp_num: u32) -> bool {
         qp_num >> QP_NUM_BITS == 0
     }
 
-    /// Takes a connection in, under the name that [`Peers::vacancy`] said.
+    /// Inserts a connection, under the identifier returned by [`Peers::vacancy`].
     ///
     /// # Panics
-    /// If its queue pair cannot be named.
+    /// If its queue pair number is out of range.
     pub fn insert(&mut self, peer: Peer, address: SocketAddr) {
         assert!(Peers::can_name(peer.qp_num), "checked before the connection was opened");
         let index = self.free.pop();
@@ -233,7 +233,7 @@ impl Peers {
         self.slots[index] = Some(peer);
     }
 
-    /// Takes a connection out; its name is stale from now on.
+    /// Removes a connection; its identifier becomes stale.
     pub fn remove(&mut self, index: u32) -> Option<Peer> {
         let peer = self.slots[index as usize].take()?;
         let generation = &mut self.generations[index as usize];
@@ -243,7 +243,7 @@ impl Peers {
         Some(peer)
     }
 
-    /// The peer that a queue pair belongs to.
+    /// The peer of a queue pair.
     #[inline]
     pub fn find(&self, qp_num: u32) -> Option<u32> {
         self.table.find(qp_num)
@@ -255,25 +255,25 @@ impl Peers {
         self.slots[index as usize].as_mut()
     }
 
-    /// As [`Peers::at`], with the address of the other end.
+    /// As [`Peers::at`], with the address of the peer.
     #[inline]
     pub fn with_address(&mut self, index: u32) -> Option<(&mut Peer, &SocketAddr)> {
         let address = self.addresses.get(index as usize)?;
         Some((self.slots.get_mut(index as usize)?.as_mut()?, address))
     }
 
-    /// As [`Peers::named`], with the address of the other end.
+    /// As [`Peers::named`], with the address of the peer.
     pub fn named_with_address(&mut self, id: ConnectionId) -> Option<(&mut Peer, &SocketAddr)> {
         self.with_address(id.index).filter(|(peer, _)| peer.id == id)
     }
 
-    /// All connections, for whoever counts them.
+    /// All connections, for counting.
     pub fn iter(&self) -> impl Iterator<Item = &Peer> {
         self.slots.iter().flatten()
     }
 
-    /// Looks at the connections of a batch, all at once, so that their cache lines are on the way
-    /// while the first of them is dealt with: both places that every message needs.
+    /// Prefetches the connections of a batch: the two cache lines that every message needs, before
+    /// the first message is processed.
     #[inline]
     pub fn glance(&self, batch: &WcBatch) {
         for completion in batch {
@@ -285,7 +285,7 @@ impl Peers {
         }
     }
 
-    /// The connection of this name. `None` if it has ended.
+    /// The connection with this identifier. `None` if it has ended.
     #[inline]
     pub fn named(&mut self, id: ConnectionId) -> Option<&mut Peer> {
         self.slots.get_mut(id.index as usize)?.as_mut().filter(|peer| peer.id == id)
@@ -323,7 +323,8 @@ impl Table {
         let place = &mut self.0[(qp_num >> LEAF_BITS) as usize];
         if let Some(leaf) = place {
             leaf[qp_num as usize % LEAF] = NONE;
-            // Devices count their numbers on: every leaf would be there in the end.
+            // Devices increment their numbers: without this every leaf would be allocated in the
+            // end.
             if leaf.iter().all(|index| *index == NONE) {
                 *place = None;
             }
@@ -346,7 +347,7 @@ mod tests {
     fn numbers_that_are_counted_on_and_come_round_take_no_more_room() {
         let mut table = Table::new();
         let mut held = std::collections::VecDeque::new();
-        // Every leaf, and back at the first.
+        // Every leaf, and the first again.
         for at in (0..3_u32 << QP_NUM_BITS).step_by(LEAF / 4 + 1) {
             let (qp_num, index) = (at % (1 << QP_NUM_BITS), at % 1000);
             table.insert(qp_num, index);

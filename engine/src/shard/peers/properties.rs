@@ -7,13 +7,13 @@ use crate::api::handler::Handler;
 use crate::shard::timers::Timers;
 
 impl Peer {
-    /// Takes in the answer to our request for changes.
+    /// Processes the answer to an own request for changes.
     pub fn settle_properties<H: Handler>(&mut self, outcome: &PropertyOutcome, handler: &mut H) {
         self.asking_since = None;
         handler.on_properties(self.id, outcome);
     }
 
-    /// Gives up a request that is not answered (wire.md P8).
+    /// Abandons a request that is not answered in time (wire.md P8).
     pub fn give_up_properties<H: Handler>(&mut self, now: u64, timers: &Timers, handler: &mut H) {
         if self.asking_since.is_some_and(|since| timers.is_answer_late(since, now)) {
             self.asking_since = None;

@@ -10,15 +10,15 @@ use crate::shard::parts::Parts;
 use crate::shard::peers::Peer;
 use crate::shard::send::messages::After;
 
-/// Whether the sinks have no more pieces than one call can have written to.
+/// Whether the result buffers together fit the number of pieces of one call.
 pub(crate) fn has_room(wants: &[Wanted]) -> bool {
     let sinks = wants.iter().filter_map(|want| want.sink.as_ref());
     sinks.map(|sink| sink.pieces().len()).sum::<usize>() <= TARGETS_MAX
 }
 
 impl Parts {
-    /// Plans a call on its route and lays it out, with the memory that its route exposes, and the sinks
-    /// of its wants. What was exposed for a call that cannot be made is taken back.
+    /// Plans a call on its route and lays it out, with the exposures of the route and the result
+    /// buffers. Withdraws the exposures if the call cannot be made.
     #[cold]
     pub fn begin_exposed(
         &mut self,
@@ -36,7 +36,7 @@ impl Parts {
         begun.inspect_err(|_| self.take_back(exposer, (message, place), wants))
     }
 
-    /// Exposes what the route of a call names.
+    /// Exposes the memory that the route of a call requires.
     fn expose(
         &mut self,
         exposer: &mut dyn Exposer,
@@ -69,7 +69,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Plans a call on its route and lays it out, with what it exposes in front of it.
+    /// Plans a call on its route and lays it out behind its exposures.
     fn lay_out_exposed(
         &mut self,
         peer: &mut Peer,
@@ -96,9 +96,9 @@ impl Parts {
         Ok(())
     }
 
-    /// Takes back what was exposed for a call that is not made: the sinks are the program's again. No
-    /// peer was told of it; but what the device has registered and keeps can be reached by whoever
-    /// guesses the key.
+    /// Withdraws the exposures of a call that is not made: the result buffers return to the
+    /// program. No peer was told the keys. But a registration that the device keeps is reachable by
+    /// guessing its key.
     #[cold]
     fn take_back(
         &mut self,

@@ -5,7 +5,7 @@
 //!   open ──▶ exposed with the call ──reply, error──▶ answered ──rights dead──▶ delivered, closed
 //!                    └──────────── connection lost ──▶ queue pair destroyed ──▶ delivered, closed
 //! ```
-//! Nothing that was exposed is readable before the peer's right to it is dead (RFC 8166 4.5.4).
+//! Exposed memory is read only after the peer's right to it has ended (RFC 8166 4.5.4).
 
 use core::mem::ManuallyDrop;
 
@@ -28,11 +28,11 @@ use crate::provider::SendOp;
 use crate::shard::receive::reading::{PartList, Reading, first_segment};
 use crate::shard::send::layout::Opening;
 
-/// Pieces of memory that one call exposes to be written to.
+/// Pieces of memory that one call exposes for RDMA Write.
 pub(crate) const TARGETS_MAX: usize = 32;
-/// Pieces of memory that one call exposes to be read, beside its items: a long message.
+/// Pieces of memory that one call exposes for RDMA Read, besides its items: a long message.
 const BODY_MAX: usize = 16;
-/// Rights that one call gives.
+/// Rights granted by one call.
 const GRANTS_MAX: usize = TARGETS_MAX + BODY_MAX + PIECES_MAX;
 /// Results of a call that have memory.
 const LISTS_MAX: usize = 8;
@@ -43,69 +43,69 @@ pub(crate) struct Exposures {
     free: Vec<u32>,
     /// The rights.
     pub(super) windows: Windows,
-    /// Memory for what the program gave none for.
+    /// Memory for results without a result buffer of the program.
     pub(super) rdma_buffers: BulkPool,
-    /// Bytes of one piece of it.
+    /// Bytes of one RDMA buffer.
     pub(super) rdma_buffer_len: u32,
-    /// Pieces of it, short of those that are lost.
+    /// RDMA buffers, without lost ones.
     pub(super) rdma_buffer_count: usize,
-    /// How much of it own calls leave for calls of peers that are fetched. Two shards that call each
-    /// other would wait for each other otherwise: each for the answers that make room to fetch.
+    /// RDMA buffers that own calls leave for fetching calls of peers. Without them two shards that
+    /// call each other would deadlock: each would wait for answers that free buffers for fetching.
     pub(super) rdma_buffers_kept: usize,
-    /// Places that are out of use for good.
+    /// Places that are permanently out of use.
     lost: usize,
-    /// What a device may still touch: kept until the queues are destroyed.
+    /// Memory that a device may still touch: kept until the queues are destroyed.
     withheld: Vec<Bulk>,
-    /// What a peer may still reach: kept for ever.
+    /// Memory that a peer may still reach: kept forever.
     abandoned: ManuallyDrop<Vec<Bulk>>,
 }
 
-/// What one call has exposed.
+/// The exposure of one call.
 #[derive(Default)]
 pub(crate) struct Exposure {
-    /// Whose it is; `None` while the place is free.
+    /// Its call; `None` while the place is free.
     pub owner: Option<Owner>,
-    /// Whether the work requests of the call may still be in the device's hands.
+    /// Whether the device may still hold the work requests of the call.
     pub is_called: bool,
-    /// Whether it was offered as the chunks of a base message, which the reply has to use.
+    /// Whether it was offered as the chunks of a base message, which the reply must use.
     pub has_chunks: bool,
-    /// Whether the work requests that take the rights back are.
+    /// Whether the device may still hold the work requests that end the rights.
     pub is_fencing: bool,
-    /// Whether the device did not give these back: the place stays out of use with their message.
+    /// Whether the device did not complete them: the place stays out of use with their message.
     pub is_lost: bool,
-    /// Whether its peer may reach the memory as long as it is connected, although the call is over.
+    /// Whether its peer may reach the memory while it is connected, although the call is over.
     pub is_withheld: bool,
-    /// Whether the program was told of the end of the call.
+    /// Whether the program was notified of the end of the call.
     pub is_told: bool,
     /// Whether its peer may still answer the call, although it is over.
     pub is_unanswered: bool,
-    /// How the call ended, once it has.
+    /// The result of the call, once it has one.
     pub outcome: Option<Result<(), CallError>>,
     /// The receive buffers of the reply.
     pub buffers: Buffers,
     /// Its transmissions.
     pub parts: PartList,
-    /// What the peer may write to: the memory of the wants in order, each a sink of the program or RDMA
-    /// buffers, then that of the whole reply. A piece that the program took is gone.
+    /// Memory that the peer may write: for each want in order, a result buffer of the program or
+    /// RDMA buffers; then for the whole reply. A piece that the program took is `None`.
     pub(super) targets: ArrayVec<Option<Loan>, TARGETS_MAX>,
-    /// What the peer may read: items of the call.
+    /// Memory that the peer may read: items of the call.
     pub kept: ArrayVec<Bulk, PIECES_MAX>,
-    /// What the peer may read: the whole call.
+    /// Memory that the peer may read: the whole call.
     pub(super) body: ArrayVec<Loan, BODY_MAX>,
     pub(super) grants: ArrayVec<Grant, GRANTS_MAX>,
     pub(super) segments: Segments,
-    /// Where the pieces of each want begin and end in `targets`, by want.
+    /// The range of each want's pieces in `targets`.
     pub(super) places: ArrayVec<RdmaRange, LISTS_MAX>,
 }
 
-/// Says of the exposure in a place that nobody has a right to its memory any more. Without this the
-/// memory is not looked at, and does not go home.
+/// Proof that no right to the memory of an exposure remains. Reading the memory, and returning it
+/// to its pool, require this.
 #[must_use = "the place is to be closed"]
 pub(crate) struct Dead {
     index: u32,
 }
 
-/// The call that an exposure belongs to.
+/// The call of an exposure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Owner {
     /// Its connection.
@@ -114,7 +114,7 @@ pub(crate) struct Owner {
     pub id: CallId,
 }
 
-/// The segments that were offered, as the protocol wants them.
+/// The offered segments, in the protocol's form.
 #[derive(Default)]
 pub(crate) struct Segments {
     /// Of the items, then of the call itself.
@@ -129,7 +129,7 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    /// What was offered with the call.
+    /// The segments that were offered with the call.
     pub fn exposed(&self) -> Exposed<'_> {
         let Offered { wants, reply, .. } = self.offered();
         let (segments, body) = self.reads.split_at(self.item_count.into());
@@ -146,7 +146,7 @@ impl Segments {
         self.wants = ItemSet::EMPTY;
     }
 
-    /// What was offered for the reply.
+    /// The segments that were offered for the reply.
     pub fn offered(&self) -> Offered<'_> {
         let Segments { writes, want_ends, wants, .. } = self;
         let split = want_ends.last().map_or(0, |&end| usize::from(end));
@@ -156,7 +156,7 @@ impl Segments {
 }
 
 impl Exposures {
-    /// Room for so many calls with exposed memory.
+    /// Room for this number of calls with exposed memory.
     pub fn new(
         count: usize,
         windows: Windows,
@@ -178,7 +178,7 @@ impl Exposures {
         }
     }
 
-    /// What can be exposed for a call.
+    /// The current capacity to expose memory for a call.
     pub fn ability(&self) -> Explicit {
         let has_rdma_buffers = self.rdma_buffer_count > self.rdma_buffers_kept;
         let rdma_buffer_len = if has_rdma_buffers { self.rdma_buffer_len } else { 0 };
@@ -190,17 +190,17 @@ impl Exposures {
         }
     }
 
-    /// How long the buffers are that calls of peers are fetched into, and how many these may use.
+    /// The length of the buffers for fetching calls of peers, and the number available for that.
     pub fn for_calls(&self) -> (u32, usize) {
         (self.rdma_buffer_len, self.rdma_buffers_kept)
     }
 
-    /// Whether what a call has exposed is shown by keys that never end.
+    /// Whether a call's memory is exposed by keys that never end.
     pub fn is_shown_for_good(&self, index: u32) -> bool {
         self.windows.are_for_good() && !self.get(index).grants.is_empty()
     }
 
-    /// A place for a call.
+    /// Allocates a place for a call.
     pub fn open(&mut self, owner: Owner) -> Option<u32> {
         let index = self.free.pop()?;
         self.entries[index as usize].owner = Some(owner);
@@ -217,8 +217,8 @@ impl Exposures {
         &self.entries[index as usize]
     }
 
-    /// Takes back the rights of a call that is over, or was never posted. `None` if the device has
-    /// kept one of them: the memory is to be abandoned.
+    /// Ends the rights of a call that is over, or was never posted. `None` if the device kept one
+    /// of them: the memory must be abandoned.
     pub fn retire(&mut self, index: u32, exposer: &mut dyn Exposer) -> Option<Dead> {
         let Exposures { entries, windows, .. } = self;
         let Exposure { grants, owner, is_unanswered, .. } = &mut entries[index as usize];
@@ -229,22 +229,22 @@ impl Exposures {
         is_dead.then_some(Dead { index })
     }
 
-    /// Frees a place; its memory goes home.
+    /// Frees a place; its memory returns to its pools.
     pub fn close(&mut self, Dead { index }: Dead) {
         let Exposures { entries, free, rdma_buffers, .. } = self;
         let entry = &mut entries[index as usize];
         debug_assert!(entry.buffers.is_empty(), "the reply was dealt with");
         let loans = entry.targets.drain(..).flatten().chain(entry.body.drain(..));
         for loan in loans {
-            // What is the program's goes home on its own.
+            // Loans of the program return to their pool when dropped.
             drop(rdma_buffers.give_back(loan).err());
         }
         entry.clear();
         free.push(index);
     }
 
-    /// Takes the windows of a connection back, before its queue pair is destroyed. Returns how many
-    /// are lost.
+    /// Retrieves the windows of a connection, before its queue pair is destroyed. Returns the
+    /// number of lost ones.
     #[cold]
     pub fn unbind(&mut self, peer: u32, exposer: &mut dyn Exposer) -> u64 {
         let of_peer = |it: &&mut Exposure| it.owner.is_some_and(|owner| owner.peer == peer);
@@ -254,34 +254,34 @@ impl Exposures {
         grants.map(|grant| u64::from(!windows.renew(grant, exposer))).sum()
     }
 
-    /// Frees a place without its memory, which this side's device may still touch, but no peer: that
-    /// is out of use until the shard ends.
+    /// Frees a place but withholds its memory until the shard ends: this side's device may still
+    /// touch it, but no peer.
     #[cold]
     pub fn leak(&mut self, Dead { index }: Dead) {
         let memory = self.take_memory(index);
         self.withheld.extend(memory);
     }
 
-    /// Frees a place without its memory, which a peer may still reach: that is out of use for ever.
+    /// Frees a place but withholds its memory forever: a peer may still reach it.
     #[cold]
     pub fn abandon(&mut self, index: u32) {
         let memory = self.take_memory(index);
         self.abandoned.extend(memory);
     }
 
-    /// As [`Exposures::abandon`], with what the message of the call has of its memory.
+    /// As [`Exposures::abandon`], including memory in the message of the call.
     #[cold]
     pub fn abandon_with(&mut self, index: u32, pieces: impl Iterator<Item = Bulk>) {
         self.abandon(index);
         self.abandoned.extend(pieces);
     }
 
-    /// What is out of use.
+    /// Memory that is out of use.
     pub fn lost(&self) -> impl Iterator<Item = &Bulk> {
         self.withheld.iter().chain(self.abandoned.iter())
     }
 
-    /// Frees a place, and returns what it had.
+    /// Frees a place, and returns its memory.
     fn take_memory(&mut self, index: u32) -> impl Iterator<Item = Bulk> + use<> {
         let entry = &mut self.entries[index as usize];
         let loans = entry.targets.drain(..).flatten().chain(entry.body.drain(..));
@@ -289,7 +289,7 @@ impl Exposures {
         let ours = |it: &&Bulk| matches!(it, Bulk::Loan(loan) if self.rdma_buffers.owns(loan));
         self.rdma_buffer_count -= memory.iter().filter(ours).count();
         memory.extend(entry.kept.drain(..));
-        // There is a message for each place.
+        // Each place has a message.
         let is_lost = entry.is_lost;
         entry.clear();
         match is_lost {
@@ -299,15 +299,15 @@ impl Exposures {
         memory.into_iter()
     }
 
-    /// So many pieces are lost of the memory that calls of peers are fetched into.
+    /// Records lost buffers for fetching calls of peers.
     #[cold]
     pub fn lose_kept(&mut self, count: usize) {
         self.rdma_buffer_count -= count;
         self.rdma_buffers_kept = self.rdma_buffers_kept.saturating_sub(count);
     }
 
-    /// Takes back every right, when the shard ends: a registration does not end with the queues. False
-    /// if the device has kept one: of the memory that messages of calls hold some may be reached.
+    /// Ends every right, when the shard ends: a registration does not end with the queues. False if
+    /// the device kept one: memory in messages of calls may still be reachable.
     pub fn retire_all(&mut self, exposer: &mut dyn Exposer) -> bool {
         let mut is_dead = true;
         for index in 0..self.entries.len() as u32 {
@@ -327,15 +327,15 @@ impl Exposures {
         found.next().map(|(index, _)| index as u32)
     }
 
-    /// Takes in that a peer has given up a right with a message that does not end its call: to close
-    /// it once more would be an error.
+    /// Records a right that a peer invalidated with a message that does not end its call.
+    /// Invalidating it again would be an error.
     #[cold]
     pub fn on_invalidated(&mut self, peer: u32, rkey: u32) {
         let of_peer = |it: &&mut Exposure| it.owner.is_some_and(|owner| owner.peer == peer);
         self.entries.iter_mut().filter(of_peer).any(|it| it.on_invalidated(rkey));
     }
 
-    /// The receive buffers of all replies that wait, when the shard ends.
+    /// The receive buffers of all waiting replies, when the shard ends.
     pub fn drain(&mut self) -> impl Iterator<Item = RecvToken> {
         self.entries.iter_mut().flat_map(|entry| entry.buffers.drain(..))
     }
@@ -363,13 +363,13 @@ impl Exposures {
 }
 
 impl Exposure {
-    /// The segments to be offered, and what is to be opened for them.
+    /// The segments to offer, and the rights to open for them.
     pub fn opening(&mut self) -> (&Segments, Opening<'_>) {
         let Exposure { segments, grants, body, .. } = self;
         (segments, Opening { grants, message: body })
     }
 
-    /// What was offered for the reply.
+    /// The segments that were offered for the reply.
     pub fn offered(&self) -> Offered<'_> {
         self.segments.offered()
     }
@@ -380,40 +380,40 @@ impl Exposure {
         self.parts.extend(parts.iter().copied());
     }
 
-    /// The work requests that close what is open.
+    /// The work requests that end the open rights.
     pub fn closing(&self) -> impl Iterator<Item = SendOp> {
         self.grants.iter().filter_map(Grant::close)
     }
 
-    /// Whether anything is open that a work request closes.
+    /// Whether any right is open that a work request ends.
     pub fn is_open(&self) -> bool {
         self.closing().next().is_some()
     }
 
-    /// Takes in that the peer has given a right up. False if it is none of these.
+    /// Records that the peer invalidated a right. False if the key is none of these.
     pub fn on_invalidated(&mut self, rkey: u32) -> bool {
         self.grants.iter_mut().any(|grant| grant.on_invalidated(rkey))
     }
 
-    /// Takes in that nothing of the call was posted.
+    /// Records that nothing of the call was posted.
     pub fn on_unposted(&mut self) {
         self.grants.iter_mut().for_each(Grant::on_unposted);
     }
 
-    /// Takes in that nobody has a right any more.
+    /// Records that all rights have ended.
     pub fn on_dead(&mut self) {
         self.grants.iter_mut().for_each(Grant::on_dead);
     }
 
-    /// Whether the call is over, and nobody can reach its memory.
+    /// Whether the call is over, and no peer can reach its memory.
     pub fn is_over(&self) -> bool {
         self.outcome.is_some()
             && !(self.is_called || self.is_fencing || self.is_withheld)
             && !self.is_open()
     }
 
-    /// Finds the parts of the reply, which was found good when it came; of one that lies in the
-    /// memory that was offered for it, only now.
+    /// Locates the parts of the reply. The reply was checked on arrival, but one that lies in the
+    /// memory offered for it is checked only now.
     pub fn prepare(
         &mut self,
         _: &Dead,
@@ -457,13 +457,13 @@ impl Exposure {
         Ok(())
     }
 
-    /// Where the memory of a want begins among the targets.
+    /// The index in `targets` where the memory of a want begins.
     pub fn target_of(&self, want: usize) -> usize {
         let place = self.places.iter().find(|place| usize::from(place.want) == want);
         place.map_or(self.targets.len(), |place| place.first.into())
     }
 
-    /// Where the memory of the whole reply begins among the targets.
+    /// The index in `targets` where the memory of the whole reply begins.
     pub fn target_of_reply(&self) -> usize {
         self.places.iter().map(|place| usize::from(place.first + place.count)).max().unwrap_or(0)
     }

@@ -1,10 +1,10 @@
-//! A call whose data are fetched from its caller's memory by RDMA Read.
+//! A call whose data is fetched from its caller's memory by RDMA Read.
 //!
 //! ```text
 //!   call with chunks ──▶ waiting for buffers ──▶ reading ──▶ here ──▶ delivered
 //!                              └────────── connection lost ─────────▶ freed
 //! ```
-//! A call takes all the buffers that it needs or none, so that two calls never wait for each other.
+//! A call takes all the buffers that it needs or none, so that two calls never deadlock.
 
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{BulkPool, Loan, RecvPool, RecvToken};
@@ -24,27 +24,27 @@ use crate::shard::send::messages::{Body, REQUESTS_MAX};
 /// Buffers that the data of one call are read into.
 pub(crate) const LOANS_MAX: usize = 64;
 
-/// A call whose data are being fetched.
+/// A call whose data is being fetched.
 #[derive(Default)]
 pub(crate) struct Fetch {
-    /// Whose it is; `None` while the place is free.
+    /// Its connection and reply context; `None` while the place is free.
     pub owner: Option<(ConnectionId, ReplyTo)>,
     /// Its receive buffers.
     pub buffers: Buffers,
     /// Its transmissions.
     pub parts: PartList,
-    /// Where its data go: for the message or for each item, as many buffers as it needs. A buffer
-    /// that the handler took is gone.
+    /// The buffers for its data: for the message or for each item, as many as needed. A buffer that
+    /// the handler took is `None`.
     pub(super) loans: Loans,
     pub(super) is_reading: bool,
     pub(super) is_read: bool,
-    /// How many buffers it takes.
+    /// The number of buffers it needs.
     pub(super) needs: usize,
-    /// How many it has.
+    /// The number of buffers it has.
     pub(super) held: usize,
-    /// Whether the device did not give its message back: the place stays out of use with it.
+    /// Whether the device did not complete its message: the place stays out of use with it.
     pub(super) is_lost: bool,
-    /// The next of its peer's calls that wait.
+    /// The next waiting call of the same peer.
     pub(super) next: Option<u32>,
 }
 
@@ -57,7 +57,7 @@ impl Fetch {
         self.parts.extend(parts.iter().copied());
     }
 
-    /// Takes buffers for everything that is to be fetched, and makes the work requests that read it.
+    /// Assigns buffers to all remote data, and creates the work requests that read it.
     pub fn lay_out(
         &mut self,
         conn: &Connection,
@@ -67,7 +67,7 @@ impl Fetch {
         scatter_max: u32,
     ) -> Option<()> {
         let Fetch { buffers, parts, loans, needs, .. } = self;
-        // Since it came, buffers were lost that it needs.
+        // Since it arrived, buffers that it needs were lost.
         if *needs == 0 {
             return None;
         }
@@ -81,7 +81,7 @@ impl Fetch {
                 left -= loan.len();
                 loans.try_push(Some(loan)).ok()?;
             }
-            // Each thing begins in a buffer of its own.
+            // Each item begins in a separate buffer.
             let mut reads = Reads { loans: &loans[first..], at: 0, done: 0, body, scatter_max };
             for segment in thing.segments.iter() {
                 reads.segment(&segment)?;
@@ -90,10 +90,10 @@ impl Fetch {
         Some(())
     }
 
-    /// Finds the parts of the call, and keeps what it offers for its reply.
+    /// Locates the parts of the call, and keeps its offer for the reply.
     ///
     /// # Errors
-    /// [`Violation`] if it was not fetched, or is not the message that it was said to be.
+    /// [`Violation`] if the data was not fetched, or is not the announced message.
     pub fn prepare(
         &self,
         conn: &Connection,
@@ -122,7 +122,7 @@ impl Fetch {
             next += buffers_for(item.len, rdma_buffer_len);
             first
         });
-        // wire.md W6, looked at when the call came.
+        // wire.md W6, checked when the call arrived.
         let is_kept = saved_offer.set(&message.offer());
         if is_kept { Ok(()) } else { Err(OFFER_TOO_LONG) }
     }
@@ -133,7 +133,7 @@ impl Fetch {
         (buffers, RdmaTarget { loans, places: &[] })
     }
 
-    /// Gives back what the handler has not taken.
+    /// Returns the buffers that the handler has not taken.
     pub fn give_back(&mut self, rdma_buffers: &mut BulkPool) {
         give_back(&mut self.loans, rdma_buffers);
     }
@@ -145,7 +145,7 @@ fn give_back(loans: &mut Loans, rdma_buffers: &mut BulkPool) {
     }
 }
 
-/// The call in these buffers, once more.
+/// Decodes the call in these buffers again.
 fn found<'a>(
     conn: &Connection,
     pool: &'a RecvPool,
@@ -160,21 +160,21 @@ fn found<'a>(
     Ok((message, placed))
 }
 
-/// More than can be fetched for one call.
+/// More data than can be fetched for one call.
 pub(crate) const TOO_MUCH: Violation =
     Violation::BadHeader("the chunks are more than can be fetched for one call");
-/// More than can come back of what a call offers.
+/// A longer offer than a reply can return.
 pub(crate) const OFFER_TOO_LONG: Violation =
     Violation::BadHeader("what is offered for the reply does not fit the header of a reply");
 
-/// Something that is to be fetched: the message, or an item.
+/// Data to fetch: the message, or an item.
 pub(crate) struct Remotely<'a> {
     /// Its bytes.
     pub len: u32,
     segments: Segments<'a>,
 }
 
-/// What is to be fetched of a call, in the order in which it lies in the buffers.
+/// The data to fetch for a call, in the order of the buffers.
 pub(crate) fn remote_things<'a>(
     placed: &Placed<'a>,
 ) -> impl Iterator<Item = Remotely<'a>> + use<'a> {
@@ -186,10 +186,10 @@ pub(crate) fn remote_things<'a>(
     })
 }
 
-/// How many buffers it takes to fetch what is to be fetched of a call: none if all of it is here.
+/// The number of buffers for fetching a call's data: 0 if all of it is here.
 ///
 /// # Errors
-/// [`Violation`] if it takes more buffers or work requests than one call may have.
+/// [`Violation`] if it needs more buffers or work requests than one call may have.
 pub(crate) fn buffers_needed(
     placed: &Placed<'_>,
     (rdma_buffer_len, rdma_buffers_kept): (u32, usize),
@@ -199,7 +199,7 @@ pub(crate) fn buffers_needed(
         count += buffers_for(thing.len, rdma_buffer_len);
         segments += thing.segments.iter().count();
     }
-    // Each end of a buffer and each end of a segment begins another entry of a scatter list.
+    // Each end of a buffer and each end of a segment begins another scatter entry.
     let fits = count <= rdma_buffers_kept.min(LOANS_MAX) && segments + count <= REQUESTS_MAX;
     if fits { Ok(count) } else { Err(TOO_MUCH) }
 }
@@ -209,10 +209,10 @@ fn buffers_for(len: u32, rdma_buffer_len: u32) -> usize {
     len.div_ceil(rdma_buffer_len.max(1)) as usize
 }
 
-/// Work requests in the making.
+/// Work requests under construction.
 struct Reads<'a> {
     loans: &'a [Option<Loan>],
-    /// The buffer that is being filled, and how far.
+    /// The buffer that is being filled, and its fill level.
     at: usize,
     done: usize,
     body: &'a mut Body,
@@ -220,7 +220,7 @@ struct Reads<'a> {
 }
 
 impl Reads<'_> {
-    /// Reads a segment, in as many requests as its scatter lists ask for.
+    /// Reads a segment, in as many requests as its scatter lists need.
     fn segment(&mut self, segment: &RdmaSegment) -> Option<()> {
         let RdmaSegment { handle: rkey, length, offset } = *segment;
         let (mut addr, mut left) = (offset, length as usize);

@@ -1,12 +1,12 @@
-//! All calls of a shard whose data are fetched, and their order.
+//! All calls of a shard whose data is fetched, and their order.
 //!
 //! ```text
 //!   open ──▶ waiting ──begin──▶ reading ──end_reading──▶ here ──pop_here──▶ close
 //!               └──────────── give_up ─────────────────────▶
 //! ```
-//! Peers whose calls wait stand in a line, and each that comes to the front begins one. A peer that
-//! is not alone gets no second call read with more than half of the buffers or of the reads: one
-//! whose data do not arrive holds no more than that up.
+//! Peers with waiting calls form a queue; the first one begins a call. While other peers exist, a
+//! peer begins a further call only if its calls then hold at most half of the buffers and of the
+//! reads. So a peer whose data does not arrive blocks no more than that.
 
 use std::collections::VecDeque;
 
@@ -16,21 +16,21 @@ use rpcrdma_proto::ReplyTo;
 use super::fetch::Fetch;
 use crate::shard::peers::ConnectionId;
 
-/// All calls of a shard whose data are being fetched.
+/// All calls of a shard whose data is being fetched.
 pub(crate) struct Fetches {
     entries: Box<[Fetch]>,
     free: Vec<u32>,
-    /// What each peer has of it.
+    /// The share of each peer.
     shares: Box<[Share]>,
     /// The peers whose calls wait for buffers, or for their turn; each once.
     line: VecDeque<u32>,
-    /// Calls whose data are here, and that no send slot was free to answer.
+    /// Calls whose data has arrived, waiting for a send slot for the answer.
     here: VecDeque<u32>,
     /// Calls that are being read, and buffers that calls hold.
     used: Use,
-    /// How many there may be of either.
+    /// The maximum of each.
     most: Use,
-    /// Places that are out of use for good.
+    /// Places that are permanently out of use.
     lost: usize,
     /// Buffers that a device may still write to: kept until the queues are destroyed.
     withheld: Vec<Loan>,
@@ -45,20 +45,20 @@ pub(crate) struct Use {
     pub buffers: usize,
 }
 
-/// What one peer has.
+/// The share of one peer.
 #[derive(Debug, Clone, Copy, Default)]
 struct Share {
     used: Use,
-    /// The first and the last of its calls that wait, linked by [`Fetch::next`].
+    /// The first and the last of its waiting calls, linked by [`Fetch::next`].
     waiting: Option<(u32, u32)>,
-    /// Calls whose data have come, counted.
+    /// The number of calls whose data has arrived.
     ended: u64,
-    /// How many had come when that was looked at, and since when it is so.
+    /// The last observed value of that number, and the time since which it is unchanged.
     seen: Option<(u64, u64)>,
 }
 
 impl Fetches {
-    /// Room for as many calls as can be open, of so many peers.
+    /// Room for as many calls as can be open, of this number of peers.
     pub fn new(count: usize, peers: usize, most: Use) -> Fetches {
         Fetches {
             entries: (0..count).map(|_| Fetch::default()).collect(),
@@ -73,7 +73,7 @@ impl Fetches {
         }
     }
 
-    /// A place for a call that takes so many buffers, which waits from now on.
+    /// Allocates a place for a call that needs this number of buffers; the call waits.
     pub fn open(&mut self, peer: ConnectionId, to: ReplyTo, needs: usize) -> Option<u32> {
         let index = self.free.pop()?;
         let entry = &mut self.entries[index as usize];
@@ -102,8 +102,8 @@ impl Fetches {
         self.next(rdma_buffers, is_alone).is_some()
     }
 
-    /// The call that is to be read next, if one may and there are buffers for it. `is_alone` says
-    /// that there are no other peers.
+    /// The next call to read, if one may begin and buffers are free for it. `is_alone` states that
+    /// there are no other peers.
     pub fn begin(&mut self, rdma_buffers: &BulkPool, is_alone: bool) -> Option<u32> {
         let at = self.next(rdma_buffers, is_alone)?;
         let peer = self.line.remove(at)?;
@@ -122,7 +122,7 @@ impl Fetches {
         Some(first)
     }
 
-    /// Where the peer stands in the line whose call is next.
+    /// The position in the queue of the peer whose call is next.
     fn next(&self, rdma_buffers: &BulkPool, is_alone: bool) -> Option<usize> {
         let Fetches { used, most, .. } = *self;
         if used.reads >= most.reads {
@@ -137,13 +137,13 @@ impl Fetches {
                 share.used.reads < half.reads && share.used.buffers + needs <= half.buffers;
             (is_alone || share.used.reads == 0 || is_within).then_some((at, needs))
         })?;
-        // Who is first waits until buffers come home, and all others with it. The other half of all
-        // buffers is for own calls, whose answers may be what the peer waits for.
+        // The first in the queue waits until buffers return to the pool, and all others with it.
+        // The other half of all buffers is for own calls: the peer may wait for their answers.
         let has_room = used.buffers + needs <= most.buffers && needs <= rdma_buffers.free();
         has_room.then_some(at)
     }
 
-    /// The calls of a connection that wait are not wanted any more.
+    /// Discards the waiting calls of a connection.
     #[cold]
     pub fn give_up(&mut self, peer: ConnectionId) {
         let share = &mut self.shares[peer.index as usize];
@@ -157,7 +157,7 @@ impl Fetches {
         }
     }
 
-    /// The data of a call are here, or its connection is gone.
+    /// The data of a call has arrived, or its connection is gone.
     pub fn end_reading(&mut self, index: u32) {
         let entry = &mut self.entries[index as usize];
         if core::mem::take(&mut entry.is_reading) {
@@ -172,16 +172,16 @@ impl Fetches {
         }
     }
 
-    /// A call that was to be read cannot be.
+    /// A call cannot be read.
     #[cold]
     pub fn fail(&mut self, index: u32) {
         self.end_reading(index);
         self.entries[index as usize].is_read = false;
     }
 
-    /// The device does not give the message of a call back and may still write to its buffers. Both
-    /// are out of use until the shard ends, and the place with them: there is a message for each
-    /// place. Returns how many buffers they were.
+    /// The device did not complete the message of a call and may still write to its buffers. Both
+    /// are out of use until the shard ends, and so is the place: there is one message for each
+    /// place. Returns the number of buffers.
     #[cold]
     pub fn leak(&mut self, index: u32) -> usize {
         let entry = &mut self.entries[index as usize];
@@ -191,7 +191,7 @@ impl Fetches {
         let lost = self.withheld.len() - before;
         self.end_reading(index);
         self.most.buffers -= lost.min(self.most.buffers);
-        // Those that now need more than there will ever be go to the front, to be refused.
+        // Calls that now need more than the total go to the front, to be rejected.
         for entry in self.entries.iter_mut().filter(|it| it.owner.is_some() && it.held == 0) {
             if entry.needs > self.most.buffers {
                 entry.needs = 0;
@@ -200,8 +200,8 @@ impl Fetches {
         lost
     }
 
-    /// Whether data of a peer have been on their way for `patience` and none have come. Looked at
-    /// with every tick, by which it may be off.
+    /// Whether a peer's data has been outstanding for `patience` without any arrival. Checked every
+    /// tick, which is its accuracy.
     pub fn is_late(&mut self, peer: u32, now: u64, patience: u64) -> bool {
         let share = &mut self.shares[peer as usize];
         if share.used.reads == 0 {
@@ -217,33 +217,33 @@ impl Fetches {
         }
     }
 
-    /// A call whose data are here.
+    /// A call whose data has arrived.
     pub fn pop_here(&mut self) -> Option<u32> {
         self.here.pop_front()
     }
 
-    /// Puts a call back that could not be delivered yet, behind those of others.
+    /// Puts back a call that could not be delivered yet, behind those of others.
     pub fn retry_here(&mut self, index: u32) {
         self.here.push_back(index);
     }
 
-    /// How many calls are to be delivered.
+    /// The number of calls to deliver.
     pub fn here_len(&self) -> usize {
         self.here.len()
     }
 
-    /// Whose calls are to be delivered.
+    /// The connections of the calls to deliver.
     pub fn here(&self) -> impl Iterator<Item = Option<ConnectionId>> {
         self.here.iter().map(|&at| self.entries[at as usize].owner.map(|(peer, _)| peer))
     }
 
-    /// Calls that are to be delivered or read.
+    /// The number of calls to deliver or read.
     #[inline]
     pub fn waiting(&self) -> usize {
         self.line.len() + self.here.len()
     }
 
-    /// Frees a place whose buffers have been given back.
+    /// Frees a place whose buffers have been returned.
     pub fn close(&mut self, index: u32) {
         let entry = &mut self.entries[index as usize];
         debug_assert!(entry.buffers.is_empty() && entry.loans.is_empty(), "all is at home");

@@ -18,62 +18,62 @@ use super::send::messages::After;
 use crate::error::CallError;
 use crate::message::bulk::Bulk;
 
-/// What own calls have exposed, and the memory for what moves in either direction. The calls of peers
-/// that are being fetched are apart ([`Fetches`](fetches::Fetches)): they are read while they are
-/// answered.
+/// The exposures of own calls, and the memory for explicit RDMA in either direction. Calls of peers
+/// that are being fetched are separate ([`Fetches`](fetches::Fetches)): they are read while they
+/// are answered.
 pub(crate) struct Rdma {
     exposures: Exposures,
-    /// Those who wait for messages that have completed, or were given up.
+    /// The waiters for messages that have completed or were discarded.
     released: Vec<After>,
 }
 
 impl Rdma {
-    /// With so many messages in all.
+    /// For this number of messages.
     pub fn new(exposures: Exposures, messages: usize) -> Rdma {
         Rdma { exposures, released: Vec::with_capacity(messages) }
     }
 
-    /// Messages that have completed, or were given up, and were not looked at.
+    /// The number of such messages that were not yet processed.
     #[inline]
     pub fn released(&self) -> usize {
         self.released.len()
     }
 
-    /// A message has completed, or was given up, that this waits for.
+    /// Records that a message for this waiter has completed or was discarded.
     #[cold]
     pub fn on_released(&mut self, after: After) {
         self.released.push(after);
     }
 
-    /// Keeps what the peer may read of a call until its rights are dead.
+    /// Keeps memory that the peer may read for a call until its rights have ended.
     #[cold]
     pub fn keep(&mut self, exposure: u32, pieces: impl Iterator<Item = Bulk>) {
         self.exposures.at(exposure).kept.extend(pieces);
     }
 
-    /// The device does not give the message back that was to end the rights of a call.
+    /// The device did not complete the message that was to end the rights of a call.
     #[cold]
     pub fn on_fence_lost(&mut self, exposure: u32) {
         self.exposures.at(exposure).is_lost = true;
     }
 
-    /// So many buffers are lost that calls of peers were fetched into.
+    /// Records lost buffers for fetching calls of peers.
     #[cold]
     pub fn on_buffers_lost(&mut self, count: usize) {
         self.exposures.lose_kept(count);
     }
 
-    /// How long the buffers are that calls of peers are fetched into, and how many these may use.
+    /// The length of the buffers for fetching calls of peers, and the number available for that.
     pub fn for_calls(&self) -> (u32, usize) {
         self.exposures.for_calls()
     }
 
-    /// What can be exposed for an own call.
+    /// The current capacity to expose memory for an own call.
     pub fn ability(&self) -> Explicit {
         self.exposures.ability()
     }
 
-    /// What a call has offered for its reply.
+    /// The segments that a call offered for its reply.
     pub fn offered(&self, exposure: u32) -> Offered<'_> {
         self.exposures.get(exposure).offered()
     }
@@ -83,7 +83,7 @@ impl Rdma {
         self.exposures.get(exposure).outcome.is_some()
     }
 
-    /// Whether what a call has exposed is shown by keys that never end.
+    /// Whether a call's memory is exposed by keys that never end.
     pub fn is_shown_for_good(&self, exposure: u32) -> bool {
         self.exposures.is_shown_for_good(exposure)
     }
@@ -94,7 +94,8 @@ impl Rdma {
         self.exposures.at(exposure).on_unposted();
     }
 
-    /// A call is over, as its program is told; its memory stays with its peer while that is connected.
+    /// A call is over and its program notified; its peer may reach the memory while it is
+    /// connected.
     #[cold]
     pub fn withhold(&mut self, exposure: u32, error: CallError) {
         let exposure = self.exposures.at(exposure);
@@ -102,7 +103,7 @@ impl Rdma {
         (exposure.is_told, exposure.is_withheld) = (true, true);
     }
 
-    /// A peer may have given up a right with a message that does not end its call.
+    /// A peer may have invalidated a right with a message that does not end its call.
     #[inline]
     pub fn on_invalidated(&mut self, peer: u32, rkey: Option<u32>) {
         if let Some(rkey) = rkey {
@@ -110,19 +111,20 @@ impl Rdma {
         }
     }
 
-    /// A peer has no key of a dead right any more that it might use, or no connection.
+    /// The peer holds no usable key of an ended right any more, or has no connection.
     pub fn wake_windows(&mut self, peer: u32) {
         self.exposures.windows.wake(peer);
     }
 
-    /// Takes the windows of a connection back, before its queue pair is destroyed. Returns how many
-    /// are lost.
+    /// Retrieves the windows of a connection, before its queue pair is destroyed. Returns the
+    /// number of lost ones.
     #[cold]
     pub fn unbind(&mut self, peer: u32, exposer: &mut dyn Exposer) -> u64 {
         self.exposures.unbind(peer, exposer)
     }
 
-    /// Gives a loan back to the pool of the shard that it is of; any other goes home on its own.
+    /// Returns a loan to the shard's pool that it belongs to; any other loan returns by being
+    /// dropped.
     pub fn release(&mut self, pool: &mut RecvPool, bulk: &mut BulkPool, loan: Loan) {
         if let Err(other) = bulk.give_back(loan)
             && let Err(other) = self.exposures.rdma_buffers.give_back(other)
@@ -132,12 +134,12 @@ impl Rdma {
         }
     }
 
-    /// The receive buffers of replies that wait, when the shard ends.
+    /// The receive buffers of waiting replies, when the shard ends.
     pub fn drain(&mut self) -> impl Iterator<Item = RecvToken> {
         self.exposures.drain()
     }
 
-    /// Takes back every right, when the shard ends. False if the device has kept one.
+    /// Ends every right, when the shard ends. False if the device kept one.
     pub fn retire_all(&mut self, exposer: &mut dyn Exposer) -> bool {
         self.exposures.retire_all(exposer)
     }
@@ -152,12 +154,12 @@ impl Rdma {
         &self.exposures.windows
     }
 
-    /// What own calls have exposed.
+    /// The exposures of own calls.
     pub fn exposures(&self) -> &Exposures {
         &self.exposures
     }
 
-    /// Writes `byte` over the buffers that are at home, for tests.
+    /// Writes `byte` over the free buffers, for tests.
     pub fn poison(&mut self, byte: u8) {
         self.exposures.rdma_buffers.poison(byte);
     }

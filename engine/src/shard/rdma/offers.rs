@@ -9,16 +9,16 @@ use crate::api::sink::Sink;
 use crate::error::CallRefused;
 use crate::message::rdma_target::RdmaRange;
 
-/// There is no window, no buffer or no place left.
+/// No window, buffer or place is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lacking {
-    /// Other calls have them.
+    /// Other calls use them.
     Now,
-    /// There never will be: the shard has fewer than the call needs.
+    /// The shard has fewer than the call needs.
     Ever,
     /// One call has no more places.
     Places,
-    /// The device does not let peers reach some of the memory.
+    /// The device does not permit remote access to some of the memory.
     Right,
 }
 
@@ -43,7 +43,7 @@ impl From<Lacking> for CallRefused {
 }
 
 impl Exposures {
-    /// Offers a piece of an item, to be read.
+    /// Offers a piece of an item for RDMA Read.
     pub fn offer_item(&mut self, index: u32, sge: Sge) -> Result<(), Lacking> {
         let entry = &mut self.entries[index as usize];
         entry.segments.item_count += 1;
@@ -56,7 +56,7 @@ impl Exposures {
         segments.item_ends.try_push(segments.item_count).map_err(|_| Lacking::Places)
     }
 
-    /// Offers the memory of a want, to be written to: the program's, or `len` bytes of the engine's.
+    /// Offers the memory of a want for RDMA Write: the program's, or `len` bytes of the engine's.
     pub fn offer_want(
         &mut self,
         index: u32,
@@ -78,7 +78,7 @@ impl Exposures {
         if is_sink { Ok(()) } else { entry.note_place(want, first, is_sink) }
     }
 
-    /// Takes in a sink, which comes back with the end of the call.
+    /// Keeps a result buffer, which is returned with the end of the call.
     pub fn keep_sink(&mut self, index: u32, want: usize, sink: Sink) -> Result<(), Lacking> {
         let entry = &mut self.entries[index as usize];
         let first = entry.targets.len();
@@ -96,7 +96,7 @@ impl Exposures {
         self.offer_writes(index, first, len)
     }
 
-    /// Offers `len` bytes of the call itself, to be read; they are written when it is laid out.
+    /// Offers `len` bytes of the call itself for RDMA Read; layout fills them.
     pub fn offer_body(&mut self, index: u32, len: u32) -> Result<(), Lacking> {
         let mut left = len as usize;
         while left > 0 {
@@ -115,7 +115,7 @@ impl Exposures {
         Ok(())
     }
 
-    /// Gives all that is offered its keys.
+    /// Creates keys for everything that is offered.
     pub fn key(&mut self, index: u32, exposer: &mut dyn Exposer) -> Result<(), Lacking> {
         let Exposures { entries, windows, .. } = self;
         let Exposure { grants, segments, .. } = &mut entries[index as usize];
@@ -123,12 +123,12 @@ impl Exposures {
             return Err(Lacking::Ever);
         }
         for (own, grant) in grants.iter_mut().enumerate() {
-            // SAFETY: what is offered is the entry's own, or is owned by the message of the call and
-            // kept by the entry when that has left. The entry gives its memory away for a `Dead`,
-            // which there is only if every right was retired; else it is forgotten, and so is what
-            // the message has. What a peer may write to nobody looks at before that, what it may read
-            // is written before the call is posted and not afterwards. One registration for good is
-            // for those who say by its name that all this is not so.
+            // SAFETY: offered memory is owned by the entry, or by the message of the call and later
+            // by the entry. The entry releases its memory only for a `Dead`, which exists only if
+            // every right was retired; otherwise it is forgotten, with the memory of the message.
+            // Until then, memory that a peer may write is not accessed, and memory that it may read
+            // is written only before the call is posted. A user of permanent registration chose, by
+            // its name, that none of this holds.
             let segment = unsafe { windows.key(grant, own, exposer) }?;
             let pushed = match grant.is_write() {
                 true => segments.writes.try_push(segment),
@@ -166,14 +166,14 @@ impl Exposures {
             }
             let sge = loan.sge(0..part);
             left -= part;
-            // The peer writes, and the device on its behalf.
+            // The peer writes, through this side's device.
             entry.grant(sge, Access::REMOTE_WRITE)?;
             entry.segments.write_count += 1;
         }
         Ok(())
     }
 
-    /// An RDMA buffer, for a call that needs `left` bytes more.
+    /// An RDMA buffer, for a call that needs `left` more bytes.
     fn take_rdma_buffer(&mut self, index: u32, left: usize) -> Result<Loan, Lacking> {
         let Exposures {
             entries,
@@ -212,7 +212,7 @@ impl Exposure {
     }
 }
 
-/// A call has no place for one more piece.
+/// A call has no place for another piece.
 fn too_many(rdma_buffers: &mut BulkPool, loan: Loan) -> Lacking {
     drop(rdma_buffers.give_back(loan));
     Lacking::Places

@@ -1,4 +1,4 @@
-//! The data of calls are read, and the calls handed up when they are here.
+//! Reads the data of calls, and delivers each call when its data has arrived.
 //!
 //! ```text
 //!   take_in ──▶ read_waiting ──Reads──▶ deliver ──▶ handler
@@ -17,8 +17,8 @@ use crate::shard::receive::Receive;
 use crate::shard::send::messages::After;
 
 impl Fetches {
-    /// Takes in a call whose data are in the memory of its caller, and take so many buffers. False if
-    /// it is not wanted.
+    /// Accepts a call with data in the memory of its caller, which need this number of buffers.
+    /// False if it is rejected.
     #[cold]
     pub fn take_in(
         &mut self,
@@ -44,7 +44,7 @@ impl Fetches {
         true
     }
 
-    /// Begins to read the data of calls, as many as there are buffers for.
+    /// Begins to read the data of calls, as far as buffers are free.
     pub fn read_waiting(&mut self, peers: &mut Peers, parts: &mut Parts, pool: &RecvPool) {
         let is_alone = peers.len() == 1;
         parts.rdma.exposures.rdma_buffers.reclaim();
@@ -75,7 +75,7 @@ impl Fetches {
         }
     }
 
-    /// Whether calls can be delivered or read before anything else has happened.
+    /// Whether calls can be delivered or read without a further event.
     pub fn can_step(&self, peers: &mut Peers, Parts { outbox, rdma, .. }: &mut Parts) -> bool {
         let buffers = &mut rdma.exposures.rdma_buffers;
         buffers.reclaim();
@@ -85,7 +85,7 @@ impl Fetches {
         }) || outbox.messages().free() > 0 && self.can_begin(buffers, peers.len() == 1)
     }
 
-    /// Hands calls up whose data are here, as many as there are send slots to answer them.
+    /// Delivers calls whose data has arrived, as far as send slots are free to answer them.
     pub fn deliver<H: Handler>(
         &mut self,
         peers: &mut Peers,
@@ -96,7 +96,7 @@ impl Fetches {
         for _each_once in 0..self.here_len() {
             let Some(place) = self.pop_here() else { return };
             if !self.deliver_one(place, peers, parts, receive, handler) {
-                // Those of others need not wait for it.
+                // Calls of other peers need not wait for it.
                 self.retry_here(place);
                 continue;
             }
@@ -110,7 +110,7 @@ impl Fetches {
         }
     }
 
-    /// Hands a call up whose data are here. False if there is no send slot to answer it.
+    /// Delivers a call whose data has arrived. False if no send slot is free to answer it.
     fn deliver_one<H: Handler>(
         &mut self,
         place: u32,
@@ -143,7 +143,7 @@ impl Fetches {
         true
     }
 
-    /// Gives everything back that a call was fetched into.
+    /// Returns all buffers of a fetched call.
     fn free(&mut self, place: u32, peers: &mut Peers, parts: &mut Parts, receive: &mut Receive) {
         let fetch = self.at(place);
         if let Some((id, _)) = fetch.owner

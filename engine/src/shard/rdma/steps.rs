@@ -2,8 +2,8 @@
 //! calls before they complete.
 //!
 //! ```text
-//!   call ──▶ Fetch ──Reads──▶ settle ──▶ handler
-//!   reply ──▶ Exposure ──Invalidates──▶ settle ──▶ Completion
+//!   call ──▶ Fetch ──Reads──▶ finish ──▶ handler
+//!   reply ──▶ Exposure ──Invalidates──▶ finish ──▶ Completion
 //! ```
 
 use rpcrdma_proto::{Part, ReplyTo};
@@ -22,13 +22,13 @@ use crate::shard::peers::{Peer, Phase};
 use crate::shard::send::messages::After;
 
 impl<P: Provider> Core<P> {
-    /// Whether the steps of explicit RDMA have anything to do.
+    /// Whether explicit RDMA has a step to do.
     #[inline]
     pub fn has_rdma_steps(&self) -> bool {
         self.parts.rdma.released() | self.fetches.waiting() != 0
     }
 
-    /// Looks after messages that have completed, and calls that wait to be fetched or delivered.
+    /// Processes completed messages, and calls that wait to be fetched or delivered.
     #[cold]
     pub fn step_rdma<H: Handler>(&mut self, handler: &mut H) {
         self.finish_released(handler);
@@ -37,7 +37,7 @@ impl<P: Provider> Core<P> {
         fetches.deliver(peers, parts, receive, handler);
     }
 
-    /// Completes the calls whose last message has.
+    /// Completes the calls whose last message has completed.
     fn finish_released<H: Handler>(&mut self, handler: &mut H) {
         while let Some(after) = self.note_released() {
             if let After::Called(place) | After::Fenced(place) = after
@@ -48,14 +48,14 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Whether the connection of an exposure has ended: the end of its queue pair closes everything.
+    /// Whether the connection of an exposure has ended: the end of its queue pair ends all rights.
     fn is_closing(&mut self, place: u32) -> bool {
         let owner = self.parts.rdma.exposures.at(place).owner;
         let peer = owner.and_then(|owner| self.peers.at(owner.peer));
         peer.is_some_and(|peer| matches!(peer.phase, Phase::Closing { .. }))
     }
 
-    /// Takes note of one message that has completed, or was given up.
+    /// Processes one message that has completed or was discarded.
     fn note_released(&mut self) -> Option<After> {
         let Core { parts, fetches, peers, .. } = self;
         let rdma = &mut parts.rdma;
@@ -66,7 +66,7 @@ impl<P: Provider> Core<P> {
             After::Fenced(place) => {
                 let exposure = rdma.exposures.at(place);
                 let peer = exposure.owner.and_then(|owner| peers.at(owner.peer));
-                // What a queue pair has flushed was not carried out.
+                // A flushed work request was not executed.
                 if peer.is_some_and(|peer| !matches!(peer.phase, Phase::Closing { .. })) {
                     exposure.on_dead();
                 }
@@ -77,14 +77,14 @@ impl<P: Provider> Core<P> {
         Some(after)
     }
 
-    /// Whether the steps can go on before anything else has happened. What a program gives back from
-    /// another thread is found when the shard wakes.
+    /// Whether steps can proceed without a further event. Buffers that a program returns from
+    /// another thread are found when the shard wakes.
     pub fn can_step_rdma(&mut self) -> bool {
         let Core { parts, fetches, peers, .. } = self;
         parts.rdma.released() > 0 || fetches.can_step(peers, parts)
     }
 
-    /// Takes in a call whose data are in the memory of its caller, and take so many buffers.
+    /// Accepts a call with data in the memory of its caller, which need this number of buffers.
     #[cold]
     pub fn fetch_call(&mut self, index: u32, to: ReplyTo, needs: usize, came: (Buffers, &[Part])) {
         let Core { peers, parts, fetches, receive, .. } = self;
@@ -93,8 +93,8 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// A call that has memory exposed is over: its reply is here, with these buffers, or it failed.
-    /// What was exposed is closed first. `invalidated` is the key that the peer has given up.
+    /// A call with exposed memory has its reply, in these buffers, or has failed. Its rights are
+    /// ended before it completes. `invalidated` is the key that the peer has invalidated.
     #[cold]
     pub fn end_exposed<H: Handler>(
         &mut self,
@@ -121,7 +121,7 @@ impl<P: Provider> Core<P> {
         }
         let exposure = rdma.exposures.at(place);
         let Some(peer) = peers.at(owner.peer) else { return };
-        // The end of the queue pair closes everything.
+        // The end of the queue pair ends all rights.
         if matches!(peer.phase, Phase::Closing { .. }) {
             return;
         }
@@ -140,7 +140,7 @@ impl<P: Provider> Core<P> {
         self.finish_exposure(place, handler);
     }
 
-    /// Completes a call when nobody can reach its memory any more.
+    /// Completes a call when no peer can reach its memory any more.
     fn finish_exposure<H: Handler>(&mut self, place: u32, handler: &mut H) {
         let Core { io, peers, parts, receive, .. } = self;
         let Parts { rdma: Rdma { exposures, .. }, ledger, stats, .. } = parts;
@@ -183,7 +183,7 @@ impl<P: Provider> Core<P> {
         receive.free_buffers(buffers);
     }
 
-    /// Completes a call without the memory that it has exposed.
+    /// Completes a call without its exposed memory.
     #[cold]
     fn fail_exposed<H: Handler>(
         &mut self,
@@ -202,7 +202,7 @@ impl<P: Provider> Core<P> {
             && let Some(peer) = peers.at(owner.peer)
         {
             peer.exposed -= 1;
-            // On a connection that goes on, the reply to a call that was given up may still come.
+            // While the connection lasts, the reply to an abandoned call may still arrive.
             let finished = if is_told { None } else { peer.end_call(ledger, owner.id) };
             if let Some(finished) = finished {
                 stats.calls_done.add(1);
@@ -215,11 +215,11 @@ impl<P: Provider> Core<P> {
         receive.free_buffers(buffers);
     }
 
-    /// Completes the calls of a connection that have memory exposed. Its queue pair is destroyed,
-    /// and with it every right that the peer had.
+    /// Completes the calls of a connection that have exposed memory. Its queue pair is destroyed,
+    /// and with it every right of the peer.
     #[cold]
     pub fn finish_exposures<H: Handler>(&mut self, index: u32, handler: &mut H) {
-        // Among what is released may be calls of other connections.
+        // This may include calls of other connections.
         self.finish_released(handler);
         let mut last = None;
         while let Some(place) = self.parts.rdma.exposures.next_of(index, last) {
@@ -231,7 +231,7 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Completes the calls of a connection that have memory exposed which the device may still touch:
+    /// Completes the calls of a connection with exposed memory that the device may still touch:
     /// without that memory, which is lost.
     #[cold]
     pub fn leak_exposures<H: Handler>(&mut self, index: u32, handler: &mut H) {

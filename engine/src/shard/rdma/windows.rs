@@ -1,15 +1,15 @@
 //! The rights of peers to this side's memory: memory windows and registrations.
 //!
 //! ```text
-//!   grant ──▶ Grant ──Bind posted──▶ the peer reads or writes ──▶ dead: invalidated by us, or by
+//!   grant ──▶ Grant ──Bind posted──▶ the peer reads or writes ──▶ dead: invalidated here, or by
 //!     ▲                                                            the peer's own Send
 //!     └──────────────────────── retire ◀───────────────────────────┘
 //! ```
-//! Memory is shown through type-2 memory windows: one connection, one piece, one call. A device
-//! without them registers the piece for the time of the call. One registration for good is for those
-//! who ask for it by its name, which says what it is.
+//! Memory is exposed through type-2 memory windows: one connection, one piece, one call. A device
+//! without them registers the piece for the duration of the call. A permanent registration is only
+//! for users who select it by its name, which states the risk.
 //!
-//! A right that the device does not take back is dead never: what it is a right to stays where it is.
+//! A right that the device does not release never ends: its memory stays in place.
 #![expect(unsafe_code, reason = "whoever shows memory makes a promise about it")]
 
 use std::io::ErrorKind;
@@ -21,24 +21,24 @@ use rpcrdma_xdr::chunk::RdmaSegment;
 use crate::error::SetupError;
 use crate::provider::{Bind, SendOp, Window, WindowId};
 
-/// The windows of a shard, or what stands in for them.
+/// The windows of a shard, or their substitute.
 pub(crate) struct Windows {
     way: Way,
     free: Vec<Window>,
-    /// Those that are not bound again yet, by connection.
+    /// Windows that must not be bound again yet, by connection.
     resting: Vec<(u32, Window)>,
     total: usize,
-    /// Rights that are given out.
+    /// Rights that are granted.
     out: usize,
 }
 
-/// How memory is shown.
+/// The way of exposing memory.
 pub(crate) enum Way {
     /// Through memory windows.
     Windows,
-    /// By a registration for each piece.
+    /// By a registration of each piece.
     Registration,
-    /// By the registrations that all memory has: every peer that was shown one key reaches all of it.
+    /// By the permanent registrations: a peer that gets one key reaches the whole region.
     Static(Vec<Keys>),
 }
 
@@ -49,9 +49,10 @@ pub(crate) trait Exposer {
     /// # Safety
     /// That of [`Queues::expose`](crate::provider::Queues::expose).
     unsafe fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError>;
-    /// Closes what was opened under this key. False if it may be open as before.
+    /// Closes memory that was opened under this key. False if it may still be open.
     fn conceal(&mut self, rkey: u32) -> bool;
-    /// Takes a window back from a queue pair in the error state, as [`Queues::renew_window`](crate::provider::Queues::renew_window).
+    /// Retrieves a window from a queue pair in the error state, as
+    /// [`Queues::renew_window`](crate::provider::Queues::renew_window).
     fn renew(&mut self, id: WindowId) -> Result<Option<Window>, SetupError>;
 }
 
@@ -68,32 +69,33 @@ pub(crate) struct Grant {
     state: State,
 }
 
-/// Where a right stands.
+/// The state of a right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// It has no key.
     Keyless,
-    /// It has a key, of which neither the device nor the peer knows.
+    /// It has a key that neither the device nor the peer knows.
     Keyed,
     /// The peer may use it.
     Live,
-    /// Nobody can use it any more.
+    /// It has ended.
     Dead,
-    /// The device has not taken it back: the peer may use it for good.
+    /// The device did not release it: the peer may use it permanently.
     Lost,
 }
 
 /// Why a right has no key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoKey {
-    /// Others have what it takes.
+    /// Other calls use the resources.
     Now,
-    /// Nobody who gives anything back will change it.
+    /// No release of resources will change it.
     Ever,
 }
 
 impl NoKey {
-    /// Of a registration that failed while other calls had some, or none had.
+    /// The reason for a failed registration; `others` states whether other calls have
+    /// registrations.
     fn of(error: &RegisterError, others: bool) -> NoKey {
         let is_lack = match error {
             RegisterError::Full { .. } => true,
@@ -113,22 +115,22 @@ impl Windows {
         Windows { way, free: windows, resting, total, out: 0 }
     }
 
-    /// Whether there are so many in all.
+    /// Whether there are this many windows in total.
     pub fn has(&self, count: usize) -> bool {
         !matches!(self.way, Way::Windows) || count <= self.total
     }
 
-    /// Whether no right ever ends.
+    /// Whether rights never end.
     pub fn are_for_good(&self) -> bool {
         matches!(self.way, Way::Static(_))
     }
 
-    /// Gives a right its key, of a call that has so many already. Nothing is open yet, or nobody
-    /// knows of it.
+    /// Creates the key of a right, for a call that has `own` keys already. Nothing is open yet, or
+    /// no peer knows the key.
     ///
     /// # Safety
-    /// The bytes of the grant stay valid, and are touched only as it leaves room for, until
-    /// [`Windows::retire`] has said that it is dead.
+    /// The bytes of the grant stay valid, and are accessed only as the granted access permits,
+    /// until [`Windows::retire`] has reported the right's end.
     pub unsafe fn key(
         &mut self,
         grant: &mut Grant,
@@ -143,7 +145,8 @@ impl Windows {
                 (grant.rkey, grant.old_rkey) = (window.next_rkey(), window.rkey);
             }
             Way::Registration => {
-                // SAFETY: the caller's promise; `retire` says so only if `conceal` has succeeded.
+                // SAFETY: the caller's promise; `retire` reports the end only if `conceal` has
+                // succeeded.
                 let key = unsafe { exposer.expose(&grant.sge, grant.access) };
                 grant.rkey = key.map_err(|error| NoKey::of(&error, self.out > own))?;
             }
@@ -159,8 +162,8 @@ impl Windows {
         Ok(RdmaSegment { handle: grant.rkey, length, offset: addr })
     }
 
-    /// Takes a right back that is dead, or that no peer was told of. False if it is not dead after
-    /// all, and never will be: the device does not give the registration back, or the window.
+    /// Releases a right that has ended, or that no peer was told of. False if it has not ended and
+    /// never will: the device does not release the registration or the window.
     #[must_use]
     pub fn retire(&mut self, grant: Grant, exposer: &mut dyn Exposer) -> bool {
         let Grant { window, rkey, old_rkey, state, .. } = grant;
@@ -170,19 +173,20 @@ impl Windows {
         self.out -= 1;
         match (window, &self.way) {
             (Some(id), _) => {
-                // A key that was never bound is not used up.
+                // A key that was never bound can be used again.
                 let rkey = if state == State::Keyed { old_rkey } else { rkey };
                 self.free.push(Window { id, rkey });
                 true
             }
             (None, Way::Registration) => exposer.conceal(rkey),
-            // A window that is lost, or no window at all.
+            // A lost window, or no window.
             (None, _) => state != State::Lost,
         }
     }
 
-    /// As [`Windows::retire`], for a right by a window to a peer that may still answer the call. It may
-    /// use the key then, and keys come round: the window is not bound again until [`Windows::wake`].
+    /// As [`Windows::retire`], for a window right of a peer that may still answer the call. The
+    /// peer may then use the key, and keys repeat: the window is not bound again until
+    /// [`Windows::wake`].
     #[cold]
     pub fn rest(&mut self, grant: Grant, peer: u32, exposer: &mut dyn Exposer) -> bool {
         match (grant.window, grant.state) {
@@ -194,7 +198,7 @@ impl Windows {
         }
     }
 
-    /// A peer has no key of a dead right any more that it might use, or no connection.
+    /// The peer holds no usable key of an ended right any more, or has no connection.
     pub fn wake(&mut self, peer: u32) {
         let Windows { free, resting, out, .. } = self;
         for (_, window) in resting.extract_if(.., |(of, _)| *of == peer) {
@@ -203,9 +207,9 @@ impl Windows {
         }
     }
 
-    /// Takes the window of a right back that may still be bound on a queue pair in the error state,
-    /// before that is destroyed. The right is dead then, if the device gives the window back. False
-    /// if it is lost.
+    /// Retrieves the window of a right that may still be bound on a queue pair in the error state,
+    /// before the queue pair is destroyed. The right ends if the device releases the window. False
+    /// if the window is lost.
     #[cold]
     pub fn renew(&mut self, grant: &mut Grant, exposer: &mut dyn Exposer) -> bool {
         let Some(id) = grant.window.filter(|_| grant.state == State::Live) else { return true };
@@ -221,7 +225,7 @@ impl Windows {
         grant.window.is_some()
     }
 
-    /// Windows that are bound to nothing.
+    /// Unbound windows.
     pub fn free(&self) -> usize {
         self.free.len()
     }
@@ -248,13 +252,13 @@ impl Grant {
         Grant { window: None, rkey: 0, old_rkey: 0, sge, access, state: State::Keyless }
     }
 
-    /// Whether the peer may write, and not read.
+    /// Whether the peer may write, but not read.
     pub fn is_write(&self) -> bool {
         self.access.contains(Access::REMOTE_WRITE)
     }
 
-    /// The work request that opens the memory, if it takes one. The right counts as live from now
-    /// on: what is laid out is posted, or its connection ends.
+    /// The work request that opens the memory, if one is needed. The right counts as live from now
+    /// on: a message that is laid out is posted, or its connection ends.
     pub fn open(&mut self) -> Option<SendOp> {
         self.state = State::Live;
         let Sge { addr, length: len, lkey } = self.sge;
@@ -262,21 +266,20 @@ impl Grant {
         self.window.map(|window| SendOp::Bind(Bind { window, rkey, lkey, addr, len, access }))
     }
 
-    /// Takes in that the work request that opens the memory was not posted.
+    /// Records that the work request that opens the memory was not posted.
     pub fn on_unposted(&mut self) {
         if self.state == State::Live {
             self.state = State::Keyed;
         }
     }
 
-    /// The work request that closes the memory, if it takes one.
+    /// The work request that closes the memory, if one is needed.
     pub fn close(&self) -> Option<SendOp> {
         let is_open = self.state == State::Live && self.window.is_some();
         is_open.then_some(SendOp::Invalidate { rkey: self.rkey })
     }
 
-    /// Takes in that the right is gone if it has this key: the peer has invalidated it. False if it
-    /// has another.
+    /// Ends the right if it has this key, which the peer has invalidated. False if it has another.
     pub fn on_invalidated(&mut self, rkey: u32) -> bool {
         let is_it = self.rkey == rkey && self.window.is_some() && self.state == State::Live;
         if is_it {
@@ -285,7 +288,7 @@ impl Grant {
         is_it
     }
 
-    /// Takes in that nobody can use the right any more, unless the device has kept it.
+    /// Records that the right has ended, unless the device has kept it.
     pub fn on_dead(&mut self) {
         if self.state != State::Lost {
             self.state = State::Dead;
@@ -293,7 +296,7 @@ impl Grant {
     }
 }
 
-/// What must be registered how, so that it can be shown.
+/// The access that regions are registered with, so that they can be exposed.
 pub(crate) fn region_access(exposure: Option<Exposure>) -> Access {
     match exposure {
         Some(Exposure::Windows | Exposure::Auto) => Access::MW_BIND,
@@ -306,7 +309,7 @@ pub(crate) fn region_access(exposure: Option<Exposure>) -> Access {
 mod tests {
     use super::*;
 
-    /// A device that answers so.
+    /// A device with this result.
     struct Device(fn() -> Result<u32, RegisterError>);
 
     impl Exposer for Device {
@@ -327,7 +330,7 @@ mod tests {
         }
     }
 
-    /// A key that a device does not give back.
+    /// A key that the device does not release.
     const KEPT: u32 = 666;
 
     /// As [`Windows::key`] of a grant to no bytes.
@@ -387,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_right_whose_window_is_not_given_back_is_never_dead() {
-        // Kept by the device, given back without another, given back.
+        // Kept by the device; released without a new window; released.
         for (number, is_dead, left) in [(0, false, 0), (1, true, 0), (2, true, 1)] {
             let window = Window { id: WindowId(number), rkey: 0 };
             let mut windows = Windows::new(Way::Windows, vec![window]);

@@ -21,8 +21,8 @@ use crate::shard::peers::{Peer, Phase};
 
 impl Receive {
     /// Delivers a short message and returns its buffer, without the segments that the program took.
-    /// Fails with the buffer of any other message; nothing has changed then. Inlined, because every
-    /// message takes this way.
+    /// Returns the buffer of any other message as an error, without changes. Inlined, because every
+    /// message takes this path.
     #[inline(always)]
     pub(super) fn deliver_short<H: Handler>(
         &mut self,
@@ -58,8 +58,8 @@ impl Receive {
         Ok(token)
     }
 
-    /// Hands a message with a single item up, and gives its buffer back as far as it was left. The
-    /// buffer is passed by value: those of other messages stay in a register.
+    /// Delivers a message with a single item, and returns its remaining buffer. The buffer is
+    /// passed by value, so that those of other messages stay in a register.
     #[inline(never)]
     fn deliver_single_item<H: Handler>(
         &mut self,
@@ -74,7 +74,7 @@ impl Receive {
         token
     }
 
-    /// Hands a message up whose parts the map names.
+    /// Delivers a message whose parts are in the map.
     #[inline(never)]
     fn deliver_mapped<H: Handler>(
         &mut self,
@@ -98,7 +98,7 @@ impl Receive {
         }
     }
 
-    /// Hands a call up that is in these buffers, and in what was fetched for it.
+    /// Delivers a call from these buffers and its fetched data.
     pub fn deliver_call<H: Handler>(
         &mut self,
         peer: (&mut Peer, &SocketAddr),
@@ -112,7 +112,7 @@ impl Receive {
         }
     }
 
-    /// Hands a reply up, unless its call is over.
+    /// Delivers a reply, unless its call is over.
     pub(super) fn deliver_reply<H: Handler>(
         &mut self,
         peer: &mut Peer,
@@ -128,8 +128,8 @@ impl Receive {
     }
 }
 
-/// Hands a call up, with a send slot for its answer. A shard that stops drops it, and one that has no
-/// slot refuses it.
+/// Delivers a call, with a send slot for its answer. A stopping shard drops it; without a slot the
+/// call is rejected.
 #[inline(always)]
 fn deliver<'a, H: Handler>(
     (peer, address): (&'a mut Peer, &'a SocketAddr),

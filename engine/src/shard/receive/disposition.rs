@@ -4,39 +4,39 @@ use rpcrdma_proto::{CallId, Complete, Part, PropertyOutcome, ReplyTo, Violation}
 
 use crate::error::{CallError, CloseReason};
 
-/// What a completion says of a message.
+/// The facts of a Receive completion.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RecvInfo {
     /// Bytes received.
     pub byte_len: u32,
-    /// The key of ours that the peer has given up with it.
+    /// The own key that the peer has invalidated with it.
     pub invalidated: Option<u32>,
 }
 
-/// What became of a transmission.
+/// The result of interpreting a transmission.
 pub(crate) enum Disposition {
-    /// The transmission is done with.
+    /// The transmission is fully processed.
     Done,
-    /// The buffer is a part of a group that is not whole.
+    /// The buffer is part of an incomplete group.
     Park,
     /// The buffer is the last of a group.
     Complete(Complete),
-    /// It ended a group and is a message of its own: once more.
+    /// It aborted a group and is a separate message: interpret it again.
     Again,
-    /// It ended a group that was the reply to a call of ours; and whether it is a message of its own.
+    /// It aborted a group that was the reply to an own call; `again` if it is a separate message.
     Aborted { again: bool, id: CallId, why: Violation },
-    /// It answers our request for changes of properties.
+    /// It answers an own request for changes of properties.
     Settled(PropertyOutcome),
     /// It is a call.
     Call(ReplyTo),
-    /// It is a call whose data are in the memory of its caller; they take so many buffers.
+    /// It is a call with data in the memory of its caller, which need this number of buffers.
     Fetch(ReplyTo, Part, usize),
     /// It is the reply to a call.
     Reply(CallId),
-    /// It is the reply to a call that has memory exposed, in this place.
+    /// It is the reply to a call with exposed memory, in this place.
     Exposed(u32, Part),
-    /// A call of ours failed.
+    /// An own call failed.
     Failed(CallId, CallError),
-    /// The connection must go.
+    /// The connection must be closed.
     Close(CloseReason),
 }

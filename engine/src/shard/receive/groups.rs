@@ -1,4 +1,4 @@
-//! Messages of several transmissions: their buffers are kept until the last one has arrived.
+//! Groups: buffers are kept until the last transmission has arrived.
 
 use rpcrdma_mempool::RecvToken;
 use rpcrdma_proto::Complete;
@@ -11,7 +11,7 @@ use crate::provider::Provider;
 use crate::shard::Core;
 
 impl<P: Provider> Core<P> {
-    /// The last transmission of a group is here: delivers what the group carries.
+    /// The last transmission of a group has arrived: delivers the message of the group.
     #[cold]
     pub(super) fn on_group<H: Handler>(
         &mut self,
@@ -46,8 +46,8 @@ impl<P: Provider> Core<P> {
         self.offer_properties(index);
     }
 
-    /// Gives up a group that has stood open for too long: its sender is told what is missing, and
-    /// then loses its connection (wire.md E39).
+    /// Drops a group that was open for too long: reports the missing transmissions to its sender,
+    /// then closes the connection (wire.md E39).
     #[cold]
     pub fn expire_group<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
         let Core { peers, parts, receive, .. } = &mut *self;

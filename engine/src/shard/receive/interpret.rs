@@ -16,7 +16,7 @@ use crate::shard::parts::Parts;
 use crate::shard::peers::{Peer, Phase};
 
 impl Receive {
-    /// Asks the protocol what a transmission means.
+    /// Interprets a transmission by the protocol.
     #[inline]
     pub(super) fn interpret(
         &mut self,
@@ -61,7 +61,7 @@ impl Receive {
                 Disposition::Done
             }
             Ingress::BadReply { id, violation, report } => {
-                // The call fails here, whether the responder learns of it or not.
+                // The call fails here, whether the responder receives the report or not.
                 let _is_told = parts.outbox.report(peer, &report);
                 Disposition::Failed(id, CallError::BadReply(violation))
             }
@@ -121,7 +121,7 @@ impl Receive {
                 let (via, part) = (message.via, message.part);
                 judge_reply(peer, parts, id, (via, part), result)
             }
-            // Its call was given up.
+            // Its call was abandoned.
             Complete::Unwanted => {
                 stats.late_replies.add(1);
                 Disposition::Done
@@ -129,7 +129,7 @@ impl Receive {
         }
     }
 
-    /// A group was given up: reports it and frees its buffers. False if it cannot be reported.
+    /// Reports a dropped group and frees its buffers. False if it cannot be reported.
     #[cold]
     pub(super) fn abort(&mut self, peer: &mut Peer, parts: &mut Parts, report: &Report) -> bool {
         let is_told = parts.outbox.report(peer, report);
@@ -139,7 +139,7 @@ impl Receive {
     }
 }
 
-/// A call that breaks a rule of placement is reported; it was not executed.
+/// Reports a call that violates a rule of placement; it was not executed.
 fn judge_call(
     peer: &mut Peer,
     parts: &mut Parts,
@@ -157,7 +157,7 @@ fn judge_call(
     }
 }
 
-/// A reply that breaks a rule of placement is reported, and its call fails.
+/// Reports a reply that violates a rule of placement, and fails its call.
 fn judge_reply(
     peer: &mut Peer,
     parts: &mut Parts,
@@ -172,13 +172,13 @@ fn judge_reply(
         };
     };
     if let Some(report) = peer.conn.reject_reply(id, via, violation) {
-        // The call fails here, whether the responder learns of it or not.
+        // The call fails here, whether the responder receives the report or not.
         let _is_told = parts.outbox.report(peer, &report);
     }
     Disposition::Failed(id, CallError::BadReply(violation))
 }
 
-/// What becomes of a connection whose peer was, or was not, told of its error.
+/// The disposition for a connection whose peer was, or was not, sent a report.
 fn told(is_told: bool) -> Disposition {
     if is_told { Disposition::Done } else { Disposition::Close(CloseReason::NotTaking) }
 }

@@ -35,21 +35,21 @@ pub(crate) struct Receive {
     pool: RecvPool,
     /// Buffers on their way back to the device.
     refill: Refill,
-    /// Turns since there was something to do, while Receives are to be posted.
+    /// Turns since the last work, while Receives are to be posted.
     idle: u32,
     /// Buffers of open groups, by their number.
     parked: Box<[Option<RecvToken>]>,
     /// Messages that arrived while no send slot was free to answer them.
     waiting: WaitingRoom,
-    /// Where the parts of the message in hand are.
+    /// The locations of the parts of the current message.
     map: Map,
-    /// What the call in hand has offered for its reply.
+    /// The current call's offer for its reply.
     saved_offer: SavedOffer,
     stats: SharedStats,
 }
 
 impl Receive {
-    /// For so many buffers, and messages of so many pieces and items.
+    /// For this number of buffers, and messages of this number of pieces and items.
     pub fn new(
         pool: RecvPool,
         receives: usize,
@@ -74,21 +74,20 @@ impl Receive {
         &self.pool
     }
 
-    /// The buffers, to give segments back to.
+    /// The buffers, mutable, to return segments to.
     #[inline]
     pub fn pool_mut(&mut self) -> &mut RecvPool {
         &mut self.pool
     }
 
-    /// What a message is read with.
+    /// The state for reading a message.
     #[inline]
     pub fn reading(&mut self) -> Reading<'_> {
         let Receive { pool, map, saved_offer, .. } = self;
         Reading { pool, map, saved_offer }
     }
 
-    /// The message in these buffers, and in what explicit RDMA has moved; the map says where its parts
-    /// are.
+    /// The message in these buffers and in RDMA targets; the map locates its parts.
     #[inline]
     pub fn incoming<'a>(
         &'a mut self,
@@ -99,7 +98,7 @@ impl Receive {
         Incoming::mapped(pool, buffers, rdma_target, map, stats)
     }
 
-    /// A buffer that nobody needs any more: to be posted with the next chain of Receives.
+    /// A buffer without users: to be posted with the next chain of Receives.
     #[inline]
     pub fn free_buffer(&mut self, token: RecvToken) {
         if let Err(full) = self.refill.try_push(token) {
@@ -107,14 +106,14 @@ impl Receive {
         }
     }
 
-    /// Buffers that nobody needs any more.
+    /// Buffers without users.
     pub fn free_buffers(&mut self, buffers: Buffers) {
         for token in buffers {
             self.free_buffer(token);
         }
     }
 
-    /// Posts Receives in chains, or when there is nothing better to do: the budget has a reserve.
+    /// Posts Receives in chains, or when there is no other work: the budget has a reserve.
     #[inline]
     pub fn refill_if_due<Q: Queues>(&mut self, io: &mut Io<Q>, timers: &Timers, busy: bool) {
         if self.is_topped_up() {
@@ -127,13 +126,13 @@ impl Receive {
         }
     }
 
-    /// Whether every buffer at home is posted.
+    /// Whether every free buffer is posted.
     #[inline]
     pub fn is_topped_up(&self) -> bool {
         self.refill.len() | self.pool.free() == 0
     }
 
-    /// Posts Receives until every buffer at home is posted again, or the device refuses.
+    /// Posts Receives until every free buffer is posted, or the device refuses.
     pub fn top_up<Q: Queues>(&mut self, io: &mut Io<Q>, timers: &Timers) {
         if !self.is_topped_up() {
             self.post_receives(io, timers);
@@ -150,9 +149,9 @@ impl Receive {
             }
             match io.post_recv(&self.pool, &mut self.refill) {
                 None => {}
-                // It is not lost: the buffers stay in `refill` and are posted with the next chain.
+                // Nothing is lost: the buffers stay in `refill` and are posted with the next chain.
                 Some(PostError::QueueFull) => return,
-                // Without Receives no message arrives any more, and no event would say so.
+                // Without Receives no message arrives, and no event would report it.
                 Some(PostError::QpGone | PostError::Invalid) => {
                     if !timers.is_stopping() {
                         io.on_lost();
@@ -168,7 +167,7 @@ impl Receive {
         !self.refill.is_empty()
     }
 
-    /// Keeps a buffer until its group is whole; the group may stand open until then.
+    /// Keeps a buffer until its group is complete, and sets the group's time limit.
     #[cold]
     fn park(&mut self, peer: Option<&mut Peer>, token: RecvToken, until: u64) {
         if let Some(peer) = peer {
@@ -178,13 +177,13 @@ impl Receive {
         self.parked[at] = Some(token);
     }
 
-    /// Takes the buffers of an open group home.
+    /// Returns the buffers of an open group to their pool.
     pub fn free_group(&mut self, peer: &mut Peer) {
         peer.group_until = None;
         self.unpark(peer.conn.parked());
     }
 
-    /// Takes the buffers of a group home.
+    /// Returns the buffers of a group to their pool.
     fn unpark(&mut self, parts: &[Part]) {
         for part in parts {
             if let Some(token) = self.parked[part.buffer as usize].take() {
@@ -199,7 +198,7 @@ impl Receive {
         &self.waiting
     }
 
-    /// Drops the messages of a connection that is gone: its number may be used again.
+    /// Drops the messages of an ended connection: its number may be used again.
     #[cold]
     pub fn drop_waiting(&mut self, qp_num: u32) {
         for _each_once in 0..self.waiting.len() {
@@ -218,12 +217,12 @@ impl Receive {
         self.refill.len()
     }
 
-    /// Buffers of groups that are not whole.
+    /// Buffers of incomplete groups.
     pub fn parked(&self) -> usize {
         self.parked.iter().flatten().count()
     }
 
-    /// Takes every buffer home that is here or in `others`, when the shard ends.
+    /// Returns every buffer here and in `others` to the pool, when the shard ends.
     pub fn bring_home(&mut self, others: impl Iterator<Item = RecvToken>) {
         let Receive { pool, refill, parked, waiting, .. } = self;
         let parked = parked.iter_mut().filter_map(Option::take);
@@ -233,7 +232,7 @@ impl Receive {
     }
 }
 
-/// Turns without work after which what is left over is done.
+/// Turns without work after which remaining Receives are posted.
 const IDLE_TURNS: u32 = 64;
 /// Receives that are posted at a time while there is other work.
 const REFILL_CHAIN: usize = 16;

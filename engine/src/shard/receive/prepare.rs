@@ -8,16 +8,16 @@ use crate::shard::parts::Parts;
 use crate::shard::rdma::Rdma;
 use crate::shard::rdma::fetch::{OFFER_TOO_LONG, buffers_needed};
 
-/// Whether all of a call is here.
+/// Whether a call is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Whole {
     /// It is.
     Here,
-    /// Some of it is in the memory of the caller, and takes so many buffers to fetch.
+    /// Part of it is in the memory of the caller, and needs this number of buffers.
     Remote(usize),
 }
 
-/// Checks a call and notes where its parts are, if they are here.
+/// Checks a call and records the locations of its parts, if all of them are here.
 #[inline]
 pub(crate) fn prepare_call(
     conn: &Connection,
@@ -43,8 +43,8 @@ pub(crate) fn prepare_call(
     Ok(Whole::Here)
 }
 
-/// Checks a reply and notes where its parts are; of a call that has memory exposed, that is done
-/// when the memory is closed.
+/// Checks a reply and records the locations of its parts; for a call with exposed memory this waits
+/// until the rights have ended.
 #[inline]
 pub(crate) fn prepare_reply(
     conn: &Connection,

@@ -11,12 +11,12 @@ use crate::message::saved_offer::SavedOffer;
 /// The transmissions of one message.
 pub(crate) type PartList = ArrayVec<Part, { GROUP_MAX as usize }>;
 
-/// What a message is read with.
+/// The state for reading a message.
 pub(crate) struct Reading<'a> {
     pub pool: &'a RecvPool,
-    /// Where its parts are.
+    /// The locations of its parts.
     pub map: &'a mut Map,
-    /// What it offers for its reply.
+    /// Its offer for the reply.
     pub saved_offer: &'a mut SavedOffer,
 }
 

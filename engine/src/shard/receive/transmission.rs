@@ -34,8 +34,8 @@ impl<P: Provider> Core<P> {
         self.receive(index, token, (recv, true), now, handler);
     }
 
-    /// A transmission has arrived. With `may_wait`, it waits if no slot is free to answer it; without,
-    /// there is one. Inlined, because every message takes this way.
+    /// Processes a transmission. With `may_wait`, it waits if no slot is free to answer it;
+    /// without, the caller guarantees a slot. Inlined, because every message takes this path.
     #[inline(always)]
     fn receive<H: Handler>(
         &mut self,
@@ -49,8 +49,8 @@ impl<P: Provider> Core<P> {
         let Some((peer, address)) = peers.with_address(index) else {
             return receive.free_buffer(token);
         };
-        // Whatever arrives may be a call, and a call must be answered: without a send slot it is
-        // not even looked at. The order of a peer's messages is kept.
+        // Any arrival may be a call, and a call must be answered: without a send slot it is not
+        // read. The order of a peer's messages is kept.
         if may_wait && (peer.waiting > 0 || !parts.outbox.has_slot_for(&peer.lane)) {
             let qp_num = peer.qp_num;
             return receive.waiting.push(peer, Waiting { token, recv, qp_num });
@@ -61,7 +61,7 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Takes up messages that wait, as many as there are slots for. Once through all of them.
+    /// Processes waiting messages, as far as slots are free. Goes through all of them once.
     #[cold]
     pub fn serve_waiting<H: Handler>(&mut self, now: u64, handler: &mut H) {
         let mut scan = self.receive.waiting.begin_scan();
@@ -75,7 +75,7 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// A transmission that is not a short message.
+    /// Processes a transmission that is not a short message.
     #[inline(never)]
     fn receive_other<H: Handler>(
         &mut self,
@@ -90,7 +90,7 @@ impl<P: Provider> Core<P> {
             let buffers = core::slice::from_mut(&mut token);
             match disposition {
                 Disposition::Done | Disposition::Aborted { .. } => break,
-                // The report may have taken the slot that was there to answer the message.
+                // The report may have taken the slot for answering the message.
                 Disposition::Again if self.parts.outbox.slots().free() == 0 => {
                     let Some(peer) = self.peers.at(index) else { break };
                     let qp_num = peer.qp_num;
@@ -141,7 +141,7 @@ impl<P: Provider> Core<P> {
         self.offer_properties(index);
     }
 
-    /// Asks what a transmission means, and takes in what it says besides.
+    /// Interprets a transmission, and applies its side effects.
     #[inline]
     fn judge<H: Handler>(
         &mut self,
@@ -156,10 +156,10 @@ impl<P: Provider> Core<P> {
             Some(peer) => receive.interpret(peer, parts, recv.byte_len, token),
             None => Disposition::Done,
         };
-        // Any message may be the one that says that the peer speaks our version.
+        // Any message may be the one that confirms the version.
         self.note_ready(index, now, handler);
         match disposition {
-            // What is invalidated with these is looked at later.
+            // Their invalidations are processed later.
             Disposition::Exposed(..) | Disposition::Complete(_) | Disposition::Park => {}
             _ => self.parts.rdma.on_invalidated(index, recv.invalidated),
         }
@@ -168,7 +168,7 @@ impl<P: Provider> Core<P> {
         if again { Disposition::Again } else { Disposition::Done }
     }
 
-    /// Offers a peer our properties, if they are owed and can be sent now.
+    /// Offers a peer this side's properties, if that is due and possible now.
     pub fn offer_properties(&mut self, index: u32) {
         if let Some(peer) = self.peers.at(index).filter(|peer| peer.phase == Phase::Up) {
             self.parts.outbox.offer_properties(peer);
@@ -201,7 +201,7 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Completes a call of ours with an error.
+    /// Completes an own call with an error.
     #[cold]
     pub fn fail_call<H: Handler>(
         &mut self,
@@ -216,7 +216,7 @@ impl<P: Provider> Core<P> {
         self.tell_failed(index, call, error, handler);
     }
 
-    /// Completes a call of ours with an error, and without its memory.
+    /// Completes an own call with an error, and without its memory.
     #[cold]
     pub fn tell_failed<H: Handler>(
         &mut self,

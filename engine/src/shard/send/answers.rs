@@ -4,7 +4,7 @@
 //!   finish, drop of a ticket ──mailbox─▶ sent
 //!                                 └─no slot for this peer─▶ waits ──a send has completed──▶ sent
 //! ```
-//! One peer that takes nothing has its answers wait; those of others go on.
+//! A peer that accepts no messages delays only its own answers.
 
 use std::collections::VecDeque;
 
@@ -16,19 +16,19 @@ use crate::shard::peers::ConnectionId;
 /// Answers that wait for a send slot.
 #[derive(Default)]
 pub(crate) struct Answers {
-    /// Those for whose peer no slot was free: no more than calls are open.
+    /// Those whose peer had no free slot: no more than there are open calls.
     made: VecDeque<(Ticket, Finished)>,
-    /// Calls whose tickets were dropped, likewise.
+    /// Calls with dropped tickets, likewise.
     dropped: Vec<(ConnectionId, ReplyTo)>,
 }
 
 impl Answers {
-    /// An answer waits behind all others.
+    /// Adds an answer behind all others.
     pub fn push(&mut self, ticket: Ticket, finished: Finished) {
         self.made.push_back((ticket, finished));
     }
 
-    /// A call that is to be refused waits.
+    /// Adds a call to reject.
     pub fn push_dropped(&mut self, peer: ConnectionId, to: ReplyTo) {
         self.dropped.push((peer, to));
     }
@@ -38,23 +38,23 @@ impl Answers {
         self.made.pop_front()
     }
 
-    /// All calls that are to be refused.
+    /// All calls to reject.
     pub fn take_dropped(&mut self) -> Vec<(ConnectionId, ReplyTo)> {
         core::mem::take(&mut self.dropped)
     }
 
-    /// Whose calls are answered.
+    /// The peers of the waiting answers and rejections.
     pub fn peers(&self) -> impl Iterator<Item = ConnectionId> {
         let made = self.made.iter().map(|(ticket, _)| ticket.peer);
         made.chain(self.dropped.iter().map(|(peer, _)| *peer))
     }
 
-    /// How many answers wait, refusals apart.
+    /// The number of waiting answers, without rejections.
     pub fn len(&self) -> usize {
         self.made.len()
     }
 
-    /// Whether none waits, and no refusal.
+    /// Whether no answer and no rejection waits.
     pub fn is_empty(&self) -> bool {
         self.made.is_empty() && self.dropped.is_empty()
     }

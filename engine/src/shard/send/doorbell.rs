@@ -4,24 +4,24 @@
 //!   wait for `batch` messages ──all are there──▶ doorbell ──next poll finds more──▶ batch doubles
 //!             └── none came for a while ──▶ doorbell, batch is as many as there were
 //! ```
-//! Where a doorbell is a system call it costs more than a message, and messages that are sent one by
-//! one come, and are answered, one by one. A batch begins with one message, which is not held, and
-//! only grows where the peer was seen to have more on its way: who calls and waits for the answer is
-//! answered at once.
+//! Where a doorbell is a system call it costs more than a message. A batch begins with one message,
+//! which is not held, and grows only when the next poll finds that the peer had more messages under
+//! way. So a caller that waits for each answer is answered at once.
 
 use std::time::Duration;
 
-/// When pending messages leave.
+/// Decides when pending messages leave.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DoorbellBatching {
-    /// How long none may come until the others leave, in nanoseconds; 0 if none is held at all.
+    /// The time without a new message after which held ones leave, in nanoseconds; 0 if none is
+    /// held.
     gap: u64,
-    /// So many leave without another wait.
+    /// This number of messages leaves without further waiting.
     batch: usize,
-    /// How many there were when they were looked at last, and when they had become so many.
+    /// The number of messages at the last check, and the time since which it is unchanged.
     seen: usize,
     since: u64,
-    /// Some have left, and nobody has polled since.
+    /// Some have left since the last poll.
     has_left: bool,
 }
 
@@ -37,7 +37,7 @@ impl DoorbellBatching {
         self.gap > 0
     }
 
-    /// Whether so many messages leave now.
+    /// Whether this number of messages leaves now.
     pub fn lets_go(&mut self, count: usize, now: u64) -> bool {
         if count > self.seen {
             self.seen = count;
@@ -53,13 +53,13 @@ impl DoorbellBatching {
         true
     }
 
-    /// They have left.
+    /// Records that they have left.
     pub fn on_left(&mut self) {
         self.seen = 0;
         self.has_left = true;
     }
 
-    /// So many messages were polled.
+    /// Records the number of polled messages.
     pub fn on_polled(&mut self, count: usize) {
         if core::mem::take(&mut self.has_left) && count > 0 {
             self.batch = (self.batch * 2).min(BATCH_MAX);
@@ -67,7 +67,7 @@ impl DoorbellBatching {
     }
 }
 
-/// Messages that are held at most: a chain.
+/// The maximum of held messages: a chain.
 const BATCH_MAX: usize = 16;
 
 #[cfg(test)]
@@ -80,7 +80,7 @@ mod tests {
         DoorbellBatching::new(Duration::from_nanos(GAP))
     }
 
-    /// So many messages come at once, leave, and so many others are there behind them.
+    /// This number of messages arrives together and leaves, with others behind them.
     fn leave(hold: &mut DoorbellBatching, count: usize, behind: usize) {
         assert!(hold.lets_go(count, 0), "{hold:?}");
         hold.on_left();

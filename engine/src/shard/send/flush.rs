@@ -9,7 +9,7 @@ use crate::provider::Provider;
 use crate::shard::Core;
 
 impl<P: Provider> Core<P> {
-    /// Posts what is pending, unless it is held for others.
+    /// Posts pending messages, unless they are held for others.
     #[inline]
     pub fn flush_if_due<H: Handler>(&mut self, now: u64, handler: &mut H) {
         if self.parts.outbox.is_due(now, &self.parts.timers) {
@@ -30,7 +30,7 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Posts what waits in lanes.
+    /// Posts the pending messages of lanes.
     #[inline(never)]
     fn flush_lanes<H: Handler>(&mut self, now: u64, handler: &mut H) {
         let mut again = None;
@@ -39,8 +39,8 @@ impl<P: Provider> Core<P> {
             peer.lane.ready = false;
             match self.io.flush(&mut self.parts, &mut peer.lane, index) {
                 Flush::Empty => {}
-                // A full lane is taken up again when one of its sends has completed. wire.md W7: a
-                // lawful peer has Receives for all that it is owed.
+                // A full lane continues when one of its sends has completed. wire.md W7: a
+                // conforming peer has Receives for all transmissions that it can be sent.
                 Flush::Full => {
                     let conn = &peer.conn;
                     let owed = conn.inflow().granted() + conn.credits_limit() + UNSOLICITED_MAX;
@@ -48,7 +48,7 @@ impl<P: Provider> Core<P> {
                         self.close(index, CloseReason::NotTaking, now, handler);
                     }
                 }
-                // At most one refusal a turn: a device that refuses has trouble beyond this lane.
+                // At most one refusal a turn: a device that refuses has a problem beyond this lane.
                 Flush::Refused => {
                     again = Some(index);
                     break;
@@ -64,7 +64,7 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Reads the answers that other threads have left.
+    /// Reads the answers of other threads.
     #[cold]
     pub fn read_answers(&mut self, now: u64) {
         self.answer_waiting(now);
@@ -76,7 +76,7 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Sends the answers that wait, as far as there are slots now.
+    /// Sends the waiting answers, as far as slots are free.
     #[cold]
     pub fn answer_waiting(&mut self, now: u64) {
         for _each_once in 0..self.parts.outbox.answers().len() {

@@ -9,19 +9,19 @@ use super::outbox::Outbox;
 use crate::shard::peers::Peers;
 
 impl Outbox {
-    /// The short messages that go ahead of the lanes.
+    /// The short messages that are posted before the lanes.
     #[inline]
     pub fn inline_sends(&self) -> &[InlineSend] {
         &self.inline_sends
     }
 
-    /// Takes out the short message that came last.
+    /// Removes the last short message.
     #[inline]
     pub fn pop_inline(&mut self) -> Option<InlineSend> {
         self.inline_sends.pop()
     }
 
-    /// Puts a short message back that was not taken.
+    /// Puts a short message back that was not posted.
     #[cold]
     pub fn put_inline(&mut self, message: InlineSend) {
         self.inline_sends.push(message);
@@ -41,7 +41,7 @@ impl Outbox {
         let header_len = header.len() as u32;
         let is_short = header_len + payload_len <= self.inline_len;
         let short = InlineSend { peer, header_len, payload_len, slot };
-        // Behind what is pending it would overtake.
+        // It must not overtake pending messages.
         if is_short && lane.pending.front().is_none() && !self.inline_sends.is_full() {
             self.inline_sends.push(short);
         } else {
@@ -49,7 +49,7 @@ impl Outbox {
         }
     }
 
-    /// Sends a message behind what is pending in its lane.
+    /// Sends a message behind the pending ones of its lane.
     #[inline(never)]
     fn send_in_line(&mut self, lane: &mut Lane, short: InlineSend) {
         let InlineSend { peer, header_len, payload_len, slot } = short;
@@ -57,8 +57,8 @@ impl Outbox {
         self.enqueue(lane, peer, message);
     }
 
-    /// Empties the list of short messages when not all of them were taken (a bit for each that
-    /// was): the others go to the front of their lanes, in order.
+    /// Empties the list of short messages after a partial post (`taken` has a bit for each posted
+    /// one): the others go to the front of their lanes, in order.
     #[cold]
     pub fn requeue_inline(&mut self, peers: &mut Peers, taken: u64) {
         while let Some(short) = self.inline_sends.pop() {
@@ -77,7 +77,7 @@ impl Outbox {
         }
     }
 
-    /// Takes a short message to a peer back whose payload begins with these bytes.
+    /// Removes the short message to a peer whose payload begins with these bytes.
     #[cold]
     pub fn take_back_inline(&mut self, peer: u32, bytes: &[u8]) -> bool {
         let is_it =
@@ -88,7 +88,7 @@ impl Outbox {
         true
     }
 
-    /// Gives up the short messages to a peer.
+    /// Discards the short messages to a peer.
     #[cold]
     pub fn discard_inline(&mut self, peer: u32) {
         let mut at = 0;

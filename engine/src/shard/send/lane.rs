@@ -4,17 +4,17 @@
 //!   pending ──post──▶ copied while posting ───────────────────▶ released
 //!              └────▶ in flight ──completion of its sequence──▶ released
 //! ```
-//! Every work request has a sequence number. A completion names one; all before it are done. The
-//! numbers that a device refused are given again, and a device that completes one of them all the
-//! same must not be taken to mean the next that has it: so the name of a work request is its number
-//! with a mark, and there is another mark after every refusal. Both come round: what is outstanding is
-//! counted from the last that is done, and is far less than half of all numbers.
+//! Every work request has a sequence number. A completion names one, and completes all before it.
+//! The numbers of refused requests are used again. A device that still completes a refused request
+//! must not complete the next one of that number: so a work request's identifier is its number and
+//! a mark, and the mark changes after every refusal. Both wrap: the outstanding numbers follow the
+//! last completed one, and are far fewer than half of all numbers.
 
 use super::queue::Queue;
 use crate::provider::PostError;
 use crate::provider::shortly_before_end;
 
-/// The sends of one queue pair. Laid out as written: a short message needs the beginning only.
+/// The sends of one queue pair. Field order is fixed: a short message uses only the beginning.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Lane {
@@ -24,24 +24,23 @@ pub(crate) struct Lane {
     done: u32,
     /// The last signaled work request.
     signaled: u32,
-    /// Laid out, not posted in full.
+    /// Laid out, not fully posted.
     pub pending: Queue,
-    /// Posted, memory still in the device's hands.
+    /// Posted, memory still owned by the device.
     pub flight: Queue,
-    /// Whether the peer is in the outbox's list of those with pending messages.
+    /// Whether the peer is in the outbox's list of peers with pending messages.
     pub ready: bool,
-    /// Reports and messages between the transports since `pending` was last empty.
+    /// Reports and control messages since `pending` was last empty.
     pub unsolicited: u32,
-    /// What the device said of the queue pair, other than that it is full, when it took a message.
+    /// The queue pair's last post error, other than a full queue, when it took all requests.
     pub trouble: Option<PostError>,
-    /// The mark of what is posted now, in its place in the name.
+    /// The current mark, at its position in the identifier.
     mark: u64,
-    /// The marks before it, of which something is outstanding.
+    /// Earlier marks with outstanding work requests.
     eras: Vec<Era>,
 }
 
-/// Work requests that were posted under one mark: those up to the last, behind those of the era
-/// before.
+/// Work requests posted under one mark: those up to `last`, behind those of the era before.
 #[derive(Debug)]
 struct Era {
     last: u32,
@@ -64,20 +63,20 @@ impl Lane {
         }
     }
 
-    /// Work requests that the queue pair still has.
+    /// Outstanding work requests of the queue pair.
     #[inline]
     pub fn outstanding(&self) -> u32 {
         self.posted.wrapping_sub(self.done)
     }
 
-    /// Send slots of the shard that its messages hold.
+    /// Send slots of the shard held by its messages.
     #[inline]
     pub fn slots(&self) -> u32 {
         self.pending.slots() + self.flight.slots()
     }
 
-    /// What tells whether the peer takes anything, while a completion of a message that holds
-    /// memory is waited for: the last that has come.
+    /// The last completion, if a message that holds memory is outstanding: it shows whether the
+    /// peer accepts messages.
     pub fn waits_behind(&self) -> Option<u32> {
         let is_waiting = self.outstanding() > self.unsignaled() && self.slots() > 0;
         is_waiting.then_some(self.done)
@@ -89,7 +88,7 @@ impl Lane {
         self.posted.wrapping_add(1)
     }
 
-    /// The name of the next work request but `at`: its number, and the mark.
+    /// The identifier of the work request `at` places after the next: its number, and the mark.
     #[inline]
     pub fn name(&self, at: usize) -> u64 {
         self.mark | u64::from(self.next_seq().wrapping_add(at as u32))
@@ -106,7 +105,7 @@ impl Lane {
         self.posted.wrapping_sub(self.signaled)
     }
 
-    /// Has the next work request signaled, where one in `signal_every` is.
+    /// Makes the next work request signaled, where one in `signal_every` is.
     pub fn signal_next(&mut self, signal_every: u32) {
         self.signaled = self.posted.wrapping_sub(signal_every);
     }
@@ -128,19 +127,19 @@ impl Lane {
         self.signaled = self.posted.wrapping_sub(unsignaled);
     }
 
-    /// Takes in that the device has refused what was to be posted next.
+    /// Records that the device refused the next work request.
     #[cold]
     pub fn on_refused(&mut self) {
         self.end_eras();
         let is_new = self.eras.last().is_none_or(|era| era.last != self.posted);
         if is_new && self.outstanding() > 0 {
-            // There are no more of them than there are outstanding work requests.
+            // At most one era for each outstanding work request.
             self.eras.push(Era { last: self.posted, mark: self.mark });
         }
         self.mark = self.mark.wrapping_add(MARK_ONE) & MARK;
     }
 
-    /// Takes a completion in. False if it names a work request that is not outstanding.
+    /// Processes a completion. False if it names a work request that is not outstanding.
     #[inline]
     pub fn on_completed(&mut self, name: u64) -> bool {
         let seq = name as u32;
@@ -153,7 +152,7 @@ impl Lane {
         is_it
     }
 
-    /// Forgets the eras of which nothing is outstanding.
+    /// Forgets the eras without outstanding work requests.
     fn end_eras(&mut self) {
         let done = self.done;
         self.eras.retain(|era| (era.last.wrapping_sub(done) as i32) > 0);
@@ -213,7 +212,7 @@ mod tests {
     #[test]
     fn a_completion_of_what_was_refused_means_none_that_has_its_number() {
         let mut lane = Lane::new();
-        // A model: the names that are outstanding, and those that were refused.
+        // A model: the outstanding identifiers, and the refused ones.
         let (mut posted, mut refused) = (Vec::new(), Vec::new());
         let mut random = 1_u64;
         let mut draw = |bound: u64| {

@@ -21,20 +21,20 @@ enum Stuck {
     NoSlot,
 }
 
-/// What messages are laid out with.
+/// The resources for laying out messages.
 pub(crate) struct Means<'a> {
     /// Room for headers.
     pub headers: &'a mut Pool<Headers>,
-    /// Room for pieces that are copied together.
+    /// Slots for pieces that are copied together.
     pub send: &'a mut SendPool,
-    /// What padding is gathered from.
+    /// The source of padding.
     pub zero: &'a ZeroPage,
     /// Gather entries of one work request.
     pub gather_max: usize,
 }
 
-/// Lays message `index` out as planned; its slots are in its body. What it exposes is opened before
-/// the peer is told.
+/// Lays message `index` out as planned; its slots are in its body. Opens the memory that it exposes
+/// before the transmission that names it.
 pub(crate) fn lay_out(
     messages: &mut Messages,
     means: Means<'_>,
@@ -56,32 +56,32 @@ pub(crate) fn lay_out(
     })
 }
 
-/// What a call opens to its peer.
+/// The memory that a call opens to its peer.
 #[derive(Default)]
 pub(crate) struct Opening<'a> {
     /// The rights.
     pub grants: &'a mut [Grant],
-    /// Memory for the message itself, if the peer fetches it.
+    /// Memory for the message itself, if the peer reads it.
     pub message: &'a mut [Loan],
 }
 
-/// A message on its way from a plan to gather lists.
+/// The state of laying out one plan.
 struct Layout<'a> {
     means: Means<'a>,
     body: &'a mut Body,
-    /// Whether the first header is there.
+    /// Whether the first header is complete.
     is_headed: bool,
-    /// Bytes of the header slot that are used.
+    /// Used bytes of the header slot.
     header_at: usize,
 }
 
 impl<'a> Layout<'a> {
-    /// Of the message that this body is of.
+    /// For the message of this body.
     pub fn new(means: Means<'a>, body: &'a mut Body) -> Layout<'a> {
         Layout { means, body, is_headed: false, header_at: 0 }
     }
 
-    /// Opens what the peer is told of in the header that follows, and fills what it fetches.
+    /// Opens the memory named in the header that follows, and fills the part for RDMA Read.
     fn open(&mut self, opening: Opening<'_>, plan: &Plan<'_>) -> Result<(), Stuck> {
         let Opening { grants, message } = opening;
         if let Plan::Group(plan) = plan {
@@ -96,7 +96,7 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
-    /// One RDMA_MSG, in however many slots its payload is.
+    /// One RDMA_MSG, whose payload may be in several slots.
     pub fn run_inline(&mut self, conn: &Connection, plan: &InlinePlan) -> Result<(), Stuck> {
         let (bytes, sge) = self.header(InlinePlan::HEADER_LEN as usize)?;
         conn.encode_inline(plan, &mut Writer::new(bytes)).map_err(|_| Stuck::TooManyPieces)?;
@@ -105,7 +105,7 @@ impl<'a> Layout<'a> {
         self.end(send_op(plan.invalidate))
     }
 
-    /// A group of transmissions, or one with bulk.
+    /// A group of transmissions, or one transmission with bulk.
     pub fn run_group(&mut self, conn: &Connection, plan: &mut GroupPlan<'_>) -> Result<(), Stuck> {
         while let Some(write) = plan.next_write() {
             let begin = self.body.gather.len();
@@ -135,15 +135,15 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
-    /// Appends pieces that are too many for one work request: the first, as many as a slot holds, are
-    /// copied into one. The plan has counted on that for a stream of no more bytes.
+    /// Appends more pieces than fit one work request: copies the first, up to a slot's length, into
+    /// a slot. The plan allows this for a stream of no more bytes.
     #[cold]
     fn copy_together(
         &mut self,
         begin: usize,
         pieces: impl Iterator<Item = Gather>,
     ) -> Result<(), Stuck> {
-        // A message that holds all slots there are would wait for itself.
+        // A message that holds all slots would wait for itself.
         if self.body.slots.is_full() || self.body.slots.len() == self.means.send.capacity() {
             return Err(Stuck::TooManyPieces);
         }
@@ -158,7 +158,7 @@ impl<'a> Layout<'a> {
             });
         }
         let sge = slot.payload_sge(0..at);
-        // Behind those that the payload is in, and like them given back with the message.
+        // Behind the payload's slots, and freed with them.
         self.body.slots.push(slot);
         self.push(begin, sge)?;
         for piece in pieces {
@@ -167,7 +167,7 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
-    /// Appends what a piece of a plan stands for.
+    /// Appends the data of one piece of a plan.
     fn gather(&mut self, begin: usize, piece: Gather) -> Result<(), Stuck> {
         match piece {
             Gather::Payload(range) => self.payload(begin, range),
@@ -178,7 +178,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Ends an RDMA Write, which is cut where its gather list gets too long for a work request.
+    /// Ends an RDMA Write, and splits it where its gather list exceeds a work request.
     fn end_write(&mut self, begin: usize, remote: &RdmaSegment) -> Result<(), Stuck> {
         let RdmaSegment { handle: rkey, offset: mut addr, .. } = *remote;
         let end = self.body.gather.len();
@@ -223,7 +223,7 @@ impl<'a> Layout<'a> {
         Ok((&mut self.means.headers.bytes_mut(slot)[range], sge))
     }
 
-    /// Bytes of the payload that the program wrote, wherever their slots are.
+    /// Bytes of the payload that the program wrote, across its slots.
     fn payload(&mut self, begin: usize, range: Range<u32>) -> Result<(), Stuck> {
         let (mut skip, mut left) = (range.start as usize, range.len());
         for at in 0..self.body.slots.len() {
@@ -244,7 +244,7 @@ impl<'a> Layout<'a> {
         if left == 0 { Ok(()) } else { Err(Stuck::TooManyPieces) }
     }
 
-    /// Padding, from the zero page and nowhere else.
+    /// Padding, always from the zero page.
     fn zeros(&mut self, begin: usize, len: u32) -> Result<(), Stuck> {
         let mut left = len;
         while left > 0 {
@@ -255,7 +255,7 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
-    /// Appends a gather entry, joined to the one before if they touch.
+    /// Appends a gather entry, merged with the one before if they are adjacent.
     fn push(&mut self, begin: usize, sge: Sge) -> Result<(), Stuck> {
         if let Some(last) = self.body.gather[begin..].last_mut()
             && last.lkey == sge.lkey
@@ -268,7 +268,7 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// The Send that takes a right of its own peer back, if there is one to be taken.
+/// The Send operation, which invalidates a right of the peer if one is given.
 fn send_op(invalidate: Option<u32>) -> SendOp {
     invalidate.map_or(SendOp::Send, |rkey| SendOp::SendInvalidate { rkey })
 }

@@ -4,16 +4,15 @@
 //!   begin ──▶ building ──submit──▶ pending in a lane ──posted──▶ in flight ──completed──▶ free
 //!                └──── dropped ────────────────────────────────────────────────────────▶ free
 //! ```
-//! A short plain message does not come here at all: see `Outbox::send_plain`.
+//! A short plain message does not use this slab: see `Outbox::send_plain`.
 //!
 //! A message is a list of work requests: the Sends of a group; the RDMA Writes in front of a reply;
-//! the bindings of what a call exposes; the RDMA Reads that fetch the data of a call; the
-//! invalidations that end an exposure. The head of a message names what waits for its completion.
+//! the Binds of a call's exposed memory; the RDMA Reads that fetch the data of a call; the
+//! invalidations that end an exposure. The head of a message names the waiter for its completion.
 //!
 //! A message is laid out when it is submitted: its headers are encoded and its gather lists are
-//! made, so that posting is a walk over numbers. The hot half of a message is one cache line; the
-//! other half is accessed only for messages with bulk data or with more payload than one slot
-//! contains.
+//! made, so that posting only copies numbers. The hot half of a message is one cache line. The
+//! other half is used only for messages with bulk data or with more payload than one slot.
 
 use core::ops::Range;
 
@@ -28,12 +27,12 @@ use crate::provider::SendOp;
 pub(crate) const NONE: u32 = u32::MAX;
 /// Payload slots of a message.
 pub(crate) const SLOTS_MAX: usize = 64;
-/// Work requests of a message: the transmissions of a group, and what goes before them.
+/// Work requests of a message: the transmissions of a group, and the requests before them.
 pub(crate) const REQUESTS_MAX: usize = 128;
-/// Bytes of the slot that the headers of a group are written to: 64 continuations of 36 bytes, and
-/// a first header that is longer than the headroom of its slot.
+/// Bytes of the header slot of a group: 64 continuations of 36 bytes, and a first header that is
+/// longer than the headroom of its slot.
 pub(crate) const HEADERS_LEN: usize = 4096;
-/// Short messages of one turn that are posted ahead of the lanes.
+/// Short messages of one turn that are posted before the lanes.
 pub(crate) const INLINE_SENDS_MAX: usize = 64;
 /// Gather entries of a message, all work requests together.
 const GATHER_MAX: usize = 320;
@@ -58,16 +57,16 @@ pub(crate) struct Head {
     pub payload_len: u32,
     /// The payload slot of a message of one gather entry.
     pub slot: Option<SendSlot>,
-    /// Whether the body has anything to be given back.
+    /// Whether the body has resources to return.
     pub body: bool,
-    /// Who waits for its end.
+    /// The waiter for its end.
     pub after: After,
 }
 
-/// Who waits until a message has completed, one way or the other.
+/// The waiter for a message's completion, successful or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
-    /// Nobody.
+    /// None.
     Nobody,
     /// The exposure of this place, for the end of its call's Sends.
     Called(u32),
@@ -80,7 +79,7 @@ pub(crate) enum After {
 /// One work request of a message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
-    /// What it does.
+    /// Its operation.
     pub op: SendOp,
     /// Where its part of the scatter or gather list ends.
     pub end: u16,
@@ -91,22 +90,22 @@ pub(crate) struct Request {
 pub(crate) struct Body {
     /// The payload slots, in order.
     pub slots: ArrayVec<SendSlot, SLOTS_MAX>,
-    /// Where the headers of its continuations are.
+    /// The slot of its continuation headers.
     pub headers: Option<Token<Headers>>,
     /// The bulk items, in stream order.
     pub items: ArrayVec<Item, ITEMS_MAX>,
-    /// What they are gathered from.
+    /// The sources of the items.
     pub pieces: ArrayVec<Bulk, PIECES_MAX>,
     /// The work requests.
     pub requests: ArrayVec<Request, REQUESTS_MAX>,
-    /// Their scatter and gather lists, one behind the other.
+    /// Their scatter and gather lists, in sequence.
     pub gather: ArrayVec<Sge, GATHER_MAX>,
 }
 
 /// A bulk item of a message under construction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Item {
-    /// What the protocol wants to know of it.
+    /// Its description for the protocol.
     pub item: BulkItem,
     /// Its first piece.
     pub first: u8,
@@ -125,29 +124,29 @@ impl Body {
         self.end_request_at(op, self.gather.len())
     }
 
-    /// As [`Body::end_request`], in front of what lies behind `end`.
+    /// As [`Body::end_request`], with the list ending at `end`; entries behind it stay open.
     pub fn end_request_at(&mut self, op: SendOp, end: usize) -> Option<()> {
         self.requests.try_push(Request { op, end: end as u16 }).ok()
     }
 
-    /// How many RDMA Writes there are.
+    /// The number of RDMA Writes.
     pub fn writes(&self) -> u64 {
         let is_write = |request: &&Request| matches!(request.op, SendOp::Write(_));
         self.requests.iter().filter(is_write).count() as u64
     }
 
-    /// Entries of the list that is being made.
+    /// Entries of the unfinished list.
     pub fn open_entries(&self) -> usize {
         self.gather.len() - self.requests.last().map_or(0, |last| last.end as usize)
     }
 
-    /// What an item is gathered from.
+    /// The pieces of an item.
     pub fn item_pieces(&self, item: usize) -> &[Bulk] {
         let Some(Item { item, first }) = self.items.get(item) else { return &[] };
         &self.pieces[*first as usize..*first as usize + item.pieces as usize]
     }
 
-    /// Copies what a piece of a plan stands for.
+    /// Copies the data of one piece of a plan.
     pub fn copy_piece(&mut self, piece: &Gather, mut put: impl FnMut(&[u8])) {
         match piece {
             Gather::Payload(range) => self.copy_payload(range, put),
@@ -200,7 +199,7 @@ impl Body {
     }
 }
 
-/// Loans that are filled one after the other.
+/// Fills loans in sequence.
 pub(crate) struct Fill<'a> {
     loans: &'a mut [Loan],
     /// Bytes in the first of them.
@@ -212,7 +211,7 @@ impl<'a> Fill<'a> {
         Fill { loans, at: 0 }
     }
 
-    /// Appends bytes, as many as there is room for.
+    /// Appends bytes, as far as there is room.
     pub fn put(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let Some(loan) = self.loans.first_mut() else { return };
@@ -237,8 +236,8 @@ fn put_zeros(len: usize, mut put: impl FnMut(&[u8])) {
     }
 }
 
-/// A message short enough to be copied while posting, behind nothing in its lane: its slot is free
-/// again as soon as it is posted.
+/// A message short enough to be copied while posting, with no messages of its lane before it: its
+/// slot is free as soon as it is posted.
 pub(crate) struct InlineSend {
     pub peer: u32,
     pub header_len: u32,
@@ -254,7 +253,7 @@ impl InlineSend {
     }
 }
 
-/// The slab of messages: as many as the budget allows to be on their way at one time.
+/// The slab of messages: as many as the budget allows at one time.
 pub(crate) struct Messages {
     heads: Box<[Head]>,
     bodies: Box<[Body]>,
@@ -281,7 +280,7 @@ impl Messages {
         }
     }
 
-    /// An empty message. There are as many as slots, fetches and exposures, and whoever asks holds
+    /// An empty message. There are as many as slots, fetches and exposures, and each caller holds
     /// one of these.
     #[inline]
     pub fn begin(&mut self) -> Option<u32> {
@@ -293,7 +292,7 @@ impl Messages {
         Some(index)
     }
 
-    /// Frees a message whose body has been emptied, and hands its slot out.
+    /// Frees a message with an empty body, and returns its slot.
     #[inline]
     pub fn release(&mut self, index: u32) -> Option<SendSlot> {
         let head = &mut self.heads[index as usize];
@@ -321,14 +320,14 @@ impl Messages {
         slot.is_some_and(|slot| slot.payload_mut().starts_with(bytes))
     }
 
-    /// The message behind this one in its list.
+    /// The next message in its list.
     #[inline]
     pub fn next(&self, index: u32) -> Option<u32> {
         let next = self.heads[index as usize].next;
         (next != NONE).then_some(next)
     }
 
-    /// Send slots that a message holds. They do not change while it is in a list.
+    /// Send slots that a message holds: constant while it is in a list.
     #[inline]
     pub fn slots(&self, index: u32) -> u32 {
         let head = &self.heads[index as usize];
@@ -341,7 +340,7 @@ impl Messages {
         &self.bodies[index as usize]
     }
 
-    /// The other half of a message; it will be given back with the message.
+    /// The other half of a message, mutable; it is returned with the message.
     pub fn body_mut(&mut self, index: u32) -> &mut Body {
         self.heads[index as usize].body = true;
         &mut self.bodies[index as usize]
@@ -352,7 +351,7 @@ impl Messages {
         self.heads.len()
     }
 
-    /// Messages that nobody has.
+    /// Free messages.
     pub fn free(&self) -> usize {
         self.free.len()
     }

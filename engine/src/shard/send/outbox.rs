@@ -1,4 +1,4 @@
-//! The outbox: messages are built and laid out here, and wait for the end of the turn.
+//! The outbox: builds and lays out messages, and keeps them until the end of the turn.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::shard::peers::Peers;
 use crate::shard::timers::Timers;
 use crate::stats::SharedStats;
 
-/// Everything a message needs on its way out, short of the queue pair.
+/// All resources of outgoing messages, except the queue pairs.
 pub(crate) struct Outbox {
     pub(super) slots: SendPool,
     headers: Pool<Headers>,
@@ -33,15 +33,15 @@ pub(crate) struct Outbox {
     scatter_max: u32,
     /// Loans that left with a message, on their way to their pools.
     returned: Vec<Loan>,
-    /// Messages that the device never gave back.
+    /// Messages that the device never completed.
     leaked: u64,
-    /// What the message under construction has beside its last slot.
+    /// The message under construction, apart from its last slot.
     pub(super) draft: Draft,
-    /// What the call under construction wants of its reply.
+    /// The results requested by the call under construction.
     wants: Vec<Wanted>,
     /// Bytes that the device copies while posting.
     pub(super) inline_len: u32,
-    /// Short messages to be posted before everything in the lanes.
+    /// Short messages to post before the lanes.
     pub(super) inline_sends: ArrayVec<InlineSend, INLINE_SENDS_MAX>,
     /// Peers with pending messages, each once.
     pub(super) ready: Vec<u32>,
@@ -73,7 +73,7 @@ impl Outbox {
             wants: Vec::with_capacity(WANTS_MAX),
             inline_len,
             inline_sends: ArrayVec::new(),
-            // A connection that ended may stand in the list together with its successor.
+            // A connection that ended may be in the list together with its successor.
             ready: Vec::with_capacity(2 * peers_max),
             doorbell: DoorbellBatching::new(hold),
             answers: Answers::default(),
@@ -91,13 +91,13 @@ impl Outbox {
         &self.headers
     }
 
-    /// A slot for a message, if one is free.
+    /// Allocates a slot for a message, if one is free.
     #[inline]
     pub fn take_slot(&mut self) -> Option<SendSlot> {
         self.slots.take()
     }
 
-    /// Takes a slot back.
+    /// Frees a slot.
     #[inline]
     pub fn put_slot(&mut self, slot: SendSlot) {
         self.slots.put(slot);
@@ -123,7 +123,7 @@ impl Outbox {
         &mut self.messages
     }
 
-    /// What the message under construction has beside its last slot.
+    /// The message under construction, apart from its last slot.
     #[inline]
     pub fn draft(&self) -> &Draft {
         &self.draft
@@ -134,7 +134,7 @@ impl Outbox {
         &mut self.draft
     }
 
-    /// What the call under construction wants of its reply.
+    /// The results requested by the call under construction.
     #[inline]
     pub fn wants(&self) -> &[Wanted] {
         &self.wants
@@ -145,7 +145,7 @@ impl Outbox {
         &mut self.wants
     }
 
-    /// What the call under construction wants, and what it gathers.
+    /// The results requested by the call under construction, and its gathered data.
     #[cold]
     pub fn under_construction(&mut self) -> (&mut Vec<Wanted>, impl Iterator<Item = Bulk>) {
         let Outbox { draft, messages, wants, .. } = self;
@@ -161,7 +161,7 @@ impl Outbox {
         }
     }
 
-    /// Empties the body of a message; what it gathered goes home.
+    /// Empties the body of a message; its gathered loans return to their pools.
     #[cold]
     pub fn empty(&mut self, index: u32) {
         let Outbox { slots, headers, messages, returned, .. } = self;
@@ -171,7 +171,7 @@ impl Outbox {
             headers.push(slot);
         }
         for piece in body.pieces.drain(..) {
-            // What finds no room goes home on its own, by the longer way.
+            // A loan that does not fit returns by being dropped, which costs more.
             if let Bulk::Loan(loan) = piece
                 && returned.len() < returned.capacity()
             {
@@ -195,19 +195,20 @@ impl Outbox {
         !self.is_idle() && (!self.doorbell.is_on() || self.lets_go(now, timers))
     }
 
-    /// Whether what is pending leaves now. Held are short messages only, while slots are left.
+    /// Whether pending messages leave now. Only short messages are held, and only while slots are
+    /// free.
     fn lets_go(&mut self, now: u64, timers: &Timers) -> bool {
         let is_held = self.is_short_only() && self.slots.free() > 0 && !timers.is_stopping();
         !is_held || self.doorbell.lets_go(self.inline_sends.len(), now)
     }
 
-    /// What is pending leaves.
+    /// Records that pending messages leave.
     #[inline]
     pub fn on_left(&mut self) {
         self.doorbell.on_left();
     }
 
-    /// So many messages were polled.
+    /// Records the number of polled messages.
     pub fn on_polled(&mut self, count: usize) {
         self.doorbell.on_polled(count);
     }
@@ -217,15 +218,15 @@ impl Outbox {
         &mut self.answers
     }
 
-    /// How many answers of other threads wait for a slot.
+    /// The number of answers of other threads that wait for a slot.
     pub fn unanswered(&self) -> usize {
         self.answers.len()
     }
 
-    /// Whether one of the answers that wait can be sent now.
+    /// Whether one of the waiting answers can be sent now.
     pub fn can_answer(&self, peers: &mut Peers) -> bool {
         self.answers.peers().any(|id| {
-            // What cannot be answered any more does not wait.
+            // An answer to an ended connection does not wait.
             peers.named(id).is_none_or(|peer| self.has_slot_for(&peer.lane))
         })
     }
@@ -236,48 +237,49 @@ impl Outbox {
         !self.answers.is_empty()
     }
 
-    /// Whether loans that left with a message have come back.
+    /// Whether loans that left with a message have returned.
     #[inline]
     pub fn has_returned(&self) -> bool {
         !self.returned.is_empty()
     }
 
-    /// Loans that left with a message and have come back.
+    /// Loans that left with a message and have returned.
     pub fn returned(&self) -> &[Loan] {
         &self.returned
     }
 
-    /// As [`Outbox::returned`], to be given back to their pools.
+    /// As [`Outbox::returned`], to return them to their pools.
     pub fn take_returned(&mut self) -> impl Iterator<Item = Loan> {
         self.returned.drain(..)
     }
 
-    /// Messages that the device never gave back.
+    /// Messages that the device never completed.
     pub fn leaked(&self) -> u64 {
         self.leaked
     }
 
-    /// Counts messages that the device did not give back in time.
+    /// Counts messages that the device did not complete in time.
     #[cold]
     pub fn on_leaked(&mut self, count: u64) {
         self.stats.leaked.add(count);
         self.leaked += count;
     }
 
-    /// Takes every slot back that whoever held it has lost. The queues are destroyed.
+    /// Recovers every slot whose holder was lost. The queues are destroyed.
     #[cold]
     pub fn recall(&mut self, quiet: impl Fn() -> Quiet) {
         self.slots.recall(quiet());
         self.headers.recall(quiet());
     }
 
-    /// Writes `byte` over all slots that are free, for tests.
+    /// Writes `byte` over all free slots, for tests.
     pub fn poison(&mut self, byte: u8) {
         self.slots.poison(byte);
         self.headers.poison(byte);
     }
 
-    /// What went wrong with a post although all was taken comes out when its lane is looked at.
+    /// Records an error of a queue pair that took all requests: the next flush of its lane reports
+    /// it.
     #[cold]
     pub fn note_trouble(&mut self, lane: &mut Lane, peer: u32, why: PostError) {
         if why != PostError::QueueFull {
@@ -286,8 +288,8 @@ impl Outbox {
         self.wake(lane, peer);
     }
 
-    /// Whether a peer may have one more send slot. Who takes nothing cannot have them all: four
-    /// fifths at most if it is alone, and less with every other that has some.
+    /// Whether a peer may have one more send slot. A peer that accepts nothing gets at most four
+    /// fifths of them if it is alone, and less for every other peer that has some.
     #[inline]
     pub fn has_slot_for(&self, lane: &Lane) -> bool {
         (lane.slots() as usize) < SHARE * self.slots.free()
@@ -303,9 +305,9 @@ impl Outbox {
         index
     }
 
-    /// Whether somebody waits for the end of a message, or for memory that it holds: a program for
-    /// its loans, all for many slots. One slot, and bytes that are sent again and again, can wait for
-    /// a later completion.
+    /// Whether the end of a message matters to a waiter, or to users of its memory: a program for
+    /// its loans, all peers for many slots. One slot, and registered bytes, can wait for a later
+    /// completion.
     #[inline]
     pub fn is_awaited(&self, message: u32) -> bool {
         let is_loan = |piece: &Bulk| matches!(piece, Bulk::Loan(_));
@@ -315,15 +317,15 @@ impl Outbox {
             || body.pieces.iter().any(is_loan)
     }
 
-    /// Drops every message, whatever has become of it. What they were made of comes home but for the
-    /// slots, which are lost to whoever recalls them. The queues are destroyed.
+    /// Drops every message in any state. Its resources return, except slots, which are lost until
+    /// recovered. The queues are destroyed.
     #[cold]
     pub fn drop_messages(&mut self) {
         self.inline_sends.clear();
         self.messages = Messages::new(0);
     }
 
-    /// Peers may reach what messages hold, for good: it is never used again.
+    /// Peers may reach memory of messages permanently: it is never used again.
     #[cold]
     pub fn abandon_messages(&mut self) {
         core::mem::forget(core::mem::replace(&mut self.messages, Messages::new(0)));
@@ -340,7 +342,7 @@ impl Outbox {
         self.lay_out_opening(index, (conn, plan), Opening::default())
     }
 
-    /// As [`Outbox::lay_out`], with what the peer is given rights to in front.
+    /// As [`Outbox::lay_out`], behind the rights granted to the peer.
     #[cold]
     pub fn lay_out_opening(
         &mut self,
@@ -353,14 +355,14 @@ impl Outbox {
         layout::lay_out(messages, means, index, planned, opening)
     }
 
-    /// Puts a laid out message into its peer's lane.
+    /// Puts a message that is laid out into its peer's lane.
     #[inline]
     pub fn enqueue(&mut self, lane: &mut Lane, peer: u32, index: u32) {
         lane.pending.push(&mut self.messages, index);
         self.wake(lane, peer);
     }
 
-    /// Puts a peer into the list of those with pending messages.
+    /// Puts a peer into the list of peers with pending messages.
     #[inline]
     pub fn wake(&mut self, lane: &mut Lane, peer: u32) {
         if !lane.ready {
@@ -369,7 +371,7 @@ impl Outbox {
         }
     }
 
-    /// Peers with pending messages. They are handed over; who is not done comes back by `retry`.
+    /// Returns and clears the peers with pending messages; unfinished ones come back by `retry`.
     #[inline]
     pub fn pop_ready(&mut self) -> Option<u32> {
         self.ready.pop()
@@ -381,13 +383,13 @@ impl Outbox {
         self.ready.len() | self.inline_sends.len() == 0
     }
 
-    /// Whether what is pending is short, and waits in no lane.
+    /// Whether all pending messages are short, and none is in a lane.
     #[inline]
     pub fn is_short_only(&self) -> bool {
         self.ready.is_empty()
     }
 
-    /// Asks for another go at a lane that the device refused, behind all others.
+    /// Schedules another attempt at a lane that the device refused, behind all others.
     #[cold]
     pub fn retry(&mut self, lane: &mut Lane, peer: u32) {
         if !lane.ready {
@@ -403,15 +405,15 @@ impl Outbox {
         slot.sge(head.header_len as usize, head.payload_len as usize)
     }
 
-    /// The bulk items of a message as the protocol wants them.
+    /// The bulk items of a message in the protocol's form.
     pub fn items(&self, index: u32) -> ArrayVec<BulkItem, ITEMS_MAX> {
         self.messages.body(index).items.iter().map(|entry: &Item| entry.item).collect()
     }
 }
 
-/// Messages that a peer may be owed without having called: the control reserve (wire.md P10).
+/// Unsolicited messages that a peer may be sent: the control reserve (wire.md P10).
 pub(crate) const UNSOLICITED_MAX: u32 = 4;
-/// A peer may hold so many times the send slots that are still free.
+/// A peer may hold this multiple of the free send slots.
 const SHARE: usize = 4;
-/// Loans that may be on their way home at one time without taking the longer way.
+/// Loans that may return at one time without being dropped.
 const RETURNED_MAX: usize = 1024;

@@ -8,7 +8,7 @@ pub(crate) struct Queue {
     head: u32,
     tail: u32,
     len: u32,
-    /// Send slots that its messages hold.
+    /// Send slots held by its messages.
     slots: u32,
 }
 
@@ -32,18 +32,18 @@ impl Queue {
         self.slots += messages.slots(index);
     }
 
-    /// How many messages there are.
+    /// The number of messages.
     pub fn len(&self) -> u32 {
         self.len
     }
 
-    /// How many send slots they hold.
+    /// The number of send slots that they hold.
     #[inline]
     pub fn slots(&self) -> u32 {
         self.slots
     }
 
-    /// Puts a message in front of all others.
+    /// Adds a message in front of all others.
     #[cold]
     pub fn push_front(&mut self, messages: &mut Messages, index: u32) {
         messages.head_mut(index).next = self.head;
@@ -55,7 +55,7 @@ impl Queue {
         self.slots += messages.slots(index);
     }
 
-    /// Takes a message out that is in the list, wherever it is.
+    /// Removes a message from any position in the list.
     #[cold]
     pub fn remove(&mut self, messages: &mut Messages, index: u32) {
         let next = messages.head(index).next;
@@ -75,7 +75,7 @@ impl Queue {
         self.slots -= messages.slots(index);
     }
 
-    /// Takes the first message out.
+    /// Removes the first message.
     #[inline]
     pub fn pop(&mut self, messages: &Messages) -> Option<u32> {
         let index = self.front()?;

@@ -8,14 +8,14 @@ use super::outbox::{Outbox, UNSOLICITED_MAX};
 use crate::shard::peers::Peer;
 
 impl Outbox {
-    /// Sends an error message about something that was not taken for a call. False if it cannot be
-    /// told: a peer that makes errors and takes no reports gets no more of the shard's slots, and
-    /// its connection is to be closed, or it would wait for ever (RFC 8166 4.5.4).
+    /// Sends an error message about a transmission that is not a call. False if it cannot be sent:
+    /// a peer that causes errors and accepts no reports gets no more of the shard's slots, and its
+    /// connection must be closed, or it would wait forever (RFC 8166 4.5.4).
     #[cold]
     #[must_use]
     pub fn report(&mut self, peer: &mut Peer, report: &Report) -> bool {
         self.stats.violations.add(1);
-        // A lawful peer has a Receive for each of its calls, any of which may be bad.
+        // A conforming peer has a Receive for each of its calls, any of which may be in error.
         let is_told = peer.lane.unsolicited < peer.conn.inflow().granted() + UNSOLICITED_MAX
             && self.small(peer, |conn, writer| conn.encode_report(report, writer));
         peer.lane.unsolicited += 1;
@@ -23,14 +23,14 @@ impl Outbox {
         is_told
     }
 
-    /// Sends the error message that answers a call. Whoever answers has a slot free for it.
+    /// Sends the error message that answers a call. The caller has a slot free for it.
     pub fn answer(&mut self, peer: &mut Peer, report: &Report) {
         let is_sent = self.small(peer, |conn, writer| conn.encode_report(report, writer));
         debug_assert!(is_sent, "a call is looked at only when a slot is free to answer it");
     }
 
-    /// wire.md B2: to a client that began with a call the properties follow behind the reply, or
-    /// behind a later one if nothing can be sent now.
+    /// wire.md B2: a client that began with a call gets the properties behind the reply, or behind
+    /// a later one if nothing can be sent now.
     pub fn offer_properties(&mut self, peer: &mut Peer) {
         if peer.conn.owes_properties()
             && self.takes_control(peer)
@@ -40,12 +40,12 @@ impl Outbox {
         }
     }
 
-    /// Whether a message between the transports can be sent now.
+    /// Whether a control message can be sent now.
     pub fn takes_control(&self, peer: &Peer) -> bool {
         peer.lane.unsolicited < UNSOLICITED_MAX && self.slots.free() > 0
     }
 
-    /// Sends a message between the transports, unless too many wait or no slot is free.
+    /// Sends a control message, unless too many wait or no slot is free.
     #[cold]
     pub fn control(&mut self, peer: &mut Peer, send: &ControlSend) -> bool {
         if peer.lane.unsolicited >= UNSOLICITED_MAX {

@@ -9,13 +9,13 @@ use crate::provider::SendOp;
 use crate::shard::peers::Peer;
 
 impl Outbox {
-    /// What messages with a single item are sent with.
+    /// The resources for sending messages with a single item.
     #[inline]
     pub fn gather_means(&self) -> GatherMeans {
         GatherMeans { gather_max: self.gather_max, zeros_max: self.zero.len() as u32 }
     }
 
-    /// The item of a message that has one and no payload beside that in the last slot.
+    /// The item of a message with exactly one, and with payload only in the last slot.
     #[inline]
     pub fn single_item(&self, message: u32) -> Option<&Item> {
         let body = self.messages.body(message);
@@ -42,7 +42,7 @@ impl Outbox {
         if plan.zeros > 0 {
             body.gather.push(zero.sge(plan.zeros as usize));
         }
-        // There are more entries than pieces, and all of the message is one request.
+        // Entries outnumber pieces, and the whole message is one request.
         let gathered = body.gather_pieces();
         let ended = body.end_request(SendOp::Send);
         debug_assert!(gathered.and(ended).is_some(), "an empty list has room");

@@ -1,25 +1,25 @@
 //! Call timeouts: own calls that are not answered in time.
 //!
-//! Nothing is kept while calls are made and answered. Every tick looks at some of the table of
-//! calls, so that it comes round in an eighth of the timeout, and notes when it saw the call in a
-//! slot first. The table knows which call was seen: an xid that comes again is another call's.
+//! Making and answering calls costs nothing here. Every tick checks a part of the call table, all
+//! of it in an eighth of the timeout, and records when it first saw the call in a slot. The table
+//! identifies calls: a repeated xid belongs to another call.
 
 use std::time::Duration;
 
 use rpcrdma_proto::CallTable;
 
-/// Since when calls were seen.
+/// The time at which each call was first seen.
 #[derive(Debug)]
 pub(crate) struct CallTimeouts {
     timeout: u64,
-    /// By slot, in nanoseconds of the shard's clock. Empty if a peer may owe an answer for ever.
+    /// By slot, in nanoseconds of the shard's clock. Empty if there is no timeout.
     since: Box<[u64]>,
     next: u32,
     per_tick: u32,
 }
 
 impl CallTimeouts {
-    /// For `calls` slots, looked at every `tick` nanoseconds.
+    /// For `calls` slots, checked every `tick` nanoseconds.
     pub fn new(timeout: Option<Duration>, calls: u32, tick: u64) -> CallTimeouts {
         let Some(timeout) = timeout else {
             return CallTimeouts { timeout: u64::MAX, since: Box::new([]), next: 0, per_tick: 0 };
@@ -30,13 +30,13 @@ impl CallTimeouts {
         CallTimeouts { timeout, since, next: 0, per_tick: calls.div_ceil(ticks) }
     }
 
-    /// Slots to be looked at in one tick.
+    /// Slots to check in one tick.
     pub fn per_tick(&self) -> u32 {
         self.per_tick
     }
 
-    /// Looks at the next slot. Returns the peer of its call, if that has waited for too long: at
-    /// least the timeout, and no more than a quarter longer if no tick is left out.
+    /// Checks the next slot. Returns the peer of its call, if that has waited for at least the
+    /// timeout, and at most a quarter longer if no tick is missed.
     pub fn look(&mut self, calls: &mut CallTable, now: u64) -> Option<u32> {
         let (slot, slots) = (self.next, self.since.len() as u32);
         let since = self.since.get_mut(slot as usize)?;
@@ -49,7 +49,7 @@ impl CallTimeouts {
     }
 }
 
-/// How often all slots are looked at within the timeout.
+/// How often all slots are checked within the timeout.
 const ROUNDS: u64 = 8;
 
 #[cfg(test)]
@@ -72,7 +72,7 @@ mod tests {
         let mut call_timeouts = CallTimeouts::new(Some(Duration::from_secs(1)), 1, SECOND / 8);
         let first = sent(&mut calls);
         assert_eq!(call_timeouts.look(&mut calls, 1), None);
-        // Its generations come round, and whenever it is looked at, the slot is free.
+        // Its generations wrap, and the slot is free whenever it is checked.
         for now in 1..10 {
             calls.remove(first, 7).expect("open");
             assert_eq!(call_timeouts.look(&mut calls, now * SECOND), None);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   not posted ──▶ taken out of its lane ──▶ its slot, credits and memory are free: not executed
-//!   posted ──▶ completed now; what the peer may still use of it stays (wire.md W26)
+//!   posted ──▶ completed now; resources that the peer may still use stay (wire.md W26)
 //!         └─ with memory exposed: the rights are taken back first, as for any that fails
 //! ```
 
@@ -18,7 +18,7 @@ use crate::shard::peers::{Peer, Phase};
 use crate::shard::send::messages::After;
 
 impl<P: Provider> Core<P> {
-    /// Ends the calls whose time is over, as many as one tick looks at.
+    /// Ends the calls whose deadline has passed, as many as one tick checks.
     pub fn end_late<H: Handler>(&mut self, now: u64, handler: &mut H) {
         for _ in 0..self.parts.timers.deadlines.looks() {
             let calls = &self.parts.ledger.calls;
@@ -29,7 +29,7 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Ends the calls that the program has given up.
+    /// Ends the calls that the program has cancelled.
     pub fn end_cancelled<H: Handler>(&mut self, handler: &mut H) {
         while let Some((id, index)) = self.parts.timers.next_cancelled(&self.parts.ledger.calls) {
             let is_ended = self.end_early(index, id, CallError::Cancelled, handler);
@@ -37,8 +37,8 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Ends a call before its reply. False if it ends by itself: all of it is over but for its memory,
-    /// or its connection has ended.
+    /// Ends a call before its reply. False if it ends by itself: it only waits for its memory, or
+    /// its connection has ended.
     #[cold]
     fn end_early<H: Handler>(
         &mut self,
@@ -56,13 +56,13 @@ impl<P: Provider> Core<P> {
         if parts.unsend(peer, id, place) {
             peer.conn.withdraw_call(&mut parts.ledger, id);
             self.fail_call(index, id, error(Execution::NotExecuted), handler);
-            // The exposure has waited for its message.
+            // The exposure was waiting for its message.
             self.step_rdma(handler);
             return true;
         }
         let error = error(Execution::Unknown);
         if let Some(place) = place.filter(|&place| parts.rdma.is_shown_for_good(place)) {
-            // Its peer may write to the memory as long as it is connected.
+            // Its peer may write to the memory while it is connected.
             parts.rdma.withhold(place, error);
             self.tell_failed(index, id, error, handler);
         } else {
@@ -73,10 +73,10 @@ impl<P: Provider> Core<P> {
 }
 
 impl Parts {
-    /// Takes the message of a call back, if nothing of it was posted. False if something was.
+    /// Removes the message of a call, if nothing of it was posted. False if something was.
     fn unsend(&mut self, peer: &mut Peer, id: CallId, place: Option<u32>) -> bool {
-        // What a call's payload begins with, and nothing else that leaves: the second word of a reply
-        // is another, as is that of a header.
+        // Only the payload of a call begins with these words: the second word of a reply, and of a
+        // header, is different.
         let words = RpcPrefix { xid: id.xid(), kind: MsgType::Call }.bytes();
         if self.outbox.take_back_inline(peer.id.index, &words) {
             return true;

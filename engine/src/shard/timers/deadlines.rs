@@ -1,24 +1,24 @@
-//! The deadlines of own calls, and those that the program has cancelled.
+//! The deadlines of own calls, and cancelled calls.
 //!
 //! ```text
 //!   arm ──▶ listed, a slot once ──looked at: its call is over──▶ not listed
 //!                                 └─────── its time has come ──▶ not listed, to be ended
 //! ```
-//! Kept by call slot, and written only for calls that have a deadline. Whether what stands here is
-//! about the call that is in the slot now, its entry says.
+//! Indexed by call slot, and written only for calls with a deadline. The entry in the call table
+//! states whether the record belongs to the slot's current call.
 
 use rpcrdma_proto::{CallId, CallName, CallState, CallTable};
 
-/// The calls that have a deadline, by their slot, and those that were given up.
+/// The calls that have a deadline, by slot, and those that were cancelled.
 pub(crate) struct Deadlines {
     slots: Box<[Until]>,
-    /// Slots in which a call with a deadline was; each once.
+    /// Slots that had a call with a deadline; each once.
     listed: Vec<u32>,
-    /// Of these, the next to be looked at.
+    /// The position of the next one to check.
     next: usize,
-    /// How many are looked at in one tick.
+    /// The number of checks in one tick.
     per_tick: usize,
-    /// Calls that the program has given up; one a slot.
+    /// Cancelled calls; at most one per slot.
     cancelled: Vec<(u32, CallName)>,
 }
 
@@ -31,7 +31,7 @@ struct Until {
 }
 
 impl Deadlines {
-    /// For so many slots.
+    /// For this number of slots.
     pub fn new(slots: u32) -> Deadlines {
         let count = slots as usize;
         Deadlines {
@@ -43,7 +43,7 @@ impl Deadlines {
         }
     }
 
-    /// Notes until when the call in a slot may take. Its entry is to say that it is so.
+    /// Records the deadline of the call in a slot. The caller marks the call's entry.
     pub fn arm(&mut self, slot: u32, at: u64) {
         let Some(until) = self.slots.get_mut(slot as usize) else { return };
         until.at = at;
@@ -52,17 +52,17 @@ impl Deadlines {
         }
     }
 
-    /// Notes that the program has given the call in a slot up.
+    /// Records that the program cancelled the call in a slot.
     pub fn cancel(&mut self, slot: u32, call: CallName) {
         let Some(until) = self.slots.get_mut(slot as usize) else { return };
         if core::mem::replace(&mut until.is_cancelled, true) {
-            // An earlier call in the slot, which has ended meanwhile, or the same.
+            // An earlier call in the slot, which has ended since, or the same.
             self.cancelled.retain(|(of, _)| *of != slot);
         }
         self.cancelled.push((slot, call));
     }
 
-    /// A call that the program has given up, with its peer, if it is still open.
+    /// A cancelled call, with its peer, if it is still open.
     pub fn next_cancelled(&mut self, calls: &CallTable) -> Option<(CallId, u32)> {
         while let Some((slot, call)) = self.cancelled.pop() {
             self.slots[slot as usize].is_cancelled = false;
@@ -75,12 +75,12 @@ impl Deadlines {
         None
     }
 
-    /// How many calls are to be looked at in one tick.
+    /// The number of calls to check in one tick.
     pub fn looks(&self) -> usize {
         self.per_tick.min(self.listed.len())
     }
 
-    /// Looks at the next call. Returns it, with its peer, if its time has come.
+    /// Checks the next call. Returns it, with its peer, if its deadline has passed.
     pub fn look(&mut self, calls: &CallTable, now: u64) -> Option<(CallId, u32)> {
         if self.next >= self.listed.len() {
             self.next = 0;
@@ -101,9 +101,9 @@ impl Deadlines {
     }
 }
 
-/// In how many ticks every call is looked at.
+/// The number of ticks in which every call is checked.
 const ROUND: usize = 8;
-/// Calls that are looked at in one tick in any case, if there are so many.
+/// The minimum of calls checked in one tick, if there are so many.
 const LOOKS_MIN: usize = 1024;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The timers of a shard, and the progress of a stop.
 //!
-//! All times are nanoseconds of the clock that the shard is polled with. They are looked at every
-//! 10 ms ([`TICK`]), and with every turn of a shard that stops.
+//! All times are nanoseconds of the clock that the shard is polled with. They are checked
+//! every 10 ms ([`TICK`]), and in every turn of a stopping shard.
 
 pub(crate) mod call_timeouts;
 mod cancellation;
@@ -17,7 +17,7 @@ use self::call_timeouts::CallTimeouts;
 use self::deadlines::Deadlines;
 use super::peers::Peer;
 
-/// The times of a shard.
+/// The timers of a shard.
 pub(crate) struct Timers {
     stopping: Option<u64>,
     next_tick: u64,
@@ -26,21 +26,21 @@ pub(crate) struct Timers {
     connect_timeout: u64,
     negotiation_timeout: u64,
     stop_timeout: u64,
-    /// `None` if a peer need never take what it is sent.
+    /// `None` if a peer may refuse sent messages indefinitely.
     send_timeout: Option<u64>,
-    /// `None` if a peer that has connected may be silent for ever.
+    /// `None` if a peer that has connected may be silent indefinitely.
     idle_timeout: Option<u64>,
-    /// How long peers may owe answers.
+    /// The time limit for answers of peers.
     call_timeouts: CallTimeouts,
-    /// Until when own calls may take.
+    /// The deadlines of own calls.
     deadlines: Deadlines,
 }
 
-/// How often times are looked at.
+/// The interval between checks.
 const TICK: u64 = 10_000_000;
 
 impl Timers {
-    /// For so many own calls outstanding, of a table with so many slots.
+    /// For this number of outstanding own calls, and of slots in their table.
     pub fn new(config: &Config, calls: u32, slots: u32) -> Timers {
         let connections = config.connections();
         Timers {
@@ -74,13 +74,13 @@ impl Timers {
         self.next_tick = now;
     }
 
-    /// Until when a shard that stops waits for what is owed.
+    /// The time limit of a stop.
     pub fn stops_by(&self) -> Option<u64> {
         self.stopping
     }
 
-    /// Begins a tick, and sets the next: of a shard that stops each turn is one. True if deadlines are
-    /// to be looked at, which is no oftener than ever.
+    /// Begins a tick, and sets the next; each turn of a stopping shard is one. True if deadlines
+    /// must be checked, which happens no more often than without a stop.
     fn begin_tick(&mut self, now: u64) -> bool {
         let is_look = now >= self.next_look;
         if is_look {
@@ -90,51 +90,52 @@ impl Timers {
         is_look
     }
 
-    /// Whether an answer that is waited for since then is too late.
+    /// Whether an answer awaited since `since` is too late.
     pub fn is_answer_late(&self, since: u64, now: u64) -> bool {
         now.saturating_sub(since) >= self.negotiation_timeout
     }
 
-    /// Until when a group may stand open.
+    /// The time limit of a group that is open now.
     pub fn group_until(&self, now: u64) -> u64 {
         now.saturating_add(self.group_timeout)
     }
 
-    /// How long the rest of a message may take.
+    /// The time limit for the rest of a message.
     pub fn patience(&self) -> u64 {
         self.group_timeout
     }
 
-    /// Until when the peers must have met.
+    /// The time limit for opening a connection.
     pub fn opening_until(&self, now: u64) -> u64 {
         now.saturating_add(self.connect_timeout)
     }
 
-    /// Until when a peer must have answered the first message in version two.
+    /// The time limit for the answer to the first message in version two.
     pub fn negotiation_until(&self, now: u64) -> u64 {
         now.saturating_add(self.negotiation_timeout)
     }
 
-    /// Until when a peer whose connection ends may take what was said to it, and the device may keep
-    /// what it has.
+    /// The time limit for a peer to receive the last messages of an ending connection, and for the
+    /// device to complete its sends.
     pub fn farewell_until(&self, now: u64) -> u64 {
         now.saturating_add(self.stop_timeout)
     }
 
-    /// Until when an attempt to connect is over, whatever has become of it: two connections and two
-    /// openings, with the end of the first in between.
+    /// The time limit of an attempt to connect: two connections and two openings, and the end of
+    /// the first in between.
     pub fn attempt_until(&self, now: u64) -> u64 {
         let twice = self.connect_timeout.saturating_mul(3);
         let between = self.negotiation_timeout.saturating_add(self.stop_timeout);
         now.saturating_add(twice.saturating_add(between))
     }
 
-    /// Whether a peer that has been opening until then has been silent for as long as one that is idle.
+    /// Whether a peer that was opening until `until` has been silent for as long as one that is
+    /// idle.
     fn is_opening_idle(&self, until: u64, now: u64) -> bool {
         self.idle_timeout.is_some_and(|idle| now >= until.saturating_add(idle))
     }
 
-    /// Whether a peer has taken nothing of what holds memory for too long.
+    /// Whether a peer has, for too long, not accepted any message that holds memory.
     fn is_stuck(&self, peer: &mut Peer, now: u64) -> bool {
         let Some(timeout) = self.send_timeout else { return false };
         let seen = peer.lane.waits_behind();
@@ -149,12 +150,12 @@ impl Timers {
         }
     }
 
-    /// Whether a peer that has made its connection has asked nothing of it for too long: nothing else
-    /// tells that it is dead. How long to keep a connection that this side asked for is its program's
-    /// choice.
+    /// Whether a peer that made its connection has sent no request for too long: no other sign
+    /// tells that it is dead. The program decides how long to keep a connection that this side
+    /// requested.
     fn is_idle(&self, peer: &mut Peer, now: u64) -> bool {
         let Some(timeout) = self.idle_timeout else { return false };
-        // Whatever is asked is answered, and every answer is a work request.
+        // Every request is answered, and every answer is a work request.
         let is_idle = peer.connect.is_none()
             && (peer.open_calls | peer.fetching | peer.waiting) == 0
             && peer.conn.credits().in_flight() == 0
@@ -171,17 +172,17 @@ impl Timers {
         }
     }
 
-    /// Notes until when the own call in a slot may take. Its entry is to say that it is so.
+    /// Records the deadline of the own call in a slot. The caller marks the call's entry.
     pub fn arm(&mut self, slot: u32, at: u64) {
         self.deadlines.arm(slot, at);
     }
 
-    /// Notes that the program has given the own call in a slot up.
+    /// Records that the program cancelled the own call in a slot.
     pub fn cancel(&mut self, slot: u32, call: CallName) {
         self.deadlines.cancel(slot, call);
     }
 
-    /// An own call that the program has given up, with its peer, if it is still open.
+    /// A cancelled own call, with its peer, if it is still open.
     fn next_cancelled(&mut self, calls: &CallTable) -> Option<(CallId, u32)> {
         self.deadlines.next_cancelled(calls)
     }

@@ -1,4 +1,4 @@
-//! The tick: ends what exceeds its time limit.
+//! The tick: ends whatever exceeds its time limit.
 
 use rpcrdma_proto::Versions;
 
@@ -10,7 +10,7 @@ use crate::shard::negotiate::has_asked;
 use crate::shard::peers::Phase;
 
 impl<P: Provider> Core<P> {
-    /// Looks at everything that has a deadline, and at what is left to be done of a stop.
+    /// Checks all deadlines, and the remaining work of a stop.
     #[cold]
     pub fn tick<H: Handler>(&mut self, now: u64, handler: &mut H) {
         if self.parts.timers.begin_tick(now) {
@@ -22,14 +22,15 @@ impl<P: Provider> Core<P> {
     fn check_deadlines<H: Handler>(&mut self, now: u64, handler: &mut H) {
         for index in 0..self.peers.capacity() {
             let Some(peer) = self.peers.at(index) else { continue };
-            // wire.md W13: what a peer may send for ever on a connection without calls.
+            // wire.md W13: messages that a peer may send indefinitely on a connection without
+            // calls.
             peer.conn.forgive_idle_messages(1);
             if !peer.conn.has_abandoned() {
                 self.parts.rdma.wake_windows(index);
             }
             match peer.phase {
                 Phase::Closing { until, .. } if now >= until => self.leak(index, handler),
-                // The send queue had no room for the marker: once more.
+                // The send queue had no room for the marker: retry.
                 Phase::Closing { until, is_marked: false } => {
                     let is_marked = self.io.drain(&mut peer.lane, index);
                     peer.phase = Phase::Closing { until, is_marked };
@@ -40,7 +41,7 @@ impl<P: Provider> Core<P> {
                 Phase::Opening { until } if peer.group_until.is_none() => {
                     self.check_opening(index, until, now, handler);
                 }
-                // wire.md E39: a group is not left open for ever.
+                // wire.md E39: a group does not stay open indefinitely.
                 _ if peer.group_until.is_some_and(|until| now >= until) => {
                     self.parts.stats.group_timeouts.add(1);
                     self.expire_group(index, now, handler);
@@ -58,11 +59,12 @@ impl<P: Provider> Core<P> {
         self.answer_waiting(now);
     }
 
-    /// Ends the connection of a peer whose data do not arrive, that takes nothing, or asks nothing.
+    /// Ends the connection of a peer whose data does not arrive, that accepts no messages, or is
+    /// idle.
     fn check_peer<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
         let Core { parts, fetches, peers, .. } = &mut *self;
         let (timers, stats) = (&parts.timers, &parts.stats);
-        // An open message has its time.
+        // An open message has its own time limit.
         if fetches.is_late(index, now, timers.patience()) {
             stats.read_timeouts.add(1);
             return self.close(index, CloseReason::TimedOut, now, handler);
@@ -80,8 +82,8 @@ impl<P: Provider> Core<P> {
         self.close(index, why, now, handler);
     }
 
-    /// Ends a connection that has been opening for too long. wire.md B17: a client that may be silent
-    /// keeps its place as long as nobody else needs it, and no longer than one that was idle.
+    /// Ends a connection that was opening for too long. wire.md B17: a client that may be silent
+    /// keeps its place until another peer needs it, and no longer than an idle one.
     fn check_opening<H: Handler>(&mut self, index: u32, until: u64, now: u64, handler: &mut H) {
         if now < until {
             return;
@@ -98,7 +100,7 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// A first call that is not answered is a first message that is not answered.
+    /// An unanswered first call is an unanswered first message.
     fn check_first_call<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
         let until = self.parts.timers.negotiation_until(now);
         let is_free = self.link.is_free_to_choose();
@@ -112,7 +114,7 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Ends the connections of peers that owe answers for too long.
+    /// Ends the connections of peers that did not answer a call in time.
     fn check_call_timeouts<H: Handler>(&mut self, now: u64, handler: &mut H) {
         for _ in 0..self.parts.timers.call_timeouts.per_tick() {
             let calls = &mut self.parts.ledger.calls;
