@@ -1,7 +1,8 @@
-//! The allocator of the program: the system's, which counts what a thread allocates while it is told to.
+//! The allocator of the program: the system's, which counts what a thread allocates while it is
+//! told to.
 //!
-//! A thread that does not count pays one look at a word of its own for an allocation, and the fast
-//! path makes none.
+//! A thread that does not count reads one thread-local word per allocation, and the fast path makes
+//! no allocations.
 #![expect(unsafe_code, reason = "an allocator is made of unsafe functions")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -32,7 +33,7 @@ pub fn count<T>(work: impl FnOnce() -> T) -> (T, Allocations) {
 }
 
 fn note(more: Allocations) {
-    // A thread that is ending has no counter any more.
+    // A thread that is ending has no counter left.
     let _ = COUNT.try_with(|count| {
         if let Some(Allocations { made, freed, bytes }) = count.get() {
             count.set(Some(Allocations {
@@ -48,7 +49,7 @@ fn made(bytes: usize) -> Allocations {
     Allocations { made: 1, freed: 0, bytes: bytes as u64 }
 }
 
-// SAFETY: every call is handed on to the allocator of the system, as it is.
+// SAFETY: every call is passed on unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(made(layout.size()));

@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     let ended = typed().and_then(|words| match Cli::try_parse_from(words) {
         Ok(cli) => run(cli.task()),
         Err(shown) => {
-            // Help and version are no failures, and a closed terminal is none either.
+            // Help and version are not failures, nor is a closed terminal.
             let _ = shown.print();
             Ok(if shown.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
         }
@@ -46,7 +46,7 @@ fn run(task: Task) -> Result<ExitCode, BenchError> {
     }
 }
 
-/// Measures what is wished, hands the outcome to the outputs, and judges it.
+/// Runs the requested measurement, writes its outputs, and judges it.
 fn measure(mode: &Mode) -> Result<ExitCode, BenchError> {
     let failed = |error: io::Error| BenchError::Usage(format!("no signals: {error}"));
     stop::on_ctrl_c().map_err(failed)?;

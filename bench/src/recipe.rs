@@ -5,8 +5,8 @@
 //!   [lat]                  for one mode
 //!   size = "4KiB"
 //! ```
-//! Keys are long options. A recipe becomes arguments in front of those that were typed, without the
-//! options that were typed and what conflicts with them; clap judges both alike.
+//! Keys are long options. A recipe becomes arguments before the typed ones, without options that
+//! were typed or that conflict with them; clap treats both alike.
 
 use std::ffi::OsString;
 use std::fs;

@@ -13,10 +13,10 @@ pub fn is_wished() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
-/// Makes the first Ctrl-C, or SIGTERM, a wish, and the second one the end.
+/// The first Ctrl-C or SIGTERM requests an early end, the second one ends the program.
 pub fn on_ctrl_c() -> io::Result<()> {
     for signal in [SIGINT, SIGTERM] {
-        // In this order: the second signal finds the flag set that the first one has left.
+        // In this order: the second signal finds the flag that the first one has set.
         flag::register_conditional_shutdown(signal, ENDED_BY + signal, Arc::clone(&STOP))?;
         flag::register(signal, Arc::clone(&STOP))?;
     }
@@ -24,5 +24,5 @@ pub fn on_ctrl_c() -> io::Result<()> {
 }
 
 static STOP: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
-/// How a shell says that a program was ended by a signal.
+/// The exit code that a shell uses for a program ended by a signal.
 const ENDED_BY: i32 = 128;

@@ -47,7 +47,7 @@ pub struct Finding {
     pub severity: Severity,
     pub seen: String,
     pub why: &'static str,
-    /// What mends it; there is always something unless all is well.
+    /// The fix; always present unless all is well.
     pub fix: Option<Fix>,
 }
 

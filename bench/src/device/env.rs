@@ -64,7 +64,7 @@ impl Build {
 }
 
 impl Machine {
-    /// What `/proc` and `/sys` say; what they do not say is empty or 0.
+    /// The values of `/proc` and `/sys`; missing ones are empty or 0.
     pub fn read(cores: CorePair) -> Machine {
         let files = Files::new(Path::new("/"));
         let topology = Topology::detect();

@@ -25,7 +25,7 @@ pub trait Device {
     fn notes(&self) -> Vec<String>;
 }
 
-/// A fabric for each contender: what one has left in memory does not help or hinder the other.
+/// A fabric for each contender, so that one does not inherit the memory state of another.
 #[derive(Debug, Clone)]
 pub struct Fabrics(FabricOptions);
 

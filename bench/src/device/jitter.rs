@@ -9,7 +9,7 @@ use crate::device::cores::CorePair;
 use crate::device::pair;
 use crate::error::BenchError;
 
-/// What a thread saw that read the clock as fast as it could.
+/// What a thread saw that read the clock in a tight loop.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Jitter {
     pub core: u32,
@@ -46,8 +46,8 @@ pub fn probe(cores: CorePair, time: Duration) -> Result<[Jitter; 2], BenchError>
     Ok([outcome.client, outcome.server])
 }
 
-/// The usual distance between two readings of the clock one after the other, in nanoseconds: what
-/// a single sample is exact to. It is the clock's step or the cost of a reading, as one is larger.
+/// The usual distance between two consecutive readings of the clock, in nanoseconds: the precision
+/// of a single sample. It is the clock's step or the cost of a reading, whichever is larger.
 pub fn clock_step_ns() -> f64 {
     let clock = Clock::new();
     let mut steps = Vec::with_capacity(READINGS);

@@ -20,7 +20,7 @@ pub struct VerbsDevice {
 }
 
 impl VerbsDevice {
-    /// Opens the device that the configuration names, in which these options have named theirs
+    /// Opens the device that the configuration names, as overridden by these options
     /// ([`DeviceArgs::name_in`]).
     pub fn open(args: &DeviceArgs, config: &Config) -> Result<VerbsDevice, BenchError> {
         if args.connect.is_some() {

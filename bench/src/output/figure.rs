@@ -69,8 +69,8 @@ pub enum Better {
 }
 
 impl Figure {
-    /// A number out of so many samples. Times are better when lower, rates when higher, the rest
-    /// as it is: [`Figure::better`] says otherwise.
+    /// A number from so many samples. Times are better when lower, rates when higher, other units
+    /// are neutral: [`Figure::better`] changes that.
     pub fn new(
         of: impl Into<String>,
         name: impl Into<Cow<'static, str>>,

@@ -45,8 +45,8 @@ pub struct Report {
     /// Whether the text is the blocks alone, without the environment.
     #[serde(skip)]
     pub is_bare: bool,
-    /// Why the mode itself calls the result bad, whatever was asked of its figures: a leak, a
-    /// regression. Each in a line; the program then ends with 2.
+    /// Why the mode itself calls the result bad, independent of conditions on figures: a leak, a
+    /// regression. One line each; the program then ends with 2.
     #[serde(skip)]
     pub failures: Vec<String>,
     /// Whether the mode was asked for a verdict of its own, which a noisy run cannot have.

@@ -163,7 +163,7 @@ impl Limit {
         let Limit { number, suffix } = self;
         let (unit, id) = (figure.unit, figure.id());
         let fits = suffix.unit.is_none_or(|of| of == unit);
-        // A time without a unit would be read as whatever its writer did not mean.
+        // A time without a unit would be ambiguous.
         let is_bare_time = unit == Unit::Ns && suffix.unit.is_none();
         if fits && !is_bare_time {
             return Ok(number * suffix.scale);

@@ -6,9 +6,9 @@
 //!
 //! At least one of the two loads sees the other's store, as if both sides had a full fence.
 //!
-//! Whether the kernel has membarrier is determined once. If a program forbids it afterwards
+//! Whether the kernel supports membarrier is determined once. If a program forbids it afterwards
 //! (seccomp), the frequent side has run without fences, and memory could be released while it is
-//! copied. So the process then ends with a message.
+//! copied. The process then ends with a message.
 #![cfg_attr(not(loom), expect(unsafe_code, reason = "membarrier(2) has no binding but syscall(2)"))]
 
 #[cfg(not(loom))]
@@ -16,22 +16,23 @@ use std::sync::OnceLock;
 #[cfg(not(loom))]
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 
-/// The half of the side that is often here: nothing but an order for the compiler, or a full fence
-/// where the kernel has no membarrier.
+/// The frequent side's half: a compiler fence, or a full fence if the kernel does not support
+/// membarrier.
 #[cfg(not(loom))]
 #[inline]
 pub(super) fn light() {
     if is_there() { compiler() } else { fence(Ordering::SeqCst) }
 }
 
-/// As [`light`], never a fence: only for those who can bear to be missed where [`is_there`] says no.
+/// As [`light`], but never a fence: for callers that tolerate a missed store where [`is_there`] is
+/// false.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(super) fn compiler() {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// The half of the side that is rarely here: a full fence on every running thread of the process.
+/// The rare side's half: a full fence on every running thread of the process.
 #[cfg(not(loom))]
 #[cold]
 pub(super) fn heavy() {
@@ -40,7 +41,7 @@ pub(super) fn heavy() {
         return;
     }
     while let Err(error) = membarrier(PRIVATE_EXPEDITED) {
-        // The kernel had no memory for a moment.
+        // The kernel is temporarily out of memory.
         if error.raw_os_error() != Some(libc::ENOMEM) {
             is_gone(&error);
         }
@@ -48,7 +49,7 @@ pub(super) fn heavy() {
     }
 }
 
-/// Ends the process: a panic would free what others may be copying.
+/// Ends the process: a panic would free memory that other threads may be copying.
 #[cfg(not(loom))]
 #[cold]
 fn is_gone(error: &std::io::Error) -> ! {
@@ -66,7 +67,7 @@ fn membarrier(command: libc::c_int) -> std::io::Result<()> {
     if code == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
-/// Whether the kernel has membarrier; asks it once, and registers the process.
+/// Whether the kernel supports membarrier. The first call asks it and registers the process.
 #[cfg(not(loom))]
 #[inline]
 pub(super) fn is_there() -> bool {
@@ -81,7 +82,7 @@ const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
 #[cfg(not(loom))]
 const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
-/// Loom knows no fences for two: full ones on both sides order the same.
+/// Loom has no asymmetric fences: full ones on both sides give the same order.
 #[cfg(loom)]
 pub(super) use self::full as light;
 #[cfg(loom)]
@@ -106,10 +107,10 @@ mod tests {
 
     use super::*;
 
-    /// What the child process is to do; without it these tests start one that does.
+    /// The role of the child process; without it these tests start a child.
     const ROLE: &str = "RPCRDMA_TEST_BARRIER";
 
-    /// From now on this thread gets an error from membarrier.
+    /// Makes membarrier fail on this thread from now on.
     fn forbid_membarrier() {
         let filter = |code: u32, (jt, jf): (u8, u8), k: u32| libc::sock_filter {
             code: code as u16,
@@ -141,7 +142,7 @@ mod tests {
         assert_eq!(code, 0, "{}", std::io::Error::last_os_error());
     }
 
-    /// Runs the test of that name once more, in a process of its own.
+    /// Runs the named test again, in a process of its own.
     fn in_child(test: &str, role: &str) -> Output {
         let test = format!("{}::{test}", module_path!().split_once("::").expect("a crate").1);
         let mut child = Command::new(std::env::current_exe().expect("this program"));

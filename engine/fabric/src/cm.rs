@@ -27,7 +27,7 @@ pub struct FabricCm {
     attempts: u64,
 }
 
-/// The fabric, as its connection managers know it.
+/// The fabric's state for connection managers.
 #[derive(Clone)]
 pub(crate) struct Network {
     /// The name of the device, for errors.
@@ -36,21 +36,21 @@ pub(crate) struct Network {
     pub listeners: Arc<Listeners>,
 }
 
-/// Who listens where.
+/// The listeners by address.
 #[derive(Default)]
 pub(crate) struct Listeners(Mutex<HashMap<SocketAddr, Arc<Inbox>>>);
 
-/// A connection request that was neither accepted nor rejected. Dropping it rejects it.
+/// A pending connection request. Dropping it rejects it.
 pub struct FabricRequest(Option<Pending>);
 
-/// What a request must lead back to.
+/// What an answer to a request needs.
 struct Pending {
     seat: Seat,
     id: ConnectId,
     answer_to: Arc<Inbox>,
 }
 
-/// Where events wait for a connection manager.
+/// The queue of events for a connection manager.
 struct Inbox {
     waker: Waker,
     queue: Mutex<Queue>,
@@ -59,7 +59,7 @@ struct Inbox {
 #[derive(Default)]
 struct Queue {
     events: VecDeque<CmEvent<FabricCm>>,
-    /// Requests among the events.
+    /// Connection requests among the events.
     requests: usize,
     is_closed: bool,
 }
@@ -107,7 +107,8 @@ impl ConnectionManager for FabricCm {
 
     fn unlisten(&mut self, at: SocketAddr) {
         let mut listeners = self.fabric.listeners.lock();
-        // Others of the fabric may listen there: none is taken away but our own.
+        // Another connection manager of the fabric may listen there: only this one's listener is
+        // removed.
         if let Some(at) = self.listening.iter().position(|address| *address == at) {
             listeners.remove(&self.listening.swap_remove(at));
         }
@@ -131,7 +132,7 @@ impl ConnectionManager for FabricCm {
             self.inbox.push(CmEvent::Refused { id, reason: ConnectError::Unreachable });
             return Ok(id);
         };
-        // As a network would give out: some address of the connecting side.
+        // As a network would assign it: an address of the connecting side.
         let from = SocketAddr::new(to.ip(), ephemeral(seat.port.id, seat.num));
         let pending = Pending { seat, id, answer_to: Arc::clone(&self.inbox) };
         let request = FabricRequest(Some(pending));
@@ -159,7 +160,7 @@ impl ConnectionManager for FabricCm {
         Ok(ours)
     }
 
-    /// The request is in its listener's hands: what comes of it is dropped by who takes it.
+    /// The listener owns the request: the code that takes its result drops it.
     fn cancel(&mut self, _id: ConnectId) -> Option<ConnectError> {
         None
     }
@@ -177,7 +178,7 @@ impl ConnectionManager for FabricCm {
             }
             let now = Instant::now();
             let left = until.map_or(timeout, |until| until.saturating_duration_since(now));
-            // An early return without a reason is a signal: the caller may want to see it.
+            // An early return without a reason is a signal, which the caller may handle.
             let is_rung = Waker::sleep([&self.inbox.waker, waker], left).unwrap_or(false);
             if !is_rung || self.inbox.is_empty() {
                 return self.inbox.pop();
@@ -199,7 +200,7 @@ impl Drop for FabricCm {
             listeners.remove(address);
         }
         drop(listeners);
-        // What nobody will look at is turned down, and endpoints on their way tell their peers.
+        // Rejects pending requests; endpoints in flight tell their peers.
         drop(self.inbox.close());
     }
 }
@@ -215,7 +216,7 @@ impl Drop for FabricRequest {
 }
 
 impl Listeners {
-    /// How many there are.
+    /// The number of listeners.
     pub(crate) fn count(&self) -> usize {
         self.lock().len()
     }
@@ -226,8 +227,8 @@ impl Listeners {
 }
 
 impl Inbox {
-    /// Hands an event to the connection manager. If it is gone or has too many requests, the
-    /// event is dropped, which tells its sender.
+    /// Passes an event to the connection manager. If it is gone or has too many requests, the event
+    /// is dropped, which tells its sender.
     fn push(&self, event: CmEvent<FabricCm>) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let is_request = matches!(event, CmEvent::Request { .. });
@@ -274,9 +275,9 @@ fn ephemeral(port_id: u64, num: u32) -> u16 {
     EPHEMERAL.start() + ((port_id * 31 + u64::from(num)) % span) as u16
 }
 
-/// Ports for those who do not choose one (RFC 6335 6).
+/// Ports for listeners that do not choose one (RFC 6335 6).
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 49152..=65535;
-/// Requests that may wait for an answer; as the backlog of a socket.
+/// Requests that may wait for an answer, as a socket's backlog.
 const REQUESTS_MAX: usize = 4096;
-/// Retries without end.
+/// Retry without limit.
 const RNR_RETRY_MAX: u8 = 7;

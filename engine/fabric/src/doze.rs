@@ -8,9 +8,9 @@
 //!                                 sleep until rung
 //! ```
 //!
-//! Sender: a store, then a load of another line. Without a fence a processor may execute the load
-//! first, and both sides would miss each other. The sleeper, which has time, causes the fence in
-//! all threads.
+//! The sender stores, then loads another cache line. Without a fence a processor may execute the
+//! load first, and both sides would miss each other. The sleeper, which has time, causes the fence
+//! in all threads.
 
 use std::io;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use rpcrdma_provider::Waker;
 use super::barrier;
 use super::sync::{AtomicU32, Ordering};
 
-/// Where one thread sleeps and others look whether it does.
+/// Where one thread sleeps; other threads check whether it does.
 pub(super) struct Doze {
     asleep: CachePadded<AtomicU32>,
     waker: Waker,
@@ -32,7 +32,7 @@ impl Doze {
         Ok(Doze { asleep: CachePadded::new(AtomicU32::new(0)), waker: Waker::new()? })
     }
 
-    /// Wakes the owner if it sleeps. To be called after publishing; one load if it does not.
+    /// Wakes the owner if it sleeps. Called after publishing. Costs one load if the owner is awake.
     #[inline]
     pub(super) fn poke(&self) {
         if is_asleep(&self.asleep) {
@@ -40,8 +40,8 @@ impl Doze {
         }
     }
 
-    /// Sleeps unless `ready` says that something is there; until poked, until `other` is rung, or
-    /// until `timeout` is over.
+    /// Sleeps until poked, until `other` is rung, or until `timeout` is over. Returns at once if
+    /// `ready` is true.
     pub(super) fn sleep(
         &self,
         other: &Waker,
@@ -72,7 +72,7 @@ pub(super) fn is_asleep(asleep: &AtomicU32) -> bool {
     asleep.load(Ordering::Relaxed) != 0
 }
 
-/// The sleeper's half. Whatever was published before a sender found us awake is visible now.
+/// The sleeper's half. Everything published before a sender saw this side awake is visible now.
 pub(super) fn fall_asleep(asleep: &AtomicU32) {
     asleep.store(1, Ordering::Relaxed);
     barrier::heavy();

@@ -8,7 +8,7 @@ use crate::rings::{Link, Rings};
 use crate::transport::carrier::EndId;
 use crate::transport::conn::{Conn, Progress};
 
-/// A connected queue pair that was not attached yet. Dropping it ends the connection.
+/// A connected queue pair that is not attached yet. Dropping it ends the connection.
 pub struct Endpoint {
     pub(crate) num: u32,
     pub(crate) peer_num: u32,
@@ -21,7 +21,7 @@ pub struct Endpoint {
     is_taken_over: bool,
 }
 
-/// One side of a connection to be.
+/// One side of a future connection.
 pub(crate) struct Seat {
     pub port: Arc<Port>,
     pub num: u32,
@@ -44,22 +44,22 @@ impl Endpoint {
         })
     }
 
-    /// Where it belongs.
+    /// The port of its queues.
     pub(crate) fn port(&self) -> &Arc<Port> {
         &self.link.ports[self.link_side]
     }
 
-    /// Which end of which link it uses.
+    /// The end of the link that it uses.
     pub(crate) fn end(&self) -> EndId {
         self.link.end(self.link_side)
     }
 
-    /// Takes that end; none if it was taken before, by a path that has died since.
+    /// Takes that end; none if an earlier path has taken it and died since.
     pub(crate) fn take_rings(&self) -> Option<(Rings, Producer, Consumer)> {
         self.link.take(self.link_side)
     }
 
-    /// From now on the queues answer for the queue pair.
+    /// The queues own the queue pair from now on.
     pub(crate) fn take_over(&mut self) {
         self.is_taken_over = true;
         self.conn.set(self.side, Progress::Attached);

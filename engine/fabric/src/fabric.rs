@@ -21,7 +21,7 @@ use crate::transport::post::{Limits, MESSAGE_LEN_MAX};
 use crate::transport::qp::QP_MAX;
 use crate::transport::rights::Rights;
 
-/// The software fabric. Clones are the same fabric: what they open can reach each other.
+/// The software fabric. Clones share the fabric: their queues can reach each other.
 #[derive(Clone)]
 pub struct Fabric(Arc<Shared>);
 
@@ -32,24 +32,24 @@ struct Shared {
     keys: Arc<KeyTable>,
     ids: Arc<AtomicU64>,
     windows_left: Arc<AtomicU32>,
-    /// What remote keys are scrambled with.
+    /// The secret that scrambles remote keys.
     key_secret: u64,
     ports: Mutex<Vec<Weak<Port>>>,
     network: Network,
 }
 
-/// What is open on a fabric. When everything that was made on it is gone, all of it is 0.
+/// The open objects of a fabric. All counts are 0 when all its objects are gone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FabricUse {
-    /// Regions that are registered.
+    /// Registered regions.
     pub regions: usize,
     /// Sets of queues.
     pub queues: usize,
-    /// Queue pairs, those of connections that are being made among them.
+    /// Queue pairs, including those of connections in progress.
     pub queue_pairs: usize,
     /// Memory windows.
     pub windows: usize,
-    /// Addresses that somebody listens on.
+    /// Addresses with a listener.
     pub listeners: usize,
 }
 
@@ -59,13 +59,13 @@ impl Fabric {
         Fabric::of(FabricOptions::default(), 0)
     }
 
-    /// A fabric with options. Fails when the number of slots is not one of those allowed.
+    /// A fabric with options. Fails if the number of slots is not allowed.
     pub fn with_options(options: FabricOptions) -> Result<Fabric, SetupError> {
         options.check()?;
         Ok(Fabric::of(options, 0))
     }
 
-    /// A fabric as a configuration has it, in its section `[fabric]`.
+    /// The fabric of a configuration's section `[fabric]`.
     ///
     /// # Errors
     /// As for [`Fabric::with_options`].
@@ -73,7 +73,7 @@ impl Fabric {
         Fabric::with_options(FabricOptions::from(config.fabric()))
     }
 
-    /// Counts what is open on it.
+    /// Counts the open objects.
     pub fn in_use(&self) -> FabricUse {
         let Shared { options, keys, windows_left, ports, network, .. } = &*self.0;
         let ports = ports.lock().unwrap_or_else(PoisonError::into_inner);
@@ -230,7 +230,7 @@ impl Provider for Fabric {
 }
 
 impl Shared {
-    /// Remembers a port for as long as it lives.
+    /// Keeps a weak reference to a port.
     fn add_port(&self, port: &Arc<Port>) {
         let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
         ports.retain(|port| port.strong_count() > 0);
@@ -238,7 +238,7 @@ impl Shared {
     }
 }
 
-/// How a fabric comes to be what its configuration says.
+/// How to make a fabric that matches its configuration.
 const FROM_CONFIG: &str = "Fabric::from_config makes one that is as configured";
 /// Requests that may wait for room in one set of queues: at most 4 GiB, touched only when used.
 const BACKLOG_MAX: u64 = 1 << 24;

@@ -5,24 +5,24 @@ use rpcrdma_provider::SetupError;
 
 use crate::transport::clock::FabricClock;
 
-/// How a fabric behaves.
+/// The options of a fabric.
 #[derive(Debug, Clone)]
 pub struct FabricOptions {
-    /// Slots of a ring, a power of two from 16 to 65536. A slot has 256 bytes; each pair of shards
-    /// that talk to each other has two rings.
+    /// Slots of a ring, a power of two from 16 to 65536. A slot has 256 bytes; each pair of
+    /// connected shards has two rings.
     pub slots: u32,
-    /// How long everything is on its way in one direction, in ns; acknowledgements, too.
+    /// The delay in one direction, in ns, also of acknowledgements.
     pub delay_ns: u64,
     /// How long a message waits for a Receive before it counts as retried once, in ns.
     pub rnr_timer_ns: u64,
-    /// What the delay and the retries are measured with. Not read without either.
+    /// The clock of the delay and the retries. Not read without either.
     pub clock: FabricClock,
-    /// Type-2 memory windows of all queues together; 0 is a device that has none.
+    /// Type-2 memory windows of all queues together; 0 for a device without windows.
     pub windows: u32,
-    /// RDMA Reads of a queue pair that are under way at one time, from 1. More of them wait.
+    /// Concurrent RDMA Reads of a queue pair, from 1. Further ones wait.
     pub rd_atomic: u32,
-    /// What the remote keys of windows and registrations begin with: the same ones for the same
-    /// number. Without it nobody knows them before.
+    /// The seed of the remote keys of windows and registrations: the same seed gives the same keys.
+    /// Without it they are unpredictable.
     pub key_seed: Option<u64>,
 }
 
@@ -31,7 +31,7 @@ impl Default for FabricOptions {
         FabricOptions {
             slots: 256,
             delay_ns: 0,
-            // The shortest timer of InfiniBand but for the one that means the longest.
+            // InfiniBand's shortest timer, apart from the code that means the longest.
             rnr_timer_ns: 10_000,
             clock: FabricClock::Real,
             windows: 1 << 16,
@@ -52,7 +52,7 @@ impl From<&section::FabricSection> for FabricOptions {
 }
 
 impl FabricOptions {
-    /// Whether there can be such a fabric.
+    /// Whether the options are valid.
     pub(crate) fn check(&self) -> Result<(), SetupError> {
         let has_slots = self.slots.is_power_of_two() && (16..=65536).contains(&self.slots);
         for (what, value, allowed, is_allowed) in [

@@ -11,7 +11,7 @@ use crate::transport::qp::{NUMBER_BITS, index_bits};
 
 /// The shared side of a set of queues.
 pub(crate) struct Port {
-    /// Unlike that of every other port of the fabric.
+    /// Unique in the fabric.
     pub id: u64,
     /// Where its thread sleeps.
     pub doze: Doze,
@@ -22,7 +22,7 @@ pub(crate) struct Port {
 /// Numbers of queue pairs: index in the low bits, generation above, 24 bits together.
 struct Numbers {
     index_bits: u32,
-    /// The number that each index had last, oldest first to be used again.
+    /// The last number of each index; the oldest is reused first.
     vacant: VecDeque<u32>,
 }
 
@@ -34,7 +34,7 @@ impl Port {
         Ok(Port { id, doze: Doze::new()?, qp_max, numbers: Mutex::new(numbers) })
     }
 
-    /// Takes a number that nothing names any more.
+    /// Takes a number that is not in use.
     pub(crate) fn reserve(&self, device: &str) -> Result<u32, SetupError> {
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(last) = numbers.vacant.pop_front() else {
@@ -62,8 +62,8 @@ impl Port {
 }
 
 impl Numbers {
-    /// The same index in the next generation; generation 0 is never used, as real devices never
-    /// give out the numbers 0 and 1.
+    /// The same index in the next generation. Generation 0 is never used, as real devices never
+    /// assign the numbers 0 and 1.
     fn following(&self, number: u32) -> u32 {
         let index = number & ((1 << self.index_bits) - 1);
         let generations = 1 << (NUMBER_BITS - self.index_bits);

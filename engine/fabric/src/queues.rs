@@ -24,11 +24,11 @@ pub struct FabricQueues {
     transport: Transport<Rings>,
 }
 
-/// Names a queue pair of the software fabric.
+/// Identifies a queue pair of the software fabric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FabricQp(u32);
 
-/// Names a set of queues of the fabric to a connection manager.
+/// Identifies a set of queues of the fabric to a connection manager.
 #[derive(Clone)]
 pub struct FabricHandle {
     pub(crate) port: Arc<Port>,
@@ -39,7 +39,7 @@ impl FabricQueues {
         FabricQueues { port, transport }
     }
 
-    /// How many messages found no Receive when they arrived, since the beginning.
+    /// The number of messages so far that found no Receive on arrival.
     pub fn rnr_count(&self) -> u64 {
         self.transport.rnr_count()
     }
@@ -141,7 +141,7 @@ impl std::fmt::Debug for FabricHandle {
     }
 }
 
-/// Lets `slots` slots go by between two sets of queues that have one path each.
+/// Skips `slots` slots between two sets of queues that have one path each.
 #[cfg(all(test, not(loom)))]
 pub(crate) fn skip([a, b]: [&mut FabricQueues; 2], slots: u64) {
     let [a, b] = [a, b].map(|queues| &mut queues.transport.paths[0]);

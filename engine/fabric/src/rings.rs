@@ -20,7 +20,7 @@ pub(crate) struct Rings {
     side: usize,
 }
 
-/// Two rings between two sets of queues. Their ends are taken by the first endpoint on each side.
+/// Two rings between two sets of queues. The first endpoint on each side takes their ends.
 pub(crate) struct Link {
     id: u64,
     pub ports: [Arc<Port>; 2],
@@ -34,12 +34,12 @@ pub(crate) struct Links {
     made: Mutex<HashMap<(u64, u64), Weak<Link>>>,
 }
 
-/// What the rings of a fabric are like.
+/// The dimensions of a fabric's rings.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
     pub slots: u32,
     pub is_delayed: bool,
-    /// The position that they begin with: 0, but for tests of what comes late.
+    /// Their first position: 0, except in tests of wrap-around.
     pub first: u64,
 }
 
@@ -70,7 +70,7 @@ impl Link {
         EndId { link: self.id, side }
     }
 
-    /// Takes an end; none if it was taken before, by a path that has died since.
+    /// Takes an end; none if an earlier path has taken it and died since.
     pub(crate) fn take(self: &Arc<Link>, side: usize) -> Option<(Rings, Producer, Consumer)> {
         let (tx, rx) = self.ends[side].lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let peer = Arc::clone(&self.ports[1 - side]);
@@ -79,12 +79,12 @@ impl Link {
 }
 
 impl Links {
-    /// None yet. Their names are counted on together with those of ports.
+    /// No links yet. Their names and those of ports share a counter.
     pub(crate) fn new(ids: Arc<AtomicU64>, size: Size) -> Links {
         Links { ids, size, made: Mutex::default() }
     }
 
-    /// The link between two ports, of which the first has the smaller number or they are the same.
+    /// The link between two ports. The first has the smaller number, or they are the same.
     pub(crate) fn between(&self, ports: [&Arc<Port>; 2]) -> Arc<Link> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (ports[0].id, ports[1].id);

@@ -6,13 +6,13 @@
 //!   poll_cq ◀── acks ◀── slots of the other direction, or said on their own
 //! ```
 //!
-//! It matches, orders, checks keys and rights, flushes and completes, and knows nothing of what
-//! carries its messages: a [`Carrier`] is a parameter, and files in `transport/` import none.
+//! It matches, orders, checks keys and rights, flushes and completes. It is independent of the
+//! carrier of its messages: a [`Carrier`] is a parameter, and files in `transport/` import none.
 //!
-//! Everything that arrives is carried out by `poll_cq`, on the thread that owns the queues. Nothing
-//! reachable from `poll_cq`, `post_send` and `post_srq_recv` locks or allocates, but for the first
-//! call after a registration has changed, which takes a new copy of the key table, and for a key that
-//! the copy does not have.
+//! `poll_cq` executes everything that arrives, on the thread that owns the queues. Nothing
+//! reachable from `poll_cq`, `post_send` and `post_srq_recv` locks or allocates, with two
+//! exceptions: the first call after a registration has changed, which copies the key table, and a
+//! key that is not in the copy.
 #![expect(unsafe_code, reason = "posting is unsafe in the trait that this is made for")]
 
 pub(crate) mod body;
@@ -46,13 +46,13 @@ use self::path::{Outlook, Path};
 use self::post::{Limits, NotTaken};
 use self::qp::{Fate, QueuePair, State};
 
-/// The queues of one thread: what `Queues` of a provider does, but for naming and sleeping.
+/// The queues of one thread: a provider's `Queues` without naming and sleeping.
 pub(crate) struct Transport<C: Carrier> {
-    /// What says to others that a poll is using keys.
+    /// Tells other threads that a poll is using keys.
     reader: Arc<Reader>,
     core: Core,
     pub paths: Vec<Path<C>>,
-    /// The path to be polled first.
+    /// The path that is polled first.
     turn: usize,
     limits: Limits,
 }
@@ -62,8 +62,8 @@ impl<C: Carrier> Transport<C> {
         Transport { reader, core, paths: Vec::new(), turn: 0, limits }
     }
 
-    /// Takes a queue pair that is connected by this end of a carrier. `take` hands the carrier over
-    /// if these queues do not have it.
+    /// Takes a queue pair that this end of a carrier connects. `take` returns the carrier if these
+    /// queues do not have it.
     pub(crate) fn attach(
         &mut self,
         qp: QueuePair,
@@ -147,7 +147,7 @@ impl<C: Carrier> Transport<C> {
         self.core.rights.renew_window(id).map(Some).ok_or_else(no_such_window)
     }
 
-    /// `Queues::expose`: the caller answers for the bytes.
+    /// `Queues::expose`: the caller guarantees the bytes.
     pub(crate) fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
         let Core { keys, rights, .. } = &mut self.core;
         keys.refresh();
@@ -178,7 +178,7 @@ impl<C: Carrier> Transport<C> {
         let peer = qp.peer;
         qp.leave();
         let path = &mut self.paths[qp.path as usize];
-        // What the peer took before is a success.
+        // Requests that the peer took before succeed.
         path.read_ack_line();
         path.retire(&mut self.core, None, now);
         path.fail(&mut self.core, None, num);
@@ -187,7 +187,7 @@ impl<C: Carrier> Transport<C> {
         path.carrier.wake_peer();
     }
 
-    /// `Queues::destroy`. Whether there was such a queue pair.
+    /// `Queues::destroy`. Returns whether the queue pair existed.
     pub(crate) fn destroy(&mut self, num: u32) -> bool {
         self.disconnect(num);
         let Core { qps, cq, events, opening, rights, .. } = &mut self.core;
@@ -203,8 +203,8 @@ impl<C: Carrier> Transport<C> {
         true
     }
 
-    /// How long its thread may sleep, at most `timeout`; none if there is something to do. Says to
-    /// all peers what was taken.
+    /// How long its thread may sleep, at most `timeout`; none if there is work. Acknowledges to all
+    /// peers what was taken.
     pub(crate) fn nap(&mut self, timeout: Duration) -> Option<Duration> {
         self.paths.iter_mut().filter(|path| !path.is_dead).for_each(Path::announce);
         Some(match self.outlook() {
@@ -218,7 +218,7 @@ impl<C: Carrier> Transport<C> {
         })
     }
 
-    /// How many messages found no Receive when they arrived.
+    /// The number of messages that found no Receive on arrival.
     pub(crate) fn rnr_count(&self) -> u64 {
         self.core.rnr_count
     }
@@ -228,8 +228,8 @@ impl<C: Carrier> Transport<C> {
         self.outlook() == Outlook::Now
     }
 
-    /// Posts what is left of a chain, beginning with a request that is no plain Send or cannot
-    /// leave at once.
+    /// Posts the rest of a chain, which begins with a request that is not a plain Send or cannot be
+    /// sent at once.
     ///
     /// # Safety
     /// That of `post_send`.
@@ -255,8 +255,8 @@ impl<C: Carrier> Transport<C> {
         Taken::without_error(wrs.len())
     }
 
-    /// A queue pair in the error state takes requests and flushes them: so a program learns that
-    /// nothing that it posted before is on its way any more.
+    /// A queue pair in the error state takes requests and flushes them, which tells a program that
+    /// nothing posted before is in flight any more.
     #[cold]
     fn post_to_failed(&mut self, num: u32, wrs: &[SendWr<'_>]) -> Taken {
         if self.core.qps.find(num).is_none() {
@@ -270,7 +270,7 @@ impl<C: Carrier> Transport<C> {
         Taken::without_error(wrs.len())
     }
 
-    /// The path that this end belongs to; a new one for the first queue pair.
+    /// The path of this end; a new one for the first queue pair.
     fn path_of(
         &mut self,
         end: EndId,
@@ -321,7 +321,7 @@ impl<C: Carrier> Drop for Transport<C> {
     }
 }
 
-/// Polls several paths, a few messages from each, beginning where the last poll stopped.
+/// Polls several paths, a few messages from each, starting where the last poll stopped.
 #[inline(never)]
 fn poll_in_turn<C: Carrier>(
     (core, reader): (&mut Core, &Reader),
@@ -344,7 +344,7 @@ fn poll_in_turn<C: Carrier>(
     }
 }
 
-/// Lets those queue pairs send whose peer is attached by now.
+/// Lets queue pairs send whose peer is attached now.
 #[cold]
 fn open<C: Carrier>(core: &mut Core, paths: &mut [Path<C>]) {
     let mut opening = std::mem::take(&mut core.opening);
@@ -361,7 +361,7 @@ fn open<C: Carrier>(core: &mut Core, paths: &mut [Path<C>]) {
                     path.enqueue(num);
                 }
             }
-            // Its goodbye may have come before we were there to hear it.
+            // Its goodbye may have come before this side was attached.
             Progress::Left if path.has_more(qp) => return true,
             Progress::Left | Progress::Dropped => {
                 path.fail(core, None, num);
@@ -373,7 +373,7 @@ fn open<C: Carrier>(core: &mut Core, paths: &mut [Path<C>]) {
     core.opening = opening;
 }
 
-/// All windows of the device are taken, or it has none.
+/// The device has no windows, or none left.
 #[cold]
 fn no_window_left() -> SetupError {
     SetupError::Invalid {
@@ -393,7 +393,7 @@ fn no_such_window() -> SetupError {
     }
 }
 
-/// Messages taken from one path before it is the next one's turn.
+/// Messages taken from one path before the next path's turn.
 const TURN_MESSAGES: usize = 8;
-/// How long to sleep when a message waits for a Receive: its sender may give up meanwhile.
+/// The sleep while a message waits for a Receive: its sender may give up meanwhile.
 const BLOCKED_NAP: Duration = Duration::from_millis(1);

@@ -6,7 +6,7 @@
 //!    ├── withdraw_call ──▶ Opened, if nothing of it has left
 //!    └── abandon_call ──▶ Abandoned ──late reply, error, end of the connection──▶ free
 //! ```
-//! A call that is given up keeps its xid, its credits and its receives until its peer is done with it
+//! A cancelled call keeps its xid, its credits and its receives until its peer has finished it
 //! (wire.md W26).
 
 use rpcrdma_xdr::onc::MsgType;
@@ -17,7 +17,7 @@ use crate::ingress::Ignored;
 
 impl Connection {
     /// Ends an own call that is answered, has failed, or was never sent; any call if the connection
-    /// has ended. Its credits and receives come back. `None` if it had ended before.
+    /// has ended. Its credits and receives are released. `None` if it had ended before.
     #[inline]
     pub fn finish_call(&mut self, ledger: &mut ShardLedger, id: CallId) -> Option<Finished> {
         let (_, entry) = ledger.calls.find(id.xid(), self.peer)?;
@@ -30,9 +30,9 @@ impl Connection {
         }
     }
 
-    /// Ends an own call for the program, while the connection goes on: answered or not. If its reply
-    /// may still come, its xid, its credits and its receives stay with it until it has: the peer
-    /// reckons with all of them. `None` if it had ended before.
+    /// Ends an own call for the program while the connection goes on, answered or not. If its reply
+    /// may still come, the call keeps its xid, its credits and its receives until then: the peer
+    /// counts on all of them. `None` if it had ended before.
     pub fn abandon_call(&mut self, ledger: &mut ShardLedger, id: CallId) -> Option<Finished> {
         let (_, entry) = ledger.calls.find_mut(id.xid(), self.peer)?;
         match entry.state {
@@ -47,8 +47,8 @@ impl Connection {
         }
     }
 
-    /// Takes a call back that was planned and of which nothing has left: its peer knows nothing of it.
-    /// It is to be ended at once.
+    /// Withdraws a planned call of which nothing was sent: its peer does not know it. The caller
+    /// ends it at once.
     pub fn withdraw_call(&mut self, ledger: &mut ShardLedger, id: CallId) {
         if let Some((_, entry)) = ledger.calls.find_mut(id.xid(), self.peer)
             && entry.state == CallState::Sent
@@ -57,7 +57,7 @@ impl Connection {
         }
     }
 
-    /// Its peer is done with a call that was given up.
+    /// The peer has finished a cancelled call.
     #[cold]
     fn end_abandoned(&mut self, ledger: &mut ShardLedger, id: CallId) {
         let before = self.credits.in_flight();
@@ -65,14 +65,14 @@ impl Connection {
         self.abandoned -= before - self.credits.in_flight();
     }
 
-    /// Gives back what a call holds.
+    /// Releases what a call holds.
     #[inline]
     pub(crate) fn end_call(&mut self, ledger: &mut ShardLedger, id: CallId) -> Option<Finished> {
         let ended = ledger.calls.remove(id, self.peer)?;
         Some(self.give_back(ledger, ended))
     }
 
-    /// As [`Connection::end_call`], for a call whose xid the program has not chosen.
+    /// As [`Connection::end_call`], for a call with an xid from the table.
     #[inline(always)]
     pub(crate) fn end_own_call(
         &mut self,
@@ -109,7 +109,7 @@ impl Connection {
         is_due.then_some((id, entry))
     }
 
-    /// Takes a reply that is whole, if there is a call for it.
+    /// Accepts a complete reply, if there is a call for it.
     pub(crate) fn take_reply(
         &mut self,
         ledger: &mut ShardLedger,
@@ -122,8 +122,7 @@ impl Connection {
         }
     }
 
-    /// All of the reply to a call, or an error about it, is here. A call that the program has given up
-    /// is over with that.
+    /// The complete reply to a call, or an error about it, has arrived. This ends a cancelled call.
     pub(crate) fn on_answer(
         &mut self,
         ledger: &mut ShardLedger,
@@ -144,15 +143,15 @@ impl Connection {
         }
     }
 
-    /// The reply to a call breaks a rule, or a part of it: the call of ours that has failed with it.
+    /// A reply, or a part of it, breaks a rule. Returns the own call that has failed with it.
     pub(crate) fn refuse_reply(&mut self, ledger: &mut ShardLedger, xid: u32) -> Option<CallId> {
         let (id, _) = ledger.calls.find(xid, self.peer)?;
         self.on_answer(ledger, id).ok()
     }
 
-    /// The call of ours with this xid, if it was sent: it has failed. And whether it may be sent
-    /// again: if it was sent by the extension and nothing of a reply was seen, a peer that refuses it
-    /// for its form has not executed it.
+    /// The own call with this xid, if it was sent: it has failed. Also whether it may be sent
+    /// again: a peer that refuses a call for its form has not executed it, if it was sent by the
+    /// extension and no part of a reply has arrived.
     pub(crate) fn fail_sent(
         &mut self,
         ledger: &mut ShardLedger,
@@ -167,7 +166,7 @@ impl Connection {
     }
 }
 
-/// The first transmission of a reply tells how many there are: receives beyond them are free
+/// The first transmission of a reply contains their number: the receives beyond it are released
 /// (\[RTR\] 4.3; wire.md E8).
 pub(crate) fn note_reply_count(ledger: &mut ShardLedger, id: CallId, peer: u32, count: u32) {
     let Some((_, entry)) = ledger.calls.find_mut(id.xid(), peer) else { return };

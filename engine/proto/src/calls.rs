@@ -5,12 +5,13 @@
 //!       | role |  generation   |    slot     |      role: client 0, server 1 (wire.md B9)
 //! ```
 //! The generation of a slot grows with every use, so a late reply to an earlier call in the same
-//! slot names another xid. A slot whose generations are used up rests until those of all others
-//! are: servers recognize repeated calls by their xids. Generation 0 is never used for a call:
-//! `role | 0 | n` are the xids of our control messages, at least 16 of them, which therefore collide
-//! with no call (wire.md P9).
+//! slot has another xid. A slot whose generations are used up rests until those of all others are:
+//! servers recognize repeated calls by their xids. Generation 0 is never used for a call: `role | 0
+//! | n` are the xids of our control messages, at least 16 of them, so they collide with no call
+//! (wire.md P9).
 //!
-//! The program may choose the xid of a call, which then says nothing of its slot: see `calls/chosen.rs`.
+//! The program may choose the xid of a call, which is then independent of its slot: see
+//! `calls/chosen.rs`.
 
 mod chosen;
 
@@ -24,10 +25,10 @@ use crate::settings::Role;
 /// The most calls that a table can hold.
 pub const CALLS_MAX: u32 = 1 << 20;
 
-/// The xids below it, with the bit of our role, are those of our control messages.
+/// Smaller xids, with the bit of our role, belong to our control messages.
 pub(crate) const CONTROL_XIDS: u32 = 16;
 
-/// Names a call of ours; its value is the xid of the RPC.
+/// Identifies an own call; its value is the xid of the RPC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CallId(u32);
 
@@ -40,56 +41,56 @@ impl CallId {
     }
 }
 
-/// How far a call is.
+/// The state of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallState {
-    /// It has its xid, and nothing was planned to be sent.
+    /// It has its xid; nothing is planned.
     Opened,
-    /// It was planned: its credits and receives are taken, its reply may arrive.
+    /// It is planned: its credits and receives are taken, its reply may arrive.
     Sent,
     /// The first transmission of its reply has arrived, the last has not.
     Replying,
-    /// All of its reply, one that is refused, or an error has arrived: it is to be finished.
+    /// Its complete reply, an invalid one, or an error has arrived: the program has to finish it.
     Answered,
-    /// The program has given it up. Its reply may still come.
+    /// The program has cancelled it. Its reply may still come.
     Abandoned,
 }
 
-/// What is kept of an outstanding call.
+/// The record of an outstanding call.
 #[derive(Debug, Clone, Copy)]
 pub struct CallEntry {
-    /// How far it is.
+    /// Its state.
     pub state: CallState,
     /// Credits that it holds: the transmissions of the call.
     pub credits: u32,
-    /// Receives set aside for what is still to come of its reply.
+    /// Receives reserved for the rest of its reply.
     pub receives: u32,
     /// The most transmissions that its reply may have (`optxrq_rsbuf`, at least 1).
     pub reply_count_max: u32,
-    /// What the reply's items may be.
+    /// The allowed forms of the reply's items.
     pub wants: WantSet,
-    /// Whether it was sent by the extension's operations, which alone may answer it.
+    /// Whether it was sent by the extension's operations, the only ones that may answer it.
     pub is_xmt: bool,
     /// The program's name for the call.
     pub token: u64,
-    /// The engine's name for what the call has exposed; [`NO_MARK`] if that is nothing.
+    /// The engine's name for the call's exposed memory; [`NO_MARK`] if there is none.
     pub mark: u32,
     /// Whether the engine has a deadline for it.
     pub is_timed: bool,
 }
 
-/// Tells a call from all others that its table has had or will have: an xid may be chosen again, and
-/// those of a slot come round.
+/// Identifies a call among all others that its table ever has: an xid may be chosen again, and
+/// those of a slot repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CallName {
     /// The call, while it is open.
     pub id: CallId,
-    /// Tells it from other calls with the same xid. Those that a slot gives out before they come round
-    /// have the same.
+    /// Distinguishes calls with the same xid. It is constant for the calls of a slot until their
+    /// xids repeat.
     serial: u64,
 }
 
-/// The mark of a call that has exposed nothing.
+/// The mark of a call without exposed memory.
 pub const NO_MARK: u32 = u32::MAX;
 
 /// The table is full.
@@ -100,41 +101,41 @@ pub struct TableFull {
     pub max: u32,
 }
 
-/// No slot, and no connection.
+/// No slot, or no connection.
 pub(crate) const NONE: u32 = u32::MAX;
 /// The largest number of a connection.
 pub(crate) const PEER_MAX: u32 = !CHOSEN;
 
-/// In the number of a connection: the xid of the call is chosen.
+/// A flag in the connection number: the xid of the call is chosen.
 const CHOSEN: u32 = 1 << 31;
 
-/// In the place of the next free slot: the call in this one was looked at. When it ends, the next
-/// free slot is named here again.
+/// In the field of the next free slot: the call in this slot was visited. When the call ends, the
+/// field names the next free slot again.
 const SEEN: u32 = NONE - 1;
 
-/// A place for a call. It is free while its peer is nobody.
+/// A place for a call. It is free while it has no peer.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     xid: u32,
-    /// With [`CHOSEN`] if the xid is: no message finds such a call on the short way.
+    /// With [`CHOSEN`] if the xid is chosen: the short way finds no such call.
     peer: u32,
-    /// The generation before which is to be looked what the next may be: 0, or that of a chosen xid.
+    /// The generation at which the slot checks for chosen xids: 0, or that of a chosen xid.
     stop: u32,
     /// Of a free slot, and of one that is used [`SEEN`] or anything else.
     next_free: u32,
     entry: CallEntry,
 }
 
-/// What is kept of a slot for the sake of chosen xids.
+/// The data of a slot that chosen xids need.
 #[derive(Debug, Clone, Copy)]
 struct Aside {
-    /// The slot's own newest xid, while a call with a chosen one lies in it.
+    /// The slot's own newest xid, while it holds a call with a chosen one.
     xid: u32,
     /// The first call whose chosen xid has the low bits of this slot.
     first: u32,
-    /// Behind the call in this slot the next of those.
+    /// The next such call after the call in this slot.
     next: u32,
-    /// With its xid the name of the call in it: another one whenever an xid may come again.
+    /// With the xid, the name of the call in it: it changes whenever an xid may repeat.
     serial: u64,
 }
 
@@ -154,19 +155,19 @@ const NO_CALL: CallEntry = CallEntry {
     is_timed: false,
 };
 
-/// What a call that has ended leaves.
+/// What an ended call releases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
     /// Credits that it held.
     pub credits: u32,
-    /// Receives that were set aside for it.
+    /// Receives that were reserved for it.
     pub receives: u32,
     /// The program's name for it.
     pub token: u64,
 }
 
-/// The outstanding calls of all connections of a shard. Every operation is O(1), if xids that are
-/// chosen differ in their low bits.
+/// The outstanding calls of all connections of a shard. Every operation is O(1) if chosen xids
+/// differ in their low bits.
 #[derive(Debug)]
 pub struct CallTable {
     slots: Box<[Slot]>,
@@ -175,14 +176,14 @@ pub struct CallTable {
     rested: (u32, u32),
     len: u32,
     slot_bits: u32,
-    /// What is kept of each slot for the sake of chosen xids.
+    /// The data of each slot that chosen xids need.
     aside: Box<[Aside]>,
-    /// How many serials there have been in names.
+    /// The number of serials used in names.
     serials: u64,
 }
 
 impl CallTable {
-    /// A table for `calls_max` calls. The only allocations of this crate are made here.
+    /// A table for `calls_max` calls. This is the only allocation of the crate.
     ///
     /// # Panics
     /// If `calls_max` is 0 or above [`CALLS_MAX`].
@@ -200,8 +201,8 @@ impl CallTable {
         Self { slots, free: 0, rested: (NONE, NONE), len: 0, slot_bits, aside, serials: 0 }
     }
 
-    /// Has the generations of all slots begin at a place that `seed` chooses: servers recognize
-    /// repeated calls by their xids, and not by who is new (wire.md W24).
+    /// Sets the first generation of all slots from `seed`: servers recognize repeated calls by
+    /// their xids, not by the connection (wire.md W24).
     ///
     /// # Panics
     /// If a call is outstanding.
@@ -213,7 +214,7 @@ impl CallTable {
         }
     }
 
-    /// Gives a new call of the connection `peer` its xid. The slot used last is used first.
+    /// Assigns a new call of the connection `peer` its xid. The slot used last is reused first.
     /// Numbers from 2^31 on are no connections.
     ///
     /// # Errors
@@ -234,15 +235,15 @@ impl CallTable {
         slot.xid = role.xid_bit() | generation << bits | index;
         slot.peer = peer;
         (slot.entry.state, slot.entry.is_timed) = (CallState::Opened, false);
-        // What is planned sets the rest; a call that never is holds nothing.
+        // The plan sets the rest; an unplanned call holds nothing.
         (slot.entry.credits, slot.entry.receives, slot.entry.token) = (0, 0, token);
         slot.entry.mark = NO_MARK;
         Ok(CallId(slot.xid))
     }
 
-    /// As [`CallTable::open`], if the slot used last has used its generations up, another call has the
-    /// next of them, or there is none: slots that have used them up go behind those that rest, and these
-    /// begin anew when no other is free.
+    /// As [`CallTable::open`], if the slot used last has used up its generations, another call has
+    /// the next one, or there is no such slot: exhausted slots go to the end of the resting ones,
+    /// which start anew when no other slot is free.
     #[cold]
     #[inline(never)]
     fn open_rested(&mut self, role: Role, peer: u32, token: u64) -> Result<CallId, TableFull> {
@@ -271,8 +272,8 @@ impl CallTable {
         }
     }
 
-    /// Gives an open call another xid, as if it had just been opened: what is still to come for the
-    /// old one finds nothing. Returns what the call held.
+    /// Assigns an open call another xid, as if it had just been opened: late messages for the old
+    /// one find no call. Returns what the call held.
     pub(crate) fn renew(&mut self, id: CallId, peer: u32) -> Option<(CallId, Ended)> {
         let (at, ended) = self.take_out(id, peer)?;
         let (bits, index) = (self.slot_bits, at as u32);
@@ -300,7 +301,7 @@ impl CallTable {
         }
     }
 
-    /// As [`CallTable::remove`], if the xid is of the table's own choice.
+    /// As [`CallTable::remove`], if the table has chosen the xid.
     #[inline(always)]
     pub(crate) fn remove_own(&mut self, id: CallId, peer: u32) -> Option<Ended> {
         let index = self.index_of(id.0);
@@ -323,14 +324,14 @@ impl CallTable {
         self.find_own(xid, peer).or_else(|| self.find_chosen(xid, peer))
     }
 
-    /// As [`CallTable::find`], if the xid is of the table's own choice.
+    /// As [`CallTable::find`], if the table has chosen the xid.
     #[inline(always)]
     pub(crate) fn find_own(&self, xid: u32, peer: u32) -> Option<(CallId, &CallEntry)> {
         let slot = self.slots.get(self.index_of(xid) as usize)?;
         (slot.xid == xid && slot.peer == peer).then_some((CallId(xid), &slot.entry))
     }
 
-    /// As [`CallTable::find`], to be changed.
+    /// As [`CallTable::find`], mutable.
     #[inline]
     pub fn find_mut(&mut self, xid: u32, peer: u32) -> Option<(CallId, &mut CallEntry)> {
         if self.find_own(xid, peer).is_some() {
@@ -339,7 +340,7 @@ impl CallTable {
         self.find_chosen_mut(xid, peer)
     }
 
-    /// As [`CallTable::find_own`], to be changed.
+    /// As [`CallTable::find_own`], mutable.
     #[inline]
     pub(crate) fn find_own_mut(&mut self, xid: u32, peer: u32) -> Option<(CallId, &mut CallEntry)> {
         let index = self.index_of(xid) as usize;
@@ -347,8 +348,8 @@ impl CallTable {
         (slot.xid == xid && slot.peer == peer).then_some((CallId(xid), &mut slot.entry))
     }
 
-    /// The next call of a connection in the slots from `start` on, and the slot to go on from, for the
-    /// end of the connection. Looks at every slot between them.
+    /// The next call of a connection in the slots from `start` on, and the slot to continue from,
+    /// for the end of the connection. Visits every slot between them.
     #[must_use]
     pub fn next_of(&self, peer: u32, start: u32) -> Option<(CallId, u32)> {
         let slots = self.slots.get(start as usize..)?;
@@ -356,8 +357,8 @@ impl CallTable {
         Some((CallId(slots[at].xid), start + at as u32 + 1))
     }
 
-    /// The peer of the call in a slot, if it was sent and is not over, and whether this has said so
-    /// of the call before. The xid would not tell: another call may have it by then.
+    /// The peer of the call in a slot, if it was sent and has not ended, and whether an earlier
+    /// visit has seen the same call. The xid does not tell: another call may have it by then.
     pub fn look_at(&mut self, slot: u32) -> Option<(u32, bool)> {
         let slot = self.slots.get_mut(slot as usize)?;
         let peer = slot.owner().filter(|_| slot.entry.state != CallState::Opened)?;
@@ -371,7 +372,7 @@ impl CallTable {
         Some((self.name_in(slot as usize), place.owner()?, &place.entry))
     }
 
-    /// What tells an open call from all others.
+    /// The identity of an open call.
     #[must_use]
     pub fn name(&self, id: CallId, peer: u32) -> Option<CallName> {
         Some(self.name_in(self.place_of(id.0, peer)?))
@@ -383,7 +384,7 @@ impl CallTable {
         self.place_of(id.0, peer).map(|slot| slot as u32)
     }
 
-    /// Whether the peer of a call may still answer it, or goes on answering.
+    /// Whether the peer of a call may still answer it, or continue an answer.
     #[must_use]
     pub fn may_be_answered(&self, id: CallId, peer: u32) -> bool {
         let state = self.find(id.xid(), peer).map(|(_, entry)| entry.state);
@@ -422,8 +423,8 @@ impl Slot {
     }
 }
 
-/// The generation behind `last`, whose bits above the generation's own are ignored; 0 behind the last
-/// of all.
+/// The generation after `last`, whose bits above the generation's own are ignored; 0 after the last
+/// one.
 #[inline]
 fn next_generation(last: u32, slot_bits: u32) -> u32 {
     (last + 1) & generations(slot_bits)
@@ -464,7 +465,7 @@ mod tests {
         assert_eq!(next_generation((1 << 11) - 1, 20), 0);
     }
 
-    /// A table of 16 slots with 7 generations each: all that can happen happens soon.
+    /// A table of 16 slots with 7 generations each, so that all cases occur soon.
     pub(super) fn short_lived(seed: u32) -> CallTable {
         let mut table = CallTable::new(16);
         table.slot_bits = 28;
@@ -477,7 +478,7 @@ mod tests {
         for seed in 0..7 {
             let mut table = short_lived(seed);
             let mut used = HashMap::new();
-            // Those behind the seed come first, and all others before they come again.
+            // Those after the seed come first, and all others before any repeats.
             let first = 16 * (7 - seed);
             for round in 0..2000 {
                 let id = table.open(Role::Client, 0, 0).expect("free");
@@ -586,7 +587,7 @@ mod tests {
     fn a_call_is_new_once_whatever_xid_it_has() {
         let mut table = CallTable::new(4);
         for round in 0..10 {
-            // As if the generations of its slot had come round.
+            // As if all generations of its slot had been used.
             table.number_from(0);
             let id = table.open(Role::Client, 5, 0).expect("free");
             assert_eq!((id.xid(), table.look_at(0)), (1 << 4, None), "it was not sent");

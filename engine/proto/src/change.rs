@@ -19,8 +19,8 @@ impl Changes {
     /// These values, each of another property. [`Property::Default`] stands for the default.
     ///
     /// # Errors
-    /// [`Misuse`] for a property twice, one that we do not know, the structure of receive buffers,
-    /// which never changes (wire.md E21), or a value that the property cannot have, such as a buffer
+    /// [`Misuse`] for a property twice, an unknown one, the structure of receive buffers, which
+    /// never changes (wire.md E21), or a value that the property cannot have, such as a buffer
     /// below 1024 bytes.
     pub fn of(values: &[Property<'_>]) -> Result<Self, Misuse> {
         let mut changes = PropValues::NONE;
@@ -71,21 +71,21 @@ impl Changes {
     }
 }
 
-/// Which operation carries changes.
+/// The operation that carries changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChangeKind {
     Request,
     Announcement,
 }
 
-/// What a request for changes came to: each property asked for is in exactly one of the three.
+/// The result of a request for changes: each requested property is in exactly one of the three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PropertyOutcome {
-    /// Those that have the value asked for.
+    /// Those with the requested value.
     pub done: PropIds,
-    /// Those that have another value now, which [`crate::Connection::limits`] tells.
+    /// Those with another new value, which [`crate::Connection::limits`] returns.
     pub other: PropIds,
-    /// Those that are as they were.
+    /// Those that are unchanged.
     pub refused: PropIds,
 }
 
@@ -94,6 +94,6 @@ pub struct PropertyOutcome {
 pub(crate) struct Question {
     pub(crate) xid: u32,
     pub(crate) changes: Changes,
-    /// What the peer's buffers took before we asked for smaller ones.
+    /// The size of the peer's buffers before we requested smaller ones.
     pub(crate) restore: Option<u32>,
 }

@@ -21,7 +21,7 @@ use crate::settings::Role;
 use crate::xmt;
 
 impl Connection {
-    /// Starts the exchange of properties: the first message of a client.
+    /// Starts the exchange of properties: a client's first message.
     pub fn begin(&mut self) -> Option<ControlSend> {
         if self.role == Role::Server || !self.settings.properties || self.exchange().is_sent() {
             return None;
@@ -30,7 +30,7 @@ impl Connection {
         Some(ControlSend::ConnProp { xid: self.control_xid() })
     }
 
-    /// Gives a call its xid. Nothing else is taken yet.
+    /// Assigns a call its xid and takes nothing else.
     ///
     /// # Errors
     /// [`SendError::NotReady`], [`SendError::NoBackward`], [`SendError::TableFull`].
@@ -48,12 +48,13 @@ impl Connection {
             .map_err(|full| SendError::TableFull { max: full.max })
     }
 
-    /// Gives a call that was just opened this xid in the place of its own, so that a server recognizes
-    /// it as the repetition of an earlier call.
+    /// Replaces the xid of a newly opened call by this one, so that a server recognizes it as a
+    /// repetition of an earlier call.
     ///
     /// # Errors
-    /// [`SendError::XidNotOurs`], [`SendError::XidInUse`], [`SendError::TableFull`] if too many calls
-    /// with chosen xids are alike, [`SendError::UnknownCall`] if it was sent. The call is as before.
+    /// [`SendError::XidNotOurs`], [`SendError::XidInUse`], [`SendError::TableFull`] if too many
+    /// calls with chosen xids are alike, [`SendError::UnknownCall`] if it was sent. The call is as
+    /// before.
     pub fn choose_xid(
         &mut self,
         ledger: &mut ShardLedger,
@@ -63,10 +64,11 @@ impl Connection {
         ledger.calls.choose(self.role, id, self.peer, xid)
     }
 
-    /// Says which way a call would go now, and what memory it needs exposed. Nothing changes.
+    /// Returns the form that a call would have now, and the memory that it needs exposed. Changes
+    /// nothing.
     ///
     /// # Errors
-    /// [`SendError`] if there is no way.
+    /// [`SendError`] if no form is possible.
     #[inline]
     pub fn route_call(&self, demand: &CallDemand<'_>) -> Result<CallRoute, SendError> {
         if demand.is_plain()
@@ -92,7 +94,7 @@ impl Connection {
         if !may_expose {
             return by_extension;
         }
-        // wire.md E6: what the credits do not allow now goes another way at once.
+        // wire.md E6: a call that the credits do not allow now takes another form at once.
         let now = self.credits.available().max(1);
         match by_extension {
             Ok(route) if bounds.xmt && route.count <= now => Ok(route),
@@ -103,8 +105,8 @@ impl Connection {
         }
     }
 
-    /// The way of a call by the extension in fewer transmissions than it would have with more
-    /// credits, if its items need not go into the stream for that.
+    /// The form of a call by the extension that takes fewer transmissions than with more credits,
+    /// if its items need not go into the stream for that.
     fn route_at_once(
         &self,
         bounds: Bounds,
@@ -119,7 +121,7 @@ impl Connection {
         (is_apart || demand.items.is_empty()).then_some(route)
     }
 
-    /// The way of a call by the extension, in so many transmissions at most.
+    /// The form of a call by the extension, in so many transmissions at most.
     fn route_xmt(&self, call_max: u32, demand: &CallDemand<'_>) -> Result<CallRoute, SendError> {
         let (own, peer) = (&self.settings, self.limits());
         let reply_max = self.reply_count_max();
@@ -136,8 +138,8 @@ impl Connection {
         }
     }
 
-    /// The way of a call without the extension that exposes nothing: all of it in one message, and
-    /// all of its reply.
+    /// The form of a call without the extension and without exposed memory: one message, and one
+    /// for its reply.
     fn route_plain(&self, demand: &CallDemand<'_>) -> Result<CallRoute, SendError> {
         let CallDemand { payload, items, wants, reply_payload_max, .. } = *demand;
         let CallDemand { gather_max, copy_max, .. } = *demand;
@@ -159,14 +161,14 @@ impl Connection {
         Ends { peer: self.limits(), interop: &self.settings.interop, reply_size, reply_first }
     }
 
-    /// Plans a call on its route, and takes its credits and the receives for its reply. From here
-    /// on it ends with [`Connection::finish_call`].
+    /// Plans a call on its route, and takes its credits and the receives for its reply. The caller
+    /// ends it with [`Connection::finish_call`].
     ///
-    /// `demand` is the one that was routed, `exposed` what the route named. A route is for the
-    /// peer's buffers as they were then: if they are others now, the call is to be routed once more.
+    /// `demand` is the routed one, `exposed` the memory that the route names. A route fits the
+    /// peer's buffers at its time: if they have changed, the caller routes the call again.
     ///
     /// # Errors
-    /// [`SendError`]; nothing has changed then, and the call may be tried again.
+    /// [`SendError`], without effect; the caller may try again.
     #[inline]
     pub fn begin_call<'a>(
         &mut self,
@@ -195,11 +197,11 @@ impl Connection {
         Ok(route::plan_call(id.xid(), &route, demand, exposed))
     }
 
-    /// [`Connection::route_call`] and [`Connection::begin_call`] in one, for a call for which no
-    /// memory can be exposed.
+    /// [`Connection::route_call`] and [`Connection::begin_call`] in one, for a call without exposed
+    /// memory.
     ///
     /// # Errors
-    /// [`SendError`]; nothing has changed then.
+    /// [`SendError`], without effect.
     #[inline]
     pub fn begin_sends<'a>(
         &mut self,
@@ -243,9 +245,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Makes a call ready to be sent once more after [`crate::Ingress::Again`]: it has another xid,
-    /// which goes into its payload too, and is to be routed anew. Its credits and receives are
-    /// free. `None` if it had ended before.
+    /// Prepares a call for another try after [`crate::Ingress::Again`]. It gets another xid, which
+    /// also goes into its payload, and must be routed again. Its credits and receives are released.
+    /// `None` if it had ended before.
     pub fn reopen_call(&mut self, ledger: &mut ShardLedger, id: CallId) -> Option<CallId> {
         let (id, Ended { credits, receives, .. }) = ledger.calls.renew(id, self.peer)?;
         self.credits.give_back(credits);
@@ -256,8 +258,8 @@ impl Connection {
     /// Plans a reply. The credits of its call are free again, and the grant grows if it can.
     ///
     /// # Errors
-    /// [`SendError`]; nothing has changed then. The call can still be answered in another way, or
-    /// refused.
+    /// [`SendError`], without effect. The caller can still answer the call in another form, or
+    /// reject it.
     #[inline]
     pub fn begin_reply<'a>(
         &mut self,
@@ -307,14 +309,14 @@ impl Connection {
         to.handle.filter(|_| is_wanted && self.limits().remote_invalidation)
     }
 
-    /// Takes a reply back that was planned and cannot be laid out: its call is unanswered again.
+    /// Withdraws a planned reply that cannot be laid out: its call is unanswered again.
     #[cold]
     pub fn withdraw_reply(&mut self, to: &ReplyTo) {
         let taken = self.inflow.on_call(to.credits);
         debug_assert!(taken.is_ok(), "the plan has just given these credits back");
     }
 
-    /// Answers a call by RDMA_ERROR: it was executed or not, and cannot be answered.
+    /// Answers a call by RDMA_ERROR: it has no other answer, executed or not.
     pub fn refuse(&mut self, ledger: &mut ShardLedger, to: &ReplyTo) -> Report {
         self.settle(ledger, to);
         self.counters.reported += 1;
@@ -345,7 +347,7 @@ impl Connection {
         Some(Report::of(violation, initial_of(id.xid(), MsgType::Reply), None))
     }
 
-    /// Whether our own calls go against the direction of the connection.
+    /// Whether our own calls go in the backward direction.
     #[inline]
     fn is_backward(&self) -> bool {
         self.role == Role::Server

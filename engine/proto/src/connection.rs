@@ -27,11 +27,11 @@ use crate::report::Report;
 use crate::settings::{Role, Settings};
 use crate::version::{Met, Start, UNDECIDED};
 
-/// Receives that the engine keeps posted for each connection beyond those of the [`ShardLedger`]:
-/// for CONNPROP, REQPROP, RESPROP or UPDPROP, and an error (wire.md P10).
+/// Receives that the engine posts for each connection beyond those of the [`ShardLedger`]: for
+/// CONNPROP, REQPROP, RESPROP or UPDPROP, and an error (wire.md P10).
 pub const CONTROL_RECEIVES: u32 = 4;
 
-/// What the connections of a shard share: the calls and the receives.
+/// The calls and receives that the connections of a shard share.
 #[derive(Debug)]
 pub struct ShardLedger {
     /// Own calls that are outstanding.
@@ -43,8 +43,8 @@ pub struct ShardLedger {
 }
 
 impl ShardLedger {
-    /// For `connections_max` connections and `calls_max` own calls, with so many receives kept for
-    /// incoming calls and for replies. Allocates the table of calls.
+    /// For `connections_max` connections and `calls_max` own calls, with so many receives reserved
+    /// for incoming calls and for replies. Allocates the table of calls.
     ///
     /// # Panics
     /// If `calls_max` is not 1 to [`crate::calls::CALLS_MAX`].
@@ -63,18 +63,18 @@ impl ShardLedger {
     }
 }
 
-/// How often something happened on a connection.
+/// Counters of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Transmissions ignored, by [`Ignored`] as index.
     pub ignored: [u64; Ignored::COUNT],
-    /// Messages reported as bad to the peer.
+    /// Messages reported to the peer as invalid.
     pub reported: u64,
     /// Errors received from the peer.
     pub errors: u64,
-    /// Grants of zero, taken as one (wire.md B11).
+    /// Grants of zero, which count as one (wire.md B11).
     pub zero_grants: u64,
-    /// Property values that were not taken.
+    /// Property values that were rejected.
     pub skipped_properties: u64,
 }
 
@@ -86,19 +86,18 @@ pub struct Finished {
 }
 
 /// One connection. Less than 2 KiB, without a pointer.
-///
-/// Laid out as written: what every message needs comes first, in one cache line, so that a thousand
-/// connections in turn cost one line each and not five.
+/// The order of the fields is fixed: what every message needs comes first, in one cache line, so
+/// that cycling through a thousand connections costs one line each instead of five.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Connection {
     pub(crate) role: Role,
     pub(crate) ready: bool,
-    /// Who is known to speak the version of the other.
+    /// Which ends are known to speak the other's version.
     pub(crate) met: Met,
-    /// Messages of the peer since the last that brought something (wire.md W13).
+    /// Messages of the peer since the last call or reply (wire.md W13).
     pub(crate) idle_messages: u8,
-    /// `rdma_vers` of all that is sent and taken.
+    /// `rdma_vers` of all messages in both directions.
     pub(crate) vers: u32,
     pub(crate) peer: u32,
     /// Payload bytes of the longest reply that may come in one RDMA_MSG.
@@ -108,23 +107,22 @@ pub struct Connection {
     pub(crate) credits: CreditLedger,
     pub(crate) inflow: Inflow,
     pub(crate) group: GroupAssembler,
-    /// Changed by [`Connection::revise`] alone: both rooms follow from it.
+    /// Only [`Connection::revise`] changes it, and both rooms with it.
     exchange: PropertyExchange,
     pub(crate) settings: Settings,
     pub(crate) counters: Counters,
-    /// Credits of calls that were given up.
+    /// Credits of cancelled calls.
     pub(crate) abandoned: u32,
-    /// What the peer said while connecting.
+    /// The peer's private data.
     pub(crate) private: Option<PrivateData>,
 }
 
 impl Connection {
-    /// A connection that was just established; `peer` is the engine's name for it, and `opening`
-    /// what is known of it.
+    /// A new connection; `peer` is the engine's name for it, and `opening` its known parameters.
     ///
     /// # Errors
-    /// [`OpenError`] if the settings contradict themselves or do not have the version to begin with,
-    /// or no receive is left for it.
+    /// [`OpenError`] if the settings are inconsistent or lack the first version, or no receive is
+    /// left.
     pub fn open(
         role: Role,
         peer: u32,
@@ -167,7 +165,7 @@ impl Connection {
         Ok(conn)
     }
 
-    /// Gives back what the connection holds in the ledger. Its own calls must be finished before:
+    /// Returns what the connection holds in the ledger. Its own calls must be finished before:
     /// [`CallTable::next_of`] finds them.
     pub fn close(self, ledger: &mut ShardLedger) {
         debug_assert_eq!(self.credits.in_flight(), 0, "all calls are finished before");
@@ -183,7 +181,7 @@ impl Connection {
         self.ready
     }
 
-    /// Who opened it.
+    /// Which side opened it.
     #[must_use]
     pub fn role(&self) -> Role {
         self.role
@@ -196,14 +194,14 @@ impl Connection {
         self.peer
     }
 
-    /// What is known of the peer.
+    /// The peer's known limits.
     #[inline]
     #[must_use]
     pub fn limits(&self) -> &PeerLimits {
         self.exchange.limits()
     }
 
-    /// What it was opened with.
+    /// Its settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -222,7 +220,7 @@ impl Connection {
         self.plain_room
     }
 
-    /// The peer's properties, and how far their exchange is.
+    /// The peer's properties, and the state of their exchange.
     #[inline]
     pub(crate) fn exchange(&self) -> &PropertyExchange {
         &self.exchange
@@ -241,13 +239,13 @@ impl Connection {
         self.credits.limit()
     }
 
-    /// Whether a call was sent that the program still waits for.
+    /// Whether the program waits for a sent call.
     #[must_use]
     pub fn is_calling(&self) -> bool {
         self.credits.in_flight() > self.abandoned
     }
 
-    /// Whether a call that was given up may still be answered.
+    /// Whether a cancelled call may still be answered.
     #[must_use]
     pub fn has_abandoned(&self) -> bool {
         self.abandoned > 0
@@ -279,28 +277,28 @@ impl Connection {
         self.group.parts()
     }
 
-    /// The transmissions that are parked now, waiting for the rest of their group: what is left to
-    /// be released when the connection ends.
+    /// The transmissions that are parked for the rest of their group: the engine releases them when
+    /// the connection ends.
     #[must_use]
     pub fn parked(&self) -> &[Part] {
         self.group.parked()
     }
 
-    /// How often something happened.
+    /// The counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// The first transmission of the group that has just been completed, once more: its items and
-    /// directions. `None` if `first_segment` is not what [`Connection::group`] names first.
+    /// Decodes the first transmission of the newly completed group again: its items and directions.
+    /// `None` if `first_segment` is not the first one that [`Connection::group`] names.
     #[must_use]
     pub fn message<'a>(&self, first_segment: &'a [u8]) -> Option<Message<'a>> {
         Message::decode(*self.group().first()?, first_segment)
     }
 
     /// Checks the items and directions of a call, and finds the items. `parts` are all its
-    /// transmissions. Not needed if the message is plain.
+    /// transmissions. Not needed for a plain message.
     ///
     /// # Errors
     /// The first [`Violation`]; the call is to be rejected with [`Connection::reject_call`].
@@ -312,8 +310,8 @@ impl Connection {
         self.find_call(message, parts, &mut ())
     }
 
-    /// As [`Connection::resolve_call`], and tells where the items placed by Send are, while they are
-    /// found: it costs no second walk.
+    /// As [`Connection::resolve_call`], and reports the positions of items placed by Send as it
+    /// finds them, without a second pass.
     ///
     /// # Errors
     /// As there; what the finder was told means nothing then.
@@ -349,8 +347,8 @@ impl Connection {
         self.find_reply(ledger, id, (message, parts), offered, &mut ())
     }
 
-    /// As [`Connection::resolve_reply`], and tells where the items placed by Send are, while they
-    /// are found.
+    /// As [`Connection::resolve_reply`], and reports the positions of items placed by Send as it
+    /// finds them.
     ///
     /// # Errors
     /// As there; what the finder was told means nothing then.
@@ -376,7 +374,7 @@ impl Connection {
         resolve(structure, parts, message.dp, rule, max, finder)
     }
 
-    /// Checks the first bytes of a message that was moved by explicit RDMA, once they are here.
+    /// Checks the first bytes of a message that was moved by explicit RDMA, once they have arrived.
     ///
     /// # Errors
     /// [`Violation`] if they are not those of an RPC message of this xid and direction.
@@ -461,7 +459,7 @@ impl Connection {
         report.encode(stamp, self.settings.versions, writer)
     }
 
-    /// The xid of our control messages: no call has it (wire.md P9).
+    /// The xid of our control messages, which no call has (wire.md P9).
     pub(crate) fn control_xid(&self) -> u32 {
         self.role.xid_bit()
     }
@@ -484,8 +482,8 @@ impl Connection {
         }
     }
 
-    /// Changes what is known of the peer, and with it what plain messages have room for: there is no
-    /// other way to either.
+    /// Changes what is known of the peer, and with it the rooms of plain messages: the only way to
+    /// change either.
     pub(crate) fn revise<R>(
         &mut self,
         change: impl FnOnce(&mut PropertyExchange, &Settings) -> R,

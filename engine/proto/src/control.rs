@@ -19,8 +19,8 @@ use crate::settings::Role;
 use crate::version::UNDECIDED;
 
 impl Connection {
-    /// While a group is open: a message other than its continuation ends it, an error as any other
-    /// (wire.md E5). What is dropped unread is no message.
+    /// While a group is open: any message but its continuation ends it, also an error (wire.md E5).
+    /// What is dropped unread is not a message.
     #[cold]
     pub(crate) fn on_while_open<'a>(
         &mut self,
@@ -47,7 +47,7 @@ impl Connection {
         Some(self.abort(ledger, open, violation, bad, true))
     }
 
-    /// Everything that is not part of the data path.
+    /// Handles everything outside of the data path.
     #[cold]
     pub(crate) fn on_other<'a>(
         &mut self,
@@ -57,7 +57,7 @@ impl Connection {
     ) -> Ingress<'a> {
         match body {
             Body::Error(error) => self.on_error(ledger, incoming.xid, *error),
-            // wire.md B12: the only one that decodes although it is too short.
+            // wire.md B12: the only one that decodes despite being too short.
             Body::Done if incoming.at.byte_len < size::HEADER_MIN as u32 => {
                 self.ignore(Ignored::Short)
             }
@@ -70,7 +70,8 @@ impl Connection {
         }
     }
 
-    /// What RFC 5666 had and RFC 8166 took back: an error for a call, nothing for a reply (wire.md B6).
+    /// Operations of RFC 5666 that RFC 8166 removed: an error for a call, nothing for a reply
+    /// (wire.md B6).
     fn on_msgp<'a>(&mut self, incoming: &Incoming<'_>) -> Ingress<'a> {
         let is_call = match incoming.rpc_prefix() {
             Ok(RpcPrefix { kind, .. }) => kind == MsgType::Call,
@@ -129,7 +130,7 @@ impl Connection {
                     None => self.ignore(Ignored::UnaskedProperties),
                 };
             }
-            // All other operations were dealt with above.
+            // All other operations are handled above.
             _ => return self.ignore(Ignored::UnaskedProperties),
         };
         match applied {
@@ -142,8 +143,8 @@ impl Connection {
         Ingress::Control(Control { became_ready, answer })
     }
 
-    /// RDMA_ERROR: own calls first, then our properties (wire.md B9). No error says how many credits
-    /// there are (wire.md B11).
+    /// RDMA_ERROR: own calls first, then our properties (wire.md B9). Errors carry no credits
+    /// (wire.md B11).
     pub(crate) fn on_error<'a>(
         &mut self,
         ledger: &mut ShardLedger,
@@ -160,13 +161,13 @@ impl Connection {
         if let Some(failed) = self.fail_sent(ledger, xid) {
             self.on_accepted();
             return match (failed, error) {
-                // wire.md E33: what is not known was not executed.
+                // wire.md E33: an unknown operation was not executed.
                 (Ok((id, true)), RdmaError::InvalOption) => self.again(ledger, id, error.into()),
                 (Ok((id, _)), _) => Ingress::Failed(id, error.into()),
                 (Err(reason), _) => self.ignore(reason),
             };
         }
-        // wire.md B9: own questions come behind own calls.
+        // wire.md B9: own requests come after own calls.
         if let Some(outcome) = self.revise(|exchange, _| exchange.on_error(xid, error)) {
             return Ingress::Settled(outcome);
         }
@@ -180,14 +181,14 @@ impl Connection {
         self.ignore(Ignored::UnmatchedError)
     }
 
-    /// REPTERR: never answered (wire.md E34). One about nothing that was sent shows nothing of the peer,
-    /// as any error (wire.md B2).
+    /// REPTERR: never answered (wire.md E34). Like any error, one about an unknown message shows
+    /// nothing of the peer (wire.md B2).
     fn on_rept_err<'a>(&mut self, ledger: &mut ShardLedger, report: &ReptErr) -> Ingress<'a> {
         self.counters.errors += 1;
         let MsgId { xid, dir, .. } = subject_of(report);
         let refusal = Refusal::Reported(report.info);
         let failed = match dir {
-            // Who has met nobody has answered nobody.
+            // A reply can only have gone to a peer that is accepted.
             MsgType::Reply if self.is_accepted() => return Ingress::ReplyRefused { xid, refusal },
             MsgType::Reply => None,
             MsgType::Call => self.fail_sent(ledger, xid),
@@ -202,8 +203,8 @@ impl Connection {
         }
     }
 
-    /// The peer refused a call for its form: the extension is not used for calls any more. A group
-    /// is at fault by its length first, if the extension itself was in use before.
+    /// The peer refused a call for its form: calls no longer use the extension. If the extension
+    /// was in use before, the length of groups is the first suspect.
     fn again<'a>(&mut self, ledger: &ShardLedger, id: CallId, refusal: Refusal) -> Ingress<'a> {
         let is_group = ledger.calls.find(id.xid(), self.peer).is_some_and(|(_, it)| it.credits > 1);
         let operation = match (is_group, refusal) {
@@ -214,7 +215,7 @@ impl Connection {
         Ingress::Again(id, refusal)
     }
 
-    /// Whether an operation of version two is one of ours, and switched on. Reports always are.
+    /// Whether an operation of version two is supported and enabled. Reports always are.
     fn supports(&self, opttype: u32) -> bool {
         match opttype {
             opttype::CONNPROP..=opttype::UPDPROP => self.settings.properties,
@@ -226,8 +227,8 @@ impl Connection {
         }
     }
 
-    /// Counts the messages of the peer that bring nothing. A lawful one sends few of them without a
-    /// call or a reply in between (wire.md W13).
+    /// Counts the peer's messages without effect. A conforming peer sends few of them between calls
+    /// and replies (wire.md W13).
     #[inline]
     pub(crate) fn note_progress<'a>(&mut self, ingress: Ingress<'a>) -> Ingress<'a> {
         match ingress {
@@ -240,7 +241,7 @@ impl Connection {
                 self.idle_messages = 0;
                 ingress
             }
-            // The late reply to a call that was given up is no fault of the peer, and ends the call.
+            // The late reply to a cancelled call is no fault of the peer, and ends the call.
             Ingress::Partial | Ingress::Ignored(Ignored::LateReply) | Ingress::Fatal(_) => ingress,
             other => self.count_idle(other),
         }
@@ -259,8 +260,8 @@ impl Connection {
         Ingress::Fatal(Fatal::ControlFlood { messages: limit + 1, limit })
     }
 
-    /// Forgets so many of the messages that brought nothing: to be called at intervals, so that a
-    /// connection without calls is not closed in the long run (wire.md W13).
+    /// Subtracts so many messages without effect. Called at intervals, so that a connection without
+    /// calls is not closed in the long run (wire.md W13).
     #[inline]
     pub fn forgive_idle_messages(&mut self, count: u8) {
         self.idle_messages = self.idle_messages.saturating_sub(count);
@@ -283,7 +284,7 @@ impl Connection {
         if bytes.len() < shortest {
             return self.ignore(Ignored::Short);
         }
-        // RFC 8166 4.2.4, 4.5: a requester answers no message that it cannot decode.
+        // RFC 8166 4.2.4, 4.5: a requester does not answer messages that it cannot decode.
         let Some(error) = error.filter(|_| vers == self.vers && vers != UNDECIDED) else {
             if self.role == Role::Client {
                 return self.ignore(Ignored::OtherVersion);
@@ -300,14 +301,14 @@ impl Connection {
             return self.ignore(Ignored::BadError);
         }
         let violation = match option {
-            // [V2] 3.1: of an operation that is not supported nothing is decoded.
+            // [V2] 3.1: an unsupported operation is not decoded.
             Some(opttype) if !self.supports(opttype) && has_whole_info(bytes) => {
                 Violation::UnknownOption { opttype }
             }
             _ => Violation::Undecodable(error),
         };
         if let Some(open) = self.group.abort() {
-            // Only a continuation gets here with a group open; it counts as the group's own.
+            // Only a continuation gets here while a group is open; it belongs to the group.
             let bad = MsgId { xid, dir: open.dir, seq: 0 };
             return self.abort(ledger, open, violation, bad, false);
         }
@@ -316,7 +317,7 @@ impl Connection {
     }
 }
 
-/// The most messages of a peer in a row that are dealt with though they bring nothing (wire.md W13).
+/// The most consecutive messages of a peer that are handled without effect (wire.md W13).
 pub const IDLE_MESSAGES_MAX: u8 = 128;
 
 /// The direction of a message of the base protocol, if it has one (wire.md B9).

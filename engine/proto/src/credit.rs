@@ -6,19 +6,19 @@
 //!   peer's calls Inflow        per connection and direction: granted to the peer, taken by the peer
 //!                GrantPool     per shard: receives that the calls may use
 //! ```
-//! A credit of a call is held from its first transmission until its reply, or the report of its
-//! failure, has arrived (wire.md E6). The sum of all grants never exceeds the receives kept for
-//! calls, so a peer that keeps to its grant never meets an empty receive queue.
+//! A call holds a credit from its first transmission until its reply, or the report of its failure,
+//! has arrived (wire.md E6). The sum of all grants never exceeds the receives reserved for calls,
+//! so a peer that keeps to its grant never meets an empty receive queue.
 
 use thiserror::Error;
 
-/// What was asked for is more than there is.
+/// More was requested than is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{need} needed, {have} there")]
 pub struct Shortage {
-    /// How many were asked for.
+    /// The requested number.
     pub need: u32,
-    /// How many there are.
+    /// The available number.
     pub have: u32,
 }
 
@@ -78,7 +78,7 @@ impl CreditLedger {
         self.requested.min(self.granted)
     }
 
-    /// What the header of a call asks for.
+    /// The number that the header of a call requests.
     #[inline]
     #[must_use]
     pub fn requested(&self) -> u32 {
@@ -97,16 +97,16 @@ impl CreditLedger {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{outstanding} transmissions outstanding, {granted} granted")]
 pub struct Overstep {
-    /// Transmissions not yet answered, with the offending ones.
+    /// Unanswered transmissions, including the offending ones.
     pub outstanding: u32,
-    /// The highest grant that the peer was told.
+    /// The highest grant that the peer knows.
     pub granted: u32,
 }
 
 /// The credits that the peer's calls hold on one connection.
 ///
 /// A grant only grows while the connection lives: the peer may still be sending under the largest
-/// one that it was told.
+/// grant that it has received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inflow {
     granted: u32,
@@ -116,16 +116,17 @@ pub struct Inflow {
 }
 
 impl Inflow {
-    /// The floor of one credit, which the pool has given, growing up to `max`.
+    /// The floor of one credit from the pool, growing up to `max`.
     #[must_use]
     pub fn new(max: u32) -> Self {
         Self { granted: 1, wanted: 1, max: max.max(1), outstanding: 0 }
     }
 
-    /// Counts the transmissions of a call that arrived or whose first transmission announces them.
+    /// Counts the transmissions of a call as they arrive, or as its first transmission announces
+    /// them.
     ///
     /// # Errors
-    /// [`Overstep`] if the peer was not granted as many; nothing is counted then.
+    /// [`Overstep`] if the peer has exceeded its grant; nothing is counted then.
     #[inline]
     pub fn on_call(&mut self, transmissions: u32) -> Result<(), Overstep> {
         let outstanding = self.outstanding.saturating_add(transmissions);
@@ -136,20 +137,20 @@ impl Inflow {
         Ok(())
     }
 
-    /// Notes how many credits the peer asks for; no more than the own maximum is ever granted.
+    /// Records how many credits the peer requests; the own maximum limits the grant.
     #[inline]
     pub fn on_request(&mut self, credit: u32) {
         self.wanted = credit.min(self.max);
     }
 
-    /// A call of so many transmissions is answered: the peer may use its credits again.
+    /// A call of so many transmissions is answered: the peer may reuse its credits.
     #[inline]
     pub fn on_answer(&mut self, transmissions: u32) {
         debug_assert!(transmissions <= self.outstanding, "a call was answered twice");
         self.outstanding = self.outstanding.saturating_sub(transmissions);
     }
 
-    /// Raises the grant towards what the peer asks for, as far as the pool has receives.
+    /// Raises the grant towards the peer's request, as far as the pool has receives.
     #[inline]
     pub fn grow(&mut self, pool: &mut GrantPool) {
         if self.wanted > self.granted {
@@ -174,8 +175,8 @@ impl Inflow {
 
 /// The receives that a shard keeps posted for the calls of all its peers.
 ///
-/// Every connection has a floor of one; the rest goes to those who ask first. What the connections
-/// that are not there yet need for their floor is never given away.
+/// Every connection has a floor of one; the rest is first come, first served. The floors of future
+/// connections stay reserved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantPool {
     receives: u32,
@@ -211,7 +212,7 @@ impl GrantPool {
         Ok(())
     }
 
-    /// Takes a closed connection's grant, its floor included, back.
+    /// Takes back a closed connection's grant, including its floor.
     pub fn close(&mut self, granted: u32) {
         assert!(self.connections > 0 && granted > 0, "only an open connection is closed");
         assert!(granted <= self.granted, "a connection returns what it was granted");
@@ -220,7 +221,7 @@ impl GrantPool {
         self.check();
     }
 
-    /// Up to `wanted` more for an open connection.
+    /// Takes up to `wanted` more for an open connection.
     fn take_up_to(&mut self, wanted: u32) -> u32 {
         let given = wanted.min(self.free());
         self.granted += given;
@@ -267,7 +268,7 @@ impl ReplyReserve {
         Self { receives, reserved: 0 }
     }
 
-    /// Sets receives aside for the reply to a call.
+    /// Reserves receives for the reply to a call.
     ///
     /// # Errors
     /// [`Shortage`] with the number that is free.
@@ -281,21 +282,21 @@ impl ReplyReserve {
         Ok(())
     }
 
-    /// Returns receives that a reply did not use, or has used and that are posted again.
+    /// Returns receives that a reply did not use, or that are posted again.
     #[inline]
     pub fn release(&mut self, transmissions: u32) {
         debug_assert!(transmissions <= self.reserved, "more receives return than were reserved");
         self.reserved = self.reserved.saturating_sub(transmissions);
     }
 
-    /// Receives that are not set aside.
+    /// Receives that are not reserved.
     #[inline]
     #[must_use]
     pub fn free(&self) -> u32 {
         self.receives - self.reserved
     }
 
-    /// Receives that are set aside.
+    /// Receives that are reserved.
     #[inline]
     #[must_use]
     pub fn reserved(&self) -> u32 {

@@ -4,8 +4,8 @@
 //!   CallDemand ──route_call──▶ CallRoute ──memory is exposed──▶ Exposed ──begin_call──▶ Plan
 //!   ReplyDemand, with what the caller offered ─────────────────────────begin_reply────▶ Plan
 //! ```
-//! A call is routed before any memory is exposed: what the route does not name is not offered to the
-//! peer. An answer's memory was offered by its call.
+//! A call is routed before memory is exposed: only what the route names is offered to the peer. A
+//! reply's memory was offered by its call.
 
 use rpcrdma_xdr::array::Array;
 use rpcrdma_xdr::chunk::{RdmaSegment, WriteChunk, WriteList};
@@ -14,30 +14,30 @@ use rpcrdma_xdr::rtr::placement::RsdSet;
 use crate::placement::item::BulkItem;
 use crate::placement::layout::{ItemSet, Layout};
 
-/// A data item of the reply that is wanted outside of the payload stream.
+/// A DDP-eligible result: a data item of the reply that is requested outside of the payload stream.
 ///
-/// Wants of the same range, one behind the other, belong to one operation of the call and are met
-/// in order (\[RTR\] 7.4).
+/// Consecutive results with the same range belong to one operation of the call and are matched in
+/// order (\[RTR\] 7.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Want {
     /// First byte of the operation in the call's stream with nothing excised.
     pub begin: u32,
     /// The byte after the operation.
     pub end: u32,
-    /// If the item is shorter, it is wanted in line. 0 wants it apart whatever its length.
+    /// A shorter item stays in line. With 0, an item of any length is separate.
     pub min_len: u32,
-    /// How long it can be.
+    /// The maximum length.
     pub max_len: u32,
-    /// Which way it is wanted.
+    /// How the item is to be moved.
     pub kind: WantKind,
-    /// For [`WantKind::BySize`]: the longest item that is wanted by Send.
+    /// For [`WantKind::BySize`]: the longest item to be moved by Send.
     pub over: u32,
-    /// Memory pieces of the program's sink; 0 if it gave none.
+    /// Memory pieces of the program's result buffer; 0 if there is none.
     pub pieces: u32,
 }
 
 impl Want {
-    /// An item that is wanted by Send, of an operation in this range.
+    /// A result by Send, of an operation in this range.
     #[must_use]
     pub fn sends(begin: u32, end: u32, min_len: u32, max_len: u32) -> Self {
         Self { begin, end, min_len, max_len, kind: WantKind::Tbsn, over: 0, pieces: 0 }
@@ -57,18 +57,18 @@ pub enum WantKind {
     BySize,
 }
 
-/// What the engine can do about explicit RDMA for a call.
+/// The engine's means of explicit RDMA for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Explicit {
     /// Whether memory can be exposed at all.
     pub enabled: bool,
-    /// Bytes of one buffer that the engine can provide: as a place for an item without a
-    /// sink, or for a whole message. 0 if it has none.
+    /// The length of one buffer that the engine can provide: for a result without a result buffer,
+    /// or for a whole message. 0 if it has none.
     pub rdma_buffer_len: u32,
-    /// The most pieces of memory that one call can have written to: those of all its sinks, and
-    /// RDMA buffers.
+    /// The most memory pieces that the peer may write for one call: result buffers and RDMA
+    /// buffers.
     pub written_max: u32,
-    /// The most RDMA buffers that a message to be fetched as a whole can lie in.
+    /// The most RDMA buffers of a message that is fetched as a whole.
     pub body_max: u32,
 }
 
@@ -76,7 +76,7 @@ impl Explicit {
     /// No memory can be exposed.
     pub const NONE: Self = Self { enabled: false, rdma_buffer_len: 0, written_max: 0, body_max: 0 };
 
-    /// Memory can be exposed, in as many pieces as one likes.
+    /// Memory can be exposed, in any number of pieces.
     #[must_use]
     pub const fn unlimited(rdma_buffer_len: u32) -> Self {
         Self { enabled: true, rdma_buffer_len, written_max: u32::MAX, body_max: u32::MAX }
@@ -86,25 +86,25 @@ impl Explicit {
 /// A call to be sent.
 #[derive(Debug, Clone, Copy)]
 pub struct CallDemand<'a> {
-    /// Bytes of the payload, without the items; the items' length words are in it.
+    /// Bytes of the payload without the items, but with their length words.
     pub payload: u32,
     /// The items, by position.
     pub items: &'a [BulkItem],
-    /// What is wanted of the reply's items, by range.
+    /// The requested results, by range.
     pub wants: &'a [Want],
-    /// The longest payload that the reply may have, without the wanted items.
+    /// The longest payload of the reply, without the requested results.
     pub reply_payload_max: u32,
-    /// The most pieces that a transmission can be gathered from, its header counted as one.
+    /// The most pieces of a transmission's gather list, including its header.
     pub gather_max: u32,
-    /// The longest stream whose pieces can be copied together, to be one where they are too many.
+    /// The longest stream whose pieces can be copied together if they are too many.
     pub copy_max: u32,
     /// Whether memory can be exposed for it.
     pub explicit: Explicit,
 }
 
 impl CallDemand<'_> {
-    /// Whether there are places for all sinks, for these wants without one, and for so many buffers
-    /// for the whole reply.
+    /// Whether there is memory for all result buffers, for these results without one, and for so
+    /// many buffers for the whole reply.
     pub(crate) fn can_have_written(&self, wants: ItemSet, reply: u32) -> bool {
         let pieces = self.wants.iter().enumerate().map(|(index, want)| match want.pieces {
             0 if wants.contains(index) => want.segments(self.explicit).unwrap_or(u32::MAX),
@@ -147,18 +147,18 @@ pub enum CallForm {
     Xmt,
 }
 
-/// Which way a call goes, and what memory must be exposed for it.
+/// The form of a call, and the memory that must be exposed for it.
 ///
-/// The route counts on no more segments than this: one for each memory piece of an item or a sink,
-/// and one for each RDMA buffer of what the engine provides.
+/// The route counts at most one segment for each memory piece of an item or a result buffer, and
+/// one for each RDMA buffer of the engine.
 #[derive(Debug, Clone, Copy)]
 pub struct CallRoute {
     /// Which operation carries it.
     pub form: CallForm,
     /// The items that the peer reads.
     pub items: ItemSet,
-    /// The wants whose sinks are offered for RDMA Write. For one of no pieces the engine provides
-    /// RDMA buffers of its greatest length.
+    /// The results whose buffers are offered for RDMA Write. For one without pieces the engine
+    /// provides RDMA buffers of its maximum length.
     pub wants: ItemSet,
     /// Bytes of the message to be offered at position zero; 0 if there are none.
     pub body: u32,
@@ -170,11 +170,11 @@ pub struct CallRoute {
     pub reply_count: u32,
     /// Items placed by Send.
     pub(crate) placed: ItemSet,
-    /// Bytes of the stream in the transmissions: what is neither placed nor read.
+    /// Bytes of the stream in the transmissions, without placed and read items.
     pub(crate) stream: u32,
-    /// Where everything lies in the peer's buffers.
+    /// The layout in the peer's buffers.
     pub(crate) layout: Layout,
-    /// The bytes of a buffer of the peer for which it was found.
+    /// The buffer length of the peer that the layout is for.
     pub(crate) recv_size: u32,
 }
 
@@ -230,7 +230,7 @@ impl<'a> SegmentLists<'a> {
         self.ends.is_empty()
     }
 
-    /// The list at `index`; empty if there is none, or if its end makes no sense.
+    /// The list at `index`; empty if there is none, or if its end is invalid.
     #[must_use]
     pub fn list(&self, index: usize) -> &'a [RdmaSegment] {
         let end = self.ends.get(index).map_or(0, |end| usize::from(*end));
@@ -265,10 +265,10 @@ impl Exposed<'_> {
         Self { items: SegmentLists::NONE, wants: SegmentLists::NONE, body: &[], reply: &[] };
 }
 
-/// What was offered for the reply to a call, as the caller kept it.
+/// The offers for the reply to a call, as the caller has kept them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Offered<'a> {
-    /// The wants that had memory: [`CallRoute::wants`].
+    /// The results with memory: [`CallRoute::wants`].
     pub set: ItemSet,
     /// A list for each of them, in rising order.
     pub wants: SegmentLists<'a>,
@@ -281,10 +281,10 @@ impl Offered<'_> {
     pub const NONE: Self = Self { set: ItemSet::EMPTY, wants: SegmentLists::NONE, reply: &[] };
 }
 
-/// What the caller offered for the reply, from the first transmission of its call.
+/// The caller's offers for the reply, from the first transmission of its call.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum Offer<'a> {
-    /// Nothing: all of the reply is in line.
+    /// None: the whole reply is in line.
     #[default]
     None,
     /// The directions of a transmit request.
@@ -314,16 +314,16 @@ impl Offer<'_> {
 /// A reply to be sent.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplyDemand<'a> {
-    /// Bytes of the payload, without the items; the items' length words are in it.
+    /// Bytes of the payload without the items, but with their length words.
     pub payload: u32,
-    /// The items, by position; each with its origin. One without bytes is never moved apart, but
+    /// The items, by position, each with its origin. An empty one is never moved separately, but
     /// uses up its direction or its chunk.
     pub items: &'a [BulkItem],
     /// What the caller offered.
     pub offer: Offer<'a>,
-    /// The most pieces that a transmission can be gathered from, its header counted as one.
+    /// The most pieces of a transmission's gather list, including its header.
     pub gather_max: u32,
-    /// The longest stream whose pieces can be copied together, to be one where they are too many.
+    /// The longest stream whose pieces can be copied together if they are too many.
     pub copy_max: u32,
 }
 

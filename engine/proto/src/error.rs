@@ -6,7 +6,7 @@ use rpcrdma_xdr::property::PropId;
 use rpcrdma_xdr::rtr::report::{Mismatch, OutOfRange, ReptInfo};
 use thiserror::Error;
 
-/// A message of the peer that breaks a rule. It is reported, and the connection goes on.
+/// A message of the peer breaks a rule. It is reported, and the connection goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Violation {
     /// The header does not decode.
@@ -105,11 +105,11 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// How the peer is told. The one place where violations meet error numbers.
+    /// How the peer is told: the only place that maps violations to error numbers.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match *self {
-            // wire.md N5, E36: what the base protocol forbids is answered by the base protocol.
+            // wire.md N5, E36: the base protocol answers violations of the base protocol.
             Self::Undecodable(_) | Self::BadHeader(_) => Verdict::BadHeader,
             Self::UnknownOption { .. } => Verdict::InvalOption,
             Self::HeaderType { expect, current } => {
@@ -151,15 +151,15 @@ pub enum Verdict {
     Report(ReptInfo),
 }
 
-/// Our caller did what the documentation forbids: fix the code.
+/// Our caller violates the documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct Misuse(pub &'static str);
 
-/// Why a message is not sent. Nothing has changed when one of these is returned.
+/// Why a message is not sent. The call has no effect then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SendError {
-    /// No way within Sends: the message needs explicit RDMA.
+    /// Sends alone do not suffice: the message needs explicit RDMA.
     #[error(
         "{payload} bytes of payload and {bulk} of items need {transmissions} transmissions where \
          {limit} are possible: needs explicit RDMA"
@@ -169,12 +169,12 @@ pub enum SendError {
         payload: u32,
         /// Bytes of all items.
         bulk: u32,
-        /// Transmissions that the message, or its reply, would need; 0 if no number would do.
+        /// Transmissions that the message, or its reply, would need; 0 if no number suffices.
         transmissions: u32,
         /// Transmissions that are possible.
         limit: u32,
     },
-    /// No way at all, explicit RDMA included: more than its limits, or those of the peer, allow.
+    /// The message exceeds the limits of this side or of the peer, even with explicit RDMA.
     #[error(
         "{payload} bytes of payload, {bulk} of items, and a reply of up to {reply} bytes fit no way: \
          in line a call may have {call_max} bytes and a reply {reply_max}, their headers included, and \
@@ -192,16 +192,16 @@ pub enum SendError {
         /// Bytes of the longest transmission of the peer.
         reply_max: u32,
     },
-    /// The message is longer than messages may be on this side, which is taken for the limit of the
-    /// peer as well: that one is not told.
+    /// The message is longer than this side's limit, which also stands for the peer's: the peer's
+    /// own limit is not known.
     #[error("the message has {len} bytes, and {max} are allowed (connections.rpc_len_max)")]
     TooLong {
         /// Bytes of the message, its items included.
         len: u32,
-        /// The longest that there may be.
+        /// The limit.
         max: u32,
     },
-    /// The reply that is asked for may be longer than what this side takes.
+    /// The requested reply may be longer than this side accepts.
     #[error(
         "the reply may have {len} bytes with all that is wanted, and {max} are allowed \
          (connections.rpc_len_max)"
@@ -209,10 +209,11 @@ pub enum SendError {
     ReplyTooLong {
         /// Bytes of the longest reply, its items included.
         len: u64,
-        /// The longest that there may be.
+        /// The limit.
         max: u32,
     },
-    /// The caller offered less memory than the reply needs; the call is to be refused.
+    /// The caller offered less memory than the reply needs; the call must be answered with
+    /// RDMA_ERROR.
     #[error("{need} bytes do not fit the {have} that the caller offered for them")]
     RoomTooSmall {
         /// Bytes of an item, or of the message.
@@ -220,7 +221,7 @@ pub enum SendError {
         /// Bytes offered.
         have: u64,
     },
-    /// The credits for all transmissions of the call are not there now; they will be.
+    /// The credits for all transmissions of the call are not available now, but will be.
     #[error("{need} credits needed, {have} available")]
     NotEnoughCredits {
         /// Transmissions of the call.
@@ -228,12 +229,12 @@ pub enum SendError {
         /// Credits available.
         have: u32,
     },
-    /// The receives for the reply are not there now; they will be.
+    /// The receives for the reply are not available now, but will be.
     #[error("{need} receives needed for the reply, {have} free")]
     NotEnoughReceives {
         /// Transmissions that the reply may have.
         need: u32,
-        /// Receives not set aside for other replies.
+        /// Receives not reserved for other replies.
         have: u32,
     },
     /// As many calls are outstanding as the table holds.
@@ -242,13 +243,13 @@ pub enum SendError {
         /// The size of the table.
         max: u32,
     },
-    /// The peer takes no calls in this direction.
+    /// The peer accepts no calls in this direction.
     #[error("the peer takes no backward calls")]
     NoBackward,
-    /// The properties were not exchanged yet.
+    /// The properties are not exchanged yet.
     #[error("the connection is not ready")]
     NotReady,
-    /// A transmission would be gathered from more pieces than the device takes.
+    /// A transmission needs more gather entries than the device supports.
     #[error("a transmission of {need} gather pieces, where {max} are possible")]
     TooManyPieces {
         /// Pieces needed.
@@ -256,16 +257,17 @@ pub enum SendError {
         /// Pieces possible.
         max: u32,
     },
-    /// The call is not, or no longer, in the table.
+    /// The call is not in the table.
     #[error("no such call is open")]
     UnknownCall,
-    /// A call of this connection has the xid: it is open, or was given up and its reply may still come.
+    /// A call of this connection has the xid: it is open, or was cancelled and its reply may still
+    /// come.
     #[error("xid {xid:#x} is in use on this connection, by a call whose reply may still come")]
     XidInUse {
         /// The xid.
         xid: u32,
     },
-    /// The xid is the other direction's, or one of those that control messages have (wire.md B9, P9).
+    /// The xid belongs to the other direction, or to control messages (wire.md B9, P9).
     #[error("xid {xid:#x} is none of those for calls of this side, {min:#x} to {max:#x}")]
     XidNotOurs {
         /// The xid.
@@ -280,16 +282,16 @@ pub enum SendError {
     Misuse(#[from] Misuse),
 }
 
-/// Why no property is asked for, or announced.
+/// Why a property is not requested or announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PropertyError {
     /// Properties are switched off.
     #[error("properties are switched off")]
     Off,
-    /// Our own properties were not stated, or the peer has not accepted us yet.
+    /// Our own properties were not sent, or the peer has not accepted us yet.
     #[error("our properties are not stated yet")]
     NotExchanged,
-    /// The peer has not stated its properties, or does not know requests for changes.
+    /// The peer has not sent its properties, or does not support requests for changes.
     #[error("the peer takes no requests for changes")]
     PeerWithout,
     /// The last request is not answered.
@@ -298,7 +300,7 @@ pub enum PropertyError {
         /// Its xid.
         xid: u32,
     },
-    /// The property was not stated at the start, or will not change.
+    /// The property was not stated at the start, or is fixed.
     #[error("property {} does not change", .0.0)]
     Fixed(PropId),
     /// The arguments contradict the documentation.
@@ -309,10 +311,10 @@ pub enum PropertyError {
 /// Why a connection is not opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum OpenError {
-    /// There is no receive left for its floor of one credit.
+    /// No receive is left for its floor of one credit.
     #[error("no receive is left for another connection")]
     NoReceives,
-    /// The settings contradict themselves.
+    /// The settings are inconsistent.
     #[error(transparent)]
     Misuse(#[from] Misuse),
 }
@@ -320,15 +322,15 @@ pub enum OpenError {
 /// Why a connection must be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Fatal {
-    /// The peer sends more than it was granted: it would starve all others.
+    /// The peer exceeds its grant, at the expense of all others.
     #[error("the peer oversteps its credits: {outstanding} outstanding, {granted} granted")]
     CreditOverstep {
-        /// Transmissions not answered, with the offending ones.
+        /// Unanswered transmissions, including the offending ones.
         outstanding: u32,
         /// The grant.
         granted: u32,
     },
-    /// The peer sends messages between the transports, or broken ones, and nothing else.
+    /// The peer sends only control messages or invalid ones.
     #[error("{messages} messages of the peer brought nothing, where {limit} are borne")]
     ControlFlood {
         /// Such messages since the last call or reply.
@@ -336,7 +338,7 @@ pub enum Fatal {
         /// The most that are answered.
         limit: u32,
     },
-    /// The peer does not speak version two.
+    /// The peer does not support version two.
     #[error("the peer speaks versions {low} to {high}")]
     VersionRefused {
         /// The lowest version of the peer.

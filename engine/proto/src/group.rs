@@ -8,8 +8,8 @@
 //!                            └── anything else ───────▶ BADHMT or BADOMT, aborted, then processed
 //!   Idle + CONT of an aborted xid ──▶ dropped         Idle + any other CONT ──▶ BADCONT
 //! ```
-//! A group belongs to one connection; since a connection delivers in order and no message may come
-//! between the transmissions of a group (\[RTR\] 4.2; wire.md E4), one open group is all there is.
+//! A group belongs to one connection. A connection delivers in order, and no message may come
+//! between the transmissions of a group (\[RTR\] 4.2; wire.md E4), so at most one group is open.
 
 use arrayvec::ArrayVec;
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
@@ -18,7 +18,7 @@ use rpcrdma_xdr::onc::MsgType;
 
 use crate::error::Violation;
 
-/// One received transmission of a group: which buffer holds it and where its payload lies.
+/// One received transmission of a group: its buffer, and the position of its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     /// The engine's name for the receive buffer.
@@ -32,7 +32,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Where the payload ends: only bytes from here on can be placed items.
+    /// The end of the payload: placed items lie behind it.
     #[inline]
     #[must_use]
     pub fn payload_end(&self) -> u32 {
@@ -53,12 +53,12 @@ pub struct Initial {
     pub limit: u32,
 }
 
-/// What a transmission did to the group.
+/// The effect of a transmission on the group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// The message is whole with this transmission.
+    /// The message is complete.
     Complete,
-    /// More transmissions are to come.
+    /// More transmissions follow.
     Partial,
 }
 
@@ -87,8 +87,7 @@ pub enum ContinuationError {
 }
 
 /// Assembles the groups of one connection.
-///
-/// Laid out as written: whether a group is open is asked for every message.
+/// The order of the fields is fixed: every message asks whether a group is open.
 #[derive(Debug)]
 #[repr(C)]
 pub struct GroupAssembler {
@@ -123,11 +122,11 @@ impl GroupAssembler {
 
     /// Takes a continuation.
     ///
-    /// `itype` is `optxc_itype`: what the continued transmission was. A group that fails here is
-    /// forgotten, but its parts stay readable until the next group.
+    /// `itype` is `optxc_itype`: the type of the continued transmission. A group that fails here is
+    /// closed, but its parts stay readable until the next group.
     ///
     /// # Errors
-    /// [`ContinuationError`] says what to do with it.
+    /// [`ContinuationError`] tells how to handle it.
     pub fn on_continuation(
         &mut self,
         xid: u32,
@@ -156,27 +155,27 @@ impl GroupAssembler {
         Ok((Step::Partial, group))
     }
 
-    /// Gives the open group up, because of an intervening message or a bad transmission of its own.
-    /// What still arrives of it is dropped.
+    /// Aborts the open group, because of an intervening message or an invalid transmission of its
+    /// own. Its remaining transmissions are dropped.
     pub fn abort(&mut self) -> Option<OpenGroup> {
         let open = self.open.take()?;
         self.aborted = Some(open.xid);
         Some(open)
     }
 
-    /// Notes that a group was rejected at its first transmission: the rest of it is dropped.
+    /// Records that a group was rejected at its first transmission: the rest of it is dropped.
     pub fn drop_rest(&mut self, xid: u32) {
         debug_assert!(self.open.is_none(), "an open group is aborted");
         self.aborted = Some(xid);
     }
 
-    /// The connection ends with the message that has aborted a group: its parts are released as
+    /// The connection ends with the message that has aborted a group: its parts are released like
     /// those of an open one.
     pub(crate) fn keep_parts(&mut self) {
         self.keeps_parts = true;
     }
 
-    /// The transmissions that nobody has released: those of the open group.
+    /// The transmissions that are not released: those of the open group.
     #[must_use]
     pub fn parked(&self) -> &[Part] {
         if self.open.is_some() || self.keeps_parts { &self.parts } else { &[] }
@@ -189,7 +188,8 @@ impl GroupAssembler {
         self.open.as_ref()
     }
 
-    /// What has arrived of the open group; or all of the last one that was completed or aborted.
+    /// The received parts of the open group, or all parts of the last one that was completed or
+    /// aborted.
     #[inline]
     #[must_use]
     pub fn parts(&self) -> &[Part] {

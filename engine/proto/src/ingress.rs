@@ -24,36 +24,36 @@ pub struct Received {
     pub byte_len: u32,
 }
 
-/// What a received transmission means, and what becomes of its buffer.
+/// The meaning of a received transmission, and what happens to its buffer.
 #[derive(Debug)]
 pub enum Ingress<'a> {
-    /// A whole call. The buffer stays until it is answered.
+    /// A complete call. The buffer stays until it is answered.
     Call(Message<'a>),
-    /// A whole reply to this call. The buffer stays until the call is finished.
+    /// A complete reply to this call. The buffer stays until the call is finished.
     Reply(CallId, Message<'a>),
     /// A part of a message. The buffer stays parked; it is the last of the group.
     Partial,
-    /// The last part of a message. The buffer stays; the group is whole.
+    /// The last part of a message. The buffer stays; the group is complete.
     Complete(Complete),
-    /// A message between the transports; all of it is done. The buffer is free.
+    /// A control message, fully handled. The buffer is free.
     Control(Control),
     /// Our request for changes of properties is answered. The buffer is free.
     Settled(PropertyOutcome),
-    /// A call of ours failed. The buffer is free.
+    /// An own call failed. The buffer is free.
     Failed(CallId, Refusal),
-    /// A call of ours was not executed, because the peer does not take the form that it was sent
-    /// in: send it again, by [`crate::Connection::reopen_call`], or end it. That form is not used
-    /// again on this connection. The buffer is free.
+    /// An own call was not executed, because the peer does not accept its form. Send it again, by
+    /// [`crate::Connection::reopen_call`], or end it. That form is not used again on this
+    /// connection. The buffer is free.
     Again(CallId, Refusal),
-    /// The peer reports a reply of ours as bad. Its caller knows that it will get no other; nothing
-    /// is to be sent (wire.md E34, W16). The buffer is free.
+    /// The peer reports an own reply as invalid. Its caller knows that it gets no other; send
+    /// nothing (wire.md E34, W16). The buffer is free.
     ReplyRefused {
         /// The xid of the reply.
         xid: u32,
         /// What is wrong with it.
         refusal: Refusal,
     },
-    /// The reply to a call of ours breaks a rule: the call has failed. Send the report. The buffer is
+    /// The reply to an own call breaks a rule: the call has failed. Send the report. The buffer is
     /// free.
     BadReply {
         /// The call.
@@ -63,11 +63,11 @@ pub enum Ingress<'a> {
         /// To be sent.
         report: Report,
     },
-    /// A bad message: send the report. The buffer is free.
+    /// An invalid message: send the report. The buffer is free.
     Reject(Report),
-    /// The open group is given up: its parked buffers are free.
+    /// The open group is aborted: its parked buffers are free.
     Aborted(Aborted),
-    /// Nothing is to be done. The buffer is free.
+    /// Nothing to do. The buffer is free.
     Ignored(Ignored),
     /// The connection must be closed. The buffer is free.
     Fatal(Fatal),
@@ -80,7 +80,7 @@ pub enum Complete {
     Call,
     /// The reply to this call.
     Reply(CallId),
-    /// The reply to a call that was finished meanwhile: all buffers of the group are free.
+    /// The reply to a call that has ended meanwhile: all buffers of the group are free.
     Unwanted,
 }
 
@@ -89,23 +89,23 @@ pub enum Complete {
 pub struct Aborted {
     /// To be sent.
     pub report: Report,
-    /// Whether the transmission that ended the group is a message of its own, to be handed in once
-    /// more; otherwise its buffer is free.
+    /// Whether the transmission that ended the group is a message of its own, which the engine
+    /// passes in again; if not, its buffer is free.
     pub again: bool,
-    /// The call of ours that has failed, if the group was its reply, and why.
+    /// The own call that has failed, if the group was its reply, and the reason.
     pub failed: Option<(CallId, Violation)>,
 }
 
-/// What a message between the transports asks for.
+/// The effects of a control message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Control {
-    /// Whether the connection is ready with this message, and was not before.
+    /// Whether this message makes the connection ready.
     pub became_ready: bool,
     /// To be sent.
     pub answer: Option<ControlSend>,
 }
 
-/// A message of our own between the transports.
+/// An own control message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControlSend {
     /// Our properties.
@@ -158,17 +158,17 @@ pub struct Message<'a> {
     pub part: Part,
     /// The items taken out of the stream.
     pub dp: Array<'a, MsgItem<'a>>,
-    /// In a call: what shall be done with the items of the reply.
+    /// In a call: the requested form of the reply's items.
     pub rsd: Array<'a, RsdSet<'a>>,
     /// Transmissions.
     pub count: u32,
     /// In a call: the most transmissions that the reply may have.
     pub rsbuf: u32,
-    /// In a base call: what is to be fetched.
+    /// In a base call: the chunks to fetch.
     pub reads: ReadList<'a>,
-    /// In a base message: where single results are put, or were put.
+    /// In a base message: the chunks of single results.
     pub writes: WriteList<'a>,
-    /// In a base message: where the whole reply may be put, or was put.
+    /// In a base message: the chunk of the whole reply.
     pub reply: Option<WriteChunk<'a>>,
 }
 
@@ -182,7 +182,7 @@ impl<'a> Message<'a> {
         Self::single(xid, Part { buffer, byte_len, payload_start, payload_len })
     }
 
-    /// A message of one transmission, with nothing beside it.
+    /// A message of one transmission, without anything else.
     #[inline(always)]
     pub(crate) fn single(xid: u32, part: Part) -> Self {
         Self {
@@ -204,8 +204,8 @@ impl<'a> Message<'a> {
         Self { via: Via::Xmt, dp, count, ..Self::single(xid, part) }
     }
 
-    /// The message of which `part` is the first transmission, once more: for who has kept its
-    /// buffer. `None` if `first_segment` is not where it lies.
+    /// Decodes the message again from `part`, its first transmission, whose buffer the caller has
+    /// kept. `None` if `first_segment` is another one.
     #[must_use]
     pub fn decode(part: Part, first_segment: &'a [u8]) -> Option<Self> {
         let (Header { xid, body, .. }, _) = Header::decode(first_segment).ok()?;
@@ -236,7 +236,7 @@ impl<'a> Message<'a> {
         self.count == 1 && self.dp.is_empty() && self.rsd.is_empty() && self.has_no_chunk()
     }
 
-    /// Whether there may be segments of memory in it.
+    /// Whether it may contain memory segments.
     #[inline]
     fn shows_memory(&self) -> bool {
         let has_item = |item: MsgItem<'_>| matches!(item.loc, Loc::Exrw(_));
@@ -251,7 +251,7 @@ impl<'a> Message<'a> {
         self.reads.is_empty() && self.writes.is_empty() && self.reply.is_none()
     }
 
-    /// What the caller offers for the reply. It must be kept, as bytes, to answer the call.
+    /// The caller's offers for the reply. The engine keeps these bytes to answer the call.
     #[inline]
     #[must_use]
     pub fn offer(&self) -> Offer<'a> {
@@ -261,7 +261,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// What must be kept of a call to answer it.
+    /// What the engine keeps of a call to answer it.
     #[inline]
     #[must_use]
     pub fn reply_to(&self) -> ReplyTo {
@@ -270,7 +270,7 @@ impl<'a> Message<'a> {
         ReplyTo { xid, credits, rsbuf, via, handle }
     }
 
-    /// The handle of all memory that a call exposes, if it is the same everywhere (wire.md C9).
+    /// The handle of all memory that a call exposes, if there is only one (wire.md C9).
     fn common_handle(&self) -> Option<u32> {
         let Self { reads, writes, reply, .. } = self;
         let offered = writes.iter().chain(*reply).flat_map(|WriteChunk(segments)| segments.iter());
@@ -297,7 +297,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// What must be kept of a call to answer it: exactly one answer for each call.
+/// What the engine keeps of a call to answer it: exactly one answer for each call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplyTo {
     /// The RPC's xid.
@@ -308,13 +308,13 @@ pub struct ReplyTo {
     pub rsbuf: u32,
     /// Which operation carried the call.
     pub via: Via,
-    /// The handle of all memory that the call exposes, if it is one: what the reply may invalidate
-    /// (wire.md C9).
+    /// The handle of all memory that the call exposes, if there is only one: the reply may
+    /// invalidate it (wire.md C9).
     pub handle: Option<u32>,
 }
 
 impl ReplyTo {
-    /// Of a plain call: everything but its xid is always the same.
+    /// For a plain call: only its xid varies.
     #[inline]
     #[must_use]
     pub const fn plain(xid: u32) -> Self {
@@ -328,7 +328,7 @@ impl ReplyTo {
 pub enum Ignored {
     /// Shorter than any header (wire.md B12).
     Short,
-    /// An error of another version, or one that cannot be decoded: errors are never answered.
+    /// An error of another version, or an undecodable one: errors are never answered.
     BadError,
     /// RDMA_DONE (wire.md B6).
     Done,
@@ -336,18 +336,18 @@ pub enum Ignored {
     OtherVersion,
     /// A reply to a call that is not outstanding.
     UnknownReply,
-    /// A reply that contradicts itself, or that a client cannot decode; a reply of the base protocol
+    /// A reply that is inconsistent, or that a client cannot decode; a reply of the base protocol
     /// is never answered by an error.
     BadReply,
-    /// An error that names no outstanding message of ours.
+    /// An error that names no outstanding own message.
     UnmatchedError,
-    /// The rest of a group that was given up.
+    /// The rest of an aborted group.
     AbortedRest,
     /// Properties for the second time (wire.md P7).
     RepeatedProperties,
-    /// The answer to a question that was not asked (wire.md P8).
+    /// The answer to a request that was not made (wire.md P8).
     UnaskedProperties,
-    /// The reply to a call that was given up, or an error about it.
+    /// The reply to a cancelled call, or an error about it.
     LateReply,
 }
 

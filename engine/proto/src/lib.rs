@@ -7,19 +7,19 @@
 //!   ReplyDemand  ──▶ └────────────────────────────────────────────────────┘
 //! ```
 //! Values go in, values come out: no queue, no clock, no buffer, no callback. A [`Connection`]
-//! names buffers by number and speaks of bytes by their place; the engine turns that into memory.
-//! What connections share, the engine keeps in a [`ShardLedger`] and lends to each call.
+//! names buffers by number and bytes by position; the engine maps these to memory. The engine keeps
+//! the state that connections share in a [`ShardLedger`] and lends it to each call.
 //!
 //! Methods of [`Connection`] come in four kinds, in this order in the files: getters; `on_*`, which
-//! take what happened; commands (`open_call`, `begin_call`, `begin_reply`, ...); and what is to be
-//! sent (`next_*`, `encode_*`). None allocates: the one allocation of the crate is the
-//! [`calls::CallTable`], when a [`ShardLedger`] is made.
+//! take events; commands (`open_call`, `begin_call`, `begin_reply`, ...); and output (`next_*`,
+//! `encode_*`). None allocates: the only allocation of the crate is the [`calls::CallTable`], when
+//! a [`ShardLedger`] is made.
 //!
 //! All lengths are bytes and fit a `u32`; counts of transmissions are at most 64.
 //!
 //! Documents are cited as `[V2]` (draft-cel-nfsv4-rpcrdma-version-two-00), `[XCHAR]`
-//! (draft-dnoveck-nfsv4-rpcrdma-xcharext-03) and `[RTR]` (draft-dnoveck-nfsv4-rpcrdma-rtrext-02); what
-//! they leave open is decided in `docs/wire.md`.
+//! (draft-dnoveck-nfsv4-rpcrdma-xcharext-03) and `[RTR]` (draft-dnoveck-nfsv4-rpcrdma-rtrext-02);
+//! `docs/wire.md` decides what they leave open.
 
 #![no_std]
 #![forbid(unsafe_code)]

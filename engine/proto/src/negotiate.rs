@@ -49,14 +49,14 @@ impl Connection {
         }
     }
 
-    /// A transmission arrives before both sides know that they speak one version.
+    /// Handles a transmission before both sides know that they use the same version.
     #[cold]
     pub(crate) fn meet(&mut self, bytes: &[u8]) {
         if self.vers == UNDECIDED {
             self.decide_version(bytes);
         }
         if self.met == Met::Peer {
-            // [V2] 5: who sends a second message has the answer to the first.
+            // [V2] 5: a peer that sends a second message has the answer to the first.
             self.revise(|exchange, _| exchange.on_answered());
             if !self.owes_properties() {
                 self.met = Met::Both;
@@ -64,15 +64,15 @@ impl Connection {
         }
     }
 
-    /// The peer knows our version, or will before the next message: its buffers take more than a
-    /// first message now (wire.md B1).
+    /// The peer knows our version, or will before the next message: its buffers now hold more than
+    /// a first message (wire.md B1).
     fn end_meeting(&mut self) {
         self.met = Met::Both;
         self.revise(|exchange, _| exchange.on_answered());
     }
 
-    /// Our properties, if we are a server whose client has called without stating its own: to be
-    /// asked for after a reply (wire.md B2).
+    /// Our properties, if we are a server whose client has sent a call but not its own: they
+    /// request the client's after a reply (wire.md B2).
     pub fn next_control(&mut self) -> Option<ControlSend> {
         self.owes_properties().then(|| self.state_properties(self.control_xid()))
     }
@@ -92,14 +92,14 @@ impl Connection {
         ControlSend::ConnProp { xid }
     }
 
-    /// Whether the peer has shown that it speaks our version.
+    /// Whether the peer has shown that it supports our version.
     #[inline]
     pub(crate) fn is_accepted(&self) -> bool {
         self.met != Met::Nobody
     }
 
-    /// The first message of a peer decides the version: errors apart, and what is too short to be
-    /// parsed at all (wire.md B12).
+    /// The first message of a peer decides the version, except errors and messages that are too
+    /// short to parse (wire.md B12).
     #[cold]
     fn decide_version(&mut self, bytes: &[u8]) {
         let Ok(prefix) = Prefix::decode(bytes) else { return };
@@ -110,7 +110,7 @@ impl Connection {
         }
     }
 
-    /// Goes on in this version.
+    /// Continues in this version.
     pub(crate) fn set_version(&mut self, vers: u32) {
         self.vers = vers;
         let private = self.private;
@@ -121,8 +121,8 @@ impl Connection {
         });
     }
 
-    /// ERR_VERS before anything else: our first message had a version that the peer does not speak.
-    /// Whatever xid and version the error carries, it can be about no other message.
+    /// ERR_VERS before anything else: the peer does not support the version of our first message.
+    /// With any xid and version, the error can only be about that message.
     #[cold]
     pub(crate) fn on_version_refused<'a>(
         &mut self,
@@ -135,7 +135,7 @@ impl Connection {
         if !has_one || !may_change {
             return Ingress::Fatal(Fatal::VersionRefused { low, high });
         }
-        // wire.md B4. The credit of the error is none of version one's: its first reply grants.
+        // wire.md B4. The error's credit does not apply to version one: the first reply grants.
         self.set_version(VERSION_ONE);
         self.met = Met::Both;
         let became_ready = !self.ready;

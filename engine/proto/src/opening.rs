@@ -6,17 +6,17 @@ use rpcrdma_xdr::private_data::PrivateData;
 use crate::settings::Role;
 use crate::version::{Start, UNDECIDED, Versions};
 
-/// What is known of a connection when it is opened.
+/// The parameters of a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opening {
-    /// What the peer said while connecting (RFC 8797). It steers version one only (wire.md P15).
+    /// The peer's private data (RFC 8797). It affects version one only (wire.md P15).
     pub private: Option<PrivateData>,
     /// The version to begin with.
     pub version: Start,
 }
 
 impl Opening {
-    /// Version two for a client, what comes for a server, and a peer that said nothing.
+    /// Version two for a client, the peer's choice for a server, and no private data.
     #[must_use]
     pub fn of(role: Role) -> Self {
         let version = match role {
@@ -31,7 +31,7 @@ impl Opening {
         match self.version {
             Start::One => VERSION_ONE,
             Start::Two => VERSION_TWO,
-            // Who speaks one version only has nothing to decide.
+            // With a single version there is nothing to decide.
             Start::Either if speaks == Versions::ONE => VERSION_ONE,
             Start::Either if speaks == Versions::TWO => VERSION_TWO,
             Start::Either => UNDECIDED,

@@ -7,7 +7,7 @@
 //!          ◀─ anything else ──         accepted; the server's properties may still come
 //! ```
 //! All of our own properties are stated at the start; those of our receive buffers and of remote
-//! invalidation never change and are marked so. How others change is the subject of `property_update.rs`.
+//! invalidation never change and are marked so. `property_update.rs` changes the others.
 
 use arrayvec::ArrayVec;
 use rpcrdma_xdr::array::Array;
@@ -57,7 +57,7 @@ pub struct PeerLimits {
 }
 
 impl PeerLimits {
-    /// A peer that said nothing, and takes and sends messages of this size.
+    /// A peer without private data that receives and sends messages of this size.
     #[must_use]
     pub fn unstated(recv_size: u32) -> Self {
         Self {
@@ -74,8 +74,8 @@ impl PeerLimits {
         }
     }
 
-    /// A peer that speaks version one: each direction takes what both ends can (RFC 8166 3.3.2).
-    /// Who sent no private data is taken to have 1024 bytes for both, whatever our own sizes are.
+    /// A peer of version one: each direction takes the size that both ends support (RFC 8166
+    /// 3.3.2). Without private data the peer has 1024 bytes for both, independent of our own sizes.
     #[must_use]
     pub fn version_one(private: Option<&PrivateData>, own: &Settings) -> Self {
         let version = Some(Version::One);
@@ -158,8 +158,8 @@ pub struct PropertyAnswer {
 #[derive(Debug, Clone)]
 #[repr(C)]
 pub struct PropertyExchange {
-    /// The longest transmission that we told the peer to send: our receive buffers, or less if it
-    /// asked for that (wire.md P11).
+    /// The longest transmission that the peer may send as far as it knows: our receive buffers, or
+    /// less if it asked for that (wire.md P11).
     own_recv_size: u32,
     limits: PeerLimits,
     /// The properties that the peer stated.
@@ -197,8 +197,8 @@ impl PropertyExchange {
         }
     }
 
-    /// The peer turned out to speak version two: what it sends has its default size now, unless it
-    /// states another.
+    /// The peer turned out to support version two: what it sends has the default size now, unless
+    /// it states another.
     pub fn on_accepted(&mut self) {
         self.limits.version.get_or_insert(Version::Two);
         if !self.received {
@@ -247,7 +247,7 @@ impl PropertyExchange {
         }
         self.structured = structure.is_some();
         self.limits.set_buffers(size, structure);
-        // Who states properties knows ours: it sends whatever our buffers take.
+        // A peer that states properties knows ours: it sends up to the size of our buffers.
         self.limits.send_size = u32::MAX;
         Applied::Taken { skipped }
     }
@@ -272,7 +272,7 @@ impl PropertyExchange {
         Applied::Taken { skipped }
     }
 
-    /// Whether the peer stated a property, and did not say that it will not change (wire.md P1, P6).
+    /// Whether the peer stated a property and did not mark it as fixed (wire.md P1, P6).
     #[must_use]
     pub fn may_change(&self, id: PropId) -> bool {
         self.stated.contains(id) && !self.fixed.contains(id)
@@ -292,8 +292,8 @@ impl PropertyExchange {
         self.limits.set_buffers(Some(size), structure);
     }
 
-    /// The answer to a request for changes of our properties. All that is ever done is to allow a
-    /// peer to send less than our buffers take (wire.md P11).
+    /// The answer to a request for changes of our properties. The only change that is ever granted
+    /// is that the peer sends less than our buffers hold (wire.md P11).
     #[must_use]
     pub fn on_reqprop(&mut self, request: &ReqProp<'_>, own: &Settings) -> PropertyAnswer {
         let mut done = 0;
@@ -362,7 +362,7 @@ fn own_value(own: &Settings, known: Known) -> Property<'static> {
     }
 }
 
-/// What is announced more of is accepted from now on.
+/// Larger announced values are accepted from now on.
 pub(crate) fn widen(own: &mut Settings, change: &Property<'_>) {
     match *change {
         Property::RequestRxLimit(count) => own.request_rx_limit = own.request_rx_limit.max(count),

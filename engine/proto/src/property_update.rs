@@ -5,8 +5,8 @@
 //!                                     ├── an error that names xid ──▶ idle: all refused
 //!                                     └── on_reqprop_timeout() ────▶ idle: all refused
 //! ```
-//! An announcement has no answer. What we announce less of is still taken when it arrives: the peer
-//! may have sent it before it knew.
+//! An announcement has no answer. After a smaller value is announced, larger messages are still
+//! accepted: the peer may have sent them before it knew.
 
 use rpcrdma_xdr::header::RdmaError;
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
@@ -26,7 +26,7 @@ impl PropertyExchange {
         u32::from(self.questions)
     }
 
-    /// Asks for changes. A smaller receive buffer counts at once: the peer may have it the moment
+    /// Requests changes. A smaller receive buffer counts at once: the peer may have it as soon as
     /// it reads the request (wire.md P11).
     fn ask(&mut self, xid: u32, changes: Changes) {
         let before = self.limits().recv_size;
@@ -40,9 +40,9 @@ impl PropertyExchange {
         self.question = Some(Question { xid, changes, restore });
     }
 
-    /// The peer's buffers got smaller by its own will, or stayed as they were. False if it says that
-    /// they grew, which is not believed. What it says while we ask for still smaller ones is kept for
-    /// the end of that question: a refusal does not undo it (\[XCHAR\] 3.1).
+    /// The peer's buffers became smaller by its own choice, or are unchanged. False if it announces
+    /// larger ones, which are ignored. An announcement during our own request for still smaller
+    /// ones is kept until that request ends: a refusal does not undo it (\[XCHAR\] 3.1).
     pub(crate) fn shrink(&mut self, size: u32) -> bool {
         let limit = self.limits().recv_size;
         match &mut self.question {
@@ -117,8 +117,9 @@ impl PropertyExchange {
 }
 
 impl Connection {
-    /// Asks the peer to change properties of its own. The engine waits for [`crate::Ingress::Settled`],
-    /// and calls [`Connection::on_reqprop_timeout`] if it waits too long.
+    /// Asks the peer to change properties of its own. The engine waits for
+    /// [`crate::Ingress::Settled`], and calls [`Connection::on_reqprop_timeout`] if it waits too
+    /// long.
     ///
     /// # Errors
     /// [`PropertyError`]; nothing has changed then.
@@ -140,8 +141,8 @@ impl Connection {
         Ok(ControlSend::ReqProp { xid, changes: *changes })
     }
 
-    /// The peer did not answer [`Connection::request_properties`] in time, which counts as a refusal
-    /// (wire.md P8). `None` if it had answered.
+    /// The peer did not answer [`Connection::request_properties`] in time, which counts as a
+    /// refusal (wire.md P8). `None` if it had answered.
     pub fn on_reqprop_timeout(&mut self) -> Option<PropertyOutcome> {
         self.revise(|exchange, _| exchange.on_silence())
     }

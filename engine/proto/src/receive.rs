@@ -33,8 +33,8 @@ pub(crate) struct Incoming<'a> {
 }
 
 impl Connection {
-    /// Takes a transmission, whatever it is. `first_segment` holds what was received into the first
-    /// segment of the buffer, no more than `byte_len` bytes: every header must lie in it.
+    /// Takes any transmission. `first_segment` holds the bytes received into the first segment of
+    /// the buffer, at most `byte_len`: every header must lie in it.
     ///
     /// Costs tens of nanoseconds. Nearly everything that arrives is a plain message, for which
     /// [`Connection::on_short`] is the shorter way.
@@ -81,7 +81,7 @@ impl Connection {
                 }
             }
             Ok((Header { xid, body: Body::Error(RdmaError::Vers { low, high }), .. }, _)) => {
-                // wire.md B4: whatever version an ERR_VERS carries.
+                // wire.md B4: an ERR_VERS of any version.
                 self.on_error(ledger, xid, RdmaError::Vers { low, high })
             }
             Ok(_) => self.on_undecodable(ledger, first_segment, None),
@@ -96,7 +96,7 @@ impl Connection {
             Ok(RpcPrefix { xid: rpc_xid, kind }) if rpc_xid == xid => kind,
             Ok(RpcPrefix { kind: MsgType::Reply, .. }) => return self.ignore(Ignored::BadReply),
             Ok(_) => return self.reject(&incoming, XID_MISMATCH, MsgType::Call),
-            // RFC 8166 4.5: a requester answers nothing that it cannot decode.
+            // RFC 8166 4.5: a requester does not answer messages that it cannot decode.
             Err(_) if self.role == Role::Client => return self.ignore(Ignored::BadReply),
             Err(error) => {
                 return self.reject(&incoming, Violation::Undecodable(error), MsgType::Call);
@@ -143,7 +143,7 @@ impl Connection {
         };
         let initial = Initial { xid: incoming.xid, dir: MsgType::Call, count, limit };
         if count > limit.min(GROUP_MAX) {
-            // Judged before the credits: they are not taken for what is rejected.
+            // Checked before the credits: a rejected message takes none.
             let violation = Violation::GroupSize { expect: limit, current: count };
             return self.reject_initial(&incoming, violation, MsgType::Call, count);
         }
@@ -223,7 +223,7 @@ impl Connection {
         let bad = |otherwise| MsgId { xid, dir: dir.unwrap_or(otherwise), seq: xnum };
         let part = match incoming.part(pslen, 0) {
             Ok(part) => part,
-            // Whose continuation it is comes first; with its own group open, the length is judged.
+            // Its group is checked first; if that is open, the length is.
             Err(violation) => match self.group.open().copied() {
                 Some(open) if open.xid == xid && open.next == xnum => {
                     self.group.abort();
@@ -264,7 +264,7 @@ impl Connection {
         }
     }
 
-    /// Whether a call may come in: backward calls only if we take them, and never more than granted.
+    /// Whether a call is accepted: backward calls only if supported, and never more than granted.
     #[inline]
     pub(crate) fn admit_call(
         &mut self,
@@ -342,8 +342,8 @@ impl Connection {
         Ok(part)
     }
 
-    /// Gives the open group up, whose rest does not come: what is to be done, and the report to be
-    /// sent (\[RTR\] 5.4; wire.md E39). The buffers parked for it are [`Connection::group`]. `None` if
+    /// Aborts the open group, whose rest does not come. Returns the actions, and the report to send
+    /// (\[RTR\] 5.4; wire.md E39). [`Connection::group`] names the buffers parked for it. `None` if
     /// no group is open.
     #[cold]
     pub fn expire_group(&mut self, ledger: &mut ShardLedger) -> Option<Aborted> {
@@ -366,8 +366,8 @@ impl Connection {
         Ingress::Aborted(self.end_group(ledger, open, violation, bad, again))
     }
 
-    /// The end of a group that was just given up: its credits are as before it, and the call that it
-    /// answers has failed.
+    /// The end of an aborted group: its credits are as before it, and the call that it answers has
+    /// failed.
     fn end_group(
         &mut self,
         ledger: &mut ShardLedger,
@@ -402,7 +402,7 @@ impl Connection {
         self.reject(incoming, violation, dir)
     }
 
-    /// Refuses a reply, and with it fails its call.
+    /// Rejects a reply, which fails its call.
     #[cold]
     fn reject_reply_initial<'a>(
         &mut self,
@@ -465,7 +465,7 @@ impl Incoming<'_> {
 
 pub(crate) const XID_MISMATCH: Violation = Violation::BadHeader("the payload has another xid");
 
-/// Why a call is not let in.
+/// Why a call is not accepted.
 pub(crate) enum Refused {
     Backward,
     Overstep(Overstep),

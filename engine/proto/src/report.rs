@@ -88,7 +88,7 @@ pub(crate) fn subject_of(report: &ReptErr) -> MsgId {
     report.lead.unwrap_or(report.bad)
 }
 
-/// Why the peer did not take a message of ours, or cannot answer it.
+/// Why the peer rejects an own message, or cannot answer it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// It does not speak our version. The call was not executed.
@@ -99,12 +99,12 @@ pub enum Refusal {
         /// Its highest version.
         high: u32,
     },
-    /// Our header is bad, a message is longer than it takes, its program refuses the call, or it cannot
-    /// answer in the way it must (RDMA_ERR_BAD_HEADER): before or after the execution of the call (RFC
-    /// 8166 4.5.3).
+    /// Our header is invalid, a message exceeds its limit, its program rejects the call, or it
+    /// cannot answer in the required form (RDMA_ERR_BAD_HEADER): before or after the execution of
+    /// the call (RFC 8166 4.5.3).
     #[error("it cannot read the call, does not want it, or cannot make its reply")]
     BadHeader,
-    /// It does not know the operation; it is not used again.
+    /// It does not support the operation, which is not used again.
     #[error("it does not know the operation")]
     InvalOption,
     /// A report of the extension.

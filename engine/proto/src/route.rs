@@ -162,7 +162,7 @@ pub(crate) struct Laid {
 }
 
 impl Laid {
-    /// As the way of a call for whose reply these wants have memory.
+    /// The form of a call for whose reply these results have memory.
     pub(crate) fn route(self, form: CallForm, wants: ItemSet, reply_count: u32) -> CallRoute {
         let Self { apart: Apart { placed, direct }, stream, layout, recv_size } = self;
         CallRoute {
@@ -238,7 +238,7 @@ impl Message<'_, '_> {
     }
 }
 
-/// Whether the items and the wants can be those of a call.
+/// Whether a call can have these items and results.
 pub(crate) fn check_call(demand: &CallDemand<'_>, len_max: u32) -> Result<(), SendError> {
     let virtual_len = check_items(demand.payload, demand.items, len_max)?;
     check_wants(demand.wants, virtual_len)?;

@@ -11,7 +11,7 @@ use rpcrdma_xdr::rtr::structure::RecvStructure;
 use crate::error::Misuse;
 use crate::version::Versions;
 
-/// Who opened the connection. Either may call the other.
+/// Which side opened the connection. Either may call the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// It connected.
@@ -42,9 +42,9 @@ pub enum ReplyChunkUse {
     WhenNeeded,
 }
 
-/// What peers in the field make of chunks, beyond what the documents say.
+/// The limits of existing peers in their use of chunks, beyond the documents.
 ///
-/// The default is what every peer we know of can take, the Linux kernel's server above all.
+/// Every peer we know of accepts the default, above all the Linux kernel's server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interop {
     /// The most Read chunks of a call that are data items. The Linux server takes one: for a second
@@ -58,16 +58,16 @@ pub struct Interop {
     /// The most segments of a chunk. libevpl takes a single one; the Linux client never has more
     /// than 16.
     pub segments_max: u32,
-    /// Whether a call whose message is fetched from position zero may have Read chunks beside it.
-    /// The Linux client never sends that, so no server is known to be used to it.
+    /// Whether a call whose message is fetched from position zero may also have Read chunks. The
+    /// Linux client never sends that, so servers may not be prepared for it.
     pub long_call_with_chunks: bool,
     /// Whether Write chunks may be offered beside a Reply chunk. The Linux client never does.
     pub write_with_reply: bool,
-    /// When a Reply chunk that was offered is used. Linux and ntirpc use it for every reply, and
-    /// their clients are used to that; any client has to take either (RFC 8166 4.3.3).
+    /// When an offered Reply chunk is used. Linux and ntirpc use it for every reply, and their
+    /// clients expect that; any client has to accept either (RFC 8166 4.3.3).
     pub reply_chunk: ReplyChunkUse,
-    /// Whether memory of the caller is invalidated by the reply, if it says that it can take that.
-    /// The Linux client does, and saves a work request for each call.
+    /// Whether the reply invalidates the caller's memory, if the caller supports that. The Linux
+    /// client does, and saves a work request for each call.
     pub remote_invalidation: bool,
 }
 
@@ -128,12 +128,12 @@ pub struct Settings {
     /// Whether items are placed in the peer's receive buffers where these allow it.
     pub placement: bool,
     /// Whether calls of the peer may have chunks: whether the engine can read and write the peer's
-    /// memory. If not, such calls are refused.
+    /// memory. If not, such calls are rejected.
     pub explicit: bool,
     /// How chunks are used towards this peer.
     pub interop: Interop,
-    /// Whether the peer's replies may invalidate memory that a call of ours exposed
-    /// (`PROP_REQREMINV`): only if that is behind memory windows of type 2 (wire.md P12).
+    /// Whether the peer's replies may invalidate memory that an own call exposed
+    /// (`PROP_REQREMINV`): only memory behind type-2 memory windows (wire.md P12).
     pub requester_invalidation: bool,
     /// Which versions are spoken; at least one.
     pub versions: Versions,
@@ -142,7 +142,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Every feature on, with the limits that need the least thought.
+    /// All features on, with the simplest limits.
     #[must_use]
     pub fn new(structure: RecvStructure) -> Self {
         Self {
@@ -196,7 +196,7 @@ impl Settings {
         self.interop.check()
     }
 
-    /// What this side says about itself while connecting.
+    /// This side's private data.
     #[must_use]
     pub fn private_data(&self) -> PrivateData {
         PrivateData {

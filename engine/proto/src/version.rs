@@ -56,22 +56,23 @@ impl Versions {
 /// The version that a connection begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Start {
-    /// Version one, whatever comes.
+    /// Version one, with any peer.
     One,
-    /// Version two; a client goes on in version one if it must and [`crate::Settings::versions`] has it.
+    /// Version two; a client falls back to version one if it must and [`crate::Settings::versions`]
+    /// allows.
     Two,
-    /// What the first message of the peer has: for servers.
+    /// The version of the peer's first message: for servers.
     Either,
 }
 
-/// Who is known to speak the version of the other. Until both are, every message takes the general
-/// way.
+/// Which ends are known to support the other's version. Until both are, every message takes the
+/// general way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Met {
     /// The peer has not shown its version.
     Nobody,
-    /// The peer has. It may still be without an answer of ours, which has at most 1024 bytes.
+    /// The peer has. It may not have our answer yet, which has at most 1024 bytes.
     Peer,
     /// Both.
     Both,

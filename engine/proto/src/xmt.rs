@@ -5,8 +5,8 @@
 //!   the reply   as its wants prefer ──▶ all that has memory written ──▶ memory for every want
 //!   the call    items placed ─▶ in one ─▶ items read by the peer ─▶ all of it in the stream
 //! ```
-//! The first way of the reply is taken with which some way of the call goes together, and of those
-//! the first (wire.md W17). A memory piece, or a RDMA buffer, is counted as one segment.
+//! Takes the first form of the reply that some form of the call is compatible with, and the first
+//! such form of the call (wire.md W17). A memory piece, or an RDMA buffer, counts as one segment.
 
 use arrayvec::ArrayVec;
 use rpcrdma_xdr::numbers::limit::{GROUP_MAX, ITEM_SEGMENTS_MAX, MITEMS_MAX};
@@ -40,17 +40,17 @@ pub(crate) struct Limits<'s> {
 /// One way of the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ReplyWay {
-    /// The wants that have memory.
+    /// The results with memory.
     offered: ItemSet,
-    /// Those of them that are counted upon to be written.
+    /// Those that the plan counts on to be written.
     written: ItemSet,
 }
 
 impl Limits<'_> {
-    /// The way of a call whose items and wants have been checked.
+    /// The form of a call whose items and results are checked.
     ///
     /// # Errors
-    /// [`SendError`] says with numbers what is in the way.
+    /// [`SendError`] gives the reason with numbers.
     #[inline(never)]
     pub(crate) fn route(&self, demand: &CallDemand<'_>) -> Result<CallRoute, SendError> {
         let mut failure = None;
@@ -68,7 +68,7 @@ impl Limits<'_> {
         Err(failure.unwrap_or(SendError::Misuse(Misuse("there is a way of the reply"))))
     }
 
-    /// The call, with memory for these wants and so many transmissions reserved for its reply.
+    /// The call, with memory for these results and so many transmissions reserved for its reply.
     fn call(
         &self,
         demand: &CallDemand<'_>,
@@ -99,7 +99,7 @@ impl Limits<'_> {
         }
         let read = items_where(items, |item| item.len > 0 && item.pieces <= ITEM_SEGMENTS_MAX);
         if explicit.enabled && !read.is_empty() {
-            // What fits one transmission is not worth the peer's round trip.
+            // A message that fits one transmission is not worth a round trip of the peer.
             if let Ok(route) = lay(0, Apart::NONE, 1) {
                 return Ok(route);
             }
@@ -146,7 +146,7 @@ impl Limits<'_> {
                 let segments = want.segments(demand.explicit).unwrap_or(0);
                 header_base = header_base.saturating_add(exrw::item_len(segments));
             }
-            // What is not written is placed, as long as it may be then; or it is in line.
+            // An item that is not written is placed, if that is allowed; otherwise it is in line.
             let (len, is_placed) = match want.asked(way.offered.contains(index)) {
                 _ if way.written.contains(index) => (want.min_len.saturating_sub(1), false),
                 WantKind::BySize => (want.over.max(want.min_len), placement),
@@ -174,12 +174,12 @@ impl Limits<'_> {
     }
 }
 
-/// The ways of the reply, in the order of preference; each differs from the one before.
+/// The forms of the reply, in the order of preference; each differs from the one before.
 fn reply_ways(demand: &CallDemand<'_>) -> ArrayVec<ReplyWay, 3> {
     let (mut direct, mut asked, mut possible) = (ItemSet::EMPTY, ItemSet::EMPTY, ItemSet::EMPTY);
     for (index, want) in demand.wants.iter().enumerate().take(MITEMS_MAX as usize) {
         let segments = want.segments(demand.explicit);
-        // wire.md E29: a want whose minimum is never reached is not meant to leave the stream.
+        // wire.md E29: a result whose minimum is never reached stays in the stream.
         let is_meant = want.max_len > 0 && want.max_len >= want.min_len;
         if !is_meant || segments.is_none_or(|segments| segments > ITEM_SEGMENTS_MAX) {
             continue;
@@ -221,7 +221,7 @@ fn directions_len(demand: &CallDemand<'_>, offered: ItemSet) -> u32 {
 /// The header length of a routed transmit request with the memory that was exposed for it.
 ///
 /// # Errors
-/// [`Misuse`] if it is not the memory that the route names.
+/// [`Misuse`] if the memory differs from the route's.
 pub(crate) fn check_exposed(
     route: &CallRoute,
     demand: &CallDemand<'_>,

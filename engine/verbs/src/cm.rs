@@ -51,12 +51,12 @@ pub struct VerbsCm {
     owners: HashMap<u64, Owner>,
     attempts: HashMap<ConnectId, Attempt>,
     ready: VecDeque<CmEvent<VerbsCm>>,
-    /// Requests among what is ready.
+    /// Connection requests among the ready events.
     requests: usize,
     keys: u64,
-    /// Whether nothing is heard of its channel any more.
+    /// Whether the channel delivers no more events.
     is_deaf: bool,
-    /// How many owners there may be before those that are gone are swept out.
+    /// The number of owners at which dead ones are removed.
     sweep_at: usize,
 }
 
@@ -81,7 +81,7 @@ impl VerbsCm {
         self.keys
     }
 
-    /// Takes in what has happened.
+    /// Handles all pending events.
     fn gather(&mut self) {
         self.channel.run_errands();
         let events_max = if self.is_deaf { 0 } else { EVENTS_MAX };
@@ -100,8 +100,8 @@ impl VerbsCm {
         self.on_time(Instant::now());
     }
 
-    /// Nothing is heard of the channel any more: connections would end unseen, and none can be made. So
-    /// the device is as good as lost, and who asks here is turned down.
+    /// The channel delivers no more events: connections would end unnoticed, and none can be made.
+    /// The device counts as lost, and requests to this manager fail.
     #[cold]
     fn go_deaf(&mut self, error: &SetupError) {
         self.is_deaf = true;
@@ -121,7 +121,7 @@ impl VerbsCm {
             return self.on_request(id, from, new_key, &happened);
         }
         match self.owners.get(&happened.key) {
-            // Of an end that is being destroyed, or of a request.
+            // The id belongs to an endpoint that is being destroyed, or to a request.
             None => {}
             Some(Owner::Listener { .. }) if happened.event != sys::RDMA_CM_EVENT_DEVICE_REMOVAL => {
             }
@@ -135,7 +135,7 @@ impl VerbsCm {
     }
 
     fn on_request(&mut self, id: Id, from: Option<SocketAddr>, key: u64, happened: &Happened) {
-        // A listener at no address in particular hears of requests to other devices, too.
+        // A listener on a wildcard address also receives requests to other devices.
         let is_ours = id.device().0 == self.device.context;
         let has_room = self.requests < self.device.options.backlog as usize;
         let Some(from) = from.filter(|_| is_ours && has_room) else {
@@ -147,20 +147,20 @@ impl VerbsCm {
         self.ready.push_back(CmEvent::Request { request, from, private: happened.private.clone() });
     }
 
-    /// Something has happened to a connection that is, or is about to be, on its queues.
+    /// Handles an event of a connection that is on its queues, or soon will be.
     fn on_link(&mut self, both: Option<(Arc<Port>, Arc<Pair>)>, happened: &Happened) {
         let Some((port, pair)) = both else {
             self.owners.remove(&happened.key);
             return;
         };
         match happened.event {
-            // Whoever left before the peer's last word had come could not take leave of it.
+            // An endpoint that left before the connection was established could not disconnect it.
             sys::RDMA_CM_EVENT_ESTABLISHED if pair.is_left() => {
                 pair.id.iter().for_each(|id| id.disconnect());
             }
             sys::RDMA_CM_EVENT_ESTABLISHED => {}
             sys::RDMA_CM_EVENT_DEVICE_REMOVAL => events::lose(&self.device),
-            // The peer has left, or has never come, or is not to be reached at its address.
+            // The peer has left, has never answered, or is unreachable at its address.
             _ => {
                 port.on_end(pair.key, End::Disconnected);
                 pair.leave().into_iter().for_each(|id| id.disconnect());
@@ -203,7 +203,7 @@ impl VerbsCm {
         Ok(id)
     }
 
-    /// Makes the queue pair and asks the peer.
+    /// Creates the queue pair and sends the connection request.
     fn ask(&self, attempt: &Attempt, id: Id) -> Result<VerbsEndpoint, Failure> {
         let endpoint = attempt.port.create(Some(id)).map_err(|(_, error)| self.give_up(&error))?;
         let offer = self.offer(endpoint.num(), &attempt.private, attempt.rnr_retry);
@@ -216,7 +216,7 @@ impl VerbsCm {
         Ok(endpoint)
     }
 
-    /// The peer has said yes.
+    /// The peer has accepted.
     fn establish(&mut self, attempt: Attempt, endpoint: VerbsEndpoint, happened: &Happened) {
         let (options, depths) = (&self.device.options, self.depths());
         let connected = endpoint.with(|id, qp| {
@@ -234,7 +234,7 @@ impl VerbsCm {
         self.ready.push_back(CmEvent::Connected { id: attempt.name, endpoint, private });
     }
 
-    /// Remembers whose a connection is.
+    /// Records the queues that a connection belongs to.
     fn link(&mut self, key: u64, endpoint: &VerbsEndpoint) {
         let Some(pair) = endpoint.pair() else { return };
         if self.owners.len() >= self.sweep_at {
@@ -255,7 +255,7 @@ impl VerbsCm {
         Depths { responder: reads, initiator: reads }
     }
 
-    /// This side could not make its end.
+    /// This side could not create its endpoint.
     fn give_up(&self, error: &SetupError) -> Failure {
         self.device.events.note_failure(error);
         match error {
@@ -278,14 +278,15 @@ impl ConnectionManager for VerbsCm {
 
     fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
         if at.ip().is_loopback() {
-            // librdmacm takes it for any address, of all devices: not what whoever says so wants.
+            // librdmacm treats a loopback address as the wildcard address of all devices, which the
+            // caller does not mean.
             let reason = "no RDMA device has a loopback: name an address of the device";
             return Err(SetupError::Listen { address: at, reason });
         }
         if self.device.events.is_lost() {
             return Err(SetupError::Listen { address: at, reason: "the device is lost" });
         }
-        // One that was given up may have had the address.
+        // A listener that was dropped may hold the address.
         self.channel.run_errands();
         let key = self.new_key();
         let id = Id::new(&self.channel, key)?;
@@ -397,11 +398,11 @@ impl ConnectionManager for VerbsCm {
             if left.is_zero() {
                 return None;
             }
-            // The descriptor of a device that is lost is readable for ever.
+            // The descriptor of a lost device stays readable.
             let device = if self.device.events.is_lost() { -1 } else { events::fd(&self.device) };
             let channel = if self.is_deaf { -1 } else { self.channel.fd() };
             let fds = [waker.fd(), channel, self.channel.bell(), device];
-            // A poll that fails is one that has found nothing.
+            // A failed poll counts as one that finds nothing.
             let found = fd::readable(fds, left.min(self.quiet(now)));
             let [is_rung, ..] = found.unwrap_or_default();
             if is_rung {
@@ -413,14 +414,14 @@ impl ConnectionManager for VerbsCm {
 }
 
 impl VerbsEndpoint {
-    /// Does something to its end in librdmacm and its queue pair, which is not destroyed meanwhile.
+    /// Runs `act` on the id and the queue pair, which cannot be destroyed meanwhile.
     fn with(
         &self,
         act: impl FnOnce(&Id, *mut verbs::ibv_qp) -> Result<(), SetupError>,
     ) -> Result<(), SetupError> {
         let pair = self.pair().ok_or(SetupError::Stopped)?;
         let id = pair.id.as_ref().ok_or(SetupError::Stopped)?;
-        // The queues may be gone, and everything on them.
+        // The queues may be gone, with all their queue pairs.
         pair.with(|qp| act(id, qp)).unwrap_or(Err(SetupError::Stopped))
     }
 }
@@ -443,13 +444,13 @@ impl std::fmt::Debug for VerbsCm {
 
 #[cfg(test)]
 impl VerbsCm {
-    /// An end of a connection that leads nowhere.
+    /// An id without a connection.
     pub(crate) fn new_id(&mut self) -> Id {
         let key = self.new_key();
         Id::new(&self.channel, key).expect("an id")
     }
 
-    /// A request that nobody has made.
+    /// A request without a peer.
     pub(crate) fn new_request(&mut self) -> VerbsRequest {
         let key = self.new_key();
         let id = Id::new(&self.channel, key).expect("an id");
@@ -457,7 +458,7 @@ impl VerbsCm {
     }
 }
 
-/// Events of the channel that are looked at before those of the device are.
+/// Events of the channel that are handled before those of the device.
 const EVENTS_MAX: usize = 256;
-/// Owners that are kept without looking whether they are still there.
+/// Owners that are kept without a check for dead ones.
 const SWEEP_MIN: usize = 64;

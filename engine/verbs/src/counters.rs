@@ -13,23 +13,23 @@ pub struct DeviceEvents {
     pub ports_down: u64,
     /// Times that the port came up.
     pub ports_up: u64,
-    /// Queue pairs that the device has given up.
+    /// Queue pairs with a fatal error.
     pub pairs_failed: u64,
-    /// Queue pairs whose Receives have all come back.
+    /// Queue pairs whose last Receive has completed.
     pub last_receives: u64,
-    /// Completion queues and shared receive queues that are lost.
+    /// Completion queues and shared receive queues with a fatal error.
     pub queues_failed: u64,
     /// Times that the device was removed or broke.
     pub devices_lost: u64,
-    /// Everything else that it has reported.
+    /// All other events.
     pub others: u64,
-    /// Ends of connections that could not be made, and what could not be ended as it should.
+    /// Endpoints that could not be created, and objects that could not be destroyed.
     pub failures: u64,
-    /// Why the last of them could not.
+    /// The reason of the last failure.
     pub last_failure: Option<String>,
 }
 
-/// The counters, and what else is remembered.
+/// The counters, and related state.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub ports_down: AtomicU64,
@@ -45,17 +45,17 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Whether the device has ever said that it has no Receives of a queue pair any more.
+    /// Whether the device has ever reported the last Receive of a queue pair.
     pub fn has_told_last_receive(&self) -> bool {
         self.last_receives.load(Relaxed) > 0
     }
 
-    /// The device is gone or broken: nothing can be made on it.
+    /// Whether the device is gone or broken: no objects can be created on it.
     pub fn is_lost(&self) -> bool {
         self.is_lost.load(Relaxed)
     }
 
-    /// Remembers why something could not be made or ended, for whoever asks.
+    /// Records why an object could not be created or destroyed.
     #[cold]
     pub fn note_failure(&self, error: &SetupError) {
         self.failures.fetch_add(1, Relaxed);
@@ -78,7 +78,7 @@ impl Counters {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is guarded is never left half done.
+    // A panic cannot leave the guarded data inconsistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

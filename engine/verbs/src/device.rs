@@ -23,34 +23,34 @@ use crate::registrar::Regions;
 use crate::sys::cm::Cm;
 use crate::sys::verbs as sys;
 
-/// What all queues on a device share.
+/// The state that all queues on a device share.
 pub(crate) struct Device {
     pub lib: &'static sys::Verbs,
     pub cm: &'static Cm,
     pub context: *mut sys::ibv_context,
     /// The port that connections go through.
     pub port_num: u8,
-    /// The address that connections go out from, where it is not for the system to choose.
+    /// The source address of connections, unless the system chooses it.
     pub source: Option<IpAddr>,
-    /// What it has reported.
+    /// The events that it has reported.
     pub events: Counters,
     pub options: VerbsOptions,
     pub caps: DeviceCaps,
     pub quirks: Quirks,
     pub ops: Ops,
-    /// What is open on it, for events that name a queue pair or a queue.
+    /// The open ports, for events that name a queue pair or a queue.
     ports: Mutex<Vec<Weak<dyn Listener>>>,
     opened: AtomicUsize,
-    // In this order they are dropped: nothing may be left in a protection domain that is freed.
+    // The drop order: a protection domain must be empty when it is freed.
     pub regions: Regions,
     pub domain: Domain,
     _contexts: Contexts,
 }
 
-// SAFETY: libibverbs may be called by any thread with the same context and protection domain; what
-// must not be called by two at once (the data path) is called by queues only, which have one owner.
+// SAFETY: libibverbs may be called by any thread with the same context and protection domain. The
+// data path, which must not be called concurrently, is called only by queues, which have one owner.
 unsafe impl Send for Device {}
-// SAFETY: as above; everything that changes is behind a lock or atomic.
+// SAFETY: as above; all mutable state is behind a lock or atomic.
 unsafe impl Sync for Device {}
 
 impl Device {
@@ -89,7 +89,7 @@ impl Device {
         })
     }
 
-    /// Remembers queues that were opened, for events.
+    /// Registers open queues for events.
     pub fn add_port(&self, port: &Arc<impl Listener + 'static>) {
         let new: Weak<dyn Listener> = Arc::downgrade(port) as _;
         let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,7 +103,7 @@ impl Device {
         ports.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The completion vector of the next queues: they take turns, so that the interrupts of shards
+    /// The completion vector of the next queues. Vectors rotate, so that the interrupts of shards
     /// go to different cores.
     pub fn next_vector(&self) -> i32 {
         // SAFETY: the context is open; the number was written when it was opened.

@@ -4,13 +4,13 @@ use std::io;
 
 use rpcrdma_provider::SetupError;
 
-/// A call that has left its reason in `errno`.
+/// An error of a call that sets `errno`.
 #[cold]
 pub(crate) fn last(call: &'static str) -> SetupError {
     of(call, io::Error::last_os_error())
 }
 
-/// A call that has returned its reason: an error number.
+/// An error of a call that returns an error number.
 #[cold]
 pub(crate) fn code(call: &'static str, code: i32) -> SetupError {
     of(call, io::Error::from_raw_os_error(code.abs()))
@@ -22,7 +22,7 @@ pub(crate) fn of(call: &'static str, source: io::Error) -> SetupError {
     SetupError::System { call, source, hint }
 }
 
-/// What is most often behind an error number, by what was called.
+/// The most common cause of an error number, by the call.
 pub(crate) fn likely_cause(call: &str, errno: i32) -> &'static str {
     let locks = ["ibv_reg_mr", "ibv_create_cq", "ibv_create_srq", "ibv_create_qp"];
     let locks_memory = locks.iter().any(|it| call.starts_with(it));
@@ -59,7 +59,7 @@ mod tests {
     fn a_registration_without_memory_points_to_the_memlock_limit() {
         let error = code("ibv_reg_mr", libc::ENOMEM).to_string();
         assert!(error.contains("ibv_reg_mr") && error.contains("ulimit -l"), "{error}");
-        // What locks no memory does not.
+        // A call that locks no memory has no such cause.
         assert!(!code("ibv_query_device", libc::ENOMEM).to_string().contains("ulimit"));
     }
 

@@ -24,7 +24,7 @@ use crate::happened::Happened;
 use crate::names::{Key, Name};
 use crate::sys::verbs as sys;
 
-/// Begins to hand events to a device.
+/// Starts delivering events to a device.
 pub(crate) fn watch(device: &Arc<Device>) -> Result<(), SetupError> {
     set_nonblocking(fd(device)).map_err(|source| error::of("fcntl", source))?;
     let mut watching = lock(&WATCHING);
@@ -41,7 +41,7 @@ pub(crate) fn fd(device: &Device) -> i32 {
     unsafe { (*device.context).async_fd }
 }
 
-/// Hands on all events that there are.
+/// Delivers all pending events.
 pub(crate) fn take_all(device: &Device) {
     for _ in 0..EVENTS_MAX {
         let Some(happened) = take(device) else { return };
@@ -52,13 +52,13 @@ pub(crate) fn take_all(device: &Device) {
     }
 }
 
-/// Reads an event and acknowledges it. Whatever it names is there until then, and maybe not after.
+/// Reads an event and acknowledges it. Its object exists until then, and may not exist after.
 fn take(device: &Device) -> Option<Happened> {
     let mut event = sys::ibv_async_event { element: ptr::null_mut(), event_type: 0 };
     // SAFETY: the context is open, its descriptor does not block, and `event` is to be written.
     let code = unsafe { (device.lib.ibv_get_async_event)(device.context, &raw mut event) };
     if code != 0 {
-        // A context that was taken away has no events and never will.
+        // The context of a removed device has no more events.
         let why = io::Error::last_os_error();
         if !matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) {
             lose(device);
@@ -72,7 +72,7 @@ fn take(device: &Device) -> Option<Happened> {
     Some(happened)
 }
 
-/// What an event says.
+/// Decodes an event.
 ///
 /// # Safety
 /// The event was read and not acknowledged, or names neither a queue pair nor a queue.
@@ -135,7 +135,7 @@ fn hand_on(device: &Device, happened: Happened) {
     }
 }
 
-/// The device is gone: all its queues are told, once.
+/// The device is gone: tells all its queues, once.
 pub(crate) fn lose(device: &Device) {
     if device.events.is_lost.swap(true, Relaxed) {
         return;
@@ -147,13 +147,13 @@ pub(crate) fn lose(device: &Device) {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is guarded is never left half done.
+    // A panic cannot leave the guarded data inconsistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The devices of this process that have a connection manager.
 static WATCHING: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
-/// Events that are read at one time.
+/// Events that are read in one batch.
 const EVENTS_MAX: usize = 256;
 
 #[cfg(test)]

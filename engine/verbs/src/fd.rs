@@ -6,9 +6,9 @@ use std::os::fd::RawFd;
 use std::ptr;
 use std::time::Duration;
 
-/// Makes reads of a descriptor return when there is nothing.
+/// Makes a descriptor non-blocking.
 pub(crate) fn set_nonblocking(fd: RawFd) -> io::Result<()> {
-    // SAFETY: the command takes nothing and gives an integer.
+    // SAFETY: the command takes no argument and returns an integer.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     if flags < 0 {
         return Err(io::Error::last_os_error());
@@ -18,8 +18,8 @@ pub(crate) fn set_nonblocking(fd: RawFd) -> io::Result<()> {
     if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Sleeps until one of the descriptors is readable; those that are, by their places. None may be, if a
-/// signal comes.
+/// Sleeps until one of the descriptors is readable. Returns, for each descriptor, whether it is; a
+/// signal can return with none.
 pub(crate) fn readable<const N: usize>(
     fds: [RawFd; N],
     timeout: Duration,
@@ -30,8 +30,8 @@ pub(crate) fn readable<const N: usize>(
         tv_nsec: timeout.subsec_nanos().into(),
     };
     let count = N as libc::nfds_t;
-    // SAFETY: `polled` has so many entries and outlives the call, `timeout` is a valid timespec, and
-    // a null signal mask leaves the mask as it is.
+    // SAFETY: `polled` has so many entries and outlives the call, `timeout` is a valid timespec,
+    // and a null signal mask leaves the mask as it is.
     let ready = unsafe { libc::ppoll(polled.as_mut_ptr(), count, &raw const timeout, ptr::null()) };
     if ready >= 0 {
         return Ok(polled.map(|it| it.revents != 0));
@@ -59,7 +59,7 @@ mod tests {
             readable([waker.fd(), other.fd()], Duration::from_secs(60)).expect("none is wrong"),
             [false, true]
         );
-        // One that is none does not keep anybody from sleeping.
+        // A negative descriptor is ignored.
         assert_eq!(
             readable([-1, waker.fd()], Duration::ZERO).expect("none is wrong"),
             [false, false]

@@ -2,7 +2,7 @@
 
 use crate::names::Name;
 
-/// An event, after it was acknowledged: what it names may be gone.
+/// An acknowledged event: the object that it names may be gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Happened {
     Port {
@@ -11,7 +11,7 @@ pub(crate) enum Happened {
     },
     PairFailed(Name),
     LastReceive(Name),
-    /// The peer has sent something before its last word on the connection came.
+    /// The peer has sent a message before the connection was established.
     Established(Name),
     /// A completion queue or a shared receive queue.
     QueueFailed(Name),
@@ -21,6 +21,6 @@ pub(crate) enum Happened {
 
 /// A port on the device.
 pub(crate) trait Listener: Send + Sync {
-    /// Takes in an event. Whether it is of this port, or of all.
+    /// Handles an event. Returns whether it belongs to this port, or to all ports.
     fn hear(&self, happened: Happened) -> bool;
 }

@@ -7,8 +7,8 @@
 //!     └───── registrar ────▶ memory regions
 //! ```
 //!
-//! Neither the libraries nor their headers are needed to build, and a program that was built so runs
-//! without them: [`Verbs::open`] then says what is missing.
+//! Neither the libraries nor their headers are needed to build. The program also runs without them:
+//! [`Verbs::open`] then reports which library is missing.
 
 mod cm;
 mod counters;

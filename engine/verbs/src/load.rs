@@ -1,8 +1,8 @@
 //! Opens a library at run time, and resolves its functions.
 //!
-//! `library!` makes a structure with a function pointer for each function that is named; loading it
-//! fails if one of them is missing. A library is opened once and stays open until the process ends:
-//! it may have threads and exit handlers, whose end cannot be known.
+//! `library!` makes a structure with a function pointer for each named function; loading it fails
+//! if a function is missing. A library is opened once and stays open until the process ends: it may
+//! have threads and exit handlers that are not safe to unload.
 #![expect(unsafe_code, reason = "symbols of a foreign library become functions")]
 
 use std::error::Error;
@@ -10,7 +10,7 @@ use std::error::Error;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rpcrdma_provider::SetupError;
 
-/// Declares the functions of a library that are used: their signatures, as in its header.
+/// Declares the functions that are used of a library, with the signatures of its header.
 macro_rules! library {
     (
         $(#[$doc:meta])*
@@ -25,7 +25,7 @@ macro_rules! library {
         }
 
         impl $name {
-            /// The functions, of a library that the first call opens.
+            /// The functions of the library; the first call opens it.
             ///
             /// # Errors
             /// If the library is not there or lacks one of them.
@@ -48,17 +48,17 @@ macro_rules! library {
 }
 pub(crate) use library;
 
-/// A library that was opened for good.
+/// A library that stays open.
 pub(crate) struct Opened {
     library: &'static Library,
     name: &'static str,
 }
 
 impl Opened {
-    /// Opens a library, or finds it open.
+    /// Opens a library, or returns the open one.
     pub fn open(name: &'static str) -> Result<Opened, SetupError> {
-        // SAFETY: the initialisers of libibverbs and librdmacm do what any program asks for that is
-        // linked with them; whoever asks for another name here has to look at those of that one.
+        // SAFETY: the initialisers of libibverbs and librdmacm are safe in any program that links
+        // with them. A caller that names another library has to check the initialisers of that one.
         let opened = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) };
         match opened {
             Ok(library) => Ok(Opened { library: Box::leak(Box::new(library)), name }),
@@ -84,7 +84,7 @@ impl Opened {
     }
 }
 
-/// What the dynamic linker says; the error itself only says which of its functions has failed.
+/// The dynamic linker's message; the error itself only names the linker function that failed.
 fn reason(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -94,14 +94,14 @@ mod tests {
     use super::*;
 
     library! {
-        /// What every process has.
+        /// A library that every process has.
         pub struct Libc in "libc.so.6" {
             fn labs(number: std::ffi::c_long) -> std::ffi::c_long;
         }
     }
 
     library! {
-        /// A library that has no such function.
+        /// A library without such a function.
         #[expect(dead_code, reason = "it cannot be loaded")]
         pub struct Lacking in "libc.so.6" {
             fn there_is_no_such_function();

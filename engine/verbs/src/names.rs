@@ -4,12 +4,13 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Names a queue pair, or the queues of a port: nothing else in this process ever has the same.
+/// Identifies a queue pair, or the queues of a port. Unique in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key(pub u64);
 
-/// What an event of the device names: where the library had it, and the key in its context. What has
-/// the same place later has another key, and what others made has another place.
+/// What an event of the device names: the library's address of the object, and the key in its
+/// context. A later object at the same address has another key; an object of other code has another
+/// address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Name {
     pub at: *const c_void,
@@ -17,13 +18,13 @@ pub(crate) struct Name {
 }
 
 impl Key {
-    /// One that nobody has had.
+    /// A new, unique key.
     pub fn new() -> Key {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Key(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// What the library keeps for whoever made a thing, and does not look at.
+    /// The key as a user context, which the library stores and does not read.
     pub fn as_context(self) -> *mut c_void {
         ptr::without_provenance_mut(self.0 as usize)
     }

@@ -6,47 +6,47 @@ use std::time::Duration;
 use rpcrdma_config::Config;
 use rpcrdma_config::section;
 
-/// How a device is chosen, and how its connections behave: `[verbs]` of a configuration.
+/// The choice of a device, and the parameters of its connections: `[verbs]` of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerbsOptions {
     /// The device by its name, as `rdma link` and `ibv_devices` show it.
     pub device: Option<String>,
-    /// An address of the device: what it is found by, and where connections go out from. Without it
-    /// and without a name it is the first device that has an active port.
+    /// An address of the device, which selects it and is the source of its connections. Without
+    /// address and name, the first device with an active port is used.
     pub address: Option<IpAddr>,
-    /// The port, from 1. Without it: the first that is active.
+    /// The port, from 1. Without it: the first active one.
     pub port: Option<u8>,
-    /// An entry of the port's table of GIDs: its address is taken where none is given.
+    /// An entry of the port's GID table, whose address is used if `address` is not set.
     pub gid: Option<u8>,
-    /// The longest request that queue pairs are made to copy, as far as the device does.
+    /// The longest inline request of queue pairs, as far as the device supports it.
     pub inline_len: u32,
-    /// RDMA Reads of one connection that may be under way at one time, each way.
+    /// Concurrent RDMA Reads of one connection, in each direction.
     pub reads: u8,
-    /// What a peer is told to wait when there is no Receive: the code of the attribute.
+    /// The RNR NAK timer, which a peer waits when there is no Receive: the code of the attribute.
     pub rnr_timer: u8,
-    /// How often a request is sent again that nobody acknowledges; at most 7.
+    /// How often an unacknowledged request is retransmitted; at most 7.
     pub retry_count: u8,
-    /// How long an acknowledgement is waited for: 4.096 us times two to the power of this.
+    /// The acknowledgement timeout: 4.096 us times two to the power of this.
     pub ack_timeout: u8,
-    /// The traffic class of packets; the system's without.
+    /// The traffic class of packets; the system's default if not set.
     pub traffic_class: Option<u8>,
     /// Connection requests of one listener that may wait for an answer.
     pub backlog: u32,
-    /// How long an address or a route may take to be found.
+    /// The timeout of resolving an address or a route.
     pub resolve_timeout: Duration,
-    /// How long a connection request may stay without an answer.
+    /// The timeout of a connection request's answer.
     pub answer_timeout: Duration,
-    /// How often it is tried to find the peer and to get its answer.
+    /// The number of tries to find the peer and get its answer.
     pub attempts: u32,
-    /// The pause after the first attempt that failed; twice as long after each further one.
+    /// The pause after the first failed attempt; each further pause is twice as long.
     pub pause: Duration,
     /// The longest pause.
     pub pause_max: Duration,
 }
 
 impl VerbsOptions {
-    /// The first key of a configuration that a device with these options does not do. `auto` leaves
-    /// the choice of a device to whoever opens it.
+    /// The first configuration key that a device with these options does not meet. With `auto`, the
+    /// code that opens the device chooses it.
     pub(crate) fn unmet(&self, config: &Config) -> Option<&'static str> {
         let named = VerbsOptions::from(config.verbs());
         let is_other = |named: bool, same: bool| named && !same;
@@ -75,7 +75,7 @@ impl VerbsOptions {
         keys.iter().find(|(_, is_unmet)| *is_unmet).map(|(key, _)| *key)
     }
 
-    /// What is asked for, for people.
+    /// The requested device, for error messages.
     pub(crate) fn describe(&self) -> String {
         let mut wanted = Vec::new();
         wanted.extend(self.device.as_ref().map(|name| format!("named {name}")));
@@ -98,7 +98,7 @@ impl Default for VerbsOptions {
 
 impl From<&section::VerbsSection> for VerbsOptions {
     fn from(given: &section::VerbsSection) -> VerbsOptions {
-        // All of these are in the range of their types: the section says so.
+        // All values are in the range of their types: the section checks them.
         let byte = |value: u32| u8::try_from(value).unwrap_or(u8::MAX);
         VerbsOptions {
             device: given.device.clone(),

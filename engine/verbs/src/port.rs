@@ -30,15 +30,16 @@ use crate::happened::{Happened, Listener};
 use crate::names::{Key, Name};
 use crate::sys::verbs as sys;
 
-/// What a set of queues shares with the connection manager.
+/// The state that a set of queues shares with the connection manager.
 pub(crate) struct Port {
     pub device: Arc<Device>,
-    /// In the context of its queues.
+    /// The key in the context of its queues.
     key: Key,
     pub cq: *mut sys::ibv_cq,
     pub srq: *mut sys::ibv_srq,
     pub channel: *mut sys::ibv_comp_channel,
-    /// The parent domain and its thread domain, where the device has them; else the device's.
+    /// The parent domain and its thread domain if the device supports them; otherwise the device's
+    /// domain.
     pd: *mut sys::ibv_pd,
     td: *mut sys::ibv_td,
     cap: sys::ibv_qp_cap,
@@ -46,39 +47,39 @@ pub(crate) struct Port {
     pairs: Mutex<Pairs>,
     told: Mutex<VecDeque<Told>>,
     chores: AtomicU32,
-    /// Ends the sleep of the queues.
+    /// Wakes the queues.
     pub bell: Waker,
 }
 
-/// How a connection has ended without its shard.
+/// How a connection has ended, other than by its shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// The peer has left.
     Disconnected,
-    /// The device has given the queue pair up.
+    /// The queue pair has failed.
     Failed,
 }
 
-/// What there is to report beside completions.
+/// A report to the queues, apart from completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// Of a queue pair, if it is there by then.
+    /// The end of a queue pair's connection, if the queue pair still exists.
     End(Key, End),
-    /// Of all that is on the device.
+    /// An event of the whole device.
     Device(QueueEvent),
 }
 
 bitflags::bitflags! {
-    /// What the queues have to look after, off the fast path.
+    /// The pending work of the queues, off the fast path.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Chores: u32 {
-        /// There are queue pairs that are not attached: what they complete is kept for them.
+        /// Some queue pairs are not attached: their completions are held.
         const UNATTACHED = 1;
-        /// There are queue pairs to be destroyed.
+        /// Some queue pairs are to be destroyed.
         const BURIED = 2;
-        /// There are events.
+        /// Some events are pending.
         const EVENTS = 4;
-        /// There are queue pairs that are about to be destroyed: what they complete is sorted out.
+        /// Some queue pairs are dying: their completions are filtered.
         const DYING = 8;
     }
 }
@@ -86,11 +87,11 @@ bitflags::bitflags! {
 /// The queue pairs of a port.
 pub(crate) struct Pairs {
     list: Vec<Entry>,
-    /// Those whose endpoints were dropped.
+    /// Queue pairs whose endpoints were dropped.
     buried: Vec<Arc<Pair>>,
-    /// Those that the device is being asked for.
+    /// Queue pairs that are being created.
     in_making: usize,
-    /// The queues are gone: no queue pair is made any more.
+    /// The queues are gone: no more queue pairs are created.
     is_closed: bool,
 }
 
@@ -101,38 +102,38 @@ struct Entry {
     end: Option<End>,
 }
 
-/// How far the life of a queue pair has gone.
+/// The stage of a queue pair's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     Born,
     Attached,
-    /// It is in the error state, and room for another is there.
+    /// In the error state; its room is free for another.
     Dying,
-    /// The device does not let go of it.
+    /// The device refuses to destroy it.
     Stuck,
 }
 
-// SAFETY: what the pointers name is used by the queues, which have one owner, and by whoever holds
+// SAFETY: the pointers are used by the queues, which have one owner, and by the thread that holds
 // the lock of `pairs`; libibverbs may be called by any thread.
 unsafe impl Send for Port {}
 // SAFETY: as above.
 unsafe impl Sync for Port {}
-/// Names a set of queues to a connection manager.
+/// Identifies a set of queues to a connection manager.
 #[derive(Clone)]
 pub struct VerbsHandle {
     pub(crate) port: Arc<Port>,
 }
 
-/// A connected queue pair on its way to its queues. Dropping it ends the connection.
+/// A connected queue pair that is not attached to its queues yet. Dropping it ends the connection.
 pub struct VerbsEndpoint {
     port: Arc<Port>,
-    /// None if it was attached.
+    /// None after it was attached.
     pair: Option<Arc<Pair>>,
 }
 
 impl Port {
-    /// Makes a queue pair: for an id, which is the port's from now on and comes back with the error
-    /// if there is one, or for a connection that is made by hand. Whoever has the endpoint connects
+    /// Creates a queue pair: for an id, which belongs to the port from now on and is returned with
+    /// an error, or without one, for a connection made by hand. The owner of the endpoint connects
     /// it, by [`Pair::with`].
     pub fn create(
         self: &Arc<Self>,
@@ -155,19 +156,19 @@ impl Port {
         let num = unsafe { (*qp).qp_num };
         let pair = Pair::new(key, num, qp, id);
         if pairs.is_closed {
-            // Nobody polls any more, and the lock keeps others from destroying at the same time.
+            // The queues are closed, and the lock keeps other threads from destroying concurrently.
             pair.destroy(&self.device);
             return Err((None, SetupError::Stopped));
         }
         let pair = Arc::new(pair);
         let entry = Entry { pair: Arc::clone(&pair), stage: Stage::Born, end: None };
         pairs.list.push(entry);
-        // Before anybody can send to it.
+        // Set before a peer can send to it.
         self.set(Chores::UNATTACHED);
         Ok(VerbsEndpoint { port: Arc::clone(self), pair: Some(pair) })
     }
 
-    /// With what queue pairs of this port are made.
+    /// The attributes of this port's queue pairs.
     fn pair_attr(&self, key: Key) -> sys::ibv_qp_init_attr {
         sys::ibv_qp_init_attr {
             qp_context: key.as_context(),
@@ -202,18 +203,18 @@ impl Port {
     pub fn on_end(&self, key: Key, end: End) {
         let mut pairs = self.pairs();
         let Some(entry) = pairs.find(key) else { return };
-        // One that is attached later finds out when it is.
+        // A queue pair that is attached later reports it then.
         if entry.end.is_none() && entry.stage == Stage::Attached {
             self.tell(Told::End(key, end));
         }
         entry.end.get_or_insert(end);
     }
 
-    /// Leaves something for the queues to report.
+    /// Queues a report.
     pub fn tell(&self, told: Told) {
         let mut all = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        // Queue pairs end once. What befalls the device, a port that goes up and down, is reported once
-        // however often it has happened since the queues were asked.
+        // Queue pairs end once. A device event, as a port that goes up and down, is reported once
+        // however often it occurs before the queues take it.
         if matches!(told, Told::Device(_)) {
             all.retain(|it| *it != told);
         }
@@ -223,7 +224,7 @@ impl Port {
         self.bell.ring();
     }
 
-    /// What is to be reported next.
+    /// The next report.
     pub fn next_told(&self) -> Option<Told> {
         let mut all = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let told = all.pop_front();
@@ -233,7 +234,7 @@ impl Port {
         told
     }
 
-    /// What there is to look after.
+    /// The pending work.
     #[inline]
     pub fn chores(&self) -> Chores {
         Chores::from_bits_retain(self.chores.load(Ordering::Acquire))
@@ -294,9 +295,9 @@ impl Listener for Port {
     }
 }
 
-/// What the queues do with their queue pairs.
+/// The operations of the queues on their queue pairs.
 impl Port {
-    /// Takes note that a queue pair is attached.
+    /// Records that a queue pair is attached.
     pub fn attach(&self, mut endpoint: VerbsEndpoint) -> Result<Arc<Pair>, SetupError> {
         let pair = endpoint.pair.take().ok_or(SetupError::Stopped)?;
         let mut pairs = self.pairs();
@@ -309,7 +310,7 @@ impl Port {
         Ok(pair)
     }
 
-    /// Takes note of how far the end of a queue pair has come.
+    /// Records the stage of a queue pair's end.
     pub fn note_stage(&self, key: Key, stage: Stage) {
         let mut pairs = self.pairs();
         if let Some(entry) = pairs.find(key) {
@@ -318,7 +319,7 @@ impl Port {
         self.look_for_unattached(&pairs);
     }
 
-    /// Forgets a queue pair that was destroyed.
+    /// Removes a queue pair that was destroyed.
     pub fn remove(&self, pairs: &mut Pairs, key: Key) {
         pairs.list.retain(|it| it.pair.key != key);
         self.look_for_unattached(pairs);
@@ -334,7 +335,7 @@ impl Port {
         next
     }
 
-    /// Makes an end of it: no queue pair is made any more; those that there are, are returned.
+    /// Closes the port: no more queue pairs are created. Returns the existing ones.
     pub fn close(&self, pairs: &mut Pairs) -> Vec<Arc<Pair>> {
         pairs.is_closed = true;
         pairs.buried.clear();
@@ -349,7 +350,7 @@ impl Port {
 }
 
 impl Pairs {
-    /// Room for one more. Those that are dying have given theirs back: their requests have completed.
+    /// Reserves room for a queue pair. Dying ones need none: their requests have completed.
     fn make_room(&mut self, port: &Port) -> Result<(), SetupError> {
         if self.is_closed {
             return Err(SetupError::Stopped);
@@ -374,7 +375,7 @@ impl Pairs {
 }
 
 impl End {
-    /// As the queues report it.
+    /// The event that the queues report.
     pub fn event(self, qp_num: u32) -> QueueEvent {
         match self {
             End::Disconnected => QueueEvent::Disconnected { qp_num },
@@ -394,7 +395,7 @@ impl VerbsEndpoint {
         self.pair.as_ref()
     }
 
-    /// The queues that it was made for.
+    /// The queues that it was created for.
     pub(crate) fn port(&self) -> &Arc<Port> {
         &self.port
     }
@@ -403,7 +404,7 @@ impl VerbsEndpoint {
 impl Drop for VerbsEndpoint {
     fn drop(&mut self) {
         let Some(pair) = self.pair.take() else { return };
-        // Whoever has the queues may sleep, and the peer is not to wait for that.
+        // The owner of the queues may sleep; the peer does not wait for it.
         pair.take_leave();
         let mut pairs = self.port.pairs();
         if pairs.find(pair.key).is_some() {

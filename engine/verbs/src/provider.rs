@@ -19,15 +19,15 @@ use crate::queues::VerbsQueues;
 use crate::sys::cm::Cm;
 use crate::sys::verbs as sys;
 
-/// An RDMA device, opened. Clones are the same device.
+/// An open RDMA device. Clones share the device.
 #[derive(Clone)]
 pub struct Verbs(Arc<Device>);
 
 impl Verbs {
-    /// Opens the device that the options choose.
+    /// Opens the device that the options name.
     ///
     /// # Errors
-    /// If the libraries are not there, there is no such device, or it lacks what the engine needs.
+    /// If a library or the device is missing, or the device lacks what the engine needs.
     pub fn open(options: &VerbsOptions) -> Result<Verbs, SetupError> {
         Verbs::with_libraries((sys::Verbs::load()?, Cm::load()?), options)
     }
@@ -45,7 +45,7 @@ impl Verbs {
         Ok(Verbs(device))
     }
 
-    /// Opens the device that a configuration chooses, in its section `[verbs]`.
+    /// Opens the device that the section `[verbs]` of a configuration names.
     ///
     /// # Errors
     /// As for [`Verbs::open`].
@@ -53,8 +53,8 @@ impl Verbs {
         Verbs::open(&VerbsOptions::from(config.verbs()))
     }
 
-    /// What the device has reported so far, beside completions. Events are read by the connection
-    /// manager: without one nobody reads them.
+    /// The device's events so far, apart from completions. The connection manager reads events:
+    /// without one, the counters do not change.
     pub fn events(&self) -> DeviceEvents {
         self.0.events.snapshot()
     }
@@ -104,11 +104,11 @@ impl Provider for Verbs {
     }
 }
 
-/// Has the library see to it that a fork of this process takes no page away that a device was given:
-/// else the child's copy may stay with the device, and this process goes on with another. Before
-/// anything is registered. Costs nothing where the kernel copies such pages for the child.
+/// Calls `ibv_fork_init`, so that a fork does not separate this process from registered pages:
+/// without it, the device may keep the child's copy of a page. Must precede the first registration.
+/// Costs nothing where the kernel copies such pages for the child.
 fn make_forks_safe(lib: &sys::Verbs) -> Result<(), SetupError> {
-    /// The call is not made for two threads at once.
+    /// Serializes the calls.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: the call takes nothing.

@@ -6,9 +6,9 @@
 //!                                                                    └── driver ──▶ held: not attached
 //! ```
 //! Completions come from the driver in batches. Those of a queue pair that is not attached yet are
-//! held until it is: its peer may send before the shard has heard of it. What a queue
-//! pair completes that is about to be destroyed is sorted out. When it is destroyed, the completion
-//! queue is emptied; what is of others waits in `ready`.
+//! held until it is: its peer may send before the shard knows of it. Those of a dying queue pair
+//! are filtered. Destroying a queue pair empties the completion queue; completions of other queue
+//! pairs wait in `ready`.
 #![expect(unsafe_code, reason = "posting is unsafe in the trait that is implemented here")]
 
 mod control;
@@ -40,14 +40,14 @@ pub struct VerbsQueues {
     cq: *mut sys::ibv_cq,
     srq: *mut sys::ibv_srq,
     limits: Limits,
-    /// The flags of a completion that mean that the peer has invalidated a key.
+    /// The completion flags that mean that the peer has invalidated a key.
     invalidated: u32,
-    /// What the driver writes completions to.
+    /// The buffer that the driver writes completions to.
     polled: Box<[sys::ibv_wc; WC_BATCH]>,
     pairs: Box<[Slot]>,
     /// The numbers of the queue pairs in `pairs`, in order.
     attached: Vec<u32>,
-    /// Completions that were taken from the device and are to be reported before others.
+    /// Completions that were already taken from the device; they are reported first.
     ready: VecDeque<WorkCompletion>,
     /// Completions of queue pairs that are not attached yet.
     held: VecDeque<WorkCompletion>,
@@ -55,11 +55,11 @@ pub struct VerbsQueues {
     shown: Shown,
     /// Queue pairs that are not destroyed yet.
     dying: Vec<Dying>,
-    /// Whether the device was found to say when it has no Receives of a queue pair any more.
+    /// Whether the device reports the last Receive of a queue pair.
     tells_last_receive: bool,
 }
 
-/// What a request may not exceed.
+/// The limits of a request.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     send_sge: usize,
@@ -68,7 +68,7 @@ struct Limits {
     cq_depth: u32,
 }
 
-/// A place for a queue pair that is attached.
+/// A slot for an attached queue pair.
 #[derive(Default)]
 struct Slot {
     /// Null for none.
@@ -78,22 +78,22 @@ struct Slot {
     pair: Option<Arc<Pair>>,
 }
 
-/// A queue pair that is about to be destroyed.
+/// A queue pair that is to be destroyed.
 struct Dying {
     pair: Arc<Pair>,
     until: Instant,
-    /// The device has not let go of it.
+    /// The device has refused to destroy it.
     is_stuck: bool,
 }
 
-/// Names a queue pair of an RDMA device. No other ever has the same name.
+/// Identifies a queue pair of an RDMA device. Names are not reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VerbsQp {
     slot: u32,
     key: u64,
 }
 
-// SAFETY: libibverbs may be called by any thread, by one at a time: whoever has the queues.
+// SAFETY: libibverbs may be called by any thread, one at a time: the owner of the queues.
 unsafe impl Send for VerbsQueues {}
 
 impl VerbsQueues {

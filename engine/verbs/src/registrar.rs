@@ -33,7 +33,7 @@ unsafe impl Send for Regions {}
 // SAFETY: as above.
 unsafe impl Sync for Regions {}
 
-/// What one set of queues knows of the regions: what binds need, without a lock.
+/// The queues' copy of the region list: what binds need, without a lock.
 pub(crate) struct RegionCache {
     held: Vec<Held>,
     version: u64,
@@ -44,29 +44,29 @@ impl Regions {
         Regions { lib, pd, held: Mutex::new(Vec::new()), version: AtomicU64::new(1) }
     }
 
-    /// Registers bytes, of whatever alignment.
+    /// Registers bytes of any alignment.
     ///
     /// # Safety
-    /// They are mapped until the region is freed, and whatever `access` lets the device and peers do
-    /// to them may be done.
+    /// The bytes stay mapped until the region is freed. All accesses that `access` grants to the
+    /// device and to peers are sound.
     pub unsafe fn make(
         &self,
         (addr, len): (*mut u8, usize),
         access: Access,
     ) -> io::Result<*mut sys::ibv_mr> {
-        // A peer may only write where the device itself may.
+        // Remote write access needs local write access.
         let writes = access.intersects(Access::REMOTE_WRITE | Access::MW_BIND);
         let local = if writes { Access::LOCAL_WRITE } else { Access::empty() };
         let flags = (access | local).bits() as i32;
-        // SAFETY: the domain is alive, and the caller answers for the bytes.
+        // SAFETY: the domain is alive, and the caller guarantees the bytes.
         let mr = unsafe { (self.lib.ibv_reg_mr)(self.pd, addr.cast(), len, flags) };
         if mr.is_null() { Err(io::Error::last_os_error()) } else { Ok(mr) }
     }
 
-    /// Frees what [`Regions::make`] has made. When it returns, nobody uses the keys any more.
+    /// Frees a region of [`Regions::make`]. When it returns, the keys are out of use.
     ///
     /// # Errors
-    /// If a window is bound on the region: it stays.
+    /// If a window is bound to the region, which then stays.
     ///
     /// # Safety
     /// The region was made by this and is not freed yet.
@@ -78,11 +78,11 @@ impl Regions {
         }
     }
 
-    /// The device is asked without the lock, which whoever binds windows may wait for.
+    /// Calls the device without the lock, which threads that bind windows may wait for.
     pub fn register(&self, region: &Region, rights: Rights) -> Result<Keys, RegisterError> {
         let bytes = region.len();
-        // SAFETY: whoever registers keeps the region mapped until it is deregistered, and touches of
-        // it what it has not handed to the device.
+        // SAFETY: the caller keeps the region mapped until it is deregistered, and does not access
+        // the parts that it has handed to the device.
         let made = unsafe { self.make((region.base().as_ptr(), bytes), rights.access()) };
         let mr = made.map_err(|source| match source.raw_os_error() {
             Some(libc::ENOSPC) => RegisterError::Full { held: self.held().len() as u64 },
@@ -94,11 +94,12 @@ impl Regions {
         Ok(Keys { lkey, rkey })
     }
 
-    /// What is freed is out of the list before: its key may be that of another region at once. What
-    /// the device does not give back is put back, and tried once more when the list is dropped.
+    /// A region leaves the list before it is freed: another region may get its key at once. A
+    /// region that the device does not release returns to the list, which frees it when it is
+    /// dropped.
     pub fn deregister(&self, keys: Keys) -> io::Result<()> {
         let Some(taken) = self.remove(keys.lkey) else { return Ok(()) };
-        // SAFETY: what was held is alive, and nobody else has taken it out.
+        // SAFETY: regions in the list are alive, and this thread has removed this one.
         unsafe { self.free(taken.mr) }.inspect_err(|_| self.insert(taken))
     }
 
@@ -124,7 +125,8 @@ impl Regions {
 impl Drop for Regions {
     fn drop(&mut self) {
         for Held { mr, .. } in self.held().drain(..) {
-            // SAFETY: what is held is alive. A region that a window is bound on stays with the process.
+            // SAFETY: regions in the list are alive. A region with a bound window stays until the
+            // process ends.
             let _ = unsafe { self.free(mr) };
         }
     }
@@ -135,8 +137,8 @@ impl RegionCache {
         RegionCache { held: Vec::new(), version: 0 }
     }
 
-    /// The region with this local key. Alive as long as its memory stays registered, which whoever
-    /// posts a request with the key answers for.
+    /// The region with this local key. It is alive while its memory is registered, which the poster
+    /// of a request with the key guarantees.
     #[inline]
     pub fn find(&mut self, regions: &Regions, lkey: u32) -> Option<*mut sys::ibv_mr> {
         if self.version != regions.version.load(Ordering::Acquire) {
@@ -178,7 +180,7 @@ mod tests {
         for function in ["ibv_reg_mr", "ibv_dereg_mr"] {
             let (regions, found) = (Arc::clone(&regions), Arc::clone(&found));
             board.on(function, move || {
-                // Else it would wait for ever.
+                // Otherwise it would wait for ever.
                 let is_free = regions.held.try_lock().is_ok();
                 if is_free && RegionCache::new().find(&regions, first.lkey).is_some() {
                     found.fetch_add(1, Ordering::Relaxed);

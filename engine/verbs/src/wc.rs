@@ -4,14 +4,14 @@ use rpcrdma_provider::{WcOpcode, WcStatus, WorkCompletion, WrId};
 
 use crate::sys::verbs as sys;
 
-/// Marks Receives among the numbers of work requests: a completion with an error does not say what
-/// it completes. Programs leave this bit alone ([`WrId`]).
+/// Marks Receives in work request numbers: a failed completion does not tell what it completes.
+/// Programs do not use this bit ([`WrId`]).
 pub(crate) const RECEIVE: u64 = WrId::PROVIDER_BIT;
 
-/// A completion as the engine has it, but for the mark of Receives.
+/// Converts a completion, with the mark of Receives.
 ///
-/// Of one with an error only number, status and queue pair are looked at: drivers do not write the
-/// rest (`ibv_poll_cq(3)`).
+/// Of a failed one, only number, status and queue pair are read: drivers do not write the rest
+/// (`ibv_poll_cq(3)`).
 #[inline]
 pub(crate) fn completion(wc: &sys::ibv_wc, invalidated: u32) -> WorkCompletion {
     if wc.status != sys::IBV_WC_SUCCESS {
@@ -40,12 +40,12 @@ fn failed(wc: &sys::ibv_wc) -> WorkCompletion {
     }
 }
 
-/// Whether it completes a Receive, whatever its status.
+/// Whether it completes a Receive, with any status.
 pub(crate) fn is_receive(done: &WorkCompletion) -> bool {
     done.wr_id.0 & RECEIVE != 0
 }
 
-/// A completion as its program gets it: with the number that it has posted.
+/// The completion that its program gets: with the number that it has posted.
 #[inline]
 pub(crate) fn reported(done: WorkCompletion) -> WorkCompletion {
     WorkCompletion { wr_id: WrId(done.wr_id.0 & !RECEIVE), ..done }
@@ -69,8 +69,8 @@ fn status(number: u32) -> WcStatus {
     }
 }
 
-/// `enum ibv_wc_opcode`, of a successful completion. What this crate never posts is taken for a Send,
-/// of which nothing follows.
+/// `enum ibv_wc_opcode`, of a successful completion. An opcode that this crate never posts counts
+/// as a Send, which has no further effect.
 #[inline]
 fn opcode(number: u32) -> WcOpcode {
     match number {

@@ -218,7 +218,7 @@ impl Comings {
         }
     }
 
-    /// Closes whatever stands; whether none is left.
+    /// Closes all open connections. Returns whether none is left.
     fn have_gone<P: Provider>(&mut self, caller: &mut Caller<P>) -> bool {
         let now_ns = self.now_ns();
         self.take(caller, now_ns);

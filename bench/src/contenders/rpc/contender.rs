@@ -186,7 +186,7 @@ impl<P: Provider> Rpc<P> {
     }
 
     /// As [`Rpc::closed`], with `around` called on the thread of each side, `client` and `server`,
-    /// to run its part of the round, and to count whatever it does meanwhile.
+    /// to run its part of the round and count its events.
     pub fn counted<T: Send>(
         &mut self,
         quota: Quota,

@@ -5,8 +5,8 @@
 //!   neither has ──▶ the fabric's clock moves on by a tenth of the delay
 //! ```
 //!
-//! So the time of a call is what the fabric took to carry things one after the other. No clock of
-//! the machine is in it: it is the same in every run, whatever else the machine does.
+//! So the time of a call is the fabric's serial delay. It does not depend on the machine's clock:
+//! it is the same in every run, under any load of the machine.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -79,9 +79,9 @@ impl PerCall {
         }
     }
 
-    /// The round trips that these must take: call and reply one, and Reads before the handler has
-    /// the call another. Writes travel before the reply on the same way, and the client waits for
-    /// nobody when it takes its memory back.
+    /// The minimum of round trips: one for call and reply, and another for Reads before the handler
+    /// has the call. Writes travel before the reply on the same way, and the client does not wait
+    /// when it takes its memory back.
     pub fn round_trips(&self) -> u64 {
         1 + u64::from(self.reads > 0.0)
     }

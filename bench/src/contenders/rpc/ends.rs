@@ -83,8 +83,8 @@ pub(crate) fn connect<P: Provider>(
     Ok(peers)
 }
 
-/// Takes in whatever control messages are still on their way: credits, properties. Goes on while
-/// `more` says so.
+/// Receives the remaining control messages: credits, properties. Continues while `more` returns
+/// true.
 pub(super) fn settle<P: Provider>(
     client: &mut Client<P>,
     server: &mut Shard<P, Server>,

@@ -14,7 +14,7 @@ pub(super) const fn call_header(op: Op) -> [u8; CallHeader::PLAIN_LEN] {
 /// The header of a reply behind xid and message type.
 pub(super) const REPLY_HEADER: [u8; ReplyHeader::SUCCESS_LEN] = ReplyHeader::SUCCESS;
 
-/// The procedure that a call header names, if it is one of ours in every other word.
+/// The procedure of a call header, if all its other words are this benchmark's.
 #[inline]
 pub(super) fn procedure_of(header: &[u8; CALL_WORDS * 4]) -> Option<Op> {
     const NULL: [u8; CallHeader::PLAIN_LEN] = call_header(Op::Null);

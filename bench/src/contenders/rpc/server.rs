@@ -86,7 +86,7 @@ impl Server {
     fn echo(&self, call: Arrived<'_, '_>, reply: &mut Reply<'_>) -> Result<(), &'static str> {
         let len = call.word_at(CALL_HEADER_LEN).ok_or("an echo without its length")?;
         if len != self.reply_data {
-            // Another length is wanted back: the beginning of the file.
+            // The client requests another length: the beginning of the file.
             return self.put_file(reply, 0, self.reply_data);
         }
         reply.payload().put_u32(len as u32);

@@ -18,7 +18,7 @@ impl<P: Provider> Rpc<P> {
         self.measure(quota, false)
     }
 
-    /// Times calls one after the other for one round, whatever the window.
+    /// Times calls one after the other for one round, with any window.
     pub fn one_by_one(&mut self, quota: Quota) -> Result<Round, BenchError> {
         self.measure(quota, true)
     }

@@ -1,10 +1,9 @@
 //! The confidence interval of a ratio, by bootstrap over its rounds.
 //!
-//! The rounds that were measured are drawn again with replacement, many times, and the ratio is
-//! taken of each draw. What 95 % of these ratios lie in is the interval. Nothing is assumed about
-//! the shape of the noise; but rounds that follow each other are taken as independent, so that a
-//! machine which was busy for half of a run makes the interval wide, and one that was busy for all
-//! of it is not noticed.
+//! The measured rounds are drawn again with replacement, many times, and each draw gives a ratio.
+//! The interval contains 95 % of these ratios. It assumes nothing about the shape of the noise, but
+//! takes consecutive rounds as independent: a machine that was busy for half of a run makes the
+//! interval wide, and one that was busy for all of it goes unnoticed.
 
 use serde::Serialize;
 

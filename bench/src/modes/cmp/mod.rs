@@ -5,9 +5,9 @@
 //!                                     figures of each round ◀──┘
 //!   the first with every other: figures that both have ──▶ ratio, interval by bootstrap ──▶ report
 //! ```
-//! A side is compared by figures alone: whether they come from every sample, from what a tool
-//! printed, or from a file, makes no difference here, except that the rounds of a file were not run
-//! in turns with the others.
+//! Only figures of sides are compared: it makes no difference here whether they come from every
+//! sample, a tool's output, or a file, except that the rounds of a file were not run in turns with
+//! the others.
 
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ impl LineUp {
     }
 }
 
-/// The side of ours that peers do the same as: the first one, or a round trip if there is none.
+/// Our side that peers imitate: the first one, or a round trip if there is none.
 fn example(sides: &[Side]) -> Result<Ours, BenchError> {
     let ours = sides.iter().find_map(|side| match &side.what {
         What::Ours(ours) => Some((**ours).clone()),
@@ -151,7 +151,7 @@ fn sentence(
     )
 }
 
-/// Runs all of them in turns, between two looks at the machine.
+/// Runs all sides in turns, between two probes of the machine.
 fn run(
     mut entrants: Vec<Entrant>,
     notes: Vec<String>,

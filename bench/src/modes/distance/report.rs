@@ -38,8 +38,7 @@ pub struct Measured {
     pub case: Case,
     pub delay_ns: u64,
     pub median_ns: f64,
-    /// The median without the round trips that were counted: the software of both sides, and
-    /// whatever disturbed it.
+    /// The median without the counted round trips: the software of both sides, and disturbances.
     pub rest_ns: Option<f64>,
     pub fastest_ns: u64,
     /// Round trips by the fastest call: as many as fit into its time, which is never shorter than

@@ -4,7 +4,7 @@
 //!   interval, interval, ...  each: load, then memory, descriptors, pools, latency, rate
 //!        └ a tenth is warm-up ──▶ the trend of each figure over the rest ──▶ leak, drift, or none
 //! ```
-//! The number of samples is bounded, whatever the time: what looks for a leak must not be one.
+//! The number of samples is bounded for any duration: a leak detector must not leak.
 
 mod report;
 mod sample;

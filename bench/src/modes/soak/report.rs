@@ -194,7 +194,7 @@ fn trend_table(trends: &[Watched], samples: &[Sample]) -> Table {
 }
 
 const WARM_UP_PART: usize = 10;
-/// Bytes that an allocator may take at any time, for whatever threads begin and end.
+/// Bytes that an allocator may take at any time, as threads begin and end.
 const MEMORY_SLACK: f64 = 256.0 * 1024.0;
 /// Buffers that are in use when a sample is taken: unsignaled sends.
 const OUT_SLACK: f64 = 4.0;

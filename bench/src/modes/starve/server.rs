@@ -18,7 +18,7 @@ pub enum Slow {
     None = 0,
     /// They are put off by a ticket, and answered when they are due.
     Tickets = 1,
-    /// The handler keeps the shard busy with them, and everybody waits.
+    /// The handler blocks the shard, and all calls wait.
     Blocking = 2,
 }
 

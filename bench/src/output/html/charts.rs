@@ -138,7 +138,7 @@ fn by_percentile(latency: &Latency, x: &Scale) -> Vec<(f64, f64)> {
     (0..points.len()).filter(is_needed).map(|at| points[at]).collect()
 }
 
-/// What the mode wants drawn; without it, what its figures at several points show.
+/// The curves of the mode; without them, its figures at several points.
 pub fn curves(report: &Report, figures: &[Figure]) -> Vec<Plot> {
     let swept = if report.curves.is_empty() { sweeps(figures) } else { Vec::new() };
     let curves = report.curves.iter().chain(&swept);

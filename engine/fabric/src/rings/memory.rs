@@ -6,7 +6,7 @@ use crate::transport::carrier::DmaError;
 use crate::transport::keys::KeyCache;
 use crate::transport::rights::Granted;
 
-/// Hands out what a slot refers to, piece after piece.
+/// Passes on the memory that a slot refers to, piece by piece.
 #[inline(always)]
 pub(super) fn each(
     body: &Body,
@@ -20,9 +20,9 @@ pub(super) fn each(
     Ok(())
 }
 
-/// Copies what a Read asks for to the memory of the peer that posted it.
+/// Copies the bytes of a Read to the memory of the peer that posted it.
 ///
-/// What the slot refers to was lent by `post_send` until the Read is finished or withdrawn.
+/// `post_send` lent the memory that the slot refers to until the Read is finished or withdrawn.
 #[inline]
 pub(super) fn fill(body: &Body, keys: &KeyCache, from: Granted) -> Result<(), DmaError> {
     debug_assert_eq!(body.byte_len, from.len());
@@ -30,10 +30,10 @@ pub(super) fn fill(body: &Body, keys: &KeyCache, from: Granted) -> Result<(), Dm
     for piece in body.pieces() {
         let (to, len) = place(piece, keys)?;
         let to = std::ptr::with_exposed_provenance_mut::<u8>(to);
-        // SAFETY: `to` lies with all its bytes in a region that is registered for writing: that was
-        // checked when the Read was posted, and a key never changes its rights. The contract of
-        // `post_send` keeps others from it. The pieces are as long as what was granted. They may
-        // overlap if a program reads from itself.
+        // SAFETY: `to` lies with all its bytes in a region that is registered for writing: posting
+        // the Read checked that, and a key never changes its rights. The contract of `post_send`
+        // keeps other code from it. The pieces are as long as the granted memory. They may overlap
+        // if a program reads from itself.
         unsafe { std::ptr::copy(from, to, len) };
         from = from.wrapping_add(len);
     }

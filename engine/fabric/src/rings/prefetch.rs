@@ -4,13 +4,13 @@
     expect(unsafe_code, reason = "prefetch instructions take any address")
 )]
 
-/// Asks for the lines of a slot behind the first, which will be read.
+/// Prefetches the lines of a slot behind the first, which will be read.
 #[inline(always)]
 pub(crate) fn read_behind_first<T>(at: &T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     for line in LINES {
         let line = std::ptr::from_ref(at).cast::<i8>().wrapping_add(LINE_LEN * line);
-        // SAFETY: a prefetch changes nothing that a program can see, whatever the address.
+        // SAFETY: a prefetch has no visible effect, at any address.
         unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]

@@ -12,11 +12,11 @@
 //!      └── acks: by a slot of the ring that runs the other way, or by the ack line ────┘
 //! ```
 //!
-//! The consumer polls one line, which is also the first of the message, so an inline message costs
-//! the transfer of its own lines and of no other, all at once: a consumer that waits for a slot has
-//! asked for all of them. The turn is one more than the position of the slot since the beginning of
-//! the ring: a slot of an earlier lap never looks published. Positions have 64 bits and never repeat:
-//! what was said of a slot in any earlier lap, a withdrawal or how it ended, is said of that lap.
+//! The consumer polls one line, which is also the first of the message. An inline message costs the
+//! transfer of its own lines only, all at once: a consumer that waits for a slot has prefetched all
+//! of them. The turn is the position of the slot since the beginning of the ring, plus one: a slot
+//! of an earlier lap never looks published. Positions have 64 bits and never repeat, so a
+//! withdrawal or an outcome of an earlier lap is never taken for one of this lap.
 #![expect(unsafe_code, reason = "slots are shared between two threads and handed over by a turn")]
 
 use std::sync::Arc;
@@ -36,28 +36,27 @@ use crate::transport::rights::Granted;
 pub(crate) struct Ring {
     slots: Box<[Slot]>,
     verdicts: Box<[Verdict]>,
-    /// The turn in which the producer withdrew each slot last.
+    /// The turn in which the producer last withdrew each slot.
     withdrawn: Box<[AtomicU64]>,
-    /// The address of the consumer's memory that each slot is about; of a Read or Write.
+    /// For a Read or Write: the address in the consumer's memory that each slot names.
     remotes: Box<[AtomicU64]>,
     /// When each slot was published, in ns; empty if the ring has no delay.
     published_at: Box<[AtomicU64]>,
     ack_line: CachePadded<AtomicU64>,
-    /// How many slots the consumer has refused: read by the producer with every ack, so that it
-    /// shares no line with what is written often.
+    /// The number of slots that the consumer has refused. The producer reads it with every ack, so
+    /// it shares no line with data that is written often.
     refused: CachePadded<AtomicU64>,
-    /// The producer is gone; what is published stays valid.
+    /// The producer is gone; published slots stay valid.
     closed: CachePadded<AtomicU32>,
-    /// The consumer is gone and looks at no slot any more.
+    /// The consumer is gone and reads no more slots.
     abandoned: AtomicU32,
     /// One more than the position of the slot whose memory the consumer is reading; 0 if none.
     fetching: CachePadded<AtomicU64>,
 }
 
-// SAFETY: a slot's body is written only by the one producer while it holds the slot (its position
-// is less than a ring's length ahead of the last ack that it saw), and read only by the one consumer
-// between the acquiring load of the slot's turn and the ack that releases it. Everything else in it
-// is atomic.
+// SAFETY: only the one producer writes a slot's body, while it holds the slot (its position is less
+// than a ring's length ahead of the last ack that it saw). Only the one consumer reads it, between
+// the acquiring load of the slot's turn and the ack that releases it. All else in a slot is atomic.
 unsafe impl Sync for Ring {}
 
 impl Ring {
@@ -104,14 +103,14 @@ pub(crate) struct Producer {
     ring: Arc<Ring>,
     /// Position of the next slot to be published.
     head: u64,
-    /// Position of the oldest slot that the consumer may still look at.
+    /// Position of the oldest slot that the consumer may still read.
     freed: u64,
 }
 
 // SAFETY: the pointer leads into memory that `ring` keeps alive and that any thread may use.
 unsafe impl Send for Producer {}
 
-/// A slot that nobody else looks at until it is published.
+/// A slot that the consumer does not read until it is published.
 pub(crate) struct Claimed<'a> {
     producer: &'a mut Producer,
     slot: &'a Slot,
@@ -126,8 +125,8 @@ impl Producer {
     }
 }
 
-// SAFETY: the consumer touches the memory of a slot in `Consumer::fetch` alone, which does not begin
-// when the slot is withdrawn, and `settle` waits for what has begun.
+// SAFETY: the consumer touches the memory of a slot only in `Consumer::fetch`, which does not begin
+// after the slot is withdrawn, and `settle` waits for a copy in progress.
 unsafe impl Outgoing for Producer {
     type Vacant<'a> = Claimed<'a>;
 
@@ -143,7 +142,7 @@ unsafe impl Outgoing for Producer {
         }
         let slot = self.slots.wrapping_add((self.head & self.mask) as usize);
         // SAFETY: the mask keeps the index below the number of slots, which `ring` keeps alive; the
-        // producer, and with it `ring`, is borrowed as long as the slot. All that is in a slot may
+        // producer, and with it `ring`, is borrowed as long as the slot. All contents of a slot may
         // be shared.
         let slot = unsafe { &*slot };
         Some(Claimed { producer: self, slot })
@@ -221,7 +220,7 @@ unsafe impl Outgoing for Producer {
 }
 
 impl Drop for Producer {
-    /// Says that nothing more will come. Afterwards nobody reads memory that slots refer to.
+    /// Closes the ring. Afterwards the consumer does not read memory that slots refer to.
     fn drop(&mut self) {
         self.ring.closed.store(1, Ordering::Release);
         if self.freed != self.head {
@@ -235,7 +234,7 @@ impl Vacant for Claimed<'_> {
     fn body(&mut self) -> &mut Body {
         let body = self.slot.body.with_mut(|body| body);
         // SAFETY: the slot is less than a ring's length ahead of `freed`, so the consumer has
-        // released it, and the ack that said so was loaded with acquire. It does not look at it
+        // released it, and the ack for it was loaded with acquire. The consumer does not read it
         // again before it is published, and `self` is the only way to it until then.
         unsafe { &mut *body }
     }
@@ -278,13 +277,15 @@ pub(crate) struct Consumer {
 unsafe impl Send for Consumer {}
 
 impl Consumer {
-    /// Runs `copy`, which touches the memory that the slot at `position` refers to: the front, or one
-    /// that was taken and not finished yet. Not if the producer has withdrawn the slot or is gone.
+    /// Runs `copy`, which touches the memory that the slot at `position` refers to: the front, or a
+    /// slot that was taken and is not finished. Does not run it if the producer has withdrawn the
+    /// slot or is gone.
     #[inline(always)]
     pub(crate) fn fetch<R>(&self, position: u64, copy: impl FnOnce() -> R) -> Option<R> {
-        // Release: who waits for the end of one copy may see the beginning of the next instead.
+        // Release: a thread that waits for the end of one copy may see the beginning of the next
+        // instead.
         self.ring.fetching.store(position + 1, Ordering::Release);
-        // Whoever withdraws and then settles has either been seen here or sees `fetching`.
+        // A producer that withdraws and then settles is either seen here, or sees `fetching`.
         barrier::light();
         let _fetching = Fetching(&self.ring.fetching);
         (!self.ring.is_withdrawn(position) && !self.is_closed()).then(copy)
@@ -294,14 +295,14 @@ impl Consumer {
     fn slot(&self, position: u64) -> &Slot {
         let slot = self.slots.wrapping_add((position & self.mask) as usize);
         // SAFETY: the mask keeps the index below the number of slots, which `ring` keeps alive; all
-        // that is in a slot may be shared.
+        // contents of a slot may be shared.
         unsafe { &*slot }
     }
 }
 
-// SAFETY: memory is touched in `fetch` alone. What is handed out lies in regions that are registered:
-// whoever registered them keeps them mapped while a poll looks keys up, and whoever posted the
-// request keeps others from writing there.
+// SAFETY: only `fetch` touches memory. The memory passed on lies in registered regions. Their owner
+// keeps them mapped while a poll looks keys up, and the poster of the request keeps other code from
+// writing there.
 unsafe impl Incoming for Consumer {
     #[inline]
     fn front(&self) -> Option<&Body> {
@@ -321,8 +322,8 @@ unsafe impl Incoming for Consumer {
         Some(unsafe { &*body })
     }
 
-    /// Asks for the lines of the front behind the first: so they come together with the first line.
-    /// Asked for when that has come, they would take a transfer of their own.
+    /// Prefetches the lines of the front behind the first, so that they arrive together with it. A
+    /// later prefetch would cost a transfer of its own.
     #[inline]
     fn prefetch_front(&self) {
         prefetch::read_behind_first(self.slot(self.next));
@@ -383,7 +384,7 @@ unsafe impl Incoming for Consumer {
     #[cold]
     fn refuse(&mut self, why: Refusal) {
         self.finish(self.next, Err(why));
-        // Seen with the ack that this slot is released by.
+        // The producer sees it with the ack that releases this slot.
         self.ring.refused.store(self.ring.refused.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.release();
     }
@@ -411,7 +412,7 @@ unsafe impl Incoming for Consumer {
     }
 }
 
-/// Memory that a slot refers to is in use until it is dropped, be it by a panic.
+/// The memory of a slot is in use until this is dropped, also by a panic.
 struct Fetching<'a>(&'a AtomicU64);
 
 impl Drop for Fetching<'_> {
@@ -427,7 +428,7 @@ impl Drop for Consumer {
     }
 }
 
-/// Lets `slots` slots go by, of a ring in which nothing is under way: a multiple of its length.
+/// Skips `slots` slots of an idle ring: a multiple of its length.
 #[cfg(all(test, not(loom)))]
 pub(crate) fn skip(tx: &mut Producer, rx: &mut Consumer, slots: u64) {
     assert!(std::sync::Arc::ptr_eq(&tx.ring, &rx.ring), "two ends of one ring");

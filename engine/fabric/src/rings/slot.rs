@@ -9,9 +9,9 @@ pub(super) struct Slot {
     pub(super) body: UnsafeCell<Body>,
 }
 
-/// What the consumer says of a slot beyond having taken it.
+/// The consumer's result for a slot, apart from having taken it.
 pub(super) struct Verdict {
-    /// The turn that `outcome` is of: anything else than the current one says nothing.
+    /// The turn that `outcome` belongs to; any other than the current one is stale.
     turn: AtomicU64,
     outcome: AtomicU32,
     /// When the slot was taken, in ns; written only if the ring has a delay.
@@ -24,14 +24,14 @@ impl Verdict {
         Verdict { turn, outcome: AtomicU32::new(0), taken_at }
     }
 
-    /// Whoever reads it sees all that was done to memory before.
+    /// A reader of the result sees all memory accesses before it.
     pub(super) fn give(&self, position: u64, outcome: Result<(), Refusal>) {
         let code = outcome.map_or_else(|why| why as u32, |()| DONE);
         self.outcome.store(code, Ordering::Relaxed);
         self.turn.store(position + 1, Ordering::Release);
     }
 
-    /// What was said of the slot at `position` in this lap. The producer has the slot until it has
+    /// The result of the slot at `position` in this lap. The producer holds the slot until it has
     /// read this, so that the next lap's outcome is not written before.
     pub(super) fn read(&self, position: u64) -> Option<Result<(), Refusal>> {
         if self.turn.load(Ordering::Acquire) != position + 1 {
@@ -44,5 +44,5 @@ impl Verdict {
     }
 }
 
-/// Of a verdict: what the slot asks for was done.
+/// A verdict: the slot's request was executed.
 const DONE: u32 = 0xff;

@@ -199,7 +199,7 @@ impl Vacant for Claimed<'_> {
         let mut staged = Vec::new();
         for (at, len) in pieces {
             let from = std::ptr::with_exposed_provenance::<u8>(at);
-            // SAFETY: whoever has posted the request keeps its memory readable.
+            // SAFETY: the poster of the request keeps its memory readable.
             staged.extend_from_slice(unsafe { std::slice::from_raw_parts(from, len) });
         }
         let (is_withdrawn, verdict, answer) = Default::default();

@@ -79,7 +79,7 @@ fn every_outcome_of_a_post_is_drawn_and_what_is_said_to_be_taken_was() {
     let plans = [
         (FaultPlan { send_failed_ppm: ALWAYS, recv_failed_ppm: ALWAYS, ..plan }, &[3][..]),
         (FaultPlan { send_gone_ppm: ALWAYS, recv_gone_ppm: ALWAYS, ..plan }, &[0, 1, 2, 3]),
-        // Nothing is said: whoever looks at the number sees a queue that is full.
+        // The error is not reported: the number alone shows a full queue.
         (FaultPlan { send_silent_ppm: ALWAYS, recv_silent_ppm: ALWAYS, ..plan }, &[0, 1, 2]),
     ];
     for (plan, expected) in plans {

@@ -287,10 +287,10 @@ fn outcome(posted: Taken, requests: usize) -> Outcome {
     }
 }
 
-/// Registers a region with whatever rights, of peers, too.
+/// Registers a region with any rights, also remote ones.
 pub(super) fn register(fabric: &Fabric, region: &Region, access: Access) -> Keys {
-    // SAFETY: regions of tests live as long as whoever can reach them, and there are no references
-    // to their bytes.
+    // SAFETY: regions of tests live as long as the code that can reach them, and there are no
+    // references to their bytes.
     let rights = unsafe { Rights::of_peers(access) };
     fabric.registrar().register(region, rights).unwrap()
 }

@@ -124,7 +124,7 @@ fn whoever_vanishes_leaves_nothing_in_doubt() {
         }
         let acks = tx.reclaim(tx.acks());
         assert_eq!((acks.taken(), tx.freed()), (FIRST + 1, FIRST + 1));
-        // Nobody reads the slots any more: both can be written.
+        // The slots have no reader left: both can be written.
         publish(&mut tx, 8, Acks::default());
         publish(&mut tx, 9, Acks::default());
         consumer.join().unwrap();

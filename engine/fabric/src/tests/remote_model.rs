@@ -216,7 +216,7 @@ impl World {
         if self.post(side, op, (0, 0), SendFlags::empty()) {
             self.sides[side].window = window;
             self.sides[side].key = Some(rkey);
-            // It may have to wait behind a fence: nobody uses the key before.
+            // It may have to wait behind a fence: the key is not used before.
             self.settle();
         }
     }

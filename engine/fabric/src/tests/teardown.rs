@@ -170,7 +170,7 @@ fn when_queues_vanish_their_peers_flush_and_are_told() {
     assert_eq!(done, expected);
     assert_eq!(a.events(), [QueueEvent::Disconnected { qp_num: qa.qp_num }]);
     a.queues.destroy(qa.qp);
-    // The place of the dead lane is used again.
+    // The place of the dead path is reused.
     let mut c = Host::new(&fabric, &SMALL);
     let (qa, qc) = connect(&fabric, &mut a, &mut c, 7);
     c.recv(10, 0, 64);

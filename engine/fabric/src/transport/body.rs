@@ -3,7 +3,7 @@
 
 use rpcrdma_mempool::Sge;
 
-/// Bytes of a message that travels in its slot.
+/// The longest message that travels in its slot.
 pub(crate) const INLINE_LEN: usize = 224;
 /// How many pieces of memory fit in a slot.
 pub(crate) const PIECES_MAX: usize = INLINE_LEN / PIECE_LEN;
@@ -12,35 +12,35 @@ pub(crate) const PIECES_MAX: usize = INLINE_LEN / PIECE_LEN;
 pub(crate) const OP_SEND: u8 = 1;
 /// The queue pair of the sender is in the error state.
 pub(crate) const OP_DISCONNECT: u8 = 2;
-/// A message for a Receive that takes a key of the receiver back.
+/// A message for a Receive that invalidates a key of the receiver.
 pub(crate) const OP_SEND_INVALIDATE: u8 = 3;
 /// Bytes for memory of the receiver.
 pub(crate) const OP_WRITE: u8 = 4;
-/// A wish for bytes of the receiver's memory; the pieces say where they shall go.
+/// A request for bytes of the receiver's memory; the pieces say where they go.
 pub(crate) const OP_READ: u8 = 5;
 
-/// What a slot carries. Plain data: any bytes are a valid value.
+/// The content of a slot. Plain data: any bytes are a valid value.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Body {
-    /// What the sender has taken of the other direction.
+    /// The slots that the sender has taken of the other direction.
     pub acks: Acks,
-    /// The queue pair that it is for.
+    /// The destination queue pair.
     pub dst: u32,
-    /// What it asks for: [`OP_SEND`] or another of these numbers.
+    /// The operation: [`OP_SEND`] or another of these numbers.
     pub op: u8,
     /// How many gather pieces `bytes` holds; 0 when it holds the message itself.
     pub pieces: u8,
     reserved: u16,
     /// Bytes of the message, or of a Read or Write.
     pub byte_len: u32,
-    /// The key of the peer that it is about; of a plain Send nothing.
+    /// The key of the peer that it names; unused in a plain Send.
     pub rkey: u32,
     /// The message or its pieces.
     pub bytes: [u8; INLINE_LEN],
 }
 
-/// A piece of the memory of the sender: in a region that its key names.
+/// A piece of the sender's memory, in the region that its key names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Piece {
     pub key: u32,
@@ -51,7 +51,7 @@ pub(crate) struct Piece {
 
 /// The position behind the last slot of one direction that was taken.
 ///
-/// Made by the receiving end of a carrier only, so that the sending end can rely on it.
+/// Only the receiving end of a carrier makes it, so the sending end can rely on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[repr(transparent)]
 pub(crate) struct Acks(u64);
@@ -60,15 +60,15 @@ pub(crate) struct Acks(u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Refusal {
-    /// The message is longer than the Receive that it met.
+    /// The message is longer than its Receive.
     TooLong = 1,
-    /// No Receive was posted for too long.
+    /// No Receive was posted in time.
     NotReady = 2,
     /// The queue pair is in the error state or gone.
     Gone = 3,
     /// The Receive's own memory could not be written.
     Broken = 4,
-    /// The sender's own memory is not there any more.
+    /// The sender's own memory is gone.
     Unreadable = 5,
     /// A key of this side is unknown, or its bounds or rights are too narrow.
     Access = 6,
@@ -103,7 +103,7 @@ impl Body {
         }
     }
 
-    /// Writes down where a message is: `offset` says where an entry begins in its region. At most
+    /// Records where a message is: `offset` says where an entry begins in its region. At most
     /// [`PIECES_MAX`] entries.
     #[inline(always)]
     pub(crate) fn refer(&mut self, sgl: &[Sge], offset: impl Fn(&Sge) -> u64) {
@@ -117,7 +117,7 @@ impl Body {
         self.pieces = count;
     }
 
-    /// What [`Body::refer`] wrote down.
+    /// The pieces that [`Body::refer`] recorded.
     #[inline(always)]
     pub(crate) fn pieces(&self) -> impl Iterator<Item = Piece> {
         self.bytes.chunks_exact(PIECE_LEN).take(self.pieces.into()).map(|piece| {

@@ -7,9 +7,9 @@ use std::time::Duration;
 /// A fabric's clock.
 #[derive(Debug, Clone)]
 pub enum FabricClock {
-    /// The machine's.
+    /// The machine's clock.
     Real,
-    /// A count of ns that a test moves.
+    /// A count of ns that a test advances.
     Virtual(Arc<AtomicU64>),
 }
 
@@ -26,8 +26,7 @@ impl FabricClock {
         }
     }
 
-    /// How long a sleep may last that is to end at a time of this clock: a virtual one does not
-    /// wake anybody when it is moved.
+    /// The longest sleep towards a time of this clock: advancing a virtual one wakes no thread.
     pub(crate) fn nap_max(&self) -> Duration {
         match self {
             FabricClock::Real => Duration::MAX,

@@ -3,26 +3,26 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What both sides of a connection know of each other before a message passes.
+/// The state of a connection that both sides share before messages are exchanged.
 ///
-/// The side that accepted may post at once, but the other may not have attached its queue pair
-/// yet: as with the ready-to-use message of a real connection manager, its requests wait until the
-/// other side has.
+/// The accepting side may post at once, but the other may not have attached its queue pair yet. As
+/// with the ready-to-use message of a real connection manager, its requests wait until the other
+/// side has.
 pub(crate) struct Conn {
     sides: [AtomicU32; 2],
 }
 
-/// How far one side of a connection is.
+/// The progress of one side of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Progress {
-    /// Its endpoint is on its way.
+    /// Its endpoint is not attached yet.
     Made = 0,
     /// Its queue pair can receive.
     Attached = 1,
-    /// It was attached and is gone; what it sent before may still come.
+    /// It was attached and is gone; its earlier requests may still arrive.
     Left = 2,
-    /// It is gone and never was attached.
+    /// It is gone and was never attached.
     Dropped = 3,
 }
 

@@ -14,7 +14,7 @@ use super::qp::{BacklogPool, Fate, QpTable, State};
 use super::rights::Rights;
 use super::srq::{Head, Srq};
 
-/// A published request, remembered until its slot comes back.
+/// A published request, kept until its slot returns.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Posted {
     pub wr_id: WrId,
@@ -25,7 +25,7 @@ pub(crate) struct Posted {
     pub opcode: WcOpcode,
 }
 
-/// Shared by the paths.
+/// The state that the paths share.
 pub(crate) struct Core {
     pub qps: QpTable,
     pub backlog: BacklogPool,
@@ -36,35 +36,35 @@ pub(crate) struct Core {
     pub events: VecDeque<QueueEvent>,
     /// Queue pairs whose peer may not be attached yet.
     pub opening: Vec<u32>,
-    /// How long everything is on its way, in ns.
+    /// The delay in one direction, in ns.
     pub delay_ns: u64,
     /// How long a retry waits, in ns.
     pub rnr_timer_ns: u64,
-    /// Reads of one queue pair that are under way at one time.
+    /// Concurrent Reads of one queue pair.
     pub reads_max: u32,
     pub clock: FabricClock,
     /// Messages that found no Receive.
     pub rnr_count: u64,
 }
 
-/// How queues behave.
+/// The parameters of queues.
 pub(crate) struct Settings {
-    /// How long everything is on its way, in ns.
+    /// The delay in one direction, in ns.
     pub delay_ns: u64,
     /// How long a retry waits, in ns.
     pub rnr_timer_ns: u64,
-    /// Reads of one queue pair that are under way at one time.
+    /// Concurrent Reads of one queue pair.
     pub reads_max: u32,
     pub clock: FabricClock,
 }
 
-/// What became of a message that arrived.
+/// The result of a message's arrival.
 pub(crate) enum Arrival {
-    /// It is done: the bytes are where they belong.
+    /// The bytes are delivered.
     Delivered,
     /// There is no Receive.
     NoReceive {
-        /// How often the sender wants to retry.
+        /// The number of retries that the sender allows.
         patience: u8,
     },
     /// It cannot be delivered.
@@ -94,21 +94,21 @@ impl Core {
         }
     }
 
-    /// Whether a poll has to look at more than its paths.
+    /// Whether a poll has work apart from its paths.
     #[inline]
     pub(crate) fn has_chores(&self) -> bool {
         (self.cq.waiting.len() | self.opening.len() | usize::from(self.cq.is_overrun)) != 0
     }
 
-    /// The time, if anything needs it at this moment.
+    /// The time, if it is needed now.
     #[inline]
     pub(crate) fn now_if_delayed(&self) -> u64 {
         if self.delay_ns == 0 { 0 } else { self.clock.now_ns() }
     }
 
-    /// Matches a message with the oldest Receive if that is simple: a message in its slot, for a
-    /// queue pair that receives, that fits in the first part of a Receive. False, and nothing is
-    /// done, otherwise: [`Core::arrive`] knows what then.
+    /// Matches a message with the oldest Receive in the simple case: the message is in its slot,
+    /// its queue pair receives, and it fits in the first part of a Receive. Otherwise returns false
+    /// without effect: [`Core::arrive`] handles the general case.
     #[inline(always)]
     pub(crate) fn arrive_short(&mut self, body: &Body, out: &mut WcBatch) -> bool {
         let Some(recv) = self.srq.front() else { return false };
@@ -160,7 +160,7 @@ impl Core {
                 Err(DmaError::Destination) => {
                     (WcStatus::LocalProtection, Arrival::Refused(Refusal::Broken))
                 }
-                // The Receive is not at fault and waits for the next message.
+                // The Receive is valid and waits for the next message.
                 Err(DmaError::Source) => return Arrival::Refused(Refusal::Unreadable),
             }
         };
@@ -176,7 +176,7 @@ impl Core {
         arrival
     }
 
-    /// Completes a request that wants it.
+    /// Completes a request if it needs a completion.
     pub(crate) fn complete(&mut self, posted: &Posted, out: Option<&mut WcBatch>) {
         if let Some(qp) = self.qps.find(posted.qp_num) {
             qp.outstanding -= posted.covers;
@@ -203,7 +203,7 @@ impl Core {
     }
 }
 
-/// Completions that no poll has taken yet.
+/// Completions that are not polled yet.
 pub(crate) struct CompletionQueue {
     waiting: VecDeque<WorkCompletion>,
     depth: usize,
@@ -216,7 +216,7 @@ impl CompletionQueue {
         CompletionQueue { waiting: VecDeque::with_capacity(depth), depth, is_overrun: false }
     }
 
-    /// Hands a completion to the poll that goes on, or keeps it for the next.
+    /// Passes a completion to the current poll, or keeps it for the next.
     #[inline]
     fn push(&mut self, completion: WorkCompletion, out: Option<&mut WcBatch>) {
         match out {
@@ -226,13 +226,13 @@ impl CompletionQueue {
         }
     }
 
-    /// Forgets what was kept for a queue pair.
+    /// Drops a queue pair's kept completions.
     #[cold]
     pub(crate) fn forget(&mut self, num: u32) {
         self.waiting.retain(|completion| completion.qp_num != num);
     }
 
-    /// Hands out what was kept.
+    /// Reports kept completions.
     #[cold]
     pub(crate) fn drain(&mut self, out: &mut WcBatch) {
         let count = out.remaining_capacity().min(self.waiting.len());

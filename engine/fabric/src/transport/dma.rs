@@ -1,7 +1,7 @@
 //! The copies: from posted memory to slots, and from received requests to Receives and RDMA
 //! targets.
 //!
-//! The memory of this side alone: what a slot refers to at the other side is brought by its carrier.
+//! Only this side's memory: the carrier copies what a slot refers to at the other side.
 #![expect(unsafe_code, reason = "a device reads and writes memory that has no Rust name")]
 
 use rpcrdma_mempool::{Access, Sge};
@@ -26,11 +26,11 @@ impl Lent {
     }
 }
 
-/// Puts a message of `byte_len` bytes into a slot: itself if it fits, or where it is.
+/// Puts a message of `byte_len` bytes into a slot: its bytes if they fit, otherwise their location.
 ///
 /// # Safety
-/// `byte_len` is the sum of the lengths. The memory is readable and nobody writes it, during the
-/// call if the message fits and until the slot comes back if it does not.
+/// `byte_len` is the sum of the lengths. The memory is readable and not written during the call if
+/// the message fits, and until the slot returns if it does not.
 #[inline(always)]
 pub(crate) unsafe fn gather(sgl: &[Sge], byte_len: u32, keys: &KeyCache, body: &mut Body) {
     if byte_len as usize > INLINE_LEN {
@@ -39,8 +39,9 @@ pub(crate) unsafe fn gather(sgl: &[Sge], byte_len: u32, keys: &KeyCache, body: &
     body.pieces = 0;
     if let [sge] = sgl {
         let from = std::ptr::with_exposed_provenance::<u8>(sge.addr as usize);
-        // SAFETY: the caller vouches for the source, and for `byte_len` being its length. That fits
-        // in the slot, which no program can name in an `Sge`, so that they do not overlap.
+        // SAFETY: the caller guarantees the source and that `byte_len` is its length. It fits in
+        // the slot, which no program can name in an `Sge`, so source and destination do not
+        // overlap.
         unsafe { std::ptr::copy_nonoverlapping(from, body.bytes.as_mut_ptr(), byte_len as usize) };
     } else {
         // SAFETY: passed on.
@@ -48,7 +49,7 @@ pub(crate) unsafe fn gather(sgl: &[Sge], byte_len: u32, keys: &KeyCache, body: &
     }
 }
 
-/// As [`gather`], from any number of places.
+/// As [`gather`], from any number of entries.
 ///
 /// # Safety
 /// As for [`gather`]; all fit in the slot.
@@ -58,29 +59,29 @@ unsafe fn gather_parts(sgl: &[Sge], body: &mut Body) {
     for sge in sgl {
         let from = std::ptr::with_exposed_provenance::<u8>(sge.addr as usize);
         let len = sge.length as usize;
-        // SAFETY: the caller vouches for the source. All lengths together fit in the slot, which
-        // no program can name in an `Sge`, so source and destination do not overlap.
+        // SAFETY: the caller guarantees the source. All lengths together fit in the slot, which no
+        // program can name in an `Sge`, so source and destination do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(from, place, len) };
         place = place.wrapping_add(len);
     }
 }
 
-/// As [`gather`], for a request that may have to wait for the data of a Read: only what was posted
-/// with [`SendFlags::INLINE`] is copied now.
+/// As [`gather`], for a request that may have to wait for the data of a Read: only requests with
+/// [`SendFlags::INLINE`] are copied now.
 ///
 /// # Safety
 /// As for [`gather`].
 #[cold]
 pub(crate) unsafe fn keep(wr: &SendWr<'_>, byte_len: u32, keys: &KeyCache, body: &mut Body) {
     if wr.flags.contains(SendFlags::INLINE) {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller guarantees it.
         unsafe { gather(wr.sgl, byte_len, keys, body) };
     } else {
         refer(wr.sgl, keys, body);
     }
 }
 
-/// Writes down where a message is, for the peer to fetch it. At most [`PIECES_MAX`] entries.
+/// Records where a message is, for the peer to fetch it. At most [`PIECES_MAX`] entries.
 ///
 /// [`PIECES_MAX`]: super::body::PIECES_MAX
 #[inline(never)]
@@ -88,8 +89,8 @@ pub(crate) fn refer(sgl: &[Sge], keys: &KeyCache, body: &mut Body) {
     body.refer(sgl, |sge| keys.offset(sge));
 }
 
-/// Copies the message in a slot to the first part of a Receive; false, and nothing is done, if it is
-/// not in the slot, or that part is too short for it or must not be written.
+/// Copies the message in a slot to the first part of a Receive. Returns false without effect if the
+/// message is not in the slot, or that part is too short or not writable.
 #[inline(always)]
 pub(crate) fn deliver(body: &Body, Lent(sge): Lent, keys: &KeyCache) -> bool {
     let is_possible = body.pieces == 0
@@ -104,8 +105,7 @@ pub(crate) fn deliver(body: &Body, Lent(sge): Lent, keys: &KeyCache) -> bool {
     is_possible
 }
 
-/// Copies the message in a slot to a Receive that is long enough for it, in as many parts as it
-/// takes.
+/// Copies the message in a slot to a Receive that is long enough, across as many parts as needed.
 pub(crate) fn scatter(body: &Body, to: &[Lent], keys: &KeyCache) -> Result<(), DmaError> {
     let mut scatter = Scatter { keys, left: to, at: 0 };
     let len = (body.byte_len as usize).min(INLINE_LEN);
@@ -113,7 +113,7 @@ pub(crate) fn scatter(body: &Body, to: &[Lent], keys: &KeyCache) -> Result<(), D
     unsafe { scatter.put(body.bytes.as_ptr(), len) }
 }
 
-/// Whether a list takes so many bytes.
+/// Whether a list has room for so many bytes.
 pub(crate) fn has_room(to: &[Lent], byte_len: u32) -> bool {
     let mut room = 0_u64;
     to.iter().any(|Lent(sge)| {
@@ -122,8 +122,8 @@ pub(crate) fn has_room(to: &[Lent], byte_len: u32) -> bool {
     }) || byte_len == 0
 }
 
-/// Copies the front of a carrier, whose bytes are in the memory of the peer, to a Receive that is long
-/// enough for it. None if they are not to be had.
+/// Copies the front of a carrier, whose bytes are in the peer's memory, to a Receive that is long
+/// enough. None if the bytes are not available.
 #[inline(never)]
 pub(crate) fn fetch<R: Incoming>(
     rx: &R,
@@ -132,23 +132,23 @@ pub(crate) fn fetch<R: Incoming>(
     keys: &KeyCache,
 ) -> Option<Result<(), DmaError>> {
     let mut scatter = Scatter { keys, left: to, at: 0 };
-    // SAFETY: what is pulled is readable.
+    // SAFETY: the pulled bytes are readable.
     rx.pull(body, keys, |from, len| unsafe { scatter.put(from, len) })
 }
 
-/// Copies a Write in a slot to the memory that it is for.
+/// Copies a Write in a slot to its target memory.
 #[inline]
 pub(crate) fn write(body: &Body, to: Granted) {
     debug_assert_eq!(body.byte_len, to.len());
     let len = (body.byte_len as usize).min(INLINE_LEN);
     let to = std::ptr::with_exposed_provenance_mut::<u8>(to.addr() as usize);
-    // SAFETY: the source is the slot's own bytes. The destination was granted to the peer: whoever
-    // did so leaves it alone, and no slot is in registered memory.
+    // SAFETY: the source is the slot's own bytes. The destination was granted to the peer: the
+    // program that granted it does not access it, and no slot is in registered memory.
     unsafe { std::ptr::copy_nonoverlapping(body.bytes.as_ptr(), to, len) };
 }
 
-/// As [`write`], of the front of a carrier, whose bytes are in the memory of the peer. None if they
-/// are not to be had.
+/// As [`write`], for the front of a carrier, whose bytes are in the peer's memory. None if the
+/// bytes are not available.
 #[inline]
 pub(crate) fn write_fetched<R: Incoming>(
     rx: &R,
@@ -159,7 +159,7 @@ pub(crate) fn write_fetched<R: Incoming>(
     debug_assert_eq!(body.byte_len, to.len());
     let mut to = std::ptr::with_exposed_provenance_mut::<u8>(to.addr() as usize);
     rx.pull(body, keys, |from, len| {
-        // SAFETY: what is pulled is readable; all of it together is as long as what was granted.
+        // SAFETY: the pulled bytes are readable; together they are as long as the granted memory.
         // They may overlap if a program writes to itself.
         unsafe { std::ptr::copy(from, to, len) };
         to = to.wrapping_add(len);
@@ -190,7 +190,7 @@ impl Scatter<'_> {
             let to = sge.addr as usize + self.at as usize;
             let to = std::ptr::with_exposed_provenance_mut::<u8>(to);
             // SAFETY: `to` lies with its `part` bytes in a region registered for writing (checked
-            // above) and was lent, the caller vouches for the source. A program that sends from
+            // above) and was lent; the caller guarantees the source. A program that sends from
             // memory that it receives into breaks the contract of posting; `copy` allows overlap.
             unsafe { std::ptr::copy(from, to, part) };
             from = from.wrapping_add(part);

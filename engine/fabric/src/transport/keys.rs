@@ -1,9 +1,9 @@
 //! Memory keys: the registered bytes of a key, and the rights to them.
 //!
-//! A key is the index of its registration and a tag that changes whenever the index is used again,
-//! so an old key is not valid. The table is shared and locked; each set of queues reads its own
-//! copy, and takes a new one when the version shows that the table has changed. A key that is not
-//! in the copy is looked up in the table, so that a new registration is known at once.
+//! A key is the index of its registration and a tag that changes whenever the index is reused, so
+//! an old key is not valid. The table is shared and locked. Each set of queues reads its own copy,
+//! and takes a new one when the version shows that the table has changed. A key that is not in the
+//! copy is looked up in the table, so a new registration is visible at once.
 //!
 //! ```text
 //!   the queues' thread, in a poll            the deregistering thread
@@ -33,16 +33,16 @@ pub(crate) struct KeyTable {
 #[derive(Debug, Default)]
 struct Places {
     slots: Vec<Slot>,
-    /// Those that are not used, the one that waits longest first.
+    /// Unused indices, the oldest first.
     vacant: VecDeque<u32>,
-    /// Everybody who looks keys up, and some who do not any more.
+    /// All readers of the table, and some former ones.
     readers: Vec<Arc<Reader>>,
 }
 
 /// One place of the table.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
-    /// The key that names it now; the one that named it last, with [`VACANT`], if none does.
+    /// The current key; the last one, with [`VACANT`], if there is none.
     key: u32,
     access: Access,
     base: u64,
@@ -56,7 +56,7 @@ impl Registrar for KeyTable {
         Ok(Keys { lkey: key, rkey: key })
     }
 
-    /// Waits for the polls that are going on: not longer than one takes.
+    /// Waits for the polls in progress: at most for the length of one poll.
     fn deregister(&self, keys: Keys) -> std::io::Result<()> {
         let readers = self.remove(keys.lkey);
         if !readers.is_empty() {
@@ -68,7 +68,7 @@ impl Registrar for KeyTable {
 }
 
 impl KeyTable {
-    /// How many registrations there are.
+    /// The number of registrations.
     pub(crate) fn held(&self) -> usize {
         self.lock().slots.iter().filter(|slot| slot.is_used()).count()
     }
@@ -91,7 +91,7 @@ impl KeyTable {
         Ok(key)
     }
 
-    /// Takes a key out. Returns who may still use it: nobody if it names nothing.
+    /// Removes a key. Returns the readers that may still use it: none if the key is unknown.
     fn remove(&self, key: u32) -> Vec<Arc<Reader>> {
         let Places { slots, vacant, readers } = &mut *self.lock();
         let Some(slot) = slots.get_mut(index_of(key)).filter(|slot| slot.key == key) else {
@@ -106,7 +106,8 @@ impl KeyTable {
     fn add_reader(&self) -> Arc<Reader> {
         let reader = Arc::new(Reader { turn: CachePadded::new(AtomicU64::new(0)) });
         let Places { readers, .. } = &mut *self.lock();
-        // What those who are gone did has been seen to end: whoever locks next comes after it.
+        // The last uses of dropped readers were seen to end: the next holder of the lock comes
+        // after them.
         readers.retain(|reader| Arc::strong_count(reader) > 1 || reader.is_in_use());
         readers.push(Arc::clone(&reader));
         reader
@@ -124,7 +125,7 @@ impl Slot {
 
     #[inline(always)]
     fn allows(&self, sge: &Sge, access: Access) -> bool {
-        // Below the base wraps around to a huge offset.
+        // An address below the base wraps around to a huge offset.
         let offset = sge.addr.wrapping_sub(self.base);
         let within = offset <= self.len && u64::from(sge.length) <= self.len - offset;
         within && self.access.contains(access)
@@ -137,7 +138,7 @@ impl Slot {
     }
 }
 
-/// Whether a thread is between looking keys up and having done with what they name.
+/// Whether a thread is using the memory of keys that it has looked up.
 #[derive(Debug)]
 pub(crate) struct Reader {
     /// Odd if so.
@@ -145,26 +146,26 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// From now on until [`Reader::end`] the keys may be used to touch memory. Called by the thread
-    /// of the cache alone.
+    /// Until [`Reader::end`], the keys may be used to touch memory. Called only by the thread of
+    /// the cache.
     #[inline(always)]
     pub(crate) fn begin(&self, keys: &mut KeyCache) {
         let turn = self.turn.load(Ordering::Relaxed);
-        // Release: who waits for the last turn may see this one instead of its end.
+        // Release: a thread that waits for the last turn may see this one instead of its end.
         self.turn.store(turn + 1, Ordering::Release);
-        // Whoever takes a key out has either been seen here, by the version, or sees the turn.
+        // A thread that removes a key is either seen here, by the version, or sees the turn.
         barrier::light();
         keys.refresh();
     }
 
-    /// No memory is touched any more.
+    /// No memory is touched after this.
     #[inline(always)]
     pub(crate) fn end(&self) {
         let turn = self.turn.load(Ordering::Relaxed);
         self.turn.store(turn + 1, Ordering::Release);
     }
 
-    /// Ends what a panic has not.
+    /// Ends a turn that a panic has left open.
     #[cold]
     pub(crate) fn end_for_good(&self) {
         if self.is_in_use() {
@@ -176,7 +177,7 @@ impl Reader {
         self.turn.load(Ordering::Acquire) % 2 == 1
     }
 
-    /// Waits for the end of what goes on now.
+    /// Waits for the end of the current turn.
     #[cold]
     fn wait(&self) {
         let turn = self.turn.load(Ordering::Acquire);
@@ -194,7 +195,7 @@ pub(crate) struct KeyCache {
 }
 
 impl KeyCache {
-    /// A copy, and what its thread has to begin before it uses a key.
+    /// A copy, and the reader that its thread has to begin before it uses a key.
     pub(crate) fn new(table: Arc<KeyTable>) -> (KeyCache, Arc<Reader>) {
         let reader = table.add_reader();
         let mut cache = KeyCache { table, version: 0, slots: Vec::new() };
@@ -202,7 +203,7 @@ impl KeyCache {
         (cache, reader)
     }
 
-    /// Takes a new copy if the table has changed. One load if it has not.
+    /// Takes a new copy if the table has changed; otherwise costs one load.
     #[inline]
     pub(crate) fn refresh(&mut self) {
         if self.table.version.load(Ordering::Acquire) != self.version {
@@ -210,7 +211,7 @@ impl KeyCache {
         }
     }
 
-    /// Whether the bytes of `sge` may be used so.
+    /// Whether the registration allows this access to the bytes of `sge`.
     #[inline(always)]
     pub(crate) fn allows(&self, sge: &Sge, access: Access) -> bool {
         match self.find(sge.lkey) {
@@ -225,8 +226,7 @@ impl KeyCache {
         self.find_late(sge.lkey).is_some_and(|slot| slot.allows(&sge, access))
     }
 
-    /// Where the bytes of `sge` begin, counted from the beginning of their region. The bytes are
-    /// not checked.
+    /// The offset of the bytes of `sge` in their region. The bytes are not checked.
     #[inline]
     pub(crate) fn offset(&self, sge: &Sge) -> u64 {
         match self.find(sge.lkey) {
@@ -261,7 +261,7 @@ impl KeyCache {
         self.slots.get(index_of(key)).filter(|slot| slot.key == key)
     }
 
-    /// What a key names that was registered after the copy was taken.
+    /// The registration of a key that is newer than the copy.
     fn find_late(&self, key: u32) -> Option<Slot> {
         self.table.lock().slots.get(index_of(key)).filter(|slot| slot.key == key).copied()
     }
@@ -279,18 +279,18 @@ fn index_of(key: u32) -> usize {
     (key & ((1 << INDEX_BITS) - 1)) as usize
 }
 
-/// Tags run from 1 to the largest that leaves the mark of a vacant place free.
+/// Tags run from 1 to the largest one that does not collide with the vacancy mark.
 fn next_tag(key: u32) -> u32 {
     let tag = (key & !VACANT) >> INDEX_BITS;
     if tag == TAG_LAST { 1 } else { tag + 1 }
 }
 
 const INDEX_BITS: u32 = 14;
-/// Set in the key of a place that is not used: no key that was ever given out has it.
+/// Set in the key of an unused place, and in no key that was ever assigned.
 const VACANT: u32 = 1 << 31;
 const KEYS_MAX: usize = 1 << INDEX_BITS;
 const TAG_LAST: u32 = (VACANT >> INDEX_BITS) - 1;
-/// Near the last, so that whoever registers a few times has seen what comes behind it.
+/// Near the last, so that a few registrations exercise the wrap-around.
 const TAG_FIRST: u32 = TAG_LAST - 1;
 
 #[cfg(all(test, not(loom)))]

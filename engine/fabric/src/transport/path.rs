@@ -1,9 +1,8 @@
 //! The path: all traffic with one other set of queues, and the state of sent requests.
 //!
-//! The queue pairs between two sets of queues share a path, however many there are. Acks say how
-//! many slots were taken; they travel in every slot of the other direction, and on the ack line
-//! only when nothing else goes that way: a store to a line that the peer reads, in front of a
-//! reply, would delay the reply.
+//! All queue pairs between two sets of queues share a path. Acks count the slots taken. They travel
+//! in every slot of the other direction; the ack line is used only when there is no such slot: a
+//! store to a line that the peer reads would delay a following reply.
 
 mod local;
 mod remote;
@@ -20,12 +19,12 @@ use super::core::{Arrival, Core, Posted};
 use super::keys::Reader;
 use super::qp::{Fate, QueuePair};
 
-/// One end of what carries messages to and fro, and what is under way there.
+/// One end of a carrier, and its requests in flight.
 pub(crate) struct Path<C: Carrier> {
     pub tx: C::Tx,
     pub rx: C::Rx,
     pub carrier: C,
-    /// Its place among the paths of its queues.
+    /// Its index among the paths of its queues.
     pub index: u32,
     /// Queue pairs that use it.
     pub qps: u32,
@@ -36,26 +35,26 @@ pub(crate) struct Path<C: Carrier> {
     mask: u64,
     /// The newest acks seen.
     acked: Acks,
-    /// Refusals dealt with.
+    /// Refusals handled.
     refusals: u64,
-    /// Where the peer knows us to be.
+    /// The last ack that the peer was sent.
     announced: u64,
-    /// Polls without a message since something was left to announce.
+    /// Polls without a message since an ack became pending.
     quiet: u32,
-    /// The last poll took something.
+    /// The last poll took a message.
     is_streaming: bool,
-    /// Since when the front of `rx` finds no Receive: position and time in ns.
+    /// Since when the front of `rx` waits for a Receive: position and time in ns.
     blocked: Option<(u64, u64)>,
-    /// Position up to which acks behind a blocked front were read.
+    /// The position up to which acks behind a blocked front were read.
     peeked: u64,
-    /// Which of the three lists below have something in them: [`CHORE_SEND`], [`CHORE_READ`].
+    /// Which of the three lists below are not empty: [`CHORE_SEND`], [`CHORE_READ`].
     chores: u8,
-    /// Reads of the peer that were taken and not carried out, in order.
+    /// The peer's Reads that were taken and not executed yet, in order.
     reads: VecDeque<PendingRead>,
-    /// Reads of ours that are under way, requests that complete behind a slot, and one for a delay:
-    /// as long as there are any, slots come back one by one.
+    /// This side's outstanding Reads, requests that complete behind a slot, and one for a delay.
+    /// While it is not 0, slots are retired one by one.
     care: u32,
-    /// Queue pairs of the peer that are to be told of a disconnect.
+    /// The peer's queue pairs that must be told of a disconnect.
     goodbyes: VecDeque<u32>,
     /// Queue pairs whose requests wait for room, each once.
     waiting: VecDeque<u32>,
@@ -93,18 +92,18 @@ impl<C: Carrier> Path<C> {
         }
     }
 
-    /// Makes room for one more queue pair, so that the data path needs none.
+    /// Reserves memory for one more queue pair, so that the data path allocates none.
     pub(crate) fn add_qp(&mut self, reads_max: u32) {
         self.qps += 1;
         let count = self.qps as usize;
-        // A Read keeps its slot until it is carried out.
+        // A Read keeps its slot until it is executed.
         let reads = count.saturating_mul(reads_max as usize).min(self.posted.len());
         self.reads.reserve(reads.saturating_sub(self.reads.len()));
         self.goodbyes.reserve(count);
         self.waiting.reserve(count);
     }
 
-    /// Carries out what has arrived, at most `budget` messages, and completes what was acked.
+    /// Executes at most `budget` messages that have arrived, and completes what was acked.
     #[inline(always)]
     pub(crate) fn poll(
         &mut self,
@@ -114,8 +113,8 @@ impl<C: Carrier> Path<C> {
         budget: usize,
     ) {
         let now = core.now_if_delayed();
-        // The first message after an idle poll goes up alone: looking for a second one would wait
-        // for a line that the peer does not have in its hands, and so would the program's reply.
+        // The first message after an idle poll is reported alone: a look for a second one would
+        // wait for a cache line that the peer has not written yet, and delay the program's reply.
         // Housekeeping waits for the next poll.
         let budget = if self.is_streaming { budget } else { 1 };
         let taken = self.receive((core, reader), out, now, budget);
@@ -132,7 +131,7 @@ impl<C: Carrier> Path<C> {
         }
     }
 
-    /// Whether there is nothing to say to the peer, nothing that it has said, and it is there.
+    /// Whether the path is idle in both directions and the peer exists.
     #[inline]
     fn is_still(&self) -> bool {
         self.announced == self.rx.next()
@@ -162,7 +161,8 @@ impl<C: Carrier> Path<C> {
         }
     }
 
-    /// Says what was taken if it is much, or if nothing comes that would be answered.
+    /// Acknowledges the slots taken if there are many, or if no message comes whose answer would
+    /// carry the ack.
     #[inline(never)]
     fn announce_if_due(&mut self, is_delayed: bool, is_idle: bool) {
         let unsaid = self.rx.next() - self.announced;
@@ -172,7 +172,7 @@ impl<C: Carrier> Path<C> {
         }
     }
 
-    /// Takes messages until there is none, or no room for a completion. Returns how many.
+    /// Takes messages while there are any and a completion has room. Returns their number.
     #[inline(always)]
     fn receive(
         &mut self,
@@ -191,7 +191,8 @@ impl<C: Carrier> Path<C> {
         taken
     }
 
-    /// As [`Path::receive`], while keys may be used. There is a message, and room for it.
+    /// As [`Path::receive`], while keys may be used. There is a message, and room for its
+    /// completion.
     #[inline(always)]
     fn take(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, budget: usize) -> usize {
         let mut taken = 0;
@@ -216,7 +217,7 @@ impl<C: Carrier> Path<C> {
         taken
     }
 
-    /// Whether the front has travelled long enough; if so, says when it is taken.
+    /// Whether the delay of the front is over; if so, records when it is taken.
     #[cold]
     fn has_come(&self, delay_ns: u64, now: u64) -> bool {
         if now < self.rx.published_at().saturating_add(delay_ns) {
@@ -226,7 +227,7 @@ impl<C: Carrier> Path<C> {
         true
     }
 
-    /// Takes the front, whatever it is. False if it waits for a Receive.
+    /// Takes the front, with any operation. False if it waits for a Receive.
     #[inline(never)]
     fn receive_other(&mut self, core: &mut Core, out: &mut WcBatch, now: u64) -> bool {
         let Some(body) = self.rx.front() else { return true };
@@ -238,7 +239,7 @@ impl<C: Carrier> Path<C> {
         self.settle(core, out, now, (dst, arrival))
     }
 
-    /// Gives the front back as it has ended. False if it waits for a Receive.
+    /// Returns the front with its result. False if it waits for a Receive.
     fn settle(
         &mut self,
         core: &mut Core,
@@ -257,7 +258,7 @@ impl<C: Carrier> Path<C> {
         true
     }
 
-    /// The front cannot be delivered; its queue pair is lost on both sides.
+    /// The front cannot be delivered; its queue pair fails on both sides.
     #[cold]
     fn refuse(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, dst: u32, why: Refusal) {
         self.finish_reads_of(core, dst);
@@ -266,7 +267,7 @@ impl<C: Carrier> Path<C> {
         self.peer_left(core, out, now, dst);
     }
 
-    /// The queue pair's peer will not be heard of again.
+    /// Nothing more comes from the queue pair's peer.
     #[cold]
     fn peer_left(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, num: u32) {
         self.retire(core, Some(out), now);
@@ -276,7 +277,7 @@ impl<C: Carrier> Path<C> {
     }
 
     /// Whether the front has waited for a Receive long enough. Meanwhile the acks behind it are
-    /// read, so that what we sent completes.
+    /// read, so that this side's requests complete.
     #[cold]
     fn give_up(&mut self, core: &mut Core, patience: u8) -> bool {
         let front = self.rx.next();
@@ -306,13 +307,13 @@ impl<C: Carrier> Path<C> {
         waited >= u64::from(patience).saturating_mul(core.rnr_timer_ns)
     }
 
-    /// Looks whether the peer has taken more than it could say in its slots.
+    /// Reads the ack line for slots that the peer has taken since its last slot.
     #[inline]
     pub(crate) fn read_ack_line(&mut self) {
         self.acked = self.acked.max(self.tx.acks());
     }
 
-    /// Says on the ack line what was taken.
+    /// Writes an ack to the ack line.
     #[cold]
     pub(crate) fn announce(&mut self) {
         self.quiet = 0;
@@ -323,7 +324,8 @@ impl<C: Carrier> Path<C> {
         }
     }
 
-    /// The peer's queues are gone: nothing comes from them and nobody looks at our slots.
+    /// The peer's queues are gone: nothing more comes from them, and this side's slots are not
+    /// read.
     #[cold]
     fn close(&mut self, core: &mut Core, out: &mut WcBatch) {
         if self.is_dead || self.rx.front().is_some() {
@@ -332,7 +334,7 @@ impl<C: Carrier> Path<C> {
         if !self.tx.is_abandoned() {
             return;
         }
-        // What it took before is a success.
+        // Requests that the peer took before succeed.
         self.read_ack_line();
         self.retire(core, Some(out), core.now_if_delayed());
         self.is_dead = true;
@@ -348,14 +350,14 @@ impl<C: Carrier> Path<C> {
         self.reads.clear();
     }
 
-    /// Ends both directions, and lets the peer know.
+    /// Closes both directions, and tells the peer.
     pub(crate) fn close_for_good(self) {
         let Path { tx, rx, carrier, .. } = self;
         drop((tx, rx));
         carrier.wake_peer();
     }
 
-    /// Whether something that a peer has sent before it left may still come.
+    /// Whether a message may still come that a peer sent before it left.
     #[cold]
     pub(crate) fn has_more(&self, qp: &mut QueuePair) -> bool {
         let until = match qp.last_words {
@@ -369,7 +371,7 @@ impl<C: Carrier> Path<C> {
         self.rx.front().is_some() && self.rx.next() < until
     }
 
-    /// Whether a poll would find something, and if not, when it might: time in ns.
+    /// Whether a poll would find work, and if not, when it might: time in ns.
     pub(crate) fn outlook(&self, core: &Core) -> Outlook {
         if self.is_dead {
             return Outlook::Nothing;
@@ -389,7 +391,7 @@ impl<C: Carrier> Path<C> {
             if !is_blocked {
                 return Outlook::Now;
             }
-            // Only the program can end it, or the peer's patience.
+            // Only the program or the peer's retry limit can end it.
             return Outlook::Soon;
         }
         if self.rx.is_closed() {
@@ -414,21 +416,21 @@ struct PendingRead {
     is_new: bool,
     /// When the data arrive at the requester, in ns.
     due: u64,
-    /// The address of our memory that it wants.
+    /// The address in this side's memory that it reads.
     from: u64,
     body: Body,
 }
 
-/// What a poll can expect.
+/// What a poll will find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outlook {
-    /// Something is there.
+    /// Work, now.
     Now,
-    /// Something will be there at that time, in ns.
+    /// Work at that time, in ns.
     At(u64),
-    /// Something waits for a Receive.
+    /// A message that waits for a Receive.
     Soon,
-    /// Nothing until the peer does something.
+    /// Nothing until the peer acts.
     Nothing,
 }
 
@@ -444,17 +446,17 @@ impl Outlook {
     }
 }
 
-/// Polls without a message after which the peer is told what was taken: longer than a peer takes
-/// to answer, so that the answer to our answer carries it.
+/// Polls without a message before an ack is sent on the ack line: longer than a peer takes to
+/// answer, so that the next message of the exchange carries the ack.
 const QUIET_POLLS: u32 = 16;
-/// Of the chores of a path: requests of ours wait for room, or for something else.
+/// A chore of a path: this side's requests wait for room or another event.
 const CHORE_SEND: u8 = 1;
-/// Reads of the peer wait.
+/// The peer's Reads wait.
 const CHORE_READ: u8 = 2;
-/// A Send is retried without end.
+/// A Send is retried without limit.
 const RNR_RETRY_FOREVER: u8 = 7;
 
-/// Takes in that slots went by, in both directions of a path in which nothing is under way.
+/// Accounts for skipped slots, in both directions of an idle path.
 #[cfg(all(test, not(loom)))]
 pub(crate) fn has_skipped<C: Carrier>(path: &mut Path<C>) {
     (path.acked, path.announced) = (path.tx.acks(), path.rx.next());

@@ -15,28 +15,28 @@ use super::keys::KeyCache;
 use super::path::Path;
 use super::qp::{Fate, QueuePair, State, must_wait, opcode_of};
 
-/// What a queue pair takes.
+/// The limits of a queue pair.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Requests at one time.
+    /// Outstanding requests.
     pub send_depth: u32,
-    /// Gather entries of one.
+    /// Gather entries of one request.
     pub send_sge: usize,
-    /// There are windows to be bound.
+    /// The device has windows.
     pub has_windows: bool,
 }
 
-/// Why a request was not taken.
+/// Why a request was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotTaken {
     /// The send queue is full.
     Full,
-    /// It breaks a limit of the device.
+    /// It exceeds a limit of the device.
     Invalid,
 }
 
-/// Posts plain Sends to a queue pair that is not in the error state, as long as each can leave at
-/// once, and returns how many. What stops it is for [`post`].
+/// Posts plain Sends to a queue pair that is not in the error state, while each can be sent at
+/// once. Returns their number. [`post`] handles the rest.
 ///
 /// # Safety
 /// That of `post_send`.
@@ -73,7 +73,7 @@ pub(crate) unsafe fn post_plain<C: Carrier>(
         let posted = Posted { wr_id: wr.wr_id, qp_num: num, covers, fate, opcode: WcOpcode::Send };
         let is_published = path.push(posted, now, |body| {
             (body.dst, body.op, body.byte_len) = (dst, OP_SEND, byte_len);
-            // SAFETY: the caller keeps the memory readable; wrong keys were sorted out.
+            // SAFETY: the caller keeps the memory readable; wrong keys are already rejected.
             unsafe { dma::gather(wr.sgl, byte_len, keys, body) };
         });
         debug_assert!(is_published, "there is room");
@@ -82,8 +82,8 @@ pub(crate) unsafe fn post_plain<C: Carrier>(
     wrs.len()
 }
 
-/// The length of a Send that is not a single piece to be copied now, if it breaks no limit and names
-/// memory that may be read.
+/// The length of a Send other than a single piece to be copied now, if it exceeds no limit and
+/// names readable memory.
 #[inline(never)]
 fn allowed_len(wr: &SendWr<'_>, limits: Limits, keys: &mut KeyCache) -> Option<u32> {
     keys.refresh();
@@ -137,7 +137,7 @@ pub(crate) unsafe fn post<C: Carrier>(
             if matches!(wr.op, SendOp::Read(_)) {
                 dma::refer(wr.sgl, keys, body);
             } else {
-                // SAFETY: the caller keeps the memory readable; wrong keys were sorted out.
+                // SAFETY: the caller keeps the memory readable; wrong keys are already rejected.
                 unsafe { dma::gather(wr.sgl, byte_len, keys, body) };
             }
         }) {
@@ -164,7 +164,7 @@ pub(crate) unsafe fn post<C: Carrier>(
     Ok(())
 }
 
-/// Writes down what a slot asks for.
+/// Fills in a slot's operation.
 fn name(body: &mut Body, op: SendOp, (dst, byte_len): (u32, u32)) {
     let (op, rkey) = match op {
         SendOp::Write(Remote { rkey, .. }) => (OP_WRITE, rkey),
@@ -175,7 +175,7 @@ fn name(body: &mut Body, op: SendOp, (dst, byte_len): (u32, u32)) {
     (body.dst, body.op, body.byte_len, body.rkey) = (dst, op, byte_len, rkey);
 }
 
-/// The bytes that a request moves, if it is one that the device can carry out.
+/// The bytes that a request transfers, if the device can execute it.
 fn byte_len(wr: &SendWr<'_>, limits: Limits) -> Option<u32> {
     let is_inline = wr.flags.contains(SendFlags::INLINE);
     let is_possible = match wr.op {
@@ -187,7 +187,7 @@ fn byte_len(wr: &SendWr<'_>, limits: Limits) -> Option<u32> {
     message_len(wr, limits.send_sge).filter(|_| is_possible)
 }
 
-/// The length of a message, if it is one that the device can send.
+/// The length of a message, if the device can send it.
 #[inline(always)]
 fn message_len(wr: &SendWr<'_>, sge_max: usize) -> Option<u32> {
     let len: u64 = match wr.sgl {

@@ -17,35 +17,35 @@ use super::conn::{Conn, Progress};
 /// The state of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It receives, but the peer cannot: requests wait.
+    /// It receives, but the peer cannot yet: requests wait.
     Opening,
     /// It receives and sends.
     Ready,
-    /// As `Ready`, but its oldest request that waits may begin only when a Read has completed.
+    /// As `Ready`, but its oldest waiting request can begin only after a Read has completed.
     Held,
-    /// It does neither.
+    /// It neither receives nor sends.
     Error,
 }
 
-/// What becomes of a request when its slot has been taken.
+/// The result of a request when its slot was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Fate {
-    /// Success that nobody wants to hear of.
+    /// Success, without a completion.
     Silent,
     /// Success, with a completion.
     Signaled,
-    /// The queue pair went to the error state first.
+    /// The queue pair entered the error state first.
     Flushed,
-    /// Its own memory was wrong.
+    /// Its own memory was invalid.
     Protection,
-    /// No window could be bound or invalidated so.
+    /// The Bind or invalidation is not allowed.
     WindowBind,
     /// The peer's Receive was too short.
     TooLong,
     /// The peer had no Receive.
     NotReady,
-    /// The peer's Receive was broken.
+    /// The memory of the peer's Receive was invalid.
     Broken,
     /// The peer does not allow it.
     RemoteAccess,
@@ -73,37 +73,37 @@ impl Fate {
 /// `IBV_WC_REM_OP_ERR`: the peer could not do its own part.
 const REMOTE_OPERATION_ERROR: u32 = 11;
 
-/// A queue pair: one cache line, so that a thousand in turn cost one each and not two.
+/// A queue pair in one cache line, so that cycling through a thousand costs one line each.
 #[repr(align(64))]
 pub(crate) struct QueuePair {
-    /// [`VACANT`] while there is none.
+    /// [`VACANT`] for an unused entry.
     pub num: u32,
     pub state: State,
-    /// Which of the queues' paths leads to the peer.
+    /// The path to the peer.
     pub path: u32,
     /// The peer's queue pair.
     pub peer: u32,
-    /// Requests whose place in the send queue is taken: a completion frees its own and those of
-    /// the unsignaled requests before it. No more than fit in a send queue.
+    /// Requests that occupy the send queue: a completion frees its own place and those of the
+    /// unsignaled requests before it. No more than fit in a send queue.
     pub outstanding: u16,
     /// Unsignaled requests since the last signaled one.
     pub unsignaled: u16,
-    /// Reads that are published and have not completed.
+    /// Reads that are published and not completed.
     pub reads: u16,
-    /// The peer's patience, for what it sends to us.
+    /// The peer's retry count, for its messages to this side.
     pub peer_rnr_retry: u8,
-    /// Position behind the last slot published, if there was one.
+    /// Position behind the last published slot, if there was one.
     pub sent_until: Option<NonZeroU64>,
-    /// It stands in its path's list of those that wait for room.
+    /// It is in its path's list of those that wait for room.
     pub is_waiting: bool,
-    /// Its program has learned that the peer is gone, or has itself disconnected.
+    /// Its program knows that the peer is gone, or has itself disconnected.
     pub is_told: bool,
     pub backlog: Backlog,
-    /// Requests that were carried out here and complete behind those before them.
+    /// Requests that were executed here and complete behind earlier ones.
     pub locals: Backlog,
-    /// The peer has left: what it sent lies before this position of the path.
+    /// The peer has left: its last message lies before this position of the path.
     pub last_words: Option<NonZeroU64>,
-    /// Which side of `conn` is ours.
+    /// This side's index in `conn`.
     pub side: u8,
     pub conn: Option<Arc<Conn>>,
 }
@@ -130,7 +130,7 @@ impl QueuePair {
         }
     }
 
-    /// What becomes of a request if all goes well, and how many places its completion frees.
+    /// The result of a successful request, and the number of places that its completion frees.
     #[inline]
     pub(crate) fn account(&mut self, is_signaled: bool) -> (Fate, u16) {
         self.unsignaled += 1;
@@ -141,13 +141,13 @@ impl QueuePair {
         }
     }
 
-    /// How far the peer is.
+    /// The peer's progress.
     pub(crate) fn peer_progress(&self) -> Progress {
         let conn = self.conn.as_ref();
         conn.map_or(Progress::Dropped, |conn| conn.progress(1 - usize::from(self.side)))
     }
 
-    /// Lets the peer know that we are gone.
+    /// Tells the peer that this side is gone.
     pub(crate) fn leave(&self) {
         if let Some(conn) = &self.conn {
             conn.set(self.side.into(), Progress::Left);
@@ -170,18 +170,18 @@ impl QpTable {
         }
     }
 
-    /// The queue pair of that number, unless it was destroyed.
+    /// The queue pair with that number, unless it was destroyed.
     #[inline]
     pub(crate) fn find(&mut self, num: u32) -> Option<&mut QueuePair> {
         self.places.get_mut((num & self.index_mask) as usize).filter(|qp| qp.num == num)
     }
 
-    /// As [`QpTable::find`], to look only.
+    /// As [`QpTable::find`], read-only.
     pub(crate) fn peek(&self, num: u32) -> Option<&QueuePair> {
         self.places.get((num & self.index_mask) as usize).filter(|qp| qp.num == num)
     }
 
-    /// Puts a new queue pair in the place of its number, which is vacant.
+    /// Puts a new queue pair into the vacant place of its number.
     pub(crate) fn insert(&mut self, qp: QueuePair) {
         let place = &mut self.places[(qp.num & self.index_mask) as usize];
         debug_assert_eq!(place.num, VACANT, "a number is reserved once");
@@ -195,7 +195,7 @@ impl QpTable {
         }
     }
 
-    /// A queue pair as it begins.
+    /// A new queue pair.
     pub(crate) fn fresh() -> QueuePair {
         QueuePair { state: State::Opening, ..QueuePair::vacant() }
     }
@@ -206,17 +206,16 @@ impl QpTable {
     }
 }
 
-/// A request that could not be published yet, or one that was carried out and has to complete
-/// behind others.
+/// A request that is not published yet, or one that was executed here and completes behind others.
 pub(crate) struct Waiting {
     pub wr_id: WrId,
     pub fate: Fate,
-    /// It begins only when no Read is under way.
+    /// It begins only when no Read is outstanding.
     pub is_fenced: bool,
     /// Places of the send queue that its completion frees.
     pub covers: u16,
     next: u32,
-    /// Of one that was carried out: the position that must be free before it completes.
+    /// For an executed request: the position that must be free before it completes.
     pub behind: u64,
     pub op: SendOp,
     /// The image of its slot.
@@ -224,19 +223,19 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Whether it cannot begin while as many Reads are under way.
+    /// Whether it cannot begin while so many Reads are outstanding.
     pub(crate) fn must_wait(&self, reads: u32, reads_max: u32) -> bool {
         must_wait((self.op, self.is_fenced), reads, reads_max)
     }
 }
 
-/// Whether a request cannot begin while as many Reads are under way.
+/// Whether a request cannot begin while so many Reads are outstanding.
 pub(crate) fn must_wait((op, is_fenced): (SendOp, bool), reads: u32, reads_max: u32) -> bool {
     let is_read = matches!(op, SendOp::Read(_));
     (is_fenced && reads > 0) || (is_read && reads >= reads_max)
 }
 
-/// What the completion of a request is called.
+/// The opcode of a request's completion.
 pub(crate) fn opcode_of(op: SendOp) -> WcOpcode {
     match op {
         SendOp::Send | SendOp::SendInvalidate { .. } => WcOpcode::Send,
@@ -263,9 +262,9 @@ impl Backlog {
     }
 }
 
-/// The memory of all backlogs: as many requests as all queue pairs may have posted together.
+/// The memory of all backlogs: as many requests as all queue pairs together may have posted.
 ///
-/// The memory is reserved at the beginning and touched when it is first used.
+/// It is reserved at the beginning and touched on first use.
 pub(crate) struct BacklogPool {
     requests: Vec<Waiting>,
     vacant: u32,
@@ -276,8 +275,8 @@ impl BacklogPool {
         BacklogPool { requests: Vec::with_capacity(requests_max), vacant: NONE }
     }
 
-    /// Appends a request; `fill` writes what it is, of a plain Send the slot alone. There is memory
-    /// for as many requests as all send queues together take.
+    /// Appends a request; `fill` writes it, for a plain Send only its slot. There is memory for as
+    /// many requests as all send queues together hold.
     #[cold]
     #[inline(never)]
     pub(crate) fn append(
@@ -313,7 +312,7 @@ impl BacklogPool {
         self.requests.get(backlog.first as usize)
     }
 
-    /// The oldest request is lost.
+    /// Marks the oldest request as failed.
     pub(crate) fn doom(&mut self, backlog: &Backlog, fate: Fate) {
         if let Some(request) = self.requests.get_mut(backlog.first as usize) {
             request.fate = fate;
@@ -331,16 +330,16 @@ impl BacklogPool {
     }
 }
 
-/// How many low bits of a number are its index.
+/// The number of index bits in a number.
 pub(crate) fn index_bits(qp_max: u32) -> u32 {
     qp_max.max(2).next_power_of_two().trailing_zeros()
 }
 
-/// As real devices have it: a queue pair number is 24 bits wide.
+/// As on real devices: a queue pair number has 24 bits.
 pub(crate) const NUMBER_BITS: u32 = 24;
-/// At least 256 generations are left above the index.
+/// Leaves at least 256 generations above the index.
 pub(crate) const QP_MAX: u32 = 1 << 16;
-/// No queue pair's number: those have 24 bits.
+/// Not a queue pair's number: those have 24 bits.
 const VACANT: u32 = u32::MAX;
 /// No request. Never an index: the pool is smaller.
 const NONE: u32 = u32::MAX;

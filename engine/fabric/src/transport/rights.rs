@@ -9,14 +9,14 @@
 //!                          └──────────────────────────┘ destroy of the queue pair (type 2B)
 //! ```
 //!
-//! One thread owns all of it: it binds, invalidates, and carries out what peers ask for. So nothing
-//! is on its way under a key when its invalidation is done. Keys are scrambled with a secret of the
-//! queues, and a wrong guess costs the guesser its connection. The keys of regions have their top
-//! bit clear: they are those of [`KeyCache`].
+//! One thread owns all of it: it binds, invalidates, and executes peers' requests. So no access
+//! under a key is in flight when its invalidation returns. Keys are scrambled with a secret of the
+//! queues; a wrong guess costs the guesser its connection. The keys of regions have their top bit
+//! clear: they belong to [`KeyCache`].
 //!
-//! A peer may use the key of a registration long after it was taken back. So registrations count
-//! through all their keys before one comes again: the low bits of the scrambled number are the place
-//! in the table, and a number whose place is taken is passed over.
+//! A peer may use the key of a registration long after it was withdrawn. So registrations count
+//! through all their keys before one is reused: the low bits of the scrambled number are the index
+//! in the table, and a number whose index is taken is skipped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,16 +28,16 @@ use super::keys::KeyCache;
 
 /// The windows and registrations of one set of queues.
 pub(crate) struct Rights {
-    /// By the low bits of their numbers: a power of two of them, or none.
+    /// By the low bits of their numbers. The length is 0 or a power of two.
     grants: Vec<Grant>,
     /// Those bits.
     index_mask: u32,
-    /// Windows, and registrations that were not taken back.
+    /// Windows, and registrations that are still valid.
     taken: usize,
-    /// Counts the keys of registrations that were used or passed over.
+    /// Counts the registration keys that were used or skipped.
     registrations: u32,
     scramble: Scramble,
-    /// Windows that the device has left.
+    /// The device's free windows.
     windows_left: Arc<AtomicU32>,
     /// Windows of these queues.
     windows: u32,
@@ -46,7 +46,7 @@ pub(crate) struct Rights {
 /// A window or a registration.
 #[derive(Debug, Clone, Copy)]
 struct Grant {
-    /// The key that it has, or had last.
+    /// The current or last key.
     key: u32,
     is_window: bool,
     holder: Holder,
@@ -54,18 +54,18 @@ struct Grant {
     sge: Sge,
 }
 
-/// Whose requests may use a key.
+/// The queue pairs whose requests may use a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holder {
-    /// Nobody's: the key is dead.
+    /// None: the key is dead.
     Nobody,
-    /// Those that come by this queue pair.
+    /// Only this queue pair.
     Qp(u32),
-    /// Those that come by any queue pair of the queues.
+    /// Any queue pair of the queues.
     All,
 }
 
-/// Memory of this side that a peer's request may touch now: in a registered region, with its key
+/// Memory of this side that a peer's request may access now: in a registered region, with its key
 /// and its rights checked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Granted {
@@ -79,7 +79,7 @@ impl Granted {
         self.addr
     }
 
-    /// How many.
+    /// The number of bytes.
     pub(crate) fn len(self) -> u32 {
         self.len
     }
@@ -98,7 +98,7 @@ impl Rights {
         }
     }
 
-    /// A window that is bound to nothing, if the device has one left. Setup only.
+    /// An unbound window, if the device has one left. Setup only.
     pub(crate) fn open_window(&mut self) -> Option<Window> {
         let take_one = |left: u32| left.checked_sub(1);
         let order = Ordering::Relaxed;
@@ -115,8 +115,8 @@ impl Rights {
         Some(Window { id: WindowId(index as u32), rkey: key })
     }
 
-    /// The window with this number, bound to nothing, with the key behind its last: what it was
-    /// bound to cannot be reached any more.
+    /// The window with this number, unbound, with the key after its last: its former memory is not
+    /// accessible any more.
     #[cold]
     pub(crate) fn renew_window(&mut self, id: WindowId) -> Option<Window> {
         let grant = self.grants.get_mut(id.0 as usize).filter(|grant| grant.is_window)?;
@@ -127,9 +127,9 @@ impl Rights {
 
     /// Binds a window for the peer of a queue pair. False if a rule forbids it.
     ///
-    /// As on a device: the window is bound to nothing, its new key differs from the last in the
-    /// low byte alone, the bytes are of one region that was registered for windows, and a peer
-    /// writes only where the device itself may. No window is bound to nothing but its place.
+    /// As on a device, the window must be unbound, its new key differs from the last in the low
+    /// byte only, the bytes are in one region that was registered for windows, and a peer writes
+    /// only where the device itself may. A window is never bound to zero bytes.
     pub(crate) fn bind(&mut self, keys: &KeyCache, qp: u32, bind: &Bind) -> bool {
         let Some(grant) = self.grants.get_mut(bind.window.0 as usize) else { return false };
         let is_free = grant.is_window && grant.holder == Holder::Nobody;
@@ -151,7 +151,7 @@ impl Rights {
         self.find(rkey).is_some_and(|grant| grant.holder == Holder::Qp(qp))
     }
 
-    /// Kills the key of a window that is bound to this queue pair. False if there is none.
+    /// Invalidates the key of a window that is bound to this queue pair. False if there is none.
     #[inline]
     pub(crate) fn invalidate(&mut self, qp: u32, rkey: u32) -> bool {
         let is_bound = self.is_bound(qp, rkey);
@@ -169,8 +169,8 @@ impl Rights {
         ours.for_each(|grant| grant.holder = Holder::Nobody);
     }
 
-    /// The bytes that a request names, if it may do with them what it wants. A request for nothing
-    /// is not checked.
+    /// The bytes that a request names, if it may access them so. A request for zero bytes is not
+    /// checked.
     #[inline]
     pub(crate) fn grant(
         &self,
@@ -184,22 +184,22 @@ impl Rights {
             return Some(granted);
         }
         if rkey & GRANT == 0 {
-            // The key of a region that was registered with remote rights.
+            // The key belongs to a region that was registered with remote rights.
             return keys.allows(&Sge { addr, length: len, lkey: rkey }, access).then_some(granted);
         }
         let grant = self.find(rkey)?;
         let is_holder = grant.holder == Holder::All || grant.holder == Holder::Qp(qp);
-        // Below the first byte wraps around to a huge offset.
+        // An address below the first byte wraps around to a huge offset.
         let offset = addr.wrapping_sub(grant.sge.addr);
         let room = u64::from(grant.sge.length);
         let within = offset <= room && u64::from(len) <= room - offset;
-        // The region may have been deregistered under it.
+        // The region may have been deregistered meanwhile.
         let is_there = keys.allows(&grant.sge, local_rights(access));
         (is_holder && within && grant.access.contains(access) && is_there).then_some(granted)
     }
 
-    /// A key for these bytes that every queue pair of the queues can use. None if there is no
-    /// such region or no key left. Slow.
+    /// A key for these bytes that every queue pair of the queues can use. None if the region does
+    /// not exist or no key is left. Slow.
     pub(crate) fn expose(&mut self, keys: &KeyCache, sge: &Sge, access: Access) -> Option<u32> {
         let is_remote = (Access::REMOTE_READ | Access::REMOTE_WRITE).contains(access);
         if !is_remote || sge.length == 0 || !keys.allows(sge, local_rights(access)) {
@@ -214,7 +214,7 @@ impl Rights {
         Some(key)
     }
 
-    /// Takes a registration back. Other keys are ignored.
+    /// Withdraws a registration. Other keys are ignored.
     pub(crate) fn conceal(&mut self, rkey: u32) {
         let index = self.index_of(rkey);
         if let Some(grant) = self.grants.get_mut(index)
@@ -239,7 +239,7 @@ impl Rights {
         GRANT | self.scramble.hide(number) << PROGRAM_BITS | low
     }
 
-    /// Doubles the table if half of it is taken, as long as there are numbers for more.
+    /// Doubles the table if half of it is taken and there are numbers for more.
     fn make_room(&mut self) {
         let before = self.grants.len();
         if self.taken < before / 2 || before > NUMBER_MASK as usize {
@@ -249,7 +249,7 @@ impl Rights {
         self.grants.resize(places, Grant::VACANT);
         self.index_mask = places as u32 - 1;
         for index in 0..before {
-            // Into the upper half or where it is.
+            // It moves to the upper half or stays.
             let place = self.index_of(self.grants[index].key);
             if !self.grants[index].is_vacant() && place != index {
                 self.grants.swap(index, place);
@@ -257,7 +257,7 @@ impl Rights {
         }
     }
 
-    /// The grant that has this key, dead or not.
+    /// The grant with this key, dead or not.
     #[inline]
     fn find(&self, rkey: u32) -> Option<&Grant> {
         self.grants.get(self.index_of(rkey)).filter(|grant| grant.key == rkey)
@@ -270,7 +270,7 @@ impl Rights {
 }
 
 impl Grant {
-    /// Of nothing to nobody, and no window. No peer's request names its key.
+    /// Grants nothing, and is not a window. No request can name its key.
     const VACANT: Grant = Grant {
         key: 0,
         is_window: false,
@@ -290,13 +290,13 @@ impl Drop for Rights {
     }
 }
 
-/// What the device itself must be allowed to do with memory that a peer accesses so.
+/// The local rights that a peer's access needs.
 #[inline]
 fn local_rights(access: Access) -> Access {
     if access.contains(Access::REMOTE_WRITE) { Access::LOCAL_WRITE } else { Access::empty() }
 }
 
-/// A permutation of the numbers of 23 bits that depends on a secret.
+/// A permutation of 23-bit numbers that depends on a secret.
 #[derive(Debug, Clone, Copy)]
 struct Scramble([u32; 3]);
 
@@ -315,12 +315,12 @@ impl Scramble {
     fn hide(&self, number: u32) -> u32 {
         self.0.iter().fold(number, |number, secret| {
             let mixed = (number ^ secret).wrapping_mul(FACTOR) & NUMBER_MASK;
-            // More than half of the bits: applied twice it does nothing.
+            // A shift of more than half of the bits is its own inverse.
             mixed ^ mixed >> 12
         })
     }
 
-    /// The bits of `mask` of the number. Bits above those of a number do not matter.
+    /// The bits of `mask` of the number. Higher bits have no effect.
     #[inline]
     fn reveal(&self, hidden: u32, mask: u32) -> u32 {
         let number = self.0.iter().rev().fold(hidden, |hidden, secret| {
@@ -334,23 +334,23 @@ impl Scramble {
 
 /// Set in the key of every grant, and in no region's.
 const GRANT: u32 = 1 << 31;
-/// The low bits of a key, which the program counts on.
+/// The low bits of a key, which the program increments.
 const PROGRAM_BITS: u32 = 8;
-/// Where the program begins.
+/// The program's first value.
 const FIRST: u32 = shortly_before_end(PROGRAM_BITS, 2);
 const NUMBER_BITS: u32 = 23;
 const NUMBER_MASK: u32 = (1 << NUMBER_BITS) - 1;
-/// Set in the number of every registration, and in no window's: no device has as many.
+/// Set in the number of every registration, and in no window's: no device has so many.
 const REGISTRATION: u32 = 1 << (NUMBER_BITS - 1);
 /// A key of a registration: the number without that bit, and the low bits.
 const REGISTRATION_BITS: u32 = NUMBER_BITS - 1 + PROGRAM_BITS;
 const REGISTRATION_MASK: u32 = (1 << REGISTRATION_BITS) - 1;
-/// Places of the smallest table.
+/// The length of the smallest table.
 const PLACES_MIN: usize = 8;
-/// Odd, so that multiplying by it can be undone.
+/// Odd, so that the multiplication is invertible.
 const FACTOR: u32 = 0x5D_9F3B;
 const INVERSE: u32 = {
-    // Newton: each step doubles the bits that are right, beginning with three.
+    // Newton's iteration: each step doubles the correct bits, from three.
     let mut inverse = FACTOR;
     let mut bits = 3;
     while bits < 32 {
@@ -392,7 +392,7 @@ mod tests {
             self.rights.expose(&self.keys, &sge, READ).expect("room")
         }
 
-        /// Whether a key opens this byte to a queue pair.
+        /// Whether a key lets a queue pair access this byte.
         fn opens(&self, rkey: u32, addr: u64) -> bool {
             self.rights.grant(&self.keys, (QP, rkey), (addr, 1), READ).is_some()
         }
@@ -415,7 +415,7 @@ mod tests {
             assert!(seen.insert(key) && !it.opens(key, 3));
         }
         assert_eq!(it.rights.grants.len(), PLACES_MIN, "nor are there more places for it");
-        // As if all others had been used but for the last one.
+        // As if all other keys but the last were used.
         it.rights.registrations = shortly_before_end(REGISTRATION_BITS, 3);
         let last = it.expose(4);
         assert!(!seen.contains(&last) && !it.opens(first, 4));

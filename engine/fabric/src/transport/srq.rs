@@ -5,7 +5,7 @@ use rpcrdma_provider::{PostError, RecvWr, Taken, WrId};
 
 use super::dma::Lent;
 
-/// Receives, first in, first out. All memory is taken at the beginning.
+/// A FIFO of Receives. All memory is allocated at the beginning.
 pub(crate) struct Srq {
     heads: Box<[Head]>,
     /// `sge_max` entries for each head.
@@ -19,12 +19,12 @@ pub(crate) struct Srq {
     end: u64,
 }
 
-/// A Receive with as much of its scatter list as a short message needs.
+/// A Receive with the part of its scatter list that a short message needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Head {
     /// As posted.
     pub wr_id: WrId,
-    /// The first entry of its list; of an empty list one that names nothing.
+    /// The first entry of its list; for an empty list an empty entry.
     pub first: Lent,
     /// Entries of the whole list.
     count: u32,
@@ -46,7 +46,7 @@ impl Srq {
         }
     }
 
-    /// Appends Receives until one does not fit. `lend` makes each entry the device's.
+    /// Appends Receives while they fit. `lend` makes each entry the device's.
     #[inline]
     pub(crate) fn post(&mut self, wr: &[RecvWr<'_>], lend: impl Fn(Sge) -> Lent) -> Taken {
         for (taken, wr) in wr.iter().enumerate() {
@@ -68,7 +68,7 @@ impl Srq {
         Taken::without_error(wr.len())
     }
 
-    /// The Receive that the next message meets.
+    /// The Receive of the next message.
     #[inline]
     pub(crate) fn front(&self) -> Option<&Head> {
         if self.oldest == self.end {

@@ -4,9 +4,9 @@
 //! ```text
 //!   slot of the low bits of the xid ──first──▶ slot of a call ──next──▶ slot of another ──▶ ...
 //! ```
-//! Such a call lies in any slot, which keeps its own newest generation aside. It is found by a list for
-//! each value of the low bits, which is looked at where the short way finds nothing; and the slot that
-//! the low bits name passes over the generation that the xid has.
+//! Such a call lies in any slot, which saves its own newest generation. For each value of the low
+//! bits there is a list of calls, which is searched when the short way finds nothing. The slot that
+//! the low bits name skips the generation of the xid.
 
 use super::{
     CHOSEN, CONTROL_XIDS, CallEntry, CallId, CallName, CallState, CallTable, Ended, NONE,
@@ -16,10 +16,10 @@ use crate::error::SendError;
 use crate::settings::Role;
 
 impl CallTable {
-    /// Gives a call that was just opened this xid in the place of its own.
+    /// Replaces the xid of a newly opened call by this one.
     ///
     /// # Errors
-    /// [`SendError`] if the xid is none for calls of this role, or a call of the connection has it.
+    /// [`SendError`] if calls of this role cannot have the xid, or a call of the connection has it.
     #[cold]
     pub fn choose(
         &mut self,
@@ -43,7 +43,7 @@ impl CallTable {
             return Err(SendError::XidInUse { xid });
         }
         let natural = self.index_of(xid);
-        // A slot must be left a generation of its own.
+        // A slot must keep a generation of its own.
         if self.list(natural).count() as u32 >= generations(self.slot_bits) - 1 {
             return Err(SendError::TableFull { max: self.slots() });
         }
@@ -59,7 +59,7 @@ impl CallTable {
         Ok(CallId(xid))
     }
 
-    /// Has a slot pass over the generations of chosen xids that would be next.
+    /// Makes a slot skip the generations of chosen xids that would be next.
     #[cold]
     pub(super) fn pass(&mut self, index: u32) {
         let bits = self.slot_bits;
@@ -100,20 +100,20 @@ impl CallTable {
         Some(ended)
     }
 
-    /// Gives the slot of a call its own xid back, and returns what the call held.
+    /// Restores the own xid of a call's slot, and returns what the call held.
     pub(super) fn take_out(&mut self, id: CallId, peer: u32) -> Option<(usize, Ended)> {
         let at = self.place_of(id.0, peer)?;
         if self.slots[at].peer & CHOSEN != 0 {
             self.unlink(at);
             (self.slots[at].xid, self.slots[at].peer) = (self.aside[at].xid, peer);
-            // The xid that was chosen may be one that the slot gives out later.
+            // The slot may assign the chosen xid later.
             self.rename(at);
         }
         let CallEntry { credits, receives, token, .. } = self.slots[at].entry;
         Some((at, Ended { credits, receives, token }))
     }
 
-    /// The slot of a call, whoever has chosen its xid.
+    /// The slot of a call with an own or a chosen xid.
     pub(super) fn place_of(&self, xid: u32, peer: u32) -> Option<usize> {
         let index = self.index_of(xid) as usize;
         let slot = self.slots.get(index);
@@ -121,12 +121,12 @@ impl CallTable {
         if is_it { Some(index) } else { self.chosen_place(xid, peer) }
     }
 
-    /// What tells the call in a slot from all others.
+    /// The identity of the call in a slot.
     pub(super) fn name_in(&self, at: usize) -> CallName {
         CallName { id: CallId(self.slots[at].xid), serial: self.aside[at].serial }
     }
 
-    /// From now on the calls in a slot have names that none has had, whatever their xids.
+    /// From now on the calls in a slot have new names, with any xid.
     #[cold]
     pub(super) fn rename(&mut self, at: usize) {
         self.serials += 1;
@@ -148,12 +148,12 @@ impl CallTable {
         core::iter::successors(here(first), move |&at| here(self.aside[at].next))
     }
 
-    /// Where the list of these low bits begins: there are fewer slots than values of them.
+    /// The head of the list of these low bits: there are fewer slots than values.
     fn list_of(&self, natural: u32) -> usize {
         natural as usize % self.slots.len()
     }
 
-    /// Takes a slot out of its list.
+    /// Removes a slot from its list.
     fn unlink(&mut self, at: usize) {
         let (natural, next) = (self.index_of(self.slots[at].xid), self.aside[at].next);
         let before = self.list(natural).find(|&it| self.aside[it].next == at as u32);
@@ -166,7 +166,7 @@ impl CallTable {
         }
     }
 
-    /// Has a slot stop before the next generation that it must not use.
+    /// Makes a slot check before the next generation that it must skip.
     pub(super) fn set_stop(&mut self, index: u32) {
         let Some(slot) = self.slots.get(index as usize) else { return };
         let is_chosen = slot.peer != NONE && slot.peer & CHOSEN != 0;

@@ -11,12 +11,12 @@ use crate::placement::item::BulkItem;
 use crate::placement::layout::ItemSet;
 use crate::segments::put_filled;
 
-/// The lists of a call; their segments are those that were exposed.
+/// The lists of a call; their segments are the exposed ones.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallLists {
     /// Whether the message is fetched from position zero.
     pub(crate) is_fetched: bool,
-    /// The wants that have memory.
+    /// The results with memory.
     pub(crate) wants: ItemSet,
 }
 
@@ -81,8 +81,8 @@ impl CallLists {
         }
     }
 
-    /// The wants that have an entry in the Write list. Those without memory in front of one that
-    /// has some get an empty chunk (RFC 8166 4.3.2.3).
+    /// The results that have an entry in the Write list. Those without memory before one with
+    /// memory get an empty chunk (RFC 8166 4.3.2.3).
     fn writes(&self) -> core::ops::Range<usize> {
         0..self.wants.last().map_or(0, |last| last + 1)
     }

@@ -5,8 +5,8 @@
 //!               └ the message  └ an item at 64      └ item i of the reply goes to chunk i
 //!   reply    |  none         | the same Write list and Reply chunk, with the lengths written |
 //! ```
-//! Only the caller's memory is ever exposed: the responder reads from it what it is to know, and
-//! writes to it what it has to say. The layout is the same in both versions.
+//! Only the caller's memory is ever exposed: the responder reads the call's data from it and writes
+//! the reply's data to it. The layout is the same in both versions.
 
 pub(crate) mod lists;
 pub(crate) mod offer;

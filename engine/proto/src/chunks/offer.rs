@@ -15,11 +15,11 @@ use crate::property::PeerLimits;
 use crate::segments::total_len;
 use crate::settings::{Interop, ReplyChunkUse};
 
-/// Checks that what a call offers can come back to a peer of these limits: with the shortest reply,
-/// behind the header or in the Reply chunk (wire.md W6).
+/// Checks that a call's offers fit a reply to a peer with these limits: the shortest reply, after
+/// the header or in the Reply chunk (wire.md W6).
 ///
 /// # Errors
-/// [`Violation::BadHeader`]: no reply can be sent, so the call is not to be executed.
+/// [`Violation::BadHeader`]: no reply can be sent, so the call must not be executed.
 pub(crate) fn check_offer(peer: &PeerLimits, message: &Message<'_>) -> Result<(), Violation> {
     let Message { writes, reply, .. } = *message;
     if writes.is_empty() && reply.is_none() {
@@ -38,8 +38,8 @@ pub(crate) fn check_offer(peer: &PeerLimits, message: &Message<'_>) -> Result<()
 /// Plans a reply within what the caller offered. Its items are known to be in order.
 ///
 /// # Errors
-/// [`SendError::RoomTooSmall`] if a chunk does not hold what belongs there: the call is to be
-/// refused (wire.md C6).
+/// [`SendError::RoomTooSmall`] if a chunk is too short for its data: the caller answers the call
+/// with RDMA_ERROR (wire.md C6).
 #[inline(never)]
 pub(crate) fn plan_reply<'a>(
     peer: &PeerLimits,

@@ -13,7 +13,7 @@ use crate::receive::{Incoming, XID_MISMATCH};
 use crate::settings::Role;
 
 impl Connection {
-    /// A base message that has chunks, or that is nothing but chunks.
+    /// A base message that has chunks, or consists only of chunks.
     pub(crate) fn on_chunks<'a>(
         &mut self,
         ledger: &mut ShardLedger,
@@ -31,7 +31,7 @@ impl Connection {
                     return self.ignore(Ignored::BadReply);
                 }
                 Ok(_) => return self.reject(incoming, XID_MISMATCH, MsgType::Call),
-                // wire.md B14: a requester answers nothing that it cannot decode.
+                // wire.md B14: a requester does not answer messages that it cannot decode.
                 Err(_) if self.role == Role::Client => return self.ignore(Ignored::BadReply),
                 Err(error) => {
                     return self.reject(incoming, Violation::Undecodable(error), MsgType::Call);

@@ -9,13 +9,13 @@ use crate::ingress::{Message, Via};
 use crate::placement::placed::{Items, MessageBody, Place, Placed, ReadChunks};
 use crate::segments::{check_possible, total_len};
 
-/// Bytes that every message begins with and that are never taken out of it: xid and direction.
+/// Bytes that every message begins with and that are never excised: xid and direction.
 const RPC_PREFIX_LEN: u64 = 8;
 
 /// Checks the lists of a call (RFC 8166 3.4.5, 4.3; wire.md C1 - C4).
 ///
 /// # Errors
-/// [`Violation::BadHeader`] says what is wrong.
+/// [`Violation::BadHeader`] names the fault.
 pub fn resolve_call<'a>(message: &Message<'a>, rpc_len_max: u32) -> Result<Placed<'a>, Violation> {
     let Message { via, part, reads, writes, reply, .. } = *message;
     let segments = reads.iter().map(|read| read.target);
@@ -38,7 +38,7 @@ pub fn resolve_call<'a>(message: &Message<'a>, rpc_len_max: u32) -> Result<Place
     }
     let (mut excised, mut previous_end, mut count) = (0, RPC_PREFIX_LEN, 0);
     for chunk in ReadChunks::new(reads).skip(usize::from(body.is_some())) {
-        // The list is gone through for each chunk, so there is an end to it.
+        // Each chunk takes a pass over the list, so the number of chunks is bounded.
         if count == MITEMS_MAX {
             return Err(Violation::BadHeader("more than 64 Read chunks"));
         }
@@ -61,7 +61,7 @@ pub fn resolve_call<'a>(message: &Message<'a>, rpc_len_max: u32) -> Result<Place
 /// Checks the lists of a reply against what was offered (RFC 8166 3.4.6, 4.3; wire.md C7, C8).
 ///
 /// # Errors
-/// [`Violation::BadHeader`] says what is wrong.
+/// [`Violation::BadHeader`] names the fault.
 pub fn resolve_reply<'a>(
     message: &Message<'a>,
     offered: &Offered<'_>,

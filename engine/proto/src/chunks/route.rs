@@ -4,9 +4,9 @@
 //!   the reply   fits in line ──▶ with Write chunks ──▶ all of it in a Reply chunk
 //!   the call    fits in line ──▶ with Read chunks ───▶ all of it at position zero
 //! ```
-//! The first way of the reply with which some way of the call goes together is taken, and of those
-//! the first (wire.md C10). How many segments there will be is not known yet: a memory piece, or a
-//! RDMA buffer, is counted as one.
+//! Takes the first form of the reply that some form of the call is compatible with, and the first
+//! such form of the call (wire.md C10). The number of segments is not known yet: a memory piece, or
+//! an RDMA buffer, counts as one.
 
 use arrayvec::ArrayVec;
 use rpcrdma_xdr::numbers::limit::{ITEM_SEGMENTS_MAX, MITEMS_MAX, READ_SEGMENTS_MAX};
@@ -21,7 +21,7 @@ use crate::property::PeerLimits;
 use crate::segments::total_len;
 use crate::settings::Interop;
 
-/// Both ends of a base message.
+/// The limits of both ends of a base message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ends<'s> {
     pub(crate) peer: &'s PeerLimits,
@@ -32,7 +32,7 @@ pub(crate) struct Ends<'s> {
     pub(crate) reply_first: u32,
 }
 
-/// One way of the reply.
+/// One form of the reply.
 #[derive(Debug, Clone, Copy)]
 struct ReplyWay {
     writes: ItemSet,
@@ -42,7 +42,7 @@ struct ReplyWay {
     lists_len: u32,
 }
 
-/// One way of the call.
+/// One form of the call.
 #[derive(Debug, Clone, Copy)]
 struct CallWay {
     reads: ItemSet,
@@ -50,7 +50,7 @@ struct CallWay {
 }
 
 impl Ends<'_> {
-    /// The way of a call whose items and wants have been checked.
+    /// The form of a call whose items and results are checked.
     ///
     /// # Errors
     /// [`SendError::NoRoute`] if there is none.
@@ -74,7 +74,7 @@ impl Ends<'_> {
         })
     }
 
-    /// The ways of the reply that fit what it comes in, in the order of preference.
+    /// The forms of the reply that fit our receive buffers, in the order of preference.
     fn reply_ways(&self, demand: &CallDemand<'_>) -> ArrayVec<ReplyWay, 4> {
         let (mut asked, mut possible) = (ItemSet::EMPTY, ItemSet::EMPTY);
         for (index, want) in demand.wants.iter().enumerate() {
@@ -109,7 +109,7 @@ impl Ends<'_> {
         let in_stream =
             wants.filter(|(index, _)| !apart(*index)).map(|(_, want)| padded(want.max_len));
         let stream = u64::from(demand.reply_payload_max) + in_stream.sum::<u64>();
-        // wants without memory in front of one that has some get an empty chunk.
+        // Results without memory before one with memory get an empty chunk.
         let chunks = demand.wants.get(..writes.last().map_or(0, |last| last + 1))?;
         let mut lists_len = 0;
         for (index, want) in chunks.iter().enumerate() {
@@ -133,7 +133,7 @@ impl Ends<'_> {
         fits.then_some(ReplyWay { writes, reply, lists_len })
     }
 
-    /// The ways of the call that the peer is known to take, in the order of preference.
+    /// The forms of the call that the peer is known to accept, in the order of preference.
     fn call_ways(&self, demand: &CallDemand<'_>) -> ArrayVec<CallWay, { MITEMS_MAX as usize + 3 }> {
         let way = |reads, is_fetched| CallWay { reads, is_fetched };
         let mut ways = ArrayVec::new();
@@ -160,7 +160,7 @@ impl Ends<'_> {
         ways
     }
 
-    /// The two ways as one, if their headers and what goes with them fit the peer's buffers.
+    /// Combines both forms, if their headers and data fit the peer's buffers.
     fn join(&self, demand: &CallDemand<'_>, reply: &ReplyWay, call: &CallWay) -> Option<CallRoute> {
         let CallDemand { payload, items, gather_max, copy_max, explicit, .. } = *demand;
         let spread = spread(payload, items, call.reads).ok()?;
@@ -214,7 +214,7 @@ impl Ends<'_> {
 
     fn can_write(&self, want: &Want, demand: &CallDemand<'_>) -> bool {
         let segments = want.segments(demand.explicit);
-        // wire.md E29: a want whose minimum is never reached is not meant to leave the stream.
+        // wire.md E29: a result whose minimum is never reached stays in the stream.
         let is_meant = want.max_len > 0 && want.max_len >= want.min_len;
         is_meant && segments.and_then(|segments| self.fits_segments(segments)).is_some()
     }
@@ -242,7 +242,7 @@ impl Want {
 }
 
 impl Explicit {
-    /// Landing buffers for so many bytes.
+    /// RDMA buffers for so many bytes.
     fn buffers(self, len: u32) -> Option<u32> {
         let is_possible = self.enabled && self.rdma_buffer_len > 0;
         is_possible.then(|| len.div_ceil(self.rdma_buffer_len))
@@ -250,14 +250,14 @@ impl Explicit {
 }
 
 impl PeerLimits {
-    /// Whether the peer finds a header of this length (wire.md W1).
+    /// Whether the peer accepts a header of this length (wire.md W1).
     pub(crate) fn fits_header(&self, header_len: u32) -> bool {
         let first = self.structure.segments().next().map_or(0, |segment| segment.length);
         header_len <= first.min(self.recv_size)
     }
 
     /// Whether header and payload fit a buffer of the peer, with the first words of the payload
-    /// where it looks for them.
+    /// where it expects them.
     pub(crate) fn fits_msg(&self, header_len: u32, stream: u32) -> bool {
         self.fits_header(header_len.saturating_add(8))
             && u64::from(header_len) + u64::from(stream) <= u64::from(self.recv_size)
@@ -267,7 +267,7 @@ impl PeerLimits {
 /// The header length of a routed base call with the memory that was exposed for it.
 ///
 /// # Errors
-/// [`Misuse`] if it is not the memory that the route names.
+/// [`Misuse`] if the memory differs from the route's.
 pub(crate) fn check_exposed(
     route: &CallRoute,
     demand: &CallDemand<'_>,
@@ -276,12 +276,12 @@ pub(crate) fn check_exposed(
     const WRONG: Misuse = Misuse("what is exposed is not what the route names");
     let lists = CallLists { is_fetched: route.form == CallForm::NoMsg, wants: route.wants };
     let header_len = lists.header_len(route.items, exposed);
-    // The route has found that a header of its length fits.
+    // The route has checked that a header of its length fits.
     let fits = header_len <= route.layout.header_len;
     if is_as_routed(route, demand, exposed) && fits { Ok(header_len) } else { Err(WRONG) }
 }
 
-/// Whether so much memory was exposed as the route names, and no other.
+/// Whether exactly the route's memory was exposed.
 pub(crate) fn is_as_routed(
     route: &CallRoute,
     demand: &CallDemand<'_>,

@@ -13,11 +13,10 @@ use crate::placement::plan::{Form, GroupPlan, Plan, WriteCursor};
 
 /// An RDMA Write into memory that the peer offered.
 ///
-/// It may be posted in several parts, one behind the other, if its pieces lie in more places than
-/// one work request can gather.
+/// It may be posted in consecutive parts, if it has more pieces than one work request can gather.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemoteWrite {
-    /// Exactly what is written.
+    /// The exact target.
     pub remote: RdmaSegment,
     /// The item that is written; none if it is the message itself.
     item: Option<u8>,
@@ -116,8 +115,8 @@ impl<'a> GroupPlan<'a> {
         }
     }
 
-    /// What the memory that is offered at position zero must hold: the message without the items
-    /// that are read apart. Nothing if the message is in the transmissions.
+    /// The required content of the memory at position zero: the message without the items that are
+    /// read separately. Nothing if the message is in the transmissions.
     pub fn body_pieces<'p>(&'p self) -> StreamPieces<'p, 'a> {
         let is_fetched = matches!(&self.form, Form::ChunkCall(lists) if lists.is_fetched);
         let stream = if is_fetched { 0..self.stream } else { 0..0 };

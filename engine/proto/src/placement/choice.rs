@@ -5,7 +5,7 @@
 //!   TBSN            placed  ────────────────────▶ in line (E26)
 //!   CHOICE, BYSIZE  as preferred ──▶ the other ─▶ in line
 //! ```
-//! The choices are tried in order, all items at a time, until the message fits what the caller
+//! The choices are tried in order, for all items at once, until the message fits what the caller
 //! reserved (wire.md W18).
 
 use arrayvec::ArrayVec;
@@ -15,7 +15,7 @@ use crate::placement::direct::{Match, Matches};
 use crate::placement::item::BulkItem;
 use crate::placement::layout::ItemSet;
 
-/// What we can do towards this peer.
+/// Our means towards this peer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Can {
     /// Place items in its receive buffers.
@@ -43,14 +43,13 @@ impl Apart {
 enum Effort {
     /// Each item as its direction prefers.
     AsAsked,
-    /// Written what may be written.
+    /// All items written that may be.
     RatherWritten,
     /// Nothing is placed.
     NothingPlaced,
 }
 
-/// The choices there are, in the order in which they are to be tried; each differs from the one
-/// before.
+/// The possible choices in order; each differs from the one before.
 ///
 /// # Errors
 /// [`SendError::RoomTooSmall`] if an item that may only be written is longer than its memory
@@ -157,7 +156,7 @@ mod tests {
             for (can, due) in [both, sends, writes, neither].into_iter().zip(due) {
                 let ways = ways(found(kind, rather, room), can).expect("it fits");
                 assert_eq!(&ways[..], due, "{kind:?} {rather} {can:?}");
-                // Table 2 holds for whatever is chosen.
+                // Table 2 holds for every choice.
                 assert!(ways.iter().all(|result| kind.duty(*result).is_some()));
             }
         }

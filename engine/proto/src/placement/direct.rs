@@ -23,18 +23,18 @@ pub enum ItemKind {
     Exrw,
     /// Placed by Send.
     Tbsn,
-    /// In the payload stream, being too short.
+    /// Too short, so in the payload stream.
     TooShort,
     /// No such item.
     NoItem,
 }
 
-/// What the requester owes after a result (\[RTR\] 7.4, Table 2).
+/// The requester's duty after a result (\[RTR\] 7.4, Table 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Duty {
     /// Nothing: no memory was offered.
     Nothing,
-    /// The memory offered must be made unreachable before the call completes.
+    /// The offered memory must be invalidated before the call completes.
     Deregister,
 }
 
@@ -52,8 +52,8 @@ impl WantKind {
 
     /// Table 2: the duty after `result`, or `None` if the combination is invalid.
     ///
-    /// CHOICE and BYSIZE answered by Send count as "deregister", other than the table has it: the
-    /// requester did offer memory, and the responder may still write to it (wire.md E41).
+    /// CHOICE and BYSIZE answered by Send count as "deregister", unlike in the table: the requester
+    /// did offer memory, and the responder may still write to it (wire.md E41).
     #[must_use]
     pub fn duty(self, result: ItemKind) -> Option<Duty> {
         match (self, result) {
@@ -121,10 +121,10 @@ impl WantSet {
     /// No direction.
     pub const NONE: Self = Self { sends: 0, direct: 0, len: 0 };
 
-    /// A single direction, to be met by Send.
+    /// A single direction, by Send.
     pub const SENT: Self = Self { sends: 1, direct: 0, len: 1 };
 
-    /// What is asked for these wants, of which `offered` have memory.
+    /// The kinds of these results, of which `offered` have memory.
     ///
     /// # Errors
     /// [`Misuse`] if there are more than 64, or the ranges are not disjoint and increasing.
@@ -199,14 +199,14 @@ fn wrong_type(result: ItemKind, allowed: u32) -> Violation {
     Violation::Segment { value: result.number(), min: allowed, max: allowed }
 }
 
-/// The wants of each operation, which are one set of directions on the wire.
+/// The results of each operation, which form one set of directions on the wire.
 pub fn ranges(wants: &[Want]) -> impl Iterator<Item = &[Want]> {
     wants.chunk_by(|one, other| (one.begin, one.end) == (other.begin, other.end))
 }
 
 impl Want {
-    /// What its direction asks for: without memory to offer, placement by Send. One that is wanted by
-    /// Send and has memory nevertheless may come either way.
+    /// The direction's kind: without offered memory, placement by Send. A result by Send that
+    /// nevertheless has memory may come either way.
     #[must_use]
     pub fn asked(&self, offered: bool) -> WantKind {
         match self.kind {
@@ -259,17 +259,17 @@ pub fn check_directions(rsd: &Array<'_, RsdSet<'_>>, virtual_len: u64) -> Result
     Ok(())
 }
 
-/// What answers one reply direction.
+/// The answer to one reply direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Match {
-    /// The item of the reply, if there is one for it.
+    /// The matching item of the reply, if there is one.
     pub item: Option<u8>,
-    /// Whether the item may leave the payload stream: there is one, it has bytes, and not less than
-    /// the direction's minimum (wire.md E16, E29).
+    /// Whether the item may leave the payload stream: it exists, is not empty, and is not shorter
+    /// than the direction's minimum (wire.md E16, E29).
     pub is_apart: bool,
     /// What the direction asks for.
     pub kind: WantKind,
-    /// By Send rather than by RDMA Write, if both are asked for.
+    /// Prefer Send to RDMA Write, if both are allowed.
     pub rather_sends: bool,
     /// Bytes of the memory that is offered.
     pub room: u64,
@@ -282,8 +282,8 @@ impl Match {
         self.is_apart && self.kind.duty(ItemKind::Tbsn).is_some()
     }
 
-    /// Whether the item may be written to the caller's memory. A direction whose memory has no bytes
-    /// asks for the item in line, as an empty Write chunk does.
+    /// Whether the item may be written to the caller's memory. A direction with empty memory
+    /// requests the item in line, as an empty Write chunk does.
     #[must_use]
     pub fn writes(&self) -> bool {
         self.is_apart && self.kind.duty(ItemKind::Exrw).is_some() && self.room > 0
@@ -341,7 +341,7 @@ pub fn too_short(item: &BulkItem) -> MsgItem<'static> {
     MsgItem { disp: item.position, length: item.len, loc: Loc::TooShort }
 }
 
-/// The result of a direction that met no item (wire.md E25).
+/// The result of a direction without an item (wire.md E25).
 pub const NO_ITEM: MsgItem<'static> = MsgItem { disp: 0, length: 0, loc: Loc::NoItem };
 
 #[cfg(test)]
@@ -405,7 +405,7 @@ mod tests {
         let wants = WantSet::of(&asked, all(4)).expect("four directions");
         assert_eq!(wants.len(), 4);
         for (index, want) in WANTS.iter().enumerate() {
-            // One that is wanted by Send and has memory may come either way.
+            // A result by Send that has memory may come either way.
             let want = if *want == WantKind::Tbsn { WantKind::Choice } else { *want };
             for result in RESULTS {
                 let valid = want.duty(result).is_some();
@@ -414,11 +414,11 @@ mod tests {
         }
         let violation = Violation::Segment { value: 2, min: 1, max: 1 };
         assert_eq!(wants.check(0, ItemKind::Tbsn), Err(violation));
-        // Without memory, all is asked by Send.
+        // Without memory, all results are requested by Send.
         let wants = WantSet::of(&asked, ItemSet::EMPTY).expect("four directions");
         assert!((0..4).all(|index| wants.check(index, ItemKind::Exrw).is_err()));
         assert!((0..4).all(|index| wants.check(index, ItemKind::Tbsn).is_ok()));
-        // No direction allows no placed item.
+        // Without directions no item may be placed.
         assert!(WantSet::NONE.check(0, ItemKind::Tbsn).is_err());
     }
 

@@ -43,7 +43,7 @@ pub(crate) fn check_read(len: u32, segments: Array<'_, RdmaSegment>) -> Result<(
     }
 }
 
-/// Checks an item of a reply that is said to be in memory that was offered (wire.md E27, W19).
+/// Checks an item of a reply that names offered memory (wire.md E27, W19).
 pub(crate) fn check_written(
     len: u32,
     returned: Array<'_, RdmaSegment>,

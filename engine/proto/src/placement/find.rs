@@ -17,8 +17,8 @@ pub struct Piece {
     pub len: u32,
 }
 
-/// Whoever wants to know where the items placed by Send are, as they are found. What was found of a
-/// message that turns out to be bad means nothing.
+/// Receives the positions of items placed by Send, as they are found. The positions are meaningless
+/// if the message turns out to be invalid.
 pub trait Finder {
     /// The next item, by its place among the items of the header, its position and its length.
     fn item(&mut self, index: usize, position: u32, len: u32);
@@ -27,15 +27,15 @@ pub trait Finder {
     fn piece(&mut self, piece: Piece);
 }
 
-/// Nobody.
+/// Ignores the positions.
 impl Finder for () {
     fn item(&mut self, _index: usize, _position: u32, _len: u32) {}
 
     fn piece(&mut self, _piece: Piece) {}
 }
 
-/// Where the payload stream of a message is, in order. The parts are those of a received message:
-/// each payload lies within its received bytes.
+/// The positions of a message's payload stream, in order. The parts are those of a received
+/// message: each payload lies within its received bytes.
 pub fn payload_pieces<'p>(
     structure: &'p RecvStructure,
     parts: &'p [Part],

@@ -104,7 +104,7 @@ impl<'a> GroupPlan<'a> {
     }
 }
 
-/// The piece of a stream without the items that are apart that begins at `range.start`, no longer than
+/// The piece of a stream without the separate items that begins at `range.start`, no longer than
 /// the range.
 fn stream_piece(items: &[BulkItem], apart: ItemSet, range: &Range<u32>) -> Gather {
     let left = range.end - range.start;
@@ -136,9 +136,8 @@ fn payload_piece(start: u32, len: u32) -> Gather {
     Gather::Payload(start..start + len)
 }
 
-/// How many pieces a transmission with this part of a stream is gathered from at most, its header
-/// counted as one. If they are more than `gather_max`, the first are copied together, as many as have
-/// `copy_max` bytes.
+/// The most pieces of a transmission with this part of a stream, including its header. If they
+/// exceed `gather_max`, the first up to `copy_max` bytes are copied together.
 #[cold]
 pub(crate) fn gathered(
     items: &[BulkItem],

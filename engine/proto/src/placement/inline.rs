@@ -9,7 +9,7 @@ use rpcrdma_xdr::rtr::fixed::{Msg, Stamp};
 pub struct InlinePlan {
     /// The RPC's xid.
     pub xid: u32,
-    /// Whether it is a call, and so asks for credits, or a reply, and so grants them.
+    /// Whether it is a call, which requests credits, or a reply, which grants them.
     pub direction: Direction,
     /// Bytes of payload.
     pub payload: u32,

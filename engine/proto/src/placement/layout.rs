@@ -5,11 +5,11 @@
 //!   t=1  | header | payload | zeros | item 0 | item 1 |   the rest, then items from the next free
 //!   t=2  | header | zeros           | item 1          |   placement segment on
 //! ```
-//! Every item begins at offset 0 of a placement segment and uses whole segments, consecutively
-//! numbered, until its last (wire.md E12, E13). Where the items begin decides how many segments
-//! each needs, that decides how long the header is, and that decides where the payload ends. The
-//! knot is cut by trying the possible beginnings in order: with one beginning given, all else
-//! follows, and the first that leaves room for the payload is taken.
+//! Every item begins at offset 0 of a placement segment and uses whole, consecutively numbered
+//! segments (wire.md E12, E13). The start of the items decides how many segments each needs, which
+//! decides the length of the header, which decides the end of the payload. To resolve the cycle,
+//! possible starts are tried in order: a given start determines all else, and the first that leaves
+//! room for the payload is taken.
 
 use core::ops::Range;
 
@@ -37,9 +37,8 @@ pub struct Target<'a> {
     pub placement: bool,
 }
 
-/// Whether items can be placed in buffers of this structure by the layout made here: there are
-/// placement segments, all of them within the usable bytes, and a continuation's header does not
-/// reach into them.
+/// Whether this layout can place items in buffers of this structure: there are placement segments,
+/// all of them within the usable bytes, and a continuation's header does not reach into them.
 #[must_use]
 pub fn places_items(structure: &RecvStructure, usable: u32) -> bool {
     let Some(last) = structure.placement_count().checked_sub(1) else { return false };
@@ -149,7 +148,7 @@ pub struct Run {
     pub count: u32,
 }
 
-/// A message laid out. Where each item is follows from where the first begins.
+/// The layout of a message. The start of the first item determines the position of each.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Layout {
     /// Header bytes of the first transmission.
@@ -178,7 +177,7 @@ impl Layout {
     }
 }
 
-/// The part of a stream that a transmission carries, with so much room in the first and in the others.
+/// The part of a stream that a transmission carries, given the room in the first and in the others.
 pub(super) fn part_of((first_room, cont_room): (u32, u32), stream: u32, index: u32) -> Range<u32> {
     let start = match index.checked_sub(1) {
         None => 0,
@@ -284,7 +283,7 @@ fn least_header(demand: &Demand<'_>) -> u32 {
     demand.header_base + demand.placed.len() * (size::MITEM_TBSN as u32 + 4)
 }
 
-/// Whether the payload ends before the beginning of the items.
+/// Whether the payload ends before the start of the items.
 fn holds(target: Target<'_>, demand: &Demand<'_>, header_len: u32, at: Beginning) -> bool {
     room_before(target, header_len, at).is_some_and(|room| room >= demand.stream)
 }
@@ -323,7 +322,7 @@ fn room_before(target: Target<'_>, header_len: u32, at: Beginning) -> Option<u32
 }
 
 /// Payload bytes that fit behind the first header, if the header and the RPC's first words lie in
-/// the peer's first segment, where it looks for them.
+/// the peer's first segment, where the peer expects them.
 fn first_room(target: Target<'_>, header_len: u32) -> Option<u32> {
     let first = target.structure.segments().next()?.length.min(target.usable);
     if header_len.checked_add(RPC_PREFIX_LEN)? > first {
@@ -343,7 +342,7 @@ pub struct Walk {
     entries: u32,
 }
 
-/// How far a walk may go.
+/// The limits of a walk.
 #[derive(Debug, Clone, Copy)]
 pub struct WalkBounds {
     /// The most transmissions.
@@ -353,7 +352,7 @@ pub struct WalkBounds {
 }
 
 impl Walk {
-    /// Gives an item its segments, and goes behind them. Costs a step for each segment.
+    /// Assigns an item its segments, and moves past them. Costs a step for each segment.
     ///
     /// # Errors
     /// [`LayoutError`] if the bounds are too narrow, or the segments too many.
@@ -363,7 +362,7 @@ impl Walk {
         bounds: WalkBounds,
         item: &BulkItem,
     ) -> Result<Run, LayoutError> {
-        // A stretch of an item costs its own pieces and one for the padding before it.
+        // A part of an item costs its own pieces and one for the padding before it.
         let stretch = item.pieces.max(1) + 1;
         let k_max = structure.placement_count();
         let crowded = self.entries + stretch > bounds.gather_max && self.entries > 1;
@@ -409,7 +408,7 @@ impl Walk {
     }
 }
 
-/// Down to a multiple of four: every part of a payload stream is one (wire.md E10).
+/// Rounds down to a multiple of four, as every part of a payload stream is (wire.md E10).
 fn round_down(len: u32) -> u32 {
     len & !3
 }

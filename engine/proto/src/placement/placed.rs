@@ -9,14 +9,14 @@ use crate::placement::direct::ItemKind;
 use crate::placement::find::Piece;
 use crate::segments::total_len;
 
-/// The items of a message that are not in its payload stream, all found valid.
+/// The valid items of a message that are not in its payload stream.
 #[derive(Debug, Clone, Copy)]
 pub struct Placed<'a> {
     pub(crate) items: Items<'a>,
     pub(crate) body: Option<MessageBody<'a>>,
     pub(crate) payload_len: u32,
     pub(crate) virtual_len: u32,
-    /// Whether nothing of it is in the memory of the caller.
+    /// Whether none of it is in the memory of the caller.
     pub(crate) is_here: bool,
 }
 
@@ -34,9 +34,10 @@ pub(crate) enum Items<'a> {
 /// An item that is not in the payload stream.
 #[derive(Debug, Clone, Copy)]
 pub struct PlacedItem<'a> {
-    /// Its place among the items of the header: in a reply, the want that it answers.
+    /// Its index among the items of the header: in a reply, the result that it answers.
     pub index: usize,
-    /// Where its first byte is in the stream with nothing excised, if the message says that.
+    /// The position of its first byte in the stream with nothing excised, if the message contains
+    /// it.
     pub position: Option<u32>,
     /// Its bytes, without padding. The padding may be among them if the peer reads them from
     /// memory that was offered with it (RFC 8166 3.4.5.2).
@@ -52,7 +53,7 @@ pub enum Place<'a> {
     Sent(Sent<'a>),
     /// In the memory of the caller, to be fetched by RDMA Read.
     Remote(Segments<'a>),
-    /// In the memory that was offered for it with the call, from its beginning on.
+    /// In the memory that the call offered for it, from its start on.
     Sink,
 }
 
@@ -101,8 +102,8 @@ impl<'a> Placed<'a> {
         })
     }
 
-    /// What was done with each item of the header of a transmit request or response; in a reply,
-    /// with each want of the call. Nothing for a base message.
+    /// The placement of each item of the header of a transmit request or response; in a reply, of
+    /// each result of the call. Nothing for a base message.
     pub fn results(&self) -> impl Iterator<Item = ItemKind> + use<'a> {
         let items = match self.items {
             Items::Listed { items, .. } => items,
@@ -111,8 +112,8 @@ impl<'a> Placed<'a> {
         items.iter().map(|item| ItemKind::of(&item.loc))
     }
 
-    /// The message itself, if it is not in the transmission. Once its first bytes are there,
-    /// [`crate::Connection::check_body`] judges them.
+    /// The message itself, if it is not in the transmission. Once its first bytes have arrived,
+    /// [`crate::Connection::check_body`] checks them.
     #[must_use]
     pub fn body(&self) -> Option<MessageBody<'a>> {
         self.body

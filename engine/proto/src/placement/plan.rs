@@ -3,9 +3,9 @@
 //! ```text
 //!   GroupPlan ──next_transmission()──▶ Transmission ──pieces()──▶ Payload | Zero | Bulk | Zero | Bulk
 //! ```
-//! A plan holds the decisions (what is placed, in which segments); transmissions and pieces are
-//! worked out when asked for. The *stream* is the payload stream as the peer sees it: the
-//! program's payload bytes with every item that is not placed put back in, padded (wire.md E16).
+//! A plan holds the decisions (which items are placed, in which segments); transmissions and pieces
+//! are computed on demand. The *stream* is the payload stream as the peer sees it: the program's
+//! payload bytes with every item that is not placed put back in, padded (wire.md E16).
 
 use core::ops::Range;
 
@@ -78,7 +78,7 @@ pub(crate) enum Form<'a> {
     ChunkCall(CallLists),
     /// The base reply to a call with chunks.
     ChunkReply(ReplyLists<'a>),
-    /// A transmit request. A want with memory has its list in `exposed`.
+    /// A transmit request. A result with memory has its list in `exposed`.
     Request { wants: &'a [Want], offered: ItemSet, rsbuf: u32 },
     /// A transmit response to these directions.
     Response { rsd: Array<'a, RsdSet<'a>> },
@@ -228,7 +228,7 @@ impl<'a> GroupPlan<'a> {
         Some(Transmission { index, header_len, payload, len, bulk })
     }
 
-    /// How the items were laid out, which they are again, item by item, when that is asked for.
+    /// The layout of the items, which is recomputed item by item on demand.
     fn bounds(&self) -> WalkBounds {
         WalkBounds { count_max: self.count, gather_max: self.gather_max }
     }

@@ -3,9 +3,9 @@
 //! ```text
 //!   MsgItem{disp, length, TBSN{offset, [5, 6]}} ──check──▶ pieces (transmission, segment, offset, len)
 //! ```
-//! Everything that a peer can get wrong about placement is found here, before anything is handed
-//! up. Only received bytes behind a transmission's payload are ever named: what an earlier message
-//! left in a buffer stays unseen (wire.md E13).
+//! All placement errors of a peer are found here, before anything is delivered. Only received bytes
+//! behind a transmission's payload are ever named: the remains of an earlier message in a buffer
+//! stay hidden (wire.md E13).
 
 use rpcrdma_xdr::array::Array;
 use rpcrdma_xdr::cursor::pad_len;

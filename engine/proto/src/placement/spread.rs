@@ -16,8 +16,8 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// How many pieces one transmission with all of its stream is gathered from, or more if that is not
-    /// too many; the first copied together if need be.
+    /// The gather entries of one transmission with all of its stream, or more if that is not too
+    /// many; the first are copied together if necessary.
     pub(crate) fn gathered(
         &self,
         items: &[BulkItem],

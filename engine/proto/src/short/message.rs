@@ -8,7 +8,7 @@ use crate::demand::Want;
 use crate::ingress::ReplyTo;
 use crate::placement::item::BulkItem;
 
-/// A short message that has arrived; all of it is valid.
+/// A received short message; all of it is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Short<'a> {
     /// A plain message.
@@ -27,11 +27,11 @@ pub enum Short<'a> {
 pub enum ShortKind {
     /// A call.
     Call(ReplyTo),
-    /// The reply to a call of ours, which is finished with it.
+    /// The reply to an own call, which ends with it.
     Reply(Finished),
 }
 
-/// A message with a single item, or a single direction, that has arrived; all of it is valid.
+/// A received message with a single item, or a single direction; all of it is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SingleItem<'a> {
     /// What it is.
@@ -40,9 +40,9 @@ pub struct SingleItem<'a> {
     pub payload_start: u32,
     /// Bytes of its payload, all of them in the first segment.
     pub payload_len: u32,
-    /// What it brings.
+    /// Its item.
     pub item: Option<SegmentItem>,
-    /// What a call wants, to be kept for the reply.
+    /// The results that a call requests, to be kept for the reply.
     pub directions: Option<&'a OneDirection>,
 }
 
@@ -73,7 +73,8 @@ pub enum ShortSend<'a> {
     Reply {
         /// The call.
         to: &'a ReplyTo,
-        /// The item that it brings, and the only direction of the call. Without, the call has none.
+        /// Its item, which answers the only direction of the call. Without an item, the call has no
+        /// direction.
         item: Option<(&'a BulkItem, &'a OneDirection)>,
     },
 }
@@ -83,13 +84,13 @@ pub enum ShortSend<'a> {
 pub enum CallWith {
     /// Nothing.
     Nothing,
-    /// An item that it brings.
+    /// An item.
     Item(BulkItem),
-    /// A result that it asks for.
+    /// A requested result.
     Want(Want),
 }
 
-/// What a message is sent with.
+/// The means of sending a message.
 #[derive(Debug, Clone, Copy)]
 pub struct GatherMeans {
     /// The most pieces that a transmission can be gathered from, its header counted as one.
@@ -115,11 +116,11 @@ pub(super) enum ShortHeader {
     ReadReply(ReadReply),
 }
 
-/// A call that brings an item.
+/// A call with an item.
 pub(super) type WriteCall = XmtReq<OneItem, Empty>;
-/// A call that wants one.
+/// A call with a requested result.
 pub(super) type ReadCall = XmtReq<Empty, OneDirection>;
-/// A reply that brings one.
+/// A reply with an item.
 pub(super) type ReadReply = XmtResp<OneItem>;
 
 impl ShortPlan {

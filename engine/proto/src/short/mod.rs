@@ -4,10 +4,10 @@
 //!   plain         RDMA_MSG with an RPC message in it and nothing else, in either version
 //!   single item   RDMA_OPTIONAL with one item placed by Send, or with one result asked for
 //! ```
-//! [`Connection::on_short`] takes what arrives: it recognises both in one look at a header.
-//! [`Connection::begin_short`] plans what leaves. What is not exactly one of them, or breaks a rule,
-//! takes the general way, which alone knows what to say about it. Both ways leave the connection in
-//! the same state and put the same bytes on the wire, which tests compare.
+//! [`Connection::on_short`] takes received messages: it recognises both kinds from one look at a
+//! header. [`Connection::begin_short`] plans messages to send. A message that is not exactly of one
+//! kind, or breaks a rule, takes the general way, the only one that reports errors. Both ways leave
+//! the connection in the same state and put the same bytes on the wire, which tests compare.
 
 mod message;
 mod plain;
@@ -24,9 +24,9 @@ pub use self::message::{
 };
 
 impl Connection {
-    /// Takes a short message of `byte_len` bytes that breaks no rule, of which the first segment of
-    /// its receive buffer has these. `None`: nothing has changed, and the transmission is to be
-    /// handed to [`Connection::on_transmission`].
+    /// Takes a valid short message of `byte_len` bytes; the argument holds those in the first
+    /// segment of its receive buffer. `None`, without effect: pass the transmission to
+    /// [`Connection::on_transmission`].
     #[inline(always)]
     pub fn on_short<'a>(
         &mut self,
@@ -48,9 +48,9 @@ impl Connection {
         self.on_single_item(ledger, byte_len, first_segment).map(Short::SingleItem)
     }
 
-    /// Plans a short message with `payload` bytes of payload, and encodes its header. `None` if it has
-    /// to take the general way, [`Connection::begin_call`] or [`Connection::begin_reply`], which says
-    /// what is in the way; nothing has changed then.
+    /// Plans a short message with `payload` bytes of payload, and encodes its header. `None`,
+    /// without effect, if it needs the general way, [`Connection::begin_call`] or
+    /// [`Connection::begin_reply`], which reports the reason.
     #[inline(always)]
     pub fn begin_short(
         &mut self,

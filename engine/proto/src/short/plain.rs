@@ -52,8 +52,8 @@ impl Connection {
         Some(ReplyTo::plain(xid))
     }
 
-    /// Takes one transmission of a call in. A peer that oversteps is left to the general way, which
-    /// closes the connection.
+    /// Accepts one transmission of a call. The general way handles a peer that exceeds its grant,
+    /// and closes the connection.
     #[inline(always)]
     pub(super) fn admit_short(&mut self, ledger: &mut ShardLedger, credit: u32) -> Option<()> {
         self.inflow.on_call(1).ok()?;
@@ -79,7 +79,7 @@ impl Connection {
         self.end_own_call(ledger, id)
     }
 
-    /// Plans a call without items or wants.
+    /// Plans a call without items or results.
     #[inline]
     pub(super) fn begin_plain_call(
         &mut self,

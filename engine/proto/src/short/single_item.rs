@@ -5,8 +5,8 @@
 //!   read call    XMTREQ  | no item | one direction, TBSN |
 //!   read reply   XMTRESP | item |
 //! ```
-//! What a read call asks for may be longer than a segment: then its reply takes the general way, and
-//! the call the short one.
+//! The result of a read call may be longer than a segment: then its reply takes the general way,
+//! and the call the short one.
 
 use rpcrdma_xdr::cursor::pad_len;
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
@@ -115,7 +115,7 @@ impl Connection {
         Some(single_item(kind, payload, Some(item), None))
     }
 
-    /// Takes a call in that breaks no rule, unless its peer has no credit for it.
+    /// Accepts a valid call, unless its peer has no credit for it.
     #[inline]
     fn on_single_item_call(
         &mut self,
@@ -154,7 +154,7 @@ impl Connection {
         (is_there && is_short && is_placed).then_some(SegmentItem { position, len, segment })
     }
 
-    /// Plans a call that brings a single item.
+    /// Plans a call with a single item.
     #[inline]
     pub(super) fn begin_write_call(
         &mut self,
@@ -179,7 +179,7 @@ impl Connection {
         Some(ShortPlan { header, zeros })
     }
 
-    /// Plans a call that wants a single item.
+    /// Plans a call that requests a single result.
     #[inline]
     pub(super) fn begin_read_call(
         &mut self,
@@ -202,7 +202,7 @@ impl Connection {
         Some(ShortPlan::without_item(ShortHeader::ReadCall(header)))
     }
 
-    /// Plans a reply that brings a single item to a call of a single direction.
+    /// Plans a reply with a single item to a call of a single direction.
     #[inline]
     pub(super) fn begin_read_reply(
         &mut self,
@@ -229,15 +229,15 @@ impl Connection {
         Some(ShortPlan { header, zeros })
     }
 
-    /// Whether calls of so much payload may have an item or a want.
+    /// Whether calls of so much payload may have an item or a result.
     #[inline]
     fn calls_with_items(&self, payload: u32) -> bool {
         let both = self.settings.rtr & self.limits().rtr;
         self.role == Role::Client && both.contains(CALL_OPERATIONS) && payload.is_multiple_of(4)
     }
 
-    /// Zeros between the payload and the item, if that goes into the first placement segment of the
-    /// peer's buffer: what the layout would choose as well.
+    /// Zeros between the payload and the item, if the item goes into the first placement segment of
+    /// the peer's buffer, which the layout would choose as well.
     #[inline]
     fn single_item_zeros(
         &self,
@@ -253,7 +253,7 @@ impl Connection {
         if !self.places() || entries > means.gather_max || !is_item {
             return None;
         }
-        // What comes near to the longest message is measured on the general way.
+        // The general way checks messages near the maximum length.
         if payload.checked_add(item.len.checked_add(3)?)? > self.settings.rpc_len_max {
             return None;
         }
@@ -264,7 +264,7 @@ impl Connection {
         (zeros <= means.zeros_max).then_some(zeros)
     }
 
-    /// Transmissions of the longest reply to a call of a single want, if it may take so many.
+    /// Transmissions of the longest reply to a call of a single result, if it may take so many.
     #[inline]
     fn single_item_reply_count(&self, payload_max: u32, want: &Want) -> Option<u32> {
         let (structure, usable) = (&self.settings.structure, self.exchange().own_recv_size());
@@ -302,7 +302,7 @@ impl Connection {
         (count <= self.reply_count_max()).then_some(count)
     }
 
-    /// Whether a call of a single want takes one transmission.
+    /// Whether a call of a single result takes one transmission.
     #[inline]
     fn read_call_fits(&self, payload: u32, means: GatherMeans) -> bool {
         let peer = self.limits();

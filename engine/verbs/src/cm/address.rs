@@ -17,7 +17,7 @@ impl Address {
         (&raw mut self.0).cast()
     }
 
-    /// The address of a socket that was returned by a foreign function, if it is one of the internet.
+    /// The address of a socket that a foreign function has returned, if it is IPv4 or IPv6.
     pub fn of(raw: &sockaddr_storage) -> Option<SocketAddr> {
         match i32::from(raw.ss_family) {
             libc::AF_INET => {

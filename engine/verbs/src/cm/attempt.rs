@@ -16,7 +16,7 @@ use super::reason::Failure;
 use crate::options::VerbsOptions;
 use crate::port::{Port, VerbsEndpoint};
 
-/// A connection that is being made.
+/// A connection attempt in progress.
 pub(super) struct Attempt {
     pub name: ConnectId,
     pub to: SocketAddr,
@@ -24,14 +24,14 @@ pub(super) struct Attempt {
     pub private: PrivateBytes,
     pub rnr_retry: u8,
     pub stage: Stage,
-    /// How the present try's end in librdmacm is named.
+    /// The key of the current try's id in librdmacm.
     pub key: u64,
-    /// When the stage is over, one way or another.
+    /// When the stage ends, with or without a result.
     pub until: Instant,
     pub tries: Tries,
 }
 
-/// How far a try has come, and what it holds.
+/// The progress of a try, and what it holds.
 pub(super) enum Stage {
     /// Until the address is known.
     Address(Id),
@@ -43,7 +43,7 @@ pub(super) enum Stage {
     Pause,
 }
 
-/// How many tries are left, and how long to pause before the next.
+/// The number of tries left, and the pause before the next.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tries {
     left: u32,
@@ -64,7 +64,8 @@ impl Tries {
         self.last
     }
 
-    /// Takes note of a try that has failed: the pause before the next one, or why there is none.
+    /// Records a failed try. Returns the pause before the next one, or the reason that there is
+    /// none.
     pub fn after(&mut self, failure: Failure) -> Result<Duration, ConnectError> {
         let reason = match failure {
             Failure::Final(reason) => return Err(reason),
@@ -81,7 +82,7 @@ impl Tries {
     }
 }
 
-/// What a program says to its peer when it connects or accepts, checked with its retries.
+/// The private data that a program sends when it connects or accepts, checked with its retries.
 pub(super) fn private_bytes(param: &ConnParam<'_>) -> Result<PrivateBytes, SetupError> {
     if param.rnr_retry > RNR_RETRY_MAX {
         return Err(SetupError::Invalid {
@@ -97,7 +98,7 @@ pub(super) fn private_bytes(param: &ConnParam<'_>) -> Result<PrivateBytes, Setup
     })
 }
 
-/// Retries without end.
+/// Retry without limit.
 const RNR_RETRY_MAX: u8 = 7;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::id::{Channel, Id};
 use crate::error;
 use crate::sys::{cm as sys, verbs};
 
-/// The device that has this address, as librdmacm finds it, and the port.
+/// The device and port that librdmacm finds for this address.
 pub(crate) fn device_of(
     lib: &'static verbs::Verbs,
     cm: &'static sys::Cm,
@@ -23,7 +23,7 @@ pub(crate) fn device_of(
     }
 }
 
-/// Whether an address is not one of an RDMA device of this machine.
+/// Whether an address belongs to no RDMA device of this machine.
 fn is_elsewhere(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::ENODEV | libc::EINVAL))
 }

@@ -25,7 +25,7 @@ use crate::fd::set_nonblocking;
 use crate::options::VerbsOptions;
 use crate::sys::{cm as sys, verbs};
 
-/// Where the events of ids come from. It lives as long as they do.
+/// The source of id events. It lives as long as its ids.
 #[derive(Debug)]
 pub(crate) struct Channel {
     lib: &'static verbs::Verbs,
@@ -36,44 +36,44 @@ pub(crate) struct Channel {
     bell: Waker,
 }
 
-/// What is to be done for others than the connection manager.
+/// Work for the connection manager, requested by other threads.
 #[derive(Debug, Default)]
 struct Errands {
     list: Vec<Errand>,
-    /// There is no connection manager any more: whoever has an errand runs it.
+    /// The connection manager is gone: each thread runs its own errands.
     is_closed: bool,
 }
 
-/// Something to be done to an id.
+/// An operation on an id.
 #[derive(Debug)]
 pub(crate) enum Errand {
-    /// Take leave of the peer.
+    /// Disconnect the peer.
     Leave(Arc<Id>),
-    /// Say that the peer has sent something, though its last word on the connection got lost.
+    /// Report that the peer has sent a message, though its last connection message was lost.
     Establish(Arc<Id>),
     /// Destroy what was an [`Id`].
     Destroy(*mut sys::rdma_cm_id),
 }
 
-/// An end of a connection in librdmacm, or a listener. When it is dropped the connection manager
-/// destroys it. Its queue pair is unknown to librdmacm, which would choose its attributes.
+/// An endpoint of a connection in librdmacm, or a listener. When it is dropped, the connection
+/// manager destroys it. librdmacm does not know its queue pair, whose attributes it would choose.
 #[derive(Debug)]
 pub(crate) struct Id {
     channel: Arc<Channel>,
     raw: *mut sys::rdma_cm_id,
 }
 
-/// An event, after it was acknowledged.
+/// An acknowledged event.
 pub(crate) struct Happened {
-    /// The key of the id; for a request that of the listener.
+    /// The key of the id; for a request, the key of the listener.
     pub key: u64,
-    /// One of `RDMA_CM_EVENT_…`, or another.
+    /// One of `RDMA_CM_EVENT_…`, or an unknown number.
     pub event: u32,
     pub status: i32,
-    /// What the peer sent along.
+    /// The peer's private data.
     pub private: PrivateBytes,
     pub depths: Depths,
-    /// The new end, if somebody asks for a connection, and where it comes from.
+    /// For a connection request: the new id, and the peer's address.
     pub request: Option<(Id, Option<SocketAddr>)>,
 }
 
@@ -81,8 +81,8 @@ pub(crate) struct Happened {
 unsafe impl Send for Channel {}
 // SAFETY: as above; what is in the channel is behind the locks of the library and the kernel.
 unsafe impl Sync for Channel {}
-// SAFETY: librdmacm may be called by any thread. For one id this crate calls it by one at a time: the
-// connection manager, or when that is gone whoever holds the lock of the errands.
+// SAFETY: librdmacm may be called by any thread. Calls for one id are serialized: only the
+// connection manager makes them, or after it is gone, the thread that holds the errands' lock.
 unsafe impl Send for Id {}
 // SAFETY: as above.
 unsafe impl Sync for Id {}
@@ -117,7 +117,7 @@ impl Channel {
         self.bell.fd()
     }
 
-    /// Has something done to an id, or does it if nobody else will.
+    /// Passes an errand to the connection manager, or runs it if there is none.
     fn ask(&self, errand: Errand) {
         let mut errands = self.errands();
         if !errands.is_closed {
@@ -126,12 +126,12 @@ impl Channel {
             return;
         }
         self.run(&errand);
-        // The last of an id is an errand of its own.
+        // Dropping the last reference to an id is an errand of its own.
         drop(errands);
         drop(errand);
     }
 
-    /// Does what is to be done. By the connection manager.
+    /// Runs the pending errands. Called by the connection manager.
     pub fn run_errands(&self) {
         self.bell.drain();
         loop {
@@ -162,9 +162,9 @@ impl Channel {
             Errand::Leave(id) => id.disconnect(),
             Errand::Establish(id) => id.notify_established(),
             Errand::Destroy(raw) => {
-                // What does not go stays until its channel does.
-                // SAFETY: the id is alive, it was in nobody's hand but one that has dropped it, and
-                // has no queue pair. The channel that it is on is alive, too.
+                // An id that cannot be destroyed stays until its channel is closed.
+                // SAFETY: the id is alive, its only owner has dropped it, and it has no queue pair.
+                // Its channel is alive, too.
                 let _ = unsafe { (self.cm.rdma_destroy_id)(*raw) };
             }
         }
@@ -177,7 +177,7 @@ impl Channel {
     /// The next event, if there is one. A new id gets `key`.
     ///
     /// # Errors
-    /// If there are no events any more, as of a device that was taken away.
+    /// If the channel delivers no more events, as when the device was removed.
     pub fn take(self: &Arc<Self>, key: u64) -> Result<Option<Happened>, SetupError> {
         let mut event = ptr::null_mut();
         // SAFETY: the channel is open and does not block; `event` is a pointer to be written.
@@ -192,7 +192,7 @@ impl Channel {
         if event.is_null() {
             return Ok(None);
         }
-        // SAFETY: the library has returned an event; it is ours until it is acknowledged.
+        // SAFETY: the library has returned an event, which stays valid until it is acknowledged.
         let copy = unsafe { event.read() };
         // SAFETY: the event is not acknowledged yet, so its private data are there.
         let private = unsafe { private_data(&copy.conn) };
@@ -224,19 +224,19 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // SAFETY: the channel is open, and no id on it is left: they hold it.
+        // SAFETY: the channel is open. It has no ids left: each id holds a reference to it.
         unsafe { (self.cm.rdma_destroy_event_channel)(self.raw) };
     }
 }
 
 impl Id {
-    /// A new id, that its events name by `key`.
+    /// A new id, whose events carry `key`.
     pub fn new(channel: &Arc<Channel>, key: u64) -> Result<Id, SetupError> {
         let mut raw = ptr::null_mut();
         let context = ptr::without_provenance_mut(key as usize);
         let create = channel.cm.rdma_create_id;
-        // SAFETY: the channel is open, `raw` is a pointer to be written, and the context is a number
-        // that nobody follows.
+        // SAFETY: the channel is open, `raw` is a pointer to be written, and the context is a
+        // number that is never dereferenced.
         let code = unsafe { create(channel.raw, &raw mut raw, context, sys::RDMA_PS_TCP) };
         if code != 0 {
             return Err(error::last("rdma_create_id"));
@@ -245,11 +245,11 @@ impl Id {
     }
 
     fn set_key(&self, key: u64) {
-        // SAFETY: the id is alive; the library hands this member through and does not look at it.
+        // SAFETY: the id is alive; the library passes this member through and does not read it.
         unsafe { (*self.raw).context = ptr::without_provenance_mut(key as usize) };
     }
 
-    /// The device that it is bound to, or null, and the port.
+    /// The device that the id is bound to, or null, and its port.
     pub fn device(&self) -> (*mut verbs::ibv_context, u8) {
         // SAFETY: the id is alive.
         let context = unsafe { (*self.raw).verbs };
@@ -259,19 +259,19 @@ impl Id {
 
     /// The address of the other end.
     pub fn peer(&self) -> Option<SocketAddr> {
-        // SAFETY: the id is alive, and nobody writes to its addresses after it was returned.
+        // SAFETY: the id is alive, and its addresses are not written after it was returned.
         let raw = unsafe { (*self.raw).route.addr.dst_addr };
         Address::of(&raw)
     }
 
-    /// Binds it to an address of this machine.
+    /// Binds the id to a local address.
     pub fn bind(&self, at: SocketAddr) -> io::Result<()> {
         let mut at = Address::from(at);
         // SAFETY: the id is alive, and the address is as long as its family says.
         checked(unsafe { (self.channel.cm.rdma_bind_addr)(self.raw, at.as_mut_ptr()) })
     }
 
-    /// Listens at the address that it is bound to; the port that was taken.
+    /// Listens at the bound address. Returns the port number.
     pub fn listen(&self, backlog: u32) -> io::Result<u16> {
         let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
         // SAFETY: the id is alive.
@@ -280,7 +280,7 @@ impl Id {
         Ok(u16::from_be(unsafe { (self.channel.cm.rdma_get_src_port)(self.raw) }))
     }
 
-    /// Sets the byte that switches tell classes of traffic by.
+    /// Sets the traffic class byte of packets.
     pub fn set_traffic_class(&self, mut class: u8) -> io::Result<()> {
         let set = self.channel.cm.rdma_set_option;
         let (level, name) = (sys::RDMA_OPTION_ID, sys::RDMA_OPTION_ID_TOS);
@@ -288,7 +288,7 @@ impl Id {
         checked(unsafe { set(self.raw, level, name, (&raw mut class).cast(), 1) })
     }
 
-    /// Asks for the device and the address of a peer.
+    /// Starts resolving a peer's address to a device.
     pub fn resolve_address(
         &self,
         from: Option<SocketAddr>,
@@ -302,62 +302,62 @@ impl Id {
         checked(unsafe { resolve(self.raw, from, to.as_mut_ptr(), millis(timeout)) })
     }
 
-    /// Asks for the way to the peer.
+    /// Starts resolving the route to the peer.
     pub fn resolve_route(&self, timeout: Duration) -> io::Result<()> {
         // SAFETY: the id is alive, and its device is known.
         checked(unsafe { (self.channel.cm.rdma_resolve_route)(self.raw, millis(timeout)) })
     }
 
-    /// Asks the peer for a connection.
+    /// Sends a connection request to the peer.
     pub fn connect(&self, offer: &Offer<'_>) -> io::Result<()> {
         let mut param = offer.as_param();
         // SAFETY: the id is alive and has a route; the private data live longer than the call.
         checked(unsafe { (self.channel.cm.rdma_connect)(self.raw, &raw mut param) })
     }
 
-    /// Says yes to a request.
+    /// Accepts a connection request.
     pub fn accept(&self, offer: &Offer<'_>) -> io::Result<()> {
         let mut param = offer.as_param();
         // SAFETY: the id is that of a request; the private data live longer than the call.
         checked(unsafe { (self.channel.cm.rdma_accept)(self.raw, &raw mut param) })
     }
 
-    /// Says no to a request.
+    /// Rejects a connection request.
     pub fn reject(&self, private: &[u8]) {
         let length = private.len().min(REJECT_LEN_MAX);
-        // A peer that does not hear it finds out in time.
+        // A peer that does not receive it times out.
         // SAFETY: the id is that of a request; so many bytes are there.
         let _ = unsafe {
             (self.channel.cm.rdma_reject)(self.raw, private.as_ptr().cast(), length as u8)
         };
     }
 
-    /// Tells the peer that its answer has come.
+    /// Confirms the peer's answer.
     pub fn establish(&self) -> io::Result<()> {
         // SAFETY: the id is alive, and the peer has answered it.
         checked(unsafe { (self.channel.cm.rdma_establish)(self.raw) })
     }
 
-    /// Has something done to this id.
+    /// Passes an errand on this id to the connection manager.
     pub fn ask(&self, errand: Errand) {
         self.channel.ask(errand);
     }
 
-    /// Says that the peer has sent something, though its last word on the connection got lost.
+    /// Reports that the peer has sent a message, though its last connection message was lost.
     fn notify_established(&self) {
-        // It is a matter of time without.
+        // If the call fails, the connection is established later.
         // SAFETY: the id is alive.
         let _ = unsafe { (self.channel.cm.rdma_notify)(self.raw, verbs::IBV_EVENT_COMM_EST) };
     }
 
-    /// Takes leave of the peer.
+    /// Disconnects the peer.
     pub fn disconnect(&self) {
-        // One that is not connected has nobody to take leave of.
+        // An id that is not connected has no peer: the call fails without effect.
         // SAFETY: the id is alive.
         let _ = unsafe { (self.channel.cm.rdma_disconnect)(self.raw) };
     }
 
-    /// Readies a queue pair for a request: not connected, but with a port.
+    /// Moves a queue pair to the state for a request: not connected, but with a port.
     ///
     /// # Safety
     /// The queue pair is alive, and of the device of this id.
@@ -368,11 +368,12 @@ impl Id {
         unsafe { self.modify_qp(qp, &mut attr, mask | verbs::IBV_QP_ACCESS_FLAGS) }
     }
 
-    /// Connects a queue pair that was readied: to the peer that has asked, or has answered.
+    /// Connects a queue pair after [`Id::begin_qp`] to the peer that has sent a request or an
+    /// answer.
     ///
-    /// The timers are ours. What librdmacm proposes is what the peer said or nothing: some say that
-    /// no Send is ever to be retried, and nothing would be the longest timer there is. Of Reads it
-    /// proposes as many as the peer has asked for, which may be more than this device makes.
+    /// This crate sets the timers. librdmacm proposes the peer's values or zero: some peers send
+    /// zero retries of a Send, and a zero timeout is the longest. It proposes as many Reads as the
+    /// peer asks for, which may be more than this device can make.
     ///
     /// # Safety
     /// As for [`Id::begin_qp`].
@@ -396,7 +397,7 @@ impl Id {
         unsafe { self.modify_qp(qp, &mut attr, mask | timers) }
     }
 
-    /// What its queue pair needs in order to get to a state.
+    /// The attributes that its queue pair needs to enter a state.
     fn qp_attr(&self, state: u32) -> Result<(verbs::ibv_qp_attr, i32), SetupError> {
         // SAFETY: all members are integers, for which zeros are values.
         let mut attr: verbs::ibv_qp_attr = unsafe { std::mem::zeroed() };
@@ -436,5 +437,5 @@ fn millis(timeout: Duration) -> i32 {
     i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX)
 }
 
-/// Private data of a refusal.
+/// The longest private data of a rejection.
 const REJECT_LEN_MAX: usize = 148;

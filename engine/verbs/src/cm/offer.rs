@@ -5,28 +5,28 @@ use rpcrdma_provider::PrivateBytes;
 
 use crate::sys::cm as sys;
 
-/// RDMA Reads that may be under way at one time.
+/// The numbers of concurrent RDMA Reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Depths {
-    /// Of the peer, at this side's memory.
+    /// By the peer, of this side's memory.
     pub responder: u8,
-    /// Of this side.
+    /// By this side.
     pub initiator: u8,
 }
 
-/// What a connection is asked for or answered with.
+/// The parameters that a connection request or its answer carries.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Offer<'a> {
     pub private: &'a [u8],
     pub depths: Depths,
-    /// How often the peer is to try again when there is no Receive here.
+    /// How often the peer retries when this side has no Receive.
     pub rnr_retry: u8,
     pub retry_count: u8,
     pub qp_num: u32,
 }
 
 impl Offer<'_> {
-    /// As librdmacm takes it.
+    /// The structure that librdmacm takes.
     pub fn as_param(&self) -> sys::rdma_conn_param {
         sys::rdma_conn_param {
             private_data: self.private.as_ptr().cast(),
@@ -43,7 +43,7 @@ impl Offer<'_> {
 }
 
 impl Depths {
-    /// At most as many as both have.
+    /// The lower of both limits.
     pub fn at_most(self, other: Depths) -> Depths {
         Depths {
             responder: self.responder.min(other.responder),
@@ -52,10 +52,10 @@ impl Depths {
     }
 }
 
-/// What the peer sent along, as much of it as the engine looks at.
+/// The peer's private data, as much of it as the engine uses.
 ///
 /// # Safety
-/// The event that it is of was not acknowledged.
+/// The event that contains it is not acknowledged yet.
 pub(crate) unsafe fn private_data(conn: &sys::rdma_conn_param) -> PrivateBytes {
     let mut private = PrivateBytes::new();
     if conn.private_data.is_null() {

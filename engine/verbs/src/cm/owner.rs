@@ -8,9 +8,9 @@ use rpcrdma_provider::ConnectId;
 use super::id::Id;
 use crate::port::{Pair, Port};
 
-/// Who is to be told of events.
+/// The owner of an id, which its events go to.
 pub(super) enum Owner {
-    /// It listens until it is dropped.
+    /// A listener, until it is dropped.
     Listener {
         _id: Id,
         at: SocketAddr,
@@ -24,7 +24,7 @@ pub(super) enum Owner {
 }
 
 impl Owner {
-    /// Whether it has not gone without a word.
+    /// Whether the owner still exists.
     pub fn is_there(&self) -> bool {
         match self {
             Owner::Listener { .. } | Owner::Attempt(_) => true,

@@ -6,16 +6,16 @@ use rpcrdma_provider::ConnectError;
 
 use crate::sys::cm as sys;
 
-/// What to make of a failure.
+/// Whether a failure is permanent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// Another attempt would have the same end.
+    /// Another attempt would fail the same way.
     Final(ConnectError),
-    /// Something may have been lost or may not be ready yet.
+    /// A message may have been lost, or the peer may not be ready yet.
     Passing(ConnectError),
 }
 
-/// What a failed attempt's event means. `status` is an error number, or the peer's reason.
+/// The meaning of a failed attempt's event. `status` is an error number, or the peer's reason.
 pub(super) fn of_event(event: u32, status: i32) -> Failure {
     match event {
         sys::RDMA_CM_EVENT_ADDR_ERROR | sys::RDMA_CM_EVENT_ROUTE_ERROR => {
@@ -28,7 +28,7 @@ pub(super) fn of_event(event: u32, status: i32) -> Failure {
     }
 }
 
-/// What a call that failed at once means.
+/// The meaning of a call's immediate failure.
 pub(super) fn of_error(error: &io::Error) -> Failure {
     of_errno(error.raw_os_error().unwrap_or(0))
 }
@@ -36,7 +36,7 @@ pub(super) fn of_error(error: &io::Error) -> Failure {
 fn of_errno(errno: i32) -> Failure {
     match errno {
         libc::ETIMEDOUT => Failure::Passing(ConnectError::TimedOut),
-        // There is no way, or it leaves by an interface that is none of an RDMA device.
+        // There is no route, or it uses an interface without an RDMA device.
         libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN => {
             Failure::Final(ConnectError::NoRoute)
         }
@@ -48,7 +48,7 @@ fn of_errno(errno: i32) -> Failure {
     }
 }
 
-/// InfiniBand, table 113: why a request was turned down. iWARP has error numbers instead.
+/// InfiniBand, table 113: the reasons of a rejection. iWARP has error numbers instead.
 fn of_rejection(status: i32) -> Failure {
     match status {
         NO_RESOURCES | TIMEOUT | STALE_CONNECTION => Failure::Passing(ConnectError::Rejected),
@@ -60,13 +60,13 @@ fn of_rejection(status: i32) -> Failure {
     }
 }
 
-/// The peer has no room.
+/// The peer has no resources.
 const NO_RESOURCES: i32 = 3;
 /// The peer has waited too long for the third message.
 const TIMEOUT: i32 = 4;
 /// There is no such service.
 const NOBODY_LISTENS: i32 = 8;
-/// The peer still knows a connection of this queue pair's number that is none any more.
+/// The peer still holds an old connection with this queue pair's number.
 const STALE_CONNECTION: i32 = 10;
 
 #[cfg(test)]
@@ -78,7 +78,7 @@ mod tests {
         let rejected = |status| of_event(sys::RDMA_CM_EVENT_REJECTED, status);
         assert_eq!(rejected(8), Failure::Final(ConnectError::Unreachable));
         assert_eq!(rejected(-libc::ECONNREFUSED), Failure::Final(ConnectError::Unreachable));
-        // The program at the other end has said no.
+        // The peer's program has rejected the request.
         assert_eq!(rejected(28), Failure::Final(ConnectError::Rejected));
         assert_eq!(rejected(9), Failure::Final(ConnectError::Rejected));
     }

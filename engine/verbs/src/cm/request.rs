@@ -3,10 +3,10 @@
 use super::id::Id;
 use super::offer::Depths;
 
-/// A connection request that was neither accepted nor rejected. Dropping it rejects it.
+/// A pending connection request. Dropping it rejects it.
 pub struct VerbsRequest {
     pub(super) id: Option<Id>,
-    /// What events of its id name it by.
+    /// The key that its id's events carry.
     pub(super) key: u64,
     /// How many RDMA Reads the peer asks for.
     pub(super) depths: Depths,

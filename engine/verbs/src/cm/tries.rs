@@ -13,7 +13,7 @@ use super::owner::Owner;
 use super::reason::{self, Failure};
 
 impl VerbsCm {
-    /// Begins a try: asks for the address.
+    /// Begins a try: resolves the address.
     pub(super) fn begin(&mut self, attempt: &mut Attempt) -> Result<(), Failure> {
         let key = self.new_key();
         let device = Arc::clone(&self.device);
@@ -33,7 +33,7 @@ impl VerbsCm {
         Ok(())
     }
 
-    /// A try has failed: there is a pause and another one, or the end.
+    /// Handles a failed try: pauses before the next one, or ends the attempt.
     pub(super) fn failed(&mut self, mut attempt: Attempt, failure: Failure) {
         self.owners.remove(&attempt.key);
         attempt.stage = Stage::Pause;
@@ -46,7 +46,7 @@ impl VerbsCm {
         }
     }
 
-    /// What is due: the next try after a pause, or the end of one that got no answer.
+    /// Handles timeouts: the next try after a pause, or the end of a try without an answer.
     pub(super) fn on_time(&mut self, now: Instant) {
         let due = self.attempts.values().filter(|it| it.until <= now);
         let due: Vec<ConnectId> = due.map(|it| it.name).collect();
@@ -63,7 +63,7 @@ impl VerbsCm {
         }
     }
 
-    /// How long nothing is due.
+    /// The time until the next timeout.
     pub(super) fn quiet(&self, now: Instant) -> Duration {
         let next = self.attempts.values().map(|it| it.until).min();
         next.map_or(Duration::MAX, |next| next.saturating_duration_since(now))

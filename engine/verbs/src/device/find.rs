@@ -34,7 +34,7 @@ pub struct ActivePort {
 /// The devices of this machine.
 ///
 /// # Errors
-/// If the libraries are not there, or the kernel gives no access to the devices.
+/// If the libraries are missing, or the kernel denies access to the devices.
 pub fn devices() -> Result<Vec<DeviceName>, SetupError> {
     let (lib, cm) = (sys::Verbs::load()?, Cm::load()?);
     Ok(Contexts::open(cm)?.names(lib))
@@ -55,12 +55,12 @@ pub(crate) struct Contexts {
     count: usize,
 }
 
-/// The device that was chosen.
+/// The chosen device.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
     pub context: *mut sys::ibv_context,
     pub port_num: u8,
-    /// The address that connections go out from, if one was asked for.
+    /// The source address of connections, if the options name one.
     pub source: Option<IpAddr>,
 }
 
@@ -157,7 +157,7 @@ fn ports(
     (1..=u8::MAX).map_while(move |port| Some((port, port_attr(lib, context, port)?)))
 }
 
-/// What a port is like; `None` if the device has no such port.
+/// The attributes of a port; `None` if the device has no such port.
 pub(super) fn port_attr(
     lib: &sys::Verbs,
     context: *mut sys::ibv_context,
@@ -174,12 +174,12 @@ fn is_active(attr: &sys::ibv_port_attr) -> bool {
     attr.state == sys::IBV_PORT_ACTIVE
 }
 
-/// The bytes that a code of the header stands for: 1 is 256, 5 is 4096; 0 for one that it has not.
+/// The bytes that an MTU code of the header means: 1 is 256, 5 is 4096; 0 for an unknown code.
 fn mtu(code: u32) -> u32 {
     if (1..=5).contains(&code) { 128 << code } else { 0 }
 }
 
-/// An entry of a port's table of GIDs, if there is something in it.
+/// An entry of a port's GID table, if it is not empty.
 fn gid_at(
     lib: &sys::Verbs,
     context: *mut sys::ibv_context,
@@ -205,7 +205,7 @@ pub(super) fn name_of(lib: &sys::Verbs, context: *mut sys::ibv_context) -> Strin
     unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
 }
 
-/// What is said where no device is.
+/// The message when there is no device.
 const NONE: &str = "none (is the driver loaded? `rdma link` shows devices)";
 
 #[cfg(test)]

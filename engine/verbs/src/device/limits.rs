@@ -10,7 +10,7 @@ use super::ops::{Domain, Ops, Quirks};
 use crate::error;
 use crate::sys::verbs as sys;
 
-/// What a device can do, and what it does in its own way.
+/// The capabilities of a device, and its quirks.
 pub(super) fn of(
     lib: &sys::Verbs,
     context: *mut sys::ibv_context,
@@ -34,7 +34,7 @@ pub(super) fn of(
     let caps = DeviceCaps {
         name: name_of(lib, context),
         send_sge,
-        // Not all devices say; one is always allowed.
+        // Not all devices report it; one is always allowed.
         read_sge: count(attr.max_sge_rd).clamp(1, send_sge.max(1)),
         recv_sge: count(attr.max_srq_sge),
         srq_depth: count(attr.max_srq_wr),
@@ -51,7 +51,8 @@ pub(super) fn of(
     Ok((caps, quirks))
 }
 
-/// How many bytes a request can carry inline: the libraries do not say, they refuse.
+/// The bytes that a request can carry inline. Libraries do not report the limit; creation fails
+/// above it.
 fn inline_len(
     lib: &sys::Verbs,
     context: *mut sys::ibv_context,
@@ -85,9 +86,9 @@ fn inline_len(
         if qp.is_null() {
             return None;
         }
-        // SAFETY: the queue pair was just made and nobody else knows of it.
+        // SAFETY: the queue pair was just created and has no other references.
         kept = unsafe { (lib.ibv_destroy_qp)(qp) };
-        // A driver may give more than was asked for; that depends on the other limits.
+        // A driver may grant more than requested; how much more depends on the other limits.
         Some(wanted.min(attr.cap.max_inline_data))
     });
     let failure = error::last("ibv_create_qp");
@@ -100,16 +101,16 @@ fn inline_len(
     }
 }
 
-/// A maximum as a count: negative numbers are none.
+/// A maximum as a count; 0 if it is negative.
 fn count(number: i32) -> u32 {
     u32::try_from(number).unwrap_or(0)
 }
 
-/// What is tried, the most first.
+/// The lengths to try, the longest first.
 const INLINE_LENGTHS: [u32; 7] = [1024, 512, 256, 128, 64, 32, 0];
-/// Gather entries of the queue pair that inline lengths are tried with; they share its room.
+/// Gather entries of the probe queue pair; they share space with inline data.
 const PROBE_SGE: u32 = 16;
 /// The vendor of soft-RoCE.
 const RXE_VENDOR: u32 = 0xff_ffff;
-/// `IB_WC_WITH_INVALIDATE` of the kernel, which soft-RoCE hands out as it is.
+/// `IB_WC_WITH_INVALIDATE` of the kernel, which soft-RoCE passes on unchanged.
 const RXE_WITH_INV: u32 = 1 << 2;

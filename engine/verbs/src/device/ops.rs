@@ -7,17 +7,17 @@ use rpcrdma_provider::SetupError;
 
 use crate::sys::verbs as sys;
 
-/// What a device does otherwise than verbs.h says.
+/// The device's deviations from verbs.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Quirks {
-    /// The flags of a completion that mean that the peer has invalidated a key. Soft-RoCE has the
-    /// kernel's flag in them, which is another bit than the library's.
+    /// The completion flags that mean that the peer has invalidated a key. Soft-RoCE uses the
+    /// kernel's flag, which is another bit than the library's.
     pub invalidated: u32,
-    /// Whether the end of a queue pair's Receives is reported by an event.
+    /// Whether an event reports a queue pair's last Receive.
     pub tells_last_receive: bool,
 }
 
-/// Functions that are in tables of the context.
+/// Functions from the tables of the context.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ops {
     pub poll_cq: sys::PollCq,
@@ -32,7 +32,7 @@ pub(crate) struct Ops {
     pub alloc_parent_domain: Option<sys::AllocParentDomain>,
 }
 
-/// A protection domain. Freed when dropped, if everything in it is.
+/// A protection domain. Dropping it frees it if it is empty.
 pub(crate) struct Domain {
     pub lib: &'static sys::Verbs,
     pub pd: *mut sys::ibv_pd,
@@ -44,8 +44,8 @@ impl Ops {
             library: "libibverbs.so.1",
             reason: format!("the driver of the device has no {what}"),
         };
-        // SAFETY: the context is open; the table in it was filled in before it was returned, and
-        // changes no more.
+        // SAFETY: the context is open; its table was filled in before the context was returned, and
+        // does not change.
         let table = unsafe { &(*context).ops };
         macro_rules! extension {
             ($field:ident, $type:ty) => {{
@@ -82,8 +82,8 @@ unsafe fn extension<F: Copy>(context: *mut sys::ibv_context, offset: usize) -> O
     }
     let start = context.cast::<u8>().wrapping_sub(offset_of!(sys::verbs_context, context));
     let size = start.wrapping_add(offset_of!(sys::verbs_context, sz)).cast::<usize>();
-    // SAFETY: the mark says that there is an extended context around this one; in all versions of it
-    // its size is the word in front of the context.
+    // SAFETY: the mark says that there is an extended context around this one; in all versions of
+    // it its size is the word in front of the context.
     let size = unsafe { size.read() };
     if size < size_of::<sys::verbs_context>() - offset {
         return None;
@@ -96,8 +96,8 @@ unsafe fn extension<F: Copy>(context: *mut sys::ibv_context, offset: usize) -> O
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        // A domain that is still in use is kept by the library, which says EBUSY.
-        // SAFETY: the domain is alive, and nobody uses it after this.
+        // The library keeps a domain that is still in use, and returns EBUSY.
+        // SAFETY: the domain is alive, and is not used after this.
         let _ = unsafe { (self.lib.ibv_dealloc_pd)(self.pd) };
     }
 }

@@ -53,8 +53,8 @@ impl Port {
         Ok(port)
     }
 
-    /// A thread domain with a protection domain around the device's: the device then needs no locks
-    /// for what belongs to one shard. Where it has none there are locks that nobody contends for.
+    /// Creates a thread domain, and a parent domain of it and the device's domain: the driver then
+    /// needs no locks for the objects of one shard. Without them, its locks are uncontended.
     fn open_domain(&mut self) {
         let ops = &self.device.ops;
         let (Some(alloc_td), Some(dealloc_td), Some(alloc_parent)) =
@@ -79,7 +79,7 @@ impl Port {
         // SAFETY: the context is open, both domains are alive, and `attr` is as the header has it.
         let parent = unsafe { alloc_parent(self.device.context, &raw mut attr) };
         if parent.is_null() {
-            // SAFETY: the thread domain was just made and nothing is in it.
+            // SAFETY: the thread domain was just created and is empty.
             let _ = unsafe { dealloc_td(td) };
             return;
         }
@@ -139,8 +139,8 @@ impl Port {
         if self.srq.is_null() { Err(error::last("ibv_create_srq")) } else { Ok(()) }
     }
 
-    /// Makes a queue pair and destroys it: what the device cannot do shall come out now, and not
-    /// with the first connection.
+    /// Creates a queue pair and destroys it, so that missing device support shows now and not with
+    /// the first connection.
     fn try_pair(&self) -> Result<(), SetupError> {
         let mut attr = self.pair_attr(Key::new());
         // SAFETY: domain and queues are alive, and `attr` is as the header has it.
@@ -148,7 +148,7 @@ impl Port {
         if qp.is_null() {
             return Err(error::last("ibv_create_qp"));
         }
-        // SAFETY: the queue pair was just made, and nobody else knows of it.
+        // SAFETY: the queue pair was just created and has no other references.
         match unsafe { (self.device.lib.ibv_destroy_qp)(qp) } {
             0 => Ok(()),
             code => Err(error::code("ibv_destroy_qp", code)),
@@ -178,7 +178,7 @@ impl Drop for Port {
             note("ibv_destroy_comp_channel", code);
         }
         if let (false, Some(dealloc_td)) = (self.td.is_null(), self.device.ops.dealloc_td) {
-            // SAFETY: the parent domain is alive and what was made in it is gone.
+            // SAFETY: the parent domain is alive and empty.
             note("ibv_dealloc_pd", unsafe { (lib.ibv_dealloc_pd)(self.pd) });
             // SAFETY: the thread domain is alive, and the parent domain around it is gone.
             note("ibv_dealloc_td", unsafe { dealloc_td(self.td) });

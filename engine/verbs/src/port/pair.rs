@@ -10,23 +10,23 @@ use crate::error;
 use crate::names::{Key, Name};
 use crate::sys::verbs as sys;
 
-/// A queue pair. Its queues use it without a lock, and they alone move it to the error state and
-/// destroy it.
+/// A queue pair. Its queues use it without a lock. Only they move it to the error state and destroy
+/// it.
 pub(crate) struct Pair {
     pub key: Key,
     pub num: u32,
     pub qp: *mut sys::ibv_qp,
-    /// Its end in librdmacm; none for one that was connected by hand.
+    /// Its librdmacm id; none for a connection made by hand.
     pub id: Option<Arc<Id>>,
-    /// Not destroyed. Locked by whoever does something to it that is not its queues.
+    /// Not destroyed. Other threads than its queues' lock it while they use it.
     is_alive: Mutex<bool>,
     is_in_error: AtomicBool,
     is_left: AtomicBool,
     is_last_receive: AtomicBool,
 }
 
-// SAFETY: libibverbs may be called by any thread; who may use the pointer, and until when, is said
-// above.
+// SAFETY: libibverbs may be called by any thread; the fields above say which threads use the
+// pointer, and until when.
 unsafe impl Send for Pair {}
 // SAFETY: as above.
 unsafe impl Sync for Pair {}
@@ -45,18 +45,18 @@ impl Pair {
         }
     }
 
-    /// Does something to it; `None` if it is gone.
+    /// Runs `act` on the queue pair; `None` if it is gone.
     pub fn with<R>(&self, act: impl FnOnce(*mut sys::ibv_qp) -> R) -> Option<R> {
         let is_alive = self.alive();
         is_alive.then(|| act(self.qp))
     }
 
-    /// What events of the device name it by.
+    /// The name that events of the device give it.
     pub fn name(&self) -> Name {
         Name { at: self.qp.cast_const().cast(), key: self.key }
     }
 
-    /// Moves it to the error state, and has leave taken of the peer. By its queues only.
+    /// Moves it to the error state, and has the peer disconnected. Called only by its queues.
     pub fn fail(&self, device: &Device) {
         if !self.is_in_error() && *self.alive() {
             // SAFETY: all members are integers, for which zeros are values.
@@ -66,31 +66,31 @@ impl Pair {
             // SAFETY: the queue pair is alive, and `attr` is as the header has it.
             match unsafe { modify(self.qp, &raw mut attr, sys::IBV_QP_STATE) } {
                 0 => self.is_in_error.store(true, Ordering::Release),
-                // It is tried again before it is destroyed, which ends it in any case.
+                // The queues try again before they destroy it, which ends it in any case.
                 code => device.events.note_failure(&error::code("ibv_modify_qp", code)),
             }
         }
         self.take_leave();
     }
 
-    /// Has leave taken of the peer, once.
+    /// Has the peer disconnected, once.
     pub fn take_leave(&self) {
         if let Some(id) = self.leave() {
             id.ask(Errand::Leave(Arc::clone(id)));
         }
     }
 
-    /// Takes note that leave is taken of the peer: of whom, if that was not done.
+    /// Records that the peer is being disconnected. Returns its id the first time.
     pub fn leave(&self) -> Option<&Arc<Id>> {
         self.id.as_ref().filter(|_| !self.is_left.swap(true, Ordering::AcqRel))
     }
 
-    /// Destroys it. Only by the thread that polls, or under the lock of its port when nobody polls any
-    /// more. False if the device does not let go of it.
+    /// Destroys it. Called only by the polling thread, or under the lock of its port after polling
+    /// has ended. False if the device refuses.
     pub fn destroy(&self, device: &Device) -> bool {
         let mut is_alive = self.alive();
         if *is_alive {
-            // SAFETY: the queue pair is alive, and nobody uses it or will.
+            // SAFETY: the queue pair is alive, and is not used any more.
             let code = unsafe { (device.lib.ibv_destroy_qp)(self.qp) };
             if code != 0 {
                 device.events.note_failure(&error::code("ibv_destroy_qp", code));
@@ -100,12 +100,12 @@ impl Pair {
         !*is_alive
     }
 
-    /// Takes note that the device has no Receives of it any more.
+    /// Records that the device holds no more Receives of it.
     pub fn on_last_receive(&self) {
         self.is_last_receive.store(true, Ordering::Release);
     }
 
-    /// Whether the device has said that no Receive of it is outstanding.
+    /// Whether the device has reported its last Receive.
     pub fn is_last_receive(&self) -> bool {
         self.is_last_receive.load(Ordering::Acquire)
     }
@@ -114,7 +114,7 @@ impl Pair {
         self.is_in_error.load(Ordering::Acquire)
     }
 
-    /// Whether leave was taken of the peer.
+    /// Whether the peer was disconnected.
     pub fn is_left(&self) -> bool {
         self.is_left.load(Ordering::Acquire)
     }

@@ -5,10 +5,9 @@
 //!                               ▲  └── the device does not destroy it ────┐
 //!                               └────────────── later ───────────────────┘
 //! ```
-//! Dying queue pairs are checked once a turn, without waiting. Of their completions, during that
-//! time and in the sweep, Receives that they took from the shared queue are reported as flushed, of
-//! queue pair 0; their sends are dropped. Completions of other queue pairs in the sweep wait in
-//! `ready`.
+//! Dying queue pairs are checked once a turn, without waiting. During that time and in the sweep,
+//! the Receives that they took from the shared queue are reported as flushed, of queue pair 0;
+//! their sends are dropped. Completions of other queue pairs in the sweep wait in `ready`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +25,7 @@ impl Dying {
 }
 
 impl VerbsQueues {
-    /// Takes a connected queue pair over, and what it has completed so far.
+    /// Attaches a connected queue pair, and reports its completions so far.
     pub(super) fn take_over(
         &mut self,
         endpoint: VerbsEndpoint,
@@ -57,7 +56,7 @@ impl VerbsQueues {
         Ok(Attached { qp: VerbsQp { slot: slot as u32, key }, qp_num: num })
     }
 
-    /// What was held of a queue pair comes before what was taken from the device later.
+    /// Held completions precede those taken from the device later.
     fn release_held(&mut self, num: u32) {
         let VerbsQueues { held, ready, .. } = self;
         for done in held.iter().rev().filter(|done| done.qp_num == num) {
@@ -66,7 +65,7 @@ impl VerbsQueues {
         held.retain(|done| done.qp_num != num);
     }
 
-    /// Begins the end of an attached queue pair.
+    /// Starts the end of an attached queue pair.
     pub(super) fn detach(&mut self, qp: VerbsQp) {
         let slot = std::mem::take(&mut self.pairs[qp.slot as usize]);
         if let Some(pair) = slot.pair {
@@ -75,7 +74,7 @@ impl VerbsQueues {
         }
     }
 
-    /// Looks after what is not on the fast path; then the next event.
+    /// Does the pending work off the fast path. Returns the next event.
     #[cold]
     pub(super) fn look_after(&mut self, chores: Chores) -> Option<QueueEvent> {
         while let Some(pair) = self.port.next_buried() {
@@ -88,8 +87,8 @@ impl VerbsQueues {
             match told {
                 Told::Device(event) => return Some(event),
                 Told::End(key, end) => {
-                    // Before its requests are flushed, which says less. Of one that is gone nobody
-                    // wants to know anything.
+                    // Before its requests are flushed, which says less. The end of a destroyed
+                    // queue pair is not reported.
                     let pair = self.pairs.iter().filter_map(|slot| slot.pair.as_ref());
                     if let Some(pair) = pair.into_iter().find(|pair| pair.key == key) {
                         pair.fail(&self.port.device);
@@ -101,11 +100,11 @@ impl VerbsQueues {
         None
     }
 
-    /// Begins the end of a queue pair. From now on nothing of it is reported, but for its Receives.
+    /// Starts the end of a queue pair. From now on only its Receives are reported.
     ///
-    /// It is waited for until the device has no Receives of it in its hands, where it says so. Drivers
-    /// may take completions of a destroyed queue pair out of the queue themselves, and the Receives
-    /// with them.
+    /// It is destroyed when the device holds no more of its Receives, if the device reports that.
+    /// Drivers may themselves remove completions of a destroyed queue pair, and with them its
+    /// Receives.
     fn bury(&mut self, pair: Arc<Pair>) {
         pair.fail(&self.port.device);
         let waits = self.tells_last_receive && pair.is_in_error() && !pair.is_last_receive();
@@ -118,25 +117,25 @@ impl VerbsQueues {
         }
     }
 
-    /// Destroys at most one of the queue pairs that are about to be.
+    /// Destroys at most one of the dying queue pairs.
     fn look_at_dying(&mut self, now: Instant) {
         let Some(at) = self.dying.iter().position(|it| it.is_due(now)) else { return };
         let Dying { pair, is_stuck, .. } = &self.dying[at];
         if !is_stuck && pair.is_in_error() && !pair.is_last_receive() {
-            // A device that has never told is not waited for again.
+            // A device that has never reported a last Receive is not waited for again.
             self.tells_last_receive = self.port.device.events.has_told_last_receive();
         }
         pair.fail(&self.port.device);
         self.end(at, now);
     }
 
-    /// Destroys a queue pair of those that are about to be, or tries again later.
+    /// Destroys a dying queue pair, or schedules another try.
     fn end(&mut self, at: usize, now: Instant) {
         let port = Arc::clone(&self.port);
         let pair = Arc::clone(&self.dying[at].pair);
         let mut pairs = port.pairs();
         if pair.destroy(&port.device) {
-            // Before the number can be that of another queue pair.
+            // Before another queue pair can get the number.
             self.sweep(pair.num);
             port.remove(&mut pairs, pair.key);
             self.dying.remove(at);
@@ -150,7 +149,7 @@ impl VerbsQueues {
         }
     }
 
-    /// How long no queue pair is to be destroyed.
+    /// The time until a queue pair is to be destroyed.
     pub(super) fn until_next_end(&self) -> Option<Duration> {
         let now = Instant::now();
         let left = |it: &Dying| match it.is_due(now) {
@@ -160,12 +159,12 @@ impl VerbsQueues {
         self.dying.iter().map(left).min()
     }
 
-    /// Whether a completion is of a queue pair that is about to be destroyed.
+    /// Whether a completion belongs to a dying queue pair.
     pub(super) fn is_dying(&self, done: &WorkCompletion) -> bool {
         self.dying.iter().any(|it| it.pair.num == done.qp_num)
     }
 
-    /// Empties the completion queue: what is of this queue pair is done with, the rest is kept.
+    /// Empties the completion queue: settles this queue pair's completions, and keeps the others.
     fn sweep(&mut self, num: u32) {
         for _ in 0..self.ready.len() {
             let Some(done) = self.ready.pop_front() else { break };
@@ -181,7 +180,7 @@ impl VerbsQueues {
         }
         let mut left = self.limits.cq_depth as usize + WC_BATCH;
         while left > 0 {
-            // A queue that is lost says so at the next poll, too.
+            // The next poll reports a failed queue, too.
             let Ok(count @ 1..) = self.poll_device(left) else { return };
             left -= count;
             let found = &self.polled[..count];
@@ -190,14 +189,15 @@ impl VerbsQueues {
         }
     }
 
-    /// Ends everything: nobody reads or writes memory that was posted when this returns.
+    /// Ends everything: when this returns, the device accesses no posted memory.
     fn close(&mut self) {
         let port = Arc::clone(&self.port);
         let device = &port.device;
         let mut pairs = port.pairs();
         let mut left = port.close(&mut pairs);
         left.iter().for_each(|pair| pair.fail(device));
-        // Some devices keep a window as long as its queue pair is there, others the other way round.
+        // Some devices keep a window while its queue pair exists, others a queue pair while its
+        // window does.
         for _ in 0..2 {
             self.shown.close(device);
             left.retain(|pair| !pair.destroy(device));
@@ -214,7 +214,7 @@ impl Drop for VerbsQueues {
 
 #[cfg(test)]
 impl VerbsQueues {
-    /// Whether the device is one that says when it has no Receives of a queue pair any more.
+    /// Whether the device reports the last Receive of a queue pair.
     pub(crate) fn tells_last_receive(&mut self) -> &mut bool {
         &mut self.tells_last_receive
     }
@@ -228,14 +228,14 @@ impl VerbsQueues {
         self.pair(qp).key
     }
 
-    /// Has the time of those that are dying be over.
+    /// Ends the waiting time of all dying queue pairs.
     pub(crate) fn let_time_pass(&mut self) {
         let now = Instant::now();
         self.dying.iter_mut().for_each(|it| it.until = now);
     }
 }
 
-/// What is reported of a completion when a queue pair is gone.
+/// The report of a completion whose queue pair is gone.
 pub(super) fn settled(done: WorkCompletion, gone: u32) -> Option<WorkCompletion> {
     if done.qp_num != gone {
         return Some(done);
@@ -245,9 +245,9 @@ pub(super) fn settled(done: WorkCompletion, gone: u32) -> Option<WorkCompletion>
     wc::is_receive(&done).then_some(flushed)
 }
 
-/// How long the device may take to give the Receives of a queue pair in error back.
+/// How long the device may take to return the Receives of a queue pair in error.
 const LAST_RECEIVE_WAIT: Duration = Duration::from_millis(5);
-/// How long a queue pair that the device does not let go of is left alone.
+/// The pause before the next try to destroy a queue pair.
 const STUCK_WAIT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

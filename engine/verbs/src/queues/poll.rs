@@ -19,7 +19,8 @@ impl VerbsQueues {
         if count == 0 {
             return Ok(());
         }
-        // Whatever has completed something here was made before: if it is not attached, it is seen.
+        // A queue pair is in the list before it can complete anything: an unattached one is seen
+        // here.
         if self.port.chores().intersects(SORTED) {
             self.sort(count, out);
             return Ok(());
@@ -30,15 +31,15 @@ impl VerbsQueues {
         Ok(())
     }
 
-    /// Takes the next completions of the device, at most `room`; so many of them are in `polled`.
+    /// Takes up to `room` completions from the device into `polled`. Returns their number.
     #[inline]
     pub(super) fn poll_device(&mut self, room: usize) -> Result<usize, CqError> {
         let room = room.min(WC_BATCH);
         if room == 0 {
             return Ok(0);
         }
-        // Of a completion with an error a driver writes what is valid then: the rest of its entry is
-        // what was there before, and is not looked at.
+        // For a failed completion a driver writes only the valid fields. The rest of its entry is
+        // stale, and is not read.
         let first = self.polled.as_mut_ptr();
         // SAFETY: the queue is alive, this thread is the only one that polls it, and there is room
         // for so many completions.
@@ -49,7 +50,7 @@ impl VerbsQueues {
         }
     }
 
-    /// Reports what was taken from the device before.
+    /// Reports completions that were already taken from the device.
     #[cold]
     fn report_ready(&mut self, out: &mut WcBatch) {
         let is_sorted = self.port.chores().intersects(SORTED);
@@ -63,7 +64,7 @@ impl VerbsQueues {
         }
     }
 
-    /// Reports completions, but for those of queue pairs that are not attached.
+    /// Reports completions, except those of unattached queue pairs.
     #[cold]
     fn sort(&mut self, count: usize, out: &mut WcBatch) {
         for at in 0..count {
@@ -72,8 +73,8 @@ impl VerbsQueues {
         }
     }
 
-    /// Reports a completion, or holds it until its queue pair is attached; of one that is about to be
-    /// destroyed it is settled.
+    /// Reports a completion, or holds it until its queue pair is attached, or settles it if its
+    /// queue pair is dying.
     fn place(&mut self, done: WorkCompletion, out: &mut WcBatch) {
         if self.is_attached(&done) {
             out.push(wc::reported(done));
@@ -84,12 +85,12 @@ impl VerbsQueues {
         }
     }
 
-    /// Whether a completion is one that the program knows the queue pair of. The number 0 is of no
-    /// queue pair: a Receive that a dead one has taken along.
+    /// Whether the program knows a completion's queue pair. Number 0 means no queue pair: a Receive
+    /// that was taken by a dead one.
     fn is_attached(&self, done: &WorkCompletion) -> bool {
         done.qp_num == 0 || self.attached.binary_search(&done.qp_num).is_ok()
     }
 }
 
-/// There are queue pairs whose completions are not simply reported.
+/// Some queue pairs' completions need more than a report.
 const SORTED: Chores = Chores::UNATTACHED.union(Chores::DYING);

@@ -15,7 +15,7 @@ use crate::wc::RECEIVE;
 /// Requests of one doorbell.
 const CHAIN: usize = WC_BATCH;
 
-/// A chain under construction. `next` is set when it is whole: until then it may move.
+/// A chain under construction. `next` is set when it is complete: until then it may move.
 type Requests = ArrayVec<sys::ibv_send_wr, CHAIN>;
 type Receives = ArrayVec<sys::ibv_recv_wr, CHAIN>;
 
@@ -77,7 +77,7 @@ impl VerbsQueues {
         Taken::without_error(done)
     }
 
-    /// Puts requests into a chain, as many as one takes; also says how many of them bind a window.
+    /// Puts requests into a chain, as many as fit. Also returns how many of them bind a window.
     #[inline]
     fn chain(&mut self, wrs: &[SendWr<'_>], chain: &mut Requests) -> (Cut, usize) {
         let mut binds = 0;
@@ -112,7 +112,7 @@ impl VerbsQueues {
                     wr.sgl.is_empty()
                 }
                 SendOp::Bind(bind) => {
-                    // A window keeps its last key in the driver, which looks there for each binding.
+                    // The driver keeps a window's last key, which it reads for each binding.
                     if binds > 0 && chain.iter().any(|it| self.is_of(it, &bind)) {
                         return (Cut::Full, binds);
                     }
@@ -132,7 +132,7 @@ impl VerbsQueues {
         (Cut::Done, binds)
     }
 
-    /// Whether a request keeps to the limits of its queue pair.
+    /// Whether a request meets the limits of its queue pair.
     #[inline]
     fn fits(&self, wr: &SendWr<'_>) -> bool {
         let is_short = || {
@@ -143,7 +143,7 @@ impl VerbsQueues {
             && (!wr.flags.contains(SendFlags::INLINE) || is_short())
     }
 
-    /// Fills in what binds a window. False if there is no such window or no such region.
+    /// Fills in a window binding. False if the window or the region does not exist.
     fn bind(&mut self, bind: &Bind, request: &mut sys::ibv_send_wr) -> bool {
         let Some(mw) = self.shown.window(bind.window) else { return false };
         let Some(mr) = self.regions.find(&self.port.device.regions, bind.lkey) else {
@@ -169,7 +169,7 @@ impl VerbsQueues {
             && self.shown.window(bind.window) == Some(request.bind_mw.mw)
     }
 
-    /// Takes note of the keys that windows have from now on.
+    /// Records the new keys of windows.
     fn note_binds(&mut self, wrs: &[SendWr<'_>]) {
         for wr in wrs {
             if let SendOp::Bind(bind) = wr.op {
@@ -178,10 +178,10 @@ impl VerbsQueues {
         }
     }
 
-    /// Hands a chain of requests to the driver.
+    /// Posts a chain of requests.
     ///
     /// # Safety
-    /// The memory that they name is as [`VerbsQueues::post_requests`] asks for it.
+    /// The requests' memory meets the contract of [`VerbsQueues::post_requests`].
     #[inline]
     unsafe fn ring_requests(&mut self, qp: *mut sys::ibv_qp, chain: &mut Requests) -> Taken {
         let count = chain.len();
@@ -201,10 +201,10 @@ impl VerbsQueues {
         if code == 0 { Taken::without_error(count) } else { failed(code, (first, bad), count) }
     }
 
-    /// Hands a chain of Receives to the driver.
+    /// Posts a chain of Receives.
     ///
     /// # Safety
-    /// The memory that they name is as [`VerbsQueues::post_receives`] asks for it.
+    /// The Receives' memory meets the contract of [`VerbsQueues::post_receives`].
     #[inline]
     unsafe fn ring_receives(&mut self, chain: &mut Receives) -> Taken {
         let count = chain.len();
@@ -225,14 +225,14 @@ impl VerbsQueues {
     }
 }
 
-/// Why a chain ends where it ends.
+/// Why a chain ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cut {
     /// There are no more requests.
     Done,
-    /// The next request belongs into another chain.
+    /// The next request goes into another chain.
     Full,
-    /// The next request breaks a limit.
+    /// The next request exceeds a limit.
     Invalid,
 }
 
@@ -251,8 +251,8 @@ fn flags(flags: SendFlags) -> u32 {
     theirs
 }
 
-/// How many requests of a chain the driver has taken, by the one that it did not take. Without one
-/// they are all in its queue, and what has failed came after.
+/// How many requests of a chain the driver has taken, from the first one that it rejected. If it
+/// rejected none, all are in its queue, and a later step has failed.
 #[cold]
 fn taken<T>(first: *mut T, bad: *mut T, count: usize) -> usize {
     if bad.is_null() {
@@ -261,12 +261,13 @@ fn taken<T>(first: *mut T, bad: *mut T, count: usize) -> usize {
     (bad.addr().wrapping_sub(first.addr()) / size_of::<T>()).min(count)
 }
 
-/// What an error of the driver's means, of a chain of so many requests.
+/// The meaning of a driver's error, for a chain of so many requests.
 #[cold]
 fn failed<T>(code: i32, (first, bad): (*mut T, *mut T), count: usize) -> Taken {
     let taken = taken(first, bad, count);
     let why = match code.abs() {
-        // They are all in the queue, and the doorbell has failed: nobody may ever look there.
+        // All requests are in the queue, but the doorbell has failed: the device may never see
+        // them.
         _ if taken == count => PostError::QpGone,
         libc::ENOMEM => PostError::QueueFull,
         libc::EINVAL => PostError::Invalid,
@@ -275,7 +276,7 @@ fn failed<T>(code: i32, (first, bad): (*mut T, *mut T), count: usize) -> Taken {
     Taken::with_error(taken, why)
 }
 
-/// A request that asks for nothing.
+/// An empty request.
 const EMPTY: sys::ibv_send_wr = sys::ibv_send_wr {
     wr_id: 0,
     next: ptr::null_mut(),

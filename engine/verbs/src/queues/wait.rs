@@ -1,8 +1,8 @@
-//! Sleeping: until the completion channel, the waker or the port's bell is rung, or a queue pair is to
-//! be destroyed.
+//! Sleeping: until the completion channel, the waker or the port's bell is rung, or a queue pair is
+//! to be destroyed.
 //!
-//! The queue is asked to tell of its next completion, and polled once more behind that: what came in
-//! between would not be told of.
+//! The queue is armed for its next completion, and polled once more after that: a completion in
+//! between causes no notification.
 #![expect(unsafe_code, reason = "libibverbs is called")]
 
 use std::io;
@@ -17,7 +17,7 @@ use crate::port::Chores;
 use crate::wc;
 
 impl VerbsQueues {
-    /// Sleeps until there is something to do.
+    /// Sleeps until there is work.
     pub(super) fn sleep(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError> {
         if self.has_work() {
             return Ok(());
@@ -45,7 +45,7 @@ impl VerbsQueues {
         !self.ready.is_empty() || self.port.chores().intersects(Chores::BURIED | Chores::EVENTS)
     }
 
-    /// Whether the completion channel has something to say, and whether the port's bell was rung.
+    /// Whether the completion channel and the port's bell have signalled.
     fn await_ring(&self, waker: &Waker, timeout: Duration) -> io::Result<(bool, bool)> {
         // SAFETY: the channel is alive.
         let channel = unsafe { (*self.port.channel).fd };
@@ -53,8 +53,8 @@ impl VerbsQueues {
         readable(fds, timeout).map(|[is_told, _, is_rung]| (is_told, is_rung))
     }
 
-    /// Takes what the channel says, and acknowledges it: a queue is not destroyed before. It says one
-    /// thing for each time that it is asked; what is left of before ends the next sleep.
+    /// Takes a notification from the channel and acknowledges it; the queue cannot be destroyed
+    /// before. Each arming causes one notification; an old one ends the next sleep.
     fn take_note(&mut self) -> Result<(), CqError> {
         let lib = self.port.device.lib;
         let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());

@@ -11,14 +11,14 @@ use crate::sys::verbs as sys;
 /// The windows of a set of queues, and its registrations.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
-    /// By their number; null is one that is lost.
+    /// By their number; null for a lost one.
     windows: Vec<*mut sys::ibv_mw>,
     /// By their remote keys.
     exposed: Vec<(u32, *mut sys::ibv_mr)>,
 }
 
 impl Shown {
-    /// A window, bound to nothing.
+    /// Creates an unbound window.
     pub fn open_window(&mut self, device: &Device) -> Result<Window, SetupError> {
         let mw = make(device)?;
         let id = WindowId(self.windows.len() as u32);
@@ -26,7 +26,7 @@ impl Shown {
         Ok(Window { id, rkey: key(mw) })
     }
 
-    /// The window with this number, bound to nothing, whatever it was bound to.
+    /// The window with this number, unbound, even if it was bound.
     pub fn renew_window(
         &mut self,
         device: &Device,
@@ -39,24 +39,24 @@ impl Shown {
                 allowed: "one that was opened here".to_owned(),
             });
         };
-        // If it is not given back it stays, and is tried once more with the queues.
+        // A window that cannot be freed stays, and is freed with the queues.
         free(device, *place)?;
         *place = make(device).unwrap_or(std::ptr::null_mut());
         Ok((!place.is_null()).then(|| Window { id, rkey: key(*place) }))
     }
 
-    /// What the driver knows a window by.
+    /// The driver's handle of a window.
     #[inline]
     pub fn window(&self, id: WindowId) -> Option<*mut sys::ibv_mw> {
         self.windows.get(id.0 as usize).copied().filter(|mw| !mw.is_null())
     }
 
-    /// Takes note that a request that binds a window was posted.
+    /// Records that a request that binds a window was posted.
     #[inline]
     pub fn on_bound(&mut self, bind: &Bind) {
         if let Some(mw) = self.window(bind.window) {
-            // The driver looks here for the key that the window has before the next binding.
-            // SAFETY: the window is alive, and no other thread looks at it.
+            // The driver reads the window's current key here before the next binding.
+            // SAFETY: the window is alive, and no other thread accesses it.
             unsafe { (*mw).rkey = bind.rkey };
         }
     }
@@ -73,7 +73,7 @@ impl Shown {
     ) -> Result<u32, RegisterError> {
         let bytes = sge.length as usize;
         let first = std::ptr::with_exposed_provenance_mut(sge.addr as usize);
-        // SAFETY: the caller answers for the bytes until `conceal` has succeeded.
+        // SAFETY: the caller guarantees the bytes until `conceal` has succeeded.
         let made = unsafe { device.regions.make((first, bytes), access) };
         let mr = made.map_err(|source| RegisterError::Device { bytes, source })?;
         // SAFETY: the library has just returned the region.
@@ -82,7 +82,7 @@ impl Shown {
         Ok(rkey)
     }
 
-    /// Ends a registration for one call. If it does not end it stays, and is tried once more with the
+    /// Ends a registration for one call. One that cannot be freed stays, and is freed with the
     /// queues.
     pub fn conceal(&mut self, device: &Device, rkey: u32) -> std::io::Result<()> {
         if let Some(at) = self.exposed.iter().position(|exposed| exposed.0 == rkey) {
@@ -93,14 +93,14 @@ impl Shown {
         Ok(())
     }
 
-    /// Ends everything that the device gives back.
+    /// Frees everything that the device releases.
     pub fn close(&mut self, device: &Device) {
         self.windows.retain(|mw| !mw.is_null() && free(device, *mw).is_err());
         // SAFETY: it was made by `expose`, and leaves the list if it is freed.
         self.exposed.retain(|exposed| unsafe { device.regions.free(exposed.1) }.is_err());
     }
 
-    /// Takes note of what the device does not give back.
+    /// Records what the device does not release.
     pub fn give_up(&mut self, device: &Device) {
         let busy = |call| device.events.note_failure(&error::code(call, libc::EBUSY));
         self.windows.drain(..).for_each(|_| busy("ibv_dealloc_mw"));

@@ -60,7 +60,7 @@ library! {
     }
 }
 
-/// Where events of ids come from.
+/// The source of id events.
 #[repr(C)]
 pub struct rdma_event_channel {
     pub fd: c_int,
@@ -84,7 +84,7 @@ pub struct rdma_addr {
     pub ibaddr: rdma_ib_addr,
 }
 
-/// The way to the peer.
+/// The route to the peer.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rdma_route {
@@ -93,7 +93,7 @@ pub struct rdma_route {
     pub num_paths: c_int,
 }
 
-/// An end of a connection, or a listener.
+/// An endpoint of a connection, or a listener.
 #[repr(C)]
 pub struct rdma_cm_id {
     pub verbs: *mut ibv_context,
@@ -113,7 +113,7 @@ pub struct rdma_cm_id {
     pub qp_type: c_uint,
 }
 
-/// What a connection is asked for and answered with.
+/// The parameters of a connection request or its answer.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rdma_conn_param {
@@ -128,7 +128,7 @@ pub struct rdma_conn_param {
     pub qp_num: u32,
 }
 
-/// What has happened to an id.
+/// An event of an id.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rdma_cm_event {

@@ -13,14 +13,14 @@ pub use self::work::*;
 use crate::load::library;
 
 library! {
-    /// The functions of libibverbs that this crate calls by name. What is on the data path goes
-    /// through [`ibv_context_ops`] and is not here.
+    /// The functions of libibverbs that this crate calls by name. The data path goes through
+    /// [`ibv_context_ops`] instead.
     pub struct Verbs in "libibverbs.so.1" {
-        /// Has a child of a fork get no copy of what is registered, where the kernel does not see to it.
+        /// Keeps a forked child from getting copies of registered pages, if the kernel does not.
         fn ibv_fork_init() -> c_int;
         fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char;
         fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int;
-        /// Writes what the library knows of `attr`, which is zeroed before.
+        /// Writes the fields that the library knows into `attr`, which the caller zeroes.
         fn ibv_query_port(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr) -> c_int;
         fn ibv_query_gid(
             context: *mut ibv_context,

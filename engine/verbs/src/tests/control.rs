@@ -51,7 +51,7 @@ fn receives_of_an_endpoint_that_is_dropped_come_home_flushed() {
     let home = pair.b.poll(3);
     let home: Vec<_> = home.iter().map(|it| (it.wr_id.0, it.qp_num, it.status)).collect();
     assert_eq!(home, [0, 1, 2].map(|id| (id, 0, WcStatus::Flushed)));
-    // The others are good for whoever sends next.
+    // The others remain for the next sender.
     pair.a.send(pair.qa.qp, 9, 0, 8);
     assert_eq!(pair.b.outcomes(1), [(3, WcStatus::Success)]);
 }

@@ -87,7 +87,7 @@ fn a_queue_pair_is_destroyed_when_its_receives_are_back_and_nobody_waits_for_it(
     let pair = rig.queues.pair(qp.qp);
     rig.queues.destroy(qp.qp);
     assert_eq!((rig.pairs_alive(), rig.queues.next_event()), (1, None), "it is dying");
-    // What was under way comes home, and nothing is said of what it sent.
+    // Its Receives return to their pool, and its sends are not reported.
     rig.complete(3 | RECEIVE, qp.qp_num);
     rig.complete(4, qp.qp_num);
     assert_eq!(rig.poll(), [(3, 0, WcStatus::Flushed)]);

@@ -41,7 +41,7 @@ struct State {
     alive: BTreeMap<&'static str, i64>,
     completions: VecDeque<ibv_wc>,
     events: VecDeque<ibv_async_event>,
-    /// How often somebody has asked for one.
+    /// How often events were read.
     looks: usize,
     unacknowledged: usize,
     numbers: u32,
@@ -139,7 +139,7 @@ impl Board {
         self.state().free_numbers.push(num);
     }
 
-    /// How often somebody has asked for events of the device.
+    /// How often the device's events were read.
     pub fn looks(&self) -> usize {
         self.state().looks
     }
@@ -158,7 +158,7 @@ impl Board {
         &raw mut **self.context()
     }
 
-    /// A protection domain, made by nobody.
+    /// A protection domain that no library call has made.
     pub fn domain(&self) -> *mut ibv_pd {
         Box::into_raw(Box::new(ibv_pd { context: self.raw(), handle: 0 }))
     }
@@ -202,7 +202,7 @@ impl Board {
             return code;
         }
         *self.state().alive.entry(kind).or_default() -= 1;
-        // SAFETY: it was made by `make`, and whoever calls does it once.
+        // SAFETY: it was made by `make`, and each caller frees it once.
         drop(unsafe { Box::from_raw(it) });
         0
     }

@@ -58,7 +58,7 @@ fn where_nothing_is_heard_of_connections_any_more_none_is_and_none_is_made() {
     board.refuse("rdma_get_cm_event", Some(libc::EINTR));
     assert!(cm.next(&waker, Duration::ZERO).is_none());
     assert_eq!(device.events().devices_lost, 0);
-    // Somebody else asks, and is not heard of before the end.
+    // Another peer sends a request, which stays unread until the end.
     board.refuse("rdma_get_cm_event", None);
     board.ask(1);
     let once = AtomicBool::new(true);
@@ -77,7 +77,7 @@ fn where_nothing_is_heard_of_connections_any_more_none_is_and_none_is_made() {
     let events = device.events();
     assert_eq!((events.devices_lost, events.failures), (1, 1));
     assert!(events.last_failure.expect("there was one").contains("rdma_get_cm_event"));
-    // Its descriptor is readable for ever: nobody looks at it, or nobody would sleep any more.
+    // Its descriptor stays readable. It is not polled, or every sleep would end at once.
     board.ring_channel();
     board.forget_calls();
     let before = board.looks();

@@ -24,7 +24,7 @@ fn a_registration_for_one_call_that_does_not_end_is_known_until_it_does() {
     host.queues.conceal(second).expect("it ends");
     host.queues.conceal(first).expect("now it ends, too");
     assert_eq!(board.alive(), before);
-    // What nobody conceals ends with the queues.
+    // A registration that is not concealed ends with the queues.
     host.expose(&sge, Access::REMOTE_WRITE).expect("registered");
     drop((host, device));
     assert!(board.alive().is_empty(), "{:?}", board.alive());

@@ -40,7 +40,7 @@ fn messages_of_every_length_around_every_limit_arrive_as_they_are() {
         let flags = SendFlags::SIGNALED | inline_flag;
         a.post_all(qa.qp, &[SendWr::send(WrId(id), &sgl, flags)]).unwrap();
         if len <= inline {
-            // It has been copied: the memory is ours again.
+            // The bytes were copied: the program may write the memory again.
             a.write(0, &vec![0xaa; len]);
         }
         let came = b.poll(1)[0];
@@ -98,7 +98,7 @@ fn a_chain_that_is_longer_than_a_doorbell_goes_out_in_order_and_completes_by_its
 #[ignore = "needs an RDMA device: tests/run vm"]
 fn a_full_send_queue_says_how_many_were_taken_and_takes_more_when_they_have_completed() {
     let Pair { mut a, mut b, qa, .. } = Pair::new();
-    // Nobody takes them: they stay in the queue.
+    // They are not taken: they stay in the queue.
     let sgl = [a.sge(0, 8)];
     let wrs: Vec<_> =
         (0..600).map(|id| SendWr::send(WrId(id), &sgl, SendFlags::SIGNALED)).collect();

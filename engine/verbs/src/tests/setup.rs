@@ -59,7 +59,7 @@ fn what_the_device_does_not_end_is_all_that_is_left() {
     }
 }
 
-/// Whether a call ends something: then it is there if the call fails, and nobody can help it.
+/// Whether a call destroys an object: the object stays if the call fails, without a remedy.
 fn is_end(call: &str) -> bool {
     ["destroy", "dealloc", "dereg", "free"].iter().any(|end| call.contains(end))
 }

@@ -1,7 +1,7 @@
 //! Requests that are executed on this side, in order with the sent ones.
 //!
-//! A Bind or an invalidation has taken effect when it is behind nothing that has not begun, and
-//! completes behind everything that was posted before it.
+//! A Bind or an invalidation takes effect when all requests before it have begun, and completes
+//! behind everything that was posted before it.
 
 use std::num::NonZeroU64;
 
@@ -13,8 +13,8 @@ use crate::transport::core::{Core, Posted};
 use crate::transport::qp::{Fate, QueuePair, State, opcode_of};
 
 impl<C: Carrier> Path<C> {
-    /// Binds or invalidates, and completes it as soon as what was sent before it has completed.
-    /// False if a rule forbids it: nothing has happened then.
+    /// Binds or invalidates, and completes it when all earlier requests have completed. False,
+    /// without effect, if a rule forbids it.
     pub(crate) fn carry_out_here(
         &mut self,
         core: &mut Core,
@@ -43,8 +43,8 @@ impl<C: Carrier> Path<C> {
         true
     }
 
-    /// Completes what was carried out here and waits for the slots before `behind` alone; with
-    /// `fate` in place of its own, if there is one.
+    /// Completes a request that was executed here and waits only for the slots before `behind`;
+    /// with `fate` instead of its own, if there is one.
     pub(crate) fn complete_behind(
         &mut self,
         core: &mut Core,
@@ -68,12 +68,12 @@ impl<C: Carrier> Path<C> {
         }
     }
 
-    /// The position behind the newest slot of a queue pair that has not come back.
+    /// The position behind the newest outstanding slot of a queue pair.
     pub(crate) fn under_way(&self, qp: &QueuePair) -> Option<u64> {
         qp.sent_until.map(NonZeroU64::get).filter(|until| *until > self.tx.freed())
     }
 
-    /// A Read has come to its end: what waited for it may begin.
+    /// A Read has ended: requests that waited for it may begin.
     pub(crate) fn read_has_ended(&mut self, core: &mut Core, num: u32) {
         let Some(qp) = core.qps.find(num) else { return };
         qp.reads = qp.reads.saturating_sub(1);

@@ -7,9 +7,9 @@
 //!                                                    data could have travelled back
 //! ```
 //!
-//! A Read is taken in order, when its key is looked at for the first time, and carried out late, when
-//! the key is looked at once more: everything behind it may overtake it, as on a device. Who wants
-//! it done first posts a fence.
+//! A Read is taken in order, when its key is first checked, and executed late, when the key is
+//! checked again. Everything behind it may overtake it, as on a device. A program that needs it
+//! done first posts a fence.
 
 use rpcrdma_provider::{WcBatch, WcOpcode};
 
@@ -24,7 +24,7 @@ use crate::transport::rights::Granted;
 use rpcrdma_mempool::Access;
 
 impl<C: Carrier> Path<C> {
-    /// Carries out the front, which is no plain Send. False if it waits for a Receive.
+    /// Executes the front, which is not a plain Send. False if it waits for a Receive.
     #[inline(never)]
     pub(crate) fn carry_out(&mut self, core: &mut Core, out: &mut WcBatch, now: u64) -> bool {
         let Some(body) = self.rx.front() else { return true };
@@ -45,7 +45,7 @@ impl<C: Carrier> Path<C> {
         self.settle(core, out, now, (dst, arrival))
     }
 
-    /// Takes a Read in its turn. Whether its key is good is said at once.
+    /// Takes a Read in its turn. A wrong key is reported at once.
     fn take_read(&mut self, core: &mut Core, out: &mut WcBatch, now: u64) {
         let Some(&body) = self.rx.front() else { return };
         let (from, position) = (self.rx.target(), self.rx.next());
@@ -63,7 +63,7 @@ impl<C: Carrier> Path<C> {
         self.rx.release();
     }
 
-    /// Reads of the peer that are due, then requests of ours that wait.
+    /// Executes the peer's due Reads, then this side's waiting requests.
     #[inline(never)]
     pub(crate) fn do_chores(
         &mut self,
@@ -81,7 +81,7 @@ impl<C: Carrier> Path<C> {
         }
     }
 
-    /// Carries out the Reads that are due and were taken in an earlier poll.
+    /// Executes the Reads that are due and were taken in an earlier poll.
     fn carry_out_reads(&mut self, core: &mut Core, out: &mut WcBatch, now: u64) {
         let before = self.reads.len();
         while let Some(read) = self.reads.pop_front_if(|read| !read.is_new && read.due <= now) {
@@ -106,8 +106,8 @@ impl<C: Carrier> Path<C> {
         }
     }
 
-    /// Carries out the Reads of a queue pair that is going to fail: what the peer asked for before
-    /// is answered. The answers are under way as long as they would have been.
+    /// Executes the Reads of a queue pair that is going to fail: the peer's earlier requests are
+    /// answered. The answers keep their delay.
     #[cold]
     pub(crate) fn finish_reads_of(&mut self, core: &Core, num: u32) {
         let rx = &self.rx;
@@ -120,25 +120,25 @@ impl<C: Carrier> Path<C> {
         });
     }
 
-    /// Whether the slot at `position` is that of a Read of ours that the peer has not carried out.
+    /// Whether the slot at `position` is a Read of this side that the peer has not executed.
     pub(crate) fn is_read_under_way(&self, position: u64) -> bool {
         self.posted[(position & self.mask) as usize].opcode == WcOpcode::Read
             && self.tx.verdict(position).is_none()
     }
 
-    /// When requests of ours that wait can go on, as far as that is not the peer's affair.
+    /// When this side's waiting requests can proceed, as far as it does not depend on the peer.
     pub(crate) fn outlook_of_requests(&self) -> Outlook {
         if self.chores & CHORE_SEND == 0 || !self.tx.has_room() {
             Outlook::Nothing
         } else if self.tx.freed() == self.tx.head() {
             Outlook::Now
         } else {
-            // One that fails here waits for those before it.
+            // A request that fails here waits for those before it.
             Outlook::Soon
         }
     }
 
-    /// When the next Read of the peer is to be carried out.
+    /// When the peer's next Read is due.
     pub(crate) fn outlook_of_reads(&self, core: &Core) -> Outlook {
         match self.reads.front() {
             None => Outlook::Nothing,
@@ -151,7 +151,7 @@ impl<C: Carrier> Path<C> {
 }
 
 impl Core {
-    /// Carries a Write out.
+    /// Executes a Write.
     fn write<R: Incoming>(&self, rx: &R, body: &Body) -> Arrival {
         let to = match self.granted(body, rx.target(), Access::REMOTE_WRITE) {
             Ok(to) => to,
@@ -173,7 +173,7 @@ impl Core {
         self.granted(body, from, Access::REMOTE_READ)
     }
 
-    /// Carries a Read out.
+    /// Executes a Read.
     fn read<R: Incoming>(&self, rx: &R, read: &PendingRead) -> Result<(), Refusal> {
         let from = self.readable(&read.body, read.from)?;
         match rx.answer(read.position, &read.body, &self.keys, from) {
@@ -183,7 +183,8 @@ impl Core {
         }
     }
 
-    /// Our memory that a request names, with its queue pair, key, bounds and rights checked.
+    /// The memory of this side that a request names, with its queue pair, key, bounds and rights
+    /// checked.
     fn granted(&self, body: &Body, addr: u64, access: Access) -> Result<Granted, Refusal> {
         let qp = self.qps.peek(body.dst).filter(|qp| qp.state != State::Error);
         qp.ok_or(Refusal::Gone)?;
@@ -192,8 +193,8 @@ impl Core {
         granted.ok_or(Refusal::Access)
     }
 
-    /// As [`Core::arrive`], with a key that is dead when the Receive completes. A message with a
-    /// key that its queue pair has not, meets no Receive.
+    /// As [`Core::arrive`], with a key that is dead when the Receive completes. A message whose key
+    /// its queue pair does not have takes no Receive.
     fn arrive_invalidating<R: Incoming>(
         &mut self,
         rx: &R,

@@ -11,13 +11,13 @@ use crate::transport::core::{Core, Posted};
 use crate::transport::qp::{Backlog, Fate, QueuePair, State, opcode_of};
 
 impl<C: Carrier> Path<C> {
-    /// Whether a new request may go before all others: none waits.
+    /// Whether a new request can be sent at once: none waits.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.chores & CHORE_SEND == 0
     }
 
-    /// Publishes a slot that `fill` has written, in a path that is open. False if there is no room.
+    /// Publishes a slot that `fill` has written, in an open path. False if there is no room.
     #[inline(always)]
     pub(crate) fn push(&mut self, posted: Posted, now: u64, fill: impl FnOnce(&mut Body)) -> bool {
         debug_assert!(self.is_open(), "requests keep their order");
@@ -61,7 +61,7 @@ impl<C: Carrier> Path<C> {
         }
     }
 
-    /// As [`Path::push`], before all others that wait.
+    /// As [`Path::push`], before all waiting requests.
     #[inline(always)]
     fn publish(
         &mut self,
@@ -99,7 +99,7 @@ impl<C: Carrier> Path<C> {
         self.tx.free(self.acked, until);
     }
 
-    /// As [`Path::retire`], looking at when and how each slot was taken.
+    /// As [`Path::retire`], with the time and the result of each slot.
     #[cold]
     fn retire_one_by_one(&mut self, core: &mut Core, mut out: Option<&mut WcBatch>, now: u64) {
         while self.tx.freed() != self.acked.taken() {
@@ -110,7 +110,7 @@ impl<C: Carrier> Path<C> {
             }
             let posted = self.posted[(position & self.mask) as usize];
             let refusal = if posted.opcode == WcOpcode::Read {
-                // Its slot is ours only when the peer has carried it out.
+                // Its slot returns only after the peer has executed it.
                 let Some(outcome) = self.tx.verdict(position) else { return };
                 self.care -= 1;
                 self.read_has_ended(core, posted.qp_num);
@@ -136,7 +136,7 @@ impl<C: Carrier> Path<C> {
         }
     }
 
-    /// The peer did not do what a slot asks for.
+    /// The peer has refused a slot.
     fn was_refused(
         &mut self,
         core: &mut Core,
@@ -145,7 +145,7 @@ impl<C: Carrier> Path<C> {
         why: Refusal,
     ) {
         let num = posted.qp_num;
-        // What belongs to a queue pair that has failed already was flushed then.
+        // The requests of a failed queue pair are already flushed.
         if core.qps.find(num).is_none_or(|qp| qp.state == State::Error) {
             return;
         }
@@ -162,9 +162,9 @@ impl<C: Carrier> Path<C> {
         core.tell(num);
     }
 
-    /// Puts a queue pair into the error state and flushes: first what the peer has not acked, then
-    /// what waits here. Afterwards nothing reads the memory of its requests. False if it was in
-    /// the error state already.
+    /// Moves a queue pair to the error state and flushes it: first the requests that the peer has
+    /// not acked, then those that wait here. Afterwards the memory of its requests is not read.
+    /// False if it was in the error state already.
     #[cold]
     pub(crate) fn fail(
         &mut self,
@@ -191,7 +191,7 @@ impl<C: Carrier> Path<C> {
             let posted = &mut self.posted[(position & self.mask) as usize];
             if is_ours(posted) {
                 let lost = Posted { fate: Fate::Flushed, covers: 0, ..*posted };
-                // The slot of a Read stays the peer's until it says so.
+                // The peer keeps the slot of a Read until it reports its result.
                 *posted = Posted { opcode: posted.opcode, ..NOBODYS };
                 core.complete(&lost, out.as_deref_mut());
                 let behind = position + 1;
@@ -220,7 +220,7 @@ impl<C: Carrier> Path<C> {
         self.waiting.push_back(num);
     }
 
-    /// Forgets that a queue pair waits.
+    /// Removes a queue pair from the waiting ones.
     pub(crate) fn forget(&mut self, num: u32) {
         self.waiting.retain(|waiting| *waiting != num);
     }
@@ -237,7 +237,7 @@ impl<C: Carrier> Path<C> {
         {
             self.goodbyes.pop_front();
         }
-        // Those that have to wait for something else are passed over, each once.
+        // Queue pairs that wait for another event are skipped, each once.
         let mut passed = 0;
         while self.tx.has_room() && passed < self.waiting.len() {
             let Some(num) = self.waiting.pop_front() else { break };
@@ -273,7 +273,7 @@ impl<C: Carrier> Path<C> {
             return Turn::Done;
         };
         if !request.fate.is_success() {
-            // Its memory was wrong when it was posted; it fails when those before it are done.
+            // Its memory was invalid when it was posted; it fails after those before it.
             if self.under_way(qp).is_some() {
                 return Turn::Later;
             }
@@ -284,7 +284,7 @@ impl<C: Carrier> Path<C> {
             return Turn::Done;
         }
         if request.must_wait(qp.reads.into(), core.reads_max) {
-            // Whoever completes the Read puts it into the line again.
+            // The completion of the Read queues it again.
             (qp.state, qp.is_waiting) = (State::Held, false);
             return Turn::Done;
         }
@@ -306,17 +306,17 @@ impl<C: Carrier> Path<C> {
     }
 }
 
-/// What a queue pair's turn to send has led to.
+/// The result of a queue pair's turn to send.
 enum Turn {
-    /// It does not wait any more.
+    /// It has nothing more to send.
     Done,
     /// It has more to send.
     Again,
-    /// It cannot go on before other things have happened.
+    /// It waits for another event.
     Later,
 }
 
-/// What is remembered of a slot whose return nobody waits for.
+/// The record of a slot that has no request to complete.
 const NOBODYS: Posted = Posted {
     wr_id: WrId(0),
     qp_num: u32::MAX,

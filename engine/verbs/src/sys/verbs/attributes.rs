@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 /// A global identifier: an address of a port.
 pub type ibv_gid = [u8; 16];
 
-/// What a device can do.
+/// The capabilities of a device.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct ibv_device_attr {
@@ -54,7 +54,7 @@ pub struct ibv_device_attr {
 
 pub const IBV_DEVICE_MEM_WINDOW_TYPE_2B: c_uint = 1 << 24;
 
-/// What a port is like.
+/// The attributes of a port.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct ibv_port_attr {

@@ -91,7 +91,7 @@ pub struct ibv_qp_init_attr {
     pub sq_sig_all: c_int,
 }
 
-/// A queue pair, as far as it is looked at: the library's structure goes on.
+/// A queue pair: the fields in use. The library's structure goes on.
 #[repr(C)]
 pub struct ibv_qp {
     pub context: *mut ibv_context,
@@ -106,7 +106,7 @@ pub struct ibv_qp {
     pub qp_type: c_uint,
 }
 
-/// A completion queue, as far as it is looked at: the library's structure goes on.
+/// A completion queue: the fields in use. The library's structure goes on.
 #[repr(C)]
 pub struct ibv_cq {
     pub context: *mut ibv_context,
@@ -114,7 +114,7 @@ pub struct ibv_cq {
     pub cq_context: *mut c_void,
 }
 
-/// A shared receive queue, as far as it is looked at: the library's structure goes on.
+/// A shared receive queue: the fields in use. The library's structure goes on.
 #[repr(C)]
 pub struct ibv_srq {
     pub context: *mut ibv_context,
@@ -144,7 +144,7 @@ pub struct ibv_cq_init_attr_ex {
 pub const IBV_CQ_INIT_ATTR_MASK_FLAGS: u32 = 1;
 pub const IBV_CREATE_CQ_ATTR_SINGLE_THREADED: u32 = 1;
 
-/// `struct ibv_sge`: the engine's own is laid out so.
+/// `struct ibv_sge`: the engine's type has the same layout.
 pub type ibv_sge = Sge;
 
 /// A request on a send queue.
@@ -193,7 +193,7 @@ pub struct ibv_recv_wr {
     pub num_sge: c_int,
 }
 
-/// A function of a table that is not called by way of it.
+/// A table entry that is not called.
 type Unused = *const c_void;
 pub type AllocMw = unsafe extern "C" fn(*mut ibv_pd, c_uint) -> *mut ibv_mw;
 pub type DeallocMw = unsafe extern "C" fn(*mut ibv_mw) -> c_int;

@@ -34,7 +34,7 @@ pub struct ibv_wc {
 }
 
 impl ibv_wc {
-    /// What a poll fills in.
+    /// The initial value of a polled entry.
     pub const EMPTY: ibv_wc = ibv_wc {
         wr_id: 0,
         status: 0,

@@ -40,7 +40,7 @@ extern "C" fn destroy_event_channel(channel: *mut rdma_event_channel) {
 }
 
 impl Board {
-    /// Has so many peers ask for a connection, whoever listens.
+    /// Has so many peers request a connection from any listener.
     pub fn ask(&self, peers: usize) {
         self.state().asking += peers;
     }
