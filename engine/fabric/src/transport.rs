@@ -71,7 +71,7 @@ impl<C: Carrier> Transport<C> {
         take: impl FnOnce() -> Option<(C, C::Tx, C::Rx)>,
     ) -> Result<(), SetupError> {
         let path = self.path_of(end, take)?;
-        self.paths[path].add_qp(self.core.reads_max);
+        self.paths[path].add_qp(self.core.settings.reads_max);
         let num = qp.num;
         self.core.qps.insert(QueuePair { path: path as u32, ..qp });
         let count = self.core.qps.iter().count();
@@ -211,8 +211,8 @@ impl<C: Carrier> Transport<C> {
             Outlook::Now => return None,
             Outlook::Soon => timeout.min(BLOCKED_NAP),
             Outlook::At(due_ns) => {
-                let left_ns = due_ns.saturating_sub(self.core.clock.now_ns());
-                timeout.min(Duration::from_nanos(left_ns)).min(self.core.clock.nap_max())
+                let left_ns = due_ns.saturating_sub(self.core.settings.clock.now_ns());
+                timeout.min(Duration::from_nanos(left_ns)).min(self.core.settings.clock.nap_max())
             }
             Outlook::Nothing => timeout,
         })
@@ -286,7 +286,7 @@ impl<C: Carrier> Transport<C> {
             value: "one whose peer is gone".to_owned(),
             allowed: "one of a living connection".to_owned(),
         })?;
-        let path = Path::new(carrier, (index as u32, self.core.delay_ns != 0));
+        let path = Path::new(carrier, (index as u32, self.core.settings.delay_ns != 0));
         match self.paths.get_mut(index) {
             Some(place) => *place = path,
             None => self.paths.push(path),

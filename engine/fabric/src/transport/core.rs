@@ -36,13 +36,7 @@ pub(crate) struct Core {
     pub events: VecDeque<QueueEvent>,
     /// Queue pairs whose peer may not be attached yet.
     pub opening: Vec<u32>,
-    /// The delay in one direction, in ns.
-    pub delay_ns: u64,
-    /// How long a retry waits, in ns.
-    pub rnr_timer_ns: u64,
-    /// Concurrent Reads of one queue pair.
-    pub reads_max: u32,
-    pub clock: FabricClock,
+    pub settings: Settings,
     /// Messages that found no Receive.
     pub rnr_count: u64,
 }
@@ -75,7 +69,7 @@ impl Core {
     pub(crate) fn new(
         attr: &QueueAttr,
         (keys, rights): (KeyCache, Rights),
-        Settings { delay_ns, rnr_timer_ns, reads_max, clock }: Settings,
+        settings: Settings,
     ) -> Core {
         Core {
             qps: QpTable::new(attr.qp_max),
@@ -86,10 +80,7 @@ impl Core {
             cq: CompletionQueue::new(attr.cq_depth),
             events: VecDeque::new(),
             opening: Vec::with_capacity(attr.qp_max as usize),
-            delay_ns,
-            rnr_timer_ns,
-            reads_max,
-            clock,
+            settings,
             rnr_count: 0,
         }
     }
@@ -103,7 +94,7 @@ impl Core {
     /// The time, if it is needed now.
     #[inline]
     pub(crate) fn now_if_delayed(&self) -> u64 {
-        if self.delay_ns == 0 { 0 } else { self.clock.now_ns() }
+        if self.settings.delay_ns == 0 { 0 } else { self.settings.clock.now_ns() }
     }
 
     /// Matches a message with the oldest Receive in the simple case: the message is in its slot,

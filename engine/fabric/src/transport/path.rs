@@ -119,7 +119,7 @@ impl<C: Carrier> Path<C> {
         let budget = if self.is_streaming { budget } else { 1 };
         let taken = self.receive((core, reader), out, now, budget);
         let is_due = if taken == 0 { !self.is_still() } else { self.is_streaming };
-        if is_due || core.delay_ns != 0 {
+        if is_due || core.settings.delay_ns != 0 {
             self.housekeep(core, out, now, taken == 0);
         }
         self.is_streaming = taken > 0;
@@ -143,10 +143,10 @@ impl<C: Carrier> Path<C> {
     /// Acknowledges what was taken and completes what was acknowledged.
     #[inline(never)]
     fn housekeep(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, is_idle: bool) {
-        if self.announced == self.rx.next() && core.delay_ns == 0 {
+        if self.announced == self.rx.next() && core.settings.delay_ns == 0 {
             self.quiet = 0;
         } else {
-            self.announce_if_due(core.delay_ns != 0, is_idle);
+            self.announce_if_due(core.settings.delay_ns != 0, is_idle);
         }
         if is_idle {
             if self.tx.freed() != self.tx.head() {
@@ -198,7 +198,7 @@ impl<C: Carrier> Path<C> {
         let mut taken = 0;
         let mut front = self.rx.front();
         while let Some(body) = front {
-            if core.delay_ns != 0 && !self.has_come(core.delay_ns, now) {
+            if core.settings.delay_ns != 0 && !self.has_come(core.settings.delay_ns, now) {
                 break;
             }
             self.acked = self.acked.max(body.acks);
@@ -289,7 +289,8 @@ impl<C: Carrier> Path<C> {
             _ => {
                 core.rnr_count += 1;
                 self.peeked = front + 1;
-                let since = if patience < RNR_RETRY_FOREVER { core.clock.now_ns() } else { 0 };
+                let since =
+                    if patience < RNR_RETRY_FOREVER { core.settings.clock.now_ns() } else { 0 };
                 self.blocked = Some((front, since));
                 since
             }
@@ -303,8 +304,8 @@ impl<C: Carrier> Path<C> {
         if patience >= RNR_RETRY_FOREVER {
             return false;
         }
-        let waited = core.clock.now_ns().saturating_sub(since);
-        waited >= u64::from(patience).saturating_mul(core.rnr_timer_ns)
+        let waited = core.settings.clock.now_ns().saturating_sub(since);
+        waited >= u64::from(patience).saturating_mul(core.settings.rnr_timer_ns)
     }
 
     /// Reads the ack line for slots that the peer has taken since its last slot.
@@ -382,10 +383,10 @@ impl<C: Carrier> Path<C> {
 
     fn outlook_of_slots(&self, core: &Core) -> Outlook {
         if self.rx.front().is_some() {
-            let due = self.rx.published_at().saturating_add(core.delay_ns);
+            let due = self.rx.published_at().saturating_add(core.settings.delay_ns);
             let is_blocked = core.srq.front().is_none()
                 && self.blocked.is_some_and(|(position, _)| position == self.rx.next());
-            if core.delay_ns != 0 && core.clock.now_ns() < due {
+            if core.settings.delay_ns != 0 && core.settings.clock.now_ns() < due {
                 return Outlook::At(due);
             }
             if !is_blocked {
@@ -401,11 +402,11 @@ impl<C: Carrier> Path<C> {
         if acked.taken() == self.tx.freed() || self.is_read_under_way(self.tx.freed()) {
             return Outlook::Nothing;
         }
-        if core.delay_ns == 0 {
+        if core.settings.delay_ns == 0 {
             return Outlook::Now;
         }
-        let due = self.tx.taken_at(self.tx.freed()).saturating_add(core.delay_ns);
-        if core.clock.now_ns() < due { Outlook::At(due) } else { Outlook::Now }
+        let due = self.tx.taken_at(self.tx.freed()).saturating_add(core.settings.delay_ns);
+        if core.settings.clock.now_ns() < due { Outlook::At(due) } else { Outlook::Now }
     }
 }
 

@@ -105,7 +105,7 @@ pub(crate) unsafe fn post<C: Carrier>(
     now: u64,
 ) -> Result<(), NotTaken> {
     let byte_len = byte_len(wr, limits).ok_or(NotTaken::Invalid)?;
-    let reads_max = core.reads_max;
+    let reads_max = core.settings.reads_max;
     let Core { qps, keys, .. } = &mut *core;
     let Some(qp) = qps.find(num) else { return Ok(()) };
     if u32::from(qp.outstanding) >= limits.send_depth {

@@ -57,7 +57,7 @@ impl<C: Carrier> Path<C> {
             self.peer_left(core, out, now, body.dst);
             return;
         }
-        let due = now.saturating_add(core.delay_ns);
+        let due = now.saturating_add(core.settings.delay_ns);
         self.reads.push_back(PendingRead { position, is_new: true, due, from, body });
         self.chores |= CHORE_READ;
         self.rx.release();
@@ -142,7 +142,9 @@ impl<C: Carrier> Path<C> {
     pub(crate) fn outlook_of_reads(&self, core: &Core) -> Outlook {
         match self.reads.front() {
             None => Outlook::Nothing,
-            Some(read) if core.delay_ns != 0 && core.clock.now_ns() < read.due => {
+            Some(read)
+                if core.settings.delay_ns != 0 && core.settings.clock.now_ns() < read.due =>
+            {
                 Outlook::At(read.due)
             }
             Some(_) => Outlook::Now,

@@ -104,7 +104,8 @@ impl<C: Carrier> Path<C> {
     fn retire_one_by_one(&mut self, core: &mut Core, mut out: Option<&mut WcBatch>, now: u64) {
         while self.tx.freed() != self.acked.taken() {
             let position = self.tx.freed();
-            if core.delay_ns != 0 && now < self.tx.taken_at(position).saturating_add(core.delay_ns)
+            if core.settings.delay_ns != 0
+                && now < self.tx.taken_at(position).saturating_add(core.settings.delay_ns)
             {
                 return;
             }
@@ -283,7 +284,7 @@ impl<C: Carrier> Path<C> {
             self.say_goodbye(peer);
             return Turn::Done;
         }
-        if request.must_wait(qp.reads.into(), core.reads_max) {
+        if request.must_wait(qp.reads.into(), core.settings.reads_max) {
             // The completion of the Read queues it again.
             (qp.state, qp.is_waiting) = (State::Held, false);
             return Turn::Done;
