@@ -16,7 +16,7 @@ use rpcrdma_engine::{
 };
 
 use crate::done::is_passing;
-use crate::script::{Order, Random, Script, unreduced_reply, write_parts};
+use crate::script::{Order, Random, Script, unreduced_reply};
 use crate::service::Source;
 
 /// The task of a caller.
@@ -205,16 +205,7 @@ impl<P: Provider> Caller<P> {
         if !self.source.is_ready() {
             return Err(CallRefused::Busy);
         }
-        let mut call = self.client.call(peer, cookie)?;
-        call.payload().put_fixed(&script.head());
-        write_parts(call.payload(), script.seed, &script.call, |payload, index, len| {
-            self.source.place(payload, script.seed, index, len);
-        });
-        for want in &script.wants {
-            call.want(*want);
-        }
-        call.reply_payload_max(script.reply_payload_max());
-        call.submit()
+        self.source.submit(self.client.call(peer, cookie)?, script)
     }
 }
 

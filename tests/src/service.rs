@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use arrayvec::ArrayVec;
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::{
-    Admission, Answer, BackwardSupport, Bulk, Call, CloseReason, ConnectRequest, ConnectionId,
-    Finished, Handler, Loan, Payload, PeerLimits, Reply, TakeError, Ticket, Turn,
+    Admission, Answer, BackwardSupport, Bulk, Call, CallBuilder, CallRefused, CloseReason,
+    ConnectRequest, ConnectionId, Finished, Handler, Loan, Payload, PeerLimits, Reply, TakeError,
+    Ticket, Turn,
 };
 use rpcrdma_mempool::{RegisteredBytes, RegisteredSlice};
 
@@ -92,6 +93,22 @@ impl Source {
     /// Places part `index` of a message.
     pub fn place(&self, payload: &mut Payload<'_>, seed: u32, index: usize, len: u32) {
         payload.place(self.slice(seed, index, len));
+    }
+
+    /// Makes the call of a script.
+    ///
+    /// # Errors
+    /// Those of [`CallBuilder::submit`].
+    pub fn submit(&self, mut call: CallBuilder<'_>, script: &Script) -> Result<(), CallRefused> {
+        call.payload().put_fixed(&script.head());
+        write_parts(call.payload(), script.seed, &script.call, |payload, index, len| {
+            self.place(payload, script.seed, index, len);
+        });
+        for want in &script.wants {
+            call.want(*want);
+        }
+        call.reply_payload_max(script.reply_payload_max());
+        call.submit()
     }
 }
 

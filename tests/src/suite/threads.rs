@@ -12,7 +12,7 @@ use rpcrdma_engine::{
     Engine, Finished, Handler, Loan, PeerLimits, Provider, Reply, ShardHandle, Ticket, Turn,
 };
 
-use crate::script::{Order, Part, Random, Script, unreduced_reply, write_parts};
+use crate::script::{Order, Part, Random, Script, unreduced_reply};
 use crate::service::{Service, Source};
 use crate::setup::suited;
 use crate::world::{Open, is_passing, small};
@@ -239,16 +239,7 @@ impl<P: Provider> Caller<P> {
         cookie: u64,
         script: &Script,
     ) -> Result<(), CallRefused> {
-        let mut call = self.client.call(peer, cookie)?;
-        call.payload().put_fixed(&script.head());
-        write_parts(call.payload(), script.seed, &script.call, |payload, index, len| {
-            self.source.place(payload, script.seed, index, len);
-        });
-        for want in &script.wants {
-            call.want(*want);
-        }
-        call.reply_payload_max(script.reply_payload_max());
-        call.submit()
+        self.source.submit(self.client.call(peer, cookie)?, script)
     }
 }
 
