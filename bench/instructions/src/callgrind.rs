@@ -15,6 +15,8 @@ use std::process::{Command, Stdio};
 pub struct Count {
     /// Instructions of the program's own file, whatever was linked into it.
     pub own: u64,
+    /// Those of them that were compiled from the source files of [`Where::source`].
+    pub source: u64,
     /// Instructions of shared libraries.
     pub library: u64,
     /// Calls from the program's own file into shared libraries.
@@ -30,6 +32,9 @@ pub struct Where {
     pub begin: String,
     /// A part ends when this one is left; empty: with the program.
     pub end: String,
+    /// The end of a folder's path, to count what was compiled from the files in it
+    /// ([`Count::source`]); empty: none.
+    pub source: String,
     /// Also by address: [`Part::addresses`].
     pub addresses: bool,
 }
@@ -118,16 +123,16 @@ pub fn count<A: AsRef<OsStr>>(
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(CountError::Failed(format!("{}: {}", output.status, said.trim())));
     }
-    parts(program, folder, !at.end.is_empty())
+    parts(program, folder, at)
 }
 
 /// Reads the files of a run: `out.1`, `out.2`, ..., and one for the rest of the program.
-fn parts(program: &Path, folder: &Path, is_parted: bool) -> Result<Vec<Part>, CountError> {
+fn parts(program: &Path, folder: &Path, at: &Where) -> Result<Vec<Part>, CountError> {
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).map_err(|why| CountError::File(path.clone(), why))?;
-        parse(&text, &program.to_string_lossy())
+        parse(&text, &program.to_string_lossy(), &at.source)
     };
-    if !is_parted {
+    if at.end.is_empty() {
         return Ok(vec![read(folder.join(OUT))?]);
     }
     let numbered = (1..).map(|part| folder.join(format!("{OUT}.{part}")));
@@ -150,6 +155,7 @@ fn parts(program: &Path, folder: &Path, is_parted: bool) -> Result<Vec<Part>, Co
 /// ```text
 ///   positions: line        what stands before a cost: with addresses `instr line`
 ///   ob=/the/program        from here on, functions of this file
+///   fl=/folder/main.rs     from here on, compiled from this file: fi= and fe= for what is inlined
 ///   16 400                 line 16: 400 instructions
 ///   cob=/lib/libc.so.6     the next call goes there; without it to a function of the same file
 ///   calls=12 0             12 calls
@@ -158,7 +164,7 @@ fn parts(program: &Path, folder: &Path, is_parted: bool) -> Result<Vec<Part>, Co
 ///
 /// # Errors
 /// If a line is none of these, or the sum is not the one that callgrind made.
-fn parse(text: &str, program: &str) -> Result<Part, CountError> {
+fn parse(text: &str, program: &str, source: &str) -> Result<Part, CountError> {
     let strange = |line: &str| CountError::Strange(line.to_owned());
     let mut lines = text.lines();
     let positions = lines.find_map(|line| line.strip_prefix("positions: "));
@@ -168,10 +174,15 @@ fn parse(text: &str, program: &str) -> Result<Part, CountError> {
     }
     let mut part = Part::default();
     let (mut is_own, mut called_own, mut is_behind_call) = (false, None, false);
+    let mut is_source = false;
     let mut total = None;
     for line in lines {
         if let Some(object) = line.strip_prefix("ob=") {
             is_own = object == program;
+        } else if let Some(file) = ["fl=", "fi=", "fe="].iter().find_map(|at| line.strip_prefix(at))
+        {
+            let folder = file.rsplit_once('/').map(|(folder, _)| folder);
+            is_source = !source.is_empty() && folder.is_some_and(|at| at.ends_with(source));
         } else if let Some(object) = line.strip_prefix("cob=") {
             called_own = Some(object == program);
         } else if let Some(calls) = line.strip_prefix("calls=") {
@@ -187,7 +198,7 @@ fn parse(text: &str, program: &str) -> Result<Part, CountError> {
             let cost = cost(line, positions).ok_or_else(|| strange(line))?;
             match (std::mem::take(&mut is_behind_call), is_own) {
                 (true, _) => {}
-                (false, true) => part.add_own(cost),
+                (false, true) => part.add_own(cost, is_source),
                 (false, false) => part.count.library += cost.1,
             }
         }
@@ -199,8 +210,9 @@ fn parse(text: &str, program: &str) -> Result<Part, CountError> {
 }
 
 impl Part {
-    fn add_own(&mut self, (address, cost): (Option<u64>, u64)) {
+    fn add_own(&mut self, (address, cost): (Option<u64>, u64), is_source: bool) {
         self.count.own += cost;
+        self.count.source += if is_source { cost } else { 0 };
         self.addresses.extend(address.map(|address| (address, cost)));
     }
 }
@@ -276,30 +288,47 @@ totals: 1530
     fn costs_are_added_up_by_file_and_those_of_calls_once() {
         // A line with a sign is a compressed position, which was not asked for.
         let text = TEXT.replace("+3 20", "19 0");
-        let count = parse(&text, "/program").expect("it adds up");
-        assert_eq!(count.count, Count { own: 450, library: 1080, library_calls: 12 });
+        let count = parse(&text, "/program", "").expect("it adds up");
+        assert_eq!(count.count, Count { own: 450, source: 0, library: 1080, library_calls: 12 });
         assert!(count.addresses.is_empty());
-        let foreign = parse(&text, "/lib/libc.so.6").expect("it adds up");
-        assert_eq!(foreign.count, Count { own: 900, library: 630, library_calls: 2 });
+        let foreign = parse(&text, "/lib/libc.so.6", "").expect("it adds up");
+        assert_eq!(foreign.count, Count { own: 900, source: 0, library: 630, library_calls: 2 });
+    }
+
+    #[test]
+    fn instructions_are_those_of_the_file_that_they_were_compiled_from() {
+        let text = "positions: line\nevents: Ir\nob=/program\nfl=/other/src/lib.rs\nfn=turn\n16 1\n\
+                    fi=/the/src/pair.rs\n17 2\ncob=/lib\ncalls=1 0\n18 9\nfe=/other/src/lib.rs\n19 4\n\
+                    ob=/lib\nfl=/the/src/pair.rs\nfn=other\n1 9\ntotals: 16\n";
+        let counted = |source| parse(text, "/program", source).expect("it adds up").count;
+        let count = Count { own: 7, source: 2, library: 9, library_calls: 1 };
+        assert_eq!(counted("the/src"), count);
+        assert_eq!(counted("other/src"), Count { source: 5, ..count });
+        assert_eq!(counted(""), Count { source: 0, ..count });
     }
 
     #[test]
     fn what_does_not_add_up_is_not_believed() {
-        assert!(parse(TEXT.replace("totals: 1530", "totals: 1531").as_str(), "/program").is_err());
-        assert!(parse("", "/program").is_err());
+        assert!(
+            parse(TEXT.replace("totals: 1530", "totals: 1531").as_str(), "/program", "").is_err()
+        );
+        assert!(parse("", "/program", "").is_err());
         for wrong in ["events: Ir Bc\ntotals: 0\n", "events: Ir\n", "events: Ir\n16 x\ntotals: 0\n"]
         {
-            assert!(parse(&format!("positions: line\n{wrong}"), "/program").is_err(), "{wrong}");
+            assert!(
+                parse(&format!("positions: line\n{wrong}"), "/program", "").is_err(),
+                "{wrong}"
+            );
         }
-        assert!(parse("positions: line\nevents: Ir\n16 3\ntotals: 3\n", "/program").is_ok());
+        assert!(parse("positions: line\nevents: Ir\n16 3\ntotals: 3\n", "/program", "").is_ok());
     }
 
     #[test]
     fn addresses_are_of_the_programs_own_file() {
         let text = "positions: instr line\nevents: Ir\nob=/program\n0x1f 16 400\n\
                     cob=/lib\ncalls=1 0x5 0\n0x20 17 9\nob=/lib\n0x5 0 9\ntotals: 409\n";
-        let part = parse(text, "/program").expect("it adds up");
+        let part = parse(text, "/program", "").expect("it adds up");
         assert_eq!(part.addresses, [(0x1f, 400)]);
-        assert_eq!(part.count, Count { own: 400, library: 9, library_calls: 1 });
+        assert_eq!(part.count, Count { own: 400, source: 0, library: 9, library_calls: 1 });
     }
 }

@@ -7,14 +7,18 @@ use std::fmt;
 pub struct Figure {
     /// The kind of call.
     pub call: String,
-    /// Calls under way at one time.
+    /// Connections, which take turns.
+    pub connections: u64,
+    /// Calls under way at one time, on all connections together.
     pub window: u64,
     /// `client` or `server`.
     pub side: String,
     /// All instructions of the program's own file.
     pub all: f64,
-    /// Those of them outside of the provider.
+    /// Those of them that neither the provider nor the program that makes the calls executes.
     pub engine: f64,
+    /// Those of the provider.
+    pub provider: f64,
     /// Calls into the C library: `memcpy` and its like.
     pub library_calls: f64,
     /// Instructions there. They depend on the processor, and are never judged.
@@ -47,25 +51,34 @@ pub fn judge(was: f64, now: f64) -> Verdict {
 }
 
 impl Figure {
-    /// Instructions of the provider: what is not the engine's.
-    pub fn provider(&self) -> f64 {
-        self.all - self.engine
+    /// Instructions of the program that makes the calls: what remains.
+    pub fn program(&self) -> f64 {
+        self.all - self.engine - self.provider
     }
 
     fn is_of(&self, other: &Figure) -> bool {
-        (&self.call, self.window, &self.side) == (&other.call, other.window, &other.side)
+        self.call == other.call
+            && self.connections == other.connections
+            && self.window == other.window
+            && self.side == other.side
     }
 
-    fn judged(&self) -> [(&'static str, f64); 3] {
-        [("all", self.all), ("engine", self.engine), ("library calls", self.library_calls)]
+    fn judged(&self) -> [(&'static str, f64); 4] {
+        [
+            ("all", self.all),
+            ("engine", self.engine),
+            ("provider", self.provider),
+            ("library calls", self.library_calls),
+        ]
     }
 }
 
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Figure { call, window, side, all, engine, library_calls, library } = self;
-        write!(f, "{call:<20} {window:>6} {side:<6} {all:>8.1} {engine:>8.1} ")?;
-        write!(f, "{:>8.1} {library_calls:>8.2} {library:>8.1}", self.provider())
+        let Figure { call, connections, window, side, all, engine, provider, .. } = self;
+        write!(f, "{call:<18} {connections:>5} {window:>6} {side:<6} {all:>8.1} {engine:>8.1} ")?;
+        write!(f, "{provider:>8.1} {:>7.1} ", self.program())?;
+        write!(f, "{:>8.2} {:>8.1}", self.library_calls, self.library)
     }
 }
 
@@ -86,16 +99,20 @@ pub fn parse(text: &str) -> Result<Vec<Figure>, String> {
 
 fn figure(line: &str) -> Option<Figure> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let [call, window, side, all, engine, _provider, library_calls, library] = words[..] else {
+    let [call, connections, window, side, all, engine, provider, _program, calls, library] =
+        words[..]
+    else {
         return None;
     };
     Some(Figure {
         call: call.into(),
+        connections: connections.parse().ok()?,
         window: window.parse().ok()?,
         side: side.into(),
         all: all.parse().ok()?,
         engine: engine.parse().ok()?,
-        library_calls: library_calls.parse().ok()?,
+        provider: provider.parse().ok()?,
+        library_calls: calls.parse().ok()?,
         library: library.parse().ok()?,
     })
 }
@@ -104,7 +121,8 @@ fn figure(line: &str) -> Option<Figure> {
 pub fn differences(was: &[Figure], now: &[Figure]) -> Vec<String> {
     let mut lines = Vec::new();
     for figure in now {
-        let name = format!("{} window {} {}", figure.call, figure.window, figure.side);
+        let Figure { call, connections, window, side, .. } = figure;
+        let name = format!("{call} connections {connections} window {window} {side}");
         let Some(old) = was.iter().find(|old| old.is_of(figure)) else {
             lines.push(format!("{name}: no figure is kept"));
             continue;
@@ -125,7 +143,7 @@ pub fn differences(was: &[Figure], now: &[Figure]) -> Vec<String> {
 }
 
 const COLUMNS: &str =
-    "# call               window side        all   engine provider libcalls  library";
+    "# call             conns window side        all   engine provider program libcalls  library";
 /// Half of the last digit that is kept.
 const ROUNDING: f64 = 0.051;
 
@@ -136,10 +154,12 @@ mod tests {
     fn echo(all: f64, engine: f64) -> Figure {
         Figure {
             call: "echo".into(),
+            connections: 1,
             window: 32,
             side: "server".into(),
             all,
             engine,
+            provider: 100.0,
             library_calls: 2.0,
             library: 60.0,
         }

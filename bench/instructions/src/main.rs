@@ -2,15 +2,15 @@
 
 mod apart;
 mod figures;
-mod scene;
+mod pair;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs, thread};
 
 use figures::Figure;
+use pair::{Aside, CALLS, CASES};
 use rpcrdma_instructions::callgrind::{self, Count, CountError, Where};
-use scene::{Aside, CALLS, CASES};
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
 
 /// Makes the calls: what runs under callgrind.
 fn run(aside: Aside) -> ExitCode {
-    scene::run(aside);
+    pair::run(aside);
     ExitCode::SUCCESS
 }
 
@@ -94,10 +94,12 @@ fn counted() -> Result<Vec<Figure>, CountError> {
     let sides = [(CLIENT, client?, client_apart?), (SERVER, server?, server_apart?)];
     let figure = |index: usize, side: &str, all: &Count, apart: &Count| Figure {
         call: CASES[index].name.into(),
+        connections: CASES[index].connections,
         window: CASES[index].window,
         side: side.into(),
         all: per_call(all.own),
-        engine: per_call(apart.own),
+        engine: per_call(apart.own - apart.source),
+        provider: per_call(all.own - apart.own),
         library_calls: per_call(all.library_calls),
         library: per_call(all.library),
     };
@@ -115,8 +117,13 @@ fn one(side: &str, how: &str) -> Result<Vec<Count>, CountError> {
     if how == APART {
         toggles.push("*outside_*".into());
     }
-    let at =
-        Where { toggles, begin: "*begin_part*".into(), end: "*end_part*".into(), addresses: false };
+    let at = Where {
+        toggles,
+        begin: "*begin_part*".into(),
+        end: "*end_part*".into(),
+        source: THIS_PROGRAM.into(),
+        addresses: false,
+    };
     let counts = callgrind::count(&program, &[RUN, side, how], &at, &folder(&program, side, how))?;
     if counts.len() != CASES.len() {
         return Err(CountError::Strange(format!("{} parts", counts.len())));
@@ -148,7 +155,10 @@ const SERVER: &str = "server";
 const PLAIN: &str = "plain";
 const APART: &str = "apart";
 const USAGE: u8 = 2;
+/// Where the sources of this program are.
+const THIS_PROGRAM: &str = "bench/instructions/src";
 const HEADER: &str = "\
 # Instructions per RPC, by callgrind: written by tests/instructions --accept, never by hand.
-# all = engine + provider, without the C library, whose instructions depend on the processor.
+# all = engine + provider + the program that makes the calls, without the C library, whose instructions
+# depend on the processor.
 ";

@@ -193,8 +193,8 @@ fn instructions(
         let at = Where {
             toggles: vec![format!("*{side}_turn*")],
             begin: "*counting_begins*".into(),
-            end: String::new(),
             addresses: true,
+            ..Where::default()
         };
         let parts = callgrind::count(program, words, &at, &folder.join(side));
         let parts = parts.map_err(|why| why.to_string())?;

@@ -188,7 +188,7 @@ mod tests {
         CorePair::choose(None).ok()?;
         let instructions = [1, 2].map(|side| InstructionCount {
             calls: 10,
-            count: Count { own: 1000 * side, library: 50, library_calls: 20 },
+            count: Count { own: 1000 * side, source: 0, library: 50, library_calls: 20 },
             locked: if side == 1 { Ok(5) } else { Err("unknown".into()) },
         });
         let plan = super::super::tests::plan(&crate::testing::parsed(""));

@@ -22,14 +22,16 @@ use rpcrdma_mempool::RegisteredBytes;
 
 use crate::apart::apart;
 
-/// A kind of call, and how many of them are under way.
+/// A kind of call, and how many of them are in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Case {
     /// As the file of figures has it.
     pub name: &'static str,
     /// What a call does.
     pub op: Op,
-    /// Calls under way at one time.
+    /// Connections; the calls go to them in turns.
+    pub connections: u64,
+    /// Calls in progress at one time, on all connections together.
     pub window: u64,
 }
 
@@ -47,12 +49,13 @@ pub enum Op {
 }
 
 /// All that is counted, in this order.
-pub const CASES: [Case; 5] = [
-    Case { name: "null", op: Op::Null, window: 32 },
-    Case { name: "echo-64", op: Op::Echo, window: 32 },
-    Case { name: "echo-64", op: Op::Echo, window: 1 },
-    Case { name: "write-4k-placed", op: Op::Write, window: 32 },
-    Case { name: "read-64k-continued", op: Op::Read, window: 32 },
+pub const CASES: [Case; 6] = [
+    Case { name: "null", op: Op::Null, connections: 1, window: 32 },
+    Case { name: "echo-64", op: Op::Echo, connections: 1, window: 32 },
+    Case { name: "echo-64", op: Op::Echo, connections: 1, window: 1 },
+    Case { name: "echo-64", op: Op::Echo, connections: 1024, window: 1024 },
+    Case { name: "write-4k-placed", op: Op::Write, connections: 1, window: 32 },
+    Case { name: "read-64k-continued", op: Op::Read, connections: 1, window: 32 },
 ];
 
 /// Whose provider is kept apart, so that it can be left out of the count.
@@ -71,17 +74,19 @@ pub fn run(aside: Aside) {
     for case in CASES {
         let fabric = fabric();
         match aside {
-            Aside::Neither => Scene::new(fabric.clone(), fabric, case).run(),
-            Aside::Client => Scene::new(apart(fabric.clone()), fabric, case).run(),
-            Aside::Server => Scene::new(fabric.clone(), apart(fabric), case).run(),
+            Aside::Neither => Pair::new(fabric.clone(), fabric, case).run(),
+            Aside::Client => Pair::new(apart(fabric.clone()), fabric, case).run(),
+            Aside::Server => Pair::new(fabric.clone(), apart(fabric), case).run(),
         }
     }
 }
 
-struct Scene<C: Provider, S: Provider> {
+struct Pair<C: Provider, S: Provider> {
     client: Client<C>,
     server: Shard<S, Server>,
-    peer: ConnectionId,
+    peers: Vec<ConnectionId>,
+    /// Whose turn it is: an index of `peers`.
+    next: usize,
     case: Case,
     /// What is written.
     source: Option<RegisteredBytes>,
@@ -92,9 +97,9 @@ struct Scene<C: Provider, S: Provider> {
     _controls: (Control<C>, Control<S>),
 }
 
-impl<C: Provider, S: Provider> Scene<C, S> {
+impl<C: Provider, S: Provider> Pair<C, S> {
     /// Both providers are the same fabric.
-    fn new(clients: C, servers: S, case: Case) -> Scene<C, S> {
+    fn new(clients: C, servers: S, case: Case) -> Pair<C, S> {
         let config = Config::try_from(settings(case)).expect("the configuration adds up");
         let (engine, mut there) = Engine::without_threads(clients, config.clone()).expect("memory");
         engine.seed_xids(1);
@@ -102,7 +107,6 @@ impl<C: Provider, S: Provider> Scene<C, S> {
         let (engine, mut here) = Engine::without_threads(servers, config).expect("memory");
         let mut server = engine.shard(Server { op: case.op, source: None }).expect("memory");
         let at = here.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
-        let attempt = client.begin_connect(at).expect("room for a connection");
         let source = match case.op {
             Op::Null | Op::Echo => None,
             Op::Write => client.turn(0).buffer(),
@@ -118,15 +122,31 @@ impl<C: Provider, S: Provider> Scene<C, S> {
             client.poll(now, |_| {});
             server.poll_once(now);
         };
-        let peer = (0..PATIENCE).find_map(|_| {
-            step(&mut client, &mut server);
-            client.connected(attempt)
-        });
-        let peer = peer.expect("a connection in time").expect("a connection");
+        let mut connect = || {
+            let attempt = client.begin_connect(at).expect("room for a connection");
+            let connection = (0..PATIENCE).find_map(|_| {
+                step(&mut client, &mut server);
+                client.connected(attempt)
+            });
+            connection.expect("a connection in time").expect("a connection")
+        };
+        let peers = (0..case.connections).map(|_| connect()).collect();
         // Credits and properties.
         (0..PATIENCE).for_each(|_| step(&mut client, &mut server));
         let (sent, done) = (0, 0);
-        Scene { client, server, peer, case, source, now, sent, done, _controls: (there, here) }
+        let next = 0;
+        Pair {
+            client,
+            server,
+            peers,
+            next,
+            case,
+            source,
+            now,
+            sent,
+            done,
+            _controls: (there, here),
+        }
     }
 
     fn run(&mut self) {
@@ -151,24 +171,25 @@ impl<C: Provider, S: Provider> Scene<C, S> {
 
     #[inline]
     fn call(&mut self) -> bool {
-        let Ok(mut call) = self.client.call(self.peer, self.sent) else { return false };
+        let Ok(mut call) = self.client.call(self.peers[self.next], self.sent) else { return false };
         write(&mut call, self.case.op, self.source.as_ref());
         let is_sent = call.submit().is_ok();
         self.sent += u64::from(is_sent);
+        self.next = if self.next + 1 < self.peers.len() { self.next + 1 } else { 0 };
         is_sent
     }
 }
 
 /// Fills the window and polls once: what the client is counted in.
 #[inline(never)]
-fn client_turn<C: Provider, S: Provider>(scene: &mut Scene<C, S>, until: u64) {
-    while scene.sent < until && scene.sent - scene.done < scene.case.window {
-        if !scene.call() {
+fn client_turn<C: Provider, S: Provider>(pair: &mut Pair<C, S>, until: u64) {
+    while pair.sent < until && pair.sent - pair.done < pair.case.window {
+        if !pair.call() {
             break;
         }
     }
-    let (op, done) = (scene.case.op, &mut scene.done);
-    scene.client.poll(scene.now, |completion| {
+    let (op, done) = (pair.case.op, &mut pair.done);
+    pair.client.poll(pair.now, |completion| {
         let reply = completion.result().expect("the call is answered");
         let len = match op {
             Op::Null | Op::Echo | Op::Write => reply.contiguous().map_or(0, <[u8]>::len),
@@ -274,8 +295,14 @@ fn settings(case: Case) -> Raw {
     raw.memory.lock = false.into();
     raw.fabric = Raw::default().fabric;
     raw.engine.numa_bind = false;
-    raw.connections.max = 1;
+    raw.connections.max = case.connections as i64;
     raw.app.bulk.count = 1;
+    if case.connections > 1 {
+        raw.connections.credits = 4;
+        raw.connections.credits_requested = 4;
+        raw.connections.calls_max = 4;
+        raw.receive.buffers = "auto".into();
+    }
     if case.op == Op::Read {
         raw.connections.credits = 32;
         raw.connections.credits_requested = 32;
