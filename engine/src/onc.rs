@@ -1,7 +1,7 @@
 //! RPC headers (RFC 5531) for programs, after XID and message type.
 //!
 //! ```no_run
-//! use rpcrdma_engine::onc::{CallHeader, ReplyHeader, HeaderRoom};
+//! use rpcrdma_engine::onc::{CallHeader, ReplyHeader, RpcProgram};
 //! # use rpcrdma_engine::{Answer, Call, Client, ConnectionId, Provider, Reply};
 //!
 //! # fn call<P: Provider>(client: &mut Client<P>, peer: ConnectionId) -> Result<(), Box<dyn std::error::Error>> {
@@ -9,11 +9,12 @@
 //! call.payload().put_fixed(&CallHeader::plain(100_003, 3, 0));
 //! # Ok(())
 //! # }
+//! const PROGRAM: RpcProgram = RpcProgram { number: 100_003, version: 3, procedures: 22 };
+//!
 //! fn on_call<'a>(call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
-//!     let mut room = HeaderRoom::new();
-//!     match call.reader().call_header(&mut room) {
-//!         Ok(_header) => reply.payload().put_fixed(&ReplyHeader::SUCCESS),
-//!         Err(why) => reply.payload().put_fixed(&why.reply().bytes()),
+//!     match call.arguments(&PROGRAM) {
+//!         Ok((_procedure, _reader)) => reply.payload().put_fixed(&ReplyHeader::SUCCESS),
+//!         Err(denial) => return reply.deny(&denial),
 //!     }
 //!     reply.send()
 //! }
@@ -21,7 +22,8 @@
 
 use arrayvec::ArrayVec;
 
-use crate::message::incoming::PayloadReader;
+use crate::api::reply::{Answer, Reply};
+use crate::message::incoming::{EndOfMessage, Incoming, PayloadReader};
 
 pub use rpcrdma_xdr::cursor::Reader;
 pub use rpcrdma_xdr::error::DecodeError;
@@ -29,10 +31,68 @@ pub use rpcrdma_xdr::numbers::limit::AUTH_SYS_GROUPS_MAX;
 pub use rpcrdma_xdr::numbers::onc::{auth_flavor, auth_stat};
 pub use rpcrdma_xdr::onc::{
     AcceptStatus, Auth, AuthSys, CallHeader, HeaderError, MsgType, ReplyHeader, RpcPrefix,
+    RpcProgram,
 };
 
 /// Room for a header whose bytes are not contiguous.
 pub type HeaderRoom = ArrayVec<u8, { CallHeader::LEN_MAX }>;
+
+/// Why a reply has no results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ResultsError {
+    /// The header of the reply is invalid.
+    #[error("the header of the reply: {0}")]
+    Header(#[from] DecodeError),
+    /// The server did not execute the call. The verifier is left out.
+    #[error("the server did not execute the call: {0:?}")]
+    Denied(ReplyHeader<'static>),
+}
+
+/// Arguments that end too early are GARBAGE_ARGS.
+impl From<EndOfMessage> for ReplyHeader<'static> {
+    fn from(_: EndOfMessage) -> Self {
+        AcceptStatus::GarbageArguments.into()
+    }
+}
+
+impl Incoming<'_> {
+    /// The procedure of a call to this program, and a reader positioned at the arguments. The
+    /// credentials are skipped.
+    ///
+    /// # Errors
+    /// The reply to a call that is invalid, or to another program; see [`Reply::deny`].
+    pub fn arguments(
+        &self,
+        program: &RpcProgram,
+    ) -> Result<(u32, PayloadReader<'_>), ReplyHeader<'static>> {
+        let (mut reader, mut room) = (self.reader(), HeaderRoom::new());
+        let procedure = program.check(&reader.call_header(&mut room)?)?;
+        Ok((procedure, reader))
+    }
+
+    /// A reader positioned at the results of a call. The verifier is skipped.
+    ///
+    /// # Errors
+    /// [`ResultsError`] if the call was not executed.
+    pub fn results(&self) -> Result<PayloadReader<'_>, ResultsError> {
+        let (mut reader, mut room) = (self.reader(), HeaderRoom::new());
+        let denial = match reader.reply_header(&mut room)? {
+            ReplyHeader::Accepted { status: AcceptStatus::Success, .. } => return Ok(reader),
+            ReplyHeader::Accepted { status, .. } => ReplyHeader::accepted(status),
+            ReplyHeader::RpcMismatch { low, high } => ReplyHeader::RpcMismatch { low, high },
+            ReplyHeader::AuthError { why } => ReplyHeader::AuthError { why },
+        };
+        Err(ResultsError::Denied(denial))
+    }
+}
+
+impl<'a> Reply<'a> {
+    /// Sends a reply header that has no results: the call is not executed.
+    pub fn deny(mut self, header: &ReplyHeader<'_>) -> Answer<'a> {
+        self.payload().put_fixed(&header.bytes());
+        self.send()
+    }
+}
 
 impl<'a> PayloadReader<'a> {
     /// The header of a call, in place, or copied to `room` if it is not contiguous. The reader is

@@ -1,6 +1,6 @@
 //! Decoding RPC headers from received messages, also if they are divided into pieces.
 
-use rpcrdma_engine::onc::{AcceptStatus, Auth, CallHeader, HeaderRoom, ReplyHeader};
+use rpcrdma_engine::onc::{AcceptStatus, Auth, CallHeader, HeaderRoom, ReplyHeader, RpcProgram};
 use rpcrdma_engine::{Answer, Call, Fabric, Loan, Reply};
 use rpcrdma_tests::pair::Pair;
 use rpcrdma_tests::raw_peer::{RawPeer, continuation, initial, properties};
@@ -18,15 +18,21 @@ fn header() -> CallHeader<'static> {
 /// Answers with the word behind the header, if that is as it was made.
 fn answer<'a>(_: &mut Vec<Loan>, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
     let (mut reader, mut room) = (call.reader(), HeaderRoom::new());
+    let arguments = call.arguments(&RpcProgram { number: 1, version: 2, procedures: 4 });
     match reader.call_header(&mut room) {
         Ok(read) => {
             assert_eq!(read, header());
+            let (procedure, mut arguments) = arguments.expect("a call to the program");
+            assert_eq!((procedure, arguments.position()), (3, reader.position()));
+            let argument = reader.u32().expect("the argument");
+            assert_eq!(arguments.u32(), Ok(argument));
             reply.payload().put_fixed(&ReplyHeader::SUCCESS);
-            reply.payload().put_u32(reader.u32().expect("the argument"));
+            reply.payload().put_u32(argument);
         }
         Err(why) => {
             assert_eq!(reader.position(), RpcPrefix::LEN, "nothing was taken");
-            reply.payload().put_fixed(&why.reply().bytes());
+            assert_eq!(arguments.expect_err("as the header"), why.reply());
+            return reply.deny(&why.reply());
         }
     }
     reply.send()

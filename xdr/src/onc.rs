@@ -246,6 +246,37 @@ impl<'a> CallHeader<'a> {
     }
 }
 
+/// An RPC program of one version: which calls its server executes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RpcProgram {
+    /// The program number (`prog`).
+    pub number: u32,
+    /// The only supported version (`vers`).
+    pub version: u32,
+    /// The highest procedure number plus one.
+    pub procedures: u32,
+}
+
+impl RpcProgram {
+    /// Checks that a call is to this program. Returns the procedure.
+    ///
+    /// # Errors
+    /// The status of the reply: another program or version, or a procedure that does not exist.
+    pub const fn check(&self, call: &CallHeader<'_>) -> Result<u32, AcceptStatus> {
+        let &Self { number, version, procedures } = self;
+        if call.program != number {
+            return Err(AcceptStatus::ProgramUnavailable);
+        }
+        if call.version != version {
+            return Err(AcceptStatus::ProgramMismatch { low: version, high: version });
+        }
+        if call.procedure >= procedures {
+            return Err(AcceptStatus::ProcedureUnavailable);
+        }
+        Ok(call.procedure)
+    }
+}
+
 /// Why a call header is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HeaderError {
@@ -276,6 +307,18 @@ impl HeaderError {
             Self::Verifier(_) => ReplyHeader::AuthError { why: auth_stat::BADVERF },
             Self::Header(_) => ReplyHeader::accepted(AcceptStatus::GarbageArguments),
         }
+    }
+}
+
+impl From<HeaderError> for ReplyHeader<'static> {
+    fn from(why: HeaderError) -> Self {
+        why.reply()
+    }
+}
+
+impl From<AcceptStatus> for ReplyHeader<'static> {
+    fn from(status: AcceptStatus) -> Self {
+        Self::accepted(status)
     }
 }
 
@@ -604,6 +647,22 @@ mod tests {
         ] {
             let error = call(words).unwrap_err();
             assert_eq!(error.reply().bytes().as_slice(), bytes_of(answer), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_program_checks_its_number_then_its_version_then_the_procedure() {
+        let program = RpcProgram { number: 100_003, version: 3, procedures: 22 };
+        let mismatch = AcceptStatus::ProgramMismatch { low: 3, high: 3 };
+        for (words, expected) in [
+            ([2, 100_003, 3, 21], Ok(21)),
+            ([2, 100_003, 3, 22], Err(AcceptStatus::ProcedureUnavailable)),
+            ([2, 100_003, 2, 22], Err(mismatch)),
+            ([2, 100_003, 4, 0], Err(mismatch)),
+            ([2, 100_004, 4, 22], Err(AcceptStatus::ProgramUnavailable)),
+        ] {
+            let words = [&words[..], &[0; 4]].concat();
+            assert_eq!(program.check(&call(&words).unwrap()), expected, "{words:?}");
         }
     }
 

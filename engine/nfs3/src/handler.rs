@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rpcrdma_engine::onc::{HeaderRoom, ReplyHeader};
+use rpcrdma_engine::onc::{HeaderRoom, ReplyHeader, RpcProgram};
 use rpcrdma_engine::ulb::{Bound, Protection, nfs3};
 use rpcrdma_engine::{Answer, Call, CloseReason, ConnectionId, Handler, Reply, ShardHandle, Turn};
 
@@ -12,7 +12,7 @@ use crate::at_once;
 use crate::call::{CallOutcome, CallTask};
 use crate::drc::{self, Drc, RepeatVerdict, Said};
 use crate::export::Export;
-use crate::rpc::{CallDenial, CheckedCall, RpcProgram};
+use crate::rpc::{CallDenial, CheckedCall};
 use crate::serving::Serves;
 use crate::work::{AnswerQueue, FinishedJob, Job, JobQueue, Waiter};
 
@@ -131,7 +131,7 @@ impl Handler for NfsHandler {
             Err(denial) => return deny(reply, denial),
         };
         let Some(bound) = bound(called.procedure) else {
-            return deny(reply, CallDenial::Procedure);
+            return deny(reply, CallDenial::PROCEDURE);
         };
         let arguments = Arguments::read(called.procedure, &mut bound.arguments(&call, reader));
         match arguments {
@@ -179,7 +179,7 @@ fn send(mut reply: Reply<'_>, procedure: u32, outcome: CallOutcome) -> Answer<'_
         CallOutcome::Results { head, data } => (head, data),
         CallOutcome::Denied(denial) => return deny(reply, denial),
     };
-    let Some(bound) = bound(procedure) else { return deny(reply, CallDenial::Procedure) };
+    let Some(bound) = bound(procedure) else { return deny(reply, CallDenial::PROCEDURE) };
     reply.payload().put_fixed(&ReplyHeader::SUCCESS);
     reply.payload().put_fixed(&head);
     let mut reply = bound.reply(reply);
@@ -189,9 +189,8 @@ fn send(mut reply: Reply<'_>, procedure: u32, outcome: CallOutcome) -> Answer<'_
     }
 }
 
-fn deny(mut reply: Reply<'_>, denial: CallDenial) -> Answer<'_> {
-    reply.payload().put_fixed(&denial.reply().bytes());
-    reply.send()
+fn deny(reply: Reply<'_>, denial: CallDenial) -> Answer<'_> {
+    reply.deny(&denial.reply())
 }
 
 /// The RPC program: NFS version 3.

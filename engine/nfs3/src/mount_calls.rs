@@ -12,12 +12,14 @@ use nfs3_types::mount::{
     mountstat3, name,
 };
 use nfs3_types::xdr_codec::{List, Opaque, Pack, Unpack};
-use rpcrdma_engine::onc::{CallHeader, MsgType, Reader, ReplyHeader, RpcPrefix, auth_flavor};
+use rpcrdma_engine::onc::{
+    CallHeader, MsgType, Reader, ReplyHeader, RpcPrefix, RpcProgram, auth_flavor,
+};
 use rustix::fs::FileType;
 
 use crate::export::Export;
 use crate::node::OpenFile;
-use crate::rpc::{CallDenial, CheckedCall, RpcProgram};
+use crate::rpc::{CallDenial, CheckedCall};
 use crate::status::Status;
 
 /// The list of mounts for DUMP. It is incomplete, and nothing else uses it.

@@ -58,7 +58,7 @@ fn results(export: &Export, task: CallTask) -> Result<CallOutcome, CallDenial> {
         nfs3::FSINFO => packed(files::fsinfo(export, &Arguments::decode(head)?)),
         nfs3::PATHCONF => packed(files::pathconf(export, &Arguments::decode(head)?)),
         nfs3::COMMIT => packed(data::commit(export, &Arguments::decode(head)?)),
-        _ => Err(CallDenial::Procedure),
+        _ => Err(CallDenial::PROCEDURE),
     }
 }
 

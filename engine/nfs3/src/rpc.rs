@@ -1,7 +1,7 @@
 //! Checks the RPC header of a call to NFS or MOUNT, and builds the error replies.
 
 use rpcrdma_engine::onc::{
-    AcceptStatus, AuthSys, CallHeader, HeaderError, ReplyHeader, auth_flavor, auth_stat,
+    AcceptStatus, AuthSys, CallHeader, HeaderError, ReplyHeader, RpcProgram, auth_flavor, auth_stat,
 };
 
 use crate::credentials::{Caller, Credentials};
@@ -15,17 +15,6 @@ pub struct CheckedCall {
     pub caller: Caller,
 }
 
-/// An RPC program: its number, its only version, and its procedures.
-#[derive(Debug, Clone, Copy)]
-pub struct RpcProgram {
-    /// The program number.
-    pub number: u32,
-    /// The version.
-    pub version: u32,
-    /// The highest procedure number plus one.
-    pub procedures: u32,
-}
-
 /// Why a call is not executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallDenial {
@@ -33,12 +22,8 @@ pub enum CallDenial {
     Header(HeaderError),
     /// The credentials are not accepted.
     Credentials,
-    /// The program is not served here.
-    Program,
-    /// The version is not supported; this one is.
-    Version(u32),
-    /// The procedure does not exist.
-    Procedure,
+    /// The program, the version or the procedure does not exist: the status of the reply.
+    Unavailable(AcceptStatus),
     /// The arguments cannot be decoded.
     Garbage,
     /// The server failed while it executed the call.
@@ -51,15 +36,7 @@ impl CheckedCall {
     /// # Errors
     /// The error to answer with.
     pub fn of(header: &CallHeader<'_>, program: &RpcProgram) -> Result<CheckedCall, CallDenial> {
-        if header.program != program.number {
-            return Err(CallDenial::Program);
-        }
-        if header.version != program.version {
-            return Err(CallDenial::Version(program.version));
-        }
-        if header.procedure >= program.procedures {
-            return Err(CallDenial::Procedure);
-        }
+        let procedure = program.check(header).map_err(CallDenial::Unavailable)?;
         let caller = match header.credentials.flavor() {
             auth_flavor::NONE => Caller::Anonymous,
             auth_flavor::SYS => {
@@ -68,7 +45,7 @@ impl CheckedCall {
             }
             _ => return Err(CallDenial::Credentials),
         };
-        Ok(CheckedCall { procedure: header.procedure, caller })
+        Ok(CheckedCall { procedure, caller })
     }
 }
 
@@ -79,14 +56,15 @@ impl From<HeaderError> for CallDenial {
 }
 
 impl CallDenial {
+    /// The procedure does not exist.
+    pub const PROCEDURE: CallDenial = CallDenial::Unavailable(AcceptStatus::ProcedureUnavailable);
+
     /// The reply header.
     pub fn reply(self) -> ReplyHeader<'static> {
         let status = match self {
             CallDenial::Header(why) => return why.reply(),
             CallDenial::Credentials => return ReplyHeader::AuthError { why: auth_stat::BADCRED },
-            CallDenial::Program => AcceptStatus::ProgramUnavailable,
-            CallDenial::Version(only) => AcceptStatus::ProgramMismatch { low: only, high: only },
-            CallDenial::Procedure => AcceptStatus::ProcedureUnavailable,
+            CallDenial::Unavailable(status) => status,
             CallDenial::Garbage => AcceptStatus::GarbageArguments,
             CallDenial::Busy => AcceptStatus::SystemError,
         };
