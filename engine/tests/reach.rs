@@ -1,10 +1,12 @@
 //! What a handler learns about its callers, and how other threads reach its shard.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rpcrdma_engine::onc::{AcceptStatus, ReplyHeader, ResultsError};
 use rpcrdma_engine::{
-    Answer, Call, Config, Engine, Fabric, Handler, RefuseCalls, Reply, ShardHandle,
+    Answer, Call, Client, Config, ConnectionId, Engine, Fabric, Handler, RefuseCalls, Reply,
+    ShardHandle,
 };
 
 /// Answers with the address that a call came from.
@@ -62,4 +64,71 @@ fn a_shard_that_was_woken_does_not_sleep() {
     let waker = std::thread::spawn(move || handle.wake());
     shard.wait(Duration::from_secs(3600));
     waker.join().expect("it only rings");
+}
+
+/// Answers with the reply header whose words are the call's.
+struct Words;
+
+impl Handler for Words {
+    fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+        let mut words = call.reader();
+        while let Ok(word) = words.u32() {
+            reply.payload().put_u32(word);
+        }
+        reply.send()
+    }
+}
+
+fn connected() -> (Engine<Fabric>, Client<Fabric>, ConnectionId) {
+    let mut engine = Engine::new(Fabric::new(), Config::default()).expect("an engine");
+    engine.start(|_| Words).expect("a shard");
+    let address = engine.listen("127.0.0.8:0".parse().expect("an address")).expect("a free port");
+    let mut client = engine.client().expect("a client");
+    let peer = client.connect(address).expect("a connection");
+    (engine, client, peer)
+}
+
+#[test]
+fn a_client_polls_until_there_is_work_or_the_time_is_over() {
+    let (_engine, mut client, peer) = connected();
+    let timeout = Duration::from_millis(2);
+    let mut start = Instant::now();
+    while client.poll_for(timeout, |_| panic!("no call was made")) {
+        start = Instant::now();
+    }
+    assert!(start.elapsed() >= timeout);
+    client.call(peer, 5).and_then(|call| call.submit()).expect("a credit");
+    let mut cookie = None;
+    while cookie.is_none() {
+        let minute = Duration::from_secs(60);
+        assert!(client.poll_for(minute, |done| cookie = Some(done.cookie())), "no reply came");
+    }
+    assert_eq!(cookie, Some(5));
+}
+
+#[test]
+fn the_results_of_a_call_follow_a_header_of_success() {
+    let (_engine, mut client, peer) = connected();
+    let denied = |header| Err(ResultsError::Denied(header));
+    let mismatch = AcceptStatus::ProgramMismatch { low: 2, high: 4 };
+    let mut results = |words: &[u32]| {
+        let mut call = client.call(peer, 0).expect("a credit");
+        words.iter().for_each(|word| call.payload().put_u32(*word));
+        call.submit().expect("it is short");
+        let mut outcome = None;
+        while outcome.is_none() {
+            client.poll_for(Duration::from_secs(60), |done| {
+                let results = done.result().expect("a reply").results();
+                outcome = Some(results.map(|mut results| results.u32().expect("a result")));
+            });
+        }
+        outcome.expect("the loop ends with it")
+    };
+    assert_eq!(results(&[0, 0, 0, 0, 9]), Ok(9));
+    assert_eq!(results(&[0, 6, 4, 7, 0, 9]), Ok(9));
+    // The verifier of a denial is left out.
+    assert_eq!(results(&[0, 6, 4, 7, 2, 2, 4]), denied(ReplyHeader::accepted(mismatch)));
+    assert_eq!(results(&[1, 0, 2, 2]), denied(ReplyHeader::RPC_MISMATCH));
+    assert_eq!(results(&[1, 1, 13]), denied(ReplyHeader::AuthError { why: 13 }));
+    assert!(matches!(results(&[0, 0]), Err(ResultsError::Header(_))));
 }

@@ -30,6 +30,9 @@ pub struct Client<P: Provider> {
     settled: Vec<(ConnectionId, PropertyOutcome)>,
 }
 
+/// Polls without work after which [`Client::poll_for`] sleeps.
+const POLLS_IDLE: u32 = 200;
+
 /// The outcome of a connection attempt.
 type Outcome = Result<ConnectionId, ConnectError>;
 
@@ -48,14 +51,11 @@ impl<P: Provider> Client<P> {
         // An attempt has its own deadlines; this one covers an engine that is gone.
         let until = self.shard.core.parts.timers.attempt_until(self.clock.now());
         loop {
-            let now = self.clock.now();
-            if !self.poll(now, |_| ()) {
-                self.shard.wait(Duration::from_millis(1));
-            }
+            self.poll_for(Duration::from_millis(1), |_| ());
             match self.connected(id) {
                 Some(Ok(peer)) => return Ok(peer),
                 Some(Err(reason)) => return Err(SetupError::Connect { to, reason }),
-                None if now > until => {
+                None if self.clock.now() > until => {
                     return Err(SetupError::Connect { to, reason: ConnectError::TimedOut });
                 }
                 None => {}
@@ -111,6 +111,27 @@ impl<P: Provider> Client<P> {
         let (outcomes, settled) = (&mut self.outcomes, &mut self.settled);
         let mut handler = Completing { done, outcomes, settled };
         self.shard.poll_with(now, &mut handler)
+    }
+
+    /// Polls until there was work, at most `timeout`. True if there was work. Uses its own clock.
+    ///
+    /// The first 200 polls without work follow each other at once, some ten microseconds
+    /// in all; then the thread sleeps until there may be work.
+    pub fn poll_for(&mut self, timeout: Duration, mut done: impl FnMut(Completion<'_>)) -> bool {
+        let mut now = self.clock.now();
+        let until = now.saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
+        let mut polls = 0;
+        while !self.poll(now, &mut done) {
+            if now >= until {
+                return false;
+            }
+            polls += 1;
+            if polls >= POLLS_IDLE {
+                self.wait(Duration::from_nanos(until - now));
+            }
+            now = self.clock.now();
+        }
+        true
     }
 
     /// Waits until there may be something to do, at most `timeout`.
