@@ -4,23 +4,28 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
 use arrayvec::ArrayVec;
 use rpcrdma_engine::onc::ReplyHeader;
 use rpcrdma_engine::{Finished, Loan, ShardHandle, Ticket};
 
-/// What is to be done for a call that the shard has let go of.
-#[expect(clippy::large_enum_variant, reason = "moved in place; there are as many as calls")]
-pub enum Task {
-    Write { offset: u64, segments: Segments },
-    Read { offset: u64, len: usize, into: Loan },
-    Commit { len: u64 },
-}
+use crate::SEGMENT_LEN;
+use crate::server::{BLOCK_MAX, COMMIT, NULL, READ};
 
-/// Segments of one WRITE, in order.
-pub type Segments = ArrayVec<Loan, { crate::rpc::BLOCK_MAX / crate::SEGMENT_LEN as usize }>;
+/// A call that the shard has deferred.
+pub struct Task {
+    pub procedure: u32,
+    /// An offset, or the length of a COMMIT.
+    pub at: u64,
+    /// Bytes of data.
+    pub len: usize,
+    /// The segments of a WRITE, in order, or registered memory for a READ.
+    pub memory: ArrayVec<Loan, { BLOCK_MAX / SEGMENT_LEN as usize }>,
+    /// The data of a WRITE behind its segments.
+    pub rest: Vec<u8>,
+}
 
 /// The file, through two descriptors.
 pub struct Store {
@@ -29,28 +34,23 @@ pub struct Store {
     buffered: File,
 }
 
-/// A store with its threads, which end when this is dropped.
-pub struct Disk {
-    pub store: Arc<Store>,
-    shard: ShardHandle,
-    jobs: SyncSender<(Ticket, Task)>,
-}
-
 impl Store {
-    pub fn open(path: &Path) -> io::Result<Store> {
+    /// Creates the file, which must not exist.
+    pub fn create(path: &Path) -> io::Result<Arc<Store>> {
         let mut how = OpenOptions::new();
-        let buffered = how.read(true).write(true).open(path)?;
-        Ok(Store { direct: how.custom_flags(libc::O_DIRECT).open(path).ok(), buffered })
+        let buffered = how.read(true).write(true).create_new(true).open(path)?;
+        let direct = how.create_new(false).custom_flags(libc::O_DIRECT).open(path).ok();
+        Ok(Arc::new(Store { direct, buffered }))
     }
 
     /// The descriptor past the page cache, if it can take these bytes.
     fn direct(&self, bytes: &[u8], offset: u64) -> Option<&File> {
-        let is_whole = |number: usize| number.is_multiple_of(SECTOR);
-        let is_aligned = [bytes.as_ptr().addr(), bytes.len(), offset as usize].map(is_whole);
-        self.direct.as_ref().filter(|_| is_aligned == [true; 3])
+        let numbers = [bytes.as_ptr().addr(), bytes.len(), offset as usize];
+        let is_aligned = numbers.iter().all(|number| number.is_multiple_of(SECTOR));
+        self.direct.as_ref().filter(|_| is_aligned)
     }
 
-    pub fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+    fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         match self.direct(bytes, offset).map(|direct| direct.write_all_at(bytes, offset)) {
             Some(Ok(())) => Ok(()),
             _ => self.buffered.write_all_at(bytes, offset),
@@ -59,10 +59,9 @@ impl Store {
 
     /// Reads up to `len` bytes or the end of the file; `into` has whole sectors.
     fn read(&self, into: &mut [u8], offset: u64, len: usize) -> io::Result<usize> {
-        let whole = len.next_multiple_of(SECTOR).min(into.len());
-        let direct = self.direct(&into[..whole], offset);
-        let read = direct.and_then(|direct| direct.read_at(&mut into[..whole], offset).ok());
-        let mut done = read.unwrap_or_default().min(len);
+        let whole = &mut into[..len.next_multiple_of(SECTOR)];
+        let direct = self.direct(whole, offset).map(|direct| direct.read_at(whole, offset));
+        let mut done = direct.and_then(Result::ok).unwrap_or_default().min(len);
         while done < len {
             match self.buffered.read_at(&mut into[done..len], offset + done as u64)? {
                 0 => break,
@@ -72,80 +71,68 @@ impl Store {
         Ok(done)
     }
 
-    /// Carries a task out, however long it takes; returns the answer.
-    fn run(&self, task: Task) -> io::Result<Finished> {
-        match task {
-            Task::Write { offset, segments } => {
-                let mut len = 0;
-                for segment in &segments {
-                    self.write(segment, offset + len)?;
-                    len += segment.len() as u64;
-                }
-                Ok(answer(&[0, len as u32]))
-            }
-            Task::Read { offset, len, mut into } => match self.read(&mut into, offset, len)? {
-                // No bytes are no bulk: the count stands for itself.
-                0 => Ok(answer(&[0, 0])),
-                read => {
-                    into.truncate(read);
-                    Ok(Finished { bulk: [into].into_iter().collect(), ..answer(&[0]) })
-                }
-            },
-            Task::Commit { len } => {
-                self.buffered.set_len(len)?;
+    /// Executes a call, however long it takes; returns the answer.
+    fn run(&self, mut task: Task) -> io::Result<Finished> {
+        match task.procedure {
+            NULL => Ok(answer(&[])),
+            COMMIT => {
+                self.buffered.set_len(task.at)?;
                 self.buffered.sync_data()?;
                 Ok(answer(&[0]))
             }
-        }
-    }
-
-    fn finish(&self, shard: &ShardHandle, (ticket, task): (Ticket, Task)) {
-        let finished = self.run(task).unwrap_or_else(|error| answer(&[status(&error)]));
-        // Refused only if the shard is gone, and the caller with it.
-        let _ = shard.finish(ticket, finished);
-    }
-}
-
-impl Disk {
-    /// Starts threads that answer calls of this shard, of which at most `calls_max` are open.
-    pub fn start(store: Store, shard: ShardHandle, calls_max: usize) -> Disk {
-        let (jobs, queue) = sync_channel(calls_max);
-        let (store, queue) = (Arc::new(store), Arc::new(Mutex::new(queue)));
-        for _ in 0..THREADS {
-            let (store, shard, queue) = (store.clone(), shard.clone(), queue.clone());
-            let next = move || queue.lock().ok()?.recv().ok();
-            std::thread::spawn(move || {
-                while let Some(job) = next() {
-                    store.finish(&shard, job);
+            _ if task.len > BLOCK_MAX => Err(io::Error::from_raw_os_error(libc::EMSGSIZE)),
+            READ => {
+                let into = &mut task.memory[0];
+                match self.read(into, task.at, task.len)? {
+                    // No bytes are no bulk: the count stands for itself.
+                    0 => Ok(answer(&[0, 0])),
+                    read => {
+                        into.truncate(read);
+                        Ok(Finished { bulk: task.memory, ..answer(&[0]) })
+                    }
                 }
-            });
-        }
-        Disk { store, shard, jobs }
-    }
-
-    /// Hands a task to a thread. If none takes it, it is done here: slow beats silent.
-    pub fn submit(&self, ticket: Ticket, task: Task) {
-        match self.jobs.try_send((ticket, task)) {
-            Ok(()) => {}
-            Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => {
-                self.store.finish(&self.shard, job);
+            }
+            _ => {
+                let mut at = task.at;
+                for piece in task.memory.iter().map(|segment| &**segment).chain([&task.rest[..]]) {
+                    self.write(piece, at)?;
+                    at += piece.len() as u64;
+                }
+                Ok(answer(&[0, task.len as u32]))
             }
         }
     }
 }
 
-/// The error number of the system, which goes over the wire.
-pub fn status(error: &io::Error) -> u32 {
-    error.raw_os_error().unwrap_or(libc::EIO).cast_unsigned()
+/// Starts threads that answer calls of this shard, of which at most `calls_max` are open. They end when
+/// the sender is dropped.
+pub fn start(
+    store: &Arc<Store>,
+    shard: &ShardHandle,
+    calls_max: usize,
+) -> SyncSender<(Ticket, Task)> {
+    let (jobs, queue) = sync_channel(calls_max);
+    let queue = Arc::new(Mutex::new(queue));
+    for _ in 0..THREADS {
+        let (store, shard, queue) = (store.clone(), shard.clone(), queue.clone());
+        let next = move || queue.lock().ok()?.recv().ok();
+        std::thread::spawn(move || {
+            while let Some((ticket, task)) = next() {
+                let status = |why: io::Error| why.raw_os_error().unwrap_or(libc::EIO) as u32;
+                let finished = store.run(task).unwrap_or_else(|why| answer(&[status(why)]));
+                // The ticket comes back only if the connection or the shard has ended.
+                let _ = shard.finish(ticket, finished);
+            }
+        });
+    }
+    jobs
 }
 
 /// An answer without bulk: a status and results.
 fn answer(words: &[u32]) -> Finished {
     let words = words.iter().flat_map(|word| word.to_be_bytes());
-    Finished {
-        head: ReplyHeader::SUCCESS.into_iter().chain(words).collect(),
-        ..Finished::default()
-    }
+    let head = ReplyHeader::SUCCESS.into_iter().chain(words).collect();
+    Finished { head, ..Finished::default() }
 }
 
 /// What O_DIRECT wants offsets, lengths and addresses to be multiples of; no device wants more.

@@ -3,15 +3,14 @@
 //!
 //! ```text
 //!   client: file ─▶ registered block ═▶ WRITE ═▶ placement segments ─▶ write ─▶ file :server
-//!           compared where it landed ◀═ READ ◀═ registered block ◀─ read ◀─ file
+//!           compared in place       ◀═ READ ◀═ registered block ◀─ read ◀─ file
 //! ```
 //! Neither end copies data: an RNIC moves what crosses `═▶`. The server's shard does not wait for its
-//! file: it takes the segments that hold data out of their receive buffers, spares take their place,
+//! file: it takes the segments that hold data out of their receive buffers, spares replace them,
 //! and threads write them.
 
 mod client;
 mod disk;
-mod rpc;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -19,18 +18,20 @@ mod tests;
 use std::error::Error;
 use std::fs::File;
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use client::{Blocks, Session};
-use rpc::BLOCK_MAX;
+use client::{Block, Session};
+use disk::Store;
 use rpcrdma_config::units::{Length, parse_length};
 use rpcrdma_config::{ProviderKind, Raw};
 use rpcrdma_engine::verbs::Verbs;
 use rpcrdma_engine::{Config, Fabric, Provider};
+use server::BLOCK_MAX;
 
 /// Writes a file in blocks to a server in this process, reads it back, and compares every byte.
 #[derive(Debug, Clone, Parser)]
@@ -78,11 +79,10 @@ fn main() -> ExitCode {
 /// Every block length, with continuation and without.
 fn run(args: &Args, out: &mut impl Write) -> Outcome {
     File::open(&args.file).map_err(|why| format!("{}: {why}", args.file.display()))?;
-    let kept = Kept::new(args)?;
-    let store = &kept.path;
+    let store = store(args)?;
     writeln!(out, "   block continuation write GB/s read GB/s  groups   taken spares out")?;
     for is_continued in [true, false] {
-        let config = config(args, is_continued)?;
+        let (config, store) = (config(args, is_continued)?, store.clone());
         match config.engine().provider {
             ProviderKind::Fabric => rows(Fabric::from_config(&config)?, config, args, store, out)?,
             ProviderKind::Verbs => rows(Verbs::from_config(&config)?, config, args, store, out)?,
@@ -96,20 +96,21 @@ fn rows<P: Provider>(
     device: P,
     config: Config,
     args: &Args,
-    store: &Path,
+    store: Arc<Store>,
     out: &mut impl Write,
 ) -> Outcome {
     let file = &File::open(&args.file)?;
+    let len = file.metadata()?.len();
     let continuation = if config.features().continuation { "on" } else { "off" };
     let mut session = Session::start(device, config, store)?;
     for &block in args.block.as_ref().map_or(&BLOCKS[..], std::slice::from_ref) {
-        let blocks = Blocks { file, len: file.metadata()?.len(), block: block as usize };
+        let blocks = Block::all(len, block);
         let before = session.server.stats();
         session.commit(0)?;
-        let written = session.write(blocks, args.window)?;
-        let read = session.read(blocks, args.window)?;
+        let written = session.write(file, &blocks, args.window)?;
+        let read = session.read(file, &blocks, args.window)?;
         let after = session.server.stats();
-        let rate = |time: Duration| blocks.len as f64 / 1e9 / time.as_secs_f64();
+        let rate = |time: Duration| len as f64 / 1e9 / time.as_secs_f64();
         writeln!(
             out,
             "{:>8} {continuation:>12} {:>10.3} {:>9.3} {:>7} {:>7} {:>10}",
@@ -131,8 +132,8 @@ fn config(args: &Args, is_continued: bool) -> Outcome<Config> {
     // With continuation, messages are continued from 128 KiB on; without, a block must fit a buffer.
     let segments = if is_continued { 2 } else { longest };
     let transmissions = (longest + segments - 1) / segments;
-    // A window of the longest messages, and one for what comes between.
-    let credits = window * transmissions + 1;
+    // A window of the longest messages and one more; the profile's longest message has 16.
+    let credits = (window * transmissions + 1).max(16);
     let mut raw = Raw::default();
     raw.engine.provider = args.provider.as_str().into();
     raw.engine.idle.policy = "backoff".into();
@@ -148,41 +149,24 @@ fn config(args: &Args, is_continued: bool) -> Outcome<Config> {
     raw.connections.credits = credits;
     raw.connections.credits_requested = credits;
     raw.connections.calls_max = window;
-    raw.connections.request_transmissions_max = transmissions;
-    raw.connections.response_transmissions_max = transmissions;
-    raw.connections.call_transmissions_max = transmissions;
-    raw.connections.reply_transmissions_max = transmissions;
     raw.features.continuation = is_continued;
     raw.app.bulk.count = 2 * window;
     raw.app.bulk.length = format!("{}B", longest as u64 * SEGMENT_LEN).into();
     Ok(Config::try_from(raw)?)
 }
 
-/// The new file that the server keeps.
-struct Kept {
-    path: PathBuf,
-    is_temporary: bool,
-}
-
-impl Kept {
-    fn new(args: &Args) -> Outcome<Kept> {
-        let place = args.store.as_deref().or(args.file.parent()).unwrap_or(Path::new(""));
-        let is_temporary = args.store.is_none() || place.is_dir();
-        let own = || place.join(format!("block_store-{}.data", std::process::id()));
-        let path = if is_temporary { own() } else { place.to_owned() };
-        File::create_new(&path)
-            .map_err(|why| format!("{}: {why}; --store names another place", path.display()))?;
-        Ok(Kept { path, is_temporary })
+/// The new file that the server keeps. A temporary one has no name any more, and ends with the process.
+fn store(args: &Args) -> Outcome<Arc<Store>> {
+    let place = args.store.as_deref().or(args.file.parent()).unwrap_or(Path::new(""));
+    let is_temporary = args.store.is_none() || place.is_dir();
+    let own = || place.join(format!("block_store-{}.data", std::process::id()));
+    let path = if is_temporary { own() } else { place.to_owned() };
+    let store = Store::create(&path)
+        .map_err(|why| format!("{}: {why}; --store names another place", path.display()))?;
+    if is_temporary {
+        std::fs::remove_file(&path)?;
     }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        if self.is_temporary {
-            // If it is gone already, there is nothing to do.
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
+    Ok(store)
 }
 
 fn block(text: &str) -> Result<u64, String> {
@@ -194,5 +178,3 @@ fn block(text: &str) -> Result<u64, String> {
 const BLOCKS: [u64; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// Bytes of a placement segment.
 const SEGMENT_LEN: u64 = 64 << 10;
-/// The fabric's addresses are its own.
-const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

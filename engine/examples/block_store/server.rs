@@ -1,108 +1,100 @@
-//! The handler: it takes data out of receive buffers and hands them to the disk.
+//! The server's program: it takes data out of receive buffers and hands them to the disk.
+//!
+//! ```text
+//!   NULL    ()                               -> ()
+//!   WRITE   (offset: hyper, data: opaque<>)  -> (status, count)
+//!   READ    (offset: hyper, count)           -> (status, data: opaque<>)
+//!   COMMIT  (length: hyper)                  -> (status)   the file has this length, on the medium
+//! ```
+//! A status is 0 or an error number of the system, after which there is nothing. The data are placed.
 
 use std::collections::VecDeque;
+use std::sync::mpsc::SyncSender;
 
-use rpcrdma_engine::onc::ReplyHeader;
-use rpcrdma_engine::{Answer, Call, Handler, PlacedItem, Reply, TakeError, Ticket, Turn};
+use arrayvec::ArrayVec;
+use rpcrdma_engine::onc::{AcceptStatus, ReplyHeader, RpcProgram};
+use rpcrdma_engine::{Answer, Call, Handler, PlacedItem, Reply, Ticket, Turn};
 
-use crate::disk::{Disk, Segments, Task, status};
-use crate::rpc::{self, BLOCK_MAX, Called, GARBAGE, NULL, READ, WRITE};
+use crate::disk::Task;
+
+/// The number is from the range that RFC 5531 leaves to users.
+pub const PROGRAM: RpcProgram =
+    RpcProgram { number: 0x2000_b10c, version: 1, procedures: COMMIT + 1 };
+pub const NULL: u32 = 0;
+pub const WRITE: u32 = 1;
+pub const READ: u32 = 2;
+pub const COMMIT: u32 = 3;
+/// The longest data of a WRITE or a READ, in bytes.
+pub const BLOCK_MAX: usize = 1 << 20;
 
 /// Serves one file. The shard moves segments and tickets; bytes move between the network, the memory
-/// where they landed, and the file.
+/// that they arrived in, and the file.
 pub struct BlockServer {
-    pub disk: Disk,
-    /// READs that wait for registered memory, which only a turn can give: offset and length.
-    pub reads: VecDeque<(Ticket, u64, usize)>,
+    pub jobs: SyncSender<(Ticket, Task)>,
+    /// READs that wait for registered memory, which only a turn can give.
+    pub reads: VecDeque<(Ticket, Task)>,
 }
 
 impl Handler for BlockServer {
-    fn on_call<'a>(&mut self, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
-        let called = match rpc::read_call(call.reader()) {
-            Ok(called) => called,
-            Err(denial) => return send(reply, &denial.bytes(), &[]),
+    fn on_call<'a>(&mut self, mut call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+        let task = match read(&mut call) {
+            Ok(task) => task,
+            Err(denial) => return reply.deny(&denial),
         };
-        match called {
-            Called { procedure: NULL, .. } => send(reply, &ReplyHeader::SUCCESS, &[]),
-            Called { len, .. } if len > BLOCK_MAX => {
-                send(reply, &ReplyHeader::SUCCESS, &[libc::EMSGSIZE as u32])
-            }
-            Called { procedure: WRITE, .. } => self.write(call, reply, &called),
-            Called { procedure: READ, at, len, .. } => {
-                let (answer, ticket) = reply.defer();
-                self.reads.push_back((ticket, at, len));
-                answer
-            }
-            Called { at: len, .. } => self.defer(reply, Task::Commit { len }),
+        let (answer, ticket) = reply.defer();
+        match task.procedure {
+            READ => self.reads.push_back((ticket, task)),
+            _ => self.submit(ticket, task),
         }
+        answer
     }
 
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
         while !self.reads.is_empty()
             && let Some(into) = turn.buffer()
-            && let Some((ticket, offset, len)) = self.reads.pop_front()
+            && let Some((ticket, mut task)) = self.reads.pop_front()
         {
-            self.disk.submit(ticket, Task::Read { offset, len, into });
+            task.memory.push(into);
+            self.submit(ticket, task);
         }
     }
 }
 
 impl BlockServer {
-    fn write<'a>(&self, mut call: Call<'a>, reply: Reply<'a>, called: &Called) -> Answer<'a> {
-        let data = (Some(called.data as u32), called.len);
-        let is_right = |item: PlacedItem<'_>| (item.position(), item.len() as usize) == data;
-        let is_placed = call.placed().len() > 0;
-        if call.placed().len() > 1 || !call.placed().all(is_right) {
-            return send(reply, &GARBAGE.bytes(), &[]);
-        }
-        let (offset, mut segments) = (called.at, Segments::new());
-        if is_placed && take_all(&mut call, &mut segments).is_ok() {
-            return self.defer(reply, Task::Write { offset, segments });
-        }
-        // What cannot be taken out is written before the call is let go.
-        let Some(bytes) = copy(&call, &segments, called) else {
-            return send(reply, &GARBAGE.bytes(), &[]);
-        };
-        match self.disk.store.write(&bytes, offset) {
-            Ok(()) => send(reply, &ReplyHeader::SUCCESS, &[0, called.len as u32]),
-            Err(error) => send(reply, &ReplyHeader::SUCCESS, &[status(&error)]),
-        }
-    }
-
-    fn defer<'a>(&self, reply: Reply<'a>, task: Task) -> Answer<'a> {
-        let (answer, ticket) = reply.defer();
-        self.disk.submit(ticket, task);
-        answer
+    /// Hands a task to the disk. The queue has room for every open call. If it had none, the ticket
+    /// would be dropped, which rejects the call.
+    fn submit(&self, ticket: Ticket, task: Task) {
+        let _ = self.jobs.try_send((ticket, task));
     }
 }
 
-/// Takes every segment of the only item out of the call, in order.
-fn take_all(call: &mut Call<'_>, segments: &mut Segments) -> Result<(), TakeError> {
-    let count = call.placed().next().map_or(0, |item| item.segments().len());
-    for piece in 0..count {
-        let segment = call.take(0, piece)?;
-        segments.try_push(segment).map_err(|_| TakeError::NoSpare)?;
+/// Reads a call. Takes the data of a WRITE out of it, in order. What cannot be taken is copied:
+/// segments without a spare, and data in the payload stream.
+fn read(call: &mut Call<'_>) -> Result<Task, ReplyHeader<'static>> {
+    let (procedure, mut arguments) = call.arguments(&PROGRAM)?;
+    let at = if procedure == NULL { 0 } else { arguments.u64()? };
+    let len = if matches!(procedure, READ | WRITE) { arguments.u32()? as usize } else { 0 };
+    let position = arguments.position();
+    let mut task = Task { procedure, at, len, memory: ArrayVec::new(), rest: Vec::new() };
+    if procedure != WRITE || len > BLOCK_MAX {
+        return Ok(task);
     }
-    Ok(())
-}
-
-/// A copy of the data: of what was taken and what was not, or of what stands behind the arguments.
-fn copy(call: &Call<'_>, taken: &Segments, called: &Called) -> Option<Vec<u8>> {
-    let mut bytes = taken.iter().flat_map(|segment| segment.iter().copied()).collect::<Vec<u8>>();
-    if let Some(item) = call.placed().next() {
-        item.segments().skip(taken.len()).for_each(|slice| bytes.extend_from_slice(slice));
+    let data = (Some(position as u32), len);
+    let is_right = |item: PlacedItem<'_>| (item.position(), item.len() as usize) == data;
+    if call.placed().len() > 1 || !call.placed().all(is_right) {
+        return Err(AcceptStatus::GarbageArguments.into());
     }
-    let mut reader = call.reader();
-    reader.skip(called.data - reader.position()).ok()?;
-    while bytes.len() < called.len {
-        bytes.extend_from_slice(reader.some(called.len - bytes.len()).ok()?);
+    while !task.memory.is_full()
+        && let Ok(segment) = call.take(0, task.memory.len())
+    {
+        task.memory.push(segment);
     }
-    Some(bytes)
-}
-
-/// Sends a header, and a status and results behind it.
-fn send<'a>(mut reply: Reply<'a>, header: &[u8], words: &[u32]) -> Answer<'a> {
-    reply.payload().put_fixed(header);
-    words.iter().for_each(|word| reply.payload().put_u32(*word));
-    reply.send()
+    let left = len - task.memory.iter().map(|segment| segment.len()).sum::<usize>();
+    let mut stream = call.reader();
+    stream.skip(position - stream.position())?;
+    let stream = std::iter::from_fn(|| stream.some(len).ok());
+    let slices = call.placed().flat_map(|item| item.segments()).chain(stream);
+    slices.for_each(|slice| task.rest.extend_from_slice(slice));
+    task.rest.truncate(left);
+    if task.rest.len() < left { Err(AcceptStatus::GarbageArguments.into()) } else { Ok(task) }
 }

@@ -4,11 +4,12 @@ use std::fs;
 use std::io::sink;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rpcrdma_engine::{CallBuilder, Client, Fabric, Incoming, Payload};
+use rpcrdma_engine::onc::CallHeader;
+use rpcrdma_engine::{Fabric, Payload};
 
 use super::*;
 
-/// A folder that is removed with its files: `file`, of so many bytes that do not repeat.
+/// A directory with `file`, of so many bytes that do not repeat; removed with its files.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -29,8 +30,9 @@ impl Folder {
         folder
     }
 
-    fn args(&self, more: &[&str]) -> Args {
-        let [file, store] = ["file", "store"].map(|name| self.0.join(name).display().to_string());
+    /// A store of this name, or of none: a temporary one.
+    fn args(&self, store: &str, more: &[&str]) -> Args {
+        let [file, store] = ["file", store].map(|name| self.0.join(name).display().to_string());
         let line = ["block_store", "--file", &file, "--store", &store, "--window", "4"];
         Args::try_parse_from(line.iter().chain(more)).expect("a command line")
     }
@@ -39,122 +41,98 @@ impl Folder {
         fs::read(self.0.join(name)).expect("readable")
     }
 
-    /// A server of an empty store, and its client.
+    /// A client of a server with an empty store.
     fn session(&self) -> Session<Fabric> {
-        fs::write(self.0.join("store"), "").expect("writable");
-        let config = config(&self.args(&[]), true).expect("a configuration");
-        Session::start(Fabric::new(), config, &self.0.join("store")).expect("starts")
+        let args = self.args("store", &[]);
+        let store = store(&args).expect("a new file");
+        let config = config(&args, true).expect("a configuration");
+        Session::start(Fabric::new(), config, store).expect("starts")
     }
 }
 
 /// Makes a call that `write` writes from behind the message type; returns the words of the reply.
-fn raw(session: &mut Session<Fabric>, mut write: impl FnMut(&mut CallBuilder<'_>)) -> Vec<u32> {
-    let mut words = Vec::new();
-    let begin = |client: &mut Client<Fabric>, peer, index, _| {
-        let mut call = client.call(peer, index)?;
-        write(&mut call);
-        Ok(call.submit()?)
-    };
-    let end = |_, reply: &Incoming<'_>| {
-        let mut reader = reply.reader();
-        words.extend(std::iter::from_fn(|| reader.u32().ok()));
-        Ok(())
-    };
-    session.run(1, 1, begin, end).expect("there is a reply");
-    words
+fn raw(session: &mut Session<Fabric>, write: impl Fn(&mut Payload<'_>)) -> Vec<u32> {
+    let mut call = session.client.call(session.peer, 0).expect("a credit");
+    write(call.payload());
+    call.submit().expect("it is short");
+    let mut words = None;
+    while words.is_none() {
+        session.client.poll_for(Duration::from_secs(1), |done| {
+            let mut reader = done.result().expect("there is a reply").reader();
+            words = Some(std::iter::from_fn(|| reader.u32().ok()).collect());
+        });
+    }
+    words.unwrap_or_default()
 }
 
 #[test]
 fn files_of_any_length_come_back_as_they_were() {
-    for len in [0, 1, 4096, (3 << 20) + 4099] {
+    let long = (2 << 20) + 4099;
+    for (len, spares) in
+        [(0, "64"), (1, "64"), (4096, "64"), (long, "64"), (long, "0"), (long, "5")]
+    {
         let folder = Folder::new(len);
-        run(&folder.args(&[]), &mut sink()).expect("every byte is compared");
-        assert!(folder.read("file") == folder.read("store"), "{len} bytes");
+        run(&folder.args("store", &["--spares", spares]), &mut sink())
+            .expect("every byte is compared");
+        assert!(folder.read("file") == folder.read("store"), "{len} bytes, {spares} spares");
     }
 }
 
 #[test]
 fn a_file_that_exists_is_not_overwritten() {
     let folder = Folder::new(4096);
-    fs::write(folder.0.join("store"), "somebody's").expect("writable");
-    let why = run(&folder.args(&[]), &mut sink()).expect_err("it exists").to_string();
+    fs::write(folder.0.join("store"), "in use").expect("writable");
+    let why = run(&folder.args("store", &[]), &mut sink()).expect_err("it exists").to_string();
     assert!(why.contains("store: File exists"), "{why}");
-    assert_eq!(folder.read("store"), b"somebody's");
+    assert_eq!(folder.read("store"), b"in use");
 }
 
 #[test]
-fn segments_that_cannot_be_taken_are_written_where_they_are() {
-    for spares in ["0", "5"] {
-        let folder = Folder::new((2 << 20) + 77);
-        run(&folder.args(&["--spares", spares]), &mut sink()).expect("slower, but right");
-        assert!(folder.read("file") == folder.read("store"), "{spares} spares");
-    }
+fn a_temporary_store_leaves_no_file() {
+    let folder = Folder::new(4099);
+    run(&folder.args("", &[]), &mut sink()).expect("every byte is compared");
+    assert_eq!(fs::read_dir(&folder.0).expect("readable").count(), 1, "the file");
 }
 
 #[test]
-fn a_byte_that_changes_in_the_store_is_found() {
+fn a_changed_byte_and_a_short_store_are_found() {
     let folder = Folder::new(1 << 20);
-    let file = File::open(folder.0.join("file")).expect("there");
-    let blocks = Blocks { file: &file, len: 1 << 20, block: 256 << 10 };
+    let file = &File::open(folder.0.join("file")).expect("there");
+    let blocks = Block::all(1 << 20, 256 << 10);
     let mut session = folder.session();
-    session.write(blocks, 4).expect("written");
+    session.write(file, &blocks, 4).expect("written");
     let mut stored = folder.read("store");
     assert!(stored == folder.read("file"));
     stored[777_777] ^= 0x10;
     fs::write(folder.0.join("store"), &stored).expect("writable");
-    let error = session.read(blocks, 4).expect_err("a byte differs").to_string();
+    let error = session.read(file, &blocks, 4).expect_err("a byte differs").to_string();
     assert!(error.contains("byte 777777 differs"), "{error}");
-}
-
-#[test]
-fn a_store_that_is_too_short_is_found() {
-    let folder = Folder::new(100_000);
-    let file = File::open(folder.0.join("file")).expect("there");
-    let blocks = Blocks { file: &file, len: 100_000, block: 64 << 10 };
-    let mut session = folder.session();
-    session.write(blocks, 4).expect("written");
     session.commit(0).expect("emptied");
-    let error = session.read(blocks, 1).expect_err("nothing is there").to_string();
-    assert!(error.ends_with("0 bytes at byte 0, not 65536"), "{error}");
+    let error = session.read(file, &blocks, 1).expect_err("nothing is there").to_string();
+    assert!(error.ends_with("0 bytes at byte 0, not 262144"), "{error}");
 }
 
 #[test]
-fn calls_that_are_not_of_the_program_are_denied() {
+fn calls_that_cannot_be_executed_have_their_replies() {
     let folder = Folder::new(0);
     let mut session = folder.session();
-    let (program, version) = (rpc::PROGRAM, rpc::VERSION);
+    let (program, too_long) = (server::PROGRAM.number, BLOCK_MAX as u32 + 1);
     for (words, expected) in [
-        ([3, program, version, 0], &[1, 0, 2, 2][..]),
-        ([2, program + 1, version, 0], &[0, 0, 0, 1]),
-        ([2, program, version + 1, 0], &[0, 0, 0, 2, version, version]),
-        ([2, program, version, 5], &[0, 0, 0, 3]),
-        ([2, program, version, 2], &[0, 0, 0, 4]),
-        ([2, program, version, 0], &[0; 4]),
-    ] {
-        let header = words.into_iter().chain([0; 4]);
-        let put = |payload: &mut Payload<'_>| header.clone().for_each(|word| payload.put_u32(word));
-        assert_eq!(raw(&mut session, |call| put(call.payload())), expected, "{words:?}");
-    }
-}
-
-#[test]
-fn what_cannot_be_done_comes_back_as_an_error_number() {
-    let folder = Folder::new(0);
-    let mut session = folder.session();
-    for (procedure, offset, len, expected) in [
-        (rpc::READ, 0, BLOCK_MAX as u32 + 1, &[libc::EMSGSIZE as u32][..]),
-        (rpc::READ, 1 << 63, 4096, &[libc::EINVAL as u32]),
+        ([3, program, 1, 0, 0, 0, 0], &[1, 0, 2, 2][..]),
+        ([2, program + 1, 1, 0, 0, 0, 0], &[0, 0, 0, 1]),
+        ([2, program, 2, 0, 0, 0, 0], &[0, 0, 0, 2, 1, 1]),
+        ([2, program, 1, 5, 0, 0, 0], &[0, 0, 0, 3]),
+        ([2, program, 1, server::READ, 0, 0, too_long], &[0, 0, 0, 0, libc::EMSGSIZE as u32]),
+        ([2, program, 1, server::READ, 1 << 31, 0, 4096], &[0, 0, 0, 0, libc::EINVAL as u32]),
         // Behind the end is nothing, and nothing is written.
-        (rpc::READ, 1 << 40, 4096, &[0, 0]),
-        (rpc::WRITE, 0, 0, &[0, 0]),
+        ([2, program, 1, server::READ, 1 << 8, 0, 4096], &[0; 6]),
+        ([2, program, 1, server::WRITE, 0, 0, 0], &[0; 6]),
+        ([2, program, 1, server::WRITE, 0, 0, 1], &[0, 0, 0, 4]),
+        ([2, program, 1, server::NULL, 0, 0, 0], &[0; 4]),
     ] {
-        let reply = raw(&mut session, |call| {
-            rpc::put_call(call.payload(), procedure);
-            call.payload().put_u64(offset);
-            call.payload().put_u32(len);
-        });
-        assert_eq!(reply[..4], [0; 4], "accepted");
-        assert_eq!(reply[4..], *expected, "{offset} {len}");
+        let words = [&words[..4], &[0; 4], &words[4..]].concat();
+        let put = |payload: &mut Payload<'_>| words.iter().for_each(|word| payload.put_u32(*word));
+        assert_eq!(raw(&mut session, put), expected, "{words:?}");
     }
 }
 
@@ -162,10 +140,10 @@ fn what_cannot_be_done_comes_back_as_an_error_number() {
 fn data_in_the_payload_stream_are_written_as_well() {
     let folder = Folder::new(0);
     let data: Vec<u8> = (0..3001_u32).map(|at| (at / 3) as u8).collect();
-    let write = |call: &mut CallBuilder<'_>| {
-        rpc::put_call(call.payload(), rpc::WRITE);
-        call.payload().put_u64(11);
-        call.payload().put_opaque(&data);
+    let write = |payload: &mut Payload<'_>| {
+        payload.put_fixed(&CallHeader::plain(server::PROGRAM.number, 1, server::WRITE));
+        payload.put_u64(11);
+        payload.put_opaque(&data);
     };
     assert_eq!(raw(&mut folder.session(), write), [0, 0, 0, 0, 0, 3001]);
     assert_eq!(folder.read("store")[11..], data);
