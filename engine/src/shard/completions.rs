@@ -1,5 +1,7 @@
 //! Completions: handles the results of one poll of the completion queue, in order.
 
+use rpcrdma_mempool::RecvToken;
+
 use super::Core;
 use super::peers::Phase;
 use super::receive::disposition::RecvInfo;
@@ -14,9 +16,7 @@ impl<P: Provider> Core<P> {
     pub(super) fn take_in<H: Handler>(&mut self, now: u64, handler: &mut H) {
         let count = self.batch.len();
         self.parts.stats.completions.add(count as u64);
-        if count > 1 {
-            self.peers.glance(&self.batch);
-        }
+        self.peers.name(&self.batch, &mut self.names);
         let mut received = 0;
         for at in 0..count {
             let wc = &self.batch[at];
@@ -26,7 +26,7 @@ impl<P: Provider> Core<P> {
             {
                 let recv = RecvInfo { byte_len: wc.byte_len, invalidated: wc.invalidated };
                 received += 1;
-                self.on_receive(token, recv, wc.qp_num, now, handler);
+                self.receive(self.names[at], token, (recv, true), now, handler);
             } else {
                 self.on_other(at, now, handler);
             }
@@ -38,6 +38,34 @@ impl<P: Provider> Core<P> {
         // Answers leave before Receives are refilled. The budget has a reserve of Receives for the
         // meantime, so that none of the granted ones is missing.
         self.flush_if_due(now, handler);
+    }
+
+    /// Processes a transmission of the peer in this place. With `may_wait`, it waits if no slot is
+    /// free to answer it; without, the caller guarantees a slot. Inlined, because every message
+    /// takes this path.
+    #[inline(always)]
+    pub(super) fn receive<H: Handler>(
+        &mut self,
+        index: u32,
+        token: RecvToken,
+        (recv, may_wait): (RecvInfo, bool),
+        now: u64,
+        handler: &mut H,
+    ) {
+        let Core { peers, receive, parts, .. } = &mut *self;
+        let Some((peer, address)) = peers.with_address(index) else {
+            parts.stats.late.add(1);
+            return receive.free_buffer(token);
+        };
+        // Any arrival may be a call, and a call must be answered: without a send slot it is not
+        // read. The order of a peer's messages is kept.
+        if may_wait && (peer.waiting > 0 || !parts.outbox.has_slot_for(&peer.lane)) {
+            return receive.wait(peer, token, recv);
+        }
+        match receive.deliver_short((peer, address), parts, token, recv, handler) {
+            Ok(token) => receive.free_buffer(token),
+            Err(token) => self.receive_other(index, token, recv, now, handler),
+        }
     }
 
     /// A completion other than of a received message.

@@ -30,7 +30,7 @@ use rpcrdma_mempool::BulkPool;
 use self::memory::Regions;
 use self::negotiate::Link;
 use self::parts::Parts;
-use self::peers::{ConnectionId, Peers};
+use self::peers::{ConnectionId, Names, Peers};
 use self::rdma::fetches::Fetches;
 use self::receive::Receive;
 use crate::api::builder::CallBuilder;
@@ -54,6 +54,8 @@ pub(crate) struct Core<P: Provider> {
     /// The program's buffers.
     pub bulk: BulkPool,
     batch: WcBatch,
+    /// Of the batch.
+    names: Names,
     /// The shard's place in the engine.
     pub link: Link<P>,
     /// The memory regions of the pools.

@@ -13,7 +13,7 @@ use super::mailbox::{Mailbox, Wakeup};
 use super::memory::{Memory, Regions};
 use super::negotiate::Link;
 use super::parts::Parts;
-use super::peers::Peers;
+use super::peers::{NO_NAMES, Peers};
 use super::rdma::Rdma;
 use super::rdma::exposures::Exposures;
 use super::rdma::fetches::{Fetches, Use};
@@ -83,6 +83,7 @@ impl<P: Provider> Core<P> {
             peers: Peers::new(peers_max),
             bulk: pools.bulk,
             batch: WcBatch::new(),
+            names: NO_NAMES,
             link: Link::new(Mailbox::new(peers_max * 2, wakeup), budget.settings),
             regions: pools.regions,
         };

@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use rpcrdma_proto::{CallId, Connection, Finished, ShardLedger};
 
 use crate::error::CloseReason;
-use crate::provider::{ConnectId, WcBatch, shortly_before_end};
+use crate::provider::{ConnectId, WC_BATCH, WcBatch, shortly_before_end};
 use crate::shard::receive::reading::PartList;
 use crate::shard::send::lane::Lane;
 use crate::shard::send::messages::NONE;
@@ -163,16 +163,32 @@ const NOWHERE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFI
 
 /// All connections of a shard.
 pub(crate) struct Peers {
-    slots: Box<[Option<Peer>]>,
-    /// How often each place was used.
-    generations: Box<[u32]>,
-    /// Peer addresses: lent together with the connection, and rarely read.
-    addresses: Box<[SocketAddr]>,
+    places: Box<[Place]>,
     free: Vec<u32>,
     /// The addresses of admitted peers that have not connected yet.
     expected: Vec<SocketAddr>,
     table: Table,
 }
+
+/// A place for a connection.
+struct Place {
+    peer: Option<Peer>,
+    /// The address of the peer: lent together with the connection, and rarely read.
+    address: SocketAddr,
+    /// How often the place was used.
+    generation: u32,
+}
+
+impl Place {
+    const VACANT: Place = Place { peer: None, address: NOWHERE, generation: FIRST };
+}
+
+/// The places of the peers of a batch, by the order of its completions; [`NONE`] for a queue pair
+/// without a peer.
+pub(crate) type Names = [u32; WC_BATCH];
+
+/// Of no batch.
+pub(crate) const NO_NAMES: Names = [NONE; WC_BATCH];
 
 /// From queue pair number to peer: upper bits, then lower bits.
 struct Table(Vec<Option<Box<[u32; LEAF]>>>);
@@ -180,9 +196,7 @@ struct Table(Vec<Option<Box<[u32; LEAF]>>>);
 impl Peers {
     pub fn new(peers_max: usize) -> Peers {
         Peers {
-            slots: (0..peers_max).map(|_| None).collect(),
-            generations: vec![FIRST; peers_max].into(),
-            addresses: vec![NOWHERE; peers_max].into(),
+            places: (0..peers_max).map(|_| Place::VACANT).collect(),
             free: (0..peers_max as u32).rev().collect(),
             expected: Vec::new(),
             table: Table::new(),
@@ -192,7 +206,7 @@ impl Peers {
     /// The identifier that the next connection will have. `None` if there is no room.
     pub fn vacancy(&self) -> Option<ConnectionId> {
         let index = *self.free.last()?;
-        Some(ConnectionId { index, generation: self.generations[index as usize] })
+        Some(ConnectionId { index, generation: self.places[index as usize].generation })
     }
 
     /// Counts an admitted peer from now on.
@@ -208,9 +222,10 @@ impl Peers {
 
     /// Connections with this host, including those expected.
     pub fn count_from(&self, host: IpAddr) -> usize {
-        let slots = self.slots.iter().zip(&self.addresses);
-        let made = slots.filter(|(slot, _)| slot.as_ref().is_some_and(|it| it.connect.is_none()));
-        let made = made.filter(|(_, address)| address.ip() == host).count();
+        let is_made = |place: &&Place| {
+            place.address.ip() == host && place.peer.as_ref().is_some_and(|it| it.connect.is_none())
+        };
+        let made = self.places.iter().filter(is_made).count();
         made + self.expected.iter().filter(|address| address.ip() == host).count()
     }
 
@@ -228,16 +243,16 @@ impl Peers {
         let index = self.free.pop();
         debug_assert_eq!(index, Some(peer.id.index));
         self.table.insert(peer.qp_num, peer.id.index);
-        self.addresses[peer.id.index as usize] = address;
-        let index = peer.id.index as usize;
-        self.slots[index] = Some(peer);
+        let place = &mut self.places[peer.id.index as usize];
+        place.address = address;
+        place.peer = Some(peer);
     }
 
     /// Removes a connection; its identifier becomes stale.
     pub fn remove(&mut self, index: u32) -> Option<Peer> {
-        let peer = self.slots[index as usize].take()?;
-        let generation = &mut self.generations[index as usize];
-        *generation = generation.wrapping_add(1);
+        let place = &mut self.places[index as usize];
+        let peer = place.peer.take()?;
+        place.generation = place.generation.wrapping_add(1);
         self.free.push(index);
         self.table.remove(peer.qp_num);
         Some(peer)
@@ -252,14 +267,14 @@ impl Peers {
     /// The connection in this place.
     #[inline]
     pub fn at(&mut self, index: u32) -> Option<&mut Peer> {
-        self.slots[index as usize].as_mut()
+        self.places[index as usize].peer.as_mut()
     }
 
-    /// As [`Peers::at`], with the address of the peer.
+    /// As [`Peers::at`], with the address of the peer. `None` for [`NONE`], too.
     #[inline]
     pub fn with_address(&mut self, index: u32) -> Option<(&mut Peer, &SocketAddr)> {
-        let address = self.addresses.get(index as usize)?;
-        Some((self.slots.get_mut(index as usize)?.as_mut()?, address))
+        let Place { peer, address, .. } = self.places.get_mut(index as usize)?;
+        Some((peer.as_mut()?, address))
     }
 
     /// As [`Peers::named`], with the address of the peer.
@@ -269,26 +284,41 @@ impl Peers {
 
     /// All connections, for counting.
     pub fn iter(&self) -> impl Iterator<Item = &Peer> {
-        self.slots.iter().flatten()
+        self.places.iter().filter_map(|place| place.peer.as_ref())
     }
 
-    /// Prefetches the connections of a batch: the two cache lines that every message needs, before
-    /// the first message is processed.
-    #[inline]
-    pub fn glance(&self, batch: &WcBatch) {
-        for completion in batch {
-            if let Some(index) = self.find(completion.qp_num) {
-                let peer = self.slots[index as usize].as_ref();
+    /// Finds the connections of a batch. A place holds no other connection until the batch is
+    /// processed: connections begin between batches.
+    #[inline(always)]
+    pub fn name(&self, batch: &WcBatch, names: &mut Names) {
+        if let [only] = &batch[..] {
+            names[0] = self.table.index(only.qp_num);
+        } else {
+            self.name_all(batch, names);
+        }
+    }
+
+    /// As [`Peers::name`], and prefetches the two cache lines of each connection that every message
+    /// needs, before the first message is processed.
+    #[inline(never)]
+    fn name_all(&self, batch: &WcBatch, names: &mut Names) {
+        let (mut last, mut index) = (NONE, NONE);
+        for (completion, name) in batch.iter().zip(names) {
+            if completion.qp_num != last {
+                last = completion.qp_num;
+                index = self.table.index(last);
+                let peer = self.places.get(index as usize).and_then(|place| place.peer.as_ref());
                 let seen = peer.map_or(0, |peer| peer.open_calls ^ peer.conn.inflow().granted());
                 core::hint::black_box(seen);
             }
+            *name = index;
         }
     }
 
     /// The connection with this identifier. `None` if it has ended.
     #[inline]
     pub fn named(&mut self, id: ConnectionId) -> Option<&mut Peer> {
-        self.slots.get_mut(id.index as usize)?.as_mut().filter(|peer| peer.id == id)
+        self.places.get_mut(id.index as usize)?.peer.as_mut().filter(|peer| peer.id == id)
     }
 
     /// The transmissions of the group that was just completed.
@@ -300,12 +330,12 @@ impl Peers {
 
     /// The number of connections that there can be.
     pub fn capacity(&self) -> u32 {
-        self.slots.len() as u32
+        self.places.len() as u32
     }
 
     /// The number of connections.
     pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.places.len() - self.free.len()
     }
 }
 
@@ -333,9 +363,17 @@ impl Table {
 
     #[inline]
     fn find(&self, qp_num: u32) -> Option<u32> {
-        let leaf = self.0.get((qp_num >> LEAF_BITS) as usize)?.as_ref()?;
-        let index = leaf[qp_num as usize % LEAF];
+        let index = self.index(qp_num);
         (index != NONE).then_some(index)
+    }
+
+    /// As [`Table::find`]; [`NONE`] if there is none.
+    #[inline]
+    fn index(&self, qp_num: u32) -> u32 {
+        match self.0.get((qp_num >> LEAF_BITS) as usize) {
+            Some(Some(leaf)) => leaf[qp_num as usize % LEAF],
+            _ => NONE,
+        }
     }
 }
 

@@ -24,7 +24,7 @@ impl Receive {
     /// Returns the buffer of any other message as an error, without changes. Inlined, because every
     /// message takes this path.
     #[inline(always)]
-    pub(super) fn deliver_short<H: Handler>(
+    pub fn deliver_short<H: Handler>(
         &mut self,
         (peer, address): (&mut Peer, &SocketAddr),
         parts: &mut Parts,

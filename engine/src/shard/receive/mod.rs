@@ -18,8 +18,9 @@ pub(crate) mod waiting;
 use rpcrdma_mempool::{RecvPool, RecvToken};
 use rpcrdma_proto::Part;
 
+use self::disposition::RecvInfo;
 use self::reading::Reading;
-use self::waiting::WaitingRoom;
+use self::waiting::{Waiting, WaitingRoom};
 use crate::io::{Io, Refill};
 use crate::message::incoming::{Buffers, Incoming};
 use crate::message::map::Map;
@@ -196,6 +197,20 @@ impl Receive {
     #[inline]
     pub fn waiting(&self) -> &WaitingRoom {
         &self.waiting
+    }
+
+    /// Keeps a message until a send slot is free to answer it, behind the others of its peer.
+    #[cold]
+    pub fn wait(&mut self, peer: &mut Peer, token: RecvToken, recv: RecvInfo) {
+        let qp_num = peer.qp_num;
+        self.waiting.push(peer, Waiting { token, recv, qp_num });
+    }
+
+    /// As [`Receive::wait`], in front of the others.
+    #[cold]
+    pub fn wait_first(&mut self, peer: &mut Peer, token: RecvToken, recv: RecvInfo) {
+        let qp_num = peer.qp_num;
+        self.waiting.push_first(peer, Waiting { token, recv, qp_num });
     }
 
     /// Drops the messages of an ended connection: its number may be used again.

@@ -1,10 +1,9 @@
-//! The receive path: completion, transmission, group, call or reply, and reposting of the buffer.
+//! The general way of a transmission: group, call or reply, and reposting of the buffer.
 
 use rpcrdma_mempool::RecvToken;
 use rpcrdma_proto::{CallId, ReplyTo};
 
 use super::disposition::{Disposition, RecvInfo};
-use super::waiting::Waiting;
 use crate::api::completion::Completion;
 use crate::api::handler::Handler;
 use crate::error::CallError;
@@ -16,51 +15,6 @@ use crate::shard::parts::Parts;
 use crate::shard::peers::Phase;
 
 impl<P: Provider> Core<P> {
-    /// A transmission has arrived on this queue pair.
-    #[inline(always)]
-    pub fn on_receive<H: Handler>(
-        &mut self,
-        token: RecvToken,
-        recv: RecvInfo,
-        qp_num: u32,
-        now: u64,
-        handler: &mut H,
-    ) {
-        let Some(index) = self.peers.find(qp_num) else {
-            self.parts.stats.late.add(1);
-            self.receive.free_buffer(token);
-            return;
-        };
-        self.receive(index, token, (recv, true), now, handler);
-    }
-
-    /// Processes a transmission. With `may_wait`, it waits if no slot is free to answer it;
-    /// without, the caller guarantees a slot. Inlined, because every message takes this path.
-    #[inline(always)]
-    fn receive<H: Handler>(
-        &mut self,
-        index: u32,
-        token: RecvToken,
-        (recv, may_wait): (RecvInfo, bool),
-        now: u64,
-        handler: &mut H,
-    ) {
-        let Core { peers, receive, parts, .. } = &mut *self;
-        let Some((peer, address)) = peers.with_address(index) else {
-            return receive.free_buffer(token);
-        };
-        // Any arrival may be a call, and a call must be answered: without a send slot it is not
-        // read. The order of a peer's messages is kept.
-        if may_wait && (peer.waiting > 0 || !parts.outbox.has_slot_for(&peer.lane)) {
-            let qp_num = peer.qp_num;
-            return receive.waiting.push(peer, Waiting { token, recv, qp_num });
-        }
-        match receive.deliver_short((peer, address), parts, token, recv, handler) {
-            Ok(token) => receive.free_buffer(token),
-            Err(token) => self.receive_other(index, token, recv, now, handler),
-        }
-    }
-
     /// Processes waiting messages, as far as slots are free. Goes through all of them once.
     #[cold]
     pub fn serve_waiting<H: Handler>(&mut self, now: u64, handler: &mut H) {
@@ -77,7 +31,7 @@ impl<P: Provider> Core<P> {
 
     /// Processes a transmission that is not a short message.
     #[inline(never)]
-    fn receive_other<H: Handler>(
+    pub(in crate::shard) fn receive_other<H: Handler>(
         &mut self,
         index: u32,
         mut token: RecvToken,
@@ -93,8 +47,7 @@ impl<P: Provider> Core<P> {
                 // The report may have taken the slot for answering the message.
                 Disposition::Again if self.parts.outbox.slots().free() == 0 => {
                     let Some(peer) = self.peers.at(index) else { break };
-                    let qp_num = peer.qp_num;
-                    return self.receive.waiting.push_first(peer, Waiting { token, recv, qp_num });
+                    return self.receive.wait_first(peer, token, recv);
                 }
                 Disposition::Again => continue,
                 Disposition::Settled(outcome) => {
