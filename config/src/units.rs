@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_rendered_reads_back() {
+    fn rendered_values_parse_to_the_same_value() {
         for bytes in [0, 1, 1023, 1024, 1025, 65_536, 1 << 20, 3 << 30, u64::MAX] {
             assert_eq!(parse_length(&Length(bytes).to_string()), Ok(bytes));
         }

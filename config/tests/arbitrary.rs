@@ -70,7 +70,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4096, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn what_is_accepted_adds_up(raw in raw(), keep in 0..16_u32) {
+    fn accepted_configurations_satisfy_the_sums(raw in raw(), keep in 0..16_u32) {
         let raw = tamed(raw, keep);
         let Ok(config) = Config::try_from(raw.clone()) else { return Ok(()) };
         let (receive, connections) = (config.receive(), config.connections());

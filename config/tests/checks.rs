@@ -367,7 +367,7 @@ fn versions_exposures_and_uses_have_names() {
 }
 
 #[test]
-fn what_is_said_of_other_implementations_arrives() {
+fn interop_keys_reach_the_configuration() {
     let config = Config::parse(
         "[interop]\nread_chunk_last = true\nlong_call_with_chunks = true\n\
          write_with_reply = true\nremote_invalidation = false\nsegments_max = 1\n",
@@ -514,7 +514,7 @@ fn receives_cover_grants_control_and_replies_and_one_less_is_refused() {
 }
 
 #[test]
-fn one_connection_alone_can_have_its_credits() {
+fn a_single_connection_can_have_all_its_credits() {
     // One connection: 200 credits, 4 control messages, 64 replies.
     let sum = |buffers: u32| {
         with(|raw| {

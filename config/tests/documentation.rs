@@ -51,7 +51,7 @@ fn every_default_is_the_real_one() {
 }
 
 #[test]
-fn the_first_example_of_an_error_is_what_is_said() {
+fn the_first_example_of_an_error_is_the_printed_text() {
     let error = Config::parse("[receive]\n\n\ninlin = \"8KiB\"").expect_err("a misspelt key");
     assert!(PAGE.contains(&format!("server.toml: {error}\n")), "{error}");
     let error = Config::parse("[receive]\ninline = \"8KB\"").expect_err("a foreign unit");

@@ -277,7 +277,7 @@ mod tests {
     use crate::provider::Provider;
 
     #[test]
-    fn what_is_said_of_other_implementations_reaches_the_protocol() {
+    fn interop_keys_reach_the_protocol() {
         let fabric = Fabric::new();
         let caps = fabric.caps();
         assert_eq!(settings(&Config::default(), caps).interop, Interop::default());

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn not_executed_is_said_only_where_it_is_known() {
+    fn not_executed_is_reported_only_if_it_is_known() {
         for error in errors() {
             // An exhaustive match, so that a new variant must be added here, too.
             let expected = match error {
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_go_later_is_told_from_what_never_will() {
+    fn transient_refusals_are_distinguished_from_permanent_ones() {
         let later = |why| CallRefused::Protocol(why).is_transient();
         assert!(CallRefused::Busy.is_transient());
         assert!(later(SendError::NotEnoughCredits { need: 4, have: 3 }));

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_told_once_whenever_somebody_begins_to_listen() {
+    fn each_failure_is_reported_once_to_a_late_listener_too() {
         let failures = Failures::default();
         failures.record(failure(1));
         failures.tell();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn who_panics_over_a_panic_hides_none() {
+    fn a_panic_in_the_listener_hides_no_failure() {
         let failures = Failures::default();
         failures.on_failure(Arc::new(|_| panic!("what now")));
         for shard in 0..3 {
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_panic_says_is_kept() {
+    fn the_message_of_a_panic_is_kept() {
         let said = |panic: &(dyn Any + Send)| caught(EngineThread::Control, panic).message;
         assert_eq!(said(&"text"), "text");
         assert_eq!(said(&String::from("number 7")), "number 7");

@@ -20,7 +20,7 @@ impl Handler for Mirror {
 }
 
 #[test]
-fn a_call_says_where_its_caller_is() {
+fn a_call_has_the_address_of_its_caller() {
     let (engine, mut control) =
         Engine::without_threads(Fabric::new(), Config::default()).expect("an engine");
     let mut server = engine.shard(Mirror).expect("a shard");

@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn loans_of_all_kinds_are_aligned_distinct_and_whole_when_they_come_back() {
+    fn loans_of_all_kinds_are_aligned_distinct_and_return_whole() {
         let large = PoolSpec { slots: 2, slot_len: 4096, align: 4096 };
         let (mut owner, mut kinds) = loan_pool(&[SPEC, large]);
         let order = |kind: &[Loan]| kind.iter().map(|loan| loan.slot.number()).collect::<Vec<_>>();

@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rung_that_was_not_obtained_left_a_note() {
+    fn every_page_size_that_was_not_obtained_leaves_a_note() {
         for asked in PageSize::LADDER {
             for bytes in [1, 4096, 3 * MIB, 5 * MIB + 1] {
                 let region =
@@ -533,7 +533,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "nothing is advised under Miri")]
-    fn what_was_not_touched_is_not_called_transparent() {
+    fn untouched_memory_is_not_reported_as_transparent() {
         let spec = RegionSpec { pages: PageSize::Transparent, ..RegionSpec::new(4 * MIB) };
         let region = map(RegionSpec { prefault: false, lock: false, ..spec });
         assert_eq!(region.page_size(), PageSize::Base4K);
@@ -569,7 +569,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "smaps")]
-    fn a_region_is_locked_or_says_that_it_is_not() {
+    fn a_region_is_locked_or_reports_that_it_is_not() {
         let region = map(RegionSpec { pages: PageSize::Base4K, ..RegionSpec::new(4096) });
         let locked = flags_of(&region).contains(" lo ");
         let noted = region.notes().iter().any(|note| matches!(note, Note::NotLocked { .. }));

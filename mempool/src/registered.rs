@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_may_still_write_to_stays_registered() {
+    fn memory_the_device_may_still_write_to_stays_registered() {
         let device = Arc::new(TestDevice::default());
         let spec = PoolSpec { slots: 2, slot_len: 64, align: 64 };
         let mut memory = registered(&device, spec.region_len().expect("small"));

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_is_taken_once() {
+    fn a_returned_index_is_taken_once() {
         let (returns, links) = (Returns::new(), links(4));
         let taken = || {
             let mut taken = Vec::new();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_return_is_told_to_free() {
+    fn the_last_return_frees_the_memory() {
         let (returns, links) = (Returns::new(), links(3));
         assert_eq!(returns.give(&links, 1), Disposal::Keep);
         assert_eq!(returns.close(&links, 3), Disposal::Keep);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_leaves_last_is_told_to_free() {
+    fn an_owner_that_leaves_last_frees_the_memory() {
         let (returns, links) = (Returns::new(), links(2));
         assert_eq!(returns.give(&links, 0), Disposal::Keep);
         assert_eq!(returns.give(&links, 1), Disposal::Keep);

@@ -312,7 +312,7 @@ fn blocks_of_a_pool_return_to_it_and_may_outlive_it() {
 }
 
 #[test]
-fn a_loan_given_to_the_wrong_pool_comes_back() {
+fn a_loan_given_to_the_wrong_pool_is_returned() {
     let spec = PoolSpec { slots: 1, slot_len: 64, align: 1 };
     let mut memory = memory(2 * spec.bulk_region_len().expect("small"));
     let mut one = BulkPool::new(&mut memory, &spec).expect("room for two");

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_counted_and_none_is_left_behind_the_last() {
+    fn all_steps_are_counted() {
         let mut patience = Time::Steps.quiet();
         assert_eq!((0..1_000).filter(|_| patience.is_left()).count(), SETTLE as usize);
         assert_eq!(Time::Steps.behind(5), 1_005);

@@ -101,7 +101,7 @@ impl Scene {
 }
 
 #[test]
-fn a_handler_is_told_who_asks() {
+fn a_handler_learns_the_address_of_a_request() {
     let mut scene = Scene::new(|_| {}, |_| {});
     let id = scene.begin();
     assert_eq!(scene.outcome(id), None);
@@ -125,7 +125,7 @@ fn a_peer_that_is_not_admitted_learns_it_whatever_it_speaks() {
 }
 
 #[test]
-fn who_is_not_answered_in_time_is_rejected_and_holds_a_place_until_then() {
+fn a_request_without_a_timely_answer_is_rejected_and_holds_a_place_until_then() {
     let mut scene = Scene::new(|raw| raw.connections.connect_timeout = "1ms".into(), |_| {});
     let id = scene.begin();
     // The shards are not polled: they do not delay the control plane.

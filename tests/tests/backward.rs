@@ -201,7 +201,7 @@ fn receives_cover_both_directions_at_the_same_time() {
 }
 
 #[test]
-fn a_client_that_takes_no_calls_says_so() {
+fn a_client_that_accepts_no_calls_states_it() {
     let mut pair = Pair::new(|_| {});
     pair.client.handler().refuses = true;
     pair.exchange(1, 1, 10);
@@ -242,7 +242,7 @@ fn shards_that_stop_together_do_not_wait_for_each_other() {
 /// The same with calls of both sides on their way when both stop: whatever was delivered is
 /// answered.
 #[test]
-fn what_was_delivered_before_both_stop_is_answered() {
+fn calls_delivered_before_both_ends_stop_are_answered() {
     let mut pair = Pair::new(|raw| raw.connections.stop_timeout = "1h".into());
     pair.exchange(1, 1, 10);
     for node in [pair.client.handler(), pair.server.handler()] {
@@ -390,7 +390,7 @@ mod support {
     }
 
     #[test]
-    fn a_server_is_told_which_calls_its_client_takes() {
+    fn a_server_learns_which_calls_its_client_accepts() {
         for backward in [BackwardSupport::None, BackwardSupport::Inline, BackwardSupport::General] {
             let mut both = Both::new(&small(), takes(backward));
             let limits = both.server.handler().limits.expect("a connection");

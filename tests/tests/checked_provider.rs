@@ -129,7 +129,7 @@ fn a_program_that_writes_to_bound_memory_is_caught_until_it_has_invalidated() {
 }
 
 #[test]
-fn what_a_peer_only_reads_may_be_written_and_what_the_device_writes_is_no_fault() {
+fn memory_a_peer_reads_may_be_written_and_writes_of_the_device_are_no_fault() {
     let (watch, mut a, mut b) = pair();
     b.bind(Access::REMOTE_READ);
     for at in 0..16 {

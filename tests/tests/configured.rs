@@ -38,7 +38,7 @@ fn an_engine_starts_with_no_other_provider_than_the_one_that_is_named() {
 }
 
 #[test]
-fn a_fabric_of_ones_own_is_what_the_configuration_says_or_refused() {
+fn a_fabric_must_match_the_configuration() {
     let options = FabricOptions { delay_ns: 2_000, slots: 64, ..FabricOptions::default() };
     let own = Fabric::with_options(options).expect("a fabric");
     let delay = with(|raw| raw.fabric.delay = "5us".into());
@@ -100,7 +100,7 @@ fn say_what_starting_comes_to_where_little_can_be_locked() {
 }
 
 #[test]
-fn memory_is_locked_or_starting_fails_or_it_is_said_how_much() {
+fn memory_is_locked_or_the_start_fails_or_the_amount_is_reported() {
     let own = std::env::current_exe().expect("the name of this program");
     let child = "say_what_starting_comes_to_where_little_can_be_locked";
     let output = std::process::Command::new(own)
@@ -126,7 +126,7 @@ fn memory_is_locked_or_starting_fails_or_it_is_said_how_much() {
 }
 
 #[test]
-fn what_is_not_to_be_locked_is_not() {
+fn memory_is_not_locked_unless_configured() {
     assert_eq!(started_with("false").expect("nothing is asked for").locked(), 0);
 }
 
@@ -193,7 +193,7 @@ fn fabric(windows: u32) -> Fabric {
 }
 
 #[test]
-fn nothing_is_shown_by_registrations_unless_they_are_named() {
+fn registrations_expose_memory_only_if_configured() {
     for (windows, named, expected) in [
         (64, "auto", Some(Exposure::Windows)),
         (0, "auto", None),

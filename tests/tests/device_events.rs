@@ -54,7 +54,7 @@ fn reasons(world: &mut World<Device>) -> Vec<CloseReason> {
 }
 
 #[test]
-fn a_device_that_is_lost_ends_every_connection_and_says_so() {
+fn a_lost_device_ends_every_connection_and_is_reported() {
     let (mut world, peers, [server, _]) = scene();
     server.tell(0, QueueEvent::DeviceLost);
     world.until("the peers know", |world| world.clients[0].handle().connections() == 0);
@@ -154,7 +154,7 @@ fn flushed(told: impl Fn(u32) -> Option<QueueEvent>) -> CloseReason {
 }
 
 #[test]
-fn requests_that_come_back_flushed_do_not_hide_why() {
+fn flushed_requests_do_not_hide_the_first_error() {
     let failed = flushed(|qp_num| Some(QueueEvent::Failed { qp_num }));
     assert_eq!(failed, CloseReason::Failed);
     let gone = flushed(|qp_num| Some(QueueEvent::Disconnected { qp_num }));

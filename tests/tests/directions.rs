@@ -120,7 +120,7 @@ fn items_of_one_request_are_got_each_in_its_own_way() {
 
 // [RTR] 6.2, 7.4; wire.md E24, E27, E28
 #[test]
-fn a_server_does_what_each_direction_says() {
+fn a_server_executes_each_direction() {
     let mut served = Served::new();
     const LEN: u32 = 2_000;
     let shown = served.raw.show(&vec![0; 8_000], Access::REMOTE_WRITE);
@@ -330,7 +330,7 @@ fn receives_only(xid: u32, credit: u32) -> Vec<u8> {
 
 // [RTR] 5.3; wire.md E33
 #[test]
-fn who_does_not_say_that_it_sends_so_is_not_asked_to() {
+fn a_peer_without_the_property_is_not_asked_to_place() {
     let script = |seed| Script::new(seed, &[], &[Part::Bulk(LEN)]);
     let mut able = Serving::new(properties);
     let call = able.call(&script(1));

@@ -28,7 +28,7 @@ fn everything(world: &mut World<Fabric>, plan: &Plan) {
 }
 
 #[test]
-fn a_device_without_windows_registers_for_each_call_if_told_to() {
+fn a_device_without_windows_registers_for_each_call_if_configured() {
     let device = fabric(0);
     let mut plan = plan("two");
     plan.call.explicit.exposure = "registration".into();
@@ -82,7 +82,7 @@ fn memory_of_another_shard_is_not_shown_by_the_registrations_of_this_one() {
 }
 
 #[test]
-fn who_asks_for_it_by_its_name_shows_all_memory_for_good() {
+fn static_insecure_exposes_all_memory_permanently() {
     let device = fabric(0);
     let mut plan = plan("two");
     plan.call.explicit.exposure = "static-insecure".into();

@@ -466,7 +466,7 @@ fn meet(
 /// that everything else has what it was promised. A call that would need it is rejected, and none
 /// waits.
 #[test]
-fn what_a_device_keeps_of_a_fetch_is_lost_and_nothing_else_suffers() {
+fn buffers_a_device_keeps_of_a_fetch_are_lost_and_nothing_else_is() {
     let fabric = Fabric::new();
     let logs = Mutex::new(Vec::new());
     let plan = FaultPlan {

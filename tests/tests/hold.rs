@@ -58,7 +58,7 @@ fn with_holding_a_stream_has_a_doorbell_for_several_calls() {
 }
 
 #[test]
-fn who_calls_and_waits_is_not_held_up() {
+fn a_caller_of_one_call_at_a_time_is_not_delayed() {
     let steps = |hold| {
         let fabric = Fabric::new();
         let (mut world, peer) = World::pair(&|| fabric.clone(), &plan(hold));
@@ -74,7 +74,7 @@ fn who_calls_and_waits_is_not_held_up() {
 
 /// What is held is sent before the connection is closed, and when the shard stops.
 #[test]
-fn nothing_that_is_held_is_lost() {
+fn held_messages_are_sent() {
     for by_stop in [false, true] {
         let fabric = Fabric::new();
         let (mut world, peer) = World::pair(&|| fabric.clone(), &plan("10ms"));

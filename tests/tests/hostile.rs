@@ -228,7 +228,7 @@ fn garbage_is_survived() {
 }
 
 #[test]
-fn another_version_is_told_ours() {
+fn an_unknown_version_is_answered_with_the_supported_ones() {
     let mut scene = Scene::new();
     for vers in [0, 1, 3, u32::MAX] {
         let mut call = echo(50 + vers % 7);
@@ -249,7 +249,7 @@ fn another_version_is_told_ours() {
 }
 
 #[test]
-fn who_oversteps_its_credits_is_closed() {
+fn a_peer_that_exceeds_its_credits_is_closed() {
     let mut scene = Scene::new();
     let victim = scene.raw_at_server().expect("it is connected");
     for xid in 1..=17 {
@@ -280,7 +280,7 @@ fn a_long_group_needs_credits_as_well() {
 }
 
 #[test]
-fn a_group_left_open_times_out() {
+fn an_incomplete_group_times_out() {
     let mut plan = Plan::default();
     plan.serve.connections.group_timeout = "50ms".into();
     let mut scene = Scene::with(&plan);
@@ -334,7 +334,7 @@ fn a_group_that_is_given_up_has_no_deadline_any_more() {
 }
 
 #[test]
-fn who_leaves_a_group_open_and_takes_no_report_is_closed_all_the_same() {
+fn a_peer_with_an_incomplete_group_that_takes_no_report_is_closed() {
     let mut plan = Plan::default();
     plan.serve.connections.group_timeout = "50ms".into();
     plan.serve.connections.stop_timeout = "70ms".into();
@@ -362,7 +362,7 @@ fn who_leaves_a_group_open_and_takes_no_report_is_closed_all_the_same() {
 }
 
 #[test]
-fn who_never_states_anything_times_out() {
+fn a_peer_that_never_states_its_properties_times_out() {
     let mut plan = Plan::default();
     plan.serve.connections.connect_timeout = "50ms".into();
     // A client of version one may be silent until it calls, while there is room.
@@ -501,7 +501,7 @@ fn a_peer_that_takes_no_replies_starves_no_other_peer() {
 }
 
 #[test]
-fn who_takes_nothing_for_too_long_is_closed() {
+fn a_peer_that_receives_nothing_for_too_long_is_closed() {
     let mut plan = Plan::default();
     plan.serve.connections.send_timeout = "50ms".into();
     let mut scene = Scene::with(&plan);
@@ -524,7 +524,7 @@ fn who_takes_nothing_for_too_long_is_closed() {
 }
 
 #[test]
-fn who_takes_slowly_is_not_closed() {
+fn a_peer_that_receives_slowly_is_not_closed() {
     let mut plan = Plan::default();
     plan.serve.connections.send_timeout = "50ms".into();
     let mut scene = Scene::with(&plan);
@@ -538,7 +538,7 @@ fn who_takes_slowly_is_not_closed() {
 }
 
 #[test]
-fn who_floods_its_connection_is_closed() {
+fn a_peer_that_floods_its_connection_is_closed() {
     let mut scene = Scene::new();
     // A continuation without a group; a reply without a call, at a server that makes no calls.
     for bad in [continuation(9, 3, &[0; 16]), message(0x1234, 1, 16, &[0; 16])] {
@@ -557,7 +557,7 @@ fn who_floods_its_connection_is_closed() {
 }
 
 #[test]
-fn who_gives_up_groups_for_ever_is_closed_and_their_buffers_are_free() {
+fn a_peer_that_abandons_groups_repeatedly_is_closed_and_their_buffers_are_free() {
     let mut scene = Scene::new();
     let victim = scene.raw_at_server().expect("it is connected");
     for xid in 0..200 {

@@ -429,7 +429,7 @@ fn items_without_bytes_are_no_reads() {
 }
 
 #[test]
-fn what_is_fetched_must_be_the_call_that_it_was_said_to_be() {
+fn a_fetched_call_must_match_its_header() {
     let mut scene = Scene::new(&plan("two"));
     let script = Script::new(1, &[Part::Inline(6_000)], &[]);
     let good = rpc(7, 0, &script.call_stream());
@@ -714,7 +714,7 @@ fn a_raw_server_that_keeps_the_rules_is_understood() {
 
 // RFC 8166 3.4.5.2, 3.4.6, 3.4.6.2, 3.5.3, 4.3.3
 #[test]
-fn what_is_shown_is_as_long_as_what_belongs_there_and_no_longer() {
+fn exposed_memory_is_exactly_as_long_as_its_data() {
     let mut stage = Stage::new();
     let total = |chunk: WriteChunk<'_>| chunk.0.iter().map(|segment| segment.length).sum::<u32>();
     let (argument, result) = ([Part::Bulk(5_001)], [Part::Bulk(LEN + 3)]);
@@ -782,7 +782,7 @@ fn a_reply_that_returns_other_segments_than_were_offered_fails_its_call() {
 }
 
 #[test]
-fn nothing_is_written_to_a_sink_that_came_back() {
+fn a_returned_sink_is_not_written() {
     let mut stage = Stage::new();
     let offered = stage.call(1, 1);
     stage.write_result(1, &offered);
@@ -837,7 +837,7 @@ fn every_call_shows_its_memory_under_keys_that_no_call_before_it_had() {
 
 // RFC 8166 4.3.2.2
 #[test]
-fn a_chunk_that_comes_back_unused_may_have_been_written_to() {
+fn a_chunk_returned_as_unused_may_have_been_written() {
     let mut stage = Stage::new();
     let offered = stage.call(1, 2);
     stage.raw.write(&offered.chunk[0], &[0xee; 100]);

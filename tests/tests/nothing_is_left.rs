@@ -324,7 +324,7 @@ fn a_set_up_that_fails_again_and_again_takes_nothing() {
 }
 
 #[test]
-fn wherever_the_program_panics() {
+fn a_panic_at_any_step_leaves_nothing() {
     for way in WAYS {
         for bug in BUGS {
             if bug == Bug::InFactory {
@@ -340,7 +340,7 @@ fn wherever_the_program_panics() {
 }
 
 #[test]
-fn wherever_the_program_panics_on_its_thread() {
+fn a_panic_on_the_thread_of_a_shard_leaves_nothing() {
     for bug in [Bug::InFactory, Bug::OnCall, Bug::OnConnect, Bug::OnTurn, Bug::OnClose] {
         let (fabric, ledger) = (fabric(Way::Placed), Ledger::failing(u32::MAX));
         let provider = Failing::new(fabric.clone(), Arc::clone(&ledger));
@@ -350,7 +350,7 @@ fn wherever_the_program_panics_on_its_thread() {
 }
 
 #[test]
-fn memory_that_a_program_keeps_is_registered_until_it_lets_go() {
+fn memory_that_a_program_keeps_stays_registered_until_it_is_dropped() {
     for bug in [Bug::Nowhere, Bug::OnReply, Bug::OnClose] {
         let (fabric, ledger) = (fabric(Way::Placed), Ledger::failing(u32::MAX));
         let provider = Failing::new(fabric.clone(), Arc::clone(&ledger));
@@ -370,7 +370,7 @@ fn memory_that_a_program_keeps_is_registered_until_it_lets_go() {
 }
 
 #[test]
-fn what_a_device_did_not_give_back_returns_with_the_end_of_the_queues() {
+fn buffers_the_device_did_not_return_are_freed_with_the_queues() {
     for way in WAYS {
         let (fabric, ledger) = (fabric(way), Ledger::failing(u32::MAX));
         let provider = Failing::new(fabric.clone(), Arc::clone(&ledger));

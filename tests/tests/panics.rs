@@ -197,7 +197,7 @@ impl Scene {
 }
 
 #[test]
-fn a_shard_that_panics_anywhere_is_seen_by_everybody_and_the_other_takes_over() {
+fn a_shard_that_panics_anywhere_is_reported_to_all_and_the_other_takes_over() {
     let first = [Spot::Call, Spot::Turn, Spot::Admit, Spot::Connect];
     for spot in first.into_iter().chain([Spot::Close, Spot::Reply, Spot::Refused]) {
         println!("{spot:?}");
@@ -312,7 +312,7 @@ fn call<P: Provider>(
 }
 
 #[test]
-fn a_shard_of_the_engine_that_panics_is_told_with_what_it_said() {
+fn a_panic_of_a_shard_is_reported_with_its_message() {
     let fabric = Fabric::new();
     let mut engine = Engine::new(fabric.clone(), checked(&threaded())).expect("an engine");
     let (tell, told) = mpsc::channel();

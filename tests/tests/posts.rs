@@ -182,7 +182,7 @@ fn every_call_is_executed_once_whatever_a_post_reports() {
 }
 
 #[test]
-fn a_queue_pair_that_is_said_to_be_gone_ends_its_connection_however_much_it_took() {
+fn a_queue_pair_reported_as_gone_ends_its_connection() {
     for seed in 0..8 {
         let faults = FaultPlan { seed, send_gone_ppm: 50_000, ..FaultPlan::default() };
         let mut scene = Scene::new(faults);
@@ -259,7 +259,7 @@ fn a_completion_of_what_was_refused_means_nothing_else_and_ends_the_connection()
 }
 
 #[test]
-fn a_shard_whose_device_takes_no_receives_any_more_ends_and_says_so() {
+fn a_shard_whose_device_takes_no_receives_ends_and_reports_it() {
     let mut scene = Scene::new(FaultPlan { recv_gone_ppm: ALWAYS, ..FaultPlan::default() });
     let (world, peer) = (&mut scene.world, scene.peer);
     scene.logs[0].begin();

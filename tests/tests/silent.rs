@@ -108,7 +108,7 @@ fn unanswered(xid: u32) -> Vec<u8> {
 }
 
 #[test]
-fn who_connects_and_says_nothing_gives_its_place_back() {
+fn a_client_that_connects_and_sends_nothing_loses_its_place() {
     for version in ["auto", "one", "two"] {
         for properties in [true, false] {
             let mut scene = Scene::new(|raw| {
@@ -145,7 +145,7 @@ fn who_connects_and_says_nothing_gives_its_place_back() {
 }
 
 #[test]
-fn a_client_that_may_be_silent_is_let_be_while_there_is_room() {
+fn a_silent_client_is_kept_while_there_is_room() {
     // As one of version one, whose program connects long before it calls.
     for version in ["auto", "one"] {
         let mut scene = Scene::new(|raw| raw.protocol.version = version.into());
@@ -162,7 +162,7 @@ fn a_client_that_may_be_silent_is_let_be_while_there_is_room() {
 }
 
 #[test]
-fn what_says_nothing_that_opens_a_connection_is_silence() {
+fn messages_that_do_not_open_a_connection_count_as_silence() {
     let mut scene = Scene::new(|raw| raw.protocol.version = "two".into());
     let at = scene.silent();
     for _ in 0..6 {
@@ -193,7 +193,7 @@ fn a_connect_request_that_is_never_finished_gives_its_place_back() {
 }
 
 #[test]
-fn who_asks_for_nothing_for_too_long_is_closed() {
+fn a_peer_that_calls_nothing_for_too_long_is_closed() {
     let mut scene = Scene::new(|_| {});
     let (stated, called) = (scene.met(), scene.silent());
     scene.answer(called, &echo(1));
@@ -207,7 +207,7 @@ fn who_asks_for_nothing_for_too_long_is_closed() {
 }
 
 #[test]
-fn who_asks_for_something_in_time_stays() {
+fn a_peer_that_calls_in_time_stays() {
     let mut scene = Scene::new(|_| {});
     let at = scene.met();
     for xid in 1..10 {
@@ -222,7 +222,7 @@ fn who_asks_for_something_in_time_stays() {
 }
 
 #[test]
-fn what_is_dropped_keeps_no_connection() {
+fn dropped_messages_do_not_keep_a_connection() {
     let mut scene = Scene::new(|_| {});
     let at = scene.met();
     for _ in 0..22 {
@@ -259,7 +259,7 @@ fn a_connection_of_our_own_is_kept_as_long_as_the_program_likes() {
 }
 
 #[test]
-fn who_owes_an_answer_is_closed_for_that_and_not_as_idle() {
+fn a_peer_with_an_outstanding_answer_is_closed_as_not_answering() {
     let mut scene = Scene::new(|raw| {
         raw.connections.call_timeout = "1s".into();
         raw.connections.calls_max = 4;

@@ -87,7 +87,7 @@ fn files() -> String {
 }
 
 #[test]
-fn unsafe_code_is_where_the_list_of_files_says() {
+fn unsafe_code_is_only_in_the_listed_files() {
     let files = files();
     for source in sources() {
         let is_marked = files.contains(&format!("`{}` (U)", source.name));
@@ -392,7 +392,7 @@ fn no_file_is_longer_than_500_lines() {
 }
 
 #[test]
-fn every_file_says_what_it_is_about() {
+fn every_file_states_its_subject() {
     for source in sources() {
         let first = source.text.lines().next().unwrap_or_default();
         let is_said = first.starts_with("//! ") && first.len() > 12;

@@ -462,7 +462,7 @@ fn call_compound(pair: &mut Pair, operations: [(u32, u32, Want); 3]) -> Vec<(u32
 }
 
 #[test]
-fn what_is_wanted_of_one_operation_is_not_used_up_by_another() {
+fn wants_of_one_operation_are_not_used_by_another() {
     const GETATTR: u32 = 9;
     let mut pair = Pair::new(compound);
     let want = |len_min| Want { len_min, len_max: 4096 };
@@ -511,7 +511,7 @@ fn header<'a>(_: &mut Vec<Loan>, call: Call<'a>, mut reply: Reply<'a>) -> Answer
 }
 
 #[test]
-fn a_header_says_what_is_called_and_how_it_is_protected() {
+fn a_header_states_the_procedure_and_its_protection() {
     let mut pair = Pair::new(header);
     let mut read = |rpc: u32, flavor: u32, body: &[u32], stated: u32| -> [u32; 5] {
         let mut call = pair.begin();

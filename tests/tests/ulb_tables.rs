@@ -211,7 +211,7 @@ fn the_items_have_the_names_and_limits_of_the_protocols() {
 }
 
 #[test]
-fn nothing_is_placed_of_the_programs_beside_nfs() {
+fn the_programs_beside_nfs_place_nothing() {
     for binding in none::BINDINGS {
         for number in [0, 1, 5, 1000] {
             let Some(procedure) = binding.procedure(number) else {

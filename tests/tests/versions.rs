@@ -236,7 +236,7 @@ mod old_responders {
     }
 
     #[test]
-    fn who_speaks_version_two_only_does_not_fall_back() {
+    fn a_client_of_version_two_only_does_not_fall_back() {
         let two = |raw: &mut rpcrdma_config::Raw| {
             raw.protocol.version = "two".into();
             raw.connections.connect_timeout = "100ms".into();
@@ -331,7 +331,7 @@ mod memory {
     }
 
     #[test]
-    fn who_cannot_be_reached_has_not_shown_its_version() {
+    fn an_unreachable_peer_has_no_known_version() {
         let mut scene = Scene::new(|_| ());
         let id = scene.ask();
         scene.hello();
@@ -659,7 +659,7 @@ mod servers {
     }
 
     #[test]
-    fn a_client_of_version_one_is_served_and_nothing_else_is_said_to_it() {
+    fn a_client_of_version_one_receives_only_version_one() {
         let (mut world, mut raw) = raw_client(Vec::new());
         for xid in 1..20 {
             let replies =
@@ -686,7 +686,7 @@ mod servers {
     }
 
     #[test]
-    fn what_is_bad_is_answered_as_rfc_8166_says() {
+    fn bad_messages_are_answered_as_rfc_8166_states() {
         let (mut world, mut raw) = raw_client(said(4096, 4096));
         assert_eq!(answers(&mut world, &mut raw, &call(1, &[], Order::Answer)).len(), 1);
         let mut proc = |number: u32, bytes: Option<usize>| {
@@ -801,7 +801,7 @@ mod unanswered {
     }
 
     #[test]
-    fn who_answers_in_time_stays_for_ever() {
+    fn a_server_that_answers_in_time_is_kept() {
         let mut scene = Scene::new(|_| ());
         let peer = up(&mut scene);
         for cookie in 1..20 {

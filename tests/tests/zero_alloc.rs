@@ -356,7 +356,7 @@ fn calls_over_a_device_allocate_nothing() {
 }
 
 #[test]
-fn what_is_allocated_is_counted() {
+fn allocations_are_counted() {
     assert_eq!(count(|| drop(std::hint::black_box(vec![1_u8; 9]))), 2, "one there and one back");
     let elsewhere = count(|| {
         std::thread::scope(|scope| {

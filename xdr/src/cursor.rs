@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_is_full_says_what_was_missing() {
+    fn a_full_writer_reports_the_missing_room() {
         let mut buffer = [0; 6];
         let mut writer = Writer::new(&mut buffer);
         writer.put_u32(1).unwrap();

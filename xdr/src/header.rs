@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_version_is_refused_whatever_it_says() {
+    fn an_unknown_version_is_refused() {
         for vers in [0, 3, 0x0100_0000, u32::MAX] {
             for proc in [0, 1, 2, 3, 5, 6] {
                 let message = words(&[1, vers, 3, proc, 0, 0, 0, 0]);

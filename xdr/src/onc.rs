@@ -561,7 +561,7 @@ mod tests {
 
     // As the Linux kernel's client calls GETATTR: "pc1", user 1000, group 100, groups 4 and 27.
     #[test]
-    fn a_call_of_a_user_says_who_and_where() {
+    fn a_call_with_auth_sys_names_user_and_machine() {
         let words = [2, 100_003, 3, 1, 1, 32, 0x9e37, 3, 0x7063_3100, 1000, 100, 2, 4, 27, 0, 0];
         let header = call(&words).unwrap();
         assert_eq!(header.credentials.flavor(), auth_flavor::SYS);
@@ -629,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_padding_does_not_matter() {
+    fn the_bytes_of_padding_are_ignored() {
         let bytes = bytes_of(&[2, 1, 1, 1, 1, 5, 0x0102_0304, 0x05ff_ffff, 0, 0]);
         let header = CallHeader::decode(&mut Reader::new(&bytes)).unwrap();
         assert_eq!(header.credentials.body(), [1, 2, 3, 4, 5]);

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_eight_bytes_is_not_looked_at() {
+    fn bytes_after_the_first_eight_are_ignored() {
         let mut padded = [0; 196];
         padded[..8].copy_from_slice(&WIRE);
         assert_eq!(PrivateData::decode(&padded), Some(VALUE));

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn one_bad_value_spoils_the_set_and_says_where() {
+    fn one_bad_value_invalidates_the_set_and_its_place_is_reported() {
         let bytes = set(&[
             PropVal { id: PropId(1), data: &[0, 0, 16, 0] },
             PropVal { id: PropId(2), data: &[0, 0, 0, 7] },

@@ -303,7 +303,7 @@ mod tests {
     use std::string::ToString;
 
     #[test]
-    fn a_long_sequence_is_cut_and_says_how_much_is_missing() {
+    fn a_long_sequence_is_cut_and_its_rest_counted() {
         let loc = Loc::Tbsn { offset: 0, segments: Tbsns::run(10, 256) };
         let item = MsgItem { disp: 4, length: 1 << 20, loc };
         assert_eq!(item.to_string(), "4+1048576 tbsn 10,11,12,13,14,15,16,17,248 more",);

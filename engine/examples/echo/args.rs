@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_is_both_ends_over_the_fabric() {
+    fn without_options_both_ends_run_over_the_fabric() {
         let args = parsed("echo");
         assert_eq!((args.listen, args.connect), (None, None));
         let config = args.config().expect("the profile");
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn one_end_is_somewhere_and_the_fabric_is_nowhere_else() {
+    fn one_end_needs_verbs_because_the_fabric_ends_with_the_process() {
         let at = Some("10.0.0.1:7777".parse().expect("an address"));
         let (server, client) = ("echo -p verbs -l 10.0.0.1:7777", "echo -p verbs -c 10.0.0.1:7777");
         assert_eq!((parsed(server).listen, parsed(server).connect), (at, None));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_server_listens_says_on_which_device() {
+    fn the_listen_address_selects_the_device() {
         let address = |line: &str| parsed(line).config().expect("right").verbs().address;
         let own = Some("10.0.0.1".parse().expect("an address"));
         assert_eq!(address("echo -p verbs -l 10.0.0.1:7777"), own);

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_has_its_usual_value() {
+    fn missing_options_have_their_defaults() {
         let args = parsed("nfs3 --export /srv/data/ --listen 10.0.0.1:20049").expect("enough");
         assert_eq!(args.mount(), "10.0.0.1:20048".parse().expect("an address"));
         let options = args.options();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_says_how_the_device_is_used() {
+    fn the_options_reach_the_configuration() {
         let folder = Folder::new();
         let path = folder.join("config");
         std::fs::write(&path, "[verbs]\ndevice = \"mlx5_0\"\nretry_count = 3").expect("written");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_refused() {
+    fn wrong_options_are_refused() {
         for line in [
             "nfs3 --export /srv/data",
             "nfs3 --listen 10.0.0.1:20049",

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_executed_is_not_remembered() {
+    fn calls_that_were_not_executed_are_not_cached() {
         let jukebox = 10_008_u32.to_be_bytes().to_vec();
         for outcome in [
             CallOutcome::Results { head: jukebox, data: None },
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_something_is_remembered_and_nothing_else() {
+    fn only_calls_that_change_something_are_cached() {
         let remembered: Vec<u32> = (0..=nfs3::COMMIT).filter(|number| concerns(*number)).collect();
         assert_eq!(remembered, [2, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
     }

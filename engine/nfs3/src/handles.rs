@@ -137,7 +137,7 @@ mod tests {
     const ID: FileId = FileId { inode: 0x0102_0304_0506_0708, birth: 99 };
 
     #[test]
-    fn a_handle_comes_back_as_its_file() {
+    fn a_handle_opens_its_file() {
         let key = HandleKey([7; KEY_LEN]);
         let handle = key.handle(ID);
         assert_eq!(handle.data.len(), HANDLE_LEN);

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_that_cannot_be_taken_back_is_said_and_one_that_cannot_be_given_leaves_the_mode() {
+    fn a_failed_change_of_rights_is_reported_or_leaves_the_mode() {
         assert_eq!(tried(None), (Ok((true, true)), vec![0o640, 0o240]));
         assert_eq!(tried(Some(0o240)), (Ok((true, false)), vec![0o640, 0o240]));
         assert_eq!(tried(Some(0o640)), (Err(Errno::ACCESS), vec![0o640]));

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_says_who_makes_it() {
+    fn credentials_of_a_call_are_read() {
         let words = [2, 100_003, 3, 1, 1, 32, 7, 1, 0x6100_0000, 1000, 100, 2, 4, 5, 0, 0];
         let called = read(&words).expect("it is whole");
         let Caller::Sys(who) = called.caller else { panic!("AUTH_SYS says who") };

@@ -125,7 +125,7 @@ mod tests {
     const LATER: Result<(), Status> = Err(Status::NFS3ERR_JUKEBOX);
 
     #[test]
-    fn what_is_missing_is_searched_for_once() {
+    fn a_missing_file_is_searched_for_once() {
         let (at, mut searches) = after_one_of(1, true);
         assert_eq!(searches.judge(file(1), at(2)), Ok(()));
         searches.was_in_vain(file(1), at(3));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_removed_is_never_searched_for() {
+    fn a_removed_file_is_not_searched_for() {
         let mut searches = Searches::default();
         searches.was_removed(file(1));
         assert_eq!(searches.judge(file(1), Instant::now()), STALE);

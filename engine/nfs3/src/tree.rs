@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_during_a_search_is_newer_than_what_it_finds() {
+    fn entries_noted_during_a_search_replace_its_results() {
         let mut tree = Tree::default();
         tree.note(2, place(1, "long ago"));
         tree.note(3, place(1, "gone"));

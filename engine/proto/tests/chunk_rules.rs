@@ -316,7 +316,7 @@ mod choice {
     }
 
     #[test]
-    fn what_is_exposed_must_be_what_was_routed() {
+    fn the_exposed_memory_must_match_the_route() {
         let (mut client, _) = both();
         let items = [BulkItem { position: 8, len: 20_001, origin: 0, pieces: 2 }];
         let demand = CallDemand {
@@ -431,7 +431,7 @@ mod calls {
     }
 
     #[test]
-    fn what_is_offered_for_the_reply_ends_before_the_last_address() {
+    fn memory_offered_for_the_reply_ends_before_the_last_address() {
         let (_, mut server) = both();
         let mut judged = |xid: u32, lists: ChunkLists<'_>| {
             let Ingress::Call(message) = server.receive(&call(xid, true, lists)) else {
@@ -513,7 +513,7 @@ mod calls {
     }
 
     #[test]
-    fn nothing_follows_a_message_that_is_elsewhere() {
+    fn a_message_in_chunks_has_no_inline_bytes() {
         let (mut client, mut server) = both();
         let reads = [read(0, 40)];
         let lists = ChunkLists { reads: List::from_slice(&reads), ..ChunkLists::EMPTY };
@@ -528,7 +528,7 @@ mod calls {
     }
 
     #[test]
-    fn backward_calls_have_chunks_only_where_that_was_said() {
+    fn backward_calls_have_chunks_only_if_the_peer_accepts_them() {
         let general = Settings { backward: rpcrdma_xdr::BackwardSupport::General, ..settings() };
         let reads = [read(8, 4)];
         let lists = ChunkLists { reads: List::from_slice(&reads), ..ChunkLists::EMPTY };
@@ -625,7 +625,7 @@ mod replies {
     }
 
     #[test]
-    fn chunks_are_filled_in_order_and_come_back_with_what_they_hold() {
+    fn chunks_are_filled_in_order_and_returned_with_their_lengths() {
         let first = [segment(1, 3), segment(2, 0), segment(3, 5), segment(4, 9)];
         let second = [segment(5, 100)];
         let third = [segment(6, 100), segment(7, 4)];
@@ -650,7 +650,7 @@ mod replies {
     }
 
     #[test]
-    fn the_padding_segment_of_the_linux_client_comes_back_empty() {
+    fn the_padding_segment_of_the_linux_client_is_returned_empty() {
         for residue in 1..4 {
             let chunks = [[segment(1, 100 + residue), segment(2, 4)]];
             let (written, wire, _) =
@@ -679,7 +679,7 @@ mod replies {
 
     // wire.md C6, C7
     #[test]
-    fn a_reply_whose_chunks_come_back_in_too_long_a_header_is_none() {
+    fn a_reply_whose_chunk_lists_make_the_header_too_long_is_refused() {
         let small = Settings { structure: structure(1024, 0, 0), ..settings() };
         // In buffers of 1024 bytes: a header with so many segments in the Reply chunk.
         for (segments, fits) in [(62, true), (63, false)] {
@@ -828,7 +828,7 @@ mod replies {
     }
 
     #[test]
-    fn what_comes_back_is_what_was_offered_with_no_greater_lengths() {
+    fn returned_chunks_match_the_offer_with_no_greater_lengths() {
         assert_eq!(in_msg(&returned([10, 7, 5])), Ok((None, vec![(0, 17), (2, 5)])));
         assert_eq!(in_msg(&returned([0, 0, 1])), Ok((None, vec![(2, 1)])));
         assert_eq!(in_msg(&returned([0, 0, 0])), Ok((None, vec![])));
@@ -854,7 +854,7 @@ mod replies {
     }
 
     #[test]
-    fn nothing_is_behind_a_segment_that_is_not_full_not_even_behind_an_empty_one() {
+    fn only_the_last_used_segment_may_be_partly_filled() {
         let lens = |lens: [u32; 3]| [segment(4, lens[0]), segment(6, lens[1]), segment(5, lens[2])];
         for (written, good) in [
             ([40, 0, 60], true),

@@ -131,7 +131,7 @@ mod handshake {
     }
 
     #[test]
-    fn no_error_says_how_many_credits_there_are() {
+    fn errors_grant_no_credits() {
         let plain = Settings { properties: false, ..settings() };
         let rept = |xid| {
             let bad = MsgId { xid, dir: MsgType::Call, seq: 0 };
@@ -309,7 +309,7 @@ mod handshake {
     }
 
     #[test]
-    fn an_older_peer_is_fatal_to_who_speaks_version_two_only() {
+    fn a_version_one_peer_is_fatal_for_an_end_of_version_two_only() {
         for vers in [1, 2] {
             let settings = Settings { versions: Versions::TWO, ..settings() };
             let mut client = Side::new(Role::Client, settings);
@@ -517,7 +517,7 @@ mod classification {
     }
 
     #[test]
-    fn another_version_is_told_ours() {
+    fn an_unknown_version_is_answered_with_the_supported_ones() {
         let (_, mut server) = both();
         for vers in [0, 1, 3] {
             let mut bytes = msg(0x55, false);
@@ -592,7 +592,7 @@ mod classification {
     }
 
     #[test]
-    fn what_an_operation_switched_off_carries_is_not_looked_at() {
+    fn the_contents_of_a_disabled_operation_are_not_read() {
         let off = Settings { rtr: RtrSupport::empty(), properties: false, ..settings() };
         let mut plain = Side::new(Role::Server, off);
         let (_, mut server) = both();
@@ -700,7 +700,7 @@ mod classification {
     }
 
     #[test]
-    fn replies_to_nobody_are_ignored() {
+    fn replies_without_a_call_are_ignored() {
         let (mut client, _) = both();
         assert!(matches!(client.receive(&msg(3, true)), Ingress::Ignored(Ignored::UnknownReply)));
         // Opened, but never sent.
@@ -1015,7 +1015,7 @@ mod groups {
     }
 
     #[test]
-    fn what_is_dropped_unread_does_not_intervene() {
+    fn dropped_messages_do_not_interrupt_a_group() {
         let (_, mut server) = both();
         assert!(matches!(server.receive(&xmtreq(1, 2)), Ingress::Partial));
         let error = wire(1, 2, 8, Body::Error(RdmaError::BadHeader), &[]);
@@ -1050,7 +1050,7 @@ mod groups {
     }
 
     #[test]
-    fn every_transmission_of_a_group_says_how_many_credits_there_are() {
+    fn every_transmission_of_a_group_states_the_credits() {
         // wire.md E6: the last one received counts.
         let credited = |mut bytes: Vec<u8>, credit: u32| {
             bytes[8..12].copy_from_slice(&credit.to_be_bytes());

@@ -235,7 +235,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
     #[test]
-    fn nothing_that_arrives_breaks_a_connection(
+    fn arbitrary_messages_keep_the_invariants_of_a_connection(
         at_client in any::<bool>(),
         version in any_version(),
         stream in vec((any_sent(), 0usize..5000, vec((any::<u16>(), any::<u8>()), 0..2)), 1..25),

@@ -96,7 +96,7 @@ fn settled(ingress: Ingress<'_>) -> PropertyOutcome {
 }
 
 #[test]
-fn a_request_for_changes_goes_to_the_peer_and_its_answer_comes_back() {
+fn a_request_for_changes_is_sent_and_its_answer_returned() {
     let (mut client, mut server) = both();
     let changes = [Property::RecvBufferSize(2048), Property::ResponseSxLimit(4)];
     // The peer's buffers are fixed (wire.md W14), its limits are not.
@@ -118,7 +118,7 @@ fn a_request_for_changes_goes_to_the_peer_and_its_answer_comes_back() {
 }
 
 #[test]
-fn done_other_and_refused_are_told_apart() {
+fn done_other_and_refused_are_distinguished() {
     let changes =
         [Property::RecvBufferSize(2048), Property::RequestRxLimit(8), Property::ResponseSxLimit(8)];
     let (mut server, xid) = asking(&changes);
@@ -133,7 +133,7 @@ fn done_other_and_refused_are_told_apart() {
 }
 
 #[test]
-fn what_is_said_twice_or_not_at_all_is_refused() {
+fn properties_answered_twice_or_not_at_all_count_as_refused() {
     for done in [false, true] {
         for rejected in [false, true] {
             for other in [false, true] {
@@ -239,7 +239,7 @@ fn a_smaller_buffer_counts_from_the_request_on_and_no_longer_if_refused() {
 }
 
 #[test]
-fn a_smaller_buffer_that_the_peer_asks_for_is_reckoned_with_in_replies() {
+fn replies_respect_a_smaller_buffer_that_the_peer_requests() {
     let (mut client, mut server) = both();
     // A reply of 8 KiB fits one of our buffers.
     let open = |side: &mut Side| side.conn.open_call(&mut side.ledger, 0).expect("ready");
@@ -270,7 +270,7 @@ fn a_smaller_buffer_that_the_peer_asks_for_is_reckoned_with_in_replies() {
 }
 
 #[test]
-fn what_never_changes_is_neither_asked_for_nor_announced() {
+fn constant_properties_are_neither_requested_nor_announced() {
     let structure = Property::RecvStructure(RecvStructure::single(8192));
     let unknown = Property::Unknown(PropVal { id: PropId(99), data: &[] });
     let size = Property::RecvBufferSize;
@@ -302,7 +302,7 @@ fn what_never_changes_is_neither_asked_for_nor_announced() {
 }
 
 #[test]
-fn what_is_announced_is_believed_and_more_of_it_accepted() {
+fn announced_values_are_used_and_greater_ones_accepted() {
     let small = Settings { request_rx_limit: 2, backward: BackwardSupport::None, ..settings() };
     let (mut client, mut server) = connected(small, small);
     assert_eq!(client.conn.limits().request_rx_limit, 2);
@@ -373,7 +373,7 @@ fn every_property_is_stated_and_those_that_never_change_are_marked() {
 }
 
 #[test]
-fn what_is_not_stated_has_the_default_of_the_table() {
+fn missing_properties_have_the_defaults_of_the_table() {
     let limits = |values: &[Property<'_>]| {
         let mut server = Side::new(Role::Server, settings());
         server.receive(&connprop(values, 0));

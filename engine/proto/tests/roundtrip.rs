@@ -128,7 +128,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn every_byte_arrives_where_it_says(
+    fn every_byte_arrives_at_its_position(
         client in any_settings(),
         server in any_settings(),
         call in any_items(),
@@ -385,7 +385,7 @@ fn a_call_for_a_long_reply_is_a_transmit_request() {
 }
 
 #[test]
-fn what_fits_no_way_says_so_with_numbers() {
+fn a_message_that_fits_no_form_is_refused_with_numbers() {
     let settings = Settings {
         request_rx_limit: 2,
         response_sx_limit: 2,

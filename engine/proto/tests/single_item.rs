@@ -244,7 +244,7 @@ fn lawful_messages_take_the_short_way() {
 }
 
 #[test]
-fn whatever_breaks_a_rule_takes_the_general_way() {
+fn invalid_messages_take_the_general_way() {
     let (_, [wanting, plain]) = side(true);
     let good = Words::write_call(7, 40, item(8, 100));
     let mut bad: Vec<(bool, Words)> = Vec::new();

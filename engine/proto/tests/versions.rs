@@ -117,7 +117,7 @@ mod old_responders {
     }
 
     #[test]
-    fn who_does_not_speak_version_one_does_not_fall_back() {
+    fn an_end_of_version_two_only_does_not_fall_back() {
         let mut client = Side::new(Role::Client, speaking(Versions::TWO));
         client.conn.begin().expect("the first message");
         let ingress = client.receive(&refused(2, 1, 1));
@@ -366,7 +366,7 @@ mod opening {
     }
 
     #[test]
-    fn what_is_not_spoken_is_not_begun_with() {
+    fn a_connection_does_not_begin_with_an_unsupported_version() {
         let cases = [
             (Role::Client, Versions::TWO, Start::One),
             (Role::Client, Versions::ONE, Start::Two),
@@ -425,7 +425,7 @@ mod opening {
     }
 
     #[test]
-    fn what_is_too_long_for_a_small_peer_is_refused() {
+    fn messages_too_long_for_a_small_peer_are_refused() {
         let mut client = beginning(Role::Client, Start::One, None);
         for (payload, reply, fits) in [(996, 996, true), (1000, 40, false), (40, 1000, false)] {
             let id = client.conn.open_call(&mut client.ledger, 1).expect("ready");
@@ -644,7 +644,7 @@ mod backward {
     }
 
     #[test]
-    fn is_refused_by_who_takes_none() {
+    fn is_refused_by_an_end_that_accepts_none() {
         let none = Settings { backward: BackwardSupport::None, ..settings() };
         let (mut client, mut server) = connected_in(Version::One, none, settings());
         let bytes = callback(&mut server);

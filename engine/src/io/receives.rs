@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_receive_comes_home_once() {
+    fn a_receive_returns_once() {
         let mut receives = Receives::new(4);
         let name = receives.name(3);
         assert_eq!(receives.take(name), None, "it was not posted");

@@ -170,7 +170,7 @@ mod tests {
     const PIECE: Piece = Piece { part: 0, segment: 1, offset: 0, len: 4 };
 
     #[test]
-    fn a_map_grows_for_nothing_that_it_is_told() {
+    fn a_map_does_not_grow() {
         let mut map = Map::new(3, 2);
         for round in 0..2 {
             map.clear();

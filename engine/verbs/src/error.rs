@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_that_cannot_be_made_safe_is_told_with_what_helps() {
+    fn an_unsafe_fork_is_an_error_that_names_the_remedy() {
         let error = code("ibv_fork_init", libc::EINVAL).to_string();
         assert!(error.contains("registered") && error.contains("RDMAV_FORK_SAFE=1"), "{error}");
     }

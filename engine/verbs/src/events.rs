@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_a_queue_pair_or_a_queue_is_named_by_its_place_and_its_key() {
+    fn events_of_queue_pairs_and_queues_carry_place_and_key() {
         let key = Key::new();
         // SAFETY: all members are integers and pointers, for which zeros are values.
         let mut qp: sys::ibv_qp = unsafe { std::mem::zeroed() };
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_nobody_knows_is_counted_and_nothing_else() {
+    fn an_unknown_event_is_only_counted() {
         for event_type in [11, 12, 13, 15, 17, 18, 19, 20, 1_000, u32::MAX] {
             assert_eq!(event(event_type, 0), Happened::Other, "{event_type}");
         }

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_asked_for_is_any_device() {
+    fn without_options_any_device_is_used() {
         let any = VerbsOptions::default();
         assert_eq!((any.device.as_ref(), any.address, any.port, any.gid), (None, None, None, None));
         assert_eq!(any.describe(), "with an active port");

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_binds_a_window_does_not_wait_for_a_registration_or_its_end() {
+    fn binding_a_window_does_not_wait_for_a_registration_or_its_end() {
         let board = Board::new();
         let regions = Arc::new(Regions::new(&VERBS, board.domain()));
         let (known, new) = (region(), region());
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_device_does_not_give_back_is_kept_and_tried_once_more() {
+    fn a_failed_deregistration_is_kept_and_tried_once_more() {
         let board = Board::new();
         let regions = Regions::new(&VERBS, board.domain());
         let (memory, mut cache) = (region(), RegionCache::new());

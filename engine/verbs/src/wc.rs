@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receive_keeps_its_number_and_says_which_key_died_with_it() {
+    fn a_receive_keeps_its_number_and_names_the_invalidated_key() {
         let done = completion(&received(sys::IBV_WC_WITH_INV), sys::IBV_WC_WITH_INV);
         assert!(is_receive(&done));
         let done = reported(done);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_driver_leaves_behind_in_a_failed_completion_is_not_believed() {
+    fn other_fields_of_a_failed_completion_are_ignored() {
         let stale = received(sys::IBV_WC_WITH_INV);
         let flushed = sys::ibv_wc { status: sys::IBV_WC_WR_FLUSH_ERR, opcode: 3, ..stale };
         let done = completion(&flushed, sys::IBV_WC_WITH_INV);

@@ -65,7 +65,7 @@ mod tempdir {
 }
 
 #[test]
-fn a_host_without_the_libraries_is_told_which_and_what_to_install() {
+fn missing_libraries_are_named_with_their_packages() {
     // Whichever is looked for first, and whether or not the host has them.
     let said = said(without("libibverbs.so.1").path());
     assert!(said.starts_with("the RDMA libraries are missing: "), "{said}");
@@ -75,7 +75,7 @@ fn a_host_without_the_libraries_is_told_which_and_what_to_install() {
 }
 
 #[test]
-fn a_host_as_it_is_opens_a_device_or_says_why_not() {
+fn this_host_opens_a_device_or_reports_why_not() {
     let nowhere = tempdir::Directory::new("nothing");
     let said = said(nowhere.path());
     let is_known = ["opened one of", "RDMA libraries are missing", "no RDMA device", "rdma_"];

@@ -188,7 +188,7 @@ fn both_sides_learn_what_the_other_has_sent_along() {
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn a_request_is_rejected_and_one_to_nobody_is_not_the_same() {
+fn a_rejected_request_differs_from_one_without_a_listener() {
     let device = device(|_| {});
     let mut pair = Pair::new(&device, address());
     for by_drop in [false, true] {
@@ -233,7 +233,7 @@ fn addresses_that_cannot_be_listened_on_are_named_with_the_reason() {
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn an_address_that_nobody_answers_is_given_up_in_time() {
+fn an_attempt_without_an_answer_ends_in_time() {
     let device = device(|raw| {
         raw.verbs.resolve_timeout = "50ms".into();
         raw.verbs.answer_timeout = "100ms".into();
@@ -261,7 +261,7 @@ fn an_address_of_another_interface_has_no_route_from_the_device() {
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn an_attempt_that_is_given_up_says_nothing_more() {
+fn an_abandoned_attempt_has_no_events() {
     let device = device(|_| {});
     let mut pair = Pair::new(&device, address());
     let given_up = pair.client.connect(pair.at, &[1]);
@@ -346,7 +346,7 @@ fn one_connection_more_than_the_queues_have_is_rejected() {
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn whoever_leaves_is_missed_by_the_other() {
+fn each_end_learns_that_the_other_has_left() {
     let device = device(|_| {});
     for server_leaves in [true, false] {
         let mut pair = Pair::new(&device, address());

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_to_a_circle_and_away_from_it_is_not_in_it() {
+    fn paths_to_and_from_a_circle_are_not_in_it() {
         let found = circles(&[("in", "a"), ("a", "b"), ("b", "c"), ("c", "a"), ("c", "out")]);
         assert_eq!(found, [["a", "b", "c"]]);
     }

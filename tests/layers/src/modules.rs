@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compiled_with_and_without_tests_counts() {
+    fn code_with_and_without_cfg_test_counts() {
         for condition in ["not(test)", "any(test, unix)", "unix", "not(all(test, unix))"] {
             let code = format!("#[cfg({condition})] use crate::a::T;");
             let found =

@@ -96,7 +96,7 @@ pub fn a_peer_is_rejected_before_it_is_accepted<P: Provider>(open: Open<'_, P>) 
 }
 
 /// Peers that connect at the same time are counted before they are connected.
-pub fn who_asks_twice_at_once_counts_twice<P: Provider>(open: Open<'_, P>) {
+pub fn two_simultaneous_requests_of_a_host_count_twice<P: Provider>(open: Open<'_, P>) {
     let mut world = World::new(open, &Plan::default());
     world.servers[0].handler().per_host_max = Some(1);
     let to = world.at;

@@ -352,7 +352,7 @@ pub fn fetched_memory_is_taken_and_relayed<P: Provider>(open: Open<'_, P>) {
 
 /// Where it is agreed that the answer takes a right back the caller need not; where it is not, it
 /// does.
-pub fn rights_are_taken_back_by_whom_it_is_agreed<P: Provider>(open: Open<'_, P>) {
+pub fn rights_are_invalidated_by_the_agreed_side<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         for (calls, serves) in [(true, true), (true, false), (false, true), (false, false)] {
             let mut plan = plan(version);

@@ -64,7 +64,7 @@ pub fn a_deadline_ends_a_call_and_its_late_reply_is_dropped<P: Provider>(open: O
 }
 
 /// Cancelled calls keep their credits: the peer may still send all their replies.
-pub fn who_gives_up_has_no_more_credits_for_it<P: Provider>(open: Open<'_, P>) {
+pub fn cancelled_calls_keep_their_credits<P: Provider>(open: Open<'_, P>) {
     let plan = Plan::both(|raw| {
         raw.connections.credits = 4;
         raw.connections.request_transmissions_max = 4;

@@ -43,7 +43,7 @@ macro_rules! api_suite {
                 several_items_travel_as_the_peer_takes_them, items_without_bytes_use_up_their_sinks,
                 short_results_leave_the_rest_of_their_sinks_alone,
                 any_mixture_arrives_by_explicit_rdma, fetched_memory_is_taken_and_relayed,
-                rights_are_taken_back_by_whom_it_is_agreed,
+                rights_are_invalidated_by_the_agreed_side,
                 items_of_the_extension_are_moved_where_limits_are_small;
             sinks: sinks_of_calls_that_fail_come_back,
                 sinks_that_are_not_needed_come_back,
@@ -58,7 +58,7 @@ macro_rules! api_suite {
                 stale_tickets_are_void, answers_of_many_connections_find_room,
                 a_ticket_belongs_to_its_shard, an_unanswered_call_ends_with_its_connection;
             given_up: a_deadline_ends_a_call_and_its_late_reply_is_dropped,
-                who_gives_up_has_no_more_credits_for_it, what_has_not_left_is_taken_back,
+                cancelled_calls_keep_their_credits, what_has_not_left_is_taken_back,
                 memory_returns_when_no_peer_can_write_to_it, a_call_is_made_once_more_with_its_xid,
                 a_late_result_reaches_no_other_call,
                 windows_are_used_again_when_a_late_answer_has_come,
@@ -70,7 +70,7 @@ macro_rules! api_suite {
                 receives_are_kept_for_every_reply, few_send_slots_are_enough;
             connections: nobody_listens, a_full_server_rejects, a_full_client_does_not_connect,
                 a_handler_refuses_a_connection, a_peer_is_rejected_before_it_is_accepted,
-                who_asks_twice_at_once_counts_twice, connections_share_one_shard,
+                two_simultaneous_requests_of_a_host_count_twice, connections_share_one_shard,
                 connections_go_to_shards_in_turn, connections_come_and_go;
             ending: a_close_completes_open_calls, a_stop_lets_open_calls_finish,
                 a_stopping_server_drops_new_calls, a_stop_ends_while_clients_go_on_calling,
@@ -115,11 +115,11 @@ macro_rules! api_suite_one {
             late: answers_come_in_any_order, a_ticket_belongs_to_its_shard,
                 an_unanswered_call_ends_with_its_connection;
             given_up: a_deadline_ends_a_call_and_its_late_reply_is_dropped,
-                who_gives_up_has_no_more_credits_for_it;
+                cancelled_calls_keep_their_credits;
             credits: used_up_credits_refuse_and_recover, every_connection_gets_a_credit,
                 the_table_of_calls_is_bounded, few_send_slots_are_enough;
             connections: nobody_listens, a_full_server_rejects,
-                a_peer_is_rejected_before_it_is_accepted, who_asks_twice_at_once_counts_twice;
+                a_peer_is_rejected_before_it_is_accepted, two_simultaneous_requests_of_a_host_count_twice;
             ending: a_close_completes_open_calls, a_stop_lets_open_calls_finish,
                 a_stopping_server_drops_new_calls, a_stop_ends_while_clients_go_on_calling,
                 a_stop_does_not_wait_for_ever, a_dropped_shard_is_gone, a_stale_name_names_nobody;

@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_read_only_as_what_it_is() {
+    fn each_header_decodes_only_as_its_own_kind() {
         let item = OneItem::new(8, 100, 2);
         let end = ReqEnd::new(1, 3, 40);
         let write = XmtReq::new(7, STAMP, item, Empty::LIST, end);

@@ -493,7 +493,7 @@ fn a_wrong_key_is_refused_and_ends_both_sides() {
 }
 
 #[test]
-fn what_was_withdrawn_meets_no_receive() {
+fn a_withdrawn_message_takes_no_receive() {
     let mut pair = pair();
     let [a, b] = &mut pair;
     let from = a.sge(0, 3000);

@@ -47,7 +47,7 @@ fn an_address_is_listened_on_once_until_its_manager_is_gone() {
 }
 
 #[test]
-fn nobody_listening_a_rejection_and_a_dropped_request_are_refusals() {
+fn connecting_without_a_listener_a_rejection_and_a_dropped_request_are_refusals() {
     let fabric = Fabric::new();
     let attr = QueueAttr { qp_max: 1, ..SMALL };
     let host = Host::new(&fabric, &attr);
@@ -109,7 +109,7 @@ fn options_and_attributes_beyond_the_device_are_refused() {
 }
 
 #[test]
-fn what_the_accepting_side_sends_first_waits_for_the_other_to_be_attached() {
+fn the_first_message_of_the_accepting_side_waits_until_the_other_is_attached() {
     let mut pair = Pair::new();
     let (ours, theirs) = endpoints(&pair.fabric, &pair.a, &pair.b, 7);
     let qb = pair.b.queues.attach(theirs).unwrap();

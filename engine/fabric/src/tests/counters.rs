@@ -37,7 +37,7 @@ fn a_withdrawal_is_of_one_slot_and_of_none_that_comes_later() {
 }
 
 #[test]
-fn how_a_read_ended_is_said_of_no_other() {
+fn the_outcome_of_a_read_is_not_reported_for_another() {
     for slots in WRAPS {
         let mut pair = Pair::new();
         pair.a.poll();

@@ -74,7 +74,7 @@ fn posts_are_taken_in_part() {
 }
 
 #[test]
-fn every_outcome_of_a_post_is_drawn_and_what_is_said_to_be_taken_was() {
+fn every_outcome_of_a_post_occurs_and_the_reported_count_is_posted() {
     let plan = FaultPlan::default();
     let plans = [
         (FaultPlan { send_failed_ppm: ALWAYS, recv_failed_ppm: ALWAYS, ..plan }, &[3][..]),
@@ -108,7 +108,7 @@ fn every_outcome_of_a_post_is_drawn_and_what_is_said_to_be_taken_was() {
 }
 
 #[test]
-fn what_was_refused_completes_all_the_same() {
+fn refused_requests_complete_too() {
     let plan = FaultPlan { seed: 1, polls_late_max: 3, ..FaultPlan::default() };
     let mut rig = Rig::new(FaultPlan {
         send_refused_ppm: ALWAYS,
@@ -249,7 +249,7 @@ fn connections_are_lost_on_both_sides() {
 }
 
 #[test]
-fn a_queue_pair_that_fails_flushes_before_the_program_is_told() {
+fn a_failing_queue_pair_flushes_before_the_program_learns_of_it() {
     let plan = FaultPlan { flush_ppm: ALWAYS, polls_late_max: 3, ..FaultPlan::default() };
     let mut rig = Rig::new(plan);
     rig.b.poll();
@@ -273,7 +273,7 @@ fn a_queue_pair_is_given_up_and_both_sides_hear_of_it() {
 }
 
 #[test]
-fn nothing_is_said_of_a_queue_pair_that_is_destroyed() {
+fn a_destroyed_queue_pair_has_no_events() {
     let plan = FaultPlan { flush_ppm: ALWAYS, polls_late_max: 3, ..FaultPlan::default() };
     let mut rig = Rig::new(plan);
     rig.b.poll();
@@ -283,7 +283,7 @@ fn nothing_is_said_of_a_queue_pair_that_is_destroyed() {
 }
 
 #[test]
-fn a_device_says_what_is_wrong_with_it() {
+fn a_device_reports_its_failure() {
     let plan =
         FaultPlan { device_lost_ppm: ALWAYS, port_changed_ppm: ALWAYS, ..FaultPlan::default() };
     let mut rig = Rig::new(plan);
@@ -354,7 +354,7 @@ fn bytes_change_only_within_the_header() {
 }
 
 #[test]
-fn a_receive_that_a_dead_queue_pair_took_along_comes_home_flushed_and_of_no_queue_pair() {
+fn a_receive_of_a_dead_queue_pair_completes_flushed_without_a_queue_pair() {
     for chance in [ALWAYS, 0] {
         let plan =
             FaultPlan { recv_withheld_ppm: ALWAYS, polls_late_max: 3, ..FaultPlan::default() };

@@ -105,7 +105,7 @@ fn a_refusal_is_seen_with_the_ack_that_counts_it() {
 }
 
 #[test]
-fn whoever_vanishes_leaves_nothing_in_doubt() {
+fn after_one_side_vanishes_the_other_knows_every_outcome() {
     loom::model(|| {
         let (mut tx, mut rx) = ring(2, false, FIRST);
         let producer = thread::spawn(move || publish(&mut tx, 7, Acks::default()));
@@ -192,7 +192,7 @@ fn the_memory_of_one_that_vanished_is_not_read() {
 }
 
 #[test]
-fn what_a_read_brought_is_seen_with_its_verdict() {
+fn the_bytes_of_a_read_are_visible_with_its_completion() {
     loom::model(|| {
         let (mut tx, mut rx) = ring(2, false, FIRST);
         let memory = Arc::new(Memory(loom::cell::UnsafeCell::new(1)));
@@ -260,7 +260,7 @@ fn memory_is_not_touched_after_its_key_was_taken_back() {
 }
 
 #[test]
-fn nobody_sleeps_through_a_message() {
+fn a_message_always_wakes_its_sleeping_receiver() {
     loom::model(|| {
         let (mut tx, mut rx) = ring(2, false, FIRST);
         let bed = Arc::new((AtomicU32::new(0), Notify::new()));

@@ -113,7 +113,7 @@ fn requests_for_no_bytes_succeed_whatever_their_key() {
 }
 
 #[test]
-fn what_was_written_is_there_when_a_later_send_arrives() {
+fn written_bytes_are_visible_when_a_later_send_arrives() {
     let mut open = Open::new();
     for round in 0..50_u64 {
         let bytes = pattern(2000, round as usize);
@@ -295,7 +295,7 @@ fn without_a_fence_an_invalidation_overtakes_the_read_before_it() {
 }
 
 #[test]
-fn what_is_behind_a_fence_stays_behind_it_and_other_queue_pairs_go_on() {
+fn a_fence_delays_later_requests_of_its_queue_pair_only() {
     let mut open = Open::new();
     let (qa2, qb2) = open.pair.another();
     open.pair.b.write(0, b"data");
@@ -390,7 +390,7 @@ fn a_write_takes_one_way_and_its_completion_another() {
 }
 
 #[test]
-fn what_happens_here_takes_no_time() {
+fn local_operations_have_no_delay() {
     let (now, mut open) = Open::delayed(500);
     let rkey = open.pair.a.bind(open.pair.qa.qp, (0, 64), BOTH);
     open.post(1, SendOp::Invalidate { rkey }, &[], SendFlags::SIGNALED);
@@ -410,7 +410,7 @@ fn what_happens_here_takes_no_time() {
 }
 
 #[test]
-fn a_refused_read_or_write_comes_back_after_a_round_trip() {
+fn a_refused_read_or_write_completes_after_a_round_trip() {
     for is_read in [false, true] {
         let (now, mut open) = Open::delayed(500);
         open.rkey ^= 0x100;
@@ -475,7 +475,7 @@ fn everything_flushes_in_order_when_the_queue_pair_fails() {
 }
 
 #[test]
-fn a_read_that_was_taken_is_not_carried_out_for_one_who_left() {
+fn a_read_of_a_requester_that_left_is_not_executed() {
     for ending in 0..3 {
         let (now, mut open) = Open::delayed(500);
         open.pair.b.write(0, b"secret");

@@ -192,7 +192,7 @@ fn memory_that_is_registered_while_the_peer_copies_can_be_sent_from() {
 }
 
 #[test]
-fn nobody_writes_to_memory_that_was_deregistered() {
+fn deregistered_memory_is_not_written() {
     let (mut a, mut b, fabric, qps) = hosts(FabricOptions::default());
     let mut memory = Host::new(&fabric, &SMALL);
     let (start, is_over) = (Barrier::new(2), AtomicUsize::new(0));

@@ -125,7 +125,7 @@ fn both_sides_may_disconnect_at_once() {
 }
 
 #[test]
-fn a_late_message_for_a_destroyed_queue_pair_is_dropped_and_its_place_comes_back() {
+fn a_late_message_for_a_destroyed_queue_pair_is_dropped_and_frees_its_place() {
     let attr = QueueAttr { qp_max: 1, ..SMALL };
     let mut pair = Pair::with(FabricOptions::default(), &attr, 7);
     pair.b.recv(10, 0, 64);
@@ -159,7 +159,7 @@ fn destroying_with_requests_outstanding_silences_them() {
 }
 
 #[test]
-fn when_queues_vanish_their_peers_flush_and_are_told() {
+fn peers_of_dropped_queues_flush_and_learn_of_it() {
     let Pair { fabric, mut a, b, qa, .. } = Pair::new();
     for id in 0..30 {
         a.send(qa.qp, id, b"x").unwrap();
@@ -179,7 +179,7 @@ fn when_queues_vanish_their_peers_flush_and_are_told() {
 }
 
 #[test]
-fn what_arrived_before_queues_vanished_is_still_delivered() {
+fn messages_that_arrived_before_the_queues_were_dropped_are_delivered() {
     let Pair { mut a, mut b, qa, qb, .. } = Pair::new();
     b.recv(10, 0, 64);
     a.send(qa.qp, 1, b"last words").unwrap();

@@ -456,7 +456,7 @@ fn a_window_of_a_failed_queue_pair_is_taken_until_it_is_destroyed() {
 }
 
 #[test]
-fn windows_are_as_many_as_the_device_has_and_come_back_with_their_queues() {
+fn the_number_of_windows_is_limited_and_dropped_queues_return_theirs() {
     let fabric = seeded(1, 3);
     assert_eq!(fabric.caps().windows, 3);
     let mut one = Host::new(&fabric, &SMALL);
@@ -472,7 +472,7 @@ fn windows_are_as_many_as_the_device_has_and_come_back_with_their_queues() {
 }
 
 #[test]
-fn a_device_without_windows_says_so() {
+fn a_device_without_windows_reports_none() {
     let fabric = seeded(1, 0);
     assert_eq!(fabric.caps().windows, 0);
     let (mut a, mut b) = (Host::new(&fabric, &SMALL), Host::new(&fabric, &SMALL));
@@ -553,7 +553,7 @@ fn exposed_bytes_have_bounds_and_rights() {
 }
 
 #[test]
-fn what_is_not_registered_cannot_be_exposed() {
+fn unregistered_memory_cannot_be_exposed() {
     let mut pair = Pair::new();
     let good = pair.b.sge((256 << 10) - 8, 8);
     pair.b.expose(&good, READ).unwrap();

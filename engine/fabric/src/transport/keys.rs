@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_registered_since_the_last_look_is_known() {
+    fn a_new_registration_is_found_after_the_last_refresh() {
         let table = Arc::new(KeyTable::default());
         let old = table.insert(0x1000, 64, RW).expect("room");
         let (cache, _reader) = KeyCache::new(Arc::clone(&table));

@@ -402,7 +402,7 @@ mod tests {
     const QP: u32 = 3;
 
     #[test]
-    fn no_key_of_a_registration_comes_back_before_all_others_were_used() {
+    fn keys_of_registrations_are_reused_in_turn() {
         let mut it = Registered::new();
         let held = it.expose(1);
         let first = it.expose(2);

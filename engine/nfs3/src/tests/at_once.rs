@@ -24,7 +24,7 @@ fn task(procedure: u32, who: Identity, arguments: &impl Pack) -> CallTask {
 }
 
 #[test]
-fn what_is_in_memory_is_answered_without_a_thread() {
+fn calls_for_cached_data_are_answered_without_a_thread() {
     let scratch = Scratch::new();
     if !tells(&scratch) {
         return;
@@ -39,7 +39,7 @@ fn what_is_in_memory_is_answered_without_a_thread() {
 }
 
 #[test]
-fn what_may_wait_is_left_to_the_threads() {
+fn calls_that_may_block_go_to_the_threads() {
     let scratch = Scratch::new();
     std::fs::write(scratch.export().join("file"), b"kept").expect("written");
     let export = scratch.opened();

@@ -10,7 +10,7 @@ use super::client::failed;
 use super::{Running, content};
 
 #[test]
-fn what_is_written_is_in_the_file_and_comes_back() {
+fn written_data_is_in_the_file_and_can_be_read() {
     let mut nfs = Running::new();
     let root = nfs.client.root.clone();
     let file = nfs.client.create(&root, b"data").unwrap();
@@ -60,7 +60,7 @@ fn a_link_is_read_and_never_followed() {
 }
 
 #[test]
-fn a_call_that_cannot_be_executed_is_told_why() {
+fn a_call_that_cannot_be_executed_gets_its_status() {
     let mut nfs = Running::new();
     // Version, program, version of the program, procedure, no credentials, no verifier.
     for (call, answer) in [
@@ -81,7 +81,7 @@ fn a_call_that_cannot_be_executed_is_told_why() {
 }
 
 #[test]
-fn whatever_the_arguments_are_there_is_an_answer() {
+fn arbitrary_arguments_are_answered() {
     let mut nfs = Running::new();
     let root = nfs.client.root.data.to_vec();
     let root = root.chunks(4).map(|word| word.try_into().map_or(0, u32::from_be_bytes));

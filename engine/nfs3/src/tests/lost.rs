@@ -212,7 +212,7 @@ fn a_call_and_its_repetition_go_with_the_connection_that_has_both() {
 }
 
 #[test]
-fn what_waits_stays_when_a_connection_of_another_shard_is_lost() {
+fn waiting_calls_stay_when_a_connection_of_another_shard_is_lost() {
     let nfs = Running::on_shards(Scratch::new(), 1, 2);
     let busy = Busy::new(&nfs);
     // On one shard after the other, and named there as the other is here.
@@ -283,7 +283,7 @@ fn the_copied_bytes_of_waiting_calls_are_limited() {
 }
 
 #[test]
-fn what_was_copied_of_calls_that_are_gone_leaves_room() {
+fn copies_of_ended_calls_free_their_room() {
     let nfs = Running::working(Scratch::new(), 1);
     let busy = Busy::new(&nfs);
     let mut client = wordy(&nfs, 100);

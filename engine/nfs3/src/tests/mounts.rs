@@ -75,7 +75,7 @@ fn a_client_gets_the_handle_of_the_export_and_of_what_is_below() {
 }
 
 #[test]
-fn calls_that_are_wrong_are_told_so_and_records_that_are_too_long_end_it() {
+fn invalid_calls_are_denied_and_records_that_are_too_long_end_the_connection() {
     let nfs = Running::new();
     let connect = || TcpStream::connect(nfs.server.mount_address()).expect("it listens");
     let mut stream = connect();

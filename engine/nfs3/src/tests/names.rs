@@ -57,7 +57,7 @@ fn links_of_both_kinds_are_made_and_removed() {
 }
 
 #[test]
-fn a_file_is_created_as_the_client_says() {
+fn a_file_is_created_with_the_requested_attributes() {
     let mut nfs = Running::new();
     let root = nfs.server.root();
     let make = |client: &mut Client, how| client.create_as(&root, b"file", how);

@@ -79,7 +79,7 @@ fn not_as_root(test: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
-fn the_owner_reads_and_writes_whatever_the_mode_says() {
+fn the_owner_reads_and_writes_with_any_mode() {
     not_as_root(|| {
         let mut nfs = Running::new();
         let root = nfs.client.root.clone();

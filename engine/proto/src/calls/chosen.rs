@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_left_a_generation_of_its_own() {
+    fn chosen_xids_leave_each_slot_one_generation() {
         let mut table = short_lived(0);
         let mut refused = None;
         for generation in 1..=7 {
@@ -360,7 +360,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_table_behaves_as_a_map_whoever_chooses(
+        fn the_table_behaves_as_a_map_for_own_and_chosen_xids(
             size in 1u32..24,
             ops in proptest::collection::vec((0u8..4, 0u32..3, any::<u8>(), 0u32..64), 0..300),
         ) {

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_written_is_written_before_anything_comes_in_line() {
+    fn rdma_write_is_preferred_to_inline() {
         let item = |position| BulkItem { position, len: 100, origin: 0, pieces: 1 };
         let (items, can) = ([item(8), item(108)], Can { place: true, write: true });
         let mut matches = Matches::new();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_stays_in_line_whatever_is_asked() {
+    fn short_items_stay_inline() {
         let both = Can { place: true, write: true };
         for kind in WANTS {
             let short = Match { is_apart: false, ..found(kind, true, 1000) };

@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn table_1_lets_placed_items_only_into_a_request() {
+    fn table_1_allows_placed_items_only_in_a_request() {
         assert!(ItemKind::Exrw.check_in_request().is_ok());
         assert!(ItemKind::Tbsn.check_in_request().is_ok());
         for (kind, value) in [(ItemKind::TooShort, 5), (ItemKind::NoItem, 6)] {
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn directions_that_meet_no_item_are_left_over() {
+    fn directions_without_an_item_remain() {
         let wanted = [direction(0, WantKind::Tbsn); 2];
         let sets = [RsdSet { begin: 0, end: 40, items: Array::from_slice(&wanted) }];
         let matches = match_items(&Array::from_slice(&sets), &[item(8, 5, 0)]).expect("in order");

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_as_long_as_the_item_or_its_words() {
+    fn the_length_to_read_is_that_of_the_item_or_its_words() {
         for (len, total) in [(1, 4), (2, 4), (3, 4), (4, 4), (5, 8), (6, 8), (7, 8), (8, 8)] {
             for have in 0..12 {
                 let valid = have == len || have == total;
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_fills_the_segments_in_order() {
+    fn written_data_fills_the_segments_in_order() {
         let offered = segments(&[10, 0, 20]);
         let check = |len, lengths: &[u32]| {
             check_written(len, Array::from_slice(&segments(lengths)), &offered).is_ok()
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_what_is_accepted() {
+    fn encoded_items_are_accepted() {
         let offered = segments(&[10, 0, 20]);
         for len in 1..=30 {
             let item = BulkItem { position: 8, len, origin: 0, pieces: 1 };

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_registered_comes_later_only_if_others_give_something_back() {
+    fn a_failed_registration_is_retried_only_if_other_calls_hold_keys() {
         let grant = || Grant::new(Sge::default(), Access::REMOTE_READ);
         let answers: [(fn() -> _, _); 4] = [
             (|| Err(RegisterError::Full { held: 9 }), NoKey::Now),

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn one_message_after_the_other_is_never_held() {
+    fn messages_sent_one_at_a_time_are_not_held() {
         let mut hold = hold();
         for now in 0..100 {
             assert!(hold.lets_go(1, now));

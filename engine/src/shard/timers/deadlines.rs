@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_up_and_has_ended_is_not_the_next_in_its_slot() {
+    fn an_ended_call_is_not_confused_with_the_next_in_its_slot() {
         let (mut table, mut deadlines) = (CallTable::new(1), Deadlines::new(1));
         let first = sent(&mut table, &mut deadlines, None);
         deadlines.cancel(0, table.name(first, 0).expect("open"));

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_both_versions_come_back_as_they_were() {
+    fn addresses_of_both_versions_survive_the_conversion() {
         for text in ["10.0.0.1:20049", "0.0.0.0:0", "[fd00::1]:65535", "[::]:1", "[fe80::1%3]:7"] {
             assert_eq!(back(text), Some(text.parse().expect("an address")), "{text}");
         }

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offer_says_what_it_says() {
+    fn the_fields_of_an_offer_are_read() {
         let param = conn(&[1, 2, 3], 3);
         assert_eq!((param.responder_resources, param.initiator_depth), (3, 4));
         assert_eq!((param.rnr_retry_count, param.retry_count), (7, 6));

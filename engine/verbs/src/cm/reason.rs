@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_where_nobody_listens_is_not_one_that_turns_down() {
+    fn a_missing_listener_is_not_a_rejection() {
         let rejected = |status| of_event(sys::RDMA_CM_EVENT_REJECTED, status);
         assert_eq!(rejected(8), Failure::Final(ConnectError::Unreachable));
         assert_eq!(rejected(-libc::ECONNREFUSED), Failure::Final(ConnectError::Unreachable));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_pass_is_tried_again() {
+    fn transient_failures_are_tried_again() {
         for (event, status, why) in [
             (sys::RDMA_CM_EVENT_ADDR_ERROR, -libc::ETIMEDOUT, ConnectError::TimedOut),
             (sys::RDMA_CM_EVENT_ROUTE_ERROR, libc::ETIMEDOUT, ConnectError::TimedOut),

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_not_there_is_an_error_that_says_what_is_missing() {
+    fn a_missing_device_is_an_error_that_names_it() {
         let options =
             VerbsOptions { device: Some("nosuch0".to_owned()), ..VerbsOptions::default() };
         let error = Verbs::open(&options).expect_err("there is no such device");

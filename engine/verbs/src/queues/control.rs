@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn receives_of_a_dead_queue_pair_come_home_as_flushed_and_its_sends_do_not_come() {
+    fn receives_of_a_dead_queue_pair_return_as_flushed_and_its_sends_do_not() {
         let home = settled(done(3 | RECEIVE, 17), 17).expect("its buffer is not lost");
         assert_eq!((home.qp_num, home.status), (0, WcStatus::Flushed));
         assert_eq!((home.wr_id, home.invalidated), (WrId(3 | RECEIVE), None));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_others_is_left_as_it_is() {
+    fn completions_of_other_queue_pairs_are_unchanged() {
         for wr_id in [3, 3 | RECEIVE] {
             assert_eq!(settled(done(wr_id, 18), 17), Some(done(wr_id, 18)));
         }

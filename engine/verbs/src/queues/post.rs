@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_driver_did_not_take_is_counted_from_the_first_that_it_refused() {
+    fn requests_the_driver_did_not_take_are_counted_from_the_first_refused() {
         let mut chain = [EMPTY; 3];
         let first = chain.as_mut_ptr();
         assert_eq!(taken(first, first, 3), 0);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_whether_to_wait_to_stop_or_to_mend_the_program() {
+    fn a_refusal_tells_whether_to_wait_stop_or_fix_the_program() {
         let mut chain = [EMPTY; 3];
         let first = chain.as_mut_ptr();
         let failed = |code, at| failed(code, (first, first.wrapping_add(at)), 3).of(3);

@@ -36,7 +36,7 @@ fn messages_before_a_queue_pair_is_attached_are_kept_for_it_in_order() {
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn receives_of_an_endpoint_that_is_dropped_come_home_flushed() {
+fn receives_of_a_dropped_endpoint_return_flushed() {
     let mut pair = Pair::new();
     let [ea, eb] = endpoints([&mut pair.a, &mut pair.b], 7);
     let qa2 = pair.a.queues.attach(ea).unwrap();
@@ -102,7 +102,7 @@ fn a_queue_pair_in_error_flushes_what_it_has_and_what_it_gets() {
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn what_a_dead_queue_pair_received_comes_home_and_what_it_sent_is_forgotten() {
+fn a_dead_queue_pair_returns_its_receives_and_forgets_its_sends() {
     let mut pair = Pair::new();
     let [qa2, qb2] = pair.another();
     pair.b.recvs(0..40, 0, 64);
@@ -196,7 +196,7 @@ fn queues_are_dropped_with_everything_outstanding() {
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn the_end_of_a_connection_is_told_once_it_is_attached() {
+fn the_end_of_a_connection_is_reported_after_it_is_attached() {
     let mut pair = Pair::new();
     let port = pair.b.queues.handle().port;
     let told = QueueEvent::Disconnected { qp_num: pair.qb.qp_num };

@@ -81,7 +81,7 @@ impl Rig {
 }
 
 #[test]
-fn a_queue_pair_is_destroyed_when_its_receives_are_back_and_nobody_waits_for_it() {
+fn a_queue_pair_is_destroyed_after_its_receives_returned_without_waiting() {
     let mut rig = Rig::new(true);
     let qp = rig.attach();
     let pair = rig.queues.pair(qp.qp);
@@ -124,7 +124,7 @@ fn a_sleep_ends_when_a_queue_pair_is_to_be_destroyed() {
 }
 
 #[test]
-fn whoever_is_dying_has_made_room() {
+fn a_dying_queue_pair_does_not_count_against_the_limit() {
     let mut rig = Rig::new(true);
     let all: Vec<_> = (0..SMALL.qp_max).map(|_| rig.attach()).collect();
     let port = rig.queues.handle().port;

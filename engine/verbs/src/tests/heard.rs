@@ -40,7 +40,7 @@ fn a_port_that_goes_up_and_down_leaves_its_last_states_and_is_counted() {
 }
 
 #[test]
-fn where_nothing_is_heard_of_connections_any_more_none_is_and_none_is_made() {
+fn without_connection_events_connections_end_and_none_is_made() {
     let board = Board::new();
     let device = board.open().expect("a device");
     let mut queues = device.open_queues(&SMALL).expect("queues");

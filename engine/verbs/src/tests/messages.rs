@@ -13,7 +13,7 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn a_device_says_what_it_can_do() {
+fn a_device_reports_its_limits() {
     let device = device();
     let caps = device.caps();
     assert!(caps.send_sge >= 4 && caps.recv_sge >= 3 && caps.read_sge >= 1, "{caps:?}");
@@ -96,7 +96,7 @@ fn a_chain_that_is_longer_than_a_doorbell_goes_out_in_order_and_completes_by_its
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn a_full_send_queue_says_how_many_were_taken_and_takes_more_when_they_have_completed() {
+fn a_full_send_queue_reports_how_many_it_took_and_takes_more_after_completions() {
     let Pair { mut a, mut b, qa, .. } = Pair::new();
     // They are not taken: they stay in the queue.
     let sgl = [a.sge(0, 8)];
@@ -166,7 +166,7 @@ fn a_message_waits_for_its_receive() {
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn a_message_that_nobody_takes_fails_after_its_retries_and_flushes_what_is_behind_it() {
+fn a_message_without_a_receive_fails_after_its_retries_and_flushes_later_requests() {
     let Pair { mut a, qa, b: _b, .. } = Pair::with(&device(), &SMALL, 1);
     a.send(qa.qp, 1, 0, 7);
     a.send(qa.qp, 2, 0, 7);

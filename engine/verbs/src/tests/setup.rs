@@ -28,7 +28,7 @@ fn set_up(board: &Board) -> Result<(), SetupError> {
 }
 
 #[test]
-fn whatever_fails_in_setting_up_nothing_is_left() {
+fn a_failure_at_any_step_of_the_setup_leaves_nothing() {
     let board = Board::new();
     set_up(board).expect("nothing fails");
     assert!(board.alive().is_empty(), "{:?}", board.alive());
@@ -43,7 +43,7 @@ fn whatever_fails_in_setting_up_nothing_is_left() {
 }
 
 #[test]
-fn what_the_device_does_not_end_is_all_that_is_left() {
+fn only_objects_the_device_does_not_destroy_remain() {
     let board = Board::new();
     set_up(board).expect("nothing fails");
     let calls = board.calls();
