@@ -102,6 +102,6 @@ mod tests {
         assert!((1..=PEERS_MAX as u16).all(|port| memory.is_one(address(port), 1000)));
         // Expired entries make room for all.
         memory.note_one(address(0), 2 * MINUTE_NS);
-        assert_eq!(memory.entries.lock().expect("nobody has panicked").len(), 1);
+        assert_eq!(memory.entries.lock().expect("no thread has panicked").len(), 1);
     }
 }

@@ -35,7 +35,7 @@ enum Spot {
 struct Fragile {
     spot: Spot,
     is_armed: bool,
-    /// Whom to call in the next turn.
+    /// The peer to call in the next turn.
     calls: Option<ConnectionId>,
     peers: Vec<ConnectionId>,
 }

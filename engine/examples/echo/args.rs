@@ -51,7 +51,7 @@ impl Args {
         if let Some(device) = &self.device {
             raw.verbs.device = device.as_str().into();
         }
-        // Whoever says where the server listens has named the device.
+        // The address to listen on also selects the device.
         let listens_at = self.listen.map(|at| at.ip()).filter(|at| !at.is_unspecified());
         if let Some(address) = self.address.or(listens_at.filter(|_| self.device.is_none())) {
             raw.verbs.address = address.to_string().into();

@@ -146,7 +146,7 @@ impl Connection {
         let mut conn = Self {
             role,
             ready: role == Role::Client && (is_one || !settings.properties),
-            met: Met::Nobody,
+            met: Met::Neither,
             idle_messages: 0,
             vers,
             peer,

@@ -95,7 +95,7 @@ impl Connection {
     /// Whether the peer has shown that it supports our version.
     #[inline]
     pub(crate) fn is_accepted(&self) -> bool {
-        self.met != Met::Nobody
+        self.met != Met::Neither
     }
 
     /// The first message of a peer decides the version, except errors and messages that are too

@@ -310,7 +310,7 @@ impl Connection {
     /// Any message of our version but an error of another is an acceptance (wire.md B2).
     #[inline]
     pub(crate) fn on_accepted(&mut self) {
-        if self.met == Met::Nobody {
+        if self.met == Met::Neither {
             self.accept();
         }
     }

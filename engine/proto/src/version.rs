@@ -71,7 +71,7 @@ pub enum Start {
 #[repr(u8)]
 pub(crate) enum Met {
     /// The peer has not shown its version.
-    Nobody,
+    Neither,
     /// The peer has. It may not have our answer yet, which has at most 1024 bytes.
     Peer,
     /// Both.

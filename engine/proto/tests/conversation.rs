@@ -186,7 +186,7 @@ mod handshake {
             assert!(is_ignored && !side.conn.is_ready(), "{role:?} {dir:?}: {ingress:?}");
             assert_eq!((side.conn.version(), side.conn.next_control()), (None, None));
         }
-        // What was sent is known, and whoever reports it speaks the extension.
+        // The reported message is known, and a peer that reports it supports the extension.
         let mut client = Side::new(Role::Client, Settings { properties: false, ..settings() });
         let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
         let demand = CallDemand::inline(40, 40);
@@ -602,7 +602,7 @@ mod classification {
             let Ingress::Reject(report) = plain.receive(&bytes) else { panic!("{opttype}") };
             assert_eq!(report.kind, ReportKind::InvalOption, "{opttype}");
             assert!(is_bad_header(&server.receive(&bytes)), "{opttype}");
-            // What is not all there is a bad header for anybody.
+            // A header that is cut off is bad in every state.
             for len in [37, 40, u32::MAX] {
                 bytes[20..24].copy_from_slice(&len.to_be_bytes());
                 assert!(is_bad_header(&plain.receive(&bytes)), "{opttype}");

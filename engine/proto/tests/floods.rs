@@ -201,7 +201,7 @@ fn late_replies_are_no_flood() {
         let ended = side.conn.abandon_call(&mut side.ledger, id);
         assert_eq!(ended, Some(Finished { token: 5 }));
         assert_eq!(side.conn.abandon_call(&mut side.ledger, id), None, "once");
-        assert!(!side.conn.is_calling(), "nobody waits for it");
+        assert!(!side.conn.is_calling(), "no call is open");
         // The peer may be at it still: its credit and its receives are not free.
         assert_eq!(held(&side), (available, reserved));
         let late = match turn % 5 {

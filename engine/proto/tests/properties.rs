@@ -507,7 +507,7 @@ enum Op {
 }
 
 fn any_value() -> impl Strategy<Value = (u32, Value)> {
-    // All but the structure; and a property that nobody knows.
+    // All but the structure; and an unassigned property.
     let id = prop_oneof![Just(1u32), Just(2), Just(3), Just(5), Just(6), Just(7), Just(40)];
     let word = prop_oneof![
         4 => (0u32..70).prop_map(Value::Word),

@@ -196,7 +196,7 @@ fn every_change_asked_for_is_either_done_or_refused() {
     let size = 2048u32.to_be_bytes();
     let limit = 7u32.to_be_bytes();
     let value = |id, data| PropVal { id: PropId(id), data };
-    // Of all numbers that there are, and of some that nobody knows.
+    // All assigned numbers, and some unassigned ones.
     let mut values = vec![value(1, &size[..])];
     values.extend([2, 3, 4, 7].map(|id| value(id, &[][..])));
     values.extend([5, 6].map(|id| value(id, &limit[..])));

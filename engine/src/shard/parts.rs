@@ -49,7 +49,7 @@ impl Parts {
             // The peer may read them until its rights have ended.
             rdma.keep(exposure, outbox.messages_mut().body_mut(index).pieces.drain(..));
         }
-        if after != After::Nobody {
+        if after != After::Nothing {
             rdma.on_released(after);
         }
         outbox.empty(index);

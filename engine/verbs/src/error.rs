@@ -45,7 +45,7 @@ pub(crate) fn likely_cause(call: &str, errno: i32) -> &'static str {
         libc::EINVAL => "an argument is beyond what the device can do, or the library is too old",
         libc::EMFILE | libc::ENFILE => "the limit of open files (ulimit -n)",
         libc::EADDRNOTAVAIL => "no interface of an RDMA device has this address",
-        libc::EADDRINUSE => "somebody listens there already",
+        libc::EADDRINUSE => "another listener has this address already",
         libc::EBUSY => "something that was made of it is still in use",
         _ => "see dmesg for what the kernel says",
     }

@@ -101,7 +101,7 @@ impl End {
     }
 
     fn refused(&mut self) -> ConnectError {
-        self.outcome().1.expect_err("there is nobody to say yes")
+        self.outcome().1.expect_err("no peer accepts")
     }
 
     fn attach(&mut self, endpoint: VerbsEndpoint) -> Attached<<VerbsQueues as Queues>::Qp> {
@@ -241,7 +241,7 @@ fn an_attempt_without_an_answer_ends_in_time() {
         raw.verbs.pause = "10ms".into();
     });
     let mut client = End::new(&device);
-    // Of the same network, but nobody has it.
+    // Of the same network, but no host has it.
     for silent in ["10.0.0.77:7", "[fd00::77]:7"] {
         client.connect(silent.parse().expect("an address"), &[]);
         let reason = client.refused();
@@ -377,7 +377,7 @@ fn an_endpoint_that_is_dropped_is_a_connection_less_at_the_other_end() {
 /// The network interface of the device under test, if tests may switch it off and remove the device.
 fn expendable() -> String {
     let interface = std::env::var("RPCRDMA_TEST_EXPENDABLE");
-    interface.expect("RPCRDMA_TEST_EXPENDABLE is the interface of a device that nobody else needs")
+    interface.expect("RPCRDMA_TEST_EXPENDABLE is the interface of a device that no other program needs")
 }
 
 /// Runs a command of iproute2.

@@ -470,7 +470,7 @@ fn everything_flushes_in_order_when_the_queue_pair_fails() {
     let expected: Vec<_> = (0..50).map(|id| (id, WcStatus::Flushed)).collect();
     assert_eq!(brief(&open.pair.a.poll_dry()), expected);
     open.pair.b.poll_dry();
-    assert_eq!(open.pair.a.read(0, 8), [0xEE; 8], "nobody writes there any more");
+    assert_eq!(open.pair.a.read(0, 8), [0xEE; 8], "no write follows");
     assert_eq!(open.pair.b.events(), [QueueEvent::Disconnected { qp_num: open.pair.qb.qp_num }]);
 }
 

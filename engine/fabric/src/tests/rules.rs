@@ -371,7 +371,7 @@ fn more_waiting_completions_than_entries_are_an_overrun() {
 }
 
 #[test]
-fn several_lanes_are_polled_in_turn() {
+fn several_queue_pairs_are_polled_in_turn() {
     let fabric = crate::Fabric::new();
     let mut server = Host::new(&fabric, &SMALL);
     let mut clients: Vec<_> = (0..3).map(|_| Host::new(&fabric, &SMALL)).collect();
@@ -385,11 +385,11 @@ fn several_lanes_are_polled_in_turn() {
     for id in 0..32 {
         server.recv(id, 0, 16);
     }
-    assert_eq!(server.poll().len(), 3, "the first of each lane");
+    assert_eq!(server.poll().len(), 3, "the first of each queue pair");
     let got = server.poll();
     for (_, qp) in &qps {
         let share = got.iter().filter(|wc| wc.qp_num == qp.qp_num).count();
-        assert_eq!(share, 8, "each lane gets its turn");
+        assert_eq!(share, 8, "each queue pair gets its turn");
     }
 }
 

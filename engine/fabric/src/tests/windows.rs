@@ -418,7 +418,7 @@ fn a_window_is_renewed_while_its_failed_queue_pair_is_there_and_has_another_key(
     pair.b.poll_dry();
     let mut renewed = pair.b.queues.renew_window(window.id).unwrap().unwrap();
     assert_eq!(renewed.id, window.id);
-    assert_ne!(renewed.rkey, rkey, "whoever goes on with the old key is found out");
+    assert_ne!(renewed.rkey, rkey, "the old key is detected");
     let (bind, _) = pair.b.binding(&mut renewed, (0, 64), WRITE);
     pair.b.post(qb2.qp, 2, bind, &[]);
     assert_eq!(brief(&pair.b.poll_dry()), [(2, WcStatus::Success)], "bound to nothing it was");

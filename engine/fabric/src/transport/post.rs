@@ -1,6 +1,6 @@
 //! Posting: plain Sends are sent at once; other requests wait, are executed locally, or go to the
 //! peer.
-#![expect(unsafe_code, reason = "whoever posts has promised to leave the memory alone")]
+#![expect(unsafe_code, reason = "the poster has promised to leave the memory alone")]
 
 use std::num::NonZeroU64;
 

@@ -57,8 +57,8 @@ struct Grant {
 /// The queue pairs whose requests may use a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holder {
-    /// None: the key is dead.
-    Nobody,
+    /// The key is dead.
+    None,
     /// Only this queue pair.
     Qp(u32),
     /// Any queue pair of the queues.
@@ -121,7 +121,7 @@ impl Rights {
     pub(crate) fn renew_window(&mut self, id: WindowId) -> Option<Window> {
         let grant = self.grants.get_mut(id.0 as usize).filter(|grant| grant.is_window)?;
         grant.key = Window { id, rkey: grant.key }.next_rkey();
-        grant.holder = Holder::Nobody;
+        grant.holder = Holder::None;
         Some(Window { id, rkey: grant.key })
     }
 
@@ -132,7 +132,7 @@ impl Rights {
     /// only where the device itself may. A window is never bound to zero bytes.
     pub(crate) fn bind(&mut self, keys: &KeyCache, qp: u32, bind: &Bind) -> bool {
         let Some(grant) = self.grants.get_mut(bind.window.0 as usize) else { return false };
-        let is_free = grant.is_window && grant.holder == Holder::Nobody;
+        let is_free = grant.is_window && grant.holder == Holder::None;
         let is_next = bind.rkey != grant.key && (bind.rkey ^ grant.key) >> PROGRAM_BITS == 0;
         let is_remote = (Access::REMOTE_READ | Access::REMOTE_WRITE).contains(bind.access);
         let sge = Sge { addr: bind.addr, length: bind.len, lkey: bind.lkey };
@@ -157,7 +157,7 @@ impl Rights {
         let is_bound = self.is_bound(qp, rkey);
         let index = self.index_of(rkey);
         if is_bound && let Some(grant) = self.grants.get_mut(index) {
-            grant.holder = Holder::Nobody;
+            grant.holder = Holder::None;
         }
         is_bound
     }
@@ -166,7 +166,7 @@ impl Rights {
     #[cold]
     pub(crate) fn release(&mut self, qp: u32) {
         let ours = self.grants.iter_mut().filter(|grant| grant.holder == Holder::Qp(qp));
-        ours.for_each(|grant| grant.holder = Holder::Nobody);
+        ours.for_each(|grant| grant.holder = Holder::None);
     }
 
     /// The bytes that a request names, if it may access them so. A request for zero bytes is not
@@ -221,7 +221,7 @@ impl Rights {
             && grant.key == rkey
             && grant.holder == Holder::All
         {
-            grant.holder = Holder::Nobody;
+            grant.holder = Holder::None;
             self.taken -= 1;
         }
     }
@@ -274,13 +274,13 @@ impl Grant {
     const VACANT: Grant = Grant {
         key: 0,
         is_window: false,
-        holder: Holder::Nobody,
+        holder: Holder::None,
         access: Access::empty(),
         sge: Sge { addr: 0, length: 0, lkey: 0 },
     };
 
     fn is_vacant(&self) -> bool {
-        !self.is_window && self.holder == Holder::Nobody
+        !self.is_window && self.holder == Holder::None
     }
 }
 

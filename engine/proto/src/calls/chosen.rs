@@ -201,7 +201,7 @@ mod tests {
 
     fn chosen(table: &mut CallTable, peer: u32, xid: u32) -> CallId {
         let id = table.open(ROLE, peer, u64::from(xid)).expect("free");
-        table.choose(ROLE, id, peer, xid).expect("nobody has it")
+        table.choose(ROLE, id, peer, xid).expect("no other call has it")
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl<P: Provider> Core<P> {
             match outbox.messages().head(message).after {
                 After::Fetched(place) => rdma.on_buffers_lost(self.fetches.leak(place)),
                 After::Fenced(place) => rdma.on_fence_lost(place),
-                After::Nobody | After::Called(_) => {}
+                After::Nothing | After::Called(_) => {}
             }
         }
         outbox.on_leaked(count);

@@ -84,8 +84,8 @@ impl Fetches {
                 self.entries[*last as usize].next = Some(index);
                 *last = index;
             }
-            nobody => {
-                *nobody = Some((index, index));
+            none => {
+                *none = Some((index, index));
                 self.line.push_back(peer.index);
             }
         }

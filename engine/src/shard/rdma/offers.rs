@@ -1,5 +1,5 @@
 //! The offers of a call: collects the memory, then exposes all of it.
-#![expect(unsafe_code, reason = "whoever shows memory makes a promise about it")]
+#![expect(unsafe_code, reason = "exposing memory is a promise about it")]
 
 use rpcrdma_mempool::{Access, BulkPool, Loan, Sge};
 

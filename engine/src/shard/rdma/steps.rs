@@ -61,7 +61,7 @@ impl<P: Provider> Core<P> {
         let rdma = &mut parts.rdma;
         let after = rdma.released.pop()?;
         match after {
-            After::Nobody => {}
+            After::Nothing => {}
             After::Called(place) => rdma.exposures.at(place).is_called = false,
             After::Fenced(place) => {
                 let exposure = rdma.exposures.at(place);

@@ -10,7 +10,7 @@
 //! for users who select it by its name, which states the risk.
 //!
 //! A right that the device does not release never ends: its memory stays in place.
-#![expect(unsafe_code, reason = "whoever shows memory makes a promise about it")]
+#![expect(unsafe_code, reason = "exposing memory is a promise about it")]
 
 use std::io::ErrorKind;
 

@@ -66,8 +66,8 @@ pub(crate) struct Head {
 /// The waiter for a message's completion, successful or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
-    /// None.
-    Nobody,
+    /// Nothing waits.
+    Nothing,
     /// The exposure of this place, for the end of its call's Sends.
     Called(u32),
     /// The exposure of this place, for the end of its rights.
@@ -271,7 +271,7 @@ impl Messages {
             payload_len: 0,
             slot: None,
             body: false,
-            after: After::Nobody,
+            after: After::Nothing,
         };
         Messages {
             heads: (0..count).map(|_| head()).collect(),
@@ -288,7 +288,7 @@ impl Messages {
         let head = &mut self.heads[index as usize];
         head.requests = 0;
         head.posted = 0;
-        head.after = After::Nobody;
+        head.after = After::Nothing;
         Some(index)
     }
 

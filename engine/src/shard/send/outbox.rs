@@ -312,7 +312,7 @@ impl Outbox {
     pub fn is_awaited(&self, message: u32) -> bool {
         let is_loan = |piece: &Bulk| matches!(piece, Bulk::Loan(_));
         let body = self.messages.body(message);
-        self.messages.head(message).after != After::Nobody
+        self.messages.head(message).after != After::Nothing
             || body.slots.len() > 1
             || body.pieces.iter().any(is_loan)
     }

@@ -189,7 +189,7 @@ fn queues_are_dropped_with_everything_outstanding() {
         pair.b.expose(&sge, rpcrdma_mempool::Access::REMOTE_READ).unwrap();
         let handle = pair.b.queues.handle();
         drop(pair);
-        assert!(handle.port.create(None).is_err(), "nobody makes queue pairs for them");
+        assert!(handle.port.create(None).is_err(), "their queues are gone");
         drop(unattached);
     }
 }
@@ -208,7 +208,7 @@ fn the_end_of_a_connection_is_reported_after_it_is_attached() {
     let [_ea, eb] = endpoints([&mut pair.a, &mut pair.b], 7);
     let qp_num = eb.num();
     port.on_end(eb.pair().expect("it is not attached").key, End::Disconnected);
-    assert_eq!(pair.b.queues.next_event(), None, "nobody knows it yet");
+    assert_eq!(pair.b.queues.next_event(), None, "it is not attached yet");
     pair.b.queues.attach(eb).unwrap();
     assert_eq!(pair.b.queues.next_event(), Some(QueueEvent::Disconnected { qp_num }));
 }

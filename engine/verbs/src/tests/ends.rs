@@ -273,7 +273,7 @@ fn a_queue_pair_that_is_made_while_its_queues_end_is_destroyed() {
     let Rig { board, device, queues, cm } = rig;
     let port = queues.handle().port;
     let queues = std::sync::Mutex::new(Some(queues));
-    board.on("ibv_create_qp", move || drop(queues.lock().expect("nobody panics").take()));
+    board.on("ibv_create_qp", move || drop(queues.lock().expect("no thread panics").take()));
     assert!(port.create(None).is_err());
     drop((port, cm, device));
     assert_eq!(board.alive().get("qp"), None);
@@ -291,13 +291,13 @@ fn a_shard_does_not_wait_while_a_queue_pair_is_made_or_connected() {
         rig.board.on(function, move || {
             // What a shard asks for when it takes a connection over or lets go of one.
             port.note_stage(key, Stage::Attached);
-            is_free.lock().expect("nobody panics").push(function);
+            is_free.lock().expect("no thread panics").push(function);
         });
     }
     let request = rig.cm.new_request();
     let param = ConnParam { private: &[], rnr_retry: 7 };
     let endpoint = rig.cm.accept(request, &rig.queues.handle(), &param);
     rig.queues.attach(endpoint.expect("nothing fails")).expect("its own");
-    let seen = is_free.lock().expect("nobody panics").clone();
+    let seen = is_free.lock().expect("no thread panics").clone();
     assert_eq!(seen.len(), 8, "{seen:?}");
 }

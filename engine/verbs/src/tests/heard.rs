@@ -91,5 +91,5 @@ fn without_connection_events_connections_end_and_none_is_made() {
     assert_eq!(refused.to_string(), lost.to_string());
     assert!(cm.listen(at).is_err());
     assert!(cm.next(&waker, Duration::ZERO).is_none());
-    assert_eq!(board.alive().get("id"), None, "nobody listens, and who asked is told");
+    assert_eq!(board.alive().get("id"), None, "the listener ended, and the request was rejected");
 }
