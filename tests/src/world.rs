@@ -460,11 +460,11 @@ impl<P: Provider> World<P> {
     ///
     /// # Panics
     /// If one stays in use.
-    pub fn check_all_home(&mut self) {
+    pub fn check_all_returned(&mut self) {
         self.until("all resources of explicit RDMA are free", |world| {
             let servers = world.servers.iter().map(Shard::audit);
             let clients = world.clients.iter_mut().map(|client| client.shard().audit());
-            servers.chain(clients).all(|audit| is_home(&audit))
+            servers.chain(clients).all(|audit| is_returned(&audit))
         });
     }
 
@@ -487,10 +487,10 @@ impl<P: Provider> World<P> {
 }
 
 /// Whether no resource of explicit RDMA is in use.
-fn is_home(audit: &Audit) -> bool {
+fn is_returned(audit: &Audit) -> bool {
     let Audit { windows, rdma_buffers, .. } = *audit;
-    assert_eq!(windows.total, windows.home + windows.held, "no window is lost");
+    assert_eq!(windows.total, windows.free + windows.held, "no window is lost");
     let in_use = windows.held + rdma_buffers.leaving + audit.receives_held;
     in_use + audit.exposures + audit.fetches == 0
-        && rdma_buffers.home + rdma_buffers.returning == rdma_buffers.total
+        && rdma_buffers.free + rdma_buffers.returning == rdma_buffers.total
 }

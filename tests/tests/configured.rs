@@ -231,7 +231,7 @@ fn registrations_expose_memory_only_if_configured() {
             };
             assert!(refused.is_some_and(needs_it), "it was sent");
         }
-        world.check_all_home();
+        world.check_all_returned();
     }
 }
 

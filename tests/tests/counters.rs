@@ -135,7 +135,7 @@ fn keys_of_windows_come_round_while_other_windows_are_bound() {
         if seed % 3 == 0 { script.order(Order::Later) } else { script }
     });
     assert!(count(&scene.watch.rounds.keys) >= 4, "{:?}", scene.watch.rounds);
-    scene.world.check_all_home();
+    scene.world.check_all_returned();
     scene.world.check_nothing_leaked();
 }
 

@@ -22,7 +22,7 @@ fn everything(world: &mut World<Fabric>, plan: &Plan) {
         world.round(0, peer, &Script::new(len, &parts, &parts).place(Place::Into(3)));
         world.round(0, peer, &Script::new(len, &[Part::Inline(len)], &[Part::Inline(len)]));
     }
-    world.check_all_home();
+    world.check_all_returned();
     world.check_nothing_leaked();
     assert!(world.clients[0].handle().stats().exposed > 0, "{:?}", plan.call.explicit);
 }
@@ -78,7 +78,7 @@ fn memory_of_another_shard_is_not_shown_by_the_registrations_of_this_one() {
         assert!(result.is_ok() || !result.is_err_and(|why| why.is_transient()));
     }
     world.completion(0, |done| assert!(done.result().is_ok()));
-    world.check_all_home();
+    world.check_all_returned();
 }
 
 #[test]

@@ -296,7 +296,7 @@ fn receives_that_a_dying_queue_pair_takes_along_are_posted_again() {
     assert!(taken.sum::<u64>() > 10, "it has happened");
     world.settle();
     assert_eq!(watch.receives.load(Ordering::Relaxed), receives, "all Receives are posted");
-    world.check_all_home();
+    world.check_all_returned();
     world.check_nothing_leaked();
 }
 
@@ -515,7 +515,7 @@ fn buffers_a_device_keeps_of_a_fetch_are_lost_and_nothing_else_is() {
         // There was one for each slot and for each place.
         let audit = world.servers[0].audit();
         let left = places.saturating_sub(lost + 1) as usize;
-        assert_eq!(audit.messages.home, audit.send.home + left, "after {} times", lost + 1);
+        assert_eq!(audit.messages.free, audit.send.free + left, "after {} times", lost + 1);
         peer = world.connect(0);
     }
     world.round(0, peer, &answered);

@@ -180,7 +180,7 @@ fn windows_of_lost_connections_are_taken_back_and_used_again() {
     let mut used = 0;
     while used < 2 * total {
         used += lose_a_call(&mut scene);
-        assert_eq!(scene.audit().windows.home, total, "all of them are free");
+        assert_eq!(scene.audit().windows.free, total, "all of them are free");
         scene.peer = scene.world.connect(0);
     }
     assert_eq!(scene.watch.renewed.load(Ordering::Relaxed), used as u64);
@@ -198,7 +198,7 @@ fn windows_without_others_for_them_are_lost_and_counted_and_nothing_else_is() {
     let held = lose_a_call(&mut scene);
     assert!(held > 0 && held < total, "{held} of {total}");
     let windows = scene.audit().windows;
-    assert_eq!((windows.total, windows.home), (total - held, total - held));
+    assert_eq!((windows.total, windows.free), (total - held, total - held));
     assert_eq!(scene.world.clients[0].handle().stats().windows_lost, held as u64);
     scene.peer = scene.world.connect(0);
     scene.call(Order::Answer);
@@ -271,8 +271,8 @@ fn memory_that_a_peer_may_still_reach_stays_out_of_use() {
         scene.world.settle();
         // The sink is out of use.
         let audit = scene.audit();
-        let home = |audit: &Audit| audit.bulk.home + audit.bulk.returning;
-        assert_eq!(home(&audit), home(&before) - 1, "{keeps:?}");
+        let free = |audit: &Audit| audit.bulk.free + audit.bulk.returning;
+        assert_eq!(free(&audit), free(&before) - 1, "{keeps:?}");
         assert_eq!(
             (audit.exposures, audit.windows.held),
             (0, 0),
@@ -300,7 +300,7 @@ fn bytes_that_a_peer_may_read_are_kept_when_their_owner_drops_them() {
     let mut scene = Scene::new();
     let mut buffer = scene.world.clients[0].turn(1).buffer().expect("a buffer");
     buffer.iter_mut().enumerate().for_each(|(at, byte)| *byte = pattern_at(at));
-    let home = scene.audit().bulk.home;
+    let free = scene.audit().bulk.free;
     let bytes = RegisteredBytes::new(buffer);
     let script = Script::new(1, &[Part::Bulk(LEN)], &[]).order(Order::Elsewhere);
     let start = part_offset(script.seed, 0);
@@ -316,12 +316,12 @@ fn bytes_that_a_peer_may_read_are_kept_when_their_owner_drops_them() {
         .until("the call is there", |world| !world.servers[0].handler().elsewhere.is_empty());
     scene.world.settle();
     let audit = scene.audit();
-    assert_eq!((audit.bulk.home, audit.bulk.returning), (home, 0), "the peer may still read them");
+    assert_eq!((audit.bulk.free, audit.bulk.returning), (free, 0), "the peer may still read them");
     scene.answer();
     scene.world.completion(0, |done| assert!(done.result().is_ok()));
     scene.world.settle();
     let audit = scene.audit();
-    assert_eq!(audit.bulk.home + audit.bulk.returning, home + 1, "with the end of the call");
+    assert_eq!(audit.bulk.free + audit.bulk.returning, free + 1, "with the end of the call");
 }
 
 /// A segment that is longer than a buffer takes as many Reads as the device's scatter lists ask
@@ -375,7 +375,7 @@ fn a_right_is_taken_back_by_the_last_transmission_of_a_reply() {
         assert_eq!(watch.groups_ended.load(Ordering::Relaxed), ended, "{len}");
     }
     assert_eq!(world.servers[0].handle().stats().reads, 4);
-    world.check_all_home();
+    world.check_all_returned();
 }
 
 #[test]

@@ -624,7 +624,7 @@ fn besieged() -> Scene {
         scene.world.step();
     }
     let audit = scene.world.servers[0].audit();
-    assert_eq!((audit.send.home, audit.receives_waiting), (1, 2), "{audit:?}");
+    assert_eq!((audit.send.free, audit.receives_waiting), (1, 2), "{audit:?}");
     scene
 }
 
@@ -679,7 +679,7 @@ fn a_shard_sleeps_and_answers_others_while_an_answer_made_elsewhere_waits() {
     let cookie = scene.world.call(0, scene.good, &script(9, 20).order(Order::Elsewhere));
     cookie.expect("a credit");
     scene.world.until("it is there", |world| world.servers[0].handler().elsewhere.len() == 2);
-    assert_eq!(scene.world.servers[0].audit().send.home, 1);
+    assert_eq!(scene.world.servers[0].audit().send.free, 1);
     // That of the raw peer first, for which no slot is free.
     let handle = scene.world.servers[0].handle().clone();
     for (ticket, finished) in scene.world.servers[0].handler().elsewhere.drain(..) {

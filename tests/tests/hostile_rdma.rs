@@ -99,7 +99,7 @@ impl Scene {
         let parts = [Part::Bulk(9_000 + self.seed), Part::Inline(30)];
         let script = Script::new(self.seed, &parts, &parts).place(Place::Into(1));
         self.world.round(0, self.good, &script);
-        self.world.check_all_home();
+        self.world.check_all_returned();
         self.world.check_nothing_leaked();
     }
 }
@@ -220,7 +220,7 @@ fn impossible_chunks_are_refused_before_any_memory_is_touched() {
         let answered = scene.raw.send(&call(xid as u32, reads(list), payload));
         assert!(answered && is_bad_header(&scene.answer()), "{xid}: {list:?}");
         assert!(scene.raw.is_connected(), "{xid}");
-        scene.world.check_all_home();
+        scene.world.check_all_returned();
     }
     let stats = scene.world.servers[0].handle().stats();
     assert_eq!((stats.reads, stats.failed_completions), (0, 0));
@@ -444,7 +444,7 @@ fn a_fetched_call_must_match_its_header() {
         scene.raw.send(&call(7, reads(&[ReadSegment { position: 0, target }]), None));
         let answer = scene.answer();
         assert_eq!(is_bad_header(&answer), !is_good);
-        scene.world.check_all_home();
+        scene.world.check_all_returned();
     }
     assert_eq!(scene.world.servers[0].handler().calls, 2);
     scene.others_are_served();
@@ -668,9 +668,9 @@ impl Stage {
         panic!("the call is not completed");
     }
 
-    fn all_is_home(&mut self) {
+    fn all_is_returned(&mut self) {
         self.turns(20);
-        self.world.check_all_home();
+        self.world.check_all_returned();
         self.world.check_nothing_leaked();
     }
 }
@@ -708,7 +708,7 @@ fn a_raw_server_that_keeps_the_rules_is_understood() {
         stage.raw.send(&reply(seed, offered.xid, &written(&offered)));
         let done = stage.done();
         assert_eq!((done.check(), done.check_sinks()), ((0, 1), 1));
-        stage.all_is_home();
+        stage.all_is_returned();
     }
 }
 
@@ -743,7 +743,7 @@ fn exposed_memory_is_exactly_as_long_as_its_data() {
         let header = Header { xid, vers: VERSION_TWO, credit: 16, body };
         stage.raw.send(&transmission(&header, &[]));
         stage.done().check_sinks();
-        stage.all_is_home();
+        stage.all_is_returned();
     }
 }
 
@@ -777,7 +777,7 @@ fn a_reply_that_returns_other_segments_than_were_offered_fails_its_call() {
         assert!(matches!(done.result, Err(CallError::BadReply(_) | CallError::Rejected(_))));
         done.check_sinks();
         assert!(stage.raw.is_connected(), "spoilt so: {seed}");
-        stage.all_is_home();
+        stage.all_is_returned();
     }
 }
 
@@ -792,7 +792,7 @@ fn a_returned_sink_is_not_written() {
     stage.turns(50);
     assert!(stage.raw.is_lost(), "its right is dead");
     stage.world.until("the client knows", |world| world.clients[0].handle().connections() == 0);
-    stage.all_is_home();
+    stage.all_is_returned();
 }
 
 // RFC 8166 8.1.1
@@ -814,7 +814,7 @@ fn a_key_shown_to_one_peer_costs_another_its_connection_and_opens_nothing() {
         stage.world.until("the client knows", |world| world.clients[0].handle().connections() == 1);
         stage.raw.send(&reply(seed, offered.xid, &written(&offered)));
         assert_eq!(stage.done().check(), (0, 1), "as its own peer wrote it");
-        stage.all_is_home();
+        stage.all_is_returned();
     }
 }
 
@@ -832,7 +832,7 @@ fn every_call_shows_its_memory_under_keys_that_no_call_before_it_had() {
         stage.raw.send(&reply(seed, offered.xid, &written(&offered)));
         stage.done().check();
     }
-    stage.all_is_home();
+    stage.all_is_returned();
 }
 
 // RFC 8166 4.3.2.2
@@ -849,7 +849,7 @@ fn a_chunk_returned_as_unused_may_have_been_written() {
     assert_eq!(items, [], "what its reply does not name is no result");
     let back = done.sinks[0].expect("the sink comes back");
     assert_eq!((back.written, back.is_item), (100, false), "as the peer has left it");
-    stage.all_is_home();
+    stage.all_is_returned();
 }
 
 #[test]
@@ -875,7 +875,7 @@ fn a_key_that_is_given_up_with_any_message_is_given_up_once() {
     stage.turns(20);
     assert!(stage.raw.is_connected(), "no key was taken back twice");
     assert_eq!(stage.world.clients[0].handle().stats().failed_completions, 0);
-    stage.all_is_home();
+    stage.all_is_returned();
 }
 
 #[test]
@@ -916,7 +916,7 @@ fn a_key_that_is_given_up_with_a_part_of_a_message_is_given_up_once() {
         stage.turns(20);
         assert!(stage.raw.is_connected(), "no key was taken back twice");
         assert_eq!(stage.world.clients[0].handle().stats().invalidations, 1, "the other one");
-        stage.all_is_home();
+        stage.all_is_returned();
     }
 }
 
@@ -936,5 +936,5 @@ fn a_key_that_was_never_given_cannot_be_given_up() {
     let done = stage.done();
     assert!(matches!(done.result, Err(CallError::ConnectionLost(_))), "{:?}", done.result);
     done.check_sinks();
-    stage.all_is_home();
+    stage.all_is_returned();
 }

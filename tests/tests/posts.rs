@@ -96,7 +96,7 @@ impl Scene {
     fn check_home(mut self) {
         self.go(false);
         self.world.settle();
-        self.world.check_all_home();
+        self.world.check_all_returned();
         self.world.check_nothing_leaked();
         let posted = self.watch.receives.load(Ordering::Relaxed);
         assert_eq!(posted, self.receives, "all Receives are posted");

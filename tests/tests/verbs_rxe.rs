@@ -55,7 +55,7 @@ mod many {
         assert_eq!(checked, 640);
         let stats = world.servers[0].handle().stats();
         assert_eq!((stats.connected, stats.closed), (64, 0));
-        world.check_all_home();
+        world.check_all_returned();
         world.check_nothing_leaked();
     }
 
@@ -104,7 +104,7 @@ mod many {
         over += world.check_all();
         assert_eq!(over, made, "each call is over once");
         assert!(lost < made / 2, "{lost} of {made} calls were lost");
-        world.check_all_home();
+        world.check_all_returned();
         world.check_nothing_leaked();
     }
 }
@@ -252,7 +252,7 @@ mod killed {
             world.round(0, alive, &calls()[0]);
         }
         world.at = own;
-        world.check_all_home();
+        world.check_all_returned();
         world.check_nothing_leaked();
     }
 
@@ -271,7 +271,7 @@ mod killed {
             });
             world.round(0, alive, &calls()[2]);
         }
-        world.check_all_home();
+        world.check_all_returned();
         world.check_nothing_leaked();
     }
 }

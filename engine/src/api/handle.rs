@@ -111,7 +111,7 @@ impl ShardHandle {
         if ticket.shard != self.0.shard || self.0.wakeup.ended().is_some() {
             return Err((ticket, finished));
         }
-        ticket.home = None;
+        ticket.dropped = None;
         self.leave(ticket, finished);
         Ok(())
     }
@@ -212,7 +212,7 @@ mod tests {
         };
         let handle = ShardHandle::new(0, wakeup.clone(), SharedStats::default(), 1, obtained);
         let peer = ConnectionId { index: 0, generation: 0 };
-        let ticket = |home| Ticket::new(peer, home, ReplyTo::plain(1), SavedOffer::none());
+        let ticket = |dropped| Ticket::new(peer, dropped, ReplyTo::plain(1), SavedOffer::none());
         for _ in 0..2 {
             handle.finish(ticket(handle.dropped()), Finished::default()).expect("it has not ended");
             assert!(wakeup.answer(), "each is announced, though there is room for one");
@@ -223,7 +223,7 @@ mod tests {
         // As a thread does that saw the shard before it ended.
         for _ in 0..2 {
             let mut late = ticket(handle.dropped());
-            late.home = None;
+            late.dropped = None;
             handle.leave(late, Finished::default());
         }
         assert_eq!(handle.finished(), 0);

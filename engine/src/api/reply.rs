@@ -93,7 +93,7 @@ impl<'a> Reply<'a> {
     /// Keeps the right to answer later, on this thread or another.
     pub fn defer(self) -> (Answer<'a>, Ticket) {
         let offer = self.asked.map_or(SavedOffer::none(), |asked| asked.saved_offer.clone());
-        let ticket = Ticket::new(self.peer.id, self.payload.home(), self.to(), offer);
+        let ticket = Ticket::new(self.peer.id, self.payload.dropped_tickets(), self.to(), offer);
         (Answer(PhantomData), ticket)
     }
 

@@ -24,7 +24,7 @@ pub struct Ticket {
     pub(crate) to: ReplyTo,
     pub(crate) offer: SavedOffer,
     /// Notified if the ticket is dropped; `None` once it is answered, or on its way to its shard.
-    pub(crate) home: Option<Arc<Dropped>>,
+    pub(crate) dropped: Option<Arc<Dropped>>,
 }
 
 /// An answer made on another thread: payload of bounded length, and bulk.
@@ -83,11 +83,11 @@ impl core::fmt::Debug for Dropped {
 impl Ticket {
     pub(crate) fn new(
         peer: ConnectionId,
-        home: &Arc<Dropped>,
+        dropped: &Arc<Dropped>,
         to: ReplyTo,
         offer: SavedOffer,
     ) -> Ticket {
-        Ticket { peer, shard: home.shard, to, offer, home: Some(home.clone()) }
+        Ticket { peer, shard: dropped.shard, to, offer, dropped: Some(dropped.clone()) }
     }
 
     /// The peer whose call it answers.
@@ -103,8 +103,8 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if let Some(home) = self.home.take() {
-            home.push(self.peer, self.to);
+        if let Some(dropped) = self.dropped.take() {
+            dropped.push(self.peer, self.to);
         }
     }
 }

@@ -92,7 +92,7 @@ impl Turn<'_> {
             return Err(ticket);
         }
         let Some(slot) = self.parts.outbox.take_slot() else { return Err(ticket) };
-        ticket.home = None;
+        ticket.dropped = None;
         let payload = Payload::begin(self.parts, slot, ticket.to.xid, MsgType::Reply);
         let asked = ReplyContext { to: &ticket.to, saved_offer: &ticket.offer };
         let _answer = answer(Reply::new(payload, peer, ticket.to.xid, Some(asked)));

@@ -176,7 +176,7 @@ impl<'a> Payload<'a> {
     }
 
     /// Where a ticket for the answer records that it was dropped.
-    pub(crate) fn home(&self) -> &Arc<Dropped> {
+    pub(crate) fn dropped_tickets(&self) -> &Arc<Dropped> {
         self.parts.handle.dropped()
     }
 

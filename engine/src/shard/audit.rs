@@ -1,8 +1,8 @@
 //! The audit of a shard: counts the owner of every resource, between two turns. For tests.
 //!
 //! ```text
-//!   total = home + posted + refill + parked + waiting          receive buffers
-//!   total = home + in messages + returning + with the program + lost  segments and bulk buffers
+//!   total = free + posted + refill + parked + waiting          receive buffers
+//!   total = free + in messages + returning + with the program + lost  segments and bulk buffers
 //! ```
 //! It keeps no state: everything is counted when it is called.
 
@@ -21,7 +21,7 @@ pub struct Audit {
     /// Receive buffers in all.
     pub receives: usize,
     /// Receive buffers on the free list.
-    pub receives_home: usize,
+    pub receives_free: usize,
     /// Receive buffers owned by the device.
     pub receives_posted: usize,
     /// Receive buffers on their way to the device.
@@ -82,7 +82,7 @@ pub struct Lent {
     /// All loans.
     pub total: usize,
     /// In their pool.
-    pub home: usize,
+    pub free: usize,
     /// In messages that have not left, or on their way back from them.
     pub leaving: usize,
     /// Dropped, and not yet collected by their pool.
@@ -97,7 +97,7 @@ pub struct Held {
     /// All of them.
     pub total: usize,
     /// Free.
-    pub home: usize,
+    pub free: usize,
     /// In messages that are pending or in flight.
     pub held: usize,
 }
@@ -157,7 +157,7 @@ impl<P: Provider> Core<P> {
         let (pool, outbox, ledger) = (receive.pool(), &parts.outbox, &parts.ledger);
         let mut audit = Audit {
             receives: pool.capacity(),
-            receives_home: pool.free(),
+            receives_free: pool.free(),
             receives_posted: io.posted_receives(),
             receives_refill: receive.refilling(),
             receives_parked: receive.parked(),
@@ -172,18 +172,18 @@ impl<P: Provider> Core<P> {
             ..Audit::default()
         };
         audit.spares.total = pool.spares_max();
-        audit.spares.home = pool.spares_free();
+        audit.spares.free = pool.spares_free();
         audit.spares.returning = pool.returning();
         audit.bulk.total = bulk.capacity();
-        audit.bulk.home = bulk.free();
+        audit.bulk.free = bulk.free();
         audit.bulk.returning = bulk.returning();
         self.count_rdma(&mut audit);
         let (slots, headers, messages) = (outbox.slots(), outbox.headers(), outbox.messages());
         let held = outbox.inline_sends().len();
-        audit.send = Held { total: slots.capacity(), home: slots.free(), held };
-        audit.headers = Held { total: headers.capacity(), home: headers.free(), held: 0 };
+        audit.send = Held { total: slots.capacity(), free: slots.free(), held };
+        audit.headers = Held { total: headers.capacity(), free: headers.free(), held: 0 };
         audit.messages.total = messages.capacity();
-        audit.messages.home = messages.free();
+        audit.messages.free = messages.free();
         for peer in peers.iter() {
             self.count_messages(&peer.lane.pending, &mut audit);
             self.count_messages(&peer.lane.flight, &mut audit);
@@ -202,10 +202,10 @@ impl<P: Provider> Core<P> {
         let rdma = &self.parts.rdma;
         let (buffers, windows, exposures) = (rdma.buffers(), rdma.windows(), rdma.exposures());
         audit.rdma_buffers.total = buffers.capacity();
-        audit.rdma_buffers.home = buffers.free();
+        audit.rdma_buffers.free = buffers.free();
         audit.rdma_buffers.returning = buffers.returning();
         audit.windows =
-            Held { total: windows.total(), home: windows.free(), held: windows.bound() };
+            Held { total: windows.total(), free: windows.free(), held: windows.bound() };
         audit.windows_resting = windows.resting();
         audit.exposures = exposures.len();
         audit.fetches = self.fetches.len();

@@ -99,7 +99,7 @@ impl<P: Provider> Core<P> {
             self.flush_if_due(now, handler);
         }
         if self.parts.outbox.has_returned() {
-            self.take_loans_home();
+            self.collect_loans();
         }
         if self.parts.timers.is_due(now) {
             self.tick(now, handler);
@@ -132,7 +132,7 @@ impl<P: Provider> Core<P> {
 
     /// Returns loans that left with a message to their pools. The pools collect loans that were
     /// dropped elsewhere when they need them.
-    fn take_loans_home(&mut self) {
+    fn collect_loans(&mut self) {
         let Core { parts: Parts { outbox, rdma, .. }, receive, bulk, .. } = self;
         for loan in outbox.take_returned() {
             rdma.release(receive.pool_mut(), bulk, loan);

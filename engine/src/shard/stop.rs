@@ -93,7 +93,7 @@ impl<P: Provider> Drop for Core<P> {
         self.parts.handle.wakeup().end(End::Dropped);
         self.parts.handle.drop_finished();
         let Core { io, receive, fetches, parts, .. } = self;
-        receive.bring_home(fetches.drain().chain(parts.rdma.drain()));
+        receive.free_all(fetches.drain().chain(parts.rdma.drain()));
         if !parts.rdma.retire_all(io) {
             parts.outbox.abandon_messages();
         }

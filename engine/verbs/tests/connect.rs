@@ -377,7 +377,8 @@ fn an_endpoint_that_is_dropped_is_a_connection_less_at_the_other_end() {
 /// The network interface of the device under test, if tests may switch it off and remove the device.
 fn expendable() -> String {
     let interface = std::env::var("RPCRDMA_TEST_EXPENDABLE");
-    interface.expect("RPCRDMA_TEST_EXPENDABLE is the interface of a device that no other program needs")
+    interface
+        .expect("RPCRDMA_TEST_EXPENDABLE is the interface of a device that no other program needs")
 }
 
 /// Runs a command of iproute2.

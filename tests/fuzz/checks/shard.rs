@@ -312,8 +312,8 @@ impl Scene {
         let (spares_kept, bulk_kept) = (self.world.servers[0].handler().kept.len(), SERVICE_BULK);
         let mut audit = self.world.servers[0].audit();
         // The program's own loans are not missing.
-        audit.spares.home += spares_kept;
-        audit.bulk.home += bulk_kept;
+        audit.spares.free += spares_kept;
+        audit.bulk.free += bulk_kept;
         if let Err(violation) = invariants::check_stopped(0, &audit, false) {
             panic!("{violation:?}");
         }

@@ -103,12 +103,12 @@ pub fn check_stopped(shard: usize, audit: &Audit, keeps_rights: bool) -> Result<
     let Audit { spares, bulk, rdma_buffers, windows, send, headers, messages, .. } = audit;
     let lent = |name: &str, it: &Lent, sliced: usize| {
         let lost = it.lost + sliced;
-        match it.home + it.returning + lost == it.total && (lost == 0 || keeps_rights) {
+        match it.free + it.returning + lost == it.total && (lost == 0 || keeps_rights) {
             true => Ok(()),
             false => Err(format!("{name}: {it:?}")),
         }
     };
-    let held = |name: &str, it: &Held| match it.home == it.total {
+    let held = |name: &str, it: &Held| match it.free == it.total {
         true => Ok(()),
         false => Err(format!("{name}: {it:?}")),
     };
@@ -134,14 +134,14 @@ pub fn check_stopped(shard: usize, audit: &Audit, keeps_rights: bool) -> Result<
 
 fn receives(State { audit, .. }: &State<'_>) -> Result<(), String> {
     let hands = [
-        audit.receives_home,
+        audit.receives_free,
         audit.receives_posted,
         audit.receives_refill,
         audit.receives_parked,
         audit.receives_waiting,
         audit.receives_held,
     ];
-    let names = "home, posted, refill, parked, waiting, held";
+    let names = "free, posted, refill, parked, waiting, held";
     equal(audit.receives, hands.iter().sum(), names, &hands)
 }
 
@@ -177,7 +177,7 @@ fn posted(state: &State<'_>) -> Result<(), String> {
 fn loans(state: &State<'_>) -> Result<(), String> {
     let State { audit, loans_kept, .. } = *state;
     let pools = [audit.spares, audit.bulk, audit.rdma_buffers];
-    let found = |it: &Lent| it.home + it.leaving + it.returning + it.lost;
+    let found = |it: &Lent| it.free + it.leaving + it.returning + it.lost;
     let may_be_lost = state.keeps_rights || state.is_lost;
     let total: usize = pools.iter().map(|it| it.total).sum();
     let sum = pools.iter().map(found).sum::<usize>() + loans_kept;
@@ -224,7 +224,7 @@ fn messages(state: &State<'_>) -> Result<(), String> {
 }
 
 fn held(it: &Held, state: &State<'_>) -> Result<(), String> {
-    let found = it.home + it.held;
+    let found = it.free + it.held;
     match found == it.total || (state.is_lost && found < it.total) {
         true => Ok(()),
         false => Err(format!("{it:?}")),

@@ -49,9 +49,9 @@ impl Sim {
         let mut model = self.model.borrow_mut();
         let numbers = [
             audit.receives_posted as u64,
-            audit.send.home as u64,
-            audit.spares.home as u64,
-            audit.bulk.home as u64,
+            audit.send.free as u64,
+            audit.spares.free as u64,
+            audit.bulk.free as u64,
             audit.calls.into(),
             audit.granted.into(),
             audit.peers.len() as u64,

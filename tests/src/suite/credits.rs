@@ -85,7 +85,7 @@ pub fn a_refused_call_gives_its_memory_back<P: Provider>(open: Open<'_, P>) {
             assert!(done.result().is_ok(), "{:?}", done.result().err());
             assert!(done.take_sink(0).is_some());
         });
-        world.check_all_home();
+        world.check_all_returned();
         world.check_nothing_leaked();
     }
 }

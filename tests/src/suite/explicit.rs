@@ -65,7 +65,7 @@ pub fn a_write_of_every_length_is_fetched<P: Provider>(open: Open<'_, P>) {
         }
         let stats = world.servers[0].handle().stats();
         assert!(stats.reads > 0 && stats.groups == 0);
-        world.check_all_home();
+        world.check_all_returned();
         world.check_nothing_leaked();
     }
 }
@@ -87,7 +87,7 @@ pub fn a_read_of_every_length_is_written_to_its_sink<P: Provider>(open: Open<'_,
             );
         }
         assert!(world.servers[0].handle().stats().writes > 0);
-        world.check_all_home();
+        world.check_all_returned();
         world.check_nothing_leaked();
     }
 }
@@ -101,7 +101,7 @@ pub fn a_read_without_a_sink_lands_with_the_engine<P: Provider>(open: Open<'_, P
             let (_, items) = world.round(0, peer, &script);
             assert!(items == 1 || len < INLINE, "{len} bytes");
         }
-        world.check_all_home();
+        world.check_all_returned();
         world.check_nothing_leaked();
     }
 }
@@ -121,7 +121,7 @@ pub fn a_read_is_placed_as_its_want_says<P: Provider>(open: Open<'_, P>) {
             done.check();
             assert_eq!(done.check_sinks(), usize::from(len > 1_000), "by size: {len} bytes");
         }
-        world.check_all_home();
+        world.check_all_returned();
     }
 }
 
@@ -136,7 +136,7 @@ pub fn a_long_call_is_fetched_as_a_whole<P: Provider>(open: Open<'_, P>) {
                 let parts = [Part::Inline(len), Part::Bulk(len + 1), Part::Inline(2)];
                 world.round(0, peer, &Script::new(len, &parts, &[Part::Inline(3)]));
             }
-            world.check_all_home();
+            world.check_all_returned();
             world.check_nothing_leaked();
         }
     }
@@ -155,7 +155,7 @@ pub fn a_long_reply_comes_in_its_chunk<P: Provider>(open: Open<'_, P>) {
                     world.round(0, peer, &Script::new(len, &[], &parts).place(place));
                 }
             }
-            world.check_all_home();
+            world.check_all_returned();
             world.check_nothing_leaked();
         }
     }
@@ -175,7 +175,7 @@ pub fn results_of_too_many_pieces_come_in_the_reply_chunk<P: Provider>(open: Ope
         let script = Script::new(1, &[], &parts);
         assert_eq!(world.round(0, peer, &script).1, 0, "nothing is apart");
         assert_eq!(world.clients[0].handle().stats().exposed, 26);
-        world.check_all_home();
+        world.check_all_returned();
     }
 }
 
@@ -192,7 +192,7 @@ pub fn a_long_call_gets_a_long_reply<P: Provider>(open: Open<'_, P>) {
                     world.round(0, peer, &script.place(Place::Into(1)));
                 }
             }
-            world.check_all_home();
+            world.check_all_returned();
         }
     }
 }
@@ -221,7 +221,7 @@ pub fn several_items_travel_as_the_peer_takes_them<P: Provider>(open: Open<'_, P
                 let expected = if all == 1 || most > 1 { all } else { 0 };
                 assert_eq!(items, expected, "{count} results");
             }
-            world.check_all_home();
+            world.check_all_returned();
             world.check_nothing_leaked();
         }
     }
@@ -241,7 +241,7 @@ pub fn items_without_bytes_use_up_their_sinks<P: Provider>(open: Open<'_, P>) {
                 let script = Script::new(2, &mixed, &mixed).wants(&wants).place(place);
                 assert_eq!(world.round(0, peer, &script).0, 1);
             }
-            world.check_all_home();
+            world.check_all_returned();
         }
     }
 }
@@ -263,7 +263,7 @@ pub fn short_results_leave_the_rest_of_their_sinks_alone<P: Provider>(open: Open
             let want = [Want { len_min: 0, len_max: len + 60_000 }];
             world.round(0, peer, &Script::new(len, &[], &[Part::Bulk(len)]).wants(&want));
         }
-        world.check_all_home();
+        world.check_all_returned();
     }
 }
 
@@ -311,7 +311,7 @@ pub fn any_mixture_arrives_by_explicit_rdma<P: Provider>(open: Open<'_, P>) {
                 checked += world.check_done();
                 if count % 50 == 0 {
                     checked += world.check_all();
-                    world.check_all_home();
+                    world.check_all_returned();
                 }
             }
             assert_eq!(checked, 300);
@@ -345,7 +345,7 @@ pub fn fetched_memory_is_taken_and_relayed<P: Provider>(open: Open<'_, P>) {
             assert_eq!(kept.len(), len.div_ceil(LANDING) as usize);
             assert!(world.servers[0].handler().not_taken.is_empty());
         }
-        world.check_all_home();
+        world.check_all_returned();
         world.check_nothing_leaked();
     }
 }
@@ -376,7 +376,7 @@ pub fn rights_are_invalidated_by_the_agreed_side<P: Provider>(open: Open<'_, P>)
             let taken = after.invalidations - before.invalidations;
             assert_eq!(exposed, 4);
             assert!(taken == exposed || taken + 1 == exposed && calls && serves);
-            world.check_all_home();
+            world.check_all_returned();
         }
     }
 }
@@ -404,6 +404,6 @@ pub fn items_of_the_extension_are_moved_where_limits_are_small<P: Provider>(open
     }
     let stats = world.servers[0].handle().stats();
     assert!(stats.reads > 0 && stats.writes > 0, "{} and {}", stats.reads, stats.writes);
-    world.check_all_home();
+    world.check_all_returned();
     world.check_nothing_leaked();
 }

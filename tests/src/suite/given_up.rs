@@ -121,7 +121,7 @@ pub fn what_has_not_left_is_taken_back<P: Provider>(open: Open<'_, P>) {
             take_back(&mut world, peer, &shapes, gone);
         }
         assert_eq!(world.clients[0].handle().connections(), 1);
-        world.check_all_home();
+        world.check_all_returned();
         world.check_nothing_leaked();
     }
 }
@@ -202,7 +202,7 @@ pub fn memory_returns_when_no_peer_can_write_to_it<P: Provider>(open: Open<'_, P
         drop(memory);
         let again = world.connect(0);
         world.round(0, again, &Script::new(5, &[], &[]));
-        world.check_all_home();
+        world.check_all_returned();
         world.check_nothing_leaked();
     }
 }
@@ -282,7 +282,7 @@ fn a_late_result_is_written_to_nothing<P: Provider>(
         world.clients[0].handle().connections() + world.servers[0].handle().connections() == 0
     });
     assert_eq!(world.clients[0].shard().audit().windows.held, 0);
-    world.check_all_home();
+    world.check_all_returned();
     world.check_nothing_leaked();
 }
 

@@ -7,7 +7,7 @@ use crate::world::{Open, Plan, World};
 
 /// Segments that the handler takes contain the item, belong to it without limit, and return to the
 /// pool by every way: given back, dropped here, dropped on another thread.
-pub fn taken_segments_are_kept_and_come_home<P: Provider>(open: Open<'_, P>) {
+pub fn taken_segments_are_kept_and_returned<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     let lens = [1, 16_384, 16_385, 60_003];
     for round in 0..60 {
@@ -21,13 +21,13 @@ pub fn taken_segments_are_kept_and_come_home<P: Provider>(open: Open<'_, P>) {
         world.round(0, peer, &Script::new(round + 1, &[Part::Bulk(len)], &[]));
         let again: Vec<u8> = kept.iter().flat_map(|loan| loan.iter().copied()).collect();
         assert!(bytes == again, "a taken segment is the program's alone");
-        send_home(&mut world, kept, round);
+        send_kept(&mut world, kept, round);
     }
     assert_eq!(world.servers[0].handler().not_taken, []);
     world.check_nothing_leaked();
 }
 
-fn send_home<P: Provider>(world: &mut World<P>, kept: Vec<Loan>, way: u32) {
+fn send_kept<P: Provider>(world: &mut World<P>, kept: Vec<Loan>, way: u32) {
     let now = world.now;
     match way % 3 {
         0 => {
@@ -108,7 +108,7 @@ pub fn segments_of_a_reply_are_taken<P: Provider>(open: Open<'_, P>) {
 
 /// The program's own buffers are sent, in one piece or several, and return when the message was
 /// sent or dropped.
-pub fn own_buffers_come_home<P: Provider>(open: Open<'_, P>) {
+pub fn own_buffers_return<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     let now = world.now;
     let whole = |world: &mut World<P>| -> Vec<Loan> {

@@ -52,8 +52,8 @@ macro_rules! api_suite {
                 one_call_is_fetched_at_a_time, what_never_fits_is_refused_for_good,
                 who_has_no_explicit_rdma_is_not_asked_for_it,
                 calls_that_need_most_of_the_buffers_take_turns, other_ways_of_exposure_do_as_well;
-            loans: taken_segments_are_kept_and_come_home, without_spares_nothing_is_taken,
-                a_taken_segment_is_relayed, segments_of_a_reply_are_taken, own_buffers_come_home;
+            loans: taken_segments_are_kept_and_returned, without_spares_nothing_is_taken,
+                a_taken_segment_is_relayed, segments_of_a_reply_are_taken, own_buffers_return;
             late: answers_come_in_any_order, tickets_are_finished_through_the_handle,
                 stale_tickets_are_void, answers_of_many_connections_find_room,
                 a_ticket_belongs_to_its_shard, an_unanswered_call_ends_with_its_connection;
@@ -111,7 +111,7 @@ macro_rules! api_suite_one {
             inline: every_length_is_echoed, payload_of_many_slots_travels,
                 an_empty_call_is_answered, many_calls_are_in_flight;
             placed: a_read_that_is_not_wanted_placed_comes_in_line;
-            loans: own_buffers_come_home;
+            loans: own_buffers_return;
             late: answers_come_in_any_order, a_ticket_belongs_to_its_shard,
                 an_unanswered_call_ends_with_its_connection;
             given_up: a_deadline_ends_a_call_and_its_late_reply_is_dropped,

@@ -187,7 +187,7 @@ pub fn many_short_items_come_in_line<P: Provider>(open: Open<'_, P>) {
             let script = Script::new(9, &[], &parts).wants(&want);
             assert_eq!(world.round(0, peer, &script).1, 1, "the others are in line");
         }
-        world.check_all_home();
+        world.check_all_returned();
         world.check_nothing_leaked();
     }
 }

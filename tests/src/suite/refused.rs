@@ -161,7 +161,7 @@ pub fn slices_in_a_call_that_is_fetched_whole_are_copied<P: Provider>(open: Open
         plan.call.interop.read_chunks_max = 2;
         let (mut world, peer) = World::pair(open, &plan);
         assert_eq!(world.round(0, peer, &script).0, 2, "both are fetched");
-        world.check_all_home();
+        world.check_all_returned();
         world.check_nothing_leaked();
     }
 }

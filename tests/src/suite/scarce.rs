@@ -32,7 +32,7 @@ pub fn calls_wait_for_windows<P: Provider>(open: Open<'_, P>) {
     checked += world.check_all();
     assert_eq!(checked, 60);
     assert!(refused > 0, "two calls use up the windows");
-    world.check_all_home();
+    world.check_all_returned();
     world.check_nothing_leaked();
 }
 
@@ -63,7 +63,7 @@ pub fn calls_wait_for_landing_buffers_without_a_deadlock<P: Provider>(open: Open
     let done = world.finish().remove(0);
     assert!(matches!(done.result, Err(CallError::Rejected(_))), "{:?}", done.result);
     world.round(1, peers[1], &Script::new(1, &all, &[]));
-    world.check_all_home();
+    world.check_all_returned();
     world.check_nothing_leaked();
 }
 
@@ -81,7 +81,7 @@ pub fn one_call_is_fetched_at_a_time<P: Provider>(open: Open<'_, P>) {
     }
     checked += world.check_all();
     assert_eq!(checked, 100);
-    world.check_all_home();
+    world.check_all_returned();
 }
 
 /// A call that needs more than the shard has fails with a permanent error: repeating it would never
@@ -95,7 +95,7 @@ pub fn what_never_fits_is_refused_for_good<P: Provider>(open: Open<'_, P>) {
     let refused = world.call(0, peer, &script.clone().place(Place::Into(3)));
     assert!(refused.is_err_and(|why| !is_passing(why)), "{refused:?}");
     world.round(0, peer, &script.place(Place::Into(2)));
-    world.check_all_home();
+    world.check_all_returned();
     // Too few RDMA buffers.
     let mut few_buffers = plan("two");
     few_buffers.call.explicit.buffers.count = 4;
@@ -109,7 +109,7 @@ pub fn what_never_fits_is_refused_for_good<P: Provider>(open: Open<'_, P>) {
     let refused = world.call(0, peer, &Script::new(1, &[], &[Part::Inline(3 * LANDING)]));
     assert!(refused.is_err_and(|why| !is_passing(why)), "{refused:?}");
     world.round(0, peer, &fits);
-    world.check_all_home();
+    world.check_all_returned();
     // More pieces of memory than one call shows.
     let mut pieces = plan("two");
     for raw in [&mut pieces.serve, &mut pieces.call] {
@@ -130,7 +130,7 @@ pub fn what_never_fits_is_refused_for_good<P: Provider>(open: Open<'_, P>) {
             Err(why) => assert_eq!(why, CallRefused::TooManyPieces, "{pieces} {wants}"),
         }
     }
-    world.check_all_home();
+    world.check_all_returned();
 }
 
 /// With a peer without explicit RDMA, calls that do not need it succeed; others fail with an error
@@ -164,7 +164,7 @@ pub fn who_has_no_explicit_rdma_is_not_asked_for_it<P: Provider>(open: Open<'_, 
         done.check_sinks();
         world.round(0, peer, &Script::new(1, &[Part::Inline(20)], &[Part::Inline(20)]));
     }
-    world.check_all_home();
+    world.check_all_returned();
 }
 
 /// Long calls and long replies of a shard that has buffers for one of them at a time.
@@ -192,7 +192,7 @@ pub fn calls_that_need_most_of_the_buffers_take_turns<P: Provider>(open: Open<'_
     }
     checked += world.check_all();
     assert_eq!(checked, 60);
-    world.check_all_home();
+    world.check_all_returned();
 }
 
 /// Memory may be exposed by other means than windows.
@@ -207,7 +207,7 @@ pub fn other_ways_of_exposure_do_as_well<P: Provider>(open: Open<'_, P>) {
             world.round(0, peer, &Script::new(len, &parts, &parts).place(Place::Into(3)));
             world.round(0, peer, &Script::new(len, &[Part::Inline(len)], &[Part::Inline(len)]));
         }
-        world.check_all_home();
+        world.check_all_returned();
         world.check_nothing_leaked();
     }
 }

@@ -36,7 +36,7 @@ pub fn sinks_of_calls_that_fail_come_back<P: Provider>(open: Open<'_, P>) {
         let done = world.finish().remove(0);
         assert!(matches!(done.result, Err(CallError::ConnectionLost(_))));
         assert_eq!(done.check_sinks(), 0, "nothing was written");
-        world.check_all_home();
+        world.check_all_returned();
         world.check_nothing_leaked();
     }
 }
@@ -59,7 +59,7 @@ pub fn sinks_that_are_not_needed_come_back<P: Provider>(open: Open<'_, P>) {
                     world.finish()[0].check_sinks();
                 }
             }
-            world.check_all_home();
+            world.check_all_returned();
             world.check_nothing_leaked();
         }
     }
@@ -104,7 +104,7 @@ pub fn a_connection_lost_at_any_step_gives_every_sink_back<P: Provider>(open: Op
                 world.servers[0].handle().connections() + world.clients[0].handle().connections()
                     == 0
             });
-            world.check_all_home();
+            world.check_all_returned();
             world.check_nothing_leaked();
         }
     }

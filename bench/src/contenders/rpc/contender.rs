@@ -170,11 +170,11 @@ impl<P: Provider> Rpc<P> {
     /// and Receives that are neither posted nor on their way there. Between rounds only.
     pub fn out(&mut self) -> u64 {
         let out = |audit: Audit| {
-            let receives = audit.receives_home + audit.receives_posted + audit.receives_refill;
+            let receives = audit.receives_free + audit.receives_posted + audit.receives_refill;
             let held = [audit.send, audit.headers, audit.messages, audit.windows];
             let lent = [audit.spares, audit.bulk, audit.rdma_buffers];
-            let held = held.into_iter().map(|one| one.total.saturating_sub(one.home));
-            let lent = lent.into_iter().map(|one| one.total.saturating_sub(one.home));
+            let held = held.into_iter().map(|one| one.total.saturating_sub(one.free));
+            let lent = lent.into_iter().map(|one| one.total.saturating_sub(one.free));
             held.chain(lent).sum::<usize>() + audit.receives.saturating_sub(receives)
         };
         (out(self.caller.audit()) + out(self.opposite.here().audit())) as u64

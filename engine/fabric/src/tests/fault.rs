@@ -363,10 +363,11 @@ fn a_receive_of_a_dead_queue_pair_completes_flushed_without_a_queue_pair() {
         rig.b.recv(2, 64, 64);
         rig.b.queues.disconnect(rig.qb.qp);
         rig.b.queues.destroy(rig.qb.qp);
-        let home = rig.b.poll();
-        let home: Vec<_> = home.iter().map(|wc| (wc.wr_id, wc.qp_num, wc.status)).collect();
+        let polled = rig.b.poll();
+        let completions: Vec<_> =
+            polled.iter().map(|wc| (wc.wr_id, wc.qp_num, wc.status)).collect();
         let flushed = (WrId(1), 0, WcStatus::Flushed);
-        assert_eq!(home, if chance > 0 { vec![flushed] } else { vec![] });
+        assert_eq!(completions, if chance > 0 { vec![flushed] } else { vec![] });
     }
 }
 

@@ -246,7 +246,7 @@ impl Fetches {
     /// Frees a place whose buffers have been returned.
     pub fn close(&mut self, index: u32) {
         let entry = &mut self.entries[index as usize];
-        debug_assert!(entry.buffers.is_empty() && entry.loans.is_empty(), "all is at home");
+        debug_assert!(entry.buffers.is_empty() && entry.loans.is_empty(), "all is returned");
         entry.parts.clear();
         entry.is_read = false;
         let held = core::mem::take(&mut entry.held);

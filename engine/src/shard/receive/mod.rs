@@ -238,7 +238,7 @@ impl Receive {
     }
 
     /// Returns every buffer here and in `others` to the pool, when the shard ends.
-    pub fn bring_home(&mut self, others: impl Iterator<Item = RecvToken>) {
+    pub fn free_all(&mut self, others: impl Iterator<Item = RecvToken>) {
         let Receive { pool, refill, parked, waiting, .. } = self;
         let parked = parked.iter_mut().filter_map(Option::take);
         for token in parked.chain(waiting.drain()).chain(refill.drain(..)).chain(others) {

@@ -270,9 +270,9 @@ mod tests {
 
     #[test]
     fn receives_of_a_dead_queue_pair_return_as_flushed_and_its_sends_do_not() {
-        let home = settled(done(3 | RECEIVE, 17), 17).expect("its buffer is not lost");
-        assert_eq!((home.qp_num, home.status), (0, WcStatus::Flushed));
-        assert_eq!((home.wr_id, home.invalidated), (WrId(3 | RECEIVE), None));
+        let returned = settled(done(3 | RECEIVE, 17), 17).expect("its buffer is not lost");
+        assert_eq!((returned.qp_num, returned.status), (0, WcStatus::Flushed));
+        assert_eq!((returned.wr_id, returned.invalidated), (WrId(3 | RECEIVE), None));
         assert_eq!(settled(done(3, 17), 17), None);
     }
 

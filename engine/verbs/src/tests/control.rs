@@ -48,9 +48,9 @@ fn receives_of_a_dropped_endpoint_return_flushed() {
     assert_eq!(pair.b.poll_once(), []);
     drop(eb);
     assert!(pair.b.queues.next_event().is_none(), "it was destroyed on the way");
-    let home = pair.b.poll(3);
-    let home: Vec<_> = home.iter().map(|it| (it.wr_id.0, it.qp_num, it.status)).collect();
-    assert_eq!(home, [0, 1, 2].map(|id| (id, 0, WcStatus::Flushed)));
+    let returned = pair.b.poll(3);
+    let returned: Vec<_> = returned.iter().map(|it| (it.wr_id.0, it.qp_num, it.status)).collect();
+    assert_eq!(returned, [0, 1, 2].map(|id| (id, 0, WcStatus::Flushed)));
     // The others remain for the next sender.
     pair.a.send(pair.qa.qp, 9, 0, 8);
     assert_eq!(pair.b.outcomes(1), [(3, WcStatus::Success)]);
@@ -142,22 +142,22 @@ fn connections_come_and_go_without_losing_a_receive() {
             pair.a.send(qa.qp, id, 0, 8);
         }
         // Some of it is under way when B has had enough.
-        let mut home = if round % 2 == 0 { pair.b.poll(4) } else { vec![] };
+        let mut returned = if round % 2 == 0 { pair.b.poll(4) } else { vec![] };
         pair.b.queues.disconnect(qb.qp);
         let marker = SendWr::send(WrId(1 << 63), &[], SendFlags::SIGNALED);
         pair.b.post_all(qb.qp, &[marker]).unwrap();
-        while home.pop_if(|it| it.wr_id.0 == 1 << 63).is_none() {
-            home.extend(pair.b.poll(1));
+        while returned.pop_if(|it| it.wr_id.0 == 1 << 63).is_none() {
+            returned.extend(pair.b.poll(1));
         }
         pair.b.queues.destroy(qb.qp);
         pair.a.queues.disconnect(qa.qp);
         pair.a.queues.destroy(qa.qp);
         let mut rest = pair.b.poll_once();
         while !rest.is_empty() {
-            home.append(&mut rest);
+            returned.append(&mut rest);
             rest = pair.b.poll_once();
         }
-        for it in home {
+        for it in returned {
             let id = it.wr_id.0;
             pair.b.recvs(id..id + 1, 0, 64);
         }
