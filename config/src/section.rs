@@ -49,7 +49,7 @@ pub struct IdleSection {
     pub spin: Duration,
 }
 
-/// What an idle shard does after spinning. Never changes what the protocol does.
+/// What an idle shard does after spinning. It has no effect on the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdlePolicy {
     /// Continue to spin: the core is used by the shard only.

@@ -34,7 +34,7 @@ impl BulkPool {
     /// Returns a loan to the pool without a locked instruction.
     ///
     /// # Errors
-    /// The loan, if it is of another pool.
+    /// The loan, if it belongs to another pool.
     #[inline]
     pub fn give_back(&mut self, loan: Loan) -> Result<(), Loan> {
         let (_, loan) = self.loans.receive(loan)?;
@@ -78,7 +78,7 @@ impl BulkPool {
 }
 
 impl PoolSpec {
-    /// The length of a region that suffices for a [`BulkPool`], whatever was carved before it.
+    /// The length of a region that suffices for a [`BulkPool`] after any parts carved before it.
     pub fn bulk_region_len(&self) -> Result<usize, PoolError> {
         loan::region_len(&[*self])
     }

@@ -52,7 +52,7 @@ impl<K> FreeList<K> {
     /// Returns a token to the list.
     ///
     /// # Panics
-    /// If the token is of another pool.
+    /// If the token belongs to another pool.
     #[inline]
     pub(crate) fn push(&mut self, token: Token<K>) {
         let index = self.index(&token);
@@ -70,7 +70,7 @@ impl<K> FreeList<K> {
     /// The slot of a token: less than the capacity.
     ///
     /// # Panics
-    /// If the token is of another pool.
+    /// If the token belongs to another pool.
     #[inline]
     pub(crate) fn index(&self, token: &Token<K>) -> u32 {
         // One comparison for both: with a foreign tag the difference is beyond every capacity.

@@ -15,8 +15,8 @@
 //!    such value exists.
 //! 2. A pool belongs to one thread, does not allocate after it is made, and takes no lock. Only a
 //!    loan crosses threads, and only its return is shared between threads.
-//! 3. Memory is registered exactly as long as a part of it is alive: whatever fails, panics or
-//!    ends, the last pool or loan deregisters it.
+//! 3. Memory is registered exactly as long as a part of it is alive. The last pool or loan
+//!    deregisters it, also after a failure or a panic.
 //! 4. Memory that a device may still write to is leaked, and not used again. A pool that is dropped
 //!    with tokens out leaks its memory; `recall` is for callers that know that the device is quiet.
 //! 5. What was requested and not obtained is reported: see [`Region::notes`].

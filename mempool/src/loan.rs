@@ -203,7 +203,7 @@ impl LoanPool {
         }
     }
 
-    /// The kind of a loan, and the loan at its full length; or the loan unchanged if it is of
+    /// The kind of a loan, and the loan at its full length; or the loan unchanged if it belongs to
     /// another pool.
     #[inline]
     pub(crate) fn receive(&self, mut loan: Loan) -> Result<(usize, Loan), Loan> {

@@ -65,7 +65,7 @@ impl<K> Pool<K> {
     /// Returns a slot to the pool. A few instructions.
     ///
     /// # Panics
-    /// If the token is of another pool, as all methods that take a token.
+    /// If the token belongs to another pool. This applies to all methods that take a token.
     #[inline]
     pub fn push(&mut self, token: Token<K>) {
         self.list.push(token);
@@ -156,7 +156,7 @@ impl Pool<kind::Send> {
     /// The slot of a token, with its address.
     ///
     /// # Panics
-    /// If the token is of another pool.
+    /// If the token belongs to another pool.
     #[inline]
     pub(crate) fn open(&self, token: Token<kind::Send>) -> SendSlot {
         let first = self.slot(self.list.index(&token));
@@ -186,7 +186,7 @@ pub struct PoolSpec {
 }
 
 impl PoolSpec {
-    /// The length of a region that suffices for this pool, whatever was carved before it.
+    /// The length of a region that suffices for this pool after any parts carved before it.
     pub fn region_len(&self) -> Result<usize, PoolError> {
         let layout = self.layout()?;
         layout.bytes.checked_add(layout.align).ok_or(PoolError::TooLarge)

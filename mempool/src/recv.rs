@@ -77,7 +77,7 @@ impl RecvPool {
     /// Returns a buffer to the pool. A few instructions.
     ///
     /// # Panics
-    /// If the token is of another pool, as all methods that take a token.
+    /// If the token belongs to another pool. This applies to all methods that take a token.
     #[inline]
     pub fn put(&mut self, token: Token<Recv>) {
         self.list.push(token);
@@ -102,7 +102,7 @@ impl RecvPool {
     /// Returns a loan to the pool without a locked instruction.
     ///
     /// # Errors
-    /// The loan, if it is of another pool.
+    /// The loan, if it belongs to another pool.
     pub fn give_back(&mut self, loan: Loan) -> Result<(), Loan> {
         let (kind, loan) = self.loans.receive(loan)?;
         self.spares[kind].push(loan);
@@ -248,7 +248,7 @@ pub struct RecvSpec {
 }
 
 impl RecvSpec {
-    /// The length of a region that suffices for this pool, whatever was carved before it.
+    /// The length of a region that suffices for this pool after any parts carved before it.
     pub fn region_len(&self) -> Result<usize, PoolError> {
         loan::region_len(&self.shape()?.slots)
     }

@@ -39,7 +39,7 @@ impl SendPool {
     /// Returns a slot to the pool. A few instructions.
     ///
     /// # Panics
-    /// If the token is of another pool, as all methods that take a token.
+    /// If the token belongs to another pool. This applies to all methods that take a token.
     #[inline]
     pub fn push(&mut self, token: Token<kind::Send>) {
         self.slots.push(token);
@@ -54,7 +54,7 @@ impl SendPool {
     /// Returns a slot with its address. A few instructions.
     ///
     /// # Panics
-    /// If it is of another pool.
+    /// If it belongs to another pool.
     #[inline]
     pub fn put(&mut self, slot: SendSlot) {
         self.slots.push(slot.into_token());
@@ -149,7 +149,7 @@ pub struct SendSpec {
 }
 
 impl SendSpec {
-    /// The length of a region that suffices for this pool, whatever was carved before it.
+    /// The length of a region that suffices for this pool after any parts carved before it.
     pub fn region_len(&self) -> Result<usize, PoolError> {
         self.slots()?.region_len()
     }
@@ -179,7 +179,7 @@ impl ZeroPage {
         Ok(ZeroPage { zeros, _loans: loans })
     }
 
-    /// The length of a region that suffices for `len` zeros, whatever was carved before them.
+    /// The length of a region that suffices for `len` zeros after any parts carved before them.
     pub fn region_len(len: usize) -> Result<usize, PoolError> {
         PoolSpec { slots: 1, slot_len: len, align: 1 }.bulk_region_len()
     }

@@ -71,7 +71,7 @@ pub struct Header<'a> {
     pub body: Body<'a>,
 }
 
-/// The body of a header: what follows the fixed words.
+/// The body of a header: all that follows the fixed words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
     /// A payload stream follows the header.

@@ -221,7 +221,7 @@ fn take(field: ArgumentField, from: &mut impl Read, to: &mut Vec<u8>) -> Result<
     taken.ok_or(CallDenial::Garbage)
 }
 
-/// A reader that keeps a copy of what it reads.
+/// A reader that keeps a copy of the bytes that it reads.
 struct Copied<'a, R> {
     from: &'a mut R,
     to: &'a mut Vec<u8>,

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   GETATTR, ACCESS   of a file that is held        statx
-//!   LOOKUP            in a directory that is held   openat2, of what the kernel has in its cache
-//!   READ              of a file that is open        preadv2, of what the kernel has in its cache
+//!   LOOKUP            in a directory that is held   openat2, if the kernel has it in its cache
+//!   READ              of a file that is open        preadv2, if the kernel has it in its cache
 //! ```
 //! `None` is always correct: a call that may wait goes to the worker threads (`work`), which
 //! execute it.

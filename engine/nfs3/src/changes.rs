@@ -13,7 +13,7 @@ use crate::node::OpenFile;
 use crate::status::{Status, status};
 
 /// Applies the requested changes, in an order in which no change undoes another. Changes that need
-/// rights are made as `who`.
+/// rights are made with the identity `who`.
 pub fn apply(node: &OpenFile, wanted: &sattr3, who: &Identity) -> Result<(), Status> {
     if let Nfs3Option::Some(size) = wanted.size {
         let now = node.attributes()?;

@@ -96,7 +96,7 @@ pub fn write(
     }
 }
 
-/// COMMIT: commits the whole file, whichever range is requested.
+/// COMMIT: commits the whole file, for any requested range.
 pub fn commit(export: &Export, arguments: &COMMIT3args) -> Results<COMMIT3resok, COMMIT3resfail> {
     let failed = |file_wcc| move |status| (status, COMMIT3resfail { file_wcc });
     let node = export.find(&arguments.file).map_err(failed(wcc_data::default()))?;
@@ -119,8 +119,8 @@ fn permitted(node: &OpenFile, who: &Identity, want: FileRight) -> Result<(), Sta
     }
 }
 
-/// Whether the data of a file may be read or written. The owner may do both, whatever the mode is
-/// now. A caller that may execute a file may read it, because a client reads what it executes.
+/// Whether the data of a file may be read or written. The owner may do both with any
+/// mode. A caller that may execute a file may read it, because a client reads what it executes.
 pub fn may(now: &Attributes, who: &Identity, want: FileRight) -> Result<(), Status> {
     let executes = want == FileRight::Read && now.may(who, FileRight::Search);
     if now.may(who, want) || who.owns(now.owner()) || executes {

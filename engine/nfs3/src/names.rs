@@ -305,7 +305,7 @@ fn fresh(name: &[u8]) -> Result<(), Status> {
 /// Checks a name that is to be removed or looked up in its directory.
 ///
 /// # Errors
-/// The status that describes what is wrong with the name.
+/// The status that says why the name is invalid.
 pub fn ordinary(name: &[u8]) -> Result<(), Status> {
     if matches!(name, b"." | b"..") { Err(Status::NFS3ERR_INVAL) } else { sound(name) }
 }

@@ -97,7 +97,7 @@ impl OpenFile {
     /// Opens it for its data: a regular file to read or write, or a directory to list.
     ///
     /// # Errors
-    /// If it is of another type, or the server may not open it.
+    /// If it has another type, or the server may not open it.
     pub fn data(&self, to_write: bool) -> Result<BorrowedFd<'_>, Status> {
         let slot = if to_write { &self.writing } else { &self.reading };
         if let Some(fd) = slot.get() {

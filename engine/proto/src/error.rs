@@ -1,4 +1,4 @@
-//! Who is to blame: the peer ([`Violation`]), a resource ([`SendError`], [`OpenError`]), or our
+//! Errors, by the side at fault: the peer ([`Violation`]), a resource ([`SendError`], [`OpenError`]), or our
 //! caller ([`Misuse`]).
 
 use rpcrdma_xdr::error::DecodeError;
@@ -6,7 +6,7 @@ use rpcrdma_xdr::property::PropId;
 use rpcrdma_xdr::rtr::report::{Mismatch, OutOfRange, ReptInfo};
 use thiserror::Error;
 
-/// A message of the peer breaks a rule. It is reported, and the connection goes on.
+/// A message of the peer breaks a rule. It is reported, and the connection continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Violation {
     /// The header does not decode.

@@ -12,7 +12,7 @@ use crate::onc::MsgType;
 pub struct MsgId {
     /// `rdma_xid` of the transmission.
     pub xid: u32,
-    /// Whether it is of a call or of a reply.
+    /// Whether the transmission belongs to a call or to a reply.
     pub dir: MsgType,
     /// Its index in the group; 0 if it is in none (wire.md E1).
     pub seq: u32,

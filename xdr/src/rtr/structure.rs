@@ -28,7 +28,7 @@ pub struct SegmentGroup {
     pub placement: bool,
 }
 
-/// A group, with what comes before it summed up.
+/// A group, with the sums of all groups before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Placed {
     start: u32,
