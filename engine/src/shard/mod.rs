@@ -14,7 +14,6 @@ mod completions;
 mod events;
 pub(crate) mod mailbox;
 pub(crate) mod memory;
-pub(crate) mod negotiate;
 pub(crate) mod parts;
 pub mod peers;
 pub(crate) mod rdma;
@@ -24,15 +23,16 @@ mod sleep;
 mod start;
 mod stop;
 pub(crate) mod timers;
+pub(crate) mod version_choice;
 
 use rpcrdma_mempool::BulkPool;
 
 use self::memory::Regions;
-use self::negotiate::Link;
 use self::parts::Parts;
 use self::peers::{ConnectionId, Names, Peers};
 use self::rdma::fetches::Fetches;
 use self::receive::Receive;
+use self::version_choice::Link;
 use crate::api::builder::CallBuilder;
 use crate::api::handler::Handler;
 use crate::api::turn::Turn;

@@ -8,7 +8,7 @@ use crate::shard::timers::Timers;
 
 impl Peer {
     /// Processes the answer to an own request for changes.
-    pub fn settle_properties<H: Handler>(&mut self, outcome: &PropertyOutcome, handler: &mut H) {
+    pub fn finish_properties<H: Handler>(&mut self, outcome: &PropertyOutcome, handler: &mut H) {
         self.asking_since = None;
         handler.on_properties(self.id, outcome);
     }

@@ -52,7 +52,7 @@ impl<P: Provider> Core<P> {
                 Disposition::Again => continue,
                 Disposition::Settled(outcome) => {
                     if let Some(peer) = self.peers.at(index) {
-                        peer.settle_properties(&outcome, handler);
+                        peer.finish_properties(&outcome, handler);
                     }
                     break;
                 }

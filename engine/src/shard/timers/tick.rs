@@ -6,8 +6,8 @@ use crate::api::handler::Handler;
 use crate::error::CloseReason;
 use crate::provider::Provider;
 use crate::shard::Core;
-use crate::shard::negotiate::has_asked;
 use crate::shard::peers::Phase;
+use crate::shard::version_choice::has_asked;
 
 impl<P: Provider> Core<P> {
     /// Checks all deadlines, and the remaining work of a stop.
