@@ -20,6 +20,7 @@ use crate::fabric::Fabric;
 use crate::failure::{self, EngineThread, Failures, Panicked};
 use crate::provider::Provider;
 use crate::shard::Core;
+use crate::shard::start::ShardNumbers;
 
 /// A device with shards on it. The type of the device is chosen here and nowhere else.
 ///
@@ -253,8 +254,8 @@ impl<P: Provider> Maker<P> {
         serves: bool,
         factory: impl FnOnce(ShardHandle) -> H,
     ) -> Result<Shard<P, H>, SetupError> {
-        let names = (self.number, self.first_xid);
-        let mut core = Core::new(&self.provider, &self.config, names, self.numa_node())?;
+        let numbers = ShardNumbers { shard: self.number, first_xid: self.first_xid };
+        let mut core = Core::new(&self.provider, &self.config, numbers, self.numa_node())?;
         // Before any peer connects to it.
         let handler = factory(core.parts.handle.clone());
         core.link.set_backward(handler.backward());

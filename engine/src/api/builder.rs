@@ -12,7 +12,7 @@ use super::unsent::Unsent;
 use crate::error::CallRefused;
 use crate::message::payload::Payload;
 use crate::message::wanted::{OPEN, WANTS_MAX, Want, Wanted};
-use crate::shard::parts::Parts;
+use crate::shard::parts::{Parts, RoutedCall};
 use crate::shard::peers::{ConnectionId, Peer, Peers, Phase};
 use crate::shard::rdma::expose::has_room;
 use crate::shard::rdma::windows::Exposer;
@@ -321,10 +321,10 @@ impl<'a> CallBuilder<'a> {
         let has_sinks = wanted.iter().any(|want| want.sink.is_some());
         let is_kept = has_sinks && demand.explicit.enabled;
         let planned = planned.and_then(|route| {
-            let both = (&demand, &route);
+            let call = RoutedCall { id: self.id, message, demand: &demand, route: &route };
             match route.exposes() || is_kept {
-                false => parts.begin_call(self.peer, (self.id, message), both),
-                true => parts.begin_exposed(self.peer, exposer, (self.id, message), both, wanted),
+                false => parts.begin_call(self.peer, call),
+                true => parts.begin_exposed(self.peer, exposer, call, wanted),
             }
         });
         if let Err(CallRefused::Protocol(SendError::NotEnoughCredits { .. })) = planned {

@@ -20,7 +20,7 @@ pub(crate) mod rdma;
 pub(crate) mod receive;
 pub(crate) mod send;
 mod sleep;
-mod start;
+pub(crate) mod start;
 mod stop;
 pub(crate) mod timers;
 pub(crate) mod version_choice;

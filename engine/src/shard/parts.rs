@@ -31,6 +31,16 @@ pub(crate) struct Parts {
     pub stats: SharedStats,
 }
 
+/// A call under construction with the route that was found for it.
+#[derive(Clone, Copy)]
+pub(crate) struct RoutedCall<'a> {
+    pub id: CallId,
+    /// The message that it is written to.
+    pub message: u32,
+    pub demand: &'a CallDemand<'a>,
+    pub route: &'a CallRoute,
+}
+
 impl Parts {
     /// Releases a message: discarded, or completed.
     #[inline]
@@ -71,12 +81,8 @@ impl Parts {
 
     /// Plans a call on a route that exposes nothing, and lays it out.
     #[cold]
-    pub fn begin_call(
-        &mut self,
-        peer: &mut Peer,
-        (id, message): (CallId, u32),
-        (demand, route): (&CallDemand<'_>, &CallRoute),
-    ) -> Result<(), CallRefused> {
+    pub fn begin_call(&mut self, peer: &mut Peer, call: RoutedCall<'_>) -> Result<(), CallRefused> {
+        let RoutedCall { id, message, demand, route } = call;
         let conn = &mut peer.conn;
         let planned = conn.begin_call(&mut self.ledger, id, demand, route, &Exposed::NONE);
         let plan = planned.map_err(CallRefused::Protocol)?;

@@ -30,13 +30,22 @@ use crate::obtained::{Obtained, ObtainedMemory};
 use crate::provider::{Provider, Queues, Waker, WcBatch};
 use crate::stats::{SharedStats, Stats};
 
+/// The numbers that distinguish a shard from all others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ShardNumbers {
+    /// Its own number in the process.
+    pub shard: u32,
+    /// The xid of its first call.
+    pub first_xid: u32,
+}
+
 impl<P: Provider> Core<P> {
     /// Maps and registers the memory of a shard, opens its queues and posts its Receives. Call it
     /// on the thread, and so the core, that the shard will run on.
     pub fn new(
         provider: &Arc<P>,
         config: &Config,
-        (shard, first_xid): (u32, u32),
+        numbers: ShardNumbers,
         numa_node: Option<u32>,
     ) -> Result<Core<P>, SetupError> {
         let budget = Budget::new(config, provider.caps())?;
@@ -49,11 +58,12 @@ impl<P: Provider> Core<P> {
         let stats: SharedStats = Arc::new(CachePadded::new(Stats::default()));
         let mut ledger =
             ShardLedger::new(budget.calls.max(1), budget.peers, budget.grants, budget.replies);
-        ledger.calls.number_from(first_xid);
+        ledger.calls.number_from(numbers.first_xid);
         let peers_max = budget.peers as usize;
         let obtained = obtained(&provider.caps().name, &budget, &pools.regions);
         let tickets = budget.tickets as usize;
-        let handle = ShardHandle::new(shard, wakeup.clone(), stats.clone(), tickets, obtained);
+        let handle =
+            ShardHandle::new(numbers.shard, wakeup.clone(), stats.clone(), tickets, obtained);
         let send = config.send();
         let outbox = Outbox::new(
             stats.clone(),
@@ -63,7 +73,7 @@ impl<P: Provider> Core<P> {
             (budget.depths.inline_len, peers_max),
             send.hold,
         );
-        let (_, buffers) = exposures.for_calls();
+        let buffers = exposures.for_calls().count;
         let most = Use { reads: budget.explicit.reading_max, buffers };
         let receives = budget.receives as usize;
         let items_max = rpcrdma_xdr::numbers::limit::MITEMS_MAX as usize;

@@ -1,12 +1,12 @@
 //! The memory that a call under construction exposes, and its release if the call is not sent.
 
-use rpcrdma_proto::{CallDemand, CallForm, CallId, CallRoute};
+use rpcrdma_proto::CallForm;
 
 use super::exposures::{Owner, TARGETS_MAX};
 use super::windows::Exposer;
 use crate::error::CallRefused;
 use crate::message::wanted::Wanted;
-use crate::shard::parts::Parts;
+use crate::shard::parts::{Parts, RoutedCall};
 use crate::shard::peers::Peer;
 use crate::shard::send::messages::After;
 
@@ -24,24 +24,22 @@ impl Parts {
         &mut self,
         peer: &mut Peer,
         exposer: &mut dyn Exposer,
-        (id, message): (CallId, u32),
-        planned: (&CallDemand<'_>, &CallRoute),
+        call: RoutedCall<'_>,
         wants: &mut [Wanted],
     ) -> Result<(), CallRefused> {
-        let owner = Owner { peer: peer.id.index, id };
+        let owner = Owner { peer: peer.id.index, id: call.id };
         let place = self.rdma.exposures.open(owner).ok_or(CallRefused::Busy)?;
-        let exposed = self.expose(exposer, (message, place), planned, wants);
-        let begun =
-            exposed.and_then(|()| self.lay_out_exposed(peer, id, (message, place), planned));
-        begun.inspect_err(|_| self.take_back(exposer, (message, place), wants))
+        let exposed = self.expose(exposer, call, place, wants);
+        let begun = exposed.and_then(|()| self.lay_out_exposed(peer, call, place));
+        begun.inspect_err(|_| self.take_back(exposer, call, place, wants))
     }
 
     /// Exposes the memory that the route of a call requires.
     fn expose(
         &mut self,
         exposer: &mut dyn Exposer,
-        (message, place): (u32, u32),
-        (demand, route): (&CallDemand<'_>, &CallRoute),
+        RoutedCall { message, demand, route, .. }: RoutedCall<'_>,
+        place: u32,
         wants: &mut [Wanted],
     ) -> Result<(), CallRefused> {
         let exposures = &mut self.rdma.exposures;
@@ -73,9 +71,8 @@ impl Parts {
     fn lay_out_exposed(
         &mut self,
         peer: &mut Peer,
-        id: CallId,
-        (message, place): (u32, u32),
-        (demand, route): (&CallDemand<'_>, &CallRoute),
+        RoutedCall { id, message, demand, route }: RoutedCall<'_>,
+        place: u32,
     ) -> Result<(), CallRefused> {
         let Parts { outbox, rdma, ledger, stats, .. } = self;
         let exposure = rdma.exposures.at(place);
@@ -103,7 +100,8 @@ impl Parts {
     fn take_back(
         &mut self,
         exposer: &mut dyn Exposer,
-        (message, place): (u32, u32),
+        call: RoutedCall<'_>,
+        place: u32,
         wants: &mut [Wanted],
     ) {
         let exposures = &mut self.rdma.exposures;
@@ -120,7 +118,7 @@ impl Parts {
             }
             None => {
                 self.stats.rights_lost.add(1);
-                let body = self.outbox.messages_mut().body_mut(message);
+                let body = self.outbox.messages_mut().body_mut(call.message);
                 body.items.clear();
                 exposures.abandon_with(place, body.pieces.drain(..));
             }

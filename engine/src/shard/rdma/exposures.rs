@@ -155,6 +155,15 @@ impl Segments {
     }
 }
 
+/// The RDMA buffers for fetching calls of peers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FetchBuffers {
+    /// How many there are.
+    pub count: usize,
+    /// Bytes of each.
+    pub len: u32,
+}
+
 impl Exposures {
     /// Room for this number of calls with exposed memory.
     pub fn new(
@@ -190,9 +199,9 @@ impl Exposures {
         }
     }
 
-    /// The length of the buffers for fetching calls of peers, and the number available for that.
-    pub fn for_calls(&self) -> (u32, usize) {
-        (self.rdma_buffer_len, self.rdma_buffers_kept)
+    /// The buffers for fetching calls of peers.
+    pub fn for_calls(&self) -> FetchBuffers {
+        FetchBuffers { count: self.rdma_buffers_kept, len: self.rdma_buffer_len }
     }
 
     /// Whether a call's memory is exposed by keys that never end.

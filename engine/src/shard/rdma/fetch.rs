@@ -14,6 +14,7 @@ use rpcrdma_proto::{
 use rpcrdma_xdr::chunk::RdmaSegment;
 use rpcrdma_xdr::onc::MsgType;
 
+use super::exposures::FetchBuffers;
 use crate::message::incoming::Buffers;
 use crate::message::rdma_target::RdmaTarget;
 use crate::provider::{Remote, SendOp};
@@ -192,15 +193,15 @@ pub(crate) fn remote_things<'a>(
 /// [`Violation`] if it needs more buffers or work requests than one call may have.
 pub(crate) fn buffers_needed(
     placed: &Placed<'_>,
-    (rdma_buffer_len, rdma_buffers_kept): (u32, usize),
+    available: FetchBuffers,
 ) -> Result<usize, Violation> {
     let (mut count, mut segments) = (0, 0);
     for thing in remote_things(placed) {
-        count += buffers_for(thing.len, rdma_buffer_len);
+        count += buffers_for(thing.len, available.len);
         segments += thing.segments.iter().count();
     }
     // Each end of a buffer and each end of a segment begins another scatter entry.
-    let fits = count <= rdma_buffers_kept.min(LOANS_MAX) && segments + count <= REQUESTS_MAX;
+    let fits = count <= available.count.min(LOANS_MAX) && segments + count <= REQUESTS_MAX;
     if fits { Ok(count) } else { Err(TOO_MUCH) }
 }
 

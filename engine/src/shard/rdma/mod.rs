@@ -12,7 +12,7 @@ pub(crate) mod windows;
 use rpcrdma_mempool::{BulkPool, Loan, RecvPool, RecvToken};
 use rpcrdma_proto::{Explicit, Offered};
 
-use self::exposures::Exposures;
+use self::exposures::{Exposures, FetchBuffers};
 use self::windows::{Exposer, Windows};
 use super::send::messages::After;
 use crate::error::CallError;
@@ -64,7 +64,7 @@ impl Rdma {
     }
 
     /// The length of the buffers for fetching calls of peers, and the number available for that.
-    pub fn for_calls(&self) -> (u32, usize) {
+    pub fn for_calls(&self) -> FetchBuffers {
         self.exposures.for_calls()
     }
 
