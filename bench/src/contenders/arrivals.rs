@@ -156,8 +156,8 @@ mod tests {
             // Exponential: the deviation is the mean. Of 400 000 gaps the mean strays by 0.16 %,
             // the variance by 0.45 %; four times that is never seen by chance.
             assert!((mean / 10_000.0 - 1.0).abs() < 0.0064, "seed {seed}: mean {mean}");
-            let quotient = variance / 1e8;
-            assert!((quotient - 1.0).abs() < 0.018, "seed {seed}: variance {quotient}");
+            let ratio = variance / 1e8;
+            assert!((ratio - 1.0).abs() < 0.018, "seed {seed}: variance {ratio}");
         }
     }
 
@@ -172,7 +172,7 @@ mod tests {
             }
         }
         let (mean, variance) = moments(counts.iter().map(|count| f64::from(*count)));
-        // 4000 windows: the quotient strays by 2.2 %.
+        // 4000 windows: the ratio strays by 2.2 %.
         assert!((variance / mean - 1.0).abs() < 0.09, "mean {mean}, variance {variance}");
     }
 

@@ -5,12 +5,12 @@ use std::str::FromStr;
 
 use rpcrdma_mempool::pin::{CoreList, allowed_cores, pin_to};
 use rpcrdma_mempool::topology::Topology;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::BenchError;
 
 /// The core of the client and the core of the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorePair {
     pub client: u32,
     pub server: u32,

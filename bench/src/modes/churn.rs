@@ -199,7 +199,7 @@ impl Side {
     }
 }
 
-/// With churn over without it: the quotients of the medians, and those of the rounds.
+/// With churn over without it: the ratios of the medians, and those of the rounds.
 fn ratios(still: &Side, churn: &Side) -> Vec<Figure> {
     let ratio = |name, [of, to]: [Vec<f64>; 2], better| {
         let value = median(of.iter().copied()) / median(to.iter().copied());

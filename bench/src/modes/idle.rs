@@ -23,7 +23,7 @@ use crate::output::{
     At, Axis, Better, Column, Environment, Figure, Lost, Report, Row, Session, Table, Unit,
 };
 use crate::settings::Need;
-use crate::stats::{Dice, End, Latency, median};
+use crate::stats::{Dice, End, Latency, Quota, median};
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
@@ -50,23 +50,17 @@ pub struct Args {
 
 #[derive(Debug, Clone)]
 pub struct IdlePlan {
+    args: Args,
     policies: Vec<Idle>,
     pauses: Vec<Duration>,
     load: Load,
-    engine: EngineArgs,
-    device: DeviceArgs,
-    call: CallArgs,
     cores: CorePair,
-    rounds: u32,
-    end: End,
-    warm_up: u64,
-    seed: u64,
+    quota: Quota,
 }
 
 impl IdlePlan {
     pub fn new(args: &Args) -> Result<IdlePlan, BenchError> {
         args.device.check()?;
-        let quota = args.length.quota(SECONDS, WARM_UP);
         Ok(IdlePlan {
             policies: args.engine.idle.map_or_else(|| POLICIES.to_vec(), |one| vec![one]),
             pauses: match &args.pause[..] {
@@ -74,19 +68,15 @@ impl IdlePlan {
                 given => given.to_vec(),
             },
             load: args.call.one_by_one()?,
-            engine: args.engine.clone(),
-            device: args.device.clone(),
-            call: args.call.clone(),
             cores: CorePair::choose(args.cores.cores)?,
-            rounds: args.length.rounds,
-            end: quota.end,
-            warm_up: quota.warm_up,
-            seed: args.seed.seed,
+            quota: args.length.quota(SECONDS, WARM_UP),
+            args: args.clone(),
         })
     }
 
     pub fn sentence(&self) -> String {
-        let IdlePlan { load, cores, rounds, seed, .. } = self;
+        let IdlePlan { load, cores, args, .. } = self;
+        let (rounds, seed) = (args.length.rounds, args.seed.seed);
         let policies = self.policies.iter().map(|policy| policy.into_str()).collect::<Vec<_>>();
         let pauses = self.pauses.iter().map(|pause| format!("{pause:?}")).collect::<Vec<_>>();
         format!(
@@ -101,7 +91,7 @@ impl IdlePlan {
     /// How many calls of a round have such pauses before them: as many as its time allows, and one
     /// at least.
     fn calls(&self, pause: Duration) -> u64 {
-        match self.end {
+        match self.quota.end {
             End::Count(count) => count,
             End::Time(time) => {
                 let each = pause.as_secs_f64() * 1.125;
@@ -114,9 +104,9 @@ impl IdlePlan {
         let round: Duration = self
             .pauses
             .iter()
-            .map(|pause| pause.mul_f64(1.125 * (self.calls(*pause) + self.warm_up) as f64))
+            .map(|pause| pause.mul_f64(1.125 * (self.calls(*pause) + self.quota.warm_up) as f64))
             .sum();
-        round * self.rounds * self.policies.len() as u32
+        round * self.args.length.rounds * self.policies.len() as u32
     }
 
     /// A client and a server that idle in such a way.
@@ -127,8 +117,8 @@ impl IdlePlan {
     ) -> Result<(Rpc<D::Provider>, Vec<String>), BenchError> {
         let data_len = self.load.shape.data_len();
         let need = Need { data_len, window: 1, connections: 1 };
-        let engine = EngineArgs { idle: Some(policy), ..self.engine.clone() };
-        let config = engine.config(need, self.call.continuation, &self.device)?;
+        let engine = EngineArgs { idle: Some(policy), ..self.args.engine.clone() };
+        let config = engine.config(need, self.args.call.continuation, &self.args.device)?;
         let device = open(&config)?;
         let rpc = Rpc::on(&device, policy.into_str(), self.cores, &config, &self.load, true)?;
         let spin = config.engine().idle.spin;
@@ -160,13 +150,13 @@ fn measure_on<D: Device>(
         let point = |pause: &Duration| Point { policy: *policy, pause: *pause, rounds: Vec::new() };
         points.extend(plan.pauses.iter().map(point));
     }
-    let mut dice = Dice::new(plan.seed);
-    let seeds: Vec<u64> = (0..plan.rounds).map(|_| dice.roll()).collect();
-    let IdlePlan { cores, rounds, .. } = *plan;
+    let (cores, rounds, mut dice) =
+        (plan.cores, plan.args.length.rounds, Dice::new(plan.args.seed.seed));
+    let seeds: Vec<u64> = (0..rounds).map(|_| dice.roll()).collect();
     let sweep = Sweep { cores, rounds, points: points.len(), expected: plan.expected() };
     let environment = sweep.run(session, notes, |round, index| {
         let length = points[index].pause;
-        let (calls, warm_up) = (plan.calls(length), plan.warm_up);
+        let (calls, warm_up) = (plan.calls(length), plan.quota.warm_up);
         let pauses = Pauses { length, calls, warm_up, seed: seeds[round as usize] };
         points[index].rounds.push(contenders[index / plan.pauses.len()].paused(&pauses)?);
         Ok(())
@@ -216,9 +206,9 @@ fn report(plan: &IdlePlan, points: &[Point], environment: Environment) -> Report
         "request_data_bytes": plan.load.shape.request_data,
         "reply_data_bytes": plan.load.shape.reply_data,
         "cores": plan.cores,
-        "rounds": plan.rounds,
-        "warm_up": plan.warm_up,
-        "seed": plan.seed,
+        "rounds": plan.args.length.rounds,
+        "warm_up": plan.quota.warm_up,
+        "seed": plan.args.seed.seed,
     });
     let figures: Vec<Figure> = points.iter().flat_map(Point::figures).collect();
     let row = |point: &Point| Row {

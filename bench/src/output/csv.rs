@@ -20,7 +20,7 @@ fn row(mode: &str, figure: &Figure) -> [String; HEAD.len()] {
         None => (String::new(), String::new()),
         Some(At { axis, value, .. }) => (axis.to_string(), value.to_string()),
     };
-    // A quotient of nothing is no number.
+    // A ratio of nothing is no number.
     let value = if value.is_finite() { value.to_string() } else { String::new() };
     let unit = unit.symbol().to_owned();
     [mode.into(), of.clone(), axis, point, name.to_string(), value, unit, samples.to_string()]

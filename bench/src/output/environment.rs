@@ -79,17 +79,23 @@ impl Environment {
         self
     }
 
-    pub fn head(&self) -> Vec<String> {
+    /// The machine, the program, the notes, and what the jitter probe saw, each with its name.
+    pub fn facts(&self) -> Vec<(&'static str, String)> {
         let Build { rpcrdma, rustc, profile, target, .. } = &self.build;
-        let mut lines: Vec<String> =
-            self.machine.lines().iter().map(|text| format!("machine:     {text}")).collect();
-        lines.push(format!("program:     rpcrdma {rpcrdma}, {profile}, {target}, {rustc}"));
-        lines.extend(self.notes.iter().map(|note| format!("with:        {note}")));
+        let mut facts: Vec<(&str, String)> =
+            self.machine.lines().into_iter().map(|line| ("machine", line)).collect();
+        facts.push(("program", format!("rpcrdma {rpcrdma}, {profile}, {target}, {rustc}")));
+        facts.extend(self.notes.iter().map(|note| ("with", note.clone())));
         for (when, probes) in [("before", &self.jitter_before), ("after", &self.jitter_after)] {
-            lines.push(format!("jitter:      {when}: {}", probes.map(gaps).join("; ")));
+            facts.push(("jitter", format!("{when}: {}", probes.map(gaps).join("; "))));
         }
-        lines.push(format!("clock:       exact to {:.1} ns", self.clock_step_ns));
-        lines
+        facts.push(("clock", format!("exact to {:.1} ns", self.clock_step_ns)));
+        facts
+    }
+
+    pub fn head(&self) -> Vec<String> {
+        let line = |(name, value)| format!("{:<13}{value}", format!("{name}:"));
+        self.facts().into_iter().map(line).collect()
     }
 
     /// What stands below the figures: whether they are to be believed.

@@ -4,16 +4,17 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use strum::VariantArray;
 
-use crate::stats::{Latency, Ratio};
+use crate::stats::{Latency, Ratio, Round, Series, median};
 
 /// One number of a result.
 ///
 /// Its name in text is `rpc.round_trip.p99`; at a point of a sweep `rpc@load=0.7.round_trip.p99`;
-/// of a quotient `rpc/floor.ratio.median`.
+/// of a ratio `rpc/floor.ratio.median`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// Whose: a contender, or a quotient of two.
+    /// Whose: a contender, or the ratio of two.
     pub of: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<At>,
@@ -36,28 +37,36 @@ pub struct At {
     pub unit: Unit,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Unit {
-    #[serde(rename = "ns")]
-    Ns,
-    #[serde(rename = "1/s")]
-    PerSecond,
+/// The units, each with its symbol in text and in JSON.
+macro_rules! units {
+    ($($(#[$about:meta])* $unit:ident = $symbol:literal,)*) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, VariantArray)]
+        pub enum Unit {
+            $($(#[$about])* #[serde(rename = $symbol)] $unit,)*
+        }
+
+        impl Unit {
+            pub fn symbol(self) -> &'static str {
+                match self {
+                    $(Unit::$unit => $symbol,)*
+                }
+            }
+        }
+    };
+}
+
+units! {
+    Ns = "ns",
+    PerSecond = "1/s",
     /// 10^9 bytes in a second.
-    #[serde(rename = "GB/s")]
-    GbPerSecond,
-    #[serde(rename = "B")]
-    Bytes,
-    #[serde(rename = "count")]
-    Count,
-    #[serde(rename = "per call")]
-    PerCall,
-    #[serde(rename = "instructions")]
-    Instructions,
-    #[serde(rename = "x")]
-    Ratio,
+    GbPerSecond = "GB/s",
+    Bytes = "B",
+    Count = "count",
+    PerCall = "per call",
+    Instructions = "instructions",
+    Ratio = "x",
     /// A part of a whole, 0 to 1.
-    #[serde(rename = "share")]
-    Share,
+    Share = "share",
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,7 +122,7 @@ impl Figure {
         whole.into_iter().chain(half).collect()
     }
 
-    /// The quotient of all rounds of two contenders, and what neighbouring rounds say of it.
+    /// The ratio of all rounds of two contenders, and what neighbouring rounds say of it.
     pub fn ratio(ratio: &Ratio) -> Vec<Figure> {
         let of = format!("{}/{}", ratio.of, ratio.to);
         let better = if ratio.figure == "median" { Better::Lower } else { Better::Higher };
@@ -130,6 +139,19 @@ impl Figure {
         ];
         figures.extend(ratio.added_per_side_ns.map(added));
         figures
+    }
+
+    /// The median of a figure of every round.
+    pub fn of_rounds(
+        series: &Series,
+        name: &'static str,
+        unit: Unit,
+        samples: u64,
+        of: impl Fn(&Round) -> f64,
+    ) -> Figure {
+        let rounds: Vec<f64> = series.rounds.iter().map(of).collect();
+        let value = median(rounds.iter().copied());
+        Figure::new(series.name, name, value, unit, samples).rounds(rounds)
     }
 
     #[must_use]
@@ -174,22 +196,6 @@ impl fmt::Display for At {
     }
 }
 
-impl Unit {
-    pub fn symbol(self) -> &'static str {
-        match self {
-            Unit::Ns => "ns",
-            Unit::PerSecond => "1/s",
-            Unit::GbPerSecond => "GB/s",
-            Unit::Bytes => "B",
-            Unit::Count => "count",
-            Unit::PerCall => "per call",
-            Unit::Instructions => "instructions",
-            Unit::Ratio => "x",
-            Unit::Share => "share",
-        }
-    }
-}
-
 type Part = fn(&Latency) -> f64;
 
 const SPREAD: [(&str, Part); 9] = [
@@ -221,17 +227,7 @@ mod tests {
 
     #[test]
     fn every_unit_is_in_json_as_in_text() {
-        for unit in [
-            Unit::Ns,
-            Unit::PerSecond,
-            Unit::GbPerSecond,
-            Unit::Bytes,
-            Unit::Count,
-            Unit::PerCall,
-            Unit::Instructions,
-            Unit::Ratio,
-            Unit::Share,
-        ] {
+        for unit in Unit::VARIANTS {
             assert_eq!(serde_json::to_value(unit).expect("a string"), unit.symbol());
         }
     }

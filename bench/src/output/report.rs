@@ -206,7 +206,7 @@ pub fn find<'a>(
     figures.iter().find(|one| one.of == of && one.at.as_ref() == at && one.name == name)
 }
 
-/// Figures that are numbers: a quotient of nothing is none.
+/// Figures that are numbers: a ratio of nothing is none.
 fn finite<S: Serializer>(figures: &[Figure], to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(figures.iter().filter(|figure| figure.value.is_finite()))
 }

@@ -29,16 +29,9 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
     figure: String,
-    is: Comparison,
+    /// One of [`SIGNS`].
+    sign: &'static str,
     limit: Limit,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Comparison {
-    Above,
-    AtLeast,
-    Below,
-    AtMost,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -96,11 +89,11 @@ impl Condition {
         let figure = named(&self.figure, figures)?;
         let limit = self.limit.of(figure)?;
         let Figure { value, unit, samples, .. } = figure;
-        let holds = match self.is {
-            Comparison::Above => *value > limit,
-            Comparison::AtLeast => *value >= limit,
-            Comparison::Below => *value < limit,
-            Comparison::AtMost => *value <= limit,
+        let holds = match self.sign {
+            ">=" => *value >= limit,
+            "<=" => *value <= limit,
+            ">" => *value > limit,
+            _ => *value < limit,
         };
         if !value.is_finite() {
             return Err(BenchError::Usage(format!("--fail-if {self}: it has no samples")));
@@ -117,30 +110,19 @@ impl FromStr for Condition {
         let form = "a figure, one of > >= < <=, and a limit, as in rpc.round_trip.p99>5us";
         let at = text.find(['<', '>']).ok_or(form)?;
         let (figure, rest) = (text[..at].trim(), &text[at..]);
-        let signs = [
-            (">=", Comparison::AtLeast),
-            ("<=", Comparison::AtMost),
-            (">", Comparison::Above),
-            ("<", Comparison::Below),
-        ];
-        let split = |(sign, is)| Some((is, rest.strip_prefix(sign)?));
-        let (is, limit) = signs.into_iter().find_map(split).ok_or(form)?;
+        let split = |sign| Some((sign, rest.strip_prefix(sign)?));
+        let (sign, limit) = SIGNS.into_iter().find_map(split).ok_or(form)?;
         if figure.is_empty() {
             return Err(form.into());
         }
-        Ok(Condition { figure: figure.into(), is, limit: limit.trim().parse()? })
+        Ok(Condition { figure: figure.into(), sign, limit: limit.trim().parse()? })
     }
 }
 
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sign = match self.is {
-            Comparison::Above => ">",
-            Comparison::AtLeast => ">=",
-            Comparison::Below => "<",
-            Comparison::AtMost => "<=",
-        };
-        write!(f, "{}{sign}{}{}", self.figure, self.limit.number, self.limit.suffix.text)
+        let Condition { figure, sign, limit: Limit { number, suffix } } = self;
+        write!(f, "{figure}{sign}{number}{}", suffix.text)
     }
 }
 
@@ -203,6 +185,8 @@ const fn suffix(text: &'static str, unit: Option<Unit>, scale: f64) -> Suffix {
     Suffix { text, unit, scale }
 }
 
+/// Longer ones first.
+const SIGNS: [&str; 4] = [">=", "<=", ">", "<"];
 const SUFFIXES: [Suffix; 14] = [
     suffix("GB/s", Some(Unit::GbPerSecond), 1.0),
     suffix("M/s", Some(Unit::PerSecond), 1e6),
@@ -281,7 +265,7 @@ mod tests {
         {
             assert!(holds(wrong).is_err(), "{wrong}");
         }
-        assert!(holds("rpc/none.ratio.rate>1").is_err(), "a quotient of nothing");
+        assert!(holds("rpc/none.ratio.rate>1").is_err(), "a ratio of nothing");
     }
 
     #[test]

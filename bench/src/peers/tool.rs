@@ -1,6 +1,8 @@
 //! An external tool as a peer: found, run on the cores of the benchmark, and parsed.
 
+use std::fmt;
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::{Measure, Pattern, Task, ToolRound, patience, process};
@@ -9,7 +11,7 @@ use crate::device::CorePair;
 use crate::error::BenchError;
 use crate::stats::{End, Quota};
 
-pub trait Kind {
+pub trait Kind: fmt::Debug {
     fn what(&self) -> Name;
 
     fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2];
@@ -80,7 +82,7 @@ pub fn row_under<'a>(names: &str, lines: impl Iterator<Item = &'a str>) -> Resul
 }
 
 pub struct Tool {
-    kind: Box<dyn Kind>,
+    kind: Rc<dyn Kind>,
     task: Task,
     cores: CorePair,
     device: Option<String>,
@@ -91,7 +93,7 @@ pub struct Tool {
 
 impl Tool {
     /// A tool that is installed and can send what the task asks for.
-    pub fn new(kind: Box<dyn Kind>, task: Task, cores: CorePair) -> Result<Tool, BenchError> {
+    pub fn new(kind: Rc<dyn Kind>, task: Task, cores: CorePair) -> Result<Tool, BenchError> {
         if !kind.can(task.pattern) {
             let text = format!(
                 "{} has one message in flight: compare it with `lat`, `raw` or `floor`",
@@ -182,6 +184,7 @@ mod tests {
     use super::*;
     use crate::peers::Printed;
 
+    #[derive(Debug)]
     struct Fake(&'static str);
 
     impl Kind for Fake {
@@ -211,7 +214,7 @@ mod tests {
     #[test]
     fn a_tool_that_is_not_there_is_named_with_its_package_and_the_command() {
         let Ok(cores) = CorePair::choose(None) else { return };
-        let missing = Tool::new(Box::new(Fake("rpcrdma-no-such-tool")), TASK, cores);
+        let missing = Tool::new(Rc::new(Fake("rpcrdma-no-such-tool")), TASK, cores);
         let error = missing.err().expect("nobody has it").to_string();
         assert!(error.contains("rpcrdma-no-such-tool is not installed"), "{error}");
         assert!(error.contains("apt-get install fake-utils"), "{error}");
@@ -221,10 +224,10 @@ mod tests {
     fn a_tool_is_not_asked_for_what_it_cannot_do() {
         let Ok(cores) = CorePair::choose(None) else { return };
         let task = Task { pattern: Pattern::Messages, ..TASK };
-        let refused = Tool::new(Box::new(Fake("sh")), task, cores);
+        let refused = Tool::new(Rc::new(Fake("sh")), task, cores);
         let error = refused.err().expect("it has one under way").to_string();
         assert!(error.contains("compare it with `lat`"), "{error}");
-        let tool = Tool::new(Box::new(Fake("sh")), TASK, cores).expect("there is a shell");
+        let tool = Tool::new(Rc::new(Fake("sh")), TASK, cores).expect("there is a shell");
         assert_eq!(tool.notes(), ["fake: a note"]);
     }
 
@@ -243,10 +246,10 @@ mod tests {
     #[test]
     fn tools_that_are_installed_are_run_and_understood() {
         let Ok(cores) = CorePair::choose(None) else { return };
-        let ucx = || Box::new(parsed::<crate::peers::ucx::Ucx>());
-        let pingpong = || Box::new(parsed::<crate::peers::libfabric::FiPingpong>());
+        let ucx = || Rc::new(parsed::<crate::peers::ucx::Ucx>());
+        let pingpong = || Rc::new(parsed::<crate::peers::libfabric::FiPingpong>());
         let messages = Task { pattern: Pattern::Messages, ..TASK };
-        let kinds: [(Box<dyn Kind>, Task, Measure); 3] = [
+        let kinds: [(Rc<dyn Kind>, Task, Measure); 3] = [
             (ucx(), TASK, Measure::Median),
             (ucx(), messages, Measure::Data),
             (pingpong(), TASK, Measure::Mean),

@@ -3,7 +3,7 @@
 //! A time depends on what the machine was doing at that moment; a neighbour wakes up, the host
 //! moves a virtual core. Contenders that take turns meet the same machine, and the order turns
 //! round each time, so that neither always comes first. What is reported is the median over the
-//! rounds of each round's own median, and the quotient of two of these.
+//! rounds of each round's own median, and the ratio of two of these.
 
 use serde::Serialize;
 
@@ -99,7 +99,7 @@ pub struct Ratio {
     pub figure: &'static str,
     /// The median of the rounds of one, over the median of the rounds of the other.
     pub value: f64,
-    /// The median of the quotients of neighbouring rounds. Far from `value` when the machine
+    /// The median of the ratios of neighbouring rounds. Far from `value` when the machine
     /// changed during the run.
     pub paired: f64,
     pub low: f64,
@@ -125,9 +125,9 @@ impl Ratio {
         Ratio::new("rate", of, to, Round::rate)
     }
 
-    /// The quotient of a figure of every round, `of` over `to`.
+    /// The ratio of a figure of every round, `of` over `to`.
     fn new(name: &'static str, of: &Series, to: &Series, figure: fn(&Round) -> f64) -> Ratio {
-        let quotients: Vec<f64> =
+        let ratios: Vec<f64> =
             of.rounds.iter().zip(&to.rounds).map(|(of, to)| figure(of) / figure(to)).collect();
         Ratio {
             of: of.name,
@@ -136,10 +136,10 @@ impl Ratio {
             added_per_side_ns: None,
             samples: of.completed() + to.completed(),
             value: median(of.rounds.iter().map(figure)) / median(to.rounds.iter().map(figure)),
-            paired: median(quotients.iter().copied()),
-            low: quotients.iter().copied().fold(f64::INFINITY, f64::min),
-            high: quotients.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-            rounds: quotients,
+            paired: median(ratios.iter().copied()),
+            low: ratios.iter().copied().fold(f64::INFINITY, f64::min),
+            high: ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            rounds: ratios,
         }
     }
 }

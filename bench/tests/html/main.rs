@@ -108,11 +108,11 @@ fn each_mode_has_the_plots_that_its_outcome_has_data_for() {
     };
     let distribution = ["Distribution of times", "Times by percentile"];
     let rounds = "Round trip, median, round by round";
-    assert_eq!(titles("lat"), [&["Quotients"], &distribution[..], &[rounds]].concat());
+    assert_eq!(titles("lat"), [&["Ratios"], &distribution[..], &[rounds]].concat());
     assert_eq!(titles("load"), [&["Latency against load"], &distribution[..]].concat());
     assert_eq!(titles("distance"), ["Round trip, median against delay"]);
     assert_eq!(titles("conns"), ["Round trips a second against connections"]);
-    assert_eq!(titles("cmp"), [&["Quotients"], &distribution[..], &[rounds]].concat());
+    assert_eq!(titles("cmp"), [&["Ratios"], &distribution[..], &[rounds]].concat());
     assert_eq!(titles("bw"), ["Round trips a second, round by round"]);
     assert!(titles("empty").is_empty());
 }

@@ -27,9 +27,9 @@ pub struct Comparison {
     /// Rounds of the side that has fewer.
     pub rounds: usize,
     pub samples: u64,
-    /// The quotients of neighbouring rounds, if they were run in turns.
+    /// The ratios of neighbouring rounds, if they were run in turns.
     #[serde(skip)]
-    pub quotients: Vec<f64>,
+    pub neighbours: Vec<f64>,
 }
 
 impl Comparison {
@@ -55,7 +55,7 @@ impl Comparison {
         }
         let pairing = if paired { Pairing::Paired } else { Pairing::Unpaired };
         let middle = |figure: &Figure| crate::stats::rounds::median(figure.rounds.iter().copied());
-        let quotients = of.rounds.iter().zip(&to.rounds).map(|(of, to)| of / to);
+        let neighbours = of.rounds.iter().zip(&to.rounds).map(|(of, to)| of / to);
         Some(Comparison {
             ratio: Interval::of_medians(&of.rounds, &to.rounds, pairing, seed)?,
             of: of.of.clone(),
@@ -68,7 +68,7 @@ impl Comparison {
             paired,
             rounds: of.rounds.len().min(to.rounds.len()),
             samples: of.samples + to.samples,
-            quotients: if paired { quotients.collect() } else { Vec::new() },
+            neighbours: if paired { neighbours.collect() } else { Vec::new() },
         })
     }
 
@@ -121,7 +121,7 @@ impl Comparison {
         self.figure.strip_prefix("round_trip.").unwrap_or(&self.figure)
     }
 
-    /// Its numbers as figures of the quotient: `ratio.median` and the ends of its interval, and if
+    /// Its numbers as figures of the ratio: `ratio.median` and the ends of its interval, and if
     /// it is the `first` of its pair, the same as `ratio`, and `regression`.
     pub fn figures(&self, first: bool) -> Vec<Figure> {
         let of = format!("{}/{}", self.of, self.to);
@@ -131,7 +131,7 @@ impl Comparison {
         };
         let named = |name: &str| {
             [
-                figure(name.to_owned(), value).rounds(self.quotients.clone()),
+                figure(name.to_owned(), value).rounds(self.neighbours.clone()),
                 figure(format!("{name}.low"), low),
                 figure(format!("{name}.high"), high),
             ]
@@ -215,7 +215,7 @@ mod tests {
         let saved =
             Measured { is_live: false, ..side("b", &[("round_trip.median", Unit::Ns, FAST)]) };
         let all = Comparison::all(&live, &saved, Order::RateFirst, 1);
-        assert!(!all[0].paired && all[0].quotients.is_empty(), "{all:?}");
+        assert!(!all[0].paired && all[0].neighbours.is_empty(), "{all:?}");
         assert!(Comparison::all(&live, &live, Order::RateFirst, 1)[0].paired);
     }
 

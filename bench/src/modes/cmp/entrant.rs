@@ -3,7 +3,7 @@
 use strum::VariantArray;
 
 use crate::error::BenchError;
-use crate::modes::contest::ContenderReport;
+use crate::modes::contest;
 use crate::output::{Figure, Lost, Report, Unit};
 use crate::peers::tool::Tool;
 use crate::peers::{Measure, Printed, ToolRound};
@@ -65,11 +65,10 @@ impl Entrant {
         let Entrant { label, runner, .. } = self;
         match runner {
             Runner::Ours { contender, data_len, rounds } => {
-                let report =
-                    ContenderReport::new(&Series { name: contender.name(), rounds }, data_len);
-                let figures = renamed(report.figures(), &label);
-                let lost = Some(report.lost());
-                let latency = report.round_trip.is_some().then_some(report.latency);
+                let series = Series { name: contender.name(), rounds };
+                let figures = renamed(contest::figures(&series, data_len), &label);
+                let lost = Some(Lost::of(series.name, series.rounds.iter()));
+                let latency = Some(series.latency()).filter(|latency| latency.count() > 0);
                 Measured { label, figures, latency, lost, is_live: true }
             }
             Runner::Tool { rounds, .. } => {

@@ -1,8 +1,9 @@
 //! Parsing of sides: a mode of this program, a saved result, a tool, or sockets.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 
 use super::entrant::{Entrant, Runner};
 use crate::args::DeviceArgs;
@@ -14,7 +15,7 @@ use crate::output::Report;
 use crate::peers::libfabric::FiPingpong;
 use crate::peers::perftest::IbSendLat;
 use crate::peers::socket::{self, Sockets};
-use crate::peers::tool::{Kind, Tool, length};
+use crate::peers::tool::{self, Kind, Tool, length};
 use crate::peers::ucx::Ucx;
 use crate::peers::{Pattern, Task};
 
@@ -31,9 +32,8 @@ pub enum What {
         path: PathBuf,
         of: Option<String>,
     },
-    Ucx(Ucx),
-    FiPingpong(FiPingpong),
-    IbSendLat(IbSendLat),
+    /// A tool of others.
+    Tool(Rc<dyn Kind>),
     /// Sockets, with their own message size if given.
     Sockets(socket::Kind, Option<usize>),
 }
@@ -57,9 +57,9 @@ impl Side {
             What::Sockets(kind, options::<SocketArgs>(asked, words)?.size)
         } else {
             match first {
-                "ucx" | "ucx_perftest" => What::Ucx(options(asked, words)?),
-                "fi_pingpong" | "libfabric" => What::FiPingpong(options(asked, words)?),
-                "ib_send_lat" | "perftest" => What::IbSendLat(options(asked, words)?),
+                "ucx" | "ucx_perftest" => What::tool(options::<Ucx>(asked, words)?),
+                "fi_pingpong" | "libfabric" => What::tool(options::<FiPingpong>(asked, words)?),
+                "ib_send_lat" | "perftest" => What::tool(options::<IbSendLat>(asked, words)?),
                 mode if MODES.contains(&mode) => What::Ours(Box::new(ours(asked)?)),
                 _ => return Err(BenchError::Usage(format!("`{asked}` is no side: {SIDES}"))),
             }
@@ -70,21 +70,28 @@ impl Side {
     pub fn every_peer() -> Vec<Side> {
         let side = |what: What| Side { asked: what.name(), what };
         let sockets = socket::Kind::ALL.into_iter().map(|kind| What::Sockets(kind, None));
-        let tools =
-            [What::Ucx(usual(&["tag"])), What::FiPingpong(usual(&[])), What::IbSendLat(usual(&[]))];
+        let tools = [
+            What::tool(usual::<Ucx>()),
+            What::tool(usual::<FiPingpong>()),
+            What::tool(usual::<IbSendLat>()),
+        ];
         sockets.chain(tools).map(side).collect()
     }
 
     /// Why it cannot be run here, and what can be done about it; `None` if it can.
     pub fn absence(&self) -> Option<String> {
-        crate::peers::tool::absence(&*self.what.tool()?)
+        match &self.what {
+            What::Tool(kind) => tool::absence(&**kind),
+            _ => None,
+        }
     }
 
     /// Whether it can have more than one call under way.
     pub fn has_windows(&self) -> bool {
         match &self.what {
             What::Sockets(kind, _) => kind.waiting == socket::Waiting::Spin,
-            tool => tool.tool().is_none_or(|tool| tool.can(Pattern::Messages)),
+            What::Tool(kind) => kind.can(Pattern::Messages),
+            What::Ours(_) | What::Saved { .. } => true,
         }
     }
 
@@ -102,7 +109,6 @@ impl Side {
         cores: CorePair,
         example: &Ours,
     ) -> Result<Entrant, BenchError> {
-        let task = task(&example.plan);
         let (notes, runner) = match &self.what {
             What::Ours(ours) => enter_ours(ours, cores)?,
             What::Saved { path, of } => enter_saved(path, of.as_deref())?,
@@ -119,10 +125,10 @@ impl Side {
                 let data_len = size.map_or(data_len, |len| 2 * len);
                 (notes, Runner::Ours { contender: Box::new(sockets), data_len, rounds: Vec::new() })
             }
-            tool => {
-                let kind = tool.tool().expect("everything else is above");
+            What::Tool(kind) => {
                 let device = &example.device;
-                let tool = Tool::new(kind, task, cores)?.on(device.device.clone(), device.address);
+                let tool = Tool::new(Rc::clone(kind), task(&example.plan), cores)?
+                    .on(device.device.clone(), device.address);
                 (tool.notes(), Runner::Tool { tool, rounds: Vec::new() })
             }
         };
@@ -138,17 +144,12 @@ impl What {
                 path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
             }
             What::Sockets(kind, _) => kind.name().to_owned(),
-            tool => tool.tool().expect("everything else is above").what().name.to_owned(),
+            What::Tool(kind) => kind.what().name.to_owned(),
         }
     }
 
-    fn tool(&self) -> Option<Box<dyn Kind>> {
-        match self {
-            What::Ucx(ucx) => Some(Box::new(ucx.clone())),
-            What::FiPingpong(pingpong) => Some(Box::new(pingpong.clone())),
-            What::IbSendLat(lat) => Some(Box::new(lat.clone())),
-            What::Ours(_) | What::Saved { .. } | What::Sockets(..) => None,
-        }
+    fn tool(kind: impl Kind + 'static) -> What {
+        What::Tool(Rc::new(kind))
     }
 }
 
@@ -202,8 +203,8 @@ fn unclear(asked: &str, error: &clap::Error) -> BenchError {
     BenchError::Usage(format!("`{asked}`: {text}"))
 }
 
-fn usual<P: Parser + CommandFactory>(words: &[&str]) -> P {
-    P::try_parse_from(words).expect("every option has a default")
+fn usual<P: Parser>() -> P {
+    P::try_parse_from([""; 0]).expect("every option has a default")
 }
 
 /// The options behind the name of a socket.
@@ -331,14 +332,17 @@ mod tests {
 
     #[test]
     fn peers_have_names_and_options() {
-        let Some(Side { what: What::Ucx(ucx), .. }) = side("ucx am -s 4KiB") else {
-            panic!("it is UCX")
-        };
-        assert_eq!(ucx.size, Some(4096));
-        let Some(Side { what: What::FiPingpong(tool), .. }) = side("fi_pingpong -p tcp") else {
-            panic!("it is libfabric")
-        };
-        assert_eq!(tool.provider, "tcp");
+        for (asked, client) in [
+            ("ucx am -s 4KiB", "-p 7 -t ucp_am_lat -f -v -s 4096 -n 9 -w 9 127.0.0.1"),
+            ("fi_pingpong -p tcp", "-p tcp -e msg -I 9 -S 64 -P 7 127.0.0.1"),
+        ] {
+            let Some(Side { what: What::Tool(kind), .. }) = side(asked) else {
+                panic!("{asked} is a tool")
+            };
+            let task = Task { pattern: Pattern::RoundTrips, data_len: 64, wire_len: 136 };
+            let run = tool::Run { port: 7, count: 9, device: None, address: None };
+            assert_eq!(kind.arguments(&task, &run)[1].join(" "), client);
+        }
         let Some(Side { what: What::Sockets(kind, size), .. }) = side("tcp-block -s 100") else {
             panic!("it is a socket")
         };

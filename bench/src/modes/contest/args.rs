@@ -3,13 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
+use strum::{EnumDiscriminants, IntoStaticStr};
 
 use crate::args::{
     CallArgs, CoreArgs, DeviceArgs, EngineArgs, LengthArgs, OutputArgs, WindowArgs, parse,
 };
 
 /// A contest with its options; the comment is its line in the list of modes.
-#[derive(Debug, Clone, Subcommand)]
+#[derive(Debug, Clone, Subcommand, EnumDiscriminants)]
+#[strum_discriminants(name(Kind), derive(IntoStaticStr))]
+#[strum_discriminants(strum(serialize_all = "lowercase", const_into_str))]
 pub enum Contest {
     /// Lower bound of the machine: cache lines of the RPC's length back and forth, no protocol
     #[command(after_help = FLOOR)]

@@ -10,9 +10,9 @@ mod plan;
 mod report;
 
 pub use args::Contest;
-pub(crate) use args::{Args, ContestArgs, LatArgs, PlanArgs};
-pub(crate) use plan::{Kind, Plan, SECONDS, WARM_UP, settings_of};
-pub(crate) use report::{ContenderReport, RoundReport};
+pub(crate) use args::{Args, ContestArgs, Kind, LatArgs, PlanArgs};
+pub(crate) use plan::{Plan, SECONDS, WARM_UP, settings_of};
+pub(crate) use report::{RoundReport, figures};
 
 use crate::args::DeviceArgs;
 use crate::contenders::call::Load;

@@ -6,9 +6,8 @@ use std::time::Duration;
 use rpcrdma_config::Config;
 use serde::Serialize;
 use serde_json::Value;
-use strum::IntoStaticStr;
 
-use super::args::{Contest, ContestArgs, PlanArgs};
+use super::args::{Contest, ContestArgs, Kind, PlanArgs};
 use crate::args::{LengthArgs, Op, Placement};
 use crate::contenders::call::{Load, Traffic, padded};
 use crate::contenders::raw::Posting;
@@ -33,27 +32,9 @@ pub struct Plan {
     pub stat: Option<PathBuf>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
-#[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Kind {
-    Floor,
-    Raw,
-    /// The RPC beside both, one call after the other.
-    Lat,
-    Rate,
-    Bw,
-}
-
 impl Contest {
     pub fn plan(&self) -> Result<Plan, BenchError> {
-        let kind = match self {
-            Contest::Floor(_) => Kind::Floor,
-            Contest::Raw(_) => Kind::Raw,
-            Contest::Lat(_) => Kind::Lat,
-            Contest::Rate(_) => Kind::Rate,
-            Contest::Bw(_) => Kind::Bw,
-        };
-        Plan::new(kind, &self.args())
+        Plan::new(self.into(), &self.args())
     }
 }
 

@@ -9,24 +9,19 @@ use crate::output::{Better, Column, Environment, Figure, Lost, Report, Row, Tabl
 use crate::stats::{Latency, Ratio, Round, Series, Spent, Summary};
 
 #[derive(Debug, Clone, Serialize)]
-pub struct ContenderReport {
-    pub name: &'static str,
-    pub round_trip: Option<Summary>,
+struct ContenderReport {
+    name: &'static str,
+    round_trip: Option<Summary>,
     /// Half of each figure: what others print as latency.
-    pub half_round_trip: Option<Summary>,
+    half_round_trip: Option<Summary>,
     /// The median over the rounds of their median, interpolated within the clock's step.
-    pub median_ns: Option<f64>,
+    median_ns: Option<f64>,
     /// The median over the rounds of their round trips per second.
-    pub rate: f64,
+    rate: f64,
     /// Data of requests and replies in GB/s (10^9 bytes), headers not counted.
-    pub data_gb_per_s: f64,
-    pub preempted: u64,
-    pub rounds: Vec<RoundReport>,
-    /// Every sample; none when round trips were only counted.
-    #[serde(skip)]
-    pub latency: Latency,
-    #[serde(skip)]
-    pub latencies: Vec<Latency>,
+    data_gb_per_s: f64,
+    preempted: u64,
+    rounds: Vec<RoundReport>,
 }
 
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -41,7 +36,7 @@ pub struct RoundReport {
 
 impl ContenderReport {
     /// Sums a series up, of round trips that carry so many bytes of data both ways together.
-    pub fn new(series: &Series, data_len: usize) -> ContenderReport {
+    fn new(series: &Series, data_len: usize) -> ContenderReport {
         let latency = series.latency();
         let timed = latency.count() > 0;
         ContenderReport {
@@ -53,43 +48,30 @@ impl ContenderReport {
             data_gb_per_s: series.rate() * data_len as f64 / 1e9,
             preempted: series.preempted(),
             rounds: series.rounds.iter().map(RoundReport::new).collect(),
-            latencies: series.rounds.iter().map(|round| round.latency.clone()).collect(),
-            latency,
         }
     }
+}
 
-    pub fn completed(&self) -> u64 {
-        self.rounds.iter().map(|round| round.completed).sum()
+/// The figures of a series of round trips that carry so many bytes of data both ways together.
+pub fn figures(series: &Series, data_len: usize) -> Vec<Figure> {
+    let (latency, completed) = (series.latency(), series.completed());
+    let latencies: Vec<&Latency> = series.rounds.iter().map(|round| &round.latency).collect();
+    let mut figures = Vec::new();
+    if latency.count() > 0 {
+        figures = Figure::round_trips(series.name, &latency, &latencies);
+        let (name, median) = ("round_trip.median", |round: &Round| round.latency.median_ns());
+        figures.push(Figure::of_rounds(series, name, Unit::Ns, latency.count(), median));
     }
-
-    pub fn lost(&self) -> Lost {
-        Lost::new(self.name, self.rounds.iter().map(|one| (one.elapsed_ns, one.preempted)))
+    figures.push(Figure::of_rounds(series, "rate", Unit::PerSecond, completed, Round::rate));
+    if series.rate() > 0.0 {
+        let data = |round: &Round| round.rate() * data_len as f64 / 1e9;
+        figures.push(Figure::of_rounds(series, "data", Unit::GbPerSecond, completed, data));
     }
-
-    pub fn figures(&self) -> Vec<Figure> {
-        let mut figures = Vec::new();
-        if let Some(median_ns) = self.median_ns {
-            let latencies: Vec<&Latency> = self.latencies.iter().collect();
-            figures = Figure::round_trips(self.name, &self.latency, &latencies);
-            let medians = self.rounds.iter().filter_map(|round| round.median_ns).collect();
-            let count = self.latency.count();
-            let median = Figure::new(self.name, "round_trip.median", median_ns, Unit::Ns, count);
-            figures.push(median.rounds(medians));
-        }
-        let figure = |name: &'static str, value: f64, unit, rounds| {
-            Figure::new(self.name, name, value, unit, self.completed()).rounds(rounds)
-        };
-        let rates = || self.rounds.iter().map(|round| round.rate);
-        figures.push(figure("rate", self.rate, Unit::PerSecond, rates().collect()));
-        if self.rate > 0.0 {
-            let each = self.data_gb_per_s / self.rate;
-            let data = rates().map(|rate| rate * each).collect();
-            figures.push(figure("data", self.data_gb_per_s, Unit::GbPerSecond, data));
-        }
-        let lost = self.rounds.iter().map(|round| round.preempted as f64).collect();
-        figures.push(figure("preempted", self.preempted as f64, Unit::Count, lost));
-        figures
-    }
+    let lost = series.rounds.iter().map(|round| round.preempted as f64).collect();
+    let preempted = series.preempted() as f64;
+    let preempted = Figure::new(series.name, "preempted", preempted, Unit::Count, completed);
+    figures.push(preempted.rounds(lost));
+    figures
 }
 
 impl RoundReport {
@@ -111,29 +93,26 @@ pub(super) fn report(
     environment: Environment,
 ) -> Report {
     let Shape { request_data, reply_data, .. } = plan.load.shape;
-    let contenders: Vec<ContenderReport> =
-        series.iter().map(|one| ContenderReport::new(one, request_data + reply_data)).collect();
+    let data_len = request_data + reply_data;
     let ratios = ratios(plan, series);
-    let lost: Vec<Lost> = contenders.iter().map(ContenderReport::lost).collect();
+    let lost: Vec<Lost> = series.iter().map(|one| Lost::of(one.name, one.rounds.iter())).collect();
     let environment = environment.lost(&lost);
-    let mut figures: Vec<Figure> = contenders.iter().flat_map(ContenderReport::figures).collect();
+    let mut figures: Vec<Figure> = series.iter().flat_map(|one| figures(one, data_len)).collect();
     figures.extend(ratios.iter().flat_map(Figure::ratio));
     figures.extend(spent.iter().flat_map(spent_figures));
     let (what, settings) = (plan.sentence(), json!(plan.settings()));
     let mut report = Report::new(plan.kind.into_str(), what, settings, environment, figures);
     let [call, reply] = plan.on_wire();
     report.preface.push(format!("on the wire: {} bytes there, {} back", call.len, reply.len));
-    for one in contenders.iter().filter(|one| one.round_trip.is_some()) {
-        report.samples(one.name, &one.latency);
+    let row = |one: &Series| Row::of(one.name);
+    let timed: Vec<&Series> = series.iter().filter(|one| one.latency().count() > 0).collect();
+    timed.iter().for_each(|one| report.samples(one.name, &one.latency()));
+    if !timed.is_empty() {
+        let rows: Vec<Row> = timed.iter().map(|one| row(one)).collect();
+        report.block(round_trips("round trip", &WHOLE, &rows, &report.figures));
+        report.block(round_trips("half of it", &HALF, &rows, &report.figures));
     }
-    for (title, name) in [("round trip", "round_trip"), ("half of it", "half_round_trip")] {
-        let timed = contenders.iter().filter_map(|one| Some((one.name, one.round_trip?)));
-        let rows: Vec<(&str, Summary)> = timed.collect();
-        if !rows.is_empty() {
-            report.block(round_trips(title, name, &rows, &report.figures));
-        }
-    }
-    let rows: Vec<Row> = contenders.iter().map(|one| Row::of(one.name)).collect();
+    let rows: Vec<Row> = series.iter().map(row).collect();
     report.block(Table::of(&["per second"], &rows, &RATES, &report.figures));
     if !ratios.is_empty() {
         report.block(ratio_table(&ratios, plan.rounds));
@@ -141,6 +120,8 @@ pub(super) fn report(
     if !spent.is_empty() {
         report.block(spent_table(spent));
     }
+    let contenders = series.iter().map(|one| ContenderReport::new(one, data_len));
+    let contenders: Vec<ContenderReport> = contenders.collect();
     report.detail(json!({ "contenders": contenders, "ratios": ratios, "spent": spent }));
     report
 }
@@ -167,19 +148,13 @@ fn spent_figures(spent: &Spent) -> Vec<Figure> {
 }
 
 /// Times by percentile: in microseconds if one of the medians is long.
-fn round_trips(title: &str, name: &str, rows: &[(&str, Summary)], figures: &[Figure]) -> Table {
-    let half = if name == "round_trip" { 1.0 } else { 0.5 };
-    let slow = rows.iter().any(|(_, summary)| summary.p50_ns * half >= 100_000.0);
-    let (unit, scale) = if slow { ("us", 1e3) } else { ("ns", 1.0) };
-    let columns = PARTS.map(|(whole, of_half, head, digits)| {
-        let part = if half == 1.0 { whole } else { of_half };
-        match head {
-            "samples" => Column::samples(head, part),
-            _ => Column::scaled(head, part, scale, digits),
-        }
-    });
-    let rows: Vec<Row> = rows.iter().map(|(name, _)| Row::of(name)).collect();
-    Table::of(&[&format!("{title}, {unit}")], &rows, &columns, figures)
+fn round_trips(title: &str, parts: &[&'static str; 7], rows: &[Row], figures: &[Figure]) -> Table {
+    let is_slow = |figure: &Figure| figure.name == parts[0] && figure.value >= 100_000.0;
+    let (unit, scale) = if figures.iter().any(is_slow) { ("us", 1e3) } else { ("ns", 1.0) };
+    let columns = HEADS.iter().zip(parts);
+    let columns = columns.map(|((head, digits), part)| Column::scaled(head, part, scale, *digits));
+    let columns: Vec<Column> = columns.chain([Column::samples("samples", parts[0])]).collect();
+    Table::of(&[&format!("{title}, {unit}")], rows, &columns, figures)
 }
 
 fn ratio_table(ratios: &[Ratio], rounds: u32) -> Table {
@@ -214,16 +189,26 @@ const RATES: [Column; 5] = [
     Column::digits("data, GB/s", "data", 3).or("0.000"),
     Column::samples("samples", "rate"),
 ];
-/// The parts of a distribution that are shown: figures of the whole and of the half, and digits.
-const PARTS: [(&str, &str, &str, usize); 8] = [
-    ("round_trip.p50", "half_round_trip.p50", "p50", 0),
-    ("round_trip.p90", "half_round_trip.p90", "p90", 0),
-    ("round_trip.p99", "half_round_trip.p99", "p99", 0),
-    ("round_trip.p99.9", "half_round_trip.p99.9", "p99.9", 0),
-    ("round_trip.p99.99", "half_round_trip.p99.99", "p99.99", 0),
-    ("round_trip.max", "half_round_trip.max", "max", 0),
-    ("round_trip.mean", "half_round_trip.mean", "mean", 1),
-    ("round_trip.p50", "half_round_trip.p50", "samples", 0),
+/// The parts of a distribution that are shown, with their digits, and their figures.
+const HEADS: [(&str, usize); 7] =
+    [("p50", 0), ("p90", 0), ("p99", 0), ("p99.9", 0), ("p99.99", 0), ("max", 0), ("mean", 1)];
+const WHOLE: [&str; 7] = [
+    "round_trip.p50",
+    "round_trip.p90",
+    "round_trip.p99",
+    "round_trip.p99.9",
+    "round_trip.p99.99",
+    "round_trip.max",
+    "round_trip.mean",
+];
+const HALF: [&str; 7] = [
+    "half_round_trip.p50",
+    "half_round_trip.p90",
+    "half_round_trip.p99",
+    "half_round_trip.p99.9",
+    "half_round_trip.p99.99",
+    "half_round_trip.max",
+    "half_round_trip.mean",
 ];
 
 #[cfg(test)]

@@ -14,19 +14,22 @@ mod locked;
 mod report;
 
 use std::hint::black_box;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{env, fs, process};
 
+use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::Provider;
 use rpcrdma_instructions::callgrind::{self, Where};
+use serde::{Deserialize, Serialize};
 
 use report::{Counted, InstructionCount, SIDES, Side};
 
 use crate::alloc::{self, Allocations};
 use crate::args::{LengthArgs, OutputArgs, Over};
+use crate::contenders::call::Load;
 use crate::contenders::rpc::Rpc;
 use crate::device::jitter::{self, PROBE_TIME};
-use crate::device::{Device, on_device};
+use crate::device::{CorePair, Device, on_device};
 use crate::error::BenchError;
 use crate::modes::contest::{ContestArgs, Kind, Plan, PlanArgs};
 use crate::output::{Environment, Report, Session};
@@ -49,23 +52,38 @@ pub struct Args {
     /// Count in this process only: no strace, no callgrind
     #[arg(long)]
     pub alone: bool,
-    /// The part that runs under another program.
-    #[arg(long, value_enum, hide = true)]
+    /// The part that runs under another program, as JSON.
+    #[arg(long, value_parser = Inside::parse, hide = true)]
     pub inside: Option<Inside>,
     #[command(flatten)]
     pub output: OutputArgs,
 }
 
-/// What another program counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Inside {
+/// The calls of a run under another program, and what that counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Inside {
+    counter: Counter,
+    load: Load,
+    config: Raw,
+    cores: CorePair,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Counter {
     /// System calls.
     Strace,
     /// Instructions.
     Callgrind,
 }
 
-pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
+impl Inside {
+    fn parse(text: &str) -> Result<Inside, String> {
+        serde_json::from_str(text).map_err(|error| error.to_string())
+    }
+}
+
+/// What is measured: by the options, or as the program that runs this one under another says.
+fn plan(args: &Args) -> Result<Plan, BenchError> {
     let length = LengthArgs {
         seconds: None,
         iterations: Some(args.iterations),
@@ -73,6 +91,12 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
         rounds: 1,
     };
     let plan = Plan::new(Kind::Rate, &PlanArgs::new(&args.contest, &length))?;
+    let Some(Inside { load, config, cores, .. }) = args.inside.clone() else { return Ok(plan) };
+    Ok(Plan { load, config: Config::try_from(config)?, cores, ..plan })
+}
+
+pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
+    let plan = plan(args)?;
     let what = format!("cost: {}, {} calls counted", plan.calls(), args.iterations);
     session.announce(&what)?;
     let device = &args.contest.device;
@@ -89,9 +113,9 @@ fn measure_on<D: Device>(
     let probe_time = if args.inside.is_some() { PROBE_TIME / 100 } else { PROBE_TIME };
     let before = jitter::probe(plan.cores, probe_time)?;
     let mut rpc = Rpc::on(device, "rpc", plan.cores, &plan.config, &plan.load, false)?;
-    let sides = match args.inside {
-        Some(Inside::Strace) => under_strace(&mut rpc, args)?,
-        Some(Inside::Callgrind) => under_callgrind(&mut rpc, args)?,
+    let sides = match args.inside.as_ref().map(|inside| inside.counter) {
+        Some(Counter::Strace) => under_strace(&mut rpc, args)?,
+        Some(Counter::Callgrind) => under_callgrind(&mut rpc, args)?,
         None => here(&mut rpc, args)?,
     };
     let (strace, callgrind) = others(args, plan);
@@ -161,21 +185,12 @@ fn others(args: &Args, plan: &Plan) -> Others {
     if let Err(why) = fs::create_dir_all(&folder) {
         return skipped(&format!("{}: {why}", folder.display()));
     }
-    let counted =
-        (system_calls(&program, args, plan, &folder), instructions(&program, args, plan, &folder));
+    let words = words(args, plan, Counter::Strace, args.warm_up, args.iterations);
+    let system_calls = calls::count(&program, &words, SIDES, &folder);
+    let counted = (system_calls, instructions(&program, args, plan, &folder));
     // What stays behind is small, and in a place that is emptied.
     let _ = fs::remove_dir_all(&folder);
     counted
-}
-
-fn system_calls(
-    program: &Path,
-    args: &Args,
-    plan: &Plan,
-    folder: &Path,
-) -> Result<[Calls; 2], String> {
-    let words = words(args, plan, "strace", args.warm_up, args.iterations)?;
-    calls::count(program, &words, SIDES, folder)
 }
 
 fn instructions(
@@ -188,7 +203,8 @@ fn instructions(
         return Err("counted over the fabric only".into());
     }
     let iterations = instructions_of(plan.load.shape.data_len()).min(args.iterations);
-    let words = &words(args, plan, "callgrind", iterations.min(args.warm_up), iterations)?;
+    let warm_up = iterations.min(args.warm_up);
+    let words = &words(args, plan, Counter::Callgrind, warm_up, iterations);
     let one = |side: &str| -> Result<InstructionCount, String> {
         let at = Where {
             toggles: vec![format!("*{side}_turn*")],
@@ -207,48 +223,20 @@ fn instructions(
     Ok([client?, server?])
 }
 
-/// The command line of this program that runs a part of it.
-fn words(
-    args: &Args,
-    plan: &Plan,
-    inside: &str,
-    warm_up: u64,
-    iterations: u64,
-) -> Result<Vec<String>, String> {
-    let ContestArgs { call, window: _, cores: _, device, engine } = &args.contest;
-    let load = &plan.load;
-    let mut words = vec!["cost".to_owned()];
-    let mut put = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            words.extend([format!("--{name}"), value]);
-        }
-    };
-    put("inside", Some(inside.into()));
-    put("iterations", Some(iterations.to_string()));
-    put("warm-up", Some(warm_up.to_string()));
-    put("op", Some(load.shape.op.into_str().into()));
-    put("size", call.size.map(|size| size.to_string()));
-    put("reply", call.reply.map(|size| size.to_string()));
-    put("placement", Some(load.placement.into_str().into()));
-    put("touch", Some(load.touch.into_str().into()));
-    put(
-        "continuation",
-        Some(if plan.config.features().continuation { "on" } else { "off" }.into()),
-    );
-    put("window", Some(load.window.to_string()));
-    put("connections", Some(load.connections.to_string()));
-    put("cores", Some(format!("{},{}", plan.cores.client, plan.cores.server)));
-    put("provider", (device.provider == Over::Verbs).then(|| "verbs".into()));
-    put("device", device.device.clone());
-    put("address", device.address.map(|address| address.to_string()));
-    put("idle", engine.idle.map(|idle| idle.into_str().into()));
-    put("hold", engine.hold.map(|hold| format!("{}us", hold.as_micros())));
-    put("profile", engine.profile.clone());
-    let path = engine.config.as_ref().map(|path: &PathBuf| {
-        path.to_str().map(str::to_owned).ok_or("the name of the configuration file is not UTF-8")
-    });
-    put("config", path.transpose()?);
-    Ok(words)
+/// The command line of this program that makes the same calls under another program.
+fn words(args: &Args, plan: &Plan, counter: Counter, warm_up: u64, calls: u64) -> Vec<String> {
+    let (config, provider) = (plan.config.raw().clone(), args.contest.device.provider.into_str());
+    let inside = Inside { counter, load: plan.load, config, cores: plan.cores };
+    let inside = serde_json::to_string(&inside).expect("plain data with string keys");
+    let [warm_up, calls] = [warm_up, calls].map(|count| count.to_string());
+    let options = [
+        ("--inside", &*inside),
+        ("--provider", provider),
+        ("--warm-up", &warm_up),
+        ("--iterations", &calls),
+    ];
+    let options = options.into_iter().flat_map(|(name, value)| [name, value]);
+    ["cost"].into_iter().chain(options).map(str::to_owned).collect()
 }
 
 /// Calls that are enough for a figure: callgrind is slow, and every call the same.
@@ -275,19 +263,11 @@ one more run. Without them these figures are missing, and the table says so.";
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::testing::parsed;
+    use clap::Parser;
 
-    pub(super) fn plan(args: &Args) -> Plan {
-        let length = LengthArgs {
-            seconds: None,
-            iterations: Some(args.iterations),
-            warm_up: None,
-            rounds: 1,
-        };
-        let plan = Plan::new(Kind::Rate, &PlanArgs::new(&args.contest, &length));
-        plan.expect("the options fit together")
-    }
+    use super::*;
+    use crate::cli::{Cli, Mode};
+    use crate::testing::parsed;
 
     #[test]
     fn the_part_under_another_program_makes_the_same_calls() {
@@ -301,12 +281,15 @@ mod tests {
             "--op read -s 64KiB --placement send --continuation off --cores 0,1",
         ] {
             let args: Args = parsed(options);
-            let plan = self::plan(&args);
-            let words = words(&args, &plan, "strace", 10, 20).expect("all is text");
+            let plan = self::plan(&args).expect("the options fit together");
+            let words = words(&args, &plan, Counter::Strace, 10, 20);
             assert_eq!(words[0], "cost");
-            let inner: Args = parsed(&words[1..].join(" "));
-            let same = self::plan(&inner);
-            assert_eq!(inner.inside, Some(Inside::Strace));
+            let Mode::Cost(inner) = Cli::parse_from([&["".to_owned()], &words[..]].concat()).mode()
+            else {
+                panic!("another mode: {words:?}")
+            };
+            let same = self::plan(&inner).expect("the options fit together");
+            assert_eq!(inner.inside.map(|inside| inside.counter), Some(Counter::Strace));
             assert_eq!((inner.warm_up, inner.iterations), (10, 20));
             assert_eq!((same.load, same.config, same.cores), (plan.load, plan.config, plan.cores));
         }

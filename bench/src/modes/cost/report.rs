@@ -173,7 +173,6 @@ const ALLOCATOR: &str = "allocator";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::CorePair;
     use crate::testing::quiet;
 
     fn side(calls: u64) -> Side {
@@ -185,13 +184,12 @@ mod tests {
     }
 
     fn report(system_calls: Result<[Calls; 2], String>) -> Option<Report> {
-        CorePair::choose(None).ok()?;
         let instructions = [1, 2].map(|side| InstructionCount {
             calls: 10,
             count: Count { own: 1000 * side, source: 0, library: 50, library_calls: 20 },
             locked: if side == 1 { Ok(5) } else { Err("unknown".into()) },
         });
-        let plan = super::super::tests::plan(&crate::testing::parsed(""));
+        let plan = super::super::plan(&crate::testing::parsed("")).ok()?;
         let environment = quiet(Vec::new());
         let counted =
             Counted { sides: [side(32); 2], system_calls, instructions: Ok(instructions) };

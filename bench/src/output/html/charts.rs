@@ -261,9 +261,8 @@ pub fn words(name: &str) -> String {
     match name {
         "rate" => "Round trips a second".to_owned(),
         "data" => "Data a second".to_owned(),
-        "ratio" => "quotient".to_owned(),
         other if other.starts_with("ratio.") => {
-            format!("quotient, {}", other.trim_start_matches("ratio.").replace('_', " "))
+            format!("ratio, {}", other.trim_start_matches("ratio.").replace('_', " "))
         }
         other => other.replace(['_', '.'], " "),
     }

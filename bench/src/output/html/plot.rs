@@ -5,8 +5,8 @@
 
 use plotters::coord::ranged1d::{KeyPointHint, Ranged, ValueFormatter};
 use plotters::prelude::*;
+use serde::Serialize;
 
-use super::page::{COLOURS, escape};
 use super::scale::{Scale, Tick};
 
 #[derive(Debug)]
@@ -46,63 +46,66 @@ pub enum Shape {
     Interval(f64, f64, f64, f64),
 }
 
+/// A plot as the page has it.
+#[derive(Serialize)]
+pub struct Drawn<'a> {
+    title: &'a str,
+    note: &'a str,
+    legend: Vec<Key<'a>>,
+    /// How the style sheet knows it.
+    class: &'static str,
+    width: i32,
+    height: i32,
+    /// What stands in the drawing, and its end.
+    svg: String,
+}
+
+/// A name in the legend of a plot, and the colour of its series.
+#[derive(Serialize)]
+struct Key<'a> {
+    name: &'a str,
+    colour: String,
+}
+
 impl Plot {
-    pub fn figure(&self) -> String {
-        let (title, note) = (escape(&self.title), escape(&self.note));
-        let note =
-            if note.is_empty() { String::new() } else { format!("<p class=\"note\">{note}</p>") };
-        format!(
-            "<figure><figcaption><h3>{title}</h3>{note}{}</figcaption>\n\
-             <div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"{title}\">{}</div></figure>\n",
-            self.legend(),
-            self.svg()
-        )
-    }
-
-    fn legend(&self) -> String {
-        let mut names: Vec<(usize, &str)> = Vec::new();
-        for series in &self.series {
-            if !names.iter().any(|(_, name)| *name == series.name) {
-                names.push((series.colour, &series.name));
-            }
-        }
-        if self.form != Form::Wide || names.is_empty() {
-            return String::new();
-        }
-        let item = |(colour, name): &(usize, &str)| {
-            let (r, g, b) = COLOURS[colour % COLOURS.len()];
-            format!(
-                "<li><svg class=\"key\" viewBox=\"0 0 32 8\" aria-hidden=\"true\"><polyline fill=\"none\" \
-                 stroke=\"#{r:02X}{g:02X}{b:02X}\" stroke-width=\"3\" points=\"0,4 32,4\"/></svg>{}</li>",
-                escape(name)
-            )
-        };
-        format!("<ul class=\"legend\">{}</ul>", names.iter().map(item).collect::<String>())
-    }
-
-    fn svg(&self) -> String {
+    pub fn drawn(&self) -> Drawn<'_> {
         let (width, height) = match self.form {
             Form::Wide => (720, 340),
-            Form::Rows(rows) => (720, 80 + 38 * rows as u32),
+            Form::Rows(rows) => (720, 80 + 38 * rows as i32),
         };
+        let (width, height) = (width * FINE, height * FINE);
         let mut drawn = String::new();
         {
-            let size = (width * FINE as u32, height * FINE as u32);
+            let size = (width as u32, height as u32);
             let root = SVGBackend::with_string(&mut drawn, size).into_drawing_area();
             self.draw(&root).expect("a string takes whatever is written to it");
         }
         let body = drawn.split_once("<svg").and_then(|(_, rest)| rest.split_once('>'));
-        let body = body.map_or("", |(_, body)| body);
-        let title = escape(&self.title);
-        format!(
-            "<svg class=\"{}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{title}\">{body}",
-            if self.form == Form::Wide { "plot" } else { "rows" },
-            width as i32 * FINE,
-            height as i32 * FINE
-        )
+        Drawn {
+            title: &self.title,
+            note: &self.note,
+            legend: self.legend(),
+            class: if self.form == Form::Wide { "plot" } else { "rows" },
+            width,
+            height,
+            svg: body.map_or("", |(_, body)| body).to_owned(),
+        }
     }
 
-    fn draw<B: DrawingBackend>(&self, root: &DrawingArea<B, plotters::coord::Shift>) -> Drawn<B> {
+    fn legend(&self) -> Vec<Key<'_>> {
+        let mut keys: Vec<Key<'_>> = Vec::new();
+        for Series { name, colour, .. } in self.series.iter().filter(|_| self.form == Form::Wide) {
+            if keys.iter().all(|key| key.name != name) {
+                keys.push(Key { name, colour: code(COLOURS[colour % COLOURS.len()]) });
+            }
+        }
+        keys
+    }
+
+    fn draw<B: DrawingBackend>(
+        &self,
+        root: &DrawingArea<B, plotters::coord::Shift>,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         let left = match self.form {
             Form::Wide => 76,
             Form::Rows(_) => {
@@ -189,10 +192,33 @@ pub fn short(text: &str, most: usize) -> String {
     format!("{begin}\u{2026}")
 }
 
-type Drawn<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
-
 fn rgb((r, g, b): (u8, u8, u8)) -> RGBColor {
     RGBColor(r, g, b)
+}
+
+/// A colour as SVG has it.
+fn code((r, g, b): (u8, u8, u8)) -> String {
+    format!("#{r:02X}{g:02X}{b:02X}")
+}
+
+/// What each series is drawn with: its colour, by a variable that differs where it is dark, and its
+/// dashes.
+pub fn colours() -> String {
+    let rule = |(at, colour): (usize, &(u8, u8, u8))| {
+        let (code, dashes) = (code(*colour), DASHES[at % DASHES.len()]);
+        format!(
+            "[stroke=\"{code}\"]{{stroke:var(--c{at})}}[fill=\"{code}\"]{{fill:var(--c{at})}}\
+             .plot polyline[stroke=\"{code}\"]{{stroke-dasharray:{dashes}}}\
+             .key polyline[stroke=\"{code}\"]{{stroke-dasharray:{}}}\n",
+            narrow(dashes)
+        )
+    };
+    COLOURS.iter().enumerate().map(rule).collect()
+}
+
+fn narrow(dashes: &str) -> String {
+    let parts = dashes.split(' ').map(|part| part.strip_suffix('0').unwrap_or(part));
+    parts.collect::<Vec<_>>().join(" ")
 }
 
 /// An axis of places from 0 to 1, of which some are written.
@@ -228,3 +254,32 @@ const FINE: i32 = 10;
 const INK: (u8, u8, u8) = (0x22, 0x22, 0x22);
 const AXIS: (u8, u8, u8) = (0x77, 0x77, 0x77);
 const GRID: (u8, u8, u8) = (0xDD, 0xDD, 0xDD);
+/// The colours of series, after Okabe and Ito: distinct for colour-blind readers. The style sheet
+/// has the same.
+const COLOURS: [(u8, u8, u8); 7] = [
+    (0x00, 0x72, 0xB2),
+    (0xD5, 0x5E, 0x00),
+    (0x00, 0x9E, 0x73),
+    (0xCC, 0x79, 0xA7),
+    (0x8A, 0x6D, 0x00),
+    (0x56, 0xB4, 0xE9),
+    (0x66, 0x66, 0x66),
+];
+const DASHES: [&str; 7] =
+    ["none", "100 40", "30 30", "120 40 20 40", "60 30", "160 30 30 30 30 30", "20 50"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_colour_has_a_variable_in_light_and_in_dark_and_dashes_of_its_own() {
+        let page = include_str!("style.css");
+        for at in 0..COLOURS.len() {
+            assert_eq!(page.matches(&format!("--c{at}:")).count(), 2, "colour {at}");
+        }
+        let mut dashes = DASHES.to_vec();
+        dashes.dedup();
+        assert_eq!(dashes.len(), COLOURS.len());
+    }
+}

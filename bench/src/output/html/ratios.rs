@@ -5,20 +5,20 @@ use super::scale::Scale;
 use crate::output::figure::{Figure, Unit};
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Quotient<'a> {
+pub struct Ratio<'a> {
     pub figure: &'a Figure,
     pub interval: Option<(f64, f64)>,
     /// Whether that is what it lies in with 95 %, and not the least and the greatest of the rounds.
     pub is_confidence: bool,
 }
 
-pub fn quotients(figures: &[Figure]) -> Vec<Quotient<'_>> {
+pub fn ratios(figures: &[Figure]) -> Vec<Ratio<'_>> {
     let is_part =
         |name: &str| ENDS.iter().any(|(low, high, _)| name.ends_with(low) || name.ends_with(high));
     let of_two = figures
         .iter()
         .filter(|one| one.unit == Unit::Ratio && one.of.contains('/') && !is_part(&one.name));
-    let quotient = |figure| {
+    let ratio = |figure| {
         let ends = ENDS.iter().find_map(|(low, high, sure)| {
             Some((end(figures, figure, low)?, end(figures, figure, high)?, *sure))
         });
@@ -28,27 +28,25 @@ pub fn quotients(figures: &[Figure]) -> Vec<Quotient<'_>> {
             (ends.0 < ends.1).then_some((ends.0, ends.1, false))
         };
         let found = ends.or_else(of_rounds);
-        Quotient {
+        Ratio {
             figure,
             interval: found.map(|(low, high, _)| (low, high)),
             is_confidence: found.is_some_and(|(.., sure)| sure),
         }
     };
-    // What neighbouring rounds say is a second opinion of the same quotient, and the bare `ratio` is
+    // What neighbouring rounds say is a second opinion of the same ratio, and the bare `ratio` is
     // that which stands first under its own name.
     let is_other = |one: &&Figure| !one.name.ends_with(".paired") && one.name != "ratio";
-    of_two.filter(is_other).map(quotient).collect()
+    of_two.filter(is_other).map(ratio).collect()
 }
 
-/// The first quotient of each two: what is to be looked at first.
-pub fn first_of_each<'a, 'b>(
-    quotients: impl Iterator<Item = &'b Quotient<'a>>,
-) -> Vec<&'b Quotient<'a>>
+/// The first ratio of each two: what is to be looked at first.
+pub fn first_of_each<'a, 'b>(ratios: impl Iterator<Item = &'b Ratio<'a>>) -> Vec<&'b Ratio<'a>>
 where
     'a: 'b,
 {
-    let mut first: Vec<&Quotient<'_>> = Vec::new();
-    for one in quotients {
+    let mut first: Vec<&Ratio<'_>> = Vec::new();
+    for one in ratios {
         if first.iter().all(|known| known.figure.of != one.figure.of) {
             first.push(one);
         }
@@ -63,10 +61,10 @@ fn end(figures: &[Figure], of: &Figure, part: &str) -> Option<f64> {
     figures.iter().find(is).map(|figure| figure.value)
 }
 
-/// All quotients without points of a sweep, drawn below each other.
+/// All ratios without points of a sweep, drawn below each other.
 pub fn plots(figures: &[Figure]) -> Vec<Plot> {
-    let all = quotients(figures);
-    let mut shown: Vec<&Quotient<'_>> =
+    let all = ratios(figures);
+    let mut shown: Vec<&Ratio<'_>> =
         all.iter().filter(|one| one.figure.at.is_none() && one.figure.value > 0.0).collect();
     if shown.len() > ROWS_MAX {
         shown = first_of_each(shown.into_iter());
@@ -84,7 +82,7 @@ pub fn plots(figures: &[Figure]) -> Vec<Plot> {
         true => Scale::linear(ends.into_iter(), Unit::Ratio),
         false => Scale::log(ends.into_iter(), Unit::Ratio),
     };
-    let name = |one: &&Quotient<'_>| {
+    let name = |one: &&Ratio<'_>| {
         let figure = one.figure;
         format!("{} {}", figure.of, figure.name.trim_start_matches("ratio."))
     };
@@ -96,15 +94,15 @@ pub fn plots(figures: &[Figure]) -> Vec<Plot> {
         Series { name: names[at].clone(), colour: 0, shape }
     });
     let note = match shown.iter().all(|one| one.is_confidence) {
-        true => "The point is the quotient, the bar what it lies in with 95 %.",
+        true => "The point is the ratio, the bar what it lies in with 95 %.",
         false if shown.iter().any(|one| one.is_confidence) => {
-            "The point is the quotient, the bar what it lies in with 95 %, or the least and the \
+            "The point is the ratio, the bar what it lies in with 95 %, or the least and the \
              greatest of the rounds where there is no such interval."
         }
-        false => "The point is the quotient, the bar from the least to the greatest of the rounds.",
+        false => "The point is the ratio, the bar from the least to the greatest of the rounds.",
     };
     vec![Plot {
-        title: "Quotients".to_owned(),
+        title: "Ratios".to_owned(),
         note: format!("{note} At 1 x both are the same."),
         series: series.collect(),
         x: (x, "one over the other".to_owned()),
@@ -114,7 +112,7 @@ pub fn plots(figures: &[Figure]) -> Vec<Plot> {
     }]
 }
 
-/// With more rows, only the first quotient of each two is drawn.
+/// With more rows, only the first ratio of each two is drawn.
 const ROWS_MAX: usize = 12;
 const NAME_MAX: usize = 42;
 /// How the ends of intervals are named, and whether they are those of confidence.
