@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn options_stand_behind_their_mode() {
         assert!(parse("rate -r 3").is_ok());
-        assert!(parse("-r 3 rate").is_err(), "nobody would know whose they are");
+        assert!(parse("-r 3 rate").is_err(), "it is unclear which mode they are of");
         assert!(parse("sideways").is_err());
     }
 

@@ -167,7 +167,7 @@ fn on_a_laptop_whole_cores_are_picked_and_their_other_threads_are_named() {
 }
 
 #[test]
-fn who_is_no_root_is_told_to_become_it() {
+fn commands_for_root_begin_with_sudo_unless_root_asks() {
     let checkup = look("laptop", &laptop(), &plain());
     assert_eq!(
         command(&checkup, "governor"),
@@ -235,7 +235,7 @@ fn in_a_container_what_was_not_given_to_it_is_named_with_the_flag_that_gives_it(
     let note = of(&checkup, "huge-pages").fix.as_ref().and_then(|fix| fix.note.clone());
     assert!(note.expect("a note").contains("on the host of this container"));
     assert_eq!(checkup.verdict.reach, Reach::Fabric);
-    // Where nobody asks for a device, nothing of it is an error.
+    // Unless a device is asked for, nothing of it is an error.
     let checkup = look("container", &answers, &plain());
     assert_eq!(names(&checkup, Severity::Error), BTreeSet::new(), "{}", checkup.table());
 }
@@ -388,7 +388,7 @@ fn a_card_without_a_driver_is_named_with_its_module() {
 }
 
 #[test]
-fn a_port_that_is_down_is_an_error_for_who_wants_it() {
+fn a_port_that_is_down_is_an_error_where_a_device_is_wanted() {
     let root = unpack("tuned");
     fs::write(root.join("sys/class/infiniband/mlx5_0/ports/1/state"), "1: DOWN\n")
         .expect("written");
@@ -547,7 +547,7 @@ fn this_machine_is_looked_at_without_harm() {
     assert!(measure(&options, &Session::silent()).is_ok());
     let checkup = check::look(&options, &check::wanted(&options).expect("a profile"));
     assert!(checkup.findings().count() > 10, "{}", checkup.table());
-    assert!(!checkup.findings().any(|finding| finding.name == "jitter"), "nobody spun");
+    assert!(!checkup.findings().any(|finding| finding.name == "jitter"), "no thread spun");
 }
 
 #[test]

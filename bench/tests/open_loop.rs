@@ -50,7 +50,7 @@ fn round(count_max: u64, stalls: std::ops::Range<u64>) -> (OpenRound, u64) {
 
 #[test]
 fn many_calls_and_a_long_backlog_take_no_more_memory_than_a_few() {
-    // What is allocated once, by whoever comes first, is of no round.
+    // The first round allocates what is allocated once.
     round(1, 0..0);
     let (few, of_few) = round(10, 0..0);
     let (many, of_many) = round(100_000, 5_000_000..25_000_000);

@@ -13,10 +13,11 @@
 //! because the server is given them, so that they cannot contradict each other. What it cannot be,
 //! it refuses with a reason. One line of JSON each way, of bounded length.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use rpcrdma_config::{Config, Raw};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::contenders::call::Load;
@@ -66,14 +67,16 @@ impl Wish {
     }
 }
 
+/// A connection that carries lines of JSON.
 #[derive(Debug)]
 pub struct Lines {
-    stream: TcpStream,
+    stream: BufReader<TcpStream>,
+    /// The beginning of the next line.
     begun: Vec<u8>,
 }
 
 #[derive(Debug)]
-pub enum Read1<T> {
+pub enum Heard<T> {
     Line(T),
     /// Not yet a whole line.
     Nothing,
@@ -83,44 +86,36 @@ pub enum Read1<T> {
 
 impl Lines {
     pub fn new(stream: TcpStream) -> Lines {
-        Lines { stream, begun: Vec::new() }
+        Lines { stream: BufReader::new(stream), begun: Vec::new() }
     }
 
     pub fn say(&mut self, what: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_string(what).map_err(io::Error::other)?;
         line.push('\n');
-        self.stream.write_all(line.as_bytes())
+        self.stream().write_all(line.as_bytes())
     }
 
     /// Reads what is there. Whether it waits is a matter of the connection's timeout.
-    pub fn hear<T: for<'a> Deserialize<'a>>(&mut self) -> io::Result<Read1<T>> {
-        if let Some(line) = self.take_line()? {
-            return Ok(Read1::Line(line));
-        }
-        let mut bytes = [0; 4096];
-        match self.stream.read(&mut bytes) {
-            Ok(0) => Ok(Read1::Gone),
-            Ok(count) => {
-                self.begun.extend_from_slice(&bytes[..count]);
-                if self.begun.len() > LINE_MAX {
-                    return Err(io::Error::other("a line that is too long"));
-                }
-                Ok(self.take_line()?.map_or(Read1::Nothing, Read1::Line))
+    pub fn hear<T: DeserializeOwned>(&mut self) -> io::Result<Heard<T>> {
+        let room = LINE_MAX - self.begun.len();
+        let read = (&mut self.stream).take(room as u64).read_until(b'\n', &mut self.begun);
+        match read {
+            Ok(_) if self.begun.ends_with(b"\n") => {
+                let line = serde_json::from_slice(&std::mem::take(&mut self.begun));
+                line.map(Heard::Line).map_err(io::Error::other)
             }
-            Err(error) if is_for_now(&error) => Ok(Read1::Nothing),
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(Read1::Gone),
+            Ok(_) if self.begun.len() >= LINE_MAX => {
+                Err(io::Error::other("a line that is too long"))
+            }
+            Ok(_) => Ok(Heard::Gone),
+            Err(error) if is_for_now(&error) => Ok(Heard::Nothing),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(Heard::Gone),
             Err(error) => Err(error),
         }
     }
 
-    fn take_line<T: for<'a> Deserialize<'a>>(&mut self) -> io::Result<Option<T>> {
-        let Some(end) = self.begun.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
-        let line: Vec<u8> = self.begun.drain(..=end).collect();
-        serde_json::from_slice(&line).map(Some).map_err(io::Error::other)
-    }
-
     pub fn stream(&self) -> &TcpStream {
-        &self.stream
+        self.stream.get_ref()
     }
 }
 
@@ -207,23 +202,23 @@ mod tests {
         for word in words {
             let heard = loop {
                 match b.hear::<Word>().expect("lines") {
-                    Read1::Nothing => {}
-                    Read1::Line(heard) => break heard,
-                    Read1::Gone => panic!("before {word:?}"),
+                    Heard::Nothing => {}
+                    Heard::Line(heard) => break heard,
+                    Heard::Gone => panic!("before {word:?}"),
                 }
             };
             assert_eq!(heard, word);
         }
-        assert!(matches!(b.hear::<Word>(), Ok(Read1::Gone)));
+        assert!(matches!(b.hear::<Word>(), Ok(Heard::Gone)));
     }
 
     #[test]
     fn a_line_that_is_none_and_one_without_end_are_errors() {
         let [a, mut b] = connected();
-        (&a.stream).write_all(b"GET / HTTP/1.1\n").expect("b listens");
+        a.stream().write_all(b"GET / HTTP/1.1\n").expect("b listens");
         assert!(b.hear::<Wish>().is_err());
         let [a, mut b] = connected();
-        let sender = std::thread::spawn(move || (&a.stream).write_all(&[b' '; 2 * LINE_MAX]));
+        let sender = std::thread::spawn(move || a.stream().write_all(&[b' '; 2 * LINE_MAX]));
         let error = loop {
             match b.hear::<Wish>() {
                 Ok(_) => {}

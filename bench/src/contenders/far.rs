@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_config::Config;
 
-use super::agree::{Lines, PORT, Read1, Wish, Word};
+use super::agree::{Heard, Lines, PORT, Wish, Word};
 use crate::contenders::call::Load;
 use crate::device::pair::Stop;
 use crate::error::BenchError;
@@ -35,13 +35,13 @@ impl Far {
         let mut heard = Instant::now();
         while heard.elapsed() < PATIENCE {
             match far.lines.hear::<Word>() {
-                Ok(Read1::Line(Word::At(at))) => return Ok((far, at)),
-                Ok(Read1::Line(Word::Refused(why) | Word::Failed(why))) => {
+                Ok(Heard::Line(Word::At(at))) => return Ok((far, at)),
+                Ok(Heard::Line(Word::Refused(why) | Word::Failed(why))) => {
                     return Err(failed(&format!("{server} refuses: {why}")));
                 }
-                Ok(Read1::Line(Word::Preparing)) => heard = Instant::now(),
-                Ok(Read1::Nothing) => {}
-                Ok(Read1::Gone) => return Err(failed(&format!("{server} hung up"))),
+                Ok(Heard::Line(Word::Preparing)) => heard = Instant::now(),
+                Ok(Heard::Nothing) => {}
+                Ok(Heard::Gone) => return Err(failed(&format!("{server} hung up"))),
                 Err(error) => {
                     let text = format!("{server} is no `rpcrdma-bench serve`: {error}");
                     return Err(failed(&text));
@@ -56,11 +56,11 @@ impl Far {
         self.quick().map_err(|error| failed(&error))?;
         while !stop.is_set() {
             match self.lines.hear::<Word>() {
-                Ok(Read1::Nothing | Read1::Line(Word::Preparing)) => thread::sleep(LOOK),
-                Ok(Read1::Line(Word::Failed(why) | Word::Refused(why))) => {
+                Ok(Heard::Nothing | Heard::Line(Word::Preparing)) => thread::sleep(LOOK),
+                Ok(Heard::Line(Word::Failed(why) | Word::Refused(why))) => {
                     return Err(failed(&why));
                 }
-                Ok(Read1::Line(Word::At(_))) | Err(_) | Ok(Read1::Gone) => {
+                Ok(Heard::Line(Word::At(_))) | Err(_) | Ok(Heard::Gone) => {
                     return Err(failed(&"it has gone"));
                 }
             }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_else_is_not_taken_for_a_server() {
+    fn another_program_is_not_taken_for_a_server() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let at = listener.local_addr().expect("it is bound");
         let other = thread::spawn(move || {
@@ -158,7 +158,7 @@ mod tests {
         let error = Far::ask(at, &load, &config).expect_err("it is a mail server");
         assert!(error.to_string().contains("is no `rpcrdma-bench serve`"), "{error}");
         drop(other.join());
-        let error = Far::ask(at, &load, &config).expect_err("nobody is there any more");
+        let error = Far::ask(at, &load, &config).expect_err("it no longer listens");
         assert!(error.to_string().contains("no `rpcrdma-bench serve` answers"), "{error}");
     }
 }

@@ -24,6 +24,8 @@ pub struct Column {
 #[derive(Debug, Clone, Copy)]
 enum Show {
     Fixed(f64, usize),
+    /// Nanoseconds times a factor, in the unit that fits.
+    Time(f64),
     Thousands,
     Lowest,
     Highest,
@@ -93,6 +95,11 @@ impl Column {
         Column::new(head, figure, Show::Fixed(scale, digits))
     }
 
+    /// Times multiplied by `factor`, each with its unit.
+    pub const fn time(head: &'static str, figure: &'static str, factor: f64) -> Column {
+        Column::new(head, figure, Show::Time(factor))
+    }
+
     pub const fn thousands(head: &'static str, figure: &'static str) -> Column {
         Column::new(head, figure, Show::Thousands)
     }
@@ -131,6 +138,7 @@ impl Column {
         };
         match self.show {
             Show::Fixed(scale, digits) => format!("{:.digits$}", figure.value / scale),
+            Show::Time(factor) => time(figure.value * factor),
             Show::Thousands => thousands(figure.value),
             Show::Lowest => end(f64::min),
             Show::Highest => end(f64::max),
@@ -158,6 +166,14 @@ impl Row {
     }
 }
 
+fn time(ns: f64) -> String {
+    match ns {
+        ns if ns < 10_000.0 => format!("{ns:.0} ns"),
+        ns if ns < 1e6 => format!("{:.1} us", ns / 1e3),
+        ns => format!("{:.1} ms", ns / 1e6),
+    }
+}
+
 /// A number of things in thousands or millions.
 pub fn thousands(number: f64) -> String {
     match number {
@@ -177,6 +193,8 @@ mod tests {
         assert_eq!(thousands(18_410_000.0), "18.410 M");
         assert_eq!(thousands(41_900.0), "41.90 k");
         assert_eq!(thousands(12.0), "12.0");
+        assert_eq!((time(443.4), time(65_210.0)), ("443 ns".into(), "65.2 us".into()));
+        assert_eq!(time(1.5e6), "1.5 ms");
     }
 
     #[test]

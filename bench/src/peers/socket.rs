@@ -9,10 +9,16 @@
 //! or block in `read` as most programs do. Messages are not copied by the program; the number in
 //! front of each is written, and checked with the bytes behind it by the receiver.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::mem;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
+use rustix::net::{Shutdown, shutdown};
+
+use crate::contenders::agree::is_for_now;
 use crate::contenders::call::Traffic;
 use crate::device::CorePair;
 use crate::device::pair::{self, Stop};
@@ -67,7 +73,7 @@ pub struct Sockets {
     client: End,
     server: End,
     /// The same sockets, to be shut.
-    shutters: [Stream; 2],
+    shutters: [File; 2],
     /// Messages so far, on which both sides agree between rounds.
     exchanged: u64,
 }
@@ -86,8 +92,7 @@ impl Sockets {
             return Err(BenchError::Usage(format!("{who} has one call in flight, like `lat`")));
         }
         let [client, server] = connected(kind).map_err(|error| BenchError::device(who, error))?;
-        let shutter =
-            |end: &Stream| end.try_clone().map_err(|error| BenchError::device(who, error));
+        let shutter = |end: &File| end.try_clone().map_err(|error| BenchError::device(who, error));
         Ok(Sockets {
             shutters: [shutter(&client)?, shutter(&server)?],
             kind,
@@ -155,7 +160,7 @@ impl Contender for Sockets {
 /// Runs one side. However it fails, the other one learns of it, even in `read`.
 fn until_done<T>(
     who: &'static str,
-    shutter: &Stream,
+    socket: &File,
     stop: &Stop,
     work: impl FnOnce() -> Result<T, BenchError>,
 ) -> Result<T, BenchError> {
@@ -163,29 +168,25 @@ fn until_done<T>(
     if stop.is_set() {
         return Err(BenchError::PeerGone { who });
     }
-    let mut shut = ShutOnDrop { stream: shutter, is_armed: true };
+    let shut = ShutOnDrop(socket);
     let done = work()?;
-    shut.is_armed = false;
+    mem::forget(shut);
     Ok(done)
 }
 
-struct ShutOnDrop<'a> {
-    stream: &'a Stream,
-    is_armed: bool,
-}
+struct ShutOnDrop<'a>(&'a File);
 
 impl Drop for ShutOnDrop<'_> {
     fn drop(&mut self) {
-        if self.is_armed {
-            self.stream.shut_down();
-        }
+        // A socket that is not connected any more is as good as shut.
+        let _ = shutdown(self.0, Shutdown::Both);
     }
 }
 
 #[derive(Debug)]
 struct End {
     who: &'static str,
-    stream: Stream,
+    stream: File,
     out_len: usize,
     in_len: usize,
     /// A message for each that may be under way, one behind the other.
@@ -198,7 +199,7 @@ struct End {
 }
 
 impl End {
-    fn new(who: &'static str, stream: Stream, out_len: usize, in_len: usize, window: u32) -> End {
+    fn new(who: &'static str, stream: File, out_len: usize, in_len: usize, window: u32) -> End {
         let (out_len, in_len) = (out_len.max(SHORTEST), in_len.max(SHORTEST));
         let fill = |len: usize| vec![FILL; len * window as usize].into_boxed_slice();
         End {
@@ -348,73 +349,27 @@ fn check(who: &'static str, number: u64, message: &[u8]) -> Result<(), BenchErro
     Err(BenchError::WrongBytes { who, number, detail: format!("it begins with {stamp:02x?}") })
 }
 
-fn connected(kind: Kind) -> io::Result<[Stream; 2]> {
-    let ends = match kind.family {
-        Family::Unix => UnixStream::pair().map(|(a, b)| [a, b].map(Stream::Unix))?,
+/// Both ends of a connection, as the files that they are to the kernel.
+fn connected(kind: Kind) -> io::Result<[File; 2]> {
+    let is_nonblocking = kind.waiting == Waiting::Spin;
+    match kind.family {
+        Family::Unix => {
+            let (client, server) = UnixStream::pair()?;
+            client.set_nonblocking(is_nonblocking)?;
+            server.set_nonblocking(is_nonblocking)?;
+            Ok([client, server].map(|end| File::from(OwnedFd::from(end))))
+        }
         Family::Tcp => {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             let client = TcpStream::connect(listener.local_addr()?)?;
             let (server, _) = listener.accept()?;
             for end in [&client, &server] {
                 end.set_nodelay(true)?;
+                end.set_nonblocking(is_nonblocking)?;
             }
-            [client, server].map(Stream::Tcp)
-        }
-    };
-    for end in &ends {
-        end.set_nonblocking(kind.waiting == Waiting::Spin)?;
-    }
-    Ok(ends)
-}
-
-#[derive(Debug)]
-enum Stream {
-    Unix(UnixStream),
-    Tcp(TcpStream),
-}
-
-impl Stream {
-    #[inline]
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Unix(stream) => stream.read(into),
-            Stream::Tcp(stream) => stream.read(into),
+            Ok([client, server].map(|end| File::from(OwnedFd::from(end))))
         }
     }
-
-    #[inline]
-    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Unix(stream) => stream.write(from),
-            Stream::Tcp(stream) => stream.write(from),
-        }
-    }
-
-    fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        match self {
-            Stream::Unix(stream) => stream.set_nonblocking(nonblocking),
-            Stream::Tcp(stream) => stream.set_nonblocking(nonblocking),
-        }
-    }
-
-    fn try_clone(&self) -> io::Result<Stream> {
-        Ok(match self {
-            Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
-            Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
-        })
-    }
-
-    fn shut_down(&self) {
-        // A socket that is not connected any more is as good as shut.
-        let _ = match self {
-            Stream::Unix(stream) => stream.shutdown(Shutdown::Both),
-            Stream::Tcp(stream) => stream.shutdown(Shutdown::Both),
-        };
-    }
-}
-
-fn is_for_now(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
 const NUMBER: usize = 8;

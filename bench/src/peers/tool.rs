@@ -215,7 +215,7 @@ mod tests {
     fn a_tool_that_is_not_there_is_named_with_its_package_and_the_command() {
         let Ok(cores) = CorePair::choose(None) else { return };
         let missing = Tool::new(Rc::new(Fake("rpcrdma-no-such-tool")), TASK, cores);
-        let error = missing.err().expect("nobody has it").to_string();
+        let error = missing.err().expect("no machine has it").to_string();
         assert!(error.contains("rpcrdma-no-such-tool is not installed"), "{error}");
         assert!(error.contains("apt-get install fake-utils"), "{error}");
     }

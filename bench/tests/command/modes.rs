@@ -129,7 +129,7 @@ fn connections_come_and_go_beside_a_load() {
 }
 
 #[test]
-fn what_an_rpc_costs_is_counted_by_whoever_is_there() {
+fn what_an_rpc_costs_is_counted_by_every_counter_that_is_there() {
     let Some(table) = good("cost -n 500 --warm-up 100") else { return };
     assert!(table.starts_with("cost: echo of 64 bytes, window 32, 500 calls counted"), "{table}");
     let figure = |name: &str| {

@@ -17,8 +17,9 @@ use super::caller::Caller;
 use super::contender::Rpc;
 use super::ends::PATIENCE;
 use super::failure::device;
+use super::ways::stopwatch;
 use crate::contenders::open::{Filled, Offer, OpenRound, System, drive, fill};
-use crate::device::pair::{self, Stop};
+use crate::device::pair::Stop;
 use crate::error::BenchError;
 use crate::stats::{Dice, Latency};
 
@@ -70,36 +71,30 @@ impl<P: Provider> Rpc<P> {
         offer: &Offer,
         churn: Option<Churn>,
     ) -> Result<ChurnRound, BenchError> {
-        let Rpc { cores, config, caller, opposite, address, .. } = self;
-        let (idle, to) = (config.engine().idle, *address);
-        let outcome = pair::run(
-            *cores,
-            move |stop| {
-                let clock = Ticks::new();
-                let start = clock.raw();
-                let now_ns = || clock.delta_as_nanos(start, clock.raw());
-                let comings = churn.map(|churn| Comings::new(churn, to, caller.connections()));
-                let mut busy = Busy { caller, stop, comings, polls: 0 };
-                let filled = fill(&mut busy, time, now_ns)?;
-                let open = drive(&mut busy, offer, now_ns)?;
-                Ok(ChurnRound { filled, open, churned: busy.leave()? })
-            },
-            move |stop| opposite.attend(idle, stop),
-        )?;
+        let to = self.address;
+        let outcome = self.run(|caller, _, stop| {
+            let now_ns = stopwatch();
+            let comings = churn.map(|churn| Comings::new(churn, to, caller.connections()));
+            let mut calls = OpenLoop::new(caller, stop, comings);
+            let filled = fill(&mut calls, time, &now_ns)?;
+            let open = drive(&mut calls, offer, &now_ns)?;
+            Ok(ChurnRound { filled, open, churned: calls.leave()? })
+        })?;
         let mut round = outcome.client;
         round.open.preempted = outcome.preempted;
         Ok(round)
     }
 }
 
-struct Busy<'a, P: Provider> {
+/// Calls that are made when they are due, and connections that come and go beside them, if any do.
+pub(super) struct OpenLoop<'a, P: Provider> {
     caller: &'a mut Caller<P>,
     stop: &'a Stop,
     comings: Option<Comings>,
     polls: u32,
 }
 
-impl<P: Provider> System for Busy<'_, P> {
+impl<P: Provider> System for OpenLoop<'_, P> {
     #[inline]
     fn begin(&mut self, mark: u64) -> Result<bool, BenchError> {
         self.caller.call_due(mark)
@@ -122,7 +117,15 @@ impl<P: Provider> System for Busy<'_, P> {
     }
 }
 
-impl<P: Provider> Busy<'_, P> {
+impl<'a, P: Provider> OpenLoop<'a, P> {
+    pub fn new(
+        caller: &'a mut Caller<P>,
+        stop: &'a Stop,
+        comings: Option<Comings>,
+    ) -> OpenLoop<'a, P> {
+        OpenLoop { caller, stop, comings, polls: 0 }
+    }
+
     /// Closes what stands, and waits for it.
     fn leave(mut self) -> Result<Churned, BenchError> {
         let Some(mut comings) = self.comings.take() else { return Ok(Churned::default()) };
@@ -137,7 +140,7 @@ impl<P: Provider> Busy<'_, P> {
     }
 }
 
-struct Comings {
+pub(super) struct Comings {
     churn: Churn,
     to: SocketAddr,
     others: usize,

@@ -21,7 +21,7 @@ use super::server::Server;
 use crate::contenders::call::Load;
 use crate::contenders::far::Far;
 use crate::device::files::resident;
-use crate::device::pair::{self, Stop};
+use crate::device::pair::{self, Outcome, Stop};
 use crate::device::{CorePair, Device};
 use crate::error::BenchError;
 use crate::stats::{Contender, Meter, Quota, Round, Spent};
@@ -140,21 +140,29 @@ impl<P: Provider> Rpc<P> {
     }
 
     pub(super) fn measure(&mut self, quota: Quota, timed: bool) -> Result<Round, BenchError> {
+        let outcome = self.run(|caller, idling, stop| {
+            let meter = Meter::new(quota);
+            if timed {
+                caller.one_by_one(meter, idling, stop)
+            } else {
+                caller.window(meter, idling, stop)
+            }
+        })?;
+        Ok(Round { preempted: outcome.preempted, ..outcome.client })
+    }
+
+    /// Runs the client's part of a round on its core, while the server answers on its own.
+    pub(super) fn run<T: Send>(
+        &mut self,
+        client: impl FnOnce(&mut Caller<P>, Idling, &Stop) -> Result<T, BenchError> + Send,
+    ) -> Result<Outcome<T, ()>, BenchError> {
         let Rpc { cores, config, caller, opposite, .. } = self;
         let idle = config.engine().idle;
-        let outcome = pair::run(
+        pair::run(
             *cores,
-            move |stop| {
-                let meter = Meter::new(quota);
-                if timed {
-                    caller.one_by_one(meter, Idling::new(idle), stop)
-                } else {
-                    caller.window(meter, Idling::new(idle), stop)
-                }
-            },
+            move |stop| client(caller, Idling::new(idle), stop),
             move |stop| opposite.attend(idle, stop),
-        )?;
-        Ok(Round { preempted: outcome.preempted, ..outcome.client })
+        )
     }
 
     /// What the shards of this program have counted so far, the client's first.
@@ -323,7 +331,7 @@ mod tests {
     use crate::stats::End;
 
     /// Some calls with these options, over two rounds; `None` on a machine with one core.
-    fn calls(options: &str, spoil: impl FnOnce(&mut Rpc<Fabric>)) -> Option<Outcome> {
+    fn calls(options: &str, spoil: impl FnOnce(&mut Rpc<Fabric>)) -> Option<Called> {
         let contest = Contest::parse(options).expect("the options parse");
         let plan = match contest.plan() {
             Err(BenchError::OneCore { .. }) => return None,
@@ -336,10 +344,10 @@ mod tests {
         let quota = Quota { warm_up: 3, end: End::Count(600) };
         let rounds = (0..2).map(|_| rpc.round(quota)).collect::<Result<Vec<_>, _>>();
         let stats = rpc.opposite.here().handle().stats();
-        Some(Outcome { rounds, calls: stats.calls_in, sent: stats.sent, plan })
+        Some(Called { rounds, calls: stats.calls_in, sent: stats.sent, plan })
     }
 
-    struct Outcome {
+    struct Called {
         rounds: Result<Vec<Round>, BenchError>,
         calls: u64,
         sent: u64,
@@ -418,7 +426,7 @@ mod tests {
             "bw -s 1MiB -w 1",
             "bw -s 300000 -w 1 -p inline",
         ] {
-            let Some(Outcome { rounds, calls, sent, plan }) = calls(options, |_| {}) else {
+            let Some(Called { rounds, calls, sent, plan }) = calls(options, |_| {}) else {
                 return;
             };
             rounds.unwrap_or_else(|error| panic!("{options}: {error}"));

@@ -4,11 +4,11 @@ use quanta::Clock as Ticks;
 use rpcrdma_engine::Provider;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::caller::Caller;
+use super::churn::OpenLoop;
 use super::contender::Rpc;
 use super::idle::{Idling, PausedRound, Pauses};
-use crate::contenders::open::{Offer, OpenRound, System, drive};
-use crate::device::pair::{self, Stop};
+use crate::contenders::open::{Offer, OpenRound, drive};
+use crate::device::pair;
 use crate::error::BenchError;
 use crate::stats::{Quota, Round};
 
@@ -25,13 +25,9 @@ impl<P: Provider> Rpc<P> {
 
     /// Offers calls for one round, whether or not others have come back, up to the window.
     pub fn open(&mut self, offer: &Offer) -> Result<OpenRound, BenchError> {
-        let Rpc { cores, config, caller, opposite, .. } = self;
-        let idle = config.engine().idle;
-        let outcome = pair::run(
-            *cores,
-            move |stop| offered(caller, offer, stop),
-            move |stop| opposite.attend(idle, stop),
-        )?;
+        let outcome = self.run(|caller, _, stop| {
+            drive(&mut OpenLoop::new(caller, stop, None), offer, stopwatch())
+        })?;
         Ok(OpenRound { preempted: outcome.preempted, ..outcome.client })
     }
 
@@ -51,37 +47,11 @@ impl<P: Provider> Rpc<P> {
     }
 }
 
-fn offered<P: Provider>(
-    caller: &mut Caller<P>,
-    offer: &Offer,
-    stop: &Stop,
-) -> Result<OpenRound, BenchError> {
+/// The nanoseconds since it was made.
+pub(super) fn stopwatch() -> impl Fn() -> u64 {
     let clock = Ticks::new();
     let start = clock.raw();
-    let now_ns = || clock.delta_as_nanos(start, clock.raw());
-    drive(&mut Due { caller, stop }, offer, now_ns)
-}
-
-struct Due<'a, P: Provider> {
-    caller: &'a mut Caller<P>,
-    stop: &'a Stop,
-}
-
-impl<P: Provider> System for Due<'_, P> {
-    #[inline]
-    fn begin(&mut self, mark: u64) -> Result<bool, BenchError> {
-        self.caller.call_due(mark)
-    }
-
-    #[inline]
-    fn poll(&mut self, ended: impl FnMut(u64)) -> Result<(), BenchError> {
-        self.caller.poll_due(self.stop, ended)
-    }
-
-    #[inline]
-    fn under_way(&self) -> u64 {
-        self.caller.under_way()
-    }
+    move || clock.delta_as_nanos(start, clock.raw())
 }
 
 /// Does something, and says which share of its time the thread had a processor.

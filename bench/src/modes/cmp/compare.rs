@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_says_who_is_better_or_that_nobody_is() {
+    fn a_verdict_names_the_better_side_or_none() {
         let verdict = |of: &[f64], to: &[f64], unit| {
             let (a, b) = (side("a", &[("rate", unit, of)]), side("b", &[("rate", unit, to)]));
             Comparison::all(&a, &b, Order::RateFirst, 1)[0].verdict()

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_compared_with_many_calls_under_way_has_more_than_one() {
+    fn peers_of_a_side_with_many_calls_under_way_have_windows() {
         let line_up = match LineUp::new(&["rate".into()]) {
             Err(BenchError::OneCore { .. }) => return,
             line_up => line_up.expect("a mode"),

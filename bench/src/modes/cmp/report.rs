@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::bootstrap::{Interval, ROUNDS_MIN};
 use super::compare::Comparison;
 use super::entrant::Measured;
-use crate::output::{Environment, Figure, Report, Table};
+use crate::output::{Column, Environment, Figure, Report, Row, Table};
 
 #[derive(Debug)]
 pub struct Compared {
@@ -32,7 +32,7 @@ impl Compared {
                 report.samples(one.label.as_str(), latency);
             }
         }
-        report.block(self.round_trips().unwrap_or_else(|| self.rates()));
+        report.block(self.sides(&report.figures));
         report.block(self.ratios());
         if self.comparisons.iter().flatten().any(|one| one.rounds < ROUNDS_MIN) {
             report.block("fewer than 6 rounds: the intervals are narrower than 95 %");
@@ -54,34 +54,16 @@ impl Compared {
         worse.map(|one| one.regression_sentence(allowed)).collect()
     }
 
-    /// The round trips of the sides that have some; `None` if none has.
-    fn round_trips(&self) -> Option<Table> {
-        let heads = COLUMNS.iter().map(|(head, ..)| *head);
-        let mut table =
-            Table::new(&[0], ["whole round trip"].into_iter().chain(heads).chain(["samples"]));
-        let mut any = false;
-        for one in &self.measured {
-            let Some(mean) = one.figure("round_trip.mean") else { continue };
-            any = true;
-            let cell = |(_, name, factor): &(&str, &str, f64)| {
-                one.figure(name).map_or("-".into(), |figure| time(figure.value * factor))
-            };
-            let cells = COLUMNS.iter().map(cell).chain([mean.samples.to_string()]);
-            table.row([one.label.clone()].into_iter().chain(cells));
+    /// The round trips of the sides that have some, or the rates of all if none has.
+    fn sides(&self, figures: &[Figure]) -> Table {
+        let row = |one: &Measured| Row::of(&one.label);
+        let timed = self.measured.iter().filter(|one| one.figure("round_trip.mean").is_some());
+        let timed: Vec<Row> = timed.map(row).collect();
+        if timed.is_empty() {
+            let all: Vec<Row> = self.measured.iter().map(row).collect();
+            return Table::of(&[""], &all, &RATES, figures);
         }
-        any.then_some(table)
-    }
-
-    fn rates(&self) -> Table {
-        let mut table = Table::new(&[0], ["", "round trips/s", "data, GB/s", "counted"]);
-        for one in &self.measured {
-            let value = |name| one.figure(name).map(|figure| figure.value);
-            let rate = value("rate").map_or("-".into(), |rate| format!("{rate:.0}"));
-            let data = value("data").map_or("-".into(), |data| format!("{data:.3}"));
-            let samples = one.figure("rate").map_or(0, |figure| figure.samples);
-            table.row([one.label.clone(), rate, data, samples.to_string()]);
-        }
-        table
+        Table::of(&["whole round trip"], &timed, &ROUND_TRIPS, figures)
     }
 
     fn ratios(&self) -> Table {
@@ -109,22 +91,19 @@ fn ratio(value: f64) -> String {
     if value < 0.1 { format!("{value:.4}") } else { format!("{value:.3}") }
 }
 
-fn time(ns: f64) -> String {
-    match ns {
-        ns if ns < 10_000.0 => format!("{ns:.0} ns"),
-        ns if ns < 1e6 => format!("{:.1} us", ns / 1e3),
-        ns => format!("{:.1} ms", ns / 1e6),
-    }
-}
-
-/// Columns of the table of round trips: a figure of whole ones, times a factor.
-const COLUMNS: [(&str, &str, f64); 6] = [
-    ("median", "round_trip.median", 1.0),
-    ("half of it", "round_trip.median", 0.5),
-    ("mean", "round_trip.mean", 1.0),
-    ("p99", "round_trip.p99", 1.0),
-    ("p99.9", "round_trip.p99.9", 1.0),
-    ("max", "round_trip.max", 1.0),
+const ROUND_TRIPS: [Column; 7] = [
+    Column::time("median", "round_trip.median", 1.0),
+    Column::time("half of it", "round_trip.median", 0.5),
+    Column::time("mean", "round_trip.mean", 1.0),
+    Column::time("p99", "round_trip.p99", 1.0),
+    Column::time("p99.9", "round_trip.p99.9", 1.0),
+    Column::time("max", "round_trip.max", 1.0),
+    Column::samples("samples", "round_trip.mean"),
+];
+const RATES: [Column; 3] = [
+    Column::digits("round trips/s", "rate", 0),
+    Column::digits("data, GB/s", "data", 3),
+    Column::samples("counted", "rate").or("0"),
 ];
 
 #[cfg(test)]
@@ -195,7 +174,7 @@ mod tests {
         let judged = |first, second, allowed| {
             report(&Compared { allowed, ..compared(&[("a", first), ("b", second)]) }).failures
         };
-        assert_eq!(judged(TWO, ONE, None), [""; 0], "nobody asked");
+        assert_eq!(judged(TWO, ONE, None), [""; 0], "no limit was given");
         assert_eq!(judged(ONE, TWO, Some(0.0)), [""; 0], "it is better");
         assert_eq!(judged(ONE, ONE, Some(0.0)), [""; 0], "it is the same");
         let failures = judged(TWO, ONE, Some(0.05));
@@ -233,7 +212,5 @@ mod tests {
     #[test]
     fn numbers_keep_their_digits() {
         assert_eq!((ratio(1.05), ratio(0.0123)), ("1.050".into(), "0.0123".into()));
-        assert_eq!((time(443.4), time(65_210.0)), ("443 ns".into(), "65.2 us".into()));
-        assert_eq!(time(1.5e6), "1.5 ms");
     }
 }

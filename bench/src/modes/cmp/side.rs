@@ -386,7 +386,7 @@ mod tests {
         let asked = format!("saved:{}", file.display());
         let side = Side::parse(&asked).expect("a file");
         let What::Saved { path, of } = side.what else { panic!("a file") };
-        let missing = enter_saved(&path, of.as_deref()).err().expect("nobody has it");
+        let missing = enter_saved(&path, of.as_deref()).err().expect("there is no such file");
         assert!(missing.to_string().contains("file.json"), "{missing}");
     }
 }

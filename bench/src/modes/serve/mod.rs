@@ -26,7 +26,7 @@ use crate::stop;
 mod report;
 
 use self::report::Served;
-use crate::contenders::agree::{Lines, PORT, Read1, Wish, Word};
+use crate::contenders::agree::{Heard, Lines, PORT, Wish, Word};
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
@@ -170,9 +170,9 @@ fn wish_of(lines: &mut Lines) -> Result<Wish, String> {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline && !stop::is_wished() {
         match lines.hear::<Wish>() {
-            Ok(Read1::Line(wish)) => return Ok(wish),
-            Ok(Read1::Nothing) => {}
-            Ok(Read1::Gone) => return Err("it went without a word".into()),
+            Ok(Heard::Line(wish)) => return Ok(wish),
+            Ok(Heard::Nothing) => {}
+            Ok(Heard::Gone) => return Err("it went without a word".into()),
             Err(error) => {
                 let why = format!("invalid request, use the same version on both hosts: {error}");
                 tell(lines, Word::Refused(why.clone()));
@@ -207,7 +207,7 @@ fn wait_for(
 /// meanwhile is told to come later.
 fn until_gone(lines: &mut Lines, listener: &TcpListener, is_done: impl Fn() -> bool) {
     while !is_done() && !stop::is_wished() {
-        if !matches!(lines.hear::<Word>(), Ok(Read1::Nothing)) {
+        if !matches!(lines.hear::<Word>(), Ok(Heard::Nothing)) {
             return;
         }
         if let Ok(Some((stream, _))) = accepted(listener) {

@@ -135,8 +135,8 @@ fn a_second_client_is_told_that_the_first_is_still_there() {
     let config = config_for(&load);
     thread::scope(|scope| {
         let server = scope.spawn(|| port.serve_one(&fabric, cores.server));
-        let (first, _) = Far::ask(port.at, &load, &config).expect("nobody else is there");
-        let second = Far::ask(port.at, &load, &config).expect_err("somebody is there");
+        let (first, _) = Far::ask(port.at, &load, &config).expect("the server is free");
+        let second = Far::ask(port.at, &load, &config).expect_err("the server is taken");
         assert!(second.to_string().contains("another client"), "{second}");
         drop(first);
         let served = server.join().expect("no panic");
@@ -145,7 +145,7 @@ fn a_second_client_is_told_that_the_first_is_still_there() {
 }
 
 #[test]
-fn who_says_nothing_or_goes_is_not_waited_for() {
+fn a_client_that_says_nothing_or_goes_is_not_waited_for() {
     let Ok(cores) = CorePair::choose(None) else { return };
     let (port, fabric) = (Port::new(), Fabric::new());
     drop(TcpStream::connect(port.at).expect("it listens"));

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_grants_a_quarter_of_what_is_wanted_and_one_to_everybody() {
+    fn the_server_grants_a_quarter_of_what_is_wanted_and_one_to_each_connection() {
         assert_eq!((args("").wanted(), args("").granted()), (512, 128));
         assert_eq!(args("--over 1").granted(), 512);
         assert_eq!(args("--credits 1 --over 64").granted(), 16);
