@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_shards_end_and_do_not_come_round() {
+    fn numbers_of_shards_are_not_reused() {
         let shards = AtomicU32::new(u32::MAX - 2);
         let numbers = [(); 2].map(|()| next_number(&shards).expect("two are left"));
         assert_eq!(numbers, [u32::MAX - 2, u32::MAX - 1]);

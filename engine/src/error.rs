@@ -307,7 +307,7 @@ mod tests {
 
     /// Error texts contain no names of the code and no braces.
     #[test]
-    fn errors_are_written_for_people() {
+    fn error_texts_contain_no_rust_names() {
         let sent = [
             SendError::NotEnoughCredits { need: 4, have: 3 },
             SendError::NotEnoughReceives { need: 4, have: 3 },

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_known_until_its_time_is_over() {
+    fn an_address_is_remembered_for_the_configured_time() {
         let memory = VersionMemory::new(MINUTE);
         assert!(!memory.is_one(address(1), 5));
         memory.note_one(address(1), 5);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_life_nothing_is_remembered() {
+    fn without_a_lifetime_nothing_is_remembered() {
         let memory = VersionMemory::new(Duration::ZERO);
         memory.note_one(address(1), 5);
         assert!(!memory.is_one(address(1), 5));

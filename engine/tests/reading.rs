@@ -22,7 +22,7 @@ const LEN_MAX: usize = 20_000;
 const BEHIND: u32 = 100_000;
 
 #[test]
-fn opaque_data_are_read_as_they_were_written() {
+fn opaque_data_is_read_as_written() {
     let config = Config::profile("laptop").expect("a profile");
     let mut engine = Engine::new(Fabric::new(), config).expect("an engine");
     engine.start(|_| Echo).expect("shards");

@@ -112,7 +112,7 @@ fn a_handler_learns_the_address_of_a_request() {
 }
 
 #[test]
-fn a_peer_that_is_not_admitted_learns_it_whatever_it_speaks() {
+fn a_peer_of_any_version_learns_that_it_is_not_admitted() {
     for version in ["auto", "one", "two"] {
         let mut scene = Scene::new(|_| {}, |raw| raw.protocol.version = version.into());
         scene.shards.iter_mut().for_each(|shard| shard.handler().refuses = true);
@@ -149,7 +149,7 @@ fn a_request_without_a_timely_answer_is_rejected_and_holds_a_place_until_then() 
 }
 
 #[test]
-fn a_shard_that_does_not_answer_has_no_more_questions_than_places() {
+fn requests_to_a_shard_that_does_not_answer_are_limited_by_its_places() {
     let mut scene = Scene::new(|_| {}, |raw| raw.connections.max = 8);
     let ids = [(); 8].map(|()| scene.begin());
     let mut rejected = 0;
@@ -162,7 +162,7 @@ fn a_shard_that_does_not_answer_has_no_more_questions_than_places() {
 }
 
 #[test]
-fn another_shard_is_asked_when_one_goes_or_stops_with_the_question() {
+fn another_shard_is_asked_when_one_ends_or_stops_before_it_answers() {
     for is_dropped in [true, false] {
         let mut scene = Scene::new(|_| {}, |_| {});
         let id = scene.begin();
@@ -182,7 +182,7 @@ fn another_shard_is_asked_when_one_goes_or_stops_with_the_question() {
 }
 
 #[test]
-fn a_question_outlives_no_control_plane() {
+fn a_request_ends_with_the_control_plane() {
     let mut scene = Scene::new(|_| {}, |_| {});
     let id = scene.begin();
     while scene.places().iter().sum::<usize>() == 0 {

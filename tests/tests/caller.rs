@@ -70,7 +70,7 @@ fn a_server_that_goes_away_ends_every_line() {
 }
 
 #[test]
-fn lines_that_connect_again_get_through_a_restart() {
+fn lines_that_connect_again_survive_a_restart() {
     let (fabric, mut task, mut patience) = (Fabric::new(), task(), patience());
     (task.calls, task.again) = (300, true);
     let first = serving(&fabric, &mut task);

@@ -30,7 +30,7 @@ fn with(change: impl FnOnce(&mut Raw)) -> Raw {
 }
 
 #[test]
-fn an_engine_starts_with_no_other_provider_than_the_one_that_is_named() {
+fn an_engine_starts_only_with_the_configured_provider() {
     let raw = with(|raw| raw.engine.provider = "verbs".into());
     let (key, message) = unmet(Fabric::new(), &raw);
     assert_eq!(key, "engine.provider");
@@ -81,7 +81,7 @@ fn started_with(lock: &str) -> Result<Obtained, String> {
 /// Run in a process of its own: the limit is of a process.
 #[test]
 #[ignore = "run by the test below"]
-fn say_what_starting_comes_to_where_little_can_be_locked() {
+fn report_the_result_of_starting_where_little_can_be_locked() {
     let mut ours = capabilities(None).expect("Linux has them");
     for set in [&mut ours.effective, &mut ours.permitted] {
         set.remove(CapabilitySet::IPC_LOCK);
@@ -102,7 +102,7 @@ fn say_what_starting_comes_to_where_little_can_be_locked() {
 #[test]
 fn memory_is_locked_or_the_start_fails_or_the_amount_is_reported() {
     let own = std::env::current_exe().expect("the name of this program");
-    let child = "say_what_starting_comes_to_where_little_can_be_locked";
+    let child = "report_the_result_of_starting_where_little_can_be_locked";
     let output = std::process::Command::new(own)
         .args(["--exact", child, "--ignored", "--nocapture"])
         .output()
@@ -131,7 +131,7 @@ fn memory_is_not_locked_unless_configured() {
 }
 
 #[test]
-fn pages_are_those_configured_or_starting_fails_unless_smaller_ones_do() {
+fn pages_are_as_configured_or_the_start_fails_or_smaller_ones_are_permitted() {
     let with_pages = |pages: &str| {
         let mut raw = small();
         raw.memory.pages = pages.into();
@@ -236,7 +236,7 @@ fn registrations_expose_memory_only_if_configured() {
 }
 
 #[test]
-fn memory_is_not_registered_for_peers_where_nothing_is_shown() {
+fn memory_is_not_registered_for_peers_if_nothing_is_exposed() {
     let device = fabric(0);
     for change in [
         |raw: &mut Raw| raw.explicit.enabled = false,
@@ -252,7 +252,7 @@ fn memory_is_not_registered_for_peers_where_nothing_is_shown() {
 }
 
 #[test]
-fn windows_that_are_named_are_there_or_starting_fails() {
+fn configured_windows_exist_or_the_start_fails() {
     let raw = |windows: &str| {
         with(|raw| {
             raw.explicit.windows = windows.into();

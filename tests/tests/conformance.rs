@@ -212,7 +212,7 @@ fn scenario(room: &str, name: &str) -> Result<(), String> {
 }
 
 #[test]
-fn every_rule_has_a_test_that_is_there() {
+fn every_rule_names_an_existing_test() {
     let table = read("docs/conformance.md");
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for row in rows(&table) {
@@ -225,7 +225,7 @@ fn every_rule_has_a_test_that_is_there() {
 }
 
 #[test]
-fn every_limit_of_a_peer_has_a_test_that_is_there() {
+fn every_limit_of_a_peer_names_an_existing_test() {
     let page = read("docs/security.md");
     let (_, table) = page.split_once("\n## Silent, slow").expect("the table of limits");
     let rows = table.lines().filter(|line| line.starts_with('|')).skip(2);

@@ -87,7 +87,7 @@ fn count(rounds: &AtomicU64) -> u64 {
 }
 
 #[test]
-fn numbers_of_sends_come_round_while_sends_are_outstanding() {
+fn numbers_of_sends_wrap_while_sends_are_outstanding() {
     let mut scene = Scene::new(FaultPlan::default(), &plan());
     scene.calls(200, mixed);
     // Both ends of four connections, if not all of them just when nothing was outstanding.
@@ -96,7 +96,7 @@ fn numbers_of_sends_come_round_while_sends_are_outstanding() {
 }
 
 #[test]
-fn marks_of_refusals_come_round_while_what_was_posted_before_is_outstanding() {
+fn marks_of_refusals_wrap_while_earlier_posts_are_outstanding() {
     let faults = FaultPlan {
         send_cut_ppm: 300_000,
         send_refused_ppm: 300_000,
@@ -120,7 +120,7 @@ fn marks_of_refusals_come_round_while_what_was_posted_before_is_outstanding() {
 }
 
 #[test]
-fn keys_of_windows_come_round_while_other_windows_are_bound() {
+fn keys_of_windows_wrap_while_other_windows_are_bound() {
     let plan = Plan {
         clients: 2,
         ..Plan::both(|raw| {
@@ -140,7 +140,7 @@ fn keys_of_windows_come_round_while_other_windows_are_bound() {
 }
 
 #[test]
-fn names_of_connections_come_round_while_others_have_calls_under_way() {
+fn ids_of_connections_wrap_while_others_have_open_calls() {
     let mut scene = Scene::new(FaultPlan::default(), &plan());
     let (client, lasting) = scene.peers[0];
     let mut names = HashSet::from([lasting]);

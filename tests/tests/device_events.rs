@@ -85,7 +85,7 @@ fn a_device_that_is_lost_completes_the_calls_made_through_it() {
 }
 
 #[test]
-fn a_queue_pair_that_the_device_gives_up_is_one_connection_less() {
+fn a_queue_pair_the_device_gives_up_ends_its_connection() {
     let (mut world, peers, [server, _]) = scene();
     // Tried until one was meant.
     for qp_num in qp_nums() {

@@ -80,7 +80,7 @@ fn words(words: &[u32]) -> Vec<u8> {
 
 // [RTR] 5.3, 6.2, 7.3
 #[test]
-fn items_of_one_request_are_got_each_in_its_own_way() {
+fn items_of_one_request_arrive_each_in_its_own_form() {
     let mut served = Served::new();
     const SENT: u32 = 3_000;
     const READ: u32 = 5_002;
@@ -260,7 +260,7 @@ fn reply(xid: u32, seed: u32, answer: Answer, memory: &[RdmaSegment]) -> Vec<u8>
 
 // [RTR] 7.4, Table 2; wire.md E30, E41
 #[test]
-fn a_client_takes_what_table_2_allows_and_closes_its_memory_after_each() {
+fn a_client_accepts_the_results_of_table_2_and_invalidates_its_memory_after_each() {
     use Answer::{NoItem, Sent, TooShort, Written};
     let ways: [(Place, &str, &[Answer]); 3] = [
         (Place::Into(1), "EXRW", &[Written, TooShort, NoItem]),
@@ -301,7 +301,7 @@ fn a_client_takes_what_table_2_allows_and_closes_its_memory_after_each() {
 
 // [RTR] 7.4, Table 2; wire.md E30
 #[test]
-fn a_client_takes_nothing_by_send_for_exrw() {
+fn a_client_rejects_results_by_send_for_exrw() {
     let mut serving = Serving::new(properties);
     let script = Script::new(1, &[], &[Part::Bulk(LEN)]).place(Place::Into(1));
     let call = serving.call(&script);

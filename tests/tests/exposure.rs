@@ -47,7 +47,7 @@ fn a_late_result_reaches_no_other_registration() {
 }
 
 #[test]
-fn a_device_with_few_windows_is_used_as_far_as_they_go() {
+fn a_device_with_few_windows_carries_every_form_of_call() {
     // The clients take what there is; the server, which makes no calls, goes without.
     let device = fabric(8);
     let mut plan = plan("two");
@@ -61,7 +61,7 @@ fn a_device_with_few_windows_is_used_as_far_as_they_go() {
 /// One registration for good is of the shard's own memory: what is another's is not in it, and
 /// never will be.
 #[test]
-fn memory_of_another_shard_is_not_shown_by_the_registrations_of_this_one() {
+fn registrations_of_one_shard_do_not_expose_memory_of_another() {
     let device = fabric(0);
     let mut plan = Plan { clients: 2, ..plan("two") };
     plan.call.explicit.exposure = "static-insecure".into();

@@ -262,7 +262,7 @@ fn calls_with_exposed_memory_are_completed_while_another_connection_ends() {
 
 /// As a device does with those of a shared queue.
 #[test]
-fn receives_that_a_dying_queue_pair_takes_along_are_posted_again() {
+fn receives_of_a_dying_queue_pair_are_posted_again() {
     let watch = Arc::new(Watch::default());
     let fabric = Fabric::new();
     let taking = FaultPlan {

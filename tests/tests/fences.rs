@@ -190,7 +190,7 @@ fn windows_of_lost_connections_are_taken_back_and_used_again() {
 }
 
 #[test]
-fn windows_without_others_for_them_are_lost_and_counted_and_nothing_else_is() {
+fn windows_that_cannot_be_renewed_are_lost_and_counted() {
     let fabric = Fabric::new();
     let plan = FaultPlan { window_lost_ppm: 1_000_000, ..FaultPlan::default() };
     let mut scene = Scene::on(|| FaultyProvider::new(fabric.clone(), plan));

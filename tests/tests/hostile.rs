@@ -312,7 +312,7 @@ fn an_incomplete_group_times_out() {
 }
 
 #[test]
-fn a_group_that_is_given_up_has_no_deadline_any_more() {
+fn an_abandoned_group_has_no_deadline() {
     let mut plan = Plan::default();
     plan.serve.connections.group_timeout = "50ms".into();
     let mut scene = Scene::with(&plan);
@@ -700,7 +700,7 @@ fn a_shard_sleeps_and_answers_others_while_an_answer_made_elsewhere_waits() {
 
 // RFC 8166 4.5.4
 #[test]
-fn a_ticket_that_is_dropped_refuses_its_call() {
+fn a_dropped_ticket_rejects_its_call() {
     let mut scene = Scene::new();
     for xid in 1..=40 {
         scene.raw.send(&unanswered(xid, 16));
@@ -730,7 +730,7 @@ fn a_ticket_that_is_dropped_refuses_its_call() {
 }
 
 #[test]
-fn a_ticket_that_is_dropped_for_a_peer_that_takes_nothing_waits() {
+fn a_ticket_dropped_for_a_peer_that_receives_nothing_waits() {
     let mut scene = Scene::with(&eight_slots());
     scene.raw.send(&unanswered(1, 16));
     scene.turns(5);

@@ -230,7 +230,7 @@ fn impossible_chunks_are_refused_before_any_memory_is_touched() {
 
 // wire.md W20
 #[test]
-fn as_much_is_read_for_one_call_as_it_may_have_and_not_a_byte_more() {
+fn the_data_read_for_one_call_are_limited_to_the_byte() {
     const BUFFER: u32 = 4 << 10;
     let bytes = |buffers: u32, more| vec![buffers * BUFFER + more];
     // Buffers that there are; the items of the call, in segments of so many bytes; whether it is
@@ -383,7 +383,7 @@ fn a_peer_whose_data_do_not_arrive_leaves_others_their_share() {
 
 // RFC 8166 3.3.1
 #[test]
-fn a_peer_that_is_alone_has_all_there_is() {
+fn a_single_peer_may_use_all_buffers() {
     // Buffers for so many calls, and so many that may be read at one time: the fewer decide.
     for (buffers, fetches, most) in [(4, 8, 4), (16, 3, 3), (16, 1, 1)] {
         let mut scene = Scene::new(&impatient(buffers, fetches));
@@ -797,7 +797,7 @@ fn a_returned_sink_is_not_written() {
 
 // RFC 8166 8.1.1
 #[test]
-fn a_key_shown_to_one_peer_costs_another_its_connection_and_opens_nothing() {
+fn a_key_exposed_to_one_peer_ends_the_connection_of_another_that_uses_it() {
     let mut stage = Stage::new();
     for seed in 1..=3 {
         let (mut other, _) = Stage::meet(&stage.fabric, &mut stage.world, base_properties);
@@ -820,7 +820,7 @@ fn a_key_shown_to_one_peer_costs_another_its_connection_and_opens_nothing() {
 
 // RFC 8166 8.1.2
 #[test]
-fn every_call_shows_its_memory_under_keys_that_no_call_before_it_had() {
+fn every_call_exposes_its_memory_under_new_keys() {
     let mut stage = Stage::new();
     let mut keys = HashSet::new();
     for seed in 0..50 {
@@ -853,7 +853,7 @@ fn a_chunk_returned_as_unused_may_have_been_written() {
 }
 
 #[test]
-fn a_key_that_is_given_up_with_any_message_is_given_up_once() {
+fn a_key_invalidated_with_any_message_is_invalidated_once() {
     // With the reply to another call, with the reply before it is there, with an error.
     let mut stage = Stage::new();
     let (one, other) = (stage.call(1, 1), stage.call(2, 2));
@@ -879,7 +879,7 @@ fn a_key_that_is_given_up_with_any_message_is_given_up_once() {
 }
 
 #[test]
-fn a_key_that_is_given_up_with_a_part_of_a_message_is_given_up_once() {
+fn a_key_invalidated_with_a_part_of_a_message_is_invalidated_once() {
     let mut plan = plan("two");
     plan.call.features.continuation = true;
     for with_last in [false, true] {
@@ -928,7 +928,7 @@ fn request(arrived: &[u8]) -> (Header<'_>, XmtReq<'_>) {
 }
 
 #[test]
-fn a_key_that_was_never_given_cannot_be_given_up() {
+fn a_key_that_was_never_exposed_cannot_be_invalidated() {
     let mut stage = Stage::new();
     let offered = stage.call(1, 1);
     let message = reply(1, offered.xid, &written(&offered));

@@ -140,7 +140,7 @@ fn placed(xid: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_call_whose_form_is_refused_goes_another_way_when_it_is_made_again() {
+fn a_repeated_call_takes_another_form_if_its_form_was_refused() {
     let mut scene = Scene::new();
     let send = |scene: &mut Scene| {
         let mut call = scene.world.clients[0].call(scene.peer, 7).expect("a call");
@@ -177,7 +177,7 @@ fn a_call_whose_form_is_refused_goes_another_way_when_it_is_made_again() {
 
 // [RTR] 5.4; wire.md E39
 #[test]
-fn a_reply_whose_rest_does_not_come_fails_its_call_and_is_reported() {
+fn an_incomplete_reply_fails_its_call_and_is_reported() {
     let mut plan = Plan::default();
     plan.call.connections.group_timeout = "50ms".into();
     let mut scene = Scene::with(&plan);
@@ -208,7 +208,7 @@ fn a_reply_whose_rest_does_not_come_fails_its_call_and_is_reported() {
 }
 
 #[test]
-fn a_right_reply_is_taken() {
+fn a_correct_reply_is_accepted() {
     let mut scene = Scene::new();
     let xid = scene.call();
     assert_eq!(scene.answer(xid, &[placed(xid)]), Ok(24));
@@ -300,7 +300,7 @@ fn anything(xid: u32, random: &mut Random) -> Vec<u8> {
 /// A call is cancelled while its reply arrives: the rest of the reply is received and dropped, and
 /// all that the call held is free then.
 #[test]
-fn a_call_that_is_given_up_while_its_reply_arrives_takes_all_of_it() {
+fn a_call_given_up_while_its_reply_arrives_receives_all_of_it() {
     for is_late in [false, true] {
         let mut scene = Scene::new();
         let until = scene.world.now + 100_000_000;

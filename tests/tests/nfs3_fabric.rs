@@ -153,10 +153,10 @@ fn version_two_without_placement_by_send() {
 /// A server that knows version one only says so; the connection goes on in it, and the next one
 /// begins with it.
 #[test]
-fn a_server_of_version_one_is_found_out_once() {
+fn the_version_of_a_server_is_discovered_once() {
     let server = serving(|raw| raw.protocol.version = "one".into());
     let both = Configs { server, client: calling(|_| {}) };
-    with_server(both, 4096, suite::versions::a_server_of_version_one_is_found_out_once);
+    with_server(both, 4096, suite::versions::the_version_of_a_server_is_discovered_once);
 }
 
 /// A REMOVE is repeated over another connection: with the xid of the first it is answered as that

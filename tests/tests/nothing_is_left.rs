@@ -279,7 +279,7 @@ fn fail_each(way: Way, life: impl Fn(Failing<Fabric>) -> Outcome) -> Vec<&'stati
 }
 
 #[test]
-fn whichever_call_of_the_device_fails() {
+fn a_failure_of_any_device_call_leaves_nothing() {
     let always = ["open_cm", "register", "open_queues", "post_srq_recv", "listen", "connect"];
     for way in WAYS {
         let failed = fail_each(way, |provider| live(provider, way, Bug::Nowhere, None));
@@ -296,7 +296,7 @@ fn whichever_call_of_the_device_fails() {
 }
 
 #[test]
-fn whichever_call_fails_on_whatever_thread() {
+fn a_failure_of_any_call_on_any_thread_leaves_nothing() {
     let failed =
         fail_each(Way::Placed, |provider| live_on_threads(provider, Way::Placed, Bug::Nowhere));
     for name in ["open_cm", "register", "open_queues", "post_srq_recv", "listen", "attach"] {
@@ -305,7 +305,7 @@ fn whichever_call_fails_on_whatever_thread() {
 }
 
 #[test]
-fn a_set_up_that_fails_again_and_again_takes_nothing() {
+fn a_setup_that_fails_repeatedly_takes_no_resources() {
     let (fabric, ledger) = (fabric(Way::Windows), Ledger::failing(u32::MAX));
     let provider = Failing::new(fabric.clone(), Arc::clone(&ledger));
     let mut raw = config(Way::Windows);

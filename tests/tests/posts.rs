@@ -202,7 +202,7 @@ fn a_queue_pair_reported_as_gone_ends_its_connection() {
 }
 
 #[test]
-fn an_error_that_comes_with_everything_taken_is_heard() {
+fn an_error_of_a_completely_taken_post_is_processed() {
     let mut executed = 0;
     for calls in [1, 3] {
         for seed in 0..10 {
@@ -227,7 +227,7 @@ fn an_error_that_comes_with_everything_taken_is_heard() {
 }
 
 #[test]
-fn a_completion_of_what_was_refused_means_nothing_else_and_ends_the_connection() {
+fn a_completion_of_a_refused_request_ends_the_connection_only() {
     let (mut unasked, mut answered) = (0, 0);
     for seed in 0..24 {
         let faults = FaultPlan {

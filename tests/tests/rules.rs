@@ -138,7 +138,7 @@ fn a_message_as_long_as_the_stated_size_is_received() {
 
 // [XCHAR] 3.1
 #[test]
-fn a_smaller_size_that_is_asked_for_limits_what_is_sent_from_then_on() {
+fn a_smaller_requested_size_limits_all_later_messages() {
     let mut scene = Scene::met();
     let lens = |scene: &mut Scene, xid, reply| {
         let script = Script::new(xid, &[], &[Part::Inline(reply)]);

@@ -175,7 +175,7 @@ fn messages_that_do_not_open_a_connection_count_as_silence() {
 }
 
 #[test]
-fn a_connect_request_that_is_never_finished_gives_its_place_back() {
+fn an_unfinished_connect_request_loses_its_place() {
     let mut scene = Scene::new(|raw| {
         raw.connections.stop_timeout = "30ms".into();
         raw.protocol.version = "two".into();
@@ -235,7 +235,7 @@ fn dropped_messages_do_not_keep_a_connection() {
 }
 
 #[test]
-fn silence_may_be_allowed() {
+fn idle_timeouts_can_be_disabled() {
     let mut scene = Scene::new(|raw| raw.connections.idle_timeout = "0s".into());
     let at = scene.met();
     scene.world.now += 100 * 3_600_000 * MS;
@@ -245,7 +245,7 @@ fn silence_may_be_allowed() {
 }
 
 #[test]
-fn a_connection_of_our_own_is_kept_as_long_as_the_program_likes() {
+fn own_connections_have_no_idle_timeout() {
     let fabric = Fabric::new();
     let mut plan = Plan::default();
     plan.serve.connections.idle_timeout = "0s".into();

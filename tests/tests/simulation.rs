@@ -34,7 +34,7 @@ fn odd_seeds_show_no_violation() {
 }
 
 #[test]
-fn seeds_that_found_something_show_it_no_more() {
+fn seeds_that_found_a_bug_show_no_violation() {
     ONCE_WRONG.into_iter().for_each(|seed| drop(run(seed)));
 }
 

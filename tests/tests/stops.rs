@@ -153,7 +153,7 @@ fn an_incomplete_group_does_not_prevent_stopping() {
 }
 
 #[test]
-fn a_group_that_becomes_whole_while_something_is_owed_is_dropped() {
+fn a_group_completed_during_a_stop_is_dropped() {
     let mut scene = Scene::new(1);
     scene.raws[0].send(&call(7, Order::Never));
     scene.until("it is there", |scene| scene.world.servers[0].handler().never.len() == 1);
@@ -206,7 +206,7 @@ fn a_peer_that_sends_without_end_does_not_keep_a_server_from_stopping() {
 
 /// Calls whose data wait to be read, and calls whose data come while the server stops.
 #[test]
-fn calls_whose_data_are_not_here_are_given_up() {
+fn calls_whose_data_have_not_arrived_are_dropped() {
     let mut scene = Scene::new(1);
     let script = Script::new(1, &[Part::Bulk(8_000)], &[]);
     let stream = script.call_stream();

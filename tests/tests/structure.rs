@@ -442,7 +442,7 @@ fn strings_and_comments_are_no_code() {
 
 /// The functions that the walk of a message names: `Core::flush`, or `deliver`.
 #[test]
-fn the_functions_of_the_walk_are_there() {
+fn the_functions_of_the_walk_exist() {
     let page = fs::read_to_string(root().join("docs/architecture.md")).expect("the page");
     let walk = page.split("## The walk of one message").nth(1).expect("the walk");
     let walk = walk.split("\n## ").next().expect("it has an end");
@@ -470,7 +470,7 @@ fn the_functions_of_the_walk_are_there() {
 const WITHOUT_CIRCLES: [&str; 2] = ["xdr/src/", "engine/proto/src/"];
 
 #[test]
-fn no_file_imports_one_that_imports_it() {
+fn files_do_not_import_each_other_in_a_circle() {
     let sources = sources();
     for folder in WITHOUT_CIRCLES {
         let module = |source: &Source| {

@@ -57,7 +57,7 @@ fn a_procedure_without_items_never_places() {
 }
 
 #[test]
-fn an_item_is_placed_once_and_what_is_more_stays_out() {
+fn an_item_is_placed_once_and_a_second_one_is_refused() {
     let mut pair = Pair::new(count);
     let (one, two) = (pair.buffer(&[1; 5000]), pair.buffer(&[2; 5000]));
     let mut call = bind(nfs3::WRITE, Protection::None).call(pair.begin());
@@ -265,7 +265,7 @@ fn the_longest_reply_is_known_before_a_call_is_sent() {
 }
 
 #[test]
-fn a_call_whose_reply_could_be_anything_is_not_sent() {
+fn a_call_without_a_reply_bound_is_not_sent() {
     let mut pair = Pair::new(count);
     let call = bind(nfs3::READDIR, Protection::None).call(pair.begin());
     assert_eq!(call.submit(), Err(BindError::ReplyUnknown { procedure: "READDIR" }));
@@ -322,7 +322,7 @@ fn a_server_reads_an_item_from_wherever_it_is() {
 }
 
 #[test]
-fn a_call_with_something_placed_without_right_is_not_executed() {
+fn a_call_with_an_ineligible_placed_item_is_not_executed() {
     let getattr: Respond =
         |_, call, reply| check(&call, reply, bind(nfs3::GETATTR, Protection::None));
     let mut pair = Pair::new(getattr);
@@ -359,7 +359,7 @@ fn an_item_placed_where_none_belongs_is_found_at_the_end() {
 }
 
 #[test]
-fn a_reply_with_something_placed_without_right_is_none() {
+fn a_reply_with_an_ineligible_placed_item_is_invalid() {
     let answer: Respond = |stock, _, mut reply| {
         let mut loan = stock.pop().expect("on_turn ran before");
         loan.truncate(100);
@@ -699,7 +699,7 @@ fn run_generated(pair: &mut Pair, seed: u64, places: bool) {
 }
 
 #[test]
-fn any_list_of_operations_meets_what_is_wanted_of_each() {
+fn any_list_of_operations_matches_the_wants_of_each() {
     let mut pair = Pair::new(generated);
     for seed in 0..300 {
         run_generated(&mut pair, seed, true);

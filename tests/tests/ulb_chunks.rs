@@ -161,7 +161,7 @@ fn results_take_the_chunks_in_order_whatever_fails_or_is_empty() {
 
 // RFC 8166 6.1; wire.md C11
 #[test]
-fn a_result_in_line_beside_its_write_chunk_is_no_reply() {
+fn an_inline_result_beside_its_write_chunk_is_an_error() {
     use Wants::{InLine, Sink};
     for mut pair in [version_one(), base_of_version_two()] {
         let not_reduced = |position| Err(ItemError::NotReduced { position });
@@ -185,7 +185,7 @@ fn a_result_in_line_beside_its_write_chunk_is_no_reply() {
 
 // [RTR] 7.4; wire.md E26
 #[test]
-fn a_result_in_line_is_lawful_in_the_extension() {
+fn an_inline_result_is_valid_in_the_extension() {
     let mut pair = Pair::configured(serve, |raw| raw.receive.inline = "16KiB".into());
     assert_eq!(call(&mut pair, &[(Wants::Sink, Writes, 3000)]), Ok(vec![(3000, None)]));
     assert_eq!(call(&mut pair, &[(Wants::Sink, Gives, 3000)]), Ok(vec![(3000, Some(0))]));

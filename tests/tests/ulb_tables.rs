@@ -161,7 +161,7 @@ fn the_second_listing_is_read_as_xdr_is_coded() {
 }
 
 #[test]
-fn lengths_that_others_state_as_well_are_the_same() {
+fn lengths_agree_with_independent_sources() {
     // In words, from the headers of a kernel: without the status GETATTR 21, LOOKUP 17 + 22 + 22
     // and so on; READ without its data.
     let words = [

@@ -295,7 +295,7 @@ fn data_are_read_and_written_where_they_cannot_be_placed_by_send() {
 }
 
 #[test]
-fn results_are_written_to_sinks_where_that_is_wanted_of_the_extension() {
+fn results_are_written_to_sinks_if_requested_by_the_extension() {
     for (ask, writes) in [
         (Ask::Apart, 0),
         (Ask::Into, 5),

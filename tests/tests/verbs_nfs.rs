@@ -227,14 +227,14 @@ fn suite_of_data(scene: &mut Scene<'_, Verbs>, _: SocketAddr) {
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn a_server_of_version_one_is_found_out_once() {
-    with_server(INLINE, |_| {}, suite::versions::a_server_of_version_one_is_found_out_once);
+fn the_version_of_a_server_is_discovered_once() {
+    with_server(INLINE, |_| {}, suite::versions::the_version_of_a_server_is_discovered_once);
 }
 
 /// Found out by the first call, where no properties are spoken of.
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn a_first_call_finds_out_the_version() {
+fn the_first_call_discovers_the_version() {
     let bare = |raw: &mut Raw| {
         raw.features.properties = false;
         raw.features.placement = false;
@@ -360,7 +360,7 @@ fn connections_come_and_go() {
 /// is left, and a new connection goes.
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn a_server_that_is_started_anew_is_found_again() {
+fn a_restarted_server_is_found_again() {
     let threads = |count: &str| fs::write("/proc/fs/nfsd/threads", count).expect("nfsd is here");
     let (_engine, nfs) = connected(server(), one);
     let mut scene = Scene::new(nfs, root(), Path::new(EXPORT), &moved, INLINE);

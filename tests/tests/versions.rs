@@ -193,7 +193,7 @@ mod old_responders {
     }
 
     #[test]
-    fn a_full_client_falls_back_in_the_place_that_it_has() {
+    fn a_full_client_falls_back_without_a_second_place() {
         let mut scene = Scene::new(|raw| raw.connections.max = 1);
         let id = scene.ask();
         scene.hello();
@@ -278,7 +278,7 @@ mod memory {
     }
 
     #[test]
-    fn an_old_peer_is_known_for_a_while() {
+    fn a_version_one_peer_is_remembered_for_the_configured_time() {
         let mut scene = found_out(|_| ());
         for cookie in 1..4 {
             let id = scene.ask();
@@ -313,7 +313,7 @@ mod memory {
     }
 
     #[test]
-    fn without_memory_it_is_found_out_every_time() {
+    fn without_memory_the_version_is_discovered_every_time() {
         let mut scene = found_out(|raw| raw.protocol.version_memory = "0s".into());
         let id = scene.ask();
         scene.hello();
@@ -323,7 +323,7 @@ mod memory {
     }
 
     #[test]
-    fn it_is_about_one_address() {
+    fn the_memory_of_versions_is_per_address() {
         let mut scene = found_out(|_| ());
         let peer = scene.world.connect(0);
         scene.world.round(0, peer, &Script::new(1, &[], &[]));
@@ -367,7 +367,7 @@ mod memory {
     }
 
     #[test]
-    fn the_shards_of_an_engine_share_it() {
+    fn shards_of_an_engine_share_the_memory_of_versions() {
         let mut scene = found_out(|_| ());
         let second = scene.world.calling().client().expect("another client");
         scene.world.clients.push(second);
@@ -436,7 +436,7 @@ mod without_properties {
     }
 
     #[test]
-    fn a_connection_lost_over_the_first_call_is_remembered() {
+    fn a_connection_lost_during_the_first_call_is_remembered() {
         let mut scene = scene();
         first_call(&mut scene);
         scene.raw.disconnect();
@@ -468,7 +468,7 @@ mod sizes {
     use super::*;
 
     #[test]
-    fn both_sides_say_what_they_can() {
+    fn both_sides_state_their_capabilities() {
         let mut scene = Scene::new(|_| ());
         scene.ask();
         scene.hello();
@@ -486,7 +486,7 @@ mod sizes {
     }
 
     #[test]
-    fn remote_invalidation_is_allowed_where_windows_hide_the_memory() {
+    fn remote_invalidation_is_allowed_with_windows() {
         type Change = fn(&mut rpcrdma_config::Raw);
         let table: [(Change, bool); 5] = [
             (|_| (), true),
@@ -548,7 +548,7 @@ mod sizes {
     }
 
     #[test]
-    fn a_message_has_what_both_can() {
+    fn the_message_size_is_the_smaller_of_both_sides() {
         assert_eq!(largest(&said(2048, 3072)), (3072 - 28, 2048 - 28));
         // What a connection manager delivers is padded with zeros.
         let mut padded = said(2048, 3072);
@@ -608,7 +608,7 @@ mod servers {
     }
 
     #[test]
-    fn a_client_that_is_turned_down_does_not_take_the_server_for_an_old_one() {
+    fn a_rejected_client_does_not_take_the_server_for_version_one() {
         let fabric = Fabric::new();
         let mut world = World::new(&|| fabric.clone(), &Plan::default());
         world.servers[0].handler().refuses = true;
@@ -780,7 +780,7 @@ mod unanswered {
     }
 
     #[test]
-    fn other_answers_do_not_help() {
+    fn other_answers_do_not_prevent_the_timeout() {
         let mut scene = Scene::new(|_| ());
         let peer = up(&mut scene);
         scene.begin(peer, 1, 40).expect("a call");
@@ -818,7 +818,7 @@ mod unanswered {
     }
 
     #[test]
-    fn zero_is_for_ever() {
+    fn a_timeout_of_zero_never_expires() {
         let mut scene = Scene::new(|raw| raw.connections.call_timeout = "0s".into());
         let peer = up(&mut scene);
         scene.begin(peer, 1, 40).expect("a call");

@@ -52,7 +52,7 @@ fn first_xid(client: &mut Client<Fabric>, at: SocketAddr) -> u32 {
 }
 
 #[test]
-fn no_engine_and_no_shard_begins_where_another_began() {
+fn every_engine_and_shard_begins_with_its_own_xid() {
     let fabric = Fabric::new();
     let (_server, at) = served(&fabric);
     let mut xids = HashSet::new();
@@ -68,7 +68,7 @@ fn no_engine_and_no_shard_begins_where_another_began() {
 }
 
 #[test]
-fn a_run_that_is_to_repeat_has_the_same_xids() {
+fn a_seeded_run_repeats_the_same_xids() {
     let fabric = Fabric::new();
     let (_server, at) = served(&fabric);
     let run = |seed: u64| {
@@ -85,7 +85,7 @@ fn a_run_that_is_to_repeat_has_the_same_xids() {
 }
 
 #[test]
-fn xids_come_round_with_calls_under_way_and_none_is_used_twice() {
+fn xids_wrap_with_open_calls_and_none_is_used_twice() {
     let fabric = Fabric::new();
     let (_server, at) = served(&fabric);
     let engine = Engine::new(fabric, configured()).expect("an engine");

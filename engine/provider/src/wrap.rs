@@ -17,7 +17,7 @@ mod tests {
     use super::shortly_before_end;
 
     #[test]
-    fn it_comes_round_after_so_many_uses() {
+    fn a_counter_wraps_after_the_stated_number_of_uses() {
         assert_eq!(shortly_before_end(32, 24).wrapping_add(24), 0);
         assert_eq!(shortly_before_end(30, 1), 0x3fff_ffff);
         assert_eq!(shortly_before_end(8, 255), 1);

@@ -398,7 +398,7 @@ impl<C: ConnectionManager> CmHooks<C> for Meddler {
 }
 
 #[test]
-fn a_hook_takes_the_place_of_its_call_and_of_no_other() {
+fn a_hook_replaces_its_call_only() {
     let (log, waker) = (Log::default(), Waker::new().expect("a file descriptor"));
     let plain = drive(Recorder::new(&log), &log, &waker);
     let meddled = drive(Interposed::<_, Log>::new(Recorder::new(&log), log.clone()), &log, &waker);
@@ -610,7 +610,7 @@ fn every_call_has_its_hook() {
 }
 
 #[test]
-fn hooks_end_before_what_they_are_around() {
+fn hooks_are_dropped_before_the_provider() {
     let log = Log::default();
     let provider: Interposed<_, Log> = Interposed::new(Recorder::new(&log), log.clone());
     let (queues, cm) = (provider.open_queues(&ATTR), provider.open_cm());

@@ -200,7 +200,7 @@ mod tests {
     use crate::provider::Waker;
 
     #[test]
-    fn every_answer_is_announced_and_none_stays_when_its_shard_has_ended() {
+    fn every_answer_is_announced_and_none_remains_after_its_shard() {
         let wakeup = Arc::new(Wakeup::new(Waker::new().expect("an eventfd")));
         let obtained = Obtained {
             device: String::new(),

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_completion_of_what_was_refused_does_not_mean_what_was_posted_since() {
+    fn a_completion_of_a_refused_receive_is_not_taken_for_a_later_one() {
         let mut receives = Receives::new(2);
         let refused = receives.name(0);
         receives.on_refused();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_that_a_device_invents_brings_anything() {
+    fn unknown_receive_numbers_return_nothing() {
         let mut receives = Receives { mark: MARK_MAX, ..Receives::new(2) };
         receives.on_taken(0, 5);
         let name = receives.name(0).0;

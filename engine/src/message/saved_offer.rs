@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_offer_of_any_length_is_kept_until_no_reply_can_return_it() {
+    fn offers_are_kept_up_to_the_length_a_reply_can_return() {
         let mut kept = SavedOffer::none();
         for count in [1, 31, 32, 200, 252, 253, 2] {
             let segments: Vec<_> = (0..count)

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_that_the_options_do_otherwise_is_named() {
+    fn every_key_that_the_options_contradict_is_named() {
         let config = |section: &str| Config::parse(section).expect("it is right");
         let options = VerbsOptions { device: Some("rxe0".to_owned()), ..VerbsOptions::default() };
         assert_eq!(options.unmet(&Config::default()), None, "any device does");

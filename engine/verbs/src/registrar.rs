@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_gone_is_found_no_more_and_ends_once() {
+    fn a_deregistered_key_is_not_found_and_ends_once() {
         let board = Board::new();
         let regions = Regions::new(&VERBS, board.domain());
         let (memory, mut cache) = (region(), RegionCache::new());

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn no_key_dies_with_the_completion_of_a_send() {
+    fn the_completion_of_a_send_invalidates_no_key() {
         let sent = sys::ibv_wc { wr_id: 7, opcode: sys::IBV_WC_SEND, ..received(1 << 3) };
         let done = completion(&sent, 1 << 3);
         assert_eq!((done.invalidated, is_receive(&done)), (None, false));

@@ -9,7 +9,7 @@ use rpcrdma_verbs::{Verbs, VerbsOptions, devices};
 /// What this program says when it opens a device; a process of its own, for libraries stay open.
 #[test]
 #[ignore = "run by the tests below"]
-fn say_what_opening_a_device_comes_to() {
+fn report_the_result_of_opening_a_device() {
     match (devices(), Verbs::open(&VerbsOptions::default())) {
         (Ok(names), Ok(_)) => println!("said: opened one of {}", names.len()),
         (_, Err(error)) => println!("said: {error}"),
@@ -21,7 +21,7 @@ fn say_what_opening_a_device_comes_to() {
 fn said(libraries: &Path) -> String {
     let own = std::env::current_exe().expect("the name of this program");
     let output = Command::new(own)
-        .args(["--exact", "say_what_opening_a_device_comes_to", "--ignored", "--nocapture"])
+        .args(["--exact", "report_the_result_of_opening_a_device", "--ignored", "--nocapture"])
         .env("LD_LIBRARY_PATH", libraries)
         .output()
         .expect("it runs");

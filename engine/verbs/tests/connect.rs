@@ -168,7 +168,7 @@ impl Pair {
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn both_sides_learn_what_the_other_has_sent_along() {
+fn both_sides_receive_the_private_data_of_the_other() {
     let device = device(|_| {});
     for at in addresses() {
         let mut pair = Pair::new(&device, at);
@@ -365,7 +365,7 @@ fn each_end_learns_that_the_other_has_left() {
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn an_endpoint_that_is_dropped_is_a_connection_less_at_the_other_end() {
+fn a_dropped_endpoint_ends_the_connection_at_the_other_end() {
     let device = device(|_| {});
     let mut pair = Pair::new(&device, address());
     let [ours, theirs] = pair.connect();

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn two_circles_are_two_and_a_ladder_is_none() {
+    fn two_circles_are_reported_apart_and_a_ladder_is_none() {
         let found = circles(&[("a", "b"), ("b", "a"), ("b", "c"), ("c", "d"), ("d", "c")]);
         assert_eq!(found, [["a", "b"], ["c", "d"]]);
         assert!(circles(&[("a", "b"), ("a", "c"), ("b", "c")]).is_empty());

@@ -7,7 +7,7 @@ use crate::script::{Part, Random, Script};
 use crate::world::{Open, Plan, World};
 
 /// A connection to an address without a listener fails, and its place is free again.
-pub fn nobody_listens<P: Provider>(open: Open<'_, P>) {
+pub fn a_connect_without_a_listener_fails<P: Provider>(open: Open<'_, P>) {
     let mut world = World::new(open, &Plan::default());
     let served = world.at;
     for _ in 0..10 {

@@ -96,7 +96,7 @@ pub fn a_stopping_server_drops_new_calls<P: Provider>(open: Open<'_, P>) {
 }
 
 /// Clients that continue to call do not delay a stop, and none gets an error for its call.
-pub fn a_stop_ends_while_clients_go_on_calling<P: Provider>(open: Open<'_, P>) {
+pub fn a_stop_ends_while_clients_continue_to_call<P: Provider>(open: Open<'_, P>) {
     let mut plan = Plan { clients: 2, ..Plan::default() };
     // Longer than the test waits.
     plan.serve.connections.stop_timeout = "1h".into();
@@ -201,7 +201,7 @@ pub fn a_dropped_shard_is_gone<P: Provider>(open: Open<'_, P>) {
 }
 
 /// The identifier of an ended connection is invalid, also after its place is used again.
-pub fn a_stale_name_names_nobody<P: Provider>(open: Open<'_, P>) {
+pub fn a_stale_id_identifies_no_connection<P: Provider>(open: Open<'_, P>) {
     let (mut world, stale) = World::pair(open, &Plan::default());
     assert!(world.clients[0].handle().close(stale));
     world.until("it is gone", |world| world.clients[0].handle().connections() == 0);

@@ -93,7 +93,7 @@ pub fn a_read_of_every_length_is_written_to_its_sink<P: Provider>(open: Open<'_,
 }
 
 /// A READ without a sink of the program lands in buffers of the engine.
-pub fn a_read_without_a_sink_lands_with_the_engine<P: Provider>(open: Open<'_, P>) {
+pub fn a_read_without_a_sink_arrives_in_a_buffer_of_the_engine<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         let (mut world, peer) = World::pair(open, &plan(version));
         for len in edges() {
@@ -107,7 +107,7 @@ pub fn a_read_without_a_sink_lands_with_the_engine<P: Provider>(open: Open<'_, P
 }
 
 /// What may be written or sent is written if it must be; by size it is written when it is long.
-pub fn a_read_is_placed_as_its_want_says<P: Provider>(open: Open<'_, P>) {
+pub fn a_read_is_placed_as_requested<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         let (mut world, peer) = World::pair(open, &plan(version));
         for len in [1, 2, 3, 999, 1_000, 1_001, 3_000, 5_000, LANDING - 1, LANDING + 1, 70_000] {
@@ -143,7 +143,7 @@ pub fn a_long_call_is_fetched_as_a_whole<P: Provider>(open: Open<'_, P>) {
 }
 
 /// A reply whose payload does not fit a Send comes in the Reply chunk, with or without items in it.
-pub fn a_long_reply_comes_in_its_chunk<P: Provider>(open: Open<'_, P>) {
+pub fn a_long_reply_arrives_in_its_chunk<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         for plan in [plan(version), generous(version)] {
             let (mut world, peer) = World::pair(open, &plan);
@@ -162,7 +162,7 @@ pub fn a_long_reply_comes_in_its_chunk<P: Provider>(open: Open<'_, P>) {
 }
 
 /// Results that would take more pieces of memory apart than one call shows come together.
-pub fn results_of_too_many_pieces_come_in_the_reply_chunk<P: Provider>(open: Open<'_, P>) {
+pub fn results_of_too_many_pieces_arrive_in_the_reply_chunk<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         let mut plan = generous(version);
         for raw in [&mut plan.serve, &mut plan.call] {
@@ -198,7 +198,7 @@ pub fn a_long_call_gets_a_long_reply<P: Provider>(open: Open<'_, P>) {
 }
 
 /// As many items as the peer takes are moved; the others stay in the stream.
-pub fn several_items_travel_as_the_peer_takes_them<P: Provider>(open: Open<'_, P>) {
+pub fn several_items_are_sent_in_the_form_the_peer_supports<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         for (plan, most) in [(plan(version), 1), (generous(version), 8)] {
             let (mut world, peer) = World::pair(open, &plan);
@@ -248,7 +248,7 @@ pub fn items_without_bytes_use_up_their_sinks<P: Provider>(open: Open<'_, P>) {
 
 /// A result that is shorter than its sink leaves the rest of it as it was; so does one that does
 /// not come at all.
-pub fn short_results_leave_the_rest_of_their_sinks_alone<P: Provider>(open: Open<'_, P>) {
+pub fn short_results_do_not_change_the_rest_of_their_sinks<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         let (mut world, peer) = World::pair(open, &plan(version));
         for len in [0, 1, 4, 4_097, LANDING, 3 * LANDING + 1] {

@@ -103,7 +103,7 @@ pub fn cancelled_calls_keep_their_credits<P: Provider>(open: Open<'_, P>) {
 
 /// A call that was not sent is withdrawn: its peer does not receive it, it was not executed, and
 /// all its resources are free at once.
-pub fn what_has_not_left_is_taken_back<P: Provider>(open: Open<'_, P>) {
+pub fn a_call_that_was_not_sent_is_withdrawn<P: Provider>(open: Open<'_, P>) {
     let plans = [Plan::default(), explicit::plan("two"), explicit::plan("one")];
     for plan in plans {
         let (mut world, peer) = World::pair(open, &plan);
@@ -208,7 +208,7 @@ pub fn memory_returns_when_no_peer_can_write_to_it<P: Provider>(open: Open<'_, P
 }
 
 /// A call that is already ending keeps its first outcome.
-pub fn a_call_whose_end_is_under_way_is_not_cancelled<P: Provider>(open: Open<'_, P>) {
+pub fn a_call_that_is_ending_is_not_cancelled<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &explicit::plan("two"));
     world.round(0, peer, &Script::new(0, &[], &[]));
     let want = [Want { len_min: 0, len_max: RESULT }];
@@ -288,7 +288,7 @@ fn a_late_result_is_written_to_nothing<P: Provider>(
 
 /// Windows that are reserved because of a cancelled call are used again when its peer has answered
 /// it.
-pub fn windows_are_used_again_when_a_late_answer_has_come<P: Provider>(open: Open<'_, P>) {
+pub fn windows_are_reused_after_the_late_answer<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         let (mut world, peer) = World::pair(open, &explicit::plan(version));
         let now = world.now;
@@ -352,7 +352,7 @@ fn take_result<P: Provider>(world: &mut World<P>, seed: u32, memory: &mut Vec<Lo
 
 /// A call that is repeated on another connection has the XID of the first; and calls with XIDs
 /// chosen by the program are found like all others.
-pub fn a_call_is_made_once_more_with_its_xid<P: Provider>(open: Open<'_, P>) {
+pub fn a_call_is_repeated_with_its_xid<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     let other = world.connect(0);
     world.round(0, peer, &Script::new(0, &[], &[]));

@@ -29,60 +29,60 @@ macro_rules! api_suite {
                 many_calls_are_in_flight;
             placed: a_write_of_every_length_is_placed, a_read_of_every_length_is_placed,
                 an_item_without_bytes_stays_in_line, several_items_are_placed_in_order,
- padding_of_many_pieces_harms_nobody,
+ padding_of_many_pieces_does_no_harm,
                 any_mixture_arrives, a_read_that_is_not_wanted_placed_comes_in_line,
                 an_item_shorter_than_wanted_comes_in_line, wants_without_items_are_harmless,
                 bulk_comes_in_line_where_it_cannot_be_placed, many_short_items_come_in_line,
-                bulk_is_read_where_it_cannot_be_placed, what_needs_explicit_rdma_is_refused,
+                bulk_is_read_where_it_cannot_be_placed, calls_that_need_explicit_rdma_are_refused,
                 a_reply_longer_than_announced_fails_its_call;
             explicit: a_write_of_every_length_is_fetched,
                 a_read_of_every_length_is_written_to_its_sink,
-                a_read_without_a_sink_lands_with_the_engine,
-                a_read_is_placed_as_its_want_says, a_long_call_is_fetched_as_a_whole,
-                a_long_reply_comes_in_its_chunk, results_of_too_many_pieces_come_in_the_reply_chunk, a_long_call_gets_a_long_reply,
-                several_items_travel_as_the_peer_takes_them, items_without_bytes_use_up_their_sinks,
-                short_results_leave_the_rest_of_their_sinks_alone,
+                a_read_without_a_sink_arrives_in_a_buffer_of_the_engine,
+                a_read_is_placed_as_requested, a_long_call_is_fetched_as_a_whole,
+                a_long_reply_arrives_in_its_chunk, results_of_too_many_pieces_arrive_in_the_reply_chunk, a_long_call_gets_a_long_reply,
+                several_items_are_sent_in_the_form_the_peer_supports, items_without_bytes_use_up_their_sinks,
+                short_results_do_not_change_the_rest_of_their_sinks,
                 any_mixture_arrives_by_explicit_rdma, fetched_memory_is_taken_and_relayed,
                 rights_are_invalidated_by_the_agreed_side,
                 items_of_the_extension_are_moved_where_limits_are_small;
-            sinks: sinks_of_calls_that_fail_come_back,
-                sinks_that_are_not_needed_come_back,
-                a_connection_lost_at_any_step_gives_every_sink_back;
-            scarce: calls_wait_for_windows, calls_wait_for_landing_buffers_without_a_deadlock,
-                one_call_is_fetched_at_a_time, what_never_fits_is_refused_for_good,
-                who_has_no_explicit_rdma_is_not_asked_for_it,
-                calls_that_need_most_of_the_buffers_take_turns, other_ways_of_exposure_do_as_well;
+            sinks: sinks_of_failed_calls_are_returned,
+                unused_sinks_are_returned,
+                a_connection_lost_at_any_step_returns_every_sink;
+            scarce: calls_wait_for_windows, calls_wait_for_rdma_buffers_without_a_deadlock,
+                one_call_is_fetched_at_a_time, calls_that_never_fit_are_refused_permanently,
+                a_peer_without_explicit_rdma_is_not_asked_for_it,
+                calls_that_need_most_of_the_buffers_take_turns, other_modes_of_exposure_work;
             loans: taken_segments_are_kept_and_returned, without_spares_nothing_is_taken,
                 a_taken_segment_is_relayed, segments_of_a_reply_are_taken, own_buffers_return;
             late: answers_come_in_any_order, tickets_are_finished_through_the_handle,
                 stale_tickets_are_void, answers_of_many_connections_find_room,
                 a_ticket_belongs_to_its_shard, an_unanswered_call_ends_with_its_connection;
             given_up: a_deadline_ends_a_call_and_its_late_reply_is_dropped,
-                cancelled_calls_keep_their_credits, what_has_not_left_is_taken_back,
-                memory_returns_when_no_peer_can_write_to_it, a_call_is_made_once_more_with_its_xid,
+                cancelled_calls_keep_their_credits, a_call_that_was_not_sent_is_withdrawn,
+                memory_returns_when_no_peer_can_write_to_it, a_call_is_repeated_with_its_xid,
                 a_late_result_reaches_no_other_call,
-                windows_are_used_again_when_a_late_answer_has_come,
-                a_call_whose_end_is_under_way_is_not_cancelled;
-            properties: changes_are_asked_for_and_answered, changes_are_announced;
+                windows_are_reused_after_the_late_answer,
+                a_call_that_is_ending_is_not_cancelled;
+            properties: changes_are_requested_and_answered, changes_are_announced;
             credits: used_up_credits_refuse_and_recover, a_refused_call_gives_its_memory_back,
                 a_long_call_waits_for_all_its_credits,
                 every_connection_gets_a_credit, the_table_of_calls_is_bounded,
                 receives_are_kept_for_every_reply, few_send_slots_are_enough;
-            connections: nobody_listens, a_full_server_rejects, a_full_client_does_not_connect,
+            connections: a_connect_without_a_listener_fails, a_full_server_rejects, a_full_client_does_not_connect,
                 a_handler_refuses_a_connection, a_peer_is_rejected_before_it_is_accepted,
                 two_simultaneous_requests_of_a_host_count_twice, connections_share_one_shard,
                 connections_go_to_shards_in_turn, connections_come_and_go;
             ending: a_close_completes_open_calls, a_stop_lets_open_calls_finish,
-                a_stopping_server_drops_new_calls, a_stop_ends_while_clients_go_on_calling,
+                a_stopping_server_drops_new_calls, a_stop_ends_while_clients_continue_to_call,
                 a_stop_does_not_wait_for_ever, a_client_stops_with_calls_open, a_dropped_shard_is_gone,
-                a_stale_name_names_nobody;
+                a_stale_id_identifies_no_connection;
             threads: shards_that_back_off_serve_clients, shards_that_block_serve_clients,
                 shards_share_several_clients, a_stop_completes_every_call;
-            refused: a_handler_refuses_a_call, a_dropped_call_takes_nothing,
+            refused: a_handler_refuses_a_call, a_dropped_call_takes_no_resources,
                 a_message_over_the_limit_is_refused_here,
                 payload_that_is_too_long_is_refused,
                 payload_of_more_slots_than_there_are_is_too_long,
-                payload_of_all_slots_leaves_a_quiet_shard, too_many_pieces_are_refused,
+                payload_of_all_slots_is_sent_by_an_idle_shard, too_many_pieces_are_refused,
                 one_item_in_many_pieces_travels,
                 slices_in_a_call_that_is_fetched_whole_are_copied;
         }
@@ -118,15 +118,15 @@ macro_rules! api_suite_one {
                 cancelled_calls_keep_their_credits;
             credits: used_up_credits_refuse_and_recover, every_connection_gets_a_credit,
                 the_table_of_calls_is_bounded, few_send_slots_are_enough;
-            connections: nobody_listens, a_full_server_rejects,
+            connections: a_connect_without_a_listener_fails, a_full_server_rejects,
                 a_peer_is_rejected_before_it_is_accepted, two_simultaneous_requests_of_a_host_count_twice;
             ending: a_close_completes_open_calls, a_stop_lets_open_calls_finish,
-                a_stopping_server_drops_new_calls, a_stop_ends_while_clients_go_on_calling,
-                a_stop_does_not_wait_for_ever, a_dropped_shard_is_gone, a_stale_name_names_nobody;
-            refused: a_handler_refuses_a_call, a_dropped_call_takes_nothing,
+                a_stopping_server_drops_new_calls, a_stop_ends_while_clients_continue_to_call,
+                a_stop_does_not_wait_for_ever, a_dropped_shard_is_gone, a_stale_id_identifies_no_connection;
+            refused: a_handler_refuses_a_call, a_dropped_call_takes_no_resources,
                 payload_that_is_too_long_is_refused,
                 payload_of_more_slots_than_there_are_is_too_long,
-                payload_of_all_slots_leaves_a_quiet_shard, too_many_pieces_are_refused,
+                payload_of_all_slots_is_sent_by_an_idle_shard, too_many_pieces_are_refused,
                 one_item_in_many_pieces_travels;
         }
     };

@@ -76,7 +76,7 @@ pub fn several_items_are_placed_in_order<P: Provider>(open: Open<'_, P>) {
 
 /// Padding that is longer than the zeros it is gathered from takes several pieces: the message
 /// travels, or it is refused before anything of it has left.
-pub fn padding_of_many_pieces_harms_nobody<P: Provider>(open: Open<'_, P>) {
+pub fn padding_of_many_pieces_does_no_harm<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::both(|raw| raw.send.zero = "4KiB".into()));
     for count in 1..=8 {
         let parts: Vec<Part> = (1..=count).map(Part::Bulk).collect();
@@ -205,7 +205,7 @@ pub fn bulk_is_read_where_it_cannot_be_placed<P: Provider>(open: Open<'_, P>) {
 
 /// Without explicit RDMA, what no number of transmissions carries is refused with what it would
 /// take; the connection continues.
-pub fn what_needs_explicit_rdma_is_refused<P: Provider>(open: Open<'_, P>) {
+pub fn calls_that_need_explicit_rdma_are_refused<P: Provider>(open: Open<'_, P>) {
     let plan = Plan::both(|raw| {
         raw.connections.request_transmissions_max = 2;
         raw.connections.response_transmissions_max = 2;

@@ -9,7 +9,7 @@ use crate::world::{Open, Plan, World};
 
 /// Requests are answered, one at a time, and the connection continues; a change of an unchangeable
 /// property is not requested.
-pub fn changes_are_asked_for_and_answered<P: Provider>(open: Open<'_, P>) {
+pub fn changes_are_requested_and_answered<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     let now = world.now;
     let ask = |world: &mut World<P>, value| {

@@ -58,7 +58,7 @@ pub fn a_message_over_the_limit_is_refused_here<P: Provider>(open: Open<'_, P>) 
 }
 
 /// A call that is dropped instead of submitted releases all its resources.
-pub fn a_dropped_call_takes_nothing<P: Provider>(open: Open<'_, P>) {
+pub fn a_dropped_call_takes_no_resources<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     world.round(0, peer, &Script::new(0, &[], &[]));
     let before = world.clients[0].handle().stats();
@@ -106,7 +106,7 @@ pub fn payload_of_more_slots_than_there_are_is_too_long<P: Provider>(open: Open<
 
 /// A slot of an unsignaled send is returned although nothing else is sent: a payload that needs all
 /// slots waits for it for a limited time.
-pub fn payload_of_all_slots_leaves_a_quiet_shard<P: Provider>(open: Open<'_, P>) {
+pub fn payload_of_all_slots_is_sent_by_an_idle_shard<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &few_slots());
     for seed in 1..20 {
         world.round(0, peer, &Script::new(seed, &[Part::Inline(500)], &[Part::Inline(500)]));

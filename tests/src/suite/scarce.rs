@@ -38,7 +38,7 @@ pub fn calls_wait_for_windows<P: Provider>(open: Open<'_, P>) {
 
 /// Two clients that each need all RDMA buffers of a server get them one after the other; other
 /// calls are not delayed.
-pub fn calls_wait_for_landing_buffers_without_a_deadlock<P: Provider>(open: Open<'_, P>) {
+pub fn calls_wait_for_rdma_buffers_without_a_deadlock<P: Provider>(open: Open<'_, P>) {
     let mut plan = Plan { clients: 3, ..plan("two") };
     plan.serve.connections.max = 3;
     // Half of them are for the calls of peers.
@@ -86,7 +86,7 @@ pub fn one_call_is_fetched_at_a_time<P: Provider>(open: Open<'_, P>) {
 
 /// A call that needs more than the shard has fails with a permanent error: repeating it would never
 /// help.
-pub fn what_never_fits_is_refused_for_good<P: Provider>(open: Open<'_, P>) {
+pub fn calls_that_never_fit_are_refused_permanently<P: Provider>(open: Open<'_, P>) {
     // Too few windows for the pieces of one sink.
     let mut few_windows = plan("two");
     few_windows.call.explicit.windows = "2".into();
@@ -135,7 +135,7 @@ pub fn what_never_fits_is_refused_for_good<P: Provider>(open: Open<'_, P>) {
 
 /// With a peer without explicit RDMA, calls that do not need it succeed; others fail with an error
 /// that states the lengths.
-pub fn who_has_no_explicit_rdma_is_not_asked_for_it<P: Provider>(open: Open<'_, P>) {
+pub fn a_peer_without_explicit_rdma_is_not_asked_for_it<P: Provider>(open: Open<'_, P>) {
     for (calls, serves) in [(false, true), (false, false)] {
         let mut plan = Plan::both(only_base);
         plan.call.explicit.enabled = calls;
@@ -196,7 +196,7 @@ pub fn calls_that_need_most_of_the_buffers_take_turns<P: Provider>(open: Open<'_
 }
 
 /// Memory may be exposed by other means than windows.
-pub fn other_ways_of_exposure_do_as_well<P: Provider>(open: Open<'_, P>) {
+pub fn other_modes_of_exposure_work<P: Provider>(open: Open<'_, P>) {
     for way in ["windows", "registration"] {
         let mut plan = plan("two");
         plan.call.explicit.exposure = way.into();

@@ -8,7 +8,7 @@ use crate::script::{Order, Part, Place, Script};
 use crate::world::{Open, Plan, World};
 
 /// The sinks of a failed call are returned once, with the error.
-pub fn sinks_of_calls_that_fail_come_back<P: Provider>(open: Open<'_, P>) {
+pub fn sinks_of_failed_calls_are_returned<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         let (mut world, peer) = World::pair(open, &plan(version));
         for pieces in [1, 2] {
@@ -43,7 +43,7 @@ pub fn sinks_of_calls_that_fail_come_back<P: Provider>(open: Open<'_, P>) {
 
 /// If a result does not arrive in its sink, the sink is returned unchanged: a program can reuse its
 /// memory in any case.
-pub fn sinks_that_are_not_needed_come_back<P: Provider>(open: Open<'_, P>) {
+pub fn unused_sinks_are_returned<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         let mut without = Plan::default();
         without.serve.explicit.enabled = false;
@@ -67,7 +67,7 @@ pub fn sinks_that_are_not_needed_come_back<P: Provider>(open: Open<'_, P>) {
 
 /// Whichever side ends a connection, and whenever: each call completes once, with its sinks, and
 /// all memory returns.
-pub fn a_connection_lost_at_any_step_gives_every_sink_back<P: Provider>(open: Open<'_, P>) {
+pub fn a_connection_lost_at_any_step_returns_every_sink<P: Provider>(open: Open<'_, P>) {
     for (version, by_client) in [("two", true), ("two", false), ("one", true), ("one", false)] {
         for steps in 0..20 {
             let (mut world, peer) = World::pair(open, &plan(version));

@@ -382,7 +382,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_are_counted_on_and_come_round_take_no_more_room() {
+    fn increasing_and_wrapping_numbers_take_no_more_room() {
         let mut table = Table::new();
         let mut held = std::collections::VecDeque::new();
         // Every leaf, and the first again.

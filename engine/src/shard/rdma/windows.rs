@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_whose_registration_is_not_given_back_is_never_dead() {
+    fn a_right_stays_alive_if_its_registration_is_not_released() {
         let mut windows = Windows::new(Way::Registration, Vec::new());
         for (rkey, is_dead) in [(7, true), (KEPT, false)] {
             let mut grant = Grant::new(Sge::default(), Access::REMOTE_WRITE);
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_whose_window_is_not_given_back_is_never_dead() {
+    fn a_right_stays_alive_if_its_window_is_not_released() {
         // Kept by the device; released without a new window; released.
         for (number, is_dead, left) in [(0, false, 0), (1, true, 0), (2, true, 1)] {
             let window = Window { id: WindowId(number), rkey: 0 };

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_doubles_while_more_are_behind_it_and_ends_with_a_chain() {
+    fn a_batch_doubles_while_more_arrive_and_ends_with_a_chain() {
         let mut hold = hold();
         for batch in [1, 2, 4, 8, 16, 16] {
             assert!(batch == 1 || !hold.lets_go(batch - 1, 0), "{batch}");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_that_does_not_come_is_given_up_and_not_waited_for_again() {
+    fn a_batch_that_does_not_fill_is_abandoned_and_not_awaited_again() {
         let mut hold = hold();
         leave(&mut hold, 1, 1);
         leave(&mut hold, 2, 1);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_gap_there_is_no_holding() {
+    fn without_a_gap_messages_are_not_held() {
         assert!(!DoorbellBatching::new(Duration::ZERO).is_on());
         assert!(hold().is_on());
     }

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_completion_of_what_was_refused_means_none_that_has_its_number() {
+    fn a_completion_of_a_refused_request_is_not_taken_for_another() {
         let mut lane = Lane::new();
         // A model: the outstanding identifiers, and the refused ones.
         let (mut posted, mut refused) = (Vec::new(), Vec::new());

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn an_xid_that_comes_again_is_not_the_call_that_had_it() {
+    fn a_reused_xid_does_not_identify_the_earlier_call() {
         let mut calls = CallTable::new(1);
         let mut call_timeouts = CallTimeouts::new(Some(Duration::from_secs(1)), 1, SECOND / 8);
         let first = sent(&mut calls);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_late_a_timeout_after_it_was_seen() {
+    fn a_call_is_late_one_timeout_after_it_was_first_seen() {
         let mut calls = CallTable::new(1);
         let mut call_timeouts = CallTimeouts::new(Some(Duration::from_secs(1)), 1, SECOND / 8);
         for start in [1, 1000 * SECOND] {

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_is_of_the_call_that_has_it_and_of_none_behind_it_in_the_slot() {
+    fn a_deadline_does_not_apply_to_the_next_call_in_the_slot() {
         let (mut table, mut deadlines) = (CallTable::new(1), Deadlines::new(1));
         let first = sent(&mut table, &mut deadlines, Some(100));
         assert!(late(&table, &mut deadlines, 99).is_empty());
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn every_call_is_looked_at_in_eight_ticks() {
+    fn every_call_is_examined_within_eight_ticks() {
         let calls = 20_000;
         let (mut table, mut deadlines) = (CallTable::new(calls), Deadlines::new(calls));
         let mut open: Vec<CallId> = (0..calls)

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_no_devices_is_called_so() {
+    fn an_address_of_no_device_is_named_as_such() {
         for errno in [libc::EADDRNOTAVAIL, libc::ENODEV] {
             let said = said(errno);
             assert!(said.contains("192.0.2.1:20049") && said.contains("no RDMA device"), "{said}");
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_taken_is_not_one_that_is_not_there() {
+    fn an_address_in_use_differs_from_one_that_does_not_exist() {
         assert!(said(libc::EADDRINUSE).contains("in use"));
         assert!(said(libc::EACCES).contains("1024"));
         assert!(said(libc::EMFILE).contains("ulimit -n"), "the call and the likely cause");

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_behind_another_interface_is_not_tried_again() {
+    fn an_address_of_another_interface_is_not_tried_again() {
         for errno in [libc::ENODEV, libc::ENETUNREACH, libc::EHOSTUNREACH] {
             let event = of_event(sys::RDMA_CM_EVENT_ADDR_ERROR, -errno);
             assert_eq!(event, Failure::Final(ConnectError::NoRoute));

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_libraries_that_are_missing_are_those_that_devices_cannot_do_without() {
+    fn missing_libraries_are_those_that_devices_require() {
         let missing = missing_libraries();
         assert_eq!(matches!(devices(), Err(SetupError::Library { .. })), !missing.is_empty());
     }

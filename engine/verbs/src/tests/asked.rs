@@ -8,7 +8,7 @@ use super::fake::Board;
 use crate::VerbsOptions;
 
 #[test]
-fn requests_that_were_taken_up_make_room_and_those_without_are_rejected() {
+fn accepted_requests_make_room_and_further_ones_are_rejected() {
     let board = Board::new();
     let mut cm = board.open().and_then(|device| device.open_cm()).expect("a connection manager");
     cm.listen("192.0.2.1:20049".parse().expect("an address")).expect("a listener");

@@ -81,7 +81,7 @@ fn no_more_queue_pairs_are_made_than_asked_for_and_destroyed_ones_make_room() {
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn a_queue_pair_in_error_flushes_what_it_has_and_what_it_gets() {
+fn a_queue_pair_in_error_flushes_present_and_later_requests() {
     let mut pair = Pair::new();
     // Without a Receive they are not gone.
     for id in 0..4 {

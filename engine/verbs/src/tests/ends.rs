@@ -100,7 +100,7 @@ fn a_queue_pair_is_destroyed_after_its_receives_returned_without_waiting() {
 }
 
 #[test]
-fn a_device_that_never_tells_is_waited_for_once() {
+fn a_device_without_the_last_event_is_awaited_once() {
     let mut rig = Rig::new(true);
     let [first, second] = [rig.attach(), rig.attach()];
     rig.queues.destroy(first.qp);
@@ -164,7 +164,7 @@ fn no_call_of_librdmacm_is_made_by_the_thread_of_a_shard() {
 }
 
 #[test]
-fn an_id_that_outlives_its_connection_manager_is_destroyed_all_the_same() {
+fn an_id_that_outlives_its_connection_manager_is_destroyed() {
     let mut rig = Rig::new(false);
     let first = rig.connect();
     rig.queues.disconnect(first.qp);
@@ -180,7 +180,7 @@ fn an_id_that_outlives_its_connection_manager_is_destroyed_all_the_same() {
 }
 
 #[test]
-fn an_event_of_a_queue_pair_that_is_gone_is_not_for_the_next_one_with_its_number() {
+fn an_event_of_an_ended_queue_pair_does_not_reach_the_next_one_with_its_number() {
     let mut rig = Rig::new(false);
     let first = rig.attach();
     let old = rig.queues.pair(first.qp);
@@ -211,7 +211,7 @@ fn an_event_of_a_queue_pair_that_is_gone_is_not_for_the_next_one_with_its_number
 }
 
 #[test]
-fn an_event_of_queues_that_are_gone_is_not_for_those_that_are_made_in_their_place() {
+fn an_event_of_ended_queues_does_not_reach_their_successors() {
     let rig = Rig::new(false);
     let mut other = rig.device.open_queues(&SMALL).expect("queues");
     let port = other.handle().port;

@@ -7,7 +7,7 @@ use super::fake::Board;
 use super::rig::{Host, SMALL};
 
 #[test]
-fn a_registration_for_one_call_that_does_not_end_is_known_until_it_does() {
+fn a_registration_that_the_device_keeps_stays_known() {
     let board = Board::new();
     let device = board.open().expect("a device");
     let mut host = Host::new(&device, &SMALL);

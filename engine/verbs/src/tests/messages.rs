@@ -24,7 +24,7 @@ fn a_device_reports_its_limits() {
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn messages_of_every_length_around_every_limit_arrive_as_they_are() {
+fn messages_of_lengths_around_every_limit_arrive_unchanged() {
     let device = device();
     let inline = device.caps().inline_len as usize;
     let Pair { mut a, mut b, qa, .. } = Pair::with(&device, &SMALL, 7);

@@ -53,7 +53,7 @@ fn a_peer_writes_and_reads_through_a_window_as_long_as_it_is_bound() {
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn a_window_gives_no_right_that_it_was_not_bound_with() {
+fn a_window_gives_only_the_rights_it_was_bound_with() {
     for (access, op) in [(READ, "write"), (WRITE, "read")] {
         let mut pair = Pair::new();
         let (remote, _) = open(&mut pair, (0, 64), access);
@@ -69,7 +69,7 @@ fn a_window_gives_no_right_that_it_was_not_bound_with() {
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn the_key_that_a_peer_gives_up_with_a_send_is_named_and_dead() {
+fn the_key_that_a_send_invalidates_is_reported_and_dead() {
     let mut pair = Pair::new();
     let (remote, rkey) = open(&mut pair, (4096, 64), WRITE);
     pair.b.recvs(5..6, 0, 64);
@@ -199,7 +199,7 @@ fn a_registration_for_one_call_opens_its_bytes_until_it_is_concealed() {
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn a_read_scatters_its_bytes_and_what_is_fenced_behind_it_sees_them() {
+fn a_read_scatters_its_bytes_and_fenced_requests_see_them() {
     let mut pair = Pair::new();
     let (remote, _) = open(&mut pair, (0, 4096), READ);
     let to = [pair.a.sge(10_000, 1000), pair.a.sge(100, 3000)];
@@ -226,7 +226,7 @@ fn a_read_scatters_its_bytes_and_what_is_fenced_behind_it_sees_them() {
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn a_region_that_was_deregistered_is_known_no_more() {
+fn a_deregistered_region_is_unknown() {
     let device = device();
     let mut pair = Pair::with(&device, &SMALL, 7);
     let (remote, rkey) = open(&mut pair, (0, 64), READ);

@@ -65,7 +65,7 @@ fn is_end(call: &str) -> bool {
 }
 
 #[test]
-fn forks_are_made_safe_before_anything_else_and_that_they_are_not_is_an_error() {
+fn forks_are_made_safe_first_and_a_failure_is_an_error() {
     let board = Board::new();
     board.refuse("ibv_fork_init", Some(libc::EINVAL));
     let error = board.open().expect_err("memory was registered before").to_string();

@@ -11,7 +11,7 @@ use super::{Scene, names};
 ///
 /// # Panics
 /// If not, or if anything but the version differs.
-pub fn a_server_of_version_one_is_found_out_once<P: Provider>(
+pub fn the_version_of_a_server_is_discovered_once<P: Provider>(
     scene: &mut Scene<'_, P>,
     at: SocketAddr,
 ) {
