@@ -82,7 +82,7 @@ fn every_profile_explains_every_section_line() {
 }
 
 #[test]
-fn a_profile_that_is_not_there_is_refused_with_those_that_are() {
+fn an_unknown_profile_is_refused_with_the_known_names() {
     let message = Config::profile("desktop").expect_err("there is none").to_string();
     assert_eq!(message, "unknown profile \"desktop\"; allowed: latency, storage, laptop");
 }
@@ -232,7 +232,7 @@ fn durations_have_ranges() {
 }
 
 #[test]
-fn a_peer_may_owe_an_answer_for_ever_or_for_some_time() {
+fn call_timeouts_may_be_zero_or_in_range() {
     let owed = |text: &str| {
         let config = with(|raw| raw.connections.call_timeout = text.into());
         config.map(|config| config.connections().call_timeout)
@@ -249,7 +249,7 @@ fn a_peer_may_owe_an_answer_for_ever_or_for_some_time() {
 }
 
 #[test]
-fn words_are_read_and_others_refused_with_those_there_are() {
+fn unknown_words_are_refused_with_the_allowed_ones() {
     let config = Config::parse(
         "[engine]\nprovider = \"verbs\"\nidle = { policy = \"backoff\" }\n[memory]\npages = \"1G\"",
     )
@@ -400,7 +400,7 @@ fn derived_windows_follow_the_calls_up_to_all_there_may_be() {
 }
 
 #[test]
-fn windows_that_are_asked_for_by_name_are_there() {
+fn exposure_by_windows_needs_a_window() {
     let none = |raw: &mut Raw| {
         raw.explicit.exposure = "windows".into();
         raw.explicit.windows = 0.into();
@@ -616,7 +616,7 @@ fn a_call_never_costs_more_than_the_credits_asked_for_or_the_slots() {
 }
 
 #[test]
-fn features_stand_on_properties() {
+fn features_require_properties() {
     let alone = "[features]\nproperties = false\nplacement = false\ncontinuation = false\n";
     for key in ["placement", "continuation"] {
         let on = alone.replace(&format!("{key} = false"), &format!("{key} = true"));
@@ -680,7 +680,7 @@ fn cores_must_be_there_and_enough() {
 }
 
 #[test]
-fn only_shards_that_rest_share_a_core() {
+fn only_shards_that_do_not_spin_share_a_core() {
     let three_shards = |policy: &str| {
         with(|raw| {
             raw.engine.shards = 3;

@@ -20,7 +20,7 @@ fn every_key_has_a_row() {
 }
 
 #[test]
-fn every_row_is_of_a_key() {
+fn every_row_names_a_key() {
     let keys = keys();
     for key in described() {
         assert!(keys.iter().any(|known| known == key), "docs/configuration.md invents {key}");

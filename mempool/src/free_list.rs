@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_pool_is_not_used_again_while_a_token_bears_it() {
+    fn the_number_of_a_pool_is_not_reused_while_a_token_has_it() {
         let mut dirty = list(1);
         let token = dirty.pop().expect("one is free");
         let name = token.raw() >> INDEX_BITS;
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn names_run_out_with_an_error() {
+    fn running_out_of_pool_numbers_is_an_error() {
         let mut ids = PoolIds { next: POOLS_MAX - 1, returned: Vec::new() };
         let last = ids.take().expect("one is left");
         assert_eq!(ids.take(), Err(FreeListError::Pools));
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     #[cfg(debug_assertions)]
     #[should_panic(expected = "used while free")]
-    fn debug_builds_see_a_number_that_became_two_tokens() {
+    fn debug_builds_detect_two_tokens_of_one_number() {
         let mut list = list(2);
         let token = list.pop().expect("one is free");
         let copy = Token::mint(token.raw());

@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loan_that_is_forgotten_keeps_the_memory_for_ever() {
+    fn a_forgotten_loan_keeps_the_memory() {
         let (owner, mut loans) = loan_pool(&[SPEC]);
         let alive = watch(&owner);
         std::mem::forget(loans[0].pop());

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_is_not_there_is_refused_by_name() {
+    fn a_missing_core_is_refused_by_number() {
         on_a_thread(|| {
             let before = allowed_cores();
             let absent = CORES_MAX - 1;

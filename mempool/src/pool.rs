@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_in_the_rest_of_a_region_is_where_nothing_else_is() {
+    fn a_pool_in_the_rest_of_a_region_overlaps_nothing() {
         let bytes = SPEC.region_len().expect("small");
         let mut memory = Registered::new(
             region(2 * bytes),

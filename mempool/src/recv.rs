@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "out of bounds")]
-    fn a_segment_that_the_structure_has_not_is_refused() {
+    fn a_segment_that_does_not_exist_is_refused() {
         let mut pool = pool(&spec(2, 0));
         let token = pool.take().expect("one is free");
         let _ = pool.segment(&token, 3);

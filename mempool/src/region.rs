@@ -542,7 +542,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "nothing is bound under Miri")]
-    fn a_node_that_is_not_there_leaves_a_note_and_a_region() {
+    fn a_missing_node_leaves_a_note_and_a_region() {
         for node in [1023, 1024, u32::MAX] {
             let spec = RegionSpec { pages: PageSize::Base4K, ..RegionSpec::new(4096) };
             let region = map(RegionSpec { numa_node: Some(node), lock: false, ..spec });

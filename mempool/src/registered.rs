@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loan_that_outlives_its_pool_keeps_the_registration_until_it_goes() {
+    fn a_loan_that_outlives_its_pool_keeps_the_registration_until_dropped() {
         let device = Arc::new(TestDevice::default());
         let spec = PoolSpec { slots: 2, slot_len: 64, align: 64 };
         let mut memory = registered(&device, spec.bulk_region_len().expect("small"));

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn poison_is_what_a_fresh_slot_holds() {
+    fn a_fresh_slot_is_poisoned() {
         let mut pool = pool();
         pool.poison(0x5A);
         let mut token = pool.pop().expect("one is free");

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_brings_the_same_slot_back() {
+    fn a_raw_number_returns_the_same_slot() {
         let token: SendToken = Token::mint((7 << INDEX_BITS) | 41);
         assert_eq!(token.index(), 41);
         let raw = token.into_raw();

@@ -218,7 +218,7 @@ proptest! {
     }
 
     #[test]
-    fn every_segment_of_every_structure_is_where_it_should_be(
+    fn every_segment_of_every_structure_has_the_right_place(
         groups in prop::collection::vec((1..4u32, 1..5000u32, 0..14u32, any::<bool>()), 1..6),
         buffers in 1..6u32,
         placement_spares in 0..3u32,

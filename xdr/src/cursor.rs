@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_is_cut_leaves_the_reader_where_it_was() {
+    fn a_truncated_item_does_not_move_the_reader() {
         let mut reader = Reader::new(&[0, 0, 0, 1, 0, 0, 0]);
         assert_eq!(reader.u64(), Err(DecodeError::Truncated { at: 0 }));
         assert_eq!(reader.u32(), Ok(1));

@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_is_read_whatever_it_holds() {
+    fn any_prefix_is_read() {
         let prefix = Prefix { xid: 1, vers: 77, credit: 3, proc: 99 };
         assert_eq!(Prefix::decode(&words(&[1, 77, 3, 99, 5])), Ok(prefix));
         assert_eq!(Prefix::decode(&[0; 15]), Err(DecodeError::Truncated { at: 12 }));

@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn seven_bytes_are_no_rpc_message() {
+    fn seven_bytes_are_not_an_rpc_message() {
         assert_eq!(RpcPrefix::decode(&[0; 7]), Err(DecodeError::Truncated { at: 4 }));
         assert!(RpcPrefix::decode(&[0; 8]).is_ok());
     }
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_cannot_be_used_has_its_reply() {
+    fn an_invalid_call_has_its_reply() {
         for (words, answer) in [
             (&[3, 100_003][..], &[1, 0, 2, 2][..]),
             (&[2, 100_003, 3], &[0, 0, 0, 4]),
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reply_is_known_by_its_words() {
+    fn every_reply_is_decoded_from_its_words() {
         let accepted = |status| Ok(ReplyHeader::accepted(status));
         let mismatch = AcceptStatus::ProgramMismatch { low: 2, high: 4 };
         assert_eq!(reply(&[0; 4]), accepted(AcceptStatus::Success));

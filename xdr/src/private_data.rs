@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_bytes_other_magic_or_other_version_say_nothing() {
+    fn fewer_bytes_other_magic_or_another_version_are_ignored() {
         for len in 0..8 {
             assert_eq!(PrivateData::decode(&WIRE[..len]), None);
         }

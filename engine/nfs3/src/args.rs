@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_next_to_the_directory_whatever_that_is_called() {
+    fn the_key_is_next_to_the_directory_with_any_name() {
         let args = parsed("nfs3 --export . --listen 10.0.0.1:20049").expect("enough");
         let mut path = std::env::current_dir().expect("there is one").into_os_string();
         path.push(".nfs3-key");

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_looked_at_before_memory_is_taken() {
+    fn lengths_are_checked_before_memory_is_allocated() {
         assert_eq!(taken(Handle, &[4, 7]), Ok(2));
         assert_eq!(taken(Handle, &[65]), Err(CallDenial::Garbage));
         assert_eq!(taken(Handle, &[u32::MAX, 1]), Err(CallDenial::Garbage));
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn unions_are_followed() {
+    fn arms_of_unions_are_read() {
         let nothing = [0; 6];
         assert_eq!(taken(Attributes, &nothing), Ok(6));
         assert_eq!(taken(Attributes, &[1, 0o644, 1, 5, 1, 6, 1, 0, 9, 2, 1, 2, 2, 3, 4]), Ok(15));

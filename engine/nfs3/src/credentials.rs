@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_are_looked_at_for_one_class_only() {
+    fn the_mode_of_one_class_decides() {
         let mode = 0o640;
         assert!(identity_of(7, 9, &[]).may(FileRight::Write, mode, 7, 8));
         assert!(!identity_of(6, 8, &[]).may(FileRight::Write, mode, 7, 8));

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_counted_with_what_is_around() {
+    fn the_room_of_a_listing_includes_its_frame() {
         let mut room = Room::new(AROUND as u32 + 100, 50);
         assert!(room.take(46, 20));
         assert!(!room.take(47, 20), "one byte too many");

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_executed_once_and_answered_always() {
+    fn a_call_is_executed_once_and_its_repetitions_answered() {
         let drc = Drc::new(2);
         let call = call(&drc, 7, nfs3::CREATE, b"a");
         assert!(matches!(drc.judge(&call, 1), RepeatVerdict::Execute(1)));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn other_calls_are_other_calls() {
+    fn different_calls_are_not_taken_for_repetitions() {
         let drc = Drc::new(2);
         let elsewhere = IpAddr::V4(std::net::Ipv4Addr::BROADCAST);
         let says = |uid, gid, groups: &[u32]| {
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_the_same_in_whatever_pieces_its_data_come() {
+    fn a_repetition_is_recognised_with_any_division_of_its_data() {
         for len in [1, 255, 256, 257, 300, 511, 512, 513, 1999] {
             for piece in [1, 100, 256, 300, 511, 2000] {
                 let ends = changed(len / 2, len, piece);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_answer_is_forgotten_and_of_those_that_wait_the_oldest_is_let_go_of() {
+    fn the_oldest_answer_is_forgotten_and_the_oldest_waiter_dropped() {
         let drc = Drc::new(2);
         let calls = [1, 2, 3].map(|xid| call(&drc, xid, nfs3::REMOVE, b""));
         for call in &calls {

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_that_was_changed_or_made_up_is_none() {
+    fn changed_and_invented_handles_are_refused() {
         let key = HandleKey([7; KEY_LEN]);
         let handle = key.handle(ID);
         for at in 0..HANDLE_LEN {

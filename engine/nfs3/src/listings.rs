@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_goes_on_behind_a_cookie_whose_name_is_gone() {
+    fn a_list_continues_after_a_cookie_whose_name_was_removed() {
         let all = listing(vec![name(30, "c"), name(10, "a"), name(20, "b")]);
         let names = |list: &Listing, cookie| {
             let names = list.behind(cookie).iter();

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn every_procedure_can_be_put_off() {
+    fn every_procedure_can_be_answered_with_jukebox() {
         let failures: [fn(&[u8]) -> bool; 21] = [
             <[u8]>::is_empty,
             is::<SETATTR3resfail>,

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_header_has_its_answer() {
+    fn every_invalid_header_has_its_reply() {
         for (words, answer) in [
             (&[3, 100_003, 3, 0, 0, 0, 0, 0][..], &[1, 0, 2, 2][..]),
             (&[2, 100_004, 3, 0, 0, 0, 0, 0], &[0, 0, 0, 1]),

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_answers_for_all_that_were_looked_for_before() {
+    fn a_search_answers_for_all_earlier_requests() {
         for is_whole in [true, false] {
             let (at, mut searches) = after_one_of(100, true);
             assert_eq!(searches.judge(file(1), at(500)), LATER);

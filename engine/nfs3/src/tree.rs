@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_no_path() {
+    fn a_circle_has_no_path() {
         let mut tree = Tree::default();
         tree.note(2, place(3, "a"));
         tree.note(3, place(2, "b"));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_way_is_cut_where_names_end() {
+    fn a_long_path_is_cut_between_names() {
         let mut tree = Tree::default();
         let name = "n".repeat(255);
         for inode in 2..100 {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_name_that_went_is_forgotten() {
+    fn only_the_removed_name_is_forgotten() {
         let mut tree = Tree::default();
         tree.note(2, place(1, "second"));
         tree.forget(2, 1, b"first");

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_grant_does_not_call_back_what_is_in_flight() {
+    fn a_lower_grant_does_not_affect_outstanding_calls() {
         let mut ledger = CreditLedger::new(8);
         ledger.on_grant(8);
         ledger.take(6).expect("granted");

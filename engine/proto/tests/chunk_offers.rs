@@ -382,7 +382,7 @@ fn is_taken((client, mut server): (Side, Side), chunks: &Chunks, shortest: u32) 
 
 // RFC 8166 3.4.6: all of it comes back with the reply, whatever that is.
 #[test]
-fn a_call_that_offers_more_than_its_caller_can_get_back_is_rejected() {
+fn a_call_that_offers_more_than_a_reply_can_return_is_rejected() {
     for version in [Version::One, Version::Two] {
         // The header has 28 bytes, a Write chunk 8 and 16 for each segment, a Reply chunk 4 less.
         let most = |taken: u32| vec![segment(1, 100); ((1024 - 28 - taken) / 16) as usize];

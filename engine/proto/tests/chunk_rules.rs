@@ -203,7 +203,7 @@ mod choice {
     }
 
     #[test]
-    fn every_combination_goes_the_way_that_the_oracle_finds() {
+    fn every_combination_takes_the_route_of_the_oracle() {
         let lists: [&[u32]; 8] = [
             &[],
             &[0],
@@ -747,7 +747,7 @@ mod replies {
     }
 
     #[test]
-    fn a_peer_that_did_not_ask_for_it_is_not_invalidated() {
+    fn keys_of_a_peer_without_remote_invalidation_are_not_invalidated() {
         let (_, mut server) = both();
         let reads = [read(8, 4)];
         let lists = ChunkLists { reads: List::from_slice(&reads), ..ChunkLists::EMPTY };
@@ -1042,7 +1042,7 @@ mod hostile {
         #![proptest_config(ProptestConfig::with_cases(3000))]
 
         #[test]
-        fn a_read_list_is_what_a_map_of_bytes_makes_of_it(
+        fn a_read_list_agrees_with_a_map_of_bytes(
             is_msg in any::<bool>(),
             reads in any_reads(),
         ) {

@@ -169,7 +169,7 @@ mod handshake {
     }
 
     #[test]
-    fn a_report_about_nothing_shows_nothing_of_the_peer() {
+    fn a_report_about_no_message_changes_nothing() {
         let report = |xid, dir| {
             let bad = MsgId { xid, dir, seq: 0 };
             let report = ReptErr { bad, lead: None, info: ReptInfo::BadCont };
@@ -296,7 +296,7 @@ mod handshake {
     }
 
     #[test]
-    fn properties_that_could_not_be_sent_are_still_owed() {
+    fn properties_that_could_not_be_sent_are_sent_later() {
         let mut server = Side::new(Role::Server, settings());
         assert!(!server.conn.owes_properties());
         for xid in 1..4 {
@@ -351,7 +351,7 @@ mod handshake {
     }
 
     #[test]
-    fn a_connection_is_small() {
+    fn the_size_of_a_connection_is_limited() {
         let size = size_of::<Connection>();
         assert!(size <= 2048, "{size} bytes");
     }
@@ -494,7 +494,7 @@ mod properties {
     }
 
     #[test]
-    fn an_answer_to_no_question_is_ignored() {
+    fn an_answer_without_a_request_is_ignored() {
         let mut server = server_after(&[], 0);
         let body = Body::Optional(Optional::RespProp(RespProp::default()));
         let ingress = server.receive(&wire(5, 2, 8, body, &[]));
@@ -751,7 +751,7 @@ mod credits {
     }
 
     #[test]
-    fn a_peer_beyond_its_grant_is_cut_off() {
+    fn a_peer_that_exceeds_its_grant_is_disconnected() {
         let (_, mut server) = both();
         for xid in 1..=8 {
             assert!(matches!(server.receive(&msg(xid, false)), Ingress::Call(_)));
@@ -869,7 +869,7 @@ mod credits {
     }
 
     #[test]
-    fn closing_gives_back_what_a_connection_holds() {
+    fn closing_returns_the_credits_and_receives_of_a_connection() {
         let (mut client, server) = both();
         let Side { conn, mut ledger, .. } = server;
         assert_eq!(ledger.grants.granted(), 8);
@@ -1141,7 +1141,7 @@ mod groups {
     }
 
     #[test]
-    fn a_group_whose_rest_does_not_come_is_reported_with_what_is_missing() {
+    fn an_incomplete_group_is_reported_with_the_missing_number() {
         use MsgType::{Call, Reply};
         for came in 1..4 {
             // A call: its credits are free, and its rest is dropped when it comes after all.
@@ -1242,7 +1242,7 @@ mod groups {
     }
 
     #[test]
-    fn the_reply_to_a_call_finished_meanwhile_is_unwanted() {
+    fn the_reply_to_an_ended_call_is_ignored() {
         let (mut client, _) = both();
         let id = long_call(&mut client, 2);
         assert!(matches!(client.receive(&xmtresp(id.xid(), 2, &[])), Ingress::Partial));
@@ -1276,7 +1276,7 @@ mod failures {
     }
 
     #[test]
-    fn a_call_whose_form_is_refused_goes_again_in_another() {
+    fn a_call_whose_form_is_refused_is_repeated_in_another() {
         let (mut client, _) = both();
         let id = long_call(&mut client, 2);
         let (credits, receives) = (client.conn.credits_available(), 2);
@@ -1311,7 +1311,7 @@ mod failures {
     }
 
     #[test]
-    fn a_call_whose_reply_has_begun_was_executed_and_does_not_go_again() {
+    fn a_call_whose_reply_has_begun_counts_as_executed_and_is_not_repeated() {
         let refuse = |side: &mut Side, id: CallId| {
             side.receive(&wire(id.xid(), 2, 8, Body::Error(RdmaError::InvalOption), &[]))
         };
@@ -1329,7 +1329,7 @@ mod failures {
     }
 
     #[test]
-    fn a_group_refused_for_its_size_only_goes_again_in_one() {
+    fn a_group_refused_for_its_size_is_repeated_in_one_transmission() {
         let (mut client, mut server) = both();
         let id = client.conn.open_call(&mut client.ledger, 78).expect("ready");
         let demand = CallDemand::inline(20_000, 40);
@@ -1491,7 +1491,7 @@ mod backward {
     }
 
     #[test]
-    fn a_peer_that_takes_no_backward_calls_gets_none() {
+    fn a_peer_that_accepts_no_backward_calls_receives_none() {
         let none = Settings { backward: BackwardSupport::None, ..settings() };
         let (mut client, mut server) = connected(none, settings());
         assert_eq!(server.conn.limits().backward, BackwardSupport::None);
@@ -1532,7 +1532,7 @@ mod misuse {
     use super::*;
 
     #[test]
-    fn settings_that_contradict_themselves_open_nothing() {
+    fn contradictory_settings_open_no_connection() {
         let good = settings();
         let bad = [
             Settings { structure: structure(1023, 1, 4096), ..good },
@@ -1561,7 +1561,7 @@ mod misuse {
     }
 
     #[test]
-    fn items_that_cannot_be_are_refused() {
+    fn impossible_items_are_refused() {
         let (mut client, _) = both();
         let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
         let item = |position, len| BulkItem { position, len, origin: 0, pieces: 1 };

@@ -268,7 +268,7 @@ proptest! {
     }
 
     #[test]
-    fn there_is_always_a_way_or_a_clear_error(
+    fn every_call_has_a_form_or_a_clear_error(
         (client, server) in (any_settings(), any_settings()),
         extension in any::<bool>(),
         shapes in vec((0u32..20, prop_oneof![0u32..3000, 0u32..600_000], 1u32..4), 0..4),

@@ -153,7 +153,7 @@ fn the_buffers_of_a_group_are_named_when_its_abort_ends_the_connection() {
 }
 
 #[test]
-fn a_call_begins_the_count_anew() {
+fn a_call_resets_the_count() {
     let mut side = side(Role::Server);
     for xid in 0..1000 {
         for _ in 0..LIMIT {
@@ -193,7 +193,7 @@ fn client() -> Side {
 }
 
 #[test]
-fn late_replies_are_no_flood() {
+fn late_replies_do_not_count_as_a_flood() {
     let mut side = client();
     for turn in 0..5 * LIMIT {
         let id = call(&mut side, 5000).expect("all credits are back");

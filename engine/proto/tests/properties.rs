@@ -176,7 +176,7 @@ fn an_answer_with_another_xid_or_a_second_one_is_ignored() {
 }
 
 #[test]
-fn silence_and_errors_refuse_all_of_it() {
+fn silence_and_errors_refuse_all_changes() {
     let changes = [Property::RequestRxLimit(8), Property::ResponseSxLimit(8)];
     let (mut server, xid) = asking(&changes);
     let outcome = server.conn.on_reqprop_timeout().expect("outstanding");
@@ -197,7 +197,7 @@ fn silence_and_errors_refuse_all_of_it() {
 }
 
 #[test]
-fn questions_have_another_xid_than_the_last_one_for_ever() {
+fn requests_always_have_another_xid_than_the_last_one() {
     let changes = [Property::RequestRxLimit(8)];
     let (mut server, mut last) = asking(&changes);
     for turn in 0..1000 {
@@ -451,7 +451,7 @@ fn bad_values_are_refused_and_nothing_of_the_message_applies() {
 }
 
 #[test]
-fn a_flood_of_messages_that_bring_nothing_ends_the_connection() {
+fn a_flood_of_messages_without_effect_ends_the_connection() {
     let update = updprop(&[Property::RequestRxLimit(3)]);
     let (mut client, mut server) = both();
     // One was the client's own statement of its properties.

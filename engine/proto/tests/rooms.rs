@@ -264,7 +264,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn every_way_keeps_to_the_sizes_of_this_moment(
+    fn every_form_respects_the_current_sizes(
         role in prop_oneof![Just(Role::Client), Just(Role::Server)],
         changes in vec(any_change(), 1..12),
         payload in prop_oneof![Just(40u32), (2u32..2000).prop_map(|words| 4 * words)],
@@ -300,7 +300,7 @@ fn a_route_for_larger_buffers_is_not_taken() {
 }
 
 #[test]
-fn a_smaller_buffer_that_is_asked_for_limits_every_way_at_once() {
+fn a_smaller_requested_buffer_limits_every_form_at_once() {
     for role in [Role::Client, Role::Server] {
         let mut side = side(role);
         assert_eq!(side.conn.limits().recv_size, TOTAL);

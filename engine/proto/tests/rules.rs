@@ -42,7 +42,7 @@ fn transmissions(client: &mut Side, payload: u32) -> Result<u32, u32> {
 
 // [V2] 4.2; RFC 8166 4.6.2
 #[test]
-fn done_is_dropped_in_silence() {
+fn done_is_dropped_silently() {
     let (mut client, mut server) = connected(settings(), settings());
     for side in [&mut client, &mut server] {
         let mut done = wire(1, Body::Done, &[]);

@@ -81,7 +81,7 @@ mod old_responders {
     use super::*;
 
     #[test]
-    fn a_range_with_version_one_in_it_goes_on_in_version_one() {
+    fn a_range_with_version_one_continues_in_version_one() {
         // wire.md B4: existing servers differ in the version that the error carries.
         for vers in [1, 2, 0, 77] {
             for (low, high) in [(1, 1), (0, 1), (1, 2), (1, u32::MAX), (0, u32::MAX)] {
@@ -155,7 +155,7 @@ mod old_responders {
     }
 
     #[test]
-    fn once_version_two_is_spoken_the_error_is_one_like_others() {
+    fn after_version_two_is_decided_the_error_is_an_ordinary_one() {
         let (mut client, _) = connected(settings(), settings());
         let ingress = client.receive(&refused(2, 1, 1));
         assert!(is_ignored(&ingress, Ignored::UnmatchedError));
@@ -234,14 +234,14 @@ mod a_server {
     }
 
     #[test]
-    fn of_version_two_is_answered_before_anything_is_short() {
+    fn of_version_two_is_answered_before_the_short_way() {
         let mut server = Side::new(Role::Server, settings());
         assert!(matches!(server.receive(&msg(9, 2, false, 8)), Ingress::Call(_)));
         assert_eq!(server.take_short(&msg(10, 2, false, 8)), None);
     }
 
     #[test]
-    fn takes_what_is_short() {
+    fn takes_the_short_way() {
         let directions = [RsdItem { min_len: 0, loc: RsdLoc::Tbsn }];
         let sets = [RsdSet { begin: 0, end: 40, items: Array::from_slice(&directions) }];
         let rsd = Array::from_slice(&sets);
@@ -286,7 +286,7 @@ mod a_server {
     }
 
     #[test]
-    fn tells_a_first_message_that_is_bad_in_its_version() {
+    fn answers_a_bad_first_message_in_its_version() {
         for vers in [1, 2] {
             let mut server = Side::new(Role::Server, settings());
             let mut bad = msg(9, vers, false, 8);
@@ -355,7 +355,7 @@ mod opening {
     }
 
     #[test]
-    fn a_reply_of_another_version_is_no_reply() {
+    fn a_reply_of_another_version_is_ignored() {
         let mut client = beginning(Role::Client, Start::One, None);
         let xid = words(&first_call(&mut client))[0];
         for vers in [0, 2, 3] {
@@ -387,7 +387,7 @@ mod opening {
     }
 
     #[test]
-    fn sizes_are_what_both_ends_can() {
+    fn sizes_are_the_smaller_of_both_ends() {
         // Own buffers take 12 KiB; so much is sent as well, unless less is stated.
         let table = [
             // said, own send size, then: longest to send, longest to receive
@@ -574,7 +574,7 @@ mod version_one {
     }
 
     #[test]
-    fn a_grant_of_nothing_is_one_and_counted() {
+    fn a_grant_of_zero_is_one_and_counted() {
         let (mut client, _) = one();
         assert_eq!(client.conn.credits_limit(), 8);
         let xid = words(&first_call(&mut client))[0];

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_are_none_are_refused() {
+    fn text_that_is_no_list_is_refused() {
         for text in ["3-1", "a", "1-", "-1", "0-4294967295", "65536"] {
             assert_eq!(parse_list(text), None, "{text}");
         }

@@ -67,7 +67,7 @@ fn a_row_makes_a_property_known() {
 }
 
 #[test]
-fn a_row_brings_the_codec_and_its_bounds() {
+fn a_row_defines_the_codec_and_its_bounds() {
     let mut buffer = [0; Property::LEN_MAX];
     assert_eq!(PROPERTY.encode(&mut buffer), Ok(VALUE));
     assert_eq!(Property::decode(VALUE), Ok(PROPERTY));

@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_what_the_codec_writes() {
+    fn fixed_headers_equal_those_of_the_codec() {
         assert_eq!(Msg::new(7, STAMP).as_bytes(), coded(Body::Msg(ChunkLists::EMPTY)));
         let end = ReqEnd::new(1, 3, 40);
         let item = OneItem::new(8, 100, 2);

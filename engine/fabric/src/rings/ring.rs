@@ -445,7 +445,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_that_panics_has_ended() {
+    fn a_copy_that_panics_counts_as_ended() {
         let (mut tx, rx) = ring(2, false, 0);
         tx.claim().expect("room").publish(Acks::default());
         let copy = || rx.fetch(0, || panic!("on purpose"));

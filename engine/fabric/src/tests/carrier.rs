@@ -510,7 +510,7 @@ fn a_withdrawn_message_takes_no_receive() {
 }
 
 #[test]
-fn a_side_that_vanishes_flushes_the_other() {
+fn dropping_one_side_flushes_the_other() {
     let [mut a, b] = pair();
     let from = a.sge(0, 3000);
     a.post(1, SendOp::Send, &[from]);

@@ -35,7 +35,7 @@ fn private_data_goes_both_ways_and_ports_are_given_out() {
 }
 
 #[test]
-fn an_address_is_listened_on_once_until_its_manager_is_gone() {
+fn an_address_has_one_listener_until_its_manager_is_dropped() {
     let fabric = Fabric::new();
     let at = "10.0.0.1:20049".parse().unwrap();
     let mut first = fabric.open_cm().unwrap();

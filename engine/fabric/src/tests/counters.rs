@@ -11,7 +11,7 @@ use crate::queues::{next_slot, skip};
 const WRAPS: [u64; 2] = [1 << 32, 1 << 40];
 
 #[test]
-fn a_withdrawal_is_of_one_slot_and_of_none_that_comes_later() {
+fn a_withdrawal_applies_to_one_slot_and_to_no_later_one() {
     for slots in WRAPS {
         let mut pair = Pair::new();
         let (healthy, _) = pair.another();
@@ -69,7 +69,7 @@ fn the_outcome_of_a_read_is_not_reported_for_another() {
 }
 
 #[test]
-fn a_refusal_is_of_one_slot() {
+fn a_refusal_applies_to_one_slot() {
     for slots in WRAPS {
         let mut pair = Pair::new();
         let (healthy, doomed) = (pair.another().0, pair.another().0);

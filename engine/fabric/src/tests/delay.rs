@@ -16,7 +16,7 @@ fn delayed(delay_ns: u64) -> (Arc<std::sync::atomic::AtomicU64>, Pair) {
 }
 
 #[test]
-fn a_message_is_there_after_the_delay_and_its_completion_after_twice_the_delay() {
+fn a_message_arrives_after_the_delay_and_completes_after_twice_the_delay() {
     let (now, mut pair) = delayed(500);
     pair.b.recv(10, 0, 64);
     pair.a.send(pair.qa.qp, 1, b"slow").unwrap();
@@ -153,7 +153,7 @@ fn a_sleeper_returns_at_once_when_there_is_something_to_do() {
 }
 
 #[test]
-fn a_sleeper_does_not_sleep_over_a_request_that_fails_here() {
+fn a_request_that_fails_locally_wakes_a_sleeper() {
     let mut pair = Pair::new();
     pair.a.poll();
     let unknown = SendOp::Invalidate { rkey: 0x8000_0001 };

@@ -35,7 +35,7 @@ impl Rig {
 }
 
 #[test]
-fn without_chances_nothing_goes_wrong() {
+fn without_probabilities_no_fault_occurs() {
     let mut rig = Rig::new(FaultPlan::default());
     for id in 0..20 {
         rig.b.recv(id, id as usize * 64, 64);
@@ -208,7 +208,7 @@ fn completions_of_all_kinds_are_late_and_in_order() {
 }
 
 #[test]
-fn a_withheld_completion_comes_when_the_queue_pair_fails_or_never() {
+fn a_withheld_completion_is_reported_when_the_queue_pair_fails_or_never() {
     let plan = FaultPlan { completion_withheld_ppm: ALWAYS, ..FaultPlan::default() };
     let expected = [(0, WcStatus::Success), (1, WcStatus::Success), (2, WcStatus::Success)];
     for ending in 0..4 {
@@ -261,7 +261,7 @@ fn a_failing_queue_pair_flushes_before_the_program_learns_of_it() {
 }
 
 #[test]
-fn a_queue_pair_is_given_up_and_both_sides_hear_of_it() {
+fn a_queue_pair_that_is_given_up_is_reported_to_both_sides() {
     let plan = FaultPlan { qp_failed_ppm: ALWAYS, polls_late_max: 1, ..FaultPlan::default() };
     let mut rig = Rig::new(plan);
     rig.b.poll();
@@ -294,7 +294,7 @@ fn a_device_reports_its_failure() {
 }
 
 #[test]
-fn a_completion_queue_that_fails_stays_so() {
+fn a_failed_completion_queue_stays_failed() {
     let plan = FaultPlan { cq_failed_ppm: ALWAYS, ..FaultPlan::default() };
     let mut rig = Rig::new(plan);
     for _ in 0..2 {

@@ -176,7 +176,7 @@ fn withdrawn_memory_is_not_read_after_settling_while_other_memory_is() {
 }
 
 #[test]
-fn the_memory_of_one_that_vanished_is_not_read() {
+fn the_memory_of_a_dropped_side_is_not_read() {
     loom::model(|| {
         let (mut tx, rx) = ring(2, false, FIRST);
         let memory = Arc::new(Memory(loom::cell::UnsafeCell::new(1)));
@@ -237,7 +237,7 @@ fn the_memory_of_a_withdrawn_read_is_not_written_after_settling() {
 }
 
 #[test]
-fn memory_is_not_touched_after_its_key_was_taken_back() {
+fn memory_is_not_accessed_after_its_key_was_invalidated() {
     loom::model(|| {
         let table = std::sync::Arc::new(KeyTable::default());
         let rkey = table.insert(0x1000, 1, Access::REMOTE_WRITE).unwrap();

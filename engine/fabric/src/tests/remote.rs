@@ -130,7 +130,7 @@ fn written_bytes_are_visible_when_a_later_send_arrives() {
 }
 
 #[test]
-fn a_read_brings_the_bytes_and_then_completes() {
+fn a_read_copies_the_bytes_and_then_completes() {
     let mut open = Open::new();
     for (id, len) in [1_usize, 224, 225, 50_000].into_iter().enumerate() {
         let bytes = pattern(len, id);
@@ -328,7 +328,7 @@ fn a_fence_without_reads_waits_for_nothing() {
 }
 
 #[test]
-fn more_reads_than_the_device_takes_wait_in_line() {
+fn more_reads_than_the_device_allows_are_queued() {
     let (now, clock) = virtual_clock();
     let options =
         FabricOptions { slots: 16, delay_ns: 500, clock, rd_atomic: 2, ..FabricOptions::default() };
@@ -349,7 +349,7 @@ fn more_reads_than_the_device_takes_wait_in_line() {
 }
 
 #[test]
-fn a_device_that_can_have_no_read_under_way_is_none() {
+fn a_device_without_outstanding_reads_is_refused() {
     for (rd_atomic, is_allowed) in [(0, false), (1, true)] {
         let options = FabricOptions { rd_atomic, ..FabricOptions::default() };
         assert_eq!(crate::Fabric::with_options(options).is_ok(), is_allowed);
@@ -357,7 +357,7 @@ fn a_device_that_can_have_no_read_under_way_is_none() {
 }
 
 #[test]
-fn a_read_takes_a_round_trip_and_its_bytes_are_not_there_before() {
+fn a_read_takes_a_round_trip_and_its_bytes_arrive_no_earlier() {
     let (now, mut open) = Open::delayed(500);
     open.pair.b.write(0, b"far away");
     open.pair.a.write(0, b"........");

@@ -397,7 +397,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 200 }))]
 
     #[test]
-    fn every_byte_is_where_the_model_has_it(
+    fn every_byte_agrees_with_the_model(
         delay_ns in prop_oneof![Just(0), Just(250_u64)],
         rd_atomic in 1..4_u32,
         first_slot in prop_oneof![Just(0), (1 << 32) - 200..1_u64 << 32],

@@ -30,7 +30,7 @@ fn hosts(options: FabricOptions) -> (Host, Host, Fabric, Vec<Ends>) {
 }
 
 #[test]
-fn a_dead_key_changes_nothing_however_hard_the_peer_writes() {
+fn writes_under_a_dead_key_change_nothing() {
     let (mut a, mut b, _, qps) = hosts(FabricOptions::default());
     let (key, round) = (AtomicU32::new(0), AtomicUsize::new(0));
     let addr = b.at(0);
@@ -108,7 +108,7 @@ fn reads_bring_whole_messages_across_threads() {
 }
 
 #[test]
-fn the_memory_of_a_flushed_read_is_the_programs() {
+fn a_flushed_read_no_longer_uses_its_memory() {
     for delay_ns in [0, 2_000] {
         let (mut a, mut b, _, qps) = hosts(FabricOptions { delay_ns, ..FabricOptions::default() });
         b.write(0, &[1; 64 << 10]);

@@ -10,7 +10,7 @@ use super::host::*;
 use crate::FabricOptions;
 
 #[test]
-fn the_first_message_after_an_idle_poll_goes_up_alone() {
+fn the_first_message_after_an_idle_poll_is_polled_alone() {
     let mut pair = Pair::new();
     for id in 0..4 {
         pair.b.recv(id, 0, 64);
@@ -132,7 +132,7 @@ fn a_message_of_exactly_the_room_fits_and_one_byte_more_fails_both_sides() {
 }
 
 #[test]
-fn other_queue_pairs_go_on_when_one_fails() {
+fn other_queue_pairs_continue_when_one_fails() {
     let mut pair = Pair::new();
     let (qa2, qb2) = pair.another();
     pair.b.recv(10, 0, 4);
@@ -214,7 +214,7 @@ fn a_receive_with_a_wrong_key_or_without_the_right_to_write_fails_both_sides() {
 }
 
 #[test]
-fn a_key_given_back_names_nothing_even_when_its_place_is_used_again() {
+fn a_deregistered_key_is_invalid_after_its_place_is_reused() {
     let mut pair = Pair::new();
     let (one, other) = (map(4096), map(4096));
     let registrar = pair.fabric.registrar();

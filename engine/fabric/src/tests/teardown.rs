@@ -189,7 +189,7 @@ fn messages_that_arrived_before_the_queues_were_dropped_are_delivered() {
 }
 
 #[test]
-fn queue_pairs_come_and_go_without_end() {
+fn queue_pairs_are_created_and_destroyed_without_limit() {
     let attr = QueueAttr { qp_max: 2, ..SMALL };
     let mut pair = Pair::with(FabricOptions::default(), &attr, 7);
     for round in 0..700 {

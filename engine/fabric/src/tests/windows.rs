@@ -67,7 +67,7 @@ fn a_range_that_wraps_around_is_outside() {
 }
 
 #[test]
-fn a_key_opens_what_it_was_bound_for_and_nothing_else() {
+fn a_key_gives_the_bound_rights_only() {
     for (access, reads, writes) in
         [(READ, true, false), (WRITE, false, true), (READ | WRITE, true, true)]
     {
@@ -102,7 +102,7 @@ fn a_wrong_key_ends_both_queue_pairs_and_no_others() {
 }
 
 #[test]
-fn a_key_of_another_queue_pair_opens_nothing() {
+fn a_key_of_another_queue_pair_gives_no_access() {
     let mut pair = Pair::new();
     let (_, qb2) = pair.another();
     let rkey = pair.b.bind(qb2.qp, (0, 64), READ | WRITE);
@@ -271,7 +271,7 @@ fn a_region_is_bound_only_as_it_was_registered() {
 }
 
 #[test]
-fn a_window_on_a_region_that_was_deregistered_opens_nothing() {
+fn a_window_on_a_deregistered_region_gives_no_access() {
     let mut pair = Pair::new();
     let region = map(4096);
     let access = Access::LOCAL_WRITE | Access::MW_BIND;
@@ -287,7 +287,7 @@ fn a_window_on_a_region_that_was_deregistered_opens_nothing() {
 }
 
 #[test]
-fn an_invalidated_key_is_dead_at_once_and_for_all_bindings_to_come() {
+fn an_invalidated_key_stays_invalid_for_all_later_bindings() {
     let mut pair = Pair::new();
     let mut window = pair.b.queues.open_window().unwrap();
     let (bind, stale) = pair.b.binding(&mut window, (0, 64), WRITE);
@@ -302,7 +302,7 @@ fn an_invalidated_key_is_dead_at_once_and_for_all_bindings_to_come() {
 }
 
 #[test]
-fn a_request_that_is_under_way_when_its_key_dies_touches_nothing() {
+fn a_request_in_flight_when_its_key_is_invalidated_accesses_nothing() {
     let mut pair = Pair::new();
     let rkey = pair.b.bind(pair.qb.qp, (0, 64), WRITE);
     pair.b.write(0, &[1; 64]);
@@ -408,7 +408,7 @@ fn the_windows_of_a_lost_queue_pair_are_closed_and_after_its_destruction_free() 
 }
 
 #[test]
-fn a_window_is_renewed_while_its_failed_queue_pair_is_there_and_has_another_key() {
+fn a_window_of_a_failed_queue_pair_is_renewed_with_another_key() {
     let mut pair = Pair::new();
     let (_, qb2) = pair.another();
     let mut window = pair.b.queues.open_window().unwrap();

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_pass_their_last_and_no_key_has_none() {
+    fn tags_wrap_and_every_key_has_one() {
         let table = Arc::new(KeyTable::default());
         let (mut cache, _reader) = KeyCache::new(Arc::clone(&table));
         let mut keys = Vec::new();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_that_is_vacant_longest_is_used_first() {
+    fn the_longest_vacant_place_is_used_first() {
         let table = KeyTable::default();
         let keys = [0_u64; 3].map(|base| table.insert(base, 1, RW).expect("room"));
         for at in [1, 0, 2] {

@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_is_hidden_and_revealed() {
+    fn every_number_survives_hiding_and_revealing() {
         let scramble = Scramble::new(7);
         let mut seen = vec![false; NUMBER_MASK as usize + 1];
         for number in (0..=NUMBER_MASK).step_by(if cfg!(miri) { 99_991 } else { 7 }) {

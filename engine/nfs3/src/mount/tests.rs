@@ -69,7 +69,7 @@ const NULL: u32 = 0;
 const DUMP: u32 = 2;
 
 #[test]
-fn a_host_has_some_places_and_takes_none_of_others() {
+fn a_host_has_a_limited_number_of_places_of_its_own() {
     let mut bench = Bench::new();
     let mut streams = vec![bench.connect("10.0.0.1")];
     for flood in ["10.0.0.2", "::ffff:10.0.0.2"].iter().cycle().take(100) {
@@ -133,7 +133,7 @@ fn calls_are_answered_one_at_a_time() {
 }
 
 #[test]
-fn a_record_has_its_time_however_often_a_byte_comes() {
+fn a_record_has_a_time_limit_however_slowly_it_arrives() {
     let mut bench = Bench::new();
     let mut stream = bench.connect("10.0.0.1");
     assert_eq!(bench.pass(59), 1, "it may be silent");
@@ -148,7 +148,7 @@ fn a_record_has_its_time_however_often_a_byte_comes() {
 }
 
 #[test]
-fn an_answer_has_its_time_as_well() {
+fn an_answer_has_a_time_limit_too() {
     let mut bench = Bench::new();
     let mut stream = bench.connect("10.0.0.1");
     for host in 0..MOUNTED {

@@ -43,7 +43,7 @@ fn behind(cookie: u64, cookieverf: cookieverf3) -> ListFrom {
 }
 
 #[test]
-fn ten_thousand_names_come_once_each_with_handles_that_are_good() {
+fn ten_thousand_names_are_listed_once_each_with_valid_handles() {
     const NAMES: usize = 10_000;
     // A client that sends nothing for long loses its connection.
     let scratch = Scratch::new();
@@ -68,7 +68,7 @@ fn ten_thousand_names_come_once_each_with_handles_that_are_good() {
 }
 
 #[test]
-fn a_list_goes_on_where_it_was_when_what_was_listed_is_removed() {
+fn a_list_continues_when_listed_names_are_removed() {
     let mut nfs = Running::new();
     for number in 0..600 {
         std::fs::write(nfs.export().join(format!("file-{number}")), "").expect("made");
@@ -90,7 +90,7 @@ fn a_list_goes_on_where_it_was_when_what_was_listed_is_removed() {
 }
 
 #[test]
-fn a_cookie_is_good_after_a_restart_and_bad_with_another_verifier() {
+fn a_cookie_is_valid_after_a_restart_and_invalid_with_another_verifier() {
     let mut nfs = Running::new();
     for number in 0..100 {
         std::fs::write(nfs.export().join(format!("file-{number}")), "").expect("made");

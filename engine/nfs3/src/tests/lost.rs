@@ -171,7 +171,7 @@ fn a_call_that_was_repeated_before_its_connection_was_lost_is_executed_once() {
 }
 
 #[test]
-fn a_call_goes_with_the_last_connection_that_has_repeated_it() {
+fn a_call_belongs_to_the_last_connection_that_repeated_it() {
     let nfs = Running::working(Scratch::new(), 1);
     let busy = Busy::new(&nfs);
     let (mut first, mut second) = (connect(&nfs, 100), connect(&nfs, 100));
@@ -186,7 +186,7 @@ fn a_call_goes_with_the_last_connection_that_has_repeated_it() {
 
 /// No client of ours repeats a call over the connection that has it.
 #[test]
-fn a_call_and_its_repetition_go_with_the_connection_that_has_both() {
+fn a_call_and_its_repetition_end_with_a_connection_that_has_both() {
     let nfs = Running::working(Scratch::new(), 1);
     let busy = Busy::new(&nfs);
     let mut raw = RawPeer::new(&nfs.fabric);

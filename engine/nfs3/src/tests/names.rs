@@ -128,7 +128,7 @@ fn special_files_are_made_and_not_opened() {
 }
 
 #[test]
-fn names_that_lead_elsewhere_or_nowhere_are_refused() {
+fn invalid_names_are_refused() {
     let mut nfs = Running::new();
     let root = nfs.server.root();
     std::fs::write(nfs.scratch.export().join("../secret"), "secret").expect("written");

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_too_small_is_used_for_nothing() {
+    fn memory_that_is_too_small_is_not_used() {
         let both = Can { place: true, write: true };
         let small = |kind| ways(found(kind, false, 99), both);
         let too_small = SendError::RoomTooSmall { need: 100, have: 99 };
