@@ -87,6 +87,23 @@ impl SendSlot {
         self.entry(HEADROOM.wrapping_sub(header_len)..HEADROOM.wrapping_add(payload_len))
     }
 
+    /// The headroom: the header of a message at its end, and in front of that the headers of the
+    /// transmissions that continue it.
+    #[inline]
+    pub fn headroom_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes_mut()[..HEADROOM]
+    }
+
+    /// A gather entry for a part of the headroom.
+    ///
+    /// # Panics
+    /// If the range is not in it.
+    #[inline]
+    pub fn headroom_sge(&self, range: Range<usize>) -> Sge {
+        assert!(range.end <= HEADROOM, "bytes {range:?} of a headroom of {HEADROOM}");
+        self.entry(range)
+    }
+
     /// A gather entry for a part of the payload area.
     ///
     /// # Panics

@@ -367,7 +367,7 @@ impl Connection {
     }
 
     #[inline]
-    fn call_bounds(&self) -> Bounds {
+    pub(crate) fn call_bounds(&self) -> Bounds {
         let (own, peer) = (&self.settings, self.limits());
         let both = own.rtr & peer.rtr;
         // wire.md P13: inline backward calls are single and without placement.

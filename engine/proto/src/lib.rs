@@ -80,6 +80,7 @@ pub use property::PeerLimits;
 pub use report::{Refusal, Report};
 pub use settings::{Interop, ReplyChunkUse, Role, Settings};
 pub use short::{
-    CallWith, GatherMeans, SegmentItem, Short, ShortKind, ShortPlan, ShortSend, SingleItem,
+    CallWith, ContinuedPlan, GatherMeans, SegmentItem, Short, ShortKind, ShortPlan, ShortSend,
+    SingleItem, Stretch,
 };
 pub use version::{Start, Version, Versions};

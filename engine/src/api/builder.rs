@@ -276,11 +276,18 @@ impl<'a> CallBuilder<'a> {
             (None, [want]) if is_plain => CallWith::Want(want.as_demand(len)),
             _ => return false,
         };
-        let is_sent = self.send_short(with);
+        let is_sent = self.send_short(with) || self.send_continued(with);
         if is_sent {
             self.payload.parts().outbox.wants_mut().clear();
         }
         is_sent
+    }
+
+    /// Sends a call with a single DDP item in several placement segments; false if it is not one.
+    fn send_continued(&mut self, with: CallWith) -> bool {
+        let (id, reply_payload_max) = (self.id, self.reply_payload_max);
+        let short = ShortSend::Call { id, reply_payload_max, with };
+        matches!(with, CallWith::Item(_)) && self.payload.send_continued(self.peer, short)
     }
 
     /// Sends any other call, or determines why it cannot be sent.

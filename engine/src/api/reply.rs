@@ -132,7 +132,7 @@ impl<'a> Reply<'a> {
         let Some(direction) = saved_offer.direction() else { return false };
         let Some(item) = self.payload.single_item() else { return false };
         let short = ShortSend::Reply { to, item: Some((&item, direction)) };
-        self.payload.send_short(self.peer, short)
+        self.payload.send_short(self.peer, short) || self.payload.send_continued(self.peer, short)
     }
 
     /// The reply was sent as a short message: nothing remains to be returned.

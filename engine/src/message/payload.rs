@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rpcrdma_mempool::SendSlot;
+use rpcrdma_mempool::{HEADROOM, SendSlot};
 use rpcrdma_proto::{BulkItem, ShortSend};
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 
@@ -211,6 +211,24 @@ impl<'a> Payload<'a> {
             outbox.send_plain(&mut peer.lane, peer.id.index, slot, plan.header(), len);
         } else if let Some(message) = core::mem::take(outbox.draft_mut()).message {
             outbox.send_single_item(peer, (message, slot, len), &plan);
+        }
+        true
+    }
+
+    /// Sends the message with its single item in several placement segments. False, without
+    /// changes, if it must take the general path. After true nothing remains to be returned.
+    #[inline(never)]
+    pub(crate) fn send_continued(&mut self, peer: &mut Peer, short: ShortSend<'_>) -> bool {
+        let (Parts { outbox, ledger, stats, .. }, len) = (&mut *self.parts, self.at as u32);
+        let means = (outbox.gather_means(), HEADROOM as u32);
+        let Some(plan) = peer.conn.begin_continued(ledger, len, short, means) else { return false };
+        match short {
+            ShortSend::Call { .. } => stats.calls_out.add(1),
+            ShortSend::Reply { .. } => stats.replies_out.add(1),
+        }
+        let slot = self.slot.take().expect("a message has its slot until it is handed on");
+        if let Some(message) = core::mem::take(outbox.draft_mut()).message {
+            outbox.send_continued(peer, (message, slot, len), &plan);
         }
         true
     }

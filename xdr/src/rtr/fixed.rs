@@ -175,6 +175,23 @@ pub struct OneItem {
     pub segment: U32,
 }
 
+/// The start of a list of one item, before the numbers of its segments.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct ItemStart {
+    items: U32,
+    /// The position of the item in the virtual XDR stream (`xmdmi_disp`).
+    pub disp: U32,
+    /// Bytes of the item, without padding (`xmdmi_length`).
+    pub length: U32,
+    kind: U32,
+    offset: U32,
+    /// How many segments it has.
+    pub segments: U32,
+}
+
 /// A list of one set of directions, with one item to place by Send.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
@@ -404,6 +421,17 @@ impl OneItem {
             segments: ONE,
             segment: segment.into(),
         }
+    }
+}
+
+impl ItemStart {
+    /// The item of `length` bytes at `disp`, from the beginning of the first of so many segments.
+    #[inline]
+    #[must_use]
+    pub fn new(disp: u32, length: u32, segments: u32) -> Self {
+        let (disp, length, segments) = (disp.into(), length.into(), segments.into());
+        // [RTR] 7.3: our items begin at the start of their first segment.
+        Self { items: ONE, disp, length, kind: TBSN, offset: U32::ZERO, segments }
     }
 }
 

@@ -53,9 +53,13 @@ const NO_GROUP: Placed = Placed {
 /// The segments of every receive buffer of a connection (`xmrbs_buf`, \[RTR\] 7.2; wire.md E21).
 ///
 /// All questions are answered without a division, in at most [`limit::STRUCTURE_GROUPS_MAX`] steps.
+/// If all placement segments are in one group, as nearly always, one step is enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecvStructure {
     groups: [Placed; GROUPS_MAX],
+    /// The first group with placement segments.
+    placements: Placed,
+    first_len: u32,
     group_count: u8,
     segment_count: u8,
     placement_count: u8,
@@ -89,6 +93,15 @@ pub struct SegmentAt {
     pub start: u32,
     /// Its bytes.
     pub length: u32,
+}
+
+/// Adjacent placement segments of one group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentRun {
+    /// The first.
+    pub first: SegmentAt,
+    /// How many, at least one.
+    pub count: u32,
 }
 
 /// Why groups of segments are not a usable structure.
@@ -171,6 +184,7 @@ impl RecvStructure {
         let length = if len == 0 { 1 } else { len };
         let mut structure = Self::NONE;
         structure.groups[0] = Placed { length, count: 1, ..NO_GROUP };
+        structure.first_len = length;
         structure.group_count = 1;
         structure.segment_count = 1;
         structure.total_len = length;
@@ -272,8 +286,8 @@ impl RecvStructure {
     /// Bytes of the first segment.
     #[inline]
     #[must_use]
-    pub fn first_len(&self) -> u32 {
-        self.placed().iter().find(|group| group.count > 0).map_or(0, |group| group.length)
+    pub const fn first_len(&self) -> u32 {
+        self.first_len
     }
 
     /// The groups, in the order of the buffer.
@@ -303,17 +317,29 @@ impl RecvStructure {
     #[inline]
     #[must_use]
     pub fn placement(&self, k: u32) -> Option<SegmentAt> {
-        for group in self.placed() {
-            let i = k.wrapping_sub(u32::from(group.first_placement));
-            if group.placement && i < u32::from(group.count) {
-                return Some(SegmentAt {
-                    index: u32::from(group.first_segment) + i,
-                    start: group.start + i * group.length,
-                    length: group.length,
-                });
-            }
+        self.run(k).map(|run| run.first)
+    }
+
+    /// Placement segment `k` of a buffer, and those that follow it in its group.
+    #[inline]
+    #[must_use]
+    pub fn run(&self, k: u32) -> Option<SegmentRun> {
+        self.placements.run(k).or_else(|| self.run_behind(k))
+    }
+
+    /// All placement segments of a buffer, if they are one group.
+    #[inline]
+    #[must_use]
+    pub fn only_run(&self) -> Option<SegmentRun> {
+        self.run(0).filter(|run| run.count == self.placement_count())
+    }
+
+    /// As [`RecvStructure::run`], behind the first group of placement segments.
+    fn run_behind(&self, k: u32) -> Option<SegmentRun> {
+        if k >= self.placement_count() {
+            return None;
         }
-        None
+        self.placed().iter().find_map(|group| group.run(k))
     }
 
     /// The transmission and the segment that a target buffer segment number means.
@@ -341,6 +367,8 @@ impl RecvStructure {
 
     const NONE: Self = Self {
         groups: [NO_GROUP; GROUPS_MAX],
+        placements: NO_GROUP,
+        first_len: 0,
         group_count: 0,
         segment_count: 0,
         placement_count: 0,
@@ -370,7 +398,7 @@ impl RecvStructure {
         if group.placement && self.placement_count == 0 {
             self.leading_len = self.total_len;
         }
-        self.groups[self.group_count as usize] = Placed {
+        let placed = Placed {
             start: self.total_len,
             length: group.length,
             align,
@@ -379,6 +407,13 @@ impl RecvStructure {
             first_placement: self.placement_count,
             placement: group.placement,
         };
+        if group.count > 0 && self.segment_count == 0 {
+            self.first_len = group.length;
+        }
+        if group.count > 0 && group.placement && self.placement_count == 0 {
+            self.placements = placed;
+        }
+        self.groups[self.group_count as usize] = placed;
         self.group_count += 1;
         self.segment_count += group.count as u8;
         self.total_len = total_len;
@@ -391,6 +426,23 @@ impl RecvStructure {
     #[inline]
     fn placed(&self) -> &[Placed] {
         self.groups.get(..usize::from(self.group_count)).unwrap_or_default()
+    }
+}
+
+impl Placed {
+    /// Placement segment `k` and those behind it, if it is in this group.
+    #[inline]
+    fn run(&self, k: u32) -> Option<SegmentRun> {
+        let i = k.wrapping_sub(u32::from(self.first_placement));
+        if !self.placement || i >= u32::from(self.count) {
+            return None;
+        }
+        let first = SegmentAt {
+            index: u32::from(self.first_segment) + i,
+            start: self.start + i * self.length,
+            length: self.length,
+        };
+        Some(SegmentRun { first, count: u32::from(self.count) - i })
     }
 }
 
@@ -448,6 +500,32 @@ mod tests {
         }
         assert_eq!(structure.placement(5), None);
         assert_eq!(structure.placement(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_run_is_the_placement_segments_that_follow_in_its_group() {
+        let shapes = [group(2, 512, 1, false), group(3, 64, 1, true), group(1, 128, 1, true)];
+        let empty = [group(0, 8, 1, true), group(0, 8, 1, false)];
+        for order in [[0, 1, 2], [1, 0, 2], [2, 1, 0], [1, 2, 0]] {
+            let groups: Vec<_> = order.iter().flat_map(|at| [empty[at % 2], shapes[*at]]).collect();
+            let structure = RecvStructure::new(&groups).unwrap();
+            let segments: Vec<Segment> = structure.segments().collect();
+            assert_eq!(structure.first_len(), segments[0].length);
+            let placed: Vec<&Segment> = segments.iter().filter(|s| s.placement).collect();
+            for (k, segment) in placed.iter().enumerate() {
+                let run = structure.run(k as u32).unwrap();
+                let Segment { index, start, length, .. } = **segment;
+                assert_eq!(run.first, SegmentAt { index, start, length });
+                let rest = placed[k..].iter().take_while(|other| other.length == length);
+                assert_eq!(run.count as usize, rest.count(), "{order:?} {k}");
+            }
+            assert_eq!(structure.run(4), None);
+            assert_eq!(structure.only_run(), None, "two lengths");
+        }
+        let structure = RecvStructure::new(&shapes[..2]).unwrap();
+        assert_eq!(structure.only_run(), structure.run(0));
+        assert_eq!(structure.only_run().map(|run| run.count), Some(3));
+        assert_eq!(RecvStructure::single(4096).only_run(), None);
     }
 
     #[test]

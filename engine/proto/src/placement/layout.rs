@@ -15,7 +15,7 @@ use core::ops::Range;
 
 use rpcrdma_xdr::numbers::limit::{GROUP_MAX, ITEM_SEGMENTS_MAX, MITEMS_MAX};
 use rpcrdma_xdr::numbers::size;
-use rpcrdma_xdr::rtr::structure::{RecvStructure, SegmentAt};
+use rpcrdma_xdr::rtr::structure::{RecvStructure, SegmentRun};
 
 use crate::error::SendError;
 use crate::placement::item::BulkItem;
@@ -324,7 +324,7 @@ fn room_before(target: Target<'_>, header_len: u32, at: Beginning) -> Option<u32
 /// Payload bytes that fit behind the first header, if the header and the RPC's first words lie in
 /// the peer's first segment, where the peer expects them.
 fn first_room(target: Target<'_>, header_len: u32) -> Option<u32> {
-    let first = target.structure.segments().next()?.length.min(target.usable);
+    let first = target.structure.first_len().min(target.usable);
     if header_len.checked_add(RPC_PREFIX_LEN)? > first {
         return None;
     }
@@ -370,41 +370,54 @@ impl Walk {
             self.next_transmission();
         }
         let first = self.t * k_max + self.k;
-        let mut count = 0;
-        let mut left = item.len;
-        let mut previous: Option<SegmentAt> = None;
+        let (mut count, mut left) = (0, item.len);
+        // Where the segments before end, in the same transmission.
+        let mut end = None;
         loop {
             if self.t >= bounds.count_max.min(GROUP_MAX) {
                 return Err(LayoutError::Count(self.t + 1));
             }
-            let Some(at) = structure.placement(self.k) else {
+            let Some(SegmentRun { first: at, count: adjacent }) = structure.run(self.k) else {
                 return Err(LayoutError::Count(0));
             };
-            if previous.is_none_or(|previous| previous.start + previous.length != at.start) {
+            if end != Some(at.start) {
                 self.entries += stretch;
                 if self.entries > bounds.gather_max {
                     return Err(LayoutError::Pieces(self.entries));
                 }
             }
-            count += 1;
+            let used = needed(&mut left, at.length, adjacent);
+            count += used;
             if count > ITEM_SEGMENTS_MAX {
                 return Err(LayoutError::Count(0));
             }
-            self.k += 1;
-            left = left.saturating_sub(at.length);
+            self.k += used;
             if left == 0 {
                 return Ok(Run { first, count });
             }
-            previous = Some(at);
+            end = Some(at.start + used * at.length);
             if self.k == k_max {
                 self.next_transmission();
-                previous = None;
+                end = None;
             }
         }
     }
 
     fn next_transmission(&mut self) {
         *self = Self { t: self.t + 1, k: 0, entries: 1 };
+    }
+}
+
+/// How many segments of this length an item needs, `max` at most; takes their bytes from `left`.
+#[inline]
+pub(crate) fn needed(left: &mut u32, length: u32, max: u32) -> u32 {
+    let mut count = 0;
+    loop {
+        count += 1;
+        *left = left.saturating_sub(length);
+        if *left == 0 || count == max {
+            return count;
+        }
     }
 }
 
@@ -416,7 +429,10 @@ fn round_down(len: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use arrayvec::ArrayVec;
-    use rpcrdma_xdr::rtr::structure::SegmentGroup;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use rpcrdma_xdr::rtr::structure::{Segment, SegmentGroup};
+    use std::vec::Vec;
 
     use super::*;
 
@@ -553,6 +569,81 @@ mod tests {
             lay_in(&structure, &demand(8, &beyond)).expect_err("257"),
             LayoutError::Count(0)
         );
+    }
+
+    /// [`Walk::place`], segment by segment.
+    fn place_by_segments(
+        walk: &mut Walk,
+        structure: &RecvStructure,
+        bounds: WalkBounds,
+        item: &BulkItem,
+    ) -> Result<Run, LayoutError> {
+        let stretch = item.pieces.max(1) + 1;
+        let k_max = structure.placement_count();
+        let crowded = walk.entries + stretch > bounds.gather_max && walk.entries > 1;
+        if walk.k == k_max || crowded {
+            walk.next_transmission();
+        }
+        let first = walk.t * k_max + walk.k;
+        let (mut count, mut left) = (0, item.len);
+        let mut previous: Option<Segment> = None;
+        loop {
+            if walk.t >= bounds.count_max.min(GROUP_MAX) {
+                return Err(LayoutError::Count(walk.t + 1));
+            }
+            let at = structure.segments().filter(|at| at.placement).nth(walk.k as usize);
+            let at = at.expect("there is one");
+            if previous.is_none_or(|previous| previous.start + previous.length != at.start) {
+                walk.entries += stretch;
+                if walk.entries > bounds.gather_max {
+                    return Err(LayoutError::Pieces(walk.entries));
+                }
+            }
+            count += 1;
+            if count > ITEM_SEGMENTS_MAX {
+                return Err(LayoutError::Count(0));
+            }
+            walk.k += 1;
+            left = left.saturating_sub(at.length);
+            if left == 0 {
+                return Ok(Run { first, count });
+            }
+            previous = Some(at);
+            if walk.k == k_max {
+                walk.next_transmission();
+                previous = None;
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        #[test]
+        fn a_walk_over_groups_is_one_over_segments(
+            shapes in vec((0u32..5, 1u32..40, any::<bool>()), 0..6),
+            items in vec((1u32..600, 0u32..3), 1..5),
+            (count_max, gather_max) in (1u32..70, 2u32..20),
+        ) {
+            let groups: Vec<_> = shapes
+                .into_iter()
+                .map(|(count, length, placement)| SegmentGroup { count, length, align: 1, placement })
+                .chain([plt(1, 7)])
+                .collect();
+            let structure = structure(&groups);
+            let bounds = WalkBounds { count_max, gather_max };
+            let (mut walk, mut reference) = (Walk::default(), Walk::default());
+            for (len, pieces) in items {
+                let item = BulkItem { pieces, ..item(len) };
+                let placed = walk.place(&structure, bounds, &item);
+                let due = place_by_segments(&mut reference, &structure, bounds, &item);
+                prop_assert_eq!(placed, due);
+                if due.is_err() {
+                    break;
+                }
+                prop_assert_eq!(walk, reference);
+            }
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use rpcrdma_xdr::header::{Body, Header, Optional};
 use rpcrdma_xdr::numbers::opttype;
 use rpcrdma_xdr::rtr::fixed::{Operation, ReqEnd, RespEnd, Stamp};
 use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdSet, Tbsns};
-use rpcrdma_xdr::rtr::structure::RecvStructure;
+use rpcrdma_xdr::rtr::structure::{RecvStructure, SegmentRun};
 use rpcrdma_xdr::rtr::transmit::XmtCont;
 
 use crate::chunks::lists::{CallLists, ReplyLists};
@@ -451,17 +451,18 @@ impl<'a> GroupPlan<'a> {
         }
         let (item, start) = (bulk.item, bulk.done);
         let total = self.items.get(item)?.len;
-        let mut at = structure.placement(bulk.k)?;
-        let begins = at.start;
+        let mut run = structure.run(bulk.k)?;
+        let at = run.first.start;
         loop {
-            bulk.done += at.length.min(total - bulk.done);
-            bulk.k += 1;
-            let end = at.start + at.length;
+            let SegmentRun { first, count } = run;
+            let room = count * first.length;
+            bulk.done += room.min(total - bulk.done);
+            bulk.k += count;
             if bulk.done == total {
                 break;
             }
-            match structure.placement(bulk.k) {
-                Some(next) if next.start == end => at = next,
+            match structure.run(bulk.k) {
+                Some(next) if next.first.start == first.start + room => run = next,
                 _ => break,
             }
         }
@@ -469,6 +470,6 @@ impl<'a> GroupPlan<'a> {
         if bulk.done == total {
             *bulk = BulkCursor { item: item + 1, done: 0, first: None, k: 0, walk: bulk.walk };
         }
-        Some(Stretch { item, start, len, at: begins })
+        Some(Stretch { item, start, len, at })
     }
 }

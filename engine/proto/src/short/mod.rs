@@ -9,6 +9,7 @@
 //! kind, or breaks a rule, takes the general way, the only one that reports errors. Both ways leave
 //! the connection in the same state and put the same bytes on the wire, which tests compare.
 
+mod continued;
 mod message;
 mod plain;
 mod single_item;
@@ -19,6 +20,7 @@ use rpcrdma_xdr::rtr::fixed::Msg;
 use crate::connection::{Connection, ShardLedger};
 use crate::version::Met;
 
+pub use self::continued::{ContinuedPlan, Stretch};
 pub use self::message::{
     CallWith, GatherMeans, SegmentItem, Short, ShortKind, ShortPlan, ShortSend, SingleItem,
 };

@@ -164,10 +164,7 @@ impl Connection {
         item: &BulkItem,
         means: GatherMeans,
     ) -> Option<ShortPlan> {
-        let room = self.exchange().own_recv_size() - size::HEADER_MIN as u32;
-        if !self.calls_with_items(payload)
-            || reply_payload_max > room.min(self.settings.rpc_len_max)
-        {
+        if !self.calls_with_items(payload) || !self.is_single_reply(reply_payload_max) {
             return None;
         }
         let zeros = self.single_item_zeros(WriteCall::LEN, payload, item, means)?;
@@ -212,13 +209,7 @@ impl Connection {
         (item, direction): (&BulkItem, &OneDirection),
         means: GatherMeans,
     ) -> Option<ShortPlan> {
-        let is_known = to.via == Via::Xmt && self.settings.rtr.contains(RtrSupport::XRESP);
-        if !is_known || !payload.is_multiple_of(4) || self.invalidated(to).is_some() {
-            return None;
-        }
-        // wire.md E23, E29
-        let range = direction.begin.get()..direction.end.get();
-        if !range.contains(&item.origin) || item.len < direction.min_len.get() {
+        if !self.answers(to, payload, item, direction) {
             return None;
         }
         let zeros = self.single_item_zeros(ReadReply::LEN, payload, item, means)?;
@@ -229,9 +220,35 @@ impl Connection {
         Some(ShortPlan { header, zeros })
     }
 
+    /// Whether an item is a result that a call requests, and may leave the stream of its reply.
+    #[inline]
+    pub(super) fn answers(
+        &self,
+        to: &ReplyTo,
+        payload: u32,
+        item: &BulkItem,
+        direction: &OneDirection,
+    ) -> bool {
+        let is_known = to.via == Via::Xmt && self.settings.rtr.contains(RtrSupport::XRESP);
+        // wire.md E23, E29
+        let range = direction.begin.get()..direction.end.get();
+        is_known
+            && payload.is_multiple_of(4)
+            && self.invalidated(to).is_none()
+            && range.contains(&item.origin)
+            && item.len >= direction.min_len.get()
+    }
+
+    /// Whether the longest reply to a call without results takes one transmission.
+    #[inline]
+    pub(super) fn is_single_reply(&self, reply_payload_max: u32) -> bool {
+        let room = self.exchange().own_recv_size() - size::HEADER_MIN as u32;
+        reply_payload_max <= room.min(self.settings.rpc_len_max)
+    }
+
     /// Whether calls of so much payload may have an item or a result.
     #[inline]
-    fn calls_with_items(&self, payload: u32) -> bool {
+    pub(super) fn calls_with_items(&self, payload: u32) -> bool {
         let both = self.settings.rtr & self.limits().rtr;
         self.role == Role::Client && both.contains(CALL_OPERATIONS) && payload.is_multiple_of(4)
     }
@@ -247,14 +264,7 @@ impl Connection {
         means: GatherMeans,
     ) -> Option<u32> {
         let peer = self.limits();
-        // The header, the payload, the padding, the item.
-        let entries = item.pieces.max(1).saturating_add(3);
-        let is_item = is_position(item.position, payload);
-        if !self.places() || entries > means.gather_max || !is_item {
-            return None;
-        }
-        // The general way checks messages near the maximum length.
-        if payload.checked_add(item.len.checked_add(3)?)? > self.settings.rpc_len_max {
+        if !self.places() || !self.takes_item(payload, item, means) {
             return None;
         }
         let header_len = header_len as u32;
@@ -262,6 +272,18 @@ impl Connection {
         let start = first_place(&peer.structure, usable, header_len, payload, item.len)?;
         let zeros = start - header_len - payload;
         (zeros <= means.zeros_max).then_some(zeros)
+    }
+
+    /// Whether a message with so much payload may have this item, and a transmission its pieces.
+    #[inline]
+    pub(super) fn takes_item(&self, payload: u32, item: &BulkItem, means: GatherMeans) -> bool {
+        // The header, the payload, the padding, the item.
+        let entries = item.pieces.max(1).saturating_add(3);
+        // The general way checks messages near the maximum length.
+        let len = u64::from(payload) + u64::from(item.len) + 3;
+        entries <= means.gather_max
+            && is_position(item.position, payload)
+            && len <= u64::from(self.settings.rpc_len_max)
     }
 
     /// Transmissions of the longest reply to a call of a single result, if it may take so many.
@@ -341,7 +363,7 @@ fn payload(
 
 /// Whether an item may be taken out of the stream there (wire.md E16).
 #[inline]
-fn is_position(position: u32, payload_len: u32) -> bool {
+pub(super) fn is_position(position: u32, payload_len: u32) -> bool {
     position.is_multiple_of(4) && position >= RpcPrefix::LEN as u32 && position <= payload_len
 }
 
@@ -362,6 +384,6 @@ fn first_place(
 
 /// Whether header and the RPC's first words lie in the peer's first segment.
 #[inline]
-fn has_first_words(structure: &RecvStructure, usable: u32, header_len: u32) -> bool {
+pub(super) fn has_first_words(structure: &RecvStructure, usable: u32, header_len: u32) -> bool {
     header_len + RpcPrefix::LEN as u32 <= structure.first_len().min(usable)
 }

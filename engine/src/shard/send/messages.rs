@@ -183,8 +183,22 @@ impl Body {
     }
 
     /// Appends the gather entries of `len` bytes at `start` of an item. `None` if there is no room.
+    #[inline]
     pub fn gather_item(&mut self, item: usize, start: u32, len: u32) -> Option<()> {
         let Item { item, first } = *self.items.get(item)?;
+        if item.pieces == 1 && start + len <= item.len {
+            let piece = self.pieces.get(first as usize)?;
+            return self.gather.try_push(piece.sge(start, len)).ok();
+        }
+        self.gather_pieces_of(item, first, (start, len))
+    }
+
+    fn gather_pieces_of(
+        &mut self,
+        item: BulkItem,
+        first: u8,
+        (start, len): (u32, u32),
+    ) -> Option<()> {
         let (mut skip, mut left) = (start, len);
         for piece in &self.pieces[first as usize..first as usize + item.pieces as usize] {
             let piece_len = piece.len() as u32;

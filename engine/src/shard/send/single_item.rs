@@ -1,7 +1,8 @@
-//! Outgoing single-item messages, without general plan and layout.
+//! Outgoing single-item messages, in one transmission or more, without general plan and layout.
 
-use rpcrdma_mempool::SendSlot;
-use rpcrdma_proto::{GatherMeans, ShortPlan};
+use rpcrdma_mempool::{HEADROOM, SendSlot};
+use rpcrdma_proto::{ContinuedPlan, GatherMeans, ShortPlan};
+use rpcrdma_xdr::rtr::fixed::IntoBytes;
 
 use super::messages::Item;
 use super::outbox::Outbox;
@@ -49,6 +50,46 @@ impl Outbox {
         let head = messages.head_mut(message);
         head.slot = Some(slot);
         head.requests = 1;
+        self.enqueue(&mut peer.lane, peer.id.index, message);
+    }
+
+    /// Sends a message with a single item in several segments, as planned. The headers that
+    /// continue it are in the headroom, in front of the first.
+    pub fn send_continued(
+        &mut self,
+        peer: &mut Peer,
+        (message, slot, payload_len): (u32, SendSlot, u32),
+        plan: &ContinuedPlan,
+    ) {
+        let mut slot = slot;
+        let header_len = plan.header_len() as usize;
+        plan.write_header(slot.header_mut(header_len));
+        let Outbox { messages, zero, .. } = self;
+        let body = messages.body_mut(message);
+        let mut header = slot.sge(header_len, payload_len as usize);
+        let mut end = HEADROOM - header_len;
+        let mut is_whole = true;
+        for stretch in plan.stretches() {
+            if stretch.index > 0 {
+                let range = end - ContinuedPlan::CONT_LEN as usize..end;
+                let continuation = plan.continuation(stretch.index);
+                slot.headroom_mut()[range.clone()].copy_from_slice(continuation.as_bytes());
+                end = range.start;
+                header = slot.headroom_sge(range);
+            }
+            body.gather.push(header);
+            if stretch.zeros > 0 {
+                body.gather.push(zero.sge(stretch.zeros as usize));
+            }
+            let gathered = body.gather_item(0, stretch.start, stretch.len);
+            let ended = body.end_request(SendOp::Send);
+            is_whole &= gathered.and(ended).is_some();
+        }
+        debug_assert!(is_whole, "an empty list has room for all headers of a headroom");
+        let requests = body.requests.len() as u16;
+        let head = messages.head_mut(message);
+        head.slot = Some(slot);
+        head.requests = requests;
         self.enqueue(&mut peer.lane, peer.id.index, message);
     }
 }

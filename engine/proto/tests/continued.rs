@@ -1,0 +1,269 @@
+//! Messages with a single item in many segments: their own way and the general way lead to the same
+//! state and the same bytes.
+
+mod pair;
+
+use pair::{Side, connected, rpc, transmission};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rpcrdma_proto::*;
+use rpcrdma_xdr::numbers::VERSION_TWO;
+use rpcrdma_xdr::rtr::fixed::{IntoBytes, OneDirection};
+use rpcrdma_xdr::*;
+
+/// Bytes of the first segment.
+const FIRST: u32 = 1024;
+/// As the engine has them.
+const HEADROOM: u32 = 512;
+
+/// What differs between two connections.
+#[derive(Debug, Clone)]
+struct Shape {
+    /// Groups of placement segments: how many, how long, and the bytes between them.
+    groups: Vec<(u32, u32, u32)>,
+    calls_max: u32,
+    replies_max: u32,
+}
+
+impl Shape {
+    fn settings(&self) -> Settings {
+        let group = |count, length, placement| SegmentGroup { count, length, align: 1, placement };
+        let mut groups = vec![group(1, FIRST, false)];
+        for (count, length, gap) in &self.groups {
+            groups.push(group(*count, *length, true));
+            groups.extend((*gap > 0).then(|| group(1, *gap, false)));
+        }
+        Settings {
+            credits_requested: 12,
+            credits_granted_max: 12,
+            call_count_max: self.calls_max,
+            request_rx_limit: self.calls_max,
+            response_sx_limit: self.replies_max,
+            response_rx_max: 12,
+            // No multiple of four: padding counts.
+            rpc_len_max: 40_002,
+            ..Settings::new(RecvStructure::new(&groups).expect("within the limits"))
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Demanded {
+    payload: u32,
+    reply: u32,
+    len: u32,
+    position: u32,
+    pieces: u32,
+    gather_max: u32,
+    zeros_max: u32,
+    headroom: u32,
+}
+
+fn any_shape() -> impl Strategy<Value = Shape> {
+    let gap = prop_oneof![2 => Just(0u32), 1 => 1u32..100];
+    let group = (1u32..6, prop_oneof![Just(1024u32), 1u32..3000], gap);
+    let groups = prop_oneof![4 => vec(group.clone(), 1..2), 1 => vec(group, 0..4)];
+    (groups, 1u32..12, 1u32..12).prop_map(|(groups, calls_max, replies_max)| Shape {
+        groups,
+        calls_max,
+        replies_max,
+    })
+}
+
+fn any_demand() -> impl Strategy<Value = Demanded> {
+    let payload = prop_oneof![
+        6 => (2u32..60).prop_map(|words| 4 * words),
+        1 => (190u32..260).prop_map(|words| 4 * words),
+        1 => 0u32..6000,
+    ];
+    let reply = prop_oneof![4 => 0u32..900, 1 => 900u32..20_000];
+    let len = prop_oneof![4 => 0u32..12_000, 2 => 1000u32..5000, 1 => 39_000u32..41_000];
+    let position = prop_oneof![4 => Just(8u32), 1 => 0u32..60];
+    let gather_max = prop_oneof![3 => 5u32..9, 1 => 1u32..5];
+    let zeros_max = prop_oneof![4 => Just(FIRST), 1 => 800u32..1024];
+    let headroom = prop_oneof![4 => Just(HEADROOM), 1 => 60u32..300];
+    let item = (len, position, 1u32..4);
+    (payload, reply, item, gather_max, zeros_max, headroom).prop_map(
+        |(payload, reply, (len, position, pieces), gather_max, zeros_max, headroom)| Demanded {
+            payload,
+            reply,
+            len,
+            position,
+            pieces,
+            gather_max,
+            zeros_max,
+            headroom,
+        },
+    )
+}
+
+fn state(side: &Side) -> String {
+    format!("{:?} {:?}", side.conn, side.ledger)
+}
+
+/// The transmissions of a continued message, each of which keeps to the limits.
+fn bytes_of(plan: &ContinuedPlan, it: &Demanded, payload: &[u8], bulk: &[u8]) -> Vec<Vec<u8>> {
+    let mut headers = 0;
+    let stretch = |stretch: Stretch| {
+        let mut bytes = match stretch.index {
+            0 => {
+                let mut header = vec![0xee; plan.header_len() as usize];
+                plan.write_header(&mut header);
+                header
+            }
+            index => plan.continuation(index).as_bytes().to_vec(),
+        };
+        headers += bytes.len() as u32;
+        assert!(headers <= it.headroom && stretch.zeros <= it.zeros_max);
+        if stretch.index == 0 {
+            bytes.extend(payload);
+        }
+        bytes.resize(bytes.len() + stretch.zeros as usize, 0);
+        bytes.extend(&bulk[stretch.start as usize..(stretch.start + stretch.len) as usize]);
+        bytes
+    };
+    let wire: Vec<_> = plan.stretches().map(stretch).collect();
+    assert_eq!(wire.len() as u32, plan.count());
+    wire
+}
+
+/// Makes a call both ways; its transmissions, if it has its own way.
+fn call_both(shape: &Shape, it: &Demanded) -> Option<usize> {
+    let client = || connected(shape.settings(), shape.settings()).0;
+    let (mut own, mut general) = (client(), client());
+    let id = own.conn.open_call(&mut own.ledger, 1).expect("room");
+    assert_eq!(general.conn.open_call(&mut general.ledger, 1), Ok(id));
+    let Demanded { payload, reply, len, position, pieces, gather_max, zeros_max, headroom } = *it;
+    let items = [BulkItem { position, len, origin: 0, pieces }];
+    let demand = CallDemand { items: &items, gather_max, ..CallDemand::inline(payload, reply) };
+    let means = (GatherMeans { gather_max, zeros_max }, headroom);
+    let with = CallWith::Item(items[0]);
+    let call = ShortSend::Call { id, reply_payload_max: reply, with };
+    let before = state(&own);
+    let Some(plan) = own.conn.begin_continued(&mut own.ledger, payload, call, means) else {
+        assert_eq!(state(&own), before, "what is not taken changes nothing");
+        return None;
+    };
+    let expected = general.conn.begin_sends(&mut general.ledger, id, &demand);
+    let mut expected = expected.unwrap_or_else(|error| panic!("{it:?}: {error}"));
+    let stream = rpc(id.xid(), false, payload as usize);
+    let bulk: Vec<u8> = (0..len).map(|at| (at % 249) as u8).collect();
+    let due = general.transmit(&mut expected, &stream, std::slice::from_ref(&bulk));
+    assert_eq!(bytes_of(&plan, it, &stream, &bulk), due);
+    assert_eq!(state(&own), state(&general));
+    Some(due.len())
+}
+
+/// A call of 40 bytes that wants one result, in so many transmissions.
+fn read_call(xid: u32, (begin, end, min_len): (u32, u32, u32), rsbuf: u32) -> Vec<u8> {
+    let wanted = [RsdItem { min_len, loc: RsdLoc::Tbsn }];
+    let sets = [RsdSet { begin, end, items: Array::from_slice(&wanted) }];
+    let rsd = Array::from_slice(&sets);
+    let req = XmtReq { dp: Array::EMPTY, rsd, count: 1, rsbuf, pslen: 40 };
+    let body = Body::Optional(Optional::XmtReq(req));
+    transmission(&Header { xid, vers: VERSION_TWO, credit: 4, body }, &rpc(xid, false, 40))
+}
+
+/// Answers a call both ways; the transmissions of the reply, if it has its own way.
+fn answer_both(
+    shape: &Shape,
+    it: &Demanded,
+    asked: (u32, u32, u32),
+    (origin, rsbuf): (u32, u32),
+) -> Option<usize> {
+    let server = || connected(shape.settings(), shape.settings()).1;
+    let (mut own, mut general) = (server(), server());
+    let call = read_call(7, asked, rsbuf);
+    let Ingress::Call(message) = general.receive(&call) else { panic!("a call") };
+    let Ingress::Call(_) = own.receive(&call) else { panic!("a call") };
+    let to = message.reply_to();
+    let Demanded { payload, len, position, pieces, gather_max, zeros_max, headroom, .. } = *it;
+    let items = [BulkItem { position, len, origin, pieces }];
+    let direction = OneDirection::new(asked.0, asked.1, asked.2);
+    let reply = ShortSend::Reply { to: &to, item: Some((&items[0], &direction)) };
+    let means = (GatherMeans { gather_max, zeros_max }, headroom);
+    let before = state(&own);
+    let Some(plan) = own.conn.begin_continued(&mut own.ledger, payload, reply, means) else {
+        assert_eq!(state(&own), before, "what is not taken changes nothing");
+        return None;
+    };
+    let offer = message.offer();
+    let demand = ReplyDemand { payload, items: &items, offer, gather_max, copy_max: 0 };
+    let expected = general.conn.begin_reply(&mut general.ledger, &to, &demand);
+    let mut expected = expected.unwrap_or_else(|error| panic!("{it:?}: {error}"));
+    let stream = rpc(7, true, payload as usize);
+    let bulk: Vec<u8> = (0..len).map(|at| (at % 249) as u8).collect();
+    let due = general.transmit(&mut expected, &stream, std::slice::from_ref(&bulk));
+    assert_eq!(bytes_of(&plan, it, &stream, &bulk), due);
+    assert_eq!(state(&own), state(&general));
+    Some(due.len())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn a_continued_call_is_as_the_general_way_makes_it(shape in any_shape(), it in any_demand()) {
+        call_both(&shape, &it);
+    }
+
+    #[test]
+    fn a_continued_reply_is_as_the_general_way_makes_it(
+        shape in any_shape(),
+        it in any_demand(),
+        asked in (prop_oneof![4 => Just(8u32), 1 => 0u32..40], prop_oneof![3 => Just(0u32), 1 => 0u32..9000]),
+        ends in (prop_oneof![4 => Just(8u32), 1 => 0u32..44], prop_oneof![3 => Just(12u32), 1 => 0u32..12]),
+    ) {
+        answer_both(&shape, &it, (asked.0, 40, asked.1), ends);
+    }
+}
+
+/// 10 bytes more than four transmissions of two segments, with all that is needed for them.
+fn good() -> (Shape, Demanded) {
+    let shape = Shape { groups: vec![(2, 1000, 0)], calls_max: 8, replies_max: 8 };
+    let (len, position, pieces) = (8010, 8, 1);
+    let (gather_max, zeros_max, headroom) = (4, FIRST, HEADROOM);
+    let (payload, reply) = (40, 40);
+    let it = Demanded { payload, reply, len, position, pieces, gather_max, zeros_max, headroom };
+    (shape, it)
+}
+
+#[test]
+fn an_item_of_many_segments_has_its_own_way() {
+    let (shape, it) = good();
+    for (len, count) in [(1, 1), (2000, 1), (2001, 2), (8000, 4), (8010, 5), (16_000, 8)] {
+        let it = Demanded { len, ..it.clone() };
+        assert_eq!(call_both(&shape, &it), Some(count), "{len}");
+        assert_eq!(answer_both(&shape, &it, (8, 40, 0), (8, 12)), Some(count), "{len}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_takes_the_general_way() {
+    let (shape, it) = good();
+    let others = [
+        Demanded { len: 0, ..it.clone() },
+        Demanded { len: 16_001, ..it.clone() },
+        Demanded { position: 44, ..it.clone() },
+        Demanded { payload: 42, ..it.clone() },
+        Demanded { payload: 936, ..it.clone() },
+        Demanded { gather_max: 3, ..it.clone() },
+        // The zeros of a continuation, not of the first.
+        Demanded { zeros_max: FIRST - 37, ..it.clone() },
+        // A header of 56 bytes and nine numbers, longer in a call, and four continuations.
+        Demanded { headroom: 56 + 4 * 9 + 4 * 36 - 1, ..it.clone() },
+    ];
+    for it in &others {
+        assert_eq!(call_both(&shape, it), None, "{it:?}");
+        assert_eq!(answer_both(&shape, it, (8, 40, 0), (8, 12)), None, "{it:?}");
+    }
+    let two_groups = Shape { groups: vec![(1, 1000, 0), (1, 1000, 0)], ..shape.clone() };
+    assert_eq!(call_both(&two_groups, &it), None);
+    let few = Shape { calls_max: 4, ..shape.clone() };
+    assert_eq!(call_both(&few, &it), None);
+    assert_eq!(answer_both(&shape, &it, (8, 40, 0), (8, 4)), None, "the caller's limit");
+    let few = Shape { replies_max: 4, ..shape.clone() };
+    assert_eq!(answer_both(&few, &it, (8, 40, 0), (8, 12)), None, "our own limit");
+    assert_eq!(answer_both(&shape, &it, (8, 40, 8011), (8, 12)), None, "too short");
+    assert_eq!(answer_both(&shape, &it, (8, 40, 0), (40, 12)), None, "of another operation");
+}
