@@ -53,6 +53,19 @@ pub struct Initial {
     pub limit: u32,
 }
 
+impl Initial {
+    /// The nearest number of transmissions that is possible, if this one is not (wire.md E2).
+    #[inline]
+    pub(crate) fn expect(&self) -> Option<u32> {
+        let limit = self.limit.clamp(1, GROUP_MAX);
+        match self.count {
+            0 => Some(1),
+            count if count > limit => Some(limit),
+            _ => None,
+        }
+    }
+}
+
 /// The effect of a transmission on the group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
@@ -205,16 +218,9 @@ impl GroupAssembler {
         }
     }
 
-    #[cold]
     fn on_first_of_many(&mut self, initial: Initial, part: Part) -> Result<Step, Violation> {
-        let Initial { xid, dir, count, limit } = initial;
-        // wire.md E2
-        let expect = match count {
-            0 => Some(1),
-            count if count > limit.clamp(1, GROUP_MAX) => Some(limit.clamp(1, GROUP_MAX)),
-            _ => None,
-        };
-        if let Some(expect) = expect {
+        let Initial { xid, dir, count, .. } = initial;
+        if let Some(expect) = initial.expect() {
             self.aborted = Some(xid);
             return Err(Violation::GroupSize { expect, current: count });
         }
@@ -253,7 +259,12 @@ impl OpenGroup {
         }
     }
 
-    fn check(&self, xid: u32, number: u32, itype: u32) -> Result<(), Violation> {
+    /// Whether a continuation is the next of this group.
+    ///
+    /// # Errors
+    /// The first [`Violation`].
+    #[inline]
+    pub(crate) fn check(&self, xid: u32, number: u32, itype: u32) -> Result<(), Violation> {
         if xid != self.xid {
             return Err(Violation::ForeignXid { expect: self.xid, current: xid });
         }

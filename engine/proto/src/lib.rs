@@ -42,6 +42,7 @@ pub mod group;
 pub mod ingress;
 mod negotiate;
 pub mod opening;
+pub mod parts;
 pub mod placement;
 pub mod property;
 mod property_update;
@@ -69,6 +70,7 @@ pub use ingress::{
     Aborted, Complete, Control, ControlSend, Ignored, Ingress, Message, Received, ReplyTo, Via,
 };
 pub use opening::Opening;
+pub use parts::ReplyPart;
 pub use placement::find::{Finder, Piece, payload_pieces};
 pub use placement::gather::Gather;
 pub use placement::inline::{Direction, InlinePlan};

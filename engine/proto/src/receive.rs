@@ -237,7 +237,7 @@ impl Connection {
                 self.on_credit(incoming.credit, group.dir);
                 match step {
                     Step::Partial => Ingress::Partial,
-                    Step::Complete => self.on_complete(ledger, group),
+                    Step::Complete => Ingress::Complete(self.on_complete(ledger, group)),
                 }
             }
             Err(ContinuationError::Aborted(open, violation)) => {
@@ -251,14 +251,14 @@ impl Connection {
         }
     }
 
-    fn on_complete<'a>(&mut self, ledger: &mut ShardLedger, group: OpenGroup) -> Ingress<'a> {
+    pub(crate) fn on_complete(&mut self, ledger: &mut ShardLedger, group: OpenGroup) -> Complete {
         match group.dir {
-            MsgType::Call => Ingress::Complete(Complete::Call),
+            MsgType::Call => Complete::Call,
             MsgType::Reply => {
                 let call = ledger.calls.find(group.xid, self.peer).map(|(id, _)| id);
                 match call.map(|id| self.on_answer(ledger, id)) {
-                    Some(Ok(id)) => Ingress::Complete(Complete::Reply(id)),
-                    Some(Err(_)) | None => Ingress::Complete(Complete::Unwanted),
+                    Some(Ok(id)) => Complete::Reply(id),
+                    Some(Err(_)) | None => Complete::Unwanted,
                 }
             }
         }

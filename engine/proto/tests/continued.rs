@@ -267,3 +267,131 @@ fn what_does_not_fit_takes_the_general_way() {
     assert_eq!(answer_both(&shape, &it, (8, 40, 8011), (8, 12)), None, "too short");
     assert_eq!(answer_both(&shape, &it, (8, 40, 0), (40, 12)), None, "of another operation");
 }
+
+/// A client whose only call waits for a reply of one item, and such a reply in four transmissions.
+fn answered() -> (impl Fn() -> (Side, CallId), Vec<Vec<u8>>) {
+    let settings = good().0.settings();
+    let client = move || {
+        let mut client = connected(settings, settings).0;
+        let id = client.conn.open_call(&mut client.ledger, 1).expect("room");
+        let wants = [Want::sends(8, 40, 0, 8010)];
+        let demand = CallDemand { wants: &wants, ..CallDemand::inline(40, 400) };
+        client.conn.begin_sends(&mut client.ledger, id, &demand).expect("credits");
+        (client, id)
+    };
+    let mut server = connected(settings, settings).1;
+    let xid = client().1.xid();
+    let Ingress::Call(message) = server.receive(&read_call(xid, (8, 40, 0), 8)) else {
+        panic!("a call");
+    };
+    let items = [BulkItem { position: 8, len: 7002, origin: 8, pieces: 1 }];
+    let (offer, gather_max) = (message.offer(), 9);
+    let demand = ReplyDemand { payload: 40, items: &items, offer, gather_max, copy_max: 0 };
+    let reply = server.conn.begin_reply(&mut server.ledger, &message.reply_to(), &demand);
+    let bulk = [(0..7002).map(|at| (at % 249) as u8).collect()];
+    let wire = server.transmit(&mut reply.expect("fits"), &rpc(xid, true, 40), &bulk);
+    assert_eq!(wire.len(), 4);
+    (client, wire)
+}
+
+/// The pieces that a finder was told.
+#[derive(Debug, Default, PartialEq)]
+struct Told(Vec<(usize, u32, u32, Vec<Piece>)>);
+
+impl Finder for Told {
+    fn item(&mut self, index: usize, position: u32, len: u32) {
+        self.0.push((index, position, len, Vec::new()));
+    }
+
+    fn piece(&mut self, piece: Piece) {
+        self.0.last_mut().expect("of an item").3.push(piece);
+    }
+}
+
+/// Receives a transmission both ways, and says whether its own way took it.
+fn receive_both((own, id): &mut (Side, CallId), general: &mut Side, bytes: &[u8]) -> bool {
+    let expected = general.receive(bytes);
+    let buffer = general.last_buffer();
+    let first = &bytes[..bytes.len().min(FIRST as usize)];
+    let at = Received { buffer, byte_len: bytes.len() as u32 };
+    let before = state(own);
+    let taken = own.conn.on_part(&mut own.ledger, at, first);
+    match (taken, &expected) {
+        (None, _) => {
+            assert_eq!(state(own), before, "what is not taken changes nothing");
+            let done = format!("{:?}", own.receive(bytes));
+            assert_eq!(done, format!("{expected:?}"));
+        }
+        (Some(ReplyPart::Partial), Ingress::Partial) => own.keep(buffer, bytes),
+        (Some(ReplyPart::Complete(is)), Ingress::Complete(due)) => {
+            assert_eq!(is, *due);
+            own.keep(buffer, bytes);
+        }
+        (taken, expected) => panic!("{taken:?} is {expected:?}"),
+    }
+    assert_eq!(state(own), state(general));
+    if let Ingress::Complete(Complete::Reply(of)) = expected {
+        assert_eq!(of, *id);
+        let (message, parts) = general.completed();
+        let (mut due, mut told) = (Told::default(), Told::default());
+        let (conn, ledger) = (&general.conn, &general.ledger);
+        let none = &Offered::NONE;
+        let found = conn.find_reply(ledger, of, (&message, &parts), none, &mut due);
+        let first = own.first_segment(parts[0].buffer, parts[0].byte_len);
+        match own.conn.find_segmented(&own.ledger, of, &first, &mut told) {
+            None => assert!(taken.is_none() || found.is_err() || message.dp.len() != 1),
+            Some(()) => {
+                found.expect("its own way has found it valid");
+                assert_eq!(told, due);
+            }
+        }
+    }
+    taken.is_some()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn parts_are_received_as_the_general_way_does(
+        changes in vec((0usize..4, 0usize..30, prop_oneof![0u32..12, any::<u32>()]), 0..3),
+        order in prop_oneof![3 => Just(vec![0, 1, 2, 3]), 1 => vec(0usize..4, 4..8)],
+        cut in prop_oneof![3 => Just((0usize, 0usize)), 1 => (0usize..4, 0usize..3000)],
+    ) {
+        let (client, mut wire) = answered();
+        for (at, word, value) in changes {
+            wire[at][4 * word..4 * word + 4].copy_from_slice(&value.to_be_bytes());
+        }
+        let len = wire[cut.0].len() - cut.1.min(wire[cut.0].len() - 28);
+        wire[cut.0].truncate(len);
+        let (mut own, mut general) = (client(), client().0);
+        for at in order {
+            receive_both(&mut own, &mut general, &wire[at]);
+        }
+    }
+}
+
+#[test]
+fn a_reply_in_parts_has_its_own_way_unless_a_word_is_another() {
+    let (client, wire) = answered();
+    let (mut own, mut general) = (client(), client().0);
+    for bytes in &wire {
+        assert!(receive_both(&mut own, &mut general, bytes));
+    }
+    // Every word of the first header but the credits, those of the item, which are checked when the
+    // group is complete, and the lengths of the group and its payload.
+    for word in 0..(24 + 24 + 4 * 8 + 8) / 4 {
+        let (mut own, mut general) = (client(), client().0);
+        let mut bytes = wire[0].clone();
+        bytes[4 * word + 3] ^= 1;
+        let is_later = matches!(word, 2 | 7 | 8 | 12..=20);
+        assert_eq!(receive_both(&mut own, &mut general, &bytes), is_later, "word {word}");
+    }
+    for word in 0..9 {
+        let (mut own, mut general) = (client(), client().0);
+        assert!(receive_both(&mut own, &mut general, &wire[0]));
+        let mut bytes = wire[1].clone();
+        bytes[4 * word + 3] ^= 1;
+        assert_eq!(receive_both(&mut own, &mut general, &bytes), word == 2, "word {word}");
+    }
+}

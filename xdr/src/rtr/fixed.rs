@@ -175,23 +175,6 @@ pub struct OneItem {
     pub segment: U32,
 }
 
-/// The start of a list of one item, before the numbers of its segments.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
-#[repr(C)]
-pub struct ItemStart {
-    items: U32,
-    /// The position of the item in the virtual XDR stream (`xmdmi_disp`).
-    pub disp: U32,
-    /// Bytes of the item, without padding (`xmdmi_length`).
-    pub length: U32,
-    kind: U32,
-    offset: U32,
-    /// How many segments it has.
-    pub segments: U32,
-}
-
 /// A list of one set of directions, with one item to place by Send.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
@@ -285,7 +268,7 @@ impl Operation {
     /// Whether it starts a header of this operation and length. The caller has checked the
     /// procedure.
     #[inline]
-    fn is(&self, opttype: u32, header_len: usize) -> bool {
+    pub(super) fn is(&self, opttype: u32, header_len: usize) -> bool {
         self.opttype.get() == opttype && self.info_len.get() == (header_len - size::OPTIONAL) as u32
     }
 }
@@ -424,17 +407,6 @@ impl OneItem {
     }
 }
 
-impl ItemStart {
-    /// The item of `length` bytes at `disp`, from the beginning of the first of so many segments.
-    #[inline]
-    #[must_use]
-    pub fn new(disp: u32, length: u32, segments: u32) -> Self {
-        let (disp, length, segments) = (disp.into(), length.into(), segments.into());
-        // [RTR] 7.3: our items begin at the start of their first segment.
-        Self { items: ONE, disp, length, kind: TBSN, offset: U32::ZERO, segments }
-    }
-}
-
 impl FixedList for OneItem {
     #[inline]
     fn is_valid(&self) -> bool {
@@ -470,8 +442,8 @@ impl FixedList for OneDirection {
     }
 }
 
-const ONE: U32 = U32::new(1);
-const TBSN: U32 = U32::new(placement::TBSN);
+pub(super) const ONE: U32 = U32::new(1);
+pub(super) const TBSN: U32 = U32::new(placement::TBSN);
 /// RDMA_MSG, and three empty lists.
 const NO_CHUNKS: [u8; 16] = [0; 16];
 const _: () = assert!(proc::MSG == 0);

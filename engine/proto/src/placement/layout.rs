@@ -149,7 +149,7 @@ pub struct Run {
 }
 
 /// The layout of a message. The start of the first item determines the position of each.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Layout {
     /// Header bytes of the first transmission.
     pub header_len: u32,
@@ -229,6 +229,61 @@ pub fn lay(target: Target<'_>, demand: &Demand<'_>) -> Result<Layout, LayoutErro
     if !target.placement {
         return Err(LayoutError::Count(0));
     }
+    match lay_at_once(target, demand) {
+        Some(layout) => Ok(layout),
+        None => lay_by_search(target, demand),
+    }
+}
+
+/// As [`lay`], for a single placed item that begins in the first placement segment of the first
+/// buffer, where all placement segments are one group: nearly all messages, without a search.
+fn lay_at_once(target: Target<'_>, demand: &Demand<'_>) -> Option<Layout> {
+    let Some(0) = demand.placed.last() else { return None };
+    let item = demand.items.first()?;
+    let run = target.structure.only_run()?;
+    let entries = 1 + demand.stream_pieces;
+    // A part of an item costs its own pieces and one for the padding before it.
+    if entries.checked_add(item.pieces.max(1))?.checked_add(1)? > demand.gather_max {
+        return None;
+    }
+    let Span { segments, count } = span(run, item.len, demand.count_max)?;
+    let header_len = demand.header_base + size::MITEM_TBSN as u32 + 4 * segments;
+    let room = run.first.start.checked_sub(header_len).map(round_down)?;
+    let first_room = first_room(target, header_len).filter(|_| room >= demand.stream)?;
+    let cont_room = round_down(target.usable.saturating_sub(CONT_LEN));
+    let walk = Walk { t: 0, k: 0, entries };
+    Some(Layout { header_len, first_room, cont_room, count, walk })
+}
+
+/// What an item takes that begins in the first placement segment of a buffer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span {
+    /// Segments.
+    pub(crate) segments: u32,
+    /// Transmissions.
+    pub(crate) count: u32,
+}
+
+/// What an item takes in buffers with these placement segments only, if that is possible in so many
+/// transmissions. Costs a step for each segment.
+#[inline]
+pub(crate) fn span(run: SegmentRun, len: u32, count_max: u32) -> Option<Span> {
+    let (mut segments, mut count, mut left) = (0, 0, len);
+    while left > 0 {
+        if count == count_max.min(GROUP_MAX) {
+            return None;
+        }
+        segments += needed(&mut left, run.first.length, run.count);
+        count += 1;
+        if segments > ITEM_SEGMENTS_MAX {
+            return None;
+        }
+    }
+    (count > 0).then_some(Span { segments, count })
+}
+
+/// As [`lay`], for any placed items.
+fn lay_by_search(target: Target<'_>, demand: &Demand<'_>) -> Result<Layout, LayoutError> {
     let k_max = target.structure.placement_count();
     let least = least_header(demand);
     for t in 0..demand.count_max.min(GROUP_MAX) {
@@ -410,7 +465,7 @@ impl Walk {
 
 /// How many segments of this length an item needs, `max` at most; takes their bytes from `left`.
 #[inline]
-pub(crate) fn needed(left: &mut u32, length: u32, max: u32) -> u32 {
+fn needed(left: &mut u32, length: u32, max: u32) -> u32 {
     let mut count = 0;
     loop {
         count += 1;
@@ -620,6 +675,33 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4000))]
 
         #[test]
+        fn what_is_laid_out_at_once_is_as_a_search_lays_it(
+            (first, count, length, gap) in (40u32..300, 1u32..9, 1u32..600, prop_oneof![3 => Just(0u32), 1 => 1u32..9]),
+            (len, pieces, rest) in (0u32..9000, 0u32..4, any::<bool>()),
+            (stream, stream_pieces) in (2u32..70, 1u32..4),
+            (count_max, gather_max, header_base) in (0u32..70, 3u32..12, 36u32..60),
+        ) {
+            let inline = |length| SegmentGroup { length, ..INLINE };
+            let groups = [inline(first), plt(count, length), inline(gap.max(1)), plt(1, 50)];
+            let structure = structure(&groups[..if gap == 0 { 2 } else { 4 }]);
+            let items = [BulkItem { pieces, ..item(len) }, item(0)];
+            let items = &items[..1 + usize::from(rest)];
+            let demand = Demand {
+                header_base: header_base & !3,
+                stream_pieces,
+                count_max,
+                gather_max,
+                ..demand(4 * stream, items)
+            };
+            let usable = structure.total_len();
+            let target = Target { structure: &structure, usable, placement: true };
+            let at_once = places_items(&structure, usable).then(|| lay_at_once(target, &demand));
+            if let Some(layout) = at_once.flatten() {
+                prop_assert_eq!(lay_by_search(target, &demand), Ok(layout));
+            }
+        }
+
+        #[test]
         fn a_walk_over_groups_is_one_over_segments(
             shapes in vec((0u32..5, 1u32..40, any::<bool>()), 0..6),
             items in vec((1u32..600, 0u32..3), 1..5),
@@ -643,6 +725,20 @@ mod tests {
                 }
                 prop_assert_eq!(walk, reference);
             }
+        }
+    }
+
+    #[test]
+    fn a_single_item_behind_a_short_payload_is_laid_out_at_once() {
+        let structure = structure(&[INLINE, plt(2, 100)]);
+        let target = Target { structure: &structure, usable: 4296, placement: true };
+        for (len, count) in [(1, 1), (200, 1), (201, 2), (64 * 200, 64)] {
+            let items = [item(len)];
+            let layout = lay_at_once(target, &demand(8, &items)).expect("it fits");
+            assert_eq!(layout.count, count, "{len}");
+        }
+        for (stream, len) in [(8, 64 * 200 + 1), (4096, 100)] {
+            assert_eq!(lay_at_once(target, &demand(stream, &[item(len)])), None);
         }
     }
 

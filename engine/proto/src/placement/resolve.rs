@@ -10,7 +10,8 @@
 use rpcrdma_xdr::array::Array;
 use rpcrdma_xdr::cursor::pad_len;
 use rpcrdma_xdr::numbers::limit::{GROUP_MAX, STRUCTURE_SEGMENTS_MAX};
-use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, Tbsns};
+use rpcrdma_xdr::rtr::placement::{Loc, MsgItem};
+use rpcrdma_xdr::rtr::segmented::SegmentedResp;
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 
 use crate::demand::Offered;
@@ -61,17 +62,34 @@ pub fn resolve<'a>(
         check.item(index, &item, rule, finder)?;
     }
     check.distinct(items)?;
-    let virtual_len = payload + check.excised;
-    // wire.md E40
-    match u32::try_from(virtual_len) {
-        Ok(virtual_len) if virtual_len <= rpc_len_max => {
-            let is_reply = matches!(rule, Rule::Response { .. });
-            let items = Items::Listed { items, is_reply };
-            let (payload_len, is_here) = (payload as u32, is_reply || !check.is_remote);
-            Ok(Placed { items, body: None, payload_len, virtual_len, is_here })
-        }
-        _ => Err(Violation::BadHeader("the message is longer than is accepted")),
-    }
+    let virtual_len = check.virtual_len(rpc_len_max)?;
+    let is_reply = matches!(rule, Rule::Response { .. });
+    let items = Items::Listed { items, is_reply };
+    let (payload_len, is_here) = (payload as u32, is_reply || !check.is_remote);
+    Ok(Placed { items, body: None, payload_len, virtual_len, is_here })
+}
+
+/// As [`resolve`], for a reply with this item only, from the beginning of its first segment. `None`
+/// if it breaks a rule, or names its segments in a strange order.
+pub(crate) fn resolve_segmented(
+    structure: &RecvStructure,
+    parts: &[Part],
+    header: &SegmentedResp<'_>,
+    wants: &WantSet,
+    rpc_len_max: u32,
+    finder: &mut impl Finder,
+) -> Option<()> {
+    let (disp, length) = (header.item.disp.get(), header.item.length.get());
+    let payload = parts.iter().map(|part| u64::from(part.payload_len)).sum();
+    let mut check = Check::new(structure, parts, payload);
+    check_count(1, wants).ok()?;
+    wants.check(0, ItemKind::Tbsn).ok()?;
+    check.position(disp, length).ok()?;
+    finder.item(0, disp, length);
+    let numbers = header.numbers.iter().map(|number| number.get());
+    check.segments(length, 0, numbers, finder).ok()?;
+    check.virtual_len(rpc_len_max).ok()?;
+    (!check.shuffled).then_some(())
 }
 
 /// wire.md E25: exactly one item for each direction, none unsolicited.
@@ -122,7 +140,7 @@ impl<'s> Check<'s> {
         match item.loc {
             Loc::TooShort | Loc::NoItem => Ok(()),
             Loc::Exrw(segments) => {
-                self.position(item)?;
+                self.position(item.disp, item.length)?;
                 self.is_remote = true;
                 match rule {
                     Rule::Request { explicit: true } => exrw::check_read(item.length, segments),
@@ -136,23 +154,23 @@ impl<'s> Check<'s> {
                 }
             }
             Loc::Tbsn { offset, segments } => {
-                self.position(item)?;
+                self.position(item.disp, item.length)?;
                 finder.item(index, item.disp, item.length);
-                self.segments(item, offset, segments, finder)
+                self.segments(item.length, offset, segments.iter(), finder)
             }
         }
     }
 
     /// wire.md E16: in order, disjoint, on word boundaries, within the stream.
-    fn position(&mut self, item: &MsgItem<'_>) -> Result<(), Violation> {
-        let disp = u64::from(item.disp);
+    fn position(&mut self, value: u32, length: u32) -> Result<(), Violation> {
+        let disp = u64::from(value);
         let max = self.payload + self.excised;
         if disp % 4 != 0 || disp < self.previous_end || disp > max {
             let clamp = |value| u32::try_from(value).unwrap_or(u32::MAX);
             let (min, max) = (clamp(self.previous_end), clamp(max));
-            return Err(Violation::Offset { value: item.disp, min, max });
+            return Err(Violation::Offset { value, min, max });
         }
-        let padded = u64::from(item.length) + pad_len(item.length as usize) as u64;
+        let padded = u64::from(length) + pad_len(length as usize) as u64;
         self.excised += padded;
         self.previous_end = disp + padded;
         Ok(())
@@ -161,13 +179,14 @@ impl<'s> Check<'s> {
     /// wire.md E13: whole segments, of received bytes behind the payload.
     fn segments(
         &mut self,
-        item: &MsgItem<'_>,
+        length: u32,
         offset: u32,
-        segments: Tbsns<'_>,
+        numbers: impl ExactSizeIterator<Item = u32>,
         finder: &mut impl Finder,
     ) -> Result<(), Violation> {
-        let mut left = item.length;
-        for (nth, number) in segments.iter().enumerate() {
+        let mut left = length;
+        let count = numbers.len() as u32;
+        for (nth, number) in numbers.enumerate() {
             let Some((transmission, at)) = self.structure.locate(number) else {
                 return Err(self.bad_number(number));
             };
@@ -192,8 +211,8 @@ impl<'s> Check<'s> {
             self.shuffled |= self.last.is_some_and(|last| number <= last);
             self.last = Some(number);
         }
-        if left > 0 || segments.is_empty() {
-            return Err(self.bad_number(segments.len() as u32));
+        if left > 0 || count == 0 {
+            return Err(self.bad_number(count));
         }
         Ok(())
     }
@@ -219,6 +238,14 @@ impl<'s> Check<'s> {
         Ok(())
     }
 
+    /// wire.md E40
+    fn virtual_len(&self, max: u32) -> Result<u32, Violation> {
+        match u32::try_from(self.payload + self.excised) {
+            Ok(virtual_len) if virtual_len <= max => Ok(virtual_len),
+            _ => Err(Violation::BadHeader("the message is longer than is accepted")),
+        }
+    }
+
     fn bad_number(&self, value: u32) -> Violation {
         let numbers = self.parts.len() as u32 * self.structure.placement_count();
         Violation::Segment { value, min: 0, max: numbers.saturating_sub(1) }
@@ -229,6 +256,7 @@ impl<'s> Check<'s> {
 mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
+    use rpcrdma_xdr::rtr::placement::Tbsns;
     use rpcrdma_xdr::rtr::structure::SegmentGroup;
     use std::vec;
     use std::vec::Vec;

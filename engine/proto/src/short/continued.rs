@@ -8,12 +8,13 @@
 //! transmission takes the same number of bytes, which the plan counts once. The layout of the general
 //! way is the same for such a message.
 
-use rpcrdma_xdr::numbers::limit::{GROUP_MAX, ITEM_SEGMENTS_MAX};
+use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 use rpcrdma_xdr::numbers::{opttype, size};
 use rpcrdma_xdr::property::RtrSupport;
 use rpcrdma_xdr::rtr::fixed::{
-    ContEnd, Empty, IntoBytes, ItemStart, Operation, ReqEnd, RespEnd, Stamp, XmtCont,
+    ContEnd, Empty, IntoBytes, Operation, ReqEnd, RespEnd, Stamp, XmtCont,
 };
+use rpcrdma_xdr::rtr::segmented::ItemStart;
 use rpcrdma_xdr::rtr::structure::{SegmentAt, SegmentRun};
 
 use super::message::{CallWith, GatherMeans, ShortSend};
@@ -24,7 +25,7 @@ use crate::ingress::ReplyTo;
 use crate::placement::direct::WantSet;
 use crate::placement::inline::Direction;
 use crate::placement::item::BulkItem;
-use crate::placement::layout::{CONT_LEN, needed};
+use crate::placement::layout::{CONT_LEN, Span, span};
 
 /// The plan of a continued message: where its item is in the peer's buffers, and its headers.
 #[derive(Debug, Clone, Copy)]
@@ -155,22 +156,13 @@ impl Connection {
         if !self.places() || !self.takes_item(payload, item, means) {
             return None;
         }
-        let SegmentRun { first: SegmentAt { start, length, .. }, count: in_one } =
-            peer.structure.only_run()?;
-        let (mut segments, mut count, mut left) = (0, 0, item.len);
-        while left > 0 {
-            if count == count_max || segments > ITEM_SEGMENTS_MAX {
-                return None;
-            }
-            segments += needed(&mut left, length, in_one);
-            count += 1;
-        }
+        let run = peer.structure.only_run()?;
+        let Span { segments, count } = span(run, item.len, count_max)?;
+        let SegmentRun { first: SegmentAt { start, length, .. }, count: in_one } = run;
         let header_len = header_min + size::MITEM_TBSN as u32 + 4 * segments;
         let zeros = start.checked_sub(header_len)?.checked_sub(payload)?;
         let zeros_max = if count > 1 { start - CONT_LEN } else { zeros };
-        let is_possible = segments > 0
-            && segments <= ITEM_SEGMENTS_MAX
-            && has_first_words(&peer.structure, peer.recv_size, header_len)
+        let is_possible = has_first_words(&peer.structure, peer.recv_size, header_len)
             && header_len + (count - 1) * CONT_LEN <= headroom
             && zeros.max(zeros_max) <= means.zeros_max;
         let stretch = in_one * length;

@@ -47,6 +47,20 @@ impl Side {
         self.hand_in(buffer, wire.len())
     }
 
+    /// Keeps a transmission that was taken as this buffer, which is the next.
+    pub fn keep(&mut self, buffer: u32, wire: &[u8]) {
+        assert_eq!(buffer as usize, self.buffers.len());
+        let mut bytes = wire.to_vec();
+        bytes.resize(self.settings.structure.total_len() as usize, STALE);
+        self.buffers.push(bytes);
+    }
+
+    /// What was received into the first segment of a buffer.
+    pub fn first_segment(&self, buffer: u32, byte_len: u32) -> Vec<u8> {
+        let len = self.settings.first_segment_len().min(byte_len) as usize;
+        self.buffers[buffer as usize][..len].to_vec()
+    }
+
     /// What the short way takes of a transmission that lies in the first segment.
     pub fn take_short<'a>(&mut self, bytes: &'a [u8]) -> Option<Short<'a>> {
         self.conn.on_short(&mut self.ledger, bytes.len() as u32, bytes)

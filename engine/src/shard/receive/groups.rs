@@ -1,18 +1,50 @@
 //! Groups: buffers are kept until the last transmission has arrived.
 
 use rpcrdma_mempool::RecvToken;
-use rpcrdma_proto::Complete;
+use rpcrdma_proto::{Complete, Received, ReplyPart};
 
 use super::disposition::{Disposition, RecvInfo};
+use super::reading::first_segment;
 use crate::api::handler::Handler;
 use crate::error::{CallError, CloseReason};
 use crate::message::incoming::Buffers;
 use crate::provider::Provider;
 use crate::shard::Core;
+use crate::shard::peers::Phase;
 
 impl<P: Provider> Core<P> {
+    /// Takes a part of a reply, if it needs no general way. Otherwise returns its buffer.
+    #[inline]
+    pub(super) fn receive_part<H: Handler>(
+        &mut self,
+        index: u32,
+        token: RecvToken,
+        recv: RecvInfo,
+        now: u64,
+        handler: &mut H,
+    ) -> Option<RecvToken> {
+        let Core { peers, parts, receive, .. } = &mut *self;
+        let Some(peer) = peers.at(index) else { return Some(token) };
+        if peer.phase != Phase::Up || recv.invalidated.is_some() {
+            return Some(token);
+        }
+        let at = Received { buffer: token.index(), byte_len: recv.byte_len };
+        let first = first_segment(&receive.pool, &token, recv.byte_len);
+        match peer.conn.on_part(&mut parts.ledger, at, first) {
+            None => return Some(token),
+            Some(ReplyPart::Partial) => {
+                let until = parts.timers.group_until(now);
+                receive.park(Some(peer), token, until);
+            }
+            Some(ReplyPart::Complete(complete)) => {
+                self.on_group(index, complete, token, recv, handler);
+            }
+        }
+        None
+    }
+
     /// The last transmission of a group has arrived: delivers the message of the group.
-    #[cold]
+    #[inline(never)]
     pub(super) fn on_group<H: Handler>(
         &mut self,
         index: u32,

@@ -8,7 +8,7 @@ use rpcrdma_proto::{
 
 use super::Receive;
 use super::disposition::Disposition;
-use super::prepare::{Whole, prepare_call, prepare_reply};
+use super::prepare::{Whole, prepare_call, prepare_reply, prepare_segmented};
 use super::reading::first_segment;
 use crate::error::{CallError, CloseReason};
 use crate::message::incoming::Buffers;
@@ -106,9 +106,13 @@ impl Receive {
             return Disposition::Done;
         };
         debug_assert_eq!(buffers.len(), transmissions.len(), "a group is as long as its parts");
-        let Some(message) = conn.message(first_segment(pool, first, part.byte_len)) else {
-            return Disposition::Done;
-        };
+        let first = first_segment(pool, first, part.byte_len);
+        if let Complete::Reply(id) = complete
+            && prepare_segmented(conn, parts, id, first, map)
+        {
+            return Disposition::Reply(id);
+        }
+        let Some(message) = conn.message(first) else { return Disposition::Done };
         match complete {
             Complete::Call => {
                 let asked = (map, saved_offer);

@@ -64,3 +64,21 @@ pub(crate) fn prepare_reply(
     map.finish(&conn.settings().structure, parts);
     Ok(())
 }
+
+/// As [`prepare_reply`], for a reply of a group with a single item. False if it needs the general
+/// way.
+#[inline]
+pub(crate) fn prepare_segmented(
+    conn: &Connection,
+    Parts { ledger, .. }: &Parts,
+    id: CallId,
+    first_segment: &[u8],
+    map: &mut Map,
+) -> bool {
+    map.clear();
+    let found = conn.find_segmented(ledger, id, first_segment, map);
+    if found.is_some() {
+        map.finish(&conn.settings().structure, conn.group());
+    }
+    found.is_some()
+}

@@ -34,11 +34,13 @@ impl<P: Provider> Core<P> {
     pub(in crate::shard) fn receive_other<H: Handler>(
         &mut self,
         index: u32,
-        mut token: RecvToken,
+        token: RecvToken,
         recv: RecvInfo,
         now: u64,
         handler: &mut H,
     ) {
+        let token = self.receive_part(index, token, recv, now, handler);
+        let Some(mut token) = token else { return };
         loop {
             let disposition = self.judge(index, &token, recv, now, handler);
             let buffers = core::slice::from_mut(&mut token);

@@ -81,8 +81,10 @@ pub(crate) enum After {
 pub(crate) struct Request {
     /// Its operation.
     pub op: SendOp,
-    /// Where its part of the scatter or gather list ends.
-    pub end: u16,
+    /// Where its part of the scatter or gather list begins.
+    begin: u16,
+    /// Where it ends.
+    end: u16,
 }
 
 /// The other half of a message.
@@ -114,9 +116,8 @@ pub(crate) struct Item {
 impl Body {
     /// Work request `index` and its scatter or gather list.
     pub fn request(&self, index: usize) -> (SendOp, &[Sge]) {
-        let start = if index == 0 { 0 } else { self.requests[index - 1].end as usize };
-        let Request { op, end } = self.requests[index];
-        (op, &self.gather[start..end as usize])
+        let Request { op, begin, end } = self.requests[index];
+        (op, &self.gather[begin as usize..end as usize])
     }
 
     /// Ends the list of a work request, and with it the request.
@@ -126,7 +127,8 @@ impl Body {
 
     /// As [`Body::end_request`], with the list ending at `end`; entries behind it stay open.
     pub fn end_request_at(&mut self, op: SendOp, end: usize) -> Option<()> {
-        self.requests.try_push(Request { op, end: end as u16 }).ok()
+        let begin = self.requests.last().map_or(0, |last| last.end);
+        self.requests.try_push(Request { op, begin, end: end as u16 }).ok()
     }
 
     /// The number of RDMA Writes.
