@@ -1,5 +1,5 @@
 //! Registration: makes a region accessible to a device.
-#![expect(unsafe_code, reason = "who gives rights to peers makes a promise about the bytes")]
+#![expect(unsafe_code, reason = "giving rights to peers is a promise about the bytes")]
 
 use crate::region::Region;
 

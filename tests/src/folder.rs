@@ -13,7 +13,7 @@ impl Folder {
     ///
     /// # Panics
     /// If it cannot be created.
-    #[expect(clippy::new_without_default, reason = "each is another")]
+    #[expect(clippy::new_without_default, reason = "each one is different")]
     pub fn new() -> Folder {
         Folder::within(&std::env::temp_dir())
     }

@@ -10,7 +10,7 @@ use rpcrdma_engine::{CallError, CloseReason, ConnectionId, Fabric};
 use rpcrdma_mempool::Access;
 use rpcrdma_tests::raw_peer::{RawPeer, base_properties, optional, properties, transmission};
 use rpcrdma_tests::script::{Order, Part, Place, Script, part_bytes, reply_seed};
-use rpcrdma_tests::suite::explicit::{LANDING, plan};
+use rpcrdma_tests::suite::explicit::{RDMA_BUFFER, plan};
 use rpcrdma_tests::world::{Done, Plan, World};
 use rpcrdma_xdr::numbers::{VERSION_TWO, opttype};
 use rpcrdma_xdr::{
@@ -549,11 +549,11 @@ fn a_caller_that_vanishes_while_its_data_are_read_leaves_nothing_behind() {
     plan.serve.explicit.buffers.count = 4;
     plan.serve.explicit.fetches = 4;
     let mut scene = Scene::new(&plan);
-    let script = Script::new(1, &[Part::Bulk(2 * LANDING)], &[]);
-    let (payload, position) = reduced(&script, 2 * LANDING);
+    let script = Script::new(1, &[Part::Bulk(2 * RDMA_BUFFER)], &[]);
+    let (payload, position) = reduced(&script, 2 * RDMA_BUFFER);
     for turns in 0..12 {
         // The first is read and takes all buffers, the others wait for them.
-        let target = scene.raw.show(&part_bytes(1, 0, 2 * LANDING), Access::REMOTE_READ);
+        let target = scene.raw.show(&part_bytes(1, 0, 2 * RDMA_BUFFER), Access::REMOTE_READ);
         for xid in 1..6 {
             let message = call(xid, reads(&[ReadSegment { position, target }]), Some(&payload));
             scene.raw.send(&message);

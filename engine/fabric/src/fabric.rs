@@ -152,8 +152,7 @@ impl Provider for Fabric {
     fn check(&self, config: &Config) -> Result<(), SetupError> {
         let (options, named) = (&self.0.options, FabricOptions::from(config.fabric()));
         if config.engine().provider != section::ProviderKind::Fabric {
-            let reason =
-                "the engine was given the software fabric; the program opens what is named";
+            let reason = "the program opened the software fabric; open the configured provider";
             return Err(SetupError::unmet(config, "engine.provider", reason));
         }
         let keys = [

@@ -33,7 +33,7 @@
 
 #![expect(
     clippy::result_large_err,
-    reason = "a failed procedure says attributes, as one that did well"
+    reason = "a failed procedure returns attributes, as a successful one does"
 )]
 
 mod arguments;

@@ -54,7 +54,7 @@ mod choice {
     use super::*;
 
     const SIZE: u32 = 4096;
-    const LANDING: u32 = 16_384;
+    const RDMA_BUFFER: u32 = 16_384;
 
     /// A call as the cases have it; lengths are multiples of four.
     #[derive(Debug, Clone)]
@@ -96,7 +96,7 @@ mod choice {
         let beside = if case.interop.write_with_reply { may_write.clone() } else { Vec::new() };
         for writes in [beside, Vec::new()] {
             let reply = stream_without(&writes, &want_lens, case.reply);
-            let segments = reply.div_ceil(LANDING);
+            let segments = reply.div_ceil(RDMA_BUFFER);
             if segments <= case.interop.segments_max {
                 replies.push((writes, reply));
             }
@@ -114,7 +114,7 @@ mod choice {
         for (writes, reply) in replies {
             let mut header = 28 + write_header(&writes);
             if reply > 0 {
-                header += 4 + 16 * reply.div_ceil(LANDING);
+                header += 4 + 16 * reply.div_ceil(RDMA_BUFFER);
             }
             for reads in &subsets {
                 let header = header + 24 * reads.len() as u32;
@@ -133,7 +133,7 @@ mod choice {
             fetched.push(Vec::new());
             for reads in fetched {
                 let body = stream_without(&reads, &case.items, case.payload);
-                let segments = body.div_ceil(LANDING);
+                let segments = body.div_ceil(RDMA_BUFFER);
                 if segments <= case.interop.segments_max
                     && header + 24 * (reads.len() as u32 + segments) <= SIZE
                 {
@@ -174,7 +174,7 @@ mod choice {
             reply_payload_max: case.reply,
             gather_max: 64,
             copy_max: 0,
-            explicit: Explicit::unlimited(LANDING),
+            explicit: Explicit::unlimited(RDMA_BUFFER),
         };
         match client.conn.route_call(&demand) {
             Ok(route) => {
@@ -263,7 +263,7 @@ mod choice {
         let interop = Interop { read_chunk_last: true, ..Interop::default() };
         let (client, _) = connected(Settings { interop, ..settings() }, settings());
         let item = BulkItem { position: 8, len: 20_000, origin: 0, pieces: 1 };
-        let explicit = Explicit::unlimited(LANDING);
+        let explicit = Explicit::unlimited(RDMA_BUFFER);
         for (payload, reads) in [(8, 1), (12, 0)] {
             let items = [item];
             let demand = CallDemand {
@@ -285,8 +285,10 @@ mod choice {
             ..Settings::new(structure(4096, 0, 0))
         };
         let (mut client, _) = connected(two, two);
-        let demand =
-            CallDemand { explicit: Explicit::unlimited(LANDING), ..CallDemand::inline(12_000, 40) };
+        let demand = CallDemand {
+            explicit: Explicit::unlimited(RDMA_BUFFER),
+            ..CallDemand::inline(12_000, 40)
+        };
         let form = |client: &Side| client.conn.route_call(&demand).expect("a way").form;
         assert_eq!(form(&client), CallForm::Xmt);
         let mut open = Vec::new();
@@ -307,7 +309,7 @@ mod choice {
         let (client, _) = connected(two, two);
         for (reply, form, chunk) in [(8000, CallForm::Xmt, 0), (9000, CallForm::Msg, 9000)] {
             let demand = CallDemand {
-                explicit: Explicit::unlimited(LANDING),
+                explicit: Explicit::unlimited(RDMA_BUFFER),
                 ..CallDemand::inline(40, reply)
             };
             let route = client.conn.route_call(&demand).expect("a way");
@@ -321,7 +323,7 @@ mod choice {
         let items = [BulkItem { position: 8, len: 20_001, origin: 0, pieces: 2 }];
         let demand = CallDemand {
             items: &items,
-            explicit: Explicit::unlimited(LANDING),
+            explicit: Explicit::unlimited(RDMA_BUFFER),
             gather_max: 8,
             ..CallDemand::inline(8, 8)
         };

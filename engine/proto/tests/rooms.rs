@@ -209,7 +209,7 @@ fn check_plain(side: &mut Side) {
 }
 
 /// A call or a reply of so many bytes, and an item, by the short way and by the general one.
-fn check_lone(side: &mut Side, payload: u32, len: u32) {
+fn check_single_item(side: &mut Side, payload: u32, len: u32) {
     let means = GatherMeans { gather_max: 30, zeros_max: 4096 };
     let limit = side.conn.limits().recv_size;
     let reply_max = side.conn.reply_room();
@@ -276,7 +276,7 @@ proptest! {
         for change in &changes {
             apply(&mut side, &mut xid, change);
             check_plain(&mut side);
-            check_lone(&mut side, payload, len);
+            check_single_item(&mut side, payload, len);
             check_groups(&mut side, payload, len);
         }
     }
@@ -307,7 +307,7 @@ fn a_smaller_requested_buffer_limits_every_form_at_once() {
         apply(&mut side, &mut 0, &Change::Asked(Some(1024)));
         assert_eq!(side.conn.limits().recv_size, 1024);
         check_plain(&mut side);
-        check_lone(&mut side, 40, PLACE);
+        check_single_item(&mut side, 40, PLACE);
         check_groups(&mut side, 5000, 5000);
     }
 }

@@ -196,7 +196,7 @@ impl Mapped<'_> {
     }
 
     #[cold]
-    fn landed_bytes(&self, at: u32, range: Range<usize>) -> &[u8] {
+    fn rdma_bytes(&self, at: u32, range: Range<usize>) -> &[u8] {
         let loan = self.rdma_target.loans.get(at as usize).and_then(Option::as_deref);
         loan.and_then(|bytes| bytes.get(range)).unwrap_or_default()
     }
@@ -205,7 +205,7 @@ impl Mapped<'_> {
     fn bytes(&self, piece: &Piece) -> &[u8] {
         let range = piece.offset as usize..(piece.offset + piece.len) as usize;
         if piece.part == IN_LOANS {
-            return self.landed_bytes(piece.segment, range);
+            return self.rdma_bytes(piece.segment, range);
         }
         let segment = self.pool.segment(&self.buffers[piece.part as usize], piece.segment as usize);
         &segment[range]

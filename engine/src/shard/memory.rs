@@ -1,5 +1,5 @@
 //! The registered memory of a shard, and the pools that it is carved into.
-#![expect(unsafe_code, reason = "rights of peers to all memory, for those who ask for it by name")]
+#![expect(unsafe_code, reason = "rights of peers to all memory, if configured explicitly")]
 
 use std::sync::Arc;
 

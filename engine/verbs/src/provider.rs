@@ -77,13 +77,13 @@ impl Provider for Verbs {
 
     fn check(&self, config: &Config) -> Result<(), SetupError> {
         if config.engine().provider != ProviderKind::Verbs {
-            let reason = "the engine was given an RDMA device; the program opens what is named";
+            let reason = "the program opened an RDMA device; open the configured provider";
             return Err(SetupError::unmet(config, "engine.provider", reason));
         }
         match self.0.options.unmet(config) {
             None => Ok(()),
             Some(key) => {
-                let reason = "the device was opened otherwise; Verbs::from_config opens it so";
+                let reason = "the device was opened with other options; use Verbs::from_config";
                 Err(SetupError::unmet(config, key, reason))
             }
         }

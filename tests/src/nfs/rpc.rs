@@ -29,7 +29,7 @@ pub enum Take {
     /// In the payload stream.
     InLine,
     /// By DDP, in memory of the engine.
-    Landing,
+    RdmaBuffer,
     /// By DDP, in a result buffer of this number of pieces.
     Sink(usize),
 }
@@ -366,7 +366,7 @@ impl<P: Provider> Caller<P> {
         if let Some((len_max, how)) = request.result {
             let want = Want { len_min: 0, len_max };
             match how {
-                Take::Landing => call.result(want)?,
+                Take::RdmaBuffer => call.result(want)?,
                 Take::Sink(_) if len_max > 0 => call.result_into(want, sink_of(sink))?,
                 Take::InLine | Take::Sink(_) => call.result_in_line(len_max)?,
             }

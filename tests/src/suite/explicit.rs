@@ -8,7 +8,7 @@ use crate::script::{Order, Part, Place, Random, Script};
 use crate::world::{Open, Plan, World, large};
 
 /// Bytes of a RDMA buffer in these scenarios.
-pub const LANDING: u32 = 16 << 10;
+pub const RDMA_BUFFER: u32 = 16 << 10;
 /// Bytes of a message that needs no more than one Send.
 const INLINE: u32 = 4 << 10;
 
@@ -32,7 +32,7 @@ pub fn only_base(raw: &mut Raw) {
     raw.features.continuation = false;
     raw.receive.placement.count = 0;
     raw.explicit.buffers.count = 72;
-    raw.explicit.buffers.length = format!("{LANDING}B").as_str().into();
+    raw.explicit.buffers.length = format!("{RDMA_BUFFER}B").as_str().into();
 }
 
 /// With more chunks in a message than the narrowest implementations take.
@@ -50,7 +50,7 @@ fn generous(version: &str) -> Plan {
 /// Lengths at every edge: of words, of a Send, of RDMA buffers.
 fn edges() -> impl Iterator<Item = u32> {
     let near = |edge: u32, by: u32| edge - by..=edge + by;
-    let buffers = [1, 2, 3, 7, 15].into_iter().flat_map(move |count| near(count * LANDING, 2));
+    let buffers = [1, 2, 3, 7, 15].into_iter().flat_map(move |count| near(count * RDMA_BUFFER, 2));
     (0..=9).chain(near(INLINE - 64, 76)).chain(near(INLINE, 9)).chain(buffers)
 }
 
@@ -110,7 +110,9 @@ pub fn a_read_without_a_sink_arrives_in_a_buffer_of_the_engine<P: Provider>(open
 pub fn a_read_is_placed_as_requested<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         let (mut world, peer) = World::pair(open, &plan(version));
-        for len in [1, 2, 3, 999, 1_000, 1_001, 3_000, 5_000, LANDING - 1, LANDING + 1, 70_000] {
+        for len in
+            [1, 2, 3, 999, 1_000, 1_001, 3_000, 5_000, RDMA_BUFFER - 1, RDMA_BUFFER + 1, 70_000]
+        {
             let script = Script::new(len, &[], &[Part::Bulk(len), Part::Inline(2)]);
             world.call_when_possible(0, peer, &script.clone().place(Place::Either(1)));
             let done = world.finish().remove(0);
@@ -131,7 +133,7 @@ pub fn a_long_call_is_fetched_as_a_whole<P: Provider>(open: Open<'_, P>) {
         for plan in [plan(version), generous(version)] {
             let (mut world, peer) = World::pair(open, &plan);
             world.lends = true;
-            for len in edges().filter(|len| *len <= 8 * LANDING).step_by(3) {
+            for len in edges().filter(|len| *len <= 8 * RDMA_BUFFER).step_by(3) {
                 world.round(0, peer, &Script::new(len, &[Part::Inline(len)], &[Part::Inline(3)]));
                 let parts = [Part::Inline(len), Part::Bulk(len + 1), Part::Inline(2)];
                 world.round(0, peer, &Script::new(len, &parts, &[Part::Inline(3)]));
@@ -147,7 +149,7 @@ pub fn a_long_reply_arrives_in_its_chunk<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         for plan in [plan(version), generous(version)] {
             let (mut world, peer) = World::pair(open, &plan);
-            for len in edges().filter(|len| *len <= 7 * LANDING).step_by(3) {
+            for len in edges().filter(|len| *len <= 7 * RDMA_BUFFER).step_by(3) {
                 world.round(0, peer, &Script::new(len, &[], &[Part::Inline(len)]));
                 let parts = [Part::Inline(len), Part::Bulk(len / 2), Part::Inline(2)];
                 for place in [Place::Anywhere, Place::Into(2), Place::Either(1), Place::BySize(99)]
@@ -170,8 +172,8 @@ pub fn results_of_too_many_pieces_arrive_in_the_reply_chunk<P: Provider>(open: O
         }
         let (mut world, peer) = World::pair(open, &plan);
         // Three buffers for each of eight, and ten for the rest; or 26 for all.
-        let items = [Part::Bulk(2 * LANDING + 1); 8];
-        let parts = [&items[..], &[Part::Inline(10 * LANDING - 200)]].concat();
+        let items = [Part::Bulk(2 * RDMA_BUFFER + 1); 8];
+        let parts = [&items[..], &[Part::Inline(10 * RDMA_BUFFER - 200)]].concat();
         let script = Script::new(1, &[], &parts);
         assert_eq!(world.round(0, peer, &script).1, 0, "nothing is apart");
         assert_eq!(world.clients[0].handle().stats().exposed, 26);
@@ -185,7 +187,7 @@ pub fn a_long_call_gets_a_long_reply<P: Provider>(open: Open<'_, P>) {
         for plan in [plan(version), generous(version)] {
             let (mut world, peer) = World::pair(open, &plan);
             world.lends = true;
-            for len in [3_900, 4_096, 4_500, LANDING, 40_001] {
+            for len in [3_900, 4_096, 4_500, RDMA_BUFFER, 40_001] {
                 let parts = [Part::Inline(len), Part::Bulk(3), Part::Bulk(len), Part::Inline(1)];
                 for order in [Order::Answer, Order::Later] {
                     let script = Script::new(len, &parts, &parts).order(order);
@@ -251,7 +253,7 @@ pub fn items_without_bytes_use_up_their_sinks<P: Provider>(open: Open<'_, P>) {
 pub fn short_results_do_not_change_the_rest_of_their_sinks<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         let (mut world, peer) = World::pair(open, &plan(version));
-        for len in [0, 1, 4, 4_097, LANDING, 3 * LANDING + 1] {
+        for len in [0, 1, 4, 4_097, RDMA_BUFFER, 3 * RDMA_BUFFER + 1] {
             for pieces in [1, 3, 8] {
                 let want = [Want { len_min: 0, len_max: len + 60_000 }];
                 let script = Script::new(len, &[], &[Part::Bulk(len), Part::Inline(9)]);
@@ -326,7 +328,7 @@ pub fn any_mixture_arrives_by_explicit_rdma<P: Provider>(open: Open<'_, P>) {
 pub fn fetched_memory_is_taken_and_relayed<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         let (mut world, peer) = World::pair(open, &plan(version));
-        for len in [5_000, LANDING, LANDING + 1, 5 * LANDING - 3] {
+        for len in [5_000, RDMA_BUFFER, RDMA_BUFFER + 1, 5 * RDMA_BUFFER - 3] {
             for place in [Place::Anywhere, Place::Into(1)] {
                 // The service answers with the argument, whose pattern is that of the call.
                 let script = Script::new(len, &[Part::Inline(5), Part::Bulk(len)], &[]);
@@ -342,7 +344,7 @@ pub fn fetched_memory_is_taken_and_relayed<P: Provider>(open: Open<'_, P>) {
             }
             world.round(0, peer, &Script::new(len, &[Part::Bulk(len)], &[]).order(Order::Keep));
             let kept = core::mem::take(&mut world.servers[0].handler().kept);
-            assert_eq!(kept.len(), len.div_ceil(LANDING) as usize);
+            assert_eq!(kept.len(), len.div_ceil(RDMA_BUFFER) as usize);
             assert!(world.servers[0].handler().not_taken.is_empty());
         }
         world.check_all_returned();

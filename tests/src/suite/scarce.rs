@@ -2,7 +2,7 @@
 
 use rpcrdma_engine::{CallError, CallRefused, Provider, Want};
 
-use super::explicit::{LANDING, only_base, plan};
+use super::explicit::{RDMA_BUFFER, only_base, plan};
 use crate::script::{Order, Part, Place, Script};
 use crate::world::{Open, Plan, World, is_passing};
 
@@ -45,7 +45,7 @@ pub fn calls_wait_for_rdma_buffers_without_a_deadlock<P: Provider>(open: Open<'_
     plan.serve.explicit.buffers.count = 8;
     let mut world = World::new(open, &plan);
     let peers = [0, 1, 2].map(|client| world.connect(client));
-    let all = [Part::Bulk(4 * LANDING)];
+    let all = [Part::Bulk(4 * RDMA_BUFFER)];
     let mut checked = 0;
     for seed in 0..40 {
         for (client, peer) in peers[..2].iter().enumerate() {
@@ -58,7 +58,7 @@ pub fn calls_wait_for_rdma_buffers_without_a_deadlock<P: Provider>(open: Open<'_
     checked += world.check_all();
     assert_eq!(checked, 120);
     // A call that needs more than the server has is rejected at once.
-    let script = Script::new(1, &[Part::Bulk(4 * LANDING + 1)], &[]);
+    let script = Script::new(1, &[Part::Bulk(4 * RDMA_BUFFER + 1)], &[]);
     world.call_when_possible(0, peers[0], &script);
     let done = world.finish().remove(0);
     assert!(matches!(done.result, Err(CallError::Rejected(_))), "{:?}", done.result);
@@ -100,13 +100,13 @@ pub fn calls_that_never_fit_are_refused_permanently<P: Provider>(open: Open<'_, 
     let mut few_buffers = plan("two");
     few_buffers.call.explicit.buffers.count = 4;
     let (mut world, peer) = World::pair(open, &few_buffers);
-    let fits = Script::new(1, &[], &[Part::Bulk(2 * LANDING)]);
+    let fits = Script::new(1, &[], &[Part::Bulk(2 * RDMA_BUFFER)]);
     world.round(0, peer, &fits);
-    let refused = world.call(0, peer, &Script::new(1, &[], &[Part::Bulk(2 * LANDING + 1)]));
+    let refused = world.call(0, peer, &Script::new(1, &[], &[Part::Bulk(2 * RDMA_BUFFER + 1)]));
     assert!(refused.is_err_and(|why| !is_passing(why)), "{refused:?}");
-    let refused = world.call(0, peer, &Script::new(1, &[Part::Inline(3 * LANDING)], &[]));
+    let refused = world.call(0, peer, &Script::new(1, &[Part::Inline(3 * RDMA_BUFFER)], &[]));
     assert!(refused.is_err_and(|why| !is_passing(why)), "{refused:?}");
-    let refused = world.call(0, peer, &Script::new(1, &[], &[Part::Inline(3 * LANDING)]));
+    let refused = world.call(0, peer, &Script::new(1, &[], &[Part::Inline(3 * RDMA_BUFFER)]));
     assert!(refused.is_err_and(|why| !is_passing(why)), "{refused:?}");
     world.round(0, peer, &fits);
     world.check_all_returned();
@@ -176,7 +176,7 @@ pub fn calls_that_need_most_of_the_buffers_take_turns<P: Provider>(open: Open<'_
     let (mut world, peer) = World::pair(open, &plan);
     let mut checked = 0;
     for seed in 0..60 {
-        let parts = [Part::Inline(2 * LANDING)];
+        let parts = [Part::Inline(2 * RDMA_BUFFER)];
         let script = Script::new(seed, &parts[..(seed % 2) as usize], &parts).order(Order::Later);
         match world.call(0, peer, &script) {
             Ok(_) => {}
@@ -201,7 +201,7 @@ pub fn other_modes_of_exposure_work<P: Provider>(open: Open<'_, P>) {
         let mut plan = plan("two");
         plan.call.explicit.exposure = way.into();
         let (mut world, peer) = World::pair(open, &plan);
-        for len in [1, 5_000, LANDING, 3 * LANDING + 5] {
+        for len in [1, 5_000, RDMA_BUFFER, 3 * RDMA_BUFFER + 5] {
             let parts = [Part::Inline(9), Part::Bulk(len)];
             world.round(0, peer, &Script::new(len, &parts, &parts));
             world.round(0, peer, &Script::new(len, &parts, &parts).place(Place::Into(3)));

@@ -134,7 +134,7 @@ fn an_endpoint_dropped_before_it_was_attached_disconnects_the_other() {
     let mut pair = Pair::new();
     let (ours, theirs) = endpoints(&pair.fabric, &pair.a, &pair.b, 7);
     let qb = pair.b.queues.attach(theirs).unwrap();
-    pair.b.send(qb.qp, 1, b"to nobody").unwrap();
+    pair.b.send(qb.qp, 1, b"to no one").unwrap();
     drop(ours);
     assert_eq!(brief(&pair.b.poll_dry()), [(1, WcStatus::Flushed)]);
     assert_eq!(pair.b.events(), [QueueEvent::Disconnected { qp_num: qb.qp_num }]);

@@ -103,11 +103,11 @@ impl Client {
     }
 
     pub fn read(&mut self, file: &nfs_fh3, offset: u64, count: u32) -> Result<Read, Failure> {
-        self.nfs.read(file, offset, count, Take::Landing)
+        self.nfs.read(file, offset, count, Take::RdmaBuffer)
     }
 
     pub fn readlink(&mut self, symlink: &nfs_fh3) -> Result<Vec<u8>, Failure> {
-        self.nfs.readlink(symlink, 4096, Take::Landing).map(|(path, _)| path)
+        self.nfs.readlink(symlink, 4096, Take::RdmaBuffer).map(|(path, _)| path)
     }
 
     pub fn write(
@@ -124,7 +124,7 @@ impl Client {
     pub fn ask(&mut self, procedure: u32, arguments: &impl Pack) -> bool {
         let mut request = Request::new(procedure, arguments);
         if procedure == nfs3::READ {
-            request = request.taking(8, Take::Landing);
+            request = request.taking(8, Take::RdmaBuffer);
         }
         let is_asked = self.rpc.submit_now(&request).expect("it can be sent").is_some();
         self.rpc.poll();

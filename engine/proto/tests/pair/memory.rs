@@ -174,7 +174,7 @@ impl Open {
     /// the sinks.
     pub fn new(route: &CallRoute, demand: &CallDemand<'_>, content: &Content, spare: u32) -> Self {
         let mut open = Self::default();
-        let landing = demand.explicit.rdma_buffer_len;
+        let buffer_len = demand.explicit.rdma_buffer_len;
         for index in route.items.iter() {
             let pieces = content.items[index].pieces as usize;
             let list = open.memory.expose(&content.bulk[index], pieces);
@@ -184,13 +184,13 @@ impl Open {
             let want = demand.wants[index];
             let stale = vec![STALE; (want.max_len + spare) as usize];
             let segments = match want.pieces {
-                0 => want.max_len.div_ceil(landing),
+                0 => want.max_len.div_ceil(buffer_len),
                 pieces => pieces,
             };
             let list = open.memory.expose(&stale, segments as usize);
             open.wants.push(list);
         }
-        let buffers = |len: u32| len.div_ceil(landing.max(1)) as usize;
+        let buffers = |len: u32| len.div_ceil(buffer_len.max(1)) as usize;
         open.body = open.memory.expose(&vec![STALE; route.body as usize], buffers(route.body));
         open.reply = open.memory.expose(&vec![STALE; route.reply as usize], buffers(route.reply));
         open

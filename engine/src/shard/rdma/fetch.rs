@@ -166,7 +166,7 @@ pub(crate) const TOO_MUCH: Violation =
     Violation::BadHeader("the chunks are more than can be fetched for one call");
 /// A longer offer than a reply can return.
 pub(crate) const OFFER_TOO_LONG: Violation =
-    Violation::BadHeader("what is offered for the reply does not fit the header of a reply");
+    Violation::BadHeader("the memory offered for the reply does not fit the header of a reply");
 
 /// Data to fetch: the message, or an item.
 pub(crate) struct Remotely<'a> {

@@ -1,5 +1,5 @@
 //! Conversion of socket addresses between the system's types and Rust's.
-#![expect(unsafe_code, reason = "what a socket address is, its first two bytes say")]
+#![expect(unsafe_code, reason = "the first two bytes of a socket address state its type")]
 
 use std::mem::{MaybeUninit, size_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};

@@ -52,7 +52,7 @@ fn of_errno(errno: i32) -> Failure {
 fn of_rejection(status: i32) -> Failure {
     match status {
         NO_RESOURCES | TIMEOUT | STALE_CONNECTION => Failure::Passing(ConnectError::Rejected),
-        NOBODY_LISTENS => Failure::Final(ConnectError::Unreachable),
+        NO_SUCH_SERVICE => Failure::Final(ConnectError::Unreachable),
         _ if status.saturating_abs() == libc::ECONNREFUSED => {
             Failure::Final(ConnectError::Unreachable)
         }
@@ -65,7 +65,7 @@ const NO_RESOURCES: i32 = 3;
 /// The peer has waited too long for the third message.
 const TIMEOUT: i32 = 4;
 /// There is no such service.
-const NOBODY_LISTENS: i32 = 8;
+const NO_SUCH_SERVICE: i32 = 8;
 /// The peer still holds an old connection with this queue pair's number.
 const STALE_CONNECTION: i32 = 10;
 

@@ -21,7 +21,7 @@ pub fn reads_bring_what_is_in_the_file<P: Provider>(scene: &mut Scene<'_, P>) {
     fs::write(path.join("file"), &bytes).expect("a file");
     let file = scene.nfs.lookup(&dir, b"file").expect("the file").object;
     let is_one = scene.is_one();
-    for take in [Take::Sink(1), Take::Landing, Take::InLine, Take::Sink(3)] {
+    for take in [Take::Sink(1), Take::RdmaBuffer, Take::InLine, Take::Sink(3)] {
         let is_dense = scene.is_thorough && matches!(take, Take::Sink(1) | Take::InLine);
         let which = if is_dense { lengths } else { few_lengths };
         for len in which(max, scene.inline, &[]) {
@@ -40,10 +40,10 @@ pub fn reads_bring_what_is_in_the_file<P: Provider>(scene: &mut Scene<'_, P>) {
                     assert_eq!(read.sink, len > 0, "the memory of {len} bytes comes back");
                     assert!(!is_one || (len > 0) == (read.placed && wrote), "{len} by {take:?}");
                 }
-                Take::Landing if is_one && len > scene.inline => {
+                Take::RdmaBuffer if is_one && len > scene.inline => {
                     assert!(read.placed && wrote, "{len} bytes were written");
                 }
-                Take::Landing => {}
+                Take::RdmaBuffer => {}
             }
         }
     }
@@ -59,7 +59,7 @@ pub fn reads_stop_at_the_end<P: Provider>(scene: &mut Scene<'_, P>) {
         let (name, bytes) = (format!("of-{len}"), pattern(2, len));
         fs::write(path.join(&name), &bytes).expect("a file");
         let file = scene.nfs.lookup(&dir, name.as_bytes()).expect("the file").object;
-        for take in [Take::Sink(1), Take::Sink(2), Take::Landing, Take::InLine] {
+        for take in [Take::Sink(1), Take::Sink(2), Take::RdmaBuffer, Take::InLine] {
             for offset in [0, len / 2, len.saturating_sub(1), len, len + 1, len + 100_000] {
                 let read = scene.nfs.read(&file, offset as u64, 80_000, take).expect(&name);
                 let is = bytes.get(offset..).unwrap_or_default();
@@ -150,7 +150,7 @@ pub fn many_calls_are_in_flight<P: Provider>(scene: &mut Scene<'_, P>) {
         for block in 0..BLOCKS {
             let offset = (block * BLOCK) as u64;
             let len = [1, 100, BLOCK - 1, BLOCK][(block + round) % 4];
-            let take = [Take::Sink(1), Take::Landing, Take::InLine][(block + round) % 3];
+            let take = [Take::Sink(1), Take::RdmaBuffer, Take::InLine][(block + round) % 3];
             let request = read_request(&from, offset, len as u32, take);
             reads.push((block, len, scene.nfs.rpc.submit(&request).expect("a READ")));
             let data = &bytes[block * BLOCK..][..len];

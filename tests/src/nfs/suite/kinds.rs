@@ -28,7 +28,7 @@ pub fn every_kind_of_message<P: Provider>(nfs: &mut Nfs<P>, root: &nfs_fh3) {
             let done = nfs.write(&file, 0, &bytes, stable_how::UNSTABLE, give);
             assert_eq!(done.expect("WRITE").count as usize, len, "{give:?}");
         }
-        for take in [Take::InLine, Take::Landing, Take::Sink(1), Take::Sink(3)] {
+        for take in [Take::InLine, Take::RdmaBuffer, Take::Sink(1), Take::Sink(3)] {
             let read = nfs.read(&file, 0, len as u32, take).expect("READ");
             assert!(read.data == bytes, "{len} bytes by {take:?}");
         }
@@ -50,7 +50,7 @@ pub fn every_kind_of_message<P: Provider>(nfs: &mut Nfs<P>, root: &nfs_fh3) {
             let target = &target.as_bytes()[target.len() - len..];
             let name = format!("{give:?}-{len}").into_bytes();
             let link = nfs.symlink(&dir, &name, target, give).expect("SYMLINK");
-            for take in [Take::InLine, Take::Landing, Take::Sink(1)] {
+            for take in [Take::InLine, Take::RdmaBuffer, Take::Sink(1)] {
                 let (read, _) = nfs.readlink(&link, 8192, take).expect("READLINK");
                 assert_eq!(read, target, "{take:?}");
             }

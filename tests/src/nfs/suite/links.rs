@@ -24,7 +24,7 @@ pub fn targets_of_every_length_are_made_and_read<P: Provider>(scene: &mut Scene<
         assert_eq!(made.as_os_str().as_bytes(), target, "{name}");
         // READLINK does not know how long the target is.
         let room = [len as u32, 1024, 4096][index % 3];
-        for take in [Take::InLine, Take::Landing, Take::Sink(1), Take::Sink(2)] {
+        for take in [Take::InLine, Take::RdmaBuffer, Take::Sink(1), Take::Sink(2)] {
             let (read, placed) = scene.nfs.readlink(&link, room, take).expect(&name);
             assert_eq!(read, target, "{name} by {take:?} of {room}");
             assert!(!placed || take != Take::InLine, "{name} was placed");

@@ -19,7 +19,7 @@ pub fn failures_leave_memory_alone<P: Provider>(scene: &mut Scene<'_, P>) {
     fs::write(path.join("file"), pattern(1, 100)).expect("a file");
     let file = scene.nfs.lookup(&dir, b"file").expect("the file").object;
     let foreign = nfs_fh3 { data: Opaque::owned(vec![7; 32]) };
-    for take in [Take::Sink(1), Take::Sink(3), Take::Landing, Take::InLine] {
+    for take in [Take::Sink(1), Take::Sink(3), Take::RdmaBuffer, Take::InLine] {
         for handle in [&dir, &foreign] {
             let read = scene.nfs.read(handle, 0, 10_000, take);
             assert!(matches!(read, Err(Failure::Status(_))), "{take:?}: {read:?}");

@@ -193,7 +193,7 @@ impl<C: Carrier> Path<C> {
             if is_ours(posted) {
                 let lost = Posted { fate: Fate::Flushed, covers: 0, ..*posted };
                 // The peer keeps the slot of a Read until it reports its result.
-                *posted = Posted { opcode: posted.opcode, ..NOBODYS };
+                *posted = Posted { opcode: posted.opcode, ..UNOWNED };
                 core.complete(&lost, out.as_deref_mut());
                 let behind = position + 1;
                 self.complete_behind(core, out.as_deref_mut(), (num, behind), flushed);
@@ -231,7 +231,7 @@ impl<C: Carrier> Path<C> {
     pub(crate) fn drain(&mut self, core: &mut Core, mut out: Option<&mut WcBatch>, now: u64) {
         let before = self.tx.head();
         while let Some(&peer_num) = self.goodbyes.front()
-            && self.publish(NOBODYS, now, |slot| {
+            && self.publish(UNOWNED, now, |slot| {
                 let body = slot.body();
                 (body.dst, body.op, body.byte_len, body.pieces) = (peer_num, OP_DISCONNECT, 0, 0);
             })
@@ -318,7 +318,7 @@ enum Turn {
 }
 
 /// The record of a slot that has no request to complete.
-const NOBODYS: Posted = Posted {
+const UNOWNED: Posted = Posted {
     wr_id: WrId(0),
     qp_num: u32::MAX,
     covers: 0,
