@@ -17,7 +17,7 @@ use rpcrdma_config::Config;
 use rpcrdma_xdr::private_data::PrivateData;
 
 pub(crate) use self::shared::{Attachment, ControlShared, ShardEntry};
-use self::shared::{Param, Request, lock};
+use self::shared::{ControlRequest, Param, lock};
 use crate::budget;
 use crate::error::SetupError;
 use crate::provider::{
@@ -32,8 +32,8 @@ pub struct Control<P: Provider> {
     cm: P::Cm,
     shared: Arc<ControlShared<P>>,
     /// The request in progress: if it panics, the requester still gets an error.
-    in_hand: Option<Request>,
-    attempts: Vec<Attempt>,
+    in_hand: Option<ControlRequest>,
+    attempts: Vec<OpenAttempt>,
     /// Requests of peers awaiting a verdict, and the number of such requests so far.
     pending: Vec<Pending<P>>,
     asked: u64,
@@ -46,7 +46,7 @@ pub struct Control<P: Provider> {
 }
 
 /// A connection attempt in progress.
-struct Attempt {
+struct OpenAttempt {
     /// The connection manager's identifier for it.
     inner: ConnectId,
     order: ConnectOrder,
@@ -109,9 +109,9 @@ impl<P: Provider> Control<P> {
             self.in_hand = Some(request.clone());
             match request {
                 // If the requester has gone, the listener stays for others.
-                Request::Listen { at, answer } => drop(answer.send(self.listen(at))),
-                Request::Connect(order) => self.connect(order),
-                Request::Answered(verdict) => self.on_verdict(verdict),
+                ControlRequest::Listen { at, answer } => drop(answer.send(self.listen(at))),
+                ControlRequest::Connect(order) => self.connect(order),
+                ControlRequest::Answered(verdict) => self.on_verdict(verdict),
             }
             self.in_hand = None;
         }
@@ -138,12 +138,12 @@ impl<P: Provider> Control<P> {
         match event {
             CmEvent::Request { request, from, private } => self.on_request(request, from, private),
             CmEvent::Connected { id, endpoint, private } => {
-                let Some(Attempt { order, .. }) = self.take_attempt(id) else { return };
+                let Some(OpenAttempt { order, .. }) = self.take_attempt(id) else { return };
                 let private = PrivateData::decode(&private);
                 self.deliver(order.shard, Arrival::Connected { order, endpoint, private });
             }
             CmEvent::Refused { id, reason } => {
-                let Some(Attempt { order, .. }) = self.take_attempt(id) else { return };
+                let Some(OpenAttempt { order, .. }) = self.take_attempt(id) else { return };
                 self.refuse(order, reason);
             }
         }
@@ -156,7 +156,7 @@ impl<P: Provider> Control<P> {
         match self.cm.connect(order.to, &entry.queues, &shared.param.as_conn_param()) {
             Ok(inner) => {
                 let until = Instant::now() + shared.param.timeout;
-                self.attempts.push(Attempt { inner, order, until });
+                self.attempts.push(OpenAttempt { inner, order, until });
             }
             Err(error) => {
                 drop(shards);
@@ -185,7 +185,7 @@ impl<P: Provider> Control<P> {
         }
         let now = Instant::now();
         let shards: Vec<u32> = lock(&self.shared.shards).iter().map(|entry| entry.shard).collect();
-        let is_open = |it: &Attempt| it.until > now && shards.contains(&it.order.shard);
+        let is_open = |it: &OpenAttempt| it.until > now && shards.contains(&it.order.shard);
         let (open, ended): (Vec<_>, Vec<_>) =
             core::mem::take(&mut self.attempts).into_iter().partition(is_open);
         self.attempts = open;
@@ -195,7 +195,7 @@ impl<P: Provider> Control<P> {
         }
     }
 
-    fn take_attempt(&mut self, inner: ConnectId) -> Option<Attempt> {
+    fn take_attempt(&mut self, inner: ConnectId) -> Option<OpenAttempt> {
         let at = self.attempts.iter().position(|attempt| attempt.inner == inner)?;
         Some(self.attempts.swap_remove(at))
     }
@@ -218,14 +218,14 @@ impl<P: Provider> Drop for Control<P> {
     /// Notifies all waiting requesters of the end.
     fn drop(&mut self) {
         let attempts = core::mem::take(&mut self.attempts).into_iter();
-        let tried = attempts.map(|attempt| Request::Connect(attempt.order));
+        let tried = attempts.map(|attempt| ControlRequest::Connect(attempt.order));
         let asked = self.shared.close().into_iter().chain(self.in_hand.take());
         for request in asked.chain(tried).collect::<Vec<_>>() {
             match request {
                 // Dropping it notifies the requester.
-                Request::Listen { .. } => {}
-                Request::Connect(order) => self.refuse(order, ConnectError::Failed),
-                Request::Answered(verdict) => self.give_back(verdict),
+                ControlRequest::Listen { .. } => {}
+                ControlRequest::Connect(order) => self.refuse(order, ConnectError::Failed),
+                ControlRequest::Answered(verdict) => self.give_back(verdict),
             }
         }
     }

@@ -181,8 +181,8 @@ impl<P: Provider> Engine<P> {
         }
     }
 
-    fn maker(&self) -> Result<Maker<P>, SetupError> {
-        Ok(Maker {
+    fn maker(&self) -> Result<ShardMaker<P>, SetupError> {
+        Ok(ShardMaker {
             provider: self.provider.clone(),
             config: self.config.clone(),
             shared: self.shared.clone(),
@@ -227,7 +227,7 @@ impl<P: Provider> Drop for Engine<P> {
 }
 
 /// Everything needed to make a shard, on any thread.
-struct Maker<P: Provider> {
+struct ShardMaker<P: Provider> {
     provider: Arc<P>,
     config: Arc<Config>,
     shared: Arc<ControlShared<P>>,
@@ -235,7 +235,7 @@ struct Maker<P: Provider> {
     number: u32,
 }
 
-impl<P: Provider> Maker<P> {
+impl<P: Provider> ShardMaker<P> {
     /// Makes a shard whose thread stays on one core, with memory from that core's node.
     fn make_pinned<H: Handler>(
         self,

@@ -24,10 +24,10 @@ pub(crate) fn polled(shard: u32) -> Panicked {
 
 /// All panics of an engine.
 #[derive(Default)]
-pub(crate) struct Failures(Mutex<State>);
+pub(crate) struct Failures(Mutex<FailureState>);
 
 #[derive(Default)]
-struct State {
+struct FailureState {
     list: Vec<Panicked>,
     /// The number that was reported.
     told: usize,
@@ -72,7 +72,7 @@ impl Failures {
         state.list.iter().find(|failure| failure.thread == EngineThread::Control).cloned()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FailureState> {
         // Data under the lock is always consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

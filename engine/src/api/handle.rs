@@ -26,7 +26,7 @@ struct Shared {
     /// there were tickets.
     further: SegQueue<(Ticket, Finished)>,
     dropped: Arc<Dropped>,
-    orders: Mailbox<Order>,
+    orders: Mailbox<ShardOrder>,
 }
 
 /// The life cycle of a shard.
@@ -45,7 +45,7 @@ pub enum ShardState {
 
 /// Orders to a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum ShardOrder {
     /// End a connection.
     Close(ConnectionId),
 }
@@ -144,7 +144,7 @@ impl ShardHandle {
     /// messages that the peer has not received may be lost. False if the shard's queue of orders is
     /// full.
     pub fn close(&self, peer: ConnectionId) -> bool {
-        self.0.orders.send(Order::Close(peer)).is_ok()
+        self.0.orders.send(ShardOrder::Close(peer)).is_ok()
     }
 
     /// Stops the shard: it delivers no new calls. It answers delivered calls and completes own
@@ -173,7 +173,7 @@ impl ShardHandle {
         self.0.dropped.pop()
     }
 
-    pub(crate) fn pop_order(&self) -> Option<Order> {
+    pub(crate) fn pop_order(&self) -> Option<ShardOrder> {
         self.0.orders.pop()
     }
 

@@ -97,7 +97,7 @@ impl<P: Provider, H: Handler> Shard<P, H> {
 
     fn keep_polling(&mut self) {
         let clock = Clock::new();
-        let mut waiting = Waiting::new(self.idle);
+        let mut waiting = IdleWait::new(self.idle);
         let mut now = clock.now();
         let mut idle = 0_u64;
         while !self.is_stopped() {
@@ -182,17 +182,17 @@ fn turn<P: Provider>(
 }
 
 /// The idle policy of a shard at work.
-pub(crate) struct Waiting {
+pub(crate) struct IdleWait {
     idle: IdleSection,
     spin_ns: u64,
     idle_since: Option<u64>,
     pauses: u32,
 }
 
-impl Waiting {
-    pub fn new(idle: IdleSection) -> Waiting {
+impl IdleWait {
+    pub fn new(idle: IdleSection) -> IdleWait {
         let spin_ns = u64::try_from(idle.spin.as_nanos()).unwrap_or(u64::MAX);
-        Waiting { idle, spin_ns, idle_since: None, pauses: 0 }
+        IdleWait { idle, spin_ns, idle_since: None, pauses: 0 }
     }
 
     /// Waits, or not, after a turn. True if the thread yielded its core.

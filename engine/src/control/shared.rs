@@ -28,7 +28,7 @@ pub(crate) struct ControlShared<P: Provider> {
 /// Queued requests.
 #[derive(Default)]
 struct Requests {
-    list: VecDeque<Request>,
+    list: VecDeque<ControlRequest>,
     /// Whether no more requests are processed.
     is_closed: bool,
 }
@@ -53,7 +53,7 @@ pub(crate) struct ShardEntry<P: Provider> {
 
 /// A request to the control plane.
 #[derive(Clone)]
-pub(crate) enum Request {
+pub(crate) enum ControlRequest {
     Listen {
         at: SocketAddr,
         answer: mpsc::Sender<Result<SocketAddr, SetupError>>,
@@ -121,7 +121,7 @@ impl<P: Provider> ControlShared<P> {
     /// Listens, on the control thread.
     pub fn listen(&self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
         let (answer, outcome) = mpsc::channel();
-        self.request(Request::Listen { at, answer }).map_err(|_| self.why_closed())?;
+        self.request(ControlRequest::Listen { at, answer }).map_err(|_| self.why_closed())?;
         outcome.recv().map_err(|_| self.why_closed())?
     }
 
@@ -137,12 +137,12 @@ impl<P: Provider> ControlShared<P> {
     }
 
     /// The oldest queued request.
-    pub fn next_request(&self) -> Option<Request> {
+    pub fn next_request(&self) -> Option<ControlRequest> {
         lock(&self.requests).list.pop_front()
     }
 
     /// Ends the processing of requests, and returns the remaining ones.
-    pub fn close(&self) -> VecDeque<Request> {
+    pub fn close(&self) -> VecDeque<ControlRequest> {
         let mut requests = lock(&self.requests);
         requests.is_closed = true;
         core::mem::take(&mut requests.list)
@@ -153,7 +153,7 @@ impl<P: Provider> ControlShared<P> {
         self.failures.of_control().map_or(SetupError::Stopped, SetupError::Panicked)
     }
 
-    fn request(&self, request: Request) -> Result<(), Request> {
+    fn request(&self, request: ControlRequest) -> Result<(), ControlRequest> {
         let mut requests = lock(&self.requests);
         if requests.is_closed || self.is_stopped() {
             return Err(request);
@@ -181,13 +181,13 @@ impl<P: Provider> Attachment<P> {
 
     /// Requests a connection whose place is reserved. False if no more connections are made.
     pub fn ask(&self, order: ConnectOrder) -> bool {
-        self.shared.request(Request::Connect(order)).is_ok()
+        self.shared.request(ControlRequest::Connect(order)).is_ok()
     }
 
     /// Sends a verdict on a peer. False if no more verdicts are processed.
     pub fn answer(&self, number: u64, from: SocketAddr, accepts: bool) -> bool {
         let verdict = Verdict { shard: self.shard, number, from, accepts };
-        self.shared.request(Request::Answered(verdict)).is_ok()
+        self.shared.request(ControlRequest::Answered(verdict)).is_ok()
     }
 
     /// The memory of peers that support only version one.

@@ -9,14 +9,14 @@ use crate::provider::shortly_before_end;
 
 /// The Receives that the device owns.
 pub(super) struct Receives {
-    held: Box<[Held]>,
+    held: Box<[HeldReceive]>,
     /// The next mark.
     mark: u32,
 }
 
 /// The state of one buffer.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct HeldReceive {
     /// The number of its token.
     raw: u32,
     /// The mark of its Receive; [`NONE`] if the device does not own it.
@@ -26,7 +26,7 @@ struct Held {
 impl Receives {
     /// Empty, for this number of buffers.
     pub fn new(buffers: usize) -> Receives {
-        Receives { held: vec![Held { raw: 0, mark: NONE }; buffers].into(), mark: FIRST }
+        Receives { held: vec![HeldReceive { raw: 0, mark: NONE }; buffers].into(), mark: FIRST }
     }
 
     /// The identifier of a buffer's Receive if it is posted now.
@@ -38,7 +38,7 @@ impl Receives {
     /// Records that the device took a Receive; `raw` comes back with its completion.
     #[inline]
     pub fn on_taken(&mut self, buffer: u32, raw: u32) {
-        self.held[buffer as usize] = Held { raw, mark: self.mark };
+        self.held[buffer as usize] = HeldReceive { raw, mark: self.mark };
     }
 
     /// Records that the device refused the next Receive.
@@ -63,7 +63,7 @@ impl Receives {
 
     /// Records that the device owns none any more.
     pub fn clear(&mut self) {
-        self.held.fill(Held { raw: 0, mark: NONE });
+        self.held.fill(HeldReceive { raw: 0, mark: NONE });
     }
 
     /// The number that the device owns.

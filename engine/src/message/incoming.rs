@@ -22,12 +22,12 @@ pub(crate) type Buffers = ArrayVec<RecvToken, { GROUP_MAX as usize }>;
 /// message has been processed. A placed segment can be taken out and kept.
 #[derive(Debug)]
 pub struct Incoming<'a> {
-    body: Body<'a>,
+    body: MessageBytes<'a>,
 }
 
 /// The location of a message's bytes.
 #[derive(Debug)]
-enum Body<'a> {
+enum MessageBytes<'a> {
     /// A plain message: this is its payload.
     Plain(&'a [u8]),
     /// Any other message.
@@ -54,13 +54,13 @@ impl<'a> Incoming<'a> {
         map: &'a mut Map,
         stats: &'a SharedStats,
     ) -> Incoming<'a> {
-        Incoming { body: Body::Mapped(Mapped { pool, buffers, rdma_target, map, stats }) }
+        Incoming { body: MessageBytes::Mapped(Mapped { pool, buffers, rdma_target, map, stats }) }
     }
 
     /// A message that consists only of payload.
     #[inline]
     pub(crate) fn plain(payload: &'a [u8]) -> Incoming<'a> {
-        Incoming { body: Body::Plain(payload) }
+        Incoming { body: MessageBytes::Plain(payload) }
     }
 
     /// The payload stream: the RPC message without its placed items, from the transaction id on.
@@ -74,8 +74,8 @@ impl<'a> Incoming<'a> {
     #[inline]
     pub fn contiguous(&self) -> Option<&[u8]> {
         match &self.body {
-            Body::Plain(payload) => Some(payload),
-            Body::Mapped(mapped) => mapped.contiguous(),
+            MessageBytes::Plain(payload) => Some(payload),
+            MessageBytes::Mapped(mapped) => mapped.contiguous(),
         }
     }
 
@@ -114,16 +114,16 @@ impl<'a> Incoming<'a> {
     /// [`TakeError`] states the reason; the bytes can still be read and copied.
     pub fn take(&mut self, item: usize, piece: usize) -> Result<Loan, TakeError> {
         match &mut self.body {
-            Body::Plain(_) => Err(TakeError::NoSuchPiece),
-            Body::Mapped(mapped) => mapped.take(item, piece),
+            MessageBytes::Plain(_) => Err(TakeError::NoSuchPiece),
+            MessageBytes::Mapped(mapped) => mapped.take(item, piece),
         }
     }
 
     /// Returns the result buffer of a want, without pieces that were taken.
     pub(crate) fn take_sink(&mut self, want: usize) -> Option<Sink> {
         match &mut self.body {
-            Body::Plain(_) => None,
-            Body::Mapped(mapped) => mapped.take_sink(want),
+            MessageBytes::Plain(_) => None,
+            MessageBytes::Mapped(mapped) => mapped.take_sink(want),
         }
     }
 
@@ -131,15 +131,15 @@ impl<'a> Incoming<'a> {
     #[inline]
     fn slice(&self, at: usize) -> Option<&[u8]> {
         match &self.body {
-            Body::Plain(payload) => (at == 0).then_some(payload),
-            Body::Mapped(mapped) => Some(mapped.bytes(mapped.map.payload.get(at)?)),
+            MessageBytes::Plain(payload) => (at == 0).then_some(payload),
+            MessageBytes::Mapped(mapped) => Some(mapped.bytes(mapped.map.payload.get(at)?)),
         }
     }
 
     fn mapping(&self) -> Option<&Mapped<'a>> {
         match &self.body {
-            Body::Plain(_) => None,
-            Body::Mapped(mapped) => Some(mapped),
+            MessageBytes::Plain(_) => None,
+            MessageBytes::Mapped(mapped) => Some(mapped),
         }
     }
 }

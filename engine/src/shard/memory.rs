@@ -52,7 +52,7 @@ impl Memory {
         registrar: Arc<dyn Registrar>,
         numa_node: Option<u32>,
     ) -> Result<Memory, SetupError> {
-        let maker = Maker { config, registrar, numa_node };
+        let maker = RegionMaker { config, registrar, numa_node };
         let recv_spec = RecvSpec {
             structure: *config.recv_structure(),
             buffers: budget.receives,
@@ -106,13 +106,13 @@ const RECEIVED: Access = Access::LOCAL_WRITE;
 /// The device's access to memory that messages are sent from: read.
 const SENT: Access = Access::empty();
 
-struct Maker<'a> {
+struct RegionMaker<'a> {
     config: &'a Config,
     registrar: Arc<dyn Registrar>,
     numa_node: Option<u32>,
 }
 
-impl Maker<'_> {
+impl RegionMaker<'_> {
     fn region<E: core::fmt::Display>(
         &self,
         what: &'static str,
@@ -143,7 +143,7 @@ impl Maker<'_> {
     }
 }
 
-impl Maker<'_> {
+impl RegionMaker<'_> {
     /// Checks that a region has what the configuration requires. A region smaller than a page is
     /// never in one of that size.
     fn check(&self, what: &'static str, region: &Region) -> Result<(), SetupError> {

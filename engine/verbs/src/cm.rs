@@ -29,9 +29,9 @@ use rpcrdma_provider::{
     CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, Waker,
 };
 
-use self::attempt::{Attempt, Stage, Tries, private_bytes};
+use self::attempt::{Attempt, AttemptStage, Tries, private_bytes};
 use self::find::listen_error;
-use self::id::{Channel, Happened, Id};
+use self::id::{Channel, Id, IdEvent};
 use self::offer::{Depths, Offer};
 use self::owner::Owner;
 use self::reason::Failure;
@@ -116,7 +116,7 @@ impl VerbsCm {
         self.channel.run_errands();
     }
 
-    fn on_event(&mut self, mut happened: Happened, new_key: u64) {
+    fn on_event(&mut self, mut happened: IdEvent, new_key: u64) {
         if let Some((id, from)) = happened.request.take() {
             return self.on_request(id, from, new_key, &happened);
         }
@@ -134,7 +134,7 @@ impl VerbsCm {
         }
     }
 
-    fn on_request(&mut self, id: Id, from: Option<SocketAddr>, key: u64, happened: &Happened) {
+    fn on_request(&mut self, id: Id, from: Option<SocketAddr>, key: u64, happened: &IdEvent) {
         // A listener on a wildcard address also receives requests to other devices.
         let is_ours = id.device().0 == self.device.context;
         let has_room = self.requests < self.device.options.backlog as usize;
@@ -148,7 +148,7 @@ impl VerbsCm {
     }
 
     /// Handles an event of a connection that is on its queues, or soon will be.
-    fn on_link(&mut self, both: Option<(Arc<Port>, Arc<Pair>)>, happened: &Happened) {
+    fn on_link(&mut self, both: Option<(Arc<Port>, Arc<Pair>)>, happened: &IdEvent) {
         let Some((port, pair)) = both else {
             self.owners.remove(&happened.key);
             return;
@@ -168,19 +168,19 @@ impl VerbsCm {
         }
     }
 
-    fn on_attempt(&mut self, name: ConnectId, happened: &Happened) {
+    fn on_attempt(&mut self, name: ConnectId, happened: &IdEvent) {
         let Some(mut attempt) = self.attempts.remove(&name) else { return };
-        let stage = std::mem::replace(&mut attempt.stage, Stage::Pause);
+        let stage = std::mem::replace(&mut attempt.stage, AttemptStage::Pause);
         let options = &self.device.options;
         let outcome = match (stage, happened.event) {
-            (Stage::Address(id), sys::RDMA_CM_EVENT_ADDR_RESOLVED) => {
-                self.find_route(id).map(|id| (Stage::Route(id), options.resolve_timeout))
+            (AttemptStage::Address(id), sys::RDMA_CM_EVENT_ADDR_RESOLVED) => {
+                self.find_route(id).map(|id| (AttemptStage::Route(id), options.resolve_timeout))
             }
-            (Stage::Route(id), sys::RDMA_CM_EVENT_ROUTE_RESOLVED) => {
+            (AttemptStage::Route(id), sys::RDMA_CM_EVENT_ROUTE_RESOLVED) => {
                 let asked = self.ask(&attempt, id);
-                asked.map(|endpoint| (Stage::Answer(endpoint), options.answer_timeout))
+                asked.map(|endpoint| (AttemptStage::Answer(endpoint), options.answer_timeout))
             }
-            (Stage::Answer(endpoint), sys::RDMA_CM_EVENT_CONNECT_RESPONSE) => {
+            (AttemptStage::Answer(endpoint), sys::RDMA_CM_EVENT_CONNECT_RESPONSE) => {
                 return self.establish(attempt, endpoint, happened);
             }
             (_, event) => Err(reason::of_event(event, happened.status)),
@@ -217,7 +217,7 @@ impl VerbsCm {
     }
 
     /// The peer has accepted.
-    fn establish(&mut self, attempt: Attempt, endpoint: VerbsEndpoint, happened: &Happened) {
+    fn establish(&mut self, attempt: Attempt, endpoint: VerbsEndpoint, happened: &IdEvent) {
         let (options, depths) = (&self.device.options, self.depths());
         let connected = endpoint.with(|id, qp| {
             // SAFETY: the queue pair is in the list of its port, and was made for this id.
@@ -326,7 +326,7 @@ impl ConnectionManager for VerbsCm {
         let name = ConnectId(self.new_key());
         let tries = Tries::new(&self.device.options);
         let (port, rnr_retry) = (Arc::clone(&on.port), param.rnr_retry);
-        let (stage, until) = (Stage::Pause, Instant::now());
+        let (stage, until) = (AttemptStage::Pause, Instant::now());
         let mut attempt =
             Attempt { name, to, port, private, rnr_retry, stage, key: 0, until, tries };
         match self.begin(&mut attempt) {

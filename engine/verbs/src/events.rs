@@ -18,9 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use rpcrdma_provider::SetupError;
 
 use crate::device::Device;
+use crate::device_event::DeviceEvent;
 use crate::error;
 use crate::fd::set_nonblocking;
-use crate::happened::Happened;
 use crate::names::{Key, Name};
 use crate::sys::verbs as sys;
 
@@ -53,7 +53,7 @@ pub(crate) fn take_all(device: &Device) {
 }
 
 /// Reads an event and acknowledges it. Its object exists until then, and may not exist after.
-fn take(device: &Device) -> Option<Happened> {
+fn take(device: &Device) -> Option<DeviceEvent> {
     let mut event = sys::ibv_async_event { element: ptr::null_mut(), event_type: 0 };
     // SAFETY: the context is open, its descriptor does not block, and `event` is to be written.
     let code = unsafe { (device.lib.ibv_get_async_event)(device.context, &raw mut event) };
@@ -76,7 +76,7 @@ fn take(device: &Device) -> Option<Happened> {
 ///
 /// # Safety
 /// The event was read and not acknowledged, or names neither a queue pair nor a queue.
-unsafe fn understand(event: &sys::ibv_async_event) -> Happened {
+unsafe fn understand(event: &sys::ibv_async_event) -> DeviceEvent {
     let of = |context: *mut c_void| Name {
         at: event.element.cast_const(),
         key: Key(context.addr() as u64),
@@ -89,49 +89,49 @@ unsafe fn understand(event: &sys::ibv_async_event) -> Happened {
     let srq = || of(unsafe { (*event.element.cast::<sys::ibv_srq>()).srq_context });
     match event.event_type {
         sys::IBV_EVENT_QP_FATAL | sys::IBV_EVENT_QP_REQ_ERR | sys::IBV_EVENT_QP_ACCESS_ERR => {
-            Happened::PairFailed(pair())
+            DeviceEvent::PairFailed(pair())
         }
-        sys::IBV_EVENT_COMM_EST => Happened::Established(pair()),
-        sys::IBV_EVENT_QP_LAST_WQE_REACHED => Happened::LastReceive(pair()),
-        sys::IBV_EVENT_CQ_ERR => Happened::QueueFailed(cq()),
-        sys::IBV_EVENT_SRQ_ERR => Happened::QueueFailed(srq()),
-        sys::IBV_EVENT_DEVICE_FATAL => Happened::DeviceLost,
-        sys::IBV_EVENT_PORT_ACTIVE | sys::IBV_EVENT_PORT_ERR => Happened::Port {
+        sys::IBV_EVENT_COMM_EST => DeviceEvent::Established(pair()),
+        sys::IBV_EVENT_QP_LAST_WQE_REACHED => DeviceEvent::LastReceive(pair()),
+        sys::IBV_EVENT_CQ_ERR => DeviceEvent::QueueFailed(cq()),
+        sys::IBV_EVENT_SRQ_ERR => DeviceEvent::QueueFailed(srq()),
+        sys::IBV_EVENT_DEVICE_FATAL => DeviceEvent::DeviceLost,
+        sys::IBV_EVENT_PORT_ACTIVE | sys::IBV_EVENT_PORT_ERR => DeviceEvent::Port {
             // The number is in the low four bytes of the union.
             num: event.element.addr() as u8,
             is_up: event.event_type == sys::IBV_EVENT_PORT_ACTIVE,
         },
-        _ => Happened::Other,
+        _ => DeviceEvent::Other,
     }
 }
 
-fn hand_on(device: &Device, happened: Happened) {
+fn hand_on(device: &Device, happened: DeviceEvent) {
     let ports = device.ports();
     let count = |counter: &AtomicU64| {
         counter.fetch_add(1, Relaxed);
     };
-    let tell = || ports.iter().filter(|port| port.hear(happened)).count();
+    let tell = || ports.iter().filter(|port| port.on_event(happened)).count();
     let events = &device.events;
     match happened {
-        Happened::Port { num, is_up } if num == device.port_num => {
+        DeviceEvent::Port { num, is_up } if num == device.port_num => {
             count(if is_up { &events.ports_up } else { &events.ports_down });
             tell();
         }
-        Happened::Port { .. } | Happened::Other => count(&events.others),
-        Happened::PairFailed(_) => {
+        DeviceEvent::Port { .. } | DeviceEvent::Other => count(&events.others),
+        DeviceEvent::PairFailed(_) => {
             count(&events.pairs_failed);
             tell();
         }
-        Happened::LastReceive(_) => {
+        DeviceEvent::LastReceive(_) => {
             count(&events.last_receives);
             tell();
         }
-        Happened::Established(_) => {
+        DeviceEvent::Established(_) => {
             count(&events.others);
             tell();
         }
-        Happened::QueueFailed(_) => (0..tell()).for_each(|_| count(&events.queues_failed)),
-        Happened::DeviceLost => lose(device),
+        DeviceEvent::QueueFailed(_) => (0..tell()).for_each(|_| count(&events.queues_failed)),
+        DeviceEvent::DeviceLost => lose(device),
     }
 }
 
@@ -142,7 +142,7 @@ pub(crate) fn lose(device: &Device) {
     }
     device.events.devices_lost.fetch_add(1, Relaxed);
     for port in device.ports() {
-        port.hear(Happened::DeviceLost);
+        port.on_event(DeviceEvent::DeviceLost);
     }
 }
 
@@ -160,7 +160,7 @@ const EVENTS_MAX: usize = 256;
 mod tests {
     use super::*;
 
-    fn event(event_type: u32, element: usize) -> Happened {
+    fn event(event_type: u32, element: usize) -> DeviceEvent {
         let element = ptr::without_provenance_mut(element);
         // SAFETY: none of the types below is of a queue pair.
         unsafe { understand(&sys::ibv_async_event { element, event_type }) }
@@ -169,10 +169,10 @@ mod tests {
     #[test]
     fn ports_are_named_by_number() {
         let down = event(sys::IBV_EVENT_PORT_ERR, 2);
-        assert_eq!(down, Happened::Port { num: 2, is_up: false });
+        assert_eq!(down, DeviceEvent::Port { num: 2, is_up: false });
         let up = event(sys::IBV_EVENT_PORT_ACTIVE, 1);
-        assert_eq!(up, Happened::Port { num: 1, is_up: true });
-        assert_eq!(event(sys::IBV_EVENT_DEVICE_FATAL, 0), Happened::DeviceLost);
+        assert_eq!(up, DeviceEvent::Port { num: 1, is_up: true });
+        assert_eq!(event(sys::IBV_EVENT_DEVICE_FATAL, 0), DeviceEvent::DeviceLost);
     }
 
     #[test]
@@ -191,13 +191,13 @@ mod tests {
         let (qp, cq, srq) = (&raw mut qp, &raw mut cq, &raw mut srq);
         let pair = name(qp.cast());
         for (event_type, element, expected) in [
-            (sys::IBV_EVENT_QP_FATAL, qp.cast(), Happened::PairFailed(pair)),
-            (sys::IBV_EVENT_QP_ACCESS_ERR, qp.cast(), Happened::PairFailed(pair)),
-            (sys::IBV_EVENT_QP_REQ_ERR, qp.cast(), Happened::PairFailed(pair)),
-            (sys::IBV_EVENT_QP_LAST_WQE_REACHED, qp.cast(), Happened::LastReceive(pair)),
-            (sys::IBV_EVENT_COMM_EST, qp.cast(), Happened::Established(pair)),
-            (sys::IBV_EVENT_CQ_ERR, cq.cast(), Happened::QueueFailed(name(cq.cast()))),
-            (sys::IBV_EVENT_SRQ_ERR, srq.cast(), Happened::QueueFailed(name(srq.cast()))),
+            (sys::IBV_EVENT_QP_FATAL, qp.cast(), DeviceEvent::PairFailed(pair)),
+            (sys::IBV_EVENT_QP_ACCESS_ERR, qp.cast(), DeviceEvent::PairFailed(pair)),
+            (sys::IBV_EVENT_QP_REQ_ERR, qp.cast(), DeviceEvent::PairFailed(pair)),
+            (sys::IBV_EVENT_QP_LAST_WQE_REACHED, qp.cast(), DeviceEvent::LastReceive(pair)),
+            (sys::IBV_EVENT_COMM_EST, qp.cast(), DeviceEvent::Established(pair)),
+            (sys::IBV_EVENT_CQ_ERR, cq.cast(), DeviceEvent::QueueFailed(name(cq.cast()))),
+            (sys::IBV_EVENT_SRQ_ERR, srq.cast(), DeviceEvent::QueueFailed(name(srq.cast()))),
         ] {
             let event = sys::ibv_async_event { element, event_type };
             // SAFETY: what it names is there.
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn an_unknown_event_is_only_counted() {
         for event_type in [11, 12, 13, 15, 17, 18, 19, 20, 1_000, u32::MAX] {
-            assert_eq!(event(event_type, 0), Happened::Other, "{event_type}");
+            assert_eq!(event(event_type, 0), DeviceEvent::Other, "{event_type}");
         }
     }
 }

@@ -13,10 +13,10 @@
 mod cm;
 mod counters;
 mod device;
+mod device_event;
 mod error;
 mod events;
 mod fd;
-mod happened;
 mod load;
 mod names;
 mod options;

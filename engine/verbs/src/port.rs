@@ -25,8 +25,8 @@ use rpcrdma_provider::{QueueEvent, SetupError, Waker};
 
 use crate::cm::id::{Errand, Id};
 use crate::device::Device;
+use crate::device_event::{DeviceEvent, Listener};
 use crate::error;
-use crate::happened::{Happened, Listener};
 use crate::names::{Key, Name};
 use crate::sys::verbs as sys;
 
@@ -250,21 +250,21 @@ impl Port {
 }
 
 impl Listener for Port {
-    fn hear(&self, happened: Happened) -> bool {
+    fn on_event(&self, happened: DeviceEvent) -> bool {
         match happened {
-            Happened::Port { is_up, .. } => {
+            DeviceEvent::Port { is_up, .. } => {
                 let event = if is_up { QueueEvent::PortUp } else { QueueEvent::PortDown };
                 self.tell(Told::Device(event));
                 true
             }
-            Happened::PairFailed(name) => {
+            DeviceEvent::PairFailed(name) => {
                 let is_ours = self.named(name).is_some();
                 if is_ours {
                     self.on_end(name.key, End::Failed);
                 }
                 is_ours
             }
-            Happened::LastReceive(name) => {
+            DeviceEvent::LastReceive(name) => {
                 let pair = self.named(name);
                 if let Some(pair) = &pair {
                     pair.on_last_receive();
@@ -272,25 +272,25 @@ impl Listener for Port {
                 }
                 pair.is_some()
             }
-            Happened::Established(name) => {
+            DeviceEvent::Established(name) => {
                 let pair = self.named(name);
                 if let Some(id) = pair.as_ref().and_then(|pair| pair.id.as_ref()) {
                     id.ask(Errand::Establish(Arc::clone(id)));
                 }
                 pair.is_some()
             }
-            Happened::QueueFailed(name) => {
+            DeviceEvent::QueueFailed(name) => {
                 let is_ours = self.has_queue(name);
                 if is_ours {
                     self.tell(Told::Device(QueueEvent::DeviceLost));
                 }
                 is_ours
             }
-            Happened::DeviceLost => {
+            DeviceEvent::DeviceLost => {
                 self.tell(Told::Device(QueueEvent::DeviceLost));
                 true
             }
-            Happened::Other => false,
+            DeviceEvent::Other => false,
         }
     }
 }

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use rpcrdma_proto::{Connection, Opening, Role, Start, Version};
 use rpcrdma_xdr::private_data::PrivateData;
 
-use crate::api::handle::Order;
+use crate::api::handle::ShardOrder;
 use crate::api::handler::{Admission, ConnectRequest, Handler};
 use crate::error::CloseReason;
 use crate::provider::{ConnectError, ConnectId, Endpoint, Provider, Queues};
@@ -60,7 +60,7 @@ impl<P: Provider> Core<P> {
         }
         self.read_answers(now);
         while let Some(order) = self.parts.handle.pop_order() {
-            let Order::Close(id) = order;
+            let ShardOrder::Close(id) = order;
             if self.peers.named(id).is_some() {
                 self.close(id.index, CloseReason::Local, now, handler);
             }

@@ -66,12 +66,12 @@ pub(crate) struct Grant {
     old_rkey: u32,
     sge: Sge,
     access: Access,
-    state: State,
+    state: RightState,
 }
 
 /// The state of a right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum RightState {
     /// It has no key.
     Keyless,
     /// It has a key that neither the device nor the peer knows.
@@ -137,7 +137,7 @@ impl Windows {
         own: usize,
         exposer: &mut dyn Exposer,
     ) -> Result<RdmaSegment, NoKey> {
-        debug_assert_eq!(grant.state, State::Keyless);
+        debug_assert_eq!(grant.state, RightState::Keyless);
         match &self.way {
             Way::Windows => {
                 let window = self.free.pop().ok_or(NoKey::Now)?;
@@ -156,7 +156,7 @@ impl Windows {
                 grant.rkey = keys.ok_or(NoKey::Ever)?.rkey;
             }
         }
-        grant.state = State::Keyed;
+        grant.state = RightState::Keyed;
         self.out += 1;
         let Sge { addr, length, .. } = grant.sge;
         Ok(RdmaSegment { handle: grant.rkey, length, offset: addr })
@@ -167,20 +167,20 @@ impl Windows {
     #[must_use]
     pub fn retire(&mut self, grant: Grant, exposer: &mut dyn Exposer) -> bool {
         let Grant { window, rkey, old_rkey, state, .. } = grant;
-        if state == State::Keyless {
+        if state == RightState::Keyless {
             return true;
         }
         self.out -= 1;
         match (window, &self.way) {
             (Some(id), _) => {
                 // A key that was never bound can be used again.
-                let rkey = if state == State::Keyed { old_rkey } else { rkey };
+                let rkey = if state == RightState::Keyed { old_rkey } else { rkey };
                 self.free.push(Window { id, rkey });
                 true
             }
             (None, Way::Registration) => exposer.conceal(rkey),
             // A lost window, or no window.
-            (None, _) => state != State::Lost,
+            (None, _) => state != RightState::Lost,
         }
     }
 
@@ -190,7 +190,7 @@ impl Windows {
     #[cold]
     pub fn rest(&mut self, grant: Grant, peer: u32, exposer: &mut dyn Exposer) -> bool {
         match (grant.window, grant.state) {
-            (Some(id), State::Dead) => {
+            (Some(id), RightState::Dead) => {
                 self.resting.push((peer, Window { id, rkey: grant.rkey }));
                 true
             }
@@ -212,9 +212,11 @@ impl Windows {
     /// if the window is lost.
     #[cold]
     pub fn renew(&mut self, grant: &mut Grant, exposer: &mut dyn Exposer) -> bool {
-        let Some(id) = grant.window.filter(|_| grant.state == State::Live) else { return true };
+        let Some(id) = grant.window.filter(|_| grant.state == RightState::Live) else {
+            return true;
+        };
         let renewed = exposer.renew(id);
-        grant.state = if renewed.is_ok() { State::Dead } else { State::Lost };
+        grant.state = if renewed.is_ok() { RightState::Dead } else { RightState::Lost };
         match renewed {
             Ok(Some(Window { rkey, .. })) => grant.rkey = rkey,
             Ok(None) | Err(_) => {
@@ -249,7 +251,7 @@ impl Windows {
 impl Grant {
     /// A right to these bytes, without a key yet.
     pub fn new(sge: Sge, access: Access) -> Grant {
-        Grant { window: None, rkey: 0, old_rkey: 0, sge, access, state: State::Keyless }
+        Grant { window: None, rkey: 0, old_rkey: 0, sge, access, state: RightState::Keyless }
     }
 
     /// Whether the peer may write, but not read.
@@ -260,7 +262,7 @@ impl Grant {
     /// The work request that opens the memory, if one is needed. The right counts as live from now
     /// on: a message that is laid out is posted, or its connection ends.
     pub fn open(&mut self) -> Option<SendOp> {
-        self.state = State::Live;
+        self.state = RightState::Live;
         let Sge { addr, length: len, lkey } = self.sge;
         let (rkey, access) = (self.rkey, self.access);
         self.window.map(|window| SendOp::Bind(Bind { window, rkey, lkey, addr, len, access }))
@@ -268,30 +270,30 @@ impl Grant {
 
     /// Records that the work request that opens the memory was not posted.
     pub fn on_unposted(&mut self) {
-        if self.state == State::Live {
-            self.state = State::Keyed;
+        if self.state == RightState::Live {
+            self.state = RightState::Keyed;
         }
     }
 
     /// The work request that closes the memory, if one is needed.
     pub fn close(&self) -> Option<SendOp> {
-        let is_open = self.state == State::Live && self.window.is_some();
+        let is_open = self.state == RightState::Live && self.window.is_some();
         is_open.then_some(SendOp::Invalidate { rkey: self.rkey })
     }
 
     /// Ends the right if it has this key, which the peer has invalidated. False if it has another.
     pub fn on_invalidated(&mut self, rkey: u32) -> bool {
-        let is_it = self.rkey == rkey && self.window.is_some() && self.state == State::Live;
+        let is_it = self.rkey == rkey && self.window.is_some() && self.state == RightState::Live;
         if is_it {
-            self.state = State::Dead;
+            self.state = RightState::Dead;
         }
         is_it
     }
 
     /// Records that the right has ended, unless the device has kept it.
     pub fn on_dead(&mut self) {
-        if self.state != State::Lost {
-            self.state = State::Dead;
+        if self.state != RightState::Lost {
+            self.state = RightState::Dead;
         }
     }
 }

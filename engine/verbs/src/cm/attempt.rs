@@ -23,7 +23,7 @@ pub(super) struct Attempt {
     pub port: Arc<Port>,
     pub private: PrivateBytes,
     pub rnr_retry: u8,
-    pub stage: Stage,
+    pub stage: AttemptStage,
     /// The key of the current try's id in librdmacm.
     pub key: u64,
     /// When the stage ends, with or without a result.
@@ -32,7 +32,7 @@ pub(super) struct Attempt {
 }
 
 /// The progress of a try, and what it holds.
-pub(super) enum Stage {
+pub(super) enum AttemptStage {
     /// Until the address is known.
     Address(Id),
     /// Until the route is known.

@@ -1,7 +1,7 @@
 //! Safe types for the ids of librdmacm and their event channel.
 //!
 //! ```text
-//!   Channel::take ──▶ read ──▶ copied ──▶ acknowledged ──▶ Happened     by value: no pointer to the id
+//!   Channel::take ──▶ read ──▶ copied ──▶ acknowledged ──▶ IdEvent     by value: no pointer to the id
 //! ```
 //! Destroying an id waits until the events that were read are acknowledged, so an event is
 //! acknowledged before it is handled, and its owner is identified by a unique number. Other threads
@@ -64,7 +64,7 @@ pub(crate) struct Id {
 }
 
 /// An acknowledged event.
-pub(crate) struct Happened {
+pub(crate) struct IdEvent {
     /// The key of the id; for a request, the key of the listener.
     pub key: u64,
     /// One of `RDMA_CM_EVENT_…`, or an unknown number.
@@ -178,7 +178,7 @@ impl Channel {
     ///
     /// # Errors
     /// If the channel delivers no more events, as when the device was removed.
-    pub fn take(self: &Arc<Self>, key: u64) -> Result<Option<Happened>, SetupError> {
+    pub fn take(self: &Arc<Self>, key: u64) -> Result<Option<IdEvent>, SetupError> {
         let mut event = ptr::null_mut();
         // SAFETY: the channel is open and does not block; `event` is a pointer to be written.
         let code = unsafe { (self.cm.rdma_get_cm_event)(self.raw, &raw mut event) };
@@ -208,7 +208,7 @@ impl Channel {
         });
         // SAFETY: the event was returned by this library, and is acknowledged once.
         let _ = unsafe { (self.cm.rdma_ack_cm_event)(event) };
-        Ok(Some(Happened {
+        Ok(Some(IdEvent {
             key: whose_key,
             event: copy.event,
             status: copy.status,

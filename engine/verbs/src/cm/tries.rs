@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rpcrdma_provider::{CmEvent, ConnectError, ConnectId};
 
 use super::VerbsCm;
-use super::attempt::{Attempt, Stage};
+use super::attempt::{Attempt, AttemptStage};
 use super::id::Id;
 use super::owner::Owner;
 use super::reason::{self, Failure};
@@ -28,7 +28,7 @@ impl VerbsCm {
             .map_err(|error| reason::of_error(&error))?;
         self.owners.insert(key, Owner::Attempt(attempt.name));
         attempt.key = key;
-        attempt.stage = Stage::Address(id);
+        attempt.stage = AttemptStage::Address(id);
         attempt.until = Instant::now() + options.resolve_timeout;
         Ok(())
     }
@@ -36,7 +36,7 @@ impl VerbsCm {
     /// Handles a failed try: pauses before the next one, or ends the attempt.
     pub(super) fn failed(&mut self, mut attempt: Attempt, failure: Failure) {
         self.owners.remove(&attempt.key);
-        attempt.stage = Stage::Pause;
+        attempt.stage = AttemptStage::Pause;
         match attempt.tries.after(failure) {
             Ok(pause) => {
                 attempt.until = Instant::now() + pause;
@@ -53,7 +53,7 @@ impl VerbsCm {
         for name in due {
             let Some(mut attempt) = self.attempts.remove(&name) else { continue };
             let outcome = match attempt.stage {
-                Stage::Pause => self.begin(&mut attempt),
+                AttemptStage::Pause => self.begin(&mut attempt),
                 _ => Err(Failure::Passing(ConnectError::TimedOut)),
             };
             match outcome {

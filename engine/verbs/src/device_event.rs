@@ -4,7 +4,7 @@ use crate::names::Name;
 
 /// An acknowledged event: the object that it names may be gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Happened {
+pub(crate) enum DeviceEvent {
     Port {
         num: u8,
         is_up: bool,
@@ -22,5 +22,5 @@ pub(crate) enum Happened {
 /// A port on the device.
 pub(crate) trait Listener: Send + Sync {
     /// Handles an event. Returns whether it belongs to this port, or to all ports.
-    fn hear(&self, happened: Happened) -> bool;
+    fn on_event(&self, happened: DeviceEvent) -> bool;
 }
