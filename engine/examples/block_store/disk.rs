@@ -57,8 +57,9 @@ impl Store {
         }
     }
 
-    /// Reads up to `len` bytes or the end of the file; `into` has whole sectors.
+    /// Reads up to `len` bytes, or as many as there are and as fit; `into` has whole sectors.
     fn read(&self, into: &mut [u8], offset: u64, len: usize) -> io::Result<usize> {
+        let len = len.min(into.len());
         let whole = &mut into[..len.next_multiple_of(SECTOR)];
         let direct = self.direct(whole, offset).map(|direct| direct.read_at(whole, offset));
         let mut done = direct.and_then(Result::ok).unwrap_or_default().min(len);
