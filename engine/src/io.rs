@@ -10,13 +10,17 @@
 //! been copied when posting returns. So this module meets the safety conditions of posting.
 #![expect(unsafe_code, reason = "posting hands memory to the device")]
 
+mod chain;
 mod events;
 mod inline_send;
 mod receives;
 
+use core::cell::Cell;
+
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Access, Quiet, RecvPool, RecvToken, RegisterError, Sge};
 
+use self::chain::{Chain, Rule};
 use self::events::QueueEvents;
 use self::receives::Receives;
 use crate::error::{CloseReason, SetupError};
@@ -33,6 +37,8 @@ use crate::shard::send::outbox::Outbox;
 const CHAIN: usize = 16;
 /// Marks the work requests of sends; the other bits are their identifier in the lane.
 const SEND: u64 = 1 << 63;
+/// Why there are queues.
+const OPEN: &str = "queues are there until the shard is torn down";
 /// Work requests of a lane that may hold memory without a signal.
 const HOLD_MAX: u32 = 16;
 
@@ -116,7 +122,7 @@ impl<Q: Queues> Io<Q> {
     /// The queues, for operations other than posting.
     #[inline]
     pub fn queues(&mut self) -> &mut Q {
-        self.queues.as_mut().expect("queues are there until the shard is torn down")
+        self.queues.as_mut().expect(OPEN)
     }
 
     /// The next event of the queues. Costs two branches when there is none.
@@ -196,34 +202,32 @@ impl<Q: Queues> Io<Q> {
 
     /// Posts receive buffers in one chain. Buffers that the device does not take stay in `refill`.
     /// Returns the error; `None` only if the device took all of them.
-    pub fn post_recv(&mut self, pool: &RecvPool, refill: &mut Refill) -> Option<PostError> {
+    pub fn post_recv(&mut self, pool: &mut RecvPool, refill: &mut Refill) -> Option<PostError> {
         if refill.is_empty() {
             return None;
         }
-        let wr = |token| {
-            let wr_id = self.posted.name(RecvToken::index(token));
-            RecvWr { wr_id, sgl: pool.scatter(token) }
-        };
-        let mut chain = ArrayVec::<RecvWr<'_>, REFILL_MAX>::new();
-        chain.extend(refill.iter().map(wr));
-        // SAFETY: the scatter lists name the segments of buffers whose tokens are in `refill`. The
-        // tokens of those that are taken are consumed below, before any other code runs, and come
-        // back only from `take_recv`, when the completion was polled.
-        let (taken, why) = unsafe { self.queues().post_srq_recv(&chain) }.of(chain.len());
-        drop(chain);
+        let Io { queues, posted, .. } = self;
+        let queues = queues.as_mut().expect(OPEN);
+        while let Some((buffer, sgl)) = pool.next_changed() {
+            // SAFETY: a list changes only while its buffer's token exists, so that the device does
+            // not own the buffer. It is posted only below, when no changed list is left.
+            unsafe { queues.describe_recv(buffer, sgl) };
+        }
+        let wrs = refill.iter().map(|token| {
+            let buffer = pool.number(token);
+            RecvWr { wr_id: posted.name(buffer), buffer }
+        });
+        // SAFETY: the described memory is that of the segments of buffers whose tokens are in
+        // `refill`. The tokens of those that are taken are consumed below, before any other code
+        // runs, and come back only from `take_recv`, when the completion was polled.
+        let (taken, why) = unsafe { queues.post_srq_recv(wrs) }.of(refill.len());
         for token in refill.drain(..taken) {
-            self.posted.on_taken(token.index(), token.into_raw());
+            posted.on_taken(token.index(), token.into_raw());
         }
         if !refill.is_empty() {
             self.posted.on_refused();
         }
         why
-    }
-
-    /// Whether the send that is the `unsignaled`-th without a signal must be signaled.
-    #[inline]
-    fn is_due(&self, unsignaled: u32) -> bool {
-        unsignaled >= self.depths.signal_every
     }
 
     /// Posts pending work requests of a lane, as far as the queue has room.
@@ -254,17 +258,16 @@ impl<Q: Queues> Io<Q> {
         qp: Q::Qp,
         room: usize,
     ) -> Option<PostError> {
-        let mut links = ArrayVec::<Link, CHAIN>::new();
-        self.choose(&parts.outbox, lane, room, &mut links);
-        let mut chain = ArrayVec::<SendWr<'_>, CHAIN>::new();
-        chain.extend(links.iter().enumerate().map(|(i, link)| {
-            let wr_id = WrId(SEND | lane.name(i));
-            let (op, sgl) = match link.request {
-                None => (SendOp::Send, core::slice::from_ref(&link.sge)),
-                Some(request) => parts.outbox.messages().body(link.message).request(request.into()),
-            };
-            SendWr { wr_id, op, sgl, flags: link.flags }
-        }));
+        // A shard that is short of slots learns of the end of every send that holds one.
+        let is_low = parts.outbox.slots().free() < self.depths.low_water;
+        let rule = Rule {
+            signal_every: self.depths.signal_every,
+            inline_len: self.depths.inline_len,
+            hold_max: if is_low { 0 } else { HOLD_MAX },
+        };
+        let signaled = Cell::default();
+        let chain = Chain::new(&parts.outbox, lane, rule, (&signaled, room));
+        let count = chain.len();
         // SAFETY: the gather lists of Sends and Writes name slots, loans and registered bytes that
         // their message owns. The scatter lists of Reads name loans of the Fetch that is in its
         // head; they are neither read nor returned before the message is released. Memory that a
@@ -273,73 +276,33 @@ impl<Q: Queues> Io<Q> {
         // below, in which state none of that is accessed, until `on_sent` learns that its last
         // sequence number has completed; a message that never completes is leaked. A request with
         // the inline flag was copied on return.
-        let (taken, why) = unsafe { self.queues().post_send(qp, &chain) }.of(chain.len());
-        let sends = chain[..taken].iter().filter(|wr| wr.op.is_send()).count();
-        drop(chain);
+        let (taken, why) = unsafe { self.queues().post_send(qp, chain) }.of(count);
         parts.stats.doorbells.add(1);
-        parts.stats.sent.add(sends as u64);
-        let is_refused = taken < links.len();
-        for link in links.drain(..).take(taken) {
-            let seq = lane.on_posted(link.flags.contains(SendFlags::SIGNALED));
-            let head = parts.outbox.messages_mut().head_mut(link.message);
-            head.posted += 1;
+        let mut sends = 0;
+        for at in 0..taken {
+            let Some(message) = lane.pending.front() else { break };
+            let seq = lane.on_posted(signaled.get().contains(at));
+            let messages = parts.outbox.messages_mut();
+            let is_inline = messages.is_inline(message, rule.inline_len);
+            sends += u64::from(messages.on_posted(message));
+            let head = messages.head_mut(message);
             if head.posted < head.requests {
                 continue;
             }
             head.seq = seq;
             lane.pending.pop(parts.outbox.messages());
-            if link.flags.contains(SendFlags::INLINE) {
+            if is_inline {
                 parts.stats.sent_inline.add(1);
-                parts.release(link.message);
+                parts.release(message);
             } else {
-                lane.flight.push(parts.outbox.messages_mut(), link.message);
+                lane.flight.push(parts.outbox.messages_mut(), message);
             }
         }
-        if is_refused {
+        parts.stats.sent.add(sends);
+        if taken < count {
             lane.on_refused();
         }
         why
-    }
-
-    /// Selects the next work requests of a lane and which of them are signaled.
-    #[inline]
-    fn choose(&self, outbox: &Outbox, lane: &Lane, room: usize, links: &mut ArrayVec<Link, CHAIN>) {
-        let mut unsignaled = lane.unsignaled();
-        let mut next = lane.pending.front();
-        while let Some(message) = next {
-            let head = outbox.messages().head(message);
-            let whole = head.requests == 0;
-            for request in head.posted..head.requests.max(1) {
-                if links.len() == room {
-                    return;
-                }
-                let mut link = Link {
-                    message,
-                    request: (!whole).then_some(request),
-                    sge: Sge::default(),
-                    flags: SendFlags::empty(),
-                };
-                let is_awaited =
-                    !whole && request + 1 == head.requests && outbox.is_awaited(message);
-                let is_inline =
-                    whole && head.header_len + head.payload_len <= self.depths.inline_len;
-                if whole {
-                    link.sge = outbox.single(head);
-                }
-                if is_inline {
-                    link.flags |= SendFlags::INLINE;
-                }
-                unsignaled += 1;
-                let holds = !is_inline
-                    && (unsignaled >= HOLD_MAX || outbox.slots().free() < self.depths.low_water);
-                if is_awaited || holds || self.is_due(unsignaled) {
-                    link.flags |= SendFlags::SIGNALED;
-                    unsignaled = 0;
-                }
-                links.push(link);
-            }
-            next = outbox.messages().next(message);
-        }
     }
 
     /// Records that all sends of a lane up to this identifier have completed, successfully or not.
@@ -387,7 +350,7 @@ impl<Q: Queues> Io<Q> {
         let wr_id = WrId(SEND | lane.name(0));
         let marker = SendWr { wr_id, op, sgl: &[], flags: SendFlags::SIGNALED };
         // SAFETY: the marker names no memory.
-        let (taken, _) = unsafe { self.queues().post_send(qp, &[marker]) }.of(1);
+        let (taken, _) = unsafe { self.queues().post_send(qp, [marker].into_iter()) }.of(1);
         // Any other error of a device that took it has no effect: the marker completes, or the
         // deadline of the connection's end passes. A second one would wait for the same.
         match taken {
@@ -433,12 +396,4 @@ impl<Q: Queues> Exposer for Io<Q> {
     fn renew(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
         self.queues().renew_window(id)
     }
-}
-
-/// A selected work request.
-struct Link {
-    message: u32,
-    request: Option<u16>,
-    sge: Sge,
-    flags: SendFlags,
 }

@@ -33,6 +33,10 @@ pub struct RecvPool {
     scatter: Box<[Sge]>,
     /// The segments of all buffers. Accessed only through the token of the buffer.
     segments: Vec<Loan>,
+    /// The buffers whose scatter list has changed and was not returned by `next_changed` since,
+    /// each once.
+    changed: Vec<u32>,
+    is_changed: Box<[bool]>,
     /// The kind of each segment of a buffer.
     kinds: Box<[u8]>,
     /// The spares of each kind. Never grows beyond its initial length.
@@ -62,6 +66,8 @@ impl RecvPool {
             width,
             scatter: segments.iter().map(whole).collect(),
             segments,
+            changed: (0..spec.buffers).rev().collect(),
+            is_changed: (0..spec.buffers).map(|_| true).collect(),
             kinds: shape.kinds.into(),
             spares: slots.into(),
             loans,
@@ -94,8 +100,12 @@ impl RecvPool {
             Some(spare) => spare,
             None => self.reclaim_one(kind)?,
         };
-        let at = self.list.index(token) as usize * self.width + index;
+        let buffer = self.list.index(token);
+        let at = buffer as usize * self.width + index;
         self.scatter[at] = whole(&spare);
+        if !std::mem::replace(&mut self.is_changed[buffer as usize], true) {
+            self.changed.push(buffer);
+        }
         Some(std::mem::replace(&mut self.segments[at], spare))
     }
 
@@ -137,6 +147,23 @@ impl RecvPool {
         let start = self.list.index(token) as usize * self.width;
         let buffer = &mut self.segments[start..start + self.width];
         buffer.iter_mut().for_each(|segment| segment.fill(byte));
+    }
+
+    /// A buffer whose scatter list has changed since this returned it, and the list; at first, each
+    /// buffer. For a device that keeps the lists: it must have the current one when the buffer is
+    /// posted. The token of a buffer with a changed list exists since, or was never taken.
+    #[inline]
+    pub fn next_changed(&mut self) -> Option<(u32, &[Sge])> {
+        let buffer = self.changed.pop()?;
+        self.is_changed[buffer as usize] = false;
+        let start = buffer as usize * self.width;
+        Some((buffer, &self.scatter[start..start + self.width]))
+    }
+
+    /// The number of a buffer: less than the capacity.
+    #[inline]
+    pub fn number(&self, token: &Token<Recv>) -> u32 {
+        self.list.index(token)
     }
 
     /// The scatter list of a buffer: one entry for each segment, in order.
@@ -308,6 +335,8 @@ mod tests {
         let mut token = pool.take().expect("one is free");
         pool.fill(&mut token, 7);
         let before = pool.scatter(&token).to_vec();
+        assert_eq!(pool.next_changed(), Some((0, &before[..])), "at first");
+        assert_eq!(pool.next_changed(), None);
         let loan = pool.detach(&mut token, 2).expect("a spare");
         assert_eq!(loan.as_ptr().addr() as u64, before[2].addr);
         assert!(loan.iter().all(|byte| *byte == 7));
@@ -320,6 +349,10 @@ mod tests {
         pool.give_back(loan).expect("its own");
         assert_eq!(pool.spares(1), 1);
         assert!(pool.detach(&mut token, 1).is_some());
+        let changed = pool.scatter(&token).to_vec();
+        assert_eq!(pool.number(&token), 0);
+        assert_eq!(pool.next_changed(), Some((0, &changed[..])), "once");
+        assert_eq!(pool.next_changed(), None);
         pool.put(token);
     }
 

@@ -51,6 +51,15 @@ impl SendPool {
         self.slots.pop().map(|token| self.slots.open(token))
     }
 
+    /// The address of a slot, to be filled again.
+    ///
+    /// # Panics
+    /// If the token is of another pool.
+    #[inline]
+    pub fn open(&self, token: Token<kind::Send>) -> SendSlot {
+        self.slots.open(token)
+    }
+
     /// Returns a slot with its address. A few instructions.
     ///
     /// # Panics

@@ -52,7 +52,7 @@ impl SendSlot {
 
     /// The token alone.
     #[inline]
-    pub(crate) fn into_token(self) -> SendToken {
+    pub fn into_token(self) -> SendToken {
         self.token
     }
 
@@ -115,11 +115,9 @@ impl SendSlot {
 
     #[inline]
     fn entry(&self, range: Range<usize>) -> Sge {
-        assert!(
-            range.start <= range.end && range.end <= self.len,
-            "bytes {range:?} of a slot of {}",
-            self.len
-        );
+        if range.start > range.end || range.end > self.len {
+            outside(range, self.len);
+        }
         let addr = self.first.as_ptr().addr() + range.start;
         Sge { addr: addr as u64, length: (range.end - range.start) as u32, lkey: self.lkey }
     }
@@ -131,4 +129,10 @@ impl SendSlot {
         // is dropped: a pool with a token out leaks its memory.
         unsafe { slice::from_raw_parts_mut(self.first.as_ptr(), self.len) }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn outside(range: Range<usize>, len: usize) -> ! {
+    panic!("bytes {range:?} of a slot of {len}")
 }

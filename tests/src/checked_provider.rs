@@ -9,8 +9,9 @@
 //! ```
 //! Depths, gather lists and inline lengths are compared with the requested ones. A [`Watch`] counts
 //! everything, so that a test sees what did not return.
-#![expect(unsafe_code, reason = "posting is unsafe; posted memory is written to and read")]
+#![expect(unsafe_code, reason = "posting is unsafe")]
 
+mod memory;
 mod sent;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -19,16 +20,18 @@ use std::sync::atomic::Ordering;
 
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::interposed::{
-    Hooks, Interposed, InterposedCm, InterposedQueues, Promised, PromisedBytes, QueueHooks,
+    Hooks, Interposed, InterposedCm, InterposedQueues, Promised, PromisedBytes, PromisedList,
+    QueueHooks,
 };
 use rpcrdma_engine::provider::{
     Attached, Bind, ConnectionManager, CqError, DeviceCaps, PostError, Provider, QueueAttr, Queues,
-    RecvWr, SendFlags, SendOp, SendWr, Taken, WcBatch, WcOpcode, WcStatus, Window, WindowId,
-    WorkCompletion, WrId,
+    RecvWr, Requests, SendFlags, SendOp, SendWr, Taken, WcBatch, WcOpcode, WcStatus, Window,
+    WindowId, WorkCompletion, WrId,
 };
 use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Rights, Sge};
 use rpcrdma_xdr::{Body, Header, Optional};
 
+use self::memory::{bytes, fill, sum};
 use self::sent::Sent;
 use crate::script::POISON;
 pub use crate::watch::Watch;
@@ -94,6 +97,7 @@ impl<P: Provider> Hooks<P> for Checks {
             bound: Vec::new(),
             polls: 0,
             is_checking: false,
+            lists: HashMap::new(),
             receives: HashMap::new(),
             last_receive: None,
             sends: HashMap::new(),
@@ -143,8 +147,10 @@ pub struct QueueChecks<Q: Queues> {
     /// Whether the sums of the open memory are current: taken when the last call of the device
     /// returned.
     is_checking: bool,
-    /// The scatter lists of the posted Receives.
-    receives: HashMap<WrId, Vec<Sge>>,
+    /// The scatter lists of the described buffers.
+    lists: HashMap<u32, Vec<Sge>>,
+    /// The buffers of the posted Receives.
+    receives: HashMap<WrId, u32>,
     /// The identifier of the Receive posted last.
     last_receive: Option<WrId>,
     /// By queue pair number: the queue pair, and its outstanding sends in order.
@@ -215,13 +221,18 @@ impl<Q: Queues> QueueChecks<Q> {
         self.watch.open.fetch_sub(closed, Ordering::Relaxed);
     }
 
-    fn check_recv(&self, wr: &[RecvWr<'_>]) {
+    fn check_recv(&self, wr: &[RecvWr]) {
         let posted = self.receives.len() + wr.len();
         assert!(posted <= self.attr.srq_depth as usize, "{posted} Receives are posted");
         for wr in wr {
-            assert!(wr.sgl.len() <= self.attr.recv_sge as usize, "a scatter list that is too long");
+            assert!(self.lists.contains_key(&wr.buffer), "a buffer that is not described");
             assert!(!self.receives.contains_key(&wr.wr_id), "two Receives of one name");
+            assert!(!self.is_posted(wr.buffer), "two Receives of one buffer");
         }
+    }
+
+    fn is_posted(&self, buffer: u32) -> bool {
+        self.receives.values().any(|posted| *posted == buffer)
     }
 
     fn check_send(&self, qp: Q::Qp, wr: &[SendWr<'_>]) {
@@ -306,11 +317,12 @@ impl<Q: Queues> QueueChecks<Q> {
     fn received(&mut self, wc: &WorkCompletion) {
         self.closes(|open| wc.invalidated == Some(open.rkey));
         self.bound.retain(|(_, rkey, _)| wc.invalidated != Some(*rkey));
-        let sgl = self.receives.remove(&wc.wr_id).expect("a Receive is completed once");
+        let buffer = self.receives.remove(&wc.wr_id).expect("a Receive is completed once");
+        let sgl = &self.lists[&buffer];
         self.watch.receives.fetch_sub(1, Ordering::Relaxed);
         self.watch.arrived.fetch_add(1, Ordering::Relaxed);
         let mut skip = wc.byte_len as usize;
-        for sge in &sgl {
+        for sge in sgl {
             let bytes = bytes(sge);
             let behind = &bytes[skip.min(bytes.len())..];
             skip = skip.saturating_sub(bytes.len());
@@ -345,10 +357,18 @@ impl<Q: Queues> QueueHooks<Q> for QueueChecks<Q> {
         result
     }
 
-    fn post_srq_recv(&mut self, inner: &mut Q, promised: Promised<'_, RecvWr<'_>>) -> Taken {
-        let wr = promised.requests();
-        self.check_recv(wr);
-        for sge in wr.iter().flat_map(|wr| wr.sgl) {
+    fn describe_recv(&mut self, inner: &mut Q, list: PromisedList<'_>) {
+        let (buffer, sgl) = (list.buffer(), list.sgl());
+        assert!(sgl.len() <= self.attr.recv_sge as usize, "a scatter list that is too long");
+        assert!(!self.is_posted(buffer), "a buffer is described while it is posted");
+        self.lists.insert(buffer, sgl.to_vec());
+        list.describe_recv(inner);
+    }
+
+    fn post_srq_recv(&mut self, inner: &mut Q, promised: Promised<impl Requests<RecvWr>>) -> Taken {
+        let wr: Vec<RecvWr> = promised.requests().collect();
+        self.check_recv(&wr);
+        for sge in wr.iter().flat_map(|wr| &self.lists[&wr.buffer]) {
             fill(sge);
         }
         let posted = promised.post_srq_recv(inner);
@@ -359,16 +379,21 @@ impl<Q: Queues> QueueHooks<Q> for QueueChecks<Q> {
             {
                 self.watch.rounds.received(last, wr.wr_id);
             }
-            self.receives.insert(wr.wr_id, wr.sgl.to_vec());
+            self.receives.insert(wr.wr_id, wr.buffer);
         }
         self.refused.extend(wr[taken..].iter().map(|wr| wr.wr_id));
         self.watch.receives.fetch_add(taken as i64, Ordering::Relaxed);
         posted
     }
 
-    fn post_send(&mut self, inner: &mut Q, qp: Q::Qp, promised: Promised<'_, SendWr<'_>>) -> Taken {
-        let wr = promised.requests();
-        self.check_send(qp, wr);
+    fn post_send<'a>(
+        &mut self,
+        inner: &mut Q,
+        qp: Q::Qp,
+        promised: Promised<impl Requests<SendWr<'a>>>,
+    ) -> Taken {
+        let wr: Vec<SendWr<'_>> = promised.requests().collect();
+        self.check_send(qp, &wr);
         wr.iter().for_each(|wr| self.check_invalidation(qp, wr));
         for wr in wr.iter().filter(|wr| matches!(wr.op, SendOp::Read(_))) {
             wr.sgl.iter().for_each(fill);
@@ -376,7 +401,7 @@ impl<Q: Queues> QueueHooks<Q> for QueueChecks<Q> {
         let posted: Vec<SendWr<'_>> = wr.iter().map(|wr| self.watch.posted(wr)).collect();
         // SAFETY: the caller meets the conditions of `post_send` for `wr`; the memory is that of
         // `wr`.
-        let result = unsafe { inner.post_send(qp, &posted) };
+        let result = unsafe { inner.post_send(qp, posted.into_iter()) };
         let (taken, why) = result.of(wr.len());
         assert_ne!(why, Some(PostError::Invalid), "{wr:?}");
         self.refused.extend(wr[taken..].iter().map(|wr| wr.wr_id));
@@ -447,32 +472,7 @@ impl<Q: Queues> Drop for QueueChecks<Q> {
     }
 }
 
-/// Poisons memory before it is posted.
-fn fill(sge: &Sge) {
-    let start = std::ptr::with_exposed_provenance_mut::<u8>(sge.addr as usize);
-    // SAFETY: the caller of `post_srq_recv` gives this memory to the device for writing, and does
-    // not access it before the completion has been polled; it has no other owner.
-    unsafe { start.write_bytes(POISON, sge.length as usize) };
-}
-
 /// The violation if the memory of a Read changes twice.
 const WROTE_TO_READ: &str = "the program wrote to the memory of a Read";
 /// After one in so many polls the open memory is compared.
 const GUARD_EVERY: u64 = 8;
-
-/// The bytes of posted memory.
-fn bytes(sge: &Sge) -> &[u8] {
-    let start = std::ptr::with_exposed_provenance::<u8>(sge.addr as usize);
-    // SAFETY: until the completion has been polled, which ends after this comparison, the memory is
-    // valid and the program does not write to it; the device is done with it or only reads.
-    unsafe { std::slice::from_raw_parts(start, sge.length as usize) }
-}
-
-/// A sum over the bytes of a gather list, in which their order counts.
-fn sum(sgl: &[Sge]) -> u64 {
-    sgl.iter().flat_map(|sge| bytes(sge).chunks(8)).fold(0xcbf2_9ce4_8422_2325, |sum, chunk| {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        (sum ^ u64::from_le_bytes(word)).wrapping_mul(0x0100_0000_01b3).rotate_left(7)
-    })
-}

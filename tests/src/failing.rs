@@ -16,8 +16,8 @@ use rpcrdma_engine::provider::interposed::{
 };
 use rpcrdma_engine::provider::{
     Attached, CmEvent, ConnParam, ConnectId, ConnectionManager, CqError, Endpoint, Handle,
-    PostError, Provider, QueueAttr, Queues, RecvWr, SendWr, Taken, Waker, WcBatch, Window,
-    WindowId,
+    PostError, Provider, QueueAttr, Queues, RecvWr, Requests, SendWr, Taken, Waker, WcBatch,
+    Window, WindowId,
 };
 use rpcrdma_mempool::{Keys, Region, RegisterError, Registrar, Rights};
 
@@ -202,18 +202,23 @@ impl<Q: Queues> QueueHooks<Q> for QueueFailures {
         inner.poll_cq(out)
     }
 
-    fn post_srq_recv(&mut self, inner: &mut Q, wr: Promised<'_, RecvWr<'_>>) -> Taken {
+    fn post_srq_recv(&mut self, inner: &mut Q, wrs: Promised<impl Requests<RecvWr>>) -> Taken {
         if !self.ledger.passes("post_srq_recv") {
             return Taken::with_error(0, PostError::QueueFull);
         }
-        wr.post_srq_recv(inner)
+        wrs.post_srq_recv(inner)
     }
 
-    fn post_send(&mut self, inner: &mut Q, qp: Q::Qp, wr: Promised<'_, SendWr<'_>>) -> Taken {
+    fn post_send<'a>(
+        &mut self,
+        inner: &mut Q,
+        qp: Q::Qp,
+        wrs: Promised<impl Requests<SendWr<'a>>>,
+    ) -> Taken {
         if !self.ledger.passes("post_send") {
             return Taken::with_error(0, PostError::QpGone);
         }
-        wr.post_send(inner, qp)
+        wrs.post_send(inner, qp)
     }
 
     fn open_window(&mut self, inner: &mut Q) -> Result<Window, SetupError> {

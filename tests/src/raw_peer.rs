@@ -15,7 +15,7 @@ use rpcrdma_engine::provider::{
     WcStatus, WrId,
 };
 use rpcrdma_mempool::{
-    Access, Pool, PoolSpec, Region, RegionSpec, Registered, Rights, Sge, Token, kind,
+    Access, Pool, PoolSpec, Region, RegionSpec, Registered, Rights, Token, kind,
 };
 use rpcrdma_xdr::numbers::{VERSION_TWO, opttype};
 use rpcrdma_xdr::{
@@ -99,7 +99,7 @@ impl<P: Provider> RawPeer<P> {
         };
         let buffers = std::iter::from_fn(|| recv.pop()).collect();
         let free = std::iter::from_fn(|| send.pop()).collect();
-        let mut peer = RawPeer {
+        let mut peer: RawPeer<P> = RawPeer {
             queues: provider.open_queues(&attr).expect("queues"),
             cm: provider.open_cm().expect("a connection manager"),
             qp: None,
@@ -116,7 +116,12 @@ impl<P: Provider> RawPeer<P> {
             heard: Vec::new(),
             _memory: memory,
         };
-        (0..receives).for_each(|index| peer.post(index));
+        for index in 0..receives {
+            let list = [peer.recv.sge(&peer.buffers[index as usize], 0..recv_len)];
+            // SAFETY: the buffer was never posted.
+            unsafe { peer.queues.describe_recv(index, &list) };
+            peer.post(index);
+        }
         peer
     }
 
@@ -256,7 +261,7 @@ impl<P: Provider> RawPeer<P> {
         let wr = SendWr { wr_id: WrId(SEND), op, sgl: &sgl, flags: SendFlags::SIGNALED };
         // SAFETY: the slot's token goes into `sent` and comes back with the completion; sends of
         // one queue pair complete in order.
-        let (taken, why) = unsafe { self.queues.post_send(qp, &[wr]) }.of(1);
+        let (taken, why) = unsafe { self.queues.post_send(qp, [wr].into_iter()) }.of(1);
         self.is_lost |= why == Some(PostError::QpGone);
         match taken {
             1 => self.sent.push_back(token),
@@ -294,14 +299,9 @@ impl<P: Provider> RawPeer<P> {
     }
 
     fn post(&mut self, index: u32) {
-        let sgl = [self.recv.sge(&self.buffers[index as usize], 0..self.recv.slot_len())];
-        self.post_sgl(index, &sgl);
-    }
-
-    fn post_sgl(&mut self, index: u32, sgl: &[Sge]) {
-        let wr = RecvWr { wr_id: WrId(index.into()), sgl };
+        let wr = RecvWr { wr_id: WrId(index.into()), buffer: index };
         // SAFETY: the buffer is accessed only between its completion and the next post.
-        let (taken, why) = unsafe { self.queues.post_srq_recv(&[wr]) }.of(1);
+        let (taken, why) = unsafe { self.queues.post_srq_recv([wr].into_iter()) }.of(1);
         assert_eq!((taken, why), (1, None), "as many Receives as buffers");
     }
 }

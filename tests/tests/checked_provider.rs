@@ -51,7 +51,7 @@ impl Host {
         let wr = SendWr { wr_id: WrId(1), op, sgl, flags: SendFlags::SIGNALED };
         let qp = self.qp.expect("it is connected").qp;
         // SAFETY: the region lives as long as the queues, and only these tests use it.
-        let posted = unsafe { self.queues.post_send(qp, &[wr]) };
+        let posted = unsafe { self.queues.post_send(qp, [wr].into_iter()) };
         assert_eq!(posted.of(1), (1, None));
     }
 

@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use rpcrdma_engine::provider::interposed::{Hooks, Interposed, Promised, QueueHooks};
 use rpcrdma_engine::provider::{
-    CqError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Taken, WcBatch,
+    CqError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, Requests, SendWr, Taken, WcBatch,
 };
 
 /// A provider, kept apart.
@@ -32,12 +32,17 @@ impl<Q: Queues> QueueHooks<Q> for Apart {
         outside_poll_cq(inner, out)
     }
 
-    fn post_srq_recv(&mut self, inner: &mut Q, wr: Promised<'_, RecvWr<'_>>) -> Taken {
-        outside_post_srq_recv(inner, wr)
+    fn post_srq_recv(&mut self, inner: &mut Q, wrs: Promised<impl Requests<RecvWr>>) -> Taken {
+        outside_post_srq_recv(inner, wrs)
     }
 
-    fn post_send(&mut self, inner: &mut Q, qp: Q::Qp, wr: Promised<'_, SendWr<'_>>) -> Taken {
-        outside_post_send(inner, qp, wr)
+    fn post_send<'a>(
+        &mut self,
+        inner: &mut Q,
+        qp: Q::Qp,
+        wrs: Promised<impl Requests<SendWr<'a>>>,
+    ) -> Taken {
+        outside_post_send(inner, qp, wrs)
     }
 
     fn next_event(&mut self, inner: &mut Q) -> Option<QueueEvent> {
@@ -50,14 +55,19 @@ fn outside_poll_cq<Q: Queues>(queues: &mut Q, out: &mut WcBatch) -> Result<(), C
     no_tail_call(queues.poll_cq(out))
 }
 
+// The requests are made while they are posted: what makes them counts as the provider's.
 #[inline(never)]
-fn outside_post_srq_recv<Q: Queues>(queues: &mut Q, wr: Promised<'_, RecvWr<'_>>) -> Taken {
-    no_tail_call(wr.post_srq_recv(queues))
+fn outside_post_srq_recv<Q: Queues>(queues: &mut Q, wrs: Promised<impl Requests<RecvWr>>) -> Taken {
+    no_tail_call(wrs.post_srq_recv(queues))
 }
 
 #[inline(never)]
-fn outside_post_send<Q: Queues>(queues: &mut Q, qp: Q::Qp, wr: Promised<'_, SendWr<'_>>) -> Taken {
-    no_tail_call(wr.post_send(queues, qp))
+fn outside_post_send<'a, Q: Queues>(
+    queues: &mut Q,
+    qp: Q::Qp,
+    wrs: Promised<impl Requests<SendWr<'a>>>,
+) -> Taken {
+    no_tail_call(wrs.post_send(queues, qp))
 }
 
 #[inline(never)]

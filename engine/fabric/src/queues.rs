@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rpcrdma_mempool::{Access, RegisterError, Sge};
 use rpcrdma_provider::{
-    Attached, CqError, QueueEvent, Queues, RecvWr, SendWr, SetupError, Taken, Waker, WcBatch,
-    Window, WindowId,
+    Attached, CqError, QueueEvent, Queues, RecvWr, Requests, SendWr, SetupError, Taken, Waker,
+    WcBatch, Window, WindowId,
 };
 
 use crate::endpoint::Endpoint;
@@ -80,12 +80,23 @@ impl Queues for FabricQueues {
         self.transport.poll_cq(out)
     }
 
-    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Taken {
+    unsafe fn describe_recv(&mut self, buffer: u32, sgl: &[Sge]) {
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.transport.post_srq_recv(wr) }
+        unsafe { self.transport.describe_recv(buffer, sgl) };
     }
 
-    unsafe fn post_send(&mut self, FabricQp(num): FabricQp, wrs: &[SendWr<'_>]) -> Taken {
+    #[inline]
+    unsafe fn post_srq_recv(&mut self, wrs: impl Requests<RecvWr>) -> Taken {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.transport.post_srq_recv(wrs) }
+    }
+
+    #[inline]
+    unsafe fn post_send<'a>(
+        &mut self,
+        FabricQp(num): FabricQp,
+        wrs: impl Requests<SendWr<'a>>,
+    ) -> Taken {
         // SAFETY: the caller's promise is passed on.
         unsafe { self.transport.post_send(num, wrs) }
     }

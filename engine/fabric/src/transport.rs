@@ -33,8 +33,8 @@ use std::time::Duration;
 
 use rpcrdma_mempool::{Access, RegisterError, Sge};
 use rpcrdma_provider::{
-    CqError, PostError, QueueEvent, RecvWr, SendWr, SetupError, Taken, WcBatch, WcOpcode, Window,
-    WindowId,
+    CqError, PostError, QueueEvent, RecvWr, Requests, SendWr, SetupError, Taken, WcBatch, WcOpcode,
+    Window, WindowId,
 };
 
 use self::carrier::{Carrier, EndId, Outgoing};
@@ -96,14 +96,25 @@ impl<C: Carrier> Transport<C> {
         if core.cq.is_overrun() { Err(CqError::Overrun) } else { Ok(()) }
     }
 
+    /// `Queues::describe_recv`.
+    ///
+    /// # Safety
+    /// As there.
+    pub(crate) unsafe fn describe_recv(&mut self, buffer: u32, sgl: &[Sge]) {
+        // SAFETY: whoever posts the buffer keeps the memory valid and untouched until the Receive
+        // has completed; otherwise it is not used.
+        let lend = |sge| unsafe { Lent::new(sge) };
+        let Core { srq, keys, .. } = &mut self.core;
+        srq.describe((buffer, sgl), lend, keys);
+    }
+
     /// `Queues::post_srq_recv`.
     ///
     /// # Safety
     /// As there.
     #[inline(always)]
-    pub(crate) unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Taken {
-        // SAFETY: the caller keeps the memory valid and untouched until the Receive has completed.
-        self.core.srq.post(wr, |sge| unsafe { Lent::new(sge) })
+    pub(crate) unsafe fn post_srq_recv(&mut self, wrs: impl Requests<RecvWr>) -> Taken {
+        self.core.srq.post(wrs)
     }
 
     /// `Queues::post_send`.
@@ -111,7 +122,11 @@ impl<C: Carrier> Transport<C> {
     /// # Safety
     /// As there.
     #[inline(always)]
-    pub(crate) unsafe fn post_send(&mut self, num: u32, wrs: &[SendWr<'_>]) -> Taken {
+    pub(crate) unsafe fn post_send<'a>(
+        &mut self,
+        num: u32,
+        mut wrs: impl Requests<SendWr<'a>>,
+    ) -> Taken {
         if !self.core.opening.is_empty() {
             open(&mut self.core, &mut self.paths);
         }
@@ -124,11 +139,12 @@ impl<C: Carrier> Transport<C> {
         let path = &mut self.paths[index];
         let before = path.tx.head();
         // SAFETY: the caller's promise is passed on.
-        let taken = unsafe { post::post_plain((path, qp, keys), self.limits, wrs, now) };
+        let (taken, rest) =
+            unsafe { post::post_plain((path, qp, keys), self.limits, &mut wrs, now) };
         let mut outcome = Taken::without_error(taken);
-        if taken < wrs.len() {
+        if let Some(first) = rest {
             // SAFETY: the caller's promise is passed on.
-            outcome = unsafe { self.post_rest((num, index), (wrs, taken), now) };
+            outcome = unsafe { self.post_rest((num, index), taken, (first, wrs), now) };
         }
         let path = &self.paths[index];
         if path.tx.head() != before {
@@ -235,39 +251,41 @@ impl<C: Carrier> Transport<C> {
     /// That of `post_send`.
     #[cold]
     #[inline(never)]
-    unsafe fn post_rest(
+    unsafe fn post_rest<'a>(
         &mut self,
         (num, path): (u32, usize),
-        (wrs, first): (&[SendWr<'_>], usize),
+        mut taken: usize,
+        (first, rest): (SendWr<'a>, impl Iterator<Item = SendWr<'a>>),
         now: u64,
     ) -> Taken {
         self.core.keys.refresh();
         let path = &mut self.paths[path];
-        for (taken, wr) in wrs.iter().enumerate().skip(first) {
+        for wr in std::iter::once(first).chain(rest) {
             // SAFETY: the caller's promise is passed on.
-            let posted = unsafe { post::post((&mut self.core, path), self.limits, num, wr, now) };
+            let posted = unsafe { post::post((&mut self.core, path), self.limits, num, &wr, now) };
             match posted {
-                Ok(()) => {}
+                Ok(()) => taken += 1,
                 Err(NotTaken::Full) => return Taken::with_error(taken, PostError::QueueFull),
                 Err(NotTaken::Invalid) => return Taken::with_error(taken, PostError::Invalid),
             }
         }
-        Taken::without_error(wrs.len())
+        Taken::without_error(taken)
     }
 
     /// A queue pair in the error state takes requests and flushes them, which tells a program that
     /// nothing posted before is in flight any more.
     #[cold]
-    fn post_to_failed(&mut self, num: u32, wrs: &[SendWr<'_>]) -> Taken {
+    fn post_to_failed<'a>(&mut self, num: u32, wrs: impl Requests<SendWr<'a>>) -> Taken {
         if self.core.qps.find(num).is_none() {
             return Taken::with_error(0, PostError::QpGone);
         }
+        let count = wrs.len();
         for wr in wrs {
             let (wr_id, fate, opcode) = (wr.wr_id, Fate::Flushed, WcOpcode::Send);
             let flushed = Posted { wr_id, qp_num: num, covers: 0, fate, opcode };
             self.core.complete(&flushed, None);
         }
-        Taken::without_error(wrs.len())
+        Taken::without_error(count)
     }
 
     /// The path of this end; a new one for the first queue pair.

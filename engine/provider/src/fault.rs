@@ -17,7 +17,7 @@ mod events;
 mod plan;
 mod posts;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -27,10 +27,12 @@ use rpcrdma_mempool::{RegisterError, Sge};
 pub use self::plan::{FaultLog, FaultPlan};
 
 use self::plan::SplitMix;
-use crate::interposed::{Hooks, Interposed, InterposedQueues, Promised, PromisedBytes, QueueHooks};
+use crate::interposed::{
+    Hooks, Interposed, InterposedQueues, Promised, PromisedBytes, PromisedList, QueueHooks,
+};
 use crate::{
-    Attached, CqError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, SetupError, Taken,
-    Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
+    Attached, CqError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, Requests, SendWr,
+    SetupError, Taken, Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion,
 };
 
 /// A provider whose queues have faults; its connection managers have none. It is made of a provider
@@ -87,10 +89,12 @@ pub struct QueueFaults<Q: Queues> {
     lost: Vec<Attached<Q::Qp>>,
     /// The event to report, and the poll that reports it.
     events: VecDeque<(u64, QueueEvent)>,
+    /// The memory of the receive buffers.
+    lists: HashMap<u32, Vec<Sge>>,
     /// The Receives posted to the provider, in order.
-    posted: VecDeque<SavedRecv>,
+    posted: VecDeque<RecvWr>,
     /// The Receives that are not posted to the provider yet.
-    withheld: VecDeque<SavedRecv>,
+    withheld: VecDeque<RecvWr>,
     /// The poll at which the withheld Receives are posted.
     withheld_until: u64,
     late: Vec<Late>,
@@ -98,12 +102,6 @@ pub struct QueueFaults<Q: Queues> {
     /// The error of the completion queue, once it has failed.
     broken: Option<CqError>,
     is_port_down: bool,
-}
-
-/// A Receive, copied.
-struct SavedRecv {
-    wr_id: WrId,
-    sgl: Vec<Sge>,
 }
 
 /// A completion that is reported late.
@@ -129,6 +127,7 @@ impl<Q: Queues> QueueFaults<Q> {
             qps: Vec::new(),
             lost: Vec::new(),
             events: VecDeque::new(),
+            lists: HashMap::new(),
             posted: VecDeque::new(),
             withheld: VecDeque::new(),
             withheld_until: 0,
@@ -158,10 +157,9 @@ impl<Q: Queues> QueueFaults<Q> {
             return;
         }
         while let Some(recv) = self.withheld.pop_front() {
-            let wr = RecvWr { wr_id: recv.wr_id, sgl: &recv.sgl };
-            // SAFETY: the program was told that the Receive is taken, and keeps the memory until
-            // the completion has been polled.
-            let (taken, _) = unsafe { inner.post_srq_recv(&[wr]) }.of(1);
+            // SAFETY: the program was told that the Receive is taken, and keeps the memory and
+            // its description until the completion has been polled.
+            let (taken, _) = unsafe { inner.post_srq_recv([recv].into_iter()) }.of(1);
             if taken == 0 {
                 self.withheld.push_front(recv);
                 return;
@@ -207,6 +205,7 @@ impl<Q: Queues> QueueFaults<Q> {
         if !is_message || !self.chance(self.plan.bytes_changed_ppm) {
             return;
         }
+        let sgl = self.lists.get(&recv.buffer).map_or_else(Vec::new, Vec::clone);
         FaultLog::note(&self.log.messages_changed);
         let changed = (self.which, completion.qp_num);
         self.log.changed.lock().unwrap_or_else(PoisonError::into_inner).push(changed);
@@ -214,7 +213,7 @@ impl<Q: Queues> QueueFaults<Q> {
         for _ in 0..=self.random.below(4) {
             let offset = self.random.below(within.into()) as u32;
             let mask = 1 + self.random.below(255) as u8;
-            if let Some(byte) = byte_at(&recv.sgl, offset) {
+            if let Some(byte) = byte_at(&sgl, offset) {
                 // SAFETY: the byte lies in the part of the Receive that the message has filled; it
                 // is owned by the device, of which this provider is a part, until the completion is
                 // polled.
@@ -286,12 +285,22 @@ impl<Q: Queues> QueueHooks<Q> for QueueFaults<Q> {
         Ok(())
     }
 
-    fn post_srq_recv(&mut self, inner: &mut Q, wr: Promised<'_, RecvWr<'_>>) -> Taken {
-        self.post_receives(inner, wr)
+    fn describe_recv(&mut self, inner: &mut Q, list: PromisedList<'_>) {
+        self.lists.insert(list.buffer(), list.sgl().to_vec());
+        list.describe_recv(inner);
     }
 
-    fn post_send(&mut self, inner: &mut Q, qp: Q::Qp, wr: Promised<'_, SendWr<'_>>) -> Taken {
-        self.post_sends(inner, qp, wr)
+    fn post_srq_recv(&mut self, inner: &mut Q, wrs: Promised<impl Requests<RecvWr>>) -> Taken {
+        self.post_receives(inner, wrs)
+    }
+
+    fn post_send<'a>(
+        &mut self,
+        inner: &mut Q,
+        qp: Q::Qp,
+        wrs: Promised<impl Requests<SendWr<'a>>>,
+    ) -> Taken {
+        self.post_sends(inner, qp, wrs)
     }
 
     fn renew_window(&mut self, inner: &mut Q, id: WindowId) -> Result<Option<Window>, SetupError> {
@@ -347,7 +356,7 @@ impl<Q: Queues> QueueHooks<Q> for QueueFaults<Q> {
         }
         inner.destroy(qp);
         if self.chance(self.plan.recv_taken_along_ppm)
-            && let Some(SavedRecv { wr_id, .. }) = self.withheld.pop_front()
+            && let Some(RecvWr { wr_id, .. }) = self.withheld.pop_front()
         {
             FaultLog::note(&self.log.recvs_taken_along);
             self.ready.push_back(WorkCompletion {

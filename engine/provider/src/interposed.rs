@@ -19,6 +19,7 @@
 //! device must not have requests that a hook reports as not taken.
 #![expect(unsafe_code, reason = "posting is unsafe: the promise is passed on with the requests")]
 
+use std::iter::Take;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,8 +30,8 @@ use rpcrdma_mempool::{Access, RegisterError, Registrar, Sge};
 
 use crate::{
     Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError, DeviceCaps,
-    Endpoint, Handle, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, SetupError, Taken,
-    Waker, WcBatch, Window, WindowId,
+    Endpoint, Handle, Provider, QueueAttr, QueueEvent, Queues, RecvWr, Requests, SendWr,
+    SetupError, Taken, Waker, WcBatch, Window, WindowId,
 };
 
 /// A provider with hooks.
@@ -148,8 +149,8 @@ impl<Q, H> InterposedQueues<Q, H> {
 
 /// Hooks for the calls of [`Queues`].
 ///
-/// A hook must pass [`Promised`] requests and an [`PromisedBytes`] to `inner` only, and requests
-/// only to their own queue pair.
+/// A hook must pass what is promised ([`Promised`], [`PromisedList`], [`PromisedBytes`]) to `inner`
+/// only, and requests only to their own queue pair.
 pub trait QueueHooks<Q: Queues>: Send {
     /// As [`Queues::handle`].
     fn handle(&self, inner: &Q) -> Q::Handle {
@@ -167,13 +168,24 @@ pub trait QueueHooks<Q: Queues>: Send {
     fn poll_cq(&mut self, inner: &mut Q, out: &mut WcBatch) -> Result<(), CqError> {
         inner.poll_cq(out)
     }
+    /// As [`Queues::describe_recv`].
+    fn describe_recv(&mut self, inner: &mut Q, list: PromisedList<'_>) {
+        list.describe_recv(inner);
+    }
     /// As [`Queues::post_srq_recv`].
-    fn post_srq_recv(&mut self, inner: &mut Q, wr: Promised<'_, RecvWr<'_>>) -> Taken {
-        wr.post_srq_recv(inner)
+    #[inline]
+    fn post_srq_recv(&mut self, inner: &mut Q, wrs: Promised<impl Requests<RecvWr>>) -> Taken {
+        wrs.post_srq_recv(inner)
     }
     /// As [`Queues::post_send`].
-    fn post_send(&mut self, inner: &mut Q, qp: Q::Qp, wr: Promised<'_, SendWr<'_>>) -> Taken {
-        wr.post_send(inner, qp)
+    #[inline]
+    fn post_send<'a>(
+        &mut self,
+        inner: &mut Q,
+        qp: Q::Qp,
+        wrs: Promised<impl Requests<SendWr<'a>>>,
+    ) -> Taken {
+        wrs.post_send(inner, qp)
     }
     /// As [`Queues::open_window`].
     fn open_window(&mut self, inner: &mut Q) -> Result<Window, SetupError> {
@@ -228,12 +240,18 @@ impl<Q: Queues, H: QueueHooks<Q>> Queues for InterposedQueues<Q, H> {
         self.hooks.poll_cq(&mut self.inner, out)
     }
 
-    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Taken {
-        self.hooks.post_srq_recv(&mut self.inner, Promised(wr))
+    unsafe fn describe_recv(&mut self, buffer: u32, sgl: &[Sge]) {
+        self.hooks.describe_recv(&mut self.inner, PromisedList { buffer, sgl });
     }
 
-    unsafe fn post_send(&mut self, qp: Q::Qp, wr: &[SendWr<'_>]) -> Taken {
-        self.hooks.post_send(&mut self.inner, qp, Promised(wr))
+    #[inline]
+    unsafe fn post_srq_recv(&mut self, wrs: impl Requests<RecvWr>) -> Taken {
+        self.hooks.post_srq_recv(&mut self.inner, Promised(wrs))
+    }
+
+    #[inline]
+    unsafe fn post_send<'a>(&mut self, qp: Q::Qp, wrs: impl Requests<SendWr<'a>>) -> Taken {
+        self.hooks.post_send(&mut self.inner, qp, Promised(wrs))
     }
 
     fn open_window(&mut self) -> Result<Window, SetupError> {
@@ -272,36 +290,65 @@ impl<Q: Queues, H: QueueHooks<Q>> Queues for InterposedQueues<Q, H> {
 /// Requests whose poster has met the safety conditions of posting. They can be posted once, all or
 /// the first of them, by safe code. Only an unsafe function makes them.
 #[derive(Debug)]
-pub struct Promised<'a, W>(&'a [W]);
+pub struct Promised<I>(I);
 
-impl<'a, W> Promised<'a, W> {
+impl<I: ExactSizeIterator + Clone> Promised<I> {
     /// The requests.
-    pub fn requests(&self) -> &'a [W] {
-        self.0
+    pub fn requests(&self) -> I {
+        self.0.clone()
     }
 
     /// Keeps the first `count` requests; the others are not posted.
     #[must_use]
-    pub fn first(self, count: usize) -> Promised<'a, W> {
-        Promised(&self.0[..count])
+    pub fn first(self, count: usize) -> Promised<Take<I>> {
+        Promised(self.0.take(count))
     }
 }
 
-impl Promised<'_, RecvWr<'_>> {
+impl<I: Requests<RecvWr>> Promised<I> {
     /// As [`Queues::post_srq_recv`].
+    #[inline]
     pub fn post_srq_recv<Q: Queues>(self, on: &mut Q) -> Taken {
         // SAFETY: `self` is made by `post_srq_recv` of `InterposedQueues` only, whose caller has
-        // made the promise, and lies within that call. What is posted completes through these
-        // queues.
+        // made the promise, and yields nothing but its requests. It is used within that call: the
+        // type of the iterator is not known to hooks, so that none can keep it. What is posted
+        // completes through these queues.
         unsafe { on.post_srq_recv(self.0) }
     }
 }
 
-impl Promised<'_, SendWr<'_>> {
+impl<'a, I: Requests<SendWr<'a>>> Promised<I> {
     /// As [`Queues::post_send`].
+    #[inline]
     pub fn post_send<Q: Queues>(self, on: &mut Q, qp: Q::Qp) -> Taken {
         // SAFETY: as above, by the caller of `post_send`.
         unsafe { on.post_send(qp, self.0) }
+    }
+}
+
+/// The memory of a receive buffer without an outstanding Receive. It can be described once.
+#[derive(Debug)]
+pub struct PromisedList<'a> {
+    buffer: u32,
+    sgl: &'a [Sge],
+}
+
+impl<'a> PromisedList<'a> {
+    /// The number of the buffer.
+    pub fn buffer(&self) -> u32 {
+        self.buffer
+    }
+
+    /// The scatter list.
+    pub fn sgl(&self) -> &'a [Sge] {
+        self.sgl
+    }
+
+    /// As [`Queues::describe_recv`].
+    pub fn describe_recv<Q: Queues>(self, on: &mut Q) {
+        // SAFETY: `self` is made by `describe_recv` of `InterposedQueues` only, whose caller has
+        // made the promise, and lies within that call.
+        unsafe { on.describe_recv(self.buffer, self.sgl) };
     }
 }
 

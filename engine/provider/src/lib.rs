@@ -30,8 +30,8 @@ pub use self::error::{ConnectError, EngineThread, Panicked, SetupError};
 pub use self::queues::{Attached, QueueAttr, QueueEvent, Queues};
 pub use self::waker::Waker;
 pub use self::work::{
-    Bind, CqError, PostError, RecvWr, Remote, SendFlags, SendOp, SendWr, Taken, WC_BATCH, WcBatch,
-    WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
+    Bind, CqError, PostError, RecvWr, Remote, Requests, SendFlags, SendOp, SendWr, Taken, WC_BATCH,
+    WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
 };
 pub use self::wrap::shortly_before_end;
 

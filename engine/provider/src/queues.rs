@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use rpcrdma_mempool::{Access, RegisterError, Sge};
 
-use crate::{CqError, RecvWr, SendWr, SetupError, Taken, Waker, WcBatch, Window, WindowId};
+use crate::{
+    CqError, RecvWr, Requests, SendWr, SetupError, Taken, Waker, WcBatch, Window, WindowId,
+};
 #[cfg(doc)]
-use crate::{DeviceCaps, SendFlags, SendOp, WcStatus};
+use crate::{DeviceCaps, PostError, SendFlags, SendOp, WcStatus};
 
 /// The queues of one shard. Data plane: called only by the thread that owns the value.
 ///
@@ -34,14 +36,24 @@ pub trait Queues: Send {
     /// `qp_num` are valid.
     fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError>;
 
+    /// Describes a receive buffer: the memory of all its Receives that are posted from now on, in
+    /// order. The numbers of buffers should be small: memory for all up to the largest one is
+    /// allocated when it is first described, and never later. Receives of a buffer that was not
+    /// described, or whose list exceeds a limit of the device, are refused as
+    /// [`PostError::Invalid`].
+    ///
+    /// # Safety
+    /// No Receive of the buffer is outstanding.
+    unsafe fn describe_recv(&mut self, buffer: u32, sgl: &[Sge]);
+
     /// Appends Receives to the shared receive queue.
     ///
     /// A Receive that is taken completes once. A Receive that is not taken does not complete.
     ///
     /// # Safety
-    /// The memory named by every `sgl` stays valid and untouched until the completion with this
-    /// `wr_id` has been polled.
-    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Taken;
+    /// The described memory of every buffer stays valid and untouched until the completion with
+    /// this `wr_id` has been polled. No other Receive of a buffer is outstanding or in `wrs`.
+    unsafe fn post_srq_recv(&mut self, wrs: impl Requests<RecvWr>) -> Taken;
 
     /// Posts work requests to a queue pair, one doorbell for all.
     ///
@@ -58,7 +70,7 @@ pub trait Queues: Send {
     /// writes to it. Memory that a [`SendOp::Bind`] opens to the peer stays valid, and is touched
     /// only as its rights leave room for, until an invalidation of its key has completed or the
     /// queue pair is destroyed.
-    unsafe fn post_send(&mut self, qp: Self::Qp, wr: &[SendWr<'_>]) -> Taken;
+    unsafe fn post_send<'a>(&mut self, qp: Self::Qp, wrs: impl Requests<SendWr<'a>>) -> Taken;
 
     /// Opens a memory window, not bound. Set-up only. It is closed with the queues.
     ///

@@ -13,13 +13,21 @@ impl WrId {
     pub const PROVIDER_BIT: u64 = 1 << 62;
 }
 
+/// The requests of one post. A provider reads them once, in order, and makes its own form of each
+/// on the way: between the program and the provider there is no array of them.
+///
+/// A clone yields the same requests; wrappers read one before they pass the requests on.
+pub trait Requests<W>: ExactSizeIterator<Item = W> + Clone {}
+
+impl<W, I: ExactSizeIterator<Item = W> + Clone> Requests<W> for I {}
+
 /// A Receive.
-#[derive(Debug, Clone, Copy)]
-pub struct RecvWr<'a> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecvWr {
     /// Returned by the completion.
     pub wr_id: WrId,
-    /// The memory for the message, in order.
-    pub sgl: &'a [Sge],
+    /// The buffer for the message: [`Queues::describe_recv`](crate::Queues::describe_recv).
+    pub buffer: u32,
 }
 
 /// A request on the send queue of a queue pair. Requests are executed in the order of posting.

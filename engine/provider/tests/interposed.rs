@@ -9,12 +9,12 @@ use std::time::Duration;
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Rights, Sge};
 use rpcrdma_provider::interposed::{
-    CmHooks, Hooks, Interposed, InterposedQueues, Promised, PromisedBytes, QueueHooks,
+    CmHooks, Hooks, Interposed, InterposedQueues, Promised, PromisedBytes, PromisedList, QueueHooks,
 };
 use rpcrdma_provider::{
     Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError, DeviceCaps,
-    PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendFlags, SendWr, SetupError,
-    Taken, Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
+    PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, Requests, SendFlags, SendWr,
+    SetupError, Taken, Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
 };
 
 /// The calls in order, with their arguments.
@@ -130,14 +130,18 @@ impl Queues for RecorderQueues {
         Err(CqError::Device(8))
     }
 
-    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Taken {
-        self.0.note(("post_srq_recv", wr));
-        Taken::with_error(wr.len() - 1, PostError::Invalid)
+    unsafe fn describe_recv(&mut self, buffer: u32, sgl: &[Sge]) {
+        self.0.note(("describe_recv", buffer, sgl));
     }
 
-    unsafe fn post_send(&mut self, qp: u8, wr: &[SendWr<'_>]) -> Taken {
-        self.0.note(("post_send", qp, wr));
-        Taken::with_error(wr.len(), PostError::QpGone)
+    unsafe fn post_srq_recv(&mut self, wrs: impl Requests<RecvWr>) -> Taken {
+        self.0.note(("post_srq_recv", wrs.clone().collect::<Vec<_>>()));
+        Taken::with_error(wrs.len() - 1, PostError::Invalid)
+    }
+
+    unsafe fn post_send<'a>(&mut self, qp: u8, wrs: impl Requests<SendWr<'a>>) -> Taken {
+        self.0.note(("post_send", qp, wrs.clone().collect::<Vec<_>>()));
+        Taken::with_error(wrs.len(), PostError::QpGone)
     }
 
     fn open_window(&mut self) -> Result<Window, SetupError> {
@@ -265,12 +269,14 @@ fn drive_queues<Q: Queues<Qp = u8, Endpoint = u16, Handle = u32>>(
     let mut out = WcBatch::new();
     log.note((queues.poll_cq(&mut out), &out));
     let sgl = [NOWHERE];
-    let received = [1, 2, 3].map(|id| RecvWr { wr_id: WrId(id), sgl: &sgl });
     // SAFETY: the recorder does nothing with the memory.
-    log.note(unsafe { queues.post_srq_recv(&received) });
+    unsafe { queues.describe_recv(7, &sgl) };
+    let received = [1, 2, 3].map(|id| RecvWr { wr_id: WrId(id), buffer: 7 });
+    // SAFETY: as above.
+    log.note(unsafe { queues.post_srq_recv(received.into_iter()) });
     let sent = [4, 5, 6].map(|id| SendWr::send(WrId(id), &sgl, SendFlags::FENCE));
     // SAFETY: as above.
-    log.note(unsafe { queues.post_send(3, &sent) });
+    log.note(unsafe { queues.post_send(3, sent.into_iter()) });
     log.note(queues.open_window().map_err(|why| why.to_string()));
     log.note(queues.renew_window(WindowId(8)).map_err(|why| why.to_string()));
     // SAFETY: as above.
@@ -366,13 +372,22 @@ impl<P: Provider> Hooks<P> for Log {
 }
 
 impl<Q: Queues> QueueHooks<Q> for Meddler {
-    fn post_srq_recv(&mut self, _: &mut Q, wr: Promised<'_, RecvWr<'_>>) -> Taken {
-        assert_eq!(wr.requests().len(), 3);
+    fn describe_recv(&mut self, _: &mut Q, list: PromisedList<'_>) {
+        assert_eq!((list.buffer(), list.sgl()), (7, &[NOWHERE][..]));
+    }
+
+    fn post_srq_recv(&mut self, _: &mut Q, wrs: Promised<impl Requests<RecvWr>>) -> Taken {
+        assert_eq!(wrs.requests().len(), 3);
         Taken::with_error(0, PostError::QueueFull)
     }
 
-    fn post_send(&mut self, inner: &mut Q, qp: Q::Qp, wr: Promised<'_, SendWr<'_>>) -> Taken {
-        let (taken, _) = wr.first(2).post_send(inner, qp).of(2);
+    fn post_send<'a>(
+        &mut self,
+        inner: &mut Q,
+        qp: Q::Qp,
+        wrs: Promised<impl Requests<SendWr<'a>>>,
+    ) -> Taken {
+        let (taken, _) = wrs.first(2).post_send(inner, qp).of(2);
         Taken::without_error(taken)
     }
 
@@ -406,6 +421,7 @@ fn a_hook_replaces_its_call_only() {
     let added: Vec<&String> = meddled.iter().filter(|line| !plain.contains(line)).collect();
     let has = |lines: &[&String], what: &str| lines.iter().any(|line| line.contains(what));
     for taken in [
+        "\"describe_recv\"",
         "\"post_srq_recv\"",
         "\"post_send\"",
         "\"expose\"",
@@ -488,12 +504,25 @@ impl QueueHooks<RecorderQueues> for Bricks {
         Ok(())
     }
 
-    fn post_srq_recv(&mut self, _: &mut RecorderQueues, _: Promised<'_, RecvWr<'_>>) -> Taken {
+    fn describe_recv(&mut self, _: &mut RecorderQueues, _: PromisedList<'_>) {
+        self.0.note("hook");
+    }
+
+    fn post_srq_recv(
+        &mut self,
+        _: &mut RecorderQueues,
+        _: Promised<impl Requests<RecvWr>>,
+    ) -> Taken {
         self.0.note("hook");
         Taken::without_error(0)
     }
 
-    fn post_send(&mut self, _: &mut RecorderQueues, _: u8, _: Promised<'_, SendWr<'_>>) -> Taken {
+    fn post_send<'a>(
+        &mut self,
+        _: &mut RecorderQueues,
+        _: u8,
+        _: Promised<impl Requests<SendWr<'a>>>,
+    ) -> Taken {
         self.0.note("hook");
         Taken::without_error(0)
     }
@@ -602,7 +631,7 @@ fn every_call_has_its_hook() {
     let hooks = lines.iter().filter(|line| *line == "\"hook\"").count();
     // Of the provider, of queues whose name is asked for twice, and of a connection manager that is
     // asked for four events.
-    assert_eq!(hooks, 5 + 14 + 6 + 4);
+    assert_eq!(hooks, 5 + 15 + 6 + 4);
     let passed = inner.taken();
     let made = ["open_queues", "open_cm", "queues dropped", "connection manager dropped"];
     let is_made = |line: &&String| made.iter().any(|made| line.contains(made));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   post_send ─▶ chain on the stack ─▶ driver: one doorbell       poll_cq ◀── ready ◀─┬── swept up
-//!   post_srq_recv ─▶ the same                                        ▲                └── held
+//!   post_srq_recv ─▶ chain of described Receives ─▶ driver           ▲                └── held
 //!                                                                    └── driver ──▶ held: not attached
 //! ```
 //! Completions come from the driver in batches. Those of a queue pair that is not attached yet are
@@ -14,6 +14,7 @@
 mod control;
 mod poll;
 mod post;
+mod receives;
 mod wait;
 mod windows;
 
@@ -23,10 +24,11 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_mempool::{Access, RegisterError, Sge};
 use rpcrdma_provider::{
-    Attached, CqError, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, SetupError, Taken, WC_BATCH,
-    Waker, WcBatch, Window, WindowId, WorkCompletion,
+    Attached, CqError, QueueAttr, QueueEvent, Queues, RecvWr, Requests, SendWr, SetupError, Taken,
+    WC_BATCH, Waker, WcBatch, Window, WindowId, WorkCompletion,
 };
 
+use self::receives::Receives;
 use self::windows::Shown;
 use crate::device::ops::Ops;
 use crate::port::{Chores, Pair, Port, VerbsEndpoint, VerbsHandle};
@@ -42,6 +44,7 @@ pub struct VerbsQueues {
     limits: Limits,
     /// The completion flags that mean that the peer has invalidated a key.
     invalidated: u32,
+    receives: Receives,
     /// The buffer that the driver writes completions to.
     polled: Box<[sys::ibv_wc; WC_BATCH]>,
     pairs: Box<[Slot]>,
@@ -63,7 +66,6 @@ pub struct VerbsQueues {
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     send_sge: usize,
-    recv_sge: usize,
     inline_len: u32,
     cq_depth: u32,
 }
@@ -105,11 +107,11 @@ impl VerbsQueues {
             srq: port.srq,
             limits: Limits {
                 send_sge: attr.send_sge as usize,
-                recv_sge: attr.recv_sge as usize,
                 inline_len: device.caps.inline_len,
                 cq_depth: attr.cq_depth,
             },
             invalidated: device.quirks.invalidated,
+            receives: Receives::new(attr.recv_sge),
             polled: Box::new([sys::ibv_wc::EMPTY; WC_BATCH]),
             tells_last_receive: device.quirks.tells_last_receive,
             pairs: (0..attr.qp_max).map(|_| Slot::default()).collect(),
@@ -149,16 +151,20 @@ impl Queues for VerbsQueues {
         self.poll(out)
     }
 
-    #[inline]
-    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Taken {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.post_receives(wr) }
+    unsafe fn describe_recv(&mut self, buffer: u32, sgl: &[Sge]) {
+        self.receives.describe(buffer, sgl);
     }
 
     #[inline]
-    unsafe fn post_send(&mut self, qp: VerbsQp, wr: &[SendWr<'_>]) -> Taken {
+    unsafe fn post_srq_recv(&mut self, wrs: impl Requests<RecvWr>) -> Taken {
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.post_requests(qp, wr) }
+        unsafe { self.post_receives(wrs) }
+    }
+
+    #[inline]
+    unsafe fn post_send<'a>(&mut self, qp: VerbsQp, wrs: impl Requests<SendWr<'a>>) -> Taken {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.post_requests(qp, wrs) }
     }
 
     fn open_window(&mut self) -> Result<Window, SetupError> {

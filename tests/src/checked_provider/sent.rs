@@ -3,7 +3,7 @@
 use rpcrdma_engine::provider::{SendFlags, SendOp, SendWr, WrId};
 use rpcrdma_mempool::Sge;
 
-use super::sum;
+use super::memory::sum;
 
 /// An outstanding send.
 pub(super) struct Sent {

@@ -165,19 +165,12 @@ impl<Q: Queues> End<Q> {
             let token = &mut self.sends.buffers.tokens[(number & self.sends.mask) as usize];
             self.send.bytes_mut(token)[..NUMBER_LEN].copy_from_slice(&number.to_le_bytes());
         }
-        let posted = if count == 1 {
-            let request = self.sends.request(self.sent);
-            // SAFETY: the buffer of message `sent` is in no one's hands: `room` was not 0, so the
-            // message before it in this buffer was freed by a completion of itself or of a later
-            // message. It is written again only when `freed` has passed this message, too.
-            unsafe { self.queues.post_send(self.qp, &[request]) }
-        } else {
-            let numbers = self.sent..self.sent + count;
-            let requests: ArrayVec<SendWr<'_>, WC_BATCH> =
-                numbers.map(|number| self.sends.request(number)).collect();
-            // SAFETY: as above, for each of `count` messages, of which `room` allows as many.
-            unsafe { self.queues.post_send(self.qp, &requests) }
-        };
+        let (sent, sends) = (self.sent, &self.sends);
+        let requests = (0..count as usize).map(|at| sends.request(sent + at as u64));
+        // SAFETY: the buffers of `count` messages from `sent` on are in no one's hands: `room` allows
+        // as many, so the message before in each buffer was freed by a completion of itself or of a
+        // later message. They are written again only when `freed` has passed these messages, too.
+        let posted = unsafe { self.queues.post_send(self.qp, requests) };
         self.sent += count;
         self.doorbells += u64::from(count > 0);
         all_taken(posted, count as usize)
@@ -210,20 +203,11 @@ impl<Q: Queues> End<Q> {
     /// Posts the buffers that were read by [`End::poll`] again.
     #[inline]
     pub fn refill(&mut self) -> Result<(), BenchError> {
-        let sgls = &self.recv_buffers.sgls;
-        let request =
-            |buffer: u32| RecvWr { wr_id: WrId(buffer.into()), sgl: &sgls[buffer as usize] };
-        let posted = if let [buffer] = self.arrived[..] {
-            // SAFETY: the buffer's Receive has completed and was read; it is read again only after
-            // the completion of this one.
-            unsafe { self.queues.post_srq_recv(&[request(buffer)]) }
-        } else {
-            let requests: ArrayVec<RecvWr<'_>, WC_BATCH> =
-                self.arrived.iter().map(|buffer| request(*buffer)).collect();
-            // SAFETY: as above, for each of them; none is listed twice, since each was pushed by
-            // its own completion.
-            unsafe { self.queues.post_srq_recv(&requests) }
-        };
+        let requests = self.arrived.iter();
+        let requests = requests.map(|&buffer| RecvWr { wr_id: WrId(buffer.into()), buffer });
+        // SAFETY: the buffers' Receives have completed and were read; they are read again only after
+        // the completion of these. None is listed twice, since each was pushed by its own completion.
+        let posted = unsafe { self.queues.post_srq_recv(requests) };
         let count = self.arrived.len();
         self.arrived.clear();
         all_taken(posted, count)
@@ -291,6 +275,9 @@ impl<Q: Queues> End<Q> {
 
     fn post_all_receives(&mut self) -> Result<(), BenchError> {
         for buffer in 0..self.recv_buffers.tokens.len() as u32 {
+            let list = &self.recv_buffers.sgls[buffer as usize];
+            // SAFETY: the buffer was never posted.
+            unsafe { self.queues.describe_recv(buffer, list) };
             self.arrived.push(buffer);
             if self.arrived.is_full() {
                 self.refill()?;

@@ -311,6 +311,8 @@ struct Side {
     transport: Transport<Staging>,
     num: u32,
     keys: Keys,
+    /// Receive buffers that are described.
+    buffers: u32,
     region: Region,
 }
 
@@ -349,7 +351,7 @@ impl Side {
         let rx = Receiving { way: Rc::clone(back), next: 0 };
         transport.attach(qp, end, || Some((Staging(end), tx, rx))).unwrap();
         conn.set(side, Progress::Attached);
-        Side { transport, num, keys, region }
+        Side { transport, num, keys, buffers: 0, region }
     }
 
     fn sge(&self, offset: usize, length: u32) -> Sge {
@@ -365,15 +367,18 @@ impl Side {
     }
 
     fn recv(&mut self, id: u64, sgl: &[Sge]) {
-        let wr = [RecvWr { wr_id: WrId(id), sgl }];
+        let wr = [RecvWr { wr_id: WrId(id), buffer: self.buffers }];
+        self.buffers += 1;
+        // SAFETY: the buffer was never posted.
+        unsafe { self.transport.describe_recv(wr[0].buffer, sgl) };
         // SAFETY: the region lives as long as the side, and the tests let posted memory be.
-        assert_eq!(unsafe { self.transport.post_srq_recv(&wr) }.of(1), (1, None));
+        assert_eq!(unsafe { self.transport.post_srq_recv(wr.into_iter()) }.of(1), (1, None));
     }
 
     fn post(&mut self, id: u64, op: SendOp, sgl: &[Sge]) {
         let wr = [SendWr { wr_id: WrId(id), op, sgl, flags: SendFlags::SIGNALED }];
         // SAFETY: as above.
-        assert_eq!(unsafe { self.transport.post_send(self.num, &wr) }.of(1), (1, None));
+        assert_eq!(unsafe { self.transport.post_send(self.num, wr.into_iter()) }.of(1), (1, None));
     }
 
     fn poll(&mut self) -> Vec<WorkCompletion> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rpcrdma_provider::{
     Attached, CmEvent, ConnParam, ConnectError, ConnectionManager, CqError, PostError, Provider,
-    QueueEvent, Queues, RecvWr, SendFlags, SendWr, Waker, WcBatch, WcStatus, WrId,
+    QueueEvent, Queues, SendFlags, SendWr, Waker, WcBatch, WcStatus, WrId,
 };
 
 use super::host::*;
@@ -94,7 +94,7 @@ fn every_outcome_of_a_post_occurs_and_the_reported_count_is_posted() {
             let (taken, error) = rig.b.send_all(rig.qb.qp, &wr).unwrap_err();
             assert_eq!((rig.a.poll_dry().len(), error), (taken, why));
             sent[taken] += 1;
-            let wr = [0, 1, 2].map(|id| RecvWr { wr_id: WrId(id), sgl: &sgl });
+            let wr = [0, 1, 2].map(|id| (id, &sgl[..]));
             let (taken, error) = rig.b.recv_all(&wr).unwrap_err();
             (0..3).for_each(|id| rig.a.send(rig.qa.qp, id, b"x").unwrap());
             assert_eq!((rig.b.poll_dry().len(), error), (taken, why));

@@ -30,6 +30,8 @@ pub(super) const MEMORY: usize = 256 << 10;
 pub(super) struct Host<Q = FabricQueues> {
     pub queues: Q,
     pub keys: Keys,
+    /// Receive buffers that are described.
+    buffers: u32,
     region: Region,
 }
 
@@ -44,7 +46,7 @@ impl<Q: Queues<Qp = Qp>> Host<Q> {
         let region = map(MEMORY);
         let access = Access::LOCAL_WRITE | Access::MW_BIND;
         let keys = register(fabric, &region, access);
-        Host { queues, keys, region }
+        Host { queues, keys, buffers: 0, region }
     }
 
     /// Registers its memory once more.
@@ -87,13 +89,28 @@ impl<Q: Queues<Qp = Qp>> Host<Q> {
     }
 
     pub(super) fn recv_at(&mut self, id: u64, sgl: &[Sge]) -> Outcome {
-        // SAFETY: the region lives as long as the host, and the tests let posted memory be.
-        outcome(unsafe { self.queues.post_srq_recv(&[RecvWr { wr_id: WrId(id), sgl }]) }, 1)
+        self.recv_all(&[(id, sgl)])
     }
 
-    pub(super) fn recv_all(&mut self, wr: &[RecvWr<'_>]) -> Outcome {
-        // SAFETY: as above.
-        outcome(unsafe { self.queues.post_srq_recv(wr) }, wr.len())
+    /// Posts Receives, each of a buffer that is described for it.
+    pub(super) fn recv_all(&mut self, recvs: &[(u64, &[Sge])]) -> Outcome {
+        let wrs: Vec<RecvWr> = recvs.iter().map(|(id, sgl)| self.described(*id, sgl)).collect();
+        self.recv_again(&wrs)
+    }
+
+    /// Describes a new buffer.
+    pub(super) fn described(&mut self, id: u64, sgl: &[Sge]) -> RecvWr {
+        let buffer = self.buffers;
+        self.buffers += 1;
+        // SAFETY: the buffer was never posted.
+        unsafe { self.queues.describe_recv(buffer, sgl) };
+        RecvWr { wr_id: WrId(id), buffer }
+    }
+
+    /// Posts Receives of described buffers.
+    pub(super) fn recv_again(&mut self, wrs: &[RecvWr]) -> Outcome {
+        // SAFETY: the region lives as long as the host, and the tests let posted memory be.
+        outcome(unsafe { self.queues.post_srq_recv(wrs.iter().copied()) }, wrs.len())
     }
 
     /// Posts a Receive of `len` bytes at `offset`.
@@ -103,13 +120,12 @@ impl<Q: Queues<Qp = Qp>> Host<Q> {
     }
 
     pub(super) fn send_from(&mut self, qp: Qp, id: u64, sgl: &[Sge], flags: SendFlags) -> Outcome {
-        // SAFETY: the region lives as long as the host, and the tests let posted memory be.
-        outcome(unsafe { self.queues.post_send(qp, &[SendWr::send(WrId(id), sgl, flags)]) }, 1)
+        self.send_all(qp, &[SendWr::send(WrId(id), sgl, flags)])
     }
 
     pub(super) fn send_all(&mut self, qp: Qp, wr: &[SendWr<'_>]) -> Outcome {
         // SAFETY: the region lives as long as the host, and the tests let posted memory be.
-        outcome(unsafe { self.queues.post_send(qp, wr) }, wr.len())
+        outcome(unsafe { self.queues.post_send(qp, wr.iter().copied()) }, wr.len())
     }
 
     pub(super) fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {

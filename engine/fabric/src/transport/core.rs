@@ -3,7 +3,9 @@
 
 use std::collections::VecDeque;
 
-use rpcrdma_provider::{QueueAttr, QueueEvent, WcBatch, WcOpcode, WcStatus, WorkCompletion, WrId};
+use rpcrdma_provider::{
+    QueueAttr, QueueEvent, RecvWr, WcBatch, WcOpcode, WcStatus, WorkCompletion, WrId,
+};
 
 use super::body::{Body, Refusal};
 use super::carrier::{DmaError, Incoming};
@@ -12,7 +14,7 @@ use super::dma;
 use super::keys::KeyCache;
 use super::qp::{BacklogPool, Fate, QpTable, State};
 use super::rights::Rights;
-use super::srq::{Head, Srq};
+use super::srq::Srq;
 
 /// A published request, kept until its slot returns.
 #[derive(Debug, Clone, Copy)]
@@ -97,18 +99,18 @@ impl Core {
         if self.settings.delay_ns == 0 { 0 } else { self.settings.clock.now_ns() }
     }
 
-    /// Matches a message with the oldest Receive in the simple case: the message is in its slot,
-    /// its queue pair receives, and it fits in the first part of a Receive. Otherwise returns false
-    /// without effect: [`Core::arrive`] handles the general case.
+    /// Matches a message in its slot with the oldest Receive in the simple case: its queue pair
+    /// receives, it is not empty, and it fits in the first part of a Receive, which may be written
+    /// since the last [`Srq::check`]. Otherwise returns false without effect: [`Core::arrive`]
+    /// handles the general case.
     #[inline(always)]
     pub(crate) fn arrive_short(&mut self, body: &Body, out: &mut WcBatch) -> bool {
-        let Some(recv) = self.srq.front() else { return false };
-        if self.qps.find(body.dst).is_none_or(|qp| qp.state == State::Error)
-            || !dma::deliver(body, recv.first, &self.keys)
-        {
+        debug_assert_eq!(body.pieces, 0, "it is in its slot");
+        let Some((wr_id, to)) = self.srq.front_part() else { return false };
+        let receives = self.qps.find(body.dst).is_some_and(|qp| qp.state != State::Error);
+        if !receives || !dma::deliver(body, to) {
             return false;
         }
-        let wr_id = recv.wr_id;
         self.srq.pop();
         out.push(WorkCompletion {
             wr_id,
@@ -131,10 +133,10 @@ impl Core {
         let Some(qp) = self.qps.find(body.dst).filter(|qp| qp.state != State::Error) else {
             return Arrival::Refused(Refusal::Gone);
         };
-        let Some(&Head { wr_id, .. }) = self.srq.front() else {
+        let Some(recv @ RecvWr { wr_id, .. }) = self.srq.front() else {
             return Arrival::NoReceive { patience: qp.peer_rnr_retry };
         };
-        let list = self.srq.list();
+        let list = self.srq.list(recv);
         let (status, arrival) = if !dma::has_room(list, body.byte_len) {
             (WcStatus::LocalLength, Arrival::Refused(Refusal::TooLong))
         } else {

@@ -26,6 +26,28 @@ impl Lent {
     }
 }
 
+/// The first part of a Receive's memory, and how much of it a message in a slot may write.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FirstPart {
+    lent: Lent,
+    /// At most the length of a slot; 0 until [`FirstPart::check`].
+    room: u32,
+}
+
+impl FirstPart {
+    /// The first entry of a scatter list.
+    pub(crate) fn of(list: &[Lent]) -> FirstPart {
+        FirstPart { lent: list.first().copied().unwrap_or_default(), room: 0 }
+    }
+
+    /// Finds out what may be written under these keys.
+    pub(crate) fn check(&mut self, keys: &KeyCache) {
+        let Lent(sge) = self.lent;
+        let is_writable = keys.allows(&sge, Access::LOCAL_WRITE);
+        self.room = if is_writable { sge.length.min(INLINE_LEN as u32) } else { 0 };
+    }
+}
+
 /// Puts a message of `byte_len` bytes into a slot: its bytes if they fit, otherwise their location.
 ///
 /// # Safety
@@ -89,17 +111,17 @@ pub(crate) fn refer(sgl: &[Sge], keys: &KeyCache, body: &mut Body) {
     body.refer(sgl, |sge| keys.offset(sge));
 }
 
-/// Copies the message in a slot to the first part of a Receive. Returns false without effect if the
-/// message is not in the slot, or that part is too short or not writable.
+/// Copies the message in a slot, which is all of it, to the first part of a Receive. Returns false
+/// without effect if the message is empty, or that part is too short or not writable.
 #[inline(always)]
-pub(crate) fn deliver(body: &Body, Lent(sge): Lent, keys: &KeyCache) -> bool {
-    let is_possible = body.pieces == 0
-        && body.byte_len <= sge.length.min(INLINE_LEN as u32)
-        && keys.allows(&sge, Access::LOCAL_WRITE);
+pub(crate) fn deliver(body: &Body, to: FirstPart) -> bool {
+    let FirstPart { lent: Lent(sge), room } = to;
+    let is_possible = body.byte_len.wrapping_sub(1) < room;
     if is_possible {
         let to = std::ptr::with_exposed_provenance_mut::<u8>(sge.addr as usize);
-        // SAFETY: the source is the slot's own bytes, no fewer than `byte_len`. The destination was
-        // lent and lies in a region registered for writing, which no slot does.
+        // SAFETY: the source is the slot's own bytes, no fewer than `byte_len`: `room` is at most as
+        // many. The destination was lent and has `room` bytes in a region registered for writing,
+        // which no slot has: that was checked under the keys of this poll (`Srq::check`).
         unsafe { std::ptr::copy_nonoverlapping(body.bytes.as_ptr(), to, body.byte_len as usize) };
     }
     is_possible

@@ -211,6 +211,12 @@ impl KeyCache {
         }
     }
 
+    /// Which state of the table this is a copy of.
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
     /// Whether the registration allows this access to the bytes of `sge`.
     #[inline(always)]
     pub(crate) fn allows(&self, sge: &Sge, access: Access) -> bool {

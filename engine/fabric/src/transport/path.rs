@@ -186,6 +186,7 @@ impl<C: Carrier> Path<C> {
             return 0;
         }
         reader.begin(&mut core.keys);
+        core.srq.check(&core.keys);
         let taken = self.take(core, out, now, budget);
         reader.end();
         taken
@@ -195,10 +196,12 @@ impl<C: Carrier> Path<C> {
     /// completion.
     #[inline(always)]
     fn take(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, budget: usize) -> usize {
+        let delay_ns = core.settings.delay_ns;
+        let budget = budget.min(out.remaining_capacity());
         let mut taken = 0;
         let mut front = self.rx.front();
         while let Some(body) = front {
-            if core.settings.delay_ns != 0 && !self.has_come(core.settings.delay_ns, now) {
+            if delay_ns != 0 && !self.has_come(delay_ns, now) {
                 break;
             }
             self.acked = self.acked.max(body.acks);
@@ -207,8 +210,11 @@ impl<C: Carrier> Path<C> {
                 self.rx.release();
             } else if !self.receive_other(core, out, now) {
                 return taken - 1;
+            } else if out.is_full() {
+                // Requests of this side may have completed, too.
+                break;
             }
-            if taken == budget || out.is_full() {
+            if taken >= budget {
                 break;
             }
             self.rx.prefetch_front();

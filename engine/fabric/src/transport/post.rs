@@ -36,50 +36,60 @@ pub(crate) enum NotTaken {
 }
 
 /// Posts plain Sends to a queue pair that is not in the error state, while each can be sent at
-/// once. Returns their number. [`post`] handles the rest.
+/// once. Returns their number, and the first request that is not one of them: [`post`] handles it
+/// and the rest.
 ///
 /// # Safety
 /// That of `post_send`.
 #[inline(always)]
-pub(crate) unsafe fn post_plain<C: Carrier>(
+pub(crate) unsafe fn post_plain<'a, C: Carrier>(
     (path, qp, keys): (&mut Path<C>, &mut QueuePair, &mut KeyCache),
     limits: Limits,
-    wrs: &[SendWr<'_>],
+    wrs: &mut impl Iterator<Item = SendWr<'a>>,
     now: u64,
-) -> usize {
+) -> (usize, Option<SendWr<'a>>) {
     if qp.state != State::Ready || !path.is_open() || limits.send_sge == 0 {
-        return 0;
+        return (0, wrs.next());
     }
     let (dst, num) = (qp.peer, qp.num);
-    for (taken, wr) in wrs.iter().enumerate() {
+    let room = limits.send_depth.saturating_sub(qp.outstanding.into()) as usize;
+    let mut unsignaled = qp.unsignaled;
+    let (mut taken, mut rest) = (0, None);
+    while let Some(wr) = wrs.next() {
         let is_plain = matches!(wr.op, SendOp::Send) && !wr.flags.contains(SendFlags::FENCE);
         let is_short = wr.flags.contains(SendFlags::INLINE);
-        if !is_plain {
-            return taken;
-        }
         let byte_len = match wr.sgl {
-            [sge] if is_short => sge.length,
-            _ => match allowed_len(wr, limits, keys) {
-                Some(byte_len) => byte_len,
-                None => return taken,
-            },
+            _ if !is_plain || taken == room => None,
+            [sge] if is_short => Some(sge.length).filter(|len| *len <= INLINE_LEN as u32),
+            _ => allowed_len(&wr, limits, keys),
         };
-        let is_too_long = is_short && byte_len > INLINE_LEN as u32;
-        if is_too_long || u32::from(qp.outstanding) >= limits.send_depth || !path.tx.has_room() {
-            return taken;
-        }
-        qp.outstanding += 1;
-        let (fate, covers) = qp.account(wr.flags.contains(SendFlags::SIGNALED));
+        let Some(byte_len) = byte_len else {
+            rest = Some(wr);
+            break;
+        };
+        let (fate, covers, left) = match wr.flags.contains(SendFlags::SIGNALED) {
+            true => (Fate::Signaled, unsignaled + 1, 0),
+            false => (Fate::Silent, 0, unsignaled + 1),
+        };
         let posted = Posted { wr_id: wr.wr_id, qp_num: num, covers, fate, opcode: WcOpcode::Send };
         let is_published = path.push(posted, now, |body| {
             (body.dst, body.op, body.byte_len) = (dst, OP_SEND, byte_len);
             // SAFETY: the caller keeps the memory readable; wrong keys are already rejected.
             unsafe { dma::gather(wr.sgl, byte_len, keys, body) };
         });
-        debug_assert!(is_published, "there is room");
+        if !is_published {
+            rest = Some(wr);
+            break;
+        }
+        unsignaled = left;
+        taken += 1;
+    }
+    if taken > 0 {
+        qp.outstanding += taken as u16;
+        qp.unsignaled = unsignaled;
         qp.sent_until = NonZeroU64::new(path.tx.head());
     }
-    wrs.len()
+    (taken, rest)
 }
 
 /// The length of a Send other than a single piece to be copied now, if it exceeds no limit and

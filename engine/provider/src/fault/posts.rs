@@ -2,9 +2,11 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::{FaultLog, Late, QueueFaults, SavedRecv};
+use super::{FaultLog, Late, QueueFaults};
 use crate::interposed::Promised;
-use crate::{PostError, Queues, RecvWr, SendWr, Taken, WcOpcode, WcStatus, WorkCompletion, WrId};
+use crate::{
+    PostError, Queues, RecvWr, Requests, SendWr, Taken, WcOpcode, WcStatus, WorkCompletion, WrId,
+};
 
 /// The probability of each outcome of a post, in millionths.
 #[derive(Debug, Clone, Copy)]
@@ -58,11 +60,11 @@ impl<Q: Queues> QueueFaults<Q> {
     }
 
     /// As [`Queues::post_send`], with faults.
-    pub(super) fn post_sends(
+    pub(super) fn post_sends<'a>(
         &mut self,
         inner: &mut Q,
         qp: Q::Qp,
-        wr: Promised<'_, SendWr<'_>>,
+        wrs: Promised<impl Requests<SendWr<'a>>>,
     ) -> Taken {
         let plan = &self.plan;
         let chances = Chances {
@@ -78,22 +80,29 @@ impl<Q: Queues> QueueFaults<Q> {
                 [sends_refused, sends_cut, sends_failed, sends_gone, sends_silent, send_ghosts]
             },
         };
-        let requests = wr.requests();
+        let mut requests = wrs.requests();
         let Some(PostOutcome { count, why, completes_late }) =
             self.outcome_of(requests.len(), chances)
         else {
-            return wr.post_send(inner, qp);
+            return wrs.post_send(inner, qp);
         };
         let known = self.qps.iter().chain(&self.lost).find(|attached| attached.qp == qp);
-        if completes_late && let Some(qp_num) = known.map(|attached| attached.qp_num) {
+        if completes_late
+            && let Some(qp_num) = known.map(|attached| attached.qp_num)
+            && let Some(wr) = requests.nth(count)
+        {
             let status = self.late_status();
-            self.schedule(late_completion(requests[count].wr_id, qp_num, status, WcOpcode::Send));
+            self.schedule(late_completion(wr.wr_id, qp_num, status, WcOpcode::Send));
         }
-        outcome(wr.first(count).post_send(inner, qp), count, why)
+        outcome(wrs.first(count).post_send(inner, qp), count, why)
     }
 
     /// As [`Queues::post_srq_recv`], with faults.
-    pub(super) fn post_receives(&mut self, inner: &mut Q, wr: Promised<'_, RecvWr<'_>>) -> Taken {
+    pub(super) fn post_receives(
+        &mut self,
+        inner: &mut Q,
+        wrs: Promised<impl Requests<RecvWr>>,
+    ) -> Taken {
         let plan = &self.plan;
         let chances = Chances {
             refused: plan.recv_refused_ppm,
@@ -108,36 +117,36 @@ impl<Q: Queues> QueueFaults<Q> {
                 [recvs_refused, recvs_cut, recvs_failed, recvs_gone, recvs_silent, recv_ghosts]
             },
         };
-        let requests = wr.requests();
+        let mut requests = wrs.requests();
         let Some(PostOutcome { count, why, completes_late }) =
             self.outcome_of(requests.len(), chances)
         else {
-            return self.hand_in(inner, wr);
+            return self.hand_in(inner, wrs);
         };
-        if completes_late {
+        if completes_late && let Some(wr) = requests.nth(count) {
             let status = self.late_status();
             let at = self.random.below(self.qps.len() as u64 + 1) as usize;
             let qp_num = self.qps.get(at).map_or(0, |attached| attached.qp_num);
-            self.schedule(late_completion(requests[count].wr_id, qp_num, status, WcOpcode::Recv));
+            self.schedule(late_completion(wr.wr_id, qp_num, status, WcOpcode::Recv));
         }
-        outcome(self.hand_in(inner, wr.first(count)), count, why)
+        outcome(self.hand_in(inner, wrs.first(count)), count, why)
     }
 
     /// Posts Receives to the provider, or withholds them.
-    fn hand_in(&mut self, inner: &mut Q, wr: Promised<'_, RecvWr<'_>>) -> Taken {
-        let requests = wr.requests();
-        let copies = requests.iter().map(|wr| SavedRecv { wr_id: wr.wr_id, sgl: wr.sgl.to_vec() });
+    fn hand_in(&mut self, inner: &mut Q, wrs: Promised<impl Requests<RecvWr>>) -> Taken {
+        let requests = wrs.requests();
+        let count = requests.len();
         if self.chance(self.plan.recv_withheld_ppm) {
             self.withheld_until = self.delay();
             FaultLog::note(&self.log.recvs_withheld);
         }
         if !self.withheld.is_empty() || self.polls < self.withheld_until {
-            self.withheld.extend(copies);
-            return Taken::without_error(requests.len());
+            self.withheld.extend(requests);
+            return Taken::without_error(count);
         }
-        let posted = wr.post_srq_recv(inner);
-        let (taken, _) = posted.of(requests.len());
-        self.posted.extend(copies.take(taken));
+        let posted = wrs.post_srq_recv(inner);
+        let (taken, _) = posted.of(count);
+        self.posted.extend(requests.take(taken));
         posted
     }
 

@@ -148,7 +148,7 @@ impl Receive {
             {
                 self.refill.push(token);
             }
-            match io.post_recv(&self.pool, &mut self.refill) {
+            match io.post_recv(&mut self.pool, &mut self.refill) {
                 None => {}
                 // Nothing is lost: the buffers stay in `refill` and are posted with the next chain.
                 Some(PostError::QueueFull) => return,

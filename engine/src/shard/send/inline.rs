@@ -15,16 +15,12 @@ impl Outbox {
         &self.inline_sends
     }
 
-    /// Removes the last short message.
+    /// Empties the list of short messages after all were posted: their slots are free.
     #[inline]
-    pub fn pop_inline(&mut self) -> Option<InlineSend> {
-        self.inline_sends.pop()
-    }
-
-    /// Puts a short message back that was not posted.
-    #[cold]
-    pub fn put_inline(&mut self, message: InlineSend) {
-        self.inline_sends.push(message);
+    pub fn free_inline(&mut self) {
+        for InlineSend { token, .. } in self.inline_sends.drain(..) {
+            self.slots.push(token);
+        }
     }
 
     /// Sends a message that is a header and one slot of payload.
@@ -38,9 +34,9 @@ impl Outbox {
         payload_len: u32,
     ) {
         slot.header_mut(header.len()).copy_from_slice(header);
-        let header_len = header.len() as u32;
-        let is_short = header_len + payload_len <= self.inline_len;
-        let short = InlineSend { peer, header_len, payload_len, slot };
+        let sge = slot.sge(header.len(), payload_len as usize);
+        let short = InlineSend { peer, token: slot.into_token(), sge };
+        let is_short = sge.length <= self.inline_len;
         // It must not overtake pending messages.
         if is_short && lane.pending.front().is_none() && !self.inline_sends.is_full() {
             self.inline_sends.push(short);
@@ -52,26 +48,22 @@ impl Outbox {
     /// Sends a message behind the pending ones of its lane.
     #[inline(never)]
     fn send_in_line(&mut self, lane: &mut Lane, short: InlineSend) {
-        let InlineSend { peer, header_len, payload_len, slot } = short;
-        let message = self.message(slot, header_len, payload_len);
+        let InlineSend { peer, token, sge } = short;
+        let message = self.message(self.slots.open(token), sge);
         self.enqueue(lane, peer, message);
     }
 
-    /// Empties the list of short messages after a partial post (`taken` has a bit for each posted
-    /// one): the others go to the front of their lanes, in order.
+    /// Empties the list of short messages, of which the first `done` are posted or have lost their
+    /// peer: the others go to the front of their lanes, in order.
     #[cold]
-    pub fn requeue_inline(&mut self, peers: &mut Peers, taken: u64) {
-        while let Some(short) = self.inline_sends.pop() {
-            let InlineSend { peer: to, header_len, payload_len, slot } = short;
-            if taken >> self.inline_sends.len() & 1 == 1 {
-                self.slots.put(slot);
-                continue;
-            }
-            let Some(peer) = peers.at(to) else {
-                self.slots.put(slot);
+    pub fn requeue_inline(&mut self, peers: &mut Peers, done: usize) {
+        while let Some(InlineSend { peer: to, token, sge }) = self.inline_sends.pop() {
+            let peer = if self.inline_sends.len() < done { None } else { peers.at(to) };
+            let Some(peer) = peer else {
+                self.slots.push(token);
                 continue;
             };
-            let message = self.message(slot, header_len, payload_len);
+            let message = self.message(self.slots.open(token), sge);
             peer.lane.pending.push_front(&mut self.messages, message);
             self.wake(&mut peer.lane, to);
         }
@@ -80,11 +72,12 @@ impl Outbox {
     /// Removes the short message to a peer whose payload begins with these bytes.
     #[cold]
     pub fn take_back_inline(&mut self, peer: u32, bytes: &[u8]) -> bool {
+        let slots = &self.slots;
         let is_it =
-            |it: &mut InlineSend| it.peer == peer && it.slot.payload_mut().starts_with(bytes);
-        let Some(at) = self.inline_sends.iter_mut().position(is_it) else { return false };
+            |it: &InlineSend| it.peer == peer && slots.payload(&it.token).starts_with(bytes);
+        let Some(at) = self.inline_sends.iter().position(is_it) else { return false };
         let message = self.inline_sends.remove(at);
-        self.slots.put(message.slot);
+        self.slots.push(message.token);
         true
     }
 
@@ -94,8 +87,8 @@ impl Outbox {
         let mut at = 0;
         while let Some(it) = self.inline_sends.get(at) {
             if it.peer == peer {
-                let InlineSend { slot, .. } = self.inline_sends.remove(at);
-                self.slots.put(slot);
+                let InlineSend { token, .. } = self.inline_sends.remove(at);
+                self.slots.push(token);
             } else {
                 at += 1;
             }

@@ -40,6 +40,23 @@ pub(crate) struct Lane {
     eras: Vec<Era>,
 }
 
+/// The identifiers of work requests that are not posted yet, in order.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Names {
+    mark: u64,
+    next: u32,
+}
+
+impl Names {
+    /// The next one.
+    #[inline]
+    pub fn take(&mut self) -> u64 {
+        let name = self.mark | u64::from(self.next);
+        self.next = self.next.wrapping_add(1);
+        name
+    }
+}
+
 /// Work requests posted under one mark: those up to `last`, behind those of the era before.
 #[derive(Debug)]
 struct Era {
@@ -92,6 +109,12 @@ impl Lane {
     #[inline]
     pub fn name(&self, at: usize) -> u64 {
         self.mark | u64::from(self.next_seq().wrapping_add(at as u32))
+    }
+
+    /// The identifiers of the next work requests, in order.
+    #[inline]
+    pub fn names(&self) -> Names {
+        Names { mark: self.mark, next: self.next_seq() }
     }
 
     /// The sequence number of the last work request.

@@ -17,7 +17,7 @@
 use core::ops::Range;
 
 use arrayvec::ArrayVec;
-use rpcrdma_mempool::{Loan, SendSlot, Sge, Token};
+use rpcrdma_mempool::{Loan, SendSlot, SendToken, Sge, Token};
 use rpcrdma_proto::{BulkItem, Gather};
 
 use crate::message::bulk::{Bulk, ITEMS_MAX, PIECES_MAX};
@@ -51,10 +51,8 @@ pub(crate) struct Head {
     pub requests: u16,
     /// How many of them were posted.
     pub posted: u16,
-    /// Bytes in the headroom of `slot`, for a message of one gather entry.
-    pub header_len: u32,
-    /// Bytes in its payload area, likewise.
-    pub payload_len: u32,
+    /// The gather entry of a message that has only one: bytes of `slot`.
+    pub sge: Sge,
     /// The payload slot of a message of one gather entry.
     pub slot: Option<SendSlot>,
     /// Whether the body has resources to return.
@@ -256,17 +254,10 @@ fn put_zeros(len: usize, mut put: impl FnMut(&[u8])) {
 /// slot is free as soon as it is posted.
 pub(crate) struct InlineSend {
     pub peer: u32,
-    pub header_len: u32,
-    pub payload_len: u32,
-    pub slot: SendSlot,
-}
-
-impl InlineSend {
-    /// The gather entry.
-    #[inline]
-    pub fn sge(&self) -> Sge {
-        self.slot.sge(self.header_len as usize, self.payload_len as usize)
-    }
+    /// The slot.
+    pub token: SendToken,
+    /// The gather entry: bytes of the slot.
+    pub sge: Sge,
 }
 
 /// The slab of messages: as many as the budget allows at one time.
@@ -283,8 +274,7 @@ impl Messages {
             seq: 0,
             requests: 0,
             posted: 0,
-            header_len: 0,
-            payload_len: 0,
+            sge: Sge::default(),
             slot: None,
             body: false,
             after: After::Nothing,
@@ -334,6 +324,23 @@ impl Messages {
         let more = if head.body { self.bodies[index as usize].slots.first_mut() } else { None };
         let slot = head.slot.as_mut().or(more);
         slot.is_some_and(|slot| slot.payload_mut().starts_with(bytes))
+    }
+
+    /// Whether a message is copied while it is posted, where so many bytes can be.
+    #[inline]
+    pub fn is_inline(&self, index: u32, inline_len: u32) -> bool {
+        let head = self.head(index);
+        head.requests == 0 && head.sge.length <= inline_len
+    }
+
+    /// Counts one more posted work request of a message. Returns whether it is a message that
+    /// consumes a Receive of the peer.
+    #[inline]
+    pub fn on_posted(&mut self, index: u32) -> bool {
+        let head = &mut self.heads[index as usize];
+        let request = head.posted as usize;
+        head.posted += 1;
+        head.requests == 0 || self.bodies[index as usize].requests[request].op.is_send()
     }
 
     /// The next message in its list.

@@ -10,7 +10,7 @@ use super::answers::Answers;
 use super::doorbell::DoorbellBatching;
 use super::lane::Lane;
 use super::layout::{self, Means, Opening};
-use super::messages::{After, Head, Headers, INLINE_SENDS_MAX, InlineSend, Item, Messages};
+use super::messages::{After, Headers, INLINE_SENDS_MAX, InlineSend, Item, Messages};
 use crate::error::CallRefused;
 use crate::message::bulk::{Bulk, ITEMS_MAX};
 use crate::message::draft::Draft;
@@ -296,12 +296,11 @@ impl Outbox {
     }
 
     /// A message of one gather entry.
-    pub fn message(&mut self, slot: SendSlot, header_len: u32, payload_len: u32) -> u32 {
+    pub fn message(&mut self, slot: SendSlot, sge: Sge) -> u32 {
         let index = self.messages.begin().expect("there are as many messages as slots");
         let head = self.messages.head_mut(index);
         head.slot = Some(slot);
-        head.header_len = header_len;
-        head.payload_len = payload_len;
+        head.sge = sge;
         index
     }
 
@@ -396,13 +395,6 @@ impl Outbox {
             lane.ready = true;
             self.ready.insert(0, peer);
         }
-    }
-
-    /// The gather entry of a message of one entry.
-    #[inline]
-    pub fn single(&self, head: &Head) -> Sge {
-        let slot = head.slot.as_ref().expect("a message of one entry has its slot");
-        slot.sge(head.header_len as usize, head.payload_len as usize)
     }
 
     /// The bulk items of a message in the protocol's form.

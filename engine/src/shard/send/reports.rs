@@ -72,7 +72,8 @@ impl Outbox {
             return false;
         }
         let len = writer.position() as u32;
-        let message = self.message(slot, 0, len);
+        let sge = slot.sge(0, len as usize);
+        let message = self.message(slot, sge);
         self.enqueue(&mut peer.lane, peer.id.index, message);
         true
     }

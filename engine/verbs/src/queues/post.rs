@@ -1,53 +1,45 @@
-//! Posting: converts requests to the driver's, in chains on the stack with one doorbell each.
+//! Posting: converts requests to the driver's as they come, in chains with one doorbell each.
 #![expect(unsafe_code, reason = "the driver is given memory")]
 
 use std::ptr;
 
 use arrayvec::ArrayVec;
 use rpcrdma_provider::{
-    Bind, PostError, RecvWr, Remote, SendFlags, SendOp, SendWr, Taken, WC_BATCH,
+    Bind, PostError, RecvWr, Remote, Requests, SendFlags, SendOp, SendWr, Taken, WC_BATCH,
 };
 
 use super::{VerbsQp, VerbsQueues};
 use crate::sys::verbs as sys;
-use crate::wc::RECEIVE;
 
 /// Requests of one doorbell.
 const CHAIN: usize = WC_BATCH;
 
 /// A chain under construction. `next` is set when it is complete: until then it may move.
-type Requests = ArrayVec<sys::ibv_send_wr, CHAIN>;
-type Receives = ArrayVec<sys::ibv_recv_wr, CHAIN>;
+type Chain = ArrayVec<sys::ibv_send_wr, CHAIN>;
 
 impl VerbsQueues {
     /// Appends Receives to the shared receive queue.
     ///
     /// # Safety
     /// That of [`Queues::post_srq_recv`](rpcrdma_provider::Queues::post_srq_recv).
-    pub(super) unsafe fn post_receives(&mut self, wrs: &[RecvWr<'_>]) -> Taken {
-        let mut done = 0;
-        for part in wrs.chunks(CHAIN) {
-            let mut chain = Receives::new();
-            for wr in part.iter().take_while(|wr| wr.sgl.len() <= self.limits.recv_sge) {
-                chain.push(sys::ibv_recv_wr {
-                    wr_id: wr.wr_id.0 | RECEIVE,
-                    next: ptr::null_mut(),
-                    sg_list: wr.sgl.as_ptr().cast_mut(),
-                    num_sge: wr.sgl.len() as i32,
-                });
-            }
-            let whole = chain.len() == part.len();
-            // SAFETY: the caller's promise is passed on: these are its Receives, with its memory.
-            let (taken, why) = unsafe { self.ring_receives(&mut chain) }.of(chain.len());
-            done += taken;
-            if let Some(why) = why {
-                return Taken::with_error(done, why);
-            }
-            if !whole {
-                return Taken::with_error(done, PostError::Invalid);
+    #[inline]
+    pub(super) unsafe fn post_receives(&mut self, wrs: impl Requests<RecvWr>) -> Taken {
+        let asked = wrs.len();
+        let (first, count) = self.receives.link(wrs);
+        let mut outcome = Taken::without_error(count);
+        if count > 0 {
+            let mut bad = ptr::null_mut();
+            // SAFETY: the queue is alive, only this thread posts to it, and the chain is as the
+            // header has it: it ends with a null, and its scatter lists are the caller's.
+            let code = unsafe { (self.ops.post_srq_recv)(self.srq, first, &raw mut bad) };
+            if code != 0 {
+                outcome = failed(code, self.receives.taken(first, bad, count), count);
             }
         }
-        Taken::without_error(done)
+        match outcome.of(count) {
+            (taken, None) if taken < asked => Taken::with_error(taken, PostError::Invalid),
+            _ => outcome,
+        }
     }
 
     /// Posts requests to a queue pair.
@@ -55,16 +47,21 @@ impl VerbsQueues {
     /// # Safety
     /// That of [`Queues::post_send`](rpcrdma_provider::Queues::post_send).
     #[inline]
-    pub(super) unsafe fn post_requests(&mut self, qp: VerbsQp, wrs: &[SendWr<'_>]) -> Taken {
+    pub(super) unsafe fn post_requests<'a>(
+        &mut self,
+        qp: VerbsQp,
+        mut wrs: impl Requests<SendWr<'a>>,
+    ) -> Taken {
         let Some(pair) = self.find(qp) else { return Taken::with_error(0, PostError::QpGone) };
         let mut done = 0;
-        while let rest @ [_, ..] = &wrs[done..] {
-            let mut chain = Requests::new();
-            let (cut, binds) = self.chain(rest, &mut chain);
+        let mut next = wrs.next();
+        while next.is_some() {
+            let mut chain = Chain::new();
+            let (cut, is_binding) = self.chain(&mut next, &mut wrs, &mut chain);
             // SAFETY: the caller's promise is passed on: these are its requests, with its memory.
-            let (taken, why) = unsafe { self.ring_requests(pair, &mut chain) }.of(chain.len());
-            if binds > 0 {
-                self.note_binds(&rest[..taken]);
+            let (taken, why) = unsafe { self.ring(pair, &mut chain) }.of(chain.len());
+            if is_binding {
+                self.note_binds(&chain[..taken]);
             }
             done += taken;
             if let Some(why) = why {
@@ -77,13 +74,19 @@ impl VerbsQueues {
         Taken::without_error(done)
     }
 
-    /// Puts requests into a chain, as many as fit. Also returns how many of them bind a window.
+    /// Puts requests into a chain, as many as fit, and leaves the first other one in `next`. Also
+    /// returns whether one binds a window.
     #[inline]
-    fn chain(&mut self, wrs: &[SendWr<'_>], chain: &mut Requests) -> (Cut, usize) {
-        let mut binds = 0;
-        for wr in wrs {
+    fn chain<'a>(
+        &mut self,
+        next: &mut Option<SendWr<'a>>,
+        wrs: &mut impl Iterator<Item = SendWr<'a>>,
+        chain: &mut Chain,
+    ) -> (Cut, bool) {
+        let mut is_binding = false;
+        while let Some(wr) = next {
             if chain.is_full() {
-                return (Cut::Full, binds);
+                return (Cut::Full, is_binding);
             }
             let mut request = EMPTY;
             let is_good = match wr.op {
@@ -113,23 +116,24 @@ impl VerbsQueues {
                 }
                 SendOp::Bind(bind) => {
                     // The driver keeps a window's last key, which it reads for each binding.
-                    if binds > 0 && chain.iter().any(|it| self.is_of(it, &bind)) {
-                        return (Cut::Full, binds);
+                    if is_binding && chain.iter().any(|it| self.is_of(it, &bind)) {
+                        return (Cut::Full, is_binding);
                     }
-                    binds += 1;
+                    is_binding = true;
                     wr.sgl.is_empty() && self.bind(&bind, &mut request)
                 }
             };
             if !is_good || !self.fits(wr) {
-                return (Cut::Invalid, binds);
+                return (Cut::Invalid, is_binding);
             }
             request.wr_id = wr.wr_id.0;
             request.sg_list = wr.sgl.as_ptr().cast_mut();
             request.num_sge = wr.sgl.len() as i32;
             request.send_flags = flags(wr.flags);
             chain.push(request);
+            *next = wrs.next();
         }
-        (Cut::Done, binds)
+        (Cut::Done, is_binding)
     }
 
     /// Whether a request meets the limits of its queue pair.
@@ -170,11 +174,12 @@ impl VerbsQueues {
     }
 
     /// Records the new keys of windows.
-    fn note_binds(&mut self, wrs: &[SendWr<'_>]) {
-        for wr in wrs {
-            if let SendOp::Bind(bind) = wr.op {
-                self.shown.on_bound(&bind);
-            }
+    #[cold]
+    fn note_binds(&mut self, taken: &[sys::ibv_send_wr]) {
+        for request in taken.iter().filter(|it| it.opcode == sys::IBV_WR_BIND_MW) {
+            let sys::ibv_send_wr_bind_mw { mw, rkey, .. } = request.bind_mw;
+            // SAFETY: `bind` has put it there during this post, and none was freed since.
+            unsafe { self.shown.on_bound(mw, rkey) };
         }
     }
 
@@ -183,7 +188,7 @@ impl VerbsQueues {
     /// # Safety
     /// The requests' memory meets the contract of [`VerbsQueues::post_requests`].
     #[inline]
-    unsafe fn ring_requests(&mut self, qp: *mut sys::ibv_qp, chain: &mut Requests) -> Taken {
+    unsafe fn ring(&mut self, qp: *mut sys::ibv_qp, chain: &mut Chain) -> Taken {
         let count = chain.len();
         let first = chain.as_mut_ptr();
         for at in 1..count {
@@ -198,30 +203,10 @@ impl VerbsQueues {
         // SAFETY: the queue pair is alive, only this thread posts to it, and the chain is as the
         // header has it: it ends with a null, and its gather lists are the caller's.
         let code = unsafe { (self.ops.post_send)(qp, first, &raw mut bad) };
-        if code == 0 { Taken::without_error(count) } else { failed(code, (first, bad), count) }
-    }
-
-    /// Posts a chain of Receives.
-    ///
-    /// # Safety
-    /// The Receives' memory meets the contract of [`VerbsQueues::post_receives`].
-    #[inline]
-    unsafe fn ring_receives(&mut self, chain: &mut Receives) -> Taken {
-        let count = chain.len();
-        let first = chain.as_mut_ptr();
-        for at in 1..count {
-            let receive = first.wrapping_add(at - 1);
-            // SAFETY: the chain has so many Receives.
-            unsafe { (*receive).next = first.wrapping_add(at) };
+        if code == 0 {
+            return Taken::without_error(count);
         }
-        if count == 0 {
-            return Taken::without_error(0);
-        }
-        let mut bad = ptr::null_mut();
-        // SAFETY: the queue is alive, only this thread posts to it, and the chain is as the header
-        // has it: it ends with a null, and its scatter lists are the caller's.
-        let code = unsafe { (self.ops.post_srq_recv)(self.srq, first, &raw mut bad) };
-        if code == 0 { Taken::without_error(count) } else { failed(code, (first, bad), count) }
+        failed(code, taken(first, bad, count), count)
     }
 }
 
@@ -261,10 +246,9 @@ fn taken<T>(first: *mut T, bad: *mut T, count: usize) -> usize {
     (bad.addr().wrapping_sub(first.addr()) / size_of::<T>()).min(count)
 }
 
-/// The meaning of a driver's error, for a chain of so many requests.
+/// The meaning of a driver's error, when it took so many requests of a chain of `count`.
 #[cold]
-fn failed<T>(code: i32, (first, bad): (*mut T, *mut T), count: usize) -> Taken {
-    let taken = taken(first, bad, count);
+fn failed(code: i32, taken: usize, count: usize) -> Taken {
     let why = match code.abs() {
         // All requests are in the queue, but the doorbell has failed: the device may never see
         // them.
@@ -317,7 +301,7 @@ mod tests {
     fn a_refusal_tells_whether_to_wait_stop_or_fix_the_program() {
         let mut chain = [EMPTY; 3];
         let first = chain.as_mut_ptr();
-        let failed = |code, at| failed(code, (first, first.wrapping_add(at)), 3).of(3);
+        let failed = |code, at| failed(code, taken(first, first.wrapping_add(at), 3), 3).of(3);
         assert_eq!(failed(libc::ENOMEM, 2), (2, Some(PostError::QueueFull)));
         assert_eq!(failed(-libc::EINVAL, 0), (0, Some(PostError::Invalid)));
         assert_eq!(failed(libc::EIO, 1), (1, Some(PostError::QpGone)));

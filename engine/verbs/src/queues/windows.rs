@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "libibverbs is called")]
 
 use rpcrdma_mempool::{Access, RegisterError, Sge};
-use rpcrdma_provider::{Bind, SetupError, Window, WindowId};
+use rpcrdma_provider::{SetupError, Window, WindowId};
 
 use crate::device::Device;
 use crate::error;
@@ -52,13 +52,13 @@ impl Shown {
     }
 
     /// Records that a request that binds a window was posted.
-    #[inline]
-    pub fn on_bound(&mut self, bind: &Bind) {
-        if let Some(mw) = self.window(bind.window) {
-            // The driver reads the window's current key here before the next binding.
-            // SAFETY: the window is alive, and no other thread accesses it.
-            unsafe { (*mw).rkey = bind.rkey };
-        }
+    ///
+    /// # Safety
+    /// It is a window of [`Shown::window`], which was not freed since.
+    pub unsafe fn on_bound(&mut self, mw: *mut sys::ibv_mw, rkey: u32) {
+        // The driver reads the window's current key here before the next binding.
+        // SAFETY: the window is alive, and no other thread accesses it.
+        unsafe { (*mw).rkey = rkey };
     }
 
     /// Registers bytes for one call.

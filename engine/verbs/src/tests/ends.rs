@@ -198,7 +198,7 @@ fn an_event_of_an_ended_queue_pair_does_not_reach_the_next_one_with_its_number()
     assert_eq!(rig.queues.next_event(), None);
     let marker = SendWr::send(WrId(1), &[], SendFlags::SIGNALED);
     // SAFETY: it names no memory.
-    let gone = unsafe { rig.queues.post_send(first.qp, &[marker]) }.of(1);
+    let gone = unsafe { rig.queues.post_send(first.qp, [marker].into_iter()) }.of(1);
     assert_eq!(gone, (0, Some(PostError::QpGone)));
     rig.queues.destroy(first.qp);
     assert_eq!(rig.pairs_alive(), 1, "an old name destroys nothing");

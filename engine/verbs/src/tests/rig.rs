@@ -31,6 +31,8 @@ pub(super) fn device() -> Verbs {
 pub(super) struct Host {
     pub queues: VerbsQueues,
     pub keys: Keys,
+    /// Receive buffers that are described.
+    buffers: u32,
     _registered: Registered,
     region: Region,
 }
@@ -54,7 +56,7 @@ impl Host {
         let rights = Rights::own(Access::LOCAL_WRITE | Access::MW_BIND);
         let keys = device.registrar().register(&region, rights).expect("registered");
         let registered = Registered { device: device.clone(), keys };
-        Host { queues, keys, _registered: registered, region }
+        Host { queues, keys, buffers: 0, _registered: registered, region }
     }
 
     pub fn at(&self, offset: usize) -> u64 {
@@ -90,13 +92,18 @@ impl Host {
     }
 
     pub fn recv_at(&mut self, id: u64, sgl: &[Sge]) -> Outcome {
+        let buffer = self.buffers;
+        self.buffers += 1;
+        // SAFETY: the buffer was never posted.
+        unsafe { self.queues.describe_recv(buffer, sgl) };
+        let wrs = [RecvWr { wr_id: WrId(id), buffer }].into_iter();
         // SAFETY: the region lives as long as the host, and the tests let posted memory be.
-        outcome(unsafe { self.queues.post_srq_recv(&[RecvWr { wr_id: WrId(id), sgl }]) }, 1)
+        outcome(unsafe { self.queues.post_srq_recv(wrs) }, 1)
     }
 
     pub fn post_all(&mut self, qp: VerbsQp, wrs: &[SendWr<'_>]) -> Outcome {
         // SAFETY: as above.
-        outcome(unsafe { self.queues.post_send(qp, wrs) }, wrs.len())
+        outcome(unsafe { self.queues.post_send(qp, wrs.iter().copied()) }, wrs.len())
     }
 
     pub fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {

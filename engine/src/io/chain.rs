@@ -1,0 +1,129 @@
+//! The next work requests of a lane, made while they are posted.
+
+use core::cell::Cell;
+
+use crate::io::SEND;
+use crate::provider::{SendFlags, SendOp, SendWr, WrId};
+use crate::shard::send::lane::{Lane, Names};
+use crate::shard::send::outbox::Outbox;
+
+/// How work requests are posted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rule {
+    /// Sends of which one is signaled.
+    pub signal_every: u32,
+    /// The maximum of bytes copied while posting.
+    pub inline_len: u32,
+    /// Work requests that may hold memory without a signal.
+    pub hold_max: u32,
+}
+
+/// The next work requests of a lane.
+#[derive(Clone)]
+pub(super) struct Chain<'a> {
+    outbox: &'a Outbox,
+    rule: Rule,
+    names: Names,
+    /// The message of the next work request, and its position there.
+    message: Option<u32>,
+    request: u16,
+    /// Work requests since the last signaled one.
+    unsignaled: u32,
+    /// Notes those that are signaled. A clone notes the same.
+    signaled: &'a Cell<Signaled>,
+    at: u32,
+    /// How many there are.
+    len: u32,
+}
+
+/// The work requests of a chain that are signaled: a bit for each.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Signaled(u64);
+
+impl Signaled {
+    /// Whether the one at this position is.
+    pub fn contains(self, at: usize) -> bool {
+        self.0 >> at & 1 == 1
+    }
+}
+
+impl<'a> Chain<'a> {
+    /// The pending work requests of a lane, at most `max`.
+    pub fn new(
+        outbox: &'a Outbox,
+        lane: &Lane,
+        rule: Rule,
+        (signaled, max): (&'a Cell<Signaled>, usize),
+    ) -> Chain<'a> {
+        let messages = outbox.messages();
+        let message = lane.pending.front();
+        let (mut next, mut len) = (message, 0);
+        while let Some(message) = next.filter(|_| len < max) {
+            let head = messages.head(message);
+            len += usize::from(head.requests.max(1) - head.posted);
+            next = messages.next(message);
+        }
+        Chain {
+            outbox,
+            rule,
+            names: lane.names(),
+            message,
+            request: message.map_or(0, |message| messages.head(message).posted),
+            unsignaled: lane.unsignaled(),
+            signaled,
+            at: 0,
+            len: len.min(max).min(u64::BITS as usize) as u32,
+        }
+    }
+}
+
+impl<'a> Iterator for Chain<'a> {
+    type Item = SendWr<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<SendWr<'a>> {
+        if self.at == self.len {
+            return None;
+        }
+        let (messages, message) = (self.outbox.messages(), self.message?);
+        let head = messages.head(message);
+        let mut flags = SendFlags::empty();
+        let (op, sgl);
+        let mut is_last = true;
+        if head.requests == 0 {
+            (op, sgl) = (SendOp::Send, core::slice::from_ref(&head.sge));
+            if messages.is_inline(message, self.rule.inline_len) {
+                flags = SendFlags::INLINE;
+            }
+        } else {
+            (op, sgl) = messages.body(message).request(self.request.into());
+            self.request += 1;
+            is_last = self.request == head.requests;
+        }
+        if is_last {
+            self.message = messages.next(message);
+            self.request = 0;
+        }
+        self.unsignaled += 1;
+        let holds = flags.is_empty() && self.unsignaled >= self.rule.hold_max;
+        if holds
+            || self.unsignaled >= self.rule.signal_every
+            || is_last && head.requests > 0 && self.outbox.is_awaited(message)
+        {
+            flags |= SendFlags::SIGNALED;
+            self.unsignaled = 0;
+            let Signaled(bits) = self.signaled.get();
+            self.signaled.set(Signaled(bits | 1 << self.at));
+        }
+        self.at += 1;
+        Some(SendWr { wr_id: WrId(SEND | self.names.take()), op, sgl, flags })
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = (self.len - self.at) as usize;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Chain<'_> {}
