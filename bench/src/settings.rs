@@ -1,24 +1,11 @@
 //! The configuration of the engine for one benchmark.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use rpcrdma_config::{Config, ConfigError, Raw};
 
-use crate::args::values::Idle;
+use crate::args::values::{Idle, Switch};
+use crate::args::{DeviceArgs, EngineArgs};
 use crate::contenders::blocks::SLACK;
-
-/// Where the configuration comes from, and what of it the options change.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Wish {
-    pub profile: Option<String>,
-    /// A file; excludes a profile.
-    pub file: Option<PathBuf>,
-    pub idle: Option<Idle>,
-    /// How long short messages wait for others; by default as in the profile or file.
-    pub hold: Option<Duration>,
-    pub continuation: bool,
-}
+use crate::error::BenchError;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
@@ -28,29 +15,44 @@ pub struct Need {
     pub connections: u32,
 }
 
-/// The configuration wished for, with its limits raised to what is needed.
-///
-/// Without a wish it is `latency` for data of up to a page, and `storage` cut down to one program
-/// for more.
-pub fn config(wish: &Wish, need: Need) -> Result<Config, ConfigError> {
-    let mut raw = match (&wish.file, &wish.profile) {
-        (Some(path), _) => Config::load(path)?.raw().clone(),
-        (None, Some(profile)) => Config::profile(profile)?.raw().clone(),
-        (None, None) if need.data_len <= PAGE => Config::profile("latency")?.raw().clone(),
-        (None, None) => small_storage()?,
-    };
-    match wish.idle {
-        Some(idle) => raw.engine.idle.policy = idle.into_str().into(),
-        None if wish.file.is_none() => raw.engine.idle.policy = Idle::Spin.into_str().into(),
-        None => {}
+impl EngineArgs {
+    /// The configuration of these options over this device, with its limits raised to what is
+    /// needed.
+    pub fn config(
+        &self,
+        need: Need,
+        continuation: Switch,
+        device: &DeviceArgs,
+    ) -> Result<Config, BenchError> {
+        let mut raw = self.raised(need, continuation)?.raw().clone();
+        device.name_in(&mut raw);
+        Ok(Config::try_from(raw)?)
     }
-    if let Some(hold) = wish.hold {
-        raw.send.hold = format!("{}ns", hold.as_nanos()).as_str().into();
+
+    /// The same over any device. Without a profile or a file it is `latency` for data of up to a
+    /// page, and `storage` cut down to one program for more.
+    pub(crate) fn raised(&self, need: Need, continuation: Switch) -> Result<Config, ConfigError> {
+        let mut raw = match (&self.config, &self.profile) {
+            (Some(path), _) => Config::load(path)?.raw().clone(),
+            (None, Some(profile)) => Config::profile(profile)?.raw().clone(),
+            (None, None) if need.data_len <= PAGE => Config::profile("latency")?.raw().clone(),
+            (None, None) => small_storage()?,
+        };
+        match self.idle {
+            Some(idle) => raw.engine.idle.policy = idle.into_str().into(),
+            None if self.config.is_none() => {
+                raw.engine.idle.policy = Idle::Spin.into_str().into();
+            }
+            None => {}
+        }
+        if let Some(hold) = self.hold {
+            raw.send.hold = format!("{}ns", hold.as_nanos()).as_str().into();
+        }
+        raw.features.continuation &= continuation == Switch::On;
+        let config = Config::try_from(raw.clone())?;
+        raise(&mut raw, &config, need);
+        Config::try_from(raw)
     }
-    raw.features.continuation &= wish.continuation;
-    let config = Config::try_from(raw.clone())?;
-    raise(&mut raw, &config, need);
-    Config::try_from(raw)
 }
 
 /// The profile `storage` without memory for hundreds of clients.
@@ -131,8 +133,8 @@ mod tests {
 
     use super::*;
 
-    fn wish() -> Wish {
-        Wish { profile: None, file: None, idle: None, hold: None, continuation: true }
+    fn config(options: &EngineArgs, need: Need) -> Result<Config, ConfigError> {
+        options.raised(need, Switch::On)
     }
 
     fn need(data_len: usize, window: u32, connections: u32) -> Need {
@@ -141,16 +143,16 @@ mod tests {
 
     #[test]
     fn short_calls_get_the_latency_profile_as_it_is() {
-        let config = config(&wish(), need(64, 1, 1)).expect("the profile fits");
+        let config = config(&EngineArgs::default(), need(64, 1, 1)).expect("the profile fits");
         assert_eq!(config, Config::profile("latency").expect("it comes with the engine"));
     }
 
     #[test]
     fn a_named_profile_spins_unless_another_policy_is_wished() {
-        let laptop = Wish { profile: Some("laptop".into()), ..wish() };
+        let laptop = EngineArgs { profile: Some("laptop".into()), ..EngineArgs::default() };
         let spinning = config(&laptop, need(64, 1, 1)).expect("the profile fits");
         assert_eq!(spinning.engine().idle.policy, IdlePolicy::Spin);
-        let blocking = Wish { idle: Some(Idle::Block), ..laptop };
+        let blocking = EngineArgs { idle: Some(Idle::Block), ..laptop };
         let blocking = config(&blocking, need(64, 1, 1)).expect("the profile fits");
         assert_eq!(blocking.engine().idle.policy, IdlePolicy::Block);
     }
@@ -163,8 +165,8 @@ mod tests {
                     continue;
                 }
                 let need = need(data_len, window, connections);
-                let config =
-                    config(&wish(), need).unwrap_or_else(|error| panic!("{need:?}: {error}"));
+                let config = config(&EngineArgs::default(), need)
+                    .unwrap_or_else(|error| panic!("{need:?}: {error}"));
                 assert!(config.connections().max.value() >= connections);
                 assert!(config.connections().calls_max.value() >= window);
             }
@@ -173,14 +175,14 @@ mod tests {
 
     #[test]
     fn features_are_switched_off_as_wished() {
-        let plain = Wish { continuation: false, ..wish() };
-        let plain = config(&plain, need(64, 1, 1)).expect("the profile fits");
+        let plain = EngineArgs::default().raised(need(64, 1, 1), Switch::Off);
+        let plain = plain.expect("the profile fits");
         assert!(!plain.features().continuation);
     }
 
     #[test]
     fn a_profile_that_does_not_exist_is_an_error() {
-        let wrong = Wish { profile: Some("fast".into()), ..wish() };
+        let wrong = EngineArgs { profile: Some("fast".into()), ..EngineArgs::default() };
         assert!(config(&wrong, need(64, 1, 1)).is_err());
     }
 }

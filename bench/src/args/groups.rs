@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use rpcrdma_config::{Config, Raw};
+use rpcrdma_config::Raw;
 
 use super::parse::{delay, length, seconds};
 use super::values::{Idle, Op, Over, Placement, Switch, Touch};
@@ -14,7 +14,6 @@ use crate::contenders::far;
 use crate::device::CorePair;
 use crate::error::BenchError;
 use crate::output::verdict::Condition;
-use crate::settings::{self, Need, Wish};
 use crate::stats::{End, Quota};
 
 /// What one call does.
@@ -137,7 +136,7 @@ impl DeviceArgs {
 }
 
 /// How the engine is set up.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "The engine")]
 pub struct EngineArgs {
     /// Idle policy of the engine's threads [default: spin, or as in the file]
@@ -154,30 +153,6 @@ pub struct EngineArgs {
     /// Configuration file; limits that are too low for the run are raised
     #[arg(long, value_name = "FILE", conflicts_with = "profile")]
     pub config: Option<PathBuf>,
-}
-
-impl EngineArgs {
-    /// The configuration that the options ask for, with limits raised to what is needed.
-    pub fn config(
-        &self,
-        need: Need,
-        continuation: Switch,
-        device: &DeviceArgs,
-    ) -> Result<Config, BenchError> {
-        let wish = Wish {
-            profile: self.profile.clone(),
-            file: self.config.clone(),
-            idle: self.idle,
-            hold: self.hold,
-            continuation: continuation == Switch::On,
-        };
-        let config = settings::config(&wish, need).and_then(|config| {
-            let mut raw = config.raw().clone();
-            device.name_in(&mut raw);
-            Config::try_from(raw)
-        });
-        config.map_err(BenchError::from)
-    }
 }
 
 /// How long a run is.

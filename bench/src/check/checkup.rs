@@ -59,10 +59,6 @@ impl Checkup {
         self.sections.iter().flat_map(|section| &section.findings)
     }
 
-    pub fn worst(&self) -> Severity {
-        self.findings().map(|finding| finding.severity).max().unwrap_or(Severity::Ok)
-    }
-
     pub fn count(&self, severity: Severity) -> usize {
         self.findings().filter(|finding| finding.severity == severity).count()
     }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::finding::{Finding, Fix, Severity, subjects};
-use super::host::{Host, Library};
+use super::host::Host;
 use super::wanted::Wanted;
 use crate::device::verbs::mapped;
 
@@ -109,11 +109,7 @@ pub fn findings(host: &Host<'_>, wanted: &Wanted, devices: &[Device]) -> Vec<Fin
 }
 
 fn libraries(host: &Host<'_>, bad: Severity) -> Finding {
-    let missing: Vec<String> = Library::ALL
-        .into_iter()
-        .filter(|library| host.ask().missing(*library).is_some())
-        .map(|library| library.file().to_owned())
-        .collect();
+    let missing = host.ask().missing_libraries();
     if missing.is_empty() {
         return LIBRARIES.ok("libibverbs and librdmacm can be opened");
     }

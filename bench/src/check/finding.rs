@@ -54,25 +54,21 @@ pub struct Finding {
 /// Something to be looked at: its name, and why.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject {
-    name: &'static str,
-    why: &'static str,
+    pub name: &'static str,
+    /// Why it matters, in a sentence.
+    pub why: &'static str,
 }
 
 /// Subjects as constants: the name of its findings, and why it matters, in a sentence.
 macro_rules! subjects {
     ($($subject:ident = $name:literal: $why:literal;)*) => {
         $(const $subject: $crate::check::finding::Subject =
-            $crate::check::finding::Subject::new($name, $why);)*
+            $crate::check::finding::Subject { name: $name, why: $why };)*
     };
 }
 pub(super) use subjects;
 
 impl Subject {
-    /// The name of its findings, and why it matters, in a sentence.
-    pub const fn new(name: &'static str, why: &'static str) -> Subject {
-        Subject { name, why }
-    }
-
     pub fn ok(self, seen: impl Into<String>) -> Finding {
         self.finding(Severity::Ok, seen.into(), None)
     }

@@ -16,8 +16,8 @@ use crate::device::{CorePair, Jitter};
 /// What no file answers.
 pub trait Ask {
     fn allowed_cores(&self) -> Vec<u32>;
-    /// Why a library cannot be used; `None` if it can.
-    fn missing(&self, library: Library) -> Option<String>;
+    /// The files of the libraries that cannot be used.
+    fn missing_libraries(&self) -> Vec<&'static str>;
     /// The devices that the libraries see, or why they see none.
     fn devices(&self) -> Result<Vec<Seen>, String>;
     /// Why a file cannot be opened to read and write; `None` if it can.
@@ -25,25 +25,6 @@ pub trait Ask {
     /// What a spinning thread sees on two cores, if the probe is enabled.
     fn jitter(&self, cores: CorePair) -> Option<[Jitter; 2]>;
     fn is_optimised(&self) -> bool;
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Library {
-    Verbs,
-    Cm,
-}
-
-impl Library {
-    /// Both.
-    pub const ALL: [Library; 2] = [Library::Verbs, Library::Cm];
-
-    /// The name of its file.
-    pub fn file(self) -> &'static str {
-        match self {
-            Library::Verbs => "libibverbs.so.1",
-            Library::Cm => "librdmacm.so.1",
-        }
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,10 +151,8 @@ impl Ask for This {
         allowed_cores()
     }
 
-    fn missing(&self, library: Library) -> Option<String> {
-        let absent = rpcrdma_verbs::missing_libraries();
-        let of_name = absent.into_iter().find(|(name, _)| *name == library.file());
-        of_name.map(|(_, error)| error.to_string())
+    fn missing_libraries(&self) -> Vec<&'static str> {
+        rpcrdma_verbs::missing_libraries().into_iter().map(|(file, _)| file).collect()
     }
 
     fn devices(&self) -> Result<Vec<Seen>, String> {

@@ -33,10 +33,8 @@ pub fn run(commands: &Commands, cores: CorePair, patience: Duration) -> Result<S
         let [_, server_errors] = server.output();
         let why = [errors.trim(), out.trim(), server_errors.trim()];
         let why = why.into_iter().find(|text| !text.is_empty()).unwrap_or("without a word");
-        return Err(BenchError::device(
-            who,
-            format!("its client ended with {status}: {}", shortened(why)),
-        ));
+        let what = format!("its client ended with {status}: {}", shortened(why));
+        return Err(BenchError::device(who, what));
     }
     // It ends by itself when its client has gone, and what it thinks of that does not matter.
     let parting = Instant::now() + PARTING;
@@ -100,12 +98,8 @@ impl Running {
             }
             if Instant::now() > deadline {
                 self.kill();
-                let [out, errors] = self.output();
-                let said = shortened(if errors.trim().is_empty() { &out } else { &errors });
-                return Err(BenchError::device(
-                    self.who,
-                    format!("it did not end in time; {said}"),
-                ));
+                let what = format!("it did not end in time; {}", self.said());
+                return Err(BenchError::device(self.who, what));
             }
             thread::sleep(LOOK);
         }
@@ -116,6 +110,12 @@ impl Running {
         let [out, errors] = &mut self.readers;
         [out, errors]
             .map(|reader| reader.take().and_then(|reader| reader.join().ok()).unwrap_or_default())
+    }
+
+    /// Its errors, or its output if there are none, cut short. It has ended.
+    fn said(&mut self) -> String {
+        let [out, errors] = self.output();
+        shortened(if errors.trim().is_empty() { &out } else { &errors })
     }
 
     fn kill(&mut self) {
@@ -140,15 +140,12 @@ fn await_listener(
 ) -> Result<(), BenchError> {
     while !is_listening(port) {
         if let Some(status) = server.ended()? {
-            let [out, errors] = server.output();
-            let said = shortened(if errors.trim().is_empty() { &out } else { &errors });
-            return Err(BenchError::device(who, format!("its server ended with {status}: {said}")));
+            let what = format!("its server ended with {status}: {}", server.said());
+            return Err(BenchError::device(who, what));
         }
         if Instant::now() > deadline {
-            return Err(BenchError::device(
-                who,
-                format!("its server does not listen on port {port}"),
-            ));
+            let what = format!("its server does not listen on port {port}");
+            return Err(BenchError::device(who, what));
         }
         thread::sleep(LOOK);
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::{Measure, Pattern, Task, ToolRound, patience, process};
-use crate::args::parse;
+use crate::args::{DeviceArgs, parse};
 use crate::device::CorePair;
 use crate::error::BenchError;
 use crate::stats::{End, Quota};
@@ -92,8 +92,15 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// A tool that is installed and can send what the task asks for.
-    pub fn new(kind: Rc<dyn Kind>, task: Task, cores: CorePair) -> Result<Tool, BenchError> {
+    /// A tool that is installed and can send what the task asks for, on the device of the other side
+    /// where it has a choice.
+    pub fn new(
+        kind: Rc<dyn Kind>,
+        task: Task,
+        cores: CorePair,
+        device: &DeviceArgs,
+    ) -> Result<Tool, BenchError> {
+        let DeviceArgs { device, address, .. } = device.clone();
         if !kind.can(task.pattern) {
             let text = format!(
                 "{} has one message in flight: compare it with `lat`, `raw` or `floor`",
@@ -103,14 +110,8 @@ impl Tool {
         }
         match absence(&*kind) {
             Some(absence) => Err(BenchError::Usage(format!("{}: {absence}", kind.what().name))),
-            None => Ok(Tool { kind, task, cores, device: None, address: None, each_ns: None }),
+            None => Ok(Tool { kind, task, cores, device, address, each_ns: None }),
         }
-    }
-
-    /// On the device of the other side, where it has a choice.
-    #[must_use]
-    pub fn on(self, device: Option<String>, address: Option<IpAddr>) -> Tool {
-        Tool { device, address, ..self }
     }
 
     /// How it is run, and what is weak about its figures.
@@ -182,6 +183,7 @@ const COUNT_MAX: u64 = 100_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Over;
     use crate::peers::Printed;
 
     #[derive(Debug)]
@@ -209,12 +211,16 @@ mod tests {
         }
     }
 
+    fn no_device() -> DeviceArgs {
+        DeviceArgs { provider: Over::Fabric, device: None, address: None, connect: None }
+    }
+
     const TASK: Task = Task { pattern: Pattern::RoundTrips, data_len: 64, wire_len: 136 };
 
     #[test]
     fn a_tool_that_is_not_there_is_named_with_its_package_and_the_command() {
         let Ok(cores) = CorePair::choose(None) else { return };
-        let missing = Tool::new(Rc::new(Fake("rpcrdma-no-such-tool")), TASK, cores);
+        let missing = Tool::new(Rc::new(Fake("rpcrdma-no-such-tool")), TASK, cores, &no_device());
         let error = missing.err().expect("no machine has it").to_string();
         assert!(error.contains("rpcrdma-no-such-tool is not installed"), "{error}");
         assert!(error.contains("apt-get install fake-utils"), "{error}");
@@ -224,10 +230,11 @@ mod tests {
     fn a_tool_is_not_asked_for_what_it_cannot_do() {
         let Ok(cores) = CorePair::choose(None) else { return };
         let task = Task { pattern: Pattern::Messages, ..TASK };
-        let refused = Tool::new(Rc::new(Fake("sh")), task, cores);
+        let refused = Tool::new(Rc::new(Fake("sh")), task, cores, &no_device());
         let error = refused.err().expect("it has one under way").to_string();
         assert!(error.contains("compare it with `lat`"), "{error}");
-        let tool = Tool::new(Rc::new(Fake("sh")), TASK, cores).expect("there is a shell");
+        let tool =
+            Tool::new(Rc::new(Fake("sh")), TASK, cores, &no_device()).expect("there is a shell");
         assert_eq!(tool.notes(), ["fake: a note"]);
     }
 
@@ -259,7 +266,7 @@ mod tests {
             if absence(&*kind).is_some() {
                 continue;
             }
-            let mut tool = Tool::new(kind, task, cores).expect("it is there");
+            let mut tool = Tool::new(kind, task, cores, &no_device()).expect("it is there");
             for _ in 0..2 {
                 let quota = Quota { warm_up: 10, end: End::Count(2000) };
                 let round = tool.round(quota).unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -46,20 +46,6 @@ impl Spent {
     }
 }
 
-impl<C: Contender + ?Sized> Contender for Box<C> {
-    fn name(&self) -> &'static str {
-        (**self).name()
-    }
-
-    fn round(&mut self, quota: Quota) -> Result<Round, BenchError> {
-        (**self).round(quota)
-    }
-
-    fn spent(&self) -> Vec<Spent> {
-        (**self).spent()
-    }
-}
-
 #[derive(Debug, Clone)]
 pub struct Series {
     pub name: &'static str,
@@ -232,11 +218,12 @@ mod tests {
 
     fn run(times: &[(&'static str, &[u64])], rounds: u32) -> (Vec<Series>, Vec<&'static str>) {
         let log = Rc::new(RefCell::new(Vec::new()));
-        let mut contenders: Vec<Box<dyn Contender>> = Vec::new();
-        for (name, times_ns) in times {
-            let log = Rc::clone(&log);
-            contenders.push(Box::new(Fixed { name, times_ns: times_ns.to_vec(), log }));
-        }
+        let fixed = |(name, times_ns): &(&'static str, &[u64])| Fixed {
+            name,
+            times_ns: times_ns.to_vec(),
+            log: Rc::clone(&log),
+        };
+        let mut contenders: Vec<Fixed> = times.iter().map(fixed).collect();
         let quota = Quota { warm_up: 0, end: End::Count(1) };
         let series = interleave(&mut contenders, rounds, quota, |_| {}).expect("none fails");
         drop(contenders);

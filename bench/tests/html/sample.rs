@@ -143,10 +143,9 @@ fn load() -> Report {
     load
 }
 
-/// A sweep that brings no curves: they are made of its figures.
 fn distance() -> Report {
     let mut distance = sample("distance", "distance: write and read of 64 KiB at 0 to 500 us");
-    for (way, trips) in [("sends", 1.0), ("one", 2.0), ("one-local", 2.0), ("exposed", 2.0)] {
+    for (way, trips) in WAYS.into_iter().zip([1.0, 2.0, 2.0, 2.0]) {
         for delay in [0.0, 5e3, 50e3, 500e3] {
             let median = 11_000.0 + 2.0 * delay * trips;
             let name = format!("write 64 KiB, {way}");
@@ -154,6 +153,10 @@ fn distance() -> Report {
             distance.figures.push(figure.at(At::new("delay", delay, Unit::Ns)));
         }
     }
+    let names = WAYS.map(|way| format!("write 64 KiB, {way}"));
+    let lines = names.each_ref().map(|name| (&**name, &**name, "round_trip.p50"));
+    let (x, y) = (Axis::log("delay", Unit::Ns), Axis::log("round trip", Unit::Ns));
+    distance.curve("Round trip, median against delay", x, y, &lines);
     distance
 }
 
@@ -172,6 +175,9 @@ fn conns() -> Report {
             conns.figures.push(figure.at(At::new("connections", count, Unit::Count)));
         }
     }
+    let (x, y) = (Axis::log("connections", Unit::Count), Axis::log("rate", Unit::PerSecond));
+    let lines = [("floor", "floor", "rate"), ("rpc", "rpc", "rate")];
+    conns.curve("Round trips a second against connections", x, y, &lines);
     conns
 }
 
@@ -242,6 +248,8 @@ pub fn hostile() -> Report {
     hostile.figures.push(Figure::new(EVIL, EVIL, f64::NAN, Unit::Ns, 0));
     hostile
 }
+
+const WAYS: [&str; 4] = ["sends", "one", "one-local", "exposed"];
 
 /// What a page must show and never do.
 pub const EVIL: &str = "</style><script>window.evil=1</script><img src=x onerror='window.evil=1'>\" onload=\"window.evil=1";

@@ -13,7 +13,7 @@ use rpcrdma_engine::{
 };
 use rpcrdma_mempool::RegisteredBytes;
 
-use super::failure::{WHO, device};
+use super::WHO;
 use super::idle::{Idling, PausedRound, Pauses};
 use super::message::{Arrived, CALL_WORDS, REPLY_HEADER, Way, call_header};
 use super::server::filled;
@@ -373,7 +373,9 @@ impl Content {
                 None => call.payload().put_opaque(&self.file[from..from + request_data]),
                 Some(bytes) => {
                     let slice = bytes.slice(from..from + request_data);
-                    call.payload().place(slice.ok_or_else(|| device(&"a slice out of bounds"))?);
+                    call.payload().place(
+                        slice.ok_or_else(|| BenchError::device(WHO, "a slice out of bounds"))?,
+                    );
                 }
             },
         }
@@ -449,7 +451,9 @@ impl Replies {
 /// A registered buffer as the memory that a result of `len` bytes is written to.
 fn sink(buffer: Option<Loan>, len: usize) -> Result<Sink, BenchError> {
     let buffer = buffer.filter(|buffer| buffer.len() >= len);
-    buffer.map(Sink::from).ok_or_else(|| device(&"no registered buffer: see [app] bulk"))
+    buffer
+        .map(Sink::from)
+        .ok_or_else(|| BenchError::device(WHO, "no registered buffer: see [app] bulk"))
 }
 
 const POLLS_PER_READING: u32 = 16;

@@ -13,10 +13,10 @@ use quanta::Clock as Ticks;
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::{ConnectionId, Provider};
 
+use super::WHO;
 use super::caller::Caller;
 use super::contender::Rpc;
 use super::ends::PATIENCE;
-use super::failure::device;
 use super::ways::stopwatch;
 use crate::contenders::open::{Filled, Offer, OpenRound, System, drive, fill};
 use crate::device::pair::Stop;
@@ -133,7 +133,7 @@ impl<'a, P: Provider> OpenLoop<'a, P> {
         while !comings.have_gone(self.caller) {
             self.caller.poll_due(self.stop, |_| {})?;
             if comings.now_ns() - begin_ns > PATIENCE.as_nanos() as u64 {
-                return Err(device(&"connections do not close in time"));
+                return Err(BenchError::device(WHO, "connections do not close in time"));
             }
         }
         Ok(comings.churned)

@@ -12,10 +12,10 @@ use rpcrdma_config::section::IdleSection;
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{Client, ConnectionId, Engine, Provider, Shard, Snapshot};
 
+use super::WHO;
 use super::caller::{Caller, NO_TIME};
 use super::count::PerCall;
 use super::ends::{connect, make_server, on_core, serve, settle};
-use super::failure::WHO;
 use super::idle::Idling;
 use super::server::Server;
 use crate::contenders::call::Load;

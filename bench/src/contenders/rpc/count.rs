@@ -18,9 +18,9 @@ use rpcrdma_engine::fabric::{FabricClock, FabricOptions};
 use rpcrdma_engine::{Clock, Engine, Fabric, Snapshot};
 use serde::Serialize;
 
+use super::WHO;
 use super::caller::Caller;
 use super::ends::{connect, settle};
-use super::failure::device;
 use super::server::Server;
 use crate::contenders::call::Load;
 use crate::error::BenchError;
@@ -128,7 +128,7 @@ pub fn count(config: &Config, load: &Load, calls: u32) -> Result<Counted, BenchE
             }
             let at = time.load(Ordering::Acquire);
             if at - from > TRIPS_MAX * delay_ns {
-                return Err(device(&"a call that does not end in virtual time"));
+                return Err(BenchError::device(WHO, "a call that does not end in virtual time"));
             }
             if !is_busy {
                 time.store(at + step_ns, Ordering::Release);

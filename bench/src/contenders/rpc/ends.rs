@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_engine::{Client, Clock, ConnectionId, Engine, Provider, Shard};
 
-use super::failure::device;
+use super::WHO;
 use super::idle::Idling;
 use super::server::Server;
 use crate::contenders::call::Load;
@@ -71,10 +71,10 @@ pub(crate) fn connect<P: Provider>(
             client.poll(now, |_| {});
             turn(now);
             if let Some(outcome) = client.connected(attempt) {
-                break outcome.map_err(|reason| device(&reason))?;
+                break outcome.map_err(|reason| BenchError::device(WHO, reason))?;
             }
             if Instant::now() > deadline {
-                return Err(device(&"no connection in time"));
+                return Err(BenchError::device(WHO, "no connection in time"));
             }
             thread::yield_now();
         };

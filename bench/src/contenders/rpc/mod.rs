@@ -6,7 +6,6 @@ mod contender;
 mod count;
 mod distant;
 mod ends;
-mod failure;
 mod idle;
 mod message;
 mod server;
@@ -20,3 +19,6 @@ pub use distant::Answering;
 pub(crate) use ends::connect;
 pub use idle::{PausedRound, Pauses};
 pub use several::together;
+
+/// The name in errors.
+const WHO: &str = "rpc";

@@ -5,7 +5,7 @@ use rpcrdma_engine::message::bulk::{Bulk, PIECES_MAX};
 use rpcrdma_engine::{Answer, Call, Handler, Loan, Reply};
 use rpcrdma_mempool::RegisteredBytes;
 
-use super::failure::{WHO, device};
+use super::WHO;
 use super::message::{Arrived, CALL_WORDS, PREFIX_LEN, REPLY_HEADER, Way, procedure_of};
 use crate::args::values::{Op, Placement};
 use crate::contenders::blocks::{Inspector, pattern};
@@ -172,10 +172,12 @@ fn echo_placed(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<(), &'stati
 
 /// A registered buffer with these bytes in it, for good.
 pub(super) fn filled(bulk: Option<Loan>, bytes: &[u8]) -> Result<RegisteredBytes, BenchError> {
-    let mut loan = bulk.ok_or_else(|| device(&"no registered buffer: see [app] bulk"))?;
+    let mut loan =
+        bulk.ok_or_else(|| BenchError::device(WHO, "no registered buffer: see [app] bulk"))?;
     let room = loan.get_mut(..bytes.len());
-    let room =
-        room.ok_or_else(|| device(&"the registered buffers are too short: see [app] bulk"))?;
+    let room = room.ok_or_else(|| {
+        BenchError::device(WHO, "the registered buffers are too short: see [app] bulk")
+    })?;
     room.copy_from_slice(bytes);
     Ok(RegisteredBytes::new(loan))
 }

@@ -7,9 +7,9 @@ use std::thread;
 use rpcrdma_config::Config;
 use rpcrdma_engine::{Client, Engine, Provider, Shard};
 
+use super::WHO;
 use super::contender::{Ends, Rpc};
 use super::ends::{connect, make_server, on_core};
-use super::failure::WHO;
 use super::server::Server;
 use crate::contenders::call::Load;
 use crate::device::CorePair;
@@ -85,17 +85,17 @@ mod tests {
     use rpcrdma_engine::Fabric;
 
     use super::*;
-    use crate::args::values::{Op, Placement, Touch};
+    use crate::args::EngineArgs;
+    use crate::args::values::{Op, Placement, Switch, Touch};
     use crate::contenders::call::Shape;
-    use crate::settings::{self, Need, Wish};
+    use crate::settings::Need;
     use crate::stats::End;
 
     #[test]
     fn each_client_has_a_shard_of_its_own_and_all_carry_calls() {
         let Ok(cores) = CorePair::choose(None) else { return };
         let need = Need { data_len: 64, window: 4, connections: 1 };
-        let wish = Wish { profile: None, file: None, idle: None, hold: None, continuation: true };
-        let config = settings::config(&wish, need).expect("it adds up");
+        let config = EngineArgs::default().raised(need, Switch::On).expect("it adds up");
         let load = Load {
             shape: Shape::new(Op::Echo, 64, 64),
             placement: Placement::Inline,

@@ -126,9 +126,8 @@ impl Side {
                 (notes, Runner::Ours { contender: Box::new(sockets), data_len, rounds: Vec::new() })
             }
             What::Tool(kind) => {
-                let device = &example.device;
-                let tool = Tool::new(Rc::clone(kind), task(&example.plan), cores)?
-                    .on(device.device.clone(), device.address);
+                let task = task(&example.plan);
+                let tool = Tool::new(Rc::clone(kind), task, cores, &example.device)?;
                 (tool.notes(), Runner::Tool { tool, rounds: Vec::new() })
             }
         };

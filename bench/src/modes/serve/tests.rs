@@ -5,11 +5,12 @@ use std::net::Ipv4Addr;
 use rpcrdma_engine::Fabric;
 
 use super::*;
-use crate::args::{Op, Over, Placement, Touch};
+use crate::args::values::Switch;
+use crate::args::{EngineArgs, Op, Over, Placement, Touch};
 use crate::contenders::call::{Load, Shape};
 use crate::contenders::far::Far;
 use crate::contenders::rpc::Rpc;
-use crate::settings::{self, Need};
+use crate::settings::Need;
 use crate::stats::{Contender, End, Quota};
 
 /// A port where clients come, and what a server does there with the next one.
@@ -66,11 +67,10 @@ fn load(op: Op, len: usize, placement: Placement, window: u32) -> Load {
 }
 
 fn config_for(load: &Load) -> Config {
-    let wish =
-        settings::Wish { profile: None, file: None, idle: None, hold: None, continuation: true };
     let (window, connections) = (load.window, load.connections);
     let need = Need { data_len: load.shape.data_len(), window, connections };
-    let mut raw = settings::config(&wish, need).expect("usual sizes").raw().clone();
+    let mut raw =
+        EngineArgs::default().raised(need, Switch::On).expect("usual sizes").raw().clone();
     raw.fabric = Raw::default().fabric;
     Config::try_from(raw).expect("usual sizes")
 }

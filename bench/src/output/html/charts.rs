@@ -3,7 +3,7 @@
 use super::plot::{Form, Plot, Series, Shape};
 use super::scale::Scale;
 use crate::output::figure::{Figure, Unit};
-use crate::output::report::{Axis, Curve, Distribution, Line, Report};
+use crate::output::report::{Curve, Distribution, Report};
 use crate::output::value;
 use crate::stats::Latency;
 
@@ -138,11 +138,9 @@ fn by_percentile(latency: &Latency, x: &Scale) -> Vec<(f64, f64)> {
     (0..points.len()).filter(is_needed).map(|at| points[at]).collect()
 }
 
-/// The curves of the mode; without them, its figures at several points.
-pub fn curves(report: &Report, figures: &[Figure]) -> Vec<Plot> {
-    let swept = if report.curves.is_empty() { sweeps(figures) } else { Vec::new() };
-    let curves = report.curves.iter().chain(&swept);
-    curves.filter(|curve| !curve.lines.is_empty()).map(curve).collect()
+/// The curves of the mode.
+pub fn curves(report: &Report) -> Vec<Plot> {
+    report.curves.iter().filter(|curve| !curve.lines.is_empty()).map(curve).collect()
 }
 
 fn curve(curve: &Curve) -> Plot {
@@ -168,41 +166,6 @@ fn curve(curve: &Curve) -> Plot {
         guide: None,
         form: Form::Wide,
     }
-}
-
-/// Medians, tails and rates over the points of a sweep.
-fn sweeps(figures: &[Figure]) -> Vec<Curve> {
-    let mut curves: Vec<Curve> = Vec::new();
-    for (name, unit) in SWEPT {
-        let swept = figures.iter().filter(|figure| figure.name == *name && figure.unit == *unit);
-        for figure in swept {
-            let Some(at) = &figure.at else { continue };
-            let title = format!("{} against {}", words(name), at.axis);
-            let curve = match curves.iter_mut().position(|curve| curve.title == title) {
-                Some(known) => &mut curves[known],
-                None => {
-                    curves.push(Curve {
-                        title,
-                        x: Axis { log: at.unit != Unit::Share, ..Axis::new(&at.axis, at.unit) },
-                        y: Axis::log(&words(name), *unit),
-                        lines: Vec::new(),
-                    });
-                    curves.last_mut().expect("just pushed")
-                }
-            };
-            let point = (at.value, figure.value);
-            match curve.lines.iter_mut().find(|line| line.name == figure.of) {
-                Some(line) => line.points.push(point),
-                None => curve.lines.push(Line { name: figure.of.clone(), points: vec![point] }),
-            }
-        }
-    }
-    for line in curves.iter_mut().flat_map(|curve| &mut curve.lines) {
-        line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    }
-    // One point is no curve.
-    curves.retain(|curve| curve.lines.iter().any(|line| line.points.len() > 1));
-    curves
 }
 
 /// The rounds one after the other, so that a drift is seen.
@@ -240,15 +203,11 @@ pub fn rounds(figures: &[Figure]) -> Vec<Plot> {
         })
     };
     // One of them is enough: the first that there is.
-    SWEPT.iter().find_map(plot).into_iter().collect()
+    BY_ROUND.iter().find_map(plot).into_iter().collect()
 }
 
 pub fn words(name: &str) -> String {
-    let known = [
-        ("round_trip.", "Round trip"),
-        ("half_round_trip.", "Half a round trip"),
-        ("latency.", "Latency"),
-    ];
+    let known = [("round_trip.", "Round trip"), ("half_round_trip.", "Half a round trip")];
     for (prefix, said) in known {
         if let Some(part) = name.strip_prefix(prefix) {
             let part = match part {
@@ -268,13 +227,11 @@ pub fn words(name: &str) -> String {
     }
 }
 
-/// What is worth a line over the points of a sweep, or over the rounds.
-const SWEPT: &[(&str, Unit)] = &[
+/// What is worth a line over the rounds.
+const BY_ROUND: [(&str, Unit); 5] = [
     ("round_trip.median", Unit::Ns),
     ("round_trip.p50", Unit::Ns),
     ("round_trip.p99", Unit::Ns),
-    ("latency.p50", Unit::Ns),
-    ("latency.p99", Unit::Ns),
     ("rate", Unit::PerSecond),
     ("data", Unit::GbPerSecond),
 ];

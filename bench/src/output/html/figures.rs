@@ -167,26 +167,17 @@ fn plain(value: f64) -> String {
 }
 
 /// What a contender is known by, the first that it has.
-const MAIN: [&str; 9] = [
+const MAIN: [&str; 7] = [
     "round_trip.median",
     "round_trip.p50",
-    "latency.p50",
     "rate",
     "data",
     "round_trip.mean",
-    "wake.p50",
     "instructions",
     "half_round_trip.p50",
 ];
-const BESIDE: [&str; 7] = [
-    "half_round_trip.p50",
-    "round_trip.p99",
-    "round_trip.p99.9",
-    "round_trip.max",
-    "latency.p99",
-    "rate",
-    "data",
-];
+const BESIDE: [&str; 6] =
+    ["half_round_trip.p50", "round_trip.p99", "round_trip.p99.9", "round_trip.max", "rate", "data"];
 /// Figures side by side, and the heads of their columns.
 const SPREAD: [(&str, &str); 10] = [
     ("round_trip.min", "min"),

@@ -24,7 +24,7 @@ pub fn text(report: &Report) -> String {
     let (figures, environment) = (&report.figures, &report.environment);
     let plots = [
         ratios::plots(figures),
-        charts::curves(report, figures),
+        charts::curves(report),
         charts::distributions(report),
         charts::rounds(figures),
     ];

@@ -43,7 +43,12 @@ pub enum Shape {
     Marked(Vec<(f64, f64)>),
     Area(Vec<(f64, f64)>),
     /// A point with a bar to either side: least, middle, greatest, and the row.
-    Interval(f64, f64, f64, f64),
+    Interval {
+        low: f64,
+        middle: f64,
+        high: f64,
+        row: f64,
+    },
 }
 
 /// A plot as the page has it.
@@ -169,7 +174,7 @@ impl Plot {
                     chart.draw_series([Polygon::new(area, colour.mix(0.18).filled())])?;
                     chart.draw_series([PathElement::new(outline, line)])?;
                 }
-                Shape::Interval(low, middle, high, row) => {
+                Shape::Interval { low, middle, high, row } => {
                     let at = |value| to((value, *row));
                     let ends = vec![at(*low), at(*high)];
                     chart.draw_series([PathElement::new(

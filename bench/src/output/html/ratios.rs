@@ -90,7 +90,7 @@ pub fn plots(figures: &[Figure]) -> Vec<Plot> {
     let series = shown.iter().enumerate().map(|(at, one)| {
         let middle = one.figure.value;
         let (low, high) = one.interval.unwrap_or((middle, middle));
-        let shape = Shape::Interval(low, middle, high, at as f64 + 0.5);
+        let shape = Shape::Interval { low, middle, high, row: at as f64 + 0.5 };
         Series { name: names[at].clone(), colour: 0, shape }
     });
     let note = match shown.iter().all(|one| one.is_confidence) {
