@@ -16,7 +16,7 @@ use crate::contenders::open::Offer;
 use crate::contenders::rpc::{Churn, ChurnRound, Churned, PENDING_MAX, Rpc};
 use crate::device::{Device, on_device};
 use crate::error::BenchError;
-use crate::modes::contest::{self, Plan, settings_of};
+use crate::modes::contest::{self, Plan};
 use crate::modes::load::{rate, share};
 use crate::modes::sweep::Sweep;
 use crate::output::{Better, Column, Environment, Figure, Lost, Report, Row, Session, Table, Unit};
@@ -45,10 +45,7 @@ pub struct Own {
 #[derive(Debug, Clone)]
 pub struct ChurnPlan {
     base: Plan,
-    rate: f64,
-    standing: u32,
-    load: f64,
-    seed: u64,
+    own: Own,
 }
 
 impl ChurnPlan {
@@ -60,8 +57,7 @@ impl ChurnPlan {
         }
         let base = Plan::of_rate(contest, length, SECONDS, WARM_UP)?;
         let config = with_room(&base.config, &base.load, args.more.standing)?;
-        let Own { churn: rate, standing, load, seed: SeedArgs { seed } } = args.more;
-        Ok(ChurnPlan { base: Plan { config, ..base }, rate, standing, load, seed })
+        Ok(ChurnPlan { base: Plan { config, ..base }, own: args.more.clone() })
     }
 
     pub fn sentence(&self) -> String {
@@ -73,11 +69,11 @@ impl ChurnPlan {
             load.what(),
             load.window,
             load.connections,
-            self.load * 100.0,
-            self.rate,
+            self.own.load * 100.0,
+            self.own.churn,
             self.time().as_secs_f64(),
             self.time().as_secs_f64(),
-            self.seed
+            self.own.seed.seed
         )
     }
 
@@ -89,7 +85,7 @@ impl ChurnPlan {
     }
 
     fn offer(&self, capacity: f64, seed: u64) -> Offer {
-        let rate = (self.load * capacity).max(1.0);
+        let rate = (self.own.load * capacity).max(1.0);
         let warm_up = Duration::from_secs_f64(self.base.quota.warm_up as f64 / rate);
         Offer {
             law: Law::Poisson,
@@ -130,14 +126,15 @@ fn measure_on<D: Device>(
     }
     let notes = device.notes().into_iter().chain(contenders[0].notes()).collect();
     let first = contenders[0].closed(Quota { end: End::Time(plan.time()), ..*quota })?;
-    let mut dice = Dice::new(plan.seed);
+    let mut dice = Dice::new(plan.own.seed.seed);
     let offers: Vec<(Offer, u64)> =
         (0..*rounds).map(|_| (plan.offer(first.rate(), dice.roll()), dice.roll())).collect();
     let mut sides = SIDES.map(|name| Side { name, rounds: Vec::new() });
     let sweep = Sweep { expected: plan.time() * 4 * *rounds, ..plan.base.sweep(2) };
     let environment = sweep.run(session, notes, |round, side| {
         let (offer, seed) = &offers[round as usize];
-        let churn = Churn { rate: plan.rate, standing: plan.standing as usize, seed: *seed };
+        let churn =
+            Churn { rate: plan.own.churn, standing: plan.own.standing as usize, seed: *seed };
         let churn = (side == 1).then_some(churn);
         let round = contenders[side].churned(plan.time(), offer, churn)?;
         // One that was ended before it had both its halves does not count.
@@ -242,12 +239,12 @@ fn report(plan: &ChurnPlan, sides: &[Side; 2], environment: Environment) -> Repo
         .map(|round| (round.filled.elapsed_ns + round.open.elapsed_ns, round.open.preempted));
     let environment = environment.lost(&[Lost::new("still", lost)]);
     let own = json!({
-        "churn_per_second": plan.rate,
-        "standing": plan.standing,
-        "load": plan.load,
-        "seed": plan.seed,
+        "churn_per_second": plan.own.churn,
+        "standing": plan.own.standing,
+        "load": plan.own.load,
+        "seed": plan.own.seed.seed,
     });
-    let settings = settings_of(&plan.base, "churn", own);
+    let settings = plan.base.settings("churn", own);
     let ratios = ratios(still, churn);
     let mut figures: Vec<Figure> = sides.iter().flat_map(Side::figures).collect();
     figures.extend(ratios.iter().cloned());

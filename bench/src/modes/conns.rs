@@ -13,7 +13,7 @@ use crate::args::Over;
 use crate::contenders::rpc::Rpc;
 use crate::device::{Device, on_device};
 use crate::error::BenchError;
-use crate::modes::contest::{self, Plan, settings_of};
+use crate::modes::contest::{self, Plan};
 use crate::modes::sweep::Sweep;
 use crate::output::{
     At, Axis, Better, Column, Environment, Figure, Lost, Report, Row, Session, Table, Unit,
@@ -160,7 +160,7 @@ fn report(plan: &ConnsPlan, points: &[Point], environment: Environment) -> Repor
     let rounds = points.iter().flat_map(|one| one.rate.rounds.iter().chain(&one.single.rounds));
     let environment = environment.lost(&[Lost::of("rpc", rounds)]);
     let own = json!({ "connections": plan.counts().collect::<Vec<u32>>() });
-    let settings = settings_of(first, "conns", own);
+    let settings = first.settings("conns", own);
     let figures: Vec<Figure> = points.iter().flat_map(|one| one.figures(&points[0])).collect();
     let rows = Row::swept(&figures, "rpc", |at| vec![at.value.to_string()]);
     let table = Table::of(&["connections"], &rows, &COLUMNS, &figures);

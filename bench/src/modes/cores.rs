@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::contenders::rpc::{Rpc, together};
 use crate::device::{CorePair, Device, on_device};
 use crate::error::BenchError;
-use crate::modes::contest::{self, Plan, SECONDS, WARM_UP, settings_of};
+use crate::modes::contest::{self, Plan, SECONDS, WARM_UP};
 use crate::output::{
     At, Axis, Better, Column, Environment, Figure, Line, Lost, Report, Row, Session, Table, Unit,
 };
@@ -163,7 +163,7 @@ fn report(plan: &CoresPlan, points: &[Point], environment: Environment) -> Repor
     let lost = Lost::of("rpc", points.iter().flat_map(|point| point.rounds.iter().flatten()));
     let environment = environment.lost(&[lost]);
     let own = json!({ "shards": plan.counts().collect::<Vec<usize>>() });
-    let settings = settings_of(&plan.base, "cores", own);
+    let settings = plan.base.settings("cores", own);
     let first = &points[0];
     let figures: Vec<Figure> = points.iter().flat_map(|point| point.figures(first)).collect();
     let rows = Row::swept(&figures, "rpc", |at| vec![at.value.to_string()]);

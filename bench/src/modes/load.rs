@@ -16,7 +16,7 @@ use crate::contenders::open::{Offer, OpenRound};
 use crate::contenders::rpc::Rpc;
 use crate::device::{Device, on_device};
 use crate::error::BenchError;
-use crate::modes::contest::{self, Plan, settings_of};
+use crate::modes::contest::{self, Plan};
 use crate::output::{
     At, Axis, Better, Column, Curve, Environment, Figure, Line, Lost, Report, Row, Session, Table,
     Unit, thousands,
@@ -234,7 +234,7 @@ fn report(
     let lost = [Lost::of("closed", closed.iter()), open];
     let environment = environment.lost(&lost);
     let own = json!({ "arrivals": <&str>::from(plan.law), "seed": plan.seed });
-    let settings = settings_of(&plan.base, "load", own);
+    let settings = plan.base.settings("load", own);
     let rates: Vec<f64> = closed.iter().map(Round::rate).collect();
     let (then, samples) =
         (median(rates.iter().copied()), closed.iter().map(|round| round.completed).sum());

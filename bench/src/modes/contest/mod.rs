@@ -11,7 +11,7 @@ mod report;
 
 pub use args::Contest;
 pub(crate) use args::{Args, ContestArgs, Kind, LatArgs, PlanArgs};
-pub(crate) use plan::{Plan, SECONDS, WARM_UP, settings_of};
+pub(crate) use plan::{Plan, SECONDS, WARM_UP};
 pub(crate) use report::{RoundReport, figures};
 
 use crate::args::DeviceArgs;

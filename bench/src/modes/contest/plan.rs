@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rpcrdma_config::Config;
-use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::args::{Contest, ContestArgs, Kind, PlanArgs};
 use crate::args::{LengthArgs, Op, Placement};
@@ -143,64 +142,34 @@ impl Plan {
         )
     }
 
-    /// The same for programs.
-    pub fn settings(&self) -> Settings {
+    /// The same for programs: the settings of this mode, and some of its own.
+    pub fn settings(&self, mode: &str, own: Value) -> Value {
         let Load { shape, placement, window, connections, touch, .. } = self.load;
         let [call, reply] = self.on_wire();
-        Settings {
-            mode: self.kind.into_str(),
-            op: shape.op.into_str(),
-            placement: placement.into_str(),
-            continuation: self.config.features().continuation,
-            touch: touch.into_str(),
-            request_data_bytes: shape.request_data,
-            reply_data_bytes: shape.reply_data,
-            request_wire_bytes: call.len,
-            reply_wire_bytes: reply.len,
-            request_transmissions: call.transmissions,
-            reply_transmissions: reply.transmissions,
-            window,
-            connections,
-            cores: self.cores,
-            rounds: self.rounds,
-            warm_up: self.quota.warm_up,
+        let mut settings = json!({
+            "mode": mode,
+            "op": shape.op,
+            "placement": placement,
+            "continuation": self.config.features().continuation,
+            "touch": touch,
+            "request_data_bytes": shape.request_data,
+            "reply_data_bytes": shape.reply_data,
+            // On the wire with all headers and padding.
+            "request_wire_bytes": call.len,
+            "reply_wire_bytes": reply.len,
+            "request_transmissions": call.transmissions,
+            "reply_transmissions": reply.transmissions,
+            "window": window,
+            "connections": connections,
+            "cores": self.cores,
+            "rounds": self.rounds,
+            "warm_up": self.quota.warm_up,
+        });
+        if let (Value::Object(all), Value::Object(own)) = (&mut settings, own) {
+            all.extend(own);
         }
+        settings
     }
-}
-
-/// The settings of a mode that is none of the contests, with some of its own.
-pub fn settings_of(plan: &Plan, mode: &'static str, own: Value) -> Value {
-    let settings = Settings { mode, ..plan.settings() };
-    let mut settings = serde_json::to_value(settings).expect("plain data with string keys");
-    if let (Value::Object(all), Value::Object(own)) = (&mut settings, own) {
-        all.extend(own);
-    }
-    settings
-}
-
-/// The settings of a run, as a result names them.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Settings {
-    pub mode: &'static str,
-    pub op: &'static str,
-    pub placement: &'static str,
-    /// Whether a message might take several transmissions.
-    pub continuation: bool,
-    pub touch: &'static str,
-    pub request_data_bytes: usize,
-    pub reply_data_bytes: usize,
-    /// Bytes of a request on the wire, all headers and padding included.
-    pub request_wire_bytes: usize,
-    /// Bytes of a reply on the wire, all headers and padding included.
-    pub reply_wire_bytes: usize,
-    pub request_transmissions: usize,
-    pub reply_transmissions: usize,
-    pub window: u32,
-    pub connections: u32,
-    pub cores: CorePair,
-    pub rounds: u32,
-    /// Uncounted round trips at the start of each round.
-    pub warm_up: u64,
 }
 
 /// What the engine is to do, by the options and the defaults of the contest.

@@ -1,28 +1,12 @@
 //! The report of a contest: figures of the contenders, and their ratios.
 
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::plan::Plan;
 use crate::contenders::call::Shape;
 use crate::output::{Better, Column, Environment, Figure, Lost, Report, Row, Table, Unit};
-use crate::stats::{Latency, Ratio, Round, Series, Spent, Summary};
-
-#[derive(Debug, Clone, Serialize)]
-struct ContenderReport {
-    name: &'static str,
-    round_trip: Option<Summary>,
-    /// Half of each figure: what others print as latency.
-    half_round_trip: Option<Summary>,
-    /// The median over the rounds of their median, interpolated within the clock's step.
-    median_ns: Option<f64>,
-    /// The median over the rounds of their round trips per second.
-    rate: f64,
-    /// Data of requests and replies in GB/s (10^9 bytes), headers not counted.
-    data_gb_per_s: f64,
-    preempted: u64,
-    rounds: Vec<RoundReport>,
-}
+use crate::stats::{Latency, Ratio, Round, Series, Spent};
 
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct RoundReport {
@@ -34,22 +18,23 @@ pub struct RoundReport {
     pub preempted: u64,
 }
 
-impl ContenderReport {
-    /// Sums a series up, of round trips that carry so many bytes of data both ways together.
-    fn new(series: &Series, data_len: usize) -> ContenderReport {
-        let latency = series.latency();
-        let timed = latency.count() > 0;
-        ContenderReport {
-            name: series.name,
-            round_trip: timed.then(|| latency.summary(1.0)),
-            half_round_trip: timed.then(|| latency.summary(0.5)),
-            median_ns: timed.then(|| series.median_ns()),
-            rate: series.rate(),
-            data_gb_per_s: series.rate() * data_len as f64 / 1e9,
-            preempted: series.preempted(),
-            rounds: series.rounds.iter().map(RoundReport::new).collect(),
-        }
-    }
+/// A series of round trips that carry so many bytes of data both ways together, in JSON.
+fn contender(series: &Series, data_len: usize) -> Value {
+    let latency = series.latency();
+    let timed = latency.count() > 0;
+    json!({
+        "name": series.name,
+        "round_trip": timed.then(|| latency.summary(1.0)),
+        // What others print as latency.
+        "half_round_trip": timed.then(|| latency.summary(0.5)),
+        // Over the rounds, interpolated within the clock's step.
+        "median_ns": timed.then(|| series.median_ns()),
+        "rate": series.rate(),
+        // 10^9 bytes per second, headers not counted.
+        "data_gb_per_s": series.rate() * data_len as f64 / 1e9,
+        "preempted": series.preempted(),
+        "rounds": series.rounds.iter().map(RoundReport::new).collect::<Vec<_>>(),
+    })
 }
 
 /// The figures of a series of round trips that carry so many bytes of data both ways together.
@@ -100,8 +85,9 @@ pub(super) fn report(
     let mut figures: Vec<Figure> = series.iter().flat_map(|one| figures(one, data_len)).collect();
     figures.extend(ratios.iter().flat_map(Figure::ratio));
     figures.extend(spent.iter().flat_map(spent_figures));
-    let (what, settings) = (plan.sentence(), json!(plan.settings()));
-    let mut report = Report::new(plan.kind.into_str(), what, settings, environment, figures);
+    let (what, mode) = (plan.sentence(), plan.kind.into_str());
+    let settings = plan.settings(mode, json!({}));
+    let mut report = Report::new(mode, what, settings, environment, figures);
     let [call, reply] = plan.on_wire();
     report.preface.push(format!("on the wire: {} bytes there, {} back", call.len, reply.len));
     let row = |one: &Series| Row::of(one.name);
@@ -120,8 +106,7 @@ pub(super) fn report(
     if !spent.is_empty() {
         report.block(spent_table(spent));
     }
-    let contenders = series.iter().map(|one| ContenderReport::new(one, data_len));
-    let contenders: Vec<ContenderReport> = contenders.collect();
+    let contenders: Vec<Value> = series.iter().map(|one| contender(one, data_len)).collect();
     report.detail(json!({ "contenders": contenders, "ratios": ratios, "spent": spent }));
     report
 }

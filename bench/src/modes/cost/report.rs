@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::calls::Calls;
 use super::kernel::Kernel;
 use crate::alloc::Allocations;
-use crate::modes::contest::{Plan, settings_of};
+use crate::modes::contest::Plan;
 use crate::output::{Better, Environment, Figure, Report, Table, Unit};
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -73,7 +73,7 @@ impl Counted {
     pub fn report(&self, plan: &Plan, what: String, environment: Environment) -> Report {
         let rows = self.rows();
         let figures = rows.iter().flat_map(Row::figures).collect();
-        let settings = settings_of(plan, "cost", json!({}));
+        let settings = plan.settings("cost", json!({}));
         let mut report = Report::new("cost", what, settings, environment, figures);
         let mut table = Table::new(&[0, 4], ["per RPC", "client", "server", "calls", "counted by"]);
         rows.iter().for_each(|row| table.row(row.cells()));

@@ -63,11 +63,9 @@ pub struct Plan {
     ops: Vec<Op>,
     sizes: Vec<usize>,
     delays: Vec<Duration>,
-    touch: Touch,
-    idle: Idle,
     cores: CorePair,
-    rounds: u32,
     quota: Quota,
+    args: Args,
 }
 
 impl Plan {
@@ -76,19 +74,16 @@ impl Plan {
             let text = "distance carries reads and writes: calls whose data go one way";
             return Err(BenchError::Usage(text.into()));
         }
-        let or = |given: &[Duration], usual: &[u64]| match given {
-            [] => usual.iter().map(|&us| Duration::from_micros(us)).collect(),
-            given => given.to_vec(),
-        };
         Ok(Plan {
             ops: args.op.map_or_else(|| vec![Op::Write, Op::Read], |op| vec![op]),
             sizes: args.size.map_or_else(|| SIZES.to_vec(), |size| vec![size]),
-            delays: or(&args.delay, &DELAYS_US),
-            touch: args.touch,
-            idle: args.idle,
+            delays: match &args.delay[..] {
+                [] => DELAYS_US.map(Duration::from_micros).to_vec(),
+                given => given.to_vec(),
+            },
             cores: CorePair::choose(args.cores.cores)?,
-            rounds: args.length.rounds,
             quota: args.length.quota(SECONDS, WARM_UP),
+            args: args.clone(),
         })
     }
 
@@ -97,7 +92,7 @@ impl Plan {
         let sizes = list(self.sizes.iter());
         let delays = list(self.delays.iter().map(Duration::as_micros));
         let round = self.quota.end.text("calls");
-        let Plan { cores, rounds, .. } = self;
+        let (cores, rounds) = (self.cores, self.args.length.rounds);
         format!(
             "distance: {ops} of {sizes} bytes, {delays} us one way, one call after the other, \
              cores {cores}, {rounds} rounds of {round}"
@@ -118,7 +113,7 @@ impl Plan {
             End::Time(time) => time,
             End::Count(count) => self.farthest() * 4 * u32::try_from(count).unwrap_or(u32::MAX),
         };
-        round.saturating_mul(self.rounds.saturating_mul(runs))
+        round.saturating_mul(self.args.length.rounds.saturating_mul(runs))
     }
 }
 
@@ -128,7 +123,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     session.announce(&plan.sentence())?;
     let (shapes, ways) = (plan.shapes(), Way::ALL);
     let runs = (shapes.len() * plan.delays.len() * ways.len()) as u32;
-    let progress = session.progress(plan.rounds * runs, plan.expected(runs));
+    let progress = session.progress(plan.args.length.rounds * runs, plan.expected(runs));
     let before = jitter::probe(plan.cores, PROBE_TIME)?;
     let (mut counts, mut measured, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     let mut done = 0;
@@ -144,7 +139,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
                 break;
             }
             let run = run(plan, shape, delay, &counted, |more| progress.step(done + more))?;
-            done += plan.rounds * ways.len() as u32;
+            done += plan.args.length.rounds * ways.len() as u32;
             notes = run.notes;
             measured.extend(run.measured);
         }
@@ -153,7 +148,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     drop(progress);
     let after = jitter::probe(plan.cores, PROBE_TIME)?;
     let environment = Environment::new(plan.cores, notes, [before, after]);
-    let (cores, rounds, warm_up) = (plan.cores, plan.rounds, plan.quota.warm_up);
+    let (cores, rounds, warm_up) = (plan.cores, plan.args.length.rounds, plan.quota.warm_up);
     let settings = json!({ "cores": cores, "rounds": rounds, "warm_up": warm_up });
     Ok(report::report(plan.sentence(), settings, &counts, &measured, environment))
 }
@@ -161,7 +156,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
 fn count(plan: &Plan, shape: Shape, way: Way) -> Result<Count, BenchError> {
     // Any delay gives the same count; none gives none.
     let delay = plan.farthest().max(Duration::from_micros(1));
-    let config = way.config(shape.data_len(), delay, plan.idle)?;
+    let config = way.config(shape.data_len(), delay, plan.args.idle)?;
     let counted = rpc::count(&config, &way.load(shape, Touch::All), CALLS_COUNTED)?;
     is_as_named(way, shape, counted.per_call)?;
     Ok(Count::new(shape, way, counted))
@@ -183,7 +178,7 @@ fn run(
         .map(|way| contender(plan, shape, delay, way))
         .into_iter()
         .collect::<Result<Vec<Rpc<Fabric>>, BenchError>>()?;
-    let series = rounds::interleave(&mut contenders, plan.rounds, plan.quota, tick)?;
+    let series = rounds::interleave(&mut contenders, plan.args.length.rounds, plan.quota, tick)?;
     let to =
         |of: Way| series.iter().find(|one| of.is_explicit() && one.name == Way::Sends.into_str());
     let mut measured = Vec::new();
@@ -202,8 +197,8 @@ fn contender(
     delay: Duration,
     way: Way,
 ) -> Result<Rpc<Fabric>, BenchError> {
-    let config = way.config(shape.data_len(), delay, plan.idle)?;
-    let (device, load) = (Fabrics::new(&config), way.load(shape, plan.touch));
+    let config = way.config(shape.data_len(), delay, plan.args.idle)?;
+    let (device, load) = (Fabrics::new(&config), way.load(shape, plan.args.touch));
     Rpc::on(&device, way.into_str(), plan.cores, &config, &load, true)
 }
 

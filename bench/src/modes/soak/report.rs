@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::sample::Sample;
 use super::trend::Trend;
-use crate::modes::contest::{Plan, settings_of};
+use crate::modes::contest::Plan;
 use crate::output::{Axis, Better, Curve, Environment, Figure, Line, Lost, Report, Table, Unit};
 use crate::stats::Latency;
 
@@ -112,7 +112,7 @@ impl Soaked {
         }
         figures.push(Figure::new("rpc", "calls", calls as f64, Unit::Count, calls));
         figures.extend(trends.iter().flat_map(|one| one.figures(settled(samples))));
-        let settings = settings_of(plan, "soak", json!({}));
+        let settings = plan.settings("soak", json!({}));
         let mut report = Report::new("soak", what, settings, environment, figures);
         if latency.count() > 0 {
             report.samples("rpc", latency);

@@ -1,6 +1,7 @@
 //! The figures of the page: cards, percentiles side by side, and all of them.
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::charts::words;
 use super::ratios::{Ratio, first_of_each, ratios};
@@ -20,31 +21,10 @@ impl Fact {
     }
 }
 
-#[derive(Serialize)]
-pub struct Card {
-    of: String,
-    main: String,
-    what: String,
-    rows: Vec<Fact>,
-}
-
-#[derive(Serialize)]
-pub struct Table {
-    heads: Vec<&'static str>,
-    rows: Vec<Row>,
-}
-
-#[derive(Serialize)]
-pub struct Row {
-    /// What stands above this row and those below it.
-    group: Option<String>,
-    cells: Vec<String>,
-}
-
 /// One card for each contender with its main figure, and one for each ratio.
-pub fn headline(figures: &[Figure]) -> Vec<Card> {
+pub fn headline(figures: &[Figure]) -> Vec<Value> {
     let whole: Vec<&Figure> = figures.iter().filter(|figure| figure.at.is_none()).collect();
-    let mut cards: Vec<Card> = contenders(&whole).filter_map(|of| card(of, &whole)).collect();
+    let mut cards: Vec<Value> = contenders(&whole).filter_map(|of| card(of, &whole)).collect();
     cards.truncate(CARDS_MAX);
     let all = ratios(figures);
     let of_whole = all.iter().filter(|one| one.figure.at.is_none());
@@ -63,7 +43,7 @@ fn contenders<'a>(figures: &[&'a Figure]) -> impl Iterator<Item = &'a str> {
     names.into_iter()
 }
 
-fn card(of: &str, figures: &[&Figure]) -> Option<Card> {
+fn card(of: &str, figures: &[&Figure]) -> Option<Value> {
     let named = |name: &str| figures.iter().find(|one| one.of == of && one.name == name);
     let main = MAIN.iter().find_map(|name| named(name))?;
     let beside = BESIDE.iter().filter(|name| **name != main.name).filter_map(|name| named(name));
@@ -81,7 +61,7 @@ fn beside_words(figure: &Figure) -> String {
     }
 }
 
-fn ratio_card(ratio: &Ratio<'_>) -> Card {
+fn ratio_card(ratio: &Ratio<'_>) -> Value {
     let row = ratio.interval.map(|(low, high)| {
         let name = if ratio.is_confidence { "95 % interval" } else { "rounds from, to" };
         Fact::new(name, format!("{} to {}", value::digits(low), value::digits(high)))
@@ -89,14 +69,14 @@ fn ratio_card(ratio: &Ratio<'_>) -> Card {
     shell(ratio.figure, row.into_iter().collect())
 }
 
-fn shell(main: &Figure, mut rows: Vec<Fact>) -> Card {
+fn shell(main: &Figure, mut rows: Vec<Fact>) -> Value {
     rows.push(Fact::new("samples", value::count(main.samples)));
-    Card { of: main.of.clone(), main: said(main), what: words(&main.name), rows }
+    json!({ "of": main.of, "main": said(main), "what": words(&main.name), "rows": rows })
 }
 
 /// A row for each contender and point, its percentiles side by side. Columns with nothing in them
 /// are left out.
-pub fn spread(figures: &[Figure]) -> Table {
+pub fn spread(figures: &[Figure]) -> Value {
     let mut rows: Vec<(String, u64, [Option<&Figure>; SPREAD.len()])> = Vec::new();
     for figure in figures {
         let Some(at) = SPREAD.iter().position(|(name, _)| *name == figure.name) else { continue };
@@ -110,15 +90,13 @@ pub fn spread(figures: &[Figure]) -> Table {
     let used: Vec<usize> =
         (0..SPREAD.len()).filter(|at| rows.iter().any(|row| row.2[*at].is_some())).collect();
     let heads = used.iter().map(|at| SPREAD[*at].1);
+    let heads: Vec<&str> = ["whose"].into_iter().chain(heads).chain(["samples"]).collect();
     let row = |(name, samples, figures): &(String, u64, [Option<&Figure>; SPREAD.len()])| {
         let cells = used.iter().map(|at| figures[*at].map_or_else(String::new, said));
         let cells = [name.clone()].into_iter().chain(cells).chain([value::count(*samples)]);
-        Row { group: None, cells: cells.collect() }
+        json!({ "cells": cells.collect::<Vec<String>>() })
     };
-    Table {
-        heads: ["whose"].into_iter().chain(heads).chain(["samples"]).collect(),
-        rows: rows.iter().map(row).collect(),
-    }
+    json!({ "heads": heads, "rows": rows.iter().map(row).collect::<Vec<Value>>() })
 }
 
 fn said(figure: &Figure) -> String {
@@ -133,7 +111,8 @@ fn place(figure: &Figure) -> String {
 }
 
 /// Every figure, with its unit, its samples and the spread of its rounds.
-pub fn all(figures: &[Figure]) -> Vec<Row> {
+/// Above the first of each contender and point stands its name.
+pub fn all(figures: &[Figure]) -> Vec<Value> {
     let mut above = None;
     let row = |figure: &Figure| {
         let name = place(figure);
@@ -143,7 +122,7 @@ pub fn all(figures: &[Figure]) -> Vec<Row> {
             let end = figure.rounds.iter().copied().reduce(pick);
             end.map_or_else(String::new, |end| value::text(end, figure.unit))
         };
-        let cells = vec![
+        let cells = [
             figure.name.to_string(),
             plain(figure.value),
             figure.unit.symbol().to_owned(),
@@ -152,7 +131,7 @@ pub fn all(figures: &[Figure]) -> Vec<Row> {
             end(f64::min),
             end(f64::max),
         ];
-        Row { group, cells }
+        json!({ "group": group, "cells": cells })
     };
     figures.iter().map(row).collect()
 }

@@ -5,7 +5,7 @@
 
 use plotters::coord::ranged1d::{KeyPointHint, Ranged, ValueFormatter};
 use plotters::prelude::*;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::scale::{Scale, Tick};
 
@@ -51,32 +51,12 @@ pub enum Shape {
     },
 }
 
-/// A plot as the page has it.
-#[derive(Serialize)]
-pub struct Drawn<'a> {
-    title: &'a str,
-    note: &'a str,
-    legend: Vec<Key<'a>>,
-    /// How the style sheet knows it.
-    class: &'static str,
-    width: i32,
-    height: i32,
-    /// What stands in the drawing, and its end.
-    svg: String,
-}
-
-/// A name in the legend of a plot, and the colour of its series.
-#[derive(Serialize)]
-struct Key<'a> {
-    name: &'a str,
-    colour: String,
-}
-
 impl Plot {
-    pub fn drawn(&self) -> Drawn<'_> {
-        let (width, height) = match self.form {
-            Form::Wide => (720, 340),
-            Form::Rows(rows) => (720, 80 + 38 * rows as i32),
+    /// The plot as the page has it; `svg` is what stands in the drawing, and its end.
+    pub fn drawn(&self) -> Value {
+        let (class, width, height) = match self.form {
+            Form::Wide => ("plot", 720, 340),
+            Form::Rows(rows) => ("rows", 720, 80 + 38 * rows as i32),
         };
         let (width, height) = (width * FINE, height * FINE);
         let mut drawn = String::new();
@@ -86,22 +66,26 @@ impl Plot {
             self.draw(&root).expect("a string takes whatever is written to it");
         }
         let body = drawn.split_once("<svg").and_then(|(_, rest)| rest.split_once('>'));
-        Drawn {
-            title: &self.title,
-            note: &self.note,
-            legend: self.legend(),
-            class: if self.form == Form::Wide { "plot" } else { "rows" },
-            width,
-            height,
-            svg: body.map_or("", |(_, body)| body).to_owned(),
-        }
+        json!({
+            "title": self.title,
+            "note": self.note,
+            "legend": self.legend(),
+            "class": class,
+            "width": width,
+            "height": height,
+            "svg": body.map(|(_, body)| body),
+        })
     }
 
-    fn legend(&self) -> Vec<Key<'_>> {
-        let mut keys: Vec<Key<'_>> = Vec::new();
+    /// The names of the series, each once and with its colour.
+    fn legend(&self) -> Vec<Value> {
+        let mut names: Vec<&str> = Vec::new();
+        let mut keys = Vec::new();
         for Series { name, colour, .. } in self.series.iter().filter(|_| self.form == Form::Wide) {
-            if keys.iter().all(|key| key.name != name) {
-                keys.push(Key { name, colour: code(COLOURS[colour % COLOURS.len()]) });
+            if !names.contains(&&**name) {
+                names.push(name);
+                let colour = code(COLOURS[colour % COLOURS.len()]);
+                keys.push(json!({ "name": name, "colour": colour }));
             }
         }
         keys
