@@ -16,15 +16,16 @@ pub enum Over {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", const_into_str)]
+// The numbers are those of the procedures.
 pub enum Op {
     /// Call without arguments, reply without results
-    Null,
+    Null = 0,
     /// The reply returns the bytes of the request
-    Echo,
+    Echo = 1,
     /// Short request, payload in the reply
-    Read,
+    Read = 2,
     /// Payload in the request, short reply
-    Write,
+    Write = 3,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, IntoStaticStr)]

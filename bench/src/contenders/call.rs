@@ -44,8 +44,7 @@ impl Shape {
         let arguments = match self.op {
             Op::Null => 0,
             Op::Echo => 4,
-            Op::Read => 12,
-            Op::Write => 12,
+            Op::Read | Op::Write => 12,
         };
         CALL_HEADER_LEN + arguments + padded(self.request_data)
     }

@@ -17,6 +17,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 use rustix::net::{Shutdown, shutdown};
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::contenders::agree::is_for_now;
 use crate::contenders::call::Traffic;
@@ -25,42 +26,25 @@ use crate::device::pair::{self, Stop};
 use crate::error::BenchError;
 use crate::stats::{Contender, Meter, Quota, Round};
 
-/// What kind of socket, and how both sides wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kind {
-    pub family: Family,
-    pub waiting: Waiting,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
+/// What kind of socket, and how both sides wait; the names are those that they are compared by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
+pub enum Kind {
     Unix,
     /// TCP over the loopback device, without delay.
     Tcp,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waiting {
-    Spin,
-    Block,
+    UnixBlock,
+    TcpBlock,
 }
 
 impl Kind {
-    /// All of them, with the names that they are compared by.
-    pub const ALL: [Kind; 4] = [
-        Kind { family: Family::Unix, waiting: Waiting::Spin },
-        Kind { family: Family::Tcp, waiting: Waiting::Spin },
-        Kind { family: Family::Unix, waiting: Waiting::Block },
-        Kind { family: Family::Tcp, waiting: Waiting::Block },
-    ];
+    fn is_unix(self) -> bool {
+        matches!(self, Kind::Unix | Kind::UnixBlock)
+    }
 
-    pub fn name(self) -> &'static str {
-        match (self.family, self.waiting) {
-            (Family::Unix, Waiting::Spin) => "unix",
-            (Family::Tcp, Waiting::Spin) => "tcp",
-            (Family::Unix, Waiting::Block) => "unix-block",
-            (Family::Tcp, Waiting::Block) => "tcp-block",
-        }
+    /// Whether both sides spin on sockets that never block.
+    pub fn spins(self) -> bool {
+        matches!(self, Kind::Unix | Kind::Tcp)
     }
 }
 
@@ -86,9 +70,9 @@ impl Sockets {
         traffic: Traffic,
         timed: bool,
     ) -> Result<Sockets, BenchError> {
-        let who = kind.name();
+        let who = kind.into_str();
         let Traffic { request_len, reply_len, window } = traffic;
-        if kind.waiting == Waiting::Block && window > 1 {
+        if !kind.spins() && window > 1 {
             return Err(BenchError::Usage(format!("{who} has one call in flight, like `lat`")));
         }
         let [client, server] = connected(kind).map_err(|error| BenchError::device(who, error))?;
@@ -107,32 +91,27 @@ impl Sockets {
 
     pub fn notes(&self) -> Vec<String> {
         let Sockets { kind, client, .. } = self;
-        let over = match kind.family {
-            Family::Unix => "unix stream sockets",
-            Family::Tcp => "TCP over the loopback device, without delay",
+        let over = match kind.is_unix() {
+            true => "unix stream sockets",
+            false => "TCP over the loopback device, without delay",
         };
-        let waits = match kind.waiting {
-            Waiting::Spin => "both sides spin",
-            Waiting::Block => "both sides sleep in read",
-        };
+        let waits = if kind.spins() { "both sides spin" } else { "both sides sleep in read" };
         let (there, back) = (client.out_len, client.in_len);
-        vec![format!("{}: {over}, {there} bytes there and {back} back, {waits}", kind.name())]
+        vec![format!("{}: {over}, {there} bytes there and {back} back, {waits}", kind.into_str())]
     }
 }
 
 impl Contender for Sockets {
     fn name(&self) -> &'static str {
-        self.kind.name()
+        self.kind.into_str()
     }
 
     fn round(&mut self, quota: Quota) -> Result<Round, BenchError> {
         let Sockets { kind, cores, window, timed, client, server, shutters, exchanged } = self;
-        let (who, from, window, timed) = (kind.name(), *exchanged, *window, *timed);
+        let (who, from, window, timed) = (kind.into_str(), *exchanged, *window, *timed);
         // A warm-up of thousands would take longer than the round where each is a sleep.
-        let quota = match kind.waiting {
-            Waiting::Spin => quota,
-            Waiting::Block => Quota { warm_up: quota.warm_up.min(SLEEPS), ..quota },
-        };
+        let warm_up = if kind.spins() { u64::MAX } else { SLEEPS };
+        let quota = Quota { warm_up: quota.warm_up.min(warm_up), ..quota };
         let [client_shutter, server_shutter] = shutters;
         let outcome = pair::run(
             *cores,
@@ -351,25 +330,21 @@ fn check(who: &'static str, number: u64, message: &[u8]) -> Result<(), BenchErro
 
 /// Both ends of a connection, as the files that they are to the kernel.
 fn connected(kind: Kind) -> io::Result<[File; 2]> {
-    let is_nonblocking = kind.waiting == Waiting::Spin;
-    match kind.family {
-        Family::Unix => {
-            let (client, server) = UnixStream::pair()?;
-            client.set_nonblocking(is_nonblocking)?;
-            server.set_nonblocking(is_nonblocking)?;
-            Ok([client, server].map(|end| File::from(OwnedFd::from(end))))
-        }
-        Family::Tcp => {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-            let client = TcpStream::connect(listener.local_addr()?)?;
-            let (server, _) = listener.accept()?;
-            for end in [&client, &server] {
-                end.set_nodelay(true)?;
-                end.set_nonblocking(is_nonblocking)?;
-            }
-            Ok([client, server].map(|end| File::from(OwnedFd::from(end))))
-        }
+    let is_nonblocking = kind.spins();
+    if kind.is_unix() {
+        let (client, server) = UnixStream::pair()?;
+        client.set_nonblocking(is_nonblocking)?;
+        server.set_nonblocking(is_nonblocking)?;
+        return Ok([client, server].map(|end| File::from(OwnedFd::from(end))));
     }
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let client = TcpStream::connect(listener.local_addr()?)?;
+    let (server, _) = listener.accept()?;
+    for end in [&client, &server] {
+        end.set_nodelay(true)?;
+        end.set_nonblocking(is_nonblocking)?;
+    }
+    Ok([client, server].map(|end| File::from(OwnedFd::from(end))))
 }
 
 const NUMBER: usize = 8;
@@ -399,7 +374,7 @@ mod tests {
 
     #[test]
     fn every_kind_times_as_many_round_trips_as_wished_in_every_round() {
-        for kind in Kind::ALL {
+        for kind in Kind::VARIANTS.iter().copied() {
             let Some(mut sockets) = sockets(kind, 136, 120, 1) else { return };
             for _ in 0..3 {
                 let round = sockets.round(quota(50)).expect("both sides are well");
@@ -411,7 +386,7 @@ mod tests {
 
     #[test]
     fn windows_are_kept_full_with_messages_longer_than_a_socket_holds() {
-        for kind in Kind::ALL.into_iter().filter(|kind| kind.waiting == Waiting::Spin) {
+        for kind in Kind::VARIANTS.iter().copied().filter(|kind| kind.spins()) {
             for (request_len, reply_len) in [(136, 120), (80, 500_000), (300_001, 7)] {
                 let Some(mut sockets) = sockets(kind, request_len, reply_len, 5) else { return };
                 for _ in 0..2 {
@@ -425,7 +400,7 @@ mod tests {
     #[test]
     fn two_sides_that_block_have_one_under_way() {
         let Ok(cores) = CorePair::choose(None) else { return };
-        let kind = Kind { family: Family::Unix, waiting: Waiting::Block };
+        let kind = Kind::UnixBlock;
         let traffic = Traffic { request_len: 100, reply_len: 100, window: 2 };
         let refused = Sockets::new(kind, cores, traffic, false);
         assert!(matches!(refused, Err(BenchError::Usage(_))), "{refused:?}");
@@ -433,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_side_that_fails_ends_the_other_even_in_read() {
-        for kind in Kind::ALL {
+        for kind in Kind::VARIANTS.iter().copied() {
             let Some(mut sockets) = sockets(kind, 136, 120, 1) else { return };
             sockets.server.slots[20] ^= 1;
             let failed = sockets.round(quota(10)).expect_err("a reply is wrong");
@@ -461,7 +436,7 @@ mod tests {
 
     #[test]
     fn a_core_that_is_not_there_fails_and_does_not_hang() {
-        for kind in Kind::ALL {
+        for kind in Kind::VARIANTS.iter().copied() {
             let Some(mut sockets) = sockets(kind, 136, 120, 1) else { return };
             sockets.cores.server = 1000;
             let failed = sockets.round(quota(10));

@@ -43,7 +43,11 @@ fn options_that_make_no_sense_end_with_a_reason() {
 
 /// A short run of `floor` with these options: the exit code, and whether it was noisy.
 fn judged(options: &str) -> Option<(Option<i32>, bool, String)> {
-    let output = bench(&format!("floor -n 300 -r 2 --warm-up 10 {options}"));
+    ended(&format!("floor -n 300 -r 2 --warm-up 10 {options}"))
+}
+
+fn ended(options: &str) -> Option<(Option<i32>, bool, String)> {
+    let output = bench(options);
     let is_noisy = text(&output.stdout).contains("NOISY");
     Some((output.status.code(), is_noisy, errors(&output)?))
 }
@@ -85,9 +89,7 @@ fn a_condition_on_a_figure_that_is_not_there_lists_those_that_are() {
 
 /// A short comparison with these options: its exit code, and whether the run was noisy.
 fn compared(options: &str) -> Option<(Option<i32>, bool, String)> {
-    let output = bench(&format!("cmp {options} -n 3000 -r 8 --warm-up 10"));
-    let is_noisy = text(&output.stdout).contains("NOISY");
-    Some((output.status.code(), is_noisy, errors(&output)?))
+    ended(&format!("cmp {options} -n 3000 -r 8 --warm-up 10"))
 }
 
 #[test]

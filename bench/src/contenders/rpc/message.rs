@@ -8,7 +8,7 @@ use crate::contenders::blocks::Inspection;
 
 /// The header of a call behind xid and message type.
 pub(super) const fn call_header(op: Op) -> [u8; CallHeader::PLAIN_LEN] {
-    CallHeader::plain(PROGRAM, VERSION, procedure(op))
+    CallHeader::plain(PROGRAM, VERSION, op as u32)
 }
 
 /// The header of a reply behind xid and message type.
@@ -21,10 +21,8 @@ pub(super) fn procedure_of(header: &[u8; CALL_WORDS * 4]) -> Option<Op> {
     if header[..12] != NULL[..12] || header[16..] != NULL[16..] {
         return None;
     }
-    let [.., number] = header[12..16] else { return None };
-    [Op::Null, Op::Echo, Op::Read, Op::Write]
-        .into_iter()
-        .find(|op| header[12..15] == [0; 3] && procedure(*op) == u32::from(number))
+    let number = header[12..].first_chunk().map(|number| u32::from_be_bytes(*number))?;
+    [Op::Null, Op::Echo, Op::Read, Op::Write].into_iter().find(|op| *op as u32 == number)
 }
 
 /// A message that has arrived, as the benchmark reads it.
@@ -94,15 +92,6 @@ impl<'m, 'a> Arrived<'m, 'a> {
 pub(super) enum Way {
     InLine,
     Placed,
-}
-
-const fn procedure(op: Op) -> u32 {
-    match op {
-        Op::Null => 0,
-        Op::Echo => 1,
-        Op::Read => 2,
-        Op::Write => 3,
-    }
 }
 
 /// A program number of the range that RFC 5531 leaves to sites.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use clap::Parser;
+use strum::VariantArray;
 
 use super::entrant::{Entrant, Runner};
 use crate::args::DeviceArgs;
@@ -53,8 +54,10 @@ impl Side {
         let first = words.next().unwrap_or_default();
         let what = if let Some(what) = saved(asked) {
             what
-        } else if let Some(kind) = socket::Kind::ALL.into_iter().find(|kind| kind.name() == first) {
-            What::Sockets(kind, options::<SocketArgs>(asked, words)?.size)
+        } else if let Some(kind) =
+            socket::Kind::VARIANTS.iter().find(|kind| kind.into_str() == first)
+        {
+            What::Sockets(*kind, options::<SocketArgs>(asked, words)?.size)
         } else {
             match first {
                 "ucx" | "ucx_perftest" => What::tool(options::<Ucx>(asked, words)?),
@@ -69,7 +72,7 @@ impl Side {
 
     pub fn every_peer() -> Vec<Side> {
         let side = |what: What| Side { asked: what.name(), what };
-        let sockets = socket::Kind::ALL.into_iter().map(|kind| What::Sockets(kind, None));
+        let sockets = socket::Kind::VARIANTS.iter().map(|kind| What::Sockets(*kind, None));
         let tools = [
             What::tool(usual::<Ucx>()),
             What::tool(usual::<FiPingpong>()),
@@ -89,7 +92,7 @@ impl Side {
     /// Whether it can have more than one call under way.
     pub fn has_windows(&self) -> bool {
         match &self.what {
-            What::Sockets(kind, _) => kind.waiting == socket::Waiting::Spin,
+            What::Sockets(kind, _) => kind.spins(),
             What::Tool(kind) => kind.can(Pattern::Messages),
             What::Ours(_) | What::Saved { .. } => true,
         }
@@ -142,7 +145,7 @@ impl What {
             What::Saved { path, .. } => {
                 path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
             }
-            What::Sockets(kind, _) => kind.name().to_owned(),
+            What::Sockets(kind, _) => kind.into_str().to_owned(),
             What::Tool(kind) => kind.what().name.to_owned(),
         }
     }
@@ -345,7 +348,7 @@ mod tests {
         let Some(Side { what: What::Sockets(kind, size), .. }) = side("tcp-block -s 100") else {
             panic!("it is a socket")
         };
-        assert_eq!((kind.name(), size), ("tcp-block", Some(100)));
+        assert_eq!((kind.into_str(), size), ("tcp-block", Some(100)));
         assert!(error("ucx sideways").contains("sideways"));
         let unknown = error("grpc");
         assert!(unknown.contains("`grpc` is no side") && unknown.contains("ucx"), "{unknown}");

@@ -1,6 +1,6 @@
 //! Plots of times, of sweeps, and of the rounds.
 
-use super::plot::{Form, Plot, Series, Shape};
+use super::plot::{Plot, Series, Shape};
 use super::scale::Scale;
 use crate::output::figure::{Figure, Unit};
 use crate::output::report::{Curve, Distribution, Report};
@@ -43,19 +43,15 @@ fn histogram(timed: &[&Distribution], step_ns: f64, left_out: &str) -> Plot {
         let areas = areas(shares, &x, y.value(0.0)).into_iter();
         areas.map(move |area| Series { name: name.clone(), colour: at, shape: Shape::Area(area) })
     });
-    let series = series.collect();
-    Plot {
-        title: "Distribution of times".to_owned(),
-        note: format!(
-            "Every sample from the shortest to the longest; the share of all that falls into each of \
-             {count} equal factors of time.{left_out}"
-        ),
-        series,
-        x: (x, "time, there and back".to_owned()),
-        y: (y, "share of samples".to_owned()),
-        guide: None,
-        form: Form::Wide,
-    }
+    let note = format!(
+        "Every sample from the shortest to the longest; the share of all that falls into each of \
+         {count} equal factors of time.{left_out}"
+    );
+    let (x, y) = (
+        (x.clone(), "time, there and back".to_owned()),
+        (y.clone(), "share of samples".to_owned()),
+    );
+    Plot { note, ..Plot::wide("Distribution of times", x, y, series) }
 }
 
 /// The steps of a histogram: an outline for each run of bins that have something in them.
@@ -105,17 +101,11 @@ fn percentiles(timed: &[&Distribution], left_out: &str) -> Plot {
         colour: at,
         shape: Shape::Line(line),
     });
-    Plot {
-        title: "Times by percentile".to_owned(),
-        note: format!(
-            "So many of the samples took no longer. Each line ends at its longest sample.{left_out}"
-        ),
-        series: series.collect(),
-        x: (x, "percentile".to_owned()),
-        y: (y, "time, there and back".to_owned()),
-        guide: None,
-        form: Form::Wide,
-    }
+    let note = format!(
+        "So many of the samples took no longer. Each line ends at its longest sample.{left_out}"
+    );
+    let (x, y) = ((x, "percentile".to_owned()), (y, "time, there and back".to_owned()));
+    Plot { note, ..Plot::wide("Times by percentile", x, y, series) }
 }
 
 /// Points of `1 / (1 - p)` and the time there, up to where the samples end.
@@ -157,15 +147,8 @@ fn curve(curve: &Curve) -> Plot {
         colour: at,
         shape: Shape::Marked(line.points.clone()),
     });
-    Plot {
-        title: curve.title.clone(),
-        note: String::new(),
-        series: series.collect(),
-        x: (x, curve.x.name.clone()),
-        y: (y, curve.y.name.clone()),
-        guide: None,
-        form: Form::Wide,
-    }
+    let (x, y) = ((x, curve.x.name.clone()), (y, curve.y.name.clone()));
+    Plot::wide(&curve.title, x, y, series)
 }
 
 /// The rounds one after the other, so that a drift is seen.
@@ -189,18 +172,11 @@ pub fn rounds(figures: &[Figure]) -> Vec<Plot> {
             colour: at,
             shape: Shape::Marked((1..).map(f64::from).zip(figure.rounds.iter().copied()).collect()),
         });
-        Some(Plot {
-            title: format!("{}, round by round", words(name)),
-            note:
-                "The contenders took turns. Lines that rise or fall together show the machine, a \
-                   line that moves alone shows its contender."
-                    .to_owned(),
-            series: series.collect(),
-            x: (Scale::numbers(rounds), "round".to_owned()),
-            y: (y, words(name)),
-            guide: None,
-            form: Form::Wide,
-        })
+        let note = "The contenders took turns. Lines that rise or fall together show the machine, a \
+                    line that moves alone shows its contender.";
+        let (x, y) = ((Scale::numbers(rounds), "round".to_owned()), (y, words(name)));
+        let title = format!("{}, round by round", words(name));
+        Some(Plot { note: note.to_owned(), ..Plot::wide(title, x, y, series) })
     };
     // One of them is enough: the first that there is.
     BY_ROUND.iter().find_map(plot).into_iter().collect()

@@ -52,6 +52,17 @@ pub enum Shape {
 }
 
 impl Plot {
+    /// A wide plot without a note.
+    pub fn wide(
+        title: impl Into<String>,
+        x: (Scale, String),
+        y: (Scale, String),
+        series: impl Iterator<Item = Series>,
+    ) -> Plot {
+        let (title, series) = (title.into(), series.collect());
+        Plot { title, note: String::new(), x, y, series, guide: None, form: Form::Wide }
+    }
+
     /// The plot as the page has it; `svg` is what stands in the drawing, and its end.
     pub fn drawn(&self) -> Value {
         let (class, width, height) = match self.form {

@@ -35,12 +35,8 @@ impl Scale {
             "" => value::digits(at / factor),
             name => format!("{} {name}", value::digits(at / factor)),
         };
-        let mut scale = Scale { low, high, is_log: false, ticks: Vec::new() };
-        scale.ticks = (0..=count)
-            .map(|n| low + step * n as f64)
-            .map(|at| scale.tick(at, label(at)))
-            .collect();
-        scale
+        let ticks = (0..=count).map(|n| low + step * n as f64).map(|at| (at, label(at)));
+        Scale::new(low, high, false, ticks)
     }
 
     /// An axis that shows all of the positive values, in equal factors.
@@ -62,20 +58,17 @@ impl Scale {
         let above = all.iter().find(|at| **at >= high * 0.9999).copied();
         let (low, high) = (below.unwrap_or(low), above.unwrap_or(high));
         let high = if high <= low { low * 2.0 } else { high };
-        let mut scale = Scale { low, high, is_log: true, ticks: Vec::new() };
         let within = all.iter().filter(|at| (low * 0.9999..=high * 1.0001).contains(*at));
         let within: Vec<f64> = within.copied().collect();
         let every = within.len().div_ceil(TICKS_MAX).max(1);
-        let ticks = within.iter().step_by(every).map(|at| scale.tick(*at, value::text(*at, unit)));
-        scale.ticks = ticks.collect();
-        scale
+        let ticks = within.iter().step_by(every).map(|at| (*at, value::text(*at, unit)));
+        Scale::new(low, high, true, ticks)
     }
 
     /// An axis of percentiles that gives each further nine as much room: `1 / (1 - p)` of so many
     /// samples.
     pub fn tail(samples: u64) -> Scale {
         let high = (samples.max(10)) as f64;
-        let mut scale = Scale { low: 1.0, high, is_log: true, ticks: Vec::new() };
         let mut ticks = vec![(1.0, "0 %".to_owned()), (2.0, "50 %".to_owned())];
         for nines in 1..10 {
             let share = 100.0 - 100.0 / 10f64.powi(nines);
@@ -83,28 +76,22 @@ impl Scale {
             ticks.push((10f64.powi(nines), format!("{share:.places$} %")));
         }
         ticks.retain(|(at, _)| *at <= high);
-        scale.ticks = ticks.into_iter().map(|(at, label)| scale.tick(at, label)).collect();
-        scale
+        Scale::new(1.0, high, true, ticks.into_iter())
     }
 
     /// An axis of names, the first at the top.
     pub fn names(names: &[String]) -> Scale {
-        let mut scale =
-            Scale { low: names.len() as f64, high: 0.0, is_log: false, ticks: Vec::new() };
-        let ticks = names.iter().enumerate();
-        scale.ticks =
-            ticks.rev().map(|(at, name)| scale.tick(at as f64 + 0.5, name.clone())).collect();
-        scale
+        let ticks = names.iter().enumerate().rev();
+        let ticks = ticks.map(|(at, name)| (at as f64 + 0.5, name.clone()));
+        Scale::new(names.len() as f64, 0.0, false, ticks)
     }
 
     /// An axis of so many things that are numbered from 1.
     pub fn numbers(count: usize) -> Scale {
         let every = count.div_ceil(10).max(1);
         let (low, high) = (0.5, count as f64 + 0.5);
-        let mut scale = Scale { low, high, is_log: false, ticks: Vec::new() };
         let numbers = (1..=count).filter(|n| n % every == 0 || (*n == 1 && every < 3));
-        scale.ticks = numbers.map(|n| scale.tick(n as f64, n.to_string())).collect();
-        scale
+        Scale::new(low, high, false, numbers.map(|n| (n as f64, n.to_string())))
     }
 
     /// Where a value lies, 0 to 1; beyond the ends at the end.
@@ -124,8 +111,10 @@ impl Scale {
         self.low + (self.high - self.low) * place
     }
 
-    fn tick(&self, at: f64, label: String) -> Tick {
-        Tick { place: self.place(at), label }
+    fn new(low: f64, high: f64, is_log: bool, ticks: impl Iterator<Item = (f64, String)>) -> Scale {
+        let mut scale = Scale { low, high, is_log, ticks: Vec::new() };
+        scale.ticks = ticks.map(|(at, label)| Tick { place: scale.place(at), label }).collect();
+        scale
     }
 }
 
