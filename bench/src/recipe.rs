@@ -84,39 +84,33 @@ impl Recipe {
         let document = DeTable::parse(&self.text).map_err(|error| {
             self.wrong(self.line(error.span().unwrap_or_default()), error.message())
         })?;
-        let mut common = Vec::new();
-        let mut own = Vec::new();
+        let (mut common, mut own) = (Vec::new(), Vec::new());
         for (key, value) in document.get_ref() {
             let entry = self.entry(key.get_ref(), key.span(), value);
             let DeValue::Table(table) = value.get_ref() else {
                 common.push(entry);
                 continue;
             };
-            let Some(part) = part(command, entry.key) else {
-                return Err(self.wrong(entry.line, &format!("there is no mode `{}`", entry.key)));
-            };
+            let part = command.find_subcommand(entry.key).ok_or_else(|| {
+                self.wrong(entry.line, &format!("there is no mode `{}`", entry.key))
+            })?;
             for (key, value) in table {
                 let entry = self.entry(key.get_ref(), key.span(), value);
                 option(part, entry.key).ok_or_else(|| self.unknown(&entry, Some(part)))?;
-                if part.get_name() == of.get_name() || part.get_name() == mode {
+                if [of.get_name(), mode].contains(&part.get_name()) {
                     own.push(entry);
                 }
             }
         }
-        let mut all = Vec::new();
-        for entry in &common {
-            let has = |part: &Command| option(part, entry.key).is_some();
-            if !command.get_subcommands().any(has) {
-                return Err(self.unknown(entry, None));
-            }
-            if has(of) && !own.iter().any(|one| one.key == entry.key) {
-                all.extend(self.argument(of, entry, typed)?);
-            }
+        let has = |part: &Command, entry: &Entry<'_>| option(part, entry.key).is_some();
+        let is_unknown =
+            |entry: &&Entry<'_>| !command.get_subcommands().any(|part| has(part, entry));
+        if let Some(entry) = common.iter().find(is_unknown) {
+            return Err(self.unknown(entry, None));
         }
-        for entry in &own {
-            all.extend(self.argument(of, entry, typed)?);
-        }
-        Ok(all)
+        common.retain(|entry| has(of, entry) && own.iter().all(|one| one.key != entry.key));
+        let all = common.iter().chain(&own).map(|entry| self.argument(of, entry, typed));
+        Ok(all.collect::<Result<Vec<_>, _>>()?.concat())
     }
 
     /// An entry as clap takes it; nothing if something was typed that takes its place.
@@ -165,10 +159,6 @@ impl Recipe {
     fn wrong(&self, line: usize, reason: &str) -> BenchError {
         BenchError::Usage(format!("{}, line {line}: {reason}", self.file))
     }
-}
-
-fn part<'a>(command: &'a Command, mode: &str) -> Option<&'a Command> {
-    command.find_subcommand(mode)
 }
 
 /// An option by its long name; not the recipe itself, which names no other.
@@ -240,7 +230,7 @@ mod tests {
         let matches = command.clone().try_get_matches_from(words).expect("it parses");
         let (of, mode, typed) = match matches.subcommand() {
             None => (&command, "lat", &matches),
-            Some((name, typed)) => (part(&command, name).expect("a mode"), name, typed),
+            Some((name, typed)) => (command.find_subcommand(name).expect("a mode"), name, typed),
         };
         let recipe = Recipe { file: "my.toml".into(), text: recipe.into() };
         recipe.arguments(&command, of, mode, typed).map_err(|error| error.to_string())
