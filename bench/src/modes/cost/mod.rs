@@ -54,7 +54,7 @@ pub struct Args {
     pub alone: bool,
     /// The part that runs under another program, as JSON.
     #[arg(long, value_parser = Inside::parse, hide = true)]
-    pub inside: Option<Inside>,
+    pub inside: Option<Box<Inside>>,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -77,7 +77,7 @@ enum Counter {
 }
 
 impl Inside {
-    fn parse(text: &str) -> Result<Inside, String> {
+    fn parse(text: &str) -> Result<Box<Inside>, String> {
         serde_json::from_str(text).map_err(|error| error.to_string())
     }
 }
@@ -91,7 +91,9 @@ fn plan(args: &Args) -> Result<Plan, BenchError> {
         rounds: 1,
     };
     let plan = Plan::new(Kind::Rate, &PlanArgs::new(&args.contest, &length))?;
-    let Some(Inside { load, config, cores, .. }) = args.inside.clone() else { return Ok(plan) };
+    let Some(Inside { load, config, cores, .. }) = args.inside.as_deref().cloned() else {
+        return Ok(plan);
+    };
     Ok(Plan { load, config: Config::try_from(config)?, cores, ..plan })
 }
 
