@@ -13,9 +13,8 @@ use rpcrdma_engine::{
 };
 use rpcrdma_mempool::RegisteredBytes;
 
-use super::WHO;
 use super::idle::{Idling, PausedRound, Pauses};
-use super::message::{Arrived, CALL_WORDS, REPLY_HEADER, Way, call_header};
+use super::message::{Arrived, CALL_WORDS, REPLY_HEADER, WHO, Way, call_header};
 use super::server::filled;
 use crate::args::values::{Op, Placement};
 use crate::contenders::blocks::{Inspector, offset, pattern};

@@ -13,11 +13,10 @@ use quanta::Clock as Ticks;
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::{ConnectionId, Provider};
 
-use super::WHO;
 use super::caller::Caller;
 use super::contender::Rpc;
-use super::ends::PATIENCE;
-use super::ways::stopwatch;
+use super::ends::{PATIENCE, stopwatch};
+use super::message::WHO;
 use crate::contenders::open::{Filled, Offer, OpenRound, System, drive, fill};
 use crate::device::pair::Stop;
 use crate::error::BenchError;

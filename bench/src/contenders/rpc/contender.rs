@@ -12,11 +12,11 @@ use rpcrdma_config::section::IdleSection;
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{Client, ConnectionId, Engine, Provider, Shard, Snapshot};
 
-use super::WHO;
 use super::caller::{Caller, NO_TIME};
 use super::count::PerCall;
 use super::ends::{connect, make_server, on_core, serve, settle};
 use super::idle::Idling;
+use super::message::WHO;
 use super::server::Server;
 use crate::contenders::call::Load;
 use crate::contenders::far::Far;

@@ -18,9 +18,9 @@ use rpcrdma_engine::fabric::{FabricClock, FabricOptions};
 use rpcrdma_engine::{Clock, Engine, Fabric, Snapshot};
 use serde::Serialize;
 
-use super::WHO;
 use super::caller::Caller;
 use super::ends::{connect, settle};
+use super::message::WHO;
 use super::server::Server;
 use crate::contenders::call::Load;
 use crate::error::BenchError;

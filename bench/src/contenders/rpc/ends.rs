@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use quanta::Clock as Ticks;
 use rpcrdma_engine::{Client, Clock, ConnectionId, Engine, Provider, Shard};
 
-use super::WHO;
 use super::idle::Idling;
+use super::message::WHO;
 use super::server::Server;
 use crate::contenders::call::Load;
 use crate::device::pair::Stop;
@@ -108,6 +109,13 @@ pub(super) fn on_core<T: Send>(
     let make = || pin(core).and_then(|()| make());
     thread::scope(|scope| scope.spawn(make).join())
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// The nanoseconds since it was made.
+pub(super) fn stopwatch() -> impl Fn() -> u64 {
+    let clock = Ticks::new();
+    let start = clock.raw();
+    move || clock.delta_as_nanos(start, clock.raw())
 }
 
 /// Turns without work between two readings of the clock.

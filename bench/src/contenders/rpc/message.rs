@@ -94,6 +94,8 @@ pub(super) enum Way {
     Placed,
 }
 
+/// The name in errors.
+pub(super) const WHO: &str = "rpc";
 /// A program number of the range that RFC 5531 leaves to sites.
 const PROGRAM: u32 = 0x2052_4442;
 const VERSION: u32 = 1;

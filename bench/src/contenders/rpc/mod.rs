@@ -19,6 +19,3 @@ pub use distant::Answering;
 pub(crate) use ends::connect;
 pub use idle::{PausedRound, Pauses};
 pub use several::together;
-
-/// The name in errors.
-const WHO: &str = "rpc";

@@ -5,8 +5,7 @@ use rpcrdma_engine::message::bulk::{Bulk, PIECES_MAX};
 use rpcrdma_engine::{Answer, Call, Handler, Loan, Reply};
 use rpcrdma_mempool::RegisteredBytes;
 
-use super::WHO;
-use super::message::{Arrived, CALL_WORDS, PREFIX_LEN, REPLY_HEADER, Way, procedure_of};
+use super::message::{Arrived, CALL_WORDS, PREFIX_LEN, REPLY_HEADER, WHO, Way, procedure_of};
 use crate::args::values::{Op, Placement};
 use crate::contenders::blocks::{Inspector, pattern};
 use crate::contenders::call::CALL_HEADER_LEN;

@@ -7,9 +7,9 @@ use std::thread;
 use rpcrdma_config::Config;
 use rpcrdma_engine::{Client, Engine, Provider, Shard};
 
-use super::WHO;
 use super::contender::{Ends, Rpc};
 use super::ends::{connect, make_server, on_core};
+use super::message::WHO;
 use super::server::Server;
 use crate::contenders::call::Load;
 use crate::device::CorePair;

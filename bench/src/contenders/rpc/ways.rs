@@ -1,11 +1,11 @@
 //! The loops of one client and its server: closed, open, and with pauses.
 
-use quanta::Clock as Ticks;
 use rpcrdma_engine::Provider;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::churn::OpenLoop;
 use super::contender::Rpc;
+use super::ends::stopwatch;
 use super::idle::{Idling, PausedRound, Pauses};
 use crate::contenders::open::{Offer, OpenRound, drive};
 use crate::device::pair;
@@ -45,13 +45,6 @@ impl<P: Provider> Rpc<P> {
         let cpu = [client_cpu, server_cpu];
         Ok(PausedRound { cpu, preempted: outcome.preempted, ..round })
     }
-}
-
-/// The nanoseconds since it was made.
-pub(super) fn stopwatch() -> impl Fn() -> u64 {
-    let clock = Ticks::new();
-    let start = clock.raw();
-    move || clock.delta_as_nanos(start, clock.raw())
 }
 
 /// Does something, and says which share of its time the thread had a processor.
