@@ -108,7 +108,7 @@ const DATA_PATH: &[&str] = &[
     "engine/fabric/src/transport.rs",
     "engine/fabric/src/transport/body.rs",
     "engine/fabric/src/transport/carrier.rs",
-    "engine/fabric/src/transport/core.rs",
+    "engine/fabric/src/transport/queue_set.rs",
     "engine/fabric/src/transport/dma.rs",
     "engine/fabric/src/transport/keys.rs",
     "engine/fabric/src/transport/path.rs",

@@ -15,10 +15,10 @@ use crate::queues::FabricQueues;
 use crate::rings::{Links, Size};
 use crate::transport::Transport;
 use crate::transport::body::{INLINE_LEN, PIECES_MAX};
-use crate::transport::core::{Core, Settings};
 use crate::transport::keys::{KeyCache, KeyTable};
 use crate::transport::post::{Limits, MESSAGE_LEN_MAX};
 use crate::transport::qp::QP_MAX;
+use crate::transport::queue_set::{QueueSet, Settings};
 use crate::transport::rights::Rights;
 
 /// The software fabric. Clones share the fabric: their queues can reach each other.
@@ -212,7 +212,7 @@ impl Provider for Fabric {
             reads_max: options.rd_atomic,
             clock: options.clock.clone(),
         };
-        let core = Core::new(attr, (keys, rights), settings);
+        let core = QueueSet::new(attr, (keys, rights), settings);
         let limits = Limits {
             send_depth: attr.send_depth,
             send_sge: attr.send_sge as usize,

@@ -19,12 +19,12 @@ pub(crate) mod body;
 pub(crate) mod carrier;
 pub(crate) mod clock;
 pub(crate) mod conn;
-pub(crate) mod core;
 pub(crate) mod dma;
 pub(crate) mod keys;
 pub(crate) mod path;
 pub(crate) mod post;
 pub(crate) mod qp;
+pub(crate) mod queue_set;
 pub(crate) mod rights;
 pub(crate) mod srq;
 
@@ -39,18 +39,18 @@ use rpcrdma_provider::{
 
 use self::carrier::{Carrier, EndId, Outgoing};
 use self::conn::Progress;
-use self::core::{Core, Posted};
 use self::dma::Lent;
 use self::keys::Reader;
 use self::path::{Outlook, Path};
 use self::post::{Limits, NotTaken};
-use self::qp::{Fate, QueuePair, State};
+use self::qp::{Disposition, QueuePair, State};
+use self::queue_set::{Posted, QueueSet};
 
 /// The queues of one thread: a provider's `Queues` without naming and sleeping.
 pub(crate) struct Transport<C: Carrier> {
     /// Tells other threads that a poll is using keys.
     reader: Arc<Reader>,
-    core: Core,
+    core: QueueSet,
     pub paths: Vec<Path<C>>,
     /// The path that is polled first.
     turn: usize,
@@ -58,7 +58,7 @@ pub(crate) struct Transport<C: Carrier> {
 }
 
 impl<C: Carrier> Transport<C> {
-    pub(crate) fn new((core, reader): (Core, Arc<Reader>), limits: Limits) -> Transport<C> {
+    pub(crate) fn new((core, reader): (QueueSet, Arc<Reader>), limits: Limits) -> Transport<C> {
         Transport { reader, core, paths: Vec::new(), turn: 0, limits }
     }
 
@@ -104,7 +104,7 @@ impl<C: Carrier> Transport<C> {
         // SAFETY: whoever posts the buffer keeps the memory valid and untouched until the Receive
         // has completed; otherwise it is not used.
         let lend = |sge| unsafe { Lent::new(sge) };
-        let Core { srq, keys, .. } = &mut self.core;
+        let QueueSet { srq, keys, .. } = &mut self.core;
         srq.describe((buffer, sgl), lend, keys);
     }
 
@@ -131,7 +131,7 @@ impl<C: Carrier> Transport<C> {
             open(&mut self.core, &mut self.paths);
         }
         let now = self.core.now_if_delayed();
-        let Core { qps, keys, .. } = &mut self.core;
+        let QueueSet { qps, keys, .. } = &mut self.core;
         let Some(qp) = qps.find(num).filter(|qp| qp.state != State::Error) else {
             return self.post_to_failed(num, wrs);
         };
@@ -165,7 +165,7 @@ impl<C: Carrier> Transport<C> {
 
     /// `Queues::expose`: the caller guarantees the bytes.
     pub(crate) fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
-        let Core { keys, rights, .. } = &mut self.core;
+        let QueueSet { keys, rights, .. } = &mut self.core;
         keys.refresh();
         rights.expose(keys, sge, access).ok_or_else(|| RegisterError::Device {
             bytes: sge.length as usize,
@@ -206,7 +206,7 @@ impl<C: Carrier> Transport<C> {
     /// `Queues::destroy`. Returns whether the queue pair existed.
     pub(crate) fn destroy(&mut self, num: u32) -> bool {
         self.disconnect(num);
-        let Core { qps, cq, events, opening, rights, .. } = &mut self.core;
+        let QueueSet { qps, cq, events, opening, rights, .. } = &mut self.core;
         let Some(qp) = qps.find(num) else { return false };
         let path = &mut self.paths[qp.path as usize];
         path.forget(num);
@@ -281,8 +281,8 @@ impl<C: Carrier> Transport<C> {
         }
         let count = wrs.len();
         for wr in wrs {
-            let (wr_id, fate, opcode) = (wr.wr_id, Fate::Flushed, WcOpcode::Send);
-            let flushed = Posted { wr_id, qp_num: num, covers: 0, fate, opcode };
+            let (wr_id, disposition, opcode) = (wr.wr_id, Disposition::Flushed, WcOpcode::Send);
+            let flushed = Posted { wr_id, qp_num: num, covers: 0, disposition, opcode };
             self.core.complete(&flushed, None);
         }
         Taken::without_error(count)
@@ -342,7 +342,7 @@ impl<C: Carrier> Drop for Transport<C> {
 /// Polls several paths, a few messages from each, starting where the last poll stopped.
 #[inline(never)]
 fn poll_in_turn<C: Carrier>(
-    (core, reader): (&mut Core, &Reader),
+    (core, reader): (&mut QueueSet, &Reader),
     paths: &mut [Path<C>],
     turn: &mut usize,
     out: &mut WcBatch,
@@ -364,7 +364,7 @@ fn poll_in_turn<C: Carrier>(
 
 /// Lets queue pairs send whose peer is attached now.
 #[cold]
-fn open<C: Carrier>(core: &mut Core, paths: &mut [Path<C>]) {
+fn open<C: Carrier>(core: &mut QueueSet, paths: &mut [Path<C>]) {
     let mut opening = std::mem::take(&mut core.opening);
     opening.retain(|&num| {
         let Some(qp) = core.qps.find(num).filter(|qp| qp.state == State::Opening) else {

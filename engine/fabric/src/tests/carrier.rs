@@ -22,10 +22,10 @@ use crate::transport::body::{Acks, Body, OP_READ, Refusal};
 use crate::transport::carrier::{Carrier, DmaError, EndId, Incoming, Outgoing, Vacant};
 use crate::transport::clock::FabricClock;
 use crate::transport::conn::{Conn, Progress};
-use crate::transport::core::{Core, Settings};
 use crate::transport::keys::{KeyCache, KeyTable};
 use crate::transport::post::Limits;
 use crate::transport::qp::{QpTable, QueuePair};
+use crate::transport::queue_set::{QueueSet, Settings};
 use crate::transport::rights::{Granted, Rights};
 
 /// Slots that may be under way in one direction.
@@ -334,7 +334,7 @@ impl Side {
         let rights = Rights::new(side as u64, Arc::new(AtomicU32::new(0)));
         let clock = FabricClock::Virtual(Arc::default());
         let settings = Settings { delay_ns: 0, rnr_timer_ns: 0, reads_max: 2, clock };
-        let core = Core::new(&ATTR, (cache, rights), settings);
+        let core = QueueSet::new(&ATTR, (cache, rights), settings);
         let limits = Limits { send_depth: 16, send_sge: 4, has_windows: false };
         let mut transport = Transport::new((core, reader), limits);
         let qp = QueuePair {

@@ -15,9 +15,9 @@ use rpcrdma_provider::{WcBatch, WcOpcode, WrId};
 
 use super::body::{Acks, Body, OP_SEND, Refusal};
 use super::carrier::{Carrier, Incoming, Outgoing};
-use super::core::{Arrival, Core, Posted};
 use super::keys::Reader;
-use super::qp::{Fate, QueuePair};
+use super::qp::{Disposition, QueuePair};
+use super::queue_set::{Arrival, Posted, QueueSet};
 
 /// One end of a carrier, and its requests in flight.
 pub(crate) struct Path<C: Carrier> {
@@ -66,7 +66,8 @@ impl<C: Carrier> Path<C> {
         (index, is_delayed): (u32, bool),
     ) -> Path<C> {
         let (wr_id, opcode) = (WrId(0), WcOpcode::Send);
-        let nothing = Posted { wr_id, qp_num: 0, covers: 0, fate: Fate::Silent, opcode };
+        let nothing =
+            Posted { wr_id, qp_num: 0, covers: 0, disposition: Disposition::Silent, opcode };
         let (acked, announced, slots) = (tx.acks(), rx.next(), tx.slots());
         Path {
             tx,
@@ -107,7 +108,7 @@ impl<C: Carrier> Path<C> {
     #[inline(always)]
     pub(crate) fn poll(
         &mut self,
-        core: &mut Core,
+        core: &mut QueueSet,
         reader: &Reader,
         out: &mut WcBatch,
         budget: usize,
@@ -142,7 +143,7 @@ impl<C: Carrier> Path<C> {
 
     /// Acknowledges what was taken and completes what was acknowledged.
     #[inline(never)]
-    fn housekeep(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, is_idle: bool) {
+    fn housekeep(&mut self, core: &mut QueueSet, out: &mut WcBatch, now: u64, is_idle: bool) {
         if self.announced == self.rx.next() && core.settings.delay_ns == 0 {
             self.quiet = 0;
         } else {
@@ -176,7 +177,7 @@ impl<C: Carrier> Path<C> {
     #[inline(always)]
     fn receive(
         &mut self,
-        (core, reader): (&mut Core, &Reader),
+        (core, reader): (&mut QueueSet, &Reader),
         out: &mut WcBatch,
         now: u64,
         budget: usize,
@@ -195,7 +196,7 @@ impl<C: Carrier> Path<C> {
     /// As [`Path::receive`], while keys may be used. There is a message, and room for its
     /// completion.
     #[inline(always)]
-    fn take(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, budget: usize) -> usize {
+    fn take(&mut self, core: &mut QueueSet, out: &mut WcBatch, now: u64, budget: usize) -> usize {
         let delay_ns = core.settings.delay_ns;
         let budget = budget.min(out.remaining_capacity());
         let mut taken = 0;
@@ -235,20 +236,20 @@ impl<C: Carrier> Path<C> {
 
     /// Takes the front, with any operation. False if it waits for a Receive.
     #[inline(never)]
-    fn receive_other(&mut self, core: &mut Core, out: &mut WcBatch, now: u64) -> bool {
+    fn receive_other(&mut self, core: &mut QueueSet, out: &mut WcBatch, now: u64) -> bool {
         let Some(body) = self.rx.front() else { return true };
         if body.op != OP_SEND {
             return self.carry_out(core, out, now);
         }
         let dst = body.dst;
         let arrival = core.arrive(&self.rx, body, out);
-        self.settle(core, out, now, (dst, arrival))
+        self.return_front(core, out, now, (dst, arrival))
     }
 
     /// Returns the front with its result. False if it waits for a Receive.
-    fn settle(
+    fn return_front(
         &mut self,
-        core: &mut Core,
+        core: &mut QueueSet,
         out: &mut WcBatch,
         now: u64,
         (dst, arrival): (u32, Arrival),
@@ -266,7 +267,7 @@ impl<C: Carrier> Path<C> {
 
     /// The front cannot be delivered; its queue pair fails on both sides.
     #[cold]
-    fn refuse(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, dst: u32, why: Refusal) {
+    fn refuse(&mut self, core: &mut QueueSet, out: &mut WcBatch, now: u64, dst: u32, why: Refusal) {
         self.finish_reads_of(core, dst);
         self.rx.refuse(why);
         self.announce();
@@ -275,7 +276,7 @@ impl<C: Carrier> Path<C> {
 
     /// Nothing more comes from the queue pair's peer.
     #[cold]
-    fn peer_left(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, num: u32) {
+    fn peer_left(&mut self, core: &mut QueueSet, out: &mut WcBatch, now: u64, num: u32) {
         self.retire(core, Some(out), now);
         if self.fail(core, Some(out), num) {
             core.tell(num);
@@ -285,7 +286,7 @@ impl<C: Carrier> Path<C> {
     /// Whether the front has waited for a Receive long enough. Meanwhile the acks behind it are
     /// read, so that this side's requests complete.
     #[cold]
-    fn give_up(&mut self, core: &mut Core, patience: u8) -> bool {
+    fn give_up(&mut self, core: &mut QueueSet, patience: u8) -> bool {
         let front = self.rx.next();
         if self.rx.is_cancelled() {
             return true;
@@ -334,7 +335,7 @@ impl<C: Carrier> Path<C> {
     /// The peer's queues are gone: nothing more comes from them, and this side's slots are not
     /// read.
     #[cold]
-    fn close(&mut self, core: &mut Core, out: &mut WcBatch) {
+    fn close(&mut self, core: &mut QueueSet, out: &mut WcBatch) {
         if self.is_dead || self.rx.front().is_some() {
             return;
         }
@@ -379,7 +380,7 @@ impl<C: Carrier> Path<C> {
     }
 
     /// Whether a poll would find work, and if not, when it might: time in ns.
-    pub(crate) fn outlook(&self, core: &Core) -> Outlook {
+    pub(crate) fn outlook(&self, core: &QueueSet) -> Outlook {
         if self.is_dead {
             return Outlook::Nothing;
         }
@@ -387,7 +388,7 @@ impl<C: Carrier> Path<C> {
         chores.sooner(self.outlook_of_slots(core))
     }
 
-    fn outlook_of_slots(&self, core: &Core) -> Outlook {
+    fn outlook_of_slots(&self, core: &QueueSet) -> Outlook {
         if self.rx.front().is_some() {
             let due = self.rx.published_at().saturating_add(core.settings.delay_ns);
             let is_blocked = core.srq.front().is_none()

@@ -9,11 +9,11 @@ use rpcrdma_provider::{Remote, SendFlags, SendOp, SendWr, WcOpcode};
 
 use super::body::{Body, INLINE_LEN, OP_READ, OP_SEND, OP_SEND_INVALIDATE, OP_WRITE, PIECES_MAX};
 use super::carrier::{Carrier, Outgoing};
-use super::core::{Core, Posted};
 use super::dma;
 use super::keys::KeyCache;
 use super::path::Path;
-use super::qp::{Fate, QueuePair, State, must_wait, opcode_of};
+use super::qp::{Disposition, QueuePair, State, must_wait, opcode_of};
+use super::queue_set::{Posted, QueueSet};
 
 /// The limits of a queue pair.
 #[derive(Debug, Clone, Copy)]
@@ -67,11 +67,12 @@ pub(crate) unsafe fn post_plain<'a, C: Carrier>(
             rest = Some(wr);
             break;
         };
-        let (fate, covers, left) = match wr.flags.contains(SendFlags::SIGNALED) {
-            true => (Fate::Signaled, unsignaled + 1, 0),
-            false => (Fate::Silent, 0, unsignaled + 1),
+        let (disposition, covers, left) = match wr.flags.contains(SendFlags::SIGNALED) {
+            true => (Disposition::Signaled, unsignaled + 1, 0),
+            false => (Disposition::Silent, 0, unsignaled + 1),
         };
-        let posted = Posted { wr_id: wr.wr_id, qp_num: num, covers, fate, opcode: WcOpcode::Send };
+        let posted =
+            Posted { wr_id: wr.wr_id, qp_num: num, covers, disposition, opcode: WcOpcode::Send };
         let is_published = path.push(posted, now, |body| {
             (body.dst, body.op, body.byte_len) = (dst, OP_SEND, byte_len);
             // SAFETY: the caller keeps the memory readable; wrong keys are already rejected.
@@ -108,7 +109,7 @@ fn allowed_len(wr: &SendWr<'_>, limits: Limits, keys: &mut KeyCache) -> Option<u
 /// That of `post_send`.
 #[inline(never)]
 pub(crate) unsafe fn post<C: Carrier>(
-    (core, path): (&mut Core, &mut Path<C>),
+    (core, path): (&mut QueueSet, &mut Path<C>),
     limits: Limits,
     num: u32,
     wr: &SendWr<'_>,
@@ -116,13 +117,13 @@ pub(crate) unsafe fn post<C: Carrier>(
 ) -> Result<(), NotTaken> {
     let byte_len = byte_len(wr, limits).ok_or(NotTaken::Invalid)?;
     let reads_max = core.settings.reads_max;
-    let Core { qps, keys, .. } = &mut *core;
+    let QueueSet { qps, keys, .. } = &mut *core;
     let Some(qp) = qps.find(num) else { return Ok(()) };
     if u32::from(qp.outstanding) >= limits.send_depth {
         return Err(NotTaken::Full);
     }
     qp.outstanding += 1;
-    let (fate, covers) = qp.account(wr.flags.contains(SendFlags::SIGNALED));
+    let (disposition, covers) = qp.account(wr.flags.contains(SendFlags::SIGNALED));
     let is_fenced = wr.flags.contains(SendFlags::FENCE);
     let needed = match wr.op {
         SendOp::Read(_) => Access::LOCAL_WRITE,
@@ -130,18 +131,18 @@ pub(crate) unsafe fn post<C: Carrier>(
     };
     let is_allowed =
         wr.flags.contains(SendFlags::INLINE) || wr.sgl.iter().all(|sge| keys.allows(sge, needed));
-    let mut fate = if is_allowed { fate } else { Fate::Protection };
+    let mut disposition = if is_allowed { disposition } else { Disposition::Protection };
     let waits_for_reads = must_wait((wr.op, is_fenced), qp.reads.into(), reads_max);
     let peer = qp.peer;
     if is_allowed && qp.state == State::Ready && !qp.is_waiting && !waits_for_reads {
         let posted =
-            Posted { wr_id: wr.wr_id, qp_num: num, covers, fate, opcode: opcode_of(wr.op) };
+            Posted { wr_id: wr.wr_id, qp_num: num, covers, disposition, opcode: opcode_of(wr.op) };
         let is_local = matches!(wr.op, SendOp::Bind(_) | SendOp::Invalidate { .. });
         if is_local {
             if path.carry_out_here(core, None, posted, wr.op) {
                 return Ok(());
             }
-            fate = Fate::WindowBind;
+            disposition = Disposition::WindowBind;
         } else if path.push_op(qp, (posted, wr.op), now, |body| {
             name(body, wr.op, (peer, byte_len));
             if matches!(wr.op, SendOp::Read(_)) {
@@ -154,9 +155,9 @@ pub(crate) unsafe fn post<C: Carrier>(
             return Ok(());
         }
     }
-    let Core { qps, keys, backlog, .. } = core;
+    let QueueSet { qps, keys, backlog, .. } = core;
     let Some(qp) = qps.find(num) else { return Ok(()) };
-    backlog.append(&mut qp.backlog, (wr.wr_id, fate, covers), |request| {
+    backlog.append(&mut qp.backlog, (wr.wr_id, disposition, covers), |request| {
         (request.op, request.is_fenced) = (wr.op, is_fenced);
         name(&mut request.body, wr.op, (peer, byte_len));
         request.body.pieces = 0;

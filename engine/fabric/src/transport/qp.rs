@@ -30,7 +30,7 @@ pub(crate) enum State {
 /// The result of a request when its slot was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Fate {
+pub(crate) enum Disposition {
     /// Success, without a completion.
     Silent,
     /// Success, with a completion.
@@ -51,22 +51,22 @@ pub(crate) enum Fate {
     RemoteAccess,
 }
 
-impl Fate {
+impl Disposition {
     pub(crate) fn status(self) -> WcStatus {
         match self {
-            Fate::Silent | Fate::Signaled => WcStatus::Success,
-            Fate::Flushed => WcStatus::Flushed,
-            Fate::Protection => WcStatus::LocalProtection,
-            Fate::WindowBind => WcStatus::MemoryWindowBind,
-            Fate::TooLong => WcStatus::RemoteInvalidRequest,
-            Fate::NotReady => WcStatus::RnrRetryExceeded,
-            Fate::Broken => WcStatus::Other(REMOTE_OPERATION_ERROR),
-            Fate::RemoteAccess => WcStatus::RemoteAccess,
+            Disposition::Silent | Disposition::Signaled => WcStatus::Success,
+            Disposition::Flushed => WcStatus::Flushed,
+            Disposition::Protection => WcStatus::LocalProtection,
+            Disposition::WindowBind => WcStatus::MemoryWindowBind,
+            Disposition::TooLong => WcStatus::RemoteInvalidRequest,
+            Disposition::NotReady => WcStatus::RnrRetryExceeded,
+            Disposition::Broken => WcStatus::Other(REMOTE_OPERATION_ERROR),
+            Disposition::RemoteAccess => WcStatus::RemoteAccess,
         }
     }
 
     pub(crate) fn is_success(self) -> bool {
-        matches!(self, Fate::Silent | Fate::Signaled)
+        matches!(self, Disposition::Silent | Disposition::Signaled)
     }
 }
 
@@ -132,12 +132,12 @@ impl QueuePair {
 
     /// The result of a successful request, and the number of places that its completion frees.
     #[inline]
-    pub(crate) fn account(&mut self, is_signaled: bool) -> (Fate, u16) {
+    pub(crate) fn account(&mut self, is_signaled: bool) -> (Disposition, u16) {
         self.unsignaled += 1;
         if is_signaled {
-            (Fate::Signaled, std::mem::take(&mut self.unsignaled))
+            (Disposition::Signaled, std::mem::take(&mut self.unsignaled))
         } else {
-            (Fate::Silent, 0)
+            (Disposition::Silent, 0)
         }
     }
 
@@ -209,7 +209,7 @@ impl QpTable {
 /// A request that is not published yet, or one that was executed here and completes behind others.
 pub(crate) struct Waiting {
     pub wr_id: WrId,
-    pub fate: Fate,
+    pub disposition: Disposition,
     /// It begins only when no Read is outstanding.
     pub is_fenced: bool,
     /// Places of the send queue that its completion frees.
@@ -282,13 +282,13 @@ impl BacklogPool {
     pub(crate) fn append(
         &mut self,
         backlog: &mut Backlog,
-        (wr_id, fate, covers): (WrId, Fate, u16),
+        (wr_id, disposition, covers): (WrId, Disposition, u16),
         fill: impl FnOnce(&mut Waiting),
     ) {
         let mut index = self.vacant;
         if let Some(request) = self.requests.get_mut(index as usize) {
             self.vacant = std::mem::replace(&mut request.next, NONE);
-            (request.wr_id, request.fate, request.covers) = (wr_id, fate, covers);
+            (request.wr_id, request.disposition, request.covers) = (wr_id, disposition, covers);
             (request.op, request.is_fenced) = (SendOp::Send, false);
         } else {
             debug_assert!(self.requests.len() < self.requests.capacity());
@@ -296,7 +296,7 @@ impl BacklogPool {
             let body = Body::empty();
             let (op, is_fenced, behind) = (SendOp::Send, false, 0);
             let next = NONE;
-            let request = Waiting { wr_id, fate, is_fenced, covers, next, behind, op, body };
+            let request = Waiting { wr_id, disposition, is_fenced, covers, next, behind, op, body };
             self.requests.push(request);
         }
         fill(&mut self.requests[index as usize]);
@@ -313,9 +313,9 @@ impl BacklogPool {
     }
 
     /// Marks the oldest request as failed.
-    pub(crate) fn doom(&mut self, backlog: &Backlog, fate: Fate) {
+    pub(crate) fn doom(&mut self, backlog: &Backlog, disposition: Disposition) {
         if let Some(request) = self.requests.get_mut(backlog.first as usize) {
-            request.fate = fate;
+            request.disposition = disposition;
         }
     }
 

@@ -25,7 +25,7 @@ pub struct RemoteWrite {
 }
 
 /// Memory of the caller, and what is written to it.
-struct Target<'a> {
+struct WriteTarget<'a> {
     segments: Array<'a, RdmaSegment>,
     /// The item; none if it is the message itself.
     item: Option<u8>,
@@ -50,7 +50,7 @@ impl<'a> GroupPlan<'a> {
     pub fn next_write(&mut self) -> Option<RemoteWrite> {
         loop {
             let at = self.writes;
-            let Target { segments, item, total } = self.target(at.chunk)?;
+            let WriteTarget { segments, item, total } = self.target(at.chunk)?;
             if at.done == total {
                 self.writes = WriteCursor { chunk: at.chunk + 1, ..WriteCursor::default() };
                 continue;
@@ -75,16 +75,16 @@ impl<'a> GroupPlan<'a> {
     }
 
     /// The memory at `index` among what the caller offered; `None` behind the last.
-    fn target(&self, index: usize) -> Option<Target<'a>> {
+    fn target(&self, index: usize) -> Option<WriteTarget<'a>> {
         match self.form {
             Form::ChunkReply(lists) => match lists.writes.iter().nth(index) {
                 Some(WriteChunk(segments)) => {
                     let total = written_len(self.items, self.direct, index);
-                    Some(Target { segments, item: Some(index as u8), total })
+                    Some(WriteTarget { segments, item: Some(index as u8), total })
                 }
                 None if index == lists.writes.len() && lists.is_written => {
                     let WriteChunk(segments) = lists.reply?;
-                    Some(Target { segments, item: None, total: self.stream })
+                    Some(WriteTarget { segments, item: None, total: self.stream })
                 }
                 None => None,
             },
@@ -95,7 +95,7 @@ impl<'a> GroupPlan<'a> {
                 let found = match_items(&rsd, self.items).ok()?.get(index).copied();
                 let item = found?.item.filter(|item| self.is_direct(usize::from(*item)));
                 let total = item.and_then(|item| self.items.get(usize::from(item)));
-                Some(Target { segments, item, total: total.map_or(0, |item| item.len) })
+                Some(WriteTarget { segments, item, total: total.map_or(0, |item| item.len) })
             }
             Form::Msg(_) | Form::ChunkCall(_) | Form::Request { .. } | Form::Response { .. } => {
                 None

@@ -9,20 +9,20 @@ use rpcrdma_provider::{SendOp, WcBatch};
 
 use super::Path;
 use crate::transport::carrier::{Carrier, Outgoing};
-use crate::transport::core::{Core, Posted};
-use crate::transport::qp::{Fate, QueuePair, State, opcode_of};
+use crate::transport::qp::{Disposition, QueuePair, State, opcode_of};
+use crate::transport::queue_set::{Posted, QueueSet};
 
 impl<C: Carrier> Path<C> {
     /// Binds or invalidates, and completes it when all earlier requests have completed. False,
     /// without effect, if a rule forbids it.
     pub(crate) fn carry_out_here(
         &mut self,
-        core: &mut Core,
+        core: &mut QueueSet,
         out: Option<&mut WcBatch>,
         posted: Posted,
         op: SendOp,
     ) -> bool {
-        let Core { rights, keys, qps, backlog, .. } = core;
+        let QueueSet { rights, keys, qps, backlog, .. } = core;
         let is_done = match op {
             SendOp::Bind(bind) => rights.bind(keys, posted.qp_num, &bind),
             SendOp::Invalidate { rkey } => rights.invalidate(posted.qp_num, rkey),
@@ -30,39 +30,39 @@ impl<C: Carrier> Path<C> {
         };
         let Some(qp) = qps.find(posted.qp_num).filter(|_| is_done) else { return false };
         let Some(behind) = self.under_way(qp) else {
-            if posted.fate != Fate::Silent {
+            if posted.disposition != Disposition::Silent {
                 core.complete(&posted, out);
             }
             return true;
         };
         self.care += 1;
-        let Posted { wr_id, fate, covers, .. } = posted;
-        backlog.append(&mut qp.locals, (wr_id, fate, covers), |request| {
+        let Posted { wr_id, disposition, covers, .. } = posted;
+        backlog.append(&mut qp.locals, (wr_id, disposition, covers), |request| {
             (request.op, request.behind) = (op, behind);
         });
         true
     }
 
     /// Completes a request that was executed here and waits only for the slots before `behind`;
-    /// with `fate` instead of its own, if there is one.
+    /// with `disposition` instead of its own, if there is one.
     pub(crate) fn complete_behind(
         &mut self,
-        core: &mut Core,
+        core: &mut QueueSet,
         mut out: Option<&mut WcBatch>,
         (num, behind): (u32, u64),
-        fate: Option<Fate>,
+        disposition: Option<Disposition>,
     ) {
         while let Some(qp) = core.qps.find(num)
             && let Some(request) = core.backlog.front(&qp.locals)
             && request.behind == behind
         {
             let (wr_id, opcode) = (request.wr_id, opcode_of(request.op));
-            let covers = if fate.is_some() { 0 } else { request.covers };
-            let fate = fate.unwrap_or(request.fate);
+            let covers = if disposition.is_some() { 0 } else { request.covers };
+            let disposition = disposition.unwrap_or(request.disposition);
             core.backlog.pop(&mut qp.locals);
             self.care -= 1;
-            if fate != Fate::Silent {
-                let posted = Posted { wr_id, qp_num: num, covers, fate, opcode };
+            if disposition != Disposition::Silent {
+                let posted = Posted { wr_id, qp_num: num, covers, disposition, opcode };
                 core.complete(&posted, out.as_deref_mut());
             }
         }
@@ -74,7 +74,7 @@ impl<C: Carrier> Path<C> {
     }
 
     /// A Read has ended: requests that waited for it may begin.
-    pub(crate) fn read_has_ended(&mut self, core: &mut Core, num: u32) {
+    pub(crate) fn read_has_ended(&mut self, core: &mut QueueSet, num: u32) {
         let Some(qp) = core.qps.find(num) else { return };
         qp.reads = qp.reads.saturating_sub(1);
         if qp.state == State::Held {

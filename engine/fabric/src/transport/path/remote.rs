@@ -16,17 +16,17 @@ use rpcrdma_provider::{WcBatch, WcOpcode};
 use super::{CHORE_READ, CHORE_SEND, Outlook, Path, PendingRead};
 use crate::transport::body::{Body, OP_READ, OP_SEND_INVALIDATE, OP_WRITE, Refusal};
 use crate::transport::carrier::{Carrier, DmaError, Incoming, Outgoing};
-use crate::transport::core::{Arrival, Core};
 use crate::transport::dma;
 use crate::transport::keys::Reader;
 use crate::transport::qp::State;
+use crate::transport::queue_set::{Arrival, QueueSet};
 use crate::transport::rights::Granted;
 use rpcrdma_mempool::Access;
 
 impl<C: Carrier> Path<C> {
     /// Executes the front, which is not a plain Send. False if it waits for a Receive.
     #[inline(never)]
-    pub(crate) fn carry_out(&mut self, core: &mut Core, out: &mut WcBatch, now: u64) -> bool {
+    pub(crate) fn carry_out(&mut self, core: &mut QueueSet, out: &mut WcBatch, now: u64) -> bool {
         let Some(body) = self.rx.front() else { return true };
         let dst = body.dst;
         let arrival = match body.op {
@@ -42,11 +42,11 @@ impl<C: Carrier> Path<C> {
                 return true;
             }
         };
-        self.settle(core, out, now, (dst, arrival))
+        self.return_front(core, out, now, (dst, arrival))
     }
 
     /// Takes a Read in its turn. A wrong key is reported at once.
-    fn take_read(&mut self, core: &mut Core, out: &mut WcBatch, now: u64) {
+    fn take_read(&mut self, core: &mut QueueSet, out: &mut WcBatch, now: u64) {
         let Some(&body) = self.rx.front() else { return };
         let (from, position) = (self.rx.target(), self.rx.next());
         if let Err(why) = core.readable(&body, from) {
@@ -67,7 +67,7 @@ impl<C: Carrier> Path<C> {
     #[inline(never)]
     pub(crate) fn do_chores(
         &mut self,
-        (core, reader): (&mut Core, &Reader),
+        (core, reader): (&mut QueueSet, &Reader),
         out: &mut WcBatch,
         now: u64,
     ) {
@@ -82,7 +82,7 @@ impl<C: Carrier> Path<C> {
     }
 
     /// Executes the Reads that are due and were taken in an earlier poll.
-    fn carry_out_reads(&mut self, core: &mut Core, out: &mut WcBatch, now: u64) {
+    fn carry_out_reads(&mut self, core: &mut QueueSet, out: &mut WcBatch, now: u64) {
         let before = self.reads.len();
         while let Some(read) = self.reads.pop_front_if(|read| !read.is_new && read.due <= now) {
             let outcome = core.read(&self.rx, &read);
@@ -109,7 +109,7 @@ impl<C: Carrier> Path<C> {
     /// Executes the Reads of a queue pair that is going to fail: the peer's earlier requests are
     /// answered. The answers keep their delay.
     #[cold]
-    pub(crate) fn finish_reads_of(&mut self, core: &Core, num: u32) {
+    pub(crate) fn finish_reads_of(&mut self, core: &QueueSet, num: u32) {
         let rx = &self.rx;
         self.reads.retain(|read| {
             let is_theirs = read.body.dst == num;
@@ -139,7 +139,7 @@ impl<C: Carrier> Path<C> {
     }
 
     /// When the peer's next Read is due.
-    pub(crate) fn outlook_of_reads(&self, core: &Core) -> Outlook {
+    pub(crate) fn outlook_of_reads(&self, core: &QueueSet) -> Outlook {
         match self.reads.front() {
             None => Outlook::Nothing,
             Some(read)
@@ -152,7 +152,7 @@ impl<C: Carrier> Path<C> {
     }
 }
 
-impl Core {
+impl QueueSet {
     /// Executes a Write.
     fn write<R: Incoming>(&self, rx: &R, body: &Body) -> Arrival {
         let to = match self.granted(body, rx.target(), Access::REMOTE_WRITE) {
@@ -195,7 +195,7 @@ impl Core {
         granted.ok_or(Refusal::Access)
     }
 
-    /// As [`Core::arrive`], with a key that is dead when the Receive completes. A message whose key
+    /// As [`QueueSet::arrive`], with a key that is dead when the Receive completes. A message whose key
     /// its queue pair does not have takes no Receive.
     fn arrive_invalidating<R: Incoming>(
         &mut self,

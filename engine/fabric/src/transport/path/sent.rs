@@ -7,8 +7,8 @@ use rpcrdma_provider::{SendOp, WcBatch, WcOpcode, WrId};
 use super::{CHORE_SEND, Path};
 use crate::transport::body::{Body, OP_DISCONNECT, Refusal};
 use crate::transport::carrier::{Carrier, Incoming, Outgoing, Vacant};
-use crate::transport::core::{Core, Posted};
-use crate::transport::qp::{Backlog, Fate, QueuePair, State, opcode_of};
+use crate::transport::qp::{Backlog, Disposition, QueuePair, State, opcode_of};
+use crate::transport::queue_set::{Posted, QueueSet};
 
 impl<C: Carrier> Path<C> {
     /// Whether a new request can be sent at once: none waits.
@@ -83,7 +83,7 @@ impl<C: Carrier> Path<C> {
 
     /// Completes the requests whose slots were taken.
     #[inline]
-    pub(crate) fn retire(&mut self, core: &mut Core, mut out: Option<&mut WcBatch>, now: u64) {
+    pub(crate) fn retire(&mut self, core: &mut QueueSet, mut out: Option<&mut WcBatch>, now: u64) {
         if self.care != 0 || self.tx.refused() != self.refusals {
             return self.retire_one_by_one(core, out, now);
         }
@@ -92,7 +92,7 @@ impl<C: Carrier> Path<C> {
         while position != until {
             let posted = &self.posted[(position & self.mask) as usize];
             position += 1;
-            if posted.fate != Fate::Silent {
+            if posted.disposition != Disposition::Silent {
                 core.complete(posted, out.as_deref_mut());
             }
         }
@@ -101,7 +101,7 @@ impl<C: Carrier> Path<C> {
 
     /// As [`Path::retire`], with the time and the result of each slot.
     #[cold]
-    fn retire_one_by_one(&mut self, core: &mut Core, mut out: Option<&mut WcBatch>, now: u64) {
+    fn retire_one_by_one(&mut self, core: &mut QueueSet, mut out: Option<&mut WcBatch>, now: u64) {
         while self.tx.freed() != self.acked.taken() {
             let position = self.tx.freed();
             if core.settings.delay_ns != 0
@@ -127,7 +127,7 @@ impl<C: Carrier> Path<C> {
             match refusal {
                 Some(why) => self.was_refused(core, out.as_deref_mut(), posted, why),
                 None => {
-                    if posted.fate != Fate::Silent {
+                    if posted.disposition != Disposition::Silent {
                         core.complete(&posted, out.as_deref_mut());
                     }
                     let fates = (posted.qp_num, position + 1);
@@ -140,7 +140,7 @@ impl<C: Carrier> Path<C> {
     /// The peer has refused a slot.
     fn was_refused(
         &mut self,
-        core: &mut Core,
+        core: &mut QueueSet,
         mut out: Option<&mut WcBatch>,
         posted: Posted,
         why: Refusal,
@@ -150,15 +150,15 @@ impl<C: Carrier> Path<C> {
         if core.qps.find(num).is_none_or(|qp| qp.state == State::Error) {
             return;
         }
-        let fate = match why {
-            Refusal::TooLong => Fate::TooLong,
-            Refusal::NotReady => Fate::NotReady,
-            Refusal::Gone => Fate::Flushed,
-            Refusal::Broken => Fate::Broken,
-            Refusal::Unreadable => Fate::Protection,
-            Refusal::Access => Fate::RemoteAccess,
+        let disposition = match why {
+            Refusal::TooLong => Disposition::TooLong,
+            Refusal::NotReady => Disposition::NotReady,
+            Refusal::Gone => Disposition::Flushed,
+            Refusal::Broken => Disposition::Broken,
+            Refusal::Unreadable => Disposition::Protection,
+            Refusal::Access => Disposition::RemoteAccess,
         };
-        core.complete(&Posted { fate, covers: 0, ..posted }, out.as_deref_mut());
+        core.complete(&Posted { disposition, covers: 0, ..posted }, out.as_deref_mut());
         self.fail(core, out, num);
         core.tell(num);
     }
@@ -169,7 +169,7 @@ impl<C: Carrier> Path<C> {
     #[cold]
     pub(crate) fn fail(
         &mut self,
-        core: &mut Core,
+        core: &mut QueueSet,
         mut out: Option<&mut WcBatch>,
         num: u32,
     ) -> bool {
@@ -178,7 +178,7 @@ impl<C: Carrier> Path<C> {
         };
         qp.state = State::Error;
         let mut waiting = std::mem::replace(&mut qp.backlog, Backlog::EMPTY);
-        let flushed = Some(Fate::Flushed);
+        let flushed = Some(Disposition::Flushed);
         let positions = self.tx.freed()..self.tx.head();
         let is_ours = |posted: &Posted| posted.qp_num == num;
         for position in positions.clone() {
@@ -191,7 +191,7 @@ impl<C: Carrier> Path<C> {
         for position in positions {
             let posted = &mut self.posted[(position & self.mask) as usize];
             if is_ours(posted) {
-                let lost = Posted { fate: Fate::Flushed, covers: 0, ..*posted };
+                let lost = Posted { disposition: Disposition::Flushed, covers: 0, ..*posted };
                 // The peer keeps the slot of a Read until it reports its result.
                 *posted = Posted { opcode: posted.opcode, ..UNOWNED };
                 core.complete(&lost, out.as_deref_mut());
@@ -200,9 +200,13 @@ impl<C: Carrier> Path<C> {
             }
         }
         while let Some(request) = core.backlog.front(&waiting) {
-            let fate = if request.fate.is_success() { Fate::Flushed } else { request.fate };
+            let disposition = if request.disposition.is_success() {
+                Disposition::Flushed
+            } else {
+                request.disposition
+            };
             let (wr_id, opcode) = (request.wr_id, opcode_of(request.op));
-            let flushed = Posted { wr_id, qp_num: num, covers: 0, fate, opcode };
+            let flushed = Posted { wr_id, qp_num: num, covers: 0, disposition, opcode };
             core.backlog.pop(&mut waiting);
             core.complete(&flushed, out.as_deref_mut());
         }
@@ -228,7 +232,7 @@ impl<C: Carrier> Path<C> {
 
     /// Sends what waits for room: goodbyes, then one request of each queue pair in turn.
     #[cold]
-    pub(crate) fn drain(&mut self, core: &mut Core, mut out: Option<&mut WcBatch>, now: u64) {
+    pub(crate) fn drain(&mut self, core: &mut QueueSet, mut out: Option<&mut WcBatch>, now: u64) {
         let before = self.tx.head();
         while let Some(&peer_num) = self.goodbyes.front()
             && self.publish(UNOWNED, now, |slot| {
@@ -262,18 +266,18 @@ impl<C: Carrier> Path<C> {
     /// Sends the oldest waiting request of a queue pair. There is room.
     fn send_waiting(
         &mut self,
-        core: &mut Core,
+        core: &mut QueueSet,
         out: Option<&mut WcBatch>,
         num: u32,
         now: u64,
     ) -> Turn {
-        let Core { qps, backlog, .. } = core;
+        let QueueSet { qps, backlog, .. } = core;
         let Some(qp) = qps.find(num) else { return Turn::Done };
         let Some(request) = backlog.front(&qp.backlog) else {
             qp.is_waiting = false;
             return Turn::Done;
         };
-        if !request.fate.is_success() {
+        if !request.disposition.is_success() {
             // Its memory was invalid when it was posted; it fails after those before it.
             if self.under_way(qp).is_some() {
                 return Turn::Later;
@@ -289,12 +293,13 @@ impl<C: Carrier> Path<C> {
             (qp.state, qp.is_waiting) = (State::Held, false);
             return Turn::Done;
         }
-        let (wr_id, covers, fate, op) = (request.wr_id, request.covers, request.fate, request.op);
-        let posted = Posted { wr_id, qp_num: num, covers, fate, opcode: opcode_of(op) };
+        let (wr_id, covers, disposition, op) =
+            (request.wr_id, request.covers, request.disposition, request.op);
+        let posted = Posted { wr_id, qp_num: num, covers, disposition, opcode: opcode_of(op) };
         if matches!(op, SendOp::Bind(_) | SendOp::Invalidate { .. }) {
             if !self.carry_out_here(core, out, posted, op) {
                 let Some(qp) = core.qps.find(num) else { return Turn::Done };
-                core.backlog.doom(&qp.backlog, Fate::WindowBind);
+                core.backlog.doom(&qp.backlog, Disposition::WindowBind);
                 return Turn::Again;
             }
         } else {
@@ -322,6 +327,6 @@ const UNOWNED: Posted = Posted {
     wr_id: WrId(0),
     qp_num: u32::MAX,
     covers: 0,
-    fate: Fate::Silent,
+    disposition: Disposition::Silent,
     opcode: WcOpcode::Send,
 };

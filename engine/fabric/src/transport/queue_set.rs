@@ -12,7 +12,7 @@ use super::carrier::{DmaError, Incoming};
 use super::clock::FabricClock;
 use super::dma;
 use super::keys::KeyCache;
-use super::qp::{BacklogPool, Fate, QpTable, State};
+use super::qp::{BacklogPool, Disposition, QpTable, State};
 use super::rights::Rights;
 use super::srq::Srq;
 
@@ -23,12 +23,12 @@ pub(crate) struct Posted {
     pub qp_num: u32,
     /// Places of the send queue that its completion frees.
     pub covers: u16,
-    pub fate: Fate,
+    pub disposition: Disposition,
     pub opcode: WcOpcode,
 }
 
 /// The state that the paths share.
-pub(crate) struct Core {
+pub(crate) struct QueueSet {
     pub qps: QpTable,
     pub backlog: BacklogPool,
     pub srq: Srq,
@@ -67,13 +67,13 @@ pub(crate) enum Arrival {
     Refused(Refusal),
 }
 
-impl Core {
+impl QueueSet {
     pub(crate) fn new(
         attr: &QueueAttr,
         (keys, rights): (KeyCache, Rights),
         settings: Settings,
-    ) -> Core {
-        Core {
+    ) -> QueueSet {
+        QueueSet {
             qps: QpTable::new(attr.qp_max),
             backlog: BacklogPool::new(attr.qp_max as usize * attr.send_depth as usize),
             srq: Srq::new(attr.srq_depth, attr.recv_sge),
@@ -101,7 +101,7 @@ impl Core {
 
     /// Matches a message in its slot with the oldest Receive in the simple case: its queue pair
     /// receives, it is not empty, and it fits in the first part of a Receive, which may be written
-    /// since the last [`Srq::check`]. Otherwise returns false without effect: [`Core::arrive`]
+    /// since the last [`Srq::check`]. Otherwise returns false without effect: [`QueueSet::arrive`]
     /// handles the general case.
     #[inline(always)]
     pub(crate) fn arrive_short(&mut self, body: &Body, out: &mut WcBatch) -> bool {
@@ -177,7 +177,7 @@ impl Core {
         let completion = WorkCompletion {
             wr_id: posted.wr_id,
             qp_num: posted.qp_num,
-            status: posted.fate.status(),
+            status: posted.disposition.status(),
             opcode: posted.opcode,
             byte_len: 0,
             invalidated: None,
