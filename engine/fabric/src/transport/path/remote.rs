@@ -195,8 +195,8 @@ impl QueueSet {
         granted.ok_or(Refusal::Access)
     }
 
-    /// As [`QueueSet::arrive`], with a key that is dead when the Receive completes. A message whose key
-    /// its queue pair does not have takes no Receive.
+    /// As [`QueueSet::arrive`], with a key that is dead when the Receive completes. A message whose
+    /// key its queue pair does not have takes no Receive.
     fn arrive_invalidating<R: Incoming>(
         &mut self,
         rx: &R,
