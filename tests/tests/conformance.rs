@@ -175,10 +175,19 @@ fn sources_of<'a>(folder: &Path, modules: &'a [&'a str]) -> Vec<(String, &'a [&'
                 format!("{outer}.rs"),
             ],
         };
-        let texts = names.iter().filter_map(|name| fs::read_to_string(folder.join(name)).ok());
+        let in_programs =
+            programs(folder).into_iter().map(|program| program.join(format!("{outer}.rs")));
+        let paths = names.iter().map(|name| folder.join(name)).chain(in_programs);
+        let texts = paths.filter_map(|path| fs::read_to_string(path).ok());
         found.extend(texts.map(|text| (text, inner)));
     }
     found
+}
+
+/// The folders of a part that are test programs of several files.
+fn programs(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder.join("tests")).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.join("main.rs").exists()).collect()
 }
 
 fn has_module(text: &str, module: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use rpcrdma_config::{Config, keys};
 
-const PAGE: &str = include_str!("../../docs/configuration.md");
+const PAGE: &str = include_str!("../../../docs/configuration.md");
 
 /// The keys that the tables of the page describe: the first cell of a row, in backticks.
 fn described() -> Vec<&'static str> {

@@ -1,10 +1,9 @@
 //! A misbehaving peer: nothing panics, no resource is lost, and no byte that was not received is
 //! used.
 
-mod pair;
-
-use pair::{
-    PLAIN_HEADER_LEN, Side, connected_in, plain_call, plain_reply, rpc, structure, take_plain,
+use crate::pair::{
+    PLAIN_HEADER_LEN, STALE, Side, connected_in, plain_call, plain_reply, rpc, structure,
+    take_plain,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -196,7 +195,7 @@ fn answer(side: &mut Side, message: &Message<'static>, parts: &[Part]) {
             for item in placed.iter() {
                 let bytes = side.gather(parts, item.pieces(&structure));
                 assert_eq!(bytes.len() as u32, item.len);
-                assert!(!bytes.contains(&pair::STALE));
+                assert!(!bytes.contains(&STALE));
             }
             side.conn.refuse(&mut side.ledger, &to);
         }
@@ -212,7 +211,7 @@ fn finish(side: &mut Side, id: CallId, message: &Message<'static>, parts: &[Part
         Ok(placed) => {
             for item in placed.iter() {
                 let bytes = side.gather(parts, item.pieces(&structure));
-                assert!(!bytes.contains(&pair::STALE));
+                assert!(!bytes.contains(&STALE));
             }
             side.conn.finish_call(&mut side.ledger, id).expect("an answered call is open");
         }

@@ -1,11 +1,7 @@
 //! Golden vectors: each decodes to its annotations, encodes exactly, and does not cause a panic
 //! when damaged.
 
-#[path = "support/fields.rs"]
-mod fields;
-#[path = "support/golden.rs"]
-mod golden;
-
+use crate::{fields, golden};
 use rpcrdma_xdr::{Body, Header, Optional, RdmaError, Writer};
 
 fn encode(header: &Header<'_>) -> Vec<u8> {

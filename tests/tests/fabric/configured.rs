@@ -102,7 +102,7 @@ fn report_the_result_of_starting_where_little_can_be_locked() {
 #[test]
 fn memory_is_locked_or_the_start_fails_or_the_amount_is_reported() {
     let own = std::env::current_exe().expect("the name of this program");
-    let child = "report_the_result_of_starting_where_little_can_be_locked";
+    let child = "configured::report_the_result_of_starting_where_little_can_be_locked";
     let output = std::process::Command::new(own)
         .args(["--exact", child, "--ignored", "--nocapture"])
         .output()

@@ -1,9 +1,7 @@
 //! Every form of message fits the receiver's current sizes, through every change of the sizes of
 //! either side, in both roles.
 
-mod pair;
-
-use pair::{PLAIN_HEADER_LEN, Side, plain_call, plain_reply, rpc, structure, transmission};
+use crate::pair::{PLAIN_HEADER_LEN, Side, plain_call, plain_reply, rpc, structure, transmission};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::*;

@@ -1,10 +1,6 @@
 //! Encoding and decoding any header gives the same header, and decoding any bytes does not panic.
 
-#[path = "support/fields.rs"]
-mod fields;
-#[path = "support/headers.rs"]
-mod headers;
-
+use crate::{fields, headers};
 use proptest::prelude::*;
 use rpcrdma_xdr::{Body, Header, Prefix, PrivateData, RpcPrefix, Writer};
 

@@ -2,12 +2,10 @@
 //!
 //! It has the requirements of `rpcgen_oracle.rs`, without rpcgen.
 
-#[path = "support/oracle.rs"]
-mod oracle;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-use std::path::Path;
-
-use oracle::{Request, ask, copy, oracle, run, runner, sample, seed};
+use crate::oracle::{Request, ask, copy, oracle, run, runner, sample, seed};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_xdr::onc::{AcceptStatus, Auth, AuthSys, CallHeader, ReplyHeader};
@@ -17,8 +15,9 @@ const MESSAGES: usize = 5_000;
 
 /// The folder of the C program; `None` if the oracle is to be skipped.
 fn libtirpc() -> Option<&'static Path> {
-    oracle("onc_oracle", |out| {
-        copy(out, "tests/support/onc_oracle.c");
+    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    oracle(&BUILT, "onc_oracle", |out| {
+        copy(out, "tests/codec/onc_oracle.c");
         let source = ["-O1", "-Wall", "-Werror", "-I/usr/include/tirpc", "onc_oracle.c"];
         run(out, "gcc", &[&source[..], &["-o", "oracle", "-ltirpc"]].concat());
     })

@@ -1,8 +1,8 @@
 //! The version of a connection, its negotiation, and the properties of version one.
 
-mod pair;
-
-use pair::{Side, connected, connected_in, first_call, plain_call, plain_reply, rpc, structure};
+use crate::pair::{
+    Side, connected, connected_in, first_call, plain_call, plain_reply, rpc, structure,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::report::ReportKind;

@@ -1,9 +1,7 @@
 //! Messages with a single item in many segments: their own way and the general way lead to the same
 //! state and the same bytes.
 
-mod pair;
-
-use pair::{Side, connected, rpc, transmission};
+use crate::pair::{Side, connected, rpc, transmission};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::*;

@@ -1,9 +1,7 @@
 //! The rules of chunks one by one: what a call chooses, what a call and a reply must not have, and
 //! what a reply makes of what was offered.
 
-mod pair;
-
-use pair::{Side, connected, connected_in, plain_reply, rpc, structure};
+use crate::pair::{Side, connected, connected_in, plain_reply, rpc, structure};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::*;

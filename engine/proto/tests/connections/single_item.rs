@@ -1,9 +1,7 @@
 //! Single-item messages: the short way and the general way lead to the same state and the same
 //! bytes.
 
-mod pair;
-
-use pair::{Side, connected, rpc, structure};
+use crate::pair::{Side, connected, rpc, structure};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::*;

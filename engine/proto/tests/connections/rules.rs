@@ -1,8 +1,6 @@
 //! Rules of the protocol documents that no other test checks: see docs/conformance.md.
 
-mod pair;
-
-use pair::{Side, connected, rpc, structure, transmission};
+use crate::pair::{Side, connected, rpc, structure, transmission};
 use rpcrdma_proto::report::ReportKind;
 use rpcrdma_proto::*;
 use rpcrdma_xdr::*;

@@ -1,8 +1,6 @@
 //! The effect of each kind of received transmission, and the state after it.
 
-mod pair;
-
-use pair::{Side, connected, plain_reply, rpc, structure, transmission};
+use crate::pair::{Side, connected, plain_reply, rpc, structure, transmission};
 use rpcrdma_proto::report::ReportKind;
 use rpcrdma_proto::*;
 use rpcrdma_xdr::*;

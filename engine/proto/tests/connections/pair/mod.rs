@@ -1,7 +1,5 @@
 //! Two connected ends: the plans of one are encoded, and the bytes passed to the other.
 
-#![expect(dead_code, reason = "each test file uses its part")]
-
 pub mod memory;
 
 use rpcrdma_proto::*;

@@ -1,8 +1,6 @@
 //! The offers of a call and their use, in both versions: see docs/conformance.md.
 
-mod pair;
-
-use pair::{Side, connected, connected_in, rpc, structure, transmission};
+use crate::pair::{Side, connected, connected_in, rpc, structure, transmission};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::report::ReportKind;

@@ -1,8 +1,6 @@
 //! Planned messages arrive at the other side: every byte at its position.
 
-mod pair;
-
-use pair::{Side, connected, rpc, structure};
+use crate::pair::{Side, connected, rpc, structure};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::*;

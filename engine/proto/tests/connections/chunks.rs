@@ -1,9 +1,7 @@
 //! Chunks: one side offers memory, the other reads and writes it, compared byte for byte.
 
-mod pair;
-
-use pair::memory::{Content, Lists, Memory, Open, assemble, write_all};
-use pair::{Side, connected_in, structure};
+use crate::pair::memory::{Content, Lists, Memory, Open, assemble, write_all};
+use crate::pair::{Side, connected_in, structure};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::*;

@@ -1,10 +1,8 @@
 //! Changes of properties on a connection, compared with a model of each side's knowledge.
 
-mod pair;
-
 use std::collections::BTreeMap;
 
-use pair::{Side, connected, plain_call, rpc, structure, take_plain, transmission};
+use crate::pair::{Side, connected, plain_call, rpc, structure, take_plain, transmission};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::control::IDLE_MESSAGES_MAX;

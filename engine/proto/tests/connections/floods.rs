@@ -1,9 +1,7 @@
 //! Messages without effect have a limit: a peer that sends only such messages loses its connection.
 //! What comes late because a call was given up is not among that.
 
-mod pair;
-
-use pair::{Side, connected, rpc, structure, transmission};
+use crate::pair::{Side, connected, rpc, structure, transmission};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::control::IDLE_MESSAGES_MAX;

@@ -1,10 +1,8 @@
 //! Explicit RDMA by the extension: every byte arrives in every form of message, and a form always
 //! exists.
 
-mod pair;
-
-use pair::memory::{Content, Lists, Memory, Open, assemble, write_all};
-use pair::{Side, connected, rpc, structure, transmission};
+use crate::pair::memory::{Content, Lists, Memory, Open, assemble, write_all};
+use crate::pair::{Side, connected, rpc, structure, transmission};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::placement::direct::ItemKind;

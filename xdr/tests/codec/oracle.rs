@@ -22,9 +22,12 @@ pub struct Request {
 }
 
 /// The folder of the C program, which `build` fills once; `None` if the oracle is to be skipped.
-pub fn oracle(name: &str, build: impl FnOnce(&Path)) -> Option<&'static Path> {
-    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
-    BUILT
+pub fn oracle(
+    built: &'static OnceLock<Option<PathBuf>>,
+    name: &str,
+    build: impl FnOnce(&Path),
+) -> Option<&'static Path> {
+    built
         .get_or_init(|| {
             if std::env::var_os("RPCRDMA_SKIP_ORACLE").is_some_and(|value| value == "1") {
                 // Not eprintln!: the test harness would capture it.

@@ -5,18 +5,11 @@
 //! messages are the same in every run; `RPCRDMA_SEED` (a number) makes others, and a failure names
 //! its seed.
 
-#[path = "support/fields.rs"]
-mod fields;
-#[path = "support/golden.rs"]
-mod golden;
-#[path = "support/headers.rs"]
-mod headers;
-#[path = "support/oracle.rs"]
-mod oracle;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-use std::path::Path;
-
-use oracle::{Request, ask, copy, oracle, run, runner, sample, seed};
+use crate::oracle::{Request, ask, copy, oracle, run, runner, sample, seed};
+use crate::{fields, golden, headers};
 use proptest::prelude::*;
 use rpcrdma_xdr::{DecodeError, Header, Writer};
 
@@ -24,9 +17,10 @@ const MESSAGES: usize = 5_000;
 
 /// The folder of the C program; `None` if the oracle is to be skipped.
 fn rpcgen() -> Option<&'static Path> {
-    oracle("rpcgen_oracle", |out| {
+    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    oracle(&BUILT, "rpcgen_oracle", |out| {
         copy(out, "spec/rpcrdma.x");
-        copy(out, "tests/support/oracle.c");
+        copy(out, "tests/codec/oracle.c");
         run(out, "rpcgen", &["-h", "-o", "rpcrdma.h", "rpcrdma.x"]);
         run(out, "rpcgen", &["-c", "-o", "rpcrdma_xdr.c", "rpcrdma.x"]);
         // rpcgen declares variables that it does not use: -Wall is for our file only.
