@@ -137,20 +137,15 @@ impl<C: Carrier> Transport<C> {
         };
         let (num, index) = (qp.num, qp.path as usize);
         let path = &mut self.paths[index];
-        let before = path.tx.head();
         // SAFETY: the caller's promise is passed on.
         let (taken, rest) =
             unsafe { post::post_plain((path, qp, keys), self.limits, &mut wrs, now) };
-        let mut outcome = Taken::without_error(taken);
         if let Some(first) = rest {
             // SAFETY: the caller's promise is passed on.
-            outcome = unsafe { self.post_rest((num, index), taken, (first, wrs), now) };
+            return unsafe { self.post_rest((num, index), taken, (first, wrs), now) };
         }
-        let path = &self.paths[index];
-        if path.tx.head() != before {
-            path.carrier.wake_peer();
-        }
-        outcome
+        path.carrier.wake_peer();
+        Taken::without_error(taken)
     }
 
     /// `Queues::open_window`.
@@ -244,8 +239,8 @@ impl<C: Carrier> Transport<C> {
         self.outlook() == Outlook::Now
     }
 
-    /// Posts the rest of a chain, which begins with a request that is not a plain Send or cannot be
-    /// sent at once.
+    /// Posts the rest of a chain, of which so many requests were sent and the next is not a plain
+    /// Send or cannot be sent at once. Wakes the peer for all.
     ///
     /// # Safety
     /// That of `post_send`.
@@ -254,22 +249,30 @@ impl<C: Carrier> Transport<C> {
     unsafe fn post_rest<'a>(
         &mut self,
         (num, path): (u32, usize),
-        mut taken: usize,
+        sent: usize,
         (first, rest): (SendWr<'a>, impl Iterator<Item = SendWr<'a>>),
         now: u64,
     ) -> Taken {
         self.core.keys.refresh();
         let path = &mut self.paths[path];
+        let before = path.tx.head();
+        let (mut taken, mut why) = (sent, None);
         for wr in std::iter::once(first).chain(rest) {
             // SAFETY: the caller's promise is passed on.
             let posted = unsafe { post::post((&mut self.core, path), self.limits, num, &wr, now) };
             match posted {
                 Ok(()) => taken += 1,
-                Err(NotTaken::Full) => return Taken::with_error(taken, PostError::QueueFull),
-                Err(NotTaken::Invalid) => return Taken::with_error(taken, PostError::Invalid),
+                Err(NotTaken::Full) => why = Some(PostError::QueueFull),
+                Err(NotTaken::Invalid) => why = Some(PostError::Invalid),
+            }
+            if why.is_some() {
+                break;
             }
         }
-        Taken::without_error(taken)
+        if sent > 0 || path.tx.head() != before {
+            path.carrier.wake_peer();
+        }
+        why.map_or(Taken::without_error(taken), |why| Taken::with_error(taken, why))
     }
 
     /// A queue pair in the error state takes requests and flushes them, which tells a program that

@@ -153,7 +153,8 @@ impl Inflow {
     /// Raises the grant towards the peer's request, as far as the pool has receives.
     #[inline]
     pub fn grow(&mut self, pool: &mut GrantPool) {
-        if self.wanted > self.granted {
+        // Many connections that want more than there is do not ask for each message.
+        if self.wanted > self.granted && pool.free() > 0 {
             self.granted += pool.take_up_to(self.wanted - self.granted);
         }
     }

@@ -103,6 +103,13 @@ impl Body {
         }
     }
 
+    /// Whether it is a message for a Receive that holds its bytes.
+    #[inline(always)]
+    pub(crate) fn is_short_send(&self) -> bool {
+        // One comparison of both.
+        u16::from_ne_bytes([self.op, self.pieces]) == u16::from_ne_bytes([OP_SEND, 0])
+    }
+
     /// Records where a message is: `offset` says where an entry begins in its region. At most
     /// [`PIECES_MAX`] entries.
     #[inline(always)]

@@ -207,7 +207,7 @@ impl<C: Carrier> Path<C> {
             }
             self.acked = self.acked.max(body.acks);
             taken += 1;
-            if body.op == OP_SEND && body.pieces == 0 && core.arrive_short(body, out) {
+            if body.is_short_send() && core.arrive_short(body, out) {
                 self.rx.release();
             } else if !self.receive_other(core, out, now) {
                 return taken - 1;
