@@ -1,6 +1,6 @@
 //! Disconnecting, flushing, destroying, and peers that disappear.
 
-use rpcrdma_provider::{PostError, QueueAttr, QueueEvent, Queues, SendFlags, WcStatus};
+use rpcrdma_provider::{PostError, QueueAttr, QueueEvent, Queues, SendFlags, WC_BATCH, WcStatus};
 
 use super::host::*;
 use crate::FabricOptions;
@@ -25,6 +25,29 @@ fn disconnect_flushes_what_was_not_taken_after_the_successes_before() {
     assert_eq!(brief(&pair.a.poll_dry()), expected);
     assert_eq!(brief(&pair.b.poll_dry()), expected[4..]);
     assert_eq!(pair.a.events(), [], "who disconnects knows");
+}
+
+#[test]
+fn a_poll_that_flushes_reports_no_more_than_it_has_room_for() {
+    let mut pair = Pair::new();
+    let (_, qb) = pair.another();
+    for id in 0..7 {
+        pair.a.recv(100 + id, 64 * id as usize, 64);
+    }
+    for id in 0..30 {
+        pair.a.send(pair.qa.qp, id, b"x").unwrap();
+    }
+    pair.b.send(qb.qp, 1, b"first").unwrap();
+    assert_eq!(pair.a.poll().len(), 1);
+    // The end of one queue pair, and messages of the other behind it, arrive in one poll.
+    pair.b.queues.disconnect(pair.qb.qp);
+    for id in 2..8 {
+        pair.b.send(qb.qp, id, b"next").unwrap();
+    }
+    let done = pair.a.poll();
+    assert_eq!(done.len(), WC_BATCH);
+    assert!(done[..30].iter().all(|wc| wc.status == WcStatus::Flushed));
+    assert_eq!(pair.a.poll_dry().len(), 4);
 }
 
 #[test]

@@ -198,7 +198,7 @@ impl<C: Carrier> Path<C> {
     #[inline(always)]
     fn take(&mut self, core: &mut QueueSet, out: &mut WcBatch, now: u64, budget: usize) -> usize {
         let delay_ns = core.settings.delay_ns;
-        let budget = budget.min(out.remaining_capacity());
+        let mut budget = budget.min(out.remaining_capacity());
         let mut taken = 0;
         let mut front = self.rx.front();
         while let Some(body) = front {
@@ -211,9 +211,9 @@ impl<C: Carrier> Path<C> {
                 self.rx.release();
             } else if !self.receive_other(core, out, now) {
                 return taken - 1;
-            } else if out.is_full() {
+            } else {
                 // Requests of this side may have completed, too.
-                break;
+                budget = budget.min(taken + out.remaining_capacity());
             }
             if taken >= budget {
                 break;
