@@ -118,17 +118,18 @@ fn calls_that_cannot_be_executed_have_their_replies() {
     let mut session = folder.session();
     let (program, too_long) = (server::PROGRAM.number, BLOCK_MAX as u32 + 1);
     for (words, expected) in [
-        ([3, program, 1, 0, 0, 0, 0], &[1, 0, 2, 2][..]),
-        ([2, program + 1, 1, 0, 0, 0, 0], &[0, 0, 0, 1]),
-        ([2, program, 2, 0, 0, 0, 0], &[0, 0, 0, 2, 1, 1]),
-        ([2, program, 1, 5, 0, 0, 0], &[0, 0, 0, 3]),
-        ([2, program, 1, server::READ, 0, 0, too_long], &[0, 0, 0, 0, libc::EMSGSIZE as u32]),
-        ([2, program, 1, server::READ, 1 << 31, 0, 4096], &[0, 0, 0, 0, libc::EINVAL as u32]),
+        (&[3, program, 1, 0][..], &[1, 0, 2, 2][..]),
+        (&[2, program + 1, 1, 0], &[0, 0, 0, 1]),
+        (&[2, program, 2, 0], &[0, 0, 0, 2, 1, 1]),
+        (&[2, program, 1, 5], &[0, 0, 0, 3]),
+        (&[2, program, 1, server::READ], &[0, 0, 0, 4]),
+        (&[2, program, 1, server::READ, 0, 0, too_long], &[0, 0, 0, 0, libc::EMSGSIZE as u32]),
+        (&[2, program, 1, server::READ, 1 << 31, 0, 4096], &[0, 0, 0, 0, libc::EINVAL as u32]),
         // Behind the end is nothing, and nothing is written.
-        ([2, program, 1, server::READ, 1 << 8, 0, 4096], &[0; 6]),
-        ([2, program, 1, server::WRITE, 0, 0, 0], &[0; 6]),
-        ([2, program, 1, server::WRITE, 0, 0, 1], &[0, 0, 0, 4]),
-        ([2, program, 1, server::NULL, 0, 0, 0], &[0; 4]),
+        (&[2, program, 1, server::READ, 1 << 8, 0, 4096], &[0; 6]),
+        (&[2, program, 1, server::WRITE, 0, 0, 0], &[0; 6]),
+        (&[2, program, 1, server::WRITE, 0, 0, 1], &[0, 0, 0, 4]),
+        (&[2, program, 1, server::NULL], &[0; 4]),
     ] {
         let words = [&words[..4], &[0; 4], &words[4..]].concat();
         let put = |payload: &mut Payload<'_>| words.iter().for_each(|word| payload.put_u32(*word));
