@@ -4,7 +4,7 @@ use core::cell::Cell;
 
 use crate::io::SEND;
 use crate::provider::{SendFlags, SendOp, SendWr, WrId};
-use crate::shard::send::lane::{Lane, Names};
+use crate::shard::send::lane::{Lane, RequestNames};
 use crate::shard::send::outbox::Outbox;
 
 /// How work requests are posted.
@@ -23,7 +23,7 @@ pub(super) struct Rule {
 pub(super) struct Chain<'a> {
     outbox: &'a Outbox,
     rule: Rule,
-    names: Names,
+    names: RequestNames,
     /// The message of the next work request, and its position there.
     message: Option<u32>,
     request: u16,

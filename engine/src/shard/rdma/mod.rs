@@ -63,7 +63,7 @@ impl Rdma {
         self.exposures.lose_kept(count);
     }
 
-    /// The length of the buffers for fetching calls of peers, and the number available for that.
+    /// The buffers for fetching calls of peers.
     pub fn for_calls(&self) -> FetchBuffers {
         self.exposures.for_calls()
     }

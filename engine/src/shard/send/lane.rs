@@ -42,12 +42,12 @@ pub(crate) struct Lane {
 
 /// The identifiers of work requests that are not posted yet, in order.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Names {
+pub(crate) struct RequestNames {
     mark: u64,
     next: u32,
 }
 
-impl Names {
+impl RequestNames {
     /// The next one.
     #[inline]
     pub fn take(&mut self) -> u64 {
@@ -113,8 +113,8 @@ impl Lane {
 
     /// The identifiers of the next work requests, in order.
     #[inline]
-    pub fn names(&self) -> Names {
-        Names { mark: self.mark, next: self.next_seq() }
+    pub fn names(&self) -> RequestNames {
+        RequestNames { mark: self.mark, next: self.next_seq() }
     }
 
     /// The sequence number of the last work request.

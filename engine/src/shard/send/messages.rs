@@ -254,7 +254,7 @@ fn put_zeros(len: usize, mut put: impl FnMut(&[u8])) {
 /// slot is free as soon as it is posted.
 pub(crate) struct InlineSend {
     pub peer: u32,
-    /// The slot.
+    /// Of the slot that has its bytes.
     pub token: SendToken,
     /// The gather entry: bytes of the slot.
     pub sge: Sge,
