@@ -158,14 +158,22 @@ impl GroupAssembler {
             self.abort();
             return Err(ContinuationError::Aborted(open, violation));
         }
+        self.on_next(part).ok_or(ContinuationError::Dropped)
+    }
+
+    /// As [`GroupAssembler::on_continuation`], for one that is known to be the next of the open
+    /// group. `None` if no group is open.
+    #[inline]
+    pub(crate) fn on_next(&mut self, part: Part) -> Option<(Step, OpenGroup)> {
+        let open = self.open.as_mut()?;
         open.next += 1;
         let group = *open;
         self.parts.push(part);
         if group.next == group.count {
             self.open = None;
-            return Ok((Step::Complete, group));
+            return Some((Step::Complete, group));
         }
-        Ok((Step::Partial, group))
+        Some((Step::Partial, group))
     }
 
     /// Aborts the open group, because of an intervening message or an invalid transmission of its

@@ -71,7 +71,7 @@ impl Connection {
         if !is_it {
             return None;
         }
-        let (step, group) = self.group.on_continuation(xid, number, itype, part).ok()?;
+        let (step, group) = self.group.on_next(part)?;
         self.credits.on_grant(credit);
         if step == Step::Partial {
             return Some(ReplyPart::Partial);

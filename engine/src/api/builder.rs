@@ -293,6 +293,7 @@ impl<'a> CallBuilder<'a> {
     /// Sends any other call, or determines why it cannot be sent.
     #[cold]
     fn send_planned(&mut self) -> Result<(), CallRefused> {
+        self.check_shortage()?;
         let mut wanted = core::mem::take(self.payload.parts().outbox.wants_mut());
         let sent = self.send_wanting(&mut wanted);
         if sent.is_ok() {
@@ -302,6 +303,24 @@ impl<'a> CallBuilder<'a> {
         }
         *self.payload.parts().outbox.wants_mut() = wanted;
         sent
+    }
+
+    /// Refuses a call with a single result that waits for credits or for Receives, before its general
+    /// plan is made.
+    fn check_shortage(&mut self) -> Result<(), CallRefused> {
+        let (is_plain, len) = (self.payload.is_plain(), self.payload.written());
+        let Parts { outbox, ledger, stats, .. } = self.payload.parts();
+        let [wanted] = outbox.wants() else { return Ok(()) };
+        let (want, means) = (wanted.as_demand(len), outbox.gather_means());
+        let lens = (len, self.reply_payload_max);
+        match self.peer.conn.read_call_shortage(ledger, lens, &want, means) {
+            Some(why) if is_plain => {
+                let is_credits = matches!(why, SendError::NotEnoughCredits { .. });
+                stats.busy_credits.add(is_credits.into());
+                Err(CallRefused::Protocol(why))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn send_wanting(&mut self, wanted: &mut [Wanted]) -> Result<(), CallRefused> {

@@ -61,13 +61,16 @@ impl Map {
     pub fn finish(&mut self, structure: &RecvStructure, parts: &[Part]) {
         self.taken.resize(self.pieces.len(), false);
         let first_len = structure.first_len();
-        // Nearly all payload is in the first segment, and most parts of a group have none.
-        if parts.iter().any(|part| part.payload_end() > first_len) {
-            return self.add_payload(payload_pieces(structure, parts));
-        }
-        for (part, it) in parts.iter().enumerate().filter(|(_, it)| it.payload_len > 0) {
-            let (part, offset, len) = (part as u32, it.payload_start, it.payload_len);
-            self.payload.push(Piece { part, segment: 0, offset, len });
+        for (part, it) in parts.iter().enumerate() {
+            // Nearly all payload is in the first segment, and most parts of a group have none.
+            if it.payload_end() > first_len {
+                self.payload.clear();
+                return self.add_payload(payload_pieces(structure, parts));
+            }
+            if it.payload_len > 0 {
+                let (part, offset, len) = (part as u32, it.payload_start, it.payload_len);
+                self.payload.push(Piece { part, segment: 0, offset, len });
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use rpcrdma_xdr::cursor::pad_len;
 use rpcrdma_xdr::numbers::limit::{GROUP_MAX, STRUCTURE_SEGMENTS_MAX};
 use rpcrdma_xdr::rtr::placement::{Loc, MsgItem};
 use rpcrdma_xdr::rtr::segmented::SegmentedResp;
-use rpcrdma_xdr::rtr::structure::RecvStructure;
+use rpcrdma_xdr::rtr::structure::{RecvStructure, SegmentRun};
 
 use crate::demand::Offered;
 use crate::error::Violation;
@@ -86,10 +86,46 @@ pub(crate) fn resolve_segmented(
     wants.check(0, ItemKind::Tbsn).ok()?;
     check.position(disp, length).ok()?;
     finder.item(0, disp, length);
-    let numbers = header.numbers.iter().map(|number| number.get());
-    check.segments(length, 0, numbers, finder).ok()?;
     check.virtual_len(rpc_len_max).ok()?;
-    (!check.shuffled).then_some(())
+    let numbers = header.numbers.iter().map(|number| number.get());
+    match structure.only_run().filter(|_| numbers.clone().eq(0..numbers.len() as u32)) {
+        Some(run) => find_from_first(parts, run, length, numbers.len() as u32, finder),
+        None => {
+            check.segments(length, 0, numbers, finder).ok()?;
+            (!check.shuffled).then_some(())
+        }
+    }
+}
+
+/// As [`Check::segments`], for an item in the first `count` segments of buffers with these
+/// placement segments only: each transmission is checked once.
+fn find_from_first(
+    parts: &[Part],
+    run: SegmentRun,
+    length: u32,
+    count: u32,
+    finder: &mut impl Finder,
+) -> Option<()> {
+    let SegmentRun { first, count: in_one } = run;
+    let (mut left, mut numbers) = (length, count);
+    for (index, part) in parts.iter().enumerate() {
+        let used = numbers.min(in_one);
+        let end = first.start + left.min(used * first.length);
+        if first.start < part.payload_end() || end > part.byte_len {
+            return None;
+        }
+        for k in 0..used {
+            let len = left.min(first.length);
+            if len == 0 {
+                return None;
+            }
+            let segment = first.index + k;
+            finder.piece(Piece { part: index as u32, segment, offset: 0, len });
+            left -= len;
+        }
+        numbers -= used;
+    }
+    (left == 0 && numbers == 0 && count > 0).then_some(())
 }
 
 /// wire.md E25: exactly one item for each direction, none unsolicited.

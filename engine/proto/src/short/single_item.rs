@@ -23,6 +23,7 @@ use super::message::{
 use crate::calls::{CallId, CallState, NO_MARK};
 use crate::connection::{Connection, ShardLedger};
 use crate::demand::{Want, WantKind};
+use crate::error::SendError;
 use crate::ingress::{ReplyTo, Via};
 use crate::placement::direct::{ItemKind, WantSet};
 use crate::placement::inline::Direction;
@@ -186,17 +187,47 @@ impl Connection {
         want: &Want,
         means: GatherMeans,
     ) -> Option<ShortPlan> {
-        let Want { begin, end, min_len, kind, pieces, .. } = *want;
-        let is_wanted = kind == WantKind::Tbsn && pieces == 0 && begin < end && end <= payload;
-        if !self.calls_with_items(payload) || !is_wanted || !self.read_call_fits(payload, means) {
-            return None;
-        }
-        let reply_count = self.single_item_reply_count(reply_payload_max, want)?;
+        let Want { begin, end, min_len, .. } = *want;
+        let reply_count = self.read_call_replies((payload, reply_payload_max), want, means)?;
         self.take_for_call(ledger, id, (1, reply_count), WantSet::SENT, true).ok()?;
         let direction = OneDirection::new(begin, end, min_len);
         let (stamp, end) = (self.stamp(Direction::Call), ReqEnd::new(1, reply_count, payload));
         let header = ReadCall::new(id.xid(), stamp, Empty::LIST, direction, end);
         Some(ShortPlan::without_item(ShortHeader::ReadCall(header)))
+    }
+
+    /// Why a call that requests a single result cannot be sent now, although it is a short one. The
+    /// general way would fail for the same reason. `None` if it is not, or can be sent.
+    #[must_use]
+    pub fn read_call_shortage(
+        &self,
+        ledger: &ShardLedger,
+        lens: (u32, u32),
+        want: &Want,
+        means: GatherMeans,
+    ) -> Option<SendError> {
+        let need = self.read_call_replies(lens, want, means)?;
+        if self.credits.available() == 0 {
+            return Some(SendError::NotEnoughCredits { need: 1, have: 0 });
+        }
+        let have = ledger.replies.free();
+        (have < need).then_some(SendError::NotEnoughReceives { need, have })
+    }
+
+    /// Transmissions of the reply to a call that requests a single result, if it is a short one.
+    #[inline]
+    fn read_call_replies(
+        &self,
+        (payload, reply_payload_max): (u32, u32),
+        want: &Want,
+        means: GatherMeans,
+    ) -> Option<u32> {
+        let Want { begin, end, kind, pieces, .. } = *want;
+        let is_wanted = kind == WantKind::Tbsn && pieces == 0 && begin < end && end <= payload;
+        if !self.calls_with_items(payload) || !is_wanted || !self.read_call_fits(payload, means) {
+            return None;
+        }
+        self.single_item_reply_count(reply_payload_max, want)
     }
 
     /// Plans a reply with a single item to a call of a single direction.

@@ -369,6 +369,48 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
     #[test]
+    fn a_shortage_is_what_the_general_way_finds(
+        it in any_demand(),
+        (calls, receives) in (0u32..5, prop_oneof![1 => 0u32..200, 4 => 240u32..257]),
+        rdma_buffer_len in prop_oneof![Just(0u32), Just(4096)],
+    ) {
+        let (mut client, _) = connected(settings(), settings());
+        for _ in 0..calls {
+            let id = client.conn.open_call(&mut client.ledger, 1).expect("room");
+            let _ = client.conn.begin_sends(&mut client.ledger, id, &CallDemand::inline(40, 400));
+        }
+        let receives = receives.min(client.ledger.replies.free());
+        client.ledger.replies.reserve(receives).expect("as many as are free");
+        let id = client.conn.open_call(&mut client.ledger, 1).expect("room");
+        let wants = [Want::sends(it.begin, it.end, it.min_len, it.len)];
+        let explicit = Explicit { enabled: rdma_buffer_len > 0, ..Explicit::unlimited(rdma_buffer_len) };
+        let Demanded { payload, reply, gather_max, .. } = it;
+        let demand = CallDemand { wants: &wants, gather_max, explicit, ..CallDemand::inline(payload, reply) };
+        let means = GatherMeans { gather_max, zeros_max: 8192 };
+        let shortage =
+            client.conn.read_call_shortage(&client.ledger, (payload, reply), &wants[0], means);
+        let Side { conn, ledger, .. } = &mut client;
+        let call = ShortSend::Call { id, reply_payload_max: reply, with: CallWith::Want(wants[0]) };
+        match shortage {
+            Some(why) => {
+                let route = conn.route_call(&demand).expect("only something is short");
+                let begun = conn.begin_call(ledger, id, &demand, &route, &Exposed::NONE);
+                prop_assert_eq!(begun.err(), Some(why));
+                prop_assert!(conn.begin_short(ledger, payload, call, means).is_none());
+            }
+            None => {
+                // Either it can be sent, or it is none that the short way sends.
+                let is_sent = conn.begin_short(ledger, payload, call, means).is_some();
+                let free = connected(settings(), settings()).0;
+                let Side { mut conn, mut ledger, .. } = free;
+                let id = conn.open_call(&mut ledger, 1).expect("room");
+                let call = ShortSend::Call { id, reply_payload_max: reply, with: CallWith::Want(wants[0]) };
+                prop_assert_eq!(conn.begin_short(&mut ledger, payload, call, means).is_some(), is_sent);
+            }
+        }
+    }
+
+    #[test]
     fn the_short_way_calls_as_the_general_way_does(it in any_demand()) {
         let (mut short, _) = connected(settings(), settings());
         let (mut general, _) = connected(settings(), settings());
