@@ -5,7 +5,7 @@
 #   $work/console.ROLE, $work/qemu.ROLE    what the kernel and the emulator say
 
 # The role of each emulator that runs, by its process; and how those that have ended did that.
-declare -A roles ends
+declare -A roles=() ends=()
 
 # Timers are late on a host that is busy: what the kernel finds out about them is not to stop it.
 readonly kernel_options="console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable no_timer_check"
