@@ -101,8 +101,8 @@ impl<C: Carrier> Transport<C> {
     /// # Safety
     /// As there.
     pub(crate) unsafe fn describe_recv(&mut self, buffer: u32, sgl: &[Sge]) {
-        // SAFETY: whoever posts the buffer keeps the memory valid and untouched until the Receive
-        // has completed; otherwise it is not used.
+        // SAFETY: the caller that posts the buffer keeps the memory valid and untouched until the
+        // Receive has completed. Memory of a buffer that is not posted is not used.
         let lend = |sge| unsafe { Lent::new(sge) };
         let QueueSet { srq, keys, .. } = &mut self.core;
         srq.describe((buffer, sgl), lend, keys);

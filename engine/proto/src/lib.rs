@@ -82,7 +82,7 @@ pub use property::PeerLimits;
 pub use report::{Refusal, Report};
 pub use settings::{Interop, ReplyChunkUse, Role, Settings};
 pub use short::{
-    CallWith, ContinuedPlan, GatherMeans, SegmentItem, Short, ShortKind, ShortPlan, ShortSend,
-    SingleItem, Stretch,
+    CallWith, ContinuedPlan, GatherMeans, ItemStretch, SegmentItem, Short, ShortKind, ShortPlan,
+    ShortSend, SingleItem,
 };
 pub use version::{Start, Version, Versions};

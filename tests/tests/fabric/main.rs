@@ -1,4 +1,5 @@
-//! What runs on the software fabric, or without any device: one program, for linking takes longer than running.
+//! The tests on the software fabric, or without any device: one program, because linking takes
+//! longer than running.
 
 mod admission;
 mod api_fabric;

@@ -1,4 +1,4 @@
-//! The wire format by the public interface: one program, for linking takes longer than running.
+//! The wire format by the public interface: one program, because linking takes longer than running.
 
 mod fields;
 mod golden;

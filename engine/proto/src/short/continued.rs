@@ -55,7 +55,7 @@ struct Segmented {
 
 /// The bytes of the item in one transmission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stretch {
+pub struct ItemStretch {
     /// The number of the transmission.
     pub index: u32,
     /// Zeros before the bytes.
@@ -230,7 +230,7 @@ impl ContinuedPlan {
 
     /// The bytes of the item in each transmission.
     #[inline]
-    pub fn stretches(&self) -> impl Iterator<Item = Stretch> {
+    pub fn stretches(&self) -> impl Iterator<Item = ItemStretch> {
         let Segmented { header_len, start: begin, stretch, .. } = self.layout;
         let (mut index, mut start, mut before) = (0, 0, header_len + self.payload);
         let mut left = self.item.length.get();
@@ -239,7 +239,7 @@ impl ContinuedPlan {
                 return None;
             }
             let len = left.min(stretch);
-            let next = Stretch { index, zeros: begin - before, start, len };
+            let next = ItemStretch { index, zeros: begin - before, start, len };
             (index, start, before) = (index + 1, start + len, CONT_LEN);
             left -= len;
             Some(next)

@@ -20,7 +20,7 @@ use rpcrdma_xdr::rtr::fixed::Msg;
 use crate::connection::{Connection, ShardLedger};
 use crate::version::Met;
 
-pub use self::continued::{ContinuedPlan, Stretch};
+pub use self::continued::{ContinuedPlan, ItemStretch};
 pub use self::message::{
     CallWith, GatherMeans, SegmentItem, Short, ShortKind, ShortPlan, ShortSend, SingleItem,
 };

@@ -102,7 +102,7 @@ fn state(side: &Side) -> String {
 /// The transmissions of a continued message, each of which keeps to the limits.
 fn bytes_of(plan: &ContinuedPlan, it: &Demanded, payload: &[u8], bulk: &[u8]) -> Vec<Vec<u8>> {
     let mut headers = 0;
-    let stretch = |stretch: Stretch| {
+    let stretch = |stretch: ItemStretch| {
         let mut bytes = match stretch.index {
             0 => {
                 let mut header = vec![0xee; plan.header_len() as usize];

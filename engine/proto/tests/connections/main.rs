@@ -1,4 +1,5 @@
-//! The protocol by its public interface: one program, for linking takes longer than running.
+//! The protocol by its public interface: one program, because linking takes longer than
+//! running.
 
 mod chunk_offers;
 mod chunk_rules;
