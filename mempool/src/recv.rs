@@ -151,7 +151,8 @@ impl RecvPool {
 
     /// A buffer whose scatter list has changed since this returned it, and the list; at first, each
     /// buffer. For a device that keeps the lists: it must have the current one when the buffer is
-    /// posted. The token of a buffer with a changed list exists since, or was never taken.
+    /// posted. The device does not own such a buffer as long as every changed list is taken here
+    /// before a post, because a list changes only through the token of its buffer.
     #[inline]
     pub fn next_changed(&mut self) -> Option<(u32, &[Sge])> {
         let buffer = self.changed.pop()?;

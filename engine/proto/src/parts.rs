@@ -22,7 +22,7 @@ use crate::placement::find::Finder;
 use crate::placement::resolve::resolve_segmented;
 use crate::version::Met;
 
-/// What a part of a reply is.
+/// The effect of a part of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyPart {
     /// More follow. The buffer stays parked.
@@ -110,8 +110,8 @@ impl Connection {
     }
 
     /// Checks the item of a complete reply, and finds it. `first_segment` is that of the first
-    /// buffer of [`Connection::group`]. `None` if the general way is needed; what the finder was
-    /// told means nothing then.
+    /// buffer of [`Connection::group`]. `None` if the general way is needed; the contents of `finder`
+    /// are invalid then.
     pub fn find_segmented(
         &self,
         ledger: &ShardLedger,

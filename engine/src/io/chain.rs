@@ -10,11 +10,11 @@ use crate::shard::send::outbox::Outbox;
 /// How work requests are posted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rule {
-    /// Sends of which one is signaled.
+    /// One of this many work requests is signaled.
     pub signal_every: u32,
-    /// The maximum of bytes copied while posting.
+    /// The bytes of the longest message that is copied while it is posted.
     pub inline_len: u32,
-    /// Work requests that may hold memory without a signal.
+    /// How many work requests may hold memory without a signal.
     pub hold_max: u32,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Chain<'a> {
     outbox: &'a Outbox,
     rule: Rule,
     names: RequestNames,
-    /// The message of the next work request, and its position there.
+    /// The message of the next work request, and the position of the request in it.
     message: Option<u32>,
     request: u16,
     /// Work requests since the last signaled one.
@@ -41,7 +41,7 @@ pub(super) struct Chain<'a> {
 pub(super) struct Signaled(u64);
 
 impl Signaled {
-    /// Whether the one at this position is.
+    /// Whether the work request at this position is signaled.
     pub fn contains(self, at: usize) -> bool {
         self.0 >> at & 1 == 1
     }

@@ -255,7 +255,7 @@ fn lay_at_once(target: Target<'_>, demand: &Demand<'_>) -> Option<Layout> {
     Some(Layout { header_len, first_room, cont_room, count, walk })
 }
 
-/// What an item takes that begins in the first placement segment of a buffer.
+/// The extent of an item that begins in the first placement segment of a buffer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     /// Segments.
@@ -264,8 +264,8 @@ pub(crate) struct Span {
     pub(crate) count: u32,
 }
 
-/// What an item takes in buffers with these placement segments only, if that is possible in so many
-/// transmissions. Costs a step for each segment.
+/// The extent of an item of `len` bytes in buffers with these placement segments only. `None` if it
+/// needs more than `count_max` transmissions, or more segments than an item may have. Costs a step for each segment.
 #[inline]
 pub(crate) fn span(run: SegmentRun, len: u32, count_max: u32) -> Option<Span> {
     let (mut segments, mut count, mut left) = (0, 0, len);
@@ -426,7 +426,7 @@ impl Walk {
         }
         let first = self.t * k_max + self.k;
         let (mut count, mut left) = (0, item.len);
-        // Where the segments before end, in the same transmission.
+        // The end of the segments before, in the same transmission.
         let mut end = None;
         loop {
             if self.t >= bounds.count_max.min(GROUP_MAX) {

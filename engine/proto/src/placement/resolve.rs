@@ -70,7 +70,7 @@ pub fn resolve<'a>(
 }
 
 /// As [`resolve`], for a reply with this item only, from the beginning of its first segment. `None`
-/// if it breaks a rule, or names its segments in a strange order.
+/// if it breaks a rule, or names its segments in another order than theirs.
 pub(crate) fn resolve_segmented(
     structure: &RecvStructure,
     parts: &[Part],

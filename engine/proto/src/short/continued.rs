@@ -56,13 +56,13 @@ struct Segmented {
 /// The bytes of the item in one transmission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ItemStretch {
-    /// The number of the transmission.
+    /// The number of the transmission, from 0.
     pub index: u32,
-    /// Zeros before the bytes.
+    /// The number of zeros before the bytes.
     pub zeros: u32,
-    /// The first byte.
+    /// The offset of the first byte in the item.
     pub start: u32,
-    /// How many.
+    /// The number of bytes.
     pub len: u32,
 }
 
