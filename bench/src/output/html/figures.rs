@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::charts::words;
-use super::ratios::{Ratio, first_of_each, ratios};
+use super::ratios::{RatioRow, first_of_each, ratios};
 use crate::output::figure::{Figure, Unit};
 use crate::output::value;
 
@@ -61,7 +61,7 @@ fn beside_words(figure: &Figure) -> String {
     }
 }
 
-fn ratio_card(ratio: &Ratio<'_>) -> Value {
+fn ratio_card(ratio: &RatioRow<'_>) -> Value {
     let row = ratio.interval.map(|(low, high)| {
         let name = if ratio.is_confidence { "95 % interval" } else { "rounds from, to" };
         Fact::new(name, format!("{} to {}", value::digits(low), value::digits(high)))

@@ -4,15 +4,17 @@ use super::plot::{Form, Plot, Series, Shape, short};
 use super::scale::Scale;
 use crate::output::figure::{Figure, Unit};
 
+/// A ratio of two contenders, as a row of the plot.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ratio<'a> {
+pub struct RatioRow<'a> {
     pub figure: &'a Figure,
     pub interval: Option<(f64, f64)>,
-    /// Whether that is what it lies in with 95 %, and not the least and the greatest of the rounds.
+    /// Whether the interval is that of 95 % confidence. Otherwise its ends are the least and the
+    /// greatest of the rounds.
     pub is_confidence: bool,
 }
 
-pub fn ratios(figures: &[Figure]) -> Vec<Ratio<'_>> {
+pub fn ratios(figures: &[Figure]) -> Vec<RatioRow<'_>> {
     let is_part =
         |name: &str| ENDS.iter().any(|(low, high, _)| name.ends_with(low) || name.ends_with(high));
     let of_two = figures
@@ -28,7 +30,7 @@ pub fn ratios(figures: &[Figure]) -> Vec<Ratio<'_>> {
             (ends.0 < ends.1).then_some((ends.0, ends.1, false))
         };
         let found = ends.or_else(of_rounds);
-        Ratio {
+        RatioRow {
             figure,
             interval: found.map(|(low, high, _)| (low, high)),
             is_confidence: found.is_some_and(|(.., sure)| sure),
@@ -41,11 +43,13 @@ pub fn ratios(figures: &[Figure]) -> Vec<Ratio<'_>> {
 }
 
 /// The first ratio of each two: what is to be looked at first.
-pub fn first_of_each<'a, 'b>(ratios: impl Iterator<Item = &'b Ratio<'a>>) -> Vec<&'b Ratio<'a>>
+pub fn first_of_each<'a, 'b>(
+    ratios: impl Iterator<Item = &'b RatioRow<'a>>,
+) -> Vec<&'b RatioRow<'a>>
 where
     'a: 'b,
 {
-    let mut first: Vec<&Ratio<'_>> = Vec::new();
+    let mut first: Vec<&RatioRow<'_>> = Vec::new();
     for one in ratios {
         if first.iter().all(|known| known.figure.of != one.figure.of) {
             first.push(one);
@@ -64,7 +68,7 @@ fn end(figures: &[Figure], of: &Figure, part: &str) -> Option<f64> {
 /// All ratios without points of a sweep, drawn below each other.
 pub fn plots(figures: &[Figure]) -> Vec<Plot> {
     let all = ratios(figures);
-    let mut shown: Vec<&Ratio<'_>> =
+    let mut shown: Vec<&RatioRow<'_>> =
         all.iter().filter(|one| one.figure.at.is_none() && one.figure.value > 0.0).collect();
     if shown.len() > ROWS_MAX {
         shown = first_of_each(shown.into_iter());
@@ -82,7 +86,7 @@ pub fn plots(figures: &[Figure]) -> Vec<Plot> {
         true => Scale::linear(ends.into_iter(), Unit::Ratio),
         false => Scale::log(ends.into_iter(), Unit::Ratio),
     };
-    let name = |one: &&Ratio<'_>| {
+    let name = |one: &&RatioRow<'_>| {
         let figure = one.figure;
         format!("{} {}", figure.of, figure.name.trim_start_matches("ratio."))
     };
