@@ -251,6 +251,27 @@ mod tests {
         assert_eq!(pool.free(), 2);
     }
 
+    #[test]
+    fn bytes_are_appended_as_long_as_there_is_room() {
+        let mut pool = pool();
+        let mut slot = pool.take().expect("one is free");
+        let bytes: Vec<u8> = (0..=255).collect();
+        assert!(slot.append(&bytes[..3]) && slot.append(&[]) && slot.append(&bytes[3..255]));
+        assert_eq!((slot.appended(), slot.room()), (255, 1));
+        assert!(!slot.append(&bytes[..2]), "one too many: nothing is written");
+        assert_eq!((slot.appended(), slot.room()), (255, 1));
+        assert!(slot.append(&bytes[255..]) && !slot.append(&bytes[..1]));
+        assert_eq!((slot.appended(), slot.room()), (256, 0));
+        assert_eq!(slot.payload_mut(), &bytes[..]);
+        pool.put(slot);
+        let mut slot = pool.take().expect("the same");
+        assert_eq!(slot.appended(), 0, "a slot begins anew");
+        slot.close();
+        assert!(slot.append(&[]) && !slot.append(&[1]), "nothing is written behind the end");
+        assert_eq!(slot.payload_mut(), &bytes[..]);
+        pool.put(slot);
+    }
+
     /// Whether an entry is refused.
     fn refused(entry: impl Fn(&SendPool, &Token<kind::Send>) -> Sge) -> bool {
         let mut pool = pool();

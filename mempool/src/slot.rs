@@ -5,7 +5,7 @@
 #![expect(unsafe_code, reason = "turns a token into the bytes that belong to it")]
 
 use std::ops::Range;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::slice;
 
 use crate::registrar::Sge;
@@ -25,7 +25,9 @@ pub struct SendSlot {
     lkey: u32,
     first: NonNull<u8>,
     /// Bytes of the slot, headroom included.
-    len: usize,
+    len: u32,
+    /// Where the next byte is appended: at most `len`.
+    end: u32,
 }
 
 // SAFETY: a slot is a token, which may go to any thread, and the address of the token's bytes.
@@ -47,7 +49,7 @@ impl SendSlot {
         len: usize,
         lkey: u32,
     ) -> SendSlot {
-        SendSlot { token, lkey, first, len }
+        SendSlot { token, lkey, first, len: len as u32, end: HEADROOM as u32 }
     }
 
     /// The token alone.
@@ -65,7 +67,40 @@ impl SendSlot {
     /// Bytes of the payload area.
     #[inline]
     pub fn payload_len(&self) -> usize {
-        self.len - HEADROOM
+        self.len as usize - HEADROOM
+    }
+
+    /// Writes bytes behind those appended before. False, without effect, if there is no room.
+    #[inline(always)]
+    pub fn append(&mut self, bytes: &[u8]) -> bool {
+        if bytes.len() > self.room() {
+            return false;
+        }
+        // SAFETY: the token's slot has `len` bytes (`of`), and `end` is at most that.
+        let to = unsafe { self.first.as_ptr().add(self.end as usize) };
+        // SAFETY: these bytes of the slot end at `len` or before it, as was just checked. Only the
+        // token's holder may touch them; that is this value, which is lent exclusively, so that
+        // `bytes` are others.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        self.end += bytes.len() as u32;
+        true
+    }
+
+    /// Ends appending: there is no more room.
+    pub fn close(&mut self) {
+        self.end = self.len;
+    }
+
+    /// Bytes of the payload area that were appended.
+    #[inline]
+    pub fn appended(&self) -> u32 {
+        self.end - HEADROOM as u32
+    }
+
+    /// Bytes that can be appended.
+    #[inline]
+    pub fn room(&self) -> usize {
+        (self.len - self.end) as usize
     }
 
     /// The last `len` bytes of the headroom, for a header of that length.
@@ -115,8 +150,8 @@ impl SendSlot {
 
     #[inline]
     fn entry(&self, range: Range<usize>) -> Sge {
-        if range.start > range.end || range.end > self.len {
-            outside(range, self.len);
+        if range.start > range.end || range.end > self.len as usize {
+            outside(range, self.len as usize);
         }
         let addr = self.first.as_ptr().addr() + range.start;
         Sge { addr: addr as u64, length: (range.end - range.start) as u32, lkey: self.lkey }
@@ -127,7 +162,7 @@ impl SendSlot {
         // SAFETY: these are the bytes of the token's slot (`of`), which only the token's holder may
         // touch; that is this value, which is lent exclusively. They stay mapped even if the pool
         // is dropped: a pool with a token out leaks its memory.
-        unsafe { slice::from_raw_parts_mut(self.first.as_ptr(), self.len) }
+        unsafe { slice::from_raw_parts_mut(self.first.as_ptr(), self.len as usize) }
     }
 }
 

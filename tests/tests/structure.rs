@@ -147,7 +147,6 @@ const DATA_PATH: &[&str] = &[
     "engine/proto/src/segments.rs",
     "engine/proto/src/short/message.rs",
     "engine/proto/src/short/mod.rs",
-    "engine/proto/src/short/plain.rs",
     "engine/proto/src/short/single_item.rs",
     "engine/proto/src/version.rs",
     "engine/provider/src/work.rs",
@@ -198,6 +197,7 @@ const DATA_PATH: &[&str] = &[
     "engine/src/shard/receive/transmission.rs",
     "engine/src/shard/receive/waiting.rs",
     "engine/src/shard/send/answers.rs",
+    "engine/src/shard/send/construction.rs",
     "engine/src/shard/send/doorbell.rs",
     "engine/src/shard/send/flush.rs",
     "engine/src/shard/send/inline.rs",
@@ -464,6 +464,84 @@ fn the_functions_of_the_walk_exist() {
         assert!(code.iter().any(defines), "`{name}` of the walk is no function");
     }
     assert!(count > 30, "{count} functions are a walk");
+}
+
+/// The most functions between completion and post on the short way, and the most files.
+const CALLS_MAX: usize = 40;
+const FILES_MAX: usize = 15;
+
+#[test]
+fn the_short_way_is_as_short_as_the_walk_states() {
+    let page = fs::read_to_string(root().join("docs/architecture.md")).expect("the page");
+    let page = page.replace("\n  ", " ");
+    let sources = sources();
+    for title in ["Plain echo", "Placed WRITE"] {
+        let line = page.lines().find_map(|line| line.strip_prefix(&format!("- {title}, ")));
+        let (counts, list) = line.and_then(|line| line.split_once(": ")).expect(title);
+        let walk: Vec<Function> =
+            list.split('`').skip(1).step_by(2).map(|name| Function::find(&sources, name)).collect();
+        for (at, function) in walk.iter().enumerate().skip(1) {
+            let is_called = walk[..at].iter().any(|before| before.calls(function.name));
+            // The handler calls it, which is a program's.
+            let is_called = is_called || function.name == "send";
+            assert!(is_called, "{title}: nothing before it calls {}", function.name);
+        }
+        let files: BTreeSet<&str> = walk.iter().map(|function| function.file).collect();
+        assert_eq!(counts, format!("{} calls in {} files", walk.len(), files.len()), "{title}");
+        assert!(walk.len() <= CALLS_MAX && files.len() <= FILES_MAX, "{title}: {files:?}");
+    }
+}
+
+/// A function of the engine or the protocol.
+struct Function<'a> {
+    name: &'a str,
+    file: &'a str,
+    body: String,
+}
+
+impl<'a> Function<'a> {
+    /// The only function of this name: `Core::flush`, or `deliver`.
+    fn find(sources: &'a [Source], name: &'a str) -> Function<'a> {
+        let (of, function) = name.rsplit_once("::").unwrap_or(("", name));
+        let mut found = Vec::new();
+        for source in sources.iter().filter(|source| is_engine(&source.name)) {
+            let mut owner = "";
+            for (at, line) in source.code.iter().enumerate() {
+                if line.starts_with('}') {
+                    owner = "";
+                } else if line.starts_with("impl") {
+                    owner = line;
+                }
+                let is_it = line.contains(&format!("fn {function}("))
+                    || line.contains(&format!("fn {function}<"));
+                let is_of = if of.is_empty() { owner.is_empty() } else { has_word(owner, of) };
+                if is_it && is_of {
+                    let indent = line.len() - line.trim_start().len();
+                    let end = format!("{}}}", " ".repeat(indent));
+                    let rest = source.code[at + 1..].iter().take_while(|line| **line != end);
+                    let body = rest.map(|line| format!("{line}\n")).collect();
+                    found.push(Function { name: function, file: &source.name, body });
+                }
+            }
+        }
+        assert_eq!(found.len(), 1, "`{name}` of the walk is one function");
+        found.remove(0)
+    }
+
+    /// Whether its body calls a function of this name.
+    fn calls(&self, name: &str) -> bool {
+        let calls = [format!("{name}("), format!("{name}::<")];
+        calls.iter().any(|call| {
+            self.body.match_indices(call.as_str()).any(|(at, _)| {
+                !self.body[..at].ends_with(|last: char| last.is_alphanumeric() || last == '_')
+            })
+        })
+    }
+}
+
+/// Whether a file is of the engine itself, or of the protocol.
+fn is_engine(name: &str) -> bool {
+    ["engine/src/", "engine/proto/src/"].iter().any(|folder| name.starts_with(folder))
 }
 
 /// Crates in which no file imports one that imports it, directly or by way of others.

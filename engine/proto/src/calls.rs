@@ -106,6 +106,9 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// The largest number of a connection.
 pub(crate) const PEER_MAX: u32 = !CHOSEN;
 
+/// The bit of the role in an xid.
+const ROLE: u32 = 1 << 31;
+
 /// A flag in the connection number: the xid of the call is chosen.
 const CHOSEN: u32 = 1 << 31;
 
@@ -119,7 +122,8 @@ struct Slot {
     xid: u32,
     /// With [`CHOSEN`] if the xid is chosen: the short way finds no such call.
     peer: u32,
-    /// The generation at which the slot checks for chosen xids: 0, or that of a chosen xid.
+    /// The xid, without a role, at which the slot checks for chosen xids: that of generation 0, or
+    /// a chosen one.
     stop: u32,
     /// Of a free slot, and of one that is used [`SEEN`] or anything else.
     next_free: u32,
@@ -176,6 +180,8 @@ pub struct CallTable {
     rested: (u32, u32),
     len: u32,
     slot_bits: u32,
+    /// The bits of a slot in an xid.
+    slot_mask: u32,
     /// The data of each slot that chosen xids need.
     aside: Box<[Aside]>,
     /// The number of serials used in names.
@@ -193,12 +199,14 @@ impl CallTable {
         let slots = (0..calls_max)
             .map(|index| {
                 let next_free = if index + 1 < calls_max { index + 1 } else { NONE };
-                Slot { xid: index, peer: NONE, stop: 0, next_free, entry: NO_CALL }
+                Slot { xid: index, peer: NONE, stop: index, next_free, entry: NO_CALL }
             })
             .collect();
         let aside = (0..calls_max).map(|_| Aside::NOTHING).collect();
         let slot_bits = u32::BITS - (calls_max.max(CONTROL_XIDS) - 1).leading_zeros();
-        Self { slots, free: 0, rested: (NONE, NONE), len: 0, slot_bits, aside, serials: 0 }
+        let slot_mask = (1 << slot_bits) - 1;
+        let (free, rested) = (0, (NONE, NONE));
+        Self { slots, free, rested, len: 0, slot_bits, slot_mask, aside, serials: 0 }
     }
 
     /// Sets the first generation of all slots from `seed`: servers recognize repeated calls by
@@ -210,7 +218,7 @@ impl CallTable {
         assert!(self.is_empty(), "the xids of calls that are outstanding stay");
         for (index, slot) in self.slots.iter_mut().enumerate() {
             slot.xid = seed << self.slot_bits | index as u32;
-            slot.stop = 0;
+            slot.stop = index as u32;
         }
     }
 
@@ -221,18 +229,17 @@ impl CallTable {
     /// [`TableFull`] if as many calls are outstanding as the table holds.
     #[inline]
     pub fn open(&mut self, role: Role, peer: u32, token: u64) -> Result<CallId, TableFull> {
-        let bits = self.slot_bits;
-        let index = self.free;
-        let Some(slot) = self.slots.get_mut(index as usize) else {
+        let Some(slot) = self.slots.get_mut(self.free as usize) else {
             return self.open_rested(role, peer, token);
         };
-        let generation = next_generation(slot.xid >> bits, bits);
-        if generation == slot.stop {
+        // The next generation; the bits of the slot stay.
+        let next = slot.xid.wrapping_add(self.slot_mask + 1) & !ROLE;
+        if next == slot.stop {
             return self.open_rested(role, peer, token);
         }
         self.free = slot.next_free;
         self.len += 1;
-        slot.xid = role.xid_bit() | generation << bits | index;
+        slot.xid = role.xid_bit() | next;
         slot.peer = peer;
         (slot.entry.state, slot.entry.is_timed) = (CallState::Opened, false);
         // The plan sets the rest; an unplanned call holds nothing.
@@ -411,7 +418,7 @@ impl CallTable {
 
     #[inline]
     fn index_of(&self, xid: u32) -> u32 {
-        xid & ((1 << self.slot_bits) - 1)
+        xid & self.slot_mask
     }
 }
 
@@ -468,7 +475,7 @@ mod tests {
     /// A table of 16 slots with 7 generations each, so that all cases occur soon.
     pub(super) fn short_lived(seed: u32) -> CallTable {
         let mut table = CallTable::new(16);
-        table.slot_bits = 28;
+        (table.slot_bits, table.slot_mask) = (28, (1 << 28) - 1);
         table.number_from(seed);
         table
     }

@@ -356,8 +356,7 @@ impl Connection {
     /// A call is answered.
     #[inline]
     pub(crate) fn settle(&mut self, ledger: &mut ShardLedger, to: &ReplyTo) {
-        self.inflow.on_answer(to.credits);
-        self.inflow.grow(&mut ledger.grants);
+        self.inflow.settle(to.credits, &mut ledger.grants);
     }
 
     /// Whether items are placed in the peer's buffers.

@@ -129,12 +129,34 @@ impl Inflow {
     /// [`Overstep`] if the peer has exceeded its grant; nothing is counted then.
     #[inline]
     pub fn on_call(&mut self, transmissions: u32) -> Result<(), Overstep> {
-        let outstanding = self.outstanding.saturating_add(transmissions);
-        if outstanding > self.granted {
-            return Err(Overstep { outstanding, granted: self.granted });
+        let Self { granted, outstanding, .. } = *self;
+        if transmissions > granted - outstanding {
+            let outstanding = outstanding.saturating_add(transmissions);
+            return Err(Overstep { outstanding, granted });
         }
-        self.outstanding = outstanding;
+        self.outstanding += transmissions;
         Ok(())
+    }
+
+    /// As [`Inflow::on_call`] for one transmission that requests `credit`. The grant grows if it
+    /// can.
+    ///
+    /// # Errors
+    /// As there: nothing is counted, and nothing requested.
+    #[inline(always)]
+    pub fn admit(&mut self, credit: u32, pool: &mut GrantPool) -> Result<(), Overstep> {
+        self.on_call(1)?;
+        self.on_request(credit);
+        self.grow(pool);
+        Ok(())
+    }
+
+    /// A call of so many transmissions is answered: the peer may reuse its credits, and the grant
+    /// grows if it can.
+    #[inline(always)]
+    pub fn settle(&mut self, transmissions: u32, pool: &mut GrantPool) {
+        self.on_answer(transmissions);
+        self.grow(pool);
     }
 
     /// Records how many credits the peer requests; the own maximum limits the grant.
@@ -151,7 +173,7 @@ impl Inflow {
     }
 
     /// Raises the grant towards the peer's request, as far as the pool has receives.
-    #[inline]
+    #[inline(always)]
     pub fn grow(&mut self, pool: &mut GrantPool) {
         // Many connections that want more than there is do not ask for each message.
         if self.wanted > self.granted && pool.free() > 0 {
@@ -223,6 +245,7 @@ impl GrantPool {
     }
 
     /// Takes up to `wanted` more for an open connection.
+    #[inline(never)]
     fn take_up_to(&mut self, wanted: u32) -> u32 {
         let given = wanted.min(self.free());
         self.granted += given;

@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use rpcrdma_proto::{
     self as proto, CallDemand, CallId, CallName, CallWith, SendError, ShortSend, WantKind,
 };
-use rpcrdma_xdr::onc::MsgType;
+use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 
 use super::sink::Sink;
 use super::unsent::Unsent;
@@ -13,7 +13,7 @@ use crate::error::CallRefused;
 use crate::message::payload::Payload;
 use crate::message::wanted::{OPEN, WANTS_MAX, Want, Wanted};
 use crate::shard::parts::{Parts, RoutedCall};
-use crate::shard::peers::{ConnectionId, Peer, Peers, Phase};
+use crate::shard::peers::{ConnectionId, Peer, Peers};
 use crate::shard::rdma::expose::has_room;
 use crate::shard::rdma::windows::Exposer;
 
@@ -62,28 +62,20 @@ impl<'a> CallBuilder<'a> {
         if parts.timers.is_stopping() {
             return Err(CallRefused::Stopping);
         }
-        let peer = peers.named(peer).filter(|peer| peer.phase == Phase::Up);
-        let peer = peer.ok_or(CallRefused::NoPeer)?;
+        let peer = peers.named_up(peer).ok_or(CallRefused::NoPeer)?;
         let slot =
             if parts.outbox.has_slot_for(&peer.lane) { parts.outbox.take_slot() } else { None };
         let Some(slot) = slot else {
             parts.stats.busy_local.add(1);
             return Err(CallRefused::Busy);
         };
-        // Results of an abandoned builder.
-        if !parts.outbox.wants().is_empty() {
-            parts.outbox.wants_mut().clear();
-        }
         let reply_payload_max = REPLY_PAYLOAD_DEFAULT.min(peer.conn.reply_room());
         match peer.conn.open_call(&mut parts.ledger, cookie) {
-            Ok(id) => Ok(CallBuilder {
-                payload: Payload::begin(parts, slot, id.xid(), MsgType::Call),
-                peer,
-                exposer,
-                id,
-                operation: 0,
-                reply_payload_max,
-            }),
+            Ok(id) => {
+                parts.outbox.begin(slot, RpcPrefix { xid: id.xid(), kind: MsgType::Call });
+                let payload = Payload::new(parts);
+                Ok(CallBuilder { payload, peer, exposer, id, operation: 0, reply_payload_max })
+            }
             Err(why) => {
                 parts.outbox.put_slot(slot);
                 Err(CallRefused::Protocol(why))
@@ -103,13 +95,8 @@ impl<'a> CallBuilder<'a> {
     /// A server matches the results of each operation separately, so that a failing operation does
     /// not consume the results of the next (wire.md E23, E24). Returns where the operation begins.
     pub fn operation(&mut self) -> u32 {
-        let begin = self.payload.position();
-        let wants = self.payload.parts().outbox.wants_mut();
-        for wanted in wants.iter_mut().filter(|wanted| wanted.end == OPEN) {
-            wanted.end = begin;
-        }
-        self.operation = begin;
-        begin
+        self.operation = self.payload.outbox().end_operation();
+        self.operation
     }
 
     /// Requests one more data item of the reply by DDP. Items are matched in order (\[RTR\] 7.4).
@@ -157,9 +144,7 @@ impl<'a> CallBuilder<'a> {
         let is_enough = sink.as_ref().is_none_or(|sink| sink.len() >= want.len_max as usize);
         assert!(is_enough, "a sink is as long as its item can be");
         let (begin, end) = (self.operation, OPEN);
-        let wants = self.payload.parts().outbox.wants_mut();
-        assert!(wants.len() < WANTS_MAX, "a call has at most {WANTS_MAX} wants");
-        wants.push(Wanted { want, kind, sent_max, sink, begin, end });
+        self.payload.outbox().want(Wanted { want, kind, sent_max, sink, begin, end });
         self
     }
 
@@ -204,7 +189,7 @@ impl<'a> CallBuilder<'a> {
         let ledger = &mut self.payload.parts().ledger;
         let chosen = self.peer.conn.choose_xid(ledger, id, xid);
         self.id = chosen.map_err(CallRefused::Protocol)?;
-        self.payload.set_xid(xid);
+        self.payload.outbox().set_xid(xid);
         Ok(self)
     }
 
@@ -247,38 +232,45 @@ impl<'a> CallBuilder<'a> {
     /// Discards the call, with a reason and the memory given to it.
     #[cold]
     pub(crate) fn take_back<E: Copy>(mut self, why: E) -> Unsent<E> {
-        let (wants, pieces) = self.payload.parts().outbox.under_construction();
-        Unsent::new(why, pieces, wants.drain(..).map(|wanted| wanted.sink))
+        let (wants, pieces) = self.payload.outbox().take_back();
+        Unsent::new(why, pieces, wants.map(|wanted| wanted.sink))
     }
 
     #[inline(always)]
     fn send(&mut self) -> Result<(), CallRefused> {
-        let is_plain = self.payload.is_plain() && self.payload.parts().outbox.wants().is_empty();
-        let is_sent =
-            if is_plain { self.send_short(CallWith::Nothing) } else { self.send_single_item() };
-        if is_sent { Ok(()) } else { self.send_planned() }
+        if self.payload.outbox().is_plain() && self.send_short(CallWith::Nothing) {
+            return Ok(());
+        }
+        self.send_other()
+    }
+
+    /// Sends a call that is not plain.
+    #[inline(never)]
+    fn send_other(&mut self) -> Result<(), CallRefused> {
+        if self.send_single_item() { Ok(()) } else { self.send_planned() }
     }
 
     /// Sends a short message; false if the call is not one.
     #[inline(always)]
     fn send_short(&mut self, with: CallWith) -> bool {
         let (id, reply_payload_max) = (self.id, self.reply_payload_max);
-        self.payload.send_short(self.peer, ShortSend::Call { id, reply_payload_max, with })
+        let Parts { outbox, ledger, .. } = self.payload.parts();
+        outbox.send_short(self.peer, ledger, ShortSend::Call { id, reply_payload_max, with })
     }
 
     /// Sends a call with a single DDP item or result; false if the call is not one.
-    #[inline(never)]
     fn send_single_item(&mut self) -> bool {
-        let (item, is_plain) = (self.payload.single_item(), self.payload.is_plain());
-        let len = self.payload.written();
-        let with = match (item, self.payload.parts().outbox.wants()) {
+        let outbox = self.payload.outbox();
+        let with = match (outbox.single_item(), outbox.wants()) {
             (Some(item), []) => CallWith::Item(item),
-            (None, [want]) if is_plain => CallWith::Want(want.as_demand(len)),
+            (None, [want]) if outbox.has_only_wants() => {
+                CallWith::Want(want.as_demand(outbox.written()))
+            }
             _ => return false,
         };
         let is_sent = self.send_short(with) || self.send_continued(with);
         if is_sent {
-            self.payload.parts().outbox.wants_mut().clear();
+            self.payload.outbox().end_wants();
         }
         is_sent
     }
@@ -287,29 +279,30 @@ impl<'a> CallBuilder<'a> {
     fn send_continued(&mut self, with: CallWith) -> bool {
         let (id, reply_payload_max) = (self.id, self.reply_payload_max);
         let short = ShortSend::Call { id, reply_payload_max, with };
-        matches!(with, CallWith::Item(_)) && self.payload.send_continued(self.peer, short)
+        let Parts { outbox, ledger, .. } = self.payload.parts();
+        matches!(with, CallWith::Item(_)) && outbox.send_continued(self.peer, ledger, short)
     }
 
     /// Sends any other call, or determines why it cannot be sent.
     #[cold]
     fn send_planned(&mut self) -> Result<(), CallRefused> {
         self.check_shortage()?;
-        let mut wanted = core::mem::take(self.payload.parts().outbox.wants_mut());
+        let mut wanted = self.payload.outbox().take_wants();
         let sent = self.send_wanting(&mut wanted);
         if sent.is_ok() {
             // Result buffers that were not exposed return to their pools; the capacity stays for
             // the next call.
             wanted.clear();
         }
-        *self.payload.parts().outbox.wants_mut() = wanted;
+        self.payload.outbox().put_wants(wanted);
         sent
     }
 
     /// Refuses a call with a single result that waits for credits or for Receives, before its general
     /// plan is made.
     fn check_shortage(&mut self) -> Result<(), CallRefused> {
-        let (is_plain, len) = (self.payload.is_plain(), self.payload.written());
         let Parts { outbox, ledger, stats, .. } = self.payload.parts();
+        let (is_plain, len) = (outbox.has_only_wants(), outbox.written());
         let [wanted] = outbox.wants() else { return Ok(()) };
         let (want, means) = (wanted.as_demand(len), outbox.gather_means());
         let lens = (len, self.reply_payload_max);
@@ -324,9 +317,9 @@ impl<'a> CallBuilder<'a> {
     }
 
     fn send_wanting(&mut self, wanted: &mut [Wanted]) -> Result<(), CallRefused> {
-        let message = self.payload.assemble()?;
-        let (payload, end) = (self.payload.written(), self.payload.position());
         let parts = self.payload.parts();
+        let message = parts.outbox.assemble()?;
+        let (payload, end) = (parts.outbox.written(), parts.outbox.position());
         let wants: ArrayVec<proto::Want, WANTS_MAX> =
             wanted.iter().map(|want| want.as_demand(end)).collect();
         let items = parts.outbox.items(message);
@@ -359,7 +352,7 @@ impl<'a> CallBuilder<'a> {
         planned?;
         parts.stats.calls_out.add(1);
         parts.outbox.enqueue(&mut self.peer.lane, self.peer.id.index, message);
-        self.payload.submitted();
+        parts.outbox.submitted();
         Ok(())
     }
 }
@@ -367,9 +360,7 @@ impl<'a> CallBuilder<'a> {
 impl Drop for CallBuilder<'_> {
     #[inline]
     fn drop(&mut self) {
-        let parts = self.payload.parts();
-        parts.outbox.wants_mut().clear();
-        self.peer.conn.finish_call(&mut parts.ledger, self.id);
+        self.peer.conn.finish_call(&mut self.payload.parts().ledger, self.id);
     }
 }
 

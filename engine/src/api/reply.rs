@@ -18,14 +18,23 @@ pub struct Reply<'a> {
     peer: &'a mut Peer,
     xid: u32,
     /// The rest of the call's context; `None` for a plain call.
-    asked: Option<ReplyContext<'a>>,
+    asked: Option<&'a ReplyContext<'a>>,
 }
 
 /// The reply context of a call that is not plain.
-#[derive(Clone, Copy)]
 pub(crate) struct ReplyContext<'a> {
     pub to: &'a ReplyTo,
-    pub saved_offer: &'a SavedOffer,
+    /// What the call offers for its reply, if that is anything.
+    pub saved_offer: Option<&'a SavedOffer>,
+}
+
+impl ReplyContext<'_> {
+    /// Whether a plain reply is as that to a plain call: the call is one transmission, and offers
+    /// nothing.
+    #[inline]
+    fn is_single(&self) -> bool {
+        self.saved_offer.is_none() && self.to.credits == 1 && self.to.handle.is_none()
+    }
 }
 
 /// Proof that a call was answered, deferred or rejected. The lifetime prevents its use for another
@@ -40,7 +49,7 @@ impl<'a> Reply<'a> {
         payload: Payload<'a>,
         peer: &'a mut Peer,
         xid: u32,
-        asked: Option<ReplyContext<'a>>,
+        asked: Option<&'a ReplyContext<'a>>,
     ) -> Reply<'a> {
         Reply { payload, peer, xid, asked }
     }
@@ -56,7 +65,7 @@ impl<'a> Reply<'a> {
     /// for each of them (wire.md E23). Operations come in order. A call of one operation does not
     /// need this.
     pub fn operation(&mut self, origin: u32) {
-        self.payload.set_origin(origin);
+        self.payload.outbox().set_origin(origin);
     }
 
     /// Sends the reply at the end of the turn. If it cannot be sent, the caller gets an RDMA_ERROR;
@@ -92,7 +101,8 @@ impl<'a> Reply<'a> {
 
     /// Keeps the right to answer later, on this thread or another.
     pub fn defer(self) -> (Answer<'a>, Ticket) {
-        let offer = self.asked.map_or(SavedOffer::none(), |asked| asked.saved_offer.clone());
+        let offer = self.asked.and_then(|asked| asked.saved_offer.cloned());
+        let offer = offer.unwrap_or(SavedOffer::none());
         let ticket = Ticket::new(self.peer.id, self.payload.dropped_tickets(), self.to(), offer);
         (Answer(PhantomData), ticket)
     }
@@ -100,7 +110,7 @@ impl<'a> Reply<'a> {
     /// Rejects the call with RDMA_ERROR: the caller learns that there will be no reply, but not
     /// whether the call was executed. Discards the payload, which frees a send slot for the error.
     pub fn refuse(mut self) -> Answer<'a> {
-        self.payload.abandon();
+        self.payload.outbox().abandon();
         let to = self.to();
         let parts = self.payload.parts();
         parts.stats.refusals_out.add(1);
@@ -117,22 +127,29 @@ impl<'a> Reply<'a> {
     /// Sends a short message; false if the reply is not one.
     #[inline(always)]
     fn send_short(&mut self) -> bool {
-        if self.asked.is_some_and(|asked| !asked.saved_offer.is_empty()) {
-            return self.send_single_item();
+        match self.asked {
+            Some(asked) if !asked.is_single() => self.send_asked(asked),
+            _ => self.send_plain(&ReplyTo::plain(self.xid)),
         }
-        let to = self.to();
-        let short = ShortSend::Reply { to: &to, item: None };
-        self.payload.is_plain() && self.payload.send_short(self.peer, short)
     }
 
-    /// Sends a reply with a single item to a call that requests one; false if it is not one.
+    #[inline(always)]
+    fn send_plain(&mut self, to: &ReplyTo) -> bool {
+        let Parts { outbox, ledger, .. } = self.payload.parts();
+        outbox.is_plain()
+            && outbox.send_short(self.peer, ledger, ShortSend::Reply { to, item: None })
+    }
+
+    /// As [`Reply::send_short`], to a call that is not plain: it may request a single item.
     #[inline(never)]
-    fn send_single_item(&mut self) -> bool {
-        let Some(ReplyContext { to, saved_offer }) = self.asked else { return false };
+    fn send_asked(&mut self, ReplyContext { to, saved_offer }: &ReplyContext<'_>) -> bool {
+        let Some(saved_offer) = saved_offer else { return self.send_plain(to) };
         let Some(direction) = saved_offer.direction() else { return false };
-        let Some(item) = self.payload.single_item() else { return false };
+        let Parts { outbox, ledger, .. } = self.payload.parts();
+        let Some(item) = outbox.single_item() else { return false };
         let short = ShortSend::Reply { to, item: Some((&item, direction)) };
-        self.payload.send_short(self.peer, short) || self.payload.send_continued(self.peer, short)
+        outbox.send_short(self.peer, ledger, short)
+            || outbox.send_continued(self.peer, ledger, short)
     }
 
     /// The reply was sent as a short message: nothing remains to be returned.
@@ -151,14 +168,13 @@ impl<'a> Reply<'a> {
     /// Sends any other reply.
     #[cold]
     fn send_planned(&mut self) -> Result<(), CallRefused> {
-        let message = self.payload.assemble()?;
-        let payload = self.payload.written();
-        let (to, asked) = (self.to(), self.asked);
+        let (to, offer) = (self.to(), self.asked.and_then(|asked| asked.saved_offer));
         let Parts { outbox, ledger, stats, .. } = self.payload.parts();
+        let message = outbox.assemble()?;
         let demand = ReplyDemand {
-            payload,
+            payload: outbox.written(),
             items: &outbox.items(message),
-            offer: asked.map_or(Offer::None, |asked| asked.saved_offer.offer()),
+            offer: offer.map_or(Offer::None, SavedOffer::offer),
             gather_max: outbox.gather_max(),
             copy_max: outbox.slots().payload_len() as u32,
         };
@@ -169,13 +185,12 @@ impl<'a> Reply<'a> {
             }
             Err(why) => Err(CallRefused::Protocol(why)),
         };
-        if let Err(why) = laid_out {
-            return Err(self.payload.give_up(why));
-        }
+        // Nothing more can be written.
+        laid_out.inspect_err(|why| outbox.refuse(*why))?;
         stats.replies_out.add(1);
         stats.writes.add(outbox.messages().body(message).writes());
         outbox.enqueue(&mut self.peer.lane, self.peer.id.index, message);
-        self.payload.submitted();
+        outbox.submitted();
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use rpcrdma_mempool::{BulkPool, Loan, RecvPool};
 use rpcrdma_proto::{CallState, NO_MARK, PeerLimits, ShardLedger};
-use rpcrdma_xdr::onc::MsgType;
+use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 
 use super::builder::{CallBuilder, CallHandle};
 use super::handle::ShardHandle;
@@ -93,9 +93,11 @@ impl Turn<'_> {
         }
         let Some(slot) = self.parts.outbox.take_slot() else { return Err(ticket) };
         ticket.dropped = None;
-        let payload = Payload::begin(self.parts, slot, ticket.to.xid, MsgType::Reply);
-        let asked = ReplyContext { to: &ticket.to, saved_offer: &ticket.offer };
-        let _answer = answer(Reply::new(payload, peer, ticket.to.xid, Some(asked)));
+        let prefix = RpcPrefix { xid: ticket.to.xid, kind: MsgType::Reply };
+        self.parts.outbox.begin(slot, prefix);
+        let payload = Payload::new(self.parts);
+        let asked = ReplyContext { to: &ticket.to, saved_offer: ticket.offer.if_any() };
+        let _answer = answer(Reply::new(payload, peer, prefix.xid, Some(&asked)));
         Ok(())
     }
 

@@ -1,18 +1,22 @@
-//! The state of a message under construction, apart from its last slot.
+//! The state of a message under construction.
+
+use rpcrdma_mempool::SendSlot;
 
 use crate::error::CallRefused;
 
-/// The message under construction, apart from its last slot. A shard has one, because it builds one
-/// message at a time; as a part of the builder every message would write these cache lines.
+/// The message under construction. A shard has one, because it builds one message at a time: so the
+/// handles of calls and replies are references, and the program passes them on cheaply.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
-    /// Whether any of it is set, apart from `origin`.
+    /// The current slot, until the message is passed on.
+    pub slot: Option<SendSlot>,
+    /// Whether any of the rest is set, apart from `origin`, or a result is requested.
     pub is_begun: bool,
     pub is_reply: bool,
     /// In a reply: where in the call the operation began that produces the next results.
     pub origin: u32,
-    /// Bytes in the slots before the last.
-    pub before: usize,
+    /// Bytes in the slots before the current one.
+    pub before: u32,
     /// Bytes of bulk, with their padding.
     pub bulk_len: u32,
     /// The message that holds the earlier slots and the bulk, if there are any.

@@ -72,13 +72,17 @@ impl SavedOffer {
         encode(offer, &mut Writer::new(&mut self.long)).is_ok()
     }
 
-    /// Stores the directions of a call with a single item, as encoded, or that it has none.
+    /// Stores the directions of a call with a single item, as encoded.
     #[inline]
-    pub fn set_directions(&mut self, directions: Option<&OneDirection>) {
+    pub fn set_directions(&mut self, directions: &OneDirection) {
         self.clear();
-        if let Some(directions) = directions {
-            self.bytes.extend(directions.as_bytes().iter().copied());
-        }
+        self.bytes.extend(directions.as_bytes().iter().copied());
+    }
+
+    /// The offer, if it is anything.
+    #[inline]
+    pub fn if_any(&self) -> Option<&SavedOffer> {
+        (!self.is_empty()).then_some(self)
     }
 
     /// The offer, if it is one direction and no memory.

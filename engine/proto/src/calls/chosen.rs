@@ -175,7 +175,7 @@ impl CallTable {
         // From the next one on, once around.
         let ahead = |to: &u32| to.wrapping_sub(newest >> bits).wrapping_sub(1) & mask;
         let stop = self.chosen_of(index).chain([0]).min_by_key(ahead);
-        self.slots[index as usize].stop = stop.unwrap_or(0);
+        self.slots[index as usize].stop = stop.unwrap_or(0) << bits | index;
     }
 
     /// The generations of chosen xids with the low bits of a slot.

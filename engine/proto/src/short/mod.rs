@@ -1,4 +1,4 @@
-//! The short way: messages of one transmission that need no resolution.
+//! The short way: messages of one transmission that need no resolution, and the plain ones of them.
 //!
 //! ```text
 //!   plain         RDMA_MSG with an RPC message in it and nothing else, in either version
@@ -11,13 +11,18 @@
 
 mod continued;
 mod message;
-mod plain;
 mod single_item;
 
-use rpcrdma_xdr::numbers::{VERSION_TWO, proc};
-use rpcrdma_xdr::rtr::fixed::Msg;
+use rpcrdma_xdr::numbers::{VERSION_TWO, msg_type, proc};
+use rpcrdma_xdr::rtr::fixed::{Msg, Rpc};
 
-use crate::connection::{Connection, ShardLedger};
+use self::message::ShortHeader;
+use crate::calls::{CallId, CallState, NO_MARK};
+use crate::connection::{Connection, Finished, ShardLedger};
+use crate::ingress::ReplyTo;
+use crate::placement::direct::WantSet;
+use crate::placement::inline::Direction;
+use crate::settings::Role;
 use crate::version::Met;
 
 pub use self::continued::{ContinuedPlan, ItemStretch};
@@ -76,5 +81,107 @@ impl Connection {
                 self.begin_read_reply(ledger, to, payload, (item, direction), means)
             }
         }
+    }
+
+    /// Takes a plain message if it breaks no rule.
+    #[inline(always)]
+    fn on_plain<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        header: &Msg,
+        payload: &'a [u8],
+    ) -> Option<Short<'a>> {
+        let rpc = Rpc::peek(payload)?;
+        if header.xid != rpc.xid {
+            return None;
+        }
+        let (xid, credit) = (header.xid.get(), header.credit.get());
+        match rpc.kind.get() {
+            msg_type::CALL => {
+                let kind = ShortKind::Call(self.on_plain_call(ledger, xid, credit)?);
+                Some(Short::Plain { kind, payload })
+            }
+            msg_type::REPLY => {
+                let kind = ShortKind::Reply(self.on_plain_reply(ledger, xid, credit)?);
+                Some(Short::Plain { kind, payload })
+            }
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn on_plain_call(
+        &mut self,
+        ledger: &mut ShardLedger,
+        xid: u32,
+        credit: u32,
+    ) -> Option<ReplyTo> {
+        if self.role == Role::Client {
+            return None;
+        }
+        // The general way handles a peer that exceeds its grant, and closes the connection.
+        self.inflow.admit(credit, &mut ledger.grants).ok()?;
+        self.idle_messages = 0;
+        Some(ReplyTo::plain(xid))
+    }
+
+    #[inline(always)]
+    fn on_plain_reply(
+        &mut self,
+        ledger: &mut ShardLedger,
+        xid: u32,
+        credit: u32,
+    ) -> Option<Finished> {
+        let (id, entry) = ledger.calls.find_own(xid, self.peer)?;
+        if entry.state != CallState::Sent || credit == 0 || entry.mark != NO_MARK {
+            return None;
+        }
+        self.idle_messages = 0;
+        self.credits.on_grant(credit);
+        self.end_own_call(ledger, id)
+    }
+
+    /// Plans a call without items or results.
+    #[inline]
+    fn begin_plain_call(
+        &mut self,
+        ledger: &mut ShardLedger,
+        id: CallId,
+        (payload, reply_payload_max): (u32, u32),
+    ) -> Option<ShortPlan> {
+        if reply_payload_max > self.reply_room() || payload > self.plain_room() {
+            return None;
+        }
+        let (_, entry) = ledger.calls.find_own_mut(id.xid(), self.peer)?;
+        if entry.state != CallState::Opened || self.credits.available() == 0 {
+            return None;
+        }
+        ledger.replies.reserve(1).ok()?;
+        let taken = self.credits.take(1);
+        debug_assert!(taken.is_ok(), "a credit was just found available");
+        entry.state = CallState::Sent;
+        entry.credits = 1;
+        entry.receives = 1;
+        entry.reply_count_max = 1;
+        entry.wants = WantSet::NONE;
+        entry.is_xmt = false;
+        let header = Msg::new(id.xid(), self.stamp(Direction::Call));
+        Some(ShortPlan::without_item(ShortHeader::Plain(header)))
+    }
+
+    /// Plans a reply without items to a call without directions.
+    #[inline]
+    fn begin_plain_reply(
+        &mut self,
+        ledger: &mut ShardLedger,
+        to: &ReplyTo,
+        payload: u32,
+    ) -> Option<ShortPlan> {
+        if payload > self.plain_room() || self.invalidated(to).is_some() {
+            return None;
+        }
+        self.inflow.settle(to.credits, &mut ledger.grants);
+        let header = Msg::new(to.xid, self.stamp(Direction::Reply));
+        Some(ShortPlan::without_item(ShortHeader::Plain(header)))
     }
 }

@@ -128,7 +128,8 @@ impl Connection {
         if end.count.get() != 1 || !is_served {
             return None;
         }
-        self.admit_short(ledger, operation.credit.get())?;
+        self.inflow.admit(operation.credit.get(), &mut ledger.grants).ok()?;
+        self.idle_messages = 0;
         let (xid, rsbuf) = (operation.xid.get(), end.rsbuf.get());
         self.group.on_single(xid);
         Some(ShortKind::Call(ReplyTo { xid, credits: 1, rsbuf, via: Via::Xmt, handle: None }))
@@ -244,7 +245,7 @@ impl Connection {
             return None;
         }
         let zeros = self.single_item_zeros(ReadReply::LEN, payload, item, means)?;
-        self.settle(ledger, to);
+        self.inflow.settle(to.credits, &mut ledger.grants);
         let (stamp, end) = (self.stamp(Direction::Reply), RespEnd::new(1, payload));
         let item = OneItem::new(item.position, item.len, 0);
         let header = ShortHeader::ReadReply(ReadReply::new(to.xid, stamp, item, end));

@@ -319,6 +319,15 @@ impl Peers {
         self.places.get_mut(id.index as usize)?.peer.as_mut().filter(|peer| peer.id == id)
     }
 
+    /// As [`Peers::named`], if calls may go both ways.
+    #[inline]
+    pub fn named_up(&mut self, id: ConnectionId) -> Option<&mut Peer> {
+        match &mut self.places.get_mut(id.index as usize)?.peer {
+            Some(peer) if peer.phase == Phase::Up && peer.id == id => Some(peer),
+            _ => None,
+        }
+    }
+
     /// The transmissions of the group that was just completed.
     #[cold]
     pub fn group_of(&mut self, index: u32) -> PartList {

@@ -1,10 +1,11 @@
-//! Delivery: a call with a send slot for its reply, a reply as the completion of its call.
+//! Delivery: a call with a send slot for its reply, a reply as the completion of its call; then the
+//! buffers are free.
 
 use std::net::SocketAddr;
 
 use rpcrdma_mempool::RecvToken;
-use rpcrdma_proto::{CallId, ReplyTo, Short, ShortKind};
-use rpcrdma_xdr::onc::MsgType;
+use rpcrdma_proto::{CallId, ReplyTo, Short, ShortKind, SingleItem};
+use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 
 use super::Receive;
 use super::disposition::RecvInfo;
@@ -13,7 +14,7 @@ use crate::api::call::Call;
 use crate::api::completion::Completion;
 use crate::api::handler::Handler;
 use crate::api::reply::{Reply, ReplyContext};
-use crate::message::incoming::Incoming;
+use crate::message::incoming::{Buffers, Incoming};
 use crate::message::payload::Payload;
 use crate::message::rdma_target::RdmaTarget;
 use crate::shard::parts::Parts;
@@ -42,16 +43,19 @@ impl Receive {
                 deliver((peer, address), parts, (to.xid, None), incoming, handler);
             }
             Some(Short::Plain { kind: ShortKind::Reply(finished), payload }) => {
-                self.stats.calls_done.add(1);
+                parts.stats.calls_done.add(1);
                 let incoming = Incoming::plain(payload);
                 handler.on_reply(Completion::new(peer.id, finished.token, incoming));
             }
             Some(Short::SingleItem(message)) => {
-                self.saved_offer.set_directions(message.directions);
-                let payload = (message.payload_start, message.payload_len);
-                self.map.set_single_item(payload, message.item);
-                let kind = message.kind;
-                return Ok(self.deliver_single_item((peer, address), parts, kind, token, handler));
+                let SingleItem { kind, payload_start, payload_len, item, directions } = message;
+                self.map.set_single_item((payload_start, payload_len), item);
+                let has_offer = directions.is_some();
+                if let Some(directions) = directions {
+                    self.saved_offer.set_directions(directions);
+                }
+                let what = (&kind, has_offer);
+                return Ok(self.deliver_single_item((peer, address), parts, what, token, handler));
             }
             None => return Err(token),
         }
@@ -65,12 +69,12 @@ impl Receive {
         &mut self,
         peer: (&mut Peer, &SocketAddr),
         parts: &mut Parts,
-        kind: ShortKind,
+        what: (&ShortKind, bool),
         mut token: RecvToken,
         handler: &mut H,
     ) -> RecvToken {
-        let buffers = core::slice::from_mut(&mut token);
-        self.deliver_mapped(peer, parts, kind, (buffers, RdmaTarget::nothing()), handler);
+        let buffers = (core::slice::from_mut(&mut token), RdmaTarget::nothing());
+        self.deliver_mapped(peer, parts, what, buffers, handler);
         token
     }
 
@@ -80,7 +84,7 @@ impl Receive {
         &mut self,
         (peer, address): (&mut Peer, &SocketAddr),
         parts: &mut Parts,
-        kind: ShortKind,
+        (kind, has_offer): (&ShortKind, bool),
         (buffers, rdma_target): (&mut [RecvToken], RdmaTarget<'_>),
         handler: &mut H,
     ) {
@@ -88,8 +92,9 @@ impl Receive {
         let incoming = Incoming::mapped(pool, buffers, rdma_target, map, stats);
         match kind {
             ShortKind::Call(to) => {
-                let asked = (to.xid, Some(ReplyContext { to: &to, saved_offer }));
-                deliver((peer, address), parts, asked, incoming, handler);
+                let saved_offer = if has_offer { Some(&*saved_offer) } else { None };
+                let asked = ReplyContext { to, saved_offer };
+                deliver((peer, address), parts, (to.xid, Some(&asked)), incoming, handler);
             }
             ShortKind::Reply(finished) => {
                 parts.stats.calls_done.add(1);
@@ -108,7 +113,8 @@ impl Receive {
         handler: &mut H,
     ) {
         if peer.0.phase == Phase::Up {
-            self.deliver_mapped(peer, parts, ShortKind::Call(to), buffers, handler);
+            let has_offer = !self.saved_offer.is_empty();
+            self.deliver_mapped(peer, parts, (&ShortKind::Call(to), has_offer), buffers, handler);
         }
     }
 
@@ -122,9 +128,24 @@ impl Receive {
         handler: &mut H,
     ) {
         let Some(finished) = peer.conn.finish_call(&mut parts.ledger, id) else { return };
-        self.stats.calls_done.add(1);
+        parts.stats.calls_done.add(1);
         let incoming = self.incoming(buffers, RdmaTarget::nothing());
         handler.on_reply(Completion::new(peer.id, finished.token, incoming));
+    }
+
+    /// A buffer without users: to be posted with the next chain of Receives.
+    #[inline]
+    pub fn free_buffer(&mut self, token: RecvToken) {
+        if let Err(full) = self.refill.try_push(token) {
+            self.pool.put(full.element());
+        }
+    }
+
+    /// Buffers without users.
+    pub fn free_buffers(&mut self, buffers: Buffers) {
+        for token in buffers {
+            self.free_buffer(token);
+        }
     }
 }
 
@@ -134,7 +155,7 @@ impl Receive {
 fn deliver<'a, H: Handler>(
     (peer, address): (&'a mut Peer, &'a SocketAddr),
     parts: &'a mut Parts,
-    (xid, asked): (u32, Option<ReplyContext<'a>>),
+    (xid, asked): (u32, Option<&'a ReplyContext<'a>>),
     incoming: Incoming<'a>,
     handler: &mut H,
 ) {
@@ -146,6 +167,6 @@ fn deliver<'a, H: Handler>(
     parts.stats.calls_in.add(1);
     peer.open_calls += 1;
     let call = Call::new(peer.id, address, xid, incoming);
-    let payload = Payload::begin(parts, slot, xid, MsgType::Reply);
-    let _answer = handler.on_call(call, Reply::new(payload, peer, xid, asked));
+    parts.outbox.begin(slot, RpcPrefix { xid, kind: MsgType::Reply });
+    let _answer = handler.on_call(call, Reply::new(Payload::new(parts), peer, xid, asked));
 }

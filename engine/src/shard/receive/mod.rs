@@ -22,7 +22,7 @@ use self::disposition::RecvInfo;
 use self::reading::Reading;
 use self::waiting::{Waiting, WaitingRoom};
 use crate::io::{Io, Refill};
-use crate::message::incoming::{Buffers, Incoming};
+use crate::message::incoming::Incoming;
 use crate::message::map::Map;
 use crate::message::rdma_target::RdmaTarget;
 use crate::message::saved_offer::SavedOffer;
@@ -97,21 +97,6 @@ impl Receive {
     ) -> Incoming<'a> {
         let Receive { pool, map, stats, .. } = self;
         Incoming::mapped(pool, buffers, rdma_target, map, stats)
-    }
-
-    /// A buffer without users: to be posted with the next chain of Receives.
-    #[inline]
-    pub fn free_buffer(&mut self, token: RecvToken) {
-        if let Err(full) = self.refill.try_push(token) {
-            self.pool.put(full.element());
-        }
-    }
-
-    /// Buffers without users.
-    pub fn free_buffers(&mut self, buffers: Buffers) {
-        for token in buffers {
-            self.free_buffer(token);
-        }
     }
 
     /// Posts Receives in chains, or when there is no other work: the budget has a reserve.

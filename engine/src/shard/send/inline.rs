@@ -24,7 +24,7 @@ impl Outbox {
     }
 
     /// Sends a message that is a header and one slot of payload.
-    #[inline]
+    #[inline(always)]
     pub fn send_plain(
         &mut self,
         lane: &mut Lane,

@@ -35,10 +35,10 @@ pub(crate) struct Outbox {
     returned: Vec<Loan>,
     /// Messages that the device never completed.
     leaked: u64,
-    /// The message under construction, apart from its last slot.
+    /// The message under construction.
     pub(super) draft: Draft,
     /// The results requested by the call under construction.
-    wants: Vec<Wanted>,
+    pub(super) wants: Vec<Wanted>,
     /// Bytes that the device copies while posting.
     pub(super) inline_len: u32,
     /// Short messages to post before the lanes.
@@ -123,34 +123,30 @@ impl Outbox {
         &mut self.messages
     }
 
-    /// The message under construction, apart from its last slot.
-    #[inline]
-    pub fn draft(&self) -> &Draft {
-        &self.draft
-    }
-
-    #[inline]
-    pub fn draft_mut(&mut self) -> &mut Draft {
-        &mut self.draft
-    }
-
     /// The results requested by the call under construction.
     #[inline]
     pub fn wants(&self) -> &[Wanted] {
         &self.wants
     }
 
-    #[inline]
-    pub fn wants_mut(&mut self) -> &mut Vec<Wanted> {
-        &mut self.wants
+    /// As [`Outbox::wants`], to change them while the call is planned; they come back.
+    #[cold]
+    pub fn take_wants(&mut self) -> Vec<Wanted> {
+        core::mem::take(&mut self.wants)
+    }
+
+    /// Puts the results back. The capacity stays for the next call.
+    #[cold]
+    pub fn put_wants(&mut self, wants: Vec<Wanted>) {
+        self.wants = wants;
     }
 
     /// The results requested by the call under construction, and its gathered data.
     #[cold]
-    pub fn under_construction(&mut self) -> (&mut Vec<Wanted>, impl Iterator<Item = Bulk>) {
+    pub fn take_back(&mut self) -> (impl Iterator<Item = Wanted>, impl Iterator<Item = Bulk>) {
         let Outbox { draft, messages, wants, .. } = self;
         let body = draft.message.map(|message| messages.body_mut(message));
-        (wants, body.into_iter().flat_map(|body| body.pieces.drain(..)))
+        (wants.drain(..), body.into_iter().flat_map(|body| body.pieces.drain(..)))
     }
 
     /// Frees a message whose body is empty, with its slot.

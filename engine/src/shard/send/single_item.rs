@@ -4,7 +4,6 @@ use rpcrdma_mempool::{HEADROOM, SendSlot};
 use rpcrdma_proto::{ContinuedPlan, GatherMeans, ShortPlan};
 use rpcrdma_xdr::rtr::fixed::IntoBytes;
 
-use super::messages::Item;
 use super::outbox::Outbox;
 use crate::provider::SendOp;
 use crate::shard::peers::Peer;
@@ -16,19 +15,9 @@ impl Outbox {
         GatherMeans { gather_max: self.gather_max, zeros_max: self.zero.len() as u32 }
     }
 
-    /// The item of a message with exactly one, and with payload only in the last slot.
-    #[inline]
-    pub fn single_item(&self, message: u32) -> Option<&Item> {
-        let body = self.messages.body(message);
-        match &body.items[..] {
-            [item] if body.slots.is_empty() => Some(item),
-            _ => None,
-        }
-    }
-
     /// Sends a message with a single item, as planned.
     #[inline]
-    pub fn send_single_item(
+    pub(super) fn send_single_item(
         &mut self,
         peer: &mut Peer,
         (message, slot, payload_len): (u32, SendSlot, u32),
@@ -55,7 +44,7 @@ impl Outbox {
 
     /// Sends a message with a single item in several segments, as planned. The headers that
     /// continue it are in the headroom, in front of the first.
-    pub fn send_continued(
+    pub(super) fn enqueue_continued(
         &mut self,
         peer: &mut Peer,
         (message, slot, payload_len): (u32, SendSlot, u32),
