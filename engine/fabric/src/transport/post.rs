@@ -55,7 +55,7 @@ pub(crate) unsafe fn post_plain<'a, C: Carrier>(
     let room = limits.send_depth.saturating_sub(qp.outstanding.into()) as usize;
     let mut unsignaled = qp.unsignaled;
     let (mut taken, mut rest) = (0, None);
-    while let Some(wr) = wrs.next() {
+    for wr in wrs.by_ref() {
         let is_plain = matches!(wr.op, SendOp::Send) && !wr.flags.contains(SendFlags::FENCE);
         let is_short = wr.flags.contains(SendFlags::INLINE);
         let byte_len = match wr.sgl {
