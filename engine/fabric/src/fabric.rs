@@ -212,7 +212,7 @@ impl Provider for Fabric {
             reads_max: options.rd_atomic,
             clock: options.clock.clone(),
         };
-        let core = QueueSet::new(attr, (keys, rights), settings);
+        let set = QueueSet::new(attr, (keys, rights), settings);
         let limits = Limits {
             send_depth: attr.send_depth,
             send_sge: attr.send_sge as usize,
@@ -220,7 +220,7 @@ impl Provider for Fabric {
         };
         let port = Arc::new(port);
         self.0.add_port(&port);
-        Ok(FabricQueues::new(port, Transport::new((core, reader), limits)))
+        Ok(FabricQueues::new(port, Transport::new((set, reader), limits)))
     }
 
     fn open_cm(&self) -> Result<FabricCm, SetupError> {

@@ -50,7 +50,7 @@ use self::queue_set::{Posted, QueueSet};
 pub(crate) struct Transport<C: Carrier> {
     /// Tells other threads that a poll is using keys.
     reader: Arc<Reader>,
-    core: QueueSet,
+    set: QueueSet,
     pub paths: Vec<Path<C>>,
     /// The path that is polled first.
     turn: usize,
@@ -58,8 +58,8 @@ pub(crate) struct Transport<C: Carrier> {
 }
 
 impl<C: Carrier> Transport<C> {
-    pub(crate) fn new((core, reader): (QueueSet, Arc<Reader>), limits: Limits) -> Transport<C> {
-        Transport { reader, core, paths: Vec::new(), turn: 0, limits }
+    pub(crate) fn new((set, reader): (QueueSet, Arc<Reader>), limits: Limits) -> Transport<C> {
+        Transport { reader, set, paths: Vec::new(), turn: 0, limits }
     }
 
     /// Takes a queue pair that this end of a carrier connects. `take` returns the carrier if these
@@ -71,29 +71,29 @@ impl<C: Carrier> Transport<C> {
         take: impl FnOnce() -> Option<(C, C::Tx, C::Rx)>,
     ) -> Result<(), SetupError> {
         let path = self.path_of(end, take)?;
-        self.paths[path].add_qp(self.core.settings.reads_max);
+        self.paths[path].add_qp(self.set.settings.reads_max);
         let num = qp.num;
-        self.core.qps.insert(QueuePair { path: path as u32, ..qp });
-        let count = self.core.qps.iter().count();
-        self.core.events.reserve(count);
-        self.core.opening.push(num);
+        self.set.qps.insert(QueuePair { path: path as u32, ..qp });
+        let count = self.set.qps.iter().count();
+        self.set.events.reserve(count);
+        self.set.opening.push(num);
         Ok(())
     }
 
     /// `Queues::poll_cq`.
     #[inline(always)]
     pub(crate) fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
-        let Transport { reader, core, paths, turn, .. } = self;
-        if core.has_chores() {
-            open(core, paths);
-            core.cq.drain(out);
+        let Transport { reader, set, paths, turn, .. } = self;
+        if set.has_chores() {
+            open(set, paths);
+            set.cq.drain(out);
         }
         if let [path] = paths.as_mut_slice() {
-            path.poll(core, reader, out, usize::MAX);
+            path.poll(set, reader, out, usize::MAX);
         } else {
-            poll_in_turn((core, reader), paths, turn, out);
+            poll_in_turn((set, reader), paths, turn, out);
         }
-        if core.cq.is_overrun() { Err(CqError::Overrun) } else { Ok(()) }
+        if set.cq.is_overrun() { Err(CqError::Overrun) } else { Ok(()) }
     }
 
     /// `Queues::describe_recv`.
@@ -104,7 +104,7 @@ impl<C: Carrier> Transport<C> {
         // SAFETY: the caller that posts the buffer keeps the memory valid and untouched until the
         // Receive has completed. Memory of a buffer that is not posted is not used.
         let lend = |sge| unsafe { Lent::new(sge) };
-        let QueueSet { srq, keys, .. } = &mut self.core;
+        let QueueSet { srq, keys, .. } = &mut self.set;
         srq.describe((buffer, sgl), lend, keys);
     }
 
@@ -114,7 +114,7 @@ impl<C: Carrier> Transport<C> {
     /// As there.
     #[inline(always)]
     pub(crate) unsafe fn post_srq_recv(&mut self, wrs: impl Requests<RecvWr>) -> Taken {
-        self.core.srq.post(wrs)
+        self.set.srq.post(wrs)
     }
 
     /// `Queues::post_send`.
@@ -127,11 +127,11 @@ impl<C: Carrier> Transport<C> {
         num: u32,
         mut wrs: impl Requests<SendWr<'a>>,
     ) -> Taken {
-        if !self.core.opening.is_empty() {
-            open(&mut self.core, &mut self.paths);
+        if !self.set.opening.is_empty() {
+            open(&mut self.set, &mut self.paths);
         }
-        let now = self.core.now_if_delayed();
-        let QueueSet { qps, keys, .. } = &mut self.core;
+        let now = self.set.now_if_delayed();
+        let QueueSet { qps, keys, .. } = &mut self.set;
         let Some(qp) = qps.find(num).filter(|qp| qp.state != State::Error) else {
             return self.post_to_failed(num, wrs);
         };
@@ -150,17 +150,17 @@ impl<C: Carrier> Transport<C> {
 
     /// `Queues::open_window`.
     pub(crate) fn open_window(&mut self) -> Result<Window, SetupError> {
-        self.core.rights.open_window().ok_or_else(no_window_left)
+        self.set.rights.open_window().ok_or_else(no_window_left)
     }
 
     /// `Queues::renew_window`.
     pub(crate) fn renew_window(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
-        self.core.rights.renew_window(id).map(Some).ok_or_else(no_such_window)
+        self.set.rights.renew_window(id).map(Some).ok_or_else(no_such_window)
     }
 
     /// `Queues::expose`: the caller guarantees the bytes.
     pub(crate) fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
-        let QueueSet { keys, rights, .. } = &mut self.core;
+        let QueueSet { keys, rights, .. } = &mut self.set;
         keys.refresh();
         rights.expose(keys, sge, access).ok_or_else(|| RegisterError::Device {
             bytes: sge.length as usize,
@@ -170,19 +170,19 @@ impl<C: Carrier> Transport<C> {
 
     /// `Queues::conceal`.
     pub(crate) fn conceal(&mut self, rkey: u32) {
-        self.core.rights.conceal(rkey);
+        self.set.rights.conceal(rkey);
     }
 
     /// `Queues::next_event`.
     #[inline]
     pub(crate) fn next_event(&mut self) -> Option<QueueEvent> {
-        self.core.events.pop_front()
+        self.set.events.pop_front()
     }
 
     /// `Queues::disconnect`.
     pub(crate) fn disconnect(&mut self, num: u32) {
-        let now = self.core.now_if_delayed();
-        let Some(qp) = self.core.qps.find(num).filter(|qp| qp.state != State::Error) else {
+        let now = self.set.now_if_delayed();
+        let Some(qp) = self.set.qps.find(num).filter(|qp| qp.state != State::Error) else {
             return;
         };
         qp.is_told = true;
@@ -191,17 +191,17 @@ impl<C: Carrier> Transport<C> {
         let path = &mut self.paths[qp.path as usize];
         // Requests that the peer took before succeed.
         path.read_ack_line();
-        path.retire(&mut self.core, None, now);
-        path.fail(&mut self.core, None, num);
+        path.retire(&mut self.set, None, now);
+        path.fail(&mut self.set, None, num);
         path.say_goodbye(peer);
-        path.drain(&mut self.core, None, now);
+        path.drain(&mut self.set, None, now);
         path.carrier.wake_peer();
     }
 
     /// `Queues::destroy`. Returns whether the queue pair existed.
     pub(crate) fn destroy(&mut self, num: u32) -> bool {
         self.disconnect(num);
-        let QueueSet { qps, cq, events, opening, rights, .. } = &mut self.core;
+        let QueueSet { qps, cq, events, opening, rights, .. } = &mut self.set;
         let Some(qp) = qps.find(num) else { return false };
         let path = &mut self.paths[qp.path as usize];
         path.forget(num);
@@ -222,8 +222,8 @@ impl<C: Carrier> Transport<C> {
             Outlook::Now => return None,
             Outlook::Soon => timeout.min(BLOCKED_NAP),
             Outlook::At(due_ns) => {
-                let left_ns = due_ns.saturating_sub(self.core.settings.clock.now_ns());
-                timeout.min(Duration::from_nanos(left_ns)).min(self.core.settings.clock.nap_max())
+                let left_ns = due_ns.saturating_sub(self.set.settings.clock.now_ns());
+                timeout.min(Duration::from_nanos(left_ns)).min(self.set.settings.clock.nap_max())
             }
             Outlook::Nothing => timeout,
         })
@@ -231,7 +231,7 @@ impl<C: Carrier> Transport<C> {
 
     /// The number of messages that found no Receive on arrival.
     pub(crate) fn rnr_count(&self) -> u64 {
-        self.core.rnr_count
+        self.set.rnr_count
     }
 
     /// Whether a poll would find something.
@@ -253,13 +253,13 @@ impl<C: Carrier> Transport<C> {
         (first, rest): (SendWr<'a>, impl Iterator<Item = SendWr<'a>>),
         now: u64,
     ) -> Taken {
-        self.core.keys.refresh();
+        self.set.keys.refresh();
         let path = &mut self.paths[path];
         let before = path.tx.head();
         let (mut taken, mut why) = (sent, None);
         for wr in std::iter::once(first).chain(rest) {
             // SAFETY: the caller's promise is passed on.
-            let posted = unsafe { post::post((&mut self.core, path), self.limits, num, &wr, now) };
+            let posted = unsafe { post::post((&mut self.set, path), self.limits, num, &wr, now) };
             match posted {
                 Ok(()) => taken += 1,
                 Err(NotTaken::Full) => why = Some(PostError::QueueFull),
@@ -279,14 +279,14 @@ impl<C: Carrier> Transport<C> {
     /// nothing posted before is in flight any more.
     #[cold]
     fn post_to_failed<'a>(&mut self, num: u32, wrs: impl Requests<SendWr<'a>>) -> Taken {
-        if self.core.qps.find(num).is_none() {
+        if self.set.qps.find(num).is_none() {
             return Taken::with_error(0, PostError::QpGone);
         }
         let count = wrs.len();
         for wr in wrs {
             let (wr_id, disposition, opcode) = (wr.wr_id, Disposition::Flushed, WcOpcode::Send);
             let flushed = Posted { wr_id, qp_num: num, covers: 0, disposition, opcode };
-            self.core.complete(&flushed, None);
+            self.set.complete(&flushed, None);
         }
         Taken::without_error(count)
     }
@@ -307,7 +307,7 @@ impl<C: Carrier> Transport<C> {
             value: "one whose peer is gone".to_owned(),
             allowed: "one of a living connection".to_owned(),
         })?;
-        let path = Path::new(carrier, (index as u32, self.core.settings.delay_ns != 0));
+        let path = Path::new(carrier, (index as u32, self.set.settings.delay_ns != 0));
         match self.paths.get_mut(index) {
             Some(place) => *place = path,
             None => self.paths.push(path),
@@ -317,25 +317,25 @@ impl<C: Carrier> Transport<C> {
 
     /// What a poll can expect.
     fn outlook(&self) -> Outlook {
-        let core = &self.core;
-        if !core.cq.is_empty() || !core.events.is_empty() || self.can_open() {
+        let set = &self.set;
+        if !set.cq.is_empty() || !set.events.is_empty() || self.can_open() {
             return Outlook::Now;
         }
-        let outlooks = self.paths.iter().map(|path| path.outlook(core));
+        let outlooks = self.paths.iter().map(|path| path.outlook(set));
         outlooks.fold(Outlook::Nothing, Outlook::sooner)
     }
 
     fn can_open(&self) -> bool {
         let is_decided = |qp: &QueuePair| qp.peer_progress() != Progress::Made;
-        let mut opening = self.core.opening.iter();
-        opening.any(|num| self.core.qps.peek(*num).is_some_and(is_decided))
+        let mut opening = self.set.opening.iter();
+        opening.any(|num| self.set.qps.peek(*num).is_some_and(is_decided))
     }
 }
 
 impl<C: Carrier> Drop for Transport<C> {
     fn drop(&mut self) {
         self.reader.end_for_good();
-        self.core.qps.iter().for_each(QueuePair::leave);
+        self.set.qps.iter().for_each(QueuePair::leave);
         for path in self.paths.drain(..) {
             path.close_for_good();
         }
@@ -345,7 +345,7 @@ impl<C: Carrier> Drop for Transport<C> {
 /// Polls several paths, a few messages from each, starting where the last poll stopped.
 #[inline(never)]
 fn poll_in_turn<C: Carrier>(
-    (core, reader): (&mut QueueSet, &Reader),
+    (set, reader): (&mut QueueSet, &Reader),
     paths: &mut [Path<C>],
     turn: &mut usize,
     out: &mut WcBatch,
@@ -360,17 +360,17 @@ fn poll_in_turn<C: Carrier>(
         let path = &mut paths[*turn];
         *turn += 1;
         if !path.is_dead {
-            path.poll(core, reader, out, TURN_MESSAGES);
+            path.poll(set, reader, out, TURN_MESSAGES);
         }
     }
 }
 
 /// Lets queue pairs send whose peer is attached now.
 #[cold]
-fn open<C: Carrier>(core: &mut QueueSet, paths: &mut [Path<C>]) {
-    let mut opening = std::mem::take(&mut core.opening);
+fn open<C: Carrier>(set: &mut QueueSet, paths: &mut [Path<C>]) {
+    let mut opening = std::mem::take(&mut set.opening);
     opening.retain(|&num| {
-        let Some(qp) = core.qps.find(num).filter(|qp| qp.state == State::Opening) else {
+        let Some(qp) = set.qps.find(num).filter(|qp| qp.state == State::Opening) else {
             return false;
         };
         let path = &mut paths[qp.path as usize];
@@ -385,13 +385,13 @@ fn open<C: Carrier>(core: &mut QueueSet, paths: &mut [Path<C>]) {
             // Its goodbye may have come before this side was attached.
             Progress::Left if path.has_more(qp) => return true,
             Progress::Left | Progress::Dropped => {
-                path.fail(core, None, num);
-                core.tell(num);
+                path.fail(set, None, num);
+                set.tell(num);
             }
         }
         false
     });
-    core.opening = opening;
+    set.opening = opening;
 }
 
 /// The device has no windows, or none left.

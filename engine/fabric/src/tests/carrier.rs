@@ -334,9 +334,9 @@ impl Side {
         let rights = Rights::new(side as u64, Arc::new(AtomicU32::new(0)));
         let clock = FabricClock::Virtual(Arc::default());
         let settings = Settings { delay_ns: 0, rnr_timer_ns: 0, reads_max: 2, clock };
-        let core = QueueSet::new(&ATTR, (cache, rights), settings);
+        let set = QueueSet::new(&ATTR, (cache, rights), settings);
         let limits = Limits { send_depth: 16, send_sge: 4, has_windows: false };
-        let mut transport = Transport::new((core, reader), limits);
+        let mut transport = Transport::new((set, reader), limits);
         let qp = QueuePair {
             num,
             peer,

@@ -108,27 +108,27 @@ impl<C: Carrier> Path<C> {
     #[inline(always)]
     pub(crate) fn poll(
         &mut self,
-        core: &mut QueueSet,
+        set: &mut QueueSet,
         reader: &Reader,
         out: &mut WcBatch,
         budget: usize,
     ) {
-        let now = core.now_if_delayed();
+        let now = set.now_if_delayed();
         // The first message after an idle poll is reported alone: a look for a second one would
         // wait for a cache line that the peer has not written yet, and delay the program's reply.
         // Housekeeping waits for the next poll.
         let budget = if self.is_streaming { budget } else { 1 };
-        let taken = self.receive((core, reader), out, now, budget);
+        let taken = self.receive((set, reader), out, now, budget);
         let is_due = if taken == 0 { !self.is_still() } else { self.is_streaming };
-        if is_due || core.settings.delay_ns != 0 {
-            self.housekeep(core, out, now, taken == 0);
+        if is_due || set.settings.delay_ns != 0 {
+            self.housekeep(set, out, now, taken == 0);
         }
         self.is_streaming = taken > 0;
         if taken > 0 {
             self.quiet = 0;
         }
         if self.chores != 0 {
-            self.do_chores((core, reader), out, now);
+            self.do_chores((set, reader), out, now);
         }
     }
 
@@ -143,22 +143,22 @@ impl<C: Carrier> Path<C> {
 
     /// Acknowledges what was taken and completes what was acknowledged.
     #[inline(never)]
-    fn housekeep(&mut self, core: &mut QueueSet, out: &mut WcBatch, now: u64, is_idle: bool) {
-        if self.announced == self.rx.next() && core.settings.delay_ns == 0 {
+    fn housekeep(&mut self, set: &mut QueueSet, out: &mut WcBatch, now: u64, is_idle: bool) {
+        if self.announced == self.rx.next() && set.settings.delay_ns == 0 {
             self.quiet = 0;
         } else {
-            self.announce_if_due(core.settings.delay_ns != 0, is_idle);
+            self.announce_if_due(set.settings.delay_ns != 0, is_idle);
         }
         if is_idle {
             if self.tx.freed() != self.tx.head() {
                 self.read_ack_line();
             }
             if self.rx.is_closed() {
-                self.close(core, out);
+                self.close(set, out);
             }
         }
         if self.acked.taken() != self.tx.freed() {
-            self.retire(core, Some(out), now);
+            self.retire(set, Some(out), now);
         }
     }
 
@@ -177,7 +177,7 @@ impl<C: Carrier> Path<C> {
     #[inline(always)]
     fn receive(
         &mut self,
-        (core, reader): (&mut QueueSet, &Reader),
+        (set, reader): (&mut QueueSet, &Reader),
         out: &mut WcBatch,
         now: u64,
         budget: usize,
@@ -186,9 +186,9 @@ impl<C: Carrier> Path<C> {
         if out.is_full() || self.rx.front().is_none() {
             return 0;
         }
-        reader.begin(&mut core.keys);
-        core.srq.check(&core.keys);
-        let taken = self.take(core, out, now, budget);
+        reader.begin(&mut set.keys);
+        set.srq.check(&set.keys);
+        let taken = self.take(set, out, now, budget);
         reader.end();
         taken
     }
@@ -196,8 +196,8 @@ impl<C: Carrier> Path<C> {
     /// As [`Path::receive`], while keys may be used. There is a message, and room for its
     /// completion.
     #[inline(always)]
-    fn take(&mut self, core: &mut QueueSet, out: &mut WcBatch, now: u64, budget: usize) -> usize {
-        let delay_ns = core.settings.delay_ns;
+    fn take(&mut self, set: &mut QueueSet, out: &mut WcBatch, now: u64, budget: usize) -> usize {
+        let delay_ns = set.settings.delay_ns;
         let mut budget = budget.min(out.remaining_capacity());
         let mut taken = 0;
         let mut front = self.rx.front();
@@ -207,9 +207,9 @@ impl<C: Carrier> Path<C> {
             }
             self.acked = self.acked.max(body.acks);
             taken += 1;
-            if body.is_short_send() && core.arrive_short(body, out) {
+            if body.is_short_send() && set.arrive_short(body, out) {
                 self.rx.release();
-            } else if !self.receive_other(core, out, now) {
+            } else if !self.receive_other(set, out, now) {
                 return taken - 1;
             } else {
                 // Requests of this side may have completed, too.
@@ -236,29 +236,29 @@ impl<C: Carrier> Path<C> {
 
     /// Takes the front, with any operation. False if it waits for a Receive.
     #[inline(never)]
-    fn receive_other(&mut self, core: &mut QueueSet, out: &mut WcBatch, now: u64) -> bool {
+    fn receive_other(&mut self, set: &mut QueueSet, out: &mut WcBatch, now: u64) -> bool {
         let Some(body) = self.rx.front() else { return true };
         if body.op != OP_SEND {
-            return self.carry_out(core, out, now);
+            return self.carry_out(set, out, now);
         }
         let dst = body.dst;
-        let arrival = core.arrive(&self.rx, body, out);
-        self.return_front(core, out, now, (dst, arrival))
+        let arrival = set.arrive(&self.rx, body, out);
+        self.return_front(set, out, now, (dst, arrival))
     }
 
     /// Returns the front with its result. False if it waits for a Receive.
     fn return_front(
         &mut self,
-        core: &mut QueueSet,
+        set: &mut QueueSet,
         out: &mut WcBatch,
         now: u64,
         (dst, arrival): (u32, Arrival),
     ) -> bool {
         match arrival {
             Arrival::Delivered => self.rx.release(),
-            Arrival::Refused(why) => self.refuse(core, out, now, dst, why),
-            Arrival::NoReceive { patience } if self.give_up(core, patience) => {
-                self.refuse(core, out, now, dst, Refusal::NotReady);
+            Arrival::Refused(why) => self.refuse(set, out, now, dst, why),
+            Arrival::NoReceive { patience } if self.give_up(set, patience) => {
+                self.refuse(set, out, now, dst, Refusal::NotReady);
             }
             Arrival::NoReceive { .. } => return false,
         }
@@ -267,26 +267,26 @@ impl<C: Carrier> Path<C> {
 
     /// The front cannot be delivered; its queue pair fails on both sides.
     #[cold]
-    fn refuse(&mut self, core: &mut QueueSet, out: &mut WcBatch, now: u64, dst: u32, why: Refusal) {
-        self.finish_reads_of(core, dst);
+    fn refuse(&mut self, set: &mut QueueSet, out: &mut WcBatch, now: u64, dst: u32, why: Refusal) {
+        self.finish_reads_of(set, dst);
         self.rx.refuse(why);
         self.announce();
-        self.peer_left(core, out, now, dst);
+        self.peer_left(set, out, now, dst);
     }
 
     /// Nothing more comes from the queue pair's peer.
     #[cold]
-    fn peer_left(&mut self, core: &mut QueueSet, out: &mut WcBatch, now: u64, num: u32) {
-        self.retire(core, Some(out), now);
-        if self.fail(core, Some(out), num) {
-            core.tell(num);
+    fn peer_left(&mut self, set: &mut QueueSet, out: &mut WcBatch, now: u64, num: u32) {
+        self.retire(set, Some(out), now);
+        if self.fail(set, Some(out), num) {
+            set.tell(num);
         }
     }
 
     /// Whether the front has waited for a Receive long enough. Meanwhile the acks behind it are
     /// read, so that this side's requests complete.
     #[cold]
-    fn give_up(&mut self, core: &mut QueueSet, patience: u8) -> bool {
+    fn give_up(&mut self, set: &mut QueueSet, patience: u8) -> bool {
         let front = self.rx.next();
         if self.rx.is_cancelled() {
             return true;
@@ -294,10 +294,10 @@ impl<C: Carrier> Path<C> {
         let since = match self.blocked {
             Some((position, since)) if position == front => since,
             _ => {
-                core.rnr_count += 1;
+                set.rnr_count += 1;
                 self.peeked = front + 1;
                 let since =
-                    if patience < RNR_RETRY_FOREVER { core.settings.clock.now_ns() } else { 0 };
+                    if patience < RNR_RETRY_FOREVER { set.settings.clock.now_ns() } else { 0 };
                 self.blocked = Some((front, since));
                 since
             }
@@ -311,8 +311,8 @@ impl<C: Carrier> Path<C> {
         if patience >= RNR_RETRY_FOREVER {
             return false;
         }
-        let waited = core.settings.clock.now_ns().saturating_sub(since);
-        waited >= u64::from(patience).saturating_mul(core.settings.rnr_timer_ns)
+        let waited = set.settings.clock.now_ns().saturating_sub(since);
+        waited >= u64::from(patience).saturating_mul(set.settings.rnr_timer_ns)
     }
 
     /// Reads the ack line for slots that the peer has taken since its last slot.
@@ -335,7 +335,7 @@ impl<C: Carrier> Path<C> {
     /// The peer's queues are gone: nothing more comes from them, and this side's slots are not
     /// read.
     #[cold]
-    fn close(&mut self, core: &mut QueueSet, out: &mut WcBatch) {
+    fn close(&mut self, set: &mut QueueSet, out: &mut WcBatch) {
         if self.is_dead || self.rx.front().is_some() {
             return;
         }
@@ -344,13 +344,13 @@ impl<C: Carrier> Path<C> {
         }
         // Requests that the peer took before succeed.
         self.read_ack_line();
-        self.retire(core, Some(out), core.now_if_delayed());
+        self.retire(set, Some(out), set.now_if_delayed());
         self.is_dead = true;
-        let ours = core.qps.iter().filter(|qp| qp.path == self.index);
+        let ours = set.qps.iter().filter(|qp| qp.path == self.index);
         let nums: Vec<u32> = ours.map(|qp| qp.num).collect();
         for num in nums {
-            if self.fail(core, Some(out), num) {
-                core.tell(num);
+            if self.fail(set, Some(out), num) {
+                set.tell(num);
             }
         }
         self.acked = self.tx.reclaim(self.acked);
@@ -380,20 +380,20 @@ impl<C: Carrier> Path<C> {
     }
 
     /// Whether a poll would find work, and if not, when it might: time in ns.
-    pub(crate) fn outlook(&self, core: &QueueSet) -> Outlook {
+    pub(crate) fn outlook(&self, set: &QueueSet) -> Outlook {
         if self.is_dead {
             return Outlook::Nothing;
         }
-        let chores = self.outlook_of_reads(core).sooner(self.outlook_of_requests());
-        chores.sooner(self.outlook_of_slots(core))
+        let chores = self.outlook_of_reads(set).sooner(self.outlook_of_requests());
+        chores.sooner(self.outlook_of_slots(set))
     }
 
-    fn outlook_of_slots(&self, core: &QueueSet) -> Outlook {
+    fn outlook_of_slots(&self, set: &QueueSet) -> Outlook {
         if self.rx.front().is_some() {
-            let due = self.rx.published_at().saturating_add(core.settings.delay_ns);
-            let is_blocked = core.srq.front().is_none()
+            let due = self.rx.published_at().saturating_add(set.settings.delay_ns);
+            let is_blocked = set.srq.front().is_none()
                 && self.blocked.is_some_and(|(position, _)| position == self.rx.next());
-            if core.settings.delay_ns != 0 && core.settings.clock.now_ns() < due {
+            if set.settings.delay_ns != 0 && set.settings.clock.now_ns() < due {
                 return Outlook::At(due);
             }
             if !is_blocked {
@@ -409,11 +409,11 @@ impl<C: Carrier> Path<C> {
         if acked.taken() == self.tx.freed() || self.is_read_under_way(self.tx.freed()) {
             return Outlook::Nothing;
         }
-        if core.settings.delay_ns == 0 {
+        if set.settings.delay_ns == 0 {
             return Outlook::Now;
         }
-        let due = self.tx.taken_at(self.tx.freed()).saturating_add(core.settings.delay_ns);
-        if core.settings.clock.now_ns() < due { Outlook::At(due) } else { Outlook::Now }
+        let due = self.tx.taken_at(self.tx.freed()).saturating_add(set.settings.delay_ns);
+        if set.settings.clock.now_ns() < due { Outlook::At(due) } else { Outlook::Now }
     }
 }
 

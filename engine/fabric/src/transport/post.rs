@@ -109,15 +109,15 @@ fn allowed_len(wr: &SendWr<'_>, limits: Limits, keys: &mut KeyCache) -> Option<u
 /// That of `post_send`.
 #[inline(never)]
 pub(crate) unsafe fn post<C: Carrier>(
-    (core, path): (&mut QueueSet, &mut Path<C>),
+    (set, path): (&mut QueueSet, &mut Path<C>),
     limits: Limits,
     num: u32,
     wr: &SendWr<'_>,
     now: u64,
 ) -> Result<(), NotTaken> {
     let byte_len = byte_len(wr, limits).ok_or(NotTaken::Invalid)?;
-    let reads_max = core.settings.reads_max;
-    let QueueSet { qps, keys, .. } = &mut *core;
+    let reads_max = set.settings.reads_max;
+    let QueueSet { qps, keys, .. } = &mut *set;
     let Some(qp) = qps.find(num) else { return Ok(()) };
     if u32::from(qp.outstanding) >= limits.send_depth {
         return Err(NotTaken::Full);
@@ -139,7 +139,7 @@ pub(crate) unsafe fn post<C: Carrier>(
             Posted { wr_id: wr.wr_id, qp_num: num, covers, disposition, opcode: opcode_of(wr.op) };
         let is_local = matches!(wr.op, SendOp::Bind(_) | SendOp::Invalidate { .. });
         if is_local {
-            if path.carry_out_here(core, None, posted, wr.op) {
+            if path.carry_out_here(set, None, posted, wr.op) {
                 return Ok(());
             }
             disposition = Disposition::WindowBind;
@@ -155,7 +155,7 @@ pub(crate) unsafe fn post<C: Carrier>(
             return Ok(());
         }
     }
-    let QueueSet { qps, keys, backlog, .. } = core;
+    let QueueSet { qps, keys, backlog, .. } = set;
     let Some(qp) = qps.find(num) else { return Ok(()) };
     backlog.append(&mut qp.backlog, (wr.wr_id, disposition, covers), |request| {
         (request.op, request.is_fenced) = (wr.op, is_fenced);

@@ -17,12 +17,12 @@ impl<C: Carrier> Path<C> {
     /// without effect, if a rule forbids it.
     pub(crate) fn carry_out_here(
         &mut self,
-        core: &mut QueueSet,
+        set: &mut QueueSet,
         out: Option<&mut WcBatch>,
         posted: Posted,
         op: SendOp,
     ) -> bool {
-        let QueueSet { rights, keys, qps, backlog, .. } = core;
+        let QueueSet { rights, keys, qps, backlog, .. } = set;
         let is_done = match op {
             SendOp::Bind(bind) => rights.bind(keys, posted.qp_num, &bind),
             SendOp::Invalidate { rkey } => rights.invalidate(posted.qp_num, rkey),
@@ -31,7 +31,7 @@ impl<C: Carrier> Path<C> {
         let Some(qp) = qps.find(posted.qp_num).filter(|_| is_done) else { return false };
         let Some(behind) = self.under_way(qp) else {
             if posted.disposition != Disposition::Silent {
-                core.complete(&posted, out);
+                set.complete(&posted, out);
             }
             return true;
         };
@@ -47,23 +47,23 @@ impl<C: Carrier> Path<C> {
     /// with `disposition` instead of its own, if there is one.
     pub(crate) fn complete_behind(
         &mut self,
-        core: &mut QueueSet,
+        set: &mut QueueSet,
         mut out: Option<&mut WcBatch>,
         (num, behind): (u32, u64),
         disposition: Option<Disposition>,
     ) {
-        while let Some(qp) = core.qps.find(num)
-            && let Some(request) = core.backlog.front(&qp.locals)
+        while let Some(qp) = set.qps.find(num)
+            && let Some(request) = set.backlog.front(&qp.locals)
             && request.behind == behind
         {
             let (wr_id, opcode) = (request.wr_id, opcode_of(request.op));
             let covers = if disposition.is_some() { 0 } else { request.covers };
             let disposition = disposition.unwrap_or(request.disposition);
-            core.backlog.pop(&mut qp.locals);
+            set.backlog.pop(&mut qp.locals);
             self.care -= 1;
             if disposition != Disposition::Silent {
                 let posted = Posted { wr_id, qp_num: num, covers, disposition, opcode };
-                core.complete(&posted, out.as_deref_mut());
+                set.complete(&posted, out.as_deref_mut());
             }
         }
     }
@@ -74,8 +74,8 @@ impl<C: Carrier> Path<C> {
     }
 
     /// A Read has ended: requests that waited for it may begin.
-    pub(crate) fn read_has_ended(&mut self, core: &mut QueueSet, num: u32) {
-        let Some(qp) = core.qps.find(num) else { return };
+    pub(crate) fn read_has_ended(&mut self, set: &mut QueueSet, num: u32) {
+        let Some(qp) = set.qps.find(num) else { return };
         qp.reads = qp.reads.saturating_sub(1);
         if qp.state == State::Held {
             (qp.state, qp.is_waiting) = (State::Ready, true);

@@ -26,38 +26,38 @@ use rpcrdma_mempool::Access;
 impl<C: Carrier> Path<C> {
     /// Executes the front, which is not a plain Send. False if it waits for a Receive.
     #[inline(never)]
-    pub(crate) fn carry_out(&mut self, core: &mut QueueSet, out: &mut WcBatch, now: u64) -> bool {
+    pub(crate) fn carry_out(&mut self, set: &mut QueueSet, out: &mut WcBatch, now: u64) -> bool {
         let Some(body) = self.rx.front() else { return true };
         let dst = body.dst;
         let arrival = match body.op {
-            OP_WRITE => core.write(&self.rx, body),
-            OP_SEND_INVALIDATE => core.arrive_invalidating(&self.rx, body, out),
+            OP_WRITE => set.write(&self.rx, body),
+            OP_SEND_INVALIDATE => set.arrive_invalidating(&self.rx, body, out),
             OP_READ => {
-                self.take_read(core, out, now);
+                self.take_read(set, out, now);
                 return true;
             }
             _ => {
                 self.rx.release();
-                self.peer_left(core, out, now, dst);
+                self.peer_left(set, out, now, dst);
                 return true;
             }
         };
-        self.return_front(core, out, now, (dst, arrival))
+        self.return_front(set, out, now, (dst, arrival))
     }
 
     /// Takes a Read in its turn. A wrong key is reported at once.
-    fn take_read(&mut self, core: &mut QueueSet, out: &mut WcBatch, now: u64) {
+    fn take_read(&mut self, set: &mut QueueSet, out: &mut WcBatch, now: u64) {
         let Some(&body) = self.rx.front() else { return };
         let (from, position) = (self.rx.target(), self.rx.next());
-        if let Err(why) = core.readable(&body, from) {
-            self.finish_reads_of(core, body.dst);
+        if let Err(why) = set.readable(&body, from) {
+            self.finish_reads_of(set, body.dst);
             self.rx.finish(position, Err(why));
             self.rx.release();
             self.announce();
-            self.peer_left(core, out, now, body.dst);
+            self.peer_left(set, out, now, body.dst);
             return;
         }
-        let due = now.saturating_add(core.settings.delay_ns);
+        let due = now.saturating_add(set.settings.delay_ns);
         self.reads.push_back(PendingRead { position, is_new: true, due, from, body });
         self.chores |= CHORE_READ;
         self.rx.release();
@@ -67,29 +67,29 @@ impl<C: Carrier> Path<C> {
     #[inline(never)]
     pub(crate) fn do_chores(
         &mut self,
-        (core, reader): (&mut QueueSet, &Reader),
+        (set, reader): (&mut QueueSet, &Reader),
         out: &mut WcBatch,
         now: u64,
     ) {
         if self.chores & CHORE_READ != 0 {
-            reader.begin(&mut core.keys);
-            self.carry_out_reads(core, out, now);
+            reader.begin(&mut set.keys);
+            self.carry_out_reads(set, out, now);
             reader.end();
         }
         if self.chores & CHORE_SEND != 0 {
-            self.drain(core, Some(out), now);
+            self.drain(set, Some(out), now);
         }
     }
 
     /// Executes the Reads that are due and were taken in an earlier poll.
-    fn carry_out_reads(&mut self, core: &mut QueueSet, out: &mut WcBatch, now: u64) {
+    fn carry_out_reads(&mut self, set: &mut QueueSet, out: &mut WcBatch, now: u64) {
         let before = self.reads.len();
         while let Some(read) = self.reads.pop_front_if(|read| !read.is_new && read.due <= now) {
-            let outcome = core.read(&self.rx, &read);
+            let outcome = set.read(&self.rx, &read);
             self.rx.finish(read.position, outcome);
             if outcome.is_err() {
-                self.finish_reads_of(core, read.body.dst);
-                self.peer_left(core, out, now, read.body.dst);
+                self.finish_reads_of(set, read.body.dst);
+                self.peer_left(set, out, now, read.body.dst);
             }
         }
         self.reads
@@ -109,12 +109,12 @@ impl<C: Carrier> Path<C> {
     /// Executes the Reads of a queue pair that is going to fail: the peer's earlier requests are
     /// answered. The answers keep their delay.
     #[cold]
-    pub(crate) fn finish_reads_of(&mut self, core: &QueueSet, num: u32) {
+    pub(crate) fn finish_reads_of(&mut self, set: &QueueSet, num: u32) {
         let rx = &self.rx;
         self.reads.retain(|read| {
             let is_theirs = read.body.dst == num;
             if is_theirs {
-                rx.finish(read.position, core.read(rx, read));
+                rx.finish(read.position, set.read(rx, read));
             }
             !is_theirs
         });
@@ -139,12 +139,10 @@ impl<C: Carrier> Path<C> {
     }
 
     /// When the peer's next Read is due.
-    pub(crate) fn outlook_of_reads(&self, core: &QueueSet) -> Outlook {
+    pub(crate) fn outlook_of_reads(&self, set: &QueueSet) -> Outlook {
         match self.reads.front() {
             None => Outlook::Nothing,
-            Some(read)
-                if core.settings.delay_ns != 0 && core.settings.clock.now_ns() < read.due =>
-            {
+            Some(read) if set.settings.delay_ns != 0 && set.settings.clock.now_ns() < read.due => {
                 Outlook::At(read.due)
             }
             Some(_) => Outlook::Now,

@@ -83,9 +83,9 @@ impl<C: Carrier> Path<C> {
 
     /// Completes the requests whose slots were taken.
     #[inline]
-    pub(crate) fn retire(&mut self, core: &mut QueueSet, mut out: Option<&mut WcBatch>, now: u64) {
+    pub(crate) fn retire(&mut self, set: &mut QueueSet, mut out: Option<&mut WcBatch>, now: u64) {
         if self.care != 0 || self.tx.refused() != self.refusals {
-            return self.retire_one_by_one(core, out, now);
+            return self.retire_one_by_one(set, out, now);
         }
         let until = self.acked.taken();
         let mut position = self.tx.freed();
@@ -93,7 +93,7 @@ impl<C: Carrier> Path<C> {
             let posted = &self.posted[(position & self.mask) as usize];
             position += 1;
             if posted.disposition != Disposition::Silent {
-                core.complete(posted, out.as_deref_mut());
+                set.complete(posted, out.as_deref_mut());
             }
         }
         self.tx.free(self.acked, until);
@@ -101,11 +101,11 @@ impl<C: Carrier> Path<C> {
 
     /// As [`Path::retire`], with the time and the result of each slot.
     #[cold]
-    fn retire_one_by_one(&mut self, core: &mut QueueSet, mut out: Option<&mut WcBatch>, now: u64) {
+    fn retire_one_by_one(&mut self, set: &mut QueueSet, mut out: Option<&mut WcBatch>, now: u64) {
         while self.tx.freed() != self.acked.taken() {
             let position = self.tx.freed();
-            if core.settings.delay_ns != 0
-                && now < self.tx.taken_at(position).saturating_add(core.settings.delay_ns)
+            if set.settings.delay_ns != 0
+                && now < self.tx.taken_at(position).saturating_add(set.settings.delay_ns)
             {
                 return;
             }
@@ -114,7 +114,7 @@ impl<C: Carrier> Path<C> {
                 // Its slot returns only after the peer has executed it.
                 let Some(outcome) = self.tx.verdict(position) else { return };
                 self.care -= 1;
-                self.read_has_ended(core, posted.qp_num);
+                self.read_has_ended(set, posted.qp_num);
                 outcome.err()
             } else if self.tx.refused() == self.refusals {
                 None
@@ -125,13 +125,13 @@ impl<C: Carrier> Path<C> {
             };
             self.tx.free(self.acked, position + 1);
             match refusal {
-                Some(why) => self.was_refused(core, out.as_deref_mut(), posted, why),
+                Some(why) => self.was_refused(set, out.as_deref_mut(), posted, why),
                 None => {
                     if posted.disposition != Disposition::Silent {
-                        core.complete(&posted, out.as_deref_mut());
+                        set.complete(&posted, out.as_deref_mut());
                     }
-                    let fates = (posted.qp_num, position + 1);
-                    self.complete_behind(core, out.as_deref_mut(), fates, None);
+                    let behind = (posted.qp_num, position + 1);
+                    self.complete_behind(set, out.as_deref_mut(), behind, None);
                 }
             }
         }
@@ -140,14 +140,14 @@ impl<C: Carrier> Path<C> {
     /// The peer has refused a slot.
     fn was_refused(
         &mut self,
-        core: &mut QueueSet,
+        set: &mut QueueSet,
         mut out: Option<&mut WcBatch>,
         posted: Posted,
         why: Refusal,
     ) {
         let num = posted.qp_num;
         // The requests of a failed queue pair are already flushed.
-        if core.qps.find(num).is_none_or(|qp| qp.state == State::Error) {
+        if set.qps.find(num).is_none_or(|qp| qp.state == State::Error) {
             return;
         }
         let disposition = match why {
@@ -158,9 +158,9 @@ impl<C: Carrier> Path<C> {
             Refusal::Unreadable => Disposition::Protection,
             Refusal::Access => Disposition::RemoteAccess,
         };
-        core.complete(&Posted { disposition, covers: 0, ..posted }, out.as_deref_mut());
-        self.fail(core, out, num);
-        core.tell(num);
+        set.complete(&Posted { disposition, covers: 0, ..posted }, out.as_deref_mut());
+        self.fail(set, out, num);
+        set.tell(num);
     }
 
     /// Moves a queue pair to the error state and flushes it: first the requests that the peer has
@@ -169,11 +169,11 @@ impl<C: Carrier> Path<C> {
     #[cold]
     pub(crate) fn fail(
         &mut self,
-        core: &mut QueueSet,
+        set: &mut QueueSet,
         mut out: Option<&mut WcBatch>,
         num: u32,
     ) -> bool {
-        let Some(qp) = core.qps.find(num).filter(|qp| qp.state != State::Error) else {
+        let Some(qp) = set.qps.find(num).filter(|qp| qp.state != State::Error) else {
             return false;
         };
         qp.state = State::Error;
@@ -187,19 +187,19 @@ impl<C: Carrier> Path<C> {
             }
         }
         self.tx.settle();
-        self.complete_behind(core, out.as_deref_mut(), (num, self.tx.freed()), flushed);
+        self.complete_behind(set, out.as_deref_mut(), (num, self.tx.freed()), flushed);
         for position in positions {
             let posted = &mut self.posted[(position & self.mask) as usize];
             if is_ours(posted) {
                 let lost = Posted { disposition: Disposition::Flushed, covers: 0, ..*posted };
                 // The peer keeps the slot of a Read until it reports its result.
                 *posted = Posted { opcode: posted.opcode, ..UNOWNED };
-                core.complete(&lost, out.as_deref_mut());
+                set.complete(&lost, out.as_deref_mut());
                 let behind = position + 1;
-                self.complete_behind(core, out.as_deref_mut(), (num, behind), flushed);
+                self.complete_behind(set, out.as_deref_mut(), (num, behind), flushed);
             }
         }
-        while let Some(request) = core.backlog.front(&waiting) {
+        while let Some(request) = set.backlog.front(&waiting) {
             let disposition = if request.disposition.is_success() {
                 Disposition::Flushed
             } else {
@@ -207,8 +207,8 @@ impl<C: Carrier> Path<C> {
             };
             let (wr_id, opcode) = (request.wr_id, opcode_of(request.op));
             let flushed = Posted { wr_id, qp_num: num, covers: 0, disposition, opcode };
-            core.backlog.pop(&mut waiting);
-            core.complete(&flushed, out.as_deref_mut());
+            set.backlog.pop(&mut waiting);
+            set.complete(&flushed, out.as_deref_mut());
         }
         true
     }
@@ -232,7 +232,7 @@ impl<C: Carrier> Path<C> {
 
     /// Sends what waits for room: goodbyes, then one request of each queue pair in turn.
     #[cold]
-    pub(crate) fn drain(&mut self, core: &mut QueueSet, mut out: Option<&mut WcBatch>, now: u64) {
+    pub(crate) fn drain(&mut self, set: &mut QueueSet, mut out: Option<&mut WcBatch>, now: u64) {
         let before = self.tx.head();
         while let Some(&peer_num) = self.goodbyes.front()
             && self.publish(UNOWNED, now, |slot| {
@@ -246,7 +246,7 @@ impl<C: Carrier> Path<C> {
         let mut passed = 0;
         while self.tx.has_room() && passed < self.waiting.len() {
             let Some(num) = self.waiting.pop_front() else { break };
-            match self.send_waiting(core, out.as_deref_mut(), num, now) {
+            match self.send_waiting(set, out.as_deref_mut(), num, now) {
                 Turn::Done => {}
                 Turn::Again => self.waiting.push_back(num),
                 Turn::Later => {
@@ -266,12 +266,12 @@ impl<C: Carrier> Path<C> {
     /// Sends the oldest waiting request of a queue pair. There is room.
     fn send_waiting(
         &mut self,
-        core: &mut QueueSet,
+        set: &mut QueueSet,
         out: Option<&mut WcBatch>,
         num: u32,
         now: u64,
     ) -> Turn {
-        let QueueSet { qps, backlog, .. } = core;
+        let QueueSet { qps, backlog, .. } = set;
         let Some(qp) = qps.find(num) else { return Turn::Done };
         let Some(request) = backlog.front(&qp.backlog) else {
             qp.is_waiting = false;
@@ -283,12 +283,12 @@ impl<C: Carrier> Path<C> {
                 return Turn::Later;
             }
             let peer = qp.peer;
-            self.fail(core, out, num);
-            core.tell(num);
+            self.fail(set, out, num);
+            set.tell(num);
             self.say_goodbye(peer);
             return Turn::Done;
         }
-        if request.must_wait(qp.reads.into(), core.settings.reads_max) {
+        if request.must_wait(qp.reads.into(), set.settings.reads_max) {
             // The completion of the Read queues it again.
             (qp.state, qp.is_waiting) = (State::Held, false);
             return Turn::Done;
@@ -297,16 +297,16 @@ impl<C: Carrier> Path<C> {
             (request.wr_id, request.covers, request.disposition, request.op);
         let posted = Posted { wr_id, qp_num: num, covers, disposition, opcode: opcode_of(op) };
         if matches!(op, SendOp::Bind(_) | SendOp::Invalidate { .. }) {
-            if !self.carry_out_here(core, out, posted, op) {
-                let Some(qp) = core.qps.find(num) else { return Turn::Done };
-                core.backlog.doom(&qp.backlog, Disposition::WindowBind);
+            if !self.carry_out_here(set, out, posted, op) {
+                let Some(qp) = set.qps.find(num) else { return Turn::Done };
+                set.backlog.doom(&qp.backlog, Disposition::WindowBind);
                 return Turn::Again;
             }
         } else {
             self.publish_op(qp, (posted, op), now, |body| *body = request.body);
         }
-        let Some(qp) = core.qps.find(num) else { return Turn::Done };
-        core.backlog.pop(&mut qp.backlog);
+        let Some(qp) = set.qps.find(num) else { return Turn::Done };
+        set.backlog.pop(&mut qp.backlog);
         qp.is_waiting = !qp.backlog.is_empty();
         if qp.is_waiting { Turn::Again } else { Turn::Done }
     }
