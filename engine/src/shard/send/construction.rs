@@ -1,4 +1,4 @@
-//! Construction of a message: into one slot, and into a message of the slab what does not fit it.
+//! Construction of a message in one slot. A message of the slab has the rest of a longer one.
 //!
 //! ```text
 //!   begin ─▶ put, place, want ─┬─ plain, single item ─▶ posted or pending
@@ -23,7 +23,7 @@ impl Outbox {
     #[inline(always)]
     pub fn begin(&mut self, mut slot: SendSlot, prefix: RpcPrefix) {
         if self.draft.is_begun {
-            // Of a builder that its program has forgotten.
+            // The program has forgotten a builder (`core::mem::forget`).
             self.abandon();
         }
         let has_room = slot.append(&prefix.bytes());
@@ -185,10 +185,7 @@ impl Outbox {
         let Some(len) = self.draft.slot.as_ref().map(SendSlot::appended) else { return false };
         let means = self.gather_means();
         let Some(plan) = peer.conn.begin_short(ledger, len, short, means) else { return false };
-        match short {
-            ShortSend::Call { .. } => self.stats.calls_out.add(1),
-            ShortSend::Reply { .. } => self.stats.replies_out.add(1),
-        }
+        self.count(&short);
         let slot = self.draft.slot.take().expect("its length was just read");
         if !plan.has_item() {
             self.send_plain(&mut peer.lane, peer.id.index, slot, plan.header(), len);
@@ -210,15 +207,21 @@ impl Outbox {
         let Some(len) = self.draft.slot.as_ref().map(SendSlot::appended) else { return false };
         let means = (self.gather_means(), HEADROOM as u32);
         let Some(plan) = peer.conn.begin_continued(ledger, len, short, means) else { return false };
-        match short {
-            ShortSend::Call { .. } => self.stats.calls_out.add(1),
-            ShortSend::Reply { .. } => self.stats.replies_out.add(1),
-        }
+        self.count(&short);
         let slot = self.draft.slot.take().expect("its length was just read");
         if let Some(message) = core::mem::take(&mut self.draft).message {
             self.enqueue_continued(peer, (message, slot, len), &plan);
         }
         true
+    }
+
+    /// Counts a message that is sent.
+    #[inline(always)]
+    fn count(&self, short: &ShortSend<'_>) {
+        match short {
+            ShortSend::Call { .. } => self.stats.calls_out.add(1),
+            ShortSend::Reply { .. } => self.stats.replies_out.add(1),
+        }
     }
 
     /// Collects all written parts in one message, to be laid out.
