@@ -38,8 +38,8 @@ impl<P: Provider> Engine<P> {
     /// An engine with its own control thread.
     ///
     /// # Errors
-    /// If the device is not the one that the configuration names or has no connection manager, or no
-    /// thread can be made.
+    /// If the device is not the one that the configuration names or has no connection manager, or
+    /// no thread can be made.
     pub fn new(provider: P, config: Config) -> Result<Engine<P>, SetupError> {
         let (mut engine, control) = Engine::without_threads(provider, config)?;
         let thread = std::thread::Builder::new()

@@ -1,4 +1,5 @@
-//! What client and server agree on before the first call, over a TCP connection beside the RDMA one.
+//! What client and server agree on before the first call, over a TCP connection beside the RDMA
+//! one.
 //!
 //! ```text
 //!   client                                                      server

@@ -221,8 +221,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::testing::quiet;
 
-    /// A report of no mode: two figures of a contender `a`, and one that is no number; of a run that
-    /// is noisy for these reasons.
+    /// A report of no mode: two figures of a contender `a`, and one that is no number; of a run
+    /// that is noisy for these reasons.
     pub(crate) fn odd(noise: &[&str]) -> Report {
         let mut environment = quiet(vec!["a note".into()]);
         environment.noise = noise.iter().map(|reason| (*reason).into()).collect();

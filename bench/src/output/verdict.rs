@@ -48,8 +48,8 @@ struct Suffix {
     scale: f64,
 }
 
-/// Judges a report by the conditions under which it fails and by what its mode says itself; `strict`
-/// if noise is a failure, too.
+/// Judges a report by the conditions under which it fails and by what its mode says itself;
+/// `strict` if noise is a failure, too.
 pub fn judge(report: &Report, fail_if: &[Condition], strict: bool) -> Result<Verdict, BenchError> {
     let mut failures = report.failures.clone();
     for condition in fail_if {

@@ -92,8 +92,8 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// A tool that is installed and can send what the task asks for, on the device of the other side
-    /// where it has a choice.
+    /// A tool that is installed and can send what the task asks for, on the device of the other
+    /// side where it has a choice.
     pub fn new(
         kind: Rc<dyn Kind>,
         task: Task,

@@ -150,8 +150,8 @@ pub fn interleave<C: Contender>(
 }
 
 /// Runs one of `count` contenders after the other, each round in the opposite order of the one
-/// before, until a run is asked to end. `run` is told the round and the contender, `tick` the number
-/// of rounds of single contenders done so far.
+/// before, until a run is asked to end. `run` is told the round and the contender, `tick` the
+/// number of rounds of single contenders done so far.
 pub fn in_turns(
     rounds: u32,
     count: usize,

@@ -1,5 +1,5 @@
-//! The report as a page: what stands in it, that nothing from outside becomes markup, and how a browser
-//! shows it.
+//! The report as a page: what stands in it, that nothing from outside becomes markup, and how a
+//! browser shows it.
 
 mod browser;
 mod picture;

@@ -115,9 +115,10 @@ impl<P: Provider> Session<P> {
         })
     }
 
-    /// Makes a call for each block, at most `window` of them open at a time. `put` writes the arguments
-    /// behind the offset, with a buffer for data; `done` gets the reply, and a reader of the results
-    /// behind a status of 0. Returns how long the calls took, or the first error when none is open.
+    /// Makes a call for each block, at most `window` of them open at a time. `put` writes the
+    /// arguments behind the offset, with a buffer for data; `done` gets the reply, and a reader of
+    /// the results behind a status of 0. Returns how long the calls took, or the first error when
+    /// none is open.
     fn run(
         &mut self,
         procedure: u32,

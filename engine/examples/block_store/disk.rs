@@ -1,4 +1,5 @@
-//! The server's file, and the threads that write and read it, so that a shard never waits for a disk.
+//! The server's file, and the threads that write and read it, so that a shard never waits for a
+//! disk.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -100,8 +101,8 @@ impl Store {
     }
 }
 
-/// Starts threads that answer calls of this shard, of which at most `calls_max` are open. They end when
-/// the sender is dropped.
+/// Starts threads that answer calls of this shard, of which at most `calls_max` are open. They end
+/// when the sender is dropped.
 pub fn start(
     store: &Arc<Store>,
     shard: &ShardHandle,

@@ -1,13 +1,13 @@
-//! A block store: a server that keeps a file, and a client that writes it in blocks, reads it back and
-//! compares every byte.
+//! A block store: a server that keeps a file, and a client that writes it in blocks, reads it back
+//! and compares every byte.
 //!
 //! ```text
 //!   client: file ─▶ registered block ═▶ WRITE ═▶ placement segments ─▶ write ─▶ file :server
 //!           compared in place       ◀═ READ ◀═ registered block ◀─ read ◀─ file
 //! ```
-//! Neither end copies data: an RNIC moves what crosses `═▶`. The server's shard does not wait for its
-//! file: it takes the segments that hold data out of their receive buffers, spares replace them,
-//! and threads write them.
+//! Neither end copies data: an RNIC moves what crosses `═▶`. The server's shard does not wait for
+//! its file: it takes the segments that hold data out of their receive buffers, spares replace
+//! them, and threads write them.
 
 mod client;
 mod disk;
@@ -129,7 +129,8 @@ fn rows<P: Provider>(
 fn config(args: &Args, is_continued: bool) -> Outcome<Config> {
     let window = i64::from(args.window);
     let longest = args.block.unwrap_or(BLOCK_MAX as u64).div_ceil(SEGMENT_LEN) as i64;
-    // With continuation, messages are continued from 128 KiB on; without, a block must fit a buffer.
+    // With continuation, messages are continued from 128 KiB on; without, a block must fit a
+    // buffer.
     let segments = if is_continued { 2 } else { longest };
     let transmissions = (longest + segments - 1) / segments;
     // A window of the longest messages and one more; the profile's longest message has 16.
@@ -155,7 +156,8 @@ fn config(args: &Args, is_continued: bool) -> Outcome<Config> {
     Ok(Config::try_from(raw)?)
 }
 
-/// The new file that the server keeps. A temporary one has no name any more, and ends with the process.
+/// The new file that the server keeps. A temporary one has no name any more, and ends with the
+/// process.
 fn store(args: &Args) -> Outcome<Arc<Store>> {
     let place = args.store.as_deref().or(args.file.parent()).unwrap_or(Path::new(""));
     let is_temporary = args.store.is_none() || place.is_dir();

@@ -6,7 +6,8 @@
 //!   READ    (offset: hyper, count)           -> (status, data: opaque<>)
 //!   COMMIT  (length: hyper)                  -> (status)   the file has this length, on the medium
 //! ```
-//! A status is 0 or an error number of the system, after which there is nothing. The data are placed.
+//! A status is 0 or an error number of the system, after which there is nothing. The data are
+//! placed.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::SyncSender;
@@ -27,8 +28,8 @@ pub const COMMIT: u32 = 3;
 /// The longest data of a WRITE or a READ, in bytes.
 pub const BLOCK_MAX: usize = 1 << 20;
 
-/// Serves one file. The shard moves segments and tickets; bytes move between the network, the memory
-/// that they arrived in, and the file.
+/// Serves one file. The shard moves segments and tickets; bytes move between the network, the
+/// memory that they arrived in, and the file.
 pub struct BlockServer {
     pub jobs: SyncSender<(Ticket, Task)>,
     /// READs that wait for registered memory, which only a turn can give.

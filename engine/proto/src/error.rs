@@ -1,5 +1,5 @@
-//! Errors, by the side at fault: the peer ([`Violation`]), a resource ([`SendError`], [`OpenError`]),
-//! or our caller ([`Misuse`]).
+//! Errors, by the side at fault: the peer ([`Violation`]), a resource ([`SendError`],
+//! [`OpenError`]), or our caller ([`Misuse`]).
 
 use rpcrdma_xdr::error::DecodeError;
 use rpcrdma_xdr::property::PropId;

@@ -3,9 +3,10 @@
 //! ```text
 //!   XMTRESP(count=3), one item ──▶ Partial    XMTCONT ──▶ Partial    XMTCONT ──▶ Complete
 //! ```
-//! [`Connection::on_part`] takes the transmissions, [`Connection::find_segmented`] finds the item of
-//! the complete reply. A transmission that is not exactly of this form, or breaks a rule, takes the
-//! general way, the only one that reports errors. Both ways leave the connection in the same state.
+//! [`Connection::on_part`] takes the transmissions, [`Connection::find_segmented`] finds the item
+//! of the complete reply. A transmission that is not exactly of this form, or breaks a rule, takes
+//! the general way, the only one that reports errors. Both ways leave the connection in the same
+//! state.
 
 use rpcrdma_xdr::numbers::{VERSION_TWO, opttype, proc};
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
@@ -110,8 +111,8 @@ impl Connection {
     }
 
     /// Checks the item of a complete reply, and finds it. `first_segment` is that of the first
-    /// buffer of [`Connection::group`]. `None` if the general way is needed; the contents of `finder`
-    /// are invalid then.
+    /// buffer of [`Connection::group`]. `None` if the general way is needed; the contents of
+    /// `finder` are invalid then.
     pub fn find_segmented(
         &self,
         ledger: &ShardLedger,

@@ -298,8 +298,8 @@ impl<'a> CallBuilder<'a> {
         sent
     }
 
-    /// Refuses a call with a single result that waits for credits or for Receives, before its general
-    /// plan is made.
+    /// Refuses a call with a single result that waits for credits or for Receives, before its
+    /// general plan is made.
     fn check_shortage(&mut self) -> Result<(), CallRefused> {
         let Parts { outbox, ledger, stats, .. } = self.payload.parts();
         let (is_plain, len) = (outbox.has_only_wants(), outbox.written());

@@ -374,7 +374,8 @@ fn a_dropped_endpoint_ends_the_connection_at_the_other_end() {
     assert_eq!(pair.event(false), QueueEvent::Disconnected { qp_num });
 }
 
-/// The network interface of the device under test, if tests may switch it off and remove the device.
+/// The network interface of the device under test, if tests may switch it off and remove the
+/// device.
 fn expendable() -> String {
     let interface = std::env::var("RPCRDMA_TEST_EXPENDABLE");
     interface

@@ -27,8 +27,8 @@ pub struct ItemStart {
     pub segments: U32,
 }
 
-/// The first transmission of a response with one item in several segments, from the beginning of the
-/// first of them.
+/// The first transmission of a response with one item in several segments, from the beginning of
+/// the first of them.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentedResp<'a> {
     /// The start.

@@ -167,9 +167,10 @@ impl<Q: Queues> End<Q> {
         }
         let (sent, sends) = (self.sent, &self.sends);
         let requests = (0..count as usize).map(|at| sends.request(sent + at as u64));
-        // SAFETY: the buffers of `count` messages from `sent` on are in no one's hands: `room` allows
-        // as many, so the message before in each buffer was freed by a completion of itself or of a
-        // later message. They are written again only when `freed` has passed these messages, too.
+        // SAFETY: the buffers of `count` messages from `sent` on are in no one's hands: `room`
+        // allows as many, so the message before in each buffer was freed by a completion of itself
+        // or of a later message. They are written again only when `freed` has passed these
+        // messages, too.
         let posted = unsafe { self.queues.post_send(self.qp, requests) };
         self.sent += count;
         self.doorbells += u64::from(count > 0);
@@ -205,8 +206,9 @@ impl<Q: Queues> End<Q> {
     pub fn refill(&mut self) -> Result<(), BenchError> {
         let requests = self.arrived.iter();
         let requests = requests.map(|&buffer| RecvWr { wr_id: WrId(buffer.into()), buffer });
-        // SAFETY: the buffers' Receives have completed and were read; they are read again only after
-        // the completion of these. None is listed twice, since each was pushed by its own completion.
+        // SAFETY: the buffers' Receives have completed and were read; they are read again only
+        // after the completion of these. None is listed twice, since each was pushed by its own
+        // completion.
         let posted = unsafe { self.queues.post_srq_recv(requests) };
         let count = self.arrived.len();
         self.arrived.clear();

@@ -45,8 +45,8 @@ pub struct Rpc<P: Provider> {
 }
 
 impl<P: Provider> Rpc<P> {
-    /// A client, and a server where the device says: here, or on another host. Round trips are timed
-    /// when `timed` and only one is under way; else they are counted.
+    /// A client, and a server where the device says: here, or on another host. Round trips are
+    /// timed when `timed` and only one is under way; else they are counted.
     pub fn on<D: Device<Provider = P>>(
         device: &D,
         name: &'static str,

@@ -55,7 +55,8 @@ pub(super) fn serve<P: Provider>(
     }
 }
 
-/// Connects as often as wished. `turn` is called after each poll of the client: it polls the server.
+/// Connects as often as wished. `turn` is called after each poll of the client: it polls the
+/// server.
 pub(crate) fn connect<P: Provider>(
     client: &mut Client<P>,
     to: SocketAddr,

@@ -75,8 +75,8 @@ impl Args {
         self.clients * self.connections * self.credits
     }
 
-    /// Receives that the server grants at most: at least one for each connection, and as many as one
-    /// alone may ask for.
+    /// Receives that the server grants at most: at least one for each connection, and as many as
+    /// one alone may ask for.
     fn granted(&self) -> u32 {
         (self.wanted() / self.over).max(self.clients * self.connections).max(self.credits)
     }

@@ -1,7 +1,8 @@
 //! A plot: axes, lines, areas, marks and bars as SVG.
 //!
-//! What is drawn carries the colours of the light page; the style sheet knows them and puts others in
-//! their place where it is dark, and gives each line its dashes, so that none is known by colour alone.
+//! What is drawn carries the colours of the light page; the style sheet knows them and puts others
+//! in their place where it is dark, and gives each line its dashes, so that none is known by colour
+//! alone.
 
 use plotters::coord::ranged1d::{KeyPointHint, Ranged, ValueFormatter};
 use plotters::prelude::*;

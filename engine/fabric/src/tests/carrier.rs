@@ -1,8 +1,8 @@
 //! A carrier other than rings: it copies all bytes through a staging area, and the sides do not
 //! share keys.
 //!
-//! It has as many slots as a test needs and uses none twice, on one thread. So what these tests show
-//! is what the transport owes to no carrier: decision 0016.
+//! It has as many slots as a test needs and uses none twice, on one thread. So what these tests
+//! show is what the transport owes to no carrier: decision 0016.
 #![expect(unsafe_code, reason = "a device reads and writes memory that has no Rust name")]
 
 use std::cell::{Cell, OnceCell, RefCell};

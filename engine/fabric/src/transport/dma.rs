@@ -119,9 +119,9 @@ pub(crate) fn deliver(body: &Body, to: FirstPart) -> bool {
     let is_possible = body.byte_len.wrapping_sub(1) < room;
     if is_possible {
         let to = std::ptr::with_exposed_provenance_mut::<u8>(sge.addr as usize);
-        // SAFETY: the source is the slot's own bytes, no fewer than `byte_len`: `room` is at most as
-        // many. The destination was lent and has `room` bytes in a region registered for writing,
-        // which no slot has: that was checked under the keys of this poll (`Srq::check`).
+        // SAFETY: the source is the slot's own bytes, no fewer than `byte_len`: `room` is at most
+        // as many. The destination was lent and has `room` bytes in a region registered for
+        // writing, which no slot has: that was checked under the keys of this poll (`Srq::check`).
         unsafe { std::ptr::copy_nonoverlapping(body.bytes.as_ptr(), to, body.byte_len as usize) };
     }
     is_possible

@@ -265,7 +265,8 @@ pub(crate) struct Span {
 }
 
 /// The extent of an item of `len` bytes in buffers with these placement segments only. `None` if it
-/// needs more than `count_max` transmissions, or more segments than an item may have. Costs a step for each segment.
+/// needs more than `count_max` transmissions, or more segments than an item may have. Costs a step
+/// for each segment.
 #[inline]
 pub(crate) fn span(run: SegmentRun, len: u32, count_max: u32) -> Option<Span> {
     let (mut segments, mut count, mut left) = (0, 0, len);

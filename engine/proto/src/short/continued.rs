@@ -5,8 +5,8 @@
 //!   t>0   XMTCONT                                      | zeros | bytes of K segments |
 //! ```
 //! The peer's placement segments are one group, and the item begins in the first of them: so every
-//! transmission takes the same number of bytes, which the plan counts once. The layout of the general
-//! way is the same for such a message.
+//! transmission takes the same number of bytes, which the plan counts once. The layout of the
+//! general way is the same for such a message.
 
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 use rpcrdma_xdr::numbers::{opttype, size};

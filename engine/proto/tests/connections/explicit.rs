@@ -341,8 +341,8 @@ fn the_pieces_of_a_reply_with_an_item_that_is_written_are_those_of_the_others() 
     let item = |position, len| BulkItem { position, len, origin: 0, pieces: 1 };
     let mut items = vec![item(12, 5000)];
     items.extend((0..5).map(|index| item(5016 + 12 * index, 5)));
-    // The header; and the payload, an item and its padding five times. The first two of these have 21
-    // bytes, and copied together they are one.
+    // The header; and the payload, an item and its padding five times. The first two of these have
+    // 21 bytes, and copied together they are one.
     for (gather_max, copy_max, fits) in
         [(16, 0, true), (15, 0, false), (15, 20, false), (15, 21, true)]
     {

@@ -60,8 +60,8 @@ fn report(xid: u32, dir: MsgType) -> Vec<u8> {
     wire(xid, Body::Optional(Optional::ReptErr(report)), &[])
 }
 
-/// Transmissions that bring nothing, whatever state a connection is in: no call of ours is open, and
-/// a group needs more than what is here.
+/// Transmissions that bring nothing, whatever state a connection is in: no call of ours is open,
+/// and a group needs more than what is here.
 fn junk() -> Vec<Vec<u8>> {
     let conn_prop = Optional::ConnProp(ConnProp::default());
     let resp_prop = Optional::RespProp(RespProp::default());

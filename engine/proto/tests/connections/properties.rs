@@ -622,7 +622,8 @@ impl Model {
         }
     }
 
-    /// What has grown is not believed; what counts beside a question for less is what was before it.
+    /// What has grown is not believed; what counts beside a question for less is what was before
+    /// it.
     fn shrink(&mut self, size: u32) {
         let now = self.now[&1];
         match &mut self.asked {

@@ -249,8 +249,8 @@ proptest! {
     }
 }
 
-/// The most pieces that a transmission of a group is gathered from, the first of them copied together
-/// where that makes them fewer.
+/// The most pieces that a transmission of a group is gathered from, the first of them copied
+/// together where that makes them fewer.
 fn gathered(side: &Side, plan: &mut Plan<'_>, of_item: u32, copy_max: u32) -> Option<u32> {
     let Plan::Group(plan) = plan else { return None };
     let mut most = 0;

@@ -116,7 +116,8 @@ fn any_words(xids: [u32; 3]) -> impl Strategy<Value = Words> {
     )
 }
 
-/// A side of a connection with two calls under way, of which the first wants an item; and their xids.
+/// A side of a connection with two calls under way, of which the first wants an item; and their
+/// xids.
 fn side(at_client: bool) -> (Side, [u32; 2]) {
     let (client, server) = connected(settings(), settings());
     let mut side = if at_client { client } else { server };

@@ -26,9 +26,9 @@ pub struct ConnectionId {
     pub(crate) generation: u32,
 }
 
-/// One connection of a shard. Field order is fixed: a short message uses four cache lines. These are
-/// the first of `conn`, two from `phase` to the beginning of `lane`, and that of `asking_since`,
-/// whose spare values mark a place without a connection.
+/// One connection of a shard. Field order is fixed: a short message uses four cache lines. These
+/// are the first of `conn`, two from `phase` to the beginning of `lane`, and that of
+/// `asking_since`, whose spare values mark a place without a connection.
 #[repr(C)]
 pub(crate) struct Peer {
     pub conn: Connection,
@@ -296,8 +296,8 @@ impl Peers {
         }
     }
 
-    /// As [`Peers::name`], and prefetches the first cache line of each connection, that of its phase
-    /// and that of the mark of a vacant place, before the first message is processed.
+    /// As [`Peers::name`], and prefetches the first cache line of each connection, that of its
+    /// phase and that of the mark of a vacant place, before the first message is processed.
     #[inline(never)]
     fn name_all(&self, batch: &WcBatch, names: &mut Names) {
         let (mut last, mut index) = (NONE, NONE);

@@ -72,8 +72,8 @@ impl Receives {
         (first, count)
     }
 
-    /// How many Receives of a chain the driver has taken, from the first one that it rejected. If it
-    /// rejected none, all are in its queue, and a later step has failed.
+    /// How many Receives of a chain the driver has taken, from the first one that it rejected. If
+    /// it rejected none, all are in its queue, and a later step has failed.
     #[cold]
     pub fn taken(
         &self,
