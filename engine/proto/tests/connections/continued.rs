@@ -21,6 +21,9 @@ struct Shape {
     groups: Vec<(u32, u32, u32)>,
     calls_max: u32,
     replies_max: u32,
+    /// What the sender does not support, of the operations and placement.
+    lacks: RtrSupport,
+    places: bool,
 }
 
 impl Shape {
@@ -43,6 +46,12 @@ impl Shape {
             ..Settings::new(RecvStructure::new(&groups).expect("within the limits"))
         }
     }
+
+    /// Those of the side that sends the message with the item.
+    fn sender(&self) -> Settings {
+        let settings = self.settings();
+        Settings { rtr: settings.rtr - self.lacks, placement: self.places, ..settings }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -61,11 +70,19 @@ fn any_shape() -> impl Strategy<Value = Shape> {
     let gap = prop_oneof![2 => Just(0u32), 1 => 1u32..100];
     let group = (1u32..6, prop_oneof![Just(1024u32), 1u32..3000], gap);
     let groups = prop_oneof![4 => vec(group.clone(), 1..2), 1 => vec(group, 0..4)];
-    (groups, 1u32..12, 1u32..12).prop_map(|(groups, calls_max, replies_max)| Shape {
-        groups,
-        calls_max,
-        replies_max,
-    })
+    let none = RtrSupport::empty();
+    let lacks =
+        prop_oneof![6 => Just(none), 1 => Just(RtrSupport::XCONT), 1 => Just(RtrSupport::XRESP)];
+    let places = proptest::bool::weighted(0.9);
+    (groups, 1u32..12, 1u32..12, lacks, places).prop_map(
+        |(groups, calls_max, replies_max, lacks, places)| Shape {
+            groups,
+            calls_max,
+            replies_max,
+            lacks,
+            places,
+        },
+    )
 }
 
 fn any_demand() -> impl Strategy<Value = Demanded> {
@@ -127,7 +144,7 @@ fn bytes_of(plan: &ContinuedPlan, it: &Demanded, payload: &[u8], bulk: &[u8]) ->
 
 /// Makes a call both ways; its transmissions, if it has its own way.
 fn call_both(shape: &Shape, it: &Demanded) -> Option<usize> {
-    let client = || connected(shape.settings(), shape.settings()).0;
+    let client = || connected(shape.sender(), shape.settings()).0;
     let (mut own, mut general) = (client(), client());
     let id = own.conn.open_call(&mut own.ledger, 1).expect("room");
     assert_eq!(general.conn.open_call(&mut general.ledger, 1), Ok(id));
@@ -169,7 +186,7 @@ fn answer_both(
     asked: (u32, u32, u32),
     (origin, rsbuf): (u32, u32),
 ) -> Option<usize> {
-    let server = || connected(shape.settings(), shape.settings()).1;
+    let server = || connected(shape.settings(), shape.sender()).1;
     let (mut own, mut general) = (server(), server());
     let call = read_call(7, asked, rsbuf);
     let Ingress::Call(message) = general.receive(&call) else { panic!("a call") };
@@ -218,7 +235,9 @@ proptest! {
 
 /// 10 bytes more than four transmissions of two segments, with all that is needed for them.
 fn good() -> (Shape, Demanded) {
-    let shape = Shape { groups: vec![(2, 1000, 0)], calls_max: 8, replies_max: 8 };
+    let groups = vec![(2, 1000, 0)];
+    let (lacks, places) = (RtrSupport::empty(), true);
+    let shape = Shape { groups, calls_max: 8, replies_max: 8, lacks, places };
     let (len, position, pieces) = (8010, 8, 1);
     let (gather_max, zeros_max, headroom) = (4, FIRST, HEADROOM);
     let (payload, reply) = (40, 40);
@@ -262,6 +281,11 @@ fn what_does_not_fit_takes_the_general_way() {
     assert_eq!(answer_both(&shape, &it, (8, 40, 0), (8, 4)), None, "the caller's limit");
     let few = Shape { replies_max: 4, ..shape.clone() };
     assert_eq!(answer_both(&few, &it, (8, 40, 0), (8, 12)), None, "our own limit");
+    let one = Shape { lacks: RtrSupport::XCONT, ..shape.clone() };
+    assert_eq!(answer_both(&one, &it, (8, 40, 0), (8, 12)), None, "one transmission");
+    let none = Shape { places: false, ..shape.clone() };
+    assert_eq!(answer_both(&none, &it, (8, 40, 0), (8, 12)), None, "no placement");
+    assert_eq!(call_both(&none, &it), None, "no placement");
     assert_eq!(answer_both(&shape, &it, (8, 40, 8011), (8, 12)), None, "too short");
     assert_eq!(answer_both(&shape, &it, (8, 40, 0), (40, 12)), None, "of another operation");
 }
@@ -316,7 +340,7 @@ fn is_rising(message: &Message<'_>) -> bool {
 }
 
 /// Receives a transmission both ways, and says whether its own way took it.
-fn receive_both((own, id): &mut (Side, CallId), general: &mut Side, bytes: &[u8]) -> bool {
+fn receive_both(own: &mut Side, general: &mut Side, bytes: &[u8]) -> bool {
     let expected = general.receive(bytes);
     let buffer = general.last_buffer();
     let first = &bytes[..bytes.len().min(FIRST as usize)];
@@ -338,7 +362,6 @@ fn receive_both((own, id): &mut (Side, CallId), general: &mut Side, bytes: &[u8]
     }
     assert_eq!(state(own), state(general));
     if let Ingress::Complete(Complete::Reply(of)) = expected {
-        assert_eq!(of, *id);
         let (message, parts) = general.completed();
         let (mut due, mut told) = (Told::default(), Told::default());
         let (conn, ledger) = (&general.conn, &general.ledger);
@@ -374,7 +397,7 @@ proptest! {
         }
         let len = wire[cut.0].len() - cut.1.min(wire[cut.0].len() - 28);
         wire[cut.0].truncate(len);
-        let (mut own, mut general) = (client(), client().0);
+        let (mut own, mut general) = (client().0, client().0);
         for at in order {
             receive_both(&mut own, &mut general, &wire[at]);
         }
@@ -384,24 +407,144 @@ proptest! {
 #[test]
 fn a_reply_in_parts_has_its_own_way_unless_a_word_is_another() {
     let (client, wire) = answered();
-    let (mut own, mut general) = (client(), client().0);
+    let (mut own, mut general) = (client().0, client().0);
     for bytes in &wire {
         assert!(receive_both(&mut own, &mut general, bytes));
     }
     // Every word of the first header but the credits, those of the item, which are checked when the
     // group is complete, and the lengths of the group and its payload.
     for word in 0..(24 + 24 + 4 * 8 + 8) / 4 {
-        let (mut own, mut general) = (client(), client().0);
+        let (mut own, mut general) = (client().0, client().0);
         let mut bytes = wire[0].clone();
         bytes[4 * word + 3] ^= 1;
         let is_later = matches!(word, 2 | 7 | 8 | 12..=20);
         assert_eq!(receive_both(&mut own, &mut general, &bytes), is_later, "word {word}");
     }
     for word in 0..9 {
-        let (mut own, mut general) = (client(), client().0);
+        let (mut own, mut general) = (client().0, client().0);
         assert!(receive_both(&mut own, &mut general, &wire[0]));
         let mut bytes = wire[1].clone();
         bytes[4 * word + 3] ^= 1;
         assert_eq!(receive_both(&mut own, &mut general, &bytes), word == 2, "word {word}");
     }
+}
+
+/// The calls of a dialogue: with one result, with two, plain, with an item, and with one result.
+const CALLS: usize = 5;
+
+/// What happens in a dialogue.
+#[derive(Debug, Clone)]
+enum Event {
+    /// A part of the reply to a call, with a word changed.
+    Part { call: usize, part: usize, change: Option<(usize, u32)> },
+    /// All parts of the reply to a call.
+    Reply(usize),
+    /// A part of a call of the peer.
+    Request(usize),
+    /// A call is given up.
+    Abandon(usize),
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let call = 0..CALLS;
+    let change = (0usize..30, prop_oneof![0u32..12, any::<u32>()]);
+    let part = (call.clone(), 0usize..4, proptest::option::weighted(0.2, change));
+    let part = part.prop_map(|(call, part, change)| Event::Part { call, part, change });
+    prop_oneof![
+        4 => part,
+        2 => call.clone().prop_map(Event::Reply),
+        2 => (0usize..3).prop_map(Event::Request),
+        1 => call.prop_map(Event::Abandon),
+    ]
+}
+
+/// A client with calls of all kinds, which takes messages of so many bytes.
+fn caller(rpc_len_max: u32) -> (Side, [CallId; CALLS]) {
+    let server = good().0.settings();
+    let settings = Settings { backward: BackwardSupport::General, rpc_len_max, ..server };
+    let mut client = connected(settings, server).0;
+    let one = [Want::sends(8, 40, 0, 6500)];
+    let two = [Want::sends(8, 24, 0, 3200), Want::sends(24, 40, 0, 3200)];
+    let items = [BulkItem { position: 8, len: 900, origin: 0, pieces: 1 }];
+    let inline = || CallDemand { gather_max: 9, ..CallDemand::inline(40, 400) };
+    let demands = [
+        CallDemand { wants: &one, ..inline() },
+        CallDemand { wants: &two, ..inline() },
+        inline(),
+        CallDemand { items: &items, ..inline() },
+        CallDemand { wants: &one, ..inline() },
+    ];
+    let ids = demands.map(|demand| {
+        let id = client.conn.open_call(&mut client.ledger, 1).expect("room");
+        client.conn.begin_sends(&mut client.ledger, id, &demand).expect("credits");
+        id
+    });
+    (client, ids)
+}
+
+/// The parts of a call of the peer, with the xid of a call of this side.
+fn request(xid: u32) -> [Vec<u8>; 3] {
+    let req = XmtReq { dp: Array::EMPTY, rsd: Array::EMPTY, count: 3, rsbuf: 1, pslen: 40 };
+    let body = Body::Optional(Optional::XmtReq(req));
+    let first = Header { xid, vers: VERSION_TWO, credit: 4, body };
+    let next = |xnum| {
+        let body = Body::Optional(Optional::XmtCont(XmtCont { xnum, itype: 0, pslen: 0 }));
+        transmission(&Header { xid, vers: VERSION_TWO, credit: 4, body }, &[])
+    };
+    [transmission(&first, &rpc(xid, false, 40)), next(1), next(2)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn parts_are_received_in_every_state_as_the_general_way_does(
+        events in vec(any_event(), 1..12),
+        rpc_len_max in prop_oneof![3 => Just(40_002u32), 1 => Just(7000u32)],
+    ) {
+        let ((mut own, ids), mut general) = (caller(rpc_len_max), caller(rpc_len_max).0);
+        let template = answered().1;
+        let reply = |call: usize| {
+            let mut wire = template.clone();
+            let xid = ids[call].xid().to_be_bytes();
+            wire.iter_mut().for_each(|bytes| bytes[..4].copy_from_slice(&xid));
+            // Behind a header with eight numbers of segments.
+            wire[0][88..92].copy_from_slice(&xid);
+            wire
+        };
+        for event in events {
+            match event {
+                Event::Part { call, part, change } => {
+                    let mut bytes = reply(call).swap_remove(part);
+                    if let Some((word, value)) = change {
+                        bytes[4 * word..4 * word + 4].copy_from_slice(&value.to_be_bytes());
+                    }
+                    receive_both(&mut own, &mut general, &bytes);
+                }
+                Event::Reply(call) => {
+                    for bytes in reply(call) {
+                        receive_both(&mut own, &mut general, &bytes);
+                    }
+                }
+                Event::Request(part) => {
+                    receive_both(&mut own, &mut general, &request(ids[0].xid())[part]);
+                }
+                Event::Abandon(call) => {
+                    for side in [&mut own, &mut general] {
+                        side.conn.abandon_call(&mut side.ledger, ids[call]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_reply_of_a_dialogue_is_taken_in_parts() {
+    let ((mut own, ids), mut general) = (caller(40_002), caller(40_002).0);
+    let (_, mut wire) = answered();
+    let xid = ids[0].xid().to_be_bytes();
+    wire.iter_mut().for_each(|bytes| bytes[..4].copy_from_slice(&xid));
+    wire[0][88..92].copy_from_slice(&xid);
+    assert!(wire.iter().all(|bytes| receive_both(&mut own, &mut general, bytes)));
 }
