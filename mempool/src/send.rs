@@ -102,7 +102,7 @@ impl SendPool {
 
     /// The whole headroom and the payload area.
     #[inline]
-    pub fn parts_mut<'t>(&self, token: &'t mut Token<kind::Send>) -> (&'t mut [u8], &'t mut [u8]) {
+    fn parts_mut<'t>(&self, token: &'t mut Token<kind::Send>) -> (&'t mut [u8], &'t mut [u8]) {
         self.slots.bytes_mut(token).split_at_mut(HEADROOM)
     }
 
