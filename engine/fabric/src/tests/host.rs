@@ -102,9 +102,14 @@ impl<Q: Queues<Qp = Qp>> Host<Q> {
     pub(super) fn described(&mut self, id: u64, sgl: &[Sge]) -> RecvWr {
         let buffer = self.buffers;
         self.buffers += 1;
-        // SAFETY: the buffer was never posted.
-        unsafe { self.queues.describe_recv(buffer, sgl) };
-        RecvWr { wr_id: WrId(id), buffer }
+        self.described_again(RecvWr { wr_id: WrId(id), buffer }, sgl)
+    }
+
+    /// Describes the buffer of a Receive that is not posted.
+    pub(super) fn described_again(&mut self, recv: RecvWr, sgl: &[Sge]) -> RecvWr {
+        // SAFETY: no Receive of the buffer is outstanding.
+        unsafe { self.queues.describe_recv(recv.buffer, sgl) };
+        recv
     }
 
     /// Posts Receives of described buffers.

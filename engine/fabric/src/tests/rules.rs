@@ -2,8 +2,8 @@
 
 use rpcrdma_mempool::{Access, Sge};
 use rpcrdma_provider::{
-    CqError, PostError, Provider, QueueAttr, QueueEvent, Queues, SendFlags, WcBatch, WcOpcode,
-    WcStatus,
+    CqError, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendFlags, WcBatch,
+    WcOpcode, WcStatus,
 };
 
 use super::host::*;
@@ -411,4 +411,57 @@ fn queues_connected_to_themselves_carry_messages_both_ways() {
     assert!(receives.contains(&one.qp_num) && receives.contains(&other.qp_num));
     assert_eq!(got.len(), 4);
     assert!(got.iter().all(|wc| wc.status == WcStatus::Success));
+}
+
+#[test]
+fn a_short_message_is_not_written_to_memory_that_is_no_longer_registered() {
+    let mut pair = Pair::new();
+    let keys = pair.b.register(&pair.fabric, Access::LOCAL_WRITE);
+    let lkey = keys.lkey;
+    let recvs = [10, 11].map(|id| {
+        let at = 64 * id as usize;
+        pair.b.described(id, &[Sge { lkey, ..pair.b.sge(at, 64) }])
+    });
+    pair.b.recv_again(&recvs).unwrap();
+    pair.a.send(pair.qa.qp, 1, b"before").unwrap();
+    assert_eq!(pair.b.poll_dry(), [received(10, pair.qb, 6)]);
+    pair.fabric.registrar().deregister(keys).unwrap();
+    pair.a.send(pair.qa.qp, 2, b"behind").unwrap();
+    assert_eq!(brief(&pair.b.poll_dry()), [(11, WcStatus::LocalProtection)]);
+    assert_eq!(pair.b.read(64 * 11, 6), [0; 6]);
+}
+
+#[test]
+fn the_receives_of_a_post_that_are_taken_receive() {
+    let mut pair = Pair::new();
+    let mut recvs: Vec<_> = (0..33)
+        .map(|id| {
+            let sgl = [pair.b.sge(64 * id, 64)];
+            pair.b.described(id as u64, &sgl)
+        })
+        .collect();
+    let unknown = RecvWr { buffer: 1000, ..recvs[2] };
+    let post = [recvs[0], recvs[1], unknown, recvs[2]];
+    assert_eq!(pair.b.recv_again(&post), Err((2, PostError::Invalid)));
+    assert_eq!(pair.b.recv_again(&recvs[2..]), Err((30, PostError::QueueFull)));
+    for id in 0..33 {
+        pair.a.send(pair.qa.qp, id, b"x").unwrap();
+    }
+    let poll = |pair: &mut Pair| {
+        let mut all = Vec::new();
+        for _ in 0..3 {
+            all.extend(pair.b.poll_dry().iter().map(|wc| wc.wr_id.0));
+            pair.a.poll_dry();
+        }
+        all
+    };
+    assert_eq!(poll(&mut pair), (0..32).collect::<Vec<_>>());
+    // A list that is too long makes the buffer one that cannot be posted.
+    let last = recvs.pop().unwrap();
+    let long = [pair.b.sge(0, 8); 4];
+    pair.b.described_again(last, &long);
+    assert_eq!(pair.b.recv_again(&[last]), Err((0, PostError::Invalid)));
+    pair.b.described_again(last, &long[..3]);
+    pair.b.recv_again(&[last]).unwrap();
+    assert_eq!(poll(&mut pair), [32]);
 }
