@@ -126,6 +126,29 @@ fn refused_requests_complete_too() {
 }
 
 #[test]
+fn the_refused_request_of_a_post_taken_in_part_completes_too() {
+    let plan = FaultPlan { seed: 1, polls_late_max: 3, ..FaultPlan::default() };
+    let mut rig = Rig::new(FaultPlan {
+        send_cut_ppm: ALWAYS,
+        send_ghost_ppm: ALWAYS,
+        recv_cut_ppm: ALWAYS,
+        recv_ghost_ppm: ALWAYS,
+        ..plan
+    });
+    rig.b.poll();
+    rig.a.recv(1, 0, 64);
+    let sgl = [rig.b.sge(0, 64)];
+    let wr = [7, 8].map(|id| SendWr::send(WrId(id), &sgl, SendFlags::empty()));
+    assert_eq!(rig.b.send_all(rig.qb.qp, &wr), Err((1, PostError::QueueFull)));
+    let refused = rig.b.recv_all(&[(17, &sgl), (18, &sgl)]);
+    assert_eq!(refused, Err((1, PostError::QueueFull)));
+    assert_eq!(rig.a.poll_dry().len(), 1, "one has left");
+    let mut ids: Vec<u64> = rig.b.poll_dry().iter().map(|wc| wc.wr_id.0).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [8, 18]);
+}
+
+#[test]
 fn withheld_receives_are_handed_on_later_and_in_order() {
     let plan = FaultPlan { recv_withheld_ppm: ALWAYS, polls_late_max: 3, ..FaultPlan::default() };
     let mut rig = Rig::new(plan);
