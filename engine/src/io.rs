@@ -20,7 +20,7 @@ use core::cell::Cell;
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Access, Quiet, RecvPool, RecvToken, RegisterError, Sge};
 
-use self::chain::{Chain, Rule};
+use self::chain::{Chain, Rule, SEND};
 use self::events::QueueEvents;
 use self::receives::Receives;
 use crate::error::{CloseReason, SetupError};
@@ -35,8 +35,6 @@ use crate::shard::send::outbox::Outbox;
 
 /// Work requests of one doorbell.
 const CHAIN: usize = 16;
-/// Marks the work requests of sends; the other bits are their identifier in the lane.
-const SEND: u64 = 1 << 63;
 /// Why there are queues.
 const OPEN: &str = "queues are there until the shard is torn down";
 /// Work requests of a lane that may hold memory without a signal.

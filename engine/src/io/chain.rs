@@ -2,7 +2,6 @@
 
 use core::cell::Cell;
 
-use crate::io::SEND;
 use crate::provider::{SendFlags, SendOp, SendWr, WrId};
 use crate::shard::send::lane::{Lane, RequestNames};
 use crate::shard::send::outbox::Outbox;
@@ -127,3 +126,6 @@ impl<'a> Iterator for Chain<'a> {
 }
 
 impl ExactSizeIterator for Chain<'_> {}
+
+/// Marks the work requests of sends; the other bits are their identifier in the lane.
+pub(super) const SEND: u64 = 1 << 63;

@@ -1,7 +1,8 @@
 //! Inline sends: short messages that are copied while they are posted.
 #![expect(unsafe_code, reason = "posting hands memory to the device")]
 
-use crate::io::{CHAIN, Io, OPEN, SEND};
+use crate::io::chain::SEND;
+use crate::io::{CHAIN, Io, OPEN};
 use crate::provider::{PostError, Queues, SendFlags, SendWr, Taken, WrId};
 use crate::shard::parts::Parts;
 use crate::shard::peers::Peers;
