@@ -473,11 +473,10 @@ const FILES_MAX: usize = 15;
 #[test]
 fn the_short_way_is_as_short_as_the_walk_states() {
     let page = fs::read_to_string(root().join("docs/architecture.md")).expect("the page");
-    let page = page.replace("\n  ", " ");
     let sources = sources();
     for title in ["Plain echo", "Placed WRITE"] {
-        let line = page.lines().find_map(|line| line.strip_prefix(&format!("- {title}, ")));
-        let (counts, list) = line.and_then(|line| line.split_once(": ")).expect(title);
+        let line = page.lines().find_map(|line| line.strip_prefix(&format!("| {title} | ")));
+        let (counts, list) = line.and_then(|line| line.split_once(" | ")).expect(title);
         let walk: Vec<Function> =
             list.split('`').skip(1).step_by(2).map(|name| Function::find(&sources, name)).collect();
         for (at, function) in walk.iter().enumerate().skip(1) {
