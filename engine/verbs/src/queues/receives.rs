@@ -130,6 +130,15 @@ mod tests {
         for (bad, taken) in [(first, 0), (one.next, 1), (ptr::null_mut(), 2)] {
             assert_eq!(receives.taken(first, bad, 2), taken);
         }
+        // The chain before has left nothing in its entries.
+        let wrs = [0, 3].map(|buffer| RecvWr { wr_id: WrId(buffer.into()), buffer });
+        let (first, count) = receives.link(wrs.into_iter());
+        assert_eq!(count, 2);
+        // SAFETY: the chain has two entries.
+        let one = unsafe { *first };
+        // SAFETY: as above.
+        let two = unsafe { *one.next };
+        assert_eq!((one.wr_id, two.wr_id, two.next), (RECEIVE, 3 | RECEIVE, ptr::null_mut()));
     }
 
     #[test]
