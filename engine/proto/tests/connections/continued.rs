@@ -429,6 +429,62 @@ fn a_reply_in_parts_has_its_own_way_unless_a_word_is_another() {
     }
 }
 
+/// Receives all parts of a reply by their own way, and says whether its item is found so.
+fn finds(own: &mut Side, id: CallId, wire: &[Vec<u8>]) -> bool {
+    for bytes in wire {
+        let buffer = own.last_buffer() + 1;
+        let at = Received { buffer, byte_len: bytes.len() as u32 };
+        let first = &bytes[..bytes.len().min(FIRST as usize)];
+        assert!(own.conn.on_part(&mut own.ledger, at, first).is_some());
+        own.keep(buffer, bytes);
+    }
+    let Part { buffer, byte_len, .. } = own.conn.group()[0];
+    let first = own.first_segment(buffer, byte_len);
+    own.conn.find_segmented(&own.ledger, id, &first, &mut ()).is_some()
+}
+
+#[test]
+fn a_reply_in_parts_takes_the_general_way_if_its_call_has_memory_exposed() {
+    let (client, wire) = answered();
+    for (mark, is_found) in [(NO_MARK, true), (0, false)] {
+        let (mut own, id) = client();
+        let peer = own.conn.peer();
+        own.ledger.calls.find_mut(id.xid(), peer).expect("it is open").1.mark = mark;
+        assert_eq!(finds(&mut own, id, &wire), is_found, "mark {mark}");
+    }
+}
+
+#[test]
+fn an_item_in_parts_that_was_to_be_written_takes_the_general_way() {
+    let wire = answered().1;
+    for (kind, is_found) in [(WantKind::Choice, true), (WantKind::Exrw, false)] {
+        let client = || {
+            let settings = good().0.settings();
+            let mut client = connected(settings, settings).0;
+            let id = client.conn.open_call(&mut client.ledger, 1).expect("room");
+            let wants = [Want { kind, pieces: 1, ..Want::sends(8, 40, 0, 8010) }];
+            let demand = CallDemand {
+                wants: &wants,
+                explicit: Explicit::unlimited(0),
+                gather_max: 9,
+                ..CallDemand::inline(40, 11_000)
+            };
+            let route = client.conn.route_call(&demand).expect("a route");
+            assert!(route.form == CallForm::Xmt && route.wants.contains(0), "{route:?}");
+            let memory = [RdmaSegment { handle: 7, length: 8010, offset: 0 }];
+            let wants = SegmentLists { segments: &memory, ends: &[1] };
+            let exposed = Exposed { wants, ..Exposed::NONE };
+            let ledger = &mut client.ledger;
+            client.conn.begin_call(ledger, id, &demand, &route, &exposed).expect("as routed");
+            (client, id)
+        };
+        let (mut own, id) = client();
+        assert_eq!(finds(&mut own, id, &wire), is_found, "{kind:?}");
+        let (mut own, mut general) = (client().0, client().0);
+        assert!(wire.iter().all(|bytes| receive_both(&mut own, &mut general, bytes)));
+    }
+}
+
 /// The calls of a dialogue: with one result, with two, plain, with an item, and with one result.
 const CALLS: usize = 5;
 
