@@ -882,7 +882,7 @@ fn a_key_invalidated_with_any_message_is_invalidated_once() {
 fn a_key_invalidated_with_a_part_of_a_message_is_invalidated_once() {
     let mut plan = plan("two");
     plan.call.features.continuation = true;
-    for with_last in [false, true] {
+    for gives_up in 0..3 {
         let mut stage = Stage::with(&plan, properties);
         let script = Script::new(1, &[], &[Part::Bulk(LEN)]).place(Place::Into(2));
         stage.world.call_when_possible(0, stage.peer, &script);
@@ -891,19 +891,19 @@ fn a_key_invalidated_with_a_part_of_a_message_is_invalidated_once() {
         let item = request.rsd.first().and_then(|set| set.items.first()).expect("a direction");
         let RsdLoc::Exrw(offered) = item.loc else { panic!("{item:?}") };
         let given_up = offered.first().expect("two segments").handle;
-        // The reply to another call comes in two transmissions.
-        let script = Script::new(2, &[], &[Part::Inline(6_000)]);
+        // The reply to another call comes in three transmissions.
+        let script = Script::new(2, &[], &[Part::Inline(10_000)]);
         stage.world.call_when_possible(0, stage.peer, &script);
         let arrived = stage.arrived();
         let (Header { xid: other, .. }, request) = self::request(&arrived);
-        assert!(request.rsbuf >= 2, "{request:?}");
-        let (count, pslen, itype) = (2, 24, opttype::XMTRESP);
+        assert!(request.rsbuf >= 3, "{request:?}");
+        let (count, pslen, itype) = (3, 24, opttype::XMTRESP);
         let first = Optional::XmtResp(XmtResp { dp: Array::EMPTY, count, pslen });
         let first = optional(other, first, &rpc(other, 1, &[0; 16]));
-        let last = Optional::XmtCont(XmtCont { xnum: 1, itype, pslen });
-        let last = optional(other, last, &[0; 24]);
-        for (part, gives_up) in [(first, !with_last), (last, with_last)] {
-            match gives_up {
+        let next =
+            |xnum| optional(other, Optional::XmtCont(XmtCont { xnum, itype, pslen }), &[0; 24]);
+        for (at, part) in (0..).zip([first, next(1), next(2)]) {
+            match at == gives_up {
                 true => stage.raw.send_invalidate(&part, given_up),
                 false => stage.raw.send(&part),
             };
