@@ -501,6 +501,42 @@ fn a_peer_that_takes_no_replies_starves_no_other_peer() {
 }
 
 #[test]
+fn a_call_does_not_overtake_one_that_waits_for_a_slot() {
+    let mut plan = Plan::default();
+    plan.serve.send.slots = 16;
+    let mut scene = Scene::with(&plan);
+    for _ in 0..3 {
+        // Neither peer takes its replies, until a call of the raw one waits.
+        let script = Script::new(1, &[], &[Part::Inline(600)]);
+        for _ in 0..8 {
+            scene.world.call(0, scene.good, &script).expect("a credit");
+        }
+        scene.world.turn_client(0);
+        while scene.world.servers[0].audit().send.held < 8 {
+            scene.world.turn_servers();
+        }
+        let mut xids = 1000..;
+        let mut call = |scene: &mut Scene| {
+            scene.raw.send(&long_echo(xids.next().expect("a number")));
+            scene.world.turn_servers();
+            scene.world.servers[0].audit().receives_waiting
+        };
+        while call(&mut scene) == 0 {}
+        // The good peer takes its replies and reports it. The server learns that slots are free,
+        // and of one more call, in one turn.
+        (0..50).for_each(|_| scene.world.turn_client(0));
+        assert_eq!(call(&mut scene), 2, "it waits behind the other");
+        for xid in 1000..xids.start {
+            assert_eq!(scene.answer()[..4], u32::to_be_bytes(xid), "in the order of the calls");
+        }
+        assert_eq!(scene.world.check_all(), 8);
+        while scene.world.servers[0].audit().send.held > 0 {
+            scene.turns(1);
+        }
+    }
+}
+
+#[test]
 fn a_peer_that_receives_nothing_for_too_long_is_closed() {
     let mut plan = Plan::default();
     plan.serve.connections.send_timeout = "50ms".into();
