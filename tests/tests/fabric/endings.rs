@@ -104,3 +104,13 @@ fn a_shard_stops_at_once_when_nothing_is_open() {
     }
     panic!("still running after a hundred steps of a microsecond");
 }
+
+#[test]
+fn a_send_queue_with_one_message_a_turn_is_never_full_for_ever() {
+    // More slots than the send queue has work requests: no lack of slots makes sends signaled.
+    let (mut pair, peer) = Pair::new(|raw| raw.send.slots = 1024);
+    // Longer than what is copied while posting, and many times what the send queue takes.
+    for call in 0..1000 {
+        assert_eq!(pair.call(peer, 1000, 1100), Ok(1000), "call {call}");
+    }
+}
