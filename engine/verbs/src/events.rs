@@ -28,9 +28,9 @@ use crate::sys::verbs as sys;
 pub(crate) fn watch(device: &Arc<Device>) -> Result<(), SetupError> {
     set_nonblocking(fd(device)).map_err(|source| error::of("fcntl", source))?;
     let mut watching = lock(&WATCHING);
-    watching.retain(|it| it.strong_count() > 0);
-    if !watching.iter().any(|it| ptr::eq(it.as_ptr(), Arc::as_ptr(device))) {
-        watching.push(Arc::downgrade(device));
+    watching.retain(|it| it.device.strong_count() > 0);
+    if !watching.iter().any(|it| ptr::eq(it.device.as_ptr(), Arc::as_ptr(device))) {
+        watching.push(Watch { context: device.context.addr(), device: Arc::downgrade(device) });
     }
     Ok(())
 }
@@ -45,11 +45,19 @@ pub(crate) fn fd(device: &Device) -> i32 {
 pub(crate) fn take_all(device: &Device) {
     for _ in 0..EVENTS_MAX {
         let Some(happened) = take(device) else { return };
-        let watching: Vec<Arc<Device>> = lock(&WATCHING).iter().filter_map(Weak::upgrade).collect();
-        for device in watching.iter().filter(|it| ptr::eq(it.context, device.context)) {
-            hand_on(device, happened);
+        for device in openings(device) {
+            hand_on(&device, happened);
         }
     }
+}
+
+/// The openings of this device. Others are not touched: the last reference to a device closes it,
+/// which is for the threads that use it.
+fn openings(device: &Device) -> Vec<Arc<Device>> {
+    let context = device.context.addr();
+    let watching = lock(&WATCHING);
+    let same = watching.iter().filter(|it| it.context == context);
+    same.filter_map(|it| it.device.upgrade()).collect()
 }
 
 /// Reads an event and acknowledges it. Its object exists until then, and may not exist after.
@@ -151,19 +159,40 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The devices of this process that have a connection manager.
-static WATCHING: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
+/// An opening of a device.
+struct Watch {
+    /// The address of the context, which all openings of a device share.
+    context: usize,
+    device: Weak<Device>,
+}
+
+/// The open devices of this process.
+static WATCHING: Mutex<Vec<Watch>> = Mutex::new(Vec::new());
 /// Events that are read in one batch.
 const EVENTS_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::fake::Board;
 
     fn event(event_type: u32, element: usize) -> DeviceEvent {
         let element = ptr::without_provenance_mut(element);
         // SAFETY: none of the types below is of a queue pair.
         unsafe { understand(&sys::ibv_async_event { element, event_type }) }
+    }
+
+    #[test]
+    fn an_event_is_passed_to_the_openings_of_its_device_only() {
+        let other = Board::new().open().expect("a device");
+        let board = Board::new();
+        let openings_of_one = [(); 2].map(|()| board.open().expect("the device, again"));
+        for one in &openings_of_one {
+            let found = openings(one.device());
+            assert_eq!(found.len(), 2);
+            assert!(found.iter().all(|it| it.context == board.raw()));
+        }
+        assert_eq!(openings(other.device()).len(), 1);
     }
 
     #[test]

@@ -60,6 +60,13 @@ impl Verbs {
     }
 }
 
+#[cfg(test)]
+impl Verbs {
+    pub(crate) fn device(&self) -> &Device {
+        &self.0
+    }
+}
+
 impl std::fmt::Debug for Verbs {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Device { caps, port_num, .. } = &*self.0;
