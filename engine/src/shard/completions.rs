@@ -26,7 +26,10 @@ impl<P: Provider> Core<P> {
             {
                 let recv = RecvInfo { byte_len: wc.byte_len, invalidated: wc.invalidated };
                 received += 1;
-                self.receive(self.names[at], token, (recv, true), now, handler);
+                let index = self.names[at];
+                if let Err(token) = self.receive_short(index, token, (recv, true), handler) {
+                    self.receive_other(index, token, recv, now, handler);
+                }
             } else {
                 self.on_other(at, now, handler);
             }
@@ -40,37 +43,37 @@ impl<P: Provider> Core<P> {
         self.flush_if_due(now, handler);
     }
 
-    /// Processes a transmission of the peer in this place. With `may_wait`, it waits if no slot is
-    /// free to answer it; without, the caller guarantees a slot. Inlined, because every message
-    /// takes this path.
+    /// Processes a short message of the peer in this place. Returns the buffer of any other
+    /// message as an error. With `may_wait`, it waits if no slot is free to answer it; without,
+    /// the caller guarantees a slot. Inlined, because every message takes this path.
     #[inline(always)]
-    pub(super) fn receive<H: Handler>(
+    pub(super) fn receive_short<H: Handler + ?Sized>(
         &mut self,
         index: u32,
         token: RecvToken,
         (recv, may_wait): (RecvInfo, bool),
-        now: u64,
         handler: &mut H,
-    ) {
+    ) -> Result<(), RecvToken> {
         let Core { peers, receive, parts, .. } = &mut *self;
         let Some((peer, address)) = peers.with_address(index) else {
             parts.stats.late.add(1);
-            return receive.free_buffer(token);
+            receive.free_buffer(token);
+            return Ok(());
         };
         // Any arrival may be a call, and a call must be answered: without a send slot it is not
         // read. The order of a peer's messages is kept.
         if may_wait && (peer.waiting > 0 || !parts.outbox.has_slot_for(&peer.lane)) {
-            return receive.wait(peer, token, recv);
+            receive.wait(peer, token, recv);
+            return Ok(());
         }
-        match receive.deliver_short((peer, address), parts, token, recv, handler) {
-            Ok(token) => receive.free_buffer(token),
-            Err(token) => self.receive_other(index, token, recv, now, handler),
-        }
+        let token = receive.deliver_short((peer, address), parts, token, recv, handler)?;
+        receive.free_buffer(token);
+        Ok(())
     }
 
     /// A completion other than of a received message.
     #[cold]
-    fn on_other<H: Handler>(&mut self, at: usize, now: u64, handler: &mut H) {
+    fn on_other(&mut self, at: usize, now: u64, handler: &mut dyn Handler) {
         let wc = self.batch[at];
         if let Work::Sent(name) = Io::<P::Queues>::work(wc.wr_id) {
             return self.on_sent(wc, name, now, handler);
@@ -82,7 +85,7 @@ impl<P: Provider> Core<P> {
         self.on_failure(wc, now, handler);
     }
 
-    fn on_sent<H: Handler>(&mut self, wc: WorkCompletion, name: u64, now: u64, handler: &mut H) {
+    fn on_sent(&mut self, wc: WorkCompletion, name: u64, now: u64, handler: &mut dyn Handler) {
         let Some(index) = self.peers.find(wc.qp_num) else {
             self.parts.stats.late.add(1);
             return;
@@ -110,7 +113,7 @@ impl<P: Provider> Core<P> {
     /// have executed a request that it refused, and reposting would execute it twice: the
     /// connection ends.
     #[cold]
-    fn on_unasked<H: Handler>(&mut self, wc: WorkCompletion, now: u64, handler: &mut H) {
+    fn on_unasked(&mut self, wc: WorkCompletion, now: u64, handler: &mut dyn Handler) {
         self.parts.stats.unasked.add(1);
         if let Some(index) = self.peers.find(wc.qp_num) {
             self.close(index, CloseReason::Unasked, now, handler);
@@ -119,7 +122,7 @@ impl<P: Provider> Core<P> {
 
     /// A work request failed: only its identifier, status and queue pair are known.
     #[cold]
-    fn on_failure<H: Handler>(&mut self, wc: WorkCompletion, now: u64, handler: &mut H) {
+    fn on_failure(&mut self, wc: WorkCompletion, now: u64, handler: &mut dyn Handler) {
         self.parts.stats.failed_completions.add(1);
         let Some(index) = self.peers.find(wc.qp_num) else {
             self.parts.stats.late.add(1);

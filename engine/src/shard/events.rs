@@ -9,7 +9,7 @@ use crate::provider::{Provider, QueueEvent, WorkCompletion};
 impl<P: Provider> Core<P> {
     /// Processes messages of other threads. False if a panic has left the shard inconsistent.
     #[cold]
-    pub(super) fn on_wakeup<H: Handler>(&mut self, now: u64, handler: &mut H) -> bool {
+    pub(super) fn on_wakeup(&mut self, now: u64, handler: &mut dyn Handler) -> bool {
         if self.is_broken() {
             // Ends the next turn here as well.
             self.parts.handle.wakeup().ring();
@@ -27,7 +27,7 @@ impl<P: Provider> Core<P> {
 
     /// Tells doorbell batching how many messages arrived together. Waiting messages go first.
     #[cold]
-    pub(super) fn before_batch<H: Handler>(&mut self, now: u64, handler: &mut H) {
+    pub(super) fn before_batch(&mut self, now: u64, handler: &mut dyn Handler) {
         if self.parts.outbox.holds() {
             let is_receive = |wc: &&WorkCompletion| Io::<P::Queues>::work(wc.wr_id) == Work::Recv;
             self.parts.outbox.on_polled(self.batch.iter().filter(is_receive).count());
@@ -37,7 +37,7 @@ impl<P: Provider> Core<P> {
 
     /// Processes events of the queues. True if there were any.
     #[inline]
-    pub(super) fn hear_events<H: Handler>(&mut self, now: u64, handler: &mut H) -> bool {
+    pub(super) fn hear_events(&mut self, now: u64, handler: &mut dyn Handler) -> bool {
         // Messages that arrived before the end of their connection go first, but a message that
         // waits for a slot does not delay the ends of other connections for long.
         let is_heard = self.receive.waiting().is_empty() || self.parts.timers.is_due(now);
@@ -53,7 +53,7 @@ impl<P: Provider> Core<P> {
     }
 
     #[cold]
-    fn on_event<H: Handler>(&mut self, event: QueueEvent, now: u64, handler: &mut H) {
+    fn on_event(&mut self, event: QueueEvent, now: u64, handler: &mut dyn Handler) {
         let stats = &self.parts.stats;
         let (qp_num, why) = match event {
             QueueEvent::Disconnected { qp_num } => (qp_num, CloseReason::PeerGone),
@@ -72,7 +72,7 @@ impl<P: Provider> Core<P> {
 
     /// The queues have failed: the shard ends, and gets no more connections.
     #[cold]
-    pub(super) fn lose_all<H: Handler>(&mut self, why: CloseReason, now: u64, handler: &mut H) {
+    pub(super) fn lose_all(&mut self, why: CloseReason, now: u64, handler: &mut dyn Handler) {
         self.close_all(why, now, handler);
         self.parts.handle.stop();
         self.parts.timers.stop(now);

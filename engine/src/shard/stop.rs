@@ -69,7 +69,7 @@ impl<P: Provider> Core<P> {
     }
 
     /// Closes connections without outstanding work; all of them when the time limit has passed.
-    pub(super) fn wind_down<H: Handler>(&mut self, now: u64, handler: &mut H) {
+    pub(super) fn wind_down(&mut self, now: u64, handler: &mut dyn Handler) {
         let Some(until) = self.parts.timers.stops_by() else { return };
         for index in 0..self.peers.capacity() {
             let Some(peer) = self.peers.at(index) else { continue };

@@ -23,7 +23,7 @@ use crate::shard::peers::{Attempt, Peer, Peers, Phase};
 impl<P: Provider> Core<P> {
     /// Reads messages of other threads.
     #[cold]
-    pub fn read_mailbox<H: Handler>(&mut self, now: u64, handler: &mut H) {
+    pub fn read_mailbox(&mut self, now: u64, handler: &mut dyn Handler) {
         while let Some(arrival) = self.link.arrivals().pop() {
             match arrival {
                 Arrival::Request { number, from, private } => {
@@ -71,12 +71,12 @@ impl<P: Provider> Core<P> {
     }
 
     /// Decides whether a peer may connect.
-    fn judge_request<H: Handler>(
+    fn judge_request(
         &mut self,
         number: u64,
         from: SocketAddr,
         private: &[u8],
-        handler: &mut H,
+        handler: &mut dyn Handler,
     ) {
         let connections = self.peers.count_from(from.ip());
         let request = ConnectRequest { from, private, connections };
@@ -93,7 +93,7 @@ impl<P: Provider> Core<P> {
     }
 
     /// Takes over a connection from the connection manager.
-    fn admit<H: Handler>(&mut self, newcomer: Newcomer<P>, now: u64, handler: &mut H) {
+    fn admit(&mut self, newcomer: Newcomer<P>, now: u64, handler: &mut dyn Handler) {
         let Newcomer { endpoint, address, private, start, asked } = newcomer;
         let role = if asked.is_some() { Role::Client } else { Role::Server };
         let connect = asked.map(|asked| asked.id);
@@ -135,11 +135,11 @@ impl<P: Provider> Core<P> {
 
     /// There is no room for a connection, or its queue pair number is out of range.
     #[cold]
-    fn turn_down<H: Handler>(
+    fn turn_down(
         &mut self,
         qp: Option<<P::Queues as Queues>::Qp>,
         connect: Option<ConnectId>,
-        handler: &mut H,
+        handler: &mut dyn Handler,
     ) {
         if let Some(qp) = qp {
             self.io.queues().disconnect(qp);
@@ -154,7 +154,7 @@ impl<P: Provider> Core<P> {
 
     /// Records, once, that the version or the properties of a peer are known.
     #[inline]
-    pub fn note_ready<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+    pub fn note_ready(&mut self, index: u32, now: u64, handler: &mut dyn Handler) {
         let Some(peer) = self.peers.at(index) else { return };
         let is_trying = peer.connect.is_some_and(|asked| asked.is_trying);
         if is_trying && peer.conn.version().is_some() {
@@ -166,7 +166,7 @@ impl<P: Provider> Core<P> {
     }
 
     #[cold]
-    fn come_up<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+    fn come_up(&mut self, index: u32, now: u64, handler: &mut dyn Handler) {
         let Some(peer) = self.peers.at(index) else { return };
         peer.phase = Phase::Up;
         self.parts.stats.connected.add(1);

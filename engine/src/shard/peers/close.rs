@@ -18,7 +18,7 @@ use crate::shard::send::messages::After;
 impl<P: Provider> Core<P> {
     /// Ends an established connection, after the peer had time to receive the last messages.
     #[cold]
-    pub fn leave<H: Handler>(&mut self, index: u32, why: CloseReason, now: u64, handler: &mut H) {
+    pub fn leave(&mut self, index: u32, why: CloseReason, now: u64, handler: &mut dyn Handler) {
         let until = self.parts.timers.farewell_until(now);
         let Some(peer) = self.peers.at(index) else { return };
         if peer.phase != Phase::Up || peer.lane.pending.front().is_none() {
@@ -30,7 +30,7 @@ impl<P: Provider> Core<P> {
     }
 
     /// Closes a leaving connection, if the peer has received the last messages.
-    pub fn see_off<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+    pub fn see_off(&mut self, index: u32, now: u64, handler: &mut dyn Handler) {
         let Some(peer) = self.peers.at(index) else { return };
         let lane = &mut peer.lane;
         if lane.pending.front().is_some() {
@@ -47,7 +47,7 @@ impl<P: Provider> Core<P> {
     /// Ends a connection. Completes its calls and notifies the handler before it returns; memory
     /// that the device still holds returns later.
     #[cold]
-    pub fn close<H: Handler>(&mut self, index: u32, why: CloseReason, now: u64, handler: &mut H) {
+    pub fn close(&mut self, index: u32, why: CloseReason, now: u64, handler: &mut dyn Handler) {
         let until = self.parts.timers.farewell_until(now);
         let Some(peer) = self.peers.at(index) else { return };
         let closing = Phase::Closing { until, is_marked: false };
@@ -90,7 +90,7 @@ impl<P: Provider> Core<P> {
     }
 
     /// Forgets a closing connection if it has nothing in flight.
-    pub fn finish_close<H: Handler>(&mut self, index: u32, handler: &mut H) {
+    pub fn finish_close(&mut self, index: u32, handler: &mut dyn Handler) {
         let Some(peer) = self.peers.at(index) else { return };
         if peer.lane.outstanding() > 0 {
             return;
@@ -101,14 +101,14 @@ impl<P: Provider> Core<P> {
 
     /// Ends every connection.
     #[cold]
-    pub fn close_all<H: Handler>(&mut self, why: CloseReason, now: u64, handler: &mut H) {
+    pub fn close_all(&mut self, why: CloseReason, now: u64, handler: &mut dyn Handler) {
         for index in 0..self.peers.capacity() {
             self.close(index, why, now, handler);
         }
     }
 
     /// Completes every call to a peer with the loss of its connection.
-    fn fail_calls<H: Handler>(&mut self, index: u32, why: CloseReason, handler: &mut H) {
+    fn fail_calls(&mut self, index: u32, why: CloseReason, handler: &mut dyn Handler) {
         let mut start = 0;
         while let Some((id, next)) = self.parts.ledger.calls.next_of(index, start) {
             self.fail_call(index, id, CallError::ConnectionLost(why), handler);
@@ -118,7 +118,7 @@ impl<P: Provider> Core<P> {
 
     /// The device did not complete the sends of a closing connection in time. It may still read
     /// their memory: the messages are permanently out of use.
-    pub fn leak<H: Handler>(&mut self, index: u32, handler: &mut H) {
+    pub fn leak(&mut self, index: u32, handler: &mut dyn Handler) {
         let Some(peer) = self.peers.at(index) else { return };
         let mut count = 0;
         let Parts { outbox, rdma, .. } = &mut self.parts;
@@ -135,7 +135,7 @@ impl<P: Provider> Core<P> {
     }
 
     /// `leaks` states that the device may still touch posted memory.
-    fn forget<H: Handler>(&mut self, index: u32, leaks: bool, handler: &mut H) {
+    fn forget(&mut self, index: u32, leaks: bool, handler: &mut dyn Handler) {
         if self.peers.at(index).is_some_and(|peer| peer.exposed > 0) {
             let lost = self.parts.rdma.unbind(index, &mut self.io);
             self.parts.stats.windows_lost.add(lost);

@@ -86,12 +86,12 @@ impl Fetches {
     }
 
     /// Delivers calls whose data has arrived, as far as send slots are free to answer them.
-    pub fn deliver<H: Handler>(
+    pub fn deliver(
         &mut self,
         peers: &mut Peers,
         parts: &mut Parts,
         receive: &mut Receive,
-        handler: &mut H,
+        handler: &mut dyn Handler,
     ) {
         for _each_once in 0..self.here_len() {
             let Some(place) = self.pop_here() else { return };
@@ -111,13 +111,13 @@ impl Fetches {
     }
 
     /// Delivers a call whose data has arrived. False if no send slot is free to answer it.
-    fn deliver_one<H: Handler>(
+    fn deliver_one(
         &mut self,
         place: u32,
         peers: &mut Peers,
         parts: &mut Parts,
         receive: &mut Receive,
-        handler: &mut H,
+        handler: &mut dyn Handler,
     ) -> bool {
         let fetch = self.at(place);
         let Some((id, to)) = fetch.owner else { return true };

@@ -30,7 +30,7 @@ impl<P: Provider> Core<P> {
 
     /// Processes completed messages, and calls that wait to be fetched or delivered.
     #[cold]
-    pub fn step_rdma<H: Handler>(&mut self, handler: &mut H) {
+    pub fn step_rdma(&mut self, handler: &mut dyn Handler) {
         self.finish_released(handler);
         let Core { peers, parts, fetches, receive, .. } = self;
         fetches.read_waiting(peers, parts, receive.pool());
@@ -38,7 +38,7 @@ impl<P: Provider> Core<P> {
     }
 
     /// Completes the calls whose last message has completed.
-    fn finish_released<H: Handler>(&mut self, handler: &mut H) {
+    fn finish_released(&mut self, handler: &mut dyn Handler) {
         while let Some(after) = self.note_released() {
             if let After::Called(place) | After::Fenced(place) = after
                 && !self.is_closing(place)
@@ -96,12 +96,12 @@ impl<P: Provider> Core<P> {
     /// A call with exposed memory has its reply, in these buffers, or has failed. Its rights are
     /// ended before it completes. `invalidated` is the key that the peer has invalidated.
     #[cold]
-    pub fn end_exposed<H: Handler>(
+    pub fn end_exposed(
         &mut self,
         place: u32,
         outcome: Result<(Buffers, &[Part]), CallError>,
         invalidated: Option<u32>,
-        handler: &mut H,
+        handler: &mut dyn Handler,
     ) {
         let Core { peers, parts, receive, .. } = &mut *self;
         let Parts { outbox, rdma, stats, .. } = parts;
@@ -141,7 +141,7 @@ impl<P: Provider> Core<P> {
     }
 
     /// Completes a call when no peer can reach its memory any more.
-    fn finish_exposure<H: Handler>(&mut self, place: u32, handler: &mut H) {
+    fn finish_exposure(&mut self, place: u32, handler: &mut dyn Handler) {
         let Core { io, peers, parts, receive, .. } = self;
         let Parts { rdma: Rdma { exposures, .. }, ledger, stats, .. } = parts;
         let exposure = exposures.at(place);
@@ -185,11 +185,11 @@ impl<P: Provider> Core<P> {
 
     /// Completes a call without its exposed memory.
     #[cold]
-    fn fail_exposed<H: Handler>(
+    fn fail_exposed(
         &mut self,
         place: u32,
         give_up: impl FnOnce(&mut Exposures, u32),
-        handler: &mut H,
+        handler: &mut dyn Handler,
     ) {
         let Core { peers, parts, receive, .. } = &mut *self;
         let Parts { rdma, ledger, stats, .. } = parts;
@@ -218,7 +218,7 @@ impl<P: Provider> Core<P> {
     /// Completes the calls of a connection that have exposed memory. Its queue pair is destroyed,
     /// and with it every right of the peer.
     #[cold]
-    pub fn finish_exposures<H: Handler>(&mut self, index: u32, handler: &mut H) {
+    pub fn finish_exposures(&mut self, index: u32, handler: &mut dyn Handler) {
         // This may include calls of other connections.
         self.finish_released(handler);
         let mut last = None;
@@ -234,7 +234,7 @@ impl<P: Provider> Core<P> {
     /// Completes the calls of a connection with exposed memory that the device may still touch:
     /// without that memory, which is lost.
     #[cold]
-    pub fn leak_exposures<H: Handler>(&mut self, index: u32, handler: &mut H) {
+    pub fn leak_exposures(&mut self, index: u32, handler: &mut dyn Handler) {
         let mut last = None;
         while let Some(place) = self.parts.rdma.exposures.next_of(index, last) {
             let Parts { rdma, stats, .. } = &mut self.parts;

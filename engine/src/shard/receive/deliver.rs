@@ -25,7 +25,7 @@ impl Receive {
     /// Returns the buffer of any other message as an error, without changes. Inlined, because every
     /// message takes this path.
     #[inline(always)]
-    pub fn deliver_short<H: Handler>(
+    pub fn deliver_short<H: Handler + ?Sized>(
         &mut self,
         (peer, address): (&mut Peer, &SocketAddr),
         parts: &mut Parts,
@@ -65,7 +65,7 @@ impl Receive {
     /// Delivers a message with a single item, and returns its remaining buffer. The buffer is
     /// passed by value, so that those of other messages stay in a register.
     #[inline(never)]
-    fn deliver_single_item<H: Handler>(
+    fn deliver_single_item<H: Handler + ?Sized>(
         &mut self,
         peer: (&mut Peer, &SocketAddr),
         parts: &mut Parts,
@@ -80,7 +80,7 @@ impl Receive {
 
     /// Delivers a message whose parts are in the map.
     #[inline(never)]
-    fn deliver_mapped<H: Handler>(
+    fn deliver_mapped<H: Handler + ?Sized>(
         &mut self,
         (peer, address): (&mut Peer, &SocketAddr),
         parts: &mut Parts,
@@ -104,13 +104,13 @@ impl Receive {
     }
 
     /// Delivers a call from these buffers and its fetched data.
-    pub fn deliver_call<H: Handler>(
+    pub fn deliver_call(
         &mut self,
         peer: (&mut Peer, &SocketAddr),
         parts: &mut Parts,
         to: ReplyTo,
         buffers: (&mut [RecvToken], RdmaTarget<'_>),
-        handler: &mut H,
+        handler: &mut dyn Handler,
     ) {
         if peer.0.phase == Phase::Up {
             let has_offer = !self.saved_offer.is_empty();
@@ -119,13 +119,13 @@ impl Receive {
     }
 
     /// Delivers a reply, unless its call is over.
-    pub(super) fn deliver_reply<H: Handler>(
+    pub(super) fn deliver_reply(
         &mut self,
         peer: &mut Peer,
         parts: &mut Parts,
         id: CallId,
         buffers: &mut [RecvToken],
-        handler: &mut H,
+        handler: &mut dyn Handler,
     ) {
         let Some(finished) = peer.conn.finish_call(&mut parts.ledger, id) else { return };
         parts.stats.calls_done.add(1);
@@ -152,7 +152,7 @@ impl Receive {
 /// Delivers a call, with a send slot for its answer. A stopping shard drops it; without a slot the
 /// call is rejected.
 #[inline(always)]
-fn deliver<'a, H: Handler>(
+fn deliver<'a, H: Handler + ?Sized>(
     (peer, address): (&'a mut Peer, &'a SocketAddr),
     parts: &'a mut Parts,
     (xid, asked): (u32, Option<&'a ReplyContext<'a>>),

@@ -15,13 +15,13 @@ use crate::shard::peers::Phase;
 impl<P: Provider> Core<P> {
     /// Takes a part of a reply, if it needs no general way. Otherwise returns its buffer.
     #[inline]
-    pub(super) fn receive_part<H: Handler>(
+    pub(super) fn receive_part(
         &mut self,
         index: u32,
         token: RecvToken,
         recv: RecvInfo,
         now: u64,
-        handler: &mut H,
+        handler: &mut dyn Handler,
     ) -> Option<RecvToken> {
         let Core { peers, parts, receive, .. } = &mut *self;
         let Some(peer) = peers.at(index) else { return Some(token) };
@@ -45,13 +45,13 @@ impl<P: Provider> Core<P> {
 
     /// The last transmission of a group has arrived: delivers the message of the group.
     #[inline(never)]
-    pub(super) fn on_group<H: Handler>(
+    pub(super) fn on_group(
         &mut self,
         index: u32,
         complete: Complete,
         last: RecvToken,
         recv: RecvInfo,
-        handler: &mut H,
+        handler: &mut dyn Handler,
     ) {
         let mut buffers = Buffers::new();
         let Core { peers, parts, receive, .. } = &mut *self;
@@ -81,7 +81,7 @@ impl<P: Provider> Core<P> {
     /// Drops a group that was open for too long: reports the missing transmissions to its sender,
     /// then closes the connection (wire.md E39).
     #[cold]
-    pub fn expire_group<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+    pub fn expire_group(&mut self, index: u32, now: u64, handler: &mut dyn Handler) {
         let Core { peers, parts, receive, .. } = &mut *self;
         let Some(peer) = peers.at(index) else { return };
         let ended = peer.conn.expire_group(&mut parts.ledger);

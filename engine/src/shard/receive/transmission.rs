@@ -17,27 +17,31 @@ use crate::shard::peers::Phase;
 impl<P: Provider> Core<P> {
     /// Processes waiting messages, as far as slots are free. Goes through all of them once.
     #[cold]
-    pub fn serve_waiting<H: Handler>(&mut self, now: u64, handler: &mut H) {
+    pub fn serve_waiting(&mut self, now: u64, handler: &mut dyn Handler) {
         let mut scan = self.receive.waiting.begin_scan();
         while let Some((index, it)) =
             self.receive.waiting.next(&mut scan, &mut self.peers, &self.parts.outbox)
         {
-            match index {
-                Some(index) => self.receive(index, it.token, (it.recv, false), now, handler),
-                None => self.receive.free_buffer(it.token),
+            let Some(index) = index else {
+                self.receive.free_buffer(it.token);
+                continue;
+            };
+            let recv = (it.recv, false);
+            if let Err(token) = self.receive_short(index, it.token, recv, handler) {
+                self.receive_other(index, token, it.recv, now, handler);
             }
         }
     }
 
     /// Processes a transmission that is not a short message.
     #[inline(never)]
-    pub(in crate::shard) fn receive_other<H: Handler>(
+    pub(in crate::shard) fn receive_other(
         &mut self,
         index: u32,
         token: RecvToken,
         recv: RecvInfo,
         now: u64,
-        handler: &mut H,
+        handler: &mut dyn Handler,
     ) {
         let token = self.receive_part(index, token, recv, now, handler);
         let Some(mut token) = token else { return };
@@ -98,13 +102,13 @@ impl<P: Provider> Core<P> {
 
     /// Interprets a transmission, and applies its side effects.
     #[inline]
-    fn judge<H: Handler>(
+    fn judge(
         &mut self,
         index: u32,
         token: &RecvToken,
         recv: RecvInfo,
         now: u64,
-        handler: &mut H,
+        handler: &mut dyn Handler,
     ) -> Disposition {
         let Core { peers, parts, receive, .. } = &mut *self;
         let disposition = match peers.at(index) {
@@ -130,12 +134,12 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    pub(super) fn deliver_call<H: Handler>(
+    pub(super) fn deliver_call(
         &mut self,
         index: u32,
         to: ReplyTo,
         buffers: &mut [RecvToken],
-        handler: &mut H,
+        handler: &mut dyn Handler,
     ) {
         let Core { peers, parts, receive, .. } = self;
         if let Some(peer) = peers.with_address(index) {
@@ -143,12 +147,12 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    pub(super) fn deliver_reply<H: Handler>(
+    pub(super) fn deliver_reply(
         &mut self,
         index: u32,
         id: CallId,
         buffers: &mut [RecvToken],
-        handler: &mut H,
+        handler: &mut dyn Handler,
     ) {
         let Core { peers, parts, receive, .. } = self;
         if let Some(peer) = peers.at(index) {
@@ -158,12 +162,12 @@ impl<P: Provider> Core<P> {
 
     /// Completes an own call with an error.
     #[cold]
-    pub fn fail_call<H: Handler>(
+    pub fn fail_call(
         &mut self,
         index: u32,
         call: CallId,
         error: CallError,
-        handler: &mut H,
+        handler: &mut dyn Handler,
     ) {
         if let Some(place) = self.parts.exposure_of(index, call) {
             return self.end_exposed(place, Err(error), None, handler);
@@ -173,12 +177,12 @@ impl<P: Provider> Core<P> {
 
     /// Completes an own call with an error, and without its memory.
     #[cold]
-    pub fn tell_failed<H: Handler>(
+    pub fn tell_failed(
         &mut self,
         index: u32,
         call: CallId,
         error: CallError,
-        handler: &mut H,
+        handler: &mut dyn Handler,
     ) {
         let Some(peer) = self.peers.at(index) else { return };
         let Parts { ledger, stats, .. } = &mut self.parts;

@@ -11,7 +11,7 @@ use crate::shard::Core;
 impl<P: Provider> Core<P> {
     /// Posts pending messages, unless they are held for others.
     #[inline]
-    pub fn flush_if_due<H: Handler>(&mut self, now: u64, handler: &mut H) {
+    pub fn flush_if_due(&mut self, now: u64, handler: &mut dyn Handler) {
         if self.parts.outbox.is_due(now, &self.parts.timers) {
             self.flush(now, handler);
         }
@@ -19,7 +19,7 @@ impl<P: Provider> Core<P> {
 
     /// Posts everything that is pending.
     #[inline]
-    pub fn flush<H: Handler>(&mut self, now: u64, handler: &mut H) {
+    pub fn flush(&mut self, now: u64, handler: &mut dyn Handler) {
         let outbox = &mut self.parts.outbox;
         outbox.on_left();
         if !outbox.inline_sends().is_empty() {
@@ -32,7 +32,7 @@ impl<P: Provider> Core<P> {
 
     /// Posts the pending messages of lanes.
     #[inline(never)]
-    fn flush_lanes<H: Handler>(&mut self, now: u64, handler: &mut H) {
+    fn flush_lanes(&mut self, now: u64, handler: &mut dyn Handler) {
         let mut again = None;
         while let Some(index) = self.parts.outbox.pop_ready() {
             let Some(peer) = self.peers.at(index) else { continue };

@@ -19,7 +19,7 @@ use crate::shard::send::messages::After;
 
 impl<P: Provider> Core<P> {
     /// Ends the calls whose deadline has passed, as many as one tick checks.
-    pub fn end_late<H: Handler>(&mut self, now: u64, handler: &mut H) {
+    pub fn end_late(&mut self, now: u64, handler: &mut dyn Handler) {
         for _ in 0..self.parts.timers.deadlines.looks() {
             let calls = &self.parts.ledger.calls;
             if let Some((id, index)) = self.parts.timers.deadlines.look(calls, now) {
@@ -30,7 +30,7 @@ impl<P: Provider> Core<P> {
     }
 
     /// Ends the calls that the program has cancelled.
-    pub fn end_cancelled<H: Handler>(&mut self, handler: &mut H) {
+    pub fn end_cancelled(&mut self, handler: &mut dyn Handler) {
         while let Some((id, index)) = self.parts.timers.next_cancelled(&self.parts.ledger.calls) {
             let is_ended = self.end_early(index, id, CallError::Cancelled, handler);
             self.parts.stats.calls_cancelled.add(is_ended.into());
@@ -40,12 +40,12 @@ impl<P: Provider> Core<P> {
     /// Ends a call before its reply. False if it ends by itself: it only waits for its memory, or
     /// its connection has ended.
     #[cold]
-    fn end_early<H: Handler>(
+    fn end_early(
         &mut self,
         index: u32,
         id: CallId,
         error: fn(Execution) -> CallError,
-        handler: &mut H,
+        handler: &mut dyn Handler,
     ) -> bool {
         let Core { peers, parts, .. } = &mut *self;
         let place = parts.exposure_of(index, id);

@@ -12,14 +12,14 @@ use crate::shard::version_choice::has_asked;
 impl<P: Provider> Core<P> {
     /// Checks all deadlines, and the remaining work of a stop.
     #[cold]
-    pub fn tick<H: Handler>(&mut self, now: u64, handler: &mut H) {
+    pub fn tick(&mut self, now: u64, handler: &mut dyn Handler) {
         if self.parts.timers.begin_tick(now) {
             self.check_deadlines(now, handler);
         }
         self.wind_down(now, handler);
     }
 
-    fn check_deadlines<H: Handler>(&mut self, now: u64, handler: &mut H) {
+    fn check_deadlines(&mut self, now: u64, handler: &mut dyn Handler) {
         for index in 0..self.peers.capacity() {
             let Some(peer) = self.peers.at(index) else { continue };
             // wire.md W13: messages that a peer may send indefinitely on a connection without
@@ -61,7 +61,7 @@ impl<P: Provider> Core<P> {
 
     /// Ends the connection of a peer whose data does not arrive, that accepts no messages, or is
     /// idle.
-    fn check_peer<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+    fn check_peer(&mut self, index: u32, now: u64, handler: &mut dyn Handler) {
         let Core { parts, fetches, peers, .. } = &mut *self;
         let (timers, stats) = (&parts.timers, &parts.stats);
         // An open message has its own time limit.
@@ -84,7 +84,7 @@ impl<P: Provider> Core<P> {
 
     /// Ends a connection that was opening for too long. wire.md B17: a client that may be silent
     /// keeps its place until another peer needs it, and no longer than an idle one.
-    fn check_opening<H: Handler>(&mut self, index: u32, until: u64, now: u64, handler: &mut H) {
+    fn check_opening(&mut self, index: u32, until: u64, now: u64, handler: &mut dyn Handler) {
         if now < until {
             return;
         }
@@ -101,7 +101,7 @@ impl<P: Provider> Core<P> {
     }
 
     /// An unanswered first call is an unanswered first message.
-    fn check_first_call<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+    fn check_first_call(&mut self, index: u32, now: u64, handler: &mut dyn Handler) {
         let until = self.parts.timers.negotiation_until(now);
         let is_free = self.link.is_free_to_choose();
         let Some(peer) = self.peers.at(index) else { return };
@@ -115,7 +115,7 @@ impl<P: Provider> Core<P> {
     }
 
     /// Ends the connections of peers that did not answer a call in time.
-    fn check_call_timeouts<H: Handler>(&mut self, now: u64, handler: &mut H) {
+    fn check_call_timeouts(&mut self, now: u64, handler: &mut dyn Handler) {
         for _ in 0..self.parts.timers.call_timeouts.per_tick() {
             let calls = &mut self.parts.ledger.calls;
             if let Some(index) = self.parts.timers.call_timeouts.look(calls, now) {
