@@ -35,24 +35,31 @@ impl<P: Provider> Core<P> {
         self.serve_waiting(now, handler);
     }
 
-    /// Processes events of the queues. True if there were any.
-    #[inline]
+    /// Processes events of the queues. True if there were any. Inlined, because every turn looks.
+    #[inline(always)]
     pub(super) fn hear_events(&mut self, now: u64, handler: &mut dyn Handler) -> bool {
-        // Messages that arrived before the end of their connection go first, but a message that
-        // waits for a slot does not delay the ends of other connections for long.
+        let Some(event) = self.next_event(now) else { return false };
+        self.on_events(event, now, handler);
+        true
+    }
+
+    /// Messages that arrived before the end of their connection go first, but a message that waits
+    /// for a slot does not delay the ends of other connections for long.
+    #[inline(always)]
+    fn next_event(&mut self, now: u64) -> Option<QueueEvent> {
         let is_heard = self.receive.waiting().is_empty() || self.parts.timers.is_due(now);
-        let mut busy = false;
-        while is_heard
-            && !self.batch.is_full()
-            && let Some(event) = self.io.next_event()
-        {
-            self.on_event(event, now, handler);
-            busy = true;
-        }
-        busy
+        if is_heard && !self.batch.is_full() { self.io.next_event() } else { None }
     }
 
     #[cold]
+    fn on_events(&mut self, first: QueueEvent, now: u64, handler: &mut dyn Handler) {
+        let mut event = Some(first);
+        while let Some(happened) = event {
+            self.on_event(happened, now, handler);
+            event = self.next_event(now);
+        }
+    }
+
     fn on_event(&mut self, event: QueueEvent, now: u64, handler: &mut dyn Handler) {
         let stats = &self.parts.stats;
         let (qp_num, why) = match event {
