@@ -134,16 +134,19 @@ Examples:
 const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench check                     what this machine can measure, and what to fix first
-  rpcrdma-bench                           round trip of a 64-byte echo, beside the floor
+  rpcrdma-bench                           round trip of a 64-byte echo, beside a floor
   rpcrdma-bench lat --op read -p send     4 KiB placed into a page of the client
   rpcrdma-bench rate -k 1024              32 calls in flight over 1024 connections
   rpcrdma-bench bw --op write -s 1MiB     large writes, placed, GB/s
   rpcrdma-bench distance                  round trips of reads and writes, and their times
-  rpcrdma-bench floor -w 32               the lower bound of this machine
+  rpcrdma-bench floor -w 32               the lower bounds of this machine
   rpcrdma-bench lat --json - | jq .       JSON for another program
   rpcrdma-bench lat --provider verbs      over the first RDMA device of this machine
   rpcrdma-bench --recipe quick            a few seconds; others: thorough, nic
   rpcrdma-bench lat --fail-if 'rpc/floor.ratio.median>1.35'   as a test, see exit codes
+
+`floor` is the serial floor: two cores hand over cache lines, without a protocol and without the
+copies that every device makes. `rpcrdma-bench floor --help` has both floors.
 
 Loops are closed unless the mode says otherwise: a request waits for a reply. A run disturbed by
 other programs is marked noisy: its ratios are valid, its tails are not. Ctrl-C ends a run early and

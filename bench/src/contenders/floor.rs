@@ -1,4 +1,4 @@
-//! The floor: two threads exchange cache lines as verbs do, without a protocol.
+//! The floors: two threads exchange cache lines as verbs do, without a protocol.
 //!
 //! ```text
 //!   poster                               consumer
@@ -10,7 +10,12 @@
 //! other as a completion queue and receive buffers are. A message is as many cache lines as the RPC
 //! of the same run has on the wire, rounded up. Every word of every line is written by one side,
 //! read and checked by the other. Nothing else is done: what an RPC takes above this is software.
-#![expect(unsafe_code, reason = "payload lines are shared between two threads")]
+//!
+//! There are two floors. The *serial* one asks for the completion line, and for the payload when
+//! that has come: two transfers, one after the other. The *prefetched* one asks for the first lines
+//! of the payload with every look at the completion line, as the software fabric does: they travel
+//! together. Neither copies data in or out, which every device does.
+#![expect(unsafe_code, reason = "payload lines are shared between two threads; prefetches")]
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
@@ -24,26 +29,60 @@ use crate::stats::{Contender, Meter, Quota, Round};
 
 #[derive(Debug)]
 pub struct Floor {
+    order: Order,
     cores: CorePair,
     traffic: Traffic,
     timed: bool,
 }
 
+/// When the consumer asks for the payload lines of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// When the completion line has come.
+    Serial,
+    /// With every look at the completion line.
+    Prefetched,
+}
+
 impl Floor {
     /// A floor that times every round trip when `timed` and only one is under way; else it counts.
-    pub fn new(cores: CorePair, traffic: Traffic, timed: bool) -> Floor {
+    pub fn new(order: Order, cores: CorePair, traffic: Traffic, timed: bool) -> Floor {
         assert!(traffic.window > 0, "a window of 0 would never send");
-        Floor { cores, traffic, timed: timed && traffic.window == 1 }
+        Floor { order, cores, traffic, timed: timed && traffic.window == 1 }
+    }
+
+    /// Which floor it is, and what it does not do.
+    pub fn note(&self) -> String {
+        let does = match self.order {
+            Order::Serial => "asks for the payload lines when the completion line has come",
+            Order::Prefetched => {
+                "asks for payload lines with the completion line, as the fabric does"
+            }
+        };
+        let (name, title) = (self.name(), title(self.name()));
+        format!("{name}: the {title} {does}; it does not copy data in and out, as devices do")
+    }
+}
+
+/// What text calls a contender: a floor by its kind, others by their names.
+pub fn title(name: &str) -> &str {
+    match name {
+        SERIAL => "serial floor",
+        PREFETCHED => "prefetched floor",
+        other => other,
     }
 }
 
 impl Contender for Floor {
     fn name(&self) -> &'static str {
-        "floor"
+        match self.order {
+            Order::Serial => SERIAL,
+            Order::Prefetched => PREFETCHED,
+        }
     }
 
     fn round(&mut self, quota: Quota) -> Result<Round, BenchError> {
-        let (client, server) = connect(self.traffic);
+        let (client, server) = connect(self.traffic, self.order);
         let timed = self.timed;
         let outcome = pair::run(
             self.cores,
@@ -101,10 +140,10 @@ fn answer(mut server: Server, stop: &Stop) -> Result<(), BenchError> {
 }
 
 /// Both ends of a pair of rings.
-fn connect(traffic: Traffic) -> (Client, Server) {
+fn connect(traffic: Traffic, order: Order) -> (Client, Server) {
     let slots = (traffic.window as usize * 2).next_power_of_two().max(SLOTS_MIN);
-    let requests = Arc::new(Ring::new(slots, lines(traffic.request_len)));
-    let replies = Arc::new(Ring::new(slots, lines(traffic.reply_len)));
+    let requests = Arc::new(Ring::new(slots, lines(traffic.request_len), order));
+    let replies = Arc::new(Ring::new(slots, lines(traffic.reply_len), order));
     let client = Client {
         requests: Arc::clone(&requests),
         replies: Arc::clone(&replies),
@@ -184,16 +223,23 @@ struct Ring {
     completions: Box<[Completion]>,
     payload: Box<[Payload]>,
     message_lines: usize,
+    /// Lines of a message that are asked for with its completion line.
+    prefetched_lines: usize,
     mask: u64,
 }
 
 impl Ring {
-    fn new(slots: usize, message_lines: usize) -> Ring {
+    fn new(slots: usize, message_lines: usize, order: Order) -> Ring {
         assert!(slots.is_power_of_two(), "the slot of a message is found by a mask");
+        let prefetched_lines = match order {
+            Order::Serial => 0,
+            Order::Prefetched => message_lines.min(PREFETCHED_LINES_MAX),
+        };
         Ring {
             completions: (0..slots).map(|_| Completion(AtomicU64::new(0))).collect(),
             payload: (0..slots * message_lines).map(|_| Payload::default()).collect(),
             message_lines,
+            prefetched_lines,
             mask: slots as u64 - 1,
         }
     }
@@ -222,11 +268,13 @@ impl Ring {
     #[inline]
     unsafe fn poll(&self, number: u64) -> Option<u64> {
         let slot = (number & self.mask) as usize;
+        let message = &self.payload[slot * self.message_lines..][..self.message_lines];
+        message.iter().take(self.prefetched_lines).for_each(prefetch);
         if self.completions[slot].0.load(Ordering::Acquire) != number + 1 {
             return None;
         }
         let mut sum = 0u64;
-        for payload in &self.payload[slot * self.message_lines..][..self.message_lines] {
+        for payload in message {
             // SAFETY: the acquire above saw the poster's release after its writes of this message,
             // and by the contract of this function it does not write here now.
             let Line(words) = unsafe { payload.0.get().read() };
@@ -258,6 +306,18 @@ unsafe impl Sync for Payload {}
 #[repr(align(64))]
 struct Line([u64; WORDS]);
 
+#[inline(always)]
+fn prefetch(payload: &Payload) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch has no visible effect, at any address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(payload.0.get().cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = payload;
+}
+
 /// The cache lines that so many bytes take up, at least one.
 fn lines(len: usize) -> usize {
     len.div_ceil(LINE).max(1)
@@ -273,12 +333,19 @@ const LINE: usize = 64;
 const WORDS: usize = LINE / 8;
 /// Slots of a ring: a message does not meet the line that the other side has just let go of.
 const SLOTS_MIN: usize = 16;
+/// As many as the fabric prefetches behind the line that it polls.
+const PREFETCHED_LINES_MAX: usize = 3;
+/// The name since before there were two: saved results have it.
+const SERIAL: &str = "floor";
+const PREFETCHED: &str = "prefetched_floor";
 const WHO: &str = "floor";
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::stats::End;
+
+    const ORDERS: [Order; 2] = [Order::Serial, Order::Prefetched];
 
     fn traffic(window: u32) -> Traffic {
         Traffic { request_len: 136, reply_len: 120, window }
@@ -291,8 +358,30 @@ mod tests {
     }
 
     #[test]
+    fn the_prefetched_floor_asks_for_the_lines_that_the_fabric_asks_for() {
+        let asked = |lines, order| Ring::new(SLOTS_MIN, lines, order).prefetched_lines;
+        assert_eq!([2, 3, 65].map(|lines| asked(lines, Order::Prefetched)), [2, 3, 3]);
+        assert_eq!(asked(3, Order::Serial), 0);
+    }
+
+    #[test]
+    fn a_floor_says_which_it_is_and_keeps_its_name() {
+        let Ok(cores) = CorePair::choose(None) else { return };
+        for (order, name, title) in [
+            (Order::Serial, "floor", "the serial floor asks"),
+            (Order::Prefetched, "prefetched_floor", "the prefetched floor asks"),
+        ] {
+            let floor = Floor::new(order, cores, traffic(1), true);
+            assert_eq!(floor.name(), name);
+            let note = floor.note();
+            assert!(note.contains(title) && note.contains("does not copy data"), "{note}");
+        }
+        assert_eq!(title("rpc"), "rpc");
+    }
+
+    #[test]
     fn a_request_is_seen_once_complete_and_not_before() {
-        let (mut client, mut server) = connect(traffic(1));
+        let (mut client, mut server) = connect(traffic(1), Order::Serial);
         assert!(!server.serve().expect("nothing is wrong yet"));
         assert!(client.request());
         assert!(!client.request(), "the window is full");
@@ -304,8 +393,10 @@ mod tests {
 
     #[test]
     fn messages_stay_right_over_many_turns_of_the_ring() {
-        for window in [1, 3, 32] {
-            let (mut client, mut server) = connect(traffic(window));
+        for (window, order) in
+            [1, 3, 32].into_iter().flat_map(|window| ORDERS.map(|it| (window, it)))
+        {
+            let (mut client, mut server) = connect(traffic(window), order);
             for _ in 0..1000 {
                 while client.request() {}
                 while server.serve().expect("requests stay right") {}
@@ -317,20 +408,25 @@ mod tests {
 
     #[test]
     fn a_wrong_word_is_noticed() {
-        let (mut client, mut server) = connect(traffic(1));
-        assert!(client.request());
-        // SAFETY: no other thread has the ring, and the server has not polled yet.
-        unsafe { (*server.requests.payload[0].0.get()).0[7] ^= 1 };
-        assert!(matches!(server.serve(), Err(BenchError::WrongBytes { number: 0, .. })));
+        for order in ORDERS {
+            let (mut client, mut server) = connect(traffic(1), order);
+            assert!(client.request());
+            // SAFETY: no other thread has the ring, and the server has not polled yet.
+            unsafe { (*server.requests.payload[0].0.get()).0[7] ^= 1 };
+            assert!(matches!(server.serve(), Err(BenchError::WrongBytes { number: 0, .. })));
+        }
     }
 
     #[test]
     fn two_threads_exchange_the_wished_number_of_messages() {
         let Ok(cores) = CorePair::choose(None) else { return };
         let quota = Quota { warm_up: 10, end: End::Count(500) };
-        let timed = Floor::new(cores, traffic(1), true).round(quota).expect("the floor runs");
-        assert_eq!((timed.completed, timed.latency.count()), (500, 500));
-        let counted = Floor::new(cores, traffic(8), true).round(quota).expect("the floor runs");
-        assert!(counted.completed >= 500 && counted.latency.count() == 0, "{counted:?}");
+        for order in ORDERS {
+            let floor = |window| Floor::new(order, cores, traffic(window), true).round(quota);
+            let timed = floor(1).expect("the floor runs");
+            assert_eq!((timed.completed, timed.latency.count()), (500, 500));
+            let counted = floor(8).expect("the floor runs");
+            assert!(counted.completed >= 500 && counted.latency.count() == 0, "{counted:?}");
+        }
     }
 }

@@ -10,19 +10,45 @@ fn each_contest_prints_its_table() {
         (
             "floor",
             "floor: echo of 64 bytes, window 1",
-            &["round trip, ns", "half of it, ns", "p99.99", "max", "machine:", "jitter:"][..],
+            &[
+                "round trip, ns",
+                "half of it, ns",
+                "p99.99",
+                "max",
+                "machine:",
+                "jitter:",
+                "serial floor / prefetched floor, median",
+                "floor: the serial floor asks",
+                "prefetched_floor: the prefetched floor asks",
+            ][..],
             "raw",
         ),
         (
             "raw",
             "raw: echo of 64 bytes, window 1",
-            &["raw / floor, median", "ns per side", "inline sends of 136 in pages of"],
+            &[
+                "raw / serial floor, median",
+                "floor: the serial floor asks",
+                "ns per side",
+                "inline sends of 136 in pages of",
+            ],
             "rpc /",
         ),
         (
             "",
             "lat: echo of 64 bytes, window 1",
-            &["rpc / floor, median", "rpc / raw, median", "raw / floor, median", "1 connection"],
+            &[
+                "rpc / serial floor, median",
+                "rpc / raw, median",
+                "raw / serial floor, median",
+                "1 connection",
+            ],
+            "prefetched",
+        ),
+        (
+            "--prefetched-floor",
+            "lat: echo of 64 bytes, window 1",
+            &["rpc / serial floor, median", "rpc / prefetched floor, median"],
             "rpc, one",
         ),
         // Rates are counted, and many connections are measured beside one.

@@ -138,7 +138,7 @@ fn ctrl_c_ends_a_run_with_what_was_measured_so_far() {
     let ended = run.wait().expect("it is ours");
     assert_eq!(ended.code(), Some(0), "{table}");
     assert!(table.contains("INTERRUPTED"), "{table}");
-    let row = table.lines().find(|line| line.starts_with("floor")).expect("a row");
+    let row = table.lines().find(|line| line.starts_with("serial floor")).expect("a row");
     let samples: u64 = row.split_whitespace().last().and_then(|n| n.parse().ok()).expect("a count");
     assert!(samples > 0, "{table}");
 }

@@ -9,6 +9,7 @@ use strum::VariantArray;
 use super::entrant::{Entrant, Runner};
 use crate::args::DeviceArgs;
 use crate::contenders::call::Traffic;
+use crate::contenders::floor::title;
 use crate::device::CorePair;
 use crate::error::BenchError;
 use crate::modes::contest::{self, Contest, Plan, PlanArgs};
@@ -255,7 +256,7 @@ fn enter_saved(path: &Path, of: Option<&str>) -> Result<(Vec<String>, Runner), B
         BenchError::Usage(format!("{}: it has no `{wanted}`, but {list}", path.display()))
     })?)
     .to_owned();
-    let note = format!("{}: {of} of `{}`", path.display(), saved.what);
+    let note = format!("{}: {} of `{}`", path.display(), title(&of), saved.what);
     Ok((vec![note], Runner::Saved { saved, of }))
 }
 

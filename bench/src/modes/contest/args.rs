@@ -14,21 +14,21 @@ use crate::args::{
 #[strum_discriminants(name(Kind), derive(IntoStaticStr))]
 #[strum_discriminants(strum(serialize_all = "lowercase", const_into_str))]
 pub enum Contest {
-    /// Lower bound of the machine: cache lines of the RPC's length back and forth, no protocol
+    /// Lower bounds of the machine: cache lines of the RPC's length back and forth, no protocol
     #[command(after_help = FLOOR)]
     Floor(Args<NoMore>),
-    /// The provider without RPC: Sends of the same length, beside the floor
+    /// The provider without RPC: Sends of the same length, beside the serial floor
     #[command(after_help = RAW)]
-    Raw(Args<PostingArgs>),
-    /// Round trip of an RPC, beside raw and the floor
+    Raw(Args<BesideArgs>),
+    /// Round trip of an RPC, beside raw and the serial floor
     #[command(after_help = LAT)]
     Lat(Args<LatArgs>),
-    /// RPCs per second with many in flight, beside raw and the floor
+    /// RPCs per second with many in flight, beside raw and the serial floor
     #[command(after_help = RATE)]
-    Rate(Args<PostingArgs>),
-    /// Bytes per second of large reads or writes, beside raw and the floor
+    Rate(Args<BesideArgs>),
+    /// Bytes per second of large reads or writes, beside raw and the serial floor
     #[command(after_help = BW)]
-    Bw(Args<PostingArgs>),
+    Bw(Args<BesideArgs>),
 }
 
 /// The options of a contest or of a sweep, with those that not all of them have.
@@ -65,21 +65,24 @@ pub struct ContestArgs {
 #[derive(Debug, Clone, clap::Args)]
 pub struct NoMore {}
 
-/// How `raw` posts its Sends.
+/// What a contest is measured beside.
 #[derive(Debug, Clone, clap::Args)]
-pub struct PostingArgs {
+pub struct BesideArgs {
     /// Sends per doorbell of `raw`, as in 1,4,16: powers of two up to 32, one contender each
     /// [default: all that are ready]
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = parse::per_post)]
     pub sends_per_post: Vec<u32>,
+    /// Also measure the prefetched floor, see `floor`
+    #[arg(long)]
+    pub prefetched_floor: bool,
 }
 
-/// The options that only `lat` has, and how `raw` posts.
+/// What `lat` is measured beside.
 #[derive(Debug, Clone, clap::Args)]
 pub struct LatArgs {
-    /// How `raw` posts.
+    /// What other contests have, too.
     #[command(flatten)]
-    pub posting: PostingArgs,
+    pub beside: BesideArgs,
     /// Also measure fstat(2) of this file: one GETATTR on an NFS mount with `noac`
     #[arg(long, value_name = "FILE")]
     pub stat: Option<PathBuf>,
@@ -91,6 +94,8 @@ pub struct PlanArgs<'a> {
     pub length: &'a LengthArgs,
     /// How `raw` posts its Sends.
     pub sends_per_post: &'a [u32],
+    /// Whether the prefetched floor is measured beside the serial one.
+    pub prefetched_floor: bool,
     /// A file that is looked at beside the other contenders.
     pub stat: Option<&'a Path>,
 }
@@ -98,7 +103,13 @@ pub struct PlanArgs<'a> {
 impl<'a> PlanArgs<'a> {
     /// Without what only some contests have.
     pub fn new(contest: &'a ContestArgs, length: &'a LengthArgs) -> PlanArgs<'a> {
-        PlanArgs { contest, length, sends_per_post: &[], stat: None }
+        let (sends_per_post, prefetched_floor) = (&[], false);
+        PlanArgs { contest, length, sends_per_post, prefetched_floor, stat: None }
+    }
+
+    fn beside(self, args: &'a BesideArgs) -> PlanArgs<'a> {
+        let BesideArgs { sends_per_post, prefetched_floor } = args;
+        PlanArgs { sends_per_post, prefetched_floor: *prefetched_floor, ..self }
     }
 }
 
@@ -118,15 +129,15 @@ impl Contest {
 
     pub fn args(&self) -> PlanArgs<'_> {
         match self {
-            Contest::Floor(args) => PlanArgs::new(&args.contest, &args.length),
-            Contest::Raw(args) | Contest::Rate(args) | Contest::Bw(args) => PlanArgs {
-                sends_per_post: &args.more.sends_per_post,
-                ..PlanArgs::new(&args.contest, &args.length)
-            },
+            Contest::Floor(args) => {
+                PlanArgs { prefetched_floor: true, ..PlanArgs::new(&args.contest, &args.length) }
+            }
+            Contest::Raw(args) | Contest::Rate(args) | Contest::Bw(args) => {
+                PlanArgs::new(&args.contest, &args.length).beside(&args.more)
+            }
             Contest::Lat(args) => PlanArgs {
-                sends_per_post: &args.more.posting.sends_per_post,
                 stat: args.more.stat.as_deref(),
-                ..PlanArgs::new(&args.contest, &args.length)
+                ..PlanArgs::new(&args.contest, &args.length).beside(&args.more.beside)
             },
         }
     }
@@ -145,7 +156,12 @@ Examples:
   rpcrdma-bench floor                   cache lines of a 64-byte echo, one at a time
   rpcrdma-bench floor -w 32             32 in flight: the upper bound of the rate
   rpcrdma-bench floor --op read -s 4096 a page in the reply
-  rpcrdma-bench floor -c 2,3 -t 10      on cores 2 and 3, for 10 s";
+  rpcrdma-bench floor -c 2,3 -t 10      on cores 2 and 3, for 10 s
+
+Two floors take turns. The serial floor (`floor` in JSON and conditions) asks for the payload lines
+when the completion line has come; other modes print ratios to this one. The prefetched floor
+(`prefetched_floor`) asks for the first three payload lines with the completion line, as the
+software fabric does. Neither copies data in or out, which every device does.";
 const RAW: &str = "\
 Examples:
   rpcrdma-bench raw                                 Sends of a 64-byte echo, one at a time
@@ -157,6 +173,7 @@ Examples:
   rpcrdma-bench lat --op read -p send              4 KiB placed into a page of the client
   rpcrdma-bench lat --op write -s 64KiB -p send    64 KiB placed into memory of the server
   rpcrdma-bench lat --idle block                   with threads that sleep when idle
+  rpcrdma-bench lat --prefetched-floor             beside the lower floor, too
   rpcrdma-bench lat --provider verbs --stat FILE   beside the kernel's NFS client";
 const RATE: &str = "\
 Examples:

@@ -16,7 +16,7 @@ pub(crate) use report::{RoundReport, figures};
 
 use crate::args::DeviceArgs;
 use crate::contenders::call::Load;
-use crate::contenders::floor::Floor;
+use crate::contenders::floor::{Floor, Order};
 use crate::contenders::raw::{Posting, Raw};
 use crate::contenders::rpc::Rpc;
 use crate::contenders::stat::Stat;
@@ -61,7 +61,7 @@ fn alone_on<D: Device>(
         contenders.notes.extend(device.notes());
     }
     match plan.kind {
-        Kind::Floor => contenders.add_floor(plan),
+        Kind::Floor => contenders.add_floor(plan, Order::Serial),
         Kind::Raw => contenders.add_raw(plan, plan.postings[0], device)?,
         Kind::Lat | Kind::Rate | Kind::Bw => contenders.add_rpc("rpc", plan, &plan.load, device)?,
     }
@@ -87,7 +87,10 @@ fn contenders<D: Device>(device: &D, plan: &Plan) -> Result<Contenders, BenchErr
     if plan.load.shape.data_len() > LONG {
         contenders.notes.push(LONG_NOTE.into());
     }
-    contenders.add_floor(plan);
+    if plan.prefetched_floor {
+        contenders.add_floor(plan, Order::Prefetched);
+    }
+    contenders.add_floor(plan, Order::Serial);
     if plan.kind == Kind::Floor {
         return Ok(contenders);
     }
@@ -110,8 +113,9 @@ fn contenders<D: Device>(device: &D, plan: &Plan) -> Result<Contenders, BenchErr
 }
 
 impl Contenders {
-    fn add_floor(&mut self, plan: &Plan) {
-        let floor = Floor::new(plan.cores, plan.traffic(), plan.is_timed());
+    fn add_floor(&mut self, plan: &Plan, order: Order) {
+        let floor = Floor::new(order, plan.cores, plan.traffic(), plan.is_timed());
+        self.notes.push(floor.note());
         self.all.push(Box::new(floor));
     }
 
@@ -145,5 +149,5 @@ impl Contenders {
 
 /// Longer data make the note below worth its line.
 const LONG: usize = 512;
-const LONG_NOTE: &str = "floor: writes every line anew for every message; raw and rpc send long \
+const LONG_NOTE: &str = "a floor writes every line anew for every message; raw and rpc send long \
     data from memory that stays as it is, which the receiver's cache may still hold";

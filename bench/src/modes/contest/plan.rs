@@ -27,6 +27,8 @@ pub struct Plan {
     pub quota: Quota,
     /// How `raw` posts its Sends: a contender each.
     pub postings: Vec<Posting>,
+    /// Whether the prefetched floor is measured beside the serial one.
+    pub prefetched_floor: bool,
     /// A file that is looked at beside the other contenders.
     pub stat: Option<PathBuf>,
 }
@@ -45,6 +47,10 @@ impl Plan {
             let text = "it runs both ends itself: --connect is for lat, rate, bw, load";
             return Err(BenchError::Usage(format!("{}: {text}", kind.into_str())));
         }
+        if contest.device.connect.is_some() && args.prefetched_floor {
+            let text = "--prefetched-floor: with --connect there is no floor, whose ends are here";
+            return Err(BenchError::Usage(text.into()));
+        }
         let load = load(kind, args)?;
         let need = Need {
             data_len: load.shape.data_len(),
@@ -59,6 +65,7 @@ impl Plan {
             rounds: length.rounds,
             quota: length.quota(SECONDS, WARM_UP),
             postings: postings(args.sends_per_post, load.window)?,
+            prefetched_floor: args.prefetched_floor,
             stat: args.stat.map(Path::to_owned),
         })
     }
@@ -298,11 +305,14 @@ mod tests {
 
     #[test]
     fn options_are_refused_where_they_would_mean_nothing() {
-        for options in ["lat --device rxe0", "raw --sends-per-post 4"] {
+        let far = "lat --provider verbs --connect 127.0.0.1 --prefetched-floor";
+        for options in ["lat --device rxe0", "raw --sends-per-post 4", far] {
             let refused = plan(options);
             assert!(matches!(refused, Some(Err(BenchError::Usage(_))) | None), "{options}");
         }
-        for options in ["rate --stat /", "floor -w 32 --sends-per-post 4"] {
+        for options in
+            ["rate --stat /", "floor -w 32 --sends-per-post 4", "floor --prefetched-floor"]
+        {
             assert!(Contest::parse(options).is_err(), "{options}");
         }
     }
@@ -311,6 +321,20 @@ mod tests {
     fn raw_runs_once_for_each_way_of_posting() {
         let Some(plan) = good("rate --sends-per-post 1,16") else { return };
         assert_eq!(plan.postings, [Posting::Exactly(1), Posting::Exactly(16)]);
+    }
+
+    #[test]
+    fn the_prefetched_floor_is_measured_where_floors_are_the_subject_and_where_asked() {
+        for (options, expected) in [
+            ("lat", false),
+            ("rate", false),
+            ("floor", true),
+            ("lat --prefetched-floor", true),
+            ("raw --prefetched-floor", true),
+        ] {
+            let Some(plan) = good(options) else { return };
+            assert_eq!(plan.prefetched_floor, expected, "{options}");
+        }
     }
 
     #[test]

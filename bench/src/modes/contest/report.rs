@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::plan::Plan;
 use crate::contenders::call::Shape;
+use crate::contenders::floor::title;
 use crate::output::{Better, Column, Environment, Figure, Lost, Report, Row, Table, Unit};
 use crate::stats::{Latency, Ratio, Round, Series, Spent};
 
@@ -90,7 +91,7 @@ pub(super) fn report(
     let mut report = Report::new(mode, what, settings, environment, figures);
     let [call, reply] = plan.on_wire();
     report.preface.push(format!("on the wire: {} bytes there, {} back", call.len, reply.len));
-    let row = |one: &Series| Row::of(one.name);
+    let row = |one: &Series| Row { labels: vec![title(one.name).into()], ..Row::of(one.name) };
     let timed: Vec<&Series> = series.iter().filter(|one| one.latency().count() > 0).collect();
     timed.iter().for_each(|one| report.samples(one.name, &one.latency()));
     if !timed.is_empty() {
@@ -151,7 +152,8 @@ fn ratio_table(ratios: &[Ratio], rounds: u32) -> Table {
         let values = [value, paired, low, high].map(|value| format!("{value:.3}"));
         let added = ratio.added_per_side_ns;
         let added = added.map_or_else(String::new, |added| format!("{added:+.0} ns per side"));
-        table.row([format!("{of} / {to}, {figure}")].into_iter().chain(values).chain([added]));
+        let pair = format!("{} / {}, {figure}", title(of), title(to));
+        table.row([pair].into_iter().chain(values).chain([added]));
     }
     table
 }
@@ -220,7 +222,7 @@ mod tests {
         let table = report.text();
         let row = |title: &str| {
             let mut lines = table.lines().skip_while(|line| !line.starts_with(title)).skip(1);
-            lines.next().unwrap_or_default().split_whitespace().nth(1).map(str::to_owned)
+            lines.next().unwrap_or_default().split_whitespace().nth(2).map(str::to_owned)
         };
         assert_eq!(row("round trip, ns").as_deref(), Some("300"), "{table}");
         assert_eq!(row("half of it, ns").as_deref(), Some("150"), "{table}");
@@ -235,7 +237,8 @@ mod tests {
         assert_eq!((ratio.value, ratio.added_per_side_ns), (1.2, Some(30.0)));
         let Some(report) = summed(&all) else { return };
         let table = report.text();
-        assert!(table.contains("raw / floor, median") && table.contains("1.200"), "{table}");
+        assert!(table.contains("raw / serial floor, median"), "{table}");
+        assert!(table.contains("1.200"), "{table}");
         assert!(table.contains("+30 ns per side"), "{table}");
     }
 
