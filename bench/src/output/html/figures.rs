@@ -1,7 +1,6 @@
 //! The figures of the page: cards, percentiles side by side, and all of them.
 
-use serde::Serialize;
-use serde_json::{Value, json};
+use maud::{Markup, Render, html};
 
 use super::charts::words;
 use super::ratios::{RatioRow, first_of_each, ratios};
@@ -9,7 +8,6 @@ use crate::output::figure::{Figure, Unit};
 use crate::output::value;
 
 /// A name and what it stands for, as the page has them in lists.
-#[derive(Serialize)]
 pub struct Fact {
     name: String,
     value: String,
@@ -21,10 +19,22 @@ impl Fact {
     }
 }
 
+impl Render for Fact {
+    fn render(&self) -> Markup {
+        html! { dt { (self.name) } dd { (self.value) } }
+    }
+}
+
+/// A row of a table, and what stands above it.
+struct Row {
+    group: Option<String>,
+    cells: Vec<String>,
+}
+
 /// One card for each contender with its main figure, and one for each ratio.
-pub fn headline(figures: &[Figure]) -> Vec<Value> {
+pub fn headline(figures: &[Figure]) -> Vec<Markup> {
     let whole: Vec<&Figure> = figures.iter().filter(|figure| figure.at.is_none()).collect();
-    let mut cards: Vec<Value> = contenders(&whole).filter_map(|of| card(of, &whole)).collect();
+    let mut cards: Vec<Markup> = contenders(&whole).filter_map(|of| card(of, &whole)).collect();
     cards.truncate(CARDS_MAX);
     let all = ratios(figures);
     let of_whole = all.iter().filter(|one| one.figure.at.is_none());
@@ -43,7 +53,7 @@ fn contenders<'a>(figures: &[&'a Figure]) -> impl Iterator<Item = &'a str> {
     names.into_iter()
 }
 
-fn card(of: &str, figures: &[&Figure]) -> Option<Value> {
+fn card(of: &str, figures: &[&Figure]) -> Option<Markup> {
     let named = |name: &str| figures.iter().find(|one| one.of == of && one.name == name);
     let main = MAIN.iter().find_map(|name| named(name))?;
     let beside = BESIDE.iter().filter(|name| **name != main.name).filter_map(|name| named(name));
@@ -61,7 +71,7 @@ fn beside_words(figure: &Figure) -> String {
     }
 }
 
-fn ratio_card(ratio: &RatioRow<'_>) -> Value {
+fn ratio_card(ratio: &RatioRow<'_>) -> Markup {
     let row = ratio.interval.map(|(low, high)| {
         let name = if ratio.is_confidence { "95 % interval" } else { "rounds from, to" };
         Fact::new(name, format!("{} to {}", value::digits(low), value::digits(high)))
@@ -69,14 +79,21 @@ fn ratio_card(ratio: &RatioRow<'_>) -> Value {
     shell(ratio.figure, row.into_iter().collect())
 }
 
-fn shell(main: &Figure, mut rows: Vec<Fact>) -> Value {
+fn shell(main: &Figure, mut rows: Vec<Fact>) -> Markup {
     rows.push(Fact::new("samples", value::count(main.samples)));
-    json!({ "of": main.of, "main": said(main), "what": words(&main.name), "rows": rows })
+    html! {
+        li {
+            div.name { (main.of) }
+            div.main { (said(main)) }
+            div.soft { (words(&main.name)) }
+            dl { @for row in &rows { (row) } }
+        }
+    }
 }
 
 /// A row for each contender and point, its percentiles side by side. Columns with nothing in them
 /// are left out.
-pub fn spread(figures: &[Figure]) -> Value {
+pub fn spread(figures: &[Figure]) -> Markup {
     let mut rows: Vec<(String, u64, [Option<&Figure>; SPREAD.len()])> = Vec::new();
     for figure in figures {
         let Some(at) = SPREAD.iter().position(|(name, _)| *name == figure.name) else { continue };
@@ -94,9 +111,30 @@ pub fn spread(figures: &[Figure]) -> Value {
     let row = |(name, samples, figures): &(String, u64, [Option<&Figure>; SPREAD.len()])| {
         let cells = used.iter().map(|at| figures[*at].map_or_else(String::new, said));
         let cells = [name.clone()].into_iter().chain(cells).chain([value::count(*samples)]);
-        json!({ "cells": cells.collect::<Vec<String>>() })
+        Row { group: None, cells: cells.collect() }
     };
-    json!({ "heads": heads, "rows": rows.iter().map(row).collect::<Vec<Value>>() })
+    html! {
+        @if !rows.is_empty() { (table("Side by side", &heads, rows.iter().map(row))) }
+    }
+}
+
+fn table(title: &str, heads: &[&str], rows: impl Iterator<Item = Row>) -> Markup {
+    html! {
+        h2 { (title) }
+        div.scroll tabindex="0" {
+            table {
+                thead { tr { @for head in heads { th { (head) } } } }
+                tbody {
+                    @for Row { group, cells } in rows {
+                        @if let Some(group) = group {
+                            tr.group { th colspan=(heads.len()) { (group) } }
+                        }
+                        tr { @for cell in cells { td { (cell) } } }
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn said(figure: &Figure) -> String {
@@ -112,7 +150,7 @@ fn place(figure: &Figure) -> String {
 
 /// Every figure, with its unit, its samples and the spread of its rounds.
 /// Above the first of each contender and point stands its name.
-pub fn all(figures: &[Figure]) -> Vec<Value> {
+pub fn all(figures: &[Figure]) -> Markup {
     let mut above = None;
     let row = |figure: &Figure| {
         let name = place(figure);
@@ -122,7 +160,7 @@ pub fn all(figures: &[Figure]) -> Vec<Value> {
             let end = figure.rounds.iter().copied().reduce(pick);
             end.map_or_else(String::new, |end| value::text(end, figure.unit))
         };
-        let cells = [
+        let cells = vec![
             figure.name.to_string(),
             plain(figure.value),
             figure.unit.symbol().to_owned(),
@@ -131,9 +169,10 @@ pub fn all(figures: &[Figure]) -> Vec<Value> {
             end(f64::min),
             end(f64::max),
         ];
-        json!({ "group": group, "cells": cells })
+        Row { group, cells }
     };
-    figures.iter().map(row).collect()
+    let heads = ["figure", "value", "unit", "read as", "samples", "rounds from", "to"];
+    table("All figures", &heads, figures.iter().map(row))
 }
 
 /// A number as JSON has it, cut to what can be read.

@@ -4,9 +4,9 @@
 //! in their place where it is dark, and gives each line its dashes, so that none is known by colour
 //! alone.
 
+use maud::{Markup, PreEscaped, html};
 use plotters::coord::ranged1d::{KeyPointHint, Ranged, ValueFormatter};
 use plotters::prelude::*;
-use serde_json::{Value, json};
 
 use super::scale::{Scale, Tick};
 
@@ -64,8 +64,8 @@ impl Plot {
         Plot { title, note: String::new(), x, y, series, guide: None, form: Form::Wide }
     }
 
-    /// The plot as the page has it; `svg` is what stands in the drawing, and its end.
-    pub fn drawn(&self) -> Value {
+    /// The plot as the page has it: its title, its note, its legend, and the drawing.
+    pub fn drawn(&self) -> Markup {
         let (class, width, height) = match self.form {
             Form::Wide => ("plot", 720, 340),
             Form::Rows(rows) => ("rows", 720, 80 + 38 * rows as i32),
@@ -77,30 +77,44 @@ impl Plot {
             let root = SVGBackend::with_string(&mut drawn, size).into_drawing_area();
             self.draw(&root).expect("a string takes whatever is written to it");
         }
+        // The page has an element of its own around what stands in the drawing.
         let body = drawn.split_once("<svg").and_then(|(_, rest)| rest.split_once('>'));
-        json!({
-            "title": self.title,
-            "note": self.note,
-            "legend": self.legend(),
-            "class": class,
-            "width": width,
-            "height": height,
-            "svg": body.map(|(_, body)| body),
-        })
+        let body = body.and_then(|(_, body)| body.trim_end().strip_suffix("</svg>"));
+        let body = PreEscaped(body.expect("a drawing is one element"));
+        html! {
+            figure {
+                figcaption {
+                    h3 { (self.title) }
+                    @if !self.note.is_empty() { p.note { (self.note) } }
+                    @if self.form == Form::Wide && !self.series.is_empty() { (self.legend()) }
+                }
+                div.scroll tabindex="0" role="group" aria-label=(self.title) {
+                    svg class=(class) viewBox={ "0 0 " (width) " " (height) }
+                        role="img" aria-label=(self.title) { (body) }
+                }
+            }
+        }
     }
 
     /// The names of the series, each once and with its colour.
-    fn legend(&self) -> Vec<Value> {
-        let mut names: Vec<&str> = Vec::new();
-        let mut keys = Vec::new();
-        for Series { name, colour, .. } in self.series.iter().filter(|_| self.form == Form::Wide) {
-            if !names.contains(&&**name) {
-                names.push(name);
-                let colour = code(COLOURS[colour % COLOURS.len()]);
-                keys.push(json!({ "name": name, "colour": colour }));
+    fn legend(&self) -> Markup {
+        let is_first = |(at, one): &(usize, &Series)| {
+            self.series[..*at].iter().all(|known| known.name != one.name)
+        };
+        let firsts = self.series.iter().enumerate().filter(is_first);
+        html! {
+            ul.legend {
+                @for (_, Series { name, colour, .. }) in firsts {
+                    li {
+                        svg.key viewBox="0 0 32 8" aria-hidden="true" {
+                            polyline fill="none" stroke=(code(COLOURS[colour % COLOURS.len()]))
+                                stroke-width="3" points="0,4 32,4" {}
+                        }
+                        (name)
+                    }
+                }
             }
         }
-        keys
     }
 
     fn draw<B: DrawingBackend>(
