@@ -43,9 +43,22 @@ base_image() {
     modules "${newest##*/vmlinuz-}" "$tree"
     links "$tree"
     find "$cache" -maxdepth 1 -name '*.cpio' -mtime +7 -delete
-    cp "$newest" "$kernel"
+    unpacked_kernel "$newest" >"$kernel.new"
+    mv "$kernel.new" "$kernel"
     archive "$tree" "$base"
     rm -rf "$tree"
+}
+
+# unpacked_kernel FILE: the kernel in it, which an emulated processor takes seconds to unpack. Without xz, or if it is packed
+# otherwise, it is left to that.
+unpacked_kernel() {
+    local start
+    start=$(LC_ALL=C grep -aboP -m 1 '\xfd7zXZ\x00' "$1" | head -n 1 | cut -d : -f 1) || true
+    if [ -z "$start" ] || ! command -v xz >/dev/null; then
+        cat "$1"
+    else
+        xz --decompress --single-stream < <(tail -c "+$((start + 1))" "$1")
+    fi
 }
 
 # package_image PACKAGE: $cache/with-PACKAGE.cpio has the programs of the package and their libraries.
