@@ -44,7 +44,7 @@ fn round(count_max: u64, stalls: std::ops::Range<u64>) -> (OpenRound, u64) {
     let mut server = Server { time: &time, under_way: [None; 4], stalls };
     let (warm_up, time_max) = (Duration::ZERO, Duration::from_secs(10));
     let offer = Offer { law: Law::Poisson, rate: 1e6, seed: 3, warm_up, time: time_max, count_max };
-    let (round, allocations) = count(|| drive(&mut server, &offer, || time.get()));
+    let (round, allocations) = count(|| drive(&mut server, &offer, &|| time.get()));
     (round.expect("nothing fails"), allocations.made + allocations.freed)
 }
 

@@ -103,7 +103,7 @@ impl OpenRound {
 pub fn drive<S: System>(
     system: &mut S,
     offer: &Offer,
-    mut clock_ns: impl FnMut() -> u64,
+    clock_ns: &impl Fn() -> u64,
 ) -> Result<OpenRound, BenchError> {
     let (warm_up_ns, time_ns) = (nanos(offer.warm_up), nanos(offer.time));
     let end_ns = warm_up_ns + time_ns;
@@ -115,7 +115,7 @@ pub fn drive<S: System>(
     let mut in_time = true;
     // Not before everything is in place: the first call would be late.
     let begin_ns = clock_ns();
-    let mut now_ns = || clock_ns() - begin_ns;
+    let now_ns = || clock_ns() - begin_ns;
     loop {
         let mut now = now_ns();
         let waited = schedule.waiting() > 0;
@@ -168,7 +168,7 @@ impl Filled {
 pub fn fill<S: System>(
     system: &mut S,
     time: Duration,
-    mut clock_ns: impl FnMut() -> u64,
+    clock_ns: &impl Fn() -> u64,
 ) -> Result<Filled, BenchError> {
     let begin_ns = clock_ns();
     let end_ns = begin_ns + nanos(time);
@@ -332,7 +332,7 @@ mod tests {
     fn run(fake: impl FnOnce(&Cell<u64>) -> Fake<'_>, offer: &Offer) -> OpenRound {
         let time = Cell::new(0);
         let mut fake = fake(&time);
-        drive(&mut fake, offer, || time.get()).expect("nothing fails")
+        drive(&mut fake, offer, &|| time.get()).expect("nothing fails")
     }
 
     #[test]
@@ -425,7 +425,7 @@ mod tests {
     fn a_system_that_is_kept_full_shows_its_rate_and_ends_empty() {
         let time = Cell::new(0);
         let mut fake = Fake::new(&time, 2_000, 0..0);
-        let filled = fill(&mut fake, Duration::from_millis(10), || time.get()).expect("it ends");
+        let filled = fill(&mut fake, Duration::from_millis(10), &|| time.get()).expect("it ends");
         assert!((filled.rate() / 5e5 - 1.0).abs() < 0.01, "{filled:?}");
         assert_eq!(fake.under_way(), 0);
     }

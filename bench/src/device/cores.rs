@@ -1,7 +1,9 @@
 //! The two cores of a benchmark, and threads pinned to them.
 
 use std::fmt;
+use std::panic;
 use std::str::FromStr;
+use std::thread;
 
 use rpcrdma_mempool::pin::{CoreList, allowed_cores, pin_to};
 use rpcrdma_mempool::topology::Topology;
@@ -85,6 +87,25 @@ impl fmt::Display for CorePair {
 /// Keeps the calling thread on a core from now on.
 pub fn pin(core: u32) -> Result<(), BenchError> {
     pin_to(core).map_err(|error| BenchError::Core { core, reason: error.to_string() })
+}
+
+/// Makes something on the core where it will be used: its memory comes from there.
+///
+/// # Panics
+/// If `make` panics.
+pub(crate) fn on_core<T: Send>(
+    core: u32,
+    make: impl FnOnce() -> Result<T, BenchError> + Send,
+) -> Result<T, BenchError> {
+    let mut made = None;
+    on_thread(Box::new(|| made = Some(pin(core).and_then(|()| make()))));
+    made.expect("its thread has ended")
+}
+
+/// Runs it on a thread of its own to its end. Boxed, so that what starts threads is compiled once.
+fn on_thread(work: Box<dyn FnOnce() + Send + '_>) {
+    let ended = thread::scope(|scope| scope.spawn(work).join());
+    ended.unwrap_or_else(|panic| panic::resume_unwind(panic));
 }
 
 /// Picks a pair from at least two cores.

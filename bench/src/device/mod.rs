@@ -9,7 +9,7 @@ pub mod pair;
 pub(crate) mod verbs;
 
 pub use cores::CorePair;
-pub(crate) use cores::{pick, pin};
+pub(crate) use cores::{on_core, pick, pin};
 pub use fabric::{Device, Fabrics};
 pub use jitter::Jitter;
 

@@ -45,6 +45,22 @@ pub fn run<C: Send, S: Send>(
     client: impl FnOnce(&Stop) -> Result<C, BenchError> + Send,
     server: impl FnOnce(&Stop) -> Result<S, BenchError> + Send,
 ) -> Result<Outcome<C, S>, BenchError> {
+    let (mut of_client, mut of_server) = (None, None);
+    let preempted = both(
+        cores,
+        Box::new(|stop| client(stop).map(|value| of_client = Some(value))),
+        Box::new(|stop| server(stop).map(|value| of_server = Some(value))),
+    )?;
+    let client = of_client.expect("the client has ended well");
+    let server = of_server.expect("the server has ended well");
+    Ok(Outcome { client, server, preempted })
+}
+
+/// What one side does. Boxed, so that what starts threads is compiled once.
+type Work<'a> = Box<dyn FnOnce(&Stop) -> Result<(), BenchError> + Send + 'a>;
+
+/// Runs both sides. Returns how often either lost its core.
+fn both(cores: CorePair, client: Work<'_>, server: Work<'_>) -> Result<u64, BenchError> {
     let stop = Stop::default();
     let start = Barrier::new(2);
     let (client, server) = thread::scope(|scope| {
@@ -54,18 +70,12 @@ pub fn run<C: Send, S: Send>(
     });
     let server = server.unwrap_or_else(|panic| panic::resume_unwind(panic));
     let client = client.unwrap_or_else(|panic| panic::resume_unwind(panic));
-    let (server, server_preempted) = server?;
-    let (client, client_preempted) = client?;
-    Ok(Outcome { client, server, preempted: client_preempted + server_preempted })
+    let server_preempted = server?;
+    Ok(server_preempted + client?)
 }
 
 /// One thread: pinned, in step with the other, and never leaving it spinning alone.
-fn side<T>(
-    core: u32,
-    start: &Barrier,
-    stop: &Stop,
-    work: impl FnOnce(&Stop) -> Result<T, BenchError>,
-) -> Result<(T, u64), BenchError> {
+fn side(core: u32, start: &Barrier, stop: &Stop, work: Work<'_>) -> Result<u64, BenchError> {
     let _stop = StopOnDrop(stop);
     let pinned = pin(core);
     if pinned.is_err() {
@@ -74,8 +84,8 @@ fn side<T>(
     start.wait();
     pinned?;
     let before = preemptions();
-    let value = work(stop)?;
-    Ok((value, preemptions().saturating_sub(before)))
+    work(stop)?;
+    Ok(preemptions().saturating_sub(before))
 }
 
 struct StopOnDrop<'a>(&'a Stop);

@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::device::{CorePair, pin};
+use crate::device::{CorePair, on_core};
 use crate::error::BenchError;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,14 +75,11 @@ impl Running {
         let mut command = Command::new(program);
         command.args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let spawn = || {
-            pin(core)?;
+        let mut child = on_core(core, || {
             command.spawn().map_err(|error| BenchError::device(who, format!("{program}: {error}")))
-        };
-        let mut child = thread::scope(|scope| scope.spawn(spawn).join())
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        let out = child.stdout.take().map(reader);
-        let errors = child.stderr.take().map(reader);
+        })?;
+        let out = child.stdout.take().map(|out| reader(Box::new(out)));
+        let errors = child.stderr.take().map(|errors| reader(Box::new(errors)));
         Ok(Running { who, child, readers: [out, errors] })
     }
 
@@ -171,7 +168,7 @@ fn listening(table: &str) -> impl Iterator<Item = u16> {
     })
 }
 
-fn reader(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
+fn reader(mut from: Box<dyn Read + Send>) -> JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         // What was read before a failure is what there is.

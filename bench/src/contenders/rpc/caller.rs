@@ -192,9 +192,7 @@ impl<P: Provider> Caller<P> {
                 break;
             }
         }
-        let replies = &mut self.replies;
-        self.client.poll(NO_TIME, |done| replies.take(done));
-        self.replies.failure.take().map_or(Ok(()), Err)
+        self.poll_at(NO_TIME).map(|_| ())
     }
 
     /// Makes one call and polls nothing.
@@ -203,6 +201,7 @@ impl<P: Provider> Caller<P> {
     }
 
     /// Polls once at such a time. True if there was something to do.
+    #[inline]
     pub fn poll_at(&mut self, now: u64) -> Result<bool, BenchError> {
         let replies = &mut self.replies;
         let was_busy = self.client.poll(now, |done| replies.take(done));

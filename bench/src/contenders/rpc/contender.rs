@@ -14,7 +14,7 @@ use rpcrdma_engine::{Client, ConnectionId, Engine, Provider, Shard, Snapshot};
 
 use super::caller::{Caller, NO_TIME};
 use super::count::PerCall;
-use super::ends::{connect, make_server, on_core, serve, settle};
+use super::ends::{connect, make_server, serve, settle};
 use super::idle::Idling;
 use super::message::WHO;
 use super::server::Server;
@@ -22,7 +22,7 @@ use crate::contenders::call::Load;
 use crate::contenders::far::Far;
 use crate::device::files::resident;
 use crate::device::pair::{self, Outcome, Stop};
-use crate::device::{CorePair, Device};
+use crate::device::{CorePair, Device, on_core};
 use crate::error::BenchError;
 use crate::stats::{Contender, Meter, Quota, Round, Spent};
 
@@ -78,7 +78,7 @@ impl<P: Provider> Rpc<P> {
         let mut server = make_server(&engine, cores.server, load)?;
         let mut client = on_core(cores.client, || Ok(engine.client()?))?;
         let before = resident();
-        let peers = connect(&mut client, address, load.connections, |now| {
+        let peers = connect(&mut client, address, load.connections, &mut |now| {
             server.poll_once(now);
         })?;
         let ends = Ends { client, server, peers, cores };
@@ -98,7 +98,7 @@ impl<P: Provider> Rpc<P> {
         let Ends { mut client, mut server, peers, cores } = ends;
         let config = engine.config().clone();
         let until = Instant::now() + config.fabric().delay * SETTLE_TRIPS;
-        settle(&mut client, &mut server, || Instant::now() < until);
+        settle(&mut client, &mut server, &|| Instant::now() < until);
         let before = vec![client.handle().stats(), server.handle().stats()];
         Ok(Rpc {
             name,

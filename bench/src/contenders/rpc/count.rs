@@ -103,12 +103,12 @@ pub fn count(config: &Config, load: &Load, calls: u32) -> Result<Counted, BenchE
     let bulk = server.turn(0).buffer();
     server.handler().serve_from(bulk)?;
     let mut client = engine.client()?;
-    let peers = connect(&mut client, address, load.connections, |now| {
+    let peers = connect(&mut client, address, load.connections, &mut |now| {
         server.poll_once(now);
         control.step(Duration::ZERO);
         time.fetch_add(step_ns, Ordering::Release);
     })?;
-    settle(&mut client, &mut server, || {
+    settle(&mut client, &mut server, &|| {
         time.fetch_add(step_ns, Ordering::Release);
         false
     });

@@ -10,13 +10,13 @@ use rpcrdma_engine::{Clock, Engine, Provider, Shard, Snapshot};
 
 use super::caller::Caller;
 use super::contender::{Opposite, Rpc};
-use super::ends::{connect, make_server, on_core, serve};
+use super::ends::{connect, make_server, poll, serve};
 use super::idle::Idling;
 use super::server::Server;
 use crate::contenders::call::Load;
 use crate::contenders::far::Far;
 use crate::device::pair::Stop;
-use crate::device::{CorePair, pin};
+use crate::device::{CorePair, on_core, pin};
 use crate::error::BenchError;
 
 impl<P: Provider> Rpc<P> {
@@ -31,11 +31,11 @@ impl<P: Provider> Rpc<P> {
         let engine = Arc::new(Engine::new(provider, config.clone())?);
         let mut client = on_core(cores.client, || Ok(engine.client()?))?;
         let (far, at) = Far::ask(server, load, config)?;
-        let peers = connect(&mut client, at, load.connections, |_| {})?;
+        let peers = connect(&mut client, at, load.connections, &mut |_| {})?;
         // Credits and properties are still on their way.
         let (until, clock) = (Instant::now() + SETTLE, Clock::new());
         while Instant::now() < until {
-            client.poll(clock.now(), |_| {});
+            poll(&mut client, clock.now());
             thread::yield_now();
         }
         Ok(Rpc {

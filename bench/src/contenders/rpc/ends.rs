@@ -11,8 +11,8 @@ use super::idle::Idling;
 use super::message::WHO;
 use super::server::Server;
 use crate::contenders::call::Load;
+use crate::device::on_core;
 use crate::device::pair::Stop;
-use crate::device::pin;
 use crate::error::BenchError;
 
 pub(super) fn make_server<P: Provider>(
@@ -61,7 +61,7 @@ pub(crate) fn connect<P: Provider>(
     client: &mut Client<P>,
     to: SocketAddr,
     connections: u32,
-    mut turn: impl FnMut(u64),
+    turn: &mut dyn FnMut(u64),
 ) -> Result<Vec<ConnectionId>, BenchError> {
     let clock = Clock::new();
     let mut peers = Vec::new();
@@ -70,7 +70,7 @@ pub(crate) fn connect<P: Provider>(
         let deadline = Instant::now() + PATIENCE;
         let peer = loop {
             let now = clock.now();
-            client.poll(now, |_| {});
+            poll(client, now);
             turn(now);
             if let Some(outcome) = client.connected(attempt) {
                 break outcome.map_err(|reason| BenchError::device(WHO, reason))?;
@@ -90,26 +90,21 @@ pub(crate) fn connect<P: Provider>(
 pub(super) fn settle<P: Provider>(
     client: &mut Client<P>,
     server: &mut Shard<P, Server>,
-    mut more: impl FnMut() -> bool,
+    more: &dyn Fn() -> bool,
 ) {
     let clock = Clock::new();
     let mut turns = 0;
     while more() || turns < SETTLE {
         let now = clock.now();
-        client.poll(now, |_| {});
+        poll(client, now);
         server.poll_once(now);
         turns += 1;
     }
 }
 
-/// Makes something on the core where it will be used: its memory comes from there.
-pub(super) fn on_core<T: Send>(
-    core: u32,
-    make: impl FnOnce() -> Result<T, BenchError> + Send,
-) -> Result<T, BenchError> {
-    let make = || pin(core).and_then(|()| make());
-    thread::scope(|scope| scope.spawn(make).join())
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+/// Polls a client that has made no calls.
+pub(super) fn poll<P: Provider>(client: &mut Client<P>, now: u64) {
+    client.poll(now, |_| {});
 }
 
 /// The nanoseconds since it was made.

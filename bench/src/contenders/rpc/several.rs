@@ -8,11 +8,11 @@ use rpcrdma_config::Config;
 use rpcrdma_engine::{Client, Engine, Provider, Shard};
 
 use super::contender::{Ends, Rpc};
-use super::ends::{connect, make_server, on_core};
+use super::ends::{connect, make_server};
 use super::message::WHO;
 use super::server::Server;
 use crate::contenders::call::Load;
-use crate::device::CorePair;
+use crate::device::{CorePair, on_core};
 use crate::error::BenchError;
 use crate::stats::{Quota, Round};
 
@@ -34,7 +34,7 @@ impl<P: Provider> Rpc<P> {
         let mut connected = Vec::new();
         for pair in pairs {
             let mut client: Client<P> = on_core(pair.client, || Ok(engine.client()?))?;
-            let peers = connect(&mut client, address, 1, |now| {
+            let peers = connect(&mut client, address, 1, &mut |now| {
                 for server in &mut servers {
                     server.poll_once(now);
                 }

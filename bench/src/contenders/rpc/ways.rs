@@ -26,7 +26,7 @@ impl<P: Provider> Rpc<P> {
     /// Offers calls for one round, whether or not others have come back, up to the window.
     pub fn open(&mut self, offer: &Offer) -> Result<OpenRound, BenchError> {
         let outcome = self.run(|caller, _, stop| {
-            drive(&mut OpenLoop::new(caller, stop, None), offer, stopwatch())
+            drive(&mut OpenLoop::new(caller, stop, None), offer, &stopwatch())
         })?;
         Ok(OpenRound { preempted: outcome.preempted, ..outcome.client })
     }

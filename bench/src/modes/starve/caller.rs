@@ -1,7 +1,7 @@
 //! The clients of `starve`: each asks for more than the server grants.
 
 use rpcrdma_engine::onc::RpcPrefix;
-use rpcrdma_engine::{CallRefused, Client, ConnectionId, Provider};
+use rpcrdma_engine::{CallRefused, Client, Clock, ConnectionId, Provider};
 
 use super::server::RESULT;
 use crate::error::BenchError;
@@ -91,13 +91,8 @@ impl<P: Provider> Caller<P> {
     }
 
     /// Makes as many calls as credits allow, and takes what has come.
-    pub fn turn(
-        &mut self,
-        clock: impl Fn() -> u64,
-        each: u32,
-        tally: &mut Tally,
-    ) -> Result<(), BenchError> {
-        let now = clock();
+    pub fn turn(&mut self, clock: &Clock, each: u32, tally: &mut Tally) -> Result<(), BenchError> {
+        let now = clock.now();
         for index in 0..self.seats.len() {
             while self.seats[index].under_way < each && self.call(index, now, tally)? {}
         }
@@ -105,9 +100,9 @@ impl<P: Provider> Caller<P> {
         Ok(())
     }
 
-    pub fn poll(&mut self, clock: impl Fn() -> u64, tally: &mut Tally) {
+    pub fn poll(&mut self, clock: &Clock, tally: &mut Tally) {
         let Caller { client, seats, ledger } = self;
-        client.poll(clock(), |done| {
+        client.poll(clock.now(), |done| {
             let Some((began, seat)) = ledger.end(done.cookie()) else {
                 tally.twice += 1;
                 return;
@@ -118,7 +113,7 @@ impl<P: Provider> Caller<P> {
             });
             if is_right {
                 tally.answered += 1;
-                tally.latency.record(clock().saturating_sub(began));
+                tally.latency.record(clock.now().saturating_sub(began));
             } else {
                 tally.failed += 1;
             }

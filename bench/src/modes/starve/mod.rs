@@ -182,7 +182,7 @@ impl<P: Provider> Crowd<P> {
         let mut callers = Vec::new();
         for _ in 0..args.clients {
             let mut client = engine.client()?;
-            let peers = rpc::connect(&mut client, address, args.connections, |now| {
+            let peers = rpc::connect(&mut client, address, args.connections, &mut |now| {
                 server.poll_once(now);
             })?;
             callers.push(Caller::new(client, &peers, args.credits));
@@ -225,7 +225,7 @@ fn feed<P: Provider>(
     let clock = Clock::new();
     let mut tally = Tally::default();
     let turn = |callers: &mut [Caller<P>], tally: &mut Tally| {
-        callers.iter_mut().try_for_each(|caller| caller.turn(|| clock.now(), each, tally))
+        callers.iter_mut().try_for_each(|caller| caller.turn(&clock, each, tally))
     };
     let began = clock.now();
     let until = began + time.as_nanos() as u64;
@@ -248,7 +248,7 @@ fn feed<P: Provider>(
     }
     let recovered_ns = (now < patience).then_some(now - even);
     while callers.iter().any(|caller| caller.open() > 0) && now < patience {
-        callers.iter_mut().for_each(|caller| caller.poll(|| clock.now(), &mut rest));
+        callers.iter_mut().for_each(|caller| caller.poll(&clock, &mut rest));
         now = clock.now();
     }
     callers.iter_mut().for_each(Caller::forget_waiting);
