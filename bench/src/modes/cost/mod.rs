@@ -78,7 +78,8 @@ enum Counter {
 
 impl Inside {
     fn parse(text: &str) -> Result<Box<Inside>, String> {
-        serde_json::from_str(text).map_err(|error| error.to_string())
+        let inside = serde_json::from_str(text).and_then(serde_json::from_value);
+        inside.map_err(|error| error.to_string())
     }
 }
 
