@@ -246,7 +246,7 @@ fn report(plan: &ChurnPlan, sides: &[Side; 2], environment: Environment) -> Repo
     });
     let settings = plan.base.settings("churn", own);
     let ratios = ratios(still, churn);
-    let mut figures: Vec<Figure> = sides.iter().flat_map(Side::figures).collect();
+    let mut figures = Figure::of_each(sides, Side::figures);
     figures.extend(ratios.iter().cloned());
     figures.extend(connections(&churned));
     let mut report = Report::new("churn", plan.sentence(), settings, environment, figures);

@@ -161,7 +161,7 @@ fn report(plan: &ConnsPlan, points: &[Point], environment: Environment) -> Repor
     let environment = environment.lost(&[Lost::of("rpc", rounds)]);
     let own = json!({ "connections": plan.counts().collect::<Vec<u32>>() });
     let settings = first.settings("conns", own);
-    let figures: Vec<Figure> = points.iter().flat_map(|one| one.figures(&points[0])).collect();
+    let figures = Figure::of_each(points, |one| one.figures(&points[0]));
     let rows = Row::swept(&figures, "rpc", |at| vec![at.value.to_string()]);
     let table = Table::of(&["connections"], &rows, &COLUMNS, &figures);
     let mut report = Report::new("conns", plan.sentence(), settings, environment, figures);

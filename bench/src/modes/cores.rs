@@ -165,7 +165,7 @@ fn report(plan: &CoresPlan, points: &[Point], environment: Environment) -> Repor
     let own = json!({ "shards": plan.counts().collect::<Vec<usize>>() });
     let settings = plan.base.settings("cores", own);
     let first = &points[0];
-    let figures: Vec<Figure> = points.iter().flat_map(|point| point.figures(first)).collect();
+    let figures = Figure::of_each(points, |point| point.figures(first));
     let rows = Row::swept(&figures, "rpc", |at| vec![at.value.to_string()]);
     let table = Table::of(&["shards"], &rows, &COLUMNS, &figures);
     let mut report = Report::new("cores", plan.sentence(), settings, environment, figures);

@@ -210,7 +210,7 @@ fn report(plan: &IdlePlan, points: &[Point], environment: Environment) -> Report
         "warm_up": plan.quota.warm_up,
         "seed": plan.args.seed.seed,
     });
-    let figures: Vec<Figure> = points.iter().flat_map(Point::figures).collect();
+    let figures = Figure::of_each(points, Point::figures);
     let row = |point: &Point| Row {
         labels: vec![point.policy.into_str().to_owned(), format!("{:?}", point.pause)],
         of: point.policy.into_str().to_owned(),

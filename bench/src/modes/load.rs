@@ -242,7 +242,7 @@ fn report(
         Figure::new("closed", "rate", then, Unit::PerSecond, samples).rounds(rates),
         Figure::new("closed", "rate.before", capacity, Unit::PerSecond, samples),
     ];
-    figures.extend(points.iter().flat_map(Opened::figures));
+    figures.extend(Figure::of_each(points, Opened::figures));
     let row = |point: &Opened| {
         let (labels, at) = (vec![title(point.point)], Some(point.point.at()));
         Row { labels, of: "rpc".to_owned(), at }

@@ -96,6 +96,14 @@ impl Figure {
         Figure { of, at: None, name, value, unit, samples, better, rounds: Vec::new() }
     }
 
+    /// The figures of all of them, in their order.
+    pub fn of_each<T>(items: &[T], figures: impl Fn(&T) -> Vec<Figure>) -> Vec<Figure> {
+        let mut all = Vec::new();
+        // Not `flat_map`, which is ten times the code for every type.
+        items.iter().for_each(|item| all.extend(figures(item)));
+        all
+    }
+
     /// What [`Latency::summary`] tells of a distribution, and least and deviation besides: each
     /// figure as `NAME.p50` and so on, times `factor`.
     pub fn spread(

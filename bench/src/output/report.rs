@@ -190,10 +190,13 @@ impl Axis {
 impl Line {
     /// A line through these points, put in order.
     pub fn new(name: impl Into<String>, points: impl Iterator<Item = (f64, f64)>) -> Line {
-        let mut points: Vec<(f64, f64)> = points.collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Line { name: name.into(), points }
+        Line { name: name.into(), points: in_order(points.collect()) }
     }
+}
+
+fn in_order(mut points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    points
 }
 
 /// The figure of this contender and name, at this point.

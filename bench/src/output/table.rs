@@ -44,7 +44,7 @@ impl Table {
     pub fn new<H: ToString>(text: &[usize], heads: impl IntoIterator<Item = H>) -> Table {
         let mut table = comfy_table::Table::new();
         table.load_style(presets::NOTHING);
-        table.set_header(heads.into_iter().map(|head| head.to_string()));
+        table.set_header(heads.into_iter().map(|head| head.to_string()).collect::<Vec<_>>());
         for (at, column) in table.column_iter_mut().enumerate() {
             column.set_padding((0, 2));
             if !text.contains(&at) {
@@ -55,7 +55,7 @@ impl Table {
     }
 
     pub fn row<C: ToString>(&mut self, cells: impl IntoIterator<Item = C>) {
-        self.0.add_row(cells.into_iter().map(|cell| cell.to_string()));
+        self.0.add_row(cells.into_iter().map(|cell| cell.to_string()).collect::<Vec<_>>());
     }
 
     /// A table of figures: `names` are the heads of the labels.

@@ -21,11 +21,12 @@ pub struct Compared {
 
 impl Compared {
     pub fn report(&self, what: String, settings: Value, environment: Environment) -> Report {
-        let sides = self.measured.iter().flat_map(|one| one.figures.iter().cloned());
-        let pairs = self.comparisons.iter().flat_map(|pair| {
-            pair.iter().enumerate().flat_map(|(index, one)| one.figures(index == 0))
-        });
-        let figures: Vec<Figure> = sides.chain(pairs).collect();
+        let mut figures = Figure::of_each(&self.measured, |one| one.figures.clone());
+        for pair in &self.comparisons {
+            for (index, one) in pair.iter().enumerate() {
+                figures.extend(one.figures(index == 0));
+            }
+        }
         let mut report = Report::new("cmp", what, settings, environment, figures);
         for one in &self.measured {
             if let Some(latency) = &one.latency {

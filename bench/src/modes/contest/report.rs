@@ -83,9 +83,9 @@ pub(super) fn report(
     let ratios = ratios(plan, series);
     let lost: Vec<Lost> = series.iter().map(|one| Lost::of(one.name, one.rounds.iter())).collect();
     let environment = environment.lost(&lost);
-    let mut figures: Vec<Figure> = series.iter().flat_map(|one| figures(one, data_len)).collect();
-    figures.extend(ratios.iter().flat_map(Figure::ratio));
-    figures.extend(spent.iter().flat_map(spent_figures));
+    let mut figures = Figure::of_each(series, |one| figures(one, data_len));
+    figures.extend(Figure::of_each(&ratios, Figure::ratio));
+    figures.extend(Figure::of_each(spent, spent_figures));
     let (what, mode) = (plan.sentence(), plan.kind.into_str());
     let settings = plan.settings(mode, json!({}));
     let mut report = Report::new(mode, what, settings, environment, figures);

@@ -72,7 +72,7 @@ struct Row {
 impl Counted {
     pub fn report(&self, plan: &Plan, what: String, environment: Environment) -> Report {
         let rows = self.rows();
-        let figures = rows.iter().flat_map(Row::figures).collect();
+        let figures = Figure::of_each(&rows, Row::figures);
         let settings = plan.settings("cost", json!({}));
         let mut report = Report::new("cost", what, settings, environment, figures);
         let mut table = Table::new(&[0, 4], ["per RPC", "client", "server", "calls", "counted by"]);

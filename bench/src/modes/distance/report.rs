@@ -133,8 +133,8 @@ pub(super) fn report(
     let disagreements: Vec<String> =
         counts.iter().filter_map(|count| disagreement(count, far(measured, count))).collect();
     let environment = environment.lost(&lost);
-    let figures = counts.iter().flat_map(Count::figures);
-    let figures = figures.chain(measured.iter().flat_map(Measured::figures)).collect();
+    let mut figures = Figure::of_each(counts, Count::figures);
+    figures.extend(Figure::of_each(measured, Measured::figures));
     let mut report = Report::new("distance", what, settings, environment, figures);
     for one in measured {
         report.samples(format!("{}@{}", one.case.name(), one.at()), &one.samples);

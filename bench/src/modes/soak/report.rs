@@ -111,7 +111,7 @@ impl Soaked {
             figures = Figure::round_trips("rpc", latency, &[]);
         }
         figures.push(Figure::new("rpc", "calls", calls as f64, Unit::Count, calls));
-        figures.extend(trends.iter().flat_map(|one| one.figures(settled(samples))));
+        figures.extend(Figure::of_each(&trends, |one| one.figures(settled(samples))));
         let settings = plan.settings("soak", json!({}));
         let mut report = Report::new("soak", what, settings, environment, figures);
         if latency.count() > 0 {

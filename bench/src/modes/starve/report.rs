@@ -121,8 +121,8 @@ pub(super) fn report(
     let ratios: Vec<Ratio> =
         series[1..].iter().map(|one| Ratio::of_rates(one, &series[0])).collect();
     let environment = environment.lost(&lost);
-    let mut figures: Vec<Figure> = outcomes.iter().flat_map(Outcomes::figures).collect();
-    figures.extend(ratios.iter().flat_map(Figure::ratio));
+    let mut figures = Figure::of_each(outcomes, Outcomes::figures);
+    figures.extend(Figure::of_each(&ratios, Figure::ratio));
     let answered = outcomes.iter().map(Outcomes::answered).sum();
     let lost = Figure::new("all", "connections_lost", closed as f64, Unit::Count, answered);
     figures.push(lost.better(Better::Lower));
