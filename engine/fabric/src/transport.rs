@@ -125,7 +125,7 @@ impl<C: Carrier> Transport<C> {
     pub(crate) unsafe fn post_send<'a>(
         &mut self,
         num: u32,
-        mut wrs: impl Requests<SendWr<'a>>,
+        wrs: impl Requests<SendWr<'a>>,
     ) -> Taken {
         if !self.set.opening.is_empty() {
             open(&mut self.set, &mut self.paths);
@@ -138,11 +138,11 @@ impl<C: Carrier> Transport<C> {
         let (num, index) = (qp.num, qp.path as usize);
         let path = &mut self.paths[index];
         // SAFETY: the caller's promise is passed on.
-        let (taken, rest) =
-            unsafe { post::post_plain((path, qp, keys), self.limits, &mut wrs, now) };
-        if let Some(first) = rest {
+        let (taken, are_all) =
+            unsafe { post::post_plain((path, qp, keys), self.limits, wrs.clone(), now) };
+        if !are_all {
             // SAFETY: the caller's promise is passed on.
-            return unsafe { self.post_rest((num, index), taken, (first, wrs), now) };
+            return unsafe { self.post_rest((num, index), taken, wrs, now) };
         }
         path.carrier.wake_peer();
         Taken::without_error(taken)
@@ -239,8 +239,8 @@ impl<C: Carrier> Transport<C> {
         self.outlook() == Outlook::Now
     }
 
-    /// Posts the rest of a chain, of which so many requests were sent and the next is not a plain
-    /// Send or cannot be sent at once. Wakes the peer for all.
+    /// Posts the rest of a chain, of which so many requests were sent and the next, if there is
+    /// one, is not a plain Send or cannot be sent at once. Wakes the peer for all.
     ///
     /// # Safety
     /// That of `post_send`.
@@ -250,14 +250,14 @@ impl<C: Carrier> Transport<C> {
         &mut self,
         (num, path): (u32, usize),
         sent: usize,
-        (first, rest): (SendWr<'a>, impl Iterator<Item = SendWr<'a>>),
+        wrs: impl Requests<SendWr<'a>>,
         now: u64,
     ) -> Taken {
         self.set.keys.refresh();
         let path = &mut self.paths[path];
         let before = path.tx.head();
         let (mut taken, mut why) = (sent, None);
-        for wr in std::iter::once(first).chain(rest) {
+        for wr in wrs.skip(sent) {
             // SAFETY: the caller's promise is passed on.
             let posted = unsafe { post::post((&mut self.set, path), self.limits, num, &wr, now) };
             match posted {

@@ -90,7 +90,8 @@ pub(crate) fn ring(len: u32, delayed: bool, first: u64) -> (Producer, Consumer) 
     });
     let mask = u64::from(len - 1);
     let slots = ring.slots.as_ptr();
-    let producer = Producer { slots, mask, ring: Arc::clone(&ring), head: first, freed: first };
+    let (head, freed, limit) = (first, first, first + u64::from(len));
+    let producer = Producer { slots, mask, ring: Arc::clone(&ring), head, freed, limit };
     let consumer = Consumer { slots, mask, ring, next: first };
     (producer, consumer)
 }
@@ -105,6 +106,8 @@ pub(crate) struct Producer {
     head: u64,
     /// Position of the oldest slot that the consumer may still read.
     freed: u64,
+    /// A ring's length behind it: the position of the first slot that cannot be claimed yet.
+    limit: u64,
 }
 
 // SAFETY: the pointer leads into memory that `ring` keeps alive and that any thread may use.
@@ -117,6 +120,11 @@ pub(crate) struct Claimed<'a> {
 }
 
 impl Producer {
+    #[inline]
+    fn freed_until(&mut self, position: u64) {
+        (self.freed, self.limit) = (position, position + self.mask + 1);
+    }
+
     fn is_being_fetched(&self) -> bool {
         let fetching = self.ring.fetching.load(Ordering::Acquire);
         let Some(position) = fetching.checked_sub(1) else { return false };
@@ -150,7 +158,7 @@ unsafe impl Outgoing for Producer {
 
     #[inline]
     fn has_room(&self) -> bool {
-        self.head - self.freed <= self.mask
+        self.head != self.limit
     }
 
     #[inline]
@@ -168,7 +176,7 @@ unsafe impl Outgoing for Producer {
         debug_assert!(until >= self.freed, "no slot is freed twice");
         debug_assert!(until <= acks.taken(), "slots are freed only when they were taken");
         debug_assert!(acks.taken() <= self.head, "what was taken was published");
-        self.freed = until.min(acks.taken());
+        self.freed_until(until.min(acks.taken()));
     }
 
     #[inline]
@@ -214,7 +222,7 @@ unsafe impl Outgoing for Producer {
         if !self.is_abandoned() {
             return acks;
         }
-        self.freed = self.head;
+        self.freed_until(self.head);
         Acks::up_to(self.head)
     }
 }
@@ -434,7 +442,8 @@ pub(crate) fn skip(tx: &mut Producer, rx: &mut Consumer, slots: u64) {
     assert!(std::sync::Arc::ptr_eq(&tx.ring, &rx.ring), "two ends of one ring");
     assert_eq!((tx.freed, slots & tx.mask), (rx.next, 0), "between messages, and by whole laps");
     rx.next += slots;
-    (tx.head, tx.freed) = (rx.next, rx.next);
+    tx.head = rx.next;
+    tx.freed_until(rx.next);
     rx.announce();
 }
 

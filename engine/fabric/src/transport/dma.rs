@@ -111,13 +111,15 @@ pub(crate) fn refer(sgl: &[Sge], keys: &KeyCache, body: &mut Body) {
     body.refer(sgl, |sge| keys.offset(sge));
 }
 
-/// Copies the message in a slot, which is all of it, to the first part of a Receive. Returns false
-/// without effect if the message is empty, or that part is too short or not writable.
+/// Copies the message in a slot, which is all of it, to the first part of a Receive, after
+/// `before`. Returns false without effect if the message is empty, or that part is too short or not
+/// writable.
 #[inline(always)]
-pub(crate) fn deliver(body: &Body, to: FirstPart) -> bool {
+pub(crate) fn deliver(body: &Body, to: FirstPart, before: impl FnOnce()) -> bool {
     let FirstPart { lent: Lent(sge), room } = to;
     let is_possible = body.byte_len.wrapping_sub(1) < room;
     if is_possible {
+        before();
         let to = std::ptr::with_exposed_provenance_mut::<u8>(sge.addr as usize);
         // SAFETY: the source is the slot's own bytes, no fewer than `byte_len`: `room` is at most
         // as many. The destination was lent and has `room` bytes in a region registered for

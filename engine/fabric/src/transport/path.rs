@@ -33,6 +33,8 @@ pub(crate) struct Path<C: Carrier> {
     /// By position of the slot.
     posted: Box<[Posted]>,
     mask: u64,
+    /// The positions of the requests among them that need a completion, also of some that do not.
+    signaled: VecDeque<u64>,
     /// The newest acks seen.
     acked: Acks,
     /// Refusals handled.
@@ -78,6 +80,7 @@ impl<C: Carrier> Path<C> {
             is_dead: false,
             posted: vec![nothing; slots as usize].into_boxed_slice(),
             mask: slots - 1,
+            signaled: VecDeque::with_capacity(slots as usize),
             acked,
             refusals: 0,
             announced,
@@ -132,13 +135,14 @@ impl<C: Carrier> Path<C> {
         }
     }
 
-    /// Whether the path is idle in both directions and the peer exists.
-    #[inline]
-    fn is_still(&self) -> bool {
+    /// Whether the path is idle in both directions and the peer exists. Slots that have come back
+    /// and complete nothing are freed.
+    #[inline(always)]
+    fn is_still(&mut self) -> bool {
         self.announced == self.rx.next()
-            && self.acked.taken() == self.tx.freed()
             && self.tx.acks() <= self.acked
             && !self.rx.is_closed()
+            && (self.acked.taken() == self.tx.freed() || self.free_silent())
     }
 
     /// Acknowledges what was taken and completes what was acknowledged.
@@ -197,31 +201,55 @@ impl<C: Carrier> Path<C> {
     /// completion.
     #[inline(always)]
     fn take(&mut self, set: &mut QueueSet, out: &mut WcBatch, now: u64, budget: usize) -> usize {
-        let delay_ns = set.settings.delay_ns;
         let mut budget = budget.min(out.remaining_capacity());
         let mut taken = 0;
-        let mut front = self.rx.front();
-        while let Some(body) = front {
+        loop {
+            if set.settings.delay_ns == 0 {
+                let (short, acks) = set.arrive_short(&mut self.rx, out, budget - taken);
+                self.acked = self.acked.max(acks);
+                taken += short;
+            }
+            if taken >= budget || self.rx.front().is_none() {
+                return taken;
+            }
+            let (others, are_more) = self.take_others(set, out, now, budget - taken);
+            taken += others;
+            if !are_more {
+                return taken;
+            }
+            // Requests of this side may have completed, too.
+            budget = budget.min(taken + out.remaining_capacity());
+        }
+    }
+
+    /// Takes messages of any kind, at most `max`, until the next is a short one. Returns their
+    /// number, and whether there are more that do not wait.
+    #[inline(never)]
+    fn take_others(
+        &mut self,
+        set: &mut QueueSet,
+        out: &mut WcBatch,
+        now: u64,
+        max: usize,
+    ) -> (usize, bool) {
+        let delay_ns = set.settings.delay_ns;
+        let mut taken = 0;
+        while let Some(body) = self.rx.front() {
+            let is_last = taken >= max || out.is_full() || delay_ns == 0 && body.is_short_send();
+            if taken > 0 && is_last {
+                return (taken, true);
+            }
             if delay_ns != 0 && !self.has_come(delay_ns, now) {
                 break;
             }
             self.acked = self.acked.max(body.acks);
-            taken += 1;
-            if body.is_short_send() && set.arrive_short(body, out) {
-                self.rx.release();
-            } else if !self.receive_other(set, out, now) {
-                return taken - 1;
-            } else {
-                // Requests of this side may have completed, too.
-                budget = budget.min(taken + out.remaining_capacity());
-            }
-            if taken >= budget {
+            if !self.receive_other(set, out, now) {
                 break;
             }
+            taken += 1;
             self.rx.prefetch_front();
-            front = self.rx.front();
         }
-        taken
+        (taken, false)
     }
 
     /// Whether the delay of the front is over; if so, records when it is taken.
@@ -235,7 +263,6 @@ impl<C: Carrier> Path<C> {
     }
 
     /// Takes the front, with any operation. False if it waits for a Receive.
-    #[inline(never)]
     fn receive_other(&mut self, set: &mut QueueSet, out: &mut WcBatch, now: u64) -> bool {
         let Some(body) = self.rx.front() else { return true };
         if body.op != OP_SEND {
@@ -354,6 +381,7 @@ impl<C: Carrier> Path<C> {
             }
         }
         self.acked = self.tx.reclaim(self.acked);
+        self.signaled.clear();
         self.goodbyes.clear();
         self.reads.clear();
     }

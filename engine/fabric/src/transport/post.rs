@@ -8,7 +8,7 @@ use rpcrdma_mempool::{Access, Sge};
 use rpcrdma_provider::{Remote, SendFlags, SendOp, SendWr, WcOpcode};
 
 use super::body::{Body, INLINE_LEN, OP_READ, OP_SEND, OP_SEND_INVALIDATE, OP_WRITE, PIECES_MAX};
-use super::carrier::{Carrier, Outgoing};
+use super::carrier::{Carrier, Outgoing, Vacant};
 use super::dma;
 use super::keys::KeyCache;
 use super::path::Path;
@@ -36,8 +36,7 @@ pub(crate) enum NotTaken {
 }
 
 /// Posts plain Sends to a queue pair that is not in the error state, while each can be sent at
-/// once. Returns their number, and the first request that is not one of them: [`post`] handles it
-/// and the rest.
+/// once. Returns their number, and whether these were all: [`post`] handles the others.
 ///
 /// # Safety
 /// That of `post_send`.
@@ -45,52 +44,57 @@ pub(crate) enum NotTaken {
 pub(crate) unsafe fn post_plain<'a, C: Carrier>(
     (path, qp, keys): (&mut Path<C>, &mut QueuePair, &mut KeyCache),
     limits: Limits,
-    wrs: &mut impl Iterator<Item = SendWr<'a>>,
+    wrs: impl Iterator<Item = SendWr<'a>>,
     now: u64,
-) -> (usize, Option<SendWr<'a>>) {
-    if qp.state != State::Ready || !path.is_open() || limits.send_sge == 0 {
-        return (0, wrs.next());
+) -> (usize, bool) {
+    // The time of publishing is noted one by one.
+    if qp.state != State::Ready || !path.is_open() || limits.send_sge == 0 || now != 0 {
+        return (0, false);
     }
     let (dst, num) = (qp.peer, qp.num);
     let room = limits.send_depth.saturating_sub(qp.outstanding.into()) as usize;
-    let mut unsignaled = qp.unsignaled;
-    let (mut taken, mut rest) = (0, None);
-    for wr in wrs.by_ref() {
+    // Counted from the first request that no signaled one covers.
+    let first = usize::from(qp.unsignaled);
+    let (mut end, mut covered, mut are_all) = (first, 0, true);
+    let mut burst = path.burst();
+    for wr in wrs {
         let is_plain = matches!(wr.op, SendOp::Send) && !wr.flags.contains(SendFlags::FENCE);
         let is_short = wr.flags.contains(SendFlags::INLINE);
         let byte_len = match wr.sgl {
-            _ if !is_plain || taken == room => None,
+            _ if !is_plain || end == first + room => None,
             [sge] if is_short => Some(sge.length).filter(|len| *len <= INLINE_LEN as u32),
             _ => allowed_len(&wr, limits, keys),
         };
         let Some(byte_len) = byte_len else {
-            rest = Some(wr);
+            are_all = false;
             break;
         };
-        let (disposition, covers, left) = match wr.flags.contains(SendFlags::SIGNALED) {
-            true => (Disposition::Signaled, unsignaled + 1, 0),
-            false => (Disposition::Silent, 0, unsignaled + 1),
-        };
-        let posted =
-            Posted { wr_id: wr.wr_id, qp_num: num, covers, disposition, opcode: WcOpcode::Send };
-        let is_published = path.push(posted, now, |body| {
+        let (wr_id, disposition, opcode) = (wr.wr_id, Disposition::Silent, WcOpcode::Send);
+        let silent = Posted { wr_id, qp_num: num, covers: 0, disposition, opcode };
+        let is_published = burst.send(silent, |slot| {
+            let body = slot.body();
             (body.dst, body.op, body.byte_len) = (dst, OP_SEND, byte_len);
             // SAFETY: the caller keeps the memory readable; wrong keys are already rejected.
             unsafe { dma::gather(wr.sgl, byte_len, keys, body) };
         });
         if !is_published {
-            rest = Some(wr);
+            are_all = false;
             break;
         }
-        unsignaled = left;
-        taken += 1;
+        end += 1;
+        if wr.flags.contains(SendFlags::SIGNALED) {
+            burst.signal((end - covered) as u16);
+            covered = end;
+        }
     }
+    let taken = end - first;
     if taken > 0 {
+        path.end_burst();
         qp.outstanding += taken as u16;
-        qp.unsignaled = unsignaled;
+        qp.unsignaled = (end - covered) as u16;
         qp.sent_until = NonZeroU64::new(path.tx.head());
     }
-    (taken, rest)
+    (taken, are_all)
 }
 
 /// The length of a Send other than a single piece to be copied now, if it exceeds no limit and

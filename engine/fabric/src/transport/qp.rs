@@ -176,6 +176,12 @@ impl QpTable {
         self.places.get_mut((num & self.index_mask) as usize).filter(|qp| qp.num == num)
     }
 
+    /// Whether messages for that queue pair are delivered.
+    #[inline]
+    pub(crate) fn receives(&self, num: u32) -> bool {
+        self.peek(num).is_some_and(|qp| qp.state != State::Error)
+    }
+
     /// As [`QpTable::find`], read-only.
     pub(crate) fn peek(&self, num: u32) -> Option<&QueuePair> {
         self.places.get((num & self.index_mask) as usize).filter(|qp| qp.num == num)

@@ -7,7 +7,7 @@ use rpcrdma_provider::{
     QueueAttr, QueueEvent, RecvWr, WcBatch, WcOpcode, WcStatus, WorkCompletion, WrId,
 };
 
-use super::body::{Body, Refusal};
+use super::body::{Acks, Body, Refusal};
 use super::carrier::{DmaError, Incoming};
 use super::clock::FabricClock;
 use super::dma;
@@ -99,28 +99,49 @@ impl QueueSet {
         if self.settings.delay_ns == 0 { 0 } else { self.settings.clock.now_ns() }
     }
 
-    /// Matches a message in its slot with the oldest Receive in the simple case: its queue pair
-    /// receives, it is not empty, and it fits in the first part of a Receive, which may be written
-    /// since the last [`Srq::check`]. Otherwise returns false without effect: [`QueueSet::arrive`]
-    /// handles the general case.
+    /// Matches at most `max` messages with the oldest Receives, while each is of the simple case:
+    /// it is in its slot and not empty, its queue pair receives, and it fits in the first part of a
+    /// Receive, which may be written since the last [`Srq::check`]. [`QueueSet::arrive`] handles
+    /// the general case. Returns their number, and the last one's acks.
     #[inline(always)]
-    pub(crate) fn arrive_short(&mut self, body: &Body, out: &mut WcBatch) -> bool {
-        debug_assert_eq!(body.pieces, 0, "it is in its slot");
-        let Some((wr_id, to)) = self.srq.front_part() else { return false };
-        let receives = self.qps.find(body.dst).is_some_and(|qp| qp.state != State::Error);
-        if !receives || !dma::deliver(body, to) {
-            return false;
+    pub(crate) fn arrive_short<R: Incoming>(
+        &mut self,
+        rx: &mut R,
+        out: &mut WcBatch,
+        max: usize,
+    ) -> (usize, Acks) {
+        let QueueSet { qps, srq, .. } = self;
+        let mut receives = srq.fronts();
+        let (first, max) = (rx.next(), max.min(receives.len()));
+        let (mut acks, mut receiver) = (Acks::default(), NOBODY);
+        while max > 0
+            && let Some(body) = rx.front()
+            && body.is_short_send()
+        {
+            let (qp_num, byte_len) = (body.dst, body.byte_len);
+            if u64::from(qp_num) != receiver {
+                if !qps.receives(qp_num) {
+                    break;
+                }
+                receiver = qp_num.into();
+            }
+            let Some((wr_id, to)) = receives.part() else { break };
+            let (status, opcode, invalidated) = (WcStatus::Success, WcOpcode::Recv, None);
+            let completion =
+                WorkCompletion { wr_id, qp_num, status, opcode, byte_len, invalidated };
+            acks = body.acks;
+            // Nothing but what the loop needs is kept during the copy.
+            if !dma::deliver(body, to, || out.push(completion)) {
+                break;
+            }
+            receives.pop();
+            rx.release();
+            if rx.next() == first + max as u64 {
+                break;
+            }
+            rx.prefetch_front();
         }
-        self.srq.pop();
-        out.push(WorkCompletion {
-            wr_id,
-            qp_num: body.dst,
-            status: WcStatus::Success,
-            opcode: WcOpcode::Recv,
-            byte_len: body.byte_len,
-            invalidated: None,
-        });
-        true
+        ((rx.next() - first) as usize, acks)
     }
 
     /// Matches a message with the oldest Receive.
@@ -195,6 +216,9 @@ impl QueueSet {
         }
     }
 }
+
+/// Not a queue pair's number.
+const NOBODY: u64 = u64::MAX;
 
 /// Completions that are not polled yet.
 pub(crate) struct CompletionQueue {

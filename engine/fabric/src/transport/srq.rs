@@ -18,10 +18,11 @@ pub(crate) struct Srq {
     /// `sge_max` entries for each buffer.
     lists: Vec<Lent>,
     sge_max: usize,
+    /// All buffers with a smaller number can be posted.
+    known: u32,
     /// The version of the keys that `buffers` agree with.
     version: u64,
     depth: u64,
-    mask: u64,
     /// Position of the oldest Receive.
     oldest: u64,
     /// Position behind the newest.
@@ -45,9 +46,9 @@ impl Srq {
             buffers: Vec::new(),
             lists: Vec::new(),
             sge_max: sge_max as usize,
+            known: 0,
             version: 0,
             depth: depth.into(),
-            mask: u64::from(places - 1),
             oldest: 0,
             end: 0,
         }
@@ -68,6 +69,7 @@ impl Srq {
         }
         if sgl.len() > sge_max {
             self.buffers[index].count = UNKNOWN;
+            self.known = self.known.min(number);
             return;
         }
         let list = &mut self.lists[index * sge_max..][..sgl.len()];
@@ -77,6 +79,9 @@ impl Srq {
         let mut first = FirstPart::of(list);
         first.check(keys);
         self.buffers[index] = Buffer { first, count: sgl.len() as u32 };
+        while self.is_known(self.known) {
+            self.known += 1;
+        }
     }
 
     /// Finds out what may be written under these keys, if they have changed since.
@@ -97,34 +102,58 @@ impl Srq {
     /// Appends Receives while they fit.
     #[inline(always)]
     pub(crate) fn post(&mut self, wrs: impl Requests<RecvWr>) -> Taken {
-        let (first, limit) = (self.end, self.oldest + self.depth);
-        let mut end = first;
-        let mut why = None;
-        for wr in wrs {
-            if self.buffers.get(wr.buffer as usize).is_none_or(|it| it.count == UNKNOWN) {
-                why = Some(PostError::Invalid);
-                break;
-            }
-            if end == limit {
-                why = Some(PostError::QueueFull);
-                break;
-            }
-            self.posted[(end & self.mask) as usize] = wr;
-            end += 1;
+        let room = (self.oldest + self.depth - self.end) as usize;
+        if wrs.len() > room {
+            return self.post_some(wrs, room);
         }
-        self.end = end;
-        let taken = (end - first) as usize;
-        match why {
-            None => Taken::without_error(taken),
-            Some(why) => Taken::with_error(taken, why),
+        let (taken, is_valid) = self.append(wrs);
+        if is_valid { Taken::without_error(taken) } else { invalid(taken) }
+    }
+
+    /// As [`Srq::post`], of more Receives than there is room for.
+    #[cold]
+    #[inline(never)]
+    fn post_some(&mut self, mut wrs: impl Requests<RecvWr>, room: usize) -> Taken {
+        let (taken, is_valid) = self.append(wrs.by_ref().take(room));
+        let next = wrs.next().filter(|_| is_valid);
+        if next.is_some_and(|wr| self.is_known(wr.buffer)) {
+            Taken::with_error(taken, PostError::QueueFull)
+        } else {
+            invalid(taken)
         }
     }
 
-    /// The identifier of the next message's Receive, and the first part of its memory.
+    /// Appends Receives, for which there is room. Returns their number, and whether the next one
+    /// names a buffer that can be posted.
     #[inline(always)]
-    pub(crate) fn front_part(&self) -> Option<(WrId, FirstPart)> {
-        let RecvWr { wr_id, buffer } = self.front()?;
-        Some((wr_id, self.buffers.get(buffer as usize)?.first))
+    fn append(&mut self, wrs: impl Iterator<Item = RecvWr>) -> (usize, bool) {
+        let (places, first) = (&mut *self.posted, self.end);
+        if places.is_empty() {
+            return (0, true);
+        }
+        let mut end = first;
+        let mut is_valid = true;
+        for wr in wrs {
+            if wr.buffer >= self.known && !is_known(&self.buffers, wr.buffer) {
+                is_valid = false;
+                break;
+            }
+            places[end as usize & (places.len() - 1)] = wr;
+            end += 1;
+        }
+        self.end = end;
+        ((end - first) as usize, is_valid)
+    }
+
+    fn is_known(&self, buffer: u32) -> bool {
+        is_known(&self.buffers, buffer)
+    }
+
+    /// The oldest Receives, for a run of short messages.
+    #[inline(always)]
+    pub(crate) fn fronts(&mut self) -> Fronts<'_> {
+        let Srq { posted, buffers, oldest, end, .. } = self;
+        Fronts { posted, buffers, oldest, end: *end }
     }
 
     /// The Receive of the next message.
@@ -133,7 +162,7 @@ impl Srq {
         if self.oldest == self.end {
             return None;
         }
-        self.posted.get((self.oldest & self.mask) as usize).copied()
+        self.posted.get(self.oldest as usize & (self.posted.len() - 1)).copied()
     }
 
     /// The scatter list of a Receive.
@@ -148,6 +177,48 @@ impl Srq {
         debug_assert_ne!(self.oldest, self.end);
         self.oldest += 1;
     }
+}
+
+/// The Receives that a run of short messages takes, in order.
+pub(crate) struct Fronts<'a> {
+    posted: &'a [RecvWr],
+    buffers: &'a [Buffer],
+    oldest: &'a mut u64,
+    end: u64,
+}
+
+impl Fronts<'_> {
+    /// The number of Receives.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        if self.posted.is_empty() { 0 } else { (self.end - *self.oldest) as usize }
+    }
+
+    /// The identifier of the oldest Receive, of which there are some, and the first part of its
+    /// memory.
+    #[inline(always)]
+    pub(crate) fn part(&self) -> Option<(WrId, FirstPart)> {
+        debug_assert_ne!(*self.oldest, self.end);
+        let RecvWr { wr_id, buffer } = self.posted[*self.oldest as usize & (self.posted.len() - 1)];
+        Some((wr_id, self.buffers.get(buffer as usize)?.first))
+    }
+
+    /// Takes the oldest out.
+    #[inline(always)]
+    pub(crate) fn pop(&mut self) {
+        *self.oldest += 1;
+    }
+}
+
+/// Whether a buffer can be posted.
+#[inline(never)]
+fn is_known(buffers: &[Buffer], buffer: u32) -> bool {
+    buffers.get(buffer as usize).is_some_and(|it| it.count != UNKNOWN)
+}
+
+#[cold]
+fn invalid(taken: usize) -> Taken {
+    Taken::with_error(taken, PostError::Invalid)
 }
 
 /// The number of entries of a list that was not described, or is too long.

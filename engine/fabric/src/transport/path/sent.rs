@@ -1,11 +1,12 @@
 //! The sent requests of a path: returned slots, and requests that wait for one.
 
+use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
 use rpcrdma_provider::{SendOp, WcBatch, WcOpcode, WrId};
 
 use super::{CHORE_SEND, Path};
-use crate::transport::body::{Body, OP_DISCONNECT, Refusal};
+use crate::transport::body::{Acks, Body, OP_DISCONNECT, Refusal};
 use crate::transport::carrier::{Carrier, Incoming, Outgoing, Vacant};
 use crate::transport::qp::{Backlog, Disposition, QueuePair, State, opcode_of};
 use crate::transport::queue_set::{Posted, QueueSet};
@@ -17,14 +18,22 @@ impl<C: Carrier> Path<C> {
         self.chores & CHORE_SEND == 0
     }
 
-    /// Publishes a slot that `fill` has written, in an open path. False if there is no room.
+    /// Sends plain requests one after the other; [`Path::end_burst`] if any was sent.
     #[inline(always)]
-    pub(crate) fn push(&mut self, posted: Posted, now: u64, fill: impl FnOnce(&mut Body)) -> bool {
-        debug_assert!(self.is_open(), "requests keep their order");
-        self.publish(posted, now, |slot| fill(slot.body()))
+    pub(crate) fn burst(&mut self) -> Burst<'_, C> {
+        assert!(!self.posted.is_empty(), "a carrier has slots");
+        let Path { tx, rx, posted, signaled, .. } = self;
+        Burst { tx, posted, signaled, acks: rx.acks() }
     }
 
-    /// As [`Path::push`], for any request that goes to the peer, in any path.
+    /// The slots of a burst have told the peer of all slots taken.
+    #[inline(always)]
+    pub(crate) fn end_burst(&mut self) {
+        self.announced = self.rx.next();
+    }
+
+    /// Publishes a slot that `fill` has written, for any request that goes to the peer. False if
+    /// there is no room, or others wait for it.
     pub(crate) fn push_op(
         &mut self,
         qp: &mut QueuePair,
@@ -61,7 +70,7 @@ impl<C: Carrier> Path<C> {
         }
     }
 
-    /// As [`Path::push`], before all waiting requests.
+    /// As [`Path::push_op`], before all waiting requests.
     #[inline(always)]
     fn publish(
         &mut self,
@@ -69,16 +78,35 @@ impl<C: Carrier> Path<C> {
         now: u64,
         fill: impl FnOnce(&mut <C::Tx as Outgoing>::Vacant<'_>),
     ) -> bool {
-        let position = self.tx.head();
-        let Some(mut slot) = self.tx.claim() else { return false };
-        fill(&mut slot);
-        if now != 0 {
-            slot.stamp(now);
+        let mut burst = self.burst();
+        let is_published = burst.send(posted, |slot| {
+            fill(slot);
+            if now != 0 {
+                slot.stamp(now);
+            }
+        });
+        if is_published {
+            if posted.disposition != Disposition::Silent {
+                burst.mark();
+            }
+            self.end_burst();
         }
-        self.posted[(position & self.mask) as usize] = posted;
-        self.announced = self.rx.next();
-        slot.publish(self.rx.acks());
-        true
+        is_published
+    }
+
+    /// Frees the slots that were taken if no request has to be completed for it. Otherwise returns
+    /// false without effect: [`Path::retire`].
+    #[inline(always)]
+    pub(crate) fn free_silent(&mut self) -> bool {
+        let until = self.acked.taken();
+        let is_silent = self.care == 0
+            && self.tx.refused() == self.refusals
+            && self.signaled.front().is_none_or(|signaled| *signaled >= until);
+        if is_silent {
+            debug_assert!(self.knows_signaled(until), "every one is marked");
+            self.tx.free(self.acked, until);
+        }
+        is_silent
     }
 
     /// Completes the requests whose slots were taken.
@@ -88,15 +116,26 @@ impl<C: Carrier> Path<C> {
             return self.retire_one_by_one(set, out, now);
         }
         let until = self.acked.taken();
-        let mut position = self.tx.freed();
-        while position != until {
+        debug_assert!(self.knows_signaled(until), "every one is marked");
+        while let Some(&position) = self.signaled.front()
+            && position < until
+        {
+            self.signaled.pop_front();
             let posted = &self.posted[(position & self.mask) as usize];
-            position += 1;
+            // One of a queue pair that has failed since is completed already.
             if posted.disposition != Disposition::Silent {
                 set.complete(posted, out.as_deref_mut());
             }
         }
         self.tx.free(self.acked, until);
+    }
+
+    /// Whether all requests before `until` that need a completion are marked.
+    fn knows_signaled(&self, until: u64) -> bool {
+        (self.tx.freed()..until).all(|position| {
+            self.posted[(position & self.mask) as usize].disposition == Disposition::Silent
+                || self.signaled.contains(&position)
+        })
     }
 
     /// As [`Path::retire`], with the time and the result of each slot.
@@ -124,6 +163,7 @@ impl<C: Carrier> Path<C> {
                 refusal
             };
             self.tx.free(self.acked, position + 1);
+            self.signaled.pop_front_if(|signaled| *signaled == position);
             match refusal {
                 Some(why) => self.was_refused(set, out.as_deref_mut(), posted, why),
                 None => {
@@ -310,6 +350,53 @@ impl<C: Carrier> Path<C> {
         qp.is_waiting = !qp.backlog.is_empty();
         if qp.is_waiting { Turn::Again } else { Turn::Done }
     }
+}
+
+/// Plain requests of a path that are sent one after the other.
+pub(crate) struct Burst<'a, C: Carrier> {
+    tx: &'a mut C::Tx,
+    posted: &'a mut [Posted],
+    signaled: &'a mut VecDeque<u64>,
+    /// What all their slots tell.
+    acks: Acks,
+}
+
+impl<C: Carrier> Burst<'_, C> {
+    /// Publishes a slot that `fill` has written. False if there is no room.
+    #[inline(always)]
+    pub(crate) fn send(
+        &mut self,
+        posted: Posted,
+        fill: impl FnOnce(&mut <C::Tx as Outgoing>::Vacant<'_>),
+    ) -> bool {
+        let position = self.tx.head();
+        let Some(mut slot) = self.tx.claim() else { return false };
+        self.posted[position as usize & (self.posted.len() - 1)] = posted;
+        fill(&mut slot);
+        slot.publish(self.acks);
+        true
+    }
+
+    /// Makes the last request, which was sent as silent, complete, with so many places of the send
+    /// queue.
+    #[inline(always)]
+    pub(crate) fn signal(&mut self, covers: u16) {
+        signal(self.posted, self.signaled, self.tx.head() - 1, covers);
+    }
+
+    /// The last request needs a completion.
+    fn mark(&mut self) {
+        self.signaled.push_back(self.tx.head() - 1);
+    }
+}
+
+/// As [`Burst::signal`], of the request at `position`.
+#[cold]
+#[inline(never)]
+fn signal(posted: &mut [Posted], signaled: &mut VecDeque<u64>, position: u64, covers: u16) {
+    let posted = &mut posted[position as usize & (posted.len() - 1)];
+    (posted.disposition, posted.covers) = (Disposition::Signaled, covers);
+    signaled.push_back(position);
 }
 
 /// The result of a queue pair's turn to send.
