@@ -14,7 +14,7 @@
 #[cfg(not(loom))]
 use std::sync::OnceLock;
 #[cfg(not(loom))]
-use std::sync::atomic::{Ordering, compiler_fence, fence};
+use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
 
 /// The frequent side's half: a compiler fence, or a full fence if the kernel does not support
 /// membarrier.
@@ -71,9 +71,22 @@ fn membarrier(command: libc::c_int) -> std::io::Result<()> {
 #[cfg(not(loom))]
 #[inline]
 pub(super) fn is_there() -> bool {
-    static REGISTERED: OnceLock<bool> = OnceLock::new();
-    *REGISTERED.get_or_init(|| !cfg!(miri) && membarrier(REGISTER_PRIVATE_EXPEDITED).is_ok())
+    IS_THERE.load(Ordering::Relaxed) || ask()
 }
+
+#[cfg(not(loom))]
+#[cold]
+fn ask() -> bool {
+    static REGISTERED: OnceLock<bool> = OnceLock::new();
+    let is_there =
+        *REGISTERED.get_or_init(|| !cfg!(miri) && membarrier(REGISTER_PRIVATE_EXPEDITED).is_ok());
+    IS_THERE.store(is_there, Ordering::Relaxed);
+    is_there
+}
+
+/// A copy of a positive answer.
+#[cfg(not(loom))]
+static IS_THERE: AtomicBool = AtomicBool::new(false);
 
 /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED` of linux/membarrier.h.
 #[cfg(not(loom))]
