@@ -288,12 +288,12 @@ impl<Q: Queues> Io<Q> {
                 continue;
             }
             head.seq = seq;
-            lane.pending.pop(parts.outbox.messages());
+            lane.pop(parts.outbox.messages());
             if is_inline {
                 parts.stats.sent_inline.add(1);
                 parts.release(message);
             } else {
-                lane.flight.push(parts.outbox.messages_mut(), message);
+                lane.hold(parts.outbox.messages_mut(), message);
             }
         }
         parts.stats.sent.add(sends);
@@ -314,7 +314,7 @@ impl<Q: Queues> Io<Q> {
             if !lane.is_done(parts.outbox.messages().head(message).seq) {
                 break;
             }
-            lane.flight.pop(parts.outbox.messages());
+            lane.pop_flight(parts.outbox.messages());
             parts.release(message);
         }
         true

@@ -12,6 +12,7 @@ use crate::chunks::{offer, resolve as lists};
 use crate::credit::{CreditLedger, GrantPool, Inflow, ReplyReserve};
 use crate::demand::Offered;
 use crate::error::{Misuse, OpenError, Violation};
+use crate::gate::Gate;
 use crate::group::{GroupAssembler, OpenGroup, Part};
 use crate::ingress::{ControlSend, Ignored, Message, Via};
 use crate::opening::Opening;
@@ -91,6 +92,7 @@ pub struct Finished {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Connection {
+    pub(crate) gate: Gate,
     pub(crate) role: Role,
     pub(crate) ready: bool,
     /// Which ends are known to speak the other's version.
@@ -144,6 +146,7 @@ impl Connection {
         }
         ledger.grants.open().map_err(|_| OpenError::NoReceives)?;
         let mut conn = Self {
+            gate: Gate::Shut,
             role,
             ready: role == Role::Client && (is_one || !settings.properties),
             met: Met::Neither,

@@ -38,6 +38,7 @@ pub mod control;
 pub mod credit;
 pub mod demand;
 pub mod error;
+mod gate;
 pub mod group;
 pub mod ingress;
 mod negotiate;

@@ -68,6 +68,7 @@ impl Connection {
     /// a first message (wire.md B1).
     fn end_meeting(&mut self) {
         self.met = Met::Both;
+        self.set_gate();
         self.revise(|exchange, _| exchange.on_answered());
     }
 

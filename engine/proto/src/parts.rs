@@ -73,6 +73,7 @@ impl Connection {
             return None;
         }
         let (step, group) = self.group.on_next(part)?;
+        self.set_gate();
         self.credits.on_grant(credit);
         if step == Step::Partial {
             return Some(ReplyPart::Partial);
@@ -106,6 +107,7 @@ impl Connection {
         self.credits.on_grant(credit);
         let step = self.group.on_initial(initial, part);
         debug_assert_eq!(step, Ok(Step::Partial), "its count was checked");
+        self.set_gate();
         note_reply_count(ledger, id, self.peer, count);
         Some(ReplyPart::Partial)
     }

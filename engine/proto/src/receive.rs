@@ -49,6 +49,7 @@ impl Connection {
             self.meet(first_segment);
         }
         let ingress = self.classify(ledger, at, first_segment);
+        self.set_gate();
         self.note_progress(ingress)
     }
 
@@ -348,6 +349,7 @@ impl Connection {
     #[cold]
     pub fn expire_group(&mut self, ledger: &mut ShardLedger) -> Option<Aborted> {
         let open = self.group.abort()?;
+        self.set_gate();
         let OpenGroup { xid, dir, next, .. } = open;
         let bad = MsgId { xid, dir, seq: next - 1 };
         let violation = Violation::Missing { expect: next, current: next - 1 };

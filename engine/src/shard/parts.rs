@@ -68,13 +68,13 @@ impl Parts {
     /// Discards the unposted messages of a lane. A partly posted message stays in flight.
     #[cold]
     pub fn discard_pending(&mut self, lane: &mut Lane) {
-        while let Some(index) = lane.pending.pop(self.outbox.messages()) {
+        while let Some(index) = lane.pop(self.outbox.messages()) {
             if self.outbox.messages().head(index).posted == 0 || lane.outstanding() == 0 {
                 self.release(index);
             } else {
                 let messages = self.outbox.messages_mut();
                 messages.head_mut(index).seq = lane.last_seq();
-                lane.flight.push(messages, index);
+                lane.hold(messages, index);
             }
         }
     }

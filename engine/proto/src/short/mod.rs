@@ -23,7 +23,6 @@ use crate::ingress::ReplyTo;
 use crate::placement::direct::WantSet;
 use crate::placement::inline::Direction;
 use crate::settings::Role;
-use crate::version::Met;
 
 pub use self::continued::{ContinuedPlan, ItemStretch};
 pub use self::message::{
@@ -42,7 +41,7 @@ impl Connection {
         first_segment: &'a [u8],
     ) -> Option<Short<'a>> {
         let (header, payload) = Msg::split(first_segment)?;
-        if header.vers.get() != self.vers || self.met != Met::Both || self.group.open().is_some() {
+        if !self.admits(header.vers.get()) {
             return None;
         }
         if header.is_plain() {

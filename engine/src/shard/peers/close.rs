@@ -122,7 +122,7 @@ impl<P: Provider> Core<P> {
         let Some(peer) = self.peers.at(index) else { return };
         let mut count = 0;
         let Parts { outbox, rdma, .. } = &mut self.parts;
-        while let Some(message) = peer.lane.flight.pop(outbox.messages()) {
+        while let Some(message) = peer.lane.pop_flight(outbox.messages()) {
             count += 1;
             match outbox.messages().head(message).after {
                 After::Fetched(place) => rdma.on_buffers_lost(self.fetches.leak(place)),

@@ -26,20 +26,20 @@ pub struct ConnectionId {
     pub(crate) generation: u32,
 }
 
-/// One connection of a shard. Field order is fixed: a short message uses four cache lines. These
-/// are the first of `conn`, two from `phase` to the beginning of `lane`, and that of
-/// `asking_since`, whose spare values mark a place without a connection.
+/// One connection of a shard. Field order is fixed: a plain message uses two cache lines. These are
+/// the first of `conn`, whose first word also marks a place without a connection, and the one from
+/// `phase` to the beginning of `lane`.
 #[repr(C)]
 pub(crate) struct Peer {
     pub conn: Connection,
     pub phase: Phase,
     pub id: ConnectionId,
-    pub qp_num: u32,
     /// Calls delivered to the handler and not yet answered.
     pub open_calls: u32,
     /// Messages of the peer that wait for a send slot.
     pub waiting: u32,
     pub lane: Lane,
+    pub qp_num: u32,
     /// Own calls that have memory exposed.
     pub exposed: u32,
     /// Calls of the peer whose data is being fetched.
@@ -124,7 +124,6 @@ pub(crate) struct Attempt {
 
 /// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u64)]
 pub(crate) enum Phase {
     /// Connected; the properties of the peer are not known yet.
     Opening {
@@ -296,8 +295,8 @@ impl Peers {
         }
     }
 
-    /// As [`Peers::name`], and prefetches the first cache line of each connection, that of its
-    /// phase and that of the mark of a vacant place, before the first message is processed.
+    /// As [`Peers::name`], and loads both cache lines of each connection before the first message
+    /// is processed.
     #[inline(never)]
     fn name_all(&self, batch: &WcBatch, names: &mut Names) {
         let (mut last, mut index) = (NONE, NONE);
@@ -387,6 +386,17 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plain_message_uses_two_cache_lines_of_its_peer() {
+        const LINE: usize = 64;
+        let phase = core::mem::offset_of!(Peer, phase);
+        let lane = core::mem::offset_of!(Peer, lane);
+        assert_eq!((align_of::<Peer>(), core::mem::offset_of!(Peer, conn)), (LINE, 0));
+        let state = [Connection::SHORT_STATE, phase..lane + Lane::SHORT_STATE.end];
+        let lines = state.map(|bytes| bytes.start / LINE..bytes.end.div_ceil(LINE));
+        assert_eq!(lines.map(|lines| lines.len()), [1, 1]);
+    }
 
     #[test]
     fn increasing_and_wrapping_numbers_take_no_more_room() {

@@ -64,7 +64,7 @@ impl Outbox {
                 continue;
             };
             let message = self.message(self.slots.open(token), sge);
-            peer.lane.pending.push_front(&mut self.messages, message);
+            peer.lane.push_front(&mut self.messages, message);
             self.wake(&mut peer.lane, to);
         }
     }

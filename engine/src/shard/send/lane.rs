@@ -10,20 +10,26 @@
 //! a mark, and the mark changes after every refusal. Both wrap: the outstanding numbers follow the
 //! last completed one, and are far fewer than half of all numbers.
 
+use super::messages::Messages;
 use super::queue::Queue;
 use crate::provider::PostError;
 use crate::provider::shortly_before_end;
 
-/// The sends of one queue pair. Field order is fixed: a short message uses only the beginning.
+/// The sends of one queue pair. Field order is fixed: a short message uses only the first five, to
+/// the head of `pending`.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Lane {
+    /// The current mark, at its position in the identifier.
+    mark: u64,
     /// Work requests posted.
     posted: u32,
     /// Work requests known to be complete.
     done: u32,
     /// The last signaled work request.
     signaled: u32,
+    /// Send slots held by the messages of both queues.
+    slots: u32,
     /// Laid out, not fully posted.
     pub pending: Queue,
     /// Posted, memory still owned by the device.
@@ -34,8 +40,6 @@ pub(crate) struct Lane {
     pub unsolicited: u32,
     /// The queue pair's last post error, other than a full queue, when it took all requests.
     pub trouble: Option<PostError>,
-    /// The current mark, at its position in the identifier.
-    mark: u64,
     /// Earlier marks with outstanding work requests.
     eras: Vec<Era>,
 }
@@ -65,8 +69,14 @@ struct Era {
 }
 
 impl Lane {
+    /// Where in a lane lies what a short message reads and writes: to the head of `pending`.
+    #[cfg(test)]
+    pub const SHORT_STATE: core::ops::Range<usize> =
+        0..core::mem::offset_of!(Lane, pending) + size_of::<u32>();
+
     pub fn new() -> Lane {
         Lane {
+            slots: 0,
             pending: Queue::EMPTY,
             flight: Queue::EMPTY,
             ready: false,
@@ -89,7 +99,51 @@ impl Lane {
     /// Send slots of the shard held by its messages.
     #[inline]
     pub fn slots(&self) -> u32 {
-        self.pending.slots() + self.flight.slots()
+        self.slots
+    }
+
+    /// Adds a message behind all others.
+    #[inline]
+    pub fn push(&mut self, messages: &mut Messages, index: u32) {
+        self.pending.push(messages, index);
+        self.slots += messages.slots(index);
+    }
+
+    /// Adds a message in front of all others.
+    #[cold]
+    pub fn push_front(&mut self, messages: &mut Messages, index: u32) {
+        self.pending.push_front(messages, index);
+        self.slots += messages.slots(index);
+    }
+
+    /// Removes the first pending message.
+    #[inline]
+    pub fn pop(&mut self, messages: &Messages) -> Option<u32> {
+        let index = self.pending.pop(messages)?;
+        self.slots -= messages.slots(index);
+        Some(index)
+    }
+
+    /// Removes a pending message.
+    #[cold]
+    pub fn remove(&mut self, messages: &mut Messages, index: u32) {
+        self.pending.remove(messages, index);
+        self.slots -= messages.slots(index);
+    }
+
+    /// Keeps a posted message until it is complete.
+    #[inline]
+    pub fn hold(&mut self, messages: &mut Messages, index: u32) {
+        self.flight.push(messages, index);
+        self.slots += messages.slots(index);
+    }
+
+    /// Removes the first message in flight.
+    #[inline]
+    pub fn pop_flight(&mut self, messages: &Messages) -> Option<u32> {
+        let index = self.flight.pop(messages)?;
+        self.slots -= messages.slots(index);
+        Some(index)
     }
 
     /// The last completion, if a message that holds memory is outstanding: it shows whether the

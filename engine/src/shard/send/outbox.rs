@@ -353,7 +353,7 @@ impl Outbox {
     /// Puts a message that is laid out into its peer's lane.
     #[inline]
     pub fn enqueue(&mut self, lane: &mut Lane, peer: u32, index: u32) {
-        lane.pending.push(&mut self.messages, index);
+        lane.push(&mut self.messages, index);
         self.wake(lane, peer);
     }
 

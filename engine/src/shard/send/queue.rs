@@ -2,18 +2,17 @@
 
 use super::messages::{Messages, NONE};
 
-/// A list of messages in order, linked through their heads.
+/// A list of messages in order, linked through their heads. Only its lane changes it.
 #[derive(Debug, Clone, Copy)]
+#[repr(C)]
 pub(crate) struct Queue {
     head: u32,
     tail: u32,
     len: u32,
-    /// Send slots held by its messages.
-    slots: u32,
 }
 
 impl Queue {
-    pub const EMPTY: Queue = Queue { head: NONE, tail: NONE, len: 0, slots: 0 };
+    pub const EMPTY: Queue = Queue { head: NONE, tail: NONE, len: 0 };
 
     #[inline]
     pub fn front(&self) -> Option<u32> {
@@ -21,7 +20,7 @@ impl Queue {
     }
 
     #[inline]
-    pub fn push(&mut self, messages: &mut Messages, index: u32) {
+    pub(super) fn push(&mut self, messages: &mut Messages, index: u32) {
         messages.head_mut(index).next = NONE;
         match self.tail {
             NONE => self.head = index,
@@ -29,7 +28,6 @@ impl Queue {
         }
         self.tail = index;
         self.len += 1;
-        self.slots += messages.slots(index);
     }
 
     /// The number of messages.
@@ -37,27 +35,20 @@ impl Queue {
         self.len
     }
 
-    /// The number of send slots that they hold.
-    #[inline]
-    pub fn slots(&self) -> u32 {
-        self.slots
-    }
-
     /// Adds a message in front of all others.
     #[cold]
-    pub fn push_front(&mut self, messages: &mut Messages, index: u32) {
+    pub(super) fn push_front(&mut self, messages: &mut Messages, index: u32) {
         messages.head_mut(index).next = self.head;
         if self.head == NONE {
             self.tail = index;
         }
         self.head = index;
         self.len += 1;
-        self.slots += messages.slots(index);
     }
 
     /// Removes a message from any position in the list.
     #[cold]
-    pub fn remove(&mut self, messages: &mut Messages, index: u32) {
+    pub(super) fn remove(&mut self, messages: &mut Messages, index: u32) {
         let next = messages.head(index).next;
         let mut before = NONE;
         let mut at = self.head;
@@ -72,16 +63,14 @@ impl Queue {
             self.tail = before;
         }
         self.len -= 1;
-        self.slots -= messages.slots(index);
     }
 
     /// Removes the first message.
     #[inline]
-    pub fn pop(&mut self, messages: &Messages) -> Option<u32> {
+    pub(super) fn pop(&mut self, messages: &Messages) -> Option<u32> {
         let index = self.front()?;
         self.head = messages.head(index).next;
         self.len -= 1;
-        self.slots -= messages.slots(index);
         if self.head == NONE {
             self.tail = NONE;
         }

@@ -95,7 +95,7 @@ impl Parts {
             if messages.head(message).posted > 0 {
                 return false;
             }
-            peer.lane.pending.remove(messages, message);
+            peer.lane.remove(messages, message);
             if let Some(place) = place {
                 self.rdma.on_unposted(place);
             }
