@@ -13,12 +13,15 @@ mod continued;
 mod message;
 mod single_item;
 
+use core::ops::Range;
+
 use rpcrdma_xdr::numbers::{VERSION_TWO, msg_type, proc};
 use rpcrdma_xdr::rtr::fixed::{Msg, Rpc};
 
 use self::message::ShortHeader;
 use crate::calls::{CallId, CallState, NO_MARK};
 use crate::connection::{Connection, Finished, ShardLedger};
+use crate::gate::Gate;
 use crate::ingress::ReplyTo;
 use crate::placement::direct::WantSet;
 use crate::placement::inline::Direction;
@@ -30,6 +33,27 @@ pub use self::message::{
 };
 
 impl Connection {
+    /// Where in a connection lies what a plain message reads and writes.
+    pub const SHORT_STATE: Range<usize> = 0..core::mem::offset_of!(Connection, group);
+
+    /// Sets the gate after a change of its parts.
+    #[inline]
+    pub(crate) fn set_gate(&mut self) {
+        self.gate = self.gate_of_parts();
+    }
+
+    /// Whether a message of this version may be a short one.
+    #[inline(always)]
+    fn admits(&self, vers: u32) -> bool {
+        debug_assert_eq!(self.gate, self.gate_of_parts(), "the gate follows its parts");
+        self.gate == Gate::Open && vers == self.vers
+    }
+
+    #[inline]
+    fn gate_of_parts(&self) -> Gate {
+        Gate::of(self.met, self.group.open().is_some())
+    }
+
     /// Takes a valid short message of `byte_len` bytes; the argument holds those in the first
     /// segment of its receive buffer. `None`, without effect: pass the transmission to
     /// [`Connection::on_transmission`].
