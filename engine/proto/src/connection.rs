@@ -10,7 +10,7 @@ use crate::calls::{self, CallId, CallTable};
 use crate::change::ChangeKind;
 use crate::chunks::{offer, resolve as lists};
 use crate::credit::{CreditLedger, GrantPool, Inflow, ReplyReserve};
-use crate::demand::Offered;
+use crate::demand::{LastWant, Offered};
 use crate::error::{Misuse, OpenError, Violation};
 use crate::gate::Gate;
 use crate::group::{GroupAssembler, OpenGroup, Part};
@@ -112,6 +112,7 @@ pub struct Connection {
     /// Only [`Connection::revise`] changes it, and both rooms with it.
     exchange: PropertyExchange,
     pub(crate) settings: Settings,
+    pub(crate) last_want: LastWant,
     pub(crate) counters: Counters,
     /// Credits of cancelled calls.
     pub(crate) abandoned: u32,
@@ -159,6 +160,7 @@ impl Connection {
             inflow: Inflow::new(settings.credits_granted_max),
             exchange: PropertyExchange::new(settings.structure.total_len()),
             settings: *settings,
+            last_want: LastWant::default(),
             counters: Counters::default(),
             abandoned: 0,
             group: GroupAssembler::new(),
@@ -485,8 +487,7 @@ impl Connection {
         }
     }
 
-    /// Changes what is known of the peer, and with it the rooms of plain messages: the only way to
-    /// change either.
+    /// Changes what is known of the peer, and with it what follows from that: the only way to.
     pub(crate) fn revise<R>(
         &mut self,
         change: impl FnOnce(&mut PropertyExchange, &Settings) -> R,
@@ -495,6 +496,7 @@ impl Connection {
         let len = self.limits().send_size.min(self.exchange.own_recv_size());
         self.reply_room = len - InlinePlan::HEADER_LEN;
         self.plain_room = self.limits().recv_size - InlinePlan::HEADER_LEN;
+        self.last_want = LastWant::default();
         result
     }
 }

@@ -7,6 +7,8 @@
 //! A call is routed before memory is exposed: only what the route names is offered to the peer. A
 //! reply's memory was offered by its call.
 
+use core::fmt;
+
 use rpcrdma_xdr::array::Array;
 use rpcrdma_xdr::chunk::{RdmaSegment, WriteChunk, WriteList};
 use rpcrdma_xdr::rtr::placement::RsdSet;
@@ -41,6 +43,23 @@ impl Want {
     #[must_use]
     pub fn sends(begin: u32, end: u32, min_len: u32, max_len: u32) -> Self {
         Self { begin, end, min_len, max_len, kind: WantKind::Tbsn, over: 0, pieces: 0 }
+    }
+}
+
+/// The transmissions of the longest reply to the last call of a single result. The next such call
+/// often has the same lengths. It follows from what is known of the peer, and is forgotten with it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct LastWant {
+    /// The longest payload, and the longest item.
+    pub lens: (u32, u32),
+    /// 0: there was no such call.
+    pub count: u32,
+}
+
+/// It is no state of the connection, which is the same on the general way.
+impl fmt::Debug for LastWant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LastWant")
     }
 }
 

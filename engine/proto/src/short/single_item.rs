@@ -22,7 +22,7 @@ use super::message::{
 };
 use crate::calls::{CallId, CallState, NO_MARK};
 use crate::connection::{Connection, ShardLedger};
-use crate::demand::{Want, WantKind};
+use crate::demand::{LastWant, Want, WantKind};
 use crate::error::SendError;
 use crate::ingress::{ReplyTo, Via};
 use crate::placement::direct::{ItemKind, WantSet};
@@ -201,7 +201,7 @@ impl Connection {
     /// general way would fail for the same reason. `None` if it is not, or can be sent.
     #[must_use]
     pub fn read_call_shortage(
-        &self,
+        &mut self,
         ledger: &ShardLedger,
         lens: (u32, u32),
         want: &Want,
@@ -218,7 +218,7 @@ impl Connection {
     /// Transmissions of the reply to a call that requests a single result, if it is a short one.
     #[inline]
     fn read_call_replies(
-        &self,
+        &mut self,
         (payload, reply_payload_max): (u32, u32),
         want: &Want,
         means: GatherMeans,
@@ -320,7 +320,17 @@ impl Connection {
 
     /// Transmissions of the longest reply to a call of a single result, if it may take so many.
     #[inline]
-    fn single_item_reply_count(&self, payload_max: u32, want: &Want) -> Option<u32> {
+    fn single_item_reply_count(&mut self, payload_max: u32, want: &Want) -> Option<u32> {
+        let LastWant { lens, count } = self.last_want;
+        if count > 0 && lens == (payload_max, want.max_len) {
+            return Some(count);
+        }
+        let count = self.count_single_item_reply(payload_max, want)?;
+        self.last_want = LastWant { lens: (payload_max, want.max_len), count };
+        Some(count)
+    }
+
+    fn count_single_item_reply(&self, payload_max: u32, want: &Want) -> Option<u32> {
         let (structure, usable) = (&self.settings.structure, self.exchange().own_recv_size());
         let stream = payload_max.saturating_add(3) & !3;
         let header_len = ReadReply::LEN as u32;
