@@ -19,6 +19,7 @@ pub enum Bulk {
 }
 
 impl Bulk {
+    #[inline]
     pub(crate) fn sge(&self, start: u32, len: u32) -> Sge {
         let range = start as usize..(start + len) as usize;
         match self {
@@ -31,6 +32,7 @@ impl Bulk {
 impl Deref for Bulk {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         match self {
             Bulk::Loan(loan) => loan,

@@ -63,7 +63,7 @@ impl<'a> Payload<'a> {
     /// The data go to a placement segment of the peer if it requests that, and follow in line
     /// otherwise. The memory is returned when the message has left.
     pub fn place(&mut self, bulk: impl Into<Bulk>) {
-        self.place_pieces([bulk.into()]);
+        self.parts.outbox.place_one(bulk.into());
     }
 
     /// As [`Payload::place`], for one data item in several pieces.

@@ -51,18 +51,24 @@ impl Parts {
         self.outbox.free(index);
     }
 
-    #[cold]
+    #[inline(never)]
     fn release_body(&mut self, index: u32) {
+        let after = self.outbox.messages().head(index).after;
+        if after != After::Nothing {
+            self.end_wait(index, after);
+        }
+        self.outbox.empty(index);
+    }
+
+    /// Notifies the waiter for a message's completion.
+    #[cold]
+    fn end_wait(&mut self, index: u32, after: After) {
         let Parts { outbox, rdma, .. } = self;
-        let after = outbox.messages().head(index).after;
         if let After::Called(exposure) = after {
             // The peer may read them until its rights have ended.
             rdma.keep(exposure, outbox.messages_mut().body_mut(index).pieces.drain(..));
         }
-        if after != After::Nothing {
-            rdma.on_released(after);
-        }
-        outbox.empty(index);
+        rdma.on_released(after);
     }
 
     /// Discards the unposted messages of a lane. A partly posted message stays in flight.

@@ -58,6 +58,26 @@ impl Outbox {
             }
         }
         let pieces = (body.pieces.len() - first) as u32;
+        self.place_item(message, (first, pieces), len);
+    }
+
+    /// As [`Outbox::place`], for one piece.
+    pub fn place_one(&mut self, piece: Bulk) {
+        if piece.is_empty() {
+            return self.place([]);
+        }
+        let Some(message) = self.drafted() else { return };
+        let body = self.messages.body_mut(message);
+        let (first, len) = (body.pieces.len(), piece.len());
+        if body.pieces.try_push(piece).is_err() {
+            return self.refuse(CallRefused::TooManyPieces);
+        }
+        self.place_item(message, (first, 1), len);
+    }
+
+    /// Writes the count of a data item, whose pieces are kept.
+    #[inline]
+    fn place_item(&mut self, message: u32, (first, pieces): (usize, u32), len: usize) {
         let Ok(len) = u32::try_from(len) else { return self.refuse(CallRefused::PayloadTooLong) };
         self.put(&len.to_be_bytes());
         let Draft { is_reply, origin, bulk_len, .. } = self.draft;
@@ -261,6 +281,7 @@ impl Outbox {
     }
 
     /// The message that holds everything beyond one slot.
+    #[inline]
     fn drafted(&mut self) -> Option<u32> {
         if self.draft.message.is_none() {
             self.draft.message = self.messages.begin();

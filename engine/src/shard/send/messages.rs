@@ -119,11 +119,13 @@ impl Body {
     }
 
     /// Ends the list of a work request, and with it the request.
+    #[inline]
     pub fn end_request(&mut self, op: SendOp) -> Option<()> {
         self.end_request_at(op, self.gather.len())
     }
 
     /// As [`Body::end_request`], with the list ending at `end`; entries behind it stay open.
+    #[inline]
     pub fn end_request_at(&mut self, op: SendOp, end: usize) -> Option<()> {
         let begin = self.requests.last().map_or(0, |last| last.end);
         self.requests.try_push(Request { op, begin, end: end as u16 }).ok()
@@ -175,6 +177,7 @@ impl Body {
     }
 
     /// Appends the gather entries of all pieces. `None` if there is no room.
+    #[inline]
     pub fn gather_pieces(&mut self) -> Option<()> {
         for piece in &self.pieces {
             self.gather.try_push(piece.sge(0, piece.len() as u32)).ok()?;

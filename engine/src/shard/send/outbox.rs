@@ -158,15 +158,11 @@ impl Outbox {
     }
 
     /// Empties the body of a message; its gathered loans return to their pools.
-    #[cold]
+    #[inline]
     pub fn empty(&mut self, index: u32) {
-        let Outbox { slots, headers, messages, returned, .. } = self;
+        let Outbox { messages, returned, .. } = self;
         let body = messages.body_mut(index);
-        body.slots.drain(..).for_each(|slot| slots.put(slot));
-        if let Some(slot) = body.headers.take() {
-            headers.push(slot);
-        }
-        for piece in body.pieces.drain(..) {
+        while let Some(piece) = body.pieces.pop() {
             // A loan that does not fit returns by being dropped, which costs more.
             if let Bulk::Loan(loan) = piece
                 && returned.len() < returned.capacity()
@@ -177,6 +173,20 @@ impl Outbox {
         body.items.clear();
         body.requests.clear();
         body.gather.clear();
+        if !body.slots.is_empty() || body.headers.is_some() {
+            self.free_slots(index);
+        }
+    }
+
+    /// Frees the slots in the body of a message.
+    #[inline(never)]
+    fn free_slots(&mut self, index: u32) {
+        let Outbox { slots, headers, messages, .. } = self;
+        let body = messages.body_mut(index);
+        body.slots.drain(..).for_each(|slot| slots.put(slot));
+        if let Some(slot) = body.headers.take() {
+            headers.push(slot);
+        }
     }
 
     /// Whether short messages are ever held.
