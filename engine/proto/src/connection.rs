@@ -86,9 +86,8 @@ pub struct Finished {
     pub token: u64,
 }
 
-/// One connection. Less than 2 KiB, without a pointer.
-/// The order of the fields is fixed: what every message needs comes first, in one cache line, so
-/// that cycling through a thousand connections costs one line each instead of five.
+/// One connection. Less than 2 KiB, without a pointer. The order of the fields is fixed: what every
+/// message needs comes first, in one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Connection {
@@ -176,8 +175,6 @@ impl Connection {
         debug_assert_eq!(self.credits.in_flight(), 0, "all calls are finished before");
         ledger.grants.close(self.inflow.granted());
     }
-
-    // Getters.
 
     /// Whether calls can be sent.
     #[inline]
