@@ -2,15 +2,15 @@
 //!
 //! ```text
 //!   1, 4, 16, ... connections ──▶ every round: the rate with many under way, then one by one
-//!        └ resident memory before and after they connect
 //! ```
+//! Before that: the memory of an idle connection.
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::args::Over;
-use crate::contenders::rpc::Rpc;
+use crate::contenders::rpc::{IDLE, Rpc, idle_memory};
 use crate::device::{Device, on_device};
 use crate::error::BenchError;
 use crate::modes::contest::{self, Plan};
@@ -84,12 +84,18 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = &ConnsPlan::new(args)?;
     session.announce(&plan.sentence())?;
     let (device, config) = (&args.contest.device, &plan.first().config);
-    on_device!(device, config, open, |device| measure_on(device, plan, session))
+    // First, while nothing else takes or returns memory.
+    let memory = match device.provider {
+        Over::Fabric => Some(idle_memory(plan.first().cores)?),
+        Over::Verbs => None,
+    };
+    on_device!(device, config, open, |device| measure_on(device, plan, memory, session))
 }
 
 fn measure_on<D: Device>(
     device: &D,
     plan: &ConnsPlan,
+    memory: Option<f64>,
     session: &Session,
 ) -> Result<Report, BenchError> {
     let first = plan.first();
@@ -97,7 +103,7 @@ fn measure_on<D: Device>(
     for Plan { cores, config, load, .. } in &plan.plans {
         let rpc = Rpc::on(device, "rpc", *cores, config, load, false)?;
         notes.extend(rpc.notes().into_iter().next());
-        points.push(Point::new(load.connections, rpc.grown()));
+        points.push(Point::new(load.connections));
         contenders.push(rpc);
     }
     // Each point has two rounds.
@@ -109,31 +115,23 @@ fn measure_on<D: Device>(
         points[index].single.rounds.push(rpc.one_by_one(first.quota)?);
         Ok(())
     })?;
-    Ok(report(plan, &points, environment))
+    Ok(report(plan, &points, memory, environment))
 }
 
 struct Point {
     connections: u32,
-    /// By how many bytes the process grew when they connected.
-    grown: u64,
     rate: Series,
     single: Series,
 }
 
 impl Point {
-    fn new(connections: u32, grown: u64) -> Point {
+    fn new(connections: u32) -> Point {
         let series = |name| Series { name, rounds: Vec::new() };
-        Point { connections, grown, rate: series("rpc"), single: series("rpc") }
+        Point { connections, rate: series("rpc"), single: series("rpc") }
     }
 
     fn at(&self) -> At {
         At::new("connections", self.connections.into(), Unit::Count)
-    }
-
-    /// Bytes for each connection and end. `None` of so few that pages of 4 KiB say nothing.
-    fn memory(&self) -> Option<f64> {
-        let ends = 2.0 * f64::from(self.connections);
-        (self.connections >= MANY).then(|| self.grown as f64 / ends)
     }
 
     fn figures(&self, first: &Point) -> Vec<Figure> {
@@ -142,11 +140,6 @@ impl Point {
         let mut figures = Figure::round_trips("rpc", &self.single.latency(), &rounds);
         let (rate, calls) = (self.rate.rate(), self.rate.completed());
         figures.push(Figure::new("rpc", "rate", rate, Unit::PerSecond, calls).rounds(rates));
-        if let Some(memory) = self.memory() {
-            let samples = self.connections.into();
-            let memory = Figure::new("rpc", "memory", memory, Unit::Bytes, samples);
-            figures.push(memory.better(Better::Lower));
-        }
         if self.connections != first.connections {
             let ratio = Ratio::of_rates(&self.rate, &first.rate);
             figures.extend(Figure::ratio(&Ratio { to: "first", ..ratio }));
@@ -155,15 +148,24 @@ impl Point {
     }
 }
 
-fn report(plan: &ConnsPlan, points: &[Point], environment: Environment) -> Report {
+fn report(
+    plan: &ConnsPlan,
+    points: &[Point],
+    memory: Option<f64>,
+    environment: Environment,
+) -> Report {
     let first = plan.first();
     let rounds = points.iter().flat_map(|one| one.rate.rounds.iter().chain(&one.single.rounds));
     let environment = environment.lost(&[Lost::of("rpc", rounds)]);
     let own = json!({ "connections": plan.counts().collect::<Vec<u32>>() });
     let settings = first.settings("conns", own);
-    let figures = Figure::of_each(points, |one| one.figures(&points[0]));
+    let mut figures = Figure::of_each(points, |one| one.figures(&points[0]));
     let rows = Row::swept(&figures, "rpc", |at| vec![at.value.to_string()]);
     let table = Table::of(&["connections"], &rows, &COLUMNS, &figures);
+    figures.extend(memory.map(|bytes| {
+        let samples = (2 * IDLE).into();
+        Figure::new("idle", "memory", bytes, Unit::Bytes, samples).better(Better::Lower)
+    }));
     let mut report = Report::new("conns", plan.sentence(), settings, environment, figures);
     for point in points {
         report.samples(format!("rpc@{}", point.at()), &point.single.latency());
@@ -174,17 +176,15 @@ fn report(plan: &ConnsPlan, points: &[Point], environment: Environment) -> Repor
     let times = [("p50", "rpc", "round_trip.p50"), ("p99", "rpc", "round_trip.p99")];
     let round_trip = Axis::log("round trip", Unit::Ns);
     report.curve("Round trip by connections", x(), round_trip, &times);
-    let memory = Axis::new("memory", Unit::Bytes);
-    let title = "Memory of a connection, each end";
-    report.curve(title, x(), memory, &[("rpc", "rpc", "memory")]);
     report.block(table);
-    let grown =
-        |point: &Point| json!({ "connections": point.connections, "grown_bytes": point.grown });
-    report.detail(json!({ "memory": points.iter().map(grown).collect::<Vec<Value>>() }));
+    if let Some(bytes) = memory {
+        let text = "of memory on each side, without the pools of its shard";
+        report.block(format!("an idle connection takes {bytes:.0} bytes {text}"));
+    }
     report
 }
 
-const COLUMNS: [Column; 10] = [
+const COLUMNS: [Column; 9] = [
     Column::thousands("rate/s", "rate"),
     Column::digits("to first", "ratio.rate", 3).of("rpc/first").or("1.000"),
     Column::digits("lowest", "ratio.rate.lowest", 3).of("rpc/first").or("1.000"),
@@ -194,10 +194,7 @@ const COLUMNS: [Column; 10] = [
     Column::digits("p99.9", "round_trip.p99.9", 0),
     Column::digits("max", "round_trip.max", 0),
     Column::samples("samples", "round_trip.p50"),
-    Column::digits("memory, B", "memory", 0),
 ];
-/// Fewer connections take so few pages that chance decides about them.
-const MANY: u32 = 64;
 const COUNTS: [u32; 7] = [1, 4, 16, 64, 256, 1024, 4096];
 /// Queue pairs of a device are not so many, and take milliseconds each.
 const COUNTS_VERBS: [u32; 4] = [1, 4, 16, 64];
@@ -214,8 +211,8 @@ Examples:
                                                   reads of pages, 64 in flight
   rpcrdma-bench conns --counts 1,1024 --fail-if 'rpc/first@connections=1024.ratio.rate<0.85'
 
-Each number has its own engine. Calls use the connections in turn. Memory is the growth of the process
-when they connect, per connection and end; pools and tables allocated before are not included.";
+Each number has its own engine. Calls use the connections in turn. Over the fabric, the memory of an
+idle connection is measured first: engines with 256 and with 512 connections and the same pools.";
 
 #[cfg(test)]
 mod tests {
@@ -250,7 +247,7 @@ mod tests {
     }
 
     fn point(connections: u32, rates: &[u64]) -> Point {
-        let mut point = Point::new(connections, 1 << 20);
+        let mut point = Point::new(connections);
         point.rate.rounds = rates.iter().map(|rate| round(*rate, &[])).collect();
         point
     }
@@ -266,12 +263,5 @@ mod tests {
         assert_eq!(ratio.rounds, [0.9, 0.85, 0.9]);
         assert_eq!(of("ratio.rate.paired").expect("it is there").value, 0.9);
         assert!(!one.figures(&one).iter().any(|figure| figure.of == "rpc/first"));
-    }
-
-    #[test]
-    fn memory_is_of_one_end_of_a_connection_and_of_many_only() {
-        assert_eq!(point(1024, &[]).memory(), Some(512.0));
-        assert_eq!(point(MANY, &[]).memory(), Some((1 << 20) as f64 / 128.0));
-        assert_eq!(point(MANY - 1, &[]).memory(), None);
     }
 }

@@ -90,11 +90,12 @@ fn connections_are_compared_with_the_first_number_of_them() {
     let ratio = figure(&json, "rpc/first", Some(100.0), "ratio.rate");
     assert_eq!(ratio["rounds"].as_array().map(Vec::len), Some(2));
     assert!(ratio["value"].as_f64().is_some_and(|ratio| ratio > 0.0));
-    assert!(value(&json, "rpc", Some(100.0), "memory") > 0.0, "something is kept of each");
+    let memory = value(&json, "idle", None, "memory");
+    assert!((512.0..=4096.0).contains(&memory), "{memory} bytes of an idle connection");
     assert_eq!(figure(&json, "rpc", Some(1.0), "round_trip.p99")["samples"], 400);
     assert_eq!(json["settings"]["connections"], serde_json::json!([1, 100]));
     let Some(table) = good("conns --counts 2,3 -n 200 -r 1 --warm-up 0") else { return };
-    assert!(table.contains("to first") && table.contains("memory, B"), "{table}");
+    assert!(table.contains("to first") && table.contains("an idle connection takes "), "{table}");
 }
 
 #[test]

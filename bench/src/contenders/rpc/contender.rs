@@ -20,7 +20,6 @@ use super::message::WHO;
 use super::server::Server;
 use crate::contenders::call::Load;
 use crate::contenders::far::Far;
-use crate::device::files::resident;
 use crate::device::pair::{self, Outcome, Stop};
 use crate::device::{CorePair, Device, on_core};
 use crate::error::BenchError;
@@ -38,8 +37,6 @@ pub struct Rpc<P: Provider> {
     pub(super) address: SocketAddr,
     /// What the sides of this program had counted before the first call.
     pub(super) before: Vec<Snapshot>,
-    /// By how many bytes the process grew when they connected.
-    pub(super) grown: u64,
     // Last, so that the control plane outlives the shards.
     pub(super) _engine: Arc<Engine<P>>,
 }
@@ -77,14 +74,11 @@ impl<P: Provider> Rpc<P> {
         let address = engine.listen(at)?;
         let mut server = make_server(&engine, cores.server, load)?;
         let mut client = on_core(cores.client, || Ok(engine.client()?))?;
-        let before = resident();
         let peers = connect(&mut client, address, load.connections, &mut |now| {
             server.poll_once(now);
         })?;
         let ends = Ends { client, server, peers, cores };
-        let mut rpc = Rpc::assemble(name, engine, address, ends, load)?;
-        rpc.grown = resident().saturating_sub(before);
-        Ok(rpc)
+        Rpc::assemble(name, engine, address, ends, load)
     }
 
     /// Puts connected ends together, when nothing is on its way any more.
@@ -110,15 +104,8 @@ impl<P: Provider> Rpc<P> {
             opposite: Opposite::Here(Box::new(server)),
             address,
             before,
-            grown: 0,
             _engine: engine,
         })
-    }
-
-    /// By how many bytes of memory the process grew when the connections were made, both ends and
-    /// what lies between them.
-    pub fn grown(&self) -> u64 {
-        self.grown
     }
 
     /// What both shards have counted of each call so far, on average.

@@ -48,7 +48,6 @@ impl<P: Provider> Rpc<P> {
             caller: Caller::new(client, peers, load)?,
             opposite: Opposite::There(far),
             address: server,
-            grown: 0,
             _engine: engine,
         })
     }
