@@ -202,7 +202,7 @@ impl QueueSet {
         out: &mut WcBatch,
     ) -> Arrival {
         let (qp, rkey) = (body.dst, body.rkey);
-        let is_alive = self.qps.peek(qp).is_some_and(|qp| qp.state != State::Error);
+        let is_alive = self.qps.receives(qp);
         if is_alive && !self.rights.is_bound(qp, rkey) {
             return Arrival::Refused(Refusal::Access);
         }
