@@ -1,10 +1,11 @@
 //! A connection from request to message, over a fake device that is wired to itself.
 
+use std::slice;
 use std::time::Duration;
 
 use rpcrdma_provider::{
-    Attached, CmEvent, ConnParam, ConnectionManager, Provider, Queues, Waker, WcOpcode, WcStatus,
-    WrId,
+    Attached, CmEvent, ConnParam, ConnectionManager, PostError, Provider, Queues, SendFlags,
+    SendOp, SendWr, Waker, WcOpcode, WcStatus, WrId,
 };
 
 use super::rig::{Host, Pair, SMALL};
@@ -57,6 +58,60 @@ fn carries(from: &mut Host, sender: Attached<VerbsQp>, to: &mut Host, receiver: 
     assert_eq!(to.read(1024, 9), b"patience\0");
     assert_eq!(from.outcomes(1), [(3, WcStatus::Success)]);
     assert_eq!((from.poll_once(), to.poll_once()), (vec![], vec![]));
+}
+
+#[test]
+fn chains_of_every_length_arrive_whole_and_in_order() {
+    let Pair { mut a, mut b, qa, .. } = connected();
+    let (mut posted, mut came) = (0, 0);
+    // Up to more than two doorbells, with shorter chains behind longer ones.
+    for len in (1..=3).chain([32, 1, 33, 31, 66, 2, 64]) {
+        let sges: Vec<_> = (0..len).map(|at| a.sge(at, 1)).collect();
+        let wrs: Vec<_> = (posted..)
+            .zip(&sges)
+            .map(|(id, sge)| SendWr::send(WrId(id), slice::from_ref(sge), SendFlags::INLINE))
+            .collect();
+        b.recvs(posted..posted + len as u64, 0, 4096);
+        assert_eq!(a.post_all(qa.qp, &wrs), Ok(()));
+        posted += len as u64;
+        while came < posted {
+            for done in b.poll_once() {
+                assert_eq!((done.wr_id, done.byte_len), (WrId(came), 1));
+                came += 1;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_plain_message_behind_one_that_invalidates_does_not() {
+    let Pair { mut a, mut b, qa, .. } = connected();
+    let sge = [a.sge(0, 8)];
+    let ops =
+        [SendOp::SendInvalidate { rkey: 7 }, SendOp::Send, SendOp::SendInvalidate { rkey: 9 }];
+    for (of, expected) in [(&ops[..], [Some(7), None, Some(9)]), (&ops[1..], [None, Some(9), None])]
+    {
+        b.recvs(0..of.len() as u64, 0, 64);
+        let wr =
+            |op: &SendOp| SendWr { op: *op, ..SendWr::send(WrId(1), &sge, SendFlags::empty()) };
+        let wrs: Vec<_> = of.iter().map(wr).collect();
+        assert_eq!(a.post_all(qa.qp, &wrs), Ok(()));
+        let keys: Vec<_> = b.poll(of.len()).iter().map(|done| done.invalidated).collect();
+        assert_eq!(keys, expected[..of.len()]);
+    }
+}
+
+#[test]
+fn requests_behind_one_that_breaks_a_limit_are_not_posted() {
+    let Pair { mut a, mut b, qa, .. } = connected();
+    let (short, long) = ([a.sge(0, 8)], [a.sge(0, 1 << 20)]);
+    b.recvs(0..4, 0, 64);
+    for good in [1, 2] {
+        let mut wrs = vec![SendWr::send(WrId(1), &short, SendFlags::INLINE); 4];
+        wrs[good] = SendWr::send(WrId(2), &long, SendFlags::INLINE);
+        assert_eq!(a.post_all(qa.qp, &wrs), Err((good, PostError::Invalid)));
+        assert_eq!(b.poll_once().len(), good);
+    }
 }
 
 #[test]
