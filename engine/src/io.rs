@@ -256,13 +256,7 @@ impl<Q: Queues> Io<Q> {
         qp: Q::Qp,
         room: usize,
     ) -> Option<PostError> {
-        // A shard that is short of slots learns of the end of every send that holds one.
-        let is_low = parts.outbox.slots().free() < self.depths.low_water;
-        let rule = Rule {
-            signal_every: self.depths.signal_every,
-            inline_len: self.depths.inline_len,
-            hold_max: if is_low { 0 } else { HOLD_MAX },
-        };
+        let rule = self.rule(&parts.outbox);
         let signaled = Cell::default();
         let chain = Chain::new(&parts.outbox, lane, rule, (&signaled, room));
         let count = chain.len();
@@ -301,6 +295,18 @@ impl<Q: Queues> Io<Q> {
             lane.on_refused();
         }
         why
+    }
+
+    /// How work requests are posted now.
+    #[inline]
+    fn rule(&self, outbox: &Outbox) -> Rule {
+        // A shard that is short of slots learns of the end of every send that holds one.
+        let is_low = outbox.slots().free() < self.depths.low_water;
+        Rule {
+            signal_every: self.depths.signal_every,
+            inline_len: self.depths.inline_len,
+            hold_max: if is_low { 0 } else { HOLD_MAX },
+        }
     }
 
     /// Records that all sends of a lane up to this identifier have completed, successfully or not.

@@ -137,15 +137,15 @@ impl Window {
 }
 
 bitflags::bitflags! {
-    /// How a send request is to be treated. Numbers as in `enum ibv_send_flags`.
+    /// How a send request is to be treated.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct SendFlags: u32 {
         /// Report a completion also on success.
-        const SIGNALED = 2;
+        const SIGNALED = 1;
         /// Copy the bytes while posting; at most [`DeviceCaps::inline_len`].
-        const INLINE = 8;
+        const INLINE = 2;
         /// Begin only when every [`SendOp::Read`] posted before has completed.
-        const FENCE = 1;
+        const FENCE = 4;
     }
 }
 

@@ -40,6 +40,12 @@ pub(super) struct Chain<'a> {
 pub(super) struct Signaled(u64);
 
 impl Signaled {
+    /// Also the work request at this position.
+    #[inline]
+    pub fn with(self, at: usize) -> Signaled {
+        Signaled(self.0 | 1 << at)
+    }
+
     /// Whether the work request at this position is signaled.
     pub fn contains(self, at: usize) -> bool {
         self.0 >> at & 1 == 1
@@ -111,8 +117,7 @@ impl<'a> Iterator for Chain<'a> {
         {
             flags |= SendFlags::SIGNALED;
             self.unsignaled = 0;
-            let Signaled(bits) = self.signaled.get();
-            self.signaled.set(Signaled(bits | 1 << self.at));
+            self.signaled.set(self.signaled.get().with(self.at as usize));
         }
         self.at += 1;
         Some(SendWr { wr_id: WrId(SEND | self.names.take()), op, sgl, flags })

@@ -1,23 +1,26 @@
-//! Inline sends: short messages that are copied while they are posted.
+//! Inline sends: short messages that are copied while they are posted, and those with an item
+//! between them.
 #![expect(unsafe_code, reason = "posting hands memory to the device")]
 
-use crate::io::chain::SEND;
+use core::cell::Cell;
+
+use crate::io::chain::{SEND, Signaled};
 use crate::io::{CHAIN, Io, OPEN};
 use crate::provider::{PostError, Queues, SendFlags, SendWr, Taken, WrId};
 use crate::shard::parts::Parts;
 use crate::shard::peers::Peers;
 use crate::shard::send::lane::Lane;
-use crate::shard::send::messages::InlineSend;
+use crate::shard::send::messages::{InlineSend, NONE};
 use crate::shard::send::outbox::Outbox;
 
 impl<Q: Queues> Io<Q> {
-    /// Posts the short messages that precede the lanes, one chain for each run of messages to the
-    /// same peer. Their slots are free on return. Messages that a queue pair does not take wait in
-    /// its lane.
-    #[inline]
-    pub fn flush_inline(&mut self, parts: &mut Parts, peers: &mut Peers) {
+    /// Posts the messages that precede the lanes, one chain for each run of messages to the same
+    /// peer. The slots of short ones are free on return; those that may have an item (`ITEMS`) are
+    /// in flight if they have. Messages that a queue pair does not take wait in its lane.
+    #[inline(always)]
+    pub fn flush_inline<const ITEMS: bool>(&mut self, parts: &mut Parts, peers: &mut Peers) {
         let Parts { outbox, stats, .. } = parts;
-        let (mut done, mut doorbells, mut sent) = (0, 0, 0);
+        let (mut done, mut doorbells, mut sent, mut items) = (0, 0, 0, 0);
         let mut trouble = None;
         while let Some(rest @ [first, ..]) = outbox.inline_sends().get(done..) {
             let to = first.peer;
@@ -26,7 +29,10 @@ impl<Q: Queues> Io<Q> {
                 run += 1;
             }
             if let Some(peer) = peers.at(to) {
-                let posted = self.post_inline(&rest[..run], to, &mut peer.lane);
+                let posted = match ITEMS {
+                    false => self.post_inline(&rest[..run], to, &mut peer.lane),
+                    true => self.post_items(outbox, (done, run), to, &mut peer.lane, &mut items),
+                };
                 doorbells += u64::from(posted.is_some());
                 let full = Taken::with_error(0, PostError::QueueFull);
                 let (taken, why) = posted.unwrap_or(full).of(run);
@@ -35,13 +41,16 @@ impl<Q: Queues> Io<Q> {
                     trouble = Some((to, why, taken));
                     break;
                 }
+            } else if ITEMS {
+                outbox.drop_items(done..done + run);
             }
             done += run;
         }
         stats.doorbells.add(doorbells);
         stats.sent.add(sent);
-        stats.sent_inline.add(sent);
+        stats.sent_inline.add(sent - items);
         match trouble {
+            None if ITEMS => outbox.end_posted(),
             None => outbox.free_inline(),
             Some((to, why, taken)) => on_trouble(outbox, peers, (to, why), (done, done + taken)),
         }
@@ -70,6 +79,53 @@ impl<Q: Queues> Io<Q> {
         let (taken, _) = posted.of(run.len());
         lane.on_run_posted(taken as u32, unsignaled_behind(before, taken as u32, every));
         if taken < run.len() {
+            lane.on_refused();
+        }
+        Some(posted)
+    }
+
+    /// As [`Io::post_inline`], for `count` messages from `first` on, which may have an item. Those
+    /// that have one are in flight, and counted in `items`.
+    #[inline]
+    fn post_items(
+        &mut self,
+        outbox: &mut Outbox,
+        (first, count): (usize, usize),
+        to: u32,
+        lane: &mut Lane,
+        items: &mut u64,
+    ) -> Option<Taken> {
+        let room = self.depths.send_depth.saturating_sub(lane.outstanding()) as usize;
+        let qp = self.qps[to as usize].filter(|_| room >= count)?;
+        let rule = self.rule(outbox);
+        let (mut names, mut unsignaled) = (lane.names(), lane.unsignaled());
+        let (noted, sender) = (Cell::<Signaled>::default(), &*outbox);
+        let (signaled, run) = (&noted, &outbox.inline_sends()[first..first + count]);
+        let wrs = run.iter().enumerate().map(move |(at, it)| {
+            let (mut sgl, mut flags) = (core::slice::from_ref(&it.sge), SendFlags::INLINE);
+            unsignaled += 1;
+            let mut is_due = unsignaled >= rule.signal_every;
+            if it.item != NONE {
+                (sgl, flags) = (&sender.messages().body(it.item).gather, SendFlags::empty());
+                is_due |= unsignaled >= rule.hold_max || sender.is_awaited(it.item);
+            }
+            if is_due {
+                flags |= SendFlags::SIGNALED;
+                unsignaled = 0;
+                signaled.set(signaled.get().with(at));
+            }
+            SendWr::send(WrId(SEND | names.take()), sgl, flags)
+        });
+        // SAFETY: a request without an item is inline, so that its slot has been read on return.
+        // One with an item names a slot, loans and registered bytes that its message owns; it goes
+        // to `flight` below if it is taken, as in `post_chain`.
+        let posted = unsafe { self.queues.as_mut().expect(OPEN).post_send(qp, wrs) };
+        let (taken, _) = posted.of(count);
+        for at in 0..taken {
+            let seq = lane.on_posted(noted.get().contains(at));
+            *items += u64::from(outbox.on_inline_posted(lane, first + at, seq));
+        }
+        if taken < count {
             lane.on_refused();
         }
         Some(posted)

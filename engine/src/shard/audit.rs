@@ -11,6 +11,7 @@ use rpcrdma_proto::{CallState, ShardLedger};
 
 use super::Core;
 use super::peers::{ConnectionId, Peer, Phase};
+use super::send::messages::NONE;
 use super::send::queue::Queue;
 use crate::message::bulk::Bulk;
 use crate::provider::Provider;
@@ -184,6 +185,10 @@ impl<P: Provider> Core<P> {
         audit.headers = Held { total: headers.capacity(), free: headers.free(), held: 0 };
         audit.messages.total = messages.capacity();
         audit.messages.free = messages.free();
+        for item in outbox.inline_sends().iter().map(|it| it.item).filter(|item| *item != NONE) {
+            audit.messages.held += 1;
+            self.count_pieces(item, &mut audit);
+        }
         for peer in peers.iter() {
             self.count_messages(&peer.lane.pending, &mut audit);
             self.count_messages(&peer.lane.flight, &mut audit);
@@ -234,12 +239,17 @@ impl<P: Provider> Core<P> {
             audit.messages.held += 1;
             audit.send.held += usize::from(head.slot.is_some()) + body.slots.len();
             audit.headers.held += usize::from(body.headers.is_some());
-            for piece in &body.pieces {
-                if let Bulk::Loan(loan) = piece {
-                    self.count_leaving(loan, audit);
-                }
-            }
+            self.count_pieces(index, audit);
             next = messages.next(index);
+        }
+    }
+
+    /// Counts the loans held by a message.
+    fn count_pieces(&self, message: u32, audit: &mut Audit) {
+        for piece in &self.parts.outbox.messages().body(message).pieces {
+            if let Bulk::Loan(loan) = piece {
+                self.count_leaving(loan, audit);
+            }
         }
     }
 

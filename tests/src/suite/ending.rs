@@ -2,6 +2,7 @@
 
 use rpcrdma_engine::{CallError, CallRefused, CloseReason, Provider};
 
+use super::check_owned;
 use crate::script::{Order, Part, Script};
 use crate::world::{Open, Plan, World};
 
@@ -40,6 +41,43 @@ pub fn a_close_completes_open_calls<P: Provider>(open: Open<'_, P>) {
         world.round(0, other, &Script::new(7, &[Part::Bulk(9_000)], &[Part::Bulk(9_000)]));
         world.check_nothing_leaked();
     }
+}
+
+/// Calls that have not left when their connection is closed are not sent, and their memory returns;
+/// those between them leave over their own connection.
+pub fn a_close_discards_calls_that_have_not_left<P: Provider>(open: Open<'_, P>) {
+    let mut world = World::new(open, &Plan::default());
+    world.lends = true;
+    let [doomed, other] = [0, 0].map(|client| world.connect(client));
+    world.round(0, doomed, &Script::new(0, &[], &[]));
+    world.round(0, other, &Script::new(0, &[], &[]));
+    world.settle();
+    let bulk = world.clients[0].shard().audit().bulk;
+    let item = [Part::Inline(5), Part::Bulk(9_000)];
+    for (seed, parts) in [(1, &[][..]), (2, &item), (3, &[Part::Inline(50)]), (4, &item)] {
+        for peer in [doomed, other] {
+            world.call(0, peer, &Script::new(seed, parts, &[])).expect("a credit");
+        }
+    }
+    let audit = world.clients[0].shard().audit();
+    assert_eq!((audit.messages.held, audit.send.held, audit.bulk.leaving), (4, 8, 4));
+    assert!(world.clients[0].handle().close(doomed));
+    world.turn_client(0);
+    check_owned(&world.clients[0].shard().audit());
+    let (lost, kept): (Vec<_>, Vec<_>) =
+        world.finish().into_iter().partition(|done| done.peer == doomed);
+    assert_eq!((lost.len(), kept.len()), (4, 4));
+    for done in lost {
+        assert_eq!(done.result, Err(CallError::ConnectionLost(CloseReason::Local)));
+    }
+    kept.iter().for_each(|done| _ = done.check());
+    world.settle();
+    assert_eq!(world.servers[0].handler().calls, 2 + 4, "those of the other");
+    let audit = world.clients[0].shard().audit();
+    assert_eq!((audit.messages.held, audit.send.held), (0, 0));
+    assert_eq!(audit.bulk.free + audit.bulk.returning, bulk.free + bulk.returning);
+    check_owned(&world.clients[0].shard().audit());
+    world.check_nothing_leaked();
 }
 
 /// A server that is stopped answers what it has taken in, takes in nothing more, and ends.

@@ -7,6 +7,7 @@ use rpcrdma_engine::{
 };
 use rpcrdma_proto::SendError;
 
+use super::check_owned;
 use super::explicit::{self, VERSIONS};
 use crate::script::{Order, POISON, Part, Place, Script, part_bytes, reply_seed};
 use crate::world::{Open, Plan, World};
@@ -117,8 +118,21 @@ pub fn a_call_that_was_not_sent_is_withdrawn<P: Provider>(open: Open<'_, P>) {
             Script::new(4, &[], &[Part::Bulk(9_000)]).wants(&want).place(Place::Into(2)),
             Script::new(5, &[Part::Bulk(9_000)], &[Part::Inline(9_000)]),
         ];
-        for gone in 0..shapes.len() {
-            take_back(&mut world, peer, &shapes, gone);
+        // Short ones, and items that leave together with them.
+        let batch = [
+            Script::new(1, &[], &[]),
+            Script::new(2, &[Part::Inline(5), Part::Bulk(4_001)], &[]),
+            Script::new(3, &[Part::Inline(50)], &[]),
+            Script::new(4, &[Part::Bulk(9_000)], &[]),
+            Script::new(5, &[Part::Inline(8)], &[]),
+        ];
+        for shapes in [&shapes, &batch] {
+            let bulk = world.clients[0].shard().audit().bulk;
+            for gone in 0..shapes.len() {
+                take_back(&mut world, peer, shapes, gone);
+            }
+            let back = world.clients[0].shard().audit().bulk;
+            assert_eq!(back.free + back.returning, bulk.free + bulk.returning);
         }
         assert_eq!(world.clients[0].handle().connections(), 1);
         world.check_all_returned();
@@ -141,8 +155,10 @@ fn take_back<P: Provider>(
     }
     let (cookie, handle) = made[gone];
     let before = book(world);
+    check_owned(&world.clients[0].shard().audit());
     assert!(world.clients[0].cancel(handle));
     world.turn_client(0);
+    check_owned(&world.clients[0].shard().audit());
     let [done] = world.done.as_slice() else { panic!("{} are over", world.done.len()) };
     assert_eq!(done.cookie, cookie);
     assert_eq!(done.result, Err(CallError::Cancelled(Execution::NotExecuted)));

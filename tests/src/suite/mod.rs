@@ -18,6 +18,18 @@ pub mod scarce;
 pub mod sinks;
 pub mod threads;
 
+use rpcrdma_engine::shard::audit::Audit;
+
+/// Checks that each slot and message of a shard has one owner.
+///
+/// # Panics
+/// If one has none, or two.
+pub fn check_owned(audit: &Audit) {
+    for held in [audit.send, audit.headers, audit.messages] {
+        assert_eq!(held.total, held.free + held.held, "{held:?}");
+    }
+}
+
 /// Makes a test of every scenario. `$open` makes, for each test, an
 /// [`Opener`](crate::opener::Opener); attributes of the tests may follow.
 #[macro_export]
@@ -72,8 +84,9 @@ macro_rules! api_suite {
                 a_handler_refuses_a_connection, a_peer_is_rejected_before_it_is_accepted,
                 two_simultaneous_requests_of_a_host_count_twice, connections_share_one_shard,
                 connections_go_to_shards_in_turn, connections_come_and_go;
-            ending: a_close_completes_open_calls, a_stop_lets_open_calls_finish,
-                a_stopping_server_drops_new_calls, a_stop_ends_while_clients_continue_to_call,
+            ending: a_close_completes_open_calls, a_close_discards_calls_that_have_not_left,
+                a_stop_lets_open_calls_finish, a_stopping_server_drops_new_calls,
+                a_stop_ends_while_clients_continue_to_call,
                 a_stop_does_not_wait_for_ever, a_client_stops_with_calls_open, a_dropped_shard_is_gone,
                 a_stale_id_identifies_no_connection;
             threads: shards_that_back_off_serve_clients, shards_that_block_serve_clients,

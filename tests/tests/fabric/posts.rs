@@ -8,6 +8,7 @@ use rpcrdma_engine::provider::fault::{FaultLog, FaultPlan, FaultyProvider};
 use rpcrdma_engine::{CallError, CloseReason, ConnectionId, Fabric};
 use rpcrdma_tests::checked_provider::{CheckedProvider, Watch};
 use rpcrdma_tests::script::{Order, Part, Script};
+use rpcrdma_tests::suite::check_owned;
 use rpcrdma_tests::world::{Plan, World, is_passing};
 
 type Device = CheckedProvider<FaultyProvider<Fabric>>;
@@ -178,6 +179,45 @@ fn every_call_is_executed_once_whatever_a_post_reports() {
         assert!(refused > 20, "{what}: it has happened");
         assert_eq!(scene.world.servers[0].handle().connections(), 1, "{what}");
         scene.check_home();
+    }
+}
+
+#[test]
+fn items_between_short_messages_keep_their_order_through_a_refused_post() {
+    let item = |len| [Part::Inline(5), Part::Bulk(len)];
+    for (what, faults) in plans() {
+        let mut wrong = 0;
+        for seed in 0..12 {
+            let mut scene = Scene::new(FaultPlan { seed, ..faults });
+            scene.world.lends = true;
+            let short = Script::new(seed as u32, &[Part::Inline(40)], &[]);
+            scene.world.round(0, scene.peer, &short);
+            scene.go(true);
+            let made = [&short.call[..], &item(4_000), &short.call, &item(9_000), &short.call];
+            let made = made.map(|parts| {
+                let script = Script::new(seed as u32, parts, &[]);
+                scene.world.call(0, scene.peer, &script).expect("a credit")
+            });
+            let audit = scene.world.clients[0].shard().audit();
+            assert_eq!((audit.messages.held, audit.send.held, audit.bulk.leaving), (2, 5, 2));
+            assert_eq!(audit.peers[0].pending, 0, "it is one batch");
+            check_owned(&scene.world.clients[0].shard().audit());
+            scene.world.turn_client(0);
+            check_owned(&scene.world.clients[0].shard().audit());
+            wrong += scene.logs.iter().flat_map(|log| log.counts()).map(|(_, n)| n).sum::<u64>();
+            scene.go(false);
+            let done = scene.world.finish();
+            let order: Vec<u64> = done.iter().map(|done| done.cookie).collect();
+            assert_eq!(order, made, "{what}: {seed}");
+            done.iter().for_each(|done| _ = done.check());
+            assert_eq!(scene.world.servers[0].handler().calls, 6, "{what}: {seed}");
+            scene.world.settle();
+            let audit = scene.world.clients[0].shard().audit();
+            assert_eq!((audit.messages.held, audit.send.held), (0, 0), "{what}: {seed}");
+            check_owned(&scene.world.clients[0].shard().audit());
+            scene.check_home();
+        }
+        assert!(wrong > 3, "{what}: it has happened {wrong} times");
     }
 }
 

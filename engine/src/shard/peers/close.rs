@@ -65,8 +65,8 @@ impl<P: Provider> Core<P> {
         self.receive.free_group(peer);
         self.fetches.give_up(id);
         self.fail_calls(index, why, handler);
-        self.parts.outbox.discard_inline(index);
         let Some(peer) = self.peers.at(index) else { return };
+        self.parts.outbox.discard_inline(&mut peer.lane, index);
         self.parts.discard_pending(&mut peer.lane);
         self.parts.stats.closed.add(1);
         match (was, connect) {

@@ -22,12 +22,20 @@ impl<P: Provider> Core<P> {
     pub fn flush(&mut self, now: u64, handler: &mut dyn Handler) {
         let outbox = &mut self.parts.outbox;
         outbox.on_left();
-        if !outbox.inline_sends().is_empty() {
-            self.io.flush_inline(&mut self.parts, &mut self.peers);
+        if outbox.has_items() {
+            self.flush_items();
+        } else if !outbox.inline_sends().is_empty() {
+            self.io.flush_inline::<false>(&mut self.parts, &mut self.peers);
         }
         if !self.parts.outbox.is_short_only() {
             self.flush_lanes(now, handler);
         }
+    }
+
+    /// Posts the messages that precede the lanes, where some have an item.
+    #[inline(never)]
+    fn flush_items(&mut self) {
+        self.io.flush_inline::<true>(&mut self.parts, &mut self.peers);
     }
 
     /// Posts the pending messages of lanes.

@@ -28,7 +28,8 @@ pub(crate) struct Lane {
     done: u32,
     /// The last signaled work request.
     signaled: u32,
-    /// Send slots held by the messages of both queues.
+    /// Send slots held by the messages of both queues, and by those with an item that leave before
+    /// them.
     slots: u32,
     /// Laid out, not fully posted.
     pub pending: Queue,
@@ -136,6 +137,24 @@ impl Lane {
     pub fn hold(&mut self, messages: &mut Messages, index: u32) {
         self.flight.push(messages, index);
         self.slots += messages.slots(index);
+    }
+
+    /// Counts the one slot of a message that leaves before the pending ones.
+    #[inline]
+    pub fn count_slot(&mut self) {
+        self.slots += 1;
+    }
+
+    /// Such a message does not leave, or waits behind others.
+    #[cold]
+    pub fn uncount_slot(&mut self) {
+        self.slots -= 1;
+    }
+
+    /// Keeps such a message, now that it is posted.
+    #[inline]
+    pub fn hold_counted(&mut self, messages: &mut Messages, index: u32) {
+        self.flight.push(messages, index);
     }
 
     /// Removes the first message in flight.

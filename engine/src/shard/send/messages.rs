@@ -253,14 +253,16 @@ fn put_zeros(len: usize, mut put: impl FnMut(&[u8])) {
     }
 }
 
-/// A message short enough to be copied while posting, with no messages of its lane before it: its
-/// slot is free as soon as it is posted.
+/// A message with no messages of its lane before it: short enough to be copied while posting, so
+/// that its slot is free as soon as it is posted; or with an item that leaves from its place.
 pub(crate) struct InlineSend {
     pub peer: u32,
     /// Of the slot that has its bytes.
     pub token: SendToken,
     /// The gather entry: bytes of the slot.
     pub sge: Sge,
+    /// The message of the slab that has the item and the whole gather list; [`NONE`] without one.
+    pub item: u32,
 }
 
 /// The slab of messages: as many as the budget allows at one time.

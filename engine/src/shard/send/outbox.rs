@@ -41,8 +41,10 @@ pub(crate) struct Outbox {
     pub(super) wants: Vec<Wanted>,
     /// Bytes that the device copies while posting.
     pub(super) inline_len: u32,
-    /// Short messages to post before the lanes.
+    /// Messages to post before the lanes.
     pub(super) inline_sends: ArrayVec<InlineSend, INLINE_SENDS_MAX>,
+    /// Whether any of them may have an item.
+    pub(super) has_items: bool,
     /// Peers with pending messages, each once.
     pub(super) ready: Vec<u32>,
     doorbell: DoorbellBatching,
@@ -73,6 +75,7 @@ impl Outbox {
             wants: Vec::with_capacity(WANTS_MAX),
             inline_len,
             inline_sends: ArrayVec::new(),
+            has_items: false,
             // A connection that ended may be in the list together with its successor.
             ready: Vec::with_capacity(2 * peers_max),
             doorbell: DoorbellBatching::new(hold),
@@ -204,7 +207,8 @@ impl Outbox {
     /// Whether pending messages leave now. Only short messages are held, and only while slots are
     /// free.
     fn lets_go(&mut self, now: u64, timers: &Timers) -> bool {
-        let is_held = self.is_short_only() && self.slots.free() > 0 && !timers.is_stopping();
+        let is_short = self.is_short_only() && !self.has_items;
+        let is_held = is_short && self.slots.free() > 0 && !timers.is_stopping();
         !is_held || self.doorbell.lets_go(self.inline_sends.len(), now)
     }
 
@@ -388,7 +392,7 @@ impl Outbox {
         self.ready.len() | self.inline_sends.len() == 0
     }
 
-    /// Whether all pending messages are short, and none is in a lane.
+    /// Whether no message is pending in a lane.
     #[inline]
     pub fn is_short_only(&self) -> bool {
         self.ready.is_empty()

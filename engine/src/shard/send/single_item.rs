@@ -4,6 +4,7 @@ use rpcrdma_mempool::{HEADROOM, SendSlot};
 use rpcrdma_proto::{ContinuedPlan, GatherMeans, ShortPlan};
 use rpcrdma_xdr::rtr::fixed::IntoBytes;
 
+use super::messages::InlineSend;
 use super::outbox::Outbox;
 use crate::provider::SendOp;
 use crate::shard::peers::Peer;
@@ -28,18 +29,22 @@ impl Outbox {
         slot.header_mut(header.len()).copy_from_slice(header);
         let Outbox { messages, zero, .. } = self;
         let body = messages.body_mut(message);
-        body.gather.push(slot.sge(header.len(), payload_len as usize));
+        let sge = slot.sge(header.len(), payload_len as usize);
+        body.gather.push(sge);
         if plan.zeros > 0 {
             body.gather.push(zero.sge(plan.zeros as usize));
         }
-        // Entries outnumber pieces, and the whole message is one request.
         let gathered = body.gather_pieces();
-        let ended = body.end_request(SendOp::Send);
-        debug_assert!(gathered.and(ended).is_some(), "an empty list has room");
-        let head = messages.head_mut(message);
-        head.slot = Some(slot);
-        head.requests = 1;
-        self.enqueue(&mut peer.lane, peer.id.index, message);
+        debug_assert!(gathered.is_some(), "entries outnumber pieces");
+        let (lane, to) = (&mut peer.lane, peer.id.index);
+        let single = InlineSend { peer: to, token: slot.into_token(), sge, item: message };
+        if self.goes_first(lane) {
+            lane.count_slot();
+            self.has_items = true;
+            self.inline_sends.push(single);
+        } else {
+            self.send_in_line(lane, single);
+        }
     }
 
     /// Sends a message with a single item in several segments, as planned. The headers that

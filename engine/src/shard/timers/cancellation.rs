@@ -78,7 +78,7 @@ impl Parts {
         // Only the payload of a call begins with these words: the second word of a reply, and of a
         // header, is different.
         let words = RpcPrefix { xid: id.xid(), kind: MsgType::Call }.bytes();
-        if self.outbox.take_back_inline(peer.id.index, &words) {
+        if self.outbox.take_back_inline(&mut peer.lane, peer.id.index, &words) {
             return true;
         }
         let mut next = peer.lane.pending.front();
