@@ -9,16 +9,14 @@ use std::process::ExitCode;
 use std::{env, fs, thread};
 
 use figures::Figure;
-use pair::{Aside, CALLS, CASES};
+use pair::{CALLS, CASES, Counted, Side};
 use rpcrdma_instructions::callgrind::{self, Count, CountError, Where};
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
-        [RUN, CLIENT, APART] => run(Aside::Client),
-        [RUN, SERVER, APART] => run(Aside::Server),
-        [RUN, _, PLAIN] => run(Aside::Neither),
+        [RUN, side @ (CLIENT | SERVER), how @ (PLAIN | APART)] => run(side, how),
         ["--check", path, compiler] => check(Path::new(path), compiler),
         ["--accept", path, compiler] => accept(Path::new(path), compiler),
         _ => {
@@ -29,8 +27,9 @@ fn main() -> ExitCode {
 }
 
 /// Makes the calls: what runs under callgrind.
-fn run(aside: Aside) -> ExitCode {
-    pair::run(aside);
+fn run(side: &str, how: &str) -> ExitCode {
+    let side = if side == CLIENT { Side::Client } else { Side::Server };
+    pair::run(Counted { side, is_apart: how == APART });
     ExitCode::SUCCESS
 }
 
@@ -114,9 +113,8 @@ fn counted() -> Result<Vec<Figure>, CountError> {
 fn one(side: &str, how: &str) -> Result<Vec<Count>, CountError> {
     let program = env::current_exe().map_err(|why| CountError::File("this program".into(), why))?;
     let mut toggles = vec![format!("*{side}_turn*")];
-    if how == APART {
-        toggles.push("*outside_*".into());
-    }
+    // The fake driver of an RDMA device never counts. Apart, it is outside with its provider.
+    toggles.push(if how == APART { "*outside_*" } else { "*driver_*" }.into());
     let at = Where {
         toggles,
         begin: "*begin_part*".into(),

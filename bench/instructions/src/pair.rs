@@ -19,6 +19,8 @@ use rpcrdma_engine::{
     Shard, Want,
 };
 use rpcrdma_mempool::RegisteredBytes;
+use rpcrdma_verbs::Verbs;
+use rpcrdma_verbs::fake::Board;
 
 use crate::apart::apart;
 
@@ -29,6 +31,8 @@ pub struct Case {
     pub name: &'static str,
     /// What a call does.
     pub op: Op,
+    /// What carries it.
+    pub over: Over,
     /// Connections; the calls go to them in turns.
     pub connections: u64,
     /// Calls in progress at one time, on all connections together.
@@ -48,36 +52,69 @@ pub enum Op {
     Read,
 }
 
+/// What carries a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    /// The software fabric, which is a provider and its device.
+    Fabric,
+    /// The provider of RDMA devices, up to the call of the driver: what is behind that is a fake,
+    /// which does not count.
+    Verbs,
+}
+
 /// All that is counted, in this order.
-pub const CASES: [Case; 6] = [
-    Case { name: "null", op: Op::Null, connections: 1, window: 32 },
-    Case { name: "echo-64", op: Op::Echo, connections: 1, window: 32 },
-    Case { name: "echo-64", op: Op::Echo, connections: 1, window: 1 },
-    Case { name: "echo-64", op: Op::Echo, connections: 1024, window: 1024 },
-    Case { name: "write-4k-placed", op: Op::Write, connections: 1, window: 32 },
-    Case { name: "read-64k-continued", op: Op::Read, connections: 1, window: 8 },
+pub const CASES: [Case; 7] = [
+    Case { name: "null", op: Op::Null, over: Over::Fabric, connections: 1, window: 32 },
+    Case { name: "echo-64", op: Op::Echo, over: Over::Fabric, connections: 1, window: 32 },
+    Case { name: "echo-64", op: Op::Echo, over: Over::Fabric, connections: 1, window: 1 },
+    Case { name: "echo-64", op: Op::Echo, over: Over::Fabric, connections: 1024, window: 1024 },
+    Case { name: "write-4k-placed", op: Op::Write, over: Over::Fabric, connections: 1, window: 32 },
+    Case {
+        name: "read-64k-continued",
+        op: Op::Read,
+        over: Over::Fabric,
+        connections: 1,
+        window: 8,
+    },
+    Case { name: "verbs-echo-64", op: Op::Echo, over: Over::Verbs, connections: 1, window: 32 },
 ];
 
-/// Whose provider is kept apart, so that it can be left out of the count.
+/// What a run counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Aside {
-    /// Nobody's: everything is as in a program.
-    Neither,
-    /// The client's.
+pub struct Counted {
+    /// Whose turns.
+    pub side: Side,
+    /// Whether its provider is kept apart, so that it can be left out of the count.
+    pub is_apart: bool,
+}
+
+/// An end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Makes calls.
     Client,
-    /// The server's.
+    /// Answers them.
     Server,
 }
 
 /// Makes the calls of all cases.
-pub fn run(aside: Aside) {
+pub fn run(counted: Counted) {
     for case in CASES {
-        let fabric = fabric();
-        match aside {
-            Aside::Neither => Pair::new(fabric.clone(), fabric, case).run(),
-            Aside::Client => Pair::new(apart(fabric.clone()), fabric, case).run(),
-            Aside::Server => Pair::new(fabric.clone(), apart(fabric), case).run(),
+        match case.over {
+            Over::Fabric => {
+                let fabric = fabric();
+                run_over([fabric.clone(), fabric], counted, case);
+            }
+            Over::Verbs => run_over(devices(counted.side), counted, case),
         }
+    }
+}
+
+fn run_over<P: Provider>([clients, servers]: [P; 2], counted: Counted, case: Case) {
+    match (counted.is_apart, counted.side) {
+        (false, _) => Pair::new(clients, servers, case).run(),
+        (true, Side::Client) => Pair::new(apart(clients), servers, case).run(),
+        (true, Side::Server) => Pair::new(clients, apart(servers), case).run(),
     }
 }
 
@@ -98,7 +135,7 @@ struct Pair<C: Provider, S: Provider> {
 }
 
 impl<C: Provider, S: Provider> Pair<C, S> {
-    /// Both providers are the same fabric.
+    /// Both providers are the same fabric, or the same device.
     fn new(clients: C, servers: S, case: Case) -> Pair<C, S> {
         let config = Config::try_from(settings(case)).expect("the configuration adds up");
         let (engine, mut there) = Engine::without_threads(clients, config.clone()).expect("memory");
@@ -106,7 +143,11 @@ impl<C: Provider, S: Provider> Pair<C, S> {
         let mut client = engine.client().expect("memory");
         let (engine, mut here) = Engine::without_threads(servers, config).expect("memory");
         let mut server = engine.shard(Server { op: case.op, source: None }).expect("memory");
-        let at = here.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let address = match case.over {
+            Over::Fabric => "127.0.0.1:0",
+            Over::Verbs => "192.0.2.1:0",
+        };
+        let at = here.listen(address.parse().expect("an address")).expect("a port");
         let source = match case.op {
             Op::Null | Op::Echo => None,
             Op::Write => client.turn(0).buffer(),
@@ -290,6 +331,17 @@ fn fabric() -> Fabric {
     Fabric::with_options(options).expect("options within their bounds")
 }
 
+/// A device that delivers at once, as client and server have opened it. Only the driver of the
+/// side that is counted has names that callgrind finds: switching at the other side's would begin
+/// to count.
+fn devices(counted: Side) -> [Verbs; 2] {
+    let board = Board::wired();
+    [Side::Client, Side::Server].map(|side| {
+        let opened = if side == counted { board.open_named() } else { board.open() };
+        opened.expect("no call fails")
+    })
+}
+
 /// The profile that such calls are made with, in as little memory as possible.
 fn settings(case: Case) -> Raw {
     let profile = if case.op == Op::Read { "storage" } else { "latency" };
@@ -298,6 +350,9 @@ fn settings(case: Case) -> Raw {
     raw.memory.prefault = false;
     raw.memory.lock = false.into();
     raw.fabric = Raw::default().fabric;
+    if case.over == Over::Verbs {
+        raw.engine.provider = "verbs".into();
+    }
     raw.engine.numa_bind = false;
     raw.connections.max = case.connections as i64;
     raw.app.bulk.count = 1;

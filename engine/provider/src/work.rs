@@ -137,15 +137,15 @@ impl Window {
 }
 
 bitflags::bitflags! {
-    /// How a send request is to be treated.
+    /// How a send request is to be treated. Numbers as in `enum ibv_send_flags`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct SendFlags: u32 {
         /// Report a completion also on success.
-        const SIGNALED = 1;
+        const SIGNALED = 2;
         /// Copy the bytes while posting; at most [`DeviceCaps::inline_len`].
-        const INLINE = 2;
+        const INLINE = 8;
         /// Begin only when every [`SendOp::Read`] posted before has completed.
-        const FENCE = 4;
+        const FENCE = 1;
     }
 }
 

@@ -174,7 +174,7 @@ const EVENTS_MAX: usize = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::fake::Board;
+    use crate::fake::Board;
 
     fn event(event_type: u32, element: usize) -> DeviceEvent {
         let element = ptr::without_provenance_mut(element);

@@ -16,6 +16,9 @@ mod device;
 mod device_event;
 mod error;
 mod events;
+#[cfg(any(test, feature = "fake"))]
+#[doc(hidden)]
+pub mod fake;
 mod fd;
 mod load;
 mod names;

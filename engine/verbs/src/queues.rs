@@ -1,7 +1,7 @@
 //! The queues of one shard: a completion queue, a shared receive queue, and their queue pairs.
 //!
 //! ```text
-//!   post_send ─▶ chain on the stack ─▶ driver: one doorbell       poll_cq ◀── ready ◀─┬── swept up
+//!   post_send ─▶ chain of linked places ─▶ driver: one doorbell   poll_cq ◀── ready ◀─┬── swept up
 //!   post_srq_recv ─▶ chain of described Receives ─▶ driver           ▲                └── held
 //!                                                                    └── driver ──▶ held: not attached
 //! ```
@@ -11,6 +11,7 @@
 //! pairs wait in `ready`.
 #![expect(unsafe_code, reason = "posting is unsafe in the trait that is implemented here")]
 
+mod chain;
 mod control;
 mod poll;
 mod post;
@@ -28,6 +29,7 @@ use rpcrdma_provider::{
     WC_BATCH, Waker, WcBatch, Window, WindowId, WorkCompletion,
 };
 
+use self::chain::Chain;
 use self::receives::Receives;
 use self::windows::Shown;
 use crate::device::ops::Ops;
@@ -44,6 +46,7 @@ pub struct VerbsQueues {
     limits: Limits,
     /// The completion flags that mean that the peer has invalidated a key.
     invalidated: u32,
+    chain: Chain,
     receives: Receives,
     /// The buffer that the driver writes completions to.
     polled: Box<[sys::ibv_wc; WC_BATCH]>,
@@ -111,6 +114,7 @@ impl VerbsQueues {
                 cq_depth: attr.cq_depth,
             },
             invalidated: device.quirks.invalidated,
+            chain: Chain::new(),
             receives: Receives::new(attr.recv_sge),
             polled: Box::new([sys::ibv_wc::EMPTY; WC_BATCH]),
             tells_last_receive: device.quirks.tells_last_receive,

@@ -164,7 +164,7 @@ mod tests {
     use rpcrdma_mempool::RegionSpec;
 
     use super::*;
-    use crate::tests::fake::{Board, VERBS};
+    use crate::fake::{Board, VERBS};
 
     fn region() -> Region {
         Region::map(&RegionSpec::new(4096)).expect("memory")

@@ -28,6 +28,27 @@ pub(crate) fn completion(wc: &sys::ibv_wc, invalidated: u32) -> WorkCompletion {
     }
 }
 
+/// A message that arrived and invalidates no key, as [`completion`] and [`reported`] have it.
+/// `None` for any other completion.
+#[inline]
+pub(crate) fn plain_receive(wc: &sys::ibv_wc, invalidated: u32) -> Option<WorkCompletion> {
+    if wc.status != sys::IBV_WC_SUCCESS
+        || wc.wr_id & RECEIVE == 0
+        || wc.opcode & sys::IBV_WC_RECV == 0
+        || wc.wc_flags & invalidated != 0
+    {
+        return None;
+    }
+    Some(WorkCompletion {
+        wr_id: WrId(wc.wr_id & !RECEIVE),
+        qp_num: wc.qp_num,
+        status: WcStatus::Success,
+        opcode: WcOpcode::Recv,
+        byte_len: wc.byte_len,
+        invalidated: None,
+    })
+}
+
 #[cold]
 fn failed(wc: &sys::ibv_wc) -> WorkCompletion {
     WorkCompletion {
@@ -118,6 +139,23 @@ mod tests {
         assert_eq!((done.opcode, done.status), (WcOpcode::Recv, WcStatus::Success));
         assert_eq!(done.invalidated, Some(0x1234));
         assert_eq!(completion(&received(0), sys::IBV_WC_WITH_INV).invalidated, None);
+    }
+
+    #[test]
+    fn a_plain_message_is_the_same_by_both_ways() {
+        let flag = sys::IBV_WC_WITH_INV;
+        let plain = received(0);
+        let same = |wc| plain_receive(wc, flag) == Some(reported(completion(wc, flag)));
+        assert!(same(&plain));
+        assert!(same(&sys::ibv_wc { wc_flags: !flag, opcode: sys::IBV_WC_RECV + 1, ..plain }));
+        for other in [
+            received(flag),
+            sys::ibv_wc { status: sys::IBV_WC_WR_FLUSH_ERR, ..plain },
+            sys::ibv_wc { wr_id: 7, ..plain },
+            sys::ibv_wc { opcode: sys::IBV_WC_SEND, ..plain },
+        ] {
+            assert_eq!(plain_receive(&other, flag), None, "{other:?}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use rpcrdma_provider::{CqError, WC_BATCH, WcBatch, WorkCompletion};
 use super::VerbsQueues;
 use super::control::settled;
 use crate::port::Chores;
+use crate::sys::verbs as sys;
 use crate::wc;
 
 impl VerbsQueues {
@@ -25,8 +26,12 @@ impl VerbsQueues {
             self.sort(count, out);
             return Ok(());
         }
-        for wc in &self.polled[..count] {
-            out.push(wc::reported(wc::completion(wc, self.invalidated)));
+        let (polled, invalidated) = (&self.polled[..count], self.invalidated);
+        for wc in polled {
+            match wc::plain_receive(wc, invalidated) {
+                Some(done) => out.push(done),
+                None => out.push(other(wc, invalidated)),
+            }
         }
         Ok(())
     }
@@ -90,6 +95,12 @@ impl VerbsQueues {
     fn is_attached(&self, done: &WorkCompletion) -> bool {
         done.qp_num == 0 || self.attached.binary_search(&done.qp_num).is_ok()
     }
+}
+
+/// The completion of anything but a plain message.
+#[inline(never)]
+fn other(wc: &sys::ibv_wc, invalidated: u32) -> WorkCompletion {
+    wc::reported(wc::completion(wc, invalidated))
 }
 
 /// Some queue pairs' completions need more than a report.

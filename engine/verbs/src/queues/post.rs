@@ -3,19 +3,13 @@
 
 use std::ptr;
 
-use arrayvec::ArrayVec;
 use rpcrdma_provider::{
-    Bind, PostError, RecvWr, Remote, Requests, SendFlags, SendOp, SendWr, Taken, WC_BATCH,
+    Bind, PostError, RecvWr, Remote, Requests, SendFlags, SendOp, SendWr, Taken,
 };
 
-use super::{VerbsQp, VerbsQueues};
+use super::chain::CHAIN;
+use super::{Limits, VerbsQp, VerbsQueues};
 use crate::sys::verbs as sys;
-
-/// Requests of one doorbell.
-const CHAIN: usize = WC_BATCH;
-
-/// A chain under construction. `next` is set when it is complete: until then it may move.
-type Chain = ArrayVec<sys::ibv_send_wr, CHAIN>;
 
 impl VerbsQueues {
     /// Appends Receives to the shared receive queue.
@@ -50,111 +44,104 @@ impl VerbsQueues {
     pub(super) unsafe fn post_requests<'a>(
         &mut self,
         qp: VerbsQp,
-        mut wrs: impl Requests<SendWr<'a>>,
+        wrs: impl Requests<SendWr<'a>>,
     ) -> Taken {
         let Some(pair) = self.find(qp) else { return Taken::with_error(0, PostError::QpGone) };
-        let mut done = 0;
-        let mut next = wrs.next();
-        while next.is_some() {
-            let mut chain = Chain::new();
-            let (cut, is_binding) = self.chain(&mut next, &mut wrs, &mut chain);
-            // SAFETY: the caller's promise is passed on: these are its requests, with its memory.
-            let (taken, why) = unsafe { self.ring(pair, &mut chain) }.of(chain.len());
-            if is_binding {
-                self.note_binds(&chain[..taken]);
+        let (limits, first) = (self.limits, self.chain.first());
+        let (mut done, mut place) = (0, first);
+        for wr in wrs {
+            if place == first.wrapping_add(CHAIN) || self.must_wait(&wr.op, place) {
+                // SAFETY: the caller's promise is passed on: these are its requests, with its
+                // memory.
+                match unsafe { self.ring_early(pair, place) } {
+                    (taken, None) => done += taken,
+                    (taken, Some(why)) => return Taken::with_error(done + taken, why),
+                }
+                place = first;
             }
-            done += taken;
-            if let Some(why) = why {
-                return Taken::with_error(done, why);
+            // SAFETY: it is one of the `CHAIN` places, and nothing else refers to it.
+            let request = unsafe { &mut *place };
+            if !limits.allow(&wr) || !self.put(&wr, request) {
+                // SAFETY: as above.
+                let (taken, why) = unsafe { self.ring_early(pair, place) };
+                return Taken::with_error(done + taken, why.unwrap_or(PostError::Invalid));
             }
-            if cut == Cut::Invalid {
-                return Taken::with_error(done, PostError::Invalid);
-            }
+            place = place.wrapping_add(1);
         }
-        Taken::without_error(done)
+        // SAFETY: as above.
+        match unsafe { self.ring(pair, place) } {
+            (taken, None) => Taken::without_error(done + taken),
+            (taken, Some(why)) => Taken::with_error(done + taken, why),
+        }
     }
 
-    /// Puts requests into a chain, as many as fit, and leaves the first other one in `next`. Also
-    /// returns whether one binds a window.
+    /// Whether a request goes into another chain than those before `place`: it binds a window that
+    /// one of them binds. The driver keeps a window's last key, which it reads for each binding.
     #[inline]
-    fn chain<'a>(
+    fn must_wait(&self, op: &SendOp, place: *const sys::ibv_send_wr) -> bool {
+        let SendOp::Bind(bind) = op else { return false };
+        self.chain.is_binding
+            && self.chain.requests(self.chain.count(place)).iter().any(|it| self.is_of(it, bind))
+    }
+
+    /// Writes a request to its place in the chain. False if it is not possible.
+    #[inline]
+    fn put(&mut self, wr: &SendWr<'_>, request: &mut sys::ibv_send_wr) -> bool {
+        let opcode = match &wr.op {
+            SendOp::Send => sys::IBV_WR_SEND,
+            other => match self.put_operation(other, wr.sgl.is_empty(), request) {
+                Some(opcode) => opcode,
+                None => return false,
+            },
+        };
+        request.wr_id = wr.wr_id.0;
+        request.sg_list = wr.sgl.as_ptr().cast_mut();
+        request.num_sge = wr.sgl.len() as i32;
+        request.opcode = opcode;
+        request.send_flags = wr.flags.bits();
+        true
+    }
+
+    /// Writes what an operation has and a Send has not. Returns its number; `None` for an
+    /// operation that is not possible.
+    fn put_operation(
         &mut self,
-        next: &mut Option<SendWr<'a>>,
-        wrs: &mut impl Iterator<Item = SendWr<'a>>,
-        chain: &mut Chain,
-    ) -> (Cut, bool) {
-        let mut is_binding = false;
-        while let Some(wr) = next {
-            if chain.is_full() {
-                return (Cut::Full, is_binding);
+        op: &SendOp,
+        is_without_memory: bool,
+        request: &mut sys::ibv_send_wr,
+    ) -> Option<u32> {
+        Some(match op {
+            SendOp::Send => sys::IBV_WR_SEND,
+            SendOp::SendInvalidate { rkey } => {
+                request.invalidate_rkey = *rkey;
+                sys::IBV_WR_SEND_WITH_INV
             }
-            let mut request = EMPTY;
-            let is_good = match wr.op {
-                SendOp::Send => {
-                    request.opcode = sys::IBV_WR_SEND;
-                    true
-                }
-                SendOp::SendInvalidate { rkey } => {
-                    request.opcode = sys::IBV_WR_SEND_WITH_INV;
-                    request.invalidate_rkey = rkey;
-                    true
-                }
-                SendOp::Write(Remote { addr, rkey }) => {
-                    request.opcode = sys::IBV_WR_RDMA_WRITE;
-                    (request.wr.remote_addr, request.wr.rkey) = (addr, rkey);
-                    true
-                }
-                SendOp::Read(Remote { addr, rkey }) => {
-                    request.opcode = sys::IBV_WR_RDMA_READ;
-                    (request.wr.remote_addr, request.wr.rkey) = (addr, rkey);
-                    true
-                }
-                SendOp::Invalidate { rkey } => {
-                    request.opcode = sys::IBV_WR_LOCAL_INV;
-                    request.invalidate_rkey = rkey;
-                    wr.sgl.is_empty()
-                }
-                SendOp::Bind(bind) => {
-                    // The driver keeps a window's last key, which it reads for each binding.
-                    if is_binding && chain.iter().any(|it| self.is_of(it, &bind)) {
-                        return (Cut::Full, is_binding);
-                    }
-                    is_binding = true;
-                    wr.sgl.is_empty() && self.bind(&bind, &mut request)
-                }
-            };
-            if !is_good || !self.fits(wr) {
-                return (Cut::Invalid, is_binding);
+            SendOp::Write(Remote { addr, rkey }) => {
+                (request.wr.remote_addr, request.wr.rkey) = (*addr, *rkey);
+                sys::IBV_WR_RDMA_WRITE
             }
-            request.wr_id = wr.wr_id.0;
-            request.sg_list = wr.sgl.as_ptr().cast_mut();
-            request.num_sge = wr.sgl.len() as i32;
-            request.send_flags = flags(wr.flags);
-            chain.push(request);
-            *next = wrs.next();
-        }
-        (Cut::Done, is_binding)
+            SendOp::Read(Remote { addr, rkey }) => {
+                (request.wr.remote_addr, request.wr.rkey) = (*addr, *rkey);
+                sys::IBV_WR_RDMA_READ
+            }
+            SendOp::Invalidate { rkey } if is_without_memory => {
+                request.invalidate_rkey = *rkey;
+                sys::IBV_WR_LOCAL_INV
+            }
+            SendOp::Bind(bind) if is_without_memory => {
+                request.bind_mw = self.binding(bind)?;
+                self.chain.is_binding = true;
+                sys::IBV_WR_BIND_MW
+            }
+            SendOp::Invalidate { .. } | SendOp::Bind(_) => return None,
+        })
     }
 
-    /// Whether a request meets the limits of its queue pair.
-    #[inline]
-    fn fits(&self, wr: &SendWr<'_>) -> bool {
-        let is_short = || {
-            let len: u64 = wr.sgl.iter().map(|sge| u64::from(sge.length)).sum();
-            len <= u64::from(self.limits.inline_len)
-        };
-        wr.sgl.len() <= self.limits.send_sge
-            && (!wr.flags.contains(SendFlags::INLINE) || is_short())
-    }
-
-    /// Fills in a window binding. False if the window or the region does not exist.
-    fn bind(&mut self, bind: &Bind, request: &mut sys::ibv_send_wr) -> bool {
-        let Some(mw) = self.shown.window(bind.window) else { return false };
-        let Some(mr) = self.regions.find(&self.port.device.regions, bind.lkey) else {
-            return false;
-        };
-        request.opcode = sys::IBV_WR_BIND_MW;
-        request.bind_mw = sys::ibv_send_wr_bind_mw {
+    /// A window binding. `None` if the window or the region does not exist.
+    fn binding(&mut self, bind: &Bind) -> Option<sys::ibv_send_wr_bind_mw> {
+        let mw = self.shown.window(bind.window)?;
+        let mr = self.regions.find(&self.port.device.regions, bind.lkey)?;
+        Some(sys::ibv_send_wr_bind_mw {
             mw,
             rkey: bind.rkey,
             bind_info: sys::ibv_mw_bind_info {
@@ -163,8 +150,7 @@ impl VerbsQueues {
                 length: bind.len.into(),
                 mw_access_flags: bind.access.bits(),
             },
-        };
-        true
+        })
     }
 
     /// Whether a request binds the same window.
@@ -173,67 +159,73 @@ impl VerbsQueues {
             && self.shown.window(bind.window) == Some(request.bind_mw.mw)
     }
 
-    /// Records the new keys of windows.
+    /// Records the new keys of the windows that the first `taken` requests bind.
     #[cold]
-    fn note_binds(&mut self, taken: &[sys::ibv_send_wr]) {
-        for request in taken.iter().filter(|it| it.opcode == sys::IBV_WR_BIND_MW) {
+    fn note_binds(&mut self, taken: usize) {
+        self.chain.is_binding = false;
+        let is_binding = |it: &&sys::ibv_send_wr| it.opcode == sys::IBV_WR_BIND_MW;
+        for request in self.chain.requests(taken).iter().filter(is_binding) {
             let sys::ibv_send_wr_bind_mw { mw, rkey, .. } = request.bind_mw;
-            // SAFETY: `bind` has put it there during this post, and none was freed since.
+            // SAFETY: `binding` has found it during this post, and none was freed since.
             unsafe { self.shown.on_bound(mw, rkey) };
         }
     }
 
-    /// Posts a chain of requests.
+    /// Posts a chain that is not the last one.
+    ///
+    /// # Safety
+    /// As for [`VerbsQueues::ring`].
+    #[cold]
+    unsafe fn ring_early(
+        &mut self,
+        qp: *mut sys::ibv_qp,
+        end: *mut sys::ibv_send_wr,
+    ) -> (usize, Option<PostError>) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.ring(qp, end) }
+    }
+
+    /// Posts the requests of the chain before `end`. Returns how many were taken, and the error.
     ///
     /// # Safety
     /// The requests' memory meets the contract of [`VerbsQueues::post_requests`].
     #[inline]
-    unsafe fn ring(&mut self, qp: *mut sys::ibv_qp, chain: &mut Chain) -> Taken {
-        let count = chain.len();
-        let first = chain.as_mut_ptr();
-        for at in 1..count {
-            let request = first.wrapping_add(at - 1);
-            // SAFETY: the chain has so many requests.
-            unsafe { (*request).next = first.wrapping_add(at) };
-        }
+    unsafe fn ring(
+        &mut self,
+        qp: *mut sys::ibv_qp,
+        end: *mut sys::ibv_send_wr,
+    ) -> (usize, Option<PostError>) {
+        let count = self.chain.count(end);
         if count == 0 {
-            return Taken::without_error(0);
+            return (0, None);
         }
+        let first = self.chain.end(count);
         let mut bad = ptr::null_mut();
         // SAFETY: the queue pair is alive, only this thread posts to it, and the chain is as the
         // header has it: it ends with a null, and its gather lists are the caller's.
         let code = unsafe { (self.ops.post_send)(qp, first, &raw mut bad) };
-        if code == 0 {
-            return Taken::without_error(count);
+        self.chain.join(count);
+        let (taken, why) = match code {
+            0 => (count, None),
+            code => failed(code, taken(first, bad, count), count).of(count),
+        };
+        if self.chain.is_binding {
+            self.note_binds(taken);
         }
-        failed(code, taken(first, bad, count), count)
+        (taken, why)
     }
 }
 
-/// Why a chain ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cut {
-    /// There are no more requests.
-    Done,
-    /// The next request goes into another chain.
-    Full,
-    /// The next request exceeds a limit.
-    Invalid,
-}
-
-#[inline]
-fn flags(flags: SendFlags) -> u32 {
-    let mut theirs = 0;
-    for (ours, its) in [
-        (SendFlags::SIGNALED, sys::IBV_SEND_SIGNALED),
-        (SendFlags::INLINE, sys::IBV_SEND_INLINE),
-        (SendFlags::FENCE, sys::IBV_SEND_FENCE),
-    ] {
-        if flags.contains(ours) {
-            theirs |= its;
-        }
+impl Limits {
+    /// Whether a request meets the limits of its queue pair.
+    #[inline]
+    fn allow(&self, wr: &SendWr<'_>) -> bool {
+        let is_short = || {
+            let len: u64 = wr.sgl.iter().map(|sge| u64::from(sge.length)).sum();
+            len <= u64::from(self.inline_len)
+        };
+        wr.sgl.len() <= self.send_sge && (!wr.flags.contains(SendFlags::INLINE) || is_short())
     }
-    theirs
 }
 
 /// How many requests of a chain the driver has taken, from the first one that it rejected. If it
@@ -260,32 +252,10 @@ fn failed(code: i32, taken: usize, count: usize) -> Taken {
     Taken::with_error(taken, why)
 }
 
-/// An empty request.
-const EMPTY: sys::ibv_send_wr = sys::ibv_send_wr {
-    wr_id: 0,
-    next: ptr::null_mut(),
-    sg_list: ptr::null_mut(),
-    num_sge: 0,
-    opcode: sys::IBV_WR_SEND,
-    send_flags: 0,
-    invalidate_rkey: 0,
-    wr: sys::ibv_send_wr_remote { remote_addr: 0, rkey: 0, rest: [0; 5] },
-    remote_srqn: 0,
-    bind_mw: sys::ibv_send_wr_bind_mw {
-        mw: ptr::null_mut(),
-        rkey: 0,
-        bind_info: sys::ibv_mw_bind_info {
-            mr: ptr::null_mut(),
-            addr: 0,
-            length: 0,
-            mw_access_flags: 0,
-        },
-    },
-};
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queues::chain::EMPTY;
 
     #[test]
     fn requests_the_driver_did_not_take_are_counted_from_the_first_refused() {
@@ -312,9 +282,14 @@ mod tests {
 
     #[test]
     fn flags_are_those_of_the_header() {
-        assert_eq!(flags(SendFlags::empty()), 0);
-        assert_eq!(flags(SendFlags::SIGNALED), sys::IBV_SEND_SIGNALED);
+        for (ours, its) in [
+            (SendFlags::SIGNALED, sys::IBV_SEND_SIGNALED),
+            (SendFlags::INLINE, sys::IBV_SEND_INLINE),
+            (SendFlags::FENCE, sys::IBV_SEND_FENCE),
+        ] {
+            assert_eq!(ours.bits(), its);
+        }
         let all = sys::IBV_SEND_SIGNALED | sys::IBV_SEND_INLINE | sys::IBV_SEND_FENCE;
-        assert_eq!(flags(SendFlags::all()), all);
+        assert_eq!(SendFlags::all().bits(), all);
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rpcrdma_provider::{CmEvent, ConnectionManager, Provider, Waker};
 
-use super::fake::Board;
 use crate::VerbsOptions;
+use crate::fake::Board;
 
 #[test]
 fn accepted_requests_make_room_and_further_ones_are_rejected() {

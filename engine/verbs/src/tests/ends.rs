@@ -11,8 +11,8 @@ use rpcrdma_provider::{
     SendWr, Waker, WcBatch, WcStatus, WrId,
 };
 
-use super::fake::Board;
 use super::rig::SMALL;
+use crate::fake::Board;
 use crate::port::{Pair, Stage};
 use crate::sys::verbs as sys;
 use crate::wc::RECEIVE;

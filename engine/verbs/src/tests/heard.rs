@@ -8,8 +8,8 @@ use rpcrdma_provider::{
     Waker,
 };
 
-use super::fake::Board;
 use super::rig::SMALL;
+use crate::fake::Board;
 use crate::sys::verbs as sys;
 
 const PARAM: ConnParam<'_> = ConnParam { private: &[], rnr_retry: 7 };

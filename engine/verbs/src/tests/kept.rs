@@ -3,8 +3,8 @@
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::Queues;
 
-use super::fake::Board;
 use super::rig::{Host, SMALL};
+use crate::fake::Board;
 
 #[test]
 fn a_registration_that_the_device_keeps_stays_known() {

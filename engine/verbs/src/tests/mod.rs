@@ -7,10 +7,10 @@
 mod asked;
 mod control;
 mod ends;
-pub(crate) mod fake;
 mod heard;
 mod kept;
 mod messages;
 mod remote;
 mod rig;
 mod setup;
+mod wired;

@@ -3,8 +3,8 @@
 use rpcrdma_mempool::{Access, Region, RegionSpec, Rights};
 use rpcrdma_provider::{Provider, Queues, SetupError};
 
-use super::fake::Board;
 use super::rig::SMALL;
+use crate::fake::Board;
 
 /// Opens a device, its queues with windows and memory, and a connection manager.
 fn set_up(board: &Board) -> Result<(), SetupError> {

@@ -1,9 +1,14 @@
-//! A fake librdmacm without a network: ids are created and destroyed, and no peer answers.
+//! A fake librdmacm without a network: no peer answers, unless the device is wired to itself.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr;
 
 use libc::sockaddr;
 
-use super::*;
+use super::board::{Board, current, event_fd, seen, set_errno};
+use super::wire::Heard;
 use crate::sys::cm::*;
+use crate::sys::verbs::{ibv_context, ibv_qp_attr};
 
 /// A channel, which begins as the library's does.
 #[repr(C)]
@@ -61,24 +66,41 @@ extern "C" fn get_cm_event(
     if let Err(code) = board.called("rdma_get_cm_event") {
         return set_errno(code);
     }
-    let asked = board.state().asking.checked_sub(1);
-    let (Some(left), Some(listen_id)) = (asked, board.state().listener) else {
-        return set_errno(libc::EAGAIN);
-    };
-    board.state().asking = left;
-    let mut id = ptr::null_mut();
-    create_id(channel, &raw mut id, ptr::null_mut(), RDMA_PS_TCP);
-    seen(id).route.addr.dst_addr.ss_family = libc::AF_INET as libc::sa_family_t;
-    // SAFETY: all members are integers and pointers, for which zeros are values.
-    let nothing: rdma_cm_event = unsafe { std::mem::zeroed() };
-    let asks = rdma_cm_event { id, listen_id, event: RDMA_CM_EVENT_CONNECT_REQUEST, ..nothing };
-    *seen(event) = Box::into_raw(Box::new(asks));
+    let heard = board.state().wire.hear(channel);
+    let Some(heard) = heard.or_else(|| asked(board)) else { return set_errno(libc::EAGAIN) };
+    *seen(event) = Box::into_raw(heard).cast();
     0
+}
+
+/// A request of one of the peers that ask.
+fn asked(board: &Board) -> Option<Box<Heard>> {
+    let listener = board.state().listener?;
+    let left = board.state().asking.checked_sub(1)?;
+    board.state().asking = left;
+    let ids = (request(listener), listener);
+    Some(Heard::new(seen(listener).channel, RDMA_CM_EVENT_CONNECT_REQUEST, ids, None))
+}
+
+/// The id of a request to connect.
+fn request(listener: *mut rdma_cm_id) -> *mut rdma_cm_id {
+    let mut id = ptr::null_mut();
+    create_id(seen(listener).channel, &raw mut id, ptr::null_mut(), RDMA_PS_TCP);
+    seen(id).route.addr.dst_addr.ss_family = libc::AF_INET as libc::sa_family_t;
+    id
+}
+
+/// Has the owner of an id hear of something, if peers answer. A request also names its listener.
+fn tell(
+    (id, listener): (*mut rdma_cm_id, *mut rdma_cm_id),
+    event: c_uint,
+    conn: Option<&rdma_conn_param>,
+) {
+    of(id).state().wire.tell(Heard::new(seen(id).channel, event, (id, listener), conn));
 }
 
 extern "C" fn ack_cm_event(event: *mut rdma_cm_event) -> c_int {
     // SAFETY: it was made above, and is acknowledged once.
-    drop(unsafe { Box::from_raw(event) });
+    drop(unsafe { Box::from_raw(event.cast::<Heard>()) });
     0
 }
 
@@ -101,8 +123,13 @@ fn of<'a>(id: *mut rdma_cm_id) -> &'a Board {
 }
 
 extern "C" fn destroy_id(id: *mut rdma_cm_id) -> c_int {
-    match of(id).destroy("rdma_destroy_id", "id", id) {
-        0 => 0,
+    let board = of(id);
+    match board.destroy("rdma_destroy_id", "id", id) {
+        0 => {
+            board.state().listener.take_if(|listener| *listener == id);
+            board.state().wire.forget_id(id);
+            0
+        }
         code => set_errno(code),
     }
 }
@@ -136,23 +163,55 @@ extern "C" fn resolve_addr(
     _: *mut sockaddr,
     _: c_int,
 ) -> c_int {
-    of(id).checked("rdma_resolve_addr")
+    let code = of(id).checked("rdma_resolve_addr");
+    if code == 0 {
+        tell((id, ptr::null_mut()), RDMA_CM_EVENT_ADDR_RESOLVED, None);
+    }
+    code
 }
 
 extern "C" fn resolve_route(id: *mut rdma_cm_id, _: c_int) -> c_int {
-    of(id).checked("rdma_resolve_route")
+    let code = of(id).checked("rdma_resolve_route");
+    if code == 0 {
+        tell((id, ptr::null_mut()), RDMA_CM_EVENT_ROUTE_RESOLVED, None);
+    }
+    code
 }
 
-extern "C" fn connect(id: *mut rdma_cm_id, _: *mut rdma_conn_param) -> c_int {
-    of(id).checked("rdma_connect")
+extern "C" fn connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
+    let board = of(id);
+    if board.checked("rdma_connect") != 0 {
+        return -1;
+    }
+    let listener = Some(board.state()).and_then(|it| it.listener.filter(|_| it.wire.is_there));
+    if let Some(listener) = listener {
+        let (request, param) = (request(listener), seen(param));
+        board.state().wire.ask((id, param.qp_num), request);
+        tell((request, listener), RDMA_CM_EVENT_CONNECT_REQUEST, Some(param));
+    }
+    0
+}
+
+extern "C" fn accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
+    if of(id).checked("rdma_accept") != 0 {
+        return -1;
+    }
+    let asker = of(id).state().wire.accept(id, seen(param).qp_num);
+    if let Some(asker) = asker {
+        tell((asker, ptr::null_mut()), RDMA_CM_EVENT_CONNECT_RESPONSE, Some(seen(param)));
+    }
+    0
 }
 
 extern "C" fn establish(id: *mut rdma_cm_id) -> c_int {
-    of(id).checked("rdma_establish")
-}
-
-extern "C" fn accept(id: *mut rdma_cm_id, _: *mut rdma_conn_param) -> c_int {
-    of(id).checked("rdma_accept")
+    if of(id).checked("rdma_establish") != 0 {
+        return -1;
+    }
+    let accepter = of(id).state().wire.accepter(id);
+    if let Some(accepter) = accepter {
+        tell((accepter, ptr::null_mut()), RDMA_CM_EVENT_ESTABLISHED, None);
+    }
+    0
 }
 
 extern "C" fn reject(id: *mut rdma_cm_id, _: *const c_void, _: u8) -> c_int {

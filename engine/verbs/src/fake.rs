@@ -1,0 +1,58 @@
+//! Fake libraries without a device: their functions record the calls, and fail on request.
+//!
+//! Everything that they make leads back to its [`Board`], so tests do not see each other's calls.
+//! The feature `fake` has them in a program that counts what this crate executes itself.
+#![expect(unsafe_code, reason = "a structure of a foreign library begins as zeros")]
+
+mod board;
+mod cm;
+mod data;
+mod device;
+mod wire;
+
+pub use self::board::Board;
+use self::board::event_fd;
+pub(crate) use self::device::VERBS;
+use crate::sys::verbs::ibv_context;
+use crate::{Verbs, VerbsOptions};
+
+impl Board {
+    /// A device, which is that of this thread from now on. What is posted completes when a test
+    /// says so, and no peer answers.
+    pub fn new() -> &'static Board {
+        // SAFETY: all members are integers, pointers and functions that may be absent, for which
+        // zeros are values.
+        let mut context: Box<ibv_context> = Box::new(unsafe { std::mem::zeroed() });
+        context.num_comp_vectors = 1;
+        context.async_fd = event_fd();
+        data::fill(&mut context.ops);
+        Board::leaked(context)
+    }
+
+    /// A device whose listener hears who connects, at any address, and whose connected queue pairs
+    /// deliver what they send.
+    pub fn wired() -> &'static Board {
+        let board = Board::new();
+        board.state().wire.is_there = true;
+        board
+    }
+
+    /// The device, opened.
+    ///
+    /// # Errors
+    /// If a call of the libraries was to fail.
+    pub fn open(&self) -> Result<Verbs, rpcrdma_provider::SetupError> {
+        let options = VerbsOptions { device: Some("fake0".to_owned()), ..VerbsOptions::default() };
+        Verbs::with_libraries((&VERBS, &cm::CM), &options)
+    }
+    /// The device, opened, with a fast path of functions that callgrind finds by their names.
+    ///
+    /// # Errors
+    /// As for [`Board::open`].
+    pub fn open_named(&self) -> Result<Verbs, rpcrdma_provider::SetupError> {
+        data::name(&mut self.context().ops);
+        let opened = self.open();
+        data::fill(&mut self.context().ops);
+        opened
+    }
+}

@@ -1,0 +1,250 @@
+//! What stands behind the functions of the fake libraries: the calls, the objects, and what is to fail.
+#![expect(unsafe_code, reason = "pointers of the libraries' callers are followed")]
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::{c_int, c_uint, c_void};
+use std::os::fd::RawFd;
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::wire::Wire;
+use crate::sys::cm::rdma_cm_id;
+use crate::sys::verbs::*;
+
+/// What stands behind the functions: one device, and what tests know and say of it.
+pub struct Board {
+    context: Mutex<Box<ibv_context>>,
+    state: Mutex<State>,
+}
+
+// SAFETY: what the pointers name is reached under the locks, or changes no more.
+unsafe impl Send for Board {}
+// SAFETY: as above.
+unsafe impl Sync for Board {}
+
+type Hook = Arc<dyn Fn() + Send + Sync>;
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) calls: Vec<(&'static str, std::thread::ThreadId)>,
+    /// The number of the call that fails, counted from 0.
+    pub(super) fails_at: Option<usize>,
+    /// Functions that fail each time, and with what.
+    pub(super) refused: BTreeMap<&'static str, i32>,
+    pub(super) hooks: BTreeMap<&'static str, Hook>,
+    pub(super) alive: BTreeMap<&'static str, i64>,
+    pub(super) completions: VecDeque<ibv_wc>,
+    pub(super) events: VecDeque<ibv_async_event>,
+    /// How often events were read.
+    pub(super) looks: usize,
+    pub(super) unacknowledged: usize,
+    pub(super) numbers: u32,
+    /// Who has listened last, and how many ask for a connection.
+    pub(super) listener: Option<*mut rdma_cm_id>,
+    pub(super) asking: usize,
+    /// The descriptor of the channel that was made last.
+    pub(super) channel: RawFd,
+    /// Numbers of queue pairs that are given out again, the next one first.
+    pub(super) free_numbers: Vec<u32>,
+    pub(super) wire: Wire,
+}
+
+thread_local! {
+    /// What the libraries know without being given anything.
+    static CURRENT: Cell<*const Board> = const { Cell::new(ptr::null()) };
+}
+
+impl Board {
+    /// A device, which is that of this thread from now on. It lives until the process ends, as do
+    /// the libraries.
+    pub(super) fn leaked(context: Box<ibv_context>) -> &'static Board {
+        let board = Board { context: Mutex::new(context), state: Mutex::default() };
+        let board: &'static Board = Box::leak(Box::new(board));
+        board.context().device = ptr::from_ref(board).cast_mut().cast();
+        CURRENT.set(board);
+        board
+    }
+
+    /// What was called, in order.
+    pub fn calls(&self) -> Vec<&'static str> {
+        self.state().calls.iter().map(|it| it.0).collect()
+    }
+
+    /// Forgets what was called.
+    pub fn forget_calls(&self) {
+        self.state().calls.clear();
+    }
+
+    /// The calls of this thread that are among these.
+    pub fn own_calls(&self, of: &[&str]) -> Vec<&'static str> {
+        let own = std::thread::current().id();
+        let state = self.state();
+        let calls = state.calls.iter().filter(|it| it.1 == own && of.contains(&it.0));
+        calls.map(|it| it.0).collect()
+    }
+
+    /// Has the n-th call from now on fail, once.
+    pub fn fail_at(&self, call: Option<usize>) {
+        let mut state = self.state();
+        state.fails_at = call.map(|call| state.calls.len() + call);
+    }
+
+    /// Has all calls of a function fail, or none any more.
+    pub fn refuse(&self, function: &'static str, errno: Option<i32>) {
+        match errno {
+            Some(errno) => drop(self.state().refused.insert(function, errno)),
+            None => drop(self.state().refused.remove(function)),
+        }
+    }
+
+    /// Has something happen in each call of a function.
+    pub fn on(&self, function: &'static str, hook: impl Fn() + Send + Sync + 'static) {
+        self.state().hooks.insert(function, Arc::new(hook));
+    }
+
+    /// What was made and is not destroyed.
+    pub fn alive(&self) -> BTreeMap<&'static str, i64> {
+        let state = self.state();
+        state.alive.iter().filter(|it| *it.1 != 0).map(|(what, count)| (*what, *count)).collect()
+    }
+
+    pub fn complete(&self, wc: ibv_wc) {
+        self.state().completions.push_back(wc);
+    }
+
+    /// Has the device report something.
+    pub fn report(&self, element: *mut c_void, event_type: c_uint) {
+        self.state().events.push_back(ibv_async_event { element, event_type });
+    }
+
+    /// The next queue pair gets this number, if the device has it.
+    pub fn give_number(&self, num: u32) {
+        self.state().free_numbers.push(num);
+    }
+
+    /// How often the device's events were read.
+    pub fn looks(&self) -> usize {
+        self.state().looks
+    }
+
+    /// Events that were read and not acknowledged.
+    pub fn unacknowledged(&self) -> usize {
+        self.state().unacknowledged
+    }
+
+    pub fn context(&self) -> MutexGuard<'_, Box<ibv_context>> {
+        self.context.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its context, as the library hands it out.
+    pub fn raw(&self) -> *mut ibv_context {
+        &raw mut **self.context()
+    }
+
+    /// A protection domain that no library call has made.
+    pub fn domain(&self) -> *mut ibv_pd {
+        Box::into_raw(Box::new(ibv_pd { context: self.raw(), handle: 0 }))
+    }
+
+    /// A number that nothing else has.
+    pub(super) fn number(&self) -> u32 {
+        let mut state = self.state();
+        state.numbers += 1;
+        state.numbers
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a call; the error number with which it is to fail.
+    pub(super) fn called(&self, function: &'static str) -> Result<(), i32> {
+        let hook = self.state().hooks.get(function).cloned();
+        if let Some(hook) = hook {
+            hook();
+        }
+        let mut state = self.state();
+        let number = state.calls.len();
+        state.calls.push((function, std::thread::current().id()));
+        if state.fails_at == Some(number) {
+            return Err(libc::EIO);
+        }
+        state.refused.get(function).map_or(Ok(()), |errno| Err(*errno))
+    }
+
+    /// Notes a call that makes something.
+    pub(super) fn make<T>(&self, function: &'static str, kind: &'static str, it: T) -> *mut T {
+        match self.called(function) {
+            Ok(()) => {
+                *self.state().alive.entry(kind).or_default() += 1;
+                Box::into_raw(Box::new(it))
+            }
+            Err(code) => {
+                set_errno(code);
+                ptr::null_mut()
+            }
+        }
+    }
+
+    /// Notes a call that destroys something: its error number.
+    pub(super) fn destroy<T>(
+        &self,
+        function: &'static str,
+        kind: &'static str,
+        it: *mut T,
+    ) -> c_int {
+        if let Err(code) = self.called(function) {
+            return code;
+        }
+        *self.state().alive.entry(kind).or_default() -= 1;
+        // SAFETY: it was made by `make`, and each caller frees it once.
+        drop(unsafe { Box::from_raw(it) });
+        0
+    }
+
+    /// Notes a call that returns its error number.
+    pub(super) fn code(&self, function: &'static str) -> c_int {
+        self.called(function).err().unwrap_or(0)
+    }
+
+    /// Notes a call that leaves its error number in `errno`.
+    pub(super) fn checked(&self, function: &'static str) -> c_int {
+        self.called(function).map_or_else(set_errno, |()| 0)
+    }
+}
+
+/// What a pointer of a library's caller names.
+pub(super) fn seen<'a, T>(it: *mut T) -> &'a mut T {
+    // SAFETY: these functions are called by this crate, with what they have made or what it has, by
+    // one thread at a time for each thing.
+    unsafe { &mut *it }
+}
+
+pub(super) fn board_of<'a>(context: *mut ibv_context) -> &'a Board {
+    let device = seen(context).device.cast::<Board>().cast_const();
+    // SAFETY: it is the board, which lives until the process ends and is never borrowed mutably.
+    unsafe { &*device }
+}
+
+/// The board of the thread.
+pub(super) fn current<'a>() -> &'a Board {
+    // SAFETY: as above; a test has made a board before it opens a device.
+    unsafe { &*CURRENT.get() }
+}
+
+pub(super) fn set_errno(code: c_int) -> c_int {
+    // SAFETY: the call takes nothing.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: the place is this thread's own.
+    unsafe { *place = code };
+    -1
+}
+
+/// A descriptor that is never readable: what there is to read is looked for.
+pub(super) fn event_fd() -> RawFd {
+    // SAFETY: the call takes integers.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+    assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+    fd
+}

@@ -1,0 +1,220 @@
+//! A device that is wired to itself: what one id asks another hears, and what one queue pair sends
+//! another receives.
+//!
+//! ```text
+//!   connect ──▶ request at the listener ── accept ──▶ response at the asker ── establish ──▶ established
+//!   post_send ──▶ the oldest Receive of the peer's queue ──▶ completions of both, at once
+//! ```
+//! Queue pairs only send. A message that has no Receive, or no peer any more, fails at once. An end
+//! that leaves is not heard.
+#![expect(unsafe_code, reason = "memory is copied by addresses")]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::c_uint;
+use std::ptr;
+
+use crate::sys::cm::{rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
+use crate::sys::verbs::*;
+
+/// The connections of a device, and what is under way on them.
+#[derive(Default)]
+pub(super) struct Wire {
+    /// Whether there are any. Without, requests to connect stay without an answer.
+    pub is_there: bool,
+    heard: VecDeque<Box<Heard>>,
+    /// Who has asked with which queue pair, and the request at the listener.
+    asked: Vec<Asked>,
+    pairs: BTreeMap<u32, Pair>,
+    receives: BTreeMap<*mut ibv_srq, VecDeque<(u64, Vec<ibv_sge>)>>,
+    completions: BTreeMap<*mut ibv_cq, VecDeque<ibv_wc>>,
+}
+
+/// An event, which begins as the library's does, with its private data.
+#[repr(C)]
+pub(super) struct Heard {
+    raw: rdma_cm_event,
+    channel: *mut rdma_event_channel,
+    private: Vec<u8>,
+}
+
+struct Asked {
+    asker: *mut rdma_cm_id,
+    qp_num: u32,
+    request: *mut rdma_cm_id,
+}
+
+struct Pair {
+    cq: *mut ibv_cq,
+    srq: *mut ibv_srq,
+    peer: Option<u32>,
+}
+
+impl Heard {
+    /// An event of an id, and of its listener for a request.
+    pub fn new(
+        channel: *mut rdma_event_channel,
+        event: c_uint,
+        (id, listen_id): (*mut rdma_cm_id, *mut rdma_cm_id),
+        conn: Option<&rdma_conn_param>,
+    ) -> Box<Heard> {
+        // SAFETY: all members are integers and pointers, for which zeros are values.
+        let nothing: rdma_cm_event = unsafe { std::mem::zeroed() };
+        let mut conn = conn.copied().unwrap_or(nothing.conn);
+        let private = match conn.private_data.is_null() {
+            true => Vec::new(),
+            // SAFETY: the caller's private data are that long.
+            false => unsafe {
+                let len = conn.private_data_len.into();
+                std::slice::from_raw_parts(conn.private_data.cast::<u8>(), len).to_vec()
+            },
+        };
+        conn.private_data = private.as_ptr().cast();
+        let raw = rdma_cm_event { id, listen_id, event, conn, ..nothing };
+        Box::new(Heard { raw, channel, private })
+    }
+}
+
+impl Wire {
+    /// Has an id's owner hear of an event.
+    pub fn tell(&mut self, heard: Box<Heard>) {
+        if self.is_there {
+            self.heard.push_back(heard);
+        }
+    }
+
+    /// The next event of a channel.
+    pub fn hear(&mut self, channel: *mut rdma_event_channel) -> Option<Box<Heard>> {
+        let at = self.heard.iter().position(|it| it.channel == channel)?;
+        self.heard.remove(at)
+    }
+
+    pub fn ask(&mut self, (asker, qp_num): (*mut rdma_cm_id, u32), request: *mut rdma_cm_id) {
+        self.asked.push(Asked { asker, qp_num, request });
+    }
+
+    /// Connects the queue pairs of both ends. Returns who has asked.
+    pub fn accept(&mut self, request: *mut rdma_cm_id, qp_num: u32) -> Option<*mut rdma_cm_id> {
+        let asked = self.asked.iter().find(|it| it.request == request)?;
+        for (num, peer) in [(qp_num, asked.qp_num), (asked.qp_num, qp_num)] {
+            self.pairs.get_mut(&num)?.peer = Some(peer);
+        }
+        Some(asked.asker)
+    }
+
+    /// The other end of a connection, for who has asked.
+    pub fn accepter(&self, asker: *mut rdma_cm_id) -> Option<*mut rdma_cm_id> {
+        self.asked.iter().find(|it| it.asker == asker).map(|it| it.request)
+    }
+
+    pub fn forget_id(&mut self, id: *mut rdma_cm_id) {
+        self.asked.retain(|it| it.asker != id && it.request != id);
+        self.heard.retain(|it| it.raw.id != id && it.raw.listen_id != id);
+    }
+
+    pub fn forget_cq(&mut self, cq: *mut ibv_cq) {
+        self.completions.remove(&cq);
+    }
+
+    pub fn forget_srq(&mut self, srq: *mut ibv_srq) {
+        self.receives.remove(&srq);
+    }
+
+    pub fn add(&mut self, qp: &ibv_qp) {
+        self.pairs.insert(qp.qp_num, Pair { cq: qp.send_cq, srq: qp.srq, peer: None });
+    }
+
+    pub fn remove(&mut self, qp_num: u32) {
+        self.pairs.remove(&qp_num);
+    }
+
+    /// The completions of a queue, or others if it has none.
+    pub fn completions<'a>(
+        &'a mut self,
+        cq: *mut ibv_cq,
+        others: &'a mut VecDeque<ibv_wc>,
+    ) -> &'a mut VecDeque<ibv_wc> {
+        match self.completions.get_mut(&cq) {
+            Some(own) if !own.is_empty() => own,
+            _ => others,
+        }
+    }
+
+    /// Takes a chain of Receives.
+    pub fn receive(&mut self, srq: *mut ibv_srq, first: *mut ibv_recv_wr) {
+        let queue = self.receives.entry(srq).or_default();
+        let mut next = first;
+        // SAFETY: the caller's chain ends with a null.
+        while let Some(wr) = unsafe { next.as_ref() } {
+            queue.push_back((wr.wr_id, list(wr.sg_list, wr.num_sge)));
+            next = wr.next;
+        }
+    }
+
+    /// Delivers a chain of Sends, if the queue pair is connected.
+    pub fn send(&mut self, qp_num: u32, first: *mut ibv_send_wr) {
+        let mut next = first;
+        // SAFETY: the caller's chain ends with a null.
+        while let Some(wr) = unsafe { next.as_ref() } {
+            if let Some(peer) = self.pairs.get(&qp_num).and_then(|pair| pair.peer) {
+                self.deliver(qp_num, peer, wr);
+            }
+            next = wr.next;
+        }
+    }
+
+    fn deliver(&mut self, qp_num: u32, peer: u32, wr: &ibv_send_wr) {
+        let is_invalidating = wr.opcode == IBV_WR_SEND_WITH_INV;
+        assert!(is_invalidating || wr.opcode == IBV_WR_SEND, "the fake device only sends");
+        let status = match self.pairs.get(&peer).map(|pair| (pair.cq, pair.srq)) {
+            None => IBV_WC_RETRY_EXC_ERR,
+            Some((cq, srq)) => match self.receives.entry(srq).or_default().pop_front() {
+                None => IBV_WC_RNR_RETRY_EXC_ERR,
+                Some((wr_id, to)) => {
+                    let byte_len = copy(&list(wr.sg_list, wr.num_sge), &to);
+                    self.complete(
+                        cq,
+                        ibv_wc {
+                            wr_id,
+                            opcode: IBV_WC_RECV,
+                            byte_len,
+                            qp_num: peer,
+                            wc_flags: if is_invalidating { IBV_WC_WITH_INV } else { 0 },
+                            invalidated_rkey: wr.invalidate_rkey,
+                            ..ibv_wc::EMPTY
+                        },
+                    );
+                    IBV_WC_SUCCESS
+                }
+            },
+        };
+        if status != IBV_WC_SUCCESS || wr.send_flags & IBV_SEND_SIGNALED != 0 {
+            let cq = self.pairs[&qp_num].cq;
+            let opcode = IBV_WC_SEND;
+            self.complete(cq, ibv_wc { wr_id: wr.wr_id, status, opcode, qp_num, ..ibv_wc::EMPTY });
+        }
+    }
+
+    fn complete(&mut self, cq: *mut ibv_cq, wc: ibv_wc) {
+        self.completions.entry(cq).or_default().push_back(wc);
+    }
+}
+
+/// The entries of a request.
+fn list(first: *mut ibv_sge, count: i32) -> Vec<ibv_sge> {
+    // SAFETY: the caller's request has so many entries.
+    (0..count as usize).map(|at| unsafe { *first.wrapping_add(at) }).collect()
+}
+
+/// Copies what one list gathers to where the other scatters it. Returns how much.
+fn copy(from: &[ibv_sge], to: &[ibv_sge]) -> u32 {
+    let place = |addr: u64| ptr::with_exposed_provenance_mut::<u8>(addr as usize);
+    let mut places = to.iter().flat_map(|it| it.addr..it.addr + u64::from(it.length));
+    let mut len = 0;
+    for addr in from.iter().flat_map(|it| it.addr..it.addr + u64::from(it.length)) {
+        let to = places.next().expect("the Receive is long enough");
+        // SAFETY: both are memory of posted requests, which their owners leave alone.
+        unsafe { place(to).copy_from_nonoverlapping(place(addr), 1) };
+        len += 1;
+    }
+    len
+}

@@ -1,0 +1,128 @@
+//! A connection from request to message, over a fake device that is wired to itself.
+
+use std::slice;
+use std::time::Duration;
+
+use rpcrdma_provider::{
+    Attached, CmEvent, ConnParam, ConnectionManager, PostError, Provider, Queues, SendFlags,
+    SendOp, SendWr, Waker, WcOpcode, WcStatus, WrId,
+};
+
+use super::rig::{Host, Pair, SMALL};
+use crate::fake::Board;
+use crate::{VerbsCm, VerbsQp};
+
+/// The next event, which is there.
+fn next(cm: &mut VerbsCm) -> CmEvent<VerbsCm> {
+    let waker = Waker::new().expect("a descriptor");
+    cm.next(&waker, Duration::ZERO).expect("the other end is heard")
+}
+
+/// Two hosts that their connection managers have connected.
+fn connected() -> Pair {
+    let device = Board::wired().open().expect("a device");
+    let (mut a, mut b) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
+    let [mut there, mut here] = [(); 2].map(|()| device.open_cm().expect("a connection manager"));
+    let param = |private| ConnParam { private, rnr_retry: 7 };
+    let at = here.listen("192.0.2.1:20049".parse().expect("an address")).expect("a listener");
+    let name = there.connect(at, &a.queues.handle(), &param(b"question")).expect("an attempt");
+    let waker = Waker::new().expect("a descriptor");
+    assert!(there.next(&waker, Duration::ZERO).is_none(), "the peer has not answered");
+    let CmEvent::Request { request, private, .. } = next(&mut here) else { panic!("a request") };
+    assert_eq!(private[..], *b"question");
+    let accepted = here.accept(request, &b.queues.handle(), &param(b"answer")).expect("its own");
+    let CmEvent::Connected { id, endpoint, private } = next(&mut there) else {
+        panic!("an answer")
+    };
+    assert_eq!((id, &private[..]), (name, &b"answer"[..]));
+    let qa = a.queues.attach(endpoint).expect("its own");
+    let qb = b.queues.attach(accepted).expect("its own");
+    assert!(here.next(&waker, Duration::ZERO).is_none(), "nothing failed");
+    Pair { a, b, qa, qb }
+}
+
+#[test]
+fn what_one_end_sends_the_other_receives() {
+    let Pair { mut a, mut b, qa, qb } = connected();
+    carries(&mut a, qa, &mut b, qb);
+    carries(&mut b, qb, &mut a, qa);
+}
+
+fn carries(from: &mut Host, sender: Attached<VerbsQp>, to: &mut Host, receiver: Attached<VerbsQp>) {
+    to.recvs(5..7, 1024, 16);
+    from.write(0, b"patience");
+    from.send(sender.qp, 3, 0, 8);
+    let came = to.poll(1)[0];
+    assert_eq!((came.wr_id, came.byte_len, came.qp_num), (WrId(5), 8, receiver.qp_num));
+    assert_eq!((came.opcode, came.status), (WcOpcode::Recv, WcStatus::Success));
+    assert_eq!(to.read(1024, 9), b"patience\0");
+    assert_eq!(from.outcomes(1), [(3, WcStatus::Success)]);
+    assert_eq!((from.poll_once(), to.poll_once()), (vec![], vec![]));
+}
+
+#[test]
+fn chains_of_every_length_arrive_whole_and_in_order() {
+    let Pair { mut a, mut b, qa, .. } = connected();
+    let (mut posted, mut came) = (0, 0);
+    // Up to more than two doorbells, with shorter chains behind longer ones.
+    for len in (1..=3).chain([32, 1, 33, 31, 66, 2, 64]) {
+        let sges: Vec<_> = (0..len).map(|at| a.sge(at, 1)).collect();
+        let wrs: Vec<_> = (posted..)
+            .zip(&sges)
+            .map(|(id, sge)| SendWr::send(WrId(id), slice::from_ref(sge), SendFlags::INLINE))
+            .collect();
+        b.recvs(posted..posted + len as u64, 0, 4096);
+        assert_eq!(a.post_all(qa.qp, &wrs), Ok(()));
+        posted += len as u64;
+        while came < posted {
+            for done in b.poll_once() {
+                assert_eq!((done.wr_id, done.byte_len), (WrId(came), 1));
+                came += 1;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_plain_message_behind_one_that_invalidates_does_not() {
+    let Pair { mut a, mut b, qa, .. } = connected();
+    let sge = [a.sge(0, 8)];
+    let ops =
+        [SendOp::SendInvalidate { rkey: 7 }, SendOp::Send, SendOp::SendInvalidate { rkey: 9 }];
+    for (of, expected) in [(&ops[..], [Some(7), None, Some(9)]), (&ops[1..], [None, Some(9), None])]
+    {
+        b.recvs(0..of.len() as u64, 0, 64);
+        let wr =
+            |op: &SendOp| SendWr { op: *op, ..SendWr::send(WrId(1), &sge, SendFlags::empty()) };
+        let wrs: Vec<_> = of.iter().map(wr).collect();
+        assert_eq!(a.post_all(qa.qp, &wrs), Ok(()));
+        let keys: Vec<_> = b.poll(of.len()).iter().map(|done| done.invalidated).collect();
+        assert_eq!(keys, expected[..of.len()]);
+    }
+}
+
+#[test]
+fn requests_behind_one_that_breaks_a_limit_are_not_posted() {
+    let Pair { mut a, mut b, qa, .. } = connected();
+    let (short, long) = ([a.sge(0, 8)], [a.sge(0, 1 << 20)]);
+    b.recvs(0..4, 0, 64);
+    for good in [1, 2] {
+        let mut wrs = vec![SendWr::send(WrId(1), &short, SendFlags::INLINE); 4];
+        wrs[good] = SendWr::send(WrId(2), &long, SendFlags::INLINE);
+        assert_eq!(a.post_all(qa.qp, &wrs), Err((good, PostError::Invalid)));
+        assert_eq!(b.poll_once().len(), good);
+    }
+}
+
+#[test]
+fn a_message_without_a_receive_or_a_peer_fails() {
+    let Pair { mut a, mut b, qa, qb } = connected();
+    a.send(qa.qp, 1, 0, 8);
+    assert_eq!(a.outcomes(1), [(1, WcStatus::RnrRetryExceeded)]);
+    b.recvs(5..6, 0, 64);
+    b.queues.destroy(qb.qp);
+    b.queues.let_time_pass();
+    b.queues.next_event();
+    a.send(qa.qp, 2, 0, 8);
+    assert_eq!(a.outcomes(1), [(2, WcStatus::RetryExceeded)]);
+}
