@@ -1,6 +1,8 @@
 //! Polling: converts completions of the device, in batches.
 #![expect(unsafe_code, reason = "the driver fills in completions")]
 
+use std::mem::MaybeUninit;
+
 use rpcrdma_provider::{CqError, WC_BATCH, WcBatch, WorkCompletion};
 
 use super::VerbsQueues;
@@ -26,13 +28,19 @@ impl VerbsQueues {
             self.sort(count, out);
             return Ok(());
         }
-        let (polled, invalidated) = (&self.polled[..count], self.invalidated);
-        for wc in polled {
+        let (len, invalidated) = (out.len(), self.invalidated);
+        let mut place = out.as_mut_ptr().wrapping_add(len).cast::<MaybeUninit<WorkCompletion>>();
+        for wc in &self.polled[..count] {
+            // SAFETY: `count` is at most the free capacity, in which this place is.
+            let done = unsafe { &mut *place };
             match wc::plain_receive(wc, invalidated) {
-                Some(done) => out.push(done),
-                None => out.push(other(wc, invalidated)),
-            }
+                Some(plain) => done.write(plain),
+                None => done.write(other(wc, invalidated)),
+            };
+            place = place.wrapping_add(1);
         }
+        // SAFETY: so many were just written.
+        unsafe { out.set_len(len + count) };
         Ok(())
     }
 
