@@ -83,6 +83,16 @@ impl<K> FreeList<K> {
         index
     }
 
+    /// As [`FreeList::index`], without the comparison, for a table that makes it: for a token of
+    /// another pool it is beyond the end of every table with the same number of entries for each slot.
+    #[inline]
+    pub(crate) fn place(&self, token: &Token<K>) -> usize {
+        let index = token.raw() ^ self.tag;
+        #[cfg(debug_assertions)]
+        assert!(self.out.get(index as usize) != Some(&false), "slot {index} used while free");
+        index as usize
+    }
+
     /// The number of free slots.
     #[inline]
     pub(crate) fn free(&self) -> usize {
@@ -135,7 +145,7 @@ impl<K> std::fmt::Debug for FreeList<K> {
 
 #[cold]
 #[inline(never)]
-fn foreign(raw: u32) -> ! {
+pub(crate) fn foreign(raw: u32) -> ! {
     panic!("token {}:{} is of another pool", raw >> INDEX_BITS, raw & (SLOTS_MAX - 1))
 }
 

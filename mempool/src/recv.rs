@@ -12,7 +12,7 @@
 //! A program can write a placed segment to a disk while its buffer is posted again with a spare in
 //! its place.
 
-use crate::free_list::FreeList;
+use crate::free_list::{FreeList, foreign};
 use crate::loan::{self, Loan, LoanPool};
 use crate::pool::{CACHE_LINE, PoolError, PoolSpec};
 use crate::registered::Registered;
@@ -182,6 +182,16 @@ impl RecvPool {
     pub fn segment<'a>(&'a self, token: &'a Token<Recv>, index: usize) -> &'a [u8] {
         let start = self.list.index(token) as usize * self.width;
         &self.segments[start..start + self.width][index]
+    }
+
+    /// The bytes of the first segment: every buffer has one. A few instructions.
+    #[inline]
+    pub fn first_segment<'a>(&'a self, token: &'a Token<Recv>) -> &'a [u8] {
+        // The one comparison is that of the token, too: there are `width` segments a buffer.
+        match self.segments.get(self.list.place(token) * self.width) {
+            Some(segment) => segment,
+            None => foreign(token.raw()),
+        }
     }
 
     /// The segments of each buffer.
@@ -377,7 +387,10 @@ mod tests {
         let mine = pool.take().expect("one is free");
         pool.poison(0xDB);
         assert!(pool.segment(&mine, 0).iter().all(|byte| *byte == 0));
+        assert_eq!(pool.first_segment(&mine).as_ptr_range(), pool.segment(&mine, 0).as_ptr_range());
         let mut fresh = pool.take().expect("one is free");
+        let first = pool.first_segment(&fresh);
+        assert_eq!(first.as_ptr_range(), pool.segment(&fresh, 0).as_ptr_range());
         for segment in 0..3 {
             assert!(pool.segment(&fresh, segment).iter().all(|byte| *byte == 0xDB));
         }
@@ -430,6 +443,14 @@ mod tests {
         let (mut one, other) = (pool(&spec(1, 0)), pool(&spec(1, 0)));
         let token = one.take().expect("one is free");
         let _ = other.scatter(&token);
+    }
+
+    #[test]
+    #[should_panic(expected = "is of another pool")]
+    fn a_buffer_of_another_pool_has_no_first_segment_here() {
+        let (mut one, other) = (pool(&spec(1, 0)), pool(&spec(1, 0)));
+        let token = one.take().expect("one is free");
+        let _ = other.first_segment(&token);
     }
 
     #[test]

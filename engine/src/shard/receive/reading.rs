@@ -27,6 +27,6 @@ pub(crate) fn first_segment<'a>(
     token: &'a RecvToken,
     byte_len: u32,
 ) -> &'a [u8] {
-    let segment = pool.segment(token, 0);
+    let segment = pool.first_segment(token);
     &segment[..segment.len().min(byte_len as usize)]
 }
