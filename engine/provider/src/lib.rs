@@ -9,6 +9,7 @@
 //!
 //! The program chooses the type of the provider once; the fast path has no `dyn`.
 
+mod address;
 mod cm;
 mod error;
 pub mod fault;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use rpcrdma_config::Config;
 use rpcrdma_mempool::Registrar;
 
+pub use self::address::{Address, AddressError, Credentials, Origin, ShmName};
 pub use self::cm::{
     CmEvent, ConnParam, ConnectId, ConnectionManager, Endpoint, Handle, PrivateBytes,
 };
