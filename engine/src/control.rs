@@ -9,7 +9,6 @@
 mod admission;
 mod shared;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,7 +20,7 @@ use self::shared::{ControlRequest, Param, lock};
 use crate::budget;
 use crate::error::SetupError;
 use crate::provider::{
-    CmEvent, ConnectError, ConnectId, ConnectionManager, PrivateBytes, Provider,
+    Address, CmEvent, ConnectError, ConnectId, ConnectionManager, PrivateBytes, Provider,
 };
 use crate::shard::arrival::{Arrival, ConnectOrder};
 use crate::versions::VersionMemory;
@@ -38,7 +37,7 @@ pub struct Control<P: Provider> {
     pending: Vec<Pending<P>>,
     asked: u64,
     /// The listening addresses.
-    listening: Vec<SocketAddr>,
+    listening: Vec<Address>,
     /// Whether a shard has served since listening began.
     is_served: bool,
     /// The shard that got the last connection.
@@ -60,7 +59,7 @@ struct Pending<P: Provider> {
     shard: u32,
     /// `None` after it was rejected because the verdict took too long.
     request: Option<CmRequest<P>>,
-    from: SocketAddr,
+    from: Address,
     private: PrivateBytes,
     until: Instant,
 }
@@ -96,9 +95,9 @@ impl<P: Provider> Control<P> {
     /// closes when the last of them is told to stop or is gone.
     ///
     /// # Errors
-    /// If the address is in use or not available.
-    pub fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
-        let at = self.cm.listen(at)?;
+    /// If the address is in use, not available or of a kind that the device does not take.
+    pub fn listen(&mut self, at: impl Into<Address>) -> Result<Address, SetupError> {
+        let at = self.cm.listen(at.into())?;
         self.listening.push(at);
         Ok(at)
     }

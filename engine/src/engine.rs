@@ -1,7 +1,6 @@
 //! The engine: a device, its control plane, and the threads of its shards.
 
 use std::hash::{BuildHasher, RandomState};
-use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -18,7 +17,7 @@ use crate::control::{Control, ControlShared};
 use crate::error::SetupError;
 use crate::fabric::Fabric;
 use crate::failure::{self, EngineThread, Failures, Panicked};
-use crate::provider::Provider;
+use crate::provider::{Address, Provider};
 use crate::shard::Core;
 use crate::shard::start::ShardNumbers;
 
@@ -95,12 +94,13 @@ impl<P: Provider> Engine<P> {
     /// without threads use [`Control::listen`].
     ///
     /// # Errors
-    /// If the address is in use or not available, or the control thread has panicked.
-    pub fn listen(&self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
+    /// If the address is in use, not available or of a kind that the device does not take, or the
+    /// control thread has panicked.
+    pub fn listen(&self, at: impl Into<Address>) -> Result<Address, SetupError> {
         if self.control.is_none() {
             return Err(SetupError::Stopped);
         }
-        self.shared.listen(at)
+        self.shared.listen(at.into())
     }
 
     /// Threads of this engine that panicked, and shards that panicked while the program polled

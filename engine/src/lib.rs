@@ -56,7 +56,10 @@ pub use message::incoming::{
 pub use message::payload::Payload;
 pub use message::wanted::Want;
 pub use obtained::{Obtained, ObtainedMemory};
-pub use provider::{ConnectError, ConnectId, CqError, Provider, WcStatus};
+pub use provider::{
+    Address, AddressError, ConnectError, ConnectId, CqError, Credentials, Origin, Provider,
+    ShmName, WcStatus,
+};
 pub use rpcrdma_config::{Config, ConfigError, Raw};
 pub use rpcrdma_mempool::{Loan, RegisteredBytes, RegisteredSlice};
 pub use rpcrdma_proto::{

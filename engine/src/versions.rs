@@ -3,9 +3,10 @@
 //! All shards of an engine share one memory. It is read when a connection is made and written when
 //! an attempt with version two has failed or succeeded.
 
-use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use crate::provider::Address;
 
 /// Addresses found to support version one only, each for a limited time (wire.md B4).
 #[derive(Debug)]
@@ -16,7 +17,7 @@ pub(crate) struct VersionMemory {
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    at: SocketAddr,
+    at: Address,
     /// When it expires, in nanoseconds of the shards' clock.
     until: u64,
 }
@@ -29,7 +30,7 @@ impl VersionMemory {
     }
 
     /// Records that version two failed at this address.
-    pub fn note_one(&self, at: SocketAddr, now: u64) {
+    pub fn note_one(&self, at: Address, now: u64) {
         if self.life == 0 {
             return;
         }
@@ -45,13 +46,13 @@ impl VersionMemory {
     }
 
     /// Removes an address: it has shown support of version two.
-    pub fn forget(&self, at: SocketAddr) {
+    pub fn forget(&self, at: Address) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|entry| entry.at != at);
     }
 
     /// Whether this address is known to support version one only.
-    pub fn is_one(&self, at: SocketAddr, now: u64) -> bool {
+    pub fn is_one(&self, at: Address, now: u64) -> bool {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.iter().any(|entry| entry.at == at && entry.until > now)
     }
@@ -62,13 +63,15 @@ const PEERS_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     const MINUTE: Duration = Duration::from_secs(60);
     const MINUTE_NS: u64 = 60_000_000_000;
 
-    fn address(port: u16) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], port))
+    fn address(port: u16) -> Address {
+        SocketAddr::from(([127, 0, 0, 1], port)).into()
     }
 
     #[test]

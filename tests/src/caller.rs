@@ -7,12 +7,11 @@
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::{
-    CallError, CallRefused, Client, Clock, ConnectionId, Engine, Provider, SetupError,
+    Address, CallError, CallRefused, Client, Clock, ConnectionId, Engine, Provider, SetupError,
 };
 
 use crate::done::is_passing;
@@ -23,7 +22,7 @@ use crate::service::Source;
 #[derive(Debug, Clone, Copy)]
 pub struct Task {
     /// The server's address.
-    pub to: SocketAddr,
+    pub to: Address,
     /// The number of independent connections (lines).
     pub lines: usize,
     /// The number of calls of each that must be answered.

@@ -5,12 +5,10 @@
 //! ```
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::interposed::{
     CmHooks, Hooks, Interposed, Promised, PromisedBytes, QueueHooks,
 };
@@ -19,6 +17,7 @@ use rpcrdma_engine::provider::{
     PostError, Provider, QueueAttr, Queues, RecvWr, Requests, SendWr, Taken, Waker, WcBatch,
     Window, WindowId,
 };
+use rpcrdma_engine::{Address, SetupError};
 use rpcrdma_mempool::{Keys, Region, RegisterError, Registrar, Rights};
 
 /// The objects of a provider that exist.
@@ -278,7 +277,7 @@ impl<C: ConnectionManager> CmHooks<C> for CmFailures {
         inner.next(waker, timeout)
     }
 
-    fn listen(&mut self, inner: &mut C, at: SocketAddr) -> Result<SocketAddr, SetupError> {
+    fn listen(&mut self, inner: &mut C, at: Address) -> Result<Address, SetupError> {
         self.0.check("listen")?;
         inner.listen(at)
     }
@@ -286,7 +285,7 @@ impl<C: ConnectionManager> CmHooks<C> for CmFailures {
     fn connect(
         &mut self,
         inner: &mut C,
-        to: SocketAddr,
+        to: Address,
         on: &Handle<C>,
         param: &ConnParam<'_>,
     ) -> Result<ConnectId, SetupError> {

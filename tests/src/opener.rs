@@ -8,7 +8,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::Provider;
+use rpcrdma_engine::{Address, Provider};
 
 /// Opens the device of a test, once for each engine.
 pub type Open<'a, P> = &'a dyn Opener<P>;
@@ -19,8 +19,8 @@ pub trait Opener<P: Provider>: Sync {
     fn open(&self) -> P;
 
     /// The address that servers listen on; port 0 selects a free port.
-    fn at(&self) -> SocketAddr {
-        SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)
+    fn at(&self) -> Address {
+        SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0).into()
     }
 
     /// The clock of a world on this device, started now.
@@ -49,8 +49,8 @@ impl<P: Provider + Clone> Opener<P> for OnDevice<P> {
         self.device.clone()
     }
 
-    fn at(&self) -> SocketAddr {
-        SocketAddr::new(self.address, 0)
+    fn at(&self) -> Address {
+        SocketAddr::new(self.address, 0).into()
     }
 
     fn time(&self) -> Time {

@@ -1,14 +1,13 @@
 //! A server that answers with a function, and its client, on one thread.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use rpcrdma_config::Raw;
 use rpcrdma_engine::control::Control;
 use rpcrdma_engine::stats::Snapshot;
 use rpcrdma_engine::{
-    Answer, Call, CallBuilder, CallError, Client, Completion, Config, ConnectionId, Engine, Fabric,
-    Handler, Incoming, Loan, Provider, Reply, Shard, Turn,
+    Address, Answer, Call, CallBuilder, CallError, Client, Completion, Config, ConnectionId,
+    Engine, Fabric, Handler, Incoming, Loan, Provider, Reply, Shard, Turn,
 };
 
 use crate::opener::{Open, Time};
@@ -47,7 +46,7 @@ pub struct Pair<P: Provider = Fabric> {
     now: u64,
     time: Time,
     /// The address that the server listens on.
-    pub at: SocketAddr,
+    pub at: Address,
     /// Another opening of the device of both.
     pub fabric: P,
     _engine: Engine<P>,

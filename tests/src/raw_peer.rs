@@ -6,9 +6,9 @@
 #![expect(unsafe_code, reason = "posting is unsafe")]
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::time::Duration;
 
+use rpcrdma_engine::Address;
 use rpcrdma_engine::provider::{
     CmEvent, ConnParam, ConnectError, ConnectionManager, PostError, PrivateBytes, Provider,
     QueueAttr, Queues, RecvWr, Remote, SendFlags, SendOp, SendWr, Waker, WcBatch, WcOpcode,
@@ -129,7 +129,7 @@ impl<P: Provider> RawPeer<P> {
     ///
     /// # Panics
     /// If the device cannot start another.
-    pub fn connect(&mut self, to: SocketAddr) {
+    pub fn connect(&mut self, to: Address) {
         let param = ConnParam { private: &self.says, rnr_retry: 7 };
         self.cm.connect(to, &self.queues.handle(), &param).expect("an attempt");
     }
@@ -138,7 +138,7 @@ impl<P: Provider> RawPeer<P> {
     ///
     /// # Panics
     /// If there is no free address.
-    pub fn listen(&mut self) -> SocketAddr {
+    pub fn listen(&mut self) -> Address {
         self.listen_at("127.0.0.1:0".parse().expect("an address"))
     }
 
@@ -146,7 +146,7 @@ impl<P: Provider> RawPeer<P> {
     ///
     /// # Panics
     /// If it is in use.
-    pub fn listen_at(&mut self, at: SocketAddr) -> SocketAddr {
+    pub fn listen_at(&mut self, at: Address) -> Address {
         self.cm.listen(at).expect("a port")
     }
 

@@ -1,11 +1,9 @@
 //! The service: a handler that checks every byte of a call and answers as its script states.
 
-use std::net::SocketAddr;
-
 use arrayvec::ArrayVec;
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::{
-    Admission, Answer, BackwardSupport, Bulk, Call, CallBuilder, CallRefused, CloseReason,
+    Address, Admission, Answer, BackwardSupport, Bulk, Call, CallBuilder, CallRefused, CloseReason,
     ConnectRequest, ConnectionId, Finished, Handler, Loan, Payload, PeerLimits, Reply, TakeError,
     Ticket, Turn,
 };
@@ -32,7 +30,7 @@ pub struct Service {
     /// The maximum number of connections of one host, if limited.
     pub per_host_max: Option<usize>,
     /// The addresses that requested a connection, and how many connections their host had.
-    pub asked: Vec<(SocketAddr, usize)>,
+    pub asked: Vec<(Address, usize)>,
     /// Whether calls without a valid script may arrive; they are rejected.
     pub has_strangers: bool,
     /// Tickets that the test answers, with the answers.

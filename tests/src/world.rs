@@ -7,7 +7,6 @@
 //! ```
 
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use rpcrdma_config::Raw;
@@ -15,8 +14,8 @@ use rpcrdma_engine::control::Control;
 use rpcrdma_engine::provider::{ConnectError, ConnectId};
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{
-    CallBuilder, CallRefused, Client, Completion, ConnectionId, Engine, Loan, Provider, SetupError,
-    Shard, Sink, Want,
+    Address, CallBuilder, CallRefused, Client, Completion, ConnectionId, Engine, Loan, Provider,
+    SetupError, Shard, Sink, Want,
 };
 
 pub use crate::done::{Arrived, Back, Done, is_passing};
@@ -33,7 +32,7 @@ pub struct World<P: Provider> {
     // Dropped before their shards.
     sources: Vec<Source>,
     /// The address that the servers listen on.
-    pub at: SocketAddr,
+    pub at: Address,
     /// The serving shards.
     pub servers: Vec<Shard<P, Service>>,
     /// The shards that call.

@@ -3,7 +3,9 @@
 //! Registered memory does not come from the allocator and is not counted; nor is what a shard has
 //! for its calls and messages, which is the same for one connection and for hundreds.
 
-use rpcrdma_engine::{Answer, Call, Client, ConnectionId, Engine, Fabric, Handler, Reply, Shard};
+use rpcrdma_engine::{
+    Address, Answer, Call, Client, ConnectionId, Engine, Fabric, Handler, Reply, Shard,
+};
 use rpcrdma_tests::alloc::{Counting, held};
 use rpcrdma_tests::world::{checked, small};
 
@@ -39,7 +41,8 @@ impl Pair {
         raw.receive.replies = 64_u32.into();
         let (engine, mut control) =
             Engine::without_threads(Fabric::new(), checked(&raw)).expect("an engine");
-        let at = control.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let at =
+            control.listen("127.0.0.1:0".parse::<Address>().expect("an address")).expect("a port");
         let mut server = engine.shard(Silent).expect("a server");
         let mut client = engine.client().expect("a client");
         let mut peers = Vec::with_capacity(room);

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use nfs3_types::nfs3::{createhow3, nfs_fh3, nfsstat3, sattr3, stable_how};
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::{CallError, Engine};
+use rpcrdma_engine::{Address, CallError, Engine};
 use rpcrdma_tests::device::{address, device};
 use rpcrdma_tests::nfs::client::{read_request, read_results};
 use rpcrdma_tests::nfs::mount::mount;
@@ -72,11 +72,11 @@ fn connected(at: SocketAddr, change: impl Fn(&mut Raw)) -> (Engine<Verbs>, Nfs<V
 fn with_server(
     inline: u32,
     change: impl Fn(&mut Raw),
-    test: impl FnOnce(&mut Scene<'_, Verbs>, SocketAddr),
+    test: impl FnOnce(&mut Scene<'_, Verbs>, Address),
 ) {
     let (_engine, nfs) = connected(server(), change);
     let mut scene = Scene::new(nfs, root(), Path::new(EXPORT), &moved, inline);
-    test(&mut scene, server());
+    test(&mut scene, server().into());
     let stats = scene.nfs.rpc.client().handle().stats();
     assert_eq!((stats.leaked, stats.failed_completions), (0, 0), "{stats:?}");
 }
@@ -217,7 +217,7 @@ fn memory_with_one_key_is_invalidated_by_the_server() {
     }
 }
 
-fn suite_of_data(scene: &mut Scene<'_, Verbs>, _: SocketAddr) {
+fn suite_of_data(scene: &mut Scene<'_, Verbs>, _: Address) {
     scene.is_thorough = false;
     suite::data::reads_bring_what_is_in_the_file(scene);
     suite::data::writes_put_into_the_file_what_was_given(scene);
@@ -246,7 +246,7 @@ fn the_first_call_discovers_the_version() {
         matches!(&first, Err(Failure::Call { error, .. }) if CallError::is_repeatable(error));
     assert!(is_repeatable, "it was not executed: {first:?}");
     nfs.null().expect("the same call goes in version one");
-    nfs.rpc.reconnect(server()).expect("the server is there");
+    nfs.rpc.reconnect(server().into()).expect("the server is there");
     nfs.null().expect("the version is known");
     let stats = nfs.rpc.client().handle().stats();
     assert_eq!((stats.fallbacks_error, stats.versions_remembered), (1, 1));
@@ -385,7 +385,7 @@ fn a_restarted_server_is_found_again() {
     }
     fs::write("/proc/fs/nfsd/portlist", "rdma 20049").expect("a port of the server");
     threads("8");
-    scene.nfs.rpc.reconnect(server()).expect("the server is back");
+    scene.nfs.rpc.reconnect(server().into()).expect("the server is back");
     let read = scene.nfs.read(&file, 0, 20_000, Take::Sink(1)).expect("a READ");
     assert!(read.data == suite::pattern(5, 30_000)[..20_000]);
 }

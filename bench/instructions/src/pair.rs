@@ -15,8 +15,8 @@ use rpcrdma_engine::control::Control;
 use rpcrdma_engine::fabric::{FabricClock, FabricOptions};
 use rpcrdma_engine::onc::{CallHeader, ReplyHeader, RpcPrefix};
 use rpcrdma_engine::{
-    Answer, Call, CallBuilder, Client, ConnectionId, Engine, Fabric, Handler, Provider, Reply,
-    Shard, Want,
+    Address, Answer, Call, CallBuilder, Client, ConnectionId, Engine, Fabric, Handler, Provider,
+    Reply, Shard, Want,
 };
 use rpcrdma_mempool::RegisteredBytes;
 use rpcrdma_verbs::Verbs;
@@ -147,7 +147,7 @@ impl<C: Provider, S: Provider> Pair<C, S> {
             Over::Fabric => "127.0.0.1:0",
             Over::Verbs => "192.0.2.1:0",
         };
-        let at = here.listen(address.parse().expect("an address")).expect("a port");
+        let at = here.listen(address.parse::<Address>().expect("an address")).expect("a port");
         let source = match case.op {
             Op::Null | Op::Echo => None,
             Op::Write => client.turn(0).buffer(),

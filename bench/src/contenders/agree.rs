@@ -15,11 +15,12 @@
 //! it refuses with a reason. One line of JSON each way, of bounded length.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 
 use rpcrdma_config::{Config, Raw};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use rpcrdma_engine::Address;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::contenders::call::Load;
 
@@ -34,7 +35,8 @@ pub struct Wish {
 #[serde(rename_all = "lowercase")]
 pub enum Word {
     Preparing,
-    At(SocketAddr),
+    #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
+    At(Address),
     /// It does not do that: why.
     Refused(String),
     /// It did, until something was wrong.
@@ -122,6 +124,14 @@ impl Lines {
     }
 }
 
+fn as_text<S: Serializer>(address: &Address, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(address)
+}
+
+fn of_text<'a, D: Deserializer<'a>>(from: D) -> Result<Address, D::Error> {
+    String::deserialize(from)?.parse().map_err(D::Error::custom)
+}
+
 /// Whether a read may be tried again.
 pub fn is_for_now(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
@@ -187,6 +197,19 @@ mod tests {
         let mut wrong = wish(64);
         wrong.config.send.slots = -1;
         assert!(refused(wrong).contains("configuration: "));
+    }
+
+    #[test]
+    fn the_address_of_a_server_is_plain_text() {
+        for (at, text) in [
+            ("10.0.0.2:40001", r#"{"at":"10.0.0.2:40001"}"#),
+            ("shm:@bench", r#"{"at":"shm:@bench"}"#),
+        ] {
+            let word = Word::At(at.parse().expect("an address"));
+            assert_eq!(serde_json::to_string(&word).expect("plain data"), text);
+            assert_eq!(serde_json::from_str::<Word>(text).expect("the same"), word);
+        }
+        assert!(serde_json::from_str::<Word>(r#"{"at":"10.0.0.2"}"#).is_err());
     }
 
     fn connected() -> [Lines; 2] {

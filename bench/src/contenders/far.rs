@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rpcrdma_config::Config;
+use rpcrdma_engine::Address;
 
 use super::agree::{Heard, Lines, PORT, Wish, Word};
 use crate::contenders::call::Load;
@@ -23,7 +24,7 @@ impl Far {
         server: SocketAddr,
         load: &Load,
         config: &Config,
-    ) -> Result<(Far, SocketAddr), BenchError> {
+    ) -> Result<(Far, Address), BenchError> {
         let stream = TcpStream::connect_timeout(&server, PATIENCE).map_err(|error| {
             failed(&format!("no `rpcrdma-bench serve` answers at {server}: {error}"))
         })?;
@@ -121,14 +122,14 @@ mod tests {
         let server = thread::spawn(move || {
             let (stream, _) = listener.accept().expect("one comes");
             let mut lines = Lines::new(stream);
-            for word in [Word::Preparing, Word::Preparing, Word::At(at)] {
+            for word in [Word::Preparing, Word::Preparing, Word::At(at.into())] {
                 lines.say(&word).expect("it reads");
             }
             lines
         });
         let config = Config::profile("latency").expect("it comes with the engine");
         let (_far, told) = Far::ask(at, &nothing(), &config).expect("it is there");
-        assert_eq!(told, at);
+        assert_eq!(told, at.into());
         drop(server.join());
     }
 

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use rpcrdma_config::Config;
-use rpcrdma_engine::Provider;
 use rpcrdma_engine::fabric::{Fabric, FabricOptions};
+use rpcrdma_engine::{Address, Provider};
 
 use crate::error::BenchError;
 
@@ -15,7 +15,7 @@ pub trait Device {
     fn open(&self) -> Result<Self::Provider, BenchError>;
 
     /// Where servers listen; a free port is taken.
-    fn at(&self) -> SocketAddr;
+    fn at(&self) -> Address;
 
     /// Where a server on another host is asked to answer, in place of one here.
     fn far(&self) -> Option<SocketAddr> {
@@ -42,8 +42,8 @@ impl Device for Fabrics {
         Ok(Fabric::with_options(self.0.clone())?)
     }
 
-    fn at(&self) -> SocketAddr {
-        SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)
+    fn at(&self) -> Address {
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0).into()
     }
 
     fn notes(&self) -> Vec<String> {

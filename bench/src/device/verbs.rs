@@ -4,8 +4,8 @@ use std::fs;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use rpcrdma_config::Config;
-use rpcrdma_engine::Provider;
 use rpcrdma_engine::provider::DeviceCaps;
+use rpcrdma_engine::{Address, Provider};
 use rpcrdma_verbs::Verbs;
 
 use super::Device;
@@ -40,6 +40,11 @@ impl VerbsDevice {
         })?;
         Ok(VerbsDevice { verbs, address, far: args.connect })
     }
+
+    /// The address of the device.
+    pub fn ip(&self) -> IpAddr {
+        self.address
+    }
 }
 
 impl Device for VerbsDevice {
@@ -49,8 +54,8 @@ impl Device for VerbsDevice {
         Ok(self.verbs.clone())
     }
 
-    fn at(&self) -> SocketAddr {
-        SocketAddr::new(self.address, 0)
+    fn at(&self) -> Address {
+        SocketAddr::new(self.address, 0).into()
     }
 
     fn far(&self) -> Option<SocketAddr> {

@@ -1,12 +1,12 @@
 //! The command line.
 
 use std::error::Error;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Parser;
 use rpcrdma_config::{ProviderKind, Raw};
-use rpcrdma_engine::Config;
+use rpcrdma_engine::{Address, Config};
 
 /// Calls a server that answers with what it was told.
 #[derive(Debug, Parser)]
@@ -23,10 +23,10 @@ pub struct Args {
     pub address: Option<IpAddr>,
     /// Only serve: here, until a signal comes.
     #[arg(short, long, value_name = "ADDR:PORT", conflicts_with = "connect")]
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<Address>,
     /// Only call: the server there.
     #[arg(short, long, value_name = "ADDR:PORT")]
-    pub connect: Option<SocketAddr>,
+    pub connect: Option<Address>,
     /// How often.
     #[arg(long, default_value_t = 100_000)]
     pub calls: u64,
@@ -52,7 +52,8 @@ impl Args {
             raw.verbs.device = device.as_str().into();
         }
         // The address to listen on also selects the device.
-        let listens_at = self.listen.map(|at| at.ip()).filter(|at| !at.is_unspecified());
+        let listens_at = self.listen.and_then(|at| at.as_ip()).map(|at| at.ip());
+        let listens_at = listens_at.filter(|at| !at.is_unspecified());
         if let Some(address) = self.address.or(listens_at.filter(|_| self.device.is_none())) {
             raw.verbs.address = address.to_string().into();
         }

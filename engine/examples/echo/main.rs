@@ -19,7 +19,7 @@ use clap::Parser;
 use rpcrdma_config::ProviderKind;
 use rpcrdma_engine::verbs::Verbs;
 use rpcrdma_engine::{
-    Answer, Call, Client, Clock, Config, Engine, Fabric, Handler, Provider, Reply,
+    Address, Answer, Call, Client, Clock, Config, Engine, Fabric, Handler, Provider, Reply,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -86,7 +86,7 @@ fn run<P: Provider>(device: P, config: Config, args: &Args) -> Result<(), Box<dy
 /// Makes calls, one at a time, and compares what comes back.
 fn call<P: Provider>(
     client: &mut Client<P>,
-    server: SocketAddr,
+    server: Address,
     calls: u64,
 ) -> Result<(), Box<dyn Error>> {
     let peer = client.connect(server)?;

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rpcrdma_provider::{
-    CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, PrivateBytes, SetupError, Waker,
+    Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, PrivateBytes,
+    SetupError, Waker,
 };
 
 use crate::endpoint::{Endpoint, Seat};
@@ -89,37 +90,40 @@ impl ConnectionManager for FabricCm {
     type Queues = FabricQueues;
     type Request = FabricRequest;
 
-    fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
+    fn listen(&mut self, at: Address) -> Result<Address, SetupError> {
+        let at = at.as_ip().ok_or_else(|| SetupError::listen(at, TAKES))?;
         let mut listeners = self.fabric.listeners.lock();
         let address = if at.port() == 0 {
             let free = EPHEMERAL.map(|port| SocketAddr::new(at.ip(), port));
             let mut free = free.filter(|address| !listeners.contains_key(address));
-            free.next().ok_or(SetupError::Listen { address: at, reason: "no port is free" })?
+            free.next().ok_or_else(|| SetupError::listen(at, "no port is free"))?
         } else if listeners.contains_key(&at) {
-            return Err(SetupError::Listen { address: at, reason: "the address is in use" });
+            return Err(SetupError::listen(at, "the address is in use"));
         } else {
             at
         };
         listeners.insert(address, Arc::clone(&self.inbox));
         self.listening.push(address);
-        Ok(address)
+        Ok(address.into())
     }
 
-    fn unlisten(&mut self, at: SocketAddr) {
+    fn unlisten(&mut self, at: Address) {
         let mut listeners = self.fabric.listeners.lock();
         // Another connection manager of the fabric may listen there: only this one's listener is
         // removed.
-        if let Some(at) = self.listening.iter().position(|address| *address == at) {
+        if let Some(at) = self.listening.iter().position(|address| at.as_ip() == Some(*address)) {
             listeners.remove(&self.listening.swap_remove(at));
         }
     }
 
     fn connect(
         &mut self,
-        to: SocketAddr,
+        to: Address,
         on: &FabricHandle,
         param: &ConnParam<'_>,
     ) -> Result<ConnectId, SetupError> {
+        let wrong = ConnectError::WrongAddress { reason: TAKES };
+        let to = to.as_ip().ok_or_else(|| SetupError::connect(to, wrong))?;
         let private = private_bytes(param.private)?;
         let seat = self.seat(on, param)?;
         self.attempts += 1;
@@ -136,7 +140,7 @@ impl ConnectionManager for FabricCm {
         let from = SocketAddr::new(to.ip(), ephemeral(seat.port.id, seat.num));
         let pending = Pending { seat, id, answer_to: Arc::clone(&self.inbox) };
         let request = FabricRequest(Some(pending));
-        listener.push(CmEvent::Request { request, from, private });
+        listener.push(CmEvent::Request { request, from: from.into(), private });
         Ok(id)
     }
 
@@ -277,6 +281,8 @@ fn ephemeral(port_id: u64, num: u32) -> u16 {
 
 /// Ports for listeners that do not choose one (RFC 6335 6).
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 49152..=65535;
+/// Which addresses it takes.
+const TAKES: &str = "the software fabric takes only IP addresses (ADDR:PORT)";
 /// Requests that may wait for an answer, as a socket's backlog.
 const REQUESTS_MAX: usize = 4096;
 /// Retry without limit.

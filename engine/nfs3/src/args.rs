@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use rpcrdma_engine::{Config, ConfigError};
+use rpcrdma_engine::{Address, Config, ConfigError};
 
 use rpcrdma_nfs3::{self as server, Options, Squash};
 
@@ -18,7 +18,7 @@ pub struct Args {
     pub export: PathBuf,
     /// The address and port that NFS listens on, over RDMA (20049 is the usual port).
     #[arg(long, value_name = "ADDR:PORT")]
-    pub listen: SocketAddr,
+    pub listen: Address,
     /// The address and port that MOUNT listens on, over TCP [default: port 20048 of the address of
     /// --listen].
     #[arg(long, value_name = "ADDR:PORT")]
@@ -81,16 +81,23 @@ impl Args {
             (raw.verbs.device, raw.verbs.address) = (device.as_str().into(), "auto".into());
         }
         let is_named = raw.verbs.device.as_str() != "auto" || raw.verbs.address.as_str() != "auto";
-        let address = self.listen.ip();
-        if self.provider == ProviderOption::Verbs && !is_named && !address.is_unspecified() {
+        let address = self.listen.as_ip().map(|at| at.ip()).filter(|at| !at.is_unspecified());
+        if self.provider == ProviderOption::Verbs
+            && !is_named
+            && let Some(address) = address
+        {
             raw.verbs.address = address.to_string().into();
         }
         Config::try_from(raw)
     }
 
     /// The address that MOUNT listens on.
-    pub fn mount(&self) -> SocketAddr {
-        self.mount.unwrap_or(SocketAddr::new(self.listen.ip(), MOUNT_PORT))
+    ///
+    /// # Errors
+    /// If there is none, because NFS does not listen on an IP address.
+    pub fn mount(&self) -> Result<SocketAddr, &'static str> {
+        let listen = self.listen.as_ip().map(|at| SocketAddr::new(at.ip(), MOUNT_PORT));
+        self.mount.or(listen).ok_or(NO_MOUNT)
     }
 
     /// The directory to export, and the options of the export.
@@ -114,6 +121,8 @@ impl Args {
 
 /// The port of MOUNT that clients use by default.
 const MOUNT_PORT: u16 = 20_048;
+const NO_MOUNT: &str =
+    "--listen is not an IP address: --mount must state where MOUNT listens over TCP";
 
 #[cfg(test)]
 mod tests {
@@ -133,12 +142,13 @@ mod tests {
     #[test]
     fn missing_options_have_their_defaults() {
         let args = parsed("nfs3 --export /srv/data/ --listen 10.0.0.1:20049").expect("enough");
-        assert_eq!(args.mount(), "10.0.0.1:20048".parse().expect("an address"));
+        assert_eq!(args.mount(), Ok("10.0.0.1:20048".parse().expect("an address")));
         let options = args.options();
         assert_eq!(options.key, PathBuf::from("/srv/data.nfs3-key"));
         assert_eq!((options.squash, options.workers), (Squash::Root, 4));
         assert!(args.config().is_ok());
-        assert_eq!(verbs(&args).address, Some(args.listen.ip()));
+        assert_eq!(verbs(&args).address, args.listen.as_ip().map(|at| at.ip()));
+        assert!(verbs(&args).address.is_some());
     }
 
     #[test]
@@ -156,6 +166,16 @@ mod tests {
         let args =
             parsed("nfs3 --export /srv --listen 10.0.0.1:20049 --device rxe0").expect("enough");
         assert_eq!((verbs(&args).device.as_deref(), verbs(&args).address), (Some("rxe0"), None));
+    }
+
+    #[test]
+    fn an_address_without_a_host_needs_one_for_mount() {
+        let line = "nfs3 --export /srv --listen shm:/run/nfs.sock";
+        let args = parsed(line).expect("enough");
+        assert_eq!(verbs(&args), VerbsOptions::default());
+        assert!(args.mount().expect_err("no host").contains("--mount"));
+        let args = parsed(&format!("{line} --mount 127.0.0.1:20048")).expect("enough");
+        assert_eq!(args.mount(), Ok("127.0.0.1:20048".parse().expect("an address")));
     }
 
     #[test]

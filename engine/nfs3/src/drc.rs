@@ -12,10 +12,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
-use std::net::IpAddr;
 use std::sync::Mutex;
 
 use arrayvec::ArrayVec;
+use rpcrdma_engine::Origin;
 use rpcrdma_engine::ulb::nfs3;
 
 use crate::call::CallOutcome;
@@ -26,7 +26,7 @@ use crate::locks::lock;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
     xid: u32,
-    address: IpAddr,
+    origin: Origin,
     procedure: u32,
     checksum: u64,
 }
@@ -113,10 +113,10 @@ impl<W> Drc<W> {
     }
 
     /// The fingerprint of a call.
-    pub fn fingerprint(&self, xid: u32, address: IpAddr, said: &Said<'_>) -> Fingerprint {
+    pub fn fingerprint(&self, xid: u32, origin: Origin, said: &Said<'_>) -> Fingerprint {
         let Said { caller, procedure, head, data } = *said;
         let checksum = self.hasher.hash_one((caller, head, data));
-        Fingerprint { xid, address, procedure, checksum }
+        Fingerprint { xid, origin, procedure, checksum }
     }
 
     /// Looks a call up, and records it if it is new.
@@ -196,10 +196,12 @@ const END_LEN: usize = 256;
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
     use super::*;
     use crate::credentials::Credentials;
 
-    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    const HERE: Origin = Origin::Host(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
     fn call(drc: &Drc<u32>, xid: u32, procedure: u32, head: &[u8]) -> Fingerprint {
         let said = Said { caller: &Caller::Anonymous, procedure, head, data: &DataEnds::default() };
@@ -275,7 +277,7 @@ mod tests {
     #[test]
     fn different_calls_are_not_taken_for_repetitions() {
         let drc = Drc::new(2);
-        let elsewhere = IpAddr::V4(std::net::Ipv4Addr::BROADCAST);
+        let elsewhere = Origin::Host(IpAddr::V4(Ipv4Addr::BROADCAST));
         let says = |uid, gid, groups: &[u32]| {
             Caller::Sys(Credentials { uid, gid, groups: groups.iter().copied().collect() })
         };

@@ -69,7 +69,7 @@ impl NfsHandler {
             let (caller, head) = (&called.caller, &task.head[..]);
             let data = data.as_ref().map(|data| data.ends(&call)).unwrap_or_default();
             let said = Said { caller, procedure, head, data: &data };
-            self.drc.fingerprint(call.xid(), call.address().ip(), &said)
+            self.drc.fingerprint(call.xid(), call.address().origin(), &said)
         });
         let (answer, ticket) = reply.defer();
         let mut waiter = Waiter { ticket, procedure, answers: self.answers.clone() };

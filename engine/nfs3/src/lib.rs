@@ -12,7 +12,7 @@
 //! `work` for the threads.
 //!
 //! ```no_run
-//! use rpcrdma_engine::Fabric;
+//! use rpcrdma_engine::{Address, Fabric};
 //! use rpcrdma_nfs3::{Options, Server, Squash, config};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,7 +23,8 @@
 //!     is_async: false,
 //!     workers: 4,
 //! };
-//! let (listen, mount) = ("10.0.0.1:20049".parse()?, "10.0.0.1:20048".parse()?);
+//! let listen = "10.0.0.1:20049".parse::<Address>()?;
+//! let mount = "10.0.0.1:20048".parse()?;
 //! let server = Server::start(Fabric::new(), config()?, &options, listen, mount)?;
 //! println!("NFS at {}, MOUNT at {}", server.address(), server.mount_address());
 //! server.stop()?;
@@ -73,7 +74,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use nfs3_types::nfs3::nfs_fh3;
-use rpcrdma_engine::{Config, ConfigError, Engine, EngineThread, Provider, ShardHandle};
+use rpcrdma_engine::{Address, Config, ConfigError, Engine, EngineThread, Provider, ShardHandle};
 
 pub use credentials::Squash;
 use drc::Drc;
@@ -92,7 +93,7 @@ pub struct Server<P: Provider> {
     workers: Workers,
     shards: Vec<ShardHandle>,
     serving: Serving,
-    address: SocketAddr,
+    address: Address,
     export: Arc<Export>,
 }
 
@@ -106,8 +107,17 @@ impl<P: Provider> Server<P> {
         provider: P,
         config: Config,
         options: &Options,
-        listen: SocketAddr,
+        listen: impl Into<Address>,
         mount: SocketAddr,
+    ) -> Result<Server<P>, Box<dyn Error>> {
+        Server::start_at(provider, config, options, (listen.into(), mount))
+    }
+
+    fn start_at(
+        provider: P,
+        config: Config,
+        options: &Options,
+        (listen, mount): (Address, SocketAddr),
     ) -> Result<Server<P>, Box<dyn Error>> {
         let export = Arc::new(Export::open(options, DataLimits::of(&config))?);
         let (drc, queue) = (Arc::new(Drc::new(ANSWERS_KEPT)), Arc::new(JobQueue::default()));
@@ -128,7 +138,7 @@ impl<P: Provider> Server<P> {
     }
 
     /// The address that NFS listens on.
-    pub fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> Address {
         self.address
     }
 

@@ -50,7 +50,7 @@ fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
 fn run<P: Provider>(provider: P, config: Config, args: &Args) -> Result<(), Box<dyn Error>> {
     // Before any thread is created, so that no thread handles the signals by default.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    let server = Server::start(provider, config, &args.options(), args.listen, args.mount())?;
+    let server = Server::start(provider, config, &args.options(), args.listen, args.mount()?)?;
     let waiting = signals.handle();
     server.on_end(move || waiting.close());
     let (address, mount) = (server.address(), server.mount_address());

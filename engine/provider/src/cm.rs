@@ -1,11 +1,10 @@
 //! The connection manager: listen, connect, accept.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
 
-use crate::{ConnectError, Queues, SetupError, Waker};
+use crate::{Address, ConnectError, Queues, SetupError, Waker};
 
 /// Establishes connections. Control plane.
 pub trait ConnectionManager: Send {
@@ -14,15 +13,17 @@ pub trait ConnectionManager: Send {
     /// A connection request that waits to be accepted or rejected.
     type Request: Send;
 
-    /// Starts to listen; port 0 selects a free port. Returns the actual address.
-    fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError>;
+    /// Starts to listen; port 0 selects a free port. Returns the actual address. Refuses an address
+    /// that the provider cannot use, and states which it takes.
+    fn listen(&mut self, at: Address) -> Result<Address, SetupError>;
     /// Stops listening on an address that [`ConnectionManager::listen`] returned. Requests that
     /// have already arrived may still be reported; later ones are refused.
-    fn unlisten(&mut self, at: SocketAddr);
-    /// Starts to connect. The outcome comes from [`ConnectionManager::next`].
+    fn unlisten(&mut self, at: Address);
+    /// Starts to connect. The outcome comes from [`ConnectionManager::next`]. Refuses an address that
+    /// the provider cannot use with [`ConnectError::WrongAddress`].
     fn connect(
         &mut self,
-        to: SocketAddr,
+        to: Address,
         on: &Handle<Self>,
         param: &ConnParam<'_>,
     ) -> Result<ConnectId, SetupError>;
@@ -55,7 +56,7 @@ pub enum CmEvent<C: ConnectionManager + ?Sized> {
         /// To pass to [`ConnectionManager::accept`] or [`ConnectionManager::reject`].
         request: C::Request,
         /// The peer's address.
-        from: SocketAddr,
+        from: Address,
         /// The connection private data of the peer (RFC 8797); trailing bytes are padding.
         private: PrivateBytes,
     },

@@ -1,9 +1,10 @@
 //! Errors of setting up: what failed before any message was sent.
 
 use std::fmt;
-use std::net::SocketAddr;
 
 use rpcrdma_config::Config;
+
+use crate::Address;
 
 /// Why the set-up failed.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +76,7 @@ pub enum SetupError {
     #[error("cannot listen on {address}: {reason}")]
     Listen {
         /// The address.
-        address: SocketAddr,
+        address: Box<Address>,
         /// Why not.
         reason: &'static str,
     },
@@ -83,7 +84,7 @@ pub enum SetupError {
     #[error("cannot connect to {to}: {reason}")]
     Connect {
         /// The address.
-        to: SocketAddr,
+        to: Box<Address>,
         /// Why not.
         reason: ConnectError,
     },
@@ -114,6 +115,16 @@ pub enum SetupError {
 }
 
 impl SetupError {
+    /// The error of an address that cannot be listened on.
+    pub fn listen(address: impl Into<Address>, reason: &'static str) -> SetupError {
+        SetupError::Listen { address: Box::new(address.into()), reason }
+    }
+
+    /// The error of a connection that could not be established.
+    pub fn connect(to: impl Into<Address>, reason: ConnectError) -> SetupError {
+        SetupError::Connect { to: Box::new(to.into()), reason }
+    }
+
     /// An error for a device or system that cannot do what `key` of the configuration requires.
     pub fn unmet(config: &Config, key: &'static str, reason: impl Into<String>) -> SetupError {
         let given = config.value_of(key).unwrap_or_default();
@@ -164,6 +175,12 @@ pub enum ConnectError {
     /// The host answers, and no program listens on this port over RDMA.
     #[error("no listener at this address (connection refused)")]
     Unreachable,
+    /// The provider cannot use an address of this kind.
+    #[error("{reason}")]
+    WrongAddress {
+        /// Which addresses the provider takes.
+        reason: &'static str,
+    },
     /// The peer rejected the request.
     #[error("the peer rejected the connection")]
     Rejected,

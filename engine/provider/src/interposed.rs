@@ -21,7 +21,6 @@
 
 use std::iter::Take;
 use std::marker::PhantomData;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,9 +28,9 @@ use rpcrdma_config::Config;
 use rpcrdma_mempool::{Access, RegisterError, Registrar, Sge};
 
 use crate::{
-    Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError, DeviceCaps,
-    Endpoint, Handle, Provider, QueueAttr, QueueEvent, Queues, RecvWr, Requests, SendWr,
-    SetupError, Taken, Waker, WcBatch, Window, WindowId,
+    Address, Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError,
+    DeviceCaps, Endpoint, Handle, Provider, QueueAttr, QueueEvent, Queues, RecvWr, Requests,
+    SendWr, SetupError, Taken, Waker, WcBatch, Window, WindowId,
 };
 
 /// A provider with hooks.
@@ -391,18 +390,18 @@ pub struct InterposedCm<C, H, Q> {
 /// Hooks for the calls of a [`ConnectionManager`].
 pub trait CmHooks<C: ConnectionManager>: Send {
     /// As [`ConnectionManager::listen`].
-    fn listen(&mut self, inner: &mut C, at: SocketAddr) -> Result<SocketAddr, SetupError> {
+    fn listen(&mut self, inner: &mut C, at: Address) -> Result<Address, SetupError> {
         inner.listen(at)
     }
     /// As [`ConnectionManager::unlisten`].
-    fn unlisten(&mut self, inner: &mut C, at: SocketAddr) {
+    fn unlisten(&mut self, inner: &mut C, at: Address) {
         inner.unlisten(at);
     }
     /// As [`ConnectionManager::connect`].
     fn connect(
         &mut self,
         inner: &mut C,
-        to: SocketAddr,
+        to: Address,
         on: &Handle<C>,
         param: &ConnParam<'_>,
     ) -> Result<ConnectId, SetupError> {
@@ -443,17 +442,17 @@ where
     type Queues = InterposedQueues<C::Queues, Q>;
     type Request = C::Request;
 
-    fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
+    fn listen(&mut self, at: Address) -> Result<Address, SetupError> {
         self.hooks.listen(&mut self.inner, at)
     }
 
-    fn unlisten(&mut self, at: SocketAddr) {
+    fn unlisten(&mut self, at: Address) {
         self.hooks.unlisten(&mut self.inner, at);
     }
 
     fn connect(
         &mut self,
-        to: SocketAddr,
+        to: Address,
         on: &Handle<Self>,
         param: &ConnParam<'_>,
     ) -> Result<ConnectId, SetupError> {

@@ -12,9 +12,10 @@ use rpcrdma_provider::interposed::{
     CmHooks, Hooks, Interposed, InterposedQueues, Promised, PromisedBytes, PromisedList, QueueHooks,
 };
 use rpcrdma_provider::{
-    Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError, DeviceCaps,
-    PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, Requests, SendFlags, SendWr,
-    SetupError, Taken, Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
+    Address, Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError,
+    DeviceCaps, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, Requests, SendFlags,
+    SendWr, SetupError, Taken, Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId,
+    WorkCompletion, WrId,
 };
 
 /// The calls in order, with their arguments.
@@ -198,18 +199,18 @@ impl ConnectionManager for RecorderCm {
     type Queues = RecorderQueues;
     type Request = &'static str;
 
-    fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
+    fn listen(&mut self, at: Address) -> Result<Address, SetupError> {
         self.log.note(("listen", at));
-        Ok(SocketAddr::new(at.ip(), 4))
+        Ok(SocketAddr::new(at.as_ip().expect("an IP address").ip(), 4).into())
     }
 
-    fn unlisten(&mut self, at: SocketAddr) {
+    fn unlisten(&mut self, at: Address) {
         self.log.note(("unlisten", at));
     }
 
     fn connect(
         &mut self,
-        to: SocketAddr,
+        to: Address,
         on: &u32,
         param: &ConnParam<'_>,
     ) -> Result<ConnectId, SetupError> {
@@ -249,7 +250,7 @@ impl ConnectionManager for RecorderCm {
     }
 }
 
-fn address() -> SocketAddr {
+fn address() -> Address {
     "10.0.0.1:7".parse().expect("an address")
 }
 
@@ -575,19 +576,19 @@ impl QueueHooks<RecorderQueues> for Bricks {
 }
 
 impl CmHooks<RecorderCm> for Bricks {
-    fn listen(&mut self, _: &mut RecorderCm, _: SocketAddr) -> Result<SocketAddr, SetupError> {
+    fn listen(&mut self, _: &mut RecorderCm, _: Address) -> Result<Address, SetupError> {
         self.0.note("hook");
         Err(SetupError::Stopped)
     }
 
-    fn unlisten(&mut self, _: &mut RecorderCm, _: SocketAddr) {
+    fn unlisten(&mut self, _: &mut RecorderCm, _: Address) {
         self.0.note("hook");
     }
 
     fn connect(
         &mut self,
         _: &mut RecorderCm,
-        _: SocketAddr,
+        _: Address,
         _: &u32,
         _: &ConnParam<'_>,
     ) -> Result<ConnectId, SetupError> {

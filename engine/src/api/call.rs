@@ -1,9 +1,9 @@
 //! A received call, for the handler.
 
 use core::ops::{Deref, DerefMut};
-use std::net::SocketAddr;
 
 use crate::message::incoming::Incoming;
+use crate::provider::Address;
 use crate::shard::peers::ConnectionId;
 
 /// A call, read in place. The message itself is an [`Incoming`], to which this derefs.
@@ -11,7 +11,7 @@ use crate::shard::peers::ConnectionId;
 pub struct Call<'a> {
     peer: ConnectionId,
     xid: u32,
-    address: &'a SocketAddr,
+    address: &'a Address,
     incoming: Incoming<'a>,
 }
 
@@ -19,7 +19,7 @@ impl<'a> Call<'a> {
     #[inline]
     pub(crate) fn new(
         peer: ConnectionId,
-        address: &'a SocketAddr,
+        address: &'a Address,
         xid: u32,
         incoming: Incoming<'a>,
     ) -> Call<'a> {
@@ -34,7 +34,7 @@ impl<'a> Call<'a> {
 
     /// The address of the caller, from the connection manager. An RDMA client does not choose its
     /// port, so it reconnects from a different one (RFC 8267).
-    pub fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> Address {
         *self.address
     }
 

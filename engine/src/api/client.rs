@@ -1,6 +1,5 @@
 //! The client: a calling shard that its program polls.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use rpcrdma_proto::{PeerLimits, PropertyOutcome};
@@ -15,7 +14,7 @@ use super::shard::Shard;
 use super::turn::Turn;
 use crate::clock::Clock;
 use crate::error::{CallRefused, SetupError};
-use crate::provider::{ConnectError, ConnectId, Provider};
+use crate::provider::{Address, ConnectError, ConnectId, Provider};
 use crate::shard::peers::ConnectionId;
 
 /// A convenient interface to a shard that only sends calls; not a second engine.
@@ -46,7 +45,11 @@ impl<P: Provider> Client<P> {
     ///
     /// # Errors
     /// Why there is no connection.
-    pub fn connect(&mut self, to: SocketAddr) -> Result<ConnectionId, SetupError> {
+    pub fn connect(&mut self, to: impl Into<Address>) -> Result<ConnectionId, SetupError> {
+        self.connect_to(to.into())
+    }
+
+    fn connect_to(&mut self, to: Address) -> Result<ConnectionId, SetupError> {
         let id = self.begin_connect(to)?;
         // An attempt has its own deadlines; this one covers an engine that is gone.
         let until = self.shard.core.parts.timers.attempt_until(self.clock.now());
@@ -54,9 +57,9 @@ impl<P: Provider> Client<P> {
             self.poll_for(Duration::from_millis(1), |_| ());
             match self.connected(id) {
                 Some(Ok(peer)) => return Ok(peer),
-                Some(Err(reason)) => return Err(SetupError::Connect { to, reason }),
+                Some(Err(reason)) => return Err(SetupError::connect(to, reason)),
                 None if self.clock.now() > until => {
-                    return Err(SetupError::Connect { to, reason: ConnectError::TimedOut });
+                    return Err(SetupError::connect(to, ConnectError::TimedOut));
                 }
                 None => {}
             }
@@ -67,7 +70,7 @@ impl<P: Provider> Client<P> {
     ///
     /// # Errors
     /// If this client has as many connections as its configuration allows.
-    pub fn begin_connect(&mut self, to: SocketAddr) -> Result<ConnectId, SetupError> {
+    pub fn begin_connect(&mut self, to: impl Into<Address>) -> Result<ConnectId, SetupError> {
         self.shard.connect(to)
     }
 

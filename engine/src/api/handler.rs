@@ -1,7 +1,5 @@
 //! The handler: the program's callbacks on a shard.
 
-use std::net::SocketAddr;
-
 use rpcrdma_proto::{PeerLimits, PropertyOutcome};
 use rpcrdma_xdr::BackwardSupport;
 
@@ -10,7 +8,7 @@ use super::completion::Completion;
 use super::reply::{Answer, Reply};
 use super::turn::Turn;
 use crate::error::CloseReason;
-use crate::provider::{ConnectError, ConnectId};
+use crate::provider::{Address, ConnectError, ConnectId};
 use crate::shard::peers::ConnectionId;
 
 /// A program on a shard. All methods run on the shard's thread, one at a time, and must not block.
@@ -82,10 +80,11 @@ pub trait Handler {
 #[non_exhaustive]
 pub struct ConnectRequest<'a> {
     /// The address of the peer, from the connection manager. On a network, answers must reach it.
-    pub from: SocketAddr,
+    /// A process of this host is stated by the kernel, with its user.
+    pub from: Address,
     /// The peer's private data (RFC 8797), with padding.
     pub private: &'a [u8],
-    /// Connections with the same host that this shard has or has admitted.
+    /// Connections of the same party ([`Address::origin`]) that this shard has or has admitted.
     pub connections: usize,
 }
 

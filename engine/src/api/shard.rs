@@ -14,7 +14,7 @@ use super::turn::Turn;
 use crate::clock::Clock;
 use crate::error::SetupError;
 use crate::failure::{self, EngineThread, Failures};
-use crate::provider::{ConnectId, Provider};
+use crate::provider::{Address, ConnectId, Provider};
 use crate::shard::Core;
 use crate::shard::audit::Audit;
 
@@ -131,8 +131,8 @@ impl<P: Provider, H: Handler> Shard<P, H> {
     ///
     /// # Errors
     /// If the shard is full, or the engine stopped.
-    pub fn connect(&mut self, to: std::net::SocketAddr) -> Result<ConnectId, SetupError> {
-        self.core.link.attachment().ok_or(SetupError::Stopped)?.connect(to)
+    pub fn connect(&mut self, to: impl Into<Address>) -> Result<ConnectId, SetupError> {
+        self.core.link.attachment().ok_or(SetupError::Stopped)?.connect(to.into())
     }
 
     /// Whether the shard was told to stop and has stopped.

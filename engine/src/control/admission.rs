@@ -9,14 +9,13 @@
 //! A place of the shard is reserved from the request to the verdict. No thread waits for the
 //! verdict, and a request without one is rejected when its time has elapsed.
 
-use std::net::SocketAddr;
 use std::time::Instant;
 
 use rpcrdma_xdr::private_data::PrivateData;
 
 use super::shared::{Verdict, lock};
 use crate::control::{CmRequest, Control, Pending};
-use crate::provider::{ConnectionManager, PrivateBytes, Provider};
+use crate::provider::{Address, ConnectionManager, PrivateBytes, Provider};
 use crate::shard::arrival::Arrival;
 
 impl<P: Provider> Control<P> {
@@ -24,7 +23,7 @@ impl<P: Provider> Control<P> {
     pub(super) fn on_request(
         &mut self,
         request: CmRequest<P>,
-        from: SocketAddr,
+        from: Address,
         private: PrivateBytes,
     ) {
         let until = Instant::now() + self.shared.param.timeout;

@@ -1,14 +1,13 @@
 //! The state that the control plane shares with the shards and the engine.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use crate::error::SetupError;
 use crate::failure::Failures;
-use crate::provider::{ConnParam, ConnectError, ConnectId, Handle, Provider, Waker};
+use crate::provider::{Address, ConnParam, ConnectError, ConnectId, Handle, Provider, Waker};
 use crate::shard::arrival::{Arrival, ConnectOrder};
 use crate::shard::mailbox::{Mailbox, Wakeup};
 use crate::versions::VersionMemory;
@@ -55,8 +54,8 @@ pub(crate) struct ShardEntry<P: Provider> {
 #[derive(Clone)]
 pub(crate) enum ControlRequest {
     Listen {
-        at: SocketAddr,
-        answer: mpsc::Sender<Result<SocketAddr, SetupError>>,
+        at: Address,
+        answer: mpsc::Sender<Result<Address, SetupError>>,
     },
     Connect(ConnectOrder),
     /// A shard's verdict on a peer.
@@ -70,7 +69,7 @@ pub(crate) struct Verdict {
     /// The number of the request.
     pub number: u64,
     /// The address of the peer.
-    pub from: SocketAddr,
+    pub from: Address,
     pub accepts: bool,
 }
 
@@ -119,9 +118,11 @@ impl<P: Provider> ControlShared<P> {
     }
 
     /// Listens, on the control thread.
-    pub fn listen(&self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
+    pub fn listen(&self, at: Address) -> Result<Address, SetupError> {
         let (answer, outcome) = mpsc::channel();
-        self.request(ControlRequest::Listen { at, answer }).map_err(|_| self.why_closed())?;
+        if !self.request(ControlRequest::Listen { at, answer }) {
+            return Err(self.why_closed());
+        }
         outcome.recv().map_err(|_| self.why_closed())?
     }
 
@@ -153,23 +154,24 @@ impl<P: Provider> ControlShared<P> {
         self.failures.of_control().map_or(SetupError::Stopped, SetupError::Panicked)
     }
 
-    fn request(&self, request: ControlRequest) -> Result<(), ControlRequest> {
+    /// Queues a request. False if no more are processed.
+    fn request(&self, request: ControlRequest) -> bool {
         let mut requests = lock(&self.requests);
         if requests.is_closed || self.is_stopped() {
-            return Err(request);
+            return false;
         }
         requests.list.push_back(request);
         drop(requests);
         self.waker.ring();
-        Ok(())
+        true
     }
 }
 
 impl<P: Provider> Attachment<P> {
     /// Requests a connection.
-    pub fn connect(&self, to: SocketAddr) -> Result<ConnectId, SetupError> {
+    pub fn connect(&self, to: Address) -> Result<ConnectId, SetupError> {
         if !self.wakeup.reserve(self.connections_max) {
-            return Err(SetupError::Connect { to, reason: ConnectError::NoRoom });
+            return Err(SetupError::connect(to, ConnectError::NoRoom));
         }
         let id = ConnectId(self.shared.next_id.fetch_add(1, Ordering::Relaxed));
         if !self.ask(ConnectOrder { shard: self.shard, to, id, again: false }) {
@@ -181,13 +183,13 @@ impl<P: Provider> Attachment<P> {
 
     /// Requests a connection whose place is reserved. False if no more connections are made.
     pub fn ask(&self, order: ConnectOrder) -> bool {
-        self.shared.request(ControlRequest::Connect(order)).is_ok()
+        self.shared.request(ControlRequest::Connect(order))
     }
 
     /// Sends a verdict on a peer. False if no more verdicts are processed.
-    pub fn answer(&self, number: u64, from: SocketAddr, accepts: bool) -> bool {
+    pub fn answer(&self, number: u64, from: Address, accepts: bool) -> bool {
         let verdict = Verdict { shard: self.shard, number, from, accepts };
-        self.shared.request(ControlRequest::Answered(verdict)).is_ok()
+        self.shared.request(ControlRequest::Answered(verdict))
     }
 
     /// The memory of peers that support only version one.

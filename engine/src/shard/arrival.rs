@@ -1,16 +1,14 @@
 //! Messages between the control plane and a shard.
 
-use std::net::SocketAddr;
-
 use rpcrdma_xdr::private_data::PrivateData;
 
-use crate::provider::{ConnectError, ConnectId, Endpoint, PrivateBytes, Provider};
+use crate::provider::{Address, ConnectError, ConnectId, Endpoint, PrivateBytes, Provider};
 
 /// A connection request from a shard.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ConnectOrder {
     pub shard: u32,
-    pub to: SocketAddr,
+    pub to: Address,
     /// The shard's identifier for it.
     pub id: ConnectId,
     /// Whether it repeats an attempt that failed with version two.
@@ -20,11 +18,11 @@ pub(crate) struct ConnectOrder {
 /// What the connection manager sends to a shard.
 pub(crate) enum Arrival<P: Provider> {
     /// A peer requests a connection. The verdict refers to `number`.
-    Request { number: u64, from: SocketAddr, private: PrivateBytes },
+    Request { number: u64, from: Address, private: PrivateBytes },
     /// A requested connection that will not be established.
-    Abandoned { from: SocketAddr },
+    Abandoned { from: Address },
     /// A connection requested by a peer.
-    Accepted { endpoint: Endpoint<P::Cm>, from: SocketAddr, private: Option<PrivateData> },
+    Accepted { endpoint: Endpoint<P::Cm>, from: Address, private: Option<PrivateData> },
     /// A connection requested by this shard.
     Connected { order: ConnectOrder, endpoint: Endpoint<P::Cm>, private: Option<PrivateData> },
     /// A connection requested by this shard that failed.

@@ -7,7 +7,6 @@
 //! ```
 //! The program sees one attempt in every case (wire.md B4, B16).
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rpcrdma_proto::{Fatal, Settings, Start, Version, Versions};
@@ -16,10 +15,10 @@ use rpcrdma_xdr::BackwardSupport;
 use super::arrival::{Arrival, ConnectOrder};
 use super::mailbox::Mailbox;
 use super::parts::Parts;
-use super::peers::{Attempt, Peer, Phase};
+use super::peers::{Peer, Phase};
 use crate::control::Attachment;
 use crate::error::CloseReason;
-use crate::provider::Provider;
+use crate::provider::{Address, ConnectId, Provider};
 use crate::stats::Stats;
 
 /// A shard's entry in the engine, and the settings of its connections.
@@ -67,7 +66,7 @@ impl<P: Provider> Link<P> {
 
     /// The version that a connection to `to` begins with. `again` states that version two has just
     /// failed.
-    pub fn begins_with(&self, to: SocketAddr, again: bool, now: u64, stats: &Stats) -> Start {
+    pub fn begins_with(&self, to: Address, again: bool, now: u64, stats: &Stats) -> Start {
         let memory = self.attachment.as_ref().map(|attachment| attachment.memory());
         if !self.is_free_to_choose() {
             let is_one = self.settings.versions == Versions::ONE;
@@ -87,15 +86,14 @@ impl<P: Provider> Link<P> {
 
     /// Records what the peer's first answer decides.
     #[cold]
-    pub fn note_version(&self, peer: &mut Peer, now: u64, stats: &Stats) {
+    pub fn note_version(&self, (peer, to): (&mut Peer, &Address), now: u64, stats: &Stats) {
         let Some(asked) = &mut peer.connect else { return };
         asked.is_trying = false;
-        let to = asked.to;
         match peer.conn.version() {
             Some(Version::One) => {
                 stats.fallbacks_error.add(1);
                 // [V2] 5.2: if this connection is lost, the next one need not probe again.
-                self.remember(to, now);
+                self.remember(*to, now);
             }
             _ if self.settings.properties && !peer.conn.knows_properties() => {
                 stats.properties_refused.add(1);
@@ -107,7 +105,7 @@ impl<P: Provider> Link<P> {
     /// Whether to retry an ending connection with version one; records why.
     pub fn tries_again(
         &self,
-        (peer, was): (&Peer, Phase),
+        (peer, to, was): (&Peer, &Address, Phase),
         why: CloseReason,
         now: u64,
         Parts { timers, stats, .. }: &Parts,
@@ -118,7 +116,7 @@ impl<P: Provider> Link<P> {
             stats.versions_refused.add(1);
             // A peer of version two may have been recorded as an old one.
             if let Some(attachment) = &self.attachment {
-                attachment.memory().forget(asked.to);
+                attachment.memory().forget(*to);
             }
             return false;
         }
@@ -139,7 +137,7 @@ impl<P: Provider> Link<P> {
             // one.
             Phase::Up if has_asked(peer) => {
                 counter.add(1);
-                self.remember(asked.to, now);
+                self.remember(*to, now);
                 false
             }
             _ => false,
@@ -148,8 +146,8 @@ impl<P: Provider> Link<P> {
 
     /// Requests a connection again after its predecessor is gone. Its reservation remains. False if
     /// it cannot be requested.
-    pub fn ask_again(&self, asked: Attempt, shard: u32) -> bool {
-        let order = ConnectOrder { shard, to: asked.to, id: asked.id, again: true };
+    pub fn ask_again(&self, id: ConnectId, to: Address, shard: u32) -> bool {
+        let order = ConnectOrder { shard, to, id, again: true };
         self.attachment.as_ref().is_some_and(|attachment| attachment.ask(order))
     }
 
@@ -158,7 +156,7 @@ impl<P: Provider> Link<P> {
         self.settings.versions == Versions::all()
     }
 
-    fn remember(&self, to: SocketAddr, now: u64) {
+    fn remember(&self, to: Address, now: u64) {
         if let Some(attachment) = &self.attachment {
             attachment.memory().note_one(to, now);
         }

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rpcrdma_provider::{
-    CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, Waker,
+    Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, Waker,
 };
 
 use self::attempt::{Attempt, AttemptStage, Tries, private_bytes};
@@ -144,7 +144,11 @@ impl VerbsCm {
         };
         let request = VerbsRequest { id: Some(id), key, depths: happened.depths };
         self.requests += 1;
-        self.ready.push_back(CmEvent::Request { request, from, private: happened.private.clone() });
+        self.ready.push_back(CmEvent::Request {
+            request,
+            from: from.into(),
+            private: happened.private.clone(),
+        });
     }
 
     /// Handles an event of a connection that is on its queues, or soon will be.
@@ -276,15 +280,16 @@ impl ConnectionManager for VerbsCm {
     type Queues = VerbsQueues;
     type Request = VerbsRequest;
 
-    fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
+    fn listen(&mut self, at: Address) -> Result<Address, SetupError> {
+        let at = at.as_ip().ok_or_else(|| SetupError::listen(at, TAKES))?;
         if at.ip().is_loopback() {
             // librdmacm treats a loopback address as the wildcard address of all devices, which the
             // caller does not mean.
             let reason = "no RDMA device has a loopback: name an address of the device";
-            return Err(SetupError::Listen { address: at, reason });
+            return Err(SetupError::listen(at, reason));
         }
         if self.device.events.is_lost() {
-            return Err(SetupError::Listen { address: at, reason: "the device is lost" });
+            return Err(SetupError::listen(at, "the device is lost"));
         }
         // A listener that was dropped may hold the address.
         self.channel.run_errands();
@@ -297,7 +302,7 @@ impl ConnectionManager for VerbsCm {
         let (context, _) = id.device();
         if !context.is_null() && context != self.device.context {
             let reason = "the address is of another device (verbs.device, verbs.address)";
-            return Err(SetupError::Listen { address: at, reason });
+            return Err(SetupError::listen(at, reason));
         }
         let port = id
             .listen(self.device.options.backlog)
@@ -305,23 +310,25 @@ impl ConnectionManager for VerbsCm {
         let mut taken = at;
         taken.set_port(port);
         self.owners.insert(key, Owner::Listener { _id: id, at: taken });
-        Ok(taken)
+        Ok(taken.into())
     }
 
-    fn unlisten(&mut self, address: SocketAddr) {
-        self.owners.retain(|_, owner| !owner.listens_at(address));
+    fn unlisten(&mut self, at: Address) {
+        self.owners.retain(|_, owner| !at.as_ip().is_some_and(|at| owner.listens_at(at)));
         self.channel.run_errands();
     }
 
     fn connect(
         &mut self,
-        to: SocketAddr,
+        to: Address,
         on: &VerbsHandle,
         param: &ConnParam<'_>,
     ) -> Result<ConnectId, SetupError> {
+        let wrong = ConnectError::WrongAddress { reason: TAKES };
+        let to = to.as_ip().ok_or_else(|| SetupError::connect(to, wrong))?;
         let private = private_bytes(param)?;
         if self.device.events.is_lost() {
-            return Err(SetupError::Connect { to, reason: ConnectError::Lost });
+            return Err(SetupError::connect(to, ConnectError::Lost));
         }
         let name = ConnectId(self.new_key());
         let tries = Tries::new(&self.device.options);
@@ -458,6 +465,8 @@ impl VerbsCm {
     }
 }
 
+/// Which addresses it takes.
+const TAKES: &str = "an RDMA device takes only IP addresses (ADDR:PORT)";
 /// Events of the channel that are handled before those of the device.
 const EVENTS_MAX: usize = 256;
 /// Owners that are kept without a check for dead ones.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_provider::SetupError;
 use rpcrdma_provider::{
-    Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, Provider, QueueAttr,
-    QueueEvent, Queues, Waker,
+    Address, Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, Origin,
+    Provider, QueueAttr, QueueEvent, Queues, Waker,
 };
 use rpcrdma_verbs::{Verbs, VerbsCm, VerbsEndpoint, VerbsQueues, VerbsRequest};
 
@@ -49,7 +49,7 @@ struct End {
     cm: VerbsCm,
     queues: VerbsQueues,
     waker: Waker,
-    requests: VecDeque<(VerbsRequest, SocketAddr, Vec<u8>)>,
+    requests: VecDeque<(VerbsRequest, Address, Vec<u8>)>,
     outcomes: VecDeque<Outcome>,
 }
 
@@ -69,7 +69,7 @@ impl End {
 
     fn connect(&mut self, to: SocketAddr, private: &[u8]) -> ConnectId {
         let param = ConnParam { private, ..QUIET };
-        self.cm.connect(to, &self.queues.handle(), &param).expect("nothing is wrong with it")
+        self.cm.connect(to.into(), &self.queues.handle(), &param).expect("nothing is wrong with it")
     }
 
     /// Takes in what has happened.
@@ -130,7 +130,8 @@ struct Pair {
 impl Pair {
     fn new(device: &Verbs, at: IpAddr) -> Pair {
         let (mut server, client) = (End::new(device), End::new(device));
-        let listening = server.cm.listen(SocketAddr::new(at, 0)).expect("a free port");
+        let listening = server.cm.listen(SocketAddr::new(at, 0).into()).expect("a free port");
+        let listening = listening.as_ip().expect("an IP address");
         assert!(listening.port() != 0 && listening.ip() == at);
         Pair { server, client, at: listening }
     }
@@ -140,7 +141,7 @@ impl Pair {
         self.client.turn();
     }
 
-    fn request(&mut self) -> (VerbsRequest, SocketAddr, Vec<u8>) {
+    fn request(&mut self) -> (VerbsRequest, Address, Vec<u8>) {
         until("a request", || {
             self.turn();
             self.server.requests.pop_front()
@@ -175,7 +176,7 @@ fn both_sides_receive_the_private_data_of_the_other() {
         let longest = [7; 56];
         let asked = pair.client.connect(pair.at, &longest);
         let (request, from, said) = pair.request();
-        assert_eq!((from.ip(), &said[..]), (at, &longest[..]));
+        assert_eq!((from.origin(), &said[..]), (Origin::Host(at), &longest[..]));
         let _ours = pair.server.accept(request, &[1, 2, 3]);
         let (id, outcome) = pair.client.outcome();
         let (_theirs, answered) = outcome.expect("it was accepted");
@@ -212,7 +213,7 @@ fn a_rejected_request_differs_from_one_without_a_listener() {
 fn addresses_that_cannot_be_listened_on_are_named_with_the_reason() {
     let device = device(|_| {});
     let mut pair = Pair::new(&device, address());
-    let message = |cm: &mut VerbsCm, at: SocketAddr| match cm.listen(at) {
+    let message = |cm: &mut VerbsCm, at: SocketAddr| match cm.listen(at.into()) {
         Err(error @ SetupError::Listen { .. }) => error.to_string(),
         other => panic!("{other:?}"),
     };
@@ -227,7 +228,7 @@ fn addresses_that_cannot_be_listened_on_are_named_with_the_reason() {
     }
     // No address in particular is fine.
     let any = pair.server.cm.listen("0.0.0.0:0".parse().expect("an address")).expect("a free port");
-    pair.at = SocketAddr::new(address(), any.port());
+    pair.at = SocketAddr::new(address(), any.as_ip().expect("an IP address").port());
     pair.connect();
 }
 
@@ -430,7 +431,7 @@ fn trouble_a_device_that_is_removed_is_lost_for_all() {
     }
     assert_eq!(device.events().devices_lost, 1, "told once, however many ends there were");
     let handle = pair.client.queues.handle();
-    let refused = pair.client.cm.connect(pair.at, &handle, &QUIET).expect_err("it is gone");
+    let refused = pair.client.cm.connect(pair.at.into(), &handle, &QUIET).expect_err("it is gone");
     let lost = matches!(refused, SetupError::Connect { reason: ConnectError::Lost, .. });
     assert!(lost, "{refused}");
     drop((pair, handle));

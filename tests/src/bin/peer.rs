@@ -1,12 +1,11 @@
 //! One end of a connection under faults: a server that checks the calls, or a caller that continues
 //! after losses.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::{Client, Config, Engine, Provider, SetupError};
+use rpcrdma_engine::{Address, Client, Config, Engine, Provider, SetupError};
 use rpcrdma_tests::caller::{Account, Caller, Task};
 use rpcrdma_tests::service::Service;
 use rpcrdma_tests::setup::{checked, small};
@@ -29,7 +28,7 @@ Ends with 0 if every call was answered, with 3 if a line was lost, with 4 if it 
 /// The command line.
 struct Wanted {
     serves: bool,
-    at: SocketAddr,
+    at: Address,
     device: Option<String>,
     until: Option<PathBuf>,
     progress: Option<PathBuf>,

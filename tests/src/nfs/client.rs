@@ -1,11 +1,9 @@
 //! NFS version 3: a typed function for each procedure.
 
-use std::net::SocketAddr;
-
 use nfs3_types::nfs3::*;
 use nfs3_types::xdr_codec::{Opaque, Pack, Unpack, Void};
 use rpcrdma_engine::ulb::nfs3;
-use rpcrdma_engine::{Client, Provider, SetupError};
+use rpcrdma_engine::{Address, Client, Provider, SetupError};
 
 use super::rpc::{Caller, Failure, Give, Reply, Request, Take};
 
@@ -42,8 +40,8 @@ impl<P: Provider> Nfs<P> {
     ///
     /// # Errors
     /// Why the connection failed.
-    pub fn connect(client: Client<P>, to: SocketAddr) -> Result<Nfs<P>, SetupError> {
-        Ok(Nfs { rpc: Caller::connect(client, to)? })
+    pub fn connect(client: Client<P>, to: impl Into<Address>) -> Result<Nfs<P>, SetupError> {
+        Ok(Nfs { rpc: Caller::connect(client, to.into())? })
     }
 
     /// A procedure whose results are words and attributes.

@@ -1,7 +1,6 @@
 //! Calls of NFS over the engine: requests and replies as values, and how their data are moved.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use nfs3_types::nfs3::nfsstat3;
@@ -10,8 +9,8 @@ use nfs3_types::xdr_codec::{Opaque, Pack};
 use rpcrdma_engine::onc::{AcceptStatus, DecodeError, HeaderRoom, ReplyHeader};
 use rpcrdma_engine::ulb::{BindError, Bound, ItemError, Protection, nfs3};
 use rpcrdma_engine::{
-    Bulk, CallError, CallHandle, CallRefused, Client, Clock, ConnectionId, EndOfMessage, Incoming,
-    Loan, PayloadReader, PeerLimits, Provider, SetupError, Sink, Want,
+    Address, Bulk, CallError, CallHandle, CallRefused, Client, Clock, ConnectionId, EndOfMessage,
+    Incoming, Loan, PayloadReader, PeerLimits, Provider, SetupError, Sink, Want,
 };
 
 /// How the data of a call are moved.
@@ -167,7 +166,7 @@ impl<P: Provider> Caller<P> {
     ///
     /// # Errors
     /// Why the connection failed.
-    pub fn connect(mut client: Client<P>, to: SocketAddr) -> Result<Caller<P>, SetupError> {
+    pub fn connect(mut client: Client<P>, to: Address) -> Result<Caller<P>, SetupError> {
         let peer = client.connect(to)?;
         let credentials =
             auth_unix { machinename: Opaque::borrowed(b"tests"), ..auth_unix::default() };
@@ -186,7 +185,7 @@ impl<P: Provider> Caller<P> {
     ///
     /// # Errors
     /// Why the connection failed.
-    pub fn reconnect(&mut self, to: SocketAddr) -> Result<(), SetupError> {
+    pub fn reconnect(&mut self, to: Address) -> Result<(), SetupError> {
         self.client.handle().close(self.peer);
         self.peer = self.client.connect(to)?;
         Ok(())

@@ -190,7 +190,9 @@ impl Sim {
         let is_right = match why {
             ConnectError::Rejected => self.turns_away(),
             ConnectError::TimedOut => self.has_leapt || self.is_noisy(),
-            ConnectError::NoRoute | ConnectError::Failed => false,
+            ConnectError::NoRoute | ConnectError::WrongAddress { .. } | ConnectError::Failed => {
+                false
+            }
             ConnectError::Unreachable => self.nodes.iter().any(|node| self.is_ending(node)),
             ConnectError::NoRoom => true,
             ConnectError::Lost => true,

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +13,7 @@ use rpcrdma_engine::fabric::{FabricClock, FabricOptions};
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::provider::fault::{FaultLog, FaultyProvider};
 use rpcrdma_engine::shard::audit::Audit;
-use rpcrdma_engine::{ConnectionId, Engine, Fabric, SetupError, Shard};
+use rpcrdma_engine::{Address, ConnectionId, Engine, Fabric, SetupError, Shard};
 
 use super::model::{End, Model, Violation};
 use super::program::Program;
@@ -59,7 +58,7 @@ pub struct Sim {
     /// Dropped after everything that uses them.
     pub engines: Vec<Engine<Device>>,
     clock: Arc<AtomicU64>,
-    listening: Vec<SocketAddr>,
+    listening: Vec<Address>,
     last: usize,
 }
 
@@ -146,7 +145,7 @@ impl Sim {
             let (engine, mut control) =
                 Engine::without_threads(provider, config.clone()).expect("an engine");
             if it.listens {
-                let address = "127.0.0.1:0".parse().expect("an address");
+                let address: Address = "127.0.0.1:0".parse().expect("an address");
                 listening.push(control.listen(address).expect("a port"));
             }
             for which in 0..it.shards {

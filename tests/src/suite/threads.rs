@@ -1,6 +1,5 @@
 //! Shards on their own threads, as the engine starts them; clients on other threads.
 
-use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,8 +7,9 @@ use std::time::{Duration, Instant};
 use rpcrdma_config::Raw;
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::{
-    Admission, Answer, Call, CallError, CallRefused, Client, Clock, CloseReason, ConnectionId,
-    Engine, Finished, Handler, Loan, PeerLimits, Provider, Reply, ShardHandle, Ticket, Turn,
+    Address, Admission, Answer, Call, CallError, CallRefused, Client, Clock, CloseReason,
+    ConnectionId, Engine, Finished, Handler, Loan, PeerLimits, Provider, Reply, ShardHandle,
+    Ticket, Turn,
 };
 
 use crate::script::{Order, Part, Random, Script, unreduced_reply};
@@ -120,7 +120,7 @@ fn started<P: Provider>(open: Open<'_, P>, raw: &Raw) -> Engine<P> {
     Engine::new(device, config).expect("an engine")
 }
 
-fn serving<P: Provider>(open: Open<'_, P>, raw: &Raw) -> (Engine<P>, SocketAddr, Elsewhere) {
+fn serving<P: Provider>(open: Open<'_, P>, raw: &Raw) -> (Engine<P>, Address, Elsewhere) {
     let mut engine = started(open, raw);
     let (finish, tickets) = mpsc::channel();
     let (keep, segments) = mpsc::channel();
@@ -182,7 +182,7 @@ struct Caller<P: Provider> {
 }
 
 impl<P: Provider> Caller<P> {
-    fn new(engine: &Engine<P>, at: SocketAddr) -> Caller<P> {
+    fn new(engine: &Engine<P>, at: Address) -> Caller<P> {
         let mut client = engine.client().expect("a client");
         let peers = (0..2).map(|_| client.connect(at).expect("a connection")).collect();
         let (clock, mut source) = (Clock::new(), Source::default());

@@ -1,13 +1,12 @@
 //! Requests of peers: which shard is asked about them, and what becomes of them without an answer.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use rpcrdma_config::Raw;
 use rpcrdma_engine::control::Control;
 use rpcrdma_engine::provider::ConnectError;
 use rpcrdma_engine::{
-    Admission, Answer, Call, Client, ConnectRequest, Engine, Fabric, Handler, Reply, Shard,
+    Address, Admission, Answer, Call, Client, ConnectRequest, Engine, Fabric, Handler, Reply, Shard,
 };
 use rpcrdma_tests::world::{checked, small};
 use rpcrdma_xdr::private_data::PrivateData;
@@ -16,7 +15,7 @@ use rpcrdma_xdr::private_data::PrivateData;
 #[derive(Default)]
 struct Porter {
     refuses: bool,
-    asked: Vec<(SocketAddr, Vec<u8>)>,
+    asked: Vec<(Address, Vec<u8>)>,
 }
 
 impl Handler for Porter {
@@ -34,7 +33,7 @@ impl Handler for Porter {
 struct Scene {
     shards: Vec<Shard<Fabric, Porter>>,
     client: Client<Fabric>,
-    at: SocketAddr,
+    at: Address,
     controls: [Control<Fabric>; 2],
     _engines: [Engine<Fabric>; 2],
     now: u64,
@@ -51,7 +50,8 @@ impl Scene {
         serve(&mut here);
         call(&mut there);
         let ((serving, mut control), (calling, other)) = (engine(&here), engine(&there));
-        let at = control.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let at =
+            control.listen("127.0.0.1:0".parse::<Address>().expect("an address")).expect("a port");
         Scene {
             shards: [0, 1].map(|_| serving.shard(Porter::default()).expect("a shard")).into(),
             client: calling.client().expect("a client"),
@@ -107,7 +107,7 @@ fn a_handler_learns_the_address_of_a_request() {
     assert_eq!(scene.outcome(id), None);
     let all = scene.shards.iter_mut().flat_map(|shard| shard.handler().asked.drain(..));
     let [(from, private)] = all.collect::<Vec<_>>().try_into().expect("one was asked, once");
-    assert_eq!(from.ip(), scene.at.ip());
+    assert_eq!(from.origin(), scene.at.origin());
     assert!(PrivateData::decode(&private).is_some(), "what the peer sent along (RFC 8797)");
 }
 

@@ -7,8 +7,8 @@ use rpcrdma_config::Raw;
 use rpcrdma_engine::control::Control;
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::{
-    Admission, Answer, Call, CallError, CallRefused, CloseReason, Completion, ConnectionId, Engine,
-    Fabric, Handler, PeerLimits, Reply, Shard, Ticket, Turn,
+    Address, Admission, Answer, Call, CallError, CallRefused, CloseReason, Completion,
+    ConnectionId, Engine, Fabric, Handler, PeerLimits, Reply, Shard, Ticket, Turn,
 };
 use rpcrdma_tests::world::{checked, is_passing, small};
 
@@ -128,7 +128,9 @@ impl Pair {
         let ((serving, mut of_server), (calling, of_client)) = (engine(), engine());
         let server = serving.shard(Node::default()).expect("a shard");
         let mut client = calling.shard(Node::default()).expect("a shard");
-        let at = of_server.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let at = of_server
+            .listen("127.0.0.1:0".parse::<Address>().expect("an address"))
+            .expect("a port");
         client.connect(at).expect("an attempt");
         let (controls, _engines) = ([of_server, of_client], [serving, calling]);
         let mut pair = Pair { server, client, controls, _engines, now: 0 };
@@ -339,7 +341,9 @@ mod support {
             let ((serving, mut of_server), (calling, of_client)) = (engine(), engine());
             let server = serving.shard(Caller::default()).expect("a shard");
             let mut client = calling.shard(handler).expect("a shard");
-            let at = of_server.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+            let at = of_server
+                .listen("127.0.0.1:0".parse::<Address>().expect("an address"))
+                .expect("a port");
             client.connect(at).expect("an attempt");
             let (controls, _engines) = ([of_server, of_client], [serving, calling]);
             let mut both = Both { server, client, controls, _engines, now: 0 };

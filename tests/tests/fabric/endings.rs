@@ -1,12 +1,12 @@
 //! The end of calls and shards with scarce resources: nothing is lost, and nothing takes long.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use rpcrdma_config::Raw;
 use rpcrdma_engine::control::Control;
 use rpcrdma_engine::{
-    Answer, Call, CallError, Client, Config, ConnectionId, Engine, Fabric, Handler, Reply, Shard,
+    Address, Answer, Call, CallError, Client, Config, ConnectionId, Engine, Fabric, Handler, Reply,
+    Shard,
 };
 
 /// Answers with as many bytes as the call says, or more than there are slots for.
@@ -39,7 +39,7 @@ impl Pair {
             Engine::without_threads(Fabric::new(), config).expect("a fabric is always there");
         let server = engine.shard(Fill(vec![7; 1 << 20])).expect("memory for a server");
         let client = engine.client().expect("memory for a client");
-        let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let any: Address = "127.0.0.1:0".parse().expect("an address");
         let address = control.listen(any).expect("the fabric has free ports");
         let mut pair = Pair { server, client, control, _engine: engine, now: 0 };
         let id = pair.client.begin_connect(address).expect("there is room");

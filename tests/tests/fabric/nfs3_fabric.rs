@@ -2,7 +2,6 @@
 //! thresholds varied: the file system has the same content for every form of message.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -13,7 +12,9 @@ use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::provider::QueueEvent;
 use rpcrdma_engine::provider::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::ulb::nfs3;
-use rpcrdma_engine::{CallError, Clock, Engine, Execution, Fabric, ShardHandle, ShardState};
+use rpcrdma_engine::{
+    Address, CallError, Clock, Engine, Execution, Fabric, ShardHandle, ShardState,
+};
 use rpcrdma_nfs3::{Options, Server, Squash};
 use rpcrdma_tests::failing::{Failing, Ledger};
 use rpcrdma_tests::folder::Folder;
@@ -58,11 +59,7 @@ struct Configs {
 }
 
 /// Serves a folder, connects, and hands both to a test.
-fn with_server(
-    configs: Configs,
-    inline: u32,
-    test: impl FnOnce(&mut Scene<'_, Fabric>, SocketAddr),
-) {
+fn with_server(configs: Configs, inline: u32, test: impl FnOnce(&mut Scene<'_, Fabric>, Address)) {
     let (folder, fabric) = (Folder::within(Path::new(env!("CARGO_TARGET_TMPDIR"))), Fabric::new());
     let any = "127.0.0.1:0".parse().expect("an address");
     let options = exported(&folder);

@@ -11,8 +11,8 @@ use rpcrdma_engine::fabric::{FabricOptions, FabricUse};
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::provider::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::{
-    Admission, Answer, Bulk, Call, CallError, Client, CloseReason, ConnectionId, Engine, Fabric,
-    Handler, Loan, PeerLimits, Provider, Reply, SetupError, Shard, Sink, Turn, Want,
+    Address, Admission, Answer, Bulk, Call, CallError, Client, CloseReason, ConnectionId, Engine,
+    Fabric, Handler, Loan, PeerLimits, Provider, Reply, SetupError, Shard, Sink, Turn, Want,
 };
 use rpcrdma_tests::failing::{Failing, Given, Ledger};
 use rpcrdma_tests::setup::{checked, small};
@@ -127,12 +127,12 @@ impl<P: Provider> Life<P> {
     }
 
     fn connect(&mut self) -> Result<ConnectionId, SetupError> {
-        let to = self.control.listen("[::1]:0".parse().expect("an address"))?;
+        let to = self.control.listen("[::1]:0".parse::<Address>().expect("an address"))?;
         let attempt = self.client.begin_connect(to)?;
         for _ in 0..TURNS {
             self.turn();
             if let Some(outcome) = self.client.connected(attempt) {
-                return outcome.map_err(|reason| SetupError::Connect { to, reason });
+                return outcome.map_err(|reason| SetupError::connect(to, reason));
             }
         }
         panic!("neither a connection nor an error");
@@ -234,7 +234,7 @@ fn live_on_threads<P: Provider>(provider: P, way: Way, bug: Bug) -> Outcome {
         assert!(bug != Bug::InFactory, "a bug of the program");
         Program { bug, keeps: None, stock: Vec::new(), calls: 0 }
     })?;
-    let at = engine.listen("[::1]:0".parse().expect("an address"))?;
+    let at = engine.listen("[::1]:0".parse::<Address>().expect("an address"))?;
     let mut client = engine.client()?;
     let peer = client.connect(at)?;
     let gone = CallError::ConnectionLost(CloseReason::PeerGone);

@@ -13,9 +13,9 @@ use rpcrdma_engine::provider::{
     CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, Handle, QueueAttr, Waker,
 };
 use rpcrdma_engine::{
-    Admission, Answer, Call, CallError, CallRefused, Client, Clock, CloseReason, Completion,
-    ConnectRequest, ConnectionId, Engine, EngineThread, Fabric, Handler, Panicked, PeerLimits,
-    Provider, Reply, SetupError, Shard, ShardState, Turn,
+    Address, Admission, Answer, Call, CallError, CallRefused, Client, Clock, CloseReason,
+    Completion, ConnectRequest, ConnectionId, Engine, EngineThread, Fabric, Handler, Panicked,
+    PeerLimits, Provider, Reply, SetupError, Shard, ShardState, Turn,
 };
 use rpcrdma_tests::world::{checked, small};
 
@@ -96,7 +96,7 @@ impl Handler for Fragile {
 struct Scene {
     shards: Vec<Shard<Fabric, Fragile>>,
     client: Client<Fabric>,
-    at: SocketAddr,
+    at: Address,
     controls: [Control<Fabric>; 2],
     serving: Engine<Fabric>,
     _calling: Engine<Fabric>,
@@ -114,7 +114,8 @@ impl Scene {
         let engine = || Engine::without_threads(fabric.clone(), checked(&raw)).expect("an engine");
         let ((serving, mut control), (calling, other)) = (engine(), engine());
         let shards = [0, 1].map(|_| serving.shard(Fragile::new(spot)).expect("a shard"));
-        let at = control.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let at =
+            control.listen("127.0.0.1:0".parse::<Address>().expect("an address")).expect("a port");
         Scene {
             shards: shards.into(),
             client: calling.client().expect("a client"),
@@ -183,7 +184,7 @@ impl Scene {
             Spot::Close => assert!(self.client.handle().close(first)),
             Spot::Reply => shard.handler().calls = shard.handler().peers.first().copied(),
             Spot::Refused => {
-                let no_listener = SocketAddr::new(self.at.ip(), 1);
+                let no_listener = SocketAddr::new(self.at.as_ip().expect("of the fabric").ip(), 1);
                 shard.connect(no_listener).expect("there is room");
             }
         }
@@ -318,7 +319,7 @@ fn a_panic_of_a_shard_is_reported_with_its_message() {
     let (tell, told) = mpsc::channel();
     engine.on_failure(move |failure| drop(tell.send(failure.clone())));
     let handles = engine.start(|_| Bomb).expect("two shards");
-    let at = engine.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+    let at = engine.listen("127.0.0.1:0".parse::<Address>().expect("an address")).expect("a port");
     let calling = Engine::new(fabric, checked(&threaded())).expect("an engine");
     let mut client = calling.client().expect("a client");
     for left in [1, 0] {
@@ -402,7 +403,7 @@ impl<P: Provider> Hooks<P> for Nervous {
 }
 
 impl<C: ConnectionManager> CmHooks<C> for Nervous {
-    fn listen(&mut self, inner: &mut C, at: SocketAddr) -> Result<SocketAddr, SetupError> {
+    fn listen(&mut self, inner: &mut C, at: Address) -> Result<Address, SetupError> {
         self.at(Fright::Listen);
         inner.listen(at)
     }
@@ -410,7 +411,7 @@ impl<C: ConnectionManager> CmHooks<C> for Nervous {
     fn connect(
         &mut self,
         inner: &mut C,
-        to: SocketAddr,
+        to: Address,
         on: &Handle<C>,
         param: &ConnParam<'_>,
     ) -> Result<ConnectId, SetupError> {
@@ -435,7 +436,7 @@ fn a_control_thread_that_panics_leaves_no_caller_waiting() {
         let (tell, told) = mpsc::channel();
         engine.on_failure(move |failure| drop(tell.send(failure.clone())));
         engine.start(|_| Bomb).expect("two shards");
-        let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let any: Address = "127.0.0.1:0".parse().expect("an address");
         let at = engine.listen(any).expect("a port");
         let mut client = engine.client().expect("a client");
         let peer = client.connect(at).expect("a connection");

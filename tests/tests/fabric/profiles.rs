@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_config::{Config, PROFILES};
 use rpcrdma_engine::{
-    Answer, Call, Client, Clock, ConnectionId, Engine, Fabric, Handler, Reply, Want,
+    Address, Answer, Call, Client, Clock, ConnectionId, Engine, Fabric, Handler, Reply, Want,
 };
 use rpcrdma_mempool::RegisteredBytes;
 
@@ -86,7 +86,7 @@ fn serves(name: &str) {
     let fabric = Fabric::from_config(&config).expect("a fabric");
     let mut engine = Engine::new(fabric, config).expect("an engine");
     let handles = engine.start(|_| Server::default()).expect("shards");
-    let at = engine.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+    let at = engine.listen("127.0.0.1:0".parse::<Address>().expect("an address")).expect("a port");
     let mut client = engine.client().expect("a client");
     let peer = client.connect(at).expect("a connection");
     for round in 0..100 {

@@ -1,12 +1,11 @@
 //! What a handler learns about its callers, and how other threads reach its shard.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rpcrdma_engine::onc::{AcceptStatus, ReplyHeader, ResultsError};
 use rpcrdma_engine::{
-    Answer, Call, Client, Config, ConnectionId, Engine, Fabric, Handler, RefuseCalls, Reply,
-    ShardHandle,
+    Address, Answer, Call, Client, Config, ConnectionId, Engine, Fabric, Handler, RefuseCalls,
+    Reply, ShardHandle,
 };
 
 /// Answers with the address that a call came from.
@@ -25,7 +24,8 @@ fn a_call_has_the_address_of_its_caller() {
         Engine::without_threads(Fabric::new(), Config::default()).expect("an engine");
     let mut server = engine.shard(Mirror).expect("a shard");
     let mut client = engine.client().expect("a client");
-    let at = control.listen("127.0.0.7:0".parse().expect("an address")).expect("a free port");
+    let at =
+        control.listen("127.0.0.7:0".parse::<Address>().expect("an address")).expect("a free port");
     let attempt = client.begin_connect(at).expect("room for a connection");
     let (mut now, mut peer, mut seen) = (0, None, None);
     while seen.is_none() {
@@ -47,8 +47,22 @@ fn a_call_has_the_address_of_its_caller() {
             client.call(up, 0).and_then(|call| call.submit()).expect("a credit");
         }
     }
-    let seen: SocketAddr = seen.and_then(|text| text.parse().ok()).expect("an address");
-    assert_eq!(seen.ip(), at.ip());
+    let seen: Address = seen.and_then(|text| text.parse().ok()).expect("an address");
+    assert_eq!(seen.origin(), at.origin());
+}
+
+#[test]
+fn an_address_that_the_provider_does_not_take_is_refused_with_those_it_takes() {
+    let mut engine = Engine::new(Fabric::new(), Config::default()).expect("an engine");
+    engine.start(|_| RefuseCalls).expect("a shard");
+    let mut client = engine.client().expect("a client");
+    let at: Address = "shm:/run/store.sock".parse().expect("an address");
+    let taken = "the software fabric takes only IP addresses (ADDR:PORT)";
+    let said = engine.listen(at).expect_err("no socket").to_string();
+    assert_eq!(said, format!("cannot listen on {at}: {taken}"));
+    let said = client.connect(at).expect_err("no socket").to_string();
+    assert_eq!(said, format!("cannot connect to {at}: {taken}"));
+    assert_eq!(client.handle().connections(), 0, "its place is free again");
 }
 
 #[test]
@@ -82,7 +96,8 @@ impl Handler for Words {
 fn connected() -> (Engine<Fabric>, Client<Fabric>, ConnectionId) {
     let mut engine = Engine::new(Fabric::new(), Config::default()).expect("an engine");
     engine.start(|_| Words).expect("a shard");
-    let address = engine.listen("127.0.0.8:0".parse().expect("an address")).expect("a free port");
+    let address =
+        engine.listen("127.0.0.8:0".parse::<Address>().expect("an address")).expect("a free port");
     let mut client = engine.client().expect("a client");
     let peer = client.connect(address).expect("a connection");
     (engine, client, peer)

@@ -1,8 +1,8 @@
 //! Reading XDR from received messages, wherever their bytes were placed.
 
-use std::net::SocketAddr;
-
-use rpcrdma_engine::{Answer, Call, Clock, Config, Engine, Fabric, Handler, OpaqueError, Reply};
+use rpcrdma_engine::{
+    Address, Answer, Call, Clock, Config, Engine, Fabric, Handler, OpaqueError, Reply,
+};
 
 /// Answers with what it has read, as it has read it.
 struct Echo;
@@ -26,7 +26,7 @@ fn opaque_data_is_read_as_written() {
     let config = Config::profile("laptop").expect("a profile");
     let mut engine = Engine::new(Fabric::new(), config).expect("an engine");
     engine.start(|_| Echo).expect("shards");
-    let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    let any: Address = "127.0.0.1:0".parse().expect("an address");
     let at = engine.listen(any).expect("a port");
     let mut client = engine.client().expect("a client");
     let peer = client.connect(at).expect("a connection");

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use rpcrdma_engine::provider::{ConnectError, ConnectId};
-use rpcrdma_engine::{CallError, CallRefused, CloseReason, ConnectionId, Fabric};
+use rpcrdma_engine::{Address, CallError, CallRefused, CloseReason, ConnectionId, Fabric};
 use rpcrdma_proto::{Refusal, SendError, Version};
 use rpcrdma_tests::raw_peer::{RawPeer, message, properties, transmission};
 use rpcrdma_tests::script::{Order, Part, Script};
@@ -17,7 +17,7 @@ const MS: u64 = 1_000_000;
 struct Scene {
     world: World<Fabric>,
     raw: RawPeer<Fabric>,
-    at: std::net::SocketAddr,
+    at: Address,
     /// How the calls that are over have ended, by cookie.
     done: BTreeMap<u64, Result<usize, CallError>>,
 }

@@ -2,11 +2,10 @@
 //! not use them again.
 
 use std::collections::HashSet;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use rpcrdma_config::Config;
-use rpcrdma_engine::{Answer, Call, Client, Clock, Engine, Fabric, Handler, Reply};
+use rpcrdma_engine::{Address, Answer, Call, Client, Clock, Engine, Fabric, Handler, Reply};
 use rpcrdma_tests::setup::{LAST_XIDS, checked, small};
 
 /// Answers each call with its xid.
@@ -21,10 +20,11 @@ impl Handler for Mirror {
     }
 }
 
-fn served(fabric: &Fabric) -> (Engine<Fabric>, SocketAddr) {
+fn served(fabric: &Fabric) -> (Engine<Fabric>, Address) {
     let mut engine = Engine::new(fabric.clone(), configured()).expect("an engine");
     engine.start(|_| Mirror).expect("a server");
-    let at = engine.listen("127.0.0.1:0".parse().expect("an address")).expect("a listener");
+    let at =
+        engine.listen("127.0.0.1:0".parse::<Address>().expect("an address")).expect("a listener");
     (engine, at)
 }
 
@@ -35,7 +35,7 @@ fn configured() -> Config {
 }
 
 /// The xid of the first call of a client.
-fn first_xid(client: &mut Client<Fabric>, at: SocketAddr) -> u32 {
+fn first_xid(client: &mut Client<Fabric>, at: Address) -> u32 {
     let (clock, peer) = (Clock::new(), client.connect(at).expect("a connection"));
     client.call(peer, 0).expect("a call").submit().expect("a short call goes");
     let mut xid = None;

@@ -1,8 +1,8 @@
 //! A connection between two sets of queues of one provider.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use rpcrdma_engine::Address;
 use rpcrdma_engine::provider::{
     CmEvent, ConnParam, ConnectionManager, Endpoint, Provider, Queues, Waker,
 };
@@ -18,7 +18,7 @@ pub(super) struct Link<Qp> {
 /// Connects two sets of queues and attaches both queue pairs.
 pub(super) fn connect<P: Provider>(
     provider: &P,
-    at: SocketAddr,
+    at: Address,
     client: &mut P::Queues,
     server: &mut P::Queues,
 ) -> Result<Link<<P::Queues as Queues>::Qp>, BenchError> {

@@ -4,8 +4,7 @@
 //! lengths as the RPC of the same run; no headers are made or read, no credits counted, no calls
 //! matched. What an RPC takes above this is the engine.
 
-use std::net::SocketAddr;
-
+use rpcrdma_engine::Address;
 use rpcrdma_engine::provider::{Provider, Queues};
 
 use crate::contenders::call::Traffic;
@@ -63,7 +62,7 @@ impl<P: Provider> Raw<P> {
     /// under way; else they are counted.
     pub fn new(
         provider: &P,
-        at: SocketAddr,
+        at: Address,
         cores: CorePair,
         traffic: Traffic,
         posting: Posting,
@@ -121,7 +120,7 @@ impl<Q: Queues> Ends<Q> {
     /// Opens queues for both, connects them and gives each its memory.
     pub fn connect<P: Provider<Queues = Q>>(
         provider: &P,
-        at: SocketAddr,
+        at: Address,
         traffic: Traffic,
     ) -> Result<Ends<Q>, BenchError> {
         let Traffic { request_len, reply_len, window } = traffic;

@@ -1,6 +1,5 @@
 //! The client: makes calls, one at a time or a full window, and checks the replies.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use rpcrdma_engine::Sink;
@@ -8,8 +7,8 @@ use rpcrdma_engine::error::SetupError;
 use rpcrdma_engine::provider::{ConnectError, ConnectId};
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{
-    CallBuilder, CallRefused, Client, Clock, Completion, ConnectionId, Incoming, Loan, Obtained,
-    Provider, Snapshot, Want,
+    Address, CallBuilder, CallRefused, Client, Clock, Completion, ConnectionId, Incoming, Loan,
+    Obtained, Provider, Snapshot, Want,
 };
 use rpcrdma_mempool::RegisteredBytes;
 
@@ -285,7 +284,7 @@ impl<P: Provider> Caller<P> {
     }
 
     /// Asks for a further connection, which no call of the load will use.
-    pub fn begin_connect(&mut self, to: SocketAddr) -> Result<ConnectId, SetupError> {
+    pub fn begin_connect(&mut self, to: Address) -> Result<ConnectId, SetupError> {
         self.client.begin_connect(to)
     }
 

@@ -6,12 +6,11 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use quanta::Clock as Ticks;
 use rpcrdma_engine::provider::ConnectId;
-use rpcrdma_engine::{ConnectionId, Provider};
+use rpcrdma_engine::{Address, ConnectionId, Provider};
 
 use super::caller::Caller;
 use super::contender::Rpc;
@@ -141,7 +140,7 @@ impl<'a, P: Provider> OpenLoop<'a, P> {
 
 pub(super) struct Comings {
     churn: Churn,
-    to: SocketAddr,
+    to: Address,
     others: usize,
     clock: Ticks,
     start: u64,
@@ -153,7 +152,7 @@ pub(super) struct Comings {
 }
 
 impl Comings {
-    fn new(churn: Churn, to: SocketAddr, others: usize) -> Comings {
+    fn new(churn: Churn, to: Address, others: usize) -> Comings {
         let (clock, mut dice) = (Ticks::new(), Dice::new(churn.seed));
         let start = clock.raw();
         let next_ns = dice.wait(1e9 / churn.rate);

@@ -3,14 +3,13 @@
 //! Both shards are polled by the benchmark's own threads, as a host with a loop of its own would;
 //! they are not polled during rounds of other contenders.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use rpcrdma_config::Config;
 use rpcrdma_config::section::IdleSection;
 use rpcrdma_engine::shard::audit::Audit;
-use rpcrdma_engine::{Client, ConnectionId, Engine, Provider, Shard, Snapshot};
+use rpcrdma_engine::{Address, Client, ConnectionId, Engine, Provider, Shard, Snapshot};
 
 use super::caller::{Caller, NO_TIME};
 use super::count::PerCall;
@@ -34,7 +33,7 @@ pub struct Rpc<P: Provider> {
     pub(super) timed: bool,
     pub(super) caller: Caller<P>,
     pub(super) opposite: Opposite<P>,
-    pub(super) address: SocketAddr,
+    pub(super) address: Address,
     /// What the sides of this program had counted before the first call.
     pub(super) before: Vec<Snapshot>,
     // Last, so that the control plane outlives the shards.
@@ -65,7 +64,7 @@ impl<P: Provider> Rpc<P> {
     fn new(
         name: &'static str,
         provider: P,
-        at: SocketAddr,
+        at: Address,
         cores: CorePair,
         config: &Config,
         load: &Load,
@@ -85,7 +84,7 @@ impl<P: Provider> Rpc<P> {
     pub(super) fn assemble(
         name: &'static str,
         engine: Arc<Engine<P>>,
-        address: SocketAddr,
+        address: Address,
         ends: Ends<P>,
         load: &Load,
     ) -> Result<Rpc<P>, BenchError> {

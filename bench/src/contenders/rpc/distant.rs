@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rpcrdma_config::Config;
-use rpcrdma_engine::{Clock, Engine, Provider, Shard, Snapshot};
+use rpcrdma_engine::{Address, Clock, Engine, Provider, Shard, Snapshot};
 
 use super::caller::Caller;
 use super::contender::{Opposite, Rpc};
@@ -47,7 +47,7 @@ impl<P: Provider> Rpc<P> {
             before: vec![client.handle().stats()],
             caller: Caller::new(client, peers, load)?,
             opposite: Opposite::There(far),
-            address: server,
+            address: at,
             _engine: engine,
         })
     }
@@ -66,11 +66,11 @@ impl<P: Provider> Answering<P> {
     /// Sets one up for such calls, and says where it listens.
     pub fn new(
         provider: P,
-        at: SocketAddr,
+        at: Address,
         core: u32,
         config: &Config,
         load: &Load,
-    ) -> Result<(Answering<P>, SocketAddr), BenchError> {
+    ) -> Result<(Answering<P>, Address), BenchError> {
         let engine = Engine::new(provider, config.clone())?;
         let address = engine.listen(at)?;
         let shard = make_server(&engine, core, load)?;

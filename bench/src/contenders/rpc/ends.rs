@@ -1,11 +1,10 @@
 //! The ends of a contender: a server and clients, each made on its core, and connected.
 
-use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use quanta::Clock as Ticks;
-use rpcrdma_engine::{Client, Clock, ConnectionId, Engine, Provider, Shard};
+use rpcrdma_engine::{Address, Client, Clock, ConnectionId, Engine, Provider, Shard};
 
 use super::idle::Idling;
 use super::message::WHO;
@@ -59,7 +58,7 @@ pub(super) fn serve<P: Provider>(
 /// server.
 pub(crate) fn connect<P: Provider>(
     client: &mut Client<P>,
-    to: SocketAddr,
+    to: Address,
     connections: u32,
     turn: &mut dyn FnMut(u64),
 ) -> Result<Vec<ConnectionId>, BenchError> {

@@ -1,11 +1,10 @@
 //! Several clients and servers of one engine, each pair on its own cores.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
 
 use rpcrdma_config::Config;
-use rpcrdma_engine::{Client, Engine, Provider, Shard};
+use rpcrdma_engine::{Address, Client, Engine, Provider, Shard};
 
 use super::contender::{Ends, Rpc};
 use super::ends::{connect, make_server};
@@ -22,7 +21,7 @@ impl<P: Provider> Rpc<P> {
     pub fn several(
         name: &'static str,
         provider: P,
-        at: SocketAddr,
+        at: Address,
         pairs: &[CorePair],
         config: &Config,
         load: &Load,

@@ -5,13 +5,13 @@
 //! who measures does not share.
 
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::{Provider, Snapshot};
+use rpcrdma_engine::{Address, Provider, Snapshot};
 
 use crate::args::{CoreArgs, DeviceArgs, OutputArgs, Over};
 use crate::contenders::rpc::Answering;
@@ -53,14 +53,14 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let own = own_config(&args.device)?;
     let device = VerbsDevice::open(&args.device, &own)?;
     let cores = CorePair::choose(args.cores.cores)?;
-    let at = device.at().ip();
+    let at = device.ip();
     let listener = TcpListener::bind(SocketAddr::new(at, args.port))
         .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
         .map_err(|error| BenchError::device(WHO, format!("{at}:{}: {error}", args.port)))?;
     let what = format!("serve: clients connect to {at}:{}, core {}", args.port, cores.server);
     session.announce(&what)?;
     let before = jitter::probe(cores, PROBE_TIME)?;
-    let here = Here { at, core: cores.server, own: own.raw() };
+    let here = Here { at: device.at(), core: cores.server, own: own.raw() };
     let mut served = Vec::new();
     while let Some((stream, from)) = next_client(&listener)? {
         let one = here.serve(device.open()?, &listener, stream, from);
@@ -76,7 +76,8 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
 }
 
 pub(crate) struct Here<'a> {
-    pub at: IpAddr,
+    /// Where its engines listen.
+    pub at: Address,
     pub core: u32,
     /// Whose device is taken.
     pub own: &'a Raw,
@@ -115,8 +116,7 @@ impl Here<'_> {
         let (ready, is_ready) = mpsc::channel();
         let counted = thread::scope(|scope| {
             let thread = scope.spawn(|| {
-                let at = SocketAddr::new(self.at, 0);
-                let answering = Answering::new(provider, at, self.core, &config, &wish.load);
+                let answering = Answering::new(provider, self.at, self.core, &config, &wish.load);
                 let (mut answering, at) = answering.map_err(|error| error.to_string())?;
                 // The other thread is there as long as this one.
                 let _ = ready.send(at);
@@ -185,10 +185,10 @@ fn wish_of(lines: &mut Lines) -> Result<Wish, String> {
 
 /// Waits until the other thread listens, or has ended without that; `prepares` is called meanwhile.
 fn wait_for(
-    is_ready: &mpsc::Receiver<SocketAddr>,
+    is_ready: &mpsc::Receiver<Address>,
     is_done: impl Fn() -> bool,
     mut prepares: impl FnMut(),
-) -> Result<SocketAddr, mpsc::RecvTimeoutError> {
+) -> Result<Address, mpsc::RecvTimeoutError> {
     let mut told = Instant::now();
     loop {
         match is_ready.recv_timeout(LOOK) {

@@ -32,7 +32,8 @@ impl Port {
             DeviceArgs { provider: Over::Fabric, device: None, address: None, connect: None };
         let mut own = own_config(&device).expect("it comes with the engine").raw().clone();
         own.fabric = Raw::default().fabric;
-        let here = Here { at: Ipv4Addr::LOCALHOST.into(), core, own: &own };
+        let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into();
+        let here = Here { at, core, own: &own };
         let (stream, from) = next_client(&self.listener).expect("a socket").expect("a client");
         here.serve(fabric.clone(), &self.listener, stream, from)
     }
@@ -48,8 +49,8 @@ impl Device for Elsewhere<'_> {
         Ok(self.0.clone())
     }
 
-    fn at(&self) -> SocketAddr {
-        self.1
+    fn at(&self) -> Address {
+        self.1.into()
     }
 
     fn far(&self) -> Option<SocketAddr> {

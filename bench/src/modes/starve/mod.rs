@@ -13,11 +13,10 @@ mod caller;
 mod report;
 mod server;
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::{Clock, Engine, Provider, Shard};
+use rpcrdma_engine::{Address, Clock, Engine, Provider, Shard};
 use serde_json::{Value, json};
 
 use crate::args::{CoreArgs, DeviceArgs, LengthArgs, OutputArgs, SeedArgs, parse};
@@ -166,7 +165,7 @@ struct Crowd<P: Provider> {
 impl<P: Provider> Crowd<P> {
     fn new(
         provider: P,
-        at: SocketAddr,
+        at: Address,
         args: &Args,
         config: &Config,
         cores: CorePair,

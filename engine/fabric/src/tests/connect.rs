@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use rpcrdma_provider::{
-    CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, QueueAttr, QueueEvent, Queues,
-    SetupError, Waker, WcStatus,
+    Address, CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, QueueAttr, QueueEvent,
+    Queues, SetupError, Waker, WcStatus,
 };
 
 use super::host::*;
@@ -21,11 +21,12 @@ fn private_data_goes_both_ways_and_ports_are_given_out() {
     let mut client = fabric.clone().open_cm().unwrap();
     let one = server.listen("10.0.0.1:0".parse().unwrap()).unwrap();
     let other = server.listen("10.0.0.1:0".parse().unwrap()).unwrap();
-    assert!(one.port() != 0 && other.port() != 0 && one != other);
+    let port = |at: Address| at.as_ip().expect("an IP address").port();
+    assert!(port(one) != 0 && port(other) != 0 && one != other);
     let param = ConnParam { private: &[7; 56], rnr_retry: 7 };
     let id = client.connect(other, &a.queues.handle(), &param).unwrap();
     let Some(CmEvent::Request { request, from, private }) = next(&mut server) else { panic!() };
-    assert_eq!((from.ip(), private.as_slice()), (other.ip(), &[7; 56][..]));
+    assert_eq!((from.origin(), private.as_slice()), (other.origin(), &[7; 56][..]));
     let answer = ConnParam { private: &[1, 2, 3], rnr_retry: 7 };
     let _endpoint = server.accept(request, &b.queues.handle(), &answer).unwrap();
     let Some(CmEvent::Connected { id: connected, private, .. }) = next(&mut client) else {
@@ -41,9 +42,29 @@ fn an_address_has_one_listener_until_its_manager_is_dropped() {
     let mut first = fabric.open_cm().unwrap();
     let mut second = fabric.open_cm().unwrap();
     assert_eq!(first.listen(at).unwrap(), at);
-    assert!(matches!(second.listen(at), Err(SetupError::Listen { address, .. }) if address == at));
+    assert!(matches!(second.listen(at), Err(SetupError::Listen { address, .. }) if *address == at));
     drop(first);
     assert_eq!(second.listen(at).unwrap(), at);
+}
+
+#[test]
+fn an_address_of_another_kind_is_refused_with_those_that_are_taken() {
+    let fabric = Fabric::new();
+    let host = Host::new(&fabric, &SMALL);
+    let mut cm = fabric.open_cm().unwrap();
+    for text in ["shm:/run/store.sock", "shm:@store"] {
+        let at: Address = text.parse().unwrap();
+        let said = cm.listen(at).expect_err("no socket is made").to_string();
+        let taken = "the software fabric takes only IP addresses (ADDR:PORT)";
+        assert_eq!(said, format!("cannot listen on {text}: {taken}"));
+        let refused = cm.connect(at, &host.queues.handle(), &QUIET).expect_err("no socket");
+        assert_eq!(refused.to_string(), format!("cannot connect to {text}: {taken}"));
+        let SetupError::Connect { to, reason } = refused else { panic!("{refused}") };
+        assert!(*to == at && matches!(reason, ConnectError::WrongAddress { .. }));
+        cm.unlisten(at);
+    }
+    let in_use = fabric.in_use();
+    assert_eq!((in_use.listeners, in_use.queue_pairs), (0, 0));
 }
 
 #[test]

@@ -1,13 +1,12 @@
 //! A client of the server, which can also send calls without waiting for the replies.
 
-use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 
 use nfs3_types::nfs3::{WRITE3resok, nfs_fh3, nfsstat3, stable_how};
 use nfs3_types::rpc::auth_unix;
 use nfs3_types::xdr_codec::Pack;
 use rpcrdma_engine::ulb::nfs3;
-use rpcrdma_engine::{CallError, Clock, Config, Engine, Fabric, Raw};
+use rpcrdma_engine::{Address, CallError, Clock, Config, Engine, Fabric, Raw};
 use rpcrdma_tests::nfs::{Failure, Give, Nfs, Read, Request, Take};
 
 /// A client; it derefs to `Nfs`, which makes the calls.
@@ -33,17 +32,17 @@ impl DerefMut for Client {
 }
 
 impl Client {
-    pub fn connect(fabric: Fabric, to: SocketAddr, root: nfs_fh3) -> Client {
+    pub fn connect(fabric: Fabric, to: Address, root: nfs_fh3) -> Client {
         Client::made(fabric, to, root, |_| {}, |_| {})
     }
 
     /// A client whose XIDs are the same as those of every client with the same seed.
-    pub fn seeded(fabric: Fabric, to: SocketAddr, root: nfs_fh3, seed: u64) -> Client {
+    pub fn seeded(fabric: Fabric, to: Address, root: nfs_fh3, seed: u64) -> Client {
         Client::made(fabric, to, root, |_| {}, |engine| engine.seed_xids(seed))
     }
 
     /// As [`Client::seeded`], whose calls can be long, with their data in the payload stream.
-    pub fn wordy(fabric: Fabric, to: SocketAddr, root: nfs_fh3, seed: u64) -> Client {
+    pub fn wordy(fabric: Fabric, to: Address, root: nfs_fh3, seed: u64) -> Client {
         let change = |raw: &mut Raw| {
             (raw.send.slots, raw.send.length) = (192, "128KiB".into());
             // Half of them hold calls.
@@ -54,7 +53,7 @@ impl Client {
 
     fn made(
         fabric: Fabric,
-        to: SocketAddr,
+        to: Address,
         root: nfs_fh3,
         change: impl FnOnce(&mut Raw),
         prepare: impl FnOnce(&mut Engine<Fabric>),

@@ -6,15 +6,13 @@
 //!              └── no room, no name ──▶ turned down, on_refused
 //! ```
 
-use std::net::SocketAddr;
-
 use rpcrdma_proto::{Connection, Opening, Role, Start, Version};
 use rpcrdma_xdr::private_data::PrivateData;
 
 use crate::api::handle::ShardOrder;
 use crate::api::handler::{Admission, ConnectRequest, Handler};
 use crate::error::CloseReason;
-use crate::provider::{ConnectError, ConnectId, Endpoint, Provider, Queues};
+use crate::provider::{Address, ConnectError, ConnectId, Endpoint, Provider, Queues};
 use crate::shard::Core;
 use crate::shard::arrival::{Arrival, ConnectOrder};
 
@@ -48,7 +46,7 @@ impl<P: Provider> Core<P> {
                 } => {
                     let start = self.link.begins_with(to, again, now, &self.parts.stats);
                     let is_trying = start == Start::Two;
-                    let asked = Some(Attempt { id, to, is_trying, until: None });
+                    let asked = Some(Attempt { id, is_trying, until: None });
                     let newcomer = Newcomer { endpoint, address: to, private, start, asked };
                     self.admit(newcomer, now, handler);
                 }
@@ -74,11 +72,11 @@ impl<P: Provider> Core<P> {
     fn judge_request(
         &mut self,
         number: u64,
-        from: SocketAddr,
+        from: Address,
         private: &[u8],
         handler: &mut dyn Handler,
     ) {
-        let connections = self.peers.count_from(from.ip());
+        let connections = self.peers.count_from(from.origin());
         let request = ConnectRequest { from, private, connections };
         let is_stopping = self.parts.handle.wakeup().is_stop_wanted();
         let accepts = !is_stopping && handler.admit(&request) == Admission::Accept;
@@ -155,10 +153,10 @@ impl<P: Provider> Core<P> {
     /// Records, once, that the version or the properties of a peer are known.
     #[inline]
     pub fn note_ready(&mut self, index: u32, now: u64, handler: &mut dyn Handler) {
-        let Some(peer) = self.peers.at(index) else { return };
+        let Some((peer, address)) = self.peers.with_address(index) else { return };
         let is_trying = peer.connect.is_some_and(|asked| asked.is_trying);
         if is_trying && peer.conn.version().is_some() {
-            self.link.note_version(peer, now, &self.parts.stats);
+            self.link.note_version((peer, address), now, &self.parts.stats);
         }
         if matches!(peer.phase, Phase::Opening { .. }) && peer.conn.is_ready() {
             self.come_up(index, now, handler);
@@ -186,7 +184,7 @@ impl<P: Provider> Core<P> {
 struct Newcomer<P: Provider> {
     endpoint: Endpoint<P::Cm>,
     /// The address of the peer.
-    address: SocketAddr,
+    address: Address,
     /// The private data of the peer.
     private: Option<PrivateData>,
     start: Start,

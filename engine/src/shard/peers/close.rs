@@ -49,7 +49,7 @@ impl<P: Provider> Core<P> {
     #[cold]
     pub fn close(&mut self, index: u32, why: CloseReason, now: u64, handler: &mut dyn Handler) {
         let until = self.parts.timers.farewell_until(now);
-        let Some(peer) = self.peers.at(index) else { return };
+        let Some((peer, address)) = self.peers.with_address(index) else { return };
         let closing = Phase::Closing { until, is_marked: false };
         let was = core::mem::replace(&mut peer.phase, closing);
         if matches!(was, Phase::Closing { .. }) {
@@ -61,7 +61,7 @@ impl<P: Provider> Core<P> {
         let why = peer.leaves.take().unwrap_or(why);
         // Its tickets become void.
         self.parts.stats.calls_unanswered.add(core::mem::take(&mut peer.open_calls).into());
-        let again = self.link.tries_again((peer, was), why, now, &self.parts);
+        let again = self.link.tries_again((peer, address, was), why, now, &self.parts);
         self.receive.free_group(peer);
         self.fetches.give_up(id);
         self.fail_calls(index, why, handler);
@@ -151,7 +151,7 @@ impl<P: Provider> Core<P> {
             self.finish_exposures(index, handler);
         }
         self.parts.rdma.wake_windows(index);
-        if let Some(peer) = self.peers.remove(index) {
+        if let Some((peer, address)) = self.peers.remove(index) {
             if let Some(why) = peer.untold {
                 handler.on_close(peer.id, why);
             }
@@ -159,7 +159,8 @@ impl<P: Provider> Core<P> {
             self.receive.drop_waiting(peer.qp_num);
             peer.conn.close(&mut self.parts.ledger);
             match peer.connect.filter(|_| peer.again) {
-                Some(asked) if self.link.ask_again(asked, self.parts.handle.shard()) => {}
+                Some(asked)
+                    if self.link.ask_again(asked.id, address, self.parts.handle.shard()) => {}
                 asked => {
                     self.parts.handle.wakeup().disconnected();
                     if let Some(asked) = asked {

@@ -9,12 +9,12 @@ pub(crate) mod admit;
 pub(crate) mod close;
 mod properties;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use rpcrdma_proto::{CallId, Connection, Finished, ShardLedger};
 
 use crate::error::CloseReason;
-use crate::provider::{ConnectId, WC_BATCH, WcBatch, shortly_before_end};
+use crate::provider::{Address, ConnectId, Origin, WC_BATCH, WcBatch, shortly_before_end};
 use crate::shard::receive::reading::PartList;
 use crate::shard::send::lane::Lane;
 use crate::shard::send::messages::NONE;
@@ -114,8 +114,6 @@ impl Peer {
 pub(crate) struct Attempt {
     /// The program's identifier for the attempt.
     pub id: ConnectId,
-    /// The address of the peer.
-    pub to: SocketAddr,
     /// Whether version two is being tried and has no answer yet.
     pub is_trying: bool,
     /// The time limit of a call that serves as the first message.
@@ -156,14 +154,14 @@ const LEAF: usize = 1 << LEAF_BITS;
 const FIRST: u32 = shortly_before_end(32, 2);
 
 /// The address of a place without a connection.
-const NOWHERE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+const NOWHERE: Address = Address::Ip(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)));
 
 /// All connections of a shard.
 pub(crate) struct Peers {
     places: Box<[Place]>,
     free: Vec<u32>,
     /// The addresses of admitted peers that have not connected yet.
-    expected: Vec<SocketAddr>,
+    expected: Vec<Address>,
     table: Table,
 }
 
@@ -171,7 +169,7 @@ pub(crate) struct Peers {
 struct Place {
     peer: Option<Peer>,
     /// The address of the peer: lent together with the connection, and rarely read.
-    address: SocketAddr,
+    address: Address,
     /// How often the place was used.
     generation: u32,
 }
@@ -207,23 +205,24 @@ impl Peers {
     }
 
     /// Counts an admitted peer from now on.
-    pub fn expect(&mut self, from: SocketAddr) {
+    pub fn expect(&mut self, from: Address) {
         self.expected.push(from);
     }
 
     /// An admitted peer has connected, or will not. False if none was expected from this address.
-    pub fn end_expecting(&mut self, from: SocketAddr) -> bool {
+    pub fn end_expecting(&mut self, from: Address) -> bool {
         let at = self.expected.iter().position(|expected| *expected == from);
         at.map(|at| self.expected.swap_remove(at)).is_some()
     }
 
-    /// Connections with this host, including those expected.
-    pub fn count_from(&self, host: IpAddr) -> usize {
+    /// Connections of this party, including those expected.
+    pub fn count_from(&self, party: Origin) -> usize {
         let is_made = |place: &&Place| {
-            place.address.ip() == host && place.peer.as_ref().is_some_and(|it| it.connect.is_none())
+            place.address.origin() == party
+                && place.peer.as_ref().is_some_and(|it| it.connect.is_none())
         };
         let made = self.places.iter().filter(is_made).count();
-        made + self.expected.iter().filter(|address| address.ip() == host).count()
+        made + self.expected.iter().filter(|address| address.origin() == party).count()
     }
 
     /// Whether a queue pair number is within the range of verbs.
@@ -235,7 +234,7 @@ impl Peers {
     ///
     /// # Panics
     /// If its queue pair number is out of range.
-    pub fn insert(&mut self, peer: Peer, address: SocketAddr) {
+    pub fn insert(&mut self, peer: Peer, address: Address) {
         assert!(Peers::can_name(peer.qp_num), "checked before the connection was opened");
         let index = self.free.pop();
         debug_assert_eq!(index, Some(peer.id.index));
@@ -245,14 +244,14 @@ impl Peers {
         place.peer = Some(peer);
     }
 
-    /// Removes a connection; its identifier becomes stale.
-    pub fn remove(&mut self, index: u32) -> Option<Peer> {
+    /// Removes a connection, and returns it with its address; its identifier becomes stale.
+    pub fn remove(&mut self, index: u32) -> Option<(Peer, Address)> {
         let place = &mut self.places[index as usize];
         let peer = place.peer.take()?;
         place.generation = place.generation.wrapping_add(1);
         self.free.push(index);
         self.table.remove(peer.qp_num);
-        Some(peer)
+        Some((peer, place.address))
     }
 
     /// The peer of a queue pair.
@@ -269,13 +268,13 @@ impl Peers {
 
     /// As [`Peers::at`], with the address of the peer. `None` for [`NONE`], too.
     #[inline]
-    pub fn with_address(&mut self, index: u32) -> Option<(&mut Peer, &SocketAddr)> {
+    pub fn with_address(&mut self, index: u32) -> Option<(&mut Peer, &Address)> {
         let Place { peer, address, .. } = self.places.get_mut(index as usize)?;
         Some((peer.as_mut()?, address))
     }
 
     /// As [`Peers::named`], with the address of the peer.
-    pub fn named_with_address(&mut self, id: ConnectionId) -> Option<(&mut Peer, &SocketAddr)> {
+    pub fn named_with_address(&mut self, id: ConnectionId) -> Option<(&mut Peer, &Address)> {
         self.with_address(id.index).filter(|(peer, _)| peer.id == id)
     }
 

@@ -1,8 +1,6 @@
 //! Delivery: a call with a send slot for its reply, a reply as the completion of its call; then the
 //! buffers are free.
 
-use std::net::SocketAddr;
-
 use rpcrdma_mempool::RecvToken;
 use rpcrdma_proto::{CallId, ReplyTo, Short, ShortKind, SingleItem};
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
@@ -17,6 +15,7 @@ use crate::api::reply::{Reply, ReplyContext};
 use crate::message::incoming::{Buffers, Incoming};
 use crate::message::payload::Payload;
 use crate::message::rdma_target::RdmaTarget;
+use crate::provider::Address;
 use crate::shard::parts::Parts;
 use crate::shard::peers::{Peer, Phase};
 
@@ -27,7 +26,7 @@ impl Receive {
     #[inline(always)]
     pub fn deliver_short<H: Handler + ?Sized>(
         &mut self,
-        (peer, address): (&mut Peer, &SocketAddr),
+        (peer, address): (&mut Peer, &Address),
         parts: &mut Parts,
         token: RecvToken,
         recv: RecvInfo,
@@ -67,7 +66,7 @@ impl Receive {
     #[inline(never)]
     fn deliver_single_item<H: Handler + ?Sized>(
         &mut self,
-        peer: (&mut Peer, &SocketAddr),
+        peer: (&mut Peer, &Address),
         parts: &mut Parts,
         what: (&ShortKind, bool),
         mut token: RecvToken,
@@ -82,7 +81,7 @@ impl Receive {
     #[inline(never)]
     fn deliver_mapped<H: Handler + ?Sized>(
         &mut self,
-        (peer, address): (&mut Peer, &SocketAddr),
+        (peer, address): (&mut Peer, &Address),
         parts: &mut Parts,
         (kind, has_offer): (&ShortKind, bool),
         (buffers, rdma_target): (&mut [RecvToken], RdmaTarget<'_>),
@@ -106,7 +105,7 @@ impl Receive {
     /// Delivers a call from these buffers and its fetched data.
     pub fn deliver_call(
         &mut self,
-        peer: (&mut Peer, &SocketAddr),
+        peer: (&mut Peer, &Address),
         parts: &mut Parts,
         to: ReplyTo,
         buffers: (&mut [RecvToken], RdmaTarget<'_>),
@@ -153,7 +152,7 @@ impl Receive {
 /// call is rejected.
 #[inline(always)]
 fn deliver<'a, H: Handler + ?Sized>(
-    (peer, address): (&'a mut Peer, &'a SocketAddr),
+    (peer, address): (&'a mut Peer, &'a Address),
     parts: &'a mut Parts,
     (xid, asked): (u32, Option<&'a ReplyContext<'a>>),
     incoming: Incoming<'a>,

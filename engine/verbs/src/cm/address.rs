@@ -9,9 +9,9 @@ use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage};
 
 /// An address for a foreign function.
 #[derive(Clone, Copy)]
-pub(super) struct Address(sockaddr_storage);
+pub(super) struct RawAddress(sockaddr_storage);
 
-impl Address {
+impl RawAddress {
     /// For the argument of a call, which does not write to it.
     pub fn as_mut_ptr(&mut self) -> *mut sockaddr {
         (&raw mut self.0).cast()
@@ -39,8 +39,8 @@ impl Address {
     }
 }
 
-impl From<SocketAddr> for Address {
-    fn from(address: SocketAddr) -> Address {
+impl From<SocketAddr> for RawAddress {
+    fn from(address: SocketAddr) -> RawAddress {
         let mut raw = MaybeUninit::<sockaddr_storage>::zeroed();
         match address {
             SocketAddr::V4(v4) => {
@@ -66,7 +66,7 @@ impl From<SocketAddr> for Address {
             }
         }
         // SAFETY: all of it was zeroed, which is a value, and a part was written since.
-        Address(unsafe { raw.assume_init() })
+        RawAddress(unsafe { raw.assume_init() })
     }
 }
 
@@ -83,9 +83,9 @@ mod tests {
     use super::*;
 
     fn back(text: &str) -> Option<SocketAddr> {
-        let mut address = Address::from(text.parse::<SocketAddr>().expect("an address"));
+        let mut address = RawAddress::from(text.parse::<SocketAddr>().expect("an address"));
         assert!(!address.as_mut_ptr().is_null());
-        Address::of(&address.0)
+        RawAddress::of(&address.0)
     }
 
     #[test]
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_port_is_in_the_order_of_the_network() {
-        let address = Address::from(SocketAddr::from(([10, 1, 2, 3], 0x1234)));
+        let address = RawAddress::from(SocketAddr::from(([10, 1, 2, 3], 0x1234)));
         // SAFETY: the first eight bytes of the storage were written.
         let bytes: [u8; 8] = unsafe { ptr::from_ref(&address.0).cast::<[u8; 8]>().read() };
         assert_eq!(bytes[2..], [0x12, 0x34, 10, 1, 2, 3]);
@@ -105,9 +105,9 @@ mod tests {
 
     #[test]
     fn an_address_of_another_family_is_none() {
-        let mut address = Address::from(SocketAddr::from(([10, 0, 0, 1], 1)));
+        let mut address = RawAddress::from(SocketAddr::from(([10, 0, 0, 1], 1)));
         address.0.ss_family = libc::AF_UNIX as libc::sa_family_t;
-        assert_eq!(Address::of(&address.0), None);
+        assert_eq!(RawAddress::of(&address.0), None);
     }
 
     #[test]

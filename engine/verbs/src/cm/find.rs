@@ -39,7 +39,7 @@ pub(super) fn listen_error(
         _ if is_elsewhere(&source) => "no RDMA device has this address (`rdma link`, `ip address`)",
         _ => return error::of(call, source),
     };
-    SetupError::Listen { address, reason }
+    SetupError::listen(address, reason)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use rpcrdma_provider::{PrivateBytes, SetupError, Waker};
 
-use super::address::Address;
+use super::address::RawAddress;
 use super::offer::{Depths, Offer, private_data};
 use crate::error;
 use crate::fd::set_nonblocking;
@@ -261,12 +261,12 @@ impl Id {
     pub fn peer(&self) -> Option<SocketAddr> {
         // SAFETY: the id is alive, and its addresses are not written after it was returned.
         let raw = unsafe { (*self.raw).route.addr.dst_addr };
-        Address::of(&raw)
+        RawAddress::of(&raw)
     }
 
     /// Binds the id to a local address.
     pub fn bind(&self, at: SocketAddr) -> io::Result<()> {
-        let mut at = Address::from(at);
+        let mut at = RawAddress::from(at);
         // SAFETY: the id is alive, and the address is as long as its family says.
         checked(unsafe { (self.channel.cm.rdma_bind_addr)(self.raw, at.as_mut_ptr()) })
     }
@@ -295,8 +295,8 @@ impl Id {
         to: SocketAddr,
         timeout: Duration,
     ) -> io::Result<()> {
-        let (mut from, mut to) = (from.map(Address::from), Address::from(to));
-        let from = from.as_mut().map_or(ptr::null_mut(), Address::as_mut_ptr);
+        let (mut from, mut to) = (from.map(RawAddress::from), RawAddress::from(to));
+        let from = from.as_mut().map_or(ptr::null_mut(), RawAddress::as_mut_ptr);
         let resolve = self.channel.cm.rdma_resolve_addr;
         // SAFETY: the id is alive, and the addresses are as long as their families say.
         checked(unsafe { resolve(self.raw, from, to.as_mut_ptr(), millis(timeout)) })

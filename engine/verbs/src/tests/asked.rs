@@ -1,9 +1,13 @@
-//! Connection requests: the configured number may wait, however many came before.
+//! What a connection manager refuses: requests beyond those that may wait, however many came
+//! before, and addresses of another kind.
 
 use std::time::Duration;
 
-use rpcrdma_provider::{CmEvent, ConnectionManager, Provider, Waker};
+use rpcrdma_provider::{
+    Address, CmEvent, ConnParam, ConnectionManager, Provider, Queues, SetupError, Waker,
+};
 
+use super::rig::SMALL;
 use crate::VerbsOptions;
 use crate::fake::Board;
 
@@ -25,4 +29,24 @@ fn accepted_requests_make_room_and_further_ones_are_rejected() {
         assert!(next().is_none(), "no more than may wait");
         assert_eq!(rejected() - before, 2, "{round}");
     }
+}
+
+#[test]
+fn an_address_of_another_kind_is_refused_with_those_that_are_taken() {
+    let board = Board::new();
+    let device = board.open().expect("a device");
+    let queues = device.open_queues(&SMALL).expect("queues");
+    let mut cm = device.open_cm().expect("a connection manager");
+    let param = ConnParam { private: &[], rnr_retry: 7 };
+    board.forget_calls();
+    for text in ["shm:/run/store.sock", "shm:@store"] {
+        let at: Address = text.parse().expect("an address");
+        let taken = "an RDMA device takes only IP addresses (ADDR:PORT)";
+        let said = cm.listen(at).expect_err("no device has it").to_string();
+        assert_eq!(said, format!("cannot listen on {text}: {taken}"));
+        let refused = cm.connect(at, &queues.handle(), &param).expect_err("no device reaches it");
+        assert_eq!(refused.to_string(), format!("cannot connect to {text}: {taken}"));
+        assert!(matches!(refused, SetupError::Connect { to, .. } if *to == at));
+    }
+    assert_eq!(board.calls().len(), 0, "librdmacm was not asked");
 }

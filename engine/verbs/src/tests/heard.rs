@@ -86,7 +86,7 @@ fn without_connection_events_connections_end_and_none_is_made() {
     let looks = board.looks() - before;
     assert!(looks < 5, "{looks}");
     assert!(cm.accept(request, &queues.handle(), &PARAM).is_err());
-    let lost = SetupError::Connect { to: at, reason: ConnectError::Lost };
+    let lost = SetupError::connect(at, ConnectError::Lost);
     let refused = cm.connect(at, &queues.handle(), &PARAM).expect_err("it is lost");
     assert_eq!(refused.to_string(), lost.to_string());
     assert!(cm.listen(at).is_err());

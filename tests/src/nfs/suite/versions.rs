@@ -1,8 +1,6 @@
 //! Servers that support only version one.
 
-use std::net::SocketAddr;
-
-use rpcrdma_engine::Provider;
+use rpcrdma_engine::{Address, Provider};
 
 use super::{Scene, names};
 
@@ -13,7 +11,7 @@ use super::{Scene, names};
 /// If not, or if anything but the version differs.
 pub fn the_version_of_a_server_is_discovered_once<P: Provider>(
     scene: &mut Scene<'_, P>,
-    at: SocketAddr,
+    at: Address,
 ) {
     let seen = |scene: &mut Scene<'_, P>| {
         let stats = scene.nfs.rpc.client().handle().stats();
