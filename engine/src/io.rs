@@ -211,17 +211,16 @@ impl<Q: Queues> Io<Q> {
             // not own the buffer. It is posted only below, when no changed list is left.
             unsafe { queues.describe_recv(buffer, sgl) };
         }
-        let wrs = refill.iter().map(|token| {
-            let buffer = pool.number(token);
-            RecvWr { wr_id: posted.name(buffer), buffer }
+        let (names, numbers) = (posted.names(), &*pool);
+        let wrs = refill.iter().map(move |token| {
+            let buffer = numbers.number(token);
+            RecvWr { wr_id: names.of(buffer), buffer }
         });
         // SAFETY: the described memory is that of the segments of buffers whose tokens are in
         // `refill`. The tokens of those that are taken are consumed below, before any other code
         // runs, and come back only from `take_recv`, when the completion was polled.
         let (taken, why) = unsafe { queues.post_srq_recv(wrs) }.of(refill.len());
-        for token in refill.drain(..taken) {
-            posted.on_taken(token.index(), token.into_raw());
-        }
+        posted.on_taken(refill.drain(..taken).map(|token| (token.index(), token.into_raw())));
         if !refill.is_empty() {
             self.posted.on_refused();
         }

@@ -23,22 +23,42 @@ struct HeldReceive {
     mark: u32,
 }
 
+/// The identifiers of the Receives of one post.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReceiveNames {
+    /// The mark, in its place.
+    mark: u64,
+}
+
+impl ReceiveNames {
+    /// That of a buffer's Receive.
+    #[inline]
+    pub fn of(self, buffer: u32) -> WrId {
+        WrId(self.mark | u64::from(buffer))
+    }
+}
+
 impl Receives {
     /// Empty, for this number of buffers.
     pub fn new(buffers: usize) -> Receives {
         Receives { held: vec![HeldReceive { raw: 0, mark: NONE }; buffers].into(), mark: FIRST }
     }
 
-    /// The identifier of a buffer's Receive if it is posted now.
+    /// The identifiers of Receives that are posted now.
     #[inline]
-    pub fn name(&self, buffer: u32) -> WrId {
-        WrId(u64::from(self.mark) << 32 | u64::from(buffer))
+    pub fn names(&self) -> ReceiveNames {
+        ReceiveNames { mark: u64::from(self.mark) << 32 }
     }
 
-    /// Records that the device took a Receive; `raw` comes back with its completion.
+    /// Records that the device took the Receives of these buffers; the number beside each comes
+    /// back with its completion.
     #[inline]
-    pub fn on_taken(&mut self, buffer: u32, raw: u32) {
-        self.held[buffer as usize] = HeldReceive { raw, mark: self.mark };
+    pub fn on_taken(&mut self, taken: impl Iterator<Item = (u32, u32)>) {
+        let Receives { held, mark } = self;
+        let (held, mark) = (&mut held[..], *mark);
+        for (buffer, raw) in taken {
+            held[buffer as usize] = HeldReceive { raw, mark };
+        }
     }
 
     /// Records that the device refused the next Receive.
@@ -86,9 +106,9 @@ mod tests {
     #[test]
     fn a_receive_returns_once() {
         let mut receives = Receives::new(4);
-        let name = receives.name(3);
+        let name = receives.names().of(3);
         assert_eq!(receives.take(name), None, "it was not posted");
-        receives.on_taken(3, 77);
+        receives.on_taken([(3, 77)].into_iter());
         assert_eq!(receives.count(), 1);
         assert_eq!(receives.take(name), Some(77));
         assert_eq!((receives.take(name), receives.count()), (None, 0), "twice");
@@ -97,10 +117,10 @@ mod tests {
     #[test]
     fn a_completion_of_a_refused_receive_is_not_taken_for_a_later_one() {
         let mut receives = Receives::new(2);
-        let refused = receives.name(0);
+        let refused = receives.names().of(0);
         receives.on_refused();
-        let taken = receives.name(0);
-        receives.on_taken(0, 5);
+        let taken = receives.names().of(0);
+        receives.on_taken([(0, 5)].into_iter());
         receives.on_refused();
         assert_eq!(receives.take(refused), None);
         assert_eq!(receives.take(taken), Some(5), "however often it refuses");
@@ -109,8 +129,8 @@ mod tests {
     #[test]
     fn unknown_receive_numbers_return_nothing() {
         let mut receives = Receives { mark: MARK_MAX, ..Receives::new(2) };
-        receives.on_taken(0, 5);
-        let name = receives.name(0).0;
+        receives.on_taken([(0, 5)].into_iter());
+        let name = receives.names().of(0).0;
         for invented in [1, 2, u64::from(u32::MAX), u64::MAX, u64::MAX << 32 | 1] {
             assert_eq!(receives.take(WrId(invented)), None, "{invented:x}");
         }
@@ -118,7 +138,7 @@ mod tests {
             assert_eq!(receives.take(WrId(name ^ 1 << bit)), None, "bit {bit}");
         }
         receives.on_refused();
-        assert_eq!(receives.name(1), WrId(1), "marks wrap");
+        assert_eq!(receives.names().of(1), WrId(1), "marks wrap");
         assert_eq!(receives.take(WrId(name)), Some(5));
     }
 }
