@@ -5,7 +5,7 @@
 //!   connect ──▶ request at the listener ── accept ──▶ response at the asker ── establish ──▶ established
 //!   post_send ──▶ the oldest Receive of the peer's queue ──▶ completions of both, at once
 //! ```
-//! Queue pairs only send. A message that has no Receive, or no peer any more, fails at once. An end
+//! Queue pairs send, bind windows and invalidate keys; nobody reaches memory by a key. A message that has no Receive, or no peer any more, fails at once. An end
 //! that leaves is not heard.
 #![expect(unsafe_code, reason = "memory is copied by addresses")]
 
@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_uint;
 use std::ptr;
 
+use super::board::seen;
 use crate::sys::cm::{rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
 use crate::sys::verbs::*;
 
@@ -164,7 +165,11 @@ impl Wire {
 
     fn deliver(&mut self, qp_num: u32, peer: u32, wr: &ibv_send_wr) {
         let is_invalidating = wr.opcode == IBV_WR_SEND_WITH_INV;
-        assert!(is_invalidating || wr.opcode == IBV_WR_SEND, "the fake device only sends");
+        match wr.opcode {
+            IBV_WR_BIND_MW => return self.end(qp_num, wr, (bind(wr), IBV_WC_BIND_MW)),
+            IBV_WR_LOCAL_INV => return self.end(qp_num, wr, (IBV_WC_SUCCESS, IBV_WC_LOCAL_INV)),
+            opcode => assert!(is_invalidating || opcode == IBV_WR_SEND, "the fake device sends"),
+        }
         let status = match self.pairs.get(&peer).map(|pair| (pair.cq, pair.srq)) {
             None => IBV_WC_RETRY_EXC_ERR,
             Some((cq, srq)) => match self.receives.entry(srq).or_default().pop_front() {
@@ -187,9 +192,13 @@ impl Wire {
                 }
             },
         };
+        self.end(qp_num, wr, (status, IBV_WC_SEND));
+    }
+
+    /// Completes a request of the sender.
+    fn end(&mut self, qp_num: u32, wr: &ibv_send_wr, (status, opcode): (c_uint, c_uint)) {
         if status != IBV_WC_SUCCESS || wr.send_flags & IBV_SEND_SIGNALED != 0 {
             let cq = self.pairs[&qp_num].cq;
-            let opcode = IBV_WC_SEND;
             self.complete(cq, ibv_wc { wr_id: wr.wr_id, status, opcode, qp_num, ..ibv_wc::EMPTY });
         }
     }
@@ -197,6 +206,13 @@ impl Wire {
     fn complete(&mut self, cq: *mut ibv_cq, wc: ibv_wc) {
         self.completions.entry(cq).or_default().push_back(wc);
     }
+}
+
+/// The status of a window binding: the key is the one behind the last, which the window has.
+fn bind(wr: &ibv_send_wr) -> c_uint {
+    let last = seen(wr.bind_mw.mw).rkey;
+    let next = last & !0xff | last.wrapping_add(1) & 0xff;
+    if wr.bind_mw.rkey == next { IBV_WC_SUCCESS } else { IBV_WC_MW_BIND_ERR }
 }
 
 /// The entries of a request.

@@ -3,9 +3,10 @@
 use std::slice;
 use std::time::Duration;
 
+use rpcrdma_mempool::Access;
 use rpcrdma_provider::{
     Attached, CmEvent, ConnParam, ConnectionManager, PostError, Provider, Queues, SendFlags,
-    SendOp, SendWr, Waker, WcOpcode, WcStatus, WrId,
+    SendOp, SendWr, Waker, WcOpcode, WcStatus, Window, WrId,
 };
 
 use super::rig::{Host, Pair, SMALL};
@@ -20,7 +21,11 @@ fn next(cm: &mut VerbsCm) -> CmEvent<VerbsCm> {
 
 /// Two hosts that their connection managers have connected.
 fn connected() -> Pair {
-    let device = Board::wired().open().expect("a device");
+    connected_over(Board::wired())
+}
+
+fn connected_over(board: &Board) -> Pair {
+    let device = board.open().expect("a device");
     let (mut a, mut b) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
     let [mut there, mut here] = [(); 2].map(|()| device.open_cm().expect("a connection manager"));
     let param = |private| ConnParam { private, rnr_retry: 7 };
@@ -112,6 +117,30 @@ fn requests_behind_one_that_breaks_a_limit_are_not_posted() {
         assert_eq!(a.post_all(qa.qp, &wrs), Err((good, PostError::Invalid)));
         assert_eq!(b.poll_once().len(), good);
     }
+}
+
+#[test]
+fn a_window_that_is_bound_twice_in_a_post_gets_its_key_from_the_first_binding() {
+    let board = Board::wired();
+    let Pair { mut a, qa, .. } = connected_over(board);
+    let [mut one, mut other] = [(); 2].map(|()| a.queues.open_window().expect("a window"));
+    let bind = |window: &mut Window| a.binding(window, (0, 64), Access::REMOTE_READ);
+    let [(first, dead), (second, _), (again, _)] =
+        [bind(&mut one), bind(&mut other), bind(&mut one)];
+    let ops = [first, SendOp::Invalidate { rkey: dead }, second, again];
+    let wrs = ops.map(|op| SendWr { op, ..SendWr::send(WrId(1), &[], SendFlags::SIGNALED) });
+    board.forget_calls();
+    assert_eq!(a.post_all(qa.qp, &wrs), Ok(()));
+    assert_eq!(board.own_calls(&["ibv_post_send"]).len(), 2, "all before it, and it");
+    assert_eq!(a.outcomes(4), [(1, WcStatus::Success); 4]);
+    // A later post knows the keys of all.
+    let wrs = [
+        a.binding(&mut other, (0, 64), Access::REMOTE_READ),
+        a.binding(&mut one, (0, 64), Access::REMOTE_READ),
+    ]
+    .map(|(op, _)| SendWr { op, ..SendWr::send(WrId(2), &[], SendFlags::SIGNALED) });
+    assert_eq!(a.post_all(qa.qp, &wrs), Ok(()));
+    assert_eq!(a.outcomes(2), [(2, WcStatus::Success); 2]);
 }
 
 #[test]
