@@ -8,12 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where the parts of the workspace are that tests are named by.
-const PARTS: [(&str, &str); 10] = [
+const PARTS: [(&str, &str); 11] = [
     ("xdr", "xdr"),
     ("mempool", "mempool"),
     ("config", "config"),
     ("proto", "engine/proto"),
     ("engine", "engine"),
+    ("transport", "engine/transport"),
     ("fabric", "engine/fabric"),
     ("bench", "bench"),
     ("tests", "tests"),

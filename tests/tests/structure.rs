@@ -105,20 +105,20 @@ const DATA_PATH: &[&str] = &[
     "engine/fabric/src/rings/memory.rs",
     "engine/fabric/src/rings/ring.rs",
     "engine/fabric/src/rings/slot.rs",
-    "engine/fabric/src/transport.rs",
-    "engine/fabric/src/transport/body.rs",
-    "engine/fabric/src/transport/carrier.rs",
-    "engine/fabric/src/transport/queue_set.rs",
-    "engine/fabric/src/transport/dma.rs",
-    "engine/fabric/src/transport/keys.rs",
-    "engine/fabric/src/transport/path.rs",
-    "engine/fabric/src/transport/path/local.rs",
-    "engine/fabric/src/transport/path/remote.rs",
-    "engine/fabric/src/transport/path/sent.rs",
-    "engine/fabric/src/transport/post.rs",
-    "engine/fabric/src/transport/qp.rs",
-    "engine/fabric/src/transport/rights.rs",
-    "engine/fabric/src/transport/srq.rs",
+    "engine/transport/src/lib.rs",
+    "engine/transport/src/body.rs",
+    "engine/transport/src/carrier.rs",
+    "engine/transport/src/queue_set.rs",
+    "engine/transport/src/dma.rs",
+    "engine/transport/src/keys.rs",
+    "engine/transport/src/path.rs",
+    "engine/transport/src/path/local.rs",
+    "engine/transport/src/path/remote.rs",
+    "engine/transport/src/path/sent.rs",
+    "engine/transport/src/post.rs",
+    "engine/transport/src/qp.rs",
+    "engine/transport/src/rights.rs",
+    "engine/transport/src/srq.rs",
     "engine/proto/src/calls.rs",
     "engine/proto/src/chunks/lists.rs",
     "engine/proto/src/chunks/offer.rs",
@@ -240,11 +240,7 @@ const DATA_PATH: &[&str] = &[
 const NOT_THERE: [&str; 8] =
     ["dyn", "Mutex", "RwLock", "HashMap", "BTreeMap", "Rc", "RefCell", "async"];
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
-    (
-        "engine/fabric/src/transport/keys.rs",
-        "Mutex",
-        "taken when memory is registered, and once after",
-    ),
+    ("engine/transport/src/keys.rs", "Mutex", "taken when memory is registered, and once after"),
     ("engine/src/api/builder.rs", "dyn", "asked for a registration, which is a system call"),
     (
         "engine/src/shard/rdma/exposures.rs",
@@ -318,37 +314,14 @@ const ALLOCATIONS: [&str; 12] = [
 const MAY_ALLOCATE: [(&str, &str, &str); 9] = [
     ("engine/fabric/src/queues.rs", "attach", "a connection comes"),
     ("engine/fabric/src/rings/ring.rs", "ring", "a connection comes"),
-    ("engine/fabric/src/transport.rs", "path_of", "a connection comes"),
-    ("engine/fabric/src/transport.rs", "no_window_left", "a shard cannot be made"),
-    ("engine/fabric/src/transport.rs", "no_such_window", "a mistake of the caller"),
-    ("engine/fabric/src/transport/keys.rs", "add_reader", "queues are opened"),
+    ("engine/transport/src/lib.rs", "path_of", "a connection comes"),
+    ("engine/transport/src/lib.rs", "no_window_left", "a shard cannot be made"),
+    ("engine/transport/src/lib.rs", "no_such_window", "a mistake of the caller"),
+    ("engine/transport/src/keys.rs", "add_reader", "queues are opened"),
     ("engine/src/shard/peers/mod.rs", "insert", "a connection comes"),
     ("mempool/src/loan.rs", "lay_out", "a pool is made"),
     ("mempool/src/recv.rs", "drop", "a pool is dropped"),
 ];
-
-/// Decision 0016: what carries the messages of the fabric is known to no file of its transport.
-#[test]
-fn the_transport_of_the_fabric_knows_no_carrier() {
-    let mut files = 0;
-    for source in sources() {
-        let is_root = source.name == "engine/fabric/src/transport.rs";
-        if !is_root && !source.name.starts_with("engine/fabric/src/transport/") {
-            continue;
-        }
-        files += 1;
-        for line in &source.code {
-            for (_, path) in line.match_indices("crate::").map(|(at, _)| line.split_at(at + 7)) {
-                let name = path.split(|c: char| !c.is_alphanumeric() && c != '_').next();
-                let is_below = ["transport", "barrier", "sync"].contains(&name.unwrap_or_default());
-                assert!(is_below, "{}: {line}", source.name);
-            }
-            let is_out = line.contains("super::super") || is_root && has_word(line, "super");
-            assert!(!is_out, "{}: {line}", source.name);
-        }
-    }
-    assert!(files > 10, "all of it is found");
-}
 
 #[test]
 fn the_data_path_allocates_at_setup_only() {

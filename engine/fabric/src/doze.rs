@@ -17,9 +17,8 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use rpcrdma_provider::Waker;
-
-use super::barrier;
-use super::sync::{AtomicU32, Ordering};
+use rpcrdma_transport::barrier;
+use rpcrdma_transport::sync::{AtomicU32, Ordering};
 
 /// Where one thread sleeps; other threads check whether it does.
 pub(super) struct Doze {

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use rpcrdma_transport::carrier::EndId;
+use rpcrdma_transport::conn::{Conn, Progress};
+
 use crate::port::Port;
 use crate::rings::ring::{Consumer, Producer};
 use crate::rings::{Link, Rings};
-use crate::transport::carrier::EndId;
-use crate::transport::conn::{Conn, Progress};
 
 /// A connected queue pair that is not attached yet. Dropping it ends the connection.
 pub struct Endpoint {

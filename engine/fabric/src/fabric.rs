@@ -7,19 +7,18 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use rpcrdma_config::{Config, section};
 use rpcrdma_mempool::Registrar;
 use rpcrdma_provider::{DeviceCaps, Provider, QueueAttr, SetupError};
+use rpcrdma_transport::Transport;
+use rpcrdma_transport::body::{INLINE_LEN, MESSAGE_LEN_MAX, PIECES_MAX};
+use rpcrdma_transport::keys::KeyTable;
+use rpcrdma_transport::qp::QP_MAX;
+use rpcrdma_transport::queue_set::Settings;
+use rpcrdma_transport::rights::Rights;
 
 use crate::cm::{FabricCm, Network};
 use crate::options::FabricOptions;
 use crate::port::Port;
 use crate::queues::FabricQueues;
 use crate::rings::{Links, Size};
-use crate::transport::Transport;
-use crate::transport::body::{INLINE_LEN, PIECES_MAX};
-use crate::transport::keys::{KeyCache, KeyTable};
-use crate::transport::post::{Limits, MESSAGE_LEN_MAX};
-use crate::transport::qp::QP_MAX;
-use crate::transport::queue_set::{QueueSet, Settings};
-use crate::transport::rights::Rights;
 
 /// The software fabric. Clones share the fabric: their queues can reach each other.
 #[derive(Clone)]
@@ -203,24 +202,19 @@ impl Provider for Fabric {
             source,
             hint: "check the limit of open files (ulimit -n)",
         })?;
-        let (keys, reader) = KeyCache::new(Arc::clone(&self.0.keys));
         let rights =
             Rights::new(self.0.key_secret.wrapping_add(id), Arc::clone(&self.0.windows_left));
         let settings = Settings {
             delay_ns: options.delay_ns,
             rnr_timer_ns: options.rnr_timer_ns,
             reads_max: options.rd_atomic,
-            clock: options.clock.clone(),
-        };
-        let set = QueueSet::new(attr, (keys, rights), settings);
-        let limits = Limits {
-            send_depth: attr.send_depth,
-            send_sge: attr.send_sge as usize,
             has_windows: options.windows > 0,
+            clock: options.clock.clone(),
         };
         let port = Arc::new(port);
         self.0.add_port(&port);
-        Ok(FabricQueues::new(port, Transport::new((set, reader), limits)))
+        let keys = Arc::clone(&self.0.keys);
+        Ok(FabricQueues::new(port, Transport::new(attr, (keys, rights), settings)))
     }
 
     fn open_cm(&self) -> Result<FabricCm, SetupError> {

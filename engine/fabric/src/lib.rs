@@ -7,8 +7,8 @@
 //!     └────── registrar ────▶ memory keys
 //! ```
 //!
-//! `transport` implements the rules, independently of the carrier of its messages; `rings` is the
-//! carrier within a process. See decision 0016.
+//! The crate `rpcrdma-transport` implements the rules, independently of the carrier of its messages;
+//! `rings` is the carrier within a process. See decision 0016.
 //!
 //! It keeps an RNIC's rules. Receives of a shared receive queue are matched in order. A message
 //! without a Receive waits, and in the end fails its queue pair. Lengths, keys and rights are
@@ -46,7 +46,6 @@
 //! polled receives nothing. The queue pairs between two sets of queues share a ring, so a message
 //! that waits for a Receive delays those behind it, which need a Receive of the same queue.
 
-mod barrier;
 mod cm;
 mod doze;
 mod endpoint;
@@ -55,10 +54,8 @@ mod options;
 mod port;
 mod queues;
 mod rings;
-mod sync;
 #[cfg(test)]
 mod tests;
-mod transport;
 
 #[cfg(doc)]
 use rpcrdma_provider::WcStatus;
@@ -68,4 +65,4 @@ pub use self::endpoint::Endpoint as FabricEndpoint;
 pub use self::fabric::{Fabric, FabricUse};
 pub use self::options::FabricOptions;
 pub use self::queues::{FabricHandle, FabricQp, FabricQueues};
-pub use self::transport::clock::FabricClock;
+pub use rpcrdma_transport::clock::FabricClock;

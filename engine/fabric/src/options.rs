@@ -2,8 +2,7 @@
 
 use rpcrdma_config::section;
 use rpcrdma_provider::SetupError;
-
-use crate::transport::clock::FabricClock;
+use rpcrdma_transport::clock::FabricClock;
 
 /// The options of a fabric.
 #[derive(Debug, Clone)]

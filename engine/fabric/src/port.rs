@@ -5,9 +5,9 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use rpcrdma_provider::{SetupError, shortly_before_end};
+use rpcrdma_transport::qp::{NUMBER_BITS, index_bits};
 
 use crate::doze::Doze;
-use crate::transport::qp::{NUMBER_BITS, index_bits};
 
 /// The shared side of a set of queues.
 pub(crate) struct Port {

@@ -9,14 +9,12 @@ use rpcrdma_provider::{
     Attached, CqError, QueueEvent, Queues, RecvWr, Requests, SendWr, SetupError, Taken, Waker,
     WcBatch, Window, WindowId,
 };
+use rpcrdma_transport::Transport;
+use rpcrdma_transport::qp::Connected;
 
 use crate::endpoint::Endpoint;
 use crate::port::Port;
 use crate::rings::Rings;
-use crate::transport::Transport;
-use crate::transport::qp::{QpTable, QueuePair};
-#[cfg(all(test, not(loom)))]
-use crate::{rings, transport::carrier::Outgoing, transport::path::has_skipped};
 
 /// The queues of one shard on the software fabric.
 pub struct FabricQueues {
@@ -63,13 +61,12 @@ impl Queues for FabricQueues {
             });
         }
         let num = endpoint.num;
-        let qp = QueuePair {
+        let qp = Connected {
             num,
             peer: endpoint.peer_num,
             peer_rnr_retry: endpoint.peer_rnr_retry,
             side: endpoint.side as u8,
-            conn: Some(Arc::clone(&endpoint.conn)),
-            ..QpTable::fresh()
+            conn: Arc::clone(&endpoint.conn),
         };
         self.transport.attach(qp, endpoint.end(), || endpoint.take_rings())?;
         endpoint.take_over();
@@ -155,15 +152,17 @@ impl std::fmt::Debug for FabricHandle {
 /// Skips `slots` slots between two sets of queues that have one path each.
 #[cfg(all(test, not(loom)))]
 pub(crate) fn skip([a, b]: [&mut FabricQueues; 2], slots: u64) {
-    let [a, b] = [a, b].map(|queues| &mut queues.transport.paths[0]);
-    rings::ring::skip(&mut a.tx, &mut b.rx, slots);
-    rings::ring::skip(&mut b.tx, &mut a.rx, slots);
-    has_skipped(a);
-    has_skipped(b);
+    let [(tx_a, rx_a), (tx_b, rx_b)] =
+        [&mut *a, &mut *b].map(|queues| queues.transport.ends().unwrap());
+    crate::rings::ring::skip(tx_a, rx_b, slots);
+    crate::rings::ring::skip(tx_b, rx_a, slots);
+    a.transport.has_skipped();
+    b.transport.has_skipped();
 }
 
 /// The position of the next slot that queues with one path publish.
 #[cfg(all(test, not(loom)))]
-pub(crate) fn next_slot(queues: &FabricQueues) -> u64 {
-    queues.transport.paths[0].tx.head()
+pub(crate) fn next_slot(queues: &mut FabricQueues) -> u64 {
+    use rpcrdma_transport::carrier::Outgoing as _;
+    queues.transport.ends().unwrap().0.head()
 }

@@ -9,9 +9,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use rpcrdma_transport::carrier::{Carrier, EndId};
+
 use self::ring::{Consumer, Producer, ring};
 use crate::port::Port;
-use crate::transport::carrier::{Carrier, EndId};
 
 /// One end of a link, apart from the rings' ends.
 pub(crate) struct Rings {

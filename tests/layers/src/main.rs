@@ -11,12 +11,13 @@ use circles::Circle;
 use modules::{Crate, Import};
 
 /// The folders of the crates that are judged.
-const CRATES: [&str; 11] = [
+const CRATES: [&str; 12] = [
     "xdr",
     "mempool",
     "config",
     "engine/provider",
     "engine/proto",
+    "engine/transport",
     "engine/fabric",
     "engine/verbs",
     "engine",

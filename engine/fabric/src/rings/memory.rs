@@ -1,10 +1,10 @@
 //! Access to the memory of the other side, which is in the same process and has the same key table.
 #![expect(unsafe_code, reason = "a device reads and writes memory that has no Rust name")]
 
-use crate::transport::body::{Body, Piece};
-use crate::transport::carrier::DmaError;
-use crate::transport::keys::KeyCache;
-use crate::transport::rights::Granted;
+use rpcrdma_transport::body::{Body, Piece};
+use rpcrdma_transport::carrier::DmaError;
+use rpcrdma_transport::keys::KeyCache;
+use rpcrdma_transport::rights::Granted;
 
 /// Passes on the memory that a slot refers to, piece by piece.
 #[inline(always)]

@@ -22,15 +22,15 @@
 use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
+use rpcrdma_transport::barrier;
+use rpcrdma_transport::body::{Acks, Body, Refusal};
+use rpcrdma_transport::carrier::{DmaError, Incoming, Outgoing, Vacant};
+use rpcrdma_transport::keys::KeyCache;
+use rpcrdma_transport::rights::Granted;
+use rpcrdma_transport::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell, yield_now};
 
 use super::slot::{Slot, Verdict};
 use super::{memory, prefetch};
-use crate::barrier;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell, yield_now};
-use crate::transport::body::{Acks, Body, Refusal};
-use crate::transport::carrier::{DmaError, Incoming, Outgoing, Vacant};
-use crate::transport::keys::KeyCache;
-use crate::transport::rights::Granted;
 
 /// The memory of one ring.
 pub(crate) struct Ring {

@@ -1,7 +1,7 @@
 //! A slot of a ring, and its result for the sender.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
-use crate::transport::body::{Body, Refusal};
+use rpcrdma_transport::body::{Body, Refusal};
+use rpcrdma_transport::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
 
 #[repr(C, align(256))]
 pub(super) struct Slot {

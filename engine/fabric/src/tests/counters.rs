@@ -74,14 +74,14 @@ fn a_refusal_applies_to_one_slot() {
         let mut pair = Pair::new();
         let (healthy, doomed) = (pair.another().0, pair.another().0);
         pair.a.poll();
-        let refused = next_slot(&pair.a.queues);
+        let refused = next_slot(&mut pair.a.queues);
         pair.b.recv(1, 0, 10);
         pair.a.send(pair.qa.qp, 2, &[7; 100]).unwrap();
         assert_eq!(brief(&pair.b.poll_dry()), [(1, WcStatus::LocalLength)]);
         assert_eq!(brief(&pair.a.poll_dry()), [(2, WcStatus::RemoteInvalidRequest)]);
         pair.b.poll_dry();
         skip([&mut pair.a.queues, &mut pair.b.queues], slots - 16);
-        while next_slot(&pair.a.queues) != refused + slots {
+        while next_slot(&mut pair.a.queues) != refused + slots {
             pair.b.recv(3, 8192, 2000);
             pair.a.send(healthy.qp, 4, &[7; 100]).unwrap();
             assert_eq!(brief(&pair.b.poll_dry()), [(3, WcStatus::Success)]);

@@ -1,11 +1,9 @@
-//! Tests of the software fabric: its rules, models, two threads, and another carrier. Under loom:
-//! the ring and the sleep.
+//! Tests of the software fabric: its rules, models, and two threads. Under loom: the ring and
+//! the sleep.
 
 #[cfg(loom)]
 mod interleavings;
 
-#[cfg(not(loom))]
-mod carrier;
 #[cfg(not(loom))]
 mod connect;
 #[cfg(not(loom))]

@@ -4,25 +4,27 @@
 use rpcrdma_mempool::Sge;
 
 /// The longest message that travels in its slot.
-pub(crate) const INLINE_LEN: usize = 224;
+pub const INLINE_LEN: usize = 224;
+/// Bytes of the longest message.
+pub const MESSAGE_LEN_MAX: u32 = 1 << 30;
 /// How many pieces of memory fit in a slot.
-pub(crate) const PIECES_MAX: usize = INLINE_LEN / PIECE_LEN;
+pub const PIECES_MAX: usize = INLINE_LEN / PIECE_LEN;
 
 /// A message for a Receive.
-pub(crate) const OP_SEND: u8 = 1;
+pub const OP_SEND: u8 = 1;
 /// The queue pair of the sender is in the error state.
-pub(crate) const OP_DISCONNECT: u8 = 2;
+pub const OP_DISCONNECT: u8 = 2;
 /// A message for a Receive that invalidates a key of the receiver.
-pub(crate) const OP_SEND_INVALIDATE: u8 = 3;
+pub const OP_SEND_INVALIDATE: u8 = 3;
 /// Bytes for memory of the receiver.
-pub(crate) const OP_WRITE: u8 = 4;
+pub const OP_WRITE: u8 = 4;
 /// A request for bytes of the receiver's memory; the pieces say where they go.
-pub(crate) const OP_READ: u8 = 5;
+pub const OP_READ: u8 = 5;
 
 /// The content of a slot. Plain data: any bytes are a valid value.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub(crate) struct Body {
+pub struct Body {
     /// The slots that the sender has taken of the other direction.
     pub acks: Acks,
     /// The destination queue pair.
@@ -42,8 +44,10 @@ pub(crate) struct Body {
 
 /// A piece of the sender's memory, in the region that its key names.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Piece {
+pub struct Piece {
+    /// The key of the region.
     pub key: u32,
+    /// The number of bytes.
     pub len: u32,
     /// From the beginning of the region.
     pub offset: u64,
@@ -54,12 +58,12 @@ pub(crate) struct Piece {
 /// Only the receiving end of a carrier makes it, so the sending end can rely on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[repr(transparent)]
-pub(crate) struct Acks(u64);
+pub struct Acks(u64);
 
 /// Why a receiver refused a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// The message is longer than its Receive.
     TooLong = 1,
     /// No Receive was posted in time.
@@ -76,7 +80,7 @@ pub(crate) enum Refusal {
 
 impl Refusal {
     /// The refusal with this number.
-    pub(crate) fn of(code: u32) -> Option<Refusal> {
+    pub fn of(code: u32) -> Option<Refusal> {
         let all = [
             Refusal::TooLong,
             Refusal::NotReady,
@@ -90,7 +94,8 @@ impl Refusal {
 }
 
 impl Body {
-    pub(crate) fn empty() -> Body {
+    /// The content of a slot that was never used.
+    pub fn empty() -> Body {
         Body {
             acks: Acks(0),
             dst: 0,
@@ -113,7 +118,7 @@ impl Body {
     /// Records where a message is: `offset` says where an entry begins in its region. At most
     /// [`PIECES_MAX`] entries.
     #[inline(always)]
-    pub(crate) fn refer(&mut self, sgl: &[Sge], offset: impl Fn(&Sge) -> u64) {
+    pub fn refer(&mut self, sgl: &[Sge], offset: impl Fn(&Sge) -> u64) {
         let mut count = 0;
         for (sge, piece) in sgl.iter().zip(self.bytes.chunks_exact_mut(PIECE_LEN)) {
             piece[0..4].copy_from_slice(&sge.lkey.to_ne_bytes());
@@ -126,7 +131,7 @@ impl Body {
 
     /// The pieces that [`Body::refer`] recorded.
     #[inline(always)]
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = Piece> {
+    pub fn pieces(&self) -> impl Iterator<Item = Piece> {
         self.bytes.chunks_exact(PIECE_LEN).take(self.pieces.into()).map(|piece| {
             let key = u32::from_ne_bytes([piece[0], piece[1], piece[2], piece[3]]);
             let len = u32::from_ne_bytes([piece[4], piece[5], piece[6], piece[7]]);
@@ -140,13 +145,13 @@ impl Body {
 impl Acks {
     /// All slots before this position were taken.
     #[inline]
-    pub(crate) fn up_to(position: u64) -> Acks {
+    pub fn up_to(position: u64) -> Acks {
         Acks(position)
     }
 
     /// The position behind the last slot taken.
     #[inline]
-    pub(crate) fn taken(self) -> u64 {
+    pub fn taken(self) -> u64 {
         self.0
     }
 }

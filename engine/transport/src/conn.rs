@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The accepting side may post at once, but the other may not have attached its queue pair yet. As
 /// with the ready-to-use message of a real connection manager, its requests wait until the other
 /// side has.
-pub(crate) struct Conn {
+pub struct Conn {
     sides: [AtomicU32; 2],
 }
 
 /// The progress of one side of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Progress {
+pub enum Progress {
     /// Its endpoint is not attached yet.
     Made = 0,
     /// Its queue pair can receive.
@@ -27,11 +27,13 @@ pub(crate) enum Progress {
 }
 
 impl Conn {
-    pub(crate) fn new() -> Arc<Conn> {
+    /// A connection whose sides are not attached.
+    pub fn new() -> Arc<Conn> {
         Arc::new(Conn { sides: [const { AtomicU32::new(Progress::Made as u32) }; 2] })
     }
 
-    pub(crate) fn progress(&self, side: usize) -> Progress {
+    /// The progress of a side.
+    pub fn progress(&self, side: usize) -> Progress {
         match self.sides[side].load(Ordering::Acquire) {
             0 => Progress::Made,
             1 => Progress::Attached,
@@ -40,7 +42,8 @@ impl Conn {
         }
     }
 
-    pub(crate) fn set(&self, side: usize, progress: Progress) {
+    /// Sets the progress of this side.
+    pub fn set(&self, side: usize, progress: Progress) {
         self.sides[side].store(progress as u32, Ordering::Release);
     }
 }

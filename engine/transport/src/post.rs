@@ -7,7 +7,9 @@ use std::num::NonZeroU64;
 use rpcrdma_mempool::{Access, Sge};
 use rpcrdma_provider::{Remote, SendFlags, SendOp, SendWr, WcOpcode};
 
-use super::body::{Body, INLINE_LEN, OP_READ, OP_SEND, OP_SEND_INVALIDATE, OP_WRITE, PIECES_MAX};
+use super::body::{
+    Body, INLINE_LEN, MESSAGE_LEN_MAX, OP_READ, OP_SEND, OP_SEND_INVALIDATE, OP_WRITE, PIECES_MAX,
+};
 use super::carrier::{Carrier, Outgoing, Vacant};
 use super::dma;
 use super::keys::KeyCache;
@@ -180,6 +182,7 @@ pub(crate) unsafe fn post<C: Carrier>(
 }
 
 /// Fills in a slot's operation.
+#[inline]
 fn name(body: &mut Body, op: SendOp, (dst, byte_len): (u32, u32)) {
     let (op, rkey) = match op {
         SendOp::Write(Remote { rkey, .. }) => (OP_WRITE, rkey),
@@ -191,6 +194,7 @@ fn name(body: &mut Body, op: SendOp, (dst, byte_len): (u32, u32)) {
 }
 
 /// The bytes that a request transfers, if the device can execute it.
+#[inline]
 fn byte_len(wr: &SendWr<'_>, limits: Limits) -> Option<u32> {
     let is_inline = wr.flags.contains(SendFlags::INLINE);
     let is_possible = match wr.op {
@@ -216,6 +220,3 @@ fn message_len(wr: &SendWr<'_>, sge_max: usize) -> Option<u32> {
     };
     (wr.sgl.len() <= sge_max.min(PIECES_MAX) && len <= limit).then_some(len as u32)
 }
-
-/// Bytes of the longest message.
-pub(crate) const MESSAGE_LEN_MAX: u32 = 1 << 30;

@@ -19,8 +19,10 @@ use super::keys::KeyCache;
 use super::rights::Granted;
 
 /// Both directions of one end, and their shared state.
-pub(crate) trait Carrier {
+pub trait Carrier {
+    /// Its sending end.
     type Tx: Outgoing;
+    /// Its receiving end.
     type Rx: Incoming;
 
     /// Unique to this end. All queue pairs with the same id share a path.
@@ -32,14 +34,16 @@ pub(crate) trait Carrier {
 
 /// The name of an end: its link, and which of the two ends it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct EndId {
+pub struct EndId {
+    /// The link.
     pub link: u64,
+    /// 0 or 1.
     pub side: usize,
 }
 
 /// Why bytes could not be moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DmaError {
+pub enum DmaError {
     /// The Receive's memory is gone or not writable.
     Destination,
     /// The memory of the peer that posted the request is gone.
@@ -52,7 +56,8 @@ pub(crate) enum DmaError {
 /// The poster of a request keeps its memory valid and does not access it until its slot was acked,
 /// finished if it is a Read, or withdrawn and settled. The carrier and the other end touch that
 /// memory at no other time.
-pub(crate) unsafe trait Outgoing {
+pub unsafe trait Outgoing {
+    /// A claimed slot.
     type Vacant<'a>: Vacant
     where
         Self: 'a;
@@ -110,7 +115,7 @@ pub(crate) unsafe trait Outgoing {
 }
 
 /// A slot that the receiver does not read until it is published.
-pub(crate) trait Vacant {
+pub trait Vacant {
     /// The slot's content. Initially stale, from an earlier lap.
     fn body(&mut self) -> &mut Body;
 
@@ -129,7 +134,7 @@ pub(crate) trait Vacant {
 /// # Safety
 /// `pull` passes on memory that is readable, and that is not written until `put` returns. Neither
 /// it nor `answer` touches the memory of a slot that was withdrawn and settled.
-pub(crate) unsafe trait Incoming {
+pub unsafe trait Incoming {
     /// The oldest slot that was published and not yet taken.
     fn front(&self) -> Option<&Body>;
 

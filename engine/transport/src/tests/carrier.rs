@@ -10,23 +10,21 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use rpcrdma_mempool::{Access, Keys, Region, Registrar, Rights as Own, Sge};
+use rpcrdma_mempool::{Access, Keys, Region, RegionSpec, Registrar, Rights as Own, Sge};
 use rpcrdma_provider::{
     QueueAttr, QueueEvent, RecvWr, Remote, SendFlags, SendOp, SendWr, WcBatch, WcStatus,
     WorkCompletion, WrId,
 };
 
-use super::host::{SMALL, brief, map};
-use crate::transport::Transport;
-use crate::transport::body::{Acks, Body, OP_READ, Refusal};
-use crate::transport::carrier::{Carrier, DmaError, EndId, Incoming, Outgoing, Vacant};
-use crate::transport::clock::FabricClock;
-use crate::transport::conn::{Conn, Progress};
-use crate::transport::keys::{KeyCache, KeyTable};
-use crate::transport::post::Limits;
-use crate::transport::qp::{QpTable, QueuePair};
-use crate::transport::queue_set::{QueueSet, Settings};
-use crate::transport::rights::{Granted, Rights};
+use crate::Transport;
+use crate::body::{Acks, Body, OP_READ, Refusal};
+use crate::carrier::{Carrier, DmaError, EndId, Incoming, Outgoing, Vacant};
+use crate::clock::FabricClock;
+use crate::conn::{Conn, Progress};
+use crate::keys::{KeyCache, KeyTable};
+use crate::qp::Connected;
+use crate::queue_set::Settings;
+use crate::rights::{Granted, Rights};
 
 /// Slots that may be under way in one direction.
 const SLOTS: u64 = 4;
@@ -330,21 +328,13 @@ impl Side {
         }
         let region = map(MEMORY);
         let keys = table.register(&region, Own::own(Access::LOCAL_WRITE)).unwrap();
-        let (cache, reader) = KeyCache::new(Arc::clone(&table));
         let rights = Rights::new(side as u64, Arc::new(AtomicU32::new(0)));
         let clock = FabricClock::Virtual(Arc::default());
-        let settings = Settings { delay_ns: 0, rnr_timer_ns: 0, reads_max: 2, clock };
-        let set = QueueSet::new(&ATTR, (cache, rights), settings);
-        let limits = Limits { send_depth: 16, send_sge: 4, has_windows: false };
-        let mut transport = Transport::new((set, reader), limits);
-        let qp = QueuePair {
-            num,
-            peer,
-            peer_rnr_retry: 7,
-            side: side as u8,
-            conn: Some(Arc::clone(conn)),
-            ..QpTable::fresh()
-        };
+        let settings =
+            Settings { delay_ns: 0, rnr_timer_ns: 0, reads_max: 2, has_windows: false, clock };
+        let mut transport = Transport::new(&ATTR, (Arc::clone(&table), rights), settings);
+        let qp =
+            Connected { num, peer, peer_rnr_retry: 7, side: side as u8, conn: Arc::clone(conn) };
         let end = EndId { link: 1, side };
         let (own, _) = KeyCache::new(table);
         let tx = Sending { way: Rc::clone(there), keys: own, head: 0, freed: 0 };
@@ -412,12 +402,25 @@ fn settle([a, b]: &mut [Side; 2]) -> [Vec<WorkCompletion>; 2] {
     all
 }
 
+fn map(bytes: usize) -> Region {
+    let mut spec = RegionSpec::new(bytes);
+    spec.pages = rpcrdma_mempool::PageSize::Base4K;
+    spec.lock = false;
+    Region::map(&spec).unwrap()
+}
+
+/// What a completion is judged by.
+fn brief(completions: &[WorkCompletion]) -> Vec<(u64, WcStatus)> {
+    completions.iter().map(|wc| (wc.wr_id.0, wc.status)).collect()
+}
+
 fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|at| (at as u8).wrapping_mul(7).wrapping_add(seed)).collect()
 }
 
 const MEMORY: usize = 64 << 10;
-const ATTR: QueueAttr = QueueAttr { qp_max: 2, ..SMALL };
+const ATTR: QueueAttr =
+    QueueAttr { srq_depth: 32, cq_depth: 256, qp_max: 2, send_depth: 16, send_sge: 4, recv_sge: 3 };
 const READ: Access = Access::REMOTE_READ;
 const WRITE: Access = Access::REMOTE_WRITE;
 

@@ -166,6 +166,7 @@ impl Srq {
     }
 
     /// The scatter list of a Receive.
+    #[inline]
     pub(crate) fn list(&self, RecvWr { buffer, .. }: RecvWr) -> &[Lent] {
         let index = buffer as usize;
         &self.lists[index * self.sge_max..][..self.buffers[index].count as usize]

@@ -44,13 +44,16 @@ pub(crate) struct QueueSet {
 }
 
 /// The parameters of queues.
-pub(crate) struct Settings {
+pub struct Settings {
     /// The delay in one direction, in ns.
     pub delay_ns: u64,
     /// How long a retry waits, in ns.
     pub rnr_timer_ns: u64,
     /// Concurrent Reads of one queue pair.
     pub reads_max: u32,
+    /// The device has windows.
+    pub has_windows: bool,
+    /// The clock of the delay and the retries.
     pub clock: FabricClock,
 }
 
@@ -191,6 +194,7 @@ impl QueueSet {
     }
 
     /// Completes a request if it needs a completion.
+    #[inline]
     pub(crate) fn complete(&mut self, posted: &Posted, out: Option<&mut WcBatch>) {
         if let Some(qp) = self.qps.find(posted.qp_num) {
             qp.outstanding -= posted.covers;

@@ -14,13 +14,13 @@
 use rpcrdma_provider::{WcBatch, WcOpcode};
 
 use super::{CHORE_READ, CHORE_SEND, Outlook, Path, PendingRead};
-use crate::transport::body::{Body, OP_READ, OP_SEND_INVALIDATE, OP_WRITE, Refusal};
-use crate::transport::carrier::{Carrier, DmaError, Incoming, Outgoing};
-use crate::transport::dma;
-use crate::transport::keys::Reader;
-use crate::transport::qp::State;
-use crate::transport::queue_set::{Arrival, QueueSet};
-use crate::transport::rights::Granted;
+use crate::body::{Body, OP_READ, OP_SEND_INVALIDATE, OP_WRITE, Refusal};
+use crate::carrier::{Carrier, DmaError, Incoming, Outgoing};
+use crate::dma;
+use crate::keys::Reader;
+use crate::qp::State;
+use crate::queue_set::{Arrival, QueueSet};
+use crate::rights::Granted;
 use rpcrdma_mempool::Access;
 
 impl<C: Carrier> Path<C> {
@@ -185,6 +185,7 @@ impl QueueSet {
 
     /// The memory of this side that a request names, with its queue pair, key, bounds and rights
     /// checked.
+    #[inline]
     fn granted(&self, body: &Body, addr: u64, access: Access) -> Result<Granted, Refusal> {
         let qp = self.qps.peek(body.dst).filter(|qp| qp.state != State::Error);
         qp.ok_or(Refusal::Gone)?;

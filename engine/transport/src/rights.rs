@@ -27,7 +27,7 @@ use rpcrdma_provider::{Bind, Window, WindowId, shortly_before_end};
 use super::keys::KeyCache;
 
 /// The windows and registrations of one set of queues.
-pub(crate) struct Rights {
+pub struct Rights {
     /// By the low bits of their numbers. The length is 0 or a power of two.
     grants: Vec<Grant>,
     /// Those bits.
@@ -68,25 +68,29 @@ enum Holder {
 /// Memory of this side that a peer's request may access now: in a registered region, with its key
 /// and its rights checked.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Granted {
+pub struct Granted {
     addr: u64,
     len: u32,
 }
 
 impl Granted {
     /// The first byte.
-    pub(crate) fn addr(self) -> u64 {
+    #[inline]
+    pub fn addr(self) -> u64 {
         self.addr
     }
 
     /// The number of bytes.
-    pub(crate) fn len(self) -> u32 {
+    #[inline]
+    pub fn len(self) -> u32 {
         self.len
     }
 }
 
 impl Rights {
-    pub(crate) fn new(seed: u64, windows_left: Arc<AtomicU32>) -> Rights {
+    /// No rights, with keys that depend on the secret `seed`. All queues of a device share its
+    /// free windows.
+    pub fn new(seed: u64, windows_left: Arc<AtomicU32>) -> Rights {
         Rights {
             grants: Vec::new(),
             index_mask: 0,
@@ -365,7 +369,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::transport::keys::KeyTable;
+    use crate::keys::KeyTable;
 
     const READ: Access = Access::REMOTE_READ;
 

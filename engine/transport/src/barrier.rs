@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
 /// membarrier.
 #[cfg(not(loom))]
 #[inline]
-pub(super) fn light() {
+pub fn light() {
     if is_there() { compiler() } else { fence(Ordering::SeqCst) }
 }
 
@@ -28,14 +28,14 @@ pub(super) fn light() {
 /// false.
 #[cfg(not(loom))]
 #[inline(always)]
-pub(super) fn compiler() {
+pub fn compiler() {
     compiler_fence(Ordering::SeqCst);
 }
 
 /// The rare side's half: a full fence on every running thread of the process.
 #[cfg(not(loom))]
 #[cold]
-pub(super) fn heavy() {
+pub fn heavy() {
     fence(Ordering::SeqCst);
     if !is_there() {
         return;
@@ -70,7 +70,7 @@ fn membarrier(command: libc::c_int) -> std::io::Result<()> {
 /// Whether the kernel supports membarrier. The first call asks it and registers the process.
 #[cfg(not(loom))]
 #[inline]
-pub(super) fn is_there() -> bool {
+pub fn is_there() -> bool {
     IS_THERE.load(Ordering::Relaxed) || ask()
 }
 
@@ -97,19 +97,21 @@ const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
 /// Loom has no asymmetric fences: full ones on both sides give the same order.
 #[cfg(loom)]
-pub(super) use self::full as light;
+pub use self::full as light;
 #[cfg(loom)]
-pub(super) use self::full as compiler;
+pub use self::full as compiler;
 #[cfg(loom)]
-pub(super) use self::full as heavy;
+pub use self::full as heavy;
 
+/// A full fence.
 #[cfg(loom)]
-pub(super) fn full() {
+pub fn full() {
     super::sync::fence(super::sync::Ordering::SeqCst);
 }
 
+/// As without loom.
 #[cfg(loom)]
-pub(super) fn is_there() -> bool {
+pub fn is_there() -> bool {
     true
 }
 

@@ -6,8 +6,10 @@
 //!   poll_cq ◀── acks ◀── slots of the other direction, or said on their own
 //! ```
 //!
+//! This crate is for the providers of this workspace: its interface is not stable.
+//!
 //! It matches, orders, checks keys and rights, flushes and completes. It is independent of the
-//! carrier of its messages: a [`Carrier`] is a parameter, and files in `transport/` import none.
+//! carrier of its messages: a [`Carrier`] is a parameter.
 //!
 //! `poll_cq` executes everything that arrives, on the thread that owns the queues. Nothing
 //! reachable from `poll_cq`, `post_send` and `post_srq_recv` locks or allocates, with two
@@ -15,65 +17,82 @@
 //! key that is not in the copy.
 #![expect(unsafe_code, reason = "posting is unsafe in the trait that this is made for")]
 
-pub(crate) mod body;
-pub(crate) mod carrier;
-pub(crate) mod clock;
-pub(crate) mod conn;
-pub(crate) mod dma;
-pub(crate) mod keys;
-pub(crate) mod path;
-pub(crate) mod post;
-pub(crate) mod qp;
-pub(crate) mod queue_set;
-pub(crate) mod rights;
-pub(crate) mod srq;
+pub mod barrier;
+pub mod body;
+pub mod carrier;
+pub mod clock;
+pub mod conn;
+mod dma;
+pub mod keys;
+mod path;
+mod post;
+pub mod qp;
+pub mod queue_set;
+pub mod rights;
+mod srq;
+pub mod sync;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rpcrdma_mempool::{Access, RegisterError, Sge};
 use rpcrdma_provider::{
-    CqError, PostError, QueueEvent, RecvWr, Requests, SendWr, SetupError, Taken, WcBatch, WcOpcode,
-    Window, WindowId,
+    CqError, PostError, QueueAttr, QueueEvent, RecvWr, Requests, SendWr, SetupError, Taken,
+    WcBatch, WcOpcode, Window, WindowId,
 };
 
 use self::carrier::{Carrier, EndId, Outgoing};
 use self::conn::Progress;
 use self::dma::Lent;
-use self::keys::Reader;
+use self::keys::{KeyCache, KeyTable, Reader};
 use self::path::{Outlook, Path};
 use self::post::{Limits, NotTaken};
-use self::qp::{Disposition, QueuePair, State};
-use self::queue_set::{Posted, QueueSet};
+use self::qp::{Connected, Disposition, QueuePair, State};
+use self::queue_set::{Posted, QueueSet, Settings};
+use self::rights::Rights;
 
 /// The queues of one thread: a provider's `Queues` without naming and sleeping.
-pub(crate) struct Transport<C: Carrier> {
+pub struct Transport<C: Carrier> {
     /// Tells other threads that a poll is using keys.
     reader: Arc<Reader>,
     set: QueueSet,
-    pub paths: Vec<Path<C>>,
+    paths: Vec<Path<C>>,
     /// The path that is polled first.
     turn: usize,
     limits: Limits,
 }
 
 impl<C: Carrier> Transport<C> {
-    pub(crate) fn new((set, reader): (QueueSet, Arc<Reader>), limits: Limits) -> Transport<C> {
+    /// Queues of this size, whose keys are those of `table`, and whose peers have these rights.
+    pub fn new(
+        attr: &QueueAttr,
+        (table, rights): (Arc<KeyTable>, Rights),
+        settings: Settings,
+    ) -> Transport<C> {
+        let limits = Limits {
+            send_depth: attr.send_depth,
+            send_sge: attr.send_sge as usize,
+            has_windows: settings.has_windows,
+        };
+        let (keys, reader) = KeyCache::new(table);
+        let set = QueueSet::new(attr, (keys, rights), settings);
         Transport { reader, set, paths: Vec::new(), turn: 0, limits }
     }
 
     /// Takes a queue pair that this end of a carrier connects. `take` returns the carrier if these
     /// queues do not have it.
-    pub(crate) fn attach(
+    pub fn attach(
         &mut self,
-        qp: QueuePair,
+        qp: Connected,
         end: EndId,
         take: impl FnOnce() -> Option<(C, C::Tx, C::Rx)>,
     ) -> Result<(), SetupError> {
         let path = self.path_of(end, take)?;
         self.paths[path].add_qp(self.set.settings.reads_max);
         let num = qp.num;
-        self.set.qps.insert(QueuePair { path: path as u32, ..qp });
+        self.set.qps.insert(QueuePair::new(qp, path as u32));
         let count = self.set.qps.iter().count();
         self.set.events.reserve(count);
         self.set.opening.push(num);
@@ -82,7 +101,7 @@ impl<C: Carrier> Transport<C> {
 
     /// `Queues::poll_cq`.
     #[inline(always)]
-    pub(crate) fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
+    pub fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
         let Transport { reader, set, paths, turn, .. } = self;
         if set.has_chores() {
             open(set, paths);
@@ -100,7 +119,7 @@ impl<C: Carrier> Transport<C> {
     ///
     /// # Safety
     /// As there.
-    pub(crate) unsafe fn describe_recv(&mut self, buffer: u32, sgl: &[Sge]) {
+    pub unsafe fn describe_recv(&mut self, buffer: u32, sgl: &[Sge]) {
         // SAFETY: the caller that posts the buffer keeps the memory valid and untouched until the
         // Receive has completed. Memory of a buffer that is not posted is not used.
         let lend = |sge| unsafe { Lent::new(sge) };
@@ -113,7 +132,7 @@ impl<C: Carrier> Transport<C> {
     /// # Safety
     /// As there.
     #[inline(always)]
-    pub(crate) unsafe fn post_srq_recv(&mut self, wrs: impl Requests<RecvWr>) -> Taken {
+    pub unsafe fn post_srq_recv(&mut self, wrs: impl Requests<RecvWr>) -> Taken {
         self.set.srq.post(wrs)
     }
 
@@ -122,11 +141,7 @@ impl<C: Carrier> Transport<C> {
     /// # Safety
     /// As there.
     #[inline(always)]
-    pub(crate) unsafe fn post_send<'a>(
-        &mut self,
-        num: u32,
-        wrs: impl Requests<SendWr<'a>>,
-    ) -> Taken {
+    pub unsafe fn post_send<'a>(&mut self, num: u32, wrs: impl Requests<SendWr<'a>>) -> Taken {
         if !self.set.opening.is_empty() {
             open(&mut self.set, &mut self.paths);
         }
@@ -149,17 +164,17 @@ impl<C: Carrier> Transport<C> {
     }
 
     /// `Queues::open_window`.
-    pub(crate) fn open_window(&mut self) -> Result<Window, SetupError> {
+    pub fn open_window(&mut self) -> Result<Window, SetupError> {
         self.set.rights.open_window().ok_or_else(no_window_left)
     }
 
     /// `Queues::renew_window`.
-    pub(crate) fn renew_window(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
+    pub fn renew_window(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
         self.set.rights.renew_window(id).map(Some).ok_or_else(no_such_window)
     }
 
     /// `Queues::expose`: the caller guarantees the bytes.
-    pub(crate) fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
+    pub fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
         let QueueSet { keys, rights, .. } = &mut self.set;
         keys.refresh();
         rights.expose(keys, sge, access).ok_or_else(|| RegisterError::Device {
@@ -169,18 +184,18 @@ impl<C: Carrier> Transport<C> {
     }
 
     /// `Queues::conceal`.
-    pub(crate) fn conceal(&mut self, rkey: u32) {
+    pub fn conceal(&mut self, rkey: u32) {
         self.set.rights.conceal(rkey);
     }
 
     /// `Queues::next_event`.
     #[inline]
-    pub(crate) fn next_event(&mut self) -> Option<QueueEvent> {
+    pub fn next_event(&mut self) -> Option<QueueEvent> {
         self.set.events.pop_front()
     }
 
     /// `Queues::disconnect`.
-    pub(crate) fn disconnect(&mut self, num: u32) {
+    pub fn disconnect(&mut self, num: u32) {
         let now = self.set.now_if_delayed();
         let Some(qp) = self.set.qps.find(num).filter(|qp| qp.state != State::Error) else {
             return;
@@ -199,7 +214,7 @@ impl<C: Carrier> Transport<C> {
     }
 
     /// `Queues::destroy`. Returns whether the queue pair existed.
-    pub(crate) fn destroy(&mut self, num: u32) -> bool {
+    pub fn destroy(&mut self, num: u32) -> bool {
         self.disconnect(num);
         let QueueSet { qps, cq, events, opening, rights, .. } = &mut self.set;
         let Some(qp) = qps.find(num) else { return false };
@@ -216,7 +231,7 @@ impl<C: Carrier> Transport<C> {
 
     /// How long its thread may sleep, at most `timeout`; none if there is work. Acknowledges to all
     /// peers what was taken.
-    pub(crate) fn nap(&mut self, timeout: Duration) -> Option<Duration> {
+    pub fn nap(&mut self, timeout: Duration) -> Option<Duration> {
         self.paths.iter_mut().filter(|path| !path.is_dead).for_each(Path::announce);
         Some(match self.outlook() {
             Outlook::Now => return None,
@@ -230,13 +245,25 @@ impl<C: Carrier> Transport<C> {
     }
 
     /// The number of messages that found no Receive on arrival.
-    pub(crate) fn rnr_count(&self) -> u64 {
+    pub fn rnr_count(&self) -> u64 {
         self.set.rnr_count
     }
 
     /// Whether a poll would find something.
-    pub(crate) fn has_work(&self) -> bool {
+    pub fn has_work(&self) -> bool {
         self.outlook() == Outlook::Now
+    }
+
+    /// The ends of the first path's carrier, for tests.
+    #[doc(hidden)]
+    pub fn ends(&mut self) -> Option<(&mut C::Tx, &mut C::Rx)> {
+        self.paths.first_mut().map(|path| (&mut path.tx, &mut path.rx))
+    }
+
+    /// Accounts for slots that a test has skipped, in both directions of the first path.
+    #[doc(hidden)]
+    pub fn has_skipped(&mut self) {
+        self.paths.iter_mut().take(1).for_each(Path::has_skipped);
     }
 
     /// Posts the rest of a chain, of which so many requests were sent and the next, if there is

@@ -138,6 +138,7 @@ pub(crate) fn scatter(body: &Body, to: &[Lent], keys: &KeyCache) -> Result<(), D
 }
 
 /// Whether a list has room for so many bytes.
+#[inline]
 pub(crate) fn has_room(to: &[Lent], byte_len: u32) -> bool {
     let mut room = 0_u64;
     to.iter().any(|Lent(sge)| {

@@ -386,6 +386,12 @@ impl<C: Carrier> Path<C> {
         self.reads.clear();
     }
 
+    /// Accounts for skipped slots, in both directions of an idle path.
+    #[cold]
+    pub(crate) fn has_skipped(&mut self) {
+        (self.acked, self.announced) = (self.tx.acks(), self.rx.next());
+    }
+
     /// Closes both directions, and tells the peer.
     pub(crate) fn close_for_good(self) {
         let Path { tx, rx, carrier, .. } = self;
@@ -491,9 +497,3 @@ const CHORE_SEND: u8 = 1;
 const CHORE_READ: u8 = 2;
 /// A Send is retried without limit.
 const RNR_RETRY_FOREVER: u8 = 7;
-
-/// Accounts for skipped slots, in both directions of an idle path.
-#[cfg(all(test, not(loom)))]
-pub(crate) fn has_skipped<C: Carrier>(path: &mut Path<C>) {
-    (path.acked, path.announced) = (path.tx.acks(), path.rx.next());
-}

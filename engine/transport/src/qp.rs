@@ -52,6 +52,7 @@ pub(crate) enum Disposition {
 }
 
 impl Disposition {
+    #[inline]
     pub(crate) fn status(self) -> WcStatus {
         match self {
             Disposition::Silent | Disposition::Signaled => WcStatus::Success,
@@ -65,6 +66,7 @@ impl Disposition {
         }
     }
 
+    #[inline]
     pub(crate) fn is_success(self) -> bool {
         matches!(self, Disposition::Silent | Disposition::Signaled)
     }
@@ -72,6 +74,20 @@ impl Disposition {
 
 /// `IBV_WC_REM_OP_ERR`: the peer could not do its own part.
 const REMOTE_OPERATION_ERROR: u32 = 11;
+
+/// A queue pair as a connection manager has connected it.
+pub struct Connected {
+    /// Its number.
+    pub num: u32,
+    /// The number of the peer's queue pair.
+    pub peer: u32,
+    /// The peer's retry count, for its messages to this side.
+    pub peer_rnr_retry: u8,
+    /// This side's index in `conn`.
+    pub side: u8,
+    /// The progress of both sides.
+    pub conn: Arc<Conn>,
+}
 
 /// A queue pair in one cache line, so that cycling through a thousand costs one line each.
 #[repr(align(64))]
@@ -109,6 +125,12 @@ pub(crate) struct QueuePair {
 }
 
 impl QueuePair {
+    pub(crate) fn new(connected: Connected, path: u32) -> QueuePair {
+        let Connected { num, peer, peer_rnr_retry, side, conn } = connected;
+        let (state, conn) = (State::Opening, Some(conn));
+        QueuePair { num, state, path, peer, peer_rnr_retry, side, conn, ..QueuePair::vacant() }
+    }
+
     fn vacant() -> QueuePair {
         QueuePair {
             num: VACANT,
@@ -183,6 +205,7 @@ impl QpTable {
     }
 
     /// As [`QpTable::find`], read-only.
+    #[inline]
     pub(crate) fn peek(&self, num: u32) -> Option<&QueuePair> {
         self.places.get((num & self.index_mask) as usize).filter(|qp| qp.num == num)
     }
@@ -199,11 +222,6 @@ impl QpTable {
         if let Some(qp) = self.find(num) {
             *qp = QueuePair::vacant();
         }
-    }
-
-    /// A new queue pair.
-    pub(crate) fn fresh() -> QueuePair {
-        QueuePair { state: State::Opening, ..QueuePair::vacant() }
     }
 
     /// All queue pairs that exist.
@@ -230,18 +248,21 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     /// Whether it cannot begin while so many Reads are outstanding.
+    #[inline]
     pub(crate) fn must_wait(&self, reads: u32, reads_max: u32) -> bool {
         must_wait((self.op, self.is_fenced), reads, reads_max)
     }
 }
 
 /// Whether a request cannot begin while so many Reads are outstanding.
+#[inline]
 pub(crate) fn must_wait((op, is_fenced): (SendOp, bool), reads: u32, reads_max: u32) -> bool {
     let is_read = matches!(op, SendOp::Read(_));
     (is_fenced && reads > 0) || (is_read && reads >= reads_max)
 }
 
 /// The opcode of a request's completion.
+#[inline]
 pub(crate) fn opcode_of(op: SendOp) -> WcOpcode {
     match op {
         SendOp::Send | SendOp::SendInvalidate { .. } => WcOpcode::Send,
@@ -314,6 +335,7 @@ impl BacklogPool {
     }
 
     /// The oldest request.
+    #[inline]
     pub(crate) fn front(&self, backlog: &Backlog) -> Option<&Waiting> {
         self.requests.get(backlog.first as usize)
     }
@@ -326,6 +348,7 @@ impl BacklogPool {
     }
 
     /// Takes the oldest request out.
+    #[inline]
     pub(crate) fn pop(&mut self, backlog: &mut Backlog) {
         let Some(request) = self.requests.get_mut(backlog.first as usize) else { return };
         let next = std::mem::replace(&mut request.next, self.vacant);
@@ -337,14 +360,14 @@ impl BacklogPool {
 }
 
 /// The number of index bits in a number.
-pub(crate) fn index_bits(qp_max: u32) -> u32 {
+pub fn index_bits(qp_max: u32) -> u32 {
     qp_max.max(2).next_power_of_two().trailing_zeros()
 }
 
 /// As on real devices: a queue pair number has 24 bits.
-pub(crate) const NUMBER_BITS: u32 = 24;
+pub const NUMBER_BITS: u32 = 24;
 /// Leaves at least 256 generations above the index.
-pub(crate) const QP_MAX: u32 = 1 << 16;
+pub const QP_MAX: u32 = 1 << 16;
 /// Not a queue pair's number: those have 24 bits.
 const VACANT: u32 = u32::MAX;
 /// No request. Never an index: the pool is smaller.

@@ -6,10 +6,10 @@ use std::num::NonZeroU64;
 use rpcrdma_provider::{SendOp, WcBatch, WcOpcode, WrId};
 
 use super::{CHORE_SEND, Path};
-use crate::transport::body::{Acks, Body, OP_DISCONNECT, Refusal};
-use crate::transport::carrier::{Carrier, Incoming, Outgoing, Vacant};
-use crate::transport::qp::{Backlog, Disposition, QueuePair, State, opcode_of};
-use crate::transport::queue_set::{Posted, QueueSet};
+use crate::body::{Acks, Body, OP_DISCONNECT, Refusal};
+use crate::carrier::{Carrier, Incoming, Outgoing, Vacant};
+use crate::qp::{Backlog, Disposition, QueuePair, State, opcode_of};
+use crate::queue_set::{Posted, QueueSet};
 
 impl<C: Carrier> Path<C> {
     /// Whether a new request can be sent at once: none waits.

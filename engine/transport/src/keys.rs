@@ -25,7 +25,7 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, yield_now};
 
 /// All registrations of a fabric.
 #[derive(Debug, Default)]
-pub(crate) struct KeyTable {
+pub struct KeyTable {
     version: AtomicU64,
     places: Mutex<Places>,
 }
@@ -69,7 +69,7 @@ impl Registrar for KeyTable {
 
 impl KeyTable {
     /// The number of registrations.
-    pub(crate) fn held(&self) -> usize {
+    pub fn held(&self) -> usize {
         self.lock().slots.iter().filter(|slot| slot.is_used()).count()
     }
 
@@ -188,7 +188,7 @@ impl Reader {
 }
 
 /// One thread's copy of the table.
-pub(crate) struct KeyCache {
+pub struct KeyCache {
     table: Arc<KeyTable>,
     version: u64,
     slots: Vec<Slot>,
@@ -249,7 +249,7 @@ impl KeyCache {
 
     /// The address of `len` bytes at `offset` of the region that `key` names.
     #[inline]
-    pub(crate) fn locate(&self, key: u32, offset: u64, len: u32) -> Option<u64> {
+    pub fn locate(&self, key: u32, offset: u64, len: u32) -> Option<u64> {
         match self.find(key) {
             Some(slot) => slot.locate(offset, len),
             None => self.locate_late(key, offset, len),

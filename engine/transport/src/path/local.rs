@@ -8,9 +8,9 @@ use std::num::NonZeroU64;
 use rpcrdma_provider::{SendOp, WcBatch};
 
 use super::Path;
-use crate::transport::carrier::{Carrier, Outgoing};
-use crate::transport::qp::{Disposition, QueuePair, State, opcode_of};
-use crate::transport::queue_set::{Posted, QueueSet};
+use crate::carrier::{Carrier, Outgoing};
+use crate::qp::{Disposition, QueuePair, State, opcode_of};
+use crate::queue_set::{Posted, QueueSet};
 
 impl<C: Carrier> Path<C> {
     /// Binds or invalidates, and completes it when all earlier requests have completed. False,

@@ -1,0 +1,7 @@
+//! Tests of the transport over carriers that a test has in its hands. Under loom: the keys.
+
+#[cfg(loom)]
+mod interleavings;
+
+#[cfg(not(loom))]
+mod carrier;
