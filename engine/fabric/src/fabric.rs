@@ -208,6 +208,7 @@ impl Provider for Fabric {
             delay_ns: options.delay_ns,
             rnr_timer_ns: options.rnr_timer_ns,
             reads_max: options.rd_atomic,
+            message_len: self.0.caps.message_len,
             has_windows: options.windows > 0,
             clock: options.clock.clone(),
         };

@@ -1,5 +1,9 @@
 //! The content of a slot: a request from one set of queues to another, with its operation and
 //! bytes.
+//!
+//! A sender fills a [`Body`]. A receiver reads a copy of its [`Header`] and, by a raw pointer, its
+//! bytes: another process may change both at any time.
+#![expect(unsafe_code, reason = "the bytes of a slot may be written by another process")]
 
 use rpcrdma_mempool::Sge;
 
@@ -25,25 +29,35 @@ pub const OP_READ: u8 = 5;
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Body {
+    /// What the bytes are.
+    pub header: Header,
+    /// The message or its pieces.
+    pub bytes: [u8; INLINE_LEN],
+}
+
+/// What a slot contains, apart from its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct Header {
     /// The slots that the sender has taken of the other direction.
     pub acks: Acks,
     /// The destination queue pair.
     pub dst: u32,
     /// The operation: [`OP_SEND`] or another of these numbers.
     pub op: u8,
-    /// How many gather pieces `bytes` holds; 0 when it holds the message itself.
+    /// How many gather pieces the bytes are; 0 when they are the message itself.
     pub pieces: u8,
-    reserved: u16,
+    /// 0.
+    pub reserved: u16,
     /// Bytes of the message, or of a Read or Write.
     pub byte_len: u32,
     /// The key of the peer that it names; unused in a plain Send.
     pub rkey: u32,
-    /// The message or its pieces.
-    pub bytes: [u8; INLINE_LEN],
 }
 
 /// A piece of the sender's memory, in the region that its key names.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
 pub struct Piece {
     /// The key of the region.
     pub key: u32,
@@ -55,7 +69,8 @@ pub struct Piece {
 
 /// The position behind the last slot of one direction that was taken.
 ///
-/// Only the receiving end of a carrier makes it, so the sending end can rely on it.
+/// Made by the receiving end of a carrier. The sending end relies on it only if it is behind what was
+/// published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[repr(transparent)]
 pub struct Acks(u64);
@@ -96,23 +111,7 @@ impl Refusal {
 impl Body {
     /// The content of a slot that was never used.
     pub fn empty() -> Body {
-        Body {
-            acks: Acks(0),
-            dst: 0,
-            op: 0,
-            pieces: 0,
-            reserved: 0,
-            byte_len: 0,
-            rkey: 0,
-            bytes: [0; INLINE_LEN],
-        }
-    }
-
-    /// Whether it is a message for a Receive that holds its bytes.
-    #[inline(always)]
-    pub(crate) fn is_short_send(&self) -> bool {
-        // One comparison of both.
-        u16::from_ne_bytes([self.op, self.pieces]) == u16::from_ne_bytes([OP_SEND, 0])
+        Body { header: Header::empty(), bytes: [0; INLINE_LEN] }
     }
 
     /// Records where a message is: `offset` says where an entry begins in its region. At most
@@ -126,19 +125,42 @@ impl Body {
             piece[8..16].copy_from_slice(&offset(sge).to_ne_bytes());
             count += 1;
         }
-        self.pieces = count;
+        self.header.pieces = count;
     }
 
     /// The pieces that [`Body::refer`] recorded.
     #[inline(always)]
     pub fn pieces(&self) -> impl Iterator<Item = Piece> {
-        self.bytes.chunks_exact(PIECE_LEN).take(self.pieces.into()).map(|piece| {
-            let key = u32::from_ne_bytes([piece[0], piece[1], piece[2], piece[3]]);
-            let len = u32::from_ne_bytes([piece[4], piece[5], piece[6], piece[7]]);
-            let mut offset = [0; 8];
-            offset.copy_from_slice(&piece[8..16]);
-            Piece { key, len, offset: u64::from_ne_bytes(offset) }
-        })
+        // SAFETY: the bytes are those of a slot.
+        unsafe { pieces_at(self.bytes.as_ptr(), self.header.pieces) }
+    }
+}
+
+/// The first `count` pieces of the bytes of a slot. Each is read once.
+///
+/// # Safety
+/// `bytes` is readable for [`INLINE_LEN`] bytes as long as the iterator is used.
+#[inline(always)]
+pub unsafe fn pieces_at(bytes: *const u8, count: u8) -> impl Iterator<Item = Piece> {
+    (0..usize::from(count).min(PIECES_MAX)).map(move |at| {
+        let place = bytes.wrapping_add(at * PIECE_LEN).cast::<Piece>();
+        // SAFETY: `PIECES_MAX` pieces are no longer than the bytes, which the caller guarantees. Any
+        // bytes are a piece.
+        unsafe { place.read_unaligned() }
+    })
+}
+
+impl Header {
+    /// The header of a slot that was never used.
+    pub const fn empty() -> Header {
+        Header { acks: Acks(0), dst: 0, op: 0, pieces: 0, reserved: 0, byte_len: 0, rkey: 0 }
+    }
+
+    /// Whether it is a message for a Receive, and in its slot.
+    #[inline(always)]
+    pub(crate) fn is_short_send(&self) -> bool {
+        // One comparison of both.
+        u16::from_ne_bytes([self.op, self.pieces]) == u16::from_ne_bytes([OP_SEND, 0])
     }
 }
 
@@ -158,3 +180,5 @@ impl Acks {
 
 /// A piece: key, length, and offset.
 const PIECE_LEN: usize = 16;
+
+const _: () = assert!(size_of::<Header>() == 24 && size_of::<Piece>() == PIECE_LEN);

@@ -13,8 +13,12 @@
 //! Positions count slots and never repeat. A slot is the sender's until it is published, and again
 //! after its ack is seen and it is freed; slots are the credits of a direction. The carrier does
 //! not interpret or order requests: it reads only the pieces of a [`Body`].
+//!
+//! The other side may be another process, and lie. What a carrier returns is checked here where it
+//! can be: acks, lengths, the sum of what is pulled, the number of Reads. A carrier whose other side
+//! could name queue pairs of third ones sets [`Header::dst`] itself.
 
-use super::body::{Acks, Body, Refusal};
+use super::body::{Acks, Body, Header, Refusal};
 use super::keys::KeyCache;
 use super::rights::Granted;
 
@@ -65,10 +69,11 @@ pub unsafe trait Outgoing {
     /// The number of slots: a power of two.
     fn slots(&self) -> u64;
 
-    /// The next slot, if there is one.
-    fn claim(&mut self) -> Option<Self::Vacant<'_>>;
+    /// The next slot for a request of `byte_len` bytes. None if there is no slot, or no room for
+    /// bytes that do not fit in one: there is when enough slots are freed.
+    fn claim(&mut self, byte_len: u32) -> Option<Self::Vacant<'_>>;
 
-    /// Whether a slot can be claimed.
+    /// Whether there is a slot.
     fn has_room(&self) -> bool;
 
     /// Position of the next slot to be published.
@@ -80,7 +85,7 @@ pub unsafe trait Outgoing {
     /// Frees the oldest slots, up to `acks` and no further than `until`.
     fn free(&mut self, acks: Acks, until: u64);
 
-    /// The receiver's last ack outside of a slot.
+    /// The receiver's last ack outside of a slot. The caller checks it.
     fn acks(&self) -> Acks;
 
     /// The number of slots refused so far, including at least those among the acked ones.
@@ -89,6 +94,13 @@ pub unsafe trait Outgoing {
     /// The reported result of the slot at `position`: always of a Read, which ends after it was
     /// taken; of all others only when they were refused. Valid before it is freed.
     fn verdict(&self, position: u64) -> Option<Result<(), Refusal>>;
+
+    /// Puts the bytes of the Read at `position` in their place if its data are not there yet. `keys`
+    /// finds it. Called when the Read succeeded, before its slot is freed, unless it was withdrawn.
+    ///
+    /// # Errors
+    /// The memory of the Read is gone: it fails.
+    fn land(&mut self, position: u64, keys: &KeyCache) -> Result<(), Refusal>;
 
     /// When the slot at `position` was taken. Valid once it is acked, for a carrier with a delay.
     fn taken_at(&self, position: u64) -> u64;
@@ -125,22 +137,29 @@ pub trait Vacant {
     /// Sets the address in the receiver's memory.
     fn aim(&mut self, addr: u64);
 
-    /// Passes the slot to the receiver, with an ack for the other direction.
-    fn publish(self, acks: Acks);
+    /// Passes the slot to the receiver, with an ack for the other direction. `keys` finds the memory
+    /// of this side that its pieces name, for a carrier that copies it now.
+    fn publish(self, acks: Acks, keys: &KeyCache);
 }
 
 /// The receiving end of a direction.
 ///
 /// # Safety
-/// `pull` passes on memory that is readable, and that is not written until `put` returns. Neither
-/// it nor `answer` touches the memory of a slot that was withdrawn and settled.
+/// `pull` passes on memory that is readable until `put` returns. Neither it nor `answer` touches the
+/// memory of a slot that was withdrawn and settled. `bytes` returns readable memory.
 pub unsafe trait Incoming {
-    /// The oldest slot that was published and not yet taken.
-    fn front(&self) -> Option<&Body>;
+    /// A copy of the header of the oldest slot that was published and not yet taken.
+    fn front(&self) -> Option<Header>;
 
-    /// The slot at `position`, if it is published. `position` is not before the front, and less
-    /// than a full lap behind it.
-    fn peek(&self, position: u64) -> Option<&Body>;
+    /// The first of the [`INLINE_LEN`] bytes of the front, which is there. They are readable until
+    /// it is returned, and may change meanwhile.
+    ///
+    /// [`INLINE_LEN`]: super::body::INLINE_LEN
+    fn bytes(&self) -> *const u8;
+
+    /// A copy of the header of the slot at `position`, if it is published. `position` is not before
+    /// the front, and less than a full lap behind it.
+    fn peek(&self, position: u64) -> Option<Header>;
 
     /// Prefetches the front. Called before the check whether it is published.
     fn prefetch_front(&self);
@@ -161,18 +180,18 @@ pub unsafe trait Incoming {
     /// None, without any access, if the sender has withdrawn the slot or is gone.
     fn pull(
         &self,
-        front: &Body,
+        front: &Header,
         keys: &KeyCache,
         put: impl FnMut(*const u8, usize) -> Result<(), DmaError>,
     ) -> Option<Result<(), DmaError>>;
 
-    /// Copies bytes of this side to the sender's memory that the Read at `position` refers to;
-    /// `body` is a copy of the Read. None, without any access, if the sender has withdrawn it or is
-    /// gone.
+    /// Copies bytes of this side to the sender's memory that the Read at `position` refers to, or to
+    /// where the sender's [`Outgoing::land`] finds them. None, without any access, if the sender has
+    /// withdrawn it or is gone.
     fn answer(
         &self,
         position: u64,
-        body: &Body,
+        read: &Header,
         keys: &KeyCache,
         from: Granted,
     ) -> Option<Result<(), DmaError>>;

@@ -7,7 +7,7 @@
 use rpcrdma_mempool::{Access, Sge};
 use rpcrdma_provider::{SendFlags, SendWr};
 
-use super::body::{Body, INLINE_LEN};
+use super::body::{Body, Header, INLINE_LEN};
 use super::carrier::{DmaError, Incoming};
 use super::keys::KeyCache;
 use super::rights::Granted;
@@ -58,7 +58,7 @@ pub(crate) unsafe fn gather(sgl: &[Sge], byte_len: u32, keys: &KeyCache, body: &
     if byte_len as usize > INLINE_LEN {
         return refer(sgl, keys, body);
     }
-    body.pieces = 0;
+    body.header.pieces = 0;
     if let [sge] = sgl {
         let from = std::ptr::with_exposed_provenance::<u8>(sge.addr as usize);
         // SAFETY: the caller guarantees the source and that `byte_len` is its length. It fits in
@@ -111,30 +111,47 @@ pub(crate) fn refer(sgl: &[Sge], keys: &KeyCache, body: &mut Body) {
     body.refer(sgl, |sge| keys.offset(sge));
 }
 
-/// Copies the message in a slot, which is all of it, to the first part of a Receive, after
+/// Copies the message in the front, which is all of it, to the first part of a Receive, after
 /// `before`. Returns false without effect if the message is empty, or that part is too short or not
 /// writable.
 #[inline(always)]
-pub(crate) fn deliver(body: &Body, to: FirstPart, before: impl FnOnce()) -> bool {
+pub(crate) fn deliver<R: Incoming>(
+    rx: &R,
+    front: &Header,
+    to: FirstPart,
+    before: impl FnOnce(),
+) -> bool {
     let FirstPart { lent: Lent(sge), room } = to;
-    let is_possible = body.byte_len.wrapping_sub(1) < room;
+    let is_possible = front.byte_len.wrapping_sub(1) < room;
     if is_possible {
         before();
         let to = std::ptr::with_exposed_provenance_mut::<u8>(sge.addr as usize);
         // SAFETY: the source is the slot's own bytes, no fewer than `byte_len`: `room` is at most
         // as many. The destination was lent and has `room` bytes in a region registered for
         // writing, which no slot has: that was checked under the keys of this poll (`Srq::check`).
-        unsafe { std::ptr::copy_nonoverlapping(body.bytes.as_ptr(), to, body.byte_len as usize) };
+        unsafe { std::ptr::copy_nonoverlapping(rx.bytes(), to, front.byte_len as usize) };
     }
     is_possible
 }
 
-/// Copies the message in a slot to a Receive that is long enough, across as many parts as needed.
-pub(crate) fn scatter(body: &Body, to: &[Lent], keys: &KeyCache) -> Result<(), DmaError> {
+/// Copies the message in the front to a Receive that is long enough, across as many parts as needed.
+pub(crate) fn scatter<R: Incoming>(
+    rx: &R,
+    front: &Header,
+    to: &[Lent],
+    keys: &KeyCache,
+) -> Result<(), DmaError> {
     let mut scatter = Scatter { keys, left: to, at: 0 };
-    let len = (body.byte_len as usize).min(INLINE_LEN);
-    // SAFETY: the source is the slot's own bytes.
-    unsafe { scatter.put(body.bytes.as_ptr(), len) }
+    let len = len_in_slot(front)?;
+    // SAFETY: the source is the slot's own bytes, no fewer than that.
+    unsafe { scatter.put(rx.bytes(), len) }
+}
+
+/// The length of the bytes that are in the slot, if as many fit.
+#[inline]
+fn len_in_slot(front: &Header) -> Result<usize, DmaError> {
+    let len = front.byte_len as usize;
+    if len > INLINE_LEN { Err(DmaError::Source) } else { Ok(len) }
 }
 
 /// Whether a list has room for so many bytes.
@@ -152,24 +169,43 @@ pub(crate) fn has_room(to: &[Lent], byte_len: u32) -> bool {
 #[inline(never)]
 pub(crate) fn fetch<R: Incoming>(
     rx: &R,
-    body: &Body,
+    front: &Header,
     to: &[Lent],
     keys: &KeyCache,
 ) -> Option<Result<(), DmaError>> {
     let mut scatter = Scatter { keys, left: to, at: 0 };
     // SAFETY: the pulled bytes are readable.
-    rx.pull(body, keys, |from, len| unsafe { scatter.put(from, len) })
+    pull(rx, front, keys, |from, len| unsafe { scatter.put(from, len) })
 }
 
-/// Copies a Write in a slot to its target memory.
+/// Passes on the bytes that the front refers to, which must be as many as it states: never more,
+/// and an error if there are fewer.
+#[inline(always)]
+fn pull<R: Incoming>(
+    rx: &R,
+    front: &Header,
+    keys: &KeyCache,
+    mut put: impl FnMut(*const u8, usize) -> Result<(), DmaError>,
+) -> Option<Result<(), DmaError>> {
+    let mut left = front.byte_len as usize;
+    let outcome = rx.pull(front, keys, |from, len| {
+        left = left.checked_sub(len).ok_or(DmaError::Source)?;
+        put(from, len)
+    })?;
+    Some(if left != 0 { outcome.and(Err(DmaError::Source)) } else { outcome })
+}
+
+/// Copies a Write in the front to its target memory.
 #[inline]
-pub(crate) fn write(body: &Body, to: Granted) {
-    debug_assert_eq!(body.byte_len, to.len());
-    let len = (body.byte_len as usize).min(INLINE_LEN);
+pub(crate) fn write<R: Incoming>(rx: &R, front: &Header, to: Granted) -> Result<(), DmaError> {
+    debug_assert_eq!(front.byte_len, to.len());
+    let len = len_in_slot(front)?;
     let to = std::ptr::with_exposed_provenance_mut::<u8>(to.addr() as usize);
-    // SAFETY: the source is the slot's own bytes. The destination was granted to the peer: the
-    // program that granted it does not access it, and no slot is in registered memory.
-    unsafe { std::ptr::copy_nonoverlapping(body.bytes.as_ptr(), to, len) };
+    // SAFETY: the source is the slot's own bytes, no fewer than that. The destination was granted
+    // to the peer: the program that granted it does not access it, and no slot is in registered
+    // memory.
+    unsafe { std::ptr::copy_nonoverlapping(rx.bytes(), to, len) };
+    Ok(())
 }
 
 /// As [`write`], for the front of a carrier, whose bytes are in the peer's memory. None if the
@@ -177,14 +213,14 @@ pub(crate) fn write(body: &Body, to: Granted) {
 #[inline]
 pub(crate) fn write_fetched<R: Incoming>(
     rx: &R,
-    body: &Body,
+    front: &Header,
     to: Granted,
     keys: &KeyCache,
 ) -> Option<Result<(), DmaError>> {
-    debug_assert_eq!(body.byte_len, to.len());
+    debug_assert_eq!(front.byte_len, to.len());
     let mut to = std::ptr::with_exposed_provenance_mut::<u8>(to.addr() as usize);
-    rx.pull(body, keys, |from, len| {
-        // SAFETY: the pulled bytes are readable; together they are as long as the granted memory.
+    pull(rx, front, keys, |from, len| {
+        // SAFETY: the pulled bytes are readable; together they are no longer than the granted memory.
         // They may overlap if a program writes to itself.
         unsafe { std::ptr::copy(from, to, len) };
         to = to.wrapping_add(len);

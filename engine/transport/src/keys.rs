@@ -195,12 +195,17 @@ pub struct KeyCache {
 }
 
 impl KeyCache {
+    /// A copy for a thread that looks keys up and uses none of their memory afterwards.
+    pub fn of(table: Arc<KeyTable>) -> KeyCache {
+        let mut cache = KeyCache { table, version: 0, slots: Vec::new() };
+        cache.reload();
+        cache
+    }
+
     /// A copy, and the reader that its thread has to begin before it uses a key.
     pub(crate) fn new(table: Arc<KeyTable>) -> (KeyCache, Arc<Reader>) {
         let reader = table.add_reader();
-        let mut cache = KeyCache { table, version: 0, slots: Vec::new() };
-        cache.reload();
-        (cache, reader)
+        (KeyCache::of(table), reader)
     }
 
     /// Takes a new copy if the table has changed; otherwise costs one load.

@@ -73,7 +73,8 @@ impl<C: Carrier> Transport<C> {
     ) -> Transport<C> {
         let limits = Limits {
             send_depth: attr.send_depth,
-            send_sge: attr.send_sge as usize,
+            send_sge: attr.send_sge,
+            message_len: settings.message_len,
             has_windows: settings.has_windows,
         };
         let (keys, reader) = KeyCache::new(table);
@@ -90,7 +91,7 @@ impl<C: Carrier> Transport<C> {
         take: impl FnOnce() -> Option<(C, C::Tx, C::Rx)>,
     ) -> Result<(), SetupError> {
         let path = self.path_of(end, take)?;
-        self.paths[path].add_qp(self.set.settings.reads_max);
+        self.paths[path].add_qp();
         let num = qp.num;
         self.set.qps.insert(QueuePair::new(qp, path as u32));
         let count = self.set.qps.iter().count();

@@ -5,6 +5,7 @@
 //! store to a line that the peer reads would delay a following reply.
 
 mod local;
+mod outlook;
 mod remote;
 mod sent;
 
@@ -13,7 +14,8 @@ use std::num::NonZeroU64;
 
 use rpcrdma_provider::{WcBatch, WcOpcode, WrId};
 
-use super::body::{Acks, Body, OP_SEND, Refusal};
+pub(crate) use self::outlook::Outlook;
+use super::body::{Acks, Header, OP_SEND, Refusal};
 use super::carrier::{Carrier, Incoming, Outgoing};
 use super::keys::Reader;
 use super::qp::{Disposition, QueuePair};
@@ -35,7 +37,7 @@ pub(crate) struct Path<C: Carrier> {
     mask: u64,
     /// The positions of the requests among them that need a completion, also of some that do not.
     signaled: VecDeque<u64>,
-    /// The newest acks seen.
+    /// The newest acks seen: never ahead of what was published.
     acked: Acks,
     /// Refusals handled.
     refusals: u64,
@@ -70,7 +72,7 @@ impl<C: Carrier> Path<C> {
         let (wr_id, opcode) = (WrId(0), WcOpcode::Send);
         let nothing =
             Posted { wr_id, qp_num: 0, covers: 0, disposition: Disposition::Silent, opcode };
-        let (acked, announced, slots) = (tx.acks(), rx.next(), tx.slots());
+        let (acked, announced, slots) = (Acks::up_to(tx.freed()), rx.next(), tx.slots());
         Path {
             tx,
             rx,
@@ -89,7 +91,7 @@ impl<C: Carrier> Path<C> {
             blocked: None,
             peeked: 0,
             chores: 0,
-            reads: VecDeque::new(),
+            reads: VecDeque::with_capacity(slots as usize),
             care: is_delayed.into(),
             goodbyes: VecDeque::new(),
             waiting: VecDeque::new(),
@@ -97,12 +99,9 @@ impl<C: Carrier> Path<C> {
     }
 
     /// Reserves memory for one more queue pair, so that the data path allocates none.
-    pub(crate) fn add_qp(&mut self, reads_max: u32) {
+    pub(crate) fn add_qp(&mut self) {
         self.qps += 1;
         let count = self.qps as usize;
-        // A Read keeps its slot until it is executed.
-        let reads = count.saturating_mul(reads_max as usize).min(self.posted.len());
-        self.reads.reserve(reads.saturating_sub(self.reads.len()));
         self.goodbyes.reserve(count);
         self.waiting.reserve(count);
     }
@@ -206,7 +205,7 @@ impl<C: Carrier> Path<C> {
         loop {
             if set.settings.delay_ns == 0 {
                 let (short, acks) = set.arrive_short(&mut self.rx, out, budget - taken);
-                self.acked = self.acked.max(acks);
+                self.acked = self.newer(acks);
                 taken += short;
             }
             if taken >= budget || self.rx.front().is_none() {
@@ -234,16 +233,16 @@ impl<C: Carrier> Path<C> {
     ) -> (usize, bool) {
         let delay_ns = set.settings.delay_ns;
         let mut taken = 0;
-        while let Some(body) = self.rx.front() {
-            let is_last = taken >= max || out.is_full() || delay_ns == 0 && body.is_short_send();
+        while let Some(front) = self.rx.front() {
+            let is_last = taken >= max || out.is_full() || delay_ns == 0 && front.is_short_send();
             if taken > 0 && is_last {
                 return (taken, true);
             }
             if delay_ns != 0 && !self.has_come(delay_ns, now) {
                 break;
             }
-            self.acked = self.acked.max(body.acks);
-            if !self.receive_other(set, out, now) {
+            self.acked = self.newer(front.acks);
+            if !self.receive_other(set, out, now, &front) {
                 break;
             }
             taken += 1;
@@ -263,14 +262,18 @@ impl<C: Carrier> Path<C> {
     }
 
     /// Takes the front, with any operation. False if it waits for a Receive.
-    fn receive_other(&mut self, set: &mut QueueSet, out: &mut WcBatch, now: u64) -> bool {
-        let Some(body) = self.rx.front() else { return true };
-        if body.op != OP_SEND {
-            return self.carry_out(set, out, now);
+    fn receive_other(
+        &mut self,
+        set: &mut QueueSet,
+        out: &mut WcBatch,
+        now: u64,
+        front: &Header,
+    ) -> bool {
+        if front.op != OP_SEND {
+            return self.carry_out(set, out, now, front);
         }
-        let dst = body.dst;
-        let arrival = set.arrive(&self.rx, body, out);
-        self.return_front(set, out, now, (dst, arrival))
+        let arrival = set.arrive(&self.rx, front, out);
+        self.return_front(set, out, now, (front.dst, arrival))
     }
 
     /// Returns the front with its result. False if it waits for a Receive.
@@ -330,9 +333,9 @@ impl<C: Carrier> Path<C> {
             }
         };
         while self.peeked - front <= self.mask
-            && let Some(body) = self.rx.peek(self.peeked)
+            && let Some(header) = self.rx.peek(self.peeked)
         {
-            self.acked = self.acked.max(body.acks);
+            self.acked = self.newer(header.acks);
             self.peeked += 1;
         }
         if patience >= RNR_RETRY_FOREVER {
@@ -345,7 +348,16 @@ impl<C: Carrier> Path<C> {
     /// Reads the ack line for slots that the peer has taken since its last slot.
     #[inline]
     pub(crate) fn read_ack_line(&mut self) {
-        self.acked = self.acked.max(self.tx.acks());
+        self.acked = self.newer(self.tx.acks());
+    }
+
+    /// These acks, if they are newer than the last ones and not ahead of what was published;
+    /// otherwise the last ones.
+    #[inline(always)]
+    fn newer(&self, acks: Acks) -> Acks {
+        let acked = self.acked.taken();
+        let is_newer = acks.taken().wrapping_sub(acked) <= self.tx.head() - acked;
+        if is_newer { acks } else { self.acked }
     }
 
     /// Writes an ack to the ack line.
@@ -412,43 +424,6 @@ impl<C: Carrier> Path<C> {
         };
         self.rx.front().is_some() && self.rx.next() < until
     }
-
-    /// Whether a poll would find work, and if not, when it might: time in ns.
-    pub(crate) fn outlook(&self, set: &QueueSet) -> Outlook {
-        if self.is_dead {
-            return Outlook::Nothing;
-        }
-        let chores = self.outlook_of_reads(set).sooner(self.outlook_of_requests());
-        chores.sooner(self.outlook_of_slots(set))
-    }
-
-    fn outlook_of_slots(&self, set: &QueueSet) -> Outlook {
-        if self.rx.front().is_some() {
-            let due = self.rx.published_at().saturating_add(set.settings.delay_ns);
-            let is_blocked = set.srq.front().is_none()
-                && self.blocked.is_some_and(|(position, _)| position == self.rx.next());
-            if set.settings.delay_ns != 0 && set.settings.clock.now_ns() < due {
-                return Outlook::At(due);
-            }
-            if !is_blocked {
-                return Outlook::Now;
-            }
-            // Only the program or the peer's retry limit can end it.
-            return Outlook::Soon;
-        }
-        if self.rx.is_closed() {
-            return Outlook::Now;
-        }
-        let acked = self.acked.max(self.tx.acks());
-        if acked.taken() == self.tx.freed() || self.is_read_under_way(self.tx.freed()) {
-            return Outlook::Nothing;
-        }
-        if set.settings.delay_ns == 0 {
-            return Outlook::Now;
-        }
-        let due = self.tx.taken_at(self.tx.freed()).saturating_add(set.settings.delay_ns);
-        if set.settings.clock.now_ns() < due { Outlook::At(due) } else { Outlook::Now }
-    }
 }
 
 /// A Read that was taken.
@@ -460,32 +435,7 @@ struct PendingRead {
     due: u64,
     /// The address in this side's memory that it reads.
     from: u64,
-    body: Body,
-}
-
-/// What a poll will find.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outlook {
-    /// Work, now.
-    Now,
-    /// Work at that time, in ns.
-    At(u64),
-    /// A message that waits for a Receive.
-    Soon,
-    /// Nothing until the peer acts.
-    Nothing,
-}
-
-impl Outlook {
-    pub(crate) fn sooner(self, other: Outlook) -> Outlook {
-        match (self, other) {
-            (Outlook::Now, _) | (_, Outlook::Now) => Outlook::Now,
-            (Outlook::At(one), Outlook::At(other)) => Outlook::At(one.min(other)),
-            (Outlook::At(at), _) | (_, Outlook::At(at)) => Outlook::At(at),
-            (Outlook::Soon, _) | (_, Outlook::Soon) => Outlook::Soon,
-            (Outlook::Nothing, Outlook::Nothing) => Outlook::Nothing,
-        }
-    }
+    header: Header,
 }
 
 /// Polls without a message before an ack is sent on the ack line: longer than a peer takes to

@@ -7,9 +7,7 @@ use std::num::NonZeroU64;
 use rpcrdma_mempool::{Access, Sge};
 use rpcrdma_provider::{Remote, SendFlags, SendOp, SendWr, WcOpcode};
 
-use super::body::{
-    Body, INLINE_LEN, MESSAGE_LEN_MAX, OP_READ, OP_SEND, OP_SEND_INVALIDATE, OP_WRITE, PIECES_MAX,
-};
+use super::body::{Header, INLINE_LEN, OP_READ, OP_SEND, OP_SEND_INVALIDATE, OP_WRITE, PIECES_MAX};
 use super::carrier::{Carrier, Outgoing, Vacant};
 use super::dma;
 use super::keys::KeyCache;
@@ -23,7 +21,9 @@ pub(crate) struct Limits {
     /// Outstanding requests.
     pub send_depth: u32,
     /// Gather entries of one request.
-    pub send_sge: usize,
+    pub send_sge: u32,
+    /// Bytes of one message.
+    pub message_len: u32,
     /// The device has windows.
     pub has_windows: bool,
 }
@@ -73,9 +73,10 @@ pub(crate) unsafe fn post_plain<'a, C: Carrier>(
         };
         let (wr_id, disposition, opcode) = (wr.wr_id, Disposition::Silent, WcOpcode::Send);
         let silent = Posted { wr_id, qp_num: num, covers: 0, disposition, opcode };
-        let is_published = burst.send(silent, |slot| {
+        let is_published = burst.send((silent, byte_len), keys, |slot| {
             let body = slot.body();
-            (body.dst, body.op, body.byte_len) = (dst, OP_SEND, byte_len);
+            let header = &mut body.header;
+            (header.dst, header.op, header.byte_len) = (dst, OP_SEND, byte_len);
             // SAFETY: the caller keeps the memory readable; wrong keys are already rejected.
             unsafe { dma::gather(wr.sgl, byte_len, keys, body) };
         });
@@ -106,7 +107,7 @@ fn allowed_len(wr: &SendWr<'_>, limits: Limits, keys: &mut KeyCache) -> Option<u
     keys.refresh();
     let is_allowed = wr.flags.contains(SendFlags::INLINE)
         || wr.sgl.iter().all(|sge| keys.allows(sge, Access::empty()));
-    message_len(wr, limits.send_sge).filter(|_| is_allowed)
+    message_len(wr, limits).filter(|_| is_allowed)
 }
 
 /// Posts one request to a queue pair that is not in the error state.
@@ -149,8 +150,8 @@ pub(crate) unsafe fn post<C: Carrier>(
                 return Ok(());
             }
             disposition = Disposition::WindowBind;
-        } else if path.push_op(qp, (posted, wr.op), now, |body| {
-            name(body, wr.op, (peer, byte_len));
+        } else if path.push_op((qp, keys), (posted, wr.op, byte_len), now, |body| {
+            name(&mut body.header, wr.op, (peer, byte_len));
             if matches!(wr.op, SendOp::Read(_)) {
                 dma::refer(wr.sgl, keys, body);
             } else {
@@ -165,8 +166,8 @@ pub(crate) unsafe fn post<C: Carrier>(
     let Some(qp) = qps.find(num) else { return Ok(()) };
     backlog.append(&mut qp.backlog, (wr.wr_id, disposition, covers), |request| {
         (request.op, request.is_fenced) = (wr.op, is_fenced);
-        name(&mut request.body, wr.op, (peer, byte_len));
-        request.body.pieces = 0;
+        name(&mut request.body.header, wr.op, (peer, byte_len));
+        request.body.header.pieces = 0;
         if is_allowed {
             // SAFETY: as above.
             unsafe { dma::keep(wr, byte_len, keys, &mut request.body) };
@@ -183,14 +184,14 @@ pub(crate) unsafe fn post<C: Carrier>(
 
 /// Fills in a slot's operation.
 #[inline]
-fn name(body: &mut Body, op: SendOp, (dst, byte_len): (u32, u32)) {
+fn name(header: &mut Header, op: SendOp, (dst, byte_len): (u32, u32)) {
     let (op, rkey) = match op {
         SendOp::Write(Remote { rkey, .. }) => (OP_WRITE, rkey),
         SendOp::Read(Remote { rkey, .. }) => (OP_READ, rkey),
         SendOp::SendInvalidate { rkey } => (OP_SEND_INVALIDATE, rkey),
         SendOp::Send | SendOp::Bind(_) | SendOp::Invalidate { .. } => (OP_SEND, 0),
     };
-    (body.dst, body.op, body.byte_len, body.rkey) = (dst, op, byte_len, rkey);
+    (header.dst, header.op, header.byte_len, header.rkey) = (dst, op, byte_len, rkey);
 }
 
 /// The bytes that a request transfers, if the device can execute it.
@@ -203,12 +204,12 @@ fn byte_len(wr: &SendWr<'_>, limits: Limits) -> Option<u32> {
         SendOp::Read(_) => !is_inline,
         SendOp::Send | SendOp::SendInvalidate { .. } | SendOp::Write(_) => true,
     };
-    message_len(wr, limits.send_sge).filter(|_| is_possible)
+    message_len(wr, limits).filter(|_| is_possible)
 }
 
 /// The length of a message, if the device can send it.
 #[inline(always)]
-fn message_len(wr: &SendWr<'_>, sge_max: usize) -> Option<u32> {
+fn message_len(wr: &SendWr<'_>, limits: Limits) -> Option<u32> {
     let len: u64 = match wr.sgl {
         [sge] => sge.length.into(),
         sgl => sgl.iter().map(|sge: &Sge| u64::from(sge.length)).sum(),
@@ -216,7 +217,8 @@ fn message_len(wr: &SendWr<'_>, sge_max: usize) -> Option<u32> {
     let limit = if wr.flags.contains(SendFlags::INLINE) {
         INLINE_LEN as u64
     } else {
-        u64::from(MESSAGE_LEN_MAX)
+        limits.message_len.into()
     };
-    (wr.sgl.len() <= sge_max.min(PIECES_MAX) && len <= limit).then_some(len as u32)
+    (wr.sgl.len() <= (limits.send_sge as usize).min(PIECES_MAX) && len <= limit)
+        .then_some(len as u32)
 }

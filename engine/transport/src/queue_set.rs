@@ -7,7 +7,7 @@ use rpcrdma_provider::{
     QueueAttr, QueueEvent, RecvWr, WcBatch, WcOpcode, WcStatus, WorkCompletion, WrId,
 };
 
-use super::body::{Acks, Body, Refusal};
+use super::body::{Acks, Header, Refusal};
 use super::carrier::{DmaError, Incoming};
 use super::clock::FabricClock;
 use super::dma;
@@ -51,6 +51,8 @@ pub struct Settings {
     pub rnr_timer_ns: u64,
     /// Concurrent Reads of one queue pair.
     pub reads_max: u32,
+    /// Bytes of the longest message.
+    pub message_len: u32,
     /// The device has windows.
     pub has_windows: bool,
     /// The clock of the delay and the retries.
@@ -118,10 +120,10 @@ impl QueueSet {
         let (first, max) = (rx.next(), max.min(receives.len()));
         let (mut acks, mut receiver) = (Acks::default(), NOBODY);
         while max > 0
-            && let Some(body) = rx.front()
-            && body.is_short_send()
+            && let Some(front) = rx.front()
+            && front.is_short_send()
         {
-            let (qp_num, byte_len) = (body.dst, body.byte_len);
+            let (qp_num, byte_len) = (front.dst, front.byte_len);
             if u64::from(qp_num) != receiver {
                 if !qps.receives(qp_num) {
                     break;
@@ -132,9 +134,9 @@ impl QueueSet {
             let (status, opcode, invalidated) = (WcStatus::Success, WcOpcode::Recv, None);
             let completion =
                 WorkCompletion { wr_id, qp_num, status, opcode, byte_len, invalidated };
-            acks = body.acks;
+            acks = front.acks;
             // Nothing but what the loop needs is kept during the copy.
-            if !dma::deliver(body, to, || out.push(completion)) {
+            if !dma::deliver(rx, &front, to, || out.push(completion)) {
                 break;
             }
             receives.pop();
@@ -151,23 +153,23 @@ impl QueueSet {
     pub(crate) fn arrive<R: Incoming>(
         &mut self,
         rx: &R,
-        body: &Body,
+        front: &Header,
         out: &mut WcBatch,
     ) -> Arrival {
-        let Some(qp) = self.qps.find(body.dst).filter(|qp| qp.state != State::Error) else {
+        let Some(qp) = self.qps.find(front.dst).filter(|qp| qp.state != State::Error) else {
             return Arrival::Refused(Refusal::Gone);
         };
         let Some(recv @ RecvWr { wr_id, .. }) = self.srq.front() else {
             return Arrival::NoReceive { patience: qp.peer_rnr_retry };
         };
         let list = self.srq.list(recv);
-        let (status, arrival) = if !dma::has_room(list, body.byte_len) {
+        let (status, arrival) = if !dma::has_room(list, front.byte_len) {
             (WcStatus::LocalLength, Arrival::Refused(Refusal::TooLong))
         } else {
-            let outcome = if body.pieces == 0 {
-                dma::scatter(body, list, &self.keys)
+            let outcome = if front.pieces == 0 {
+                dma::scatter(rx, front, list, &self.keys)
             } else {
-                match dma::fetch(rx, body, list, &self.keys) {
+                match dma::fetch(rx, front, list, &self.keys) {
                     Some(outcome) => outcome,
                     None => return Arrival::Refused(Refusal::Gone),
                 }
@@ -184,10 +186,10 @@ impl QueueSet {
         self.srq.pop();
         out.push(WorkCompletion {
             wr_id,
-            qp_num: body.dst,
+            qp_num: front.dst,
             status,
             opcode: WcOpcode::Recv,
-            byte_len: body.byte_len,
+            byte_len: front.byte_len,
             invalidated: None,
         });
         arrival

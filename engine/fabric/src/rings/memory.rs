@@ -1,7 +1,7 @@
 //! Access to the memory of the other side, which is in the same process and has the same key table.
 #![expect(unsafe_code, reason = "a device reads and writes memory that has no Rust name")]
 
-use rpcrdma_transport::body::{Body, Piece};
+use rpcrdma_transport::body::Piece;
 use rpcrdma_transport::carrier::DmaError;
 use rpcrdma_transport::keys::KeyCache;
 use rpcrdma_transport::rights::Granted;
@@ -9,11 +9,11 @@ use rpcrdma_transport::rights::Granted;
 /// Passes on the memory that a slot refers to, piece by piece.
 #[inline(always)]
 pub(super) fn each(
-    body: &Body,
+    pieces: impl Iterator<Item = Piece>,
     keys: &KeyCache,
     mut put: impl FnMut(*const u8, usize) -> Result<(), DmaError>,
 ) -> Result<(), DmaError> {
-    for piece in body.pieces() {
+    for piece in pieces {
         let (from, len) = place(piece, keys)?;
         put(std::ptr::with_exposed_provenance(from), len)?;
     }
@@ -24,10 +24,13 @@ pub(super) fn each(
 ///
 /// `post_send` lent the memory that the slot refers to until the Read is finished or withdrawn.
 #[inline]
-pub(super) fn fill(body: &Body, keys: &KeyCache, from: Granted) -> Result<(), DmaError> {
-    debug_assert_eq!(body.byte_len, from.len());
+pub(super) fn fill(
+    pieces: impl Iterator<Item = Piece>,
+    keys: &KeyCache,
+    from: Granted,
+) -> Result<(), DmaError> {
     let mut from = std::ptr::with_exposed_provenance::<u8>(from.addr() as usize);
-    for piece in body.pieces() {
+    for piece in pieces {
         let (to, len) = place(piece, keys)?;
         let to = std::ptr::with_exposed_provenance_mut::<u8>(to);
         // SAFETY: `to` lies with all its bytes in a region that is registered for writing: posting

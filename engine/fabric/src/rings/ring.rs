@@ -19,11 +19,12 @@
 //! withdrawal or an outcome of an earlier lap is never taken for one of this lap.
 #![expect(unsafe_code, reason = "slots are shared between two threads and handed over by a turn")]
 
+use std::mem::offset_of;
 use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 use rpcrdma_transport::barrier;
-use rpcrdma_transport::body::{Acks, Body, Refusal};
+use rpcrdma_transport::body::{Acks, Body, Header, Piece, Refusal, pieces_at};
 use rpcrdma_transport::carrier::{DmaError, Incoming, Outgoing, Vacant};
 use rpcrdma_transport::keys::KeyCache;
 use rpcrdma_transport::rights::Granted;
@@ -144,7 +145,7 @@ unsafe impl Outgoing for Producer {
     }
 
     #[inline]
-    fn claim(&mut self) -> Option<Claimed<'_>> {
+    fn claim(&mut self, _byte_len: u32) -> Option<Claimed<'_>> {
         if !self.has_room() {
             return None;
         }
@@ -192,6 +193,12 @@ unsafe impl Outgoing for Producer {
     #[inline]
     fn verdict(&self, position: u64) -> Option<Result<(), Refusal>> {
         self.ring.verdicts[(position & self.mask) as usize].read(position)
+    }
+
+    /// The consumer has put them there.
+    #[inline]
+    fn land(&mut self, _position: u64, _keys: &KeyCache) -> Result<(), Refusal> {
+        Ok(())
     }
 
     #[cold]
@@ -263,8 +270,8 @@ impl Vacant for Claimed<'_> {
     }
 
     #[inline]
-    fn publish(mut self, acks: Acks) {
-        self.body().acks = acks;
+    fn publish(mut self, acks: Acks, _keys: &KeyCache) {
+        self.body().header.acks = acks;
         let turn = self.producer.head + 1;
         self.slot.turn.store(turn, Ordering::Release);
         self.producer.head = turn;
@@ -306,6 +313,25 @@ impl Consumer {
         // contents of a slot may be shared.
         unsafe { &*slot }
     }
+
+    #[inline]
+    fn body(&self, position: u64) -> *const Body {
+        self.slot(position).body.with(|body| body)
+    }
+
+    #[inline]
+    fn bytes_of(&self, position: u64) -> *const u8 {
+        self.body(position).wrapping_byte_add(offset_of!(Body, bytes)).cast()
+    }
+
+    /// The pieces of the slot at `position`: the front, or a Read that is not finished.
+    #[inline(always)]
+    fn pieces(&self, position: u64, header: &Header) -> impl Iterator<Item = Piece> {
+        let bytes = self.bytes_of(position);
+        // SAFETY: the bytes are in a slot of this ring, which `ring` keeps alive. The producer does
+        // not write them: it has published the slot and keeps it until it has its verdict.
+        unsafe { pieces_at(bytes, header.pieces) }
+    }
 }
 
 // SAFETY: only `fetch` touches memory. The memory passed on lies in registered regions. Their owner
@@ -313,21 +339,27 @@ impl Consumer {
 // writing there.
 unsafe impl Incoming for Consumer {
     #[inline]
-    fn front(&self) -> Option<&Body> {
+    fn front(&self) -> Option<Header> {
         self.peek(self.next)
     }
 
     #[inline]
-    fn peek(&self, position: u64) -> Option<&Body> {
+    fn bytes(&self) -> *const u8 {
+        self.bytes_of(self.next)
+    }
+
+    #[inline]
+    fn peek(&self, position: u64) -> Option<Header> {
         debug_assert!((self.next..=self.next + self.mask).contains(&position));
         let slot = self.slot(position);
         if slot.turn.load(Ordering::Acquire) != position + 1 {
             return None;
         }
-        let body = slot.body.with(|body| body);
+        let header = self.body(position).cast::<Header>();
         // SAFETY: the producer has published the slot (the turn is this lap's, loaded with acquire)
-        // and writes it again only after an ack for it, which takes `&mut self`.
-        Some(unsafe { &*body })
+        // and writes it again only after an ack for it, which takes `&mut self`. A body begins with
+        // its header.
+        Some(unsafe { header.read() })
     }
 
     /// Prefetches the lines of the front behind the first, so that they arrive together with it. A
@@ -360,22 +392,23 @@ unsafe impl Incoming for Consumer {
     #[inline(always)]
     fn pull(
         &self,
-        front: &Body,
+        front: &Header,
         keys: &KeyCache,
         put: impl FnMut(*const u8, usize) -> Result<(), DmaError>,
     ) -> Option<Result<(), DmaError>> {
-        self.fetch(self.next, || memory::each(front, keys, put))
+        self.fetch(self.next, || memory::each(self.pieces(self.next, front), keys, put))
     }
 
     #[inline(always)]
     fn answer(
         &self,
         position: u64,
-        body: &Body,
+        read: &Header,
         keys: &KeyCache,
         from: Granted,
     ) -> Option<Result<(), DmaError>> {
-        self.fetch(position, || memory::fill(body, keys, from))
+        debug_assert_eq!(read.byte_len, from.len());
+        self.fetch(position, || memory::fill(self.pieces(position, read), keys, from))
     }
 
     #[inline]
@@ -453,10 +486,14 @@ mod tests {
 
     use super::*;
 
+    fn no_keys() -> KeyCache {
+        KeyCache::of(Arc::default())
+    }
+
     #[test]
     fn a_copy_that_panics_counts_as_ended() {
         let (mut tx, rx) = ring(2, false, 0);
-        tx.claim().expect("room").publish(Acks::default());
+        tx.claim(0).expect("room").publish(Acks::default(), &no_keys());
         let copy = || rx.fetch(0, || panic!("on purpose"));
         assert!(catch_unwind(AssertUnwindSafe(copy)).is_err());
         tx.withdraw(0);

@@ -9,6 +9,7 @@ use loom::thread;
 
 use rpcrdma_transport::body::{Acks, Refusal};
 use rpcrdma_transport::carrier::{Incoming, Outgoing, Vacant};
+use rpcrdma_transport::keys::KeyCache;
 
 use crate::doze::{fall_asleep, is_asleep};
 use crate::rings::ring::{Consumer, Producer, ring};
@@ -19,7 +20,7 @@ const FIRST: u64 = u32::MAX as u64;
 fn publish(tx: &mut Producer, byte: u8, acks: Acks) {
     let mut slot = loop {
         if tx.has_room() {
-            break tx.claim().unwrap();
+            break tx.claim(1).unwrap();
         }
         let acks = tx.acks();
         tx.free(acks, acks.taken());
@@ -27,16 +28,17 @@ fn publish(tx: &mut Producer, byte: u8, acks: Acks) {
     };
     slot.body().bytes[0] = byte;
     slot.body().bytes[223] = byte;
-    slot.publish(acks);
+    slot.publish(acks, &KeyCache::of(std::sync::Arc::default()));
 }
 
 fn take(rx: &mut Consumer) -> (u8, Acks) {
     loop {
-        if let Some(body) = rx.front() {
-            assert_eq!(body.bytes[0], body.bytes[223]);
-            let seen = (body.bytes[0], body.acks);
+        if let Some(front) = rx.front() {
+            // SAFETY: the slot has these bytes, and the producer has published it.
+            let [first, last] = [0, 223].map(|at| unsafe { rx.bytes().add(at).read() });
+            assert_eq!(first, last);
             rx.release();
-            return seen;
+            return (first, front.acks);
         }
         thread::yield_now();
     }

@@ -13,8 +13,8 @@
 
 use rpcrdma_provider::{WcBatch, WcOpcode};
 
-use super::{CHORE_READ, CHORE_SEND, Outlook, Path, PendingRead};
-use crate::body::{Body, OP_READ, OP_SEND_INVALIDATE, OP_WRITE, Refusal};
+use super::{CHORE_READ, CHORE_SEND, Path, PendingRead};
+use crate::body::{Header, OP_READ, OP_SEND_INVALIDATE, OP_WRITE, Refusal};
 use crate::carrier::{Carrier, DmaError, Incoming, Outgoing};
 use crate::dma;
 use crate::keys::Reader;
@@ -26,39 +26,46 @@ use rpcrdma_mempool::Access;
 impl<C: Carrier> Path<C> {
     /// Executes the front, which is not a plain Send. False if it waits for a Receive.
     #[inline(never)]
-    pub(crate) fn carry_out(&mut self, set: &mut QueueSet, out: &mut WcBatch, now: u64) -> bool {
-        let Some(body) = self.rx.front() else { return true };
-        let dst = body.dst;
-        let arrival = match body.op {
-            OP_WRITE => set.write(&self.rx, body),
-            OP_SEND_INVALIDATE => set.arrive_invalidating(&self.rx, body, out),
+    pub(crate) fn carry_out(
+        &mut self,
+        set: &mut QueueSet,
+        out: &mut WcBatch,
+        now: u64,
+        front: &Header,
+    ) -> bool {
+        let arrival = match front.op {
+            OP_WRITE => set.write(&self.rx, front),
+            OP_SEND_INVALIDATE => set.arrive_invalidating(&self.rx, front, out),
             OP_READ => {
-                self.take_read(set, out, now);
+                self.take_read(set, out, now, *front);
                 return true;
             }
             _ => {
                 self.rx.release();
-                self.peer_left(set, out, now, dst);
+                self.peer_left(set, out, now, front.dst);
                 return true;
             }
         };
-        self.return_front(set, out, now, (dst, arrival))
+        self.return_front(set, out, now, (front.dst, arrival))
     }
 
-    /// Takes a Read in its turn. A wrong key is reported at once.
-    fn take_read(&mut self, set: &mut QueueSet, out: &mut WcBatch, now: u64) {
-        let Some(&body) = self.rx.front() else { return };
+    /// Takes a Read in its turn. A wrong key is reported at once, and one Read more than there are
+    /// slots: each keeps its slot until it is executed.
+    fn take_read(&mut self, set: &mut QueueSet, out: &mut WcBatch, now: u64, header: Header) {
         let (from, position) = (self.rx.target(), self.rx.next());
-        if let Err(why) = set.readable(&body, from) {
-            self.finish_reads_of(set, body.dst);
+        let is_possible = self.reads.len() < self.posted.len();
+        let why =
+            if is_possible { set.readable(&header, from).err() } else { Some(Refusal::Access) };
+        if let Some(why) = why {
+            self.finish_reads_of(set, header.dst);
             self.rx.finish(position, Err(why));
             self.rx.release();
             self.announce();
-            self.peer_left(set, out, now, body.dst);
+            self.peer_left(set, out, now, header.dst);
             return;
         }
         let due = now.saturating_add(set.settings.delay_ns);
-        self.reads.push_back(PendingRead { position, is_new: true, due, from, body });
+        self.reads.push_back(PendingRead { position, is_new: true, due, from, header });
         self.chores |= CHORE_READ;
         self.rx.release();
     }
@@ -88,8 +95,8 @@ impl<C: Carrier> Path<C> {
             let outcome = set.read(&self.rx, &read);
             self.rx.finish(read.position, outcome);
             if outcome.is_err() {
-                self.finish_reads_of(set, read.body.dst);
-                self.peer_left(set, out, now, read.body.dst);
+                self.finish_reads_of(set, read.header.dst);
+                self.peer_left(set, out, now, read.header.dst);
             }
         }
         self.reads
@@ -112,7 +119,7 @@ impl<C: Carrier> Path<C> {
     pub(crate) fn finish_reads_of(&mut self, set: &QueueSet, num: u32) {
         let rx = &self.rx;
         self.reads.retain(|read| {
-            let is_theirs = read.body.dst == num;
+            let is_theirs = read.header.dst == num;
             if is_theirs {
                 rx.finish(read.position, set.read(rx, read));
             }
@@ -125,43 +132,21 @@ impl<C: Carrier> Path<C> {
         self.posted[(position & self.mask) as usize].opcode == WcOpcode::Read
             && self.tx.verdict(position).is_none()
     }
-
-    /// When this side's waiting requests can proceed, as far as it does not depend on the peer.
-    pub(crate) fn outlook_of_requests(&self) -> Outlook {
-        if self.chores & CHORE_SEND == 0 || !self.tx.has_room() {
-            Outlook::Nothing
-        } else if self.tx.freed() == self.tx.head() {
-            Outlook::Now
-        } else {
-            // A request that fails here waits for those before it.
-            Outlook::Soon
-        }
-    }
-
-    /// When the peer's next Read is due.
-    pub(crate) fn outlook_of_reads(&self, set: &QueueSet) -> Outlook {
-        match self.reads.front() {
-            None => Outlook::Nothing,
-            Some(read) if set.settings.delay_ns != 0 && set.settings.clock.now_ns() < read.due => {
-                Outlook::At(read.due)
-            }
-            Some(_) => Outlook::Now,
-        }
-    }
 }
 
 impl QueueSet {
     /// Executes a Write.
-    fn write<R: Incoming>(&self, rx: &R, body: &Body) -> Arrival {
-        let to = match self.granted(body, rx.target(), Access::REMOTE_WRITE) {
+    fn write<R: Incoming>(&self, rx: &R, front: &Header) -> Arrival {
+        let to = match self.granted(front, rx.target(), Access::REMOTE_WRITE) {
             Ok(to) => to,
             Err(why) => return Arrival::Refused(why),
         };
-        if body.pieces == 0 {
-            dma::write(body, to);
-            return Arrival::Delivered;
-        }
-        match dma::write_fetched(rx, body, to, &self.keys) {
+        let outcome = if front.pieces == 0 {
+            Some(dma::write(rx, front, to))
+        } else {
+            dma::write_fetched(rx, front, to, &self.keys)
+        };
+        match outcome {
             Some(Ok(())) => Arrival::Delivered,
             Some(Err(_)) => Arrival::Refused(Refusal::Unreadable),
             None => Arrival::Refused(Refusal::Gone),
@@ -169,14 +154,14 @@ impl QueueSet {
     }
 
     /// The bytes that a Read asks for.
-    fn readable(&self, body: &Body, from: u64) -> Result<Granted, Refusal> {
-        self.granted(body, from, Access::REMOTE_READ)
+    fn readable(&self, read: &Header, from: u64) -> Result<Granted, Refusal> {
+        self.granted(read, from, Access::REMOTE_READ)
     }
 
     /// Executes a Read.
     fn read<R: Incoming>(&self, rx: &R, read: &PendingRead) -> Result<(), Refusal> {
-        let from = self.readable(&read.body, read.from)?;
-        match rx.answer(read.position, &read.body, &self.keys, from) {
+        let from = self.readable(&read.header, read.from)?;
+        match rx.answer(read.position, &read.header, &self.keys, from) {
             Some(Ok(())) => Ok(()),
             Some(Err(DmaError::Source | DmaError::Destination)) => Err(Refusal::Unreadable),
             None => Err(Refusal::Gone),
@@ -186,11 +171,11 @@ impl QueueSet {
     /// The memory of this side that a request names, with its queue pair, key, bounds and rights
     /// checked.
     #[inline]
-    fn granted(&self, body: &Body, addr: u64, access: Access) -> Result<Granted, Refusal> {
-        let qp = self.qps.peek(body.dst).filter(|qp| qp.state != State::Error);
+    fn granted(&self, front: &Header, addr: u64, access: Access) -> Result<Granted, Refusal> {
+        let Header { dst, rkey, byte_len, .. } = *front;
+        let qp = self.qps.peek(dst).filter(|qp| qp.state != State::Error);
         qp.ok_or(Refusal::Gone)?;
-        let granted =
-            self.rights.grant(&self.keys, (body.dst, body.rkey), (addr, body.byte_len), access);
+        let granted = self.rights.grant(&self.keys, (dst, rkey), (addr, byte_len), access);
         granted.ok_or(Refusal::Access)
     }
 
@@ -199,15 +184,15 @@ impl QueueSet {
     fn arrive_invalidating<R: Incoming>(
         &mut self,
         rx: &R,
-        body: &Body,
+        front: &Header,
         out: &mut WcBatch,
     ) -> Arrival {
-        let (qp, rkey) = (body.dst, body.rkey);
+        let (qp, rkey) = (front.dst, front.rkey);
         let is_alive = self.qps.receives(qp);
         if is_alive && !self.rights.is_bound(qp, rkey) {
             return Arrival::Refused(Refusal::Access);
         }
-        let arrival = self.arrive(rx, body, out);
+        let arrival = self.arrive(rx, front, out);
         if matches!(arrival, Arrival::Delivered) {
             self.rights.invalidate(qp, rkey);
             if let Some(completion) = out.last_mut() {

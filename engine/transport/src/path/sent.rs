@@ -6,8 +6,9 @@ use std::num::NonZeroU64;
 use rpcrdma_provider::{SendOp, WcBatch, WcOpcode, WrId};
 
 use super::{CHORE_SEND, Path};
-use crate::body::{Acks, Body, OP_DISCONNECT, Refusal};
+use crate::body::{Acks, Body, Header, OP_DISCONNECT, Refusal};
 use crate::carrier::{Carrier, Incoming, Outgoing, Vacant};
+use crate::keys::KeyCache;
 use crate::qp::{Backlog, Disposition, QueuePair, State, opcode_of};
 use crate::queue_set::{Posted, QueueSet};
 
@@ -36,50 +37,50 @@ impl<C: Carrier> Path<C> {
     /// there is no room, or others wait for it.
     pub(crate) fn push_op(
         &mut self,
-        qp: &mut QueuePair,
-        (posted, op): (Posted, SendOp),
+        (qp, keys): (&mut QueuePair, &KeyCache),
+        (posted, op, byte_len): (Posted, SendOp, u32),
         now: u64,
         fill: impl FnOnce(&mut Body),
     ) -> bool {
-        if !self.is_open() || !self.tx.has_room() {
-            return false;
-        }
-        self.publish_op(qp, (posted, op), now, fill);
-        true
+        self.is_open() && self.publish_op((qp, keys), (posted, op, byte_len), now, fill)
     }
 
-    /// Publishes a request. There is room.
+    /// As [`Path::push_op`], before all waiting requests.
     fn publish_op(
         &mut self,
-        qp: &mut QueuePair,
-        (posted, op): (Posted, SendOp),
+        (qp, keys): (&mut QueuePair, &KeyCache),
+        (posted, op, byte_len): (Posted, SendOp, u32),
         now: u64,
         fill: impl FnOnce(&mut Body),
-    ) {
-        let is_published = self.publish(posted, now, |slot| {
+    ) -> bool {
+        let is_published = self.publish((posted, byte_len), keys, now, |slot| {
             if let SendOp::Write(remote) | SendOp::Read(remote) = op {
                 slot.aim(remote.addr);
             }
             fill(slot.body());
         });
-        debug_assert!(is_published, "there is room");
+        if !is_published {
+            return false;
+        }
         qp.sent_until = NonZeroU64::new(self.tx.head());
         if posted.opcode == WcOpcode::Read {
             qp.reads += 1;
             self.care += 1;
         }
+        true
     }
 
-    /// As [`Path::push_op`], before all waiting requests.
+    /// Publishes a slot that `fill` has written. False if there is no room.
     #[inline(always)]
     fn publish(
         &mut self,
-        posted: Posted,
+        (posted, byte_len): (Posted, u32),
+        keys: &KeyCache,
         now: u64,
         fill: impl FnOnce(&mut <C::Tx as Outgoing>::Vacant<'_>),
     ) -> bool {
         let mut burst = self.burst();
-        let is_published = burst.send(posted, |slot| {
+        let is_published = burst.send((posted, byte_len), keys, |slot| {
             fill(slot);
             if now != 0 {
                 slot.stamp(now);
@@ -149,11 +150,16 @@ impl<C: Carrier> Path<C> {
                 return;
             }
             let posted = self.posted[(position & self.mask) as usize];
+            let mut is_lost = false;
             let refusal = if posted.opcode == WcOpcode::Read {
                 // Its slot returns only after the peer has executed it.
                 let Some(outcome) = self.tx.verdict(position) else { return };
                 self.care -= 1;
                 self.read_has_ended(set, posted.qp_num);
+                is_lost = outcome.is_ok() && posted.qp_num != UNOWNED.qp_num && {
+                    set.keys.refresh();
+                    self.tx.land(position, &set.keys).is_err()
+                };
                 outcome.err()
             } else if self.tx.refused() == self.refusals {
                 None
@@ -166,6 +172,7 @@ impl<C: Carrier> Path<C> {
             self.signaled.pop_front_if(|signaled| *signaled == position);
             match refusal {
                 Some(why) => self.was_refused(set, out.as_deref_mut(), posted, why),
+                None if is_lost => self.was_lost(set, out.as_deref_mut(), posted),
                 None => {
                     if posted.disposition != Disposition::Silent {
                         set.complete(&posted, out.as_deref_mut());
@@ -201,6 +208,16 @@ impl<C: Carrier> Path<C> {
         set.complete(&Posted { disposition, covers: 0, ..posted }, out.as_deref_mut());
         self.fail(set, out, num);
         set.tell(num);
+    }
+
+    /// The data of a Read have not reached their place on this side.
+    #[cold]
+    fn was_lost(&mut self, set: &mut QueueSet, out: Option<&mut WcBatch>, posted: Posted) {
+        let peer = set.qps.find(posted.qp_num).map(|qp| qp.peer);
+        self.was_refused(set, out, posted, Refusal::Unreadable);
+        if let Some(peer) = peer {
+            self.say_goodbye(peer);
+        }
     }
 
     /// Moves a queue pair to the error state and flushes it: first the requests that the peer has
@@ -274,10 +291,11 @@ impl<C: Carrier> Path<C> {
     #[cold]
     pub(crate) fn drain(&mut self, set: &mut QueueSet, mut out: Option<&mut WcBatch>, now: u64) {
         let before = self.tx.head();
+        set.keys.refresh();
         while let Some(&peer_num) = self.goodbyes.front()
-            && self.publish(UNOWNED, now, |slot| {
-                let body = slot.body();
-                (body.dst, body.op, body.byte_len, body.pieces) = (peer_num, OP_DISCONNECT, 0, 0);
+            && self.publish((UNOWNED, 0), &set.keys, now, |slot| {
+                let goodbye = Header { dst: peer_num, op: OP_DISCONNECT, ..Header::empty() };
+                slot.body().header = goodbye;
             })
         {
             self.goodbyes.pop_front();
@@ -293,6 +311,10 @@ impl<C: Carrier> Path<C> {
                     passed += 1;
                     self.waiting.push_back(num);
                 }
+                Turn::NoRoom => {
+                    self.waiting.push_front(num);
+                    break;
+                }
             }
         }
         if self.goodbyes.is_empty() && self.waiting.is_empty() {
@@ -303,7 +325,7 @@ impl<C: Carrier> Path<C> {
         }
     }
 
-    /// Sends the oldest waiting request of a queue pair. There is room.
+    /// Sends the oldest waiting request of a queue pair. There is a slot.
     fn send_waiting(
         &mut self,
         set: &mut QueueSet,
@@ -311,7 +333,7 @@ impl<C: Carrier> Path<C> {
         num: u32,
         now: u64,
     ) -> Turn {
-        let QueueSet { qps, backlog, .. } = set;
+        let QueueSet { qps, backlog, keys, .. } = set;
         let Some(qp) = qps.find(num) else { return Turn::Done };
         let Some(request) = backlog.front(&qp.backlog) else {
             qp.is_waiting = false;
@@ -343,7 +365,12 @@ impl<C: Carrier> Path<C> {
                 return Turn::Again;
             }
         } else {
-            self.publish_op(qp, (posted, op), now, |body| *body = request.body);
+            let byte_len = request.body.header.byte_len;
+            if !self
+                .publish_op((qp, keys), (posted, op, byte_len), now, |body| *body = request.body)
+            {
+                return Turn::NoRoom;
+            }
         }
         let Some(qp) = set.qps.find(num) else { return Turn::Done };
         set.backlog.pop(&mut qp.backlog);
@@ -366,14 +393,15 @@ impl<C: Carrier> Burst<'_, C> {
     #[inline(always)]
     pub(crate) fn send(
         &mut self,
-        posted: Posted,
+        (posted, byte_len): (Posted, u32),
+        keys: &KeyCache,
         fill: impl FnOnce(&mut <C::Tx as Outgoing>::Vacant<'_>),
     ) -> bool {
         let position = self.tx.head();
-        let Some(mut slot) = self.tx.claim() else { return false };
+        let Some(mut slot) = self.tx.claim(byte_len) else { return false };
         self.posted[position as usize & (self.posted.len() - 1)] = posted;
         fill(&mut slot);
-        slot.publish(self.acks);
+        slot.publish(self.acks, keys);
         true
     }
 
@@ -407,6 +435,8 @@ enum Turn {
     Again,
     /// It waits for another event.
     Later,
+    /// It waits for room for the bytes of its next request.
+    NoRoom,
 }
 
 /// The record of a slot that has no request to complete.

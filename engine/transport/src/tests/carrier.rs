@@ -17,7 +17,7 @@ use rpcrdma_provider::{
 };
 
 use crate::Transport;
-use crate::body::{Acks, Body, OP_READ, Refusal};
+use crate::body::{Acks, Body, Header, OP_READ, Refusal};
 use crate::carrier::{Carrier, DmaError, EndId, Incoming, Outgoing, Vacant};
 use crate::clock::FabricClock;
 use crate::conn::{Conn, Progress};
@@ -58,8 +58,6 @@ struct Staging(EndId);
 
 struct Sending {
     way: Rc<Way>,
-    /// Of its own side.
-    keys: KeyCache,
     head: u64,
     freed: u64,
 }
@@ -90,17 +88,16 @@ impl Sending {
     fn slot(&self, position: u64) -> &Slot {
         self.way.slots[position as usize].get().expect("it was published")
     }
-
-    /// The memory that a body refers to.
-    fn pieces(&self, body: &Body) -> Vec<(usize, usize)> {
-        let at = |key, offset, len| self.keys.locate(key, offset, len).expect("it is registered");
-        let pieces = body.pieces();
-        pieces.map(|it| (at(it.key, it.offset, it.len) as usize, it.len as usize)).collect()
-    }
 }
 
-// SAFETY: memory of a request is read when it is published, and written when its verdict is given
-// out, which the transport asks for no more once the slot was freed.
+/// The memory of its own side that a body refers to.
+fn places(body: &Body, keys: &KeyCache) -> Option<Vec<(usize, usize)>> {
+    let at = |key, offset, len| keys.locate(key, offset, len).map(|at| at as usize);
+    body.pieces().map(|it| Some((at(it.key, it.offset, it.len)?, it.len as usize))).collect()
+}
+
+// SAFETY: memory of a request is read when it is published, and written when its data land, which
+// the transport asks for before the slot is freed and not after it was withdrawn.
 unsafe impl Outgoing for Sending {
     type Vacant<'a> = Claimed<'a>;
 
@@ -108,7 +105,7 @@ unsafe impl Outgoing for Sending {
         SLOTS
     }
 
-    fn claim(&mut self) -> Option<Claimed<'_>> {
+    fn claim(&mut self, _: u32) -> Option<Claimed<'_>> {
         self.has_room().then(|| Claimed { tx: self, body: Body::empty(), target: 0 })
     }
 
@@ -137,20 +134,21 @@ unsafe impl Outgoing for Sending {
     }
 
     fn verdict(&self, position: u64) -> Option<Result<(), Refusal>> {
+        self.slot(position).verdict.get()
+    }
+
+    fn land(&mut self, position: u64, keys: &KeyCache) -> Result<(), Refusal> {
         let slot = self.slot(position);
-        let verdict = slot.verdict.get()?;
         let answer = slot.answer.take();
-        if !answer.is_empty() && !slot.is_withdrawn.get() {
-            let mut left = answer.as_slice();
-            for (at, len) in self.pieces(&slot.body) {
-                let (part, rest) = left.split_at(len);
-                let to = std::ptr::with_exposed_provenance_mut::<u8>(at);
-                // SAFETY: the requester has lent its memory until the Read has completed.
-                unsafe { to.copy_from_nonoverlapping(part.as_ptr(), len) };
-                left = rest;
-            }
+        let mut left = answer.as_slice();
+        for (at, len) in places(&slot.body, keys).ok_or(Refusal::Unreadable)? {
+            let (part, rest) = left.split_at(len);
+            let to = std::ptr::with_exposed_provenance_mut::<u8>(at);
+            // SAFETY: the requester has lent its memory until the Read has completed.
+            unsafe { to.copy_from_nonoverlapping(part.as_ptr(), len) };
+            left = rest;
         }
-        Some(verdict)
+        Ok(())
     }
 
     fn taken_at(&self, _: u64) -> u64 {
@@ -190,10 +188,12 @@ impl Vacant for Claimed<'_> {
         self.target = addr;
     }
 
-    fn publish(mut self, acks: Acks) {
-        self.body.acks = acks;
+    fn publish(mut self, acks: Acks, keys: &KeyCache) {
+        self.body.header.acks = acks;
         let Claimed { tx, body, target } = self;
-        let pieces = if body.op == OP_READ { Vec::new() } else { tx.pieces(&body) };
+        let is_read = body.header.op == OP_READ;
+        let pieces = if is_read { Some(Vec::new()) } else { places(&body, keys) };
+        let pieces = pieces.expect("it is registered");
         let mut staged = Vec::new();
         for (at, len) in pieces {
             let from = std::ptr::with_exposed_provenance::<u8>(at);
@@ -217,12 +217,16 @@ impl Receiving {
 
 // SAFETY: what is handed out is staged, and staged bytes are never written again.
 unsafe impl Incoming for Receiving {
-    fn front(&self) -> Option<&Body> {
+    fn front(&self) -> Option<Header> {
         self.peek(self.next)
     }
 
-    fn peek(&self, position: u64) -> Option<&Body> {
-        Some(&self.way.slots[position as usize].get()?.body)
+    fn bytes(&self) -> *const u8 {
+        self.way.slots[self.next as usize].get().expect("it is there").body.bytes.as_ptr()
+    }
+
+    fn peek(&self, position: u64) -> Option<Header> {
+        Some(self.way.slots[position as usize].get()?.body.header)
     }
 
     fn prefetch_front(&self) {}
@@ -245,7 +249,7 @@ unsafe impl Incoming for Receiving {
 
     fn pull(
         &self,
-        _: &Body,
+        _: &Header,
         _: &KeyCache,
         mut put: impl FnMut(*const u8, usize) -> Result<(), DmaError>,
     ) -> Option<Result<(), DmaError>> {
@@ -256,7 +260,7 @@ unsafe impl Incoming for Receiving {
     fn answer(
         &self,
         position: u64,
-        _: &Body,
+        _: &Header,
         _: &KeyCache,
         from: Granted,
     ) -> Option<Result<(), DmaError>> {
@@ -330,14 +334,15 @@ impl Side {
         let keys = table.register(&region, Own::own(Access::LOCAL_WRITE)).unwrap();
         let rights = Rights::new(side as u64, Arc::new(AtomicU32::new(0)));
         let clock = FabricClock::Virtual(Arc::default());
+        let (delay_ns, rnr_timer_ns, reads_max, message_len) = (0, 0, 2, 1 << 20);
+        let has_windows = false;
         let settings =
-            Settings { delay_ns: 0, rnr_timer_ns: 0, reads_max: 2, has_windows: false, clock };
+            Settings { delay_ns, rnr_timer_ns, reads_max, message_len, has_windows, clock };
         let mut transport = Transport::new(&ATTR, (Arc::clone(&table), rights), settings);
         let qp =
             Connected { num, peer, peer_rnr_retry: 7, side: side as u8, conn: Arc::clone(conn) };
         let end = EndId { link: 1, side };
-        let (own, _) = KeyCache::new(table);
-        let tx = Sending { way: Rc::clone(there), keys: own, head: 0, freed: 0 };
+        let tx = Sending { way: Rc::clone(there), head: 0, freed: 0 };
         let rx = Receiving { way: Rc::clone(back), next: 0 };
         transport.attach(qp, end, || Some((Staging(end), tx, rx))).unwrap();
         conn.set(side, Progress::Attached);
