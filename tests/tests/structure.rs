@@ -113,6 +113,7 @@ const DATA_PATH: &[&str] = &[
     "engine/transport/src/keys.rs",
     "engine/transport/src/path.rs",
     "engine/transport/src/path/local.rs",
+    "engine/transport/src/path/outlook.rs",
     "engine/transport/src/path/remote.rs",
     "engine/transport/src/path/sent.rs",
     "engine/transport/src/post.rs",

@@ -5,3 +5,7 @@ mod interleavings;
 
 #[cfg(not(loom))]
 mod carrier;
+#[cfg(not(loom))]
+mod lies;
+#[cfg(not(loom))]
+mod staging;
