@@ -29,7 +29,7 @@ impl Victim {
     fn new() -> Victim {
         let (there, back, conn) = (Way::new(), Way::new(), Conn::new());
         let mut side = Side::new(0, NUM, &ATTR);
-        side.attach((1, 0), [&there, &back], &conn, [NUM, 0x200]);
+        side.attach((1, 0), Some([&there, &back]), &conn, [NUM, 0x200]);
         conn.set(1, Progress::Attached);
         Victim { side, there, back, published: 0 }
     }
@@ -199,7 +199,7 @@ fn bytes_that_are_fewer_or_more_than_the_length_are_refused() {
 fn a_receive_whose_message_was_a_lie_takes_the_next_message() {
     let (mut it, conn) = (Victim::new(), Conn::new());
     let (there, back) = (Way::new(), Way::new());
-    it.side.attach((2, 0), [&there, &back], &conn, [NUM + 1, 0x201]);
+    it.side.attach((2, 0), Some([&there, &back]), &conn, [NUM + 1, 0x201]);
     conn.set(1, Progress::Attached);
     let to = it.side.sge(0, 8192);
     it.side.recv(7, &[to]);

@@ -381,20 +381,22 @@ impl Side {
         Side { transport, num, keys, table, buffers: 0, region }
     }
 
-    /// Attaches a queue pair on a path of its own.
+    /// Attaches a queue pair, on a path of its own if there are ways.
     pub(super) fn attach(
         &mut self,
         (link, side): (u64, usize),
-        [there, back]: [&Rc<Way>; 2],
+        ways: Option<[&Rc<Way>; 2]>,
         conn: &Arc<Conn>,
         [num, peer]: [u32; 2],
     ) {
         let qp =
             Connected { num, peer, peer_rnr_retry: 7, side: side as u8, conn: Arc::clone(conn) };
         let end = EndId { link, side };
-        let tx = Sending { way: Rc::clone(there), head: 0, freed: 0 };
-        let rx = Receiving { way: Rc::clone(back), next: 0 };
-        self.transport.attach(qp, end, || Some((Staging(end), tx, rx))).unwrap();
+        let carrier = ways.map(|[there, back]| {
+            let tx = Sending { way: Rc::clone(there), head: 0, freed: 0 };
+            (Staging(end), tx, Receiving { way: Rc::clone(back), next: 0 })
+        });
+        self.transport.attach(qp, end, || carrier).unwrap();
         conn.set(side, Progress::Attached);
     }
 
@@ -444,8 +446,8 @@ pub(super) fn pair() -> [Side; 2] {
     let ([there, back], conn) = ([Way::new(), Way::new()], Conn::new());
     let nums = [0x100, 0x200];
     let mut pair = [0, 1].map(|side| Side::new(side, nums[side], &ATTR));
-    pair[0].attach((1, 0), [&there, &back], &conn, nums);
-    pair[1].attach((1, 1), [&back, &there], &conn, [nums[1], nums[0]]);
+    pair[0].attach((1, 0), Some([&there, &back]), &conn, nums);
+    pair[1].attach((1, 1), Some([&back, &there]), &conn, [nums[1], nums[0]]);
     pair
 }
 
