@@ -81,7 +81,7 @@ impl FabricCm {
             });
         }
         let port = Arc::clone(&on.port);
-        let num = port.reserve(&self.fabric.device)?;
+        let num = port.numbers.reserve(&self.fabric.device)?;
         Ok(Seat { port, num, rnr_retry: param.rnr_retry })
     }
 }
@@ -132,7 +132,7 @@ impl ConnectionManager for FabricCm {
         let listener = listeners.get(&to).cloned();
         drop(listeners);
         let Some(listener) = listener else {
-            seat.port.give_back(seat.num);
+            seat.port.numbers.give_back(seat.num);
             self.inbox.push(CmEvent::Refused { id, reason: ConnectError::Unreachable });
             return Ok(id);
         };
@@ -213,7 +213,7 @@ impl Drop for FabricRequest {
     fn drop(&mut self) {
         if let Some(pending) = self.0.take() {
             let Pending { seat, id, answer_to } = pending;
-            seat.port.give_back(seat.num);
+            seat.port.numbers.give_back(seat.num);
             answer_to.push(CmEvent::Refused { id, reason: ConnectError::Rejected });
         }
     }

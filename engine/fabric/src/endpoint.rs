@@ -83,7 +83,7 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         if !self.is_taken_over {
             self.conn.set(self.side, Progress::Dropped);
-            self.port().give_back(self.num);
+            self.port().numbers.give_back(self.num);
             self.peer().doze.poke();
         }
     }

@@ -10,7 +10,6 @@ use rpcrdma_provider::{DeviceCaps, Provider, QueueAttr, SetupError};
 use rpcrdma_transport::Transport;
 use rpcrdma_transport::body::{INLINE_LEN, MESSAGE_LEN_MAX, PIECES_MAX};
 use rpcrdma_transport::keys::KeyTable;
-use rpcrdma_transport::qp::QP_MAX;
 use rpcrdma_transport::queue_set::Settings;
 use rpcrdma_transport::rights::Rights;
 
@@ -81,7 +80,7 @@ impl Fabric {
         FabricUse {
             regions: keys.held(),
             queues: ports.len(),
-            queue_pairs: ports.iter().map(|port| port.taken()).sum(),
+            queue_pairs: ports.iter().map(|port| port.numbers.taken()).sum(),
             windows: (options.windows - windows_left) as usize,
             listeners: network.listeners.count(),
         }
@@ -173,29 +172,7 @@ impl Provider for Fabric {
 
     fn open_queues(&self, attr: &QueueAttr) -> Result<FabricQueues, SetupError> {
         let (caps, options) = (&self.0.caps, &self.0.options);
-        let limits = [
-            ("Receives of a shared receive queue", attr.srq_depth, caps.srq_depth),
-            ("entries of a completion queue", attr.cq_depth, caps.cq_depth),
-            ("queue pairs of one shard", attr.qp_max, QP_MAX),
-            ("send requests of a queue pair", attr.send_depth, caps.send_depth),
-            ("gather entries of a send request", attr.send_sge, caps.send_sge),
-            ("scatter entries of a Receive", attr.recv_sge, caps.recv_sge),
-        ];
-        for (what, needed, limit) in limits {
-            if needed > limit {
-                let (needed, limit) = (needed.into(), limit.into());
-                return Err(SetupError::Limit { what, needed, limit, device: caps.name.clone() });
-            }
-        }
-        let requests_max = u64::from(attr.qp_max) * u64::from(attr.send_depth);
-        if requests_max > BACKLOG_MAX {
-            return Err(SetupError::Limit {
-                what: "send requests of all queue pairs",
-                needed: requests_max,
-                limit: BACKLOG_MAX,
-                device: caps.name.clone(),
-            });
-        }
+        rpcrdma_transport::check(attr, caps)?;
         let id = self.0.ids.fetch_add(1, Ordering::Relaxed);
         let port = Port::new(id, attr.qp_max).map_err(|source| SetupError::System {
             call: "eventfd",
@@ -234,5 +211,3 @@ impl Shared {
 
 /// How to make a fabric that matches its configuration.
 const FROM_CONFIG: &str = "Fabric::from_config makes one that is as configured";
-/// Requests that may wait for room in one set of queues: at most 4 GiB, touched only when used.
-const BACKLOG_MAX: u64 = 1 << 24;

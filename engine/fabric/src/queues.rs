@@ -121,7 +121,7 @@ impl Queues for FabricQueues {
 
     fn destroy(&mut self, FabricQp(num): FabricQp) {
         if self.transport.destroy(num) {
-            self.port.give_back(num);
+            self.port.numbers.give_back(num);
         }
     }
 

@@ -1,7 +1,6 @@
 //! Rings: the carrier between two sets of queues of one process.
 
 mod memory;
-mod prefetch;
 pub(crate) mod ring;
 mod slot;
 

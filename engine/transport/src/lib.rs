@@ -24,8 +24,11 @@ pub mod clock;
 pub mod conn;
 mod dma;
 pub mod keys;
+mod limits;
+pub mod numbers;
 mod path;
 mod post;
+pub mod prefetch;
 pub mod qp;
 pub mod queue_set;
 pub mod rights;
@@ -47,6 +50,7 @@ use self::carrier::{Carrier, EndId, Outgoing};
 use self::conn::Progress;
 use self::dma::Lent;
 use self::keys::{KeyCache, KeyTable, Reader};
+pub use self::limits::check;
 use self::path::{Outlook, Path};
 use self::post::{Limits, NotTaken};
 use self::qp::{Connected, Disposition, QueuePair, State};
@@ -98,6 +102,11 @@ impl<C: Carrier> Transport<C> {
         self.set.events.reserve(count);
         self.set.opening.push(num);
         Ok(())
+    }
+
+    /// The ends that connect these queues to others which are not gone.
+    pub fn carriers(&self) -> impl Iterator<Item = &C> {
+        self.paths.iter().filter(|path| !path.is_dead).map(|path| &path.carrier)
     }
 
     /// `Queues::poll_cq`.

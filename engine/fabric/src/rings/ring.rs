@@ -27,11 +27,12 @@ use rpcrdma_transport::barrier;
 use rpcrdma_transport::body::{Acks, Body, Header, Piece, Refusal, pieces_at};
 use rpcrdma_transport::carrier::{DmaError, Incoming, Outgoing, Vacant};
 use rpcrdma_transport::keys::KeyCache;
+use rpcrdma_transport::prefetch;
 use rpcrdma_transport::rights::Granted;
 use rpcrdma_transport::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell, yield_now};
 
+use super::memory;
 use super::slot::{Slot, Verdict};
-use super::{memory, prefetch};
 
 /// The memory of one ring.
 pub(crate) struct Ring {

@@ -8,17 +8,17 @@ use rpcrdma_provider::{
     Queues, SetupError, Waker, WcStatus,
 };
 
+use super::device::{Options, open, open_with};
 use super::host::*;
-use crate::{Fabric, FabricOptions};
 
 const QUIET: ConnParam<'static> = ConnParam { private: &[], rnr_retry: 7 };
 
 #[test]
 fn private_data_goes_both_ways_and_ports_are_given_out() {
-    let fabric = Fabric::new();
-    let (a, b) = (Host::new(&fabric, &SMALL), Host::new(&fabric, &SMALL));
-    let mut server = fabric.open_cm().unwrap();
-    let mut client = fabric.clone().open_cm().unwrap();
+    let device = open();
+    let (a, b) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
+    let mut server = device.open_cm().unwrap();
+    let mut client = device.clone().open_cm().unwrap();
     let one = server.listen("10.0.0.1:0".parse().unwrap()).unwrap();
     let other = server.listen("10.0.0.1:0".parse().unwrap()).unwrap();
     let port = |at: Address| at.as_ip().expect("an IP address").port();
@@ -37,10 +37,10 @@ fn private_data_goes_both_ways_and_ports_are_given_out() {
 
 #[test]
 fn an_address_has_one_listener_until_its_manager_is_dropped() {
-    let fabric = Fabric::new();
+    let device = open();
     let at = "10.0.0.1:20049".parse().unwrap();
-    let mut first = fabric.open_cm().unwrap();
-    let mut second = fabric.open_cm().unwrap();
+    let mut first = device.open_cm().unwrap();
+    let mut second = device.open_cm().unwrap();
     assert_eq!(first.listen(at).unwrap(), at);
     assert!(matches!(second.listen(at), Err(SetupError::Listen { address, .. }) if *address == at));
     drop(first);
@@ -49,9 +49,9 @@ fn an_address_has_one_listener_until_its_manager_is_dropped() {
 
 #[test]
 fn an_address_of_another_kind_is_refused_with_those_that_are_taken() {
-    let fabric = Fabric::new();
-    let host = Host::new(&fabric, &SMALL);
-    let mut cm = fabric.open_cm().unwrap();
+    let device = open();
+    let host = Host::new(&device, &SMALL);
+    let mut cm = device.open_cm().unwrap();
     for text in ["shm:/run/store.sock", "shm:@store"] {
         let at: Address = text.parse().unwrap();
         let said = cm.listen(at).expect_err("no socket is made").to_string();
@@ -63,21 +63,21 @@ fn an_address_of_another_kind_is_refused_with_those_that_are_taken() {
         assert!(*to == at && matches!(reason, ConnectError::WrongAddress { .. }));
         cm.unlisten(at);
     }
-    let in_use = fabric.in_use();
+    let in_use = device.in_use();
     assert_eq!((in_use.listeners, in_use.queue_pairs), (0, 0));
 }
 
 #[test]
 fn connecting_without_a_listener_a_rejection_and_a_dropped_request_are_refusals() {
-    let fabric = Fabric::new();
+    let device = open();
     let attr = QueueAttr { qp_max: 1, ..SMALL };
-    let host = Host::new(&fabric, &attr);
-    let mut cm = fabric.open_cm().unwrap();
+    let host = Host::new(&device, &attr);
+    let mut cm = device.open_cm().unwrap();
     let nowhere = "10.0.0.1:1".parse().unwrap();
     let id = cm.connect(nowhere, &host.queues.handle(), &QUIET).unwrap();
     assert!(matches!(next(&mut cm), Some(CmEvent::Refused { id: refused, reason })
             if refused == id && reason == ConnectError::Unreachable));
-    let mut server = fabric.open_cm().unwrap();
+    let mut server = device.open_cm().unwrap();
     let at = server.listen("10.0.0.1:0".parse().unwrap()).unwrap();
     for is_dropped in [false, true] {
         // There is one queue pair number: it comes back each time.
@@ -98,10 +98,10 @@ fn connecting_without_a_listener_a_rejection_and_a_dropped_request_are_refusals(
 
 #[test]
 fn queue_pairs_private_data_and_retries_have_limits() {
-    let fabric = Fabric::new();
+    let device = open();
     let attr = QueueAttr { qp_max: 2, ..SMALL };
-    let host = Host::new(&fabric, &attr);
-    let mut cm = fabric.open_cm().unwrap();
+    let host = Host::new(&device, &attr);
+    let mut cm = device.open_cm().unwrap();
     let at = cm.listen("10.0.0.1:0".parse().unwrap()).unwrap();
     let handle = host.queues.handle();
     let long = ConnParam { private: &[0; 57], rnr_retry: 7 };
@@ -117,22 +117,22 @@ fn queue_pairs_private_data_and_retries_have_limits() {
 #[test]
 fn options_and_attributes_beyond_the_device_are_refused() {
     for slots in [0, 8, 48, 131_072] {
-        let options = FabricOptions { slots, ..FabricOptions::default() };
-        assert!(matches!(Fabric::with_options(options), Err(SetupError::Invalid { .. })));
+        let options = Options { slots, ..Options::default() };
+        assert!(matches!(open_with(options), Err(SetupError::Invalid { .. })));
     }
-    let fabric = Fabric::new();
-    let limit = fabric.caps().send_sge;
-    assert!(fabric.open_queues(&QueueAttr { send_sge: limit, ..SMALL }).is_ok());
-    let refused = fabric.open_queues(&QueueAttr { send_sge: limit + 1, ..SMALL });
+    let device = open();
+    let limit = device.caps().send_sge;
+    assert!(device.open_queues(&QueueAttr { send_sge: limit, ..SMALL }).is_ok());
+    let refused = device.open_queues(&QueueAttr { send_sge: limit + 1, ..SMALL });
     assert!(matches!(refused, Err(SetupError::Limit { needed, .. }) if needed == 15));
     let sum = QueueAttr { qp_max: 1 << 16, send_depth: 1 << 14, ..SMALL };
-    assert!(matches!(fabric.open_queues(&sum), Err(SetupError::Limit { .. })));
+    assert!(matches!(device.open_queues(&sum), Err(SetupError::Limit { .. })));
 }
 
 #[test]
 fn the_first_message_of_the_accepting_side_waits_until_the_other_is_attached() {
     let mut pair = Pair::new();
-    let (ours, theirs) = endpoints(&pair.fabric, &pair.a, &pair.b, 7);
+    let (ours, theirs) = endpoints(&pair.device, &pair.a, &pair.b, 7);
     let qb = pair.b.queues.attach(theirs).unwrap();
     pair.a.recv(10, 0, 64);
     pair.b.send(qb.qp, 1, b"early").unwrap();
@@ -153,7 +153,7 @@ fn the_first_message_of_the_accepting_side_waits_until_the_other_is_attached() {
 #[test]
 fn an_endpoint_dropped_before_it_was_attached_disconnects_the_other() {
     let mut pair = Pair::new();
-    let (ours, theirs) = endpoints(&pair.fabric, &pair.a, &pair.b, 7);
+    let (ours, theirs) = endpoints(&pair.device, &pair.a, &pair.b, 7);
     let qb = pair.b.queues.attach(theirs).unwrap();
     pair.b.send(qb.qp, 1, b"to no one").unwrap();
     drop(ours);
@@ -164,7 +164,7 @@ fn an_endpoint_dropped_before_it_was_attached_disconnects_the_other() {
 #[test]
 fn an_endpoint_belongs_to_the_queues_it_was_made_for() {
     let mut pair = Pair::new();
-    let (ours, theirs) = endpoints(&pair.fabric, &pair.a, &pair.b, 7);
+    let (ours, theirs) = endpoints(&pair.device, &pair.a, &pair.b, 7);
     assert!(matches!(pair.b.queues.attach(ours), Err(SetupError::Invalid { .. })));
     let qb = pair.b.queues.attach(theirs).unwrap();
     pair.b.poll();
@@ -173,9 +173,9 @@ fn an_endpoint_belongs_to_the_queues_it_was_made_for() {
 
 #[test]
 fn a_waiting_manager_is_woken_by_an_event_and_by_its_waker() {
-    let fabric = Fabric::new();
-    let host = Host::new(&fabric, &SMALL);
-    let mut server = fabric.open_cm().unwrap();
+    let device = open();
+    let host = Host::new(&device, &SMALL);
+    let mut server = device.open_cm().unwrap();
     let at = server.listen("10.0.0.1:0".parse().unwrap()).unwrap();
     let waker = Waker::new().unwrap();
     let ringer = waker.clone();
@@ -185,7 +185,7 @@ fn a_waiting_manager_is_woken_by_an_event_and_by_its_waker() {
             assert!(matches!(server.next(&waker, long), Some(CmEvent::Request { .. })));
             assert!(server.next(&waker, long).is_none());
         });
-        let mut client = fabric.open_cm().unwrap();
+        let mut client = device.open_cm().unwrap();
         client.connect(at, &host.queues.handle(), &QUIET).unwrap();
         // The server drops the request, which is how we know that it has got it.
         assert!(matches!(

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::{QueueAttr, QueueEvent, Queues, Remote, SendOp, Waker, WcStatus};
 
+use super::device::Options;
 use super::host::*;
-use crate::{FabricClock, FabricOptions};
+use crate::FabricClock;
 
 fn delayed(delay_ns: u64) -> (Arc<std::sync::atomic::AtomicU64>, Pair) {
     let (now, clock) = virtual_clock();
-    let options = FabricOptions { slots: 16, delay_ns, clock, ..FabricOptions::default() };
+    let options = Options { slots: 16, delay_ns, clock, ..Options::default() };
     (now, Pair::with(options, &SMALL, 7))
 }
 
@@ -89,8 +90,7 @@ fn a_message_without_a_receive_waits_and_is_delivered_when_one_is_posted() {
 fn a_send_without_a_receive_fails_after_its_retries_and_not_before() {
     for rnr_retry in [0, 1, 6] {
         let (now, clock) = virtual_clock();
-        let options =
-            FabricOptions { slots: 16, rnr_timer_ns: 100, clock, ..FabricOptions::default() };
+        let options = Options { slots: 16, rnr_timer_ns: 100, clock, ..Options::default() };
         let mut pair = Pair::with(options, &SMALL, rnr_retry);
         let (qa2, _) = pair.another();
         pair.a.send(pair.qa.qp, 1, b"x").unwrap();
@@ -165,10 +165,10 @@ fn a_request_that_fails_locally_wakes_a_sleeper() {
 #[test]
 fn a_sleeper_wakes_when_a_delayed_read_is_due_and_it_takes_a_round_trip() {
     let delay = Duration::from_millis(5);
-    let options = FabricOptions {
+    let options = Options {
         delay_ns: delay.as_nanos() as u64,
         clock: FabricClock::Real,
-        ..FabricOptions::default()
+        ..Options::default()
     };
     let mut pair = Pair::with(options, &QueueAttr { qp_max: 2, ..SMALL }, 7);
     let (waker, long) = (Waker::new().unwrap(), Duration::from_secs(600));
@@ -189,10 +189,10 @@ fn a_sleeper_wakes_when_a_delayed_read_is_due_and_it_takes_a_round_trip() {
 #[test]
 fn a_sleeper_wakes_when_a_delayed_message_is_due() {
     let delay = Duration::from_millis(20);
-    let options = FabricOptions {
+    let options = Options {
         delay_ns: delay.as_nanos() as u64,
         clock: FabricClock::Real,
-        ..FabricOptions::default()
+        ..Options::default()
     };
     let mut pair = Pair::with(options, &QueueAttr { qp_max: 2, ..SMALL }, 7);
     let waker = Waker::new().unwrap();

@@ -8,8 +8,8 @@ use rpcrdma_provider::{
     QueueEvent, Queues, SendFlags, SendWr, Waker, WcBatch, WcStatus, WrId,
 };
 
+use super::device::{Device, DeviceQueues, address, nowhere, open};
 use super::host::*;
-use crate::{Fabric, FabricQueues};
 use rpcrdma_provider::fault::{FaultPlan, Faulty, FaultyProvider};
 
 const ALWAYS: u32 = 1_000_000;
@@ -17,20 +17,20 @@ const ALWAYS: u32 = 1_000_000;
 /// A plain sender and a receiver with faults.
 struct Rig {
     a: Host,
-    b: Host<Faulty<FabricQueues>>,
+    b: Host<Faulty<DeviceQueues>>,
     qa: Attached<Qp>,
     qb: Attached<Qp>,
-    fabric: Fabric,
+    device: Device,
 }
 
 impl Rig {
     fn new(plan: FaultPlan) -> Rig {
-        let fabric = Fabric::new();
-        let mut a = Host::new(&fabric, &SMALL);
-        let queues = Faulty::new(fabric.open_queues(&SMALL).unwrap(), plan);
-        let mut b = Host::wrap(&fabric, queues);
-        let (qa, qb) = connect(&fabric, &mut a, &mut b, 7);
-        Rig { a, b, qa, qb, fabric }
+        let device = open();
+        let mut a = Host::new(&device, &SMALL);
+        let queues = Faulty::new(device.open_queues(&SMALL).unwrap(), plan);
+        let mut b = Host::wrap(&device, queues);
+        let (qa, qb) = connect(&device, &mut a, &mut b, 7);
+        Rig { a, b, qa, qb, device }
     }
 }
 
@@ -170,7 +170,7 @@ fn late_completions_keep_the_order_of_their_queue_pair() {
         ..FaultPlan::default()
     };
     let mut rig = Rig::new(plan);
-    let second = connect(&rig.fabric, &mut rig.a, &mut rig.b, 7);
+    let second = connect(&rig.device, &mut rig.a, &mut rig.b, 7);
     let mut got = Vec::new();
     for id in 0..200 {
         let qp = if id % 2 == 0 { rig.qa } else { second.0 };
@@ -243,7 +243,7 @@ fn a_withheld_completion_is_reported_when_the_queue_pair_fails_or_never() {
             1 => rig.a.queues.disconnect(rig.qa.qp),
             2 => rig.b.queues.destroy(rig.qb.qp),
             _ => {
-                let nothing = [rig.b.sge(0, 1 << 30)];
+                let nothing = [rig.b.sge(0, 1 << 20)];
                 rig.b.send_from(rig.qb.qp, 3, &nothing, SendFlags::empty()).unwrap();
             }
         }
@@ -331,14 +331,14 @@ fn a_failed_completion_queue_stays_failed() {
 fn faults_are_counted_until_they_are_ended() {
     let plan =
         FaultPlan { send_refused_ppm: ALWAYS, bytes_changed_ppm: ALWAYS, ..FaultPlan::default() };
-    let fabric = Fabric::new();
-    let provider = FaultyProvider::new(fabric.clone(), plan);
+    let device = open();
+    let provider = FaultyProvider::new(device.clone(), plan);
     let log = provider.log();
     let [mut a, mut b] = [0, 1].map(|_| {
         let queues = provider.open_queues(&SMALL).unwrap();
-        Host::wrap(&fabric, queues)
+        Host::wrap(&device, queues)
     });
-    let (qa, qb) = connect(&fabric, &mut a, &mut b, 7);
+    let (qa, qb) = connect(&device, &mut a, &mut b, 7);
     assert!(a.send(qa.qp, 1, b"x").is_err());
     assert_eq!(log.sends_refused.load(Ordering::Relaxed), 1);
     log.end();
@@ -463,7 +463,7 @@ fn the_same_seed_gives_the_same_faults() {
 #[test]
 fn queues_of_a_provider_have_faults_of_their_own() {
     let plan = FaultPlan { port_changed_ppm: ALWAYS / 2, ..FaultPlan::default() };
-    let provider = FaultyProvider::new(Fabric::new(), plan);
+    let provider = FaultyProvider::new(open(), plan);
     let [first, second] = [0, 1].map(|which| {
         let mut queues = provider.open_queues(&SMALL).unwrap();
         provider.log().tell(which, QueueEvent::DeviceLost);
@@ -480,16 +480,15 @@ fn queues_of_a_provider_have_faults_of_their_own() {
 #[test]
 fn a_provider_wraps_its_queues_and_its_connection_manager() {
     let plan = FaultPlan { completion_delayed_ppm: ALWAYS / 2, ..FaultPlan::default() };
-    let provider = FaultyProvider::new(Fabric::new(), plan);
-    let fabric = Fabric::new();
-    assert_eq!(provider.caps(), fabric.caps());
+    let provider = FaultyProvider::new(open(), plan);
+    let device = open();
+    assert_eq!(provider.caps(), device.caps());
     let mut queues = [0, 1].map(|_| provider.open_queues(&SMALL).unwrap());
     let mut cm = provider.open_cm().unwrap();
     let waker = Waker::new().unwrap();
     let param = ConnParam { private: &[], rnr_retry: 7 };
-    let at = cm.listen("10.0.0.1:0".parse().unwrap()).unwrap();
-    let nowhere = "10.0.0.2:1".parse().unwrap();
-    cm.connect(nowhere, &queues[0].handle(), &param).unwrap();
+    let at = cm.listen(address()).unwrap();
+    cm.connect(nowhere(), &queues[0].handle(), &param).unwrap();
     let refused = cm.next(&waker, Duration::ZERO);
     assert!(matches!(refused, Some(CmEvent::Refused { reason: ConnectError::Unreachable, .. })));
     cm.connect(at, &queues[0].handle(), &param).unwrap();

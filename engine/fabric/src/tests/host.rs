@@ -12,11 +12,12 @@ use rpcrdma_provider::{
     WcStatus, Window, WorkCompletion, WrId,
 };
 
-use crate::{
-    Fabric, FabricClock, FabricCm, FabricEndpoint, FabricHandle, FabricOptions, FabricQueues,
+use super::device::{
+    self, Clock, Device, DeviceCm, DeviceEndpoint, DeviceHandle, DeviceQp, DeviceQueues, Options,
+    open_at,
 };
 
-pub(super) type Qp = crate::FabricQp;
+pub(super) type Qp = DeviceQp;
 
 pub(super) const SMALL: QueueAttr =
     QueueAttr { srq_depth: 32, cq_depth: 256, qp_max: 8, send_depth: 64, send_sge: 4, recv_sge: 3 };
@@ -27,7 +28,7 @@ pub(super) const LATE: u64 = (1 << 32) - 3;
 /// Bytes of the memory of a host.
 pub(super) const MEMORY: usize = 256 << 10;
 
-pub(super) struct Host<Q = FabricQueues> {
+pub(super) struct Host<Q = DeviceQueues> {
     pub queues: Q,
     pub keys: Keys,
     /// Receive buffers that are described.
@@ -36,22 +37,22 @@ pub(super) struct Host<Q = FabricQueues> {
 }
 
 impl Host {
-    pub(super) fn new(fabric: &Fabric, attr: &QueueAttr) -> Host {
-        Host::wrap(fabric, fabric.open_queues(attr).unwrap())
+    pub(super) fn new(device: &Device, attr: &QueueAttr) -> Host {
+        Host::wrap(device, device.open_queues(attr).unwrap())
     }
 }
 
 impl<Q: Queues<Qp = Qp>> Host<Q> {
-    pub(super) fn wrap(fabric: &Fabric, queues: Q) -> Host<Q> {
+    pub(super) fn wrap(device: &Device, queues: Q) -> Host<Q> {
         let region = map(MEMORY);
         let access = Access::LOCAL_WRITE | Access::MW_BIND;
-        let keys = register(fabric, &region, access);
+        let keys = register(device, &region, access);
         Host { queues, keys, buffers: 0, region }
     }
 
     /// Registers its memory once more.
-    pub(super) fn register(&self, fabric: &Fabric, access: Access) -> Keys {
-        register(fabric, &self.region, access)
+    pub(super) fn register(&self, device: &Device, access: Access) -> Keys {
+        register(device, &self.region, access)
     }
 
     pub(super) fn at(&self, offset: usize) -> u64 {
@@ -205,15 +206,15 @@ impl<Q: Queues<Qp = Qp>> Host<Q> {
 }
 
 /// The fabric's queues, or something around them.
-pub(super) trait OnFabric:
-    Queues<Qp = Qp, Handle = FabricHandle, Endpoint = FabricEndpoint>
+pub(super) trait OnDevice:
+    Queues<Qp = Qp, Handle = DeviceHandle, Endpoint = DeviceEndpoint>
 {
 }
-impl<Q: Queues<Qp = Qp, Handle = FabricHandle, Endpoint = FabricEndpoint>> OnFabric for Q {}
+impl<Q: Queues<Qp = Qp, Handle = DeviceHandle, Endpoint = DeviceEndpoint>> OnDevice for Q {}
 
 /// Two hosts with a connection.
 pub(super) struct Pair {
-    pub fabric: Fabric,
+    pub device: Device,
     pub a: Host,
     pub b: Host,
     /// The queue pair of `a` and that of `b`.
@@ -223,41 +224,41 @@ pub(super) struct Pair {
 
 impl Pair {
     pub(super) fn new() -> Pair {
-        Pair::with(FabricOptions { slots: 16, ..FabricOptions::default() }, &SMALL, 7)
+        Pair::with(Options { slots: 16, ..Options::default() }, &SMALL, 7)
     }
 
-    pub(super) fn with(options: FabricOptions, attr: &QueueAttr, rnr_retry: u8) -> Pair {
-        let fabric = Fabric::beginning_at(options, LATE).unwrap();
-        let mut a = Host::new(&fabric, attr);
-        let mut b = Host::new(&fabric, attr);
-        let (qa, qb) = connect(&fabric, &mut a, &mut b, rnr_retry);
-        Pair { fabric, a, b, qa, qb }
+    pub(super) fn with(options: Options, attr: &QueueAttr, rnr_retry: u8) -> Pair {
+        let device = open_at(options, LATE);
+        let mut a = Host::new(&device, attr);
+        let mut b = Host::new(&device, attr);
+        let (qa, qb) = connect(&device, &mut a, &mut b, rnr_retry);
+        Pair { device, a, b, qa, qb }
     }
 
     pub(super) fn another(&mut self) -> (Attached<Qp>, Attached<Qp>) {
-        connect(&self.fabric, &mut self.a, &mut self.b, 7)
+        connect(&self.device, &mut self.a, &mut self.b, 7)
     }
 }
 
-pub(super) fn connect<A: OnFabric, B: OnFabric>(
-    fabric: &Fabric,
+pub(super) fn connect<A: OnDevice, B: OnDevice>(
+    device: &Device,
     a: &mut Host<A>,
     b: &mut Host<B>,
     rnr_retry: u8,
 ) -> (Attached<Qp>, Attached<Qp>) {
-    let (ours, theirs) = endpoints(fabric, a, b, rnr_retry);
+    let (ours, theirs) = endpoints(device, a, b, rnr_retry);
     (a.queues.attach(ours).unwrap(), b.queues.attach(theirs).unwrap())
 }
 
 /// Connects, and attaches neither end.
-pub(super) fn endpoints<A: OnFabric, B: OnFabric>(
-    fabric: &Fabric,
+pub(super) fn endpoints<A: OnDevice, B: OnDevice>(
+    device: &Device,
     a: &Host<A>,
     b: &Host<B>,
     rnr_retry: u8,
-) -> (FabricEndpoint, FabricEndpoint) {
-    let mut cm = fabric.open_cm().unwrap();
-    let at = cm.listen("[::1]:0".parse().unwrap()).unwrap();
+) -> (DeviceEndpoint, DeviceEndpoint) {
+    let mut cm = device.open_cm().unwrap();
+    let at = cm.listen(device::address()).unwrap();
     let param = ConnParam { private: &[], rnr_retry };
     cm.connect(at, &a.queues.handle(), &param).unwrap();
     let Some(CmEvent::Request { request, .. }) = next(&mut cm) else { panic!("no request") };
@@ -267,7 +268,7 @@ pub(super) fn endpoints<A: OnFabric, B: OnFabric>(
 }
 
 /// The next event, which is there already if there is one.
-pub(super) fn next(cm: &mut FabricCm) -> Option<CmEvent<FabricCm>> {
+pub(super) fn next(cm: &mut DeviceCm) -> Option<CmEvent<DeviceCm>> {
     cm.next(&Waker::new().unwrap(), Duration::ZERO)
 }
 
@@ -278,9 +279,9 @@ pub(super) fn map(bytes: usize) -> Region {
     Region::map(&spec).unwrap()
 }
 
-pub(super) fn virtual_clock() -> (Arc<AtomicU64>, FabricClock) {
+pub(super) fn virtual_clock() -> (Arc<AtomicU64>, Clock) {
     let now = Arc::new(AtomicU64::new(1_000));
-    (Arc::clone(&now), FabricClock::Virtual(now))
+    (Arc::clone(&now), Clock::Virtual(now))
 }
 
 pub(super) fn advance(clock: &AtomicU64, ns: u64) {
@@ -309,9 +310,9 @@ fn outcome(posted: Taken, requests: usize) -> Outcome {
 }
 
 /// Registers a region with any rights, also remote ones.
-pub(super) fn register(fabric: &Fabric, region: &Region, access: Access) -> Keys {
+pub(super) fn register(device: &Device, region: &Region, access: Access) -> Keys {
     // SAFETY: regions of tests live as long as the code that can reach them, and there are no
     // references to their bytes.
     let rights = unsafe { Rights::of_peers(access) };
-    fabric.registrar().register(region, rights).unwrap()
+    device.registrar().register(region, rights).unwrap()
 }

@@ -11,13 +11,19 @@ mod counters;
 #[cfg(not(loom))]
 mod delay;
 #[cfg(not(loom))]
+mod device;
+#[cfg(not(loom))]
 mod fault;
 #[cfg(not(loom))]
 mod host;
 #[cfg(not(loom))]
+mod late;
+#[cfg(not(loom))]
 mod model;
 #[cfg(not(loom))]
 mod remote;
+#[cfg(not(loom))]
+mod remote_delay;
 #[cfg(not(loom))]
 mod remote_model;
 #[cfg(not(loom))]

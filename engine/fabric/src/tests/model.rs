@@ -11,8 +11,8 @@ use rpcrdma_provider::{
     WorkCompletion,
 };
 
+use super::device::{Options, open_at};
 use super::host::*;
-use crate::FabricOptions;
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -63,13 +63,13 @@ struct World {
 
 impl World {
     fn new(slots: u32, first_slot: u64) -> World {
-        let options = FabricOptions { slots, ..FabricOptions::default() };
-        let fabric = crate::Fabric::beginning_at(options, first_slot).unwrap();
+        let options = Options { slots, ..Options::default() };
+        let device = open_at(options, first_slot);
         let attr = QueueAttr { srq_depth: BUFFERS as u32, send_depth: 24, ..SMALL };
-        let (mut a, mut b) = (Host::new(&fabric, &attr), Host::new(&fabric, &attr));
+        let (mut a, mut b) = (Host::new(&device, &attr), Host::new(&device, &attr));
         let mut qps = [vec![], vec![]];
         for _ in 0..QPS {
-            let (qa, qb) = connect(&fabric, &mut a, &mut b, 7);
+            let (qa, qb) = connect(&device, &mut a, &mut b, 7);
             qps[0].push(qa);
             qps[1].push(qb);
         }

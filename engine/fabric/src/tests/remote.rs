@@ -1,62 +1,53 @@
 //! RDMA Write and Read: destinations, time, order, and fences.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-
 use rpcrdma_mempool::{Access, Sge};
 use rpcrdma_provider::{
     PostError, QueueEvent, Queues, Remote, SendFlags, SendOp, SendWr, WcOpcode, WcStatus,
     WorkCompletion, WrId,
 };
 
+use super::device::{Options, open, open_with};
 use super::host::*;
-use crate::FabricOptions;
 
-const BOTH: Access = Access::REMOTE_READ.union(Access::REMOTE_WRITE);
+pub(super) const BOTH: Access = Access::REMOTE_READ.union(Access::REMOTE_WRITE);
 
 /// B's first 64 KiB are open to A.
-struct Open {
-    pair: Pair,
-    rkey: u32,
+pub(super) struct Open {
+    pub pair: Pair,
+    pub rkey: u32,
 }
 
 impl Open {
-    fn new() -> Open {
-        Open::with(FabricOptions { slots: 16, ..FabricOptions::default() })
+    pub(super) fn new() -> Open {
+        Open::with(Options { slots: 16, ..Options::default() })
     }
 
-    fn with(options: FabricOptions) -> Open {
+    pub(super) fn with(options: Options) -> Open {
         let mut pair = Pair::with(options, &SMALL, 7);
         let rkey = pair.b.bind(pair.qb.qp, (0, 64 << 10), BOTH);
         Open { pair, rkey }
     }
 
-    fn delayed(delay_ns: u64) -> (Arc<AtomicU64>, Open) {
-        let (now, clock) = virtual_clock();
-        let options = FabricOptions { slots: 16, delay_ns, clock, ..FabricOptions::default() };
-        (now, Open::with(options))
-    }
-
-    fn remote(&self, offset: usize) -> Remote {
+    pub(super) fn remote(&self, offset: usize) -> Remote {
         Remote { addr: self.pair.b.at(offset), rkey: self.rkey }
     }
 
-    fn post(&mut self, id: u64, op: SendOp, sgl: &[Sge], flags: SendFlags) {
+    pub(super) fn post(&mut self, id: u64, op: SendOp, sgl: &[Sge], flags: SendFlags) {
         self.pair.a.post_with(self.pair.qa.qp, id, op, sgl, flags).unwrap();
     }
 
-    fn write(&mut self, id: u64, to: usize, sgl: &[Sge]) {
+    pub(super) fn write(&mut self, id: u64, to: usize, sgl: &[Sge]) {
         let op = SendOp::Write(self.remote(to));
         self.post(id, op, sgl, SendFlags::SIGNALED);
     }
 
-    fn read(&mut self, id: u64, from: usize, sgl: &[Sge]) {
+    pub(super) fn read(&mut self, id: u64, from: usize, sgl: &[Sge]) {
         let op = SendOp::Read(self.remote(from));
         self.post(id, op, sgl, SendFlags::SIGNALED);
     }
 
     /// Polls both until nothing more comes, and returns what A has seen.
-    fn settle(&mut self) -> Vec<WorkCompletion> {
+    pub(super) fn settle(&mut self) -> Vec<WorkCompletion> {
         let mut done = Vec::new();
         for _ in 0..4 {
             self.pair.b.poll_dry();
@@ -155,7 +146,7 @@ fn a_read_copies_the_bytes_and_then_completes() {
 fn a_read_needs_local_memory_that_may_be_written() {
     let mut open = Open::new();
     let region = map(4096);
-    let keys = register(&open.pair.fabric, &region, Access::empty());
+    let keys = register(&open.pair.device, &region, Access::empty());
     let addr = region.base().as_ptr() as u64;
     open.read(1, 0, &[Sge { addr, length: 8, lkey: keys.lkey }]);
     open.read(2, 0, &[]);
@@ -164,22 +155,15 @@ fn a_read_needs_local_memory_that_may_be_written() {
 }
 
 #[test]
-fn memory_deregistered_under_a_read_or_write_fails_it_at_its_owner() {
-    for is_read in [false, true] {
-        let mut open = Open::new();
-        let region = map(4096);
-        let keys = register(&open.pair.fabric, &region, Access::LOCAL_WRITE);
-        let addr = region.base().as_ptr() as u64;
-        let sgl = [Sge { addr, length: 300, lkey: keys.lkey }];
-        if is_read {
-            open.read(1, 0, &sgl)
-        } else {
-            open.write(1, 0, &sgl)
-        }
-        rpcrdma_provider::Provider::registrar(&open.pair.fabric).deregister(keys).unwrap();
-        drop(region);
-        assert_eq!(brief(&open.settle()), [(1, WcStatus::LocalProtection)]);
-    }
+fn memory_deregistered_under_a_read_fails_it_at_its_owner() {
+    let mut open = Open::new();
+    let region = map(4096);
+    let keys = register(&open.pair.device, &region, Access::LOCAL_WRITE);
+    let sgl = [Sge { addr: region.base().as_ptr() as u64, length: 300, lkey: keys.lkey }];
+    open.read(1, 0, &sgl);
+    rpcrdma_provider::Provider::registrar(&open.pair.device).deregister(keys).unwrap();
+    drop(region);
+    assert_eq!(brief(&open.settle()), [(1, WcStatus::LocalProtection)]);
 }
 
 #[test]
@@ -328,106 +312,10 @@ fn a_fence_without_reads_waits_for_nothing() {
 }
 
 #[test]
-fn more_reads_than_the_device_allows_are_queued() {
-    let (now, clock) = virtual_clock();
-    let options =
-        FabricOptions { slots: 16, delay_ns: 500, clock, rd_atomic: 2, ..FabricOptions::default() };
-    let mut open = Open::with(options);
-    open.pair.a.poll();
-    for id in 0..5 {
-        open.pair.b.write(id, &[id as u8 + 1]);
-        let sgl = [open.pair.a.sge(id, 1)];
-        open.read(id as u64, id, &sgl);
-    }
-    let mut seen = Vec::new();
-    for _ in 0..6 {
-        advance(&now, 500);
-        seen.push(open.settle().len());
-    }
-    assert_eq!(seen, [0, 2, 0, 2, 0, 1], "two in every round trip");
-    assert_eq!(open.pair.a.read(0, 5), [1, 2, 3, 4, 5]);
-}
-
-#[test]
 fn a_device_without_outstanding_reads_is_refused() {
     for (rd_atomic, is_allowed) in [(0, false), (1, true)] {
-        let options = FabricOptions { rd_atomic, ..FabricOptions::default() };
-        assert_eq!(crate::Fabric::with_options(options).is_ok(), is_allowed);
-    }
-}
-
-#[test]
-fn a_read_takes_a_round_trip_and_its_bytes_arrive_no_earlier() {
-    let (now, mut open) = Open::delayed(500);
-    open.pair.b.write(0, b"far away");
-    open.pair.a.write(0, b"........");
-    let sgl = [open.pair.a.sge(0, 8)];
-    open.read(1, 0, &sgl);
-    for (ns, is_there) in [(499, false), (1, false), (499, false), (1, true)] {
-        advance(&now, ns);
-        open.pair.b.poll_dry();
-        let done = brief(&open.pair.a.poll_dry());
-        let expected: &[u8] = if is_there { b"far away" } else { b"........" };
-        assert_eq!(open.pair.a.read(0, 8), expected);
-        assert_eq!(done.len(), usize::from(is_there));
-    }
-}
-
-#[test]
-fn a_write_takes_one_way_and_its_completion_another() {
-    let (now, mut open) = Open::delayed(500);
-    open.pair.a.write(0, b"far away");
-    let sgl = [open.pair.a.sge(0, 8)];
-    open.write(1, 0, &sgl);
-    for (ns, is_there, is_done) in
-        [(499, false, false), (1, true, false), (499, true, false), (1, true, true)]
-    {
-        advance(&now, ns);
-        open.pair.b.poll_dry();
-        assert_eq!(open.pair.b.read(0, 8) == b"far away", is_there);
-        assert_eq!(open.pair.a.poll_dry().len(), usize::from(is_done));
-    }
-}
-
-#[test]
-fn local_operations_have_no_delay() {
-    let (now, mut open) = Open::delayed(500);
-    let rkey = open.pair.a.bind(open.pair.qa.qp, (0, 64), BOTH);
-    open.post(1, SendOp::Invalidate { rkey }, &[], SendFlags::SIGNALED);
-    assert_eq!(brief(&open.pair.a.poll()), [(1, WcStatus::Success)]);
-    // Behind a Send it waits for the Send.
-    open.pair.b.recv(10, 100_000, 64);
-    let mut window = open.pair.a.queues.open_window().unwrap();
-    let (bind, _) = open.pair.a.binding(&mut window, (0, 64), BOTH);
-    open.pair.a.send(open.pair.qa.qp, 2, b"x").unwrap();
-    open.post(3, bind, &[], SendFlags::SIGNALED);
-    advance(&now, 500);
-    open.pair.b.poll_dry();
-    advance(&now, 499);
-    assert_eq!(open.pair.a.poll_dry(), []);
-    advance(&now, 1);
-    assert_eq!(brief(&open.pair.a.poll_dry()), [(2, WcStatus::Success), (3, WcStatus::Success)]);
-}
-
-#[test]
-fn a_refused_read_or_write_completes_after_a_round_trip() {
-    for is_read in [false, true] {
-        let (now, mut open) = Open::delayed(500);
-        open.rkey ^= 0x100;
-        let sgl = [open.pair.a.sge(0, 8)];
-        if is_read {
-            open.read(1, 0, &sgl)
-        } else {
-            open.write(1, 0, &sgl)
-        }
-        advance(&now, 500);
-        open.pair.b.poll_dry();
-        assert_eq!(open.pair.b.events().len(), 1);
-        advance(&now, 499);
-        assert_eq!(open.pair.a.poll_dry(), []);
-        advance(&now, 1);
-        assert_eq!(brief(&open.pair.a.poll_dry()), [(1, WcStatus::RemoteAccess)]);
-        assert_eq!(open.pair.a.events().len(), 1);
+        let options = Options { rd_atomic, ..Options::default() };
+        assert_eq!(open_with(options).is_ok(), is_allowed);
     }
 }
 
@@ -475,40 +363,6 @@ fn everything_flushes_in_order_when_the_queue_pair_fails() {
 }
 
 #[test]
-fn a_read_of_a_requester_that_left_is_not_executed() {
-    for ending in 0..3 {
-        let (now, mut open) = Open::delayed(500);
-        open.pair.b.write(0, b"secret");
-        open.pair.a.write(0, b"......");
-        let sgl = [open.pair.a.sge(0, 6)];
-        open.read(1, 0, &sgl);
-        advance(&now, 500);
-        open.pair.b.poll_dry();
-        match ending {
-            0 => open.pair.a.queues.disconnect(open.pair.qa.qp),
-            1 => open.pair.a.queues.destroy(open.pair.qa.qp),
-            _ => open.pair.b.queues.destroy(open.pair.qb.qp),
-        }
-        advance(&now, 500);
-        open.pair.b.poll_dry();
-        assert_eq!(open.pair.a.read(0, 6), b"......");
-        let status = brief(&open.settle());
-        let expected: &[_] = if ending == 1 { &[] } else { &[(1, WcStatus::Flushed)] };
-        assert_eq!(status, expected);
-        // The slots come back.
-        let (qa, qb) = open.pair.another();
-        for id in 0..40 {
-            open.pair.b.recv(id, 100_000, 64);
-            open.pair.a.send(qa.qp, id, b"x").unwrap();
-            advance(&now, 500);
-            assert_eq!(open.pair.b.poll_dry(), [received(id, qb, 1)]);
-            advance(&now, 500);
-            assert_eq!(open.pair.a.poll_dry().len(), 1);
-        }
-    }
-}
-
-#[test]
 fn reads_end_when_either_set_of_queues_vanishes() {
     let Open { pair, rkey } = Open::new();
     let Pair { mut a, b, qa, .. } = pair;
@@ -516,16 +370,6 @@ fn reads_end_when_either_set_of_queues_vanishes() {
     a.post(qa.qp, 1, SendOp::Read(Remote { addr, rkey }), &sgl);
     drop(b);
     assert_eq!(brief(&a.poll_dry()), [(1, WcStatus::Flushed)]);
-    let (now, Open { pair, rkey }) = Open::delayed(500);
-    let Pair { mut a, mut b, qa, .. } = pair;
-    let (sgl, addr) = ([a.sge(0, 6)], b.at(0));
-    a.post(qa.qp, 1, SendOp::Read(Remote { addr, rkey }), &sgl);
-    advance(&now, 500);
-    b.poll_dry();
-    drop(a);
-    advance(&now, 500);
-    b.poll_dry();
-    assert_eq!(b.events().len(), 1);
 }
 
 #[test]
@@ -546,9 +390,9 @@ fn a_sleeper_wakes_for_reads_of_its_peer_and_for_its_own() {
 
 #[test]
 fn queues_connected_to_themselves_read_and_write() {
-    let fabric = crate::Fabric::new();
-    let mut host = Host::new(&fabric, &SMALL);
-    let (ours, theirs) = endpoints(&fabric, &host, &host, 7);
+    let device = open();
+    let mut host = Host::new(&device, &SMALL);
+    let (ours, theirs) = endpoints(&device, &host, &host, 7);
     let one = host.queues.attach(ours).unwrap();
     let other = host.queues.attach(theirs).unwrap();
     let rkey = host.bind(other.qp, (0, 4096), BOTH);

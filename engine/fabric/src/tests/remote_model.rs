@@ -16,8 +16,8 @@ use rpcrdma_provider::{
     WorkCompletion,
 };
 
+use super::device::{Device, Options, open_at, with_delay};
 use super::host::*;
-use crate::{Fabric, FabricOptions};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -89,7 +89,7 @@ struct Side {
 }
 
 struct World {
-    fabric: Fabric,
+    device: Device,
     now: Arc<AtomicU64>,
     sides: [Side; 2],
     /// The connection is lost, or may be: a key was used that had died.
@@ -107,11 +107,11 @@ impl World {
     fn new(delay_ns: u64, rd_atomic: u32, first_slot: u64) -> World {
         let (now, clock) = virtual_clock();
         let options =
-            FabricOptions { slots: 16, delay_ns, clock, rd_atomic, ..FabricOptions::default() };
-        let fabric = Fabric::beginning_at(options, first_slot).unwrap();
+            with_delay(Options { slots: 16, clock, rd_atomic, ..Options::default() }, delay_ns);
+        let device = open_at(options, first_slot);
         let attr = QueueAttr { send_depth: 48, qp_max: 2, ..SMALL };
-        let (mut a, mut b) = (Host::new(&fabric, &attr), Host::new(&fabric, &attr));
-        let (qa, qb) = connect(&fabric, &mut a, &mut b, 7);
+        let (mut a, mut b) = (Host::new(&device, &attr), Host::new(&device, &attr));
+        let (qa, qb) = connect(&device, &mut a, &mut b, 7);
         let sides = [(a, qa), (b, qb)].map(|(mut host, qp)| {
             let window = host.queues.open_window().unwrap();
             let flow = Flow { versions: vec![vec![0; AREA]], ..Flow::default() };
@@ -120,7 +120,7 @@ impl World {
             (0..24).for_each(|_| side.refill());
             side
         });
-        World { fabric, now, sides, is_doubtful: false, has_left: [false; 2] }
+        World { device, now, sides, is_doubtful: false, has_left: [false; 2] }
     }
 
     fn step(&mut self, step: &Step) {
@@ -379,7 +379,7 @@ impl World {
             side.announced.clear();
         }
         let [a, b] = &mut self.sides;
-        (a.qp, b.qp) = connect(&self.fabric, &mut a.host, &mut b.host, 7);
+        (a.qp, b.qp) = connect(&self.device, &mut a.host, &mut b.host, 7);
         self.is_doubtful = false;
         self.has_left = [false; 2];
     }

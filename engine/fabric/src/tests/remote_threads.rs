@@ -9,8 +9,8 @@ use rpcrdma_provider::{
     Attached, Provider, QueueAttr, Queues, Remote, SendFlags, SendOp, WcOpcode, WcStatus,
 };
 
+use super::device::{Device, Options, with_delay};
 use super::host::*;
-use crate::{Fabric, FabricOptions};
 
 const ROUNDS: usize = if cfg!(miri) { 2 } else { 60 };
 const LEN: u32 = 4096;
@@ -19,19 +19,19 @@ const LEN: u32 = 4096;
 type Ends = (Attached<Qp>, Attached<Qp>);
 
 /// Two hosts with a connection for each round.
-fn hosts(options: FabricOptions) -> (Host, Host, Fabric, Vec<Ends>) {
+fn hosts(options: Options) -> (Host, Host, Device, Vec<Ends>) {
     let attr = QueueAttr { qp_max: 64, ..SMALL };
-    let mut pair = Pair::with(FabricOptions { slots: 16, ..options }, &attr, 7);
+    let mut pair = Pair::with(Options { slots: 16, ..options }, &attr, 7);
     let mut qps = vec![(pair.qa, pair.qb)];
     qps.extend((1..ROUNDS).map(|_| pair.another()));
     pair.a.poll();
     pair.b.poll();
-    (pair.a, pair.b, pair.fabric, qps)
+    (pair.a, pair.b, pair.device, qps)
 }
 
 #[test]
 fn writes_under_a_dead_key_change_nothing() {
-    let (mut a, mut b, _, qps) = hosts(FabricOptions::default());
+    let (mut a, mut b, _, qps) = hosts(Options::default());
     let (key, round) = (AtomicU32::new(0), AtomicUsize::new(0));
     let addr = b.at(0);
     std::thread::scope(|scope| {
@@ -78,7 +78,7 @@ fn writes_under_a_dead_key_change_nothing() {
 
 #[test]
 fn reads_bring_whole_messages_across_threads() {
-    let (mut a, mut b, _, qps) = hosts(FabricOptions::default());
+    let (mut a, mut b, _, qps) = hosts(Options::default());
     let (qa, qb) = qps[0];
     let bytes: Vec<u8> = (0..LEN).map(|i| (i * 31) as u8).collect();
     b.write(0, &bytes);
@@ -110,7 +110,7 @@ fn reads_bring_whole_messages_across_threads() {
 #[test]
 fn a_flushed_read_no_longer_uses_its_memory() {
     for delay_ns in [0, 2_000] {
-        let (mut a, mut b, _, qps) = hosts(FabricOptions { delay_ns, ..FabricOptions::default() });
+        let (mut a, mut b, _, qps) = hosts(with_delay(Options::default(), delay_ns));
         b.write(0, &[1; 64 << 10]);
         let rkey = b.expose(&b.sge(0, 64 << 10), Access::REMOTE_READ).unwrap();
         let (addr, is_over, start) = (b.at(0), AtomicUsize::new(0), Barrier::new(2));
@@ -151,11 +151,11 @@ fn a_flushed_read_no_longer_uses_its_memory() {
 fn memory_that_is_registered_while_the_peer_copies_can_be_sent_from() {
     const BIG: u32 = 64 << 10;
     for _ in 0..ROUNDS {
-        let mut pair = Pair::with(FabricOptions::default(), &SMALL, 7);
-        let fresh = Host::new(&pair.fabric, &SMALL);
+        let mut pair = Pair::with(Options::default(), &SMALL, 7);
+        let fresh = Host::new(&pair.device, &SMALL);
         pair.a.poll();
         pair.b.poll();
-        let Pair { fabric, mut a, mut b, qa, .. } = pair;
+        let Pair { device, mut a, mut b, qa, .. } = pair;
         b.recv(1, 0, 64);
         b.recv(2, 0, BIG);
         b.recv(3, 0, BIG);
@@ -178,7 +178,7 @@ fn memory_that_is_registered_while_the_peer_copies_can_be_sent_from() {
             while taken.load(Ordering::Acquire) < 1 {
                 std::hint::spin_loop();
             }
-            let keys = fresh.register(&fabric, Access::LOCAL_WRITE);
+            let keys = fresh.register(&device, Access::LOCAL_WRITE);
             let sgl = [Sge { addr: fresh.at(0), length: 1000, lkey: keys.lkey }];
             a.send_from(qa.qp, 4, &sgl, SendFlags::SIGNALED).unwrap();
             let mut done = Vec::new();
@@ -193,8 +193,8 @@ fn memory_that_is_registered_while_the_peer_copies_can_be_sent_from() {
 
 #[test]
 fn deregistered_memory_is_not_written() {
-    let (mut a, mut b, fabric, qps) = hosts(FabricOptions::default());
-    let mut memory = Host::new(&fabric, &SMALL);
+    let (mut a, mut b, device, qps) = hosts(Options::default());
+    let mut memory = Host::new(&device, &SMALL);
     let (start, is_over) = (Barrier::new(2), AtomicUsize::new(0));
     let len = MEMORY as u32;
     let mut touched = Vec::new();
@@ -207,7 +207,7 @@ fn deregistered_memory_is_not_written() {
         });
         start.wait();
         for (at, (qp, _)) in qps.iter().enumerate() {
-            let rkey = memory.register(&fabric, Access::LOCAL_WRITE | Access::REMOTE_WRITE).rkey;
+            let rkey = memory.register(&device, Access::LOCAL_WRITE | Access::REMOTE_WRITE).rkey;
             let write = SendOp::Write(Remote { addr: memory.at(0), rkey });
             for id in 0..12 {
                 a.post(qp.qp, id, write, &[a.sge(0, len)]);
@@ -215,7 +215,7 @@ fn deregistered_memory_is_not_written() {
             for _ in 0..at * 200 {
                 std::hint::spin_loop();
             }
-            fabric.registrar().deregister(Keys { lkey: rkey, rkey }).unwrap();
+            device.registrar().deregister(Keys { lkey: rkey, rkey }).unwrap();
             // It is the program's again.
             memory.write(0, &vec![0xEE; len as usize]);
             let mut done = 0;

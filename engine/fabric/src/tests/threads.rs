@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rpcrdma_provider::{Attached, PostError, Queues, SendFlags, Waker, WcOpcode, WcStatus};
 
+use super::device::Options;
 use super::host::*;
-use crate::FabricOptions;
 
 const MESSAGES: u64 = if cfg!(miri) { 60 } else { 60_000 };
 const BUFFERS: u64 = 24;
@@ -18,10 +18,15 @@ fn run(mut host: Host, qps: &[Attached<Qp>], sleeps: bool) {
     for buffer in 0..BUFFERS {
         host.recv(buffer, buffer as usize * 1024, LEN_MAX);
     }
-    let (mut sent, mut done, mut seen) = (0, 0, vec![0_u64; qps.len()]);
+    let (mut sent, mut done, mut seen) = (0, vec![0_u64; qps.len()], vec![0_u64; qps.len()]);
     let mut total = 0;
-    while total < MESSAGES || done < MESSAGES {
-        while sent < MESSAGES && sent - done < 60 {
+    // Each queue pair completes its own in order: the oldest message that may still be read.
+    let oldest = |done: &[u64]| {
+        let next = done.iter().enumerate().map(|(at, done)| done * qps.len() as u64 + at as u64);
+        next.min().unwrap_or(0)
+    };
+    while total < MESSAGES || oldest(&done) < MESSAGES {
+        while sent < MESSAGES && sent - oldest(&done) < 60 {
             let which = (sent as usize) % qps.len();
             let len = 16 + (sent * 37 % 1000) as u32;
             let sgl = [host.sge(send_at(sent), len)];
@@ -41,7 +46,8 @@ fn run(mut host: Host, qps: &[Attached<Qp>], sleeps: bool) {
         for wc in some {
             assert_eq!(wc.status, WcStatus::Success);
             if wc.opcode == WcOpcode::Send {
-                done += 1;
+                let which = qps.iter().position(|qp| qp.qp_num == wc.qp_num).unwrap();
+                done[which] += 1;
                 continue;
             }
             let which = qps.iter().position(|qp| qp.qp_num == wc.qp_num).unwrap();
@@ -59,7 +65,7 @@ fn run(mut host: Host, qps: &[Attached<Qp>], sleeps: bool) {
 }
 
 fn two_threads(sleeps: bool) {
-    let options = FabricOptions { slots: 16, ..FabricOptions::default() };
+    let options = Options { slots: 16, ..Options::default() };
     let mut pair = Pair::with(options, &SMALL, 7);
     let (qa2, qb2) = pair.another();
     let Pair { a, b, qa, qb, .. } = pair;

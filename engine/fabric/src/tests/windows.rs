@@ -6,16 +6,15 @@ use rpcrdma_provider::{
     Window, WindowId, WorkCompletion, WrId,
 };
 
+use super::device::{Device, Options, open, open_with};
 use super::host::*;
-use crate::{Fabric, FabricOptions};
 
 const READ: Access = Access::REMOTE_READ;
 const WRITE: Access = Access::REMOTE_WRITE;
 
-fn seeded(key_seed: u64, windows: u32) -> Fabric {
-    let options =
-        FabricOptions { slots: 16, key_seed: Some(key_seed), windows, ..FabricOptions::default() };
-    Fabric::with_options(options).unwrap()
+fn seeded(key_seed: u64, windows: u32) -> Device {
+    let options = Options { slots: 16, key_seed: Some(key_seed), windows, ..Options::default() };
+    open_with(options).unwrap()
 }
 
 /// A writes to B under a key, and how that ends at A.
@@ -254,7 +253,7 @@ fn a_region_is_bound_only_as_it_was_registered() {
     for (registered, wanted, is_allowed) in rules {
         let mut pair = Pair::new();
         let region = map(4096);
-        let keys = register(&pair.fabric, &region, registered);
+        let keys = register(&pair.device, &region, registered);
         let mut window = pair.a.queues.open_window().unwrap();
         let (op, _) = pair.a.binding(&mut window, (0, 64), wanted);
         let SendOp::Bind(bind) = op else { unreachable!() };
@@ -266,7 +265,7 @@ fn a_region_is_bound_only_as_it_was_registered() {
         } else {
             fails(&mut pair, op);
         }
-        pair.fabric.registrar().deregister(keys).unwrap();
+        pair.device.registrar().deregister(keys).unwrap();
     }
 }
 
@@ -275,13 +274,13 @@ fn a_window_on_a_deregistered_region_gives_no_access() {
     let mut pair = Pair::new();
     let region = map(4096);
     let access = Access::LOCAL_WRITE | Access::MW_BIND;
-    let keys = register(&pair.fabric, &region, access);
+    let keys = register(&pair.device, &region, access);
     let mut window = pair.b.queues.open_window().unwrap();
     let (op, rkey) = pair.b.binding(&mut window, (0, 64), WRITE);
     let SendOp::Bind(bind) = op else { unreachable!() };
     let addr = region.base().as_ptr() as u64;
     pair.b.post(pair.qb.qp, 1, SendOp::Bind(Bind { lkey: keys.lkey, addr, ..bind }), &[]);
-    pair.fabric.registrar().deregister(keys).unwrap();
+    pair.device.registrar().deregister(keys).unwrap();
     drop(region);
     assert_eq!(write(&mut pair, rkey, addr, 8), WcStatus::RemoteAccess);
 }
@@ -457,10 +456,10 @@ fn a_window_of_a_failed_queue_pair_is_taken_until_it_is_destroyed() {
 
 #[test]
 fn the_number_of_windows_is_limited_and_dropped_queues_return_theirs() {
-    let fabric = seeded(1, 3);
-    assert_eq!(fabric.caps().windows, 3);
-    let mut one = Host::new(&fabric, &SMALL);
-    let mut other = Host::new(&fabric, &SMALL);
+    let device = seeded(1, 3);
+    assert_eq!(device.caps().windows, 3);
+    let mut one = Host::new(&device, &SMALL);
+    let mut other = Host::new(&device, &SMALL);
     one.queues.open_window().unwrap();
     other.queues.open_window().unwrap();
     one.queues.open_window().unwrap();
@@ -473,10 +472,10 @@ fn the_number_of_windows_is_limited_and_dropped_queues_return_theirs() {
 
 #[test]
 fn a_device_without_windows_reports_none() {
-    let fabric = seeded(1, 0);
-    assert_eq!(fabric.caps().windows, 0);
-    let (mut a, mut b) = (Host::new(&fabric, &SMALL), Host::new(&fabric, &SMALL));
-    let (qa, _) = connect(&fabric, &mut a, &mut b, 7);
+    let device = seeded(1, 0);
+    assert_eq!(device.caps().windows, 0);
+    let (mut a, mut b) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
+    let (qa, _) = connect(&device, &mut a, &mut b, 7);
     assert!(a.queues.open_window().is_err());
     let (op, _) = a.binding(&mut Window { id: WindowId(0), rkey: 0 }, (0, 64), READ);
     let refused = a.post_with(qa.qp, 1, op, &[], SendFlags::SIGNALED);
@@ -485,15 +484,15 @@ fn a_device_without_windows_reports_none() {
 
 #[test]
 fn keys_depend_on_the_seed_and_differ_between_queues() {
-    let keys = |fabric: &Fabric| {
-        let mut host = Host::new(fabric, &SMALL);
+    let keys = |device: &Device| {
+        let mut host = Host::new(device, &SMALL);
         [(); 3].map(|()| host.queues.open_window().unwrap().rkey)
     };
     assert_eq!(keys(&seeded(1, 16)), keys(&seeded(1, 16)));
     assert_ne!(keys(&seeded(1, 16)), keys(&seeded(2, 16)));
-    let fabric = seeded(1, 16);
-    assert_ne!(keys(&fabric), keys(&fabric), "two sets of queues");
-    let of_chance = [(); 4].map(|()| keys(&Fabric::new()));
+    let device = seeded(1, 16);
+    assert_ne!(keys(&device), keys(&device), "two sets of queues");
+    let of_chance = [(); 4].map(|()| keys(&open()));
     assert!(of_chance.iter().any(|keys| *keys != of_chance[0]));
 }
 
@@ -558,7 +557,7 @@ fn unregistered_memory_cannot_be_exposed() {
     let good = pair.b.sge((256 << 10) - 8, 8);
     pair.b.expose(&good, READ).unwrap();
     let region = map(4096);
-    let keys = register(&pair.fabric, &region, Access::empty());
+    let keys = register(&pair.device, &region, Access::empty());
     let fixed = Sge { addr: region.base().as_ptr() as u64, length: 8, lkey: keys.lkey };
     pair.b.expose(&fixed, READ).unwrap();
     let bad = [
@@ -580,7 +579,7 @@ fn a_region_registered_with_remote_rights_is_open_under_its_own_key() {
     {
         let mut pair = Pair::new();
         let region = map(4096);
-        let keys = register(&pair.fabric, &region, registered);
+        let keys = register(&pair.device, &region, registered);
         let addr = region.base().as_ptr() as u64;
         let status =
             |is_allowed| if is_allowed { WcStatus::Success } else { WcStatus::RemoteAccess };

@@ -6,7 +6,7 @@
 
 /// Prefetches the lines of a slot behind the first, which will be read.
 #[inline(always)]
-pub(crate) fn read_behind_first<T>(at: &T) {
+pub fn read_behind_first<T>(at: &T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     for line in LINES {
         let line = std::ptr::from_ref(at).cast::<i8>().wrapping_add(LINE_LEN * line);
