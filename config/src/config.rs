@@ -11,12 +11,12 @@ use crate::judge;
 use crate::profile;
 use crate::raw::{
     Raw, RawApp, RawConnections, RawEngine, RawExplicit, RawFabric, RawInterop, RawMemory,
-    RawPlacement, RawProtocol, RawSend, RawVerbs,
+    RawPlacement, RawProtocol, RawSend, RawShm, RawVerbs,
 };
 use crate::section::{
     AppSection, BulkSection, ConnectionsSection, EngineSection, ExplicitSection, FabricSection,
     FeaturesSection, IdleSection, InteropSection, MemorySection, PlacementSection, ProtocolSection,
-    ReceiveSection, SendSection, VerbsSection,
+    ReceiveSection, SendSection, ShmSection, VerbsSection,
 };
 use crate::sums;
 use crate::tree;
@@ -34,6 +34,7 @@ pub struct Config {
     explicit: ExplicitSection,
     interop: InteropSection,
     fabric: FabricSection,
+    shm: ShmSection,
     verbs: VerbsSection,
     app: AppSection,
     structure: RecvStructure,
@@ -115,6 +116,11 @@ impl Config {
         &self.interop
     }
 
+    /// Shared memory.
+    pub fn shm(&self) -> &ShmSection {
+        &self.shm
+    }
+
     /// The software fabric.
     pub fn fabric(&self) -> &FabricSection {
         &self.fabric
@@ -171,6 +177,7 @@ impl TryFrom<Raw> for Config {
         let explicit = explicit(&raw.explicit, &connections)?;
         let interop = interop(&raw.interop)?;
         let fabric = fabric(&raw.fabric)?;
+        let shm = shm(&raw.shm)?;
         let verbs = verbs(&raw.verbs)?;
         let app = app(&raw.app)?;
         let receive = receive(&raw, &connections)?;
@@ -193,6 +200,7 @@ impl TryFrom<Raw> for Config {
             explicit,
             interop,
             fabric,
+            shm,
             verbs,
             app,
             structure,
@@ -364,6 +372,13 @@ fn fabric(raw: &RawFabric) -> Result<FabricSection, ConfigError> {
     Ok(FabricSection {
         delay: judge::duration("fabric.delay", &raw.delay, delay)?,
         ring_slots: judge::power_of_two("fabric.ring_slots", raw.ring_slots)?,
+    })
+}
+
+fn shm(raw: &RawShm) -> Result<ShmSection, ConfigError> {
+    Ok(ShmSection {
+        ring_slots: judge::power_of_two("shm.ring_slots", raw.ring_slots)?,
+        staging: judge::power_of_two_length("shm.staging", &raw.staging)?,
     })
 }
 

@@ -178,7 +178,8 @@ pub(crate) fn rnr_timer(key: &'static str, given: &RawText) -> Result<RnrTimer, 
 
 /// A provider by its name.
 pub(crate) fn provider(key: &'static str, given: &RawText) -> Result<ProviderKind, ConfigError> {
-    word(key, given, &[("fabric", ProviderKind::Fabric), ("verbs", ProviderKind::Verbs)])
+    let fabric = ("fabric", ProviderKind::Fabric);
+    word(key, given, &[fabric, ("shm", ProviderKind::Shm), ("verbs", ProviderKind::Verbs)])
 }
 
 /// An idle policy by its name.

@@ -41,6 +41,8 @@ pub struct Raw {
     pub interop: RawInterop,
     /// The software fabric.
     pub fabric: RawFabric,
+    /// Shared memory.
+    pub shm: RawShm,
     /// RDMA devices.
     pub verbs: RawVerbs,
     /// Memory for the program.
@@ -51,7 +53,7 @@ pub struct Raw {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RawEngine {
-    /// `fabric` or `verbs`.
+    /// `fabric`, `shm` or `verbs`.
     pub provider: RawText,
     /// `auto` or a core list.
     pub cores: RawText,
@@ -241,6 +243,16 @@ pub struct RawFabric {
     pub ring_slots: i64,
 }
 
+/// `[shm]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RawShm {
+    /// The maximum of messages in transit on one connection, per direction.
+    pub ring_slots: i64,
+    /// The bytes in transit on one connection, per direction: a length.
+    pub staging: RawText,
+}
+
 /// `[verbs]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -415,6 +427,12 @@ impl Default for RawInterop {
             write_with_reply: false,
             remote_invalidation: true,
         }
+    }
+}
+
+impl Default for RawShm {
+    fn default() -> Self {
+        Self { ring_slots: 128, staging: "4MiB".into() }
     }
 }
 

@@ -26,6 +26,8 @@ pub struct EngineSection {
 pub enum ProviderKind {
     /// The software fabric inside this process.
     Fabric,
+    /// Shared memory between the processes of this host.
+    Shm,
     /// An RDMA device, through libibverbs and librdmacm.
     Verbs,
 }
@@ -305,6 +307,17 @@ pub struct FabricSection {
     pub delay: Duration,
     /// The maximum of messages in transit on one queue pair, per direction; a power of two.
     pub ring_slots: Bounded<16, 65_536>,
+}
+
+/// Shared memory: `[shm]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShmSection {
+    /// The maximum of messages in transit on one connection, per direction; a power of two.
+    pub ring_slots: Bounded<16, 16_384>,
+    /// The bytes of messages in transit on one connection, per direction, beyond those in slots:
+    /// also the longest message, RDMA Read or RDMA Write. A power of two.
+    pub staging: Bounded<65_536, 1_073_741_824>,
 }
 
 /// RDMA devices: `[verbs]`.

@@ -28,6 +28,7 @@ mod versions;
 
 pub use rpcrdma_fabric as fabric;
 pub use rpcrdma_provider as provider;
+pub use rpcrdma_shm as shm;
 #[cfg(feature = "verbs")]
 pub use rpcrdma_verbs as verbs;
 
@@ -70,6 +71,7 @@ pub use rpcrdma_xdr::{
     BackwardSupport, DecodeError, Mismatch, OutOfRange, PropId, PropIds, Property, ReptInfo,
 };
 pub use shard::peers::ConnectionId;
+pub use shm::Shm;
 pub use stats::Snapshot;
 
 /// The page docs/embedding.md: its code is compiled and run with the tests.

@@ -1,7 +1,7 @@
 //! The RDMA device of the environment variables, opened once for all tests of a program.
 
 use std::env;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::OnceLock;
 
 use rpcrdma_verbs::{Verbs, VerbsOptions};
@@ -21,7 +21,7 @@ pub fn device() -> OnDevice<Verbs> {
         let options = VerbsOptions { device: name, ..VerbsOptions::default() };
         Verbs::open(&options).expect("the device that RPCRDMA_TEST_DEVICE names")
     });
-    OnDevice { device: device.clone(), address: address() }
+    OnDevice { device: device.clone(), address: SocketAddr::new(address(), 0).into() }
 }
 
 /// The address of the device.

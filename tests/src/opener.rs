@@ -5,7 +5,7 @@
 //!   a device          packets take their own time: a wait is a time by the clock
 //! ```
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use rpcrdma_engine::{Address, Provider};
@@ -40,8 +40,8 @@ impl<P: Provider, F: Fn() -> P + Sync> Opener<P> for F {
 pub struct OnDevice<P> {
     /// The device.
     pub device: P,
-    /// An address of it.
-    pub address: IpAddr,
+    /// The address that servers listen on.
+    pub address: Address,
 }
 
 impl<P: Provider + Clone> Opener<P> for OnDevice<P> {
@@ -50,7 +50,7 @@ impl<P: Provider + Clone> Opener<P> for OnDevice<P> {
     }
 
     fn at(&self) -> Address {
-        SocketAddr::new(self.address, 0).into()
+        self.address
     }
 
     fn time(&self) -> Time {

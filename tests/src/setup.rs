@@ -55,13 +55,15 @@ pub fn large(len: usize) -> Raw {
 /// # Panics
 /// If it is not valid for the device.
 pub fn suited<P: Provider>(device: &P, raw: &Raw) -> Config {
+    let named = |name: &str| {
+        let mut raw = raw.clone();
+        raw.engine.provider = name.into();
+        checked(&raw)
+    };
+    let suited =
+        ["shm", "verbs"].map(named).into_iter().find(|config| device.check(config).is_ok());
     let config = checked(raw);
-    if device.check(&config).is_ok() {
-        return config;
-    }
-    let mut raw = raw.clone();
-    raw.engine.provider = "verbs".into();
-    checked(&raw)
+    if device.check(&config).is_ok() { config } else { suited.unwrap_or(config) }
 }
 
 /// Checks a configuration that a test made.

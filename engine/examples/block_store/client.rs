@@ -7,10 +7,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rpcrdma_config::ProviderKind;
 use rpcrdma_engine::message::incoming::PayloadReader;
 use rpcrdma_engine::onc::CallHeader;
 use rpcrdma_engine::{
-    CallBuilder, Client, Clock, Config, ConnectionId, Engine, Incoming, Loan, Provider,
+    Address, CallBuilder, Client, Clock, Config, ConnectionId, Engine, Incoming, Loan, Provider,
     ShardHandle, Want,
 };
 
@@ -50,8 +51,14 @@ impl Block {
 impl<P: Provider> Session<P> {
     /// Starts the server, and connects.
     pub fn start(device: P, config: Config, store: Arc<Store>) -> Outcome<Session<P>> {
-        // The fabric's addresses are its own.
-        let own = config.verbs().address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let own = match config.engine().provider {
+            ProviderKind::Shm => "shm:@".parse()?,
+            // The fabric's addresses are its own.
+            _ => {
+                let own = config.verbs().address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+                Address::from(SocketAddr::new(own, 0))
+            }
+        };
         let calls_max = config.connections().credits.value() as usize;
         let mut engine = Engine::new(device, config)?;
         engine.on_failure(|failure| eprintln!("block_store: {failure}"));
@@ -60,7 +67,7 @@ impl<P: Provider> Session<P> {
             reads: VecDeque::with_capacity(calls_max),
         })?;
         let server = shards.pop().ok_or("the configuration has no shard")?;
-        let address = engine.listen(SocketAddr::new(own, 0))?;
+        let address = engine.listen(own)?;
         let mut client = engine.client()?;
         let peer = client.connect(address)?;
         Ok(Session { server, client, peer, _engine: engine })

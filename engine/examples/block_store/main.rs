@@ -30,7 +30,7 @@ use disk::Store;
 use rpcrdma_config::units::{Length, parse_length};
 use rpcrdma_config::{ProviderKind, Raw};
 use rpcrdma_engine::verbs::Verbs;
-use rpcrdma_engine::{Config, Fabric, Provider};
+use rpcrdma_engine::{Config, Fabric, Provider, Shm};
 use server::BLOCK_MAX;
 
 /// Writes a file in blocks to a server in this process, reads it back, and compares every byte.
@@ -54,7 +54,7 @@ struct Args {
     #[arg(long, value_name = "N")]
     spares: Option<u32>,
     /// What carries the messages.
-    #[arg(long, default_value = "fabric", value_parser = ["fabric", "verbs"])]
+    #[arg(long, default_value = "fabric", value_parser = ["fabric", "shm", "verbs"])]
     provider: String,
     /// An address of the RDMA device.
     #[arg(short, long, value_name = "IP", required_if_eq("provider", "verbs"))]
@@ -85,6 +85,7 @@ fn run(args: &Args, out: &mut impl Write) -> Outcome {
         let (config, store) = (config(args, is_continued)?, store.clone());
         match config.engine().provider {
             ProviderKind::Fabric => rows(Fabric::from_config(&config)?, config, args, store, out)?,
+            ProviderKind::Shm => rows(Shm::from_config(&config)?, config, args, store, out)?,
             ProviderKind::Verbs => rows(Verbs::from_config(&config)?, config, args, store, out)?,
         }
     }

@@ -12,8 +12,8 @@ use rpcrdma_engine::{Address, Config};
 #[derive(Debug, Parser)]
 #[command(name = "echo")]
 pub struct Args {
-    /// Who carries the messages; without it what the configuration says.
-    #[arg(short, long, value_parser = ["fabric", "verbs"])]
+    /// Who carries the messages; without it what the address or the configuration says.
+    #[arg(short, long, value_parser = ["fabric", "shm", "verbs"])]
     pub provider: Option<String>,
     /// The RDMA device, as `ibv_devices` shows it.
     #[arg(short, long, value_name = "NAME")]
@@ -22,10 +22,10 @@ pub struct Args {
     #[arg(short, long, value_name = "IP")]
     pub address: Option<IpAddr>,
     /// Only serve: here, until a signal comes.
-    #[arg(short, long, value_name = "ADDR:PORT", conflicts_with = "connect")]
+    #[arg(short, long, value_name = "ADDR:PORT|shm:PATH", conflicts_with = "connect")]
     pub listen: Option<Address>,
     /// Only call: the server there.
-    #[arg(short, long, value_name = "ADDR:PORT")]
+    #[arg(short, long, value_name = "ADDR:PORT|shm:PATH")]
     pub connect: Option<Address>,
     /// How often.
     #[arg(long, default_value_t = 100_000)]
@@ -45,8 +45,11 @@ impl Args {
             Some(path) => Config::load(path)?.raw().clone(),
             None => Raw::default(),
         };
+        let at = self.listen.or(self.connect);
         if let Some(provider) = &self.provider {
             raw.engine.provider = provider.as_str().into();
+        } else if matches!(at, Some(Address::Shm(_))) {
+            raw.engine.provider = "shm".into();
         }
         if let Some(device) = &self.device {
             raw.verbs.device = device.as_str().into();
@@ -58,17 +61,18 @@ impl Args {
             raw.verbs.address = address.to_string().into();
         }
         let config = Config::try_from(raw)?;
-        let is_fabric = config.engine().provider == ProviderKind::Fabric;
-        match self.listen.or(self.connect) {
-            Some(_) if is_fabric => Err(ONE_PROCESS.into()),
-            None if !is_fabric && config.verbs().address.is_none() => Err(NO_ADDRESS.into()),
+        match (config.engine().provider, at) {
+            (ProviderKind::Fabric, Some(_)) => Err(ONE_PROCESS.into()),
+            (ProviderKind::Verbs, None) if config.verbs().address.is_none() => {
+                Err(NO_ADDRESS.into())
+            }
             _ => Ok(config),
         }
     }
 }
 
-const ONE_PROCESS: &str =
-    "the fabric ends with this process: --listen and --connect want --provider verbs";
+const ONE_PROCESS: &str = "the fabric ends with this process: --listen and --connect want an address of shared memory \
+     (shm:/PATH) or --provider verbs";
 const NO_ADDRESS: &str = "both ends on one device: --address says at which of its addresses";
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use clap::Parser;
 use rpcrdma_config::ProviderKind;
 use rpcrdma_engine::verbs::Verbs;
 use rpcrdma_engine::{
-    Address, Answer, Call, Client, Clock, Config, Engine, Fabric, Handler, Provider, Reply,
+    Address, Answer, Call, Client, Clock, Config, Engine, Fabric, Handler, Provider, Reply, Shm,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -54,14 +54,14 @@ fn open(args: &Args) -> Result<(), Box<dyn Error>> {
     let config = args.config()?;
     match config.engine().provider {
         ProviderKind::Fabric => run(Fabric::from_config(&config)?, config, args),
+        ProviderKind::Shm => run(Shm::from_config(&config)?, config, args),
         ProviderKind::Verbs => run(Verbs::from_config(&config)?, config, args),
     }
 }
 
 fn run<P: Provider>(device: P, config: Config, args: &Args) -> Result<(), Box<dyn Error>> {
     println!("echo: over {}", device.caps().name);
-    // The fabric's addresses are its own.
-    let own = config.verbs().address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let own = own_address(&config)?;
     let mut engine = Engine::new(device, config)?;
     engine.on_failure(|failure| eprintln!("echo: {failure}"));
     if let Some(server) = args.connect {
@@ -69,7 +69,7 @@ fn run<P: Provider>(device: P, config: Config, args: &Args) -> Result<(), Box<dy
     }
     let Some(at) = args.listen else {
         engine.start(|_| Echo)?;
-        let server = engine.listen(SocketAddr::new(own, 0))?;
+        let server = engine.listen(own)?;
         return call(&mut engine.client()?, server, args.calls);
     };
     // Before there are threads: no other thread handles the signals.
@@ -81,6 +81,16 @@ fn run<P: Provider>(device: P, config: Config, args: &Args) -> Result<(), Box<dy
     let answered: u64 = shards.iter().map(|shard| shard.stats().replies_out).sum();
     println!("echo: {answered} calls answered");
     Ok(())
+}
+
+/// Where this process can listen and reach itself.
+fn own_address(config: &Config) -> Result<Address, Box<dyn Error>> {
+    if config.engine().provider == ProviderKind::Shm {
+        return Ok("shm:@".parse()?);
+    }
+    // The fabric's addresses are its own.
+    let own = config.verbs().address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    Ok(SocketAddr::new(own, 0).into())
 }
 
 /// Makes calls, one at a time, and compares what comes back.

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "eventfd(2) and poll(2) have no safe binding in std")]
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,6 +78,12 @@ impl Waker {
             error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
             error => Err(error),
         }
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The API suite on the software fabric: plain, wrapped, checked, in real time, and with faults
 //! that must have no effect.
 
-use std::net::Ipv4Addr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -51,7 +51,7 @@ mod by_the_clock {
     use super::*;
 
     fn open() -> OnDevice<Fabric> {
-        OnDevice { device: Fabric::new(), address: Ipv4Addr::LOCALHOST.into() }
+        OnDevice { device: Fabric::new(), address: SocketAddr::from(([127, 0, 0, 1], 0)).into() }
     }
 
     rpcrdma_tests::api_suite_one!(open());

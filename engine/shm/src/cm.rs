@@ -1,0 +1,362 @@
+//! The connection manager: Unix sockets are the addresses.
+//!
+//! ```text
+//!   connect ─▶ socket, memory, Hello ──▶ listener ─▶ Request ─▶ accept ─▶ Answer, Endpoint here
+//!      └ nobody listens: Refused                          └ reject, drop ─▶ Answer, Refused there
+//! ```
+//!
+//! All its sockets are non-blocking and lie in one epoll set; [`ConnectionManager::next`] does the
+//! work. The memory of a link is made by the side that connects, and looked at before it is mapped.
+
+mod attempt;
+mod listener;
+mod request;
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rpcrdma_provider::{
+    Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, PrivateBytes,
+    SetupError, ShmName, Waker,
+};
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use self::attempt::{Attempt, Step};
+use self::listener::{Caller, Listener};
+pub use self::request::ShmRequest;
+use crate::endpoint::Endpoint;
+use crate::greeting::RNR_RETRY_MAX;
+use crate::port::Port;
+use crate::provider::Shared;
+use crate::queues::{ShmHandle, ShmQueues};
+use crate::socket::Heard;
+
+/// A connection manager of shared memory.
+pub struct ShmCm {
+    shared: Arc<Shared>,
+    epoll: OwnedFd,
+    /// What a ready socket is, by its number in the epoll set.
+    sockets: HashMap<u64, Socket>,
+    events: VecDeque<CmEvent<ShmCm>>,
+    /// The number of the next socket, and of the next attempt.
+    next: u64,
+}
+
+/// A socket that it waits for.
+enum Socket {
+    Listener(Listener),
+    /// One that has connected and not said hello yet.
+    Caller(Caller),
+    Attempt(Box<Attempt>),
+}
+
+/// A queue pair number of a set of queues, given back when dropped.
+pub(crate) struct Seat {
+    port: Arc<Port>,
+    num: u32,
+    is_taken: bool,
+}
+
+impl ShmCm {
+    pub(crate) fn new(shared: Arc<Shared>) -> Result<ShmCm, SetupError> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| SetupError::System {
+            call: "epoll_create1",
+            source: error.into(),
+            hint: "check the limit of open files (ulimit -n)",
+        })?;
+        Ok(ShmCm { shared, epoll, sockets: HashMap::new(), events: VecDeque::new(), next: 1 })
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    fn wait_for(&self, number: u64, socket: &OwnedFd) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, socket, EventData::new_u64(number), EventFlags::IN)?)
+    }
+
+    /// Waits for a ready socket, `waker` or the end of `timeout`. True if `waker` is rung.
+    fn wait(&self, waker: &Waker, timeout: Duration) -> bool {
+        let mut fds = [PollFd::new(&self.epoll, PollFlags::IN), PollFd::new(waker, PollFlags::IN)];
+        let timeout = Timespec::try_from(timeout).ok();
+        // A signal may end it, which the caller may handle.
+        let is_rung = rustix::event::poll(&mut fds, timeout.as_ref()).is_err();
+        is_rung || !fds[1].revents().is_empty()
+    }
+
+    /// Handles the sockets that are ready until an event has come or no socket is.
+    fn work(&mut self) {
+        let mut ready = Vec::with_capacity(READY_MAX);
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        while self.events.is_empty() {
+            ready.clear();
+            let room = rustix::buffer::spare_capacity(&mut ready);
+            if !matches!(epoll::wait(&self.epoll, room, Some(&now)), Ok(count) if count > 0) {
+                return;
+            }
+            for &Event { data, .. } in &ready {
+                let number = data.u64();
+                match self.sockets.get_mut(&number) {
+                    Some(Socket::Listener(_)) => self.take_callers(number),
+                    Some(Socket::Caller(_)) => self.hear_caller(number),
+                    Some(Socket::Attempt(_)) => self.hear_answer(number),
+                    None => {}
+                }
+            }
+        }
+    }
+
+    /// Takes the sockets that have connected to a listener.
+    fn take_callers(&mut self, listener: u64) {
+        loop {
+            let callers =
+                self.sockets.values().filter(|it| matches!(it, Socket::Caller(_))).count();
+            let Some(Socket::Listener(found)) = self.sockets.get(&listener) else { return };
+            // Further ones wait in the backlog of the socket.
+            if callers >= CALLERS_MAX {
+                return;
+            }
+            let Some(caller) = found.accept() else { return };
+            let number = self.number();
+            if self.wait_for(number, caller.socket()).is_ok() {
+                self.sockets.insert(number, Socket::Caller(caller));
+            }
+        }
+    }
+
+    /// A socket that has connected says hello, or something else.
+    fn hear_caller(&mut self, number: u64) {
+        let Some(Socket::Caller(caller)) = self.sockets.get(&number) else { return };
+        let heard = caller.hear();
+        if matches!(heard, Heard::Nothing) {
+            return;
+        }
+        let Some(Socket::Caller(caller)) = self.sockets.remove(&number) else { return };
+        if let Some((request, private)) = ShmRequest::of(caller, heard, &self.epoll) {
+            let from = request.from();
+            self.events.push_back(CmEvent::Request { request, from, private });
+        }
+    }
+
+    /// The answer to an attempt has come, or its peer is gone.
+    fn hear_answer(&mut self, number: u64) {
+        let Some(Socket::Attempt(attempt)) = self.sockets.get(&number) else { return };
+        let heard = attempt.hear();
+        if matches!(heard, Heard::Nothing) {
+            return;
+        }
+        let Some(Socket::Attempt(attempt)) = self.sockets.remove(&number) else { return };
+        let id = ConnectId(number);
+        self.events.push_back(match attempt.finish(heard, &self.shared, &self.epoll) {
+            Ok((endpoint, private)) => CmEvent::Connected { id, endpoint, private },
+            Err(reason) => CmEvent::Refused { id, reason },
+        });
+    }
+
+    /// Drops callers that say nothing, and connects again where a listener was full. Returns when
+    /// it has to be done again.
+    fn look_at_clock(&mut self) -> Option<Duration> {
+        let now = Instant::now();
+        self.sockets.retain(|_, socket| match socket {
+            Socket::Caller(caller) => !caller.is_late(now),
+            _ => true,
+        });
+        let waiting = self.sockets.iter().filter_map(|(number, socket)| match socket {
+            Socket::Attempt(attempt) if attempt.is_waiting() => Some(*number),
+            _ => None,
+        });
+        for number in waiting.collect::<Vec<u64>>() {
+            self.begin(number);
+        }
+        let waits = self.sockets.values().map(|socket| match socket {
+            Socket::Listener(_) => Duration::MAX,
+            Socket::Caller(_) => CLOCK,
+            Socket::Attempt(attempt) if attempt.is_waiting() => RETRY,
+            Socket::Attempt(_) => Duration::MAX,
+        });
+        waits.min().filter(|wait| *wait != Duration::MAX)
+    }
+
+    /// Connects the socket of an attempt and says hello.
+    fn begin(&mut self, number: u64) {
+        let Some(Socket::Attempt(attempt)) = self.sockets.get_mut(&number) else { return };
+        let reason = match attempt.begin() {
+            Ok(Step::Wait) => return,
+            Ok(Step::Said) => match self.listen_to(number) {
+                Ok(()) => return,
+                Err(_) => ConnectError::Failed,
+            },
+            Err(reason) => reason,
+        };
+        self.sockets.remove(&number);
+        self.events.push_back(CmEvent::Refused { id: ConnectId(number), reason });
+    }
+
+    fn listen_to(&self, number: u64) -> io::Result<()> {
+        match self.sockets.get(&number) {
+            Some(Socket::Attempt(attempt)) => self.wait_for(number, attempt.socket()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl ConnectionManager for ShmCm {
+    type Queues = ShmQueues;
+    type Request = ShmRequest;
+
+    fn listen(&mut self, at: Address) -> Result<Address, SetupError> {
+        let listener = Listener::open(at)?;
+        let number = self.number();
+        let name = listener.name();
+        self.wait_for(number, listener.socket()).map_err(|_| SetupError::Listen {
+            address: Box::new(at),
+            reason: "epoll_ctl failed",
+        })?;
+        self.sockets.insert(number, Socket::Listener(listener));
+        Ok(Address::Shm(name))
+    }
+
+    fn unlisten(&mut self, at: Address) {
+        self.sockets.retain(|_, socket| match socket {
+            Socket::Listener(listener) => Address::Shm(listener.name()) != at,
+            _ => true,
+        });
+    }
+
+    fn connect(
+        &mut self,
+        to: Address,
+        on: &ShmHandle,
+        param: &ConnParam<'_>,
+    ) -> Result<ConnectId, SetupError> {
+        let name = name_of(to).ok_or_else(|| not_a_socket(to))?;
+        let (private, seat) = (private_bytes(param.private)?, Seat::take(on, param, &self.shared)?);
+        let attempt = Attempt::new(name, seat, (param.rnr_retry, private), &self.shared)?;
+        let number = self.number();
+        self.sockets.insert(number, Socket::Attempt(Box::new(attempt)));
+        self.begin(number);
+        Ok(ConnectId(number))
+    }
+
+    fn accept(
+        &mut self,
+        request: ShmRequest,
+        on: &ShmHandle,
+        param: &ConnParam<'_>,
+    ) -> Result<Endpoint, SetupError> {
+        let (private, seat) = (private_bytes(param.private)?, Seat::take(on, param, &self.shared)?);
+        request.accept(seat, (param.rnr_retry, private), &self.shared)
+    }
+
+    fn cancel(&mut self, ConnectId(number): ConnectId) -> Option<ConnectError> {
+        match self.sockets.get(&number) {
+            Some(Socket::Attempt(_)) => self.sockets.remove(&number).and(None),
+            _ => None,
+        }
+    }
+
+    fn reject(&mut self, request: ShmRequest, private: &[u8]) {
+        request.reject(private);
+    }
+
+    fn next(&mut self, waker: &Waker, timeout: Duration) -> Option<CmEvent<ShmCm>> {
+        let until = Instant::now().checked_add(timeout);
+        loop {
+            self.work();
+            let again = self.look_at_clock();
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            let now = Instant::now();
+            let left = until.map_or(timeout, |until| until.saturating_duration_since(now));
+            if left.is_zero() {
+                return None;
+            }
+            if self.wait(waker, again.map_or(left, |again| again.min(left))) {
+                self.work();
+                return self.events.pop_front();
+            }
+        }
+    }
+}
+
+impl Seat {
+    /// Takes a number of the queues.
+    fn take(on: &ShmHandle, param: &ConnParam<'_>, shared: &Shared) -> Result<Seat, SetupError> {
+        if param.rnr_retry > RNR_RETRY_MAX {
+            return Err(SetupError::Invalid {
+                what: "rnr_retry",
+                value: param.rnr_retry.to_string(),
+                allowed: "0 to 7".to_owned(),
+            });
+        }
+        let port = Arc::clone(&on.port);
+        let num = port.numbers.reserve(shared.device_name())?;
+        Ok(Seat { port, num, is_taken: true })
+    }
+
+    fn num(&self) -> u32 {
+        self.num
+    }
+
+    fn port(&self) -> &Arc<Port> {
+        &self.port
+    }
+
+    /// The endpoint gives the number back.
+    fn hand_over(mut self) -> u32 {
+        self.is_taken = false;
+        self.num
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if self.is_taken {
+            self.port.numbers.give_back(self.num);
+        }
+    }
+}
+
+impl std::fmt::Debug for ShmCm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ShmCm").field("sockets", &self.sockets.len()).finish_non_exhaustive()
+    }
+}
+
+fn name_of(address: Address) -> Option<ShmName> {
+    match address {
+        Address::Shm(name) => Some(name),
+        _ => None,
+    }
+}
+
+fn not_a_socket(address: Address) -> SetupError {
+    SetupError::Invalid {
+        what: "address",
+        value: address.to_string(),
+        allowed: "shm:/PATH or shm:@NAME with engine.provider = \"shm\"".to_owned(),
+    }
+}
+
+fn private_bytes(bytes: &[u8]) -> Result<PrivateBytes, SetupError> {
+    PrivateBytes::try_from(bytes).map_err(|_| SetupError::Invalid {
+        what: "length of connection private data",
+        value: bytes.len().to_string(),
+        allowed: "at most 56 bytes".to_owned(),
+    })
+}
+
+/// Sockets handled at one time.
+const READY_MAX: usize = 64;
+/// Sockets that have connected and said nothing yet.
+const CALLERS_MAX: usize = 1024;
+/// How often callers that say nothing are looked for.
+const CLOCK: Duration = Duration::from_secs(1);
+/// How soon a full listener is tried again.
+const RETRY: Duration = Duration::from_millis(2);

@@ -1,0 +1,125 @@
+//! Attempts to connect.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rpcrdma_provider::{ConnectError, PrivateBytes, SetupError, ShmName};
+use rustix::event::epoll;
+use rustix::io::Errno;
+
+use super::Seat;
+use crate::endpoint::Endpoint;
+use crate::fence;
+use crate::greeting::{Greeting, Kind};
+use crate::layout::Layout;
+use crate::link::Link;
+use crate::memory::Memory;
+use crate::provider::Shared;
+use crate::socket::{self, Heard};
+
+/// An attempt of this side to connect.
+pub(super) struct Attempt {
+    to: ShmName,
+    socket: OwnedFd,
+    seat: Seat,
+    hello: Greeting,
+    layout: Arc<Layout>,
+    /// The memory, until the hello has taken it to the peer.
+    file: Option<OwnedFd>,
+}
+
+/// How far the beginning of an attempt has got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The listener has no room now.
+    Wait,
+    /// The hello is sent.
+    Said,
+}
+
+impl Attempt {
+    pub(super) fn new(
+        to: ShmName,
+        seat: Seat,
+        (rnr_retry, private): (u8, PrivateBytes),
+        shared: &Shared,
+    ) -> Result<Attempt, SetupError> {
+        let dimensions = shared.dimensions();
+        let (memory, file) = Memory::create(dimensions.bytes()).map_err(|source| {
+            let hint = "the connection needs a memfd; check the limits of memory and of open files";
+            SetupError::System { call: "memfd_create", source, hint }
+        })?;
+        let layout = Layout::new(memory, dimensions);
+        layout.prefault();
+        let socket = socket::open().map_err(|source| SetupError::System {
+            call: "socket",
+            source,
+            hint: "check the limit of open files (ulimit -n)",
+        })?;
+        let hello = Greeting {
+            kind: Kind::Hello,
+            dimensions,
+            has_fences: fence::is_there(),
+            qp_num: seat.num(),
+            rnr_retry,
+            private,
+        };
+        Ok(Attempt { to, socket, seat, hello, layout, file: Some(file) })
+    }
+
+    pub(super) fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// It has not said hello yet.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Connects and says hello.
+    pub(super) fn begin(&mut self) -> Result<Step, ConnectError> {
+        match socket::connect(&self.socket, &self.to) {
+            Ok(()) => {}
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(Step::Wait),
+            Err(Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR) => {
+                return Err(ConnectError::Unreachable);
+            }
+            Err(Errno::ACCESS | Errno::PERM) => return Err(ConnectError::Rejected),
+            Err(_) => return Err(ConnectError::Failed),
+        }
+        let said = socket::send(&self.socket, &self.hello, self.file.as_ref());
+        self.file = None;
+        said.map(|()| Step::Said).map_err(|_| ConnectError::Lost)
+    }
+
+    /// What the peer has answered.
+    pub(super) fn hear(&self) -> Heard {
+        socket::receive(&self.socket)
+    }
+
+    /// The endpoint, if the peer has accepted.
+    pub(super) fn finish(
+        self,
+        heard: Heard,
+        shared: &Shared,
+        epoll: &OwnedFd,
+    ) -> Result<(Endpoint, PrivateBytes), ConnectError> {
+        let Attempt { socket, seat, layout, hello, .. } = self;
+        let answer = match heard {
+            Heard::Greeting(answer, _) => answer,
+            Heard::Malformed(_) => return Err(ConnectError::Rejected),
+            // A listener that goes away has not taken the request.
+            Heard::End | Heard::Nothing => return Err(ConnectError::Rejected),
+        };
+        if answer.kind != Kind::Accepted || answer.dimensions != hello.dimensions {
+            return Err(ConnectError::Rejected);
+        }
+        // The link listens to it from now on.
+        let _ = epoll::delete(epoll, &socket);
+        let port = (Arc::clone(seat.port()), answer.has_fences);
+        let link = Link::new((shared.number(), 0), (layout, socket), port, shared.watch());
+        let link = link.map_err(|_| ConnectError::Failed)?;
+        let peer = (answer.qp_num, answer.rnr_retry);
+        Ok((Endpoint::new(link, seat.hand_over(), peer), answer.private))
+    }
+}

@@ -1,0 +1,123 @@
+//! Listeners: named sockets, and those who connect to them.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rpcrdma_provider::{Address, Credentials, SetupError, ShmName};
+use rustix::io::Errno;
+
+use super::{name_of, not_a_socket};
+use crate::socket::{self, Heard};
+
+/// A socket with a name. Dropping it removes the name.
+pub(super) struct Listener {
+    socket: OwnedFd,
+    name: ShmName,
+    /// The file that it has made.
+    file: Option<(PathBuf, u64, u64)>,
+}
+
+/// A socket that has connected and has not said hello yet.
+pub(super) struct Caller {
+    socket: OwnedFd,
+    from: Credentials,
+    since: Instant,
+}
+
+impl Listener {
+    /// Listens. A socket that a dead process has left at the same path is replaced.
+    pub(super) fn open(at: Address) -> Result<Listener, SetupError> {
+        let wanted = name_of(at).ok_or_else(|| not_a_socket(at))?;
+        let refused =
+            |error: Errno| SetupError::Listen { address: Box::new(at), reason: reason_of(error) };
+        let socket = socket::open().map_err(|source| SetupError::System {
+            call: "socket",
+            source,
+            hint: "check the limit of open files (ulimit -n)",
+        })?;
+        let name = match socket::listen(&socket, &wanted) {
+            Err(Errno::ADDRINUSE) if wanted.path().is_some_and(|path| bury(path, &wanted)) => {
+                socket::listen(&socket, &wanted)
+            }
+            outcome => outcome,
+        };
+        let name = name.map_err(refused)?;
+        let file = name.path().and_then(|path| {
+            let found = std::fs::symlink_metadata(path).ok()?;
+            Some((path.to_owned(), found.dev(), found.ino()))
+        });
+        Ok(Listener { socket, name, file })
+    }
+
+    pub(super) fn name(&self) -> ShmName {
+        self.name
+    }
+
+    pub(super) fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// The next socket that wants to connect.
+    pub(super) fn accept(&self) -> Option<Caller> {
+        let socket = socket::accept(&self.socket).ok()?;
+        let from = socket::peer(&socket).ok()?;
+        Some(Caller { socket, from, since: Instant::now() })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Another process may have put its own socket there.
+        let Some((path, dev, ino)) = &self.file else { return };
+        let is_ours = std::fs::symlink_metadata(path)
+            .is_ok_and(|found| (found.dev(), found.ino()) == (*dev, *ino));
+        if is_ours {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Caller {
+    pub(super) fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    pub(super) fn into_parts(self) -> (OwnedFd, Credentials) {
+        (self.socket, self.from)
+    }
+
+    /// What it has said.
+    pub(super) fn hear(&self) -> Heard {
+        socket::receive(&self.socket)
+    }
+
+    /// It should have said hello by now.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) > HELLO
+    }
+}
+
+/// Removes a socket that no process listens on. False if it is not one.
+fn bury(path: &Path, name: &ShmName) -> bool {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let is_dead = || -> io::Result<bool> {
+        Ok(socket::connect(&socket::open()?, name) == Err(Errno::CONNREFUSED))
+    };
+    is_socket && is_dead().unwrap_or(false) && std::fs::remove_file(path).is_ok()
+}
+
+fn reason_of(error: Errno) -> &'static str {
+    match error {
+        Errno::ADDRINUSE => "the address is in use, or the path is not a socket",
+        Errno::NOENT | Errno::NOTDIR => "the folder of the path does not exist",
+        Errno::ACCESS | Errno::PERM => "the process may not make a socket there",
+        Errno::ROFS => "the file system is read-only",
+        _ => "the system refuses to bind a socket to it",
+    }
+}
+
+/// The time that a socket has to say hello.
+const HELLO: Duration = Duration::from_secs(5);

@@ -1,0 +1,120 @@
+//! Requests of peers to connect.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rpcrdma_provider::{Address, Credentials, PrivateBytes, SetupError};
+use rustix::event::epoll;
+
+use super::Seat;
+use super::listener::Caller;
+use crate::endpoint::Endpoint;
+use crate::fence;
+use crate::greeting::{Greeting, Kind};
+use crate::layout::Layout;
+use crate::link::Link;
+use crate::memory::{Memory, Unfit};
+use crate::provider::Shared;
+use crate::socket::{self, Heard};
+
+/// A pending connection request. Dropping it rejects it.
+pub struct ShmRequest {
+    from: Credentials,
+    hello: Greeting,
+    /// The socket and the memory, until it is answered.
+    pending: Option<(OwnedFd, Arc<Layout>)>,
+}
+
+impl ShmRequest {
+    /// The request of a caller, with its private data. A caller that says something else, or whose
+    /// memory does not fit, is answered and dropped.
+    pub(super) fn of(
+        caller: Caller,
+        heard: Heard,
+        epoll: &OwnedFd,
+    ) -> Option<(ShmRequest, PrivateBytes)> {
+        let (socket, from) = caller.into_parts();
+        let _ = epoll::delete(epoll, &socket);
+        let Heard::Greeting(hello, Some(file)) = heard else { return None };
+        if hello.kind != Kind::Hello {
+            return None;
+        }
+        let Ok(memory) = adopt(&hello, &file) else {
+            answer(&socket, &hello, Kind::Unfit, &[]);
+            return None;
+        };
+        let private = hello.private.clone();
+        let pending = Some((socket, Layout::new(memory, hello.dimensions)));
+        Some((ShmRequest { from, hello, pending }, private))
+    }
+
+    /// The process that asks.
+    pub(super) fn from(&self) -> Address {
+        Address::Process(self.from)
+    }
+
+    /// Answers it, and makes this side's queue pair.
+    pub(super) fn accept(
+        mut self,
+        seat: Seat,
+        (rnr_retry, private): (u8, PrivateBytes),
+        shared: &Shared,
+    ) -> Result<Endpoint, SetupError> {
+        let Some((socket, layout)) = self.pending.take() else { return Err(SetupError::Stopped) };
+        layout.prefault();
+        let port = (Arc::clone(seat.port()), self.hello.has_fences);
+        let link = Link::new((shared.number(), 1), (layout, socket), port, shared.watch());
+        let link = link.map_err(|source| SetupError::System {
+            call: "epoll_ctl",
+            source,
+            hint: "check fs.epoll.max_user_watches",
+        })?;
+        let has_fences = fence::is_there();
+        let accepted = Greeting {
+            kind: Kind::Accepted,
+            dimensions: self.hello.dimensions,
+            has_fences,
+            qp_num: seat.num(),
+            rnr_retry,
+            private,
+        };
+        let peer = (self.hello.qp_num, self.hello.rnr_retry);
+        let endpoint = Endpoint::new(Arc::clone(&link), seat.hand_over(), peer);
+        // A peer that is gone is noticed as every peer that goes.
+        let _ = socket::send(link.socket(), &accepted, None);
+        Ok(endpoint)
+    }
+
+    /// Answers that it is rejected.
+    pub(super) fn reject(mut self, private: &[u8]) {
+        if let Some((socket, _)) = self.pending.take() {
+            answer(&socket, &self.hello, Kind::Rejected, private);
+        }
+    }
+}
+
+impl Drop for ShmRequest {
+    fn drop(&mut self) {
+        if let Some((socket, _)) = self.pending.take() {
+            answer(&socket, &self.hello, Kind::Rejected, &[]);
+        }
+    }
+}
+
+impl std::fmt::Debug for ShmRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ShmRequest").field("from", &self.from).finish_non_exhaustive()
+    }
+}
+
+/// The memory that a hello came with.
+fn adopt(hello: &Greeting, file: &OwnedFd) -> Result<Memory, Unfit> {
+    Memory::adopt(file, hello.dimensions.bytes())
+}
+
+/// Says why a request is not accepted. A peer that does not take the answer notices the end.
+fn answer(socket: &OwnedFd, hello: &Greeting, kind: Kind, private: &[u8]) {
+    let private = PrivateBytes::try_from(private).unwrap_or_default();
+    let answer = Greeting { kind, private, ..hello.clone() };
+    let _ = socket::send(socket, &answer, None);
+}

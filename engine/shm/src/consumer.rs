@@ -1,0 +1,205 @@
+//! The receiving end of a direction. Everything that it reads was written by a peer that is not
+//! trusted.
+#![expect(unsafe_code, reason = "bytes are passed on by raw pointers")]
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rpcrdma_transport::body::{Acks, Header, INLINE_LEN, Refusal, pieces_at};
+use rpcrdma_transport::carrier::{DmaError, Incoming};
+use rpcrdma_transport::keys::KeyCache;
+use rpcrdma_transport::rights::Granted;
+
+use crate::layout::{Direction, Slot};
+use crate::link::Link;
+use crate::staged::{DONE, IN_SLOT, STAGED};
+
+/// The receiving end.
+pub(crate) struct Consumer {
+    link: Arc<Link>,
+    direction: Direction,
+    /// Position of the next slot to be taken.
+    next: u64,
+    /// The queue pair that the link belongs to: all messages are for it, whatever they say.
+    qp_num: u32,
+}
+
+impl Consumer {
+    /// The receiving end of a new direction.
+    pub(crate) fn new(
+        (link, direction): (Arc<Link>, Direction),
+        qp_num: u32,
+        first: u64,
+    ) -> Consumer {
+        Consumer { link, direction, next: first, qp_num }
+    }
+
+    fn is_withdrawn(&self, position: u64) -> bool {
+        self.direction.withdrawal(position).load(Ordering::Relaxed) == position + 1
+    }
+
+    fn front_slot(&self) -> &Slot {
+        self.direction.slot(self.next)
+    }
+
+    /// Where the bytes of a request lie: in the staging area, or for a Read in its slot. The place is
+    /// read once.
+    fn staged(&self, position: u64, header: &Header) -> Result<*mut u8, DmaError> {
+        let (slot, byte_len) = (self.direction.slot(position), header.byte_len);
+        // SAFETY: the slot's bytes are readable as long as the direction exists.
+        let mut pieces = unsafe { pieces_at(slot.bytes(), header.pieces.min(1)) };
+        let piece = pieces.next().filter(|piece| piece.len == byte_len).ok_or(DmaError::Source)?;
+        if piece.key == IN_SLOT && byte_len as usize <= INLINE_LEN {
+            return Ok(slot.bytes());
+        }
+        if piece.key != STAGED {
+            return Err(DmaError::Source);
+        }
+        let offset = piece.offset;
+        let len = u64::from(self.direction.staging_len());
+        let is_within = offset <= len && u64::from(byte_len) <= len - offset;
+        if !is_within {
+            return Err(DmaError::Source);
+        }
+        Ok(self.direction.staging().wrapping_add(offset as usize))
+    }
+}
+
+// SAFETY: the memory passed on is that of the staging area, which stays mapped. It is readable, and
+// its bytes are copied once: what the peer writes there meanwhile is part of its own message.
+// Nothing else of the peer's is touched.
+unsafe impl Incoming for Consumer {
+    #[inline(always)]
+    fn front(&self) -> Option<Header> {
+        self.peek(self.next)
+    }
+
+    #[inline(always)]
+    fn peek(&self, position: u64) -> Option<Header> {
+        debug_assert!((self.next..=self.next + self.direction.mask()).contains(&position));
+        let slot = self.direction.slot(position);
+        if slot.turn.load(Ordering::Acquire) != position + 1 {
+            return None;
+        }
+        let [first, second, third] = &slot.header;
+        let words = [first, second, third].map(|word| word.load(Ordering::Relaxed));
+        Some(header(words, self.qp_num))
+    }
+
+    #[inline]
+    fn bytes(&self) -> *const u8 {
+        self.front_slot().bytes()
+    }
+
+    #[inline]
+    fn prefetch_front(&self) {
+        rpcrdma_transport::prefetch::read_behind_first(self.front_slot());
+    }
+
+    #[cold]
+    fn is_cancelled(&self) -> bool {
+        self.is_withdrawn(self.next)
+    }
+
+    #[inline]
+    fn target(&self) -> u64 {
+        self.direction.target(self.next).load(Ordering::Relaxed)
+    }
+
+    /// A link has no delay.
+    #[inline]
+    fn published_at(&self) -> u64 {
+        0
+    }
+
+    #[inline]
+    fn next(&self) -> u64 {
+        self.next
+    }
+
+    fn pull(
+        &self,
+        front: &Header,
+        _keys: &KeyCache,
+        mut put: impl FnMut(*const u8, usize) -> Result<(), DmaError>,
+    ) -> Option<Result<(), DmaError>> {
+        if self.is_withdrawn(self.next) {
+            return None;
+        }
+        let from = self.staged(self.next, front);
+        Some(from.and_then(|from| put(from, front.byte_len as usize)))
+    }
+
+    fn answer(
+        &self,
+        position: u64,
+        read: &Header,
+        _keys: &KeyCache,
+        from: Granted,
+    ) -> Option<Result<(), DmaError>> {
+        debug_assert_eq!(read.byte_len, from.len());
+        if self.is_withdrawn(position) {
+            return None;
+        }
+        let to = self.staged(position, read);
+        Some(to.map(|to| {
+            let from_addr = std::ptr::with_exposed_provenance::<u8>(from.addr() as usize);
+            // SAFETY: the source was granted to the peer and lies in registered memory. The
+            // destination was just checked to lie in the staging area; no registered memory does.
+            unsafe { std::ptr::copy_nonoverlapping(from_addr, to, from.len() as usize) };
+        }))
+    }
+
+    fn finish(&self, position: u64, outcome: Result<(), Refusal>) {
+        let code = outcome.map_or_else(|why| why as u32, |()| DONE);
+        let verdict = self.direction.verdict(position);
+        verdict.outcome.store(code, Ordering::Relaxed);
+        verdict.turn.store(position + 1, Ordering::Release);
+    }
+
+    #[inline]
+    fn release(&mut self) {
+        self.next += 1;
+    }
+
+    #[cold]
+    fn refuse(&mut self, why: Refusal) {
+        self.finish(self.next, Err(why));
+        // The producer sees it with the ack that releases this slot. Only this side adds to it.
+        self.direction.words().refused.0.fetch_add(1, Ordering::Relaxed);
+        self.release();
+    }
+
+    /// A link has no delay.
+    #[cold]
+    fn stamp_taken(&self, _now_ns: u64) {}
+
+    #[inline]
+    fn acks(&self) -> Acks {
+        Acks::up_to(self.next)
+    }
+
+    #[cold]
+    fn announce(&self) {
+        self.direction.words().ack_line.0.store(self.next, Ordering::Release);
+    }
+
+    #[inline]
+    fn is_closed(&self) -> bool {
+        self.link.is_cut() || self.direction.words().closed.0.load(Ordering::Acquire) != 0
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        self.direction.words().abandoned.0.store(1, Ordering::Release);
+    }
+}
+
+/// The header in these words, for the queue pair of the link.
+#[inline(always)]
+fn header([acks, second, third]: [u64; 3], dst: u32) -> Header {
+    let [_, _, _, _, op, pieces, ..] = second.to_le_bytes();
+    let (byte_len, rkey) = (third as u32, (third >> 32) as u32);
+    Header { acks: Acks::up_to(acks), dst, op, pieces, reserved: 0, byte_len, rkey }
+}

@@ -1,0 +1,59 @@
+//! Shared memory: an RDMA provider between the processes of a host.
+//!
+//! ```text
+//!   process A                     memfd of one connection                     process B
+//!   ShmQueues ── publish ──▶ │ ring A to B │ staging A to B │ ──▶ poll, copy ── ShmQueues
+//!             ◀─ poll, copy ─│ ring B to A │ staging B to A │ ◀── publish ─────
+//!   ShmCm ◀──────────────────── Unix socket: who, greeting, wake, end ────────────▶ ShmCm
+//! ```
+//!
+//! The rules are those of `rpcrdma-transport`, as on the software fabric. The carrier differs: a
+//! connection has memory of its own, which only its two processes map. A request whose bytes do not
+//! fit in its slot has them copied to the staging area, and from there to where they belong; an RDMA
+//! Read is answered in the staging area of its requester. The peer reaches nothing else.
+//!
+//! **The peer is not trusted.** It can write anything into the memory of its connections at any
+//! time. Every word of it is read once and judged afterwards; bytes are copied and then belong to a
+//! message; positions and lengths are checked against what this side knows. A peer that breaks the
+//! rules ends or spoils its own connections. The memory's length is sealed, so no access raises
+//! SIGBUS.
+//!
+//! Addresses are Unix sockets ([`Address::Shm`]): the permissions of the path decide who may
+//! connect, and the kernel says who did ([`Address::Process`]). A path that a dead process has left
+//! is used again. The sockets have no other purpose: messages make no system call unless the
+//! receiver sleeps.
+//!
+//! **Death.** The kernel closes the socket of a process that ends. A thread of the provider waits
+//! for that and makes no other work. What the peer has published before is still delivered.
+//!
+//! Limits: a message, an RDMA Read and an RDMA Write have at most [`ShmOptions::staging`] bytes.
+//! Each connection has 3 descriptors while it is established, and 1 afterwards.
+
+mod cm;
+mod consumer;
+mod endpoint;
+mod fence;
+mod greeting;
+mod layout;
+mod link;
+mod memory;
+mod options;
+mod port;
+mod producer;
+mod provider;
+mod queues;
+mod socket;
+mod staged;
+mod staging;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+#[cfg(doc)]
+use rpcrdma_provider::Address;
+
+pub use self::cm::{ShmCm, ShmRequest};
+pub use self::endpoint::Endpoint as ShmEndpoint;
+pub use self::options::ShmOptions;
+pub use self::provider::Shm;
+pub use self::queues::{ShmHandle, ShmQp, ShmQueues};

@@ -1,0 +1,122 @@
+//! Memory of a link: a sealed memfd that both processes map.
+//!
+//! The length is sealed before the file leaves the process, and the other process maps it only if
+//! it is sealed: no access can raise SIGBUS.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use memmap2::{MmapOptions, MmapRaw};
+use rustix::fs::{MemfdFlags, SealFlags};
+
+/// Mapped memory that another process maps, too. Unmapped when dropped.
+#[derive(Debug)]
+pub(crate) struct Memory(MmapRaw);
+
+/// Why memory that a peer offers is not mapped.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unfit {
+    /// Its length could change.
+    #[error("it is not a memfd sealed against shrinking and growing")]
+    Unsealed,
+    /// It has another length than the dimensions of the link.
+    #[error("it has {given} bytes, {needed} are needed")]
+    Length {
+        /// Bytes of the file.
+        given: u64,
+        /// Bytes of a link of these dimensions.
+        needed: u64,
+    },
+    /// Its pages come from a limited pool (hugetlb): an access could raise SIGBUS.
+    #[error("its pages are not ordinary memory")]
+    Pages,
+    /// A call failed.
+    #[error("it cannot be mapped: {0}")]
+    System(#[from] io::Error),
+}
+
+impl Memory {
+    /// Makes zeroed memory of `len` bytes. The file is for the peer.
+    pub(crate) fn create(len: usize) -> io::Result<(Memory, OwnedFd)> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create("rpcrdma-link", flags)?;
+        rustix::fs::ftruncate(&file, len as u64)?;
+        rustix::fs::fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
+        let map = MmapOptions::new().len(len).map_raw(&file)?;
+        Ok((Memory(map), file))
+    }
+
+    /// Maps memory that a peer has made.
+    pub(crate) fn adopt(file: &OwnedFd, len: usize) -> Result<Memory, Unfit> {
+        let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| Unfit::Unsealed)?;
+        if !seals.contains(SEALS) {
+            return Err(Unfit::Unsealed);
+        }
+        if rustix::fs::fstatfs(file.as_fd()).map_err(io::Error::from)?.f_type != TMPFS_MAGIC {
+            return Err(Unfit::Pages);
+        }
+        let given = rustix::fs::fstat(file).map_err(io::Error::from)?.st_size as u64;
+        if given != len as u64 {
+            return Err(Unfit::Length { given, needed: len as u64 });
+        }
+        Ok(Memory(MmapOptions::new().len(len).map_raw(file)?))
+    }
+
+    /// Bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The first byte.
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.0.as_mut_ptr()
+    }
+}
+
+/// The file's length is fixed.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+/// `TMPFS_MAGIC` of linux/magic.h: what a memfd without MFD_HUGETLB lies on.
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unsealed(len: u64, seals: SealFlags) -> OwnedFd {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create("test", flags).expect("a memfd");
+        rustix::fs::ftruncate(&file, len).expect("a length");
+        rustix::fs::fcntl_add_seals(&file, seals).expect("seals");
+        file
+    }
+
+    #[test]
+    fn both_sides_see_the_same_bytes_and_no_one_can_change_the_length() {
+        let (ours, file) = Memory::create(8192).expect("memory");
+        let theirs = Memory::adopt(&file, 8192).expect("sealed and as long");
+        assert_ne!(ours.base(), theirs.base());
+        assert!(rustix::fs::ftruncate(&file, 4096).is_err());
+        assert!(rustix::fs::ftruncate(&file, 16384).is_err());
+        assert!(rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE).is_err());
+    }
+
+    #[test]
+    fn memory_whose_length_may_change_is_refused() {
+        for seals in [SealFlags::empty(), SealFlags::SHRINK, SealFlags::GROW] {
+            let outcome = Memory::adopt(&unsealed(4096, seals), 4096);
+            assert!(matches!(outcome, Err(Unfit::Unsealed)), "{seals:?}");
+        }
+        let file = OwnedFd::from(std::fs::File::open("/proc/self/exe").expect("a file"));
+        assert!(matches!(Memory::adopt(&file, 4096), Err(Unfit::Unsealed)));
+    }
+
+    #[test]
+    fn memory_of_another_length_is_refused() {
+        let file = unsealed(8192, SEALS);
+        for len in [4096, 12288] {
+            let outcome = Memory::adopt(&file, len);
+            assert!(matches!(outcome, Err(Unfit::Length { given: 8192, .. })), "{len}");
+        }
+        assert!(Memory::adopt(&file, 8192).is_ok());
+    }
+}

@@ -1,0 +1,76 @@
+//! How shared memory behaves.
+
+use rpcrdma_config::section;
+use rpcrdma_provider::SetupError;
+use rpcrdma_transport::clock::FabricClock;
+
+use crate::layout::Dimensions;
+
+/// The options of shared memory.
+#[derive(Debug, Clone)]
+pub struct ShmOptions {
+    /// Slots of a ring, a power of two from 16 to 16384. A slot has 256 bytes; a connection has two
+    /// rings. The side that connects chooses.
+    pub slots: u32,
+    /// Bytes of a staging area, a power of two from 65536 to 2^30: the longest message, RDMA
+    /// Read or RDMA Write of a connection, and how much of them is under way at one time. A
+    /// connection has two; memory is used as it is touched. The side that connects chooses.
+    pub staging: u32,
+    /// How long a message waits for a Receive before it counts as retried once, in ns.
+    pub rnr_timer_ns: u64,
+    /// The clock of the retries. Not read without them.
+    pub clock: FabricClock,
+    /// Type-2 memory windows of all queues together; 0 for a device without windows.
+    pub windows: u32,
+    /// Concurrent RDMA Reads of a queue pair, from 1. Further ones wait.
+    pub rd_atomic: u32,
+    /// The seed of the remote keys of windows and registrations: the same seed gives the same keys.
+    /// Without it they are unpredictable.
+    pub key_seed: Option<u64>,
+}
+
+impl Default for ShmOptions {
+    fn default() -> ShmOptions {
+        ShmOptions {
+            slots: 128,
+            staging: 4 << 20,
+            // InfiniBand's shortest timer, apart from the code that means the longest.
+            rnr_timer_ns: 10_000,
+            clock: FabricClock::Real,
+            windows: 1 << 16,
+            rd_atomic: 16,
+            key_seed: None,
+        }
+    }
+}
+
+impl From<&section::ShmSection> for ShmOptions {
+    fn from(given: &section::ShmSection) -> ShmOptions {
+        ShmOptions {
+            slots: given.ring_slots.value(),
+            staging: given.staging.value(),
+            ..ShmOptions::default()
+        }
+    }
+}
+
+impl ShmOptions {
+    pub(crate) fn dimensions(&self) -> Dimensions {
+        Dimensions { slots: self.slots, staging: self.staging }
+    }
+
+    /// Whether the options are valid.
+    pub(crate) fn check(&self) -> Result<(), SetupError> {
+        self.dimensions().check()?;
+        for (what, value, allowed, is_allowed) in [
+            ("Reads at one time", self.rd_atomic, "1 or more", self.rd_atomic > 0),
+            ("memory windows", self.windows, "2^22 at most", self.windows <= 1 << 22),
+        ] {
+            if !is_allowed {
+                let (value, allowed) = (value.to_string(), allowed.to_owned());
+                return Err(SetupError::Invalid { what, value, allowed });
+            }
+        }
+        Ok(())
+    }
+}

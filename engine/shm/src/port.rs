@@ -1,0 +1,104 @@
+//! The port: what other threads reach of a set of queues, and where its thread sleeps.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rpcrdma_provider::{SetupError, Waker};
+use rpcrdma_transport::numbers::Numbers;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::RecvFlags;
+
+use crate::link::Link;
+
+/// The shared side of a set of queues.
+pub(crate) struct Port {
+    /// The numbers of its queue pairs.
+    pub numbers: Numbers,
+    /// The sockets of its links: readable when a peer rings.
+    epoll: OwnedFd,
+    /// Rung by threads of this process.
+    bell: Waker,
+}
+
+impl Port {
+    /// A port for at most `qp_max` queue pairs.
+    pub(crate) fn new(qp_max: u32) -> Result<Port, SetupError> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| SetupError::System {
+            call: "epoll_create1",
+            source: error.into(),
+            hint: "check the limit of open files (ulimit -n)",
+        })?;
+        Ok(Port { numbers: Numbers::new(qp_max), epoll, bell: Waker::set_up()? })
+    }
+
+    /// Ends the sleep of the owner, or its next one.
+    #[cold]
+    pub(crate) fn wake(&self) {
+        self.bell.ring();
+    }
+
+    /// Lets the peer of a link wake the owner.
+    pub(crate) fn hear(&self, link: &Link) -> io::Result<()> {
+        let data = EventData::new_u64(link.end().link);
+        Ok(epoll::add(&self.epoll, link.socket(), data, EventFlags::IN)?)
+    }
+
+    /// Sleeps until a peer or a thread rings, `other` is rung, or `timeout` is over.
+    pub(crate) fn sleep(&self, other: &Waker, timeout: Duration) -> io::Result<()> {
+        let mut fds = [
+            PollFd::new(&self.epoll, PollFlags::IN),
+            PollFd::new(&self.bell, PollFlags::IN),
+            PollFd::new(other, PollFlags::IN),
+        ];
+        let timeout = Timespec::try_from(timeout).ok();
+        match rustix::event::poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads all rings, so that the next sleep is one. `find` gives the link of a number.
+    pub(crate) fn drain<'a>(&self, find: impl Fn(u64) -> Option<&'a Link>) {
+        self.bell.drain();
+        let mut events = [const { MaybeUninit::uninit() }; EVENTS];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut events[..], Some(&now)) else { return };
+        for &mut Event { data, .. } in events {
+            let Some(link) = find(data.u64()) else { continue };
+            if !read_rings(link) {
+                // It would be readable for ever. The watch tells that the peer is gone.
+                let _ = epoll::delete(&self.epoll, link.socket());
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Port").field("epoll", &self.epoll).finish_non_exhaustive()
+    }
+}
+
+/// False at the end of the stream.
+fn read_rings(link: &Link) -> bool {
+    let mut rings = [0; 64];
+    for _ in 0..RINGS_MAX {
+        match rustix::net::recv(link.socket(), &mut rings, RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => return false,
+            Ok(_) => {}
+            Err(error) => {
+                return matches!(error, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR);
+            }
+        }
+    }
+    // A peer that rings without end costs its share of each wake-up, and no more.
+    true
+}
+
+/// Links that may be read in one wake-up.
+const EVENTS: usize = 64;
+/// Rings read from a link in one wake-up.
+const RINGS_MAX: usize = 64;

@@ -1,0 +1,295 @@
+//! The sending end of a direction.
+//!
+//! What a request refers to is copied to the staging area when it is published: the peer cannot
+//! reach any other memory of this process, and the memory of a request is free when its slot is
+//! published. Nothing that was written to shared memory is read back.
+#![expect(unsafe_code, reason = "bytes are copied to shared memory by raw pointers")]
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rpcrdma_mempool::Sge;
+use rpcrdma_transport::body::{Acks, Body, Header, INLINE_LEN, OP_READ, Refusal};
+use rpcrdma_transport::carrier::{Outgoing, Vacant};
+use rpcrdma_transport::keys::KeyCache;
+
+use crate::layout::Direction;
+use crate::link::Link;
+use crate::staged::{DONE, IN_SLOT, STAGED, UNREADABLE};
+use crate::staging::Staging;
+
+/// The sending end.
+pub(crate) struct Producer {
+    link: Arc<Link>,
+    direction: Direction,
+    /// Position of the next slot to be published.
+    head: u64,
+    /// Position of the oldest slot that the peer may still read.
+    freed: u64,
+    /// The request that is being written.
+    body: Body,
+    staging: Staging,
+    /// This side's Reads that are not over, by position: where their bytes go.
+    reads: VecDeque<(u64, Body)>,
+}
+
+/// The next slot, to be filled and published.
+pub(crate) struct Claimed<'a> {
+    producer: &'a mut Producer,
+    /// Where the bytes that it refers to lie in the staging area.
+    staged_at: Option<u32>,
+}
+
+impl Producer {
+    /// The sending end of a new direction.
+    pub(crate) fn new(
+        (link, direction): (Arc<Link>, Direction),
+        reads_max: u32,
+        first: u64,
+    ) -> Producer {
+        let slots = direction.mask() as usize + 1;
+        let staging = Staging::new(direction.staging_len(), slots);
+        let reads = VecDeque::with_capacity(slots.min(reads_max as usize));
+        let (head, freed, body) = (first, first, Body::empty());
+        Producer { link, direction, head, freed, body, staging, reads }
+    }
+
+    /// Copies the memory that the pieces of `body` name to `to`. False if a part of it is not
+    /// registered any more.
+    ///
+    /// # Safety
+    /// `to` is writable for the length of the body, and no registered memory lies there.
+    unsafe fn collect(body: &Body, mut to: *mut u8, keys: &KeyCache) -> bool {
+        let mut room = body.header.byte_len;
+        for piece in body.pieces() {
+            let (Some(from), Some(left)) =
+                (keys.locate(piece.key, piece.offset, piece.len), room.checked_sub(piece.len))
+            else {
+                return false;
+            };
+            let from = std::ptr::with_exposed_provenance::<u8>(from as usize);
+            let len = piece.len as usize;
+            // SAFETY: the poster keeps the source registered and readable until the request has
+            // completed. The caller guarantees the destination, of which `room` bytes are left.
+            unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+            (to, room) = (to.wrapping_add(len), left);
+        }
+        true
+    }
+
+    /// Puts the bytes where the peer finds them, or says where it is to leave them.
+    #[inline(never)]
+    fn place(&mut self, staged_at: Option<u32>, keys: &KeyCache) {
+        let Header { op, byte_len: length, .. } = self.body.header;
+        if let Some(start) = staged_at {
+            self.staging.take(self.head, start, length);
+        }
+        let key = match staged_at {
+            _ if op == OP_READ => {
+                self.reads.push_back((self.head, self.body));
+                if staged_at.is_some() { STAGED } else { IN_SLOT }
+            }
+            Some(start) => {
+                let to = self.direction.staging().wrapping_add(start as usize);
+                // SAFETY: `claim` has found room for so many bytes of this side's staging area.
+                if unsafe { Producer::collect(&self.body, to, keys) } { STAGED } else { UNREADABLE }
+            }
+            None => {
+                let mut bytes = [0; INLINE_LEN];
+                debug_assert!(length as usize <= INLINE_LEN, "room was claimed for longer ones");
+                // SAFETY: what is not claimed in the staging area fits in a slot.
+                let is_there = length as usize <= INLINE_LEN
+                    && unsafe { Producer::collect(&self.body, bytes.as_mut_ptr(), keys) };
+                if is_there {
+                    (self.body.bytes, self.body.header.pieces) = (bytes, 0);
+                    return;
+                }
+                UNREADABLE
+            }
+        };
+        let place = Sge { addr: staged_at.unwrap_or(0).into(), length, lkey: key };
+        self.body.refer(&[place], |place| place.addr);
+    }
+
+    /// Where the answer to a Read lies that this side has published.
+    fn answer_at(&self, position: u64) -> *const u8 {
+        let in_slot = self.direction.slot(position).bytes();
+        let staged = self.staging.start_of(position);
+        staged.map_or(in_slot, |at| self.direction.staging().wrapping_add(at as usize)).cast_const()
+    }
+}
+
+// SAFETY: the peer reaches no memory but that of the link, so it touches that of a request at no
+// time; this side's copies are over when `publish` and `land` return.
+unsafe impl Outgoing for Producer {
+    type Vacant<'a> = Claimed<'a>;
+
+    #[inline]
+    fn slots(&self) -> u64 {
+        self.direction.mask() + 1
+    }
+
+    #[inline]
+    fn claim(&mut self, byte_len: u32) -> Option<Claimed<'_>> {
+        if !self.has_room() {
+            return None;
+        }
+        let is_long = byte_len as usize > INLINE_LEN;
+        let staged_at = if is_long { Some(self.staging.room(byte_len)?) } else { None };
+        Some(Claimed { producer: self, staged_at })
+    }
+
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.head - self.freed <= self.direction.mask()
+    }
+
+    #[inline]
+    fn head(&self) -> u64 {
+        self.head
+    }
+
+    #[inline]
+    fn freed(&self) -> u64 {
+        self.freed
+    }
+
+    #[inline]
+    fn free(&mut self, acks: Acks, until: u64) {
+        debug_assert!(until >= self.freed, "no slot is freed twice");
+        debug_assert!(until <= acks.taken() && acks.taken() <= self.head, "checked by the path");
+        self.freed = until.min(acks.taken());
+        self.staging.free_before(self.freed);
+        while self.reads.front().is_some_and(|(position, _)| *position < self.freed) {
+            self.reads.pop_front();
+        }
+    }
+
+    /// Whatever the peer writes, it has taken no slot that was not published, and gives none back.
+    #[inline]
+    fn acks(&self) -> Acks {
+        let taken = self.direction.words().ack_line.0.load(Ordering::Acquire);
+        Acks::up_to(taken.clamp(self.freed, self.head))
+    }
+
+    #[inline]
+    fn refused(&self) -> u64 {
+        self.direction.words().refused.0.load(Ordering::Relaxed)
+    }
+
+    fn verdict(&self, position: u64) -> Option<Result<(), Refusal>> {
+        let verdict = self.direction.verdict(position);
+        if verdict.turn.load(Ordering::Acquire) != position + 1 {
+            return None;
+        }
+        match verdict.outcome.load(Ordering::Relaxed) {
+            DONE => Some(Ok(())),
+            code => Refusal::of(code).map(Err),
+        }
+    }
+
+    /// A link has no delay.
+    #[cold]
+    fn taken_at(&self, _position: u64) -> u64 {
+        0
+    }
+
+    #[cold]
+    fn withdraw(&self, position: u64) {
+        self.direction.withdrawal(position).store(position + 1, Ordering::Relaxed);
+    }
+
+    /// There is nothing to wait for: the peer reaches the staging area only.
+    #[cold]
+    fn settle(&self) {}
+
+    #[cold]
+    fn land(&mut self, position: u64, keys: &KeyCache) -> Result<(), Refusal> {
+        let found = self.reads.iter().find(|(read, _)| *read == position);
+        let Some((_, body)) = found else { return Err(Refusal::Unreadable) };
+        let mut from = self.answer_at(position);
+        for piece in body.pieces() {
+            let to = keys.locate(piece.key, piece.offset, piece.len).ok_or(Refusal::Unreadable)?;
+            let to = std::ptr::with_exposed_provenance_mut::<u8>(to as usize);
+            let len = piece.len as usize;
+            // SAFETY: the destination is registered for writing, which posting the Read checked,
+            // and is untouched by others until the Read has completed. The source is the span that
+            // was claimed for as many bytes, or the slot, if they fit there.
+            unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+            from = from.wrapping_add(len);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn is_abandoned(&self) -> bool {
+        self.link.is_cut() || self.direction.words().abandoned.0.load(Ordering::Acquire) != 0
+    }
+
+    #[cold]
+    fn reclaim(&mut self, acks: Acks) -> Acks {
+        if !self.is_abandoned() {
+            return acks;
+        }
+        let all = Acks::up_to(self.head);
+        self.free(all, self.head);
+        all
+    }
+}
+
+impl Drop for Producer {
+    /// Tells the peer that nothing more comes.
+    fn drop(&mut self) {
+        self.direction.words().closed.0.store(1, Ordering::Release);
+    }
+}
+
+impl Vacant for Claimed<'_> {
+    #[inline]
+    fn body(&mut self) -> &mut Body {
+        &mut self.producer.body
+    }
+
+    /// A link has no delay.
+    #[inline]
+    fn stamp(&mut self, _now_ns: u64) {}
+
+    #[inline]
+    fn aim(&mut self, addr: u64) {
+        let Producer { direction, head, .. } = &self.producer;
+        direction.target(*head).store(addr, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn publish(self, acks: Acks, keys: &KeyCache) {
+        let Claimed { producer, staged_at } = self;
+        producer.body.header.acks = acks;
+        if producer.body.header.pieces != 0 {
+            producer.place(staged_at, keys);
+        }
+        let Producer { direction, body, head, .. } = producer;
+        let (slot, header) = (direction.slot(*head), body.header);
+        let len = if header.pieces == 0 { header.byte_len as usize } else { PLACE_LEN };
+        let len = len.min(INLINE_LEN);
+        // SAFETY: `len` bytes are in the body, and as many in the slot. The slot is this side's:
+        // the peer has returned it, or harms itself.
+        unsafe { std::ptr::copy_nonoverlapping(body.bytes.as_ptr(), slot.bytes(), len) };
+        for (word, value) in slot.header.iter().zip(words(&header)) {
+            word.store(value, Ordering::Relaxed);
+        }
+        slot.turn.store(*head + 1, Ordering::Release);
+        *head += 1;
+    }
+}
+
+/// A header as it is stored: the destination is the link's.
+#[inline(always)]
+fn words(header: &Header) -> [u64; 3] {
+    let Header { acks, op, pieces, byte_len, rkey, .. } = *header;
+    let second = u64::from_le_bytes([0, 0, 0, 0, op, pieces, 0, 0]);
+    [acks.taken(), second, u64::from(byte_len) | u64::from(rkey) << 32]
+}
+
+/// Bytes of the one piece that says where a request's bytes are.
+const PLACE_LEN: usize = 16;

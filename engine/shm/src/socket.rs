@@ -1,0 +1,190 @@
+//! Unix sockets: names, greetings with memory, and who is at the other end.
+#![expect(unsafe_code, reason = "SO_PEERCRED is read into a structure of C")]
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rpcrdma_provider::{Credentials, ShmName};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+
+use crate::greeting::{GREETING_LEN, Greeting, Malformed};
+
+/// A new socket, which keeps the limits of messages.
+pub(crate) fn open() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let family = AddressFamily::UNIX;
+    Ok(rustix::net::socket_with(family, SocketType::SEQPACKET, flags, None)?)
+}
+
+/// Connects at once or not at all.
+pub(crate) fn connect(socket: &OwnedFd, to: &ShmName) -> Result<(), Errno> {
+    rustix::net::connect(socket, &address(to)?)
+}
+
+/// Binds and listens. Returns the name, which the system chooses if `at` is `@` alone.
+pub(crate) fn listen(socket: &OwnedFd, at: &ShmName) -> Result<ShmName, Errno> {
+    let is_any = at.abstract_name() == Some("");
+    let wanted = if is_any { SocketAddrUnix::new_unnamed() } else { address(at)? };
+    rustix::net::bind(socket, &wanted)?;
+    rustix::net::listen(socket, BACKLOG)?;
+    if !is_any {
+        return Ok(*at);
+    }
+    let bound = SocketAddrUnix::try_from(rustix::net::getsockname(socket)?)?;
+    let name = bound.abstract_name().and_then(|name| std::str::from_utf8(name).ok());
+    name.and_then(|name| ShmName::new(&format!("@{name}")).ok()).ok_or(Errno::INVAL)
+}
+
+/// The next socket that wants to connect.
+pub(crate) fn accept(listener: &OwnedFd) -> Result<OwnedFd, Errno> {
+    rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
+}
+
+/// The process at the other end when it connected.
+pub(crate) fn peer(socket: &OwnedFd) -> io::Result<Credentials> {
+    let mut given = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
+    let at = (&raw mut given).cast();
+    // SAFETY: `at` has room for `len` bytes, which is what the option has.
+    let code = unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, at, &raw mut len) };
+    if code != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Credentials { pid: given.pid.try_into().unwrap_or(0), uid: given.uid, gid: given.gid })
+}
+
+/// Sends a greeting, with the memory if it is a hello.
+pub(crate) fn send(
+    socket: &OwnedFd,
+    greeting: &Greeting,
+    memory: Option<&OwnedFd>,
+) -> Result<(), Errno> {
+    let bytes = greeting.encode();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let memory = memory.map(|memory| [memory.as_fd()]);
+    if let Some(memory) = &memory {
+        control.push(SendAncillaryMessage::ScmRights(memory));
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, flags)?;
+    Ok(())
+}
+
+/// What a look for a greeting has found.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// A greeting, and the memory that came with it.
+    Greeting(Greeting, Option<OwnedFd>),
+    /// Something else; why is of interest to tests only.
+    Malformed(#[cfg_attr(not(test), expect(dead_code))] Malformed),
+    /// Nothing yet.
+    Nothing,
+    /// The peer is gone.
+    End,
+}
+
+/// The greeting that has arrived.
+pub(crate) fn receive(socket: &OwnedFd) -> Heard {
+    // One more byte than a greeting has, so that a longer message is noticed.
+    let mut bytes = [0; GREETING_LEN + 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let mut to = [IoSliceMut::new(&mut bytes)];
+    let len = match rustix::net::recvmsg(socket, &mut to, &mut control, flags) {
+        Ok(received) if received.bytes > 0 => received.bytes,
+        Err(Errno::AGAIN | Errno::INTR) => return Heard::Nothing,
+        Ok(_) | Err(_) => return Heard::End,
+    };
+    // Descriptors beyond the first are closed.
+    let mut files = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => Some(files),
+        _ => None,
+    });
+    let memory = files.next().and_then(|mut files| files.next());
+    match Greeting::decode(&bytes[..len]) {
+        Ok(greeting) => Heard::Greeting(greeting, memory),
+        Err(why) => Heard::Malformed(why),
+    }
+}
+
+fn address(name: &ShmName) -> Result<SocketAddrUnix, Errno> {
+    match (name.abstract_name(), name.path()) {
+        (Some(name), _) => SocketAddrUnix::new_abstract_name(name.as_bytes()),
+        (None, Some(path)) => SocketAddrUnix::new(path),
+        (None, None) => Err(Errno::INVAL),
+    }
+}
+
+/// Connections that may wait to be taken; the system allows net.core.somaxconn at most.
+const BACKLOG: i32 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use rpcrdma_provider::PrivateBytes;
+    use rustix::net::socketpair;
+
+    use super::*;
+    use crate::greeting::Kind;
+    use crate::layout::Dimensions;
+    use crate::memory::Memory;
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a pair")
+    }
+
+    fn hello() -> Greeting {
+        Greeting {
+            kind: Kind::Hello,
+            dimensions: Dimensions { slots: 16, staging: 65536 },
+            has_fences: false,
+            qp_num: 7,
+            rnr_retry: 0,
+            private: PrivateBytes::new(),
+        }
+    }
+
+    #[test]
+    fn a_greeting_arrives_with_its_memory() {
+        let (one, other) = pair();
+        assert!(matches!(receive(&other), Heard::Nothing));
+        let (_memory, file) = Memory::create(4096).expect("memory");
+        send(&one, &hello(), Some(&file)).expect("room");
+        send(&one, &hello(), None).expect("room");
+        let Heard::Greeting(greeting, Some(file)) = receive(&other) else { panic!("both") };
+        assert_eq!(greeting, hello());
+        assert!(Memory::adopt(&file, 4096).is_ok());
+        assert!(matches!(receive(&other), Heard::Greeting(_, None)));
+        drop(one);
+        assert!(matches!(receive(&other), Heard::End));
+    }
+
+    #[test]
+    fn a_message_of_another_length_is_not_cut_to_a_greeting() {
+        let (one, other) = pair();
+        let mut bytes = hello().encode().to_vec();
+        for len in [1, GREETING_LEN - 1] {
+            rustix::net::send(&one, &bytes[..len], SendFlags::empty()).expect("room");
+            assert!(matches!(receive(&other), Heard::Malformed(Malformed::Length(_))), "{len}");
+        }
+        bytes.extend([0; 100]);
+        rustix::net::send(&one, &bytes, SendFlags::empty()).expect("room");
+        assert!(matches!(receive(&other), Heard::Malformed(Malformed::Length(_))));
+    }
+
+    #[test]
+    fn the_kernel_says_who_the_peer_is() {
+        let (one, _other) = pair();
+        let peer = peer(&one).expect("a peer");
+        assert_eq!(peer.pid, std::process::id());
+        assert_eq!(peer.uid, rustix::process::getuid().as_raw());
+    }
+}

@@ -1,0 +1,400 @@
+//! Peers that follow no rule: they have the memory of a link and the socket, and write anything.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rpcrdma_mempool::Access;
+use rpcrdma_provider::{
+    Attached, CmEvent, ConnParam, ConnectionManager, PrivateBytes, Provider, QueueEvent, Queues,
+    Remote, SendOp, WcStatus, WorkCompletion,
+};
+use rpcrdma_transport::body::{OP_DISCONNECT, OP_READ, OP_SEND, OP_SEND_INVALIDATE, OP_WRITE};
+use rpcrdma_transport::conn::Progress;
+
+use super::device::{Device, address, open};
+use super::host::*;
+use crate::greeting::{Greeting, Kind};
+use crate::layout::{Dimensions, Direction, Layout};
+use crate::memory::Memory;
+use crate::socket::{self, Heard};
+use crate::staged::STAGED;
+
+/// The peer: all that its process would have.
+struct Rogue {
+    socket: OwnedFd,
+    layout: Arc<Layout>,
+    out: Direction,
+    back: Direction,
+    head: u64,
+    /// The queue pair at the victim.
+    qp: Attached<Qp>,
+}
+
+/// A request as the rogue writes it.
+#[derive(Debug, Clone, Copy)]
+struct Said {
+    op: u8,
+    pieces: u8,
+    byte_len: u32,
+    rkey: u32,
+    dst: u32,
+    acks: u64,
+    piece: (u32, u32, u64),
+}
+
+/// A victim with an honest connection to another host, and any number of rogues.
+struct Scene {
+    device: Device,
+    victim: Host,
+    honest: Host,
+    /// The queue pairs of the honest connection, at the honest side and at the victim.
+    link: (Attached<Qp>, Attached<Qp>),
+    sent: u64,
+}
+
+const SLOTS: u32 = 16;
+const DIMENSIONS: Dimensions = Dimensions { slots: SLOTS, staging: 65536 };
+/// Receives of the victim, by their numbers.
+const RECEIVES: u64 = 16;
+/// Bytes of each.
+const BUFFER: u32 = 512;
+
+impl Said {
+    const SEND: Said =
+        Said { op: OP_SEND, pieces: 0, byte_len: 4, rkey: 0, dst: 0, acks: 0, piece: (0, 0, 0) };
+
+    fn staged(byte_len: u32, offset: u64) -> Said {
+        Said { pieces: 1, byte_len, piece: (STAGED, byte_len, offset), ..Said::SEND }
+    }
+
+    fn words(self) -> [u64; 3] {
+        let second = u64::from(self.dst) | u64::from(self.op) << 32 | u64::from(self.pieces) << 40;
+        [self.acks, second, u64::from(self.byte_len) | u64::from(self.rkey) << 32]
+    }
+}
+
+impl Rogue {
+    fn publish(&mut self, said: Said) {
+        let slot = self.out.slot(self.head);
+        let (key, len, offset) = said.piece;
+        let piece = [&key.to_ne_bytes()[..], &len.to_ne_bytes(), &offset.to_ne_bytes()].concat();
+        for (at, byte) in piece.iter().enumerate() {
+            write(slot.bytes().wrapping_add(at), *byte);
+        }
+        for (word, value) in slot.header.iter().zip(said.words()) {
+            word.store(value, Ordering::Relaxed);
+        }
+        slot.turn.store(self.head + 1, Ordering::Release);
+        self.head += 1;
+    }
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let device = open();
+        let (mut victim, mut honest) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
+        let (ours, theirs) = connect(&device, &mut honest, &mut victim, 7);
+        let mut scene = Scene { device, victim, honest, link: (ours, theirs), sent: 0 };
+        (0..RECEIVES).for_each(|at| scene.victim.recv(at, at as usize * BUFFER as usize, BUFFER));
+        scene
+    }
+
+    /// A peer with a connection that the victim has accepted.
+    fn rogue(&mut self) -> Rogue {
+        let mut cm = self.device.open_cm().expect("a connection manager");
+        let at = cm.listen(address()).expect("a free name");
+        let rpcrdma_provider::Address::Shm(name) = at else { panic!("{at} is not a name") };
+        let socket = socket::open().expect("a socket");
+        socket::connect(&socket, &name).expect("a listener");
+        let (memory, file) = Memory::create(DIMENSIONS.bytes()).expect("memory");
+        let hello = Greeting {
+            kind: Kind::Hello,
+            dimensions: DIMENSIONS,
+            has_fences: true,
+            qp_num: 99,
+            rnr_retry: 7,
+            private: PrivateBytes::new(),
+        };
+        socket::send(&socket, &hello, Some(&file)).expect("room");
+        let Some(CmEvent::Request { request, .. }) = next(&mut cm) else { panic!("no request") };
+        let param = ConnParam { private: &[], rnr_retry: 7 };
+        let endpoint = cm.accept(request, &self.victim.queues.handle(), &param).expect("accepted");
+        let Heard::Greeting(answer, _) = socket::receive(&socket) else { panic!("no answer") };
+        assert_eq!(answer.kind, Kind::Accepted);
+        let qp = self.victim.queues.attach(endpoint).expect("attached");
+        let layout = Layout::new(memory, DIMENSIONS);
+        layout.side(0).progress.store(Progress::Attached as u32, Ordering::Release);
+        let [out, back] = [0, 1].map(|index| Direction::new(&layout, index));
+        Rogue { socket, layout, out, back, head: 0, qp }
+    }
+
+    /// The honest connection carries messages both ways, with the right bytes.
+    fn assert_unharmed(&mut self) {
+        for _ in 0..3 {
+            self.sent += 1;
+            let id = self.sent;
+            let text = format!("message {id} of the honest peer");
+            self.honest.send(self.link.0.qp, id, text.as_bytes()).expect("room");
+            let got = self.victim.poll_dry();
+            let ours: Vec<_> = got.iter().filter(|wc| wc.qp_num == self.link.1.qp_num).collect();
+            assert_eq!(ours.len(), 1, "{got:?}");
+            assert_eq!((ours[0].status, ours[0].byte_len), (WcStatus::Success, text.len() as u32));
+            let at = ours[0].wr_id.0 as usize * BUFFER as usize;
+            assert_eq!(self.victim.read(at, text.len()), text.as_bytes());
+            self.post_again(&got);
+            assert_eq!(brief(&self.honest.poll_dry()), [(id, WcStatus::Success)]);
+        }
+        assert!(self.honest.events().is_empty());
+    }
+
+    /// Posts the Receives again that have completed.
+    fn post_again(&mut self, got: &[WorkCompletion]) {
+        for id in got.iter().map(|wc| wc.wr_id.0).filter(|id| *id < RECEIVES) {
+            self.victim.recv(id, id as usize * BUFFER as usize, BUFFER);
+        }
+    }
+
+    /// Polls the victim and posts again what was received. Returns what came from `qp`.
+    fn take(&mut self, qp: Attached<Qp>) -> Vec<(WcStatus, u32)> {
+        let got = self.victim.poll_dry();
+        self.post_again(&got);
+        got.iter().filter(|wc| wc.qp_num == qp.qp_num).map(|wc| (wc.status, wc.byte_len)).collect()
+    }
+}
+
+/// A byte as another process would write it.
+#[expect(unsafe_code, reason = "memory that is shared has no reference")]
+fn write(at: *mut u8, byte: u8) {
+    // SAFETY: the callers stay within the memory of the link, which lives.
+    unsafe { at.write_volatile(byte) };
+}
+
+#[test]
+fn a_rogue_that_behaves_is_served() {
+    let mut scene = Scene::new();
+    let mut rogue = scene.rogue();
+    rogue.publish(Said::SEND);
+    rogue.publish(Said::staged(300, 64));
+    assert_eq!(scene.take(rogue.qp), [(WcStatus::Success, 4), (WcStatus::Success, 300)]);
+    scene.assert_unharmed();
+}
+
+#[test]
+fn a_message_for_the_queue_pair_of_another_is_from_its_own() {
+    let mut scene = Scene::new();
+    let mut rogue = scene.rogue();
+    for op in [OP_SEND, OP_DISCONNECT] {
+        rogue.publish(Said { dst: scene.link.1.qp_num, op, ..Said::SEND });
+    }
+    assert_eq!(scene.take(rogue.qp), [(WcStatus::Success, 4)]);
+    let gone = QueueEvent::Disconnected { qp_num: rogue.qp.qp_num };
+    assert_eq!(scene.victim.events(), [gone]);
+    scene.assert_unharmed();
+}
+
+#[test]
+fn a_length_without_its_bytes_ends_the_connection_and_delivers_nothing() {
+    let end = u64::from(DIMENSIONS.staging);
+    let staged = |byte_len, piece| Said { pieces: 1, byte_len, piece, ..Said::SEND };
+    let lies = [
+        ("longer than the slot", Said { byte_len: 225, ..Said::SEND }),
+        ("much longer than the slot", Said { byte_len: u32::MAX, ..Said::SEND }),
+        ("behind the staging area", Said::staged(300, end - 299)),
+        ("far behind the staging area", Said::staged(300, end)),
+        ("wrapping", Said::staged(300, u64::MAX - 100)),
+        ("a shorter piece", staged(300, (STAGED, 299, 0))),
+        ("a longer piece", staged(300, (STAGED, 301, 0))),
+        ("an unknown key", staged(300, (7, 300, 0))),
+        ("many pieces", Said { pieces: 255, ..Said::staged(300, 0) }),
+        ("longer than the Receive", Said::staged(BUFFER + 1, 0)),
+        ("an unknown operation", Said { op: 77, ..Said::SEND }),
+        ("no operation", Said { op: 0, ..Said::SEND }),
+        ("an invalidation of nothing", Said { op: OP_SEND_INVALIDATE, rkey: 5, ..Said::SEND }),
+        ("a Write without a key", Said { op: OP_WRITE, ..Said::SEND }),
+        ("a Read without a key", Said { op: OP_READ, ..Said::staged(4, 0) }),
+    ];
+    let mut scene = Scene::new();
+    for (what, said) in lies {
+        let mut rogue = scene.rogue();
+        rogue.publish(said);
+        rogue.publish(Said::SEND);
+        let got = scene.take(rogue.qp);
+        let is_success = |(status, _): &(WcStatus, u32)| *status == WcStatus::Success;
+        if what == "many pieces" {
+            // Only the first piece counts; what the others say is not looked at.
+            assert!(got.len() <= 2, "{what}: {got:?}");
+        } else {
+            assert!(!got.iter().any(is_success), "{what}: {got:?}");
+            let gone = QueueEvent::Disconnected { qp_num: rogue.qp.qp_num };
+            assert_eq!(scene.victim.events(), [gone], "{what}");
+        }
+        scene.assert_unharmed();
+        scene.victim.queues.disconnect(rogue.qp.qp);
+        scene.victim.queues.destroy(rogue.qp.qp);
+        scene.victim.events();
+    }
+}
+
+#[test]
+fn acks_of_slots_that_were_never_published_free_nothing() {
+    let mut scene = Scene::new();
+    for acks in [u64::MAX, 1 << 40, 3, 1] {
+        let mut rogue = scene.rogue();
+        rogue.back.words().ack_line.0.store(acks, Ordering::Release);
+        rogue.publish(Said { acks, ..Said::SEND });
+        assert_eq!(scene.take(rogue.qp).len(), 1);
+        for id in 0..40 {
+            // The send queue fills up, or the acks are within what was published.
+            let _ = scene.victim.send(rogue.qp.qp, 1000 + id, b"to a liar");
+            rogue.publish(Said { acks: acks.wrapping_add(id), ..Said::SEND });
+            scene.take(rogue.qp);
+        }
+        scene.assert_unharmed();
+        scene.victim.queues.destroy(rogue.qp.qp);
+        scene.victim.events();
+    }
+}
+
+#[test]
+fn verdicts_and_counters_may_be_anything() {
+    let mut scene = Scene::new();
+    let rogue = scene.rogue();
+    scene.victim.poll();
+    let remote = Remote { addr: 0x1000, rkey: 7 };
+    let sgl = [scene.victim.sge(100_000, 300)];
+    for id in 0..4 {
+        scene.victim.post(rogue.qp.qp, 500 + id, SendOp::Read(remote), &sgl);
+    }
+    rogue.back.words().refused.0.store(u64::MAX, Ordering::Release);
+    for (position, code) in [(0, 0xff), (1, 0), (2, 77), (3, 6)] {
+        let verdict = rogue.back.verdict(position);
+        verdict.outcome.store(code, Ordering::Relaxed);
+        verdict.turn.store(position + 1, Ordering::Release);
+    }
+    rogue.back.words().ack_line.0.store(4, Ordering::Release);
+    scene.victim.poll_dry();
+    scene.assert_unharmed();
+}
+
+#[test]
+fn reads_without_end_are_refused() {
+    let mut scene = Scene::new();
+    let mut rogue = scene.rogue();
+    let rkey = scene.victim.bind(rogue.qp.qp, (0, 4096), Access::REMOTE_READ);
+    rogue.out.target(0);
+    let addr = scene.victim.at(0);
+    for position in 0..u64::from(SLOTS) {
+        rogue.out.target(position).store(addr, Ordering::Relaxed);
+    }
+    // More than it has slots, without a look at the verdicts.
+    for _ in 0..1000 {
+        rogue.publish(Said { op: OP_READ, rkey, ..Said::staged(64, 0) });
+        scene.victim.poll();
+    }
+    scene.assert_unharmed();
+}
+
+#[test]
+fn a_peer_that_scribbles_over_everything_spoils_only_its_own() {
+    let seeds =
+        std::env::var("RPCRDMA_SCRIBBLES").map_or(60, |count| count.parse().expect("a number"));
+    let mut scene = Scene::new();
+    for seed in 0..seeds {
+        let mut rogue = scene.rogue();
+        let mut random = Random(seed);
+        for _ in 0..64 {
+            match random.below(8) {
+                0 => rogue.publish(Said {
+                    op: random.below(8) as u8,
+                    pieces: random.below(3) as u8,
+                    byte_len: random.next() as u32,
+                    rkey: random.next() as u32,
+                    dst: random.next() as u32,
+                    acks: random.next(),
+                    piece: (STAGED, random.next() as u32, random.next() % 70_000),
+                }),
+                1 => drop(scene.victim.send(rogue.qp.qp, 900, b"to a scribbler")),
+                2 => {
+                    rustix::net::send(
+                        &rogue.socket,
+                        &[0; 100],
+                        rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL,
+                    )
+                    .ok();
+                }
+                _ => scribble(&rogue, &mut random),
+            }
+            scene.take(rogue.qp);
+        }
+        scene.assert_unharmed();
+        scene.victim.queues.disconnect(rogue.qp.qp);
+        scene.victim.queues.destroy(rogue.qp.qp);
+        scene.victim.poll_dry();
+        scene.victim.events();
+    }
+}
+
+#[test]
+fn a_peer_that_scribbles_while_it_is_polled_spoils_only_its_own() {
+    let rounds =
+        std::env::var("RPCRDMA_SCRIBBLES").map_or(6, |count| count.parse().expect("a number"));
+    let mut scene = Scene::new();
+    for seed in 0..rounds {
+        let mut rogue = scene.rogue();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let qp = rogue.qp;
+            let (rogue, is_over) = (&mut rogue, &is_over);
+            scope.spawn(move || {
+                let mut random = Random(seed);
+                while !is_over.load(Ordering::Relaxed) {
+                    let staged = Said::staged(random.below(600) as u32, random.next() % 70_000);
+                    let (op, byte_len) = (random.below(6) as u8, random.below(600) as u32);
+                    rogue.publish(if random.below(2) == 0 {
+                        staged
+                    } else {
+                        Said { op, byte_len, ..Said::SEND }
+                    });
+                    scribble(rogue, &mut random);
+                }
+            });
+            for _ in 0..20 {
+                scene.take(qp);
+                scene.assert_unharmed();
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        scene.victim.queues.disconnect(rogue.qp.qp);
+        scene.victim.queues.destroy(rogue.qp.qp);
+        scene.victim.poll_dry();
+        scene.victim.events();
+    }
+}
+
+/// Writes random bytes to a random place of the link's memory: more often where words are.
+fn scribble(rogue: &Rogue, random: &mut Random) {
+    let len = DIMENSIONS.bytes() as u64;
+    let span = if random.below(2) == 0 { len.min(16 << 10) } else { len };
+    let at = random.below(span) as usize;
+    for at in at..(at + random.below(64) as usize).min(len as usize) {
+        let byte = if random.below(4) == 0 { 0xff } else { random.next() as u8 };
+        write(rogue.layout.base().wrapping_add(at), byte);
+    }
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
