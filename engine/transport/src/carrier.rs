@@ -146,7 +146,8 @@ pub trait Vacant {
 ///
 /// # Safety
 /// `pull` passes on memory that is readable until `put` returns. Neither it nor `answer` touches the
-/// memory of a slot that was withdrawn and settled. `bytes` returns readable memory.
+/// memory of a slot that was withdrawn and settled. `bytes` returns readable memory, and so does
+/// `front_and_bytes`.
 pub unsafe trait Incoming {
     /// A copy of the header of the oldest slot that was published and not yet taken.
     fn front(&self) -> Option<Header>;
@@ -156,6 +157,12 @@ pub unsafe trait Incoming {
     ///
     /// [`INLINE_LEN`]: super::body::INLINE_LEN
     fn bytes(&self) -> *const u8;
+
+    /// [`Incoming::front`] and [`Incoming::bytes`] at once, for a carrier that finds them together.
+    #[inline(always)]
+    fn front_and_bytes(&self) -> Option<(Header, *const u8)> {
+        self.front().map(|front| (front, self.bytes()))
+    }
 
     /// A copy of the header of the slot at `position`, if it is published. `position` is not before
     /// the front, and less than a full lap behind it.

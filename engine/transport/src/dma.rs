@@ -114,10 +114,12 @@ pub(crate) fn refer(sgl: &[Sge], keys: &KeyCache, body: &mut Body) {
 /// Copies the message in the front, which is all of it, to the first part of a Receive, after
 /// `before`. Returns false without effect if the message is empty, or that part is too short or not
 /// writable.
+///
+/// # Safety
+/// `bytes` is readable for [`INLINE_LEN`] bytes, which are a slot's.
 #[inline(always)]
-pub(crate) fn deliver<R: Incoming>(
-    rx: &R,
-    front: &Header,
+pub(crate) unsafe fn deliver(
+    (front, bytes): (&Header, *const u8),
     to: FirstPart,
     before: impl FnOnce(),
 ) -> bool {
@@ -126,10 +128,9 @@ pub(crate) fn deliver<R: Incoming>(
     if is_possible {
         before();
         let to = std::ptr::with_exposed_provenance_mut::<u8>(sge.addr as usize);
-        // SAFETY: the source is the slot's own bytes, no fewer than `byte_len`: `room` is at most
-        // as many. The destination was lent and has `room` bytes in a region registered for
+        // SAFETY: the source has no fewer bytes than `byte_len`: `room` is at most as many. The destination was lent and has `room` bytes in a region registered for
         // writing, which no slot has: that was checked under the keys of this poll (`Srq::check`).
-        unsafe { std::ptr::copy_nonoverlapping(rx.bytes(), to, front.byte_len as usize) };
+        unsafe { std::ptr::copy_nonoverlapping(bytes, to, front.byte_len as usize) };
     }
     is_possible
 }
@@ -165,7 +166,8 @@ pub(crate) fn has_room(to: &[Lent], byte_len: u32) -> bool {
 }
 
 /// Copies the front of a carrier, whose bytes are in the peer's memory, to a Receive that is long
-/// enough. None if the bytes are not available.
+/// enough. None if the bytes are not available. They must be as many as the front states; of more,
+/// some may have been copied.
 #[inline(never)]
 pub(crate) fn fetch<R: Incoming>(
     rx: &R,
@@ -174,25 +176,15 @@ pub(crate) fn fetch<R: Incoming>(
     keys: &KeyCache,
 ) -> Option<Result<(), DmaError>> {
     let mut scatter = Scatter { keys, left: to, at: 0 };
-    // SAFETY: the pulled bytes are readable.
-    pull(rx, front, keys, |from, len| unsafe { scatter.put(from, len) })
-}
-
-/// Passes on the bytes that the front refers to, which must be as many as it states: never more,
-/// and an error if there are fewer.
-#[inline(always)]
-fn pull<R: Incoming>(
-    rx: &R,
-    front: &Header,
-    keys: &KeyCache,
-    mut put: impl FnMut(*const u8, usize) -> Result<(), DmaError>,
-) -> Option<Result<(), DmaError>> {
-    let mut left = front.byte_len as usize;
+    let mut sum = 0;
     let outcome = rx.pull(front, keys, |from, len| {
-        left = left.checked_sub(len).ok_or(DmaError::Source)?;
-        put(from, len)
+        sum += len;
+        // SAFETY: the pulled bytes are readable.
+        unsafe { scatter.put(from, len) }
     })?;
-    Some(if left != 0 { outcome.and(Err(DmaError::Source)) } else { outcome })
+    let is_all = sum == front.byte_len as usize;
+    let is_less = sum < front.byte_len as usize;
+    Some(if is_all || is_less && outcome.is_err() { outcome } else { Err(DmaError::Source) })
 }
 
 /// Copies a Write in the front to its target memory.
@@ -219,13 +211,16 @@ pub(crate) fn write_fetched<R: Incoming>(
 ) -> Option<Result<(), DmaError>> {
     debug_assert_eq!(front.byte_len, to.len());
     let mut to = std::ptr::with_exposed_provenance_mut::<u8>(to.addr() as usize);
-    pull(rx, front, keys, |from, len| {
+    let mut left = front.byte_len as usize;
+    let outcome = rx.pull(front, keys, |from, len| {
+        left = left.checked_sub(len).ok_or(DmaError::Source)?;
         // SAFETY: the pulled bytes are readable; together they are no longer than the granted memory.
         // They may overlap if a program writes to itself.
         unsafe { std::ptr::copy(from, to, len) };
         to = to.wrapping_add(len);
         Ok(())
-    })
+    })?;
+    Some(if left == 0 { outcome } else { Err(DmaError::Source) })
 }
 
 /// Fills the entries of a scatter list one after the other.

@@ -164,7 +164,7 @@ impl<C: Carrier> Transport<C> {
         let path = &mut self.paths[index];
         // SAFETY: the caller's promise is passed on.
         let (taken, are_all) =
-            unsafe { post::post_plain((path, qp, keys), self.limits, wrs.clone(), now) };
+            unsafe { post::post_plain((path, qp, keys), &self.limits, wrs.clone(), now) };
         if !are_all {
             // SAFETY: the caller's promise is passed on.
             return unsafe { self.post_rest((num, index), taken, wrs, now) };
@@ -296,7 +296,7 @@ impl<C: Carrier> Transport<C> {
         let (mut taken, mut why) = (sent, None);
         for wr in wrs.skip(sent) {
             // SAFETY: the caller's promise is passed on.
-            let posted = unsafe { post::post((&mut self.set, path), self.limits, num, &wr, now) };
+            let posted = unsafe { post::post((&mut self.set, path), &self.limits, num, &wr, now) };
             match posted {
                 Ok(()) => taken += 1,
                 Err(NotTaken::Full) => why = Some(PostError::QueueFull),

@@ -45,7 +45,7 @@ pub(crate) enum NotTaken {
 #[inline(always)]
 pub(crate) unsafe fn post_plain<'a, C: Carrier>(
     (path, qp, keys): (&mut Path<C>, &mut QueuePair, &mut KeyCache),
-    limits: Limits,
+    limits: &Limits,
     wrs: impl Iterator<Item = SendWr<'a>>,
     now: u64,
 ) -> (usize, bool) {
@@ -103,7 +103,7 @@ pub(crate) unsafe fn post_plain<'a, C: Carrier>(
 /// The length of a Send other than a single piece to be copied now, if it exceeds no limit and
 /// names readable memory.
 #[inline(never)]
-fn allowed_len(wr: &SendWr<'_>, limits: Limits, keys: &mut KeyCache) -> Option<u32> {
+fn allowed_len(wr: &SendWr<'_>, limits: &Limits, keys: &mut KeyCache) -> Option<u32> {
     keys.refresh();
     let is_allowed = wr.flags.contains(SendFlags::INLINE)
         || wr.sgl.iter().all(|sge| keys.allows(sge, Access::empty()));
@@ -117,7 +117,7 @@ fn allowed_len(wr: &SendWr<'_>, limits: Limits, keys: &mut KeyCache) -> Option<u
 #[inline(never)]
 pub(crate) unsafe fn post<C: Carrier>(
     (set, path): (&mut QueueSet, &mut Path<C>),
-    limits: Limits,
+    limits: &Limits,
     num: u32,
     wr: &SendWr<'_>,
     now: u64,
@@ -196,7 +196,7 @@ fn name(header: &mut Header, op: SendOp, (dst, byte_len): (u32, u32)) {
 
 /// The bytes that a request transfers, if the device can execute it.
 #[inline]
-fn byte_len(wr: &SendWr<'_>, limits: Limits) -> Option<u32> {
+fn byte_len(wr: &SendWr<'_>, limits: &Limits) -> Option<u32> {
     let is_inline = wr.flags.contains(SendFlags::INLINE);
     let is_possible = match wr.op {
         SendOp::Bind(_) => limits.has_windows && wr.sgl.is_empty() && !is_inline,
@@ -209,7 +209,7 @@ fn byte_len(wr: &SendWr<'_>, limits: Limits) -> Option<u32> {
 
 /// The length of a message, if the device can send it.
 #[inline(always)]
-fn message_len(wr: &SendWr<'_>, limits: Limits) -> Option<u32> {
+fn message_len(wr: &SendWr<'_>, limits: &Limits) -> Option<u32> {
     let len: u64 = match wr.sgl {
         [sge] => sge.length.into(),
         sgl => sgl.iter().map(|sge: &Sge| u64::from(sge.length)).sum(),

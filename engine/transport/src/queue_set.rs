@@ -1,5 +1,6 @@
 //! The state that all paths of a set of queues share: queue pairs, Receives, keys, completions, the
 //! clock.
+#![expect(unsafe_code, reason = "the bytes of a slot are reached by a raw pointer")]
 
 use std::collections::VecDeque;
 
@@ -120,7 +121,7 @@ impl QueueSet {
         let (first, max) = (rx.next(), max.min(receives.len()));
         let (mut acks, mut receiver) = (Acks::default(), NOBODY);
         while max > 0
-            && let Some(front) = rx.front()
+            && let Some((front, bytes)) = rx.front_and_bytes()
             && front.is_short_send()
         {
             let (qp_num, byte_len) = (front.dst, front.byte_len);
@@ -136,7 +137,8 @@ impl QueueSet {
                 WorkCompletion { wr_id, qp_num, status, opcode, byte_len, invalidated };
             acks = front.acks;
             // Nothing but what the loop needs is kept during the copy.
-            if !dma::deliver(rx, &front, to, || out.push(completion)) {
+            // SAFETY: the carrier's bytes are readable.
+            if !unsafe { dma::deliver((&front, bytes), to, || out.push(completion)) } {
                 break;
             }
             receives.pop();

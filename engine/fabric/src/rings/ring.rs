@@ -316,13 +316,22 @@ impl Consumer {
     }
 
     #[inline]
-    fn body(&self, position: u64) -> *const Body {
-        self.slot(position).body.with(|body| body)
+    fn bytes_of(&self, position: u64) -> *const u8 {
+        bytes_of(self.slot(position).body.with(|body| body))
     }
 
+    /// The header of the slot at `position` and its bytes, if it is published.
     #[inline]
-    fn bytes_of(&self, position: u64) -> *const u8 {
-        self.body(position).wrapping_byte_add(offset_of!(Body, bytes)).cast()
+    fn header_and_bytes(&self, position: u64) -> Option<(Header, *const u8)> {
+        let slot = self.slot(position);
+        if slot.turn.load(Ordering::Acquire) != position + 1 {
+            return None;
+        }
+        let body = slot.body.with(|body| body);
+        // SAFETY: the producer has published the slot (the turn is this lap's, loaded with acquire)
+        // and writes it again only after an ack for it, which takes `&mut self`.
+        let header = unsafe { (*body).header };
+        Some((header, bytes_of(body)))
     }
 
     /// The pieces of the slot at `position`: the front, or a Read that is not finished.
@@ -333,6 +342,12 @@ impl Consumer {
         // not write them: it has published the slot and keeps it until it has its verdict.
         unsafe { pieces_at(bytes, header.pieces) }
     }
+}
+
+/// The bytes of a slot's body.
+#[inline]
+fn bytes_of(body: *const Body) -> *const u8 {
+    body.wrapping_byte_add(offset_of!(Body, bytes)).cast()
 }
 
 // SAFETY: only `fetch` touches memory. The memory passed on lies in registered regions. Their owner
@@ -350,17 +365,14 @@ unsafe impl Incoming for Consumer {
     }
 
     #[inline]
+    fn front_and_bytes(&self) -> Option<(Header, *const u8)> {
+        self.header_and_bytes(self.next)
+    }
+
+    #[inline]
     fn peek(&self, position: u64) -> Option<Header> {
         debug_assert!((self.next..=self.next + self.mask).contains(&position));
-        let slot = self.slot(position);
-        if slot.turn.load(Ordering::Acquire) != position + 1 {
-            return None;
-        }
-        let header = self.body(position).cast::<Header>();
-        // SAFETY: the producer has published the slot (the turn is this lap's, loaded with acquire)
-        // and writes it again only after an ack for it, which takes `&mut self`. A body begins with
-        // its header.
-        Some(unsafe { header.read() })
+        self.header_and_bytes(position).map(|(header, _)| header)
     }
 
     /// Prefetches the lines of the front behind the first, so that they arrive together with it. A
