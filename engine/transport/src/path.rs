@@ -14,7 +14,6 @@ use std::num::NonZeroU64;
 
 use rpcrdma_provider::{WcBatch, WcOpcode, WrId};
 
-pub(crate) use self::outlook::Outlook;
 use super::body::{Acks, Header, OP_SEND, Refusal};
 use super::carrier::{Carrier, Incoming, Outgoing};
 use super::keys::Reader;

@@ -2,20 +2,8 @@
 
 use super::{CHORE_SEND, Path};
 use crate::carrier::{Carrier, Incoming, Outgoing};
+use crate::outlook::Outlook;
 use crate::queue_set::QueueSet;
-
-/// What a poll will find.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outlook {
-    /// Work, now.
-    Now,
-    /// Work at that time, in ns.
-    At(u64),
-    /// A message that waits for a Receive.
-    Soon,
-    /// Nothing until the peer acts.
-    Nothing,
-}
 
 impl<C: Carrier> Path<C> {
     /// Whether a poll would find work, and if not, when it might: time in ns.
@@ -75,19 +63,6 @@ impl<C: Carrier> Path<C> {
                 Outlook::At(read.due)
             }
             Some(_) => Outlook::Now,
-        }
-    }
-}
-
-impl Outlook {
-    /// The sooner of both.
-    pub(crate) fn sooner(self, other: Outlook) -> Outlook {
-        match (self, other) {
-            (Outlook::Now, _) | (_, Outlook::Now) => Outlook::Now,
-            (Outlook::At(one), Outlook::At(other)) => Outlook::At(one.min(other)),
-            (Outlook::At(at), _) | (_, Outlook::At(at)) => Outlook::At(at),
-            (Outlook::Soon, _) | (_, Outlook::Soon) => Outlook::Soon,
-            (Outlook::Nothing, Outlook::Nothing) => Outlook::Nothing,
         }
     }
 }
