@@ -379,6 +379,7 @@ fn shm(raw: &RawShm) -> Result<ShmSection, ConfigError> {
     Ok(ShmSection {
         ring_slots: judge::power_of_two("shm.ring_slots", raw.ring_slots)?,
         staging: judge::power_of_two_length("shm.staging", &raw.staging)?,
+        map_pools: raw.map_pools,
     })
 }
 

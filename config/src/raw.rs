@@ -251,6 +251,8 @@ pub struct RawShm {
     pub ring_slots: i64,
     /// The bytes in transit on one connection, per direction: a length.
     pub staging: RawText,
+    /// Whether peers that do so, too, map this side's pools, read-only.
+    pub map_pools: bool,
 }
 
 /// `[verbs]`
@@ -432,7 +434,7 @@ impl Default for RawInterop {
 
 impl Default for RawShm {
     fn default() -> Self {
-        Self { ring_slots: 128, staging: "4MiB".into() }
+        Self { ring_slots: 128, staging: "4MiB".into(), map_pools: false }
     }
 }
 

@@ -318,6 +318,8 @@ pub struct ShmSection {
     /// The bytes of messages in transit on one connection, per direction, beyond those in slots:
     /// also the longest message, RDMA Read or RDMA Write. A power of two.
     pub staging: Bounded<65_536, 1_073_741_824>,
+    /// Whether peers that do so, too, map this side's pools, read-only.
+    pub map_pools: bool,
 }
 
 /// RDMA devices: `[verbs]`.

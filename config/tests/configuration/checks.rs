@@ -182,6 +182,8 @@ fn counts_have_ranges() {
         assert_range(&key, "1", "64", "0", "65", credits);
     }
     assert_range("fabric.ring_slots", "16", "65536", "8", "131072", "");
+    assert_range("shm.ring_slots", "16", "16384", "8", "32768", "");
+    assert_range("shm.staging", "\"64KiB\"", "\"1GiB\"", "\"32KiB\"", "\"2GiB\"", "");
     assert_range("connections.rnr_retry", "0", "7", "-1", "8", "");
     assert_range("verbs.port", "1", "254", "0", "255", "");
     assert_range("verbs.gid", "0", "255", "-1", "256", "");
@@ -270,7 +272,7 @@ fn unknown_words_are_refused_with_the_allowed_ones() {
     );
     assert_eq!(
         refusal("[engine]\nprovider = true"),
-        "engine.provider = \"true\"; allowed: \"fabric\", \"verbs\"",
+        "engine.provider = \"true\"; allowed: \"fabric\", \"shm\", \"verbs\"",
     );
     assert_eq!(
         refusal("[engine.idle]\npolicy = \"sleep\""),

@@ -2,16 +2,18 @@
 //! trusted.
 #![expect(unsafe_code, reason = "bytes are passed on by raw pointers")]
 
+use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
-use rpcrdma_transport::body::{Acks, Header, INLINE_LEN, Refusal, pieces_at};
+use rpcrdma_transport::body::{Acks, Header, INLINE_LEN, Piece, Refusal, pieces_at};
 use rpcrdma_transport::carrier::{DmaError, Incoming};
 use rpcrdma_transport::keys::KeyCache;
 use rpcrdma_transport::rights::Granted;
 
 use crate::layout::{Direction, Slot};
 use crate::link::Link;
+use crate::pools::Pool;
 use crate::staged::{DONE, IN_SLOT, STAGED};
 
 /// The receiving end.
@@ -22,6 +24,8 @@ pub(crate) struct Consumer {
     next: u64,
     /// The queue pair that the link belongs to: all messages are for it, whatever they say.
     qp_num: u32,
+    /// The peer's pools, as far as messages have named them.
+    pools: RefCell<Vec<Arc<Pool>>>,
 }
 
 impl Consumer {
@@ -31,7 +35,7 @@ impl Consumer {
         qp_num: u32,
         first: u64,
     ) -> Consumer {
-        Consumer { link, direction, next: first, qp_num }
+        Consumer { link, direction, next: first, qp_num, pools: RefCell::default() }
     }
 
     fn is_withdrawn(&self, position: u64) -> bool {
@@ -40,6 +44,43 @@ impl Consumer {
 
     fn front_slot(&self) -> &Slot {
         self.direction.slot(self.next)
+    }
+
+    /// The pieces of the front; each is read once.
+    fn pieces(&self, front: &Header) -> impl Iterator<Item = Piece> {
+        // SAFETY: the slot's bytes are readable as long as the direction exists.
+        unsafe { pieces_at(self.front_slot().bytes(), front.pieces) }
+    }
+
+    /// Passes on the bytes of pools of the peer that the front names.
+    fn pull_mapped(
+        &self,
+        front: &Header,
+        mut put: impl FnMut(*const u8, usize) -> Result<(), DmaError>,
+    ) -> Result<(), DmaError> {
+        for piece in self.pieces(front) {
+            let from = self.find(piece).ok_or(DmaError::Source)?;
+            put(from, piece.len as usize)?;
+        }
+        Ok(())
+    }
+
+    /// Where a piece of the peer's memory is mapped here.
+    #[inline]
+    fn find(&self, Piece { key, len, offset }: Piece) -> Option<*const u8> {
+        let find = |pools: &[Arc<Pool>]| pools.iter().find_map(|pool| pool.at(key, offset, len));
+        let found = find(&self.pools.borrow());
+        found.or_else(|| {
+            self.learn();
+            find(&self.pools.borrow())
+        })
+    }
+
+    /// Takes what the peer has shown since the last time: always before a message names it.
+    #[cold]
+    fn learn(&self) {
+        self.link.listen();
+        *self.pools.borrow_mut() = self.link.pools();
     }
 
     /// Where the bytes of a request lie: in the staging area, or for a Read in its slot. The place is
@@ -65,9 +106,9 @@ impl Consumer {
     }
 }
 
-// SAFETY: the memory passed on is that of the staging area, which stays mapped. It is readable, and
-// its bytes are copied once: what the peer writes there meanwhile is part of its own message.
-// Nothing else of the peer's is touched.
+// SAFETY: the memory passed on is that of the staging area or of a pool, which stays mapped. It is
+// readable, and its bytes are copied once: what the peer writes there meanwhile is part of its own
+// message. Nothing of the peer's is written but the staging area.
 unsafe impl Incoming for Consumer {
     #[inline(always)]
     fn front(&self) -> Option<Header> {
@@ -126,8 +167,17 @@ unsafe impl Incoming for Consumer {
         if self.is_withdrawn(self.next) {
             return None;
         }
-        let from = self.staged(self.next, front);
-        Some(from.and_then(|from| put(from, front.byte_len as usize)))
+        let first = self.pieces(front).next();
+        if first.is_none_or(|piece| piece.key >= IN_SLOT) {
+            let from = self.staged(self.next, front);
+            return Some(from.and_then(|from| put(from, front.byte_len as usize)));
+        }
+        let outcome = self.pull_mapped(front, put);
+        // What was withdrawn meanwhile may have changed while it was copied, and so may what a peer
+        // has left behind.
+        fence(Ordering::Acquire);
+        let is_closed = self.direction.words().closed.0.load(Ordering::Acquire) != 0;
+        (!is_closed && !self.is_withdrawn(self.next)).then_some(outcome)
     }
 
     fn answer(

@@ -24,6 +24,8 @@ pub(crate) struct Greeting {
     pub dimensions: Dimensions,
     /// Its process takes part in the barriers of others.
     pub has_fences: bool,
+    /// It shows its pools, and maps those of the other side.
+    pub maps_pools: bool,
     /// Its queue pair.
     pub qp_num: u32,
     /// How often its peer retries a message without a Receive.
@@ -74,7 +76,8 @@ impl Greeting {
         bytes[0..4].copy_from_slice(&MAGIC);
         bytes[4..6].copy_from_slice(&VERSION.to_ne_bytes());
         bytes[6..8].copy_from_slice(&[kind, status]);
-        bytes[8..12].copy_from_slice(&u32::from(self.has_fences).to_ne_bytes());
+        let flags = u32::from(self.has_fences) | u32::from(self.maps_pools) << 1;
+        bytes[8..12].copy_from_slice(&flags.to_ne_bytes());
         bytes[12..16].copy_from_slice(&slots.to_ne_bytes());
         bytes[16..20].copy_from_slice(&staging.to_ne_bytes());
         bytes[20..24].copy_from_slice(&self.qp_num.to_ne_bytes());
@@ -111,6 +114,7 @@ impl Greeting {
             kind,
             dimensions,
             has_fences: number(8) & 1 != 0,
+            maps_pools: number(8) & 2 != 0,
             qp_num: number(20),
             rnr_retry,
             private: private.ok_or(Malformed::Range("the length of the private data"))?,
@@ -155,6 +159,7 @@ mod tests {
             kind,
             dimensions: Dimensions { slots: 128, staging: 1 << 20 },
             has_fences: true,
+            maps_pools: false,
             qp_num: 0x12_3456,
             rnr_retry: 7,
             private: private.try_into().expect("at most 56 bytes"),

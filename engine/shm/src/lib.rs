@@ -18,6 +18,13 @@
 //! rules ends or spoils its own connections. The memory's length is sealed, so no access raises
 //! SIGBUS.
 //!
+//! **Mapped pools** ([`ShmOptions::map_pools`]), if both sides want it: this side's registered regions
+//! are mapped by the peer, read-only, and a long message is copied once, from where it is. The peer
+//! then sees all bytes of these regions as long as the connection lives. It still writes nothing but
+//! the link's own memory: RDMA Writes are executed by the side whose memory it is, and answers of
+//! RDMA Reads are staged. Regions on huge pages are mapped, too: a peer that punches holes into them
+//! can make this side's access fail with SIGBUS, so this is for processes of one owner.
+//!
 //! Addresses are Unix sockets ([`Address::Shm`]): the permissions of the path decide who may
 //! connect, and the kernel says who did ([`Address::Process`]). A path that a dead process has left
 //! is used again. The sockets have no other purpose: messages make no system call unless the
@@ -28,6 +35,10 @@
 //!
 //! Limits: a message, an RDMA Read and an RDMA Write have at most [`ShmOptions::staging`] bytes.
 //! Each connection has 3 descriptors while it is established, and 1 afterwards.
+#![cfg_attr(
+    test,
+    expect(clippy::duplicate_mod, reason = "the tests of the rules run over both ways of memory")
+)]
 
 mod cm;
 mod consumer;
@@ -38,6 +49,7 @@ mod layout;
 mod link;
 mod memory;
 mod options;
+mod pools;
 mod port;
 mod producer;
 mod provider;

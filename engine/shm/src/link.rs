@@ -4,8 +4,8 @@
 //! peer any more, whatever the memory says.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rpcrdma_transport::barrier;
 use rpcrdma_transport::carrier::{Carrier, EndId};
@@ -13,8 +13,10 @@ use rustix::net::SendFlags;
 
 use crate::consumer::Consumer;
 use crate::layout::{Direction, Layout};
+use crate::pools::{File, Files, POOLS_MAX, Pool};
 use crate::port::Port;
-use crate::producer::Producer;
+use crate::producer::{Producer, Shown};
+use crate::socket::{self, Word};
 use crate::watch::Watch;
 
 /// One side of a link.
@@ -24,10 +26,20 @@ pub(crate) struct Link {
     side: usize,
     layout: Arc<Layout>,
     socket: OwnedFd,
-    /// The peer's process takes part in barriers.
-    peer_has_fences: bool,
+    terms: Terms,
+    /// What the peer has shown.
+    pools: Mutex<Vec<Arc<Pool>>>,
     life: Arc<Life>,
     watch: Arc<Watch>,
+}
+
+/// What the greeting has settled.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    /// The peer's process takes part in barriers.
+    pub peer_has_fences: bool,
+    /// Both sides show their pools.
+    pub maps_pools: bool,
 }
 
 /// Whether a peer lives, for the thread that watches the sockets.
@@ -41,23 +53,27 @@ impl Link {
     pub(crate) fn new(
         (id, side): (u64, usize),
         (layout, socket): (Arc<Layout>, OwnedFd),
-        (port, peer_has_fences): (Arc<Port>, bool),
+        (port, terms): (Arc<Port>, Terms),
         watch: &Arc<Watch>,
     ) -> std::io::Result<Arc<Link>> {
         let life = Arc::new(Life { is_cut: AtomicBool::new(false), port });
         watch.add(id, &socket, &life)?;
         let watch = Arc::clone(watch);
-        Ok(Arc::new(Link { id, side, layout, socket, peer_has_fences, life, watch }))
+        let pools = Mutex::default();
+        Ok(Arc::new(Link { id, side, layout, socket, terms, pools, life, watch }))
     }
 
     /// Both ends of this side.
     pub(crate) fn ends(
         self: &Arc<Link>,
         qp_num: u32,
+        files: &Arc<Files>,
         (reads_max, first): (u32, u64),
     ) -> (Producer, Consumer) {
         let [out, back] = [self.side, 1 - self.side].map(|at| Direction::new(&self.layout, at));
-        let producer = Producer::new((Arc::clone(self), out), reads_max, first);
+        let files = Arc::clone(files);
+        let shown = self.terms.maps_pools.then(|| Shown { files, keys: Vec::new() });
+        let producer = Producer::new((Arc::clone(self), out), shown, (reads_max, first));
         (producer, Consumer::new((Arc::clone(self), back), qp_num, first))
     }
 
@@ -89,7 +105,7 @@ impl Link {
 
     /// Whether the peer sees that this side sleeps whenever it has published something.
     pub(crate) fn peer_has_fences(&self) -> bool {
-        self.peer_has_fences
+        self.terms.peer_has_fences
     }
 
     /// This side's thread is going to sleep.
@@ -100,6 +116,46 @@ impl Link {
     /// This side's thread is awake.
     pub(crate) fn wake_up(&self) {
         self.layout.side(self.side).asleep.0.store(0, Ordering::Relaxed);
+    }
+
+    /// Shows a pool to the peer. False if the socket has no room now.
+    #[cold]
+    pub(crate) fn show(&self, key: u32, file: &File) -> bool {
+        socket::show(&self.socket, key, file).is_ok()
+    }
+
+    /// Reads what the peer has said by the socket. False if it is gone.
+    #[cold]
+    pub(crate) fn listen(&self) -> bool {
+        for _ in 0..WORDS_MAX {
+            match socket::listen_to(&self.socket) {
+                Word::Ring => {}
+                Word::Shown(key, len, file) => self.keep(key, len, &file),
+                Word::Nothing => return true,
+                Word::End => return false,
+            }
+        }
+        // A peer that talks without end costs its share of each look, and no more.
+        true
+    }
+
+    /// Maps what the peer shows, if this side does that.
+    fn keep(&self, key: u32, len: u64, file: &OwnedFd) {
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.terms.maps_pools || pools.len() == POOLS_MAX {
+            return;
+        }
+        if let Some(pool) = Pool::map(key, len, file) {
+            // A key that is used again names other memory.
+            pools.retain(|pool| pool.key() != key);
+            pools.push(Arc::new(pool));
+        }
+    }
+
+    /// All that the peer has shown.
+    #[cold]
+    pub(crate) fn pools(&self) -> Vec<Arc<Pool>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Wakes the peer if it sleeps. Called after publishing.
@@ -152,5 +208,7 @@ impl Carrier for Channel {
     }
 }
 
+/// Words read from a socket in one look.
+const WORDS_MAX: usize = 64;
 /// What a ring consists of; no one looks at it.
 const RING: u8 = 0;

@@ -16,6 +16,10 @@ pub struct ShmOptions {
     /// Read or RDMA Write of a connection, and how much of them is under way at one time. A
     /// connection has two; memory is used as it is touched. The side that connects chooses.
     pub staging: u32,
+    /// Whether peers that do so, too, map this side's registered regions, read-only, as far as they
+    /// are shared ([`RegionSpec::shared`](rpcrdma_mempool::RegionSpec::shared)): a long message is
+    /// then copied once. For processes of one owner.
+    pub map_pools: bool,
     /// How long a message waits for a Receive before it counts as retried once, in ns.
     pub rnr_timer_ns: u64,
     /// The clock of the retries. Not read without them.
@@ -34,6 +38,7 @@ impl Default for ShmOptions {
         ShmOptions {
             slots: 128,
             staging: 4 << 20,
+            map_pools: false,
             // InfiniBand's shortest timer, apart from the code that means the longest.
             rnr_timer_ns: 10_000,
             clock: FabricClock::Real,
@@ -49,6 +54,7 @@ impl From<&section::ShmSection> for ShmOptions {
         ShmOptions {
             slots: given.ring_slots.value(),
             staging: given.staging.value(),
+            map_pools: given.map_pools,
             ..ShmOptions::default()
         }
     }

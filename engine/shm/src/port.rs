@@ -9,7 +9,6 @@ use rpcrdma_provider::{SetupError, Waker};
 use rpcrdma_transport::numbers::Numbers;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::net::RecvFlags;
 
 use crate::link::Link;
 
@@ -68,7 +67,7 @@ impl Port {
         let Ok((events, _)) = epoll::wait(&self.epoll, &mut events[..], Some(&now)) else { return };
         for &mut Event { data, .. } in events {
             let Some(link) = find(data.u64()) else { continue };
-            if !read_rings(link) {
+            if !link.listen() {
                 // It would be readable for ever. The watch tells that the peer is gone.
                 let _ = epoll::delete(&self.epoll, link.socket());
             }
@@ -82,23 +81,5 @@ impl std::fmt::Debug for Port {
     }
 }
 
-/// False at the end of the stream.
-fn read_rings(link: &Link) -> bool {
-    let mut rings = [0; 64];
-    for _ in 0..RINGS_MAX {
-        match rustix::net::recv(link.socket(), &mut rings, RecvFlags::DONTWAIT) {
-            Ok((_, 0)) => return false,
-            Ok(_) => {}
-            Err(error) => {
-                return matches!(error, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR);
-            }
-        }
-    }
-    // A peer that rings without end costs its share of each wake-up, and no more.
-    true
-}
-
 /// Links that may be read in one wake-up.
 const EVENTS: usize = 64;
-/// Rings read from a link in one wake-up.
-const RINGS_MAX: usize = 64;

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use rpcrdma_mempool::Sge;
 use rpcrdma_transport::body::{Acks, Body, Header, INLINE_LEN, OP_READ, Refusal};
@@ -16,6 +16,7 @@ use rpcrdma_transport::keys::KeyCache;
 
 use crate::layout::Direction;
 use crate::link::Link;
+use crate::pools::Files;
 use crate::staged::{DONE, IN_SLOT, STAGED, UNREADABLE};
 use crate::staging::Staging;
 
@@ -32,6 +33,16 @@ pub(crate) struct Producer {
     staging: Staging,
     /// This side's Reads that are not over, by position: where their bytes go.
     reads: VecDeque<(u64, Body)>,
+    /// If the peer maps this side's pools.
+    shown: Option<Shown>,
+}
+
+/// The pools that the peer can read.
+pub(crate) struct Shown {
+    /// All there are.
+    pub files: Arc<Files>,
+    /// Those that it was shown.
+    pub keys: Vec<u32>,
 }
 
 /// The next slot, to be filled and published.
@@ -45,14 +56,14 @@ impl Producer {
     /// The sending end of a new direction.
     pub(crate) fn new(
         (link, direction): (Arc<Link>, Direction),
-        reads_max: u32,
-        first: u64,
+        shown: Option<Shown>,
+        (reads_max, first): (u32, u64),
     ) -> Producer {
         let slots = direction.mask() as usize + 1;
         let staging = Staging::new(direction.staging_len(), slots);
         let reads = VecDeque::with_capacity(slots.min(reads_max as usize));
         let (head, freed, body) = (first, first, Body::empty());
-        Producer { link, direction, head, freed, body, staging, reads }
+        Producer { link, direction, head, freed, body, staging, reads, shown }
     }
 
     /// Copies the memory that the pieces of `body` name to `to`. False if a part of it is not
@@ -82,6 +93,9 @@ impl Producer {
     #[inline(never)]
     fn place(&mut self, staged_at: Option<u32>, keys: &KeyCache) {
         let Header { op, byte_len: length, .. } = self.body.header;
+        if op != OP_READ && self.is_shown(keys) {
+            return;
+        }
         if let Some(start) = staged_at {
             self.staging.take(self.head, start, length);
         }
@@ -112,6 +126,15 @@ impl Producer {
         self.body.refer(&[place], |place| place.addr);
     }
 
+    /// Whether the peer can read all pieces of the body where they are. Shows it what it has not
+    /// seen.
+    fn is_shown(&mut self, keys: &KeyCache) -> bool {
+        let (link, Some(shown)) = (&self.link, &mut self.shown) else { return false };
+        self.body.pieces().all(|piece| {
+            keys.locate(piece.key, piece.offset, piece.len).is_some() && shown.has(link, piece.key)
+        })
+    }
+
     /// Where the answer to a Read lies that this side has published.
     fn answer_at(&self, position: u64) -> *const u8 {
         let in_slot = self.direction.slot(position).bytes();
@@ -120,8 +143,9 @@ impl Producer {
     }
 }
 
-// SAFETY: the peer reaches no memory but that of the link, so it touches that of a request at no
-// time; this side's copies are over when `publish` and `land` return.
+// SAFETY: the peer reaches no memory but that of the link, and pools that it may only read. What it
+// reads after a withdrawal it does not use: it looks for one when it has copied. This side's copies
+// are over when `publish` and `land` return.
 unsafe impl Outgoing for Producer {
     type Vacant<'a> = Claimed<'a>;
 
@@ -200,9 +224,12 @@ unsafe impl Outgoing for Producer {
         self.direction.withdrawal(position).store(position + 1, Ordering::Relaxed);
     }
 
-    /// There is nothing to wait for: the peer reaches the staging area only.
+    /// There is nothing to wait for: the peer changes no memory of this side, and does not use what
+    /// it has read if it sees the withdrawal, which is visible before anything that is written next.
     #[cold]
-    fn settle(&self) {}
+    fn settle(&self) {
+        fence(Ordering::SeqCst);
+    }
 
     #[cold]
     fn land(&mut self, position: u64, keys: &KeyCache) -> Result<(), Refusal> {
@@ -270,7 +297,8 @@ impl Vacant for Claimed<'_> {
         }
         let Producer { direction, body, head, .. } = producer;
         let (slot, header) = (direction.slot(*head), body.header);
-        let len = if header.pieces == 0 { header.byte_len as usize } else { PLACE_LEN };
+        let pieces_len = PLACE_LEN * usize::from(header.pieces);
+        let len = if header.pieces == 0 { header.byte_len as usize } else { pieces_len };
         let len = len.min(INLINE_LEN);
         // SAFETY: `len` bytes are in the body, and as many in the slot. The slot is this side's:
         // the peer has returned it, or harms itself.
@@ -283,6 +311,22 @@ impl Vacant for Claimed<'_> {
     }
 }
 
+impl Shown {
+    #[inline]
+    fn has(&mut self, link: &Link, key: u32) -> bool {
+        self.keys.contains(&key) || self.show(link, key)
+    }
+
+    #[cold]
+    fn show(&mut self, link: &Link, key: u32) -> bool {
+        let is_shown = self.files.find(key).is_some_and(|file| link.show(key, &file));
+        if is_shown {
+            self.keys.push(key);
+        }
+        is_shown
+    }
+}
+
 /// A header as it is stored: the destination is the link's.
 #[inline(always)]
 fn words(header: &Header) -> [u64; 3] {
@@ -291,5 +335,5 @@ fn words(header: &Header) -> [u64; 3] {
     [acks.taken(), second, u64::from(byte_len) | u64::from(rkey) << 32]
 }
 
-/// Bytes of the one piece that says where a request's bytes are.
+/// Bytes of a piece.
 const PLACE_LEN: usize = 16;

@@ -16,6 +16,7 @@ use rpcrdma_transport::rights::Rights;
 use crate::cm::ShmCm;
 use crate::layout::Dimensions;
 use crate::options::ShmOptions;
+use crate::pools::Files;
 use crate::port::Port;
 use crate::queues::ShmQueues;
 use crate::watch::Watch;
@@ -29,6 +30,8 @@ pub(crate) struct Shared {
     options: ShmOptions,
     caps: DeviceCaps,
     keys: Arc<KeyTable>,
+    /// The registrations, with the memory of those that peers may map.
+    files: Arc<Files>,
     windows_left: Arc<AtomicU32>,
     /// The secret that scrambles remote keys.
     key_secret: u64,
@@ -77,13 +80,15 @@ impl Shm {
             windows: options.windows,
             rd_atomic: options.rd_atomic,
         };
+        let keys: Arc<KeyTable> = Arc::default();
         Ok(Shm(Arc::new(Shared {
             windows_left: Arc::new(AtomicU32::new(options.windows)),
             key_secret: options.key_seed.unwrap_or_else(|| RandomState::new().hash_one(0)),
             first,
             options,
             caps,
-            keys: Arc::default(),
+            files: Arc::new(Files::new(Arc::clone(&keys))),
+            keys,
             numbers: AtomicU64::new(1),
             watch: Arc::new(watch),
         })))
@@ -124,6 +129,11 @@ impl Provider for Shm {
             ("shm.ring_slots", options.slots, named.slots),
             ("shm.staging", options.staging, named.staging),
         ];
+        if options.map_pools != named.map_pools {
+            let made = options.map_pools;
+            let reason = format!("the provider was made with {made}; {FROM_CONFIG}");
+            return Err(SetupError::unmet(config, "shm.map_pools", reason));
+        }
         for (key, made, named) in keys {
             if made != named {
                 let reason = format!("the provider was made with {made}; {FROM_CONFIG}");
@@ -134,7 +144,7 @@ impl Provider for Shm {
     }
 
     fn registrar(&self) -> Arc<dyn Registrar> {
-        self.0.keys.clone()
+        self.0.files.clone()
     }
 
     fn open_queues(&self, attr: &QueueAttr) -> Result<ShmQueues, SetupError> {
@@ -152,7 +162,8 @@ impl Provider for Shm {
             clock: options.clock.clone(),
         };
         let transport = Transport::new(attr, (Arc::clone(keys), rights), settings);
-        Ok(ShmQueues::new(port, transport, (options.rd_atomic, self.0.first)))
+        let limits = (options.rd_atomic, self.0.first);
+        Ok(ShmQueues::new(port, transport, Arc::clone(&self.0.files), limits))
     }
 
     fn open_cm(&self) -> Result<ShmCm, SetupError> {
@@ -173,6 +184,10 @@ impl Shared {
     /// The dimensions of the links that this side makes.
     pub(crate) fn dimensions(&self) -> Dimensions {
         self.options.dimensions()
+    }
+
+    pub(crate) fn maps_pools(&self) -> bool {
+        self.options.map_pools
     }
 
     pub(crate) fn watch(&self) -> &Arc<Watch> {

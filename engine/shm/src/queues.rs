@@ -15,12 +15,14 @@ use rpcrdma_transport::qp::Connected;
 use crate::endpoint::Endpoint;
 use crate::fence;
 use crate::link::{Channel, Link};
+use crate::pools::Files;
 use crate::port::Port;
 
 /// The queues of one shard.
 pub struct ShmQueues {
     port: Arc<Port>,
     transport: Transport<Channel>,
+    files: Arc<Files>,
     /// Reads at one time, and the position of the first slot of a ring.
     limits: (u32, u64),
 }
@@ -39,9 +41,10 @@ impl ShmQueues {
     pub(crate) fn new(
         port: Arc<Port>,
         transport: Transport<Channel>,
+        files: Arc<Files>,
         limits: (u32, u64),
     ) -> ShmQueues {
-        ShmQueues { port, transport, limits }
+        ShmQueues { port, transport, files, limits }
     }
 
     /// The number of messages so far that found no Receive on arrival.
@@ -85,9 +88,9 @@ impl Queues for ShmQueues {
             side: link.end().side as u8,
             conn: Arc::clone(endpoint.conn()),
         };
-        let limits = self.limits;
+        let (files, limits) = (&self.files, self.limits);
         self.transport.attach(qp, link.end(), || {
-            let (tx, rx) = link.ends(num, limits);
+            let (tx, rx) = link.ends(num, files, limits);
             Some((Channel(Arc::clone(&link)), tx, rx))
         })?;
         endpoint.take_over();

@@ -13,6 +13,7 @@ use rustix::net::{
 };
 
 use crate::greeting::{GREETING_LEN, Greeting, Malformed};
+use crate::pools::File;
 
 /// A new socket, which keeps the limits of messages.
 pub(crate) fn open() -> io::Result<OwnedFd> {
@@ -77,6 +78,59 @@ pub(crate) fn send(
     Ok(())
 }
 
+/// Shows a pool to the peer.
+pub(crate) fn show(socket: &OwnedFd, key: u32, (file, len): &File) -> Result<(), Errno> {
+    let mut bytes = [0; SHOWN_LEN];
+    bytes[0..4].copy_from_slice(&key.to_ne_bytes());
+    bytes[4..12].copy_from_slice(&len.to_ne_bytes());
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let files = [file.as_fd()];
+    control.push(SendAncillaryMessage::ScmRights(&files));
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, flags)?;
+    Ok(())
+}
+
+/// What a link's socket says once it is established.
+#[derive(Debug)]
+pub(crate) enum Word {
+    /// A ring, or nothing that is known.
+    Ring,
+    /// A pool: its key, its length and its file.
+    Shown(u32, u64, OwnedFd),
+    /// Nothing yet.
+    Nothing,
+    /// The peer is gone.
+    End,
+}
+
+/// The next word on a link's socket.
+pub(crate) fn listen_to(socket: &OwnedFd) -> Word {
+    let mut bytes = [0; SHOWN_LEN];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let mut to = [IoSliceMut::new(&mut bytes)];
+    let len = match rustix::net::recvmsg(socket, &mut to, &mut control, flags) {
+        Ok(received) if received.bytes > 0 => received.bytes,
+        Err(Errno::AGAIN | Errno::INTR) => return Word::Nothing,
+        Ok(_) | Err(_) => return Word::End,
+    };
+    let (Some(file), SHOWN_LEN) = (file_in(&mut control), len) else { return Word::Ring };
+    let [k0, k1, k2, k3, len @ ..] = bytes;
+    Word::Shown(u32::from_ne_bytes([k0, k1, k2, k3]), u64::from_ne_bytes(len), file)
+}
+
+/// The first descriptor that came with a message; further ones are closed.
+fn file_in(control: &mut RecvAncillaryBuffer<'_>) -> Option<OwnedFd> {
+    let mut files = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => Some(files),
+        _ => None,
+    });
+    files.next().and_then(|mut files| files.next())
+}
+
 /// What a look for a greeting has found.
 #[derive(Debug)]
 pub(crate) enum Heard {
@@ -103,12 +157,7 @@ pub(crate) fn receive(socket: &OwnedFd) -> Heard {
         Err(Errno::AGAIN | Errno::INTR) => return Heard::Nothing,
         Ok(_) | Err(_) => return Heard::End,
     };
-    // Descriptors beyond the first are closed.
-    let mut files = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(files) => Some(files),
-        _ => None,
-    });
-    let memory = files.next().and_then(|mut files| files.next());
+    let memory = file_in(&mut control);
     match Greeting::decode(&bytes[..len]) {
         Ok(greeting) => Heard::Greeting(greeting, memory),
         Err(why) => Heard::Malformed(why),
@@ -123,6 +172,8 @@ fn address(name: &ShmName) -> Result<SocketAddrUnix, Errno> {
     }
 }
 
+/// Bytes of a message that shows a pool: its key and its length.
+const SHOWN_LEN: usize = 12;
 /// Connections that may wait to be taken; the system allows net.core.somaxconn at most.
 const BACKLOG: i32 = 4096;
 
@@ -146,6 +197,7 @@ mod tests {
             kind: Kind::Hello,
             dimensions: Dimensions { slots: 16, staging: 65536 },
             has_fences: false,
+            maps_pools: false,
             qp_num: 7,
             rnr_retry: 0,
             private: PrivateBytes::new(),

@@ -24,6 +24,9 @@ pub(super) fn open_at(options: Options, first: u64) -> Device {
     Device::beginning_at(options, first).expect("allowed")
 }
 
+/// Whether the memory of hosts is shared.
+pub(super) const IS_SHARED: bool = false;
+
 /// The options with a delay, if the device can have one.
 pub(super) fn with_delay(options: Options, delay_ns: u64) -> Options {
     Options { delay_ns, ..options }

@@ -276,6 +276,7 @@ pub(super) fn map(bytes: usize) -> Region {
     let mut spec = RegionSpec::new(bytes);
     spec.pages = rpcrdma_mempool::PageSize::Base4K;
     spec.lock = false;
+    spec.shared = device::IS_SHARED;
     Region::map(&spec).unwrap()
 }
 

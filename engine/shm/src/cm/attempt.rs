@@ -12,7 +12,7 @@ use crate::endpoint::Endpoint;
 use crate::fence;
 use crate::greeting::{Greeting, Kind};
 use crate::layout::Layout;
-use crate::link::Link;
+use crate::link::{Link, Terms};
 use crate::memory::Memory;
 use crate::provider::Shared;
 use crate::socket::{self, Heard};
@@ -60,6 +60,7 @@ impl Attempt {
             kind: Kind::Hello,
             dimensions,
             has_fences: fence::is_there(),
+            maps_pools: shared.maps_pools(),
             qp_num: seat.num(),
             rnr_retry,
             private,
@@ -116,7 +117,11 @@ impl Attempt {
         }
         // The link listens to it from now on.
         let _ = epoll::delete(epoll, &socket);
-        let port = (Arc::clone(seat.port()), answer.has_fences);
+        let terms = Terms {
+            peer_has_fences: answer.has_fences,
+            maps_pools: hello.maps_pools && answer.maps_pools,
+        };
+        let port = (Arc::clone(seat.port()), terms);
         let link = Link::new((shared.number(), 0), (layout, socket), port, shared.watch());
         let link = link.map_err(|_| ConnectError::Failed)?;
         let peer = (answer.qp_num, answer.rnr_retry);

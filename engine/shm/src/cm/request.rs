@@ -12,7 +12,7 @@ use crate::endpoint::Endpoint;
 use crate::fence;
 use crate::greeting::{Greeting, Kind};
 use crate::layout::Layout;
-use crate::link::Link;
+use crate::link::{Link, Terms};
 use crate::memory::{Memory, Unfit};
 use crate::provider::Shared;
 use crate::socket::{self, Heard};
@@ -62,7 +62,9 @@ impl ShmRequest {
     ) -> Result<Endpoint, SetupError> {
         let Some((socket, layout)) = self.pending.take() else { return Err(SetupError::Stopped) };
         layout.prefault();
-        let port = (Arc::clone(seat.port()), self.hello.has_fences);
+        let maps_pools = self.hello.maps_pools && shared.maps_pools();
+        let terms = Terms { peer_has_fences: self.hello.has_fences, maps_pools };
+        let port = (Arc::clone(seat.port()), terms);
         let link = Link::new((shared.number(), 1), (layout, socket), port, shared.watch());
         let link = link.map_err(|source| SetupError::System {
             call: "epoll_ctl",
@@ -74,6 +76,7 @@ impl ShmRequest {
             kind: Kind::Accepted,
             dimensions: self.hello.dimensions,
             has_fences,
+            maps_pools,
             qp_num: seat.num(),
             rnr_retry,
             private,

@@ -22,6 +22,9 @@ pub(super) fn open_at(options: Options, first: u64) -> Device {
     Device::beginning_at(options, first).expect("allowed")
 }
 
+/// Whether the memory of hosts is shared.
+pub(super) const IS_SHARED: bool = false;
+
 /// Shared memory has no delay.
 pub(super) fn with_delay(options: Options, _delay_ns: u64) -> Options {
     options

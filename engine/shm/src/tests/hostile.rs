@@ -112,6 +112,7 @@ impl Scene {
             kind: Kind::Hello,
             dimensions: DIMENSIONS,
             has_fences: true,
+            maps_pools: false,
             qp_num: 99,
             rnr_retry: 7,
             private: PrivateBytes::new(),

@@ -3,6 +3,7 @@
 
 mod device;
 mod hostile;
+mod mapped;
 
 #[path = "../../../fabric/src/tests/fault.rs"]
 mod fault;

@@ -1,0 +1,152 @@
+//! Pools that the other process maps: `shm.map_pools`.
+//!
+//! ```text
+//!   this side                                                        the peer
+//!   register ─▶ Files: the memfd of each registration
+//!   a message out of it ─▶ not shown yet: key and memfd, by the socket ─▶ Pool: mapped, read-only
+//!                          slot: key and offset ────────────────────────▶ copied once, from there
+//! ```
+//!
+//! The peer reads the pools of this process, whole, as long as the connection lives, and writes
+//! nothing. Memory that has no memfd is staged.
+#![expect(unsafe_code, reason = "the bytes of another process are reached by raw pointers")]
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use memmap2::{MmapOptions, MmapRaw};
+use rpcrdma_mempool::{Keys, Region, RegisterError, Registrar, Rights};
+use rpcrdma_transport::keys::KeyTable;
+use rustix::fs::SealFlags;
+
+/// The registrations of a provider, with the memfds of those that have one.
+pub(crate) struct Files {
+    table: Arc<KeyTable>,
+    files: Mutex<HashMap<u32, File>>,
+}
+
+/// The memfd of a registration, and its length.
+pub(crate) type File = (Arc<OwnedFd>, u64);
+
+/// Memory of the peer.
+pub(crate) struct Pool {
+    key: u32,
+    map: MmapRaw,
+}
+
+impl Files {
+    /// None yet.
+    pub(crate) fn new(table: Arc<KeyTable>) -> Files {
+        Files { table, files: Mutex::default() }
+    }
+
+    /// The memfd of a registration, if it has one.
+    pub(crate) fn find(&self, key: u32) -> Option<File> {
+        self.lock().get(&key).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, File>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Registrar for Files {
+    fn register(&self, region: &Region, rights: Rights) -> Result<Keys, RegisterError> {
+        let keys = self.table.register(region, rights)?;
+        // Without a descriptor its bytes are staged.
+        let file = region.memfd().and_then(|file| file.try_clone_to_owned().ok());
+        if let Some(file) = file {
+            self.lock().insert(keys.lkey, (Arc::new(file), region.len() as u64));
+        }
+        Ok(keys)
+    }
+
+    fn deregister(&self, keys: Keys) -> io::Result<()> {
+        self.lock().remove(&keys.lkey);
+        self.table.deregister(keys)
+    }
+}
+
+impl Pool {
+    /// Maps memory that the peer shows. None if its length could change or is not as stated.
+    pub(crate) fn map(key: u32, len: u64, file: &OwnedFd) -> Option<Pool> {
+        let is_sealed = rustix::fs::fcntl_get_seals(file).ok()?.contains(SealFlags::SHRINK);
+        let is_as_stated = rustix::fs::fstat(file).ok()?.st_size as u64 == len && len > 0;
+        let len = usize::try_from(len).ok().filter(|_| is_sealed && is_as_stated)?;
+        let map = MmapOptions::new().len(len).map_raw_read_only(file).ok()?;
+        Some(Pool { key, map })
+    }
+
+    /// The first of `len` bytes at `offset`, if `key` names this pool and it has them. They are
+    /// readable as long as the pool exists.
+    #[inline]
+    pub(crate) fn at(&self, key: u32, offset: u64, len: u32) -> Option<*const u8> {
+        let end = self.map.len() as u64;
+        let has_them = key == self.key && offset <= end && u64::from(len) <= end - offset;
+        has_them.then(|| self.map.as_ptr().wrapping_add(offset as usize))
+    }
+
+    pub(crate) fn key(&self) -> u32 {
+        self.key
+    }
+}
+
+// SAFETY: the mapping is read by raw pointers only; any thread may do that, and unmap it.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+/// Pools that a peer may show on one connection.
+pub(crate) const POOLS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use rpcrdma_mempool::{Access, RegionSpec};
+
+    use super::*;
+
+    fn region(shared: bool) -> Region {
+        let mut spec = RegionSpec::new(8192);
+        (spec.pages, spec.lock, spec.shared) = (rpcrdma_mempool::PageSize::Base4K, false, shared);
+        Region::map(&spec).expect("memory")
+    }
+
+    #[test]
+    fn a_registration_has_a_file_as_long_as_it_exists_and_only_if_it_can() {
+        let files = Files::new(Arc::default());
+        let (shared, private) = (region(true), region(false));
+        let of_shared = files.register(&shared, Rights::own(Access::empty())).expect("room");
+        let of_private = files.register(&private, Rights::own(Access::empty())).expect("room");
+        assert!(files.find(of_private.lkey).is_none());
+        let (file, len) = files.find(of_shared.lkey).expect("a file");
+        let pool = Pool::map(of_shared.lkey, len, &file).expect("sealed and as long");
+        files.deregister(of_shared).expect("registered");
+        assert!(files.find(of_shared.lkey).is_none());
+        // What is mapped stays so.
+        assert!(pool.at(of_shared.lkey, 8191, 1).is_some());
+    }
+
+    #[test]
+    fn bytes_outside_of_a_pool_have_no_place() {
+        let shared = region(true);
+        let file = shared.memfd().expect("shared").try_clone_to_owned().expect("a descriptor");
+        let pool = Pool::map(7, 8192, &file).expect("sealed");
+        let there = |key, offset, len| pool.at(key, offset, len).is_some();
+        assert!(there(7, 0, 8192) && there(7, 8192, 0));
+        assert!(!there(7, 0, 8193) && !there(7, 8192, 1) && !there(7, u64::MAX, 1));
+        assert!(!there(7, u64::MAX, u32::MAX) && !there(6, 0, 1));
+        for len in [0, 4096, 16384, u64::MAX] {
+            assert!(Pool::map(7, len, &file).is_none(), "{len}");
+        }
+    }
+
+    #[test]
+    fn memory_that_can_shrink_is_not_mapped() {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create("test", flags).expect("a memfd");
+        rustix::fs::ftruncate(&file, 4096).expect("a length");
+        assert!(Pool::map(7, 4096, &file).is_none());
+    }
+}

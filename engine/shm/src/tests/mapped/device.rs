@@ -1,0 +1,45 @@
+//! The device that the tests of the rules run on: here shared memory with mapped pools.
+
+use rpcrdma_provider::{Address, SetupError};
+
+pub(super) use rpcrdma_transport::clock::FabricClock as Clock;
+
+pub(super) use crate::{
+    Shm as Device, ShmCm as DeviceCm, ShmEndpoint as DeviceEndpoint, ShmHandle as DeviceHandle,
+    ShmOptions as Options, ShmQp as DeviceQp, ShmQueues as DeviceQueues,
+};
+
+fn mapped(options: Options) -> Options {
+    Options { map_pools: true, ..options }
+}
+
+pub(super) fn open() -> Device {
+    Device::with_options(mapped(Options::default())).expect("a thread")
+}
+
+pub(super) fn open_with(options: Options) -> Result<Device, SetupError> {
+    Device::with_options(mapped(options))
+}
+
+/// With rings whose first slots have the position `first`.
+pub(super) fn open_at(options: Options, first: u64) -> Device {
+    Device::beginning_at(mapped(options), first).expect("allowed")
+}
+
+/// Whether the memory of hosts is shared.
+pub(super) const IS_SHARED: bool = true;
+
+/// Shared memory has no delay.
+pub(super) fn with_delay(options: Options, _delay_ns: u64) -> Options {
+    options
+}
+
+/// Where to listen: any free address.
+pub(super) fn address() -> Address {
+    "shm:@".parse().expect("an address")
+}
+
+/// Where nobody listens.
+pub(super) fn nowhere() -> Address {
+    "shm:/nonexistent/rpcrdma.sock".parse().expect("an address")
+}
