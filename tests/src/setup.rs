@@ -55,13 +55,14 @@ pub fn large(len: usize) -> Raw {
 /// # Panics
 /// If it is not valid for the device.
 pub fn suited<P: Provider>(device: &P, raw: &Raw) -> Config {
-    let named = |name: &str| {
+    let named = |name: &str, map_pools: bool| {
         let mut raw = raw.clone();
         raw.engine.provider = name.into();
+        raw.shm.map_pools = map_pools;
         checked(&raw)
     };
-    let suited =
-        ["shm", "verbs"].map(named).into_iter().find(|config| device.check(config).is_ok());
+    let all = [named("shm", false), named("shm", true), named("verbs", false)];
+    let suited = all.into_iter().find(|config| device.check(config).is_ok());
     let config = checked(raw);
     if device.check(&config).is_ok() { config } else { suited.unwrap_or(config) }
 }

@@ -1,6 +1,7 @@
 //! The engine on shared memory: the API suite in one process, and two processes of which one dies.
 
 use rpcrdma_engine::Shm;
+use rpcrdma_engine::shm::ShmOptions;
 use rpcrdma_tests::opener::OnDevice;
 
 /// Both engines of a test share the registrations of one provider, as in one process.
@@ -22,4 +23,17 @@ mod version_one {
     use super::*;
 
     rpcrdma_tests::api_suite_one!(open());
+}
+
+/// With the pools of each side mapped by the other.
+mod mapped {
+    use super::*;
+
+    fn open() -> OnDevice<Shm> {
+        let options = ShmOptions { map_pools: true, ..ShmOptions::default() };
+        let device = Shm::with_options(options).expect("a thread");
+        OnDevice { device, ..super::open() }
+    }
+
+    rpcrdma_tests::api_suite!(open());
 }
