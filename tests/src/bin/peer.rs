@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::{Address, Client, Config, Engine, Provider, SetupError};
+use rpcrdma_engine::{Address, Client, Config, Engine, Provider, SetupError, Shm};
 use rpcrdma_tests::caller::{Account, Caller, Task};
 use rpcrdma_tests::service::Service;
 use rpcrdma_tests::setup::{checked, small};
@@ -15,12 +15,14 @@ const USAGE: &str = "peer serve ADDRESS --until FILE [--device NAME]
 peer call ADDRESS [--until FILE] [--calls N] [--lines N] [--bytes N] [--again yes] [--progress FILE]
                   [--seconds N] [--device NAME]
 
+ADDRESS is that of an RDMA device, or a socket of shared memory: shm:PATH.
+
   --until FILE      goes on until the file exists
   --calls N         calls of each line (all there is time for, if --until is given; else 1000)
   --lines N         connections (2)
   --bytes N         of a call and of its reply, at most (30000)
   --again yes       connects again when a connection is lost, and repeats its calls
-  --progress FILE   how many calls each line has had answered, at least
+  --progress FILE   how many calls each line has had answered, at least; - says it in lines
   --seconds N       after that it has hung (120)
 
 Ends with 0 if every call was answered, with 3 if a line was lost, with 4 if it has hung.";
@@ -45,10 +47,12 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let config = config(&wanted);
-    let ended = Verbs::from_config(&config).and_then(|device| {
-        let engine = Engine::new(device, config)?;
-        if wanted.serves { serve(engine, &wanted) } else { call(&engine, &wanted) }
-    });
+    let ended = match wanted.at {
+        Address::Shm(_) => {
+            Shm::from_config(&config).and_then(|device| run(device, config, &wanted))
+        }
+        _ => Verbs::from_config(&config).and_then(|device| run(device, config, &wanted)),
+    };
     ended.unwrap_or_else(|why| {
         eprintln!("{why}");
         ExitCode::FAILURE
@@ -57,7 +61,8 @@ fn main() -> ExitCode {
 
 fn config(wanted: &Wanted) -> Config {
     let mut raw = small();
-    raw.engine.provider = "verbs".into();
+    let is_shm = matches!(wanted.at, Address::Shm(_));
+    raw.engine.provider = if is_shm { "shm" } else { "verbs" }.into();
     if let Some(device) = &wanted.device {
         raw.verbs.device = device.as_str().into();
     }
@@ -72,6 +77,11 @@ fn config(wanted: &Wanted) -> Config {
     // A peer that does not learn of the end of a connection never answers.
     raw.connections.call_timeout = "3s".into();
     checked(&raw)
+}
+
+fn run<P: Provider>(device: P, config: Config, wanted: &Wanted) -> Result<ExitCode, SetupError> {
+    let engine = Engine::new(device, config)?;
+    if wanted.serves { serve(engine, wanted) } else { call(&engine, wanted) }
 }
 
 fn serve<P: Provider>(mut engine: Engine<P>, wanted: &Wanted) -> Result<ExitCode, SetupError> {
@@ -148,6 +158,9 @@ fn print<'a>(accounts: impl Iterator<Item = &'a Account>) {
 fn report_progress<'a>(file: Option<&Path>, accounts: impl Iterator<Item = &'a Account>) {
     let Some(file) = file else { return };
     let least = accounts.map(|line| line.answered).min().unwrap_or_default();
+    if file == Path::new("-") {
+        return println!("answered {least}");
+    }
     let new = file.with_extension("new");
     let written = std::fs::write(&new, format!("{least}\n"));
     written.and_then(|()| std::fs::rename(&new, file)).expect("progress can be written");

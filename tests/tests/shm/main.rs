@@ -1,4 +1,6 @@
-//! The engine on shared memory: the API suite in one process, and two processes of which one dies.
+//! The engine on shared memory: the API suite in one process, and processes of which one dies.
+
+mod processes;
 
 use rpcrdma_engine::Shm;
 use rpcrdma_engine::shm::ShmOptions;

@@ -1,0 +1,171 @@
+//! Processes that call each other through shared memory, and what is left of them when one is
+//! killed.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use rpcrdma_tests::folder::Folder;
+
+/// The program `peer`, and what it says.
+struct Peer {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    /// All that it has said so far.
+    said: Vec<String>,
+}
+
+impl Peer {
+    fn start(role: &str, folder: &Folder, options: &[&str]) -> Peer {
+        let child = Command::new(env!("CARGO_BIN_EXE_peer"))
+            .args([role, &format!("shm:{}", folder.join(SOCKET).display())])
+            .args(options)
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut child = child.expect("the program is built with the tests");
+        let stdout = child.stdout.take().expect("it is a pipe");
+        Peer { child, lines: BufReader::new(stdout).lines(), said: Vec::new() }
+    }
+
+    /// A server, once it listens. It ends when there is a file of this name in the folder.
+    fn serves(folder: &Folder, until: &str) -> Peer {
+        let mut server = Peer::start("serve", folder, &["--until", &path(folder, until)]);
+        server.says(|line| line.starts_with("listening at").then_some(()));
+        server
+    }
+
+    /// A caller that goes on until there is a file of this name.
+    fn calls(folder: &Folder, until: &str, options: &[&str]) -> Peer {
+        let until = path(folder, until);
+        let options = [&["--until", &until, "--progress", "-"], options].concat();
+        Peer::start("call", folder, &options)
+    }
+
+    /// Reads what it says until `find` has found something.
+    fn says<T>(&mut self, find: impl Fn(&str) -> Option<T>) -> T {
+        loop {
+            let Some(Ok(line)) = self.lines.next() else {
+                panic!("it ended too early: {:#?}", self.said);
+            };
+            let found = find(&line);
+            self.said.push(line);
+            if let Some(found) = found {
+                return found;
+            }
+        }
+    }
+
+    /// The calls of each line that are answered now, at least.
+    fn answered(&mut self) -> u64 {
+        self.says(|line| line.strip_prefix("answered ")?.parse().ok())
+    }
+
+    /// Returns when each line has had twenty more calls answered.
+    fn goes_on(&mut self) {
+        let before = self.answered();
+        while self.answered() < before + 20 {}
+    }
+
+    /// Kills it without a chance to say good-bye.
+    fn kill(mut self) {
+        self.child.kill().expect("it is still there");
+        self.child.wait().expect("it was killed");
+    }
+
+    /// Waits for its end. Its code must be this one, and it must not have leaked buffers.
+    fn ends(mut self, code: i32) -> Vec<String> {
+        self.said.extend(self.lines.by_ref().map_while(Result::ok));
+        let status = self.child.wait().expect("it is a child of this process");
+        assert_eq!(status.code(), Some(code), "{:#?}", self.said);
+        let clean = self
+            .said
+            .iter()
+            .any(|line| line.ends_with(" 0 buffers leaked") || line == "0 buffers leaked");
+        assert!(clean, "{:#?}", self.said);
+        std::mem::take(&mut self.said)
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn path(folder: &Folder, name: &str) -> String {
+    folder.join(name).display().to_string()
+}
+
+fn make(folder: &Folder, name: &str) {
+    fs::write(folder.join(name), "").expect("the folder is writable");
+}
+
+/// The calls that a caller's lines had answered.
+fn calls_of(said: &[String]) -> Vec<u64> {
+    let answered = |line: &String| {
+        let (_, rest) = line.strip_prefix("line ")?.split_once(": ")?;
+        rest.split_once(" calls answered")?.0.parse().ok()
+    };
+    said.iter().filter_map(answered).collect()
+}
+
+const SOCKET: &str = "server.sock";
+
+#[test]
+fn every_call_of_another_process_is_answered() {
+    let folder = Folder::new();
+    let server = Peer::serves(&folder, "end");
+    let caller = |lines: &str, bytes: &str| {
+        let options = ["--calls", "300", "--lines", lines, "--bytes", bytes];
+        Peer::start("call", &folder, &options)
+    };
+    let (one, other) = (caller("3", "30000"), caller("1", "400"));
+    assert_eq!(calls_of(&one.ends(0)), [300; 3]);
+    assert_eq!(calls_of(&other.ends(0)), [300]);
+    make(&folder, "end");
+    server.ends(0);
+    assert!(!folder.join(SOCKET).exists(), "the server has removed its socket");
+}
+
+#[test]
+fn callers_that_are_killed_under_load_do_no_harm_to_another() {
+    let folder = Folder::new();
+    let server = Peer::serves(&folder, "end");
+    let mut beside = Peer::calls(&folder, "enough", &["--lines", "1"]);
+    for _ in 0..4 {
+        let mut doomed = Peer::calls(&folder, "never", &["--lines", "3"]);
+        doomed.goes_on();
+        doomed.kill();
+        beside.goes_on();
+    }
+    make(&folder, "enough");
+    let said = beside.ends(0);
+    assert!(calls_of(&said)[0] > 80, "{said:#?}");
+    make(&folder, "end");
+    server.ends(0);
+}
+
+#[test]
+fn a_caller_goes_on_with_a_server_that_was_killed_and_came_back_on_the_same_path() {
+    let folder = Folder::new();
+    let mut server = Peer::serves(&folder, "end");
+    let mut caller = Peer::calls(&folder, "enough", &["--again", "yes"]);
+    for _ in 0..3 {
+        caller.goes_on();
+        server.kill();
+        assert!(folder.join(SOCKET).exists(), "it had no chance to remove it");
+        server = Peer::serves(&folder, "end");
+    }
+    caller.goes_on();
+    make(&folder, "enough");
+    // Each line was lost, and has connected again.
+    let said = caller.ends(3);
+    assert_eq!(calls_of(&said).len(), 2, "{said:#?}");
+    let again = said.iter().filter(|line| line.ends_with("connected 4 times")).count();
+    assert_eq!(again, 2, "{said:#?}");
+    make(&folder, "end");
+    server.ends(0);
+    assert!(!folder.join(SOCKET).exists());
+}
