@@ -1,6 +1,5 @@
 //! The client: a window of calls, each for one block of a file.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::FileExt;
@@ -16,12 +15,12 @@ use rpcrdma_engine::{
 };
 
 use crate::Outcome;
-use crate::disk::{self, Store};
-use crate::server::{BlockServer, COMMIT, PROGRAM, READ, WRITE};
+use crate::disk::Store;
+use crate::server::{self, COMMIT, PROGRAM, READ, WRITE};
 
-/// A server on its thread, and a client of it.
+/// A client of a server, and the server if it is in this process.
 pub struct Session<P: Provider> {
-    pub server: ShardHandle,
+    server: Option<ShardHandle>,
     pub client: Client<P>,
     pub peer: ConnectionId,
     _engine: Engine<P>,
@@ -49,8 +48,8 @@ impl Block {
 }
 
 impl<P: Provider> Session<P> {
-    /// Starts the server, and connects.
-    pub fn start(device: P, config: Config, store: Arc<Store>) -> Outcome<Session<P>> {
+    /// Starts a server, and connects.
+    pub fn start(device: P, config: Config, store: &Arc<Store>) -> Outcome<Session<P>> {
         let own = match config.engine().provider {
             ProviderKind::Shm => "shm:@".parse()?,
             // The fabric's addresses are its own.
@@ -59,18 +58,27 @@ impl<P: Provider> Session<P> {
                 Address::from(SocketAddr::new(own, 0))
             }
         };
-        let calls_max = config.connections().credits.value() as usize;
         let mut engine = Engine::new(device, config)?;
-        engine.on_failure(|failure| eprintln!("block_store: {failure}"));
-        let mut shards = engine.start(move |shard| BlockServer {
-            jobs: disk::start(&store, &shard, calls_max),
-            reads: VecDeque::with_capacity(calls_max),
-        })?;
-        let server = shards.pop().ok_or("the configuration has no shard")?;
-        let address = engine.listen(own)?;
+        let (server, address) = server::start(&mut engine, store, own)?;
+        Ok(Session { server: Some(server), ..Session::of(engine, address)? })
+    }
+
+    /// Connects to a server in another process.
+    pub fn connect(device: P, config: Config, to: Address) -> Outcome<Session<P>> {
+        Session::of(Engine::new(device, config)?, to)
+    }
+
+    fn of(engine: Engine<P>, to: Address) -> Outcome<Session<P>> {
         let mut client = engine.client()?;
-        let peer = client.connect(address)?;
-        Ok(Session { server, client, peer, _engine: engine })
+        let peer = client.connect(to)?;
+        Ok(Session { server: None, client, peer, _engine: engine })
+    }
+
+    /// The groups that the server has received, the segments that it has taken, and the times that
+    /// it found no spare; `None` if it is in another process.
+    pub fn counts(&self) -> Option<[u64; 3]> {
+        let stats = self.server.as_ref()?.stats();
+        Some([stats.groups, stats.taken, stats.spares_out])
     }
 
     /// Gives the server's file a length; all of it is on the medium then.

@@ -10,13 +10,17 @@
 //! placed.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use arrayvec::ArrayVec;
 use rpcrdma_engine::onc::{AcceptStatus, ReplyHeader, RpcProgram};
-use rpcrdma_engine::{Answer, Call, Handler, PlacedItem, Reply, Ticket, Turn};
+use rpcrdma_engine::{
+    Address, Answer, Call, Engine, Handler, PlacedItem, Provider, Reply, ShardHandle, Ticket, Turn,
+};
 
-use crate::disk::Task;
+use crate::Outcome;
+use crate::disk::{self, Store, Task};
 
 /// The number is from the range that RFC 5531 leaves to users.
 pub const PROGRAM: RpcProgram =
@@ -27,6 +31,23 @@ pub const READ: u32 = 2;
 pub const COMMIT: u32 = 3;
 /// The longest data of a WRITE or a READ, in bytes.
 pub const BLOCK_MAX: usize = 1 << 20;
+
+/// Starts the server of a store. Returns where it listens.
+pub fn start<P: Provider>(
+    engine: &mut Engine<P>,
+    store: &Arc<Store>,
+    at: Address,
+) -> Outcome<(ShardHandle, Address)> {
+    engine.on_failure(|failure| eprintln!("block_store: {failure}"));
+    let (store, calls_max) =
+        (store.clone(), engine.config().connections().credits.value() as usize);
+    let mut shards = engine.start(move |shard| BlockServer {
+        jobs: disk::start(&store, &shard, calls_max),
+        reads: VecDeque::with_capacity(calls_max),
+    })?;
+    let server = shards.pop().ok_or("the configuration has no shard")?;
+    Ok((server, engine.listen(at)?))
+}
 
 /// Serves one file. The shard moves segments and tickets; bytes move between the network, the
 /// memory that they arrived in, and the file.

@@ -1,13 +1,21 @@
 //! The server and the client against each other, and the server against clients that err.
 
 use std::fs;
-use std::io::sink;
+use std::io::{BufRead, BufReader, Lines, sink};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rpcrdma_engine::onc::CallHeader;
 use rpcrdma_engine::{Fabric, Payload};
 
 use super::*;
+use crate::args::block;
+use crate::server::BLOCK_MAX;
+
+fn parsed(options: &[&str]) -> Result<Args, clap::Error> {
+    Args::try_parse_from(["block_store"].iter().chain(options))
+}
 
 /// A directory with `file`, of so many bytes that do not repeat; removed with its files.
 struct Folder(PathBuf);
@@ -45,8 +53,8 @@ impl Folder {
     fn session(&self) -> Session<Fabric> {
         let args = self.args("store", &[]);
         let store = store(&args).expect("a new file");
-        let config = config(&args, true).expect("a configuration");
-        Session::start(Fabric::new(), config, store).expect("starts")
+        let config = args.config(true).expect("a configuration");
+        Session::start(Fabric::new(), config, &store).expect("starts")
     }
 }
 
@@ -76,6 +84,64 @@ fn files_of_any_length_come_back_as_they_were() {
             .expect("every byte is compared");
         assert!(folder.read("file") == folder.read("store"), "{len} bytes, {spares} spares");
     }
+}
+
+/// This program once more, with one test that plays the server, and what it says.
+struct Server(Child, Lines<BufReader<ChildStdout>>);
+
+/// Where the server listens, and its store; what plays it does nothing without them.
+const AT: &str = "BLOCK_STORE_TEST_SERVER";
+
+impl Server {
+    fn start(folder: &Folder) -> Server {
+        let line = ["server.sock", "store"].map(|name| folder.0.join(name).display().to_string());
+        let child = Command::new(std::env::current_exe().expect("this program has a path"))
+            .args(["--exact", "--ignored", "--nocapture", "tests::serves_another_process"])
+            .env(AT, line.join("\n"))
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut child = child.expect("this program can be started once more");
+        let stdout = child.stdout.take().expect("it is a pipe");
+        let mut server = Server(child, BufReader::new(stdout).lines());
+        server.says("listening at");
+        server
+    }
+
+    fn says(&mut self, text: &str) {
+        let mut lines = self.1.by_ref().map_while(Result::ok);
+        lines.find(|line| line.contains(text)).expect("the server gets that far");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+#[ignore = "plays the server of a_file_is_stored_by_another_process"]
+fn serves_another_process() {
+    let Ok(line) = std::env::var(AT) else { return };
+    let (at, store) = line.split_once('\n').expect("both");
+    let args = parsed(&["--listen", &format!("shm:{at}"), "--store", store, "--window", "4"]);
+    run(&args.expect("a command line"), &mut std::io::stdout()).expect("serves");
+}
+
+#[test]
+fn a_file_is_stored_by_another_process() {
+    let folder = Folder::new((2 << 20) + 4099);
+    let _server = Server::start(&folder);
+    let [file, socket] = ["file", "server.sock"].map(|name| folder.0.join(name));
+    let (file, at) = (file.display().to_string(), format!("shm:{}", socket.display()));
+    let mut out = Vec::new();
+    let args = parsed(&["--file", &file, "--connect", &at, "--window", "4"]);
+    run(&args.expect("a command line"), &mut out).expect("every byte is compared");
+    assert!(folder.read("file") == folder.read("store"));
+    let out = String::from_utf8(out).expect("text");
+    assert_eq!(out.lines().filter(|line| line.contains(" on ")).count(), BLOCKS.len(), "{out}");
+    assert!(!out.contains(" off "), "{out}");
 }
 
 #[test]
@@ -156,8 +222,26 @@ fn lengths_and_devices_are_checked() {
     for wrong in ["", "2KiB", "2MiB", "5000B", "4kb"] {
         assert!(block(wrong).is_err(), "{wrong}");
     }
-    for wrong in [["--window", "65"], ["--provider", "verbs"], ["--block", "1"]] {
-        let line = ["block_store", "--file", "f"].into_iter().chain(wrong);
-        Args::try_parse_from(line).expect_err("it is wrong");
+    for wrong in [["--window", "65"], ["--provider", "none"], ["--block", "1"]] {
+        parsed(&[&["--file", "f"][..], &wrong].concat()).expect_err("it is wrong");
+    }
+    for (line, why) in [
+        (&["--file", "f", "--provider", "verbs"][..], "--address"),
+        (&["--listen", "10.0.0.1:7777"], "shm:/PATH"),
+        (&["--listen", "shm:/s", "--provider", "fabric"], "shm:/PATH"),
+        (&["--file", "f", "--connect", "10.0.0.1:7777"], "shm:/PATH"),
+    ] {
+        let refused = parsed(line).expect("a command line").config(true).expect_err("impossible");
+        assert!(refused.to_string().contains(why), "{refused}");
+    }
+    for (line, address) in [
+        (&["--listen", "10.0.0.1:7777", "--provider", "verbs"][..], Some("10.0.0.1")),
+        (&["--listen", "10.0.0.1:7777", "--provider", "verbs", "-d", "rxe0"], None),
+        (&["--file", "f", "--connect", "10.0.0.1:7777", "--provider", "verbs"], None),
+    ] {
+        let config = parsed(line).and_then(|args| Ok(args.config(true)));
+        let config = config.expect("a command line").expect("possible");
+        let address = address.map(|ip| ip.parse().expect("an address"));
+        assert_eq!(config.verbs().address, address, "{line:?}");
     }
 }
