@@ -239,7 +239,7 @@ fn lengths_and_devices_are_checked() {
         (&["--listen", "10.0.0.1:7777", "--provider", "verbs", "-d", "rxe0"], None),
         (&["--file", "f", "--connect", "10.0.0.1:7777", "--provider", "verbs"], None),
     ] {
-        let config = parsed(line).and_then(|args| Ok(args.config(true)));
+        let config = parsed(line).map(|args| args.config(true));
         let config = config.expect("a command line").expect("possible");
         let address = address.map(|ip| ip.parse().expect("an address"));
         assert_eq!(config.verbs().address, address, "{line:?}");
