@@ -16,16 +16,17 @@ pub struct Args {
     /// The directory to export.
     #[arg(long, value_name = "DIR")]
     pub export: PathBuf,
-    /// The address and port that NFS listens on, over RDMA (20049 is the usual port).
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// The address and port that NFS listens on, over RDMA (20049 is the usual port), or a Unix
+    /// socket for shared memory.
+    #[arg(long, value_name = "ADDR:PORT|shm:PATH")]
     pub listen: Address,
     /// The address and port that MOUNT listens on, over TCP [default: port 20048 of the address of
-    /// --listen].
+    /// --listen, if that is an IP address].
     #[arg(long, value_name = "ADDR:PORT")]
     pub mount: Option<SocketAddr>,
-    /// The transport: an RDMA device, or the software fabric inside this process.
-    #[arg(long, default_value = "verbs")]
-    pub provider: ProviderOption,
+    /// The transport [default: what the address of --listen is of: shm, otherwise verbs].
+    #[arg(long)]
+    pub provider: Option<ProviderOption>,
     /// The RDMA device by its name [default: the device that has the address of --listen].
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
@@ -53,6 +54,8 @@ pub struct Args {
 pub enum ProviderOption {
     /// The software fabric: reaches only clients in the same process; for tests.
     Fabric,
+    /// Shared memory: reaches clients on this host.
+    Shm,
     /// An RDMA device.
     Verbs,
 }
@@ -62,12 +65,21 @@ impl ProviderOption {
     fn name(self) -> &'static str {
         match self {
             ProviderOption::Fabric => "fabric",
+            ProviderOption::Shm => "shm",
             ProviderOption::Verbs => "verbs",
         }
     }
 }
 
 impl Args {
+    /// The transport: that of `--provider`, or the one that the address of `--listen` is of.
+    pub fn provider(&self) -> ProviderOption {
+        self.provider.unwrap_or(match self.listen {
+            Address::Shm(_) => ProviderOption::Shm,
+            _ => ProviderOption::Verbs,
+        })
+    }
+
     /// The configuration of the engine. The RDMA device is that of `--device`, or that of the
     /// configuration, or the one that has the address of `--listen`.
     ///
@@ -76,13 +88,13 @@ impl Args {
     pub fn config(&self) -> Result<Config, ConfigError> {
         let config = self.config.as_ref().map_or_else(server::config, Config::load)?;
         let mut raw = config.raw().clone();
-        raw.engine.provider = self.provider.name().into();
+        raw.engine.provider = self.provider().name().into();
         if let Some(device) = &self.device {
             (raw.verbs.device, raw.verbs.address) = (device.as_str().into(), "auto".into());
         }
         let is_named = raw.verbs.device.as_str() != "auto" || raw.verbs.address.as_str() != "auto";
         let address = self.listen.as_ip().map(|at| at.ip()).filter(|at| !at.is_unspecified());
-        if self.provider == ProviderOption::Verbs
+        if self.provider() == ProviderOption::Verbs
             && !is_named
             && let Some(address) = address
         {
@@ -173,6 +185,7 @@ mod tests {
         let line = "nfs3 --export /srv --listen shm:/run/nfs.sock";
         let args = parsed(line).expect("enough");
         assert_eq!(verbs(&args), VerbsOptions::default());
+        assert_eq!(args.config().expect("enough").raw().engine.provider.as_str(), "shm");
         assert!(args.mount().expect_err("no host").contains("--mount"));
         let args = parsed(&format!("{line} --mount 127.0.0.1:20048")).expect("enough");
         assert_eq!(args.mount(), Ok("127.0.0.1:20048".parse().expect("an address")));

@@ -5,6 +5,7 @@
 //!   mount -t nfs -o vers=3,proto=rdma,port=20049,nolock,mountproto=tcp,mountport=20048 \
 //!         10.0.0.1:/srv/data /mnt
 //! ```
+//! With `--listen shm:PATH` it serves the processes of its own host, without a device.
 //! The server is in the library `rpcrdma_nfs3`.
 
 mod args;
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use rpcrdma_engine::verbs::Verbs;
-use rpcrdma_engine::{Config, Fabric, Provider};
+use rpcrdma_engine::{Config, Fabric, Provider, Shm};
 use rpcrdma_nfs3::Server;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -36,11 +37,12 @@ fn main() -> ExitCode {
 /// Opens the configured device and serves.
 fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
     let config = args.config()?;
-    match args.provider {
+    match args.provider() {
         ProviderOption::Fabric => run(Fabric::from_config(&config)?, config, args),
+        ProviderOption::Shm => run(Shm::from_config(&config)?, config, args),
         ProviderOption::Verbs => {
             let verbs = Verbs::from_config(&config)
-                .map_err(|error| format!("{error}; --provider fabric runs without a device"))?;
+                .map_err(|error| format!("{error}; --listen shm:PATH needs no device"))?;
             run(verbs, config, args)
         }
     }

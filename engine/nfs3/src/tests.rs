@@ -1,24 +1,80 @@
-//! The whole server over the software fabric, with a client that encodes arguments and decodes
-//! results.
+//! The whole server over the software fabric and over shared memory, with a client that encodes
+//! arguments and decodes results.
 
-mod at_once;
 mod client;
-mod files;
-mod lists;
-mod lost;
 mod mounts;
-mod names;
-mod repeats;
-mod rights;
 
 use std::path::{Path, PathBuf};
 
-use rpcrdma_engine::{Config, Fabric};
+use rpcrdma_engine::{Address, Config, Fabric, Provider, Shm};
 use rpcrdma_tests::folder::Folder;
 
 use crate::export::{DataLimits, Export};
 use crate::{Options, Server, Squash, config};
-use client::Client;
+use client::{Client, failed};
+
+/// The tests over the software fabric.
+#[path = "tests"]
+mod over_fabric {
+    use super::*;
+
+    pub type Running = super::Running<Fabric>;
+    pub type Client = super::Client<Fabric>;
+
+    mod at_once;
+    mod files;
+    mod lists;
+    mod lost;
+    mod names;
+    mod repeats;
+    mod rights;
+}
+
+/// The same tests over shared memory.
+#[path = "tests"]
+#[expect(clippy::duplicate_mod, reason = "the tests name no provider, and run over each")]
+mod over_shm {
+    use super::*;
+
+    pub type Running = super::Running<Shm>;
+    pub type Client = super::Client<Shm>;
+
+    mod at_once;
+    mod files;
+    mod lists;
+    mod lost;
+    mod names;
+    mod repeats;
+    mod rights;
+}
+
+/// A provider that both ends can open in any process.
+pub trait Device: Provider + Clone {
+    /// What configurations call it.
+    const NAME: &str;
+    /// An address to listen on that is not in use.
+    const ANY: &str;
+
+    fn open() -> Self;
+}
+
+impl Device for Fabric {
+    const NAME: &str = "fabric";
+    const ANY: &str = "127.0.0.1:0";
+
+    fn open() -> Fabric {
+        Fabric::new()
+    }
+}
+
+impl Device for Shm {
+    const NAME: &str = "shm";
+    const ANY: &str = "shm:@";
+
+    fn open() -> Shm {
+        Shm::new().expect("a thread")
+    }
+}
 
 /// A temporary directory with an export.
 pub struct Scratch(Folder);
@@ -54,46 +110,47 @@ impl Scratch {
 }
 
 /// A server of a directory, and a client of it.
-pub struct Running {
+pub struct Running<P: Device> {
     // Dropped first: over the software fabric, a stopping server waits for acknowledgements of its
     // clients.
-    pub client: Client,
-    pub server: Server<Fabric>,
-    pub fabric: Fabric,
+    pub client: Client<P>,
+    pub server: Server<P>,
+    pub device: P,
     pub scratch: Scratch,
 }
 
-impl Running {
-    pub fn new() -> Running {
+impl<P: Device> Running<P> {
+    pub fn new() -> Running<P> {
         Running::serving(Scratch::new())
     }
 
     /// Serves a directory, which may have been served before.
-    pub fn serving(scratch: Scratch) -> Running {
+    pub fn serving(scratch: Scratch) -> Running<P> {
         Running::working(scratch, 2)
     }
 
     /// As [`Running::serving`], with this number of worker threads.
-    pub fn working(scratch: Scratch, workers: usize) -> Running {
+    pub fn working(scratch: Scratch, workers: usize) -> Running<P> {
         Running::on_shards(scratch, workers, 1)
     }
 
     /// As [`Running::working`], with this number of shards.
-    pub fn on_shards(scratch: Scratch, workers: usize, shards: i64) -> Running {
-        let fabric = Fabric::new();
-        let any = "127.0.0.1:0".parse().expect("an address");
+    pub fn on_shards(scratch: Scratch, workers: usize, shards: i64) -> Running<P> {
+        let device = P::open();
+        let any = P::ANY.parse::<Address>().expect("an address");
         let mut raw = config().expect("it is built in").raw().clone();
         raw.engine.shards = shards;
+        raw.engine.provider = P::NAME.into();
         let server = Server::start(
-            fabric.clone(),
+            device.clone(),
             Config::try_from(raw).expect("it adds up"),
             &Options { workers, ..scratch.options() },
             any,
-            any,
+            "127.0.0.1:0".parse().expect("an address"),
         )
         .expect("a server");
-        let client = Client::connect(fabric.clone(), server.address(), server.root());
-        Running { server, client, fabric, scratch }
+        let client = Client::connect(device.clone(), server.address(), server.root());
+        Running { server, client, device, scratch }
     }
 
     pub fn export(&self) -> PathBuf {
@@ -101,7 +158,7 @@ impl Running {
     }
 
     /// Stops the server and starts another.
-    pub fn restart(self) -> Running {
+    pub fn restart(self) -> Running<P> {
         let Running { server, client, scratch, .. } = self;
         drop(client);
         server.stop().expect("nothing has panicked");

@@ -6,63 +6,66 @@ use nfs3_types::nfs3::{WRITE3resok, nfs_fh3, nfsstat3, stable_how};
 use nfs3_types::rpc::auth_unix;
 use nfs3_types::xdr_codec::Pack;
 use rpcrdma_engine::ulb::nfs3;
-use rpcrdma_engine::{Address, CallError, Clock, Config, Engine, Fabric, Raw};
+use rpcrdma_engine::{Address, CallError, Clock, Config, Engine, Raw};
 use rpcrdma_tests::nfs::{Failure, Give, Nfs, Read, Request, Take};
 
+use super::Device;
+
 /// A client; it derefs to `Nfs`, which makes the calls.
-pub struct Client {
-    nfs: Nfs<Fabric>,
-    _engine: Engine<Fabric>,
+pub struct Client<P: Device> {
+    nfs: Nfs<P>,
+    _engine: Engine<P>,
     /// The exported directory.
     pub root: nfs_fh3,
 }
 
-impl Deref for Client {
-    type Target = Nfs<Fabric>;
+impl<P: Device> Deref for Client<P> {
+    type Target = Nfs<P>;
 
-    fn deref(&self) -> &Nfs<Fabric> {
+    fn deref(&self) -> &Nfs<P> {
         &self.nfs
     }
 }
 
-impl DerefMut for Client {
-    fn deref_mut(&mut self) -> &mut Nfs<Fabric> {
+impl<P: Device> DerefMut for Client<P> {
+    fn deref_mut(&mut self) -> &mut Nfs<P> {
         &mut self.nfs
     }
 }
 
-impl Client {
-    pub fn connect(fabric: Fabric, to: Address, root: nfs_fh3) -> Client {
-        Client::made(fabric, to, root, |_| {}, |_| {})
+impl<P: Device> Client<P> {
+    pub fn connect(device: P, to: Address, root: nfs_fh3) -> Client<P> {
+        Client::made(device, to, root, |_| {}, |_| {})
     }
 
     /// A client whose XIDs are the same as those of every client with the same seed.
-    pub fn seeded(fabric: Fabric, to: Address, root: nfs_fh3, seed: u64) -> Client {
-        Client::made(fabric, to, root, |_| {}, |engine| engine.seed_xids(seed))
+    pub fn seeded(device: P, to: Address, root: nfs_fh3, seed: u64) -> Client<P> {
+        Client::made(device, to, root, |_| {}, |engine| engine.seed_xids(seed))
     }
 
     /// As [`Client::seeded`], whose calls can be long, with their data in the payload stream.
-    pub fn wordy(fabric: Fabric, to: Address, root: nfs_fh3, seed: u64) -> Client {
+    pub fn wordy(device: P, to: Address, root: nfs_fh3, seed: u64) -> Client<P> {
         let change = |raw: &mut Raw| {
             (raw.send.slots, raw.send.length) = (192, "128KiB".into());
             // Half of them hold calls.
             raw.explicit.buffers.count = 40;
         };
-        Client::made(fabric, to, root, change, |engine| engine.seed_xids(seed))
+        Client::made(device, to, root, change, |engine| engine.seed_xids(seed))
     }
 
     fn made(
-        fabric: Fabric,
+        device: P,
         to: Address,
         root: nfs_fh3,
         change: impl FnOnce(&mut Raw),
-        prepare: impl FnOnce(&mut Engine<Fabric>),
-    ) -> Client {
+        prepare: impl FnOnce(&mut Engine<P>),
+    ) -> Client<P> {
         let mut raw = Config::default().raw().clone();
+        raw.engine.provider = P::NAME.into();
         raw.protocol.version = "one".into();
         raw.explicit.buffers.length = "1MiB".into();
         change(&mut raw);
-        let mut engine = Engine::new(fabric, Config::try_from(raw).expect("a sound configuration"))
+        let mut engine = Engine::new(device, Config::try_from(raw).expect("a sound configuration"))
             .expect("an engine");
         prepare(&mut engine);
         let client = engine.client().expect("a client");

@@ -6,8 +6,7 @@ use nfs3_types::nfs3::{nfsstat3, stable_how};
 use rpcrdma_engine::CallError;
 use rpcrdma_engine::ulb::nfs3;
 
-use super::client::failed;
-use super::{Running, content};
+use super::{Running, content, failed};
 
 #[test]
 fn written_data_is_in_the_file_and_can_be_read() {

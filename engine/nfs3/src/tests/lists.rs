@@ -10,8 +10,7 @@ use rpcrdma_engine::ulb::nfs3;
 use rpcrdma_tests::nfs::client::results;
 use rpcrdma_tests::nfs::{ListFrom, Request};
 
-use super::client::{Client, failed};
-use super::{Running, Scratch};
+use super::{Client, Running, Scratch, failed};
 
 /// A part of a list: names with their cookies, the verifier, and whether it is the last part.
 type Piece = (Vec<(String, u64)>, cookieverf3, bool);

@@ -11,8 +11,7 @@ use rpcrdma_engine::ulb::nfs3;
 use rpcrdma_tests::nfs::at;
 use rpcrdma_tests::raw_peer::{RawPeer, message};
 
-use super::client::Client;
-use super::{Running, Scratch};
+use super::{Client, Running, Scratch};
 use crate::work::COPIED_MAX;
 
 /// A server whose only worker thread has begun a MKDIR and waits until the guard is dropped.
@@ -49,7 +48,7 @@ impl Busy<'_> {
 /// A client with all its credits. Clients with the same seed use the same XIDs in the same order.
 fn connect(nfs: &Running, seed: u64) -> Client {
     let root = nfs.client.root.clone();
-    granted(Client::seeded(nfs.fabric.clone(), nfs.server.address(), root, seed))
+    granted(Client::seeded(nfs.device.clone(), nfs.server.address(), root, seed))
 }
 
 /// A client after its first reply.
@@ -109,7 +108,7 @@ fn waiting_calls_end_with_their_connection_however_often_the_client_reconnects()
 fn memory_returns_when_the_connection_whose_reads_use_it_or_wait_for_it_ends() {
     let nfs = Running::working(Scratch::new(), 1);
     let busy = Busy::new(&nfs);
-    let buffers = super::config().expect("it is built in").app().bulk.count.as_usize();
+    let buffers = crate::config().expect("it is built in").app().bulk.count.as_usize();
     let mut first = connect(&nfs, 100);
     let asked = fill(&mut first, read);
     busy.await_waiting(asked);
@@ -189,7 +188,7 @@ fn a_call_belongs_to_the_last_connection_that_repeated_it() {
 fn a_call_and_its_repetition_end_with_a_connection_that_has_both() {
     let nfs = Running::working(Scratch::new(), 1);
     let busy = Busy::new(&nfs);
-    let mut raw = RawPeer::new(&nfs.fabric);
+    let mut raw = RawPeer::new(&nfs.device);
     raw.connect(nfs.server.address());
     until(true, || {
         raw.turn().expect("the server takes it");
@@ -236,7 +235,7 @@ fn waiting_calls_stay_when_a_connection_of_another_shard_is_lost() {
 /// As [`connect`], that writes long data in messages that are copied.
 fn wordy(nfs: &Running, seed: u64) -> Client {
     let root = nfs.client.root.clone();
-    granted(Client::wordy(nfs.fabric.clone(), nfs.server.address(), root, seed))
+    granted(Client::wordy(nfs.device.clone(), nfs.server.address(), root, seed))
 }
 
 fn write(client: &mut Client) -> bool {

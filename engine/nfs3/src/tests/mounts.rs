@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use rpcrdma_engine::Fabric;
+
 use super::Running;
 
 /// Sends a call in fragments of `cut` bytes, and returns the answer after XID and message type.
@@ -41,7 +43,7 @@ const fn header(procedure: u32) -> [u32; 8] {
 
 #[test]
 fn a_client_gets_the_handle_of_the_export_and_of_what_is_below() {
-    let nfs = Running::new();
+    let nfs = Running::<Fabric>::new();
     std::fs::create_dir(nfs.export().join("below")).expect("made");
     std::fs::write(nfs.export().join("file"), "").expect("made");
     std::os::unix::fs::symlink("/etc", nfs.export().join("link")).expect("made");
@@ -76,7 +78,7 @@ fn a_client_gets_the_handle_of_the_export_and_of_what_is_below() {
 
 #[test]
 fn invalid_calls_are_denied_and_records_that_are_too_long_end_the_connection() {
-    let nfs = Running::new();
+    let nfs = Running::<Fabric>::new();
     let connect = || TcpStream::connect(nfs.server.mount_address()).expect("it listens");
     let mut stream = connect();
     for (wrong, answer) in [

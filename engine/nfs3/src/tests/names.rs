@@ -9,8 +9,7 @@ use nfs3_types::nfs3::{
 use rpcrdma_engine::ulb::nfs3;
 use rpcrdma_tests::nfs::{Give, at};
 
-use super::Running;
-use super::client::{Client, failed};
+use super::{Client, Running, failed};
 
 #[test]
 fn files_are_renamed_over_others_with_their_handles() {

@@ -2,15 +2,14 @@
 
 use nfs3_types::nfs3::{createhow3, nfsstat3, sattr3, stable_how};
 
-use super::client::{Client, failed};
-use super::{Running, content};
+use super::{Client, Running, content, failed};
 
 #[test]
 fn a_call_that_is_repeated_is_answered_and_not_executed_again() {
     let nfs = Running::new();
     let connect = |seed| {
         let root = nfs.client.root.clone();
-        Client::seeded(nfs.fabric.clone(), nfs.server.address(), root, seed)
+        Client::seeded(nfs.device.clone(), nfs.server.address(), root, seed)
     };
     let make = |client: &mut Client| {
         let how = createhow3::GUARDED(sattr3::default());
@@ -33,7 +32,7 @@ fn other_data_with_the_transaction_id_of_others_are_written() {
         // The third call repeats the first, and is not executed again.
         for (byte, then) in [(1, 1), (2, 2), (1, 2)] {
             let root = root.clone();
-            let mut client = Client::seeded(nfs.fabric.clone(), nfs.server.address(), root, seed);
+            let mut client = Client::seeded(nfs.device.clone(), nfs.server.address(), root, seed);
             client.write(&file, 0, &vec![byte; len], stable_how::UNSTABLE).unwrap();
             assert_eq!(content(&path), vec![then; len]);
         }

@@ -10,8 +10,7 @@ use rpcrdma_tests::nfs::Failure;
 use rustix::fs::{Mode, Uid};
 use rustix::thread::set_thread_res_uid;
 
-use super::client::Client;
-use super::{Running, Scratch};
+use super::{Client, Running, Scratch};
 use crate::nodes::OpenFiles;
 
 fn make(
