@@ -300,7 +300,7 @@ impl<Q: Queues> Io<Q> {
     #[inline]
     fn rule(&self, outbox: &Outbox) -> Rule {
         // A shard that is short of slots learns of the end of every send that holds one.
-        let is_low = outbox.slots().free() < self.depths.low_water;
+        let is_low = outbox.slots_free() < self.depths.low_water;
         Rule {
             signal_every: self.depths.signal_every,
             inline_len: self.depths.inline_len,

@@ -86,6 +86,12 @@ impl SendSlot {
         true
     }
 
+    /// Begins appending anew.
+    #[inline]
+    pub fn begin(&mut self) {
+        self.end = HEADROOM as u32;
+    }
+
     /// Ends appending: there is no more room.
     pub fn close(&mut self) {
         self.end = self.len;

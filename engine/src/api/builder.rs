@@ -63,23 +63,18 @@ impl<'a> CallBuilder<'a> {
             return Err(CallRefused::Stopping);
         }
         let peer = peers.named_up(peer).ok_or(CallRefused::NoPeer)?;
-        let slot =
-            if parts.outbox.has_slot_for(&peer.lane) { parts.outbox.take_slot() } else { None };
-        let Some(slot) = slot else {
+        if !parts.outbox.has_slot_for(&peer.lane) || !parts.outbox.allots_slot() {
             parts.stats.busy_local.add(1);
             return Err(CallRefused::Busy);
-        };
+        }
         let reply_payload_max = REPLY_PAYLOAD_DEFAULT.min(peer.conn.reply_room());
         match peer.conn.open_call(&mut parts.ledger, cookie) {
             Ok(id) => {
-                parts.outbox.begin(slot, RpcPrefix { xid: id.xid(), kind: MsgType::Call });
+                parts.outbox.begin(RpcPrefix { xid: id.xid(), kind: MsgType::Call });
                 let payload = Payload::new(parts);
                 Ok(CallBuilder { payload, peer, exposer, id, operation: 0, reply_payload_max })
             }
-            Err(why) => {
-                parts.outbox.put_slot(slot);
-                Err(CallRefused::Protocol(why))
-            }
+            Err(why) => Err(CallRefused::Protocol(why)),
         }
     }
 

@@ -91,10 +91,12 @@ impl Turn<'_> {
         if !self.parts.outbox.has_slot_for(&peer.lane) {
             return Err(ticket);
         }
-        let Some(slot) = self.parts.outbox.take_slot() else { return Err(ticket) };
+        if !self.parts.outbox.allots_slot() {
+            return Err(ticket);
+        }
         ticket.dropped = None;
         let prefix = RpcPrefix { xid: ticket.to.xid, kind: MsgType::Reply };
-        self.parts.outbox.begin(slot, prefix);
+        self.parts.outbox.begin(prefix);
         let payload = Payload::new(self.parts);
         let asked = ReplyContext { to: &ticket.to, saved_offer: ticket.offer.if_any() };
         let _answer = answer(Reply::new(payload, peer, prefix.xid, Some(&asked)));

@@ -9,8 +9,9 @@ use crate::io::{CHAIN, Io, OPEN};
 use crate::provider::{PostError, Queues, SendFlags, SendWr, Taken, WrId};
 use crate::shard::parts::Parts;
 use crate::shard::peers::Peers;
+use crate::shard::send::batch::InlineSend;
 use crate::shard::send::lane::Lane;
-use crate::shard::send::messages::{InlineSend, NONE};
+use crate::shard::send::messages::NONE;
 use crate::shard::send::outbox::Outbox;
 
 impl<Q: Queues> Io<Q> {

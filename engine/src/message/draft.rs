@@ -1,15 +1,12 @@
 //! The state of a message under construction.
 
-use rpcrdma_mempool::SendSlot;
-
 use crate::error::CallRefused;
 
-/// The message under construction. A shard has one, because it builds one message at a time: so the
+/// The message under construction; its current slot is in the batch, until the message is passed
+/// on. A shard has one, because it builds one message at a time: so the
 /// handles of calls and replies are references, and the program passes them on cheaply.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
-    /// The current slot, until the message is passed on.
-    pub slot: Option<SendSlot>,
     /// Whether any of the rest is set, apart from `origin`, or a result is requested.
     pub is_begun: bool,
     pub is_reply: bool,

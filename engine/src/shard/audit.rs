@@ -181,7 +181,7 @@ impl<P: Provider> Core<P> {
         self.count_rdma(&mut audit);
         let (slots, headers, messages) = (outbox.slots(), outbox.headers(), outbox.messages());
         let held = outbox.inline_sends().len();
-        audit.send = Held { total: slots.capacity(), free: slots.free(), held };
+        audit.send = Held { total: slots.capacity(), free: outbox.slots_free(), held };
         audit.headers = Held { total: headers.capacity(), free: headers.free(), held: 0 };
         audit.messages.total = messages.capacity();
         audit.messages.free = messages.free();

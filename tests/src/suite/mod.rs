@@ -95,7 +95,8 @@ macro_rules! api_suite {
                 a_message_over_the_limit_is_refused_here,
                 payload_that_is_too_long_is_refused,
                 payload_of_more_slots_than_there_are_is_too_long,
-                payload_of_all_slots_is_sent_by_an_idle_shard, too_many_pieces_are_refused,
+                payload_of_all_slots_is_sent_by_an_idle_shard,
+                payload_of_all_slots_follows_short_messages, too_many_pieces_are_refused,
                 one_item_in_many_pieces_travels,
                 slices_in_a_call_that_is_fetched_whole_are_copied;
         }

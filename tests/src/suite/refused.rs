@@ -3,6 +3,7 @@
 
 use rpcrdma_engine::{CallError, CallRefused, Execution, Provider, Refusal, SendError, Want};
 
+use super::check_owned;
 use crate::script::{Order, Part, Script, part_offset};
 use crate::suite::explicit;
 use crate::world::{Open, Plan, World};
@@ -111,6 +112,22 @@ pub fn payload_of_all_slots_is_sent_by_an_idle_shard<P: Provider>(open: Open<'_,
     for seed in 1..20 {
         world.round(0, peer, &Script::new(seed, &[Part::Inline(500)], &[Part::Inline(500)]));
         world.round(0, peer, &Script::new(seed, &[Part::Inline(3_900)], &[Part::Inline(500)]));
+    }
+}
+
+/// Slots that short messages of one turn were sent from are free for a payload that needs all.
+pub fn payload_of_all_slots_follows_short_messages<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &few_slots());
+    for seed in 1..20 {
+        let short = Script::new(seed, &[Part::Inline(12)], &[Part::Inline(12)]);
+        let made = (0..4).filter(|_| world.call(0, peer, &short).is_ok()).count();
+        assert!(made > 2, "{made} calls leave together");
+        assert_eq!(world.check_all(), made);
+        world.settle();
+        let long = Script::new(seed, &[Part::Inline(3_900)], &[Part::Inline(3_900)]);
+        world.round(0, peer, &long);
+        check_owned(&world.clients[0].shard().audit());
+        check_owned(&world.servers[0].audit());
     }
 }
 

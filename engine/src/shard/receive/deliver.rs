@@ -158,14 +158,13 @@ fn deliver<'a, H: Handler + ?Sized>(
     incoming: Incoming<'a>,
     handler: &mut H,
 ) {
-    let slot = if parts.timers.is_stopping() { None } else { parts.outbox.take_slot() };
-    let Some(slot) = slot else {
+    if parts.timers.is_stopping() || !parts.outbox.allots_slot() {
         let to = asked.map_or(ReplyTo::plain(xid), |asked| *asked.to);
         return parts.turn_back(peer, &to);
-    };
+    }
     parts.stats.calls_in.add(1);
     peer.open_calls += 1;
     let call = Call::new(peer.id, address, xid, incoming);
-    parts.outbox.begin(slot, RpcPrefix { xid, kind: MsgType::Reply });
+    parts.outbox.begin(RpcPrefix { xid, kind: MsgType::Reply });
     let _answer = handler.on_call(call, Reply::new(Payload::new(parts), peer, xid, asked));
 }

@@ -51,7 +51,7 @@ impl<P: Provider> Core<P> {
             match disposition {
                 Disposition::Done | Disposition::Aborted { .. } => break,
                 // The report may have taken the slot for answering the message.
-                Disposition::Again if self.parts.outbox.slots().free() == 0 => {
+                Disposition::Again if self.parts.outbox.slots_free() == 0 => {
                     let Some(peer) = self.peers.at(index) else { break };
                     return self.receive.wait_first(peer, token, recv);
                 }

@@ -78,7 +78,7 @@ impl WaitingRoom {
     ) -> Option<(Option<u32>, Waiting)> {
         // It was put to the front: the next message has moved by one.
         scan.at += usize::from(scan.len.is_some_and(|len| self.list.len() > len));
-        while outbox.slots().free() > 0
+        while outbox.slots_free() > 0
             && let Some(&Waiting { qp_num, .. }) = self.list.get(scan.at)
         {
             let index = peers.find(qp_num);
@@ -101,7 +101,7 @@ impl WaitingRoom {
     pub fn can_serve(&self, peers: &mut Peers, outbox: &Outbox) -> bool {
         self.list.iter().any(|it| match peers.find(it.qp_num).and_then(|at| peers.at(at)) {
             Some(peer) => outbox.has_slot_for(&peer.lane),
-            None => outbox.slots().free() > 0,
+            None => outbox.slots_free() > 0,
         })
     }
 

@@ -19,25 +19,27 @@ use crate::message::wanted::{OPEN, WANTS_MAX, Wanted};
 use crate::shard::peers::Peer;
 
 impl Outbox {
-    /// Begins a message in a slot, with the two words that the engine writes.
+    /// Begins a message in its slot, with the two words that the engine writes.
     #[inline(always)]
-    pub fn begin(&mut self, mut slot: SendSlot, prefix: RpcPrefix) {
+    pub fn begin(&mut self, prefix: RpcPrefix) {
         if self.draft.is_begun {
             // The program has forgotten a builder (`core::mem::forget`).
             self.abandon();
         }
-        let has_room = slot.append(&prefix.bytes());
-        debug_assert!(has_room, "a slot has room for two words");
+        if let Some(slot) = self.batch.slot_mut() {
+            slot.begin();
+            let has_room = slot.append(&prefix.bytes());
+            debug_assert!(has_room, "a slot has room for two words");
+        }
         let draft = &mut self.draft;
         (draft.is_reply, draft.origin) = (prefix.kind == MsgType::Reply, 0);
-        draft.slot = Some(slot);
     }
 
     /// Writes fixed-length opaque data: bytes, padding.
     #[inline(always)]
     pub fn put(&mut self, bytes: &[u8]) {
         if bytes.len().is_multiple_of(4)
-            && let Some(slot) = &mut self.draft.slot
+            && let Some(slot) = self.batch.slot_mut()
             && slot.append(bytes)
         {
             return;
@@ -126,15 +128,15 @@ impl Outbox {
     /// Bytes written, without placed data.
     #[inline]
     pub fn written(&self) -> u32 {
-        self.draft.before + self.draft.slot.as_ref().map_or(0, SendSlot::appended)
+        self.draft.before + self.batch.slot().map_or(0, SendSlot::appended)
     }
 
     /// Replaces the xid at the beginning of the message.
     #[cold]
     pub fn set_xid(&mut self, xid: u32) {
-        let Outbox { draft: Draft { slot, message, .. }, messages, .. } = self;
+        let Outbox { draft: Draft { message, .. }, messages, batch, .. } = self;
         let before = message.and_then(|index| messages.body_mut(index).slots.first_mut());
-        if let Some(slot) = before.or(slot.as_mut()) {
+        if let Some(slot) = before.or(batch.slot_mut()) {
             slot.payload_mut()[..4].copy_from_slice(&xid.to_be_bytes());
         }
     }
@@ -153,8 +155,9 @@ impl Outbox {
     /// The item, if the message is one slot of payload and one item.
     #[inline]
     pub fn single_item(&self) -> Option<BulkItem> {
-        let Draft { message, refused, slot, .. } = &self.draft;
-        let body = self.messages.body(message.filter(|_| refused.is_none() && slot.is_some())?);
+        let Draft { message, refused, .. } = &self.draft;
+        let is_whole = refused.is_none() && self.batch.slot().is_some();
+        let body = self.messages.body(message.filter(|_| is_whole)?);
         match &body.items[..] {
             [item] if body.slots.is_empty() => Some(item.item),
             _ => None,
@@ -164,8 +167,8 @@ impl Outbox {
     /// Whether the message is one slot of payload, and requests results.
     #[inline]
     pub fn has_only_wants(&self) -> bool {
-        let Draft { message, refused, slot, .. } = &self.draft;
-        message.is_none() && refused.is_none() && slot.is_some()
+        let Draft { message, refused, .. } = &self.draft;
+        message.is_none() && refused.is_none() && self.batch.slot().is_some()
     }
 
     /// A call was sent: its requests are the protocol's from now on.
@@ -175,18 +178,18 @@ impl Outbox {
         self.draft.is_begun = false;
     }
 
-    /// Whether there is anything to abandon.
+    /// Whether there is anything to abandon. The slot of a plain message stays for the next.
     #[inline(always)]
     pub fn has_draft(&self) -> bool {
-        self.draft.slot.is_some() || self.draft.is_begun
+        self.draft.is_begun
     }
 
-    /// Discards the message: all placed memory, and the slots, return to their pools.
+    /// Discards the message: all placed memory, and the slots before the current one, return to
+    /// their pools.
     #[cold]
     pub fn abandon(&mut self) {
         self.wants.clear();
-        let Draft { slot, message, .. } = core::mem::take(&mut self.draft);
-        slot.into_iter().for_each(|slot| self.slots.put(slot));
+        let Draft { message, .. } = core::mem::take(&mut self.draft);
         if let Some(message) = message {
             self.empty(message);
             self.free(message);
@@ -202,15 +205,14 @@ impl Outbox {
         ledger: &mut ShardLedger,
         short: ShortSend<'_>,
     ) -> bool {
-        let Some(len) = self.draft.slot.as_ref().map(SendSlot::appended) else { return false };
+        let Some(len) = self.batch.slot().map(SendSlot::appended) else { return false };
         let means = self.gather_means();
         let Some(plan) = peer.conn.begin_short(ledger, len, short, means) else { return false };
         self.count(&short);
-        let slot = self.draft.slot.take().expect("its length was just read");
         if !plan.has_item() {
-            self.send_plain(&mut peer.lane, peer.id.index, slot, plan.header(), len);
+            self.send_plain(&mut peer.lane, peer.id.index, plan.header(), len);
         } else if let Some(message) = core::mem::take(&mut self.draft).message {
-            self.send_single_item(peer, (message, slot, len), &plan);
+            self.send_single_item(peer, (message, len), &plan);
         }
         true
     }
@@ -224,11 +226,11 @@ impl Outbox {
         ledger: &mut ShardLedger,
         short: ShortSend<'_>,
     ) -> bool {
-        let Some(len) = self.draft.slot.as_ref().map(SendSlot::appended) else { return false };
+        let Some(len) = self.batch.slot().map(SendSlot::appended) else { return false };
         let means = (self.gather_means(), HEADROOM as u32);
         let Some(plan) = peer.conn.begin_continued(ledger, len, short, means) else { return false };
         self.count(&short);
-        let slot = self.draft.slot.take().expect("its length was just read");
+        let slot = self.batch.take().expect("its length was just read");
         if let Some(message) = core::mem::take(&mut self.draft).message {
             self.enqueue_continued(peer, (message, slot, len), &plan);
         }
@@ -252,7 +254,7 @@ impl Outbox {
             return Err(why);
         }
         let message = message.ok_or(CallRefused::Busy)?;
-        if let Some(slot) = self.draft.slot.take() {
+        if let Some(slot) = self.batch.take() {
             self.draft.before += slot.appended();
             // The writer never fills the list without asking for another slot.
             let slots = &mut self.messages.body_mut(message).slots;
@@ -275,7 +277,7 @@ impl Outbox {
     pub fn refuse(&mut self, why: CallRefused) {
         self.draft.refused = Some(why);
         self.draft.is_begun = true;
-        if let Some(slot) = &mut self.draft.slot {
+        if let Some(slot) = self.batch.slot_mut() {
             slot.close();
         }
     }
@@ -302,7 +304,7 @@ impl Outbox {
 
     fn put_raw(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && self.draft.refused.is_none() {
-            let Some(slot) = &mut self.draft.slot else { return };
+            let Some(slot) = self.batch.slot_mut() else { return };
             let (now, later) = bytes.split_at(bytes.len().min(slot.room()));
             let has_room = slot.append(now);
             debug_assert!(has_room, "no more than there is room for");
@@ -316,18 +318,19 @@ impl Outbox {
     /// Continues in another slot.
     fn next_slot(&mut self) {
         let Some(message) = self.drafted() else { return };
-        let slots = &mut self.messages.body_mut(message).slots;
+        let slots = &self.messages.body(message).slots;
         if slots.remaining_capacity() < 2 {
             return self.refuse(CallRefused::PayloadTooLong);
         }
-        let Some(next) = self.slots.take() else {
+        let held = slots.len() + 1;
+        let Some(next) = self.take_next_slot() else {
             // A message that holds every slot cannot wait for more.
-            let has_all = slots.len() + 1 == self.slots.capacity();
+            let has_all = held == self.slots.capacity();
             let why = if has_all { CallRefused::PayloadTooLong } else { CallRefused::Busy };
             return self.refuse(why);
         };
-        let full = self.draft.slot.replace(next);
+        let full = self.batch.replace(next);
         self.draft.before += full.as_ref().map_or(0, SendSlot::appended);
-        slots.extend(full);
+        self.messages.body_mut(message).slots.extend(full);
     }
 }

@@ -3,19 +3,20 @@
 
 use core::ops::Range;
 
-use rpcrdma_mempool::SendSlot;
+use rpcrdma_mempool::{SendSlot, Sge};
 
+use super::batch::InlineSend;
 use super::lane::Lane;
-use super::messages::{InlineSend, NONE};
+use super::messages::NONE;
 use super::outbox::Outbox;
 use crate::provider::SendOp;
 use crate::shard::peers::Peers;
 
 impl Outbox {
-    /// The short messages that are posted before the lanes.
+    /// The messages that are posted before the lanes.
     #[inline]
     pub fn inline_sends(&self) -> &[InlineSend] {
-        &self.inline_sends
+        self.batch.messages()
     }
 
     /// Whether any of them may have an item.
@@ -24,32 +25,32 @@ impl Outbox {
         self.has_items
     }
 
-    /// Empties the list of short messages after all were posted: their slots are free.
+    /// Ends the batch after all were posted: their slots are free.
     #[inline]
     pub fn free_inline(&mut self) {
-        for InlineSend { token, item, .. } in self.inline_sends.drain(..) {
-            debug_assert_eq!(item, NONE, "its slot is in use");
-            self.slots.push(token);
-        }
+        let is_short = |it: &InlineSend| it.item == NONE;
+        debug_assert!(self.batch.messages().iter().all(is_short), "the slot of an item is in use");
+        self.batch.clear();
     }
 
     /// As [`Outbox::free_inline`], where messages with an item are in flight.
     #[inline]
     pub fn end_posted(&mut self) {
         self.has_items = false;
-        for InlineSend { token, item, .. } in self.inline_sends.drain(..) {
-            match item {
-                NONE => self.slots.push(token),
-                _ => self.messages.head_mut(item).slot = Some(self.slots.open(token)),
+        for at in 0..self.batch.messages().len() {
+            let item = self.batch.messages()[at].item;
+            if item != NONE {
+                self.messages.head_mut(item).slot = self.batch.take_of(at);
             }
         }
+        self.batch.clear();
     }
 
     /// Records that the message at this place was posted with this sequence number. Returns whether
     /// it has an item, and so is in flight.
     #[inline]
     pub fn on_inline_posted(&mut self, lane: &mut Lane, at: usize, seq: u32) -> bool {
-        let item = self.inline_sends[at].item;
+        let item = self.batch.messages()[at].item;
         if item != NONE {
             self.messages.head_mut(item).seq = seq;
             lane.hold_counted(&mut self.messages, item);
@@ -57,44 +58,35 @@ impl Outbox {
         item != NONE
     }
 
-    /// Sends a message that is a header and one slot of payload.
+    /// Sends the draft, a message that is a header and one slot of payload.
     #[inline(always)]
-    pub fn send_plain(
-        &mut self,
-        lane: &mut Lane,
-        peer: u32,
-        mut slot: SendSlot,
-        header: &[u8],
-        payload_len: u32,
-    ) {
+    pub fn send_plain(&mut self, lane: &mut Lane, peer: u32, header: &[u8], payload_len: u32) {
+        let Some(slot) = self.batch.slot_mut() else { return };
         slot.header_mut(header.len()).copy_from_slice(header);
         let sge = slot.sge(header.len(), payload_len as usize);
-        let short = InlineSend { peer, token: slot.into_token(), sge, item: NONE };
-        let is_short = sge.length <= self.inline_len;
-        if is_short && self.goes_first(lane) {
-            self.inline_sends.push(short);
-        } else {
-            self.send_in_line(lane, short);
+        if !(sge.length <= self.inline_len && self.goes_first(lane, peer, NONE, sge)) {
+            self.send_in_line(lane, peer, NONE, sge);
         }
     }
 
-    /// Whether a message can be posted before the lanes: it must not overtake pending messages.
+    /// Adds the draft to the batch, if it can be posted before the lanes: it must not overtake
+    /// pending messages.
     #[inline(always)]
-    pub(super) fn goes_first(&self, lane: &Lane) -> bool {
-        lane.pending.front().is_none() && !self.inline_sends.is_full()
+    pub(super) fn goes_first(&mut self, lane: &Lane, peer: u32, item: u32, sge: Sge) -> bool {
+        lane.pending.front().is_none() && self.batch.push(peer, item, sge)
     }
 
-    /// Sends a message behind the pending ones of its lane.
+    /// Sends the draft behind the pending messages of its lane.
     #[inline(never)]
-    pub(super) fn send_in_line(&mut self, lane: &mut Lane, short: InlineSend) {
-        let peer = short.peer;
-        let message = self.in_slab(short);
-        self.enqueue(lane, peer, message);
+    pub(super) fn send_in_line(&mut self, lane: &mut Lane, peer: u32, item: u32, sge: Sge) {
+        if let Some(slot) = self.batch.take() {
+            let message = self.in_slab(slot, item, sge);
+            self.enqueue(lane, peer, message);
+        }
     }
 
-    /// The message as one of the slab, for its lane.
-    fn in_slab(&mut self, InlineSend { token, sge, item, .. }: InlineSend) -> u32 {
-        let slot = self.slots.open(token);
+    /// A message as one of the slab, for its lane.
+    fn in_slab(&mut self, slot: SendSlot, item: u32, sge: Sge) -> u32 {
         if item == NONE {
             return self.message(slot, sge);
         }
@@ -110,18 +102,14 @@ impl Outbox {
     #[cold]
     pub fn drop_items(&mut self, places: Range<usize>) {
         for at in places {
-            let item = core::mem::replace(&mut self.inline_sends[at].item, NONE);
-            if item != NONE {
-                self.empty(item);
-                self.free(item);
-            }
+            let item = self.batch.take_item(at);
+            self.discard(None, item);
         }
     }
 
-    /// Frees what a message has that does not leave.
+    /// Frees the item of a message that does not leave, if it has one.
     #[cold]
-    fn discard(&mut self, lane: Option<&mut Lane>, InlineSend { token, item, .. }: InlineSend) {
-        self.slots.push(token);
+    fn discard(&mut self, lane: Option<&mut Lane>, item: u32) {
         if item != NONE {
             self.empty(item);
             self.free(item);
@@ -131,48 +119,51 @@ impl Outbox {
         }
     }
 
-    /// Empties the list of short messages, of which the first `done` are posted: the others go to
-    /// the front of their lanes, in order.
+    /// Ends the batch, of which the first `done` messages are posted: the others go to the front of
+    /// their lanes, in order.
     #[cold]
     pub fn requeue_inline(&mut self, peers: &mut Peers, done: usize) {
-        while self.inline_sends.len() > done
-            && let Some(short) = self.inline_sends.pop()
+        while self.batch.messages().len() > done
+            && let Some(&InlineSend { peer: to, item, sge, .. }) = self.batch.pop()
         {
-            let to = short.peer;
             let Some(peer) = peers.at(to) else {
-                self.discard(None, short);
+                self.discard(None, item);
                 continue;
             };
-            if short.item != NONE {
+            if item != NONE {
                 peer.lane.uncount_slot();
             }
-            let message = self.in_slab(short);
+            let at = self.batch.messages().len();
+            let slot = self.batch.take_of(at).expect("a message has a slot");
+            let message = self.in_slab(slot, item, sge);
             peer.lane.push_front(&mut self.messages, message);
             self.wake(&mut peer.lane, to);
         }
         self.end_posted();
     }
 
-    /// Removes the short message to a peer whose payload begins with these bytes.
+    /// Removes the message to a peer whose payload begins with these bytes.
     #[cold]
     pub fn take_back_inline(&mut self, lane: &mut Lane, peer: u32, bytes: &[u8]) -> bool {
-        let slots = &self.slots;
-        let is_it =
-            |it: &InlineSend| it.peer == peer && slots.payload(&it.token).starts_with(bytes);
-        let Some(at) = self.inline_sends.iter().position(is_it) else { return false };
-        let message = self.inline_sends.remove(at);
-        self.discard(Some(lane), message);
+        let mut places = 0..self.batch.messages().len();
+        let is_it = |at: &usize| {
+            self.batch.messages()[*at].peer == peer
+                && self.batch.payload_mut(*at).starts_with(bytes)
+        };
+        let Some(at) = places.find(is_it) else { return false };
+        let item = self.batch.remove(at);
+        self.discard(Some(lane), item);
         true
     }
 
-    /// Discards the short messages to a peer.
+    /// Discards the messages to a peer.
     #[cold]
     pub fn discard_inline(&mut self, lane: &mut Lane, peer: u32) {
         let mut at = 0;
-        while let Some(it) = self.inline_sends.get(at) {
+        while let Some(it) = self.batch.messages().get(at) {
             if it.peer == peer {
-                let message = self.inline_sends.remove(at);
-                self.discard(Some(lane), message);
+                let item = self.batch.remove(at);
+                self.discard(Some(&mut *lane), item);
             } else {
                 at += 1;
             }

@@ -17,7 +17,7 @@
 use core::ops::Range;
 
 use arrayvec::ArrayVec;
-use rpcrdma_mempool::{Loan, SendSlot, SendToken, Sge, Token};
+use rpcrdma_mempool::{Loan, SendSlot, Sge, Token};
 use rpcrdma_proto::{BulkItem, Gather};
 
 use crate::message::bulk::{Bulk, ITEMS_MAX, PIECES_MAX};
@@ -32,8 +32,6 @@ pub(crate) const REQUESTS_MAX: usize = 128;
 /// Bytes of the header slot of a group: 64 continuations of 36 bytes, and a first header that is
 /// longer than the headroom of its slot.
 pub(crate) const HEADERS_LEN: usize = 4096;
-/// Short messages of one turn that are posted before the lanes.
-pub(crate) const INLINE_SENDS_MAX: usize = 64;
 /// Gather entries of a message, all work requests together.
 const GATHER_MAX: usize = 320;
 
@@ -251,18 +249,6 @@ fn put_zeros(len: usize, mut put: impl FnMut(&[u8])) {
         put(&zeros[..part]);
         left -= part;
     }
-}
-
-/// A message with no messages of its lane before it: short enough to be copied while posting, so
-/// that its slot is free as soon as it is posted; or with an item that leaves from its place.
-pub(crate) struct InlineSend {
-    pub peer: u32,
-    /// Of the slot that has its bytes.
-    pub token: SendToken,
-    /// The gather entry: bytes of the slot.
-    pub sge: Sge,
-    /// The message of the slab that has the item and the whole gather list; [`NONE`] without one.
-    pub item: u32,
 }
 
 /// The slab of messages: as many as the budget allows at one time.

@@ -1,6 +1,7 @@
 //! The sending part of a shard: messages under construction, pending in lanes, and posted.
 
 pub(crate) mod answers;
+pub(crate) mod batch;
 mod construction;
 pub(crate) mod doorbell;
 mod flush;

@@ -7,10 +7,11 @@ use rpcrdma_mempool::{Loan, Pool, Quiet, SendPool, SendSlot, Sge, ZeroPage};
 use rpcrdma_proto::{BulkItem, Connection, Plan};
 
 use super::answers::Answers;
+use super::batch::Batch;
 use super::doorbell::DoorbellBatching;
 use super::lane::Lane;
 use super::layout::{self, Means, Opening};
-use super::messages::{After, Headers, INLINE_SENDS_MAX, InlineSend, Item, Messages};
+use super::messages::{After, Headers, Item, Messages, SLOTS_MAX};
 use crate::error::CallRefused;
 use crate::message::bulk::{Bulk, ITEMS_MAX};
 use crate::message::draft::Draft;
@@ -41,9 +42,9 @@ pub(crate) struct Outbox {
     pub(super) wants: Vec<Wanted>,
     /// Bytes that the device copies while posting.
     pub(super) inline_len: u32,
-    /// Messages to post before the lanes.
-    pub(super) inline_sends: ArrayVec<InlineSend, INLINE_SENDS_MAX>,
-    /// Whether any of them may have an item.
+    /// Messages to post before the lanes, and the slot of the one under construction.
+    pub(super) batch: Batch,
+    /// Whether any of those messages may have an item.
     pub(super) has_items: bool,
     /// Peers with pending messages, each once.
     pub(super) ready: Vec<u32>,
@@ -74,7 +75,7 @@ impl Outbox {
             draft: Draft::default(),
             wants: Vec::with_capacity(WANTS_MAX),
             inline_len,
-            inline_sends: ArrayVec::new(),
+            batch: Batch::new(),
             has_items: false,
             // A connection that ended may be in the list together with its successor.
             ready: Vec::with_capacity(2 * peers_max),
@@ -83,10 +84,16 @@ impl Outbox {
         }
     }
 
-    /// The send slots.
+    /// The send slots. Free ones are also in the batch: [`Outbox::slots_free`].
     #[inline]
     pub fn slots(&self) -> &SendPool {
         &self.slots
+    }
+
+    /// The number of free send slots.
+    #[inline]
+    pub fn slots_free(&self) -> usize {
+        self.slots.free() + self.batch.free()
     }
 
     /// The slots for the headers of groups.
@@ -94,16 +101,48 @@ impl Outbox {
         &self.headers
     }
 
-    /// Allocates a slot for a message, if one is free.
-    #[inline]
-    pub fn take_slot(&mut self) -> Option<SendSlot> {
-        self.slots.take()
+    /// Allocates a slot for the next message, if one is free: the batch has it.
+    #[inline(always)]
+    pub fn allots_slot(&mut self) -> bool {
+        if self.batch.slot().is_some() {
+            return true;
+        }
+        match self.slots.take() {
+            Some(slot) => self.batch.stock(slot),
+            None => return self.restock(),
+        }
+        true
     }
 
-    /// Frees a slot.
-    #[inline]
-    pub fn put_slot(&mut self, slot: SendSlot) {
-        self.slots.put(slot);
+    /// Gives the next message a slot of the batch, if one is free.
+    #[cold]
+    fn restock(&mut self) -> bool {
+        match self.batch.take_spare() {
+            Some(slot) => self.batch.stock(slot),
+            None => return false,
+        }
+        true
+    }
+
+    /// Allocates another slot for the message under construction.
+    #[cold]
+    pub(super) fn take_next_slot(&mut self) -> Option<SendSlot> {
+        self.slots.take().or_else(|| self.batch.take_spare())
+    }
+
+    /// Allocates a slot while no message is under construction.
+    #[cold]
+    pub(super) fn take_slot(&mut self) -> Option<SendSlot> {
+        self.take_next_slot().or_else(|| self.batch.take())
+    }
+
+    /// Returns the free slots of the batch to their pool, for messages that are laid out. None is
+    /// under construction.
+    #[cold]
+    fn unstock(&mut self) {
+        while let Some(slot) = self.batch.take().or_else(|| self.batch.take_spare()) {
+            self.slots.put(slot);
+        }
     }
 
     /// Gather entries of one work request.
@@ -208,8 +247,8 @@ impl Outbox {
     /// free.
     fn lets_go(&mut self, now: u64, timers: &Timers) -> bool {
         let is_short = self.is_short_only() && !self.has_items;
-        let is_held = is_short && self.slots.free() > 0 && !timers.is_stopping();
-        !is_held || self.doorbell.lets_go(self.inline_sends.len(), now)
+        let is_held = is_short && self.slots_free() > 0 && !timers.is_stopping();
+        !is_held || self.doorbell.lets_go(self.batch.messages().len(), now)
     }
 
     /// Records that pending messages leave.
@@ -285,6 +324,7 @@ impl Outbox {
     /// Writes `byte` over all free slots, for tests.
     pub fn poison(&mut self, byte: u8) {
         self.slots.poison(byte);
+        self.batch.poison(byte);
         self.headers.poison(byte);
     }
 
@@ -302,7 +342,7 @@ impl Outbox {
     /// fifths of them if it is alone, and less for every other peer that has some.
     #[inline]
     pub fn has_slot_for(&self, lane: &Lane) -> bool {
-        (lane.slots() as usize) < SHARE * self.slots.free()
+        (lane.slots() as usize) < SHARE * self.slots_free()
     }
 
     /// A message of one gather entry.
@@ -330,7 +370,8 @@ impl Outbox {
     /// recovered. The queues are destroyed.
     #[cold]
     pub fn drop_messages(&mut self) {
-        self.inline_sends.clear();
+        self.batch = Batch::new();
+        self.has_items = false;
         self.messages = Messages::new(0);
     }
 
@@ -359,6 +400,9 @@ impl Outbox {
         planned: (&Connection, Plan<'_>),
         opening: Opening<'_>,
     ) -> Result<(), CallRefused> {
+        if self.batch.free() > 0 && self.slots.free() < SLOTS_MAX {
+            self.unstock();
+        }
         let Outbox { headers, slots, zero, messages, gather_max, .. } = self;
         let means = Means { headers, send: slots, zero, gather_max: *gather_max as usize };
         layout::lay_out(messages, means, index, planned, opening)
@@ -389,7 +433,7 @@ impl Outbox {
     /// Whether any peer has pending messages.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        self.ready.len() | self.inline_sends.len() == 0
+        self.ready.len() | self.batch.messages().len() == 0
     }
 
     /// Whether no message is pending in a lane.

@@ -42,7 +42,7 @@ impl Outbox {
 
     /// Whether a control message can be sent now.
     pub fn takes_control(&self, peer: &Peer) -> bool {
-        peer.lane.unsolicited < UNSOLICITED_MAX && self.slots.free() > 0
+        peer.lane.unsolicited < UNSOLICITED_MAX && self.slots_free() > 0
     }
 
     /// Sends a control message, unless too many wait or no slot is free.
@@ -61,7 +61,7 @@ impl Outbox {
         peer: &mut Peer,
         encode: impl FnOnce(&Connection, &mut Writer<'_>) -> Result<(), NoRoom>,
     ) -> bool {
-        let Some(mut slot) = self.slots.take() else {
+        let Some(mut slot) = self.take_slot() else {
             self.stats.busy_local.add(1);
             return false;
         };

@@ -4,7 +4,6 @@ use rpcrdma_mempool::{HEADROOM, SendSlot};
 use rpcrdma_proto::{ContinuedPlan, GatherMeans, ShortPlan};
 use rpcrdma_xdr::rtr::fixed::IntoBytes;
 
-use super::messages::InlineSend;
 use super::outbox::Outbox;
 use crate::provider::SendOp;
 use crate::shard::peers::Peer;
@@ -21,29 +20,27 @@ impl Outbox {
     pub(super) fn send_single_item(
         &mut self,
         peer: &mut Peer,
-        (message, slot, payload_len): (u32, SendSlot, u32),
+        (message, payload_len): (u32, u32),
         plan: &ShortPlan,
     ) {
-        let mut slot = slot;
+        let (lane, to) = (&mut peer.lane, peer.id.index);
+        let Outbox { messages, zero, batch, .. } = self;
+        let Some(slot) = batch.slot_mut() else { return };
         let header = plan.header();
         slot.header_mut(header.len()).copy_from_slice(header);
-        let Outbox { messages, zero, .. } = self;
-        let body = messages.body_mut(message);
         let sge = slot.sge(header.len(), payload_len as usize);
+        let body = messages.body_mut(message);
         body.gather.push(sge);
         if plan.zeros > 0 {
             body.gather.push(zero.sge(plan.zeros as usize));
         }
         let gathered = body.gather_pieces();
         debug_assert!(gathered.is_some(), "entries outnumber pieces");
-        let (lane, to) = (&mut peer.lane, peer.id.index);
-        let single = InlineSend { peer: to, token: slot.into_token(), sge, item: message };
-        if self.goes_first(lane) {
+        if self.goes_first(lane, to, message, sge) {
             lane.count_slot();
             self.has_items = true;
-            self.inline_sends.push(single);
         } else {
-            self.send_in_line(lane, single);
+            self.send_in_line(lane, to, message, sge);
         }
     }
 
