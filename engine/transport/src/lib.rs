@@ -11,6 +11,9 @@
 //! It matches, orders, checks keys and rights, flushes and completes. It is independent of the
 //! carrier of its messages: a [`Carrier`] is a parameter.
 //!
+//! With more than a few paths, a poll visits those that have messages or requests, and some of the
+//! others in turn (`rounds.rs`).
+//!
 //! `poll_cq` executes everything that arrives, on the thread that owns the queues. Nothing
 //! reachable from `poll_cq`, `post_send` and `post_srq_recv` locks or allocates, with two
 //! exceptions: the first call after a registration has changed, which copies the key table, and a
@@ -33,6 +36,7 @@ pub mod prefetch;
 pub mod qp;
 pub mod queue_set;
 pub mod rights;
+mod rounds;
 mod srq;
 pub mod sync;
 #[cfg(test)]
@@ -58,6 +62,7 @@ use self::post::{Limits, NotTaken};
 use self::qp::{Connected, Disposition, QueuePair, State};
 use self::queue_set::{Posted, QueueSet, Settings};
 use self::rights::Rights;
+use self::rounds::Rounds;
 
 /// The queues of one thread: a provider's `Queues` without naming and sleeping.
 pub struct Transport<C: Carrier> {
@@ -65,8 +70,8 @@ pub struct Transport<C: Carrier> {
     reader: Arc<Reader>,
     set: QueueSet,
     paths: Vec<Path<C>>,
-    /// The path that is polled first.
-    turn: usize,
+    /// Which of several paths a poll visits.
+    rounds: Rounds,
     limits: Limits,
 }
 
@@ -85,7 +90,7 @@ impl<C: Carrier> Transport<C> {
         };
         let (keys, reader) = KeyCache::new(table);
         let set = QueueSet::new(attr, (keys, rights), settings);
-        Transport { reader, set, paths: Vec::new(), turn: 0, limits }
+        Transport { reader, set, paths: Vec::new(), rounds: Rounds::default(), limits }
     }
 
     /// Takes a queue pair that this end of a carrier connects. `take` returns the carrier if these
@@ -98,6 +103,7 @@ impl<C: Carrier> Transport<C> {
     ) -> Result<(), SetupError> {
         let path = self.path_of(end, take)?;
         self.paths[path].add_qp();
+        self.paths[path].admit(&mut self.rounds);
         let num = qp.num;
         self.set.qps.insert(QueuePair::new(qp, path as u32));
         let count = self.set.qps.iter().count();
@@ -114,15 +120,15 @@ impl<C: Carrier> Transport<C> {
     /// `Queues::poll_cq`.
     #[inline(always)]
     pub fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
-        let Transport { reader, set, paths, turn, .. } = self;
+        let Transport { reader, set, paths, rounds, .. } = self;
         if set.has_chores() {
-            open(set, paths);
+            open(set, paths, rounds);
             set.cq.drain(out);
         }
         if let [path] = paths.as_mut_slice() {
             path.poll(set, reader, out, usize::MAX);
         } else {
-            poll_in_turn((set, reader), paths, turn, out);
+            poll_in_turn((set, reader), paths, rounds, out);
         }
         if set.cq.is_overrun() { Err(CqError::Overrun) } else { Ok(()) }
     }
@@ -155,7 +161,7 @@ impl<C: Carrier> Transport<C> {
     #[inline(always)]
     pub unsafe fn post_send<'a>(&mut self, num: u32, wrs: impl Requests<SendWr<'a>>) -> Taken {
         if !self.set.opening.is_empty() {
-            open(&mut self.set, &mut self.paths);
+            open(&mut self.set, &mut self.paths, &mut self.rounds);
         }
         let now = self.set.now_if_delayed();
         let QueueSet { qps, keys, .. } = &mut self.set;
@@ -216,6 +222,7 @@ impl<C: Carrier> Transport<C> {
         let peer = qp.peer;
         qp.leave();
         let path = &mut self.paths[qp.path as usize];
+        path.warm(&mut self.rounds);
         // Requests that the peer took before succeed.
         path.read_ack_line();
         path.retire(&mut self.set, None, now);
@@ -294,6 +301,7 @@ impl<C: Carrier> Transport<C> {
     ) -> Taken {
         self.set.keys.refresh();
         let path = &mut self.paths[path];
+        path.warm(&mut self.rounds);
         let before = path.tx.head();
         let (mut taken, mut why) = (sent, None);
         for wr in wrs.skip(sent) {
@@ -381,32 +389,29 @@ impl<C: Carrier> Drop for Transport<C> {
     }
 }
 
-/// Polls several paths, a few messages from each, starting where the last poll stopped.
+/// Polls several paths, a few messages from each.
 #[inline(never)]
 fn poll_in_turn<C: Carrier>(
     (set, reader): (&mut QueueSet, &Reader),
     paths: &mut [Path<C>],
-    turn: &mut usize,
+    rounds: &mut Rounds,
     out: &mut WcBatch,
 ) {
-    for _ in 0..paths.len() {
-        if out.is_full() {
-            return;
-        }
-        if *turn >= paths.len() {
-            *turn = 0;
-        }
-        let path = &mut paths[*turn];
-        *turn += 1;
+    let mut round = rounds.begin();
+    while !out.is_full()
+        && let Some(visit) = rounds.next(&mut round)
+    {
+        let path = &mut paths[visit.path as usize];
         if !path.is_dead {
             path.poll(set, reader, out, TURN_MESSAGES);
         }
+        path.end_visit(visit, rounds);
     }
 }
 
 /// Lets queue pairs send whose peer is attached now.
 #[cold]
-fn open<C: Carrier>(set: &mut QueueSet, paths: &mut [Path<C>]) {
+fn open<C: Carrier>(set: &mut QueueSet, paths: &mut [Path<C>], rounds: &mut Rounds) {
     let mut opening = std::mem::take(&mut set.opening);
     opening.retain(|&num| {
         let Some(qp) = set.qps.find(num).filter(|qp| qp.state == State::Opening) else {
@@ -419,6 +424,7 @@ fn open<C: Carrier>(set: &mut QueueSet, paths: &mut [Path<C>]) {
                 qp.state = State::Ready;
                 if !qp.backlog.is_empty() && !std::mem::replace(&mut qp.is_waiting, true) {
                     path.enqueue(num);
+                    path.warm(rounds);
                 }
             }
             // Its goodbye may have come before this side was attached.

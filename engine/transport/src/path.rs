@@ -8,6 +8,7 @@ mod local;
 mod outlook;
 mod remote;
 mod sent;
+mod visit;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -50,7 +51,7 @@ pub(crate) struct Path<C: Carrier> {
     blocked: Option<(u64, u64)>,
     /// The position up to which acks behind a blocked front were read.
     peeked: u64,
-    /// Which of the three lists below are not empty: [`CHORE_SEND`], [`CHORE_READ`].
+    /// Which of the three lists below are not empty: [`CHORE_SEND`], [`CHORE_READ`]; and [`COLD`].
     chores: u8,
     /// The peer's Reads that were taken and not executed yet, in order.
     reads: VecDeque<PendingRead>,
@@ -128,7 +129,7 @@ impl<C: Carrier> Path<C> {
         if taken > 0 {
             self.quiet = 0;
         }
-        if self.chores != 0 {
+        if self.chores & !COLD != 0 {
             self.do_chores((set, reader), out, now);
         }
     }
@@ -444,5 +445,7 @@ const QUIET_POLLS: u32 = 16;
 const CHORE_SEND: u8 = 1;
 /// The peer's Reads wait.
 const CHORE_READ: u8 = 2;
+/// Not every poll visits the path: before it has requests, [`Path::warm`].
+const COLD: u8 = 4;
 /// A Send is retried without limit.
 const RNR_RETRY_FOREVER: u8 = 7;

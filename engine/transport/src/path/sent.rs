@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use rpcrdma_provider::{SendOp, WcBatch, WcOpcode, WrId};
 
-use super::{CHORE_SEND, Path};
+use super::{CHORE_SEND, COLD, Path};
 use crate::body::{Acks, Body, Header, OP_DISCONNECT, Refusal};
 use crate::carrier::{Carrier, Incoming, Outgoing, Vacant};
 use crate::keys::KeyCache;
@@ -13,10 +13,10 @@ use crate::qp::{Backlog, Disposition, QueuePair, State, opcode_of};
 use crate::queue_set::{Posted, QueueSet};
 
 impl<C: Carrier> Path<C> {
-    /// Whether a new request can be sent at once: none waits.
+    /// Whether a new request can be sent at once: none waits, and every poll will look for its ack.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
-        self.chores & CHORE_SEND == 0
+        self.chores & (CHORE_SEND | COLD) == 0
     }
 
     /// Sends plain requests one after the other; [`Path::end_burst`] if any was sent.

@@ -8,4 +8,6 @@ mod carrier;
 #[cfg(not(loom))]
 mod lies;
 #[cfg(not(loom))]
+mod many;
+#[cfg(not(loom))]
 mod staging;

@@ -28,8 +28,6 @@ use crate::rights::{Granted, Rights};
 
 /// Slots that may be under way in one direction.
 pub(super) const SLOTS: u64 = 4;
-/// Slots that there are in all.
-const ALL: usize = 64;
 /// Bytes of long messages that may be under way in one direction.
 pub(super) const ROOM: usize = 8000;
 /// Bytes that are handed out at one time.
@@ -41,8 +39,8 @@ pub(super) struct Way {
     slots: Vec<OnceCell<Slot>>,
     pub acked: Cell<u64>,
     refused: Cell<u64>,
-    is_closed: Cell<bool>,
-    is_abandoned: Cell<bool>,
+    pub is_closed: Cell<bool>,
+    pub is_abandoned: Cell<bool>,
     /// Looks for a front so far.
     pub looks: Cell<u64>,
 }
@@ -94,11 +92,20 @@ impl Carrier for Staging {
 
 impl Way {
     pub(super) fn new() -> Rc<Way> {
-        Rc::new(Way { slots: (0..ALL).map(|_| OnceCell::new()).collect(), ..Way::default() })
+        Way::with(64)
+    }
+
+    /// With so many slots in all.
+    pub(super) fn with(slots: usize) -> Rc<Way> {
+        Rc::new(Way { slots: (0..slots).map(|_| OnceCell::new()).collect(), ..Way::default() })
     }
 
     pub(super) fn slot(&self, position: u64) -> &Slot {
         self.slots[position as usize].get().expect("it was published")
+    }
+
+    pub(super) fn is_published(&self, position: u64) -> bool {
+        self.slots[position as usize].get().is_some()
     }
 
     pub(super) fn publish(&self, position: u64, slot: Slot) {
@@ -265,8 +272,8 @@ unsafe impl Incoming for Receiving {
     }
 
     fn peek(&self, position: u64) -> Option<Header> {
-        let slot = self.way.slots[position as usize].get()?;
         let looks = self.way.looks.replace(self.way.looks.get() + 1);
+        let slot = self.way.slots.get(position as usize)?.get()?;
         let other = slot.other.filter(|_| looks % 2 == 1);
         Some(other.unwrap_or(slot.body.header))
     }
