@@ -119,10 +119,10 @@ impl Rounds {
     pub(crate) fn put_back(&mut self, Visit { path, idle }: Visit, found: Found) -> bool {
         let has_few = self.places.len() <= COLD_VISITS;
         let place = &mut self.places[path as usize];
-        let idle = if found == Found::Work { 0 } else { idle.saturating_add(1) };
+        let idle = if found == Found::Work || has_few { 0 } else { idle + 1 };
         place.heat = match found {
             Found::Dead => Heat::Dead,
-            Found::Nothing if idle >= IDLE_VISITS && !has_few => Heat::Cold,
+            Found::Nothing if idle >= IDLE_VISITS => Heat::Cold,
             Found::Work | Found::Nothing => Heat::Hot,
         };
         if place.heat == Heat::Hot {
@@ -161,8 +161,7 @@ mod tests {
 
     impl Model {
         fn is_hot(&self, path: usize) -> bool {
-            let has_few = self.idle.len() <= COLD_VISITS;
-            self.idle[path].is_some_and(|idle| idle < IDLE_VISITS || has_few)
+            self.idle[path].is_some_and(|idle| idle < IDLE_VISITS)
         }
 
         fn warm(&mut self, rounds: &mut Rounds, path: usize) {
@@ -182,7 +181,8 @@ mod tests {
                 return Found::Dead;
             }
             let is_busy = self.busy.remove(&path);
-            self.idle[path] = Some(if is_busy { 0 } else { (idle + 1).min(IDLE_VISITS) });
+            let has_few = self.idle.len() <= COLD_VISITS;
+            self.idle[path] = Some(if is_busy || has_few { 0 } else { idle + 1 });
             if is_busy { Found::Work } else { Found::Nothing }
         }
 
