@@ -200,7 +200,7 @@ pub(crate) fn write<R: Incoming>(rx: &R, front: &Header, to: Granted) -> Result<
     Ok(())
 }
 
-/// As [`write`], for the front of a carrier, whose bytes are in the peer's memory. None if the
+/// As [`write()`], for the front of a carrier, whose bytes are in the peer's memory. None if the
 /// bytes are not available.
 #[inline]
 pub(crate) fn write_fetched<R: Incoming>(

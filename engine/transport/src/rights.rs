@@ -73,6 +73,7 @@ pub struct Granted {
     len: u32,
 }
 
+#[expect(clippy::len_without_is_empty, reason = "a number of bytes, as that of an `Sge`")]
 impl Granted {
     /// The first byte.
     #[inline]
