@@ -24,6 +24,7 @@ use rpcrdma_provider::{
 };
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 
 use self::attempt::{Attempt, Step};
 use self::listener::{Caller, Listener};
@@ -111,17 +112,20 @@ impl ShmCm {
         }
     }
 
-    /// Takes the sockets that have connected to a listener.
+    /// Takes the sockets that have connected to a listener. If there can be no more, the others wait
+    /// in the backlog of the listener, which rests.
     fn take_callers(&mut self, listener: u64) {
         loop {
             let callers =
                 self.sockets.values().filter(|it| matches!(it, Socket::Caller(_))).count();
-            let Some(Socket::Listener(found)) = self.sockets.get(&listener) else { return };
-            // Further ones wait in the backlog of the socket.
-            if callers >= CALLERS_MAX {
-                return;
-            }
-            let Some(caller) = found.accept() else { return };
+            let Some(Socket::Listener(found)) = self.sockets.get_mut(&listener) else { return };
+            let caller = match found.accept() {
+                _ if callers >= CALLERS_MAX => return found.rest(&self.epoll),
+                Ok(caller) => caller,
+                Err(Errno::AGAIN) => return,
+                // The process has no free descriptor, say.
+                Err(_) => return found.rest(&self.epoll),
+            };
             let number = self.number();
             if self.wait_for(number, caller.socket()).is_ok() {
                 self.sockets.insert(number, Socket::Caller(caller));
@@ -166,6 +170,11 @@ impl ShmCm {
             Socket::Caller(caller) => !caller.is_late(now),
             _ => true,
         });
+        for (number, socket) in &mut self.sockets {
+            if let Socket::Listener(listener) = socket {
+                listener.wake(&self.epoll, *number, now);
+            }
+        }
         let waiting = self.sockets.iter().filter_map(|(number, socket)| match socket {
             Socket::Attempt(attempt) if attempt.is_waiting() => Some(*number),
             _ => None,
@@ -174,6 +183,7 @@ impl ShmCm {
             self.begin(number);
         }
         let waits = self.sockets.values().map(|socket| match socket {
+            Socket::Listener(listener) if listener.is_resting() => RETRY,
             Socket::Listener(_) => Duration::MAX,
             Socket::Caller(_) => CLOCK,
             Socket::Attempt(attempt) if attempt.is_waiting() => RETRY,

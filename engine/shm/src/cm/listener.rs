@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rpcrdma_provider::{Address, Credentials, SetupError, ShmName};
+use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
 use super::{name_of, not_a_socket};
@@ -18,6 +19,8 @@ pub(super) struct Listener {
     name: ShmName,
     /// The file that it has made.
     file: Option<(PathBuf, u64, u64)>,
+    /// Nobody is taken before this time.
+    rests_until: Option<Instant>,
 }
 
 /// A socket that has connected and has not said hello yet.
@@ -49,7 +52,7 @@ impl Listener {
             let found = std::fs::symlink_metadata(path).ok()?;
             Some((path.to_owned(), found.dev(), found.ino()))
         });
-        Ok(Listener { socket, name, file })
+        Ok(Listener { socket, name, file, rests_until: None })
     }
 
     pub(super) fn name(&self) -> ShmName {
@@ -61,10 +64,29 @@ impl Listener {
     }
 
     /// The next socket that wants to connect.
-    pub(super) fn accept(&self) -> Option<Caller> {
-        let socket = socket::accept(&self.socket).ok()?;
-        let from = socket::peer(&socket).ok()?;
-        Some(Caller { socket, from, since: Instant::now() })
+    pub(super) fn accept(&self) -> Result<Caller, Errno> {
+        let socket = socket::accept(&self.socket)?;
+        let from = socket::peer(&socket).map_err(|_| Errno::IO)?;
+        Ok(Caller { socket, from, since: Instant::now() })
+    }
+
+    /// Takes nobody for a while: a socket that cannot be taken would be ready for ever.
+    pub(super) fn rest(&mut self, epoll: &OwnedFd) {
+        let _ = epoll::delete(epoll, &self.socket);
+        self.rests_until = Instant::now().checked_add(REST);
+    }
+
+    pub(super) fn is_resting(&self) -> bool {
+        self.rests_until.is_some()
+    }
+
+    /// Goes on if it has rested long enough. `number` is its own in the epoll set.
+    pub(super) fn wake(&mut self, epoll: &OwnedFd, number: u64, now: Instant) {
+        if self.rests_until.is_some_and(|until| until <= now)
+            && epoll::add(epoll, &self.socket, EventData::new_u64(number), EventFlags::IN).is_ok()
+        {
+            self.rests_until = None;
+        }
     }
 }
 
@@ -119,5 +141,7 @@ fn reason_of(error: Errno) -> &'static str {
     }
 }
 
+/// How long a listener rests.
+const REST: Duration = Duration::from_millis(20);
 /// The time that a socket has to say hello.
 const HELLO: Duration = Duration::from_secs(5);

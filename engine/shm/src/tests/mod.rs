@@ -1,6 +1,7 @@
 //! Tests of shared memory. The rules of the transport are those of the fabric, and so are their
 //! tests: the same files, over another device.
 
+mod connect;
 mod device;
 mod hostile;
 mod mapped;

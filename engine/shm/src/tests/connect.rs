@@ -1,0 +1,185 @@
+//! Connecting by Unix sockets: who may not, what is left behind, and what a listener survives.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use rpcrdma_provider::{
+    Address, CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, Queues, SetupError,
+    ShmName,
+};
+
+use super::device::{address, open};
+use super::host::*;
+use crate::{ShmCm, socket};
+
+const PARAM: ConnParam<'_> = ConnParam { private: b"hello", rnr_retry: 7 };
+
+/// A folder of one test, removed with everything in it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("rpcrdma-shm-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+
+    fn socket(&self) -> (PathBuf, Address) {
+        let path = self.0.join("it.sock");
+        let address = format!("shm:{}", path.display()).parse().expect("an address");
+        (path, address)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn name_of(address: Address) -> ShmName {
+    let Address::Shm(name) = address else { panic!("{address} is not a name") };
+    name
+}
+
+fn is_requested(cm: &mut ShmCm) -> bool {
+    matches!(next(cm), Some(CmEvent::Request { .. }))
+}
+
+#[test]
+fn a_listener_has_a_file_as_long_as_it_listens() {
+    let (folder, device) = (Folder::new("file"), open());
+    let (path, at) = folder.socket();
+    let mut cm = device.open_cm().unwrap();
+    assert_eq!(cm.listen(at).unwrap(), at);
+    assert!(path.exists());
+    let again = device.open_cm().unwrap().listen(at);
+    assert!(matches!(again, Err(SetupError::Listen { .. })), "it is in use");
+    assert!(path.exists(), "and stays so");
+    cm.unlisten(at);
+    assert!(!path.exists());
+    cm.listen(at).unwrap();
+    drop(cm);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_socket_that_a_dead_process_has_left_is_used_again_and_nothing_else_is_removed() {
+    let (folder, device) = (Folder::new("left"), open());
+    let (path, at) = folder.socket();
+    // As kill -9 leaves it: bound, and nobody listens.
+    let dead = socket::open().unwrap();
+    socket::listen(&dead, &name_of(at)).unwrap();
+    drop(dead);
+    assert!(path.exists());
+    let mut cm = device.open_cm().unwrap();
+    cm.listen(at).unwrap();
+    drop(cm);
+    std::fs::write(&path, b"not a socket").unwrap();
+    let refused = device.open_cm().unwrap().listen(at);
+    assert!(matches!(refused, Err(SetupError::Listen { .. })));
+    assert_eq!(std::fs::read(&path).unwrap(), b"not a socket");
+}
+
+#[test]
+fn nobody_listens_where_there_is_no_socket_or_a_dead_one() {
+    let (folder, device) = (Folder::new("nobody"), open());
+    let (_, at) = folder.socket();
+    let host = Host::new(&device, &SMALL);
+    let mut cm = device.open_cm().unwrap();
+    for is_left in [false, true] {
+        if is_left {
+            let dead = socket::open().unwrap();
+            socket::listen(&dead, &name_of(at)).unwrap();
+        }
+        let id = cm.connect(at, &host.queues.handle(), &PARAM).unwrap();
+        let Some(CmEvent::Refused { id: refused, reason }) = next(&mut cm) else { panic!("none") };
+        assert_eq!((refused, reason), (id, ConnectError::Unreachable));
+    }
+    // Its queue pairs are free again.
+    for _ in 0..3 * SMALL.qp_max {
+        cm.connect(at, &host.queues.handle(), &PARAM).unwrap();
+    }
+}
+
+#[test]
+fn a_request_comes_with_its_process_and_its_private_data_and_may_be_rejected() {
+    let device = open();
+    let (a, b) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
+    let (mut caller, mut listener) = (device.open_cm().unwrap(), device.open_cm().unwrap());
+    let at = listener.listen(address()).unwrap();
+    for way in 0..3 {
+        let id = caller.connect(at, &a.queues.handle(), &PARAM).unwrap();
+        let Some(CmEvent::Request { request, from, private }) = next(&mut listener) else {
+            panic!("no request")
+        };
+        let Address::Process(process) = from else { panic!("{from}") };
+        assert_eq!((process.pid, private.as_slice()), (std::process::id(), PARAM.private));
+        match way {
+            0 => listener.reject(request, b"full"),
+            1 => drop(request),
+            _ => drop(listener.accept(request, &b.queues.handle(), &PARAM).unwrap()),
+        }
+        match next(&mut caller) {
+            Some(CmEvent::Refused { id: refused, reason }) if way < 2 => {
+                assert_eq!((refused, reason), (id, ConnectError::Rejected));
+            }
+            Some(CmEvent::Connected { id: connected, private, .. }) if way == 2 => {
+                assert_eq!((connected, private.as_slice()), (id, PARAM.private));
+            }
+            _ => panic!("another event"),
+        }
+    }
+}
+
+#[test]
+fn who_says_something_else_or_nothing_is_not_a_peer() {
+    let device = open();
+    let mut listener = device.open_cm().unwrap();
+    let at = listener.listen(address()).unwrap();
+    let mut silent = Vec::new();
+    for said in [&b""[..], b"GET / HTTP/1.1", &[0; 88], &[0xff; 200]] {
+        let socket = socket::open().unwrap();
+        socket::connect(&socket, &name_of(at)).unwrap();
+        if !said.is_empty() {
+            rustix::net::send(&socket, said, rustix::net::SendFlags::empty()).unwrap();
+        }
+        silent.push(socket);
+        assert!(next(&mut listener).is_none());
+    }
+    // It still takes others.
+    let host = Host::new(&device, &SMALL);
+    let mut caller = device.open_cm().unwrap();
+    caller.connect(at, &host.queues.handle(), &PARAM).unwrap();
+    assert!(is_requested(&mut listener));
+}
+
+/// More than may be waited for: the others wait outside, and the listener does not spin.
+#[test]
+fn a_crowd_that_says_nothing_ends_nothing() {
+    let device = open();
+    let mut listener = device.open_cm().unwrap();
+    let at = listener.listen(address()).unwrap();
+    let mut crowd: Vec<OwnedFd> = Vec::new();
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let count = files.map_or(2000, |files| (files as usize / 3).min(2000));
+    while crowd.len() < count {
+        let socket = socket::open().unwrap();
+        match socket::connect(&socket, &name_of(at)) {
+            Ok(()) => crowd.push(socket),
+            Err(_) => break,
+        }
+        if crowd.len() % 100 == 0 {
+            assert!(next(&mut listener).is_none());
+        }
+    }
+    assert!(next(&mut listener).is_none(), "it returns");
+    drop(crowd);
+    let host = Host::new(&device, &SMALL);
+    let mut caller = device.open_cm().unwrap();
+    caller.connect(at, &host.queues.handle(), &PARAM).unwrap();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !is_requested(&mut listener) {
+        assert!(next(&mut caller).is_none() && std::time::Instant::now() < until);
+    }
+}
