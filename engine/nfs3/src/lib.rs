@@ -98,8 +98,8 @@ pub struct Server<P: Provider> {
 }
 
 impl<P: Provider> Server<P> {
-    /// Starts a server on a device: NFS at `listen`, MOUNT at `mount`. It sets the umask of the
-    /// process to 0, so that files get the modes that clients request.
+    /// Starts a server on a device: NFS at `listen`, MOUNT at `mount`. When it listens, it sets the
+    /// umask of the process to 0, so that files get the modes that clients request.
     ///
     /// # Errors
     /// A message that states what failed.
@@ -121,17 +121,20 @@ impl<P: Provider> Server<P> {
     ) -> Result<Server<P>, Box<dyn Error>> {
         let export = Arc::new(Export::open(options, DataLimits::of(&config))?);
         let (drc, queue) = (Arc::new(Drc::new(ANSWERS_KEPT)), Arc::new(JobQueue::default()));
-        rustix::process::umask(rustix::fs::Mode::empty());
-        let workers = Workers::start(options.workers, &queue, &export, &drc)?;
         let (mut engine, serving) = (Engine::new(provider, config)?, Serving::default());
         let shards = engine.start({
             let (export, serving) = (export.clone(), serving.clone());
+            let (drc, queue) = (drc.clone(), queue.clone());
             move |shard| {
                 let (export, serves) = (export.clone(), serving.begin());
                 NfsHandler::new(shard, export, drc.clone(), queue.clone(), serves)
             }
         })?;
         let address = engine.listen(listen)?;
+        // A socket of shared memory has the umask of the process. Only workers make files, and none
+        // has begun.
+        rustix::process::umask(rustix::fs::Mode::empty());
+        let workers = Workers::start(options.workers, &queue, &export, &drc)?;
         let mount = MountServer::start(mount, export.clone())
             .map_err(|error| format!("cannot listen on {mount} for MOUNT: {error}"))?;
         Ok(Server { mount, engine, workers, shards, serving, address, export })

@@ -1,6 +1,7 @@
 //! The program `rpcrdma-nfs3` in a process of its own, called over shared memory.
 
 use std::io::{BufRead, BufReader, Lines};
+use std::os::unix::fs::MetadataExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use nfs3_types::nfs3::stable_how;
@@ -8,7 +9,8 @@ use rpcrdma_engine::{Address, Config, Engine, Shm};
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::nfs::mount::mount;
 use rpcrdma_tests::nfs::{Give, Nfs, Take};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::fs::Mode;
+use rustix::process::{Pid, Signal, kill_process, umask};
 
 /// The program, and what it says.
 struct Program(Child, Lines<BufReader<ChildStdout>>);
@@ -45,11 +47,15 @@ impl Drop for Program {
 
 #[test]
 fn a_process_of_the_host_calls_the_server_over_shared_memory() {
+    // The permissions of the socket are those that its user wants.
+    umask(Mode::RWXG | Mode::RWXO);
     let folder = Folder::new();
     let export = folder.join("export");
     std::fs::create_dir(&export).expect("it is ours");
     let mut program = Program::start(&folder);
     let ready = program.says("NFS at ");
+    let socket = std::fs::metadata(folder.join("nfs.sock")).expect("it is there");
+    assert_eq!(socket.mode() & 0o777, 0o700);
     let (address, mount_at) = ready.split_once(", MOUNT at ").expect("both addresses");
     let mount_at = mount_at.parse().expect("an address of TCP");
     let root = mount(mount_at, export.as_os_str().as_encoded_bytes()).expect("it is exported");
