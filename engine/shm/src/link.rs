@@ -195,6 +195,7 @@ impl Life {
 pub(crate) struct Channel(pub Arc<Link>);
 
 impl Carrier for Channel {
+    const IS_OF_ONE: bool = true;
     type Tx = Producer;
     type Rx = Consumer;
 

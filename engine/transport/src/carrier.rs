@@ -24,6 +24,9 @@ use super::rights::Granted;
 
 /// Both directions of one end, and their shared state.
 pub trait Carrier {
+    /// Each queue pair has a carrier of its own, which ends with it.
+    const IS_OF_ONE: bool = false;
+
     /// Its sending end.
     type Tx: Outgoing;
     /// Its receiving end.

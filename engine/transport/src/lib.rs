@@ -243,9 +243,28 @@ impl<C: Carrier> Transport<C> {
         cq.forget(num);
         events.retain(|event| *event != QueueEvent::Disconnected { qp_num: num });
         opening.retain(|opening| *opening != num);
+        let is_over = C::IS_OF_ONE && path.qps == 0;
+        let index = qp.path;
         qps.remove(num);
         rights.release(num);
+        if is_over {
+            self.remove_path(index);
+        }
         true
+    }
+
+    /// Closes a path that has no queue pairs. The last one gets its index.
+    #[cold]
+    fn remove_path(&mut self, index: u32) {
+        let mut path = self.paths.swap_remove(index as usize);
+        self.rounds.swap_remove(index);
+        if let Some(moved) = self.paths.get_mut(index as usize) {
+            let before = std::mem::replace(&mut moved.index, index);
+            self.set.qps.renumber_path(before, index);
+        }
+        // The peer's requests that were taken succeed.
+        path.announce();
+        path.close_for_good();
     }
 
     /// How long its thread may sleep, at most `timeout`; none if there is work. Acknowledges to all

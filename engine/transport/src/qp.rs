@@ -224,6 +224,13 @@ impl QpTable {
         }
     }
 
+    /// The path with the index `before` has the index `now`.
+    #[cold]
+    pub(crate) fn renumber_path(&mut self, before: u32, now: u32) {
+        let theirs = self.places.iter_mut().filter(|qp| qp.num != VACANT && qp.path == before);
+        theirs.for_each(|qp| qp.path = now);
+    }
+
     /// All queue pairs that exist.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &QueuePair> {
         self.places.iter().filter(|qp| qp.num != VACANT)

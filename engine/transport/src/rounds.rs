@@ -91,6 +91,18 @@ impl Rounds {
         }
     }
 
+    /// A path is gone, and the last one has its index from now on.
+    #[cold]
+    pub(crate) fn swap_remove(&mut self, path: u32) {
+        debug_assert!((path as usize) < self.places.len(), "every path was warm once");
+        let last = self.places.len().saturating_sub(1) as u32;
+        self.hot.retain(|hot| hot.path != path);
+        self.cold.retain(|cold| *cold != path);
+        self.hot.iter_mut().filter(|hot| hot.path == last).for_each(|hot| hot.path = path);
+        self.cold.iter_mut().filter(|cold| **cold == last).for_each(|cold| *cold = path);
+        self.places.swap_remove(path as usize);
+    }
+
     /// Begins a poll: it visits some cold paths, then all that are hot now.
     #[inline]
     pub(crate) fn begin(&self) -> Round {
@@ -186,6 +198,20 @@ mod tests {
             if is_busy { Found::Work } else { Found::Nothing }
         }
 
+        /// The last path gets the index of one that is gone.
+        fn swap_remove(&mut self, rounds: &mut Rounds, path: usize) {
+            let last = self.idle.len() - 1;
+            rounds.swap_remove(path as u32);
+            self.idle.swap_remove(path);
+            self.waits.swap_remove(path);
+            for set in [&mut self.busy, &mut self.dying] {
+                set.remove(&path);
+                if set.remove(&last) && path != last {
+                    set.insert(path);
+                }
+            }
+        }
+
         /// A poll that ends after so many visits.
         fn poll(&mut self, rounds: &mut Rounds, limit: usize) {
             let hot: BTreeSet<usize> = (0..self.idle.len()).filter(|at| self.is_hot(*at)).collect();
@@ -211,7 +237,7 @@ mod tests {
         #[test]
         fn behaves_as_the_naive_model(
             count in 1_usize..100,
-            steps in prop::collection::vec((0_u8..6, any::<usize>(), 1_usize..70), 1..40),
+            steps in prop::collection::vec((0_u8..7, any::<usize>(), 1_usize..70), 1..40),
         ) {
             let (mut rounds, mut model) = (Rounds::default(), Model::default());
             for (what, path, times) in [(5, 0, count)].into_iter().chain(steps) {
@@ -222,6 +248,10 @@ mod tests {
                     2 if model.idle[path % paths].is_some() => {
                         model.dying.insert(path % paths);
                     }
+                    6 if model.idle.len() > times => for _ in 0..times.min(4) {
+                        let path = path % model.idle.len();
+                        model.swap_remove(&mut rounds, path);
+                    },
                     3 => (0..times).for_each(|_| model.poll(&mut rounds, path % 40)),
                     5 if paths < 200 => for path in 0..times {
                         // A new path takes the place of a dead one.

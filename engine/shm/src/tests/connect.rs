@@ -2,10 +2,11 @@
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rpcrdma_provider::{
-    Address, CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, Queues, SetupError,
-    ShmName,
+    Address, CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, QueueEvent, Queues,
+    SetupError, ShmName, WcStatus,
 };
 
 use super::device::{address, open};
@@ -182,4 +183,42 @@ fn a_crowd_that_says_nothing_ends_nothing() {
     while !is_requested(&mut listener) {
         assert!(next(&mut caller).is_none() && std::time::Instant::now() < until);
     }
+}
+
+/// A connection that both sides have destroyed, or one side and the other's death, is nowhere any
+/// more: neither its memory nor its socket.
+#[test]
+fn nothing_is_left_of_a_connection_that_is_destroyed() {
+    let device = open();
+    let (mut a, mut b) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
+    let mut others = Vec::new();
+    for round in 0..20 {
+        let (ours, theirs) = endpoints(&device, &a, &b, 7);
+        let links = [ours.link(), theirs.link()].map(Arc::downgrade);
+        let (qa, qb) = (a.queues.attach(ours).unwrap(), b.queues.attach(theirs).unwrap());
+        b.recv(round, 0, 64);
+        a.send(qa.qp, round, b"hello").unwrap();
+        assert_eq!(b.poll_dry(), [received(round, qb, 5)]);
+        if round % 5 == 4 {
+            // It stays, and what is beside it goes.
+            assert_eq!(brief(&a.poll_dry()), [(round, WcStatus::Success)]);
+            others.push((qa, qb));
+            continue;
+        }
+        a.queues.disconnect(qa.qp);
+        a.queues.destroy(qa.qp);
+        assert!(links[0].upgrade().is_none(), "this side's");
+        b.poll_dry();
+        assert_eq!(b.events(), [QueueEvent::Disconnected { qp_num: qb.qp_num }]);
+        b.queues.destroy(qb.qp);
+        assert!(links[1].upgrade().is_none(), "the other side's");
+        for (at, (qa, qb)) in others.iter().enumerate() {
+            let id = 1000 + at as u64;
+            b.recv(id, 0, 64);
+            a.send(qa.qp, id, b"still").unwrap();
+            assert_eq!(b.poll_dry(), [received(id, *qb, 5)]);
+            assert_eq!(brief(&a.poll_dry()).last(), Some(&(id, WcStatus::Success)));
+        }
+    }
+    assert_eq!(others.len(), 4);
 }
