@@ -141,7 +141,9 @@ impl ShmCm {
             return;
         }
         let Some(Socket::Caller(caller)) = self.sockets.remove(&number) else { return };
-        if let Some((request, private)) = ShmRequest::of(caller, heard, &self.epoll) {
+        if let Some((request, private)) =
+            ShmRequest::of(caller, heard, &self.epoll, self.shared.dimensions())
+        {
             let from = request.from();
             self.events.push_back(CmEvent::Request { request, from, private });
         }

@@ -27,6 +27,14 @@ pub(crate) enum Unfit {
         /// Bytes of a link of these dimensions.
         needed: u64,
     },
+    /// Its staging areas are shorter than the longest message of this side.
+    #[error("its staging areas have {given} bytes, messages of this side have up to {needed}")]
+    Staging {
+        /// Bytes of a staging area.
+        given: u32,
+        /// Bytes of the longest message.
+        needed: u32,
+    },
     /// Its pages come from a limited pool (hugetlb): an access could raise SIGBUS.
     #[error("its pages are not ordinary memory")]
     Pages,

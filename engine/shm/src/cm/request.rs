@@ -11,7 +11,7 @@ use super::listener::Caller;
 use crate::endpoint::Endpoint;
 use crate::fence;
 use crate::greeting::{Greeting, Kind};
-use crate::layout::Layout;
+use crate::layout::{Dimensions, Layout};
 use crate::link::{Link, Terms};
 use crate::memory::{Memory, Unfit};
 use crate::provider::Shared;
@@ -32,6 +32,7 @@ impl ShmRequest {
         caller: Caller,
         heard: Heard,
         epoll: &OwnedFd,
+        own: Dimensions,
     ) -> Option<(ShmRequest, PrivateBytes)> {
         let (socket, from) = caller.into_parts();
         let _ = epoll::delete(epoll, &socket);
@@ -39,7 +40,7 @@ impl ShmRequest {
         if hello.kind != Kind::Hello {
             return None;
         }
-        let Ok(memory) = adopt(&hello, &file) else {
+        let Ok(memory) = adopt(&hello, &file, own) else {
             answer(&socket, &hello, Kind::Unfit, &[]);
             return None;
         };
@@ -110,8 +111,12 @@ impl std::fmt::Debug for ShmRequest {
     }
 }
 
-/// The memory that a hello came with.
-fn adopt(hello: &Greeting, file: &OwnedFd) -> Result<Memory, Unfit> {
+/// The memory that a hello came with, if the longest message of this side has room in it.
+fn adopt(hello: &Greeting, file: &OwnedFd, own: Dimensions) -> Result<Memory, Unfit> {
+    let (given, needed) = (hello.dimensions.staging, own.staging);
+    if given < needed {
+        return Err(Unfit::Staging { given, needed });
+    }
     Memory::adopt(file, hello.dimensions.bytes())
 }
 

@@ -12,7 +12,7 @@ use rpcrdma_provider::{
 use rpcrdma_transport::body::{OP_DISCONNECT, OP_READ, OP_SEND, OP_SEND_INVALIDATE, OP_WRITE};
 use rpcrdma_transport::conn::Progress;
 
-use super::device::{Device, address, open};
+use super::device::{Device, Options, address, open_with};
 use super::host::*;
 use crate::greeting::{Greeting, Kind};
 use crate::layout::{Dimensions, Direction, Layout};
@@ -92,7 +92,8 @@ impl Rogue {
 
 impl Scene {
     fn new() -> Scene {
-        let device = open();
+        let options = Options { staging: DIMENSIONS.staging, ..Options::default() };
+        let device = open_with(options).expect("allowed");
         let (mut victim, mut honest) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
         let (ours, theirs) = connect(&device, &mut honest, &mut victim, 7);
         let mut scene = Scene { device, victim, honest, link: (ours, theirs), sent: 0 };

@@ -5,6 +5,7 @@ mod connect;
 mod device;
 mod hostile;
 mod mapped;
+mod unequal;
 
 #[path = "../../../fabric/src/tests/fault.rs"]
 mod fault;

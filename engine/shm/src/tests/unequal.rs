@@ -1,0 +1,38 @@
+//! Sides whose staging areas differ.
+
+use rpcrdma_provider::{CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, Queues};
+
+use super::device::address;
+use super::host::*;
+use crate::{Shm, ShmOptions};
+
+/// What becomes of a connection between sides with these staging areas.
+fn outcome(asking: u32, asked: u32) -> Result<(), ConnectError> {
+    let device = |staging| {
+        let options = ShmOptions { staging, ..ShmOptions::default() };
+        Shm::with_options(options).expect("allowed")
+    };
+    let (asking, asked) = (device(asking), device(asked));
+    let (caller, host) = (Host::new(&asking, &SMALL), Host::new(&asked, &SMALL));
+    let (mut connecting, mut listening) =
+        (asking.open_cm().expect("a set of sockets"), asked.open_cm().expect("a set of sockets"));
+    let param = ConnParam { private: &[], rnr_retry: 7 };
+    let at = listening.listen(address()).expect("a free name");
+    connecting.connect(at, &caller.queues.handle(), &param).expect("begun");
+    if let Some(CmEvent::Request { request, .. }) = next(&mut listening) {
+        listening.accept(request, &host.queues.handle(), &param).expect("accepted");
+    }
+    match next(&mut connecting) {
+        Some(CmEvent::Connected { .. }) => Ok(()),
+        Some(CmEvent::Refused { reason, .. }) => Err(reason),
+        _ => panic!("no answer"),
+    }
+}
+
+/// It would wait for room that never comes, for its longest messages.
+#[test]
+fn a_listener_rejects_a_staging_area_that_is_shorter_than_its_messages() {
+    assert_eq!(outcome(1 << 16, 1 << 17), Err(ConnectError::Rejected));
+    assert_eq!(outcome(1 << 17, 1 << 17), Ok(()));
+    assert_eq!(outcome(1 << 17, 1 << 16), Ok(()));
+}
