@@ -8,11 +8,13 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use serde::{Deserialize, Serialize};
+
 /// The allocator of the system, counted. For the `#[global_allocator]` of a program.
 #[derive(Debug, Clone, Copy)]
 pub struct Counting;
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocations {
     /// Allocations, and buffers that were made longer or shorter.
     pub made: u64,

@@ -96,7 +96,8 @@ pub struct CoreArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "The device")]
 pub struct DeviceArgs {
-    /// Provider: the software fabric, or an RDMA device through libibverbs
+    /// Provider: the software fabric, shared memory of this host, or an RDMA device through
+    /// libibverbs
     #[arg(long, value_enum, default_value = "fabric")]
     pub provider: Over,
     /// Device name as in ibv_devices [default: the one with the address, or the first]
@@ -105,7 +106,8 @@ pub struct DeviceArgs {
     /// Address of the device, where the server listens [default: its first IPv4 address]
     #[arg(short, long, value_name = "ADDRESS")]
     pub address: Option<IpAddr>,
-    /// Use `rpcrdma-bench serve` on another host as the server: for lat, rate, bw and load
+    /// Use `rpcrdma-bench serve` of another host or terminal as the server: for lat, rate, bw and
+    /// load
     #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = far::address)]
     pub connect: Option<SocketAddr>,
 }
@@ -122,13 +124,13 @@ impl DeviceArgs {
     }
 
     pub fn check(&self) -> Result<(), BenchError> {
-        if self.provider == Over::Fabric && (self.device.is_some() || self.address.is_some()) {
+        if self.provider != Over::Verbs && (self.device.is_some() || self.address.is_some()) {
             let text = "--device and --address are for --provider verbs";
             return Err(BenchError::Usage(text.into()));
         }
         if self.provider == Over::Fabric && self.connect.is_some() {
             let text = "the software fabric lives inside one process, and no other host can be \
-                reached over it: --connect is for --provider verbs";
+                reached over it: --connect is for --provider verbs or shm";
             return Err(BenchError::Usage(text.into()));
         }
         Ok(())

@@ -9,6 +9,8 @@ use strum::IntoStaticStr;
 pub enum Over {
     /// Software fabric inside this process
     Fabric,
+    /// Shared memory of this host, with the server in a second process
+    Shm,
     /// RDMA device
     Verbs,
 }

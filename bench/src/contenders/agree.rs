@@ -1,12 +1,16 @@
-//! What client and server agree on before the first call, over a TCP connection beside the RDMA
-//! one.
+//! What client and server agree on before the first call and between rounds, over a socket beside
+//! the RDMA connection: TCP to another host, the standard input of a process started by the client.
 //!
 //! ```text
 //!   client                                                      server
 //!   {"bench":1,"load":...,"config":...}  ───────────────▶   sets an engine up like that
 //!                         "preparing"  ◀───────────────   which takes a while: said every second
 //!             {"at":"10.0.0.2:40001"}  ◀───────────────   and listens there over RDMA
-//!                                        ... calls ...
+//!                            "pause"  ───────────────▶   does not poll any more
+//!               {"paused":{...}}       ◀───────────────   with what it has counted
+//!                   {"go":"nothing"}   ───────────────▶   polls
+//!                             "going"  ◀───────────────
+//!                                        ... calls of a round, then "pause" ...
 //!          {"failed":"a call with ..."}  ◀───────────────   if something is wrong with a call
 //!   closes  ─────────────────────────────────────────────▶   tears the engine down
 //! ```
@@ -14,15 +18,19 @@
 //! because the server is given them, so that they cannot contradict each other. What it cannot be,
 //! it refuses with a reason. One line of JSON each way, of bounded length.
 
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::Address;
+use rpcrdma_engine::{Address, Snapshot};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::contenders::call::Load;
+use crate::contenders::tally::{Held, Part, Tally};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Wish {
@@ -31,16 +39,39 @@ pub struct Wish {
     pub config: Raw,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Word {
     Preparing,
     #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
     At(Address),
+    Going,
+    Paused(Box<Seen>),
     /// It does not do that: why.
     Refused(String),
     /// It did, until something was wrong.
     Failed(String),
+}
+
+/// What the client says after its wish. A server polls from the beginning, so that connections can
+/// be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Answer calls, and count what is named.
+    Go(Tally),
+    Pause,
+}
+
+/// What a server has counted when it pauses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Doorbells, Sends and completions of its shard so far. The other counters are not sent.
+    #[serde(serialize_with = "as_work", deserialize_with = "of_work")]
+    pub counters: Snapshot,
+    /// Of the time since it went on.
+    pub part: Part,
+    pub held: Held,
 }
 
 impl Wish {
@@ -49,7 +80,7 @@ impl Wish {
         Wish { bench: PROTOCOL, load: *load, config: config.raw().clone() }
     }
 
-    /// The engine that is wished for, with the device that `own` names.
+    /// The engine that is wished for, with the provider and the device that `own` names.
     pub fn config(&self, own: &Raw) -> Result<Config, String> {
         if self.bench != PROTOCOL {
             return Err(format!(
@@ -73,7 +104,7 @@ impl Wish {
 /// A connection that carries lines of JSON.
 #[derive(Debug)]
 pub struct Lines {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<File>,
     /// The beginning of the next line.
     begun: Vec<u8>,
 }
@@ -88,17 +119,20 @@ pub enum Heard<T> {
 }
 
 impl Lines {
-    pub fn new(stream: TcpStream) -> Lines {
-        Lines { stream: BufReader::new(stream), begun: Vec::new() }
+    /// Over a connected stream socket, from which [`Lines::hear`] waits for so long.
+    pub fn new(stream: impl Into<OwnedFd>, patience: Duration) -> io::Result<Lines> {
+        let stream = File::from(stream.into());
+        set_socket_timeout(&stream, Timeout::Recv, Some(patience))?;
+        Ok(Lines { stream: BufReader::new(stream), begun: Vec::new() })
     }
 
     pub fn say(&mut self, what: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_string(what).map_err(io::Error::other)?;
         line.push('\n');
-        self.stream().write_all(line.as_bytes())
+        self.stream.get_mut().write_all(line.as_bytes())
     }
 
-    /// Reads what is there. Whether it waits is a matter of the connection's timeout.
+    /// Reads what is there, or waits for it.
     pub fn hear<T: DeserializeOwned>(&mut self) -> io::Result<Heard<T>> {
         let room = LINE_MAX - self.begun.len();
         let read = (&mut self.stream).take(room as u64).read_until(b'\n', &mut self.begun);
@@ -119,9 +153,19 @@ impl Lines {
         }
     }
 
-    pub fn stream(&self) -> &TcpStream {
+    /// The socket, to wait for other things beside it.
+    pub fn socket(&self) -> &File {
         self.stream.get_ref()
     }
+}
+
+fn as_work<S: Serializer>(counters: &Snapshot, to: S) -> Result<S::Ok, S::Error> {
+    [counters.doorbells, counters.sent, counters.completions].serialize(to)
+}
+
+fn of_work<'a, D: Deserializer<'a>>(from: D) -> Result<Snapshot, D::Error> {
+    let [doorbells, sent, completions] = Deserialize::deserialize(from)?;
+    Ok(Snapshot { doorbells, sent, completions, ..Snapshot::default() })
 }
 
 fn as_text<S: Serializer>(address: &Address, to: S) -> Result<S::Ok, S::Error> {
@@ -137,7 +181,7 @@ pub fn is_for_now(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 /// The default TCP port of a server.
 pub const PORT: u16 = 18_530;
 /// The longest data of a call.
@@ -147,7 +191,7 @@ const LINE_MAX: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, TcpListener};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
     use super::*;
     use crate::args::values::{Op, Placement, Touch};
@@ -216,7 +260,8 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let to = listener.local_addr().expect("it is bound");
         let client = TcpStream::connect(to).expect("it listens");
-        [client, listener.accept().expect("one has come").0].map(Lines::new)
+        let both = [client, listener.accept().expect("one has come").0];
+        both.map(|stream| Lines::new(stream, Duration::from_secs(5)).expect("a socket"))
     }
 
     #[test]
@@ -241,10 +286,10 @@ mod tests {
     #[test]
     fn a_line_that_is_none_and_one_without_end_are_errors() {
         let [a, mut b] = connected();
-        a.stream().write_all(b"GET / HTTP/1.1\n").expect("b listens");
+        a.socket().write_all(b"GET / HTTP/1.1\n").expect("b listens");
         assert!(b.hear::<Wish>().is_err());
         let [a, mut b] = connected();
-        let sender = std::thread::spawn(move || a.stream().write_all(&[b' '; 2 * LINE_MAX]));
+        let sender = std::thread::spawn(move || a.socket().write_all(&[b' '; 2 * LINE_MAX]));
         let error = loop {
             match b.hear::<Wish>() {
                 Ok(_) => {}

@@ -1,77 +1,208 @@
-//! A server on another host, seen from the client's process.
+//! A server in another process, of this host or of another, seen from the client's process.
 
+use std::env;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::thread;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rpcrdma_config::Config;
 use rpcrdma_engine::Address;
+use rpcrdma_engine::provider::Waker;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::agree::{Heard, Lines, PORT, Wish, Word};
+use super::agree::{Heard, Lines, Order, PORT, Seen, Wish, Word};
 use crate::contenders::call::Load;
-use crate::device::pair::Stop;
+use crate::contenders::tally::{Part, Tally};
+use crate::device::CorePair;
+use crate::device::pair::{self, Outcome, Stop};
 use crate::error::BenchError;
 
-/// A server on another host that has agreed to answer.
+/// Where a server is that is not in the client's process.
+#[derive(Debug, Clone, Copy)]
+pub enum Place {
+    /// A `rpcrdma-bench serve` that was started before.
+    Host(SocketAddr),
+    /// A process of this host, started for the purpose.
+    Process,
+}
+
+/// A server elsewhere that has agreed to answer.
 #[derive(Debug)]
 pub struct Far {
+    // First, so that the process ends by itself.
     lines: Lines,
+    who: String,
+    seen: Seen,
+    _process: Option<Started>,
 }
 
 impl Far {
     /// Asks a server to answer such calls. Returns where it listens over RDMA.
     pub fn ask(
-        server: SocketAddr,
+        place: Place,
+        cores: CorePair,
         load: &Load,
         config: &Config,
     ) -> Result<(Far, Address), BenchError> {
-        let stream = TcpStream::connect_timeout(&server, PATIENCE).map_err(|error| {
-            failed(&format!("no `rpcrdma-bench serve` answers at {server}: {error}"))
-        })?;
-        let prepared = stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(LOOK)));
-        let mut far = Far { lines: Lines::new(stream) };
-        prepared
-            .and_then(|()| far.lines.say(&Wish::new(load, config)))
-            .map_err(|error| failed(&error))?;
-        let mut heard = Instant::now();
-        while heard.elapsed() < PATIENCE {
-            match far.lines.hear::<Word>() {
-                Ok(Heard::Line(Word::At(at))) => return Ok((far, at)),
-                Ok(Heard::Line(Word::Refused(why) | Word::Failed(why))) => {
-                    return Err(failed(&format!("{server} refuses: {why}")));
-                }
-                Ok(Heard::Line(Word::Preparing)) => heard = Instant::now(),
-                Ok(Heard::Nothing) => {}
-                Ok(Heard::Gone) => return Err(failed(&format!("{server} hung up"))),
-                Err(error) => {
-                    let text = format!("{server} is no `rpcrdma-bench serve`: {error}");
-                    return Err(failed(&text));
-                }
+        let (lines, who, process) = match place {
+            Place::Host(server) => (connected(server)?, server.to_string(), None),
+            Place::Process => {
+                let (lines, process) = start(cores)?;
+                (lines, "the second process".to_owned(), Some(process))
             }
+        };
+        let mut far = Far { lines, who, seen: Seen::default(), _process: process };
+        far.lines.say(&Wish::new(load, config)).map_err(|error| failed(&error))?;
+        match far.word()? {
+            Word::At(at) => Ok((far, at)),
+            other => Err(far.unexpected(&other)),
         }
-        Err(failed(&format!("{server} does not answer")))
     }
 
-    /// Watches over it for a round, until the other thread stops.
-    pub fn watch(&mut self, stop: &Stop) -> Result<(), BenchError> {
-        self.quick().map_err(|error| failed(&error))?;
-        while !stop.is_set() {
-            match self.lines.hear::<Word>() {
-                Ok(Heard::Nothing | Heard::Line(Word::Preparing)) => thread::sleep(LOOK),
-                Ok(Heard::Line(Word::Failed(why) | Word::Refused(why))) => {
-                    return Err(failed(&why));
-                }
-                Ok(Heard::Line(Word::At(_))) | Err(_) | Ok(Heard::Gone) => {
-                    return Err(failed(&"it has gone"));
-                }
-            }
+    /// Runs the client's part of a round on its core, while the server answers on its own and
+    /// counts what is named.
+    pub fn round<T: Send>(
+        &mut self,
+        cores: CorePair,
+        tally: Tally,
+        client: impl FnOnce(&Stop) -> Result<T, BenchError> + Send,
+    ) -> Result<Outcome<T, Part>, BenchError> {
+        self.lines.say(&Order::Go(tally)).map_err(|error| failed(&error))?;
+        match self.word()? {
+            Word::Going => {}
+            other => return Err(self.unexpected(&other)),
+        }
+        let (lines, done) = (&mut self.lines, Waker::set_up()?);
+        let outcome = pair::run(
+            cores,
+            |stop| {
+                let ended = client(stop);
+                done.ring();
+                ended
+            },
+            |stop| watch(lines, &done, stop),
+        )?;
+        self.pause()?;
+        let part = self.seen.part;
+        let preempted = outcome.preempted + part.preempted;
+        Ok(Outcome { client: outcome.client, server: part, preempted })
+    }
+
+    /// Has it stop polling until the next round.
+    pub fn pause(&mut self) -> Result<(), BenchError> {
+        self.lines.say(&Order::Pause).map_err(|error| failed(&error))?;
+        match self.word()? {
+            Word::Paused(seen) => self.seen = *seen,
+            other => return Err(self.unexpected(&other)),
         }
         Ok(())
     }
 
-    fn quick(&self) -> std::io::Result<()> {
-        self.lines.stream().set_nonblocking(true)
+    /// What it had counted when it paused.
+    pub fn seen(&self) -> Seen {
+        self.seen
     }
+
+    /// Waits for its next word.
+    fn word(&mut self) -> Result<Word, BenchError> {
+        let who = &self.who;
+        let mut heard = Instant::now();
+        while heard.elapsed() < PATIENCE {
+            match self.lines.hear::<Word>() {
+                Ok(Heard::Line(Word::Preparing)) => heard = Instant::now(),
+                Ok(Heard::Line(Word::Refused(why))) => {
+                    return Err(failed(&format!("{who} refuses: {why}")));
+                }
+                Ok(Heard::Line(Word::Failed(why))) => return Err(failed(&why)),
+                Ok(Heard::Line(word)) => return Ok(word),
+                Ok(Heard::Nothing) => {}
+                Ok(Heard::Gone) => return Err(failed(&format!("{who} hung up"))),
+                Err(error) => {
+                    let text = format!("{who} is no `rpcrdma-bench serve`: {error}");
+                    return Err(failed(&text));
+                }
+            }
+        }
+        Err(failed(&format!("{who} does not answer")))
+    }
+
+    fn unexpected(&self, word: &Word) -> BenchError {
+        failed(&format!("{} says {word:?} when it should not", self.who))
+    }
+}
+
+/// Watches over a server for a round, until the client is done. It takes no time of its core unless
+/// something happens.
+fn watch(lines: &mut Lines, done: &Waker, stop: &Stop) -> Result<(), BenchError> {
+    while !stop.is_set() {
+        let said = {
+            let mut fds =
+                [PollFd::new(lines.socket(), PollFlags::IN), PollFd::new(done, PollFlags::IN)];
+            // A signal may end it, which is handled elsewhere.
+            let _ = poll(&mut fds, Timespec::try_from(LOOK).ok().as_ref());
+            if !fds[1].revents().is_empty() {
+                return Ok(());
+            }
+            !fds[0].revents().is_empty()
+        };
+        if !said {
+            continue;
+        }
+        match lines.hear::<Word>() {
+            Ok(Heard::Nothing) => {}
+            Ok(Heard::Line(Word::Failed(why) | Word::Refused(why))) => return Err(failed(&why)),
+            Ok(Heard::Line(_) | Heard::Gone) | Err(_) => return Err(failed(&"it has gone")),
+        }
+    }
+    Ok(())
+}
+
+fn connected(server: SocketAddr) -> Result<Lines, BenchError> {
+    let stream = TcpStream::connect_timeout(&server, PATIENCE).map_err(|error| {
+        failed(&format!("no `rpcrdma-bench serve` answers at {server}: {error}"))
+    })?;
+    let lines = stream.set_nodelay(true).and_then(|()| Lines::new(stream, LOOK));
+    lines.map_err(|error| failed(&error))
+}
+
+/// A server of this program in a process of its own.
+#[derive(Debug)]
+struct Started(Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a server that answers who is at the other end of its standard input.
+fn start(cores: CorePair) -> Result<(Lines, Started), BenchError> {
+    let program = own_program().map_err(|why| failed(&why))?;
+    let pair = UnixStream::pair().and_then(|(here, there)| Ok((Lines::new(here, LOOK)?, there)));
+    let (lines, there) = pair.map_err(|error| failed(&error))?;
+    let mut command = Command::new(&program);
+    command.args(["serve", "--on-stdin", "--quiet", "--provider", "shm", "--cores"]);
+    command.arg(format!("{},{}", cores.client, cores.server));
+    // In a group of its own: Ctrl-C ends the client early, which then has a result.
+    command.stdin(OwnedFd::from(there)).stdout(Stdio::null()).process_group(0);
+    let child = command.spawn();
+    let child = child.map_err(|error| failed(&format!("{}: {error}", program.display())))?;
+    Ok((lines, Started(child)))
+}
+
+/// The file of this program, if it is the command, which can run itself once more.
+pub fn own_program() -> Result<PathBuf, &'static str> {
+    let program = env::current_exe().map_err(|_| "this program has no file")?;
+    if program.file_stem().is_none_or(|name| name != PROGRAM) {
+        return Err("only the command rpcrdma-bench runs itself once more");
+    }
+    Ok(program)
 }
 
 /// The address of a server: `HOST`, `HOST:PORT`.
@@ -96,11 +227,14 @@ fn failed(what: &dyn std::fmt::Display) -> BenchError {
 const WHO: &str = "the server";
 /// Until a server is there, and between two words of one that sets itself up.
 const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(1);
+/// Long: who waits for words is on the core of a server, and not to disturb it.
+const LOOK: Duration = Duration::from_millis(250);
+pub const PROGRAM: &str = "rpcrdma-bench";
 
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, TcpListener};
+    use std::thread;
 
     use super::*;
 
@@ -121,17 +255,21 @@ mod tests {
         let at = listener.local_addr().expect("it is bound");
         let server = thread::spawn(move || {
             let (stream, _) = listener.accept().expect("one comes");
-            let mut lines = Lines::new(stream);
+            let mut lines = Lines::new(stream, LOOK).expect("a socket");
             for word in [Word::Preparing, Word::Preparing, Word::At(at.into())] {
                 lines.say(&word).expect("it reads");
             }
             lines
         });
         let config = Config::profile("latency").expect("it comes with the engine");
-        let (_far, told) = Far::ask(at, &nothing(), &config).expect("it is there");
+        let (_far, told) =
+            Far::ask(Place::Host(at), CORES, &nothing(), &config).expect("it is there");
         assert_eq!(told, at.into());
         drop(server.join());
     }
+
+    /// Nothing runs there.
+    const CORES: CorePair = CorePair { client: 0, server: 1 };
 
     /// A load of calls without data.
     fn nothing() -> Load {
@@ -156,10 +294,12 @@ mod tests {
         });
         let config = Config::profile("latency").expect("it comes with the engine");
         let load = nothing();
-        let error = Far::ask(at, &load, &config).expect_err("it is a mail server");
+        let error =
+            Far::ask(Place::Host(at), CORES, &load, &config).expect_err("it is a mail server");
         assert!(error.to_string().contains("is no `rpcrdma-bench serve`"), "{error}");
         drop(other.join());
-        let error = Far::ask(at, &load, &config).expect_err("it no longer listens");
+        let error =
+            Far::ask(Place::Host(at), CORES, &load, &config).expect_err("it no longer listens");
         assert!(error.to_string().contains("no `rpcrdma-bench serve` answers"), "{error}");
     }
 }

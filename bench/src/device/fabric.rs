@@ -6,6 +6,7 @@ use rpcrdma_config::Config;
 use rpcrdma_engine::fabric::{Fabric, FabricOptions};
 use rpcrdma_engine::{Address, Provider};
 
+use crate::contenders::far::Place;
 use crate::error::BenchError;
 
 /// Where contenders find their device, and where servers listen on it.
@@ -17,8 +18,8 @@ pub trait Device {
     /// Where servers listen; a free port is taken.
     fn at(&self) -> Address;
 
-    /// Where a server on another host is asked to answer, in place of one here.
-    fn far(&self) -> Option<SocketAddr> {
+    /// Where a server is asked to answer, in place of one in this process.
+    fn far(&self) -> Option<Place> {
         None
     }
 

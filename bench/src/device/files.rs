@@ -106,9 +106,24 @@ fn memlock(limits: &str) -> [Option<u64>; 2] {
     [words.next().flatten(), words.next().flatten()]
 }
 
+/// Open descriptors of this process, without the one that looks; 0 where the kernel does not tell.
+pub fn descriptors() -> u64 {
+    fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64).saturating_sub(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_descriptor_more_is_one_more() {
+        let before = descriptors();
+        let files: Vec<fs::File> =
+            (0..40).map(|_| fs::File::open("/proc/self/status").expect("a file")).collect();
+        // Other tests of this process open and close some meanwhile.
+        assert!(descriptors() >= before + 30, "{before}");
+        drop(files);
+    }
 
     #[test]
     fn a_field_is_what_stands_behind_its_whole_name() {

@@ -5,7 +5,9 @@ pub mod env;
 mod fabric;
 pub mod files;
 pub mod jitter;
+pub(crate) mod kernel;
 pub mod pair;
+pub(crate) mod shm;
 pub(crate) mod verbs;
 
 pub use cores::CorePair;
@@ -13,13 +15,17 @@ pub(crate) use cores::{on_core, pick, pin};
 pub use fabric::{Device, Fabrics};
 pub use jitter::Jitter;
 
-/// Calls a generic function with the device that the options name: a fabric for each contender, or
-/// an RDMA device, opened by this constructor of [`verbs::VerbsDevice`].
+/// Calls a generic function with the device that the options name: a fabric for each contender,
+/// shared memory, or an RDMA device. The last two are opened by their constructor of this name.
 macro_rules! on_device {
     ($args:expr, $config:expr, $open:ident, |$device:ident| $run:expr) => {
         match $args.provider {
             $crate::args::values::Over::Fabric => {
                 let $device = &$crate::device::Fabrics::new($config);
+                $run
+            }
+            $crate::args::values::Over::Shm => {
+                let $device = &$crate::device::shm::ShmDevice::$open($args, $config)?;
                 $run
             }
             $crate::args::values::Over::Verbs => {

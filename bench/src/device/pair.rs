@@ -97,7 +97,7 @@ impl Drop for StopOnDrop<'_> {
 }
 
 /// How often the kernel took the core from the calling thread so far; 0 where it does not say.
-fn preemptions() -> u64 {
+pub(crate) fn preemptions() -> u64 {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     field(&status, "nonvoluntary_ctxt_switches").and_then(|count| count.parse().ok()).unwrap_or(0)
 }

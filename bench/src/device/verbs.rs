@@ -10,6 +10,7 @@ use rpcrdma_verbs::Verbs;
 
 use super::Device;
 use crate::args::DeviceArgs;
+use crate::contenders::far::Place;
 use crate::error::BenchError;
 
 #[derive(Debug, Clone)]
@@ -24,8 +25,7 @@ impl VerbsDevice {
     /// ([`DeviceArgs::name_in`]).
     pub fn open(args: &DeviceArgs, config: &Config) -> Result<VerbsDevice, BenchError> {
         if args.connect.is_some() {
-            let text = "this mode runs both ends itself: --connect is for lat, rate, bw and load";
-            return Err(BenchError::Usage(text.into()));
+            return Err(BenchError::Usage(BOTH_ENDS.into()));
         }
         VerbsDevice::towards(args, config)
     }
@@ -58,8 +58,8 @@ impl Device for VerbsDevice {
         SocketAddr::new(self.address, 0).into()
     }
 
-    fn far(&self) -> Option<SocketAddr> {
-        self.far
+    fn far(&self) -> Option<Place> {
+        self.far.map(Place::Host)
     }
 
     fn notes(&self) -> Vec<String> {
@@ -72,6 +72,10 @@ impl Device for VerbsDevice {
         )]
     }
 }
+
+/// Why a mode refuses `--connect`.
+pub(super) const BOTH_ENDS: &str =
+    "this mode runs both ends itself: --connect is for lat, rate, bw and load";
 
 /// The first IPv4 address of a device: among its GIDs they stand mapped into IPv6 addresses.
 fn address_of(device: &str) -> Option<IpAddr> {

@@ -46,7 +46,7 @@ impl ConnsPlan {
             return Err(BenchError::Usage(text.into()));
         }
         let usual: &[u32] = match args.contest.device.provider {
-            Over::Fabric => &COUNTS,
+            Over::Fabric | Over::Shm => &COUNTS,
             Over::Verbs => &COUNTS_VERBS,
         };
         let counts = if args.more.counts.is_empty() { usual } else { &args.more.counts };
@@ -87,7 +87,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     // First, while nothing else takes or returns memory.
     let memory = match device.provider {
         Over::Fabric => Some(idle_memory(plan.first().cores)?),
-        Over::Verbs => None,
+        Over::Shm | Over::Verbs => None,
     };
     on_device!(device, config, open, |device| measure_on(device, plan, memory, session))
 }

@@ -17,6 +17,7 @@ use super::contender::Rpc;
 use super::ends::{PATIENCE, stopwatch};
 use super::message::WHO;
 use crate::contenders::open::{Filled, Offer, OpenRound, System, drive, fill};
+use crate::contenders::tally::Tally;
 use crate::device::pair::Stop;
 use crate::error::BenchError;
 use crate::stats::{Dice, Latency};
@@ -70,7 +71,7 @@ impl<P: Provider> Rpc<P> {
         churn: Option<Churn>,
     ) -> Result<ChurnRound, BenchError> {
         let to = self.address;
-        let outcome = self.run(|caller, _, stop| {
+        let outcome = self.run(Tally::Nothing, |caller, _, stop| {
             let now_ns = stopwatch();
             let comings = churn.map(|churn| Comings::new(churn, to, caller.connections()));
             let mut calls = OpenLoop::new(caller, stop, comings);

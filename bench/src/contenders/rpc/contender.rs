@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rpcrdma_config::Config;
-use rpcrdma_config::section::IdleSection;
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{Address, Client, ConnectionId, Engine, Provider, Shard, Snapshot};
 
@@ -19,6 +18,7 @@ use super::message::WHO;
 use super::server::Server;
 use crate::contenders::call::Load;
 use crate::contenders::far::Far;
+use crate::contenders::tally::{Held, Part, Tallied, Tally};
 use crate::device::pair::{self, Outcome, Stop};
 use crate::device::{CorePair, Device, on_core};
 use crate::error::BenchError;
@@ -41,7 +41,7 @@ pub struct Rpc<P: Provider> {
 }
 
 impl<P: Provider> Rpc<P> {
-    /// A client, and a server where the device says: here, or on another host. Round trips are
+    /// A client, and a server where the device says: here, or in another process. Round trips are
     /// timed when `timed` and only one is under way; else they are counted.
     pub fn on<D: Device<Provider = P>>(
         device: &D,
@@ -51,26 +51,24 @@ impl<P: Provider> Rpc<P> {
         load: &Load,
         timed: bool,
     ) -> Result<Rpc<P>, BenchError> {
-        let provider = device.open()?;
         let mut rpc = match device.far() {
-            Some(server) => Rpc::distant(provider, server, cores, config, load)?,
-            None => Rpc::new(name, provider, device.at(), cores, config, load)?,
+            Some(place) => Rpc::distant(name, device.open()?, place, cores, config, load)?,
+            None => Rpc::here(device, name, cores, config, load)?,
         };
         rpc.timed = timed && load.window == 1;
         Ok(rpc)
     }
 
-    /// Sets both up, each on its core, and connects them. Calls are counted.
-    fn new(
+    /// Sets both up in this process, each on its core, and connects them. Calls are counted.
+    pub fn here<D: Device<Provider = P>>(
+        device: &D,
         name: &'static str,
-        provider: P,
-        at: Address,
         cores: CorePair,
         config: &Config,
         load: &Load,
     ) -> Result<Rpc<P>, BenchError> {
-        let engine = Arc::new(Engine::new(provider, config.clone())?);
-        let address = engine.listen(at)?;
+        let engine = Arc::new(Engine::new(device.open()?, config.clone())?);
+        let address = engine.listen(device.at())?;
         let mut server = make_server(&engine, cores.server, load)?;
         let mut client = on_core(cores.client, || Ok(engine.client()?))?;
         let peers = connect(&mut client, address, load.connections, &mut |now| {
@@ -126,7 +124,7 @@ impl<P: Provider> Rpc<P> {
     }
 
     pub(super) fn measure(&mut self, quota: Quota, timed: bool) -> Result<Round, BenchError> {
-        let outcome = self.run(|caller, idling, stop| {
+        let outcome = self.run(Tally::Nothing, |caller, idling, stop| {
             let meter = Meter::new(quota);
             if timed {
                 caller.one_by_one(meter, idling, stop)
@@ -137,41 +135,40 @@ impl<P: Provider> Rpc<P> {
         Ok(Round { preempted: outcome.preempted, ..outcome.client })
     }
 
-    /// Runs the client's part of a round on its core, while the server answers on its own.
+    /// Runs the client's part of a round on its core, while the server answers on its own and
+    /// counts what is named.
     pub(super) fn run<T: Send>(
         &mut self,
+        tally: Tally,
         client: impl FnOnce(&mut Caller<P>, Idling, &Stop) -> Result<T, BenchError> + Send,
-    ) -> Result<Outcome<T, ()>, BenchError> {
+    ) -> Result<Outcome<T, Part>, BenchError> {
         let Rpc { cores, config, caller, opposite, .. } = self;
         let idle = config.engine().idle;
-        pair::run(
-            *cores,
-            move |stop| client(caller, Idling::new(idle), stop),
-            move |stop| opposite.attend(idle, stop),
-        )
+        let client = move |stop: &Stop| client(caller, Idling::new(idle), stop);
+        match opposite {
+            Opposite::Here(server) => pair::run(*cores, client, |stop| {
+                Part::of(tally, || serve(server, Idling::new(idle), stop))
+            }),
+            Opposite::There(far) => far.round(*cores, tally, client),
+        }
     }
 
-    /// What the shards of this program have counted so far, the client's first.
+    /// What both shards have counted so far, the client's first.
     pub fn counters(&self) -> Vec<Snapshot> {
         let server = match &self.opposite {
-            Opposite::Here(server) => Some(server.handle().stats()),
-            Opposite::There(_) => None,
+            Opposite::Here(server) => server.handle().stats(),
+            Opposite::There(far) => far.seen().counters,
         };
-        [self.caller.counters()].into_iter().chain(server).collect()
+        vec![self.caller.counters(), server]
     }
 
-    /// What is missing from the pools of both shards: slots, messages, segments, buffers, windows;
-    /// and Receives that are neither posted nor on their way there. Between rounds only.
-    pub fn out(&mut self) -> u64 {
-        let out = |audit: Audit| {
-            let receives = audit.receives_free + audit.receives_posted + audit.receives_refill;
-            let held = [audit.send, audit.headers, audit.messages, audit.windows];
-            let lent = [audit.spares, audit.bulk, audit.rdma_buffers];
-            let held = held.into_iter().map(|one| one.total.saturating_sub(one.free));
-            let lent = lent.into_iter().map(|one| one.total.saturating_sub(one.free));
-            held.chain(lent).sum::<usize>() + audit.receives.saturating_sub(receives)
-        };
-        (out(self.caller.audit()) + out(self.opposite.here().audit())) as u64
+    /// What both ends hold, in one process or in two. Between rounds only.
+    pub fn held(&mut self) -> Held {
+        let out = out(&self.caller.audit());
+        match &mut self.opposite {
+            Opposite::Here(server) => Held::here(out + self::out(&server.audit())),
+            Opposite::There(far) => Held::here(out).and(far.seen().held),
+        }
     }
 
     /// Calls that have ended since the connections were made.
@@ -179,41 +176,19 @@ impl<P: Provider> Rpc<P> {
         self.caller.received()
     }
 
-    /// As [`Rpc::closed`], with `around` called on the thread of each side, `client` and `server`,
-    /// to run its part of the round and count its events.
-    pub fn counted<T: Send>(
-        &mut self,
-        quota: Quota,
-        around: impl Fn(&'static str, &mut dyn FnMut()) -> T + Sync,
-    ) -> Result<(Round, [T; 2]), BenchError> {
-        let Rpc { cores, config, caller, opposite, .. } = self;
-        let (idle, server) = (config.engine().idle, opposite.here());
-        let around = &around;
-        let outcome = pair::run(
-            *cores,
-            move |stop| {
-                let mut parts = Some((Meter::new(quota), Idling::new(idle)));
-                let mut round = Err(BenchError::PeerGone { who: WHO });
-                let seen = around("client", &mut || {
-                    if let Some((meter, idling)) = parts.take() {
-                        round = caller.window(meter, idling, stop);
-                    }
-                });
-                round.map(|round| (round, seen))
-            },
-            move |stop| {
-                let mut idling = Some(Idling::new(idle));
-                let mut served = Ok(());
-                let seen = around("server", &mut || {
-                    if let Some(idling) = idling.take() {
-                        served = serve(server, idling, stop);
-                    }
-                });
-                served.map(|()| seen)
-            },
-        )?;
-        let (round, client) = outcome.client;
-        Ok((Round { preempted: outcome.preempted, ..round }, [client, outcome.server]))
+    /// As [`Rpc::closed`]. What is named is counted on the thread of each side, the client's first.
+    pub fn counted(&mut self, quota: Quota, tally: Tally) -> Result<[Tallied; 2], BenchError> {
+        let outcome = self.run(tally, |caller, idling, stop| {
+            let mut parts = Some((Meter::new(quota), idling));
+            let mut round = Err(BenchError::PeerGone { who: WHO });
+            let seen = tally.around("client", &mut || {
+                if let Some((meter, idling)) = parts.take() {
+                    round = caller.window(meter, idling, stop);
+                }
+            });
+            round.map(|_| seen)
+        })?;
+        Ok([outcome.client, outcome.server.tallied])
     }
 
     pub fn notes(&self) -> Vec<String> {
@@ -265,22 +240,14 @@ impl<P: Provider> Contender for Rpc<P> {
 
 pub(super) enum Opposite<P: Provider> {
     Here(Box<Shard<P, Server>>),
-    There(Far),
+    There(Box<Far>),
 }
 
 impl<P: Provider> Opposite<P> {
-    /// Serves for the length of a round, or watches whether that is done elsewhere.
-    pub(super) fn attend(&mut self, idle: IdleSection, stop: &Stop) -> Result<(), BenchError> {
-        match self {
-            Opposite::Here(server) => serve(server, Idling::new(idle), stop),
-            Opposite::There(far) => far.watch(stop),
-        }
-    }
-
     pub(super) fn here(&mut self) -> &mut Shard<P, Server> {
         match self {
             Opposite::Here(server) => server,
-            Opposite::There(_) => panic!("a mode of both ends refuses --connect"),
+            Opposite::There(_) => panic!("a mode that needs it sets both ends up here"),
         }
     }
 }
@@ -302,6 +269,16 @@ fn client_turn<P: Provider>(caller: &mut Caller<P>, until: u64) -> Result<(), Be
 #[inline(never)]
 fn server_turn<P: Provider>(server: &mut Shard<P, Server>) {
     server.poll_once(NO_TIME);
+}
+
+/// What is missing from the pools of a shard.
+pub(super) fn out(audit: &Audit) -> u64 {
+    let receives = audit.receives_free + audit.receives_posted + audit.receives_refill;
+    let held = [audit.send, audit.headers, audit.messages, audit.windows];
+    let lent = [audit.spares, audit.bulk, audit.rdma_buffers];
+    let held = held.into_iter().map(|one| one.total.saturating_sub(one.free));
+    let lent = lent.into_iter().map(|one| one.total.saturating_sub(one.free));
+    (held.chain(lent).sum::<usize>() + audit.receives.saturating_sub(receives)) as u64
 }
 
 /// One-way trips that control messages may go on for after the last connection.

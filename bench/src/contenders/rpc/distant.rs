@@ -1,6 +1,5 @@
-//! A client whose server is on another host, and a server for such a client.
+//! A client whose server is in another process, and a server for such a client.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,28 +8,31 @@ use rpcrdma_config::Config;
 use rpcrdma_engine::{Address, Clock, Engine, Provider, Shard, Snapshot};
 
 use super::caller::Caller;
-use super::contender::{Opposite, Rpc};
+use super::contender::{Opposite, Rpc, out};
 use super::ends::{connect, make_server, poll, serve};
 use super::idle::Idling;
 use super::server::Server;
+use crate::contenders::agree::Seen;
 use crate::contenders::call::Load;
-use crate::contenders::far::Far;
-use crate::device::pair::Stop;
+use crate::contenders::far::{Far, Place};
+use crate::contenders::tally::{Held, Part, Tally};
+use crate::device::pair::{Stop, preemptions};
 use crate::device::{CorePair, on_core, pin};
 use crate::error::BenchError;
 
 impl<P: Provider> Rpc<P> {
     /// A client whose server is elsewhere: has it set itself up, and connects with it.
     pub(super) fn distant(
+        name: &'static str,
         provider: P,
-        server: SocketAddr,
+        place: Place,
         cores: CorePair,
         config: &Config,
         load: &Load,
     ) -> Result<Rpc<P>, BenchError> {
         let engine = Arc::new(Engine::new(provider, config.clone())?);
         let mut client = on_core(cores.client, || Ok(engine.client()?))?;
-        let (far, at) = Far::ask(server, load, config)?;
+        let (mut far, at) = Far::ask(place, cores, load, config)?;
         let peers = connect(&mut client, at, load.connections, &mut |_| {})?;
         // Credits and properties are still on their way.
         let (until, clock) = (Instant::now() + SETTLE, Clock::new());
@@ -38,22 +40,23 @@ impl<P: Provider> Rpc<P> {
             poll(&mut client, clock.now());
             thread::yield_now();
         }
+        far.pause()?;
         Ok(Rpc {
-            name: "rpc",
+            name,
             cores,
             config: config.clone(),
             load: *load,
             timed: false,
-            before: vec![client.handle().stats()],
+            before: vec![client.handle().stats(), far.seen().counters],
             caller: Caller::new(client, peers, load)?,
-            opposite: Opposite::There(far),
+            opposite: Opposite::There(Box::new(far)),
             address: at,
             _engine: engine,
         })
     }
 }
 
-/// A server that answers the calls of a client on another host, on one core.
+/// A server that answers the calls of a client in another process, on one core.
 pub struct Answering<P: Provider> {
     shard: Shard<P, Server>,
     core: u32,
@@ -77,10 +80,14 @@ impl<P: Provider> Answering<P> {
         Ok((Answering { shard, core, config: config.clone(), _engine: engine }, address))
     }
 
-    /// Answers calls on the calling thread until it is stopped.
-    pub fn serve(&mut self, stop: &Stop) -> Result<(), BenchError> {
+    /// Answers calls on the calling thread until it is stopped, and counts what is named.
+    pub fn serve(&mut self, stop: &Stop, tally: Tally) -> Result<Seen, BenchError> {
         pin(self.core)?;
-        serve(&mut self.shard, Idling::new(self.config.engine().idle), stop)
+        let (before, idle) = (preemptions(), self.config.engine().idle);
+        let part = Part::of(tally, || serve(&mut self.shard, Idling::new(idle), stop))?;
+        let part = Part { preempted: preemptions().saturating_sub(before), ..part };
+        let held = Held::here(out(&self.shard.audit()));
+        Ok(Seen { counters: self.counters(), part, held })
     }
 
     pub fn counters(&self) -> Snapshot {

@@ -16,6 +16,7 @@ pub(crate) use report::{RoundReport, figures};
 
 use crate::args::DeviceArgs;
 use crate::contenders::call::Load;
+use crate::contenders::far::Place;
 use crate::contenders::floor::{Floor, Order};
 use crate::contenders::raw::{Posting, Raw};
 use crate::contenders::rpc::Rpc;
@@ -78,8 +79,8 @@ struct Contenders {
 
 fn contenders<D: Device>(device: &D, plan: &Plan) -> Result<Contenders, BenchError> {
     let mut contenders = Contenders::default();
-    if device.far().is_some() {
-        // Its other end is not in this program: neither has the floor one, nor raw.
+    if let Some(Place::Host(_)) = device.far() {
+        // Its other end is started by hand: neither has the floor one, nor raw.
         contenders.notes.extend(device.notes());
         contenders.add_rpc("rpc", plan, &plan.load, device)?;
         return Ok(contenders);

@@ -1,26 +1,17 @@
 //! System calls of the measured calls, counted by strace in one more run of this program.
 //!
-//! Each thread marks where its part begins and ends by asking for a file that is not there: a
-//! system call that strace writes down with its name.
+//! Each thread marks where its part begins and ends ([`Tally::Marks`]).
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+#[cfg(doc)]
+use crate::contenders::tally::Tally;
+use crate::contenders::tally::{Place, mark_of};
+
 pub type Calls = BTreeMap<String, u64>;
-
-pub fn mark(side: &str, place: Place) {
-    // The file does not exist: the request itself is the mark.
-    let _ = fs::metadata(name(side, place));
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    Begin,
-    /// What comes behind is not.
-    End,
-}
 
 /// Runs a program under strace and counts the system calls between the marks of each side.
 pub fn count<const N: usize>(
@@ -48,7 +39,7 @@ pub fn count<const N: usize>(
 
 /// The system calls of the thread that made the marks of this side, from one to the other.
 fn between(text: &str, side: &str) -> Option<Calls> {
-    let (begin, end) = (name(side, Place::Begin), name(side, Place::End));
+    let (begin, end) = (mark_of(side, Place::Begin), mark_of(side, Place::End));
     let mut lines = text.lines();
     let thread = lines.find(|line| line.contains(&begin))?.split(' ').next()?;
     let mut calls = Calls::new();
@@ -70,16 +61,12 @@ fn between(text: &str, side: &str) -> Option<Calls> {
     None
 }
 
-fn name(side: &str, place: Place) -> String {
-    format!("/rpcrdma-bench is not here/{side}/{place:?}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn text() -> String {
-        let mark = |side, place| format!("statx(AT_FDCWD, \"{}\", 0) = -1", name(side, place));
+        let mark = |side, place| format!("statx(AT_FDCWD, \"{}\", 0) = -1", mark_of(side, place));
         [
             "7 mmap(NULL, 4096) = 0x7f".to_owned(),
             format!("7 {}", mark("client", Place::Begin)),

@@ -1,7 +1,7 @@
 //! `cost`: what an RPC costs each side, in counts instead of times.
 //!
 //! ```text
-//!   this process        two threads: allocations, context switches, page faults, doorbells, ...
+//!   this program        a thread for each side: allocations, page faults, doorbells, ...
 //!   under strace        the same once more: system calls of each thread
 //!   under callgrind     both sides on one thread: instructions, locked ones among them
 //! ```
@@ -9,7 +9,6 @@
 //! a time: a busy machine gives the same figures, but for context switches.
 
 mod calls;
-mod kernel;
 mod locked;
 mod report;
 
@@ -24,18 +23,18 @@ use serde::{Deserialize, Serialize};
 
 use report::{Counted, InstructionCount, SIDES, Side};
 
-use crate::alloc::{self, Allocations};
 use crate::args::{LengthArgs, OutputArgs, Over};
 use crate::contenders::call::Load;
+use crate::contenders::far::{PROGRAM, own_program};
 use crate::contenders::rpc::Rpc;
+use crate::contenders::tally::Tally;
 use crate::device::jitter::{self, PROBE_TIME};
 use crate::device::{CorePair, Device, on_device};
 use crate::error::BenchError;
 use crate::modes::contest::{ContestArgs, Kind, Plan, PlanArgs};
 use crate::output::{Environment, Report, Session};
 use crate::stats::{End, Quota};
-use calls::{Calls, Place, mark};
-use kernel::Kernel;
+use calls::Calls;
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
@@ -115,8 +114,13 @@ fn measure_on<D: Device>(
     // The jitter of a run under another program is not shown.
     let probe_time = if args.inside.is_some() { PROBE_TIME / 100 } else { PROBE_TIME };
     let before = jitter::probe(plan.cores, probe_time)?;
-    let mut rpc = Rpc::on(device, "rpc", plan.cores, &plan.config, &plan.load, false)?;
-    let sides = match args.inside.as_ref().map(|inside| inside.counter) {
+    let counter = args.inside.as_ref().map(|inside| inside.counter);
+    let Plan { cores, config, load, .. } = plan;
+    let mut rpc = match counter {
+        Some(Counter::Callgrind) => Rpc::here(device, "rpc", *cores, config, load)?,
+        _ => Rpc::on(device, "rpc", *cores, config, load, false)?,
+    };
+    let sides = match counter {
         Some(Counter::Strace) => under_strace(&mut rpc, args)?,
         Some(Counter::Callgrind) => under_callgrind(&mut rpc, args)?,
         None => here(&mut rpc, args)?,
@@ -129,32 +133,21 @@ fn measure_on<D: Device>(
     Ok(counted.report(plan, what, environment))
 }
 
-/// What this process counts itself: both sides on their threads.
+/// What each side counts itself on its thread.
 fn here<P: Provider>(rpc: &mut Rpc<P>, args: &Args) -> Result<[Side; 2], BenchError> {
     rpc.closed(count(args.warm_up))?;
     let (before, made) = (rpc.counters(), rpc.received());
-    let (_, counted) = rpc.counted(count(args.iterations), |_, work| {
-        let before = Kernel::now();
-        let ((), allocations) = alloc::count(work);
-        (allocations, Kernel::now().since(before))
-    })?;
+    let counted = rpc.counted(count(args.iterations), Tally::Events)?;
     // Those of the window at the end are among them.
     let (after, calls) = (rpc.counters(), rpc.received() - made);
-    let side = |index: usize| {
-        let (allocations, kernel): (Allocations, Kernel) = counted[index];
-        Side::new(calls, allocations, kernel, &before[index], &after[index])
-    };
+    let side = |index: usize| Side::new(calls, counted[index], &before[index], &after[index]);
     Ok([side(0), side(1)])
 }
 
 /// The same, with marks for strace.
 fn under_strace<P: Provider>(rpc: &mut Rpc<P>, args: &Args) -> Result<[Side; 2], BenchError> {
     rpc.closed(count(args.warm_up))?;
-    rpc.counted(count(args.iterations), |side, work| {
-        mark(side, Place::Begin);
-        work();
-        mark(side, Place::End);
-    })?;
+    rpc.counted(count(args.iterations), Tally::Marks)?;
     Ok([Side::default(); 2])
 }
 
@@ -180,10 +173,10 @@ fn others(args: &Args, plan: &Plan) -> Others {
     if args.alone || args.inside.is_some() {
         return skipped("not asked for");
     }
-    let Ok(program) = env::current_exe() else { return skipped("this program has no file") };
-    if program.file_stem().is_none_or(|name| name != PROGRAM) {
-        return skipped("only the command rpcrdma-bench runs itself under another program");
-    }
+    let program = match own_program() {
+        Ok(program) => program,
+        Err(why) => return skipped(why),
+    };
     let folder = env::temp_dir().join(format!("{PROGRAM}.{}", process::id()));
     if let Err(why) = fs::create_dir_all(&folder) {
         return skipped(&format!("{}: {why}", folder.display()));
@@ -202,8 +195,8 @@ fn instructions(
     plan: &Plan,
     folder: &Path,
 ) -> Result<[InstructionCount; 2], String> {
-    if args.contest.device.provider != Over::Fabric {
-        return Err("counted over the fabric only".into());
+    if args.contest.device.provider == Over::Verbs {
+        return Err("counted without a device only".into());
     }
     let iterations = instructions_of(plan.load.shape.data_len()).min(args.iterations);
     let warm_up = iterations.min(args.warm_up);
@@ -250,8 +243,6 @@ fn instructions_of(data_len: usize) -> u64 {
 fn count(calls: u64) -> Quota {
     Quota { warm_up: 0, end: End::Count(calls) }
 }
-
-const PROGRAM: &str = "rpcrdma-bench";
 
 pub const EXAMPLES: &str = "\
 Examples:

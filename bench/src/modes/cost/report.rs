@@ -5,16 +5,14 @@ use rpcrdma_instructions::callgrind::Count;
 use serde_json::{Value, json};
 
 use super::calls::Calls;
-use super::kernel::Kernel;
-use crate::alloc::Allocations;
+use crate::contenders::tally::Tallied;
 use crate::modes::contest::Plan;
 use crate::output::{Better, Environment, Figure, Report, Table, Unit};
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Side {
     pub calls: u64,
-    pub allocations: Allocations,
-    pub kernel: Kernel,
+    pub tallied: Tallied,
     /// Posts to the send queue.
     pub doorbells: u64,
     /// Transmissions sent.
@@ -25,17 +23,10 @@ pub struct Side {
 
 impl Side {
     /// What a side has done between two readings of its counters.
-    pub fn new(
-        calls: u64,
-        allocations: Allocations,
-        kernel: Kernel,
-        before: &Snapshot,
-        after: &Snapshot,
-    ) -> Side {
+    pub fn new(calls: u64, tallied: Tallied, before: &Snapshot, after: &Snapshot) -> Side {
         Side {
             calls,
-            allocations,
-            kernel,
+            tallied,
             doorbells: after.doorbells - before.doorbells,
             sends: after.sent - before.sent,
             completions: after.completions - before.completions,
@@ -109,12 +100,12 @@ impl Counted {
             row("library_calls", calls, CALLGRIND, library_calls),
             row("locked_instructions", each, CALLGRIND, locked),
             row("system_calls", calls, "strace", self.system_calls()),
-            row("allocations", calls, ALLOCATOR, here(|side| side.allocations.made)),
-            row("frees", calls, ALLOCATOR, here(|side| side.allocations.freed)),
-            row("allocated_bytes", calls, ALLOCATOR, here(|side| side.allocations.bytes)),
-            row("page_faults", calls, "kernel", here(|side| side.kernel.faults)),
-            row("waits", calls, "kernel", here(|side| side.kernel.waited)),
-            row("preemptions", calls, "kernel", here(|side| side.kernel.preempted)),
+            row("allocations", calls, ALLOCATOR, here(|side| side.tallied.allocations.made)),
+            row("frees", calls, ALLOCATOR, here(|side| side.tallied.allocations.freed)),
+            row("allocated_bytes", calls, ALLOCATOR, here(|side| side.tallied.allocations.bytes)),
+            row("page_faults", calls, "kernel", here(|side| side.tallied.kernel.faults)),
+            row("waits", calls, "kernel", here(|side| side.tallied.kernel.waited)),
+            row("preemptions", calls, "kernel", here(|side| side.tallied.kernel.preempted)),
             row("doorbells", calls, "shard", here(|side| side.doorbells)),
             row("sends", calls, "shard", here(|side| side.sends)),
             row("completions", calls, "shard", here(|side| side.completions)),
@@ -173,6 +164,8 @@ const ALLOCATOR: &str = "allocator";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alloc::Allocations;
+    use crate::device::kernel::Kernel;
     use crate::testing::quiet;
 
     fn side(calls: u64) -> Side {
@@ -180,7 +173,7 @@ mod tests {
         let after = Snapshot { doorbells: 11, sent: 52, completions: 94, ..Snapshot::default() };
         let allocations = Allocations { made: 16, freed: 8, bytes: 320 };
         let kernel = Kernel { waited: 4, preempted: 2, faults: 1 };
-        Side::new(calls, allocations, kernel, &before, &after)
+        Side::new(calls, Tallied { allocations, kernel }, &before, &after)
     }
 
     fn report(system_calls: Result<[Calls; 2], String>) -> Option<Report> {

@@ -1,22 +1,25 @@
-//! `serve`: the server on another host, for clients with `--connect`.
+//! `serve`: the server in a process of its own, for clients with `--connect`.
 //!
 //! A client says over TCP what it is going to call and how its engine is set up (`agree`); for each
 //! client there is an engine of that kind, on one core, until the client has gone. One at a time:
 //! who measures does not share.
 
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::{Address, Provider, Snapshot};
+use rpcrdma_engine::{Address, Provider, Shm, Snapshot};
 
 use crate::args::{CoreArgs, DeviceArgs, OutputArgs, Over};
 use crate::contenders::rpc::Answering;
+use crate::contenders::tally::Tally;
 use crate::device::jitter::{self, PROBE_TIME};
 use crate::device::pair::Stop;
+use crate::device::shm::ShmDevice;
 use crate::device::verbs::VerbsDevice;
 use crate::device::{CorePair, Device};
 use crate::error::BenchError;
@@ -26,7 +29,7 @@ use crate::stop;
 mod report;
 
 use self::report::Served;
-use crate::contenders::agree::{Heard, Lines, PORT, Wish, Word};
+use crate::contenders::agree::{Heard, Lines, Order, PORT, Seen, Wish, Word};
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
@@ -37,6 +40,9 @@ pub struct Args {
     /// Exit after the first client
     #[arg(long)]
     pub once: bool,
+    /// Serve the client at the other end of standard input, a socket, and no other.
+    #[arg(long, hide = true)]
+    pub on_stdin: bool,
     /// Where the thread runs: the second one of the pair.
     #[command(flatten)]
     pub cores: CoreArgs,
@@ -47,32 +53,69 @@ pub struct Args {
 }
 
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
-    if args.device.provider == Over::Fabric {
-        return Err(BenchError::Usage(NO_FABRIC.into()));
-    }
     let own = own_config(&args.device)?;
-    let device = VerbsDevice::open(&args.device, &own)?;
-    let cores = CorePair::choose(args.cores.cores)?;
-    let at = device.ip();
-    let listener = TcpListener::bind(SocketAddr::new(at, args.port))
-        .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-        .map_err(|error| BenchError::device(WHO, format!("{at}:{}: {error}", args.port)))?;
-    let what = format!("serve: clients connect to {at}:{}, core {}", args.port, cores.server);
-    session.announce(&what)?;
-    let before = jitter::probe(cores, PROBE_TIME)?;
-    let here = Here { at: device.at(), core: cores.server, own: own.raw() };
-    let mut served = Vec::new();
-    while let Some((stream, from)) = next_client(&listener)? {
-        let one = here.serve(device.open()?, &listener, stream, from);
-        session.announce(&one.sentence())?;
-        served.push(one);
-        if args.once {
-            break;
+    match args.device.provider {
+        Over::Fabric => Err(BenchError::Usage(NO_FABRIC.into())),
+        Over::Shm => {
+            let device = ShmDevice::open(&args.device, &own)?;
+            // Of the wished sizes.
+            let open = |config: &Config| Ok(Shm::from_config(config)?);
+            measure_on(args, session, &own, (&device, Ipv4Addr::LOCALHOST.into()), open)
+        }
+        Over::Verbs => {
+            let device = VerbsDevice::open(&args.device, &own)?;
+            measure_on(args, session, &own, (&device, device.ip()), |_| device.open())
         }
     }
-    let after = jitter::probe(cores, PROBE_TIME)?;
+}
+
+fn measure_on<D: Device>(
+    args: &Args,
+    session: &Session,
+    own: &Config,
+    (device, ip): (&D, IpAddr),
+    open: impl Fn(&Config) -> Result<D::Provider, BenchError>,
+) -> Result<Report, BenchError>
+where
+    D::Provider: Send,
+{
+    let cores = CorePair::choose(args.cores.cores)?;
+    let here = Here { at: device.at(), core: cores.server, own: own.raw() };
+    let at = SocketAddr::new(ip, args.port);
+    let (what, probe_time) = if args.on_stdin {
+        (format!("serve: a client on standard input, core {}", cores.server), PROBE_TIME / 100)
+    } else {
+        (format!("serve: clients connect to {at}, core {}", cores.server), PROBE_TIME)
+    };
+    let mut served = Vec::new();
+    let before;
+    if args.on_stdin {
+        before = jitter::probe(cores, probe_time)?;
+        served.push(here.serve(&open, None, on_stdin()?, "standard input".into()));
+    } else {
+        let listener = TcpListener::bind(at)
+            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+            .map_err(|error| BenchError::device(WHO, format!("{at}: {error}")))?;
+        session.announce(&what)?;
+        before = jitter::probe(cores, probe_time)?;
+        while let Some((lines, from)) = next_client(&listener)? {
+            let one = here.serve(&open, Some(&listener), lines, from.to_string());
+            session.announce(&one.sentence())?;
+            served.push(one);
+            if args.once {
+                break;
+            }
+        }
+    }
+    let after = jitter::probe(cores, probe_time)?;
     let environment = Environment::new(cores, device.notes(), [before, after]);
     Ok(report::report(what, args.port, environment, &served))
+}
+
+fn on_stdin() -> Result<Lines, BenchError> {
+    let stdin = io::stdin().as_fd().try_clone_to_owned();
+    let lines = stdin.and_then(|stdin| Lines::new(stdin, HEARING));
+    lines.map_err(|error| BenchError::device(WHO, format!("standard input: {error}")))
 }
 
 pub(crate) struct Here<'a> {
@@ -85,16 +128,16 @@ pub(crate) struct Here<'a> {
 
 impl Here<'_> {
     /// Serves one client until it has gone. What goes wrong is told to it, and is in the result.
+    /// Who comes to `listener` meanwhile is told to come later.
     pub fn serve<P: Provider + Send>(
         &self,
-        provider: P,
-        listener: &TcpListener,
-        stream: TcpStream,
-        from: SocketAddr,
+        open: &dyn Fn(&Config) -> Result<P, BenchError>,
+        listener: Option<&TcpListener>,
+        mut lines: Lines,
+        from: String,
     ) -> Served {
         let started = Instant::now();
-        let mut lines = Lines::new(stream);
-        let outcome = self.answer(provider, listener, &mut lines);
+        let outcome = self.answer(open, listener, &mut lines);
         let (load, counted, ended) = match outcome {
             Ok((load, counted)) => (Some(load), counted, None),
             Err(why) => (None, Snapshot::default(), Some(why)),
@@ -104,32 +147,39 @@ impl Here<'_> {
 
     fn answer<P: Provider + Send>(
         &self,
-        provider: P,
-        listener: &TcpListener,
+        open: &dyn Fn(&Config) -> Result<P, BenchError>,
+        listener: Option<&TcpListener>,
         lines: &mut Lines,
     ) -> Result<(String, Snapshot), String> {
         let wish = wish_of(lines)?;
         let asked = wish.load.what();
         let config =
             wish.config(self.own).inspect_err(|why| tell(lines, Word::Refused(why.clone())))?;
-        let stop = Stop::default();
+        let provider = open(&config).map_err(|error| error.to_string());
+        let provider = provider.inspect_err(|why| tell(lines, Word::Refused(why.clone())))?;
         let (ready, is_ready) = mpsc::channel();
+        let (mut rounds, ordered, paused) = Rounds::new();
         let counted = thread::scope(|scope| {
-            let thread = scope.spawn(|| {
-                let answering = Answering::new(provider, self.at, self.core, &config, &wish.load);
+            let (config, load) = (&config, &wish.load);
+            let thread = scope.spawn(move || {
+                let answering = Answering::new(provider, self.at, self.core, config, load);
                 let (mut answering, at) = answering.map_err(|error| error.to_string())?;
                 // The other thread is there as long as this one.
                 let _ = ready.send(at);
-                let served = answering.serve(&stop);
-                served.map(|()| answering.counters()).map_err(|error| error.to_string())
+                for (tally, stop) in ordered {
+                    let seen = answering.serve(&stop, tally).map_err(|error| error.to_string())?;
+                    let _ = paused.send(seen);
+                }
+                Ok::<_, String>(answering.counters())
             });
             let is_done = || thread.is_finished();
             let prepares = || tell(lines, Word::Preparing);
             if let Ok(at) = wait_for(&is_ready, is_done, prepares) {
                 tell(lines, Word::At(at));
-                until_gone(lines, listener, is_done);
+                rounds.go(Tally::Nothing);
+                until_gone(lines, listener, &mut rounds, is_done);
             }
-            stop.set();
+            rounds.end();
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
         let counted = counted.inspect_err(|why| tell(lines, Word::Failed(why.clone())))?;
@@ -137,8 +187,45 @@ impl Here<'_> {
     }
 }
 
+/// A round of the serving thread: what it counts, and what ends it.
+type Round = (Tally, Arc<Stop>);
+
+/// The rounds of a server, as its client orders them.
+struct Rounds {
+    orders: mpsc::Sender<Round>,
+    stop: Arc<Stop>,
+    seen: mpsc::Receiver<Seen>,
+}
+
+impl Rounds {
+    /// With both ends of the serving thread.
+    fn new() -> (Rounds, mpsc::Receiver<Round>, mpsc::Sender<Seen>) {
+        let (orders, ordered) = mpsc::channel();
+        let (paused, seen) = mpsc::channel();
+        (Rounds { orders, stop: Arc::default(), seen }, ordered, paused)
+    }
+
+    fn go(&mut self, tally: Tally) {
+        self.stop.set();
+        self.stop = Arc::default();
+        // A thread that has failed takes none, and is found to have ended.
+        let _ = self.orders.send((tally, Arc::clone(&self.stop)));
+    }
+
+    /// `None` if the thread has failed.
+    fn pause(&mut self) -> Option<Seen> {
+        self.stop.set();
+        self.seen.recv().ok()
+    }
+
+    /// The thread ends.
+    fn end(self) {
+        self.stop.set();
+    }
+}
+
 /// The next client; `None` if the program is asked to end.
-fn next_client(listener: &TcpListener) -> Result<Option<(TcpStream, SocketAddr)>, BenchError> {
+fn next_client(listener: &TcpListener) -> Result<Option<(Lines, SocketAddr)>, BenchError> {
     while !stop::is_wished() {
         match accepted(listener) {
             Ok(Some(client)) => return Ok(Some(client)),
@@ -149,9 +236,13 @@ fn next_client(listener: &TcpListener) -> Result<Option<(TcpStream, SocketAddr)>
     Ok(None)
 }
 
-fn accepted(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+fn accepted(listener: &TcpListener) -> io::Result<Option<(Lines, SocketAddr)>> {
     match listener.accept() {
-        Ok(client) => Ok(Some(client)),
+        Ok((stream, from)) => {
+            stream.set_nonblocking(false)?;
+            stream.set_nodelay(true)?;
+            Ok(Some((Lines::new(stream, HEARING)?, from)))
+        }
         // A client that has gone before it was looked at is none.
         Err(error)
             if crate::contenders::agree::is_for_now(&error)
@@ -164,9 +255,6 @@ fn accepted(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)
 }
 
 fn wish_of(lines: &mut Lines) -> Result<Wish, String> {
-    let stream = lines.stream();
-    let prepared = stream.set_nonblocking(false).and_then(|()| stream.set_nodelay(true));
-    prepared.and_then(|()| stream.set_read_timeout(Some(LOOK))).map_err(|e| e.to_string())?;
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline && !stop::is_wished() {
         match lines.hear::<Wish>() {
@@ -203,16 +291,30 @@ fn wait_for(
     }
 }
 
-/// Waits until the client closes, the other thread has ended, or the program is to end. Who comes
-/// meanwhile is told to come later.
-fn until_gone(lines: &mut Lines, listener: &TcpListener, is_done: impl Fn() -> bool) {
+/// Does what the client orders until it closes, the other thread has ended, or the program is to
+/// end. Who comes meanwhile is told to come later.
+fn until_gone(
+    lines: &mut Lines,
+    listener: Option<&TcpListener>,
+    rounds: &mut Rounds,
+    is_done: impl Fn() -> bool,
+) {
     while !is_done() && !stop::is_wished() {
-        if !matches!(lines.hear::<Word>(), Ok(Heard::Nothing)) {
-            return;
+        match lines.hear::<Order>() {
+            Ok(Heard::Line(Order::Go(tally))) => {
+                rounds.go(tally);
+                tell(lines, Word::Going);
+            }
+            Ok(Heard::Line(Order::Pause)) => {
+                let Some(seen) = rounds.pause() else { return };
+                tell(lines, Word::Paused(Box::new(seen)));
+            }
+            Ok(Heard::Nothing) => {}
+            Ok(Heard::Gone) | Err(_) => return,
         }
-        if let Ok(Some((stream, _))) = accepted(listener) {
+        if let Some(Ok(Some((mut other, _)))) = listener.map(accepted) {
             let busy = "it is measuring with another client; try again when that has gone";
-            tell(&mut Lines::new(stream), Word::Refused(busy.into()));
+            tell(&mut other, Word::Refused(busy.into()));
         }
     }
 }
@@ -237,9 +339,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a client is told that this end is not ready yet.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(5);
+/// How long words are waited for at a time. They come between rounds; within one, who looks takes
+/// time of a core that measures.
+const HEARING: Duration = Duration::from_millis(250);
 const NO_FABRIC: &str = "the software fabric lives inside one process, and no other host can reach \
-    it: serve over a device, with --provider verbs. Without --connect, every mode runs both ends \
-    itself";
+    it: serve with --provider shm or verbs. Without --connect, every mode runs both ends itself";
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -248,6 +352,9 @@ Examples:
   rpcrdma-bench rate -w 64 --provider verbs --connect 10.0.0.2
 
   rpcrdma-bench serve --provider verbs -a 10.0.0.2 --port 4000 --once
+
+  rpcrdma-bench serve --provider shm                          in one terminal
+  rpcrdma-bench lat --provider shm --connect 127.0.0.1        in another
 
 Sizes, credits, placement and the engine's configuration are those of the client's options; the
 server rejects what it cannot do. The TCP port carries these settings only; RPCs use RDMA. The port

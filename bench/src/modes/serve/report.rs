@@ -1,6 +1,5 @@
 //! The report of a server: its clients, and their counters.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use rpcrdma_engine::Snapshot;
@@ -10,7 +9,7 @@ use crate::output::{Environment, Figure, Report, Unit};
 
 #[derive(Debug)]
 pub struct Served {
-    pub from: SocketAddr,
+    pub from: String,
     /// What it called, if it came to that.
     pub load: Option<String>,
     pub counted: Snapshot,
@@ -64,7 +63,7 @@ pub(super) fn report(
         let counters: Map<String, Value> =
             served.counters().map(|(name, count)| (name.to_owned(), count.into())).collect();
         json!({
-            "from": served.from.to_string(),
+            "from": served.from,
             "calls": served.load,
             "not_served": served.ended,
             "seconds": served.time.as_secs_f64(),

@@ -1,6 +1,6 @@
 //! Both ends in one process over a shared fabric, as two hosts share a network.
 
-use std::net::Ipv4Addr;
+use std::net::TcpStream;
 
 use rpcrdma_engine::Fabric;
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::args::values::Switch;
 use crate::args::{EngineArgs, Op, Over, Placement, Touch};
 use crate::contenders::call::{Load, Shape};
-use crate::contenders::far::Far;
+use crate::contenders::far::{Far, Place};
 use crate::contenders::rpc::Rpc;
 use crate::settings::Need;
 use crate::stats::{Contender, End, Quota};
@@ -34,8 +34,8 @@ impl Port {
         own.fabric = Raw::default().fabric;
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into();
         let here = Here { at, core, own: &own };
-        let (stream, from) = next_client(&self.listener).expect("a socket").expect("a client");
-        here.serve(fabric.clone(), &self.listener, stream, from)
+        let (lines, from) = next_client(&self.listener).expect("a socket").expect("a client");
+        here.serve(&|_| Ok(fabric.clone()), Some(&self.listener), lines, from.to_string())
     }
 }
 
@@ -53,8 +53,8 @@ impl Device for Elsewhere<'_> {
         self.1.into()
     }
 
-    fn far(&self) -> Option<SocketAddr> {
-        Some(self.1)
+    fn far(&self) -> Option<Place> {
+        Some(Place::Host(self.1))
     }
 
     fn notes(&self) -> Vec<String> {
@@ -121,7 +121,8 @@ fn what_the_server_cannot_do_is_an_error_of_the_client_and_no_hang() {
     let long = load(Op::Read, (64 << 20) + 4, Placement::Inline, 1);
     thread::scope(|scope| {
         let server = scope.spawn(|| port.serve_one(&fabric, cores.server));
-        let refused = Far::ask(port.at, &long, &config_for(&usual)).expect_err("it is too much");
+        let refused = Far::ask(Place::Host(port.at), cores, &long, &config_for(&usual))
+            .expect_err("it is too much");
         assert!(refused.to_string().contains("bytes of data"), "{refused}");
         let served = server.join().expect("no panic");
         assert!(served.ended.is_some_and(|why| why.contains("bytes of data")));
@@ -136,8 +137,10 @@ fn a_second_client_is_told_that_the_first_is_still_there() {
     let config = config_for(&load);
     thread::scope(|scope| {
         let server = scope.spawn(|| port.serve_one(&fabric, cores.server));
-        let (first, _) = Far::ask(port.at, &load, &config).expect("the server is free");
-        let second = Far::ask(port.at, &load, &config).expect_err("the server is taken");
+        let (first, _) =
+            Far::ask(Place::Host(port.at), cores, &load, &config).expect("the server is free");
+        let second =
+            Far::ask(Place::Host(port.at), cores, &load, &config).expect_err("the server is taken");
         assert!(second.to_string().contains("another client"), "{second}");
         drop(first);
         let served = server.join().expect("no panic");

@@ -90,7 +90,7 @@ fn soak<D: Device>(
         let round = if timed { rpc.one_by_one(quota)? } else { rpc.closed(quota)? };
         preempted += round.preempted;
         latency.merge(&round.latency);
-        samples.push(Sample::now(began.elapsed(), &round, rpc.out()));
+        samples.push(Sample::new(began.elapsed(), &round, rpc.held()));
         progress.step(look);
         if stop::is_wished() {
             break;

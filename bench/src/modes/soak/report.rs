@@ -41,9 +41,11 @@ enum Judged {
 
 /// What is watched, in the order of the table.
 static KINDS: [Kind; 7] = [
-    kind("memory", Unit::Bytes, Judged::Leak(MEMORY_SLACK), |one| Some(one.memory_bytes as f64)),
-    kind("descriptors", Unit::Count, Judged::Leak(0.5), |one| Some(one.descriptors as f64)),
-    kind("out", Unit::Count, Judged::Leak(OUT_SLACK), |one| Some(one.out as f64)),
+    kind("memory", Unit::Bytes, Judged::Leak(MEMORY_SLACK), |one| {
+        Some(one.held.memory_bytes as f64)
+    }),
+    kind("descriptors", Unit::Count, Judged::Leak(0.5), |one| Some(one.held.descriptors as f64)),
+    kind("out", Unit::Count, Judged::Leak(OUT_SLACK), |one| Some(one.held.out as f64)),
     kind("rate", Unit::PerSecond, Judged::Drift(Better::Higher), |one| Some(one.rate)),
     kind("p50", Unit::Ns, Judged::Drift(Better::Lower), |one| Some(one.p50_ns? as f64)),
     kind("p99", Unit::Ns, Judged::Drift(Better::Lower), |one| Some(one.p99_ns? as f64)),
@@ -202,15 +204,14 @@ const OUT_SLACK: f64 = 4.0;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contenders::tally::Held;
 
     fn samples(change: impl Fn(f64, &mut Sample)) -> Vec<Sample> {
         let sample = |index: u32| {
             let at_s = f64::from(index) * 10.0;
             let mut sample = Sample {
                 at_s,
-                memory_bytes: 10 << 20,
-                descriptors: 12,
-                out: 30,
+                held: Held { memory_bytes: 10 << 20, descriptors: 12, out: 30 },
                 calls: 1000,
                 rate: 100.0,
                 p50_ns: Some(5000),
@@ -236,23 +237,26 @@ mod tests {
 
     #[test]
     fn memory_that_rises_behind_the_warm_up_is_a_leak() {
-        let found = complaints(|at, sample| sample.memory_bytes += (at * 4096.0) as u64);
+        let found = complaints(|at, sample| sample.held.memory_bytes += (at * 4096.0) as u64);
         assert!(found.len() == 1 && found[0].starts_with("leak: memory rose by 36"), "{found:?}");
         let early =
-            complaints(|at, sample| sample.memory_bytes += ((at * 1e6) as u64).min(90 << 20));
+            complaints(|at, sample| sample.held.memory_bytes += ((at * 1e6) as u64).min(90 << 20));
         assert_eq!(early, [""; 0], "the warm-up may take what it needs");
     }
 
     #[test]
     fn one_descriptor_in_a_third_of_the_time_is_a_leak() {
-        let found = complaints(|at, sample| sample.descriptors += (at / 330.0) as u64);
+        let found = complaints(|at, sample| sample.held.descriptors += (at / 330.0) as u64);
         assert!(found.len() == 1 && found[0].starts_with("leak: descriptors"), "{found:?}");
-        assert_eq!(complaints(|at, sample| sample.descriptors += u64::from(at == 500.0)), [""; 0]);
+        assert_eq!(
+            complaints(|at, sample| sample.held.descriptors += u64::from(at == 500.0)),
+            [""; 0]
+        );
     }
 
     #[test]
     fn slots_that_do_not_come_home_are_a_leak() {
-        let found = complaints(|at, sample| sample.out += (at / 100.0) as u64);
+        let found = complaints(|at, sample| sample.held.out += (at / 100.0) as u64);
         assert!(found.len() == 1 && found[0].starts_with("leak: out"), "{found:?}");
     }
 
@@ -275,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_run_that_is_too_short_has_no_trend_and_no_complaint() {
-        let short = &samples(|at, sample| sample.memory_bytes += (at * 1e6) as u64)[..5];
+        let short = &samples(|at, sample| sample.held.memory_bytes += (at * 1e6) as u64)[..5];
         let watched: Vec<Watched> =
             KINDS.iter().map(|kind| Watched::new(kind, settled(short))).collect();
         assert!(watched.iter().all(|one| one.trend.is_none()));

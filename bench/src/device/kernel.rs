@@ -2,10 +2,12 @@
 
 use std::fs;
 
+use serde::{Deserialize, Serialize};
+
 use crate::device::files::field;
 
 /// The counters of the calling thread; those that the kernel does not tell are 0.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kernel {
     pub waited: u64,
     /// Context switches because the kernel gave the core to another thread.
