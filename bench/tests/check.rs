@@ -241,6 +241,37 @@ fn in_a_container_what_was_not_given_to_it_is_named_with_the_flag_that_gives_it(
 }
 
 #[test]
+fn shared_memory_needs_descriptors_and_a_barrier_if_it_is_asked_for() {
+    let shm =
+        || Wanted { shm: true, ..Wanted::new(Source::Profile("storage".into())).expect("one") };
+    let root = unpack("laptop");
+    let limits = root.join("proc/self/limits");
+    let checkup = |soft: u64, hard: u64| {
+        let line = format!("Max open files            {soft}   {hard}   files\n");
+        fs::write(&limits, line).expect("it is writable");
+        Checkup::new(&Host::new(&root, &laptop()), &shm())
+    };
+    let few = checkup(100, 1_000_000);
+    assert_eq!(severity(&few, "shm-files"), Severity::Error);
+    assert!(command(&few, "shm-files").starts_with("ulimit -n "));
+    let fixed: u64 = command(&few, "shm-files")["ulimit -n ".len()..].parse().expect("a number");
+    assert_eq!(severity(&checkup(fixed, fixed), "shm-files"), Severity::Ok);
+    let fewer = checkup(fixed - 1, fixed - 1);
+    assert_eq!(severity(&fewer, "shm-files"), Severity::Error);
+    assert!(command(&fewer, "shm-files").contains("limits.d"));
+    assert_eq!(severity(&fewer, "shm-wake"), Severity::Ok);
+    fs::write(root.join("proc/sys/kernel/osrelease"), "4.15.0-1-amd64\n").expect("writable");
+    let mut block = shm();
+    let mut raw = block.config.raw().clone();
+    raw.engine.idle.policy = "block".into();
+    block.config = rpcrdma_engine::Config::try_from(raw).expect("it adds up");
+    let old = Checkup::new(&Host::new(&root, &laptop()), &block);
+    assert_eq!(severity(&old, "shm-wake"), Severity::Warning);
+    let plain = look("laptop", &laptop(), &plain());
+    assert!(plain.findings().all(|found| !found.name.starts_with("shm-")));
+}
+
+#[test]
 fn on_a_spoiled_server_everything_is_found() {
     let wanted = Wanted { cores: "2,3".parse().ok(), ..verbs() };
     let checkup = look("spoiled", &spoiled(), &wanted);

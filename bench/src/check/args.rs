@@ -62,6 +62,7 @@ pub fn wanted(args: &Args) -> Result<Wanted, BenchError> {
     let mut wanted = Wanted::new(source)?;
     let DeviceArgs { provider, device, address, .. } = &args.device;
     wanted.verbs |= *provider == Over::Verbs;
+    wanted.shm |= *provider == Over::Shm;
     if device.is_some() || address.is_some() {
         (wanted.device, wanted.address) = (device.clone(), *address);
     }

@@ -17,6 +17,7 @@ pub mod host;
 mod link;
 mod memory;
 mod power;
+mod shm;
 mod system;
 mod text;
 mod time;

@@ -17,6 +17,8 @@ pub struct Wanted {
     pub source: Source,
     /// Whether an RDMA device is asked for, and not only looked for.
     pub verbs: bool,
+    /// Whether processes are to talk through shared memory.
+    pub shm: bool,
     pub device: Option<String>,
     pub address: Option<IpAddr>,
     pub cores: Option<CorePair>,
@@ -40,6 +42,7 @@ impl Wanted {
         };
         Ok(Wanted {
             verbs: config.engine().provider == ProviderKind::Verbs,
+            shm: config.engine().provider == ProviderKind::Shm,
             device: config.verbs().device.clone(),
             address: config.verbs().address,
             cores: None,

@@ -68,7 +68,12 @@ impl Files {
 
     /// The soft and the hard limit on the bytes that this program may lock; `None` is without limit.
     pub fn memlock(&self) -> [Option<u64>; 2] {
-        memlock(&self.text("proc/self/limits").unwrap_or_default())
+        self.limit("Max locked memory")
+    }
+
+    /// The same of any limit, by its name in the kernel's table.
+    pub fn limit(&self, name: &str) -> [Option<u64>; 2] {
+        limit(&self.text("proc/self/limits").unwrap_or_default(), name)
     }
 }
 
@@ -100,8 +105,8 @@ fn is_virtual(flags: &str) -> bool {
     flags.split(' ').any(|flag| flag == "hypervisor")
 }
 
-fn memlock(limits: &str) -> [Option<u64>; 2] {
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"));
+fn limit(limits: &str, name: &str) -> [Option<u64>; 2] {
+    let line = limits.lines().find_map(|line| line.strip_prefix(name));
     let mut words = line.unwrap_or_default().split_whitespace().map(|word| word.parse().ok());
     [words.next().flatten(), words.next().flatten()]
 }
@@ -164,9 +169,9 @@ mod tests {
     #[test]
     fn the_limits_of_locked_memory_are_the_first_two_numbers() {
         let line = "Max locked memory         8388608              9999999              bytes\n";
-        assert_eq!(memlock(line), [Some(8_388_608), Some(9_999_999)]);
+        assert_eq!(limit(line, "Max locked memory"), [Some(8_388_608), Some(9_999_999)]);
         let line = "Max locked memory         unlimited  unlimited  bytes\n";
-        assert_eq!(memlock(line), [None; 2]);
-        assert_eq!(memlock(""), [None; 2]);
+        assert_eq!(limit(line, "Max locked memory"), [None; 2]);
+        assert_eq!(limit("", "Max locked memory"), [None; 2]);
     }
 }

@@ -104,6 +104,11 @@ fn a_client_elsewhere_is_answered_with_whatever_it_calls() {
                 assert!(round.completed >= 100, "{op:?}: {round:?}");
                 assert_eq!(round.latency.count() > 0, window == 1, "{op:?}");
             }
+            // As it was told at the end of a round.
+            let counted = client.counters()[1];
+            assert!(counted.sent >= 210 && counted.completions >= 210, "{op:?}: {counted:?}");
+            // What the server reads from.
+            assert!(client.held().out > 0, "{op:?}");
             drop(client);
             server.join().expect("no panic")
         });
@@ -163,4 +168,29 @@ fn the_fabric_is_not_served_over() {
     let args = crate::testing::parsed("");
     let refused = measure(&args, &Session::silent()).expect_err("one process");
     assert!(refused.to_string().contains("lives inside one process"), "{refused}");
+}
+
+#[test]
+fn a_server_that_goes_in_the_middle_of_a_round_ends_it() {
+    let Ok(cores) = CorePair::choose(None) else { return };
+    let (port, load) = (Port::new(), load(Op::Null, 0, Placement::Inline, 1));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut lines, _) = next_client(&port.listener).expect("a socket").expect("a client");
+            wish_of(&mut lines).expect("a wish");
+            tell(&mut lines, Word::At(port.at.into()));
+            assert!(matches!(lines.hear(), Ok(Heard::Line(Order::Go(Tally::Events)))));
+            tell(&mut lines, Word::Going);
+        });
+        let config = config_for(&load);
+        let (mut far, _) = Far::ask(Place::Host(port.at), cores, &load, &config).expect("a server");
+        let round = far.round(cores, Tally::Events, |stop| {
+            while !stop.is_set() {
+                thread::yield_now();
+            }
+            Err::<(), _>(BenchError::PeerGone { who: "client" })
+        });
+        let error = round.expect_err("the server has gone");
+        assert!(error.to_string().contains("it has gone"), "{error}");
+    });
 }
