@@ -11,9 +11,9 @@ use rpcrdma_tests::service::Service;
 use rpcrdma_tests::setup::{checked, small};
 use rpcrdma_verbs::Verbs;
 
-const USAGE: &str = "peer serve ADDRESS --until FILE [--device NAME]
+const USAGE: &str = "peer serve ADDRESS --until FILE [--device NAME] [--map yes]
 peer call ADDRESS [--until FILE] [--calls N] [--lines N] [--bytes N] [--again yes] [--progress FILE]
-                  [--seconds N] [--device NAME]
+                  [--seconds N] [--device NAME] [--map yes]
 
 ADDRESS is that of an RDMA device, or a socket of shared memory: shm:PATH.
 
@@ -24,6 +24,7 @@ ADDRESS is that of an RDMA device, or a socket of shared memory: shm:PATH.
   --again yes       connects again when a connection is lost, and repeats its calls
   --progress FILE   how many calls each line has had answered, at least; - says it in lines
   --seconds N       after that it has hung (120)
+  --map yes         maps the pools of a peer that does so, too (shm.map_pools)
 
 Ends with 0 if every call was answered, with 3 if a line was lost, with 4 if it has hung.";
 
@@ -38,6 +39,7 @@ struct Wanted {
     lines: u32,
     bytes_max: u32,
     again: bool,
+    maps_pools: bool,
     seconds: u64,
 }
 
@@ -63,6 +65,7 @@ fn config(wanted: &Wanted) -> Config {
     let mut raw = small();
     let is_shm = matches!(wanted.at, Address::Shm(_));
     raw.engine.provider = if is_shm { "shm" } else { "verbs" }.into();
+    raw.shm.map_pools = wanted.maps_pools;
     if let Some(device) = &wanted.device {
         raw.verbs.device = device.as_str().into();
     }
@@ -188,6 +191,7 @@ fn wanted() -> Option<Wanted> {
         lines: 2,
         bytes_max: 30_000,
         again: false,
+        maps_pools: false,
         seconds: 120,
     };
     while let Some(key) = args.next() {
@@ -200,6 +204,7 @@ fn wanted() -> Option<Wanted> {
             "--lines" => wanted.lines = value.parse().ok()?,
             "--bytes" => wanted.bytes_max = value.parse().ok()?,
             "--again" => wanted.again = value == "yes",
+            "--map" => wanted.maps_pools = value == "yes",
             "--seconds" => wanted.seconds = value.parse().ok()?,
             _ => return None,
         }

@@ -3,9 +3,17 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use rpcrdma_tests::folder::Folder;
+
+/// Where the processes of a test meet.
+struct Place {
+    folder: Folder,
+    /// Whether they map each other's pools: `yes` or `no`.
+    maps: &'static str,
+}
 
 /// The program `peer`, and what it says.
 struct Peer {
@@ -15,10 +23,30 @@ struct Peer {
     said: Vec<String>,
 }
 
+impl Place {
+    fn new(maps: &'static str) -> Place {
+        Place { folder: Folder::new(), maps }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.join("server.sock")
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    /// Makes a file, for which a process waits.
+    fn say(&self, name: &str) {
+        fs::write(self.folder.join(name), "").expect("the folder is writable");
+    }
+}
+
 impl Peer {
-    fn start(role: &str, folder: &Folder, options: &[&str]) -> Peer {
+    fn start(role: &str, place: &Place, options: &[&str]) -> Peer {
         let child = Command::new(env!("CARGO_BIN_EXE_peer"))
-            .args([role, &format!("shm:{}", folder.join(SOCKET).display())])
+            .args([role, &format!("shm:{}", place.socket().display())])
+            .args(["--map", place.maps])
             .args(options)
             .stdout(Stdio::piped())
             .spawn();
@@ -28,17 +56,17 @@ impl Peer {
     }
 
     /// A server, once it listens. It ends when there is a file of this name in the folder.
-    fn serves(folder: &Folder, until: &str) -> Peer {
-        let mut server = Peer::start("serve", folder, &["--until", &path(folder, until)]);
+    fn serves(place: &Place, until: &str) -> Peer {
+        let mut server = Peer::start("serve", place, &["--until", &place.path(until)]);
         server.says(|line| line.starts_with("listening at").then_some(()));
         server
     }
 
     /// A caller that goes on until there is a file of this name.
-    fn calls(folder: &Folder, until: &str, options: &[&str]) -> Peer {
-        let until = path(folder, until);
+    fn calls(place: &Place, until: &str, options: &[&str]) -> Peer {
+        let until = place.path(until);
         let options = [&["--until", &until, "--progress", "-"], options].concat();
-        Peer::start("call", folder, &options)
+        Peer::start("call", place, &options)
     }
 
     /// Reads what it says until `find` has found something.
@@ -64,6 +92,13 @@ impl Peer {
     fn goes_on(&mut self) {
         let before = self.answered();
         while self.answered() < before + 20 {}
+    }
+
+    /// Whether it has mapped memory of another process's pools.
+    fn has_pools_of_others(&self) -> bool {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.child.id()));
+        let is_one = |line: &str| line.contains(" r--s ") && line.contains("memfd:rpcrdma-region");
+        maps.expect("it runs").lines().any(is_one)
     }
 
     /// Kills it without a chance to say good-bye.
@@ -94,14 +129,6 @@ impl Drop for Peer {
     }
 }
 
-fn path(folder: &Folder, name: &str) -> String {
-    folder.join(name).display().to_string()
-}
-
-fn make(folder: &Folder, name: &str) {
-    fs::write(folder.join(name), "").expect("the folder is writable");
-}
-
 /// The calls that a caller's lines had answered.
 fn calls_of(said: &[String]) -> Vec<u64> {
     let answered = |line: &String| {
@@ -111,61 +138,89 @@ fn calls_of(said: &[String]) -> Vec<u64> {
     said.iter().filter_map(answered).collect()
 }
 
-const SOCKET: &str = "server.sock";
+/// Tests of processes that copy all, or that map each other's pools.
+macro_rules! tests {
+    ($maps:literal, $($test:ident),+) => {
+        $(
+            #[test]
+            fn $test() {
+                super::$test($maps);
+            }
+        )+
+    };
+}
 
-#[test]
-fn every_call_of_another_process_is_answered() {
-    let folder = Folder::new();
-    let server = Peer::serves(&folder, "end");
+fn every_call_of_another_process_is_answered(maps: &'static str) {
+    let place = Place::new(maps);
+    let server = Peer::serves(&place, "end");
     let caller = |lines: &str, bytes: &str| {
         let options = ["--calls", "300", "--lines", lines, "--bytes", bytes];
-        Peer::start("call", &folder, &options)
+        Peer::start("call", &place, &options)
     };
     let (one, other) = (caller("3", "30000"), caller("1", "400"));
     assert_eq!(calls_of(&one.ends(0)), [300; 3]);
     assert_eq!(calls_of(&other.ends(0)), [300]);
-    make(&folder, "end");
+    place.say("end");
     server.ends(0);
-    assert!(!folder.join(SOCKET).exists(), "the server has removed its socket");
+    assert!(!place.socket().exists(), "the server has removed its socket");
 }
 
-#[test]
-fn callers_that_are_killed_under_load_do_no_harm_to_another() {
-    let folder = Folder::new();
-    let server = Peer::serves(&folder, "end");
-    let mut beside = Peer::calls(&folder, "enough", &["--lines", "1"]);
+fn callers_that_are_killed_under_load_do_no_harm_to_another(maps: &'static str) {
+    let place = Place::new(maps);
+    let server = Peer::serves(&place, "end");
+    let mut beside = Peer::calls(&place, "enough", &["--lines", "1"]);
     for _ in 0..4 {
-        let mut doomed = Peer::calls(&folder, "never", &["--lines", "3"]);
+        let mut doomed = Peer::calls(&place, "never", &["--lines", "3"]);
         doomed.goes_on();
         doomed.kill();
         beside.goes_on();
+        assert_eq!(server.has_pools_of_others(), maps == "yes");
     }
-    make(&folder, "enough");
+    place.say("enough");
     let said = beside.ends(0);
     assert!(calls_of(&said)[0] > 80, "{said:#?}");
-    make(&folder, "end");
+    place.say("end");
     server.ends(0);
 }
 
-#[test]
-fn a_caller_goes_on_with_a_server_that_was_killed_and_came_back_on_the_same_path() {
-    let folder = Folder::new();
-    let mut server = Peer::serves(&folder, "end");
-    let mut caller = Peer::calls(&folder, "enough", &["--again", "yes"]);
+fn a_caller_goes_on_with_a_server_that_was_killed_and_came_back_on_the_same_path(
+    maps: &'static str,
+) {
+    let place = Place::new(maps);
+    let mut server = Peer::serves(&place, "end");
+    let mut caller = Peer::calls(&place, "enough", &["--again", "yes"]);
     for _ in 0..3 {
         caller.goes_on();
         server.kill();
-        assert!(folder.join(SOCKET).exists(), "it had no chance to remove it");
-        server = Peer::serves(&folder, "end");
+        assert!(place.socket().exists(), "it had no chance to remove it");
+        server = Peer::serves(&place, "end");
     }
     caller.goes_on();
-    make(&folder, "enough");
+    place.say("enough");
     // Each line was lost, and has connected again.
     let said = caller.ends(3);
     assert_eq!(calls_of(&said).len(), 2, "{said:#?}");
     let again = said.iter().filter(|line| line.ends_with("connected 4 times")).count();
     assert_eq!(again, 2, "{said:#?}");
-    make(&folder, "end");
+    place.say("end");
     server.ends(0);
-    assert!(!folder.join(SOCKET).exists());
+    assert!(!place.socket().exists());
+}
+
+mod copied {
+    tests!(
+        "no",
+        every_call_of_another_process_is_answered,
+        callers_that_are_killed_under_load_do_no_harm_to_another,
+        a_caller_goes_on_with_a_server_that_was_killed_and_came_back_on_the_same_path
+    );
+}
+
+mod mapped {
+    tests!(
+        "yes",
+        every_call_of_another_process_is_answered,
+        callers_that_are_killed_under_load_do_no_harm_to_another,
+        a_caller_goes_on_with_a_server_that_was_killed_and_came_back_on_the_same_path
+    );
 }
