@@ -82,7 +82,6 @@ impl Granted {
     }
 
     /// The number of bytes.
-    #[expect(clippy::len_without_is_empty, reason = "it is a range, not a collection")]
     #[inline]
     pub fn len(self) -> u32 {
         self.len

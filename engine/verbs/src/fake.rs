@@ -8,6 +8,7 @@ mod board;
 mod cm;
 mod data;
 mod device;
+mod pointers;
 mod wire;
 
 pub use self::board::Board;

@@ -170,7 +170,7 @@ fn a_crowd_that_says_nothing_ends_nothing() {
             Ok(()) => crowd.push(socket),
             Err(_) => break,
         }
-        if crowd.len() % 100 == 0 {
+        if crowd.len().is_multiple_of(100) {
             assert!(next(&mut listener).is_none());
         }
     }

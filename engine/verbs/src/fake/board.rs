@@ -8,6 +8,7 @@ use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::pointers::seen;
 use super::wire::Wire;
 use crate::sys::cm::rdma_cm_id;
 use crate::sys::verbs::*;
@@ -212,13 +213,6 @@ impl Board {
     pub(super) fn checked(&self, function: &'static str) -> c_int {
         self.called(function).map_or_else(set_errno, |()| 0)
     }
-}
-
-/// What a pointer of a library's caller names.
-pub(super) fn seen<'a, T>(it: *mut T) -> &'a mut T {
-    // SAFETY: these functions are called by this crate, with what they have made or what it has, by
-    // one thread at a time for each thing.
-    unsafe { &mut *it }
 }
 
 pub(super) fn board_of<'a>(context: *mut ibv_context) -> &'a Board {

@@ -5,7 +5,8 @@ use std::ptr;
 
 use libc::sockaddr;
 
-use super::board::{Board, current, event_fd, seen, set_errno};
+use super::board::{Board, current, event_fd, set_errno};
+use super::pointers::seen;
 use super::wire::Heard;
 use crate::sys::cm::*;
 use crate::sys::verbs::{ibv_context, ibv_qp_attr};

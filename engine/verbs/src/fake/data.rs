@@ -6,7 +6,8 @@
 use std::ffi::{c_int, c_uint};
 use std::hint::black_box;
 
-use super::board::{State, board_of, seen};
+use super::board::{State, board_of};
+use super::pointers::seen;
 use crate::sys::verbs::*;
 
 /// The functions in the table of a context.

@@ -2,7 +2,8 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::board::{board_of, current, event_fd, seen, set_errno};
+use super::board::{board_of, current, event_fd, set_errno};
+use super::pointers::seen;
 use crate::sys::verbs as sys;
 use crate::sys::verbs::*;
 

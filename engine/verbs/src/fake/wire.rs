@@ -5,15 +5,15 @@
 //!   connect ──▶ request at the listener ── accept ──▶ response at the asker ── establish ──▶ established
 //!   post_send ──▶ the oldest Receive of the peer's queue ──▶ completions of both, at once
 //! ```
-//! Queue pairs send, bind windows and invalidate keys; nobody reaches memory by a key. A message that has no Receive, or no peer any more, fails at once. An end
-//! that leaves is not heard.
+//! Queue pairs send, bind windows and invalidate keys; nobody reaches memory by a key. A message that
+//! has no Receive, or no peer any more, fails at once. An end that leaves is not heard.
 #![expect(unsafe_code, reason = "memory is copied by addresses")]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_uint;
 use std::ptr;
 
-use super::board::seen;
+use super::pointers::seen;
 use crate::sys::cm::{rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
 use crate::sys::verbs::*;
 
