@@ -92,8 +92,8 @@ impl Region {
         &self.notes
     }
 
-    /// The file of a shared region, for another process to map. Its length cannot be changed.
-    /// Writing to it writes to buffers that have owners.
+    /// The file of a shared region, for another process to map and read. Neither its length nor,
+    /// but by this mapping, its bytes can be changed.
     pub fn memfd(&self) -> Option<BorrowedFd<'_>> {
         self.memfd.as_ref().map(File::as_fd)
     }
@@ -418,7 +418,11 @@ fn map_pages(spec: &RegionSpec, rung: PageSize, len: usize) -> io::Result<Region
         options.huge(Some(rung.bits()));
     }
     let map = match &memfd {
-        Some(file) => options.map_raw(file)?,
+        Some(file) => {
+            let map = options.map_raw(file)?;
+            seal(file)?;
+            map
+        }
         // Transparent pages begin at a multiple of their size, which the kernel does not promise.
         // The rest, at least one page at the end, also keeps two advised ranges apart in smaps.
         None if rung == PageSize::Transparent => {
@@ -459,11 +463,17 @@ fn create_memfd(rung: PageSize, len: usize) -> io::Result<File> {
     // SAFETY: the call above has just opened `fd`, and it has no other owner.
     let file = unsafe { File::from_raw_fd(fd) };
     file.set_len(len as u64)?;
-    // If another process shortened the file, this process would be killed at its next access.
-    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    Ok(file)
+}
+
+/// Allows nobody who gets the file to change it: only the mapping that exists can be written to. If
+/// another process shortened the file, this process would be killed at its next access.
+fn seal(file: &File) -> io::Result<()> {
+    let length = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+    let seals = length | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
     // SAFETY: adds seals to a file of ours; no memory is involved.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) };
-    if result == 0 { Ok(file) } else { Err(io::Error::last_os_error()) }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The maximum number of nodes of a kernel (CONFIG_NODES_SHIFT is at most 10).
@@ -612,13 +622,16 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "memfd")]
-    fn a_shared_region_can_be_mapped_again() {
+    fn a_shared_region_is_read_by_others_and_written_by_none() {
         let spec = RegionSpec { pages: PageSize::Base4K, shared: true, ..RegionSpec::new(8192) };
         let region = map(RegionSpec { lock: false, ..spec });
         let fd = region.memfd().expect("shared regions have a file").try_clone_to_owned();
         let file = File::from(fd.expect("a number is free"));
         file.set_len(0).expect_err("the length is sealed");
-        let again = MmapRaw::map_raw(&file).expect("mapped");
+        MmapRaw::map_raw(&file).expect_err("nobody else writes to it");
+        let written = std::os::unix::fs::FileExt::write_at(&file, &[1], 0);
+        written.expect_err("nor by the file");
+        let again = MmapOptions::new().map_raw_read_only(&file).expect("mapped");
         let last = region.base().as_ptr().wrapping_add(8191);
         // SAFETY: the last byte of the region, which only this test knows.
         unsafe { last.write_volatile(7) };

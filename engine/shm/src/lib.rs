@@ -22,8 +22,8 @@
 //! are mapped by the peer, read-only, and a long message is copied once, from where it is. The peer
 //! then sees all bytes of these regions as long as the connection lives. It still writes nothing but
 //! the link's own memory: RDMA Writes are executed by the side whose memory it is, and answers of
-//! RDMA Reads are staged. Regions on huge pages are mapped, too: a peer that punches holes into them
-//! can make this side's access fail with SIGBUS, so this is for processes of one owner.
+//! RDMA Reads are staged. Seals forbid everybody to write to a shared region but by its owner's
+//! mapping, to free its pages and to change its length. This is for processes of one owner.
 //!
 //! Addresses are Unix sockets ([`Address::Shm`]): the permissions of the path decide who may
 //! connect, and the kernel says who did ([`Address::Process`]). A path that a dead process has left

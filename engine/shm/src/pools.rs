@@ -70,9 +70,10 @@ impl Registrar for Files {
 }
 
 impl Pool {
-    /// Maps memory that the peer shows. None if its length could change or is not as stated.
+    /// Maps memory that the peer shows. None if its length or its pages could change, or if it is
+    /// not as long as stated.
     pub(crate) fn map(key: u32, len: u64, file: &OwnedFd) -> Option<Pool> {
-        let is_sealed = rustix::fs::fcntl_get_seals(file).ok()?.contains(SealFlags::SHRINK);
+        let is_sealed = rustix::fs::fcntl_get_seals(file).ok()?.contains(SEALS);
         let is_as_stated = rustix::fs::fstat(file).ok()?.st_size as u64 == len && len > 0;
         let len = usize::try_from(len).ok().filter(|_| is_sealed && is_as_stated)?;
         let map = MmapOptions::new().len(len).map_raw_read_only(file).ok()?;
@@ -98,6 +99,8 @@ unsafe impl Send for Pool {}
 // SAFETY: as above.
 unsafe impl Sync for Pool {}
 
+/// The length cannot shrink, and no page can be freed: no access raises SIGBUS.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::FUTURE_WRITE);
 /// Pools that a peer may show on one connection.
 pub(crate) const POOLS_MAX: usize = 256;
 
@@ -143,10 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_can_shrink_is_not_mapped() {
+    fn memory_that_can_shrink_or_lose_pages_is_not_mapped() {
         let flags = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::ALLOW_SEALING;
-        let file = rustix::fs::memfd_create("test", flags).expect("a memfd");
-        rustix::fs::ftruncate(&file, 4096).expect("a length");
-        assert!(Pool::map(7, 4096, &file).is_none());
+        for seals in [SealFlags::empty(), SealFlags::SHRINK, SealFlags::FUTURE_WRITE, SEALS] {
+            let file = rustix::fs::memfd_create("test", flags).expect("a memfd");
+            rustix::fs::ftruncate(&file, 4096).expect("a length");
+            rustix::fs::fcntl_add_seals(&file, seals).expect("seals");
+            assert_eq!(Pool::map(7, 4096, &file).is_some(), seals == SEALS, "{seals:?}");
+        }
     }
 }
