@@ -71,10 +71,13 @@ impl Reach {
                                cores."
                     .to_owned()
             }
-            Reach::Fabric => "This machine can show the software fabric: what the protocol costs, \
-                              beside the floor of the machine. Its times are those of this \
-                              processor, its ratios hold for others."
-                .to_owned(),
+            Reach::Fabric => {
+                "This machine can show the software fabric, and shared memory between \
+                              two processes: what the protocol costs, beside the floor of the \
+                              machine. Its times are those of this processor, its ratios hold for \
+                              others."
+                    .to_owned()
+            }
             Reach::SoftRoce => format!(
                 "This machine can show soft-RoCE ({device}): the whole way through verbs and the \
                  kernel's driver, with messages of some 20 us; and the software fabric."
@@ -90,7 +93,10 @@ impl Reach {
         let device = device.unwrap_or_default();
         match self {
             Reach::Nothing => vec!["nproc".to_owned()],
-            Reach::Fabric => vec!["rpcrdma-bench cmp".to_owned()],
+            Reach::Fabric => vec![
+                "rpcrdma-bench cmp".to_owned(),
+                "rpcrdma-bench cmp \"lat --provider shm\"".to_owned(),
+            ],
             Reach::SoftRoce | Reach::Nic => vec![
                 format!("rpcrdma-bench lat --provider verbs --device {device}"),
                 format!("rpcrdma-bench cmp \"lat --provider verbs --device {device}\" ib_send_lat"),

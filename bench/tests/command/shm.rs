@@ -1,5 +1,8 @@
 //! Shared memory, with the two ends in two processes.
 
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+
 use serde_json::Value;
 
 use crate::{bench, errors, good, has, json, short, short_json};
@@ -98,6 +101,40 @@ fn pauses_are_slept_through_in_both_processes() {
         let share = found["value"].as_f64().expect("a share");
         assert!(share > 0.0 && share < 0.9, "{name}: {share}");
     }
+}
+
+#[test]
+fn a_server_in_another_terminal_answers() {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_rpcrdma-bench"))
+        .args(["serve", "--provider", "shm", "--port", "0", "--once"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program was built for this test");
+    let mut out = BufReader::new(server.stdout.take().expect("a pipe"));
+    let mut first = String::new();
+    out.read_line(&mut first).expect("text");
+    // A machine with one core is refused.
+    let Some((_, rest)) = first.split_once("connect to ") else { return };
+    let at = rest.split(',').next().expect("an address");
+    let table = short(&format!("lat --provider shm --connect {at}")).expect("two cores");
+    has(&table, &["rpc, server"]);
+    assert!(!table.contains("floor"), "its other end was started by hand\n{table}");
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).expect("text");
+    assert!(server.wait().expect("it ends").success());
+    has(&rest, &["echo of 64 bytes: ", "calls answered", "replies_out"]);
+}
+
+#[test]
+fn one_process_and_two_are_compared() {
+    let output = Command::new(env!("CARGO_BIN_EXE_rpcrdma-bench"))
+        .args(["cmp", "lat", "lat --provider shm", "-n", "300", "-r", "2", "--warm-up", "10"])
+        .output()
+        .expect("the program was built for this test");
+    let Some(errors) = errors(&output) else { return };
+    assert!(output.status.success(), "{errors}");
+    has(&crate::text(&output.stdout), &["lat, over", "lat --provider shm  median"]);
 }
 
 #[test]

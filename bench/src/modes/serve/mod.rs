@@ -81,22 +81,19 @@ where
 {
     let cores = CorePair::choose(args.cores.cores)?;
     let here = Here { at: device.at(), core: cores.server, own: own.raw() };
-    let at = SocketAddr::new(ip, args.port);
-    let (what, probe_time) = if args.on_stdin {
-        (format!("serve: a client on standard input, core {}", cores.server), PROBE_TIME / 100)
-    } else {
-        (format!("serve: clients connect to {at}, core {}", cores.server), PROBE_TIME)
-    };
     let mut served = Vec::new();
-    let before;
+    let (what, port, probe_time, before);
     if args.on_stdin {
+        what = format!("serve: a client on standard input, core {}", cores.server);
+        // What the client does not show is not looked at for long.
+        (port, probe_time) = (0, PROBE_TIME / 100);
         before = jitter::probe(cores, probe_time)?;
         served.push(here.serve(&open, None, on_stdin()?, "standard input".into()));
     } else {
-        let listener = TcpListener::bind(at)
-            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-            .map_err(|error| BenchError::device(WHO, format!("{at}: {error}")))?;
+        let (listener, at) = listener(SocketAddr::new(ip, args.port))?;
+        what = format!("serve: clients connect to {at}, core {}", cores.server);
         session.announce(&what)?;
+        (port, probe_time) = (at.port(), PROBE_TIME);
         before = jitter::probe(cores, probe_time)?;
         while let Some((lines, from)) = next_client(&listener)? {
             let one = here.serve(&open, Some(&listener), lines, from.to_string());
@@ -109,7 +106,17 @@ where
     }
     let after = jitter::probe(cores, probe_time)?;
     let environment = Environment::new(cores, device.notes(), [before, after]);
-    Ok(report::report(what, args.port, environment, &served))
+    Ok(report::report(what, port, environment, &served))
+}
+
+/// A listener, and where it is: port 0 stands for any free one.
+fn listener(at: SocketAddr) -> Result<(TcpListener, SocketAddr), BenchError> {
+    let listener = TcpListener::bind(at).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        let at = listener.local_addr()?;
+        Ok((listener, at))
+    });
+    listener.map_err(|error| BenchError::device(WHO, format!("{at}: {error}")))
 }
 
 fn on_stdin() -> Result<Lines, BenchError> {
