@@ -13,6 +13,7 @@ use rpcrdma_config::Config;
 use rpcrdma_engine::Address;
 use rpcrdma_engine::provider::Waker;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
 
 use super::agree::{Heard, Lines, Order, PORT, Seen, Wish, Word};
 use crate::contenders::call::Load;
@@ -56,7 +57,7 @@ impl Far {
             }
         };
         let mut far = Far { lines, who, seen: Seen::default(), _process: process };
-        far.lines.say(&Wish::new(load, config)).map_err(|error| failed(&error))?;
+        far.say(&Wish::new(load, config))?;
         match far.word()? {
             Word::At(at) => Ok((far, at)),
             other => Err(far.unexpected(&other)),
@@ -71,7 +72,7 @@ impl Far {
         tally: Tally,
         client: impl FnOnce(&Stop) -> Result<T, BenchError> + Send,
     ) -> Result<Outcome<T, Part>, BenchError> {
-        self.lines.say(&Order::Go(tally)).map_err(|error| failed(&error))?;
+        self.say(&Order::Go(tally))?;
         match self.word()? {
             Word::Going => {}
             other => return Err(self.unexpected(&other)),
@@ -94,7 +95,7 @@ impl Far {
 
     /// Has it stop polling until the next round.
     pub fn pause(&mut self) -> Result<(), BenchError> {
-        self.lines.say(&Order::Pause).map_err(|error| failed(&error))?;
+        self.say(&Order::Pause)?;
         match self.word()? {
             Word::Paused(seen) => self.seen = *seen,
             other => return Err(self.unexpected(&other)),
@@ -105,6 +106,11 @@ impl Far {
     /// What it had counted when it paused.
     pub fn seen(&self) -> Seen {
         self.seen
+    }
+
+    fn say(&mut self, what: &impl Serialize) -> Result<(), BenchError> {
+        let said = self.lines.say(what);
+        said.map_err(|error| failed(&format!("{} has gone: {error}", self.who)))
     }
 
     /// Waits for its next word.

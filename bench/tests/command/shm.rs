@@ -115,7 +115,10 @@ fn a_server_in_another_terminal_answers() {
     let mut first = String::new();
     out.read_line(&mut first).expect("text");
     // A machine with one core is refused.
-    let Some((_, rest)) = first.split_once("connect to ") else { return };
+    let Some((_, rest)) = first.split_once("connect to ") else {
+        assert!(!server.wait().expect("it ends").success());
+        return;
+    };
     let at = rest.split(',').next().expect("an address");
     let table = short(&format!("lat --provider shm --connect {at}")).expect("two cores");
     has(&table, &["rpc, server"]);
