@@ -68,7 +68,7 @@ impl Far {
     /// counts what is named.
     pub fn round<T: Send>(
         &mut self,
-        cores: CorePair,
+        core: u32,
         tally: Tally,
         client: impl FnOnce(&Stop) -> Result<T, BenchError> + Send,
     ) -> Result<Outcome<T, Part>, BenchError> {
@@ -78,8 +78,8 @@ impl Far {
             other => return Err(self.unexpected(&other)),
         }
         let (lines, done) = (&mut self.lines, Waker::set_up()?);
-        let outcome = pair::run(
-            cores,
+        let (client, preempted) = pair::beside(
+            core,
             |stop| {
                 let ended = client(stop);
                 done.ring();
@@ -88,9 +88,8 @@ impl Far {
             |stop| watch(lines, &done, stop),
         )?;
         self.pause()?;
-        let part = self.seen.part;
-        let preempted = outcome.preempted + part.preempted;
-        Ok(Outcome { client: outcome.client, server: part, preempted })
+        let server = self.seen.part;
+        Ok(Outcome { client, server, preempted: preempted + server.preempted })
     }
 
     /// Has it stop polling until the next round.
@@ -141,7 +140,7 @@ impl Far {
     }
 }
 
-/// Watches over a server for a round, until the client is done. It takes no time of its core unless
+/// Watches over a server for a round, until the client is done. It takes no time of any core unless
 /// something happens.
 fn watch(lines: &mut Lines, done: &Waker, stop: &Stop) -> Result<(), BenchError> {
     while !stop.is_set() {
@@ -233,7 +232,7 @@ fn failed(what: &dyn std::fmt::Display) -> BenchError {
 const WHO: &str = "the server";
 /// Until a server is there, and between two words of one that sets itself up.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Long: who waits for words is on the core of a server, and not to disturb it.
+/// Long: who waits for words is not to disturb who measures.
 const LOOK: Duration = Duration::from_millis(250);
 pub const PROGRAM: &str = "rpcrdma-bench";
 

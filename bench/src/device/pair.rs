@@ -56,6 +56,32 @@ pub fn run<C: Send, S: Send>(
     Ok(Outcome { client, server, preempted })
 }
 
+/// Runs a client on a thread of its own, pinned, while the calling thread watches over a server that
+/// is elsewhere: on no core, so that it takes none from the server. Returns how often the client
+/// lost its core, too.
+///
+/// # Panics
+/// If a closure panics.
+pub fn beside<C: Send>(
+    core: u32,
+    client: impl FnOnce(&Stop) -> Result<C, BenchError> + Send,
+    watch: impl FnOnce(&Stop) -> Result<(), BenchError>,
+) -> Result<(C, u64), BenchError> {
+    let (stop, start, mut of_client) = (Stop::default(), Barrier::new(1), None);
+    let work: Work<'_> = Box::new(|stop| client(stop).map(|value| of_client = Some(value)));
+    let (client, watched) = thread::scope(|scope| {
+        let client = scope.spawn(|| side(core, &start, &stop, work));
+        let ends = StopOnDrop(&stop);
+        let watched = watch(&stop);
+        drop(ends);
+        (client.join(), watched)
+    });
+    let client = client.unwrap_or_else(|panic| panic::resume_unwind(panic));
+    watched?;
+    let preempted = client?;
+    Ok((of_client.expect("the client has ended well"), preempted))
+}
+
 /// What one side does. Boxed, so that what starts threads is compiled once.
 type Work<'a> = Box<dyn FnOnce(&Stop) -> Result<(), BenchError> + Send + 'a>;
 
@@ -135,6 +161,17 @@ mod tests {
             |_| Err(failed()),
         );
         assert_eq!(result.unwrap_err().to_string(), failed().to_string());
+    }
+
+    #[test]
+    fn who_watches_over_a_server_is_stopped_by_the_client_and_stops_it() {
+        let Some(cores) = cores() else { return };
+        let core = cores.client;
+        let watched = beside(core, |_| Ok(3), |stop| until_stopped(stop).map(|_| ()));
+        assert_eq!(watched.expect("both are well").0, 3);
+        let gone = |_: &Stop| Err(BenchError::Usage("it has gone".into()));
+        let error = beside(core, until_stopped, gone).expect_err("the server is not there");
+        assert_eq!(error.to_string(), "it has gone");
     }
 
     #[test]

@@ -149,7 +149,7 @@ impl<P: Provider> Rpc<P> {
             Opposite::Here(server) => pair::run(*cores, client, |stop| {
                 Part::of(tally, || serve(server, Idling::new(idle), stop))
             }),
-            Opposite::There(far) => far.round(*cores, tally, client),
+            Opposite::There(far) => far.round(cores.client, tally, client),
         }
     }
 

@@ -184,7 +184,7 @@ fn a_server_that_goes_in_the_middle_of_a_round_ends_it() {
         });
         let config = config_for(&load);
         let (mut far, _) = Far::ask(Place::Host(port.at), cores, &load, &config).expect("a server");
-        let round = far.round(cores, Tally::Events, |stop| {
+        let round = far.round(cores.client, Tally::Events, |stop| {
             while !stop.is_set() {
                 thread::yield_now();
             }
