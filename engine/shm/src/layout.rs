@@ -171,9 +171,15 @@ impl Layout {
     }
 
     /// The first byte of the memory.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "rogue"))]
     pub(crate) fn base(&self) -> *mut u8 {
         self.memory.base()
+    }
+
+    /// Bytes of the memory.
+    #[cfg(any(test, feature = "rogue"))]
+    pub(crate) fn memory_len(&self) -> usize {
+        self.memory.len()
     }
 
     /// Bytes of a staging area.

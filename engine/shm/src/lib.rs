@@ -54,6 +54,8 @@ mod port;
 mod producer;
 mod provider;
 mod queues;
+#[cfg(any(test, feature = "rogue"))]
+pub mod rogue;
 mod socket;
 mod staged;
 mod staging;

@@ -7,6 +7,7 @@ pub mod content;
 pub mod foreign;
 pub mod group;
 pub mod header;
+pub mod link;
 pub mod memory;
 pub mod placement;
 pub mod shard;

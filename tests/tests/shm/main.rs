@@ -1,5 +1,6 @@
 //! The engine on shared memory: the API suite in one process, and processes of which one dies.
 
+mod fuzzed;
 mod processes;
 
 use rpcrdma_engine::Shm;

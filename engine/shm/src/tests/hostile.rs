@@ -1,33 +1,22 @@
 //! Peers that follow no rule: they have the memory of a link and the socket, and write anything.
 
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::{
-    Attached, CmEvent, ConnParam, ConnectionManager, PrivateBytes, Provider, QueueEvent, Queues,
-    Remote, SendOp, WcStatus, WorkCompletion,
+    Attached, CmEvent, ConnParam, ConnectionManager, Provider, QueueEvent, Queues, Remote, SendOp,
+    WcStatus, WorkCompletion,
 };
 use rpcrdma_transport::body::{OP_DISCONNECT, OP_READ, OP_SEND, OP_SEND_INVALIDATE, OP_WRITE};
-use rpcrdma_transport::conn::Progress;
 
 use super::device::{Device, Options, address, open_with};
 use super::host::*;
-use crate::greeting::{Greeting, Kind};
-use crate::layout::{Dimensions, Direction, Layout};
-use crate::memory::Memory;
-use crate::socket::{self, Heard};
+use crate::rogue::{Rogue, SLOTS};
 use crate::staged::STAGED;
 
-/// The peer: all that its process would have.
-struct Rogue {
-    socket: OwnedFd,
-    layout: Arc<Layout>,
-    out: Direction,
-    back: Direction,
-    head: u64,
-    /// The queue pair at the victim.
+/// The peer, and its queue pair at the victim.
+struct Guest {
+    rogue: Rogue,
     qp: Attached<Qp>,
 }
 
@@ -53,8 +42,7 @@ struct Scene {
     sent: u64,
 }
 
-const SLOTS: u32 = 16;
-const DIMENSIONS: Dimensions = Dimensions { slots: SLOTS, staging: 65536 };
+const STAGING: u32 = 65536;
 /// Receives of the victim, by their numbers.
 const RECEIVES: u64 = 16;
 /// Bytes of each.
@@ -74,25 +62,17 @@ impl Said {
     }
 }
 
-impl Rogue {
+impl Guest {
     fn publish(&mut self, said: Said) {
-        let slot = self.out.slot(self.head);
         let (key, len, offset) = said.piece;
         let piece = [&key.to_ne_bytes()[..], &len.to_ne_bytes(), &offset.to_ne_bytes()].concat();
-        for (at, byte) in piece.iter().enumerate() {
-            write(slot.bytes().wrapping_add(at), *byte);
-        }
-        for (word, value) in slot.header.iter().zip(said.words()) {
-            word.store(value, Ordering::Relaxed);
-        }
-        slot.turn.store(self.head + 1, Ordering::Release);
-        self.head += 1;
+        self.rogue.publish(said.words(), &piece);
     }
 }
 
 impl Scene {
     fn new() -> Scene {
-        let options = Options { staging: DIMENSIONS.staging, ..Options::default() };
+        let options = Options { staging: STAGING, ..Options::default() };
         let device = open_with(options).expect("allowed");
         let (mut victim, mut honest) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
         let (ours, theirs) = connect(&device, &mut honest, &mut victim, 7);
@@ -102,33 +82,17 @@ impl Scene {
     }
 
     /// A peer with a connection that the victim has accepted.
-    fn rogue(&mut self) -> Rogue {
+    fn rogue(&mut self) -> Guest {
         let mut cm = self.device.open_cm().expect("a connection manager");
         let at = cm.listen(address()).expect("a free name");
         let rpcrdma_provider::Address::Shm(name) = at else { panic!("{at} is not a name") };
-        let socket = socket::open().expect("a socket");
-        socket::connect(&socket, &name).expect("a listener");
-        let (memory, file) = Memory::create(DIMENSIONS.bytes()).expect("memory");
-        let hello = Greeting {
-            kind: Kind::Hello,
-            dimensions: DIMENSIONS,
-            has_fences: true,
-            maps_pools: false,
-            qp_num: 99,
-            rnr_retry: 7,
-            private: PrivateBytes::new(),
-        };
-        socket::send(&socket, &hello, Some(&file)).expect("room");
+        let mut rogue = Rogue::connect(&name, STAGING).expect("a listener");
         let Some(CmEvent::Request { request, .. }) = next(&mut cm) else { panic!("no request") };
         let param = ConnParam { private: &[], rnr_retry: 7 };
         let endpoint = cm.accept(request, &self.victim.queues.handle(), &param).expect("accepted");
-        let Heard::Greeting(answer, _) = socket::receive(&socket) else { panic!("no answer") };
-        assert_eq!(answer.kind, Kind::Accepted);
+        assert!(rogue.is_accepted());
         let qp = self.victim.queues.attach(endpoint).expect("attached");
-        let layout = Layout::new(memory, DIMENSIONS);
-        layout.side(0).progress.store(Progress::Attached as u32, Ordering::Release);
-        let [out, back] = [0, 1].map(|index| Direction::new(&layout, index));
-        Rogue { socket, layout, out, back, head: 0, qp }
+        Guest { rogue, qp }
     }
 
     /// The honest connection carries messages both ways, with the right bytes.
@@ -165,13 +129,6 @@ impl Scene {
     }
 }
 
-/// A byte as another process would write it.
-#[expect(unsafe_code, reason = "memory that is shared has no reference")]
-fn write(at: *mut u8, byte: u8) {
-    // SAFETY: the callers stay within the memory of the link, which lives.
-    unsafe { at.write_volatile(byte) };
-}
-
 #[test]
 fn a_rogue_that_behaves_is_served() {
     let mut scene = Scene::new();
@@ -197,7 +154,7 @@ fn a_message_for_the_queue_pair_of_another_is_from_its_own() {
 
 #[test]
 fn a_length_without_its_bytes_ends_the_connection_and_delivers_nothing() {
-    let end = u64::from(DIMENSIONS.staging);
+    let end = u64::from(STAGING);
     let staged = |byte_len, piece| Said { pieces: 1, byte_len, piece, ..Said::SEND };
     let lies = [
         ("longer than the slot", Said { byte_len: 225, ..Said::SEND }),
@@ -243,7 +200,7 @@ fn acks_of_slots_that_were_never_published_free_nothing() {
     let mut scene = Scene::new();
     for acks in [u64::MAX, 1 << 40, 3, 1] {
         let mut rogue = scene.rogue();
-        rogue.back.words().ack_line.0.store(acks, Ordering::Release);
+        rogue.rogue.acknowledge(acks, 0);
         rogue.publish(Said { acks, ..Said::SEND });
         assert_eq!(scene.take(rogue.qp).len(), 1);
         for id in 0..40 {
@@ -268,13 +225,10 @@ fn verdicts_and_counters_may_be_anything() {
     for id in 0..4 {
         scene.victim.post(rogue.qp.qp, 500 + id, SendOp::Read(remote), &sgl);
     }
-    rogue.back.words().refused.0.store(u64::MAX, Ordering::Release);
-    for (position, code) in [(0, 0xff), (1, 0), (2, 77), (3, 6)] {
-        let verdict = rogue.back.verdict(position);
-        verdict.outcome.store(code, Ordering::Relaxed);
-        verdict.turn.store(position + 1, Ordering::Release);
+    for (position, outcome) in [(0, 0xff), (1, 0), (2, 77), (3, 6)] {
+        rogue.rogue.judge(position, outcome);
     }
-    rogue.back.words().ack_line.0.store(4, Ordering::Release);
+    rogue.rogue.acknowledge(4, u64::MAX);
     scene.victim.poll_dry();
     scene.assert_unharmed();
 }
@@ -284,10 +238,10 @@ fn reads_without_end_are_refused() {
     let mut scene = Scene::new();
     let mut rogue = scene.rogue();
     let rkey = scene.victim.bind(rogue.qp.qp, (0, 4096), Access::REMOTE_READ);
-    rogue.out.target(0);
+    rogue.rogue.out.target(0);
     let addr = scene.victim.at(0);
     for position in 0..u64::from(SLOTS) {
-        rogue.out.target(position).store(addr, Ordering::Relaxed);
+        rogue.rogue.out.target(position).store(addr, Ordering::Relaxed);
     }
     // More than it has slots, without a look at the verdicts.
     for _ in 0..1000 {
@@ -318,12 +272,7 @@ fn a_peer_that_scribbles_over_everything_spoils_only_its_own() {
                 }),
                 1 => drop(scene.victim.send(rogue.qp.qp, 900, b"to a scribbler")),
                 2 => {
-                    rustix::net::send(
-                        &rogue.socket,
-                        &[0; 100],
-                        rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL,
-                    )
-                    .ok();
+                    rogue.rogue.say(&[0; 100]);
                 }
                 _ => scribble(&rogue, &mut random),
             }
@@ -375,14 +324,13 @@ fn a_peer_that_scribbles_while_it_is_polled_spoils_only_its_own() {
 }
 
 /// Writes random bytes to a random place of the link's memory: more often where words are.
-fn scribble(rogue: &Rogue, random: &mut Random) {
-    let len = DIMENSIONS.bytes() as u64;
+fn scribble(guest: &Guest, random: &mut Random) {
+    let len = guest.rogue.memory_len() as u64;
     let span = if random.below(2) == 0 { len.min(16 << 10) } else { len };
-    let at = random.below(span) as usize;
-    for at in at..(at + random.below(64) as usize).min(len as usize) {
-        let byte = if random.below(4) == 0 { 0xff } else { random.next() as u8 };
-        write(rogue.layout.base().wrapping_add(at), byte);
-    }
+    let (at, count) = (random.below(span) as usize, random.below(64) as usize);
+    let bytes: Vec<u8> =
+        (0..count).map(|_| if random.below(4) == 0 { 0xff } else { random.next() as u8 }).collect();
+    guest.rogue.scribble(at, &bytes);
 }
 
 /// SplitMix64.

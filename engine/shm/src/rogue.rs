@@ -1,0 +1,114 @@
+//! A peer that follows no rule, for tests: it has all that the process of a peer would have, the
+//! memory of a connection and its socket, and writes anything there.
+#![expect(unsafe_code, reason = "it writes where it likes in mapped memory")]
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rpcrdma_provider::{PrivateBytes, ShmName};
+use rpcrdma_transport::body::INLINE_LEN;
+use rpcrdma_transport::conn::Progress;
+
+use crate::greeting::{Greeting, Kind};
+use crate::layout::{Dimensions, Direction, Layout};
+use crate::memory::Memory;
+use crate::socket::{self, Heard};
+
+/// The peer.
+pub struct Rogue {
+    socket: OwnedFd,
+    pub(crate) layout: Arc<Layout>,
+    pub(crate) out: Direction,
+    back: Direction,
+    head: u64,
+}
+
+impl Rogue {
+    /// Connects to a listener and says hello, with the smallest rings and so many bytes of staging.
+    ///
+    /// # Errors
+    /// If nobody listens, or the system refuses.
+    pub fn connect(to: &ShmName, staging: u32) -> io::Result<Rogue> {
+        let dimensions = Dimensions { slots: SLOTS, staging };
+        let socket = socket::open()?;
+        socket::connect(&socket, to)?;
+        let (memory, file) = Memory::create(dimensions.bytes())?;
+        let hello = Greeting {
+            kind: Kind::Hello,
+            dimensions,
+            has_fences: true,
+            maps_pools: false,
+            qp_num: 99,
+            rnr_retry: 7,
+            private: PrivateBytes::new(),
+        };
+        socket::send(&socket, &hello, Some(&file))?;
+        let layout = Layout::new(memory, dimensions);
+        let [out, back] = [0, 1].map(|index| Direction::new(&layout, index));
+        Ok(Rogue { socket, layout, out, back, head: 0 })
+    }
+
+    /// Whether the other side has accepted it since the last look. It may then send.
+    pub fn is_accepted(&mut self) -> bool {
+        let Heard::Greeting(answer, _) = socket::receive(&self.socket) else { return false };
+        self.layout.side(0).progress.store(Progress::Attached as u32, Ordering::Release);
+        answer.kind == Kind::Accepted
+    }
+
+    /// Publishes a slot with any header, and with these bytes.
+    pub fn publish(&mut self, header: [u64; 3], bytes: &[u8]) {
+        let slot = self.out.slot(self.head);
+        for (at, byte) in bytes.iter().enumerate().take(INLINE_LEN) {
+            // SAFETY: within the bytes of the slot, which has no references to them.
+            unsafe { slot.bytes().wrapping_add(at).write_volatile(*byte) };
+        }
+        for (word, value) in slot.header.iter().zip(header) {
+            word.store(value, Ordering::Relaxed);
+        }
+        slot.turn.store(self.head + 1, Ordering::Release);
+        self.head += 1;
+    }
+
+    /// States how many slots of the other side it has taken, and how many of them it refused.
+    pub fn acknowledge(&self, taken: u64, refused: u64) {
+        self.back.words().refused.0.store(refused, Ordering::Release);
+        self.back.words().ack_line.0.store(taken, Ordering::Release);
+    }
+
+    /// States the outcome of a slot of the other side.
+    pub fn judge(&self, position: u64, outcome: u32) {
+        let verdict = self.back.verdict(position);
+        verdict.outcome.store(outcome, Ordering::Relaxed);
+        verdict.turn.store(position.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Writes bytes anywhere into the memory of the connection, as far as they lie in it.
+    pub fn scribble(&self, at: usize, bytes: &[u8]) {
+        for (at, byte) in (at..self.memory_len()).zip(bytes) {
+            // SAFETY: within the memory, to whose bytes there are no references.
+            unsafe { self.layout.base().wrapping_add(at).write_volatile(*byte) };
+        }
+    }
+
+    /// Bytes of the memory of the connection.
+    pub fn memory_len(&self) -> usize {
+        self.layout.memory_len()
+    }
+
+    /// Sends anything by the socket, as far as there is room.
+    pub fn say(&self, bytes: &[u8]) {
+        let flags = rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL;
+        let _ = rustix::net::send(&self.socket, bytes, flags);
+    }
+}
+
+impl std::fmt::Debug for Rogue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rogue").field("head", &self.head).finish_non_exhaustive()
+    }
+}
+
+/// Slots of its rings.
+pub const SLOTS: u32 = 16;
