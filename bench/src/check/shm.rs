@@ -46,7 +46,7 @@ fn wake(host: &Host<'_>, wanted: &Wanted) -> Finding {
 }
 
 /// Descriptors of a connection.
-const EACH: u64 = 3;
+const EACH: u64 = 2;
 /// Descriptors of everything else.
 const OTHERS: u64 = 64;
 /// The first kernel with a barrier across processes.

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! All its sockets are non-blocking and lie in one epoll set; [`ConnectionManager::next`] does the
-//! work. The memory of a link is made by the side that connects, and looked at before it is mapped.
+//! work. The memory of a link is made by the side that connects; the
+//! other side checks it before it maps it.
 
 mod attempt;
 mod listener;
@@ -246,7 +247,8 @@ impl ConnectionManager for ShmCm {
         on: &ShmHandle,
         param: &ConnParam<'_>,
     ) -> Result<ConnectId, SetupError> {
-        let name = name_of(to).ok_or_else(|| not_a_socket(to))?;
+        let wrong = ConnectError::WrongAddress { reason: TAKES };
+        let name = name_of(to).ok_or_else(|| SetupError::connect(to, wrong))?;
         let (private, seat) = (private_bytes(param.private)?, Seat::take(on, param, &self.shared)?);
         let attempt = Attempt::new(name, seat, (param.rnr_retry, private), &self.shared)?;
         let number = self.number();
@@ -348,14 +350,6 @@ fn name_of(address: Address) -> Option<ShmName> {
     }
 }
 
-fn not_a_socket(address: Address) -> SetupError {
-    SetupError::Invalid {
-        what: "address",
-        value: address.to_string(),
-        allowed: "shm:/PATH or shm:@NAME with engine.provider = \"shm\"".to_owned(),
-    }
-}
-
 fn private_bytes(bytes: &[u8]) -> Result<PrivateBytes, SetupError> {
     PrivateBytes::try_from(bytes).map_err(|_| SetupError::Invalid {
         what: "length of connection private data",
@@ -364,6 +358,8 @@ fn private_bytes(bytes: &[u8]) -> Result<PrivateBytes, SetupError> {
     })
 }
 
+/// The addresses of this provider.
+const TAKES: &str = "shared memory takes only Unix sockets (shm:/PATH or shm:@NAME)";
 /// Sockets handled at one time.
 const READY_MAX: usize = 64;
 /// Sockets that have connected and said nothing yet.

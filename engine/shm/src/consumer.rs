@@ -24,6 +24,8 @@ pub(crate) struct Consumer {
     next: u64,
     /// The queue pair that the link belongs to: all messages are for it, whatever they say.
     qp_num: u32,
+    /// Slots that it has refused.
+    refused: u64,
     /// The peer's pools, as far as messages have named them.
     pools: RefCell<Vec<Arc<Pool>>>,
 }
@@ -35,7 +37,7 @@ impl Consumer {
         qp_num: u32,
         first: u64,
     ) -> Consumer {
-        Consumer { link, direction, next: first, qp_num, pools: RefCell::default() }
+        Consumer { link, direction, next: first, qp_num, refused: 0, pools: RefCell::default() }
     }
 
     fn is_withdrawn(&self, position: u64) -> bool {
@@ -46,19 +48,19 @@ impl Consumer {
         self.direction.slot(self.next)
     }
 
-    /// The pieces of the front; each is read once.
-    fn pieces(&self, front: &Header) -> impl Iterator<Item = Piece> {
+    /// The pieces of a slot with this header; each is read once.
+    fn pieces(&self, position: u64, header: &Header) -> impl Iterator<Item = Piece> {
         // SAFETY: the slot's bytes are readable as long as the direction exists.
-        unsafe { pieces_at(self.front_slot().bytes(), front.pieces) }
+        unsafe { pieces_at(self.direction.slot(position).bytes(), header.pieces) }
     }
 
-    /// Passes on the bytes of pools of the peer that the front names.
+    /// Passes on the bytes of pools of the peer that these pieces name.
     fn pull_mapped(
         &self,
-        front: &Header,
+        pieces: impl Iterator<Item = Piece>,
         mut put: impl FnMut(*const u8, usize) -> Result<(), DmaError>,
     ) -> Result<(), DmaError> {
-        for piece in self.pieces(front) {
+        for piece in pieces {
             let from = self.find(piece).ok_or(DmaError::Source)?;
             put(from, piece.len as usize)?;
         }
@@ -83,15 +85,16 @@ impl Consumer {
         *self.pools.borrow_mut() = self.link.pools();
     }
 
-    /// Where the bytes of a request lie: in the staging area, or for a Read in its slot. The place is
-    /// read once.
-    fn staged(&self, position: u64, header: &Header) -> Result<*mut u8, DmaError> {
-        let (slot, byte_len) = (self.direction.slot(position), header.byte_len);
-        // SAFETY: the slot's bytes are readable as long as the direction exists.
-        let mut pieces = unsafe { pieces_at(slot.bytes(), header.pieces.min(1)) };
-        let piece = pieces.next().filter(|piece| piece.len == byte_len).ok_or(DmaError::Source)?;
+    /// Where the bytes of a request lie whose only piece is this one: in the staging area, or for a
+    /// Read in its slot.
+    fn place_of(
+        &self,
+        (position, byte_len): (u64, u32),
+        piece: Option<Piece>,
+    ) -> Result<*mut u8, DmaError> {
+        let piece = piece.filter(|piece| piece.len == byte_len).ok_or(DmaError::Source)?;
         if piece.key == IN_SLOT && byte_len as usize <= INLINE_LEN {
-            return Ok(slot.bytes());
+            return Ok(self.direction.slot(position).bytes());
         }
         if piece.key != STAGED {
             return Err(DmaError::Source);
@@ -108,7 +111,8 @@ impl Consumer {
 
 // SAFETY: the memory passed on is that of the staging area or of a pool, which stays mapped. It is
 // readable, and its bytes are copied once: what the peer writes there meanwhile is part of its own
-// message. Nothing of the peer's is written but the staging area.
+// message. Only the staging area, the slot of a Read, verdicts and the words of the direction are
+// written.
 unsafe impl Incoming for Consumer {
     #[inline(always)]
     fn front(&self) -> Option<Header> {
@@ -167,12 +171,12 @@ unsafe impl Incoming for Consumer {
         if self.is_withdrawn(self.next) {
             return None;
         }
-        let first = self.pieces(front).next();
-        if first.is_none_or(|piece| piece.key >= IN_SLOT) {
-            let from = self.staged(self.next, front);
+        let mut pieces = self.pieces(self.next, front).peekable();
+        if pieces.peek().is_none_or(|piece| piece.key >= IN_SLOT) {
+            let from = self.place_of((self.next, front.byte_len), pieces.next());
             return Some(from.and_then(|from| put(from, front.byte_len as usize)));
         }
-        let outcome = self.pull_mapped(front, put);
+        let outcome = self.pull_mapped(pieces, put);
         // What was withdrawn meanwhile may have changed while it was copied, and so may what a peer
         // has left behind.
         fence(Ordering::Acquire);
@@ -191,11 +195,13 @@ unsafe impl Incoming for Consumer {
         if self.is_withdrawn(position) {
             return None;
         }
-        let to = self.staged(position, read);
+        let piece = self.pieces(position, read).next();
+        let to = self.place_of((position, from.len()), piece);
         Some(to.map(|to| {
             let from_addr = std::ptr::with_exposed_provenance::<u8>(from.addr() as usize);
             // SAFETY: the source was granted to the peer and lies in registered memory. The
-            // destination was just checked to lie in the staging area; no registered memory does.
+            // destination was just checked to lie in the staging area or in the slot; no registered memory
+            // does.
             unsafe { std::ptr::copy_nonoverlapping(from_addr, to, from.len() as usize) };
         }))
     }
@@ -215,8 +221,9 @@ unsafe impl Incoming for Consumer {
     #[cold]
     fn refuse(&mut self, why: Refusal) {
         self.finish(self.next, Err(why));
-        // The producer sees it with the ack that releases this slot. Only this side adds to it.
-        self.direction.words().refused.0.fetch_add(1, Ordering::Relaxed);
+        // The producer sees it with the ack that releases this slot.
+        self.refused += 1;
+        self.direction.words().refused.0.store(self.refused, Ordering::Relaxed);
         self.release();
     }
 

@@ -28,7 +28,7 @@ pub(crate) struct Greeting {
     pub maps_pools: bool,
     /// Its queue pair.
     pub qp_num: u32,
-    /// How often its peer retries a message without a Receive.
+    /// How often its own messages are retried while the other side has no Receive.
     pub rnr_retry: u8,
     /// Connection private data.
     pub private: PrivateBytes,

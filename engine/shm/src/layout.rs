@@ -3,15 +3,14 @@
 //!
 //! ```text
 //!   head: the two sides       4 KiB
-//!   direction 0               words, slots, verdicts, withdrawals, targets      page by page
+//!   direction 0               words, slots, verdicts, withdrawals, targets      in whole pages
 //!   direction 1               the same
 //!   staging of direction 0
 //!   staging of direction 1
 //! ```
 //!
-//! Direction 0 runs from the connecting side (0) to the accepting side (1). All that is read from
-//! here was written by a peer that nobody trusts: every word is an atomic and read once, bytes are
-//! copied by raw pointers, and no reference to them is ever made.
+//! Direction 0 runs from the connecting side (0) to the accepting side (1). All of it may be written
+//! by the peer, which is not trusted: words are atomics; bytes and pieces are copied by raw pointers.
 #![expect(unsafe_code, reason = "words are found in mapped memory by their offsets")]
 
 use std::ptr::NonNull;
@@ -32,7 +31,7 @@ pub(crate) struct Dimensions {
     pub staging: u32,
 }
 
-/// One side's words, written by it and read by the other.
+/// One side's words: it writes them, and the other side reads them and clears `asleep`.
 #[repr(C, align(128))]
 pub(crate) struct Side {
     /// How far it has got in the set-up.

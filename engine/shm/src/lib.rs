@@ -4,37 +4,39 @@
 //!   process A                     memfd of one connection                     process B
 //!   ShmQueues ── publish ──▶ │ ring A to B │ staging A to B │ ──▶ poll, copy ── ShmQueues
 //!             ◀─ poll, copy ─│ ring B to A │ staging B to A │ ◀── publish ─────
-//!   ShmCm ◀──────────────────── Unix socket: who, greeting, wake, end ────────────▶ ShmCm
+//!   ShmCm ◀──────────────────── Unix socket: who, greeting, pools, wake, end ─────▶ ShmCm
 //! ```
 //!
 //! The rules are those of `rpcrdma-transport`, as on the software fabric. The carrier differs: a
 //! connection has memory of its own, which only its two processes map. A request whose bytes do not
-//! fit in its slot has them copied to the staging area, and from there to where they belong; an RDMA
-//! Read is answered in the staging area of its requester. The peer reaches nothing else.
+//! fit in its slot has them copied to the staging area, and from there to where they belong. An RDMA
+//! Read is answered in its slot if the bytes fit there, and otherwise in the staging area of its
+//! requester. The peer reaches nothing else.
 //!
 //! **The peer is not trusted.** It can write anything into the memory of its connections at any
-//! time. Every word of it is read once and judged afterwards; bytes are copied and then belong to a
+//! time. Only the copy of a word that was checked is used; bytes are copied and then belong to a
 //! message; positions and lengths are checked against what this side knows. A peer that breaks the
 //! rules ends or spoils its own connections. The memory's length is sealed, so no access raises
 //! SIGBUS.
 //!
-//! **Mapped pools** ([`ShmOptions::map_pools`]), if both sides want it: this side's registered regions
-//! are mapped by the peer, read-only, and a long message is copied once, from where it is. The peer
-//! then sees all bytes of these regions as long as the connection lives. It still writes nothing but
-//! the link's own memory: RDMA Writes are executed by the side whose memory it is, and answers of
+//! **Mapped pools** ([`ShmOptions::map_pools`]), if both sides want it: the peer maps each shared
+//! region that a message was sent from, read-only, and copies a long message once, from where it is.
+//! It then sees all bytes of these regions as long as it lives. It still writes nothing but the
+//! link's own memory: RDMA Writes are executed by the side whose memory it is, and answers of
 //! RDMA Reads are staged. Seals forbid everybody to write to a shared region but by its owner's
-//! mapping, to free its pages and to change its length. This is for processes of one owner.
+//! mapping, to free its pages and to change its length. A long message is lost if its sender closes
+//! before it is copied. This is for processes of one owner.
 //!
 //! Addresses are Unix sockets ([`Address::Shm`]): the permissions of the path decide who may
 //! connect, and the kernel says who did ([`Address::Process`]). A path that a dead process has left
-//! is used again. The sockets have no other purpose: messages make no system call unless the
-//! receiver sleeps.
+//! is used again. No message passes a socket: a system call is made only to wake a receiver that
+//! sleeps, and for the first message from a mapped pool.
 //!
 //! **Death.** The kernel closes the socket of a process that ends. A thread of the provider waits
-//! for that and makes no other work. What the peer has published before is still delivered.
+//! for that and does nothing else. What the peer has published before is still delivered.
 //!
 //! Limits: a message, an RDMA Read and an RDMA Write have at most [`ShmOptions::staging`] bytes.
-//! Each connection has 3 descriptors while it is established, and 1 afterwards.
+//! Each connection has 2 descriptors while it is being made, and 1 afterwards.
 #![cfg_attr(
     test,
     expect(clippy::duplicate_mod, reason = "the tests of the rules run over both ways of memory")

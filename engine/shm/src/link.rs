@@ -5,7 +5,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rpcrdma_transport::barrier;
 use rpcrdma_transport::carrier::{Carrier, EndId};
@@ -72,7 +72,7 @@ impl Link {
     ) -> (Producer, Consumer) {
         let [out, back] = [self.side, 1 - self.side].map(|at| Direction::new(&self.layout, at));
         let files = Arc::clone(files);
-        let shown = self.terms.maps_pools.then(|| Shown { files, keys: Vec::new() });
+        let shown = self.terms.maps_pools.then(|| Shown::new(files));
         let producer = Producer::new((Arc::clone(self), out), shown, (reads_max, first));
         (producer, Consumer::new((Arc::clone(self), back), qp_num, first))
     }
@@ -121,7 +121,13 @@ impl Link {
     /// Shows a pool to the peer. False if the socket has no room now.
     #[cold]
     pub(crate) fn show(&self, key: u32, file: &File) -> bool {
-        socket::show(&self.socket, key, file).is_ok()
+        socket::show(&self.socket, key, Some(file)).is_ok()
+    }
+
+    /// Tells the peer that a pool is gone. False if the socket has no room now.
+    #[cold]
+    pub(crate) fn withdraw_pool(&self, key: u32) -> bool {
+        socket::show(&self.socket, key, None).is_ok()
     }
 
     /// Reads what the peer has said by the socket. False if it is gone.
@@ -131,6 +137,7 @@ impl Link {
             match socket::listen_to(&self.socket) {
                 Word::Ring => {}
                 Word::Shown(key, len, file) => self.keep(key, len, &file),
+                Word::Gone(key) => self.all_pools().retain(|pool| pool.key() != key),
                 Word::Nothing => return true,
                 Word::End => return false,
             }
@@ -141,13 +148,14 @@ impl Link {
 
     /// Maps what the peer shows, if this side does that.
     fn keep(&self, key: u32, len: u64, file: &OwnedFd) {
-        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = self.all_pools();
+        // A key that is used again names other memory. A peer that shows more than it may keeps them
+        // to itself.
+        pools.retain(|pool| pool.key() != key);
         if !self.terms.maps_pools || pools.len() == POOLS_MAX {
             return;
         }
         if let Some(pool) = Pool::map(key, len, file) {
-            // A key that is used again names other memory.
-            pools.retain(|pool| pool.key() != key);
             pools.push(Arc::new(pool));
         }
     }
@@ -155,7 +163,11 @@ impl Link {
     /// All that the peer has shown.
     #[cold]
     pub(crate) fn pools(&self) -> Vec<Arc<Pool>> {
-        self.pools.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.all_pools().clone()
+    }
+
+    fn all_pools(&self) -> MutexGuard<'_, Vec<Arc<Pool>>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes the peer if it sleeps. Called after publishing.

@@ -14,7 +14,9 @@ pub struct ShmOptions {
     pub slots: u32,
     /// Bytes of a staging area, a power of two from 65536 to 2^30: the longest message, RDMA
     /// Read or RDMA Write of a connection, and how much of them is under way at one time. A
-    /// connection has two; memory is used as it is touched. The side that connects chooses.
+    /// connection has two; memory is used as it is touched. Each side sends and reads at most its own
+    /// value in one request. The areas have the size of the connecting side; a listener with a larger
+    /// value rejects it.
     pub staging: u32,
     /// Whether peers that do so, too, map this side's registered regions, read-only, as far as they
     /// are shared ([`RegionSpec::shared`](rpcrdma_mempool::RegionSpec::shared)): a long message is

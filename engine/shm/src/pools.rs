@@ -14,6 +14,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -25,6 +26,8 @@ use rustix::fs::SealFlags;
 pub(crate) struct Files {
     table: Arc<KeyTable>,
     files: Mutex<HashMap<u32, File>>,
+    /// Counts deregistrations: a key may name other memory afterwards.
+    removals: AtomicU64,
 }
 
 /// The memfd of a registration, and its length.
@@ -39,12 +42,18 @@ pub(crate) struct Pool {
 impl Files {
     /// None yet.
     pub(crate) fn new(table: Arc<KeyTable>) -> Files {
-        Files { table, files: Mutex::default() }
+        Files { table, files: Mutex::default(), removals: AtomicU64::new(0) }
     }
 
     /// The memfd of a registration, if it has one.
     pub(crate) fn find(&self, key: u32) -> Option<File> {
         self.lock().get(&key).cloned()
+    }
+
+    /// The number of deregistrations so far.
+    #[inline]
+    pub(crate) fn removals(&self) -> u64 {
+        self.removals.load(Ordering::Acquire)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u32, File>> {
@@ -65,6 +74,7 @@ impl Registrar for Files {
 
     fn deregister(&self, keys: Keys) -> io::Result<()> {
         self.lock().remove(&keys.lkey);
+        self.removals.fetch_add(1, Ordering::Release);
         self.table.deregister(keys)
     }
 }

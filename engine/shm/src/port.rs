@@ -59,7 +59,7 @@ impl Port {
         }
     }
 
-    /// Reads all rings, so that the next sleep is one. `find` gives the link of a number.
+    /// Reads all rings, so that the next sleep does not end at once. `find` gives the link of a number.
     pub(crate) fn drain<'a>(&self, find: impl Fn(u64) -> Option<&'a Link>) {
         self.bell.drain();
         let mut events = [const { MaybeUninit::uninit() }; EVENTS];

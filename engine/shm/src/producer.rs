@@ -1,13 +1,14 @@
 //! The sending end of a direction.
 //!
-//! What a request refers to is copied to the staging area when it is published: the peer cannot
-//! reach any other memory of this process, and the memory of a request is free when its slot is
-//! published. Nothing that was written to shared memory is read back.
+//! What a request refers to is copied when it is published, into its slot or the staging area: the
+//! peer cannot reach any other memory of this process. With mapped pools it stays where it is, and
+//! the peer copies it. Nothing that this side wrote to shared memory is read back.
 #![expect(unsafe_code, reason = "bytes are copied to shared memory by raw pointers")]
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Weak};
 
 use rpcrdma_mempool::Sge;
 use rpcrdma_transport::body::{Acks, Body, Header, INLINE_LEN, OP_READ, Refusal};
@@ -16,7 +17,7 @@ use rpcrdma_transport::keys::KeyCache;
 
 use crate::layout::Direction;
 use crate::link::Link;
-use crate::pools::Files;
+use crate::pools::{Files, POOLS_MAX};
 use crate::staged::{DONE, IN_SLOT, STAGED, UNREADABLE};
 use crate::staging::Staging;
 
@@ -41,8 +42,11 @@ pub(crate) struct Producer {
 pub(crate) struct Shown {
     /// All there are.
     pub files: Arc<Files>,
-    /// Those that it was shown.
-    pub keys: Vec<u32>,
+    /// Those that it was shown, at most as many as it keeps; also gone ones that it was not told
+    /// of yet.
+    shown: Vec<(u32, Weak<OwnedFd>)>,
+    /// Deregistrations that these were compared with.
+    removals: u64,
 }
 
 /// The next slot, to be filled and published.
@@ -292,7 +296,8 @@ impl Vacant for Claimed<'_> {
     fn publish(self, acks: Acks, keys: &KeyCache) {
         let Claimed { producer, staged_at } = self;
         producer.body.header.acks = acks;
-        if producer.body.header.pieces != 0 {
+        // A Read of nothing has no pieces, and an answer.
+        if producer.body.header.pieces != 0 || producer.body.header.op == OP_READ {
             producer.place(staged_at, keys);
         }
         let Producer { direction, body, head, .. } = producer;
@@ -312,19 +317,43 @@ impl Vacant for Claimed<'_> {
 }
 
 impl Shown {
-    #[inline]
-    fn has(&mut self, link: &Link, key: u32) -> bool {
-        self.keys.contains(&key) || self.show(link, key)
+    /// None yet.
+    pub(crate) fn new(files: Arc<Files>) -> Shown {
+        let removals = files.removals();
+        Shown { files, shown: Vec::new(), removals }
     }
 
+    #[inline]
+    fn has(&mut self, link: &Link, key: u32) -> bool {
+        if self.removals != self.files.removals() {
+            self.forget(link);
+        }
+        let mut shown = self.shown.iter();
+        shown.any(|(shown, file)| *shown == key && is_there(file)) || self.show(link, key)
+    }
+
+    /// Forgets what is not registered any more, and tells the peer: its key may name other memory.
+    #[cold]
+    fn forget(&mut self, link: &Link) {
+        self.removals = self.files.removals();
+        self.shown.retain(|(key, file)| is_there(file) || !link.withdraw_pool(*key));
+    }
+
+    /// What the peer has no room for is staged.
     #[cold]
     fn show(&mut self, link: &Link, key: u32) -> bool {
-        let is_shown = self.files.find(key).is_some_and(|file| link.show(key, &file));
+        let Some(file) = self.files.find(key) else { return false };
+        let is_shown = self.shown.len() < POOLS_MAX && link.show(key, &file);
         if is_shown {
-            self.keys.push(key);
+            self.shown.push((key, Arc::downgrade(&file.0)));
         }
         is_shown
     }
+}
+
+/// Whether a memfd is still that of a registration.
+fn is_there(file: &Weak<OwnedFd>) -> bool {
+    file.strong_count() > 0
 }
 
 /// A header as it is stored: the destination is the link's.

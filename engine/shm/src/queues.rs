@@ -162,7 +162,8 @@ impl Queues for ShmQueues {
         }
         let slept = if self.transport.has_work() { Ok(()) } else { self.port.sleep(waker, nap) };
         self.links().for_each(Link::wake_up);
-        self.port.drain(|id| self.links().find(|link| link.end().link == id));
+        let all = || self.transport.all_carriers().map(|Channel(link)| &**link);
+        self.port.drain(|id| all().find(|link| link.end().link == id));
         slept.map_err(|error| CqError::Device(error.raw_os_error().unwrap_or(0)))
     }
 }

@@ -15,7 +15,7 @@ use rustix::net::{
 use crate::greeting::{GREETING_LEN, Greeting, Malformed};
 use crate::pools::File;
 
-/// A new socket, which keeps the limits of messages.
+/// A new socket, which keeps the boundaries of messages.
 pub(crate) fn open() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let family = AddressFamily::UNIX;
@@ -78,15 +78,18 @@ pub(crate) fn send(
     Ok(())
 }
 
-/// Shows a pool to the peer.
-pub(crate) fn show(socket: &OwnedFd, key: u32, (file, len): &File) -> Result<(), Errno> {
+/// Shows a pool to the peer; without a file, says that it is gone.
+pub(crate) fn show(socket: &OwnedFd, key: u32, file: Option<&File>) -> Result<(), Errno> {
+    let len = file.map_or(0, |(_, len)| *len);
     let mut bytes = [0; SHOWN_LEN];
     bytes[0..4].copy_from_slice(&key.to_ne_bytes());
     bytes[4..12].copy_from_slice(&len.to_ne_bytes());
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let files = [file.as_fd()];
-    control.push(SendAncillaryMessage::ScmRights(&files));
+    let files = file.map(|(file, _)| [file.as_fd()]);
+    if let Some(files) = &files {
+        control.push(SendAncillaryMessage::ScmRights(files));
+    }
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, flags)?;
     Ok(())
@@ -99,6 +102,8 @@ pub(crate) enum Word {
     Ring,
     /// A pool: its key, its length and its file.
     Shown(u32, u64, OwnedFd),
+    /// The pool with this key is gone.
+    Gone(u32),
     /// Nothing yet.
     Nothing,
     /// The peer is gone.
@@ -117,9 +122,15 @@ pub(crate) fn listen_to(socket: &OwnedFd) -> Word {
         Err(Errno::AGAIN | Errno::INTR) => return Word::Nothing,
         Ok(_) | Err(_) => return Word::End,
     };
-    let (Some(file), SHOWN_LEN) = (file_in(&mut control), len) else { return Word::Ring };
+    if len != SHOWN_LEN {
+        return Word::Ring;
+    }
     let [k0, k1, k2, k3, len @ ..] = bytes;
-    Word::Shown(u32::from_ne_bytes([k0, k1, k2, k3]), u64::from_ne_bytes(len), file)
+    let key = u32::from_ne_bytes([k0, k1, k2, k3]);
+    match file_in(&mut control) {
+        Some(file) => Word::Shown(key, u64::from_ne_bytes(len), file),
+        None => Word::Gone(key),
+    }
 }
 
 /// The first descriptor that came with a message; further ones are closed.

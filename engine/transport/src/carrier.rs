@@ -61,8 +61,8 @@ pub enum DmaError {
 ///
 /// # Safety
 /// The poster of a request keeps its memory valid and does not access it until its slot was acked,
-/// finished if it is a Read, or withdrawn and settled. The carrier and the other end touch that
-/// memory at no other time.
+/// finished if it is a Read, or withdrawn and settled. The carrier and the other end write to that
+/// memory at no other time, and do not deliver what they read there at any other time.
 pub unsafe trait Outgoing {
     /// A claimed slot.
     type Vacant<'a>: Vacant
@@ -112,8 +112,8 @@ pub unsafe trait Outgoing {
     /// touching its memory may continue until [`Outgoing::settle`] has returned.
     fn withdraw(&self, position: u64);
 
-    /// Waits until the memory of withdrawn slots is no longer touched: at most for the copy of one
-    /// message.
+    /// From its return on, the memory of withdrawn slots is not written, and what is read there is
+    /// not delivered. Waits at most for the copy of one message.
     fn settle(&self);
 
     /// Whether the receiver is gone.
@@ -148,8 +148,8 @@ pub trait Vacant {
 /// The receiving end of a direction.
 ///
 /// # Safety
-/// `pull` passes on memory that is readable until `put` returns. Neither it nor `answer` touches the
-/// memory of a slot that was withdrawn and settled. `bytes` returns readable memory, and so does
+/// `pull` passes on memory that is readable until `put` returns. It does not succeed with the bytes of
+/// a slot that was withdrawn and settled, and `answer` does not write there. `bytes` returns readable memory, and so does
 /// `front_and_bytes`.
 pub unsafe trait Incoming {
     /// A copy of the header of the oldest slot that was published and not yet taken.
@@ -187,7 +187,7 @@ pub unsafe trait Incoming {
     fn next(&self) -> u64;
 
     /// Passes the bytes that the front refers to to `put`, one run after the other, until it fails.
-    /// None, without any access, if the sender has withdrawn the slot or is gone.
+    /// None if the sender has withdrawn the slot or is gone: what was put is not delivered then.
     fn pull(
         &self,
         front: &Header,

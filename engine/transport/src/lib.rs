@@ -112,6 +112,11 @@ impl<C: Carrier> Transport<C> {
         Ok(())
     }
 
+    /// The ends that connect these queues to others, also to those that are gone.
+    pub fn all_carriers(&self) -> impl Iterator<Item = &C> {
+        self.paths.iter().map(|path| &path.carrier)
+    }
+
     /// The ends that connect these queues to others which are not gone.
     pub fn carriers(&self) -> impl Iterator<Item = &C> {
         self.paths.iter().filter(|path| !path.is_dead).map(|path| &path.carrier)

@@ -10,7 +10,7 @@ use rpcrdma_provider::{Address, Credentials, SetupError, ShmName};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
-use super::{name_of, not_a_socket};
+use super::{TAKES, name_of};
 use crate::socket::{self, Heard};
 
 /// A socket with a name. Dropping it removes the name.
@@ -33,7 +33,7 @@ pub(super) struct Caller {
 impl Listener {
     /// Listens. A socket that a dead process has left at the same path is replaced.
     pub(super) fn open(at: Address) -> Result<Listener, SetupError> {
-        let wanted = name_of(at).ok_or_else(|| not_a_socket(at))?;
+        let wanted = name_of(at).ok_or_else(|| SetupError::listen(at, TAKES))?;
         let refused =
             |error: Errno| SetupError::Listen { address: Box::new(at), reason: reason_of(error) };
         let socket = socket::open().map_err(|source| SetupError::System {

@@ -65,6 +65,19 @@ fn a_listener_has_a_file_as_long_as_it_listens() {
 }
 
 #[test]
+fn an_address_of_another_kind_is_refused_with_those_that_are_taken() {
+    let device = open();
+    let host = Host::new(&device, &SMALL);
+    let mut cm = device.open_cm().unwrap();
+    let at: Address = "10.0.0.1:7".parse().unwrap();
+    let taken = "shared memory takes only Unix sockets (shm:/PATH or shm:@NAME)";
+    let listening = cm.listen(at).expect_err("no socket").to_string();
+    assert_eq!(listening, format!("cannot listen on 10.0.0.1:7: {taken}"));
+    let connecting = cm.connect(at, &host.queues.handle(), &PARAM).expect_err("no socket");
+    assert!(connecting.to_string().ends_with(taken), "{connecting}");
+}
+
+#[test]
 fn a_socket_that_a_dead_process_has_left_is_used_again_and_nothing_else_is_removed() {
     let (folder, device) = (Folder::new("left"), open());
     let (path, at) = folder.socket();

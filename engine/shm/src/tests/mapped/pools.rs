@@ -7,6 +7,7 @@ use rpcrdma_provider::{
 
 use super::device::{IS_SHARED, Options, address, open};
 use super::host::*;
+use crate::pools::POOLS_MAX;
 use crate::{Shm, ShmOptions};
 
 /// Long messages leave the staging area alone: with one that has room for none of them, all arrive.
@@ -78,6 +79,34 @@ fn both_sides_have_to_want_it() {
         let are_both = std::ptr::eq(asking, asked);
         assert_eq!(b.read(4999, 1), if are_both { [1] } else { [9] });
     }
+}
+
+/// Pools come and go, and one is used all the time; more than a peer keeps are staged.
+#[test]
+fn more_pools_than_a_peer_keeps_and_those_that_are_gone_do_no_harm() {
+    let mut pair = Pair::new();
+    pair.b.recv(1, 0, 8192);
+    let mut kept = Vec::new();
+    for round in 0..3 * POOLS_MAX {
+        let region = map(4096);
+        let keys = register(&pair.device, &region, Access::LOCAL_WRITE);
+        let addr = region.base().as_ptr() as u64;
+        let its = Sge { addr, length: 300, lkey: keys.lkey };
+        let oldest = pair.a.sge(0, 300);
+        pair.a.write(0, &[round as u8; 300]);
+        pair.a.send_from(pair.qa.qp, 7, &[its, oldest], SendFlags::SIGNALED).unwrap();
+        assert_eq!(pair.b.poll_dry(), [received(1, pair.qb, 600)], "{round}");
+        assert_eq!(pair.b.read(0, 301), [&[0; 300][..], &[round as u8]].concat());
+        pair.b.recv(1, 0, 8192);
+        assert_eq!(brief(&pair.a.poll_dry()), [(7, WcStatus::Success)]);
+        // First they go, then they stay.
+        if round < POOLS_MAX + 8 {
+            pair.device.registrar().deregister(keys).unwrap();
+        } else {
+            kept.push(region);
+        }
+    }
+    assert!(kept.len() > POOLS_MAX);
 }
 
 /// A message that its sender has withdrawn is not delivered with what came later to its memory.
