@@ -120,8 +120,10 @@ impl ShmCm {
             let callers =
                 self.sockets.values().filter(|it| matches!(it, Socket::Caller(_))).count();
             let Some(Socket::Listener(found)) = self.sockets.get_mut(&listener) else { return };
+            if callers >= CALLERS_MAX {
+                return found.rest(&self.epoll);
+            }
             let caller = match found.accept() {
-                _ if callers >= CALLERS_MAX => return found.rest(&self.epoll),
                 Ok(caller) => caller,
                 Err(Errno::AGAIN) => return,
                 // The process has no free descriptor, say.

@@ -19,6 +19,9 @@ pub(crate) enum Unfit {
     /// Its length could change.
     #[error("it is not a memfd sealed against shrinking and growing")]
     Unsealed,
+    /// It is larger than this side permits.
+    #[error("it is larger than this side permits")]
+    Large,
     /// It has another length than the dimensions of the link.
     #[error("it has {given} bytes, {needed} are needed")]
     Length {

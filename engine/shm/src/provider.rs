@@ -186,6 +186,11 @@ impl Shared {
         self.options.dimensions()
     }
 
+    /// Whether a user may see the pools of this process: its own.
+    pub(crate) fn is_owner(&self, uid: u32) -> bool {
+        uid == rustix::process::geteuid().as_raw()
+    }
+
     pub(crate) fn maps_pools(&self) -> bool {
         self.options.map_pools
     }

@@ -1,5 +1,5 @@
 //! Unix sockets: names, greetings with memory, and who is at the other end.
-#![expect(unsafe_code, reason = "SO_PEERCRED is read into a structure of C")]
+#![expect(unsafe_code, reason = "options of sockets are structures of C")]
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -58,6 +58,15 @@ pub(crate) fn peer(socket: &OwnedFd) -> io::Result<Credentials> {
         return Err(io::Error::last_os_error());
     }
     Ok(Credentials { pid: given.pid.try_into().unwrap_or(0), uid: given.uid, gid: given.gid })
+}
+
+/// Makes peers' attempts to send descriptors fail from now on, where the system can (Linux 6.16).
+pub(crate) fn refuse_descriptors(socket: &OwnedFd) {
+    let off: libc::c_int = 0;
+    let (at, len) = ((&raw const off).cast(), size_of::<libc::c_int>() as libc::socklen_t);
+    // Without it they are closed when they come. SAFETY: `at` has the `len` bytes of the option.
+    let _ =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, at, len) };
 }
 
 /// Sends a greeting, with the memory if it is a hello.
@@ -119,8 +128,9 @@ pub(crate) fn listen_to(socket: &OwnedFd) -> Word {
     let mut to = [IoSliceMut::new(&mut bytes)];
     let len = match rustix::net::recvmsg(socket, &mut to, &mut control, flags) {
         Ok(received) if received.bytes > 0 => received.bytes,
-        Err(Errno::AGAIN | Errno::INTR) => return Word::Nothing,
-        Ok(_) | Err(_) => return Word::End,
+        Ok(_) | Err(Errno::CONNRESET) => return Word::End,
+        // Nothing there, or no memory now.
+        Err(_) => return Word::Nothing,
     };
     if len != SHOWN_LEN {
         return Word::Ring;
@@ -183,6 +193,8 @@ fn address(name: &ShmName) -> Result<SocketAddrUnix, Errno> {
     }
 }
 
+/// `SO_PASSRIGHTS` of asm-generic/socket.h.
+const SO_PASSRIGHTS: libc::c_int = 83;
 /// Bytes of a message that shows a pool: its key and its length.
 const SHOWN_LEN: usize = 12;
 /// Connections that may wait to be taken; the system allows net.core.somaxconn at most.

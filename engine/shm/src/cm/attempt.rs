@@ -56,6 +56,9 @@ impl Attempt {
             source,
             hint: "check the limit of open files (ulimit -n)",
         })?;
+        if !shared.maps_pools() {
+            socket::refuse_descriptors(&socket);
+        }
         let hello = Greeting {
             kind: Kind::Hello,
             dimensions,
@@ -117,9 +120,10 @@ impl Attempt {
         }
         // The link listens to it from now on.
         let _ = epoll::delete(epoll, &socket);
+        let is_ours = socket::peer(&socket).is_ok_and(|peer| shared.is_owner(peer.uid));
         let terms = Terms {
             peer_has_fences: answer.has_fences,
-            maps_pools: hello.maps_pools && answer.maps_pools,
+            maps_pools: hello.maps_pools && answer.maps_pools && is_ours,
         };
         let port = (Arc::clone(seat.port()), terms);
         let link = Link::new((shared.number(), 0), (layout, socket), port, shared.watch());

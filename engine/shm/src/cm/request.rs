@@ -63,7 +63,11 @@ impl ShmRequest {
     ) -> Result<Endpoint, SetupError> {
         let Some((socket, layout)) = self.pending.take() else { return Err(SetupError::Stopped) };
         layout.prefault();
-        let maps_pools = self.hello.maps_pools && shared.maps_pools();
+        let maps_pools =
+            self.hello.maps_pools && shared.maps_pools() && shared.is_owner(self.from.uid);
+        if !maps_pools {
+            socket::refuse_descriptors(&socket);
+        }
         let terms = Terms { peer_has_fences: self.hello.has_fences, maps_pools };
         let port = (Arc::clone(seat.port()), terms);
         let link = Link::new((shared.number(), 1), (layout, socket), port, shared.watch());
@@ -111,14 +115,27 @@ impl std::fmt::Debug for ShmRequest {
     }
 }
 
-/// The memory that a hello came with, if the longest message of this side has room in it.
+/// The memory that a hello came with, if the longest message of this side has room in it, and it is
+/// not much larger than what this side would have made: unmapping it takes a shard's time.
 fn adopt(hello: &Greeting, file: &OwnedFd, own: Dimensions) -> Result<Memory, Unfit> {
     let (given, needed) = (hello.dimensions.staging, own.staging);
     if given < needed {
         return Err(Unfit::Staging { given, needed });
     }
+    let limit = Dimensions {
+        slots: own.slots.max(SLOTS_OF_PEERS),
+        staging: own.staging.max(STAGING_OF_PEERS),
+    };
+    if given > limit.staging || hello.dimensions.slots > limit.slots {
+        return Err(Unfit::Large);
+    }
     Memory::adopt(file, hello.dimensions.bytes())
 }
+
+/// Slots of a ring that a peer may choose, if this side's own value is not larger.
+const SLOTS_OF_PEERS: u32 = 1024;
+/// Bytes of a staging area that a peer may choose, if this side's own value is not larger.
+const STAGING_OF_PEERS: u32 = 64 << 20;
 
 /// Says why a request is not accepted. A peer that does not take the answer notices the end.
 fn answer(socket: &OwnedFd, hello: &Greeting, kind: Kind, private: &[u8]) {

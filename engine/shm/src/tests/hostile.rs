@@ -12,7 +12,7 @@ use rpcrdma_transport::body::{OP_DISCONNECT, OP_READ, OP_SEND, OP_SEND_INVALIDAT
 use super::device::{Device, Options, address, open_with};
 use super::host::*;
 use crate::rogue::{Rogue, SLOTS};
-use crate::staged::STAGED;
+use crate::staged::{IN_SLOT, STAGED, UNREADABLE};
 
 /// The peer, and its queue pair at the victim.
 struct Guest {
@@ -165,6 +165,8 @@ fn a_length_without_its_bytes_ends_the_connection_and_delivers_nothing() {
         ("a shorter piece", staged(300, (STAGED, 299, 0))),
         ("a longer piece", staged(300, (STAGED, 301, 0))),
         ("an unknown key", staged(300, (7, 300, 0))),
+        ("in a slot that is too short", staged(300, (IN_SLOT, 300, 0))),
+        ("what could not be read", staged(300, (UNREADABLE, 300, 0))),
         ("many pieces", Said { pieces: 255, ..Said::staged(300, 0) }),
         ("longer than the Receive", Said::staged(BUFFER + 1, 0)),
         ("an unknown operation", Said { op: 77, ..Said::SEND }),

@@ -36,3 +36,11 @@ fn a_listener_rejects_a_staging_area_that_is_shorter_than_its_messages() {
     assert_eq!(outcome(1 << 17, 1 << 17), Ok(()));
     assert_eq!(outcome(1 << 17, 1 << 16), Ok(()));
 }
+
+/// Unmapping it would take the shard's time.
+#[test]
+fn a_listener_rejects_memory_that_is_much_larger_than_its_own() {
+    assert_eq!(outcome(1 << 26, 1 << 16), Ok(()));
+    assert_eq!(outcome(1 << 27, 1 << 16), Err(ConnectError::Rejected));
+    assert_eq!(outcome(1 << 27, 1 << 27), Ok(()));
+}

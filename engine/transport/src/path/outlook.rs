@@ -29,7 +29,8 @@ impl<C: Carrier> Path<C> {
             // Only the program or the peer's retry limit can end it.
             return Outlook::Soon;
         }
-        if self.rx.is_closed() {
+        // A peer that says only one of both is there, and what it says next wakes this side.
+        if self.rx.is_closed() && self.tx.is_abandoned() {
             return Outlook::Now;
         }
         let acked = self.newer(self.tx.acks());

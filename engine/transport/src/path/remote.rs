@@ -88,10 +88,13 @@ impl<C: Carrier> Path<C> {
         }
     }
 
-    /// Executes the Reads that are due and were taken in an earlier poll.
+    /// Executes Reads that are due and were taken in an earlier poll: only so many that others have
+    /// their turn.
     fn carry_out_reads(&mut self, set: &mut QueueSet, out: &mut WcBatch, now: u64) {
         let before = self.reads.len();
-        while let Some(read) = self.reads.pop_front_if(|read| !read.is_new && read.due <= now) {
+        while before - self.reads.len() < TURN_READS
+            && let Some(read) = self.reads.pop_front_if(|read| !read.is_new && read.due <= now)
+        {
             let outcome = set.read(&self.rx, &read);
             self.rx.finish(read.position, outcome);
             if outcome.is_err() {
@@ -202,3 +205,6 @@ impl QueueSet {
         arrival
     }
 }
+
+/// Reads of one path that a poll executes: as many as a queue pair has under way by default.
+const TURN_READS: usize = 16;
