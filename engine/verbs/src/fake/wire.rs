@@ -166,6 +166,8 @@ impl Wire {
     fn deliver(&mut self, qp_num: u32, peer: u32, wr: &ibv_send_wr) {
         let is_invalidating = wr.opcode == IBV_WR_SEND_WITH_INV;
         match wr.opcode {
+            // As soft-RoCE does.
+            IBV_WR_BIND_MW if wr.invalidate_rkey != 0 => panic!("a Bind has no immediate data"),
             IBV_WR_BIND_MW => return self.end(qp_num, wr, (bind(wr), IBV_WC_BIND_MW)),
             IBV_WR_LOCAL_INV => return self.end(qp_num, wr, (IBV_WC_SUCCESS, IBV_WC_LOCAL_INV)),
             opcode => assert!(is_invalidating || opcode == IBV_WR_SEND, "the fake device sends"),

@@ -11,8 +11,9 @@ pub(super) const CHAIN: usize = WC_BATCH;
 
 /// Places for requests, each of which names the one behind it as its next.
 ///
-/// A place keeps what earlier requests have left in the fields that its operation does not have:
-/// the header has a driver read those of the operation only.
+/// A place keeps what earlier requests have left in the fields that its operation does not have: a
+/// driver reads only the fields of the operation. Soft-RoCE also reads the immediate data of a Bind,
+/// which therefore is 0.
 pub(super) struct Chain {
     places: Vec<sys::ibv_send_wr>,
     /// Whether one of the requests may bind a window.

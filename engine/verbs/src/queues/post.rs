@@ -130,6 +130,8 @@ impl VerbsQueues {
             }
             SendOp::Bind(bind) if is_without_memory => {
                 request.bind_mw = self.binding(bind)?;
+                // In the place of immediate data, which soft-RoCE does not take here.
+                request.invalidate_rkey = 0;
                 self.chain.is_binding = true;
                 sys::IBV_WR_BIND_MW
             }
