@@ -12,8 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rpcrdma_provider::{
-    Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, PrivateBytes,
-    SetupError, Waker,
+    Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, Waker,
 };
 
 use crate::endpoint::{Endpoint, Seat};
@@ -72,17 +71,10 @@ impl FabricCm {
         Ok(FabricCm { fabric, inbox, listening: Vec::new(), attempts: 0 })
     }
 
-    fn seat(&self, on: &FabricHandle, param: &ConnParam<'_>) -> Result<Seat, SetupError> {
-        if param.rnr_retry > RNR_RETRY_MAX {
-            return Err(SetupError::Invalid {
-                what: "rnr_retry",
-                value: param.rnr_retry.to_string(),
-                allowed: "0 to 7".to_owned(),
-            });
-        }
+    fn seat(&self, on: &FabricHandle, rnr_retry: u8) -> Result<Seat, SetupError> {
         let port = Arc::clone(&on.port);
         let num = port.numbers.reserve(&self.fabric.device)?;
-        Ok(Seat { port, num, rnr_retry: param.rnr_retry })
+        Ok(Seat { port, num, rnr_retry })
     }
 }
 
@@ -124,8 +116,8 @@ impl ConnectionManager for FabricCm {
     ) -> Result<ConnectId, SetupError> {
         let wrong = ConnectError::WrongAddress { reason: TAKES };
         let to = to.as_ip().ok_or_else(|| SetupError::connect(to, wrong))?;
-        let private = private_bytes(param.private)?;
-        let seat = self.seat(on, param)?;
+        let private = param.checked()?;
+        let seat = self.seat(on, param.rnr_retry)?;
         self.attempts += 1;
         let id = ConnectId(self.attempts);
         let listeners = self.fabric.listeners.lock();
@@ -150,8 +142,8 @@ impl ConnectionManager for FabricCm {
         on: &FabricHandle,
         param: &ConnParam<'_>,
     ) -> Result<Endpoint, SetupError> {
-        let private = private_bytes(param.private)?;
-        let seat = self.seat(on, param)?;
+        let private = param.checked()?;
+        let seat = self.seat(on, param.rnr_retry)?;
         let Some(pending) = request.0.take() else { return Err(SetupError::Stopped) };
         let asking = pending.seat;
         let is_swapped = asking.port.id > seat.port.id;
@@ -266,14 +258,6 @@ impl Inbox {
     }
 }
 
-fn private_bytes(bytes: &[u8]) -> Result<PrivateBytes, SetupError> {
-    PrivateBytes::try_from(bytes).map_err(|_| SetupError::Invalid {
-        what: "length of connection private data",
-        value: bytes.len().to_string(),
-        allowed: "at most 56 bytes".to_owned(),
-    })
-}
-
 fn ephemeral(port_id: u64, num: u32) -> u16 {
     let span = u64::from(EPHEMERAL.end() - EPHEMERAL.start()) + 1;
     EPHEMERAL.start() + ((port_id * 31 + u64::from(num)) % span) as u16
@@ -285,5 +269,3 @@ const EPHEMERAL: std::ops::RangeInclusive<u16> = 49152..=65535;
 const TAKES: &str = "the software fabric takes only IP addresses (ADDR:PORT)";
 /// Requests that may wait for an answer, as a socket's backlog.
 const REQUESTS_MAX: usize = 4096;
-/// Retry without limit.
-const RNR_RETRY_MAX: u8 = 7;

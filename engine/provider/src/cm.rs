@@ -93,3 +93,27 @@ pub struct ConnParam<'a> {
     /// How often a Send is retried when the peer has no Receive posted; 7 retries without limit.
     pub rnr_retry: u8,
 }
+
+impl ConnParam<'_> {
+    /// The connection private data, if both parameters are in their range.
+    ///
+    /// # Errors
+    /// [`SetupError::Invalid`], naming the one that is not.
+    pub fn checked(&self) -> Result<PrivateBytes, SetupError> {
+        if self.rnr_retry > RNR_RETRY_FOREVER {
+            return Err(SetupError::Invalid {
+                what: "rnr_retry",
+                value: self.rnr_retry.to_string(),
+                allowed: "0 to 7".to_owned(),
+            });
+        }
+        PrivateBytes::try_from(self.private).map_err(|_| SetupError::Invalid {
+            what: "length of connection private data",
+            value: self.private.len().to_string(),
+            allowed: "at most 56 bytes".to_owned(),
+        })
+    }
+}
+
+/// The largest [`ConnParam::rnr_retry`]: a Send is retried without limit.
+pub const RNR_RETRY_FOREVER: u8 = 7;

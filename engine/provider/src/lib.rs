@@ -27,6 +27,7 @@ use rpcrdma_mempool::Registrar;
 pub use self::address::{Address, AddressError, Credentials, Origin, ShmName};
 pub use self::cm::{
     CmEvent, ConnParam, ConnectId, ConnectionManager, Endpoint, Handle, PrivateBytes,
+    RNR_RETRY_FOREVER,
 };
 pub use self::error::{ConnectError, EngineThread, Panicked, SetupError};
 pub use self::queues::{Attached, QueueAttr, QueueEvent, Queues};

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rpcrdma_provider::{
-    Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, PrivateBytes,
-    SetupError, ShmName, Waker,
+    Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, ShmName,
+    Waker,
 };
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -31,7 +31,6 @@ use self::attempt::{Attempt, Step};
 use self::listener::{Caller, Listener};
 pub use self::request::ShmRequest;
 use crate::endpoint::Endpoint;
-use crate::greeting::RNR_RETRY_MAX;
 use crate::port::Port;
 use crate::provider::Shared;
 use crate::queues::{ShmHandle, ShmQueues};
@@ -251,7 +250,7 @@ impl ConnectionManager for ShmCm {
     ) -> Result<ConnectId, SetupError> {
         let wrong = ConnectError::WrongAddress { reason: TAKES };
         let name = name_of(to).ok_or_else(|| SetupError::connect(to, wrong))?;
-        let (private, seat) = (private_bytes(param.private)?, Seat::take(on, param, &self.shared)?);
+        let (private, seat) = (param.checked()?, Seat::take(on, &self.shared)?);
         let attempt = Attempt::new(name, seat, (param.rnr_retry, private), &self.shared)?;
         let number = self.number();
         self.sockets.insert(number, Socket::Attempt(Box::new(attempt)));
@@ -265,7 +264,7 @@ impl ConnectionManager for ShmCm {
         on: &ShmHandle,
         param: &ConnParam<'_>,
     ) -> Result<Endpoint, SetupError> {
-        let (private, seat) = (private_bytes(param.private)?, Seat::take(on, param, &self.shared)?);
+        let (private, seat) = (param.checked()?, Seat::take(on, &self.shared)?);
         request.accept(seat, (param.rnr_retry, private), &self.shared)
     }
 
@@ -303,14 +302,7 @@ impl ConnectionManager for ShmCm {
 
 impl Seat {
     /// Takes a number of the queues.
-    fn take(on: &ShmHandle, param: &ConnParam<'_>, shared: &Shared) -> Result<Seat, SetupError> {
-        if param.rnr_retry > RNR_RETRY_MAX {
-            return Err(SetupError::Invalid {
-                what: "rnr_retry",
-                value: param.rnr_retry.to_string(),
-                allowed: "0 to 7".to_owned(),
-            });
-        }
+    fn take(on: &ShmHandle, shared: &Shared) -> Result<Seat, SetupError> {
         let port = Arc::clone(&on.port);
         let num = port.numbers.reserve(shared.device_name())?;
         Ok(Seat { port, num, is_taken: true })
@@ -350,14 +342,6 @@ fn name_of(address: Address) -> Option<ShmName> {
         Address::Shm(name) => Some(name),
         _ => None,
     }
-}
-
-fn private_bytes(bytes: &[u8]) -> Result<PrivateBytes, SetupError> {
-    PrivateBytes::try_from(bytes).map_err(|_| SetupError::Invalid {
-        what: "length of connection private data",
-        value: bytes.len().to_string(),
-        allowed: "at most 56 bytes".to_owned(),
-    })
 }
 
 /// The addresses of this provider.

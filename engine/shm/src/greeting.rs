@@ -12,7 +12,7 @@
 //!
 //! Numbers are in the byte order of the host: both processes are on it.
 
-use rpcrdma_provider::PrivateBytes;
+use rpcrdma_provider::{PrivateBytes, RNR_RETRY_FOREVER};
 
 use crate::layout::Dimensions;
 
@@ -105,7 +105,7 @@ impl Greeting {
         let dimensions =
             dimensions.check().map_err(|_| Malformed::Range("the size of the link"))?;
         let (rnr_retry, private_len) = (bytes[24], usize::from(bytes[25]));
-        if rnr_retry > RNR_RETRY_MAX {
+        if rnr_retry > RNR_RETRY_FOREVER {
             return Err(Malformed::Range("rnr_retry"));
         }
         let private = bytes[PRIVATE_AT..].get(..private_len);
@@ -141,8 +141,6 @@ impl Kind {
 
 /// Bytes of a greeting.
 pub(crate) const GREETING_LEN: usize = 88;
-/// Retry without limit.
-pub(crate) const RNR_RETRY_MAX: u8 = 7;
 const MAGIC: [u8; 4] = *b"rdsm";
 /// Of the greeting and of the memory's layout.
 const VERSION: u16 = 1;

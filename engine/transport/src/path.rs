@@ -13,7 +13,7 @@ mod visit;
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
-use rpcrdma_provider::{WcBatch, WcOpcode, WrId};
+use rpcrdma_provider::{RNR_RETRY_FOREVER, WcBatch, WcOpcode, WrId};
 
 use super::body::{Acks, Header, OP_SEND, Refusal};
 use super::carrier::{Carrier, Incoming, Outgoing};
@@ -447,5 +447,3 @@ const CHORE_SEND: u8 = 1;
 const CHORE_READ: u8 = 2;
 /// Not every poll visits the path: before it has requests, [`Path::warm`].
 const COLD: u8 = 4;
-/// A Send is retried without limit.
-const RNR_RETRY_FOREVER: u8 = 7;

@@ -29,7 +29,7 @@ use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, Waker,
 };
 
-use self::attempt::{Attempt, AttemptStage, Tries, private_bytes};
+use self::attempt::{Attempt, AttemptStage, Tries};
 use self::find::listen_error;
 use self::id::{Channel, Id, IdEvent};
 use self::offer::{Depths, Offer};
@@ -326,7 +326,7 @@ impl ConnectionManager for VerbsCm {
     ) -> Result<ConnectId, SetupError> {
         let wrong = ConnectError::WrongAddress { reason: TAKES };
         let to = to.as_ip().ok_or_else(|| SetupError::connect(to, wrong))?;
-        let private = private_bytes(param)?;
+        let private = param.checked()?;
         if self.device.events.is_lost() {
             return Err(SetupError::connect(to, ConnectError::Lost));
         }
@@ -349,7 +349,7 @@ impl ConnectionManager for VerbsCm {
         on: &VerbsHandle,
         param: &ConnParam<'_>,
     ) -> Result<VerbsEndpoint, SetupError> {
-        let private = private_bytes(param)?;
+        let private = param.checked()?;
         if self.device.events.is_lost() {
             return Err(SetupError::Stopped);
         }
