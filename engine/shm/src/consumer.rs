@@ -14,7 +14,7 @@ use rpcrdma_transport::rights::Granted;
 use crate::layout::{Direction, Slot};
 use crate::link::Link;
 use crate::pools::Pool;
-use crate::staged::{DONE, IN_SLOT, STAGED};
+use crate::staged::{IN_SLOT, STAGED};
 
 /// The receiving end.
 pub(crate) struct Consumer {
@@ -207,9 +207,8 @@ unsafe impl Incoming for Consumer {
     }
 
     fn finish(&self, position: u64, outcome: Result<(), Refusal>) {
-        let code = outcome.map_or_else(|why| why as u32, |()| DONE);
         let verdict = self.direction.verdict(position);
-        verdict.outcome.store(code, Ordering::Relaxed);
+        verdict.outcome.store(Refusal::code_of(outcome), Ordering::Relaxed);
         verdict.turn.store(position + 1, Ordering::Release);
     }
 

@@ -18,7 +18,7 @@ use rpcrdma_transport::keys::KeyCache;
 use crate::layout::Direction;
 use crate::link::Link;
 use crate::pools::{Files, POOLS_MAX};
-use crate::staged::{DONE, IN_SLOT, STAGED, UNREADABLE};
+use crate::staged::{IN_SLOT, STAGED, UNREADABLE};
 use crate::staging::Staging;
 
 /// The sending end.
@@ -211,10 +211,7 @@ unsafe impl Outgoing for Producer {
         if verdict.turn.load(Ordering::Acquire) != position + 1 {
             return None;
         }
-        match verdict.outcome.load(Ordering::Relaxed) {
-            DONE => Some(Ok(())),
-            code => Refusal::of(code).map(Err),
-        }
+        Refusal::outcome_of(verdict.outcome.load(Ordering::Relaxed))
     }
 
     /// A link has no delay.

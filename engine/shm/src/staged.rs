@@ -6,5 +6,3 @@ pub(crate) const STAGED: u32 = u32::MAX;
 pub(crate) const UNREADABLE: u32 = u32::MAX - 1;
 /// The answer to a short Read goes to its slot, in place of this piece.
 pub(crate) const IN_SLOT: u32 = u32::MAX - 2;
-/// A verdict: the slot's request was executed.
-pub(crate) const DONE: u32 = 0xff;

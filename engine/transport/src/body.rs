@@ -94,8 +94,17 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The refusal with this number.
-    pub fn of(code: u32) -> Option<Refusal> {
+    /// The number of a slot's outcome: of its refusal, or of its having been executed.
+    pub fn code_of(outcome: Result<(), Refusal>) -> u32 {
+        outcome.map_or_else(|why| why as u32, |()| DONE)
+    }
+
+    /// The outcome with this number. None for a number that [`Refusal::code_of`] does not give.
+    pub fn outcome_of(code: u32) -> Option<Result<(), Refusal>> {
+        if code == DONE { Some(Ok(())) } else { Refusal::of(code).map(Err) }
+    }
+
+    fn of(code: u32) -> Option<Refusal> {
         let all = [
             Refusal::TooLong,
             Refusal::NotReady,
@@ -178,6 +187,8 @@ impl Acks {
     }
 }
 
+/// The outcome of a slot whose request was executed. No refusal has this number.
+const DONE: u32 = 0xff;
 /// A piece: key, length, and offset.
 const PIECE_LEN: usize = 16;
 

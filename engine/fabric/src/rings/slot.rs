@@ -26,8 +26,7 @@ impl Verdict {
 
     /// A reader of the result sees all memory accesses before it.
     pub(super) fn give(&self, position: u64, outcome: Result<(), Refusal>) {
-        let code = outcome.map_or_else(|why| why as u32, |()| DONE);
-        self.outcome.store(code, Ordering::Relaxed);
+        self.outcome.store(Refusal::code_of(outcome), Ordering::Relaxed);
         self.turn.store(position + 1, Ordering::Release);
     }
 
@@ -37,12 +36,6 @@ impl Verdict {
         if self.turn.load(Ordering::Acquire) != position + 1 {
             return None;
         }
-        match self.outcome.load(Ordering::Relaxed) {
-            DONE => Some(Ok(())),
-            code => Refusal::of(code).map(Err),
-        }
+        Refusal::outcome_of(self.outcome.load(Ordering::Relaxed))
     }
 }
-
-/// A verdict: the slot's request was executed.
-const DONE: u32 = 0xff;
