@@ -1,5 +1,6 @@
 //! The provider, and the state that its clones share.
 
+use std::fmt::Display;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -125,17 +126,13 @@ impl Provider for Shm {
             let reason = "the program opened shared memory; open the configured provider";
             return Err(SetupError::unmet(config, "engine.provider", reason));
         }
-        let keys = [
-            ("shm.ring_slots", options.slots, named.slots),
-            ("shm.staging", options.staging, named.staging),
+        let keys: [(_, &dyn Display, bool); 3] = [
+            ("shm.map_pools", &options.map_pools, options.map_pools == named.map_pools),
+            ("shm.ring_slots", &options.slots, options.slots == named.slots),
+            ("shm.staging", &options.staging, options.staging == named.staging),
         ];
-        if options.map_pools != named.map_pools {
-            let made = options.map_pools;
-            let reason = format!("the provider was made with {made}; {FROM_CONFIG}");
-            return Err(SetupError::unmet(config, "shm.map_pools", reason));
-        }
-        for (key, made, named) in keys {
-            if made != named {
+        for (key, made, is_as_named) in keys {
+            if !is_as_named {
                 let reason = format!("the provider was made with {made}; {FROM_CONFIG}");
                 return Err(SetupError::unmet(config, key, reason));
             }

@@ -75,16 +75,7 @@ pub(crate) fn send(
     greeting: &Greeting,
     memory: Option<&OwnedFd>,
 ) -> Result<(), Errno> {
-    let bytes = greeting.encode();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let memory = memory.map(|memory| [memory.as_fd()]);
-    if let Some(memory) = &memory {
-        control.push(SendAncillaryMessage::ScmRights(memory));
-    }
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, flags)?;
-    Ok(())
+    send_with(socket, &greeting.encode(), memory)
 }
 
 /// Shows a pool to the peer; without a file, says that it is gone.
@@ -93,15 +84,36 @@ pub(crate) fn show(socket: &OwnedFd, key: u32, file: Option<&File>) -> Result<()
     let mut bytes = [0; SHOWN_LEN];
     bytes[0..4].copy_from_slice(&key.to_ne_bytes());
     bytes[4..12].copy_from_slice(&len.to_ne_bytes());
+    send_with(socket, &bytes, file.map(|(file, _)| &**file))
+}
+
+/// Sends a message, with a descriptor if there is one.
+fn send_with(socket: &OwnedFd, bytes: &[u8], file: Option<&OwnedFd>) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let files = file.map(|(file, _)| [file.as_fd()]);
+    let files = file.map(|file| [file.as_fd()]);
     if let Some(files) = &files {
         control.push(SendAncillaryMessage::ScmRights(files));
     }
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, flags)?;
+    rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)?;
     Ok(())
+}
+
+/// Receives a message: the number of its bytes, 0 at the end, and the first descriptor that came
+/// with it. Further ones are closed.
+fn receive_with(socket: &OwnedFd, bytes: &mut [u8]) -> Result<(usize, Option<OwnedFd>), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let mut to = [IoSliceMut::new(bytes)];
+    let received = rustix::net::recvmsg(socket, &mut to, &mut control, flags)?;
+    let mut files = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => Some(files),
+        _ => None,
+    });
+    let file = files.next().and_then(|mut files| files.next());
+    Ok((received.bytes, file))
 }
 
 /// What a link's socket says once it is established.
@@ -122,34 +134,19 @@ pub(crate) enum Word {
 /// The next word on a link's socket.
 pub(crate) fn listen_to(socket: &OwnedFd) -> Word {
     let mut bytes = [0; SHOWN_LEN];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let mut to = [IoSliceMut::new(&mut bytes)];
-    let len = match rustix::net::recvmsg(socket, &mut to, &mut control, flags) {
-        Ok(received) if received.bytes > 0 => received.bytes,
-        Ok(_) | Err(Errno::CONNRESET) => return Word::End,
+    let file = match receive_with(socket, &mut bytes) {
+        Ok((0, _)) | Err(Errno::CONNRESET) => return Word::End,
         // Nothing there, or no memory now.
         Err(_) => return Word::Nothing,
+        Ok((SHOWN_LEN, file)) => file,
+        Ok(_) => return Word::Ring,
     };
-    if len != SHOWN_LEN {
-        return Word::Ring;
-    }
     let [k0, k1, k2, k3, len @ ..] = bytes;
     let key = u32::from_ne_bytes([k0, k1, k2, k3]);
-    match file_in(&mut control) {
+    match file {
         Some(file) => Word::Shown(key, u64::from_ne_bytes(len), file),
         None => Word::Gone(key),
     }
-}
-
-/// The first descriptor that came with a message; further ones are closed.
-fn file_in(control: &mut RecvAncillaryBuffer<'_>) -> Option<OwnedFd> {
-    let mut files = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(files) => Some(files),
-        _ => None,
-    });
-    files.next().and_then(|mut files| files.next())
 }
 
 /// What a look for a greeting has found.
@@ -169,16 +166,11 @@ pub(crate) enum Heard {
 pub(crate) fn receive(socket: &OwnedFd) -> Heard {
     // One more byte than a greeting has, so that a longer message is noticed.
     let mut bytes = [0; GREETING_LEN + 1];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let mut to = [IoSliceMut::new(&mut bytes)];
-    let len = match rustix::net::recvmsg(socket, &mut to, &mut control, flags) {
-        Ok(received) if received.bytes > 0 => received.bytes,
+    let (len, memory) = match receive_with(socket, &mut bytes) {
         Err(Errno::AGAIN | Errno::INTR) => return Heard::Nothing,
-        Ok(_) | Err(_) => return Heard::End,
+        Ok((0, _)) | Err(_) => return Heard::End,
+        Ok(received) => received,
     };
-    let memory = file_in(&mut control);
     match Greeting::decode(&bytes[..len]) {
         Ok(greeting) => Heard::Greeting(greeting, memory),
         Err(why) => Heard::Malformed(why),

@@ -2,40 +2,40 @@
 
 use rpcrdma_provider::{Address, SetupError};
 
-pub(super) use rpcrdma_transport::clock::FabricClock as Clock;
+pub(in crate::tests) use rpcrdma_transport::clock::FabricClock as Clock;
 
-pub(super) use crate::{
+pub(in crate::tests) use crate::{
     Shm as Device, ShmCm as DeviceCm, ShmEndpoint as DeviceEndpoint, ShmHandle as DeviceHandle,
     ShmOptions as Options, ShmQp as DeviceQp, ShmQueues as DeviceQueues,
 };
 
-pub(super) fn open() -> Device {
+pub(in crate::tests) fn open() -> Device {
     Device::new().expect("a thread")
 }
 
-pub(super) fn open_with(options: Options) -> Result<Device, SetupError> {
+pub(in crate::tests) fn open_with(options: Options) -> Result<Device, SetupError> {
     Device::with_options(options)
 }
 
 /// With rings whose first slots have the position `first`.
-pub(super) fn open_at(options: Options, first: u64) -> Device {
+pub(in crate::tests) fn open_at(options: Options, first: u64) -> Device {
     Device::beginning_at(options, first).expect("allowed")
 }
 
 /// Whether the memory of hosts is shared.
-pub(super) const IS_SHARED: bool = false;
+pub(in crate::tests) const IS_SHARED: bool = false;
 
 /// Shared memory has no delay.
-pub(super) fn with_delay(options: Options, _delay_ns: u64) -> Options {
+pub(in crate::tests) fn with_delay(options: Options, _delay_ns: u64) -> Options {
     options
 }
 
 /// Where to listen: any free address.
-pub(super) fn address() -> Address {
+pub(in crate::tests) fn address() -> Address {
     "shm:@".parse().expect("an address")
 }
 
 /// Where nobody listens.
-pub(super) fn nowhere() -> Address {
+pub(in crate::tests) fn nowhere() -> Address {
     "shm:/nonexistent/rpcrdma.sock".parse().expect("an address")
 }

@@ -1,12 +1,11 @@
 //! The device that the tests of the rules run on: here shared memory with mapped pools.
 
-use rpcrdma_provider::{Address, SetupError};
+use rpcrdma_provider::SetupError;
 
-pub(super) use rpcrdma_transport::clock::FabricClock as Clock;
-
-pub(super) use crate::{
-    Shm as Device, ShmCm as DeviceCm, ShmEndpoint as DeviceEndpoint, ShmHandle as DeviceHandle,
-    ShmOptions as Options, ShmQp as DeviceQp, ShmQueues as DeviceQueues,
+use super::super::device;
+pub(super) use super::super::device::{
+    Clock, Device, DeviceCm, DeviceEndpoint, DeviceHandle, DeviceQp, DeviceQueues, Options,
+    address, nowhere, with_delay,
 };
 
 fn mapped(options: Options) -> Options {
@@ -14,32 +13,17 @@ fn mapped(options: Options) -> Options {
 }
 
 pub(super) fn open() -> Device {
-    Device::with_options(mapped(Options::default())).expect("a thread")
+    open_with(Options::default()).expect("a thread")
 }
 
 pub(super) fn open_with(options: Options) -> Result<Device, SetupError> {
-    Device::with_options(mapped(options))
+    device::open_with(mapped(options))
 }
 
 /// With rings whose first slots have the position `first`.
 pub(super) fn open_at(options: Options, first: u64) -> Device {
-    Device::beginning_at(mapped(options), first).expect("allowed")
+    device::open_at(mapped(options), first)
 }
 
 /// Whether the memory of hosts is shared.
 pub(super) const IS_SHARED: bool = true;
-
-/// Shared memory has no delay.
-pub(super) fn with_delay(options: Options, _delay_ns: u64) -> Options {
-    options
-}
-
-/// Where to listen: any free address.
-pub(super) fn address() -> Address {
-    "shm:@".parse().expect("an address")
-}
-
-/// Where nobody listens.
-pub(super) fn nowhere() -> Address {
-    "shm:/nonexistent/rpcrdma.sock".parse().expect("an address")
-}
