@@ -65,17 +65,15 @@ impl Sim {
     fn note_handshake(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         let mut new = Vec::new();
-        let mut asked = 0;
         for peer in &node.audit.peers {
             if node.seen.insert(peer.id) {
                 new.push((at, peer.id));
-                asked += usize::from(peer.is_asked);
             }
         }
         let attempts = std::mem::take(&mut node.shard.handler().attempts);
         let Some(handshake) = &mut self.handshake else { return };
         handshake.ends.extend(new);
-        handshake.asked += asked;
+        let by = handshake.by;
         // The rest of a first connection, which may still be closing, is not an end of the second.
         let nodes = &self.nodes;
         let find = |(at, id): &End| nodes[*at].audit.peers.iter().find(|peer| peer.id == *id);
@@ -84,12 +82,12 @@ impl Sim {
             let mut ends = handshake.ends.iter().copied();
             ends.rfind(|end| find(end).is_some_and(|peer| peer.is_asked == is_asked))
         });
-        let by = handshake.by;
         if attempts.iter().any(|(id, _)| (at, *id) == by) {
             handshake.left = Some((self.controls.len(), vec![true; self.nodes.len()]));
         }
-        // With two connections it is unknown which end belongs to which.
-        if handshake.asked > 1 {
+        // With two connections it is unknown which end belongs to which. The first may be lost and
+        // the second made within one turn: no audit shows the first on the requesting side.
+        if nodes[by.0].retries() > handshake.retries {
             handshake.ends.clear();
         } else if let [Some(one), Some(other)] = sides {
             let mut model = self.model.borrow_mut();

@@ -98,9 +98,8 @@ pub struct Handshake {
     pub by: (usize, ConnectId),
     /// The ends that have been seen.
     pub ends: Vec<End>,
-    /// How many of them are on the requesting side: two, if the first connection was lost before
-    /// its version was known.
-    pub asked: usize,
+    /// The second connections that the requesting shard had made before this attempt.
+    pub retries: u64,
     /// After the attempt: the control planes that were not stepped since, and the shards that had
     /// no turn since.
     pub left: Option<(usize, Vec<bool>)>,
@@ -282,8 +281,9 @@ impl Sim {
         match self.nodes[at].shard.connect(to) {
             Ok(id) => {
                 self.model.borrow_mut().trace.note(Event::Connect(at, id));
+                let retries = self.nodes[at].retries();
                 let ends = Vec::new();
-                self.handshake = Some(Handshake { by: (at, id), ends, asked: 0, left: None });
+                self.handshake = Some(Handshake { by: (at, id), ends, retries, left: None });
             }
             Err(SetupError::Connect { .. }) => self.model.borrow_mut().saw("no room to connect"),
             Err(other) => panic!("an attempt: {other}"),
@@ -359,6 +359,12 @@ impl Node {
             was_full: false,
             control_reserve: config.control_reserve() as usize,
         }
+    }
+
+    /// The second connections made because the first was lost before its version was known.
+    pub fn retries(&self) -> u64 {
+        let stats = self.shard.handle().stats();
+        stats.fallbacks_loss + stats.fallbacks_silence
     }
 }
 
