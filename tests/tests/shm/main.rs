@@ -1,6 +1,7 @@
 //! The engine on shared memory: the API suite in one process, and processes of which one dies.
 
 mod fuzzed;
+mod places;
 mod processes;
 
 use rpcrdma_engine::Shm;

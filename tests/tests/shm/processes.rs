@@ -9,14 +9,14 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use rpcrdma_tests::folder::Folder;
 
 /// Where the processes of a test meet.
-struct Place {
+pub struct Place {
     folder: Folder,
     /// Whether they map each other's pools: `yes` or `no`.
     maps: &'static str,
 }
 
 /// The program `peer`, and what it says.
-struct Peer {
+pub struct Peer {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
     /// All that it has said so far.
@@ -24,27 +24,32 @@ struct Peer {
 }
 
 impl Place {
-    fn new(maps: &'static str) -> Place {
+    pub fn new(maps: &'static str) -> Place {
         Place { folder: Folder::new(), maps }
     }
 
-    fn socket(&self) -> PathBuf {
+    pub fn socket(&self) -> PathBuf {
         self.folder.join("server.sock")
     }
 
-    fn path(&self, name: &str) -> String {
+    pub fn path(&self, name: &str) -> String {
         self.folder.join(name).display().to_string()
     }
 
     /// Makes a file, for which a process waits.
-    fn say(&self, name: &str) {
+    pub fn say(&self, name: &str) {
         fs::write(self.folder.join(name), "").expect("the folder is writable");
     }
 }
 
 impl Peer {
     fn start(role: &str, place: &Place, options: &[&str]) -> Peer {
-        let child = Command::new(env!("CARGO_BIN_EXE_peer"))
+        Peer::start_by(Command::new(env!("CARGO_BIN_EXE_peer")), role, place, options)
+    }
+
+    /// Started by a command that ends with the program's path.
+    pub fn start_by(mut by: Command, role: &str, place: &Place, options: &[&str]) -> Peer {
+        let child = by
             .args([role, &format!("shm:{}", place.socket().display())])
             .args(["--map", place.maps])
             .args(options)
@@ -56,7 +61,7 @@ impl Peer {
     }
 
     /// A server, once it listens. It ends when there is a file of this name in the folder.
-    fn serves(place: &Place, until: &str) -> Peer {
+    pub fn serves(place: &Place, until: &str) -> Peer {
         let mut server = Peer::start("serve", place, &["--until", &place.path(until)]);
         server.says(|line| line.starts_with("listening at").then_some(()));
         server
@@ -70,7 +75,7 @@ impl Peer {
     }
 
     /// Reads what it says until `find` has found something.
-    fn says<T>(&mut self, find: impl Fn(&str) -> Option<T>) -> T {
+    pub fn says<T>(&mut self, find: impl Fn(&str) -> Option<T>) -> T {
         loop {
             let Some(Ok(line)) = self.lines.next() else {
                 panic!("it ended too early: {:#?}", self.said);
@@ -84,7 +89,7 @@ impl Peer {
     }
 
     /// The calls of each line that are answered now, at least.
-    fn answered(&mut self) -> u64 {
+    pub fn answered(&mut self) -> u64 {
         self.says(|line| line.strip_prefix("answered ")?.parse().ok())
     }
 
@@ -95,7 +100,7 @@ impl Peer {
     }
 
     /// Whether it has mapped memory of another process's pools.
-    fn has_pools_of_others(&self) -> bool {
+    pub fn has_pools_of_others(&self) -> bool {
         let maps = fs::read_to_string(format!("/proc/{}/maps", self.child.id()));
         let is_one = |line: &str| line.contains(" r--s ") && line.contains("memfd:rpcrdma-region");
         maps.expect("it runs").lines().any(is_one)
@@ -108,7 +113,7 @@ impl Peer {
     }
 
     /// Waits for its end. Its code must be this one, and it must not have leaked buffers.
-    fn ends(mut self, code: i32) -> Vec<String> {
+    pub fn ends(mut self, code: i32) -> Vec<String> {
         self.said.extend(self.lines.by_ref().map_while(Result::ok));
         let status = self.child.wait().expect("it is a child of this process");
         assert_eq!(status.code(), Some(code), "{:#?}", self.said);
@@ -130,7 +135,7 @@ impl Drop for Peer {
 }
 
 /// The calls that a caller's lines had answered.
-fn calls_of(said: &[String]) -> Vec<u64> {
+pub fn calls_of(said: &[String]) -> Vec<u64> {
     let answered = |line: &String| {
         let (_, rest) = line.strip_prefix("line ")?.split_once(": ")?;
         rest.split_once(" calls answered")?.0.parse().ok()
