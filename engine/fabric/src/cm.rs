@@ -14,9 +14,11 @@ use std::time::{Duration, Instant};
 use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, Waker,
 };
+use rpcrdma_transport::conn::Conn;
+use rpcrdma_transport::endpoint::{Peer, Seat};
 
-use crate::endpoint::{Endpoint, Seat};
-use crate::queues::{FabricHandle, FabricQueues};
+use crate::port::Port;
+use crate::queues::{FabricEndpoint, FabricHandle, FabricQueues};
 use crate::rings::Links;
 
 /// A connection manager of the software fabric.
@@ -45,7 +47,8 @@ pub struct FabricRequest(Option<Pending>);
 
 /// What an answer to a request needs.
 struct Pending {
-    seat: Seat,
+    seat: Seat<Port>,
+    rnr_retry: u8,
     id: ConnectId,
     answer_to: Arc<Inbox>,
 }
@@ -69,12 +72,6 @@ impl FabricCm {
         let waker = Waker::set_up()?;
         let inbox = Arc::new(Inbox { waker, queue: Mutex::new(Queue::default()) });
         Ok(FabricCm { fabric, inbox, listening: Vec::new(), attempts: 0 })
-    }
-
-    fn seat(&self, on: &FabricHandle, rnr_retry: u8) -> Result<Seat, SetupError> {
-        let port = Arc::clone(&on.port);
-        let num = port.numbers.reserve(&self.fabric.device)?;
-        Ok(Seat { port, num, rnr_retry })
     }
 }
 
@@ -117,20 +114,21 @@ impl ConnectionManager for FabricCm {
         let wrong = ConnectError::WrongAddress { reason: TAKES };
         let to = to.as_ip().ok_or_else(|| SetupError::connect(to, wrong))?;
         let private = param.checked()?;
-        let seat = self.seat(on, param.rnr_retry)?;
+        let seat = Seat::take(on, &self.fabric.device)?;
         self.attempts += 1;
         let id = ConnectId(self.attempts);
         let listeners = self.fabric.listeners.lock();
         let listener = listeners.get(&to).cloned();
         drop(listeners);
         let Some(listener) = listener else {
-            seat.port.numbers.give_back(seat.num);
+            drop(seat);
             self.inbox.push(CmEvent::Refused { id, reason: ConnectError::Unreachable });
             return Ok(id);
         };
         // As a network would assign it: an address of the connecting side.
-        let from = SocketAddr::new(to.ip(), ephemeral(seat.port.id, seat.num));
-        let pending = Pending { seat, id, answer_to: Arc::clone(&self.inbox) };
+        let from = SocketAddr::new(to.ip(), ephemeral(seat.port().id, seat.num()));
+        let answer_to = Arc::clone(&self.inbox);
+        let pending = Pending { seat, rnr_retry: param.rnr_retry, id, answer_to };
         let request = FabricRequest(Some(pending));
         listener.push(CmEvent::Request { request, from: from.into(), private });
         Ok(id)
@@ -141,19 +139,20 @@ impl ConnectionManager for FabricCm {
         mut request: FabricRequest,
         on: &FabricHandle,
         param: &ConnParam<'_>,
-    ) -> Result<Endpoint, SetupError> {
+    ) -> Result<FabricEndpoint, SetupError> {
         let private = param.checked()?;
-        let seat = self.seat(on, param.rnr_retry)?;
+        let seat = Seat::take(on, &self.fabric.device)?;
         let Some(pending) = request.0.take() else { return Err(SetupError::Stopped) };
-        let asking = pending.seat;
-        let is_swapped = asking.port.id > seat.port.id;
-        let ports =
-            if is_swapped { [&seat.port, &asking.port] } else { [&asking.port, &seat.port] };
-        let link = self.fabric.links.between(ports);
-        let [theirs, ours] = Endpoint::pair(link, [&asking, &seat], is_swapped);
-        let connected = CmEvent::Connected { id: pending.id, endpoint: theirs, private };
-        pending.answer_to.push(connected);
-        Ok(ours)
+        let Pending { seat: asking, rnr_retry, id, answer_to } = pending;
+        let is_swapped = asking.port().id > seat.port().id;
+        let ports = [asking.port(), seat.port()];
+        let link = self.fabric.links.between(if is_swapped { [ports[1], ports[0]] } else { ports });
+        let [there, here] = [is_swapped, !is_swapped].map(|side| link.end(side.into()));
+        let (conn, num) = (Conn::new(), asking.num());
+        let us = Peer { num: seat.num(), rnr_retry: param.rnr_retry };
+        let endpoint = FabricEndpoint::new(asking, there, Arc::clone(&conn), us);
+        answer_to.push(CmEvent::Connected { id, endpoint, private });
+        Ok(FabricEndpoint::new(seat, here, conn, Peer { num, rnr_retry }))
     }
 
     /// The listener owns the request: the code that takes its result drops it.
@@ -204,8 +203,8 @@ impl Drop for FabricCm {
 impl Drop for FabricRequest {
     fn drop(&mut self) {
         if let Some(pending) = self.0.take() {
-            let Pending { seat, id, answer_to } = pending;
-            seat.port.numbers.give_back(seat.num);
+            let Pending { seat, id, answer_to, .. } = pending;
+            drop(seat);
             answer_to.push(CmEvent::Refused { id, reason: ConnectError::Rejected });
         }
     }

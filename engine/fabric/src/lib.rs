@@ -48,7 +48,6 @@
 
 mod cm;
 mod doze;
-mod endpoint;
 mod fabric;
 mod options;
 mod port;
@@ -61,8 +60,8 @@ mod tests;
 use rpcrdma_provider::WcStatus;
 
 pub use self::cm::{FabricCm, FabricRequest};
-pub use self::endpoint::Endpoint as FabricEndpoint;
 pub use self::fabric::{Fabric, FabricUse};
 pub use self::options::FabricOptions;
-pub use self::queues::{FabricHandle, FabricQp, FabricQueues};
+pub use self::queues::{FabricEndpoint, FabricHandle, FabricQueues};
 pub use rpcrdma_transport::clock::FabricClock;
+pub use rpcrdma_transport::queues::SoftQp as FabricQp;

@@ -7,17 +7,23 @@ use rpcrdma_transport::numbers::Numbers;
 use crate::doze::Doze;
 
 /// The shared side of a set of queues.
-pub(crate) struct Port {
+pub struct Port {
     /// Unique in the fabric.
-    pub id: u64,
+    pub(crate) id: u64,
     /// Where its thread sleeps.
-    pub doze: Doze,
+    pub(crate) doze: Doze,
     /// The numbers of its queue pairs.
-    pub numbers: Numbers,
+    pub(crate) numbers: Numbers,
 }
 
 impl Port {
     pub(crate) fn new(id: u64, qp_max: u32) -> io::Result<Port> {
         Ok(Port { id, doze: Doze::new()?, numbers: Numbers::new(qp_max) })
+    }
+}
+
+impl std::fmt::Debug for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Port").field("id", &self.id).finish_non_exhaustive()
     }
 }

@@ -14,7 +14,8 @@ use self::ring::{Consumer, Producer, ring};
 use crate::port::Port;
 
 /// One end of a link, apart from the rings' ends.
-pub(crate) struct Rings {
+#[derive(Clone)]
+pub struct Rings {
     peer: Arc<Port>,
     link: Arc<Link>,
     side: usize,
@@ -23,7 +24,7 @@ pub(crate) struct Rings {
 /// Two rings between two sets of queues. The first endpoint on each side takes their ends.
 pub(crate) struct Link {
     id: u64,
-    pub ports: [Arc<Port>; 2],
+    ports: [Arc<Port>; 2],
     ends: [Mutex<Option<(Producer, Consumer)>>; 2],
 }
 
@@ -48,12 +49,19 @@ impl Carrier for Rings {
     type Rx = Consumer;
 
     fn id(&self) -> EndId {
-        self.link.end(self.side)
+        EndId { link: self.link.id, side: self.side }
     }
 
     #[inline]
     fn wake_peer(&self) {
         self.peer.doze.poke();
+    }
+}
+
+impl Rings {
+    /// Takes its rings' ends; none if an earlier path has taken them and died since.
+    pub(crate) fn take(&self) -> Option<(Producer, Consumer)> {
+        self.link.ends[self.side].lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -65,16 +73,9 @@ impl Link {
         Link { id, ports, ends: ends.map(|end| Mutex::new(Some(end))) }
     }
 
-    /// The name of an end.
-    pub(crate) fn end(&self, side: usize) -> EndId {
-        EndId { link: self.id, side }
-    }
-
-    /// Takes an end; none if an earlier path has taken it and died since.
-    pub(crate) fn take(self: &Arc<Link>, side: usize) -> Option<(Rings, Producer, Consumer)> {
-        let (tx, rx) = self.ends[side].lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        let peer = Arc::clone(&self.ports[1 - side]);
-        Some((Rings { peer, link: Arc::clone(self), side }, tx, rx))
+    /// One of its ends.
+    pub(crate) fn end(self: &Arc<Link>, side: usize) -> Rings {
+        Rings { peer: Arc::clone(&self.ports[1 - side]), link: Arc::clone(self), side }
     }
 }
 

@@ -23,6 +23,7 @@ use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, ShmName,
     Waker,
 };
+use rpcrdma_transport::endpoint::Seat;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -30,10 +31,8 @@ use rustix::io::Errno;
 use self::attempt::{Attempt, Step};
 use self::listener::{Caller, Listener};
 pub use self::request::ShmRequest;
-use crate::endpoint::Endpoint;
-use crate::port::Port;
 use crate::provider::Shared;
-use crate::queues::{ShmHandle, ShmQueues};
+use crate::queues::{ShmEndpoint, ShmHandle, ShmQueues};
 use crate::socket::Heard;
 
 /// A connection manager of shared memory.
@@ -53,13 +52,6 @@ enum Socket {
     /// One that has connected and not said hello yet.
     Caller(Caller),
     Attempt(Box<Attempt>),
-}
-
-/// A queue pair number of a set of queues, given back when dropped.
-pub(crate) struct Seat {
-    port: Arc<Port>,
-    num: u32,
-    is_taken: bool,
 }
 
 impl ShmCm {
@@ -250,7 +242,7 @@ impl ConnectionManager for ShmCm {
     ) -> Result<ConnectId, SetupError> {
         let wrong = ConnectError::WrongAddress { reason: TAKES };
         let name = name_of(to).ok_or_else(|| SetupError::connect(to, wrong))?;
-        let (private, seat) = (param.checked()?, Seat::take(on, &self.shared)?);
+        let (private, seat) = (param.checked()?, Seat::take(on, self.shared.device_name())?);
         let attempt = Attempt::new(name, seat, (param.rnr_retry, private), &self.shared)?;
         let number = self.number();
         self.sockets.insert(number, Socket::Attempt(Box::new(attempt)));
@@ -263,8 +255,8 @@ impl ConnectionManager for ShmCm {
         request: ShmRequest,
         on: &ShmHandle,
         param: &ConnParam<'_>,
-    ) -> Result<Endpoint, SetupError> {
-        let (private, seat) = (param.checked()?, Seat::take(on, &self.shared)?);
+    ) -> Result<ShmEndpoint, SetupError> {
+        let (private, seat) = (param.checked()?, Seat::take(on, self.shared.device_name())?);
         request.accept(seat, (param.rnr_retry, private), &self.shared)
     }
 
@@ -296,37 +288,6 @@ impl ConnectionManager for ShmCm {
                 self.work();
                 return self.events.pop_front();
             }
-        }
-    }
-}
-
-impl Seat {
-    /// Takes a number of the queues.
-    fn take(on: &ShmHandle, shared: &Shared) -> Result<Seat, SetupError> {
-        let port = Arc::clone(&on.port);
-        let num = port.numbers.reserve(shared.device_name())?;
-        Ok(Seat { port, num, is_taken: true })
-    }
-
-    fn num(&self) -> u32 {
-        self.num
-    }
-
-    fn port(&self) -> &Arc<Port> {
-        &self.port
-    }
-
-    /// The endpoint gives the number back.
-    fn hand_over(mut self) -> u32 {
-        self.is_taken = false;
-        self.num
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        if self.is_taken {
-            self.port.numbers.give_back(self.num);
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::pools::Pool;
 use crate::staged::{IN_SLOT, STAGED};
 
 /// The receiving end.
-pub(crate) struct Consumer {
+pub struct Consumer {
     link: Arc<Link>,
     direction: Direction,
     /// Position of the next slot to be taken.

@@ -69,7 +69,7 @@ mod watch;
 use rpcrdma_provider::Address;
 
 pub use self::cm::{ShmCm, ShmRequest};
-pub use self::endpoint::Endpoint as ShmEndpoint;
 pub use self::options::ShmOptions;
 pub use self::provider::Shm;
-pub use self::queues::{ShmHandle, ShmQp, ShmQueues};
+pub use self::queues::{ShmEndpoint, ShmHandle, ShmQueues};
+pub use rpcrdma_transport::queues::SoftQp as ShmQp;

@@ -82,16 +82,6 @@ impl Link {
         EndId { link: self.id, side: self.side }
     }
 
-    /// The memory.
-    pub(crate) fn layout(&self) -> &Arc<Layout> {
-        &self.layout
-    }
-
-    /// The queues that it belongs to.
-    pub(crate) fn port(&self) -> &Arc<Port> {
-        &self.life.port
-    }
-
     /// The socket.
     pub(crate) fn socket(&self) -> &OwnedFd {
         &self.socket
@@ -204,7 +194,8 @@ impl Life {
 }
 
 /// A link as the transport sees it.
-pub(crate) struct Channel(pub Arc<Link>);
+#[derive(Clone)]
+pub struct Channel(pub(crate) Arc<Link>);
 
 impl Carrier for Channel {
     const IS_OF_ONE: bool = true;

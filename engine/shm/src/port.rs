@@ -3,6 +3,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rpcrdma_provider::{SetupError, Waker};
@@ -11,26 +12,38 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::link::Link;
+use crate::pools::Files;
 
 /// The shared side of a set of queues.
-pub(crate) struct Port {
+pub struct Port {
     /// The numbers of its queue pairs.
-    pub numbers: Numbers,
+    pub(crate) numbers: Numbers,
+    /// What its ends are opened with.
+    pub(crate) ends: EndSpec,
     /// The sockets of its links: readable when a peer rings.
     epoll: OwnedFd,
     /// Rung by threads of this process.
     bell: Waker,
 }
 
+/// What the ends of links are opened with.
+pub(crate) struct EndSpec {
+    pub files: Arc<Files>,
+    /// Reads of a queue pair at one time.
+    pub reads_max: u32,
+    /// The position of the first slot of a ring.
+    pub first: u64,
+}
+
 impl Port {
     /// A port for at most `qp_max` queue pairs.
-    pub(crate) fn new(qp_max: u32) -> Result<Port, SetupError> {
+    pub(crate) fn new(qp_max: u32, ends: EndSpec) -> Result<Port, SetupError> {
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| SetupError::System {
             call: "epoll_create1",
             source: error.into(),
             hint: "check the limit of open files (ulimit -n)",
         })?;
-        Ok(Port { numbers: Numbers::new(qp_max), epoll, bell: Waker::set_up()? })
+        Ok(Port { numbers: Numbers::new(qp_max), ends, epoll, bell: Waker::set_up()? })
     }
 
     /// Ends the sleep of the owner, or its next one.
@@ -40,13 +53,18 @@ impl Port {
     }
 
     /// Lets the peer of a link wake the owner.
-    pub(crate) fn hear(&self, link: &Link) -> io::Result<()> {
+    pub(crate) fn hear(&self, link: &Link) -> Result<(), SetupError> {
         let data = EventData::new_u64(link.end().link);
-        Ok(epoll::add(&self.epoll, link.socket(), data, EventFlags::IN)?)
+        let added = epoll::add(&self.epoll, link.socket(), data, EventFlags::IN);
+        added.map_err(|error| SetupError::System {
+            call: "epoll_ctl",
+            source: error.into(),
+            hint: "check fs.epoll.max_user_watches",
+        })
     }
 
-    /// Sleeps until a peer or a thread rings, `other` is rung, or `timeout` is over.
-    pub(crate) fn sleep(&self, other: &Waker, timeout: Duration) -> io::Result<()> {
+    /// Waits until a peer or a thread rings, `other` is rung, or `timeout` is over.
+    pub(crate) fn wait(&self, other: &Waker, timeout: Duration) -> io::Result<()> {
         let mut fds = [
             PollFd::new(&self.epoll, PollFlags::IN),
             PollFd::new(&self.bell, PollFlags::IN),

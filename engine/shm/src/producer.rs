@@ -22,7 +22,7 @@ use crate::staged::{IN_SLOT, STAGED, UNREADABLE};
 use crate::staging::Staging;
 
 /// The sending end.
-pub(crate) struct Producer {
+pub struct Producer {
     link: Arc<Link>,
     direction: Direction,
     /// Position of the next slot to be published.
@@ -50,7 +50,7 @@ pub(crate) struct Shown {
 }
 
 /// The next slot, to be filled and published.
-pub(crate) struct Claimed<'a> {
+pub struct Claimed<'a> {
     producer: &'a mut Producer,
     /// Where the bytes that it refers to lie in the staging area.
     staged_at: Option<u32>,

@@ -18,7 +18,7 @@ use crate::cm::ShmCm;
 use crate::layout::Dimensions;
 use crate::options::ShmOptions;
 use crate::pools::Files;
-use crate::port::Port;
+use crate::port::{EndSpec, Port};
 use crate::queues::ShmQueues;
 use crate::watch::Watch;
 
@@ -147,7 +147,12 @@ impl Provider for Shm {
     fn open_queues(&self, attr: &QueueAttr) -> Result<ShmQueues, SetupError> {
         let Shared { options, caps, keys, windows_left, key_secret, .. } = &*self.0;
         rpcrdma_transport::check(attr, caps)?;
-        let port = Arc::new(Port::new(attr.qp_max)?);
+        let ends = EndSpec {
+            files: Arc::clone(&self.0.files),
+            reads_max: options.rd_atomic,
+            first: self.0.first,
+        };
+        let port = Arc::new(Port::new(attr.qp_max, ends)?);
         let rights =
             Rights::new(key_secret.wrapping_add(self.0.number()), Arc::clone(windows_left));
         let settings = Settings {
@@ -159,8 +164,7 @@ impl Provider for Shm {
             clock: options.clock.clone(),
         };
         let transport = Transport::new(attr, (Arc::clone(keys), rights), settings);
-        let limits = (options.rd_atomic, self.0.first);
-        Ok(ShmQueues::new(port, transport, Arc::clone(&self.0.files), limits))
+        Ok(ShmQueues::new(port, transport))
     }
 
     fn open_cm(&self) -> Result<ShmCm, SetupError> {

@@ -7,6 +7,7 @@
 //! ```
 //!
 //! This crate is for the providers of this workspace: its interface is not stable.
+//! A provider implements [`Port`](port::Port), and has [`SoftQueues`](queues::SoftQueues) then.
 //!
 //! It matches, orders, checks keys and rights, flushes and completes. It is independent of the
 //! carrier of its messages: a [`Carrier`] is a parameter.
@@ -26,15 +27,18 @@ pub mod carrier;
 pub mod clock;
 pub mod conn;
 mod dma;
+pub mod endpoint;
 pub mod keys;
 mod limits;
 pub mod numbers;
 mod outlook;
 mod path;
+pub mod port;
 mod post;
 pub mod prefetch;
 pub mod qp;
 pub mod queue_set;
+pub mod queues;
 pub mod rights;
 mod rounds;
 mod srq;
@@ -93,15 +97,15 @@ impl<C: Carrier> Transport<C> {
         Transport { reader, set, paths: Vec::new(), rounds: Rounds::default(), limits }
     }
 
-    /// Takes a queue pair that this end of a carrier connects. `take` returns the carrier if these
+    /// Takes a queue pair that this end of a carrier connects. `open` returns the carrier if these
     /// queues do not have it.
     pub fn attach(
         &mut self,
         qp: Connected,
         end: EndId,
-        take: impl FnOnce() -> Option<(C, C::Tx, C::Rx)>,
+        open: impl FnOnce() -> Result<(C, C::Tx, C::Rx), SetupError>,
     ) -> Result<(), SetupError> {
-        let path = self.path_of(end, take)?;
+        let path = self.path_of(end, open)?;
         self.paths[path].add_qp();
         self.paths[path].admit(&mut self.rounds);
         let num = qp.num;
@@ -237,11 +241,11 @@ impl<C: Carrier> Transport<C> {
         path.carrier.wake_peer();
     }
 
-    /// `Queues::destroy`. Returns whether the queue pair existed.
-    pub fn destroy(&mut self, num: u32) -> bool {
+    /// `Queues::destroy`.
+    pub fn destroy(&mut self, num: u32) {
         self.disconnect(num);
         let QueueSet { qps, cq, events, opening, rights, .. } = &mut self.set;
-        let Some(qp) = qps.find(num) else { return false };
+        let Some(qp) = qps.find(num) else { return };
         let path = &mut self.paths[qp.path as usize];
         path.forget(num);
         path.qps -= 1;
@@ -255,7 +259,6 @@ impl<C: Carrier> Transport<C> {
         if is_over {
             self.remove_path(index);
         }
-        true
     }
 
     /// Closes a path that has no queue pairs. The last one gets its index.
@@ -366,19 +369,14 @@ impl<C: Carrier> Transport<C> {
     fn path_of(
         &mut self,
         end: EndId,
-        take: impl FnOnce() -> Option<(C, C::Tx, C::Rx)>,
+        open: impl FnOnce() -> Result<(C, C::Tx, C::Rx), SetupError>,
     ) -> Result<usize, SetupError> {
         if let Some(index) = self.paths.iter().position(|path| path.carrier.id() == end) {
             return Ok(index);
         }
         let free = self.paths.iter().position(|path| path.is_dead && path.qps == 0);
         let index = free.unwrap_or(self.paths.len());
-        let carrier = take().ok_or(SetupError::Invalid {
-            what: "endpoint",
-            value: "one whose peer is gone".to_owned(),
-            allowed: "one of a living connection".to_owned(),
-        })?;
-        let path = Path::new(carrier, (index as u32, self.set.settings.delay_ns != 0));
+        let path = Path::new(open()?, (index as u32, self.set.settings.delay_ns != 0));
         match self.paths.get_mut(index) {
             Some(place) => *place = path,
             None => self.paths.push(path),

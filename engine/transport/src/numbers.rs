@@ -25,7 +25,7 @@ impl Numbers {
     }
 
     /// Takes a number that is not in use. `device` is named by the error.
-    pub fn reserve(&self, device: &str) -> Result<u32, SetupError> {
+    pub(crate) fn reserve(&self, device: &str) -> Result<u32, SetupError> {
         let Some(last) = self.lock().pop_front() else {
             return Err(SetupError::Limit {
                 what: "queue pairs of one shard",
@@ -43,7 +43,7 @@ impl Numbers {
     }
 
     /// Gives a number back.
-    pub fn give_back(&self, number: u32) {
+    pub(crate) fn give_back(&self, number: u32) {
         self.lock().push_back(number);
     }
 

@@ -99,7 +99,7 @@ pub(crate) fn ring(len: u32, delayed: bool, first: u64) -> (Producer, Consumer) 
 }
 
 /// The sending end.
-pub(crate) struct Producer {
+pub struct Producer {
     /// The ring's slots, `mask + 1` of them.
     slots: *const Slot,
     mask: u64,
@@ -116,7 +116,7 @@ pub(crate) struct Producer {
 unsafe impl Send for Producer {}
 
 /// A slot that the consumer does not read until it is published.
-pub(crate) struct Claimed<'a> {
+pub struct Claimed<'a> {
     producer: &'a mut Producer,
     slot: &'a Slot,
 }
@@ -280,7 +280,7 @@ impl Vacant for Claimed<'_> {
 }
 
 /// The receiving end.
-pub(crate) struct Consumer {
+pub struct Consumer {
     /// The ring's slots, `mask + 1` of them.
     slots: *const Slot,
     mask: u64,

@@ -3,9 +3,11 @@
 
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::{Queues, Remote, SendFlags, SendOp, WcStatus};
+use rpcrdma_transport::carrier::Outgoing;
 
 use super::host::*;
-use crate::queues::{next_slot, skip};
+use crate::FabricQueues;
+use crate::rings::ring;
 
 /// As many slots as 32 bits can count, and as 40 bits can.
 const WRAPS: [u64; 2] = [1 << 32, 1 << 40];
@@ -98,4 +100,19 @@ fn a_refusal_applies_to_one_slot() {
             [(7, WcStatus::Success), (8, WcStatus::RemoteInvalidRequest)]
         );
     }
+}
+
+/// Skips `slots` slots between two sets of queues that have one path each.
+fn skip([a, b]: [&mut FabricQueues; 2], slots: u64) {
+    let [(tx_a, rx_a), (tx_b, rx_b)] =
+        [&mut *a, &mut *b].map(|queues| queues.transport().ends().unwrap());
+    ring::skip(tx_a, rx_b, slots);
+    ring::skip(tx_b, rx_a, slots);
+    a.transport().has_skipped();
+    b.transport().has_skipped();
+}
+
+/// The position of the next slot that queues with one path publish.
+fn next_slot(queues: &mut FabricQueues) -> u64 {
+    queues.transport().ends().unwrap().0.head()
 }

@@ -4,24 +4,26 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rpcrdma_provider::{ConnectError, PrivateBytes, SetupError, ShmName};
+use rpcrdma_transport::endpoint::{Peer, Seat};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
-use super::Seat;
-use crate::endpoint::Endpoint;
+use crate::endpoint::Agreed;
 use crate::fence;
 use crate::greeting::{Greeting, Kind};
 use crate::layout::Layout;
-use crate::link::{Link, Terms};
+use crate::link::Terms;
 use crate::memory::Memory;
+use crate::port::Port;
 use crate::provider::Shared;
+use crate::queues::ShmEndpoint;
 use crate::socket::{self, Heard};
 
 /// An attempt of this side to connect.
 pub(super) struct Attempt {
     to: ShmName,
     socket: OwnedFd,
-    seat: Seat,
+    seat: Seat<Port>,
     hello: Greeting,
     layout: Arc<Layout>,
     /// The memory, until the hello has taken it to the peer.
@@ -40,7 +42,7 @@ pub(super) enum Step {
 impl Attempt {
     pub(super) fn new(
         to: ShmName,
-        seat: Seat,
+        seat: Seat<Port>,
         (rnr_retry, private): (u8, PrivateBytes),
         shared: &Shared,
     ) -> Result<Attempt, SetupError> {
@@ -107,7 +109,7 @@ impl Attempt {
         heard: Heard,
         shared: &Shared,
         epoll: &OwnedFd,
-    ) -> Result<(Endpoint, PrivateBytes), ConnectError> {
+    ) -> Result<(ShmEndpoint, PrivateBytes), ConnectError> {
         let Attempt { socket, seat, layout, hello, .. } = self;
         let answer = match heard {
             Heard::Greeting(answer, _) => answer,
@@ -125,10 +127,9 @@ impl Attempt {
             peer_has_fences: answer.has_fences,
             maps_pools: hello.maps_pools && answer.maps_pools && is_ours,
         };
-        let port = (Arc::clone(seat.port()), terms);
-        let link = Link::new((shared.number(), 0), (layout, socket), port, shared.watch());
-        let link = link.map_err(|_| ConnectError::Failed)?;
-        let peer = (answer.qp_num, answer.rnr_retry);
-        Ok((Endpoint::new(link, seat.hand_over(), peer), answer.private))
+        let peer = Peer { num: answer.qp_num, rnr_retry: answer.rnr_retry };
+        let agreed = Agreed { side: 0, socket, layout, terms, peer };
+        let endpoint = agreed.endpoint(seat, shared).map_err(|_| ConnectError::Failed)?;
+        Ok((endpoint, answer.private))
     }
 }

@@ -4,17 +4,19 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rpcrdma_provider::{Address, Credentials, PrivateBytes, SetupError};
+use rpcrdma_transport::endpoint::{Peer, Seat};
 use rustix::event::epoll;
 
-use super::Seat;
 use super::listener::Caller;
-use crate::endpoint::Endpoint;
+use crate::endpoint::Agreed;
 use crate::fence;
 use crate::greeting::{Greeting, Kind};
 use crate::layout::{Dimensions, Layout};
-use crate::link::{Link, Terms};
+use crate::link::Terms;
 use crate::memory::{Memory, Unfit};
+use crate::port::Port;
 use crate::provider::Shared;
+use crate::queues::ShmEndpoint;
 use crate::socket::{self, Heard};
 
 /// A pending connection request. Dropping it rejects it.
@@ -57,10 +59,10 @@ impl ShmRequest {
     /// Answers it, and makes this side's queue pair.
     pub(super) fn accept(
         mut self,
-        seat: Seat,
+        seat: Seat<Port>,
         (rnr_retry, private): (u8, PrivateBytes),
         shared: &Shared,
-    ) -> Result<Endpoint, SetupError> {
+    ) -> Result<ShmEndpoint, SetupError> {
         let Some((socket, layout)) = self.pending.take() else { return Err(SetupError::Stopped) };
         layout.prefault();
         let maps_pools =
@@ -69,9 +71,9 @@ impl ShmRequest {
             socket::refuse_descriptors(&socket);
         }
         let terms = Terms { peer_has_fences: self.hello.has_fences, maps_pools };
-        let port = (Arc::clone(seat.port()), terms);
-        let link = Link::new((shared.number(), 1), (layout, socket), port, shared.watch());
-        let link = link.map_err(|source| SetupError::System {
+        let peer = Peer { num: self.hello.qp_num, rnr_retry: self.hello.rnr_retry };
+        let (num, agreed) = (seat.num(), Agreed { side: 1, socket, layout, terms, peer });
+        let endpoint = agreed.endpoint(seat, shared).map_err(|source| SetupError::System {
             call: "epoll_ctl",
             source,
             hint: "check fs.epoll.max_user_watches",
@@ -82,14 +84,12 @@ impl ShmRequest {
             dimensions: self.hello.dimensions,
             has_fences,
             maps_pools,
-            qp_num: seat.num(),
+            qp_num: num,
             rnr_retry,
             private,
         };
-        let peer = (self.hello.qp_num, self.hello.rnr_retry);
-        let endpoint = Endpoint::new(Arc::clone(&link), seat.hand_over(), peer);
         // A peer that is gone is noticed as every peer that goes.
-        let _ = socket::send(link.socket(), &accepted, None);
+        let _ = socket::send(endpoint.end().0.socket(), &accepted, None);
         Ok(endpoint)
     }
 

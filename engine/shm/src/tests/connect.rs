@@ -207,7 +207,7 @@ fn nothing_is_left_of_a_connection_that_is_destroyed() {
     let mut others = Vec::new();
     for round in 0..20 {
         let (ours, theirs) = endpoints(&device, &a, &b, 7);
-        let links = [ours.link(), theirs.link()].map(Arc::downgrade);
+        let links = [&ours, &theirs].map(|endpoint| Arc::downgrade(&endpoint.end().0));
         let (qa, qb) = (a.queues.attach(ours).unwrap(), b.queues.attach(theirs).unwrap());
         b.recv(round, 0, 64);
         a.send(qa.qp, round, b"hello").unwrap();
