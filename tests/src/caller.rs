@@ -93,17 +93,28 @@ impl<P: Provider> Caller<P> {
         })
     }
 
-    /// One turn. False when every line is over.
+    /// One turn, which may wait for a millisecond. False when every line is over.
     ///
     /// # Panics
     /// If a reply is not what its call asked for.
     pub fn turn(&mut self) -> bool {
+        if !self.poll() {
+            self.client.wait(Duration::from_millis(1));
+        }
+        self.lines.iter().any(|line| line.open > 0 || !matches!(line.state, State::Over))
+    }
+
+    /// One turn without waiting. True if there was something to do.
+    ///
+    /// # Panics
+    /// If a reply is not what its call asked for.
+    pub fn poll(&mut self) -> bool {
         self.source.prepare(&mut self.client.turn(self.clock.now()));
         for line in 0..self.lines.len() {
             self.advance(line);
         }
         let (open, lines, again) = (&mut self.open, &mut self.lines, self.task.again);
-        let busy = self.client.poll(self.clock.now(), |done| {
+        self.client.poll(self.clock.now(), |done| {
             let script = open.remove(&done.cookie()).expect("a call is completed once");
             let line = &mut lines[(done.cookie() >> LINE) as usize];
             line.open -= 1;
@@ -120,11 +131,7 @@ impl<P: Provider> Caller<P> {
                     line.down(again);
                 }
             }
-        });
-        if !busy {
-            self.client.wait(Duration::from_millis(1));
-        }
-        self.lines.iter().any(|line| line.open > 0 || !matches!(line.state, State::Over))
+        })
     }
 
     /// Makes no further calls: waits for the open ones, and repeats none.
@@ -136,6 +143,11 @@ impl<P: Provider> Caller<P> {
     /// The outcome of each line.
     pub fn accounts(&self) -> impl ExactSizeIterator<Item = &Account> {
         self.lines.iter().map(|line| &line.account)
+    }
+
+    /// Lines that are connected.
+    pub fn up(&self) -> usize {
+        self.lines.iter().filter(|line| matches!(line.state, State::Up(_))).count()
     }
 
     /// Calls that are neither answered nor failed.

@@ -146,7 +146,10 @@ impl Layout {
     /// The parts of memory that has as many bytes as the dimensions need.
     pub(crate) fn new(memory: Memory, dimensions: Dimensions) -> Arc<Layout> {
         assert_eq!(memory.len(), dimensions.bytes(), "the memory was made for these dimensions");
-        Arc::new(Layout { memory, dimensions })
+        let layout = Arc::new(Layout { memory, dimensions });
+        #[cfg(feature = "rogue")]
+        crate::rogue::note(&layout);
+        layout
     }
 
     /// One side's words.

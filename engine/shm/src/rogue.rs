@@ -4,8 +4,8 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rpcrdma_provider::{PrivateBytes, ShmName};
 use rpcrdma_transport::body::INLINE_LEN;
@@ -23,6 +23,40 @@ pub struct Rogue {
     pub(crate) out: Direction,
     back: Direction,
     head: u64,
+}
+
+/// The memory of one connection of this process, which an engine uses as well.
+#[derive(Debug)]
+pub struct Reach(Arc<Layout>);
+
+/// The memory of all connections that this process has now.
+pub fn reach() -> Vec<Reach> {
+    let all = LAYOUTS.lock().unwrap_or_else(PoisonError::into_inner);
+    all.iter().filter_map(|layout| layout.upgrade().map(Reach)).collect()
+}
+
+/// Makes the memory of a new connection known to [`reach`].
+pub(crate) fn note(layout: &Arc<Layout>) {
+    let mut all = LAYOUTS.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|layout| layout.strong_count() > 0);
+    all.push(Arc::downgrade(layout));
+}
+
+static LAYOUTS: Mutex<Vec<Weak<Layout>>> = Mutex::new(Vec::new());
+
+impl Reach {
+    /// Writes bytes anywhere into it, as far as they lie in it.
+    pub fn scribble(&self, at: usize, bytes: &[u8]) {
+        for (at, byte) in (at..self.memory_len()).zip(bytes) {
+            // SAFETY: within the memory, to whose bytes there are no references.
+            unsafe { self.0.base().wrapping_add(at).write_volatile(*byte) };
+        }
+    }
+
+    /// Its bytes.
+    pub fn memory_len(&self) -> usize {
+        self.0.memory_len()
+    }
 }
 
 impl Rogue {
@@ -86,10 +120,12 @@ impl Rogue {
 
     /// Writes bytes anywhere into the memory of the connection, as far as they lie in it.
     pub fn scribble(&self, at: usize, bytes: &[u8]) {
-        for (at, byte) in (at..self.memory_len()).zip(bytes) {
-            // SAFETY: within the memory, to whose bytes there are no references.
-            unsafe { self.layout.base().wrapping_add(at).write_volatile(*byte) };
-        }
+        self.reach().scribble(at, bytes);
+    }
+
+    /// The memory of the connection.
+    pub fn reach(&self) -> Reach {
+        Reach(Arc::clone(&self.layout))
     }
 
     /// Bytes of the memory of the connection.
