@@ -6,14 +6,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rpcrdma_tests::sim;
+use rpcrdma_engine::{Fabric, Shm};
+use rpcrdma_tests::sim::{self, Failure, Outcome};
 
-const USAGE: &str = "simulate [--seeds N] [--from S] [--jobs J] [--seconds T]
+const USAGE: &str = "simulate [--seeds N] [--from S] [--jobs J] [--seconds T] [--provider P]
 
   --seeds N     the number of seeds (10000)
   --from S      the first seed (0)
   --jobs J      the number of threads (1)
   --seconds T   the time limit
+  --provider P  fabric, or shm (fabric). Runs over shm are not the same each time
 
 Exits with 1 at the first violation, and prints how to repeat it.";
 
@@ -23,6 +25,7 @@ struct Wanted {
     from: u64,
     jobs: u64,
     seconds: u64,
+    run: fn(u64) -> Result<Outcome, Box<Failure>>,
 }
 
 fn main() -> ExitCode {
@@ -47,7 +50,7 @@ fn main() -> ExitCode {
                     if seed >= wanted.seeds {
                         return;
                     }
-                    match sim::run(wanted.from + seed) {
+                    match (wanted.run)(wanted.from + seed) {
                         Ok(outcome) => {
                             events.fetch_add(outcome.events, Ordering::Relaxed);
                             let mut coverage =
@@ -89,15 +92,18 @@ fn progress(wanted: &Wanted, done: u64, began: Instant) {
 }
 
 fn wanted() -> Option<Wanted> {
-    let mut wanted = Wanted { seeds: 10_000, from: 0, jobs: 1, seconds: u64::MAX };
+    let run = sim::run::<Fabric>;
+    let mut wanted = Wanted { seeds: 10_000, from: 0, jobs: 1, seconds: u64::MAX, run };
     let mut args = std::env::args().skip(1);
     while let Some(key) = args.next() {
-        let value = args.next()?.parse().ok()?;
-        match key.as_str() {
-            "--seeds" => wanted.seeds = value,
-            "--from" => wanted.from = value,
-            "--jobs" => wanted.jobs = value,
-            "--seconds" => wanted.seconds = value,
+        let value = args.next()?;
+        match (key.as_str(), value.as_str()) {
+            ("--seeds", count) => wanted.seeds = count.parse().ok()?,
+            ("--from", seed) => wanted.from = seed.parse().ok()?,
+            ("--jobs", count) => wanted.jobs = count.parse().ok()?,
+            ("--seconds", limit) => wanted.seconds = limit.parse().ok()?,
+            ("--provider", "fabric") => wanted.run = sim::run::<Fabric>,
+            ("--provider", "shm") => wanted.run = sim::run::<Shm>,
             _ => return None,
         }
     }

@@ -12,6 +12,7 @@
 //! A run depends only on its seed: not on a clock, an address or the order of a hash map. The same
 //! seed gives the same trace, step by step.
 
+pub mod carrier;
 mod ending;
 mod give;
 pub mod invariants;
@@ -26,6 +27,7 @@ mod trouble;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use self::carrier::Carrier;
 pub use self::invariants::CHECKS;
 pub use self::model::{Coverage, Violation};
 pub use self::scenario::{Setup, Weather};
@@ -73,11 +75,11 @@ impl fmt::Display for Failure {
 ///
 /// # Errors
 /// The violation, and the events before it.
-pub fn run(seed: u64) -> Result<Outcome, Box<Failure>> {
+pub fn run<C: Carrier>(seed: u64) -> Result<Outcome, Box<Failure>> {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut beside = Random(seed.wrapping_mul(0xd1b5_4a32_d192_ed03));
     let setup = Setup::choose(&mut random, &mut beside);
-    let mut sim = Sim::new(&setup, random);
+    let mut sim = Sim::<C>::new(&setup, random);
     let result = catch_unwind(AssertUnwindSafe(|| sim.run()));
     let violation = match result {
         Ok(Ok(())) => {

@@ -37,8 +37,10 @@ pub struct Setup {
     pub delay_ns: u64,
     /// How long a message waits for a Receive before its retries are exceeded.
     pub rnr_timer_ns: u64,
-    /// Slots of the fabric's rings.
+    /// Slots of the rings.
     pub slots: u32,
+    /// Whether shared memory maps pools.
+    pub maps_pools: bool,
     /// Steps before the faults stop.
     pub steps: u32,
     /// The probability in percent that the same shard is polled again.
@@ -156,6 +158,7 @@ impl Setup {
                 stop: random.below(4) == 0,
                 turn_away: beside.choose(&[0, 0, 0, 10, 60]),
             },
+            maps_pools: beside.below(3) == 0,
         }
     }
 }

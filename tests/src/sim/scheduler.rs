@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use rpcrdma_config::Config;
 use rpcrdma_engine::control::Control;
-use rpcrdma_engine::fabric::{FabricClock, FabricOptions};
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::provider::fault::{FaultLog, FaultyProvider};
 use rpcrdma_engine::shard::audit::Audit;
-use rpcrdma_engine::{Address, ConnectionId, Engine, Fabric, SetupError, Shard};
+use rpcrdma_engine::{Address, ConnectionId, Engine, SetupError, Shard};
 
+use super::carrier::Carrier;
 use super::model::{End, Model, Violation};
 use super::program::Program;
 use super::scenario::Setup;
@@ -25,14 +25,14 @@ use crate::setup::LAST_XIDS;
 use crate::world::checked;
 
 /// The device of a simulation.
-pub type Device = CheckedProvider<FaultyProvider<Fabric>>;
+pub type Device<C> = CheckedProvider<FaultyProvider<C>>;
 
 /// A run.
-pub struct Sim {
+pub struct Sim<C: Carrier> {
     /// Dropped before their engines.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<Node<C>>,
     /// The control planes, one for each engine.
-    pub controls: Vec<Control<Device>>,
+    pub controls: Vec<Control<Device<C>>>,
     /// The fault logs, one for each engine.
     pub logs: Vec<Arc<FaultLog>>,
     /// The model that all programs report to.
@@ -56,7 +56,7 @@ pub struct Sim {
     /// Whether the time has advanced so far that every deadline may have passed.
     pub has_leapt: bool,
     /// Dropped after everything that uses them.
-    pub engines: Vec<Engine<Device>>,
+    pub engines: Vec<Engine<Device<C>>>,
     clock: Arc<AtomicU64>,
     listening: Vec<Address>,
     last: usize,
@@ -72,9 +72,9 @@ pub struct QueuesOf {
 }
 
 /// A shard.
-pub struct Node {
+pub struct Node<C: Carrier> {
     /// The shard, production code with the program as its handler.
-    pub shard: Shard<Device, Program>,
+    pub shard: Shard<Device<C>, Program>,
     /// Its engine, and its queues.
     pub of: QueuesOf,
     /// Its audit after the last turn.
@@ -105,19 +105,11 @@ pub struct Handshake {
     pub left: Option<(usize, Vec<bool>)>,
 }
 
-impl Sim {
+impl<C: Carrier> Sim<C> {
     /// Sets up a run: engines and shards without connections.
-    pub fn new(setup: &Setup, mut random: Random) -> Sim {
+    pub fn new(setup: &Setup, mut random: Random) -> Sim<C> {
         let clock = Arc::new(AtomicU64::new(1));
-        let options = FabricOptions {
-            slots: setup.slots,
-            delay_ns: setup.delay_ns,
-            rnr_timer_ns: setup.rnr_timer_ns,
-            clock: FabricClock::Virtual(Arc::clone(&clock)),
-            key_seed: Some(0),
-            ..FabricOptions::default()
-        };
-        let fabric = Fabric::with_options(options).expect("slots are a power of two");
+        let carrier = C::open(setup, &clock);
         let (model, watch) = (Rc::<RefCell<Model>>::default(), Arc::<Watch>::default());
         let (mut nodes, mut controls, mut engines) = (Vec::new(), Vec::new(), Vec::new());
         let (mut logs, mut listening) = (Vec::new(), Vec::new());
@@ -126,10 +118,9 @@ impl Sim {
                 watch.allows_static.store(true, Ordering::Relaxed);
             }
             let mut raw = it.raw.clone();
-            raw.fabric.ring_slots = setup.slots.into();
-            raw.fabric.delay = format!("{}ns", setup.delay_ns).into();
+            C::configure(setup, &mut raw);
             let config = checked(&raw);
-            let provider = FaultyProvider::new(fabric.clone(), it.faults);
+            let provider = FaultyProvider::new(carrier.clone(), it.faults);
             // A shard that cannot post its Receives cannot be made.
             provider.log().end();
             logs.push(provider.log());
@@ -144,7 +135,7 @@ impl Sim {
             let (engine, mut control) =
                 Engine::without_threads(provider, config.clone()).expect("an engine");
             if it.listens {
-                let address: Address = "127.0.0.1:0".parse().expect("an address");
+                let address: Address = C::ADDRESS.parse().expect("an address");
                 listening.push(control.listen(address).expect("a port"));
             }
             for which in 0..it.shards {
@@ -347,8 +338,8 @@ impl Sim {
     }
 }
 
-impl Node {
-    fn new(shard: Shard<Device, Program>, of: QueuesOf, config: &Config) -> Node {
+impl<C: Carrier> Node<C> {
+    fn new(shard: Shard<Device<C>, Program>, of: QueuesOf, config: &Config) -> Node<C> {
         Node {
             audit: shard.audit(),
             shard,

@@ -1,10 +1,11 @@
 //! The simulation: thousands of seeds without a violation, and the same run for the same seed.
 
+use rpcrdma_engine::Fabric;
 use rpcrdma_engine::provider::fault::FaultLog;
 use rpcrdma_tests::sim::{self, CHECKS, Coverage, Outcome};
 
 fn run(seed: u64) -> Outcome {
-    sim::run(seed).unwrap_or_else(|failure| panic!("{failure}"))
+    sim::run::<Fabric>(seed).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
 /// Runs every second seed, so that two threads share the work, and looks whether they saw enough.

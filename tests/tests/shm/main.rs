@@ -4,6 +4,7 @@ mod fuzzed;
 mod ordeals;
 mod places;
 mod processes;
+mod simulation;
 
 use rpcrdma_engine::Shm;
 use rpcrdma_engine::shm::ShmOptions;

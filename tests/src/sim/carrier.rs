@@ -1,0 +1,67 @@
+//! What carries the messages of a run: the fabric, or shared memory.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use rpcrdma_config::Raw;
+use rpcrdma_engine::fabric::{FabricClock, FabricOptions};
+use rpcrdma_engine::shm::ShmOptions;
+use rpcrdma_engine::{Fabric, Provider, Shm};
+
+use super::scenario::Setup;
+
+/// A provider without a device, in virtual time.
+pub trait Carrier: Provider + Clone {
+    /// Where an engine listens.
+    const ADDRESS: &'static str;
+
+    /// Opens it for a run.
+    fn open(setup: &Setup, clock: &Arc<AtomicU64>) -> Self;
+
+    /// Completes the configuration of an engine on it.
+    fn configure(setup: &Setup, raw: &mut Raw);
+}
+
+impl Carrier for Fabric {
+    const ADDRESS: &'static str = "127.0.0.1:0";
+
+    fn open(setup: &Setup, clock: &Arc<AtomicU64>) -> Fabric {
+        let options = FabricOptions {
+            slots: setup.slots,
+            delay_ns: setup.delay_ns,
+            rnr_timer_ns: setup.rnr_timer_ns,
+            clock: FabricClock::Virtual(Arc::clone(clock)),
+            key_seed: Some(0),
+            ..FabricOptions::default()
+        };
+        Fabric::with_options(options).expect("slots are a power of two")
+    }
+
+    fn configure(setup: &Setup, raw: &mut Raw) {
+        raw.fabric.ring_slots = setup.slots.into();
+        raw.fabric.delay = format!("{}ns", setup.delay_ns).into();
+    }
+}
+
+/// Another thread learns that a socket is closed: the same seed does not always give the same run.
+impl Carrier for Shm {
+    const ADDRESS: &'static str = "shm:@";
+
+    fn open(setup: &Setup, clock: &Arc<AtomicU64>) -> Shm {
+        let options = ShmOptions {
+            slots: setup.slots,
+            map_pools: setup.maps_pools,
+            rnr_timer_ns: setup.rnr_timer_ns,
+            clock: FabricClock::Virtual(Arc::clone(clock)),
+            key_seed: Some(0),
+            ..ShmOptions::default()
+        };
+        Shm::with_options(options).expect("slots are a power of two")
+    }
+
+    fn configure(setup: &Setup, raw: &mut Raw) {
+        raw.engine.provider = "shm".into();
+        raw.shm.ring_slots = setup.slots.into();
+        raw.shm.map_pools = setup.maps_pools;
+    }
+}
