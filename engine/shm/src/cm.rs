@@ -15,7 +15,7 @@ mod request;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -69,7 +69,7 @@ impl ShmCm {
         self.next - 1
     }
 
-    fn wait_for(&self, number: u64, socket: &OwnedFd) -> io::Result<()> {
+    fn wait_for(&self, number: u64, socket: &impl AsFd) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, socket, EventData::new_u64(number), EventFlags::IN)?)
     }
 
@@ -111,7 +111,7 @@ impl ShmCm {
             let callers =
                 self.sockets.values().filter(|it| matches!(it, Socket::Caller(_))).count();
             let Some(Socket::Listener(found)) = self.sockets.get_mut(&listener) else { return };
-            if callers >= CALLERS_MAX {
+            if callers >= CALLERS_MAX || self.shared.closer().is_behind() {
                 return found.rest(&self.epoll);
             }
             let caller = match found.accept() {
@@ -216,7 +216,7 @@ impl ConnectionManager for ShmCm {
     type Request = ShmRequest;
 
     fn listen(&mut self, at: Address) -> Result<Address, SetupError> {
-        let listener = Listener::open(at)?;
+        let listener = Listener::open(at, self.shared.closer())?;
         let number = self.number();
         let name = listener.name();
         self.wait_for(number, listener.socket()).map_err(|_| SetupError::Listen {
@@ -242,6 +242,9 @@ impl ConnectionManager for ShmCm {
     ) -> Result<ConnectId, SetupError> {
         let wrong = ConnectError::WrongAddress { reason: TAKES };
         let name = name_of(to).ok_or_else(|| SetupError::connect(to, wrong))?;
+        if self.shared.closer().is_behind() {
+            return Err(SetupError::connect(to, ConnectError::Failed));
+        }
         let (private, seat) = (param.checked()?, Seat::take(on, self.shared.device_name())?);
         let attempt = Attempt::new(name, seat, (param.rnr_retry, private), &self.shared)?;
         let number = self.number();

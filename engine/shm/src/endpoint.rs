@@ -2,7 +2,6 @@
 #![expect(unsafe_code, reason = "the words of the set-up lie in mapped memory")]
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -14,12 +13,13 @@ use crate::link::{Channel, Link, Terms};
 use crate::port::Port;
 use crate::provider::Shared;
 use crate::queues::ShmEndpoint;
+use crate::socket::Socket;
 
 /// A connection that both sides want.
 pub(crate) struct Agreed {
     /// This side of it: 0 if it has connected.
     pub side: usize,
-    pub socket: OwnedFd,
+    pub socket: Socket,
     pub layout: Arc<Layout>,
     pub terms: Terms,
     pub peer: Peer,

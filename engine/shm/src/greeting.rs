@@ -56,6 +56,9 @@ pub(crate) enum Malformed {
     /// It does not begin as greetings do.
     #[error("no greeting")]
     Magic,
+    /// It came with descriptors that nobody wants.
+    #[error("descriptors that nobody wants")]
+    Descriptors,
     /// Another version.
     #[error("version {0} of the shared memory, only {VERSION} is known")]
     Version(u16),

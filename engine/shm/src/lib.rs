@@ -42,6 +42,7 @@
     expect(clippy::duplicate_mod, reason = "the tests of the rules run over both ways of memory")
 )]
 
+mod closer;
 mod cm;
 mod consumer;
 mod endpoint;

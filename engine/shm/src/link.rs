@@ -3,7 +3,6 @@
 //! The socket says who the peer is, wakes it, and ends with its process. A link that is cut has no
 //! peer any more, whatever the memory says.
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,12 +10,14 @@ use rpcrdma_transport::barrier;
 use rpcrdma_transport::carrier::{Carrier, EndId};
 use rustix::net::SendFlags;
 
+use crate::closer::Foreign;
 use crate::consumer::Consumer;
 use crate::layout::{Direction, Layout};
+use crate::memory::Unfit;
 use crate::pools::{File, Files, POOLS_MAX, Pool};
 use crate::port::Port;
 use crate::producer::{Producer, Shown};
-use crate::socket::{self, Word};
+use crate::socket::{self, Socket, Word};
 use crate::watch::Watch;
 
 /// One side of a link.
@@ -25,7 +26,7 @@ pub(crate) struct Link {
     /// 0 for the connecting side.
     side: usize,
     layout: Arc<Layout>,
-    socket: OwnedFd,
+    socket: Socket,
     terms: Terms,
     /// What the peer has shown.
     pools: Mutex<Vec<Arc<Pool>>>,
@@ -52,7 +53,7 @@ impl Link {
     /// Makes one side of a link, and watches its socket from now on.
     pub(crate) fn new(
         (id, side): (u64, usize),
-        (layout, socket): (Arc<Layout>, OwnedFd),
+        (layout, socket): (Arc<Layout>, Socket),
         (port, terms): (Arc<Port>, Terms),
         watch: &Arc<Watch>,
     ) -> std::io::Result<Arc<Link>> {
@@ -83,7 +84,7 @@ impl Link {
     }
 
     /// The socket.
-    pub(crate) fn socket(&self) -> &OwnedFd {
+    pub(crate) fn socket(&self) -> &Socket {
         &self.socket
     }
 
@@ -120,34 +121,44 @@ impl Link {
         socket::show(&self.socket, key, None).is_ok()
     }
 
-    /// Reads what the peer has said by the socket. False if it is gone.
+    /// Reads what the peer has said by the socket. False if it is gone, or says what it must not:
+    /// then the connection ends.
     #[cold]
     pub(crate) fn listen(&self) -> bool {
         for _ in 0..WORDS_MAX {
-            match socket::listen_to(&self.socket) {
-                Word::Ring => {}
-                Word::Shown(key, len, file) => self.keep(key, len, &file),
-                Word::Gone(key) => self.all_pools().retain(|pool| pool.key() != key),
+            let is_fit = match socket::listen_to(&self.socket, self.terms.maps_pools) {
+                Word::Ring => true,
+                Word::Shown(key, len, file) => self.keep(key, len, file),
+                Word::Gone(key) => {
+                    self.all_pools().retain(|pool| pool.key() != key);
+                    true
+                }
                 Word::Nothing => return true,
                 Word::End => return false,
+                Word::Breach => false,
+            };
+            if !is_fit {
+                self.life.cut();
+                return false;
             }
         }
         // A peer that talks without end costs its share of each look, and no more.
         true
     }
 
-    /// Maps what the peer shows, if this side does that.
-    fn keep(&self, key: u32, len: u64, file: &OwnedFd) {
+    /// Maps what the peer shows. False if it is no memory of a pool.
+    fn keep(&self, key: u32, len: u64, file: Foreign) -> bool {
         let mut pools = self.all_pools();
-        // A key that is used again names other memory. A peer that shows more than it may keeps them
-        // to itself.
+        // A key that is used again names other memory.
         pools.retain(|pool| pool.key() != key);
-        if !self.terms.maps_pools || pools.len() == POOLS_MAX {
-            return;
+        match Pool::map(key, len, &file) {
+            // A peer that shows more than it may keeps them to itself.
+            Ok(pool) if pools.len() < POOLS_MAX => pools.push(Arc::new(pool)),
+            Ok(_) | Err(Unfit::System(_)) => {}
+            Err(_) => return false,
         }
-        if let Some(pool) = Pool::map(key, len, file) {
-            pools.push(Arc::new(pool));
-        }
+        file.close_now();
+        true
     }
 
     /// All that the peer has shown.

@@ -4,7 +4,7 @@
 //! it is sealed: no access can raise SIGBUS.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -58,7 +58,7 @@ impl Memory {
     }
 
     /// Maps memory that a peer has made.
-    pub(crate) fn adopt(file: &OwnedFd, len: usize) -> Result<Memory, Unfit> {
+    pub(crate) fn adopt(file: &impl AsFd, len: usize) -> Result<Memory, Unfit> {
         let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| Unfit::Unsealed)?;
         if !seals.contains(SEALS) {
             return Err(Unfit::Unsealed);
@@ -70,7 +70,7 @@ impl Memory {
         if given != len as u64 {
             return Err(Unfit::Length { given, needed: len as u64 });
         }
-        Ok(Memory(MmapOptions::new().len(len).map_raw(file)?))
+        Ok(Memory(MmapOptions::new().len(len).map_raw(file.as_fd().as_raw_fd())?))
     }
 
     /// Bytes.

@@ -13,7 +13,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,6 +21,8 @@ use memmap2::{MmapOptions, MmapRaw};
 use rpcrdma_mempool::{Keys, Region, RegisterError, Registrar, Rights};
 use rpcrdma_transport::keys::KeyTable;
 use rustix::fs::SealFlags;
+
+use crate::memory::Unfit;
 
 /// The registrations of a provider, with the memfds of those that have one.
 pub(crate) struct Files {
@@ -80,14 +82,23 @@ impl Registrar for Files {
 }
 
 impl Pool {
-    /// Maps memory that the peer shows. None if its length or its pages could change, or if it is
-    /// not as long as stated.
-    pub(crate) fn map(key: u32, len: u64, file: &OwnedFd) -> Option<Pool> {
-        let is_sealed = rustix::fs::fcntl_get_seals(file).ok()?.contains(SEALS);
-        let is_as_stated = rustix::fs::fstat(file).ok()?.st_size as u64 == len && len > 0;
-        let len = usize::try_from(len).ok().filter(|_| is_sealed && is_as_stated)?;
-        let map = MmapOptions::new().len(len).map_raw_read_only(file).ok()?;
-        Some(Pool { key, map })
+    /// Maps memory that the peer shows.
+    ///
+    /// # Errors
+    /// [`Unfit::System`] if this process has no room for it; others if its length or its pages could
+    /// change, or if it is not as long as stated.
+    pub(crate) fn map(key: u32, len: u64, file: &impl AsFd) -> Result<Pool, Unfit> {
+        let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| Unfit::Unsealed)?;
+        if !seals.contains(SEALS) {
+            return Err(Unfit::Unsealed);
+        }
+        let given = rustix::fs::fstat(file).map_err(|_| Unfit::Unsealed)?.st_size as u64;
+        if given != len || len == 0 {
+            return Err(Unfit::Length { given, needed: len });
+        }
+        let file = file.as_fd().as_raw_fd();
+        let map = MmapOptions::new().len(len as usize).map_raw_read_only(file)?;
+        Ok(Pool { key, map })
     }
 
     /// The first of `len` bytes at `offset`, if `key` names this pool and it has them. They are
@@ -134,7 +145,7 @@ mod tests {
         let of_private = files.register(&private, Rights::own(Access::empty())).expect("room");
         assert!(files.find(of_private.lkey).is_none());
         let (file, len) = files.find(of_shared.lkey).expect("a file");
-        let pool = Pool::map(of_shared.lkey, len, &file).expect("sealed and as long");
+        let pool = Pool::map(of_shared.lkey, len, &*file).expect("sealed and as long");
         files.deregister(of_shared).expect("registered");
         assert!(files.find(of_shared.lkey).is_none());
         // What is mapped stays so.
@@ -151,7 +162,7 @@ mod tests {
         assert!(!there(7, 0, 8193) && !there(7, 8192, 1) && !there(7, u64::MAX, 1));
         assert!(!there(7, u64::MAX, u32::MAX) && !there(6, 0, 1));
         for len in [0, 4096, 16384, u64::MAX] {
-            assert!(Pool::map(7, len, &file).is_none(), "{len}");
+            assert!(Pool::map(7, len, &file).is_err(), "{len}");
         }
     }
 
@@ -162,7 +173,7 @@ mod tests {
             let file = rustix::fs::memfd_create("test", flags).expect("a memfd");
             rustix::fs::ftruncate(&file, 4096).expect("a length");
             rustix::fs::fcntl_add_seals(&file, seals).expect("seals");
-            assert_eq!(Pool::map(7, 4096, &file).is_some(), seals == SEALS, "{seals:?}");
+            assert_eq!(Pool::map(7, 4096, &file).is_ok(), seals == SEALS, "{seals:?}");
         }
     }
 }

@@ -14,6 +14,7 @@ use rpcrdma_transport::keys::KeyTable;
 use rpcrdma_transport::queue_set::Settings;
 use rpcrdma_transport::rights::Rights;
 
+use crate::closer::Closer;
 use crate::cm::ShmCm;
 use crate::layout::Dimensions;
 use crate::options::ShmOptions;
@@ -39,6 +40,7 @@ pub(crate) struct Shared {
     /// Numbers of links and ports.
     numbers: AtomicU64,
     watch: Arc<Watch>,
+    closer: Closer,
     /// The position of the first slot of each ring: 0, except in tests of wrap-around.
     first: u64,
 }
@@ -92,6 +94,7 @@ impl Shm {
             keys,
             numbers: AtomicU64::new(1),
             watch: Arc::new(watch),
+            closer: Closer::default(),
         })))
     }
 
@@ -194,6 +197,11 @@ impl Shared {
 
     pub(crate) fn maps_pools(&self) -> bool {
         self.options.map_pools
+    }
+
+    /// Closes what peers have sent.
+    pub(crate) fn closer(&self) -> &Closer {
+        &self.closer
     }
 
     pub(crate) fn watch(&self) -> &Arc<Watch> {

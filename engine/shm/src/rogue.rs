@@ -2,23 +2,26 @@
 //! memory of a connection and its socket, and writes anything there.
 #![expect(unsafe_code, reason = "it writes where it likes in mapped memory")]
 
-use std::io;
-use std::os::fd::OwnedFd;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rpcrdma_provider::{PrivateBytes, ShmName};
 use rpcrdma_transport::body::INLINE_LEN;
 use rpcrdma_transport::conn::Progress;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
+use crate::closer::Closer;
 use crate::greeting::{Greeting, Kind};
 use crate::layout::{Dimensions, Direction, Layout};
 use crate::memory::Memory;
-use crate::socket::{self, Heard};
+use crate::socket::{self, Heard, Socket};
 
 /// The peer.
 pub struct Rogue {
-    socket: OwnedFd,
+    socket: Socket,
     pub(crate) layout: Arc<Layout>,
     pub(crate) out: Direction,
     back: Direction,
@@ -66,19 +69,10 @@ impl Rogue {
     /// If nobody listens, or the system refuses.
     pub fn connect(to: &ShmName, staging: u32) -> io::Result<Rogue> {
         let dimensions = Dimensions { slots: SLOTS, staging };
-        let socket = socket::open()?;
+        let socket = Socket::open(&Closer::default())?;
         socket::connect(&socket, to)?;
         let (memory, file) = Memory::create(dimensions.bytes())?;
-        let hello = Greeting {
-            kind: Kind::Hello,
-            dimensions,
-            has_fences: true,
-            maps_pools: false,
-            qp_num: 99,
-            rnr_retry: 7,
-            private: PrivateBytes::new(),
-        };
-        socket::send(&socket, &hello, Some(&file))?;
+        socket::send(&socket, &hello(dimensions), Some(&file))?;
         let layout = Layout::new(memory, dimensions);
         let [out, back] = [0, 1].map(|index| Direction::new(&layout, index));
         Ok(Rogue { socket, layout, out, back, head: 0 })
@@ -86,7 +80,7 @@ impl Rogue {
 
     /// Whether the other side has accepted it since the last look. It may then send.
     pub fn is_accepted(&mut self) -> bool {
-        let Heard::Greeting(answer, _) = socket::receive(&self.socket) else { return false };
+        let Heard::Greeting(answer, _) = socket::receive(&self.socket, true) else { return false };
         self.layout.side(0).progress.store(Progress::Attached as u32, Ordering::Release);
         answer.kind == Kind::Accepted
     }
@@ -135,9 +129,40 @@ impl Rogue {
 
     /// Sends anything by the socket, as far as there is room.
     pub fn say(&self, bytes: &[u8]) {
-        let flags = rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL;
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let _ = rustix::net::send(&self.socket, bytes, flags);
     }
+
+    /// Sends anything by the socket, with these descriptors.
+    ///
+    /// # Errors
+    /// If the system refuses, because the other side takes none, say.
+    pub fn hand(&self, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
+        hand(&self.socket, bytes, files)
+    }
+}
+
+/// What it says at first.
+pub(crate) fn hello(dimensions: Dimensions) -> Greeting {
+    Greeting {
+        kind: Kind::Hello,
+        dimensions,
+        has_fences: true,
+        maps_pools: false,
+        qp_num: 99,
+        rnr_retry: 7,
+        private: PrivateBytes::new(),
+    }
+}
+
+/// Sends anything, with these descriptors.
+pub(crate) fn hand(socket: &impl AsFd, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(files));
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)?;
+    Ok(())
 }
 
 impl std::fmt::Debug for Rogue {

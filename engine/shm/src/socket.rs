@@ -3,19 +3,62 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rpcrdma_provider::{Credentials, ShmName};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags,
+    SocketType,
 };
 
+use crate::closer::{Closer, Foreign};
 use crate::greeting::{GREETING_LEN, Greeting, Malformed};
 use crate::pools::File;
 
-/// A new socket, which keeps the boundaries of messages.
+/// A socket to a peer. Dropping it closes it, also if the peer has left something in its queue whose
+/// closing takes time.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    /// There until it is dropped.
+    file: Option<OwnedFd>,
+    closer: Closer,
+}
+
+impl Socket {
+    /// A new socket, which keeps the boundaries of messages.
+    pub(crate) fn open(closer: &Closer) -> io::Result<Socket> {
+        Ok(Socket::of(open()?, closer))
+    }
+
+    fn of(file: OwnedFd, closer: &Closer) -> Socket {
+        Socket { file: Some(file), closer: closer.clone() }
+    }
+
+    fn file(&self) -> &OwnedFd {
+        self.file.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file().as_fd()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let Some(file) = self.file.take() else { return };
+        // Nothing comes any more.
+        let _ = rustix::net::shutdown(&file, Shutdown::Both);
+        if may_hold_files(&file) {
+            self.closer.close(file);
+        }
+    }
+}
+
+/// A socket that has no peer yet.
 pub(crate) fn open() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let family = AddressFamily::UNIX;
@@ -23,7 +66,7 @@ pub(crate) fn open() -> io::Result<OwnedFd> {
 }
 
 /// Connects at once or not at all.
-pub(crate) fn connect(socket: &OwnedFd, to: &ShmName) -> Result<(), Errno> {
+pub(crate) fn connect(socket: &impl AsFd, to: &ShmName) -> Result<(), Errno> {
     rustix::net::connect(socket, &address(to)?)
 }
 
@@ -42,18 +85,34 @@ pub(crate) fn listen(socket: &OwnedFd, at: &ShmName) -> Result<ShmName, Errno> {
 }
 
 /// The next socket that wants to connect.
-pub(crate) fn accept(listener: &OwnedFd) -> Result<OwnedFd, Errno> {
-    rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
+pub(crate) fn accept(listener: &OwnedFd, closer: &Closer) -> Result<Socket, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(Socket::of(rustix::net::accept_with(listener, flags)?, closer))
+}
+
+/// Closes a listener, and all that have connected and were not taken.
+pub(crate) fn close_listener(listener: OwnedFd, closer: &Closer) {
+    let _ = rustix::net::shutdown(&listener, Shutdown::Both);
+    loop {
+        match accept(&listener, closer) {
+            Ok(_) | Err(Errno::INTR | Errno::CONNABORTED) => {}
+            // No one is left.
+            Err(Errno::INVAL | Errno::AGAIN) => return,
+            // The process has no free descriptor, say: those that are left end with the listener.
+            Err(_) => return closer.close(listener),
+        }
+    }
 }
 
 /// The process at the other end when it connected.
-pub(crate) fn peer(socket: &OwnedFd) -> io::Result<Credentials> {
+pub(crate) fn peer(socket: &impl AsFd) -> io::Result<Credentials> {
     let mut given = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     let (level, name) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
     let at = (&raw mut given).cast();
     // SAFETY: `at` has room for `len` bytes, which is what the option has.
-    let code = unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, at, &raw mut len) };
+    let code =
+        unsafe { libc::getsockopt(socket.as_fd().as_raw_fd(), level, name, at, &raw mut len) };
     if code != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -61,17 +120,17 @@ pub(crate) fn peer(socket: &OwnedFd) -> io::Result<Credentials> {
 }
 
 /// Makes peers' attempts to send descriptors fail from now on, where the system can (Linux 6.16).
-pub(crate) fn refuse_descriptors(socket: &OwnedFd) {
+pub(crate) fn refuse_descriptors(socket: &Socket) {
     let off: libc::c_int = 0;
     let (at, len) = ((&raw const off).cast(), size_of::<libc::c_int>() as libc::socklen_t);
-    // Without it they are closed when they come. SAFETY: `at` has the `len` bytes of the option.
-    let _ =
-        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, at, len) };
+    let fd = socket.as_fd().as_raw_fd();
+    // Without it they end the connection. SAFETY: `at` has the `len` bytes of the option.
+    let _ = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, SO_PASSRIGHTS, at, len) };
 }
 
 /// Sends a greeting, with the memory if it is a hello.
 pub(crate) fn send(
-    socket: &OwnedFd,
+    socket: &impl AsFd,
     greeting: &Greeting,
     memory: Option<&OwnedFd>,
 ) -> Result<(), Errno> {
@@ -79,7 +138,7 @@ pub(crate) fn send(
 }
 
 /// Shows a pool to the peer; without a file, says that it is gone.
-pub(crate) fn show(socket: &OwnedFd, key: u32, file: Option<&File>) -> Result<(), Errno> {
+pub(crate) fn show(socket: &Socket, key: u32, file: Option<&File>) -> Result<(), Errno> {
     let len = file.map_or(0, |(_, len)| *len);
     let mut bytes = [0; SHOWN_LEN];
     bytes[0..4].copy_from_slice(&key.to_ne_bytes());
@@ -88,7 +147,7 @@ pub(crate) fn show(socket: &OwnedFd, key: u32, file: Option<&File>) -> Result<()
 }
 
 /// Sends a message, with a descriptor if there is one.
-fn send_with(socket: &OwnedFd, bytes: &[u8], file: Option<&OwnedFd>) -> Result<(), Errno> {
+fn send_with(socket: &impl AsFd, bytes: &[u8], file: Option<&OwnedFd>) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let files = file.map(|file| [file.as_fd()]);
@@ -100,20 +159,83 @@ fn send_with(socket: &OwnedFd, bytes: &[u8], file: Option<&OwnedFd>) -> Result<(
     Ok(())
 }
 
-/// Receives a message: the number of its bytes, 0 at the end, and the first descriptor that came
-/// with it. Further ones are closed.
-fn receive_with(socket: &OwnedFd, bytes: &mut [u8]) -> Result<(usize, Option<OwnedFd>), Errno> {
+/// A message, or what there is instead.
+enum Message {
+    /// So many bytes, 0 at the end, and the descriptor that came with them.
+    Bytes(usize, Option<Foreign>),
+    /// It has descriptors that are not wanted. It stays in the queue.
+    Unwanted,
+}
+
+/// Receives a message, with a descriptor if `takes_file`.
+///
+/// A message is looked at before it is taken: the system closes at once, in this thread, what it
+/// does not deliver, and taking a message whose descriptor this side has closes nothing.
+fn receive_with(socket: &Socket, bytes: &mut [u8], takes_file: bool) -> Result<Message, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let space = if takes_file { &mut space[..] } else { &mut [] };
+    let (front, files) = peek(socket, bytes, space)?;
+    let mut files = files.into_iter().map(|file| Foreign::new(file, &socket.closer));
+    let file = files.next();
+    // There is room for more than one, as lengths are rounded up.
+    if files.count() > 0 || front.flags.contains(ReturnFlags::CTRUNC) {
+        return Ok(Message::Unwanted);
+    }
+    take(socket)?;
+    Ok(Message::Bytes(front.bytes, file))
+}
+
+/// What the message at the front of a queue is.
+struct Front {
+    bytes: usize,
+    flags: ReturnFlags,
+}
+
+/// Looks at the message at the front of the queue. Its descriptors are copies.
+fn peek(
+    socket: &impl AsFd,
+    bytes: &mut [u8],
+    space: &mut [MaybeUninit<u8>],
+) -> Result<(Front, Vec<OwnedFd>), Errno> {
+    let mut control = RecvAncillaryBuffer::new(space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC | RecvFlags::PEEK;
     let mut to = [IoSliceMut::new(bytes)];
     let received = rustix::net::recvmsg(socket, &mut to, &mut control, flags)?;
-    let mut files = control.drain().filter_map(|message| match message {
+    let files = control.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(files) => Some(files),
         _ => None,
     });
-    let file = files.next().and_then(|mut files| files.next());
-    Ok((received.bytes, file))
+    let front = Front { bytes: received.bytes, flags: received.flags };
+    Ok((front, files.flatten().collect()))
+}
+
+/// Takes the message at the front away. Its descriptors are closed by this thread.
+fn take(socket: &impl AsFd) -> Result<(), Errno> {
+    rustix::net::recv(socket, &mut [0; 0], RecvFlags::DONTWAIT)?;
+    Ok(())
+}
+
+/// Whether the queue of a socket that is shut down may hold descriptors: closing it closes them.
+fn may_hold_files(socket: &OwnedFd) -> bool {
+    for _ in 0..QUEUE_MAX {
+        match peek(socket, &mut [0], &mut []) {
+            Ok((Front { flags, .. }, _)) if flags.contains(ReturnFlags::CTRUNC) => return true,
+            // The end, or a message without bytes, which tells of descriptors and credentials that
+            // do not fit.
+            Ok((Front { bytes: 0, .. }, _)) => {
+                let is_asked = rustix::net::sockopt::set_socket_passcred(socket, true).is_ok();
+                let again = peek(socket, &mut [0], &mut []);
+                return !is_asked
+                    || again.is_ok_and(|(front, _)| front.flags.contains(ReturnFlags::CTRUNC));
+            }
+            Ok(_) if take(socket).is_ok() => {}
+            Err(Errno::INTR) => {}
+            // It was never connected.
+            Err(Errno::NOTCONN) => return false,
+            Ok(_) | Err(_) => return true,
+        }
+    }
+    true
 }
 
 /// What a link's socket says once it is established.
@@ -122,24 +244,28 @@ pub(crate) enum Word {
     /// A ring, or nothing that is known.
     Ring,
     /// A pool: its key, its length and its file.
-    Shown(u32, u64, OwnedFd),
+    Shown(u32, u64, Foreign),
     /// The pool with this key is gone.
     Gone(u32),
     /// Nothing yet.
     Nothing,
     /// The peer is gone.
     End,
+    /// The peer has sent descriptors that nobody wants.
+    Breach,
 }
 
-/// The next word on a link's socket.
-pub(crate) fn listen_to(socket: &OwnedFd) -> Word {
+/// The next word on a link's socket. `takes_file` if the peer may show pools.
+pub(crate) fn listen_to(socket: &Socket, takes_file: bool) -> Word {
     let mut bytes = [0; SHOWN_LEN];
-    let file = match receive_with(socket, &mut bytes) {
-        Ok((0, _)) | Err(Errno::CONNRESET) => return Word::End,
+    let file = match receive_with(socket, &mut bytes, takes_file) {
+        Ok(Message::Unwanted) => return Word::Breach,
+        Ok(Message::Bytes(0, _)) | Err(Errno::CONNRESET) => return Word::End,
         // Nothing there, or no memory now.
         Err(_) => return Word::Nothing,
-        Ok((SHOWN_LEN, file)) => file,
-        Ok(_) => return Word::Ring,
+        Ok(Message::Bytes(SHOWN_LEN, file)) => file,
+        Ok(Message::Bytes(_, None)) => return Word::Ring,
+        Ok(Message::Bytes(_, Some(_))) => return Word::Breach,
     };
     let [k0, k1, k2, k3, len @ ..] = bytes;
     let key = u32::from_ne_bytes([k0, k1, k2, k3]);
@@ -153,7 +279,7 @@ pub(crate) fn listen_to(socket: &OwnedFd) -> Word {
 #[derive(Debug)]
 pub(crate) enum Heard {
     /// A greeting, and the memory that came with it.
-    Greeting(Greeting, Option<OwnedFd>),
+    Greeting(Greeting, Option<Foreign>),
     /// Something else; why is of interest to tests only.
     Malformed(#[cfg_attr(not(test), expect(dead_code))] Malformed),
     /// Nothing yet.
@@ -162,14 +288,15 @@ pub(crate) enum Heard {
     End,
 }
 
-/// The greeting that has arrived.
-pub(crate) fn receive(socket: &OwnedFd) -> Heard {
+/// The greeting that has arrived. `takes_file` if it may be a hello.
+pub(crate) fn receive(socket: &Socket, takes_file: bool) -> Heard {
     // One more byte than a greeting has, so that a longer message is noticed.
     let mut bytes = [0; GREETING_LEN + 1];
-    let (len, memory) = match receive_with(socket, &mut bytes) {
+    let (len, memory) = match receive_with(socket, &mut bytes, takes_file) {
         Err(Errno::AGAIN | Errno::INTR) => return Heard::Nothing,
-        Ok((0, _)) | Err(_) => return Heard::End,
-        Ok(received) => received,
+        Ok(Message::Bytes(0, _)) | Err(_) => return Heard::End,
+        Ok(Message::Unwanted) => return Heard::Malformed(Malformed::Descriptors),
+        Ok(Message::Bytes(len, memory)) => (len, memory),
     };
     match Greeting::decode(&bytes[..len]) {
         Ok(greeting) => Heard::Greeting(greeting, memory),
@@ -187,6 +314,8 @@ fn address(name: &ShmName) -> Result<SocketAddrUnix, Errno> {
 
 /// `SO_PASSRIGHTS` of asm-generic/socket.h.
 const SO_PASSRIGHTS: libc::c_int = 83;
+/// Messages that are looked for in the queue of a socket that is closed.
+const QUEUE_MAX: usize = 1024;
 /// Bytes of a message that shows a pool: its key and its length.
 const SHOWN_LEN: usize = 12;
 /// Connections that may wait to be taken; the system allows net.core.somaxconn at most.
@@ -202,9 +331,13 @@ mod tests {
     use crate::layout::Dimensions;
     use crate::memory::Memory;
 
-    fn pair() -> (OwnedFd, OwnedFd) {
+    fn pair() -> (Socket, Socket) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a pair")
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+            .map(|(one, other)| {
+                (Socket::of(one, &Closer::default()), Socket::of(other, &Closer::default()))
+            })
+            .expect("a pair")
     }
 
     fn hello() -> Greeting {
@@ -222,16 +355,16 @@ mod tests {
     #[test]
     fn a_greeting_arrives_with_its_memory() {
         let (one, other) = pair();
-        assert!(matches!(receive(&other), Heard::Nothing));
+        assert!(matches!(receive(&other, true), Heard::Nothing));
         let (_memory, file) = Memory::create(4096).expect("memory");
         send(&one, &hello(), Some(&file)).expect("room");
         send(&one, &hello(), None).expect("room");
-        let Heard::Greeting(greeting, Some(file)) = receive(&other) else { panic!("both") };
+        let Heard::Greeting(greeting, Some(file)) = receive(&other, true) else { panic!("both") };
         assert_eq!(greeting, hello());
         assert!(Memory::adopt(&file, 4096).is_ok());
-        assert!(matches!(receive(&other), Heard::Greeting(_, None)));
+        assert!(matches!(receive(&other, true), Heard::Greeting(_, None)));
         drop(one);
-        assert!(matches!(receive(&other), Heard::End));
+        assert!(matches!(receive(&other, true), Heard::End));
     }
 
     #[test]
@@ -240,11 +373,14 @@ mod tests {
         let mut bytes = hello().encode().to_vec();
         for len in [1, GREETING_LEN - 1] {
             rustix::net::send(&one, &bytes[..len], SendFlags::empty()).expect("room");
-            assert!(matches!(receive(&other), Heard::Malformed(Malformed::Length(_))), "{len}");
+            assert!(
+                matches!(receive(&other, true), Heard::Malformed(Malformed::Length(_))),
+                "{len}"
+            );
         }
         bytes.extend([0; 100]);
         rustix::net::send(&one, &bytes, SendFlags::empty()).expect("room");
-        assert!(matches!(receive(&other), Heard::Malformed(Malformed::Length(_))));
+        assert!(matches!(receive(&other, true), Heard::Malformed(Malformed::Length(_))));
     }
 
     #[test]

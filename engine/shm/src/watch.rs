@@ -41,7 +41,7 @@ impl Watch {
     }
 
     /// Cuts `life` when the peer's end of `socket` is closed; at once if it is already.
-    pub(crate) fn add(&self, id: u64, socket: &OwnedFd, life: &Arc<Life>) -> io::Result<()> {
+    pub(crate) fn add(&self, id: u64, socket: &impl AsFd, life: &Arc<Life>) -> io::Result<()> {
         self.sockets.lock().insert(id, Arc::clone(life));
         let flags = EventFlags::RDHUP | EventFlags::ET;
         let added = epoll::add(&self.sockets.epoll, socket.as_fd(), EventData::new_u64(id), flags);

@@ -17,12 +17,12 @@ use crate::memory::Memory;
 use crate::port::Port;
 use crate::provider::Shared;
 use crate::queues::ShmEndpoint;
-use crate::socket::{self, Heard};
+use crate::socket::{self, Heard, Socket};
 
 /// An attempt of this side to connect.
 pub(super) struct Attempt {
     to: ShmName,
-    socket: OwnedFd,
+    socket: Socket,
     seat: Seat<Port>,
     hello: Greeting,
     layout: Arc<Layout>,
@@ -53,7 +53,7 @@ impl Attempt {
         })?;
         let layout = Layout::new(memory, dimensions);
         layout.prefault();
-        let socket = socket::open().map_err(|source| SetupError::System {
+        let socket = Socket::open(shared.closer()).map_err(|source| SetupError::System {
             call: "socket",
             source,
             hint: "check the limit of open files (ulimit -n)",
@@ -73,7 +73,7 @@ impl Attempt {
         Ok(Attempt { to, socket, seat, hello, layout, file: Some(file) })
     }
 
-    pub(super) fn socket(&self) -> &OwnedFd {
+    pub(super) fn socket(&self) -> &Socket {
         &self.socket
     }
 
@@ -100,7 +100,7 @@ impl Attempt {
 
     /// What the peer has answered.
     pub(super) fn hear(&self) -> Heard {
-        socket::receive(&self.socket)
+        socket::receive(&self.socket, false)
     }
 
     /// The endpoint, if the peer has accepted.

@@ -11,11 +11,14 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
 use super::{TAKES, name_of};
-use crate::socket::{self, Heard};
+use crate::closer::Closer;
+use crate::socket::{self, Heard, Socket};
 
 /// A socket with a name. Dropping it removes the name.
 pub(super) struct Listener {
-    socket: OwnedFd,
+    /// There until it is dropped.
+    socket: Option<OwnedFd>,
+    closer: Closer,
     name: ShmName,
     /// The file that it has made.
     file: Option<(PathBuf, u64, u64)>,
@@ -25,14 +28,14 @@ pub(super) struct Listener {
 
 /// A socket that has connected and has not said hello yet.
 pub(super) struct Caller {
-    socket: OwnedFd,
+    socket: Socket,
     from: Credentials,
     since: Instant,
 }
 
 impl Listener {
     /// Listens. A socket that a dead process has left at the same path is replaced.
-    pub(super) fn open(at: Address) -> Result<Listener, SetupError> {
+    pub(super) fn open(at: Address, closer: &Closer) -> Result<Listener, SetupError> {
         let wanted = name_of(at).ok_or_else(|| SetupError::listen(at, TAKES))?;
         let refused =
             |error: Errno| SetupError::Listen { address: Box::new(at), reason: reason_of(error) };
@@ -52,7 +55,8 @@ impl Listener {
             let found = std::fs::symlink_metadata(path).ok()?;
             Some((path.to_owned(), found.dev(), found.ino()))
         });
-        Ok(Listener { socket, name, file, rests_until: None })
+        let (socket, closer) = (Some(socket), closer.clone());
+        Ok(Listener { socket, closer, name, file, rests_until: None })
     }
 
     pub(super) fn name(&self) -> ShmName {
@@ -60,19 +64,19 @@ impl Listener {
     }
 
     pub(super) fn socket(&self) -> &OwnedFd {
-        &self.socket
+        self.socket.as_ref().expect("it is there until it is dropped")
     }
 
     /// The next socket that wants to connect.
     pub(super) fn accept(&self) -> Result<Caller, Errno> {
-        let socket = socket::accept(&self.socket)?;
+        let socket = socket::accept(self.socket(), &self.closer)?;
         let from = socket::peer(&socket).map_err(|_| Errno::IO)?;
         Ok(Caller { socket, from, since: Instant::now() })
     }
 
     /// Takes nobody for a while: a socket that cannot be taken would be ready for ever.
     pub(super) fn rest(&mut self, epoll: &OwnedFd) {
-        let _ = epoll::delete(epoll, &self.socket);
+        let _ = epoll::delete(epoll, self.socket());
         self.rests_until = Instant::now().checked_add(REST);
     }
 
@@ -83,15 +87,15 @@ impl Listener {
     /// Goes on if it has rested long enough. `number` is its own in the epoll set.
     pub(super) fn wake(&mut self, epoll: &OwnedFd, number: u64, now: Instant) {
         if self.rests_until.is_some_and(|until| until <= now)
-            && epoll::add(epoll, &self.socket, EventData::new_u64(number), EventFlags::IN).is_ok()
+            && epoll::add(epoll, self.socket(), EventData::new_u64(number), EventFlags::IN).is_ok()
         {
             self.rests_until = None;
         }
     }
 }
 
-impl Drop for Listener {
-    fn drop(&mut self) {
+impl Listener {
+    fn remove_file(&self) {
         // Another process may have put its own socket there.
         let Some((path, dev, ino)) = &self.file else { return };
         let is_ours = std::fs::symlink_metadata(path)
@@ -102,18 +106,27 @@ impl Drop for Listener {
     }
 }
 
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.remove_file();
+        if let Some(socket) = self.socket.take() {
+            socket::close_listener(socket, &self.closer);
+        }
+    }
+}
+
 impl Caller {
-    pub(super) fn socket(&self) -> &OwnedFd {
+    pub(super) fn socket(&self) -> &Socket {
         &self.socket
     }
 
-    pub(super) fn into_parts(self) -> (OwnedFd, Credentials) {
+    pub(super) fn into_parts(self) -> (Socket, Credentials) {
         (self.socket, self.from)
     }
 
     /// What it has said.
     pub(super) fn hear(&self) -> Heard {
-        socket::receive(&self.socket)
+        socket::receive(&self.socket, true)
     }
 
     /// It should have said hello by now.

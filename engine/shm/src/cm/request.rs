@@ -8,6 +8,7 @@ use rpcrdma_transport::endpoint::{Peer, Seat};
 use rustix::event::epoll;
 
 use super::listener::Caller;
+use crate::closer::Foreign;
 use crate::endpoint::Agreed;
 use crate::fence;
 use crate::greeting::{Greeting, Kind};
@@ -17,14 +18,14 @@ use crate::memory::{Memory, Unfit};
 use crate::port::Port;
 use crate::provider::Shared;
 use crate::queues::ShmEndpoint;
-use crate::socket::{self, Heard};
+use crate::socket::{self, Heard, Socket};
 
 /// A pending connection request. Dropping it rejects it.
 pub struct ShmRequest {
     from: Credentials,
     hello: Greeting,
     /// The socket and the memory, until it is answered.
-    pending: Option<(OwnedFd, Arc<Layout>)>,
+    pending: Option<(Socket, Arc<Layout>)>,
 }
 
 impl ShmRequest {
@@ -46,6 +47,7 @@ impl ShmRequest {
             answer(&socket, &hello, Kind::Unfit, &[]);
             return None;
         };
+        file.close_now();
         let private = hello.private.clone();
         let pending = Some((socket, Layout::new(memory, hello.dimensions)));
         Some((ShmRequest { from, hello, pending }, private))
@@ -117,7 +119,7 @@ impl std::fmt::Debug for ShmRequest {
 
 /// The memory that a hello came with, if the longest message of this side has room in it, and it is
 /// not much larger than what this side would have made: unmapping it takes a shard's time.
-fn adopt(hello: &Greeting, file: &OwnedFd, own: Dimensions) -> Result<Memory, Unfit> {
+fn adopt(hello: &Greeting, file: &Foreign, own: Dimensions) -> Result<Memory, Unfit> {
     let (given, needed) = (hello.dimensions.staging, own.staging);
     if given < needed {
         return Err(Unfit::Staging { given, needed });
@@ -138,7 +140,7 @@ const SLOTS_OF_PEERS: u32 = 1024;
 const STAGING_OF_PEERS: u32 = 64 << 20;
 
 /// Says why a request is not accepted. A peer that does not take the answer notices the end.
-fn answer(socket: &OwnedFd, hello: &Greeting, kind: Kind, private: &[u8]) {
+fn answer(socket: &Socket, hello: &Greeting, kind: Kind, private: &[u8]) {
     let private = PrivateBytes::try_from(private).unwrap_or_default();
     let answer = Greeting { kind, private, ..hello.clone() };
     let _ = socket::send(socket, &answer, None);

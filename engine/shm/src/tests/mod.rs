@@ -2,6 +2,7 @@
 //! tests: the same files, over another device.
 
 mod connect;
+mod descriptors;
 mod device;
 mod hostile;
 mod mapped;

@@ -1,0 +1,209 @@
+//! Descriptors that a peer sends unasked: no thread of the engine waits for one to be closed.
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rpcrdma_provider::{
+    Address, CmEvent, ConnParam, ConnectionManager, Provider, QueueEvent, Queues, ShmName, Waker,
+};
+
+use super::device::{address, open};
+use super::host::*;
+use crate::layout::Dimensions;
+use crate::memory::Memory;
+use crate::rogue::{self, Rogue, SLOTS};
+use crate::{ShmCm, ShmRequest, socket};
+
+const PARAM: ConnParam<'_> = ConnParam { private: &[], rnr_retry: 7 };
+const DIMENSIONS: Dimensions = Dimensions { slots: SLOTS, staging: STAGING };
+const STAGING: u32 = 4 << 20;
+/// How long closing a [`Slow`] takes while its other end is there.
+const LINGER: Duration = Duration::from_secs(60);
+/// How long a test may take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A TCP socket whose last descriptor takes time to be closed.
+struct Slow {
+    file: OwnedFd,
+    other: TcpStream,
+}
+
+impl Slow {
+    fn new() -> Slow {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
+        rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 4096).expect("a socket");
+        let mut file =
+            TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        let (other, _) = listener.accept().expect("connected");
+        rustix::net::sockopt::set_socket_send_buffer_size(&file, 4096).expect("a socket");
+        file.set_nonblocking(true).expect("a socket");
+        while file.write(&[0; 1 << 16]).is_ok() {}
+        rustix::net::sockopt::set_socket_linger(&file, Some(LINGER)).expect("a socket");
+        Slow { file: file.into(), other }
+    }
+}
+
+/// A listener, and a clock that runs since it was made.
+struct Scene {
+    device: crate::Shm,
+    cm: ShmCm,
+    name: ShmName,
+    begun: Instant,
+    /// The other ends of what was sent.
+    others: Vec<TcpStream>,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let device = open();
+        let mut cm = device.open_cm().unwrap();
+        let Address::Shm(name) = cm.listen(address()).unwrap() else { panic!("not a name") };
+        Scene { device, cm, name, begun: Instant::now(), others: Vec::new() }
+    }
+
+    fn caller(&self) -> OwnedFd {
+        let caller = socket::open().unwrap();
+        socket::connect(&caller, &self.name).unwrap();
+        caller
+    }
+
+    /// Sends these bytes with a slow descriptor, behind `before` other ones, and forgets it.
+    fn hand(&mut self, to: &impl AsFd, bytes: &[u8], before: &[OwnedFd]) {
+        let Slow { file, other } = Slow::new();
+        let files: Vec<_> = before.iter().chain([&file]).map(AsFd::as_fd).collect();
+        rogue::hand(to, bytes, &files).unwrap();
+        self.others.push(other);
+    }
+
+    fn request(&mut self) -> ShmRequest {
+        let Some(CmEvent::Request { request, .. }) = next(&mut self.cm) else { panic!("none") };
+        request
+    }
+
+    /// It is in time, and others are served.
+    fn assert_unharmed(&mut self) {
+        let host = Host::new(&self.device, &SMALL);
+        let mut caller = self.device.open_cm().unwrap();
+        caller.connect(Address::Shm(self.name), &host.queues.handle(), &PARAM).unwrap();
+        drop(self.request());
+        assert!(matches!(next(&mut caller), Some(CmEvent::Refused { .. })));
+        assert!(self.begun.elapsed() < LIMIT);
+    }
+}
+
+/// Whether the other end of a socket is closed.
+fn is_closed(socket: &OwnedFd) -> bool {
+    loop {
+        match rustix::net::recv(socket, &mut [0], rustix::net::RecvFlags::DONTWAIT) {
+            Ok((_, 0)) | Err(rustix::io::Errno::CONNRESET) => return true,
+            // An answer.
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+fn memory() -> OwnedFd {
+    Memory::create(DIMENSIONS.bytes()).expect("memory").1
+}
+
+#[test]
+fn a_hello_with_something_else_than_memory_is_dropped_at_once() {
+    let mut scene = Scene::new();
+    let hello = rogue::hello(DIMENSIONS).encode();
+    let more = || (0..3).map(|_| memory()).collect();
+    for before in [Vec::new(), vec![memory()], more()] {
+        let caller = scene.caller();
+        scene.hand(&caller, &hello, &before);
+        assert!(next(&mut scene.cm).is_none(), "{}", before.len());
+        assert!(is_closed(&caller));
+        scene.assert_unharmed();
+    }
+}
+
+#[test]
+fn something_else_than_a_hello_is_dropped_with_what_it_brings() {
+    let mut scene = Scene::new();
+    for said in [&b"GET / HTTP/1.1"[..], &[], &[0; 88]] {
+        let caller = scene.caller();
+        scene.hand(&caller, said, &[]);
+        assert!(next(&mut scene.cm).is_none());
+        assert!(is_closed(&caller));
+        scene.assert_unharmed();
+    }
+}
+
+#[test]
+fn what_lies_in_the_queue_of_a_socket_ends_with_it() {
+    for words in [&[][..], &[&b""[..]], &[b"1", b"2", b"", b"3"]] {
+        let mut scene = Scene::new();
+        // A request that is dropped, and a caller that is not taken.
+        let rogue = Rogue::connect(&scene.name, STAGING).unwrap();
+        let request = scene.request();
+        let caller = scene.caller();
+        for word in words {
+            rogue.say(word);
+            rustix::net::send(&caller, word, rustix::net::SendFlags::empty()).unwrap();
+        }
+        let (bytes, slow) = (b"and this", Slow::new());
+        rogue.hand(bytes, &[slow.file.as_fd()]).unwrap();
+        drop(slow.file);
+        scene.others.push(slow.other);
+        scene.hand(&caller, bytes, &[]);
+        drop(request);
+        scene.cm.unlisten(Address::Shm(scene.name));
+        assert!(is_closed(&caller));
+        assert!(scene.begun.elapsed() < LIMIT);
+    }
+}
+
+#[test]
+fn a_peer_that_sends_one_loses_its_connection() {
+    let mut scene = Scene::new();
+    let mut victim = Host::new(&scene.device, &SMALL);
+    let rogue = Rogue::connect(&scene.name, STAGING).unwrap();
+    let request = scene.request();
+    // Before it is accepted: the system may refuse it afterwards.
+    let Slow { file, other } = Slow::new();
+    rogue.hand(&[0; 12], &[file.as_fd()]).unwrap();
+    drop(file);
+    let endpoint = scene.cm.accept(request, &victim.queues.handle(), &PARAM).unwrap();
+    let qp = victim.queues.attach(endpoint).unwrap();
+    // Its socket is looked at when the queues sleep.
+    victim.queues.wait(&Waker::new().unwrap(), LIMIT).unwrap();
+    victim.poll_dry();
+    assert_eq!(victim.events(), [QueueEvent::Disconnected { qp_num: qp.qp_num }]);
+    victim.queues.destroy(qp.qp);
+    assert!(scene.begun.elapsed() < LIMIT);
+    drop(other);
+}
+
+/// Descriptors that cannot be closed are not collected without end.
+#[test]
+fn while_many_wait_to_be_closed_nobody_is_taken() {
+    let mut scene = Scene::new();
+    let hello = rogue::hello(DIMENSIONS).encode();
+    let mut callers = Vec::new();
+    for _ in 0..150 {
+        let caller = scene.caller();
+        scene.hand(&caller, &hello, &[]);
+        callers.push(caller);
+        assert!(next(&mut scene.cm).is_none());
+    }
+    let dropped = callers.iter().filter(|caller| is_closed(caller)).count();
+    assert!((16..100).contains(&dropped), "{dropped}");
+    let host = Host::new(&scene.device, &SMALL);
+    let to = Address::Shm(scene.name);
+    scene.cm.connect(to, &host.queues.handle(), &PARAM).expect_err("it is behind");
+    // They can be closed now.
+    scene.others.clear();
+    let until = Instant::now() + LIMIT;
+    while !callers.iter().all(is_closed)
+        || scene.cm.connect(to, &host.queues.handle(), &PARAM).is_err()
+    {
+        assert!(next(&mut scene.cm).is_none() && Instant::now() < until);
+    }
+    drop(scene.request());
+}
