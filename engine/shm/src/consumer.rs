@@ -2,7 +2,7 @@
 //! trusted.
 #![expect(unsafe_code, reason = "bytes are passed on by raw pointers")]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
@@ -28,6 +28,8 @@ pub struct Consumer {
     refused: u64,
     /// The peer's pools, as far as messages have named them.
     pools: RefCell<Vec<Arc<Pool>>>,
+    /// The number of the pool that the peer had shown last when its words were last read.
+    heard: Cell<u32>,
 }
 
 impl Consumer {
@@ -37,7 +39,8 @@ impl Consumer {
         qp_num: u32,
         first: u64,
     ) -> Consumer {
-        Consumer { link, direction, next: first, qp_num, refused: 0, pools: RefCell::default() }
+        let (pools, heard) = (RefCell::default(), Cell::new(0));
+        Consumer { link, direction, next: first, qp_num, refused: 0, pools, heard }
     }
 
     fn is_withdrawn(&self, position: u64) -> bool {
@@ -78,7 +81,7 @@ impl Consumer {
         })
     }
 
-    /// Takes what the peer has shown since the last time: always before a message names it.
+    /// Takes what the peer has shown since the last time.
     #[cold]
     fn learn(&self) {
         self.link.listen();
@@ -173,6 +176,10 @@ unsafe impl Incoming for Consumer {
         }
         let mut pieces = self.pieces(self.next, front).peekable();
         if pieces.peek().is_none_or(|piece| piece.key >= IN_SLOT) {
+            let shown = self.link.last_shown();
+            if shown != self.heard.replace(shown) {
+                self.learn();
+            }
             let from = self.place_of((self.next, front.byte_len), pieces.next());
             return Some(from.and_then(|from| put(from, front.byte_len as usize)));
         }

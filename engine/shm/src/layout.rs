@@ -21,6 +21,7 @@ use rpcrdma_provider::SetupError;
 use rpcrdma_transport::body::INLINE_LEN;
 
 use crate::memory::Memory;
+use crate::pools::POOLS_MAX;
 
 /// The dimensions of a link, equal in both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,10 @@ pub(crate) struct Side {
     pub progress: AtomicU32,
     /// 1 while its thread sleeps; the other side clears it when it rings.
     pub asleep: Line<AtomicU32>,
+    /// The number of the pool that it has shown last.
+    pub shown: Line<AtomicU32>,
+    /// By place: the number of the other side's pool that it has mapped there.
+    pub mapped: [AtomicU32; POOLS_MAX],
 }
 
 /// The words of a direction.

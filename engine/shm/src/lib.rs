@@ -20,7 +20,8 @@
 //! SIGBUS.
 //!
 //! **Mapped pools** ([`ShmOptions::map_pools`]), if both sides want it: the peer maps each shared
-//! region that a message was sent from, read-only, and copies a long message once, from where it is.
+//! region that a message was sent from, read-only, and copies later long ones once, from where they
+//! are. What it has not mapped, or cannot, is staged.
 //! It then sees all bytes of these regions as long as it lives. It still writes nothing but the
 //! link's own memory: RDMA Writes are executed by the side whose memory it is, and answers of
 //! RDMA Reads are staged. Seals forbid everybody to write to a shared region but by its owner's
@@ -36,7 +37,8 @@
 //! for that and does nothing else. What the peer has published before is still delivered.
 //!
 //! Limits: a message, an RDMA Read and an RDMA Write have at most [`ShmOptions::staging`] bytes.
-//! Each connection has 2 descriptors while it is being made, and 1 afterwards.
+//! Each connection has 2 descriptors while it is being made, and 1 afterwards. Descriptors that a
+//! peer sends unasked end its connection, and are closed by a thread of their own.
 #![cfg_attr(
     test,
     expect(clippy::duplicate_mod, reason = "the tests of the rules run over both ways of memory")

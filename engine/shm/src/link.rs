@@ -14,7 +14,7 @@ use crate::closer::Foreign;
 use crate::consumer::Consumer;
 use crate::layout::{Direction, Layout};
 use crate::memory::Unfit;
-use crate::pools::{File, Files, POOLS_MAX, Pool};
+use crate::pools::{File, Files, Name, Pool};
 use crate::port::Port;
 use crate::producer::{Producer, Shown};
 use crate::socket::{self, Socket, Word};
@@ -111,14 +111,34 @@ impl Link {
 
     /// Shows a pool to the peer. False if the socket has no room now.
     #[cold]
-    pub(crate) fn show(&self, key: u32, file: &File) -> bool {
-        socket::show(&self.socket, key, Some(file)).is_ok()
+    pub(crate) fn show(&self, name: Name, file: &File) -> bool {
+        let is_shown = socket::show(&self.socket, name, Some(file)).is_ok();
+        if is_shown {
+            // A peer that sees it finds the pool in its socket.
+            self.layout.side(self.side).shown.0.store(name.number, Ordering::Release);
+        }
+        is_shown
     }
 
     /// Tells the peer that a pool is gone. False if the socket has no room now.
     #[cold]
-    pub(crate) fn withdraw_pool(&self, key: u32) -> bool {
-        socket::show(&self.socket, key, None).is_ok()
+    pub(crate) fn withdraw_pool(&self, name: Name) -> bool {
+        socket::show(&self.socket, name, None).is_ok()
+    }
+
+    /// Whether the peer says that it has mapped a pool. It spoils its own messages if that is wrong.
+    #[inline]
+    pub(crate) fn is_mapped(&self, name: Name) -> bool {
+        let mapped = &self.layout.side(1 - self.side).mapped[name.place as usize];
+        // No data are read behind it.
+        mapped.load(Ordering::Relaxed) == name.number
+    }
+
+    /// The number of the pool that the peer has shown last, if this side maps pools.
+    #[inline]
+    pub(crate) fn last_shown(&self) -> u32 {
+        let shown = &self.layout.side(1 - self.side).shown.0;
+        if self.terms.maps_pools { shown.load(Ordering::Acquire) } else { 0 }
     }
 
     /// Reads what the peer has said by the socket. False if it is gone, or says what it must not:
@@ -128,9 +148,9 @@ impl Link {
         for _ in 0..WORDS_MAX {
             let is_fit = match socket::listen_to(&self.socket, self.terms.maps_pools) {
                 Word::Ring => true,
-                Word::Shown(key, len, file) => self.keep(key, len, file),
-                Word::Gone(key) => {
-                    self.all_pools().retain(|pool| pool.key() != key);
+                Word::Shown(name, len, file) => self.keep(name, len, file),
+                Word::Gone(name) => {
+                    self.all_pools().retain(|pool| pool.name != name);
                     true
                 }
                 Word::Nothing => return true,
@@ -146,15 +166,23 @@ impl Link {
         true
     }
 
-    /// Maps what the peer shows. False if it is no memory of a pool.
-    fn keep(&self, key: u32, len: u64, file: Foreign) -> bool {
+    /// Maps what the peer shows, and tells it so. False if it is no memory of a pool.
+    fn keep(&self, name: Name, len: u64, file: Foreign) -> bool {
+        let Some(mapped) = self.layout.side(self.side).mapped.get(name.place as usize) else {
+            return false;
+        };
         let mut pools = self.all_pools();
-        // A key that is used again names other memory.
-        pools.retain(|pool| pool.key() != key);
-        match Pool::map(key, len, &file) {
-            // A peer that shows more than it may keeps them to itself.
-            Ok(pool) if pools.len() < POOLS_MAX => pools.push(Arc::new(pool)),
-            Ok(_) | Err(Unfit::System(_)) => {}
+        // A key that is used again names other memory. A place has one pool, so there are not more
+        // than places.
+        pools.retain(|pool| pool.name.key != name.key && pool.name.place != name.place);
+        match Pool::map(name, len, &file) {
+            Ok(pool) => {
+                pools.push(Arc::new(pool));
+                // The peer reads nothing behind it, and this side finds the pool when it is named.
+                mapped.store(name.number, Ordering::Relaxed);
+            }
+            // This process has no room for it: it comes staged.
+            Err(Unfit::System(_)) => {}
             Err(_) => return false,
         }
         file.close_now();

@@ -4,8 +4,13 @@
 //!   this side                                                        the peer
 //!   register ─▶ Files: the memfd of each registration
 //!   a message out of it ─▶ not shown yet: key and memfd, by the socket ─▶ Pool: mapped, read-only
-//!                          slot: key and offset ────────────────────────▶ copied once, from there
+//!                          staged                          mapped[place] ◀── its number
+//!   the next one ────────▶ slot: key and offset ────────────────────────▶ copied once, from there
 //! ```
+//!
+//! A message refers to a pool only if the peer says that it has mapped it; a peer that says so and
+//! has not refuses the message, and ends its own connection. A pool that the peer cannot map, for
+//! want of a descriptor, say, is staged as long as the connection lives.
 //!
 //! The peer reads the pools of this process, whole, as long as the connection lives, and writes
 //! nothing. Memory that has no memfd is staged.
@@ -37,8 +42,19 @@ pub(crate) type File = (Arc<OwnedFd>, u64);
 
 /// Memory of the peer.
 pub(crate) struct Pool {
-    key: u32,
+    pub name: Name,
     map: MmapRaw,
+}
+
+/// The name of a pool on one connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Name {
+    /// What messages call it.
+    pub key: u32,
+    /// Where the peer says that it is mapped: below [`POOLS_MAX`], no two pools at one time.
+    pub place: u32,
+    /// Counts what was shown on the connection: from 1 on, no two pools.
+    pub number: u32,
 }
 
 impl Files {
@@ -87,7 +103,7 @@ impl Pool {
     /// # Errors
     /// [`Unfit::System`] if this process has no room for it; others if its length or its pages could
     /// change, or if it is not as long as stated.
-    pub(crate) fn map(key: u32, len: u64, file: &impl AsFd) -> Result<Pool, Unfit> {
+    pub(crate) fn map(name: Name, len: u64, file: &impl AsFd) -> Result<Pool, Unfit> {
         let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| Unfit::Unsealed)?;
         if !seals.contains(SEALS) {
             return Err(Unfit::Unsealed);
@@ -98,7 +114,7 @@ impl Pool {
         }
         let file = file.as_fd().as_raw_fd();
         let map = MmapOptions::new().len(len as usize).map_raw_read_only(file)?;
-        Ok(Pool { key, map })
+        Ok(Pool { name, map })
     }
 
     /// The first of `len` bytes at `offset`, if `key` names this pool and it has them. They are
@@ -106,12 +122,8 @@ impl Pool {
     #[inline]
     pub(crate) fn at(&self, key: u32, offset: u64, len: u32) -> Option<*const u8> {
         let end = self.map.len() as u64;
-        let has_them = key == self.key && offset <= end && u64::from(len) <= end - offset;
+        let has_them = key == self.name.key && offset <= end && u64::from(len) <= end - offset;
         has_them.then(|| self.map.as_ptr().wrapping_add(offset as usize))
-    }
-
-    pub(crate) fn key(&self) -> u32 {
-        self.key
     }
 }
 
@@ -131,6 +143,10 @@ mod tests {
 
     use super::*;
 
+    fn name(key: u32) -> Name {
+        Name { key, place: 0, number: 1 }
+    }
+
     fn region(shared: bool) -> Region {
         let mut spec = RegionSpec::new(8192);
         (spec.pages, spec.lock, spec.shared) = (rpcrdma_mempool::PageSize::Base4K, false, shared);
@@ -145,7 +161,7 @@ mod tests {
         let of_private = files.register(&private, Rights::own(Access::empty())).expect("room");
         assert!(files.find(of_private.lkey).is_none());
         let (file, len) = files.find(of_shared.lkey).expect("a file");
-        let pool = Pool::map(of_shared.lkey, len, &*file).expect("sealed and as long");
+        let pool = Pool::map(name(of_shared.lkey), len, &*file).expect("sealed and as long");
         files.deregister(of_shared).expect("registered");
         assert!(files.find(of_shared.lkey).is_none());
         // What is mapped stays so.
@@ -156,13 +172,13 @@ mod tests {
     fn bytes_outside_of_a_pool_have_no_place() {
         let shared = region(true);
         let file = shared.memfd().expect("shared").try_clone_to_owned().expect("a descriptor");
-        let pool = Pool::map(7, 8192, &file).expect("sealed");
+        let pool = Pool::map(name(7), 8192, &file).expect("sealed");
         let there = |key, offset, len| pool.at(key, offset, len).is_some();
         assert!(there(7, 0, 8192) && there(7, 8192, 0));
         assert!(!there(7, 0, 8193) && !there(7, 8192, 1) && !there(7, u64::MAX, 1));
         assert!(!there(7, u64::MAX, u32::MAX) && !there(6, 0, 1));
         for len in [0, 4096, 16384, u64::MAX] {
-            assert!(Pool::map(7, len, &file).is_err(), "{len}");
+            assert!(Pool::map(name(7), len, &file).is_err(), "{len}");
         }
     }
 
@@ -173,7 +189,7 @@ mod tests {
             let file = rustix::fs::memfd_create("test", flags).expect("a memfd");
             rustix::fs::ftruncate(&file, 4096).expect("a length");
             rustix::fs::fcntl_add_seals(&file, seals).expect("seals");
-            assert_eq!(Pool::map(7, 4096, &file).is_ok(), seals == SEALS, "{seals:?}");
+            assert_eq!(Pool::map(name(7), 4096, &file).is_ok(), seals == SEALS, "{seals:?}");
         }
     }
 }

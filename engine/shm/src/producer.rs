@@ -17,7 +17,7 @@ use rpcrdma_transport::keys::KeyCache;
 
 use crate::layout::Direction;
 use crate::link::Link;
-use crate::pools::{Files, POOLS_MAX};
+use crate::pools::{Files, Name, POOLS_MAX};
 use crate::staged::{IN_SLOT, STAGED, UNREADABLE};
 use crate::staging::Staging;
 
@@ -44,7 +44,9 @@ pub(crate) struct Shown {
     pub files: Arc<Files>,
     /// Those that it was shown, at most as many as it keeps; also gone ones that it was not told
     /// of yet.
-    shown: Vec<(u32, Weak<OwnedFd>)>,
+    shown: Vec<(Name, Weak<OwnedFd>)>,
+    /// The number of the last one.
+    number: u32,
     /// Deregistrations that these were compared with.
     removals: u64,
 }
@@ -97,7 +99,7 @@ impl Producer {
     #[inline(never)]
     fn place(&mut self, staged_at: Option<u32>, keys: &KeyCache) {
         let Header { op, byte_len: length, .. } = self.body.header;
-        if op != OP_READ && self.is_shown(keys) {
+        if op != OP_READ && self.is_mapped(keys) {
             return;
         }
         if let Some(start) = staged_at {
@@ -130,12 +132,12 @@ impl Producer {
         self.body.refer(&[place], |place| place.addr);
     }
 
-    /// Whether the peer can read all pieces of the body where they are. Shows it what it has not
-    /// seen.
-    fn is_shown(&mut self, keys: &KeyCache) -> bool {
+    /// Whether the peer has mapped all pieces of the body. Shows it what it has not seen.
+    fn is_mapped(&mut self, keys: &KeyCache) -> bool {
         let (link, Some(shown)) = (&self.link, &mut self.shown) else { return false };
-        self.body.pieces().all(|piece| {
-            keys.locate(piece.key, piece.offset, piece.len).is_some() && shown.has(link, piece.key)
+        self.body.pieces().fold(true, |are_all, piece| {
+            let is_there = keys.locate(piece.key, piece.offset, piece.len).is_some();
+            is_there && shown.has(link, piece.key) && are_all
         })
     }
 
@@ -317,34 +319,46 @@ impl Shown {
     /// None yet.
     pub(crate) fn new(files: Arc<Files>) -> Shown {
         let removals = files.removals();
-        Shown { files, shown: Vec::new(), removals }
+        Shown { files, shown: Vec::new(), number: 0, removals }
     }
 
+    /// Whether the peer has mapped the pool with this key.
     #[inline]
     fn has(&mut self, link: &Link, key: u32) -> bool {
         if self.removals != self.files.removals() {
             self.forget(link);
         }
         let mut shown = self.shown.iter();
-        shown.any(|(shown, file)| *shown == key && is_there(file)) || self.show(link, key)
+        match shown.find(|(name, file)| name.key == key && is_there(file)) {
+            Some((name, _)) => link.is_mapped(*name),
+            None => {
+                self.show(link, key);
+                false
+            }
+        }
     }
 
     /// Forgets what is not registered any more, and tells the peer: its key may name other memory.
     #[cold]
     fn forget(&mut self, link: &Link) {
         self.removals = self.files.removals();
-        self.shown.retain(|(key, file)| is_there(file) || !link.withdraw_pool(*key));
+        self.shown.retain(|(name, file)| is_there(file) || !link.withdraw_pool(*name));
     }
 
-    /// What the peer has no room for is staged.
+    /// What there is no place or no room for is staged.
     #[cold]
-    fn show(&mut self, link: &Link, key: u32) -> bool {
-        let Some(file) = self.files.find(key) else { return false };
-        let is_shown = self.shown.len() < POOLS_MAX && link.show(key, &file);
-        if is_shown {
-            self.shown.push((key, Arc::downgrade(&file.0)));
+    fn show(&mut self, link: &Link, key: u32) {
+        if self.shown.len() == POOLS_MAX {
+            return;
         }
-        is_shown
+        let is_free = |place: &u32| self.shown.iter().all(|(name, _)| name.place != *place);
+        let Some(place) = (0..POOLS_MAX as u32).find(is_free) else { return };
+        let Some(file) = self.files.find(key) else { return };
+        let name = Name { key, place, number: self.number.wrapping_add(1).max(1) };
+        if link.show(name, &file) {
+            self.number = name.number;
+            self.shown.push((name, Arc::downgrade(&file.0)));
+        }
     }
 }
 

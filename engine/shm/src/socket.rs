@@ -15,7 +15,7 @@ use rustix::net::{
 
 use crate::closer::{Closer, Foreign};
 use crate::greeting::{GREETING_LEN, Greeting, Malformed};
-use crate::pools::File;
+use crate::pools::{File, Name};
 
 /// A socket to a peer. Dropping it closes it, also if the peer has left something in its queue whose
 /// closing takes time.
@@ -138,11 +138,13 @@ pub(crate) fn send(
 }
 
 /// Shows a pool to the peer; without a file, says that it is gone.
-pub(crate) fn show(socket: &Socket, key: u32, file: Option<&File>) -> Result<(), Errno> {
+pub(crate) fn show(socket: &Socket, name: Name, file: Option<&File>) -> Result<(), Errno> {
     let len = file.map_or(0, |(_, len)| *len);
     let mut bytes = [0; SHOWN_LEN];
-    bytes[0..4].copy_from_slice(&key.to_ne_bytes());
-    bytes[4..12].copy_from_slice(&len.to_ne_bytes());
+    bytes[0..8].copy_from_slice(&len.to_ne_bytes());
+    bytes[8..12].copy_from_slice(&name.key.to_ne_bytes());
+    bytes[12..16].copy_from_slice(&name.place.to_ne_bytes());
+    bytes[16..20].copy_from_slice(&name.number.to_ne_bytes());
     send_with(socket, &bytes, file.map(|(file, _)| &**file))
 }
 
@@ -167,18 +169,31 @@ enum Message {
     Unwanted,
 }
 
-/// Receives a message, with a descriptor if `takes_file`.
+/// The descriptors that a message may bring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    Nothing,
+    /// One.
+    Memory,
+    /// One, of a peer that this side trusts with its own memory. If this process has no room for it
+    /// the message comes without.
+    Pools,
+}
+
+/// Receives a message.
 ///
 /// A message is looked at before it is taken: the system closes at once, in this thread, what it
 /// does not deliver, and taking a message whose descriptor this side has closes nothing.
-fn receive_with(socket: &Socket, bytes: &mut [u8], takes_file: bool) -> Result<Message, Errno> {
+fn receive_with(socket: &Socket, bytes: &mut [u8], takes: Takes) -> Result<Message, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let space = if takes_file { &mut space[..] } else { &mut [] };
+    let space = if takes == Takes::Nothing { &mut [] } else { &mut space[..] };
     let (front, files) = peek(socket, bytes, space)?;
     let mut files = files.into_iter().map(|file| Foreign::new(file, &socket.closer));
     let file = files.next();
     // There is room for more than one, as lengths are rounded up.
-    if files.count() > 0 || front.flags.contains(ReturnFlags::CTRUNC) {
+    let is_cut = front.flags.contains(ReturnFlags::CTRUNC);
+    let is_lost = takes == Takes::Pools && file.is_none();
+    if files.count() > 0 || is_cut && !is_lost {
         return Ok(Message::Unwanted);
     }
     take(socket)?;
@@ -243,10 +258,10 @@ fn may_hold_files(socket: &OwnedFd) -> bool {
 pub(crate) enum Word {
     /// A ring, or nothing that is known.
     Ring,
-    /// A pool: its key, its length and its file.
-    Shown(u32, u64, Foreign),
-    /// The pool with this key is gone.
-    Gone(u32),
+    /// A pool: its name, its length and its file.
+    Shown(Name, u64, Foreign),
+    /// This pool is gone.
+    Gone(Name),
     /// Nothing yet.
     Nothing,
     /// The peer is gone.
@@ -255,10 +270,11 @@ pub(crate) enum Word {
     Breach,
 }
 
-/// The next word on a link's socket. `takes_file` if the peer may show pools.
-pub(crate) fn listen_to(socket: &Socket, takes_file: bool) -> Word {
+/// The next word on a link's socket.
+pub(crate) fn listen_to(socket: &Socket, maps_pools: bool) -> Word {
     let mut bytes = [0; SHOWN_LEN];
-    let file = match receive_with(socket, &mut bytes, takes_file) {
+    let takes = if maps_pools { Takes::Pools } else { Takes::Nothing };
+    let file = match receive_with(socket, &mut bytes, takes) {
         Ok(Message::Unwanted) => return Word::Breach,
         Ok(Message::Bytes(0, _)) | Err(Errno::CONNRESET) => return Word::End,
         // Nothing there, or no memory now.
@@ -267,11 +283,13 @@ pub(crate) fn listen_to(socket: &Socket, takes_file: bool) -> Word {
         Ok(Message::Bytes(_, None)) => return Word::Ring,
         Ok(Message::Bytes(_, Some(_))) => return Word::Breach,
     };
-    let [k0, k1, k2, k3, len @ ..] = bytes;
-    let key = u32::from_ne_bytes([k0, k1, k2, k3]);
+    let [len @ .., _, _, _, _, _, _, _, _, _, _, _, _] = bytes;
+    let word =
+        |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let name = Name { key: word(8), place: word(12), number: word(16) };
     match file {
-        Some(file) => Word::Shown(key, u64::from_ne_bytes(len), file),
-        None => Word::Gone(key),
+        Some(file) => Word::Shown(name, u64::from_ne_bytes(len), file),
+        None => Word::Gone(name),
     }
 }
 
@@ -292,7 +310,8 @@ pub(crate) enum Heard {
 pub(crate) fn receive(socket: &Socket, takes_file: bool) -> Heard {
     // One more byte than a greeting has, so that a longer message is noticed.
     let mut bytes = [0; GREETING_LEN + 1];
-    let (len, memory) = match receive_with(socket, &mut bytes, takes_file) {
+    let takes = if takes_file { Takes::Memory } else { Takes::Nothing };
+    let (len, memory) = match receive_with(socket, &mut bytes, takes) {
         Err(Errno::AGAIN | Errno::INTR) => return Heard::Nothing,
         Ok(Message::Bytes(0, _)) | Err(_) => return Heard::End,
         Ok(Message::Unwanted) => return Heard::Malformed(Malformed::Descriptors),
@@ -316,8 +335,8 @@ fn address(name: &ShmName) -> Result<SocketAddrUnix, Errno> {
 const SO_PASSRIGHTS: libc::c_int = 83;
 /// Messages that are looked for in the queue of a socket that is closed.
 const QUEUE_MAX: usize = 1024;
-/// Bytes of a message that shows a pool: its key and its length.
-const SHOWN_LEN: usize = 12;
+/// Bytes of a message that shows a pool: its length and its name.
+const SHOWN_LEN: usize = 20;
 /// Connections that may wait to be taken; the system allows net.core.somaxconn at most.
 const BACKLOG: i32 = 4096;
 

@@ -1,20 +1,46 @@
 //! What a peer sees of this side's pools, and when.
+#![expect(unsafe_code, reason = "the memory of a region is written by its address")]
+
+use std::process::Command;
 
 use rpcrdma_mempool::{Access, Sge};
 use rpcrdma_provider::{
     CmEvent, ConnParam, ConnectionManager, Provider, Queues, SendFlags, WcStatus,
 };
+use rustix::process::{Resource, Rlimit};
 
 use super::device::{IS_SHARED, Options, address, open};
 use super::host::*;
 use crate::pools::POOLS_MAX;
 use crate::{Shm, ShmOptions};
 
+/// Sends a long message, so that the other side maps the memory that `pair.a` sends from.
+fn introduce(pair: &mut Pair) {
+    pair.b.recv(99, 0, 8192);
+    let sgl = [pair.a.sge(0, 5000)];
+    pair.a.send_from(pair.qa.qp, 99, &sgl, SendFlags::SIGNALED).unwrap();
+    assert_eq!(pair.b.poll_dry(), [received(99, pair.qb, 5000)]);
+    assert_eq!(brief(&pair.a.poll_dry()), [(99, WcStatus::Success)]);
+}
+
+/// Whether a long message from the memory of `sgl` is read where it is, and not copied when it is
+/// posted. It begins with a byte that `first` writes.
+fn is_mapped(pair: &mut Pair, sgl: &[Sge], mut first: impl FnMut(&mut Pair, u8)) -> bool {
+    pair.b.recv(98, 0, 8192);
+    first(pair, 1);
+    pair.a.send_from(pair.qa.qp, 98, sgl, SendFlags::SIGNALED).unwrap();
+    first(pair, 2);
+    assert_eq!(brief(&pair.b.poll_dry()), [(98, WcStatus::Success)]);
+    assert_eq!(brief(&pair.a.poll_dry()), [(98, WcStatus::Success)]);
+    pair.b.read(0, 1) == [2]
+}
+
 /// Long messages leave the staging area alone: with one that has room for none of them, all arrive.
 #[test]
 fn a_long_message_is_copied_from_where_it_is() {
     let attr = SMALL;
     let mut pair = Pair::with(Options { staging: 1 << 16, ..Options::default() }, &attr, 7);
+    introduce(&mut pair);
     for id in 0..8 {
         pair.b.recv(id, id as usize * 16_384, 16_384);
     }
@@ -69,15 +95,18 @@ fn both_sides_have_to_want_it() {
         let Some(CmEvent::Connected { endpoint, .. }) = next(&mut caller) else { panic!("none") };
         let qa = a.queues.attach(endpoint).unwrap();
         b.queues.attach(theirs).unwrap();
-        b.recv(1, 0, 8192);
-        a.write(0, &[9; 5000]);
-        let sgl = [a.sge(0, 5000)];
-        a.send_from(qa.qp, 1, &sgl, SendFlags::SIGNALED).unwrap();
-        a.write(0, &[1; 5000]);
-        assert_eq!(b.poll_dry().len(), 1);
-        // A staged message was copied when it was posted.
-        let are_both = std::ptr::eq(asking, asked);
-        assert_eq!(b.read(4999, 1), if are_both { [1] } else { [9] });
+        // The first one is staged in any case.
+        for is_first in [true, false] {
+            b.recv(1, 0, 8192);
+            a.write(0, &[9; 5000]);
+            let sgl = [a.sge(0, 5000)];
+            a.send_from(qa.qp, 1, &sgl, SendFlags::SIGNALED).unwrap();
+            a.write(0, &[1; 5000]);
+            assert_eq!(b.poll_dry().len(), 1);
+            // A staged message was copied when it was posted.
+            let are_both = std::ptr::eq(asking, asked) && !is_first;
+            assert_eq!(b.read(4999, 1), if are_both { [1] } else { [9] });
+        }
     }
 }
 
@@ -113,6 +142,8 @@ fn more_pools_than_a_peer_keeps_and_those_that_are_gone_do_no_harm() {
 #[test]
 fn withdrawn_memory_is_not_delivered() {
     let mut pair = Pair::new();
+    introduce(&mut pair);
+    pair.b.write(0, &[0]);
     let sgl = [pair.a.sge(0, 5000)];
     for id in 0..3 {
         pair.a.send_from(pair.qa.qp, id, &sgl, SendFlags::SIGNALED).unwrap();
@@ -123,4 +154,45 @@ fn withdrawn_memory_is_not_delivered() {
     pair.b.recv(1, 0, 8192);
     assert_eq!(pair.b.poll_dry(), []);
     assert_eq!(pair.b.read(0, 1), [0]);
+}
+
+/// A receiver without a free descriptor cannot map what it is shown: it is served from the staging
+/// area, and what is shown later is mapped.
+#[test]
+fn a_pool_that_cannot_be_mapped_is_staged() {
+    const ROLE: &str = "RPCRDMA_TEST_DESCRIPTORS";
+    let own = "tests::mapped::pools::a_pool_that_cannot_be_mapped_is_staged";
+    if std::env::var(ROLE).is_err() {
+        // The limit is one of a process.
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let output = child.args([own, "--exact", "--nocapture"]).env(ROLE, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+        return;
+    }
+    let mut pair = Pair::new();
+    let region = map(8192);
+    let keys = register(&pair.device, &region, Access::LOCAL_WRITE);
+    let later = [Sge { addr: region.base().as_ptr() as u64, length: 5000, lkey: keys.lkey }];
+    let before = rustix::process::getrlimit(Resource::Nofile);
+    let free = std::fs::File::open("/dev/null").unwrap();
+    let lowest = std::os::fd::AsRawFd::as_raw_fd(&free) as u64;
+    drop(free);
+    let none = Rlimit { current: Some(lowest), maximum: before.maximum };
+    rustix::process::setrlimit(Resource::Nofile, none).unwrap();
+    std::fs::File::open("/dev/null").expect_err("none is free");
+    let first = [pair.a.sge(0, 5000)];
+    for _ in 0..3 {
+        assert!(!is_mapped(&mut pair, &first, |pair, byte| pair.a.write(0, &[byte])));
+    }
+    rustix::process::setrlimit(Resource::Nofile, before).unwrap();
+    for is_shown in [false, true] {
+        let write = |_: &mut Pair, byte| {
+            // SAFETY: the region lives as long as the pair uses it; no reference to it exists.
+            unsafe { region.base().as_ptr().write(byte) };
+        };
+        assert_eq!(is_mapped(&mut pair, &later, write), is_shown);
+    }
+    assert!(pair.a.events().is_empty() && pair.b.events().is_empty());
 }
