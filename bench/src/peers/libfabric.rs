@@ -1,6 +1,6 @@
 //! `fi_pingpong` of libfabric: its arguments and its output.
 
-use super::tool::{Kind, Name, Run, Shape, row_under};
+use super::tool::{Kind, Name, Run, Shape, Source, row_under};
 use super::{Measure, Pattern, Printed, Task, ToolRound, number, whole_ns};
 
 /// The options behind `fi_pingpong`.
@@ -26,8 +26,9 @@ impl FiPingpong {
 }
 
 impl Kind for FiPingpong {
-    fn what(&self) -> Name {
-        Name { name: "fi_pingpong", program: "fi_pingpong", package: "libfabric-bin" }
+    fn what(&self) -> Name<'_> {
+        let source = Source::Package("libfabric-bin");
+        Name { name: "fi_pingpong", program: "fi_pingpong", source }
     }
 
     fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2] {

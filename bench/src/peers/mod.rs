@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   sockets   our own ping-pong over unix and TCP sockets            a contender: every sample
-//!   tools     ucx_perftest, fi_pingpong, ib_send_lat ──▶ process ──▶ what they print, parsed
+//!   tools     ucx_perftest, fi_pingpong, ib_send_lat,
+//!             rpcrdma-peer-iceoryx2              ──▶ process ──▶ what they print, parsed
 //! ```
 //! A tool is run once for each round: its server and its client, each on the core that our own
 //! would have. Its output is parsed strictly: an unexpected line is an error that shows
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use strum::{IntoStaticStr, VariantArray};
 
+pub mod iceoryx2;
 pub mod libfabric;
 pub mod perftest;
 pub mod process;

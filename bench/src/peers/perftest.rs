@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::tool::{Kind, Name, Run, Shape, row_under};
+use super::tool::{Kind, Name, Run, Shape, Source, row_under};
 use super::{Measure, Pattern, Printed, Task, ToolRound, number, whole_ns};
 
 /// The options behind `ib_send_lat`.
@@ -18,8 +18,9 @@ pub struct IbSendLat {
 }
 
 impl Kind for IbSendLat {
-    fn what(&self) -> Name {
-        Name { name: "ib_send_lat", program: "ib_send_lat", package: "perftest" }
+    fn what(&self) -> Name<'_> {
+        let source = Source::Package("perftest");
+        Name { name: "ib_send_lat", program: "ib_send_lat", source }
     }
 
     fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2] {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -13,19 +14,22 @@ use crate::error::BenchError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commands {
     pub who: &'static str,
-    pub program: &'static str,
+    pub program: String,
     pub server: Vec<String>,
     pub client: Vec<String>,
-    pub port: u16,
+    /// Where the server listens, before the client is started.
+    pub port: Option<u16>,
 }
 
 /// Runs a server and a client, and returns what the client printed.
 pub fn run(commands: &Commands, cores: CorePair, patience: Duration) -> Result<String, BenchError> {
     let who = commands.who;
     let deadline = Instant::now() + patience;
-    let mut server = Running::start(who, commands.program, &commands.server, cores.server)?;
-    await_listener(who, &mut server, commands.port, deadline)?;
-    let mut client = Running::start(who, commands.program, &commands.client, cores.client)?;
+    let mut server = Running::start(who, &commands.program, &commands.server, cores.server)?;
+    if let Some(port) = commands.port {
+        await_listener(who, &mut server, port, deadline)?;
+    }
+    let mut client = Running::start(who, &commands.program, &commands.client, cores.client)?;
     let status = client.wait(deadline)?;
     let [out, errors] = client.output();
     if !status.success() {
@@ -51,8 +55,11 @@ pub fn free_port(who: &'static str) -> Result<u16, BenchError> {
     port.map_err(|error| BenchError::device(who, format!("no free port: {error}")))
 }
 
-/// Where a program is found, if it is installed.
+/// Whether a program is installed: a file, or a name on the PATH.
 pub fn is_installed(program: &str) -> bool {
+    if program.contains('/') {
+        return Path::new(program).is_file();
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
@@ -254,9 +261,9 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_installed_if_it_is_on_the_path() {
-        assert!(is_installed("sh"));
-        assert!(!is_installed("rpcrdma-has-no-such-peer"));
+    fn a_program_is_installed_if_it_is_on_the_path_or_a_file() {
+        assert!(is_installed("sh") && is_installed("/bin/sh"));
+        assert!(!is_installed("rpcrdma-has-no-such-peer") && !is_installed("./sh"));
     }
 
     #[test]

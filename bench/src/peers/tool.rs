@@ -12,7 +12,7 @@ use crate::error::BenchError;
 use crate::stats::{End, Quota};
 
 pub trait Kind: fmt::Debug {
-    fn what(&self) -> Name;
+    fn what(&self) -> Name<'_>;
 
     fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2];
 
@@ -25,6 +25,11 @@ pub trait Kind: fmt::Debug {
         true
     }
 
+    /// Whether its server listens on the port of a run, before which its client does not start.
+    fn listens(&self) -> bool {
+        true
+    }
+
     /// What it needs beside its program and does not find.
     fn missing(&self) -> Option<String> {
         None
@@ -32,11 +37,20 @@ pub trait Kind: fmt::Debug {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct Name {
+pub struct Name<'a> {
     pub name: &'static str,
-    pub program: &'static str,
-    /// The package of Debian and its descendants that has it.
-    pub package: &'static str,
+    /// Its name on the PATH, or its file.
+    pub program: &'a str,
+    pub source: Source,
+}
+
+/// Where a program comes from.
+#[derive(Debug, Clone, Copy)]
+pub enum Source {
+    /// A package of Debian and its descendants.
+    Package(&'static str),
+    /// A folder of this repository with a crate of its own.
+    Crate(&'static str),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,7 +156,8 @@ impl Tool {
         let port = process::free_port(who)?;
         let run = Run { port, count, device: self.device.clone(), address: self.address };
         let [server, client] = self.kind.arguments(&self.task, &run);
-        let program = self.kind.what().program;
+        let port = self.kind.listens().then_some(port);
+        let program = self.kind.what().program.to_owned();
         let commands = process::Commands { who, program, server, client, port };
         let out = process::run(&commands, self.cores, patience(time))?;
         let round = self.kind.parse(&self.task, &out);
@@ -154,12 +169,18 @@ impl Tool {
 
 /// Why a tool cannot be run here, and what can be done about it; `None` if it can.
 pub fn absence(kind: &dyn Kind) -> Option<String> {
-    let Name { program, package, .. } = kind.what();
+    let Name { program, source, .. } = kind.what();
     if !process::is_installed(program) {
-        return Some(format!(
-            "{program} is not installed: `apt-get install {package}` on Debian and Ubuntu, or the \
-             package of that name elsewhere"
-        ));
+        let how = match source {
+            Source::Package(package) => format!(
+                "`apt-get install {package}` on Debian and Ubuntu, or the package of that name \
+                 elsewhere"
+            ),
+            Source::Crate(folder) => {
+                format!("`cargo install --locked --path {folder}` in the repository of rpcrdma")
+            }
+        };
+        return Some(format!("{program} is not installed: {how}"));
     }
     kind.missing().map(|missing| format!("{program} needs {missing}"))
 }
@@ -190,8 +211,8 @@ mod tests {
     struct Fake(&'static str);
 
     impl Kind for Fake {
-        fn what(&self) -> Name {
-            Name { name: "fake", program: self.0, package: "fake-utils" }
+        fn what(&self) -> Name<'_> {
+            Name { name: "fake", program: self.0, source: Source::Package("fake-utils") }
         }
 
         fn arguments(&self, _task: &Task, _run: &Run) -> [Vec<String>; 2] {
@@ -256,7 +277,8 @@ mod tests {
         let ucx = || Rc::new(parsed::<crate::peers::ucx::Ucx>());
         let pingpong = || Rc::new(parsed::<crate::peers::libfabric::FiPingpong>());
         let messages = Task { pattern: Pattern::Messages, ..TASK };
-        let kinds: [(Rc<dyn Kind>, Task, Measure); 3] = [
+        let kinds: [(Rc<dyn Kind>, Task, Measure); 4] = [
+            (Rc::new(parsed::<crate::peers::iceoryx2::Iceoryx2>()), TASK, Measure::Median),
             (ucx(), TASK, Measure::Median),
             (ucx(), messages, Measure::Data),
             (pingpong(), TASK, Measure::Mean),

@@ -1,6 +1,6 @@
 //! `ucx_perftest` of UCX: its arguments and its output.
 
-use super::tool::{Kind, Name, Run, Shape, row_under};
+use super::tool::{Kind, Name, Run, Shape, Source, row_under};
 use super::{Measure, Pattern, Printed, Task, ToolRound, number, whole_ns};
 
 /// Which of its tests.
@@ -37,8 +37,8 @@ impl Ucx {
 }
 
 impl Kind for Ucx {
-    fn what(&self) -> Name {
-        Name { name: "ucx", program: "ucx_perftest", package: "ucx-utils" }
+    fn what(&self) -> Name<'_> {
+        Name { name: "ucx", program: "ucx_perftest", source: Source::Package("ucx-utils") }
     }
 
     fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2] {

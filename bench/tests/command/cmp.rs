@@ -47,6 +47,17 @@ fn a_peer_that_is_not_installed_is_named_with_its_package() {
 }
 
 #[test]
+fn a_peer_of_this_repository_that_is_not_installed_is_named_with_its_folder() {
+    let output = Command::new(env!("CARGO_BIN_EXE_rpcrdma-bench"))
+        .args(["cmp", "lat", "iceoryx2 --program /nowhere/ice"])
+        .output()
+        .expect("the program was built for this test");
+    let Some(errors) = errors(&output) else { return };
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    has(&errors, &["/nowhere/ice", "cargo install --locked --path bench/peers/iceoryx2"]);
+}
+
+#[test]
 fn a_side_that_is_none_is_refused_with_a_list_of_those_that_are() {
     let output = bench("cmp lat grpc");
     let Some(errors) = errors(&output) else { return };

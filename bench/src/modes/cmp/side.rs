@@ -14,6 +14,7 @@ use crate::device::CorePair;
 use crate::error::BenchError;
 use crate::modes::contest::{self, Contest, Plan, PlanArgs};
 use crate::output::Report;
+use crate::peers::iceoryx2::Iceoryx2;
 use crate::peers::libfabric::FiPingpong;
 use crate::peers::perftest::IbSendLat;
 use crate::peers::socket::{self, Sockets};
@@ -63,6 +64,7 @@ impl Side {
             match first {
                 "ucx" | "ucx_perftest" => What::tool(options::<Ucx>(asked, words)?),
                 "fi_pingpong" | "libfabric" => What::tool(options::<FiPingpong>(asked, words)?),
+                "iceoryx2" => What::tool(options::<Iceoryx2>(asked, words)?),
                 "ib_send_lat" | "perftest" => What::tool(options::<IbSendLat>(asked, words)?),
                 mode if MODES.contains(&mode) => What::Ours(Box::new(ours(asked)?)),
                 _ => return Err(BenchError::Usage(format!("`{asked}` is no side: {SIDES}"))),
@@ -77,6 +79,7 @@ impl Side {
         let tools = [
             What::tool(usual::<Ucx>()),
             What::tool(usual::<FiPingpong>()),
+            What::tool(usual::<Iceoryx2>()),
             What::tool(usual::<IbSendLat>()),
         ];
         sockets.chain(tools).map(side).collect()
@@ -278,7 +281,7 @@ fn data_len(plan: &Plan) -> usize {
 const MODES: [&str; 5] = ["lat", "rate", "bw", "raw", "floor"];
 const SIDES: &str = "a side is a mode with its options (lat, rate, bw, raw, floor), a saved result \
     (FILE.json or saved:FILE, with #NAME for one of its contenders), or a peer (unix, tcp, \
-    unix-block, tcp-block, ucx, fi_pingpong, ib_send_lat)";
+    unix-block, tcp-block, ucx, fi_pingpong, iceoryx2, ib_send_lat)";
 
 #[cfg(test)]
 mod tests {
@@ -338,6 +341,7 @@ mod tests {
         for (asked, client) in [
             ("ucx am -s 4KiB", "-p 7 -t ucp_am_lat -f -v -s 4096 -n 9 -w 9 127.0.0.1"),
             ("fi_pingpong -p tcp", "-p tcp -e msg -I 9 -S 64 -P 7 127.0.0.1"),
+            ("iceoryx2 --program ./ice", "client rpcrdma-bench-7 64 9 9"),
         ] {
             let Some(Side { what: What::Tool(kind), .. }) = side(asked) else {
                 panic!("{asked} is a tool")
@@ -361,7 +365,16 @@ mod tests {
         let names: Vec<String> = Side::every_peer().iter().map(|side| side.what.name()).collect();
         assert_eq!(
             names,
-            ["unix", "tcp", "unix-block", "tcp-block", "ucx", "fi_pingpong", "ib_send_lat"]
+            [
+                "unix",
+                "tcp",
+                "unix-block",
+                "tcp-block",
+                "ucx",
+                "fi_pingpong",
+                "iceoryx2",
+                "ib_send_lat"
+            ]
         );
     }
 
