@@ -1,16 +1,17 @@
 //! Groups of options shared by modes: call, engine, device, length, output.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use rpcrdma_config::Raw;
+use rpcrdma_engine::Address;
 
 use super::parse::{delay, length, seconds};
 use super::values::{Idle, Op, Over, Placement, Switch, Touch};
 use crate::contenders::call::{Load, Shape};
-use crate::contenders::far;
+use crate::contenders::door;
 use crate::device::CorePair;
 use crate::error::BenchError;
 use crate::output::verdict::Condition;
@@ -97,9 +98,9 @@ pub struct CoreArgs {
 #[command(next_help_heading = "The device")]
 pub struct DeviceArgs {
     /// Provider: the software fabric, shared memory of this host, or an RDMA device through
-    /// libibverbs
-    #[arg(long, value_enum, default_value = "fabric")]
-    pub provider: Over,
+    /// libibverbs [default: shm with an address shm:..., else fabric]
+    #[arg(long, value_enum)]
+    pub provider: Option<Over>,
     /// Device name as in ibv_devices [default: the one with the address, or the first]
     #[arg(short, long, value_name = "NAME")]
     pub device: Option<String>,
@@ -108,15 +109,23 @@ pub struct DeviceArgs {
     pub address: Option<IpAddr>,
     /// Use `rpcrdma-bench serve` of another host or terminal as the server: for lat, rate, bw and
     /// load
-    #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = far::address)]
-    pub connect: Option<SocketAddr>,
+    #[arg(long, value_name = "ADDRESS[:PORT]|shm:PATH", value_parser = door::address)]
+    pub connect: Option<Address>,
 }
 
 impl DeviceArgs {
+    /// The provider: the one that is asked for, or that an address of a server implies.
+    pub fn over(&self) -> Over {
+        self.provider.unwrap_or(match self.connect {
+            Some(Address::Shm(_)) => Over::Shm,
+            _ => Over::Fabric,
+        })
+    }
+
     /// Has a configuration name the device of these options: one that is given here takes the place
     /// of the one that the configuration names.
     pub fn name_in(&self, raw: &mut Raw) {
-        raw.engine.provider = self.provider.into_str().into();
+        raw.engine.provider = self.over().into_str().into();
         if self.device.is_some() || self.address.is_some() {
             raw.verbs.device = self.device.as_deref().unwrap_or("auto").into();
             raw.verbs.address = self.address.map_or("auto".into(), |it| it.to_string().into());
@@ -124,11 +133,14 @@ impl DeviceArgs {
     }
 
     pub fn check(&self) -> Result<(), BenchError> {
-        if self.provider != Over::Verbs && (self.device.is_some() || self.address.is_some()) {
+        if self.over() != Over::Verbs && (self.device.is_some() || self.address.is_some()) {
             let text = "--device and --address are for --provider verbs";
             return Err(BenchError::Usage(text.into()));
         }
-        if self.provider == Over::Fabric && self.connect.is_some() {
+        if self.over() != Over::Shm && matches!(self.connect, Some(Address::Shm(_))) {
+            return Err(BenchError::Usage(NOT_SHM.into()));
+        }
+        if self.over() == Over::Fabric && self.connect.is_some() {
             let text = "the software fabric lives inside one process, and no other host can be \
                 reached over it: --connect is for --provider verbs or shm";
             return Err(BenchError::Usage(text.into()));
@@ -136,6 +148,8 @@ impl DeviceArgs {
         Ok(())
     }
 }
+
+pub(crate) const NOT_SHM: &str = "an address shm:... is one of shared memory: --provider shm";
 
 /// How the engine is set up.
 #[derive(Debug, Clone, Default, Args)]

@@ -4,6 +4,7 @@ mod groups;
 pub mod parse;
 pub mod values;
 
+pub(crate) use groups::NOT_SHM;
 pub use groups::{
     CallArgs, CoreArgs, DeviceArgs, EngineArgs, Format, LengthArgs, OutputArgs, SeedArgs,
     WindowArgs,

@@ -60,9 +60,9 @@ pub fn wanted(args: &Args) -> Result<Wanted, BenchError> {
         (None, None) => Source::Default,
     };
     let mut wanted = Wanted::new(source)?;
-    let DeviceArgs { provider, device, address, .. } = &args.device;
-    wanted.verbs |= *provider == Over::Verbs;
-    wanted.shm |= *provider == Over::Shm;
+    let DeviceArgs { device, address, .. } = &args.device;
+    wanted.verbs |= args.device.over() == Over::Verbs;
+    wanted.shm |= args.device.over() == Over::Shm;
     if device.is_some() || address.is_some() {
         (wanted.device, wanted.address) = (device.clone(), *address);
     }

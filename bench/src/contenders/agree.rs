@@ -1,5 +1,6 @@
 //! What client and server agree on before the first call and between rounds, over a socket beside
-//! the RDMA connection: TCP to another host, the standard input of a process started by the client.
+//! the RDMA connection: TCP to another host, a Unix socket to a process of this host, or the standard
+//! input of one that the client has started.
 //!
 //! ```text
 //!   client                                                      server

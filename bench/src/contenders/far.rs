@@ -1,7 +1,6 @@
 //! A server in another process, of this host or of another, seen from the client's process.
 
 use std::env;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -15,7 +14,8 @@ use rpcrdma_engine::provider::Waker;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
-use super::agree::{Heard, Lines, Order, PORT, Seen, Wish, Word};
+use super::agree::{Heard, Lines, Order, Seen, Wish, Word};
+use super::door;
 use crate::contenders::call::Load;
 use crate::contenders::tally::{Part, Tally};
 use crate::device::CorePair;
@@ -26,7 +26,7 @@ use crate::error::BenchError;
 #[derive(Debug, Clone, Copy)]
 pub enum Place {
     /// A `rpcrdma-bench serve` that was started before.
-    Host(SocketAddr),
+    Host(Address),
     /// A process of this host, started for the purpose.
     Process,
 }
@@ -166,12 +166,9 @@ fn watch(lines: &mut Lines, done: &Waker, stop: &Stop) -> Result<(), BenchError>
     Ok(())
 }
 
-fn connected(server: SocketAddr) -> Result<Lines, BenchError> {
-    let stream = TcpStream::connect_timeout(&server, PATIENCE).map_err(|error| {
-        failed(&format!("no `rpcrdma-bench serve` answers at {server}: {error}"))
-    })?;
-    let lines = stream.set_nodelay(true).and_then(|()| Lines::new(stream, LOOK));
-    lines.map_err(|error| failed(&error))
+fn connected(server: Address) -> Result<Lines, BenchError> {
+    door::knock(server, PATIENCE, LOOK)
+        .map_err(|error| failed(&format!("no `rpcrdma-bench serve` answers at {server}: {error}")))
 }
 
 /// A server of this program in a process of its own.
@@ -210,21 +207,6 @@ pub fn own_program() -> Result<PathBuf, &'static str> {
     Ok(program)
 }
 
-/// The address of a server: `HOST`, `HOST:PORT`.
-pub fn address(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(address) = text.parse::<SocketAddr>() {
-        return Ok(address);
-    }
-    let bare = text.trim_start_matches('[').trim_end_matches(']');
-    let found = if text.contains(':') && bare.parse::<std::net::Ipv6Addr>().is_err() {
-        text.to_socket_addrs()
-    } else {
-        (bare, PORT).to_socket_addrs()
-    };
-    let mut found = found.map_err(|error| format!("{text}: {error}"))?;
-    found.next().ok_or_else(|| format!("{text}: unknown host"))
-}
-
 fn failed(what: &dyn std::fmt::Display) -> BenchError {
     BenchError::Device { who: WHO, what: what.to_string() }
 }
@@ -244,17 +226,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_a_port_or_gets_the_usual_one() {
-        let of = |text| address(text).expect("an address");
-        assert_eq!(of("127.0.0.1:7"), "127.0.0.1:7".parse().expect("one"));
-        assert_eq!(of("127.0.0.1"), SocketAddr::new(Ipv4Addr::LOCALHOST.into(), PORT));
-        assert_eq!(of("::1").port(), PORT);
-        assert_eq!(of("[::1]").port(), PORT);
-        assert_eq!(of("[::1]:9").port(), 9);
-        assert!(address("").is_err() || address("no.such.host.invalid").is_err());
-    }
-
-    #[test]
     fn a_server_that_prepares_is_waited_for() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let at = listener.local_addr().expect("it is bound");
@@ -268,7 +239,7 @@ mod tests {
         });
         let config = Config::profile("latency").expect("it comes with the engine");
         let (_far, told) =
-            Far::ask(Place::Host(at), CORES, &nothing(), &config).expect("it is there");
+            Far::ask(Place::Host(at.into()), CORES, &nothing(), &config).expect("it is there");
         assert_eq!(told, at.into());
         drop(server.join());
     }
@@ -299,12 +270,12 @@ mod tests {
         });
         let config = Config::profile("latency").expect("it comes with the engine");
         let load = nothing();
-        let error =
-            Far::ask(Place::Host(at), CORES, &load, &config).expect_err("it is a mail server");
+        let error = Far::ask(Place::Host(at.into()), CORES, &load, &config)
+            .expect_err("it is a mail server");
         assert!(error.to_string().contains("is no `rpcrdma-bench serve`"), "{error}");
         drop(other.join());
-        let error =
-            Far::ask(Place::Host(at), CORES, &load, &config).expect_err("it no longer listens");
+        let error = Far::ask(Place::Host(at.into()), CORES, &load, &config)
+            .expect_err("it no longer listens");
         assert!(error.to_string().contains("no `rpcrdma-bench serve` answers"), "{error}");
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod agree;
 pub mod arrivals;
 pub(crate) mod blocks;
 pub mod call;
+pub mod door;
 pub mod far;
 pub(crate) mod floor;
 pub mod open;

@@ -19,7 +19,7 @@ pub use jitter::Jitter;
 /// shared memory, or an RDMA device. The last two are opened by their constructor of this name.
 macro_rules! on_device {
     ($args:expr, $config:expr, $open:ident, |$device:ident| $run:expr) => {
-        match $args.provider {
+        match $args.over() {
             $crate::args::values::Over::Fabric => {
                 let $device = &$crate::device::Fabrics::new($config);
                 $run

@@ -17,7 +17,7 @@ use crate::error::BenchError;
 pub struct VerbsDevice {
     verbs: Verbs,
     address: IpAddr,
-    far: Option<SocketAddr>,
+    far: Option<Address>,
 }
 
 impl VerbsDevice {

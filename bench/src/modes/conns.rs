@@ -45,7 +45,7 @@ impl ConnsPlan {
             let text = "conns has its own list: use --counts instead of --connections";
             return Err(BenchError::Usage(text.into()));
         }
-        let usual: &[u32] = match args.contest.device.provider {
+        let usual: &[u32] = match args.contest.device.over() {
             Over::Fabric | Over::Shm => &COUNTS,
             Over::Verbs => &COUNTS_VERBS,
         };
@@ -85,7 +85,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     session.announce(&plan.sentence())?;
     let (device, config) = (&args.contest.device, &plan.first().config);
     // First, while nothing else takes or returns memory.
-    let memory = match device.provider {
+    let memory = match device.over() {
         Over::Fabric => Some(idle_memory(plan.first().cores)?),
         Over::Shm | Over::Verbs => None,
     };

@@ -132,7 +132,7 @@ impl IdlePlan {
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = IdlePlan::new(args)?;
     session.announce(&plan.sentence())?;
-    match args.device.provider {
+    match args.device.over() {
         Over::Fabric => measure_on(&plan, session, |config| Ok(Fabrics::new(config))),
         Over::Shm => measure_on(&plan, session, |config| ShmDevice::open(&args.device, config)),
         Over::Verbs => measure_on(&plan, session, |config| VerbsDevice::open(&args.device, config)),

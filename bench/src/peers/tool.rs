@@ -204,7 +204,6 @@ const COUNT_MAX: u64 = 100_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Over;
     use crate::peers::Printed;
 
     #[derive(Debug)]
@@ -233,7 +232,7 @@ mod tests {
     }
 
     fn no_device() -> DeviceArgs {
-        DeviceArgs { provider: Over::Fabric, device: None, address: None, connect: None }
+        DeviceArgs { provider: None, device: None, address: None, connect: None }
     }
 
     const TASK: Task = Task { pattern: Pattern::RoundTrips, data_len: 64, wire_len: 136 };

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::{bench, errors, good, has, json, short, short_json};
+use crate::{bench, errors, good, has, json, scratch, short, short_json};
 
 fn figures(json: &Value, of: &str) -> Vec<String> {
     let figures = json["figures"].as_array().expect("a list").iter();
@@ -105,8 +105,18 @@ fn pauses_are_slept_through_in_both_processes() {
 
 #[test]
 fn a_server_in_another_terminal_answers() {
+    let path = scratch("serve.sock");
+    let socket = format!("shm:{}", path.display());
+    answered(&["--provider", "shm", "--port", "0"], "lat --provider shm");
+    answered(&["--listen", &socket], "lat");
+    assert!(!path.exists(), "the socket goes with the server");
+}
+
+/// A server with such options answers one client, which finds it where it says that it is.
+fn answered(options: &[&str], client: &str) {
     let mut server = Command::new(env!("CARGO_BIN_EXE_rpcrdma-bench"))
-        .args(["serve", "--provider", "shm", "--port", "0", "--once"])
+        .args(["serve", "--once"])
+        .args(options)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -120,7 +130,7 @@ fn a_server_in_another_terminal_answers() {
         return;
     };
     let at = rest.split(',').next().expect("an address");
-    let table = short(&format!("lat --provider shm --connect {at}")).expect("two cores");
+    let table = short(&format!("{client} --connect {at}")).expect("two cores");
     has(&table, &["rpc, server"]);
     assert!(!table.contains("floor"), "its other end was started by hand\n{table}");
     let mut rest = String::new();
@@ -145,6 +155,12 @@ fn what_does_not_go_together_is_refused() {
     for (options, why) in [
         ("lat --provider shm --device mlx5_0", "for --provider verbs"),
         ("floor --provider shm --connect 127.0.0.1", "runs both ends itself"),
+        ("floor --connect shm:@nobody", "runs both ends itself"),
+        ("lat --connect shm:@nobody", "answers at shm:@nobody"),
+        ("lat --provider verbs --connect shm:@nobody", "--provider shm"),
+        ("lat --connect shm:b.sock", "an absolute path"),
+        ("serve --provider verbs --listen shm:@nobody", "--provider shm"),
+        ("serve --listen shm:/no/such/folder/b.sock", "/no/such/folder/b.sock"),
         ("churn --provider shm --connect 127.0.0.1", "runs both ends itself"),
     ] {
         let output = bench(options);

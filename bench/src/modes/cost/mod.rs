@@ -195,7 +195,7 @@ fn instructions(
     plan: &Plan,
     folder: &Path,
 ) -> Result<[InstructionCount; 2], String> {
-    if args.contest.device.provider == Over::Verbs {
+    if args.contest.device.over() == Over::Verbs {
         return Err("counted without a device only".into());
     }
     let iterations = instructions_of(plan.load.shape.data_len()).min(args.iterations);
@@ -221,7 +221,7 @@ fn instructions(
 
 /// The command line of this program that makes the same calls under another program.
 fn words(args: &Args, plan: &Plan, counter: Counter, warm_up: u64, calls: u64) -> Vec<String> {
-    let (config, provider) = (plan.config.raw().clone(), args.contest.device.provider.into_str());
+    let (config, provider) = (plan.config.raw().clone(), args.contest.device.over().into_str());
     let inside = Inside { counter, load: plan.load, config, cores: plan.cores };
     let inside = serde_json::to_string(&inside).expect("plain data with string keys");
     let [warm_up, calls] = [warm_up, calls].map(|count| count.to_string());

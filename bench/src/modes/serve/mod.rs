@@ -1,11 +1,11 @@
 //! `serve`: the server in a process of its own, for clients with `--connect`.
 //!
-//! A client says over TCP what it is going to call and how its engine is set up (`agree`); for each
+//! A client says over TCP or a Unix socket what it is going to call and how its engine is set up (`agree`); for each
 //! client there is an engine of that kind, on one core, until the client has gone. One at a time:
 //! who measures does not share.
 
-use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::{Address, Provider, Shm, Snapshot};
 
-use crate::args::{CoreArgs, DeviceArgs, OutputArgs, Over};
+use crate::args::{CoreArgs, DeviceArgs, NOT_SHM, OutputArgs, Over};
+use crate::contenders::door::{self, Door};
 use crate::contenders::rpc::Answering;
 use crate::contenders::tally::Tally;
 use crate::device::jitter::{self, PROBE_TIME};
@@ -37,6 +38,11 @@ pub struct Args {
     /// TCP port for the clients' requests
     #[arg(long, value_name = "PORT", default_value_t = PORT)]
     pub port: u16,
+    /// Where clients ask: shm:PATH is a socket of this host, for --provider shm
+    /// [default: the port, at the address of the device]
+    #[arg(short, long, value_name = "ADDRESS[:PORT]|shm:PATH", value_parser = door::address)]
+    #[arg(conflicts_with = "port")]
+    pub listen: Option<Address>,
     /// Exit after the first client
     #[arg(long)]
     pub once: bool,
@@ -53,8 +59,12 @@ pub struct Args {
 }
 
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
-    let own = own_config(&args.device)?;
-    match args.device.provider {
+    let is_socket = matches!(args.listen, Some(Address::Shm(_)));
+    let usual = if is_socket { Over::Shm } else { Over::Fabric };
+    let over = args.device.provider.unwrap_or(usual);
+    let own = own_config(&DeviceArgs { provider: Some(over), ..args.device.clone() })?;
+    match over {
+        _ if is_socket && over != Over::Shm => Err(BenchError::Usage(NOT_SHM.into())),
         Over::Fabric => Err(BenchError::Usage(NO_FABRIC.into())),
         Over::Shm => {
             let device = ShmDevice::open(&args.device, &own)?;
@@ -80,23 +90,26 @@ where
     D::Provider: Send,
 {
     let cores = CorePair::choose(args.cores.cores)?;
-    let here = Here { at: device.at(), core: cores.server, own: own.raw() };
+    let listens = beside(args.listen).map(|at| at.unwrap_or(device.at()))?;
+    let here = Here { at: listens, core: cores.server, own: own.raw() };
     let mut served = Vec::new();
-    let (what, port, probe_time, before);
+    let (what, at, probe_time, before);
     if args.on_stdin {
         what = format!("serve: a client on standard input, core {}", cores.server);
         // What the client does not show is not looked at for long.
-        (port, probe_time) = (0, PROBE_TIME / 100);
+        (at, probe_time) = (None, PROBE_TIME / 100);
         before = jitter::probe(cores, probe_time)?;
         served.push(here.serve(&open, None, on_stdin()?, "standard input".into()));
     } else {
-        let (listener, at) = listener(SocketAddr::new(ip, args.port))?;
-        what = format!("serve: clients connect to {at}, core {}", cores.server);
+        let wanted = args.listen.unwrap_or(SocketAddr::new(ip, args.port).into());
+        let door = Door::open(wanted);
+        let door = door.map_err(|error| BenchError::device(WHO, format!("{wanted}: {error}")))?;
+        what = format!("serve: clients connect to {}, core {}", door.at(), cores.server);
         session.announce(&what)?;
-        (port, probe_time) = (at.port(), PROBE_TIME);
+        (at, probe_time) = (Some(door.at()), PROBE_TIME);
         before = jitter::probe(cores, probe_time)?;
-        while let Some((lines, from)) = next_client(&listener)? {
-            let one = here.serve(&open, Some(&listener), lines, from.to_string());
+        while let Some((lines, from)) = next_client(&door)? {
+            let one = here.serve(&open, Some(&door), lines, from);
             session.announce(&one.sentence())?;
             served.push(one);
             if args.once {
@@ -106,17 +119,18 @@ where
     }
     let after = jitter::probe(cores, probe_time)?;
     let environment = Environment::new(cores, device.notes(), [before, after]);
-    Ok(report::report(what, port, environment, &served))
+    Ok(report::report(what, at, environment, &served))
 }
 
-/// A listener, and where it is: port 0 stands for any free one.
-fn listener(at: SocketAddr) -> Result<(TcpListener, SocketAddr), BenchError> {
-    let listener = TcpListener::bind(at).and_then(|listener| {
-        listener.set_nonblocking(true)?;
-        let at = listener.local_addr()?;
-        Ok((listener, at))
-    });
-    listener.map_err(|error| BenchError::device(WHO, format!("{at}: {error}")))
+/// Where engines listen if clients ask at a path: beside it, where who may connect is the same.
+fn beside(door: Option<Address>) -> Result<Option<Address>, BenchError> {
+    match door {
+        Some(Address::Shm(name)) if name.path().is_some() => {
+            let beside = format!("shm:{name}{BESIDE}").parse();
+            beside.map(Some).map_err(|error| BenchError::Usage(format!("{name}{BESIDE}: {error}")))
+        }
+        _ => Ok(None),
+    }
 }
 
 fn on_stdin() -> Result<Lines, BenchError> {
@@ -135,16 +149,16 @@ pub(crate) struct Here<'a> {
 
 impl Here<'_> {
     /// Serves one client until it has gone. What goes wrong is told to it, and is in the result.
-    /// Who comes to `listener` meanwhile is told to come later.
+    /// Who comes to the door meanwhile is told to come later.
     pub fn serve<P: Provider + Send>(
         &self,
         open: &dyn Fn(&Config) -> Result<P, BenchError>,
-        listener: Option<&TcpListener>,
+        door: Option<&Door>,
         mut lines: Lines,
         from: String,
     ) -> Served {
         let started = Instant::now();
-        let outcome = self.answer(open, listener, &mut lines);
+        let outcome = self.answer(open, door, &mut lines);
         let (load, counted, ended) = match outcome {
             Ok((load, counted)) => (Some(load), counted, None),
             Err(why) => (None, Snapshot::default(), Some(why)),
@@ -155,7 +169,7 @@ impl Here<'_> {
     fn answer<P: Provider + Send>(
         &self,
         open: &dyn Fn(&Config) -> Result<P, BenchError>,
-        listener: Option<&TcpListener>,
+        door: Option<&Door>,
         lines: &mut Lines,
     ) -> Result<(String, Snapshot), String> {
         let wish = wish_of(lines)?;
@@ -184,7 +198,7 @@ impl Here<'_> {
             if let Ok(at) = wait_for(&is_ready, is_done, prepares) {
                 tell(lines, Word::At(at));
                 rounds.go(Tally::Nothing);
-                until_gone(lines, listener, &mut rounds, is_done);
+                until_gone(lines, door, &mut rounds, is_done);
             }
             rounds.end();
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -232,33 +246,15 @@ impl Rounds {
 }
 
 /// The next client; `None` if the program is asked to end.
-fn next_client(listener: &TcpListener) -> Result<Option<(Lines, SocketAddr)>, BenchError> {
+fn next_client(door: &Door) -> Result<Option<(Lines, String)>, BenchError> {
     while !stop::is_wished() {
-        match accepted(listener) {
+        match door.accept(HEARING) {
             Ok(Some(client)) => return Ok(Some(client)),
             Ok(None) => thread::sleep(LOOK),
             Err(error) => return Err(BenchError::device(WHO, error)),
         }
     }
     Ok(None)
-}
-
-fn accepted(listener: &TcpListener) -> io::Result<Option<(Lines, SocketAddr)>> {
-    match listener.accept() {
-        Ok((stream, from)) => {
-            stream.set_nonblocking(false)?;
-            stream.set_nodelay(true)?;
-            Ok(Some((Lines::new(stream, HEARING)?, from)))
-        }
-        // A client that has gone before it was looked at is none.
-        Err(error)
-            if crate::contenders::agree::is_for_now(&error)
-                || error.kind() == ErrorKind::ConnectionAborted =>
-        {
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
 }
 
 fn wish_of(lines: &mut Lines) -> Result<Wish, String> {
@@ -302,7 +298,7 @@ fn wait_for(
 /// end. Who comes meanwhile is told to come later.
 fn until_gone(
     lines: &mut Lines,
-    listener: Option<&TcpListener>,
+    door: Option<&Door>,
     rounds: &mut Rounds,
     is_done: impl Fn() -> bool,
 ) {
@@ -319,7 +315,7 @@ fn until_gone(
             Ok(Heard::Nothing) => {}
             Ok(Heard::Gone) | Err(_) => return,
         }
-        if let Some(Ok(Some((mut other, _)))) = listener.map(accepted) {
+        if let Some(Ok(Some((mut other, _)))) = door.map(|door| door.accept(HEARING)) {
             let busy = "it is measuring with another client; try again when that has gone";
             tell(&mut other, Word::Refused(busy.into()));
         }
@@ -341,6 +337,8 @@ fn own_config(device: &DeviceArgs) -> Result<Config, BenchError> {
 }
 
 const WHO: &str = "serve";
+/// What the name of an engine's socket has behind that of the clients'.
+const BESIDE: &str = ".rpc";
 /// What a client gets to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a client is told that this end is not ready yet.
@@ -360,12 +358,13 @@ Examples:
 
   rpcrdma-bench serve --provider verbs -a 10.0.0.2 --port 4000 --once
 
-  rpcrdma-bench serve --provider shm                          in one terminal
-  rpcrdma-bench lat --provider shm --connect 127.0.0.1        in another
+  rpcrdma-bench serve --listen shm:/tmp/b.sock                in one terminal
+  rpcrdma-bench lat --connect shm:/tmp/b.sock                 in another
 
 Sizes, credits, placement and the engine's configuration are those of the client's options; the
-server rejects what it cannot do. The TCP port carries these settings only; RPCs use RDMA. The port
-has no authentication: use it in a trusted network.";
+server rejects what it cannot do. The TCP port or the socket carries these settings only; RPCs use
+RDMA or shared memory. The port has no authentication: use it in a trusted network. Who may connect
+to a socket is decided by the permissions of its path.";
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rpcrdma_engine::Snapshot;
+use rpcrdma_engine::{Address, Snapshot};
 use serde_json::{Map, Value, json};
 
 use crate::output::{Environment, Figure, Report, Unit};
@@ -36,10 +36,10 @@ impl Served {
     }
 }
 
-/// Sums up a server that was at such a port: its clients, in the order they came.
+/// Sums up a server that was there: its clients, in the order they came.
 pub(super) fn report(
     what: String,
-    port: u16,
+    at: Option<Address>,
     environment: Environment,
     served: &[Served],
 ) -> Report {
@@ -50,7 +50,7 @@ pub(super) fn report(
         };
         served.counters().map(figure).collect::<Vec<_>>()
     });
-    let (settings, figures) = (json!({ "port": port }), figures.collect());
+    let (settings, figures) = (json!({ "at": at.map(|at| at.to_string()) }), figures.collect());
     let mut report = Report::new("serve", what, settings, environment, figures);
     for served in served {
         let counters = served.counters().map(|(name, count)| format!("\n  {name:<28}{count:>16}"));

@@ -6,7 +6,7 @@ use rpcrdma_engine::Fabric;
 
 use super::*;
 use crate::args::values::Switch;
-use crate::args::{EngineArgs, Op, Over, Placement, Touch};
+use crate::args::{EngineArgs, Op, Placement, Touch};
 use crate::contenders::call::{Load, Shape};
 use crate::contenders::far::{Far, Place};
 use crate::contenders::rpc::Rpc;
@@ -15,32 +15,30 @@ use crate::stats::{Contender, End, Quota};
 
 /// A port where clients come, and what a server does there with the next one.
 struct Port {
-    listener: TcpListener,
-    at: SocketAddr,
+    door: Door,
+    at: Address,
 }
 
 impl Port {
     fn new() -> Port {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        listener.set_nonblocking(true).expect("a socket");
-        let at = listener.local_addr().expect("it is bound");
-        Port { listener, at }
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into();
+        let door = Door::open(any).expect("a free port");
+        Port { at: door.at(), door }
     }
 
     fn serve_one(&self, fabric: &Fabric, core: u32) -> Served {
-        let device =
-            DeviceArgs { provider: Over::Fabric, device: None, address: None, connect: None };
+        let device = DeviceArgs { provider: None, device: None, address: None, connect: None };
         let mut own = own_config(&device).expect("it comes with the engine").raw().clone();
         own.fabric = Raw::default().fabric;
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into();
         let here = Here { at, core, own: &own };
-        let (lines, from) = next_client(&self.listener).expect("a socket").expect("a client");
-        here.serve(&|_| Ok(fabric.clone()), Some(&self.listener), lines, from.to_string())
+        let (lines, from) = next_client(&self.door).expect("a socket").expect("a client");
+        here.serve(&|_| Ok(fabric.clone()), Some(&self.door), lines, from)
     }
 }
 
 /// A fabric on which a server is asked to answer there.
-struct Elsewhere<'a>(&'a Fabric, SocketAddr);
+struct Elsewhere<'a>(&'a Fabric, Address);
 
 impl Device for Elsewhere<'_> {
     type Provider = Fabric;
@@ -50,7 +48,7 @@ impl Device for Elsewhere<'_> {
     }
 
     fn at(&self) -> Address {
-        self.1.into()
+        SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()
     }
 
     fn far(&self) -> Option<Place> {
@@ -157,7 +155,7 @@ fn a_second_client_is_told_that_the_first_is_still_there() {
 fn a_client_that_says_nothing_or_goes_is_not_waited_for() {
     let Ok(cores) = CorePair::choose(None) else { return };
     let (port, fabric) = (Port::new(), Fabric::new());
-    drop(TcpStream::connect(port.at).expect("it listens"));
+    drop(TcpStream::connect(port.at.as_ip().expect("a port")).expect("it listens"));
     let served = port.serve_one(&fabric, cores.server);
     assert!(served.ended.as_ref().is_some_and(|why| why.contains("without a word")));
     assert!(served.sentence().contains("not served"), "{}", served.sentence());
@@ -176,9 +174,9 @@ fn a_server_that_goes_in_the_middle_of_a_round_ends_it() {
     let (port, load) = (Port::new(), load(Op::Null, 0, Placement::Inline, 1));
     thread::scope(|scope| {
         scope.spawn(|| {
-            let (mut lines, _) = next_client(&port.listener).expect("a socket").expect("a client");
+            let (mut lines, _) = next_client(&port.door).expect("a socket").expect("a client");
             wish_of(&mut lines).expect("a wish");
-            tell(&mut lines, Word::At(port.at.into()));
+            tell(&mut lines, Word::At(port.at));
             assert!(matches!(lines.hear(), Ok(Heard::Line(Order::Go(Tally::Events)))));
             tell(&mut lines, Word::Going);
         });
