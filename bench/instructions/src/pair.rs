@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::control::Control;
-use rpcrdma_engine::fabric::{FabricClock, FabricOptions};
+use rpcrdma_engine::fabric::{DeviceClock, FabricOptions};
 use rpcrdma_engine::onc::{CallHeader, ReplyHeader, RpcPrefix};
 use rpcrdma_engine::{
     Address, Answer, Call, CallBuilder, Client, ConnectionId, Engine, Fabric, Handler, Provider,
@@ -324,7 +324,7 @@ fn reply_len(op: Op) -> usize {
 /// A fabric that is the same in every run.
 fn fabric() -> Fabric {
     let options = FabricOptions {
-        clock: FabricClock::Virtual(Arc::default()),
+        clock: DeviceClock::Virtual(Arc::default()),
         key_seed: Some(1),
         ..FabricOptions::default()
     };

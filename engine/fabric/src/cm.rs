@@ -15,6 +15,7 @@ use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, Waker,
 };
 use rpcrdma_transport::conn::Conn;
+use rpcrdma_transport::device::Device;
 use rpcrdma_transport::endpoint::{Peer, Seat};
 
 use crate::port::Port;
@@ -32,8 +33,7 @@ pub struct FabricCm {
 /// The fabric's state for connection managers.
 #[derive(Clone)]
 pub(crate) struct Network {
-    /// The name of the device, for errors.
-    pub device: String,
+    pub device: Arc<Device>,
     pub links: Arc<Links>,
     pub listeners: Arc<Listeners>,
 }
@@ -114,7 +114,7 @@ impl ConnectionManager for FabricCm {
         let wrong = ConnectError::WrongAddress { reason: TAKES };
         let to = to.as_ip().ok_or_else(|| SetupError::connect(to, wrong))?;
         let private = param.checked()?;
-        let seat = Seat::take(on, &self.fabric.device)?;
+        let seat = Seat::take(on, &self.fabric.device.caps().name)?;
         self.attempts += 1;
         let id = ConnectId(self.attempts);
         let listeners = self.fabric.listeners.lock();
@@ -141,7 +141,7 @@ impl ConnectionManager for FabricCm {
         param: &ConnParam<'_>,
     ) -> Result<FabricEndpoint, SetupError> {
         let private = param.checked()?;
-        let seat = Seat::take(on, &self.fabric.device)?;
+        let seat = Seat::take(on, &self.fabric.device.caps().name)?;
         let Some(pending) = request.0.take() else { return Err(SetupError::Stopped) };
         let Pending { seat: asking, rnr_retry, id, answer_to } = pending;
         let is_swapped = asking.port().id > seat.port().id;

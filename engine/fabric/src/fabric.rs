@@ -1,17 +1,12 @@
 //! The provider of the software fabric, and the state that its clones share.
 
-use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rpcrdma_config::{Config, section};
 use rpcrdma_mempool::Registrar;
 use rpcrdma_provider::{DeviceCaps, Provider, QueueAttr, SetupError};
-use rpcrdma_transport::Transport;
-use rpcrdma_transport::body::{INLINE_LEN, MESSAGE_LEN_MAX, PIECES_MAX};
-use rpcrdma_transport::keys::KeyTable;
-use rpcrdma_transport::queue_set::Settings;
-use rpcrdma_transport::rights::Rights;
+use rpcrdma_transport::device::{Device, Opened};
 
 use crate::cm::{FabricCm, Network};
 use crate::options::FabricOptions;
@@ -26,12 +21,6 @@ pub struct Fabric(Arc<Shared>);
 /// What all clones of a fabric share. Control plane only.
 struct Shared {
     options: FabricOptions,
-    caps: DeviceCaps,
-    keys: Arc<KeyTable>,
-    ids: Arc<AtomicU64>,
-    windows_left: Arc<AtomicU32>,
-    /// The secret that scrambles remote keys.
-    key_secret: u64,
     ports: Mutex<Vec<Weak<Port>>>,
     network: Network,
 }
@@ -73,48 +62,25 @@ impl Fabric {
 
     /// Counts the open objects.
     pub fn in_use(&self) -> FabricUse {
-        let Shared { options, keys, windows_left, ports, network, .. } = &*self.0;
+        let Shared { ports, network, .. } = &*self.0;
         let ports = ports.lock().unwrap_or_else(PoisonError::into_inner);
         let ports: Vec<Arc<Port>> = ports.iter().filter_map(Weak::upgrade).collect();
-        let windows_left = windows_left.load(Ordering::Relaxed);
         FabricUse {
-            regions: keys.held(),
+            regions: network.device.keys().held(),
             queues: ports.len(),
             queue_pairs: ports.iter().map(|port| port.numbers.taken()).sum(),
-            windows: (options.windows - windows_left) as usize,
+            windows: network.device.windows(),
             listeners: network.listeners.count(),
         }
     }
 
     /// With rings whose first slots have the position `first`.
     fn of(options: FabricOptions, first: u64) -> Fabric {
-        let caps = DeviceCaps {
-            name: "fabric".to_owned(),
-            send_sge: PIECES_MAX as u32,
-            read_sge: PIECES_MAX as u32,
-            recv_sge: 32,
-            srq_depth: 1 << 20,
-            cq_depth: 1 << 22,
-            send_depth: 1 << 14,
-            inline_len: INLINE_LEN as u32,
-            message_len: MESSAGE_LEN_MAX,
-            windows: options.windows,
-            rd_atomic: options.rd_atomic,
-        };
-        let ids = Arc::new(AtomicU64::new(1));
-        let (slots, is_delayed) = (options.slots, options.delay_ns > 0);
-        let links = Arc::new(Links::new(Arc::clone(&ids), Size { slots, is_delayed, first }));
-        let key_secret = options.key_seed.unwrap_or_else(|| RandomState::new().hash_one(0));
-        Fabric(Arc::new(Shared {
-            windows_left: Arc::new(AtomicU32::new(options.windows)),
-            key_secret,
-            options,
-            network: Network { device: caps.name.clone(), links, listeners: Arc::default() },
-            caps,
-            keys: Arc::new(KeyTable::default()),
-            ids,
-            ports: Mutex::new(Vec::new()),
-        }))
+        let device = Arc::new(Device::new("fabric", options.settings(), options.key_seed));
+        let size = Size { slots: options.slots, is_delayed: options.delay_ns > 0, first };
+        let links = Arc::new(Links::new(Arc::clone(&device), size));
+        let network = Network { device, links, listeners: Arc::default() };
+        Fabric(Arc::new(Shared { options, ports: Mutex::default(), network }))
     }
 }
 
@@ -144,55 +110,33 @@ impl Provider for Fabric {
     type Cm = FabricCm;
 
     fn caps(&self) -> &DeviceCaps {
-        &self.0.caps
+        self.0.network.device.caps()
     }
 
     fn check(&self, config: &Config) -> Result<(), SetupError> {
-        let (options, named) = (&self.0.options, FabricOptions::from(config.fabric()));
-        if config.engine().provider != section::ProviderKind::Fabric {
-            let reason = "the program opened the software fabric; open the configured provider";
-            return Err(SetupError::unmet(config, "engine.provider", reason));
-        }
-        let keys = [
-            ("fabric.delay", options.delay_ns, named.delay_ns),
-            ("fabric.ring_slots", options.slots.into(), named.slots.into()),
+        let (made, configured) = (&self.0.options, FabricOptions::from(config.fabric()));
+        let options: [(_, &dyn Display, &dyn Display); 2] = [
+            ("fabric.delay", &made.delay_ns, &configured.delay_ns),
+            ("fabric.ring_slots", &made.slots, &configured.slots),
         ];
-        for (key, made, named) in keys {
-            if made != named {
-                let reason = format!("the fabric was made with {made}; {FROM_CONFIG}");
-                return Err(SetupError::unmet(config, key, reason));
-            }
-        }
-        Ok(())
+        OPENED.check(config, &options)
     }
 
     fn registrar(&self) -> Arc<dyn Registrar> {
-        self.0.keys.clone()
+        self.0.network.device.keys().clone()
     }
 
     fn open_queues(&self, attr: &QueueAttr) -> Result<FabricQueues, SetupError> {
-        let (caps, options) = (&self.0.caps, &self.0.options);
-        rpcrdma_transport::check(attr, caps)?;
-        let id = self.0.ids.fetch_add(1, Ordering::Relaxed);
-        let port = Port::new(id, attr.qp_max).map_err(|source| SetupError::System {
-            call: "eventfd",
-            source,
-            hint: "check the limit of open files (ulimit -n)",
-        })?;
-        let rights =
-            Rights::new(self.0.key_secret.wrapping_add(id), Arc::clone(&self.0.windows_left));
-        let settings = Settings {
-            delay_ns: options.delay_ns,
-            rnr_timer_ns: options.rnr_timer_ns,
-            reads_max: options.rd_atomic,
-            message_len: self.0.caps.message_len,
-            has_windows: options.windows > 0,
-            clock: options.clock.clone(),
-        };
-        let port = Arc::new(port);
-        self.0.add_port(&port);
-        let keys = Arc::clone(&self.0.keys);
-        Ok(FabricQueues::new(port, Transport::new(attr, (keys, rights), settings)))
+        self.0.network.device.open_queues(attr, |id| {
+            let port = Port::new(id, attr.qp_max).map_err(|source| SetupError::System {
+                call: "eventfd",
+                source,
+                hint: "check the limit of open files (ulimit -n)",
+            })?;
+            let port = Arc::new(port);
+            self.0.add_port(&port);
+            Ok(port)
+        })
     }
 
     fn open_cm(&self) -> Result<FabricCm, SetupError> {
@@ -209,5 +153,10 @@ impl Shared {
     }
 }
 
-/// How to make a fabric that matches its configuration.
-const FROM_CONFIG: &str = "Fabric::from_config makes one that is as configured";
+/// What a program opened that has a fabric.
+const OPENED: Opened = Opened {
+    kind: section::ProviderKind::Fabric,
+    device: "the software fabric",
+    made_with: "the fabric was made with",
+    from_config: "Fabric::from_config",
+};

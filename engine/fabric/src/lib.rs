@@ -63,5 +63,5 @@ pub use self::cm::{FabricCm, FabricRequest};
 pub use self::fabric::{Fabric, FabricUse};
 pub use self::options::FabricOptions;
 pub use self::queues::{FabricEndpoint, FabricHandle, FabricQueues};
-pub use rpcrdma_transport::clock::FabricClock;
+pub use rpcrdma_transport::clock::DeviceClock;
 pub use rpcrdma_transport::queues::SoftQp as FabricQp;

@@ -2,7 +2,9 @@
 
 use rpcrdma_config::section;
 use rpcrdma_provider::SetupError;
-use rpcrdma_transport::clock::FabricClock;
+use rpcrdma_transport::body::MESSAGE_LEN_MAX;
+use rpcrdma_transport::clock::DeviceClock;
+use rpcrdma_transport::settings::Settings;
 
 /// The options of a fabric.
 #[derive(Debug, Clone)]
@@ -15,7 +17,7 @@ pub struct FabricOptions {
     /// How long a message waits for a Receive before it counts as retried once, in ns.
     pub rnr_timer_ns: u64,
     /// The clock of the delay and the retries. Not read without either.
-    pub clock: FabricClock,
+    pub clock: DeviceClock,
     /// Type-2 memory windows of all queues together; 0 for a device without windows.
     pub windows: u32,
     /// Concurrent RDMA Reads of a queue pair, from 1. Further ones wait.
@@ -27,14 +29,15 @@ pub struct FabricOptions {
 
 impl Default for FabricOptions {
     fn default() -> FabricOptions {
+        let Settings { delay_ns, rnr_timer_ns, clock, windows, reads_max, .. } =
+            Settings::default();
         FabricOptions {
             slots: 256,
-            delay_ns: 0,
-            // InfiniBand's shortest timer, apart from the code that means the longest.
-            rnr_timer_ns: 10_000,
-            clock: FabricClock::Real,
-            windows: 1 << 16,
-            rd_atomic: 16,
+            delay_ns,
+            rnr_timer_ns,
+            clock,
+            windows,
+            rd_atomic: reads_max,
             key_seed: None,
         }
     }
@@ -53,17 +56,25 @@ impl From<&section::FabricSection> for FabricOptions {
 impl FabricOptions {
     /// Whether the options are valid.
     pub(crate) fn check(&self) -> Result<(), SetupError> {
-        let has_slots = self.slots.is_power_of_two() && (16..=65536).contains(&self.slots);
-        for (what, value, allowed, is_allowed) in [
-            ("slots of a ring", self.slots, "a power of two from 16 to 65536", has_slots),
-            ("Reads at one time", self.rd_atomic, "1 or more", self.rd_atomic > 0),
-            ("memory windows", self.windows, "2^22 at most", self.windows <= 1 << 22),
-        ] {
-            if !is_allowed {
-                let (value, allowed) = (value.to_string(), allowed.to_owned());
-                return Err(SetupError::Invalid { what, value, allowed });
-            }
+        if !self.slots.is_power_of_two() || !(16..=65536).contains(&self.slots) {
+            return Err(SetupError::Invalid {
+                what: "slots of a ring",
+                value: self.slots.to_string(),
+                allowed: "a power of two from 16 to 65536".to_owned(),
+            });
         }
-        Ok(())
+        self.settings().check()
+    }
+
+    /// The settings of queues.
+    pub(crate) fn settings(&self) -> Settings {
+        Settings {
+            delay_ns: self.delay_ns,
+            rnr_timer_ns: self.rnr_timer_ns,
+            reads_max: self.rd_atomic,
+            message_len: MESSAGE_LEN_MAX,
+            windows: self.windows,
+            clock: self.clock.clone(),
+        }
     }
 }

@@ -5,10 +5,10 @@ pub(crate) mod ring;
 mod slot;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rpcrdma_transport::carrier::{Carrier, EndId};
+use rpcrdma_transport::device::Device;
 
 use self::ring::{Consumer, Producer, ring};
 use crate::port::Port;
@@ -30,7 +30,7 @@ pub(crate) struct Link {
 
 /// All links of a fabric.
 pub(crate) struct Links {
-    ids: Arc<AtomicU64>,
+    device: Arc<Device>,
     size: Size,
     made: Mutex<HashMap<(u64, u64), Weak<Link>>>,
 }
@@ -80,9 +80,9 @@ impl Link {
 }
 
 impl Links {
-    /// No links yet. Their names and those of ports share a counter.
-    pub(crate) fn new(ids: Arc<AtomicU64>, size: Size) -> Links {
-        Links { ids, size, made: Mutex::default() }
+    /// No links yet. Their names and those of ports are numbers of the device.
+    pub(crate) fn new(device: Arc<Device>, size: Size) -> Links {
+        Links { device, size, made: Mutex::default() }
     }
 
     /// The link between two ports. The first has the smaller number, or they are the same.
@@ -93,8 +93,7 @@ impl Links {
             return link;
         }
         made.retain(|_, link| link.strong_count() > 0);
-        let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        let link = Arc::new(Link::new(id, ports.map(Arc::clone), self.size));
+        let link = Arc::new(Link::new(self.device.number(), ports.map(Arc::clone), self.size));
         made.insert(key, Arc::downgrade(&link));
         link
     }

@@ -33,7 +33,8 @@ impl Agreed {
         // SAFETY: the words lie in memory that the layout keeps mapped.
         let conn = unsafe { Conn::over(layout.clone(), words) };
         let port = (Arc::clone(seat.port()), terms);
-        let link = Link::new((shared.number(), side), (layout, socket), port, shared.watch())?;
+        let link =
+            Link::new((shared.device().number(), side), (layout, socket), port, shared.watch())?;
         Ok(ShmEndpoint::new(seat, Channel(link), conn, peer))
     }
 }

@@ -2,7 +2,8 @@
 
 use rpcrdma_config::section;
 use rpcrdma_provider::SetupError;
-use rpcrdma_transport::clock::FabricClock;
+use rpcrdma_transport::clock::DeviceClock;
+use rpcrdma_transport::settings::Settings;
 
 use crate::layout::Dimensions;
 
@@ -25,7 +26,7 @@ pub struct ShmOptions {
     /// How long a message waits for a Receive before it counts as retried once, in ns.
     pub rnr_timer_ns: u64,
     /// The clock of the retries. Not read without them.
-    pub clock: FabricClock,
+    pub clock: DeviceClock,
     /// Type-2 memory windows of all queues together; 0 for a device without windows.
     pub windows: u32,
     /// Concurrent RDMA Reads of a queue pair, from 1. Further ones wait.
@@ -37,15 +38,15 @@ pub struct ShmOptions {
 
 impl Default for ShmOptions {
     fn default() -> ShmOptions {
+        let Settings { rnr_timer_ns, clock, windows, reads_max, .. } = Settings::default();
         ShmOptions {
             slots: 128,
             staging: 4 << 20,
             map_pools: false,
-            // InfiniBand's shortest timer, apart from the code that means the longest.
-            rnr_timer_ns: 10_000,
-            clock: FabricClock::Real,
-            windows: 1 << 16,
-            rd_atomic: 16,
+            rnr_timer_ns,
+            clock,
+            windows,
+            rd_atomic: reads_max,
             key_seed: None,
         }
     }
@@ -70,15 +71,18 @@ impl ShmOptions {
     /// Whether the options are valid.
     pub(crate) fn check(&self) -> Result<(), SetupError> {
         self.dimensions().check()?;
-        for (what, value, allowed, is_allowed) in [
-            ("Reads at one time", self.rd_atomic, "1 or more", self.rd_atomic > 0),
-            ("memory windows", self.windows, "2^22 at most", self.windows <= 1 << 22),
-        ] {
-            if !is_allowed {
-                let (value, allowed) = (value.to_string(), allowed.to_owned());
-                return Err(SetupError::Invalid { what, value, allowed });
-            }
+        self.settings().check()
+    }
+
+    /// The settings of queues.
+    pub(crate) fn settings(&self) -> Settings {
+        Settings {
+            delay_ns: 0,
+            rnr_timer_ns: self.rnr_timer_ns,
+            reads_max: self.rd_atomic,
+            message_len: self.staging,
+            windows: self.windows,
+            clock: self.clock.clone(),
         }
-        Ok(())
     }
 }

@@ -1,18 +1,12 @@
 //! The provider, and the state that its clones share.
 
 use std::fmt::Display;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rpcrdma_config::{Config, section};
 use rpcrdma_mempool::Registrar;
 use rpcrdma_provider::{DeviceCaps, Provider, QueueAttr, SetupError};
-use rpcrdma_transport::Transport;
-use rpcrdma_transport::body::{INLINE_LEN, PIECES_MAX};
-use rpcrdma_transport::keys::KeyTable;
-use rpcrdma_transport::queue_set::Settings;
-use rpcrdma_transport::rights::Rights;
+use rpcrdma_transport::device::{Device, Opened};
 
 use crate::closer::Closer;
 use crate::cm::ShmCm;
@@ -30,15 +24,9 @@ pub struct Shm(Arc<Shared>);
 /// What all clones share. Control plane only.
 pub(crate) struct Shared {
     options: ShmOptions,
-    caps: DeviceCaps,
-    keys: Arc<KeyTable>,
+    device: Device,
     /// The registrations, with the memory of those that peers may map.
     files: Arc<Files>,
-    windows_left: Arc<AtomicU32>,
-    /// The secret that scrambles remote keys.
-    key_secret: u64,
-    /// Numbers of links and ports.
-    numbers: AtomicU64,
     watch: Arc<Watch>,
     closer: Closer,
     /// The position of the first slot of each ring: 0, except in tests of wrap-around.
@@ -70,32 +58,10 @@ impl Shm {
             source,
             hint: "check the limits of open files (ulimit -n) and of threads (ulimit -u)",
         })?;
-        let caps = DeviceCaps {
-            name: "shm".to_owned(),
-            send_sge: PIECES_MAX as u32,
-            read_sge: PIECES_MAX as u32,
-            recv_sge: 32,
-            srq_depth: 1 << 20,
-            cq_depth: 1 << 22,
-            send_depth: 1 << 14,
-            inline_len: INLINE_LEN as u32,
-            message_len: options.staging,
-            windows: options.windows,
-            rd_atomic: options.rd_atomic,
-        };
-        let keys: Arc<KeyTable> = Arc::default();
-        Ok(Shm(Arc::new(Shared {
-            windows_left: Arc::new(AtomicU32::new(options.windows)),
-            key_secret: options.key_seed.unwrap_or_else(|| RandomState::new().hash_one(0)),
-            first,
-            options,
-            caps,
-            files: Arc::new(Files::new(Arc::clone(&keys))),
-            keys,
-            numbers: AtomicU64::new(1),
-            watch: Arc::new(watch),
-            closer: Closer::default(),
-        })))
+        let device = Device::new("shm", options.settings(), options.key_seed);
+        let files = Arc::new(Files::new(Arc::clone(device.keys())));
+        let (watch, closer) = (Arc::new(watch), Closer::default());
+        Ok(Shm(Arc::new(Shared { options, device, files, watch, closer, first })))
     }
 
     /// The shared memory of a configuration's section `[shm]`.
@@ -120,27 +86,17 @@ impl Provider for Shm {
     type Cm = ShmCm;
 
     fn caps(&self) -> &DeviceCaps {
-        &self.0.caps
+        self.0.device.caps()
     }
 
     fn check(&self, config: &Config) -> Result<(), SetupError> {
-        let (options, named) = (&self.0.options, ShmOptions::from(config.shm()));
-        if config.engine().provider != section::ProviderKind::Shm {
-            let reason = "the program opened shared memory; open the configured provider";
-            return Err(SetupError::unmet(config, "engine.provider", reason));
-        }
-        let keys: [(_, &dyn Display, bool); 3] = [
-            ("shm.map_pools", &options.map_pools, options.map_pools == named.map_pools),
-            ("shm.ring_slots", &options.slots, options.slots == named.slots),
-            ("shm.staging", &options.staging, options.staging == named.staging),
+        let (made, configured) = (&self.0.options, ShmOptions::from(config.shm()));
+        let options: [(_, &dyn Display, &dyn Display); 3] = [
+            ("shm.map_pools", &made.map_pools, &configured.map_pools),
+            ("shm.ring_slots", &made.slots, &configured.slots),
+            ("shm.staging", &made.staging, &configured.staging),
         ];
-        for (key, made, is_as_named) in keys {
-            if !is_as_named {
-                let reason = format!("the provider was made with {made}; {FROM_CONFIG}");
-                return Err(SetupError::unmet(config, key, reason));
-            }
-        }
-        Ok(())
+        OPENED.check(config, &options)
     }
 
     fn registrar(&self) -> Arc<dyn Registrar> {
@@ -148,26 +104,12 @@ impl Provider for Shm {
     }
 
     fn open_queues(&self, attr: &QueueAttr) -> Result<ShmQueues, SetupError> {
-        let Shared { options, caps, keys, windows_left, key_secret, .. } = &*self.0;
-        rpcrdma_transport::check(attr, caps)?;
-        let ends = EndSpec {
-            files: Arc::clone(&self.0.files),
-            reads_max: options.rd_atomic,
-            first: self.0.first,
-        };
-        let port = Arc::new(Port::new(attr.qp_max, ends)?);
-        let rights =
-            Rights::new(key_secret.wrapping_add(self.0.number()), Arc::clone(windows_left));
-        let settings = Settings {
-            delay_ns: 0,
-            rnr_timer_ns: options.rnr_timer_ns,
-            reads_max: options.rd_atomic,
-            has_windows: options.windows > 0,
-            message_len: options.staging,
-            clock: options.clock.clone(),
-        };
-        let transport = Transport::new(attr, (Arc::clone(keys), rights), settings);
-        Ok(ShmQueues::new(port, transport))
+        let Shared { options, device, files, first, .. } = &*self.0;
+        device.open_queues(attr, |_| {
+            let (files, reads_max) = (Arc::clone(files), options.rd_atomic);
+            let ends = EndSpec { files, reads_max, first: *first };
+            Ok(Arc::new(Port::new(attr.qp_max, ends)?))
+        })
     }
 
     fn open_cm(&self) -> Result<ShmCm, SetupError> {
@@ -176,13 +118,13 @@ impl Provider for Shm {
 }
 
 impl Shared {
-    /// A number for a link or a set of queues.
-    pub(crate) fn number(&self) -> u64 {
-        self.numbers.fetch_add(1, Ordering::Relaxed)
+    /// The device: numbers, registrations.
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
     }
 
     pub(crate) fn device_name(&self) -> &str {
-        &self.caps.name
+        &self.device.caps().name
     }
 
     /// The dimensions of the links that this side makes.
@@ -215,5 +157,10 @@ impl std::fmt::Debug for Shm {
     }
 }
 
-/// How to make a provider that matches its configuration.
-const FROM_CONFIG: &str = "Shm::from_config makes one that is as configured";
+/// What a program opened that has shared memory.
+const OPENED: Opened = Opened {
+    kind: section::ProviderKind::Shm,
+    device: "shared memory",
+    made_with: "the provider was made with",
+    from_config: "Shm::from_config",
+};

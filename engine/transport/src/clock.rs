@@ -4,33 +4,33 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// A fabric's clock.
+/// The clock of a software device.
 #[derive(Debug, Clone)]
-pub enum FabricClock {
+pub enum DeviceClock {
     /// The machine's clock.
     Real,
     /// A count of ns that a test advances.
     Virtual(Arc<AtomicU64>),
 }
 
-impl FabricClock {
+impl DeviceClock {
     #[inline]
     pub(crate) fn now_ns(&self) -> u64 {
         match self {
-            FabricClock::Real => {
+            DeviceClock::Real => {
                 static EPOCH: OnceLock<quanta::Instant> = OnceLock::new();
                 let epoch = EPOCH.get_or_init(quanta::Instant::now);
                 quanta::Instant::now().saturating_duration_since(*epoch).as_nanos() as u64
             }
-            FabricClock::Virtual(now) => now.load(Ordering::Acquire),
+            DeviceClock::Virtual(now) => now.load(Ordering::Acquire),
         }
     }
 
     /// The longest sleep towards a time of this clock: advancing a virtual one wakes no thread.
     pub(crate) fn nap_max(&self) -> Duration {
         match self {
-            FabricClock::Real => Duration::MAX,
-            FabricClock::Virtual(_) => Duration::from_micros(100),
+            DeviceClock::Real => Duration::MAX,
+            DeviceClock::Virtual(_) => Duration::from_micros(100),
         }
     }
 }

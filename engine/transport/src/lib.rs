@@ -26,6 +26,7 @@ pub mod body;
 pub mod carrier;
 pub mod clock;
 pub mod conn;
+pub mod device;
 mod dma;
 pub mod endpoint;
 pub mod keys;
@@ -37,10 +38,11 @@ pub mod port;
 mod post;
 pub mod prefetch;
 pub mod qp;
-pub mod queue_set;
+mod queue_set;
 pub mod queues;
 pub mod rights;
 mod rounds;
+pub mod settings;
 mod srq;
 pub mod sync;
 #[cfg(test)]
@@ -59,14 +61,14 @@ use self::carrier::{Carrier, EndId, Outgoing};
 use self::conn::Progress;
 use self::dma::Lent;
 use self::keys::{KeyCache, KeyTable, Reader};
-pub use self::limits::check;
 use self::outlook::Outlook;
 use self::path::Path;
 use self::post::{Limits, NotTaken};
 use self::qp::{Connected, Disposition, QueuePair, State};
-use self::queue_set::{Posted, QueueSet, Settings};
+use self::queue_set::{Posted, QueueSet};
 use self::rights::Rights;
 use self::rounds::Rounds;
+use self::settings::Settings;
 
 /// The queues of one thread: a provider's `Queues` without naming and sleeping.
 pub struct Transport<C: Carrier> {
@@ -90,7 +92,7 @@ impl<C: Carrier> Transport<C> {
             send_depth: attr.send_depth,
             send_sge: attr.send_sge,
             message_len: settings.message_len,
-            has_windows: settings.has_windows,
+            has_windows: settings.windows > 0,
         };
         let (keys, reader) = KeyCache::new(table);
         let set = QueueSet::new(attr, (keys, rights), settings);

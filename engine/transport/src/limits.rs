@@ -8,7 +8,7 @@ use crate::qp::QP_MAX;
 ///
 /// # Errors
 /// [`SetupError::Limit`], naming the first limit that is exceeded.
-pub fn check(attr: &QueueAttr, caps: &DeviceCaps) -> Result<(), SetupError> {
+pub(crate) fn check(attr: &QueueAttr, caps: &DeviceCaps) -> Result<(), SetupError> {
     let limits = [
         ("Receives of a shared receive queue", attr.srq_depth, caps.srq_depth),
         ("entries of a completion queue", attr.cq_depth, caps.cq_depth),

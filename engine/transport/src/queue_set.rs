@@ -10,11 +10,11 @@ use rpcrdma_provider::{
 
 use super::body::{Acks, Header, Refusal};
 use super::carrier::{DmaError, Incoming};
-use super::clock::FabricClock;
 use super::dma;
 use super::keys::KeyCache;
 use super::qp::{BacklogPool, Disposition, QpTable, State};
 use super::rights::Rights;
+use super::settings::Settings;
 use super::srq::Srq;
 
 /// A published request, kept until its slot returns.
@@ -42,22 +42,6 @@ pub(crate) struct QueueSet {
     pub settings: Settings,
     /// Messages that found no Receive.
     pub rnr_count: u64,
-}
-
-/// The parameters of queues.
-pub struct Settings {
-    /// The delay in one direction, in ns.
-    pub delay_ns: u64,
-    /// How long a retry waits, in ns.
-    pub rnr_timer_ns: u64,
-    /// Concurrent Reads of one queue pair.
-    pub reads_max: u32,
-    /// Bytes of the longest message.
-    pub message_len: u32,
-    /// The device has windows.
-    pub has_windows: bool,
-    /// The clock of the delay and the retries.
-    pub clock: FabricClock,
 }
 
 /// The result of a message's arrival.

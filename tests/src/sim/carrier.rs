@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use rpcrdma_config::Raw;
-use rpcrdma_engine::fabric::{FabricClock, FabricOptions};
+use rpcrdma_engine::fabric::{DeviceClock, FabricOptions};
 use rpcrdma_engine::shm::ShmOptions;
 use rpcrdma_engine::{Fabric, Provider, Shm};
 
@@ -30,7 +30,7 @@ impl Carrier for Fabric {
             slots: setup.slots,
             delay_ns: setup.delay_ns,
             rnr_timer_ns: setup.rnr_timer_ns,
-            clock: FabricClock::Virtual(Arc::clone(clock)),
+            clock: DeviceClock::Virtual(Arc::clone(clock)),
             key_seed: Some(0),
             ..FabricOptions::default()
         };
@@ -52,7 +52,7 @@ impl Carrier for Shm {
             slots: setup.slots,
             map_pools: setup.maps_pools,
             rnr_timer_ns: setup.rnr_timer_ns,
-            clock: FabricClock::Virtual(Arc::clone(clock)),
+            clock: DeviceClock::Virtual(Arc::clone(clock)),
             key_seed: Some(0),
             ..ShmOptions::default()
         };

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rpcrdma_config::Config;
-use rpcrdma_engine::fabric::{FabricClock, FabricOptions};
+use rpcrdma_engine::fabric::{DeviceClock, FabricOptions};
 use rpcrdma_engine::{Clock, Engine, Fabric, Snapshot};
 use serde::Serialize;
 
@@ -94,7 +94,7 @@ pub fn count(config: &Config, load: &Load, calls: u32) -> Result<Counted, BenchE
     let fabric = Fabric::with_options(FabricOptions {
         slots: config.fabric().ring_slots.value(),
         delay_ns,
-        clock: FabricClock::Virtual(Arc::clone(&time)),
+        clock: DeviceClock::Virtual(Arc::clone(&time)),
         ..FabricOptions::default()
     })?;
     let (engine, mut control) = Engine::without_threads(fabric, config.clone())?;

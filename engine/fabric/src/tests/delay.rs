@@ -8,7 +8,7 @@ use rpcrdma_provider::{QueueAttr, QueueEvent, Queues, Remote, SendOp, Waker, WcS
 
 use super::device::Options;
 use super::host::*;
-use crate::FabricClock;
+use crate::DeviceClock;
 
 fn delayed(delay_ns: u64) -> (Arc<std::sync::atomic::AtomicU64>, Pair) {
     let (now, clock) = virtual_clock();
@@ -167,7 +167,7 @@ fn a_sleeper_wakes_when_a_delayed_read_is_due_and_it_takes_a_round_trip() {
     let delay = Duration::from_millis(5);
     let options = Options {
         delay_ns: delay.as_nanos() as u64,
-        clock: FabricClock::Real,
+        clock: DeviceClock::Real,
         ..Options::default()
     };
     let mut pair = Pair::with(options, &QueueAttr { qp_max: 2, ..SMALL }, 7);
@@ -191,7 +191,7 @@ fn a_sleeper_wakes_when_a_delayed_message_is_due() {
     let delay = Duration::from_millis(20);
     let options = Options {
         delay_ns: delay.as_nanos() as u64,
-        clock: FabricClock::Real,
+        clock: DeviceClock::Real,
         ..Options::default()
     };
     let mut pair = Pair::with(options, &QueueAttr { qp_max: 2, ..SMALL }, 7);

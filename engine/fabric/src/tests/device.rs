@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use rpcrdma_provider::{Address, SetupError};
 
 pub(super) use crate::{
-    Fabric as Device, FabricClock as Clock, FabricCm as DeviceCm, FabricEndpoint as DeviceEndpoint,
+    DeviceClock as Clock, Fabric as Device, FabricCm as DeviceCm, FabricEndpoint as DeviceEndpoint,
     FabricHandle as DeviceHandle, FabricOptions as Options, FabricQp as DeviceQp,
     FabricQueues as DeviceQueues,
 };

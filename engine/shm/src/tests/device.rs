@@ -2,7 +2,7 @@
 
 use rpcrdma_provider::{Address, SetupError};
 
-pub(in crate::tests) use rpcrdma_transport::clock::FabricClock as Clock;
+pub(in crate::tests) use rpcrdma_transport::clock::DeviceClock as Clock;
 
 pub(in crate::tests) use crate::{
     Shm as Device, ShmCm as DeviceCm, ShmEndpoint as DeviceEndpoint, ShmHandle as DeviceHandle,

@@ -19,12 +19,12 @@ use rpcrdma_provider::{
 use crate::Transport;
 use crate::body::{Acks, Body, Header, INLINE_LEN, OP_READ, Refusal};
 use crate::carrier::{Carrier, DmaError, EndId, Incoming, Outgoing, Vacant};
-use crate::clock::FabricClock;
+use crate::clock::DeviceClock;
 use crate::conn::{Conn, Progress};
 use crate::keys::{KeyCache, KeyTable};
 use crate::qp::Connected;
-use crate::queue_set::Settings;
 use crate::rights::{Granted, Rights};
+use crate::settings::Settings;
 
 /// Slots that may be under way in one direction.
 pub(super) const SLOTS: u64 = 4;
@@ -379,11 +379,10 @@ impl Side {
         let region = map(MEMORY);
         let keys = table.register(&region, Own::own(Access::LOCAL_WRITE)).unwrap();
         let rights = Rights::new(side as u64, Arc::new(AtomicU32::new(0)));
-        let clock = FabricClock::Virtual(Arc::default());
+        let clock = DeviceClock::Virtual(Arc::default());
         let (delay_ns, rnr_timer_ns, reads_max, message_len) = (0, 0, 2, 1 << 20);
-        let has_windows = false;
-        let settings =
-            Settings { delay_ns, rnr_timer_ns, reads_max, message_len, has_windows, clock };
+        let windows = 0;
+        let settings = Settings { delay_ns, rnr_timer_ns, reads_max, message_len, windows, clock };
         let transport = Transport::new(attr, (Arc::clone(&table), rights), settings);
         Side { transport, num, keys, table, buffers: 0, region }
     }
