@@ -247,6 +247,12 @@ unsafe impl Incoming for Consumer {
         self.direction.words().ack_line.0.store(self.next, Ordering::Release);
     }
 
+    /// A peer may close its socket and go on.
+    #[inline]
+    fn is_cut(&self) -> bool {
+        self.link.is_cut()
+    }
+
     #[inline]
     fn is_closed(&self) -> bool {
         self.link.is_cut() || self.direction.words().closed.0.load(Ordering::Acquire) != 0

@@ -39,6 +39,7 @@ pub fn reach() -> Vec<Reach> {
 }
 
 /// Makes the memory of a new connection known to [`reach`].
+#[cfg(feature = "rogue")]
 pub(crate) fn note(layout: &Arc<Layout>) {
     let mut all = LAYOUTS.lock().unwrap_or_else(PoisonError::into_inner);
     all.retain(|layout| layout.strong_count() > 0);
@@ -68,11 +69,22 @@ impl Rogue {
     /// # Errors
     /// If nobody listens, or the system refuses.
     pub fn connect(to: &ShmName, staging: u32) -> io::Result<Rogue> {
+        Rogue::connect_saying(to, staging, |_| {})
+    }
+
+    /// As [`Rogue::connect`], with a hello that `change` has changed.
+    pub(crate) fn connect_saying(
+        to: &ShmName,
+        staging: u32,
+        change: impl FnOnce(&mut Greeting),
+    ) -> io::Result<Rogue> {
         let dimensions = Dimensions { slots: SLOTS, staging };
         let socket = Socket::open(&Closer::default())?;
         socket::connect(&socket, to)?;
         let (memory, file) = Memory::create(dimensions.bytes())?;
-        socket::send(&socket, &hello(dimensions), Some(&file))?;
+        let mut hello = hello(dimensions);
+        change(&mut hello);
+        socket::send(&socket, &hello, Some(&file))?;
         let layout = Layout::new(memory, dimensions);
         let [out, back] = [0, 1].map(|index| Direction::new(&layout, index));
         Ok(Rogue { socket, layout, out, back, head: 0 })
@@ -125,6 +137,15 @@ impl Rogue {
     /// Bytes of the memory of the connection.
     pub fn memory_len(&self) -> usize {
         self.layout.memory_len()
+    }
+
+    /// Closes its socket, and keeps the memory.
+    ///
+    /// # Errors
+    /// If the system has no other socket.
+    pub fn hang_up(&mut self) -> io::Result<()> {
+        self.socket = Socket::open(&Closer::default())?;
+        Ok(())
     }
 
     /// Sends anything by the socket, as far as there is room.

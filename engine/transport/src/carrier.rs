@@ -226,4 +226,10 @@ pub unsafe trait Incoming {
 
     /// Whether the sender is gone. Slots published before must be taken first.
     fn is_closed(&self) -> bool;
+
+    /// Whether the sender is gone, and what is published now may be anybody's. Looked at while slots
+    /// are taken one after the other; no sender of this process does that.
+    fn is_cut(&self) -> bool {
+        false
+    }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Path<C: Carrier> {
     pub qps: u32,
     /// The peer's queues are gone.
     pub is_dead: bool,
+    /// Slots behind this position are not taken any more: the peer was found to be gone a lap before.
+    last_lap: Option<u64>,
     /// By position of the slot.
     posted: Box<[Posted]>,
     mask: u64,
@@ -80,6 +82,7 @@ impl<C: Carrier> Path<C> {
             index,
             qps: 0,
             is_dead: false,
+            last_lap: None,
             posted: vec![nothing; slots as usize].into_boxed_slice(),
             mask: slots - 1,
             signaled: VecDeque::with_capacity(slots as usize),
@@ -159,6 +162,8 @@ impl<C: Carrier> Path<C> {
             if self.rx.is_closed() {
                 self.close(set, out);
             }
+        } else if self.rx.is_cut() {
+            self.close(set, out);
         }
         if self.acked.taken() != self.tx.freed() {
             self.retire(set, Some(out), now);
@@ -371,11 +376,13 @@ impl<C: Carrier> Path<C> {
         }
     }
 
-    /// The peer's queues are gone: nothing more comes from them, and this side's slots are not
-    /// read.
+    /// The peer's queues are gone: nothing more comes from them but what was published, a lap at
+    /// most, and this side's slots are not read.
     #[cold]
     fn close(&mut self, set: &mut QueueSet, out: &mut WcBatch) {
-        if self.is_dead || self.rx.front().is_some() {
+        let lap = self.rx.next() + self.mask + 1;
+        let has_more = self.rx.next() < *self.last_lap.get_or_insert(lap);
+        if self.is_dead || has_more && self.rx.front().is_some() {
             return;
         }
         if !self.tx.is_abandoned() {

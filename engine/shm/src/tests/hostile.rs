@@ -1,6 +1,7 @@
 //! Peers that follow no rule: they have the memory of a link and the socket, and write anything.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::{
@@ -11,6 +12,7 @@ use rpcrdma_transport::body::{OP_DISCONNECT, OP_READ, OP_SEND, OP_SEND_INVALIDAT
 
 use super::device::{Device, Options, address, open_with};
 use super::host::*;
+use crate::greeting::Greeting;
 use crate::rogue::{Rogue, SLOTS};
 use crate::staged::{IN_SLOT, STAGED, UNREADABLE};
 
@@ -83,10 +85,15 @@ impl Scene {
 
     /// A peer with a connection that the victim has accepted.
     fn rogue(&mut self) -> Guest {
+        self.rogue_saying(|_| {})
+    }
+
+    /// As [`Scene::rogue`], with a hello that `change` has changed.
+    fn rogue_saying(&mut self, change: impl FnOnce(&mut Greeting)) -> Guest {
         let mut cm = self.device.open_cm().expect("a connection manager");
         let at = cm.listen(address()).expect("a free name");
         let rpcrdma_provider::Address::Shm(name) = at else { panic!("{at} is not a name") };
-        let mut rogue = Rogue::connect(&name, STAGING).expect("a listener");
+        let mut rogue = Rogue::connect_saying(&name, STAGING, change).expect("a listener");
         let Some(CmEvent::Request { request, .. }) = next(&mut cm) else { panic!("no request") };
         let param = ConnParam { private: &[], rnr_retry: 7 };
         let endpoint = cm.accept(request, &self.victim.queues.handle(), &param).expect("accepted");
@@ -214,6 +221,31 @@ fn acks_of_slots_that_were_never_published_free_nothing() {
         scene.assert_unharmed();
         scene.victim.queues.destroy(rogue.qp.qp);
         scene.victim.events();
+    }
+}
+
+#[test]
+fn a_peer_that_closes_its_socket_and_goes_on_publishing_is_gone() {
+    let mut scene = Scene::new();
+    for per_poll in [0, 1, 3] {
+        let mut rogue = scene.rogue();
+        for _ in 0..8 {
+            rogue.publish(Said::SEND);
+        }
+        rogue.rogue.hang_up().expect("a socket");
+        let mut taken = 0;
+        let until = Instant::now() + Duration::from_secs(10);
+        let gone = QueueEvent::Disconnected { qp_num: rogue.qp.qp_num };
+        while !scene.victim.events().contains(&gone) {
+            let got = scene.victim.poll();
+            scene.post_again(&got);
+            taken += got.iter().filter(|wc| wc.status == WcStatus::Success).count();
+            assert!(Instant::now() < until, "{per_poll}: still there, {taken} messages later");
+            (0..per_poll).for_each(|_| rogue.publish(Said::SEND));
+        }
+        assert!(taken >= 8, "what it has published before is delivered");
+        scene.victim.queues.destroy(rogue.qp.qp);
+        scene.assert_unharmed();
     }
 }
 
