@@ -1,9 +1,23 @@
 //! A memory barrier on all processes that take part: membarrier(2).
 //!
-//! A sender stores and then loads another line: it publishes, then looks whether its peer sleeps. A
-//! processor may do the load first. The sleeper, which has time, makes every running thread of all
-//! processes that have registered execute a full fence; so the sender pays nothing. A process that
-//! has not registered says so in its greeting, and its peers sleep briefly.
+//! ```text
+//!   sender: publish the slot; [A]; load asleep        sleeper: store asleep = 1; [B]; load the slot
+//! ```
+//!
+//! No wake-up is lost if one of the two loads sees the other side's store. A processor may execute a
+//! load before an earlier store, so both sides need more than the order of the program:
+//!
+//! - If both processes take part in barriers, A is a fence for the compiler only, and B is
+//!   [`everywhere`]. It makes every thread of these processes that runs execute a full fence before it
+//!   returns; one that does not run executes one when it is switched in. If the slot is published
+//!   before that fence, the sleeper's load, which comes later, sees it. If it is published after it,
+//!   so is the sender's load executed after it, and sees `asleep`, which was stored before B began.
+//! - If one of them does not, B cannot reach the sender, or the sleeper has no B. Then both A and B
+//!   are full fences of their own threads. Of two such fences one comes first in the order of all
+//!   SeqCst fences, and the load behind the other one sees what was stored before it.
+//!
+//! A process says in its greeting whether it takes part, so both sides know which of the two holds.
+//! A peer that lies misses its own wake-ups, or does not ring, which it may do anyway.
 #![expect(unsafe_code, reason = "membarrier(2) has no binding but syscall(2)")]
 
 use std::sync::OnceLock;
@@ -16,8 +30,8 @@ pub(crate) fn is_there() -> bool {
         .get_or_init(|| membarrier(REGISTER_GLOBAL_EXPEDITED) && membarrier(GLOBAL_EXPEDITED))
 }
 
-/// A full fence on every running thread of all processes that take part. Does less than that if
-/// the kernel refuses: callers tolerate a missed store then.
+/// A full fence on this thread, and on every running thread of all processes that take part. False
+/// if the kernel refuses the latter.
 #[cold]
 pub(crate) fn everywhere() -> bool {
     fence(Ordering::SeqCst);

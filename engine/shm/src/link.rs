@@ -3,7 +3,7 @@
 //! The socket says who the peer is, wakes it, and ends with its process. A link that is cut has no
 //! peer any more, whatever the memory says.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rpcrdma_transport::barrier;
@@ -37,8 +37,9 @@ pub(crate) struct Link {
 /// What the greeting has settled.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
-    /// The peer's process takes part in barriers.
-    pub peer_has_fences: bool,
+    /// Both processes take part in barriers, so the one that sleeps pays for one. Otherwise each
+    /// message does, on both sides.
+    pub have_fences: bool,
     /// Both sides show their pools.
     pub maps_pools: bool,
 }
@@ -94,9 +95,9 @@ impl Link {
         self.life.is_cut.load(Ordering::Acquire)
     }
 
-    /// Whether the peer sees that this side sleeps whenever it has published something.
-    pub(crate) fn peer_has_fences(&self) -> bool {
-        self.terms.peer_has_fences
+    /// Whether a side that falls asleep needs a barrier on the other one.
+    pub(crate) fn have_fences(&self) -> bool {
+        self.terms.have_fences
     }
 
     /// This side's thread is going to sleep.
@@ -202,8 +203,12 @@ impl Link {
     /// Wakes the peer if it sleeps. Called after publishing.
     #[inline]
     pub(crate) fn wake_peer(&self) {
-        // The peer's fence orders the load behind what was published.
-        barrier::compiler();
+        // The load comes behind what was published: fence.rs.
+        if self.terms.have_fences {
+            barrier::compiler()
+        } else {
+            fence(Ordering::SeqCst)
+        }
         if self.layout.side(1 - self.side).asleep.0.load(Ordering::Relaxed) != 0 {
             self.ring();
         }

@@ -124,7 +124,7 @@ impl Attempt {
         let _ = epoll::delete(epoll, &socket);
         let is_ours = socket::peer(&socket).is_ok_and(|peer| shared.is_owner(peer.uid));
         let terms = Terms {
-            peer_has_fences: answer.has_fences,
+            have_fences: hello.has_fences && answer.has_fences,
             maps_pools: hello.maps_pools && answer.maps_pools && is_ours,
         };
         let peer = Peer { num: answer.qp_num, rnr_retry: answer.rnr_retry };

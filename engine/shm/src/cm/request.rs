@@ -72,7 +72,8 @@ impl ShmRequest {
         if !maps_pools {
             socket::refuse_descriptors(&socket);
         }
-        let terms = Terms { peer_has_fences: self.hello.has_fences, maps_pools };
+        let has_fences = fence::is_there();
+        let terms = Terms { have_fences: has_fences && self.hello.has_fences, maps_pools };
         let peer = Peer { num: self.hello.qp_num, rnr_retry: self.hello.rnr_retry };
         let (num, agreed) = (seat.num(), Agreed { side: 1, socket, layout, terms, peer });
         let endpoint = agreed.endpoint(seat, shared).map_err(|source| SetupError::System {
@@ -80,7 +81,6 @@ impl ShmRequest {
             source,
             hint: "check fs.epoll.max_user_watches",
         })?;
-        let has_fences = fence::is_there();
         let accepted = Greeting {
             kind: Kind::Accepted,
             dimensions: self.hello.dimensions,

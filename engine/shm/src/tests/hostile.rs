@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::{
     Attached, CmEvent, ConnParam, ConnectionManager, Provider, QueueEvent, Queues, Remote, SendOp,
-    WcStatus, WorkCompletion,
+    Waker, WcStatus, WorkCompletion,
 };
 use rpcrdma_transport::body::{OP_DISCONNECT, OP_READ, OP_SEND, OP_SEND_INVALIDATE, OP_WRITE};
 
@@ -247,6 +247,18 @@ fn a_peer_that_closes_its_socket_and_goes_on_publishing_is_gone() {
         scene.victim.queues.destroy(rogue.qp.qp);
         scene.assert_unharmed();
     }
+}
+
+/// What it does not do itself is not done for it, and costs no one else his sleep.
+#[test]
+fn a_peer_without_barriers_lets_its_server_sleep() {
+    let mut scene = Scene::new();
+    let _guest = scene.rogue_saying(|hello| hello.has_fences = false);
+    scene.victim.poll_dry();
+    let waker = Waker::new().expect("a descriptor");
+    let (begun, nap) = (Instant::now(), Duration::from_millis(50));
+    scene.victim.queues.wait(&waker, nap).expect("it sleeps");
+    assert!(begun.elapsed() >= nap, "{:?}", begun.elapsed());
 }
 
 #[test]
