@@ -1,7 +1,9 @@
 //! Rings: the carrier between two sets of queues of one process.
 
+mod consumer;
 mod memory;
-pub(crate) mod ring;
+mod producer;
+mod ring;
 mod slot;
 
 use std::collections::HashMap;
@@ -10,7 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use rpcrdma_transport::carrier::{Carrier, EndId};
 use rpcrdma_transport::device::Device;
 
-use self::ring::{Consumer, Producer, ring};
+pub use self::consumer::Consumer;
+pub use self::producer::Producer;
+use self::ring::Ring;
 use crate::port::Port;
 
 /// One end of a link, apart from the rings' ends.
@@ -96,5 +100,37 @@ impl Links {
         let link = Arc::new(Link::new(self.device.number(), ports.map(Arc::clone), self.size));
         made.insert(key, Arc::downgrade(&link));
         link
+    }
+}
+
+/// A ring of `len` slots, a power of two: its two ends. The first slot has the position `first`.
+pub(crate) fn ring(len: u32, is_delayed: bool, first: u64) -> (Producer, Consumer) {
+    let ring = Arc::new(Ring::new(len, is_delayed, first));
+    (Producer::new(Arc::clone(&ring), first), Consumer::new(ring, first))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use rpcrdma_transport::body::Acks;
+    use rpcrdma_transport::carrier::{Outgoing, Vacant};
+    use rpcrdma_transport::keys::KeyCache;
+
+    use super::*;
+
+    fn no_keys() -> KeyCache {
+        KeyCache::of(Arc::default())
+    }
+
+    #[test]
+    fn a_copy_that_panics_counts_as_ended() {
+        let (mut tx, rx) = ring(2, false, 0);
+        tx.claim(0).expect("room").publish(Acks::default(), &no_keys());
+        let copy = || rx.fetch(0, || panic!("on purpose"));
+        assert!(catch_unwind(AssertUnwindSafe(copy)).is_err());
+        tx.withdraw(0);
+        tx.settle();
+        assert_eq!(rx.fetch(0, || ()), None);
     }
 }

@@ -1,6 +1,6 @@
 //! All interleavings of the ring and of the sleep protocol, by loom.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p rpcrdma-engine --lib interleavings`
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p rpcrdma-fabric --lib interleavings`
 #![expect(unsafe_code, reason = "loom watches memory that two threads share")]
 
 use loom::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +12,7 @@ use rpcrdma_transport::carrier::{Incoming, Outgoing, Vacant};
 use rpcrdma_transport::keys::KeyCache;
 
 use crate::doze::{fall_asleep, is_asleep};
-use crate::rings::ring::{Consumer, Producer, ring};
+use crate::rings::{Consumer, Producer, ring};
 
 /// The first slot of every ring: the second has a position that no 32 bits can hold.
 const FIRST: u64 = u32::MAX as u64;
