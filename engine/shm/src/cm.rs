@@ -193,7 +193,7 @@ impl ShmCm {
         let Some(Socket::Attempt(attempt)) = self.sockets.get_mut(&number) else { return };
         let reason = match attempt.begin() {
             Ok(Step::Wait) => return,
-            Ok(Step::Said) => match self.listen_to(number) {
+            Ok(Step::Said) => match self.wait_for_answer(number) {
                 Ok(()) => return,
                 Err(_) => ConnectError::Failed,
             },
@@ -203,7 +203,7 @@ impl ShmCm {
         self.events.push_back(CmEvent::Refused { id: ConnectId(number), reason });
     }
 
-    fn listen_to(&self, number: u64) -> io::Result<()> {
+    fn wait_for_answer(&self, number: u64) -> io::Result<()> {
         match self.sockets.get(&number) {
             Some(Socket::Attempt(attempt)) => self.wait_for(number, attempt.socket()),
             _ => Ok(()),

@@ -34,11 +34,7 @@ pub struct Consumer {
 
 impl Consumer {
     /// The receiving end of a new direction.
-    pub(crate) fn new(
-        (link, direction): (Arc<Link>, Direction),
-        qp_num: u32,
-        first: u64,
-    ) -> Consumer {
+    pub(crate) fn new(link: Arc<Link>, direction: Direction, qp_num: u32, first: u64) -> Consumer {
         let (pools, heard) = (RefCell::default(), Cell::new(0));
         Consumer { link, direction, next: first, qp_num, refused: 0, pools, heard }
     }
@@ -84,7 +80,7 @@ impl Consumer {
     /// Takes what the peer has shown since the last time.
     #[cold]
     fn learn(&self) {
-        self.link.listen();
+        self.link.read_words();
         *self.pools.borrow_mut() = self.link.pools();
     }
 

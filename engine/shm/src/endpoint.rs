@@ -5,6 +5,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use rpcrdma_transport::carrier::EndId;
 use rpcrdma_transport::conn::Conn;
 use rpcrdma_transport::endpoint::{Peer, Seat};
 
@@ -32,9 +33,9 @@ impl Agreed {
         let words = [0, 1].map(|side| NonNull::from(&layout.side(side).progress));
         // SAFETY: the words lie in memory that the layout keeps mapped.
         let conn = unsafe { Conn::over(layout.clone(), words) };
-        let port = (Arc::clone(seat.port()), terms);
-        let link =
-            Link::new((shared.device().number(), side), (layout, socket), port, shared.watch())?;
+        let end = EndId { link: shared.device().number(), side };
+        let port = Arc::clone(seat.port());
+        let link = Link::new(end, layout, socket, terms, port, shared.watch())?;
         Ok(ShmEndpoint::new(seat, Channel(link), conn, peer))
     }
 }

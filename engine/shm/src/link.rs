@@ -14,8 +14,8 @@ use crate::closer::Foreign;
 use crate::consumer::Consumer;
 use crate::layout::{Direction, Layout};
 use crate::memory::Unfit;
-use crate::pools::{File, Files, Name, Pool};
-use crate::port::Port;
+use crate::pools::{File, Name, Pool};
+use crate::port::{EndSpec, Port};
 use crate::producer::{Producer, Shown};
 use crate::socket::{self, Socket, Word};
 use crate::watch::Watch;
@@ -53,9 +53,11 @@ pub(crate) struct Life {
 impl Link {
     /// Makes one side of a link, and watches its socket from now on.
     pub(crate) fn new(
-        (id, side): (u64, usize),
-        (layout, socket): (Arc<Layout>, Socket),
-        (port, terms): (Arc<Port>, Terms),
+        EndId { link: id, side }: EndId,
+        layout: Arc<Layout>,
+        socket: Socket,
+        terms: Terms,
+        port: Arc<Port>,
         watch: &Arc<Watch>,
     ) -> std::io::Result<Arc<Link>> {
         let life = Arc::new(Life { is_cut: AtomicBool::new(false), port });
@@ -66,17 +68,11 @@ impl Link {
     }
 
     /// Both ends of this side.
-    pub(crate) fn ends(
-        self: &Arc<Link>,
-        qp_num: u32,
-        files: &Arc<Files>,
-        (reads_max, first): (u32, u64),
-    ) -> (Producer, Consumer) {
+    pub(crate) fn ends(self: &Arc<Link>, qp_num: u32, spec: &EndSpec) -> (Producer, Consumer) {
         let [out, back] = [self.side, 1 - self.side].map(|at| Direction::new(&self.layout, at));
-        let files = Arc::clone(files);
-        let shown = self.terms.maps_pools.then(|| Shown::new(files));
-        let producer = Producer::new((Arc::clone(self), out), shown, (reads_max, first));
-        (producer, Consumer::new((Arc::clone(self), back), qp_num, first))
+        let shown = self.terms.maps_pools.then(|| Shown::new(Arc::clone(&spec.files)));
+        let producer = Producer::new(Arc::clone(self), out, shown, spec);
+        (producer, Consumer::new(Arc::clone(self), back, qp_num, spec.first))
     }
 
     /// The name of this end.
@@ -145,9 +141,9 @@ impl Link {
     /// Reads what the peer has said by the socket. False if it is gone, or says what it must not:
     /// then the connection ends.
     #[cold]
-    pub(crate) fn listen(&self) -> bool {
+    pub(crate) fn read_words(&self) -> bool {
         for _ in 0..WORDS_MAX {
-            let is_fit = match socket::listen_to(&self.socket, self.terms.maps_pools) {
+            let is_fit = match socket::read_word(&self.socket, self.terms.maps_pools) {
                 Word::Ring => true,
                 Word::Shown(name, len, file) => self.keep(name, len, file),
                 Word::Gone(name) => {

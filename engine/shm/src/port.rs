@@ -53,7 +53,7 @@ impl Port {
     }
 
     /// Lets the peer of a link wake the owner.
-    pub(crate) fn hear(&self, link: &Link) -> Result<(), SetupError> {
+    pub(crate) fn add_link(&self, link: &Link) -> Result<(), SetupError> {
         let data = EventData::new_u64(link.end().link);
         let added = epoll::add(&self.epoll, link.socket(), data, EventFlags::IN);
         added.map_err(|error| SetupError::System {
@@ -85,7 +85,7 @@ impl Port {
         let Ok((events, _)) = epoll::wait(&self.epoll, &mut events[..], Some(&now)) else { return };
         for &mut Event { data, .. } in events {
             let Some(link) = find(data.u64()) else { continue };
-            if !link.listen() {
+            if !link.read_words() {
                 // It would be readable for ever. The watch tells that the peer is gone.
                 let _ = epoll::delete(&self.epoll, link.socket());
             }

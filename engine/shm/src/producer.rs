@@ -18,6 +18,7 @@ use rpcrdma_transport::keys::KeyCache;
 use crate::layout::Direction;
 use crate::link::Link;
 use crate::pools::{Files, Name, POOLS_MAX};
+use crate::port::EndSpec;
 use crate::staged::{IN_SLOT, STAGED, UNREADABLE};
 use crate::staging::Staging;
 
@@ -61,9 +62,10 @@ pub struct Claimed<'a> {
 impl Producer {
     /// The sending end of a new direction.
     pub(crate) fn new(
-        (link, direction): (Arc<Link>, Direction),
+        link: Arc<Link>,
+        direction: Direction,
         shown: Option<Shown>,
-        (reads_max, first): (u32, u64),
+        &EndSpec { reads_max, first, .. }: &EndSpec,
     ) -> Producer {
         let slots = direction.mask() as usize + 1;
         let staging = Staging::new(direction.staging_len(), slots);

@@ -13,7 +13,7 @@ use rpcrdma_transport::queues::SoftQueues;
 
 use crate::fence;
 use crate::link::Channel;
-use crate::port::{EndSpec, Port};
+use crate::port::Port;
 
 /// The queues of one shard.
 pub type ShmQueues = SoftQueues<Port>;
@@ -32,9 +32,8 @@ impl rpcrdma_transport::port::Port for Port {
     }
 
     fn open(&self, Channel(link): &Channel, num: u32) -> Result<Ends<Channel>, SetupError> {
-        self.hear(link)?;
-        let EndSpec { files, reads_max, first } = &self.ends;
-        Ok(link.ends(num, files, (*reads_max, *first)))
+        self.add_link(link)?;
+        Ok(link.ends(num, &self.ends))
     }
 
     fn sleep(

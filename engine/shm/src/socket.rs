@@ -271,7 +271,7 @@ pub(crate) enum Word {
 }
 
 /// The next word on a link's socket.
-pub(crate) fn listen_to(socket: &Socket, maps_pools: bool) -> Word {
+pub(crate) fn read_word(socket: &Socket, maps_pools: bool) -> Word {
     let mut bytes = [0; SHOWN_LEN];
     let takes = if maps_pools { Takes::Pools } else { Takes::Nothing };
     let file = match receive_with(socket, &mut bytes, takes) {

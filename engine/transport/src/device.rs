@@ -104,7 +104,7 @@ impl Device {
         let secret = self.key_secret.wrapping_add(number);
         let rights = Rights::new(secret, Arc::clone(&self.windows_left));
         let keys = Arc::clone(&self.keys);
-        let transport = Transport::new(attr, (keys, rights), self.settings.clone());
+        let transport = Transport::new(attr, keys, rights, self.settings.clone());
         Ok(SoftQueues::new(port, transport))
     }
 }

@@ -85,7 +85,8 @@ impl<C: Carrier> Transport<C> {
     /// Queues of this size, whose keys are those of `table`, and whose peers have these rights.
     pub fn new(
         attr: &QueueAttr,
-        (table, rights): (Arc<KeyTable>, Rights),
+        table: Arc<KeyTable>,
+        rights: Rights,
         settings: Settings,
     ) -> Transport<C> {
         let limits = Limits {
@@ -95,7 +96,7 @@ impl<C: Carrier> Transport<C> {
             has_windows: settings.windows > 0,
         };
         let (keys, reader) = KeyCache::new(table);
-        let set = QueueSet::new(attr, (keys, rights), settings);
+        let set = QueueSet::new(attr, keys, rights, settings);
         Transport { reader, set, paths: Vec::new(), rounds: Rounds::default(), limits }
     }
 

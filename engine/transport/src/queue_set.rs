@@ -60,7 +60,8 @@ pub(crate) enum Arrival {
 impl QueueSet {
     pub(crate) fn new(
         attr: &QueueAttr,
-        (keys, rights): (KeyCache, Rights),
+        keys: KeyCache,
+        rights: Rights,
         settings: Settings,
     ) -> QueueSet {
         QueueSet {

@@ -383,7 +383,7 @@ impl Side {
         let (delay_ns, rnr_timer_ns, reads_max, message_len) = (0, 0, 2, 1 << 20);
         let windows = 0;
         let settings = Settings { delay_ns, rnr_timer_ns, reads_max, message_len, windows, clock };
-        let transport = Transport::new(attr, (Arc::clone(&table), rights), settings);
+        let transport = Transport::new(attr, Arc::clone(&table), rights, settings);
         Side { transport, num, keys, table, buffers: 0, region }
     }
 
