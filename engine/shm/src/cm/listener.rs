@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_provider::{Address, Credentials, SetupError, ShmName};
 use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::{TAKES, name_of};
@@ -44,13 +45,7 @@ impl Listener {
             source,
             hint: "check the limit of open files (ulimit -n)",
         })?;
-        let name = match socket::listen(&socket, &wanted) {
-            Err(Errno::ADDRINUSE) if wanted.path().is_some_and(|path| bury(path, &wanted)) => {
-                socket::listen(&socket, &wanted)
-            }
-            outcome => outcome,
-        };
-        let name = name.map_err(refused)?;
+        let name = bind(&socket, &wanted).map_err(refused)?;
         let file = name.path().and_then(|path| {
             let found = std::fs::symlink_metadata(path).ok()?;
             Some((path.to_owned(), found.dev(), found.ino()))
@@ -135,6 +130,43 @@ impl Caller {
     }
 }
 
+/// Binds the name and listens.
+///
+/// Whoever does that at a path holds a lock on the folder, from before the first look until the
+/// socket listens. So nobody takes a socket for a dead one that is about to listen, or removes one
+/// that has just replaced a dead one. The lock leaves nothing behind, whenever the process ends.
+fn bind(socket: &OwnedFd, wanted: &ShmName) -> Result<ShmName, Errno> {
+    let Some(path) = wanted.path() else { return socket::listen(socket, wanted) };
+    let lock = lock_folder(path)?;
+    match socket::listen(socket, wanted) {
+        Err(Errno::ADDRINUSE) if lock.is_some() && bury(path, wanted) => {
+            socket::listen(socket, wanted)
+        }
+        outcome => outcome,
+    }
+}
+
+/// Locks the folder of a path. None if this process or the file system cannot.
+fn lock_folder(path: &Path) -> Result<Option<OwnedFd>, Errno> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = match rustix::fs::open(folder.unwrap_or(Path::new(".")), flags, Mode::empty()) {
+        Err(Errno::ACCESS | Errno::PERM) => return Ok(None),
+        folder => folder?,
+    };
+    let until = Instant::now() + LOCK;
+    loop {
+        match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(Some(folder)),
+            // Another listener holds it for a moment, or somebody for long.
+            Err(Errno::WOULDBLOCK) if Instant::now() >= until => return Err(Errno::TIMEDOUT),
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK / 1000),
+            Err(Errno::INTR) => {}
+            Err(_) => return Ok(None),
+        }
+    }
+}
+
 /// Removes a socket that no process listens on. False if it is not one.
 fn bury(path: &Path, name: &ShmName) -> bool {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
@@ -149,11 +181,14 @@ fn reason_of(error: Errno) -> &'static str {
         Errno::ADDRINUSE => "the address is in use, or the path is not a socket",
         Errno::NOENT | Errno::NOTDIR => "the folder of the path does not exist",
         Errno::ACCESS | Errno::PERM => "the process may not make a socket there",
+        Errno::TIMEDOUT => "another process holds a lock on the folder of the path",
         Errno::ROFS => "the file system is read-only",
         _ => "the system refuses to bind a socket to it",
     }
 }
 
+/// How long to wait for the lock of a folder.
+const LOCK: Duration = Duration::from_secs(1);
 /// How long a listener rests.
 const REST: Duration = Duration::from_millis(20);
 /// The time that a socket has to say hello.

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, QueueEvent, Queues,
@@ -93,6 +93,58 @@ fn a_socket_that_a_dead_process_has_left_is_used_again_and_nothing_else_is_remov
     let refused = device.open_cm().unwrap().listen(at);
     assert!(matches!(refused, Err(SetupError::Listen { .. })));
     assert_eq!(std::fs::read(&path).unwrap(), b"not a socket");
+}
+
+/// Each sees the dead socket; one replaces it, and no other takes it away.
+#[test]
+fn of_many_that_replace_a_dead_socket_at_once_one_does() {
+    let (folder, device) = (Folder::new("race"), open());
+    let (path, at) = folder.socket();
+    let start = Barrier::new(4);
+    for round in 0..200 {
+        let dead = socket::open().unwrap();
+        socket::listen(&dead, &name_of(at)).unwrap();
+        drop(dead);
+        let listen = || {
+            let mut cm = device.open_cm().unwrap();
+            start.wait();
+            let outcome = cm.listen(at);
+            (cm, outcome)
+        };
+        let mut winners = std::thread::scope(|scope| {
+            let racers: Vec<_> = (0..4).map(|_| scope.spawn(listen)).collect();
+            let outcomes = racers.into_iter().map(|racer| racer.join().unwrap());
+            let winners = outcomes.filter(|(_, outcome)| match outcome {
+                Ok(name) => *name == at,
+                Err(why) => {
+                    let why = why.to_string();
+                    assert!(why.contains("the address is in use"), "{why}");
+                    false
+                }
+            });
+            winners.map(|(cm, _)| cm).collect::<Vec<_>>()
+        });
+        assert_eq!(winners.len(), 1, "round {round}");
+        let host = Host::new(&device, &SMALL);
+        let mut caller = device.open_cm().unwrap();
+        caller.connect(at, &host.queues.handle(), &PARAM).unwrap();
+        assert!(is_requested(&mut winners[0]), "round {round}");
+        drop(winners);
+        assert!(!path.exists() && std::fs::read_dir(&folder.0).unwrap().next().is_none());
+    }
+}
+
+#[test]
+fn a_folder_that_somebody_has_locked_is_not_waited_for_without_end() {
+    let (folder, device) = (Folder::new("locked"), open());
+    let (_, at) = folder.socket();
+    let lock = std::fs::File::open(&folder.0).unwrap();
+    lock.lock().unwrap();
+    let mut cm = device.open_cm().unwrap();
+    let why = cm.listen(at).expect_err("locked").to_string();
+    assert!(why.ends_with("another process holds a lock on the folder of the path"), "{why}");
+    lock.unlock().unwrap();
+    cm.listen(at).unwrap();
 }
 
 #[test]
