@@ -455,15 +455,23 @@ fn create_memfd(rung: PageSize, len: usize) -> io::Result<File> {
         PageSize::Transparent | PageSize::Base4K => 0,
     };
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | huge;
+    // With vm.memfd_noexec = 2 there is no other memfd; before Linux 6.3 there is no such one.
+    let file = match open_memfd(flags | libc::MFD_NOEXEC_SEAL) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => open_memfd(flags)?,
+        file => file?,
+    };
+    file.set_len(len as u64)?;
+    Ok(file)
+}
+
+fn open_memfd(flags: libc::c_uint) -> io::Result<File> {
     // SAFETY: memfd_create reads the name, a string literal that ends in a zero byte.
     let fd = unsafe { libc::memfd_create(c"rpcrdma-region".as_ptr(), flags) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the call above has just opened `fd`, and it has no other owner.
-    let file = unsafe { File::from_raw_fd(fd) };
-    file.set_len(len as u64)?;
-    Ok(file)
+    Ok(unsafe { File::from_raw_fd(fd) })
 }
 
 /// Allows nobody who gets the file to change it: only the mapping that exists can be written to. If
@@ -628,6 +636,10 @@ mod tests {
         let fd = region.memfd().expect("shared regions have a file").try_clone_to_owned();
         let file = File::from(fd.expect("a number is free"));
         file.set_len(0).expect_err("the length is sealed");
+        // SAFETY: reads the seals of a file of ours; no memory is involved.
+        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+        let knows_exec = open_memfd(libc::MFD_NOEXEC_SEAL).is_ok();
+        assert_eq!(seals & libc::F_SEAL_EXEC != 0, knows_exec, "where the system knows that seal");
         MmapRaw::map_raw(&file).expect_err("nobody else writes to it");
         let written = std::os::unix::fs::FileExt::write_at(&file, &[1], 0);
         written.expect_err("nor by the file");

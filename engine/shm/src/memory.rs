@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
 
 /// Mapped memory that another process maps, too. Unmapped when dropped.
 #[derive(Debug)]
@@ -50,7 +51,11 @@ impl Memory {
     /// Makes zeroed memory of `len` bytes. The file is for the peer.
     pub(crate) fn create(len: usize) -> io::Result<(Memory, OwnedFd)> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = rustix::fs::memfd_create("rpcrdma-link", flags)?;
+        // With vm.memfd_noexec = 2 there is no other memfd; before Linux 6.3 there is no such one.
+        let file = match rustix::fs::memfd_create(NAME, flags | MemfdFlags::NOEXEC_SEAL) {
+            Err(Errno::INVAL) => rustix::fs::memfd_create(NAME, flags)?,
+            file => file?,
+        };
         rustix::fs::ftruncate(&file, len as u64)?;
         rustix::fs::fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
         let map = MmapOptions::new().len(len).map_raw(&file)?;
@@ -84,6 +89,8 @@ impl Memory {
     }
 }
 
+/// What the file is called in lists of open files.
+const NAME: &str = "rpcrdma-link";
 /// The file's length is fixed.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 /// `TMPFS_MAGIC` of linux/magic.h: what a memfd without MFD_HUGETLB lies on.
@@ -109,6 +116,16 @@ mod tests {
         assert!(rustix::fs::ftruncate(&file, 4096).is_err());
         assert!(rustix::fs::ftruncate(&file, 16384).is_err());
         assert!(rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE).is_err());
+    }
+
+    /// A system with vm.memfd_noexec = 2 makes no memory that may be executed.
+    #[test]
+    fn no_one_can_execute_the_memory_where_the_system_knows_that() {
+        let (flags, exec) = (MemfdFlags::NOEXEC_SEAL, SealFlags::from_bits_retain(0x20));
+        let is_known = rustix::fs::memfd_create("test", flags).is_ok();
+        let (_, file) = Memory::create(4096).expect("memory");
+        let seals = rustix::fs::fcntl_get_seals(&file).expect("a memfd");
+        assert_eq!(seals.contains(exec), is_known);
     }
 
     #[test]
