@@ -181,7 +181,8 @@ unsafe impl Incoming for Consumer {
         }
         let outcome = self.pull_mapped(pieces, put);
         // What was withdrawn meanwhile may have changed while it was copied, and so may what a peer
-        // has left behind.
+        // has left behind. It says so, has a fence, and writes; here is the copy, a fence, and the
+        // look: a copy of what was written later sees that it was said.
         fence(Ordering::Acquire);
         let is_closed = self.direction.words().closed.0.load(Ordering::Acquire) != 0;
         (!is_closed && !self.is_withdrawn(self.next)).then_some(outcome)

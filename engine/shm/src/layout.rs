@@ -10,7 +10,21 @@
 //! ```
 //!
 //! Direction 0 runs from the connecting side (0) to the accepting side (1). All of it may be written
-//! by the peer, which is not trusted: words are atomics; bytes and pieces are copied by raw pointers.
+//! by the peer, which is not trusted: words are atomics, pieces are read as volatile, and bytes are
+//! copied once, by raw pointers, into private memory, before anything depends on them. A copy during
+//! which the peer writes has any bytes, which are those of the peer's own message.
+//!
+//! The order, on every processor:
+//!
+//! ```text
+//!   a slot: bytes, target, staging, header │ turn: Release      ─▶ Acquire: turn │ all of them
+//!   a slot is read                         │ ack_line or a turn ─▶ Acquire       │ written again
+//!   verdict: outcome, bytes of a Read      │ its turn: Release  ─▶ Acquire       │ both
+//!   refused                                │ ack_line or a turn ─▶ Acquire       │ refused
+//!   all slots                              │ closed: Release    ─▶ Acquire       │ the front once more
+//!   withdrawal or closed │ fence │ pool is written     copy of a pool │ fence │ withdrawal, closed
+//!   asleep                                                                       fence.rs
+//! ```
 #![expect(unsafe_code, reason = "words are found in mapped memory by their offsets")]
 
 use std::ptr::NonNull;

@@ -273,7 +273,10 @@ unsafe impl Outgoing for Producer {
 impl Drop for Producer {
     /// Tells the peer that nothing more comes.
     fn drop(&mut self) {
+        // Who sees it sees all that was published before.
         self.direction.words().closed.0.store(1, Ordering::Release);
+        // Who has copied from a pool what this program writes there next sees it afterwards.
+        fence(Ordering::Release);
     }
 }
 

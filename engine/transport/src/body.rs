@@ -145,18 +145,29 @@ impl Body {
     }
 }
 
-/// The first `count` pieces of the bytes of a slot. Each is read once.
+/// The first `count` pieces of the bytes of a slot. Each is read once, whoever writes to it.
 ///
 /// # Safety
-/// `bytes` is readable for [`INLINE_LEN`] bytes as long as the iterator is used.
+/// `bytes` is aligned to 8 and readable for [`INLINE_LEN`] bytes as long as the iterator is used.
 #[inline(always)]
 pub unsafe fn pieces_at(bytes: *const u8, count: u8) -> impl Iterator<Item = Piece> {
     (0..usize::from(count).min(PIECES_MAX)).map(move |at| {
-        let place = bytes.wrapping_add(at * PIECE_LEN).cast::<Piece>();
-        // SAFETY: `PIECES_MAX` pieces are no longer than the bytes, which the caller guarantees. Any
-        // bytes are a piece.
-        unsafe { place.read_unaligned() }
+        let place = bytes.wrapping_add(at * PIECE_LEN).cast::<[u64; 2]>();
+        // SAFETY: `PIECES_MAX` pieces are no longer than the bytes, which the caller guarantees, with
+        // their alignment. Another process may write there: so the read is volatile, and what is
+        // checked is what is used.
+        Piece::of(unsafe { place.read_volatile() })
     })
+}
+
+impl Piece {
+    /// The piece in these words of a slot: any words are one.
+    #[inline(always)]
+    fn of([first, offset]: [u64; 2]) -> Piece {
+        let [k0, k1, k2, k3, l0, l1, l2, l3] = first.to_ne_bytes();
+        let (key, len) = ([k0, k1, k2, k3], [l0, l1, l2, l3]);
+        Piece { key: u32::from_ne_bytes(key), len: u32::from_ne_bytes(len), offset }
+    }
 }
 
 impl Header {
@@ -193,3 +204,4 @@ const DONE: u32 = 0xff;
 const PIECE_LEN: usize = 16;
 
 const _: () = assert!(size_of::<Header>() == 24 && size_of::<Piece>() == PIECE_LEN);
+const _: () = assert!(std::mem::offset_of!(Body, bytes).is_multiple_of(8));
