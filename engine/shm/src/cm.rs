@@ -12,6 +12,8 @@
 mod attempt;
 mod listener;
 mod request;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -160,8 +162,7 @@ impl ShmCm {
 
     /// Drops callers that say nothing, and connects again where a listener was full. Returns when
     /// it has to be done again.
-    fn look_at_clock(&mut self) -> Option<Duration> {
-        let now = Instant::now();
+    fn look_at_clock(&mut self, now: Instant) -> Option<Duration> {
         self.sockets.retain(|_, socket| match socket {
             Socket::Caller(caller) => !caller.is_late(now),
             _ => true,
@@ -278,7 +279,7 @@ impl ConnectionManager for ShmCm {
         let until = Instant::now().checked_add(timeout);
         loop {
             self.work();
-            let again = self.look_at_clock();
+            let again = self.look_at_clock(Instant::now());
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }

@@ -138,6 +138,17 @@ mod tests {
         assert!(matches!(Memory::adopt(&file, 4096), Err(Unfit::Unsealed)));
     }
 
+    /// Its pages may be missing when it is accessed.
+    #[test]
+    fn memory_on_huge_pages_is_refused() {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+        // A system may have none.
+        let Ok(file) = rustix::fs::memfd_create("test", flags) else { return };
+        rustix::fs::ftruncate(&file, 2 << 20).expect("a length");
+        rustix::fs::fcntl_add_seals(&file, SEALS).expect("seals");
+        assert!(matches!(Memory::adopt(&file, 2 << 20), Err(Unfit::Pages)));
+    }
+
     #[test]
     fn memory_of_another_length_is_refused() {
         let file = unsealed(8192, SEALS);

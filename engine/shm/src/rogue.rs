@@ -139,6 +139,11 @@ impl Rogue {
         self.layout.memory_len()
     }
 
+    /// Whether the other side has rung since the last look. Each ring is looked at once.
+    pub fn is_rung(&self) -> bool {
+        matches!(socket::read_word(&self.socket, false), socket::Word::Ring)
+    }
+
     /// Closes its socket, and keeps the memory.
     ///
     /// # Errors

@@ -6,6 +6,8 @@ mod descriptors;
 mod device;
 mod hostile;
 mod mapped;
+mod shown;
+mod sleep;
 mod unequal;
 
 #[path = "../../../fabric/src/tests/fault.rs"]

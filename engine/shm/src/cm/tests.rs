@@ -1,0 +1,225 @@
+//! What the connection manager does as time passes, and when the system has no room.
+
+use std::os::fd::AsRawFd;
+use std::process::Command;
+
+use rpcrdma_provider::{Provider, QueueAttr};
+use rustix::net::{RecvFlags, SendFlags};
+use rustix::process::{Resource, Rlimit};
+
+use super::*;
+use crate::Shm;
+use crate::greeting::{GREETING_LEN, Greeting, Kind};
+use crate::rogue::Rogue;
+use crate::socket;
+
+const PARAM: ConnParam<'_> = ConnParam { private: &[], rnr_retry: 7 };
+const ATTR: QueueAttr =
+    QueueAttr { srq_depth: 32, cq_depth: 256, qp_max: 8, send_depth: 64, send_sge: 4, recv_sge: 3 };
+const STAGING: u32 = 4 << 20;
+
+/// A connection manager, and queues.
+struct Scene {
+    cm: ShmCm,
+    queues: ShmQueues,
+    waker: Waker,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let device = Shm::new().expect("a thread");
+        let (cm, queues) = (device.open_cm().unwrap(), device.open_queues(&ATTR).unwrap());
+        Scene { cm, queues, waker: Waker::new().unwrap() }
+    }
+
+    fn listen(&mut self) -> ShmName {
+        let at = self.cm.listen("shm:@".parse().unwrap()).unwrap();
+        name_of(at).expect("a name")
+    }
+
+    fn connect(&mut self, to: ShmName) -> ConnectId {
+        use rpcrdma_provider::Queues;
+        self.cm.connect(Address::Shm(to), &self.queues.handle(), &PARAM).unwrap()
+    }
+
+    fn next(&mut self) -> Option<CmEvent<ShmCm>> {
+        self.cm.next(&self.waker, Duration::ZERO)
+    }
+
+    /// What is looked for in so many seconds.
+    fn look_in(&mut self, seconds: u64) -> Option<Duration> {
+        self.cm.look_at_clock(Instant::now() + Duration::from_secs(seconds))
+    }
+}
+
+/// A listener of no engine, with so many places in its queue.
+fn foreign(places: i32) -> (OwnedFd, ShmName) {
+    let listener = socket::open().unwrap();
+    let name = socket::listen(&listener, &name_of("shm:@".parse().unwrap()).unwrap()).unwrap();
+    rustix::net::listen(&listener, places).unwrap();
+    (listener, name)
+}
+
+/// Takes a caller and answers its hello, as `change` wants it.
+fn answer(listener: &OwnedFd, change: impl FnOnce(&mut Greeting)) -> OwnedFd {
+    let flags = rustix::net::SocketFlags::CLOEXEC | rustix::net::SocketFlags::NONBLOCK;
+    let caller = rustix::net::accept_with(listener, flags).unwrap();
+    let mut bytes = [0; GREETING_LEN];
+    rustix::net::recv(&caller, &mut bytes, RecvFlags::empty()).unwrap();
+    let mut answer = Greeting::decode(&bytes).unwrap();
+    answer.kind = Kind::Accepted;
+    change(&mut answer);
+    rustix::net::send(&caller, &answer.encode(), SendFlags::empty()).unwrap();
+    caller
+}
+
+fn is_open(socket: &OwnedFd) -> bool {
+    let read = rustix::net::recv(socket, &mut [0], RecvFlags::DONTWAIT);
+    read.is_err_and(|error| error == Errno::AGAIN)
+}
+
+#[test]
+fn a_caller_that_says_nothing_is_dropped_when_it_is_late() {
+    let mut scene = Scene::new();
+    let name = scene.listen();
+    assert_eq!(scene.look_in(0), None, "there is nothing to wait for");
+    let caller = socket::open().unwrap();
+    socket::connect(&caller, &name).unwrap();
+    assert!(scene.next().is_none());
+    assert_eq!(scene.look_in(0), Some(CLOCK));
+    assert_eq!(scene.look_in(4), Some(CLOCK));
+    assert!(is_open(&caller));
+    assert_eq!(scene.look_in(7), None);
+    assert!(!is_open(&caller));
+}
+
+#[test]
+fn callers_that_say_nothing_are_not_more_than_allowed() {
+    let mut scene = Scene::new();
+    let name = scene.listen();
+    let files = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let count = CALLERS_MAX + 50;
+    if files < 2 * count as u64 + 200 {
+        return;
+    }
+    let mut crowd = Vec::new();
+    for at in 0..count {
+        let caller = socket::open().unwrap();
+        socket::connect(&caller, &name).unwrap();
+        crowd.push(caller);
+        if at % 100 == 99 {
+            assert!(scene.next().is_none());
+        }
+    }
+    assert!(scene.next().is_none());
+    assert_eq!(scene.cm.sockets.len(), CALLERS_MAX + 1, "and the listener");
+    assert_eq!(scene.look_in(0), Some(RETRY), "which rests");
+}
+
+#[test]
+fn an_attempt_waits_for_a_place_in_the_queue_and_begins_again() {
+    let mut scene = Scene::new();
+    let (listener, name) = foreign(0);
+    let mut others = Vec::new();
+    loop {
+        let other = socket::open().unwrap();
+        match socket::connect(&other, &name) {
+            Ok(()) => others.push(other),
+            Err(Errno::AGAIN) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let id = scene.connect(name);
+    assert!(scene.next().is_none(), "it is not refused");
+    assert_eq!(scene.look_in(0), Some(RETRY));
+    for _ in &others {
+        rustix::net::accept(&listener).unwrap();
+    }
+    assert_eq!(scene.look_in(0), None, "it has said hello");
+    drop(answer(&listener, |_| {}));
+    let Some(CmEvent::Connected { id: connected, .. }) = scene.next() else { panic!("no answer") };
+    assert_eq!(connected, id);
+}
+
+#[test]
+fn an_attempt_that_is_cancelled_has_no_event_and_leaves_nothing() {
+    let mut scene = Scene::new();
+    let (listener, name) = foreign(64);
+    for _ in 0..3 * ATTR.qp_max {
+        // There are as many queue pairs as one attempt needs, if they come back.
+        let id = scene.connect(name);
+        assert_eq!(scene.cm.cancel(id), None);
+        assert!(scene.cm.sockets.is_empty());
+        let caller = rustix::net::accept(&listener).unwrap();
+        rustix::net::recv(&caller, &mut [0; 8], RecvFlags::empty()).unwrap();
+        assert!(!is_open(&caller));
+        assert!(scene.next().is_none());
+        assert_eq!(scene.cm.cancel(id), None, "a second time");
+    }
+}
+
+#[test]
+fn an_answer_with_other_dimensions_or_of_another_kind_is_no_connection() {
+    let mut scene = Scene::new();
+    let (listener, name) = foreign(64);
+    let changes: [fn(&mut Greeting); 4] = [
+        |answer| answer.dimensions.slots *= 2,
+        |answer| answer.dimensions.staging /= 2,
+        |answer| answer.kind = Kind::Hello,
+        |answer| answer.kind = Kind::Unfit,
+    ];
+    for change in changes {
+        let id = scene.connect(name);
+        let _caller = answer(&listener, change);
+        let Some(CmEvent::Refused { id: refused, reason }) = scene.next() else { panic!("none") };
+        assert_eq!((refused, reason), (id, ConnectError::Rejected));
+    }
+}
+
+/// What a peer says later is for the queues: a manager that looked at it would never return.
+#[test]
+fn the_socket_of_a_connection_is_not_looked_at_any_more() {
+    let mut scene = Scene::new();
+    let (listener, name) = foreign(64);
+    scene.connect(name);
+    let peer = answer(&listener, |_| {});
+    let Some(CmEvent::Connected { endpoint, .. }) = scene.next() else { panic!("no answer") };
+    rustix::net::send(&peer, &[0], SendFlags::empty()).unwrap();
+    assert!(scene.next().is_none());
+    drop(endpoint);
+
+    let at = scene.listen();
+    let rogue = Rogue::connect(&at, STAGING).unwrap();
+    let Some(CmEvent::Request { request, .. }) = scene.next() else { panic!("no request") };
+    rogue.say(&[0]);
+    assert!(scene.next().is_none());
+    drop(request);
+}
+
+/// It goes on as soon as there is one.
+#[test]
+fn a_listener_without_a_free_descriptor_rests() {
+    const ROLE: &str = "RPCRDMA_TEST_RESTS";
+    if std::env::var(ROLE).is_err() {
+        // The limit is one of a process.
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["cm::tests::a_listener_without_a_free_descriptor_rests", "--exact"]);
+        let output = child.arg("--nocapture").env(ROLE, "1").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+        return;
+    }
+    let mut scene = Scene::new();
+    let name = scene.listen();
+    let _rogue = Rogue::connect(&name, STAGING).unwrap();
+    let before = rustix::process::getrlimit(Resource::Nofile);
+    let lowest = std::fs::File::open("/dev/null").unwrap().as_raw_fd() as u64;
+    let none = Rlimit { current: Some(lowest), maximum: before.maximum };
+    rustix::process::setrlimit(Resource::Nofile, none).unwrap();
+    // It returns, and does not try for ever.
+    assert!(scene.next().is_none());
+    assert_eq!(scene.look_in(0), Some(RETRY));
+    rustix::process::setrlimit(Resource::Nofile, before).unwrap();
+    let event = scene.cm.next(&scene.waker, Duration::from_secs(20));
+    assert!(matches!(event, Some(CmEvent::Request { .. })));
+}

@@ -1,0 +1,131 @@
+//! Sleepers: what wakes them, and what does not.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rpcrdma_provider::{
+    Attached, CmEvent, ConnParam, ConnectionManager, Provider, QueueEvent, Queues, Waker,
+};
+
+use super::device::{address, open};
+use super::host::*;
+use crate::Shm;
+use crate::rogue::Rogue;
+
+const STAGING: u32 = 4 << 20;
+/// What a sleeper sleeps if nothing wakes it.
+const NAP: Duration = Duration::from_millis(50);
+/// What no sleeper sleeps.
+const LONG: Duration = Duration::from_secs(20);
+
+/// Queues with a peer that does what a test wants.
+struct Scene {
+    device: Shm,
+    host: Host,
+    rogue: Rogue,
+    qp: Attached<Qp>,
+    waker: Waker,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let device = open();
+        let mut host = Host::new(&device, &SMALL);
+        let (rogue, qp) = Scene::connect(&device, &mut host);
+        host.poll_dry();
+        Scene { device, host, rogue, qp, waker: Waker::new().unwrap() }
+    }
+
+    fn connect(device: &Shm, host: &mut Host) -> (Rogue, Attached<Qp>) {
+        let mut cm = device.open_cm().unwrap();
+        let at = cm.listen(address()).unwrap();
+        let rpcrdma_provider::Address::Shm(name) = at else { panic!("{at} is not a name") };
+        let mut rogue = Rogue::connect(&name, STAGING).unwrap();
+        let Some(CmEvent::Request { request, .. }) = next(&mut cm) else { panic!("no request") };
+        let param = ConnParam { private: &[], rnr_retry: 7 };
+        let endpoint = cm.accept(request, &host.queues.handle(), &param).unwrap();
+        assert!(rogue.is_accepted());
+        (rogue, host.queues.attach(endpoint).unwrap())
+    }
+
+    /// How long it sleeps, at most `limit`.
+    fn sleep(&mut self, limit: Duration) -> Duration {
+        let begun = Instant::now();
+        self.host.queues.wait(&self.waker, limit).unwrap();
+        begun.elapsed()
+    }
+
+    /// Whether the sleeper's word says so.
+    fn is_asleep(&self, side: usize) -> bool {
+        self.rogue.layout.side(side).asleep.0.load(Ordering::Relaxed) != 0
+    }
+}
+
+#[test]
+fn a_ring_ends_one_sleep() {
+    let mut scene = Scene::new();
+    assert!(scene.sleep(NAP) >= NAP);
+    for rings in [1, 3] {
+        (0..rings).for_each(|_| scene.rogue.say(&[0]));
+        assert!(scene.sleep(LONG) < LONG);
+        assert!(scene.sleep(NAP) >= NAP, "{rings} were read");
+    }
+}
+
+#[test]
+fn who_is_awake_says_so() {
+    let mut scene = Scene::new();
+    scene.sleep(NAP);
+    assert!(!scene.is_asleep(1));
+}
+
+#[test]
+fn a_sleeping_peer_is_rung_for_once() {
+    let mut scene = Scene::new();
+    scene.host.send(scene.qp.qp, 1, b"awake").unwrap();
+    assert!(!scene.rogue.is_rung());
+    scene.rogue.layout.side(0).asleep.0.store(1, Ordering::SeqCst);
+    scene.host.send(scene.qp.qp, 2, b"asleep").unwrap();
+    assert!(!scene.is_asleep(0), "it is going to wake up");
+    scene.host.send(scene.qp.qp, 3, b"still asleep").unwrap();
+    assert!(scene.rogue.is_rung());
+    assert!(!scene.rogue.is_rung());
+}
+
+#[test]
+fn a_peer_that_goes_wakes_the_sleeper_and_then_lets_it_sleep() {
+    let mut scene = Scene::new();
+    for _ in 0..20 {
+        scene.rogue.hang_up().unwrap();
+        let gone = QueueEvent::Disconnected { qp_num: scene.qp.qp_num };
+        let begun = Instant::now();
+        while !scene.host.events().contains(&gone) {
+            scene.sleep(LONG);
+            scene.host.poll_dry();
+            assert!(begun.elapsed() < LONG, "nobody woke it");
+        }
+        // Its socket stays until the queue pair is destroyed. What is still rung for the end itself
+        // ends a sleep or two.
+        assert!((0..3).any(|_| scene.sleep(NAP) >= NAP));
+        scene.host.queues.destroy(scene.qp.qp);
+        (scene.rogue, scene.qp) = Scene::connect(&scene.device, &mut scene.host);
+        scene.host.poll_dry();
+    }
+}
+
+/// What waits for the death of a peer is forgotten with the connection.
+#[test]
+fn nothing_holds_the_queues_when_their_connections_are_gone() {
+    let mut scene = Scene::new();
+    let handle = scene.host.queues.handle();
+    scene.host.queues.destroy(scene.qp.qp);
+    let held = Arc::strong_count(&handle);
+    for _ in 0..5 {
+        let (rogue, qp) = Scene::connect(&scene.device, &mut scene.host);
+        assert!(Arc::strong_count(&handle) > held);
+        scene.host.queues.destroy(qp.qp);
+        drop(rogue);
+        assert_eq!(Arc::strong_count(&handle), held);
+    }
+}
