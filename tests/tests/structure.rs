@@ -112,6 +112,7 @@ const DATA_PATH: &[&str] = &[
     "engine/transport/src/queue_set.rs",
     "engine/transport/src/queues.rs",
     "engine/transport/src/dma.rs",
+    "engine/transport/src/doze.rs",
     "engine/transport/src/keys.rs",
     "engine/transport/src/path.rs",
     "engine/transport/src/path/local.rs",

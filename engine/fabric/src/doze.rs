@@ -1,24 +1,12 @@
-//! Sleep and wake without a fence on the fast path.
-//!
-//! ```text
-//!   the sender                    the sleeper
-//!   publish                       asleep = 1
-//!   (nothing)                     membarrier: every running thread of the process has a full fence
-//!   asleep? ── yes ─▶ ring        check all rings again
-//!                                 sleep until rung
-//! ```
-//!
-//! The sender stores, then loads another cache line. Without a fence a processor may execute the
-//! load first, and both sides would miss each other. The sleeper, which has time, causes the fence
-//! in all threads.
+//! Where the thread of a set of queues sleeps, in the process.
 
 use std::io;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use rpcrdma_provider::Waker;
-use rpcrdma_transport::barrier;
-use rpcrdma_transport::sync::{AtomicU32, Ordering};
+use rpcrdma_transport::sync::AtomicU32;
+use rpcrdma_transport::{barrier, doze};
 
 /// Where one thread sleeps; other threads check whether it does.
 pub(super) struct Doze {
@@ -34,9 +22,7 @@ impl Doze {
     /// Wakes the owner if it sleeps. Called after publishing. Costs one load if the owner is awake.
     #[inline]
     pub(super) fn poke(&self) {
-        if is_asleep(&self.asleep) {
-            self.wake();
-        }
+        doze::poke(&self.asleep, barrier::compiler, || self.waker.ring());
     }
 
     /// Sleeps until poked, until `other` is rung, or until `timeout` is over. Returns at once if
@@ -47,34 +33,21 @@ impl Doze {
         timeout: Duration,
         ready: impl FnOnce() -> bool,
     ) -> io::Result<()> {
-        let timeout = if barrier::is_there() { timeout } else { timeout.min(NAP) };
-        fall_asleep(&self.asleep);
-        let outcome = if ready() { Ok(false) } else { Waker::sleep([&self.waker, other], timeout) };
-        self.asleep.store(0, Ordering::Relaxed);
-        if let Ok(true) = outcome {
+        let barrier = || {
+            barrier::heavy();
+            barrier::is_there()
+        };
+        let wait = |is_seen: bool| {
+            let timeout = if is_seen { timeout } else { timeout.min(NAP) };
+            Waker::sleep([&self.waker, other], timeout)
+        };
+        let slept = doze::sleep(|| [&*self.asleep].into_iter(), barrier, ready, wait);
+        let is_rung = slept.unwrap_or(Ok(false))?;
+        if is_rung {
             self.waker.drain();
         }
-        outcome.map(drop)
+        Ok(())
     }
-
-    #[cold]
-    fn wake(&self) {
-        self.asleep.store(0, Ordering::Relaxed);
-        self.waker.ring();
-    }
-}
-
-/// The sender's half: is the owner asleep, or about to be?
-#[inline]
-pub(super) fn is_asleep(asleep: &AtomicU32) -> bool {
-    barrier::compiler();
-    asleep.load(Ordering::Relaxed) != 0
-}
-
-/// The sleeper's half. Everything published before a sender saw this side awake is visible now.
-pub(super) fn fall_asleep(asleep: &AtomicU32) {
-    asleep.store(1, Ordering::Relaxed);
-    barrier::heavy();
 }
 
 /// The longest sleep when a wake-up may be missed.

@@ -3,11 +3,11 @@
 //! The socket says who the peer is, wakes it, and ends with its process. A link that is cut has no
 //! peer any more, whatever the memory says.
 
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rpcrdma_transport::barrier;
 use rpcrdma_transport::carrier::{Carrier, EndId};
+use rpcrdma_transport::{barrier, doze};
 use rustix::net::SendFlags;
 
 use crate::closer::Foreign;
@@ -96,14 +96,9 @@ impl Link {
         self.terms.have_fences
     }
 
-    /// This side's thread is going to sleep.
-    pub(crate) fn fall_asleep(&self) {
-        self.layout.side(self.side).asleep.0.store(1, Ordering::Relaxed);
-    }
-
-    /// This side's thread is awake.
-    pub(crate) fn wake_up(&self) {
-        self.layout.side(self.side).asleep.0.store(0, Ordering::Relaxed);
+    /// 1 while this side's thread sleeps.
+    pub(crate) fn asleep(&self) -> &AtomicU32 {
+        &self.layout.side(self.side).asleep.0
     }
 
     /// Shows a pool to the peer. False if the socket has no room now.
@@ -199,22 +194,19 @@ impl Link {
     /// Wakes the peer if it sleeps. Called after publishing.
     #[inline]
     pub(crate) fn wake_peer(&self) {
-        // The load comes behind what was published: fence.rs.
-        if self.terms.have_fences {
-            barrier::compiler()
-        } else {
-            fence(Ordering::SeqCst)
-        }
-        if self.layout.side(1 - self.side).asleep.0.load(Ordering::Relaxed) != 0 {
-            self.ring();
-        }
+        let asleep = &self.layout.side(1 - self.side).asleep.0;
+        doze::poke(asleep, || self.order(), || self.ring());
+    }
+
+    /// Puts a load behind what was published: fence.rs.
+    #[inline]
+    fn order(&self) {
+        if self.terms.have_fences { barrier::compiler() } else { fence(Ordering::SeqCst) }
     }
 
     /// One system call. The only failures are a peer that is gone, and one that has not read earlier
     /// rings.
-    #[cold]
     fn ring(&self) {
-        self.layout.side(1 - self.side).asleep.0.store(0, Ordering::Relaxed);
         let _ = rustix::net::send(&self.socket, &[RING], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 }

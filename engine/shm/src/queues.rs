@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rpcrdma_provider::{SetupError, Waker};
 use rpcrdma_transport::Transport;
+use rpcrdma_transport::doze;
 use rpcrdma_transport::endpoint::Endpoint;
 use rpcrdma_transport::numbers::Numbers;
 use rpcrdma_transport::port::Ends;
@@ -43,14 +44,14 @@ impl rpcrdma_transport::port::Port for Port {
         timeout: Duration,
     ) -> io::Result<()> {
         let links = || transport.carriers().map(|Channel(link)| link);
-        links().for_each(|link| link.fall_asleep());
-        let is_seen = fence::everywhere() || links().all(|link| !link.have_fences());
-        let timeout = if is_seen { timeout } else { timeout.min(NAP) };
-        let slept = if transport.has_work() { Ok(()) } else { self.wait(other, timeout) };
-        links().for_each(|link| link.wake_up());
+        let barrier = || fence::everywhere() || links().all(|link| !link.have_fences());
+        let wait =
+            |is_seen: bool| self.wait(other, if is_seen { timeout } else { timeout.min(NAP) });
+        let words = || links().map(|link| link.asleep());
+        let slept = doze::sleep(words, barrier, || transport.has_work(), wait);
         let all = || transport.all_carriers().map(|Channel(link)| &**link);
         self.drain(|id| all().find(|link| link.end().link == id));
-        slept
+        slept.unwrap_or(Ok(()))
     }
 }
 

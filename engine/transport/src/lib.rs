@@ -28,6 +28,7 @@ pub mod clock;
 pub mod conn;
 pub mod device;
 mod dma;
+pub mod doze;
 pub mod endpoint;
 pub mod keys;
 mod limits;

@@ -3,15 +3,15 @@
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p rpcrdma-fabric --lib interleavings`
 #![expect(unsafe_code, reason = "loom watches memory that two threads share")]
 
-use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::sync::atomic::AtomicU32;
 use loom::sync::{Arc, Notify};
 use loom::thread;
 
 use rpcrdma_transport::body::{Acks, Refusal};
 use rpcrdma_transport::carrier::{Incoming, Outgoing, Vacant};
 use rpcrdma_transport::keys::KeyCache;
+use rpcrdma_transport::{barrier, doze};
 
-use crate::doze::{fall_asleep, is_asleep};
 use crate::rings::{Consumer, Producer, ring};
 
 /// The first slot of every ring: the second has a position that no 32 bits can hold.
@@ -246,11 +246,12 @@ fn a_message_always_wakes_its_sleeping_receiver() {
             let (asleep, alarm) = &*other;
             for byte in 0..2 {
                 while rx.front().is_none() {
-                    fall_asleep(asleep);
-                    if rx.front().is_none() {
-                        alarm.wait();
-                    }
-                    asleep.store(0, Ordering::Relaxed);
+                    let barrier = || {
+                        barrier::heavy();
+                        true
+                    };
+                    let ready = || rx.front().is_some();
+                    doze::sleep(|| [asleep].into_iter(), barrier, ready, |_| alarm.wait());
                 }
                 assert_eq!(take(&mut rx).0, byte);
             }
@@ -258,10 +259,7 @@ fn a_message_always_wakes_its_sleeping_receiver() {
         let (asleep, alarm) = &*bed;
         for byte in 0..2 {
             publish(&mut tx, byte, Acks::default());
-            if is_asleep(asleep) {
-                asleep.store(0, Ordering::Relaxed);
-                alarm.notify();
-            }
+            doze::poke(asleep, barrier::compiler, || alarm.notify());
         }
         sleeper.join().unwrap();
     });

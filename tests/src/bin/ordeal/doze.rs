@@ -11,6 +11,7 @@ use rpcrdma_engine::{Address, Client, Clock, Engine, Shm};
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::script::Random;
 use rpcrdma_tests::setup::checked;
+use rustix::process::Signal;
 
 use crate::Wanted;
 use crate::children::{Started, end_with_parent};
@@ -118,6 +119,8 @@ pub fn ask(wanted: &Wanted) {
     }
     let sleeps = client.handle().stats().sleeps;
     println!("asked {asked} times, slept {sleeps} times, the longest call took {longest:.1?}");
+    // Without a good-bye: the sleeping server is woken for that, too.
+    rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).expect("it is allowed");
 }
 
 /// Takes some time, mostly as short as the steps of falling asleep.
