@@ -53,7 +53,7 @@ pub struct Raw {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RawEngine {
-    /// `fabric`, `shm` or `verbs`.
+    /// `auto`, `fabric`, `shm` or `verbs`.
     pub provider: RawText,
     /// `auto` or a core list.
     pub cores: RawText,
@@ -314,7 +314,7 @@ pub struct RawBulk {
 impl Default for RawEngine {
     fn default() -> Self {
         Self {
-            provider: "fabric".into(),
+            provider: "auto".into(),
             cores: "auto".into(),
             shards: 1,
             numa_bind: true,

@@ -24,12 +24,31 @@ pub struct EngineSection {
 /// The transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProviderKind {
+    /// The one that the program opens.
+    Auto,
     /// The software fabric inside this process.
     Fabric,
     /// Shared memory between the processes of this host.
     Shm,
     /// An RDMA device, through libibverbs and librdmacm.
     Verbs,
+}
+
+impl ProviderKind {
+    /// Whether a program with this configuration may open a provider of that kind.
+    pub fn admits(self, opened: ProviderKind) -> bool {
+        self == ProviderKind::Auto || self == opened
+    }
+
+    /// The word of a configuration for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ProviderKind::Auto => "auto",
+            ProviderKind::Fabric => "fabric",
+            ProviderKind::Shm => "shm",
+            ProviderKind::Verbs => "verbs",
+        }
+    }
 }
 
 /// The cores of the shards.

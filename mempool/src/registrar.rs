@@ -91,6 +91,11 @@ pub trait Registrar: Send + Sync {
     /// # Errors
     /// If deregistration fails: the memory must stay mapped.
     fn deregister(&self, keys: Keys) -> std::io::Result<()>;
+    /// Whether regions are of more use to the device if other processes can map them
+    /// ([`RegionSpec::shared`](crate::RegionSpec::shared)).
+    fn wants_shared(&self) -> bool {
+        false
+    }
 }
 
 /// Why a region cannot be registered.

@@ -132,6 +132,10 @@ impl Registrar for CheckedRegistrar {
         self.watch.regions.fetch_sub(1, Ordering::Relaxed);
         Ok(())
     }
+
+    fn wants_shared(&self) -> bool {
+        self.inner.wants_shared()
+    }
 }
 
 /// The hooks that check a set of queues.

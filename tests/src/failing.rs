@@ -173,6 +173,10 @@ impl Registrar for FailingRegistrar {
         self.ledger.count(|given| given.regions -= 1);
         Ok(())
     }
+
+    fn wants_shared(&self) -> bool {
+        self.inner.wants_shared()
+    }
 }
 
 /// The hooks that let a call of queues fail.

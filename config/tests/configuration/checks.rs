@@ -272,7 +272,7 @@ fn unknown_words_are_refused_with_the_allowed_ones() {
     );
     assert_eq!(
         refusal("[engine]\nprovider = true"),
-        "engine.provider = \"true\"; allowed: \"fabric\", \"shm\", \"verbs\"",
+        "engine.provider = \"true\"; allowed: \"auto\", \"fabric\", \"shm\", \"verbs\"",
     );
     assert_eq!(
         refusal("[engine.idle]\npolicy = \"sleep\""),

@@ -31,7 +31,7 @@ pub struct Args {
     /// Segments of 64 KiB that may be at the disk at a time; without it enough.
     #[arg(long, value_name = "N")]
     pub spares: Option<u32>,
-    /// What carries the messages; without it what the address says, or the fabric.
+    /// What carries the messages; without it what the address is of, or the fabric.
     #[arg(long, value_parser = ["fabric", "shm", "verbs"])]
     pub provider: Option<String>,
     /// Only serve: here, until a signal comes.
@@ -94,8 +94,10 @@ impl Args {
     }
 
     fn provider(&self) -> &str {
-        let is_socket = matches!(self.listen.or(self.connect), Some(Address::Shm(_)));
-        self.provider.as_deref().unwrap_or(if is_socket { "shm" } else { "fabric" })
+        // Without an address both ends are in this process.
+        let at = self.listen.or(self.connect);
+        let usual = at.map_or(ProviderKind::Fabric, |at| at.provider());
+        self.provider.as_deref().unwrap_or(usual.as_str())
     }
 
     /// The address that selects the device: the one to listen on, if no other is named.

@@ -82,9 +82,15 @@ fn run(args: &Args, out: &mut impl Write) -> Outcome {
 /// Opens the device. Everything behind is the same for all of them.
 fn open(config: Config, role: &Role, args: &Args, out: &mut impl Write) -> Outcome {
     match config.engine().provider {
-        ProviderKind::Fabric => play(Fabric::from_config(&config)?, config, role, args, out),
+        ProviderKind::Auto | ProviderKind::Fabric => {
+            play(Fabric::from_config(&config)?, config, role, args, out)
+        }
         ProviderKind::Shm => play(Shm::from_config(&config)?, config, role, args, out),
-        ProviderKind::Verbs => play(Verbs::from_config(&config)?, config, role, args, out),
+        ProviderKind::Verbs => {
+            let verbs = Verbs::from_config(&config)
+                .map_err(|error| format!("{error}; an address shm:PATH needs no device"))?;
+            play(verbs, config, role, args, out)
+        }
     }
 }
 

@@ -227,15 +227,16 @@ fn lengths_and_devices_are_checked() {
     }
     for (line, why) in [
         (&["--file", "f", "--provider", "verbs"][..], "--address"),
-        (&["--listen", "10.0.0.1:7777"], "shm:/PATH"),
+        (&["--listen", "10.0.0.1:7777", "--provider", "fabric"], "shm:/PATH"),
         (&["--listen", "shm:/s", "--provider", "fabric"], "shm:/PATH"),
-        (&["--file", "f", "--connect", "10.0.0.1:7777"], "shm:/PATH"),
+        (&["--file", "f", "--connect", "10.0.0.1:7777", "--provider", "fabric"], "shm:/PATH"),
     ] {
         let refused = parsed(line).expect("a command line").config(true).expect_err("impossible");
         assert!(refused.to_string().contains(why), "{refused}");
     }
     for (line, address) in [
-        (&["--listen", "10.0.0.1:7777", "--provider", "verbs"][..], Some("10.0.0.1")),
+        (&["--listen", "10.0.0.1:7777"][..], Some("10.0.0.1")),
+        (&["--listen", "10.0.0.1:7777", "--provider", "verbs"], Some("10.0.0.1")),
         (&["--listen", "10.0.0.1:7777", "--provider", "verbs", "-d", "rxe0"], None),
         (&["--file", "f", "--connect", "10.0.0.1:7777", "--provider", "verbs"], None),
     ] {

@@ -12,7 +12,7 @@ use rpcrdma_engine::{Address, Config};
 #[derive(Debug, Parser)]
 #[command(name = "echo")]
 pub struct Args {
-    /// Who carries the messages; without it what the address or the configuration says.
+    /// Who carries the messages; without it what the configuration says, or the address is of.
     #[arg(short, long, value_parser = ["fabric", "shm", "verbs"])]
     pub provider: Option<String>,
     /// The RDMA device, as `ibv_devices` shows it.
@@ -48,8 +48,10 @@ impl Args {
         let at = self.listen.or(self.connect);
         if let Some(provider) = &self.provider {
             raw.engine.provider = provider.as_str().into();
-        } else if matches!(at, Some(Address::Shm(_))) {
-            raw.engine.provider = "shm".into();
+        } else if raw.engine.provider.as_str() == ProviderKind::Auto.as_str() {
+            // Without an address both ends are in this process.
+            let kind = at.map_or(ProviderKind::Fabric, |at| at.provider());
+            raw.engine.provider = kind.as_str().into();
         }
         if let Some(device) = &self.device {
             raw.verbs.device = device.as_str().into();
@@ -110,10 +112,22 @@ mod tests {
         assert_eq!((parsed(server).listen, parsed(server).connect), (at, None));
         assert_eq!((parsed(client).listen, parsed(client).connect), (None, at));
         assert!(parsed(server).config().is_ok() && parsed(client).config().is_ok());
-        assert!(refused("echo --listen 10.0.0.1:7777").contains("verbs"));
-        assert!(refused("echo --connect 10.0.0.1:7777").contains("verbs"));
+        assert!(refused("echo -p fabric --listen 10.0.0.1:7777").contains("verbs"));
+        assert!(refused("echo -p fabric --connect 10.0.0.1:7777").contains("verbs"));
         assert!(refused("echo -p verbs").contains("--address"));
         Args::try_parse_from(["echo", "-l", "[::1]:1", "-c", "[::1]:1"]).expect_err("one of them");
+    }
+
+    #[test]
+    fn an_address_chooses_the_provider_unless_it_is_named() {
+        let provider = |line: &str| parsed(line).config().expect("right").engine().provider;
+        assert_eq!(provider("echo --listen 10.0.0.1:7777"), ProviderKind::Verbs);
+        assert_eq!(provider("echo --connect 10.0.0.1:7777"), ProviderKind::Verbs);
+        assert_eq!(provider("echo --listen shm:/run/echo.sock"), ProviderKind::Shm);
+        assert_eq!(provider("echo -p verbs --connect shm:@echo"), ProviderKind::Verbs);
+        // An address of documentation (RFC 5737): no device has it.
+        let error = crate::open(&parsed("echo --listen 203.0.113.1:7777")).expect_err("no device");
+        assert!(error.to_string().contains("shm:PATH"), "{error}");
     }
 
     #[test]

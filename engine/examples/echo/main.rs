@@ -53,9 +53,15 @@ fn main() -> ExitCode {
 fn open(args: &Args) -> Result<(), Box<dyn Error>> {
     let config = args.config()?;
     match config.engine().provider {
-        ProviderKind::Fabric => run(Fabric::from_config(&config)?, config, args),
+        ProviderKind::Auto | ProviderKind::Fabric => {
+            run(Fabric::from_config(&config)?, config, args)
+        }
         ProviderKind::Shm => run(Shm::from_config(&config)?, config, args),
-        ProviderKind::Verbs => run(Verbs::from_config(&config)?, config, args),
+        ProviderKind::Verbs => {
+            let verbs = Verbs::from_config(&config)
+                .map_err(|error| format!("{error}; an address shm:PATH needs no device"))?;
+            run(verbs, config, args)
+        }
     }
 }
 

@@ -33,6 +33,8 @@ use crate::memory::Unfit;
 pub(crate) struct Files {
     table: Arc<KeyTable>,
     files: Mutex<HashMap<u32, File>>,
+    /// Whether peers may map pools.
+    are_shown: bool,
     /// Counts deregistrations: a key may name other memory afterwards.
     removals: AtomicU64,
 }
@@ -59,8 +61,8 @@ pub(crate) struct Name {
 
 impl Files {
     /// None yet.
-    pub(crate) fn new(table: Arc<KeyTable>) -> Files {
-        Files { table, files: Mutex::default(), removals: AtomicU64::new(0) }
+    pub(crate) fn new(table: Arc<KeyTable>, are_shown: bool) -> Files {
+        Files { table, files: Mutex::default(), are_shown, removals: AtomicU64::new(0) }
     }
 
     /// The memfd of a registration, if it has one.
@@ -94,6 +96,10 @@ impl Registrar for Files {
         self.lock().remove(&keys.lkey);
         self.removals.fetch_add(1, Ordering::Release);
         self.table.deregister(keys)
+    }
+
+    fn wants_shared(&self) -> bool {
+        self.are_shown
     }
 }
 
@@ -155,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_registration_has_a_file_as_long_as_it_exists_and_only_if_it_can() {
-        let files = Files::new(Arc::default());
+        let files = Files::new(Arc::default(), true);
         let (shared, private) = (region(true), region(false));
         let of_shared = files.register(&shared, Rights::own(Access::empty())).expect("room");
         let of_private = files.register(&private, Rights::own(Access::empty())).expect("room");

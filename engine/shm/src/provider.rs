@@ -59,7 +59,7 @@ impl Shm {
             hint: "check the limits of open files (ulimit -n) and of threads (ulimit -u)",
         })?;
         let device = Device::new("shm", options.settings(), options.key_seed);
-        let files = Arc::new(Files::new(Arc::clone(device.keys())));
+        let files = Arc::new(Files::new(Arc::clone(device.keys()), options.map_pools));
         let (watch, closer) = (Arc::new(watch), Closer::default());
         Ok(Shm(Arc::new(Shared { options, device, files, watch, closer, first })))
     }

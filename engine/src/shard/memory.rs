@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use rpcrdma_config::section::Exposure;
-use rpcrdma_config::{Config, Lock, Pages, ProviderKind};
+use rpcrdma_config::{Config, Lock, Pages};
 use rpcrdma_mempool::{
     Access, BulkPool, Keys, Note, PageSize, Pool, PoolSpec, RecvPool, RecvSpec, Region, RegionSpec,
     Registered, Registrar, Rights, SendPool, SendSpec, ZeroPage,
@@ -130,8 +130,7 @@ impl RegionMaker<'_> {
         spec.lock = memory.lock != Lock::Never;
         spec.prefault = memory.prefault;
         spec.numa_node = self.numa_node;
-        let is_shm = self.config.engine().provider == ProviderKind::Shm;
-        spec.shared = is_shm && self.config.shm().map_pools;
+        spec.shared = self.registrar.wants_shared();
         let region = Region::map(&spec).map_err(of(what))?;
         self.check(what, &region)?;
         let rights = match self.config.explicit().exposure {

@@ -120,7 +120,7 @@ impl Opened {
         config: &Config,
         options: &[(&'static str, &dyn Display, &dyn Display)],
     ) -> Result<(), SetupError> {
-        if config.engine().provider != self.kind {
+        if !config.engine().provider.admits(self.kind) {
             let reason =
                 format!("the program opened {}; open the configured provider", self.device);
             return Err(SetupError::unmet(config, "engine.provider", reason));

@@ -83,7 +83,7 @@ impl Provider for Verbs {
     }
 
     fn check(&self, config: &Config) -> Result<(), SetupError> {
-        if config.engine().provider != ProviderKind::Verbs {
+        if !config.engine().provider.admits(ProviderKind::Verbs) {
             let reason = "the program opened an RDMA device; open the configured provider";
             return Err(SetupError::unmet(config, "engine.provider", reason));
         }

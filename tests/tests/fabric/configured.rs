@@ -1,9 +1,9 @@
 //! The engine does what is configured, or its start fails with an error that names the key; the
 //! choices of the system can be read after the start.
 
-use rpcrdma_config::{Config, Exposure, Raw};
+use rpcrdma_config::{Config, Exposure, ProviderKind, Raw};
 use rpcrdma_engine::fabric::FabricOptions;
-use rpcrdma_engine::{CallRefused, Engine, Fabric, Obtained, Provider, SetupError};
+use rpcrdma_engine::{CallRefused, Engine, Fabric, Obtained, Provider, SetupError, Shm};
 use rpcrdma_mempool::PageSize;
 use rpcrdma_proto::SendError;
 use rpcrdma_tests::script::{Part, Script};
@@ -35,6 +35,19 @@ fn an_engine_starts_only_with_the_configured_provider() {
     let (key, message) = unmet(Fabric::new(), &raw);
     assert_eq!(key, "engine.provider");
     assert!(message.starts_with("engine.provider = \"verbs\": "), "{message}");
+    let (key, _) = unmet(Shm::new().expect("shared memory"), &raw);
+    assert_eq!(key, "engine.provider");
+}
+
+#[test]
+fn an_engine_starts_with_any_provider_if_none_is_configured() {
+    let open = checked(&small());
+    assert_eq!(open.engine().provider, ProviderKind::Auto);
+    let shm = Shm::from_config(&open).expect("shared memory");
+    let (engine, _control) = Engine::without_threads(shm, open.clone()).expect("as it is");
+    engine.client().expect("a client");
+    let (engine, _control) = Engine::without_threads(Fabric::new(), open).expect("as it is");
+    engine.client().expect("a client");
 }
 
 #[test]
