@@ -79,6 +79,11 @@ impl Shm {
     pub(crate) fn beginning_at(options: ShmOptions, first: u64) -> Result<Shm, SetupError> {
         Shm::of(options, first)
     }
+
+    /// The keys of its registrations so far.
+    pub(crate) fn keys(&self) -> rpcrdma_transport::keys::KeyCache {
+        rpcrdma_transport::keys::KeyCache::of(Arc::clone(self.0.device.keys()))
+    }
 }
 
 impl Provider for Shm {

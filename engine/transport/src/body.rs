@@ -205,3 +205,27 @@ const PIECE_LEN: usize = 16;
 
 const _: () = assert!(size_of::<Header>() == 24 && size_of::<Piece>() == PIECE_LEN);
 const _: () = assert!(std::mem::offset_of!(Body, bytes).is_multiple_of(8));
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_outcome_has_a_number_of_its_own_and_other_numbers_are_none() {
+        let refusals = [
+            Refusal::TooLong,
+            Refusal::NotReady,
+            Refusal::Gone,
+            Refusal::Broken,
+            Refusal::Unreadable,
+            Refusal::Access,
+        ];
+        let all: Vec<_> = refusals.into_iter().map(Err).chain([Ok(())]).collect();
+        for outcome in &all {
+            assert_eq!(Refusal::outcome_of(Refusal::code_of(*outcome)), Some(*outcome));
+        }
+        let known = (0..1000).filter(|code| Refusal::outcome_of(*code).is_some()).count();
+        assert_eq!(known, all.len());
+        assert_eq!(Refusal::outcome_of(u32::MAX), None);
+    }
+}

@@ -205,6 +205,20 @@ fn a_length_without_its_bytes_ends_the_connection_and_delivers_nothing() {
 }
 
 #[test]
+fn a_slot_of_another_lap_is_not_published() {
+    let mut scene = Scene::new();
+    let mut rogue = scene.rogue();
+    let turn = &rogue.rogue.out.slot(0).turn;
+    for other in [2, u64::from(SLOTS) + 1, u64::MAX] {
+        turn.store(other, Ordering::Release);
+        assert_eq!(scene.take(rogue.qp), []);
+    }
+    rogue.publish(Said::SEND);
+    assert_eq!(scene.take(rogue.qp), [(WcStatus::Success, 4)]);
+    scene.assert_unharmed();
+}
+
+#[test]
 fn acks_of_slots_that_were_never_published_free_nothing() {
     let mut scene = Scene::new();
     for acks in [u64::MAX, 1 << 40, 3, 1] {

@@ -4,6 +4,7 @@
 mod connect;
 mod descriptors;
 mod device;
+mod ends;
 mod hostile;
 mod mapped;
 mod shown;

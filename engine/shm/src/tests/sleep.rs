@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use rpcrdma_provider::{
     Attached, CmEvent, ConnParam, ConnectionManager, Provider, QueueEvent, Queues, Waker,
 };
+use rpcrdma_transport::body::OP_SEND;
+use rpcrdma_transport::port::Port as _;
 
 use super::device::{address, open};
 use super::host::*;
@@ -71,6 +73,16 @@ fn a_ring_ends_one_sleep() {
         assert!(scene.sleep(LONG) < LONG);
         assert!(scene.sleep(NAP) >= NAP, "{rings} were read");
     }
+}
+
+/// It is published after the last poll, by a sender that cannot see yet that this side sleeps.
+#[test]
+fn a_message_that_comes_while_its_receiver_falls_asleep_is_not_slept_over() {
+    let mut scene = Scene::new();
+    scene.rogue.publish([0, u64::from(OP_SEND) << 32, 4], b"late");
+    let (port, begun) = (scene.host.queues.handle(), Instant::now());
+    port.sleep(scene.host.queues.transport(), &scene.waker, LONG).unwrap();
+    assert!(begun.elapsed() < LONG);
 }
 
 #[test]

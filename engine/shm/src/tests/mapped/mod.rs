@@ -1,5 +1,6 @@
 //! The tests of the rules where long messages are, and what is copied from a peer's pool.
 
+mod copies;
 mod device;
 mod pools;
 
