@@ -146,8 +146,10 @@ pub(crate) const POOLS_MAX: usize = 256;
 #[cfg(test)]
 mod tests {
     use rpcrdma_mempool::{Access, RegionSpec};
+    use rpcrdma_provider::Provider;
 
     use super::*;
+    use crate::{Shm, ShmOptions};
 
     fn name(key: u32) -> Name {
         Name { key, place: 0, number: 1 }
@@ -157,6 +159,15 @@ mod tests {
         let mut spec = RegionSpec::new(8192);
         (spec.pages, spec.lock, spec.shared) = (rpcrdma_mempool::PageSize::Base4K, false, shared);
         Region::map(&spec).expect("memory")
+    }
+
+    #[test]
+    fn memory_is_wanted_shared_only_if_peers_may_map_it() {
+        for map_pools in [false, true] {
+            let options = ShmOptions { map_pools, ..ShmOptions::default() };
+            let shm = Shm::with_options(options).expect("a thread");
+            assert_eq!(shm.registrar().wants_shared(), map_pools);
+        }
     }
 
     #[test]
