@@ -163,10 +163,15 @@ impl ShmCm {
     /// Drops callers that say nothing, and connects again where a listener was full. Returns when
     /// it has to be done again.
     fn look_at_clock(&mut self, now: Instant) -> Option<Duration> {
-        self.sockets.retain(|_, socket| match socket {
-            Socket::Caller(caller) => !caller.is_late(now),
-            _ => true,
+        let late = self.sockets.iter().filter_map(|(number, socket)| match socket {
+            Socket::Caller(caller) if caller.is_late(now) => Some(*number),
+            _ => None,
         });
+        for number in late.collect::<Vec<u64>>() {
+            // It may have spoken in time: this side is late if very many come at once.
+            self.hear_caller(number);
+            self.sockets.remove(&number);
+        }
         for (number, socket) in &mut self.sockets {
             if let Socket::Listener(listener) = socket {
                 listener.wake(&self.epoll, *number, now);

@@ -32,6 +32,10 @@ pub struct Client<P: Provider> {
 /// Polls without work after which [`Client::poll_for`] sleeps.
 const POLLS_IDLE: u32 = 200;
 
+/// How often deadlines are looked at while a connection is made. Its steps wake the thread: very
+/// many clients that wait at one time leave the processors to their server.
+const CONNECT_POLL: Duration = Duration::from_millis(50);
+
 /// The outcome of a connection attempt.
 type Outcome = Result<ConnectionId, ConnectError>;
 
@@ -54,7 +58,7 @@ impl<P: Provider> Client<P> {
         // An attempt has its own deadlines; this one covers an engine that is gone.
         let until = self.shard.core.parts.timers.attempt_until(self.clock.now());
         loop {
-            self.poll_for(Duration::from_millis(1), |_| ());
+            self.poll_for(CONNECT_POLL, |_| ());
             match self.connected(id) {
                 Some(Ok(peer)) => return Ok(peer),
                 Some(Err(reason)) => return Err(SetupError::connect(to, reason)),

@@ -94,6 +94,31 @@ fn a_caller_that_says_nothing_is_dropped_when_it_is_late() {
 }
 
 #[test]
+fn a_caller_that_has_said_hello_and_was_not_heard_in_time_is_heard() {
+    let mut scene = Scene::new();
+    let name = scene.listen();
+    let caller = socket::open().unwrap();
+    socket::connect(&caller, &name).unwrap();
+    assert!(scene.next().is_none());
+    let dimensions = crate::layout::Dimensions { slots: 16, staging: STAGING };
+    let (_memory, file) = crate::memory::Memory::create(dimensions.bytes()).unwrap();
+    let hello = Greeting {
+        kind: Kind::Hello,
+        dimensions,
+        has_fences: true,
+        maps_pools: false,
+        qp_num: 7,
+        rnr_retry: 7,
+        private: rpcrdma_provider::PrivateBytes::new(),
+    };
+    socket::send(&caller, &hello, Some(&file)).unwrap();
+    assert_eq!(scene.look_in(7), None);
+    let request = scene.next();
+    assert!(matches!(request, Some(CmEvent::Request { .. })));
+    assert!(is_open(&caller), "it waits for an answer");
+}
+
+#[test]
 fn callers_that_say_nothing_are_not_more_than_allowed() {
     let mut scene = Scene::new();
     let name = scene.listen();
