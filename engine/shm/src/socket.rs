@@ -244,7 +244,8 @@ fn may_hold_files(socket: &OwnedFd) -> bool {
                     || again.is_ok_and(|(front, _)| front.flags.contains(ReturnFlags::CTRUNC));
             }
             Ok(_) if take(socket).is_ok() => {}
-            Err(Errno::INTR) => {}
+            // A peer that was killed had not read all; this is said once.
+            Err(Errno::INTR | Errno::CONNRESET) => {}
             // It was never connected.
             Err(Errno::NOTCONN) => return false,
             Ok(_) | Err(_) => return true,
@@ -369,6 +370,22 @@ mod tests {
             rnr_retry: 0,
             private: PrivateBytes::new(),
         }
+    }
+
+    /// The closer has only what a peer has left there, and not the sockets of all that have died.
+    #[test]
+    fn a_socket_whose_queue_has_no_descriptors_is_closed_at_once() {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        for (unread, words) in [(0, 0), (1, 0), (0, 3), (2, 3)] {
+            let (dead, left) =
+                socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("two");
+            (0..unread).for_each(|_| send_with(&left, &[0], None).expect("room"));
+            (0..words).for_each(|_| send_with(&dead, &[0], None).expect("room"));
+            drop(dead);
+            let _ = rustix::net::shutdown(&left, Shutdown::Both);
+            assert!(!may_hold_files(&left), "{unread} unread, {words} words");
+        }
+        assert!(!may_hold_files(&open().expect("a socket")), "never connected");
     }
 
     #[test]
