@@ -233,7 +233,6 @@ impl<Q: Queues> Io<Q> {
         let Some(qp) = self.qps[peer as usize] else { return Flush::Gone };
         loop {
             if lane.pending.front().is_none() {
-                lane.unsolicited = 0;
                 return lane.trouble.map_or(Flush::Empty, Flush::after);
             }
             let room = self.depths.send_depth.saturating_sub(lane.outstanding());

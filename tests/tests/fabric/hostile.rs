@@ -1,10 +1,12 @@
 //! Peers that break the rules: the engine never panics, and other connections are not affected.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rpcrdma_engine::provider::ConnectError;
 use rpcrdma_engine::{CloseReason, ConnectionId, Fabric};
 use rpcrdma_proto::Fatal;
+use rpcrdma_tests::checked_provider::{CheckedProvider, Weaken};
 use rpcrdma_tests::raw_peer::{
     RawPeer, continuation, initial, message, optional, properties, transmission,
 };
@@ -789,4 +791,38 @@ fn a_ticket_dropped_for_a_peer_that_receives_nothing_waits() {
         }
     }
     assert_eq!(errors, 1);
+}
+
+#[test]
+fn reports_that_have_left_do_not_count_as_waiting() {
+    let fabric = Fabric::new();
+    // Of the reports that are due, two are posted, and the others wait.
+    let shallow = || {
+        let checked = CheckedProvider::new(fabric.clone(), Arc::default());
+        checked.weaker(|caps| caps.send_depth = 2)
+    };
+    let (mut world, _good) = World::pair(&shallow, &Plan::default());
+    let mut raw = RawPeer::sized(&fabric, 1, 16);
+    raw.connect(world.at);
+    while !raw.is_connected() {
+        world.step();
+        raw.turn().expect("there is room for it");
+    }
+    raw.send(&properties(0x99, 16));
+    let mut bad = echo(1);
+    bad[12..16].copy_from_slice(&9_u32.to_be_bytes());
+    // Six are under way all the time, and more come in all than may wait. 128 invalid messages in a
+    // row would end the connection.
+    let (mut sent, mut answered) = (0, 0);
+    while answered < 100 {
+        let closed = &world.servers[0].handler().closed;
+        assert!(raw.is_connected(), "{closed:?} after {answered} reports");
+        while sent < answered + 6 && raw.send(&bad) {
+            sent += 1;
+        }
+        world.step();
+        raw.turn().expect("it is connected");
+        answered += std::iter::from_fn(|| raw.recv()).count();
+    }
+    assert!(world.servers[0].handler().closed.is_empty());
 }

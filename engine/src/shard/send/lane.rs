@@ -37,8 +37,8 @@ pub(crate) struct Lane {
     pub flight: Queue,
     /// Whether the peer is in the outbox's list of peers with pending messages.
     pub ready: bool,
-    /// Reports and control messages since `pending` was last empty.
-    pub unsolicited: u32,
+    /// Reports and control messages; as many of them as there are in `pending` may wait.
+    unsolicited: u32,
     /// The queue pair's last post error, other than a full queue, when it took all requests.
     pub trouble: Option<PostError>,
     /// Earlier marks with outstanding work requests.
@@ -101,6 +101,16 @@ impl Lane {
     #[inline]
     pub fn slots(&self) -> u32 {
         self.slots
+    }
+
+    /// Reports and control messages that wait to be posted, at most.
+    pub fn unsolicited(&self) -> u32 {
+        self.unsolicited.min(self.pending.len())
+    }
+
+    /// Counts a report or control message, before it is added.
+    pub fn add_unsolicited(&mut self) {
+        self.unsolicited = self.unsolicited() + 1;
     }
 
     /// Adds a message behind all others.

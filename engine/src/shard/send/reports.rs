@@ -16,9 +16,10 @@ impl Outbox {
     pub fn report(&mut self, peer: &mut Peer, report: &Report) -> bool {
         self.stats.violations.add(1);
         // A conforming peer has a Receive for each of its calls, any of which may be in error.
-        let is_told = peer.lane.unsolicited < peer.conn.inflow().granted() + UNSOLICITED_MAX
-            && self.small(peer, |conn, writer| conn.encode_report(report, writer));
-        peer.lane.unsolicited += 1;
+        let has_room = peer.lane.unsolicited() < peer.conn.inflow().granted() + UNSOLICITED_MAX;
+        peer.lane.add_unsolicited();
+        let is_told =
+            has_room && self.small(peer, |conn, writer| conn.encode_report(report, writer));
         self.stats.unreported.add(u64::from(!is_told));
         is_told
     }
@@ -42,17 +43,17 @@ impl Outbox {
 
     /// Whether a control message can be sent now.
     pub fn takes_control(&self, peer: &Peer) -> bool {
-        peer.lane.unsolicited < UNSOLICITED_MAX && self.slots_free() > 0
+        peer.lane.unsolicited() < UNSOLICITED_MAX && self.slots_free() > 0
     }
 
     /// Sends a control message, unless too many wait or no slot is free.
     #[cold]
     pub fn control(&mut self, peer: &mut Peer, send: &ControlSend) -> bool {
-        if peer.lane.unsolicited >= UNSOLICITED_MAX {
+        if peer.lane.unsolicited() >= UNSOLICITED_MAX {
             self.stats.unreported.add(1);
             return false;
         }
-        peer.lane.unsolicited += 1;
+        peer.lane.add_unsolicited();
         self.small(peer, |conn, writer| conn.encode_control(send, writer))
     }
 
