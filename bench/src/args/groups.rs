@@ -11,7 +11,7 @@ use rpcrdma_engine::Address;
 use super::parse::{delay, length, seconds};
 use super::values::{Idle, Op, Over, Placement, Switch, Touch};
 use crate::contenders::call::{Load, Shape};
-use crate::contenders::door;
+use crate::contenders::rendezvous;
 use crate::device::CorePair;
 use crate::error::BenchError;
 use crate::output::verdict::Condition;
@@ -109,7 +109,7 @@ pub struct DeviceArgs {
     pub address: Option<IpAddr>,
     /// Use `rpcrdma-bench serve` of another host or terminal as the server: for lat, rate, bw and
     /// load
-    #[arg(long, value_name = "ADDRESS[:PORT]|shm:PATH", value_parser = door::address)]
+    #[arg(long, value_name = "ADDRESS[:PORT]|shm:PATH", value_parser = rendezvous::address)]
     pub connect: Option<Address>,
 }
 

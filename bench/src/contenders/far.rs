@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
 use super::agree::{Heard, Lines, Order, Seen, Wish, Word};
-use super::door;
+use super::rendezvous;
 use crate::contenders::call::Load;
 use crate::contenders::tally::{Part, Tally};
 use crate::device::CorePair;
@@ -167,7 +167,7 @@ fn watch(lines: &mut Lines, done: &Waker, stop: &Stop) -> Result<(), BenchError>
 }
 
 fn connected(server: Address) -> Result<Lines, BenchError> {
-    door::knock(server, PATIENCE, LOOK)
+    rendezvous::connect(server, PATIENCE, LOOK)
         .map_err(|error| failed(&format!("no `rpcrdma-bench serve` answers at {server}: {error}")))
 }
 

@@ -42,8 +42,8 @@ pub struct Args {
     /// A side is a mode with its options in one word (lat, rate, bw, raw, floor), a saved result
     /// (FILE.json or saved:FILE, with #NAME for one of its contenders), or a peer: unix, tcp,
     /// unix-block and tcp-block are sockets; ucx, fi_pingpong, iceoryx2 and ib_send_lat are tools,
-    /// run on the same cores. Peers do what the first side of this program does, as far as they can.
-    /// A single side is compared with every installed peer.
+    /// run on the same cores. Peers do what the first side of this program does, as far as they
+    /// can. A single side is compared with every installed peer.
     #[arg(value_name = "SIDE")]
     pub sides: Vec<String>,
     /// Exit with 2 if the whole interval of a first ratio is worse by more than this: 5%

@@ -1,8 +1,8 @@
 //! `serve`: the server in a process of its own, for clients with `--connect`.
 //!
-//! A client says over TCP or a Unix socket what it is going to call and how its engine is set up (`agree`); for each
-//! client there is an engine of that kind, on one core, until the client has gone. One at a time:
-//! who measures does not share.
+//! A client says over TCP or a Unix socket what it is going to call and how its engine is set up
+//! (`agree`). For each client there is an engine of that kind, on one core, until the client has
+//! gone. It serves one client at a time, so that no other one disturbs the measurement.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,7 +15,7 @@ use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::{Address, Provider, Shm, Snapshot};
 
 use crate::args::{CoreArgs, DeviceArgs, NOT_SHM, OutputArgs, Over};
-use crate::contenders::door::{self, Door};
+use crate::contenders::rendezvous::{self, Rendezvous};
 use crate::contenders::rpc::Answering;
 use crate::contenders::tally::Tally;
 use crate::device::jitter::{self, PROBE_TIME};
@@ -40,7 +40,7 @@ pub struct Args {
     pub port: u16,
     /// Where clients ask: shm:PATH is a socket of this host, for --provider shm
     /// [default: the port, at the address of the device]
-    #[arg(short, long, value_name = "ADDRESS[:PORT]|shm:PATH", value_parser = door::address)]
+    #[arg(short, long, value_name = "ADDRESS[:PORT]|shm:PATH", value_parser = rendezvous::address)]
     #[arg(conflicts_with = "port")]
     pub listen: Option<Address>,
     /// Exit after the first client
@@ -102,14 +102,15 @@ where
         served.push(here.serve(&open, None, on_stdin()?, "standard input".into()));
     } else {
         let wanted = args.listen.unwrap_or(SocketAddr::new(ip, args.port).into());
-        let door = Door::open(wanted);
-        let door = door.map_err(|error| BenchError::device(WHO, format!("{wanted}: {error}")))?;
-        what = format!("serve: clients connect to {}, core {}", door.at(), cores.server);
+        let listener = Rendezvous::open(wanted);
+        let listener =
+            listener.map_err(|error| BenchError::device(WHO, format!("{wanted}: {error}")))?;
+        what = format!("serve: clients connect to {}, core {}", listener.at(), cores.server);
         session.announce(&what)?;
-        (at, probe_time) = (Some(door.at()), PROBE_TIME);
+        (at, probe_time) = (Some(listener.at()), PROBE_TIME);
         before = jitter::probe(cores, probe_time)?;
-        while let Some((lines, from)) = next_client(&door)? {
-            let one = here.serve(&open, Some(&door), lines, from);
+        while let Some((lines, from)) = next_client(&listener)? {
+            let one = here.serve(&open, Some(&listener), lines, from);
             session.announce(&one.sentence())?;
             served.push(one);
             if args.once {
@@ -123,8 +124,8 @@ where
 }
 
 /// Where engines listen if clients ask at a path: beside it, where who may connect is the same.
-fn beside(door: Option<Address>) -> Result<Option<Address>, BenchError> {
-    match door {
+fn beside(at: Option<Address>) -> Result<Option<Address>, BenchError> {
+    match at {
         Some(Address::Shm(name)) if name.path().is_some() => {
             let beside = format!("shm:{name}{BESIDE}").parse();
             beside.map(Some).map_err(|error| BenchError::Usage(format!("{name}{BESIDE}: {error}")))
@@ -149,16 +150,16 @@ pub(crate) struct Here<'a> {
 
 impl Here<'_> {
     /// Serves one client until it has gone. What goes wrong is told to it, and is in the result.
-    /// Who comes to the door meanwhile is told to come later.
+    /// Who comes meanwhile is told to come later.
     pub fn serve<P: Provider + Send>(
         &self,
         open: &dyn Fn(&Config) -> Result<P, BenchError>,
-        door: Option<&Door>,
+        listener: Option<&Rendezvous>,
         mut lines: Lines,
         from: String,
     ) -> Served {
         let started = Instant::now();
-        let outcome = self.answer(open, door, &mut lines);
+        let outcome = self.answer(open, listener, &mut lines);
         let (load, counted, ended) = match outcome {
             Ok((load, counted)) => (Some(load), counted, None),
             Err(why) => (None, Snapshot::default(), Some(why)),
@@ -169,7 +170,7 @@ impl Here<'_> {
     fn answer<P: Provider + Send>(
         &self,
         open: &dyn Fn(&Config) -> Result<P, BenchError>,
-        door: Option<&Door>,
+        listener: Option<&Rendezvous>,
         lines: &mut Lines,
     ) -> Result<(String, Snapshot), String> {
         let wish = wish_of(lines)?;
@@ -198,7 +199,7 @@ impl Here<'_> {
             if let Ok(at) = wait_for(&is_ready, is_done, prepares) {
                 tell(lines, Word::At(at));
                 rounds.go(Tally::Nothing);
-                until_gone(lines, door, &mut rounds, is_done);
+                until_gone(lines, listener, &mut rounds, is_done);
             }
             rounds.end();
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -246,9 +247,9 @@ impl Rounds {
 }
 
 /// The next client; `None` if the program is asked to end.
-fn next_client(door: &Door) -> Result<Option<(Lines, String)>, BenchError> {
+fn next_client(listener: &Rendezvous) -> Result<Option<(Lines, String)>, BenchError> {
     while !stop::is_wished() {
-        match door.accept(HEARING) {
+        match listener.accept(HEARING) {
             Ok(Some(client)) => return Ok(Some(client)),
             Ok(None) => thread::sleep(LOOK),
             Err(error) => return Err(BenchError::device(WHO, error)),
@@ -298,7 +299,7 @@ fn wait_for(
 /// end. Who comes meanwhile is told to come later.
 fn until_gone(
     lines: &mut Lines,
-    door: Option<&Door>,
+    listener: Option<&Rendezvous>,
     rounds: &mut Rounds,
     is_done: impl Fn() -> bool,
 ) {
@@ -315,7 +316,7 @@ fn until_gone(
             Ok(Heard::Nothing) => {}
             Ok(Heard::Gone) | Err(_) => return,
         }
-        if let Some(Ok(Some((mut other, _)))) = door.map(|door| door.accept(HEARING)) {
+        if let Some(Ok(Some((mut other, _)))) = listener.map(|listener| listener.accept(HEARING)) {
             let busy = "it is measuring with another client; try again when that has gone";
             tell(&mut other, Word::Refused(busy.into()));
         }

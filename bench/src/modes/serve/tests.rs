@@ -15,15 +15,15 @@ use crate::stats::{Contender, End, Quota};
 
 /// A port where clients come, and what a server does there with the next one.
 struct Port {
-    door: Door,
+    listener: Rendezvous,
     at: Address,
 }
 
 impl Port {
     fn new() -> Port {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into();
-        let door = Door::open(any).expect("a free port");
-        Port { at: door.at(), door }
+        let listener = Rendezvous::open(any).expect("a free port");
+        Port { at: listener.at(), listener }
     }
 
     fn serve_one(&self, fabric: &Fabric, core: u32) -> Served {
@@ -32,8 +32,8 @@ impl Port {
         own.fabric = Raw::default().fabric;
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into();
         let here = Here { at, core, own: &own };
-        let (lines, from) = next_client(&self.door).expect("a socket").expect("a client");
-        here.serve(&|_| Ok(fabric.clone()), Some(&self.door), lines, from)
+        let (lines, from) = next_client(&self.listener).expect("a socket").expect("a client");
+        here.serve(&|_| Ok(fabric.clone()), Some(&self.listener), lines, from)
     }
 }
 
@@ -174,7 +174,7 @@ fn a_server_that_goes_in_the_middle_of_a_round_ends_it() {
     let (port, load) = (Port::new(), load(Op::Null, 0, Placement::Inline, 1));
     thread::scope(|scope| {
         scope.spawn(|| {
-            let (mut lines, _) = next_client(&port.door).expect("a socket").expect("a client");
+            let (mut lines, _) = next_client(&port.listener).expect("a socket").expect("a client");
             wish_of(&mut lines).expect("a wish");
             tell(&mut lines, Word::At(port.at));
             assert!(matches!(lines.hear(), Ok(Heard::Line(Order::Go(Tally::Events)))));

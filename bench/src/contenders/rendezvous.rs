@@ -16,7 +16,7 @@ use super::agree::{Lines, PORT, is_for_now};
 
 /// A listener for clients. Dropping it removes its path.
 #[derive(Debug)]
-pub struct Door {
+pub struct Rendezvous {
     at: Address,
     listener: Listener,
 }
@@ -27,10 +27,10 @@ enum Listener {
     Unix(UnixListener, PathBuf),
 }
 
-impl Door {
+impl Rendezvous {
     /// Listens. Port 0 stands for any free one. A socket that a dead process has left at the same
     /// path is replaced.
-    pub fn open(at: Address) -> io::Result<Door> {
+    pub fn open(at: Address) -> io::Result<Rendezvous> {
         let (at, listener) = match at {
             Address::Ip(ip) => {
                 let listener = TcpListener::bind(ip)?;
@@ -40,7 +40,7 @@ impl Door {
             Address::Shm(name) => {
                 let bound = unix(&name).and_then(|name| UnixListener::bind_addr(&name));
                 let listener = match bound {
-                    Err(error) if error.kind() == ErrorKind::AddrInUse && bury(&name) => {
+                    Err(error) if error.kind() == ErrorKind::AddrInUse && remove_if_dead(&name) => {
                         UnixListener::bind_addr(&unix(&name)?)?
                     }
                     bound => bound?,
@@ -49,9 +49,9 @@ impl Door {
                 let path = name.path().map(Path::to_owned).unwrap_or_default();
                 (at, Listener::Unix(listener, path))
             }
-            _ => return Err(io::Error::other(NO_DOOR)),
+            _ => return Err(io::Error::other(NOT_A_SOCKET)),
         };
-        Ok(Door { at, listener })
+        Ok(Rendezvous { at, listener })
     }
 
     pub fn at(&self) -> Address {
@@ -82,7 +82,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for Rendezvous {
     fn drop(&mut self) {
         if let Listener::Unix(_, path) = &mut self.listener {
             // An abstract name has none; a path may have gone before.
@@ -91,8 +91,8 @@ impl Drop for Door {
     }
 }
 
-/// Knocks at a door; the words of who is there are waited for so long.
-pub fn knock(at: Address, patience: Duration, hearing: Duration) -> io::Result<Lines> {
+/// Connects to a server, for so long; its words are waited for as long as `hearing`.
+pub fn connect(at: Address, patience: Duration, hearing: Duration) -> io::Result<Lines> {
     match at {
         Address::Ip(ip) => {
             let stream = TcpStream::connect_timeout(&ip, patience)?;
@@ -100,11 +100,11 @@ pub fn knock(at: Address, patience: Duration, hearing: Duration) -> io::Result<L
             Lines::new(stream, hearing)
         }
         Address::Shm(name) => Lines::new(UnixStream::connect_addr(&unix(&name)?)?, hearing),
-        _ => Err(io::Error::other(NO_DOOR)),
+        _ => Err(io::Error::other(NOT_A_SOCKET)),
     }
 }
 
-/// A door on the command line: `HOST`, `HOST:PORT`, `shm:/PATH`, `shm:@NAME`.
+/// An address on the command line: `HOST`, `HOST:PORT`, `shm:/PATH`, `shm:@NAME`.
 pub fn address(text: &str) -> Result<Address, String> {
     if text.starts_with("shm:") {
         return text.parse::<Address>().map_err(|error| error.to_string());
@@ -130,7 +130,7 @@ fn unix(name: &ShmName) -> io::Result<SocketAddr> {
 }
 
 /// Removes a socket that no process listens on. False if it is not one.
-fn bury(name: &ShmName) -> bool {
+fn remove_if_dead(name: &ShmName) -> bool {
     let Some(path) = name.path() else { return false };
     let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let is_dead =
@@ -138,7 +138,7 @@ fn bury(name: &ShmName) -> bool {
     is_socket && is_dead() && fs::remove_file(path).is_ok()
 }
 
-const NO_DOOR: &str = "nobody listens on a process: a socket is shm:/PATH or shm:@NAME";
+const NOT_A_SOCKET: &str = "nobody listens on a process: a socket is shm:/PATH or shm:@NAME";
 
 #[cfg(test)]
 mod tests {
@@ -169,29 +169,32 @@ mod tests {
 
     #[test]
     fn a_client_is_let_in_by_port_path_and_name() {
-        let (path, file) = scratch("door");
-        let name = format!("shm:@rpcrdma-door-{}", std::process::id()).parse().expect("a name");
+        let (path, file) = scratch("rendezvous");
+        let name =
+            format!("shm:@rpcrdma-rendezvous-{}", std::process::id()).parse().expect("a name");
         for at in ["127.0.0.1:0".parse().expect("any"), file, name] {
-            let door = Door::open(at).expect("it is free");
-            assert!(door.accept(SOON).expect("a socket").is_none(), "{at}: nobody has come");
-            let _client = knock(door.at(), SOON, SOON).expect("it listens");
-            assert!(door.accept(SOON).expect("a socket").is_some(), "{at}");
+            let server = Rendezvous::open(at).expect("it is free");
+            assert!(server.accept(SOON).expect("a socket").is_none(), "{at}: nobody has come");
+            let _client = connect(server.at(), SOON, SOON).expect("it listens");
+            assert!(server.accept(SOON).expect("a socket").is_some(), "{at}");
             assert_eq!(path.exists(), at == file);
         }
-        assert!(!path.exists(), "a door takes its path with it");
-        assert!(knock(file, SOON, SOON).is_err());
+        assert!(!path.exists(), "its path goes with it");
+        assert!(connect(file, SOON, SOON).is_err());
     }
 
     #[test]
     fn a_socket_that_nobody_listens_on_is_replaced_and_nothing_else() {
         let (path, at) = scratch("left");
         drop(UnixListener::bind(&path).expect("it is free"));
-        let door = Door::open(at).expect("it was left by the dead");
-        let error = Door::open(at).expect_err("somebody is there");
+        let server = Rendezvous::open(at).expect("it was left by the dead");
+        let error = Rendezvous::open(at).expect_err("somebody is there");
         assert_eq!(error.kind(), ErrorKind::AddrInUse);
-        drop(door);
+        drop(server);
         fs::write(&path, "a file").expect("a folder for such files");
-        assert!(Door::open(at).is_err() && fs::read(&path).is_ok_and(|text| text == b"a file"));
+        assert!(
+            Rendezvous::open(at).is_err() && fs::read(&path).is_ok_and(|text| text == b"a file")
+        );
         fs::remove_file(path).expect("it was written");
     }
 }
