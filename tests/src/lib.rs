@@ -18,6 +18,7 @@ pub mod caller;
 pub mod checked_provider;
 #[path = "../fuzz/checks/mod.rs"]
 pub mod checks;
+pub mod children;
 pub mod device;
 pub mod done;
 pub mod failing;

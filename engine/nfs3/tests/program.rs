@@ -1,47 +1,39 @@
 //! The program `rpcrdma-nfs3` in a process of its own, called over shared memory.
 
-use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::fs::MetadataExt;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 
 use nfs3_types::nfs3::stable_how;
 use rpcrdma_engine::{Address, Config, Engine, Shm};
+use rpcrdma_tests::children::Started;
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::nfs::mount::mount;
 use rpcrdma_tests::nfs::{Give, Nfs, Take};
 use rustix::fs::Mode;
-use rustix::process::{Pid, Signal, kill_process, umask};
+use rustix::process::{Signal, umask};
 
 /// The program, and what it says.
-struct Program(Child, Lines<BufReader<ChildStdout>>);
+struct Program(Started);
 
 impl Program {
     fn start(folder: &Folder) -> Program {
         let [export, key, socket] =
             ["export", "key", "nfs.sock"].map(|name| folder.join(name).display().to_string());
-        let child = Command::new(env!("CARGO_BIN_EXE_rpcrdma-nfs3"))
-            .args(["--export", &export, "--key", &key, "--squash", "none"])
-            .args(["--listen", &format!("shm:{socket}"), "--mount", "127.0.0.1:0"])
-            .stdout(Stdio::piped())
-            .spawn();
-        let mut child = child.expect("the program is built with its tests");
-        let stdout = child.stdout.take().expect("it is a pipe");
-        Program(child, BufReader::new(stdout).lines())
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rpcrdma-nfs3"));
+        command.args(["--export", &export, "--key", &key, "--squash", "none"]).args([
+            "--listen",
+            &format!("shm:{socket}"),
+            "--mount",
+            "127.0.0.1:0",
+        ]);
+        Program(Started::by(&mut command))
     }
 
     /// What it says in a line behind `key`.
     fn says(&mut self, key: &str) -> String {
-        let mut lines = self.1.by_ref().map_while(Result::ok);
+        let mut lines = std::iter::from_fn(|| self.0.line());
         let said = lines.find_map(|line| Some(line.split_once(key)?.1.to_owned()));
         said.expect("the program gets that far")
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -81,9 +73,8 @@ fn a_process_of_the_host_calls_the_server_over_shared_memory() {
 
     // A server that stops waits for its clients.
     drop(nfs);
-    let process = Pid::from_child(&program.0);
-    kill_process(process, Signal::TERM).expect("it runs");
+    program.0.signal(Signal::TERM);
     assert_eq!(program.says("nfs3: shard 0: 1 connections, ").split(' ').next(), Some("6"));
-    assert!(program.0.wait().expect("a child").success());
+    assert!(program.0.wait().success());
     assert!(!folder.join("nfs.sock").exists(), "it has removed its socket");
 }

@@ -2,10 +2,10 @@
 //! killed.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Lines};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 
+use rpcrdma_tests::children::Started;
 use rpcrdma_tests::folder::Folder;
 
 /// Where the processes of a test meet.
@@ -17,8 +17,7 @@ pub struct Place {
 
 /// The program `peer`, and what it says.
 pub struct Peer {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
+    program: Started,
     /// All that it has said so far.
     said: Vec<String>,
 }
@@ -49,15 +48,9 @@ impl Peer {
 
     /// Started by a command that ends with the program's path.
     pub fn start_by(mut by: Command, role: &str, place: &Place, options: &[&str]) -> Peer {
-        let child = by
-            .args([role, &format!("shm:{}", place.socket().display())])
-            .args(["--map", place.maps])
-            .args(options)
-            .stdout(Stdio::piped())
-            .spawn();
-        let mut child = child.expect("the program is built with the tests");
-        let stdout = child.stdout.take().expect("it is a pipe");
-        Peer { child, lines: BufReader::new(stdout).lines(), said: Vec::new() }
+        by.args([role, &format!("shm:{}", place.socket().display())]);
+        by.args(["--map", place.maps]).args(options);
+        Peer { program: Started::by(&mut by), said: Vec::new() }
     }
 
     /// A server, once it listens. It ends when there is a file of this name in the folder.
@@ -77,7 +70,7 @@ impl Peer {
     /// Reads what it says until `find` has found something.
     pub fn says<T>(&mut self, find: impl Fn(&str) -> Option<T>) -> T {
         loop {
-            let Some(Ok(line)) = self.lines.next() else {
+            let Some(line) = self.program.line() else {
                 panic!("it ended too early: {:#?}", self.said);
             };
             let found = find(&line);
@@ -101,36 +94,27 @@ impl Peer {
 
     /// Whether it has mapped memory of another process's pools.
     pub fn has_pools_of_others(&self) -> bool {
-        let maps = fs::read_to_string(format!("/proc/{}/maps", self.child.id()));
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.program.id()));
         let is_one = |line: &str| line.contains(" r--s ") && line.contains("memfd:rpcrdma-region");
         maps.expect("it runs").lines().any(is_one)
     }
 
     /// Kills it without a chance to say good-bye.
-    fn kill(mut self) {
-        self.child.kill().expect("it is still there");
-        self.child.wait().expect("it was killed");
+    fn kill(self) {
+        self.program.kill();
     }
 
     /// Waits for its end. Its code must be this one, and it must not have leaked buffers.
     pub fn ends(mut self, code: i32) -> Vec<String> {
-        self.said.extend(self.lines.by_ref().map_while(Result::ok));
-        let status = self.child.wait().expect("it is a child of this process");
+        self.said.extend(self.program.rest());
+        let status = self.program.wait();
         assert_eq!(status.code(), Some(code), "{:#?}", self.said);
         let clean = self
             .said
             .iter()
             .any(|line| line.ends_with(" 0 buffers leaked") || line == "0 buffers leaked");
         assert!(clean, "{:#?}", self.said);
-        std::mem::take(&mut self.said)
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.said
     }
 }
 

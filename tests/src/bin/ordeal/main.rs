@@ -2,7 +2,6 @@
 //! are very many. Short runs are tests (`tests/tests/shm/ordeals.rs`); docs/testing.md has long
 //! ones.
 
-mod children;
 mod crowd;
 mod doze;
 mod echo;
@@ -14,6 +13,7 @@ mod survivor;
 use std::process::ExitCode;
 
 use rpcrdma_engine::Address;
+use rpcrdma_tests::children;
 
 const USAGE: &str = "ordeal kills [--rounds N] [--map yes|no|both] [--seed N]
 ordeal scribble [--seconds N] [--map yes|no|both] [--seed N]

@@ -1,4 +1,4 @@
-//! Processes that an ordeal starts. They end with it.
+//! Processes that a test starts, and what they say. They end with it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal};
 
-/// A process, and what it says.
+/// A process, and what it says. Dropping it kills it.
+#[derive(Debug)]
 pub struct Started {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -23,27 +24,26 @@ pub struct Killed {
 }
 
 impl Started {
-    /// Starts the program `peer`.
-    pub fn peer(options: &[&str]) -> Started {
-        Started::new("peer", options.iter().map(|option| (*option).to_owned()))
-    }
-
-    /// Starts this program in a role.
-    pub fn ordeal(role: &str, options: impl IntoIterator<Item = String>) -> Started {
-        Started::new("ordeal", [role.to_owned()].into_iter().chain(options))
-    }
-
-    fn new(program: &str, options: impl Iterator<Item = String>) -> Started {
-        let this = std::env::current_exe().expect("this program has a path");
-        let child = Command::new(this.with_file_name(program))
-            .args(options)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn();
-        let mut child = child.expect("it lies beside this program");
+    /// Starts a command.
+    ///
+    /// # Panics
+    /// If it cannot be started, as all of these if the process or its pipes are gone.
+    pub fn by(command: &mut Command) -> Started {
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.expect("its program is built with the tests");
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().expect("it is a pipe"));
         Started { child, stdin, stdout }
+    }
+
+    /// Starts the program `peer`, which lies beside this one.
+    pub fn peer(options: &[&str]) -> Started {
+        Started::by(beside("peer").args(options))
+    }
+
+    /// Starts the program `ordeal`, which lies beside this one, in a role.
+    pub fn ordeal(role: &str, options: impl IntoIterator<Item = String>) -> Started {
+        Started::by(beside("ordeal").arg(role).args(options))
     }
 
     /// The number of the process.
@@ -81,6 +81,11 @@ impl Started {
         self.child.try_wait().expect("it is a child of this process")
     }
 
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child.wait().expect("it is a child of this process")
+    }
+
     /// Kills it, and waits until it is gone.
     pub fn kill(mut self) -> Killed {
         let sent = Instant::now();
@@ -96,6 +101,11 @@ impl Drop for Started {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn beside(program: &str) -> Command {
+    let this = std::env::current_exe().expect("this program has a path");
+    Command::new(this.with_file_name(program))
 }
 
 /// Makes this process end with the one that has started it.
