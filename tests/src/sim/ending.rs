@@ -2,13 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
-use super::carrier::Carrier;
 use super::invariants;
 use super::model::{End, Violation};
+use super::provider::SimProvider;
 use super::scheduler::Sim;
 use super::trace::Event;
 
-impl<C: Carrier> Sim<C> {
+impl<P: SimProvider> Sim<P> {
     /// Stops the faults and the callers, and waits until every call is complete.
     ///
     /// # Errors

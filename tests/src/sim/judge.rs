@@ -8,13 +8,13 @@ use rpcrdma_engine::shard::audit::PeerAudit;
 use rpcrdma_engine::{CallError, CloseReason, ConnectionId};
 use rpcrdma_proto::{Fatal, Refusal};
 
-use super::carrier::Carrier;
 use super::invariants::{self, State};
 use super::model::{End, Link, NOT_ADMITTED, Suspicion, TURNED_DOWN, Violation};
+use super::provider::SimProvider;
 use super::scenario::{EngineSetup, NEVER, Weather};
 use super::scheduler::{Node, QueuesOf, Sim};
 
-impl<C: Carrier> Sim<C> {
+impl<P: SimProvider> Sim<P> {
     /// Checks a shard after its turn.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ impl<C: Carrier> Sim<C> {
         for (engine, log) in self.logs.iter().enumerate() {
             let mut changed = log.changed.lock().expect("no thread panicked with the lock");
             for (which, qp_num) in changed.drain(..) {
-                let of = |node: &Node<C>| node.of == QueuesOf { engine, queues: which };
+                let of = |node: &Node<P>| node.of == QueuesOf { engine, queues: which };
                 let shard = self.nodes.iter().position(of).expect("queues are of a shard");
                 let mut model = self.model.borrow_mut();
                 model.saw("headers changed");
@@ -217,7 +217,7 @@ impl<C: Carrier> Sim<C> {
     }
 
     /// Whether faults of some kinds have happened in the queues of a shard, or of its engine.
-    fn has_seen(&self, node: &Node<C>, kinds: Kinds) -> bool {
+    fn has_seen(&self, node: &Node<P>, kinds: Kinds) -> bool {
         self.seen(node.of.engine, kinds) > 0
     }
 
@@ -226,17 +226,17 @@ impl<C: Carrier> Sim<C> {
     }
 
     /// Whether the completion queue of a shard was lost, or that of another of its engine.
-    pub fn has_lost_queue(&self, node: &Node<C>) -> bool {
+    pub fn has_lost_queue(&self, node: &Node<P>) -> bool {
         self.has_seen(node, |log| sum([&log.overrun, &log.cqs_failed]))
     }
 
     /// Whether the device of a shard failed to end a peer's right to memory.
-    pub fn keeps_rights(&self, node: &Node<C>) -> bool {
+    pub fn keeps_rights(&self, node: &Node<P>) -> bool {
         self.has_seen(node, KEPT) && node.shard.handle().stats().rights_lost > 0
     }
 
     /// Whether a shard was told to stop, or must stop.
-    fn is_ending(&self, node: &Node<C>) -> bool {
+    fn is_ending(&self, node: &Node<P>) -> bool {
         node.is_stopping || self.has_lost_queue(node) || self.has_seen(node, LOST)
     }
 
@@ -350,7 +350,7 @@ impl<C: Carrier> Sim<C> {
     }
 
     /// Whether the device of a shard has refused Receives, and may do so again.
-    fn is_starved(&self, node: &Node<C>) -> bool {
+    fn is_starved(&self, node: &Node<P>) -> bool {
         self.has_seen(node, STARVING) || self.has_seen(node, LOST)
     }
 
@@ -373,7 +373,7 @@ impl<C: Carrier> Sim<C> {
 }
 
 /// Whether the device of a shard did not release memory.
-fn is_leaky(node: &Node<impl Carrier>) -> bool {
+fn is_leaky(node: &Node<impl SimProvider>) -> bool {
     node.shard.handle().stats().leaked > 0
 }
 

@@ -9,16 +9,17 @@
 //!       └▶ after every turn: invariants over the shard's audit, suspicions over both ends
 //!   then: no more faults, every call completes; every shard stops, all memory is free
 //! ```
-//! A run depends only on its seed: not on a clock, an address or the order of a hash map. The same
-//! seed gives the same trace, step by step.
+//! A run over the fabric depends only on its seed: not on a clock, an address or the order of a hash
+//! map. The same seed gives the same trace, step by step. Over shared memory it gives the same
+//! scenario: another thread learns that a socket is closed.
 
-pub mod carrier;
 mod ending;
 mod give;
 pub mod invariants;
 mod judge;
 mod model;
 mod program;
+pub mod provider;
 mod scenario;
 mod scheduler;
 mod trace;
@@ -27,9 +28,9 @@ mod trouble;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use self::carrier::Carrier;
 pub use self::invariants::CHECKS;
 pub use self::model::{Coverage, Violation};
+use self::provider::SimProvider;
 pub use self::scenario::{Setup, Weather};
 use self::scheduler::Sim;
 use crate::script::Random;
@@ -48,7 +49,7 @@ pub struct Outcome {
 /// A run with a violation.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// The seed, which reproduces the run.
+    /// The seed, which reproduces the run over the fabric.
     pub seed: u64,
     /// The violation.
     pub violation: Violation,
@@ -75,11 +76,11 @@ impl fmt::Display for Failure {
 ///
 /// # Errors
 /// The violation, and the events before it.
-pub fn run<C: Carrier>(seed: u64) -> Result<Outcome, Box<Failure>> {
+pub fn run<P: SimProvider>(seed: u64) -> Result<Outcome, Box<Failure>> {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut beside = Random(seed.wrapping_mul(0xd1b5_4a32_d192_ed03));
     let setup = Setup::choose(&mut random, &mut beside);
-    let mut sim = Sim::<C>::new(&setup, random);
+    let mut sim = Sim::<P>::new(&setup, random);
     let result = catch_unwind(AssertUnwindSafe(|| sim.run()));
     let violation = match result {
         Ok(Ok(())) => {

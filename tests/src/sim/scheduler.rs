@@ -14,9 +14,9 @@ use rpcrdma_engine::provider::fault::{FaultLog, FaultyProvider};
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{Address, ConnectionId, Engine, SetupError, Shard};
 
-use super::carrier::Carrier;
 use super::model::{End, Model, Violation};
 use super::program::Program;
+use super::provider::SimProvider;
 use super::scenario::Setup;
 use super::trace::Event;
 use crate::checked_provider::{CheckedProvider, Watch, Weaken};
@@ -25,14 +25,14 @@ use crate::setup::LAST_XIDS;
 use crate::world::checked;
 
 /// The device of a simulation.
-pub type Device<C> = CheckedProvider<FaultyProvider<C>>;
+pub type Device<P> = CheckedProvider<FaultyProvider<P>>;
 
 /// A run.
-pub struct Sim<C: Carrier> {
+pub struct Sim<P: SimProvider> {
     /// Dropped before their engines.
-    pub nodes: Vec<Node<C>>,
+    pub nodes: Vec<Node<P>>,
     /// The control planes, one for each engine.
-    pub controls: Vec<Control<Device<C>>>,
+    pub controls: Vec<Control<Device<P>>>,
     /// The fault logs, one for each engine.
     pub logs: Vec<Arc<FaultLog>>,
     /// The model that all programs report to.
@@ -56,7 +56,7 @@ pub struct Sim<C: Carrier> {
     /// Whether the time has advanced so far that every deadline may have passed.
     pub has_leapt: bool,
     /// Dropped after everything that uses them.
-    pub engines: Vec<Engine<Device<C>>>,
+    pub engines: Vec<Engine<Device<P>>>,
     clock: Arc<AtomicU64>,
     listening: Vec<Address>,
     last: usize,
@@ -72,9 +72,9 @@ pub struct QueuesOf {
 }
 
 /// A shard.
-pub struct Node<C: Carrier> {
+pub struct Node<P: SimProvider> {
     /// The shard, production code with the program as its handler.
-    pub shard: Shard<Device<C>, Program>,
+    pub shard: Shard<Device<P>, Program>,
     /// Its engine, and its queues.
     pub of: QueuesOf,
     /// Its audit after the last turn.
@@ -105,11 +105,11 @@ pub struct Handshake {
     pub left: Option<(usize, Vec<bool>)>,
 }
 
-impl<C: Carrier> Sim<C> {
+impl<P: SimProvider> Sim<P> {
     /// Sets up a run: engines and shards without connections.
-    pub fn new(setup: &Setup, mut random: Random) -> Sim<C> {
+    pub fn new(setup: &Setup, mut random: Random) -> Sim<P> {
         let clock = Arc::new(AtomicU64::new(1));
-        let carrier = C::open(setup, &clock);
+        let base = P::open(setup, &clock);
         let (model, watch) = (Rc::<RefCell<Model>>::default(), Arc::<Watch>::default());
         let (mut nodes, mut controls, mut engines) = (Vec::new(), Vec::new(), Vec::new());
         let (mut logs, mut listening) = (Vec::new(), Vec::new());
@@ -118,9 +118,9 @@ impl<C: Carrier> Sim<C> {
                 watch.allows_static.store(true, Ordering::Relaxed);
             }
             let mut raw = it.raw.clone();
-            C::configure(setup, &mut raw);
+            P::configure(setup, &mut raw);
             let config = checked(&raw);
-            let provider = FaultyProvider::new(carrier.clone(), it.faults);
+            let provider = FaultyProvider::new(base.clone(), it.faults);
             // A shard that cannot post its Receives cannot be made.
             provider.log().end();
             logs.push(provider.log());
@@ -135,7 +135,7 @@ impl<C: Carrier> Sim<C> {
             let (engine, mut control) =
                 Engine::without_threads(provider, config.clone()).expect("an engine");
             if it.listens {
-                let address: Address = C::ADDRESS.parse().expect("an address");
+                let address: Address = P::ADDRESS.parse().expect("an address");
                 listening.push(control.listen(address).expect("a port"));
             }
             for which in 0..it.shards {
@@ -338,8 +338,8 @@ impl<C: Carrier> Sim<C> {
     }
 }
 
-impl<C: Carrier> Node<C> {
-    fn new(shard: Shard<Device<C>, Program>, of: QueuesOf, config: &Config) -> Node<C> {
+impl<P: SimProvider> Node<P> {
+    fn new(shard: Shard<Device<P>, Program>, of: QueuesOf, config: &Config) -> Node<P> {
         Node {
             audit: shard.audit(),
             shard,

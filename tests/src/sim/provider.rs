@@ -1,4 +1,4 @@
-//! What carries the messages of a run: the fabric, or shared memory.
+//! The provider of a run: the fabric, or shared memory.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -11,7 +11,7 @@ use rpcrdma_engine::{Fabric, Provider, Shm};
 use super::scenario::Setup;
 
 /// A provider without a device, in virtual time.
-pub trait Carrier: Provider + Clone {
+pub trait SimProvider: Provider + Clone {
     /// Where an engine listens.
     const ADDRESS: &'static str;
 
@@ -22,7 +22,7 @@ pub trait Carrier: Provider + Clone {
     fn configure(setup: &Setup, raw: &mut Raw);
 }
 
-impl Carrier for Fabric {
+impl SimProvider for Fabric {
     const ADDRESS: &'static str = "127.0.0.1:0";
 
     fn open(setup: &Setup, clock: &Arc<AtomicU64>) -> Fabric {
@@ -44,7 +44,7 @@ impl Carrier for Fabric {
 }
 
 /// Another thread learns that a socket is closed: the same seed does not always give the same run.
-impl Carrier for Shm {
+impl SimProvider for Shm {
     const ADDRESS: &'static str = "shm:@";
 
     fn open(setup: &Setup, clock: &Arc<AtomicU64>) -> Shm {
