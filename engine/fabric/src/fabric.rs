@@ -46,7 +46,10 @@ impl Fabric {
         Fabric::of(FabricOptions::default(), 0)
     }
 
-    /// A fabric with options. Fails if the number of slots is not allowed.
+    /// A fabric with options.
+    ///
+    /// # Errors
+    /// If an option has a value that is not allowed.
     pub fn with_options(options: FabricOptions) -> Result<Fabric, SetupError> {
         options.check()?;
         Ok(Fabric::of(options, 0))

@@ -54,8 +54,8 @@ pub fn heavy() {
 #[cold]
 fn is_gone(error: &std::io::Error) -> ! {
     eprintln!(
-        "rpcrdma: membarrier(2) worked when the fabric began and fails now: {error}; without it \
-         memory in use could be given back. Allow it, or forbid it (seccomp) before the fabric begins"
+        "rpcrdma: membarrier(2) worked at first and fails now: {error}; without it memory in use \
+         could be given back. Allow it, or forbid it (seccomp) before the engine starts"
     );
     std::process::abort();
 }
@@ -179,7 +179,7 @@ mod tests {
         let output = in_child("a_process_that_loses_membarrier_ends_and_says_why", "late");
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
-        assert!(said.contains("membarrier(2) worked when the fabric began"), "{said}");
+        assert!(said.contains("membarrier(2) worked at first"), "{said}");
     }
 
     #[test]

@@ -148,9 +148,9 @@ pub trait Vacant {
 /// The receiving end of a direction.
 ///
 /// # Safety
-/// `pull` passes on memory that is readable until `put` returns. It does not succeed with the bytes of
-/// a slot that was withdrawn and settled, and `answer` does not write there. `bytes` returns readable memory, and so does
-/// `front_and_bytes`.
+/// `pull` passes on memory that is readable until `put` returns. It does not succeed with the bytes
+/// of a slot that was withdrawn and settled, and `answer` does not write there. `bytes` and
+/// `front_and_bytes` return readable memory.
 pub unsafe trait Incoming {
     /// A copy of the header of the oldest slot that was published and not yet taken.
     fn front(&self) -> Option<Header>;
@@ -227,8 +227,9 @@ pub unsafe trait Incoming {
     /// Whether the sender is gone. Slots published before must be taken first.
     fn is_closed(&self) -> bool;
 
-    /// Whether the sender is gone, and what is published now may be anybody's. Looked at while slots
-    /// are taken one after the other; no sender of this process does that.
+    /// Whether the sender is gone and slots may still be published: another process can close its
+    /// socket and go on writing. Looked at while there are slots to take. No sender of this process
+    /// does that.
     fn is_cut(&self) -> bool {
         false
     }

@@ -23,7 +23,7 @@ use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Rights, Sg
 use crate::barrier;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, yield_now};
 
-/// All registrations of a fabric.
+/// All registrations of a device.
 #[derive(Debug, Default)]
 pub struct KeyTable {
     version: AtomicU64,

@@ -134,14 +134,14 @@ fn adopt(hello: &Greeting, file: &Foreign, own: Dimensions) -> Result<Memory, Un
     Memory::adopt(file, hello.dimensions.bytes())
 }
 
-/// Slots of a ring that a peer may choose, if this side's own value is not larger.
-const SLOTS_OF_PEERS: u32 = 1024;
-/// Bytes of a staging area that a peer may choose, if this side's own value is not larger.
-const STAGING_OF_PEERS: u32 = 64 << 20;
-
 /// Says why a request is not accepted. A peer that does not take the answer notices the end.
 fn answer(socket: &Socket, hello: &Greeting, kind: Kind, private: &[u8]) {
     let private = PrivateBytes::try_from(private).unwrap_or_default();
     let answer = Greeting { kind, private, ..hello.clone() };
     let _ = socket::send(socket, &answer, None);
 }
+
+/// Slots of a ring that a peer may choose, if this side's own value is not larger.
+const SLOTS_OF_PEERS: u32 = 1024;
+/// Bytes of a staging area that a peer may choose, if this side's own value is not larger.
+const STAGING_OF_PEERS: u32 = 64 << 20;
