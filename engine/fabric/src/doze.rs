@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
-use rpcrdma_provider::Waker;
+use rpcrdma_provider::{SetupError, Waker};
 use rpcrdma_transport::sync::AtomicU32;
 use rpcrdma_transport::{barrier, doze};
 
@@ -15,8 +15,8 @@ pub(super) struct Doze {
 }
 
 impl Doze {
-    pub(super) fn new() -> io::Result<Doze> {
-        Ok(Doze { asleep: CachePadded::new(AtomicU32::new(0)), waker: Waker::new()? })
+    pub(super) fn new() -> Result<Doze, SetupError> {
+        Ok(Doze { asleep: CachePadded::new(AtomicU32::new(0)), waker: Waker::set_up()? })
     }
 
     /// Wakes the owner if it sleeps. Called after publishing. Costs one load if the owner is awake.
@@ -37,11 +37,8 @@ impl Doze {
             barrier::heavy();
             barrier::is_there()
         };
-        let wait = |is_seen: bool| {
-            let timeout = if is_seen { timeout } else { timeout.min(NAP) };
-            Waker::sleep([&self.waker, other], timeout)
-        };
-        let slept = doze::sleep(|| [&*self.asleep].into_iter(), barrier, ready, wait);
+        let wait = |timeout| Waker::sleep([&self.waker, other], timeout);
+        let slept = doze::sleep(|| [&*self.asleep].into_iter(), barrier, ready, timeout, wait);
         let is_rung = slept.unwrap_or(Ok(false))?;
         if is_rung {
             self.waker.drain();
@@ -49,6 +46,3 @@ impl Doze {
         Ok(())
     }
 }
-
-/// The longest sleep when a wake-up may be missed.
-const NAP: Duration = Duration::from_micros(200);

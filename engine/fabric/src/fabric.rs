@@ -131,12 +131,7 @@ impl Provider for Fabric {
 
     fn open_queues(&self, attr: &QueueAttr) -> Result<FabricQueues, SetupError> {
         self.0.network.device.open_queues(attr, |id| {
-            let port = Port::new(id, attr.qp_max).map_err(|source| SetupError::System {
-                call: "eventfd",
-                source,
-                hint: "check the limit of open files (ulimit -n)",
-            })?;
-            let port = Arc::new(port);
+            let port = Arc::new(Port::new(id, attr.qp_max)?);
             self.0.add_port(&port);
             Ok(port)
         })

@@ -1,7 +1,6 @@
 //! The port: the part of a set of queues that other threads access.
 
-use std::io;
-
+use rpcrdma_provider::SetupError;
 use rpcrdma_transport::numbers::Numbers;
 
 use crate::doze::Doze;
@@ -17,7 +16,7 @@ pub struct Port {
 }
 
 impl Port {
-    pub(crate) fn new(id: u64, qp_max: u32) -> io::Result<Port> {
+    pub(crate) fn new(id: u64, qp_max: u32) -> Result<Port, SetupError> {
         Ok(Port { id, doze: Doze::new()?, numbers: Numbers::new(qp_max) })
     }
 }

@@ -45,15 +45,11 @@ impl rpcrdma_transport::port::Port for Port {
     ) -> io::Result<()> {
         let links = || transport.carriers().map(|Channel(link)| link);
         let barrier = || fence::everywhere() || links().all(|link| !link.have_fences());
-        let wait =
-            |is_seen: bool| self.wait(other, if is_seen { timeout } else { timeout.min(NAP) });
         let words = || links().map(|link| link.asleep());
-        let slept = doze::sleep(words, barrier, || transport.has_work(), wait);
+        let is_ready = || transport.has_work();
+        let slept = doze::sleep(words, barrier, is_ready, timeout, |it| self.wait(other, it));
         let all = || transport.all_carriers().map(|Channel(link)| &**link);
         self.drain(|id| all().find(|link| link.end().link == id));
         slept.unwrap_or(Ok(()))
     }
 }
-
-/// The longest sleep when a wake-up may be missed.
-const NAP: Duration = Duration::from_micros(200);

@@ -14,6 +14,8 @@
 //! in all threads; for the sender the order of the program is enough then. A ring is remembered
 //! until the sleeper has read it.
 
+use std::time::Duration;
+
 use crate::sync::{AtomicU32, Ordering};
 
 /// The sender's half, called after publishing: rings if the owner of the word sleeps or is about
@@ -32,17 +34,22 @@ fn wake(asleep: &AtomicU32, ring: impl FnOnce()) {
     ring();
 }
 
-/// The sleeper's half: sleeps by `wait`, unless `is_ready` finds something in the second look.
-/// `wait` gets the result of `barrier`: whether no ring can be missed. Returns that of `wait`.
+/// The sleeper's half: sleeps by `wait`, for at most `timeout`, unless `is_ready` finds something in
+/// the second look. `barrier` says whether it has reached all senders: if not, a ring may be missed,
+/// and the sleep is short. Returns the result of `wait`.
 pub fn sleep<'a, Words: Iterator<Item = &'a AtomicU32>, T>(
     words: impl Fn() -> Words,
     barrier: impl FnOnce() -> bool,
     is_ready: impl FnOnce() -> bool,
-    wait: impl FnOnce(bool) -> T,
+    timeout: Duration,
+    wait: impl FnOnce(Duration) -> T,
 ) -> Option<T> {
     words().for_each(|asleep| asleep.store(1, Ordering::Relaxed));
-    let is_seen = barrier();
-    let slept = (!is_ready()).then(|| wait(is_seen));
+    let timeout = if barrier() { timeout } else { timeout.min(NAP) };
+    let slept = (!is_ready()).then(|| wait(timeout));
     words().for_each(|asleep| asleep.store(0, Ordering::Relaxed));
     slept
 }
+
+/// The longest sleep when a ring may be missed.
+const NAP: Duration = Duration::from_micros(200);

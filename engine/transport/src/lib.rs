@@ -7,7 +7,7 @@
 //! ```
 //!
 //! This crate is for the providers of this workspace: its interface is not stable.
-//! A provider implements [`Port`](port::Port), and has [`SoftQueues`](queues::SoftQueues) then.
+//! A provider implements [`Port`](port::Port); its queues are [`SoftQueues`](queues::SoftQueues).
 //!
 //! It matches, orders, checks keys and rights, flushes and completes. It is independent of the
 //! carrier of its messages: a [`Carrier`] is a parameter.
@@ -38,7 +38,7 @@ mod path;
 pub mod port;
 mod post;
 pub mod prefetch;
-pub mod qp;
+mod qp;
 mod queue_set;
 pub mod queues;
 pub mod rights;

@@ -29,7 +29,7 @@ pub struct SoftQp(u32);
 
 impl<P: Port> SoftQueues<P> {
     /// The queues of a port, which have no queue pair.
-    pub fn new(port: Arc<P>, transport: Transport<P::Carrier>) -> SoftQueues<P> {
+    pub(crate) fn new(port: Arc<P>, transport: Transport<P::Carrier>) -> SoftQueues<P> {
         SoftQueues { port, transport, seats: Vec::new() }
     }
 

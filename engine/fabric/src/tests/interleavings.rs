@@ -3,6 +3,8 @@
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p rpcrdma-fabric --lib interleavings`
 #![expect(unsafe_code, reason = "loom watches memory that two threads share")]
 
+use std::time::Duration;
+
 use loom::sync::atomic::AtomicU32;
 use loom::sync::{Arc, Notify};
 use loom::thread;
@@ -251,7 +253,8 @@ fn a_message_always_wakes_its_sleeping_receiver() {
                         true
                     };
                     let ready = || rx.front().is_some();
-                    doze::sleep(|| [asleep].into_iter(), barrier, ready, |_| alarm.wait());
+                    let words = || [asleep].into_iter();
+                    doze::sleep(words, barrier, ready, Duration::MAX, |_| alarm.wait());
                 }
                 assert_eq!(take(&mut rx).0, byte);
             }

@@ -2,6 +2,8 @@
 //! several processes, by loom.
 #![expect(unsafe_code, reason = "loom watches memory that two threads share")]
 
+use std::time::Duration;
+
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
@@ -104,7 +106,8 @@ fn all_messages_are_taken<const SENDERS: usize>(messages: u32) {
                     true
                 };
                 let words = || lines.iter().map(|line| &line.asleep);
-                doze::sleep(words, barrier, || came() > taken, |_| bell.wait());
+                let is_ready = || came() > taken;
+                doze::sleep(words, barrier, is_ready, Duration::MAX, |_| bell.wait());
                 bell.drain();
             }
             taken = found;
