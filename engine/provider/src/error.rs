@@ -48,7 +48,7 @@ pub enum SetupError {
     /// An RDMA library is missing, or lacks a function.
     #[error(
         "the RDMA libraries are missing: {library} cannot be used ({reason}); install libibverbs1, \
-         librdmacm1 and ibverbs-providers, or use the software fabric (engine.provider)"
+         librdmacm1 and ibverbs-providers, or open shared memory or the software fabric"
     )]
     Library {
         /// The library.

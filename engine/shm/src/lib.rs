@@ -21,12 +21,11 @@
 //!
 //! **Mapped pools** ([`ShmOptions::map_pools`]), if both sides want it: the peer maps each shared
 //! region that a message was sent from, read-only, and copies later long ones once, from where they
-//! are. What it has not mapped, or cannot, is staged.
-//! It then sees all bytes of these regions as long as it lives. It still writes nothing but the
-//! link's own memory: RDMA Writes are executed by the side whose memory it is, and answers of
-//! RDMA Reads are staged. Seals forbid everybody to write to a shared region but by its owner's
-//! mapping, to free its pages and to change its length. A long message is lost if its sender closes
-//! before it is copied. This is for processes of one owner.
+//! are. What it has not mapped, or cannot, is staged. It can then read all bytes of these regions as
+//! long as it lives, and still writes only the link's own memory: the side whose memory it is
+//! executes RDMA Writes, and answers of RDMA Reads are staged. Seals allow nobody to write to a
+//! shared region except through its owner's mapping, to free its pages or to change its length. A
+//! long message is lost if its sender closes before it is copied. This is for processes of one owner.
 //!
 //! Addresses are Unix sockets ([`Address::Shm`]): the permissions of the path decide who may
 //! connect, and the kernel says who did ([`Address::Process`]). A path that a dead process has left

@@ -12,8 +12,8 @@
 //! has not refuses the message, and ends its own connection. A pool that the peer cannot map, for
 //! want of a descriptor, say, is staged as long as the connection lives.
 //!
-//! The peer reads the pools of this process, whole, as long as the connection lives, and writes
-//! nothing. Memory that has no memfd is staged.
+//! The peer can read a pool that it has mapped, whole, as long as its process keeps the mapping, and
+//! writes nothing. Memory that has no memfd is staged.
 #![expect(unsafe_code, reason = "the bytes of another process are reached by raw pointers")]
 
 use std::collections::HashMap;
