@@ -6,8 +6,8 @@
 //! ```
 //!
 //! All its sockets are non-blocking and lie in one epoll set; [`ConnectionManager::next`] does the
-//! work. The memory of a link is made by the side that connects; the
-//! other side checks it before it maps it.
+//! work. The side that connects makes the memory of the link; the other side checks it before it maps
+//! it.
 
 mod attempt;
 mod listener;
@@ -42,14 +42,14 @@ pub struct ShmCm {
     shared: Arc<Shared>,
     epoll: OwnedFd,
     /// What a ready socket is, by its number in the epoll set.
-    sockets: HashMap<u64, Socket>,
+    sockets: HashMap<u64, Source>,
     events: VecDeque<CmEvent<ShmCm>>,
     /// The number of the next socket, and of the next attempt.
     next: u64,
 }
 
-/// A socket that it waits for.
-enum Socket {
+/// What a socket is that it waits for.
+enum Source {
     Listener(Listener),
     /// One that has connected and not said hello yet.
     Caller(Caller),
@@ -97,9 +97,9 @@ impl ShmCm {
             for &Event { data, .. } in &ready {
                 let number = data.u64();
                 match self.sockets.get_mut(&number) {
-                    Some(Socket::Listener(_)) => self.take_callers(number),
-                    Some(Socket::Caller(_)) => self.hear_caller(number),
-                    Some(Socket::Attempt(_)) => self.hear_answer(number),
+                    Some(Source::Listener(_)) => self.take_callers(number),
+                    Some(Source::Caller(_)) => self.hear_caller(number),
+                    Some(Source::Attempt(_)) => self.hear_answer(number),
                     None => {}
                 }
             }
@@ -111,8 +111,8 @@ impl ShmCm {
     fn take_callers(&mut self, listener: u64) {
         loop {
             let callers =
-                self.sockets.values().filter(|it| matches!(it, Socket::Caller(_))).count();
-            let Some(Socket::Listener(found)) = self.sockets.get_mut(&listener) else { return };
+                self.sockets.values().filter(|it| matches!(it, Source::Caller(_))).count();
+            let Some(Source::Listener(found)) = self.sockets.get_mut(&listener) else { return };
             if callers >= CALLERS_MAX || self.shared.closer().is_behind() {
                 return found.rest(&self.epoll);
             }
@@ -124,19 +124,19 @@ impl ShmCm {
             };
             let number = self.number();
             if self.wait_for(number, caller.socket()).is_ok() {
-                self.sockets.insert(number, Socket::Caller(caller));
+                self.sockets.insert(number, Source::Caller(caller));
             }
         }
     }
 
     /// A socket that has connected says hello, or something else.
     fn hear_caller(&mut self, number: u64) {
-        let Some(Socket::Caller(caller)) = self.sockets.get(&number) else { return };
+        let Some(Source::Caller(caller)) = self.sockets.get(&number) else { return };
         let heard = caller.hear();
         if matches!(heard, Heard::Nothing) {
             return;
         }
-        let Some(Socket::Caller(caller)) = self.sockets.remove(&number) else { return };
+        let Some(Source::Caller(caller)) = self.sockets.remove(&number) else { return };
         if let Some((request, private)) =
             ShmRequest::of(caller, heard, &self.epoll, self.shared.dimensions())
         {
@@ -147,12 +147,12 @@ impl ShmCm {
 
     /// The answer to an attempt has come, or its peer is gone.
     fn hear_answer(&mut self, number: u64) {
-        let Some(Socket::Attempt(attempt)) = self.sockets.get(&number) else { return };
+        let Some(Source::Attempt(attempt)) = self.sockets.get(&number) else { return };
         let heard = attempt.hear();
         if matches!(heard, Heard::Nothing) {
             return;
         }
-        let Some(Socket::Attempt(attempt)) = self.sockets.remove(&number) else { return };
+        let Some(Source::Attempt(attempt)) = self.sockets.remove(&number) else { return };
         let id = ConnectId(number);
         self.events.push_back(match attempt.finish(heard, &self.shared, &self.epoll) {
             Ok((endpoint, private)) => CmEvent::Connected { id, endpoint, private },
@@ -164,7 +164,7 @@ impl ShmCm {
     /// it has to be done again.
     fn look_at_clock(&mut self, now: Instant) -> Option<Duration> {
         let late = self.sockets.iter().filter_map(|(number, socket)| match socket {
-            Socket::Caller(caller) if caller.is_late(now) => Some(*number),
+            Source::Caller(caller) if caller.is_late(now) => Some(*number),
             _ => None,
         });
         for number in late.collect::<Vec<u64>>() {
@@ -173,30 +173,30 @@ impl ShmCm {
             self.sockets.remove(&number);
         }
         for (number, socket) in &mut self.sockets {
-            if let Socket::Listener(listener) = socket {
+            if let Source::Listener(listener) = socket {
                 listener.wake(&self.epoll, *number, now);
             }
         }
         let waiting = self.sockets.iter().filter_map(|(number, socket)| match socket {
-            Socket::Attempt(attempt) if attempt.is_waiting() => Some(*number),
+            Source::Attempt(attempt) if attempt.is_waiting() => Some(*number),
             _ => None,
         });
         for number in waiting.collect::<Vec<u64>>() {
             self.begin(number);
         }
         let waits = self.sockets.values().map(|socket| match socket {
-            Socket::Listener(listener) if listener.is_resting() => RETRY,
-            Socket::Listener(_) => Duration::MAX,
-            Socket::Caller(_) => CLOCK,
-            Socket::Attempt(attempt) if attempt.is_waiting() => RETRY,
-            Socket::Attempt(_) => Duration::MAX,
+            Source::Listener(listener) if listener.is_resting() => RETRY,
+            Source::Listener(_) => Duration::MAX,
+            Source::Caller(_) => CLOCK,
+            Source::Attempt(attempt) if attempt.is_waiting() => RETRY,
+            Source::Attempt(_) => Duration::MAX,
         });
         waits.min().filter(|wait| *wait != Duration::MAX)
     }
 
     /// Connects the socket of an attempt and says hello.
     fn begin(&mut self, number: u64) {
-        let Some(Socket::Attempt(attempt)) = self.sockets.get_mut(&number) else { return };
+        let Some(Source::Attempt(attempt)) = self.sockets.get_mut(&number) else { return };
         let reason = match attempt.begin() {
             Ok(Step::Wait) => return,
             Ok(Step::Said) => match self.wait_for_answer(number) {
@@ -211,7 +211,7 @@ impl ShmCm {
 
     fn wait_for_answer(&self, number: u64) -> io::Result<()> {
         match self.sockets.get(&number) {
-            Some(Socket::Attempt(attempt)) => self.wait_for(number, attempt.socket()),
+            Some(Source::Attempt(attempt)) => self.wait_for(number, attempt.socket()),
             _ => Ok(()),
         }
     }
@@ -229,13 +229,13 @@ impl ConnectionManager for ShmCm {
             address: Box::new(at),
             reason: "epoll_ctl failed",
         })?;
-        self.sockets.insert(number, Socket::Listener(listener));
+        self.sockets.insert(number, Source::Listener(listener));
         Ok(Address::Shm(name))
     }
 
     fn unlisten(&mut self, at: Address) {
         self.sockets.retain(|_, socket| match socket {
-            Socket::Listener(listener) => Address::Shm(listener.name()) != at,
+            Source::Listener(listener) => Address::Shm(listener.name()) != at,
             _ => true,
         });
     }
@@ -254,7 +254,7 @@ impl ConnectionManager for ShmCm {
         let (private, seat) = (param.checked()?, Seat::take(on, self.shared.device_name())?);
         let attempt = Attempt::new(name, seat, (param.rnr_retry, private), &self.shared)?;
         let number = self.number();
-        self.sockets.insert(number, Socket::Attempt(Box::new(attempt)));
+        self.sockets.insert(number, Source::Attempt(Box::new(attempt)));
         self.begin(number);
         Ok(ConnectId(number))
     }
@@ -271,7 +271,7 @@ impl ConnectionManager for ShmCm {
 
     fn cancel(&mut self, ConnectId(number): ConnectId) -> Option<ConnectError> {
         match self.sockets.get(&number) {
-            Some(Socket::Attempt(_)) => self.sockets.remove(&number).and(None),
+            Some(Source::Attempt(_)) => self.sockets.remove(&number).and(None),
             _ => None,
         }
     }

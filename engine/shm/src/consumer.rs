@@ -49,7 +49,8 @@ impl Consumer {
 
     /// The pieces of a slot with this header; each is read once.
     fn pieces(&self, position: u64, header: &Header) -> impl Iterator<Item = Piece> {
-        // SAFETY: the slot's bytes are readable as long as the direction exists.
+        // SAFETY: the slot's bytes are readable as long as the direction exists. Behind four words of
+        // a slot, which is aligned to 256, they are aligned to 8.
         unsafe { pieces_at(self.direction.slot(position).bytes(), header.pieces) }
     }
 

@@ -23,9 +23,9 @@
 //! region that a message was sent from, read-only, and copies later long ones once, from where they
 //! are. What it has not mapped, or cannot, is staged. It can then read all bytes of these regions as
 //! long as it lives, and still writes only the link's own memory: the side whose memory it is
-//! executes RDMA Writes, and answers of RDMA Reads are staged. Seals allow nobody to write to a
-//! shared region except through its owner's mapping, to free its pages or to change its length. A
-//! long message is lost if its sender closes before it is copied. This is for processes of one owner.
+//! executes RDMA Writes, and answers of RDMA Reads are staged. Seals allow nobody to write to a shared
+//! region except through its owner's mapping, to free its pages or to change its length. A long
+//! message is lost if its sender closes before it is copied. This is for processes of one owner.
 //!
 //! Addresses are Unix sockets ([`Address::Shm`]): the permissions of the path decide who may
 //! connect, and the kernel says who did ([`Address::Process`]). A path that a dead process has left

@@ -11,7 +11,7 @@ use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 
 use rpcrdma_mempool::Sge;
-use rpcrdma_transport::body::{Acks, Body, Header, INLINE_LEN, OP_READ, Refusal};
+use rpcrdma_transport::body::{Acks, Body, Header, INLINE_LEN, OP_READ, PIECE_LEN, Refusal};
 use rpcrdma_transport::carrier::{Outgoing, Vacant};
 use rpcrdma_transport::keys::KeyCache;
 
@@ -306,7 +306,7 @@ impl Vacant for Claimed<'_> {
         }
         let Producer { direction, body, head, .. } = producer;
         let (slot, header) = (direction.slot(*head), body.header);
-        let pieces_len = PLACE_LEN * usize::from(header.pieces);
+        let pieces_len = PIECE_LEN * usize::from(header.pieces);
         let len = if header.pieces == 0 { header.byte_len as usize } else { pieces_len };
         let len = len.min(INLINE_LEN);
         // SAFETY: `len` bytes are in the body, and as many in the slot. The slot is this side's:
@@ -379,6 +379,3 @@ fn words(header: &Header) -> [u64; 3] {
     let second = u64::from_le_bytes([0, 0, 0, 0, op, pieces, 0, 0]);
     [acks.taken(), second, u64::from(byte_len) | u64::from(rkey) << 32]
 }
-
-/// Bytes of a piece.
-const PLACE_LEN: usize = 16;

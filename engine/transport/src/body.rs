@@ -11,6 +11,8 @@ use rpcrdma_mempool::Sge;
 pub const INLINE_LEN: usize = 224;
 /// Bytes of the longest message.
 pub const MESSAGE_LEN_MAX: u32 = 1 << 30;
+/// Bytes of a piece of memory in a slot: key, length, and offset.
+pub const PIECE_LEN: usize = 16;
 /// How many pieces of memory fit in a slot.
 pub const PIECES_MAX: usize = INLINE_LEN / PIECE_LEN;
 
@@ -140,7 +142,8 @@ impl Body {
     /// The pieces that [`Body::refer`] recorded.
     #[inline(always)]
     pub fn pieces(&self) -> impl Iterator<Item = Piece> {
-        // SAFETY: the bytes are those of a slot.
+        // SAFETY: the bytes are as many as those of a slot. A body is aligned to 8, and their offset
+        // in it is a multiple of 8.
         unsafe { pieces_at(self.bytes.as_ptr(), self.header.pieces) }
     }
 }
@@ -200,8 +203,6 @@ impl Acks {
 
 /// The outcome of a slot whose request was executed. No refusal has this number.
 const DONE: u32 = 0xff;
-/// A piece: key, length, and offset.
-const PIECE_LEN: usize = 16;
 
 const _: () = assert!(size_of::<Header>() == 24 && size_of::<Piece>() == PIECE_LEN);
 const _: () = assert!(std::mem::offset_of!(Body, bytes).is_multiple_of(8));

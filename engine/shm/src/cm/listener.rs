@@ -87,9 +87,7 @@ impl Listener {
             self.rests_until = None;
         }
     }
-}
 
-impl Listener {
     fn remove_file(&self) {
         // Another process may have put its own socket there.
         let Some((path, dev, ino)) = &self.file else { return };
@@ -139,7 +137,7 @@ fn bind(socket: &OwnedFd, wanted: &ShmName) -> Result<ShmName, Errno> {
     let Some(path) = wanted.path() else { return socket::listen(socket, wanted) };
     let lock = lock_folder(path)?;
     match socket::listen(socket, wanted) {
-        Err(Errno::ADDRINUSE) if lock.is_some() && bury(path, wanted) => {
+        Err(Errno::ADDRINUSE) if lock.is_some() && remove_if_dead(path, wanted) => {
             socket::listen(socket, wanted)
         }
         outcome => outcome,
@@ -168,7 +166,7 @@ fn lock_folder(path: &Path) -> Result<Option<OwnedFd>, Errno> {
 }
 
 /// Removes a socket that no process listens on. False if it is not one.
-fn bury(path: &Path, name: &ShmName) -> bool {
+fn remove_if_dead(path: &Path, name: &ShmName) -> bool {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let is_dead = || -> io::Result<bool> {
         Ok(socket::connect(&socket::open()?, name) == Err(Errno::CONNREFUSED))
