@@ -5,7 +5,7 @@ use std::io::Read;
 use std::panic::catch_unwind;
 use std::path::Path;
 
-use rpcrdma_tests::checks::{connection, group, header, placement, shard};
+use rpcrdma_tests::checks::{connection, group, header, link, placement, shard};
 use tar::Archive;
 
 /// Checks every saved input of `target`, of which there are `least` or more.
@@ -45,6 +45,11 @@ fn every_input_of_the_placement_corpus_does_no_harm() {
 #[test]
 fn every_input_of_the_connection_corpus_does_no_harm() {
     replay("connection", 100, connection::check);
+}
+
+#[test]
+fn every_input_of_the_link_corpus_does_no_harm() {
+    replay("link", 100, link::check);
 }
 
 #[test]
