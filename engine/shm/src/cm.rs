@@ -75,6 +75,21 @@ impl ShmCm {
         Ok(epoll::add(&self.epoll, socket, EventData::new_u64(number), EventFlags::IN)?)
     }
 
+    /// Takes a socket away. It may exist for long after it is dropped ([`Closer`]), and would be ready
+    /// all that time.
+    ///
+    /// [`Closer`]: crate::closer::Closer
+    fn take(&mut self, number: u64) -> Option<Source> {
+        let socket = self.sockets.remove(&number)?;
+        // An attempt may wait for no answer yet.
+        let _ = match &socket {
+            Source::Listener(listener) => epoll::delete(&self.epoll, listener.socket()),
+            Source::Caller(caller) => epoll::delete(&self.epoll, caller.socket()),
+            Source::Attempt(attempt) => epoll::delete(&self.epoll, attempt.socket()),
+        };
+        Some(socket)
+    }
+
     /// Waits for a ready socket, `waker` or the end of `timeout`. True if `waker` is rung.
     fn wait(&self, waker: &Waker, timeout: Duration) -> bool {
         let mut fds = [PollFd::new(&self.epoll, PollFlags::IN), PollFd::new(waker, PollFlags::IN)];
@@ -136,10 +151,8 @@ impl ShmCm {
         if matches!(heard, Heard::Nothing) {
             return;
         }
-        let Some(Source::Caller(caller)) = self.sockets.remove(&number) else { return };
-        if let Some((request, private)) =
-            ShmRequest::of(caller, heard, &self.epoll, self.shared.dimensions())
-        {
+        let Some(Source::Caller(caller)) = self.take(number) else { return };
+        if let Some((request, private)) = ShmRequest::of(caller, heard, self.shared.dimensions()) {
             let from = request.from();
             self.events.push_back(CmEvent::Request { request, from, private });
         }
@@ -152,9 +165,9 @@ impl ShmCm {
         if matches!(heard, Heard::Nothing) {
             return;
         }
-        let Some(Source::Attempt(attempt)) = self.sockets.remove(&number) else { return };
+        let Some(Source::Attempt(attempt)) = self.take(number) else { return };
         let id = ConnectId(number);
-        self.events.push_back(match attempt.finish(heard, &self.shared, &self.epoll) {
+        self.events.push_back(match attempt.finish(heard, &self.shared) {
             Ok((endpoint, private)) => CmEvent::Connected { id, endpoint, private },
             Err(reason) => CmEvent::Refused { id, reason },
         });
@@ -170,7 +183,7 @@ impl ShmCm {
         for number in late.collect::<Vec<u64>>() {
             // It may have spoken in time: this side is late if very many come at once.
             self.hear_caller(number);
-            self.sockets.remove(&number);
+            drop(self.take(number));
         }
         for (number, socket) in &mut self.sockets {
             if let Source::Listener(listener) = socket {
@@ -205,7 +218,7 @@ impl ShmCm {
             },
             Err(reason) => reason,
         };
-        self.sockets.remove(&number);
+        drop(self.take(number));
         self.events.push_back(CmEvent::Refused { id: ConnectId(number), reason });
     }
 
@@ -234,10 +247,13 @@ impl ConnectionManager for ShmCm {
     }
 
     fn unlisten(&mut self, at: Address) {
-        self.sockets.retain(|_, socket| match socket {
-            Source::Listener(listener) => Address::Shm(listener.name()) != at,
-            _ => true,
+        let there = self.sockets.iter().filter_map(|(number, socket)| match socket {
+            Source::Listener(listener) if Address::Shm(listener.name()) == at => Some(*number),
+            _ => None,
         });
+        for number in there.collect::<Vec<u64>>() {
+            drop(self.take(number));
+        }
     }
 
     fn connect(
@@ -271,7 +287,7 @@ impl ConnectionManager for ShmCm {
 
     fn cancel(&mut self, ConnectId(number): ConnectId) -> Option<ConnectError> {
         match self.sockets.get(&number) {
-            Some(Source::Attempt(_)) => self.sockets.remove(&number).and(None),
+            Some(Source::Attempt(_)) => self.take(number).and(None),
             _ => None,
         }
     }

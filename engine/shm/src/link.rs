@@ -214,6 +214,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.watch.remove(self.id);
+        self.life.port.remove_link(self);
     }
 }
 

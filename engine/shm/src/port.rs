@@ -63,6 +63,12 @@ impl Port {
         })
     }
 
+    /// The peer of a link wakes nobody any more. Its socket may exist for long after it is dropped.
+    pub(crate) fn remove_link(&self, link: &Link) {
+        // It is not there if the peer was found to be gone.
+        let _ = epoll::delete(&self.epoll, link.socket());
+    }
+
     /// Waits until a peer or a thread rings, `other` is rung, or `timeout` is over.
     pub(crate) fn wait(&self, other: &Waker, timeout: Duration) -> io::Result<()> {
         let mut fds = [
@@ -87,7 +93,7 @@ impl Port {
             let Some(link) = find(data.u64()) else { continue };
             if !link.read_words() {
                 // It would be readable for ever. The watch tells that the peer is gone.
-                let _ = epoll::delete(&self.epoll, link.socket());
+                self.remove_link(link);
             }
         }
     }

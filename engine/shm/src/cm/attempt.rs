@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use rpcrdma_provider::{ConnectError, PrivateBytes, SetupError, ShmName};
 use rpcrdma_transport::endpoint::{Peer, Seat};
-use rustix::event::epoll;
 use rustix::io::Errno;
 
 use crate::endpoint::Agreed;
@@ -108,7 +107,6 @@ impl Attempt {
         self,
         heard: Heard,
         shared: &Shared,
-        epoll: &OwnedFd,
     ) -> Result<(ShmEndpoint, PrivateBytes), ConnectError> {
         let Attempt { socket, seat, layout, hello, .. } = self;
         let answer = match heard {
@@ -120,8 +118,6 @@ impl Attempt {
         if answer.kind != Kind::Accepted || answer.dimensions != hello.dimensions {
             return Err(ConnectError::Rejected);
         }
-        // The link listens to it from now on.
-        let _ = epoll::delete(epoll, &socket);
         let is_ours = socket::peer(&socket).is_ok_and(|peer| shared.is_owner(peer.uid));
         let terms = Terms {
             have_fences: hello.has_fences && answer.has_fences,

@@ -1,11 +1,9 @@
 //! Requests of peers to connect.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rpcrdma_provider::{Address, Credentials, PrivateBytes, SetupError};
 use rpcrdma_transport::endpoint::{Peer, Seat};
-use rustix::event::epoll;
 
 use super::listener::Caller;
 use crate::closer::Foreign;
@@ -34,11 +32,9 @@ impl ShmRequest {
     pub(super) fn of(
         caller: Caller,
         heard: Heard,
-        epoll: &OwnedFd,
         own: Dimensions,
     ) -> Option<(ShmRequest, PrivateBytes)> {
         let (socket, from) = caller.into_parts();
-        let _ = epoll::delete(epoll, &socket);
         let Heard::Greeting(hello, Some(file)) = heard else { return None };
         if hello.kind != Kind::Hello {
             return None;

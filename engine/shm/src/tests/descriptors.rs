@@ -57,7 +57,10 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
-        let device = open();
+        Scene::of(open())
+    }
+
+    fn of(device: crate::Shm) -> Scene {
         let mut cm = device.open_cm().unwrap();
         let Address::Shm(name) = cm.listen(address()).unwrap() else { panic!("not a name") };
         Scene { device, cm, name, begun: Instant::now(), others: Vec::new() }
@@ -178,6 +181,64 @@ fn a_peer_that_sends_one_loses_its_connection() {
     victim.queues.destroy(qp.qp);
     assert!(scene.begun.elapsed() < LIMIT);
     drop(other);
+}
+
+/// A socket that waits to be closed is ready for ever.
+#[test]
+fn queues_sleep_while_the_sockets_of_their_links_wait_to_be_closed() {
+    let mut scene = Scene::new();
+    let mut victim = Host::new(&scene.device, &SMALL);
+    let mut attached = Vec::new();
+    for _ in 0..3 {
+        let rogue = Rogue::connect(&scene.name, STAGING).unwrap();
+        let request = scene.request();
+        let Slow { file, other } = Slow::new();
+        rogue.hand(&[0; 12], &[file.as_fd()]).unwrap();
+        scene.others.push(other);
+        let endpoint = scene.cm.accept(request, &victim.queues.handle(), &PARAM).unwrap();
+        attached.push(victim.queues.attach(endpoint).unwrap());
+    }
+    let mut gone = 0;
+    while gone < attached.len() {
+        assert!(scene.begun.elapsed() < LIMIT);
+        victim.poll_dry();
+        gone += victim.events().len();
+    }
+    attached.iter().for_each(|qp| victim.queues.destroy(qp.qp));
+    let (waker, nap) = (Waker::new().unwrap(), Duration::from_millis(20));
+    let has_slept = (0..20).any(|_| {
+        victim.poll_dry();
+        let begun = Instant::now();
+        victim.queues.wait(&waker, nap).unwrap();
+        begun.elapsed() >= nap
+    });
+    assert!(has_slept);
+    assert!(scene.begun.elapsed() < LIMIT);
+}
+
+/// It would be ready for ever, and no event would come of it.
+#[test]
+fn a_connection_manager_goes_on_while_the_sockets_of_its_attempts_wait_to_be_closed() {
+    // Others' sockets refuse descriptors, where the system can do that.
+    let options = crate::ShmOptions { map_pools: true, ..crate::ShmOptions::default() };
+    let mut scene = Scene::of(crate::Shm::with_options(options).unwrap());
+    let host = Host::new(&scene.device, &SMALL);
+    let listener = socket::open().unwrap();
+    let Address::Shm(any) = address() else { panic!("not a name") };
+    let to = Address::Shm(socket::listen(&listener, &any).unwrap());
+    for is_cancelled in [false, false, true, true] {
+        let id = scene.cm.connect(to, &host.queues.handle(), &PARAM).unwrap();
+        let flags = rustix::net::SocketFlags::empty();
+        let peer = rustix::net::accept_with(&listener, flags).unwrap();
+        scene.hand(&peer, b"no answer", &[]);
+        if is_cancelled {
+            assert!(scene.cm.cancel(id).is_none());
+        } else {
+            assert!(matches!(next(&mut scene.cm), Some(CmEvent::Refused { .. })));
+        }
+        assert!(next(&mut scene.cm).is_none());
+    }
+    scene.assert_unharmed();
 }
 
 /// Descriptors that cannot be closed are not collected without end.
