@@ -12,13 +12,12 @@ use rustix::process::Signal;
 use crate::Wanted;
 use crate::children::{Started, end_with_parent};
 use crate::echo::{self, Echo};
-use crate::survivor::{HUNG, config, resident};
+use crate::survivor::{HUNG, client, config, resident, socket};
 
 /// One client, then all of them.
 pub fn run(wanted: &Wanted) {
     let folder = Folder::new();
-    let at = format!("shm:{}", folder.join("server.sock").display());
-    let at: Address = at.parse().expect("a short path");
+    let at = socket(&folder, "server.sock");
     let clients = wanted.clients.unwrap_or(1000);
     let mut raw = sized(wanted);
     raw.connections.max = i64::from(clients);
@@ -127,10 +126,7 @@ fn number(member: &mut Started) -> u64 {
 /// A client: connects when it is told to, and makes as many calls as it is told to.
 pub fn take_part(wanted: &Wanted) {
     end_with_parent();
-    let config = checked(&sized(wanted));
-    let device = Shm::from_config(&config).expect("shared memory");
-    let engine = Engine::new(device, config).expect("an engine");
-    let mut client: Client<Shm> = engine.client().expect("a client");
+    let (_engine, mut client) = client(&sized(wanted));
     let mut peer = None;
     println!("ready");
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {

@@ -7,24 +7,22 @@ use std::fs;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::{Address, Client, Clock, Engine, Shm};
+use rpcrdma_engine::Clock;
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::script::Random;
-use rpcrdma_tests::setup::checked;
 use rustix::process::Signal;
 
 use crate::Wanted;
 use crate::children::{Started, end_with_parent};
 use crate::echo::{self, Echo};
-use crate::survivor::{Survivor, config};
+use crate::survivor::{Survivor, client, config, socket};
 
 /// One server and its clients, each a process.
 pub fn run(wanted: &Wanted) {
     println!("seed {}", wanted.seed);
     let clients = wanted.clients.unwrap_or(2);
     let folder = Folder::new();
-    let at = format!("shm:{}", folder.join("server.sock").display());
-    let at: Address = at.parse().expect("a short path");
+    let at = socket(&folder, "server.sock");
     let options = wanted.options(at, false, wanted.seed);
     let count = ["--clients".to_owned(), clients.to_string()];
     let mut server = Started::ordeal("answerer", [&options[..], &count].concat());
@@ -88,10 +86,7 @@ pub fn answer(wanted: &Wanted) {
 /// A client.
 pub fn ask(wanted: &Wanted) {
     end_with_parent();
-    let config = checked(&config(false));
-    let device = Shm::from_config(&config).expect("shared memory");
-    let engine = Engine::new(device, config).expect("an engine");
-    let mut client: Client<Shm> = engine.client().expect("a client");
+    let (_engine, mut client) = client(&config(false));
     let peer = client.connect(wanted.at()).expect("a connection");
     let (mut random, clock) = (Random(wanted.seed), Clock::new());
     let end = Instant::now() + Duration::from_secs(wanted.seconds);

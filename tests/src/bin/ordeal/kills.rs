@@ -15,7 +15,7 @@ use rpcrdma_tests::service::Service;
 
 use crate::Wanted;
 use crate::children::{Killed, Started};
-use crate::survivor::{HUNG, Holdings, Survivor, config, resident};
+use crate::survivor::{HUNG, Holdings, Survivor, config, resident, socket};
 
 /// The ordeal of one way to share memory.
 struct Ordeal {
@@ -66,10 +66,9 @@ pub fn run(wanted: &Wanted) {
 impl Ordeal {
     fn new(maps: bool, random: Random) -> Ordeal {
         let folder = Folder::new();
-        let socket = |name: &str| format!("shm:{}", folder.join(name).display());
-        let at = socket("survivor.sock").parse().expect("a short path");
+        let at = socket(&folder, "survivor.sock");
         let mut survivor = Survivor::new(&config(maps), Service::default(), at);
-        let to = socket("other.sock").parse().expect("a short path");
+        let to = socket(&folder, OTHER);
         survivor.calls(Task { to, lines: 2, calls: u64::MAX, bytes_max: 30_000, again: true });
         let rest = survivor.at_rest();
         let maps = if maps { "yes" } else { "no" };
@@ -116,7 +115,7 @@ impl Ordeal {
 
     fn start(&self, side: Side) -> Started {
         let never = self.folder.join("never").display().to_string();
-        let other = format!("shm:{}", self.folder.join("other.sock").display());
+        let other = socket(&self.folder, OTHER).to_string();
         let options = match side {
             Side::Client => {
                 ["call", &self.survivor.at.to_string(), "--until", &never].map(str::to_owned)
@@ -245,3 +244,6 @@ impl Tally {
         }
     }
 }
+
+/// Where the server listens that is killed.
+const OTHER: &str = "other.sock";

@@ -20,11 +20,10 @@ use rpcrdma_shm::rogue::{self, Reach, Rogue};
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::script::{Order, Part, Random, Script, unreduced};
 use rpcrdma_tests::service::{Service, Source};
-use rpcrdma_tests::setup::checked;
 
 use crate::Wanted;
 use crate::children::{Started, end_with_parent};
-use crate::survivor::{HUNG, Survivor, config};
+use crate::survivor::{self, HUNG, Survivor, config, socket};
 
 /// A service that rejects what is not a call of a peer of the tests.
 #[derive(Default)]
@@ -45,7 +44,7 @@ pub fn run(wanted: &Wanted) {
 fn beside_scribblers(maps: bool, time: Duration, wanted: &Wanted) {
     let folder = Folder::new();
     let path = |name: &str| folder.join(name).display().to_string();
-    let at: Address = format!("shm:{}", path("server.sock")).parse().expect("a short path");
+    let at = socket(&folder, "server.sock");
     let mut survivor = Survivor::new(&config(maps), Wary::default(), at);
     let rest = survivor.at_rest();
     let (enough, hang) = (path("enough"), (time + HUNG).as_secs().to_string());
@@ -283,10 +282,7 @@ impl Scribbler {
     fn new(wanted: &Wanted) -> Scribbler {
         let mut raw = config(wanted.maps == [true]);
         raw.connections.connect_timeout = "1s".into();
-        let config = checked(&raw);
-        let device = Shm::from_config(&config).expect("shared memory");
-        let engine = Engine::new(device, config).expect("an engine");
-        let client = engine.client().expect("a client");
+        let (engine, client) = survivor::client(&raw);
         Scribbler {
             source: Source::default(),
             client,

@@ -3,7 +3,6 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::Address;
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::script::Random;
 use rpcrdma_tests::service::Service;
@@ -11,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::Wanted;
 use crate::children::Started;
-use crate::survivor::{HUNG, Survivor, config};
+use crate::survivor::{HUNG, Survivor, config, socket};
 
 /// A server in this process, and what its clients have in common.
 struct Ordeal {
@@ -40,8 +39,7 @@ pub fn run(wanted: &Wanted) {
 impl Ordeal {
     fn new(maps: bool, random: Random) -> Ordeal {
         let folder = Folder::new();
-        let at = format!("shm:{}", folder.join("server.sock").display());
-        let at: Address = at.parse().expect("a short path");
+        let at = socket(&folder, "server.sock");
         let survivor = Survivor::new(&config(maps), Service::default(), at);
         Ordeal { survivor, folder, maps: if maps { "yes" } else { "no" }, random }
     }

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_config::Raw;
 use rpcrdma_engine::shard::audit::Audit;
-use rpcrdma_engine::{Address, Clock, Engine, Handler, Shard, Shm};
+use rpcrdma_engine::{Address, Client, Clock, Engine, Handler, Shard, Shm};
 use rpcrdma_tests::caller::{Caller, Task};
+use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::setup::{checked, small};
 
 /// The server, and the caller if there is one. A turn never blocks.
@@ -183,6 +184,20 @@ pub fn config(maps_pools: bool) -> Raw {
     raw.connections.call_timeout = "0s".into();
     raw.connections.send_timeout = "0s".into();
     raw
+}
+
+/// A client, and an engine of its own, which is dropped after it.
+pub fn client(raw: &Raw) -> (Engine<Shm>, Client<Shm>) {
+    let config = checked(raw);
+    let device = Shm::from_config(&config).expect("shared memory");
+    let engine = Engine::new(device, config).expect("an engine");
+    let client = engine.client().expect("a client");
+    (engine, client)
+}
+
+/// The address of a socket in a folder.
+pub fn socket(folder: &Folder, name: &str) -> Address {
+    format!("shm:{}", folder.join(name).display()).parse().expect("a short path")
 }
 
 /// Resident memory of a process, in KiB: its own, and its share of what it shares.
