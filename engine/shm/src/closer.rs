@@ -35,17 +35,27 @@ impl Closer {
     pub(crate) fn close(&self, file: OwnedFd) {
         let mut state = self.lock();
         state.waiting.push(file);
+        self.begin(&mut state);
+    }
+
+    /// Starts the thread if there is none. If there can be none now, the next look tries again.
+    fn begin(&self, state: &mut State) {
         if !state.is_busy {
             let closer = self.clone();
             let thread = std::thread::Builder::new().name("rpcrdma-close".to_owned());
-            // If there can be no thread now, it waits for the next one.
             state.is_busy = thread.spawn(move || closer.run()).is_ok();
         }
     }
 
     /// Whether so many descriptors wait that there must be no new connection.
     pub(crate) fn is_behind(&self) -> bool {
-        self.lock().waiting.len() >= WAITING_MAX
+        let mut state = self.lock();
+        let is_behind = state.waiting.len() >= WAITING_MAX;
+        if is_behind {
+            // No connection is made, so none ends and starts it.
+            self.begin(&mut state);
+        }
+        is_behind
     }
 
     fn run(&self) {
@@ -93,3 +103,22 @@ impl Drop for Foreign {
 
 /// Descriptors that may wait while connections are made.
 const WAITING_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What remains if there could be no thread: nothing else would ever start one.
+    #[test]
+    fn what_waits_without_a_thread_is_closed_when_somebody_looks() {
+        let closer = Closer::default();
+        let file = || OwnedFd::from(std::fs::File::open("/dev/null").expect("a file"));
+        closer.lock().waiting.extend((0..WAITING_MAX).map(|_| file()));
+        assert!(closer.is_behind());
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while closer.is_behind() {
+            assert!(std::time::Instant::now() < until);
+            std::thread::yield_now();
+        }
+    }
+}
