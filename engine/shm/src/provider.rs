@@ -139,7 +139,7 @@ impl Shared {
 
     /// Whether a user may see the pools of this process: its own.
     pub(crate) fn is_owner(&self, uid: u32) -> bool {
-        uid == rustix::process::geteuid().as_raw()
+        is_same_user(uid, rustix::process::geteuid().as_raw())
     }
 
     pub(crate) fn maps_pools(&self) -> bool {
@@ -162,6 +162,14 @@ impl std::fmt::Debug for Shm {
     }
 }
 
+/// Whether both are the same user. In a user namespace all users of outside have one number, which
+/// a user of the namespace may have, too.
+fn is_same_user(one: u32, other: u32) -> bool {
+    one == other && one != NOBODY
+}
+
+/// The number of users that a namespace does not have: `DEFAULT_OVERFLOWUID` of linux/highuid.h.
+const NOBODY: u32 = 65534;
 /// What a program opened that has shared memory.
 const OPENED: Opened = Opened {
     kind: section::ProviderKind::Shm,
@@ -169,3 +177,14 @@ const OPENED: Opened = Opened {
     made_with: "the provider was made with",
     from_config: "Shm::from_config",
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_that_may_be_anybody_owns_nothing() {
+        assert!(is_same_user(0, 0) && is_same_user(1000, 1000));
+        assert!(!is_same_user(1000, 1001) && !is_same_user(65534, 65534));
+    }
+}
