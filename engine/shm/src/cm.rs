@@ -210,7 +210,7 @@ impl ShmCm {
     /// Connects the socket of an attempt and says hello.
     fn begin(&mut self, number: u64) {
         let Some(Source::Attempt(attempt)) = self.sockets.get_mut(&number) else { return };
-        let reason = match attempt.begin() {
+        let reason = match attempt.begin(&self.shared) {
             Ok(Step::Wait) => return,
             Ok(Step::Said) => match self.wait_for_answer(number) {
                 Ok(()) => return,

@@ -82,7 +82,7 @@ impl Attempt {
     }
 
     /// Connects and says hello.
-    pub(super) fn begin(&mut self) -> Result<Step, ConnectError> {
+    pub(super) fn begin(&mut self, shared: &Shared) -> Result<Step, ConnectError> {
         match socket::connect(&self.socket, &self.to) {
             Ok(()) => {}
             Err(Errno::AGAIN | Errno::INTR) => return Ok(Step::Wait),
@@ -92,6 +92,9 @@ impl Attempt {
             Err(Errno::ACCESS | Errno::PERM) => return Err(ConnectError::Rejected),
             Err(_) => return Err(ConnectError::Failed),
         }
+        // The listener may see it otherwise: it was somebody else when it began to listen.
+        self.hello.maps_pools &=
+            socket::peer(&self.socket).is_ok_and(|peer| shared.is_owner(peer.uid));
         let said = socket::send(&self.socket, &self.hello, self.file.as_ref());
         self.file = None;
         said.map(|()| Step::Said).map_err(|_| ConnectError::Lost)
@@ -118,10 +121,9 @@ impl Attempt {
         if answer.kind != Kind::Accepted || answer.dimensions != hello.dimensions {
             return Err(ConnectError::Rejected);
         }
-        let is_ours = socket::peer(&socket).is_ok_and(|peer| shared.is_owner(peer.uid));
         let terms = Terms {
             have_fences: hello.has_fences && answer.has_fences,
-            maps_pools: hello.maps_pools && answer.maps_pools && is_ours,
+            maps_pools: hello.maps_pools && answer.maps_pools,
         };
         let peer = Peer { num: answer.qp_num, rnr_retry: answer.rnr_retry };
         let agreed = Agreed { side: 0, socket, layout, terms, peer };

@@ -110,6 +110,45 @@ fn both_sides_have_to_want_it() {
     }
 }
 
+/// The kernel states who a listener was when it began to listen.
+#[test]
+fn the_caller_of_a_listener_that_was_somebody_else_is_shown_nothing() {
+    let device = open();
+    let (mut a, mut b) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
+    let (mut caller, mut listener) = (device.open_cm().unwrap(), device.open_cm().unwrap());
+    // Of this thread only.
+    let become_user = |uid| {
+        let uid = rustix::process::Uid::from_raw(uid);
+        rustix::thread::set_thread_res_uid(None, uid, None)
+    };
+    let before = rustix::process::geteuid();
+    if become_user(1000).is_err() {
+        return;
+    }
+    let at = listener.listen(address()).unwrap();
+    become_user(before.as_raw()).expect("who it was");
+    let param = ConnParam { private: &[], rnr_retry: 7 };
+    caller.connect(at, &a.queues.handle(), &param).unwrap();
+    let Some(CmEvent::Request { request, .. }) = next(&mut listener) else { panic!("none") };
+    let theirs = listener.accept(request, &b.queues.handle(), &param).unwrap();
+    let Some(CmEvent::Connected { endpoint, .. }) = next(&mut caller) else { panic!("none") };
+    a.queues.attach(endpoint).unwrap();
+    let qb = b.queues.attach(theirs).unwrap();
+    for _ in 0..2 {
+        a.recv(1, 0, 8192);
+        b.write(0, &[9; 5000]);
+        let sgl = [b.sge(0, 5000)];
+        b.send_from(qb.qp, 1, &sgl, SendFlags::SIGNALED).unwrap();
+        b.write(0, &[1; 5000]);
+        assert_eq!(a.poll_dry().len(), 1);
+        assert_eq!(a.read(4999, 1), [9]);
+        let waker = rpcrdma_provider::Waker::new().unwrap();
+        a.queues.wait(&waker, std::time::Duration::from_millis(1)).unwrap();
+    }
+    a.poll_dry();
+    assert_eq!(a.events(), []);
+}
+
 /// Pools come and go, and one is used all the time; more than a peer keeps are staged.
 #[test]
 fn more_pools_than_a_peer_keeps_and_those_that_are_gone_do_no_harm() {
