@@ -233,6 +233,7 @@ impl<Q: Queues> Io<Q> {
         let Some(qp) = self.qps[peer as usize] else { return Flush::Gone };
         loop {
             if lane.pending.front().is_none() {
+                lane.forget_unsolicited();
                 return lane.trouble.map_or(Flush::Empty, Flush::after);
             }
             let room = self.depths.send_depth.saturating_sub(lane.outstanding());

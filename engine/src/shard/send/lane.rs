@@ -108,6 +108,12 @@ impl Lane {
         self.unsolicited.min(self.pending.len())
     }
 
+    /// None waits: `pending` is empty.
+    #[inline]
+    pub fn forget_unsolicited(&mut self) {
+        self.unsolicited = 0;
+    }
+
     /// Counts a report or control message, before it is added.
     pub fn add_unsolicited(&mut self) {
         self.unsolicited = self.unsolicited() + 1;
