@@ -398,7 +398,6 @@ impl<Q: Queues> QueueHooks<Q> for QueueChecks<Q> {
     ) -> Taken {
         let wr: Vec<SendWr<'_>> = promised.requests().collect();
         self.check_send(qp, &wr);
-        wr.iter().for_each(|wr| self.check_invalidation(qp, wr));
         for wr in wr.iter().filter(|wr| matches!(wr.op, SendOp::Read(_))) {
             wr.sgl.iter().for_each(fill);
         }
@@ -409,6 +408,8 @@ impl<Q: Queues> QueueHooks<Q> for QueueChecks<Q> {
         let (taken, why) = result.of(wr.len());
         assert_ne!(why, Some(PostError::Invalid), "{wr:?}");
         self.refused.extend(wr[taken..].iter().map(|wr| wr.wr_id));
+        // What was refused comes again, and is in no group of the queue pair until then.
+        wr[..taken].iter().for_each(|wr| self.check_invalidation(qp, wr));
         let found = self.sends.iter_mut().find(|(_, (name, _))| *name == qp);
         let Some((&num, (_, sends))) = found else { return result };
         let mut last = sends.back().map(|sent| sent.wr_id);
