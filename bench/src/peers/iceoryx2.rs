@@ -1,7 +1,7 @@
 //! The ping-pong over iceoryx2 of `bench/peers/iceoryx2`: its arguments and its output.
 
 use super::tool::{Kind, Name, Run, Shape, Source, row_under};
-use super::{Measure, Pattern, Printed, Task, ToolRound, number};
+use super::{Pattern, Task, ToolRound, number};
 
 /// The options behind `iceoryx2`.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Parser)]
@@ -43,17 +43,7 @@ impl Kind for Iceoryx2 {
         let wrong = || Shape::of(row, "a row of seven numbers");
         let [count, min, median, mean, p99, p999, max] =
             values.and_then(|values| values.try_into().ok()).ok_or_else(wrong)?;
-        let count = count as u64;
-        let printed = |(measure, value)| Printed { measure, value, samples: count };
-        let figures = [
-            (Measure::Median, median),
-            (Measure::Mean, mean),
-            (Measure::Min, min),
-            (Measure::P99, p99),
-            (Measure::P999, p999),
-            (Measure::Max, max),
-        ];
-        Ok(ToolRound { figures: figures.map(printed).to_vec(), count })
+        Ok(ToolRound::of_times(count as u64, [median, mean, min, p99, p999, max]))
     }
 
     fn notes(&self, task: &Task) -> Vec<String> {
@@ -81,6 +71,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::peers::Measure;
 
     const TASK: Task = Task { pattern: Pattern::RoundTrips, data_len: 64, wire_len: 136 };
     const OUT: &str = "count,min,p50,mean,p99,p99.9,max\n2000,269,301,551.7,3199,4404,57606\n";

@@ -48,6 +48,20 @@ impl ToolRound {
     pub fn find(&self, measure: Measure) -> Option<Printed> {
         self.figures.iter().copied().find(|one| one.measure == measure)
     }
+
+    /// Of `count` round trips: the median, mean, minimum, p99, p99.9 and maximum, in nanoseconds.
+    fn of_times(count: u64, [median, mean, min, p99, p999, max]: [f64; 6]) -> ToolRound {
+        let times = [
+            (Measure::Median, median),
+            (Measure::Mean, mean),
+            (Measure::Min, min),
+            (Measure::P99, p99),
+            (Measure::P999, p999),
+            (Measure::Max, max),
+        ];
+        let printed = |(measure, value)| Printed { measure, value, samples: count };
+        ToolRound { figures: times.map(printed).to_vec(), count }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]

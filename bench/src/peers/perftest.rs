@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::tool::{Kind, Name, Run, Shape, Source, row_under};
-use super::{Measure, Pattern, Printed, Task, ToolRound, number, whole_ns};
+use super::{Pattern, Task, ToolRound, number, whole_ns};
 
 /// The options behind `ib_send_lat`.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Parser)]
@@ -54,18 +54,8 @@ impl Kind for IbSendLat {
         if bytes as usize != self.size(task) {
             return Err(Shape::of(row, "as many bytes as it was asked for"));
         }
-        let count = count as u64;
-        let printed =
-            |(measure, half_us)| Printed { measure, value: whole_ns(half_us), samples: count };
-        let figures = [
-            (Measure::Median, median),
-            (Measure::Mean, mean),
-            (Measure::Min, min),
-            (Measure::P99, p99),
-            (Measure::P999, p999),
-            (Measure::Max, max),
-        ];
-        Ok(ToolRound { figures: figures.map(printed).to_vec(), count })
+        let times = [median, mean, min, p99, p999, max].map(whole_ns);
+        Ok(ToolRound::of_times(count as u64, times))
     }
 
     fn notes(&self, task: &Task) -> Vec<String> {
@@ -108,6 +98,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
+    use crate::peers::Measure;
 
     const TOOL: IbSendLat = IbSendLat { device: None, size: None };
     const OUT: &str = include_str!("../../tests/peers/ib_send_lat-4.5-64.txt");
