@@ -220,6 +220,7 @@ const DATA_PATH: &[&str] = &[
     "engine/src/shard/timers/deadlines.rs",
     "engine/src/shard/timers/mod.rs",
     "engine/src/shard/timers/tick.rs",
+    "engine/src/shard/timers/wheel.rs",
     "engine/src/stats.rs",
     "engine/src/ulb/binding.rs",
     "engine/src/ulb/call.rs",

@@ -7,6 +7,8 @@ pub(crate) mod call_timeouts;
 mod cancellation;
 pub(crate) mod deadlines;
 mod tick;
+#[cfg_attr(not(test), expect(dead_code, reason = "deadlines are looked for in rounds"))]
+pub(crate) mod wheel;
 
 use std::time::Duration;
 
