@@ -150,6 +150,11 @@ impl<P: Provider> Caller<P> {
         self.lines.iter().filter(|line| matches!(line.state, State::Up(_))).count()
     }
 
+    /// Lines that are being connected.
+    pub fn connecting(&self) -> usize {
+        self.lines.iter().filter(|line| matches!(line.state, State::Connecting(_))).count()
+    }
+
     /// Calls that are neither answered nor failed.
     pub fn open(&self) -> usize {
         self.open.len()

@@ -27,6 +27,15 @@ struct Ordeal {
     rest: Holdings,
     clients: Tally,
     servers: Tally,
+    slowest: Slowest,
+}
+
+/// The round that has taken longest.
+#[derive(Debug, Default)]
+struct Slowest {
+    took: Duration,
+    /// What it was, and when each of its steps was over.
+    what: String,
 }
 
 /// What the kills of one side have shown.
@@ -73,11 +82,12 @@ impl Ordeal {
         let rest = survivor.at_rest();
         let maps = if maps { "yes" } else { "no" };
         let (clients, servers) = (Tally::default(), Tally::default());
-        Ordeal { survivor, folder, maps, random, rest, clients, servers }
+        let slowest = Slowest::default();
+        Ordeal { survivor, folder, maps, random, rest, clients, servers, slowest }
     }
 
     fn round(&mut self, side: Side) {
-        let before = self.connections(side);
+        let (begin, before) = (Instant::now(), self.connections(side));
         let child = self.start(side);
         if self.random.below(4) > 0 {
             let target = self.progress(side) + u64::from(self.random.below(200));
@@ -89,6 +99,7 @@ impl Ordeal {
             let time = self.random.below(300_000);
             self.turns_for(Duration::from_micros(time.into()));
         }
+        let worked = begin.elapsed();
         let killer = std::thread::spawn(move || child.kill());
         let mut last = (self.ended(side), None);
         self.turns_until("its connections end", |it| {
@@ -99,7 +110,11 @@ impl Ordeal {
             killer.is_finished() && ended == it.connections(side)
         });
         let killed = killer.join().expect("it kills");
+        let ended = begin.elapsed();
         self.survivor.until_holds(&self.rest);
+        self.slowest.note(begin.elapsed(), || {
+            format!("{side:?}: to the kill {worked:.1?}, to the last end {ended:.1?}")
+        });
         let tally = match side {
             Side::Client => &mut self.clients,
             Side::Server => &mut self.servers,
@@ -186,6 +201,7 @@ impl Ordeal {
         );
         clients.report("clients");
         servers.report("servers");
+        println!("  the slowest round: {:.1?}, {}", self.slowest.took, self.slowest.what);
         println!(
             "  resident: {half} KiB after half of the rounds, {} KiB after all",
             resident("self").0
@@ -210,6 +226,14 @@ impl Ordeal {
             }
         }
         println!("  calls to servers: {answered} answered, failed: {failed:?}");
+    }
+}
+
+impl Slowest {
+    fn note(&mut self, took: Duration, what: impl FnOnce() -> String) {
+        if took > self.took {
+            *self = Slowest { took, what: what() };
+        }
     }
 }
 
