@@ -312,7 +312,7 @@ fn thread_error(source: std::io::Error) -> SetupError {
 }
 
 /// Maps neighbouring numbers to distant ones (the last step of SplitMix64).
-fn scattered(number: u64) -> u32 {
+pub(crate) fn scattered(number: u64) -> u32 {
     let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -21,6 +21,7 @@ mod io;
 pub mod message;
 mod obtained;
 pub mod onc;
+pub mod session;
 pub mod shard;
 pub mod stats;
 pub mod ulb;
@@ -54,6 +55,7 @@ pub use message::bulk::Bulk;
 pub use message::incoming::{
     EndOfMessage, Incoming, OpaqueError, PayloadReader, PlacedItem, TakeError,
 };
+pub use message::owned_call::OwnedCall;
 pub use message::payload::Payload;
 pub use message::wanted::Want;
 pub use obtained::{Obtained, ObtainedMemory};
@@ -69,6 +71,10 @@ pub use rpcrdma_proto::{
 };
 pub use rpcrdma_xdr::{
     BackwardSupport, DecodeError, Mismatch, OutOfRange, PropId, PropIds, Property, ReptInfo,
+};
+pub use session::{
+    Resend, Session, SessionCall, SessionCallId, SessionCompletion, SessionError, SessionEvent,
+    SessionOptions, SessionRefused, SessionUnsent,
 };
 pub use shard::peers::ConnectionId;
 pub use shm::Shm;

@@ -97,6 +97,15 @@ impl SendSlot {
         self.end = self.len;
     }
 
+    /// What was appended.
+    pub fn written(&self) -> &[u8] {
+        // SAFETY: the token's slot has `len` bytes (`of`), of which the headroom is the first part.
+        let payload = unsafe { self.first.as_ptr().add(HEADROOM) };
+        // SAFETY: the bytes from there to `end` belong to the token, which this value holds and
+        // lends; they are initialised, as all memory of a pool is.
+        unsafe { slice::from_raw_parts(payload, self.appended() as usize) }
+    }
+
     /// Bytes of the payload area that were appended.
     #[inline]
     pub fn appended(&self) -> u32 {

@@ -78,6 +78,11 @@ impl<'a> CallBuilder<'a> {
         }
     }
 
+    #[inline]
+    pub(crate) fn id(&self) -> CallId {
+        self.id
+    }
+
     /// The payload, written from behind transaction id and message type.
     #[inline]
     pub fn payload(&mut self) -> &mut Payload<'a> {
@@ -129,7 +134,7 @@ impl<'a> CallBuilder<'a> {
         self.push_want(want, WantKind::BySize, sent_max, Some(sink))
     }
 
-    fn push_want(
+    pub(super) fn push_want(
         &mut self,
         want: Want,
         kind: WantKind,
@@ -208,11 +213,10 @@ impl<'a> CallBuilder<'a> {
         Ok(())
     }
 
-    /// As [`CallBuilder::submit`], but returns placed memory and result buffers if the call is not
-    /// sent.
+    /// As [`CallBuilder::submit`], but returns the call, with its memory, if it is not sent.
     ///
     /// # Errors
-    /// [`Unsent`] contains them and states the reason; nothing has been sent.
+    /// [`Unsent`] contains it and states the reason; nothing has been sent.
     #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn try_submit(mut self) -> Result<(), Unsent> {
         match self.send() {
@@ -224,15 +228,15 @@ impl<'a> CallBuilder<'a> {
         }
     }
 
-    /// Discards the call, with a reason and the memory given to it.
+    /// Ends it, with a reason and all that was written.
     #[cold]
     pub(crate) fn take_back<E: Copy>(mut self, why: E) -> Unsent<E> {
-        let (wants, pieces) = self.payload.outbox().take_back();
-        Unsent::new(why, pieces, wants.map(|wanted| wanted.sink))
+        let call = self.payload.outbox().take_back_call(self.reply_payload_max);
+        Unsent::new(why, call)
     }
 
     #[inline(always)]
-    fn send(&mut self) -> Result<(), CallRefused> {
+    pub(super) fn send(&mut self) -> Result<(), CallRefused> {
         if self.payload.outbox().is_plain() && self.send_short(CallWith::Nothing) {
             return Ok(());
         }

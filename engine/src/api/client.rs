@@ -30,7 +30,7 @@ pub struct Client<P: Provider> {
 }
 
 /// Polls without work after which [`Client::poll_for`] sleeps.
-const POLLS_IDLE: u32 = 200;
+pub(crate) const POLLS_IDLE: u32 = 200;
 
 /// How often deadlines are looked at while a connection is made. Its steps wake the thread: very
 /// many clients that wait at one time leave the processors to their server.

@@ -6,6 +6,7 @@ pub mod client;
 pub mod completion;
 pub mod handle;
 pub mod handler;
+pub(crate) mod owned;
 pub mod properties;
 pub mod reply;
 pub mod shard;

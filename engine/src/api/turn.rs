@@ -1,7 +1,7 @@
 //! The actions that a handler may take once a turn.
 
 use rpcrdma_mempool::{BulkPool, Loan, RecvPool};
-use rpcrdma_proto::{CallState, NO_MARK, PeerLimits, ShardLedger};
+use rpcrdma_proto::{CallId, CallState, NO_MARK, PeerLimits, ShardLedger};
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 
 use super::builder::{CallBuilder, CallHandle};
@@ -70,6 +70,12 @@ impl Turn<'_> {
         timers.cancel(slot, name);
         handle.wakeup().ring();
         true
+    }
+
+    /// As [`Turn::cancel`], for a call that is known to be open.
+    pub(crate) fn cancel_open(&mut self, peer: ConnectionId, id: CallId) -> bool {
+        let name = self.parts.ledger.calls.name(id, peer.index);
+        name.is_some_and(|name| self.cancel(CallHandle { peer, name }))
     }
 
     /// Answers a deferred call. Returns the ticket if its connection has ended (then it is void),

@@ -2,7 +2,7 @@
 
 use core::ops::Deref;
 
-use rpcrdma_mempool::{Loan, RegisteredSlice, Sge};
+use rpcrdma_mempool::{Loan, RegisteredBytes, RegisteredSlice, Sge};
 
 /// Contiguous pieces of bulk of one message.
 pub const PIECES_MAX: usize = 24;
@@ -19,6 +19,26 @@ pub enum Bulk {
 }
 
 impl Bulk {
+    /// Makes a loan constant, so that it stays when a message with it has left. Allocates.
+    pub(crate) fn share(self) -> Bulk {
+        match self {
+            Bulk::Loan(loan) => {
+                let len = loan.len();
+                let all = RegisteredBytes::new(loan).slice(0..len);
+                Bulk::Registered(all.expect("all of it is inside"))
+            }
+            Bulk::Registered(_) => self,
+        }
+    }
+
+    /// The same constant bytes once more. `None` for a loan, which has one owner.
+    pub(crate) fn again(&self) -> Option<Bulk> {
+        match self {
+            Bulk::Loan(_) => None,
+            Bulk::Registered(slice) => Some(Bulk::Registered(slice.clone())),
+        }
+    }
+
     #[inline]
     pub(crate) fn sge(&self, start: u32, len: u32) -> Sge {
         let range = start as usize..(start + len) as usize;

@@ -4,6 +4,7 @@ pub mod bulk;
 pub(crate) mod draft;
 pub mod incoming;
 pub(crate) mod map;
+pub mod owned_call;
 pub mod payload;
 pub(crate) mod rdma_target;
 pub(crate) mod saved_offer;

@@ -29,6 +29,7 @@ mod profiles;
 mod reach;
 mod reading;
 mod rules;
+mod sessions;
 mod silent;
 mod simulation;
 mod stops;

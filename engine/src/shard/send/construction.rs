@@ -6,6 +6,7 @@
 //!                └─ abandon ─▶ slots and memory return
 //! ```
 
+use arrayvec::ArrayVec;
 use rpcrdma_mempool::{HEADROOM, SendSlot};
 use rpcrdma_proto::{BulkItem, ShardLedger, ShortSend};
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
@@ -15,6 +16,7 @@ use super::outbox::Outbox;
 use crate::error::CallRefused;
 use crate::message::bulk::Bulk;
 use crate::message::draft::Draft;
+use crate::message::owned_call::OwnedCall;
 use crate::message::wanted::{OPEN, WANTS_MAX, Wanted};
 use crate::shard::peers::Peer;
 
@@ -270,6 +272,25 @@ impl Outbox {
     #[cold]
     pub fn submitted(&mut self) {
         self.draft = Draft::default();
+    }
+
+    /// Takes the call out of the slots that it was written into. False beside it if not all of it
+    /// was written: it did not fit.
+    #[cold]
+    pub fn take_back_call(&mut self, reply_payload_max: u32) -> (OwnedCall, bool) {
+        let Outbox { draft, messages, wants, batch, .. } = self;
+        let is_whole = draft.refused.is_none();
+        let mut body = draft.message.map(|message| messages.body_mut(message));
+        let pieces = match &mut body {
+            Some(body) => body.pieces.take(),
+            None => ArrayVec::new(),
+        };
+        let (slots, items) = body.map_or((&[][..], &[][..]), |body| (&body.slots, &body.items));
+        let written = slots.iter().chain(batch.slot()).map(SendSlot::written);
+        let items = items.iter().map(|Item { item, .. }| (item.position, item.pieces as usize));
+        let wants = wants.drain(..);
+        let call = OwnedCall::of_draft(written, items, pieces, wants, reply_payload_max);
+        (call, is_whole)
     }
 
     /// Ends writing: sending returns the reason.

@@ -183,6 +183,11 @@ impl Outbox {
         self.wants = wants;
     }
 
+    /// Whether a message can begin that is more than one slot of payload.
+    pub fn has_message(&self) -> bool {
+        self.draft.message.is_some() || self.messages.free() > 0
+    }
+
     /// The results requested by the call under construction, and its gathered data.
     #[cold]
     pub fn take_back(&mut self) -> (impl Iterator<Item = Wanted>, impl Iterator<Item = Bulk>) {

@@ -1,0 +1,144 @@
+//! Sending calls that belong to the program.
+
+use super::builder::{CallBuilder, CallHandle};
+use super::client::Client;
+use super::turn::Turn;
+use super::unsent::Unsent;
+use crate::error::CallRefused;
+use crate::message::bulk::Bulk;
+use crate::message::owned_call::{Mark, OwnedCall};
+use crate::provider::Provider;
+use crate::shard::peers::ConnectionId;
+
+impl<P: Provider> Client<P> {
+    /// Sends a call with the next poll. `cookie` comes back with its completion.
+    ///
+    /// Cost: that of [`Client::call`], and a copy of the payload.
+    ///
+    /// # Errors
+    /// [`Unsent`] returns the call and states the reason; nothing has been sent. If
+    /// [`CallRefused::is_transient`] is true, poll, and submit it again. A
+    /// [`Session`](crate::Session) keeps calls that wait, and sends them in order.
+    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
+    pub fn submit(
+        &mut self,
+        peer: ConnectionId,
+        cookie: u64,
+        call: OwnedCall,
+    ) -> Result<CallHandle, Unsent> {
+        submit(self.call(peer, cookie), call)
+    }
+}
+
+impl Turn<'_> {
+    /// Sends a call with the next poll, as [`Client::submit`].
+    ///
+    /// # Errors
+    /// As [`Client::submit`].
+    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
+    pub fn submit(
+        &mut self,
+        peer: ConnectionId,
+        cookie: u64,
+        call: OwnedCall,
+    ) -> Result<CallHandle, Unsent> {
+        submit(self.call(peer, cookie), call)
+    }
+}
+
+#[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
+fn submit(
+    begun: Result<CallBuilder<'_>, CallRefused>,
+    mut call: OwnedCall,
+) -> Result<CallHandle, Unsent> {
+    let sent = begun.and_then(|mut builder| {
+        let handle = builder.handle();
+        builder.submit_owned(&mut call, Memory::Moves).map(|()| handle)
+    });
+    sent.map_err(|why| Unsent::new(why, (call, true)))
+}
+
+/// What becomes of the memory placed in a call that is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// It is the message's.
+    Moves,
+    /// It is constant ([`OwnedCall::share_placed`]), and stays in the call.
+    Stays,
+}
+
+impl CallBuilder<'_> {
+    /// Writes a call and sends it. A refused call is as before.
+    #[inline]
+    pub(crate) fn submit_owned(
+        mut self,
+        call: &mut OwnedCall,
+        memory: Memory,
+    ) -> Result<(), CallRefused> {
+        if let Some(bytes) = call.reply_max() {
+            self.reply_payload_max(bytes);
+        }
+        if let Some(at) = call.deadline_at() {
+            self.deadline(at);
+        }
+        if call.marks().is_empty() {
+            self.payload().put_fixed(call.payload());
+            return self.submit();
+        }
+        self.submit_marked(call, memory)
+    }
+
+    #[inline(never)]
+    fn submit_marked(mut self, call: &mut OwnedCall, memory: Memory) -> Result<(), CallRefused> {
+        if call.is_too_much() {
+            return Err(CallRefused::TooManyPieces);
+        }
+        // Memory moves only into a message that there is room for.
+        if !self.payload().outbox().has_message() {
+            return Err(CallRefused::Busy);
+        }
+        self.write(call, memory);
+        match self.send() {
+            Ok(()) => {
+                core::mem::forget(self);
+                Ok(())
+            }
+            Err(why) => {
+                let (wants, pieces) = self.payload().outbox().take_back();
+                call.put_sinks(wants.map(|wanted| wanted.sink));
+                match memory {
+                    Memory::Moves => call.pieces_mut().extend(pieces),
+                    Memory::Stays => drop(pieces),
+                }
+                Err(why)
+            }
+        }
+    }
+
+    /// Writes the payload with its items and wants.
+    fn write(&mut self, call: &mut OwnedCall, memory: Memory) {
+        let mut pieces = match memory {
+            Memory::Moves => core::mem::take(call.pieces_mut()),
+            Memory::Stays => call.pieces_mut().iter().filter_map(Bulk::again).collect(),
+        }
+        .into_iter();
+        let (mut written, mut wants) = (0, 0);
+        for at in 0..call.marks().len() {
+            let (end, mark) = call.marks()[at];
+            self.payload().put_fixed(&call.payload()[written..end as usize]);
+            written = end as usize;
+            match mark {
+                Mark::Place(count) => self.payload().place_pieces(pieces.by_ref().take(count)),
+                Mark::Operation => {
+                    self.operation();
+                }
+                Mark::Want { want, kind, sent_max } => {
+                    let sink = call.take_sink(wants);
+                    wants += 1;
+                    self.push_want(want, kind, sent_max, sink);
+                }
+            }
+        }
+        self.payload().put_fixed(&call.payload()[written..]);
+    }
+}

@@ -1,0 +1,316 @@
+//! A call that belongs to the program: written before there is a connection for it, kept after a
+//! refusal, sent again.
+
+use rpcrdma_proto::WantKind;
+use rpcrdma_xdr::onc::RpcPrefix;
+
+use crate::api::completion::Completion;
+use crate::api::sink::Sink;
+use crate::message::bulk::{Bulk, ITEMS_MAX, PIECES_MAX};
+use crate::message::wanted::{WANTS_MAX, Want, Wanted};
+
+/// A call that is not bound to a connection: its message, the memory placed in it or given for its
+/// results, and its deadline.
+///
+/// [`Client::submit`](crate::Client::submit) sends it, and returns it if it cannot be sent now
+/// ([`Unsent::into_call`](crate::Unsent::into_call)). A [`CallBuilder`](crate::CallBuilder) writes
+/// the same call into registered memory at once; this one is copied there when it is sent. Writing
+/// begins behind the transaction id and the message type, as with [`Payload`](crate::Payload).
+///
+/// Cost: its vectors grow with its first calls. [`OwnedCall::clear`] keeps them.
+#[derive(Debug, Default)]
+pub struct OwnedCall {
+    payload: Vec<u8>,
+    /// What happens behind so many bytes of the payload, in order.
+    marks: Vec<(u32, Mark)>,
+    pieces: Vec<Bulk>,
+    /// By want.
+    sinks: Vec<Option<Sink>>,
+    /// Placed data, with their counts and padding.
+    placed_len: u32,
+    reply_payload_max: Option<u32>,
+    deadline: Option<u64>,
+}
+
+/// A step of a call that writes nothing into its payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// The next so many pieces are a data item.
+    Place(usize),
+    /// An operation begins.
+    Operation,
+    /// The next result is requested.
+    Want { want: Want, kind: WantKind, sent_max: u32 },
+}
+
+impl OwnedCall {
+    /// An empty call.
+    pub fn new() -> OwnedCall {
+        OwnedCall::default()
+    }
+
+    /// Writes an unsigned integer.
+    #[inline]
+    pub fn put_u32(&mut self, value: u32) {
+        self.payload.extend_from_slice(&value.to_be_bytes());
+    }
+
+    /// Writes an unsigned hyper integer.
+    #[inline]
+    pub fn put_u64(&mut self, value: u64) {
+        self.payload.extend_from_slice(&value.to_be_bytes());
+    }
+
+    /// Writes a boolean.
+    #[inline]
+    pub fn put_bool(&mut self, value: bool) {
+        self.put_u32(value.into());
+    }
+
+    /// Writes variable-length opaque data or a string: count, bytes, padding.
+    pub fn put_opaque(&mut self, bytes: &[u8]) {
+        self.put_u32(bytes.len() as u32);
+        self.put_fixed(bytes);
+    }
+
+    /// Writes fixed-length opaque data: bytes, padding.
+    #[inline]
+    pub fn put_fixed(&mut self, bytes: &[u8]) {
+        self.payload.extend_from_slice(bytes);
+        let padding = bytes.len().next_multiple_of(4) - bytes.len();
+        if padding > 0 {
+            self.payload.extend_from_slice(&[0; 3][..padding]);
+        }
+    }
+
+    /// Writes the count of variable-length opaque data, and sends the bytes from their place, as
+    /// [`Payload::place`](crate::Payload::place) does. More than a message can carry is an error
+    /// when the call is submitted.
+    pub fn place(&mut self, bulk: impl Into<Bulk>) {
+        self.place_pieces([bulk.into()]);
+    }
+
+    /// As [`OwnedCall::place`], for one data item in several pieces.
+    pub fn place_pieces(&mut self, pieces: impl IntoIterator<Item = Bulk>) {
+        let first = self.pieces.len();
+        self.pieces.extend(pieces.into_iter().filter(|piece| !piece.is_empty()));
+        let len: usize = self.pieces[first..].iter().map(|piece| piece.len()).sum();
+        let placed = u32::try_from(COUNT_LEN + len.next_multiple_of(4)).unwrap_or(u32::MAX);
+        self.placed_len = self.placed_len.saturating_add(placed);
+        self.mark(Mark::Place(self.pieces.len() - first));
+    }
+
+    /// The current position in the unreduced XDR stream.
+    pub fn position(&self) -> u32 {
+        (RpcPrefix::LEN + self.payload.len()) as u32 + self.placed_len
+    }
+
+    /// Begins an operation; see [`CallBuilder::operation`](crate::CallBuilder::operation).
+    pub fn operation(&mut self) {
+        self.mark(Mark::Operation);
+    }
+
+    /// Requests one more data item of the reply by DDP, as
+    /// [`CallBuilder::want`](crate::CallBuilder::want) does.
+    ///
+    /// # Panics
+    /// If there are 8 already.
+    pub fn want(&mut self, want: Want) {
+        self.push_want(want, WantKind::Tbsn, 0, None);
+    }
+
+    /// As [`CallBuilder::want_into`](crate::CallBuilder::want_into).
+    ///
+    /// # Panics
+    /// If there are 8 already, or the result buffer is shorter than the item can be.
+    pub fn want_into(&mut self, want: Want, sink: Sink) {
+        self.push_want(want, WantKind::Exrw, 0, Some(sink));
+    }
+
+    /// As [`CallBuilder::want_either`](crate::CallBuilder::want_either).
+    ///
+    /// # Panics
+    /// As [`OwnedCall::want_into`].
+    pub fn want_either(&mut self, want: Want, sink: Sink) {
+        self.push_want(want, WantKind::Choice, 0, Some(sink));
+    }
+
+    /// As [`CallBuilder::want_by_size`](crate::CallBuilder::want_by_size).
+    ///
+    /// # Panics
+    /// As [`OwnedCall::want_into`].
+    pub fn want_by_size(&mut self, want: Want, sent_max: u32, sink: Sink) {
+        self.push_want(want, WantKind::BySize, sent_max, Some(sink));
+    }
+
+    fn push_want(&mut self, want: Want, kind: WantKind, sent_max: u32, sink: Option<Sink>) {
+        let is_enough = sink.as_ref().is_none_or(|sink| sink.len() >= want.len_max as usize);
+        assert!(is_enough, "a sink is as long as its item can be");
+        assert!(self.sinks.len() < WANTS_MAX, "a call has at most {WANTS_MAX} wants");
+        self.sinks.push(sink);
+        self.mark(Mark::Want { want, kind, sent_max });
+    }
+
+    /// Sets the maximum length of the reply's payload; see
+    /// [`CallBuilder::reply_payload_max`](crate::CallBuilder::reply_payload_max).
+    pub fn reply_payload_max(&mut self, bytes: u32) {
+        self.reply_payload_max = Some(bytes);
+    }
+
+    /// Ends the call if its reply has not arrived by `at`; see
+    /// [`CallBuilder::deadline`](crate::CallBuilder::deadline).
+    pub fn deadline(&mut self, at: u64) {
+        self.deadline = Some(at);
+    }
+
+    /// Empties it; its memory returns to its pools.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.payload.clear();
+        (self.reply_payload_max, self.deadline) = (None, None);
+        if !self.marks.is_empty() {
+            self.clear_marks();
+        }
+    }
+
+    #[inline(never)]
+    fn clear_marks(&mut self) {
+        self.marks.clear();
+        self.pieces.clear();
+        self.sinks.clear();
+        self.placed_len = 0;
+    }
+
+    /// The memory placed so far, piece by piece in the order of placing; once. The call cannot be
+    /// sent without it.
+    pub fn take_placed(&mut self) -> std::vec::IntoIter<Bulk> {
+        core::mem::take(&mut self.pieces).into_iter()
+    }
+
+    /// The result buffer of a want, by the order of requests; once. `None` if it had none.
+    pub fn take_sink(&mut self, want: usize) -> Option<Sink> {
+        self.sinks.get_mut(want)?.take()
+    }
+
+    /// Bytes that it holds: its payload and the data placed in it.
+    #[inline]
+    pub(crate) fn held(&self) -> usize {
+        self.payload.len() + self.placed_len as usize
+    }
+
+    #[inline]
+    pub(crate) fn deadline_at(&self) -> Option<u64> {
+        self.deadline
+    }
+
+    #[inline]
+    pub(crate) fn reply_max(&self) -> Option<u32> {
+        self.reply_payload_max
+    }
+
+    #[inline]
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    /// What happens behind so many bytes of the payload, in order.
+    #[inline]
+    pub(crate) fn marks(&self) -> &[(u32, Mark)] {
+        &self.marks
+    }
+
+    /// The pieces placed in it. Those of a call that is sent once are taken out.
+    pub(crate) fn pieces_mut(&mut self) -> &mut Vec<Bulk> {
+        &mut self.pieces
+    }
+
+    /// Whether it has more items or pieces than a message can carry.
+    pub(crate) fn is_too_much(&self) -> bool {
+        let items = self.marks.iter().filter(|(_, mark)| matches!(mark, Mark::Place(_)));
+        items.count() > ITEMS_MAX || self.pieces.len() > PIECES_MAX
+    }
+
+    /// Makes the placed memory constant, so that it is sent again and stays: allocates a few words
+    /// for each loan.
+    pub(crate) fn share_placed(&mut self) {
+        self.pieces = self.pieces.drain(..).map(Bulk::share).collect();
+    }
+
+    /// Puts back the result buffers, by want, of an attempt to send it.
+    pub(crate) fn put_sinks(&mut self, sinks: impl Iterator<Item = Option<Sink>>) {
+        for (place, sink) in self.sinks.iter_mut().zip(sinks) {
+            *place = sink;
+        }
+    }
+
+    /// Takes back the result buffers of a call that has failed. False if one is missing: the device
+    /// may still write to it. A shard without explicit RDMA keeps none.
+    pub(crate) fn take_sinks_of(&mut self, done: &mut Completion<'_>, is_kept: bool) -> bool {
+        for (want, place) in self.sinks.iter_mut().enumerate() {
+            *place = done.take_sink(want);
+        }
+        let needs_one =
+            |mark: &Mark| matches!(mark, Mark::Want { kind, .. } if *kind != WantKind::Tbsn);
+        let needed = self.marks.iter().filter(|(_, mark)| needs_one(mark)).count();
+        !is_kept || self.sinks.iter().flatten().count() == needed
+    }
+
+    /// A call as it was written into the slots of a shard: the bytes behind its first two words,
+    /// with the count of each item, which is at its position in the unreduced stream.
+    pub(crate) fn of_draft<'a>(
+        written: impl Iterator<Item = &'a [u8]>,
+        items: impl Iterator<Item = (u32, usize)>,
+        pieces: impl IntoIterator<Item = Bulk>,
+        wants: impl Iterator<Item = Wanted>,
+        reply_payload_max: u32,
+    ) -> OwnedCall {
+        let mut call = OwnedCall { reply_payload_max: Some(reply_payload_max), ..OwnedCall::new() };
+        let stream: Vec<u8> = written.flatten().copied().collect();
+        let mut rest = stream.get(RpcPrefix::LEN..).unwrap_or_default();
+        let mut pieces = pieces.into_iter();
+        let mut items = items.peekable();
+        let mut begun = 0;
+        let mut wants = wants.peekable();
+        loop {
+            let next_item = items.peek().map(|(position, _)| position - COUNT_LEN as u32);
+            let next_want = wants.peek().map(|wanted| wanted.begin);
+            match (next_item, next_want) {
+                (item, Some(begin)) if item.is_none_or(|item| begin <= item) => {
+                    if begin > begun {
+                        call.put_from(&mut rest, begin);
+                        call.operation();
+                        begun = begin;
+                    }
+                    let Wanted { want, kind, sent_max, sink, .. } = wants.next().expect("peeked");
+                    call.push_want(want, kind, sent_max, sink);
+                }
+                (Some(position), _) => {
+                    let (_, count) = items.next().expect("peeked");
+                    call.put_from(&mut rest, position);
+                    rest = rest.get(COUNT_LEN..).unwrap_or_default();
+                    call.place_pieces(pieces.by_ref().take(count));
+                }
+                (None, _) => break,
+            }
+        }
+        call.payload.extend_from_slice(rest);
+        // Of an item whose count did not fit.
+        call.pieces.extend(pieces);
+        call
+    }
+
+    /// Writes the next bytes up to a position.
+    fn put_from(&mut self, rest: &mut &[u8], position: u32) {
+        let len = position.saturating_sub(self.position()) as usize;
+        let (now, later) = rest.split_at(len.min(rest.len()));
+        self.payload.extend_from_slice(now);
+        *rest = later;
+    }
+
+    fn mark(&mut self, mark: Mark) {
+        self.marks.push((self.payload.len() as u32, mark));
+    }
+}
+
+/// Bytes of the count in front of a data item.
+const COUNT_LEN: usize = 4;

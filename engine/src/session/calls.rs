@@ -1,0 +1,260 @@
+//! The calls of a session: under way on a connection, or waiting for one, in order.
+//!
+//! ```text
+//!   Free ──take──▶ Written ──────submitted──────▶ Sent ──completed──▶ Free
+//!                     └─wait─▶ Waiting ─submitted──▲ │
+//!                              ▲  └─ deadline, cancelled, closed ──▶ Free
+//!                              └── its connection was lost, and it may be sent again
+//! ```
+
+use std::collections::VecDeque;
+
+use rpcrdma_proto::CallId;
+
+use crate::error::Execution;
+use crate::message::owned_call::OwnedCall;
+use crate::shard::peers::ConnectionId;
+
+/// What becomes of a call that was sent when its connection is lost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Resend {
+    /// It is completed with the loss. It may have been executed.
+    #[default]
+    Never,
+    /// It is sent again on the next connection, with the same xid, by which a server with a reply
+    /// cache executes it once. Its payload, the data placed in it and its result buffers stay until
+    /// it is over: a loan placed in it is made constant, which allocates a few words.
+    SameXid,
+}
+
+/// A call, in its place.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    pub call: OwnedCall,
+    pub cookie: u64,
+    pub resend: Resend,
+    pub state: State,
+    /// The xid of the first sending, of a call that is sent again.
+    pub xid: Option<u32>,
+    /// Whether it may have been executed already.
+    pub was_sent: bool,
+    /// Whether the program cancelled it.
+    pub is_cancelled: bool,
+    /// Its number in the order of submission.
+    order: u64,
+    /// Tells its calls apart.
+    generation: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum State {
+    #[default]
+    Free,
+    Written,
+    Waiting,
+    Sent {
+        peer: ConnectionId,
+        id: CallId,
+    },
+}
+
+/// Identifies a call of a session, to cancel it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SessionCallId {
+    index: u32,
+    generation: u32,
+}
+
+/// All calls of a session.
+#[derive(Debug)]
+pub(super) struct Calls {
+    records: Vec<Record>,
+    free: Vec<u32>,
+    /// Calls without a connection, by their order.
+    waiting: VecDeque<u32>,
+    waiting_bytes: usize,
+    waiting_max: usize,
+    waiting_bytes_max: usize,
+    /// Waiting calls that have an xid: no other call may take it meanwhile.
+    keeping_xid: usize,
+    /// No deadline of a waiting call is earlier.
+    earliest: u64,
+    next_order: u64,
+}
+
+impl Record {
+    /// What is known about its execution while it waits.
+    pub fn execution(&self) -> Execution {
+        if self.was_sent { Execution::Unknown } else { Execution::NotExecuted }
+    }
+}
+
+impl Calls {
+    /// No calls; so many may wait, with so many bytes.
+    pub fn new(waiting_max: usize, waiting_bytes_max: usize) -> Calls {
+        Calls {
+            records: Vec::new(),
+            free: Vec::new(),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            waiting_max,
+            waiting_bytes_max,
+            keeping_xid: 0,
+            earliest: u64::MAX,
+            next_order: 0,
+        }
+    }
+
+    /// The place of a new call.
+    #[inline]
+    pub fn take(&mut self, cookie: u64) -> u32 {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => self.grow(),
+        };
+        let record = &mut self.records[index as usize];
+        (record.cookie, record.state) = (cookie, State::Written);
+        index
+    }
+
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        self.records.push(Record::default());
+        // Each place returns without an allocation.
+        self.free.reserve(self.records.len());
+        self.records.len() as u32 - 1
+    }
+
+    /// A call, by its place.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    #[inline]
+    pub fn at(&mut self, index: u32) -> &mut Record {
+        &mut self.records[index as usize]
+    }
+
+    /// The message of a call, by its place.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    #[inline]
+    pub fn get(&self, index: u32) -> &OwnedCall {
+        &self.records[index as usize].call
+    }
+
+    /// The name of a call, for the program.
+    pub fn id(&self, index: u32) -> SessionCallId {
+        SessionCallId { index, generation: self.records[index as usize].generation }
+    }
+
+    /// The place of a call that is not over.
+    pub fn find(&self, id: SessionCallId) -> Option<u32> {
+        let record = self.records.get(id.index as usize)?;
+        (record.generation == id.generation && record.state != State::Free).then_some(id.index)
+    }
+
+    /// A call is over, or was not made. Its memory returns to its pools.
+    #[inline]
+    pub fn end(&mut self, index: u32) {
+        let record = &mut self.records[index as usize];
+        record.call.clear();
+        record.resend = Resend::Never;
+        (record.xid, record.was_sent, record.is_cancelled) = (None, false, false);
+        record.state = State::Free;
+        record.generation = record.generation.wrapping_add(1);
+        self.free.push(index);
+    }
+
+    /// Whether any call waits.
+    #[inline]
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether one more call may wait.
+    pub fn has_room_for(&self, index: u32) -> bool {
+        let held = self.records[index as usize].call.held();
+        let bytes = self.waiting_bytes.saturating_add(held);
+        self.waiting.len() < self.waiting_max && bytes <= self.waiting_bytes_max
+    }
+
+    /// A new call waits, behind all others.
+    pub fn wait(&mut self, index: u32) {
+        self.next_order += 1;
+        self.records[index as usize].order = self.next_order;
+        self.push(index);
+    }
+
+    /// A call that has been sent waits again, before those that were submitted later. It has a
+    /// place, whatever the limits are: it had been taken.
+    pub fn wait_again(&mut self, index: u32) {
+        self.push(index);
+    }
+
+    fn push(&mut self, index: u32) {
+        let Record { order, call, xid, .. } = &self.records[index as usize];
+        let at = self.waiting.partition_point(|at| self.records[*at as usize].order <= *order);
+        self.waiting_bytes += call.held();
+        self.keeping_xid += usize::from(xid.is_some());
+        self.earliest = self.earliest.min(call.deadline_at().unwrap_or(u64::MAX));
+        self.waiting.insert(at, index);
+        self.records[index as usize].state = State::Waiting;
+    }
+
+    /// The first of the waiting calls.
+    pub fn first(&self) -> Option<u32> {
+        self.waiting.front().copied()
+    }
+
+    /// A waiting call leaves.
+    pub fn leave(&mut self, index: u32) {
+        let Some(at) = self.waiting.iter().position(|of| *of == index) else { return };
+        self.waiting.remove(at);
+        let Record { call, xid, .. } = &self.records[index as usize];
+        self.waiting_bytes -= call.held();
+        self.keeping_xid -= usize::from(xid.is_some());
+        if self.waiting.is_empty() {
+            self.earliest = u64::MAX;
+        }
+    }
+
+    /// Whether a waiting call will be sent with this xid.
+    #[inline]
+    pub fn keeps_xid(&self, xid: u32) -> bool {
+        self.keeping_xid > 0
+            && self.waiting.iter().any(|at| self.records[*at as usize].xid == Some(xid))
+    }
+
+    /// When [`Calls::next_late`] is to be asked again.
+    pub fn earliest(&self) -> u64 {
+        self.earliest
+    }
+
+    /// A waiting call whose deadline has passed, or that was cancelled.
+    pub fn next_late(&mut self, now: u64) -> Option<u32> {
+        if now < self.earliest {
+            return None;
+        }
+        let until = |at: u32| {
+            let record = &self.records[at as usize];
+            if record.is_cancelled { 0 } else { record.call.deadline_at().unwrap_or(u64::MAX) }
+        };
+        let late = self.waiting.iter().copied().find(|at| until(*at) <= now);
+        if late.is_none() {
+            self.earliest = self.waiting.iter().map(|at| until(*at)).min().unwrap_or(u64::MAX);
+        }
+        late
+    }
+
+    /// The program cancels a waiting call.
+    pub fn cancel_waiting(&mut self, index: u32) {
+        self.records[index as usize].is_cancelled = true;
+        self.earliest = 0;
+    }
+
+    /// Calls that are not over.
+    pub fn open(&self) -> usize {
+        self.records.len() - self.free.len()
+    }
+}

@@ -1,0 +1,94 @@
+//! What the shard of a session tells it.
+
+use rpcrdma_proto::PeerLimits;
+
+use super::calls::Resend;
+use super::outcome::{SessionCompletion, SessionError};
+use super::{SessionEvent, SessionState};
+use crate::api::call::Call;
+use crate::api::completion::Completion;
+use crate::api::handler::{Admission, Handler};
+use crate::api::reply::{Answer, Reply};
+use crate::error::{CallError, CloseReason, Execution};
+use crate::provider::{ConnectError, ConnectId};
+use crate::shard::peers::ConnectionId;
+
+/// The handler of a session for one poll.
+pub(super) struct SessionHandler<'a, F> {
+    pub state: &'a mut SessionState,
+    pub now: u64,
+    pub done: &'a mut F,
+}
+
+impl<F: FnMut(SessionCompletion<'_, '_>)> Handler for SessionHandler<'_, F> {
+    fn on_call<'a>(&mut self, _call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+        reply.refuse()
+    }
+
+    #[inline]
+    fn on_reply(&mut self, mut done: Completion<'_>) {
+        let index = done.cookie() as u32;
+        if let Err(error) = done.result() {
+            return self.on_failed(index, error, &mut done);
+        }
+        let cookie = self.state.calls.at(index).cookie;
+        (self.done)(SessionCompletion::completed(cookie, &mut done));
+        self.state.calls.end(index);
+    }
+
+    fn on_connect(
+        &mut self,
+        peer: ConnectionId,
+        attempt: Option<ConnectId>,
+        _limits: &PeerLimits,
+    ) -> Admission {
+        let attempt = attempt.and_then(|id| self.state.lines.on_connect(id, peer, self.now));
+        let Some(address) = attempt else { return Admission::Refuse };
+        self.state.tell(SessionEvent::Connected { address, peer });
+        self.state.due = 0;
+        Admission::Accept
+    }
+
+    fn on_refused(&mut self, id: ConnectId, why: ConnectError) {
+        self.state.on_refused(id, why, self.now);
+    }
+
+    fn on_close(&mut self, peer: ConnectionId, why: CloseReason) {
+        if let Some(address) = self.state.lines.on_close(peer, self.now) {
+            self.state.tell(SessionEvent::Lost { address, why });
+            self.state.due = 0;
+        }
+    }
+}
+
+impl<F: FnMut(SessionCompletion<'_, '_>)> SessionHandler<'_, F> {
+    /// A call has failed: it is completed, or waits to be sent again.
+    #[cold]
+    fn on_failed(&mut self, index: u32, error: CallError, done: &mut Completion<'_>) {
+        let is_lost = matches!(error, CallError::ConnectionLost(_));
+        let is_closed = self.state.is_closed;
+        let record = self.state.calls.at(index);
+        let cookie = record.cookie;
+        if is_lost && record.is_cancelled {
+            let error = SessionError::Call(CallError::Cancelled(Execution::Unknown));
+            (self.done)(SessionCompletion::replaced(cookie, error, done));
+        } else if is_lost && is_closed {
+            let error = SessionError::Closed(Execution::Unknown);
+            (self.done)(SessionCompletion::replaced(cookie, error, done));
+        } else if (is_lost || matches!(error, CallError::FormRefused(_)))
+            && record.resend == Resend::SameXid
+        {
+            if record.call.take_sinks_of(done, self.state.keeps_sinks) {
+                record.was_sent |= is_lost;
+                self.state.calls.wait_again(index);
+                self.state.due = 0;
+                return;
+            }
+            let error = SessionError::Call(error);
+            (self.done)(SessionCompletion::waiting(cookie, error, &mut record.call));
+        } else {
+            (self.done)(SessionCompletion::completed(cookie, done));
+        }
+        self.state.calls.end(index);
+    }
+}

@@ -1,0 +1,257 @@
+//! The connections of a session: which are there, and when the others are tried again.
+//!
+//! ```text
+//!   Down ──its time has come──▶ Connecting ──on_connect──▶ Up ──on_close──▶ Down, first address
+//!    ▲                              └── on_refused: the next address; behind the last, after a delay
+//! ```
+
+use rpcrdma_provider::{Address, ConnectId};
+
+use super::backoff::Backoff;
+use crate::shard::peers::ConnectionId;
+
+/// All connections of a session.
+#[derive(Debug)]
+pub(super) struct Lines {
+    addresses: Box<[Address]>,
+    lines: Box<[Line]>,
+    backoff: Backoff,
+    /// How many are up.
+    up: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Line {
+    state: LineState,
+    /// The address that is tried, or connected.
+    address: usize,
+    /// Times that all addresses were tried in vain.
+    rounds: u32,
+    /// The last delay, in nanoseconds: a connection that lasts no longer counts as in vain.
+    delay: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LineState {
+    Down { again_at: u64 },
+    Connecting(ConnectId),
+    Up { peer: ConnectionId, since: u64 },
+}
+
+impl Lines {
+    /// So many connections, none of which is there.
+    pub fn new(addresses: Box<[Address]>, connections: usize, backoff: Backoff) -> Lines {
+        let state = LineState::Down { again_at: 0 };
+        let line = Line { state, address: 0, rounds: 0, delay: 0 };
+        Lines { addresses, lines: vec![line; connections].into(), backoff, up: 0 }
+    }
+
+    /// How many are up.
+    pub fn up(&self) -> usize {
+        self.up
+    }
+
+    /// The connections that are up.
+    #[inline]
+    pub fn peers(&self) -> impl Iterator<Item = ConnectionId> {
+        self.lines.iter().filter_map(|line| match line.state {
+            LineState::Up { peer, .. } => Some(peer),
+            _ => None,
+        })
+    }
+
+    /// When the next connection is to be tried; `u64::MAX` if none is.
+    pub fn next_due(&self) -> u64 {
+        let due = self.lines.iter().map(|line| match line.state {
+            LineState::Down { again_at } => again_at,
+            _ => u64::MAX,
+        });
+        due.min().unwrap_or(u64::MAX)
+    }
+
+    /// A connection to try now, and its address. It is to be followed by [`Lines::connecting`] or
+    /// [`Lines::failed`].
+    pub fn due(&self, now: u64) -> Option<(usize, Address)> {
+        let is_due =
+            |line: &Line| matches!(line.state, LineState::Down { again_at } if again_at <= now);
+        let at = self.lines.iter().position(is_due)?;
+        Some((at, self.addresses[self.lines[at].address]))
+    }
+
+    /// A connection is being made.
+    pub fn connecting(&mut self, line: usize, id: ConnectId) {
+        self.lines[line].state = LineState::Connecting(id);
+    }
+
+    /// The connection of an attempt is there. False if the attempt is not one of these.
+    pub fn on_connect(&mut self, id: ConnectId, peer: ConnectionId, now: u64) -> Option<Address> {
+        let at = self.attempt(id)?;
+        self.lines[at].state = LineState::Up { peer, since: now };
+        self.up += 1;
+        Some(self.addresses[self.lines[at].address])
+    }
+
+    /// An attempt has failed: its address, and the delay until the next. `None` if it is not one of
+    /// these.
+    pub fn on_refused(&mut self, id: ConnectId, now: u64) -> Option<(Address, u64)> {
+        let at = self.attempt(id)?;
+        Some(self.failed(at, now))
+    }
+
+    /// A connection could not be tried, or was not made: its address, and the delay until the next
+    /// attempt.
+    pub fn failed(&mut self, at: usize, now: u64) -> (Address, u64) {
+        let Lines { addresses, lines, backoff, .. } = self;
+        let line = &mut lines[at];
+        let address = addresses[line.address];
+        line.address += 1;
+        if line.address < addresses.len() {
+            line.state = LineState::Down { again_at: now };
+            return (address, 0);
+        }
+        line.address = 0;
+        (address, line.wait(backoff, now))
+    }
+
+    /// A connection has ended: its address. `None` if it is not one of these.
+    pub fn on_close(&mut self, peer: ConnectionId, now: u64) -> Option<Address> {
+        let is_it =
+            |line: &Line| matches!(line.state, LineState::Up { peer: of, .. } if of == peer);
+        let at = self.lines.iter().position(is_it)?;
+        let Lines { addresses, lines, backoff, up } = self;
+        let line = &mut lines[at];
+        if let LineState::Up { since, .. } = line.state
+            && now.saturating_sub(since) > line.delay
+        {
+            line.rounds = 0;
+        }
+        *up -= 1;
+        let address = addresses[core::mem::take(&mut line.address)];
+        line.wait(backoff, now);
+        Some(address)
+    }
+
+    fn attempt(&self, id: ConnectId) -> Option<usize> {
+        self.lines.iter().position(|line| line.state == LineState::Connecting(id))
+    }
+}
+
+impl Line {
+    /// Waits for the next attempt; returns how long.
+    fn wait(&mut self, backoff: &mut Backoff, now: u64) -> u64 {
+        self.delay = backoff.delay(self.rounds);
+        self.rounds = self.rounds.saturating_add(1);
+        self.state = LineState::Down { again_at: now.saturating_add(self.delay) };
+        self.delay
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn address(port: u16) -> Address {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into()
+    }
+
+    fn lines(addresses: u16, connections: usize) -> Lines {
+        let backoff = Backoff::new(Duration::from_nanos(100), Duration::from_nanos(1000), 7);
+        Lines::new((0..addresses).map(address).collect(), connections, backoff)
+    }
+
+    fn peer(index: u32) -> ConnectionId {
+        ConnectionId { index, generation: 0 }
+    }
+
+    #[test]
+    fn addresses_are_tried_in_turn_and_then_later() {
+        let mut lines = lines(3, 1);
+        for port in 0..3 {
+            let (line, to) = lines.due(0).expect("it is due");
+            assert_eq!(to, address(port));
+            lines.connecting(line, ConnectId(u64::from(port)));
+            assert_eq!(lines.due(u64::MAX), None, "it is under way");
+            let (failed, delay) = lines.on_refused(ConnectId(u64::from(port)), 0).expect("ours");
+            assert_eq!(failed, address(port));
+            assert_eq!(delay == 0, port < 2, "{delay}");
+        }
+        assert_eq!(lines.due(0), None);
+        assert_eq!(lines.due(lines.next_due()).expect("due").1, address(0));
+    }
+
+    #[test]
+    fn a_lost_connection_begins_with_the_first_address() {
+        let mut lines = lines(2, 1);
+        lines.connecting(0, ConnectId(1));
+        lines.on_refused(ConnectId(1), 0).expect("ours");
+        lines.connecting(0, ConnectId(2));
+        assert_eq!(lines.on_connect(ConnectId(2), peer(4), 0), Some(address(1)));
+        assert_eq!(lines.on_close(peer(5), 0), None);
+        assert_eq!(lines.on_close(peer(4), 0), Some(address(1)));
+        assert_eq!(lines.due(lines.next_due()).expect("due").1, address(0));
+    }
+
+    #[test]
+    fn connections_that_do_not_last_are_tried_ever_less_often() {
+        let (mut lines, mut now, mut delays) = (lines(1, 1), 0, Vec::new());
+        for id in 0..6 {
+            now = now.max(lines.next_due());
+            lines.connecting(0, ConnectId(id));
+            lines.on_connect(ConnectId(id), peer(0), now).expect("ours");
+            lines.on_close(peer(0), now).expect("ours");
+            delays.push(lines.next_due() - now);
+        }
+        assert!(delays[0] <= 100 && delays[5] >= 500, "{delays:?}");
+        lines.connecting(0, ConnectId(9));
+        lines.on_connect(ConnectId(9), peer(0), now).expect("ours");
+        now += 10_000;
+        lines.on_close(peer(0), now).expect("ours");
+        assert!(lines.next_due() - now <= 100, "it had lasted");
+    }
+
+    proptest! {
+        /// Whatever happens, every connection is up, under way, or has a time.
+        #[test]
+        fn no_connection_is_forgotten(events in prop::collection::vec((0_u8..4, 0_usize..4), 1..200)) {
+            let (mut lines, mut now, mut ids) = (lines(2, 3), 0, 0);
+            let mut under_way: Vec<ConnectId> = Vec::new();
+            let mut up: Vec<ConnectionId> = Vec::new();
+            for (event, which) in events {
+                match event {
+                    0 => now = if lines.next_due() == u64::MAX { now } else { now.max(lines.next_due()) },
+                    1 => if let Some((line, _)) = lines.due(now) {
+                        ids += 1;
+                        lines.connecting(line, ConnectId(ids));
+                        under_way.push(ConnectId(ids));
+                    },
+                    2 if !under_way.is_empty() => {
+                        let id = under_way.swap_remove(which % under_way.len());
+                        if which % 2 == 0 {
+                            up.push(peer(id.0 as u32));
+                            prop_assert!(lines.on_connect(id, peer(id.0 as u32), now).is_some());
+                        } else {
+                            prop_assert!(lines.on_refused(id, now).is_some());
+                        }
+                    }
+                    3 if !up.is_empty() => {
+                        let peer = up.swap_remove(which % up.len());
+                        prop_assert!(lines.on_close(peer, now).is_some());
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(lines.up(), up.len());
+                let mut peers: Vec<_> = lines.peers().collect();
+                peers.sort_by_key(|peer| peer.index);
+                up.sort_by_key(|peer| peer.index);
+                prop_assert_eq!(&peers, &up);
+                let down = 3 - up.len() - under_way.len();
+                prop_assert_eq!(down > 0, lines.next_due() < u64::MAX);
+            }
+        }
+    }
+}

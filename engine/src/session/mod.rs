@@ -1,0 +1,433 @@
+//! Sessions: calls to a service whose connections come and go.
+//!
+//! ```text
+//!   Session::call ─▶ submit ─▶ the connection with most credits ─▶ completion
+//!                      │  no connection, no credit      │ lost
+//!                      └──▶ waits, in order ◀───────────┘ Resend::SameXid
+//! ```
+//! A session does not know what a call does: [`Resend`] says whether it may be sent twice.
+
+mod backoff;
+mod calls;
+mod handler;
+mod lines;
+mod outcome;
+mod writing;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use rpcrdma_provider::{Address, ConnectError, SetupError};
+
+pub use calls::{Resend, SessionCallId};
+pub use outcome::{SessionCompletion, SessionError};
+pub use writing::{SessionCall, SessionRefused, SessionUnsent};
+
+use crate::api::client::Client;
+use crate::api::handle::ShardHandle;
+use crate::api::turn::Turn;
+use crate::clock::Clock;
+use crate::error::{CallError, CallRefused, CloseReason};
+use crate::provider::Provider;
+use crate::shard::peers::ConnectionId;
+use backoff::Backoff;
+use calls::{Calls, State};
+use handler::SessionHandler;
+use lines::Lines;
+
+/// How a session connects, and what it keeps meanwhile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionOptions {
+    /// Connections at a time; 1 by default, and at most as many as `connections.max`. Calls are
+    /// spread over them by the credits that each has.
+    pub connections: usize,
+    /// The delay before a lost connection is made again, and the first one behind addresses that
+    /// were tried in vain; it doubles each time, and half of it is random. 10 ms by default, and
+    /// 1 ms at least.
+    pub backoff_min: Duration,
+    /// The longest delay; 5 s by default.
+    pub backoff_max: Duration,
+    /// Calls that may wait for a connection or for credits; 1024 by default. A call that was under
+    /// way when its connection was lost has a place in any case.
+    pub waiting_calls: usize,
+    /// Bytes that they may hold, payload and placed data; 64 MiB by default.
+    pub waiting_bytes: usize,
+}
+
+impl Default for SessionOptions {
+    fn default() -> SessionOptions {
+        SessionOptions {
+            connections: 1,
+            backoff_min: Duration::from_millis(10),
+            backoff_max: Duration::from_secs(5),
+            waiting_calls: 1024,
+            waiting_bytes: 64 << 20,
+        }
+    }
+}
+
+/// What happened to the connections of a session.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SessionEvent {
+    /// A connection is up.
+    Connected {
+        /// Where to.
+        address: Address,
+        /// Its name, to look at its limits.
+        peer: ConnectionId,
+    },
+    /// A connection was lost.
+    Lost {
+        /// Where it led to.
+        address: Address,
+        /// The reason.
+        why: CloseReason,
+    },
+    /// A connection was not made.
+    NotConnected {
+        /// Where to.
+        address: Address,
+        /// The reason.
+        why: SetupError,
+        /// When the next address is tried, from then on.
+        again_in: Duration,
+    },
+}
+
+/// A service behind one or several addresses: connects, connects again, spreads calls over its
+/// connections, and keeps calls while there is none.
+///
+/// A session is a [`Client`] that its thread polls. All addresses are those of one service: each
+/// connection takes the first that answers, in their order.
+pub struct Session<P: Provider> {
+    client: Client<P>,
+    clock: Clock,
+    state: SessionState,
+}
+
+/// What a session knows beside its shard.
+struct SessionState {
+    lines: Lines,
+    calls: Calls,
+    events: VecDeque<SessionEvent>,
+    /// When there is something to do beside polling.
+    due: u64,
+    is_closed: bool,
+    /// Whether result buffers come back with a call that failed.
+    keeps_sinks: bool,
+}
+
+impl<P: Provider> Session<P> {
+    /// A session that connects with its first poll. The client has no connections of its own.
+    ///
+    /// # Errors
+    /// [`SetupError::Config`]: no address, no connection, or more than `connections.max`.
+    pub fn new(
+        client: Client<P>,
+        addresses: impl IntoIterator<Item = Address>,
+        options: &SessionOptions,
+    ) -> Result<Session<P>, SetupError> {
+        Session::seeded(client, addresses, options, Backoff::seed())
+    }
+
+    /// As [`Session::new`], with delays that depend on `seed`, for reproducible runs.
+    ///
+    /// # Errors
+    /// As [`Session::new`].
+    pub fn seeded(
+        mut client: Client<P>,
+        addresses: impl IntoIterator<Item = Address>,
+        options: &SessionOptions,
+        seed: u64,
+    ) -> Result<Session<P>, SetupError> {
+        let addresses: Box<[Address]> = addresses.into_iter().collect();
+        let most = client.shard().core.peers.capacity() as usize;
+        if addresses.is_empty() {
+            return Err(SetupError::Config("a session has at least one address".into()));
+        }
+        if !(1..=most).contains(&options.connections) {
+            return Err(SetupError::Config(format!(
+                "a session has 1 to {most} connections (connections.max), not {}",
+                options.connections
+            )));
+        }
+        let min = options.backoff_min.max(BACKOFF_LEAST);
+        let state = SessionState {
+            lines: Lines::new(
+                addresses,
+                options.connections,
+                Backoff::new(min, options.backoff_max, seed),
+            ),
+            calls: Calls::new(options.waiting_calls, options.waiting_bytes),
+            events: VecDeque::with_capacity(EVENTS_MAX),
+            due: 0,
+            is_closed: false,
+            keeps_sinks: client.shard().core.parts.rdma.ability().enabled,
+        };
+        Ok(Session { client, clock: Clock::new(), state })
+    }
+
+    /// Begins a call. `cookie` comes back with its completion.
+    ///
+    /// Cost of a call beside that of [`Client::call`]: some sixty instructions and a copy of its
+    /// payload.
+    #[inline]
+    pub fn call(&mut self, cookie: u64) -> SessionCall<'_, P> {
+        let index = self.state.calls.take(cookie);
+        SessionCall::new(self, index)
+    }
+
+    /// Ends a call before its reply. It completes in a later poll, with [`CallError::Cancelled`]
+    /// unless its reply arrives first. False if it is over.
+    pub fn cancel(&mut self, call: SessionCallId) -> bool {
+        let SessionState { calls, due, .. } = &mut self.state;
+        let Some(index) = calls.find(call) else { return false };
+        match calls.at(index).state {
+            State::Waiting => {
+                calls.cancel_waiting(index);
+                *due = 0;
+                true
+            }
+            State::Sent { peer, id } => {
+                calls.at(index).is_cancelled = true;
+                self.client.turn(0).cancel_open(peer, id)
+            }
+            State::Free | State::Written => false,
+        }
+    }
+
+    /// Connects, sends what waits and was submitted, and passes every completion to `done`. True if
+    /// there was work. `now` is in nanoseconds of any monotonic clock, such as [`Clock`].
+    #[inline]
+    pub fn poll(&mut self, now: u64, mut done: impl FnMut(SessionCompletion<'_, '_>)) -> bool {
+        let mut handler = SessionHandler { state: &mut self.state, now, done: &mut done };
+        let busy = self.client.shard().poll_with(now, &mut handler);
+        if now < self.state.due {
+            return busy;
+        }
+        self.attend(now, &mut done) | busy
+    }
+
+    /// As [`Session::poll`], until there was work, at most `timeout`; see [`Client::poll_for`].
+    pub fn poll_for(
+        &mut self,
+        timeout: Duration,
+        mut done: impl FnMut(SessionCompletion<'_, '_>),
+    ) -> bool {
+        let until = self.clock.now().saturating_add(nanos(timeout));
+        let mut polls = 0;
+        loop {
+            let now = self.clock.now();
+            if self.poll(now, &mut done) {
+                return true;
+            }
+            if now >= until {
+                return false;
+            }
+            polls += 1;
+            if polls >= crate::api::client::POLLS_IDLE {
+                self.wait(Duration::from_nanos(until - now));
+            }
+        }
+    }
+
+    /// Waits until there may be something to do, at most `timeout`.
+    pub fn wait(&mut self, timeout: Duration) {
+        let due = Duration::from_nanos(self.state.due.saturating_sub(self.clock.now()));
+        if !due.is_zero() {
+            self.client.wait(timeout.min(due));
+        }
+    }
+
+    /// What happened to its connections, oldest first. Of more than 256 that nobody asks for, the
+    /// oldest are forgotten.
+    pub fn next_event(&mut self) -> Option<SessionEvent> {
+        self.state.events.pop_front()
+    }
+
+    /// Connections that are up.
+    pub fn connections(&self) -> usize {
+        self.state.lines.up()
+    }
+
+    /// Calls that are not completed: under way or waiting.
+    pub fn open_calls(&self) -> usize {
+        self.state.calls.open()
+    }
+
+    /// The shard, for memory, limits and statistics.
+    pub fn turn(&mut self, now: u64) -> Turn<'_> {
+        self.client.turn(now)
+    }
+
+    /// The handle to wake the session from other threads, and for its counters.
+    pub fn handle(&self) -> &ShardHandle {
+        self.client.handle()
+    }
+
+    /// Stops: calls that wait complete with [`SessionError::Closed`], calls under way have
+    /// `connections.stop_timeout` to complete, and then the connections end. Poll until
+    /// [`Session::is_closed`].
+    pub fn close(&mut self) {
+        self.state.is_closed = true;
+        self.state.due = 0;
+        self.client.handle().stop();
+    }
+
+    /// Whether all is over.
+    pub fn is_closed(&mut self) -> bool {
+        self.state.is_closed && self.state.calls.open() == 0 && self.client.shard().is_stopped()
+    }
+
+    /// Does what is due beside polling. True if there was anything.
+    #[cold]
+    fn attend(&mut self, now: u64, done: &mut impl FnMut(SessionCompletion<'_, '_>)) -> bool {
+        let mut busy = false;
+        if self.client.shard().is_stopped() {
+            self.state.is_closed = true;
+        }
+        if self.state.is_closed {
+            busy |= self.state.end_waiting(done);
+        } else {
+            busy |= self.connect(now);
+            busy |= self.state.end_late(now, done);
+            busy |= self.send_waiting(now, done);
+        }
+        let SessionState { lines, calls, due, is_closed, .. } = &mut self.state;
+        *due = match (*is_closed, calls.has_waiting() && lines.up() > 0) {
+            (true, _) => u64::MAX,
+            (false, true) => 0,
+            (false, false) => lines.next_due().min(calls.earliest()),
+        };
+        busy
+    }
+
+    /// Begins the connections whose time has come.
+    fn connect(&mut self, now: u64) -> bool {
+        let mut busy = false;
+        while let Some((line, address)) = self.state.lines.due(now) {
+            busy = true;
+            match self.client.begin_connect(address) {
+                Ok(id) => self.state.lines.connecting(line, id),
+                Err(why) => {
+                    let (address, delay) = self.state.lines.failed(line, now);
+                    let again_in = Duration::from_nanos(delay);
+                    self.state.tell(SessionEvent::NotConnected { address, why, again_in });
+                }
+            }
+        }
+        busy
+    }
+
+    /// Sends calls that wait, in order, as far as there are credits.
+    fn send_waiting(&mut self, now: u64, done: &mut impl FnMut(SessionCompletion<'_, '_>)) -> bool {
+        let mut busy = false;
+        while let Some(index) = self.state.calls.first()
+            && let Some(peer) = self.choose(now)
+        {
+            // Its bytes count while it waits: the sending changes them.
+            self.state.calls.leave(index);
+            match self.send(index, peer) {
+                Ok(()) => {}
+                Err(why) if self.is_passing(why) => {
+                    self.state.calls.wait_again(index);
+                    break;
+                }
+                Err(why) => {
+                    let execution = self.state.calls.at(index).execution();
+                    self.state.fail(index, SessionError::Refused(why, execution), done);
+                }
+            }
+            busy = true;
+        }
+        busy
+    }
+
+    /// The connection with most credits.
+    #[inline]
+    fn choose(&mut self, now: u64) -> Option<ConnectionId> {
+        let Session { client, state, .. } = self;
+        let mut peers = state.lines.peers();
+        let first = peers.next()?;
+        let Some(second) = peers.next() else { return Some(first) };
+        let mut turn = client.turn(now);
+        [first, second].into_iter().chain(peers).max_by_key(|peer| turn.credits(*peer))
+    }
+
+    /// Whether a refused call can be sent later, or on another connection.
+    fn is_passing(&mut self, why: CallRefused) -> bool {
+        why.is_transient() || (why == CallRefused::NoPeer && !self.state.is_closed)
+    }
+}
+
+impl SessionState {
+    /// Records an event.
+    #[cold]
+    fn tell(&mut self, event: SessionEvent) {
+        if self.events.len() == EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+
+    /// A connection was not made.
+    #[cold]
+    fn on_refused(&mut self, id: crate::provider::ConnectId, why: ConnectError, now: u64) {
+        if let Some((address, delay)) = self.lines.on_refused(id, now) {
+            let (why, again_in) = (SetupError::connect(address, why), Duration::from_nanos(delay));
+            self.tell(SessionEvent::NotConnected { address, why, again_in });
+            self.due = 0;
+        }
+    }
+
+    /// Completes the calls that wait for longer than their deadlines allow, or were cancelled.
+    fn end_late(&mut self, now: u64, done: &mut impl FnMut(SessionCompletion<'_, '_>)) -> bool {
+        let mut busy = false;
+        while let Some(index) = self.calls.next_late(now) {
+            self.calls.leave(index);
+            let record = self.calls.at(index);
+            let error = match record.is_cancelled {
+                true => CallError::Cancelled(record.execution()),
+                false => CallError::DeadlineExceeded(record.execution()),
+            };
+            self.fail(index, SessionError::Call(error), done);
+            busy = true;
+        }
+        busy
+    }
+
+    /// Completes all calls that wait: the session is closed.
+    fn end_waiting(&mut self, done: &mut impl FnMut(SessionCompletion<'_, '_>)) -> bool {
+        let mut busy = false;
+        while let Some(index) = self.calls.first() {
+            self.calls.leave(index);
+            let execution = self.calls.at(index).execution();
+            self.fail(index, SessionError::Closed(execution), done);
+            busy = true;
+        }
+        busy
+    }
+
+    /// Completes a call that is not under way.
+    fn fail(
+        &mut self,
+        index: u32,
+        error: SessionError,
+        done: &mut impl FnMut(SessionCompletion<'_, '_>),
+    ) {
+        let record = self.calls.at(index);
+        let cookie = record.cookie;
+        done(SessionCompletion::waiting(cookie, error, &mut record.call));
+        self.calls.end(index);
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Events that are kept.
+const EVENTS_MAX: usize = 256;
+/// The shortest delay between two attempts.
+const BACKOFF_LEAST: Duration = Duration::from_millis(1);
