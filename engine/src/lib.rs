@@ -60,7 +60,7 @@ pub use message::payload::Payload;
 pub use message::wanted::Want;
 pub use obtained::{Obtained, ObtainedMemory};
 pub use provider::{
-    Address, AddressError, ConnectError, ConnectId, CqError, Credentials, Origin, Provider,
+    Address, AddressError, Armed, ConnectError, ConnectId, CqError, Credentials, Origin, Provider,
     ShmName, WcStatus,
 };
 pub use rpcrdma_config::{Config, ConfigError, Raw};

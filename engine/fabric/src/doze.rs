@@ -1,6 +1,6 @@
 //! Where the thread of a set of queues sleeps, in the process.
 
-use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -25,24 +25,29 @@ impl Doze {
         doze::poke(&self.asleep, barrier::compiler, || self.waker.ring());
     }
 
-    /// Sleeps until poked, until `other` is rung, or until `timeout` is over. Returns at once if
-    /// `ready` is true.
-    pub(super) fn sleep(
-        &self,
-        other: &Waker,
-        timeout: Duration,
-        ready: impl FnOnce() -> bool,
-    ) -> io::Result<()> {
+    /// Has pokes ring from now on, unless `is_ready`. Returns how long the owner may sleep.
+    pub(super) fn arm(&self, is_ready: impl FnOnce() -> bool) -> Option<Duration> {
         let barrier = || {
             barrier::heavy();
             barrier::is_there()
         };
-        let wait = |timeout| Waker::sleep([&self.waker, other], timeout);
-        let slept = doze::sleep(|| [&*self.asleep].into_iter(), barrier, ready, timeout, wait);
-        let is_rung = slept.unwrap_or(Ok(false))?;
+        doze::fall_asleep(|| self.words(), barrier, is_ready)
+    }
+
+    /// The owner is awake.
+    pub(super) fn disarm(&self, is_rung: bool) {
+        doze::wake_up(self.words());
         if is_rung {
             self.waker.drain();
         }
-        Ok(())
+    }
+
+    fn words(&self) -> impl Iterator<Item = &AtomicU32> {
+        [&*self.asleep].into_iter()
+    }
+
+    /// What pokes ring.
+    pub(super) fn bell(&self) -> BorrowedFd<'_> {
+        self.waker.as_fd()
     }
 }

@@ -1,10 +1,9 @@
 //! The queues of one shard: the transport over rings within the process.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rpcrdma_provider::{SetupError, Waker};
+use rpcrdma_provider::{Bells, SetupError};
 use rpcrdma_transport::Transport;
 use rpcrdma_transport::endpoint::Endpoint;
 use rpcrdma_transport::numbers::Numbers;
@@ -38,12 +37,15 @@ impl rpcrdma_transport::port::Port for Port {
         })
     }
 
-    fn sleep(
-        &self,
-        transport: &Transport<Rings>,
-        other: &Waker,
-        timeout: Duration,
-    ) -> io::Result<()> {
-        self.doze.sleep(other, timeout, || transport.has_work())
+    fn bells(&self) -> Bells<'_> {
+        [Some(self.doze.bell()), None]
+    }
+
+    fn arm(&self, transport: &Transport<Rings>) -> Option<Duration> {
+        self.doze.arm(|| transport.has_work())
+    }
+
+    fn disarm(&self, _transport: &Transport<Rings>, is_rung: bool) {
+        self.doze.disarm(is_rung);
     }
 }

@@ -20,7 +20,6 @@ mod posts;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use rpcrdma_mempool::{RegisterError, Sge};
 
@@ -31,8 +30,8 @@ use crate::interposed::{
     Hooks, Interposed, InterposedQueues, Promised, PromisedBytes, PromisedList, QueueHooks,
 };
 use crate::{
-    Attached, CqError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, Requests, SendWr,
-    SetupError, Taken, Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion,
+    Armed, Attached, CqError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, Requests, SendWr,
+    SetupError, Taken, WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion,
 };
 
 /// A provider whose queues have faults; its connection managers have none. It is made of a provider
@@ -375,12 +374,12 @@ impl<Q: Queues> QueueHooks<Q> for QueueFaults<Q> {
         self.next_of_all(inner)
     }
 
-    fn wait(&mut self, inner: &mut Q, waker: &Waker, timeout: Duration) -> Result<(), CqError> {
+    fn arm(&mut self, inner: &mut Q) -> Result<Armed, CqError> {
         let is_busy = !self.withheld.is_empty() || !self.late.is_empty() || !self.ready.is_empty();
         if is_busy || !self.events.is_empty() {
-            return Ok(());
+            return Ok(Armed::Ready);
         }
-        inner.wait(waker, timeout)
+        inner.arm()
     }
 }
 

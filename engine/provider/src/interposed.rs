@@ -28,9 +28,9 @@ use rpcrdma_config::Config;
 use rpcrdma_mempool::{Access, RegisterError, Registrar, Sge};
 
 use crate::{
-    Address, Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError,
-    DeviceCaps, Endpoint, Handle, Provider, QueueAttr, QueueEvent, Queues, RecvWr, Requests,
-    SendWr, SetupError, Taken, Waker, WcBatch, Window, WindowId,
+    Address, Armed, Attached, Bells, CmEvent, ConnParam, ConnectError, ConnectId,
+    ConnectionManager, CqError, DeviceCaps, Endpoint, Handle, Provider, QueueAttr, QueueEvent,
+    Queues, RecvWr, Requests, SendWr, SetupError, Taken, Waker, WcBatch, Window, WindowId,
 };
 
 /// A provider with hooks.
@@ -214,9 +214,17 @@ pub trait QueueHooks<Q: Queues>: Send {
     fn next_event(&mut self, inner: &mut Q) -> Option<QueueEvent> {
         inner.next_event()
     }
-    /// As [`Queues::wait`].
-    fn wait(&mut self, inner: &mut Q, waker: &Waker, timeout: Duration) -> Result<(), CqError> {
-        inner.wait(waker, timeout)
+    /// As [`Queues::bells`].
+    fn bells<'a>(&'a self, inner: &'a Q) -> Bells<'a> {
+        inner.bells()
+    }
+    /// As [`Queues::arm`].
+    fn arm(&mut self, inner: &mut Q) -> Result<Armed, CqError> {
+        inner.arm()
+    }
+    /// As [`Queues::disarm`].
+    fn disarm(&mut self, inner: &mut Q, is_rung: bool) -> Result<(), CqError> {
+        inner.disarm(is_rung)
     }
 }
 
@@ -281,8 +289,16 @@ impl<Q: Queues, H: QueueHooks<Q>> Queues for InterposedQueues<Q, H> {
         self.hooks.next_event(&mut self.inner)
     }
 
-    fn wait(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError> {
-        self.hooks.wait(&mut self.inner, waker, timeout)
+    fn bells(&self) -> Bells<'_> {
+        self.hooks.bells(&self.inner)
+    }
+
+    fn arm(&mut self) -> Result<Armed, CqError> {
+        self.hooks.arm(&mut self.inner)
+    }
+
+    fn disarm(&mut self, is_rung: bool) -> Result<(), CqError> {
+        self.hooks.disarm(&mut self.inner, is_rung)
     }
 }
 

@@ -13,6 +13,7 @@ mod address;
 mod cm;
 mod error;
 pub mod fault;
+mod fd;
 pub mod interposed;
 mod queues;
 mod waker;
@@ -30,7 +31,8 @@ pub use self::cm::{
     RNR_RETRY_FOREVER,
 };
 pub use self::error::{ConnectError, EngineThread, Panicked, SetupError};
-pub use self::queues::{Attached, QueueAttr, QueueEvent, Queues};
+pub use self::fd::readable;
+pub use self::queues::{Armed, Attached, Bells, QueueAttr, QueueEvent, Queues, ring_of};
 pub use self::waker::Waker;
 pub use self::work::{
     Bind, CqError, PostError, RecvWr, Remote, Requests, SendFlags, SendOp, SendWr, Taken, WC_BATCH,

@@ -1,12 +1,14 @@
 //! The queues of one shard: posting, completions, windows, registrations for one call, events.
 #![expect(unsafe_code, reason = "posting memory has safety conditions")]
 
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use rpcrdma_mempool::{Access, RegisterError, Sge};
 
 use crate::{
     CqError, RecvWr, Requests, SendWr, SetupError, Taken, Waker, WcBatch, Window, WindowId,
+    readable,
 };
 #[cfg(doc)]
 use crate::{DeviceCaps, PostError, SendFlags, SendOp, WcStatus};
@@ -127,9 +129,54 @@ pub trait Queues: Send {
     /// The next asynchronous event. Without an event it costs one branch.
     fn next_event(&mut self) -> Option<QueueEvent>;
 
+    /// The descriptors of which one is readable while an armed thread has to wake up. They are the
+    /// same for as long as the queues exist.
+    fn bells(&self) -> Bells<'_>;
+
+    /// Announces that the thread is about to sleep, then looks once more. With [`Armed::Ready`]
+    /// nothing is announced. Otherwise a completion or event that comes from now on rings a bell,
+    /// until [`Queues::disarm`].
+    fn arm(&mut self) -> Result<Armed, CqError>;
+
+    /// The thread is awake: nobody rings for it any more. `is_rung` says whether a bell is; it is
+    /// silent afterwards.
+    fn disarm(&mut self, is_rung: bool) -> Result<(), CqError>;
+
     /// Sleeps until a completion or event may be available, `waker` is rung, or the time has
-    /// elapsed. May return early. Only the idle policy `block` calls it.
-    fn wait(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError>;
+    /// elapsed. May return early. For a thread that has queues and no shard.
+    fn wait(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError> {
+        let Armed::AtMost(most) = self.arm()? else { return Ok(()) };
+        let rung = ring_of(self.bells(), waker, timeout.min(most));
+        let [_, bells @ ..] = *rung.as_ref().unwrap_or(&[true; 3]);
+        self.disarm(bells.contains(&true))?;
+        rung.map(drop).map_err(|error| CqError::Device(error.raw_os_error().unwrap_or(0)))
+    }
+}
+
+/// Waits for a ring: of the waker, then of each bell.
+pub fn ring_of(
+    bells: Bells<'_>,
+    waker: &Waker,
+    timeout: Duration,
+) -> std::io::Result<[bool; 1 + BELLS]> {
+    let [first, second] = bells.map(|bell| bell.map_or(-1, |bell| bell.as_raw_fd()));
+    readable([waker.fd(), first, second], timeout)
+}
+
+/// The descriptors that wake the thread of a set of queues.
+pub type Bells<'a> = [Option<BorrowedFd<'a>>; BELLS];
+
+/// Bells of a set of queues.
+const BELLS: usize = 2;
+
+/// Whether a thread that has announced its sleep may sleep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Armed {
+    /// It may not: there is work. Poll.
+    Ready,
+    /// It may, until its descriptor is readable, and at most this long. `Duration::MAX` is without
+    /// a limit.
+    AtMost(Duration),
 }
 
 /// A queue pair that is attached to its queues.

@@ -1,5 +1,5 @@
 //! The waker: ends the sleep of another thread, by an eventfd.
-#![expect(unsafe_code, reason = "eventfd(2) and poll(2) have no safe binding in std")]
+#![expect(unsafe_code, reason = "eventfd(2) has no safe binding in std")]
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::SetupError;
+use crate::fd::readable;
 
 /// Ends the sleep of the thread that waits on it. Cloning is cheap; ringing is one system call.
 ///
@@ -61,23 +62,7 @@ impl Waker {
     ///
     /// May return early without a ring when a signal arrives. Rings are kept, not drained.
     pub fn sleep<const N: usize>(wakers: [&Waker; N], timeout: Duration) -> io::Result<bool> {
-        let mut fds =
-            wakers.map(|waker| libc::pollfd { fd: waker.fd(), events: libc::POLLIN, revents: 0 });
-        let timeout = libc::timespec {
-            tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
-        let count = N as libc::nfds_t;
-        // SAFETY: `fds` is an array of `count` entries that outlives the call, `timeout` is a valid
-        // timespec, and a null signal mask leaves the mask as it is.
-        let rung = unsafe { libc::ppoll(fds.as_mut_ptr(), count, &timeout, std::ptr::null()) };
-        if rung >= 0 {
-            return Ok(rung > 0);
-        }
-        match io::Error::last_os_error() {
-            error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
-            error => Err(error),
-        }
+        Ok(readable(wakers.map(Waker::fd), timeout)?.contains(&true))
     }
 }
 
@@ -123,5 +108,25 @@ mod tests {
         let thread = std::thread::spawn(move || ringer.ring());
         while !Waker::sleep([&waker], LONG).unwrap() {}
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_descriptor_that_is_readable_ends_the_sleep() {
+        let waker = Waker::new().expect("a descriptor");
+        let other = Waker::new().expect("a descriptor");
+        assert_eq!(
+            readable([waker.fd(), other.fd()], Duration::ZERO).expect("none is wrong"),
+            [false, false]
+        );
+        other.ring();
+        assert_eq!(
+            readable([waker.fd(), other.fd()], Duration::from_secs(60)).expect("none is wrong"),
+            [false, true]
+        );
+        // A negative descriptor is ignored.
+        assert_eq!(
+            readable([-1, waker.fd()], Duration::ZERO).expect("none is wrong"),
+            [false, false]
+        );
     }
 }

@@ -12,10 +12,10 @@ use rpcrdma_provider::interposed::{
     CmHooks, Hooks, Interposed, InterposedQueues, Promised, PromisedBytes, PromisedList, QueueHooks,
 };
 use rpcrdma_provider::{
-    Address, Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError,
-    DeviceCaps, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, Requests, SendFlags,
-    SendWr, SetupError, Taken, Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId,
-    WorkCompletion, WrId,
+    Address, Armed, Attached, Bells, CmEvent, ConnParam, ConnectError, ConnectId,
+    ConnectionManager, CqError, DeviceCaps, PostError, Provider, QueueAttr, QueueEvent, Queues,
+    RecvWr, Requests, SendFlags, SendWr, SetupError, Taken, Waker, WcBatch, WcOpcode, WcStatus,
+    Window, WindowId, WorkCompletion, WrId,
 };
 
 /// The calls in order, with their arguments.
@@ -178,8 +178,18 @@ impl Queues for RecorderQueues {
         Some(QueueEvent::PortUp)
     }
 
-    fn wait(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError> {
-        self.0.note(("wait", waker.fd(), timeout));
+    fn bells(&self) -> Bells<'_> {
+        self.0.note("bells");
+        [None; 2]
+    }
+
+    fn arm(&mut self) -> Result<Armed, CqError> {
+        self.0.note("arm");
+        Ok(Armed::AtMost(TIMEOUT))
+    }
+
+    fn disarm(&mut self, is_rung: bool) -> Result<(), CqError> {
+        self.0.note(("disarm", is_rung));
         Err(CqError::Overrun)
     }
 }
@@ -260,11 +270,7 @@ const TIMEOUT: Duration = Duration::from_millis(13);
 const NOWHERE: Sge = Sge { addr: 64, length: 8, lkey: 9 };
 
 /// Makes every call of queues and records the results.
-fn drive_queues<Q: Queues<Qp = u8, Endpoint = u16, Handle = u32>>(
-    queues: &mut Q,
-    log: &Log,
-    waker: &Waker,
-) {
+fn drive_queues<Q: Queues<Qp = u8, Endpoint = u16, Handle = u32>>(queues: &mut Q, log: &Log) {
     log.note(queues.handle());
     log.note(queues.attach(21).map_err(|why| why.to_string()));
     let mut out = WcBatch::new();
@@ -286,7 +292,9 @@ fn drive_queues<Q: Queues<Qp = u8, Endpoint = u16, Handle = u32>>(
     queues.disconnect(3);
     queues.destroy(2);
     log.note(queues.next_event());
-    log.note(queues.wait(waker, TIMEOUT));
+    log.note(queues.bells());
+    log.note(queues.arm());
+    log.note(queues.disarm(true));
 }
 
 /// Makes every call of a connection manager and records the results.
@@ -330,7 +338,7 @@ where
     log.note(provider.check(&config).map_err(|why| why.to_string()));
     provider.registrar().deregister(Keys { lkey: 1, rkey: 2 }).expect("it is done");
     let mut queues = provider.open_queues(&ATTR).expect("queues");
-    drive_queues(&mut queues, log, waker);
+    drive_queues(&mut queues, log);
     let mut cm = provider.open_cm().expect("a connection manager");
     drive_cm(&mut cm, &queues.handle(), log, waker);
     drop((queues, cm, provider));
@@ -569,7 +577,17 @@ impl QueueHooks<RecorderQueues> for Bricks {
         None
     }
 
-    fn wait(&mut self, _: &mut RecorderQueues, _: &Waker, _: Duration) -> Result<(), CqError> {
+    fn bells<'a>(&'a self, _: &'a RecorderQueues) -> Bells<'a> {
+        self.0.note("hook");
+        [None; 2]
+    }
+
+    fn arm(&mut self, _: &mut RecorderQueues) -> Result<Armed, CqError> {
+        self.0.note("hook");
+        Ok(Armed::Ready)
+    }
+
+    fn disarm(&mut self, _: &mut RecorderQueues, _: bool) -> Result<(), CqError> {
         self.0.note("hook");
         Ok(())
     }
@@ -632,7 +650,7 @@ fn every_call_has_its_hook() {
     let hooks = lines.iter().filter(|line| *line == "\"hook\"").count();
     // Of the provider, of queues whose name is asked for twice, and of a connection manager that is
     // asked for four events.
-    assert_eq!(hooks, 5 + 15 + 6 + 4);
+    assert_eq!(hooks, 5 + 17 + 6 + 4);
     let passed = inner.taken();
     let made = ["open_queues", "open_cm", "queues dropped", "connection manager dropped"];
     let is_made = |line: &&String| made.iter().any(|made| line.contains(made));

@@ -1,15 +1,13 @@
 //! The port: what other threads reach of a set of queues, and where its thread sleeps.
 
-use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
-use rpcrdma_provider::{SetupError, Waker};
+use rpcrdma_provider::{Bells, SetupError, Waker};
 use rpcrdma_transport::numbers::Numbers;
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::link::Link;
 use crate::pools::Files;
@@ -69,18 +67,9 @@ impl Port {
         let _ = epoll::delete(&self.epoll, link.socket());
     }
 
-    /// Waits until a peer or a thread rings, `other` is rung, or `timeout` is over.
-    pub(crate) fn wait(&self, other: &Waker, timeout: Duration) -> io::Result<()> {
-        let mut fds = [
-            PollFd::new(&self.epoll, PollFlags::IN),
-            PollFd::new(&self.bell, PollFlags::IN),
-            PollFd::new(other, PollFlags::IN),
-        ];
-        let timeout = Timespec::try_from(timeout).ok();
-        match rustix::event::poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+    /// What peers ring, and what threads of this process ring.
+    pub(crate) fn both_bells(&self) -> Bells<'_> {
+        [Some(self.epoll.as_fd()), Some(self.bell.as_fd())]
     }
 
     /// Reads all rings, so that the next sleep does not end at once. `find` gives the link of a number.

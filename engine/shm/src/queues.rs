@@ -1,10 +1,9 @@
 //! The queues of one shard: the transport over links to other processes.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rpcrdma_provider::{SetupError, Waker};
+use rpcrdma_provider::{Bells, SetupError};
 use rpcrdma_transport::Transport;
 use rpcrdma_transport::doze;
 use rpcrdma_transport::endpoint::Endpoint;
@@ -37,19 +36,22 @@ impl rpcrdma_transport::port::Port for Port {
         Ok(link.ends(num, &self.ends))
     }
 
-    fn sleep(
-        &self,
-        transport: &Transport<Channel>,
-        other: &Waker,
-        timeout: Duration,
-    ) -> io::Result<()> {
+    fn bells(&self) -> Bells<'_> {
+        self.both_bells()
+    }
+
+    fn arm(&self, transport: &Transport<Channel>) -> Option<Duration> {
         let links = || transport.carriers().map(|Channel(link)| link);
         let barrier = || fence::everywhere() || links().all(|link| !link.have_fences());
         let words = || links().map(|link| link.asleep());
-        let is_ready = || transport.has_work();
-        let slept = doze::sleep(words, barrier, is_ready, timeout, |it| self.wait(other, it));
-        let all = || transport.all_carriers().map(|Channel(link)| &**link);
-        self.drain(|id| all().find(|link| link.end().link == id));
-        slept.unwrap_or(Ok(()))
+        doze::fall_asleep(words, barrier, || transport.has_work())
+    }
+
+    fn disarm(&self, transport: &Transport<Channel>, is_rung: bool) {
+        doze::wake_up(transport.carriers().map(|Channel(link)| link.asleep()));
+        if is_rung {
+            let all = || transport.all_carriers().map(|Channel(link)| &**link);
+            self.drain(|id| all().find(|link| link.end().link == id));
+        }
     }
 }

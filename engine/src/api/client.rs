@@ -1,5 +1,6 @@
 //! The client: a calling shard that its program polls.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use rpcrdma_proto::{PeerLimits, PropertyOutcome};
@@ -14,7 +15,7 @@ use super::shard::Shard;
 use super::turn::Turn;
 use crate::clock::Clock;
 use crate::error::{CallRefused, SetupError};
-use crate::provider::{Address, ConnectError, ConnectId, Provider};
+use crate::provider::{Address, Armed, ConnectError, ConnectId, Provider};
 use crate::shard::peers::ConnectionId;
 
 /// A convenient interface to a shard that only sends calls; not a second engine.
@@ -141,6 +142,11 @@ impl<P: Provider> Client<P> {
         true
     }
 
+    /// As [`Shard::arm`]: for a thread that sleeps in an event loop of its own.
+    pub fn arm(&mut self, now: u64) -> Armed {
+        self.shard.arm(now)
+    }
+
     /// Waits until there may be something to do, at most `timeout`.
     pub fn wait(&mut self, timeout: Duration) {
         self.shard.wait(timeout);
@@ -159,6 +165,13 @@ impl<P: Provider> Client<P> {
     /// The shard behind this client.
     pub fn shard(&mut self) -> &mut Shard<P, RefuseCalls> {
         &mut self.shard
+    }
+}
+
+/// As that of [`Shard`].
+impl<P: Provider> AsFd for Client<P> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shard.as_fd()
     }
 }
 

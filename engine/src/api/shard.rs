@@ -1,5 +1,6 @@
 //! The public type of a shard: polled by the program, or run on its own thread.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::turn::Turn;
 use crate::clock::Clock;
 use crate::error::SetupError;
 use crate::failure::{self, EngineThread, Failures};
-use crate::provider::{Address, ConnectId, Provider};
+use crate::provider::{Address, Armed, ConnectId, Provider};
 use crate::shard::Core;
 use crate::shard::audit::Audit;
 
@@ -161,9 +162,36 @@ impl<P: Provider, H: Handler> Shard<P, H> {
         self.core.regions.report()
     }
 
-    /// Sleeps until there may be work, at most `timeout`. For hosts that poll.
+    /// Announces that the thread is about to sleep, and looks once more. With [`Armed::Ready`]
+    /// there is work: poll. With [`Armed::AtMost`] the thread may sleep, at most that long, until
+    /// the descriptor of the shard ([`AsFd`]) is readable; then poll. What happens in between, on
+    /// any thread or in any process, makes the descriptor readable, however early.
+    ///
+    /// The descriptor is level-triggered: it stays readable until the next poll, which ends the
+    /// announcement. Without an announcement it says nothing. A message that is submitted between
+    /// the announcement and the sleep is sent by the next poll: submit first, then arm.
+    pub fn arm(&mut self, now: u64) -> Armed {
+        if self.core.parts.timers.is_due(now) {
+            return Armed::Ready;
+        }
+        match self.core.arm() {
+            Armed::Ready => Armed::Ready,
+            Armed::AtMost(most) => Armed::AtMost(most.min(self.core.parts.timers.until_due(now))),
+        }
+    }
+
+    /// [`Shard::arm`], then sleeps until there may be work, at most `timeout`. It does not end for
+    /// deadlines: those of the shard are met if `timeout` is short.
     pub fn wait(&mut self, timeout: Duration) {
         self.core.sleep(timeout);
+    }
+}
+
+/// What ends the sleep that [`Shard::arm`] announces; one descriptor for the life of the shard, for
+/// epoll or poll. Only its readability has a meaning.
+impl<P: Provider, H> AsFd for Shard<P, H> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.core.bed.as_fd()
     }
 }
 

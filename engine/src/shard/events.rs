@@ -7,13 +7,19 @@ use crate::io::{Io, Work};
 use crate::provider::{Provider, QueueEvent, WorkCompletion};
 
 impl<P: Provider> Core<P> {
-    /// Processes messages of other threads. False if a panic has left the shard inconsistent.
+    /// Ends a sleep, and processes messages of other threads. Whether there may have been any; none
+    /// if a panic has left the shard inconsistent.
     #[cold]
-    pub(super) fn on_wakeup(&mut self, now: u64, handler: &mut dyn Handler) -> bool {
+    pub(super) fn on_wakeup(&mut self, now: u64, handler: &mut dyn Handler) -> Option<bool> {
+        self.disarm();
+        let has_messages = self.parts.handle.wakeup().answer();
         if self.is_broken() {
             // Ends the next turn here as well.
             self.parts.handle.wakeup().ring();
-            return false;
+            return None;
+        }
+        if !has_messages {
+            return Some(false);
         }
         // Messages sent before an order to close a connection are posted before the order is
         // executed.
@@ -22,7 +28,7 @@ impl<P: Provider> Core<P> {
         }
         self.read_mailbox(now, handler);
         self.end_cancelled(handler);
-        true
+        Some(true)
     }
 
     /// Tells doorbell batching how many messages arrived together. Waiting messages go first.

@@ -2,12 +2,13 @@
 //! turn.
 //!
 //! ```text
-//!   another thread                         the shard, once a turn
-//!   push ─▶ pending.store(true) ─▶ asleep? ─▶ ring     pending.load? ─▶ clear ─▶ pop until empty
+//!   another thread                                    the shard, once a turn
+//!   push ─▶ mark.store(MESSAGES) ─▶ asleep? ─▶ ring     mark.load? ─▶ clear ─▶ pop until empty
 //! ```
-//! The sender pushes, marks and checks `asleep`; the shard announces sleep and checks `pending`.
+//! The sender pushes, marks and checks `asleep`; the shard announces sleep and checks `mark`.
 //! Both orders are sequentially consistent: a message is either seen before the sleep or ends it.
-//! Likewise, either the shard sees a message, or its sender sees the end of the shard.
+//! Likewise, either the shard sees a message, or its sender sees the end of the shard. A shard that
+//! falls asleep leaves a mark of its own, so that its next turn notices that it is awake.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
@@ -23,7 +24,8 @@ pub(crate) struct Mailbox<T> {
 
 /// Signals that one of the shard's mailboxes has a message.
 pub(crate) struct Wakeup {
-    pending: AtomicBool,
+    /// [`NOTHING`], [`ASLEEP`] or [`MESSAGES`].
+    mark: AtomicU8,
     asleep: AtomicBool,
     /// Ends the shard's sleep.
     pub(crate) waker: Waker,
@@ -47,7 +49,7 @@ pub(crate) enum End {
 impl Wakeup {
     pub(crate) fn new(waker: Waker) -> Wakeup {
         Wakeup {
-            pending: AtomicBool::new(false),
+            mark: AtomicU8::new(NOTHING),
             asleep: AtomicBool::new(false),
             waker,
             stop: AtomicBool::new(false),
@@ -58,16 +60,21 @@ impl Wakeup {
 
     /// Signals that a message was pushed. Wakes only a sleeping shard.
     pub(crate) fn ring(&self) {
-        self.pending.store(true, Ordering::SeqCst);
+        self.mark.store(MESSAGES, Ordering::SeqCst);
         if self.asleep.load(Ordering::SeqCst) {
             self.waker.ring();
         }
     }
 
-    /// Whether messages may have arrived since the last call. One load if none.
+    /// Whether there may be messages, or the shard has slept. One load.
     #[inline]
+    pub(crate) fn is_marked(&self) -> bool {
+        self.mark.load(Ordering::Relaxed) != NOTHING
+    }
+
+    /// Whether messages may have arrived since the last call.
     pub(crate) fn answer(&self) -> bool {
-        self.pending.load(Ordering::Relaxed) && self.pending.swap(false, Ordering::SeqCst)
+        self.mark.swap(NOTHING, Ordering::SeqCst) == MESSAGES
     }
 
     /// Tells the shard to stop.
@@ -116,16 +123,25 @@ impl Wakeup {
     /// Announces sleep; false if there is a message to read first.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
-        if self.pending.load(Ordering::SeqCst) {
+        let (from, to, order) = (NOTHING, ASLEEP, Ordering::SeqCst);
+        let is_silent = self.mark.compare_exchange(from, to, order, order).is_ok();
+        if !is_silent {
             self.wake_up();
-            return false;
         }
-        true
+        is_silent
     }
 
     /// Withdraws the announcement.
     pub(crate) fn wake_up(&self) {
         self.asleep.store(false, Ordering::SeqCst);
+        // The mark of a message stays.
+        let (from, to, order) = (ASLEEP, NOTHING, Ordering::SeqCst);
+        let _ = self.mark.compare_exchange(from, to, order, order);
+    }
+
+    /// Whether the shard has announced sleep.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::Relaxed)
     }
 }
 
@@ -152,6 +168,13 @@ impl<T> Mailbox<T> {
     }
 }
 
+/// There is nothing to notice.
+const NOTHING: u8 = 0;
+/// The shard has announced sleep.
+const ASLEEP: u8 = 1;
+/// There may be messages.
+const MESSAGES: u8 = 2;
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -175,7 +198,9 @@ mod tests {
     fn a_shard_with_a_message_does_not_fall_asleep() {
         let wakeup = Arc::new(Wakeup::new(Waker::new().expect("an eventfd")));
         assert!(wakeup.fall_asleep());
+        assert!(wakeup.is_marked(), "the next turn notices it");
         wakeup.wake_up();
+        assert!(!wakeup.is_marked());
         wakeup.ring();
         assert!(!wakeup.fall_asleep());
         assert!(wakeup.answer());

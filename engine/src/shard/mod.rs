@@ -10,6 +10,7 @@
 pub(crate) mod arrival;
 #[doc(hidden)]
 pub mod audit;
+pub(crate) mod bed;
 mod completions;
 mod events;
 pub(crate) mod mailbox;
@@ -27,6 +28,7 @@ pub(crate) mod version_choice;
 
 use rpcrdma_mempool::BulkPool;
 
+use self::bed::Bed;
 use self::memory::Regions;
 use self::parts::Parts;
 use self::peers::{ConnectionId, Names, Peers};
@@ -60,6 +62,8 @@ pub(crate) struct Core<P: Provider> {
     pub link: Link<P>,
     /// The memory regions of the pools.
     pub regions: Regions,
+    /// Where its thread sleeps.
+    pub bed: Bed,
 }
 
 impl<P: Provider> Core<P> {
@@ -69,10 +73,10 @@ impl<P: Provider> Core<P> {
     #[inline]
     pub fn turn<H: Handler>(&mut self, now: u64, handler: &mut H) -> bool {
         let mut busy = false;
-        if self.parts.handle.wakeup().answer() {
-            busy = true;
-            if !self.on_wakeup(now, handler) {
-                return false;
+        if self.parts.handle.wakeup().is_marked() {
+            match self.on_wakeup(now, handler) {
+                Some(is_busy) => busy = is_busy,
+                None => return false,
             }
         }
         self.flush_if_due(now, handler);

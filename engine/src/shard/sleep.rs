@@ -1,13 +1,21 @@
-//! Sleeping: a shard waits until there may be work.
+//! Sleeping: a shard announces that its thread sleeps, and wakes up in its next turn.
+//!
+//! ```text
+//!   arm ─▶ Ready ─────────────────────────────────────────▶ turn
+//!    └───▶ AtMost ─▶ sleep until the bed is readable ─▶ turn: disarm, then as always
+//! ```
+//! What rings from the announcement on keeps the bed readable until the next turn.
 
 use std::time::Duration;
 
 use super::Core;
-use crate::provider::{Provider, Queues};
+use crate::provider::{Armed, Provider, Queues, ring_of};
 
 impl<P: Provider> Core<P> {
-    /// Sleeps until there may be work, at most `timeout`.
-    pub fn sleep(&mut self, timeout: Duration) {
+    /// Announces that the thread is about to sleep, and looks once more. The next turn ends it.
+    #[cold]
+    pub fn arm(&mut self) -> Armed {
+        self.disarm();
         // A shard with time to sleep can post Receives that wait for a longer chain.
         self.receive.top_up(&mut self.io, &self.parts.timers);
         if !self.parts.outbox.is_idle()
@@ -15,18 +23,49 @@ impl<P: Provider> Core<P> {
             || self.receive.waiting().can_serve(&mut self.peers, &self.parts.outbox)
             || self.can_step_rdma()
         {
+            return Armed::Ready;
+        }
+        let wakeup = self.parts.handle.wakeup();
+        if self.parts.outbox.can_answer(&mut self.peers) {
+            wakeup.ring();
+            return Armed::Ready;
+        }
+        if !wakeup.fall_asleep() {
+            return Armed::Ready;
+        }
+        // A device that cannot wait is polled; polling reports the error.
+        let armed = self.io.queues().arm().unwrap_or(Armed::Ready);
+        match armed {
+            Armed::Ready => self.parts.handle.wakeup().wake_up(),
+            Armed::AtMost(_) => self.parts.stats.sleeps.add(1),
+        }
+        armed
+    }
+
+    /// The thread is awake. Silences what has rung.
+    #[cold]
+    pub(super) fn disarm(&mut self) {
+        let wakeup = self.parts.handle.wakeup();
+        if !wakeup.is_asleep() {
             return;
         }
-        let wakeup = self.parts.handle.wakeup().clone();
-        if self.parts.outbox.can_answer(&mut self.peers) {
-            return wakeup.ring();
-        }
-        if wakeup.fall_asleep() {
-            self.parts.stats.sleeps.add(1);
-            // A device that cannot wait is polled; polling reports the error.
-            let _ = self.io.queues().wait(&wakeup.waker, timeout);
-            wakeup.wake_up();
+        wakeup.wake_up();
+        let queues = self.io.queues();
+        let rung = ring_of(queues.bells(), &wakeup.waker, Duration::ZERO);
+        // What is not known to be silent is silenced.
+        let [is_rung, bells @ ..] = rung.unwrap_or([true; 3]);
+        if is_rung {
             wakeup.waker.drain();
+        }
+        // Polling reports the error.
+        let _ = queues.disarm(bells.contains(&true));
+    }
+
+    /// Sleeps until there may be work, at most `timeout`.
+    pub fn sleep(&mut self, timeout: Duration) {
+        if let Armed::AtMost(most) = self.arm() {
+            // If the system cannot wait, the shard polls.
+            let _ = self.bed.sleep(timeout.min(most));
         }
     }
 }

@@ -9,6 +9,7 @@ use rpcrdma_mempool::{BulkPool, Keys};
 use rpcrdma_proto::ShardLedger;
 
 use super::Core;
+use super::bed::Bed;
 use super::mailbox::{Mailbox, Wakeup};
 use super::memory::{Memory, Regions};
 use super::parts::Parts;
@@ -54,7 +55,9 @@ impl<P: Provider> Core<P> {
         let keys = pools.regions.keys();
         let exposures = exposures(&budget.explicit, &mut queues, pools.rdma_buffers, keys)?;
         let messages = budget.messages as usize;
-        let wakeup = Arc::new(Wakeup::new(Waker::set_up()?));
+        let waker = Waker::set_up()?;
+        let bed = Bed::new(&waker, &queues)?;
+        let wakeup = Arc::new(Wakeup::new(waker));
         let stats: SharedStats = Arc::new(CachePadded::new(Stats::default()));
         let mut ledger =
             ShardLedger::new(budget.calls.max(1), budget.peers, budget.grants, budget.replies);
@@ -96,6 +99,7 @@ impl<P: Provider> Core<P> {
             names: NO_NAMES,
             link: Link::new(Mailbox::new(peers_max * 2, wakeup), budget.settings),
             regions: pools.regions,
+            bed,
         };
         core.post_all(&provider.caps().name)?;
         Ok(core)

@@ -34,21 +34,26 @@ fn wake(asleep: &AtomicU32, ring: impl FnOnce()) {
     ring();
 }
 
-/// The sleeper's half: sleeps by `wait`, for at most `timeout`, unless `is_ready` finds something in
-/// the second look. `barrier` says whether it has reached all senders: if not, a ring may be missed,
-/// and the sleep is short. Returns the result of `wait`.
-pub fn sleep<'a, Words: Iterator<Item = &'a AtomicU32>, T>(
+/// The sleeper's half: announces the sleep, unless `is_ready` finds something in the second look.
+/// Returns how long it may last. `barrier` says whether it has reached all senders: if not, a ring
+/// may be missed, and the sleep is short.
+pub fn fall_asleep<'a, Words: Iterator<Item = &'a AtomicU32>>(
     words: impl Fn() -> Words,
     barrier: impl FnOnce() -> bool,
     is_ready: impl FnOnce() -> bool,
-    timeout: Duration,
-    wait: impl FnOnce(Duration) -> T,
-) -> Option<T> {
+) -> Option<Duration> {
     words().for_each(|asleep| asleep.store(1, Ordering::Relaxed));
-    let timeout = if barrier() { timeout } else { timeout.min(NAP) };
-    let slept = (!is_ready()).then(|| wait(timeout));
-    words().for_each(|asleep| asleep.store(0, Ordering::Relaxed));
-    slept
+    let most = if barrier() { Duration::MAX } else { NAP };
+    if is_ready() {
+        wake_up(words());
+        return None;
+    }
+    Some(most)
+}
+
+/// Withdraws the announcement.
+pub fn wake_up<'a>(words: impl Iterator<Item = &'a AtomicU32>) {
+    words.for_each(|asleep| asleep.store(0, Ordering::Relaxed));
 }
 
 /// The longest sleep when a ring may be missed.

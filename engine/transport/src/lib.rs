@@ -279,18 +279,18 @@ impl<C: Carrier> Transport<C> {
         path.close_for_good();
     }
 
-    /// How long its thread may sleep, at most `timeout`; none if there is work. Acknowledges to all
+    /// How long its thread may sleep; none if there is work. Acknowledges to all
     /// peers what was taken.
-    pub fn nap(&mut self, timeout: Duration) -> Option<Duration> {
+    pub fn nap(&mut self) -> Option<Duration> {
         self.paths.iter_mut().filter(|path| !path.is_dead).for_each(Path::announce);
         Some(match self.outlook() {
             Outlook::Now => return None,
-            Outlook::Soon => timeout.min(BLOCKED_NAP),
+            Outlook::Soon => BLOCKED_NAP,
             Outlook::At(due_ns) => {
                 let left_ns = due_ns.saturating_sub(self.set.settings.clock.now_ns());
-                timeout.min(Duration::from_nanos(left_ns)).min(self.set.settings.clock.nap_max())
+                Duration::from_nanos(left_ns).min(self.set.settings.clock.nap_max())
             }
-            Outlook::Nothing => timeout,
+            Outlook::Nothing => Duration::MAX,
         })
     }
 

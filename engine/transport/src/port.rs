@@ -1,10 +1,9 @@
 //! The port: what a provider adds to the transport for one set of queues.
 
 use std::fmt::Debug;
-use std::io;
 use std::time::Duration;
 
-use rpcrdma_provider::{SetupError, Waker};
+use rpcrdma_provider::{Bells, SetupError};
 
 use crate::Transport;
 use crate::carrier::Carrier;
@@ -26,16 +25,14 @@ pub trait Port: Debug + Send + Sync + Sized {
     /// If the end cannot be opened any more, or the system refuses.
     fn open(&self, end: &Self::Carrier, num: u32) -> Result<Ends<Self::Carrier>, SetupError>;
 
-    /// Sleeps until there may be work, `other` is rung, or `timeout` is over.
-    ///
-    /// # Errors
-    /// If the system cannot wait.
-    fn sleep(
-        &self,
-        transport: &Transport<Self::Carrier>,
-        other: &Waker,
-        timeout: Duration,
-    ) -> io::Result<()>;
+    /// What is readable when the thread is to wake up.
+    fn bells(&self) -> Bells<'_>;
+
+    /// Announces that the thread is about to sleep: how long it may, or none if there is work.
+    fn arm(&self, transport: &Transport<Self::Carrier>) -> Option<Duration>;
+
+    /// The thread is awake. Silences the bells if one is rung.
+    fn disarm(&self, transport: &Transport<Self::Carrier>, is_rung: bool);
 }
 
 /// Both directions of a carrier's end.

@@ -2,12 +2,11 @@
 #![expect(unsafe_code, reason = "posting is unsafe in the trait that is implemented here")]
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rpcrdma_mempool::{Access, RegisterError, Sge};
 use rpcrdma_provider::{
-    Attached, CqError, QueueEvent, Queues, RecvWr, Requests, SendWr, SetupError, Taken, Waker,
-    WcBatch, Window, WindowId,
+    Armed, Attached, Bells, CqError, QueueEvent, Queues, RecvWr, Requests, SendWr, SetupError,
+    Taken, WcBatch, Window, WindowId,
 };
 
 use crate::Transport;
@@ -125,10 +124,19 @@ impl<P: Port> Queues for SoftQueues<P> {
         self.transport.next_event()
     }
 
-    fn wait(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError> {
-        let Some(nap) = self.transport.nap(timeout) else { return Ok(()) };
-        let slept = self.port.sleep(&self.transport, waker, nap);
-        slept.map_err(|error| CqError::Device(error.raw_os_error().unwrap_or(0)))
+    fn bells(&self) -> Bells<'_> {
+        self.port.bells()
+    }
+
+    fn arm(&mut self) -> Result<Armed, CqError> {
+        let Some(nap) = self.transport.nap() else { return Ok(Armed::Ready) };
+        let most = self.port.arm(&self.transport);
+        Ok(most.map_or(Armed::Ready, |most| Armed::AtMost(nap.min(most))))
+    }
+
+    fn disarm(&mut self, is_rung: bool) -> Result<(), CqError> {
+        self.port.disarm(&self.transport, is_rung);
+        Ok(())
     }
 }
 

@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, Waker,
+    readable,
 };
 
 use self::attempt::{Attempt, AttemptStage, Tries};
@@ -39,7 +40,6 @@ pub use self::request::VerbsRequest;
 use crate::device::Device;
 use crate::error;
 use crate::events;
-use crate::fd;
 use crate::port::{End, Pair, Port, VerbsEndpoint, VerbsHandle};
 use crate::queues::VerbsQueues;
 use crate::sys::{cm as sys, verbs};
@@ -410,7 +410,7 @@ impl ConnectionManager for VerbsCm {
             let channel = if self.is_deaf { -1 } else { self.channel.fd() };
             let fds = [waker.fd(), channel, self.channel.bell(), device];
             // A failed poll counts as one that finds nothing.
-            let found = fd::readable(fds, left.min(self.quiet(now)));
+            let found = readable(fds, left.min(self.quiet(now)));
             let [is_rung, ..] = found.unwrap_or_default();
             if is_rung {
                 self.gather();

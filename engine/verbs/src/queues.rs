@@ -21,12 +21,12 @@ mod windows;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rpcrdma_mempool::{Access, RegisterError, Sge};
 use rpcrdma_provider::{
-    Attached, CqError, QueueAttr, QueueEvent, Queues, RecvWr, Requests, SendWr, SetupError, Taken,
-    WC_BATCH, Waker, WcBatch, Window, WindowId, WorkCompletion,
+    Armed, Attached, Bells, CqError, QueueAttr, QueueEvent, Queues, RecvWr, Requests, SendWr,
+    SetupError, Taken, WC_BATCH, WcBatch, Window, WindowId, WorkCompletion,
 };
 
 use self::chain::Chain;
@@ -211,8 +211,16 @@ impl Queues for VerbsQueues {
         self.look_after(chores)
     }
 
-    fn wait(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError> {
-        self.sleep(waker, timeout)
+    fn bells(&self) -> Bells<'_> {
+        self.both_bells()
+    }
+
+    fn arm(&mut self) -> Result<Armed, CqError> {
+        self.announce_sleep()
+    }
+
+    fn disarm(&mut self, is_rung: bool) -> Result<(), CqError> {
+        if is_rung { self.silence() } else { Ok(()) }
     }
 }
 

@@ -65,6 +65,11 @@ impl Timers {
         now >= self.next_tick
     }
 
+    /// How long the thread may sleep.
+    pub fn until_due(&self, now: u64) -> Duration {
+        Duration::from_nanos(self.next_tick.saturating_sub(now))
+    }
+
     #[inline]
     pub fn is_stopping(&self) -> bool {
         self.stopping.is_some()

@@ -2,8 +2,6 @@
 //! several processes, by loom.
 #![expect(unsafe_code, reason = "loom watches memory that two threads share")]
 
-use std::time::Duration;
-
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
@@ -107,7 +105,10 @@ fn all_messages_are_taken<const SENDERS: usize>(messages: u32) {
                 };
                 let words = || lines.iter().map(|line| &line.asleep);
                 let is_ready = || came() > taken;
-                doze::sleep(words, barrier, is_ready, Duration::MAX, |_| bell.wait());
+                if doze::fall_asleep(words, barrier, is_ready).is_some() {
+                    bell.wait();
+                    doze::wake_up(words());
+                }
                 bell.drain();
             }
             taken = found;

@@ -2,7 +2,6 @@
 //! queue pair fails.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::{QueueEvent, Remote, SendOp, WcStatus, WorkCompletion};
@@ -104,7 +103,7 @@ fn acks_of_what_was_not_published_are_ignored() {
         it.side.recv(100, &[to]);
         assert_eq!(brief(&it.poll()), [(100, WcStatus::Success)], "{acks} in a slot");
         assert!(!it.side.transport.has_work(), "{acks} keeps the thread awake");
-        assert!(it.side.transport.nap(Duration::from_secs(60)).is_some());
+        assert!(it.side.transport.nap().is_some());
     }
     it.there.acked.set(1);
     assert_eq!(brief(&it.poll()), [(0, WcStatus::Success)]);

@@ -1,26 +1,33 @@
-//! Sleeping: until the completion channel, the waker or the port's bell is rung, or a queue pair is
-//! to be destroyed.
+//! Sleeping: until the completion channel or the port's bell is rung, or a queue pair is to be
+//! destroyed.
 //!
 //! The queue is armed for its next completion, and polled once more after that: a completion in
 //! between causes no notification.
 #![expect(unsafe_code, reason = "libibverbs is called")]
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr;
 use std::time::Duration;
 
-use rpcrdma_provider::{CqError, WC_BATCH, Waker};
+use rpcrdma_provider::{Armed, Bells, CqError, WC_BATCH};
 
 use super::VerbsQueues;
-use crate::fd::readable;
 use crate::port::Chores;
 use crate::wc;
 
 impl VerbsQueues {
-    /// Sleeps until there is work.
-    pub(super) fn sleep(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError> {
+    /// The completion channel and the port's bell.
+    pub(super) fn both_bells(&self) -> Bells<'_> {
+        // SAFETY: the channel is alive for as long as the port, which owns its descriptor.
+        let channel = unsafe { BorrowedFd::borrow_raw((*self.port.channel).fd) };
+        [Some(channel), Some(self.port.bell.as_fd())]
+    }
+
+    /// Has the next completion ring the channel, unless there is work.
+    pub(super) fn announce_sleep(&mut self) -> Result<Armed, CqError> {
         if self.has_work() {
-            return Ok(());
+            return Ok(Armed::Ready);
         }
         // SAFETY: the queue is alive and this thread is the only one that uses it.
         let code = unsafe { (self.ops.req_notify_cq)(self.cq, 0) };
@@ -31,30 +38,23 @@ impl VerbsQueues {
         let found = self.polled[..count].iter().map(|wc| wc::completion(wc, self.invalidated));
         self.ready.extend(found);
         if self.has_work() {
-            return Ok(());
+            return Ok(Armed::Ready);
         }
-        let timeout = self.until_next_end().map_or(timeout, |left| left.min(timeout));
-        let (is_told, is_rung) = self.await_ring(waker, timeout).map_err(failed)?;
-        if is_rung {
-            self.port.bell.drain();
-        }
-        if is_told { self.take_note() } else { Ok(()) }
+        Ok(Armed::AtMost(self.until_next_end().unwrap_or(Duration::MAX)))
+    }
+
+    /// Reads what has rung.
+    pub(super) fn silence(&mut self) -> Result<(), CqError> {
+        self.port.bell.drain();
+        self.take_note()
     }
 
     fn has_work(&self) -> bool {
         !self.ready.is_empty() || self.port.chores().intersects(Chores::BURIED | Chores::EVENTS)
     }
 
-    /// Whether the completion channel and the port's bell have signalled.
-    fn await_ring(&self, waker: &Waker, timeout: Duration) -> io::Result<(bool, bool)> {
-        // SAFETY: the channel is alive.
-        let channel = unsafe { (*self.port.channel).fd };
-        let fds = [channel, waker.fd(), self.port.bell.fd()];
-        readable(fds, timeout).map(|[is_told, _, is_rung]| (is_told, is_rung))
-    }
-
-    /// Takes a notification from the channel and acknowledges it; the queue cannot be destroyed
-    /// before. Each arming causes one notification; an old one ends the next sleep.
+    /// Takes a notification from the channel, if there is one, and acknowledges it; the queue cannot
+    /// be destroyed before. Each arming causes one notification; an old one ends the next sleep.
     fn take_note(&mut self) -> Result<(), CqError> {
         let lib = self.port.device.lib;
         let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());

@@ -1,0 +1,43 @@
+//! The bed: the descriptor that ends the sleep of a shard's thread.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+
+use crate::error::SetupError;
+use crate::provider::{Queues, Waker, readable};
+
+/// Where the thread of a shard sleeps: one descriptor for the waker of its mailbox and the bells of
+/// its queues.
+#[derive(Debug)]
+pub(crate) struct Bed(OwnedFd);
+
+impl Bed {
+    pub(crate) fn new(waker: &Waker, queues: &impl Queues) -> Result<Bed, SetupError> {
+        let make = || {
+            let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+            for fd in queues.bells().into_iter().flatten().chain([waker.as_fd()]) {
+                epoll::add(&epoll, fd, EventData::new_u64(0), EventFlags::IN)?;
+            }
+            Ok(Bed(epoll))
+        };
+        make().map_err(|error: rustix::io::Errno| SetupError::System {
+            call: "epoll",
+            source: error.into(),
+            hint: "check the limit of open files (ulimit -n) and fs.epoll.max_user_watches",
+        })
+    }
+
+    /// Sleeps until it is readable, at most `timeout`.
+    pub(crate) fn sleep(&self, timeout: Duration) -> io::Result<()> {
+        readable([self.0.as_raw_fd()], timeout).map(drop)
+    }
+}
+
+impl AsFd for Bed {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
