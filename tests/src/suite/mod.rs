@@ -13,6 +13,7 @@ pub mod late;
 pub mod loans;
 pub mod placed;
 pub mod properties;
+pub mod reactors;
 pub mod refused;
 pub mod scarce;
 pub mod sinks;
@@ -91,6 +92,9 @@ macro_rules! api_suite {
                 a_stale_id_identifies_no_connection;
             threads: shards_that_back_off_serve_clients, shards_that_block_serve_clients,
                 shards_share_several_clients, a_stop_completes_every_call;
+            reactors: a_descriptor_is_readable_until_the_next_poll,
+                a_message_of_another_thread_ends_a_sleep,
+                sleeping_shards_and_clients_are_always_woken;
             refused: a_handler_refuses_a_call, a_dropped_call_takes_no_resources,
                 a_message_over_the_limit_is_refused_here,
                 payload_that_is_too_long_is_refused,

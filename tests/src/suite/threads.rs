@@ -114,7 +114,7 @@ impl Elsewhere {
     }
 }
 
-fn started<P: Provider>(open: Open<'_, P>, raw: &Raw) -> Engine<P> {
+pub(super) fn started<P: Provider>(open: Open<'_, P>, raw: &Raw) -> Engine<P> {
     let device = open.open();
     let config = suited(&device, raw);
     Engine::new(device, config).expect("an engine")
