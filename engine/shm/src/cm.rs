@@ -22,8 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rpcrdma_provider::{
-    Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, ShmName,
-    Waker,
+    Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, Waker,
 };
 use rpcrdma_transport::endpoint::Seat;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -31,10 +30,10 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use self::attempt::{Attempt, Step};
-use self::listener::{Caller, Listener};
+use self::listener::{Caller, Listener, TAKES, name_of};
 pub use self::request::ShmRequest;
-use crate::provider::Shared;
 use crate::queues::{ShmEndpoint, ShmHandle, ShmQueues};
+use crate::shared::Shared;
 use crate::socket::Heard;
 
 /// A connection manager of shared memory.
@@ -323,15 +322,6 @@ impl std::fmt::Debug for ShmCm {
     }
 }
 
-fn name_of(address: Address) -> Option<ShmName> {
-    match address {
-        Address::Shm(name) => Some(name),
-        _ => None,
-    }
-}
-
-/// The addresses of this provider.
-const TAKES: &str = "shared memory takes only Unix sockets (shm:/PATH or shm:@NAME)";
 /// Sockets handled at one time.
 const READY_MAX: usize = 64;
 /// Sockets that have connected and said nothing yet.

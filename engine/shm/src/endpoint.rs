@@ -9,11 +9,12 @@ use rpcrdma_transport::carrier::EndId;
 use rpcrdma_transport::conn::Conn;
 use rpcrdma_transport::endpoint::{Peer, Seat};
 
+use crate::channel::Channel;
 use crate::layout::Layout;
-use crate::link::{Channel, Link, Terms};
+use crate::link::{Link, Terms};
 use crate::port::Port;
-use crate::provider::Shared;
 use crate::queues::ShmEndpoint;
+use crate::shared::Shared;
 use crate::socket::Socket;
 
 /// A connection that both sides want.

@@ -30,6 +30,8 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+#[cfg(any(test, feature = "rogue"))]
+use std::sync::{Mutex, PoisonError, Weak};
 
 use rpcrdma_provider::SetupError;
 use rpcrdma_transport::body::INLINE_LEN;
@@ -166,9 +168,23 @@ impl Layout {
     pub(crate) fn new(memory: Memory, dimensions: Dimensions) -> Arc<Layout> {
         assert_eq!(memory.len(), dimensions.bytes(), "the memory was made for these dimensions");
         let layout = Arc::new(Layout { memory, dimensions });
-        #[cfg(feature = "rogue")]
-        crate::rogue::note(&layout);
+        #[cfg(any(test, feature = "rogue"))]
+        Layout::note(&layout);
         layout
+    }
+
+    /// Those of all connections that this process has now.
+    #[cfg(any(test, feature = "rogue"))]
+    pub(crate) fn all() -> Vec<Arc<Layout>> {
+        let all = LAYOUTS.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    #[cfg(any(test, feature = "rogue"))]
+    fn note(layout: &Arc<Layout>) {
+        let mut all = LAYOUTS.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|layout| layout.strong_count() > 0);
+        all.push(Arc::downgrade(layout));
     }
 
     /// One side's words.
@@ -312,6 +328,9 @@ impl std::fmt::Debug for Layout {
         f.debug_struct("Layout").field("dimensions", &self.dimensions).finish_non_exhaustive()
     }
 }
+
+#[cfg(any(test, feature = "rogue"))]
+static LAYOUTS: Mutex<Vec<Weak<Layout>>> = Mutex::new(Vec::new());
 
 /// Bytes of a page.
 pub(crate) const PAGE: usize = 4096;

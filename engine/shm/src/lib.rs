@@ -43,6 +43,7 @@
     expect(clippy::duplicate_mod, reason = "the tests of the rules run over both ways of memory")
 )]
 
+mod channel;
 mod closer;
 mod cm;
 mod consumer;
@@ -50,6 +51,7 @@ mod endpoint;
 mod fence;
 mod greeting;
 mod layout;
+mod life;
 mod link;
 mod memory;
 mod options;
@@ -60,6 +62,7 @@ mod provider;
 mod queues;
 #[cfg(any(test, feature = "rogue"))]
 pub mod rogue;
+mod shared;
 mod socket;
 mod staged;
 mod staging;

@@ -3,20 +3,19 @@
 //! The socket says who the peer is, wakes it, and ends with its process. A link that is cut has no
 //! peer any more, whatever the memory says.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rpcrdma_transport::carrier::{Carrier, EndId};
+use rpcrdma_transport::carrier::EndId;
 use rpcrdma_transport::{barrier, doze};
 use rustix::net::SendFlags;
 
 use crate::closer::Foreign;
-use crate::consumer::Consumer;
 use crate::layout::{Direction, Layout};
+use crate::life::Life;
 use crate::memory::Unfit;
 use crate::pools::{File, Name, Pool};
-use crate::port::{EndSpec, Port};
-use crate::producer::{Producer, Shown};
+use crate::port::Port;
 use crate::socket::{self, Socket, Word};
 use crate::watch::Watch;
 
@@ -44,12 +43,6 @@ pub(crate) struct Terms {
     pub maps_pools: bool,
 }
 
-/// Whether a peer lives, for the thread that watches the sockets.
-pub(crate) struct Life {
-    is_cut: AtomicBool,
-    port: Arc<Port>,
-}
-
 impl Link {
     /// Makes one side of a link, and watches its socket from now on.
     pub(crate) fn new(
@@ -60,19 +53,21 @@ impl Link {
         port: Arc<Port>,
         watch: &Arc<Watch>,
     ) -> std::io::Result<Arc<Link>> {
-        let life = Arc::new(Life { is_cut: AtomicBool::new(false), port });
+        let life = Arc::new(Life::new(port));
         watch.add(id, &socket, &life)?;
         let watch = Arc::clone(watch);
         let pools = Mutex::default();
         Ok(Arc::new(Link { id, side, layout, socket, terms, pools, life, watch }))
     }
 
-    /// Both ends of this side.
-    pub(crate) fn ends(self: &Arc<Link>, qp_num: u32, spec: &EndSpec) -> (Producer, Consumer) {
-        let [out, back] = [self.side, 1 - self.side].map(|at| Direction::new(&self.layout, at));
-        let shown = self.terms.maps_pools.then(|| Shown::new(Arc::clone(&spec.files)));
-        let producer = Producer::new(Arc::clone(self), out, shown, spec);
-        (producer, Consumer::new(Arc::clone(self), back, qp_num, spec.first))
+    /// The direction in which this side sends, and the other one.
+    pub(crate) fn directions(&self) -> [Direction; 2] {
+        [self.side, 1 - self.side].map(|at| Direction::new(&self.layout, at))
+    }
+
+    /// Whether both sides show their pools.
+    pub(crate) fn maps_pools(&self) -> bool {
+        self.terms.maps_pools
     }
 
     /// The name of this end.
@@ -88,7 +83,7 @@ impl Link {
     /// The peer's process is gone or has closed its side.
     #[inline]
     pub(crate) fn is_cut(&self) -> bool {
-        self.life.is_cut.load(Ordering::Acquire)
+        self.life.is_cut()
     }
 
     /// Whether a side that falls asleep needs a barrier on the other one.
@@ -214,34 +209,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.watch.remove(self.id);
-        self.life.port.remove_link(self);
-    }
-}
-
-impl Life {
-    /// The peer is gone.
-    pub(crate) fn cut(&self) {
-        self.is_cut.store(true, Ordering::Release);
-        self.port.wake();
-    }
-}
-
-/// A link as the transport sees it.
-#[derive(Clone)]
-pub struct Channel(pub(crate) Arc<Link>);
-
-impl Carrier for Channel {
-    const IS_OF_ONE: bool = true;
-    type Tx = Producer;
-    type Rx = Consumer;
-
-    fn id(&self) -> EndId {
-        self.0.end()
-    }
-
-    #[inline]
-    fn wake_peer(&self) {
-        self.0.wake_peer();
+        self.life.port().remove(&self.socket);
     }
 }
 

@@ -9,7 +9,6 @@ use rpcrdma_transport::numbers::Numbers;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
-use crate::link::Link;
 use crate::pools::Files;
 
 /// The shared side of a set of queues.
@@ -50,10 +49,10 @@ impl Port {
         self.bell.ring();
     }
 
-    /// Lets the peer of a link wake the owner.
-    pub(crate) fn add_link(&self, link: &Link) -> Result<(), SetupError> {
-        let data = EventData::new_u64(link.end().link);
-        let added = epoll::add(&self.epoll, link.socket(), data, EventFlags::IN);
+    /// Lets the peer of the link with this number wake the owner.
+    pub(crate) fn add(&self, link: u64, socket: &impl AsFd) -> Result<(), SetupError> {
+        let data = EventData::new_u64(link);
+        let added = epoll::add(&self.epoll, socket, data, EventFlags::IN);
         added.map_err(|error| SetupError::System {
             call: "epoll_ctl",
             source: error.into(),
@@ -62,9 +61,9 @@ impl Port {
     }
 
     /// The peer of a link wakes nobody any more. Its socket may exist for long after it is dropped.
-    pub(crate) fn remove_link(&self, link: &Link) {
+    pub(crate) fn remove(&self, socket: &impl AsFd) {
         // It is not there if the peer was found to be gone.
-        let _ = epoll::delete(&self.epoll, link.socket());
+        let _ = epoll::delete(&self.epoll, socket);
     }
 
     /// What peers ring, and what threads of this process ring.
@@ -72,18 +71,15 @@ impl Port {
         [Some(self.epoll.as_fd()), Some(self.bell.as_fd())]
     }
 
-    /// Reads all rings, so that the next sleep does not end at once. `find` gives the link of a number.
-    pub(crate) fn drain<'a>(&self, find: impl Fn(u64) -> Option<&'a Link>) {
+    /// Has all rings read, so that the next sleep does not end at once: `read` has the number of a
+    /// link.
+    pub(crate) fn drain(&self, mut read: impl FnMut(u64)) {
         self.bell.drain();
         let mut events = [const { MaybeUninit::uninit() }; EVENTS];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let Ok((events, _)) = epoll::wait(&self.epoll, &mut events[..], Some(&now)) else { return };
         for &mut Event { data, .. } in events {
-            let Some(link) = find(data.u64()) else { continue };
-            if !link.read_words() {
-                // It would be readable for ever. The watch tells that the peer is gone.
-                self.remove_link(link);
-            }
+            read(data.u64());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The provider, and the state that its clones share.
+//! The provider.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -10,28 +10,16 @@ use rpcrdma_transport::device::{Device, Opened};
 
 use crate::closer::Closer;
 use crate::cm::ShmCm;
-use crate::layout::Dimensions;
 use crate::options::ShmOptions;
 use crate::pools::Files;
 use crate::port::{EndSpec, Port};
 use crate::queues::ShmQueues;
+use crate::shared::Shared;
 use crate::watch::Watch;
 
 /// Shared memory as an RDMA device. Clones share its registrations; a process needs only one.
 #[derive(Clone)]
 pub struct Shm(Arc<Shared>);
-
-/// What all clones share. Control plane only.
-pub(crate) struct Shared {
-    options: ShmOptions,
-    device: Device,
-    /// The registrations, with the memory of those that peers may map.
-    files: Arc<Files>,
-    watch: Arc<Watch>,
-    closer: Closer,
-    /// The position of the first slot of each ring: 0, except in tests of wrap-around.
-    first: u64,
-}
 
 impl Shm {
     /// Shared memory with the default options.
@@ -122,54 +110,12 @@ impl Provider for Shm {
     }
 }
 
-impl Shared {
-    /// The device: numbers, registrations.
-    pub(crate) fn device(&self) -> &Device {
-        &self.device
-    }
-
-    pub(crate) fn device_name(&self) -> &str {
-        &self.device.caps().name
-    }
-
-    /// The dimensions of the links that this side makes.
-    pub(crate) fn dimensions(&self) -> Dimensions {
-        self.options.dimensions()
-    }
-
-    /// Whether a user may see the pools of this process: its own.
-    pub(crate) fn is_owner(&self, uid: u32) -> bool {
-        is_same_user(uid, rustix::process::geteuid().as_raw())
-    }
-
-    pub(crate) fn maps_pools(&self) -> bool {
-        self.options.map_pools
-    }
-
-    /// Closes what peers have sent.
-    pub(crate) fn closer(&self) -> &Closer {
-        &self.closer
-    }
-
-    pub(crate) fn watch(&self) -> &Arc<Watch> {
-        &self.watch
-    }
-}
-
 impl std::fmt::Debug for Shm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shm").field("options", &self.0.options).finish_non_exhaustive()
     }
 }
 
-/// Whether both are the same user. In a user namespace all users of outside have one number, which
-/// a user of the namespace may have, too.
-fn is_same_user(one: u32, other: u32) -> bool {
-    one == other && one != NOBODY
-}
-
-/// The number of users that a namespace does not have: `DEFAULT_OVERFLOWUID` of linux/highuid.h.
-const NOBODY: u32 = 65534;
 /// What a program opened that has shared memory.
 const OPENED: Opened = Opened {
     kind: section::ProviderKind::Shm,
@@ -177,14 +123,3 @@ const OPENED: Opened = Opened {
     made_with: "the provider was made with",
     from_config: "Shm::from_config",
 };
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_user_that_may_be_anybody_owns_nothing() {
-        assert!(is_same_user(0, 0) && is_same_user(1000, 1000));
-        assert!(!is_same_user(1000, 1001) && !is_same_user(65534, 65534));
-    }
-}

@@ -11,8 +11,8 @@ use rpcrdma_transport::numbers::Numbers;
 use rpcrdma_transport::port::Ends;
 use rpcrdma_transport::queues::SoftQueues;
 
+use crate::channel::Channel;
 use crate::fence;
-use crate::link::Channel;
 use crate::port::Port;
 
 /// The queues of one shard.
@@ -31,9 +31,10 @@ impl rpcrdma_transport::port::Port for Port {
         &self.numbers
     }
 
-    fn open(&self, Channel(link): &Channel, num: u32) -> Result<Ends<Channel>, SetupError> {
-        self.add_link(link)?;
-        Ok(link.ends(num, &self.ends))
+    fn open(&self, channel: &Channel, num: u32) -> Result<Ends<Channel>, SetupError> {
+        let Channel(link) = channel;
+        self.add(link.end().link, link.socket())?;
+        Ok(channel.ends(num, &self.ends))
     }
 
     fn bells(&self) -> Bells<'_> {
@@ -51,7 +52,13 @@ impl rpcrdma_transport::port::Port for Port {
         doze::wake_up(transport.carriers().map(|Channel(link)| link.asleep()));
         if is_rung {
             let all = || transport.all_carriers().map(|Channel(link)| &**link);
-            self.drain(|id| all().find(|link| link.end().link == id));
+            self.drain(|id| {
+                let Some(link) = all().find(|link| link.end().link == id) else { return };
+                if !link.read_words() {
+                    // It would be readable for ever. The watch tells that the peer is gone.
+                    self.remove(link.socket());
+                }
+            });
         }
     }
 }

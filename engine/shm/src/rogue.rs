@@ -5,8 +5,8 @@
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rpcrdma_provider::{PrivateBytes, ShmName};
 use rpcrdma_transport::body::INLINE_LEN;
@@ -34,19 +34,8 @@ pub struct Reach(Arc<Layout>);
 
 /// The memory of all connections that this process has now.
 pub fn reach() -> Vec<Reach> {
-    let all = LAYOUTS.lock().unwrap_or_else(PoisonError::into_inner);
-    all.iter().filter_map(|layout| layout.upgrade().map(Reach)).collect()
+    Layout::all().into_iter().map(Reach).collect()
 }
-
-/// Makes the memory of a new connection known to [`reach`].
-#[cfg(feature = "rogue")]
-pub(crate) fn note(layout: &Arc<Layout>) {
-    let mut all = LAYOUTS.lock().unwrap_or_else(PoisonError::into_inner);
-    all.retain(|layout| layout.strong_count() > 0);
-    all.push(Arc::downgrade(layout));
-}
-
-static LAYOUTS: Mutex<Vec<Weak<Layout>>> = Mutex::new(Vec::new());
 
 impl Reach {
     /// Writes bytes anywhere into it, as far as they lie in it.

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use rpcrdma_provider::Waker;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
-use crate::link::Life;
+use crate::life::Life;
 
 /// The thread and its sockets. Dropping it ends the thread.
 pub(crate) struct Watch {

@@ -11,7 +11,7 @@ use circles::Circle;
 use modules::{Crate, Import};
 
 /// The folders of the crates that are judged.
-const CRATES: [&str; 12] = [
+const CRATES: [&str; 13] = [
     "xdr",
     "mempool",
     "config",
@@ -19,6 +19,7 @@ const CRATES: [&str; 12] = [
     "engine/proto",
     "engine/transport",
     "engine/fabric",
+    "engine/shm",
     "engine/verbs",
     "engine",
     "engine/nfs3",

@@ -14,8 +14,8 @@ use crate::layout::Layout;
 use crate::link::Terms;
 use crate::memory::Memory;
 use crate::port::Port;
-use crate::provider::Shared;
 use crate::queues::ShmEndpoint;
+use crate::shared::Shared;
 use crate::socket::{self, Heard, Socket};
 
 /// An attempt of this side to connect.

@@ -11,7 +11,6 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{TAKES, name_of};
 use crate::closer::Closer;
 use crate::socket::{self, Heard, Socket};
 
@@ -174,6 +173,14 @@ fn remove_if_dead(path: &Path, name: &ShmName) -> bool {
     is_socket && is_dead().unwrap_or(false) && std::fs::remove_file(path).is_ok()
 }
 
+/// The name in an address of this provider.
+pub(super) fn name_of(address: Address) -> Option<ShmName> {
+    match address {
+        Address::Shm(name) => Some(name),
+        _ => None,
+    }
+}
+
 fn reason_of(error: Errno) -> &'static str {
     match error {
         Errno::ADDRINUSE => "the address is in use, or the path is not a socket",
@@ -185,6 +192,8 @@ fn reason_of(error: Errno) -> &'static str {
     }
 }
 
+/// The addresses of this provider.
+pub(super) const TAKES: &str = "shared memory takes only Unix sockets (shm:/PATH or shm:@NAME)";
 /// How long to wait for the lock of a folder.
 const LOCK: Duration = Duration::from_secs(1);
 /// How long a listener rests.

@@ -14,8 +14,8 @@ use crate::layout::{Dimensions, Layout};
 use crate::link::Terms;
 use crate::memory::{Memory, Unfit};
 use crate::port::Port;
-use crate::provider::Shared;
 use crate::queues::ShmEndpoint;
+use crate::shared::Shared;
 use crate::socket::{self, Heard, Socket};
 
 /// A pending connection request. Dropping it rejects it.

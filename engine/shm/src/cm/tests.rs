@@ -3,7 +3,7 @@
 use std::os::fd::AsRawFd;
 use std::process::Command;
 
-use rpcrdma_provider::{Provider, QueueAttr};
+use rpcrdma_provider::{Provider, QueueAttr, ShmName};
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Resource, Rlimit};
 

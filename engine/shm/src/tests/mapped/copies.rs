@@ -10,7 +10,6 @@ use rpcrdma_transport::keys::KeyCache;
 
 use super::device::open;
 use super::host::*;
-use crate::link::Channel;
 use crate::producer::Producer;
 
 /// What the peer does after the bytes were copied, and before that is known to be so.
@@ -18,7 +17,7 @@ fn is_delivered_although(act: impl FnOnce(Producer) -> Option<Producer>) -> bool
     let device = open();
     let (a, b) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
     let (ours, theirs) = endpoints(&device, &a, &b, 7);
-    let (Channel(here), Channel(there)) = (ours.end(), theirs.end());
+    let (here, there) = (ours.end(), theirs.end());
     let (mut tx, _back) = here.ends(1, &a.queues.handle().ends);
     let (_forth, mut rx) = there.ends(2, &b.queues.handle().ends);
     let keys = device.keys();
