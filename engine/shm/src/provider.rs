@@ -10,6 +10,7 @@ use rpcrdma_transport::device::{Device, Opened};
 
 use crate::closer::Closer;
 use crate::cm::ShmCm;
+use crate::fence;
 use crate::options::ShmOptions;
 use crate::pools::Files;
 use crate::port::{EndSpec, Port};
@@ -23,6 +24,9 @@ pub struct Shm(Arc<Shared>);
 
 impl Shm {
     /// Shared memory with the default options.
+    ///
+    /// Made before the process has other threads, it registers for barriers at once; later the kernel
+    /// takes tens of ms for that.
     ///
     /// # Errors
     /// If the thread that watches for peers that are gone cannot be started.
@@ -41,6 +45,7 @@ impl Shm {
     /// With rings whose first slots have the position `first`.
     fn of(options: ShmOptions, first: u64) -> Result<Shm, SetupError> {
         options.check()?;
+        fence::register();
         let watch = Watch::start().map_err(|source| SetupError::System {
             call: "starting a thread",
             source,
