@@ -69,7 +69,7 @@ pub(crate) enum Memory {
 
 impl CallBuilder<'_> {
     /// Writes a call and sends it. A refused call is as before.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn submit_owned(
         mut self,
         call: &mut OwnedCall,
@@ -78,14 +78,16 @@ impl CallBuilder<'_> {
         if let Some(bytes) = call.reply_max() {
             self.reply_payload_max(bytes);
         }
-        if let Some(at) = call.deadline_at() {
-            self.deadline(at);
+        if call.has_more() {
+            if let Some(at) = call.deadline_at() {
+                self.deadline(at);
+            }
+            if !call.marks().is_empty() {
+                return self.submit_marked(call, memory);
+            }
         }
-        if call.marks().is_empty() {
-            self.payload().put_fixed(call.payload());
-            return self.submit();
-        }
-        self.submit_marked(call, memory)
+        self.payload().put_fixed(call.payload());
+        self.submit()
     }
 
     #[inline(never)]

@@ -30,6 +30,8 @@ pub struct OwnedCall {
     placed_len: u32,
     reply_payload_max: Option<u32>,
     deadline: Option<u64>,
+    /// Whether there are marks or a deadline.
+    has_more: bool,
 }
 
 /// A step of a call that writes nothing into its payload.
@@ -160,21 +162,22 @@ impl OwnedCall {
     /// Ends the call if its reply has not arrived by `at`; see
     /// [`CallBuilder::deadline`](crate::CallBuilder::deadline).
     pub fn deadline(&mut self, at: u64) {
-        self.deadline = Some(at);
+        (self.deadline, self.has_more) = (Some(at), true);
     }
 
     /// Empties it; its memory returns to its pools.
     #[inline]
     pub fn clear(&mut self) {
         self.payload.clear();
-        (self.reply_payload_max, self.deadline) = (None, None);
-        if !self.marks.is_empty() {
-            self.clear_marks();
+        self.reply_payload_max = None;
+        if self.has_more {
+            self.clear_more();
         }
     }
 
     #[inline(never)]
-    fn clear_marks(&mut self) {
+    fn clear_more(&mut self) {
+        (self.deadline, self.has_more) = (None, false);
         self.marks.clear();
         self.pieces.clear();
         self.sinks.clear();
@@ -211,6 +214,12 @@ impl OwnedCall {
     #[inline]
     pub(crate) fn payload(&self) -> &[u8] {
         &self.payload
+    }
+
+    /// Whether it has a deadline, an item, an operation or a want.
+    #[inline]
+    pub(crate) fn has_more(&self) -> bool {
+        self.has_more
     }
 
     /// What happens behind so many bytes of the payload, in order.
@@ -308,6 +317,7 @@ impl OwnedCall {
     }
 
     fn mark(&mut self, mark: Mark) {
+        self.has_more = true;
         self.marks.push((self.payload.len() as u32, mark));
     }
 }

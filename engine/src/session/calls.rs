@@ -1,10 +1,10 @@
 //! The calls of a session: under way on a connection, or waiting for one, in order.
 //!
 //! ```text
-//!   Free ──take──▶ Written ──────submitted──────▶ Sent ──completed──▶ Free
-//!                     └─wait─▶ Waiting ─submitted──▲ │
-//!                              ▲  └─ deadline, cancelled, closed ──▶ Free
-//!                              └── its connection was lost, and it may be sent again
+//!   Free ──take──▶ Taken ──────submitted──────▶ Sent ──completed──▶ Free
+//!                    └─wait─▶ Waiting ─submitted──▲ │
+//!                             ▲  └─ deadline, cancelled, closed ──▶ Free
+//!                             └── its connection was lost, and it may be sent again
 //! ```
 
 use std::collections::VecDeque;
@@ -30,6 +30,7 @@ pub enum Resend {
 /// A call, in its place.
 #[derive(Debug, Default)]
 pub(super) struct Record {
+    /// Its message, if it waits or may be sent again.
     pub call: OwnedCall,
     pub cookie: u64,
     pub resend: Resend,
@@ -40,6 +41,8 @@ pub(super) struct Record {
     pub was_sent: bool,
     /// Whether the program cancelled it.
     pub is_cancelled: bool,
+    /// Whether its message is or was here, or anything of it is set beside cookie and state.
+    is_kept: bool,
     /// Its number in the order of submission.
     order: u64,
     /// Tells its calls apart.
@@ -50,7 +53,7 @@ pub(super) struct Record {
 pub(super) enum State {
     #[default]
     Free,
-    Written,
+    Taken,
     Waiting,
     Sent {
         peer: ConnectionId,
@@ -83,6 +86,26 @@ pub(super) struct Calls {
 }
 
 impl Record {
+    /// The name of the call in this place, for the program.
+    #[inline]
+    pub fn id(&self, index: u32) -> SessionCallId {
+        SessionCallId { index, generation: self.generation }
+    }
+
+    /// The program cancels it.
+    pub fn cancel(&mut self) {
+        (self.is_cancelled, self.is_kept) = (true, true);
+    }
+
+    /// Releases what was kept of a call.
+    #[inline(never)]
+    fn forget(&mut self) {
+        self.call.clear();
+        self.resend = Resend::Never;
+        self.xid = None;
+        (self.was_sent, self.is_cancelled, self.is_kept) = (false, false, false);
+    }
+
     /// What is known about its execution while it waits.
     pub fn execution(&self) -> Execution {
         if self.was_sent { Execution::Unknown } else { Execution::NotExecuted }
@@ -106,14 +129,22 @@ impl Calls {
     }
 
     /// The place of a new call.
-    #[inline]
-    pub fn take(&mut self, cookie: u64) -> u32 {
+    #[inline(always)]
+    pub fn take(&mut self, cookie: u64) -> (u32, &mut Record) {
         let index = match self.free.pop() {
             Some(index) => index,
             None => self.grow(),
         };
         let record = &mut self.records[index as usize];
-        (record.cookie, record.state) = (cookie, State::Written);
+        record.cookie = cookie;
+        (index, record)
+    }
+
+    /// The place of a new call that is kept, with its message.
+    pub fn keep(&mut self, cookie: u64, resend: Resend, call: &mut OwnedCall) -> u32 {
+        let (index, record) = self.take(cookie);
+        (record.resend, record.is_kept, record.state) = (resend, true, State::Taken);
+        core::mem::swap(&mut record.call, call);
         index
     }
 
@@ -121,7 +152,7 @@ impl Calls {
     fn grow(&mut self) -> u32 {
         self.records.push(Record::default());
         // Each place returns without an allocation.
-        self.free.reserve(self.records.len());
+        self.free.reserve(self.records.capacity());
         self.records.len() as u32 - 1
     }
 
@@ -134,18 +165,9 @@ impl Calls {
         &mut self.records[index as usize]
     }
 
-    /// The message of a call, by its place.
-    ///
-    /// # Panics
-    /// If there is no such place.
-    #[inline]
-    pub fn get(&self, index: u32) -> &OwnedCall {
-        &self.records[index as usize].call
-    }
-
     /// The name of a call, for the program.
     pub fn id(&self, index: u32) -> SessionCallId {
-        SessionCallId { index, generation: self.records[index as usize].generation }
+        self.records[index as usize].id(index)
     }
 
     /// The place of a call that is not over.
@@ -154,16 +176,20 @@ impl Calls {
         (record.generation == id.generation && record.state != State::Free).then_some(id.index)
     }
 
-    /// A call is over, or was not made. Its memory returns to its pools.
-    #[inline]
-    pub fn end(&mut self, index: u32) {
+    /// A call is over, or was not made: its cookie. Its memory returns to its pools.
+    #[inline(always)]
+    pub fn end(&mut self, index: u32) -> u64 {
         let record = &mut self.records[index as usize];
-        record.call.clear();
-        record.resend = Resend::Never;
-        (record.xid, record.was_sent, record.is_cancelled) = (None, false, false);
+        if record.is_kept {
+            record.forget();
+        }
         record.state = State::Free;
         record.generation = record.generation.wrapping_add(1);
-        self.free.push(index);
+        // It has room for each place: this is without its allocation.
+        if self.free.len() < self.free.capacity() {
+            self.free.push(index);
+        }
+        record.cookie
     }
 
     /// Whether any call waits.
@@ -173,8 +199,7 @@ impl Calls {
     }
 
     /// Whether one more call may wait.
-    pub fn has_room_for(&self, index: u32) -> bool {
-        let held = self.records[index as usize].call.held();
+    pub fn has_room_for(&self, held: usize) -> bool {
         let bytes = self.waiting_bytes.saturating_add(held);
         self.waiting.len() < self.waiting_max && bytes <= self.waiting_bytes_max
     }
@@ -219,11 +244,15 @@ impl Calls {
         }
     }
 
-    /// Whether a waiting call will be sent with this xid.
+    /// Whether waiting calls keep xids.
     #[inline]
-    pub fn keeps_xid(&self, xid: u32) -> bool {
+    pub fn keeps_xids(&self) -> bool {
         self.keeping_xid > 0
-            && self.waiting.iter().any(|at| self.records[*at as usize].xid == Some(xid))
+    }
+
+    /// Whether a waiting call will be sent with this xid.
+    pub fn keeps_xid(&self, xid: u32) -> bool {
+        self.waiting.iter().any(|at| self.records[*at as usize].xid == Some(xid))
     }
 
     /// When [`Calls::next_late`] is to be asked again.
@@ -249,7 +278,7 @@ impl Calls {
 
     /// The program cancels a waiting call.
     pub fn cancel_waiting(&mut self, index: u32) {
-        self.records[index as usize].is_cancelled = true;
+        self.at(index).cancel();
         self.earliest = 0;
     }
 

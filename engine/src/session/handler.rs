@@ -31,9 +31,8 @@ impl<F: FnMut(SessionCompletion<'_, '_>)> Handler for SessionHandler<'_, F> {
         if let Err(error) = done.result() {
             return self.on_failed(index, error, &mut done);
         }
-        let cookie = self.state.calls.at(index).cookie;
+        let cookie = self.state.calls.end(index);
         (self.done)(SessionCompletion::completed(cookie, &mut done));
-        self.state.calls.end(index);
     }
 
     fn on_connect(

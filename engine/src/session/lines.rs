@@ -51,6 +51,16 @@ impl Lines {
         self.up
     }
 
+    /// Of a session with one connection, that, if it is up. `None` if there are more.
+    #[inline]
+    pub fn only(&self) -> Option<Option<ConnectionId>> {
+        match self.lines[..] {
+            [Line { state: LineState::Up { peer, .. }, .. }] => Some(Some(peer)),
+            [_] => Some(None),
+            _ => None,
+        }
+    }
+
     /// The connections that are up.
     #[inline]
     pub fn peers(&self) -> impl Iterator<Item = ConnectionId> {

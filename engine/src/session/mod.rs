@@ -28,6 +28,7 @@ use crate::api::handle::ShardHandle;
 use crate::api::turn::Turn;
 use crate::clock::Clock;
 use crate::error::{CallError, CallRefused, CloseReason};
+use crate::message::owned_call::OwnedCall;
 use crate::provider::Provider;
 use crate::shard::peers::ConnectionId;
 use backoff::Backoff;
@@ -110,6 +111,8 @@ pub struct Session<P: Provider> {
 struct SessionState {
     lines: Lines,
     calls: Calls,
+    /// The call under construction.
+    draft: OwnedCall,
     events: VecDeque<SessionEvent>,
     /// When there is something to do beside polling.
     due: u64,
@@ -160,6 +163,7 @@ impl<P: Provider> Session<P> {
                 Backoff::new(min, options.backoff_max, seed),
             ),
             calls: Calls::new(options.waiting_calls, options.waiting_bytes),
+            draft: OwnedCall::new(),
             events: VecDeque::with_capacity(EVENTS_MAX),
             due: 0,
             is_closed: false,
@@ -174,8 +178,9 @@ impl<P: Provider> Session<P> {
     /// payload.
     #[inline]
     pub fn call(&mut self, cookie: u64) -> SessionCall<'_, P> {
-        let index = self.state.calls.take(cookie);
-        SessionCall::new(self, index)
+        // What a call left that was forgotten, or sent.
+        self.state.draft.clear();
+        SessionCall::new(self, cookie)
     }
 
     /// Ends a call before its reply. It completes in a later poll, with [`CallError::Cancelled`]
@@ -190,10 +195,10 @@ impl<P: Provider> Session<P> {
                 true
             }
             State::Sent { peer, id } => {
-                calls.at(index).is_cancelled = true;
+                calls.at(index).cancel();
                 self.client.turn(0).cancel_open(peer, id)
             }
-            State::Free | State::Written => false,
+            State::Free | State::Taken => false,
         }
     }
 
@@ -292,7 +297,7 @@ impl<P: Provider> Session<P> {
         } else {
             busy |= self.connect(now);
             busy |= self.state.end_late(now, done);
-            busy |= self.send_waiting(now, done);
+            busy |= self.send_waiting(done);
         }
         let SessionState { lines, calls, due, is_closed, .. } = &mut self.state;
         *due = match (*is_closed, calls.has_waiting() && lines.up() > 0) {
@@ -321,14 +326,14 @@ impl<P: Provider> Session<P> {
     }
 
     /// Sends calls that wait, in order, as far as there are credits.
-    fn send_waiting(&mut self, now: u64, done: &mut impl FnMut(SessionCompletion<'_, '_>)) -> bool {
+    fn send_waiting(&mut self, done: &mut impl FnMut(SessionCompletion<'_, '_>)) -> bool {
         let mut busy = false;
         while let Some(index) = self.state.calls.first()
-            && let Some(peer) = self.choose(now)
+            && let Some(peer) = self.choose()
         {
             // Its bytes count while it waits: the sending changes them.
             self.state.calls.leave(index);
-            match self.send(index, peer) {
+            match self.send_kept(index, peer) {
                 Ok(()) => {}
                 Err(why) if self.is_passing(why) => {
                     self.state.calls.wait_again(index);
@@ -346,13 +351,17 @@ impl<P: Provider> Session<P> {
 
     /// The connection with most credits.
     #[inline]
-    fn choose(&mut self, now: u64) -> Option<ConnectionId> {
-        let Session { client, state, .. } = self;
-        let mut peers = state.lines.peers();
-        let first = peers.next()?;
-        let Some(second) = peers.next() else { return Some(first) };
-        let mut turn = client.turn(now);
-        [first, second].into_iter().chain(peers).max_by_key(|peer| turn.credits(*peer))
+    fn choose(&mut self) -> Option<ConnectionId> {
+        match self.state.lines.only() {
+            Some(only) => only,
+            None => self.choose_of_many(),
+        }
+    }
+
+    #[inline(never)]
+    fn choose_of_many(&mut self) -> Option<ConnectionId> {
+        let mut turn = self.client.turn(0);
+        self.state.lines.peers().max_by_key(|peer| turn.credits(*peer))
     }
 
     /// Whether a refused call can be sent later, or on another connection.

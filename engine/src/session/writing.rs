@@ -1,9 +1,10 @@
 //! A call of a session, being written and sent.
 
+use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 
-use super::Session;
 use super::calls::{Resend, SessionCallId, State};
+use super::{Session, SessionState};
 use crate::api::owned::Memory;
 use crate::api::unsent::Unsent;
 use crate::error::CallRefused;
@@ -37,19 +38,20 @@ pub type SessionUnsent = Unsent<SessionRefused>;
 #[must_use = "a call is sent by `submit`"]
 pub struct SessionCall<'s, P: Provider> {
     session: &'s mut Session<P>,
-    index: u32,
+    cookie: u64,
+    resend: Resend,
 }
 
 impl<'s, P: Provider> SessionCall<'s, P> {
     #[inline]
-    pub(super) fn new(session: &'s mut Session<P>, index: u32) -> SessionCall<'s, P> {
-        SessionCall { session, index }
+    pub(super) fn new(session: &'s mut Session<P>, cookie: u64) -> SessionCall<'s, P> {
+        SessionCall { session, cookie, resend: Resend::Never }
     }
 
     /// What becomes of the call when its connection is lost; [`Resend::Never`] by default.
     #[inline]
     pub fn resend(&mut self, resend: Resend) {
-        self.session.state.calls.at(self.index).resend = resend;
+        self.resend = resend;
     }
 
     /// Sends the call with the next poll, or keeps it until there are a connection and credits.
@@ -60,45 +62,14 @@ impl<'s, P: Provider> SessionCall<'s, P> {
     #[inline]
     #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn submit(self) -> Result<SessionCallId, SessionUnsent> {
-        let index = self.index;
-        let state = &mut self.session.state;
-        let id = state.calls.id(index);
-        if !state.is_closed
-            && !state.calls.has_waiting()
-            && let Some(peer) = self.session.choose(0)
-        {
-            match self.session.send(index, peer) {
-                Ok(()) => {
-                    core::mem::forget(self);
-                    return Ok(id);
-                }
-                Err(why) if self.session.is_passing(why) => {}
-                Err(why) => return Err(self.take_back(SessionRefused::Call(why))),
-            }
+        let mut this = ManuallyDrop::new(self);
+        let SessionCall { session, cookie, resend } = &mut *this;
+        let (cookie, resend) = (*cookie, *resend);
+        let Some(peer) = session.ready() else { return session.put_off(cookie, resend) };
+        if resend == Resend::SameXid || session.state.calls.keeps_xids() {
+            return session.send_apart(cookie, resend, peer);
         }
-        self.wait().map(|()| id)
-    }
-
-    #[cold]
-    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
-    fn wait(self) -> Result<(), SessionUnsent> {
-        let state = &mut self.session.state;
-        if state.is_closed {
-            return Err(self.take_back(SessionRefused::Closed));
-        }
-        if !state.calls.has_room_for(self.index) {
-            return Err(self.take_back(SessionRefused::Full));
-        }
-        state.calls.wait(self.index);
-        state.due = 0;
-        core::mem::forget(self);
-        Ok(())
-    }
-
-    #[cold]
-    fn take_back(self, why: SessionRefused) -> SessionUnsent {
-        let call = core::mem::take(&mut self.session.state.calls.at(self.index).call);
-        Unsent::new(why, (call, true))
+        session.send(cookie, peer)
     }
 }
 
@@ -107,41 +78,87 @@ impl<P: Provider> Deref for SessionCall<'_, P> {
 
     #[inline]
     fn deref(&self) -> &OwnedCall {
-        self.session.state.calls.get(self.index)
+        &self.session.state.draft
     }
 }
 
 impl<P: Provider> DerefMut for SessionCall<'_, P> {
     #[inline]
     fn deref_mut(&mut self) -> &mut OwnedCall {
-        &mut self.session.state.calls.at(self.index).call
+        &mut self.session.state.draft
     }
 }
 
 impl<P: Provider> Drop for SessionCall<'_, P> {
+    /// Its memory returns to its pools.
     fn drop(&mut self) {
-        self.session.state.calls.end(self.index);
+        self.session.state.draft.clear();
     }
 }
 
 impl<P: Provider> Session<P> {
-    /// Sends a call on a connection. A call that is refused is as before.
+    /// The connection for a new call, unless others wait.
     #[inline]
-    pub(super) fn send(&mut self, index: u32, peer: ConnectionId) -> Result<(), CallRefused> {
+    fn ready(&mut self) -> Option<ConnectionId> {
+        let is_free = !self.state.is_closed && !self.state.calls.has_waiting();
+        if is_free { self.choose() } else { None }
+    }
+
+    /// Sends the call under construction.
+    #[inline(always)]
+    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
+    fn send(&mut self, cookie: u64, peer: ConnectionId) -> Result<SessionCallId, SessionUnsent> {
+        let Session { client, state, .. } = self;
+        let (index, record) = state.calls.take(cookie);
+        let sent = client.call(peer, index.into()).and_then(|builder| {
+            record.state = State::Sent { peer, id: builder.id() };
+            builder.submit_owned(&mut state.draft, Memory::Moves)
+        });
+        match sent {
+            Ok(()) => Ok(record.id(index)),
+            Err(why) => self.not_sent(index, Resend::Never, why),
+        }
+    }
+
+    /// Keeps the call under construction, and sends it.
+    #[inline(never)]
+    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
+    fn send_apart(
+        &mut self,
+        cookie: u64,
+        resend: Resend,
+        peer: ConnectionId,
+    ) -> Result<SessionCallId, SessionUnsent> {
+        let SessionState { calls, draft, .. } = &mut self.state;
+        let index = calls.keep(cookie, resend, draft);
+        match self.send_kept(index, peer) {
+            Ok(()) => Ok(self.state.calls.id(index)),
+            Err(why) => {
+                // It is under construction again.
+                let SessionState { calls, draft, .. } = &mut self.state;
+                core::mem::swap(&mut calls.at(index).call, draft);
+                self.not_sent(index, resend, why)
+            }
+        }
+    }
+
+    /// Sends a call from its record. A call that is refused is as before.
+    pub(super) fn send_kept(&mut self, index: u32, peer: ConnectionId) -> Result<(), CallRefused> {
         let Session { client, state, .. } = self;
         let mut builder = client.call(peer, index.into())?;
-        while state.calls.keeps_xid(builder.id().xid()) {
-            // The next one of that slot has another.
-            drop(builder);
-            builder = client.call(peer, index.into())?;
+        if let Some(xid) = state.calls.at(index).xid {
+            builder.xid(xid)?;
+        } else {
+            while state.calls.keeps_xid(builder.id().xid()) {
+                // The next one of that slot has another.
+                drop(builder);
+                builder = client.call(peer, index.into())?;
+            }
         }
         let record = state.calls.at(index);
         let memory = match record.resend {
             Resend::Never => Memory::Moves,
             Resend::SameXid => {
-                if let Some(xid) = record.xid {
-                    builder.xid(xid)?;
-                }
                 record.call.share_placed();
                 Memory::Stays
             }
@@ -149,7 +166,41 @@ impl<P: Provider> Session<P> {
         let id = builder.id();
         builder.submit_owned(&mut record.call, memory)?;
         record.state = State::Sent { peer, id };
-        record.xid = Some(id.xid());
+        record.xid = (record.resend == Resend::SameXid).then(|| id.xid());
         Ok(())
+    }
+
+    /// The call under construction waits.
+    #[cold]
+    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
+    fn put_off(&mut self, cookie: u64, resend: Resend) -> Result<SessionCallId, SessionUnsent> {
+        let SessionState { calls, draft, is_closed, due, .. } = &mut self.state;
+        if *is_closed {
+            return Err(Unsent::new(SessionRefused::Closed, (core::mem::take(draft), true)));
+        }
+        if !calls.has_room_for(draft.held()) {
+            return Err(Unsent::new(SessionRefused::Full, (core::mem::take(draft), true)));
+        }
+        let index = calls.keep(cookie, resend, draft);
+        calls.wait(index);
+        *due = 0;
+        Ok(calls.id(index))
+    }
+
+    /// The call under construction was not sent: it waits, if that may help.
+    #[cold]
+    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
+    fn not_sent(
+        &mut self,
+        index: u32,
+        resend: Resend,
+        why: CallRefused,
+    ) -> Result<SessionCallId, SessionUnsent> {
+        let cookie = self.state.calls.end(index);
+        if self.is_passing(why) {
+            return self.put_off(cookie, resend);
+        }
+        let call = core::mem::take(&mut self.state.draft);
+        Err(Unsent::new(SessionRefused::Call(why), (call, true)))
     }
 }
