@@ -11,6 +11,7 @@
 
 mod attempt;
 mod listener;
+mod lock;
 mod request;
 #[cfg(test)]
 mod tests;

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_provider::{Address, Credentials, SetupError, ShmName};
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::lock::Lock;
 use crate::closer::Closer;
 use crate::socket::{self, Heard, Socket};
 
@@ -128,39 +128,14 @@ impl Caller {
 }
 
 /// Binds the name and listens.
-///
-/// Whoever does that at a path holds a lock on the folder, from before the first look until the
-/// socket listens. So nobody takes a socket for a dead one that is about to listen, or removes one
-/// that has just replaced a dead one. The lock leaves nothing behind, whenever the process ends.
 fn bind(socket: &OwnedFd, wanted: &ShmName) -> Result<ShmName, Errno> {
     let Some(path) = wanted.path() else { return socket::listen(socket, wanted) };
-    let lock = lock_folder(path)?;
+    let lock = Lock::take(path)?;
     match socket::listen(socket, wanted) {
         Err(Errno::ADDRINUSE) if lock.is_some() && remove_if_dead(path, wanted) => {
             socket::listen(socket, wanted)
         }
         outcome => outcome,
-    }
-}
-
-/// Locks the folder of a path. None if this process or the file system cannot.
-fn lock_folder(path: &Path) -> Result<Option<OwnedFd>, Errno> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = match rustix::fs::open(folder.unwrap_or(Path::new(".")), flags, Mode::empty()) {
-        Err(Errno::ACCESS | Errno::PERM) => return Ok(None),
-        folder => folder?,
-    };
-    let until = Instant::now() + LOCK;
-    loop {
-        match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(Some(folder)),
-            // Another listener holds it for a moment, or somebody for long.
-            Err(Errno::WOULDBLOCK) if Instant::now() >= until => return Err(Errno::TIMEDOUT),
-            Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK / 1000),
-            Err(Errno::INTR) => {}
-            Err(_) => return Ok(None),
-        }
     }
 }
 
@@ -186,7 +161,11 @@ fn reason_of(error: Errno) -> &'static str {
         Errno::ADDRINUSE => "the address is in use, or the path is not a socket",
         Errno::NOENT | Errno::NOTDIR => "the folder of the path does not exist",
         Errno::ACCESS | Errno::PERM => "the process may not make a socket there",
-        Errno::TIMEDOUT => "another process holds a lock on the folder of the path",
+        Errno::TIMEDOUT => {
+            "another process of this user holds the lock, which is the file PATH.lock"
+        }
+        Errno::BUSY => "the file PATH.lock is not this user's",
+        Errno::LOOP => "the file PATH.lock is a link",
         Errno::ROFS => "the file system is read-only",
         _ => "the system refuses to bind a socket to it",
     }
@@ -194,8 +173,6 @@ fn reason_of(error: Errno) -> &'static str {
 
 /// The addresses of this provider.
 pub(super) const TAKES: &str = "shared memory takes only Unix sockets (shm:/PATH or shm:@NAME)";
-/// How long to wait for the lock of a folder.
-const LOCK: Duration = Duration::from_secs(1);
 /// How long a listener rests.
 const REST: Duration = Duration::from_millis(20);
 /// The time that a socket has to say hello.

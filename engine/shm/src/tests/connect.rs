@@ -134,17 +134,53 @@ fn of_many_that_replace_a_dead_socket_at_once_one_does() {
     }
 }
 
+/// Every process that may read the folder can do that.
 #[test]
-fn a_folder_that_somebody_has_locked_is_not_waited_for_without_end() {
+fn who_locks_the_folder_of_a_socket_is_not_in_the_way() {
     let (folder, device) = (Folder::new("locked"), open());
     let (_, at) = folder.socket();
     let lock = std::fs::File::open(&folder.0).unwrap();
     lock.lock().unwrap();
+    device.open_cm().unwrap().listen(at).unwrap();
+}
+
+#[test]
+fn a_lock_that_is_held_is_not_waited_for_without_end_and_one_that_is_left_is_used() {
+    let (folder, device) = (Folder::new("lock"), open());
+    let (path, at) = folder.socket();
+    let name = path.with_extension("sock.lock");
+    let held = std::fs::File::create(&name).unwrap();
+    held.lock().unwrap();
     let mut cm = device.open_cm().unwrap();
     let why = cm.listen(at).expect_err("locked").to_string();
-    assert!(why.ends_with("another process holds a lock on the folder of the path"), "{why}");
-    lock.unlock().unwrap();
+    assert!(
+        why.ends_with("another process of this user holds the lock, which is the file PATH.lock")
+    );
+    assert!(name.exists(), "it is not taken from who holds it");
+    drop(held);
     cm.listen(at).unwrap();
+    assert!(!name.exists());
+}
+
+#[test]
+fn a_lock_that_is_somebody_elses_or_a_link_is_not_used() {
+    let (folder, device) = (Folder::new("lock-of"), open());
+    let (path, at) = folder.socket();
+    let (name, other) = (path.with_extension("sock.lock"), folder.0.join("other"));
+    let listen = || device.open_cm().unwrap().listen(at).expect_err("not ours").to_string();
+    std::fs::write(&other, "").unwrap();
+    std::os::unix::fs::symlink(&other, &name).unwrap();
+    assert!(listen().ends_with("the file PATH.lock is a link"));
+    std::fs::remove_file(&name).unwrap();
+    std::fs::create_dir(&name).unwrap();
+    assert!(listen().ends_with("the file PATH.lock is not this user's"));
+    std::fs::remove_dir(&name).unwrap();
+    std::fs::write(&name, "").unwrap();
+    // Only a privileged user can give files away.
+    if std::os::unix::fs::chown(&name, Some(1), None).is_ok() {
+        assert!(listen().ends_with("the file PATH.lock is not this user's"));
+        assert!(name.exists() && !path.exists());
+    }
 }
 
 #[test]
