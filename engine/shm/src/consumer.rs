@@ -26,8 +26,10 @@ pub struct Consumer {
     qp_num: u32,
     /// Slots that it has refused.
     refused: u64,
-    /// The peer's pools, as far as messages have named them.
+    /// The peer's pools, as of the last message that needed them.
     pools: RefCell<Vec<Arc<Pool>>>,
+    /// The changes of the link's that they have.
+    changes: Cell<u32>,
     /// The number of the pool that the peer had shown last when its words were last read.
     heard: Cell<u32>,
 }
@@ -35,8 +37,8 @@ pub struct Consumer {
 impl Consumer {
     /// The receiving end of a new direction.
     pub(crate) fn new(link: Arc<Link>, direction: Direction, qp_num: u32, first: u64) -> Consumer {
-        let (pools, heard) = (RefCell::default(), Cell::new(0));
-        Consumer { link, direction, next: first, qp_num, refused: 0, pools, heard }
+        let (pools, changes, heard) = (RefCell::default(), Cell::new(0), Cell::new(0));
+        Consumer { link, direction, next: first, qp_num, refused: 0, pools, changes, heard }
     }
 
     fn is_withdrawn(&self, position: u64) -> bool {
@@ -60,6 +62,10 @@ impl Consumer {
         pieces: impl Iterator<Item = Piece>,
         mut put: impl FnMut(*const u8, usize) -> Result<(), DmaError>,
     ) -> Result<(), DmaError> {
+        if self.changes.get() != self.link.changes() {
+            // The words were read as the queues slept, say. A key may name another pool now.
+            self.copy_pools();
+        }
         for piece in pieces {
             let from = self.find(piece).ok_or(DmaError::Source)?;
             put(from, piece.len as usize)?;
@@ -82,6 +88,12 @@ impl Consumer {
     #[cold]
     fn learn(&self) {
         self.link.read_words();
+        self.copy_pools();
+    }
+
+    #[cold]
+    fn copy_pools(&self) {
+        self.changes.set(self.link.changes());
         *self.pools.borrow_mut() = self.link.pools();
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct Link {
     terms: Terms,
     /// What the peer has shown.
     pools: Mutex<Vec<Arc<Pool>>>,
+    /// Counts their changes.
+    changes: AtomicU32,
     life: Arc<Life>,
     watch: Arc<Watch>,
 }
@@ -57,7 +59,8 @@ impl Link {
         watch.add(id, &socket, &life)?;
         let watch = Arc::clone(watch);
         let pools = Mutex::default();
-        Ok(Arc::new(Link { id, side, layout, socket, terms, pools, life, watch }))
+        let changes = AtomicU32::new(0);
+        Ok(Arc::new(Link { id, side, layout, socket, terms, pools, changes, life, watch }))
     }
 
     /// The direction in which this side sends, and the other one.
@@ -138,6 +141,7 @@ impl Link {
                 Word::Shown(name, len, file) => self.keep(name, len, file),
                 Word::Gone(name) => {
                     self.all_pools().retain(|pool| pool.name != name);
+                    self.changes.fetch_add(1, Ordering::Relaxed);
                     true
                 }
                 Word::Nothing => return true,
@@ -162,6 +166,7 @@ impl Link {
         // A key that is used again names other memory. A place has one pool, so there are not more
         // than places.
         pools.retain(|pool| pool.name.key != name.key && pool.name.place != name.place);
+        self.changes.fetch_add(1, Ordering::Relaxed);
         match Pool::map(name, len, &file) {
             Ok(pool) => {
                 pools.push(Arc::new(pool));
@@ -174,6 +179,12 @@ impl Link {
         }
         file.close_now();
         true
+    }
+
+    /// How often [`Link::pools`] has changed. Called by the thread that reads the words, as that.
+    #[inline]
+    pub(crate) fn changes(&self) -> u32 {
+        self.changes.load(Ordering::Relaxed)
     }
 
     /// All that the peer has shown.

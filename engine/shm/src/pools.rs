@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use memmap2::{MmapOptions, MmapRaw};
 use rpcrdma_mempool::{Keys, Region, RegisterError, Registrar, Rights};
@@ -68,6 +68,12 @@ impl Files {
     /// The memfd of a registration, if it has one.
     pub(crate) fn find(&self, key: u32) -> Option<File> {
         self.lock().get(&key).cloned()
+    }
+
+    /// Whether a memfd is that of the registration with this key, and of no earlier one. Others may
+    /// hold the memfd of an earlier one.
+    pub(crate) fn is_there(&self, key: u32, file: &Weak<OwnedFd>) -> bool {
+        self.lock().get(&key).is_some_and(|(there, _)| Arc::as_ptr(there) == file.as_ptr())
     }
 
     /// The number of deregistrations so far.

@@ -43,13 +43,20 @@ pub struct Producer {
 pub(crate) struct Shown {
     /// All there are.
     pub files: Arc<Files>,
-    /// Those that it was shown, at most as many as it keeps; also gone ones that it was not told
-    /// of yet.
-    shown: Vec<(Name, Weak<OwnedFd>)>,
+    /// Those that it was shown, at most as many as it keeps.
+    shown: Vec<One>,
     /// The number of the last one.
     number: u32,
     /// Deregistrations that these were compared with.
     removals: u64,
+}
+
+/// A pool that the peer was shown.
+struct One {
+    name: Name,
+    file: Weak<OwnedFd>,
+    /// It is not registered any more, and the peer was not told yet.
+    is_gone: bool,
 }
 
 /// The next slot, to be filled and published.
@@ -333,9 +340,8 @@ impl Shown {
         if self.removals != self.files.removals() {
             self.forget(link);
         }
-        let mut shown = self.shown.iter();
-        match shown.find(|(name, file)| name.key == key && is_there(file)) {
-            Some((name, _)) => link.is_mapped(*name),
+        match self.shown.iter().find(|one| one.name.key == key && !one.is_gone) {
+            Some(one) => link.is_mapped(one.name),
             None => {
                 self.show(link, key);
                 false
@@ -347,7 +353,10 @@ impl Shown {
     #[cold]
     fn forget(&mut self, link: &Link) {
         self.removals = self.files.removals();
-        self.shown.retain(|(name, file)| is_there(file) || !link.withdraw_pool(*name));
+        self.shown.retain_mut(|one| {
+            one.is_gone |= !self.files.is_there(one.name.key, &one.file);
+            !one.is_gone || !link.withdraw_pool(one.name)
+        });
     }
 
     /// What there is no place or no room for is staged.
@@ -356,20 +365,16 @@ impl Shown {
         if self.shown.len() == POOLS_MAX {
             return;
         }
-        let is_free = |place: &u32| self.shown.iter().all(|(name, _)| name.place != *place);
+        let is_free = |place: &u32| self.shown.iter().all(|one| one.name.place != *place);
         let Some(place) = (0..POOLS_MAX as u32).find(is_free) else { return };
         let Some(file) = self.files.find(key) else { return };
         let name = Name { key, place, number: self.number.wrapping_add(1).max(1) };
         if link.show(name, &file) {
             self.number = name.number;
-            self.shown.push((name, Arc::downgrade(&file.0)));
+            let file = Arc::downgrade(&file.0);
+            self.shown.push(One { name, file, is_gone: false });
         }
     }
-}
-
-/// Whether a memfd is still that of a registration.
-fn is_there(file: &Weak<OwnedFd>) -> bool {
-    file.strong_count() > 0
 }
 
 /// A header as it is stored: the destination is the link's.

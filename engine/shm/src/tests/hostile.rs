@@ -265,6 +265,27 @@ fn a_peer_that_closes_its_socket_and_goes_on_publishing_is_gone() {
     }
 }
 
+/// With a Receive for each poll there is always one more message in its ring.
+#[test]
+fn a_peer_that_is_gone_and_keeps_its_ring_full_has_one_more_lap() {
+    let mut scene = Scene::new();
+    let mut rogue = scene.rogue();
+    (0..SLOTS).for_each(|_| rogue.publish(Said::SEND));
+    let taken = scene.victim.poll_dry();
+    assert_eq!(taken.len(), RECEIVES as usize, "no Receive is left");
+    scene.post_again(&taken[..1]);
+    (0..SLOTS).for_each(|_| rogue.publish(Said::SEND));
+    rogue.rogue.hang_up().expect("a socket");
+    let until = Instant::now() + Duration::from_secs(10);
+    let gone = QueueEvent::Disconnected { qp_num: rogue.qp.qp_num };
+    while !scene.victim.events().contains(&gone) {
+        let got = scene.victim.poll();
+        scene.post_again(&got);
+        got.iter().for_each(|_| rogue.publish(Said::SEND));
+        assert!(Instant::now() < until, "it is still there");
+    }
+}
+
 /// What it does not do itself is not done for it, and costs no one else his sleep.
 #[test]
 fn a_peer_without_barriers_lets_its_server_sleep() {

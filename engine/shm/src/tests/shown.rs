@@ -64,10 +64,15 @@ impl Scene {
         is_there.then(|| self.host.read(0, 1)[0])
     }
 
-    /// Whether the connection has ended when the socket was read.
-    fn ends(&mut self) -> bool {
+    /// Sleeps, which ends at once as the socket has words.
+    fn read_words(&mut self) {
         self.host.poll_dry();
         self.host.queues.wait(&Waker::new().unwrap(), Duration::from_secs(20)).unwrap();
+    }
+
+    /// Whether the connection has ended when the socket was read.
+    fn ends(&mut self) -> bool {
+        self.read_words();
         self.host.poll_dry();
         self.host.events().contains(&QueueEvent::Disconnected { qp_num: self.qp.qp_num })
     }
@@ -122,6 +127,30 @@ fn a_pool_whose_place_has_another_one_or_that_is_gone_is_not_read() {
         assert_eq!(scene.first_of(6), Some(2));
         assert_eq!(scene.first_of(5), None);
     }
+}
+
+/// What was shown first is withdrawn late: the socket had no room for it.
+#[test]
+fn a_pool_that_is_gone_takes_no_later_one_of_its_key_with_it() {
+    let mut scene = Scene::new();
+    scene.show(name(5, 0, 1), Some(&sealed(1)));
+    scene.show(name(5, 1, 2), Some(&sealed(2)));
+    scene.show(name(5, 0, 1), None);
+    scene.read_words();
+    assert_eq!(scene.first_of(5), Some(2));
+}
+
+/// The socket was read as the queues slept, and not for a message.
+#[test]
+fn a_key_that_is_used_again_names_the_later_pool_once_that_is_mapped() {
+    let mut scene = Scene::new();
+    scene.show(name(5, 0, 1), Some(&sealed(1)));
+    assert_eq!(scene.first_of(5), Some(1));
+    scene.show(name(5, 1, 2), Some(&sealed(2)));
+    scene.read_words();
+    let there = scene.rogue.layout.side(1).mapped[1].load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(there, 2, "the peer is told");
+    assert_eq!(scene.first_of(5), Some(2));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod copies;
 mod device;
 mod pools;
+mod reuse;
 
 #[path = "../../../../fabric/src/tests/fault.rs"]
 mod fault;
