@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rpcrdma_xdr::RecvStructure;
 
+use crate::access::Access;
 use crate::error::ConfigError;
 use crate::judge;
 use crate::profile;
@@ -284,6 +285,8 @@ fn connections(raw: &RawConnections) -> Result<ConnectionsSection, ConfigError> 
     let timeout = |key, given| judge::duration(key, given, TIMEOUT);
     Ok(ConnectionsSection {
         max: judge::count("connections.max", raw.max)?,
+        max_per_peer: judge::count("connections.max_per_peer", raw.max_per_peer)?,
+        access: Access::parse(&raw.allow, &raw.deny)?,
         credits: judge::count("connections.credits", raw.credits)?,
         credits_requested: judge::count("connections.credits_requested", raw.credits_requested)?,
         calls_max: judge::count("connections.calls_max", raw.calls_max)?,

@@ -27,6 +27,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 mod bounded;
 mod config;
 mod error;
@@ -40,6 +41,7 @@ mod text;
 mod tree;
 pub mod units;
 
+pub use access::{Access, Who};
 pub use bounded::Bounded;
 pub use config::Config;
 pub use error::ConfigError;

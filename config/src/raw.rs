@@ -139,6 +139,12 @@ pub struct RawSend {
 pub struct RawConnections {
     /// Connections per shard.
     pub max: i64,
+    /// Connections of one peer, over all shards; 0 is without limit.
+    pub max_per_peer: i64,
+    /// Who may connect: networks, addresses, `uid:` and `gid:` with a number; all if it is empty.
+    pub allow: Vec<String>,
+    /// Who may not connect, though `allow` permits it.
+    pub deny: Vec<String>,
     /// The maximum of credits granted to one connection.
     pub credits: i64,
     /// Credits requested on a connection.
@@ -370,6 +376,9 @@ impl Default for RawConnections {
     fn default() -> Self {
         Self {
             max: 8,
+            max_per_peer: 0,
+            allow: Vec::new(),
+            deny: Vec::new(),
             credits: 32,
             credits_requested: 32,
             calls_max: 64,

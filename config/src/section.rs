@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::access::Access;
 use crate::bounded::Bounded;
 
 /// Threads and the device they poll: `[engine]`.
@@ -174,6 +175,10 @@ pub struct SendSection {
 pub struct ConnectionsSection {
     /// Connections per shard.
     pub max: Bounded<1, 16_384>,
+    /// Connections of one peer, over all shards; 0 is without limit.
+    pub max_per_peer: Bounded<0, 65_536>,
+    /// Who may connect.
+    pub access: Access,
     /// The maximum of credits granted to one connection, in transmissions.
     pub credits: Bounded<1, 1024>,
     /// Credits requested on a connection, in transmissions.

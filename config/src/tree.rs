@@ -34,6 +34,10 @@ pub(crate) fn value_of(raw: &Raw, key: &str) -> Option<String> {
         Value::String(text) => Some(format!("{text:?}")),
         Value::Integer(number) => Some(number.to_string()),
         Value::Boolean(is_on) => Some(is_on.to_string()),
+        Value::Array(list) => {
+            let texts: Vec<_> = list.iter().filter_map(Value::as_str).collect();
+            Some(format!("{texts:?}"))
+        }
         _ => None,
     }
 }
@@ -92,18 +96,29 @@ fn check_value(
             DeValue::String(_) | DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_),
             Value::String(_),
         ) => return Ok(()),
+        (DeValue::Array(list), Value::Array(_)) => {
+            let is_text = |it: &Spanned<DeValue<'_>>| matches!(it.get_ref(), DeValue::String(_));
+            match list.iter().find(|it| !is_text(it)) {
+                Some(other) => return Err(wrong_kind(text, key, other, LIST)),
+                None => return Ok(()),
+            }
+        }
         (_, Value::Integer(_)) => "a whole number",
         (_, Value::Boolean(_)) => "true or false",
         (_, Value::Table(_)) => "a table",
+        (_, Value::Array(_)) => LIST,
         (_, _) => "text in quotes",
     };
-    Err(ConfigError::Kind {
-        line: line_at(text, value.span().start),
-        key,
-        given: render(value.get_ref()),
-        allowed: allowed.to_owned(),
-    })
+    Err(wrong_kind(text, key, value, allowed))
 }
+
+fn wrong_kind(text: &str, key: String, value: &Spanned<DeValue<'_>>, allowed: &str) -> ConfigError {
+    let (line, given) = (line_at(text, value.span().start), render(value.get_ref()));
+    ConfigError::Kind { line, key, given, allowed: allowed.to_owned() }
+}
+
+/// The value of a key that is a list.
+const LIST: &str = "a list of texts in quotes";
 
 fn render(value: &DeValue<'_>) -> String {
     match value {

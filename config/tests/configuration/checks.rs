@@ -2,7 +2,7 @@
 
 use rpcrdma_config::{
     Config, ConfigError, Cores, DeviceLimits, Exposure, IdlePolicy, Lock, Pages, ProviderKind, Raw,
-    ReplyChunkUse, RnrTimer, VersionChoice,
+    ReplyChunkUse, RnrTimer, VersionChoice, Who,
 };
 use std::time::Duration;
 
@@ -117,6 +117,14 @@ fn a_value_of_the_wrong_kind_is_refused_with_its_path_and_line() {
         ("engine = 3", "line 1: engine = 3; allowed: a table"),
         ("[engine]\ncores = [1, 2]", "line 2: engine.cores = an array; allowed: text in quotes"),
         (
+            "[connections]\nallow = \"10.0.0.0/8\"",
+            "line 2: connections.allow = \"10.0.0.0/8\"; allowed: a list of texts in quotes",
+        ),
+        (
+            "[connections]\ndeny = [\n\"uid:0\",\n1000]",
+            "line 4: connections.deny = 1000; allowed: a list of texts in quotes",
+        ),
+        (
             "[send]\nslots = 99999999999999999999",
             "line 2: send.slots = 99999999999999999999; allowed: a whole number of at most 63 bits",
         ),
@@ -172,6 +180,7 @@ fn counts_have_ranges() {
     assert_range("receive.placement.count", "0", "63", "-1", "64", "");
     assert_range("receive.spares", "0", "65536", "-1", "65537", "");
     assert_range("connections.max", "1", "2043", "0", "16385", "");
+    assert_range("connections.max_per_peer", "0", "65536", "-1", "65537", "");
     assert_range("connections.credits", "16", "1024", "0", "1025", "");
     let single = "call_transmissions_max = 1";
     assert_range("connections.credits_requested", "1", "1024", "0", "1025", single);
@@ -730,6 +739,20 @@ fn the_memory_of_a_shard_is_the_sum_of_its_pools() {
 }
 
 #[test]
+fn who_may_connect_is_two_lists() {
+    let host = |text: &str| Who::Host(text.parse().expect("an address"));
+    let text = "[connections]\nallow = [\"10.0.0.0/8\", \"uid:1000\"]\ndeny = [\"10.0.0.1\"]";
+    let config = Config::parse(text).expect("both lists are valid");
+    let access = &config.connections().access;
+    assert!(access.permits(host("10.0.0.2")) && !access.permits(host("10.0.0.1")));
+    assert!(access.permits(Who::Process { uid: 1000, gid: 1 }));
+    assert!(!access.permits(Who::Process { uid: 1, gid: 1000 }));
+    let (key, message) = blame(|raw| raw.connections.allow = vec!["10.0.0.1/8".to_owned()]);
+    assert_eq!(key, "connections.allow");
+    assert!(message.contains("\"10.0.0.0/8\", the network"), "{message}");
+}
+
+#[test]
 fn a_changed_configuration_is_checked_again() {
     let config = Config::profile("storage").expect("the profile is there");
     let mut raw = config.raw().clone();
@@ -758,12 +781,17 @@ fn a_file_is_read_and_its_errors_name_it() {
 
 #[test]
 fn every_key_has_a_value_as_a_file_has_it() {
-    let config = with(|raw| raw.send.slots = 500).expect("within the range");
+    let config = with(|raw| {
+        raw.send.slots = 500;
+        raw.connections.deny = ["10.0.0.0/8", "uid:7"].map(String::from).into();
+    });
+    let config = config.expect("within the range");
     for (key, value) in [
         ("send.slots", "500"),
         ("memory.prefault", "true"),
         ("engine.idle.policy", "\"block\""),
         ("explicit.buffers.count", "16"),
+        ("connections.deny", "[\"10.0.0.0/8\", \"uid:7\"]"),
     ] {
         assert_eq!(config.value_of(key).as_deref(), Some(value));
     }

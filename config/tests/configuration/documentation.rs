@@ -42,6 +42,7 @@ fn every_default_is_the_real_one() {
             toml::Value::String(text) => format!("`\"{text}\"`"),
             toml::Value::Integer(number) => number.to_string(),
             toml::Value::Boolean(on) => on.to_string(),
+            toml::Value::Array(list) => format!("`{list:?}`"),
             other => panic!("{key} is {other:?}"),
         };
         let row = PAGE.lines().find(|line| line.starts_with(&format!("| `{key}`")));
