@@ -7,18 +7,21 @@
 //! ```
 
 mod admission;
+mod admissions;
 mod shared;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rpcrdma_config::Config;
+use rpcrdma_config::{Access, Config};
 use rpcrdma_xdr::private_data::PrivateData;
 
+pub use self::admissions::Admissions;
 pub(crate) use self::shared::{Attachment, ControlShared, ShardEntry};
 use self::shared::{ControlRequest, Param, lock};
 use crate::budget;
 use crate::error::SetupError;
+use crate::parties::{Membership, Parties};
 use crate::provider::{
     Address, CmEvent, ConnectError, ConnectId, ConnectionManager, PrivateBytes, Provider,
 };
@@ -36,6 +39,10 @@ pub struct Control<P: Provider> {
     /// Requests of peers awaiting a verdict, and the number of such requests so far.
     pending: Vec<Pending<P>>,
     asked: u64,
+    /// Who may connect.
+    access: Access,
+    /// Who has connected.
+    parties: Parties,
     /// The listening addresses.
     listening: Vec<Address>,
     /// Whether a shard has served since listening began.
@@ -61,6 +68,7 @@ struct Pending<P: Provider> {
     request: Option<CmRequest<P>>,
     from: Address,
     private: PrivateBytes,
+    membership: Membership,
     until: Instant,
 }
 
@@ -81,6 +89,8 @@ impl<P: Provider> Control<P> {
             attempts: Vec::new(),
             pending: Vec::new(),
             asked: 0,
+            access: config.connections().access.clone(),
+            parties: Parties::new(config.connections().max_per_peer.as_usize()),
             listening: Vec::new(),
             is_served: false,
             last: 0,
@@ -100,6 +110,11 @@ impl<P: Provider> Control<P> {
         let at = self.cm.listen(at.into())?;
         self.listening.push(at);
         Ok(at)
+    }
+
+    /// What became of the requests of peers.
+    pub fn admissions(&self) -> Admissions {
+        self.shared.tally.snapshot()
     }
 
     /// Processes requests and events, waiting for them at most `timeout`.
@@ -216,6 +231,7 @@ impl<P: Provider> Control<P> {
 impl<P: Provider> Drop for Control<P> {
     /// Notifies all waiting requesters of the end.
     fn drop(&mut self) {
+        self.turn_all_away();
         let attempts = core::mem::take(&mut self.attempts).into_iter();
         let tried = attempts.map(|attempt| ControlRequest::Connect(attempt.order));
         let asked = self.shared.close().into_iter().chain(self.in_hand.take());

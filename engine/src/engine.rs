@@ -13,7 +13,7 @@ use crate::api::client::Client;
 use crate::api::handle::ShardHandle;
 use crate::api::handler::{Handler, RefuseCalls};
 use crate::api::shard::Shard;
-use crate::control::{Control, ControlShared};
+use crate::control::{Admissions, Control, ControlShared};
 use crate::error::SetupError;
 use crate::fabric::Fabric;
 use crate::failure::{self, EngineThread, Failures, Panicked};
@@ -107,6 +107,11 @@ impl<P: Provider> Engine<P> {
     /// them, in order of occurrence.
     pub fn failures(&self) -> Vec<Panicked> {
         self.shared.failures.list()
+    }
+
+    /// What became of the connection requests of peers: accepted, or rejected for which reason.
+    pub fn admissions(&self) -> Admissions {
+        self.shared.tally.snapshot()
     }
 
     /// Calls `tell` once for each of [`Engine::failures`], including later ones. For those, the

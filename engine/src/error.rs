@@ -3,7 +3,7 @@
 pub use rpcrdma_provider::SetupError;
 
 use rpcrdma_proto::{Refusal, SendError, Violation};
-use rpcrdma_provider::ConnectError;
+use rpcrdma_provider::{ConnectError, Rejection};
 
 /// Why a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -62,7 +62,7 @@ impl CloseReason {
     pub(crate) fn as_connect_error(self) -> ConnectError {
         match self {
             CloseReason::TimedOut => ConnectError::TimedOut,
-            CloseReason::Refused => ConnectError::Rejected,
+            CloseReason::Refused => ConnectError::Rejected(Rejection::Refused { code: 0 }),
             CloseReason::Protocol(rpcrdma_proto::Fatal::VersionRefused { low, high }) => {
                 ConnectError::Version { low, high }
             }

@@ -21,6 +21,7 @@ mod io;
 pub mod message;
 mod obtained;
 pub mod onc;
+mod parties;
 pub mod session;
 pub mod shard;
 pub mod stats;
@@ -61,7 +62,7 @@ pub use message::wanted::Want;
 pub use obtained::{Obtained, ObtainedMemory};
 pub use provider::{
     Address, AddressError, Armed, ConnectError, ConnectId, CqError, Credentials, Origin, Provider,
-    ShmName, WcStatus,
+    Rejection, ShmName, WcStatus,
 };
 pub use rpcrdma_config::{Config, ConfigError, Raw};
 pub use rpcrdma_mempool::{Loan, RegisteredBytes, RegisteredSlice};

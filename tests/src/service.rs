@@ -277,7 +277,7 @@ impl Handler for Service {
     fn admit(&mut self, request: &ConnectRequest<'_>) -> Admission {
         self.asked.push((request.from, request.connections));
         let is_full = self.per_host_max.is_some_and(|max| request.connections >= max);
-        if is_full { Admission::Refuse } else { Admission::Accept }
+        if is_full { Admission::RefuseWith(TOO_MANY) } else { Admission::Accept }
     }
 
     fn on_connect(
@@ -297,3 +297,6 @@ impl Handler for Service {
         self.closed.push((peer, why));
     }
 }
+
+/// The code that a service refuses with if a host has too many connections.
+pub const TOO_MANY: u16 = 42;

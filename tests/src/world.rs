@@ -51,7 +51,8 @@ pub struct World<P: Provider> {
     cookies: u64,
     /// Whether items are placed from buffers instead of from the source.
     pub lends: bool,
-    controls: Vec<Control<P>>,
+    /// The control planes: that of the servers first.
+    pub controls: Vec<Control<P>>,
     engines: Vec<Engine<P>>,
 }
 

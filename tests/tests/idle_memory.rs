@@ -1,13 +1,16 @@
-//! The memory of an idle connection, without the pools of its shard.
+//! The memory of an idle connection, without the pools of its shard, and of rejected peers.
 //!
 //! Registered memory does not come from the allocator and is not counted; nor is what a shard has
 //! for its calls and messages, which is the same for one connection and for hundreds.
 
+use rpcrdma_config::Raw;
+use rpcrdma_engine::control::Admissions;
 use rpcrdma_engine::{
-    Address, Answer, Call, Client, ConnectionId, Engine, Fabric, Handler, Reply, Shard,
+    Address, Answer, Call, Client, ConnectError, ConnectionId, Engine, Fabric, Handler, Rejection,
+    Reply, Shard,
 };
 use rpcrdma_tests::alloc::{Counting, held};
-use rpcrdma_tests::world::{checked, small};
+use rpcrdma_tests::world::{Plan, World, checked, small};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -102,4 +105,45 @@ fn an_idle_connection_takes_less_than_four_kibibytes_a_side() {
     // Nothing but the test's own list is allocated for a connection when it comes.
     let came = each(3, 2, 0) - each(1, 0, 0);
     assert!(came < 64, "{came} bytes are allocated for a connection when it comes");
+}
+
+/// What is left of peers that come again and again and may not connect: nothing but the counters.
+#[test]
+fn peers_that_are_rejected_leave_nothing() {
+    type Change = fn(&mut Raw);
+    type Count = fn(&Admissions) -> u64;
+    let ways: [(Change, Rejection, Count); 2] = [
+        (
+            |raw| raw.connections.deny = vec!["0.0.0.0/0".to_owned()],
+            Rejection::NotAllowed,
+            |counted| counted.not_allowed,
+        ),
+        (|raw| raw.connections.max_per_peer = 1, Rejection::PeerFull, |counted| counted.peer_full),
+    ];
+    for (change, why, count) in ways {
+        let mut plan = Plan { clients: 2, ..Plan::default() };
+        change(&mut plan.serve);
+        let fabric = Fabric::new();
+        let mut world = World::new(&|| fabric.clone(), &plan);
+        if why == Rejection::PeerFull {
+            world.connect(0);
+        }
+        let mut reject = |times: u64| {
+            for _ in 0..times {
+                assert_eq!(world.try_connect(1), Err(ConnectError::Rejected(why)));
+            }
+            let counted = count(&world.controls[0].admissions());
+            let places = [world.servers[0].handle(), world.clients[1].handle()];
+            (
+                counted,
+                places.map(|handle| handle.connections()),
+                world.servers[0].audit().peers.len(),
+            )
+        };
+        // Lists get their room.
+        let (_, places, peers) = reject(100);
+        let (left, bytes) = held(|| reject(10_000));
+        assert_eq!(left, (10_100, places, peers), "{why}");
+        assert_eq!(bytes, 0, "{why}");
+    }
 }

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rpcrdma_provider::{
-    Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, Waker,
+    Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, Rejection, SetupError,
+    Waker,
 };
 use rpcrdma_transport::conn::Conn;
 use rpcrdma_transport::device::Device;
@@ -160,8 +161,8 @@ impl ConnectionManager for FabricCm {
         None
     }
 
-    fn reject(&mut self, request: FabricRequest, _private: &[u8]) {
-        drop(request);
+    fn reject(&mut self, mut request: FabricRequest, private: &[u8]) {
+        request.refuse(Rejection::decode(private));
     }
 
     fn next(&mut self, waker: &Waker, timeout: Duration) -> Option<CmEvent<FabricCm>> {
@@ -200,13 +201,19 @@ impl Drop for FabricCm {
     }
 }
 
-impl Drop for FabricRequest {
-    fn drop(&mut self) {
+impl FabricRequest {
+    fn refuse(&mut self, why: Rejection) {
         if let Some(pending) = self.0.take() {
             let Pending { seat, id, answer_to, .. } = pending;
             drop(seat);
-            answer_to.push(CmEvent::Refused { id, reason: ConnectError::Rejected });
+            answer_to.push(CmEvent::Refused { id, reason: ConnectError::Rejected(why) });
         }
+    }
+}
+
+impl Drop for FabricRequest {
+    fn drop(&mut self) {
+        self.refuse(Rejection::Unstated);
     }
 }
 

@@ -110,7 +110,8 @@ impl Address {
     /// process. A party connects again from a different port or process.
     pub fn origin(&self) -> Origin {
         match self {
-            Address::Ip(address) => Origin::Host(address.ip()),
+            // An IPv4 host is one party, however the listener writes its address.
+            Address::Ip(address) => Origin::Host(address.ip().to_canonical()),
             Address::Shm(name) => Origin::Socket(*name),
             Address::Process(process) => Origin::User(process.uid),
         }
@@ -341,6 +342,7 @@ mod tests {
         assert_eq!(origin("10.0.0.1:7"), origin("10.0.0.1:8"));
         assert_ne!(origin("10.0.0.1:7"), origin("10.0.0.2:7"));
         assert_eq!(origin("[fd00::1]:7"), origin("[fd00::1]:8"));
+        assert_eq!(origin("[::ffff:10.0.0.1]:7"), origin("10.0.0.1:8"));
         assert_ne!(origin("shm:@a"), origin("shm:@b"));
         let process = |pid, uid| Address::Process(Credentials { pid, uid, gid: 100 }).origin();
         assert_eq!(process(1, 1000), process(2, 1000));

@@ -4,7 +4,7 @@ use std::fmt;
 
 use rpcrdma_config::Config;
 
-use crate::Address;
+use crate::{Address, Rejection};
 
 /// Why the set-up failed.
 #[derive(Debug, thiserror::Error)]
@@ -182,8 +182,8 @@ pub enum ConnectError {
         reason: &'static str,
     },
     /// The peer rejected the request.
-    #[error("the peer rejected the connection")]
-    Rejected,
+    #[error("the peer rejected the connection: {0}")]
+    Rejected(Rejection),
     /// The peer did not answer in time.
     #[error("the peer did not answer in time")]
     TimedOut,

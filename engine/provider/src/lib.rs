@@ -16,6 +16,7 @@ pub mod fault;
 mod fd;
 pub mod interposed;
 mod queues;
+mod rejection;
 mod waker;
 mod work;
 mod wrap;
@@ -33,6 +34,7 @@ pub use self::cm::{
 pub use self::error::{ConnectError, EngineThread, Panicked, SetupError};
 pub use self::fd::readable;
 pub use self::queues::{Armed, Attached, Bells, QueueAttr, QueueEvent, Queues, ring_of};
+pub use self::rejection::{Rejection, RejectionBytes};
 pub use self::waker::Waker;
 pub use self::work::{
     Bind, CqError, PostError, RecvWr, Remote, Requests, SendFlags, SendOp, SendWr, Taken, WC_BATCH,

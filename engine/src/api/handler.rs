@@ -29,9 +29,9 @@ pub trait Handler {
     }
 
     /// A peer requests a connection. The return value accepts or rejects it. The attempt of a
-    /// rejected peer fails ([`ConnectError::Rejected`]), and it can try again later. A request that
-    /// is not answered within `connections.connect_timeout`, because the shard is not polled, is
-    /// rejected.
+    /// rejected peer fails with the reason ([`ConnectError::Rejected`]), and it can try again. A request that is not answered within `connections.connect_timeout`,
+    /// because the shard is not polled, is rejected. Not asked about peers that
+    /// `connections.allow`, `connections.deny` or `connections.max_per_peer` reject.
     fn admit(&mut self, request: &ConnectRequest<'_>) -> Admission {
         let _ = request;
         Admission::Accept
@@ -95,6 +95,10 @@ pub enum Admission {
     Accept,
     /// Rejects it.
     Refuse,
+    /// Rejects it with a code of the program, which the peer's attempt to connect returns
+    /// ([`Rejection::Refused`](crate::Rejection::Refused)). [`Handler::on_connect`] cannot send it: there the peer only loses
+    /// its connection.
+    RefuseWith(u16),
 }
 
 /// Rejects every call: the handler of a shard that only sends calls.

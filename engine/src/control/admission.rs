@@ -1,21 +1,23 @@
-//! Admission: a shard decides about each connection request.
+//! Admission: the configuration, and then a shard, decide about each connection request.
 //!
 //! ```text
-//!   request ─▶ the next shard that serves and has room ─Request─▶ Handler::admit
-//!      │                      ▲ it has gone, or stops               │
-//!      └ none, or too late    └──────────────────────── verdict ◀───┘
-//!           └─▶ rejected               rejected ◀─ no ──┴── yes ─▶ accepted ──Accepted──▶ the shard
+//!   request ─▶ allow, deny; max_per_peer ─▶ the next shard that serves and has room ─Request─▶ Handler::admit
+//!                    │ no                     │ none, or too late   ▲ it has gone, or stops       │
+//!                    │                        │                     └───────────────── verdict ◀──┘
+//!                    └─▶ rejected ◀───────────┴───────────────────────────────── no ─────┤
+//!                                                     the shard ◀──Accepted── accepted ◀─┴ yes
 //! ```
-//! A place of the shard is reserved from the request to the verdict. No thread waits for the
+//! A rejection states its reason. A place of the shard is reserved from the request to the verdict. No thread waits for the
 //! verdict, and a request without one is rejected when its time has elapsed.
 
 use std::time::Instant;
 
+use rpcrdma_config::Who;
 use rpcrdma_xdr::private_data::PrivateData;
 
 use super::shared::{Verdict, lock};
 use crate::control::{CmRequest, Control, Pending};
-use crate::provider::{Address, ConnectionManager, PrivateBytes, Provider};
+use crate::provider::{Address, ConnectionManager, Credentials, PrivateBytes, Provider, Rejection};
 use crate::shard::arrival::Arrival;
 
 impl<P: Provider> Control<P> {
@@ -26,9 +28,15 @@ impl<P: Provider> Control<P> {
         from: Address,
         private: PrivateBytes,
     ) {
+        if !self.access.permits(who(&from)) {
+            return self.reject(request, Rejection::NotAllowed);
+        }
+        let Some(membership) = self.parties.join(from.origin()) else {
+            return self.reject(request, Rejection::PeerFull);
+        };
         let until = Instant::now() + self.shared.param.timeout;
         let request = Some(request);
-        self.ask(Pending { number: 0, shard: 0, request, from, private, until });
+        self.ask(Pending { number: 0, shard: 0, request, from, private, membership, until });
     }
 
     /// Asks the next shard that serves and has room.
@@ -43,7 +51,11 @@ impl<P: Provider> Control<P> {
             let entry = &shards[at];
             entry.is_serving() && entry.wakeup.reserve(entry.connections_max)
         });
-        let Some(at) = chosen else { return self.reject(&mut pending) };
+        let Some(at) = chosen else {
+            let is_served = shards.iter().any(|entry| entry.is_serving());
+            let why = if is_served { Rejection::Full } else { Rejection::Stopping };
+            return self.turn_away(&mut pending, why);
+        };
         self.last = at;
         let Pending { number, from, ref private, .. } = pending;
         let question = Arrival::Request { number, from, private: private.clone() };
@@ -54,15 +66,27 @@ impl<P: Provider> Control<P> {
             }
             Err(_) => {
                 shards[at].wakeup.disconnected();
-                self.reject(&mut pending);
+                self.turn_away(&mut pending, Rejection::Busy);
             }
         }
     }
 
-    /// Rejects a request; a repetition has no effect.
-    fn reject(&mut self, pending: &mut Pending<P>) {
+    /// Rejects a pending request; a repetition has no effect.
+    fn turn_away(&mut self, pending: &mut Pending<P>, why: Rejection) {
         if let Some(request) = pending.request.take() {
-            self.cm.reject(request, &[]);
+            self.reject(request, why);
+        }
+    }
+
+    fn reject(&mut self, request: CmRequest<P>, why: Rejection) {
+        self.shared.tally.rejected(why);
+        self.cm.reject(request, &why.encode());
+    }
+
+    /// Rejects all pending requests: the control plane ends.
+    pub(super) fn turn_all_away(&mut self) {
+        for mut pending in core::mem::take(&mut self.pending) {
+            self.turn_away(&mut pending, Rejection::Stopping);
         }
     }
 
@@ -77,29 +101,34 @@ impl<P: Provider> Control<P> {
             drop(shards);
             return self.ask(pending);
         };
-        if !verdict.accepts {
+        if let Err(code) = verdict.outcome {
             let is_stopping = !entry.is_serving();
             drop(shards);
             if is_stopping {
                 self.ask(pending)
             } else {
-                self.reject(&mut pending)
+                self.turn_away(&mut pending, Rejection::Refused { code })
             }
             return self.give_back(verdict);
         }
         let accepted = pending.request.take().and_then(|request| {
-            self.cm.accept(request, &entry.queues, &shared.param.as_conn_param()).ok()
+            let param = shared.param.as_conn_param();
+            let accepted = self.cm.accept(request, &entry.queues, &param);
+            // A request that is not accepted is rejected by the connection manager.
+            accepted.inspect_err(|_| shared.tally.rejected(Rejection::Busy)).ok()
         });
         drop(shards);
         let Some(endpoint) = accepted else { return self.give_back(verdict) };
-        let private = PrivateData::decode(&pending.private);
-        let arrival = Arrival::Accepted { endpoint, from: verdict.from, private };
+        shared.tally.accepted();
+        let Pending { private, membership, .. } = pending;
+        let private = PrivateData::decode(&private);
+        let arrival = Arrival::Accepted { endpoint, from: verdict.from, private, membership };
         self.deliver(verdict.shard, arrival);
     }
 
     /// A request has ended without a connection: releases its shard's reserved place.
     pub(super) fn give_back(&self, verdict: Verdict) {
-        if verdict.accepts {
+        if verdict.outcome.is_ok() {
             return self.deliver(verdict.shard, Arrival::Abandoned { from: verdict.from });
         }
         let shards = lock(&self.shared.shards);
@@ -125,10 +154,19 @@ impl<P: Provider> Control<P> {
                 continue;
             }
             if pending.until <= now {
-                self.reject(&mut pending);
+                self.turn_away(&mut pending, Rejection::Busy);
             }
             // Its shard holds a place for it until it answers.
             self.pending.push(pending);
         }
+    }
+}
+
+/// What the lists of the configuration can name.
+fn who(from: &Address) -> Who {
+    match *from {
+        Address::Ip(address) => Who::Host(address.ip()),
+        Address::Process(Credentials { uid, gid, .. }) => Who::Process { uid, gid },
+        _ => Who::Unknown,
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
+use super::admissions::Tally;
 use crate::error::SetupError;
 use crate::failure::Failures;
 use crate::provider::{Address, ConnParam, ConnectError, ConnectId, Handle, Provider, Waker};
@@ -22,6 +23,7 @@ pub(crate) struct ControlShared<P: Provider> {
     pub param: Param,
     versions: VersionMemory,
     pub failures: Arc<Failures>,
+    pub tally: Tally,
 }
 
 /// Queued requests.
@@ -70,7 +72,8 @@ pub(crate) struct Verdict {
     pub number: u64,
     /// The address of the peer.
     pub from: Address,
-    pub accepts: bool,
+    /// Accepted, or refused with a code of the program.
+    pub outcome: Result<(), u16>,
 }
 
 /// A shard's entry in the control plane.
@@ -106,6 +109,7 @@ impl<P: Provider> ControlShared<P> {
             param,
             versions,
             failures: Arc::default(),
+            tally: Tally::default(),
         })
     }
 
@@ -187,8 +191,8 @@ impl<P: Provider> Attachment<P> {
     }
 
     /// Sends a verdict on a peer. False if no more verdicts are processed.
-    pub fn answer(&self, number: u64, from: Address, accepts: bool) -> bool {
-        let verdict = Verdict { shard: self.shard, number, from, accepts };
+    pub fn answer(&self, number: u64, from: Address, outcome: Result<(), u16>) -> bool {
+        let verdict = Verdict { shard: self.shard, number, from, outcome };
         self.shared.request(ControlRequest::Answered(verdict))
     }
 

@@ -2,6 +2,7 @@
 
 use rpcrdma_xdr::private_data::PrivateData;
 
+use crate::parties::Membership;
 use crate::provider::{Address, ConnectError, ConnectId, Endpoint, PrivateBytes, Provider};
 
 /// A connection request from a shard.
@@ -22,7 +23,12 @@ pub(crate) enum Arrival<P: Provider> {
     /// A requested connection that will not be established.
     Abandoned { from: Address },
     /// A connection requested by a peer.
-    Accepted { endpoint: Endpoint<P::Cm>, from: Address, private: Option<PrivateData> },
+    Accepted {
+        endpoint: Endpoint<P::Cm>,
+        from: Address,
+        private: Option<PrivateData>,
+        membership: Membership,
+    },
     /// A connection requested by this shard.
     Connected { order: ConnectOrder, endpoint: Endpoint<P::Cm>, private: Option<PrivateData> },
     /// A connection requested by this shard that failed.

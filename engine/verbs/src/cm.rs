@@ -26,8 +26,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rpcrdma_provider::{
-    Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, Waker,
-    readable,
+    Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, Rejection, SetupError,
+    Waker, readable,
 };
 
 use self::attempt::{Attempt, AttemptStage, Tries};
@@ -139,7 +139,8 @@ impl VerbsCm {
         let is_ours = id.device().0 == self.device.context;
         let has_room = self.requests < self.device.options.backlog as usize;
         let Some(from) = from.filter(|_| is_ours && has_room) else {
-            id.reject(&[]);
+            let why = if is_ours && !has_room { Rejection::Busy } else { Rejection::Unstated };
+            id.reject(&why.encode());
             return;
         };
         let request = VerbsRequest { id: Some(id), key, depths: happened.depths };
@@ -187,7 +188,7 @@ impl VerbsCm {
             (AttemptStage::Answer(endpoint), sys::RDMA_CM_EVENT_CONNECT_RESPONSE) => {
                 return self.establish(attempt, endpoint, happened);
             }
-            (_, event) => Err(reason::of_event(event, happened.status)),
+            (_, event) => Err(reason::of_event(event, happened.status, &happened.private)),
         };
         match outcome {
             Ok((stage, timeout)) => {
@@ -355,7 +356,7 @@ impl ConnectionManager for VerbsCm {
         }
         let Some(id) = request.id.take() else { return Err(SetupError::Stopped) };
         let endpoint = on.port.create(Some(id)).map_err(|(id, error)| {
-            id.inspect(|id| id.reject(&[]));
+            id.inspect(|id| id.reject(&Rejection::Busy.encode()));
             self.device.events.note_failure(&error);
             error
         })?;
@@ -371,7 +372,7 @@ impl ConnectionManager for VerbsCm {
         });
         if let Err(error) = accepted {
             let id = endpoint.pair().and_then(|pair| pair.id.as_ref());
-            id.into_iter().for_each(|id| id.reject(&[]));
+            id.into_iter().for_each(|id| id.reject(&Rejection::Busy.encode()));
             self.device.events.note_failure(&error);
             return Err(error);
         }

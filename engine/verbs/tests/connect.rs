@@ -8,7 +8,7 @@ use rpcrdma_config::{Config, Raw};
 use rpcrdma_provider::SetupError;
 use rpcrdma_provider::{
     Address, Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, Origin,
-    Provider, QueueAttr, QueueEvent, Queues, Waker,
+    Provider, QueueAttr, QueueEvent, Queues, Rejection, Waker,
 };
 use rpcrdma_verbs::{Verbs, VerbsCm, VerbsEndpoint, VerbsQueues, VerbsRequest};
 
@@ -192,15 +192,22 @@ fn both_sides_receive_the_private_data_of_the_other() {
 fn a_rejected_request_differs_from_one_without_a_listener() {
     let device = device(|_| {});
     let mut pair = Pair::new(&device, address());
-    for by_drop in [false, true] {
+    let told = Rejection::Refused { code: 7 }.encode();
+    for (private, why) in [
+        (None, Rejection::Unstated),
+        (Some(&b"no"[..]), Rejection::Unstated),
+        (Some(&[0xff; 148]), Rejection::Unstated),
+        // The device adds padding, or cuts off what is too long.
+        (Some(&told), Rejection::Refused { code: 7 }),
+        (Some(&[0; 255]), Rejection::Unstated),
+    ] {
         pair.client.connect(pair.at, &[]);
         let (request, ..) = pair.request();
-        if by_drop {
-            drop(request);
-        } else {
-            pair.server.cm.reject(request, b"no");
+        match private {
+            None => drop(request),
+            Some(private) => pair.server.cm.reject(request, private),
         }
-        assert_eq!(pair.client.refused(), ConnectError::Rejected);
+        assert_eq!(pair.client.refused(), ConnectError::Rejected(why));
     }
     let Pair { server, mut client, at } = pair;
     drop(server);
@@ -340,7 +347,7 @@ fn one_connection_more_than_the_queues_have_is_rejected() {
     let handle = pair.server.queues.handle();
     let refused = pair.server.cm.accept(request, &handle, &QUIET).expect_err("it is full");
     assert!(matches!(refused, SetupError::Limit { .. }), "{refused}");
-    assert_eq!(pair.client.refused(), ConnectError::Rejected);
+    assert_eq!(pair.client.refused(), ConnectError::Rejected(Rejection::Busy));
     let events = device.events();
     assert_eq!((events.failures, events.last_failure), (1, Some(refused.to_string())));
 }

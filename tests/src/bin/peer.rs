@@ -11,7 +11,7 @@ use rpcrdma_tests::service::Service;
 use rpcrdma_tests::setup::{checked, small};
 use rpcrdma_verbs::Verbs;
 
-const USAGE: &str = "peer serve ADDRESS --until FILE [--device NAME] [--map yes]
+const USAGE: &str = "peer serve ADDRESS --until FILE [--device NAME] [--map yes] [--deny ENTRY]
 peer call ADDRESS [--until FILE] [--calls N] [--lines N] [--bytes N] [--again yes] [--progress FILE]
                   [--seconds N] [--device NAME] [--map yes]
 
@@ -25,6 +25,7 @@ ADDRESS is that of an RDMA device, or a socket of shared memory: shm:PATH.
   --progress FILE   how many calls each line has had answered, at least; - says it in lines
   --seconds N       after that it has hung (120)
   --map yes         maps the pools of a peer that does so, too (shm.map_pools)
+  --deny ENTRY      rejects these peers (connections.deny)
 
 Ends with 0 if every call was answered, with 3 if a line was lost, with 4 if it has hung.";
 
@@ -40,6 +41,7 @@ struct Wanted {
     bytes_max: u32,
     again: bool,
     maps_pools: bool,
+    deny: Vec<String>,
     seconds: u64,
 }
 
@@ -76,6 +78,7 @@ fn config(wanted: &Wanted) -> Config {
     raw.engine.idle.policy = "block".into();
     raw.engine.idle.spin = "20us".into();
     raw.connections.max = i64::from(wanted.lines.max(8));
+    raw.connections.deny.clone_from(&wanted.deny);
     raw.connections.stop_timeout = "2s".into();
     // A peer that does not learn of the end of a connection never answers.
     raw.connections.call_timeout = "3s".into();
@@ -192,6 +195,7 @@ fn wanted() -> Option<Wanted> {
         bytes_max: 30_000,
         again: false,
         maps_pools: false,
+        deny: Vec::new(),
         seconds: 120,
     };
     while let Some(key) = args.next() {
@@ -205,6 +209,7 @@ fn wanted() -> Option<Wanted> {
             "--bytes" => wanted.bytes_max = value.parse().ok()?,
             "--again" => wanted.again = value == "yes",
             "--map" => wanted.maps_pools = value == "yes",
+            "--deny" => wanted.deny.push(value),
             "--seconds" => wanted.seconds = value.parse().ok()?,
             _ => return None,
         }

@@ -77,6 +77,11 @@ impl<P: SimProvider> Sim<P> {
             if !is_lost {
                 invariants::check_stopped(at, &audit, self.keeps_rights(node))?;
             }
+            let places = node.shard.handle().connections();
+            if places > 0 && self.handshake.is_none() {
+                let detail = format!("shard {at}: {places}");
+                return Err(Violation { check: "all places are free after the stop", detail });
+            }
         }
         self.nodes.clear();
         self.controls.clear();

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rpcrdma_engine::provider::fault::FaultLog;
 use rpcrdma_engine::provider::{ConnectError, CqError, WcStatus};
 use rpcrdma_engine::shard::audit::PeerAudit;
-use rpcrdma_engine::{CallError, CloseReason, ConnectionId};
+use rpcrdma_engine::{CallError, CloseReason, ConnectionId, Rejection};
 use rpcrdma_proto::{Fatal, Refusal};
 
 use super::invariants::{self, State};
-use super::model::{End, Link, NOT_ADMITTED, Suspicion, TURNED_DOWN, Violation};
+use super::model::{End, Link, NOT_ADMITTED, Suspicion, Violation};
 use super::provider::SimProvider;
 use super::scenario::{EngineSetup, NEVER, Weather};
 use super::scheduler::{Node, QueuesOf, Sim};
@@ -37,6 +37,7 @@ impl<P: SimProvider> Sim<P> {
             self.judge_attempt(shard, why)?;
         }
         self.check_shard(at)?;
+        self.check_parties(at)?;
         self.check_pairs(at)
     }
 
@@ -114,6 +115,12 @@ impl<P: SimProvider> Sim<P> {
             let max = self.setup.engines[node.of.engine].raw.connections.max;
             node.was_full |= node.shard.handle().connections() as i64 >= max;
         }
+        for (at, engine) in self.setup.engines.iter().enumerate() {
+            let shards = self.nodes.iter().filter(|node| node.of.engine == at);
+            let count: usize = shards.map(|node| node.shard.handle().connections()).sum();
+            let max = engine.raw.connections.max_per_peer;
+            self.is_crowded |= max > 0 && count as i64 >= max;
+        }
     }
 
     /// Records the connections on which bytes of a message were changed.
@@ -187,7 +194,7 @@ impl<P: SimProvider> Sim<P> {
 
     fn judge_attempt(&self, shard: usize, why: ConnectError) -> Result<(), Violation> {
         let is_right = match why {
-            ConnectError::Rejected => self.turns_away(),
+            ConnectError::Rejected(why) => self.may_reject(why),
             ConnectError::TimedOut => self.has_leapt || self.is_noisy(),
             ConnectError::NoRoute | ConnectError::WrongAddress { .. } | ConnectError::Failed => {
                 false
@@ -203,12 +210,30 @@ impl<P: SimProvider> Sim<P> {
         }
     }
 
-    /// Whether a server may not admit a connection.
-    fn turns_away(&self) -> bool {
-        let seen = &self.model.borrow().coverage;
-        seen.contains_key(NOT_ADMITTED)
-            || seen.contains_key(TURNED_DOWN)
-            || self.nodes.iter().any(|node| self.is_ending(node) || node.was_full)
+    /// Whether a server may reject the current attempt for this reason.
+    fn may_reject(&self, why: Rejection) -> bool {
+        let mut model = self.model.borrow_mut();
+        let is_ending = || self.nodes.iter().any(|node| self.is_ending(node));
+        match why {
+            Rejection::Refused { code } => {
+                // A program says its number, or nothing.
+                model.coverage.contains_key(NOT_ADMITTED) && usize::from(code) < self.nodes.len()
+            }
+            Rejection::NotAllowed => {
+                model.saw("peers not allowed");
+                self.setup.engines.iter().any(|it| !it.raw.connections.allow.is_empty())
+            }
+            Rejection::PeerFull => {
+                model.saw("peers with too many connections");
+                self.is_crowded
+            }
+            Rejection::Full => is_ending() || self.nodes.iter().any(|node| node.was_full),
+            Rejection::Stopping => is_ending(),
+            // The device of a shard that ends makes no connection. Over shared memory, a listener
+            // that closes answers nobody.
+            Rejection::Busy | Rejection::Unstated => is_ending(),
+            _ => false,
+        }
     }
 
     /// The number of faults of some kinds in the queues of an engine.
@@ -347,6 +372,23 @@ impl<P: SimProvider> Sim<P> {
             is_starved: self.is_starved(node) && !self.is_settled,
             is_lost: is_leaky(node),
         })
+    }
+
+    /// Checks that no party has more connections to an engine than it may have: all shards are of
+    /// one host or user.
+    fn check_parties(&self, at: usize) -> Result<(), Violation> {
+        let engine = self.nodes[at].of.engine;
+        let max = self.setup.engines[engine].raw.connections.max_per_peer as usize;
+        let shards = self.nodes.iter().filter(|node| node.of.engine == engine);
+        let peers = shards.flat_map(|node| &node.audit.peers).filter(|peer| !peer.is_asked);
+        let count = peers.count();
+        match max == 0 || count <= max {
+            true => Ok(()),
+            false => Err(Violation {
+                check: "a party has no more connections than it may have",
+                detail: format!("engine {engine}: {count} of {max}"),
+            }),
+        }
     }
 
     /// Whether the device of a shard has refused Receives, and may do so again.

@@ -447,7 +447,7 @@ impl Handler for Program {
             return Admission::Accept;
         }
         self.model().saw(NOT_ADMITTED);
-        Admission::Refuse
+        Admission::RefuseWith(self.shard as u16)
     }
 
     fn on_connect(

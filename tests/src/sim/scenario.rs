@@ -138,7 +138,7 @@ impl Setup {
         };
         let engines = (0..count).map(&mut one).collect();
         let tempo = random.choose(&[10, 40, 90]);
-        Setup {
+        let mut setup = Setup {
             weather,
             trouble,
             engines,
@@ -159,7 +159,9 @@ impl Setup {
                 turn_away: beside.choose(&[0, 0, 0, 10, 60]),
             },
             maps_pools: beside.below(3) == 0,
-        }
+        };
+        setup.engines.iter_mut().for_each(|it| guard(beside, &mut it.raw));
+        setup
     }
 }
 
@@ -226,6 +228,15 @@ fn config(random: &mut Random) -> Raw {
     raw.app.bulk.count = random.choose(&[0, 1, 3, 6, 10]);
     raw.app.bulk.length = format!("{}B", source_len(PART_LEN_MAX)).as_str().into();
     raw
+}
+
+/// Who may connect to an engine: mostly everybody, as often as there is room.
+fn guard(random: &mut Random, raw: &mut Raw) {
+    raw.connections.max_per_peer = random.choose(&[0, 0, 0, 0, 0, 0, 1, 3]);
+    if random.below(40) == 0 {
+        // No host and no user of a run.
+        raw.connections.allow = vec!["192.0.2.0/24".to_owned()];
+    }
 }
 
 /// Timeouts that expire in the run, all or none of them.

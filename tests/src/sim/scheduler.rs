@@ -49,6 +49,9 @@ pub struct Sim<P: SimProvider> {
     pub handshake: Option<Handshake>,
     /// Ends of unknown connections on which bytes of a message were changed.
     pub strangers: HashSet<End>,
+    /// Whether an engine has had as many connections as one party may have, since the current
+    /// attempt to connect began.
+    pub is_crowded: bool,
     /// Whether the faults have stopped.
     pub is_draining: bool,
     /// Whether every call is complete.
@@ -165,6 +168,7 @@ impl<P: SimProvider> Sim<P> {
             setup: setup.clone(),
             handshake: None,
             strangers: HashSet::new(),
+            is_crowded: false,
             is_draining: false,
             is_settled: false,
             has_leapt: false,
@@ -269,6 +273,8 @@ impl<P: SimProvider> Sim<P> {
         let at = self.random.below(self.nodes.len() as u32) as usize;
         let to = self.random.below(self.listening.len() as u32) as usize;
         let to = self.listening[to];
+        self.is_crowded = false;
+        self.note_full();
         match self.nodes[at].shard.connect(to) {
             Ok(id) => {
                 self.model.borrow_mut().trace.note(Event::Connect(at, id));

@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 
 use rpcrdma_engine::provider::ConnectError;
-use rpcrdma_engine::{CallRefused, CloseReason, Provider};
+use rpcrdma_engine::{CallRefused, CloseReason, Provider, Rejection};
 
 use crate::script::{Part, Random, Script};
+use crate::service::TOO_MANY;
 use crate::world::{Open, Plan, World};
 
 /// A connection to an address without a listener fails, and its place is free again.
@@ -31,7 +32,7 @@ pub fn a_full_server_rejects<P: Provider>(open: Open<'_, P>) {
     let mut world = World::new(open, &plan);
     let peers = [world.connect(0), world.connect(0)];
     for _ in 0..5 {
-        assert_eq!(world.try_connect(1), Err(ConnectError::Rejected));
+        assert_eq!(world.try_connect(1), Err(ConnectError::Rejected(Rejection::Full)));
     }
     assert!(world.clients[0].handle().close(peers[0]));
     world.until("it has room", |world| world.servers[0].handle().connections() == 1);
@@ -83,7 +84,8 @@ pub fn a_peer_is_rejected_before_it_is_accepted<P: Provider>(open: Open<'_, P>) 
     let first = world.connect(0);
     world.round(0, first, &Script::new(1, &[], &[]));
     for _ in 0..3 {
-        assert_eq!(world.try_connect(1), Err(ConnectError::Rejected));
+        let refused = ConnectError::Rejected(Rejection::Refused { code: TOO_MANY });
+        assert_eq!(world.try_connect(1), Err(refused));
         assert_eq!(world.clients[1].handle().connections(), 0, "it was never connected");
     }
     let stats = world.servers[0].handle().stats();
@@ -111,7 +113,80 @@ pub fn two_simultaneous_requests_of_a_host_count_twice<P: Provider>(open: Open<'
     let outcomes = ids.map(|id| world.outcome(0, id));
     let connected = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
     assert_eq!(connected, 1, "{outcomes:?}");
-    assert!(outcomes.contains(&Err(ConnectError::Rejected)), "{outcomes:?}");
+    let refused = Err(ConnectError::Rejected(Rejection::Refused { code: TOO_MANY }));
+    assert!(outcomes.contains(&refused), "{outcomes:?}");
+}
+
+/// The lists of the configuration decide before the handler is asked, and hold nothing for a peer
+/// that they do not name.
+pub fn the_configuration_decides_who_may_connect<P: Provider>(open: Open<'_, P>) {
+    let networks = ["0.0.0.0/0", "::/0"].map(str::to_owned);
+    let users = [format!("uid:{}", rustix::process::getuid().as_raw())];
+    let is_shm = open.at().as_ip().is_none();
+    let (ours, others) = match is_shm {
+        true => (&users[..], &networks[..]),
+        false => (&networks[..], &users[..]),
+    };
+    let nobody = ["203.0.113.9", "uid:4294967290"].map(str::to_owned);
+    for (allow, deny, may) in [
+        (ours, &[][..], true),
+        (&nobody, &[], false),
+        (others, &[], false),
+        (&[], ours, false),
+        (&[], others, true),
+        (&[], &nobody, true),
+        (ours, ours, false),
+        (&[ours, others].concat(), &nobody, true),
+    ] {
+        let mut plan = Plan::default();
+        plan.serve.connections.allow = allow.to_vec();
+        plan.serve.connections.deny = deny.to_vec();
+        let mut world = World::new(open, &plan);
+        for _ in 0..3 {
+            let outcome = world.try_connect(0);
+            if may {
+                world.round(0, outcome.expect("it is named"), &Script::new(1, &[], &[]));
+                break;
+            }
+            assert_eq!(outcome, Err(ConnectError::Rejected(Rejection::NotAllowed)));
+        }
+        let counted = world.controls[0].admissions();
+        let expected = if may { (1, 0) } else { (0, 3) };
+        assert_eq!((counted.accepted, counted.not_allowed), expected, "{allow:?} {deny:?}");
+        assert_eq!(world.servers[0].handler().asked.len() as u64, counted.accepted);
+        assert_eq!(world.servers[0].handle().connections() as u64, counted.accepted);
+    }
+}
+
+/// A peer has as many connections as it may have, on whichever shards they are.
+pub fn the_connections_of_a_peer_are_counted_over_all_shards<P: Provider>(open: Open<'_, P>) {
+    let mut plan = Plan { servers: 2, clients: 2, ..Plan::default() };
+    plan.serve.connections.max = 4;
+    plan.serve.connections.max_per_peer = 3;
+    plan.call.connections.max = 4;
+    let mut world = World::new(open, &plan);
+    let full = Err(ConnectError::Rejected(Rejection::PeerFull));
+    let mut peers: Vec<_> = [0, 1, 0].map(|client| (client, world.connect(client))).into();
+    for round in 0..4 {
+        for client in [0, 1] {
+            assert_eq!(world.try_connect(client), full);
+        }
+        let asked: usize = world.servers.iter_mut().map(|it| it.handler().asked.len()).sum();
+        assert_eq!(asked, peers.len() + round, "a handler is not asked about those");
+        for &(client, peer) in &peers {
+            world.round(client, peer, &Script::new(1, &[], &[]));
+        }
+        let (client, peer) = peers.remove(0);
+        assert!(world.clients[client].handle().close(peer));
+        world.until("it is gone", |world| {
+            world.servers.iter().map(|server| server.handle().connections()).sum::<usize>() == 2
+        });
+        // From another shard of the same party.
+        peers.push((1 - client, world.connect(1 - client)));
+    }
+    let counted = world.controls[0].admissions();
+    assert_eq!((counted.accepted, counted.peer_full, counted.full), (7, 8, 0));
+    world.check_nothing_leaked();
 }
 
 /// Several connections of one shard share its Receives and do not disturb each other.

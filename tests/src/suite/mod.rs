@@ -84,6 +84,8 @@ macro_rules! api_suite {
             connections: a_connect_without_a_listener_fails, a_full_server_rejects, a_full_client_does_not_connect,
                 a_handler_refuses_a_connection, a_peer_is_rejected_before_it_is_accepted,
                 two_simultaneous_requests_of_a_host_count_twice, connections_share_one_shard,
+                the_configuration_decides_who_may_connect,
+                the_connections_of_a_peer_are_counted_over_all_shards,
                 connections_go_to_shards_in_turn, connections_come_and_go;
             ending: a_close_completes_open_calls, a_close_discards_calls_that_have_not_left,
                 a_stop_lets_open_calls_finish, a_stopping_server_drops_new_calls,

@@ -6,15 +6,19 @@ use rpcrdma_config::Raw;
 use rpcrdma_engine::control::Control;
 use rpcrdma_engine::provider::ConnectError;
 use rpcrdma_engine::{
-    Address, Admission, Answer, Call, Client, ConnectRequest, Engine, Fabric, Handler, Reply, Shard,
+    Address, Admission, Answer, Call, Client, ConnectRequest, Engine, Fabric, Handler, Rejection,
+    Reply, Shard,
 };
-use rpcrdma_tests::world::{checked, small};
+use rpcrdma_tests::script::{Order, Part, Script};
+use rpcrdma_tests::world::{Plan, World, checked, small};
 use rpcrdma_xdr::private_data::PrivateData;
 
 /// Answers with nothing, and notes who asks to connect.
 #[derive(Default)]
 struct Porter {
     refuses: bool,
+    /// The code that it refuses with.
+    code: Option<u16>,
     asked: Vec<(Address, Vec<u8>)>,
 }
 
@@ -25,7 +29,11 @@ impl Handler for Porter {
 
     fn admit(&mut self, request: &ConnectRequest<'_>) -> Admission {
         self.asked.push((request.from, request.private.to_vec()));
-        if self.refuses { Admission::Refuse } else { Admission::Accept }
+        match self.code {
+            Some(code) => Admission::RefuseWith(code),
+            None if self.refuses => Admission::Refuse,
+            None => Admission::Accept,
+        }
     }
 }
 
@@ -117,7 +125,8 @@ fn a_peer_of_any_version_learns_that_it_is_not_admitted() {
         let mut scene = Scene::new(|_| {}, |raw| raw.protocol.version = version.into());
         scene.shards.iter_mut().for_each(|shard| shard.handler().refuses = true);
         let id = scene.begin();
-        assert_eq!(scene.outcome(id), Some(ConnectError::Rejected), "{version}");
+        let refused = ConnectError::Rejected(Rejection::Refused { code: 0 });
+        assert_eq!(scene.outcome(id), Some(refused), "{version}");
         assert_eq!(scene.asked().iter().sum::<usize>(), 1, "it is not tried in another version");
         assert_eq!(scene.places(), [0, 0]);
         assert_eq!(scene.client.handle().connections(), 0);
@@ -135,7 +144,7 @@ fn a_request_without_a_timely_answer_is_rejected_and_holds_a_place_until_then() 
             break outcome;
         }
     };
-    assert_eq!(outcome, Err(ConnectError::Rejected));
+    assert_eq!(outcome, Err(ConnectError::Rejected(Rejection::Busy)));
     assert_eq!(scene.places().iter().sum::<usize>(), 1, "a shard still has the question");
     for _ in 0..4 {
         scene.step();
@@ -191,8 +200,156 @@ fn a_request_ends_with_the_control_plane() {
     // The control plane is dropped with the question open; the shard has no one to answer.
     let (other, control) = Engine::without_threads(Fabric::new(), checked(&small())).expect("one");
     drop(std::mem::replace(&mut scene.controls[0], control));
-    assert_eq!(scene.outcome(id), Some(ConnectError::Rejected));
+    assert_eq!(scene.outcome(id), Some(ConnectError::Rejected(Rejection::Stopping)));
     scene.step();
     assert_eq!(scene.places(), [0, 0]);
     drop(other);
+}
+
+#[test]
+fn an_ipv4_address_in_ipv6_is_the_ipv4_address() {
+    let mapped = || "[::ffff:127.0.0.1]:0".parse::<Address>().expect("an address");
+    for (allow, deny, may) in
+        [("127.0.0.0/8", None, true), ("::/0", None, false), ("::ffff:127.0.0.1", None, true)]
+            .into_iter()
+            .chain([("0.0.0.0/0", Some("127.0.0.1"), false), ("0.0.0.0/0", Some("::/0"), true)])
+    {
+        let mut scene = Scene::new(
+            |raw| {
+                raw.connections.allow = vec![allow.to_owned()];
+                raw.connections.deny = deny.map(str::to_owned).into_iter().collect();
+            },
+            |_| {},
+        );
+        let ipv4 = scene.at;
+        scene.at = scene.controls[0].listen(mapped()).expect("a port");
+        let expected = (!may).then_some(ConnectError::Rejected(Rejection::NotAllowed));
+        for at in [ipv4, scene.at] {
+            scene.at = at;
+            let id = scene.begin();
+            assert_eq!(scene.outcome(id), expected, "{at}: {allow}, {deny:?}");
+        }
+    }
+    // And both are one peer.
+    let mut scene = Scene::new(|raw| raw.connections.max_per_peer = 1, |_| {});
+    let id = scene.begin();
+    assert_eq!(scene.outcome(id), None);
+    scene.at = scene.controls[0].listen(mapped()).expect("a port");
+    let id = scene.begin();
+    assert_eq!(scene.outcome(id), Some(ConnectError::Rejected(Rejection::PeerFull)));
+}
+
+#[test]
+fn a_peer_whose_shard_stops_and_that_no_other_takes_learns_it() {
+    let mut scene = Scene::new(|_| {}, |_| {});
+    scene.step();
+    let id = scene.begin();
+    scene.controls[1].step(Duration::ZERO);
+    // The request is there, and nobody has taken it.
+    scene.shards.iter().for_each(|shard| shard.handle().stop());
+    let stopping = ConnectError::Rejected(Rejection::Stopping);
+    assert_eq!(scene.outcome(id), Some(stopping));
+    assert!(Rejection::Stopping.is_transient());
+    assert_eq!(scene.controls[0].admissions().stopping, 1);
+    let id = scene.begin();
+    assert_eq!(scene.outcome(id), Some(ConnectError::Unreachable), "nobody listens any more");
+}
+
+#[test]
+fn connections_of_a_shard_that_is_gone_count_no_more() {
+    let serve = |raw: &mut Raw| raw.connections.max_per_peer = 2;
+    let mut scene = Scene::new(serve, |raw| raw.connections.max = 4);
+    for _ in 0..2 {
+        let id = scene.begin();
+        assert_eq!(scene.outcome(id), None);
+    }
+    assert_eq!(scene.places(), [1, 1]);
+    let id = scene.begin();
+    assert_eq!(scene.outcome(id), Some(ConnectError::Rejected(Rejection::PeerFull)));
+    drop(scene.shards.remove(0));
+    let id = scene.begin();
+    assert_eq!(scene.outcome(id), None);
+    assert_eq!(scene.places(), [2]);
+}
+
+#[test]
+fn a_request_that_is_not_answered_counts_until_its_shard_has_answered() {
+    let serve = |raw: &mut Raw| {
+        raw.connections.connect_timeout = "1ms".into();
+        raw.connections.max_per_peer = 1;
+    };
+    let mut scene = Scene::new(serve, |_| {});
+    for why in [Rejection::Busy, Rejection::PeerFull, Rejection::PeerFull] {
+        let id = scene.begin();
+        let outcome = loop {
+            scene.step_without();
+            if let Some(outcome) = scene.client.connected(id) {
+                break outcome;
+            }
+        };
+        assert_eq!(outcome, Err(ConnectError::Rejected(why)));
+    }
+    assert_eq!(scene.places().iter().sum::<usize>(), 1, "it has not more than one place");
+    for _ in 0..4 {
+        scene.step();
+    }
+    let id = scene.begin();
+    scene.step();
+    scene.step();
+    assert_eq!(scene.outcome(id), None);
+}
+
+#[test]
+fn every_code_of_a_program_arrives() {
+    let mut scene = Scene::new(|_| {}, |_| {});
+    for code in [0, 1, 0x1234, u16::MAX] {
+        for shard in &mut scene.shards {
+            shard.handler().code = Some(code);
+        }
+        let id = scene.begin();
+        let refused = ConnectError::Rejected(Rejection::Refused { code });
+        assert_eq!(scene.outcome(id), Some(refused));
+    }
+    assert_eq!(scene.controls[0].admissions().refused, 4);
+}
+
+/// docs/security.md: what one peer can hold.
+#[test]
+fn a_peer_with_all_its_connections_leaves_the_rest_to_others() {
+    let (connections, credits) = (2, 4);
+    let mut plan = Plan { servers: 2, clients: 2, ..Plan::default() };
+    plan.serve.connections.max = 4;
+    plan.serve.connections.max_per_peer = connections;
+    plan.serve.connections.credits = credits;
+    plan.serve.connections.request_transmissions_max = credits;
+    plan.call.connections.max = 4;
+    let fabric = Fabric::new();
+    let mut world = World::new(&|| fabric.clone(), &plan);
+    let peers = [(); 2].map(|()| world.connect(0));
+    assert_eq!(world.try_connect(0), Err(ConnectError::Rejected(Rejection::PeerFull)));
+    let never = Script::new(1, &[Part::Bulk(20_000)], &[]).order(Order::Never);
+    for _ in 0..50 {
+        for peer in peers {
+            let _ = world.call(0, peer, &never);
+        }
+        world.settle();
+    }
+    let held = |world: &World<Fabric>| {
+        let audits = world.servers.iter().flat_map(|server| server.audit().peers);
+        audits.map(|peer| i64::from(peer.outstanding)).sum::<i64>()
+    };
+    assert_eq!(held(&world), connections * credits, "all that it may have, and no more");
+    // The same client from another host.
+    let other = "127.0.0.2:0".parse::<Address>().expect("an address");
+    world.at = world.controls[0].listen(other).expect("a port");
+    for client in [1, 0] {
+        let peer = world.connect(client);
+        for id in 0..20 {
+            let script = Script::new(id, &[Part::Bulk(5_000)], &[Part::Bulk(5_000)]);
+            world.call(client, peer, &script).expect("it has credits");
+            world.until("it is answered", |world| world.check_done() == 1);
+        }
+    }
+    assert_eq!(world.try_connect(1), Err(ConnectError::Rejected(Rejection::PeerFull)));
+    assert_eq!(held(&world), connections * credits);
 }

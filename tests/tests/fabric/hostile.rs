@@ -51,7 +51,7 @@ impl Scene {
             match self.raw.turn() {
                 Ok(()) if self.raw.is_connected() => return,
                 // The place of the last one is not free yet.
-                Err(ConnectError::Rejected) => self.raw.connect(self.world.at),
+                Err(ConnectError::Rejected(_)) => self.raw.connect(self.world.at),
                 Ok(()) => {}
                 Err(why) => panic!("{why}"),
             }

@@ -344,7 +344,7 @@ fn a_panic_of_a_shard_is_reported_with_its_message() {
     loop {
         match client.connect(at) {
             Err(SetupError::Connect { reason: ConnectError::Unreachable, .. }) => break,
-            Err(SetupError::Connect { reason: ConnectError::Rejected, .. }) => {}
+            Err(SetupError::Connect { reason: ConnectError::Rejected(_), .. }) => {}
             other => panic!("{other:?}"),
         }
     }

@@ -29,7 +29,7 @@ impl Scene {
             world.step();
             match raw.turn() {
                 Ok(()) if raw.is_connected() => return Scene { world, raw },
-                Ok(()) | Err(ConnectError::Rejected) => {}
+                Ok(()) | Err(ConnectError::Rejected(_)) => {}
                 Err(why) => panic!("{why}"),
             }
         }

@@ -2,7 +2,7 @@
 
 use rpcrdma_config::Raw;
 use rpcrdma_engine::provider::ConnectError;
-use rpcrdma_engine::{CloseReason, Fabric};
+use rpcrdma_engine::{CloseReason, Fabric, Rejection};
 use rpcrdma_tests::raw_peer::{RawPeer, message, properties};
 use rpcrdma_tests::script::{Order, Part, Script};
 use rpcrdma_tests::world::{Plan, World, small};
@@ -121,7 +121,11 @@ fn a_client_that_connects_and_sends_nothing_loses_its_place() {
             let mut late = RawPeer::new(&scene.fabric);
             late.connect(scene.world.at);
             scene.pass(40);
-            assert_eq!(late.turn(), Err(ConnectError::Rejected), "all places are taken");
+            assert_eq!(
+                late.turn(),
+                Err(ConnectError::Rejected(Rejection::Full)),
+                "all places are taken"
+            );
             assert!(silent.iter().all(|&at| scene.raws[at].is_connected()), "they have 50 ms");
             scene.pass(20);
             assert!(silent.iter().any(|&at| scene.raws[at].is_lost()), "{version} {properties}");

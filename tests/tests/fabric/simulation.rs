@@ -56,7 +56,7 @@ fn every_check_has_a_name_of_its_own() {
 }
 
 /// What a run that shows something has seen.
-const SEEN: [&str; 35] = [
+const SEEN: [&str; 37] = [
     "answers from elsewhere",
     "answers put off",
     "calls given up",
@@ -83,6 +83,8 @@ const SEEN: [&str; 35] = [
     "ended: turned down",
     "headers changed",
     "peers not admitted",
+    "peers not allowed",
+    "peers with too many connections",
     "relays",
     "replies",
     "replies put off for want of room",

@@ -5,7 +5,6 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::processes::{Peer, Place, calls_of};
@@ -27,11 +26,13 @@ fn can_be_started_by(words: &[&str]) -> bool {
     is_there
 }
 
-/// The program where every user may run it.
+/// The program where every user may run it. Another process copies it: a test that forks meanwhile
+/// would have it open for writing, and it could not be started.
 fn program_for_all(place: &Place) -> String {
-    let copy = PathBuf::from(place.path("peer"));
-    fs::copy(env!("CARGO_BIN_EXE_peer"), &copy).expect("there is room");
-    copy.display().to_string()
+    let copy = place.path("peer");
+    let copied = Command::new("cp").args([env!("CARGO_BIN_EXE_peer"), &copy]).status();
+    assert!(copied.is_ok_and(|status| status.success()), "there is room");
+    copy
 }
 
 /// Every call of a caller that is started by `words` is answered, and no pool is mapped.
@@ -92,6 +93,30 @@ fn a_socket_without_permission_lets_no_other_user_in() {
     assert!(said.contains("line 0: 1 times not connected: the peer rejected"), "{refused:?}");
     place.say("end");
     server.ends(0);
+}
+
+#[test]
+fn a_user_or_a_group_that_is_denied_is_rejected_and_others_are_answered() {
+    if !can_be_started_by(&OTHER_USER) {
+        return;
+    }
+    for entry in ["uid:65534", "gid:65534"] {
+        let place = Place::new("no");
+        let server = Peer::serves_with(&place, "end", &["--deny", entry]);
+        fs::set_permissions(place.socket(), Permissions::from_mode(0o666)).expect("it is our own");
+        let refused = by(&OTHER_USER, &program_for_all(&place))
+            .args(["call", &format!("shm:{}", place.socket().display())])
+            .output()
+            .expect("it can be started");
+        let said = String::from_utf8_lossy(&refused.stdout);
+        let why = "the peer rejected the connection: this host or user may not connect";
+        assert!(said.contains(&format!("line 0: 1 times not connected: {why}")), "{refused:?}");
+        let own = Command::new(env!("CARGO_BIN_EXE_peer"));
+        let caller = Peer::start_by(own, "call", &place, &["--calls", "300", "--lines", "2"]);
+        assert_eq!(calls_of(&caller.ends(0)), [300; 2]);
+        place.say("end");
+        server.ends(0);
+    }
 }
 
 #[test]

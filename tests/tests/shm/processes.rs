@@ -55,7 +55,14 @@ impl Peer {
 
     /// A server, once it listens. It ends when there is a file of this name in the folder.
     pub fn serves(place: &Place, until: &str) -> Peer {
-        let mut server = Peer::start("serve", place, &["--until", &place.path(until)]);
+        Peer::serves_with(place, until, &[])
+    }
+
+    /// As before, with further options.
+    pub fn serves_with(place: &Place, until: &str, options: &[&str]) -> Peer {
+        let until = place.path(until);
+        let options = [&["--until", &until], options].concat();
+        let mut server = Peer::start("serve", place, &options);
         server.says(|line| line.starts_with("listening at").then_some(()));
         server
     }

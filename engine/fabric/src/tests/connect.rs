@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, QueueAttr, QueueEvent,
-    Queues, SetupError, Waker, WcStatus,
+    Queues, Rejection, SetupError, Waker, WcStatus,
 };
 
 use super::device::{Options, open, open_with};
@@ -79,17 +79,23 @@ fn connecting_without_a_listener_a_rejection_and_a_dropped_request_are_refusals(
             if refused == id && reason == ConnectError::Unreachable));
     let mut server = device.open_cm().unwrap();
     let at = server.listen("10.0.0.1:0".parse().unwrap()).unwrap();
-    for is_dropped in [false, true] {
+    let told = Rejection::Refused { code: 7 }.encode();
+    for (private, why) in [
+        (None, Rejection::Unstated),
+        (Some(&told[..]), Rejection::Refused { code: 7 }),
+        (Some(&b"no"[..]), Rejection::Unstated),
+        (Some(&told[..7]), Rejection::Unstated),
+        (Some(&[0xff; 148]), Rejection::Unstated),
+    ] {
         // There is one queue pair number: it comes back each time.
         let id = cm.connect(at, &host.queues.handle(), &QUIET).unwrap();
         let Some(CmEvent::Request { request, .. }) = next(&mut server) else { panic!() };
-        if is_dropped {
-            drop(request)
-        } else {
-            server.reject(request, b"no")
+        match private {
+            None => drop(request),
+            Some(private) => server.reject(request, private),
         }
         assert!(matches!(next(&mut cm), Some(CmEvent::Refused { id: refused, reason })
-                if refused == id && reason == ConnectError::Rejected));
+                if refused == id && reason == ConnectError::Rejected(why)));
     }
     cm.connect(at, &host.queues.handle(), &QUIET).unwrap();
     drop(server);
@@ -190,7 +196,7 @@ fn a_waiting_manager_is_woken_by_an_event_and_by_its_waker() {
         // The server drops the request, which is how we know that it has got it.
         assert!(matches!(
             client.next(&Waker::new().unwrap(), long),
-            Some(CmEvent::Refused { reason: ConnectError::Rejected, .. })
+            Some(CmEvent::Refused { reason: ConnectError::Rejected(Rejection::Unstated), .. })
         ));
         ringer.ring();
         server.join().unwrap();

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rpcrdma_provider::{ConnectError, PrivateBytes, SetupError, ShmName};
+use rpcrdma_provider::{ConnectError, PrivateBytes, Rejection, SetupError, ShmName};
 use rpcrdma_transport::endpoint::{Peer, Seat};
 use rustix::io::Errno;
 
@@ -89,7 +89,9 @@ impl Attempt {
             Err(Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR) => {
                 return Err(ConnectError::Unreachable);
             }
-            Err(Errno::ACCESS | Errno::PERM) => return Err(ConnectError::Rejected),
+            Err(Errno::ACCESS | Errno::PERM) => {
+                return Err(ConnectError::Rejected(Rejection::NotAllowed));
+            }
             Err(_) => return Err(ConnectError::Failed),
         }
         // The listener may see it otherwise: it was somebody else when it began to listen.
@@ -114,12 +116,20 @@ impl Attempt {
         let Attempt { socket, seat, layout, hello, .. } = self;
         let answer = match heard {
             Heard::Greeting(answer, _) => answer,
-            Heard::Malformed(_) => return Err(ConnectError::Rejected),
             // A listener that goes away has not taken the request.
-            Heard::End | Heard::Nothing => return Err(ConnectError::Rejected),
+            Heard::Malformed(_) | Heard::End | Heard::Nothing => {
+                return Err(ConnectError::Rejected(Rejection::Unstated));
+            }
         };
-        if answer.kind != Kind::Accepted || answer.dimensions != hello.dimensions {
-            return Err(ConnectError::Rejected);
+        match answer.kind {
+            Kind::Accepted if answer.dimensions == hello.dimensions => {}
+            Kind::Accepted | Kind::Hello => {
+                return Err(ConnectError::Rejected(Rejection::Unstated));
+            }
+            Kind::Rejected => {
+                return Err(ConnectError::Rejected(Rejection::decode(&answer.private)));
+            }
+            Kind::Unfit => return Err(ConnectError::Rejected(Rejection::Unfit)),
         }
         let terms = Terms {
             have_fences: hello.has_fences && answer.has_fences,

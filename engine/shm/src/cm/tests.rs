@@ -3,7 +3,7 @@
 use std::os::fd::AsRawFd;
 use std::process::Command;
 
-use rpcrdma_provider::{Provider, QueueAttr, ShmName};
+use rpcrdma_provider::{Provider, QueueAttr, Rejection, ShmName};
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Resource, Rlimit};
 
@@ -187,17 +187,30 @@ fn an_attempt_that_is_cancelled_has_no_event_and_leaves_nothing() {
 fn an_answer_with_other_dimensions_or_of_another_kind_is_no_connection() {
     let mut scene = Scene::new();
     let (listener, name) = foreign(64);
-    let changes: [fn(&mut Greeting); 4] = [
-        |answer| answer.dimensions.slots *= 2,
-        |answer| answer.dimensions.staging /= 2,
-        |answer| answer.kind = Kind::Hello,
-        |answer| answer.kind = Kind::Unfit,
+    type Change = fn(&mut Greeting);
+    let changes: [(Change, Rejection); 7] = [
+        (|answer| answer.dimensions.slots *= 2, Rejection::Unstated),
+        (|answer| answer.dimensions.staging /= 2, Rejection::Unstated),
+        (|answer| answer.kind = Kind::Hello, Rejection::Unstated),
+        (|answer| answer.kind = Kind::Unfit, Rejection::Unfit),
+        (
+            |answer| (answer.kind, answer.private) = (Kind::Rejected, [0xff; 56].into()),
+            Rejection::Unstated,
+        ),
+        (|answer| answer.kind = Kind::Rejected, Rejection::Unstated),
+        (
+            |answer| {
+                answer.kind = Kind::Rejected;
+                answer.private = Rejection::Full.encode().into_iter().collect();
+            },
+            Rejection::Full,
+        ),
     ];
-    for change in changes {
+    for (change, why) in changes {
         let id = scene.connect(name);
         let _caller = answer(&listener, change);
         let Some(CmEvent::Refused { id: refused, reason }) = scene.next() else { panic!("none") };
-        assert_eq!((refused, reason), (id, ConnectError::Rejected));
+        assert_eq!((refused, reason), (id, ConnectError::Rejected(why)));
     }
 }
 

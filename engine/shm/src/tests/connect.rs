@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier};
 
 use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, QueueEvent, Queues,
-    SetupError, ShmName, WcStatus,
+    Rejection, SetupError, ShmName, WcStatus,
 };
 
 use super::device::{address, open};
@@ -218,13 +218,14 @@ fn a_request_comes_with_its_process_and_its_private_data_and_may_be_rejected() {
         let Address::Process(process) = from else { panic!("{from}") };
         assert_eq!((process.pid, private.as_slice()), (std::process::id(), PARAM.private));
         match way {
-            0 => listener.reject(request, b"full"),
+            0 => listener.reject(request, &Rejection::PeerFull.encode()),
             1 => drop(request),
             _ => drop(listener.accept(request, &b.queues.handle(), &PARAM).unwrap()),
         }
         match next(&mut caller) {
             Some(CmEvent::Refused { id: refused, reason }) if way < 2 => {
-                assert_eq!((refused, reason), (id, ConnectError::Rejected));
+                let why = [Rejection::PeerFull, Rejection::Unstated][way];
+                assert_eq!((refused, reason), (id, ConnectError::Rejected(why)));
             }
             Some(CmEvent::Connected { id: connected, private, .. }) if way == 2 => {
                 assert_eq!((connected, private.as_slice()), (id, PARAM.private));

@@ -1,6 +1,8 @@
 //! Sides whose staging areas differ.
 
-use rpcrdma_provider::{CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, Queues};
+use rpcrdma_provider::{
+    CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, Queues, Rejection,
+};
 
 use super::device::address;
 use super::host::*;
@@ -32,7 +34,7 @@ fn outcome(asking: u32, asked: u32) -> Result<(), ConnectError> {
 /// It would wait for room that never comes, for its longest messages.
 #[test]
 fn a_listener_rejects_a_staging_area_that_is_shorter_than_its_messages() {
-    assert_eq!(outcome(1 << 16, 1 << 17), Err(ConnectError::Rejected));
+    assert_eq!(outcome(1 << 16, 1 << 17), Err(ConnectError::Rejected(Rejection::Unfit)));
     assert_eq!(outcome(1 << 17, 1 << 17), Ok(()));
     assert_eq!(outcome(1 << 17, 1 << 16), Ok(()));
 }
@@ -41,6 +43,6 @@ fn a_listener_rejects_a_staging_area_that_is_shorter_than_its_messages() {
 #[test]
 fn a_listener_rejects_memory_that_is_much_larger_than_its_own() {
     assert_eq!(outcome(1 << 26, 1 << 16), Ok(()));
-    assert_eq!(outcome(1 << 27, 1 << 16), Err(ConnectError::Rejected));
+    assert_eq!(outcome(1 << 27, 1 << 16), Err(ConnectError::Rejected(Rejection::Unfit)));
     assert_eq!(outcome(1 << 27, 1 << 27), Ok(()));
 }

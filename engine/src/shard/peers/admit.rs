@@ -12,6 +12,7 @@ use rpcrdma_xdr::private_data::PrivateData;
 use crate::api::handle::ShardOrder;
 use crate::api::handler::{Admission, ConnectRequest, Handler};
 use crate::error::CloseReason;
+use crate::parties::Membership;
 use crate::provider::{Address, ConnectError, ConnectId, Endpoint, Provider, Queues};
 use crate::shard::Core;
 use crate::shard::arrival::{Arrival, ConnectOrder};
@@ -32,11 +33,11 @@ impl<P: Provider> Core<P> {
                         self.parts.handle.wakeup().disconnected();
                     }
                 }
-                Arrival::Accepted { endpoint, from, private } => {
+                Arrival::Accepted { endpoint, from, private, membership } => {
                     self.peers.end_expecting(from);
+                    let comes = Comes::Accepted(membership);
                     let start = Start::Either;
-                    let newcomer =
-                        Newcomer { endpoint, address: from, private, start, asked: None };
+                    let newcomer = Newcomer { endpoint, address: from, private, start, comes };
                     self.admit(newcomer, now, handler);
                 }
                 Arrival::Connected {
@@ -46,8 +47,8 @@ impl<P: Provider> Core<P> {
                 } => {
                     let start = self.link.begins_with(to, again, now, &self.parts.stats);
                     let is_trying = start == Start::Two;
-                    let asked = Some(Attempt { id, is_trying, until: None });
-                    let newcomer = Newcomer { endpoint, address: to, private, start, asked };
+                    let comes = Comes::Requested(Attempt { id, is_trying, until: None });
+                    let newcomer = Newcomer { endpoint, address: to, private, start, comes };
                     self.admit(newcomer, now, handler);
                 }
                 Arrival::Refused { id, reason } => {
@@ -79,20 +80,29 @@ impl<P: Provider> Core<P> {
         let connections = self.peers.count_from(from.origin());
         let request = ConnectRequest { from, private, connections };
         let is_stopping = self.parts.handle.wakeup().is_stop_wanted();
-        let accepts = !is_stopping && handler.admit(&request) == Admission::Accept;
+        let admission = if is_stopping { Admission::Refuse } else { handler.admit(&request) };
+        let outcome = match admission {
+            Admission::Accept => Ok(()),
+            Admission::Refuse => Err(0),
+            Admission::RefuseWith(code) => Err(code),
+        };
         let attachment = self.link.attachment();
-        if !attachment.is_some_and(|attachment| attachment.answer(number, from, accepts)) {
+        if !attachment.is_some_and(|attachment| attachment.answer(number, from, outcome)) {
             return self.parts.handle.wakeup().disconnected();
         }
-        match accepts {
-            true => self.peers.expect(from),
-            false => self.parts.stats.not_admitted.add(1),
+        match outcome {
+            Ok(()) => self.peers.expect(from),
+            Err(_) => self.parts.stats.not_admitted.add(1),
         }
     }
 
     /// Takes over a connection from the connection manager.
     fn admit(&mut self, newcomer: Newcomer<P>, now: u64, handler: &mut dyn Handler) {
-        let Newcomer { endpoint, address, private, start, asked } = newcomer;
+        let Newcomer { endpoint, address, private, start, comes } = newcomer;
+        let (asked, membership) = match comes {
+            Comes::Requested(asked) => (Some(asked), None),
+            Comes::Accepted(membership) => (None, Some(membership)),
+        };
         let role = if asked.is_some() { Role::Client } else { Role::Server };
         let connect = asked.map(|asked| asked.id);
         let Ok(attached) = self.io.queues().attach(endpoint) else {
@@ -118,7 +128,7 @@ impl<P: Provider> Core<P> {
             _ => self.parts.timers.opening_until(now),
         };
         let peer = Peer::new(conn, id, qp_num, asked, until);
-        self.peers.insert(peer, address);
+        self.peers.insert(peer, address, membership);
         self.io.bind(id.index, attached.qp);
         let Some(peer) = self.peers.at(id.index) else { return };
         if let Some(send) = peer.conn.begin()
@@ -173,7 +183,7 @@ impl<P: Provider> Core<P> {
             _ => self.parts.stats.version_two.add(1),
         }
         let (id, connect) = (peer.id, peer.connect.map(|asked| asked.id));
-        if handler.on_connect(id, connect, peer.conn.limits()) == Admission::Refuse {
+        if handler.on_connect(id, connect, peer.conn.limits()) != Admission::Accept {
             // Without an answer the peer would assume version one.
             self.leave(index, CloseReason::Refused, now, handler);
         }
@@ -188,6 +198,13 @@ struct Newcomer<P: Provider> {
     /// The private data of the peer.
     private: Option<PrivateData>,
     start: Start,
-    /// The attempt, on the side that requested it.
-    asked: Option<Attempt>,
+    comes: Comes,
+}
+
+/// Which side requested a connection.
+enum Comes {
+    /// This side, by this attempt.
+    Requested(Attempt),
+    /// The peer.
+    Accepted(Membership),
 }

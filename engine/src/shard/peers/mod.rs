@@ -14,6 +14,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use rpcrdma_proto::{CallId, Connection, Finished, ShardLedger};
 
 use crate::error::CloseReason;
+use crate::parties::Membership;
 use crate::provider::{Address, ConnectId, Origin, WC_BATCH, WcBatch, shortly_before_end};
 use crate::shard::receive::reading::PartList;
 use crate::shard::send::lane::Lane;
@@ -162,6 +163,8 @@ pub(crate) struct Peers {
     free: Vec<u32>,
     /// The addresses of admitted peers that have not connected yet.
     expected: Vec<Address>,
+    /// The peers' connections as their parties count them, by place.
+    memberships: Box<[Option<Membership>]>,
     table: Table,
 }
 
@@ -194,6 +197,7 @@ impl Peers {
             places: (0..peers_max).map(|_| Place::VACANT).collect(),
             free: (0..peers_max as u32).rev().collect(),
             expected: Vec::new(),
+            memberships: (0..peers_max).map(|_| None).collect(),
             table: Table::new(),
         }
     }
@@ -234,11 +238,12 @@ impl Peers {
     ///
     /// # Panics
     /// If its queue pair number is out of range.
-    pub fn insert(&mut self, peer: Peer, address: Address) {
+    pub fn insert(&mut self, peer: Peer, address: Address, membership: Option<Membership>) {
         assert!(Peers::can_name(peer.qp_num), "checked before the connection was opened");
         let index = self.free.pop();
         debug_assert_eq!(index, Some(peer.id.index));
         self.table.insert(peer.qp_num, peer.id.index);
+        self.memberships[peer.id.index as usize] = membership;
         let place = &mut self.places[peer.id.index as usize];
         place.address = address;
         place.peer = Some(peer);
@@ -248,6 +253,7 @@ impl Peers {
     pub fn remove(&mut self, index: u32) -> Option<(Peer, Address)> {
         let place = &mut self.places[index as usize];
         let peer = place.peer.take()?;
+        self.memberships[index as usize] = None;
         place.generation = place.generation.wrapping_add(1);
         self.free.push(index);
         self.table.remove(peer.qp_num);

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use rpcrdma_provider::ConnectError;
+use rpcrdma_provider::{ConnectError, Rejection};
 
 use crate::sys::cm as sys;
 
@@ -15,14 +15,15 @@ pub(super) enum Failure {
     Passing(ConnectError),
 }
 
-/// The meaning of a failed attempt's event. `status` is an error number, or the peer's reason.
-pub(super) fn of_event(event: u32, status: i32) -> Failure {
+/// The meaning of a failed attempt's event. `status` is an error number, or the peer's reason;
+/// `private` is what the peer adds to it.
+pub(super) fn of_event(event: u32, status: i32, private: &[u8]) -> Failure {
     match event {
         sys::RDMA_CM_EVENT_ADDR_ERROR | sys::RDMA_CM_EVENT_ROUTE_ERROR => {
             of_errno(status.saturating_abs())
         }
         sys::RDMA_CM_EVENT_UNREACHABLE => Failure::Passing(ConnectError::TimedOut),
-        sys::RDMA_CM_EVENT_REJECTED => of_rejection(status),
+        sys::RDMA_CM_EVENT_REJECTED => of_rejection(status, Rejection::decode(private)),
         sys::RDMA_CM_EVENT_DEVICE_REMOVAL => Failure::Final(ConnectError::Lost),
         _ => Failure::Passing(ConnectError::Lost),
     }
@@ -49,14 +50,14 @@ fn of_errno(errno: i32) -> Failure {
 }
 
 /// InfiniBand, table 113: the reasons of a rejection. iWARP has error numbers instead.
-fn of_rejection(status: i32) -> Failure {
+fn of_rejection(status: i32, why: Rejection) -> Failure {
     match status {
-        NO_RESOURCES | TIMEOUT | STALE_CONNECTION => Failure::Passing(ConnectError::Rejected),
+        NO_RESOURCES | TIMEOUT | STALE_CONNECTION => Failure::Passing(ConnectError::Rejected(why)),
         NO_SUCH_SERVICE => Failure::Final(ConnectError::Unreachable),
         _ if status.saturating_abs() == libc::ECONNREFUSED => {
             Failure::Final(ConnectError::Unreachable)
         }
-        _ => Failure::Final(ConnectError::Rejected),
+        _ => Failure::Final(ConnectError::Rejected(why)),
     }
 }
 
@@ -75,12 +76,13 @@ mod tests {
 
     #[test]
     fn a_missing_listener_is_not_a_rejection() {
-        let rejected = |status| of_event(sys::RDMA_CM_EVENT_REJECTED, status);
+        let rejected = |status| of_event(sys::RDMA_CM_EVENT_REJECTED, status, &[]);
+        let unstated = ConnectError::Rejected(Rejection::Unstated);
         assert_eq!(rejected(8), Failure::Final(ConnectError::Unreachable));
         assert_eq!(rejected(-libc::ECONNREFUSED), Failure::Final(ConnectError::Unreachable));
         // The peer's program has rejected the request.
-        assert_eq!(rejected(28), Failure::Final(ConnectError::Rejected));
-        assert_eq!(rejected(9), Failure::Final(ConnectError::Rejected));
+        assert_eq!(rejected(28), Failure::Final(unstated));
+        assert_eq!(rejected(9), Failure::Final(unstated));
     }
 
     #[test]
@@ -89,17 +91,30 @@ mod tests {
             (sys::RDMA_CM_EVENT_ADDR_ERROR, -libc::ETIMEDOUT, ConnectError::TimedOut),
             (sys::RDMA_CM_EVENT_ROUTE_ERROR, libc::ETIMEDOUT, ConnectError::TimedOut),
             (sys::RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT, ConnectError::TimedOut),
-            (sys::RDMA_CM_EVENT_REJECTED, 10, ConnectError::Rejected),
+            (sys::RDMA_CM_EVENT_REJECTED, 10, ConnectError::Rejected(Rejection::Unstated)),
             (sys::RDMA_CM_EVENT_CONNECT_ERROR, -libc::EINVAL, ConnectError::Lost),
         ] {
-            assert_eq!(of_event(event, status), Failure::Passing(why), "{event} {status}");
+            assert_eq!(of_event(event, status, &[]), Failure::Passing(why), "{event} {status}");
         }
+    }
+
+    #[test]
+    fn a_reason_is_of_a_rejection_only() {
+        let full = Rejection::Full.encode();
+        let of = |event, status| of_event(event, status, &full);
+        let told = ConnectError::Rejected(Rejection::Full);
+        assert_eq!(of(sys::RDMA_CM_EVENT_REJECTED, 28), Failure::Final(told));
+        assert_eq!(of(sys::RDMA_CM_EVENT_REJECTED, 3), Failure::Passing(told));
+        let missing = Failure::Final(ConnectError::Unreachable);
+        assert_eq!(of(sys::RDMA_CM_EVENT_REJECTED, 8), missing, "no program has said it");
+        let late = Failure::Passing(ConnectError::TimedOut);
+        assert_eq!(of(sys::RDMA_CM_EVENT_UNREACHABLE, 0), late);
     }
 
     #[test]
     fn an_address_of_another_interface_is_not_tried_again() {
         for errno in [libc::ENODEV, libc::ENETUNREACH, libc::EHOSTUNREACH] {
-            let event = of_event(sys::RDMA_CM_EVENT_ADDR_ERROR, -errno);
+            let event = of_event(sys::RDMA_CM_EVENT_ADDR_ERROR, -errno, &[]);
             assert_eq!(event, Failure::Final(ConnectError::NoRoute));
         }
         let at_once = of_error(&io::Error::from_raw_os_error(libc::EADDRNOTAVAIL));
@@ -110,7 +125,7 @@ mod tests {
     fn any_event_and_any_status_has_a_meaning() {
         for event in (0..40).chain([u32::MAX]) {
             for status in [i32::MIN, -200, -1, 0, 1, 33, 200, i32::MAX] {
-                let (Failure::Final(_) | Failure::Passing(_)) = of_event(event, status);
+                let (Failure::Final(_) | Failure::Passing(_)) = of_event(event, status, &[]);
             }
         }
     }

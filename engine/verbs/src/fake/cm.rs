@@ -215,8 +215,24 @@ extern "C" fn establish(id: *mut rdma_cm_id) -> c_int {
     0
 }
 
-extern "C" fn reject(id: *mut rdma_cm_id, _: *const c_void, _: u8) -> c_int {
-    of(id).checked("rdma_reject")
+extern "C" fn reject(id: *mut rdma_cm_id, private: *const c_void, len: u8) -> c_int {
+    if of(id).checked("rdma_reject") != 0 {
+        return -1;
+    }
+    let asker = of(id).state().wire.asker(id);
+    if let Some(asker) = asker {
+        let mut padded = [0_u8; REJECT_LEN];
+        let private = private.cast::<u8>();
+        // SAFETY: the caller's private data are that long, and it is checked here that they fit.
+        unsafe { ptr::copy_nonoverlapping(private, padded[..len.into()].as_mut_ptr(), len.into()) };
+        // SAFETY: all members are integers and pointers, for which zeros are values.
+        let mut conn: rdma_conn_param = unsafe { std::mem::zeroed() };
+        (conn.private_data, conn.private_data_len) = (padded.as_ptr().cast(), REJECT_LEN as u8);
+        let ids = (asker, ptr::null_mut());
+        let heard = Heard::new(seen(asker).channel, RDMA_CM_EVENT_REJECTED, ids, Some(&conn));
+        of(id).state().wire.tell(heard.because(CONSUMER));
+    }
+    0
 }
 
 extern "C" fn notify(id: *mut rdma_cm_id, _: c_uint) -> c_int {
@@ -230,6 +246,11 @@ extern "C" fn disconnect(id: *mut rdma_cm_id) -> c_int {
 extern "C" fn init_qp_attr(id: *mut rdma_cm_id, _: *mut ibv_qp_attr, _: *mut c_int) -> c_int {
     of(id).checked("rdma_init_qp_attr")
 }
+
+/// Bytes of private data that come with every rejection.
+const REJECT_LEN: usize = 148;
+/// The peer's program has rejected the request.
+const CONSUMER: c_int = 28;
 
 pub(super) static CM: Cm = Cm {
     rdma_get_devices: get_devices,

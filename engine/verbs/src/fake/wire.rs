@@ -73,6 +73,12 @@ impl Heard {
         let raw = rdma_cm_event { id, listen_id, event, conn, ..nothing };
         Box::new(Heard { raw, channel, private })
     }
+
+    /// Adds the reason of a rejection.
+    pub fn because(mut self: Box<Heard>, status: i32) -> Box<Heard> {
+        self.raw.status = status;
+        self
+    }
 }
 
 impl Wire {
@@ -100,6 +106,11 @@ impl Wire {
             self.pairs.get_mut(&num)?.peer = Some(peer);
         }
         Some(asked.asker)
+    }
+
+    /// Who has asked with this request.
+    pub fn asker(&self, request: *mut rdma_cm_id) -> Option<*mut rdma_cm_id> {
+        self.asked.iter().find(|it| it.request == request).map(|it| it.asker)
     }
 
     /// The other end of a connection, for who has asked.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::{
-    Attached, CmEvent, ConnParam, ConnectionManager, PostError, Provider, Queues, SendFlags,
-    SendOp, SendWr, Waker, WcOpcode, WcStatus, Window, WrId,
+    Attached, CmEvent, ConnParam, ConnectError, ConnectionManager, PostError, Provider, Queues,
+    Rejection, SendFlags, SendOp, SendWr, Waker, WcOpcode, WcStatus, Window, WrId,
 };
 
 use super::rig::{Host, Pair, SMALL};
@@ -44,6 +44,35 @@ fn connected_over(board: &Board) -> Pair {
     let qb = b.queues.attach(accepted).expect("its own");
     assert!(here.next(&waker, Duration::ZERO).is_none(), "nothing failed");
     Pair { a, b, qa, qb }
+}
+
+#[test]
+fn a_rejection_arrives_with_its_reason_or_without_one() {
+    let board = Board::wired();
+    let device = board.open().expect("a device");
+    let host = Host::new(&device, &SMALL);
+    let [mut there, mut here] = [(); 2].map(|()| device.open_cm().expect("a connection manager"));
+    let param = ConnParam { private: &[], rnr_retry: 7 };
+    let at = here.listen("192.0.2.1:20049".parse().expect("an address")).expect("a listener");
+    let waker = Waker::new().expect("a descriptor");
+    let told = Rejection::Refused { code: 7 };
+    for (private, why) in [
+        (told.encode().to_vec(), told),
+        (Rejection::Full.encode().to_vec(), Rejection::Full),
+        (Vec::new(), Rejection::Unstated),
+        (b"no".to_vec(), Rejection::Unstated),
+        (told.encode()[..5].to_vec(), Rejection::Unstated),
+        // Longer than a rejection can carry: it is cut off.
+        (vec![0xff; 300], Rejection::Unstated),
+    ] {
+        let name = there.connect(at, &host.queues.handle(), &param).expect("an attempt");
+        assert!(there.next(&waker, Duration::ZERO).is_none(), "the peer has not answered");
+        let CmEvent::Request { request, .. } = next(&mut here) else { panic!("a request") };
+        here.reject(request, &private);
+        let CmEvent::Refused { id, reason } = next(&mut there) else { panic!("an answer") };
+        assert_eq!((id, reason), (name, ConnectError::Rejected(why)));
+        assert!(there.next(&waker, Duration::ZERO).is_none(), "it is not tried again");
+    }
 }
 
 #[test]
