@@ -378,11 +378,17 @@ impl<P: SimProvider> Sim<P> {
     /// one host or user.
     fn check_parties(&self, at: usize) -> Result<(), Violation> {
         let engine = self.nodes[at].of.engine;
-        let max = self.setup.engines[engine].raw.connections.max_per_peer as usize;
+        let connections = &self.setup.engines[engine].raw.connections;
+        let max = match (connections.allow.is_empty(), connections.max_per_peer) {
+            // The list names nobody of the run.
+            (false, _) => 0,
+            (true, 0) => usize::MAX,
+            (true, max) => max as usize,
+        };
         let shards = self.nodes.iter().filter(|node| node.of.engine == engine);
         let peers = shards.flat_map(|node| &node.audit.peers).filter(|peer| !peer.is_asked);
         let count = peers.count();
-        match max == 0 || count <= max {
+        match count <= max {
             true => Ok(()),
             false => Err(Violation {
                 check: "a party has no more connections than it may have",
