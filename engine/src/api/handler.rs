@@ -39,7 +39,7 @@ pub trait Handler {
 
     /// A connection is up: the peers know each other's properties. If this side requested it,
     /// `attempt` is the value that [`Shard::connect`](crate::Shard::connect) returned. Decisions by
-    /// address belong in [`Handler::admit`]: here the peer is already connected, and rejecting it
+    /// address belong in [`Handler::admit`]; [`Turn::address`] returns it later. Here the peer is already connected, and rejecting it
     /// closes the connection.
     fn on_connect(
         &mut self,

@@ -10,6 +10,7 @@ use super::reply::{Answer, Reply, ReplyContext};
 use super::ticket::{Finished, Ticket};
 use crate::error::CallRefused;
 use crate::message::payload::Payload;
+use crate::provider::Address;
 use crate::shard::parts::Parts;
 use crate::shard::peers::{ConnectionId, Peers, Phase};
 use crate::shard::rdma::windows::Exposer;
@@ -140,6 +141,12 @@ impl Turn<'_> {
     /// Returns a buffer or a taken segment without the atomic operations of dropping it.
     pub fn release(&mut self, loan: Loan) {
         self.parts.rdma.release(self.pool, self.bulk, loan);
+    }
+
+    /// The address of a peer, as [`Call::address`](crate::Call::address) returns it; that of the
+    /// listener if this side has connected. `None` when the connection has ended.
+    pub fn address(&mut self, peer: ConnectionId) -> Option<Address> {
+        self.peers.named_with_address(peer).map(|(_, address)| *address)
     }
 
     /// The limits of a peer.

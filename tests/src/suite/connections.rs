@@ -117,6 +117,23 @@ pub fn two_simultaneous_requests_of_a_host_count_twice<P: Provider>(open: Open<'
     assert!(outcomes.contains(&refused), "{outcomes:?}");
 }
 
+/// A program can ask for the address of a peer while it is connected, on either side.
+pub fn the_address_of_a_peer_is_known_while_it_is_connected<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    let now = world.now;
+    assert_eq!(world.clients[0].turn(now).address(peer), Some(world.at));
+    let caller = world.servers[0].handler().connected[0];
+    let (from, _) = world.servers[0].handler().asked[0];
+    assert_eq!(world.servers[0].turn(now).address(caller), Some(from));
+    assert!(world.clients[0].handle().close(peer));
+    world.until("it is gone", |world| world.servers[0].handle().connections() == 0);
+    assert_eq!(world.clients[0].turn(now).address(peer), None);
+    assert_eq!(world.servers[0].turn(now).address(caller), None);
+    // The next one has the same place.
+    world.connect(0);
+    assert_eq!(world.servers[0].turn(now).address(caller), None);
+}
+
 /// The lists of the configuration decide before the handler is asked, and hold nothing for a peer
 /// that they do not name.
 pub fn the_configuration_decides_who_may_connect<P: Provider>(open: Open<'_, P>) {

@@ -84,6 +84,7 @@ macro_rules! api_suite {
             connections: a_connect_without_a_listener_fails, a_full_server_rejects, a_full_client_does_not_connect,
                 a_handler_refuses_a_connection, a_peer_is_rejected_before_it_is_accepted,
                 two_simultaneous_requests_of_a_host_count_twice, connections_share_one_shard,
+                the_address_of_a_peer_is_known_while_it_is_connected,
                 the_configuration_decides_who_may_connect,
                 the_connections_of_a_peer_are_counted_over_all_shards,
                 connections_go_to_shards_in_turn, connections_come_and_go;
