@@ -32,7 +32,7 @@ pub struct Shard<P: Provider, H> {
     // Dropped before the memory of its loans.
     handler: H,
     pub(crate) core: Core<P>,
-    idle: IdleSection,
+    waiting: IdleWait,
     failures: Arc<Failures>,
 }
 
@@ -63,7 +63,7 @@ impl<P: Provider, H: Handler> Shard<P, H> {
         config: &Config,
         failures: Arc<Failures>,
     ) -> Shard<P, H> {
-        Shard { core, handler, idle: config.engine().idle, failures }
+        Shard { core, handler, waiting: IdleWait::new(config.engine().idle), failures }
     }
 
     /// Does all available work once, and returns whether there was any. `now` is in nanoseconds of
@@ -98,7 +98,7 @@ impl<P: Provider, H: Handler> Shard<P, H> {
 
     fn keep_polling(&mut self) {
         let clock = Clock::new();
-        let mut waiting = IdleWait::new(self.idle);
+        let mut waiting = IdleWait::new(self.waiting.idle);
         let mut now = clock.now();
         let mut idle = 0_u64;
         while !self.is_stopped() {
@@ -106,7 +106,7 @@ impl<P: Provider, H: Handler> Shard<P, H> {
             // A turn without work is faster than reading the clock: some turns share a reading, for
             // less than a microsecond.
             idle = if busy { 0 } else { idle + 1 };
-            let slept = waiting.after_turn(&mut self.core, busy, now);
+            let slept = waiting.after_turn(&mut self.core, busy, now, SLEEP_MAX);
             if busy || slept || idle.is_multiple_of(TURNS_PER_READING) {
                 now = clock.now();
             }
@@ -180,6 +180,14 @@ impl<P: Provider, H: Handler> Shard<P, H> {
         }
     }
 
+    /// Waits, or not, after a poll that was `busy` or not, as the configured idle policy says: a
+    /// sleep lasts at most `timeout`, and 10 ms. True if the thread has yielded its core: read the
+    /// clock anew.
+    #[inline]
+    pub fn rest(&mut self, busy: bool, now: u64, timeout: Duration) -> bool {
+        self.waiting.after_turn(&mut self.core, busy, now, timeout.min(SLEEP_MAX))
+    }
+
     /// [`Shard::arm`], then sleeps until there may be work, at most `timeout`. It does not end for
     /// deadlines: those of the shard are met if `timeout` is short.
     pub fn wait(&mut self, timeout: Duration) {
@@ -225,17 +233,23 @@ impl IdleWait {
 
     /// Waits, or not, after a turn. True if the thread yielded its core.
     #[inline]
-    pub fn after_turn<P: Provider>(&mut self, core: &mut Core<P>, busy: bool, now: u64) -> bool {
+    pub fn after_turn<P: Provider>(
+        &mut self,
+        core: &mut Core<P>,
+        busy: bool,
+        now: u64,
+        sleep_max: Duration,
+    ) -> bool {
         if busy || self.idle.policy == IdlePolicy::Spin {
             self.idle_since = None;
             self.pauses = 0;
             return false;
         }
-        self.rest(core, now)
+        self.rest(core, now, sleep_max)
     }
 
     #[cold]
-    fn rest<P: Provider>(&mut self, core: &mut Core<P>, now: u64) -> bool {
+    fn rest<P: Provider>(&mut self, core: &mut Core<P>, now: u64, sleep_max: Duration) -> bool {
         core.parts.stats.idle_turns.add(1);
         let since = *self.idle_since.get_or_insert(now);
         if now.saturating_sub(since) < self.spin_ns {
@@ -245,7 +259,7 @@ impl IdleWait {
         match self.idle.policy {
             IdlePolicy::Spin => {}
             IdlePolicy::Backoff => self.back_off(),
-            IdlePolicy::Block => core.sleep(SLEEP_MAX),
+            IdlePolicy::Block => core.sleep(sleep_max),
         }
         true
     }

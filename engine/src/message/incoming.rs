@@ -321,6 +321,13 @@ pub enum OpaqueError {
 }
 
 impl<'a> PayloadReader<'a> {
+    /// A reader of payload that a program has kept. Positions count from its first byte.
+    pub fn of(bytes: &'a [u8]) -> PayloadReader<'a> {
+        let nothing = &Incoming { body: MessageBytes::Plain(&[]) };
+        let stream = PayloadStream { incoming: nothing, next: 1 };
+        PayloadReader { stream, slice: bytes, seen: bytes.len() }
+    }
+
     /// Bytes read so far, from the transaction id on. Placed items are not in the payload: add the
     /// padded lengths of those before it to get the position in the unreduced XDR stream.
     pub fn position(&self) -> usize {

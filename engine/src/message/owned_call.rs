@@ -153,6 +153,11 @@ impl OwnedCall {
         self.mark(Mark::Want { want, kind, sent_max });
     }
 
+    /// Results requested so far.
+    pub fn wants(&self) -> usize {
+        self.sinks.len()
+    }
+
     /// Sets the maximum length of the reply's payload; see
     /// [`CallBuilder::reply_payload_max`](crate::CallBuilder::reply_payload_max).
     pub fn reply_payload_max(&mut self, bytes: u32) {

@@ -12,6 +12,7 @@ mod calls;
 mod handler;
 mod lines;
 mod outcome;
+mod sleep;
 mod writing;
 
 use std::collections::VecDeque;
@@ -269,6 +270,12 @@ impl<P: Provider> Session<P> {
     /// The handle to wake the session from other threads, and for its counters.
     pub fn handle(&self) -> &ShardHandle {
         self.client.handle()
+    }
+
+    /// Counts all resources of the shard, for tests that check for leaks.
+    #[doc(hidden)]
+    pub fn audit(&mut self) -> crate::shard::audit::Audit {
+        self.client.shard().audit()
     }
 
     /// Stops: calls that wait complete with [`SessionError::Closed`], calls under way have

@@ -1,0 +1,41 @@
+//! What a session does between polls without work.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use super::Session;
+use crate::provider::{Armed, Provider};
+
+impl<P: Provider> Session<P> {
+    /// As [`Client::arm`](crate::Client::arm): for a thread that sleeps in an event loop of its own.
+    pub fn arm(&mut self, now: u64) -> Armed {
+        let left = self.until_due(now);
+        if left.is_zero() {
+            return Armed::Ready;
+        }
+        match self.client.arm(now) {
+            Armed::Ready => Armed::Ready,
+            Armed::AtMost(most) => Armed::AtMost(most.min(left)),
+        }
+    }
+
+    /// As [`Client::rest`](crate::Client::rest): waits, or not, after a poll that was `busy` or
+    /// not, as the configured idle policy says. True if the thread has yielded its core.
+    #[inline]
+    pub fn rest(&mut self, busy: bool, now: u64) -> bool {
+        let left = self.until_due(now);
+        !left.is_zero() && self.client.rest(busy, now, left)
+    }
+
+    #[inline]
+    fn until_due(&self, now: u64) -> Duration {
+        Duration::from_nanos(self.state.due.saturating_sub(now))
+    }
+}
+
+/// As that of [`Client`](crate::Client).
+impl<P: Provider> AsFd for Session<P> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.client.as_fd()
+    }
+}
