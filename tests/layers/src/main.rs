@@ -11,7 +11,7 @@ use circles::Circle;
 use modules::{Crate, Import};
 
 /// The folders of the crates that are judged.
-const CRATES: [&str; 13] = [
+const CRATES: [&str; 14] = [
     "xdr",
     "mempool",
     "config",
@@ -22,6 +22,7 @@ const CRATES: [&str; 13] = [
     "engine/shm",
     "engine/verbs",
     "engine",
+    "engine/async",
     "engine/nfs3",
     "bench/instructions",
     "bench",

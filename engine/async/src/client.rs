@@ -1,0 +1,109 @@
+//! The client: a handle that tasks clone, and make calls with.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::thread;
+
+use async_channel::Receiver;
+use rpcrdma_engine::{Provider, Session};
+
+use crate::desk::Desk;
+use crate::error::CallFailed;
+use crate::poller::Poller;
+use crate::request::Request;
+use crate::response::Response;
+use crate::shared::Shared;
+
+/// A handle to make calls with, from any task and thread. A thread of its own polls the session,
+/// and waits as the idle policy of its engine says.
+///
+/// The last handle that is dropped closes it, as [`AsyncClient::close`] does.
+#[derive(Clone)]
+pub struct AsyncClient(Arc<Owner>);
+
+/// What the handles have in common, and calls do not keep.
+struct Owner {
+    shared: Arc<Shared>,
+    /// Closed when the thread has ended.
+    ended: Receiver<Infallible>,
+}
+
+/// What a client keeps for its thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AsyncOptions {
+    /// Calls on their way to the thread; 1024 by default. Further calls wait for a place, without
+    /// an order. What the session keeps is limited by its own options.
+    pub queued_calls: usize,
+}
+
+impl Default for AsyncOptions {
+    fn default() -> AsyncOptions {
+        AsyncOptions { queued_calls: 1024 }
+    }
+}
+
+impl AsyncClient {
+    /// Starts the thread of a session.
+    ///
+    /// # Errors
+    /// If the system starts no thread.
+    ///
+    /// # Panics
+    /// If no call may be queued.
+    pub fn spawn<P: Provider>(
+        session: Session<P>,
+        options: &AsyncOptions,
+    ) -> io::Result<AsyncClient> {
+        let (client, poller) = AsyncClient::new(session, options);
+        thread::Builder::new().name("rpcrdma-async".to_owned()).spawn(move || poller.run())?;
+        Ok(client)
+    }
+
+    /// A client, and what its thread runs.
+    pub(crate) fn new<P: Provider>(
+        session: Session<P>,
+        options: &AsyncOptions,
+    ) -> (AsyncClient, Poller<P>) {
+        let (sender, jobs) = async_channel::bounded(options.queued_calls);
+        let (is_running, ended) = async_channel::bounded(1);
+        let shared = Arc::new(Shared::new(sender, session.handle().clone()));
+        let desk = Desk::new(Arc::clone(&shared), jobs);
+        (AsyncClient(Arc::new(Owner { shared, ended })), Poller::new(desk, session, is_running))
+    }
+
+    /// Makes a call, when the future is polled. Dropping the future cancels it: its memory returns
+    /// to its pools when no peer can write to it any more.
+    ///
+    /// The future keeps no handle: the client may be closed while it waits.
+    pub fn call<R: Into<Request>>(
+        &self,
+        request: R,
+    ) -> impl Future<Output = Result<Response, CallFailed>> + Send + use<R> {
+        Arc::clone(&self.0.shared).call(request.into())
+    }
+
+    /// Closes the client for all its handles: calls that are not over end with
+    /// [`AsyncError::Closed`](crate::AsyncError::Closed), and the connections end. Calls under way
+    /// have `connections.stop_timeout` for that. The future waits until the thread has ended.
+    pub fn close(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.0.shared.close();
+        let ended = self.0.ended.clone();
+        async move {
+            // Nothing is ever sent.
+            let _ = ended.recv().await;
+        }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+impl std::fmt::Debug for AsyncClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AsyncClient").field("closed", &self.0.shared.is_closed()).finish()
+    }
+}

@@ -1,0 +1,34 @@
+//! A call, and how it is made.
+
+use rpcrdma_engine::{OwnedCall, Resend};
+
+/// A call, what becomes of it when its connection is lost, and what its results are.
+#[derive(Debug, Default)]
+pub struct Request {
+    pub(crate) call: OwnedCall,
+    pub(crate) resend: Resend,
+    pub(crate) keeps_loans: bool,
+}
+
+impl Request {
+    /// What becomes of the call when its connection is lost; [`Resend::Never`] by default.
+    #[must_use]
+    pub fn resend(mut self, resend: Resend) -> Request {
+        self.resend = resend;
+        self
+    }
+
+    /// The data items of the reply stay in the memory that they have arrived in, as loans. Without
+    /// this they are copied. A piece that cannot be taken out is copied in any case.
+    #[must_use]
+    pub fn keep_loans(mut self) -> Request {
+        self.keeps_loans = true;
+        self
+    }
+}
+
+impl From<OwnedCall> for Request {
+    fn from(call: OwnedCall) -> Request {
+        Request { call, ..Request::default() }
+    }
+}

@@ -1,0 +1,97 @@
+//! What the handles, the calls and the thread share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use async_channel::Sender;
+use crossbeam_queue::SegQueue;
+use futures_channel::oneshot;
+use rpcrdma_engine::{Execution, ShardHandle};
+
+use crate::error::{AsyncError, CallFailed};
+use crate::request::Request;
+use crate::response::Response;
+
+/// What becomes of a call.
+pub(crate) type Outcome = Result<Response, CallFailed>;
+
+/// What the handles, the calls and the thread share.
+pub(crate) struct Shared {
+    /// Calls on their way to the thread. Closed: the thread ends, or has ended.
+    jobs: Sender<Job>,
+    /// Calls whose futures were dropped.
+    pub cancelled: SegQueue<u64>,
+    shard: ShardHandle,
+    next: AtomicU64,
+    has_panicked: AtomicBool,
+}
+
+/// A call on its way to the thread.
+pub(crate) struct Job {
+    pub id: u64,
+    pub request: Request,
+    pub answer: oneshot::Sender<Outcome>,
+}
+
+impl Shared {
+    pub fn new(jobs: Sender<Job>, shard: ShardHandle) -> Shared {
+        let (cancelled, next) = (SegQueue::new(), AtomicU64::new(0));
+        Shared { jobs, cancelled, shard, next, has_panicked: AtomicBool::new(false) }
+    }
+
+    /// Makes a call.
+    pub async fn call(self: Arc<Shared>, request: Request) -> Outcome {
+        let (answer, answered) = oneshot::channel();
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        if let Err(unsent) = self.jobs.send(Job { id, request, answer }).await {
+            let Job { request, .. } = unsent.into_inner();
+            return Err(CallFailed::unsent(self.end(Execution::NotExecuted), request.call));
+        }
+        self.shard.wake();
+        let mut cancel = CancelOnDrop { shared: &self, id: Some(id) };
+        // Dropped before `cancel`: a thread that is told to cancel sees that nobody waits.
+        let outcome = answered.await;
+        cancel.id = None;
+        // The thread answers every call before it ends.
+        outcome.unwrap_or_else(|_| Err(CallFailed::without_memory(self.end(Execution::Unknown))))
+    }
+
+    /// Ends the thread.
+    pub fn close(&self) {
+        self.jobs.close();
+        self.shard.wake();
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.jobs.is_closed()
+    }
+
+    /// The thread has panicked.
+    pub fn panicked(&self) {
+        self.has_panicked.store(true, Ordering::SeqCst);
+    }
+
+    /// Why there is no thread, to a call that was executed or not.
+    pub fn end(&self, execution: Execution) -> AsyncError {
+        match self.has_panicked.load(Ordering::SeqCst) {
+            true => AsyncError::Panicked,
+            false => AsyncError::Closed(execution),
+        }
+    }
+}
+
+/// Cancels a call that nobody waits for any more.
+struct CancelOnDrop<'a> {
+    shared: &'a Shared,
+    /// None if it is over.
+    id: Option<u64>,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.filter(|_| !self.shared.is_closed()) {
+            self.shared.cancelled.push(id);
+            self.shared.shard.wake();
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The results of calls: copied, lent, and in buffers of the program.
+
+use rpcrdma_engine::{SessionOptions, Sink, Want};
+
+use super::*;
+use crate::Piece;
+
+const LEN: u32 = 10_000;
+
+fn wanting(number: u32, sink: Option<Sink>) -> OwnedCall {
+    let mut call = Ask::Bytes(LEN).write(number);
+    let want = Want { len_min: 0, len_max: LEN };
+    match sink {
+        Some(sink) => call.want_into(want, sink),
+        None => call.want(want),
+    }
+    call
+}
+
+fn bytes(reply: &crate::Response) -> Vec<u8> {
+    let [item] = reply.items() else { panic!("one item: {reply:?}") };
+    assert_eq!((item.want, item.len(), item.is_empty()), (0, LEN as usize, false));
+    item.pieces.iter().flat_map(|piece| piece.iter().copied()).collect()
+}
+
+/// Segments that the program has.
+fn lent(town: &mut Town) -> usize {
+    let spares = town.poller.session.audit().spares;
+    spares.total - spares.free - spares.leaving - spares.returning - spares.lost
+}
+
+#[test]
+fn results_are_copied() {
+    let mut town = Town::new(4, &SessionOptions::default());
+    let mut call = town.call(wanting(5, None));
+    let reply = town.end(&mut call).expect("it is answered");
+    assert_eq!(bytes(&reply), [5; LEN as usize]);
+    assert_eq!(lent(&mut town), 0);
+    assert!(matches!(reply.items()[0].pieces[..], [Piece::Copied(_)]));
+    town.check_nothing_is_lost();
+}
+
+#[test]
+fn results_stay_where_they_are_until_they_are_dropped_anywhere() {
+    let mut town = Town::new(4, &SessionOptions::default());
+    let mut call = town.call(Request::from(wanting(5, None)).keep_loans());
+    let reply = town.end(&mut call).expect("it is answered");
+    assert_eq!(bytes(&reply), [5; LEN as usize]);
+    assert!(reply.items()[0].pieces.iter().all(|piece| matches!(piece, Piece::Loan(_))));
+    assert!(lent(&mut town) > 0);
+    let items = reply.into_items();
+    std::thread::spawn(move || drop(items)).join().expect("it is dropped");
+    // Without a future the memory returns as well.
+    let mut call = town.call(Request::from(wanting(6, None)).keep_loans());
+    assert!(ended(&mut call).is_none());
+    town.until("it is answered", |town| town.poller.desk.open() == 1);
+    town.until("it is answered", |town| town.poller.desk.open() == 0);
+    drop(call);
+    town.check_nothing_is_lost();
+}
+
+#[test]
+fn results_arrive_in_buffers_of_the_program_which_come_back() {
+    let mut town = Town::new(4, &SessionOptions::default());
+    for keeps_loans in [false, true] {
+        let sink = Sink::from(town.buffer());
+        let mut request = Request::from(wanting(8, Some(sink)));
+        if keeps_loans {
+            request = request.keep_loans();
+        }
+        let mut call = town.call(request);
+        let mut reply = town.end(&mut call).expect("it is answered");
+        assert_eq!(bytes(&reply), [8; LEN as usize]);
+        let sink = reply.take_sink(0);
+        assert_eq!(sink.is_some_and(|sink| !sink.is_empty()), !keeps_loans);
+        assert!(reply.take_sink(0).is_none(), "once");
+    }
+    // That of a call that fails.
+    let sink = Sink::from(town.buffer());
+    let mut call = Ask::Later.write(1);
+    call.want_into(Want { len_min: 0, len_max: LEN }, sink);
+    let mut call = town.call(call);
+    assert!(ended(&mut call).is_none());
+    town.until("it is there", |town| town.later.borrow().len() == 1);
+    town.kill();
+    let mut failed = town.end(&mut call).expect_err("the server is gone");
+    assert!(failed.take_sink(0).is_some() && failed.take_sink(0).is_none());
+    drop(failed);
+    town.begin();
+    town.check_nothing_is_lost();
+}

@@ -1,0 +1,196 @@
+//! The life of a call, step by step.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
+
+use rpcrdma_engine::{CallError, CloseReason, Execution, Resend, SessionOptions};
+
+use super::*;
+use crate::AsyncError;
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Bell(AtomicUsize);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Bell>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn why(outcome: Outcome) -> AsyncError {
+    outcome.expect_err("it has failed").why()
+}
+
+#[test]
+fn a_call_is_made_when_it_is_polled_and_answered_once() {
+    let mut town = Town::new(4, &SessionOptions::default());
+    let mut call = town.call(Ask::Number.write(7));
+    for _ in 0..1000 {
+        town.step();
+    }
+    assert_eq!(town.poller.session.handle().stats().calls_out, 0);
+    let reply = town.end(&mut call).expect("it is answered");
+    assert_eq!((reply.reader().u32(), reply.items().len()), (Ok(7), 0));
+    assert_eq!(reply.payload().len(), 16);
+    drop(call);
+    town.check_nothing_is_lost();
+}
+
+#[test]
+fn the_last_waker_is_woken() {
+    let mut town = Town::new(4, &SessionOptions::default());
+    let bells: [Arc<Bell>; 2] = Default::default();
+    let wakers = bells.clone().map(Waker::from);
+    let mut call = town.call(Ask::Number.write(7));
+    for waker in &wakers {
+        let polled = call.as_mut().poll(&mut Context::from_waker(waker));
+        assert!(polled.is_pending());
+    }
+    town.until("it is woken", |_| bells.iter().any(|bell| bell.0.load(Ordering::SeqCst) > 0));
+    assert_eq!(bells.map(|bell| bell.0.load(Ordering::SeqCst)), [0, 1]);
+    assert!(ended(&mut call).expect("it is over").is_ok());
+}
+
+#[test]
+fn calls_wait_for_a_place_in_the_queue() {
+    let options = SessionOptions { waiting_calls: 3, ..SessionOptions::default() };
+    let mut town = Town::new(2, &options);
+    town.kill();
+    let mut calls: Vec<_> = (0..40).map(|at| town.call(Ask::Number.write(at))).collect();
+    for _ in 0..100 {
+        calls.iter_mut().for_each(|call| assert!(ended(call).is_none()));
+        town.step();
+    }
+    // Three in the session, one in the thread's hand, two in the queue.
+    assert_eq!(town.poller.session.open_calls(), 3);
+    // One of those that wait gives its place up.
+    drop(calls.swap_remove(39));
+    town.begin();
+    let mut numbers = Vec::new();
+    town.until("all are answered", |_| {
+        calls.retain_mut(|call| {
+            let Some(outcome) = ended(call) else { return true };
+            numbers.push(outcome.expect("it is answered").reader().u32().expect("a number"));
+            false
+        });
+        calls.is_empty()
+    });
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..39).collect::<Vec<_>>());
+    town.check_nothing_is_lost();
+}
+
+#[test]
+fn a_dropped_future_cancels_its_call_wherever_it_is() {
+    for steps in 0..60 {
+        let mut town = Town::new(4, &SessionOptions::default());
+        let mut call = Ask::Later.write(7);
+        call.place(town.buffer());
+        let mut call = town.call(call);
+        assert!(ended(&mut call).is_none());
+        (0..steps).for_each(|_| town.step());
+        assert!(ended(&mut call).is_none());
+        let was_open = town.poller.desk.open() == 1;
+        drop(call);
+        town.until("it is cancelled", |town| town.poller.desk.open() == 0);
+        let cancelled = town.poller.session.handle().stats().calls_cancelled;
+        // Of a call that waits the session knows alone.
+        assert!(cancelled <= u64::from(was_open), "after {steps} steps");
+        if steps == 59 {
+            assert_eq!((cancelled, town.later.borrow().len()), (1, 1));
+        }
+        town.check_nothing_is_lost();
+    }
+}
+
+#[test]
+fn a_server_that_is_lost_and_back_answers_the_calls_that_may_be_sent_again() {
+    let mut town = Town::new(8, &SessionOptions::default());
+    let again = Request::from(Ask::Later.write(1)).resend(Resend::SameXid);
+    let (mut again, mut once) = (town.call(again), town.call(Ask::Later.write(2)));
+    assert!(ended(&mut again).is_none() && ended(&mut once).is_none());
+    town.until("they are there", |town| town.later.borrow().len() == 2);
+    town.kill();
+    let lost = AsyncError::Call(CallError::ConnectionLost(CloseReason::PeerGone));
+    assert_eq!(why(town.end(&mut once)), lost);
+    assert!(ended(&mut again).is_none());
+    let mut meanwhile = town.call(Ask::Number.write(3));
+    assert!(ended(&mut meanwhile).is_none());
+    town.begin();
+    assert_eq!(town.end(&mut meanwhile).expect("it is answered").reader().u32(), Ok(3));
+    town.until("it is there again", |town| town.later.borrow().len() == 1);
+    town.answer_later();
+    assert_eq!(town.end(&mut again).expect("it is answered").reader().u32(), Ok(1));
+    town.check_nothing_is_lost();
+}
+
+#[test]
+fn the_last_handle_closes_the_client_and_every_call_ends() {
+    let mut town = Town::new(4, &SessionOptions::default());
+    let mut buffers: Vec<_> = (0..2).map(|_| town.buffer()).collect();
+    let mut calls = Vec::new();
+    for number in 0..6 {
+        let mut call = Ask::Later.write(number);
+        // One is under way, the other is in the queue.
+        if number == 0 || number == 5 {
+            call.place(buffers.pop().expect("two"));
+        }
+        let mut call = town.call(call);
+        assert!(ended(&mut call).is_none());
+        if number == 2 {
+            town.until("three are there", |town| town.later.borrow().len() == 3);
+        }
+        calls.push(call);
+    }
+    let unpolled = town.call(Ask::Number.write(9));
+    let another = town.client.clone();
+    drop(another);
+    town.step();
+    assert!(ended(&mut calls[0]).is_none(), "a handle is left");
+    let ending = town.client.take().expect("the last").close();
+    town.step();
+    let known: Vec<_> =
+        calls.iter_mut().map(|call| why(ended(call).expect("it is over"))).collect();
+    let [under_way, queued] = [Execution::Unknown, Execution::NotExecuted].map(AsyncError::Closed);
+    assert_eq!(known[..3], [under_way; 3]);
+    assert!(known[3..].iter().all(|why| [under_way, queued].contains(why)), "{known:?}");
+    assert_eq!(why(ended(&mut { unpolled }).expect("there is no thread")), queued);
+    town.answer_later();
+    town.until("its connections have ended", |town| town.poller.is_over());
+    town.check_nothing_is_lost();
+    drop(town);
+    futures::executor::block_on(ending);
+}
+
+#[test]
+fn a_call_that_cannot_be_sent_comes_back_with_its_memory() {
+    let mut town = Town::new(4, &SessionOptions::default());
+    let mut first = town.call(Ask::Number.write(0));
+    town.end(&mut first).expect("it is answered");
+    let mut call = Ask::Number.write(1);
+    call.put_fixed(&vec![1; 4 << 20]);
+    call.place(town.buffer());
+    let mut call = town.call(call);
+    let mut failed = town.end(&mut call).expect_err("it is too long");
+    let AsyncError::Refused(why, Execution::NotExecuted) = failed.why() else { panic!("{failed}") };
+    assert!(!why.is_transient(), "{why}");
+    assert_eq!(failed.take_placed().len(), 1);
+    drop(failed);
+    town.check_nothing_is_lost();
+}
+
+#[test]
+fn a_shard_that_is_stopped_ends_the_client() {
+    let mut town = Town::new(4, &SessionOptions::default());
+    let mut call = town.call(Ask::Later.write(1));
+    assert!(ended(&mut call).is_none());
+    town.until("it is there", |town| town.later.borrow().len() == 1);
+    town.poller.session.handle().stop();
+    let stopped = AsyncError::Call(CallError::ConnectionLost(CloseReason::Stopped));
+    assert_eq!(why(town.end(&mut call)), stopped);
+    town.until("it is over", |town| town.poller.is_over());
+    let mut late = town.call(Ask::Number.write(2));
+    assert_eq!(why(town.end(&mut late)), AsyncError::Closed(Execution::NotExecuted));
+}
