@@ -124,11 +124,12 @@ impl ShmCm {
     /// Takes the sockets that have connected to a listener. If there can be no more, the others wait
     /// in the backlog of the listener, which rests.
     fn take_callers(&mut self, listener: u64) {
+        let mut sent_away = 0;
         loop {
-            let callers =
-                self.sockets.values().filter(|it| matches!(it, Source::Caller(_))).count();
+            let is_full = self.callers().count() >= CALLERS_MAX || self.shared.closer().is_full();
+            let is_full = is_full || sent_away == ROOM;
             let Some(Source::Listener(found)) = self.sockets.get_mut(&listener) else { return };
-            if callers >= CALLERS_MAX || self.shared.closer().is_behind() {
+            if is_full {
                 return found.rest(&self.epoll);
             }
             let caller = match found.accept() {
@@ -137,10 +138,40 @@ impl ShmCm {
                 // The process has no free descriptor, say.
                 Err(_) => return found.rest(&self.epoll),
             };
+            if caller.socket().is_behind() {
+                sent_away += 1;
+                continue;
+            }
             let number = self.number();
             if self.wait_for(number, caller.socket()).is_ok() {
                 self.sockets.insert(number, Source::Caller(caller));
             }
+        }
+    }
+
+    /// Those that have not said hello yet, with their numbers.
+    fn callers(&self) -> impl Iterator<Item = (u64, &Caller)> {
+        self.sockets.iter().filter_map(|(number, socket)| match socket {
+            Source::Caller(caller) => Some((*number, caller)),
+            _ => None,
+        })
+    }
+
+    /// Drops callers if there can be no more: the oldest of the user that has most of them. Others
+    /// wait for a user's crowd as long as it takes to drop it, and not until it is late.
+    fn make_room(&mut self) {
+        if self.callers().count() < CALLERS_MAX {
+            return;
+        }
+        let mut of_users = HashMap::<u32, Vec<u64>>::new();
+        for (number, caller) in self.callers() {
+            of_users.entry(caller.user()).or_default().push(number);
+        }
+        let Some(mut crowd) = of_users.into_values().max_by_key(Vec::len) else { return };
+        crowd.sort_unstable();
+        for number in crowd.into_iter().take(ROOM) {
+            self.hear_caller(number);
+            drop(self.take(number));
         }
     }
 
@@ -176,14 +207,15 @@ impl ShmCm {
     /// Drops callers that say nothing, and connects again where a listener was full. Returns when
     /// it has to be done again.
     fn look_at_clock(&mut self, now: Instant) -> Option<Duration> {
-        let late = self.sockets.iter().filter_map(|(number, socket)| match socket {
-            Source::Caller(caller) if caller.is_late(now) => Some(*number),
-            _ => None,
-        });
-        for number in late.collect::<Vec<u64>>() {
+        let late = self.callers().filter(|(_, caller)| caller.is_late(now));
+        for number in late.map(|(number, _)| number).collect::<Vec<u64>>() {
             // It may have spoken in time: this side is late if very many come at once.
             self.hear_caller(number);
             drop(self.take(number));
+        }
+        let has_rested = |it: &Source| matches!(it, Source::Listener(it) if it.has_rested(now));
+        if self.sockets.values().any(has_rested) {
+            self.make_room();
         }
         for (number, socket) in &mut self.sockets {
             if let Source::Listener(listener) = socket {
@@ -264,7 +296,7 @@ impl ConnectionManager for ShmCm {
     ) -> Result<ConnectId, SetupError> {
         let wrong = ConnectError::WrongAddress { reason: TAKES };
         let name = name_of(to).ok_or_else(|| SetupError::connect(to, wrong))?;
-        if self.shared.closer().is_behind() {
+        if self.shared.closer().is_full() {
             return Err(SetupError::connect(to, ConnectError::Failed));
         }
         let (private, seat) = (param.checked()?, Seat::take(on, self.shared.device_name())?);
@@ -327,6 +359,8 @@ impl std::fmt::Debug for ShmCm {
 const READY_MAX: usize = 64;
 /// Sockets that have connected and said nothing yet.
 const CALLERS_MAX: usize = 1024;
+/// Callers that are dropped or sent away at one time.
+const ROOM: usize = 64;
 /// How often callers that say nothing are looked for.
 const CLOCK: Duration = Duration::from_secs(1);
 /// How soon a full listener is tried again.

@@ -36,6 +36,16 @@ impl Socket {
         Socket { file: Some(file), closer: closer.clone() }
     }
 
+    /// What the peer leaves in it is of this user.
+    pub(crate) fn set_user(&mut self, user: u32) {
+        self.closer = self.closer.of(user);
+    }
+
+    /// Whether so many descriptors of its user wait to be closed that it must not be taken.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.closer.is_behind()
+    }
+
     fn file(&self) -> &OwnedFd {
         self.file.as_ref().expect("it is there until it is dropped")
     }
@@ -87,7 +97,9 @@ pub(crate) fn listen(socket: &OwnedFd, at: &ShmName) -> Result<ShmName, Errno> {
 /// The next socket that wants to connect.
 pub(crate) fn accept(listener: &OwnedFd, closer: &Closer) -> Result<Socket, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(Socket::of(rustix::net::accept_with(listener, flags)?, closer))
+    let file = rustix::net::accept_with(listener, flags)?;
+    let user = peer(&file).map_or(closer.clone(), |peer| closer.of(peer.uid));
+    Ok(Socket::of(file, &user))
 }
 
 /// Closes a listener, and all that have connected and were not taken.

@@ -95,8 +95,11 @@ impl Attempt {
             Err(_) => return Err(ConnectError::Failed),
         }
         // The listener may see it otherwise: it was somebody else when it began to listen.
-        self.hello.maps_pools &=
-            socket::peer(&self.socket).is_ok_and(|peer| shared.is_owner(peer.uid));
+        let listener = socket::peer(&self.socket).ok();
+        self.hello.maps_pools &= listener.is_some_and(|peer| shared.is_owner(peer.uid));
+        if let Some(peer) = listener {
+            self.socket.set_user(peer.uid);
+        }
         let said = socket::send(&self.socket, &self.hello, self.file.as_ref());
         self.file = None;
         said.map(|()| Step::Said).map_err(|_| ConnectError::Lost)

@@ -78,9 +78,14 @@ impl Listener {
         self.rests_until.is_some()
     }
 
+    /// It has rested long enough.
+    pub(super) fn has_rested(&self, now: Instant) -> bool {
+        self.rests_until.is_some_and(|until| until <= now)
+    }
+
     /// Goes on if it has rested long enough. `number` is its own in the epoll set.
     pub(super) fn wake(&mut self, epoll: &OwnedFd, number: u64, now: Instant) {
-        if self.rests_until.is_some_and(|until| until <= now)
+        if self.has_rested(now)
             && epoll::add(epoll, self.socket(), EventData::new_u64(number), EventFlags::IN).is_ok()
         {
             self.rests_until = None;
@@ -110,6 +115,11 @@ impl Drop for Listener {
 impl Caller {
     pub(super) fn socket(&self) -> &Socket {
         &self.socket
+    }
+
+    /// The user of its process.
+    pub(super) fn user(&self) -> u32 {
+        self.from.uid
     }
 
     pub(super) fn into_parts(self) -> (Socket, Credentials) {
