@@ -19,6 +19,8 @@
 //! device must not have requests that a hook reports as not taken.
 #![expect(unsafe_code, reason = "posting is unsafe: the promise is passed on with the requests")]
 
+mod cm;
+
 use std::iter::Take;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -27,6 +29,7 @@ use std::time::Duration;
 use rpcrdma_config::Config;
 use rpcrdma_mempool::{Access, RegisterError, Registrar, Sge};
 
+pub use self::cm::CmHooks;
 use crate::{
     Address, Armed, Attached, Bells, CmEvent, ConnParam, ConnectError, ConnectId,
     ConnectionManager, CqError, DeviceCaps, Endpoint, Handle, Provider, QueueAttr, QueueEvent,
@@ -402,52 +405,6 @@ pub struct InterposedCm<C, H, Q> {
     inner: C,
     queues: PhantomData<fn() -> Q>,
 }
-
-/// Hooks for the calls of a [`ConnectionManager`].
-pub trait CmHooks<C: ConnectionManager>: Send {
-    /// As [`ConnectionManager::listen`].
-    fn listen(&mut self, inner: &mut C, at: Address) -> Result<Address, SetupError> {
-        inner.listen(at)
-    }
-    /// As [`ConnectionManager::unlisten`].
-    fn unlisten(&mut self, inner: &mut C, at: Address) {
-        inner.unlisten(at);
-    }
-    /// As [`ConnectionManager::connect`].
-    fn connect(
-        &mut self,
-        inner: &mut C,
-        to: Address,
-        on: &Handle<C>,
-        param: &ConnParam<'_>,
-    ) -> Result<ConnectId, SetupError> {
-        inner.connect(to, on, param)
-    }
-    /// As [`ConnectionManager::accept`].
-    fn accept(
-        &mut self,
-        inner: &mut C,
-        request: C::Request,
-        on: &Handle<C>,
-        param: &ConnParam<'_>,
-    ) -> Result<Endpoint<C>, SetupError> {
-        inner.accept(request, on, param)
-    }
-    /// As [`ConnectionManager::cancel`].
-    fn cancel(&mut self, inner: &mut C, id: ConnectId) -> Option<ConnectError> {
-        inner.cancel(id)
-    }
-    /// As [`ConnectionManager::reject`].
-    fn reject(&mut self, inner: &mut C, request: C::Request, private: &[u8]) {
-        inner.reject(request, private);
-    }
-    /// As [`ConnectionManager::next`].
-    fn next(&mut self, inner: &mut C, waker: &Waker, timeout: Duration) -> Option<CmEvent<C>> {
-        inner.next(waker, timeout)
-    }
-}
-
-impl<C: ConnectionManager> CmHooks<C> for () {}
 
 impl<C, H, Q> ConnectionManager for InterposedCm<C, H, Q>
 where
