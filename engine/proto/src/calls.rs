@@ -391,6 +391,18 @@ impl CallTable {
         self.place_of(id.0, peer).map(|slot| slot as u32)
     }
 
+    /// Notes that the engine has a deadline for an open call, and returns its slot.
+    #[inline]
+    pub fn time(&mut self, id: CallId, peer: u32) -> Option<u32> {
+        if let Some((_, entry)) = self.find_own_mut(id.0, peer) {
+            entry.is_timed = true;
+            return Some(self.index_of(id.0));
+        }
+        let (_, entry) = self.find_chosen_mut(id.0, peer)?;
+        entry.is_timed = true;
+        self.slot(id, peer)
+    }
+
     /// Whether the peer of a call may still answer it, or continue an answer.
     #[must_use]
     pub fn may_be_answered(&self, id: CallId, peer: u32) -> bool {

@@ -160,16 +160,15 @@ impl<'a> CallBuilder<'a> {
     /// its reply has not arrived by `at`, in nanoseconds of the clock that the shard is polled
     /// with.
     ///
-    /// A polled shard checks calls with a deadline every 10 ms: 1024 of them or, if that is more,
-    /// an eighth of those that can be open. The call's slot, credits and xid stay in use until its
-    /// reply arrives or its connection ends.
+    /// The granularity is 1 ms (2^20 ns): a polled shard ends the call in its first turn at that
+    /// time or at most 1 ms after it; a turn looks at 256 calls that are due, and the next turn
+    /// continues. The call's slot, credits and xid stay in use until its reply arrives or its
+    /// connection ends. `u64::MAX` is no deadline.
+    #[inline]
     pub fn deadline(&mut self, at: u64) -> &mut CallBuilder<'a> {
         let (id, peer) = (self.id, self.peer.id.index);
         let Parts { ledger, timers, .. } = self.payload.parts();
-        if let Some(slot) = ledger.calls.slot(id, peer)
-            && let Some((_, entry)) = ledger.calls.find_mut(id.xid(), peer)
-        {
-            entry.is_timed = true;
+        if let Some(slot) = ledger.calls.time(id, peer) {
             timers.arm(slot, at);
         }
         self

@@ -13,7 +13,7 @@ use crate::script::{Order, POISON, Part, Place, Script, part_bytes, reply_seed};
 use crate::world::{Open, Plan, World};
 
 /// Nanoseconds that a call may take here: less than any other deadline.
-const TIME: u64 = 20_000_000_000;
+pub(super) const TIME: u64 = 20_000_000_000;
 /// Bytes of a result that takes one piece of memory.
 const RESULT: u32 = 9_000;
 /// The call whose key has the low byte of the first.
@@ -409,17 +409,17 @@ pub fn a_call_is_repeated_with_its_xid<P: Provider>(open: Open<'_, P>) {
 }
 
 /// The client's state of its oldest connection.
-fn book<P: Provider>(world: &mut World<P>) -> PeerAudit {
+pub(super) fn book<P: Provider>(world: &mut World<P>) -> PeerAudit {
     world.clients[0].shard().audit().peers[0]
 }
 
-fn answer_all<P: Provider>(world: &mut World<P>) {
+pub(super) fn answer_all<P: Provider>(world: &mut World<P>) {
     while !world.servers[0].handler().elsewhere.is_empty() {
         answer_one(world);
     }
 }
 
-fn answer_one<P: Provider>(world: &mut World<P>) {
+pub(super) fn answer_one<P: Provider>(world: &mut World<P>) {
     let (ticket, finished) = world.servers[0].handler().elsewhere.pop().expect("a ticket");
     world.servers[0].handle().finish(ticket, finished).expect("there is room for every ticket");
 }

@@ -9,6 +9,7 @@ pub mod ending;
 pub mod explicit;
 pub mod given_up;
 pub mod inline;
+pub mod kept;
 pub mod late;
 pub mod loans;
 pub mod placed;
@@ -76,6 +77,8 @@ macro_rules! api_suite {
                 a_late_result_reaches_no_other_call,
                 windows_are_reused_after_the_late_answer,
                 a_call_that_is_ending_is_not_cancelled;
+            kept: a_late_reply_returns_all_credits_and_the_xid,
+                the_end_of_a_connection_frees_given_up_calls;
             properties: changes_are_requested_and_answered, changes_are_announced;
             credits: used_up_credits_refuse_and_recover, a_refused_call_gives_its_memory_back,
                 a_long_call_waits_for_all_its_credits,

@@ -8,6 +8,7 @@ mod caller;
 mod checked_provider;
 mod configured;
 mod counters;
+mod deadlines;
 mod device_events;
 mod directions;
 mod endings;

@@ -18,15 +18,18 @@ use crate::shard::peers::{Peer, Phase};
 use crate::shard::send::messages::After;
 
 impl<P: Provider> Core<P> {
-    /// Ends the calls whose deadline has passed, as many as one tick checks.
+    /// Ends the calls whose deadline has passed, as many as one turn looks at.
     pub fn end_late(&mut self, now: u64, handler: &mut dyn Handler) {
-        for _ in 0..self.parts.timers.deadlines.looks() {
-            let calls = &self.parts.ledger.calls;
-            if let Some((id, index)) = self.parts.timers.deadlines.look(calls, now) {
-                let is_ended = self.end_early(index, id, CallError::DeadlineExceeded, handler);
-                self.parts.stats.call_deadlines.add(is_ended.into());
-            }
+        let mut looks = LOOKS;
+        while let Some((id, index)) = self.next_late(now, &mut looks) {
+            let is_ended = self.end_early(index, id, CallError::DeadlineExceeded, handler);
+            self.parts.stats.call_deadlines.add(is_ended.into());
         }
+    }
+
+    fn next_late(&mut self, now: u64, looks: &mut u32) -> Option<(CallId, u32)> {
+        let Parts { timers, ledger, .. } = &mut self.parts;
+        timers.next_late(&ledger.calls, now, looks)
     }
 
     /// Ends the calls that the program has cancelled.
@@ -105,3 +108,6 @@ impl Parts {
         false
     }
 }
+
+/// The most calls with a deadline that one turn looks at.
+const LOOKS: u32 = 256;

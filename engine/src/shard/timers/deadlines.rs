@@ -1,33 +1,20 @@
 //! The deadlines of own calls, and cancelled calls.
 //!
-//! ```text
-//!   arm ──▶ listed, a slot once ──looked at: its call is over──▶ not listed
-//!                                 └─────── its time has come ──▶ not listed, to be ended
-//! ```
-//! Indexed by call slot, and written only for calls with a deadline. The entry in the call table
-//! states whether the record belongs to the slot's current call.
+//! Indexed by call slot, and written only for calls with a deadline. A call that ends leaves its
+//! slot in the wheel: the next call with a deadline sets another time, and of any other the entry
+//! in the call table states that it has none.
 
 use rpcrdma_proto::{CallId, CallName, CallState, CallTable};
 
+use super::wheel::Wheel;
+
 /// The calls that have a deadline, by slot, and those that were cancelled.
 pub(crate) struct Deadlines {
-    slots: Box<[Until]>,
-    /// Slots that had a call with a deadline; each once.
-    listed: Vec<u32>,
-    /// The position of the next one to check.
-    next: usize,
-    /// The number of checks in one tick.
-    per_tick: usize,
+    wheel: Wheel,
+    /// Of each slot, whether it is in the list of cancelled calls.
+    is_cancelled: Box<[bool]>,
     /// Cancelled calls; at most one per slot.
     cancelled: Vec<(u32, CallName)>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Until {
-    /// In nanoseconds of the shard's clock.
-    at: u64,
-    is_listed: bool,
-    is_cancelled: bool,
 }
 
 impl Deadlines {
@@ -35,27 +22,29 @@ impl Deadlines {
     pub fn new(slots: u32) -> Deadlines {
         let count = slots as usize;
         Deadlines {
-            slots: vec![Until { at: 0, is_listed: false, is_cancelled: false }; count].into(),
-            listed: Vec::with_capacity(count),
-            next: 0,
-            per_tick: count.div_ceil(ROUND).max(LOOKS_MIN),
+            wheel: Wheel::new(slots),
+            is_cancelled: vec![false; count].into(),
             cancelled: Vec::with_capacity(count),
         }
     }
 
-    /// Records the deadline of the call in a slot. The caller marks the call's entry.
-    pub fn arm(&mut self, slot: u32, at: u64) {
-        let Some(until) = self.slots.get_mut(slot as usize) else { return };
-        until.at = at;
-        if !core::mem::replace(&mut until.is_listed, true) {
-            self.listed.push(slot);
-        }
+    /// Records the deadline of the call in a slot. The caller marks the call's entry. True if
+    /// [`Deadlines::next`] may have changed.
+    #[inline]
+    pub fn arm(&mut self, slot: u32, at: u64) -> bool {
+        self.wheel.arm(slot, at)
+    }
+
+    /// The time before which no deadline passes.
+    #[inline]
+    pub fn next(&self) -> u64 {
+        self.wheel.next()
     }
 
     /// Records that the program cancelled the call in a slot.
     pub fn cancel(&mut self, slot: u32, call: CallName) {
-        let Some(until) = self.slots.get_mut(slot as usize) else { return };
-        if core::mem::replace(&mut until.is_cancelled, true) {
+        let Some(is_cancelled) = self.is_cancelled.get_mut(slot as usize) else { return };
+        if core::mem::replace(is_cancelled, true) {
             // An earlier call in the slot, which has ended since, or the same.
             self.cancelled.retain(|(of, _)| *of != slot);
         }
@@ -65,7 +54,7 @@ impl Deadlines {
     /// A cancelled call, with its peer, if it is still open.
     pub fn next_cancelled(&mut self, calls: &CallTable) -> Option<(CallId, u32)> {
         while let Some((slot, call)) = self.cancelled.pop() {
-            self.slots[slot as usize].is_cancelled = false;
+            self.is_cancelled[slot as usize] = false;
             if let Some((name, peer, _)) = calls.in_slot(slot)
                 && name == call
             {
@@ -75,42 +64,32 @@ impl Deadlines {
         None
     }
 
-    /// The number of calls to check in one tick.
-    pub fn looks(&self) -> usize {
-        self.per_tick.min(self.listed.len())
-    }
-
-    /// Checks the next call. Returns it, with its peer, if its deadline has passed.
-    pub fn look(&mut self, calls: &CallTable, now: u64) -> Option<(CallId, u32)> {
-        if self.next >= self.listed.len() {
-            self.next = 0;
+    /// A call whose deadline has passed, with its peer. Each of at most `looks` calls is looked at;
+    /// if that were too few, the next call continues.
+    pub fn next_late(
+        &mut self,
+        calls: &CallTable,
+        now: u64,
+        looks: &mut u32,
+    ) -> Option<(CallId, u32)> {
+        while let Some(slot) = self.wheel.due(now, looks) {
+            if let Some((name, peer, entry)) = calls.in_slot(slot)
+                && entry.is_timed
+                && !matches!(entry.state, CallState::Opened | CallState::Abandoned)
+            {
+                return Some((name.id, peer));
+            }
         }
-        let slot = *self.listed.get(self.next)?;
-        let until = &mut self.slots[slot as usize];
-        let call = calls.in_slot(slot).filter(|(_, _, entry)| {
-            let is_waited_for = !matches!(entry.state, CallState::Opened | CallState::Abandoned);
-            entry.is_timed && is_waited_for
-        });
-        if call.is_some() && now < until.at {
-            self.next += 1;
-            return None;
-        }
-        until.is_listed = false;
-        self.listed.swap_remove(self.next);
-        call.map(|(name, peer, _)| (name.id, peer))
+        None
     }
 }
-
-/// The number of ticks in which every call is checked.
-const ROUND: usize = 8;
-/// The minimum of calls checked in one tick, if there are so many.
-const LOOKS_MIN: usize = 1024;
 
 #[cfg(test)]
 mod tests {
     use rpcrdma_proto::settings::Role;
 
     use super::*;
+    use crate::shard::timers::wheel::GRANULARITY;
 
     fn sent(table: &mut CallTable, deadlines: &mut Deadlines, at: Option<u64>) -> CallId {
         let id = table.open(Role::Client, 0, 0).expect("free");
@@ -124,45 +103,70 @@ mod tests {
     }
 
     fn late(table: &CallTable, deadlines: &mut Deadlines, now: u64) -> Vec<CallId> {
-        let looks = deadlines.looks();
-        (0..looks).filter_map(|_| deadlines.look(table, now)).map(|(id, _)| id).collect()
+        let mut looks = u32::MAX;
+        let next = || deadlines.next_late(table, now, &mut looks).map(|(id, _)| id);
+        core::iter::from_fn(next).collect()
     }
 
     #[test]
     fn a_deadline_does_not_apply_to_the_next_call_in_the_slot() {
         let (mut table, mut deadlines) = (CallTable::new(1), Deadlines::new(1));
-        let first = sent(&mut table, &mut deadlines, Some(100));
-        assert!(late(&table, &mut deadlines, 99).is_empty());
+        let [first_at, third_at] = [1, 3].map(|at| at * GRANULARITY);
+        let first = sent(&mut table, &mut deadlines, Some(first_at));
+        assert!(late(&table, &mut deadlines, first_at - 1).is_empty());
         table.remove(first, 0).expect("open");
         // Without a deadline, and with the xid of the first.
         let second = sent(&mut table, &mut deadlines, None);
-        assert!(late(&table, &mut deadlines, 100).is_empty());
+        assert!(late(&table, &mut deadlines, first_at).is_empty());
         table.remove(second, 0).expect("open");
-        let third = sent(&mut table, &mut deadlines, Some(300));
-        assert!(late(&table, &mut deadlines, 299).is_empty());
-        assert_eq!(late(&table, &mut deadlines, 300), [third]);
-        assert!(late(&table, &mut deadlines, 301).is_empty(), "once");
-        assert_eq!(deadlines.looks(), 0);
+        let third = sent(&mut table, &mut deadlines, Some(third_at));
+        assert!(late(&table, &mut deadlines, third_at - 1).is_empty());
+        assert_eq!(late(&table, &mut deadlines, third_at), [third]);
+        assert!(late(&table, &mut deadlines, third_at + 1).is_empty(), "once");
+        assert_eq!(deadlines.next(), u64::MAX);
     }
 
     #[test]
-    fn every_call_is_examined_within_eight_ticks() {
-        let calls = 20_000;
-        let (mut table, mut deadlines) = (CallTable::new(calls), Deadlines::new(calls));
-        let mut open: Vec<CallId> = (0..calls)
-            .map(|at| sent(&mut table, &mut deadlines, Some(1 + u64::from(at % 2))))
-            .collect();
-        let mut ended = Vec::new();
-        for _tick in 0..ROUND {
-            assert!(deadlines.looks() <= calls as usize / ROUND);
-            for id in late(&table, &mut deadlines, 1) {
-                table.remove(id, 0).expect("open");
-                ended.push(id);
-            }
+    fn twenty_thousand_deadlines_are_kept_to_a_millisecond() {
+        const CALLS: u32 = 20_000;
+        const STEP: u64 = GRANULARITY / 4;
+        let (mut table, mut deadlines) = (CallTable::new(CALLS), Deadlines::new(CALLS));
+        let mut until = std::collections::HashMap::new();
+        for spread in 0..u64::from(CALLS) {
+            // Over 1000 ticks; some beyond the end.
+            let at = (1 + spread * 7919 % 1000) * GRANULARITY + spread % GRANULARITY;
+            until.insert(sent(&mut table, &mut deadlines, Some(at)), at);
         }
-        open.retain(|id| !ended.contains(id));
-        assert_eq!((ended.len(), open.len()), (10_000, 10_000));
-        assert_eq!(deadlines.looks(), calls as usize / ROUND);
+        let (mut looks_max, mut turns) = (0, 0);
+        for now in (1..4000).map(|turn| turn * STEP) {
+            if now < deadlines.next() {
+                continue;
+            }
+            turns += 1;
+            let mut looks = 256;
+            while let Some((id, _)) = deadlines.next_late(&table, now, &mut looks) {
+                let at = until.remove(&id).expect("once");
+                assert!(at <= now && now < at + GRANULARITY + 2 * STEP, "{at} at {now}");
+                table.remove(id, 0).expect("open");
+            }
+            looks_max = looks_max.max(256 - looks);
+        }
+        assert!(until.values().all(|at| *at + GRANULARITY > 3999 * STEP), "{}", until.len());
+        // A turn in which no bucket comes looks at nothing.
+        assert!(turns <= 2000 && looks_max == 256, "{turns} {looks_max}");
+    }
+
+    #[test]
+    fn a_call_in_a_slot_has_its_own_deadline_earlier_or_later_than_the_last() {
+        let (mut table, mut deadlines) = (CallTable::new(1), Deadlines::new(1));
+        for at in [50, 70, 60, 1 << 20, 80, 81].map(|at| at * GRANULARITY) {
+            let passed = sent(&mut table, &mut deadlines, Some(at));
+            assert!(late(&table, &mut deadlines, at - GRANULARITY).is_empty());
+            table.remove(passed, 0).expect("open");
+        }
+        let last = sent(&mut table, &mut deadlines, Some((1 << 20 | 5) * GRANULARITY));
+        assert!(late(&table, &mut deadlines, (1 << 20 | 4) * GRANULARITY).is_empty());
+        assert_eq!(late(&table, &mut deadlines, (1 << 20 | 5) * GRANULARITY), [last]);
     }
 
     #[test]

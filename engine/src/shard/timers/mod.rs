@@ -1,13 +1,13 @@
 //! The timers of a shard, and the progress of a stop.
 //!
 //! All times are nanoseconds of the clock that the shard is polled with. They are checked
-//! every 10 ms ([`TICK`]), and in every turn of a stopping shard.
+//! every 10 ms ([`TICK`]), and in every turn of a stopping shard; deadlines of own calls when the
+//! wheel states that one may have passed ([`wheel`]).
 
 pub(crate) mod call_timeouts;
 mod cancellation;
 pub(crate) mod deadlines;
 mod tick;
-#[cfg_attr(not(test), expect(dead_code, reason = "deadlines are looked for in rounds"))]
 pub(crate) mod wheel;
 
 use std::time::Duration;
@@ -22,6 +22,7 @@ use super::peers::Peer;
 /// The timers of a shard.
 pub(crate) struct Timers {
     stopping: Option<u64>,
+    /// The next look, or deadline.
     next_tick: u64,
     next_look: u64,
     group_timeout: u64,
@@ -86,15 +87,20 @@ impl Timers {
         self.stopping
     }
 
-    /// Begins a tick, and sets the next; each turn of a stopping shard is one. True if deadlines
-    /// must be checked, which happens no more often than without a stop.
+    /// Begins a tick; each turn of a stopping shard is one. True if all times must be checked,
+    /// which happens no more often than without a stop.
     fn begin_tick(&mut self, now: u64) -> bool {
         let is_look = now >= self.next_look;
         if is_look {
             self.next_look = now.saturating_add(TICK);
         }
-        self.next_tick = if self.is_stopping() { now } else { self.next_look };
         is_look
+    }
+
+    /// Ends a tick, and sets the next.
+    fn end_tick(&mut self, now: u64) {
+        let next = self.next_look.min(self.deadlines.next());
+        self.next_tick = if self.is_stopping() { now } else { next };
     }
 
     /// Whether an answer awaited since `since` is too late.
@@ -180,13 +186,21 @@ impl Timers {
     }
 
     /// Records the deadline of the own call in a slot. The caller marks the call's entry.
+    #[inline]
     pub fn arm(&mut self, slot: u32, at: u64) {
-        self.deadlines.arm(slot, at);
+        if self.deadlines.arm(slot, at) {
+            self.next_tick = self.next_tick.min(self.deadlines.next());
+        }
     }
 
     /// Records that the program cancelled the own call in a slot.
     pub fn cancel(&mut self, slot: u32, call: CallName) {
         self.deadlines.cancel(slot, call);
+    }
+
+    /// An own call whose deadline has passed, with its peer.
+    fn next_late(&mut self, calls: &CallTable, now: u64, looks: &mut u32) -> Option<(CallId, u32)> {
+        self.deadlines.next_late(calls, now, looks)
     }
 
     /// A cancelled own call, with its peer, if it is still open.

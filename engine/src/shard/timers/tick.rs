@@ -10,16 +10,18 @@ use crate::shard::peers::Phase;
 use crate::shard::version_choice::has_asked;
 
 impl<P: Provider> Core<P> {
-    /// Checks all deadlines, and the remaining work of a stop.
+    /// Checks the deadlines of calls; every 10 ms all other times; and the remaining work of a stop.
     #[cold]
     pub fn tick(&mut self, now: u64, handler: &mut dyn Handler) {
         if self.parts.timers.begin_tick(now) {
-            self.check_deadlines(now, handler);
+            self.check_all(now, handler);
         }
+        self.end_late(now, handler);
         self.wind_down(now, handler);
+        self.parts.timers.end_tick(now);
     }
 
-    fn check_deadlines(&mut self, now: u64, handler: &mut dyn Handler) {
+    fn check_all(&mut self, now: u64, handler: &mut dyn Handler) {
         for index in 0..self.peers.capacity() {
             let Some(peer) = self.peers.at(index) else { continue };
             // wire.md W13: messages that a peer may send indefinitely on a connection without
@@ -55,7 +57,6 @@ impl<P: Provider> Core<P> {
             }
         }
         self.check_call_timeouts(now, handler);
-        self.end_late(now, handler);
         self.answer_waiting(now);
     }
 
