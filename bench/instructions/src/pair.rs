@@ -46,6 +46,8 @@ pub enum Op {
     Null,
     /// 64 bytes there and back.
     Echo,
+    /// The same, with a deadline.
+    TimedEcho,
     /// 4 KiB there, placed.
     Write,
     /// 64 KiB back, placed, in several transmissions.
@@ -63,11 +65,18 @@ pub enum Over {
 }
 
 /// All that is counted, in this order.
-pub const CASES: [Case; 7] = [
+pub const CASES: [Case; 8] = [
     Case { name: "null", op: Op::Null, over: Over::Fabric, connections: 1, window: 32 },
     Case { name: "echo-64", op: Op::Echo, over: Over::Fabric, connections: 1, window: 32 },
     Case { name: "echo-64", op: Op::Echo, over: Over::Fabric, connections: 1, window: 1 },
     Case { name: "echo-64", op: Op::Echo, over: Over::Fabric, connections: 1024, window: 1024 },
+    Case {
+        name: "echo-64-deadline",
+        op: Op::TimedEcho,
+        over: Over::Fabric,
+        connections: 1,
+        window: 32,
+    },
     Case { name: "write-4k-placed", op: Op::Write, over: Over::Fabric, connections: 1, window: 32 },
     Case {
         name: "read-64k-continued",
@@ -149,7 +158,7 @@ impl<C: Provider, S: Provider> Pair<C, S> {
         };
         let at = here.listen(address.parse::<Address>().expect("an address")).expect("a port");
         let source = match case.op {
-            Op::Null | Op::Echo => None,
+            Op::Null | Op::Echo | Op::TimedEcho => None,
             Op::Write => client.turn(0).buffer(),
             Op::Read => server.turn(0).buffer(),
         };
@@ -217,7 +226,7 @@ impl<C: Provider, S: Provider> Pair<C, S> {
     #[inline]
     fn call(&mut self) -> bool {
         let Ok(mut call) = self.client.call(self.peers[self.next], self.sent) else { return false };
-        write(&mut call, self.case.op, self.source.as_ref());
+        write(&mut call, self.case.op, self.source.as_ref(), self.now);
         let is_sent = call.submit().is_ok();
         self.sent += u64::from(is_sent);
         self.next = if self.next + 1 < self.peers.len() { self.next + 1 } else { 0 };
@@ -237,7 +246,9 @@ fn client_turn<C: Provider, S: Provider>(pair: &mut Pair<C, S>, until: u64) {
     pair.client.poll(pair.now, |completion| {
         let reply = completion.result().expect("the call is answered");
         let len = match op {
-            Op::Null | Op::Echo | Op::Write => reply.contiguous().map_or(0, <[u8]>::len),
+            Op::Null | Op::Echo | Op::TimedEcho | Op::Write => {
+                reply.contiguous().map_or(0, <[u8]>::len)
+            }
             Op::Read => reply.placed().map(|item| item.len() as usize).sum(),
         };
         assert_eq!(len, reply_len(op));
@@ -278,7 +289,7 @@ impl Handler for Server {
         reply.payload().put_fixed(&REPLY_HEADER);
         match self.op {
             Op::Null => {}
-            Op::Echo => reply.payload().put_fixed(&arguments[CALL_HEADER.len()..]),
+            Op::Echo | Op::TimedEcho => reply.payload().put_fixed(&arguments[CALL_HEADER.len()..]),
             Op::Write => {
                 let placed: u32 = call.placed().map(|item| item.len()).sum();
                 reply.payload().put_u32(placed);
@@ -293,11 +304,15 @@ impl Handler for Server {
 }
 
 #[inline]
-fn write(call: &mut CallBuilder<'_>, op: Op, source: Option<&RegisteredBytes>) {
+fn write(call: &mut CallBuilder<'_>, op: Op, source: Option<&RegisteredBytes>, now: u64) {
     call.payload().put_fixed(&CALL_HEADER);
     match op {
         Op::Null => {}
         Op::Echo => call.payload().put_fixed(&[7; ECHO_LEN]),
+        Op::TimedEcho => {
+            call.payload().put_fixed(&[7; ECHO_LEN]);
+            call.deadline(now + DEADLINE_NS);
+        }
         Op::Write => {
             let source = source.expect("there is something to write");
             call.payload().place(source.slice(0..WRITE_LEN).expect("a long buffer"));
@@ -315,7 +330,7 @@ fn reply_len(op: Op) -> usize {
     let header = PREFIX_LEN + REPLY_HEADER.len();
     match op {
         Op::Null => header,
-        Op::Echo => header + ECHO_LEN,
+        Op::Echo | Op::TimedEcho => header + ECHO_LEN,
         Op::Write => header + 4,
         Op::Read => READ_LEN,
     }
@@ -391,6 +406,8 @@ const REPLY_PAYLOAD_MAX: u32 = 128;
 pub const CALLS: u64 = 1600;
 /// Calls before that.
 const WARM_UP: u64 = 320;
+/// A deadline that does not pass: 1 s.
+const DEADLINE_NS: u64 = 1_000_000_000;
 /// The time of a turn.
 const TURN_NS: u64 = 100;
 const PATIENCE: u32 = 1000;
