@@ -15,8 +15,8 @@ use rpcrdma_engine::control::Control;
 use rpcrdma_engine::fabric::{DeviceClock, FabricOptions};
 use rpcrdma_engine::onc::{CallHeader, ReplyHeader, RpcPrefix};
 use rpcrdma_engine::{
-    Address, Answer, Call, CallBuilder, Client, ConnectionId, Engine, Fabric, Handler, Provider,
-    Reply, Shard, Want,
+    Address, Answer, Call, CallBuilder, Client, ConnectId, ConnectionId, Engine, Fabric, Handler,
+    Incoming, Provider, Reply, Session, SessionEvent, SessionOptions, Shard, Want,
 };
 use rpcrdma_mempool::RegisteredBytes;
 use rpcrdma_verbs::Verbs;
@@ -33,6 +33,8 @@ pub struct Case {
     pub op: Op,
     /// What carries it.
     pub over: Over,
+    /// What makes it.
+    pub by: By,
     /// Connections; the calls go to them in turns.
     pub connections: u64,
     /// Calls in progress at one time, on all connections together.
@@ -64,29 +66,34 @@ pub enum Over {
     Verbs,
 }
 
+/// What makes a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// A client.
+    Client,
+    /// A session of one connection.
+    Session,
+}
+
 /// All that is counted, in this order.
-pub const CASES: [Case; 8] = [
-    Case { name: "null", op: Op::Null, over: Over::Fabric, connections: 1, window: 32 },
-    Case { name: "echo-64", op: Op::Echo, over: Over::Fabric, connections: 1, window: 32 },
-    Case { name: "echo-64", op: Op::Echo, over: Over::Fabric, connections: 1, window: 1 },
-    Case { name: "echo-64", op: Op::Echo, over: Over::Fabric, connections: 1024, window: 1024 },
-    Case {
-        name: "echo-64-deadline",
-        op: Op::TimedEcho,
-        over: Over::Fabric,
-        connections: 1,
-        window: 32,
-    },
-    Case { name: "write-4k-placed", op: Op::Write, over: Over::Fabric, connections: 1, window: 32 },
-    Case {
-        name: "read-64k-continued",
-        op: Op::Read,
-        over: Over::Fabric,
-        connections: 1,
-        window: 8,
-    },
-    Case { name: "verbs-echo-64", op: Op::Echo, over: Over::Verbs, connections: 1, window: 32 },
+pub const CASES: [Case; 9] = [
+    Case::new("null", Op::Null, 1, 32),
+    Case::new("echo-64", Op::Echo, 1, 32),
+    Case::new("echo-64", Op::Echo, 1, 1),
+    Case::new("echo-64", Op::Echo, 1024, 1024),
+    Case::new("echo-64-deadline", Op::TimedEcho, 1, 32),
+    Case { by: By::Session, ..Case::new("echo-64-session", Op::Echo, 1, 32) },
+    Case::new("write-4k-placed", Op::Write, 1, 32),
+    Case::new("read-64k-continued", Op::Read, 1, 8),
+    Case { over: Over::Verbs, ..Case::new("verbs-echo-64", Op::Echo, 1, 32) },
 ];
+
+impl Case {
+    /// By a client, over the fabric.
+    const fn new(name: &'static str, op: Op, connections: u64, window: u64) -> Case {
+        Case { name, op, over: Over::Fabric, by: By::Client, connections, window }
+    }
+}
 
 /// What a run counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,14 +128,21 @@ pub fn run(counted: Counted) {
 
 fn run_over<P: Provider>([clients, servers]: [P; 2], counted: Counted, case: Case) {
     match (counted.is_apart, counted.side) {
-        (false, _) => Pair::new(clients, servers, case).run(),
-        (true, Side::Client) => Pair::new(apart(clients), servers, case).run(),
-        (true, Side::Server) => Pair::new(clients, apart(servers), case).run(),
+        (false, _) => run_by(clients, servers, case),
+        (true, Side::Client) => run_by(apart(clients), servers, case),
+        (true, Side::Server) => run_by(clients, apart(servers), case),
     }
 }
 
-struct Pair<C: Provider, S: Provider> {
-    client: Client<C>,
+fn run_by<C: Provider, S: Provider>(clients: C, servers: S, case: Case) {
+    match case.by {
+        By::Client => Pair::<Direct<C>, S>::new(clients, servers, case).run(),
+        By::Session => Pair::<Session<C>, S>::new(clients, servers, case).run(),
+    }
+}
+
+struct Pair<C: Caller, S: Provider> {
+    client: C,
     server: Shard<S, Server>,
     peers: Vec<ConnectionId>,
     /// Whose turn it is: an index of `peers`.
@@ -140,12 +154,12 @@ struct Pair<C: Provider, S: Provider> {
     sent: u64,
     done: u64,
     // Last, so that they outlive the shards.
-    _controls: (Control<C>, Control<S>),
+    _controls: (Control<C::Over>, Control<S>),
 }
 
-impl<C: Provider, S: Provider> Pair<C, S> {
+impl<C: Caller, S: Provider> Pair<C, S> {
     /// Both providers are the same fabric, or the same device.
-    fn new(clients: C, servers: S, case: Case) -> Pair<C, S> {
+    fn new(clients: C::Over, servers: S, case: Case) -> Pair<C, S> {
         let config = Config::try_from(settings(case)).expect("the configuration adds up");
         let (engine, mut there) = Engine::without_threads(clients, config.clone()).expect("memory");
         engine.seed_xids(1);
@@ -165,20 +179,21 @@ impl<C: Provider, S: Provider> Pair<C, S> {
         let source = source.map(RegisteredBytes::new);
         server.handler().source = source.clone();
         let mut now = 0;
-        let mut step = |client: &mut Client<C>, server: &mut Shard<S, Server>| {
+        let mut step = |client: &mut C, server: &mut Shard<S, Server>| {
             now += TURN_NS;
             there.step(Duration::ZERO);
             here.step(Duration::ZERO);
             client.poll(now, |_| {});
             server.poll_once(now);
         };
+        let mut client = C::new(client, at);
         let mut connect = || {
-            let attempt = client.begin_connect(at).expect("room for a connection");
+            client.begin_connect(at);
             let connection = (0..PATIENCE).find_map(|_| {
                 step(&mut client, &mut server);
-                client.connected(attempt)
+                client.connected()
             });
-            connection.expect("a connection in time").expect("a connection")
+            connection.expect("a connection in time")
         };
         let peers = (0..case.connections).map(|_| connect()).collect();
         // Credits and properties.
@@ -222,38 +237,128 @@ impl<C: Provider, S: Provider> Pair<C, S> {
         // A turn ends with a poll, which takes replies.
         assert!(in_progress >= self.case.window.min(count) / 2, "{in_progress} calls in progress");
     }
+}
+
+/// What makes the calls.
+trait Caller: Sized {
+    /// What carries them.
+    type Over: Provider;
+
+    fn new(client: Client<Self::Over>, at: Address) -> Self;
+
+    /// Requests a connection.
+    fn begin_connect(&mut self, at: Address);
+
+    /// One that was made since.
+    fn connected(&mut self) -> Option<ConnectionId>;
+
+    /// Whether the next call was sent.
+    fn call<S: Provider>(pair: &mut Pair<Self, S>) -> bool;
+
+    fn poll(&mut self, now: u64, done: impl FnMut(&Incoming<'_>));
+}
+
+/// A client, and the connection that it waits for.
+struct Direct<C: Provider> {
+    client: Client<C>,
+    attempt: Option<ConnectId>,
+}
+
+impl<C: Provider> Caller for Direct<C> {
+    type Over = C;
+
+    fn new(client: Client<C>, _at: Address) -> Direct<C> {
+        Direct { client, attempt: None }
+    }
+
+    fn begin_connect(&mut self, at: Address) {
+        self.attempt = Some(self.client.begin_connect(at).expect("room for a connection"));
+    }
+
+    fn connected(&mut self) -> Option<ConnectionId> {
+        Some(self.client.connected(self.attempt?)?.expect("a connection"))
+    }
 
     #[inline]
-    fn call(&mut self) -> bool {
-        let Ok(mut call) = self.client.call(self.peers[self.next], self.sent) else { return false };
-        write(&mut call, self.case.op, self.source.as_ref(), self.now);
+    fn call<S: Provider>(pair: &mut Pair<Direct<C>, S>) -> bool {
+        let Pair { client: Direct { client, .. }, peers, next, case, source, now, sent, .. } = pair;
+        let Ok(mut call) = client.call(peers[*next], *sent) else { return false };
+        write(&mut call, case.op, source.as_ref(), *now);
         let is_sent = call.submit().is_ok();
-        self.sent += u64::from(is_sent);
-        self.next = if self.next + 1 < self.peers.len() { self.next + 1 } else { 0 };
+        *sent += u64::from(is_sent);
+        *next = if *next + 1 < peers.len() { *next + 1 } else { 0 };
         is_sent
+    }
+
+    #[inline]
+    fn poll(&mut self, now: u64, mut done: impl FnMut(&Incoming<'_>)) {
+        self.client.poll(now, |completion| {
+            done(completion.result().expect("the call is answered"));
+        });
+    }
+}
+
+/// It connects by itself, and makes echoes only.
+impl<C: Provider> Caller for Session<C> {
+    type Over = C;
+
+    fn new(client: Client<C>, at: Address) -> Session<C> {
+        Session::seeded(client, [at], &SessionOptions::default(), 1).expect("an address")
+    }
+
+    fn begin_connect(&mut self, _at: Address) {}
+
+    fn connected(&mut self) -> Option<ConnectionId> {
+        match self.next_event()? {
+            SessionEvent::Connected { peer, .. } => Some(peer),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[inline]
+    fn call<S: Provider>(pair: &mut Pair<Session<C>, S>) -> bool {
+        let mut call = pair.client.call(pair.sent);
+        call.put_fixed(&CALL_HEADER);
+        call.put_fixed(&[7; ECHO_LEN]);
+        call.reply_payload_max(REPLY_PAYLOAD_MAX);
+        let is_sent = call.submit().is_ok();
+        pair.sent += u64::from(is_sent);
+        is_sent
+    }
+
+    #[inline]
+    fn poll(&mut self, now: u64, mut done: impl FnMut(&Incoming<'_>)) {
+        Session::poll(self, now, |completion| {
+            done(completion.result().expect("the call is answered"));
+        });
     }
 }
 
 /// Fills the window and polls once: what the client is counted in.
 #[inline(never)]
-fn client_turn<C: Provider, S: Provider>(pair: &mut Pair<C, S>, until: u64) {
+fn client_turn<C: Caller, S: Provider>(pair: &mut Pair<C, S>, until: u64) {
     while pair.sent < until && pair.sent - pair.done < pair.case.window {
-        if !pair.call() {
+        if !C::call(pair) {
             break;
         }
     }
     let (op, done) = (pair.case.op, &mut pair.done);
-    pair.client.poll(pair.now, |completion| {
-        let reply = completion.result().expect("the call is answered");
-        let len = match op {
-            Op::Null | Op::Echo | Op::TimedEcho | Op::Write => {
-                reply.contiguous().map_or(0, <[u8]>::len)
-            }
-            Op::Read => reply.placed().map(|item| item.len() as usize).sum(),
-        };
-        assert_eq!(len, reply_len(op));
+    pair.client.poll(pair.now, |reply| {
+        look(op, reply);
         *done += 1;
     });
+}
+
+/// Looks at a reply.
+#[inline]
+fn look(op: Op, reply: &Incoming<'_>) {
+    let len = match op {
+        Op::Null | Op::Echo | Op::TimedEcho | Op::Write => {
+            reply.contiguous().map_or(0, <[u8]>::len)
+        }
+        Op::Read => reply.placed().map(|item| item.len() as usize).sum(),
+    };
+    assert_eq!(len, reply_len(op));
 }
 
 /// Polls once: what the server is counted in.

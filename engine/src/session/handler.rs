@@ -4,7 +4,7 @@ use rpcrdma_proto::PeerLimits;
 
 use super::calls::Resend;
 use super::outcome::{SessionCompletion, SessionError};
-use super::{SessionEvent, SessionState};
+use super::{Done, SessionEvent, SessionState};
 use crate::api::call::Call;
 use crate::api::completion::Completion;
 use crate::api::handler::{Admission, Handler};
@@ -29,7 +29,7 @@ impl<F: FnMut(SessionCompletion<'_, '_>)> Handler for SessionHandler<'_, F> {
     fn on_reply(&mut self, mut done: Completion<'_>) {
         let index = done.cookie() as u32;
         if let Err(error) = done.result() {
-            return self.on_failed(index, error, &mut done);
+            return self.state.on_failed(index, error, &mut done, self.done);
         }
         let cookie = self.state.calls.end(index);
         (self.done)(SessionCompletion::completed(cookie, &mut done));
@@ -60,34 +60,40 @@ impl<F: FnMut(SessionCompletion<'_, '_>)> Handler for SessionHandler<'_, F> {
     }
 }
 
-impl<F: FnMut(SessionCompletion<'_, '_>)> SessionHandler<'_, F> {
+impl SessionState {
     /// A call has failed: it is completed, or waits to be sent again.
     #[cold]
-    fn on_failed(&mut self, index: u32, error: CallError, done: &mut Completion<'_>) {
+    fn on_failed(
+        &mut self,
+        index: u32,
+        error: CallError,
+        completion: &mut Completion<'_>,
+        done: Done<'_>,
+    ) {
         let is_lost = matches!(error, CallError::ConnectionLost(_));
-        let is_closed = self.state.is_closed;
-        let record = self.state.calls.at(index);
+        let is_closed = self.is_closed;
+        let record = self.calls.at(index);
         let cookie = record.cookie;
         if is_lost && record.is_cancelled {
             let error = SessionError::Call(CallError::Cancelled(Execution::Unknown));
-            (self.done)(SessionCompletion::replaced(cookie, error, done));
+            done(SessionCompletion::replaced(cookie, error, completion));
         } else if is_lost && is_closed {
             let error = SessionError::Closed(Execution::Unknown);
-            (self.done)(SessionCompletion::replaced(cookie, error, done));
+            done(SessionCompletion::replaced(cookie, error, completion));
         } else if (is_lost || matches!(error, CallError::FormRefused(_)))
             && record.resend == Resend::SameXid
         {
-            if record.call.take_sinks_of(done, self.state.keeps_sinks) {
+            if record.call.take_sinks_of(completion, self.keeps_sinks) {
                 record.was_sent |= is_lost;
-                self.state.calls.wait_again(index);
-                self.state.due = 0;
+                self.calls.wait_again(index);
+                self.due = 0;
                 return;
             }
             let error = SessionError::Call(error);
-            (self.done)(SessionCompletion::waiting(cookie, error, &mut record.call));
+            done(SessionCompletion::waiting(cookie, error, &mut record.call));
         } else {
-            (self.done)(SessionCompletion::completed(cookie, done));
+            done(SessionCompletion::completed(cookie, completion));
         }
-        self.state.calls.end(index);
+        self.calls.end(index);
     }
 }

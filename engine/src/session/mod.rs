@@ -108,6 +108,9 @@ pub struct Session<P: Provider> {
     state: SessionState,
 }
 
+/// Where completions go that are rare: the program's closure is compiled into one place.
+type Done<'d> = &'d mut dyn FnMut(SessionCompletion<'_, '_>);
+
 /// What a session knows beside its shard.
 struct SessionState {
     lines: Lines,
@@ -294,7 +297,7 @@ impl<P: Provider> Session<P> {
 
     /// Does what is due beside polling. True if there was anything.
     #[cold]
-    fn attend(&mut self, now: u64, done: &mut impl FnMut(SessionCompletion<'_, '_>)) -> bool {
+    fn attend(&mut self, now: u64, done: Done<'_>) -> bool {
         let mut busy = false;
         if self.client.shard().is_stopped() {
             self.state.is_closed = true;
@@ -333,7 +336,7 @@ impl<P: Provider> Session<P> {
     }
 
     /// Sends calls that wait, in order, as far as there are credits.
-    fn send_waiting(&mut self, done: &mut impl FnMut(SessionCompletion<'_, '_>)) -> bool {
+    fn send_waiting(&mut self, done: Done<'_>) -> bool {
         let mut busy = false;
         while let Some(index) = self.state.calls.first()
             && let Some(peer) = self.choose()
@@ -398,7 +401,7 @@ impl SessionState {
     }
 
     /// Completes the calls that wait for longer than their deadlines allow, or were cancelled.
-    fn end_late(&mut self, now: u64, done: &mut impl FnMut(SessionCompletion<'_, '_>)) -> bool {
+    fn end_late(&mut self, now: u64, done: Done<'_>) -> bool {
         let mut busy = false;
         while let Some(index) = self.calls.next_late(now) {
             self.calls.leave(index);
@@ -414,7 +417,7 @@ impl SessionState {
     }
 
     /// Completes all calls that wait: the session is closed.
-    fn end_waiting(&mut self, done: &mut impl FnMut(SessionCompletion<'_, '_>)) -> bool {
+    fn end_waiting(&mut self, done: Done<'_>) -> bool {
         let mut busy = false;
         while let Some(index) = self.calls.first() {
             self.calls.leave(index);
@@ -426,12 +429,7 @@ impl SessionState {
     }
 
     /// Completes a call that is not under way.
-    fn fail(
-        &mut self,
-        index: u32,
-        error: SessionError,
-        done: &mut impl FnMut(SessionCompletion<'_, '_>),
-    ) {
+    fn fail(&mut self, index: u32, error: SessionError, done: Done<'_>) {
         let record = self.calls.at(index);
         let cookie = record.cookie;
         done(SessionCompletion::waiting(cookie, error, &mut record.call));

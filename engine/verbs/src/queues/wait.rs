@@ -19,8 +19,10 @@ use crate::wc;
 impl VerbsQueues {
     /// The completion channel and the port's bell.
     pub(super) fn both_bells(&self) -> Bells<'_> {
-        // SAFETY: the channel is alive for as long as the port, which owns its descriptor.
-        let channel = unsafe { BorrowedFd::borrow_raw((*self.port.channel).fd) };
+        // SAFETY: the channel is alive for as long as the port, and nobody writes to it.
+        let fd = unsafe { (*self.port.channel).fd };
+        // SAFETY: the port owns the channel's descriptor, and outlives what is returned.
+        let channel = unsafe { BorrowedFd::borrow_raw(fd) };
         [Some(channel), Some(self.port.bell.as_fd())]
     }
 
