@@ -21,6 +21,7 @@ mod hostile;
 mod hostile_rdma;
 mod hostile_server;
 mod nfs3_fabric;
+mod nfs3_repeats;
 mod nothing_is_left;
 mod onc;
 mod padding;

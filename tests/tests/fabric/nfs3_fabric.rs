@@ -31,12 +31,12 @@ fn exported(folder: &Folder) -> Options {
 }
 
 /// What the server is configured like before a test changes it.
-fn serving(change: impl Fn(&mut Raw)) -> Config {
+pub fn serving(change: impl Fn(&mut Raw)) -> Config {
     changed(rpcrdma_nfs3::config().expect("it is built in").raw().clone(), change)
 }
 
 /// The same of the client.
-fn calling(change: impl Fn(&mut Raw)) -> Config {
+pub fn calling(change: impl Fn(&mut Raw)) -> Config {
     let mut raw = Config::default().raw().clone();
     raw.app.bulk.count = 80;
     raw.app.bulk.length = "256KiB".into();
@@ -53,13 +53,17 @@ fn changed(mut raw: Raw, change: impl Fn(&mut Raw)) -> Config {
 }
 
 /// How both ends are configured.
-struct Configs {
-    server: Config,
-    client: Config,
+pub struct Configs {
+    pub server: Config,
+    pub client: Config,
 }
 
 /// Serves a folder, connects, and hands both to a test.
-fn with_server(configs: Configs, inline: u32, test: impl FnOnce(&mut Scene<'_, Fabric>, Address)) {
+pub fn with_server(
+    configs: Configs,
+    inline: u32,
+    test: impl FnOnce(&mut Scene<'_, Fabric>, Address),
+) {
     let (folder, fabric) = (Folder::within(Path::new(env!("CARGO_TARGET_TMPDIR"))), Fabric::new());
     let any = "127.0.0.1:0".parse().expect("an address");
     let options = exported(&folder);
@@ -271,7 +275,7 @@ fn a_server_whose_device_is_lost_ends_with_an_error() {
     assert!(told.try_recv().is_err(), "it is told once");
 }
 
-fn status(results: &[u8]) -> u32 {
+pub fn status(results: &[u8]) -> u32 {
     let word = results.first_chunk().expect("results begin with a status");
     u32::from_be_bytes(*word)
 }
