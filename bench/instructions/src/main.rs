@@ -1,6 +1,7 @@
 //! Counts the instructions of RPCs and compares them with what was kept: `tests/instructions`.
 
 mod apart;
+mod cases;
 mod figures;
 mod pair;
 
@@ -8,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs, thread};
 
+use cases::CASES;
 use figures::Figure;
-use pair::{CALLS, CASES, Counted, Side};
+use pair::{CALLS, Counted, Side};
 use rpcrdma_instructions::callgrind::{self, Count, CountError, Where};
 
 fn main() -> ExitCode {

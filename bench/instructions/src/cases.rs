@@ -1,0 +1,72 @@
+//! The calls that are counted.
+
+/// A kind of call, and how many of them are in progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Case {
+    /// As the file of figures has it.
+    pub name: &'static str,
+    /// What a call does.
+    pub op: Op,
+    /// What carries it.
+    pub over: Over,
+    /// What makes it.
+    pub by: By,
+    /// Connections; the calls go to them in turns.
+    pub connections: u64,
+    /// Calls in progress at one time, on all connections together.
+    pub window: u64,
+}
+
+/// What a call does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    /// Headers there, headers back.
+    Null,
+    /// 64 bytes there and back.
+    Echo,
+    /// The same, with a deadline.
+    TimedEcho,
+    /// 4 KiB there, placed.
+    Write,
+    /// 64 KiB back, placed, in several transmissions.
+    Read,
+}
+
+/// What carries a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    /// The software fabric, which is a provider and its device.
+    Fabric,
+    /// The provider of RDMA devices, up to the call of the driver: what is behind that is a fake,
+    /// which does not count.
+    Verbs,
+}
+
+/// What makes a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// A client.
+    Client,
+    /// A session of one connection.
+    Session,
+}
+
+/// All that is counted, in this order.
+pub const CASES: [Case; 9] = [
+    Case::new("null", Op::Null, 1, 32),
+    Case::new("echo-64", Op::Echo, 1, 32),
+    Case::new("echo-64", Op::Echo, 1, 1),
+    Case::new("echo-64", Op::Echo, 1024, 1024),
+    Case::new("echo-64-deadline", Op::TimedEcho, 1, 32),
+    Case { by: By::Session, ..Case::new("echo-64-session", Op::Echo, 1, 32) },
+    Case::new("write-4k-placed", Op::Write, 1, 32),
+    Case::new("read-64k-continued", Op::Read, 1, 8),
+    Case { over: Over::Verbs, ..Case::new("verbs-echo-64", Op::Echo, 1, 32) },
+];
+
+impl Case {
+    /// By a client, over the fabric.
+    const fn new(name: &'static str, op: Op, connections: u64, window: u64) -> Case {
+        Case { name, op, over: Over::Fabric, by: By::Client, connections, window }
+    }
+}
