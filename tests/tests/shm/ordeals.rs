@@ -33,6 +33,11 @@ fn processes_that_sleep_before_each_message_are_always_woken() {
 }
 
 #[test]
+fn a_session_loses_no_call_when_its_server_is_killed_and_its_connections_are_cut() {
+    passes("sessions", &["--calls", "20000", "--losses", "30", "--kills", "5"]);
+}
+
+#[test]
 fn more_processes_than_cores_are_all_served() {
     for idle in ["block", "backoff"] {
         passes("crowd", &["--clients", "24", "--calls", "50", "--idle", idle]);

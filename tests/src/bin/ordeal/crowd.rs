@@ -31,7 +31,7 @@ pub fn run(wanted: &Wanted) {
         wanted.slots, wanted.staging, raw.engine.idle.policy
     );
 
-    let calls = u64::from(clients * wanted.calls);
+    let calls = u64::from(clients * wanted.calls.unwrap_or(100));
     let mut one = vec![begin(wanted, at)];
     all_connect(&mut one);
     let alone = all_call(&mut one, calls);

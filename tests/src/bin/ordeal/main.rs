@@ -5,8 +5,10 @@
 mod crowd;
 mod doze;
 mod echo;
+mod keeper;
 mod kills;
 mod scribble;
+mod sessions;
 mod stop;
 mod survivor;
 
@@ -21,17 +23,21 @@ ordeal stop [--rounds N] [--map yes|no|both] [--seed N]
 ordeal doze [--seconds N] [--clients N] [--seed N]
 ordeal crowd [--clients N] [--calls N] [--slots N] [--staging LENGTH]
              [--idle POLICY]
+ordeal sessions [--calls N] [--losses N] [--kills N] [--clients N] [--seed N]
 
   kills      kills a server or its client at any time, and counts what the other has left
   scribble   a client writes at random over all the memory of its connections, beside others
   stop       a client is stopped in the middle of its calls, and goes on later
   doze       processes call each other, and sleep before each message
   crowd      one client, and N clients, each a process, on one server
+  sessions   kills and stops the server of a session, and cuts its connections
 
   --rounds N     kills or stops (kills: 40; stop: 4)
   --seconds N    how long (10)
-  --clients N    processes that call (doze: 2; crowd: 1000)
-  --calls N      of each of them at a time (crowd: 100)
+  --clients N    processes that call (doze: 2; crowd: 1000); connections (sessions: 3)
+  --calls N      of each of them at a time (crowd: 100); of the session (sessions: 20000)
+  --losses N, --kills N
+                 connections cut (30), kills and stops of the server (5)
   --slots N, --staging LENGTH, --idle POLICY
                  shm.ring_slots (128), shm.staging (4MiB), engine.idle.policy (block)
   --map WHICH    whether pools are mapped (shm.map_pools); both: first no, then yes (both)
@@ -46,7 +52,9 @@ struct Wanted {
     rounds: Option<u32>,
     seconds: u64,
     clients: Option<u32>,
-    calls: u32,
+    calls: Option<u32>,
+    losses: u32,
+    kills: u32,
     slots: i64,
     staging: String,
     idle: String,
@@ -62,11 +70,13 @@ fn main() -> ExitCode {
         Some("stop") => stop::run,
         Some("doze") => doze::run,
         Some("crowd") => crowd::run,
+        Some("sessions") => sessions::run,
         // What these start.
         Some("scribbler") => scribble::write_about,
         Some("answerer") => doze::answer,
         Some("asker") => doze::ask,
         Some("member") => crowd::take_part,
+        Some("keeper") => keeper::serve,
         _ => return usage(),
     };
     let Some(wanted) = wanted(args) else { return usage() };
@@ -85,7 +95,9 @@ fn wanted(mut args: impl Iterator<Item = String>) -> Option<Wanted> {
         rounds: None,
         seconds: 10,
         clients: None,
-        calls: 100,
+        calls: None,
+        losses: 30,
+        kills: 5,
         slots: 128,
         staging: "4MiB".to_owned(),
         idle: "block".to_owned(),
@@ -99,7 +111,9 @@ fn wanted(mut args: impl Iterator<Item = String>) -> Option<Wanted> {
             "--rounds" => wanted.rounds = Some(value.parse().ok()?),
             "--seconds" => wanted.seconds = value.parse().ok()?,
             "--clients" => wanted.clients = Some(value.parse().ok()?),
-            "--calls" => wanted.calls = value.parse().ok()?,
+            "--calls" => wanted.calls = Some(value.parse().ok()?),
+            "--losses" => wanted.losses = value.parse().ok()?,
+            "--kills" => wanted.kills = value.parse().ok()?,
             "--slots" => wanted.slots = value.parse().ok()?,
             "--staging" => wanted.staging = value,
             "--idle" => wanted.idle = value,
