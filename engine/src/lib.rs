@@ -81,12 +81,7 @@ pub use shard::peers::ConnectionId;
 pub use shm::Shm;
 pub use stats::Snapshot;
 
-/// The page docs/embedding.md: its code is compiled and run with the tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/embedding.md")]
-pub struct EmbeddingPage;
-
-/// The README, likewise.
+/// The README: its code is compiled and run with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;

@@ -54,3 +54,9 @@ pub use client::{AsyncClient, AsyncOptions};
 pub use error::{AsyncError, CallFailed};
 pub use request::Request;
 pub use response::{Item, Piece, Response};
+
+/// The page docs/embedding.md: its code, also that without futures, is compiled and run with the
+/// tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+pub struct EmbeddingPage;
