@@ -11,6 +11,7 @@ mod memory;
 mod message;
 mod server;
 mod several;
+mod tasks;
 mod ways;
 
 pub use churn::{Churn, ChurnRound, Churned, PENDING_MAX};
@@ -21,3 +22,4 @@ pub(crate) use ends::connect;
 pub use idle::{PausedRound, Pauses};
 pub use memory::{IDLE, idle_memory};
 pub use several::together;
+pub use tasks::Tasks;

@@ -75,6 +75,10 @@ pub struct BesideArgs {
     /// Also measure the prefetched floor, see `floor`
     #[arg(long)]
     pub prefetched_floor: bool,
+    /// Also measure the same calls as futures of the crate rpcrdma-async (`lat`, `rate`; with --idle
+    /// block)
+    #[arg(long)]
+    pub futures: bool,
 }
 
 /// What `lat` is measured beside.
@@ -96,6 +100,8 @@ pub struct PlanArgs<'a> {
     pub sends_per_post: &'a [u32],
     /// Whether the prefetched floor is measured beside the serial one.
     pub prefetched_floor: bool,
+    /// Whether the calls are measured as futures, too.
+    pub futures: bool,
     /// A file that is looked at beside the other contenders.
     pub stat: Option<&'a Path>,
 }
@@ -103,13 +109,14 @@ pub struct PlanArgs<'a> {
 impl<'a> PlanArgs<'a> {
     /// Without what only some contests have.
     pub fn new(contest: &'a ContestArgs, length: &'a LengthArgs) -> PlanArgs<'a> {
-        let (sends_per_post, prefetched_floor) = (&[], false);
-        PlanArgs { contest, length, sends_per_post, prefetched_floor, stat: None }
+        let (sends_per_post, prefetched_floor, futures) = (&[], false, false);
+        PlanArgs { contest, length, sends_per_post, prefetched_floor, futures, stat: None }
     }
 
     fn beside(self, args: &'a BesideArgs) -> PlanArgs<'a> {
-        let BesideArgs { sends_per_post, prefetched_floor } = args;
-        PlanArgs { sends_per_post, prefetched_floor: *prefetched_floor, ..self }
+        let BesideArgs { sends_per_post, prefetched_floor, futures } = args;
+        let (prefetched_floor, futures) = (*prefetched_floor, *futures);
+        PlanArgs { sends_per_post, prefetched_floor, futures, ..self }
     }
 }
 
@@ -174,6 +181,7 @@ Examples:
   rpcrdma-bench lat --op write -s 64KiB -p send    64 KiB placed into memory of the server
   rpcrdma-bench lat --idle block                   with threads that sleep when idle
   rpcrdma-bench lat --prefetched-floor             beside the lower floor, too
+  rpcrdma-bench lat --idle block --futures         beside the same calls as futures
   rpcrdma-bench lat --provider verbs --stat FILE   beside the kernel's NFS client";
 const RATE: &str = "\
 Examples:

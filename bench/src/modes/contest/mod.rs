@@ -19,7 +19,7 @@ use crate::contenders::call::Load;
 use crate::contenders::far::Place;
 use crate::contenders::floor::{Floor, Order};
 use crate::contenders::raw::{Posting, Raw};
-use crate::contenders::rpc::Rpc;
+use crate::contenders::rpc::{Rpc, Tasks};
 use crate::contenders::stat::Stat;
 use crate::device::{Device, on_device};
 use crate::error::BenchError;
@@ -110,6 +110,9 @@ fn contenders<D: Device>(device: &D, plan: &Plan) -> Result<Contenders, BenchErr
         contenders.add_rpc("rpc, one", plan, &single, device)?;
     }
     contenders.add_rpc("rpc", plan, &plan.load, device)?;
+    if plan.futures {
+        contenders.add_tasks(plan, device)?;
+    }
     Ok(contenders)
 }
 
@@ -130,6 +133,14 @@ impl Contenders {
         let raw = Raw::new(&device.open()?, device.at(), cores, plan.traffic(), posting, timed)?;
         self.notes.extend(raw.notes());
         self.all.push(Box::new(raw));
+        Ok(())
+    }
+
+    fn add_tasks<D: Device>(&mut self, plan: &Plan, device: &D) -> Result<(), BenchError> {
+        let Plan { cores, config, load, .. } = plan;
+        let tasks = Tasks::new(device, *cores, config, load, plan.is_timed())?;
+        self.notes.push(tasks.note());
+        self.all.push(Box::new(tasks));
         Ok(())
     }
 

@@ -29,6 +29,8 @@ pub struct Plan {
     pub postings: Vec<Posting>,
     /// Whether the prefetched floor is measured beside the serial one.
     pub prefetched_floor: bool,
+    /// Whether the calls are measured as futures beside the polled ones.
+    pub futures: bool,
     /// A file that is looked at beside the other contenders.
     pub stat: Option<PathBuf>,
 }
@@ -51,6 +53,10 @@ impl Plan {
             let text = "--prefetched-floor: with --connect there is no floor, whose ends are here";
             return Err(BenchError::Usage(text.into()));
         }
+        if args.futures && !matches!(kind, Kind::Lat | Kind::Rate) {
+            let text = "--futures: of lat and rate";
+            return Err(BenchError::Usage(text.into()));
+        }
         let load = load(kind, args)?;
         let need = Need {
             data_len: load.shape.data_len(),
@@ -66,6 +72,7 @@ impl Plan {
             quota: length.quota(SECONDS, WARM_UP),
             postings: postings(args.sends_per_post, load.window)?,
             prefetched_floor: args.prefetched_floor,
+            futures: args.futures,
             stat: args.stat.map(Path::to_owned),
         })
     }

@@ -1,0 +1,216 @@
+//! The RPC as futures: as many tasks as calls are under way, on one thread; a client whose own thread
+//! polls; and the server.
+//!
+//! ```text
+//!   tasks, on the client's core ─▶ AsyncClient, its thread on any core ─▶ server, on its core
+//! ```
+//! The thread of the client sleeps when it has nothing to do, so that it takes no core from other
+//! contenders in their rounds.
+
+use std::sync::Arc;
+
+use futures::executor::block_on;
+use futures::stream::{FuturesUnordered, StreamExt};
+use rpcrdma_async::{AsyncClient, AsyncOptions};
+use rpcrdma_config::Config;
+use rpcrdma_config::section::{IdlePolicy, IdleSection};
+use rpcrdma_engine::{Engine, OwnedCall, Provider, Session, SessionOptions, Shard};
+
+use super::ends::{make_server, serve};
+use super::idle::Idling;
+use super::message::{PREFIX_LEN, REPLY_HEADER, call_header};
+use super::server::Server;
+use crate::args::values::{Op, Placement};
+use crate::contenders::blocks::pattern;
+use crate::contenders::call::Load;
+use crate::device::{CorePair, Device, on_core, pair};
+use crate::error::BenchError;
+use crate::stats::{Contender, Meter, Quota, Round};
+
+/// A client of tasks, and a server.
+pub struct Tasks<P: Provider> {
+    cores: CorePair,
+    idle: IdleSection,
+    window: usize,
+    timed: bool,
+    caller: Caller,
+    server: Shard<P, Server>,
+    // Last, so that the control plane outlives the shards.
+    _engine: Arc<Engine<P>>,
+}
+
+/// What the tasks have.
+struct Caller {
+    client: AsyncClient,
+    /// What a call says behind transaction id and message type, and what its reply says there.
+    call: Box<[u8]>,
+    reply: Box<[u8]>,
+}
+
+impl<P: Provider> Tasks<P> {
+    /// Sets both up in this process. Round trips are timed when `timed`; else they are counted.
+    ///
+    /// # Errors
+    /// For a load or a configuration that it does not take.
+    pub fn new<D: Device<Provider = P>>(
+        device: &D,
+        cores: CorePair,
+        config: &Config,
+        load: &Load,
+        timed: bool,
+    ) -> Result<Tasks<P>, BenchError> {
+        check(load, config, device.far().is_some())?;
+        let engine = Arc::new(Engine::new(device.open()?, config.clone())?);
+        let address = engine.listen(device.at())?;
+        let server = make_server(&engine, cores.server, load)?;
+        let client = on_core(cores.client, || Ok(engine.client()?))?;
+        let session = Session::new(client, [address], &SessionOptions::default())?;
+        let client = AsyncClient::spawn(session, &AsyncOptions::default());
+        let client = client.map_err(|error| BenchError::device(NAME, error))?;
+        let (call, reply) = words(load);
+        let (idle, window) = (config.engine().idle, load.window as usize);
+        let caller = Caller { client, call, reply };
+        Ok(Tasks { cores, idle, window, timed, caller, server, _engine: engine })
+    }
+
+    pub fn note(&self) -> String {
+        let IdleSection { policy, spin, .. } = self.idle;
+        format!(
+            "{NAME}: {} task(s) on core {}, a thread that polls on any core, idle policy {policy:?} \
+             after {spin:?}",
+            self.window, self.cores.client
+        )
+    }
+}
+
+impl<P: Provider> Contender for Tasks<P> {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn round(&mut self, quota: Quota) -> Result<Round, BenchError> {
+        let Tasks { cores, idle, window, timed, caller, server, .. } = self;
+        let outcome = pair::run(
+            *cores,
+            |_| {
+                let meter = Meter::new(quota);
+                match *timed {
+                    true => block_on(caller.one_by_one(meter)),
+                    false => block_on(caller.window(meter, *window)),
+                }
+            },
+            |stop| serve(server, Idling::new(*idle), stop),
+        )?;
+        Ok(Round { preempted: outcome.preempted, ..outcome.client })
+    }
+}
+
+impl Caller {
+    async fn one_by_one(&self, mut meter: Meter) -> Result<Round, BenchError> {
+        loop {
+            let from = meter.now();
+            self.call().await?;
+            let to = meter.now();
+            if !meter.timed(from, to) {
+                return Ok(meter.finish());
+            }
+        }
+    }
+
+    async fn window(&self, mut meter: Meter, window: usize) -> Result<Round, BenchError> {
+        let mut calls: FuturesUnordered<_> = (0..window).map(|_| self.call()).collect();
+        let mut enough = false;
+        while let Some(done) = calls.next().await {
+            done?;
+            enough |= !meter.counted(1);
+            if !enough {
+                calls.push(self.call());
+            }
+        }
+        Ok(meter.finish())
+    }
+
+    async fn call(&self) -> Result<(), BenchError> {
+        let mut call = OwnedCall::new();
+        call.put_fixed(&self.call);
+        call.reply_payload_max((PREFIX_LEN + self.reply.len()) as u32);
+        let reply = self.client.call(call).await.map_err(|why| BenchError::device(NAME, why))?;
+        match reply.payload().get(PREFIX_LEN..) == Some(&self.reply) {
+            true => Ok(()),
+            false => Err(BenchError::device(NAME, "a reply is not what was sent")),
+        }
+    }
+}
+
+/// What can be measured so.
+fn check(load: &Load, config: &Config, is_far: bool) -> Result<(), BenchError> {
+    let shape = load.shape;
+    let is_echo = matches!(shape.op, Op::Null | Op::Echo) && shape.request_data == shape.reply_data;
+    let wrong = if !is_echo || load.placement != Placement::Inline {
+        "null calls and echoes in line only"
+    } else if is_far {
+        "both ends in this process only: --provider fabric or verbs"
+    } else if config.engine().idle.policy != IdlePolicy::Block {
+        "with --idle block only: a thread that spins takes a core from the others"
+    } else {
+        return Ok(());
+    };
+    Err(BenchError::Usage(format!("--futures: {wrong}")))
+}
+
+/// What calls and replies say behind transaction id and message type.
+fn words(load: &Load) -> (Box<[u8]>, Box<[u8]>) {
+    let mut data = Vec::new();
+    if load.shape.op == Op::Echo {
+        let len = load.shape.request_data;
+        data.extend((len as u32).to_be_bytes());
+        data.extend(&pattern(len)[..len]);
+        data.resize(data.len().next_multiple_of(4), 0);
+    }
+    let with = |header: &[u8]| [header, &data].concat().into();
+    (with(&call_header(load.shape.op)), with(&REPLY_HEADER))
+}
+
+/// The name in results.
+const NAME: &str = "futures";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Fabrics;
+    use crate::modes::contest::Contest;
+    use crate::stats::End;
+
+    /// A round with these options; `None` on a machine with one core.
+    fn round(options: &str) -> Option<Result<Round, BenchError>> {
+        let contest = Contest::parse(options).expect("the options parse");
+        let plan = match contest.plan() {
+            Err(BenchError::OneCore { .. }) => return None,
+            plan => plan.expect("the options fit together"),
+        };
+        let device = Fabrics::new(&plan.config);
+        let tasks = Tasks::new(&device, plan.cores, &plan.config, &plan.load, plan.is_timed());
+        let quota = Quota { warm_up: 3, end: End::Count(100) };
+        Some(tasks.and_then(|mut tasks| tasks.round(quota).and_then(|_| tasks.round(quota))))
+    }
+
+    #[test]
+    fn calls_are_timed_one_by_one_or_counted() {
+        for options in ["lat", "lat -s 5", "lat --op null", "rate -w 7", "rate -w 100"] {
+            let Some(round) = round(&format!("{options} --idle block --futures")) else { return };
+            let round = round.unwrap_or_else(|error| panic!("{options}: {error}"));
+            assert!(round.completed >= 100, "{options}: {round:?}");
+            assert_eq!(round.latency.count() > 0, options.starts_with("lat"), "{options}");
+        }
+    }
+
+    #[test]
+    fn what_would_not_be_comparable_is_refused() {
+        for options in ["lat --op read --idle block", "lat -p send --idle block", "lat"] {
+            let Some(refused) = round(&format!("{options} --futures")) else { return };
+            assert!(matches!(refused, Err(BenchError::Usage(_))), "{options}");
+        }
+        let raw = Contest::parse("raw --futures").expect("it parses").plan();
+        assert!(matches!(raw, Err(BenchError::Usage(_) | BenchError::OneCore { .. })));
+    }
+}
