@@ -198,6 +198,10 @@ pub enum CallRefused {
          request; raise send.length or send.zero, or pass fewer pieces"
     )]
     TooManyPieces,
+    /// Memory placed in an [`OwnedCall`](crate::OwnedCall), or given for its results, was taken out
+    /// of it.
+    #[error("memory placed in the call, or given for its results, was taken out of it")]
+    Incomplete,
     /// More memory windows or RDMA buffers than the shard has.
     #[error(
         "the call needs more memory windows or RDMA buffers than the shard has; raise \

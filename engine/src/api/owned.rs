@@ -92,14 +92,17 @@ impl CallBuilder<'_> {
 
     #[inline(never)]
     fn submit_marked(mut self, call: &mut OwnedCall, memory: Memory) -> Result<(), CallRefused> {
-        if call.is_too_much() {
-            return Err(CallRefused::TooManyPieces);
-        }
+        call.check(self.payload().parts().rdma.ability().enabled)?;
         // Memory moves only into a message that there is room for.
         if !self.payload().outbox().has_message() {
             return Err(CallRefused::Busy);
         }
-        self.write(call, memory);
+        let mut pieces = core::mem::take(call.pieces_mut());
+        match memory {
+            Memory::Moves => self.write(call, pieces.drain(..)),
+            Memory::Stays => self.write(call, pieces.iter().filter_map(Bulk::again)),
+        }
+        *call.pieces_mut() = pieces;
         match self.send() {
             Ok(()) => {
                 core::mem::forget(self);
@@ -118,12 +121,7 @@ impl CallBuilder<'_> {
     }
 
     /// Writes the payload with its items and wants.
-    fn write(&mut self, call: &mut OwnedCall, memory: Memory) {
-        let mut pieces = match memory {
-            Memory::Moves => core::mem::take(call.pieces_mut()),
-            Memory::Stays => call.pieces_mut().iter().filter_map(Bulk::again).collect(),
-        }
-        .into_iter();
+    fn write(&mut self, call: &mut OwnedCall, mut pieces: impl Iterator<Item = Bulk>) {
         let (mut written, mut wants) = (0, 0);
         for at in 0..call.marks().len() {
             let (end, mark) = call.marks()[at];

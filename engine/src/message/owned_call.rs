@@ -6,6 +6,7 @@ use rpcrdma_xdr::onc::RpcPrefix;
 
 use crate::api::completion::Completion;
 use crate::api::sink::Sink;
+use crate::error::CallRefused;
 use crate::message::bulk::{Bulk, ITEMS_MAX, PIECES_MAX};
 use crate::message::wanted::{WANTS_MAX, Want, Wanted};
 
@@ -95,16 +96,21 @@ impl OwnedCall {
     /// As [`OwnedCall::place`], for one data item in several pieces.
     pub fn place_pieces(&mut self, pieces: impl IntoIterator<Item = Bulk>) {
         let first = self.pieces.len();
+        // What is not marked is not cleared, if the iterator panics.
+        self.mark(Mark::Place(0));
         self.pieces.extend(pieces.into_iter().filter(|piece| !piece.is_empty()));
         let len: usize = self.pieces[first..].iter().map(|piece| piece.len()).sum();
         let placed = u32::try_from(COUNT_LEN + len.next_multiple_of(4)).unwrap_or(u32::MAX);
         self.placed_len = self.placed_len.saturating_add(placed);
-        self.mark(Mark::Place(self.pieces.len() - first));
+        if let Some((_, Mark::Place(count))) = self.marks.last_mut() {
+            *count = self.pieces.len() - first;
+        }
     }
 
-    /// The current position in the unreduced XDR stream.
+    /// The current position in the unreduced XDR stream; `u32::MAX` behind what a call can be.
     pub fn position(&self) -> u32 {
-        (RpcPrefix::LEN + self.payload.len()) as u32 + self.placed_len
+        let written = u32::try_from(RpcPrefix::LEN + self.payload.len()).unwrap_or(u32::MAX);
+        written.saturating_add(self.placed_len)
     }
 
     /// Begins an operation; see [`CallBuilder::operation`](crate::CallBuilder::operation).
@@ -238,16 +244,38 @@ impl OwnedCall {
         &mut self.pieces
     }
 
-    /// Whether it has more items or pieces than a message can carry.
-    pub(crate) fn is_too_much(&self) -> bool {
-        let items = self.marks.iter().filter(|(_, mark)| matches!(mark, Mark::Place(_)));
-        items.count() > ITEMS_MAX || self.pieces.len() > PIECES_MAX
+    /// Checks that all its memory is there, and no more items or pieces than a message can carry.
+    /// A shard without explicit RDMA needs no result buffers.
+    pub(crate) fn check(&self, needs_sinks: bool) -> Result<(), CallRefused> {
+        let (mut items, mut pieces) = (0, 0);
+        for (_, mark) in &self.marks {
+            if let Mark::Place(count) = mark {
+                (items, pieces) = (items + 1, pieces + count);
+            }
+        }
+        if pieces != self.pieces.len() || (needs_sinks && !self.has_sinks()) {
+            return Err(CallRefused::Incomplete);
+        }
+        match items > ITEMS_MAX || pieces > PIECES_MAX {
+            true => Err(CallRefused::TooManyPieces),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether every result buffer is there.
+    fn has_sinks(&self) -> bool {
+        let needs_one =
+            |mark: &Mark| matches!(mark, Mark::Want { kind, .. } if *kind != WantKind::Tbsn);
+        let needed = self.marks.iter().filter(|(_, mark)| needs_one(mark)).count();
+        self.sinks.iter().flatten().count() == needed
     }
 
     /// Makes the placed memory constant, so that it is sent again and stays: allocates a few words
     /// for each loan.
     pub(crate) fn share_placed(&mut self) {
-        self.pieces = self.pieces.drain(..).map(Bulk::share).collect();
+        if self.pieces.iter().any(|piece| matches!(piece, Bulk::Loan(_))) {
+            self.pieces = self.pieces.drain(..).map(Bulk::share).collect();
+        }
     }
 
     /// Puts back the result buffers, by want, of an attempt to send it.
@@ -263,10 +291,7 @@ impl OwnedCall {
         for (want, place) in self.sinks.iter_mut().enumerate() {
             *place = done.take_sink(want);
         }
-        let needs_one =
-            |mark: &Mark| matches!(mark, Mark::Want { kind, .. } if *kind != WantKind::Tbsn);
-        let needed = self.marks.iter().filter(|(_, mark)| needs_one(mark)).count();
-        !is_kept || self.sinks.iter().flatten().count() == needed
+        !is_kept || self.has_sinks()
     }
 
     /// A call as it was written into the slots of a shard: the bytes behind its first two words,

@@ -43,7 +43,7 @@ pub(super) struct Record {
     pub is_cancelled: bool,
     /// Whether its message is or was here, or anything of it is set beside cookie and state.
     is_kept: bool,
-    /// Its number in the order of submission.
+    /// Its number in the order of submission, if it is kept.
     order: u64,
     /// Tells its calls apart.
     generation: u32,
@@ -142,8 +142,11 @@ impl Calls {
 
     /// The place of a new call that is kept, with its message.
     pub fn keep(&mut self, cookie: u64, resend: Resend, call: &mut OwnedCall) -> u32 {
+        self.next_order += 1;
+        let order = self.next_order;
         let (index, record) = self.take(cookie);
         (record.resend, record.is_kept, record.state) = (resend, true, State::Taken);
+        record.order = order;
         core::mem::swap(&mut record.call, call);
         index
     }
@@ -204,25 +207,15 @@ impl Calls {
         self.waiting.len() < self.waiting_max && bytes <= self.waiting_bytes_max
     }
 
-    /// A new call waits, behind all others.
-    pub fn wait(&mut self, index: u32) {
-        self.next_order += 1;
-        self.records[index as usize].order = self.next_order;
-        self.push(index);
-    }
-
-    /// A call that has been sent waits again, before those that were submitted later. It has a
+    /// A kept call waits, before those that were submitted later. One that has been sent has a
     /// place, whatever the limits are: it had been taken.
-    pub fn wait_again(&mut self, index: u32) {
-        self.push(index);
-    }
-
-    fn push(&mut self, index: u32) {
-        let Record { order, call, xid, .. } = &self.records[index as usize];
+    pub fn wait(&mut self, index: u32) {
+        let Record { order, call, xid, is_cancelled, .. } = &self.records[index as usize];
         let at = self.waiting.partition_point(|at| self.records[*at as usize].order <= *order);
         self.waiting_bytes += call.held();
         self.keeping_xid += usize::from(xid.is_some());
-        self.earliest = self.earliest.min(call.deadline_at().unwrap_or(u64::MAX));
+        let until = if *is_cancelled { 0 } else { call.deadline_at().unwrap_or(u64::MAX) };
+        self.earliest = self.earliest.min(until);
         self.waiting.insert(at, index);
         self.records[index as usize].state = State::Waiting;
     }
@@ -282,8 +275,183 @@ impl Calls {
         self.earliest = 0;
     }
 
+    /// The places of the calls that are under way.
+    pub fn all_sent(&self) -> impl Iterator<Item = u32> {
+        let is_sent = |(_, record): &(usize, &Record)| matches!(record.state, State::Sent { .. });
+        self.records.iter().enumerate().filter(is_sent).map(|(index, _)| index as u32)
+    }
+
     /// Calls that are not over.
     pub fn open(&self) -> usize {
         self.records.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WAITING_MAX: usize = 6;
+    const BYTES_MAX: usize = 60;
+
+    /// What is known of a call that is not over.
+    #[derive(Debug, Clone, Copy)]
+    struct Known {
+        index: u32,
+        id: SessionCallId,
+        order: usize,
+        held: usize,
+        until: u64,
+        is_waiting: bool,
+        xid: Option<u32>,
+    }
+
+    /// The calls, and a list of what is known of them.
+    struct Both {
+        calls: Calls,
+        known: Vec<Known>,
+        over: Vec<SessionCallId>,
+        begun: usize,
+        now: u64,
+    }
+
+    impl Both {
+        /// A new call, which waits or is sent.
+        fn begin(&mut self, value: usize, is_waiting: bool) {
+            let (mut draft, held, until) =
+                (OwnedCall::new(), value % 8 * 4, self.now + 1 + value as u64 % 5);
+            draft.put_fixed(&vec![7; held]);
+            let until = if value % 3 == 0 { u64::MAX } else { until };
+            if until < u64::MAX {
+                draft.deadline(until);
+            }
+            let has_room = self.calls.has_room_for(held);
+            assert_eq!(has_room, self.waits() < WAITING_MAX && self.bytes() + held <= BYTES_MAX);
+            if is_waiting && !has_room {
+                return;
+            }
+            self.begun += 1;
+            let index = self.calls.keep(0, Resend::SameXid, &mut draft);
+            let id = self.calls.id(index);
+            let order = self.begun;
+            self.known.push(Known { index, id, order, held, until, is_waiting, xid: None });
+            match is_waiting {
+                true => self.calls.wait(index),
+                false => self.send(self.known.len() - 1),
+            }
+        }
+
+        /// As if it was sent.
+        fn send(&mut self, at: usize) {
+            let known = &mut self.known[at];
+            known.is_waiting = false;
+            let xid = *known.xid.get_or_insert(known.order as u32);
+            self.calls.at(known.index).xid = Some(xid);
+        }
+
+        fn end(&mut self, at: usize) {
+            let Known { index, id, .. } = self.known.swap_remove(at);
+            self.calls.end(index);
+            self.over.push(id);
+        }
+
+        /// The waiting, or the sent calls, in the order of submission.
+        fn those(&self, is_waiting: bool) -> Vec<usize> {
+            let mut those: Vec<usize> = (0..self.known.len()).collect();
+            those.retain(|at| self.known[*at].is_waiting == is_waiting);
+            those.sort_by_key(|at| self.known[*at].order);
+            those
+        }
+
+        fn one(&self, is_waiting: bool, which: usize) -> Option<usize> {
+            let those = self.those(is_waiting);
+            those.get(which % those.len().max(1)).copied()
+        }
+
+        fn step(&mut self, event: u8, which: usize) {
+            let first = self.those(true).first().copied();
+            match (event, first, self.one(false, which), self.one(true, which)) {
+                (0, ..) => self.begin(which, true),
+                (1, ..) => self.begin(which, false),
+                (2, Some(at), ..) => {
+                    self.calls.leave(self.known[at].index);
+                    self.send(at);
+                }
+                // It was refused for now.
+                (3, Some(at), ..) => {
+                    self.calls.leave(self.known[at].index);
+                    self.calls.wait(self.known[at].index);
+                }
+                // It was lost.
+                (4, _, Some(at), _) => {
+                    self.known[at].is_waiting = true;
+                    self.calls.wait(self.known[at].index);
+                }
+                (5, _, Some(at), _) => self.end(at),
+                (6, _, Some(at), _) => {
+                    self.calls.at(self.known[at].index).cancel();
+                    self.known[at].until = 0;
+                }
+                (7, _, _, Some(at)) => {
+                    self.calls.cancel_waiting(self.known[at].index);
+                    self.known[at].until = 0;
+                }
+                (8, ..) => self.end_late(which as u64),
+                _ => {}
+            }
+        }
+
+        fn end_late(&mut self, wait: u64) {
+            self.now += wait % 4;
+            while let Some(index) = self.calls.next_late(self.now) {
+                let at = self.known.iter().position(|it| it.index == index).expect("it is known");
+                assert!(self.known[at].is_waiting && self.known[at].until <= self.now);
+                self.calls.leave(index);
+                self.end(at);
+            }
+            let waiting = self.known.iter().filter(|it| it.is_waiting);
+            let earliest = waiting.map(|it| it.until).min().unwrap_or(u64::MAX);
+            assert!(earliest > self.now, "all that were late have ended");
+            assert!(self.calls.earliest() <= earliest, "none is asked for too late");
+        }
+
+        fn waits(&self) -> usize {
+            self.those(true).len()
+        }
+
+        fn bytes(&self) -> usize {
+            self.known.iter().filter(|it| it.is_waiting).map(|it| it.held).sum()
+        }
+
+        fn compare(&mut self) {
+            let Both { calls, known, over, .. } = self;
+            let waiting = || known.iter().filter(|it| it.is_waiting);
+            let first = waiting().min_by_key(|it| it.order);
+            assert_eq!(calls.first(), first.map(|it| it.index));
+            assert_eq!((calls.has_waiting(), calls.open()), (first.is_some(), known.len()));
+            assert_eq!(calls.keeps_xids(), waiting().any(|it| it.xid.is_some()));
+            for it in known.iter() {
+                assert_eq!(calls.find(it.id), Some(it.index));
+                let is_kept = it.is_waiting && it.xid.is_some();
+                assert_eq!(calls.keeps_xid(it.order as u32), is_kept);
+            }
+            assert!(over.iter().all(|id| calls.find(*id).is_none()), "an old name finds nothing");
+            assert_eq!(calls.waiting_bytes, waiting().map(|it| it.held).sum::<usize>());
+        }
+    }
+
+    proptest! {
+        /// Order, room, xids, deadlines and names are those of a plain list.
+        #[test]
+        fn calls_behave_as_a_list(events in prop::collection::vec((0_u8..9, 0_usize..1000), 1..300)) {
+            let calls = Calls::new(WAITING_MAX, BYTES_MAX);
+            let mut both = Both { calls, known: Vec::new(), over: Vec::new(), begun: 0, now: 0 };
+            for (event, which) in events {
+                both.step(event, which);
+                both.compare();
+            }
+        }
     }
 }

@@ -9,7 +9,7 @@ use crate::api::call::Call;
 use crate::api::completion::Completion;
 use crate::api::handler::{Admission, Handler};
 use crate::api::reply::{Answer, Reply};
-use crate::error::{CallError, CloseReason, Execution};
+use crate::error::{CallError, CloseReason};
 use crate::provider::{ConnectError, ConnectId};
 use crate::shard::peers::ConnectionId;
 
@@ -44,7 +44,7 @@ impl<F: FnMut(SessionCompletion<'_, '_>)> Handler for SessionHandler<'_, F> {
         let attempt = attempt.and_then(|id| self.state.lines.on_connect(id, peer, self.now));
         let Some(address) = attempt else { return Admission::Refuse };
         self.state.tell(SessionEvent::Connected { address, peer });
-        self.state.due = 0;
+        self.state.hurry();
         Admission::Accept
     }
 
@@ -55,8 +55,16 @@ impl<F: FnMut(SessionCompletion<'_, '_>)> Handler for SessionHandler<'_, F> {
     fn on_close(&mut self, peer: ConnectionId, why: CloseReason) {
         if let Some(address) = self.state.lines.on_close(peer, self.now) {
             self.state.tell(SessionEvent::Lost { address, why });
-            self.state.due = 0;
+            self.state.hurry();
         }
+    }
+}
+
+/// A poll that does not end as it should: the program has panicked, and so its shard has ended.
+impl<F> Drop for SessionHandler<'_, F> {
+    #[cold]
+    fn drop(&mut self) {
+        self.state.hurry();
     }
 }
 
@@ -73,27 +81,25 @@ impl SessionState {
         let is_lost = matches!(error, CallError::ConnectionLost(_));
         let is_closed = self.is_closed;
         let record = self.calls.at(index);
-        let cookie = record.cookie;
-        if is_lost && record.is_cancelled {
-            let error = SessionError::Call(CallError::Cancelled(Execution::Unknown));
-            done(SessionCompletion::replaced(cookie, error, completion));
-        } else if is_lost && is_closed {
-            let error = SessionError::Closed(Execution::Unknown);
-            done(SessionCompletion::replaced(cookie, error, completion));
-        } else if (is_lost || matches!(error, CallError::FormRefused(_)))
-            && record.resend == Resend::SameXid
-        {
+        record.was_sent |= is_lost;
+        let (cookie, execution) = (record.cookie, record.execution());
+        let is_ended = record.is_cancelled || is_closed;
+        let returns = is_lost || matches!(error, CallError::FormRefused(_));
+        if returns && !is_ended && record.resend == Resend::SameXid {
             if record.call.take_sinks_of(completion, self.keeps_sinks) {
-                record.was_sent |= is_lost;
-                self.calls.wait_again(index);
-                self.due = 0;
-                return;
+                self.calls.wait(index);
+                self.hurry();
+            } else {
+                self.fail(index, SessionError::Call(error), done);
             }
-            let error = SessionError::Call(error);
-            done(SessionCompletion::waiting(cookie, error, &mut record.call));
-        } else {
-            done(SessionCompletion::completed(cookie, completion));
+            return;
         }
+        let is_replaced = returns && is_ended;
+        let error = self.ended(index, execution);
         self.calls.end(index);
+        done(match is_replaced {
+            true => SessionCompletion::replaced(cookie, error, completion),
+            false => SessionCompletion::completed(cookie, completion),
+        });
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   Down ──its time has come──▶ Connecting ──on_connect──▶ Up ──on_close──▶ Down, first address
-//!    ▲                              └── on_refused: the next address; behind the last, after a delay
+//!    ▲                              └── on_refused: the next address  │        after a delay
+//!    └── behind the last address, after a delay ◀────────────────────┴── it had not lasted
 //! ```
 
 use rpcrdma_provider::{Address, ConnectId};
@@ -130,12 +131,14 @@ impl Lines {
         let at = self.lines.iter().position(is_it)?;
         let Lines { addresses, lines, backoff, up } = self;
         let line = &mut lines[at];
-        if let LineState::Up { since, .. } = line.state
-            && now.saturating_sub(since) > line.delay
-        {
-            line.rounds = 0;
-        }
         *up -= 1;
+        if let LineState::Up { since, .. } = line.state
+            && now.saturating_sub(since) <= line.delay
+        {
+            // A server that accepts connections and ends them is as good as none.
+            return Some(self.failed(at, now).0);
+        }
+        line.rounds = 0;
         let address = addresses[core::mem::take(&mut line.address)];
         line.wait(backoff, now);
         Some(address)
@@ -222,6 +225,21 @@ mod tests {
         now += 10_000;
         lines.on_close(peer(0), now).expect("ours");
         assert!(lines.next_due() - now <= 100, "it had lasted");
+    }
+
+    #[test]
+    fn a_server_that_ends_its_connections_at_once_is_passed_over() {
+        let (mut lines, mut now, mut tried) = (lines(2, 1), 0, Vec::new());
+        for id in 0..6 {
+            now = now.max(lines.next_due());
+            let (line, to) = lines.due(now).expect("it is due");
+            tried.push(to);
+            lines.connecting(line, ConnectId(id));
+            lines.on_connect(ConnectId(id), peer(0), now).expect("ours");
+            lines.on_close(peer(0), now).expect("ours");
+        }
+        assert_eq!(tried, [0, 1, 0, 1, 0, 1].map(address));
+        assert!(lines.next_due() > now, "not without a delay");
     }
 
     proptest! {

@@ -9,6 +9,7 @@
 
 mod backoff;
 mod calls;
+mod ending;
 mod handler;
 mod lines;
 mod outcome;
@@ -25,10 +26,10 @@ pub use outcome::{SessionCompletion, SessionError};
 pub use writing::{SessionCall, SessionRefused, SessionUnsent};
 
 use crate::api::client::Client;
-use crate::api::handle::ShardHandle;
+use crate::api::handle::{ShardHandle, ShardState};
 use crate::api::turn::Turn;
 use crate::clock::Clock;
-use crate::error::{CallError, CallRefused, CloseReason};
+use crate::error::{CallRefused, CloseReason};
 use crate::message::owned_call::OwnedCall;
 use crate::provider::Provider;
 use crate::shard::peers::ConnectionId;
@@ -120,6 +121,8 @@ struct SessionState {
     events: VecDeque<SessionEvent>,
     /// When there is something to do beside polling.
     due: u64,
+    /// How long its thread may sleep if nothing wakes it.
+    rest_until: u64,
     is_closed: bool,
     /// Whether result buffers come back with a call that failed.
     keeps_sinks: bool,
@@ -170,6 +173,7 @@ impl<P: Provider> Session<P> {
             draft: OwnedCall::new(),
             events: VecDeque::with_capacity(EVENTS_MAX),
             due: 0,
+            rest_until: 0,
             is_closed: false,
             keeps_sinks: client.shard().core.parts.rdma.ability().enabled,
         };
@@ -187,23 +191,25 @@ impl<P: Provider> Session<P> {
         SessionCall::new(self, cookie)
     }
 
-    /// Ends a call before its reply. It completes in a later poll, with [`CallError::Cancelled`]
+    /// Ends a call before its reply. It completes in a later poll, with
+    /// [`CallError::Cancelled`](crate::CallError::Cancelled)
     /// unless its reply arrives first. False if it is over.
     pub fn cancel(&mut self, call: SessionCallId) -> bool {
-        let SessionState { calls, due, .. } = &mut self.state;
+        let calls = &mut self.state.calls;
         let Some(index) = calls.find(call) else { return false };
         match calls.at(index).state {
             State::Waiting => {
                 calls.cancel_waiting(index);
-                *due = 0;
-                true
+                self.state.hurry();
             }
             State::Sent { peer, id } => {
                 calls.at(index).cancel();
-                self.client.turn(0).cancel_open(peer, id)
+                // If its connection is being lost, it is not sent again.
+                self.client.turn(0).cancel_open(peer, id);
             }
-            State::Free | State::Taken => false,
+            State::Free | State::Taken => return false,
         }
+        true
     }
 
     /// Connects, sends what waits and was submitted, and passes every completion to `done`. True if
@@ -212,6 +218,7 @@ impl<P: Provider> Session<P> {
     pub fn poll(&mut self, now: u64, mut done: impl FnMut(SessionCompletion<'_, '_>)) -> bool {
         let mut handler = SessionHandler { state: &mut self.state, now, done: &mut done };
         let busy = self.client.shard().poll_with(now, &mut handler);
+        core::mem::forget(handler);
         if now < self.state.due {
             return busy;
         }
@@ -241,11 +248,17 @@ impl<P: Provider> Session<P> {
         }
     }
 
-    /// Waits until there may be something to do, at most `timeout`.
+    /// Waits until there may be something to do, at most `timeout`. It is for a session that is
+    /// polled with the time of [`Clock`].
     pub fn wait(&mut self, timeout: Duration) {
-        let due = Duration::from_nanos(self.state.due.saturating_sub(self.clock.now()));
-        if !due.is_zero() {
-            self.client.wait(timeout.min(due));
+        if !self.state.is_closed && self.client.shard().is_stopped() {
+            self.state.hurry();
+        }
+        let now = self.clock.now();
+        let rest = self.until_due(now);
+        if !rest.is_zero() {
+            let rest = rest.min(self.client.shard().core.parts.timers.until_due(now));
+            self.client.wait(timeout.min(rest));
         }
     }
 
@@ -265,7 +278,8 @@ impl<P: Provider> Session<P> {
         self.state.calls.open()
     }
 
-    /// The shard, for memory, limits and statistics.
+    /// The shard, for memory, limits and statistics. It is not for calls: their completions would
+    /// be taken for those of the session.
     pub fn turn(&mut self, now: u64) -> Turn<'_> {
         self.client.turn(now)
     }
@@ -286,34 +300,59 @@ impl<P: Provider> Session<P> {
     /// [`Session::is_closed`].
     pub fn close(&mut self) {
         self.state.is_closed = true;
-        self.state.due = 0;
+        self.state.hurry();
         self.client.handle().stop();
     }
 
-    /// Whether all is over.
+    /// Whether all is over. A session whose shard was stopped ([`ShardHandle::stop`]) is closed,
+    /// too.
     pub fn is_closed(&mut self) -> bool {
-        self.state.is_closed && self.state.calls.open() == 0 && self.client.shard().is_stopped()
+        if !self.client.shard().is_stopped() {
+            return false;
+        }
+        if !self.state.is_closed {
+            self.state.hurry();
+        }
+        self.state.is_closed && self.state.calls.open() == 0
+    }
+
+    /// The client, for tests that count its resources.
+    #[doc(hidden)]
+    pub fn client(&mut self) -> &mut Client<P> {
+        &mut self.client
+    }
+
+    /// Calls that are under way, for tests.
+    #[doc(hidden)]
+    pub fn under_way(&self) -> usize {
+        self.state.calls.all_sent().count()
     }
 
     /// Does what is due beside polling. True if there was anything.
     #[cold]
     fn attend(&mut self, now: u64, done: Done<'_>) -> bool {
         let mut busy = false;
-        if self.client.shard().is_stopped() {
+        if self.client.handle().state() != ShardState::Running {
             self.state.is_closed = true;
         }
         if self.state.is_closed {
             busy |= self.state.end_waiting(done);
+            if self.client.shard().is_stopped() {
+                // After a panic of the program.
+                busy |= self.state.end_sent(done);
+            }
         } else {
             busy |= self.connect(now);
             busy |= self.state.end_late(now, done);
             busy |= self.send_waiting(done);
         }
-        let SessionState { lines, calls, due, is_closed, .. } = &mut self.state;
-        *due = match (*is_closed, calls.has_waiting() && lines.up() > 0) {
-            (true, _) => u64::MAX,
-            (false, true) => 0,
-            (false, false) => lines.next_due().min(calls.earliest()),
+        let SessionState { lines, calls, due, rest_until, is_closed, .. } = &mut self.state;
+        let next = lines.next_due().min(calls.earliest());
+        (*due, *rest_until) = match (*is_closed, calls.has_waiting() && lines.up() > 0) {
+            (true, _) => (u64::MAX, u64::MAX),
+            // The reply that brings a credit wakes the thread. A send slot may be free before.
+            (false, true) => (0, next.min(now.saturating_add(SLOT_WAIT))),
+            (false, false) => (next, next),
         };
         busy
     }
@@ -346,7 +385,7 @@ impl<P: Provider> Session<P> {
             match self.send_kept(index, peer) {
                 Ok(()) => {}
                 Err(why) if self.is_passing(why) => {
-                    self.state.calls.wait_again(index);
+                    self.state.calls.wait(index);
                     break;
                 }
                 Err(why) => {
@@ -370,8 +409,11 @@ impl<P: Provider> Session<P> {
 
     #[inline(never)]
     fn choose_of_many(&mut self) -> Option<ConnectionId> {
-        let mut turn = self.client.turn(0);
-        self.state.lines.peers().max_by_key(|peer| turn.credits(*peer))
+        let shard = &mut self.client.shard().core.peers;
+        // One that is being lost has credits, too.
+        let mut credits =
+            |id: &ConnectionId| shard.named_up(*id).map_or(0, |peer| peer.conn.credits_available());
+        self.state.lines.peers().max_by_key(&mut credits)
     }
 
     /// Whether a refused call can be sent later, or on another connection.
@@ -381,6 +423,12 @@ impl<P: Provider> Session<P> {
 }
 
 impl SessionState {
+    /// There is something to do beside polling, now.
+    #[cold]
+    fn hurry(&mut self) {
+        (self.due, self.rest_until) = (0, 0);
+    }
+
     /// Records an event.
     #[cold]
     fn tell(&mut self, event: SessionEvent) {
@@ -396,44 +444,8 @@ impl SessionState {
         if let Some((address, delay)) = self.lines.on_refused(id, now) {
             let (why, again_in) = (SetupError::connect(address, why), Duration::from_nanos(delay));
             self.tell(SessionEvent::NotConnected { address, why, again_in });
-            self.due = 0;
+            self.hurry();
         }
-    }
-
-    /// Completes the calls that wait for longer than their deadlines allow, or were cancelled.
-    fn end_late(&mut self, now: u64, done: Done<'_>) -> bool {
-        let mut busy = false;
-        while let Some(index) = self.calls.next_late(now) {
-            self.calls.leave(index);
-            let record = self.calls.at(index);
-            let error = match record.is_cancelled {
-                true => CallError::Cancelled(record.execution()),
-                false => CallError::DeadlineExceeded(record.execution()),
-            };
-            self.fail(index, SessionError::Call(error), done);
-            busy = true;
-        }
-        busy
-    }
-
-    /// Completes all calls that wait: the session is closed.
-    fn end_waiting(&mut self, done: Done<'_>) -> bool {
-        let mut busy = false;
-        while let Some(index) = self.calls.first() {
-            self.calls.leave(index);
-            let execution = self.calls.at(index).execution();
-            self.fail(index, SessionError::Closed(execution), done);
-            busy = true;
-        }
-        busy
-    }
-
-    /// Completes a call that is not under way.
-    fn fail(&mut self, index: u32, error: SessionError, done: Done<'_>) {
-        let record = self.calls.at(index);
-        let cookie = record.cookie;
-        done(SessionCompletion::waiting(cookie, error, &mut record.call));
-        self.calls.end(index);
     }
 }
 
@@ -443,5 +455,7 @@ fn nanos(duration: Duration) -> u64 {
 
 /// Events that are kept.
 const EVENTS_MAX: usize = 256;
+/// How long the thread sleeps while calls wait for send slots or credits, in nanoseconds.
+const SLOT_WAIT: u64 = 10_000_000;
 /// The shortest delay between two attempts.
 const BACKOFF_LEAST: Duration = Duration::from_millis(1);

@@ -28,8 +28,8 @@ impl<P: Provider> Session<P> {
     }
 
     #[inline]
-    fn until_due(&self, now: u64) -> Duration {
-        Duration::from_nanos(self.state.due.saturating_sub(now))
+    pub(super) fn until_due(&self, now: u64) -> Duration {
+        Duration::from_nanos(self.state.rest_until.saturating_sub(now))
     }
 }
 

@@ -174,7 +174,7 @@ impl<P: Provider> Session<P> {
     #[cold]
     #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     fn put_off(&mut self, cookie: u64, resend: Resend) -> Result<SessionCallId, SessionUnsent> {
-        let SessionState { calls, draft, is_closed, due, .. } = &mut self.state;
+        let SessionState { calls, draft, is_closed, .. } = &mut self.state;
         if *is_closed {
             return Err(Unsent::new(SessionRefused::Closed, (core::mem::take(draft), true)));
         }
@@ -183,8 +183,9 @@ impl<P: Provider> Session<P> {
         }
         let index = calls.keep(cookie, resend, draft);
         calls.wait(index);
-        *due = 0;
-        Ok(calls.id(index))
+        let id = calls.id(index);
+        self.state.hurry();
+        Ok(id)
     }
 
     /// The call under construction was not sent: it waits, if that may help.

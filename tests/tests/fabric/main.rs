@@ -32,6 +32,7 @@ mod reach;
 mod reading;
 mod rules;
 mod sessions;
+mod sessions_disturbed;
 mod silent;
 mod simulation;
 mod stops;

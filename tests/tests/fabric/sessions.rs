@@ -15,16 +15,16 @@ use rpcrdma_tests::setup::{checked, small};
 
 /// What the servers have seen, all together.
 #[derive(Default)]
-struct Log {
+pub(super) struct Log {
     /// The xid and the number of each call, and the bytes placed in it.
-    calls: Vec<(u32, u32, Vec<u8>)>,
+    pub(super) calls: Vec<(u32, u32, Vec<u8>)>,
     /// Whether calls are kept instead of answered.
-    holds: bool,
-    held: Vec<Ticket>,
+    pub(super) holds: bool,
+    pub(super) held: Vec<Ticket>,
 }
 
 /// Answers with the number of the call, and places its own bytes if there are any.
-struct Server {
+pub(super) struct Server {
     log: Rc<RefCell<Log>>,
     stock: Vec<Loan>,
 }
@@ -61,23 +61,23 @@ impl Handler for Server {
 }
 
 /// A server at work; dropping it is as if its process were killed.
-type Running = (Shard<Fabric, Server>, Control<Fabric>, Engine<Fabric>);
+pub(super) type Running = (Shard<Fabric, Server>, Control<Fabric>, Engine<Fabric>);
 
 /// A client, and servers that come and go, in virtual time.
-struct Town {
+pub(super) struct Town {
     fabric: Fabric,
-    now: u64,
-    log: Rc<RefCell<Log>>,
-    servers: Vec<Option<Running>>,
-    session: Session<Fabric>,
+    pub(super) now: u64,
+    pub(super) log: Rc<RefCell<Log>>,
+    pub(super) servers: Vec<Option<Running>>,
+    pub(super) session: Session<Fabric>,
     calling: (Control<Fabric>, Engine<Fabric>),
-    done: Vec<(u64, Result<u32, SessionError>)>,
+    pub(super) done: Vec<(u64, Result<u32, SessionError>)>,
     sinks: Vec<Sink>,
 }
 
-const MS: u64 = 1_000_000;
+pub(super) const MS: u64 = 1_000_000;
 
-fn address(server: usize) -> Address {
+pub(super) fn address(server: usize) -> Address {
     format!("127.0.0.1:{}", 2049 + server).parse().expect("an address")
 }
 
@@ -91,7 +91,7 @@ fn raw() -> Raw {
 
 impl Town {
     /// With so many addresses, at which no server is yet.
-    fn new(servers: usize, options: &SessionOptions) -> Town {
+    pub(super) fn new(servers: usize, options: &SessionOptions) -> Town {
         let fabric = Fabric::new();
         let (engine, control) =
             Engine::without_threads(fabric.clone(), checked(&raw())).expect("an engine");
@@ -109,7 +109,7 @@ impl Town {
         }
     }
 
-    fn begin(&mut self, server: usize) {
+    pub(super) fn begin(&mut self, server: usize) {
         let (engine, mut control) =
             Engine::without_threads(self.fabric.clone(), checked(&raw())).expect("an engine");
         let handler = Server { log: self.log.clone(), stock: Vec::new() };
@@ -119,27 +119,32 @@ impl Town {
     }
 
     /// As a process that is killed.
-    fn kill(&mut self, server: usize) {
+    pub(super) fn kill(&mut self, server: usize) {
         self.log.borrow_mut().held.clear();
         self.servers[server] = None;
     }
 
-    fn step(&mut self) {
+    /// All but the session.
+    pub(super) fn serve(&mut self) {
         self.now += 10_000;
-        let now = self.now;
         for (shard, control, _) in self.servers.iter_mut().flatten() {
             control.step(Duration::ZERO);
-            shard.poll_once(now);
+            shard.poll_once(self.now);
         }
         self.calling.0.step(Duration::ZERO);
-        let Town { session, done, sinks, .. } = self;
+    }
+
+    pub(super) fn step(&mut self) {
+        self.serve();
+        let Town { session, done, sinks, now, .. } = self;
+        let now = *now;
         session.poll(now, |mut completion| {
             sinks.extend(completion.take_sink(0));
             done.push((completion.cookie(), number(&completion)));
         });
     }
 
-    fn until(&mut self, what: &str, is_so: impl Fn(&Town) -> bool) {
+    pub(super) fn until(&mut self, what: &str, is_so: impl Fn(&Town) -> bool) {
         for _ in 0..2_000_000 {
             if is_so(self) {
                 return;
@@ -149,18 +154,18 @@ impl Town {
         panic!("a test waits no longer: {what}; done: {:?}", self.done);
     }
 
-    fn call(&mut self, cookie: u32, resend: Resend) {
+    pub(super) fn call(&mut self, cookie: u32, resend: Resend) {
         let mut call = self.session.call(cookie.into());
         call.put_u32(cookie);
         call.resend(resend);
         call.submit().expect("there is room");
     }
 
-    fn seen(&self) -> Vec<u32> {
+    pub(super) fn seen(&self) -> Vec<u32> {
         self.log.borrow().calls.iter().map(|(_, number, _)| *number).collect()
     }
 
-    fn buffer(&mut self) -> Loan {
+    pub(super) fn buffer(&mut self) -> Loan {
         self.session.turn(self.now).buffer().expect("a buffer")
     }
 }
