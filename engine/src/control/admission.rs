@@ -1,14 +1,17 @@
 //! Admission: the configuration, and then a shard, decide about each connection request.
 //!
 //! ```text
-//!   request ─▶ allow, deny; max_per_peer ─▶ the next shard that serves and has room ─Request─▶ Handler::admit
-//!                    │ no                     │ none, or too late   ▲ it has gone, or stops       │
-//!                    │                        │                     └───────────────── verdict ◀──┘
-//!                    └─▶ rejected ◀───────────┴───────────────────────────────── no ─────┤
-//!                                                     the shard ◀──Accepted── accepted ◀─┴ yes
+//!   request ─▶ allow, deny, max_per_peer ── no ──▶ rejected
+//!                  │ yes
+//!                  ▼
+//!   the next shard that serves and has room ─Request─▶ Handler::admit
+//!      │                      ▲ it has gone, or stops               │
+//!      └ none, or too late    └──────────────────────── verdict ◀───┘
+//!           └─▶ rejected               rejected ◀─ no ──┴── yes ─▶ accepted ──Accepted──▶ the shard
 //! ```
-//! A rejection states its reason. A place of the shard is reserved from the request to the verdict. No thread waits for the
-//! verdict, and a request without one is rejected when its time has elapsed.
+//! A rejection states its reason. A place of the shard is reserved from the request to the verdict.
+//! No thread waits for the verdict, and a request without one is rejected when its time has
+//! elapsed.
 
 use std::time::Instant;
 

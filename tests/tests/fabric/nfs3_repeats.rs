@@ -114,7 +114,7 @@ impl Calls {
         times
     }
 
-    /// Repeats the calls until they are answered: all have succeeded. Returns the file that is made.
+    /// Repeats the calls, and is answered: all have succeeded. Returns the file that is made.
     fn finish(&self, rpc: &mut Caller<Fabric>) -> nfs_fh3 {
         let calls = self.requests.each_ref().map(|it| rpc.submit(it).expect("there is room"));
         let replies = calls.map(|call| rpc.finish(call).expect("an answer"));

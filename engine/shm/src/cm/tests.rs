@@ -234,6 +234,26 @@ fn an_answer_with_other_dimensions_or_of_another_kind_is_no_connection() {
     }
 }
 
+#[test]
+fn a_flood_of_rejections_ends_one_attempt_and_leaves_nothing() {
+    let mut scene = Scene::new();
+    let (listener, name) = foreign(64);
+    for _ in 0..3 * ATTR.qp_max {
+        let id = scene.connect(name);
+        let mut said = [0; GREETING_LEN];
+        let caller = answer(&listener, |answer| {
+            answer.kind = Kind::Rejected;
+            answer.private = Rejection::PeerFull.encode().into_iter().collect();
+            said = answer.encode();
+        });
+        // As many as the socket takes.
+        while rustix::net::send(&caller, &said, SendFlags::NOSIGNAL).is_ok() {}
+        let Some(CmEvent::Refused { id: refused, reason }) = scene.next() else { panic!("none") };
+        assert_eq!((refused, reason), (id, ConnectError::Rejected(Rejection::PeerFull)));
+        assert!(scene.next().is_none() && scene.cm.sockets.is_empty());
+    }
+}
+
 /// What a peer says later is for the queues: a manager that looked at it would never return.
 #[test]
 fn the_socket_of_a_connection_is_not_looked_at_any_more() {
