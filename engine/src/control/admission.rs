@@ -7,7 +7,7 @@
 //!   the next shard that serves and has room ─Request─▶ Handler::admit
 //!      │                      ▲ it has gone, or stops               │
 //!      └ none, or too late    └──────────────────────── verdict ◀───┘
-//!           └─▶ rejected               rejected ◀─ no ──┴── yes ─▶ accepted ──Accepted──▶ the shard
+//!           └─▶ rejected             rejected ◀─ no ──┴── yes ─▶ accepted ──Accepted──▶ the shard
 //! ```
 //! A rejection states its reason. A place of the shard is reserved from the request to the verdict.
 //! No thread waits for the verdict, and a request without one is rejected when its time has
