@@ -13,8 +13,8 @@ use std::time::Duration;
 use rpcrdma_config::Raw;
 use rpcrdma_engine::control::Control;
 use rpcrdma_engine::{
-    Address, Answer, Call, Engine, Fabric, Finished, Handler, Loan, OwnedCall, Reply, Session,
-    SessionOptions, Shard, Ticket, Turn,
+    Address, Answer, Call, Engine, Fabric, Finished, Handler, Loan, OwnedCall, RegisteredBytes,
+    Reply, Session, SessionOptions, Shard, Ticket, Turn,
 };
 use rpcrdma_tests::setup::{checked, small};
 
@@ -50,7 +50,8 @@ impl Ask {
 #[derive(Default)]
 struct Server {
     later: Rc<RefCell<Vec<(Ticket, u32)>>>,
-    stock: Vec<Loan>,
+    /// What is read.
+    data: Option<RegisteredBytes>,
 }
 
 impl Handler for Server {
@@ -67,19 +68,18 @@ impl Handler for Server {
         reply.payload().put_u32(number);
         reply.payload().put_u32(sum);
         if kind == 2 {
-            let mut data = self.stock.pop().expect("a buffer");
-            data.truncate(len as usize);
-            data.fill(number as u8);
-            reply.payload().place(data);
+            let data = self.data.as_ref().and_then(|data| data.slice(0..len as usize));
+            reply.payload().place(data.expect("there are so many"));
         }
         reply.send()
     }
 
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
-        while self.stock.len() < 4
-            && let Some(buffer) = turn.buffer()
+        if self.data.is_none()
+            && let Some(mut buffer) = turn.buffer()
         {
-            self.stock.push(buffer);
+            buffer.fill(FILL);
+            self.data = Some(RegisteredBytes::new(buffer));
         }
     }
 }
@@ -136,7 +136,7 @@ impl Town {
     fn begin(&mut self) {
         let (engine, mut control) =
             Engine::without_threads(self.fabric.clone(), checked(&raw())).expect("an engine");
-        let handler = Server { later: self.later.clone(), stock: Vec::new() };
+        let handler = Server { later: self.later.clone(), data: None };
         let shard = engine.shard(handler).expect("a shard");
         control.listen(at()).expect("a listener");
         self.server = Some((shard, control, engine));
@@ -216,6 +216,9 @@ impl Town {
         assert_eq!(self.poller.session.handle().stats().leaked, 0);
     }
 }
+
+/// Every byte that is read.
+const FILL: u8 = 7;
 
 /// What has become of a call, if it is over.
 fn ended(call: &mut Pending) -> Option<Outcome> {

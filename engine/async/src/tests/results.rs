@@ -34,7 +34,7 @@ fn results_are_copied() {
     let mut town = Town::new(4, &SessionOptions::default());
     let mut call = town.call(wanting(5, None));
     let reply = town.end(&mut call).expect("it is answered");
-    assert_eq!(bytes(&reply), [5; LEN as usize]);
+    assert_eq!(bytes(&reply), [FILL; LEN as usize]);
     assert_eq!(lent(&mut town), 0);
     assert!(matches!(reply.items()[0].pieces[..], [Piece::Copied(_)]));
     town.check_nothing_is_lost();
@@ -45,7 +45,7 @@ fn results_stay_where_they_are_until_they_are_dropped_anywhere() {
     let mut town = Town::new(4, &SessionOptions::default());
     let mut call = town.call(Request::from(wanting(5, None)).keep_loans());
     let reply = town.end(&mut call).expect("it is answered");
-    assert_eq!(bytes(&reply), [5; LEN as usize]);
+    assert_eq!(bytes(&reply), [FILL; LEN as usize]);
     assert!(reply.items()[0].pieces.iter().all(|piece| matches!(piece, Piece::Loan(_))));
     assert!(lent(&mut town) > 0);
     let items = reply.into_items();
@@ -70,7 +70,7 @@ fn results_arrive_in_buffers_of_the_program_which_come_back() {
         }
         let mut call = town.call(request);
         let mut reply = town.end(&mut call).expect("it is answered");
-        assert_eq!(bytes(&reply), [8; LEN as usize]);
+        assert_eq!(bytes(&reply), [FILL; LEN as usize]);
         let sink = reply.take_sink(0);
         assert_eq!(sink.is_some_and(|sink| !sink.is_empty()), !keeps_loans);
         assert!(reply.take_sink(0).is_none(), "once");
