@@ -323,7 +323,7 @@ mod tests {
             let (mut draft, held, until) =
                 (OwnedCall::new(), value % 8 * 4, self.now + 1 + value as u64 % 5);
             draft.put_fixed(&vec![7; held]);
-            let until = if value % 3 == 0 { u64::MAX } else { until };
+            let until = if value.is_multiple_of(3) { u64::MAX } else { until };
             if until < u64::MAX {
                 draft.deadline(until);
             }

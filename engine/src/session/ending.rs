@@ -1,7 +1,7 @@
 //! Calls of a session that end without their shard: they waited, or nobody else completes them.
 
 use super::outcome::{SessionCompletion, SessionError};
-use super::{Done, SessionState};
+use super::state::{Done, SessionState};
 use crate::error::{CallError, Execution};
 
 impl SessionState {

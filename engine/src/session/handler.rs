@@ -3,8 +3,9 @@
 use rpcrdma_proto::PeerLimits;
 
 use super::calls::Resend;
+use super::events::SessionEvent;
 use super::outcome::{SessionCompletion, SessionError};
-use super::{Done, SessionEvent, SessionState};
+use super::state::{Done, SessionState};
 use crate::api::call::Call;
 use crate::api::completion::Completion;
 use crate::api::handler::{Admission, Handler};

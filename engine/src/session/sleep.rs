@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use super::Session;
+use super::api::Session;
 use crate::provider::{Armed, Provider};
 
 impl<P: Provider> Session<P> {

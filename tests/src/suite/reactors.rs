@@ -177,7 +177,7 @@ impl Doubling {
 impl Handler for Doubling {
     fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
         let number = call.reader().u32().unwrap_or(0);
-        if let Some(elsewhere) = self.elsewhere.as_ref().filter(|_| number % 3 == 0) {
+        if let Some(elsewhere) = self.elsewhere.as_ref().filter(|_| number.is_multiple_of(3)) {
             let (answer, ticket) = reply.defer();
             elsewhere.send((ticket, 2 * number)).expect("it lives as long");
             return answer;

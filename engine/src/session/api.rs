@@ -1,0 +1,307 @@
+//! The session, as programs see it, but for writing a call.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use rpcrdma_provider::{Address, SetupError};
+
+use super::backoff::Backoff;
+use super::calls::{Calls, SessionCallId, State};
+use super::events::SessionEvent;
+use super::handler::SessionHandler;
+use super::lines::Lines;
+use super::outcome::SessionCompletion;
+use super::state::{Done, EVENTS_MAX, SessionState};
+use crate::api::client::Client;
+use crate::api::handle::{ShardHandle, ShardState};
+use crate::api::turn::Turn;
+use crate::clock::Clock;
+use crate::message::owned_call::OwnedCall;
+use crate::provider::Provider;
+
+/// How a session connects, and what it keeps meanwhile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionOptions {
+    /// Connections at a time; 1 by default, and at most as many as `connections.max`. Calls are
+    /// spread over them by the credits that each has.
+    pub connections: usize,
+    /// The delay before a lost connection is made again, and the first one behind addresses that
+    /// were tried in vain; it doubles each time, and half of it is random. 10 ms by default, and
+    /// 1 ms at least.
+    pub backoff_min: Duration,
+    /// The longest delay; 5 s by default.
+    pub backoff_max: Duration,
+    /// Calls that may wait for a connection or for credits; 1024 by default. A call that was under
+    /// way when its connection was lost has a place in any case.
+    pub waiting_calls: usize,
+    /// Bytes that they may hold, payload and placed data; 64 MiB by default.
+    pub waiting_bytes: usize,
+}
+
+impl Default for SessionOptions {
+    fn default() -> SessionOptions {
+        SessionOptions {
+            connections: 1,
+            backoff_min: Duration::from_millis(10),
+            backoff_max: Duration::from_secs(5),
+            waiting_calls: 1024,
+            waiting_bytes: 64 << 20,
+        }
+    }
+}
+
+/// A service behind one or several addresses: connects, connects again, spreads calls over its
+/// connections, and keeps calls while there is none.
+///
+/// A session is a [`Client`] that its thread polls. All addresses are those of one service: each
+/// connection takes the first that answers, in their order.
+pub struct Session<P: Provider> {
+    pub(super) client: Client<P>,
+    pub(super) clock: Clock,
+    pub(super) state: SessionState,
+}
+
+impl<P: Provider> Session<P> {
+    /// A session that connects with its first poll. The client has no connections of its own.
+    ///
+    /// # Errors
+    /// [`SetupError::Config`]: no address, no connection, or more than `connections.max`.
+    pub fn new(
+        client: Client<P>,
+        addresses: impl IntoIterator<Item = Address>,
+        options: &SessionOptions,
+    ) -> Result<Session<P>, SetupError> {
+        Session::seeded(client, addresses, options, Backoff::seed())
+    }
+
+    /// As [`Session::new`], with delays that depend on `seed`, for reproducible runs.
+    ///
+    /// # Errors
+    /// As [`Session::new`].
+    pub fn seeded(
+        mut client: Client<P>,
+        addresses: impl IntoIterator<Item = Address>,
+        options: &SessionOptions,
+        seed: u64,
+    ) -> Result<Session<P>, SetupError> {
+        let addresses: Box<[Address]> = addresses.into_iter().collect();
+        let most = client.shard().core.peers.capacity() as usize;
+        if addresses.is_empty() {
+            return Err(SetupError::Config("a session has at least one address".into()));
+        }
+        if !(1..=most).contains(&options.connections) {
+            return Err(SetupError::Config(format!(
+                "a session has 1 to {most} connections (connections.max), not {}",
+                options.connections
+            )));
+        }
+        let min = options.backoff_min.max(BACKOFF_LEAST);
+        let state = SessionState {
+            lines: Lines::new(
+                addresses,
+                options.connections,
+                Backoff::new(min, options.backoff_max, seed),
+            ),
+            calls: Calls::new(options.waiting_calls, options.waiting_bytes),
+            draft: OwnedCall::new(),
+            events: VecDeque::with_capacity(EVENTS_MAX),
+            due: 0,
+            rest_until: 0,
+            is_closed: false,
+            keeps_sinks: client.shard().core.parts.rdma.ability().enabled,
+        };
+        Ok(Session { client, clock: Clock::new(), state })
+    }
+
+    /// Ends a call before its reply. It completes in a later poll, with
+    /// [`CallError::Cancelled`](crate::CallError::Cancelled)
+    /// unless its reply arrives first. False if it is over.
+    pub fn cancel(&mut self, call: SessionCallId) -> bool {
+        let calls = &mut self.state.calls;
+        let Some(index) = calls.find(call) else { return false };
+        match calls.at(index).state {
+            State::Waiting => {
+                calls.cancel_waiting(index);
+                self.state.hurry();
+            }
+            State::Sent { peer, id } => {
+                calls.at(index).cancel();
+                // If its connection is being lost, it is not sent again.
+                self.client.turn(0).cancel_open(peer, id);
+            }
+            State::Free | State::Taken => return false,
+        }
+        true
+    }
+
+    /// Connects, sends what waits and was submitted, and passes every completion to `done`. True if
+    /// there was work. `now` is in nanoseconds of any monotonic clock, such as [`Clock`].
+    #[inline]
+    pub fn poll(&mut self, now: u64, mut done: impl FnMut(SessionCompletion<'_, '_>)) -> bool {
+        let mut handler = SessionHandler { state: &mut self.state, now, done: &mut done };
+        let busy = self.client.shard().poll_with(now, &mut handler);
+        core::mem::forget(handler);
+        if now < self.state.due {
+            return busy;
+        }
+        self.attend(now, &mut done) | busy
+    }
+
+    /// As [`Session::poll`], until there was work, at most `timeout`; see [`Client::poll_for`].
+    pub fn poll_for(
+        &mut self,
+        timeout: Duration,
+        mut done: impl FnMut(SessionCompletion<'_, '_>),
+    ) -> bool {
+        let until = self.clock.now().saturating_add(nanos(timeout));
+        let mut polls = 0;
+        loop {
+            let now = self.clock.now();
+            if self.poll(now, &mut done) {
+                return true;
+            }
+            if now >= until {
+                return false;
+            }
+            polls += 1;
+            if polls >= crate::api::client::POLLS_IDLE {
+                self.wait(Duration::from_nanos(until - now));
+            }
+        }
+    }
+
+    /// Waits until there may be something to do, at most `timeout`. It is for a session that is
+    /// polled with the time of [`Clock`].
+    pub fn wait(&mut self, timeout: Duration) {
+        if !self.state.is_closed && self.client.shard().is_stopped() {
+            self.state.hurry();
+        }
+        let now = self.clock.now();
+        let rest = self.until_due(now);
+        if !rest.is_zero() {
+            let rest = rest.min(self.client.shard().core.parts.timers.until_due(now));
+            self.client.wait(timeout.min(rest));
+        }
+    }
+
+    /// What happened to its connections, oldest first. Of more than 256 that nobody asks for, the
+    /// oldest are forgotten.
+    pub fn next_event(&mut self) -> Option<SessionEvent> {
+        self.state.events.pop_front()
+    }
+
+    /// Connections that are up.
+    pub fn connections(&self) -> usize {
+        self.state.lines.up()
+    }
+
+    /// Calls that are not completed: under way or waiting.
+    pub fn open_calls(&self) -> usize {
+        self.state.calls.open()
+    }
+
+    /// The shard, for memory, limits and statistics. It is not for calls: their completions would
+    /// be taken for those of the session.
+    pub fn turn(&mut self, now: u64) -> Turn<'_> {
+        self.client.turn(now)
+    }
+
+    /// The handle to wake the session from other threads, and for its counters.
+    pub fn handle(&self) -> &ShardHandle {
+        self.client.handle()
+    }
+
+    /// Counts all resources of the shard, for tests that check for leaks.
+    #[doc(hidden)]
+    pub fn audit(&mut self) -> crate::shard::audit::Audit {
+        self.client.shard().audit()
+    }
+
+    /// Stops: calls that wait complete with [`SessionError::Closed`], calls under way have
+    /// `connections.stop_timeout` to complete, and then the connections end. Poll until
+    /// [`Session::is_closed`].
+    pub fn close(&mut self) {
+        self.state.is_closed = true;
+        self.state.hurry();
+        self.client.handle().stop();
+    }
+
+    /// Whether all is over. A session whose shard was stopped ([`ShardHandle::stop`]) is closed,
+    /// too.
+    pub fn is_closed(&mut self) -> bool {
+        if !self.client.shard().is_stopped() {
+            return false;
+        }
+        if !self.state.is_closed {
+            self.state.hurry();
+        }
+        self.state.is_closed && self.state.calls.open() == 0
+    }
+
+    /// The client, for tests that count its resources.
+    #[doc(hidden)]
+    pub fn client(&mut self) -> &mut Client<P> {
+        &mut self.client
+    }
+
+    /// Calls that are under way, for tests.
+    #[doc(hidden)]
+    pub fn under_way(&self) -> usize {
+        self.state.calls.all_sent().count()
+    }
+
+    /// Does what is due beside polling. True if there was anything.
+    #[cold]
+    fn attend(&mut self, now: u64, done: Done<'_>) -> bool {
+        let mut busy = false;
+        if self.client.handle().state() != ShardState::Running {
+            self.state.is_closed = true;
+        }
+        if self.state.is_closed {
+            busy |= self.state.end_waiting(done);
+            if self.client.shard().is_stopped() {
+                // After a panic of the program.
+                busy |= self.state.end_sent(done);
+            }
+        } else {
+            busy |= self.connect(now);
+            busy |= self.state.end_late(now, done);
+            busy |= self.send_waiting(done);
+        }
+        let SessionState { lines, calls, due, rest_until, is_closed, .. } = &mut self.state;
+        let next = lines.next_due().min(calls.earliest());
+        (*due, *rest_until) = match (*is_closed, calls.has_waiting() && lines.up() > 0) {
+            (true, _) => (u64::MAX, u64::MAX),
+            // The reply that brings a credit wakes the thread. A send slot may be free before.
+            (false, true) => (0, next.min(now.saturating_add(SLOT_WAIT))),
+            (false, false) => (next, next),
+        };
+        busy
+    }
+
+    /// Begins the connections whose time has come.
+    fn connect(&mut self, now: u64) -> bool {
+        let mut busy = false;
+        while let Some((line, address)) = self.state.lines.due(now) {
+            busy = true;
+            match self.client.begin_connect(address) {
+                Ok(id) => self.state.lines.connecting(line, id),
+                Err(why) => {
+                    let (address, delay) = self.state.lines.failed(line, now);
+                    let again_in = Duration::from_nanos(delay);
+                    self.state.tell(SessionEvent::NotConnected { address, why, again_in });
+                }
+            }
+        }
+        busy
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// How long the thread sleeps while calls wait for send slots or credits, in nanoseconds.
+const SLOT_WAIT: u64 = 10_000_000;
+/// The shortest delay between two attempts.
+const BACKOFF_LEAST: Duration = Duration::from_millis(1);
