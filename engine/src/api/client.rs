@@ -135,7 +135,7 @@ impl<P: Provider> Client<P> {
             }
             polls += 1;
             if polls >= POLLS_IDLE {
-                self.wait(Duration::from_nanos(until - now));
+                self.shard.core.sleep_at(now, Duration::from_nanos(until - now));
             }
             now = self.clock.now();
         }

@@ -24,6 +24,10 @@ pub trait Handler {
     }
 
     /// Called once a turn, after the queues: poll a disk or a timer here, and finish tickets.
+    ///
+    /// A shard that sleeps takes a turn every 10 ms while a call is to be answered, and else at
+    /// least every 100 ms, or every second without connections;
+    /// [`ShardHandle::wake`](crate::ShardHandle::wake) wakes it sooner.
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
         let _ = turn;
     }

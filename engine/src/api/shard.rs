@@ -106,7 +106,7 @@ impl<P: Provider, H: Handler> Shard<P, H> {
             // A turn without work is faster than reading the clock: some turns share a reading, for
             // less than a microsecond.
             idle = if busy { 0 } else { idle + 1 };
-            let slept = waiting.after_turn(&mut self.core, busy, now, SLEEP_MAX);
+            let slept = waiting.after_turn(&mut self.core, busy, now, Duration::MAX);
             if busy || slept || idle.is_multiple_of(TURNS_PER_READING) {
                 now = clock.now();
             }
@@ -171,21 +171,23 @@ impl<P: Provider, H: Handler> Shard<P, H> {
     /// announcement. Without an announcement it says nothing. A message that is submitted between
     /// the announcement and the sleep is sent by the next poll: submit first, then arm.
     pub fn arm(&mut self, now: u64) -> Armed {
-        if self.core.parts.timers.is_due(now) {
+        let until_due = self.core.until_due(now);
+        if until_due.is_zero() {
             return Armed::Ready;
         }
         match self.core.arm() {
             Armed::Ready => Armed::Ready,
-            Armed::AtMost(most) => Armed::AtMost(most.min(self.core.parts.timers.until_due(now))),
+            Armed::AtMost(most) => Armed::AtMost(most.min(until_due)),
         }
     }
 
     /// Waits, or not, after a poll that was `busy` or not, as the configured idle policy says: a
-    /// sleep lasts at most `timeout`, and 10 ms. True if the thread has yielded its core: read the
-    /// clock anew.
+    /// sleep lasts at most `timeout`, and ends for every deadline of the shard and of its calls; it
+    /// lasts 10 ms at most while anything is outstanding, 100 ms while there are connections, and
+    /// 1 s otherwise. True if the thread has yielded its core: read the clock anew.
     #[inline]
     pub fn rest(&mut self, busy: bool, now: u64, timeout: Duration) -> bool {
-        self.waiting.after_turn(&mut self.core, busy, now, timeout.min(SLEEP_MAX))
+        self.waiting.after_turn(&mut self.core, busy, now, timeout)
     }
 
     /// [`Shard::arm`], then sleeps until there may be work, at most `timeout`. It does not end for
@@ -259,7 +261,7 @@ impl IdleWait {
         match self.idle.policy {
             IdlePolicy::Spin => {}
             IdlePolicy::Backoff => self.back_off(),
-            IdlePolicy::Block => core.sleep(sleep_max),
+            IdlePolicy::Block => core.sleep_at(now, sleep_max),
         }
         true
     }
@@ -279,7 +281,5 @@ impl IdleWait {
 
 /// Turns without work between two readings of the clock.
 const TURNS_PER_READING: u64 = 16;
-/// The longest sleep: deadlines are checked in between.
-const SLEEP_MAX: Duration = Duration::from_millis(10);
 /// Pauses that double before the thread yields.
 const PAUSES_MAX: u32 = 8;

@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use super::Core;
+use super::parts::Parts;
 use crate::provider::{Armed, Provider, Queues, ring_of};
 
 impl<P: Provider> Core<P> {
@@ -68,4 +69,48 @@ impl<P: Provider> Core<P> {
             let _ = self.bed.sleep(timeout.min(most));
         }
     }
+
+    /// As [`Core::sleep`], and no longer than the shard's times permit. `now` is that of the last
+    /// turn.
+    pub fn sleep_at(&mut self, now: u64, timeout: Duration) {
+        let until_due = self.until_due(now);
+        if !until_due.is_zero() {
+            self.sleep(timeout.min(until_due));
+        }
+    }
+
+    /// How long the thread may sleep for the sake of times: until the next deadline of a call, and
+    /// until the next look at all other times, which is far if it would find nothing.
+    #[cold]
+    pub fn until_due(&mut self, now: u64) -> Duration {
+        let Core { parts: Parts { timers, outbox, .. }, receive, peers, fetches, .. } = self;
+        if timers.is_stopping() {
+            // Each turn looks; what it waits for is work.
+            return STOPPING;
+        }
+        let until_due = timers.until_due(now);
+        // Each look is followed by one search, so that a busy shard does not search all the time.
+        if until_due.is_zero() || !timers.has_looked() {
+            return until_due;
+        }
+        let is_waiting = !receive.waiting().is_empty() || !outbox.answers().is_empty();
+        if is_waiting || fetches.waiting() != 0 {
+            return until_due;
+        }
+        let mut longest = if peers.len() == 0 { ALONE } else { QUIET };
+        for index in 0..peers.capacity() {
+            let Some(peer) = peers.at(index) else { continue };
+            let Some(until) = timers.quiet_until(peer) else { return until_due };
+            longest = longest.min(Duration::from_nanos(until.saturating_sub(now)));
+        }
+        let until = now.saturating_add(u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX));
+        timers.until_deadline(now, until).max(until_due)
+    }
 }
+
+/// The longest sleep of a shard that stops.
+const STOPPING: Duration = Duration::from_millis(10);
+/// The longest sleep of a shard with connections on which nothing is outstanding.
+const QUIET: Duration = Duration::from_millis(100);
+/// The longest sleep of a shard without connections.
+const ALONE: Duration = Duration::from_secs(1);

@@ -1,5 +1,8 @@
 //! When calls end that have a deadline, and when a shard wakes for one.
 
+use std::time::Duration;
+
+use rpcrdma_engine::provider::Armed;
 use rpcrdma_engine::{CallBuilder, CallError, Execution, Fabric};
 use rpcrdma_tests::script::{Order, Random, Script};
 use rpcrdma_tests::world::{Plan, World};
@@ -7,6 +10,9 @@ use rpcrdma_tests::world::{Plan, World};
 /// The granularity of deadlines, and the time of a turn here.
 const GRANULARITY: u64 = 1 << 20;
 const STEP: u64 = 100_000;
+/// The interval of looks at all times.
+const LOOK: u64 = 10_000_000;
+const MILLISECOND: u64 = 1_000_000;
 
 #[test]
 fn a_call_ends_at_most_a_millisecond_after_its_deadline_and_not_before() {
@@ -71,4 +77,83 @@ fn a_deadline_that_has_passed_before_the_call_was_sent_ends_it() {
         assert_eq!(done.result, Err(late));
         world.done.clear();
     }
+}
+
+/// How long the client, or the server, may sleep after its next look at all times.
+fn nap(world: &mut World<Fabric>, is_client: bool) -> u64 {
+    world.now += LOOK;
+    let mut arm = || {
+        let now = world.now;
+        world.turn_client(0);
+        world.servers[0].poll_once(now);
+        match is_client {
+            true => world.clients[0].arm(now),
+            false => world.servers[0].arm(now),
+        }
+    };
+    let most = (0..100).find_map(|_| match arm() {
+        Armed::Ready => None,
+        Armed::AtMost(most) => Some(most),
+    });
+    u64::try_from(most.expect("the work ends").as_nanos()).expect("a number")
+}
+
+#[test]
+fn a_shard_wakes_for_the_next_deadline_and_looks_rarely_if_nothing_is_outstanding() {
+    for (timeout, is_looked_for) in [("0s", false), ("1min", true)] {
+        let fabric = Fabric::new();
+        let plan = Plan::both(|raw| raw.connections.call_timeout = timeout.into());
+        let mut world = World::new(&|| fabric.clone(), &plan);
+        assert_eq!(nap(&mut world, true), 1000 * MILLISECOND, "there is no connection");
+        let peer = world.connect(0);
+        world.round(0, peer, &Script::new(0, &[], &[]));
+        world.settle();
+        for is_client in [true, false] {
+            assert_eq!(nap(&mut world, is_client), 100 * MILLISECOND, "nothing is outstanding");
+        }
+        let call = Script::new(1, &[], &[]).order(Order::Never);
+        world.call(0, peer, &call).expect("a credit");
+        world.until("it is there", |world| world.servers[0].handler().never.len() == 1);
+        world.settle();
+        let most = if is_looked_for { LOOK } else { 100 * MILLISECOND };
+        assert_eq!(nap(&mut world, true), most, "a call has a timeout, or none");
+        assert_eq!(nap(&mut world, false), LOOK, "the program may look for its answer");
+        for after in [70, 33, 3].map(|after| after * MILLISECOND) {
+            let at = world.now + LOOK + after;
+            let with = |call: &mut CallBuilder<'_>| {
+                call.deadline(at);
+                Ok(())
+            };
+            world.call_with(0, peer, &call, with).expect("a credit");
+            let left = nap(&mut world, true).max(STEP);
+            assert!(left <= after.min(most) && left + 64 * GRANULARITY > after.min(most), "{left}");
+            // However early the wheel is looked at, the shard wakes in time.
+            let mut turns = 0;
+            while world.done.is_empty() {
+                let Armed::AtMost(left) = world.clients[0].arm(world.now) else { panic!("idle") };
+                assert!(left <= Duration::from_millis(100) && !left.is_zero());
+                world.now += left.as_nanos() as u64;
+                world.turn_client(0);
+                turns += 1;
+            }
+            assert!(at <= world.now && world.now < at + GRANULARITY && turns <= 10, "{turns}");
+            assert_eq!(world.done.drain(..).count(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_sleeping_shard_wakes_for_idle_timeouts() {
+    let fabric = Fabric::new();
+    let plan = Plan::both(|raw| raw.connections.idle_timeout = "150ms".into());
+    let (mut world, peer) = World::pair(&|| fabric.clone(), &plan);
+    world.round(0, peer, &Script::new(0, &[], &[]));
+    world.settle();
+    assert_eq!(nap(&mut world, false), 100 * MILLISECOND, "it is idle from here on");
+    world.now += 80 * MILLISECOND;
+    assert_eq!(nap(&mut world, false), 60 * MILLISECOND);
+    world.now += 50 * MILLISECOND;
+    world.turn();
+    assert_eq!(nap(&mut world, false), LOOK, "its sends are awaited");
+    assert_eq!(world.servers[0].handle().stats().idle_timeouts, 1);
 }

@@ -17,7 +17,7 @@ use rpcrdma_proto::{CallId, CallName, CallTable};
 
 use self::call_timeouts::CallTimeouts;
 use self::deadlines::Deadlines;
-use super::peers::Peer;
+use super::peers::{Peer, Phase};
 
 /// The timers of a shard.
 pub(crate) struct Timers {
@@ -25,6 +25,7 @@ pub(crate) struct Timers {
     /// The next look, or deadline.
     next_tick: u64,
     next_look: u64,
+    has_looked: bool,
     group_timeout: u64,
     connect_timeout: u64,
     negotiation_timeout: u64,
@@ -50,6 +51,7 @@ impl Timers {
             stopping: None,
             next_tick: 0,
             next_look: 0,
+            has_looked: false,
             group_timeout: nanos(connections.group_timeout),
             connect_timeout: nanos(connections.connect_timeout),
             negotiation_timeout: nanos(config.protocol().negotiation_timeout),
@@ -66,9 +68,36 @@ impl Timers {
         now >= self.next_tick
     }
 
-    /// How long the thread may sleep.
+    /// How long the thread may sleep, towards the next look or deadline.
     pub fn until_due(&self, now: u64) -> Duration {
         Duration::from_nanos(self.next_tick.saturating_sub(now))
+    }
+
+    /// As [`Timers::until_due`], if no look before `until` has anything to find.
+    pub fn until_deadline(&self, now: u64, until: u64) -> Duration {
+        Duration::from_nanos(self.deadlines.next().min(until).saturating_sub(now))
+    }
+
+    /// Whether there was a look since the last call.
+    pub fn has_looked(&mut self) -> bool {
+        core::mem::take(&mut self.has_looked)
+    }
+
+    /// Until when no look finds anything about this peer, if nothing happens. `None` if the next
+    /// look may.
+    pub fn quiet_until(&self, peer: &Peer) -> Option<u64> {
+        let is_asking = peer.connect.is_some_and(|asked| asked.is_trying)
+            || peer.asking_since.is_some()
+            || (self.call_timeouts.per_tick() > 0 && peer.conn.credits().in_flight() > 0);
+        let is_busy = (peer.open_calls | peer.fetching | peer.waiting | peer.exposed) != 0
+            || peer.group_until.is_some()
+            || peer.lane.pending.front().is_some()
+            || peer.lane.waits_behind().is_some();
+        if peer.phase != Phase::Up || is_asking || is_busy {
+            return None;
+        }
+        let (_, since) = peer.idle.unwrap_or((0, u64::MAX));
+        Some(since.saturating_add(self.idle_timeout.unwrap_or(u64::MAX)))
     }
 
     #[inline]
@@ -87,14 +116,13 @@ impl Timers {
         self.stopping
     }
 
-    /// Begins a tick; each turn of a stopping shard is one. True if all times must be checked,
-    /// which happens no more often than without a stop.
-    fn begin_tick(&mut self, now: u64) -> bool {
-        let is_look = now >= self.next_look;
-        if is_look {
-            self.next_look = now.saturating_add(TICK);
-        }
-        is_look
+    /// Begins a tick; each turn of a stopping shard is one. Returns the number of intervals since
+    /// the last look if all times must be checked, which happens no more often than without a stop.
+    fn begin_tick(&mut self, now: u64) -> Option<u64> {
+        let late = now.checked_sub(self.next_look)?;
+        self.next_look = now.saturating_add(TICK);
+        self.has_looked = true;
+        Some(1 + late / TICK)
     }
 
     /// Ends a tick, and sets the next.

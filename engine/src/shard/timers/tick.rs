@@ -13,20 +13,21 @@ impl<P: Provider> Core<P> {
     /// Checks the deadlines of calls; every 10 ms all other times; and the remaining work of a stop.
     #[cold]
     pub fn tick(&mut self, now: u64, handler: &mut dyn Handler) {
-        if self.parts.timers.begin_tick(now) {
-            self.check_all(now, handler);
+        if let Some(intervals) = self.parts.timers.begin_tick(now) {
+            self.check_all(intervals, now, handler);
         }
         self.end_late(now, handler);
         self.wind_down(now, handler);
         self.parts.timers.end_tick(now);
     }
 
-    fn check_all(&mut self, now: u64, handler: &mut dyn Handler) {
+    fn check_all(&mut self, intervals: u64, now: u64, handler: &mut dyn Handler) {
+        let forgiven = u8::try_from(intervals).unwrap_or(u8::MAX);
         for index in 0..self.peers.capacity() {
             let Some(peer) = self.peers.at(index) else { continue };
             // wire.md W13: messages that a peer may send indefinitely on a connection without
             // calls.
-            peer.conn.forgive_idle_messages(1);
+            peer.conn.forgive_idle_messages(forgiven);
             if !peer.conn.has_abandoned() {
                 self.parts.rdma.wake_windows(index);
             }
