@@ -163,7 +163,8 @@ pub struct RawConnections {
     pub rpc_len_max: RawText,
     /// How long a message may stay incomplete: a duration.
     pub group_timeout: RawText,
-    /// How long a peer may take to answer a call; `0s` is without limit: a duration.
+    /// How long a peer may take to answer a call before its connection is closed; `0s` is without
+    /// limit: a duration.
     pub call_timeout: RawText,
     /// How long a peer may receive nothing of what it is sent; `0s` is without limit: a duration.
     pub send_timeout: RawText,
@@ -388,7 +389,7 @@ impl Default for RawConnections {
             response_transmissions_max: 16,
             rpc_len_max: "4MiB".into(),
             group_timeout: "5s".into(),
-            call_timeout: "1min".into(),
+            call_timeout: "0s".into(),
             send_timeout: "30s".into(),
             idle_timeout: "10min".into(),
             rnr_retry: 7,
