@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use rpcrdma_config::Raw;
 use rpcrdma_engine::control::Control;
+use rpcrdma_engine::message::incoming::PayloadReader;
 use rpcrdma_engine::{
     Address, Answer, Call, Engine, Fabric, Finished, Handler, Loan, OwnedCall, RegisteredBytes,
     Reply, Session, SessionOptions, Shard, Ticket, Turn,
@@ -63,8 +64,9 @@ impl Handler for Server {
             self.later.borrow_mut().push((ticket, number));
             return answer;
         }
-        let placed = call.placed().flat_map(|item| item.segments()).flatten();
-        let sum = placed.map(|byte| u32::from(*byte)).sum();
+        let placed = call.placed().flat_map(|item| item.segments()).flatten().copied();
+        let data = item(&mut reader, placed.collect());
+        let sum = data.into_iter().map(u32::from).sum();
         reply.payload().put_u32(number);
         reply.payload().put_u32(sum);
         if kind == 2 {
@@ -214,6 +216,18 @@ impl Town {
         let audit = self.poller.session.audit();
         assert_eq!(audit.slices_lost, 0, "{audit:?}");
         assert_eq!(self.poller.session.handle().stats().leaked, 0);
+    }
+}
+
+/// The bytes of a data item: those that were placed, or those in line if the connection places none.
+fn item(reader: &mut PayloadReader<'_>, placed: Vec<u8>) -> Vec<u8> {
+    match reader.u32() {
+        Ok(len) if placed.is_empty() => {
+            let mut bytes = vec![0; len as usize];
+            reader.fixed_into(&mut bytes).expect("there are so many");
+            bytes
+        }
+        Ok(_) | Err(_) => placed,
     }
 }
 

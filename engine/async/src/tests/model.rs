@@ -56,8 +56,8 @@ impl Kept {
                 }
                 if let Ask::Bytes(len) = self.ask {
                     let pieces = reply.items().iter().flat_map(|item| &item.pieces);
-                    let bytes: Vec<u8> = pieces.flat_map(|piece| piece.to_vec()).collect();
-                    assert_eq!(bytes, vec![FILL; len as usize]);
+                    let placed = pieces.flat_map(|piece| piece.to_vec()).collect();
+                    assert_eq!(item(&mut reader, placed), vec![FILL; len as usize]);
                 }
             }
             Err(failed) => {
