@@ -217,9 +217,9 @@ impl<P: Provider> Session<P> {
         self.client.shard().audit()
     }
 
-    /// Stops: calls that wait complete with [`SessionError::Closed`], calls under way have
-    /// `connections.stop_timeout` to complete, and then the connections end. Poll until
-    /// [`Session::is_closed`].
+    /// Stops: calls that wait complete with [`SessionError::Closed`](super::SessionError::Closed),
+    /// calls under way have `connections.stop_timeout` to complete, and then the connections end.
+    /// Poll until [`Session::is_closed`].
     pub fn close(&mut self) {
         self.state.is_closed = true;
         self.state.hurry();
