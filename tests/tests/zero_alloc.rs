@@ -2,6 +2,9 @@
 //!
 //! The debug build counts as well as the release build; `tests/run release` does it there.
 
+#[path = "zero_alloc/session.rs"]
+mod session;
+
 use rpcrdma_config::Raw;
 use rpcrdma_engine::{
     Answer, Call, CallBuilder, Client, Completion, ConnectionId, Fabric, Handler, Incoming, Loan,
