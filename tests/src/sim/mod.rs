@@ -22,9 +22,11 @@ mod program;
 pub mod provider;
 mod scenario;
 mod scheduler;
+mod sessions;
 mod trace;
 mod trouble;
 
+use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -84,24 +86,34 @@ pub fn run<P: SimProvider>(seed: u64) -> Result<Outcome, Box<Failure>> {
     let result = catch_unwind(AssertUnwindSafe(|| sim.run()));
     let violation = match result {
         Ok(Ok(())) => {
+            let seen = match P::service(0) {
+                Some(_) => sessions::run::<P>(seed, &setup),
+                None => Ok(sessions::Seen::default()),
+            };
+            let ((hash, events), coverage) = match seen {
+                Ok(seen) => seen,
+                Err((violation, story)) => {
+                    let setup = format!("sessions: {:?}", setup.engines[0].raw);
+                    return Err(Box::new(Failure { seed, violation, setup, story }));
+                }
+            };
             let mut model = sim.model.borrow_mut();
+            for (what, count) in coverage {
+                *model.coverage.entry(what).or_default() += count;
+            }
             for (fault, count) in sim.logs.iter().flat_map(|log| log.counts()) {
                 if count > 0 {
                     *model.coverage.entry(fault).or_default() += count;
                 }
             }
             return Ok(Outcome {
-                hash: model.trace.hash(),
-                events: model.trace.count(),
+                hash: model.trace.hash() ^ hash,
+                events: model.trace.count() + events,
                 coverage: model.coverage.clone(),
             });
         }
         Ok(Err(violation)) => violation,
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-            Violation { check: NO_PANIC, detail: text.unwrap_or_default() }
-        }
+        Err(panic) => panicked(&*panic),
     };
     let counted = sim.nodes.iter().map(|node| {
         let stats = node.shard.handle().stats();
@@ -115,6 +127,13 @@ pub fn run<P: SimProvider>(seed: u64) -> Result<Outcome, Box<Failure>> {
     // Dropping it may panic as well, and the report must not be lost.
     std::mem::forget(sim);
     Err(Box::new(Failure { seed, violation, setup: format!("{setup:?}"), story }))
+}
+
+/// The violation that a panic is.
+fn panicked(panic: &(dyn Any + Send)) -> Violation {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    Violation { check: NO_PANIC, detail: text.unwrap_or_default() }
 }
 
 /// The name of the check for assertions of the engine and of the checked provider.

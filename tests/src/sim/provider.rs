@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use rpcrdma_config::Raw;
 use rpcrdma_engine::fabric::{DeviceClock, FabricOptions};
 use rpcrdma_engine::shm::ShmOptions;
-use rpcrdma_engine::{Fabric, Provider, Shm};
+use rpcrdma_engine::{Address, Fabric, Provider, Shm};
 
 use super::scenario::Setup;
 
@@ -14,6 +14,13 @@ use super::scenario::Setup;
 pub trait SimProvider: Provider + Clone {
     /// Where an engine listens.
     const ADDRESS: &'static str;
+
+    /// The address of a server that comes back to it; `None` if the provider has none in virtual
+    /// time.
+    fn service(which: usize) -> Option<Address> {
+        let _ = which;
+        None
+    }
 
     /// Opens it for a run.
     fn open(setup: &Setup, clock: &Arc<AtomicU64>) -> Self;
@@ -24,6 +31,10 @@ pub trait SimProvider: Provider + Clone {
 
 impl SimProvider for Fabric {
     const ADDRESS: &'static str = "127.0.0.1:0";
+
+    fn service(which: usize) -> Option<Address> {
+        format!("127.0.0.1:{}", 2049 + which).parse().ok()
+    }
 
     fn open(setup: &Setup, clock: &Arc<AtomicU64>) -> Fabric {
         let options = FabricOptions {

@@ -56,7 +56,7 @@ fn every_check_has_a_name_of_its_own() {
 }
 
 /// What a run that shows something has seen.
-const SEEN: [&str; 37] = [
+const SEEN: [&str; 45] = [
     "answers from elsewhere",
     "answers put off",
     "calls given up",
@@ -68,6 +68,7 @@ const SEEN: [&str; 37] = [
     "calls with placed items",
     "connections",
     "connections closed",
+    "connections of sessions lost",
     "connections turned down",
     "ended: a request failed",
     "ended: a rule is broken",
@@ -91,7 +92,14 @@ const SEEN: [&str; 37] = [
     "replies with placed items",
     "segments kept",
     "segments that cannot be taken",
+    "servers of sessions killed",
+    "session calls cancelled",
+    "session calls closed",
+    "session calls lost",
+    "session calls sent again",
+    "session calls too late",
     "shards stopped",
+    "sinks of session calls that came back",
     "tickets forgotten",
     "void tickets",
 ];
