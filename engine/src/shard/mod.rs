@@ -106,7 +106,7 @@ impl<P: Provider> Core<P> {
             self.collect_loans();
         }
         if self.parts.timers.is_due(now) {
-            self.tick(now, handler);
+            busy |= self.tick(now, handler);
         }
         busy
     }

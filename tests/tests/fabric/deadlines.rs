@@ -1,9 +1,9 @@
 //! When calls end that have a deadline, and when a shard wakes for one.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rpcrdma_engine::provider::Armed;
-use rpcrdma_engine::{CallBuilder, CallError, Execution, Fabric};
+use rpcrdma_engine::{CallBuilder, CallError, Clock, Execution, Fabric};
 use rpcrdma_tests::script::{Order, Random, Script};
 use rpcrdma_tests::world::{Plan, World};
 
@@ -156,4 +156,24 @@ fn a_sleeping_shard_wakes_for_idle_timeouts() {
     world.turn();
     assert_eq!(nap(&mut world, false), LOOK, "its sends are awaited");
     assert_eq!(world.servers[0].handle().stats().idle_timeouts, 1);
+}
+
+#[test]
+fn a_client_that_sleeps_in_poll_for_ends_a_call_at_its_deadline() {
+    let fabric = Fabric::new();
+    let (mut world, peer) = World::pair(&|| fabric.clone(), &Plan::default());
+    world.round(0, peer, &Script::new(0, &[], &[]));
+    let (clock, begin) = (Clock::new(), Instant::now());
+    let mut call = world.clients[0].call(peer, 7).expect("a slot");
+    call.payload().put_fixed(&Script::new(1, &[], &[]).head());
+    let at = clock.now() + 20 * MILLISECOND;
+    call.deadline(at).reply_payload_max(64);
+    call.submit().expect("a credit");
+    let mut ended = None;
+    while ended.is_none() {
+        // Nobody answers, and nothing else wakes it.
+        world.clients[0].poll_for(Duration::from_secs(20), |done| ended = done.result().err());
+    }
+    assert_eq!(ended, Some(CallError::DeadlineExceeded(Execution::Unknown)));
+    assert!(clock.now() >= at && begin.elapsed() < Duration::from_secs(10));
 }

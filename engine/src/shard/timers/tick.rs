@@ -6,19 +6,24 @@ use crate::api::handler::Handler;
 use crate::error::CloseReason;
 use crate::provider::Provider;
 use crate::shard::Core;
+use crate::shard::parts::Parts;
 use crate::shard::peers::Phase;
 use crate::shard::version_choice::has_asked;
 
 impl<P: Provider> Core<P> {
     /// Checks the deadlines of calls; every 10 ms all other times; and the remaining work of a stop.
+    /// True if a call or a connection has ended: the program was told.
     #[cold]
-    pub fn tick(&mut self, now: u64, handler: &mut dyn Handler) {
+    pub fn tick(&mut self, now: u64, handler: &mut dyn Handler) -> bool {
+        let ends = |Parts { stats, .. }: &Parts| (stats.calls_done.count(), stats.closed.count());
+        let before = ends(&self.parts);
         if let Some(intervals) = self.parts.timers.begin_tick(now) {
             self.check_all(intervals, now, handler);
         }
         self.end_late(now, handler);
         self.wind_down(now, handler);
         self.parts.timers.end_tick(now);
+        ends(&self.parts) != before
     }
 
     fn check_all(&mut self, intervals: u64, now: u64, handler: &mut dyn Handler) {
