@@ -1,6 +1,7 @@
 //! The clock of shards: nanoseconds since its first use in the process.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// A monotonic clock; the same for all shards of a process. A reading costs some ten nanoseconds,
 /// and is taken once a turn.
@@ -34,4 +35,9 @@ impl Default for Clock {
     fn default() -> Clock {
         Clock::new()
     }
+}
+
+/// A duration in nanoseconds; `u64::MAX` if it is longer than that.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -6,6 +6,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::clock::nanos;
 use crate::provider::Address;
 
 /// Addresses found to support version one only, each for a limited time (wire.md B4).
@@ -25,8 +26,7 @@ struct Entry {
 impl VersionMemory {
     /// Remembers each address for `life`; not at all if that is zero.
     pub fn new(life: Duration) -> VersionMemory {
-        let life = u64::try_from(life.as_nanos()).unwrap_or(u64::MAX);
-        VersionMemory { life, entries: Mutex::new(Vec::new()) }
+        VersionMemory { life: nanos(life), entries: Mutex::new(Vec::new()) }
     }
 
     /// Records that version two failed at this address.

@@ -13,7 +13,7 @@ use super::handler::{Admission, Handler, RefuseCalls};
 use super::reply::{Answer, Reply};
 use super::shard::Shard;
 use super::turn::Turn;
-use crate::clock::Clock;
+use crate::clock::{Clock, nanos};
 use crate::error::{CallRefused, SetupError};
 use crate::provider::{Address, Armed, ConnectError, ConnectId, Provider};
 use crate::shard::peers::ConnectionId;
@@ -127,7 +127,7 @@ impl<P: Provider> Client<P> {
     /// in all; then the thread sleeps until there may be work.
     pub fn poll_for(&mut self, timeout: Duration, mut done: impl FnMut(Completion<'_>)) -> bool {
         let mut now = self.clock.now();
-        let until = now.saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
+        let until = now.saturating_add(nanos(timeout));
         let mut polls = 0;
         while !self.poll(now, &mut done) {
             if now >= until {

@@ -12,7 +12,7 @@ use rpcrdma_mempool::Region;
 use super::handle::ShardHandle;
 use super::handler::Handler;
 use super::turn::Turn;
-use crate::clock::Clock;
+use crate::clock::{Clock, nanos};
 use crate::error::SetupError;
 use crate::failure::{self, EngineThread, Failures};
 use crate::provider::{Address, Armed, ConnectId, Provider};
@@ -229,8 +229,7 @@ pub(crate) struct IdleWait {
 
 impl IdleWait {
     pub fn new(idle: IdleSection) -> IdleWait {
-        let spin_ns = u64::try_from(idle.spin.as_nanos()).unwrap_or(u64::MAX);
-        IdleWait { idle, spin_ns, idle_since: None, pauses: 0 }
+        IdleWait { idle, spin_ns: nanos(idle.spin), idle_since: None, pauses: 0 }
     }
 
     /// Waits, or not, after a turn. True if the thread yielded its core.

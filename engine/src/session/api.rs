@@ -15,7 +15,7 @@ use super::state::{Done, EVENTS_MAX, SessionState};
 use crate::api::client::Client;
 use crate::api::handle::{ShardHandle, ShardState};
 use crate::api::turn::Turn;
-use crate::clock::Clock;
+use crate::clock::{Clock, nanos};
 use crate::message::owned_call::OwnedCall;
 use crate::provider::Provider;
 
@@ -238,12 +238,6 @@ impl<P: Provider> Session<P> {
         self.state.is_closed && self.state.calls.open() == 0
     }
 
-    /// The client, for tests that count its resources.
-    #[doc(hidden)]
-    pub fn client(&mut self) -> &mut Client<P> {
-        &mut self.client
-    }
-
     /// Calls that are under way, for tests.
     #[doc(hidden)]
     pub fn under_way(&self) -> usize {
@@ -295,10 +289,6 @@ impl<P: Provider> Session<P> {
         }
         busy
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// How long the thread sleeps while calls wait for send slots or credits, in nanoseconds.

@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
+use crate::clock::nanos;
 use crate::engine::scattered;
 
 /// Delays that double, each with a random part, so that the clients of a server that returns do not
@@ -17,7 +18,7 @@ pub(super) struct Backoff {
 impl Backoff {
     /// From `min` to `max`.
     pub fn new(min: Duration, max: Duration, seed: u64) -> Backoff {
-        let [min, max] = [min, max].map(|it| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX));
+        let [min, max] = [min, max].map(nanos);
         Backoff { min: min.max(1), max: max.max(min).max(1), random: seed }
     }
 

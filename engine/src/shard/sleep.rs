@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::Core;
 use super::parts::Parts;
+use crate::clock::nanos;
 use crate::provider::{Armed, Provider, Queues, ring_of};
 
 impl<P: Provider> Core<P> {
@@ -103,7 +104,7 @@ impl<P: Provider> Core<P> {
             let Some(until) = timers.quiet_until(peer) else { return until_due };
             longest = longest.min(Duration::from_nanos(until.saturating_sub(now)));
         }
-        let until = now.saturating_add(u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX));
+        let until = now.saturating_add(nanos(longest));
         timers.until_deadline(now, until).max(until_due)
     }
 }

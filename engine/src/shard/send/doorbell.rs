@@ -10,6 +10,8 @@
 
 use std::time::Duration;
 
+use crate::clock::nanos;
+
 /// Decides when pending messages leave.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DoorbellBatching {
@@ -27,8 +29,7 @@ pub(crate) struct DoorbellBatching {
 
 impl DoorbellBatching {
     pub fn new(gap: Duration) -> DoorbellBatching {
-        let gap = u64::try_from(gap.as_nanos()).unwrap_or(u64::MAX);
-        DoorbellBatching { gap, batch: 1, seen: 0, since: 0, has_left: false }
+        DoorbellBatching { gap: nanos(gap), batch: 1, seen: 0, since: 0, has_left: false }
     }
 
     /// Whether messages are ever held.

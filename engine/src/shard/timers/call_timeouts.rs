@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use rpcrdma_proto::CallTable;
 
+use crate::clock::nanos;
+
 /// The time at which each call was first seen.
 #[derive(Debug)]
 pub(crate) struct CallTimeouts {
@@ -24,7 +26,7 @@ impl CallTimeouts {
         let Some(timeout) = timeout else {
             return CallTimeouts { timeout: u64::MAX, since: Box::new([]), next: 0, per_tick: 0 };
         };
-        let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let timeout = nanos(timeout);
         let ticks = u32::try_from(timeout / ROUNDS / tick).unwrap_or(u32::MAX).max(1);
         let since = vec![0; calls as usize].into();
         CallTimeouts { timeout, since, next: 0, per_tick: calls.div_ceil(ticks) }

@@ -18,6 +18,7 @@ use rpcrdma_proto::{CallId, CallName, CallTable};
 use self::call_timeouts::CallTimeouts;
 use self::deadlines::Deadlines;
 use super::peers::{Peer, Phase};
+use crate::clock::nanos;
 
 /// The timers of a shard.
 pub(crate) struct Timers {
@@ -235,8 +236,4 @@ impl Timers {
     fn next_cancelled(&mut self, calls: &CallTable) -> Option<(CallId, u32)> {
         self.deadlines.next_cancelled(calls)
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
