@@ -7,8 +7,8 @@
 //! ```
 
 mod admission;
-mod admissions;
 mod shared;
+mod tally;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use rpcrdma_config::{Access, Config};
 use rpcrdma_xdr::private_data::PrivateData;
 
-pub use self::admissions::Admissions;
 pub(crate) use self::shared::{Attachment, ControlShared, ShardEntry};
 use self::shared::{ControlRequest, Param, lock};
+pub use self::tally::Admissions;
 use crate::budget;
 use crate::error::SetupError;
 use crate::parties::{Membership, Parties};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
-use super::admissions::Tally;
+use super::tally::Tally;
 use crate::error::SetupError;
 use crate::failure::Failures;
 use crate::provider::{Address, ConnParam, ConnectError, ConnectId, Handle, Provider, Waker};
