@@ -22,7 +22,7 @@ pub mod message;
 mod obtained;
 pub mod onc;
 mod parties;
-pub mod session;
+mod session;
 pub mod shard;
 pub mod stats;
 pub mod ulb;
