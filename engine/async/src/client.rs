@@ -73,8 +73,8 @@ impl AsyncClient {
     }
 
     /// Makes a call, when the future is polled. Dropping the future cancels it: its memory returns
-    /// to its pools when no peer can write to it any more. A late answer
-    /// to a call with exposed memory, such as a result buffer, ends the connection.
+    /// to its pools when no peer can write to it any more. A late answer to a call with exposed
+    /// memory, such as a result buffer, ends the connection.
     ///
     /// The future keeps no handle: the client may be closed while it waits.
     pub fn call<R: Into<Request>>(

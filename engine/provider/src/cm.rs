@@ -37,7 +37,8 @@ pub trait ConnectionManager: Send {
     /// Cancels an attempt. Its outcome may still be reported, and the caller then ignores it.
     /// Returns why the attempt has not succeeded yet, if that is known.
     fn cancel(&mut self, id: ConnectId) -> Option<ConnectError>;
-    /// Rejects a request. The other side reads the reason in `private` ([`Rejection::decode`](crate::Rejection::decode)).
+    /// Rejects a request. The other side reads the reason in `private`
+    /// ([`Rejection::decode`](crate::Rejection::decode)).
     fn reject(&mut self, request: Self::Request, private: &[u8]);
     /// The next event, waiting for it at most `timeout`. Returns early when another thread rings
     /// `waker`.

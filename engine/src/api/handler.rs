@@ -25,17 +25,18 @@ pub trait Handler {
 
     /// Called once a turn, after the queues: poll a disk or a timer here, and finish tickets.
     ///
-    /// A shard that sleeps takes a turn every 10 ms while a call is to be answered, and else at
-    /// least every 100 ms, or every second without connections;
+    /// A shard that sleeps takes a turn at least every 10 ms while a call is to be answered, every
+    /// 100 ms while none is, and every second without connections;
     /// [`ShardHandle::wake`](crate::ShardHandle::wake) wakes it sooner.
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
         let _ = turn;
     }
 
     /// A peer requests a connection. The return value accepts or rejects it. The attempt of a
-    /// rejected peer fails with the reason ([`ConnectError::Rejected`]), and it can try again. A request that is not answered within `connections.connect_timeout`,
-    /// because the shard is not polled, is rejected. Not asked about peers that
-    /// `connections.allow`, `connections.deny` or `connections.max_per_peer` reject.
+    /// rejected peer fails with the reason ([`ConnectError::Rejected`]), and it can try again. A
+    /// request that is not answered within `connections.connect_timeout`, because the shard is not
+    /// polled, is rejected. The handler is not asked about peers that `connections.allow`,
+    /// `connections.deny` or `connections.max_per_peer` rejects.
     fn admit(&mut self, request: &ConnectRequest<'_>) -> Admission {
         let _ = request;
         Admission::Accept
@@ -43,8 +44,8 @@ pub trait Handler {
 
     /// A connection is up: the peers know each other's properties. If this side requested it,
     /// `attempt` is the value that [`Shard::connect`](crate::Shard::connect) returned. Decisions by
-    /// address belong in [`Handler::admit`]; [`Turn::address`] returns it later. Here the peer is already connected, and rejecting it
-    /// closes the connection.
+    /// address belong in [`Handler::admit`]: here the peer is already connected, and rejecting it
+    /// closes the connection. [`Turn::address`] returns its address later.
     fn on_connect(
         &mut self,
         peer: ConnectionId,
@@ -100,8 +101,8 @@ pub enum Admission {
     /// Rejects it.
     Refuse,
     /// Rejects it with a code of the program, which the peer's attempt to connect returns
-    /// ([`Rejection::Refused`](crate::Rejection::Refused)). [`Handler::on_connect`] cannot send it: there the peer only loses
-    /// its connection.
+    /// ([`Rejection::Refused`](crate::Rejection::Refused)). From [`Handler::on_connect`] it is as
+    /// [`Admission::Refuse`]: the peer loses its connection, and does not learn the code.
     RefuseWith(u16),
 }
 

@@ -94,7 +94,7 @@ impl Lines {
         self.lines[line].state = LineState::Connecting(id);
     }
 
-    /// The connection of an attempt is there. False if the attempt is not one of these.
+    /// The connection of an attempt is there: its address. `None` if the attempt is not one of these.
     pub fn on_connect(&mut self, id: ConnectId, peer: ConnectionId, now: u64) -> Option<Address> {
         let at = self.attempt(id)?;
         self.lines[at].state = LineState::Up { peer, since: now };

@@ -100,8 +100,8 @@ impl<P: Provider> Drop for SessionCall<'_, P> {
 impl<P: Provider> Session<P> {
     /// Begins a call. `cookie` comes back with its completion.
     ///
-    /// Cost of a call beside that of [`Client::call`](crate::Client::call): some sixty instructions
-    /// and a copy of its payload.
+    /// Cost of a call beside that of [`Client::call`](crate::Client::call): some seventy
+    /// instructions, of which a third copy its payload.
     #[inline]
     pub fn call(&mut self, cookie: u64) -> SessionCall<'_, P> {
         // What a call left that was forgotten, or sent.

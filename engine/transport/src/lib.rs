@@ -279,8 +279,8 @@ impl<C: Carrier> Transport<C> {
         path.close_for_good();
     }
 
-    /// How long its thread may sleep; none if there is work. Acknowledges to all
-    /// peers what was taken.
+    /// How long its thread may sleep; none if there is work. Acknowledges to all peers what was
+    /// taken.
     pub fn nap(&mut self) -> Option<Duration> {
         self.paths.iter_mut().filter(|path| !path.is_dead).for_each(Path::announce);
         Some(match self.outlook() {

@@ -87,7 +87,7 @@ async fn run(clients: u32, lines: &[&str], patience: Duration) -> Outcome<Vec<St
     let mut raw = Config::default().raw().clone();
     // Threads that have nothing to do leave the processors to tokio.
     raw.engine.idle.policy = "block".into();
-    // So long do calls that were given up hold up the end.
+    // The end waits for calls that were given up, but no longer than this.
     raw.connections.stop_timeout = "100ms".into();
     let config = Config::try_from(raw)?;
     let own: Address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into();
