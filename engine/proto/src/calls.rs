@@ -393,7 +393,7 @@ impl CallTable {
 
     /// Notes that the engine has a deadline for an open call, and returns its slot.
     #[inline]
-    pub fn time(&mut self, id: CallId, peer: u32) -> Option<u32> {
+    pub fn note_deadline(&mut self, id: CallId, peer: u32) -> Option<u32> {
         if let Some((_, entry)) = self.find_own_mut(id.0, peer) {
             entry.is_timed = true;
             return Some(self.index_of(id.0));

@@ -168,7 +168,7 @@ impl<'a> CallBuilder<'a> {
     pub fn deadline(&mut self, at: u64) -> &mut CallBuilder<'a> {
         let (id, peer) = (self.id, self.peer.id.index);
         let Parts { ledger, timers, .. } = self.payload.parts();
-        if let Some(slot) = ledger.calls.time(id, peer) {
+        if let Some(slot) = ledger.calls.note_deadline(id, peer) {
             timers.arm(slot, at);
         }
         self
