@@ -52,6 +52,8 @@ impl<P: Provider> Core<P> {
     #[cold]
     pub fn break_down(&mut self) {
         self.link.detach();
+        // Connections on their way end as well, and nothing more arrives.
+        while self.link.arrivals().pop().is_some() {}
         self.parts.handle.wakeup().end(End::Panicked);
         self.parts.timers.stop(0);
         for index in 0..self.peers.capacity() {
@@ -61,6 +63,8 @@ impl<P: Provider> Core<P> {
                 self.io.disconnect(index);
             }
         }
+        // Its program may keep it.
+        self.peers.leave_parties();
     }
 
     /// Whether a panic left the shard inconsistent.

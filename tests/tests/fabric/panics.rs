@@ -108,9 +108,15 @@ const STEPS: usize = 1_000;
 
 impl Scene {
     fn new(spot: Spot) -> Scene {
+        Scene::with(spot, 0)
+    }
+
+    /// With so many connections of a party at most.
+    fn with(spot: Spot, max_per_peer: i64) -> Scene {
         let fabric = Fabric::new();
         let mut raw = small();
         raw.connections.max = 8;
+        raw.connections.max_per_peer = max_per_peer;
         let engine = || Engine::without_threads(fabric.clone(), checked(&raw)).expect("an engine");
         let ((serving, mut control), (calling, other)) = (engine(), engine());
         let shards = [0, 1].map(|_| serving.shard(Fragile::new(spot)).expect("a shard"));
@@ -241,6 +247,37 @@ fn a_shard_that_panics_anywhere_is_reported_to_all_and_the_other_takes_over() {
         drop(scene.shards.pop());
         assert_eq!(dead.state(), ShardState::Panicked, "how it ended is remembered");
     }
+}
+
+#[test]
+fn connections_of_a_broken_shard_count_no_more_while_its_program_keeps_it() {
+    let mut scene = Scene::with(Spot::Turn, 2);
+    let [_other, first] = [(); 2].map(|()| scene.connect().expect("a connection"));
+    assert!(scene.connect().is_err(), "there are as many as there may be");
+    scene.trigger(first);
+    let peer = scene.connect().expect("the other shard takes it");
+    assert_eq!(scene.call(peer), Ok(()));
+}
+
+#[test]
+fn a_connection_on_its_way_to_a_shard_that_breaks_ends() {
+    let mut scene = Scene::new(Spot::Refused);
+    drop(scene.shards.pop());
+    let id = scene.client.begin_connect(scene.at).expect("there is room");
+    while scene.shards[0].handle().connections() == 0 {
+        scene.controls.iter_mut().for_each(|control| control.step(Duration::ZERO));
+        scene.client.poll(scene.now, |_| {});
+    }
+    // The shard accepts. Before its connection it gets a refusal, over which it panics.
+    let elsewhere = "shm:/nowhere".parse::<Address>().expect("an address");
+    scene.shards[0].connect(elsewhere).expect("there is room");
+    scene.shards[0].poll_once(scene.now);
+    scene.shards[0].handler().is_armed = true;
+    assert!(scene.step(), "it panics");
+    assert!(scene.shards[0].handler().peers.is_empty());
+    assert_eq!(scene.serving.admissions().accepted, 1);
+    scene.until("the peer is told", |scene| scene.client.handle().connections() == 0);
+    assert!(scene.client.connected(id).is_some_and(|outcome| outcome.is_err()));
 }
 
 #[test]

@@ -281,3 +281,22 @@ fn a_peer_with_an_outstanding_answer_is_closed_as_not_answering() {
     assert_eq!(scene.closed(), [CloseReason::NotAnswering]);
     assert_eq!(scene.places(), 0);
 }
+
+#[test]
+fn a_call_that_was_given_up_does_not_keep_a_silent_peer() {
+    let mut scene = Scene::new(|_| {});
+    let at = scene.met();
+    let peer = *scene.world.servers[0].handler().connected.last().expect("it is up");
+    let now = scene.world.now;
+    let mut turn = scene.world.servers[0].turn(now);
+    let mut call = turn.call(peer, 1).expect("one credit is there for certain");
+    call.deadline(now + 300 * MS);
+    call.submit().expect("a short call");
+    scene.pass(290);
+    assert!(scene.raws[at].is_connected(), "its answer is awaited");
+    scene.pass(190);
+    assert!(scene.raws[at].is_connected(), "it was silent for less than the time");
+    scene.pass(60);
+    assert_eq!(scene.closed(), [CloseReason::Idle]);
+    assert_eq!(scene.places(), 0);
+}

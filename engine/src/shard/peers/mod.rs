@@ -260,6 +260,11 @@ impl Peers {
         Some((peer, place.address))
     }
 
+    /// Counts no connection for its party any more: all of them end.
+    pub fn leave_parties(&mut self) {
+        self.memberships.fill_with(|| None);
+    }
+
     /// The peer of a queue pair.
     #[inline]
     pub fn find(&self, qp_num: u32) -> Option<u32> {

@@ -197,10 +197,11 @@ impl Timers {
     /// requested.
     fn is_idle(&self, peer: &mut Peer, now: u64) -> bool {
         let Some(timeout) = self.idle_timeout else { return false };
-        // Every request is answered, and every answer is a work request.
+        // Every request is answered, and every answer is a work request. A call that was given up
+        // may never be answered.
         let is_idle = peer.connect.is_none()
             && (peer.open_calls | peer.fetching | peer.waiting) == 0
-            && peer.conn.credits().in_flight() == 0
+            && !peer.conn.is_calling()
             && peer.lane.pending.front().is_none();
         let seen = is_idle.then(|| peer.lane.last_seq());
         match (seen, peer.idle) {
