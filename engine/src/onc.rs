@@ -75,14 +75,7 @@ impl Incoming<'_> {
     /// # Errors
     /// [`ResultsError`] if the call was not executed.
     pub fn results(&self) -> Result<PayloadReader<'_>, ResultsError> {
-        let (mut reader, mut room) = (self.reader(), HeaderRoom::new());
-        let denial = match reader.reply_header(&mut room)? {
-            ReplyHeader::Accepted { status: AcceptStatus::Success, .. } => return Ok(reader),
-            ReplyHeader::Accepted { status, .. } => ReplyHeader::accepted(status),
-            ReplyHeader::RpcMismatch { low, high } => ReplyHeader::RpcMismatch { low, high },
-            ReplyHeader::AuthError { why } => ReplyHeader::AuthError { why },
-        };
-        Err(ResultsError::Denied(denial))
+        self.reader().results()
     }
 }
 
@@ -123,6 +116,21 @@ impl<'a> PayloadReader<'a> {
         'a: 'h,
     {
         self.header(room, ReplyHeader::decode)
+    }
+
+    /// The same, positioned at the results of a call. The verifier is skipped.
+    ///
+    /// # Errors
+    /// [`ResultsError`] if the call was not executed.
+    pub fn results(mut self) -> Result<PayloadReader<'a>, ResultsError> {
+        let mut room = HeaderRoom::new();
+        let denial = match self.reply_header(&mut room)? {
+            ReplyHeader::Accepted { status: AcceptStatus::Success, .. } => return Ok(self),
+            ReplyHeader::Accepted { status, .. } => ReplyHeader::accepted(status),
+            ReplyHeader::RpcMismatch { low, high } => ReplyHeader::RpcMismatch { low, high },
+            ReplyHeader::AuthError { why } => ReplyHeader::AuthError { why },
+        };
+        Err(ResultsError::Denied(denial))
     }
 
     #[inline]

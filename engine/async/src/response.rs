@@ -3,6 +3,7 @@
 use std::ops::Deref;
 
 use rpcrdma_engine::message::incoming::PayloadReader;
+use rpcrdma_engine::onc::ResultsError;
 use rpcrdma_engine::{Incoming, Loan, SessionCompletion, Sink};
 
 /// A reply.
@@ -65,6 +66,14 @@ impl Response {
         // The engine has already read these two words.
         let _ = reader.skip(8);
         reader
+    }
+
+    /// A reader positioned at the results of a call, behind the header of RFC 5531.
+    ///
+    /// # Errors
+    /// [`ResultsError`] if the call was not executed.
+    pub fn results(&self) -> Result<PayloadReader<'_>, ResultsError> {
+        self.reader().results()
     }
 
     /// The items that were placed outside of the payload, in stream order.
