@@ -91,7 +91,7 @@ impl<P: Provider> Core<P> {
         }
         let until_due = timers.until_due(now);
         // Each look is followed by one search, so that a busy shard does not search all the time.
-        if until_due.is_zero() || !timers.has_looked() {
+        if until_due.is_zero() || !timers.take_look() {
             return until_due;
         }
         let is_waiting = !receive.waiting().is_empty() || !outbox.answers().is_empty();

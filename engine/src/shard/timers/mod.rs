@@ -23,9 +23,10 @@ use crate::clock::nanos;
 /// The timers of a shard.
 pub(crate) struct Timers {
     stopping: Option<u64>,
-    /// The next look, or deadline.
+    /// The next look at all times, or the next deadline of a call.
     next_tick: u64,
     next_look: u64,
+    /// Whether there was a look since [`Timers::take_look`].
     has_looked: bool,
     group_timeout: u64,
     connect_timeout: u64,
@@ -79,8 +80,8 @@ impl Timers {
         Duration::from_nanos(self.deadlines.next().min(until).saturating_sub(now))
     }
 
-    /// Whether there was a look since the last call.
-    pub fn has_looked(&mut self) -> bool {
+    /// Whether there was a look since this was last asked.
+    pub fn take_look(&mut self) -> bool {
         core::mem::take(&mut self.has_looked)
     }
 
