@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::thread;
 
 use async_channel::Receiver;
-use rpcrdma_engine::{Provider, Session};
+use rpcrdma_engine::{Loan, Provider, Session};
 
 use crate::desk::Desk;
-use crate::error::CallFailed;
+use crate::error::{AsyncError, CallFailed};
 use crate::poller::Poller;
 use crate::request::Request;
 use crate::response::Response;
@@ -82,6 +82,17 @@ impl AsyncClient {
         request: R,
     ) -> impl Future<Output = Result<Response, CallFailed>> + Send + use<R> {
         Arc::clone(&self.0.shared).call(request.into())
+    }
+
+    /// A registered buffer of the session's shard, of the configured length (`app.bulk`): for data
+    /// of a call that are sent from their place, or for a result. If all are in use, the future
+    /// waits until one returns, in order.
+    ///
+    /// # Errors
+    /// [`AsyncError::Closed`](crate::AsyncError::Closed) or
+    /// [`AsyncError::Panicked`](crate::AsyncError::Panicked): there is no thread.
+    pub fn buffer(&self) -> impl Future<Output = Result<Loan, AsyncError>> + Send + use<> {
+        Arc::clone(&self.0.shared).buffer()
     }
 
     /// Closes the client for all its handles: calls that are not over end with

@@ -10,6 +10,7 @@ use rpcrdma_engine::{
     Execution, Provider, Session, SessionCallId, SessionCompletion, SessionRefused,
 };
 
+use crate::buffers::Waiting;
 use crate::error::{AsyncError, CallFailed};
 use crate::response::Response;
 use crate::shared::{Job, Outcome, Shared};
@@ -21,6 +22,7 @@ pub(crate) struct Desk {
     /// The session has no room for it yet.
     held: Option<Job>,
     open: HashMap<u64, Open>,
+    waiting: Waiting,
 }
 
 /// A call that the session has.
@@ -33,7 +35,7 @@ struct Open {
 
 impl Desk {
     pub fn new(shared: Arc<Shared>, jobs: Receiver<Job>) -> Desk {
-        Desk { shared, jobs, held: None, open: HashMap::new() }
+        Desk { shared, jobs, held: None, open: HashMap::new(), waiting: Waiting::default() }
     }
 
     /// Passes calls to the session, as many as it takes, but not for long. True if there were any.
@@ -91,6 +93,16 @@ impl Desk {
         is_any
     }
 
+    /// Gives buffers to tasks. True if one was given.
+    pub fn lend<P: Provider>(&mut self, session: &mut Session<P>, now: u64) -> bool {
+        self.waiting.serve(&self.shared.asked, session, now)
+    }
+
+    /// Whether a task waits for a buffer: the pool does not tell when one returns.
+    pub fn is_short_of_buffers(&self) -> bool {
+        self.waiting.is_any()
+    }
+
     /// Answers a call. Without a future that waits, its memory returns to its pools.
     pub fn complete(&mut self, mut done: SessionCompletion<'_, '_>) {
         let Some(open) = self.open.remove(&done.cookie()) else { return };
@@ -119,6 +131,7 @@ impl Desk {
     /// Answers every call: there will be no other answer.
     pub fn end(&mut self) {
         self.shared.close();
+        self.waiting.end(&self.shared.asked);
         for (_, open) in self.open.drain() {
             let why = self.shared.end(Execution::Unknown);
             let _ = open.answer.send(Err(CallFailed::without_memory(why)));

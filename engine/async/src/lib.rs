@@ -40,6 +40,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod buffers;
 mod client;
 mod desk;
 mod error;

@@ -1,6 +1,7 @@
 //! The thread that polls the session.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use async_channel::Sender;
 use rpcrdma_engine::{Clock, Provider, Session};
@@ -28,7 +29,12 @@ impl<P: Provider> Poller<P> {
         while !self.is_over() {
             let now = clock.now();
             let busy = self.turn(now);
-            self.session.rest(busy, now);
+            match busy || !self.desk.is_short_of_buffers() {
+                true => {
+                    self.session.rest(busy, now);
+                }
+                false => self.session.wait(BUFFER_WAIT),
+            }
         }
     }
 
@@ -37,7 +43,8 @@ impl<P: Provider> Poller<P> {
         let Poller { desk, session, .. } = self;
         let mut busy = desk.cancel(session);
         busy |= desk.submit(session);
-        busy | session.poll(now, |done| desk.complete(done))
+        busy |= session.poll(now, |done| desk.complete(done));
+        busy | desk.lend(session, now)
     }
 
     /// Whether the client was closed, and its connections have ended. Begins that.
@@ -50,3 +57,6 @@ impl<P: Provider> Poller<P> {
         self.session.is_closed()
     }
 }
+
+/// How often a thread that has nothing else to do looks for buffers that tasks wait for.
+const BUFFER_WAIT: Duration = Duration::from_millis(1);

@@ -8,6 +8,7 @@ use crossbeam_queue::SegQueue;
 use futures_channel::oneshot;
 use rpcrdma_engine::{Execution, ShardHandle};
 
+use crate::buffers::Asked;
 use crate::error::{AsyncError, CallFailed};
 use crate::request::Request;
 use crate::response::Response;
@@ -21,6 +22,8 @@ pub(crate) struct Shared {
     jobs: Sender<Job>,
     /// Calls whose futures were dropped.
     pub cancelled: SegQueue<u64>,
+    /// Tasks that ask for a buffer.
+    pub asked: Asked,
     shard: ShardHandle,
     next: AtomicU64,
     has_panicked: AtomicBool,
@@ -36,7 +39,8 @@ pub(crate) struct Job {
 impl Shared {
     pub fn new(jobs: Sender<Job>, shard: ShardHandle) -> Shared {
         let (cancelled, next) = (SegQueue::new(), AtomicU64::new(0));
-        Shared { jobs, cancelled, shard, next, has_panicked: AtomicBool::new(false) }
+        let has_panicked = AtomicBool::new(false);
+        Shared { jobs, cancelled, asked: Asked::new(), shard, next, has_panicked }
     }
 
     /// Makes a call.
@@ -54,6 +58,11 @@ impl Shared {
         cancel.id = None;
         // The thread answers every call before it ends.
         outcome.unwrap_or_else(|_| Err(CallFailed::without_memory(self.end(Execution::Unknown))))
+    }
+
+    /// Wakes the thread.
+    pub fn wake(&self) {
+        self.shard.wake();
     }
 
     /// Ends the thread.

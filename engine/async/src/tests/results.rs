@@ -89,3 +89,55 @@ fn results_arrive_in_buffers_of_the_program_which_come_back() {
     town.begin();
     town.check_nothing_is_lost();
 }
+
+type Buffer = Pin<Box<dyn Future<Output = Result<Loan, crate::AsyncError>>>>;
+
+/// The buffer that a task waits for, if it has it.
+fn given(task: &mut Buffer) -> Option<Result<Loan, crate::AsyncError>> {
+    match task.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => Some(outcome),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn tasks_get_buffers_in_order_as_soon_as_they_return() {
+    let mut town = Town::new(4, &SessionOptions::default());
+    let client = town.client.clone().expect("it is not closed");
+    let mut tasks: Vec<Buffer> = (0..11).map(|_| Box::pin(client.buffer()) as Buffer).collect();
+    assert!(tasks.iter_mut().all(|task| given(task).is_none()), "the thread has not looked");
+    town.step();
+    let mut buffers: Vec<Loan> = tasks
+        .drain(..8)
+        .map(|mut task| given(&mut task).expect("the pool has eight").expect("it is open"))
+        .collect();
+    assert!(town.poller.desk.is_short_of_buffers());
+    assert!(tasks.iter_mut().all(|task| given(task).is_none()));
+    // One that waits no longer is passed over.
+    drop(tasks.remove(0));
+    let one = buffers.pop().expect("eight");
+    std::thread::spawn(move || drop(one)).join().expect("it returns");
+    town.step();
+    assert!(given(&mut tasks[0]).expect("it is the first").is_ok_and(|buffer| !buffer.is_empty()));
+    assert!(given(&mut tasks[1]).is_none());
+    // That of a task that does not take it returns, and goes to the next.
+    town.step();
+    drop(given(&mut tasks[1]).expect("it is the next").expect("it is open"));
+    let mut late: Buffer = Box::pin(client.buffer());
+    buffers.push(town.buffer());
+    assert!(given(&mut late).is_none());
+    town.step();
+    assert!(given(&mut late).is_none());
+    // The end of the client ends the wait.
+    let mut later: Buffer = Box::pin(client.buffer());
+    town.client = None;
+    drop(client);
+    town.until("it is closed", |town| town.poller.desk.is_closed());
+    town.step();
+    for task in [&mut late, &mut later] {
+        let outcome = given(task);
+        assert!(matches!(outcome, Some(Err(crate::AsyncError::Closed(_)))), "{outcome:?}");
+    }
+    drop(buffers);
+    town.check_nothing_is_lost();
+}

@@ -219,11 +219,12 @@ impl<P: SimProvider> Town<P> {
 
     fn step_control(&mut self) {
         let at = self.random.below(1 + self.servers.len() as u32) as usize;
-        match self.servers.get_mut(at) {
-            Some(Some(server)) => drop(server.control.step(Duration::ZERO)),
-            Some(None) => {}
-            None => drop(self.control.step(Duration::ZERO)),
-        }
+        let control = match self.servers.get_mut(at) {
+            Some(Some(server)) => &mut server.control,
+            Some(None) => return,
+            None => &mut self.control,
+        };
+        control.step(Duration::ZERO);
     }
 
     fn poll_server(&mut self) -> Result<(), Violation> {
