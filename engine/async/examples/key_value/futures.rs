@@ -47,11 +47,13 @@ async fn talk(
 ) -> Outcome<u64> {
     let mut verified = 0;
     while verified < rounds && !stopped.load(Ordering::Relaxed) {
-        let mut stored = value(key, verified);
-        stored.truncate(PAYLOAD_MAX);
+        let stored = value(key, verified);
+        let mut data = client.buffer().await?;
+        data.truncate(stored.len());
+        data.copy_from_slice(&stored);
         let mut put = OwnedCall::new();
         begin(&mut put, PUT, key);
-        put.put_opaque(&stored);
+        put.place(data);
         let stored_by = call(&client, put).await?.results()?.u64()?;
 
         let mut get = OwnedCall::new();
@@ -77,6 +79,3 @@ async fn call(client: &AsyncClient, mut call: OwnedCall) -> Outcome<Response> {
 }
 
 const TASKS: u64 = 8;
-/// The longest value of a task, in bytes. It is sent in the payload, which is copied: only the
-/// thread of a session has registered memory.
-const PAYLOAD_MAX: usize = 16 << 10;
