@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 
-use rpcrdma_engine::{CallError, CloseReason, Execution, Resend, SessionOptions};
+use rpcrdma_engine::{Armed, CallError, CloseReason, Execution, Resend, SessionOptions};
 
 use super::*;
 use crate::AsyncError;
@@ -51,6 +51,54 @@ fn the_last_waker_is_woken() {
     town.until("it is woken", |_| bells.iter().any(|bell| bell.0.load(Ordering::SeqCst) > 0));
     assert_eq!(bells.map(|bell| bell.0.load(Ordering::SeqCst)), [0, 1]);
     assert!(ended(&mut call).expect("it is over").is_ok());
+}
+
+/// What a thread is told that would sleep now.
+fn sleep(town: &mut Town) -> Armed {
+    let now = town.now;
+    town.poller.session.arm(now)
+}
+
+#[test]
+fn a_thread_that_is_about_to_sleep_is_told_of_all_that_tasks_do() {
+    let mut town = Town::new(4, &SessionOptions::default());
+    town.until("there is a connection", |town| town.poller.session.connections() > 0);
+    let is_asleep = |town: &mut Town| matches!(sleep(town), Armed::AtMost(_));
+    let mut call = town.call(Ask::Later.write(7));
+    town.until("nothing is to be done", is_asleep);
+    assert!(is_asleep(&mut town), "it is not told of nothing");
+    assert!(ended(&mut call).is_none());
+    assert_eq!(sleep(&mut town), Armed::Ready, "a call");
+    town.until("the call is sent", |town| !town.later.borrow().is_empty());
+    town.until("nothing is to be done", is_asleep);
+    drop(call);
+    assert_eq!(sleep(&mut town), Armed::Ready, "a call that nobody waits for");
+    town.until("nothing is to be done", is_asleep);
+    town.client = None;
+    assert_eq!(sleep(&mut town), Armed::Ready, "the last handle is gone");
+}
+
+#[test]
+fn a_call_that_is_dropped_before_the_thread_takes_it_is_not_sent() {
+    let mut town = Town::new(4, &SessionOptions::default());
+    let mut call = town.call(Ask::Number.write(7));
+    assert!(ended(&mut call).is_none());
+    drop(call);
+    (0..1000).for_each(|_| town.step());
+    assert_eq!(town.poller.session.handle().stats().calls_out, 0);
+    town.check_nothing_is_lost();
+}
+
+#[test]
+fn a_thread_that_has_taken_many_calls_looks_for_more() {
+    let options = SessionOptions { waiting_calls: 300, ..SessionOptions::default() };
+    let mut town = Town::new(300, &options);
+    town.kill();
+    let mut calls: Vec<_> = (0..300).map(|at| town.call(Ask::Number.write(at))).collect();
+    calls.iter_mut().for_each(|call| assert!(ended(call).is_none()));
+    let now = town.now;
+    let turns = (1..1000).find(|_| !town.poller.turn(now));
+    assert_eq!(town.poller.session.open_calls(), 300, "after {turns:?} turns");
 }
 
 #[test]
