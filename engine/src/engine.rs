@@ -18,6 +18,7 @@ use crate::error::SetupError;
 use crate::fabric::Fabric;
 use crate::failure::{self, EngineThread, Failures, Panicked};
 use crate::provider::{Address, Provider};
+use crate::scatter::scattered;
 use crate::shard::Core;
 use crate::shard::start::ShardNumbers;
 
@@ -314,14 +315,6 @@ fn thread_error(source: std::io::Error) -> SetupError {
         source,
         hint: "the limit of threads may be reached (ulimit -u)",
     }
-}
-
-/// Maps neighbouring numbers to distant ones (the last step of SplitMix64).
-pub(crate) fn scattered(number: u64) -> u32 {
-    let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (mixed >> 32) as u32
 }
 
 /// Numbers the shards of the process.

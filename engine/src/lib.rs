@@ -22,6 +22,7 @@ pub mod message;
 mod obtained;
 pub mod onc;
 mod parties;
+mod scatter;
 mod session;
 pub mod shard;
 pub mod stats;

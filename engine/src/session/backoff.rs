@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use crate::clock::nanos;
-use crate::engine::scattered;
+use crate::scatter::scattered;
 
 /// Delays that double, each with a random part, so that the clients of a server that returns do not
 /// all come at one time.
