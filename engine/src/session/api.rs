@@ -108,6 +108,7 @@ impl<P: Provider> Session<P> {
             due: 0,
             rest_until: 0,
             is_closed: false,
+            only: None,
             keeps_sinks: client.shard().core.parts.rdma.ability().enabled,
         };
         Ok(Session { client, clock: Clock::new(), state })
@@ -262,7 +263,9 @@ impl<P: Provider> Session<P> {
             busy |= self.state.end_late(now, done);
             busy |= self.send_waiting(done);
         }
-        let SessionState { lines, calls, due, rest_until, is_closed, .. } = &mut self.state;
+        let SessionState { lines, calls, due, rest_until, is_closed, only, .. } = &mut self.state;
+        let is_free = !*is_closed && !calls.has_waiting();
+        *only = lines.only().flatten().filter(|_| is_free);
         let next = lines.next_due().min(calls.earliest());
         (*due, *rest_until) = match (*is_closed, calls.has_waiting() && lines.up() > 0) {
             (true, _) => (u64::MAX, u64::MAX),

@@ -237,12 +237,6 @@ impl Calls {
         }
     }
 
-    /// Whether waiting calls keep xids.
-    #[inline]
-    pub fn keeps_xids(&self) -> bool {
-        self.keeping_xid > 0
-    }
-
     /// Whether a waiting call will be sent with this xid.
     pub fn keeps_xid(&self, xid: u32) -> bool {
         self.waiting.iter().any(|at| self.records[*at as usize].xid == Some(xid))
@@ -431,7 +425,7 @@ mod tests {
             let first = waiting().min_by_key(|it| it.order);
             assert_eq!(calls.first(), first.map(|it| it.index));
             assert_eq!((calls.has_waiting(), calls.open()), (first.is_some(), known.len()));
-            assert_eq!(calls.keeps_xids(), waiting().any(|it| it.xid.is_some()));
+            assert_eq!(calls.keeping_xid > 0, waiting().any(|it| it.xid.is_some()));
             for it in known.iter() {
                 assert_eq!(calls.find(it.id), Some(it.index));
                 let is_kept = it.is_waiting && it.xid.is_some();

@@ -11,6 +11,7 @@ use super::lines::Lines;
 use super::outcome::SessionCompletion;
 use crate::message::owned_call::OwnedCall;
 use crate::provider::{ConnectError, ConnectId};
+use crate::shard::peers::ConnectionId;
 
 /// Where completions go that are rare: the program's closure is compiled into one place.
 pub(super) type Done<'d> = &'d mut dyn FnMut(SessionCompletion<'_, '_>);
@@ -27,6 +28,8 @@ pub(super) struct SessionState {
     /// How long its thread may sleep if nothing wakes it.
     pub rest_until: u64,
     pub is_closed: bool,
+    /// The connection of every new call: the session has no other, it is up, and no call waits.
+    pub only: Option<ConnectionId>,
     /// Whether result buffers come back with a call that failed.
     pub keeps_sinks: bool,
 }
@@ -35,7 +38,7 @@ impl SessionState {
     /// There is something to do beside polling, now.
     #[cold]
     pub fn hurry(&mut self) {
-        (self.due, self.rest_until) = (0, 0);
+        (self.due, self.rest_until, self.only) = (0, 0, None);
     }
 
     /// Records an event.
