@@ -10,7 +10,7 @@ use crate::api::call::Call;
 use crate::api::completion::Completion;
 use crate::api::handler::{Admission, Handler};
 use crate::api::reply::{Answer, Reply};
-use crate::error::{CallError, CloseReason};
+use crate::error::{CallError, CloseReason, Execution};
 use crate::provider::{ConnectError, ConnectId};
 use crate::shard::peers::ConnectionId;
 
@@ -91,16 +91,32 @@ impl SessionState {
                 self.calls.wait(index);
                 self.hurry();
             } else {
+                let error = if is_lost { error } else { CallError::MemoryLost };
                 self.fail(index, SessionError::Call(error), done);
             }
             return;
         }
-        let is_replaced = returns && is_ended;
-        let error = self.ended(index, execution);
+        let replaced = match returns && is_ended {
+            true => Some(self.ended(index, execution)),
+            false => sent_before(error, execution).map(SessionError::Call),
+        };
         self.calls.end(index);
-        done(match is_replaced {
-            true => SessionCompletion::replaced(cookie, error, completion),
-            false => SessionCompletion::completed(cookie, completion),
+        done(match replaced {
+            Some(error) => SessionCompletion::replaced(cookie, error, completion),
+            None => SessionCompletion::completed(cookie, completion),
         });
+    }
+}
+
+/// The error of a call that was not sent again, and may have been executed when it was sent first.
+fn sent_before(error: CallError, execution: Execution) -> Option<CallError> {
+    match error {
+        CallError::Cancelled(Execution::NotExecuted) if execution == Execution::Unknown => {
+            Some(CallError::Cancelled(execution))
+        }
+        CallError::DeadlineExceeded(Execution::NotExecuted) if execution == Execution::Unknown => {
+            Some(CallError::DeadlineExceeded(execution))
+        }
+        _ => None,
     }
 }
