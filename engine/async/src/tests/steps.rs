@@ -79,6 +79,20 @@ fn a_thread_that_is_about_to_sleep_is_told_of_all_that_tasks_do() {
 }
 
 #[test]
+fn a_call_made_after_the_thread_has_looked_for_calls_keeps_it_awake() {
+    let mut town = Town::new(4, &SessionOptions::default());
+    town.until("there is a connection", |town| town.poller.session.connections() > 0);
+    let mut call = town.call(Ask::Number.write(7));
+    let now = town.now;
+    while town.poller.turn(now) {}
+    let Poller { desk, session, .. } = &mut town.poller;
+    assert!(!desk.submit(session));
+    assert!(ended(&mut call).is_none());
+    assert!(session.poll(now, |_| {}), "the poll reads that it was woken, and says so");
+    assert!(town.end(&mut call).is_ok());
+}
+
+#[test]
 fn a_call_that_is_dropped_before_the_thread_takes_it_is_not_sent() {
     let mut town = Town::new(4, &SessionOptions::default());
     let mut call = town.call(Ask::Number.write(7));
