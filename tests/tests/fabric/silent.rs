@@ -1,8 +1,10 @@
 //! Silent peers: their connections end in time, and their places are free again.
 
+use std::time::Duration;
+
 use rpcrdma_config::Raw;
 use rpcrdma_engine::provider::ConnectError;
-use rpcrdma_engine::{CloseReason, Fabric, Rejection};
+use rpcrdma_engine::{Armed, CloseReason, Fabric, Rejection};
 use rpcrdma_tests::raw_peer::{RawPeer, message, properties};
 use rpcrdma_tests::script::{Order, Part, Script};
 use rpcrdma_tests::world::{Plan, World, small};
@@ -146,6 +148,23 @@ fn a_client_that_connects_and_sends_nothing_loses_its_place() {
             );
         }
     }
+}
+
+#[test]
+fn a_shard_sleeps_no_longer_than_a_tick_while_a_connection_opens() {
+    let mut scene = Scene::new(|_| {});
+    let at = scene.silent();
+    let sleep = |scene: &mut Scene| {
+        // Each look is followed by one search for what is outstanding.
+        scene.pass(20);
+        match scene.world.servers[0].arm(scene.world.now) {
+            Armed::AtMost(most) => most,
+            Armed::Ready => panic!("there is nothing to do"),
+        }
+    };
+    assert!(sleep(&mut scene) <= Duration::from_millis(10));
+    scene.answer(at, &properties(0x99, 16));
+    assert!(sleep(&mut scene) > Duration::from_millis(10), "nothing is outstanding");
 }
 
 #[test]
