@@ -12,7 +12,8 @@ use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::provider::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::{
     Address, Admission, Answer, Bulk, Call, CallError, Client, CloseReason, ConnectionId, Engine,
-    Fabric, Handler, Loan, PeerLimits, Provider, Reply, SetupError, Shard, Sink, Turn, Want,
+    Fabric, Handler, Loan, PeerLimits, Provider, RefuseCalls, Reply, SetupError, Shard, Sink, Turn,
+    Want,
 };
 use rpcrdma_tests::failing::{Failing, Given, Ledger};
 use rpcrdma_tests::setup::{checked, small};
@@ -399,4 +400,46 @@ fn buffers_the_device_did_not_return_are_freed_with_the_queues() {
         life.stop();
         check_nothing_is_left(&fabric, &ledger, &format!("{way:?}"));
     }
+}
+
+/// The places of connections that a server and its client hold after one attempt, and whether they
+/// are connected, if the device could not attach a queue pair; `None` if another call has failed,
+/// or none. Beside it whether none has.
+fn places_without_a_queue_pair(n: u32) -> (Option<([usize; 2], bool)>, bool) {
+    let ledger = Ledger::failing(n);
+    let provider = Failing::new(fabric(Way::Placed), Arc::clone(&ledger));
+    let places = || -> Result<([usize; 2], bool), SetupError> {
+        let configured = checked(&config(Way::Placed));
+        let (engine, mut control) = Engine::without_threads(provider, configured)?;
+        let mut server = engine.shard(RefuseCalls)?;
+        let mut client = engine.client()?;
+        let at = control.listen("[::1]:0".parse::<Address>().expect("an address"))?;
+        let attempt = client.begin_connect(at)?;
+        for step in 1..2_000 {
+            control.step(Duration::ZERO);
+            server.poll_once(step * 10_000_000);
+            client.poll(step * 10_000_000, |_| {});
+        }
+        let is_up = client.connected(attempt).expect("it has ended").is_ok();
+        Ok(([server.handle(), client.handle()].map(|handle| handle.connections()), is_up))
+    };
+    let places = places().ok().filter(|_| ledger.failed() == Some("attach"));
+    (places, ledger.failed().is_none())
+}
+
+#[test]
+fn a_connection_that_cannot_be_attached_holds_no_place() {
+    let mut seen = 0;
+    for n in 0.. {
+        let (places, is_sound) = places_without_a_queue_pair(n);
+        if let Some((places, is_up)) = places {
+            // A client that was refused in one version tries the other.
+            assert_eq!(places, [usize::from(is_up); 2], "call {n}");
+            seen += 1;
+        }
+        if is_sound {
+            break;
+        }
+    }
+    assert_eq!(seen, 2, "each end attaches a queue pair");
 }
