@@ -3,6 +3,8 @@
 //! Registered memory does not come from the allocator and is not counted; nor is what a shard has
 //! for its calls and messages, which is the same for one connection and for hundreds.
 
+use std::sync::{Mutex, PoisonError};
+
 use rpcrdma_config::Raw;
 use rpcrdma_engine::control::Admissions;
 use rpcrdma_engine::{
@@ -85,8 +87,12 @@ fn taken(room: usize, count: usize) -> (Pair, [i64; 2]) {
     (pair, [held, resident() - before])
 }
 
+/// One test at a time: what is in memory is that of the whole process.
+static ALONE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn an_idle_connection_takes_less_than_four_kibibytes_a_side() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     const N: usize = 256;
     // The parts that the first connection sets up once.
     let _first = taken(N, 1);
@@ -110,6 +116,7 @@ fn an_idle_connection_takes_less_than_four_kibibytes_a_side() {
 /// What is left of peers that come again and again and may not connect: nothing but the counters.
 #[test]
 fn peers_that_are_rejected_leave_nothing() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     type Change = fn(&mut Raw);
     type Count = fn(&Admissions) -> u64;
     let ways: [(Change, Rejection, Count); 2] = [

@@ -72,7 +72,7 @@ fn lose(plan: &mut FaultPlan) {
 }
 
 fn lose_and_withhold(plan: &mut FaultPlan) {
-    (plan.disconnect_ppm, plan.recv_withheld_ppm) = (60_000, 600_000);
+    (plan.disconnect_ppm, plan.recv_withheld_ppm) = (120_000, 950_000);
 }
 
 /// The faults of the weather for the queues of one engine.
