@@ -1,14 +1,10 @@
 //! Registered buffers for tasks: asked for anywhere, taken by the thread.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use crossbeam_queue::SegQueue;
 use futures_channel::oneshot;
-use rpcrdma_engine::{Execution, Loan, Provider, Session};
-
-use crate::error::AsyncError;
-use crate::shared::Shared;
+use rpcrdma_engine::{Loan, Provider, Session};
 
 /// Tasks that have asked for a buffer since the thread looked.
 pub(crate) type Asked = SegQueue<oneshot::Sender<Loan>>;
@@ -50,20 +46,5 @@ impl Waiting {
     pub fn end(&mut self, asked: &Asked) {
         self.0.clear();
         while asked.pop().is_some() {}
-    }
-}
-
-impl Shared {
-    /// A registered buffer.
-    pub async fn buffer(self: Arc<Shared>) -> Result<Loan, AsyncError> {
-        let (task, given) = oneshot::channel();
-        self.asked.push(task);
-        if !self.is_closed() {
-            self.wake();
-            if let Ok(buffer) = given.await {
-                return Ok(buffer);
-            }
-        }
-        Err(self.end(Execution::NotExecuted))
     }
 }

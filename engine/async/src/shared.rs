@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use async_channel::Sender;
 use crossbeam_queue::SegQueue;
 use futures_channel::oneshot;
-use rpcrdma_engine::{Execution, ShardHandle};
+use rpcrdma_engine::{Execution, Loan, ShardHandle};
 
 use crate::buffers::Asked;
 use crate::error::{AsyncError, CallFailed};
@@ -58,6 +58,19 @@ impl Shared {
         cancel.id = None;
         // The thread answers every call before it ends.
         outcome.unwrap_or_else(|_| Err(CallFailed::without_memory(self.end(Execution::Unknown))))
+    }
+
+    /// A registered buffer.
+    pub async fn buffer(self: Arc<Shared>) -> Result<Loan, AsyncError> {
+        let (task, given) = oneshot::channel();
+        self.asked.push(task);
+        if !self.is_closed() {
+            self.wake();
+            if let Ok(buffer) = given.await {
+                return Ok(buffer);
+            }
+        }
+        Err(self.end(Execution::NotExecuted))
     }
 
     /// Wakes the thread.
