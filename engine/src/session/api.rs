@@ -265,7 +265,7 @@ impl<P: Provider> Session<P> {
         }
         let SessionState { lines, calls, due, rest_until, is_closed, only, .. } = &mut self.state;
         let is_free = !*is_closed && !calls.has_waiting();
-        *only = lines.only().flatten().filter(|_| is_free);
+        *only = lines.only().filter(|_| is_free);
         let next = lines.next_due().min(calls.earliest());
         (*due, *rest_until) = match (*is_closed, calls.has_waiting() && lines.up() > 0) {
             (true, _) => (u64::MAX, u64::MAX),

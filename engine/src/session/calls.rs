@@ -106,6 +106,11 @@ impl Record {
         (self.was_sent, self.is_cancelled, self.is_kept) = (false, false, false);
     }
 
+    /// When its wait ends at the latest; `u64::MAX` if it has no deadline.
+    fn waits_until(&self) -> u64 {
+        if self.is_cancelled { 0 } else { self.call.deadline_at().unwrap_or(u64::MAX) }
+    }
+
     /// What is known about its execution while it waits.
     pub fn execution(&self) -> Execution {
         if self.was_sent { Execution::Unknown } else { Execution::NotExecuted }
@@ -210,12 +215,12 @@ impl Calls {
     /// A kept call waits, before those that were submitted later. One that has been sent has a
     /// place, whatever the limits are: it had been taken.
     pub fn wait(&mut self, index: u32) {
-        let Record { order, call, xid, is_cancelled, .. } = &self.records[index as usize];
-        let at = self.waiting.partition_point(|at| self.records[*at as usize].order <= *order);
-        self.waiting_bytes += call.held();
-        self.keeping_xid += usize::from(xid.is_some());
-        let until = if *is_cancelled { 0 } else { call.deadline_at().unwrap_or(u64::MAX) };
-        self.earliest = self.earliest.min(until);
+        let record = &self.records[index as usize];
+        let order = record.order;
+        let at = self.waiting.partition_point(|at| self.records[*at as usize].order <= order);
+        self.waiting_bytes += record.call.held();
+        self.keeping_xid += usize::from(record.xid.is_some());
+        self.earliest = self.earliest.min(record.waits_until());
         self.waiting.insert(at, index);
         self.records[index as usize].state = State::Waiting;
     }
@@ -252,10 +257,7 @@ impl Calls {
         if now < self.earliest {
             return None;
         }
-        let until = |at: u32| {
-            let record = &self.records[at as usize];
-            if record.is_cancelled { 0 } else { record.call.deadline_at().unwrap_or(u64::MAX) }
-        };
+        let until = |at: u32| self.records[at as usize].waits_until();
         let late = self.waiting.iter().copied().find(|at| until(*at) <= now);
         if late.is_none() {
             self.earliest = self.waiting.iter().map(|at| until(*at)).min().unwrap_or(u64::MAX);

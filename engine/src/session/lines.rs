@@ -52,12 +52,10 @@ impl Lines {
         self.up
     }
 
-    /// Of a session with one connection, that, if it is up. `None` if there are more.
-    #[inline]
-    pub fn only(&self) -> Option<Option<ConnectionId>> {
+    /// The connection of a session that has one, if it is up.
+    pub fn only(&self) -> Option<ConnectionId> {
         match self.lines[..] {
-            [Line { state: LineState::Up { peer, .. }, .. }] => Some(Some(peer)),
-            [_] => Some(None),
+            [Line { state: LineState::Up { peer, .. }, .. }] => Some(peer),
             _ => None,
         }
     }

@@ -35,16 +35,7 @@ impl<P: Provider> Session<P> {
     }
 
     /// The connection with most credits.
-    #[inline]
     pub(super) fn choose(&mut self) -> Option<ConnectionId> {
-        match self.state.lines.only() {
-            Some(only) => only,
-            None => self.choose_of_many(),
-        }
-    }
-
-    #[inline(never)]
-    fn choose_of_many(&mut self) -> Option<ConnectionId> {
         let shard = &mut self.client.shard().core.peers;
         // One that is being lost has credits, too.
         let mut credits =

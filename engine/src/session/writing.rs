@@ -114,12 +114,12 @@ impl<P: Provider> Session<P> {
     fn ready(&mut self) -> Option<ConnectionId> {
         match self.state.only {
             Some(only) => Some(only),
-            None => self.ready_of_many(),
+            None => self.look_for_ready(),
         }
     }
 
     #[inline(never)]
-    fn ready_of_many(&mut self) -> Option<ConnectionId> {
+    fn look_for_ready(&mut self) -> Option<ConnectionId> {
         let is_free = !self.state.is_closed && !self.state.calls.has_waiting();
         if is_free { self.choose() } else { None }
     }
