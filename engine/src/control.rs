@@ -26,6 +26,7 @@ use crate::provider::{
     Address, CmEvent, ConnectError, ConnectId, ConnectionManager, PrivateBytes, Provider,
 };
 use crate::shard::arrival::{Arrival, ConnectOrder};
+use crate::trace;
 use crate::versions::VersionMemory;
 
 /// The connection manager and its state. Stepped by the engine's control thread, or by a host
@@ -107,8 +108,11 @@ impl<P: Provider> Control<P> {
     /// # Errors
     /// If the address is in use, not available or of a kind that the device does not take.
     pub fn listen(&mut self, at: impl Into<Address>) -> Result<Address, SetupError> {
-        let at = self.cm.listen(at.into())?;
+        let wanted = at.into();
+        let at = self.cm.listen(wanted);
+        let at = at.inspect_err(|error| trace::listen_failed(wanted, error))?;
         self.listening.push(at);
+        trace::listening(at);
         Ok(at)
     }
 
@@ -164,9 +168,11 @@ impl<P: Provider> Control<P> {
     }
 
     fn connect(&mut self, order: ConnectOrder) {
+        let ConnectOrder { shard, to, id, again } = order;
+        trace::connecting(to, shard, id, again);
         let shared = self.shared.clone();
         let shards = lock(&shared.shards);
-        let Some(entry) = shards.iter().find(|entry| entry.shard == order.shard) else { return };
+        let Some(entry) = shards.iter().find(|entry| entry.shard == shard) else { return };
         match self.cm.connect(order.to, &entry.queues, &shared.param.as_conn_param()) {
             Ok(inner) => {
                 let until = Instant::now() + shared.param.timeout;
@@ -187,7 +193,10 @@ impl<P: Provider> Control<P> {
     fn look_for_servers(&mut self) {
         let is_served = lock(&self.shared.shards).iter().any(|entry| entry.is_serving());
         if !is_served && self.is_served {
-            self.listening.drain(..).for_each(|at| self.cm.unlisten(at));
+            for at in self.listening.drain(..) {
+                self.cm.unlisten(at);
+                trace::listener_closed(at);
+            }
         }
         self.is_served = is_served;
     }
@@ -215,6 +224,7 @@ impl<P: Provider> Control<P> {
     }
 
     fn refuse(&self, order: ConnectOrder, reason: ConnectError) {
+        trace::connect_failed(order.to, order.shard, order.id, reason);
         self.deliver(order.shard, Arrival::Refused { id: order.id, reason });
     }
 

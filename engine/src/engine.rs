@@ -21,6 +21,7 @@ use crate::provider::{Address, Provider};
 use crate::scatter::scattered;
 use crate::shard::Core;
 use crate::shard::start::ShardNumbers;
+use crate::trace;
 
 /// A device with shards on it. The type of the device is chosen here and nowhere else.
 ///
@@ -61,6 +62,7 @@ impl<P: Provider> Engine<P> {
     ) -> Result<(Engine<P>, Control<P>), SetupError> {
         provider.check(&config)?;
         let control = Control::new(&provider, &config)?;
+        trace::engine_made(&provider.caps().name);
         let engine = Engine {
             provider: Arc::new(provider),
             config: Arc::new(config),
@@ -267,6 +269,7 @@ impl<P: Provider> ShardMaker<P> {
         core.link.set_backward(handler.backward());
         let connections_max = self.config.connections().max.as_usize();
         core.attach(&self.shared, serves, connections_max);
+        trace::shard_started(self.number, serves, core.parts.handle.obtained());
         Ok(Shard::new(core, handler, &self.config, self.shared.failures.clone()))
     }
 

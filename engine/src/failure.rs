@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use rpcrdma_provider::{EngineThread, Panicked};
 
+use crate::trace;
+
 /// Describes a thread whose panic was caught.
 pub(crate) fn caught(thread: EngineThread, panic: &(dyn Any + Send)) -> Panicked {
     let text = panic.downcast_ref::<&str>().copied();
@@ -39,6 +41,7 @@ type Teller = Arc<dyn Fn(&Panicked) + Send + Sync>;
 impl Failures {
     /// Stores a panic, to be reported after the affected peers and callers are notified.
     pub fn record(&self, failure: Panicked) {
+        trace::panicked(&failure);
         self.state().list.push(failure);
     }
 

@@ -26,6 +26,7 @@ mod scatter;
 mod session;
 pub mod shard;
 pub mod stats;
+mod trace;
 pub mod ulb;
 mod versions;
 

@@ -20,8 +20,10 @@ use rpcrdma_xdr::private_data::PrivateData;
 
 use super::shared::{Verdict, lock};
 use crate::control::{CmRequest, Control, Pending};
+use crate::error::SetupError;
 use crate::provider::{Address, ConnectionManager, Credentials, PrivateBytes, Provider, Rejection};
 use crate::shard::arrival::Arrival;
+use crate::trace;
 
 impl<P: Provider> Control<P> {
     /// A peer requests a connection.
@@ -31,11 +33,12 @@ impl<P: Provider> Control<P> {
         from: Address,
         private: PrivateBytes,
     ) {
+        trace::requested(from);
         if !self.access.permits(who(&from)) {
-            return self.reject(request, Rejection::NotAllowed);
+            return self.reject(request, from, Rejection::NotAllowed);
         }
         let Some(membership) = self.parties.join(from.origin()) else {
-            return self.reject(request, Rejection::PeerFull);
+            return self.reject(request, from, Rejection::PeerFull);
         };
         let until = Instant::now() + self.shared.param.timeout;
         let request = Some(request);
@@ -77,11 +80,12 @@ impl<P: Provider> Control<P> {
     /// Rejects a pending request; a repetition has no effect.
     fn turn_away(&mut self, pending: &mut Pending<P>, why: Rejection) {
         if let Some(request) = pending.request.take() {
-            self.reject(request, why);
+            self.reject(request, pending.from, why);
         }
     }
 
-    fn reject(&mut self, request: CmRequest<P>, why: Rejection) {
+    fn reject(&mut self, request: CmRequest<P>, from: Address, why: Rejection) {
+        trace::rejected(from, why);
         self.shared.tally.rejected(why);
         self.cm.reject(request, &why.encode());
     }
@@ -118,11 +122,16 @@ impl<P: Provider> Control<P> {
             let param = shared.param.as_conn_param();
             let accepted = self.cm.accept(request, &entry.queues, &param);
             // A request that is not accepted is rejected by the connection manager.
-            accepted.inspect_err(|_| shared.tally.rejected(Rejection::Busy)).ok()
+            let on_error = |error: &SetupError| {
+                trace::accept_failed(verdict.from, error);
+                shared.tally.rejected(Rejection::Busy);
+            };
+            accepted.inspect_err(on_error).ok()
         });
         drop(shards);
         let Some(endpoint) = accepted else { return self.give_back(verdict) };
         shared.tally.accepted();
+        trace::accepted(verdict.from, verdict.shard);
         let Pending { private, membership, .. } = pending;
         let private = PrivateData::decode(&private);
         let arrival = Arrival::Accepted { endpoint, from: verdict.from, private, membership };

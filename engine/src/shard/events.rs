@@ -5,6 +5,7 @@ use crate::api::handler::Handler;
 use crate::error::CloseReason;
 use crate::io::{Io, Work};
 use crate::provider::{Provider, QueueEvent, WorkCompletion};
+use crate::trace;
 
 impl<P: Provider> Core<P> {
     /// Ends a sleep, and processes messages of other threads. Whether there may have been any; none
@@ -67,7 +68,7 @@ impl<P: Provider> Core<P> {
     }
 
     fn on_event(&mut self, event: QueueEvent, now: u64, handler: &mut dyn Handler) {
-        let stats = &self.parts.stats;
+        let (stats, shard) = (&self.parts.stats, self.parts.handle.shard());
         let (qp_num, why) = match event {
             QueueEvent::Disconnected { qp_num } => (qp_num, CloseReason::PeerGone),
             QueueEvent::Failed { qp_num } => (qp_num, CloseReason::Failed),
@@ -75,8 +76,14 @@ impl<P: Provider> Core<P> {
                 stats.devices_lost.add(1);
                 return self.lose_all(CloseReason::DeviceLost, now, handler);
             }
-            QueueEvent::PortDown => return stats.ports_down.add(1),
-            QueueEvent::PortUp => return stats.ports_up.add(1),
+            QueueEvent::PortDown => {
+                trace::port_down(shard);
+                return stats.ports_down.add(1);
+            }
+            QueueEvent::PortUp => {
+                trace::port_up(shard);
+                return stats.ports_up.add(1);
+            }
         };
         if let Some(index) = self.peers.find(qp_num) {
             self.close(index, why, now, handler);
@@ -86,6 +93,7 @@ impl<P: Provider> Core<P> {
     /// The queues have failed: the shard ends, and gets no more connections.
     #[cold]
     pub(super) fn lose_all(&mut self, why: CloseReason, now: u64, handler: &mut dyn Handler) {
+        trace::device_lost(self.parts.handle.shard(), why);
         self.close_all(why, now, handler);
         self.parts.handle.stop();
         self.parts.timers.stop(now);

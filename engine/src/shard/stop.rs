@@ -17,6 +17,7 @@ use super::peers::{Peer, Phase};
 use crate::api::handler::Handler;
 use crate::error::CloseReason;
 use crate::provider::Provider;
+use crate::trace;
 
 /// What is outstanding on a connection while its shard stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,9 @@ impl<P: Provider> Core<P> {
     /// Begins to stop. A repetition has no effect.
     #[cold]
     pub fn begin_stop(&mut self, now: u64) {
+        if !self.parts.timers.is_stopping() {
+            trace::shard_stopping(self.parts.handle.shard());
+        }
         self.parts.timers.stop(now);
         self.io.signal_all();
         for index in 0..self.peers.capacity() {
@@ -102,6 +106,7 @@ impl<P: Provider> Drop for Core<P> {
             parts.outbox.abandon_messages();
         }
         io.destroy(receive.pool_mut(), &mut parts.outbox);
+        trace::shard_ended(parts.handle.shard());
     }
 }
 

@@ -20,6 +20,7 @@ use crate::control::Attachment;
 use crate::error::CloseReason;
 use crate::provider::{Address, ConnectId, Provider};
 use crate::stats::Stats;
+use crate::trace;
 
 /// A shard's entry in the engine, and the settings of its connections.
 pub(crate) struct Link<P: Provider> {
@@ -92,11 +93,13 @@ impl<P: Provider> Link<P> {
         match peer.conn.version() {
             Some(Version::One) => {
                 stats.fallbacks_error.add(1);
+                trace::version_fallback(*to, "the peer reported ERR_VERS");
                 // [V2] 5.2: if this connection is lost, the next one need not probe again.
                 self.remember(*to, now);
             }
             _ if self.settings.properties && !peer.conn.knows_properties() => {
                 stats.properties_refused.add(1);
+                trace::properties_refused(*to);
             }
             _ => {}
         }
@@ -114,6 +117,7 @@ impl<P: Provider> Link<P> {
         let Some(asked) = peer.connect else { return false };
         if let CloseReason::Protocol(Fatal::VersionRefused { .. }) = why {
             stats.versions_refused.add(1);
+            trace::version_refused(*to);
             // A peer of version two may have been recorded as an old one.
             if let Some(attachment) = &self.attachment {
                 attachment.memory().forget(*to);
@@ -123,25 +127,24 @@ impl<P: Provider> Link<P> {
         if !asked.is_trying || !is_free {
             return false;
         }
-        let counter = match why {
-            CloseReason::TimedOut => &stats.fallbacks_silence,
-            CloseReason::PeerGone | CloseReason::Transport(_) => &stats.fallbacks_loss,
+        let (counter, reason) = match why {
+            CloseReason::TimedOut => (&stats.fallbacks_silence, "the peer was silent"),
+            CloseReason::PeerGone | CloseReason::Transport(_) => {
+                (&stats.fallbacks_loss, "the connection was lost")
+            }
             _ => return false,
         };
-        match was {
-            Phase::Opening { .. } => {
-                counter.add(1);
-                true
-            }
-            // A call served as the first message: it has failed, and the next attempt uses version
-            // one.
-            Phase::Up if has_asked(peer) => {
-                counter.add(1);
-                self.remember(*to, now);
-                false
-            }
-            _ => false,
+        // A call served as the first message: it has failed, and the next attempt uses version one.
+        let was_asked = was == Phase::Up && has_asked(peer);
+        let is_opening = matches!(was, Phase::Opening { .. });
+        if is_opening || was_asked {
+            counter.add(1);
+            trace::version_fallback(*to, reason);
         }
+        if was_asked {
+            self.remember(*to, now);
+        }
+        is_opening
     }
 
     /// Requests a connection again after its predecessor is gone. Its reservation remains. False if

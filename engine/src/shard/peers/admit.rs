@@ -16,6 +16,7 @@ use crate::parties::Membership;
 use crate::provider::{Address, ConnectError, ConnectId, Endpoint, Provider, Queues};
 use crate::shard::Core;
 use crate::shard::arrival::{Arrival, ConnectOrder};
+use crate::trace;
 
 use crate::shard::peers::{Attempt, Peer, Peers, Phase};
 
@@ -46,6 +47,7 @@ impl<P: Provider> Core<P> {
                     private,
                 } => {
                     let start = self.link.begins_with(to, again, now, &self.parts.stats);
+                    trace::version_begun(to, self.parts.handle.shard(), start);
                     let is_trying = start == Start::Two;
                     let comes = Comes::Requested(Attempt { id, is_trying, until: None });
                     let newcomer = Newcomer { endpoint, address: to, private, start, comes };
@@ -106,19 +108,19 @@ impl<P: Provider> Core<P> {
         let role = if asked.is_some() { Role::Client } else { Role::Server };
         let connect = asked.map(|asked| asked.id);
         let Ok(attached) = self.io.queues().attach(endpoint) else {
-            self.turn_down(None, connect, handler);
+            self.turn_down(None, (address, connect), handler);
             return;
         };
         let vacancy = self.peers.vacancy().filter(|_| Peers::can_name(attached.qp_num));
         let Some(id) = vacancy else {
-            self.turn_down(Some(attached.qp), connect, handler);
+            self.turn_down(Some(attached.qp), (address, connect), handler);
             return;
         };
         let ledger = &mut self.parts.ledger;
         let opening = Opening { private, version: start };
         let Ok(conn) = Connection::open(role, id.index, self.link.settings(), &opening, ledger)
         else {
-            self.turn_down(Some(attached.qp), connect, handler);
+            self.turn_down(Some(attached.qp), (address, connect), handler);
             return;
         };
         let qp_num = attached.qp_num;
@@ -146,7 +148,7 @@ impl<P: Provider> Core<P> {
     fn turn_down(
         &mut self,
         qp: Option<<P::Queues as Queues>::Qp>,
-        connect: Option<ConnectId>,
+        (address, connect): (Address, Option<ConnectId>),
         handler: &mut dyn Handler,
     ) {
         if let Some(qp) = qp {
@@ -155,6 +157,7 @@ impl<P: Provider> Core<P> {
         }
         self.parts.handle.wakeup().disconnected();
         self.parts.stats.turned_down.add(1);
+        trace::turned_down(address, self.parts.handle.shard());
         if let Some(id) = connect {
             handler.on_refused(id, ConnectError::NoRoom);
         }
@@ -175,7 +178,7 @@ impl<P: Provider> Core<P> {
 
     #[cold]
     fn come_up(&mut self, index: u32, now: u64, handler: &mut dyn Handler) {
-        let Some(peer) = self.peers.at(index) else { return };
+        let Some((peer, address)) = self.peers.with_address(index) else { return };
         peer.phase = Phase::Up;
         self.parts.stats.connected.add(1);
         match peer.conn.version() {
@@ -183,7 +186,9 @@ impl<P: Provider> Core<P> {
             _ => self.parts.stats.version_two.add(1),
         }
         let (id, connect) = (peer.id, peer.connect.map(|asked| asked.id));
-        if handler.on_connect(id, connect, peer.conn.limits()) != Admission::Accept {
+        let (shard, limits) = (self.parts.handle.shard(), peer.conn.limits());
+        trace::connected(shard, id, *address, connect.is_some(), limits);
+        if handler.on_connect(id, connect, limits) != Admission::Accept {
             // Without an answer the peer would assume version one.
             self.leave(index, CloseReason::Refused, now, handler);
         }

@@ -14,6 +14,7 @@ use crate::shard::Core;
 use crate::shard::parts::Parts;
 use crate::shard::peers::Phase;
 use crate::shard::send::messages::After;
+use crate::trace;
 
 impl<P: Provider> Core<P> {
     /// Ends an established connection, after the peer had time to receive the last messages.
@@ -60,7 +61,9 @@ impl<P: Provider> Core<P> {
         // The first reason counts: the connection was already leaving.
         let why = peer.leaves.take().unwrap_or(why);
         // Its tickets become void.
-        self.parts.stats.calls_unanswered.add(core::mem::take(&mut peer.open_calls).into());
+        let unanswered = core::mem::take(&mut peer.open_calls);
+        self.parts.stats.calls_unanswered.add(unanswered.into());
+        trace::closed(self.parts.handle.shard(), id, *address, unanswered, why);
         let again = self.link.tries_again((peer, address, was), why, now, &self.parts);
         self.receive.free_group(peer);
         self.fetches.give_up(id);
@@ -121,7 +124,7 @@ impl<P: Provider> Core<P> {
     pub fn leak(&mut self, index: u32, handler: &mut dyn Handler) {
         let Some(peer) = self.peers.at(index) else { return };
         let mut count = 0;
-        let Parts { outbox, rdma, .. } = &mut self.parts;
+        let Parts { outbox, rdma, handle, .. } = &mut self.parts;
         while let Some(message) = peer.lane.pop_flight(outbox.messages()) {
             count += 1;
             match outbox.messages().head(message).after {
@@ -130,6 +133,7 @@ impl<P: Provider> Core<P> {
                 After::Nothing | After::Called(_) => {}
             }
         }
+        trace::leaked(handle.shard(), peer.id, count);
         outbox.on_leaked(count);
         self.forget(index, true, handler);
     }

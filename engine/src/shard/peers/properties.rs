@@ -5,11 +5,13 @@ use rpcrdma_proto::PropertyOutcome;
 use super::Peer;
 use crate::api::handler::Handler;
 use crate::shard::timers::Timers;
+use crate::trace;
 
 impl Peer {
     /// Processes the answer to an own request for changes.
     pub fn finish_properties(&mut self, outcome: &PropertyOutcome, handler: &mut dyn Handler) {
         self.asking_since = None;
+        trace::properties_changed(self.id, outcome);
         handler.on_properties(self.id, outcome);
     }
 
@@ -18,7 +20,7 @@ impl Peer {
         if self.asking_since.is_some_and(|since| timers.is_answer_late(since, now)) {
             self.asking_since = None;
             if let Some(outcome) = self.conn.on_reqprop_timeout() {
-                handler.on_properties(self.id, &outcome);
+                self.finish_properties(&outcome, handler);
             }
         }
     }
