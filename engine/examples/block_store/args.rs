@@ -28,6 +28,9 @@ pub struct Args {
     /// Calls under way at a time.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub window: u32,
+    /// Clients that a server serves at a time.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub connections: u32,
     /// Segments of 64 KiB that may be at the disk at a time; without it enough.
     #[arg(long, value_name = "N")]
     pub spares: Option<u32>,
@@ -54,7 +57,7 @@ impl Args {
     /// # Errors
     /// If the device is not named, or the provider cannot do it.
     pub fn config(&self, is_continued: bool) -> Outcome<Config> {
-        let window = i64::from(self.window);
+        let (window, clients) = (i64::from(self.window), i64::from(self.connections));
         let longest = self.block.unwrap_or(BLOCK_MAX as u64).div_ceil(SEGMENT_LEN) as i64;
         // With continuation, messages are continued from 128 KiB on; without, a block must fit a
         // buffer.
@@ -71,14 +74,14 @@ impl Args {
         raw.receive.placement.count = segments;
         raw.receive.placement.length = format!("{SEGMENT_LEN}B").into();
         raw.receive.placement.align = "4KiB".into();
-        raw.receive.spares = self.spares.map_or(window * longest, i64::from);
+        raw.receive.spares = self.spares.map_or(clients * window * longest, i64::from);
         raw.receive.replies = (credits as u32).into();
-        raw.connections.max = 1;
+        raw.connections.max = clients;
         raw.connections.credits = credits;
         raw.connections.credits_requested = credits;
         raw.connections.calls_max = window;
         raw.features.continuation = is_continued;
-        raw.app.bulk.count = 2 * window;
+        raw.app.bulk.count = 2 * clients * window;
         raw.app.bulk.length = format!("{}B", longest as u64 * SEGMENT_LEN).into();
         let config = Config::try_from(raw)?;
         match (config.engine().provider, self.listen.or(self.connect)) {

@@ -13,7 +13,7 @@ use rpcrdma_engine::onc::ReplyHeader;
 use rpcrdma_engine::{Finished, Loan, ShardHandle, Ticket};
 
 use crate::SEGMENT_LEN;
-use crate::server::{BLOCK_MAX, COMMIT, NULL, READ};
+use crate::server::{BLOCK_MAX, COMMIT, NULL, READ, SAME_LENGTH};
 
 /// A call that the shard has deferred.
 pub struct Task {
@@ -78,7 +78,9 @@ impl Store {
         match task.procedure {
             NULL => Ok(answer(&[])),
             COMMIT => {
-                self.buffered.set_len(task.at)?;
+                if task.at != SAME_LENGTH {
+                    self.buffered.set_len(task.at)?;
+                }
                 self.buffered.sync_data()?;
                 Ok(answer(&[0]))
             }

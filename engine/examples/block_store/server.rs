@@ -6,7 +6,7 @@
 //!   READ    (offset: hyper, count)           -> (status, data: opaque<>)
 //!   COMMIT  (length: hyper)                  -> (status)   the file has this length, on the medium
 //! ```
-//! A status is 0 or an error number of the system, after which there is nothing. The data are
+//! A COMMIT of the length 2^64 - 1 leaves the length as it is. A status is 0 or an error number of the system, after which there is nothing. The data are
 //! placed.
 
 use std::collections::VecDeque;
@@ -29,6 +29,8 @@ pub const NULL: u32 = 0;
 pub const WRITE: u32 = 1;
 pub const READ: u32 = 2;
 pub const COMMIT: u32 = 3;
+/// The length of a COMMIT that changes none.
+pub const SAME_LENGTH: u64 = u64::MAX;
 /// The longest data of a WRITE or a READ, in bytes.
 pub const BLOCK_MAX: usize = 1 << 20;
 
@@ -39,8 +41,9 @@ pub fn start<P: Provider>(
     at: Address,
 ) -> Outcome<(ShardHandle, Address)> {
     engine.on_failure(|failure| eprintln!("block_store: {failure}"));
-    let (store, calls_max) =
-        (store.clone(), engine.config().connections().credits.value() as usize);
+    let connections = engine.config().connections();
+    let calls_max = connections.max.value() as usize * connections.credits.value() as usize;
+    let store = store.clone();
     let mut shards = engine.start(move |shard| BlockServer {
         jobs: disk::start(&store, &shard, calls_max),
         reads: VecDeque::with_capacity(calls_max),

@@ -93,8 +93,10 @@ struct Server(Child, Lines<BufReader<ChildStdout>>);
 const AT: &str = "BLOCK_STORE_TEST_SERVER";
 
 impl Server {
-    fn start(folder: &Folder) -> Server {
-        let line = ["server.sock", "store"].map(|name| folder.0.join(name).display().to_string());
+    /// A server for so many clients at a time.
+    fn start(folder: &Folder, connections: u32) -> Server {
+        let paths = ["server.sock", "store"].map(|name| folder.0.join(name).display().to_string());
+        let line = [&paths[..], &[connections.to_string()]].concat();
         let child = Command::new(std::env::current_exe().expect("this program has a path"))
             .args(["--exact", "--ignored", "--nocapture", "tests::serves_another_process"])
             .env(AT, line.join("\n"))
@@ -124,15 +126,17 @@ impl Drop for Server {
 #[ignore = "plays the server of a_file_is_stored_by_another_process"]
 fn serves_another_process() {
     let Ok(line) = std::env::var(AT) else { return };
-    let (at, store) = line.split_once('\n').expect("both");
-    let args = parsed(&["--listen", &format!("shm:{at}"), "--store", store, "--window", "4"]);
+    let [at, store, connections] = line.lines().collect::<Vec<_>>()[..] else { panic!("{line}") };
+    let at = format!("shm:{at}");
+    let line = ["--listen", &at, "--store", store, "--window", "4", "--connections", connections];
+    let args = parsed(&line);
     run(&args.expect("a command line"), &mut std::io::stdout()).expect("serves");
 }
 
 #[test]
 fn a_file_is_stored_by_another_process() {
     let folder = Folder::new((2 << 20) + 4099);
-    let _server = Server::start(&folder);
+    let _server = Server::start(&folder, 1);
     let [file, socket] = ["file", "server.sock"].map(|name| folder.0.join(name));
     let (file, at) = (file.display().to_string(), format!("shm:{}", socket.display()));
     let mut out = Vec::new();
@@ -142,6 +146,27 @@ fn a_file_is_stored_by_another_process() {
     let out = String::from_utf8(out).expect("text");
     assert_eq!(out.lines().filter(|line| line.contains(" on ")).count(), BLOCKS.len(), "{out}");
     assert!(!out.contains(" off "), "{out}");
+}
+
+#[test]
+fn as_many_clients_as_connections_are_served_at_a_time() {
+    let folder = Folder::new(1 << 20);
+    let _server = Server::start(&folder, 2);
+    let at = format!("shm:{}", folder.0.join("server.sock").display());
+    let args = parsed(&["--connect", &at, "--file", "file", "--window", "4"]).expect("a line");
+    let connect = || {
+        let config = args.config(true)?;
+        Session::connect(Shm::from_config(&config)?, config, at.parse()?)
+    };
+    let mut sessions = [(); 2].map(|()| connect().expect("there is a place"));
+    assert!(connect().is_err(), "a third client finds no place");
+    let file = &File::open(folder.0.join("file")).expect("there");
+    let blocks = Block::all(1 << 20, 64 << 10);
+    for (writer, reader) in [(0, 1), (1, 0)] {
+        sessions[writer].write(file, &blocks, 4).expect("written");
+        sessions[reader].read(file, &blocks, 4).expect("as the other wrote it");
+        sessions[reader].commit(0).expect("emptied");
+    }
 }
 
 #[test]
@@ -204,7 +229,7 @@ fn calls_that_cannot_be_executed_have_their_replies() {
 }
 
 #[test]
-fn data_in_the_payload_stream_are_written_as_well() {
+fn data_in_the_payload_stream_are_written_and_committed_as_well() {
     let folder = Folder::new(0);
     let data: Vec<u8> = (0..3001_u32).map(|at| (at / 3) as u8).collect();
     let write = |payload: &mut Payload<'_>| {
@@ -212,8 +237,17 @@ fn data_in_the_payload_stream_are_written_as_well() {
         payload.put_u64(11);
         payload.put_opaque(&data);
     };
-    assert_eq!(raw(&mut folder.session(), write), [0, 0, 0, 0, 0, 3001]);
+    let mut session = folder.session();
+    assert_eq!(raw(&mut session, write), [0, 0, 0, 0, 0, 3001]);
     assert_eq!(folder.read("store")[11..], data);
+    let commit = |payload: &mut Payload<'_>, len: u64| {
+        payload.put_fixed(&CallHeader::plain(server::PROGRAM.number, 1, server::COMMIT));
+        payload.put_u64(len);
+    };
+    for (len, left) in [(server::SAME_LENGTH, 3012), (3000, 3000)] {
+        assert_eq!(raw(&mut session, |payload| commit(payload, len)), [0; 5]);
+        assert_eq!(folder.read("store").len(), left);
+    }
 }
 
 #[test]
