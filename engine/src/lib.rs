@@ -82,6 +82,8 @@ pub use session::{
 pub use shard::peers::ConnectionId;
 pub use shm::Shm;
 pub use stats::Snapshot;
+pub use stats::inspection::InspectError;
+pub use stats::report::{Credits, Gauges, PeerReport, PeerState, ShardReport, Stock};
 
 /// The README: its code is compiled and run with the tests.
 #[cfg(doctest)]

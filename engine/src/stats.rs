@@ -1,5 +1,8 @@
 //! Counters of a shard: written only by its thread, readable from any thread.
 
+pub(crate) mod inspection;
+pub mod report;
+
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crossbeam_utils::CachePadded;

@@ -1,6 +1,7 @@
 //! The handle of a shard, for other threads.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossbeam_queue::SegQueue;
 use rpcrdma_proto::ReplyTo;
@@ -9,6 +10,8 @@ use super::ticket::{Dropped, Finished, Ticket};
 use crate::obtained::Obtained;
 use crate::shard::mailbox::{End, Mailbox, Wakeup};
 use crate::shard::peers::ConnectionId;
+use crate::stats::inspection::{InspectError, Inspections};
+use crate::stats::report::ShardReport;
 use crate::stats::{SharedStats, Snapshot};
 
 /// A handle to a shard, usable from any thread.
@@ -27,6 +30,7 @@ struct Shared {
     further: SegQueue<(Ticket, Finished)>,
     dropped: Arc<Dropped>,
     orders: Mailbox<ShardOrder>,
+    inspections: Inspections,
 }
 
 /// The life cycle of a shard.
@@ -66,6 +70,7 @@ impl ShardHandle {
             further: SegQueue::new(),
             dropped: Arc::new(Dropped::new(shard, wakeup.clone())),
             orders: Mailbox::new(ORDERS_MAX, wakeup.clone()),
+            inspections: Inspections::new(shard, wakeup.clone()),
             wakeup,
         }))
     }
@@ -78,6 +83,19 @@ impl ShardHandle {
     /// The counters of the shard.
     pub fn stats(&self) -> Snapshot {
         self.0.stats.snapshot()
+    }
+
+    /// Reports on the shard and all its connections, as of a moment after this call. The shard
+    /// writes the report in its next turns, and sleeps no longer. Threads that ask at one time get
+    /// the same report.
+    ///
+    /// The thread of the shard itself cannot wait for its next turn: there, use
+    /// [`Shard::inspect`](crate::Shard::inspect).
+    ///
+    /// # Errors
+    /// [`InspectError`]: the shard has ended, or took no turn within `timeout`.
+    pub fn inspect(&self, timeout: Duration) -> Result<ShardReport, InspectError> {
+        self.0.inspections.ask(timeout)
     }
 
     /// The state of its life cycle.
@@ -175,6 +193,10 @@ impl ShardHandle {
 
     pub(crate) fn pop_order(&self) -> Option<ShardOrder> {
         self.0.orders.pop()
+    }
+
+    pub(crate) fn inspections(&self) -> &Inspections {
+        &self.0.inspections
     }
 
     pub(crate) fn wakeup(&self) -> &Arc<Wakeup> {

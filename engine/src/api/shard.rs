@@ -18,6 +18,7 @@ use crate::failure::{self, EngineThread, Failures};
 use crate::provider::{Address, Armed, ConnectId, Provider};
 use crate::shard::Core;
 use crate::shard::audit::Audit;
+use crate::stats::report::ShardReport;
 
 /// A shard with its handler: one thread's share of the engine.
 ///
@@ -149,6 +150,12 @@ impl<P: Provider, H: Handler> Shard<P, H> {
         self.core.bulk.poison(byte);
         self.core.parts.outbox.poison(byte);
         self.core.parts.rdma.poison(byte);
+    }
+
+    /// Reports on the shard and all its connections, as of now;
+    /// [`ShardHandle::inspect`] does so from other threads.
+    pub fn inspect(&mut self) -> ShardReport {
+        self.core.inspect()
     }
 
     /// Counts all resources of the shard, for tests that check for leaks.

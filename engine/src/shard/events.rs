@@ -28,6 +28,7 @@ impl<P: Provider> Core<P> {
             self.flush(now, handler);
         }
         self.read_mailbox(now, handler);
+        self.step_inspection();
         self.end_cancelled(handler);
         Some(true)
     }

@@ -13,6 +13,7 @@ pub mod audit;
 pub(crate) mod bed;
 mod completions;
 mod events;
+mod inspect;
 pub(crate) mod mailbox;
 pub(crate) mod memory;
 pub(crate) mod parts;
@@ -41,6 +42,7 @@ use crate::api::turn::Turn;
 use crate::error::{CallRefused, CloseReason};
 use crate::io::Io;
 use crate::provider::{Provider, WcBatch};
+use crate::stats::inspection::Inspection;
 
 /// The core of a shard, without its handler.
 pub(crate) struct Core<P: Provider> {
@@ -64,6 +66,8 @@ pub(crate) struct Core<P: Provider> {
     pub regions: Regions,
     /// Where its thread sleeps.
     pub bed: Bed,
+    /// What it reports to other threads.
+    inspection: Inspection,
 }
 
 impl<P: Provider> Core<P> {

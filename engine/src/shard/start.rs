@@ -29,6 +29,7 @@ use crate::error::SetupError;
 use crate::io::Io;
 use crate::obtained::{Obtained, ObtainedMemory};
 use crate::provider::{Provider, Queues, Waker, WcBatch};
+use crate::stats::inspection::Inspection;
 use crate::stats::{SharedStats, Stats};
 
 /// The numbers that distinguish a shard from all others.
@@ -100,6 +101,7 @@ impl<P: Provider> Core<P> {
             link: Link::new(Mailbox::new(peers_max * 2, wakeup), budget.settings),
             regions: pools.regions,
             bed,
+            inspection: Inspection::default(),
         };
         core.post_all(&provider.caps().name)?;
         Ok(core)

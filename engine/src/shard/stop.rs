@@ -59,6 +59,7 @@ impl<P: Provider> Core<P> {
         // Connections on their way end as well, and nothing more arrives.
         while self.link.arrivals().pop().is_some() {}
         self.parts.handle.wakeup().end(End::Panicked);
+        self.parts.handle.inspections().end();
         self.parts.timers.stop(0);
         for index in 0..self.peers.capacity() {
             if let Some(peer) = self.peers.at(index) {
@@ -99,6 +100,7 @@ impl<P: Provider> Drop for Core<P> {
     fn drop(&mut self) {
         self.link.detach();
         self.parts.handle.wakeup().end(End::Dropped);
+        self.parts.handle.inspections().end();
         self.parts.handle.drop_finished();
         let Core { io, receive, fetches, parts, .. } = self;
         receive.free_all(fetches.drain().chain(parts.rdma.drain()));

@@ -20,6 +20,7 @@ mod hold;
 mod hostile;
 mod hostile_rdma;
 mod hostile_server;
+mod inspect;
 mod nfs3_fabric;
 mod nfs3_repeats;
 mod nothing_is_left;

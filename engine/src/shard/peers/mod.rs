@@ -9,6 +9,7 @@ pub(crate) mod admit;
 pub(crate) mod close;
 mod properties;
 
+use core::ops::Range;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use rpcrdma_proto::{CallId, Connection, Finished, ShardLedger};
@@ -292,6 +293,13 @@ impl Peers {
     /// All connections, for counting.
     pub fn iter(&self) -> impl Iterator<Item = &Peer> {
         self.places.iter().filter_map(|place| place.peer.as_ref())
+    }
+
+    /// The connections in these places, with the addresses of the peers.
+    pub fn in_places(&self, range: Range<u32>) -> impl Iterator<Item = (&Peer, &Address)> {
+        let range = range.start.min(self.capacity())..range.end.min(self.capacity());
+        let places = &self.places[range.start as usize..range.end as usize];
+        places.iter().filter_map(|place| Some((place.peer.as_ref()?, &place.address)))
     }
 
     /// Finds the connections of a batch. A place holds no other connection until the batch is

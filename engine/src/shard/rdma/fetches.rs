@@ -279,4 +279,14 @@ impl Fetches {
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len() - self.lost
     }
+
+    /// The number of calls that there can be.
+    pub fn capacity(&self) -> usize {
+        self.entries.len() - self.lost
+    }
+
+    /// The number of further calls that there can be.
+    pub fn places_free(&self) -> usize {
+        self.free.len()
+    }
 }

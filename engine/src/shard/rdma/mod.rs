@@ -144,6 +144,12 @@ impl Rdma {
         self.exposures.retire_all(exposer)
     }
 
+    /// Collects buffers that were dropped elsewhere.
+    #[cold]
+    pub fn reclaim(&mut self) {
+        self.exposures.rdma_buffers.reclaim();
+    }
+
     /// The buffers for explicit RDMA.
     pub fn buffers(&self) -> &BulkPool {
         &self.exposures.rdma_buffers

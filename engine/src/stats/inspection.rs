@@ -1,0 +1,157 @@
+//! Inspections: other threads ask a shard for a report.
+//!
+//! ```text
+//!   another thread                       the shard, a turn that has messages
+//!   ask ─▶ blank report, ring ─▶ wait      begin ─▶ some peers each turn ─▶ answer ─▶ all who asked
+//! ```
+//! Threads that ask before the shard begins get the same report. The shard never waits for the
+//! lock: if a thread holds it, the shard tries again in its next turn.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use super::Snapshot;
+use super::report::{Gauges, ShardReport};
+use crate::shard::mailbox::{End, Wakeup};
+
+/// Why a shard did not report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InspectError {
+    /// It took no turn in time: its thread is busy, or does not poll it.
+    #[error("the shard took no turn within {0:?}")]
+    TimedOut(Duration),
+    /// It is gone, with all its resources.
+    #[error("the shard has ended")]
+    Ended,
+    /// A panic left it inconsistent.
+    #[error("a panic has ended the shard")]
+    Panicked,
+}
+
+/// What is asked of a shard, and its answers.
+pub(crate) struct Inspections {
+    shard: u32,
+    wakeup: Arc<Wakeup>,
+    is_asked: AtomicBool,
+    desk: Mutex<Desk>,
+    answered: Condvar,
+}
+
+/// A report that its shard is writing.
+#[derive(Default)]
+pub(crate) struct Inspection {
+    pub report: Option<ShardReport>,
+    /// The first place for a connection that was not looked at.
+    pub next: u32,
+}
+
+#[derive(Default)]
+struct Desk {
+    /// For the shard to fill.
+    blank: Option<ShardReport>,
+    /// Reports that the shard has begun, and finished.
+    begun: u64,
+    done: u64,
+    /// The last one finished, while threads wait for it.
+    report: Option<Arc<ShardReport>>,
+    waiting: usize,
+}
+
+impl Inspections {
+    pub fn new(shard: u32, wakeup: Arc<Wakeup>) -> Inspections {
+        let (desk, answered) = (Mutex::default(), Condvar::new());
+        Inspections { shard, wakeup, is_asked: AtomicBool::new(false), desk, answered }
+    }
+
+    /// Waits for a report that the shard begins after this.
+    pub fn ask(&self, timeout: Duration) -> Result<ShardReport, InspectError> {
+        let until = Instant::now().checked_add(timeout);
+        let blank = self.blank();
+        let mut desk = self.lock();
+        let number = desk.begun + 1;
+        desk.blank.get_or_insert(blank);
+        desk.waiting += 1;
+        self.is_asked.store(true, Ordering::SeqCst);
+        self.wakeup.ring();
+        let found = loop {
+            if desk.done >= number
+                && let Some(report) = desk.report.clone()
+            {
+                break Ok(report);
+            }
+            match self.wakeup.ended() {
+                Some(End::Panicked) => break Err(InspectError::Panicked),
+                Some(End::Dropped) => break Err(InspectError::Ended),
+                None => {}
+            }
+            let left =
+                until.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                break Err(InspectError::TimedOut(timeout));
+            }
+            let waited = self.answered.wait_timeout(desk, left);
+            desk = waited.unwrap_or_else(PoisonError::into_inner).0;
+        };
+        desk.waiting -= 1;
+        if desk.waiting == 0 {
+            desk.report = None;
+        }
+        drop(desk);
+        found.map(Arc::unwrap_or_clone)
+    }
+
+    /// A report to be filled.
+    pub fn blank(&self) -> ShardReport {
+        ShardReport {
+            shard: self.shard,
+            counters: Snapshot::default(),
+            gauges: Gauges::default(),
+            peers: Vec::with_capacity(self.wakeup.connections()),
+        }
+    }
+
+    /// Whether a report was asked for that was not begun.
+    pub fn is_asked(&self) -> bool {
+        self.is_asked.load(Ordering::SeqCst)
+    }
+
+    /// Begins a report. `None` if a thread is about to ask, or none has asked.
+    pub fn begin(&self) -> Option<ShardReport> {
+        let mut desk = self.try_lock()?;
+        let blank = desk.blank.take()?;
+        self.is_asked.store(false, Ordering::SeqCst);
+        desk.begun += 1;
+        Some(blank)
+    }
+
+    /// Hands a finished report to all threads that asked before it was begun. Returns it if a
+    /// thread is about to ask.
+    pub fn answer(&self, report: ShardReport) -> Result<(), ShardReport> {
+        let Some(mut desk) = self.try_lock() else { return Err(report) };
+        desk.done = desk.begun;
+        desk.report = (desk.waiting > 0).then(|| Arc::new(report));
+        self.answered.notify_all();
+        Ok(())
+    }
+
+    /// The shard has ended: no thread waits any longer.
+    #[cold]
+    pub fn end(&self) {
+        drop(self.lock());
+        self.answered.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Desk>> {
+        match self.desk.try_lock() {
+            Ok(desk) => Some(desk),
+            Err(TryLockError::Poisoned(desk)) => Some(desk.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Reports of shards to other threads: what they state, and that every thread gets one or learns
+//! why not.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rpcrdma_engine::{
+    Answer, Call, Clock, Engine, Fabric, Handler, InspectError, PeerState, RefuseCalls, Reply,
+    Shard, Turn, Version,
+};
+use rpcrdma_tests::script::{Order, Part, Script};
+use rpcrdma_tests::setup::{checked, small};
+use rpcrdma_tests::world::{Plan, World};
+
+/// Longer than any test lasts.
+const LONG: Duration = Duration::from_secs(600);
+
+/// Answers with nothing; panics if it was told to.
+struct Empty<'a>(&'a AtomicBool);
+
+impl Handler for Empty<'_> {
+    fn on_call<'a>(&mut self, _call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+        reply.send()
+    }
+
+    fn on_turn(&mut self, _turn: &mut Turn<'_>) {
+        assert!(!self.0.load(Ordering::Relaxed), "told to");
+    }
+}
+
+/// A shard that nobody polls yet.
+fn shard<H: Handler>(handler: H) -> Shard<Fabric, H> {
+    let engine = Engine::without_threads(Fabric::new(), checked(&small()));
+    let (engine, _control) = engine.expect("an engine");
+    engine.shard(handler).expect("a shard")
+}
+
+fn script(seed: u32, order: Order) -> Script {
+    Script::new(seed, &[Part::Inline(40)], &[Part::Inline(60)]).order(order)
+}
+
+#[test]
+fn a_report_states_what_is_open_on_both_sides() {
+    let fabric = Fabric::new();
+    let (mut world, peer) = World::pair(&|| fabric.clone(), &Plan::default());
+    world.settle();
+    let open: Vec<u64> = (0..3)
+        .map(|seed| world.call(0, peer, &script(seed, Order::Later)).expect("a credit"))
+        .collect();
+    assert_eq!(open.len(), 3);
+    let (mut caller, mut callee) = (None, None);
+    world.until("all calls are with the handler", |world| {
+        let report = world.servers[0].inspect();
+        let is_so = report.gauges.calls_open == 3;
+        (caller, callee) = (Some(world.clients[0].shard().inspect()), Some(report));
+        is_so
+    });
+    let (caller, callee) = caller.zip(callee).expect("both are inspected");
+    let ([ours], [theirs]) = (&caller.peers[..], &callee.peers[..]) else {
+        panic!("one connection: {caller:?} {callee:?}");
+    };
+    assert_eq!((ours.state, theirs.state), (PeerState::Up, PeerState::Up));
+    assert_eq!((ours.is_requested, theirs.is_requested), (true, false));
+    assert_eq!((ours.version, theirs.version), (Some(Version::Two), Some(Version::Two)));
+    assert_eq!((ours.id, ours.address), (peer, world.at));
+    assert_eq!((ours.credits.used, theirs.granted.used), (3, 3));
+    assert_eq!(ours.credits.limit.min(theirs.granted.limit), ours.credits.limit);
+    assert_eq!((theirs.calls_open, caller.gauges.calls.used()), (3, 3));
+    assert_eq!(caller.gauges.replies.used(), 3, "a Receive for each reply");
+    assert_eq!(callee.gauges.grants.used(), u64::from(theirs.granted.limit));
+    assert_eq!(callee.gauges.connections.used(), 1);
+    assert_eq!((callee.counters.calls_in, caller.counters.calls_out), (3, 3));
+    world.check_all();
+    let after = world.clients[0].shard().inspect();
+    assert_eq!((after.peers[0].credits.used, after.gauges.calls.used()), (0, 0));
+}
+
+#[test]
+fn a_thread_that_sleeps_reports_to_all_that_ask_at_once() {
+    let mut shard = shard(RefuseCalls);
+    let handle = shard.handle().clone();
+    thread::scope(|scope| {
+        let stop = handle.clone();
+        scope.spawn(move || shard.run());
+        let asking: Vec<_> = (0..8)
+            .map(|_| {
+                let handle = handle.clone();
+                scope.spawn(move || (0..50).map(|_| handle.inspect(LONG)).collect::<Vec<_>>())
+            })
+            .collect();
+        for reports in asking {
+            for report in reports.join().expect("it does not panic") {
+                let report = report.expect("the shard runs");
+                assert_eq!((report.shard, report.peers.len()), (handle.shard(), 0));
+                assert!(report.gauges.receives_posted > 0);
+            }
+        }
+        stop.stop();
+    });
+    assert_eq!(handle.inspect(LONG), Err(InspectError::Ended));
+}
+
+#[test]
+fn a_shard_that_is_not_polled_does_not_report() {
+    let mut shard = shard(RefuseCalls);
+    let handle = shard.handle().clone();
+    for timeout in [Duration::ZERO, Duration::from_millis(1)] {
+        assert_eq!(handle.inspect(timeout), Err(InspectError::TimedOut(timeout)));
+    }
+    // What nobody waits for any more is in nobody's way.
+    thread::scope(|scope| {
+        let asking = scope.spawn(|| handle.inspect(LONG));
+        while !asking.is_finished() {
+            shard.poll_once(Clock::new().now());
+        }
+        asking.join().expect("it does not panic").expect("a report");
+    });
+}
+
+#[test]
+fn a_waiting_thread_learns_that_the_shard_has_ended_or_panicked() {
+    for panics in [false, true] {
+        let is_told = AtomicBool::new(false);
+        let mut shard = shard(Empty(&is_told));
+        let handle = shard.handle().clone();
+        thread::scope(|scope| {
+            let asking = scope.spawn(|| handle.inspect(LONG));
+            let expected = if panics {
+                is_told.store(true, Ordering::Relaxed);
+                let polled = catch_unwind(AssertUnwindSafe(|| shard.poll_once(0)));
+                assert!(polled.is_err());
+                InspectError::Panicked
+            } else {
+                drop(shard);
+                InspectError::Ended
+            };
+            let found = asking.join().expect("it does not panic");
+            // It may have reported in the turn that panicked.
+            assert!(found.is_ok() && panics || found == Err(expected), "{found:?}");
+        });
+        let expected = if panics { InspectError::Panicked } else { InspectError::Ended };
+        assert_eq!(handle.inspect(LONG), Err(expected));
+    }
+}
+
+#[test]
+fn more_connections_than_one_turn_looks_at_are_all_reported() {
+    const CONNECTIONS: usize = 150;
+    let fabric = Fabric::new();
+    let plan = Plan::both(|raw| raw.connections.max = CONNECTIONS as i64);
+    let mut world = World::new(&|| fabric.clone(), &plan);
+    for _ in 0..CONNECTIONS {
+        world.connect(0);
+    }
+    let handle = world.servers[0].handle().clone();
+    let report = thread::scope(|scope| {
+        let asking = scope.spawn(|| handle.inspect(LONG));
+        let mut turns = 0;
+        while !asking.is_finished() {
+            world.step();
+            turns += 1;
+        }
+        assert!(turns >= 3, "64 in a turn");
+        asking.join().expect("it does not panic").expect("a report")
+    });
+    let mut ids: Vec<_> = report.peers.iter().map(|peer| peer.id).collect();
+    ids.dedup();
+    assert_eq!(ids.len(), CONNECTIONS);
+    let direct = world.servers[0].inspect();
+    assert_eq!((direct.peers, direct.gauges), (report.peers, report.gauges));
+}
