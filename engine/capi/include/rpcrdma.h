@@ -1,0 +1,2301 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+
+/* rpcrdma.h: ONC RPC over RDMA. Written by cbindgen from engine/capi/src; do not edit.
+ *
+ * Results. A function that can fail returns an int: 0, or a negative number of rpcrdma_status, whose
+ * meaning never changes. rpcrdma_last_error() has the text of the last failure of the thread, with its
+ * values. A pointer that must not be NULL and is NULL, a loan or ticket that was given away, and a
+ * second answer to a call are RPCRDMA_E_INVALID.
+ *
+ * Threads. Each function states who may call it:
+ *   any            any thread, at any time.
+ *   one at a time  any thread, but never two at once for the same object.
+ *   polling        the thread that polls the shard, client or session: not two at once, and not inside a
+ *                  callback of the same object, unless the function says so.
+ *   callback       only inside the callback that was given the object, on its thread.
+ *
+ * Callbacks run on the thread that polls, must not block, and must return: neither longjmp nor an
+ * exception of C++ may leave them.
+ *
+ * Objects of a callback (requests, messages, replies, completions, turns, and slices of received bytes)
+ * end with it. rpcrdma_loan and rpcrdma_ticket do not: the program owns them.
+ *
+ * Structures of options begin with their size, set by their RPCRDMA_..._INIT: fields behind a smaller
+ * size take their defaults. Other structures grow at their end only, and only where the library makes
+ * them. Times are nanoseconds of any monotonic clock, the same for all calls on one object;
+ * rpcrdma_now() is one. */
+
+
+#ifndef RPCRDMA_H
+#define RPCRDMA_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdbool.h>
+
+#define RPCRDMA_VERSION_MAJOR 1
+
+/** Initializers of structures of options: all defaults. */
+#define RPCRDMA_HANDLER_INIT \
+    { sizeof(rpcrdma_handler), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0 }
+#define RPCRDMA_FINISHED_INIT \
+    { sizeof(rpcrdma_finished), { NULL, 0 }, NULL, 0, { NULL, 0 }, 0 }
+#define RPCRDMA_SESSION_OPTIONS_INIT \
+    { sizeof(rpcrdma_session_options), 0, 0, 0, 0, 0 }
+
+
+/**
+ * The position of an item is not stated.
+ */
+#define RPCRDMA_NO_POSITION UINT32_MAX
+
+/**
+ * Bytes of a payload in front of its RPC body: transaction id and message type.
+ */
+#define RPCRDMA_PREFIX_LEN 8
+
+/**
+ * Bytes of a finished answer in front of its bulk.
+ */
+#define RPCRDMA_FINISHED_HEAD_MAX 192
+
+/**
+ * Pieces of bulk of a finished answer.
+ */
+#define RPCRDMA_FINISHED_BULK_MAX 16
+
+/**
+ * Bytes of a finished answer behind its bulk.
+ */
+#define RPCRDMA_FINISHED_TAIL_MAX 64
+
+/**
+ * Results that a call may request by `rpcrdma_call_want` and the like.
+ */
+#define RPCRDMA_WANTS_MAX 8
+
+/**
+ * Pieces of a result buffer.
+ */
+#define RPCRDMA_SINK_PIECES_MAX 16
+
+/**
+ * The result of a function, the outcome of a call, or the reason for the end of a connection. No
+ * number ever changes its meaning; later versions may add numbers.
+ */
+typedef enum rpcrdma_status {
+    /**
+     * Success.
+     */
+    RPCRDMA_OK = 0,
+    /**
+     * An argument is invalid: NULL, out of its range, an object that was given away, or a second
+     * answer to a call. Nothing has happened.
+     */
+    RPCRDMA_E_INVALID = -1,
+    /**
+     * The library or the shard has panicked: a defect of the library. The shard has ended.
+     */
+    RPCRDMA_E_PANICKED = -2,
+    /**
+     * There is no such thing: no event, no item, no memory to take.
+     */
+    RPCRDMA_E_NOTHING = -3,
+    /**
+     * The text does not fit the given memory; it is cut off.
+     */
+    RPCRDMA_E_TRUNCATED = -4,
+    /**
+     * The library was built without this.
+     */
+    RPCRDMA_E_UNSUPPORTED = -5,
+    /**
+     * The engine, shard, client or session has stopped.
+     */
+    RPCRDMA_E_STOPPED = -6,
+    /**
+     * The connection attempt is not decided yet: poll, and ask again.
+     */
+    RPCRDMA_E_PENDING = -7,
+    /**
+     * No registered buffer is free: poll, so that others return.
+     */
+    RPCRDMA_E_NO_BUFFER = -8,
+    /**
+     * The configuration is wrong, or does not fit the device or the machine.
+     */
+    RPCRDMA_E_CONFIG = -20,
+    /**
+     * A limit of the device is exceeded.
+     */
+    RPCRDMA_E_LIMIT = -21,
+    /**
+     * The device or the system cannot do what a key of the configuration requires.
+     */
+    RPCRDMA_E_UNMET = -22,
+    /**
+     * A system call, or a call of an RDMA library, failed.
+     */
+    RPCRDMA_E_SYSTEM = -23,
+    /**
+     * An RDMA library is missing.
+     */
+    RPCRDMA_E_LIBRARY = -24,
+    /**
+     * The RDMA device does not exist.
+     */
+    RPCRDMA_E_NO_DEVICE = -25,
+    /**
+     * Memory could not be allocated or registered.
+     */
+    RPCRDMA_E_MEMORY = -26,
+    /**
+     * The address cannot be listened on.
+     */
+    RPCRDMA_E_LISTEN = -27,
+    /**
+     * A thread could not be pinned to its core.
+     */
+    RPCRDMA_E_CORE = -28,
+    /**
+     * The text is no address.
+     */
+    RPCRDMA_E_ADDRESS = -29,
+    /**
+     * No program listens at the address.
+     */
+    RPCRDMA_E_UNREACHABLE = -40,
+    /**
+     * The provider takes no address of this kind.
+     */
+    RPCRDMA_E_WRONG_ADDRESS = -41,
+    /**
+     * The peer rejects the connection, and does not say why. Transient.
+     */
+    RPCRDMA_E_REJECTED = -42,
+    /**
+     * The peer's configuration does not allow this host or user.
+     */
+    RPCRDMA_E_NOT_ALLOWED = -43,
+    /**
+     * The peer's program refuses the connection.
+     */
+    RPCRDMA_E_REFUSED = -44,
+    /**
+     * The peer has no room for a connection. Transient.
+     */
+    RPCRDMA_E_PEER_FULL = -45,
+    /**
+     * The peer has as many connections of this host or user as it allows. Transient.
+     */
+    RPCRDMA_E_PARTY_FULL = -46,
+    /**
+     * The peer could not take the connection in time. Transient.
+     */
+    RPCRDMA_E_PEER_BUSY = -47,
+    /**
+     * The peer stops. Transient.
+     */
+    RPCRDMA_E_PEER_STOPPING = -48,
+    /**
+     * The sizes of both sides do not fit (shm.staging).
+     */
+    RPCRDMA_E_UNFIT = -49,
+    /**
+     * The peer did not answer the attempt to connect in time.
+     */
+    RPCRDMA_E_CONNECT_TIMED_OUT = -50,
+    /**
+     * There is no route to the address from this device.
+     */
+    RPCRDMA_E_NO_ROUTE = -51,
+    /**
+     * A call of this host failed while it connected.
+     */
+    RPCRDMA_E_CONNECT_FAILED = -52,
+    /**
+     * This side has as many connections as its configuration allows (connections.max).
+     */
+    RPCRDMA_E_NO_ROOM = -53,
+    /**
+     * The connection was lost before it could be used.
+     */
+    RPCRDMA_E_CONNECT_LOST = -54,
+    /**
+     * Both sides have no version of RPC-over-RDMA in common.
+     */
+    RPCRDMA_E_VERSION = -55,
+    /**
+     * Not sent: the connection has ended, or belongs to another shard.
+     */
+    RPCRDMA_E_NO_PEER = -60,
+    /**
+     * Not sent: the shard is stopping.
+     */
+    RPCRDMA_E_STOPPING = -61,
+    /**
+     * Not sent: no send slot or call slot is free. Transient: poll, then try again.
+     */
+    RPCRDMA_E_BUSY = -62,
+    /**
+     * Not sent: the payload is longer than the send slots of one message.
+     */
+    RPCRDMA_E_PAYLOAD_TOO_LONG = -63,
+    /**
+     * Not sent: more items or pieces than one message can carry.
+     */
+    RPCRDMA_E_TOO_MANY_PIECES = -64,
+    /**
+     * Not sent: memory of the call was taken out of it.
+     */
+    RPCRDMA_E_INCOMPLETE = -65,
+    /**
+     * Not sent: more memory windows or RDMA buffers than the shard has.
+     */
+    RPCRDMA_E_TOO_LITTLE_MEMORY = -66,
+    /**
+     * Not sent: memory of the call cannot be exposed to the peer.
+     */
+    RPCRDMA_E_CANNOT_EXPOSE = -67,
+    /**
+     * Not sent: the message needs explicit RDMA, which is off.
+     */
+    RPCRDMA_E_NEEDS_RDMA = -68,
+    /**
+     * Not sent: the message exceeds the limits of this side or of the peer.
+     */
+    RPCRDMA_E_TOO_LONG = -69,
+    /**
+     * Not sent: the reply may be longer than this side accepts.
+     */
+    RPCRDMA_E_REPLY_TOO_LONG = -70,
+    /**
+     * Not sent: the caller offers less memory than the reply needs.
+     */
+    RPCRDMA_E_ROOM_TOO_SMALL = -71,
+    /**
+     * Not sent: the peer's credits are used up. Transient.
+     */
+    RPCRDMA_E_NO_CREDITS = -72,
+    /**
+     * Not sent: no Receives are free for the reply. Transient.
+     */
+    RPCRDMA_E_NO_RECEIVES = -73,
+    /**
+     * Not sent: the table of calls is full. Transient.
+     */
+    RPCRDMA_E_TABLE_FULL = -74,
+    /**
+     * Not sent: the peer takes no calls in this direction.
+     */
+    RPCRDMA_E_NO_BACKWARD = -75,
+    /**
+     * Not sent: the connection is not ready. Transient.
+     */
+    RPCRDMA_E_NOT_READY = -76,
+    /**
+     * Not sent: the xid is in use. Transient.
+     */
+    RPCRDMA_E_XID_IN_USE = -77,
+    /**
+     * Not sent: the xid is none of those for calls of this side.
+     */
+    RPCRDMA_E_XID_INVALID = -78,
+    /**
+     * Not sent: the protocol does not permit it, for another reason.
+     */
+    RPCRDMA_E_PROTOCOL = -79,
+    /**
+     * Not accepted by a session: too many calls or bytes wait. Transient.
+     */
+    RPCRDMA_E_QUEUE_FULL = -80,
+    /**
+     * Not accepted by a session, or not executed: the session was closed.
+     */
+    RPCRDMA_E_CLOSED = -81,
+    /**
+     * The call's connection was lost.
+     */
+    RPCRDMA_E_CONNECTION_LOST = -100,
+    /**
+     * The peer reports an error instead of a reply.
+     */
+    RPCRDMA_E_CALL_REJECTED = -101,
+    /**
+     * The peer does not speak this version. The next call uses one that it speaks.
+     */
+    RPCRDMA_E_CALL_VERSION = -102,
+    /**
+     * The peer does not support the form of the call: repeat it, it is sent in another form.
+     */
+    RPCRDMA_E_FORM_REFUSED = -103,
+    /**
+     * The device did not release the memory of the call.
+     */
+    RPCRDMA_E_MEMORY_LOST = -104,
+    /**
+     * The reply broke the rules; its results are lost.
+     */
+    RPCRDMA_E_BAD_REPLY = -105,
+    /**
+     * The call exceeded its deadline.
+     */
+    RPCRDMA_E_DEADLINE = -106,
+    /**
+     * The program cancelled the call.
+     */
+    RPCRDMA_E_CANCELLED = -107,
+    /**
+     * The message ends before the data.
+     */
+    RPCRDMA_E_END = -120,
+    /**
+     * Opaque data are longer than the caller allows.
+     */
+    RPCRDMA_E_OPAQUE_TOO_LONG = -121,
+    /**
+     * The piece was taken before.
+     */
+    RPCRDMA_E_TAKEN = -122,
+    /**
+     * The segment holds other data in front of the piece: copy it.
+     */
+    RPCRDMA_E_SHARED = -123,
+    /**
+     * No spare segment is left: copy the piece.
+     */
+    RPCRDMA_E_NO_SPARE = -124,
+    /**
+     * The RPC header of a message is invalid.
+     */
+    RPCRDMA_E_HEADER = -125,
+    /**
+     * The server did not execute the call, as the RPC header of its reply states; or the call was
+     * denied, and its caller was told.
+     */
+    RPCRDMA_E_DENIED = -126,
+    /**
+     * Connection ended: this program closed it.
+     */
+    RPCRDMA_E_CLOSED_HERE = -140,
+    /**
+     * Connection ended: the shard was stopped.
+     */
+    RPCRDMA_E_SHARD_STOPPED = -141,
+    /**
+     * Connection ended: the peer disconnected or died.
+     */
+    RPCRDMA_E_PEER_GONE = -142,
+    /**
+     * Connection ended: the peer broke the protocol.
+     */
+    RPCRDMA_E_PEER_BROKE_RULES = -143,
+    /**
+     * Connection ended: the peer does not receive while it sends.
+     */
+    RPCRDMA_E_NOT_TAKING = -144,
+    /**
+     * Connection ended: a work request exceeded a limit of the device.
+     */
+    RPCRDMA_E_WORK_INVALID = -145,
+    /**
+     * Connection ended: a work request failed.
+     */
+    RPCRDMA_E_TRANSPORT = -146,
+    /**
+     * Connection ended: the peer did not complete a message in time.
+     */
+    RPCRDMA_E_PEER_TIMED_OUT = -147,
+    /**
+     * Connection ended: the peer did not answer a call in time.
+     */
+    RPCRDMA_E_NOT_ANSWERING = -148,
+    /**
+     * Connection ended: the peer sent no call for too long.
+     */
+    RPCRDMA_E_IDLE = -149,
+    /**
+     * Connection ended: the handler rejected it.
+     */
+    RPCRDMA_E_REFUSED_HERE = -150,
+    /**
+     * Connection ended: the device put the queue pair into the error state.
+     */
+    RPCRDMA_E_QP_FAILED = -151,
+    /**
+     * Connection ended: the device completed what was not posted.
+     */
+    RPCRDMA_E_UNASKED = -152,
+    /**
+     * Connection ended: the device was removed or has failed.
+     */
+    RPCRDMA_E_DEVICE_LOST = -153,
+    /**
+     * Connection ended: the completion queue failed.
+     */
+    RPCRDMA_E_CQ_FAILED = -154,
+} rpcrdma_status;
+
+/**
+ * What is known about the execution of a call without a reply.
+ */
+typedef enum rpcrdma_execution {
+    /**
+     * It was not executed: it may be repeated, whatever it does.
+     */
+    RPCRDMA_NOT_EXECUTED = 0,
+    /**
+     * It may have been executed: repeat it if it is idempotent, or with its xid if the server
+     * detects duplicates.
+     */
+    RPCRDMA_MAY_BE_EXECUTED = 1,
+    /**
+     * It was executed. Of a call with a reply, or whose results are lost.
+     */
+    RPCRDMA_EXECUTED = 2,
+} rpcrdma_execution;
+
+/**
+ * The life cycle of a shard.
+ */
+typedef enum rpcrdma_state {
+    /**
+     * It works while it is polled.
+     */
+    RPCRDMA_RUNNING = 0,
+    /**
+     * It was told to stop, and closes its connections.
+     */
+    RPCRDMA_STOPPING = 1,
+    /**
+     * It is gone.
+     */
+    RPCRDMA_ENDED = 2,
+    /**
+     * A panic ended it.
+     */
+    RPCRDMA_PANICKED = 3,
+} rpcrdma_state;
+
+/**
+ * Which calls a side accepts from the server that it has connected to.
+ */
+typedef enum rpcrdma_backward {
+    /**
+     * Calls that fit one short message: the default.
+     */
+    RPCRDMA_BACKWARD_INLINE = 0,
+    /**
+     * None.
+     */
+    RPCRDMA_BACKWARD_NONE = 1,
+    /**
+     * Every call that the forward direction allows.
+     */
+    RPCRDMA_BACKWARD_GENERAL = 2,
+} rpcrdma_backward;
+
+/**
+ * What becomes of a call of a session when its connection is lost.
+ */
+typedef enum rpcrdma_resend {
+    /**
+     * It completes with the loss.
+     */
+    RPCRDMA_RESEND_NEVER = 0,
+    /**
+     * It is sent again on the next connection with the same xid, by which a server with a reply
+     * cache executes it once.
+     */
+    RPCRDMA_RESEND_SAME_XID = 1,
+} rpcrdma_resend;
+
+/**
+ * What happened to a connection of a session.
+ */
+typedef enum rpcrdma_session_event_kind {
+    /**
+     * It is up.
+     */
+    RPCRDMA_SESSION_CONNECTED = 0,
+    /**
+     * It was lost.
+     */
+    RPCRDMA_SESSION_LOST = 1,
+    /**
+     * It was not made.
+     */
+    RPCRDMA_SESSION_NOT_CONNECTED = 2,
+} rpcrdma_session_event_kind;
+
+/**
+ * How a server accepts or denies a call (accept_stat of RFC 5531).
+ */
+typedef enum rpcrdma_accept_status {
+    /**
+     * Executed; results follow.
+     */
+    RPCRDMA_SUCCESS = 0,
+    /**
+     * The program is not exported here.
+     */
+    RPCRDMA_PROG_UNAVAIL = 1,
+    /**
+     * The program has no such procedure.
+     */
+    RPCRDMA_PROC_UNAVAIL = 3,
+    /**
+     * The arguments cannot be read.
+     */
+    RPCRDMA_GARBAGE_ARGS = 4,
+    /**
+     * The server failed, for example to allocate memory.
+     */
+    RPCRDMA_SYSTEM_ERR = 5,
+} rpcrdma_accept_status;
+
+/**
+ * Constant registered bytes that are sent repeatedly and stay in place.
+ */
+typedef struct rpcrdma_bytes rpcrdma_bytes;
+
+/**
+ * A call under construction. It belongs to the client, turn or session that began it, which has
+ * one at a time: beginning another discards it.
+ */
+typedef struct rpcrdma_call rpcrdma_call;
+
+/**
+ * A shard that only sends calls, and that its program polls.
+ */
+typedef struct rpcrdma_client rpcrdma_client;
+
+/**
+ * A checked configuration. Its keys are in docs/configuration.md.
+ */
+typedef struct rpcrdma_config rpcrdma_config;
+
+/**
+ * A device with shards on it.
+ */
+typedef struct rpcrdma_engine rpcrdma_engine;
+
+/**
+ * A shard, client or session, as other threads reach it.
+ */
+typedef struct rpcrdma_handle rpcrdma_handle;
+
+/**
+ * A received call or reply, read in place.
+ */
+typedef struct rpcrdma_message rpcrdma_message;
+
+/**
+ * The payload of a call or reply that is being written, from behind transaction id and message
+ * type. Errors are kept: sending the message returns them.
+ *
+ * Cost: a function call for each item. To write a whole head with one `rpcrdma_put_fixed` is the
+ * fast way.
+ */
+typedef struct rpcrdma_payload rpcrdma_payload;
+
+/**
+ * The reply to one call. The callback answers by exactly one of `rpcrdma_reply_send`,
+ * `rpcrdma_reply_try_send`, `rpcrdma_reply_defer`, `rpcrdma_reply_refuse`, `rpcrdma_reply_deny`
+ * and a failed `rpcrdma_reply_arguments`. A callback that returns without an answer refuses the
+ * call. Every function on an answered reply is `RPCRDMA_E_INVALID`.
+ */
+typedef struct rpcrdma_reply rpcrdma_reply;
+
+/**
+ * A service behind one or several addresses: it connects, connects again, spreads calls over its
+ * connections, and keeps calls while there is none.
+ */
+typedef struct rpcrdma_session rpcrdma_session;
+
+/**
+ * A shard that serves the engine's listeners, and that its program polls.
+ */
+typedef struct rpcrdma_shard rpcrdma_shard;
+
+/**
+ * A shard, lent to its program: in `on_turn`, or by `rpcrdma_shard_turn`, `rpcrdma_client_turn`
+ * and `rpcrdma_session_turn` until the next call on that object.
+ */
+typedef struct rpcrdma_turn rpcrdma_turn;
+
+/**
+ * Names a connection of one shard. Stale once the connection has ended. All zero for none.
+ */
+typedef struct rpcrdma_connection {
+    /**
+     * The library's.
+     */
+    uint64_t id;
+} rpcrdma_connection;
+
+/**
+ * Bytes that belong to someone else.
+ */
+typedef struct rpcrdma_slice {
+    /**
+     * The first byte; NULL if there are none.
+     */
+    const uint8_t *data;
+    /**
+     * How many there are.
+     */
+    size_t len;
+} rpcrdma_slice;
+
+/**
+ * A call, for the handler. It ends with the callback. Later versions may add fields.
+ */
+typedef struct rpcrdma_request {
+    /**
+     * The calling peer.
+     */
+    struct rpcrdma_connection connection;
+    /**
+     * The transaction id, unique among the open calls of the peer.
+     */
+    uint32_t xid;
+    /**
+     * 0.
+     */
+    uint32_t reserved;
+    /**
+     * The message, as it was received.
+     */
+    struct rpcrdma_message *message;
+    /**
+     * Its payload, from the transaction id on, without placed items: the fast way to read it.
+     * `data` is NULL if it is not contiguous: use a reader. Short messages always are.
+     */
+    struct rpcrdma_slice bytes;
+} rpcrdma_request;
+
+/**
+ * A call is over: its reply, or why there is none. It ends with the callback. Later versions may
+ * add fields.
+ */
+typedef struct rpcrdma_completion {
+    /**
+     * The value that the program attached to the call.
+     */
+    uint64_t cookie;
+    /**
+     * 0 if there is a reply; otherwise why there is none, as `rpcrdma_status`.
+     */
+    int status;
+    /**
+     * What is known about the execution, as `rpcrdma_execution`.
+     */
+    int execution;
+    /**
+     * The reply; NULL if there is none.
+     */
+    struct rpcrdma_message *message;
+    /**
+     * The payload of the reply, as that of a request.
+     */
+    struct rpcrdma_slice bytes;
+    /**
+     * The peer that was called; none for a call of a session.
+     */
+    struct rpcrdma_connection connection;
+} rpcrdma_completion;
+
+/**
+ * A connection request from a peer. Later versions may add fields.
+ */
+typedef struct rpcrdma_connect_request {
+    /**
+     * The address of the peer, as text.
+     */
+    const char *address;
+    /**
+     * Its origin: the host without the port, or the user without the process, as text.
+     */
+    const char *origin;
+    /**
+     * Connections of the same origin that this shard has.
+     */
+    size_t connections;
+    /**
+     * The peer's private data, with padding.
+     */
+    struct rpcrdma_slice private_data;
+    /**
+     * The process, user and group of a peer over shared memory, as the kernel states them;
+     * `UINT32_MAX` otherwise.
+     */
+    uint32_t pid;
+    /**
+     * The user.
+     */
+    uint32_t uid;
+    /**
+     * The group.
+     */
+    uint32_t gid;
+} rpcrdma_connect_request;
+
+/**
+ * The limits of a peer. Later versions may add fields where the library makes it.
+ */
+typedef struct rpcrdma_limits {
+    /**
+     * The version that it speaks: 1 or 2; 0 before its first message.
+     */
+    uint32_t version;
+    /**
+     * The longest transmission that it takes.
+     */
+    uint32_t recv_size;
+    /**
+     * The longest transmission that it sends.
+     */
+    uint32_t send_size;
+    /**
+     * The most transmissions of a call that it takes.
+     */
+    uint32_t request_rx_limit;
+    /**
+     * The most transmissions of a reply that it sends.
+     */
+    uint32_t response_sx_limit;
+    /**
+     * Which backward calls it takes, as `rpcrdma_backward`.
+     */
+    int backward;
+    /**
+     * Whether items can be placed in its buffers.
+     */
+    bool placement;
+    /**
+     * Whether its memory may be invalidated by replies.
+     */
+    bool remote_invalidation;
+    /**
+     * 0.
+     */
+    uint8_t reserved[6];
+} rpcrdma_limits;
+
+/**
+ * The callbacks of a program on a shard. All run on the shard's thread, one at a time, and must
+ * not block. A NULL callback has its default.
+ */
+typedef struct rpcrdma_handler {
+    /**
+     * `sizeof(rpcrdma_handler)`.
+     */
+    size_t size;
+    /**
+     * For `start`; shared by all shards.
+     */
+    void *arg;
+    /**
+     * Makes the context of a shard, on its thread. The handle is valid while the context is; clone
+     * it to keep it for longer. NULL: `arg` is the context of every shard.
+     */
+    void *(*start)(void *arg, const struct rpcrdma_handle *shard);
+    /**
+     * The shard has ended: frees the context.
+     */
+    void (*end)(void *context);
+    /**
+     * A call has arrived: answers it, or keeps the right to answer. NULL refuses every call.
+     */
+    void (*on_call)(void *context,
+                    const struct rpcrdma_request *request,
+                    struct rpcrdma_reply *reply);
+    /**
+     * Once a turn, after the queues: poll a disk or a timer here, and finish tickets. A shard that
+     * sleeps takes a turn at least every 10 ms while a call is to be answered.
+     */
+    void (*on_turn)(void *context, struct rpcrdma_turn *turn);
+    /**
+     * A call of this shard has ended.
+     */
+    void (*on_reply)(void *context, struct rpcrdma_completion *completion);
+    /**
+     * A peer requests a connection: 0 accepts it, a number up to 65535 rejects it with that code,
+     * a negative number without one. NULL accepts.
+     */
+    int (*admit)(void *context, const struct rpcrdma_connect_request *request);
+    /**
+     * A connection is up. `attempt` is that of `rpcrdma_shard_connect`, or 0 if the peer made it.
+     * 0 keeps it; anything else closes it.
+     */
+    int (*on_connect)(void *context,
+                      struct rpcrdma_connection connection,
+                      uint64_t attempt,
+                      const struct rpcrdma_limits *limits);
+    /**
+     * A connection that this shard requested was not made; `status` states why.
+     */
+    void (*on_refused)(void *context, uint64_t attempt, int status);
+    /**
+     * A connection has ended; `status` states why. Its calls have completed, its tickets are void.
+     */
+    void (*on_close)(void *context, struct rpcrdma_connection connection, int status);
+    /**
+     * Calls from servers that this shard accepts on connections that it requested, as
+     * `rpcrdma_backward`.
+     */
+    int backward;
+} rpcrdma_handler;
+
+/**
+ * A counter. Later versions may have more of them: find one by its name.
+ */
+typedef struct rpcrdma_counter {
+    /**
+     * Its name: a constant text.
+     */
+    const char *name;
+    /**
+     * The count so far.
+     */
+    uint64_t value;
+} rpcrdma_counter;
+
+/**
+ * The right to answer one call, once, later, from any thread. Copying the structure moves the
+ * ticket: only one copy may be used. Its content is the library's; a function that takes it sets
+ * the first word to 0.
+ */
+typedef struct rpcrdma_ticket {
+    /**
+     * The library's.
+     */
+    uint64_t words[96];
+} rpcrdma_ticket;
+
+/**
+ * Registered memory with one owner: a buffer, or a segment that was taken out of a message.
+ *
+ * The program reads and writes `data`, and may lower `len`; the other fields are the library's.
+ * Copying the structure moves the loan: only one copy may be used. A function that takes it sets
+ * `data` to NULL. It ends by being placed, given as a sink, released or freed.
+ */
+typedef struct rpcrdma_loan {
+    /**
+     * The bytes; NULL for none.
+     */
+    uint8_t *data;
+    /**
+     * Its pool.
+     */
+    void *owner;
+    /**
+     * How many bytes there are.
+     */
+    uint32_t len;
+    /**
+     * Its place in the pool.
+     */
+    uint32_t slot;
+} rpcrdma_loan;
+
+/**
+ * An answer made on another thread: payload of bounded length, and bulk.
+ */
+typedef struct rpcrdma_finished {
+    /**
+     * `sizeof(rpcrdma_finished)`.
+     */
+    size_t size;
+    /**
+     * The XDR in front of the bulk, from behind transaction id and message type; at most
+     * `RPCRDMA_FINISHED_HEAD_MAX` bytes.
+     */
+    struct rpcrdma_slice head;
+    /**
+     * Data to place behind it, one item in several pieces; at most `RPCRDMA_FINISHED_BULK_MAX`.
+     */
+    struct rpcrdma_loan *bulk;
+    /**
+     * How many pieces there are.
+     */
+    size_t bulk_count;
+    /**
+     * The XDR behind the bulk; at most `RPCRDMA_FINISHED_TAIL_MAX` bytes.
+     */
+    struct rpcrdma_slice tail;
+    /**
+     * Where in the call the operation begins that the bulk is a result of; 0 for a call of one
+     * operation.
+     */
+    uint32_t origin;
+} rpcrdma_finished;
+
+/**
+ * Identifies a call that was made, to cancel it. Its content is the library's.
+ */
+typedef struct rpcrdma_call_id {
+    /**
+     * The library's.
+     */
+    uint64_t words[4];
+} rpcrdma_call_id;
+
+/**
+ * An item outside of the payload stream.
+ */
+typedef struct rpcrdma_placed {
+    /**
+     * Its position in the unreduced XDR stream, or `RPCRDMA_NO_POSITION`: a reply in version one
+     * does not state it.
+     */
+    uint32_t position;
+    /**
+     * In a reply: the want that it answers, by the order of requests.
+     */
+    uint32_t index;
+    /**
+     * Its length in bytes.
+     */
+    uint32_t len;
+    /**
+     * Slices that it lies in.
+     */
+    uint32_t segments;
+} rpcrdma_placed;
+
+/**
+ * Reads XDR from a payload, across its slices. Valid as long as the message. Its content is the
+ * library's; a copy reads on from the same place.
+ */
+typedef struct rpcrdma_reader {
+    /**
+     * The library's.
+     */
+    uint64_t words[8];
+} rpcrdma_reader;
+
+/**
+ * An RPC program (RFC 5531).
+ */
+typedef struct rpcrdma_program {
+    /**
+     * Its number.
+     */
+    uint32_t number;
+    /**
+     * Its version.
+     */
+    uint32_t version;
+    /**
+     * One more than its last procedure.
+     */
+    uint32_t procedures;
+} rpcrdma_program;
+
+/**
+ * Receives each completion of a client or session. `arg` is that of the poll.
+ */
+typedef void (*rpcrdma_on_completion)(void *arg, struct rpcrdma_completion *completion);
+
+/**
+ * How a session connects, and what it keeps meanwhile. 0 is the default of each field.
+ */
+typedef struct rpcrdma_session_options {
+    /**
+     * `sizeof(rpcrdma_session_options)`.
+     */
+    size_t size;
+    /**
+     * Connections at a time; 1 by default, and at most `connections.max`.
+     */
+    size_t connections;
+    /**
+     * The first delay before a lost connection is made again; 10 ms by default.
+     */
+    uint64_t backoff_min_ns;
+    /**
+     * The longest delay; 5 s by default.
+     */
+    uint64_t backoff_max_ns;
+    /**
+     * Calls that may wait; 1024 by default.
+     */
+    size_t waiting_calls;
+    /**
+     * Bytes that they may hold; 64 MiB by default.
+     */
+    size_t waiting_bytes;
+} rpcrdma_session_options;
+
+/**
+ * What happened to a connection of a session.
+ */
+typedef struct rpcrdma_session_event {
+    /**
+     * A value of `rpcrdma_session_event_kind`.
+     */
+    int kind;
+    /**
+     * Why it was lost or not made, as `rpcrdma_status`; otherwise 0.
+     */
+    int status;
+    /**
+     * Its name, if it is up.
+     */
+    struct rpcrdma_connection connection;
+    /**
+     * When the next address is tried, from then on, if it was not made.
+     */
+    uint64_t again_in_ns;
+    /**
+     * Where to, as text.
+     */
+    char address[128];
+} rpcrdma_session_event;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * The meaning of a status, as a constant text. Never NULL.
+ *
+ * Thread: any.
+ */
+const char *rpcrdma_strerror(int status);
+
+/**
+ * The text of the last failure of this thread, with its values; empty if there was none. Valid
+ * until the next call of this function by the thread. It is made when it is asked for: a refused
+ * call costs no text.
+ *
+ * Thread: any.
+ */
+const char *rpcrdma_last_error(void);
+
+/**
+ * Whether the same may succeed later: poll, and try again.
+ *
+ * Thread: any.
+ */
+bool rpcrdma_is_transient(int status);
+
+/**
+ * The default configuration.
+ *
+ * Thread: any.
+ */
+int rpcrdma_config_default(struct rpcrdma_config **config);
+
+/**
+ * The configuration of a file.
+ *
+ * Thread: any.
+ */
+int rpcrdma_config_load(const char *path, struct rpcrdma_config **config);
+
+/**
+ * The configuration of a text, as a file would hold it.
+ *
+ * Thread: any.
+ */
+int rpcrdma_config_parse(const char *text, struct rpcrdma_config **config);
+
+/**
+ * One of the built-in profiles: "latency", "storage" or "laptop".
+ *
+ * Thread: any.
+ */
+int rpcrdma_config_profile(const char *name, struct rpcrdma_config **config);
+
+/**
+ * The value of a key, such as "engine.provider", as text.
+ *
+ * `text` receives it with a NUL at its end, in at most `len` bytes.
+ *
+ * Thread: any.
+ */
+int rpcrdma_config_get(const struct rpcrdma_config *config,
+                       const char *key,
+                       char *text,
+                       size_t len);
+
+/**
+ * Frees a configuration. NULL is ignored.
+ *
+ * Thread: any.
+ */
+void rpcrdma_config_free(struct rpcrdma_config *config);
+
+/**
+ * Opens the device that the configuration names (`engine.provider`), with a control thread. "auto"
+ * opens the software fabric, which connects the shards and clients of one engine. The
+ * configuration is copied.
+ *
+ * Thread: any.
+ */
+int rpcrdma_engine_new(const struct rpcrdma_config *config, struct rpcrdma_engine **engine);
+
+/**
+ * As `rpcrdma_engine_new`, without a control thread: the program steps the control plane, for
+ * event loops of one thread and for tests. `rpcrdma_engine_listen` and `rpcrdma_client_connect`
+ * do not wait for a step: begin connecting, step and poll.
+ *
+ * Thread: any.
+ */
+int rpcrdma_engine_new_stepped(const struct rpcrdma_config *config, struct rpcrdma_engine **engine);
+
+/**
+ * Processes connection requests and events of an engine without a control thread; waits for them
+ * at most `timeout_ns`.
+ *
+ * Thread: one at a time.
+ */
+int rpcrdma_engine_step(struct rpcrdma_engine *engine, uint64_t timeout_ns);
+
+/**
+ * Makes the first xids of shards and clients created from now on depend on `seed`, for
+ * reproducible runs.
+ *
+ * Thread: one at a time.
+ */
+int rpcrdma_engine_seed_xids(struct rpcrdma_engine *engine, uint64_t seed);
+
+/**
+ * Stops all shards as `rpcrdma_engine_stop`, and frees the engine. Shards and clients that the
+ * program polls, handles and loans stay valid, and are freed on their own. NULL is ignored.
+ *
+ * Thread: one at a time, not a callback.
+ */
+void rpcrdma_engine_free(struct rpcrdma_engine *engine);
+
+/**
+ * Listens at an address, such as "192.0.2.1:20049" or "shm:/run/store.sock", and distributes
+ * connections over the serving shards in turn. Port 0, and "shm:@", select a free one.
+ *
+ * `text` receives the address in use with a NUL at its end, in at most `len` bytes; NULL if it is
+ * not needed.
+ *
+ * Thread: one at a time.
+ */
+int rpcrdma_engine_listen(struct rpcrdma_engine *engine, const char *at, char *text, size_t len);
+
+/**
+ * Starts the configured number of shards (`engine.shards`), each on its own thread with its own
+ * context of the handler, and returns when all of them serve.
+ *
+ * Thread: one at a time, not a callback.
+ */
+int rpcrdma_engine_start(struct rpcrdma_engine *engine, const struct rpcrdma_handler *handler);
+
+/**
+ * How many shards were started.
+ *
+ * Thread: one at a time.
+ */
+size_t rpcrdma_engine_shard_count(const struct rpcrdma_engine *engine);
+
+/**
+ * The handle of a started shard; NULL behind the last. It belongs to the engine: clone it to keep
+ * it for longer.
+ *
+ * Thread: one at a time.
+ */
+const struct rpcrdma_handle *rpcrdma_engine_shard(const struct rpcrdma_engine *engine,
+                                                  size_t index);
+
+/**
+ * Stops the started shards, and waits for them. A stopping shard delivers no new call, answers
+ * those that it has delivered, and completes its own, until `connections.stop_timeout`.
+ *
+ * Thread: one at a time, not a callback.
+ */
+int rpcrdma_engine_stop(struct rpcrdma_engine *engine);
+
+/**
+ * The provider that was opened: "fabric", "shm" or "verbs". A constant text.
+ *
+ * Thread: one at a time.
+ */
+const char *rpcrdma_engine_provider(const struct rpcrdma_engine *engine);
+
+/**
+ * Calls `tell` once for each thread of the engine that panicked, and for each shard that panicked
+ * while the program polled it, with a text that ends with the call. Earlier ones are told at once.
+ * The thread that panicked calls it.
+ *
+ * Thread: one at a time.
+ */
+int rpcrdma_engine_on_failure(struct rpcrdma_engine *engine,
+                              void (*tell)(void *arg, const char *text),
+                              void *arg);
+
+/**
+ * How many threads of the engine have panicked.
+ *
+ * Thread: one at a time.
+ */
+size_t rpcrdma_engine_failures(const struct rpcrdma_engine *engine);
+
+/**
+ * What became of the connection requests of peers, counted by outcome: writes at most `capacity`
+ * counters, and how many there are to `count`.
+ *
+ * Thread: one at a time.
+ */
+int rpcrdma_engine_admissions(const struct rpcrdma_engine *engine,
+                              struct rpcrdma_counter *counters,
+                              size_t capacity,
+                              size_t *count);
+
+/**
+ * The time of the library's monotonic clock, in nanoseconds. It costs some ten nanoseconds.
+ *
+ * Thread: any.
+ */
+uint64_t rpcrdma_now(void);
+
+/**
+ * One more handle of the same shard; NULL for NULL.
+ *
+ * Thread: any.
+ */
+struct rpcrdma_handle *rpcrdma_handle_clone(const struct rpcrdma_handle *handle);
+
+/**
+ * Frees a handle that was cloned. The shard does not end. NULL is ignored.
+ *
+ * Thread: any.
+ */
+void rpcrdma_handle_free(struct rpcrdma_handle *handle);
+
+/**
+ * The number of the shard, unique in its process.
+ *
+ * Thread: any.
+ */
+uint32_t rpcrdma_handle_number(const struct rpcrdma_handle *handle);
+
+/**
+ * The state of the shard: a value of `rpcrdma_state`.
+ *
+ * Thread: any.
+ */
+int rpcrdma_handle_state(const struct rpcrdma_handle *handle);
+
+/**
+ * Connections that the shard has.
+ *
+ * Thread: any.
+ */
+size_t rpcrdma_handle_connections(const struct rpcrdma_handle *handle);
+
+/**
+ * The counters of the shard: writes at most `capacity` of them, and how many there are to `count`.
+ * Docs: docs/embedding.md.
+ *
+ * Thread: any.
+ */
+int rpcrdma_handle_stats(const struct rpcrdma_handle *handle,
+                         struct rpcrdma_counter *counters,
+                         size_t capacity,
+                         size_t *count);
+
+/**
+ * One counter of the shard, by its name, such as "calls_in".
+ *
+ * Thread: any.
+ */
+int rpcrdma_handle_counter(const struct rpcrdma_handle *handle, const char *name, uint64_t *value);
+
+/**
+ * What the shard obtained of its configuration (pages, locked memory, the way of exposure), as one
+ * line with a NUL at its end, in at most `len` bytes.
+ *
+ * Thread: any.
+ */
+int rpcrdma_handle_obtained(const struct rpcrdma_handle *handle, char *text, size_t len);
+
+/**
+ * Answers a deferred call from any thread; the shard sends the answer in its next turn. Takes the
+ * ticket and the loans. If the connection has ended, the answer is dropped.
+ *
+ * `RPCRDMA_E_NO_PEER` if the ticket belongs to another shard, `RPCRDMA_E_STOPPED` if the shard has
+ * ended; then the ticket and the loans stay with the program.
+ *
+ * Thread: any.
+ */
+int rpcrdma_handle_finish(const struct rpcrdma_handle *handle,
+                          struct rpcrdma_ticket *ticket,
+                          const struct rpcrdma_finished *finished);
+
+/**
+ * Wakes the shard for a turn if it sleeps: for an `on_turn` that reads what other threads queue.
+ *
+ * Thread: any.
+ */
+int rpcrdma_handle_wake(const struct rpcrdma_handle *handle);
+
+/**
+ * Ends a connection at once. `RPCRDMA_E_BUSY` if too many orders wait.
+ *
+ * Thread: any.
+ */
+int rpcrdma_handle_close(const struct rpcrdma_handle *handle, struct rpcrdma_connection connection);
+
+/**
+ * Tells the shard to stop: it delivers no new calls, and ends when those that it has are answered.
+ *
+ * Thread: any.
+ */
+int rpcrdma_handle_stop(const struct rpcrdma_handle *handle);
+
+/**
+ * A shard for the calling thread to poll. It calls `handler->start` before it returns.
+ *
+ * Thread: one at a time; the calling thread polls it.
+ */
+int rpcrdma_shard_new(struct rpcrdma_engine *engine,
+                      const struct rpcrdma_handler *handler,
+                      struct rpcrdma_shard **shard);
+
+/**
+ * Ends a shard at once, with its connections. NULL is ignored.
+ *
+ * Thread: polling.
+ */
+void rpcrdma_shard_free(struct rpcrdma_shard *shard);
+
+/**
+ * Does all available work once: 1 if there was any, 0 if not. Never blocks.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_shard_poll(struct rpcrdma_shard *shard, uint64_t now_ns);
+
+/**
+ * Polls until the shard is stopped, and waits as `engine.idle` says.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_shard_run(struct rpcrdma_shard *shard);
+
+/**
+ * Requests a connection; `on_connect` or `on_refused` receives the outcome with `attempt`.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_shard_connect(struct rpcrdma_shard *shard, const char *to, uint64_t *attempt);
+
+/**
+ * Whether the shard was told to stop and has stopped.
+ *
+ * Thread: polling.
+ */
+bool rpcrdma_shard_is_stopped(const struct rpcrdma_shard *shard);
+
+/**
+ * Sleeps, or not, as `engine.idle` says, after a poll that was `busy` (not 0) or not; at most
+ * `timeout_ns`. 1 if the thread has yielded its core: read the clock anew; otherwise 0.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_shard_rest(struct rpcrdma_shard *shard, int busy, uint64_t now_ns, uint64_t timeout_ns);
+
+/**
+ * Announces that the thread is about to sleep in an event loop, and looks once more: 0 if there is
+ * work, so poll; 1 if the thread may sleep until `rpcrdma_shard_fd` is readable, at most `most_ns`
+ * (`UINT64_MAX` without a limit), and then polls. Submit first, then arm.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_shard_arm(struct rpcrdma_shard *shard, uint64_t now_ns, uint64_t *most_ns);
+
+/**
+ * The descriptor that ends the sleep announced by `rpcrdma_shard_arm`, for epoll or poll. It is
+ * level-triggered, and the shard's: do not close it. Negative on failure.
+ *
+ * Thread: any.
+ */
+int rpcrdma_shard_fd(const struct rpcrdma_shard *shard);
+
+/**
+ * Waits until there may be something to do, at most `timeout_ns`.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_shard_wait(struct rpcrdma_shard *shard, uint64_t timeout_ns);
+
+/**
+ * The shard behind it, for memory, tickets and limits. It ends with the next call on the shard.
+ * NULL for NULL.
+ *
+ * Thread: polling.
+ */
+struct rpcrdma_turn *rpcrdma_shard_turn(struct rpcrdma_shard *shard, uint64_t now_ns);
+
+/**
+ * The handle to reach it from other threads. It ends with the shard: clone it to keep it for
+ * longer. NULL for NULL.
+ *
+ * Thread: any.
+ */
+const struct rpcrdma_handle *rpcrdma_shard_handle(const struct rpcrdma_shard *shard);
+
+/**
+ * The time of this turn.
+ *
+ * Thread: that of the turn.
+ */
+uint64_t rpcrdma_turn_now(const struct rpcrdma_turn *turn);
+
+/**
+ * Begins a call, as `rpcrdma_client_call`. The completion is that of the shard: its `on_reply`.
+ *
+ * Thread: that of the turn.
+ */
+int rpcrdma_turn_call(struct rpcrdma_turn *turn,
+                      struct rpcrdma_connection connection,
+                      uint64_t cookie,
+                      struct rpcrdma_call **call);
+
+/**
+ * Ends a call before its reply: it completes with `RPCRDMA_E_CANCELLED`, unless its reply arrives
+ * first. `RPCRDMA_E_NOTHING` if it is over.
+ *
+ * Thread: that of the turn.
+ */
+int rpcrdma_turn_cancel(struct rpcrdma_turn *turn, struct rpcrdma_call_id call);
+
+/**
+ * Answers a deferred call: calls `answer` with a reply, which it answers as `on_call` does. Takes
+ * the ticket.
+ *
+ * `RPCRDMA_E_NO_PEER` if the connection has ended or the ticket is of another shard,
+ * `RPCRDMA_E_BUSY` if no send slot is free; then `answer` is not called, and the ticket stays with
+ * the program.
+ *
+ * Thread: that of the turn.
+ */
+int rpcrdma_turn_resume(struct rpcrdma_turn *turn,
+                        struct rpcrdma_ticket *ticket,
+                        void (*answer)(void *arg, struct rpcrdma_reply *reply),
+                        void *arg);
+
+/**
+ * As `rpcrdma_handle_finish`, at once. The results are those of `rpcrdma_turn_resume`.
+ *
+ * Thread: that of the turn.
+ */
+int rpcrdma_turn_finish(struct rpcrdma_turn *turn,
+                        struct rpcrdma_ticket *ticket,
+                        const struct rpcrdma_finished *finished);
+
+/**
+ * Whether a ticket can still be answered.
+ *
+ * Thread: that of the turn.
+ */
+bool rpcrdma_turn_is_open(struct rpcrdma_turn *turn, const struct rpcrdma_ticket *ticket);
+
+/**
+ * A registered buffer of the configured length (`memory.bulk`): `loan` receives it.
+ * `RPCRDMA_E_NO_BUFFER` if none is free.
+ *
+ * Thread: that of the turn.
+ */
+int rpcrdma_turn_buffer(struct rpcrdma_turn *turn, struct rpcrdma_loan *loan);
+
+/**
+ * Returns a loan, without the atomic operations of `rpcrdma_loan_free`. Takes it.
+ *
+ * Thread: that of the turn.
+ */
+int rpcrdma_turn_release(struct rpcrdma_turn *turn, struct rpcrdma_loan *loan);
+
+/**
+ * The address of a peer, as text with a NUL at its end, in at most `len` bytes; that of the
+ * listener if this side has connected.
+ *
+ * Thread: that of the turn.
+ */
+int rpcrdma_turn_address(struct rpcrdma_turn *turn,
+                         struct rpcrdma_connection connection,
+                         char *text,
+                         size_t len);
+
+/**
+ * The limits of a peer. `RPCRDMA_E_NO_PEER` if the connection has ended.
+ *
+ * Thread: that of the turn.
+ */
+int rpcrdma_turn_limits(struct rpcrdma_turn *turn,
+                        struct rpcrdma_connection connection,
+                        struct rpcrdma_limits *limits);
+
+/**
+ * Transmissions that may be sent to a peer now; 0 if the connection has ended.
+ *
+ * Thread: that of the turn.
+ */
+uint32_t rpcrdma_turn_credits(struct rpcrdma_turn *turn, struct rpcrdma_connection connection);
+
+/**
+ * How many items were placed outside of the payload stream.
+ *
+ * Thread: callback.
+ */
+size_t rpcrdma_message_placed_count(const struct rpcrdma_message *message);
+
+/**
+ * A placed item, in stream order. `RPCRDMA_E_NOTHING` behind the last.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_message_placed(const struct rpcrdma_message *message,
+                           size_t item,
+                           struct rpcrdma_placed *placed);
+
+/**
+ * A slice of a placed item; empty if it was taken. `RPCRDMA_E_NOTHING` if there is none.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_message_segment(const struct rpcrdma_message *message,
+                            size_t item,
+                            size_t segment,
+                            struct rpcrdma_slice *slice);
+
+/**
+ * Takes a slice of a placed item out of its receive buffer, without a copy: `loan` receives it. It
+ * counts as in `rpcrdma_message_segment`. `RPCRDMA_E_NO_SPARE`, `RPCRDMA_E_SHARED`: read and copy
+ * the slice instead.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_message_take(struct rpcrdma_message *message,
+                         size_t item,
+                         size_t segment,
+                         struct rpcrdma_loan *loan);
+
+/**
+ * The address of the caller, as text with a NUL at its end, in at most `len` bytes.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_request_address(const struct rpcrdma_request *request, char *text, size_t len);
+
+/**
+ * The xid of a call that is over, to repeat it with.
+ *
+ * Thread: callback.
+ */
+uint32_t rpcrdma_completion_xid(const struct rpcrdma_completion *completion);
+
+/**
+ * Takes back the result buffer of a want, by the order of requests; once. Writes at most
+ * `capacity` pieces, which is as many as were given, and how many to `count`. Further ones return
+ * to their pool. `RPCRDMA_E_NOTHING` if the want had none, or the device may still write to it.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_completion_take_sink(struct rpcrdma_completion *completion,
+                                 size_t want,
+                                 struct rpcrdma_loan *pieces,
+                                 size_t capacity,
+                                 size_t *count);
+
+/**
+ * Takes back the memory placed in a call of a session that ended while it waited; once. As
+ * `rpcrdma_completion_take_sink`. That of a call that was under way returns to its pools.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_completion_take_placed(struct rpcrdma_completion *completion,
+                                   struct rpcrdma_loan *loans,
+                                   size_t capacity,
+                                   size_t *count);
+
+/**
+ * A reader of a message, positioned behind transaction id and message type.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_reader_init(struct rpcrdma_reader *reader, const struct rpcrdma_message *message);
+
+/**
+ * A reader of payload that the program has kept; positioned at its first byte.
+ *
+ * Thread: any; the bytes stay.
+ */
+int rpcrdma_reader_init_bytes(struct rpcrdma_reader *reader, struct rpcrdma_slice bytes);
+
+/**
+ * A reader positioned at the results of a call, behind the RPC header of its reply.
+ * `RPCRDMA_E_DENIED` if the server did not execute the call, `RPCRDMA_E_HEADER` if the header is
+ * invalid.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_reader_init_results(struct rpcrdma_reader *reader,
+                                const struct rpcrdma_message *message);
+
+/**
+ * An unsigned integer. `RPCRDMA_E_END` if the message ends before.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_get_u32(struct rpcrdma_reader *reader, uint32_t *value);
+
+/**
+ * An unsigned hyper integer. `RPCRDMA_E_END` if the message ends before.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_get_u64(struct rpcrdma_reader *reader, uint64_t *value);
+
+/**
+ * Fixed-length opaque data, without padding: exactly `len` bytes, copied to `out`.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_get_fixed(struct rpcrdma_reader *reader, uint8_t *out, size_t len);
+
+/**
+ * Variable-length opaque data or a string (count, bytes, padding), copied to `out`, which has room
+ * for `capacity` bytes; `len` receives the count. Of data that are longer
+ * (`RPCRDMA_E_OPAQUE_TOO_LONG`) only the count is read, and `len` receives it.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_get_opaque(struct rpcrdma_reader *reader, uint8_t *out, size_t capacity, size_t *len);
+
+/**
+ * At most `len_max` bytes without a copy, as many as are contiguous; at least one.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_get_some(struct rpcrdma_reader *reader, size_t len_max, struct rpcrdma_slice *slice);
+
+/**
+ * Skips `len` bytes.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_skip(struct rpcrdma_reader *reader, size_t len);
+
+/**
+ * Bytes read so far, from the transaction id on, without placed items.
+ *
+ * Thread: callback.
+ */
+size_t rpcrdma_reader_position(const struct rpcrdma_reader *reader);
+
+/**
+ * The payload to write. NULL if the call is answered.
+ *
+ * Thread: callback.
+ */
+struct rpcrdma_payload *rpcrdma_reply_payload(struct rpcrdma_reply *reply);
+
+/**
+ * Reads the RPC header of the call: its procedure, and a reader positioned at its arguments. A
+ * call that is invalid, or to another program, is answered by this function
+ * (`RPCRDMA_E_DENIED`): return from the callback.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_reply_arguments(struct rpcrdma_reply *reply,
+                            const struct rpcrdma_message *message,
+                            const struct rpcrdma_program *program,
+                            uint32_t *procedure,
+                            struct rpcrdma_reader *reader);
+
+/**
+ * Sets the operation whose results are placed from now on: the one that begins at `origin` in the
+ * unreduced XDR stream of the call. A call of one operation does not need this.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_reply_operation(struct rpcrdma_reply *reply, uint32_t origin);
+
+/**
+ * Sends the reply at the end of the turn. If it cannot be sent, the caller gets an error;
+ * `rpcrdma_reply_try_send` returns the reason.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_reply_send(struct rpcrdma_reply *reply);
+
+/**
+ * As `rpcrdma_reply_send`, but a reply that cannot be sent stays open, to be deferred or refused.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_reply_try_send(struct rpcrdma_reply *reply);
+
+/**
+ * Keeps the right to answer later, on this thread or another: `ticket` receives it. What was
+ * written is discarded.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_reply_defer(struct rpcrdma_reply *reply, struct rpcrdma_ticket *ticket);
+
+/**
+ * Rejects the call: the caller learns that there will be no reply.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_reply_refuse(struct rpcrdma_reply *reply);
+
+/**
+ * Sends a reply without results, with this `rpcrdma_accept_status`: the call is not executed. The
+ * payload must be empty.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_reply_deny(struct rpcrdma_reply *reply, int status);
+
+/**
+ * Drops a ticket, which rejects its call. One that was given away is ignored.
+ *
+ * Thread: any.
+ */
+void rpcrdma_ticket_drop(struct rpcrdma_ticket *ticket);
+
+/**
+ * The peer whose call it answers; none for a ticket that was given away.
+ *
+ * Thread: any.
+ */
+struct rpcrdma_connection rpcrdma_ticket_connection(const struct rpcrdma_ticket *ticket);
+
+/**
+ * The transaction id of the call; 0 for a ticket that was given away.
+ *
+ * Thread: any.
+ */
+uint32_t rpcrdma_ticket_xid(const struct rpcrdma_ticket *ticket);
+
+/**
+ * A client for the calling thread to poll.
+ *
+ * Thread: one at a time; the calling thread polls it.
+ */
+int rpcrdma_client_new(struct rpcrdma_engine *engine, struct rpcrdma_client **client);
+
+/**
+ * Ends a client at once, with its connections. NULL is ignored.
+ *
+ * Thread: polling.
+ */
+void rpcrdma_client_free(struct rpcrdma_client *client);
+
+/**
+ * Connects and waits until calls can be made. Completions of other calls that arrive meanwhile
+ * are lost: connect first. Needs an engine with a control thread.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_client_connect(struct rpcrdma_client *client,
+                           const char *to,
+                           struct rpcrdma_connection *connection);
+
+/**
+ * Requests a connection; `rpcrdma_client_connected` returns the outcome after some polls.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_client_begin_connect(struct rpcrdma_client *client, const char *to, uint64_t *attempt);
+
+/**
+ * The outcome of an attempt to connect, once: 0 with `connection`, `RPCRDMA_E_PENDING` if it is
+ * open (or was returned), otherwise why there is none.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_client_connected(struct rpcrdma_client *client,
+                             uint64_t attempt,
+                             struct rpcrdma_connection *connection);
+
+/**
+ * Begins a call. `cookie` comes back with its completion. A call under construction is discarded.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_client_call(struct rpcrdma_client *client,
+                        struct rpcrdma_connection connection,
+                        uint64_t cookie,
+                        struct rpcrdma_call **call);
+
+/**
+ * Ends a call before its reply: it completes with `RPCRDMA_E_CANCELLED` in the next poll, unless
+ * its reply arrives first. `RPCRDMA_E_NOTHING` if it is over.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_client_cancel(struct rpcrdma_client *client, struct rpcrdma_call_id call);
+
+/**
+ * Sends submitted calls, processes arrivals and passes every completion to `done`: 1 if there was
+ * work, 0 if not. Never blocks. `done` must not use the client.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_client_poll(struct rpcrdma_client *client,
+                        uint64_t now_ns,
+                        rpcrdma_on_completion done,
+                        void *arg);
+
+/**
+ * As `rpcrdma_client_poll`, until there was work, at most `timeout_ns`; with the clock of
+ * `rpcrdma_now`. After some ten microseconds without work the thread sleeps.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_client_poll_for(struct rpcrdma_client *client,
+                            uint64_t timeout_ns,
+                            rpcrdma_on_completion done,
+                            void *arg);
+
+/**
+ * A registered buffer of the configured length: `loan` receives it. `RPCRDMA_E_NO_BUFFER` if none
+ * is free.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_client_buffer(struct rpcrdma_client *client, struct rpcrdma_loan *loan);
+
+/**
+ * Returns a loan, without the atomic operations of `rpcrdma_loan_free`. Takes it.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_client_release(struct rpcrdma_client *client, struct rpcrdma_loan *loan);
+
+/**
+ * Sleeps, or not, as `engine.idle` says, after a poll that was `busy` (not 0) or not; at most
+ * `timeout_ns`. 1 if the thread has yielded its core: read the clock anew; otherwise 0.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_client_rest(struct rpcrdma_client *client,
+                        int busy,
+                        uint64_t now_ns,
+                        uint64_t timeout_ns);
+
+/**
+ * Announces that the thread is about to sleep in an event loop, and looks once more: 0 if there is
+ * work, so poll; 1 if the thread may sleep until `rpcrdma_client_fd` is readable, at most `most_ns`
+ * (`UINT64_MAX` without a limit), and then polls. Submit first, then arm.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_client_arm(struct rpcrdma_client *client, uint64_t now_ns, uint64_t *most_ns);
+
+/**
+ * The descriptor that ends the sleep announced by `rpcrdma_client_arm`, for epoll or poll. It is
+ * level-triggered, and the client's: do not close it. Negative on failure.
+ *
+ * Thread: any.
+ */
+int rpcrdma_client_fd(const struct rpcrdma_client *client);
+
+/**
+ * Waits until there may be something to do, at most `timeout_ns`.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_client_wait(struct rpcrdma_client *client, uint64_t timeout_ns);
+
+/**
+ * The shard behind it, for memory, tickets and limits. It ends with the next call on the client.
+ * NULL for NULL.
+ *
+ * Thread: polling.
+ */
+struct rpcrdma_turn *rpcrdma_client_turn(struct rpcrdma_client *client, uint64_t now_ns);
+
+/**
+ * The handle to reach it from other threads. It ends with the client: clone it to keep it for
+ * longer. NULL for NULL.
+ *
+ * Thread: any.
+ */
+const struct rpcrdma_handle *rpcrdma_client_handle(const struct rpcrdma_client *client);
+
+/**
+ * The payload to write. NULL if there is no call.
+ *
+ * Thread: that of the call's owner.
+ */
+struct rpcrdma_payload *rpcrdma_call_payload(struct rpcrdma_call *call);
+
+/**
+ * Begins an operation of the call: results requested from here on belong to it. A call without
+ * this is one operation.
+ *
+ * Thread: that of the call's owner.
+ */
+int rpcrdma_call_operation(struct rpcrdma_call *call);
+
+/**
+ * Requests one more data item of the reply outside of its payload, in placement segments. A
+ * shorter item than `len_min` stays in the payload; at most `len_max` bytes are received.
+ *
+ * Thread: that of the call's owner.
+ */
+int rpcrdma_call_want(struct rpcrdma_call *call, uint32_t len_min, uint32_t len_max);
+
+/**
+ * As `rpcrdma_call_want`, but the peer writes the item to a result buffer by RDMA Write. It has
+ * `count` pieces, in all at least `len_max` bytes. Takes the loans, which come back by
+ * `rpcrdma_completion_take_sink`.
+ *
+ * Thread: that of the call's owner.
+ */
+int rpcrdma_call_want_into(struct rpcrdma_call *call,
+                           uint32_t len_min,
+                           uint32_t len_max,
+                           struct rpcrdma_loan *sink,
+                           size_t count);
+
+/**
+ * As `rpcrdma_call_want_into`, but the peer may choose to place the item by Send.
+ *
+ * Thread: that of the call's owner.
+ */
+int rpcrdma_call_want_either(struct rpcrdma_call *call,
+                             uint32_t len_min,
+                             uint32_t len_max,
+                             struct rpcrdma_loan *sink,
+                             size_t count);
+
+/**
+ * As `rpcrdma_call_want_into`, but the peer places an item of at most `sent_max` bytes by Send.
+ *
+ * Thread: that of the call's owner.
+ */
+int rpcrdma_call_want_by_size(struct rpcrdma_call *call,
+                              uint32_t len_min,
+                              uint32_t len_max,
+                              uint32_t sent_max,
+                              struct rpcrdma_loan *sink,
+                              size_t count);
+
+/**
+ * Sets the maximum length of the reply's payload, from the transaction id on, without placed
+ * items. The default is 1024 bytes, or the capacity of one message if that is less.
+ *
+ * Thread: that of the call's owner.
+ */
+int rpcrdma_call_reply_payload_max(struct rpcrdma_call *call, uint32_t bytes);
+
+/**
+ * Ends the call with `RPCRDMA_E_DEADLINE` if its reply has not arrived by `at_ns`, on the clock
+ * that its owner is polled with. The granularity is 1 ms.
+ *
+ * Thread: that of the call's owner.
+ */
+int rpcrdma_call_deadline(struct rpcrdma_call *call, uint64_t at_ns);
+
+/**
+ * Sets the xid, to that of an earlier call that this one repeats. Not for calls of sessions.
+ *
+ * Thread: that of the call's owner.
+ */
+int rpcrdma_call_xid(struct rpcrdma_call *call, uint32_t xid);
+
+/**
+ * What becomes of a call of a session when its connection is lost: a value of `rpcrdma_resend`.
+ *
+ * Thread: that of the call's owner.
+ */
+int rpcrdma_call_resend(struct rpcrdma_call *call, int resend);
+
+/**
+ * Sends the call with the next poll. `id` receives its identity, to cancel it; NULL if it is not
+ * needed, which costs less.
+ *
+ * A refused call stays with its memory: if `rpcrdma_is_transient(status)`, poll, and submit it
+ * again, or discard it. Beginning another discards it, too.
+ *
+ * Thread: that of the call's owner.
+ */
+int rpcrdma_call_submit(struct rpcrdma_call *call, struct rpcrdma_call_id *id);
+
+/**
+ * Takes back the memory placed in a call that was refused, in the order of placing; once. Writes
+ * at most `capacity` loans, and how many to `count`. Further ones return to their pool. Constant
+ * bytes are not among them.
+ *
+ * Thread: that of the call's owner.
+ */
+int rpcrdma_call_take_placed(struct rpcrdma_call *call,
+                             struct rpcrdma_loan *loans,
+                             size_t capacity,
+                             size_t *count);
+
+/**
+ * Takes back the result buffer of a want of a call that was refused, as
+ * `rpcrdma_completion_take_sink`.
+ *
+ * Thread: that of the call's owner.
+ */
+int rpcrdma_call_take_sink(struct rpcrdma_call *call,
+                           size_t want,
+                           struct rpcrdma_loan *pieces,
+                           size_t capacity,
+                           size_t *count);
+
+/**
+ * Discards the call; its memory returns to its pools.
+ *
+ * Thread: that of the call's owner.
+ */
+int rpcrdma_call_discard(struct rpcrdma_call *call);
+
+/**
+ * Writes an unsigned integer.
+ *
+ * Thread: that of the message.
+ */
+void rpcrdma_put_u32(struct rpcrdma_payload *payload, uint32_t value);
+
+/**
+ * Writes an unsigned hyper integer.
+ *
+ * Thread: that of the message.
+ */
+void rpcrdma_put_u64(struct rpcrdma_payload *payload, uint64_t value);
+
+/**
+ * Writes variable-length opaque data or a string: count, bytes, padding.
+ *
+ * Thread: that of the message.
+ */
+void rpcrdma_put_opaque(struct rpcrdma_payload *payload, const uint8_t *data, size_t len);
+
+/**
+ * Writes fixed-length opaque data: bytes, padding.
+ *
+ * Thread: that of the message.
+ */
+void rpcrdma_put_fixed(struct rpcrdma_payload *payload, const uint8_t *data, size_t len);
+
+/**
+ * Writes the RPC header of a call (RFC 5531), with AUTH_NONE.
+ *
+ * Thread: that of the message.
+ */
+void rpcrdma_put_call_header(struct rpcrdma_payload *payload,
+                             uint32_t program,
+                             uint32_t version,
+                             uint32_t procedure);
+
+/**
+ * Writes the RPC header of a reply that has results: accepted, SUCCESS.
+ *
+ * Thread: that of the message.
+ */
+void rpcrdma_put_reply_header(struct rpcrdma_payload *payload);
+
+/**
+ * Writes the count of variable-length opaque data, and sends the bytes from their place. They go
+ * to placement segments or memory of the peer if it asks for that, and follow in line otherwise.
+ * Takes the loan, which returns to its pool when the message has left.
+ *
+ * Thread: that of the message.
+ */
+int rpcrdma_place(struct rpcrdma_payload *payload, struct rpcrdma_loan *loan);
+
+/**
+ * As `rpcrdma_place`, for one data item in several pieces. Takes all loans, or none.
+ *
+ * Thread: that of the message.
+ */
+int rpcrdma_place_pieces(struct rpcrdma_payload *payload, struct rpcrdma_loan *loans, size_t count);
+
+/**
+ * As `rpcrdma_place`, for a part of constant bytes, which stay in place.
+ *
+ * Thread: that of the message.
+ */
+int rpcrdma_place_bytes(struct rpcrdma_payload *payload,
+                        const struct rpcrdma_bytes *bytes,
+                        size_t offset,
+                        size_t len);
+
+/**
+ * The current position in the unreduced XDR stream.
+ *
+ * Thread: that of the message.
+ */
+uint32_t rpcrdma_position(const struct rpcrdma_payload *payload);
+
+/**
+ * Returns a loan to its pool. `rpcrdma_turn_release` costs less on the pool's own thread. A loan
+ * whose `data` is NULL is ignored. A loan may outlive its shard and engine.
+ *
+ * Thread: any.
+ */
+void rpcrdma_loan_free(struct rpcrdma_loan *loan);
+
+/**
+ * Makes the bytes of a loan constant, to be sent repeatedly. Takes the loan.
+ *
+ * Thread: any.
+ */
+int rpcrdma_bytes_new(struct rpcrdma_loan *loan, struct rpcrdma_bytes **bytes);
+
+/**
+ * One more owner of the same bytes; NULL for NULL.
+ *
+ * Thread: any.
+ */
+struct rpcrdma_bytes *rpcrdma_bytes_clone(const struct rpcrdma_bytes *bytes);
+
+/**
+ * The bytes, to read.
+ *
+ * Thread: any.
+ */
+struct rpcrdma_slice rpcrdma_bytes_slice(const struct rpcrdma_bytes *bytes);
+
+/**
+ * Ends one owner. The memory returns to its pool after the last, and after every message that
+ * sends it has left. NULL is ignored.
+ *
+ * Thread: any.
+ */
+void rpcrdma_bytes_free(struct rpcrdma_bytes *bytes);
+
+/**
+ * A session over a client without connections, which it takes: `*client` becomes NULL. It connects
+ * with its first poll. All `addresses` are those of one service, in the order of preference.
+ * `options` may be NULL.
+ *
+ * Thread: polling, of the client.
+ */
+int rpcrdma_session_new(struct rpcrdma_client **client,
+                        const char *const *addresses,
+                        size_t count,
+                        const struct rpcrdma_session_options *options,
+                        struct rpcrdma_session **session);
+
+/**
+ * Ends a session at once, with its connections and calls. NULL is ignored.
+ *
+ * Thread: polling.
+ */
+void rpcrdma_session_free(struct rpcrdma_session *session);
+
+/**
+ * Begins a call. `cookie` comes back with its completion. A call under construction is discarded.
+ * The call is sent with the next poll after `rpcrdma_call_submit`, or kept until there are a
+ * connection and credits.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_session_call(struct rpcrdma_session *session,
+                         uint64_t cookie,
+                         struct rpcrdma_call **call);
+
+/**
+ * Ends a call before its reply, as `rpcrdma_client_cancel`.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_session_cancel(struct rpcrdma_session *session, struct rpcrdma_call_id call);
+
+/**
+ * Connects, sends what waits and was submitted, and passes every completion to `done`: 1 if there
+ * was work, 0 if not. Never blocks. `done` must not use the session.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_session_poll(struct rpcrdma_session *session,
+                         uint64_t now_ns,
+                         rpcrdma_on_completion done,
+                         void *arg);
+
+/**
+ * As `rpcrdma_session_poll`, until there was work, at most `timeout_ns`; with the clock of
+ * `rpcrdma_now`.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_session_poll_for(struct rpcrdma_session *session,
+                             uint64_t timeout_ns,
+                             rpcrdma_on_completion done,
+                             void *arg);
+
+/**
+ * What happened to its connections, oldest first. `RPCRDMA_E_NOTHING` if there is nothing new. Of
+ * more than 256 that nobody asks for, the oldest are forgotten.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_session_next_event(struct rpcrdma_session *session,
+                               struct rpcrdma_session_event *event);
+
+/**
+ * Connections that are up.
+ *
+ * Thread: polling.
+ */
+size_t rpcrdma_session_connections(const struct rpcrdma_session *session);
+
+/**
+ * Calls that are not completed: under way or waiting.
+ *
+ * Thread: polling.
+ */
+size_t rpcrdma_session_open_calls(const struct rpcrdma_session *session);
+
+/**
+ * Stops: calls that wait complete with `RPCRDMA_E_CLOSED`, calls under way have
+ * `connections.stop_timeout` to complete. Poll until `rpcrdma_session_is_closed`.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_session_close(struct rpcrdma_session *session);
+
+/**
+ * Whether all is over.
+ *
+ * Thread: polling.
+ */
+bool rpcrdma_session_is_closed(struct rpcrdma_session *session);
+
+/**
+ * Waits until there may be something to do, at most `timeout_ns`.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_session_wait(struct rpcrdma_session *session, uint64_t timeout_ns);
+
+/**
+ * The shard behind it, for memory, tickets and limits. It ends with the next call on the session.
+ * NULL for NULL.
+ *
+ * Thread: polling.
+ */
+struct rpcrdma_turn *rpcrdma_session_turn(struct rpcrdma_session *session, uint64_t now_ns);
+
+/**
+ * The handle to reach it from other threads. It ends with the session: clone it to keep it for
+ * longer. NULL for NULL.
+ *
+ * Thread: any.
+ */
+const struct rpcrdma_handle *rpcrdma_session_handle(const struct rpcrdma_session *session);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* RPCRDMA_H */

@@ -1,0 +1,69 @@
+//! The engine for C: librpcrdma and rpcrdma.h.
+//!
+//! ```text
+//!   C program ─▶ rpcrdma_*: arguments checked, panics caught ─▶ engine ─▶ callbacks of the program
+//! ```
+//! The header is generated from these sources, and its names are theirs. Its first page states what
+//! every function requires of pointers and threads.
+#![expect(unsafe_code, reason = "pointers of C programs become references here")]
+#![expect(non_camel_case_types, reason = "the names are those of the header")]
+#![expect(clippy::missing_safety_doc, reason = "the header's first page is about all functions")]
+#![expect(unused_variables, reason = "functions without a body yet")]
+
+// In the order of the header.
+mod status;
+
+mod config;
+
+mod engine;
+
+mod handler;
+
+mod handle;
+
+mod stats;
+
+mod shard;
+
+mod turn;
+
+mod message;
+
+mod reader;
+
+mod reply;
+
+mod ticket;
+
+mod client;
+
+mod call;
+
+mod payload;
+
+mod loan;
+
+mod session;
+
+pub use call::*;
+pub use client::*;
+pub use config::*;
+pub use engine::*;
+pub use handle::*;
+pub use handler::*;
+pub use loan::*;
+pub use message::*;
+pub use payload::*;
+pub use reader::*;
+pub use reply::*;
+pub use session::*;
+pub use shard::*;
+pub use stats::*;
+pub use status::*;
+pub use ticket::*;
+pub use turn::*;
+
+/// The result of what is not written yet.
+fn unfinished() -> core::ffi::c_int {
+    rpcrdma_status::RPCRDMA_E_UNSUPPORTED as core::ffi::c_int
+}
