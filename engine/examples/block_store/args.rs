@@ -31,6 +31,9 @@ pub struct Args {
     /// Clients that a server serves at a time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub connections: u32,
+    /// Threads that write and read the store's file.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub threads: u32,
     /// Segments of 64 KiB that may be at the disk at a time; without it enough.
     #[arg(long, value_name = "N")]
     pub spares: Option<u32>,

@@ -33,15 +33,16 @@ pub struct Store {
     /// Past the page cache, if the file system has that: for aligned memory, offsets and lengths.
     direct: Option<File>,
     buffered: File,
+    threads: u32,
 }
 
 impl Store {
-    /// Creates the file, which must not exist.
-    pub fn create(path: &Path) -> io::Result<Arc<Store>> {
+    /// Creates the file, which must not exist, for so many threads of each shard.
+    pub fn create(path: &Path, threads: u32) -> io::Result<Arc<Store>> {
         let mut how = OpenOptions::new();
         let buffered = how.read(true).write(true).create_new(true).open(path)?;
         let direct = how.create_new(false).custom_flags(libc::O_DIRECT).open(path).ok();
-        Ok(Arc::new(Store { direct, buffered }))
+        Ok(Arc::new(Store { direct, buffered, threads }))
     }
 
     /// The descriptor past the page cache, if it can take these bytes.
@@ -112,7 +113,7 @@ pub fn start(
 ) -> SyncSender<(Ticket, Task)> {
     let (jobs, queue) = sync_channel(calls_max);
     let queue = Arc::new(Mutex::new(queue));
-    for _ in 0..THREADS {
+    for _ in 0..store.threads {
         let (store, shard, queue) = (store.clone(), shard.clone(), queue.clone());
         let next = move || queue.lock().ok()?.recv().ok();
         std::thread::spawn(move || {
@@ -136,4 +137,3 @@ fn answer(words: &[u32]) -> Finished {
 
 /// What O_DIRECT wants offsets, lengths and addresses to be multiples of; no device wants more.
 const SECTOR: usize = 4096;
-const THREADS: usize = 2;

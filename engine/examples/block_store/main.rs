@@ -175,7 +175,7 @@ fn store(args: &Args) -> Outcome<Arc<Store>> {
     let is_temporary = args.store.is_none() || place.is_dir();
     let own = || place.join(format!("block_store-{}.data", std::process::id()));
     let path = if is_temporary { own() } else { place.to_owned() };
-    let store = Store::create(&path)
+    let store = Store::create(&path, args.threads)
         .map_err(|why| format!("{}: {why}; --store names another place", path.display()))?;
     if is_temporary {
         std::fs::remove_file(&path)?;
