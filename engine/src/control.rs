@@ -19,6 +19,8 @@ use rpcrdma_xdr::private_data::PrivateData;
 pub(crate) use self::shared::{Attachment, ControlShared, ShardEntry};
 use self::shared::{ControlRequest, Param, lock};
 pub use self::tally::Admissions;
+#[cfg(feature = "metrics")]
+pub(crate) use self::tally::Tally;
 use crate::budget;
 use crate::error::SetupError;
 use crate::parties::{Membership, Parties};

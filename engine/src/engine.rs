@@ -18,6 +18,7 @@ use crate::error::SetupError;
 use crate::fabric::Fabric;
 use crate::failure::{self, EngineThread, Failures, Panicked};
 use crate::provider::{Address, Provider};
+use crate::roster::Roster;
 use crate::scatter::scattered;
 use crate::shard::Core;
 use crate::shard::start::ShardNumbers;
@@ -33,6 +34,7 @@ pub struct Engine<P: Provider = Fabric> {
     xids: AtomicU64,
     control: Option<JoinHandle<()>>,
     threads: Vec<(ShardHandle, JoinHandle<()>)>,
+    roster: Arc<Roster>,
 }
 
 impl<P: Provider> Engine<P> {
@@ -70,6 +72,7 @@ impl<P: Provider> Engine<P> {
             xids: AtomicU64::new(RandomState::new().hash_one(0)),
             control: None,
             threads: Vec::new(),
+            roster: Arc::default(),
         };
         Ok((engine, control))
     }
@@ -115,6 +118,19 @@ impl<P: Provider> Engine<P> {
     /// What became of the connection requests of peers: accepted, or rejected for which reason.
     pub fn admissions(&self) -> Admissions {
         self.shared.tally.snapshot()
+    }
+
+    /// The shards of this engine that have not ended, in the order of their numbers: those of its
+    /// threads, and those that the program polls.
+    pub fn shards(&self) -> Vec<ShardHandle> {
+        self.roster.shards()
+    }
+
+    /// The metrics of all shards of this engine, to serve to Prometheus.
+    #[cfg(feature = "metrics")]
+    pub fn metrics(&self) -> crate::metrics::Metrics {
+        let ControlShared { tally, failures, .. } = &*self.shared;
+        crate::metrics::Metrics::new(self.roster.clone(), tally.clone(), failures.clone())
     }
 
     /// Calls `tell` once for each of [`Engine::failures`], including later ones. For those, the
@@ -196,6 +212,7 @@ impl<P: Provider> Engine<P> {
             shared: self.shared.clone(),
             first_xid: scattered(self.xids.fetch_add(1, Ordering::Relaxed)),
             number: next_number(&SHARDS)?,
+            roster: self.roster.clone(),
         })
     }
 
@@ -241,6 +258,7 @@ struct ShardMaker<P: Provider> {
     shared: Arc<ControlShared<P>>,
     first_xid: u32,
     number: u32,
+    roster: Arc<Roster>,
 }
 
 impl<P: Provider> ShardMaker<P> {
@@ -269,6 +287,7 @@ impl<P: Provider> ShardMaker<P> {
         core.link.set_backward(handler.backward());
         let connections_max = self.config.connections().max.as_usize();
         core.attach(&self.shared, serves, connections_max);
+        self.roster.enter(&core.parts.handle);
         trace::shard_started(self.number, serves, core.parts.handle.obtained());
         Ok(Shard::new(core, handler, &self.config, self.shared.failures.clone()))
     }

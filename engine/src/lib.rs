@@ -19,9 +19,12 @@ pub mod error;
 pub mod failure;
 mod io;
 pub mod message;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 mod obtained;
 pub mod onc;
 mod parties;
+mod roster;
 mod scatter;
 mod session;
 pub mod shard;

@@ -25,17 +25,17 @@ impl Counter {
 }
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
         /// What a shard has counted since it started.
         #[derive(Debug, Default)]
         pub struct Stats {
-            $($(#[$doc])* pub $name: Counter,)*
+            $($(#[doc = $doc])* pub $name: Counter,)*
         }
 
         /// The counters of a shard at one moment.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         pub struct Snapshot {
-            $($(#[$doc])* pub $name: u64,)*
+            $($(#[doc = $doc])* pub $name: u64,)*
         }
 
         impl Stats {
@@ -46,6 +46,14 @@ macro_rules! counters {
         }
 
         impl Snapshot {
+            /// Name, description and value of every counter, in the order of declaration.
+            #[cfg(feature = "metrics")]
+            pub(crate) fn described(
+                &self,
+            ) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
+                [$((stringify!($name), concat!($($doc),*), self.$name),)*].into_iter()
+            }
+
             /// Name and value of every counter, in the order of declaration.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
                 [$((stringify!($name), self.$name),)*].into_iter()

@@ -6,14 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rpcrdma_config::Raw;
+use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::control::Control;
 use rpcrdma_engine::provider::ConnectError;
 use rpcrdma_engine::{
     Address, Admission, Answer, Call, Client, Clock, ConnectRequest, ConnectionId, Engine, Fabric,
     Handler, Reply, Shard,
 };
-use rpcrdma_tests::setup::{checked, small};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -143,6 +142,19 @@ impl Scene {
         call.payload().put_u32(number);
         call.submit().expect("a call");
     }
+}
+
+/// A configuration of little memory.
+fn small() -> Raw {
+    let mut raw = Raw::default();
+    raw.engine.provider = "fabric".into();
+    raw.memory.pages = "4K".into();
+    raw.connections.max = 2;
+    raw
+}
+
+fn checked(raw: &Raw) -> Config {
+    Config::try_from(raw.clone()).expect("a configuration")
 }
 
 /// Runs with a subscriber of its own.

@@ -1,6 +1,6 @@
 //! The handle of a shard, for other threads.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_queue::SegQueue;
@@ -201,6 +201,21 @@ impl ShardHandle {
 
     pub(crate) fn wakeup(&self) -> &Arc<Wakeup> {
         &self.0.wakeup
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakShardHandle {
+        WeakShardHandle(Arc::downgrade(&self.0))
+    }
+}
+
+/// A handle that does not keep what the shard shares with its handles.
+#[derive(Clone)]
+pub(crate) struct WeakShardHandle(Weak<Shared>);
+
+impl WeakShardHandle {
+    /// The handle, if the shard or another handle still exists.
+    pub fn upgrade(&self) -> Option<ShardHandle> {
+        self.0.upgrade().map(ShardHandle)
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct ControlShared<P: Provider> {
     pub param: Param,
     versions: VersionMemory,
     pub failures: Arc<Failures>,
-    pub tally: Tally,
+    pub tally: Arc<Tally>,
 }
 
 /// Queued requests.
@@ -109,7 +109,7 @@ impl<P: Provider> ControlShared<P> {
             param,
             versions,
             failures: Arc::default(),
-            tally: Tally::default(),
+            tally: Arc::default(),
         })
     }
 

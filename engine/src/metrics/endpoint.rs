@@ -1,0 +1,159 @@
+//! The endpoint: answers `GET /metrics` on a thread of its own.
+//!
+//! Everything that a client can make it hold or wait for is bounded: connections at a time, the
+//! time and the length of a request, and one scrape at a time. Further clients wait in the kernel's
+//! queue of the listener.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, CONTENT_TYPE};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Semaphore, oneshot};
+
+/// Serves metrics until it is dropped.
+#[derive(Debug)]
+pub struct MetricsServer {
+    at: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Makes the text of a scrape.
+pub(super) type Scrape = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// Metrics cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot serve metrics at {at}: {source}")]
+pub struct MetricsError {
+    /// The address.
+    pub at: SocketAddr,
+    /// Why not.
+    pub source: io::Error,
+}
+
+impl MetricsServer {
+    pub(super) fn start(listener: std::net::TcpListener, scrape: Scrape) -> io::Result<Self> {
+        let at = listener.local_addr()?;
+        listener.set_nonblocking(true)?;
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .thread_name("rpcrdma-scrape")
+            .max_blocking_threads(1)
+            .build()?;
+        let listener = {
+            let _guard = runtime.enter();
+            TcpListener::from_std(listener)?
+        };
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new()
+            .name("rpcrdma-metrics".into())
+            .spawn(move || run(runtime, listener, scrape, stopped))?;
+        Ok(MetricsServer { at, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// The address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.at
+    }
+
+    /// Where Prometheus, or a browser, finds the metrics.
+    pub fn url(&self) -> String {
+        format!("http://{}{PATH}", self.at)
+    }
+}
+
+impl Drop for MetricsServer {
+    /// Ends the thread; requests in progress are not answered.
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(runtime: Runtime, listener: TcpListener, scrape: Scrape, stopped: oneshot::Receiver<()>) {
+    runtime.spawn(accept(listener, scrape));
+    // An error is the wish to stop: the sender is dropped.
+    let _ = runtime.block_on(stopped);
+    // A scrape in progress ends by itself.
+    runtime.shutdown_background();
+}
+
+/// Serves connections, some at a time.
+async fn accept(listener: TcpListener, scrape: Scrape) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let scrape = scrape.clone();
+                tokio::spawn(async move {
+                    // Whoever takes longer loses the connection.
+                    let _ = tokio::time::timeout(TIME_MAX, serve(stream, scrape)).await;
+                    drop(place);
+                });
+            }
+            // No descriptor is free, or the like: it passes.
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+/// Serves one request.
+async fn serve(stream: TcpStream, scrape: Scrape) {
+    let service = service_fn(|request| respond(request, scrape.clone()));
+    let mut http = http1::Builder::new();
+    http.keep_alive(false).max_buf_size(REQUEST_LEN_MAX).max_headers(HEADERS_MAX);
+    http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME_MAX);
+    // The client has gone, or spoke no HTTP: there is no one to tell.
+    let _ = http.serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn respond(
+    request: Request<Incoming>,
+    scrape: Scrape,
+) -> Result<Response<String>, Infallible> {
+    let mut response = Response::new(String::new());
+    if request.uri().path() != PATH {
+        *response.status_mut() = StatusCode::NOT_FOUND;
+        *response.body_mut() = format!("nothing but {PATH} is here\n");
+    } else if request.method() != Method::GET {
+        *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+        response.headers_mut().insert(ALLOW, "GET".parse().expect("a header"));
+    } else if let Ok(text) = tokio::task::spawn_blocking(move || scrape()).await {
+        response.headers_mut().insert(CONTENT_TYPE, TEXT.parse().expect("a header"));
+        *response.body_mut() = text;
+    } else {
+        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    }
+    Ok(response)
+}
+
+const PATH: &str = "/metrics";
+/// OpenMetrics, as Prometheus asks for it.
+const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Connections at a time.
+const CONNECTIONS_MAX: usize = 8;
+/// Bytes of a request.
+const REQUEST_LEN_MAX: usize = 8 << 10;
+/// Headers of a request.
+const HEADERS_MAX: usize = 64;
+/// For the request.
+const HEADER_TIME_MAX: Duration = Duration::from_secs(2);
+/// For request, scrape and response.
+const TIME_MAX: Duration = Duration::from_secs(10);
+/// After an error of the listener.
+const PAUSE: Duration = Duration::from_millis(100);

@@ -1,0 +1,231 @@
+//! Metrics over HTTP: what a scrape shows, and what the endpoint refuses.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rpcrdma_config::{Config, Raw};
+use rpcrdma_engine::metrics::MetricsServer;
+use rpcrdma_engine::{Address, Answer, Call, Client, Engine, Fabric, Handler, Reply, ShardHandle};
+
+/// Answers with nothing; panics at a call with a number.
+struct Server;
+
+impl Handler for Server {
+    fn on_call<'a>(&mut self, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+        assert_eq!(call.reader().u32().unwrap_or(0), 0, "an unlucky number");
+        reply.send()
+    }
+}
+
+/// An engine of two serving shards and a client, with its metrics.
+struct Scene {
+    // Dropped first: the shards wait for the ends of its connections.
+    client: Client<Fabric>,
+    engine: Engine<Fabric>,
+    shards: Vec<ShardHandle>,
+    at: Address,
+    server: MetricsServer,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let mut raw = Raw::default();
+        raw.engine.provider = "fabric".into();
+        raw.engine.shards = 2;
+        raw.engine.idle.policy = "block".into();
+        raw.connections.max = 4;
+        let config = Config::try_from(raw).expect("a configuration");
+        let mut engine = Engine::new(Fabric::new(), config).expect("an engine");
+        let shards = engine.start(|_| Server).expect("two shards");
+        let at = engine.listen("127.0.0.1:0".parse::<Address>().expect("an address"));
+        let client = engine.client().expect("a client");
+        let server = engine.metrics().serve(any_port()).expect("a port");
+        Scene { shards, client, at: at.expect("a port"), server, engine }
+    }
+
+    /// Calls, one at a time; connects first.
+    fn call(&mut self, count: u64, number: u32) {
+        let peer = self.client.connect(self.at).expect("a connection");
+        for cookie in 0..count {
+            let mut call = self.client.call(peer, cookie).expect("room for a call");
+            call.payload().put_u32(number);
+            call.submit().expect("a call");
+            let mut is_done = false;
+            while !is_done {
+                self.client.poll_for(Duration::from_secs(1), |_| is_done = true);
+            }
+        }
+    }
+
+    fn get(&self, request: &str) -> String {
+        ask(self.server.address(), request)
+    }
+
+    fn scrape(&self) -> String {
+        let answer = self.get("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        answer.split_once("\r\n\r\n").expect("a body").1.to_owned()
+    }
+}
+
+fn any_port() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+/// Sends a request and returns all that is answered.
+fn ask(at: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(at).expect("it listens");
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    // The end may be a reset: what was sent too much is not read.
+    let _ = stream.read_to_string(&mut answer);
+    answer
+}
+
+/// The value of the sample with this name and these labels.
+fn value(text: &str, sample: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{sample} in {text}")).parse().expect("a number")
+}
+
+#[test]
+fn a_scrape_shows_every_counter_of_every_shard() {
+    let mut scene = Scene::new();
+    scene.call(3, 0);
+    scene.call(4, 0);
+    let text = scene.scrape();
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    let mut calls = 0;
+    for shard in &scene.shards {
+        let label = format!("{{shard=\"{}\"}}", shard.shard());
+        let pool = |pool: &str| label.replace('}', &format!(",pool=\"{pool}\"}}"));
+        assert_eq!(value(&text, &format!("rpcrdma_up{label}")), 1);
+        let received = value(&text, &format!("rpcrdma_calls_received_total{label}"));
+        assert_eq!(received, shard.stats().calls_in);
+        calls += received;
+        let bytes = value(&text, &format!("rpcrdma_memory_obtained_bytes{label}"));
+        assert_eq!(bytes, shard.obtained().bytes() as u64);
+        let places = pool("connections");
+        assert_eq!(value(&text, &format!("rpcrdma_pool_used{places}")), 1);
+        assert_eq!(value(&text, &format!("rpcrdma_pool_size{places}")), 4);
+        assert_eq!(value(&text, &format!("rpcrdma_calls_open{label}")), 0);
+        let peers = |line: &&str| {
+            line.starts_with(&format!("rpcrdma_peer_info{}", &label[..label.len() - 1]))
+        };
+        let peers: Vec<&str> = text.lines().filter(peers).collect();
+        assert_eq!(peers.len(), 1, "{text}");
+        assert!(peers[0].contains("state=\"up\",version=\"2\",requested_by=\"peer\""), "{text}");
+    }
+    assert_eq!(calls, 7);
+    let client = format!("{{shard=\"{}\"}}", scene.client.handle().shard());
+    assert_eq!(value(&text, &format!("rpcrdma_calls_completed_total{client}")), 7);
+    // No thread polls it.
+    assert_eq!(value(&text, &format!("rpcrdma_up{client}")), 0);
+    assert_eq!(value(&text, "rpcrdma_connection_requests_total{outcome=\"accepted\"}"), 2);
+    assert_eq!(value(&text, "rpcrdma_panics_total"), 0);
+    let samples = |shard: &str| text.lines().filter(|line| line.contains(shard)).count();
+    let counters = scene.shards[0].stats().iter().count();
+    assert!(samples(&client) > counters, "every counter is there");
+}
+
+#[test]
+fn every_family_is_described_and_named_by_the_conventions() {
+    let mut scene = Scene::new();
+    scene.call(1, 0);
+    let text = scene.scrape();
+    let described = |what: &str| {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(what));
+        lines.map(|line| line.split_once(' ').expect("a name and a text")).collect::<Vec<_>>()
+    };
+    let (helps, types) = (described("# HELP "), described("# TYPE "));
+    assert_eq!(helps.len(), types.len());
+    for ((name, help), (_, kind)) in helps.iter().zip(&types) {
+        assert!(name.starts_with("rpcrdma_") && !name.ends_with("_total"), "{name}");
+        assert!(help.ends_with('.') && !help.contains("  "), "{name}: {help}");
+        let suffix = if *kind == "counter" { "_total" } else { "" };
+        let sample = format!("{name}{suffix}");
+        let is_it = |line: &str| {
+            line.strip_prefix(&sample).is_some_and(|rest| rest.starts_with(['{', ' ']))
+        };
+        assert!(text.lines().any(is_it), "{sample} has a sample");
+    }
+}
+
+#[test]
+fn a_shard_that_has_ended_is_not_shown_and_one_that_has_panicked_is_down() {
+    let mut scene = Scene::new();
+    let other = scene.engine.client().expect("a client");
+    let label = format!("shard=\"{}\"", other.handle().shard());
+    assert!(scene.scrape().contains(&label));
+    drop(other);
+    assert!(!scene.scrape().contains(&label));
+
+    let (tell, told) = mpsc::channel();
+    scene.engine.on_failure(move |_| tell.send(()).expect("it is awaited"));
+    scene.call(1, 13);
+    told.recv().expect("a panic");
+    let text = scene.scrape();
+    let up =
+        |shard: &ShardHandle| value(&text, &format!("rpcrdma_up{{shard=\"{}\"}}", shard.shard()));
+    let mut ups: Vec<u64> = scene.shards.iter().map(up).collect();
+    ups.sort_unstable();
+    assert_eq!(ups, [0, 1]);
+    assert_eq!(value(&text, "rpcrdma_panics_total"), 1);
+}
+
+#[test]
+fn the_endpoint_answers_get_metrics_only() {
+    let scene = Scene::new();
+    let status = |request: &str| {
+        let answer = scene.get(&format!("{request} HTTP/1.1\r\nHost: x\r\n\r\n"));
+        answer.lines().next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(status("GET /metrics"), "HTTP/1.1 200 OK");
+    assert_eq!(status("GET /metrics?name=x"), "HTTP/1.1 200 OK");
+    assert_eq!(status("GET /"), "HTTP/1.1 404 Not Found");
+    assert_eq!(status("GET /metrics/"), "HTTP/1.1 404 Not Found");
+    assert_eq!(status("POST /metrics"), "HTTP/1.1 405 Method Not Allowed");
+    assert_eq!(status("GET"), "HTTP/1.1 400 Bad Request");
+    let long = scene.get(&format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(64 << 10)));
+    assert!(!long.contains("200 OK"), "{long}");
+    let headers: String = (0..1000).map(|at| format!("h{at}: x\r\n")).collect();
+    let many = scene.get(&format!("GET /metrics HTTP/1.1\r\n{headers}\r\n"));
+    assert!(!many.contains("200 OK"), "{many}");
+    scene.scrape();
+}
+
+#[test]
+fn clients_that_say_nothing_delay_others_for_a_while_only() {
+    let scene = Scene::new();
+    // More than there are places.
+    let silent: Vec<TcpStream> =
+        (0..9).map(|_| TcpStream::connect(scene.server.address()).expect("it listens")).collect();
+    scene.scrape();
+    drop(silent);
+    scene.scrape();
+}
+
+#[test]
+fn an_address_in_use_is_an_error_that_names_it() {
+    let scene = Scene::new();
+    let at = scene.server.address();
+    let error = scene.engine.metrics().serve(at).expect_err("it is in use").to_string();
+    assert!(error.starts_with(&format!("cannot serve metrics at {at}: ")), "{error}");
+    assert!(error.contains("in use"), "{error}");
+}
+
+#[test]
+fn dropping_the_server_closes_the_port() {
+    let Scene { engine, server, .. } = Scene::new();
+    let at = server.address();
+    // One that is asked for just now does not hinder it.
+    let open = TcpStream::connect(at).expect("it listens");
+    drop(server);
+    TcpStream::connect(at).expect_err("nothing listens");
+    drop(open);
+    let again = engine.metrics().serve(at).expect("the port is free");
+    assert!(ask(at, "GET /metrics HTTP/1.0\r\n\r\n").contains("200 OK"));
+    drop(again);
+}
