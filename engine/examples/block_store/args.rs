@@ -1,6 +1,6 @@
 //! The command line, and the configuration that it makes.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
@@ -52,6 +52,9 @@ pub struct Args {
     /// The RDMA device; without it the one that has the address.
     #[arg(short, long, value_name = "NAME")]
     pub device: Option<String>,
+    /// Serve metrics for Prometheus here, over HTTP at /metrics.
+    #[arg(long, value_name = "ADDR:PORT", requires = "listen")]
+    pub metrics: Option<SocketAddr>,
 }
 
 impl Args {

@@ -103,7 +103,7 @@ fn play<P: Provider>(
 ) -> Outcome {
     let continuation = if config.features().continuation { "on" } else { "off" };
     match role {
-        Role::Server(store, at) => serve(device, config, store, *at, out),
+        Role::Server(store, at) => serve(device, config, (store, *at), args, out),
         Role::Client(server) => {
             rows(Session::connect(device, config, *server)?, continuation, args, out)
         }
@@ -115,14 +115,18 @@ fn play<P: Provider>(
 fn serve<P: Provider>(
     device: P,
     config: Config,
-    store: &Arc<Store>,
-    at: Address,
+    (store, at): (&Arc<Store>, Address),
+    args: &Args,
     out: &mut impl Write,
 ) -> Outcome {
     // Before there are threads: no other thread handles the signals.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let mut engine = Engine::new(device, config)?;
     let (server, address) = server::start(&mut engine, store, at)?;
+    let metrics = args.metrics.map(|at| engine.metrics().serve(at)).transpose()?;
+    if let Some(metrics) = &metrics {
+        writeln!(out, "block_store: metrics at {}", metrics.url())?;
+    }
     writeln!(out, "block_store: listening at {address}")?;
     signals.forever().next();
     Ok(writeln!(out, "block_store: {} calls answered", server.stats().replies_out)?)

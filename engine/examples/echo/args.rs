@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::error::Error;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Parser;
@@ -33,6 +33,9 @@ pub struct Args {
     /// A configuration of the engine; without it the profile `laptop`.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Serve metrics for Prometheus here, over HTTP at /metrics.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub metrics: Option<SocketAddr>,
 }
 
 impl Args {

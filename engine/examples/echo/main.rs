@@ -70,6 +70,8 @@ fn run<P: Provider>(device: P, config: Config, args: &Args) -> Result<(), Box<dy
     let own = own_address(&config)?;
     let mut engine = Engine::new(device, config)?;
     engine.on_failure(|failure| eprintln!("echo: {failure}"));
+    let metrics = args.metrics.map(|at| engine.metrics().serve(at)).transpose()?;
+    metrics.iter().for_each(|metrics| println!("echo: metrics at {}", metrics.url()));
     if let Some(server) = args.connect {
         return call(&mut engine.client()?, server, args.calls);
     }

@@ -47,6 +47,10 @@ pub struct Args {
     /// A configuration file of the engine, in place of the built-in configuration.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Serve metrics for Prometheus here, over HTTP at /metrics. Who reaches the address reads them.
+    #[cfg(feature = "metrics")]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub metrics: Option<SocketAddr>,
 }
 
 /// The transport of the messages.

@@ -160,6 +160,12 @@ impl<P: Provider> Server<P> {
         &self.shards
     }
 
+    /// The metrics of its shards, for Prometheus.
+    #[cfg(feature = "metrics")]
+    pub fn metrics(&self) -> rpcrdma_engine::metrics::Metrics {
+        self.engine.metrics()
+    }
+
     /// The number of calls that wait for a worker thread.
     pub fn waiting(&self) -> usize {
         self.workers.waiting()

@@ -14,6 +14,8 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::Parser;
+#[cfg(feature = "metrics")]
+use rpcrdma_engine::metrics::MetricsServer;
 use rpcrdma_engine::verbs::Verbs;
 use rpcrdma_engine::{Config, Fabric, Provider, Shm};
 use rpcrdma_nfs3::Server;
@@ -48,6 +50,19 @@ fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
     }
 }
 
+/// Serves metrics, if they are asked for, until the value is dropped.
+#[cfg(feature = "metrics")]
+fn serve_metrics<P: Provider>(
+    server: &Server<P>,
+    args: &Args,
+) -> Result<Option<MetricsServer>, Box<dyn Error>> {
+    let metrics = args.metrics.map(|at| server.metrics().serve(at)).transpose()?;
+    if let Some(metrics) = &metrics {
+        println!("nfs3: metrics at {}", metrics.url());
+    }
+    Ok(metrics)
+}
+
 /// Serves until a signal arrives, or until no thread of the engine is left that serves.
 fn run<P: Provider>(provider: P, config: Config, args: &Args) -> Result<(), Box<dyn Error>> {
     // Before any thread is created, so that no thread handles the signals by default.
@@ -58,6 +73,8 @@ fn run<P: Provider>(provider: P, config: Config, args: &Args) -> Result<(), Box<
     let (address, mount) = (server.address(), server.mount_address());
     println!("nfs3: serving {}: NFS at {address}, MOUNT at {mount}", args.export.display());
     let handle: String = server.root().data.iter().map(|byte| format!("{byte:02x}")).collect();
+    #[cfg(feature = "metrics")]
+    let _metrics = serve_metrics(&server, args)?;
     println!("nfs3: the file handle of the directory is {handle}");
     for shard in server.shards() {
         println!("nfs3: shard {}: {}", shard.shard(), shard.obtained());

@@ -1,5 +1,7 @@
 //! The program `rpcrdma-nfs3` in a process of its own, called over shared memory.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
@@ -25,6 +27,8 @@ impl Program {
             &format!("shm:{socket}"),
             "--mount",
             "127.0.0.1:0",
+            "--metrics",
+            "127.0.0.1:0",
         ]);
         Program(Started::by(&mut command))
     }
@@ -35,6 +39,15 @@ impl Program {
         let said = lines.find_map(|line| Some(line.split_once(key)?.1.to_owned()));
         said.expect("the program gets that far")
     }
+}
+
+/// What the program shows to Prometheus.
+fn scrape(at: &str) -> String {
+    let mut stream = TcpStream::connect(at).expect("it listens");
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("text");
+    answer
 }
 
 #[test]
@@ -49,6 +62,7 @@ fn a_process_of_the_host_calls_the_server_over_shared_memory() {
     let socket = std::fs::metadata(folder.join("nfs.sock")).expect("it is there");
     assert_eq!(socket.mode() & 0o777, 0o700);
     let (address, mount_at) = ready.split_once(", MOUNT at ").expect("both addresses");
+    let metrics_at = program.says("metrics at http://");
     let mount_at = mount_at.parse().expect("an address of TCP");
     let root = mount(mount_at, export.as_os_str().as_encoded_bytes()).expect("it is exported");
 
@@ -70,6 +84,12 @@ fn a_process_of_the_host_calls_the_server_over_shared_memory() {
         let read = nfs.read(&file, 1_000, 4_000, take).expect("read");
         assert_eq!(read.data, data[1_000..5_000]);
     }
+
+    let metrics = scrape(metrics_at.strip_suffix("/metrics").expect("the path"));
+    let calls = metrics.lines().find_map(|line| line.strip_prefix("rpcrdma_calls_received_total{"));
+    // CREATE, four WRITEs, two READs.
+    let calls = calls.and_then(|rest| rest.split(' ').nth(1)?.parse::<u32>().ok());
+    assert!(calls.is_some_and(|calls| calls >= 6), "{metrics}");
 
     // A server that stops waits for its clients.
     drop(nfs);

@@ -16,6 +16,7 @@ mod tests;
 
 use std::error::Error;
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,6 +48,9 @@ struct Args {
     /// How many calls a client makes.
     #[arg(long, default_value_t = 100_000)]
     calls: u64,
+    /// Serve metrics for Prometheus here, over HTTP at /metrics.
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -65,6 +69,8 @@ fn run(args: &Args) -> Outcome<()> {
     let stopped = stop_on_signal()?;
     let config = Config::load(&args.config)?;
     let engine = Engine::new(Shm::from_config(&config)?, config)?;
+    let metrics = args.metrics.map(|at| engine.metrics().serve(at)).transpose()?;
+    metrics.iter().for_each(|metrics| println!("key_value: metrics at {}", metrics.url()));
     match args.role {
         Role::Serve => server::run(engine, args.at, &stopped),
         Role::Call => client::run(&engine, args.at, args.calls, &stopped),
