@@ -176,7 +176,7 @@ impl<P: Provider> Engine<P> {
                 .spawn(move || {
                     let (shard, failures) = (maker.number, maker.shared.failures.clone());
                     let made = caught(shard, || maker.make_pinned(core, factory));
-                    match made.map_err(SetupError::Panicked).flatten() {
+                    match made.unwrap_or_else(|why| Err(SetupError::Panicked(why))) {
                         Ok(made) => {
                             let _ = report.send(Ok(made.handle().clone()));
                             run_shard(made, &failures);

@@ -8,6 +8,7 @@ use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, QueueEvent, Queues,
     Rejection, SetupError, ShmName, WcStatus,
 };
+use rustix::fs::{FlockOperation, flock};
 
 use super::device::{address, open};
 use super::host::*;
@@ -140,7 +141,7 @@ fn who_locks_the_folder_of_a_socket_is_not_in_the_way() {
     let (folder, device) = (Folder::new("locked"), open());
     let (_, at) = folder.socket();
     let lock = std::fs::File::open(&folder.0).unwrap();
-    lock.lock().unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
     device.open_cm().unwrap().listen(at).unwrap();
 }
 
@@ -150,7 +151,7 @@ fn a_lock_that_is_held_is_not_waited_for_without_end_and_one_that_is_left_is_use
     let (path, at) = folder.socket();
     let name = path.with_extension("sock.lock");
     let held = std::fs::File::create(&name).unwrap();
-    held.lock().unwrap();
+    flock(&held, FlockOperation::LockExclusive).unwrap();
     let mut cm = device.open_cm().unwrap();
     let why = cm.listen(at).expect_err("locked").to_string();
     assert!(

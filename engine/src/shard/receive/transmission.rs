@@ -75,11 +75,13 @@ impl<P: Provider> Core<P> {
                     break;
                 }
                 Disposition::Fetch(to, part, needs) => {
-                    let came = (Buffers::from_iter([token]), &[part][..]);
+                    let part = [part];
+                    let came = (Buffers::from_iter([token]), &part[..]);
                     return self.fetch_call(index, to, needs, came);
                 }
                 Disposition::Exposed(place, part) => {
-                    let reply = Ok((Buffers::from_iter([token]), &[part][..]));
+                    let part = [part];
+                    let reply = Ok((Buffers::from_iter([token]), &part[..]));
                     return self.end_exposed(place, reply, recv.invalidated, handler);
                 }
                 Disposition::Park => {

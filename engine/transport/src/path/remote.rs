@@ -93,7 +93,8 @@ impl<C: Carrier> Path<C> {
     fn carry_out_reads(&mut self, set: &mut QueueSet, out: &mut WcBatch, now: u64) {
         let before = self.reads.len();
         while before - self.reads.len() < TURN_READS
-            && let Some(read) = self.reads.pop_front_if(|read| !read.is_new && read.due <= now)
+            && self.reads.front().is_some_and(|read| !read.is_new && read.due <= now)
+            && let Some(read) = self.reads.pop_front()
         {
             let outcome = set.read(&self.rx, &read);
             self.rx.finish(read.position, outcome);

@@ -169,7 +169,9 @@ impl<C: Carrier> Path<C> {
                 refusal
             };
             self.tx.free(self.acked, position + 1);
-            self.signaled.pop_front_if(|signaled| *signaled == position);
+            if self.signaled.front() == Some(&position) {
+                self.signaled.pop_front();
+            }
             match refusal {
                 Some(why) => self.was_refused(set, out.as_deref_mut(), posted, why),
                 None if is_lost => self.was_lost(set, out.as_deref_mut(), posted),
