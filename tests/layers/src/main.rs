@@ -11,7 +11,7 @@ use circles::Circle;
 use modules::{Crate, Import};
 
 /// The folders of the crates that are judged.
-const CRATES: [&str; 14] = [
+const CRATES: [&str; 15] = [
     "xdr",
     "mempool",
     "config",
@@ -24,6 +24,7 @@ const CRATES: [&str; 14] = [
     "engine",
     "engine/async",
     "engine/nfs3",
+    "engine/top",
     "bench/instructions",
     "bench",
 ];

@@ -1,0 +1,55 @@
+//! `rpcrdma-top`: the counters of a running process in a terminal.
+//!
+//! ```text
+//!   the process --metrics ◀── GET /metrics ── source ─▶ samples ─▶ rows ─▶ tables ─▶ screen, text
+//!                                                          └─▶ JSON
+//! ```
+//! It knows the process by what Prometheus reads of it, and depends on no other crate of ours.
+
+mod app;
+mod args;
+mod cell;
+mod json;
+mod plain;
+mod rows;
+mod samples;
+mod screen;
+mod source;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::thread;
+
+use args::Args;
+use clap::Parser;
+use source::Source;
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rpcrdma-top: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<(), Box<dyn Error>> {
+    let source = Source::new(args.url());
+    if !args.once {
+        return watch::watch(source, args.interval);
+    }
+    let scrape =
+        || source.scrape().map_err(|why| format!("no answer from {}: {why}", source.url()));
+    let first = scrape()?;
+    if args.json {
+        return Ok(writeln!(io::stdout().lock(), "{:#}", json::json(&first.samples))?);
+    }
+    thread::sleep(args.interval);
+    Ok(plain::print(&tables::tables(Some(&first), &scrape()?), &mut io::stdout().lock())?)
+}
