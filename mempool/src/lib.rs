@@ -75,7 +75,7 @@ pub mod topology;
 pub use bulk::BulkPool;
 pub use bytes::{RegisteredBytes, RegisteredSlice};
 pub use free_list::FreeListError;
-pub use loan::Loan;
+pub use loan::{Loan, RawLoan};
 pub use pin::{PinError, allowed_cores, pin_to};
 pub use pool::{Pool, PoolError, PoolSpec};
 pub use recv::{RecvPool, RecvSpec};

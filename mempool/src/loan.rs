@@ -12,7 +12,9 @@
 //! loans once, when the pool is dropped, so that the shared state outlives all loans.
 #![expect(unsafe_code, reason = "a loan points to its bytes and to the state of its pool")]
 
+use std::ffi::c_void;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 
@@ -64,6 +66,26 @@ impl Loan {
         Sge { addr, length: (range.end - range.start) as u32, lkey: self.shared().lkey }
     }
 
+    /// Takes the loan apart, for a program in another language. Its memory is in use until
+    /// [`Loan::from_raw`] has put it together again.
+    #[inline]
+    pub fn into_raw(self) -> RawLoan {
+        let loan = ManuallyDrop::new(self);
+        let Loan { bytes, shared, len, slot } = &*loan;
+        RawLoan { bytes: *bytes, owner: shared.cast(), len: *len, slot: slot.0 }
+    }
+
+    /// The loan that was taken apart.
+    ///
+    /// # Safety
+    /// `raw` is from [`Loan::into_raw`], and put together once. `len` may have been lowered; the
+    /// other fields are unchanged.
+    #[inline]
+    pub unsafe fn from_raw(raw: RawLoan) -> Loan {
+        let RawLoan { bytes, owner, len, slot } = raw;
+        Loan { bytes, shared: owner.cast(), len, slot: LoanSlot(slot) }
+    }
+
     #[inline]
     fn shared(&self) -> &LoanPoolShared {
         // SAFETY: the shared state is freed when `Returns` says so, which is after every loan has
@@ -108,6 +130,19 @@ impl fmt::Debug for Loan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Loan({} bytes, slot {})", self.len, self.slot.number())
     }
+}
+
+/// A [`Loan`] taken apart: see [`Loan::into_raw`].
+#[derive(Debug)]
+pub struct RawLoan {
+    /// The bytes, which belong to whoever has this.
+    pub bytes: NonNull<u8>,
+    /// The state of the pool.
+    pub owner: NonNull<c_void>,
+    /// How many bytes there are.
+    pub len: u32,
+    /// The place in the pool.
+    pub slot: u32,
 }
 
 /// A slot: its kind in the upper four bits, its number in the others.
@@ -385,6 +420,27 @@ mod tests {
         let mut back = Vec::new();
         owner.reclaim(|kind, loan| back.push((kind, loan)));
         assert_eq!((back.len(), back[0].0, back[0].1.len()), (1, 1, 4096));
+    }
+
+    #[test]
+    fn a_loan_that_was_taken_apart_is_the_same_again() {
+        let (mut owner, mut loans) = loan_pool(&[SPEC]);
+        let loan = loans[0].pop().expect("three");
+        let mut raw = loan.into_raw();
+        // SAFETY: the loan has 100 bytes, which belong to this test.
+        unsafe { raw.bytes.write(7) };
+        raw.len = 10;
+        let is_mapped = watch(&owner);
+        owner.reclaim(|_, _| panic!("it has not returned"));
+        // SAFETY: it was taken apart above, and only its length was lowered.
+        let loan = unsafe { Loan::from_raw(raw) };
+        assert_eq!((loan.len(), loan[0]), (10, 7));
+        drop(loan);
+        let mut lens = Vec::new();
+        owner.reclaim(|_, loan| lens.push(loan.len()));
+        assert_eq!(lens, [100]);
+        drop((owner, loans));
+        assert!(!is_mapped());
     }
 
     #[test]

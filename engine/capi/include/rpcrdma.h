@@ -704,6 +704,10 @@ typedef struct rpcrdma_completion {
      * The peer that was called; none for a call of a session.
      */
     struct rpcrdma_connection connection;
+    /**
+     * The library's.
+     */
+    struct rpcrdma_message *source;
 } rpcrdma_completion;
 
 /**
@@ -865,13 +869,17 @@ typedef struct rpcrdma_counter {
 /**
  * The right to answer one call, once, later, from any thread. Copying the structure moves the
  * ticket: only one copy may be used. Its content is the library's; a function that takes it sets
- * the first word to 0.
+ * `state` to 0, and one whose `state` is 0 is none.
  */
 typedef struct rpcrdma_ticket {
     /**
+     * Not 0 if it is one.
+     */
+    uint64_t state;
+    /**
      * The library's.
      */
-    uint64_t words[96];
+    uint64_t words[95];
 } rpcrdma_ticket;
 
 /**
@@ -971,9 +979,13 @@ typedef struct rpcrdma_placed {
  */
 typedef struct rpcrdma_reader {
     /**
+     * Not 0 if it is one.
+     */
+    uint64_t state;
+    /**
      * The library's.
      */
-    uint64_t words[8];
+    uint64_t words[7];
 } rpcrdma_reader;
 
 /**
@@ -1394,7 +1406,7 @@ int rpcrdma_shard_connect(struct rpcrdma_shard *shard, const char *to, uint64_t 
  *
  * Thread: polling.
  */
-bool rpcrdma_shard_is_stopped(const struct rpcrdma_shard *shard);
+bool rpcrdma_shard_is_stopped(struct rpcrdma_shard *shard);
 
 /**
  * Sleeps, or not, as `engine.idle` says, after a poll that was `busy` (not 0) or not; at most
@@ -1419,7 +1431,7 @@ int rpcrdma_shard_arm(struct rpcrdma_shard *shard, uint64_t now_ns, uint64_t *mo
  *
  * Thread: any.
  */
-int rpcrdma_shard_fd(const struct rpcrdma_shard *shard);
+int rpcrdma_shard_fd(struct rpcrdma_shard *shard);
 
 /**
  * Waits until there may be something to do, at most `timeout_ns`.
@@ -1442,7 +1454,7 @@ struct rpcrdma_turn *rpcrdma_shard_turn(struct rpcrdma_shard *shard, uint64_t no
  *
  * Thread: any.
  */
-const struct rpcrdma_handle *rpcrdma_shard_handle(const struct rpcrdma_shard *shard);
+const struct rpcrdma_handle *rpcrdma_shard_handle(struct rpcrdma_shard *shard);
 
 /**
  * The time of this turn.
@@ -1902,7 +1914,7 @@ int rpcrdma_client_arm(struct rpcrdma_client *client, uint64_t now_ns, uint64_t 
  *
  * Thread: any.
  */
-int rpcrdma_client_fd(const struct rpcrdma_client *client);
+int rpcrdma_client_fd(struct rpcrdma_client *client);
 
 /**
  * Waits until there may be something to do, at most `timeout_ns`.
@@ -1925,7 +1937,7 @@ struct rpcrdma_turn *rpcrdma_client_turn(struct rpcrdma_client *client, uint64_t
  *
  * Thread: any.
  */
-const struct rpcrdma_handle *rpcrdma_client_handle(const struct rpcrdma_client *client);
+const struct rpcrdma_handle *rpcrdma_client_handle(struct rpcrdma_client *client);
 
 /**
  * The payload to write. NULL if there is no call.
@@ -2134,7 +2146,7 @@ int rpcrdma_place_bytes(struct rpcrdma_payload *payload,
  *
  * Thread: that of the message.
  */
-uint32_t rpcrdma_position(const struct rpcrdma_payload *payload);
+uint32_t rpcrdma_position(struct rpcrdma_payload *payload);
 
 /**
  * Returns a loan to its pool. `rpcrdma_turn_release` costs less on the pool's own thread. A loan
@@ -2247,14 +2259,14 @@ int rpcrdma_session_next_event(struct rpcrdma_session *session,
  *
  * Thread: polling.
  */
-size_t rpcrdma_session_connections(const struct rpcrdma_session *session);
+size_t rpcrdma_session_connections(struct rpcrdma_session *session);
 
 /**
  * Calls that are not completed: under way or waiting.
  *
  * Thread: polling.
  */
-size_t rpcrdma_session_open_calls(const struct rpcrdma_session *session);
+size_t rpcrdma_session_open_calls(struct rpcrdma_session *session);
 
 /**
  * Stops: calls that wait complete with `RPCRDMA_E_CLOSED`, calls under way have
@@ -2292,7 +2304,32 @@ struct rpcrdma_turn *rpcrdma_session_turn(struct rpcrdma_session *session, uint6
  *
  * Thread: any.
  */
-const struct rpcrdma_handle *rpcrdma_session_handle(const struct rpcrdma_session *session);
+const struct rpcrdma_handle *rpcrdma_session_handle(struct rpcrdma_session *session);
+
+/**
+ * Sleeps, or not, as `engine.idle` says, after a poll that was `busy` (not 0) or not. It ends for
+ * everything that is due. 1 if the thread has yielded its core: read the clock anew; otherwise 0.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_session_rest(struct rpcrdma_session *session, int busy, uint64_t now_ns);
+
+/**
+ * Announces that the thread is about to sleep in an event loop, and looks once more: 0 if there is
+ * work, so poll; 1 if the thread may sleep until `rpcrdma_session_fd` is readable, at most
+ * `most_ns` (`UINT64_MAX` without a limit), and then polls. Submit first, then arm.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_session_arm(struct rpcrdma_session *session, uint64_t now_ns, uint64_t *most_ns);
+
+/**
+ * The descriptor that ends the sleep announced by `rpcrdma_session_arm`, for epoll or poll. It is
+ * level-triggered, and the session's: do not close it. Negative on failure.
+ *
+ * Thread: any.
+ */
+int rpcrdma_session_fd(struct rpcrdma_session *session);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,23 +1,43 @@
 //! A call being written, of a client, a turn or a session.
 
 use core::ffi::c_int;
+use core::mem::{MaybeUninit, transmute};
+use core::ptr;
 
-use crate::loan::rpcrdma_loan;
-use crate::payload::rpcrdma_payload;
-use crate::unfinished;
+use ::rpcrdma_engine::{
+    CallBuilder, CallHandle, OwnedCall, Resend, SINK_PIECES_MAX, SessionCallId, Sink, Unsent, Want,
+};
+
+use crate::arguments::{OK, array, given, value};
+use crate::failure::{Failure, fail, invalid, plain};
+
+use crate::loan::{loan_of, rpcrdma_loan, write_loans};
+use crate::message::rpcrdma_connection;
+use crate::payload::{Draft, Kept, rpcrdma_payload};
+use crate::provider::{AnySessionCall, each};
+use crate::status::rpcrdma_status::{RPCRDMA_E_INCOMPLETE, RPCRDMA_E_NOTHING};
+use crate::turn::Lender;
 
 /// A call under construction. It belongs to the client, turn or session that began it, which has
 /// one at a time: beginning another discards it.
 pub struct rpcrdma_call {
-    _call: (),
+    payload: rpcrdma_payload,
+    /// Whose it is.
+    owner: Lender,
+    connection: rpcrdma_connection,
+    cookie: u64,
+    deadline: Option<u64>,
+    resend: Resend,
+    /// Results requested so far.
+    wants: usize,
 }
 
 /// Identifies a call that was made, to cancel it. Its content is the library's.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct rpcrdma_call_id {
     /// The library's.
-    pub words: [u64; 4],
+    pub words: [MaybeUninit<u64>; 4],
 }
 
 /// What becomes of a call of a session when its connection is lost.
@@ -36,12 +56,218 @@ pub const RPCRDMA_WANTS_MAX: usize = 8;
 /// Pieces of a result buffer.
 pub const RPCRDMA_SINK_PIECES_MAX: usize = 16;
 
+const _: () = assert!(SINK_PIECES_MAX == RPCRDMA_SINK_PIECES_MAX);
+const _: () = assert!(rpcrdma_engine::message::wanted::WANTS_MAX == RPCRDMA_WANTS_MAX);
+const _: () = assert!(size_of::<CallHandle>() <= size_of::<rpcrdma_call_id>());
+const _: () = assert!(align_of::<CallHandle>() <= align_of::<rpcrdma_call_id>());
+const _: () = assert!(size_of::<SessionCallId>() <= size_of::<rpcrdma_call_id>());
+const _: () = assert!(align_of::<SessionCallId>() <= align_of::<rpcrdma_call_id>());
+
+impl rpcrdma_call_id {
+    /// A name of the engine, for the program.
+    fn of<T: Copy + Name>(name: T) -> rpcrdma_call_id {
+        let mut id = rpcrdma_call_id { words: [MaybeUninit::new(0); 4] };
+        // SAFETY: the words have the size and the alignment of both names, as is asserted above.
+        unsafe { ptr::from_mut(&mut id.words).cast::<T>().write(name) };
+        id
+    }
+
+    /// The name; one that the program made up names no call.
+    pub(crate) fn name<T: Copy + Name>(&self) -> T {
+        // SAFETY: as in `of`. Both names are made of numbers, of which any are valid; the program
+        // passes what `of` has made, or bytes that it has written itself.
+        unsafe { ptr::from_ref(&self.words).cast::<T>().read() }
+    }
+}
+
+/// Names that consist of numbers only.
+pub(crate) trait Name {}
+
+impl Name for CallHandle {}
+impl Name for SessionCallId {}
+
+impl rpcrdma_call {
+    /// The place of the calls of nobody.
+    pub(crate) fn nothing() -> rpcrdma_call {
+        rpcrdma_call::of(Lender::Nothing)
+    }
+
+    /// The place of the calls of `owner`, one after the other.
+    pub(crate) fn of(owner: Lender) -> rpcrdma_call {
+        rpcrdma_call {
+            payload: rpcrdma_payload(Draft::Nothing),
+            owner,
+            connection: rpcrdma_connection::NONE,
+            cookie: 0,
+            deadline: None,
+            resend: Resend::Never,
+            wants: 0,
+        }
+    }
+
+    /// Begins a call in its place, which is empty.
+    #[inline(always)]
+    pub(crate) fn begin(
+        &mut self,
+        builder: CallBuilder<'_>,
+        connection: rpcrdma_connection,
+        cookie: u64,
+    ) -> &mut rpcrdma_call {
+        // SAFETY: only the lifetime changes. The call ends before what it borrows from is used
+        // again: `Polled` and `rpcrdma_turn` see to that.
+        let builder = unsafe { transmute::<CallBuilder<'_>, CallBuilder<'static>>(builder) };
+        self.payload.0 = Draft::Call(builder);
+        (self.connection, self.cookie, self.deadline, self.wants) = (connection, cookie, None, 0);
+        self
+    }
+
+    /// Begins a call of a session in its place, which is empty.
+    #[inline(always)]
+    pub(crate) fn begin_for_session(
+        &mut self,
+        draft: AnySessionCall,
+        cookie: u64,
+    ) -> &mut rpcrdma_call {
+        self.payload.0 = Draft::Session(draft);
+        (self.cookie, self.resend, self.wants) = (cookie, Resend::Never, 0);
+        self
+    }
+
+    /// Discards the call that is in its place.
+    #[inline(always)]
+    pub(crate) fn clear(&mut self) {
+        if !matches!(self.payload.0, Draft::Nothing) {
+            self.payload.0 = Draft::Nothing;
+        }
+    }
+
+    /// Whether a call is under construction, which borrows from its owner.
+    #[inline(always)]
+    pub(crate) fn is_open(&self) -> bool {
+        !matches!(self.payload.0, Draft::Nothing | Draft::Kept(_))
+    }
+
+    fn takes_want(&mut self) -> bool {
+        let takes = self.is_open() && self.wants < RPCRDMA_WANTS_MAX;
+        self.wants += usize::from(takes);
+        takes
+    }
+
+    /// Sends a call of a client or turn.
+    #[inline(always)]
+    fn submit(
+        &mut self,
+        mut builder: CallBuilder<'static>,
+        id: Option<&mut MaybeUninit<rpcrdma_call_id>>,
+    ) -> c_int {
+        if let Some(id) = id {
+            id.write(rpcrdma_call_id::of(builder.handle()));
+        }
+        match builder.try_submit() {
+            Ok(()) => OK,
+            Err(unsent) => self.keep(unsent),
+        }
+    }
+
+    /// Keeps a call that was refused.
+    #[cold]
+    fn keep(&mut self, unsent: Unsent) -> c_int {
+        let failure = Failure::Refused(unsent.why());
+        let (connection, cookie) = (self.connection.name(), self.cookie);
+        let deadline = self.deadline;
+        self.payload.0 = Draft::Kept(Box::new(Kept::Call { unsent, connection, cookie, deadline }));
+        fail(failure)
+    }
+
+    fn submit_to_session(&mut self, draft: AnySessionCall) -> Result<rpcrdma_call_id, c_int> {
+        match each!(AnySessionCall, draft, draft => draft.submit()) {
+            Ok(name) => Ok(rpcrdma_call_id::of(name)),
+            Err(unsent) => {
+                let failure = Failure::NotAccepted(unsent.why());
+                let (cookie, resend) = (self.cookie, self.resend);
+                let kept = Kept::Session { unsent, cookie, resend };
+                self.payload.0 = Draft::Kept(Box::new(kept));
+                Err(fail(failure))
+            }
+        }
+    }
+
+    /// Sends a call that was refused before.
+    #[cold]
+    fn submit_again(&mut self, kept: Kept) -> Result<rpcrdma_call_id, c_int> {
+        match kept {
+            Kept::Call { unsent, connection, cookie, deadline } => {
+                let Some(mut call) = unsent.into_call() else {
+                    return Err(plain(RPCRDMA_E_INCOMPLETE));
+                };
+                if let Some(at) = deadline {
+                    call.deadline(at);
+                }
+                let sent = self.owner.submit(connection, cookie, call)?;
+                sent.map(rpcrdma_call_id::of).map_err(|unsent| self.keep(unsent))
+            }
+            Kept::Session { unsent, cookie, resend } => {
+                let Some(call) = unsent.into_call() else {
+                    return Err(plain(RPCRDMA_E_INCOMPLETE));
+                };
+                let mut draft = self.owner.session_call(cookie)?;
+                each!(AnySessionCall, &mut draft, draft => {
+                    **draft = call;
+                    draft.resend(resend);
+                });
+                self.submit_to_session(draft)
+            }
+        }
+    }
+}
+
+/// Writes by one of two functions.
+fn with(
+    call: Option<&mut rpcrdma_call>,
+    built: impl FnOnce(&mut CallBuilder<'static>),
+    owned: impl FnOnce(&mut OwnedCall),
+) -> c_int {
+    given!(call);
+    match &mut call.payload.0 {
+        Draft::Call(call) => built(call),
+        Draft::Session(call) => each!(AnySessionCall, call, call => owned(call)),
+        Draft::Nothing | Draft::Reply(_) | Draft::Kept(_) => return invalid("call"),
+    }
+    OK
+}
+
+/// The result buffer of a want that the call takes. Takes the loans.
+fn sink_of<'c>(
+    call: Option<&'c mut rpcrdma_call>,
+    want: Want,
+    pieces: &mut [rpcrdma_loan],
+) -> Result<(&'c mut rpcrdma_call, Sink), c_int> {
+    let Some(call) = call else { return Err(invalid("call")) };
+    let len: usize = pieces.iter().map(|piece| piece.len as usize).sum();
+    let is_whole = pieces.iter().all(|piece| !piece.data.is_null());
+    if pieces.len() > SINK_PIECES_MAX || !is_whole || len < want.len_max as usize {
+        return Err(invalid("sink"));
+    }
+    if !call.takes_want() {
+        return Err(invalid("call"));
+    }
+    let mut sink = Sink::new();
+    for piece in pieces.iter_mut().filter_map(rpcrdma_loan::take) {
+        // There are no more than it holds.
+        drop(sink.push(piece));
+    }
+    Ok((call, sink))
+}
+
 /// The payload to write. NULL if there is no call.
 ///
 /// Thread: that of the call's owner.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_call_payload(call: *mut rpcrdma_call) -> *mut rpcrdma_payload {
-    core::ptr::null_mut()
+pub extern "C" fn rpcrdma_call_payload(
+    call: Option<&mut rpcrdma_call>,
+) -> Option<&mut rpcrdma_payload> {
+    let payload = &mut call?.payload;
+    matches!(payload.0, Draft::Call(_) | Draft::Session(_)).then_some(payload)
 }
 
 /// Begins an operation of the call: results requested from here on belong to it. A call without
@@ -49,8 +275,8 @@ pub unsafe extern "C" fn rpcrdma_call_payload(call: *mut rpcrdma_call) -> *mut r
 ///
 /// Thread: that of the call's owner.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_call_operation(call: *mut rpcrdma_call) -> c_int {
-    unfinished()
+pub extern "C" fn rpcrdma_call_operation(call: Option<&mut rpcrdma_call>) -> c_int {
+    with(call, |call| _ = call.operation(), OwnedCall::operation)
 }
 
 /// Requests one more data item of the reply outside of its payload, in placement segments. A
@@ -58,12 +284,17 @@ pub unsafe extern "C" fn rpcrdma_call_operation(call: *mut rpcrdma_call) -> c_in
 ///
 /// Thread: that of the call's owner.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_call_want(
-    call: *mut rpcrdma_call,
+pub extern "C" fn rpcrdma_call_want(
+    call: Option<&mut rpcrdma_call>,
     len_min: u32,
     len_max: u32,
 ) -> c_int {
-    unfinished()
+    given!(call);
+    if !call.takes_want() {
+        return invalid("call");
+    }
+    let want = Want { len_min, len_max };
+    with(Some(call), |call| _ = call.want(want), |call| call.want(want))
 }
 
 /// As `rpcrdma_call_want`, but the peer writes the item to a result buffer by RDMA Write. It has
@@ -73,13 +304,21 @@ pub unsafe extern "C" fn rpcrdma_call_want(
 /// Thread: that of the call's owner.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_call_want_into(
-    call: *mut rpcrdma_call,
+    call: Option<&mut rpcrdma_call>,
     len_min: u32,
     len_max: u32,
     sink: *mut rpcrdma_loan,
     count: usize,
 ) -> c_int {
-    unfinished()
+    let want = Want { len_min, len_max };
+    // SAFETY: the program passes so many loans.
+    let (call, sink) = value!(sink_of(call, want, unsafe { array(sink, count) }));
+    match &mut call.payload.0 {
+        Draft::Call(call) => _ = call.want_into(want, sink),
+        Draft::Session(call) => each!(AnySessionCall, call, call => call.want_into(want, sink)),
+        _ => return invalid("call"),
+    }
+    OK
 }
 
 /// As `rpcrdma_call_want_into`, but the peer may choose to place the item by Send.
@@ -87,13 +326,21 @@ pub unsafe extern "C" fn rpcrdma_call_want_into(
 /// Thread: that of the call's owner.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_call_want_either(
-    call: *mut rpcrdma_call,
+    call: Option<&mut rpcrdma_call>,
     len_min: u32,
     len_max: u32,
     sink: *mut rpcrdma_loan,
     count: usize,
 ) -> c_int {
-    unfinished()
+    let want = Want { len_min, len_max };
+    // SAFETY: the program passes so many loans.
+    let (call, sink) = value!(sink_of(call, want, unsafe { array(sink, count) }));
+    match &mut call.payload.0 {
+        Draft::Call(call) => _ = call.want_either(want, sink),
+        Draft::Session(call) => each!(AnySessionCall, call, call => call.want_either(want, sink)),
+        _ => return invalid("call"),
+    }
+    OK
 }
 
 /// As `rpcrdma_call_want_into`, but the peer places an item of at most `sent_max` bytes by Send.
@@ -101,14 +348,24 @@ pub unsafe extern "C" fn rpcrdma_call_want_either(
 /// Thread: that of the call's owner.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_call_want_by_size(
-    call: *mut rpcrdma_call,
+    call: Option<&mut rpcrdma_call>,
     len_min: u32,
     len_max: u32,
     sent_max: u32,
     sink: *mut rpcrdma_loan,
     count: usize,
 ) -> c_int {
-    unfinished()
+    let want = Want { len_min, len_max };
+    // SAFETY: the program passes so many loans.
+    let (call, sink) = value!(sink_of(call, want, unsafe { array(sink, count) }));
+    match &mut call.payload.0 {
+        Draft::Call(call) => _ = call.want_by_size(want, sent_max, sink),
+        Draft::Session(call) => {
+            each!(AnySessionCall, call, call => call.want_by_size(want, sent_max, sink))
+        }
+        _ => return invalid("call"),
+    }
+    OK
 }
 
 /// Sets the maximum length of the reply's payload, from the transaction id on, without placed
@@ -116,11 +373,11 @@ pub unsafe extern "C" fn rpcrdma_call_want_by_size(
 ///
 /// Thread: that of the call's owner.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_call_reply_payload_max(
-    call: *mut rpcrdma_call,
+pub extern "C" fn rpcrdma_call_reply_payload_max(
+    call: Option<&mut rpcrdma_call>,
     bytes: u32,
 ) -> c_int {
-    unfinished()
+    with(call, |call| _ = call.reply_payload_max(bytes), |call| call.reply_payload_max(bytes))
 }
 
 /// Ends the call with `RPCRDMA_E_DEADLINE` if its reply has not arrived by `at_ns`, on the clock
@@ -128,24 +385,40 @@ pub unsafe extern "C" fn rpcrdma_call_reply_payload_max(
 ///
 /// Thread: that of the call's owner.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_call_deadline(call: *mut rpcrdma_call, at_ns: u64) -> c_int {
-    unfinished()
+pub extern "C" fn rpcrdma_call_deadline(call: Option<&mut rpcrdma_call>, at_ns: u64) -> c_int {
+    given!(call);
+    call.deadline = Some(at_ns);
+    with(Some(call), |call| _ = call.deadline(at_ns), |call| call.deadline(at_ns))
 }
 
 /// Sets the xid, to that of an earlier call that this one repeats. Not for calls of sessions.
 ///
 /// Thread: that of the call's owner.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_call_xid(call: *mut rpcrdma_call, xid: u32) -> c_int {
-    unfinished()
+pub extern "C" fn rpcrdma_call_xid(call: Option<&mut rpcrdma_call>, xid: u32) -> c_int {
+    given!(call);
+    let Draft::Call(builder) = &mut call.payload.0 else { return invalid("call") };
+    match builder.xid(xid) {
+        Ok(_) => OK,
+        Err(why) => fail(Failure::Refused(why)),
+    }
 }
 
 /// What becomes of a call of a session when its connection is lost: a value of `rpcrdma_resend`.
 ///
 /// Thread: that of the call's owner.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_call_resend(call: *mut rpcrdma_call, resend: c_int) -> c_int {
-    unfinished()
+pub extern "C" fn rpcrdma_call_resend(call: Option<&mut rpcrdma_call>, resend: c_int) -> c_int {
+    given!(call);
+    let Draft::Session(draft) = &mut call.payload.0 else { return invalid("call") };
+    let resend = match resend {
+        0 => Resend::Never,
+        1 => Resend::SameXid,
+        _ => return invalid("resend"),
+    };
+    call.resend = resend;
+    each!(AnySessionCall, draft, draft => draft.resend(resend));
+    OK
 }
 
 /// Sends the call with the next poll. `id` receives its identity, to cancel it; NULL if it is not
@@ -156,11 +429,26 @@ pub unsafe extern "C" fn rpcrdma_call_resend(call: *mut rpcrdma_call, resend: c_
 ///
 /// Thread: that of the call's owner.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_call_submit(
-    call: *mut rpcrdma_call,
-    id: *mut rpcrdma_call_id,
+pub extern "C" fn rpcrdma_call_submit(
+    call: Option<&mut rpcrdma_call>,
+    id: Option<&mut MaybeUninit<rpcrdma_call_id>>,
 ) -> c_int {
-    unfinished()
+    given!(call);
+    let sent = match call.payload.0.take() {
+        Draft::Call(builder) => return call.submit(builder, id),
+        Draft::Session(draft) => call.submit_to_session(draft),
+        Draft::Kept(kept) => call.submit_again(*kept),
+        Draft::Nothing | Draft::Reply(_) => return invalid("call"),
+    };
+    match sent {
+        Ok(name) => {
+            if let Some(id) = id {
+                id.write(name);
+            }
+            OK
+        }
+        Err(number) => number,
+    }
 }
 
 /// Takes back the memory placed in a call that was refused, in the order of placing; once. Writes
@@ -170,12 +458,22 @@ pub unsafe extern "C" fn rpcrdma_call_submit(
 /// Thread: that of the call's owner.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_call_take_placed(
-    call: *mut rpcrdma_call,
+    call: Option<&mut rpcrdma_call>,
     loans: *mut rpcrdma_loan,
     capacity: usize,
-    count: *mut usize,
+    count: Option<&mut MaybeUninit<usize>>,
 ) -> c_int {
-    unfinished()
+    given!(call, count);
+    let Draft::Kept(kept) = &mut call.payload.0 else { return invalid("call") };
+    // SAFETY: the program passes so many places.
+    let places = unsafe { array(loans.cast(), capacity) };
+    count.write(match &mut **kept {
+        Kept::Call { unsent, .. } => write_loans(unsent.take_placed().filter_map(loan_of), places),
+        Kept::Session { unsent, .. } => {
+            write_loans(unsent.take_placed().filter_map(loan_of), places)
+        }
+    });
+    OK
 }
 
 /// Takes back the result buffer of a want of a call that was refused, as
@@ -184,19 +482,31 @@ pub unsafe extern "C" fn rpcrdma_call_take_placed(
 /// Thread: that of the call's owner.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_call_take_sink(
-    call: *mut rpcrdma_call,
+    call: Option<&mut rpcrdma_call>,
     want: usize,
     pieces: *mut rpcrdma_loan,
     capacity: usize,
-    count: *mut usize,
+    count: Option<&mut MaybeUninit<usize>>,
 ) -> c_int {
-    unfinished()
+    given!(call, count);
+    let Draft::Kept(kept) = &mut call.payload.0 else { return invalid("call") };
+    let sink = match &mut **kept {
+        Kept::Call { unsent, .. } => unsent.take_sink(want),
+        Kept::Session { unsent, .. } => unsent.take_sink(want),
+    };
+    let Some(sink) = sink else { return plain(RPCRDMA_E_NOTHING) };
+    // SAFETY: the program passes so many places.
+    let places = unsafe { array(pieces.cast(), capacity) };
+    count.write(write_loans(sink.into_pieces(), places));
+    OK
 }
 
 /// Discards the call; its memory returns to its pools.
 ///
 /// Thread: that of the call's owner.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_call_discard(call: *mut rpcrdma_call) -> c_int {
-    unfinished()
+pub extern "C" fn rpcrdma_call_discard(call: Option<&mut rpcrdma_call>) -> c_int {
+    given!(call);
+    call.clear();
+    OK
 }

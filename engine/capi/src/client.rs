@@ -1,6 +1,21 @@
 //! The client: a calling shard that its program polls.
 
 use core::ffi::{c_char, c_int, c_void};
+use core::mem::MaybeUninit;
+use core::ptr::{self, NonNull};
+use core::time::Duration;
+use std::os::fd::{AsFd, AsRawFd};
+
+use ::rpcrdma_engine::{Armed, SetupError};
+
+use crate::arguments::{OK, address, caught, give, given, shared, taken_back, value};
+use crate::done::Done;
+use crate::failure::{Failure, fail, plain, setup};
+use crate::handler::{attempt_of, id_of};
+use crate::polled::Polled;
+use crate::provider::{AnyClient, AnyEngine, each, each_into};
+use crate::status::rpcrdma_status::{RPCRDMA_E_NOTHING, RPCRDMA_E_PENDING};
+use crate::turn::{Lender, buffer, release};
 
 use crate::call::{rpcrdma_call, rpcrdma_call_id};
 use crate::engine::rpcrdma_engine;
@@ -8,11 +23,12 @@ use crate::handle::rpcrdma_handle;
 use crate::loan::rpcrdma_loan;
 use crate::message::{rpcrdma_completion, rpcrdma_connection};
 use crate::turn::rpcrdma_turn;
-use crate::unfinished;
 
 /// A shard that only sends calls, and that its program polls.
 pub struct rpcrdma_client {
-    _client: (),
+    pub(crate) polled: Polled<AnyClient>,
+    handle: rpcrdma_handle,
+    fd: c_int,
 }
 
 /// Receives each completion of a client or session. `arg` is that of the poll.
@@ -23,18 +39,29 @@ pub type rpcrdma_on_completion =
 ///
 /// Thread: one at a time; the calling thread polls it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_client_new(
-    engine: *mut rpcrdma_engine,
-    client: *mut *mut rpcrdma_client,
+pub extern "C" fn rpcrdma_client_new(
+    engine: Option<&mut rpcrdma_engine>,
+    client: Option<&mut MaybeUninit<*mut rpcrdma_client>>,
 ) -> c_int {
-    unfinished()
+    given!(engine, client);
+    caught(|| match make(&engine.engine) {
+        Ok(made) => give(client, made),
+        Err(error) => setup(&error),
+    })
 }
 
 /// Ends a client at once, with its connections. NULL is ignored.
 ///
 /// Thread: polling.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_client_free(client: *mut rpcrdma_client) {}
+pub unsafe extern "C" fn rpcrdma_client_free(client: *mut rpcrdma_client) {
+    // SAFETY: the program had it from `rpcrdma_client_new`.
+    let client = unsafe { taken_back(client) };
+    caught(|| {
+        drop(client);
+        OK
+    });
+}
 
 /// Connects and waits until calls can be made. Completions of other calls that arrive meanwhile
 /// are lost: connect first. Needs an engine with a control thread.
@@ -44,9 +71,20 @@ pub unsafe extern "C" fn rpcrdma_client_free(client: *mut rpcrdma_client) {}
 pub unsafe extern "C" fn rpcrdma_client_connect(
     client: *mut rpcrdma_client,
     to: *const c_char,
-    connection: *mut rpcrdma_connection,
+    connection: Option<&mut MaybeUninit<rpcrdma_connection>>,
 ) -> c_int {
-    unfinished()
+    shared!(client);
+    given!(connection);
+    // SAFETY: the program passes a text.
+    let to = value!(unsafe { address(to) });
+    let client = value!(client.polled.free());
+    caught(|| match each!(AnyClient, client, client => client.connect(to)) {
+        Ok(name) => {
+            connection.write(rpcrdma_connection::of(name));
+            OK
+        }
+        Err(error) => setup(&error),
+    })
 }
 
 /// Requests a connection; `rpcrdma_client_connected` returns the outcome after some polls.
@@ -56,9 +94,20 @@ pub unsafe extern "C" fn rpcrdma_client_connect(
 pub unsafe extern "C" fn rpcrdma_client_begin_connect(
     client: *mut rpcrdma_client,
     to: *const c_char,
-    attempt: *mut u64,
+    attempt: Option<&mut MaybeUninit<u64>>,
 ) -> c_int {
-    unfinished()
+    shared!(client);
+    given!(attempt);
+    // SAFETY: the program passes a text.
+    let to = value!(unsafe { address(to) });
+    let client = value!(client.polled.free());
+    caught(|| match each!(AnyClient, client, client => client.begin_connect(to)) {
+        Ok(id) => {
+            attempt.write(attempt_of(id));
+            OK
+        }
+        Err(error) => setup(&error),
+    })
 }
 
 /// The outcome of an attempt to connect, once: 0 with `connection`, `RPCRDMA_E_PENDING` if it is
@@ -69,9 +118,19 @@ pub unsafe extern "C" fn rpcrdma_client_begin_connect(
 pub unsafe extern "C" fn rpcrdma_client_connected(
     client: *mut rpcrdma_client,
     attempt: u64,
-    connection: *mut rpcrdma_connection,
+    connection: Option<&mut MaybeUninit<rpcrdma_connection>>,
 ) -> c_int {
-    unfinished()
+    shared!(client);
+    given!(connection);
+    let client = value!(client.polled.free());
+    match each!(AnyClient, client, client => client.connected(id_of(attempt))) {
+        None => plain(RPCRDMA_E_PENDING),
+        Some(Err(why)) => fail(Failure::Connect(why)),
+        Some(Ok(name)) => {
+            connection.write(rpcrdma_connection::of(name));
+            OK
+        }
+    }
 }
 
 /// Begins a call. `cookie` comes back with its completion. A call under construction is discarded.
@@ -82,9 +141,12 @@ pub unsafe extern "C" fn rpcrdma_client_call(
     client: *mut rpcrdma_client,
     connection: rpcrdma_connection,
     cookie: u64,
-    call: *mut *mut rpcrdma_call,
+    call: Option<&mut MaybeUninit<*mut rpcrdma_call>>,
 ) -> c_int {
-    unfinished()
+    shared!(client);
+    given!(call);
+    call.write(value!(client.begin(connection, cookie)));
+    OK
 }
 
 /// Ends a call before its reply: it completes with `RPCRDMA_E_CANCELLED` in the next poll, unless
@@ -96,7 +158,12 @@ pub unsafe extern "C" fn rpcrdma_client_cancel(
     client: *mut rpcrdma_client,
     call: rpcrdma_call_id,
 ) -> c_int {
-    unfinished()
+    shared!(client);
+    let client = value!(client.polled.free());
+    match each!(AnyClient, client, client => client.cancel(call.name())) {
+        true => OK,
+        false => plain(RPCRDMA_E_NOTHING),
+    }
 }
 
 /// Sends submitted calls, processes arrivals and passes every completion to `done`: 1 if there was
@@ -110,7 +177,14 @@ pub unsafe extern "C" fn rpcrdma_client_poll(
     done: rpcrdma_on_completion,
     arg: *mut c_void,
 ) -> c_int {
-    unfinished()
+    shared!(client);
+    let done = Done::of(done, arg);
+    caught(|| {
+        let busy = client.polled.polling(
+            |client| each!(AnyClient, client, client => client.poll(now_ns, |it| done.tell(it))),
+        );
+        busy.map_or_else(|number| number, c_int::from)
+    })
 }
 
 /// As `rpcrdma_client_poll`, until there was work, at most `timeout_ns`; with the clock of
@@ -124,7 +198,14 @@ pub unsafe extern "C" fn rpcrdma_client_poll_for(
     done: rpcrdma_on_completion,
     arg: *mut c_void,
 ) -> c_int {
-    unfinished()
+    shared!(client);
+    let (done, timeout) = (Done::of(done, arg), Duration::from_nanos(timeout_ns));
+    caught(|| {
+        let busy = client.polled.polling(|client| {
+            each!(AnyClient, client, client => client.poll_for(timeout, |it| done.tell(it)))
+        });
+        busy.map_or_else(|number| number, c_int::from)
+    })
 }
 
 /// A registered buffer of the configured length: `loan` receives it. `RPCRDMA_E_NO_BUFFER` if none
@@ -134,9 +215,12 @@ pub unsafe extern "C" fn rpcrdma_client_poll_for(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_client_buffer(
     client: *mut rpcrdma_client,
-    loan: *mut rpcrdma_loan,
+    loan: Option<&mut MaybeUninit<rpcrdma_loan>>,
 ) -> c_int {
-    unfinished()
+    shared!(client);
+    given!(loan);
+    let client = value!(client.polled.free());
+    buffer(each!(AnyClient, client, client => client.turn(0).buffer()), loan)
 }
 
 /// Returns a loan, without the atomic operations of `rpcrdma_loan_free`. Takes it.
@@ -145,9 +229,12 @@ pub unsafe extern "C" fn rpcrdma_client_buffer(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_client_release(
     client: *mut rpcrdma_client,
-    loan: *mut rpcrdma_loan,
+    loan: Option<&mut rpcrdma_loan>,
 ) -> c_int {
-    unfinished()
+    shared!(client);
+    given!(loan);
+    let client = value!(client.polled.free());
+    each!(AnyClient, client, client => release(&mut client.turn(0), loan))
 }
 
 /// Sleeps, or not, as `engine.idle` says, after a poll that was `busy` (not 0) or not; at most
@@ -161,7 +248,11 @@ pub unsafe extern "C" fn rpcrdma_client_rest(
     now_ns: u64,
     timeout_ns: u64,
 ) -> c_int {
-    unfinished()
+    shared!(client);
+    let client = value!(client.polled.free());
+    caught(|| {
+        each!(AnyClient, client, client => client.rest(busy != 0, now_ns, Duration::from_nanos(timeout_ns))).into()
+    })
 }
 
 /// Announces that the thread is about to sleep in an event loop, and looks once more: 0 if there is
@@ -173,9 +264,18 @@ pub unsafe extern "C" fn rpcrdma_client_rest(
 pub unsafe extern "C" fn rpcrdma_client_arm(
     client: *mut rpcrdma_client,
     now_ns: u64,
-    most_ns: *mut u64,
+    most_ns: Option<&mut MaybeUninit<u64>>,
 ) -> c_int {
-    unfinished()
+    shared!(client);
+    given!(most_ns);
+    let client = value!(client.polled.free());
+    match each!(AnyClient, client, client => client.arm(now_ns)) {
+        Armed::Ready => 0,
+        Armed::AtMost(most) => {
+            most_ns.write(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX));
+            1
+        }
+    }
 }
 
 /// The descriptor that ends the sleep announced by `rpcrdma_client_arm`, for epoll or poll. It is
@@ -183,8 +283,9 @@ pub unsafe extern "C" fn rpcrdma_client_arm(
 ///
 /// Thread: any.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_client_fd(client: *const rpcrdma_client) -> c_int {
-    unfinished()
+pub unsafe extern "C" fn rpcrdma_client_fd(client: *mut rpcrdma_client) -> c_int {
+    shared!(client);
+    client.fd
 }
 
 /// Waits until there may be something to do, at most `timeout_ns`.
@@ -195,7 +296,12 @@ pub unsafe extern "C" fn rpcrdma_client_wait(
     client: *mut rpcrdma_client,
     timeout_ns: u64,
 ) -> c_int {
-    unfinished()
+    shared!(client);
+    let client = value!(client.polled.free());
+    caught(|| {
+        each!(AnyClient, client, client => client.wait(Duration::from_nanos(timeout_ns)));
+        OK
+    })
 }
 
 /// The shard behind it, for memory, tickets and limits. It ends with the next call on the client.
@@ -207,7 +313,10 @@ pub unsafe extern "C" fn rpcrdma_client_turn(
     client: *mut rpcrdma_client,
     now_ns: u64,
 ) -> *mut rpcrdma_turn {
-    core::ptr::null_mut()
+    // SAFETY: the program passes NULL or what it was given, and has not freed it.
+    let Some(client) = (unsafe { client.as_ref() }) else { return ptr::null_mut() };
+    let turn = client.polled.lend(now_ns, Lender::Client(NonNull::from(client)));
+    turn.map_or(ptr::null_mut(), ptr::from_mut)
 }
 
 /// The handle to reach it from other threads. It ends with the client: clone it to keep it for
@@ -216,7 +325,44 @@ pub unsafe extern "C" fn rpcrdma_client_turn(
 /// Thread: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_client_handle(
-    client: *const rpcrdma_client,
+    client: *mut rpcrdma_client,
 ) -> *const rpcrdma_handle {
-    core::ptr::null()
+    // SAFETY: the program passes NULL or what it was given, and has not freed it.
+    unsafe { client.as_ref() }.map_or(ptr::null(), |client| ptr::from_ref(&client.handle))
+}
+
+fn make(engine: &AnyEngine) -> Result<Box<rpcrdma_client>, SetupError> {
+    let client = each_into!(AnyEngine, engine, engine => AnyClient, engine.client()?);
+    let handle = each!(AnyClient, &client, client => rpcrdma_handle(client.handle().clone()));
+    let fd = each!(AnyClient, &client, client => client.as_fd().as_raw_fd());
+    let mut client = Box::new(rpcrdma_client { polled: Polled::new(client), handle, fd });
+    let owner = Lender::Client(NonNull::from(&*client));
+    *client.polled.call() = rpcrdma_call::of(owner);
+    Ok(client)
+}
+
+impl rpcrdma_client {
+    /// Begins a call.
+    #[inline(always)]
+    pub(crate) fn begin(
+        &self,
+        connection: rpcrdma_connection,
+        cookie: u64,
+    ) -> Result<&mut rpcrdma_call, c_int> {
+        let (client, call) = self.polled.beginning()?;
+        let begun = each!(AnyClient, client, client => {
+            client.call(connection.name(), cookie).map(|builder| {
+                call.begin(builder, connection, cookie);
+            })
+        });
+        match begun {
+            Ok(()) => Ok(call),
+            Err(why) => Err(fail(Failure::Refused(why))),
+        }
+    }
+
+    /// The client, its handle and its descriptor.
+    pub(crate) fn into_parts(self) -> (AnyClient, rpcrdma_handle, c_int) {
+        (self.polled.into_object(), self.handle, self.fd)
+    }
 }

@@ -1,16 +1,29 @@
 //! The engine: a device, its listeners, and the threads of its shards.
 
 use core::ffi::{c_char, c_int, c_void};
+use core::mem::MaybeUninit;
+use core::ptr;
+use core::time::Duration;
+use std::ffi::CString;
 
+use ::rpcrdma_engine::control::Admissions;
+use ::rpcrdma_engine::{Clock, Panicked};
+
+use crate::arguments::{OK, address, array, caught, give, given, taken_back, value, write_text};
 use crate::config::rpcrdma_config;
+use crate::failure::{invalid, setup};
 use crate::handle::rpcrdma_handle;
-use crate::handler::rpcrdma_handler;
-use crate::stats::rpcrdma_counter;
-use crate::unfinished;
+use crate::handler::{Factory, rpcrdma_handler};
+use crate::provider::{AnyControl, AnyEngine, each};
+use crate::stats::{rpcrdma_counter, write_counters};
 
 /// A device with shards on it.
 pub struct rpcrdma_engine {
-    _engine: (),
+    pub(crate) engine: AnyEngine,
+    /// If the program steps it.
+    control: Option<AnyControl>,
+    /// Those with threads.
+    shards: Vec<rpcrdma_handle>,
 }
 
 /// Opens the device that the configuration names (`engine.provider`), with a control thread. "auto"
@@ -19,11 +32,11 @@ pub struct rpcrdma_engine {
 ///
 /// Thread: any.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_engine_new(
-    config: *const rpcrdma_config,
-    engine: *mut *mut rpcrdma_engine,
+pub extern "C" fn rpcrdma_engine_new(
+    config: Option<&rpcrdma_config>,
+    engine: Option<&mut MaybeUninit<*mut rpcrdma_engine>>,
 ) -> c_int {
-    unfinished()
+    open(config, true, engine)
 }
 
 /// As `rpcrdma_engine_new`, without a control thread: the program steps the control plane, for
@@ -32,11 +45,11 @@ pub unsafe extern "C" fn rpcrdma_engine_new(
 ///
 /// Thread: any.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_engine_new_stepped(
-    config: *const rpcrdma_config,
-    engine: *mut *mut rpcrdma_engine,
+pub extern "C" fn rpcrdma_engine_new_stepped(
+    config: Option<&rpcrdma_config>,
+    engine: Option<&mut MaybeUninit<*mut rpcrdma_engine>>,
 ) -> c_int {
-    unfinished()
+    open(config, false, engine)
 }
 
 /// Processes connection requests and events of an engine without a control thread; waits for them
@@ -44,11 +57,16 @@ pub unsafe extern "C" fn rpcrdma_engine_new_stepped(
 ///
 /// Thread: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_engine_step(
-    engine: *mut rpcrdma_engine,
+pub extern "C" fn rpcrdma_engine_step(
+    engine: Option<&mut rpcrdma_engine>,
     timeout_ns: u64,
 ) -> c_int {
-    unfinished()
+    given!(engine);
+    let Some(control) = &mut engine.control else { return invalid("engine") };
+    caught(|| {
+        each!(AnyControl, control, control => control.step(Duration::from_nanos(timeout_ns)));
+        OK
+    })
 }
 
 /// Makes the first xids of shards and clients created from now on depend on `seed`, for
@@ -56,8 +74,13 @@ pub unsafe extern "C" fn rpcrdma_engine_step(
 ///
 /// Thread: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_engine_seed_xids(engine: *mut rpcrdma_engine, seed: u64) -> c_int {
-    unfinished()
+pub extern "C" fn rpcrdma_engine_seed_xids(
+    engine: Option<&mut rpcrdma_engine>,
+    seed: u64,
+) -> c_int {
+    given!(engine);
+    each!(AnyEngine, &engine.engine, engine => engine.seed_xids(seed));
+    OK
 }
 
 /// Stops all shards as `rpcrdma_engine_stop`, and frees the engine. Shards and clients that the
@@ -65,7 +88,14 @@ pub unsafe extern "C" fn rpcrdma_engine_seed_xids(engine: *mut rpcrdma_engine, s
 ///
 /// Thread: one at a time, not a callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_engine_free(engine: *mut rpcrdma_engine) {}
+pub unsafe extern "C" fn rpcrdma_engine_free(engine: *mut rpcrdma_engine) {
+    // SAFETY: the program had it from one of the functions above.
+    let engine = unsafe { taken_back(engine) };
+    caught(|| {
+        drop(engine);
+        OK
+    });
+}
 
 /// Listens at an address, such as "192.0.2.1:20049" or "shm:/run/store.sock", and distributes
 /// connections over the serving shards in turn. Port 0, and "shm:@", select a free one.
@@ -76,12 +106,25 @@ pub unsafe extern "C" fn rpcrdma_engine_free(engine: *mut rpcrdma_engine) {}
 /// Thread: one at a time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_engine_listen(
-    engine: *mut rpcrdma_engine,
+    engine: Option<&mut rpcrdma_engine>,
     at: *const c_char,
     text: *mut c_char,
     len: usize,
 ) -> c_int {
-    unfinished()
+    given!(engine);
+    // SAFETY: the program passes a text.
+    let at = value!(unsafe { address(at) });
+    caught(|| {
+        let listening = match &mut engine.control {
+            Some(control) => each!(AnyControl, control, control => control.listen(at)),
+            None => each!(AnyEngine, &engine.engine, engine => engine.listen(at)),
+        };
+        match listening {
+            // SAFETY: the program passes room for `len` bytes.
+            Ok(at) => unsafe { write_text(&at, text, len) },
+            Err(error) => setup(&error),
+        }
+    })
 }
 
 /// Starts the configured number of shards (`engine.shards`), each on its own thread with its own
@@ -90,18 +133,30 @@ pub unsafe extern "C" fn rpcrdma_engine_listen(
 /// Thread: one at a time, not a callback.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_engine_start(
-    engine: *mut rpcrdma_engine,
+    engine: Option<&mut rpcrdma_engine>,
     handler: *const rpcrdma_handler,
 ) -> c_int {
-    unfinished()
+    given!(engine);
+    // SAFETY: the program passes a structure with its size.
+    let factory = value!(unsafe { Factory::of(handler) });
+    caught(|| {
+        let make = move |shard| factory.make(shard);
+        match each!(AnyEngine, &mut engine.engine, engine => engine.start(make)) {
+            Ok(shards) => {
+                engine.shards.extend(shards.into_iter().map(rpcrdma_handle));
+                OK
+            }
+            Err(error) => setup(&error),
+        }
+    })
 }
 
 /// How many shards were started.
 ///
 /// Thread: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_engine_shard_count(engine: *const rpcrdma_engine) -> usize {
-    0
+pub extern "C" fn rpcrdma_engine_shard_count(engine: Option<&rpcrdma_engine>) -> usize {
+    engine.map_or(0, |engine| engine.shards.len())
 }
 
 /// The handle of a started shard; NULL behind the last. It belongs to the engine: clone it to keep
@@ -109,11 +164,12 @@ pub unsafe extern "C" fn rpcrdma_engine_shard_count(engine: *const rpcrdma_engin
 ///
 /// Thread: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_engine_shard(
-    engine: *const rpcrdma_engine,
+pub extern "C" fn rpcrdma_engine_shard(
+    engine: Option<&rpcrdma_engine>,
     index: usize,
 ) -> *const rpcrdma_handle {
-    core::ptr::null()
+    let shard = engine.and_then(|engine| engine.shards.get(index));
+    shard.map_or(ptr::null(), ptr::from_ref)
 }
 
 /// Stops the started shards, and waits for them. A stopping shard delivers no new call, answers
@@ -121,16 +177,27 @@ pub unsafe extern "C" fn rpcrdma_engine_shard(
 ///
 /// Thread: one at a time, not a callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_engine_stop(engine: *mut rpcrdma_engine) -> c_int {
-    unfinished()
+pub extern "C" fn rpcrdma_engine_stop(engine: Option<&mut rpcrdma_engine>) -> c_int {
+    given!(engine);
+    caught(|| {
+        each!(AnyEngine, &mut engine.engine, engine => engine.stop());
+        OK
+    })
 }
 
 /// The provider that was opened: "fabric", "shm" or "verbs". A constant text.
 ///
 /// Thread: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_engine_provider(engine: *const rpcrdma_engine) -> *const c_char {
-    c"".as_ptr()
+pub extern "C" fn rpcrdma_engine_provider(engine: Option<&rpcrdma_engine>) -> *const c_char {
+    let name = match engine.map(|engine| &engine.engine) {
+        None => c"",
+        Some(AnyEngine::Fabric(_)) => c"fabric",
+        Some(AnyEngine::Shm(_)) => c"shm",
+        #[cfg(feature = "verbs")]
+        Some(AnyEngine::Verbs(_)) => c"verbs",
+    };
+    name.as_ptr()
 }
 
 /// Calls `tell` once for each thread of the engine that panicked, and for each shard that panicked
@@ -139,20 +206,27 @@ pub unsafe extern "C" fn rpcrdma_engine_provider(engine: *const rpcrdma_engine) 
 ///
 /// Thread: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_engine_on_failure(
-    engine: *mut rpcrdma_engine,
+pub extern "C" fn rpcrdma_engine_on_failure(
+    engine: Option<&mut rpcrdma_engine>,
     tell: Option<unsafe extern "C" fn(arg: *mut c_void, text: *const c_char)>,
     arg: *mut c_void,
 ) -> c_int {
-    unfinished()
+    given!(engine, tell);
+    let teller = Teller { tell, arg };
+    caught(|| {
+        let tell = move |panicked: &Panicked| teller.tell(panicked);
+        each!(AnyEngine, &engine.engine, engine => engine.on_failure(tell));
+        OK
+    })
 }
 
 /// How many threads of the engine have panicked.
 ///
 /// Thread: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_engine_failures(engine: *const rpcrdma_engine) -> usize {
-    0
+pub extern "C" fn rpcrdma_engine_failures(engine: Option<&rpcrdma_engine>) -> usize {
+    let Some(engine) = engine else { return 0 };
+    each!(AnyEngine, &engine.engine, engine => engine.failures().len())
 }
 
 /// What became of the connection requests of peers, counted by outcome: writes at most `capacity`
@@ -161,12 +235,27 @@ pub unsafe extern "C" fn rpcrdma_engine_failures(engine: *const rpcrdma_engine) 
 /// Thread: one at a time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_engine_admissions(
-    engine: *const rpcrdma_engine,
+    engine: Option<&rpcrdma_engine>,
     counters: *mut rpcrdma_counter,
     capacity: usize,
-    count: *mut usize,
+    count: Option<&mut MaybeUninit<usize>>,
 ) -> c_int {
-    unfinished()
+    given!(engine, count);
+    let Admissions { accepted, not_allowed, refused, full, peer_full, busy, stopping, .. } =
+        each!(AnyEngine, &engine.engine, engine => engine.admissions());
+    let all = [
+        (c"accepted", accepted),
+        (c"not_allowed", not_allowed),
+        (c"refused", refused),
+        (c"full", full),
+        (c"peer_full", peer_full),
+        (c"busy", busy),
+        (c"stopping", stopping),
+    ];
+    // SAFETY: the program passes so many places.
+    let places = unsafe { array(counters.cast(), capacity) };
+    count.write(write_counters(all.into_iter(), places));
+    OK
 }
 
 /// The time of the library's monotonic clock, in nanoseconds. It costs some ten nanoseconds.
@@ -174,5 +263,39 @@ pub unsafe extern "C" fn rpcrdma_engine_admissions(
 /// Thread: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn rpcrdma_now() -> u64 {
-    0
+    Clock::new().now()
+}
+
+fn open(
+    config: Option<&rpcrdma_config>,
+    has_thread: bool,
+    engine: Option<&mut MaybeUninit<*mut rpcrdma_engine>>,
+) -> c_int {
+    given!(config, engine);
+    caught(|| match AnyEngine::open(config.0.clone(), has_thread) {
+        Ok((opened, control)) => {
+            give(engine, rpcrdma_engine { engine: opened, control, shards: Vec::new() })
+        }
+        Err(error) => setup(&error),
+    })
+}
+
+/// Whom the program wants to be told of failures.
+struct Teller {
+    tell: unsafe extern "C" fn(arg: *mut c_void, text: *const c_char),
+    arg: *mut c_void,
+}
+
+// SAFETY: the header states that any thread of the engine calls it.
+unsafe impl Send for Teller {}
+
+// SAFETY: as above; the engine calls it from one thread at a time, and the header says "any thread".
+unsafe impl Sync for Teller {}
+
+impl Teller {
+    fn tell(&self, panicked: &Panicked) {
+        let text = CString::new(panicked.to_string().replace('\0', " ")).unwrap_or_default();
+        // SAFETY: the program gave it for this; the text stays during the call.
+        unsafe { (self.tell)(self.arg, text.as_ptr()) };
+    }
 }

@@ -1,10 +1,22 @@
 //! The handler: the program's callbacks on a shard.
 
 use core::ffi::{c_char, c_int, c_void};
+use core::ptr::{self, NonNull};
+use std::ffi::CString;
+
+use ::rpcrdma_engine::{
+    Address, Admission, Answer, BackwardSupport, Call, CloseReason, Completion, ConnectError,
+    ConnectId, ConnectRequest, ConnectionId, Handler, Origin, PeerLimits, Reply, ShardHandle, Turn,
+    Version,
+};
+
+use crate::arguments::sized;
+use crate::done::{Done, bytes_of};
+use crate::failure::{Failure, fail, invalid};
 
 use crate::handle::rpcrdma_handle;
 use crate::loan::rpcrdma_slice;
-use crate::message::{rpcrdma_completion, rpcrdma_connection, rpcrdma_request};
+use crate::message::{rpcrdma_completion, rpcrdma_connection, rpcrdma_message, rpcrdma_request};
 use crate::reply::rpcrdma_reply;
 use crate::turn::rpcrdma_turn;
 
@@ -121,4 +133,246 @@ pub struct rpcrdma_limits {
     pub remote_invalidation: bool,
     /// 0.
     pub reserved: [u8; 6],
+}
+
+/// What makes the contexts of shards.
+#[derive(Clone)]
+pub(crate) struct Factory(rpcrdma_handler);
+
+// SAFETY: the header states that `start` runs on the thread of each shard, with `arg`, which they
+// share.
+unsafe impl Send for Factory {}
+
+impl Factory {
+    /// The handler of the program.
+    ///
+    /// # Safety
+    /// `handler` is NULL or valid for the size that it states.
+    pub unsafe fn of(handler: *const rpcrdma_handler) -> Result<Factory, c_int> {
+        const NONE: rpcrdma_handler = rpcrdma_handler {
+            size: 0,
+            arg: ptr::null_mut(),
+            start: None,
+            end: None,
+            on_call: None,
+            on_turn: None,
+            on_reply: None,
+            admit: None,
+            on_connect: None,
+            on_refused: None,
+            on_close: None,
+            backward: 0,
+        };
+        // SAFETY: the caller guarantees it.
+        let table = unsafe { sized(handler, NONE, "handler") }?;
+        match (0..=2).contains(&table.backward) {
+            true => Ok(Factory(table)),
+            false => Err(invalid("handler.backward")),
+        }
+    }
+
+    /// The callbacks of a shard, on its thread.
+    pub fn make(&self, shard: ShardHandle) -> Callbacks {
+        let mut made = self.later();
+        made.start(shard);
+        made
+    }
+
+    /// The callbacks of a shard that has no handle yet: [`Callbacks::start`] follows.
+    pub fn later(&self) -> Callbacks {
+        let table = self.0;
+        Callbacks {
+            on_call: table.on_call.unwrap_or(refuse),
+            context: table.arg,
+            table,
+            shard: None,
+        }
+    }
+}
+
+/// The callbacks of a program on one shard.
+pub(crate) struct Callbacks {
+    on_call: unsafe extern "C" fn(*mut c_void, *const rpcrdma_request, *mut rpcrdma_reply),
+    context: *mut c_void,
+    table: rpcrdma_handler,
+    /// Once it has started. In a box: the program keeps a pointer to it.
+    shard: Option<Box<rpcrdma_handle>>,
+}
+
+impl Callbacks {
+    /// Makes the context.
+    pub fn start(&mut self, shard: ShardHandle) {
+        let shard = self.shard.insert(Box::new(rpcrdma_handle(shard)));
+        if let Some(start) = self.table.start {
+            // SAFETY: the program gave it for this; the handle lives as long as the context.
+            self.context = unsafe { start(self.table.arg, &**shard) };
+        }
+    }
+}
+
+impl Drop for Callbacks {
+    fn drop(&mut self) {
+        if let (Some(_), Some(end)) = (&self.shard, self.table.end) {
+            // SAFETY: the program gave it for this; no other callback follows.
+            unsafe { end(self.context) };
+        }
+    }
+}
+
+impl Handler for Callbacks {
+    #[inline]
+    fn on_call<'a>(&mut self, mut call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+        let bytes = bytes_of(&call);
+        let (connection, xid) = (rpcrdma_connection::of(call.peer()), call.xid());
+        let mut message = rpcrdma_message::Call(NonNull::from(&mut call).cast());
+        let message = ptr::from_mut(&mut message);
+        let request = rpcrdma_request { connection, xid, reserved: 0, message, bytes };
+        let mut reply = rpcrdma_reply::of(reply);
+        // SAFETY: the program gave it for this; the call and the reply stay during the callback,
+        // and nothing else uses them.
+        unsafe { (self.on_call)(self.context, &request, &mut reply) };
+        reply.into_answer()
+    }
+
+    fn on_reply(&mut self, done: Completion<'_>) {
+        Done::of(self.table.on_reply, self.context).tell(done);
+    }
+
+    fn on_turn(&mut self, turn: &mut Turn<'_>) {
+        let Some(on_turn) = self.table.on_turn else { return };
+        let mut turn = rpcrdma_turn::of(turn);
+        // SAFETY: the program gave it for this; the turn stays during the callback.
+        unsafe { on_turn(self.context, &mut turn) };
+    }
+
+    fn admit(&mut self, request: &ConnectRequest<'_>) -> Admission {
+        let Some(admit) = self.table.admit else { return Admission::Accept };
+        let (address, origin) = (c_text(&request.from), c_text(&Shown(request.from.origin())));
+        let (pid, uid, gid) = match request.from {
+            Address::Process(process) => (process.pid, process.uid, process.gid),
+            _ => (u32::MAX, u32::MAX, u32::MAX),
+        };
+        let request = rpcrdma_connect_request {
+            address: address.as_ptr(),
+            origin: origin.as_ptr(),
+            connections: request.connections,
+            private_data: rpcrdma_slice::of(request.private),
+            pid,
+            uid,
+            gid,
+        };
+        // SAFETY: the program gave it for this; the request stays during the callback.
+        admission(unsafe { admit(self.context, &request) })
+    }
+
+    fn on_connect(
+        &mut self,
+        peer: ConnectionId,
+        attempt: Option<ConnectId>,
+        limits: &PeerLimits,
+    ) -> Admission {
+        let Some(on_connect) = self.table.on_connect else { return Admission::Accept };
+        let (limits, attempt) = (rpcrdma_limits::of(limits), attempt.map_or(0, attempt_of));
+        // SAFETY: the program gave it for this; the limits stay during the callback.
+        let kept =
+            unsafe { on_connect(self.context, rpcrdma_connection::of(peer), attempt, &limits) };
+        admission(kept)
+    }
+
+    fn backward(&self) -> BackwardSupport {
+        match self.table.backward {
+            1 => BackwardSupport::None,
+            2 => BackwardSupport::General,
+            _ => BackwardSupport::Inline,
+        }
+    }
+
+    fn on_refused(&mut self, id: ConnectId, why: ConnectError) {
+        let Some(on_refused) = self.table.on_refused else { return };
+        let status = fail(Failure::Connect(why));
+        // SAFETY: the program gave it for this.
+        unsafe { on_refused(self.context, attempt_of(id), status) };
+    }
+
+    fn on_close(&mut self, peer: ConnectionId, why: CloseReason) {
+        let Some(on_close) = self.table.on_close else { return };
+        let status = fail(Failure::Close(why));
+        // SAFETY: the program gave it for this.
+        unsafe { on_close(self.context, rpcrdma_connection::of(peer), status) };
+    }
+}
+
+/// The number of an attempt, which is never 0.
+pub(crate) fn attempt_of(id: ConnectId) -> u64 {
+    id.0.wrapping_add(1)
+}
+
+/// The attempt with this number.
+pub(crate) fn id_of(attempt: u64) -> ConnectId {
+    ConnectId(attempt.wrapping_sub(1))
+}
+
+/// What the program answers to a request.
+fn admission(verdict: c_int) -> Admission {
+    match u16::try_from(verdict) {
+        Ok(0) => Admission::Accept,
+        Ok(code) => Admission::RefuseWith(code),
+        Err(_) => Admission::Refuse,
+    }
+}
+
+/// An origin as text.
+struct Shown(Origin);
+
+impl core::fmt::Display for Shown {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match &self.0 {
+            Origin::Host(host) => write!(f, "{host}"),
+            Origin::Socket(name) => write!(f, "shm:{name}"),
+            Origin::User(uid) => write!(f, "uid {uid}"),
+            _ => f.write_str("unknown"),
+        }
+    }
+}
+
+fn c_text(shown: &dyn core::fmt::Display) -> CString {
+    CString::new(shown.to_string()).unwrap_or_default()
+}
+
+/// What a shard without `on_call` does.
+extern "C" fn refuse(
+    _context: *mut c_void,
+    _request: *const rpcrdma_request,
+    reply: *mut rpcrdma_reply,
+) {
+    // SAFETY: it is called with a reply, by `Callbacks::on_call`.
+    crate::reply::rpcrdma_reply_refuse(unsafe { reply.as_mut() });
+}
+
+impl rpcrdma_limits {
+    pub(crate) fn of(limits: &PeerLimits) -> rpcrdma_limits {
+        use rpcrdma_backward::{
+            RPCRDMA_BACKWARD_GENERAL, RPCRDMA_BACKWARD_INLINE, RPCRDMA_BACKWARD_NONE,
+        };
+        let backward = match limits.backward {
+            BackwardSupport::None => RPCRDMA_BACKWARD_NONE,
+            BackwardSupport::General => RPCRDMA_BACKWARD_GENERAL,
+            BackwardSupport::Inline => RPCRDMA_BACKWARD_INLINE,
+        };
+        rpcrdma_limits {
+            version: match limits.version {
+                None => 0,
+                Some(Version::One) => 1,
+                Some(Version::Two) => 2,
+            },
+            recv_size: limits.recv_size,
+            send_size: limits.send_size,
+            request_rx_limit: limits.request_rx_limit,
+            response_sx_limit: limits.response_sx_limit,
+            backward: backward as c_int,
+            placement: limits.placement,
+            remote_invalidation: limits.remote_invalidation,
+            reserved: [0; 6],
+        }
+    }
 }

@@ -1,9 +1,15 @@
 //! Received messages: calls for the handler, replies of completions.
 
 use core::ffi::{c_char, c_int};
+use core::mem::{MaybeUninit, transmute};
+use core::ptr::NonNull;
 
-use crate::loan::{rpcrdma_loan, rpcrdma_slice};
-use crate::unfinished;
+use ::rpcrdma_engine::{Call, Completion, ConnectionId, Incoming, SessionCompletion};
+
+use crate::arguments::{OK, array, given, write_text};
+use crate::failure::{Failure, fail, invalid, plain};
+use crate::loan::{loan_of, rpcrdma_loan, rpcrdma_slice, write_loans};
+use crate::status::rpcrdma_status::RPCRDMA_E_NOTHING;
 
 /// Names a connection of one shard. Stale once the connection has ended. All zero for none.
 #[repr(C)]
@@ -14,8 +20,14 @@ pub struct rpcrdma_connection {
 }
 
 /// A received call or reply, read in place.
-pub struct rpcrdma_message {
-    _message: (),
+#[derive(Debug, Clone, Copy)]
+pub enum rpcrdma_message {
+    #[doc(hidden)]
+    Call(NonNull<Call<'static>>),
+    #[doc(hidden)]
+    Reply(NonNull<Completion<'static>>),
+    #[doc(hidden)]
+    Session(NonNull<SessionCompletion<'static, 'static>>),
 }
 
 /// A call, for the handler. It ends with the callback. Later versions may add fields.
@@ -52,6 +64,8 @@ pub struct rpcrdma_completion {
     pub bytes: rpcrdma_slice,
     /// The peer that was called; none for a call of a session.
     pub connection: rpcrdma_connection,
+    /// The library's.
+    pub source: *mut rpcrdma_message,
 }
 
 /// An item outside of the payload stream.
@@ -69,6 +83,61 @@ pub struct rpcrdma_placed {
     pub segments: u32,
 }
 
+const _: () = assert!(size_of::<ConnectionId>() == size_of::<rpcrdma_connection>());
+
+impl rpcrdma_connection {
+    /// No connection.
+    pub(crate) const NONE: rpcrdma_connection = rpcrdma_connection { id: 0 };
+
+    /// The name, for the program.
+    #[inline]
+    pub(crate) fn of(name: ConnectionId) -> rpcrdma_connection {
+        // SAFETY: two numbers of 32 bits become one of 64, in any order: only `name` reads it.
+        rpcrdma_connection { id: unsafe { transmute::<ConnectionId, u64>(name) } }
+    }
+
+    /// The name; one that the program made up names no connection.
+    #[inline]
+    pub(crate) fn name(self) -> ConnectionId {
+        // SAFETY: a name is two numbers, of which any are valid.
+        unsafe { transmute::<u64, ConnectionId>(self.id) }
+    }
+}
+
+impl rpcrdma_message {
+    /// The message; `None` if a call failed without one.
+    #[inline]
+    pub(crate) fn incoming(&self) -> Option<&Incoming<'static>> {
+        match self {
+            // SAFETY: the object is in its callback, and nothing else uses it meanwhile.
+            rpcrdma_message::Call(call) => Some(unsafe { call.as_ref() }),
+            // SAFETY: as above.
+            rpcrdma_message::Reply(done) => unsafe { done.as_ref() }.result().ok(),
+            // SAFETY: as above.
+            rpcrdma_message::Session(done) => unsafe { done.as_ref() }.result().ok(),
+        }
+    }
+
+    fn incoming_mut(&mut self) -> Option<&mut Incoming<'static>> {
+        match self {
+            // SAFETY: the object is in its callback, and nothing else uses it meanwhile.
+            rpcrdma_message::Call(call) => Some(unsafe { call.as_mut() }),
+            // SAFETY: as above.
+            rpcrdma_message::Reply(done) => unsafe { done.as_mut() }.result_mut().ok(),
+            // SAFETY: as above.
+            rpcrdma_message::Session(done) => unsafe { done.as_mut() }.result_mut().ok(),
+        }
+    }
+}
+
+impl rpcrdma_completion {
+    /// What it is made of.
+    fn source(&self) -> Option<rpcrdma_message> {
+        // SAFETY: the completion is in its callback, and so is what it is made of.
+        unsafe { self.source.as_ref() }.copied()
+    }
+}
+
 /// The position of an item is not stated.
 pub const RPCRDMA_NO_POSITION: u32 = u32::MAX;
 
@@ -79,33 +148,48 @@ pub const RPCRDMA_PREFIX_LEN: usize = 8;
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_message_placed_count(message: *const rpcrdma_message) -> usize {
-    0
+pub extern "C" fn rpcrdma_message_placed_count(message: Option<&rpcrdma_message>) -> usize {
+    message.and_then(rpcrdma_message::incoming).map_or(0, |incoming| incoming.placed().len())
 }
 
 /// A placed item, in stream order. `RPCRDMA_E_NOTHING` behind the last.
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_message_placed(
-    message: *const rpcrdma_message,
+pub extern "C" fn rpcrdma_message_placed(
+    message: Option<&rpcrdma_message>,
     item: usize,
-    placed: *mut rpcrdma_placed,
+    placed: Option<&mut MaybeUninit<rpcrdma_placed>>,
 ) -> c_int {
-    unfinished()
+    given!(message, placed);
+    let found = message.incoming().and_then(|incoming| incoming.placed().nth(item));
+    let Some(found) = found else { return plain(RPCRDMA_E_NOTHING) };
+    placed.write(rpcrdma_placed {
+        position: found.position().unwrap_or(RPCRDMA_NO_POSITION),
+        index: found.index() as u32,
+        len: found.len(),
+        segments: found.segments().len() as u32,
+    });
+    OK
 }
 
 /// A slice of a placed item; empty if it was taken. `RPCRDMA_E_NOTHING` if there is none.
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_message_segment(
-    message: *const rpcrdma_message,
+pub extern "C" fn rpcrdma_message_segment(
+    message: Option<&rpcrdma_message>,
     item: usize,
     segment: usize,
-    slice: *mut rpcrdma_slice,
+    slice: Option<&mut MaybeUninit<rpcrdma_slice>>,
 ) -> c_int {
-    unfinished()
+    given!(message, slice);
+    let found = message.incoming().and_then(|incoming| incoming.placed().nth(item));
+    let Some(bytes) = found.and_then(|found| found.segments().nth(segment)) else {
+        return plain(RPCRDMA_E_NOTHING);
+    };
+    slice.write(rpcrdma_slice::of(bytes));
+    OK
 }
 
 /// Takes a slice of a placed item out of its receive buffer, without a copy: `loan` receives it. It
@@ -114,13 +198,21 @@ pub unsafe extern "C" fn rpcrdma_message_segment(
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_message_take(
-    message: *mut rpcrdma_message,
+pub extern "C" fn rpcrdma_message_take(
+    message: Option<&mut rpcrdma_message>,
     item: usize,
     segment: usize,
-    loan: *mut rpcrdma_loan,
+    loan: Option<&mut MaybeUninit<rpcrdma_loan>>,
 ) -> c_int {
-    unfinished()
+    given!(message, loan);
+    let Some(incoming) = message.incoming_mut() else { return plain(RPCRDMA_E_NOTHING) };
+    match incoming.take(item, segment) {
+        Ok(taken) => {
+            loan.write(rpcrdma_loan::of(taken));
+            OK
+        }
+        Err(why) => fail(Failure::Take(why)),
+    }
 }
 
 /// The address of the caller, as text with a NUL at its end, in at most `len` bytes.
@@ -128,19 +220,31 @@ pub unsafe extern "C" fn rpcrdma_message_take(
 /// Thread: callback.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_request_address(
-    request: *const rpcrdma_request,
+    request: Option<&rpcrdma_request>,
     text: *mut c_char,
     len: usize,
 ) -> c_int {
-    unfinished()
+    given!(request);
+    // SAFETY: the request is in its callback, and so is its message.
+    let message = unsafe { request.message.as_ref() };
+    let Some(rpcrdma_message::Call(call)) = message else { return invalid("request") };
+    // SAFETY: the message is in its callback, and nothing else uses the call meanwhile.
+    let call = unsafe { call.as_ref() };
+    // SAFETY: the program passes room for `len` bytes.
+    unsafe { write_text(&call.address(), text, len) }
 }
 
 /// The xid of a call that is over, to repeat it with.
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_completion_xid(completion: *const rpcrdma_completion) -> u32 {
-    0
+pub extern "C" fn rpcrdma_completion_xid(completion: Option<&rpcrdma_completion>) -> u32 {
+    let Some(rpcrdma_message::Reply(completion)) = completion.and_then(rpcrdma_completion::source)
+    else {
+        return 0;
+    };
+    // SAFETY: the completion is in its callback, and nothing else uses it meanwhile.
+    unsafe { completion.as_ref() }.xid()
 }
 
 /// Takes back the result buffer of a want, by the order of requests; once. Writes at most
@@ -150,13 +254,25 @@ pub unsafe extern "C" fn rpcrdma_completion_xid(completion: *const rpcrdma_compl
 /// Thread: callback.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_completion_take_sink(
-    completion: *mut rpcrdma_completion,
+    completion: Option<&mut rpcrdma_completion>,
     want: usize,
     pieces: *mut rpcrdma_loan,
     capacity: usize,
-    count: *mut usize,
+    count: Option<&mut MaybeUninit<usize>>,
 ) -> c_int {
-    unfinished()
+    given!(completion, count);
+    let sink = match completion.source() {
+        // SAFETY: the completion is in its callback, and nothing else uses it meanwhile.
+        Some(rpcrdma_message::Reply(mut it)) => unsafe { it.as_mut() }.take_sink(want),
+        // SAFETY: as above.
+        Some(rpcrdma_message::Session(mut it)) => unsafe { it.as_mut() }.take_sink(want),
+        _ => return invalid("completion"),
+    };
+    let Some(sink) = sink else { return plain(RPCRDMA_E_NOTHING) };
+    // SAFETY: the program passes so many places.
+    let places = unsafe { array(pieces.cast(), capacity) };
+    count.write(write_loans(sink.into_pieces(), places));
+    OK
 }
 
 /// Takes back the memory placed in a call of a session that ended while it waited; once. As
@@ -165,10 +281,20 @@ pub unsafe extern "C" fn rpcrdma_completion_take_sink(
 /// Thread: callback.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_completion_take_placed(
-    completion: *mut rpcrdma_completion,
+    completion: Option<&mut rpcrdma_completion>,
     loans: *mut rpcrdma_loan,
     capacity: usize,
-    count: *mut usize,
+    count: Option<&mut MaybeUninit<usize>>,
 ) -> c_int {
-    unfinished()
+    given!(completion, count);
+    // SAFETY: the program passes so many places.
+    let places = unsafe { array(loans.cast(), capacity) };
+    count.write(match completion.source() {
+        Some(rpcrdma_message::Session(mut it)) => {
+            // SAFETY: the completion is in its callback, and nothing else uses it meanwhile.
+            write_loans(unsafe { it.as_mut() }.take_placed().filter_map(loan_of), places)
+        }
+        _ => 0,
+    });
+    OK
 }

@@ -1,40 +1,114 @@
 //! The payload of a message under construction: XDR, and data that are sent from their place.
 
 use core::ffi::c_int;
+use core::mem;
+
+use ::rpcrdma_engine::onc::{CallHeader, ReplyHeader};
+use ::rpcrdma_engine::{Bulk, CallBuilder, OwnedCall, Payload, Reply, Unsent};
+use ::rpcrdma_engine::{ConnectionId, Resend, SessionRefused};
+
+use crate::arguments::{OK, array, bytes, given};
+use crate::failure::invalid;
 
 use crate::loan::{rpcrdma_bytes, rpcrdma_loan};
-use crate::unfinished;
+use crate::provider::{AnySessionCall, each};
 
 /// The payload of a call or reply that is being written, from behind transaction id and message
 /// type. Errors are kept: sending the message returns them.
 ///
 /// Cost: a function call for each item. To write a whole head with one `rpcrdma_put_fixed` is the
 /// fast way.
-pub struct rpcrdma_payload {
-    _payload: (),
+pub struct rpcrdma_payload(pub(crate) Draft);
+
+/// A message under construction. What it borrows is the shard's, and is used by it alone until it is
+/// sent or discarded.
+pub(crate) enum Draft {
+    Nothing,
+    Reply(Reply<'static>),
+    Call(CallBuilder<'static>),
+    Session(AnySessionCall),
+    /// A call that was refused.
+    Kept(Box<Kept>),
+}
+
+/// A call that was refused, with what sending it again needs.
+pub(crate) enum Kept {
+    Call { unsent: Unsent, connection: ConnectionId, cookie: u64, deadline: Option<u64> },
+    Session { unsent: Unsent<SessionRefused>, cookie: u64, resend: Resend },
+}
+
+impl Draft {
+    /// What it is, and nothing from now on.
+    #[inline(always)]
+    pub(crate) fn take(&mut self) -> Draft {
+        mem::replace(self, Draft::Nothing)
+    }
+}
+
+/// Writes by one of two functions; `None` if there is no message under construction.
+#[inline(always)]
+fn with<R>(
+    payload: Option<&mut rpcrdma_payload>,
+    registered: impl FnOnce(&mut Payload<'static>) -> R,
+    owned: impl FnOnce(&mut OwnedCall) -> R,
+) -> Option<R> {
+    match &mut payload?.0 {
+        Draft::Reply(reply) => Some(registered(reply.payload())),
+        Draft::Call(call) => Some(registered(call.payload())),
+        Draft::Session(call) => Some(each!(AnySessionCall, call, call => owned(call))),
+        Draft::Nothing | Draft::Kept(_) => None,
+    }
+}
+
+#[inline(always)]
+fn put(payload: Option<&mut rpcrdma_payload>, bytes: &[u8]) {
+    with(payload, |payload| payload.put_fixed(bytes), |call| call.put_fixed(bytes));
+}
+
+/// Places all of the loans, or none.
+fn place_all(payload: &mut rpcrdma_payload, loans: &mut [rpcrdma_loan]) -> c_int {
+    if loans.is_empty() || loans.iter().any(|loan| loan.data.is_null()) {
+        return invalid("loan");
+    }
+    let pieces = loans.iter_mut().filter_map(rpcrdma_loan::take).map(Bulk::Loan);
+    match &mut payload.0 {
+        Draft::Reply(reply) => reply.payload().place_pieces(pieces),
+        Draft::Call(call) => call.payload().place_pieces(pieces),
+        Draft::Session(call) => each!(AnySessionCall, call, call => call.place_pieces(pieces)),
+        // Nothing is taken.
+        Draft::Nothing | Draft::Kept(_) => return invalid("payload"),
+    }
+    OK
 }
 
 /// Writes an unsigned integer.
 ///
 /// Thread: that of the message.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_put_u32(payload: *mut rpcrdma_payload, value: u32) {}
+pub extern "C" fn rpcrdma_put_u32(payload: Option<&mut rpcrdma_payload>, value: u32) {
+    put(payload, &value.to_be_bytes());
+}
 
 /// Writes an unsigned hyper integer.
 ///
 /// Thread: that of the message.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_put_u64(payload: *mut rpcrdma_payload, value: u64) {}
+pub extern "C" fn rpcrdma_put_u64(payload: Option<&mut rpcrdma_payload>, value: u64) {
+    put(payload, &value.to_be_bytes());
+}
 
 /// Writes variable-length opaque data or a string: count, bytes, padding.
 ///
 /// Thread: that of the message.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_put_opaque(
-    payload: *mut rpcrdma_payload,
+    payload: Option<&mut rpcrdma_payload>,
     data: *const u8,
     len: usize,
 ) {
+    // SAFETY: the program passes so many bytes.
+    let data = unsafe { bytes(data, len) };
+    with(payload, |payload| payload.put_opaque(data), |call| call.put_opaque(data));
 }
 
 /// Writes fixed-length opaque data: bytes, padding.
@@ -42,29 +116,34 @@ pub unsafe extern "C" fn rpcrdma_put_opaque(
 /// Thread: that of the message.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_put_fixed(
-    payload: *mut rpcrdma_payload,
+    payload: Option<&mut rpcrdma_payload>,
     data: *const u8,
     len: usize,
 ) {
+    // SAFETY: the program passes so many bytes.
+    put(payload, unsafe { bytes(data, len) });
 }
 
 /// Writes the RPC header of a call (RFC 5531), with AUTH_NONE.
 ///
 /// Thread: that of the message.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_put_call_header(
-    payload: *mut rpcrdma_payload,
+pub extern "C" fn rpcrdma_put_call_header(
+    payload: Option<&mut rpcrdma_payload>,
     program: u32,
     version: u32,
     procedure: u32,
 ) {
+    put(payload, &CallHeader::plain(program, version, procedure));
 }
 
 /// Writes the RPC header of a reply that has results: accepted, SUCCESS.
 ///
 /// Thread: that of the message.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_put_reply_header(payload: *mut rpcrdma_payload) {}
+pub extern "C" fn rpcrdma_put_reply_header(payload: Option<&mut rpcrdma_payload>) {
+    put(payload, &ReplyHeader::SUCCESS);
+}
 
 /// Writes the count of variable-length opaque data, and sends the bytes from their place. They go
 /// to placement segments or memory of the peer if it asks for that, and follow in line otherwise.
@@ -72,11 +151,12 @@ pub unsafe extern "C" fn rpcrdma_put_reply_header(payload: *mut rpcrdma_payload)
 ///
 /// Thread: that of the message.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_place(
-    payload: *mut rpcrdma_payload,
-    loan: *mut rpcrdma_loan,
+pub extern "C" fn rpcrdma_place(
+    payload: Option<&mut rpcrdma_payload>,
+    loan: Option<&mut rpcrdma_loan>,
 ) -> c_int {
-    unfinished()
+    given!(payload, loan);
+    place_all(payload, core::slice::from_mut(loan))
 }
 
 /// As `rpcrdma_place`, for one data item in several pieces. Takes all loans, or none.
@@ -84,30 +164,38 @@ pub unsafe extern "C" fn rpcrdma_place(
 /// Thread: that of the message.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_place_pieces(
-    payload: *mut rpcrdma_payload,
+    payload: Option<&mut rpcrdma_payload>,
     loans: *mut rpcrdma_loan,
     count: usize,
 ) -> c_int {
-    unfinished()
+    given!(payload);
+    // SAFETY: the program passes so many loans.
+    place_all(payload, unsafe { array(loans, count) })
 }
 
 /// As `rpcrdma_place`, for a part of constant bytes, which stay in place.
 ///
 /// Thread: that of the message.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_place_bytes(
-    payload: *mut rpcrdma_payload,
-    bytes: *const rpcrdma_bytes,
+pub extern "C" fn rpcrdma_place_bytes(
+    payload: Option<&mut rpcrdma_payload>,
+    bytes: Option<&rpcrdma_bytes>,
     offset: usize,
     len: usize,
 ) -> c_int {
-    unfinished()
+    given!(payload, bytes);
+    let range = offset.checked_add(len).and_then(|end| bytes.0.slice(offset..end));
+    let Some(slice) = range else { return invalid("len") };
+    match with(Some(payload), |it| it.place(slice.clone()), |call| call.place(slice.clone())) {
+        Some(()) => OK,
+        None => invalid("payload"),
+    }
 }
 
 /// The current position in the unreduced XDR stream.
 ///
 /// Thread: that of the message.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_position(payload: *const rpcrdma_payload) -> u32 {
-    0
+pub extern "C" fn rpcrdma_position(payload: Option<&mut rpcrdma_payload>) -> u32 {
+    with(payload, |payload| payload.position(), |call| call.position()).unwrap_or(0)
 }

@@ -1,29 +1,69 @@
 //! Reading XDR from received messages.
 
 use core::ffi::c_int;
+use core::mem::MaybeUninit;
+use core::ptr;
+
+use ::rpcrdma_engine::onc::ResultsError;
+use ::rpcrdma_engine::{OpaqueError, PayloadReader};
+
+use crate::arguments::{self, OK, given, zeroed};
+use crate::failure::{Failure, fail, invalid, plain, told};
 
 use crate::loan::rpcrdma_slice;
 use crate::message::rpcrdma_message;
-use crate::unfinished;
+use crate::status::rpcrdma_status::{RPCRDMA_E_DENIED, RPCRDMA_E_END, RPCRDMA_E_HEADER};
 
 /// Reads XDR from a payload, across its slices. Valid as long as the message. Its content is the
 /// library's; a copy reads on from the same place.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rpcrdma_reader {
+    /// Not 0 if it is one.
+    pub state: u64,
     /// The library's.
-    pub words: [u64; 8],
+    pub words: [MaybeUninit<u64>; 7],
+}
+
+const _: () = assert!(size_of::<PayloadReader<'static>>() <= size_of::<[u64; 7]>());
+const _: () = assert!(align_of::<PayloadReader<'static>>() <= align_of::<u64>());
+
+/// The state of a reader that is one.
+const READY: u64 = 0x6472_6472_6471_0001;
+
+impl rpcrdma_reader {
+    /// Gives it to the program.
+    pub(crate) fn put(place: &mut MaybeUninit<rpcrdma_reader>, reader: PayloadReader<'_>) -> c_int {
+        let to = place.write(rpcrdma_reader { state: READY, words: [MaybeUninit::uninit(); 7] });
+        let words = ptr::from_mut(&mut to.words).cast::<PayloadReader<'_>>();
+        // SAFETY: the words have the size and the alignment of a reader, as is asserted above. It
+        // has no destructor.
+        unsafe { words.write(reader) };
+        OK
+    }
+
+    /// The reader; `None` if the program has not initialized it.
+    #[inline]
+    fn of<'a>(reader: Option<&'a mut rpcrdma_reader>) -> Option<&'a mut PayloadReader<'a>> {
+        let reader = reader.filter(|reader| reader.state == READY)?;
+        let words = ptr::from_mut(&mut reader.words).cast::<PayloadReader<'a>>();
+        // SAFETY: `put` has set this state, and the program has changed nothing. What it reads is
+        // there: the program uses it in the callback of its message, or keeps its bytes.
+        Some(unsafe { &mut *words })
+    }
 }
 
 /// A reader of a message, positioned behind transaction id and message type.
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_reader_init(
-    reader: *mut rpcrdma_reader,
-    message: *const rpcrdma_message,
+pub extern "C" fn rpcrdma_reader_init(
+    reader: Option<&mut MaybeUninit<rpcrdma_reader>>,
+    message: Option<&rpcrdma_message>,
 ) -> c_int {
-    unfinished()
+    given!(reader, message);
+    let Some(incoming) = message.incoming() else { return invalid("message") };
+    rpcrdma_reader::put(reader, incoming.reader())
 }
 
 /// A reader of payload that the program has kept; positioned at its first byte.
@@ -31,10 +71,13 @@ pub unsafe extern "C" fn rpcrdma_reader_init(
 /// Thread: any; the bytes stay.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_reader_init_bytes(
-    reader: *mut rpcrdma_reader,
+    reader: Option<&mut MaybeUninit<rpcrdma_reader>>,
     bytes: rpcrdma_slice,
 ) -> c_int {
-    unfinished()
+    given!(reader);
+    // SAFETY: the program keeps the bytes as long as the reader.
+    let bytes = unsafe { arguments::bytes(bytes.data, bytes.len) };
+    rpcrdma_reader::put(reader, PayloadReader::of(bytes))
 }
 
 /// A reader positioned at the results of a call, behind the RPC header of its reply.
@@ -43,27 +86,51 @@ pub unsafe extern "C" fn rpcrdma_reader_init_bytes(
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_reader_init_results(
-    reader: *mut rpcrdma_reader,
-    message: *const rpcrdma_message,
+pub extern "C" fn rpcrdma_reader_init_results(
+    reader: Option<&mut MaybeUninit<rpcrdma_reader>>,
+    message: Option<&rpcrdma_message>,
 ) -> c_int {
-    unfinished()
+    given!(reader, message);
+    let Some(incoming) = message.incoming() else { return invalid("message") };
+    match incoming.results() {
+        Ok(results) => rpcrdma_reader::put(reader, results),
+        Err(error @ ResultsError::Header(_)) => told(RPCRDMA_E_HEADER, &error),
+        Err(error @ ResultsError::Denied(_)) => told(RPCRDMA_E_DENIED, &error),
+    }
 }
 
 /// An unsigned integer. `RPCRDMA_E_END` if the message ends before.
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_get_u32(reader: *mut rpcrdma_reader, value: *mut u32) -> c_int {
-    unfinished()
+pub extern "C" fn rpcrdma_get_u32(
+    reader: Option<&mut rpcrdma_reader>,
+    value: Option<&mut MaybeUninit<u32>>,
+) -> c_int {
+    let Some(reader) = rpcrdma_reader::of(reader) else { return invalid("reader") };
+    given!(value);
+    match reader.u32() {
+        Ok(word) => value.write(word),
+        Err(_) => return plain(RPCRDMA_E_END),
+    };
+    OK
 }
 
 /// An unsigned hyper integer. `RPCRDMA_E_END` if the message ends before.
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_get_u64(reader: *mut rpcrdma_reader, value: *mut u64) -> c_int {
-    unfinished()
+pub extern "C" fn rpcrdma_get_u64(
+    reader: Option<&mut rpcrdma_reader>,
+    value: Option<&mut MaybeUninit<u64>>,
+) -> c_int {
+    let Some(reader) = rpcrdma_reader::of(reader) else { return invalid("reader") };
+    given!(value);
+    match reader.u64() {
+        Ok(word) => value.write(word),
+        Err(_) => return plain(RPCRDMA_E_END),
+    };
+    OK
 }
 
 /// Fixed-length opaque data, without padding: exactly `len` bytes, copied to `out`.
@@ -71,11 +138,20 @@ pub unsafe extern "C" fn rpcrdma_get_u64(reader: *mut rpcrdma_reader, value: *mu
 /// Thread: callback.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_get_fixed(
-    reader: *mut rpcrdma_reader,
+    reader: Option<&mut rpcrdma_reader>,
     out: *mut u8,
     len: usize,
 ) -> c_int {
-    unfinished()
+    let Some(reader) = rpcrdma_reader::of(reader) else { return invalid("reader") };
+    // SAFETY: the program passes room for `len` bytes.
+    let out = unsafe { zeroed(out, len) };
+    if out.len() < len {
+        return invalid("out");
+    }
+    match reader.fixed_into(out) {
+        Ok(()) => OK,
+        Err(_) => plain(RPCRDMA_E_END),
+    }
 }
 
 /// Variable-length opaque data or a string (count, bytes, padding), copied to `out`, which has room
@@ -85,38 +161,65 @@ pub unsafe extern "C" fn rpcrdma_get_fixed(
 /// Thread: callback.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_get_opaque(
-    reader: *mut rpcrdma_reader,
+    reader: Option<&mut rpcrdma_reader>,
     out: *mut u8,
     capacity: usize,
-    len: *mut usize,
+    len: Option<&mut MaybeUninit<usize>>,
 ) -> c_int {
-    unfinished()
+    let Some(reader) = rpcrdma_reader::of(reader) else { return invalid("reader") };
+    given!(len);
+    // SAFETY: the program passes room for `capacity` bytes.
+    let out = unsafe { zeroed(out, capacity) };
+    match reader.opaque_into(out) {
+        Ok(read) => {
+            len.write(read.len());
+            OK
+        }
+        Err(why) => {
+            if let OpaqueError::TooLong { len: count, .. } = why {
+                len.write(count);
+            }
+            fail(Failure::Opaque(why))
+        }
+    }
 }
 
 /// At most `len_max` bytes without a copy, as many as are contiguous; at least one.
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_get_some(
-    reader: *mut rpcrdma_reader,
+pub extern "C" fn rpcrdma_get_some(
+    reader: Option<&mut rpcrdma_reader>,
     len_max: usize,
-    slice: *mut rpcrdma_slice,
+    slice: Option<&mut MaybeUninit<rpcrdma_slice>>,
 ) -> c_int {
-    unfinished()
+    let Some(reader) = rpcrdma_reader::of(reader) else { return invalid("reader") };
+    given!(slice);
+    match reader.some(len_max) {
+        Ok(bytes) => slice.write(rpcrdma_slice::of(bytes)),
+        Err(_) => return plain(RPCRDMA_E_END),
+    };
+    OK
 }
 
 /// Skips `len` bytes.
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_skip(reader: *mut rpcrdma_reader, len: usize) -> c_int {
-    unfinished()
+pub extern "C" fn rpcrdma_skip(reader: Option<&mut rpcrdma_reader>, len: usize) -> c_int {
+    let Some(reader) = rpcrdma_reader::of(reader) else { return invalid("reader") };
+    match reader.skip(len) {
+        Ok(()) => OK,
+        Err(_) => plain(RPCRDMA_E_END),
+    }
 }
 
 /// Bytes read so far, from the transaction id on, without placed items.
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_reader_position(reader: *const rpcrdma_reader) -> usize {
-    0
+pub extern "C" fn rpcrdma_reader_position(reader: Option<&rpcrdma_reader>) -> usize {
+    // A copy reads from the same place.
+    let mut copy = reader.copied();
+    rpcrdma_reader::of(copy.as_mut()).map_or(0, |reader| reader.position())
 }

@@ -1,19 +1,68 @@
 //! The answer to a call: exactly one of sent, deferred, refused.
 
 use core::ffi::c_int;
+use core::mem::{MaybeUninit, transmute};
+
+use ::rpcrdma_engine::onc::{AcceptStatus, RpcProgram};
+use ::rpcrdma_engine::{Answer, Reply};
+
+use crate::arguments::{OK, given};
+use crate::failure::{Failure, fail, invalid, plain};
 
 use crate::message::rpcrdma_message;
-use crate::payload::rpcrdma_payload;
+use crate::payload::{Draft, rpcrdma_payload};
 use crate::reader::rpcrdma_reader;
+use crate::status::rpcrdma_status::RPCRDMA_E_DENIED;
 use crate::ticket::rpcrdma_ticket;
-use crate::unfinished;
 
 /// The reply to one call. The callback answers by exactly one of `rpcrdma_reply_send`,
 /// `rpcrdma_reply_try_send`, `rpcrdma_reply_defer`, `rpcrdma_reply_refuse`, `rpcrdma_reply_deny`
 /// and a failed `rpcrdma_reply_arguments`. A callback that returns without an answer refuses the
 /// call. Every function on an answered reply is `RPCRDMA_E_INVALID`.
 pub struct rpcrdma_reply {
-    _reply: (),
+    payload: rpcrdma_payload,
+    /// Once the call is answered.
+    answer: Option<Answer<'static>>,
+}
+
+impl rpcrdma_reply {
+    /// The reply, for a callback.
+    #[inline(always)]
+    pub(crate) fn of(reply: Reply<'_>) -> rpcrdma_reply {
+        // SAFETY: only the lifetime changes. `into_answer` ends it before what it borrows ends.
+        let reply = unsafe { transmute::<Reply<'_>, Reply<'static>>(reply) };
+        rpcrdma_reply { payload: rpcrdma_payload(Draft::Reply(reply)), answer: None }
+    }
+
+    /// The answer that the callback has given. A call without one is refused.
+    #[inline(always)]
+    pub(crate) fn into_answer<'a>(self) -> Answer<'a> {
+        let answer = match self {
+            rpcrdma_reply { answer: Some(answer), .. } => answer,
+            rpcrdma_reply { payload, .. } => not_answered(payload),
+        };
+        // SAFETY: only the lifetime changes, which has no content: it is that of the reply that
+        // this was made of.
+        unsafe { transmute::<Answer<'static>, Answer<'a>>(answer) }
+    }
+
+    /// Answers, unless the call is answered.
+    #[inline(always)]
+    fn answer(&mut self, answer: impl FnOnce(Reply<'static>) -> Answer<'static>) -> c_int {
+        let Draft::Reply(open) = self.payload.0.take() else { return invalid("reply") };
+        self.answer = Some(answer(open));
+        OK
+    }
+}
+
+/// Refuses a call that a callback has not answered.
+#[cold]
+fn not_answered(payload: rpcrdma_payload) -> Answer<'static> {
+    let _ = invalid("on_call: it has not answered");
+    match payload.0 {
+        Draft::Reply(reply) => reply.refuse(),
+        _ => panic!("a reply without an answer is open"),
+    }
 }
 
 /// An RPC program (RFC 5531).
@@ -48,8 +97,11 @@ pub enum rpcrdma_accept_status {
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_reply_payload(reply: *mut rpcrdma_reply) -> *mut rpcrdma_payload {
-    core::ptr::null_mut()
+pub extern "C" fn rpcrdma_reply_payload(
+    reply: Option<&mut rpcrdma_reply>,
+) -> Option<&mut rpcrdma_payload> {
+    let payload = &mut reply?.payload;
+    matches!(payload.0, Draft::Reply(_)).then_some(payload)
 }
 
 /// Reads the RPC header of the call: its procedure, and a reader positioned at its arguments. A
@@ -58,14 +110,26 @@ pub unsafe extern "C" fn rpcrdma_reply_payload(reply: *mut rpcrdma_reply) -> *mu
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_reply_arguments(
-    reply: *mut rpcrdma_reply,
-    message: *const rpcrdma_message,
-    program: *const rpcrdma_program,
-    procedure: *mut u32,
-    reader: *mut rpcrdma_reader,
+pub extern "C" fn rpcrdma_reply_arguments(
+    reply: Option<&mut rpcrdma_reply>,
+    message: Option<&rpcrdma_message>,
+    program: Option<&rpcrdma_program>,
+    procedure: Option<&mut MaybeUninit<u32>>,
+    reader: Option<&mut MaybeUninit<rpcrdma_reader>>,
 ) -> c_int {
-    unfinished()
+    given!(reply, message, program, procedure, reader);
+    let Some(incoming) = message.incoming() else { return invalid("message") };
+    let rpcrdma_program { number, version, procedures } = *program;
+    match incoming.arguments(&RpcProgram { number, version, procedures }) {
+        Ok((called, arguments)) => {
+            procedure.write(called);
+            rpcrdma_reader::put(reader, arguments)
+        }
+        Err(denial) => match reply.answer(|open| open.deny(&denial)) {
+            OK => plain(RPCRDMA_E_DENIED),
+            number => number,
+        },
+    }
 }
 
 /// Sets the operation whose results are placed from now on: the one that begins at `origin` in the
@@ -73,8 +137,11 @@ pub unsafe extern "C" fn rpcrdma_reply_arguments(
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_reply_operation(reply: *mut rpcrdma_reply, origin: u32) -> c_int {
-    unfinished()
+pub extern "C" fn rpcrdma_reply_operation(reply: Option<&mut rpcrdma_reply>, origin: u32) -> c_int {
+    given!(reply);
+    let Draft::Reply(open) = &mut reply.payload.0 else { return invalid("reply") };
+    open.operation(origin);
+    OK
 }
 
 /// Sends the reply at the end of the turn. If it cannot be sent, the caller gets an error;
@@ -82,16 +149,28 @@ pub unsafe extern "C" fn rpcrdma_reply_operation(reply: *mut rpcrdma_reply, orig
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_reply_send(reply: *mut rpcrdma_reply) -> c_int {
-    unfinished()
+pub extern "C" fn rpcrdma_reply_send(reply: Option<&mut rpcrdma_reply>) -> c_int {
+    given!(reply);
+    reply.answer(Reply::send)
 }
 
 /// As `rpcrdma_reply_send`, but a reply that cannot be sent stays open, to be deferred or refused.
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_reply_try_send(reply: *mut rpcrdma_reply) -> c_int {
-    unfinished()
+pub extern "C" fn rpcrdma_reply_try_send(reply: Option<&mut rpcrdma_reply>) -> c_int {
+    given!(reply);
+    let Draft::Reply(open) = reply.payload.0.take() else { return invalid("reply") };
+    match open.try_send() {
+        Ok(answer) => {
+            reply.answer = Some(answer);
+            OK
+        }
+        Err((open, why)) => {
+            reply.payload.0 = Draft::Reply(open);
+            fail(Failure::Refused(why))
+        }
+    }
 }
 
 /// Keeps the right to answer later, on this thread or another: `ticket` receives it. What was
@@ -99,19 +178,25 @@ pub unsafe extern "C" fn rpcrdma_reply_try_send(reply: *mut rpcrdma_reply) -> c_
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_reply_defer(
-    reply: *mut rpcrdma_reply,
-    ticket: *mut rpcrdma_ticket,
+pub extern "C" fn rpcrdma_reply_defer(
+    reply: Option<&mut rpcrdma_reply>,
+    ticket: Option<&mut MaybeUninit<rpcrdma_ticket>>,
 ) -> c_int {
-    unfinished()
+    given!(reply, ticket);
+    let Draft::Reply(open) = reply.payload.0.take() else { return invalid("reply") };
+    let (answer, right) = open.defer();
+    reply.answer = Some(answer);
+    ticket.write(rpcrdma_ticket::NONE).put(right);
+    OK
 }
 
 /// Rejects the call: the caller learns that there will be no reply.
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_reply_refuse(reply: *mut rpcrdma_reply) -> c_int {
-    unfinished()
+pub extern "C" fn rpcrdma_reply_refuse(reply: Option<&mut rpcrdma_reply>) -> c_int {
+    given!(reply);
+    reply.answer(Reply::refuse)
 }
 
 /// Sends a reply without results, with this `rpcrdma_accept_status`: the call is not executed. The
@@ -119,6 +204,14 @@ pub unsafe extern "C" fn rpcrdma_reply_refuse(reply: *mut rpcrdma_reply) -> c_in
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_reply_deny(reply: *mut rpcrdma_reply, status: c_int) -> c_int {
-    unfinished()
+pub extern "C" fn rpcrdma_reply_deny(reply: Option<&mut rpcrdma_reply>, status: c_int) -> c_int {
+    given!(reply);
+    let status = match status {
+        1 => AcceptStatus::ProgramUnavailable,
+        3 => AcceptStatus::ProcedureUnavailable,
+        4 => AcceptStatus::GarbageArguments,
+        5 => AcceptStatus::SystemError,
+        _ => return invalid("status"),
+    };
+    reply.answer(|open| open.deny(&status.into()))
 }

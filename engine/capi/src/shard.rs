@@ -1,16 +1,32 @@
 //! A shard that the program polls on its own thread.
 
 use core::ffi::{c_char, c_int};
+use core::mem::MaybeUninit;
+use core::ptr::{self, NonNull};
+use core::time::Duration;
+use std::os::fd::{AsFd, AsRawFd};
+
+use ::rpcrdma_engine::{Armed, SetupError};
+
+use crate::arguments::{OK, address, caught, give, given, shared, taken_back, value};
+use crate::call::rpcrdma_call;
+use crate::failure::{Failure, fail, setup};
+use crate::handler::{Factory, attempt_of};
+use crate::message::rpcrdma_connection;
+use crate::polled::Polled;
+use crate::provider::{AnyEngine, AnyShard, each, each_into};
+use crate::turn::Lender;
 
 use crate::engine::rpcrdma_engine;
 use crate::handle::rpcrdma_handle;
 use crate::handler::rpcrdma_handler;
 use crate::turn::rpcrdma_turn;
-use crate::unfinished;
 
 /// A shard that serves the engine's listeners, and that its program polls.
 pub struct rpcrdma_shard {
-    _shard: (),
+    pub(crate) polled: Polled<AnyShard>,
+    handle: rpcrdma_handle,
+    fd: c_int,
 }
 
 /// A shard for the calling thread to poll. It calls `handler->start` before it returns.
@@ -18,25 +34,43 @@ pub struct rpcrdma_shard {
 /// Thread: one at a time; the calling thread polls it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_shard_new(
-    engine: *mut rpcrdma_engine,
+    engine: Option<&mut rpcrdma_engine>,
     handler: *const rpcrdma_handler,
-    shard: *mut *mut rpcrdma_shard,
+    shard: Option<&mut MaybeUninit<*mut rpcrdma_shard>>,
 ) -> c_int {
-    unfinished()
+    given!(engine, shard);
+    // SAFETY: the program passes a structure with its size.
+    let factory = value!(unsafe { Factory::of(handler) });
+    caught(|| match make(&engine.engine, &factory) {
+        Ok(made) => give(shard, made),
+        Err(error) => setup(&error),
+    })
 }
 
 /// Ends a shard at once, with its connections. NULL is ignored.
 ///
 /// Thread: polling.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_shard_free(shard: *mut rpcrdma_shard) {}
+pub unsafe extern "C" fn rpcrdma_shard_free(shard: *mut rpcrdma_shard) {
+    // SAFETY: the program had it from `rpcrdma_shard_new`.
+    let shard = unsafe { taken_back(shard) };
+    caught(|| {
+        drop(shard);
+        OK
+    });
+}
 
 /// Does all available work once: 1 if there was any, 0 if not. Never blocks.
 ///
 /// Thread: polling.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_shard_poll(shard: *mut rpcrdma_shard, now_ns: u64) -> c_int {
-    unfinished()
+    shared!(shard);
+    caught(|| {
+        let busy =
+            shard.polled.polling(|shard| each!(AnyShard, shard, shard => shard.poll_once(now_ns)));
+        busy.map_or_else(|number| number, c_int::from)
+    })
 }
 
 /// Polls until the shard is stopped, and waits as `engine.idle` says.
@@ -44,7 +78,11 @@ pub unsafe extern "C" fn rpcrdma_shard_poll(shard: *mut rpcrdma_shard, now_ns: u
 /// Thread: polling.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_shard_run(shard: *mut rpcrdma_shard) -> c_int {
-    unfinished()
+    shared!(shard);
+    caught(|| {
+        let ran = shard.polled.polling(|shard| each!(AnyShard, shard, shard => shard.run()));
+        ran.map_or_else(|number| number, |()| OK)
+    })
 }
 
 /// Requests a connection; `on_connect` or `on_refused` receives the outcome with `attempt`.
@@ -54,17 +92,31 @@ pub unsafe extern "C" fn rpcrdma_shard_run(shard: *mut rpcrdma_shard) -> c_int {
 pub unsafe extern "C" fn rpcrdma_shard_connect(
     shard: *mut rpcrdma_shard,
     to: *const c_char,
-    attempt: *mut u64,
+    attempt: Option<&mut MaybeUninit<u64>>,
 ) -> c_int {
-    unfinished()
+    shared!(shard);
+    given!(attempt);
+    // SAFETY: the program passes a text.
+    let to = value!(unsafe { address(to) });
+    let shard = value!(shard.polled.free());
+    caught(|| match each!(AnyShard, shard, shard => shard.connect(to)) {
+        Ok(id) => {
+            attempt.write(attempt_of(id));
+            OK
+        }
+        Err(error) => setup(&error),
+    })
 }
 
 /// Whether the shard was told to stop and has stopped.
 ///
 /// Thread: polling.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_shard_is_stopped(shard: *const rpcrdma_shard) -> bool {
-    true
+pub unsafe extern "C" fn rpcrdma_shard_is_stopped(shard: *mut rpcrdma_shard) -> bool {
+    // SAFETY: the program passes NULL or what it was given, and has not freed it.
+    let shard = unsafe { shard.as_ref() };
+    let Some(Ok(shard)) = shard.map(|shard| shard.polled.free()) else { return false };
+    each!(AnyShard, shard, shard => shard.is_stopped())
 }
 
 /// Sleeps, or not, as `engine.idle` says, after a poll that was `busy` (not 0) or not; at most
@@ -78,7 +130,11 @@ pub unsafe extern "C" fn rpcrdma_shard_rest(
     now_ns: u64,
     timeout_ns: u64,
 ) -> c_int {
-    unfinished()
+    shared!(shard);
+    let shard = value!(shard.polled.free());
+    caught(|| {
+        each!(AnyShard, shard, shard => shard.rest(busy != 0, now_ns, Duration::from_nanos(timeout_ns))).into()
+    })
 }
 
 /// Announces that the thread is about to sleep in an event loop, and looks once more: 0 if there is
@@ -90,9 +146,18 @@ pub unsafe extern "C" fn rpcrdma_shard_rest(
 pub unsafe extern "C" fn rpcrdma_shard_arm(
     shard: *mut rpcrdma_shard,
     now_ns: u64,
-    most_ns: *mut u64,
+    most_ns: Option<&mut MaybeUninit<u64>>,
 ) -> c_int {
-    unfinished()
+    shared!(shard);
+    given!(most_ns);
+    let shard = value!(shard.polled.free());
+    match each!(AnyShard, shard, shard => shard.arm(now_ns)) {
+        Armed::Ready => 0,
+        Armed::AtMost(most) => {
+            most_ns.write(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX));
+            1
+        }
+    }
 }
 
 /// The descriptor that ends the sleep announced by `rpcrdma_shard_arm`, for epoll or poll. It is
@@ -100,8 +165,9 @@ pub unsafe extern "C" fn rpcrdma_shard_arm(
 ///
 /// Thread: any.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_shard_fd(shard: *const rpcrdma_shard) -> c_int {
-    unfinished()
+pub unsafe extern "C" fn rpcrdma_shard_fd(shard: *mut rpcrdma_shard) -> c_int {
+    shared!(shard);
+    shard.fd
 }
 
 /// Waits until there may be something to do, at most `timeout_ns`.
@@ -109,7 +175,12 @@ pub unsafe extern "C" fn rpcrdma_shard_fd(shard: *const rpcrdma_shard) -> c_int 
 /// Thread: polling.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_shard_wait(shard: *mut rpcrdma_shard, timeout_ns: u64) -> c_int {
-    unfinished()
+    shared!(shard);
+    let shard = value!(shard.polled.free());
+    caught(|| {
+        each!(AnyShard, shard, shard => shard.wait(Duration::from_nanos(timeout_ns)));
+        OK
+    })
 }
 
 /// The shard behind it, for memory, tickets and limits. It ends with the next call on the shard.
@@ -121,7 +192,10 @@ pub unsafe extern "C" fn rpcrdma_shard_turn(
     shard: *mut rpcrdma_shard,
     now_ns: u64,
 ) -> *mut rpcrdma_turn {
-    core::ptr::null_mut()
+    // SAFETY: the program passes NULL or what it was given, and has not freed it.
+    let Some(shard) = (unsafe { shard.as_ref() }) else { return ptr::null_mut() };
+    let turn = shard.polled.lend(now_ns, Lender::Shard(NonNull::from(shard)));
+    turn.map_or(ptr::null_mut(), ptr::from_mut)
 }
 
 /// The handle to reach it from other threads. It ends with the shard: clone it to keep it for
@@ -129,8 +203,44 @@ pub unsafe extern "C" fn rpcrdma_shard_turn(
 ///
 /// Thread: any.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_shard_handle(
-    shard: *const rpcrdma_shard,
-) -> *const rpcrdma_handle {
-    core::ptr::null()
+pub unsafe extern "C" fn rpcrdma_shard_handle(shard: *mut rpcrdma_shard) -> *const rpcrdma_handle {
+    // SAFETY: the program passes NULL or what it was given, and has not freed it.
+    unsafe { shard.as_ref() }.map_or(ptr::null(), |shard| ptr::from_ref(&shard.handle))
+}
+
+fn make(engine: &AnyEngine, factory: &Factory) -> Result<Box<rpcrdma_shard>, SetupError> {
+    let shard = each_into!(AnyEngine, engine, engine => AnyShard, {
+        // The handle comes with the shard: the context is made when there is one.
+        let mut shard = engine.shard(factory.later())?;
+        let handle = shard.handle().clone();
+        shard.handler().start(handle);
+        shard
+    });
+    let handle = each!(AnyShard, &shard, shard => rpcrdma_handle(shard.handle().clone()));
+    let fd = each!(AnyShard, &shard, shard => shard.as_fd().as_raw_fd());
+    let mut shard = Box::new(rpcrdma_shard { polled: Polled::new(shard), handle, fd });
+    let owner = Lender::Shard(NonNull::from(&*shard));
+    *shard.polled.call() = rpcrdma_call::of(owner);
+    Ok(shard)
+}
+
+impl rpcrdma_shard {
+    /// Begins a call of the shard, outside of its callbacks.
+    pub(crate) fn begin(
+        &self,
+        connection: rpcrdma_connection,
+        cookie: u64,
+    ) -> Result<&mut rpcrdma_call, c_int> {
+        let (shard, call) = self.polled.beginning()?;
+        // The time has no effect on it.
+        let begun = each!(AnyShard, shard, shard => {
+            shard.turn(0).call(connection.name(), cookie).map(|builder| {
+                call.begin(builder, connection, cookie);
+            })
+        });
+        match begun {
+            Ok(()) => Ok(call),
+            Err(why) => Err(fail(Failure::Refused(why))),
+        }
+    }
 }

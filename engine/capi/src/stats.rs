@@ -1,6 +1,11 @@
 //! Counters, by name.
 
-use core::ffi::c_char;
+use core::ffi::{CStr, c_char};
+use core::mem::MaybeUninit;
+use std::ffi::CString;
+use std::sync::OnceLock;
+
+use ::rpcrdma_engine::Snapshot;
 
 /// A counter. Later versions may have more of them: find one by its name.
 #[repr(C)]
@@ -10,4 +15,25 @@ pub struct rpcrdma_counter {
     pub name: *const c_char,
     /// The count so far.
     pub value: u64,
+}
+
+/// Writes as many counters as there is room for; returns how many there are.
+pub(crate) fn write_counters(
+    all: impl ExactSizeIterator<Item = (&'static CStr, u64)>,
+    places: &mut [MaybeUninit<rpcrdma_counter>],
+) -> usize {
+    let count = all.len();
+    for (place, (name, value)) in places.iter_mut().zip(all) {
+        place.write(rpcrdma_counter { name: name.as_ptr(), value });
+    }
+    count
+}
+
+/// The names of a shard's counters, in the order of [`Snapshot::iter`].
+pub(crate) fn names() -> &'static [CString] {
+    static NAMES: OnceLock<Vec<CString>> = OnceLock::new();
+    NAMES.get_or_init(|| {
+        let snapshot = Snapshot::default();
+        snapshot.iter().map(|(name, _)| CString::new(name).unwrap_or_default()).collect()
+    })
 }

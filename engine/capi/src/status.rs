@@ -2,6 +2,10 @@
 
 use core::ffi::{c_char, c_int};
 
+use crate::failure;
+use crate::texts::{ALL, text};
+use rpcrdma_status::*;
+
 /// The result of a function, the outcome of a call, or the reason for the end of a connection. No
 /// number ever changes its meaning; later versions may add numbers.
 #[repr(C)]
@@ -205,13 +209,45 @@ pub enum rpcrdma_execution {
     RPCRDMA_EXECUTED = 2,
 }
 
+impl rpcrdma_status {
+    /// As an int, as functions return it.
+    pub fn number(self) -> c_int {
+        self as c_int
+    }
+
+    /// The status of a number; `None` for one that this version does not have.
+    pub fn of(number: c_int) -> Option<rpcrdma_status> {
+        ALL.iter().copied().find(|status| status.number() == number)
+    }
+
+    /// Whether the same may succeed later.
+    pub fn is_transient(self) -> bool {
+        matches!(
+            self,
+            RPCRDMA_E_BUSY
+                | RPCRDMA_E_NO_BUFFER
+                | RPCRDMA_E_PENDING
+                | RPCRDMA_E_NO_CREDITS
+                | RPCRDMA_E_NO_RECEIVES
+                | RPCRDMA_E_TABLE_FULL
+                | RPCRDMA_E_NOT_READY
+                | RPCRDMA_E_XID_IN_USE
+                | RPCRDMA_E_QUEUE_FULL
+                | RPCRDMA_E_REJECTED
+                | RPCRDMA_E_PEER_FULL
+                | RPCRDMA_E_PARTY_FULL
+                | RPCRDMA_E_PEER_BUSY
+                | RPCRDMA_E_PEER_STOPPING
+        )
+    }
+}
+
 /// The meaning of a status, as a constant text. Never NULL.
 ///
 /// Thread: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn rpcrdma_strerror(status: c_int) -> *const c_char {
-    let _ = status;
-    c"".as_ptr()
+    rpcrdma_status::of(status).map_or(c"unknown status", text).as_ptr()
 }
 
 /// The text of the last failure of this thread, with its values; empty if there was none. Valid
@@ -221,7 +257,7 @@ pub extern "C" fn rpcrdma_strerror(status: c_int) -> *const c_char {
 /// Thread: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn rpcrdma_last_error() -> *const c_char {
-    c"".as_ptr()
+    failure::last_text()
 }
 
 /// Whether the same may succeed later: poll, and try again.
@@ -229,6 +265,5 @@ pub extern "C" fn rpcrdma_last_error() -> *const c_char {
 /// Thread: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn rpcrdma_is_transient(status: c_int) -> bool {
-    let _ = status;
-    false
+    rpcrdma_status::of(status).is_some_and(rpcrdma_status::is_transient)
 }

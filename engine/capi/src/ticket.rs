@@ -1,21 +1,31 @@
 //! Tickets: the right to answer a call later.
 
+use core::ffi::c_int;
+use core::mem::MaybeUninit;
+use core::ptr;
+
+use ::rpcrdma_engine::{Finished, Ticket};
+
+use crate::arguments::{array, bytes, sized};
+use crate::failure::invalid;
 use crate::loan::{rpcrdma_loan, rpcrdma_slice};
 use crate::message::rpcrdma_connection;
 
 /// The right to answer one call, once, later, from any thread. Copying the structure moves the
 /// ticket: only one copy may be used. Its content is the library's; a function that takes it sets
-/// the first word to 0.
+/// `state` to 0, and one whose `state` is 0 is none.
 #[repr(C)]
 #[derive(Debug)]
 pub struct rpcrdma_ticket {
+    /// Not 0 if it is one.
+    pub state: u64,
     /// The library's.
-    pub words: [u64; 96],
+    pub words: [MaybeUninit<u64>; 95],
 }
 
 /// An answer made on another thread: payload of bounded length, and bulk.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct rpcrdma_finished {
     /// `sizeof(rpcrdma_finished)`.
     pub size: usize,
@@ -40,26 +50,109 @@ pub const RPCRDMA_FINISHED_BULK_MAX: usize = 16;
 /// Bytes of a finished answer behind its bulk.
 pub const RPCRDMA_FINISHED_TAIL_MAX: usize = 64;
 
+const _: () = assert!(size_of::<Ticket>() <= size_of::<[u64; 95]>());
+const _: () = assert!(align_of::<Ticket>() <= align_of::<u64>());
+const _: () = assert!(RPCRDMA_FINISHED_HEAD_MAX == rpcrdma_engine::api::ticket::FINISHED_HEAD_MAX);
+const _: () = assert!(RPCRDMA_FINISHED_BULK_MAX == rpcrdma_engine::api::ticket::FINISHED_BULK_MAX);
+const _: () = assert!(RPCRDMA_FINISHED_TAIL_MAX == rpcrdma_engine::api::ticket::FINISHED_TAIL_MAX);
+
+/// The state of a ticket that is one: less likely than 1 in memory that nobody has filled.
+const FULL: u64 = 0x7470_6372_6471_0001;
+
+impl rpcrdma_ticket {
+    /// No ticket.
+    pub(crate) const NONE: rpcrdma_ticket =
+        rpcrdma_ticket { state: 0, words: [MaybeUninit::uninit(); 95] };
+
+    /// Gives it to the program.
+    pub(crate) fn put(&mut self, ticket: Ticket) {
+        let place = ptr::from_mut(&mut self.words).cast::<Ticket>();
+        // SAFETY: the words have the size and the alignment of a ticket, as is asserted above.
+        unsafe { place.write(ticket) };
+        self.state = FULL;
+    }
+
+    /// Takes it from the program; `None` if it was given away.
+    pub(crate) fn take(&mut self) -> Option<Ticket> {
+        let place: *const Ticket = self.look()?;
+        self.state = 0;
+        // SAFETY: a ticket is in this place, and is not used there again: the state says so.
+        Some(unsafe { place.read() })
+    }
+
+    /// The ticket; `None` if it was given away.
+    pub(crate) fn look(&self) -> Option<&Ticket> {
+        let place = ptr::from_ref(&self.words).cast::<Ticket>();
+        // SAFETY: `put` has set this state, and the program has changed nothing: one copy of it is
+        // used.
+        (self.state == FULL).then(|| unsafe { &*place })
+    }
+}
+
+/// The answer of the program, with its bulk, and the places that the bulk was taken from.
+///
+/// # Safety
+/// `finished` is NULL, or valid with what it points to.
+pub(crate) unsafe fn finished_of<'a>(
+    finished: *const rpcrdma_finished,
+) -> Result<(Finished, &'a mut [rpcrdma_loan]), c_int> {
+    const NONE: rpcrdma_finished = rpcrdma_finished {
+        size: 0,
+        head: rpcrdma_slice::NONE,
+        bulk: ptr::null_mut(),
+        bulk_count: 0,
+        tail: rpcrdma_slice::NONE,
+        origin: 0,
+    };
+    // SAFETY: the caller guarantees it.
+    let given = unsafe { sized(finished, NONE, "finished") }?;
+    // SAFETY: the caller guarantees it.
+    let head = unsafe { bytes(given.head.data, given.head.len) };
+    // SAFETY: the caller guarantees it.
+    let tail = unsafe { bytes(given.tail.data, given.tail.len) };
+    // SAFETY: the caller guarantees it.
+    let bulk = unsafe { array(given.bulk, given.bulk_count) };
+    let mut answer = Finished { origin: given.origin, ..Finished::default() };
+    answer.head.try_extend_from_slice(head).map_err(|_| invalid("finished.head"))?;
+    answer.tail.try_extend_from_slice(tail).map_err(|_| invalid("finished.tail"))?;
+    let is_whole = bulk.iter().all(|loan| !loan.data.is_null());
+    if bulk.len() > answer.bulk.capacity() || !is_whole {
+        return Err(invalid("finished.bulk"));
+    }
+    answer.bulk.extend(bulk.iter_mut().filter_map(rpcrdma_loan::take));
+    Ok((answer, bulk))
+}
+
+/// Gives the bulk of an answer that was not taken back to the program.
+pub(crate) fn put_back(finished: Finished, places: &mut [rpcrdma_loan]) {
+    for (place, loan) in places.iter_mut().zip(finished.bulk) {
+        *place = rpcrdma_loan::of(loan);
+    }
+}
+
 /// Drops a ticket, which rejects its call. One that was given away is ignored.
 ///
 /// Thread: any.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_ticket_drop(ticket: *mut rpcrdma_ticket) {}
+pub extern "C" fn rpcrdma_ticket_drop(ticket: Option<&mut rpcrdma_ticket>) {
+    if let Some(ticket) = ticket {
+        drop(ticket.take());
+    }
+}
 
 /// The peer whose call it answers; none for a ticket that was given away.
 ///
 /// Thread: any.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_ticket_connection(
-    ticket: *const rpcrdma_ticket,
-) -> rpcrdma_connection {
-    rpcrdma_connection { id: 0 }
+pub extern "C" fn rpcrdma_ticket_connection(ticket: Option<&rpcrdma_ticket>) -> rpcrdma_connection {
+    let ticket = ticket.and_then(rpcrdma_ticket::look);
+    ticket.map_or(rpcrdma_connection::NONE, |ticket| rpcrdma_connection::of(ticket.peer()))
 }
 
 /// The transaction id of the call; 0 for a ticket that was given away.
 ///
 /// Thread: any.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_ticket_xid(ticket: *const rpcrdma_ticket) -> u32 {
-    0
+pub extern "C" fn rpcrdma_ticket_xid(ticket: Option<&rpcrdma_ticket>) -> u32 {
+    ticket.and_then(rpcrdma_ticket::look).map_or(0, Ticket::xid)
 }

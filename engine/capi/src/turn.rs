@@ -1,40 +1,194 @@
 //! A turn: a shard, lent to its program between two polls.
 
 use core::ffi::{c_char, c_int, c_void};
+use core::mem::{MaybeUninit, transmute};
+use core::ptr::NonNull;
+
+use ::rpcrdma_engine::{CallHandle, ConnectionId, Loan, OwnedCall, Turn, Unsent};
+
+use crate::arguments::{OK, given, value, write_text};
+use crate::client::rpcrdma_client;
+use crate::failure::{Failure, fail, invalid, plain};
+use crate::provider::{AnyClient, AnySession, AnySessionCall, AnyShard, each};
+use crate::session::rpcrdma_session;
+use crate::shard::rpcrdma_shard;
+use crate::status::rpcrdma_status::{
+    RPCRDMA_E_BUSY, RPCRDMA_E_NO_BUFFER, RPCRDMA_E_NO_PEER, RPCRDMA_E_NOTHING,
+};
 
 use crate::call::{rpcrdma_call, rpcrdma_call_id};
 use crate::handler::rpcrdma_limits;
 use crate::loan::rpcrdma_loan;
 use crate::message::rpcrdma_connection;
 use crate::reply::rpcrdma_reply;
-use crate::ticket::{rpcrdma_finished, rpcrdma_ticket};
-use crate::unfinished;
+use crate::ticket::{finished_of, put_back, rpcrdma_finished, rpcrdma_ticket};
 
 /// A shard, lent to its program: in `on_turn`, or by `rpcrdma_shard_turn`, `rpcrdma_client_turn`
 /// and `rpcrdma_session_turn` until the next call on that object.
 pub struct rpcrdma_turn {
-    _turn: (),
+    lender: Lender,
+    now: u64,
+    /// That of a turn of a handler: others have a place for it.
+    call: rpcrdma_call,
+}
+
+/// Whose turn it is.
+pub(crate) enum Lender {
+    Nothing,
+    /// A shard's, in `on_turn`.
+    Turn(NonNull<Turn<'static>>),
+    Client(NonNull<rpcrdma_client>),
+    Session(NonNull<rpcrdma_session>),
+    Shard(NonNull<rpcrdma_shard>),
+}
+
+impl rpcrdma_turn {
+    /// Nobody's.
+    pub(crate) fn nothing() -> rpcrdma_turn {
+        rpcrdma_turn { lender: Lender::Nothing, now: 0, call: rpcrdma_call::nothing() }
+    }
+
+    /// That of a handler, for its callback.
+    pub(crate) fn of(turn: &mut Turn<'_>) -> rpcrdma_turn {
+        let now = turn.now();
+        // SAFETY: only the lifetime changes. This ends with the callback.
+        let turn = unsafe { transmute::<&mut Turn<'_>, &mut Turn<'static>>(turn) };
+        let turn = NonNull::from(turn);
+        let call = rpcrdma_call::of(Lender::Turn(turn));
+        rpcrdma_turn { lender: Lender::Turn(turn), now, call }
+    }
+
+    /// From now on it is the lender's.
+    pub(crate) fn lend(&mut self, lender: Lender, now: u64) {
+        (self.lender, self.now) = (lender, now);
+    }
+}
+
+impl Lender {
+    /// Runs `act` with the turn.
+    fn with<R>(&mut self, now: u64, act: impl FnOnce(&mut Turn<'_>) -> R) -> Result<R, c_int> {
+        match self {
+            Lender::Nothing => Err(invalid("turn")),
+            // SAFETY: the turn is in its callback, and no call borrows from it: the caller has
+            // looked.
+            Lender::Turn(turn) => Ok(act(unsafe { turn.as_mut() })),
+            Lender::Client(client) => {
+                // SAFETY: the client lent this, and is there.
+                let client = unsafe { client.as_ref() }.polled.free()?;
+                each!(AnyClient, client, client => Ok(act(&mut client.turn(now))))
+            }
+            Lender::Session(session) => {
+                // SAFETY: the session lent this, and is there.
+                let session = unsafe { session.as_ref() }.polled.free()?;
+                each!(AnySession, session, session => Ok(act(&mut session.turn(now))))
+            }
+            Lender::Shard(shard) => {
+                // SAFETY: the shard lent this, and is there.
+                let shard = unsafe { shard.as_ref() }.polled.free()?;
+                each!(AnyShard, shard, shard => Ok(act(&mut shard.turn(now))))
+            }
+        }
+    }
+
+    /// Sends a call that was refused before.
+    pub(crate) fn submit(
+        &mut self,
+        to: ConnectionId,
+        cookie: u64,
+        call: OwnedCall,
+    ) -> Result<Result<CallHandle, Unsent>, c_int> {
+        match self {
+            // SAFETY: the turn is in its callback, and the call borrows nothing.
+            Lender::Turn(turn) => Ok(unsafe { turn.as_mut() }.submit(to, cookie, call)),
+            Lender::Client(client) => {
+                // SAFETY: the call is the client's, which is there.
+                let client = unsafe { client.as_ref() }.polled.with_kept_call()?;
+                each!(AnyClient, client, client => Ok(client.submit(to, cookie, call)))
+            }
+            Lender::Shard(shard) => {
+                // SAFETY: the call is the shard's, which is there.
+                let shard = unsafe { shard.as_ref() }.polled.with_kept_call()?;
+                // The time has no effect on it.
+                each!(AnyShard, shard, shard => Ok(shard.turn(0).submit(to, cookie, call)))
+            }
+            Lender::Nothing | Lender::Session(_) => Err(invalid("call")),
+        }
+    }
+
+    /// A new call of the session.
+    pub(crate) fn session_call(&mut self, cookie: u64) -> Result<AnySessionCall, c_int> {
+        let Lender::Session(session) = self else { return Err(invalid("call")) };
+        // SAFETY: the call is the session's, which is there.
+        unsafe { session.as_ref() }.draft(cookie)
+    }
+}
+
+/// Runs `act` with a turn of the program.
+fn with<R>(
+    turn: Option<&mut rpcrdma_turn>,
+    act: impl FnOnce(&mut Turn<'_>) -> R,
+) -> Result<R, c_int> {
+    let Some(turn) = turn else { return Err(invalid("turn")) };
+    if turn.call.is_open() {
+        return Err(invalid("a call is under construction: submit or discard it first"));
+    }
+    turn.lender.with(turn.now, act)
+}
+
+/// Gives the program a buffer, if there is one.
+pub(crate) fn buffer(taken: Option<Loan>, loan: &mut MaybeUninit<rpcrdma_loan>) -> c_int {
+    let Some(taken) = taken else { return plain(RPCRDMA_E_NO_BUFFER) };
+    loan.write(rpcrdma_loan::of(taken));
+    OK
+}
+
+/// Takes a buffer back.
+pub(crate) fn release(turn: &mut Turn<'_>, loan: &mut rpcrdma_loan) -> c_int {
+    let Some(loan) = loan.take() else { return invalid("loan") };
+    turn.release(loan);
+    OK
 }
 
 /// The time of this turn.
 ///
 /// Thread: that of the turn.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_turn_now(turn: *const rpcrdma_turn) -> u64 {
-    0
+pub extern "C" fn rpcrdma_turn_now(turn: Option<&rpcrdma_turn>) -> u64 {
+    turn.map_or(0, |turn| turn.now)
 }
 
 /// Begins a call, as `rpcrdma_client_call`. The completion is that of the shard: its `on_reply`.
 ///
 /// Thread: that of the turn.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_turn_call(
-    turn: *mut rpcrdma_turn,
+pub extern "C" fn rpcrdma_turn_call(
+    turn: Option<&mut rpcrdma_turn>,
     connection: rpcrdma_connection,
     cookie: u64,
-    call: *mut *mut rpcrdma_call,
+    call: Option<&mut MaybeUninit<*mut rpcrdma_call>>,
 ) -> c_int {
-    unfinished()
+    given!(turn, call);
+    turn.call.clear();
+    let begun = match &mut turn.lender {
+        Lender::Nothing => return invalid("turn"),
+        // SAFETY: the client lent this, and is there.
+        Lender::Client(client) => unsafe { client.as_ref() }.begin(connection, cookie),
+        // SAFETY: as above. The session's own completions are not this call's.
+        Lender::Session(_) => return invalid("turn: begin calls with rpcrdma_session_call"),
+        // SAFETY: the shard lent this, and is there.
+        Lender::Shard(shard) => unsafe { shard.as_ref() }.begin(connection, cookie),
+        Lender::Turn(lent) => {
+            // SAFETY: the turn is in its callback, and no call borrows from it: the last one is
+            // discarded above.
+            let lent = unsafe { lent.as_mut() };
+            match lent.call(connection.name(), cookie) {
+                Ok(builder) => Ok(turn.call.begin(builder, connection, cookie)),
+                Err(why) => Err(fail(Failure::Refused(why))),
+            }
+        }
+    };
+    call.write(value!(begun));
+    OK
 }
 
 /// Ends a call before its reply: it completes with `RPCRDMA_E_CANCELLED`, unless its reply arrives
@@ -42,11 +196,12 @@ pub unsafe extern "C" fn rpcrdma_turn_call(
 ///
 /// Thread: that of the turn.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_turn_cancel(
-    turn: *mut rpcrdma_turn,
+pub extern "C" fn rpcrdma_turn_cancel(
+    turn: Option<&mut rpcrdma_turn>,
     call: rpcrdma_call_id,
 ) -> c_int {
-    unfinished()
+    let cancelled = value!(with(turn, |turn| turn.cancel(call.name())));
+    if cancelled { OK } else { plain(RPCRDMA_E_NOTHING) }
 }
 
 /// Answers a deferred call: calls `answer` with a reply, which it answers as `on_call` does. Takes
@@ -58,36 +213,81 @@ pub unsafe extern "C" fn rpcrdma_turn_cancel(
 ///
 /// Thread: that of the turn.
 #[unsafe(no_mangle)]
+#[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
 pub unsafe extern "C" fn rpcrdma_turn_resume(
-    turn: *mut rpcrdma_turn,
-    ticket: *mut rpcrdma_ticket,
+    turn: Option<&mut rpcrdma_turn>,
+    ticket: Option<&mut rpcrdma_ticket>,
     answer: Option<unsafe extern "C" fn(arg: *mut c_void, reply: *mut rpcrdma_reply)>,
     arg: *mut c_void,
 ) -> c_int {
-    unfinished()
+    given!(ticket, answer);
+    let Some(right) = ticket.take() else { return invalid("ticket") };
+    let mut right = Some(right);
+    let resumed = with(turn, |turn| {
+        let right = right.take().expect("it is there");
+        let is_open = turn.is_open(&right);
+        let resumed = turn.resume(right, |reply| {
+            let mut reply = rpcrdma_reply::of(reply);
+            // SAFETY: the program gave it for this; the reply stays during the call.
+            unsafe { answer(arg, &mut reply) };
+            reply.into_answer()
+        });
+        resumed.map_err(|right| (right, is_open))
+    });
+    let (back, number) = match resumed {
+        Ok(Ok(())) => return OK,
+        Ok(Err((right, true))) => (right, plain(RPCRDMA_E_BUSY)),
+        Ok(Err((right, false))) => (right, plain(RPCRDMA_E_NO_PEER)),
+        Err(number) => (right.expect("it was not used"), number),
+    };
+    ticket.put(back);
+    number
 }
 
 /// As `rpcrdma_handle_finish`, at once. The results are those of `rpcrdma_turn_resume`.
 ///
 /// Thread: that of the turn.
 #[unsafe(no_mangle)]
+#[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
 pub unsafe extern "C" fn rpcrdma_turn_finish(
-    turn: *mut rpcrdma_turn,
-    ticket: *mut rpcrdma_ticket,
+    turn: Option<&mut rpcrdma_turn>,
+    ticket: Option<&mut rpcrdma_ticket>,
     finished: *const rpcrdma_finished,
 ) -> c_int {
-    unfinished()
+    given!(ticket);
+    if ticket.look().is_none() {
+        return invalid("ticket");
+    }
+    // SAFETY: the program passes a structure with its size, and what it points to.
+    let (finished, bulk) = value!(unsafe { finished_of(finished) });
+    let Some(right) = ticket.take() else { return invalid("ticket") };
+    let mut both = Some((right, finished));
+    let done = with(turn, |turn| {
+        let (right, finished) = both.take().expect("they are there");
+        let is_open = turn.is_open(&right);
+        turn.finish(right, finished).map_err(|both| (both, is_open))
+    });
+    let ((right, finished), number) = match done {
+        Ok(Ok(())) => return OK,
+        Ok(Err((both, true))) => (both, plain(RPCRDMA_E_BUSY)),
+        Ok(Err((both, false))) => (both, plain(RPCRDMA_E_NO_PEER)),
+        Err(number) => (both.expect("they were not used"), number),
+    };
+    ticket.put(right);
+    put_back(finished, bulk);
+    number
 }
 
 /// Whether a ticket can still be answered.
 ///
 /// Thread: that of the turn.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_turn_is_open(
-    turn: *mut rpcrdma_turn,
-    ticket: *const rpcrdma_ticket,
+pub extern "C" fn rpcrdma_turn_is_open(
+    turn: Option<&mut rpcrdma_turn>,
+    ticket: Option<&rpcrdma_ticket>,
 ) -> bool {
-    false
+    let Some(ticket) = ticket.and_then(rpcrdma_ticket::look) else { return false };
+    with(turn, |turn| turn.is_open(ticket)).unwrap_or(false)
 }
 
 /// A registered buffer of the configured length (`memory.bulk`): `loan` receives it.
@@ -95,22 +295,24 @@ pub unsafe extern "C" fn rpcrdma_turn_is_open(
 ///
 /// Thread: that of the turn.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_turn_buffer(
-    turn: *mut rpcrdma_turn,
-    loan: *mut rpcrdma_loan,
+pub extern "C" fn rpcrdma_turn_buffer(
+    turn: Option<&mut rpcrdma_turn>,
+    loan: Option<&mut MaybeUninit<rpcrdma_loan>>,
 ) -> c_int {
-    unfinished()
+    given!(loan);
+    buffer(value!(with(turn, |turn| turn.buffer())), loan)
 }
 
 /// Returns a loan, without the atomic operations of `rpcrdma_loan_free`. Takes it.
 ///
 /// Thread: that of the turn.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_turn_release(
-    turn: *mut rpcrdma_turn,
-    loan: *mut rpcrdma_loan,
+pub extern "C" fn rpcrdma_turn_release(
+    turn: Option<&mut rpcrdma_turn>,
+    loan: Option<&mut rpcrdma_loan>,
 ) -> c_int {
-    unfinished()
+    given!(loan);
+    value!(with(turn, |turn| release(turn, loan)))
 }
 
 /// The address of a peer, as text with a NUL at its end, in at most `len` bytes; that of the
@@ -119,33 +321,43 @@ pub unsafe extern "C" fn rpcrdma_turn_release(
 /// Thread: that of the turn.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_turn_address(
-    turn: *mut rpcrdma_turn,
+    turn: Option<&mut rpcrdma_turn>,
     connection: rpcrdma_connection,
     text: *mut c_char,
     len: usize,
 ) -> c_int {
-    unfinished()
+    match value!(with(turn, |turn| turn.address(connection.name()))) {
+        // SAFETY: the program passes room for `len` bytes.
+        Some(address) => unsafe { write_text(&address, text, len) },
+        None => plain(RPCRDMA_E_NO_PEER),
+    }
 }
 
 /// The limits of a peer. `RPCRDMA_E_NO_PEER` if the connection has ended.
 ///
 /// Thread: that of the turn.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_turn_limits(
-    turn: *mut rpcrdma_turn,
+pub extern "C" fn rpcrdma_turn_limits(
+    turn: Option<&mut rpcrdma_turn>,
     connection: rpcrdma_connection,
-    limits: *mut rpcrdma_limits,
+    limits: Option<&mut MaybeUninit<rpcrdma_limits>>,
 ) -> c_int {
-    unfinished()
+    given!(limits);
+    let found = with(turn, |turn| turn.limits(connection.name()).map(rpcrdma_limits::of));
+    match value!(found) {
+        Some(found) => limits.write(found),
+        None => return plain(RPCRDMA_E_NO_PEER),
+    };
+    OK
 }
 
 /// Transmissions that may be sent to a peer now; 0 if the connection has ended.
 ///
 /// Thread: that of the turn.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_turn_credits(
-    turn: *mut rpcrdma_turn,
+pub extern "C" fn rpcrdma_turn_credits(
+    turn: Option<&mut rpcrdma_turn>,
     connection: rpcrdma_connection,
 ) -> u32 {
-    0
+    with(turn, |turn| turn.credits(connection.name())).unwrap_or(0)
 }

@@ -1,0 +1,230 @@
+//! The last failure of each thread: a number at once, its text when it is asked for.
+
+use core::cell::{Cell, RefCell};
+use core::ffi::{CStr, c_char, c_int};
+use std::ffi::CString;
+
+use ::rpcrdma_engine::{
+    CallError, CallRefused, CloseReason, ConnectError, OpaqueError, Refusal, Rejection, SendError,
+    SessionError, SessionRefused, SetupError, TakeError,
+};
+
+use crate::status::rpcrdma_status::{self, *};
+use crate::texts::text;
+
+/// What failed, with its values.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Failure {
+    /// An argument, by its name.
+    Invalid(&'static str),
+    /// Something that the text of the status tells.
+    Plain(rpcrdma_status),
+    Refused(CallRefused),
+    NotAccepted(SessionRefused),
+    Call(CallError),
+    SessionCall(SessionError),
+    Connect(ConnectError),
+    Close(CloseReason),
+    Take(TakeError),
+    Opaque(OpaqueError),
+    /// The text is kept already.
+    Told(rpcrdma_status),
+}
+
+thread_local! {
+    static LAST: Cell<Option<Failure>> = const { Cell::new(None) };
+    /// The text of [`Failure::Told`], and the one that was asked for.
+    static TEXTS: RefCell<(CString, CString)> = RefCell::default();
+}
+
+/// Keeps a failure. Returns its number.
+#[cold]
+pub(crate) fn fail(failure: Failure) -> c_int {
+    LAST.set(Some(failure));
+    failure.status().number()
+}
+
+/// Fails with what the text of a status tells.
+#[cold]
+pub(crate) fn plain(status: rpcrdma_status) -> c_int {
+    fail(Failure::Plain(status))
+}
+
+/// Fails for an argument.
+#[cold]
+pub(crate) fn invalid(name: &'static str) -> c_int {
+    fail(Failure::Invalid(name))
+}
+
+/// Fails with a text.
+#[cold]
+pub(crate) fn told(status: rpcrdma_status, text: &dyn core::fmt::Display) -> c_int {
+    // At the end of a thread there may be no place for it any more.
+    let _ = TEXTS.try_with(|texts| texts.borrow_mut().0 = c_text(text.to_string()));
+    fail(Failure::Told(status))
+}
+
+/// Fails with an error of the set-up.
+#[cold]
+pub(crate) fn setup(error: &SetupError) -> c_int {
+    let status = match error {
+        SetupError::Limit { .. } => RPCRDMA_E_LIMIT,
+        SetupError::Config(_) | SetupError::Invalid { .. } => RPCRDMA_E_CONFIG,
+        SetupError::Unmet { .. } => RPCRDMA_E_UNMET,
+        SetupError::System { .. } => RPCRDMA_E_SYSTEM,
+        SetupError::Library { .. } => RPCRDMA_E_LIBRARY,
+        SetupError::NoDevice { .. } => RPCRDMA_E_NO_DEVICE,
+        SetupError::Memory { .. } => RPCRDMA_E_MEMORY,
+        SetupError::Listen { .. } => RPCRDMA_E_LISTEN,
+        SetupError::Connect { reason, .. } => connect(*reason),
+        SetupError::Core { .. } => RPCRDMA_E_CORE,
+        SetupError::Stopped => RPCRDMA_E_STOPPED,
+        SetupError::Panicked(_) => RPCRDMA_E_PANICKED,
+        _ => RPCRDMA_E_SYSTEM,
+    };
+    told(status, error)
+}
+
+/// The text of the last failure, which stays until the next is asked for.
+pub(crate) fn last_text() -> *const c_char {
+    const NOTHING: &CStr = c"";
+    let Some(failure) = LAST.get() else { return NOTHING.as_ptr() };
+    let made = TEXTS.try_with(|texts| {
+        let mut texts = texts.borrow_mut();
+        texts.1 = match failure {
+            Failure::Told(_) => texts.0.clone(),
+            _ => c_text(failure.text()),
+        };
+        texts.1.as_ptr()
+    });
+    made.unwrap_or(NOTHING.as_ptr())
+}
+
+fn c_text(text: String) -> CString {
+    CString::new(text.replace('\0', " ")).unwrap_or_default()
+}
+
+impl Failure {
+    pub(crate) fn status(&self) -> rpcrdma_status {
+        match self {
+            Failure::Invalid(_) => RPCRDMA_E_INVALID,
+            Failure::Plain(status) | Failure::Told(status) => *status,
+            Failure::Refused(why) | Failure::NotAccepted(SessionRefused::Call(why)) => refused(why),
+            Failure::NotAccepted(SessionRefused::Full) => RPCRDMA_E_QUEUE_FULL,
+            Failure::NotAccepted(SessionRefused::Closed) => RPCRDMA_E_CLOSED,
+            Failure::Call(error) => call(error),
+            Failure::SessionCall(SessionError::Call(error)) => call(error),
+            Failure::SessionCall(SessionError::Refused(why, _)) => refused(why),
+            Failure::SessionCall(SessionError::Closed(_)) => RPCRDMA_E_CLOSED,
+            Failure::Connect(why) => connect(*why),
+            Failure::Close(why) => close(why),
+            Failure::Take(TakeError::NoSuchPiece) => RPCRDMA_E_NOTHING,
+            Failure::Take(TakeError::Taken) => RPCRDMA_E_TAKEN,
+            Failure::Take(TakeError::Shared { .. }) => RPCRDMA_E_SHARED,
+            Failure::Take(TakeError::NoSpare) => RPCRDMA_E_NO_SPARE,
+            Failure::Opaque(OpaqueError::End(_)) => RPCRDMA_E_END,
+            Failure::Opaque(OpaqueError::TooLong { .. }) => RPCRDMA_E_OPAQUE_TOO_LONG,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Failure::Invalid(name) => format!("invalid: {name}"),
+            Failure::Plain(status) | Failure::Told(status) => {
+                text(*status).to_string_lossy().into_owned()
+            }
+            Failure::Refused(why) => why.to_string(),
+            Failure::NotAccepted(why) => why.to_string(),
+            Failure::Call(error) => error.to_string(),
+            Failure::SessionCall(error) => error.to_string(),
+            Failure::Connect(why) => why.to_string(),
+            Failure::Close(why) => why.to_string(),
+            Failure::Take(why) => why.to_string(),
+            Failure::Opaque(why) => why.to_string(),
+        }
+    }
+}
+
+fn refused(why: &CallRefused) -> rpcrdma_status {
+    match why {
+        CallRefused::NoPeer => RPCRDMA_E_NO_PEER,
+        CallRefused::Stopping => RPCRDMA_E_STOPPING,
+        CallRefused::Busy => RPCRDMA_E_BUSY,
+        CallRefused::PayloadTooLong => RPCRDMA_E_PAYLOAD_TOO_LONG,
+        CallRefused::TooManyPieces => RPCRDMA_E_TOO_MANY_PIECES,
+        CallRefused::Incomplete => RPCRDMA_E_INCOMPLETE,
+        CallRefused::TooLittleMemory => RPCRDMA_E_TOO_LITTLE_MEMORY,
+        CallRefused::CannotExpose => RPCRDMA_E_CANNOT_EXPOSE,
+        CallRefused::Protocol(why) => match why {
+            SendError::NeedsExplicitRdma { .. } => RPCRDMA_E_NEEDS_RDMA,
+            SendError::NoRoute { .. } | SendError::TooLong { .. } => RPCRDMA_E_TOO_LONG,
+            SendError::ReplyTooLong { .. } => RPCRDMA_E_REPLY_TOO_LONG,
+            SendError::RoomTooSmall { .. } => RPCRDMA_E_ROOM_TOO_SMALL,
+            SendError::NotEnoughCredits { .. } => RPCRDMA_E_NO_CREDITS,
+            SendError::NotEnoughReceives { .. } => RPCRDMA_E_NO_RECEIVES,
+            SendError::TableFull { .. } => RPCRDMA_E_TABLE_FULL,
+            SendError::NoBackward => RPCRDMA_E_NO_BACKWARD,
+            SendError::NotReady => RPCRDMA_E_NOT_READY,
+            SendError::TooManyPieces { .. } => RPCRDMA_E_TOO_MANY_PIECES,
+            SendError::XidInUse { .. } => RPCRDMA_E_XID_IN_USE,
+            SendError::XidNotOurs { .. } => RPCRDMA_E_XID_INVALID,
+            SendError::UnknownCall | SendError::Misuse(_) => RPCRDMA_E_PROTOCOL,
+        },
+    }
+}
+
+fn call(error: &CallError) -> rpcrdma_status {
+    match error {
+        CallError::ConnectionLost(_) => RPCRDMA_E_CONNECTION_LOST,
+        CallError::Rejected(Refusal::Version { .. }) => RPCRDMA_E_CALL_VERSION,
+        CallError::Rejected(_) => RPCRDMA_E_CALL_REJECTED,
+        CallError::FormRefused(_) => RPCRDMA_E_FORM_REFUSED,
+        CallError::MemoryLost => RPCRDMA_E_MEMORY_LOST,
+        CallError::DeadlineExceeded(_) => RPCRDMA_E_DEADLINE,
+        CallError::Cancelled(_) => RPCRDMA_E_CANCELLED,
+        CallError::BadReply(_) => RPCRDMA_E_BAD_REPLY,
+    }
+}
+
+fn connect(why: ConnectError) -> rpcrdma_status {
+    match why {
+        ConnectError::Unreachable => RPCRDMA_E_UNREACHABLE,
+        ConnectError::WrongAddress { .. } => RPCRDMA_E_WRONG_ADDRESS,
+        ConnectError::Rejected(why) => match why {
+            Rejection::NotAllowed => RPCRDMA_E_NOT_ALLOWED,
+            Rejection::Refused { .. } => RPCRDMA_E_REFUSED,
+            Rejection::Full => RPCRDMA_E_PEER_FULL,
+            Rejection::PeerFull => RPCRDMA_E_PARTY_FULL,
+            Rejection::Busy => RPCRDMA_E_PEER_BUSY,
+            Rejection::Stopping => RPCRDMA_E_PEER_STOPPING,
+            Rejection::Unfit => RPCRDMA_E_UNFIT,
+            _ => RPCRDMA_E_REJECTED,
+        },
+        ConnectError::TimedOut => RPCRDMA_E_CONNECT_TIMED_OUT,
+        ConnectError::NoRoute => RPCRDMA_E_NO_ROUTE,
+        ConnectError::Failed => RPCRDMA_E_CONNECT_FAILED,
+        ConnectError::NoRoom => RPCRDMA_E_NO_ROOM,
+        ConnectError::Lost => RPCRDMA_E_CONNECT_LOST,
+        ConnectError::Version { .. } => RPCRDMA_E_VERSION,
+    }
+}
+
+fn close(why: &CloseReason) -> rpcrdma_status {
+    match why {
+        CloseReason::Local => RPCRDMA_E_CLOSED_HERE,
+        CloseReason::Stopped => RPCRDMA_E_SHARD_STOPPED,
+        CloseReason::PeerGone => RPCRDMA_E_PEER_GONE,
+        CloseReason::Protocol(_) => RPCRDMA_E_PEER_BROKE_RULES,
+        CloseReason::NotTaking => RPCRDMA_E_NOT_TAKING,
+        CloseReason::Invalid => RPCRDMA_E_WORK_INVALID,
+        CloseReason::Transport(_) => RPCRDMA_E_TRANSPORT,
+        CloseReason::TimedOut => RPCRDMA_E_PEER_TIMED_OUT,
+        CloseReason::NotAnswering => RPCRDMA_E_NOT_ANSWERING,
+        CloseReason::Idle => RPCRDMA_E_IDLE,
+        CloseReason::Refused => RPCRDMA_E_REFUSED_HERE,
+        CloseReason::Failed => RPCRDMA_E_QP_FAILED,
+        CloseReason::Unasked => RPCRDMA_E_UNASKED,
+        CloseReason::DeviceLost => RPCRDMA_E_DEVICE_LOST,
+        CloseReason::Queue(_) => RPCRDMA_E_CQ_FAILED,
+    }
+}

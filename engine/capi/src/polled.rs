@@ -1,0 +1,119 @@
+//! What the program polls: one use at a time, and at most one call under construction.
+
+use core::cell::{Cell, UnsafeCell};
+use core::ffi::c_int;
+
+use crate::call::rpcrdma_call;
+use crate::failure::invalid;
+use crate::turn::{Lender, rpcrdma_turn};
+
+/// A client, session or shard, with its call under construction and its turn.
+///
+/// The call borrows from the object. Nothing else uses the object meanwhile: `free` refuses.
+pub(crate) struct Polled<T> {
+    // Dropped before what it borrows from.
+    call: UnsafeCell<rpcrdma_call>,
+    turn: UnsafeCell<rpcrdma_turn>,
+    /// A callback of the object runs.
+    is_busy: Cell<bool>,
+    object: UnsafeCell<T>,
+}
+
+#[expect(clippy::mut_from_ref, reason = "one use at a time: `is_busy`, and the header")]
+impl<T> Polled<T> {
+    pub fn new(object: T) -> Polled<T> {
+        Polled {
+            call: UnsafeCell::new(rpcrdma_call::nothing()),
+            turn: UnsafeCell::new(rpcrdma_turn::nothing()),
+            is_busy: Cell::new(false),
+            object: UnsafeCell::new(object),
+        }
+    }
+
+    /// The object, and the place of its call, which is discarded.
+    #[inline(always)]
+    pub fn beginning(&self) -> Result<(&mut T, &mut rpcrdma_call), c_int> {
+        if self.is_busy.get() {
+            return Err(inside());
+        }
+        // SAFETY: one thread at a time uses this, and no callback of it runs: no other reference
+        // exists, because every function gives its own up when it returns.
+        let call = unsafe { &mut *self.call.get() };
+        call.clear();
+        // SAFETY: as above; the call that borrowed from it is discarded.
+        Ok((unsafe { &mut *self.object.get() }, call))
+    }
+
+    /// The object, if no call is under construction.
+    #[inline(always)]
+    pub fn free(&self) -> Result<&mut T, c_int> {
+        if self.is_busy.get() {
+            return Err(inside());
+        }
+        // SAFETY: as in `beginning`.
+        if unsafe { &*self.call.get() }.is_open() {
+            return Err(invalid("a call is under construction: submit or discard it first"));
+        }
+        // SAFETY: as in `beginning`; no call borrows from it.
+        Ok(unsafe { &mut *self.object.get() })
+    }
+
+    /// Uses the object while its callbacks run: they cannot use it.
+    #[inline(always)]
+    pub fn polling<R>(&self, act: impl FnOnce(&mut T) -> R) -> Result<R, c_int> {
+        let object = self.free()?;
+        let busy = Busy::new(&self.is_busy);
+        let result = act(object);
+        drop(busy);
+        Ok(result)
+    }
+
+    /// The object, for a call of it that was refused and borrows nothing.
+    pub fn with_kept_call(&self) -> Result<&mut T, c_int> {
+        if self.is_busy.get() {
+            return Err(inside());
+        }
+        // SAFETY: as in `beginning`; the only call of the object is the caller's.
+        Ok(unsafe { &mut *self.object.get() })
+    }
+
+    /// Lends turns at this time, until it lends others.
+    pub fn lend(&self, now: u64, lender: Lender) -> Option<&mut rpcrdma_turn> {
+        self.free().ok()?;
+        // SAFETY: as in `beginning`.
+        let turn = unsafe { &mut *self.turn.get() };
+        turn.lend(lender, now);
+        Some(turn)
+    }
+
+    /// The place of its call, before the first.
+    pub fn call(&mut self) -> &mut rpcrdma_call {
+        self.call.get_mut()
+    }
+
+    /// The object, without the rest.
+    pub fn into_object(self) -> T {
+        self.object.into_inner()
+    }
+}
+
+/// While a callback runs.
+struct Busy<'a>(&'a Cell<bool>);
+
+impl<'a> Busy<'a> {
+    fn new(flag: &'a Cell<bool>) -> Busy<'a> {
+        flag.set(true);
+        Busy(flag)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+#[cold]
+fn inside() -> c_int {
+    invalid("the object is used inside its own callback")
+}

@@ -1,0 +1,102 @@
+//! The providers: what is generic over them in Rust is one of three here.
+
+use ::rpcrdma_engine::control::Control;
+#[cfg(feature = "verbs")]
+use ::rpcrdma_engine::verbs::Verbs;
+use ::rpcrdma_engine::{
+    Client, Config, Engine, Fabric, Provider, Session, SessionCall, SetupError, Shard, Shm,
+};
+use rpcrdma_config::ProviderKind;
+
+use crate::handler::Callbacks;
+
+/// The type of a value that exists for each provider.
+macro_rules! any {
+    ($(#[$doc:meta])* $name:ident, $of:ident) => {
+        $(#[$doc])*
+        pub(crate) enum $name {
+            Fabric($of<Fabric>),
+            Shm($of<Shm>),
+            #[cfg(feature = "verbs")]
+            Verbs($of<Verbs>),
+        }
+    };
+}
+
+/// Does the same for the value of each provider.
+macro_rules! each {
+    ($any:ident, $value:expr, $it:ident => $act:expr) => {
+        match $value {
+            $any::Fabric($it) => $act,
+            $any::Shm($it) => $act,
+            #[cfg(feature = "verbs")]
+            $any::Verbs($it) => $act,
+        }
+    };
+}
+pub(crate) use each;
+
+/// The same, and makes a value of each provider of it.
+macro_rules! each_into {
+    ($any:ident, $value:expr, $it:ident => $to:ident, $act:expr) => {
+        match $value {
+            $any::Fabric($it) => $to::Fabric($act),
+            $any::Shm($it) => $to::Shm($act),
+            #[cfg(feature = "verbs")]
+            $any::Verbs($it) => $to::Verbs($act),
+        }
+    };
+}
+pub(crate) use each_into;
+
+type Served<P> = Shard<P, Callbacks>;
+type Written<P> = SessionCall<'static, P>;
+
+any!(AnyEngine, Engine);
+any!(AnyControl, Control);
+any!(AnyClient, Client);
+any!(AnyShard, Served);
+any!(AnySession, Session);
+any!(AnySessionCall, Written);
+
+impl AnyEngine {
+    /// The engine that the configuration names; with a control plane that the program steps, if
+    /// it has no thread.
+    pub fn open(
+        config: Config,
+        has_thread: bool,
+    ) -> Result<(AnyEngine, Option<AnyControl>), SetupError> {
+        match config.engine().provider {
+            ProviderKind::Auto | ProviderKind::Fabric => {
+                let (engine, control) = start(Fabric::from_config(&config)?, config, has_thread)?;
+                Ok((AnyEngine::Fabric(engine), control.map(AnyControl::Fabric)))
+            }
+            ProviderKind::Shm => {
+                let (engine, control) = start(Shm::from_config(&config)?, config, has_thread)?;
+                Ok((AnyEngine::Shm(engine), control.map(AnyControl::Shm)))
+            }
+            #[cfg(feature = "verbs")]
+            ProviderKind::Verbs => {
+                let (engine, control) = start(Verbs::from_config(&config)?, config, has_thread)?;
+                Ok((AnyEngine::Verbs(engine), control.map(AnyControl::Verbs)))
+            }
+            #[cfg(not(feature = "verbs"))]
+            ProviderKind::Verbs => {
+                let reason = "this library was built without RDMA devices";
+                Err(SetupError::unmet(&config, "engine.provider", reason))
+            }
+        }
+    }
+}
+
+fn start<P: Provider>(
+    device: P,
+    config: Config,
+    has_thread: bool,
+) -> Result<(Engine<P>, Option<Control<P>>), SetupError> {
+    if has_thread {
+        return Ok((Engine::new(device, config)?, None));
+    }
+    let (engine, control) = Engine::without_threads(device, config)?;
+    Ok((engine, Some(control)))
+}
