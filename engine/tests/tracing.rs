@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::control::Control;
-use rpcrdma_engine::provider::ConnectError;
+use rpcrdma_engine::provider::fault::{FaultLog, FaultPlan, FaultyProvider};
+use rpcrdma_engine::provider::{ConnectError, QueueEvent};
 use rpcrdma_engine::{
     Address, Admission, Answer, Call, Client, Clock, ConnectRequest, ConnectionId, Engine, Fabric,
     Handler, Reply, Shard,
@@ -93,30 +94,38 @@ impl Handler for Server {
     }
 }
 
-/// A server and a client of one engine, on this thread.
+/// Loses itself when it is told to.
+type Device = FaultyProvider<Fabric>;
+
+/// A server and a client, on this thread.
 struct Scene {
-    client: Client<Fabric>,
-    server: Shard<Fabric, Server>,
-    control: Control<Fabric>,
-    clients_control: Control<Fabric>,
+    client: Client<Device>,
+    server: Shard<Device, Server>,
+    control: Control<Device>,
+    clients_control: Control<Device>,
     at: Address,
     clock: Clock,
-    _engines: [Engine<Fabric>; 2],
+    /// Of the device of the server.
+    log: Arc<FaultLog>,
+    _engines: [Engine<Device>; 2],
 }
 
 impl Scene {
     fn new(accepts: bool, serve: &Raw) -> Scene {
         let fabric = Fabric::new();
-        let made = Engine::without_threads(fabric.clone(), checked(serve));
+        let device = |fabric| FaultyProvider::new(fabric, FaultPlan::default());
+        let served = device(fabric.clone());
+        let log = served.log();
+        let made = Engine::without_threads(served, checked(serve));
         let (engine, mut control) = made.expect("an engine");
         let server = engine.shard(Server { accepts }).expect("a server");
         let at = "127.0.0.1:0".parse::<Address>().expect("an address");
         let at = control.listen(at).expect("a port");
-        let made = Engine::without_threads(fabric, checked(&small()));
+        let made = Engine::without_threads(device(fabric), checked(&small()));
         let (clients, clients_control) = made.expect("an engine");
         let client = clients.client().expect("a client");
         let _engines = [engine, clients];
-        Scene { client, server, control, clients_control, at, clock: Clock::new(), _engines }
+        Scene { client, server, control, clients_control, at, clock: Clock::new(), log, _engines }
     }
 
     fn step(&mut self) {
@@ -233,6 +242,36 @@ fn a_fallback_to_version_one_is_told_with_its_reason() {
         let fallback = told.iter().find(|line| line.contains("fallback to version one"));
         assert!(fallback.is_some_and(|line| line.ends_with("ERR_VERS")), "{told:#?}");
         assert!(told.iter().any(|line| line.contains("version: Some(One)")), "{told:#?}");
+    });
+}
+
+#[test]
+fn ports_and_the_loss_of_the_device_are_told() {
+    recorded(|recorder| {
+        let mut scene = Scene::new(true, &small());
+        scene.connect().expect("a connection");
+        recorder.take();
+        for event in [QueueEvent::PortDown, QueueEvent::PortUp, QueueEvent::DeviceLost] {
+            scene.log.tell(0, event);
+        }
+        while scene.client.handle().connections() > 0 {
+            scene.step();
+        }
+        let told = recorder.take();
+        let shard = scene.server.handle().shard();
+        let expected = [
+            format!("WARN port down | shard={shard}"),
+            format!("INFO port up | shard={shard}"),
+            format!(
+                "ERROR device lost | shard={shard} reason=the device was removed or has failed"
+            ),
+        ];
+        assert_eq!(told[..3], expected, "{told:#?}");
+        let is_end = |line: &String| {
+            line.starts_with("INFO connection closed")
+                && line.ends_with("reason=the device was removed or has failed")
+        };
+        assert!(told.iter().any(is_end), "{told:#?}");
     });
 }
 
