@@ -35,6 +35,7 @@ mod versions;
 
 pub use rpcrdma_fabric as fabric;
 pub use rpcrdma_provider as provider;
+#[cfg(feature = "shm")]
 pub use rpcrdma_shm as shm;
 #[cfg(feature = "verbs")]
 pub use rpcrdma_verbs as verbs;
@@ -83,12 +84,8 @@ pub use session::{
     SessionOptions, SessionRefused, SessionUnsent,
 };
 pub use shard::peers::ConnectionId;
+#[cfg(feature = "shm")]
 pub use shm::Shm;
 pub use stats::Snapshot;
 pub use stats::inspection::InspectError;
 pub use stats::report::{Credits, Gauges, PeerReport, PeerState, ShardReport, Stock};
-
-/// The README: its code is compiled and run with the tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-pub struct Readme;

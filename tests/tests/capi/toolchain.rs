@@ -42,10 +42,10 @@ pub fn include() -> PathBuf {
     capi("include")
 }
 
-/// A library, which cargo builds for this program, beside it.
+/// A library, which cargo builds for this program, beside it, under the name of the crate.
 pub fn library(name: &str) -> PathBuf {
     let this = std::env::current_exe().expect("this program has a path");
-    let library = this.with_file_name(name);
+    let library = this.with_file_name(name.replace("librpcrdma", "librpcrdma_capi"));
     assert!(library.exists(), "{} is built with the tests", library.display());
     library
 }
