@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(short, long, value_name = "NAME")]
     pub device: Option<String>,
     /// Serve metrics for Prometheus here, over HTTP at /metrics.
-    #[arg(long, value_name = "ADDR:PORT", requires = "listen")]
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with_all = ["connect", "file"])]
     pub metrics: Option<SocketAddr>,
 }
 
