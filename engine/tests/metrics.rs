@@ -197,6 +197,21 @@ fn the_endpoint_answers_get_metrics_only() {
 }
 
 #[test]
+fn prometheus_gets_openmetrics_and_a_browser_gets_text() {
+    let scene = Scene::new();
+    let kind = |accept: &str| {
+        let answer = scene.get(&format!("GET /metrics HTTP/1.1\r\nHost: x\r\n{accept}\r\n"));
+        let kind = answer.lines().find_map(|line| line.strip_prefix("content-type: "));
+        kind.expect("a type").to_owned()
+    };
+    let openmetrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    let asked = "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.3\r\n";
+    assert_eq!(kind(asked), openmetrics);
+    assert_eq!(kind("Accept: text/html,*/*;q=0.8\r\n"), "text/plain; charset=utf-8");
+    assert_eq!(kind(""), "text/plain; charset=utf-8");
+}
+
+#[test]
 fn clients_that_say_nothing_delay_others_for_a_while_only() {
     let scene = Scene::new();
     // More than there are places.

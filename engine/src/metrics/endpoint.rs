@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, CONTENT_TYPE};
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -127,14 +127,17 @@ async fn respond(
     scrape: Scrape,
 ) -> Result<Response<String>, Infallible> {
     let mut response = Response::new(String::new());
+    let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let is_openmetrics = accept.is_some_and(|accept| accept.contains(OPENMETRICS));
+    let kind = if is_openmetrics { OPENMETRICS_TEXT } else { PLAIN_TEXT };
     if request.uri().path() != PATH {
         *response.status_mut() = StatusCode::NOT_FOUND;
         *response.body_mut() = format!("nothing but {PATH} is here\n");
     } else if request.method() != Method::GET {
         *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-        response.headers_mut().insert(ALLOW, "GET".parse().expect("a header"));
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
     } else if let Ok(text) = tokio::task::spawn_blocking(move || scrape()).await {
-        response.headers_mut().insert(CONTENT_TYPE, TEXT.parse().expect("a header"));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         *response.body_mut() = text;
     } else {
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
@@ -143,8 +146,11 @@ async fn respond(
 }
 
 const PATH: &str = "/metrics";
-/// OpenMetrics, as Prometheus asks for it.
-const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// As Prometheus asks for it.
+const OPENMETRICS: &str = "application/openmetrics-text";
+const OPENMETRICS_TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// For all others: a browser shows it.
+const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 /// Connections at a time.
 const CONNECTIONS_MAX: usize = 8;
 /// Bytes of a request.
