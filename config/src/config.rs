@@ -57,11 +57,23 @@ impl Config {
     /// [`ConfigError::Read`] if the file cannot be read, [`ConfigError::File`] if its content is
     /// rejected.
     pub fn load(path: impl AsRef<Path>) -> Result<Config, ConfigError> {
-        let path = path.as_ref();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        Config::parse(&text)
-            .map_err(|error| ConfigError::File { path: path.to_owned(), source: Box::new(error) })
+        from_file(path.as_ref(), Config::parse)
+    }
+
+    /// Checks a file of a program: missing keys have the values of `self`, and the table `own`
+    /// contains the program's own keys. Returns these, with their values as text.
+    ///
+    /// # Errors
+    /// As of [`Config::load`]. A value in `own` must be text, a whole number, true or false.
+    pub fn load_over(
+        &self,
+        path: impl AsRef<Path>,
+        own: &str,
+    ) -> Result<(Config, Vec<(String, String)>), ConfigError> {
+        from_file(path.as_ref(), |text| {
+            let (raw, keys) = tree::read_over(text, &self.raw, own)?;
+            Ok((Config::try_from(raw)?, keys))
+        })
     }
 
     /// A profile that comes with this crate: `latency`, `storage` or `laptop`.
@@ -208,6 +220,17 @@ impl TryFrom<Raw> for Config {
             raw,
         })
     }
+}
+
+/// Reads a file; errors name it.
+fn from_file<T>(
+    path: &Path,
+    read: impl FnOnce(&str) -> Result<T, ConfigError>,
+) -> Result<T, ConfigError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+    read(&text)
+        .map_err(|error| ConfigError::File { path: path.to_owned(), source: Box::new(error) })
 }
 
 const HOLD: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(10);

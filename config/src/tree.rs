@@ -1,6 +1,8 @@
 //! Compares the structure of a file with [`Raw`]: finds unknown keys and values of the wrong type
 //! while the line and the key path are known.
 
+use std::borrow::Cow;
+
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
@@ -13,6 +15,49 @@ pub(crate) fn read(text: &str) -> Result<Raw, ConfigError> {
     let template = Table::try_from(Raw::default()).expect("every field of Raw is a TOML value");
     check_table(text, "", document.get_ref(), &template)?;
     toml::from_str(text).map_err(|error| syntax(text, &error))
+}
+
+/// Reads a text whose missing keys have the values of `base`. The table `own` is the program's:
+/// returns its keys, with their values as text.
+pub(crate) fn read_over(
+    text: &str,
+    base: &Raw,
+    own: &str,
+) -> Result<(Raw, Vec<(String, String)>), ConfigError> {
+    let mut document = DeTable::parse(text).map_err(|error| syntax(text, &error))?;
+    let mut all = Table::try_from(base).expect("every field of Raw is a TOML value");
+    let keys = match document.get_mut().remove(own) {
+        Some(table) => texts(text, own, &table)?,
+        None => Vec::new(),
+    };
+    check_table(text, "", document.get_ref(), &all)?;
+    let mut given: Table = toml::from_str(text).map_err(|error| syntax(text, &error))?;
+    given.remove(own);
+    overlay(&mut all, given);
+    let raw = all.try_into().map_err(|error| syntax(text, &error))?;
+    Ok((raw, keys))
+}
+
+/// The keys of a table of the program, with their values as text.
+fn texts(
+    text: &str,
+    name: &str,
+    table: &Spanned<DeValue<'_>>,
+) -> Result<Vec<(String, String)>, ConfigError> {
+    let DeValue::Table(keys) = table.get_ref() else {
+        return Err(wrong_kind(text, name.to_owned(), table, "a table"));
+    };
+    let pair = |(key, value): (&Spanned<Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
+        let key = key.get_ref().to_string();
+        let value = match value.get_ref() {
+            DeValue::String(value) => value.to_string(),
+            DeValue::Integer(number) => number.as_str().to_owned(),
+            DeValue::Boolean(is_on) => is_on.to_string(),
+            _ => return Err(wrong_kind(text, join(name, &key), value, PLAIN)),
+        };
+        Ok((key, value))
+    };
+    keys.iter().map(pair).collect()
 }
 
 /// All keys, as dotted paths, without tables that only contain other keys.
@@ -42,12 +87,24 @@ pub(crate) fn value_of(raw: &Raw, key: &str) -> Option<String> {
     }
 }
 
-// Both recursions have the depth of `Raw`, which is three; a deeper file has an unknown key above.
+// The recursions have the depth of `Raw`, which is three; a deeper file has an unknown key above.
 fn collect(prefix: &str, template: &Table, paths: &mut Vec<String>) {
     for (name, value) in template {
         match value {
             Value::Table(inner) => collect(&join(prefix, name), inner, paths),
             _ => paths.push(join(prefix, name)),
+        }
+    }
+}
+
+/// Puts what is given over what is there: both have the structure of `Raw`.
+fn overlay(all: &mut Table, given: Table) {
+    for (name, value) in given {
+        match (all.get_mut(&name), value) {
+            (Some(Value::Table(inner)), Value::Table(given)) => overlay(inner, given),
+            (_, value) => {
+                all.insert(name, value);
+            }
         }
     }
 }
@@ -119,6 +176,8 @@ fn wrong_kind(text: &str, key: String, value: &Spanned<DeValue<'_>>, allowed: &s
 
 /// The value of a key that is a list.
 const LIST: &str = "a list of texts in quotes";
+/// A value in a table of the program.
+const PLAIN: &str = "text in quotes, a whole number, true or false";
 
 fn render(value: &DeValue<'_>) -> String {
     match value {

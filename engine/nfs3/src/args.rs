@@ -1,17 +1,20 @@
 //! The command line.
 
+use std::error::Error;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
+use clap::{CommandFactory, Parser, ValueEnum};
 use rpcrdma_engine::{Address, Config, ConfigError};
 
 use rpcrdma_nfs3::{self as server, Options, Squash};
 
+use crate::file;
+
 /// Serves a directory as an NFS version 3 server over RDMA.
 #[derive(Debug, Parser)]
-#[command(name = "rpcrdma-nfs3")]
+#[command(name = "rpcrdma-nfs3", version)]
 pub struct Args {
     /// The directory to export.
     #[arg(long, value_name = "DIR")]
@@ -44,13 +47,17 @@ pub struct Args {
     /// The number of threads that call the file system.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: u16,
-    /// A configuration file of the engine, in place of the built-in configuration.
+    /// A configuration file: its table `nfs3` contains options as keys, below those of the command
+    /// line; its other tables configure the engine.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Serve metrics for Prometheus here, over HTTP at /metrics. Who reaches the address reads them.
     #[cfg(feature = "metrics")]
     #[arg(long, value_name = "ADDR:PORT")]
     pub metrics: Option<SocketAddr>,
+    /// Print the man page.
+    #[arg(long, exclusive = true)]
+    pub man: bool,
 }
 
 /// The transport of the messages.
@@ -76,6 +83,23 @@ impl ProviderOption {
 }
 
 impl Args {
+    /// The options of the command line, and those of the file of `--config` that it does not state.
+    /// `None` if the man page is requested.
+    ///
+    /// # Errors
+    /// A [`clap::Error`] if the command line is wrong, otherwise an error that names the file.
+    pub fn read(line: &[OsString]) -> Result<Option<Args>, Box<dyn Error>> {
+        // What is wrong in the line is reported below.
+        let first = Args::command().ignore_errors(true).try_get_matches_from(line).ok();
+        if first.as_ref().is_some_and(|options| options.get_one("man") == Some(&true)) {
+            return Ok(None);
+        }
+        match first.as_ref().and_then(|options| options.get_one::<PathBuf>("config")) {
+            Some(path) => file::read(path, line).map(Some),
+            None => Ok(Some(Args::try_parse_from(line)?)),
+        }
+    }
+
     /// The transport: that of `--provider`, or the one that the address of `--listen` is of.
     pub fn provider(&self) -> ProviderOption {
         self.provider.unwrap_or(match self.listen {
@@ -90,7 +114,10 @@ impl Args {
     /// # Errors
     /// If the file cannot be read, or contains an invalid value.
     pub fn config(&self) -> Result<Config, ConfigError> {
-        let config = self.config.as_ref().map_or_else(server::config, Config::load)?;
+        let mut config = server::config()?;
+        if let Some(path) = &self.config {
+            (config, _) = config.load_over(path, file::TABLE)?;
+        }
         let mut raw = config.raw().clone();
         raw.engine.provider = self.provider().name().into();
         if let Some(device) = &self.device {

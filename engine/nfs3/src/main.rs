@@ -9,30 +9,44 @@
 //! The server is in the library `rpcrdma_nfs3`.
 
 mod args;
+mod file;
+mod man;
 
+use std::env;
 use std::error::Error;
+use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::CommandFactory;
 #[cfg(feature = "metrics")]
 use rpcrdma_engine::metrics::MetricsServer;
 use rpcrdma_engine::verbs::Verbs;
 use rpcrdma_engine::{Config, Fabric, Provider, Shm};
 use rpcrdma_nfs3::Server;
+use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use args::{Args, ProviderOption};
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    let outcome = serve(&args);
-    match outcome {
+    let line: Vec<OsString> = env::args_os().collect();
+    match act(&line).map_err(|error| error.downcast::<clap::Error>()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
+        Err(Ok(usage)) => usage.exit(),
+        Err(Err(error)) => {
             eprintln!("nfs3: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// What the command line asks for.
+fn act(line: &[OsString]) -> Result<(), Box<dyn Error>> {
+    match Args::read(line)? {
+        Some(args) => serve(&args),
+        None => Ok(io::stdout().write_all(&man::page(Args::command())?)?),
     }
 }
 
@@ -79,7 +93,10 @@ fn run<P: Provider>(provider: P, config: Config, args: &Args) -> Result<(), Box<
     for shard in server.shards() {
         println!("nfs3: shard {}: {}", shard.shard(), shard.obtained());
     }
+    let status = NotifyState::Status(&format!("serving {}", args.export.display()));
+    tell_manager(&[NotifyState::Ready, status]);
     signals.forever().next();
+    tell_manager(&[NotifyState::Stopping]);
     println!("nfs3: stopping; {} calls wait for a worker thread", server.waiting());
     for shard in server.shards() {
         let stats = shard.stats();
@@ -94,4 +111,11 @@ fn run<P: Provider>(provider: P, config: Config, args: &Args) -> Result<(), Box<
         );
     }
     server.stop()
+}
+
+/// Tells the service manager, if one started this program, how it is.
+fn tell_manager(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        eprintln!("nfs3: cannot tell the service manager: {error}");
+    }
 }
