@@ -63,7 +63,7 @@ boot() {
         qemu-system-x86_64 -name "rpcrdma-vm-$role-$$" -nodefaults -no-user-config -no-reboot -display none \
         "${accelerator[@]}" -smp "$processors" -m "$memory" \
         -kernel "$kernel" -initrd "$work/initrd" \
-        -append "$options$(clock_option) ROLE=$role GUESTS=$guests RDMA=$rdma SLOWNESS=$times" \
+        -append "$options$(clock_option) ROLE=$role GUESTS=$guests RDMA=$rdma SYSTEMD=$systemd SLOWNESS=$times" \
         -serial "file:$work/console.$role" \
         -device virtio-serial-pci -chardev "file,id=out,path=$out" -device virtserialport,chardev=out,name=out \
         -virtfs "local,path=$work/share,mount_tag=host,security_model=none" \

@@ -82,6 +82,7 @@ run_image() {
     mkdir -p "$tree/etc" "$tree/usr/lib"
     cp "$vm"/guest/etc/* "$tree/etc/"
     cp "$vm"/guest/*.sh "$tree/usr/lib/"
+    [ "$systemd" = no ] || { mkdir -p "$tree/usr/lib/systemd/system" && cp "$vm"/guest/*.service "$tree/usr/lib/systemd/system/"; }
     cp "$vm/guest/init" "$tree/init"
     chmod 0755 "$tree" "$tree/init"
     for pair in "$@"; do

@@ -10,7 +10,7 @@ use clap_mangen::Man;
 /// # Errors
 /// None are known: it is written to memory.
 pub fn page(command: Command) -> io::Result<Vec<u8>> {
-    let man = Man::new(command).section("8").manual("rpcrdma");
+    let man = Man::new(command).section("8").date(VERSION).source("rpcrdma").manual("rpcrdma");
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
@@ -22,6 +22,8 @@ pub fn page(command: Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
+// Without a date, the next field would take its place.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 const SECTIONS: &str = r#".SH FILES
 .TP
 .I /etc/rpcrdma/nfs3.toml
