@@ -780,6 +780,25 @@ fn a_file_is_read_and_its_errors_name_it() {
 }
 
 #[test]
+fn a_file_of_a_program_is_over_its_values_and_has_its_table() {
+    let folder = std::env::temp_dir().join(format!("rpcrdma-config-over-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a temporary folder");
+    let path = folder.join("server.toml");
+    let base = with(|raw| (raw.engine.shards, raw.connections.max) = (2, 3)).expect("sound");
+    let text = "[own]\na = 1\nb = true\nc = \"x\"\n[connections]\nmax = 5\nallow = [\"uid:7\"]";
+    std::fs::write(&path, text).expect("a temporary file");
+    let (config, own) = base.load_over(&path, "own").expect("a good file");
+    let own: Vec<_> = own.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    assert_eq!(own, [("a", "1"), ("b", "true"), ("c", "x")]);
+    assert_eq!((config.engine().shards.value(), config.connections().max.value()), (2, 5));
+    assert_eq!(config.raw().connections.allow, ["uid:7"]);
+    assert_eq!(config.raw().receive, base.raw().receive);
+    let error = base.load_over(&path, "other").expect_err("a table of nobody");
+    assert!(error.to_string().contains("line 1: own = a table: unknown key"), "{error}");
+    std::fs::remove_dir_all(&folder).expect("the folder is ours");
+}
+
+#[test]
 fn every_key_has_a_value_as_a_file_has_it() {
     let config = with(|raw| {
         raw.send.slots = 500;

@@ -120,13 +120,22 @@ mod tests {
     #[test]
     fn errors_name_the_file_and_the_key() {
         for (text, said) in [
-            ("[nfs3]\nexprot = \"/srv\"", "table nfs3: exprot = \"/srv\": unknown key; allowed: export,"),
+            (
+                "[nfs3]\nexprot = \"/srv\"",
+                "table nfs3: exprot = \"/srv\": unknown key; allowed: export,",
+            ),
             ("[nfs3]\nconfig = \"other\"", "config = \"other\": unknown key"),
             ("[nfs3]\nworkers = 0", "table nfs3: invalid value '0' for '--workers <WORKERS>'"),
             ("[nfs3]\nasync = 1", "async = \"1\"; allowed: true or false"),
-            ("[nfs3]\nexport = [\"/srv\"]", "line 2: nfs3.export = an array; allowed: text in quotes"),
+            (
+                "[nfs3]\nexport = [\"/srv\"]",
+                "line 2: nfs3.export = an array; allowed: text in quotes",
+            ),
             ("nfs3 = 1", "line 1: nfs3 = 1; allowed: a table"),
-            ("[nfs3]\nexport = \"/srv\"", "neither it nor the command line has --listen <ADDR:PORT"),
+            (
+                "[nfs3]\nexport = \"/srv\"",
+                "neither it nor the command line has --listen <ADDR:PORT",
+            ),
             ("[conections]", "line 1: conections = a table: unknown key"),
         ] {
             let error = read(text, "").expect_err(text);
