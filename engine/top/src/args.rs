@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Arg, ArgAction, Command, CommandFactory, Parser};
 
 /// Shows the counters of a running process: rates, latencies and what is in use, by shard and by
 /// connection. The process serves its metrics (--metrics ADDR:PORT).
@@ -25,6 +25,15 @@ pub struct Args {
     #[arg(long, requires = "once")]
     pub json: bool,
 }
+
+/// The command line: [`Args`], or the option that prints the man page and stands alone.
+pub fn command() -> Command {
+    let man = Arg::new(MAN).long(MAN).action(ArgAction::SetTrue).exclusive(true);
+    Args::command().arg(man.help("Print the man page"))
+}
+
+/// The option that prints the man page.
+pub const MAN: &str = "man";
 
 impl Args {
     /// Where the metrics are.
@@ -67,5 +76,14 @@ mod tests {
         let args = parsed(&format!("{line} --interval 0.5 --once --json")).expect("right");
         assert_eq!((args.interval, args.once, args.json), (Duration::from_millis(500), true, true));
         assert!(parsed("top").is_err());
+    }
+
+    #[test]
+    fn the_man_page_needs_no_process() {
+        let matches = |line: &str| command().try_get_matches_from(line.split_whitespace());
+        assert!(matches("top --man").expect("alone").get_flag(MAN));
+        assert!(!matches("top --connect host:1").expect("right").get_flag(MAN));
+        assert!(matches("top --man --once").is_err());
+        assert!(matches("top").is_err());
     }
 }

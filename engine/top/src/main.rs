@@ -26,17 +26,30 @@ use std::process::ExitCode;
 use std::thread;
 
 use args::Args;
-use clap::Parser;
+use clap::FromArgMatches;
+use clap_mangen::Man;
 use source::Source;
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    match act() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("rpcrdma-top: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// What the command line asks for.
+fn act() -> Result<(), Box<dyn Error>> {
+    let command = args::command();
+    let options = command.clone().get_matches();
+    if options.get_flag(args::MAN) {
+        // Without a date, the next field would take its place.
+        let man = Man::new(command).date(env!("CARGO_PKG_VERSION")).source("rpcrdma");
+        return Ok(man.render(&mut io::stdout().lock())?);
+    }
+    run(&Args::from_arg_matches(&options)?)
 }
 
 fn run(args: &Args) -> Result<(), Box<dyn Error>> {
