@@ -135,7 +135,7 @@ static int own_config(struct thread_data *td, rpcrdma_config **config)
 
     len = snprintf(text, sizeof(text),
                    "engine.provider = \"%s\"\n"
-                   "engine.idle = { policy = \"backoff\", spin = \"50us\" }\n"
+                   "engine.idle = { policy = \"block\", spin = \"50us\" }\n"
                    "receive.placement = { count = %u, length = \"%uB\", align = \"4KiB\" }\n"
                    "receive.spares = 0\n"
                    "receive.replies = %u\n"
