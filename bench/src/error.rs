@@ -9,6 +9,7 @@ use rpcrdma_engine::error::SetupError;
 
 /// Why a benchmark could not be run, or why its result is not to be had.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BenchError {
     #[error(
         "this program may use {allowed} core; two threads that spin need two. On one core they \

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 /// Why a configuration was rejected. The text is for the author of the file.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConfigError {
     /// The file is not TOML.
     #[error("line {line}: {message}")]

@@ -101,6 +101,7 @@ impl fmt::Display for CoreNumbers<'_> {
 
 /// Why a value with a unit could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum UnitError {
     /// There is no whole number in front.
     #[error("not a whole number")]

@@ -7,6 +7,7 @@ use rpcrdma_provider::{ConnectError, Rejection};
 
 /// Why a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CloseReason {
     /// The program closed it.
     #[error("closed by this program")]
@@ -73,6 +74,7 @@ impl CloseReason {
 
 /// Why a call has no reply. [`CallError::execution`] states what is known about its execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CallError {
     /// The connection ended. The call may have been executed.
     #[error("the connection was lost: {0}; {known}", known = Execution::Unknown)]
@@ -130,7 +132,8 @@ impl Execution {
         match refusal {
             Refusal::Version { .. } => Execution::NotExecuted,
             Refusal::BadReply => Execution::Executed,
-            Refusal::BadHeader | Refusal::InvalOption | Refusal::Reported(_) => Execution::Unknown,
+            // Also a refusal that a later version of the protocol crate adds.
+            _ => Execution::Unknown,
         }
     }
 }
@@ -175,6 +178,7 @@ impl CallRefused {
 
 /// Why a call was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CallRefused {
     /// The connection has ended.
     #[error("no such connection: it has ended, or the handle is of another shard")]
@@ -299,6 +303,7 @@ mod tests {
                 CallError::Rejected(
                     Refusal::BadHeader | Refusal::InvalOption | Refusal::Reported(_),
                 ) => Execution::Unknown,
+                CallError::Rejected(refusal) => panic!("nothing is expected of {refusal}"),
                 CallError::FormRefused(_) => Execution::NotExecuted,
                 CallError::BadReply(_) => Execution::Executed,
                 CallError::DeadlineExceeded(said) | CallError::Cancelled(said) => said,

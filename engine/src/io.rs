@@ -76,7 +76,8 @@ impl Flush {
         match why {
             PostError::QueueFull => Flush::Refused,
             PostError::QpGone => Flush::Gone,
-            PostError::Invalid => Flush::Invalid,
+            // Also what a later provider states: it ends the connection.
+            _ => Flush::Invalid,
         }
     }
 }

@@ -39,6 +39,7 @@ pub type HeaderRoom = ArrayVec<u8, { CallHeader::LEN_MAX }>;
 
 /// Why a reply has no results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ResultsError {
     /// The header of the reply is invalid.
     #[error("the header of the reply: {0}")]

@@ -151,6 +151,7 @@ pub(crate) fn foreign(raw: u32) -> ! {
 
 /// Why a free list cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FreeListError {
     /// Zero slots, or more than a token can number.
     #[error("a pool of {slots} slots was requested; 1 to {SLOTS_MAX} is allowed")]

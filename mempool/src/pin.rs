@@ -28,6 +28,7 @@ pub fn allowed_cores() -> Vec<u32> {
 
 /// Why a thread was not pinned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PinError {
     /// The number is higher than any core's.
     #[error("core {core} is out of range; the highest number is {last}", last = CORES_MAX - 1)]

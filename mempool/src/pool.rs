@@ -228,6 +228,7 @@ fn stride(slot_len: usize, align: usize) -> Option<usize> {
 
 /// Why a pool cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PoolError {
     /// The number of slots, or of pools.
     #[error(transparent)]

@@ -186,6 +186,7 @@ impl std::fmt::Display for PageSize {
 
 /// Something that was requested and not obtained. The region works without it, more slowly.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Note {
     /// More than half of the memory would be rounding.
     #[error("{pages} pages not tried: {bytes} bytes would fill less than half of one")]
@@ -234,6 +235,7 @@ pub enum Note {
 
 /// Why a region cannot be mapped.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RegionError {
     /// Zero bytes were requested.
     #[error("a region of zero bytes was requested")]

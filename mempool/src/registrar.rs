@@ -100,6 +100,7 @@ pub trait Registrar: Send + Sync {
 
 /// Why a region cannot be registered.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RegisterError {
     /// The device has reached its limit of registrations.
     #[error("the device cannot register another memory region; {held} are registered")]

@@ -361,6 +361,54 @@ fn the_data_path_allocates_at_setup_only() {
     }
 }
 
+/// Endings of the names of enums that are reasons of a failure.
+const REASONS: [&str; 7] =
+    ["Error", "Fatal", "Reason", "Refusal", "Refused", "Rejection", "Violation"];
+
+/// Enums that name no reason, or whose variants are complete.
+const COMPLETE: [(&str, &str); 2] = [
+    ("RdmaError", "the error messages of the protocol: who decodes one handles each"),
+    ("Execution", "executed, not executed, unknown"),
+];
+
+/// A new reason is no breaking change; outside of its crate, a match has an arm for what it will be.
+#[test]
+fn public_errors_may_become_more() {
+    let mut complete: BTreeSet<&str> = BTreeSet::new();
+    let mut count = 0;
+    for source in sources() {
+        let is_crate = source.name.contains("/src/") && !source.name.starts_with("tests/");
+        if !is_crate || source.name.contains("/tests/") {
+            continue;
+        }
+        for (at, line) in source.code.iter().enumerate() {
+            let Some(name) = line.strip_prefix("pub enum ") else { continue };
+            let name = name.split([' ', '<', '{']).next().unwrap_or_default();
+            let attributes = attributes_above(&source.code, at);
+            let derives =
+                attributes.iter().any(|it| it.contains("derive") && has_word(it, "Error"));
+            if !derives && !REASONS.iter().any(|ending| name.ends_with(ending)) {
+                continue;
+            }
+            count += 1;
+            let entry = COMPLETE.iter().find(|entry| entry.0 == name);
+            complete.extend(entry.map(|entry| entry.0));
+            let is_open = attributes.contains(&"#[non_exhaustive]");
+            assert_ne!(is_open, entry.is_some(), "{name} in {}: #[non_exhaustive]", source.name);
+        }
+    }
+    assert!(count > 40, "{count} enums are found");
+    assert_eq!(complete.len(), COMPLETE.len(), "only {complete:?} are there");
+}
+
+/// The lines of attributes directly above a line, also of attributes of several lines.
+fn attributes_above(code: &[String], at: usize) -> Vec<&str> {
+    let is_attribute = |line: &&String| {
+        line.starts_with("#[") || line.starts_with("    ") || line.starts_with(")]")
+    };
+    code[..at].iter().rev().take_while(is_attribute).map(String::as_str).collect()
+}
+
 #[test]
 fn reserved_messages_are_never_made() {
     // RFC 8166 4.6: only the receive path mentions RDMA_MSGP and RDMA_DONE.

@@ -189,6 +189,7 @@ impl RpcProgram {
 
 /// Why a call header is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum HeaderError {
     /// The version of RPC is not 2.
     #[error("RPC version {given}; only 2 is supported")]

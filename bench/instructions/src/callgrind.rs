@@ -51,6 +51,7 @@ pub struct Part {
 
 /// Why nothing could be counted.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum CountError {
     /// There is no valgrind.
     Missing,

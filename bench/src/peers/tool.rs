@@ -64,6 +64,7 @@ pub struct Run {
 
 /// An output that is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Shape {
     #[error("its output is not known: it says nothing where there should be figures")]
     Short,

@@ -73,6 +73,7 @@ impl Desk {
             SessionRefused::Full => None,
             SessionRefused::Closed => Some(AsyncError::Closed(Execution::NotExecuted)),
             SessionRefused::Call(why) => Some(AsyncError::Refused(why, Execution::NotExecuted)),
+            why => Some(AsyncError::NotAccepted(why)),
         };
         request.call = unsent.into_call().unwrap_or_default();
         let Some(why) = why else { return Some(Job { id, request, answer }) };

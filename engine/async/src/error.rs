@@ -1,11 +1,13 @@
 //! Why a call has no reply.
 
 use rpcrdma_engine::{
-    Bulk, CallError, CallRefused, Execution, OwnedCall, SessionCompletion, SessionError, Sink,
+    Bulk, CallError, CallRefused, Execution, OwnedCall, SessionCompletion, SessionError,
+    SessionRefused, Sink,
 };
 
 /// Why a call has no reply. [`AsyncError::execution`] states what is known about its execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AsyncError {
     /// As without a future.
     #[error(transparent)]
@@ -16,6 +18,12 @@ pub enum AsyncError {
     /// The client was closed, or its shard has ended.
     #[error("the client was closed; {0}")]
     Closed(Execution),
+    /// The session did not accept the call, for a reason that has no variant here.
+    #[error(transparent)]
+    NotAccepted(SessionRefused),
+    /// The call failed, for a reason that has no variant here.
+    #[error(transparent)]
+    Session(SessionError),
     /// The thread of the client has panicked. No call is answered any more.
     #[error("the thread of the client has panicked; {known}", known = Execution::Unknown)]
     Panicked,
@@ -27,6 +35,8 @@ impl AsyncError {
         match self {
             AsyncError::Call(error) => error.execution(),
             AsyncError::Refused(_, execution) | AsyncError::Closed(execution) => *execution,
+            AsyncError::NotAccepted(_) => Execution::NotExecuted,
+            AsyncError::Session(error) => error.execution(),
             AsyncError::Panicked => Execution::Unknown,
         }
     }
@@ -38,6 +48,7 @@ impl From<SessionError> for AsyncError {
             SessionError::Call(error) => AsyncError::Call(error),
             SessionError::Refused(why, execution) => AsyncError::Refused(why, execution),
             SessionError::Closed(execution) => AsyncError::Closed(execution),
+            error => AsyncError::Session(error),
         }
     }
 }

@@ -122,6 +122,10 @@ typedef enum rpcrdma_status {
      */
     RPCRDMA_E_NO_BUFFER = -8,
     /**
+     * A reason that has no number: `rpcrdma_last_error` says which.
+     */
+    RPCRDMA_E_OTHER = -9,
+    /**
      * The configuration is wrong, or does not fit the device or the machine.
      */
     RPCRDMA_E_CONFIG = -20,

@@ -124,6 +124,11 @@ impl Failure {
             Failure::Take(TakeError::NoSpare) => RPCRDMA_E_NO_SPARE,
             Failure::Opaque(OpaqueError::End(_)) => RPCRDMA_E_END,
             Failure::Opaque(OpaqueError::TooLong { .. }) => RPCRDMA_E_OPAQUE_TOO_LONG,
+            // The engine's errors may become more; their text says which one it is.
+            Failure::NotAccepted(_)
+            | Failure::SessionCall(_)
+            | Failure::Take(_)
+            | Failure::Opaque(_) => RPCRDMA_E_OTHER,
         }
     }
 
@@ -168,8 +173,9 @@ fn refused(why: &CallRefused) -> rpcrdma_status {
             SendError::TooManyPieces { .. } => RPCRDMA_E_TOO_MANY_PIECES,
             SendError::XidInUse { .. } => RPCRDMA_E_XID_IN_USE,
             SendError::XidNotOurs { .. } => RPCRDMA_E_XID_INVALID,
-            SendError::UnknownCall | SendError::Misuse(_) => RPCRDMA_E_PROTOCOL,
+            _ => RPCRDMA_E_PROTOCOL,
         },
+        _ => RPCRDMA_E_OTHER,
     }
 }
 
@@ -183,6 +189,7 @@ fn call(error: &CallError) -> rpcrdma_status {
         CallError::DeadlineExceeded(_) => RPCRDMA_E_DEADLINE,
         CallError::Cancelled(_) => RPCRDMA_E_CANCELLED,
         CallError::BadReply(_) => RPCRDMA_E_BAD_REPLY,
+        _ => RPCRDMA_E_OTHER,
     }
 }
 
@@ -206,6 +213,7 @@ fn connect(why: ConnectError) -> rpcrdma_status {
         ConnectError::NoRoom => RPCRDMA_E_NO_ROOM,
         ConnectError::Lost => RPCRDMA_E_CONNECT_LOST,
         ConnectError::Version { .. } => RPCRDMA_E_VERSION,
+        _ => RPCRDMA_E_OTHER,
     }
 }
 
@@ -226,5 +234,6 @@ fn close(why: &CloseReason) -> rpcrdma_status {
         CloseReason::Unasked => RPCRDMA_E_UNASKED,
         CloseReason::DeviceLost => RPCRDMA_E_DEVICE_LOST,
         CloseReason::Queue(_) => RPCRDMA_E_CQ_FAILED,
+        _ => RPCRDMA_E_OTHER,
     }
 }

@@ -12,7 +12,9 @@ use crate::failure::{Failure, fail, invalid, plain, told};
 
 use crate::loan::rpcrdma_slice;
 use crate::message::rpcrdma_message;
-use crate::status::rpcrdma_status::{RPCRDMA_E_DENIED, RPCRDMA_E_END, RPCRDMA_E_HEADER};
+use crate::status::rpcrdma_status::{
+    RPCRDMA_E_DENIED, RPCRDMA_E_END, RPCRDMA_E_HEADER, RPCRDMA_E_OTHER,
+};
 
 /// Reads XDR from a payload, across its slices. Valid as long as the message. Its content is the
 /// library's; a copy reads on from the same place.
@@ -96,6 +98,7 @@ pub extern "C" fn rpcrdma_reader_init_results(
         Ok(results) => rpcrdma_reader::put(reader, results),
         Err(error @ ResultsError::Header(_)) => told(RPCRDMA_E_HEADER, &error),
         Err(error @ ResultsError::Denied(_)) => told(RPCRDMA_E_DENIED, &error),
+        Err(error) => told(RPCRDMA_E_OTHER, &error),
     }
 }
 

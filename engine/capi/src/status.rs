@@ -31,6 +31,8 @@ pub enum rpcrdma_status {
     RPCRDMA_E_PENDING = -7,
     /// No registered buffer is free: poll, so that others return.
     RPCRDMA_E_NO_BUFFER = -8,
+    /// A reason that has no number: `rpcrdma_last_error` says which.
+    RPCRDMA_E_OTHER = -9,
 
     /// The configuration is wrong, or does not fit the device or the machine.
     RPCRDMA_E_CONFIG = -20,

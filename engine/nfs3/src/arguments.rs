@@ -173,13 +173,13 @@ impl DataAt {
         for piece in 0..pieces {
             let mut part = match call.take(index, piece) {
                 Ok(loan) => WriteData::Loan(loan),
-                // The reserve is empty, or the segment also contains other data.
-                Err(TakeError::NoSpare | TakeError::Shared { .. }) => {
+                Err(TakeError::NoSuchPiece | TakeError::Taken) => break,
+                // The reserve is empty, or the segment also contains other data: they are readable.
+                Err(_) => {
                     let item = call.placed().nth(index);
                     let slice = item.and_then(|item| item.segments().nth(piece));
                     WriteData::Copy(slice.unwrap_or_default().to_vec())
                 }
-                Err(TakeError::NoSuchPiece | TakeError::Taken) => break,
             };
             // The data may be followed by XDR padding.
             part.truncate(left);

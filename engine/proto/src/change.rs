@@ -30,6 +30,7 @@ impl Changes {
                     NewValueError::Twice => "a property is changed to one value at a time",
                     NewValueError::Fixed => "this property cannot be changed",
                     NewValueError::BadValue => "a property is changed to a value that it can have",
+                    _ => "a property is changed in a way that the codec refuses",
                 })
             })?;
         }

@@ -8,6 +8,7 @@ use thiserror::Error;
 
 /// A message of the peer breaks a rule. It is reported, and the connection continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum Violation {
     /// The header does not decode.
     #[error("the header cannot be decoded: {0}")]
@@ -158,6 +159,7 @@ pub struct Misuse(pub &'static str);
 
 /// Why a message is not sent. The call has no effect then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SendError {
     /// Sends alone do not suffice: the message needs explicit RDMA.
     #[error(
@@ -284,6 +286,7 @@ pub enum SendError {
 
 /// Why a property is not requested or announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum PropertyError {
     /// Properties are switched off.
     #[error("properties are switched off")]
@@ -310,6 +313,7 @@ pub enum PropertyError {
 
 /// Why a connection is not opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// No receive is left for its floor of one credit.
     #[error("no receive is left for another connection")]
@@ -321,6 +325,7 @@ pub enum OpenError {
 
 /// Why a connection must be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum Fatal {
     /// The peer exceeds its grant, at the expense of all others.
     #[error("the peer oversteps its credits: {outstanding} outstanding, {granted} granted")]

@@ -90,6 +90,7 @@ pub struct OpenGroup {
 
 /// How a continuation failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ContinuationError {
     /// The open group is gone; report this.
     Aborted(OpenGroup, Violation),

@@ -90,6 +90,7 @@ pub(crate) fn subject_of(report: &ReptErr) -> MsgId {
 
 /// Why the peer rejects an own message, or cannot answer it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum Refusal {
     /// It does not speak our version. The call was not executed.
     #[error("it speaks versions {low} to {high}")]

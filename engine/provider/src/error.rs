@@ -171,6 +171,7 @@ impl fmt::Display for EngineThread {
 
 /// Why a connection could not be established.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConnectError {
     /// The host answers, and no program listens on this port over RDMA.
     #[error("no listener at this address (connection refused)")]

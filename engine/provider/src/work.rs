@@ -191,6 +191,7 @@ pub enum WcOpcode {
 
 /// How a work request ended. Names as in `enum ibv_wc_status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum WcStatus {
     /// Success.
     #[error("success")]
@@ -267,6 +268,7 @@ impl Taken {
 
 /// The error of a post.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PostError {
     /// The queue or the device has no room now.
     #[error("the queue is full")]
@@ -281,6 +283,7 @@ pub enum PostError {
 
 /// The completion queue is unusable; every queue pair on it is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CqError {
     /// More completions than the queue has entries.
     #[error("completion queue overrun")]

@@ -9,6 +9,7 @@ use crate::shard::send::outbox::Outbox;
 
 /// Why a change of properties could not be requested or announced. Nothing was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PropertiesRefused {
     /// The connection does not exist any more.
     #[error("there is no such connection")]

@@ -214,6 +214,7 @@ impl Mapped<'_> {
 
 /// Why a segment could not be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TakeError {
     /// The message has no such item, or the item no such piece.
     #[error("there is no such piece")]
@@ -306,6 +307,7 @@ pub struct EndOfMessage;
 
 /// Why opaque data cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpaqueError {
     /// The message ends before them.
     #[error(transparent)]

@@ -10,6 +10,7 @@ use crate::message::owned_call::OwnedCall;
 /// Why a call of a session has no reply. [`SessionError::execution`] states what is known about its
 /// execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SessionError {
     /// As without a session. A loss of the connection ends only calls with
     /// [`Resend::Never`](super::Resend::Never), and those whose memory did not come back.

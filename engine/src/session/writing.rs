@@ -15,6 +15,7 @@ use crate::shard::peers::ConnectionId;
 
 /// Why a session did not accept a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SessionRefused {
     /// As many calls wait, or as many bytes, as [`SessionOptions`](super::SessionOptions) allows:
     /// poll, then try again.

@@ -133,6 +133,7 @@ impl Order {
 
 /// A message does not conform to its binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BindError {
     /// The program has no such procedure.
     #[error("the program has no procedure {procedure}")]

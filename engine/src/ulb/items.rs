@@ -152,6 +152,7 @@ impl<'a> Items<'a> {
 
 /// A peer violated the binding, or its message is inconsistent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ItemError {
     /// An item was placed that the binding does not name, or under protection.
     #[error("what belongs at {position} was placed without right")]

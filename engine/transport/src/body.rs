@@ -80,6 +80,7 @@ pub struct Acks(u64);
 /// Why a receiver refused a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Refusal {
     /// The message is longer than its Receive.
     TooLong = 1,

@@ -50,6 +50,7 @@ pub struct EndId {
 
 /// Why bytes could not be moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DmaError {
     /// The Receive's memory is gone or not writable.
     Destination,

@@ -127,6 +127,7 @@ pub enum NicKind {
 
 /// Why a topology cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TopologyError {
     /// A file that every kernel has cannot be read.
     #[error("reading {path} failed: {source}", path = path.display())]

@@ -196,13 +196,11 @@ impl<P: SimProvider> Sim<P> {
         let is_right = match why {
             ConnectError::Rejected(why) => self.may_reject(why),
             ConnectError::TimedOut => self.has_leapt || self.is_noisy(),
-            ConnectError::NoRoute | ConnectError::WrongAddress { .. } | ConnectError::Failed => {
-                false
-            }
             ConnectError::Unreachable => self.nodes.iter().any(|node| self.is_ending(node)),
             ConnectError::NoRoom => true,
             ConnectError::Lost => true,
             ConnectError::Version { .. } => self.are_strangers() || self.is_noisy(),
+            _ => false,
         };
         match is_right {
             true => Ok(()),

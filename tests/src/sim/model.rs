@@ -360,5 +360,6 @@ pub fn name_of(why: CloseReason) -> &'static str {
         CloseReason::Unasked => "ended: completed unasked",
         CloseReason::DeviceLost => "ended: the device is lost",
         CloseReason::Queue(_) => "ended: the queue is lost",
+        why => panic!("a reason without a name: {why}"),
     }
 }

@@ -175,6 +175,7 @@ pub struct PropValues {
 
 /// Why a new value is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NewValueError {
     /// The property already has a new value.
     Twice,

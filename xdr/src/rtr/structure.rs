@@ -109,6 +109,7 @@ pub struct SegmentRun {
 /// A peer's structure of this kind is ignored, as if it had stated none: the property only advises
 /// and has a default (wire.md E19, E20, W4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum StructureError {
     /// There is no segment at all.
     #[error("the structure has no segment")]

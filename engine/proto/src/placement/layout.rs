@@ -193,6 +193,7 @@ pub(super) fn part_of((first_room, cont_room): (u32, u32), stream: u32, index: u
 
 /// Why there is no layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LayoutError {
     /// So many transmissions or more are needed; 0 if no number would do.
     Count(u32),

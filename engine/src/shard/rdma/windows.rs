@@ -102,6 +102,7 @@ impl NoKey {
             RegisterError::Device { source, .. } => {
                 matches!(source.kind(), ErrorKind::OutOfMemory | ErrorKind::WouldBlock)
             }
+            _ => false,
         };
         if is_lack && others { NoKey::Now } else { NoKey::Ever }
     }

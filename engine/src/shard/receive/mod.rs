@@ -138,7 +138,7 @@ impl Receive {
                 // Nothing is lost: the buffers stay in `refill` and are posted with the next chain.
                 Some(PostError::QueueFull) => return,
                 // Without Receives no message arrives, and no event would report it.
-                Some(PostError::QpGone | PostError::Invalid) => {
+                Some(_) => {
                     if !timers.is_stopping() {
                         io.on_lost();
                     }

@@ -101,6 +101,7 @@ impl Ledger {
             SessionRefused::Full => true,
             SessionRefused::Closed => self.closed.contains(&session),
             SessionRefused::Call(why) => is_for_ever(why),
+            _ => false,
         };
         if !is_right {
             self.violated(ENDS, id, &format!("refused: {why}"));
@@ -175,8 +176,9 @@ impl Ledger {
                 CallError::DeadlineExceeded(_) => is_late,
                 CallError::Rejected(_) => true,
                 CallError::FormRefused(_) => known.resend == Resend::Never,
-                CallError::MemoryLost | CallError::BadReply(_) => false,
+                _ => false,
             },
+            Err(_) => false,
         };
         let is_known = execution != Execution::NotExecuted || known.arrived.is_empty();
         if !is_first || !is_right || !is_known {
@@ -191,6 +193,7 @@ impl Ledger {
             Err(SessionError::Call(CallError::Cancelled(_))) => "session calls cancelled",
             Err(SessionError::Call(CallError::DeadlineExceeded(_))) => "session calls too late",
             Err(SessionError::Call(_)) => "session calls rejected",
+            Err(error) => panic!("an end without a name: {error}"),
         });
     }
 
