@@ -565,7 +565,8 @@ typedef struct rpcrdma_bytes rpcrdma_bytes;
 
 /**
  * A call under construction. It belongs to the client, turn or session that began it, which has
- * one at a time: beginning another discards it.
+ * one at a time: beginning another discards it. Until it is submitted or discarded, its owner does
+ * nothing else (`RPCRDMA_E_INVALID`): take buffers before.
  */
 typedef struct rpcrdma_call rpcrdma_call;
 

@@ -19,7 +19,8 @@ use crate::status::rpcrdma_status::{RPCRDMA_E_INCOMPLETE, RPCRDMA_E_NOTHING};
 use crate::turn::Lender;
 
 /// A call under construction. It belongs to the client, turn or session that began it, which has
-/// one at a time: beginning another discards it.
+/// one at a time: beginning another discards it. Until it is submitted or discarded, its owner does
+/// nothing else (`RPCRDMA_E_INVALID`): take buffers before.
 pub struct rpcrdma_call {
     payload: rpcrdma_payload,
     /// Whose it is.

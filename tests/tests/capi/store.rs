@@ -64,7 +64,7 @@ fn started(mut command: Command) -> Started {
 #[test]
 fn a_client_in_c_stores_a_file_with_a_server_in_c() {
     for program in programs("store") {
-        for len in [0, 1, (2 << 20) + 4099] {
+        for len in [0, 1, LONG] {
             let place = Place::new(len);
             let server = started(by(&program, &place.server()));
             let said = succeed(&mut by(&program, &place.client()));
@@ -78,7 +78,7 @@ fn a_client_in_c_stores_a_file_with_a_server_in_c() {
 #[test]
 fn a_client_in_rust_stores_a_file_with_a_server_in_c() {
     for program in programs("store") {
-        let place = Place::new((2 << 20) + 4099);
+        let place = Place::new(LONG);
         let server = started(by(&program, &place.server()));
         let said = succeed(rust().args(place.client()).args(["--block", "256KiB"]));
         assert!(said.ends_with("every byte was compared: all are as they were\n"), "{said}");
@@ -90,7 +90,7 @@ fn a_client_in_rust_stores_a_file_with_a_server_in_c() {
 #[test]
 fn a_client_in_c_stores_a_file_with_a_server_in_rust() {
     for program in programs("store") {
-        let place = Place::new((2 << 20) + 4099);
+        let place = Place::new(LONG);
         let server = started({
             let mut server = rust();
             server.args(place.server());
@@ -102,3 +102,6 @@ fn a_client_in_c_stores_a_file_with_a_server_in_rust() {
         place.check();
     }
 }
+
+/// Bytes of a file: more blocks than calls are open at a time, and a part of one.
+const LONG: usize = (5 << 18) + 4099;
