@@ -1,5 +1,6 @@
 //! The engine: a device, its listeners, and the threads of its shards.
 
+use core::cell::Cell;
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -22,8 +23,9 @@ pub struct rpcrdma_engine {
     pub(crate) engine: AnyEngine,
     /// If the program steps it.
     control: Option<AnyControl>,
-    /// Those with threads.
-    shards: Vec<rpcrdma_handle>,
+    /// Those with threads. In boxes: the program has pointers to them.
+    #[expect(clippy::vec_box, reason = "a handle stays where it is when more shards start")]
+    shards: Vec<Box<rpcrdma_handle>>,
 }
 
 /// Opens the device that the configuration names (`engine.provider`), with a control thread. "auto"
@@ -84,11 +86,16 @@ pub extern "C" fn rpcrdma_engine_seed_xids(
 }
 
 /// Stops all shards as `rpcrdma_engine_stop`, and frees the engine. Shards and clients that the
-/// program polls, handles and loans stay valid, and are freed on their own. NULL is ignored.
+/// program polls, handles and loans stay valid, and are freed on their own. NULL is ignored. On the
+/// thread of one of its shards, which cannot wait for itself, it frees nothing.
 ///
 /// Thread: one at a time, not a callback.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_engine_free(engine: *mut rpcrdma_engine) {
+    if is_of(engine) {
+        let _ = on_own_shard();
+        return;
+    }
     // SAFETY: the program had it from one of the functions above.
     let engine = unsafe { taken_back(engine) };
     caught(|| {
@@ -139,11 +146,17 @@ pub unsafe extern "C" fn rpcrdma_engine_start(
     given!(engine);
     // SAFETY: the program passes a structure with its size.
     let factory = value!(unsafe { Factory::of(handler) });
+    let of = ptr::from_ref(engine).addr();
     caught(|| {
-        let make = move |shard| factory.make(shard);
+        let make = move |shard| {
+            SHARD_OF.set(of);
+            factory.make(shard)
+        };
         match each!(AnyEngine, &mut engine.engine, engine => engine.start(make)) {
             Ok(shards) => {
-                engine.shards.extend(shards.into_iter().map(rpcrdma_handle));
+                engine
+                    .shards
+                    .extend(shards.into_iter().map(|shard| Box::new(rpcrdma_handle(shard))));
                 OK
             }
             Err(error) => setup(&error),
@@ -169,16 +182,20 @@ pub extern "C" fn rpcrdma_engine_shard(
     index: usize,
 ) -> *const rpcrdma_handle {
     let shard = engine.and_then(|engine| engine.shards.get(index));
-    shard.map_or(ptr::null(), ptr::from_ref)
+    shard.map_or(ptr::null(), |shard| ptr::from_ref(&**shard))
 }
 
 /// Stops the started shards, and waits for them. A stopping shard delivers no new call, answers
 /// those that it has delivered, and completes its own, until `connections.stop_timeout`.
+/// `RPCRDMA_E_INVALID` on the thread of one of them, which cannot wait for itself.
 ///
 /// Thread: one at a time, not a callback.
 #[unsafe(no_mangle)]
 pub extern "C" fn rpcrdma_engine_stop(engine: Option<&mut rpcrdma_engine>) -> c_int {
     given!(engine);
+    if is_of(engine) {
+        return on_own_shard();
+    }
     caught(|| {
         each!(AnyEngine, &mut engine.engine, engine => engine.stop());
         OK
@@ -278,6 +295,21 @@ fn open(
         }
         Err(error) => setup(&error),
     })
+}
+
+thread_local! {
+    /// The address of the engine that has started a shard on this thread; 0 for none.
+    static SHARD_OF: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether the engine has started a shard on this thread.
+fn is_of(engine: *const rpcrdma_engine) -> bool {
+    !engine.is_null() && SHARD_OF.get() == engine.addr()
+}
+
+#[cold]
+fn on_own_shard() -> c_int {
+    invalid("engine: its shard cannot wait for itself")
 }
 
 /// Whom the program wants to be told of failures.
