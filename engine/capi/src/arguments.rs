@@ -164,6 +164,9 @@ pub(crate) fn c_chars(text: &dyn core::fmt::Display, out: &mut [c_char]) {
     }
 }
 
+/// More than a structure of any version has.
+const STRUCTURE_MAX: usize = 4096;
+
 /// A structure that begins with its size: its copy, in which fields behind a smaller size are those
 /// of `all_defaults`. `Err` if it has more than this version knows, and that is not zero.
 ///
@@ -181,7 +184,10 @@ pub(crate) unsafe fn sized<T: Copy>(
     // SAFETY: the first field is its size.
     let size = unsafe { given.cast::<usize>().read() };
     let (known, from) = (size_of::<T>(), given.cast::<u8>());
-    if size < size_of::<usize>() {
+    // A size that no compiler gives a structure is not one: the memory was not initialized.
+    if !(size_of::<usize>()..=STRUCTURE_MAX).contains(&size)
+        || !size.is_multiple_of(align_of::<T>())
+    {
         return Err(invalid(name));
     }
     if size > known {
