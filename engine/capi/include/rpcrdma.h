@@ -1182,7 +1182,8 @@ int rpcrdma_engine_seed_xids(struct rpcrdma_engine *engine, uint64_t seed);
 
 /**
  * Stops all shards as `rpcrdma_engine_stop`, and frees the engine. Shards and clients that the
- * program polls, handles and loans stay valid, and are freed on their own. NULL is ignored.
+ * program polls, handles and loans stay valid, and are freed on their own. NULL is ignored. On the
+ * thread of one of its shards, which cannot wait for itself, it frees nothing.
  *
  * Thread: one at a time, not a callback.
  */
@@ -1226,6 +1227,7 @@ const struct rpcrdma_handle *rpcrdma_engine_shard(const struct rpcrdma_engine *e
 /**
  * Stops the started shards, and waits for them. A stopping shard delivers no new call, answers
  * those that it has delivered, and completes its own, until `connections.stop_timeout`.
+ * `RPCRDMA_E_INVALID` on the thread of one of them, which cannot wait for itself.
  *
  * Thread: one at a time, not a callback.
  */
@@ -1379,7 +1381,8 @@ int rpcrdma_shard_new(struct rpcrdma_engine *engine,
                       struct rpcrdma_shard **shard);
 
 /**
- * Ends a shard at once, with its connections. NULL is ignored.
+ * Ends a shard at once, with its connections. NULL is ignored. Inside a callback of the
+ * shard it does nothing.
  *
  * Thread: polling.
  */
@@ -1492,7 +1495,7 @@ int rpcrdma_turn_cancel(struct rpcrdma_turn *turn, struct rpcrdma_call_id call);
  *
  * `RPCRDMA_E_NO_PEER` if the connection has ended or the ticket is of another shard,
  * `RPCRDMA_E_BUSY` if no send slot is free; then `answer` is not called, and the ticket stays with
- * the program.
+ * the program. `answer` must not use the turn; it may defer the call again, to the same `ticket`.
  *
  * Thread: that of the turn.
  */
@@ -1805,7 +1808,8 @@ uint32_t rpcrdma_ticket_xid(const struct rpcrdma_ticket *ticket);
 int rpcrdma_client_new(struct rpcrdma_engine *engine, struct rpcrdma_client **client);
 
 /**
- * Ends a client at once, with its connections. NULL is ignored.
+ * Ends a client at once, with its connections. NULL is ignored. Inside a callback of the
+ * client it does nothing.
  *
  * Thread: polling.
  */
@@ -2204,7 +2208,8 @@ int rpcrdma_session_new(struct rpcrdma_client **client,
                         struct rpcrdma_session **session);
 
 /**
- * Ends a session at once, with its connections and calls. NULL is ignored.
+ * Ends a session at once, with its connections and calls. NULL is ignored. Inside a callback of
+ * the session it does nothing.
  *
  * Thread: polling.
  */

@@ -28,6 +28,8 @@ pub struct rpcrdma_call {
     connection: rpcrdma_connection,
     cookie: u64,
     deadline: Option<u64>,
+    /// If the program has chosen one.
+    xid: Option<u32>,
     resend: Resend,
     /// Results requested so far.
     wants: usize,
@@ -101,9 +103,15 @@ impl rpcrdma_call {
             connection: rpcrdma_connection::NONE,
             cookie: 0,
             deadline: None,
+            xid: None,
             resend: Resend::Never,
             wants: 0,
         }
+    }
+
+    /// Whose it is.
+    pub(crate) fn owner(&mut self) -> &mut Lender {
+        &mut self.owner
     }
 
     /// Begins a call in its place, which is empty.
@@ -118,7 +126,8 @@ impl rpcrdma_call {
         // again: `Polled` and `rpcrdma_turn` see to that.
         let builder = unsafe { transmute::<CallBuilder<'_>, CallBuilder<'static>>(builder) };
         self.payload.0 = Draft::Call(builder);
-        (self.connection, self.cookie, self.deadline, self.wants) = (connection, cookie, None, 0);
+        (self.connection, self.cookie, self.wants) = (connection, cookie, 0);
+        (self.deadline, self.xid) = (None, None);
         self
     }
 
@@ -175,8 +184,9 @@ impl rpcrdma_call {
     fn keep(&mut self, unsent: Unsent) -> c_int {
         let failure = Failure::Refused(unsent.why());
         let (connection, cookie) = (self.connection.name(), self.cookie);
-        let deadline = self.deadline;
-        self.payload.0 = Draft::Kept(Box::new(Kept::Call { unsent, connection, cookie, deadline }));
+        let (deadline, xid) = (self.deadline, self.xid);
+        let kept = Kept::Call { unsent, connection, cookie, deadline, xid };
+        self.payload.0 = Draft::Kept(Box::new(kept));
         fail(failure)
     }
 
@@ -195,16 +205,24 @@ impl rpcrdma_call {
 
     /// Sends a call that was refused before.
     #[cold]
-    fn submit_again(&mut self, kept: Kept) -> Result<rpcrdma_call_id, c_int> {
-        match kept {
-            Kept::Call { unsent, connection, cookie, deadline } => {
+    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
+    fn submit_again(&mut self, kept: Box<Kept>) -> Result<rpcrdma_call_id, c_int> {
+        if let Err(number) = self.owner.look() {
+            self.payload.0 = Draft::Kept(kept);
+            return Err(number);
+        }
+        match *kept {
+            Kept::Call { unsent, connection, cookie, deadline, xid } => {
                 let Some(mut call) = unsent.into_call() else {
                     return Err(plain(RPCRDMA_E_INCOMPLETE));
                 };
                 if let Some(at) = deadline {
                     call.deadline(at);
                 }
-                let sent = self.owner.submit(connection, cookie, call)?;
+                let sent = self.owner.submit(|turn| match xid {
+                    Some(xid) => turn.submit_with_xid(connection, cookie, xid, call),
+                    None => turn.submit(connection, cookie, call),
+                })?;
                 sent.map(rpcrdma_call_id::of).map_err(|unsent| self.keep(unsent))
             }
             Kept::Session { unsent, cookie, resend } => {
@@ -400,9 +418,10 @@ pub extern "C" fn rpcrdma_call_xid(call: Option<&mut rpcrdma_call>, xid: u32) ->
     given!(call);
     let Draft::Call(builder) = &mut call.payload.0 else { return invalid("call") };
     match builder.xid(xid) {
-        Ok(_) => OK,
-        Err(why) => fail(Failure::Refused(why)),
+        Ok(_) => call.xid = Some(xid),
+        Err(why) => return fail(Failure::Refused(why)),
     }
+    OK
 }
 
 /// What becomes of a call of a session when its connection is lost: a value of `rpcrdma_resend`.
@@ -438,7 +457,7 @@ pub extern "C" fn rpcrdma_call_submit(
     let sent = match call.payload.0.take() {
         Draft::Call(builder) => return call.submit(builder, id),
         Draft::Session(draft) => call.submit_to_session(draft),
-        Draft::Kept(kept) => call.submit_again(*kept),
+        Draft::Kept(kept) => call.submit_again(kept),
         Draft::Nothing | Draft::Reply(_) => return invalid("call"),
     };
     match sent {

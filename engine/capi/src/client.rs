@@ -8,11 +8,11 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use ::rpcrdma_engine::{Armed, SetupError};
 
-use crate::arguments::{OK, address, caught, give, given, shared, taken_back, value};
+use crate::arguments::{OK, address, caught, give, given, shared, value};
 use crate::done::Done;
 use crate::failure::{Failure, fail, plain, setup};
 use crate::handler::{attempt_of, id_of};
-use crate::polled::Polled;
+use crate::polled::{self, Polled};
 use crate::provider::{AnyClient, AnyEngine, each, each_into};
 use crate::status::rpcrdma_status::{RPCRDMA_E_NOTHING, RPCRDMA_E_PENDING};
 use crate::turn::{Lender, buffer, release};
@@ -50,17 +50,14 @@ pub extern "C" fn rpcrdma_client_new(
     })
 }
 
-/// Ends a client at once, with its connections. NULL is ignored.
+/// Ends a client at once, with its connections. NULL is ignored. Inside a callback of the
+/// client it does nothing.
 ///
 /// Thread: polling.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_client_free(client: *mut rpcrdma_client) {
     // SAFETY: the program had it from `rpcrdma_client_new`.
-    let client = unsafe { taken_back(client) };
-    caught(|| {
-        drop(client);
-        OK
-    });
+    unsafe { polled::free(client, |client| &client.polled) };
 }
 
 /// Connects and waits until calls can be made. Completions of other calls that arrive meanwhile

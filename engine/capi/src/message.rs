@@ -92,15 +92,16 @@ impl rpcrdma_connection {
     /// The name, for the program.
     #[inline]
     pub(crate) fn of(name: ConnectionId) -> rpcrdma_connection {
-        // SAFETY: two numbers of 32 bits become one of 64, in any order: only `name` reads it.
-        rpcrdma_connection { id: unsafe { transmute::<ConnectionId, u64>(name) } }
+        // SAFETY: two numbers of 32 bits become one of 64, in any order: only `name` reads it. The
+        // name of the first place is 0 when its generation has wrapped; inverted, no name is.
+        rpcrdma_connection { id: !unsafe { transmute::<ConnectionId, u64>(name) } }
     }
 
     /// The name; one that the program made up names no connection.
     #[inline]
     pub(crate) fn name(self) -> ConnectionId {
         // SAFETY: a name is two numbers, of which any are valid.
-        unsafe { transmute::<u64, ConnectionId>(self.id) }
+        unsafe { transmute::<u64, ConnectionId>(!self.id) }
     }
 }
 

@@ -33,8 +33,18 @@ pub(crate) enum Draft {
 
 /// A call that was refused, with what sending it again needs.
 pub(crate) enum Kept {
-    Call { unsent: Unsent, connection: ConnectionId, cookie: u64, deadline: Option<u64> },
-    Session { unsent: Unsent<SessionRefused>, cookie: u64, resend: Resend },
+    Call {
+        unsent: Unsent,
+        connection: ConnectionId,
+        cookie: u64,
+        deadline: Option<u64>,
+        xid: Option<u32>,
+    },
+    Session {
+        unsent: Unsent<SessionRefused>,
+        cookie: u64,
+        resend: Resend,
+    },
 }
 
 impl Draft {
@@ -70,14 +80,17 @@ fn place_all(payload: &mut rpcrdma_payload, loans: &mut [rpcrdma_loan]) -> c_int
     if loans.is_empty() || loans.iter().any(|loan| loan.data.is_null()) {
         return invalid("loan");
     }
-    let pieces = loans.iter_mut().filter_map(rpcrdma_loan::take).map(Bulk::Loan);
+    let mut pieces = loans.iter_mut().filter_map(rpcrdma_loan::take).map(Bulk::Loan);
+    let taken = pieces.by_ref();
     match &mut payload.0 {
-        Draft::Reply(reply) => reply.payload().place_pieces(pieces),
-        Draft::Call(call) => call.payload().place_pieces(pieces),
-        Draft::Session(call) => each!(AnySessionCall, call, call => call.place_pieces(pieces)),
+        Draft::Reply(reply) => reply.payload().place_pieces(taken),
+        Draft::Call(call) => call.payload().place_pieces(taken),
+        Draft::Session(call) => each!(AnySessionCall, call, call => call.place_pieces(taken)),
         // Nothing is taken.
         Draft::Nothing | Draft::Kept(_) => return invalid("payload"),
     }
+    // A message that has no room for all of them takes no more.
+    pieces.for_each(drop);
     OK
 }
 

@@ -3,6 +3,7 @@
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_int;
 
+use crate::arguments::{OK, caught, taken_back};
 use crate::call::rpcrdma_call;
 use crate::failure::invalid;
 use crate::turn::{Lender, rpcrdma_turn};
@@ -52,7 +53,7 @@ impl<T> Polled<T> {
         }
         // SAFETY: as in `beginning`.
         if unsafe { &*self.call.get() }.is_open() {
-            return Err(invalid("a call is under construction: submit or discard it first"));
+            return Err(under_construction());
         }
         // SAFETY: as in `beginning`; no call borrows from it.
         Ok(unsafe { &mut *self.object.get() })
@@ -97,6 +98,27 @@ impl<T> Polled<T> {
     }
 }
 
+/// Frees an object that the program was given, unless a callback of it runs.
+///
+/// # Safety
+/// `object` is NULL or from [`give`](crate::arguments::give), and the program does not use it any
+/// more, but perhaps in the callbacks of its end.
+pub(crate) unsafe fn free<O, T>(object: *mut O, polled: impl FnOnce(&O) -> &Polled<T>) {
+    // SAFETY: the caller guarantees it.
+    let Some(polled) = unsafe { object.as_ref() }.map(polled) else { return };
+    // Those callbacks cannot use it, or free it again.
+    if polled.is_busy.replace(true) {
+        inside();
+        return;
+    }
+    // SAFETY: as above.
+    let object = unsafe { taken_back(object) };
+    caught(|| {
+        drop(object);
+        OK
+    });
+}
+
 /// While a callback runs.
 struct Busy<'a>(&'a Cell<bool>);
 
@@ -111,6 +133,11 @@ impl Drop for Busy<'_> {
     fn drop(&mut self) {
         self.0.set(false);
     }
+}
+
+#[cold]
+pub(crate) fn under_construction() -> c_int {
+    invalid("a call is under construction: submit or discard it first")
 }
 
 #[cold]

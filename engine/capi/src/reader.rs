@@ -171,8 +171,10 @@ pub unsafe extern "C" fn rpcrdma_get_opaque(
 ) -> c_int {
     let Some(reader) = rpcrdma_reader::of(reader) else { return invalid("reader") };
     given!(len);
+    // Only as many bytes of the program are written as there are in the message.
+    let count = reader.clone().u32().map_or(0, |count| count as usize);
     // SAFETY: the program passes room for `capacity` bytes.
-    let out = unsafe { zeroed(out, capacity) };
+    let out = unsafe { zeroed(out, capacity.min(count)) };
     match reader.opaque_into(out) {
         Ok(read) => {
             len.write(read.len());

@@ -14,7 +14,7 @@ use crate::arguments::{
 };
 use crate::done::Done;
 use crate::failure::{Failure, fail, invalid, plain, setup};
-use crate::polled::Polled;
+use crate::polled::{self, Polled};
 use crate::provider::{AnyClient, AnySession, AnySessionCall, each, each_into};
 use crate::status::rpcrdma_status::RPCRDMA_E_NOTHING;
 use crate::turn::Lender;
@@ -117,17 +117,14 @@ pub unsafe extern "C" fn rpcrdma_session_new(
     })
 }
 
-/// Ends a session at once, with its connections and calls. NULL is ignored.
+/// Ends a session at once, with its connections and calls. NULL is ignored. Inside a callback of
+/// the session it does nothing.
 ///
 /// Thread: polling.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_session_free(session: *mut rpcrdma_session) {
     // SAFETY: the program had it from `rpcrdma_session_new`.
-    let session = unsafe { taken_back(session) };
-    caught(|| {
-        drop(session);
-        OK
-    });
+    unsafe { polled::free(session, |session| &session.polled) };
 }
 
 /// Begins a call. `cookie` comes back with its completion. A call under construction is discarded.

@@ -8,12 +8,12 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use ::rpcrdma_engine::{Armed, SetupError};
 
-use crate::arguments::{OK, address, caught, give, given, shared, taken_back, value};
+use crate::arguments::{OK, address, caught, give, given, shared, value};
 use crate::call::rpcrdma_call;
 use crate::failure::{Failure, fail, setup};
 use crate::handler::{Factory, attempt_of};
 use crate::message::rpcrdma_connection;
-use crate::polled::Polled;
+use crate::polled::{self, Polled};
 use crate::provider::{AnyEngine, AnyShard, each, each_into};
 use crate::turn::Lender;
 
@@ -47,17 +47,14 @@ pub unsafe extern "C" fn rpcrdma_shard_new(
     })
 }
 
-/// Ends a shard at once, with its connections. NULL is ignored.
+/// Ends a shard at once, with its connections. NULL is ignored. Inside a callback of the
+/// shard it does nothing.
 ///
 /// Thread: polling.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_shard_free(shard: *mut rpcrdma_shard) {
     // SAFETY: the program had it from `rpcrdma_shard_new`.
-    let shard = unsafe { taken_back(shard) };
-    caught(|| {
-        drop(shard);
-        OK
-    });
+    unsafe { polled::free(shard, |shard| &shard.polled) };
 }
 
 /// Does all available work once: 1 if there was any, 0 if not. Never blocks.

@@ -4,11 +4,12 @@ use core::ffi::{c_char, c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr::NonNull;
 
-use ::rpcrdma_engine::{CallHandle, ConnectionId, Loan, OwnedCall, Turn, Unsent};
+use ::rpcrdma_engine::{CallHandle, Loan, Turn, Unsent};
 
 use crate::arguments::{OK, given, value, write_text};
 use crate::client::rpcrdma_client;
 use crate::failure::{Failure, fail, invalid, plain};
+use crate::polled::under_construction;
 use crate::provider::{AnyClient, AnySession, AnySessionCall, AnyShard, each};
 use crate::session::rpcrdma_session;
 use crate::shard::rpcrdma_shard;
@@ -65,7 +66,7 @@ impl rpcrdma_turn {
 }
 
 impl Lender {
-    /// Runs `act` with the turn.
+    /// Runs `act` with the turn. What the program does meanwhile cannot use the object again.
     fn with<R>(&mut self, now: u64, act: impl FnOnce(&mut Turn<'_>) -> R) -> Result<R, c_int> {
         match self {
             Lender::Nothing => Err(invalid("turn")),
@@ -74,42 +75,61 @@ impl Lender {
             Lender::Turn(turn) => Ok(act(unsafe { turn.as_mut() })),
             Lender::Client(client) => {
                 // SAFETY: the client lent this, and is there.
-                let client = unsafe { client.as_ref() }.polled.free()?;
-                each!(AnyClient, client, client => Ok(act(&mut client.turn(now))))
+                unsafe { client.as_ref() }.polled.polling(
+                    |client| each!(AnyClient, client, client => act(&mut client.turn(now))),
+                )
             }
             Lender::Session(session) => {
                 // SAFETY: the session lent this, and is there.
-                let session = unsafe { session.as_ref() }.polled.free()?;
-                each!(AnySession, session, session => Ok(act(&mut session.turn(now))))
+                unsafe { session.as_ref() }.polled.polling(
+                    |session| each!(AnySession, session, session => act(&mut session.turn(now))),
+                )
             }
             Lender::Shard(shard) => {
                 // SAFETY: the shard lent this, and is there.
-                let shard = unsafe { shard.as_ref() }.polled.free()?;
-                each!(AnyShard, shard, shard => Ok(act(&mut shard.turn(now))))
+                unsafe { shard.as_ref() }
+                    .polled
+                    .polling(|shard| each!(AnyShard, shard, shard => act(&mut shard.turn(now))))
             }
         }
     }
 
-    /// Sends a call that was refused before.
+    /// What it is, and nobody's from now on.
+    fn take(&mut self) -> Lender {
+        core::mem::replace(self, Lender::Nothing)
+    }
+
+    /// Whether a call that was refused can be sent now: not inside a callback of its owner.
+    pub(crate) fn look(&self) -> Result<(), c_int> {
+        match self {
+            Lender::Nothing => Err(invalid("call: the turn answers another one")),
+            Lender::Turn(_) => Ok(()),
+            // SAFETY: the call is the client's, which is there.
+            Lender::Client(client) => unsafe { client.as_ref() }.polled.with_kept_call().map(drop),
+            // SAFETY: as above.
+            Lender::Session(it) => unsafe { it.as_ref() }.polled.with_kept_call().map(drop),
+            // SAFETY: as above.
+            Lender::Shard(shard) => unsafe { shard.as_ref() }.polled.with_kept_call().map(drop),
+        }
+    }
+
+    /// Sends a call that was refused before, by its turn. The time has no effect on it.
     pub(crate) fn submit(
         &mut self,
-        to: ConnectionId,
-        cookie: u64,
-        call: OwnedCall,
+        submit: impl FnOnce(&mut Turn<'_>) -> Result<CallHandle, Unsent>,
     ) -> Result<Result<CallHandle, Unsent>, c_int> {
         match self {
             // SAFETY: the turn is in its callback, and the call borrows nothing.
-            Lender::Turn(turn) => Ok(unsafe { turn.as_mut() }.submit(to, cookie, call)),
+            Lender::Turn(turn) => Ok(submit(unsafe { turn.as_mut() })),
             Lender::Client(client) => {
                 // SAFETY: the call is the client's, which is there.
                 let client = unsafe { client.as_ref() }.polled.with_kept_call()?;
-                each!(AnyClient, client, client => Ok(client.submit(to, cookie, call)))
+                each!(AnyClient, client, client => Ok(submit(&mut client.turn(0))))
             }
             Lender::Shard(shard) => {
                 // SAFETY: the call is the shard's, which is there.
                 let shard = unsafe { shard.as_ref() }.polled.with_kept_call()?;
-                // The time has no effect on it.
-                each!(AnyShard, shard, shard => Ok(shard.turn(0).submit(to, cookie, call)))
+                each!(AnyShard, shard, shard => Ok(submit(&mut shard.turn(0))))
             }
             Lender::Nothing | Lender::Session(_) => Err(invalid("call")),
         }
@@ -130,9 +150,30 @@ fn with<R>(
 ) -> Result<R, c_int> {
     let Some(turn) = turn else { return Err(invalid("turn")) };
     if turn.call.is_open() {
-        return Err(invalid("a call is under construction: submit or discard it first"));
+        return Err(under_construction());
     }
     turn.lender.with(turn.now, act)
+}
+
+/// As `with`, while the program may use this turn: it is nobody's.
+///
+/// # Safety
+/// `turn` is NULL, or a turn that is lent.
+unsafe fn with_program<R>(
+    turn: *mut rpcrdma_turn,
+    act: impl FnOnce(&mut Turn<'_>) -> R,
+) -> Result<R, c_int> {
+    // SAFETY: the caller guarantees it.
+    let (mut lender, own, now) = match unsafe { turn.as_mut() } {
+        None => return Err(invalid("turn")),
+        Some(turn) if turn.call.is_open() => return Err(under_construction()),
+        Some(turn) => (turn.lender.take(), turn.call.owner().take(), turn.now),
+    };
+    let done = lender.with(now, act);
+    // SAFETY: as above; the program has only looked at it.
+    let turn = unsafe { &mut *turn };
+    (turn.lender, *turn.call.owner()) = (lender, own);
+    done
 }
 
 /// Gives the program a buffer, if there is one.
@@ -209,21 +250,24 @@ pub extern "C" fn rpcrdma_turn_cancel(
 ///
 /// `RPCRDMA_E_NO_PEER` if the connection has ended or the ticket is of another shard,
 /// `RPCRDMA_E_BUSY` if no send slot is free; then `answer` is not called, and the ticket stays with
-/// the program.
+/// the program. `answer` must not use the turn; it may defer the call again, to the same `ticket`.
 ///
 /// Thread: that of the turn.
 #[unsafe(no_mangle)]
 #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
 pub unsafe extern "C" fn rpcrdma_turn_resume(
-    turn: Option<&mut rpcrdma_turn>,
-    ticket: Option<&mut rpcrdma_ticket>,
+    turn: *mut rpcrdma_turn,
+    ticket: *mut rpcrdma_ticket,
     answer: Option<unsafe extern "C" fn(arg: *mut c_void, reply: *mut rpcrdma_reply)>,
     arg: *mut c_void,
 ) -> c_int {
-    given!(ticket, answer);
-    let Some(right) = ticket.take() else { return invalid("ticket") };
-    let mut right = Some(right);
-    let resumed = with(turn, |turn| {
+    given!(answer);
+    // SAFETY: the program passes NULL or a ticket.
+    let mut right = unsafe { ticket.as_mut() }.and_then(rpcrdma_ticket::take);
+    if right.is_none() {
+        return invalid("ticket");
+    }
+    let resume = |turn: &mut Turn<'_>| {
         let right = right.take().expect("it is there");
         let is_open = turn.is_open(&right);
         let resumed = turn.resume(right, |reply| {
@@ -233,14 +277,16 @@ pub unsafe extern "C" fn rpcrdma_turn_resume(
             reply.into_answer()
         });
         resumed.map_err(|right| (right, is_open))
-    });
-    let (back, number) = match resumed {
+    };
+    // SAFETY: the program passes NULL or a turn that it was given.
+    let (back, number) = match unsafe { with_program(turn, resume) } {
         Ok(Ok(())) => return OK,
         Ok(Err((right, true))) => (right, plain(RPCRDMA_E_BUSY)),
         Ok(Err((right, false))) => (right, plain(RPCRDMA_E_NO_PEER)),
         Err(number) => (right.expect("it was not used"), number),
     };
-    ticket.put(back);
+    // SAFETY: as above; it is not NULL, and the program has not filled it: `answer` was not called.
+    unsafe { &mut *ticket }.put(back);
     number
 }
 

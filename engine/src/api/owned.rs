@@ -26,7 +26,7 @@ impl<P: Provider> Client<P> {
         cookie: u64,
         call: OwnedCall,
     ) -> Result<CallHandle, Unsent> {
-        submit(self.call(peer, cookie), call)
+        submit(self.call(peer, cookie), None, call)
     }
 }
 
@@ -42,16 +42,36 @@ impl Turn<'_> {
         cookie: u64,
         call: OwnedCall,
     ) -> Result<CallHandle, Unsent> {
-        submit(self.call(peer, cookie), call)
+        submit(self.call(peer, cookie), None, call)
+    }
+
+    /// As [`Turn::submit`], with the xid of an earlier call that this one repeats
+    /// ([`CallBuilder::xid`]).
+    ///
+    /// # Errors
+    /// As [`Client::submit`].
+    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
+    pub fn submit_with_xid(
+        &mut self,
+        peer: ConnectionId,
+        cookie: u64,
+        xid: u32,
+        call: OwnedCall,
+    ) -> Result<CallHandle, Unsent> {
+        submit(self.call(peer, cookie), Some(xid), call)
     }
 }
 
 #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
 fn submit(
     begun: Result<CallBuilder<'_>, CallRefused>,
+    xid: Option<u32>,
     mut call: OwnedCall,
 ) -> Result<CallHandle, Unsent> {
     let sent = begun.and_then(|mut builder| {
+        if let Some(xid) = xid {
+            builder.xid(xid)?;
+        }
         let handle = builder.handle();
         builder.submit_owned(&mut call, Memory::Moves).map(|()| handle)
     });

@@ -1,0 +1,173 @@
+//! What stays with the program: handles, names, refused calls, loans, memory behind results.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use rpcrdma::*;
+
+use crate::program::*;
+
+#[test]
+fn a_handle_of_a_shard_stays_when_more_shards_start() {
+    let table = rpcrdma_handler { on_call: Some(echo), ..handler() };
+    let pair = Pair::new(c"", &table);
+    // SAFETY: the engine is there.
+    unsafe {
+        let first = rpcrdma_engine_shard(pair.engine.as_ref(), 0);
+        for _ in 0..5 {
+            check(rpcrdma_engine_start(pair.engine.as_mut(), &table));
+        }
+        assert_eq!(rpcrdma_engine_shard(pair.engine.as_ref(), 0), first);
+        assert_eq!(rpcrdma_handle_state(first.as_ref()), OK);
+    }
+}
+
+#[test]
+fn no_connection_has_the_name_of_none() {
+    let mut pair = Pair::new(c"", &rpcrdma_handler { on_call: Some(echo), ..handler() });
+    // Each takes the place of the last; its generation wraps.
+    for _ in 0..4 {
+        assert_ne!(pair.name.id, 0);
+        pair.send(1, 1);
+        pair.got = Got::default();
+        pair.wait(1);
+        // SAFETY: the client is there.
+        unsafe {
+            let handle = rpcrdma_client_handle(pair.client);
+            check(rpcrdma_handle_close(handle.as_ref(), pair.name));
+            while rpcrdma_handle_connections(handle.as_ref()) > 0 {
+                assert!(rpcrdma_client_poll_for(pair.client, 1 << 20, None, ptr::null_mut()) >= 0);
+            }
+            pair.name = made(|out| rpcrdma_client_connect(pair.client, pair.at.as_ptr(), out));
+        }
+    }
+}
+
+/// Keeps the rights to answer, and the xids.
+#[derive(Default)]
+struct Waiting {
+    tickets: Vec<rpcrdma_ticket>,
+    xids: Vec<u32>,
+}
+
+unsafe extern "C" fn keep(
+    context: *mut c_void,
+    request: *const rpcrdma_request,
+    reply: *mut rpcrdma_reply,
+) {
+    // SAFETY: the context is that of the handler; the others are valid in the callback.
+    unsafe {
+        let waiting = &mut *context.cast::<Waiting>();
+        waiting.xids.push((*request).xid);
+        waiting.tickets.push(made(|out| rpcrdma_reply_defer(reply.as_mut(), out)));
+    }
+}
+
+#[test]
+fn a_refused_call_keeps_its_xid() {
+    const XID: u32 = 0x0012_3456;
+    let mut waiting = Waiting::default();
+    let arg = ptr::from_mut(&mut waiting).cast();
+    let table = rpcrdma_handler { arg, on_call: Some(keep), ..handler() };
+    // SAFETY: all is that of this test; the program polls the shard and the client in turn.
+    unsafe {
+        let config = made(|out| rpcrdma_config_default(out));
+        let engine = made(|out| rpcrdma_engine_new(config.as_ref(), out));
+        rpcrdma_config_free(config);
+        let shard = made(|out| rpcrdma_shard_new(engine.as_mut(), &table, out));
+        let mut at = [0; 128];
+        let to = c"127.0.0.1:0".as_ptr();
+        check(rpcrdma_engine_listen(engine.as_mut(), to, at.as_mut_ptr(), at.len()));
+        let client = made(|out| rpcrdma_client_new(engine.as_mut(), out));
+        let attempt = made(|out| rpcrdma_client_begin_connect(client, at.as_ptr(), out));
+        let mut got = Got::default();
+        let arg: *mut c_void = ptr::from_mut(&mut got).cast();
+        let poll = || {
+            assert!(rpcrdma_shard_poll(shard, rpcrdma_now()) >= 0, "{}", last_error());
+            assert!(rpcrdma_client_poll(client, rpcrdma_now(), Some(take), arg) >= 0);
+        };
+        let mut place = MaybeUninit::uninit();
+        while rpcrdma_client_connected(client, attempt, Some(&mut place)) != OK {
+            poll();
+        }
+        let name = place.assume_init();
+        let mut refused = OK;
+        let mut cookie = 0;
+        let mut call = ptr::null_mut();
+        while refused == OK {
+            call = made(|out| rpcrdma_client_call(client, name, cookie, out));
+            rpcrdma_put_u64(rpcrdma_call_payload(call.as_mut()), cookie);
+            check(rpcrdma_call_xid(call.as_mut(), XID + cookie as u32));
+            refused = rpcrdma_call_submit(call.as_mut(), None);
+            cookie += 1;
+            assert!(cookie < 1000);
+        }
+        assert!(rpcrdma_is_transient(refused), "{}", last_error());
+        let calls = cookie as usize;
+        while waiting.tickets.len() < calls - 1 {
+            poll();
+        }
+        let handle = rpcrdma_shard_handle(shard);
+        let finished = rpcrdma_finished {
+            size: size_of::<rpcrdma_finished>(),
+            head: rpcrdma_slice { data: ptr::null(), len: 0 },
+            bulk: ptr::null_mut(),
+            bulk_count: 0,
+            tail: rpcrdma_slice { data: ptr::null(), len: 0 },
+            origin: 0,
+        };
+        for ticket in &mut waiting.tickets {
+            check(rpcrdma_handle_finish(handle.as_ref(), Some(ticket), &finished));
+        }
+        while got.0.len() < calls - 1 {
+            poll();
+        }
+        check(rpcrdma_call_submit(call.as_mut(), None));
+        while waiting.xids.len() < calls {
+            poll();
+        }
+        assert_eq!(waiting.xids[calls - 1], XID + calls as u32 - 1);
+        rpcrdma_ticket_drop(waiting.tickets.last_mut());
+        rpcrdma_client_free(client);
+        rpcrdma_shard_free(shard);
+        rpcrdma_engine_free(engine);
+    }
+}
+
+#[test]
+fn a_message_without_room_takes_all_loans() {
+    let config = c"app.bulk.count = 40\napp.bulk.length = \"4KiB\"\n";
+    let pair = Pair::new(config, &rpcrdma_handler { on_call: Some(echo), ..handler() });
+    // SAFETY: all is that of the pair.
+    unsafe {
+        for _ in 0..2 {
+            let mut loans: Vec<rpcrdma_loan> =
+                (0..40).map(|_| made(|out| rpcrdma_client_buffer(pair.client, out))).collect();
+            let call = pair.call(1);
+            let payload = rpcrdma_call_payload(call.as_mut());
+            check(rpcrdma_place_pieces(payload, loans.as_mut_ptr(), loans.len()));
+            assert!(loans.iter().all(|loan| loan.data.is_null()));
+            let refused = rpcrdma_call_submit(call.as_mut(), None);
+            assert_eq!(refused, rpcrdma_status::RPCRDMA_E_TOO_MANY_PIECES as c_int);
+            check(rpcrdma_call_discard(call.as_mut()));
+            // What was dropped returns.
+            assert!(rpcrdma_client_poll(pair.client, 0, None, ptr::null_mut()) >= 0);
+        }
+    }
+}
+
+#[test]
+fn results_leave_the_memory_behind_them_alone() {
+    let message = [0, 0, 0, 3, 7, 8, 9, 0];
+    let bytes = rpcrdma_slice { data: message.as_ptr(), len: message.len() };
+    // SAFETY: the message stays.
+    unsafe {
+        let mut reader = made(|out| rpcrdma_reader_init_bytes(out, bytes));
+        let mut out = [0xAA; 8];
+        let len =
+            made(|len| rpcrdma_get_opaque(Some(&mut reader), out.as_mut_ptr(), out.len(), len));
+        assert_eq!((len, out), (3, [7, 8, 9, 0xAA, 0xAA, 0xAA, 0xAA, 0xAA]));
+        assert_eq!(rpcrdma_reader_position(Some(&reader)), 8);
+    }
+}
