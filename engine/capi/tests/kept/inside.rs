@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::Mutex;
 
-use rpcrdma::*;
+use rpcrdma_capi::*;
 
 use crate::program::*;
 

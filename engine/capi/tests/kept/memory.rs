@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use rpcrdma::*;
+use rpcrdma_capi::*;
 
 use crate::program::*;
 

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use rpcrdma::*;
+use rpcrdma_capi::*;
 
 pub const OK: c_int = 0;
 
