@@ -78,6 +78,15 @@ impl Config {
 
     /// A profile that comes with this crate: `latency`, `storage` or `laptop`.
     ///
+    /// ```
+    /// use rpcrdma_config::Config;
+    ///
+    /// let config = Config::profile("latency")?;
+    /// assert_ne!(config.raw(), Config::profile("laptop")?.raw());
+    /// assert!(Config::profile("fast").is_err());
+    /// # Ok::<(), rpcrdma_config::ConfigError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ConfigError::Profile`] if there is none of this name.
     pub fn profile(name: &str) -> Result<Config, ConfigError> {

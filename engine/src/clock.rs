@@ -5,6 +5,17 @@ use std::time::Duration;
 
 /// A monotonic clock; the same for all shards of a process. A reading costs some ten nanoseconds,
 /// and is taken once a turn.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use rpcrdma_engine::Clock;
+///
+/// let clock = Clock::new();
+/// let start = clock.now();
+/// let elapsed = Duration::from_nanos(clock.now() - start);
+/// assert!(elapsed < Duration::from_secs(60));
+/// ```
 #[derive(Debug, Clone)]
 pub struct Clock {
     clock: quanta::Clock,

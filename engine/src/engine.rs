@@ -27,6 +27,27 @@ use crate::trace;
 /// A device with shards on it. The type of the device is chosen here and nowhere else.
 ///
 /// Dropping the engine stops its threads and waits for them.
+///
+/// ```
+/// # use rpcrdma_engine::*;
+/// # use std::time::Duration;
+/// # struct Increment;
+/// # impl Handler for Increment {
+/// #     fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+/// #         let Ok(number) = call.reader().u32() else { return reply.refuse() };
+/// #         reply.payload().put_u32(number + 1);
+/// #         reply.send()
+/// #     }
+/// # }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut engine = Engine::new(Fabric::new(), Config::profile("laptop")?)?;
+/// let shards = engine.start(|_shard| Increment)?; // a thread and a handler for each shard
+/// let address = engine.listen("127.0.0.1:0".parse::<Address>()?)?;
+/// let client = engine.client()?; // polled by this thread
+/// # drop((shards, address, client));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Engine<P: Provider = Fabric> {
     provider: Arc<P>,
     config: Arc<Config>,

@@ -73,6 +73,14 @@ impl CloseReason {
 }
 
 /// Why a call has no reply. [`CallError::execution`] states what is known about its execution.
+///
+/// ```
+/// use rpcrdma_engine::{CallError, CloseReason, Execution};
+///
+/// let lost = CallError::ConnectionLost(CloseReason::PeerGone);
+/// assert_eq!(lost.execution(), Execution::Unknown); // repeat the call only if that does no harm
+/// assert!(!lost.is_repeatable());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {

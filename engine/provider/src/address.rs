@@ -19,6 +19,17 @@ use rpcrdma_config::ProviderKind;
 /// ```
 /// This text is parsed, and displayed again. [`Address::Process`] is displayed only: a provider
 /// states it, and nobody can listen on it or connect to it.
+///
+/// ```
+/// use rpcrdma_provider::Address;
+///
+/// let device: Address = "10.0.0.1:7777".parse()?;
+/// assert!(matches!(device, Address::Ip(_)));
+/// let socket: Address = "shm:/run/store.sock".parse()?;
+/// assert_eq!(socket.to_string(), "shm:/run/store.sock");
+/// assert!("10.0.0.1".parse::<Address>().is_err(), "the port is missing");
+/// # Ok::<(), rpcrdma_provider::AddressError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Address {

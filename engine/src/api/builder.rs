@@ -38,6 +38,32 @@ impl CallHandle {
 }
 
 /// A call under construction. Dropping it discards the call.
+///
+/// ```
+/// # use rpcrdma_engine::*;
+/// # use std::time::Duration;
+/// # struct Increment;
+/// # impl Handler for Increment {
+/// #     fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+/// #         let Ok(number) = call.reader().u32() else { return reply.refuse() };
+/// #         reply.payload().put_u32(number + 1);
+/// #         reply.send()
+/// #     }
+/// # }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mut engine = Engine::new(Fabric::new(), Config::default())?;
+/// # engine.start(|_shard| Increment)?;
+/// # let address = engine.listen("127.0.0.1:0".parse::<Address>()?)?;
+/// # let mut client = engine.client()?;
+/// # let peer = client.connect(address)?;
+/// # let clock = Clock::new();
+/// let mut call = client.call(peer, 1)?;
+/// call.payload().put_u32(41);
+/// call.deadline(clock.now() + Duration::from_secs(1).as_nanos() as u64);
+/// call.submit()?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a call is sent by `submit`"]
 pub struct CallBuilder<'a> {
     payload: Payload<'a>,

@@ -7,6 +7,19 @@ use crate::provider::Address;
 use crate::shard::peers::ConnectionId;
 
 /// A call, read in place. The message itself is an [`Incoming`], to which this derefs.
+///
+/// ```
+/// use rpcrdma_engine::{Answer, Call, Reply};
+///
+/// fn on_call<'a>(call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+///     let Ok(count) = call.reader().u32() else { return reply.refuse() };
+///     // Items that were placed arrive beside the payload; nothing is copied.
+///     let bytes: usize = call.placed().map(|item| item.len() as usize).sum();
+///     reply.payload().put_u32(count);
+///     reply.payload().put_u64(bytes as u64);
+///     reply.send()
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Call<'a> {
     peer: ConnectionId,

@@ -21,6 +21,38 @@ use crate::shard::peers::ConnectionId;
 /// A convenient interface to a shard that only sends calls; not a second engine.
 ///
 /// Its thread polls it; nothing happens between polls.
+///
+/// ```
+/// # use rpcrdma_engine::*;
+/// # use std::time::Duration;
+/// # struct Increment;
+/// # impl Handler for Increment {
+/// #     fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+/// #         let Ok(number) = call.reader().u32() else { return reply.refuse() };
+/// #         reply.payload().put_u32(number + 1);
+/// #         reply.send()
+/// #     }
+/// # }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mut engine = Engine::new(Fabric::new(), Config::default())?;
+/// # engine.start(|_shard| Increment)?;
+/// # let address = engine.listen("127.0.0.1:0".parse::<Address>()?)?;
+/// let mut client = engine.client()?;
+/// let peer = client.connect(address)?;
+/// let mut call = client.call(peer, 7)?; // 7 is in its completion
+/// call.payload().put_u32(41);
+/// call.submit()?;
+///
+/// let mut is_over = false;
+/// while !is_over {
+///     client.poll_for(Duration::from_secs(1), |done| {
+///         assert_eq!(done.cookie(), 7);
+///         is_over = true;
+///     });
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Client<P: Provider> {
     shard: Shard<P, RefuseCalls>,
     clock: Clock,

@@ -9,6 +9,40 @@ use crate::message::rdma_target::RdmaTarget;
 use crate::shard::peers::ConnectionId;
 
 /// A call is over: its reply, or why there is none.
+///
+/// ```
+/// # use rpcrdma_engine::*;
+/// # use std::time::Duration;
+/// # struct Increment;
+/// # impl Handler for Increment {
+/// #     fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+/// #         let Ok(number) = call.reader().u32() else { return reply.refuse() };
+/// #         reply.payload().put_u32(number + 1);
+/// #         reply.send()
+/// #     }
+/// # }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mut engine = Engine::new(Fabric::new(), Config::default())?;
+/// # engine.start(|_shard| Increment)?;
+/// # let address = engine.listen("127.0.0.1:0".parse::<Address>()?)?;
+/// # let mut client = engine.client()?;
+/// # let peer = client.connect(address)?;
+/// # let mut call = client.call(peer, 7)?;
+/// # call.payload().put_u32(41);
+/// # call.submit()?;
+/// let mut sum = None;
+/// while sum.is_none() {
+///     client.poll_for(Duration::from_secs(1), |done| {
+///         sum = Some(match done.result() {
+///             Ok(reply) => reply.reader().u32().map_err(|_| "a short reply"),
+///             Err(_why) => Err("no reply"),
+///         });
+///     });
+/// }
+/// assert_eq!(sum, Some(Ok(42)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Completion<'a> {
     peer: ConnectionId,

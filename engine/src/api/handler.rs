@@ -12,6 +12,24 @@ use crate::provider::{Address, ConnectError, ConnectId};
 use crate::shard::peers::ConnectionId;
 
 /// A program on a shard. All methods run on the shard's thread, one at a time, and must not block.
+///
+/// ```
+/// use rpcrdma_engine::{Answer, Call, Handler, Reply};
+///
+/// /// Counts the calls of its shard.
+/// #[derive(Default)]
+/// struct Counter {
+///     calls: u64,
+/// }
+///
+/// impl Handler for Counter {
+///     fn on_call<'a>(&mut self, _call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+///         self.calls += 1;
+///         reply.payload().put_u64(self.calls);
+///         reply.send()
+///     }
+/// }
+/// ```
 pub trait Handler {
     /// A call has arrived. Answer it at once ([`Reply::send`]), later ([`Reply::defer`]) or reject
     /// it ([`Reply::refuse`]): only these three create the required [`Answer`]. A stopping shard
@@ -94,6 +112,19 @@ pub struct ConnectRequest<'a> {
 }
 
 /// The answer to a connection request.
+///
+/// ```
+/// use rpcrdma_engine::{Address, Admission, ConnectRequest};
+///
+/// /// For `Handler::admit`: two connections of each peer, and over shared memory those of root.
+/// fn admit(request: &ConnectRequest<'_>) -> Admission {
+///     match request.from {
+///         Address::Process(process) if process.uid != 0 => Admission::Refuse,
+///         _ if request.connections >= 2 => Admission::RefuseWith(1),
+///         _ => Admission::Accept,
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// Accepts it.

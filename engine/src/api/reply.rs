@@ -12,6 +12,18 @@ use crate::shard::parts::Parts;
 use crate::shard::peers::Peer;
 
 /// The reply to one call. Consuming it is the only way to create the [`Answer`] of a handler.
+///
+/// ```
+/// use rpcrdma_engine::{Answer, Call, Reply};
+///
+/// fn on_call<'a>(call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+///     let Ok(number) = call.reader().u32() else {
+///         return reply.refuse(); // the caller gets an error
+///     };
+///     reply.payload().put_u32(number + 1);
+///     reply.send()
+/// }
+/// ```
 #[must_use = "a call that gets no reply holds a credit of its peer for ever"]
 pub struct Reply<'a> {
     payload: Payload<'a>,

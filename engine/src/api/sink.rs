@@ -14,6 +14,39 @@ pub const SINK_PIECES_MAX: usize = 16;
 /// "static-insecure"` breaks this: its rights never end.
 ///
 /// Each piece is one segment on the wire; a result fills them in order.
+///
+/// ```
+/// # use rpcrdma_engine::*;
+/// # use std::time::Duration;
+/// # struct Increment;
+/// # impl Handler for Increment {
+/// #     fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+/// #         let Ok(number) = call.reader().u32() else { return reply.refuse() };
+/// #         reply.payload().put_u32(number + 1);
+/// #         reply.send()
+/// #     }
+/// # }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mut engine = Engine::new(Fabric::new(), Config::default())?;
+/// # engine.start(|_shard| Increment)?;
+/// # let address = engine.listen("127.0.0.1:0".parse::<Address>()?)?;
+/// # let mut client = engine.client()?;
+/// # let peer = client.connect(address)?;
+/// # let clock = Clock::new();
+/// let memory = client.turn(clock.now()).buffer().ok_or("all buffers are out")?;
+/// let mut call = client.call(peer, 1)?;
+/// call.payload().put_u32(41);
+/// call.want_into(Want { len_min: 0, len_max: 64 << 10 }, Sink::from(memory));
+/// call.submit()?;
+///
+/// let mut sink = None;
+/// while sink.is_none() {
+///     // Only now may the peer write to it no more.
+///     client.poll_for(Duration::from_secs(1), |mut done| sink = done.take_sink(0));
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Default)]
 pub struct Sink {
     pub(crate) pieces: ArrayVec<Loan, SINK_PIECES_MAX>,

@@ -16,6 +16,35 @@ use crate::shard::peers::ConnectionId;
 /// Dropping a ticket rejects its call: the caller gets an RDMA_ERROR, as by
 /// [`Reply::refuse`](crate::Reply::refuse). A ticket whose connection has ended is void: answering
 /// returns it.
+///
+/// ```
+/// use std::sync::mpsc::{Receiver, Sender};
+///
+/// use rpcrdma_engine::{Answer, Call, Finished, Handler, Reply, ShardHandle, Ticket};
+///
+/// /// Leaves the work to another thread.
+/// struct Front {
+///     jobs: Sender<Ticket>,
+/// }
+///
+/// impl Handler for Front {
+///     fn on_call<'a>(&mut self, _call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+///         let (answer, ticket) = reply.defer();
+///         let _ = self.jobs.send(ticket); // if the worker is gone, the ticket is dropped
+///         answer
+///     }
+/// }
+///
+/// fn worker(shard: &ShardHandle, jobs: &Receiver<Ticket>) {
+///     for ticket in jobs {
+///         let mut finished = Finished::default();
+///         finished.head.extend(42_u32.to_be_bytes());
+///         if shard.finish(ticket, finished).is_err() {
+///             break; // the shard has as many answers as it takes, or has stopped
+///         }
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 #[must_use = "a ticket that is dropped refuses its call"]
 pub struct Ticket {

@@ -292,6 +292,18 @@ impl<'a> Iterator for PayloadStream<'a> {
 }
 
 /// Reads XDR from a payload stream, across its slices.
+///
+/// ```
+/// use rpcrdma_engine::PayloadReader;
+///
+/// let mut reader = PayloadReader::of(&[0, 0, 0, 7, 0, 0, 0, 2, b'h', b'i', 0, 0]);
+/// assert_eq!(reader.u32(), Ok(7));
+/// let mut name = [0; 8];
+/// let name = reader.opaque_into(&mut name)?;
+/// assert_eq!(name, b"hi");
+/// assert!(reader.u32().is_err(), "the message ends here");
+/// # Ok::<(), rpcrdma_engine::OpaqueError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct PayloadReader<'a> {
     stream: PayloadStream<'a>,

@@ -19,6 +19,30 @@ use crate::message::wanted::{WANTS_MAX, Want, Wanted};
 /// begins behind the transaction id and the message type, as with [`Payload`](crate::Payload).
 ///
 /// Cost: its vectors grow with its first calls. [`OwnedCall::clear`] keeps them.
+///
+/// ```
+/// # use rpcrdma_engine::*;
+/// # use std::time::Duration;
+/// # struct Increment;
+/// # impl Handler for Increment {
+/// #     fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+/// #         let Ok(number) = call.reader().u32() else { return reply.refuse() };
+/// #         reply.payload().put_u32(number + 1);
+/// #         reply.send()
+/// #     }
+/// # }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mut engine = Engine::new(Fabric::new(), Config::default())?;
+/// # engine.start(|_shard| Increment)?;
+/// # let address = engine.listen("127.0.0.1:0".parse::<Address>()?)?;
+/// # let mut client = engine.client()?;
+/// # let peer = client.connect(address)?;
+/// let mut call = OwnedCall::new();
+/// call.put_u32(41);
+/// client.submit(peer, 1, call).map_err(|unsent| unsent.why())?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Default)]
 pub struct OwnedCall {
     payload: Vec<u8>,

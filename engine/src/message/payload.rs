@@ -16,6 +16,33 @@ use crate::shard::send::outbox::Outbox;
 /// Errors are sticky: later data is not written, and sending the message returns the error.
 ///
 /// Cost: a bounds check and a store for each word.
+///
+/// ```
+/// # use rpcrdma_engine::*;
+/// # use std::time::Duration;
+/// # struct Increment;
+/// # impl Handler for Increment {
+/// #     fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+/// #         let Ok(number) = call.reader().u32() else { return reply.refuse() };
+/// #         reply.payload().put_u32(number + 1);
+/// #         reply.send()
+/// #     }
+/// # }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mut engine = Engine::new(Fabric::new(), Config::default())?;
+/// # engine.start(|_shard| Increment)?;
+/// # let address = engine.listen("127.0.0.1:0".parse::<Address>()?)?;
+/// # let mut client = engine.client()?;
+/// # let peer = client.connect(address)?;
+/// let mut call = client.call(peer, 1)?;
+/// let mut payload = call.payload();
+/// payload.put_u32(41);
+/// payload.put_opaque(b"name"); // its length, the bytes, padding to four
+/// assert_eq!(payload.position(), 8 + 4 + 4 + 4);
+/// call.submit()?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Payload<'a> {
     /// With the message under construction in its outbox: a handle is one reference.
     parts: &'a mut Parts,
@@ -62,6 +89,35 @@ impl<'a> Payload<'a> {
     ///
     /// The data go to a placement segment of the peer if it requests that, and follow in line
     /// otherwise. The memory is returned when the message has left.
+    ///
+    /// ```
+    /// # use rpcrdma_engine::*;
+    /// # use std::time::Duration;
+    /// # struct Increment;
+    /// # impl Handler for Increment {
+    /// #     fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+    /// #         let Ok(number) = call.reader().u32() else { return reply.refuse() };
+    /// #         reply.payload().put_u32(number + 1);
+    /// #         reply.send()
+    /// #     }
+    /// # }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let mut engine = Engine::new(Fabric::new(), Config::default())?;
+    /// # engine.start(|_shard| Increment)?;
+    /// # let address = engine.listen("127.0.0.1:0".parse::<Address>()?)?;
+    /// # let mut client = engine.client()?;
+    /// # let peer = client.connect(address)?;
+    /// # let clock = Clock::new();
+    /// let mut data = client.turn(clock.now()).buffer().ok_or("all buffers are out")?;
+    /// data.truncate(100_000);
+    /// data.fill(0x5a);
+    /// let mut call = client.call(peer, 1)?;
+    /// call.payload().put_u32(41);
+    /// call.payload().place(data); // sent from where it is
+    /// call.submit()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn place(&mut self, bulk: impl Into<Bulk>) {
         self.parts.outbox.place_one(bulk.into());
     }

@@ -8,6 +8,31 @@ use crate::api::sink::Sink;
 pub const WANTS_MAX: usize = 8;
 
 /// A data item of the reply that is requested outside of the payload stream.
+///
+/// ```
+/// # use rpcrdma_engine::*;
+/// # use std::time::Duration;
+/// # struct Increment;
+/// # impl Handler for Increment {
+/// #     fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+/// #         let Ok(number) = call.reader().u32() else { return reply.refuse() };
+/// #         reply.payload().put_u32(number + 1);
+/// #         reply.send()
+/// #     }
+/// # }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mut engine = Engine::new(Fabric::new(), Config::default())?;
+/// # engine.start(|_shard| Increment)?;
+/// # let address = engine.listen("127.0.0.1:0".parse::<Address>()?)?;
+/// # let mut client = engine.client()?;
+/// # let peer = client.connect(address)?;
+/// let mut call = client.call(peer, 1)?;
+/// call.payload().put_u32(41);
+/// call.want(Want { len_min: 0, len_max: 64 << 10 }); // the data of a READ, of up to 64 KiB
+/// call.submit()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Want {
     /// A shorter item stays in line. 0 places it at any length.

@@ -20,6 +20,19 @@ use crate::message::owned_call::OwnedCall;
 use crate::provider::Provider;
 
 /// How a session connects, and what it keeps meanwhile.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use rpcrdma_engine::SessionOptions;
+///
+/// let options = SessionOptions {
+///     connections: 2,
+///     backoff_max: Duration::from_secs(1),
+///     ..SessionOptions::default()
+/// };
+/// assert_eq!(options.backoff_min, Duration::from_millis(10));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionOptions {
     /// Connections at a time; 1 by default, and at most as many as `connections.max`. Calls are
@@ -55,6 +68,37 @@ impl Default for SessionOptions {
 ///
 /// A session is a [`Client`] that its thread polls. All addresses are those of one service: each
 /// connection takes the first that answers, in their order.
+///
+/// ```
+/// # use rpcrdma_engine::*;
+/// # use std::time::Duration;
+/// # struct Increment;
+/// # impl Handler for Increment {
+/// #     fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+/// #         let Ok(number) = call.reader().u32() else { return reply.refuse() };
+/// #         reply.payload().put_u32(number + 1);
+/// #         reply.send()
+/// #     }
+/// # }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mut engine = Engine::new(Fabric::new(), Config::default())?;
+/// # engine.start(|_shard| Increment)?;
+/// # let address = engine.listen("127.0.0.1:0".parse::<Address>()?)?;
+/// let mut session = Session::new(engine.client()?, [address], &SessionOptions::default())?;
+/// let mut call = session.call(7);
+/// call.put_u32(41);
+/// call.submit().map_err(|unsent| unsent.why())?; // waits in the session while there is no connection
+///
+/// let mut sum = None;
+/// while sum.is_none() {
+///     session.poll_for(Duration::from_secs(1), |done| {
+///         sum = Some(done.result().map(|reply| reply.reader().u32()));
+///     });
+/// }
+/// assert_eq!(sum, Some(Ok(Ok(42))));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Session<P: Provider> {
     pub(super) client: Client<P>,
     pub(super) clock: Clock,
