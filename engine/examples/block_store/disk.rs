@@ -59,9 +59,8 @@ impl Store {
         }
     }
 
-    /// Reads up to `len` bytes, or as many as there are and as fit; `into` has whole sectors.
+    /// Reads up to `len` bytes, or as many as there are; `into` has room for them in whole sectors.
     fn read(&self, into: &mut [u8], offset: u64, len: usize) -> io::Result<usize> {
-        let len = len.min(into.len());
         let whole = &mut into[..len.next_multiple_of(SECTOR)];
         let direct = self.direct(whole, offset).map(|direct| direct.read_at(whole, offset));
         let mut done = direct.and_then(Result::ok).unwrap_or_default().min(len);
@@ -85,7 +84,8 @@ impl Store {
                 self.buffered.sync_data()?;
                 Ok(answer(&[0]))
             }
-            _ if task.len > BLOCK_MAX => Err(io::Error::from_raw_os_error(libc::EMSGSIZE)),
+            _ if task.len > BLOCK_MAX => Err(too_long()),
+            READ if task.len > task.memory[0].len() => Err(too_long()),
             READ => {
                 let into = &mut task.memory[0];
                 let read = self.read(into, task.at, task.len)?;
@@ -133,6 +133,10 @@ fn answer(words: &[u32]) -> Finished {
     let words = words.iter().flat_map(|word| word.to_be_bytes());
     let head = ReplyHeader::SUCCESS.into_iter().chain(words).collect();
     Finished { head, ..Finished::default() }
+}
+
+fn too_long() -> io::Error {
+    io::Error::from_raw_os_error(libc::EMSGSIZE)
 }
 
 /// What O_DIRECT wants offsets, lengths and addresses to be multiples of; no device wants more.

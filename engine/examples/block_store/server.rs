@@ -6,8 +6,9 @@
 //!   READ    (offset: hyper, count)           -> (status, data: opaque<>)
 //!   COMMIT  (length: hyper)                  -> (status)   the file has this length, on the medium
 //! ```
-//! A COMMIT of the length 2^64 - 1 leaves the length as it is. A status is 0 or an error number of the system, after which there is nothing. The data are
-//! placed.
+//! A COMMIT of the length 2^64 - 1 leaves the length as it is. A READ returns less than it asks for
+//! only at the end of the file. A status is 0 or an error number of the system, after which there is
+//! nothing. The data are placed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -51,7 +51,11 @@ impl Folder {
 
     /// A client of a server with an empty store.
     fn session(&self) -> Session<Fabric> {
-        let args = self.args("store", &[]);
+        self.session_with(&[])
+    }
+
+    fn session_with(&self, options: &[&str]) -> Session<Fabric> {
+        let args = self.args("store", options);
         let store = store(&args).expect("a new file");
         let config = args.config(true).expect("a configuration");
         Session::start(Fabric::new(), config, &store).expect("starts")
@@ -226,6 +230,21 @@ fn calls_that_cannot_be_executed_have_their_replies() {
         let put = |payload: &mut Payload<'_>| words.iter().for_each(|word| payload.put_u32(*word));
         assert_eq!(raw(&mut session, put), expected, "{words:?}");
     }
+}
+
+#[test]
+fn a_read_of_more_than_the_server_has_memory_for_fails_and_is_not_cut() {
+    let folder = Folder::new(0);
+    let mut session = folder.session_with(&["--block", "4KiB"]);
+    let mut read = |len| {
+        raw(&mut session, |payload| {
+            payload.put_fixed(&CallHeader::plain(server::PROGRAM.number, 1, server::READ));
+            payload.put_u64(0);
+            payload.put_u32(len);
+        })
+    };
+    assert_eq!(read(SEGMENT_LEN as u32), [0; 6]);
+    assert_eq!(read(SEGMENT_LEN as u32 + 1), [0, 0, 0, 0, libc::EMSGSIZE as u32]);
 }
 
 #[test]
