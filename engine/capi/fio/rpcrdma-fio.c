@@ -246,7 +246,7 @@ static void store_io_u_free(struct thread_data *td, struct io_u *io_u)
     free(io_u->engine_data);
 }
 
-/* The data of a READ, of which the store had `len`, to fio's buffer. */
+/* The data of a READ, of which the store had `len`, to fio's buffer. Behind its end are zeros. */
 static int copy_data(const rpcrdma_message *reply, rpcrdma_reader *results, struct io_u *io_u,
                      uint32_t len)
 {
