@@ -17,7 +17,7 @@ use crate::raw::{
 use crate::section::{
     AppSection, BulkSection, ConnectionsSection, EngineSection, ExplicitSection, FabricSection,
     FeaturesSection, IdleSection, InteropSection, MemorySection, PlacementSection, ProtocolSection,
-    ReceiveSection, SendSection, ShmSection, VerbsSection,
+    ReceiveSection, SendSection, ShmSection, StatsSection, VerbsSection,
 };
 use crate::sums;
 use crate::tree;
@@ -38,6 +38,7 @@ pub struct Config {
     shm: ShmSection,
     verbs: VerbsSection,
     app: AppSection,
+    stats: StatsSection,
     structure: RecvStructure,
     raw: Raw,
 }
@@ -158,6 +159,11 @@ impl Config {
         &self.app
     }
 
+    /// What is measured.
+    pub fn stats(&self) -> &StatsSection {
+        &self.stats
+    }
+
     /// The shape of every receive buffer: the leading segment, then the placement segments. The
     /// value of the property RBSTRUCT, and its total length that of RBSIZ.
     pub fn recv_structure(&self) -> &RecvStructure {
@@ -202,6 +208,7 @@ impl TryFrom<Raw> for Config {
         let shm = shm(&raw.shm)?;
         let verbs = verbs(&raw.verbs)?;
         let app = app(&raw.app)?;
+        let stats = StatsSection { sample: judge::count("stats.sample", raw.stats.sample)? };
         let receive = receive(&raw, &connections)?;
         sums::check_shards(&engine)?;
         sums::check_buffer(&receive)?;
@@ -225,6 +232,7 @@ impl TryFrom<Raw> for Config {
             shm,
             verbs,
             app,
+            stats,
             structure,
             raw,
         })

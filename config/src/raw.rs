@@ -47,6 +47,8 @@ pub struct Raw {
     pub verbs: RawVerbs,
     /// Memory for the program.
     pub app: RawApp,
+    /// What is measured.
+    pub stats: RawStats,
 }
 
 /// `[engine]`
@@ -300,6 +302,14 @@ pub struct RawVerbs {
     pub pause_max: RawText,
 }
 
+/// `[stats]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RawStats {
+    /// One call in so many is timed; 0: none.
+    pub sample: i64,
+}
+
 /// `[app]`
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -316,6 +326,12 @@ pub struct RawBulk {
     pub count: i64,
     /// Of each: a length.
     pub length: RawText,
+}
+
+impl Default for RawStats {
+    fn default() -> Self {
+        Self { sample: 64 }
+    }
 }
 
 impl Default for RawEngine {

@@ -426,6 +426,14 @@ pub struct AppSection {
     pub bulk: BulkSection,
 }
 
+/// What is measured: `[stats]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StatsSection {
+    /// One call in so many is timed; 0: none.
+    pub sample: Bounded<0, 1024>,
+}
+
 /// Registered buffers for bulk data: `app.bulk`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

@@ -33,6 +33,7 @@ mod trace;
 pub mod ulb;
 mod versions;
 
+pub use hdrhistogram;
 pub use rpcrdma_fabric as fabric;
 pub use rpcrdma_provider as provider;
 #[cfg(feature = "shm")]
@@ -88,4 +89,6 @@ pub use shard::peers::ConnectionId;
 pub use shm::Shm;
 pub use stats::Snapshot;
 pub use stats::inspection::InspectError;
+pub use stats::latency::{LatencyReport, ProcedureLatency};
 pub use stats::report::{Credits, Gauges, PeerReport, PeerState, ShardReport, Stock};
+pub use stats::tally::Counts;

@@ -1,7 +1,10 @@
 //! Counters of a shard: written only by its thread, readable from any thread.
 
 pub(crate) mod inspection;
+pub mod latency;
 pub mod report;
+pub(crate) mod sampling;
+pub mod tally;
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -85,6 +88,12 @@ counters! {
     /// Errors sent instead of replies: the handler rejected the call, its reply could not be sent,
     /// or its ticket was dropped.
     refusals_out,
+    /// Of `refusals_out`: the handler rejected the call.
+    refusals_handler,
+    /// Of `refusals_out`: the reply could not be sent.
+    refusals_unsent,
+    /// Of `refusals_out`: the ticket of the call was dropped.
+    refusals_dropped,
     /// Calls without an answer when their connection ended or their shard stopped.
     calls_unanswered,
     /// Calls sent: open calls plus `calls_done`.
@@ -93,6 +102,20 @@ counters! {
     calls_done,
     /// Calls completed with an error.
     calls_failed,
+    /// Of `calls_failed`: the connection ended.
+    failed_lost,
+    /// Of `calls_failed`: the peer answered with an error.
+    failed_rejected,
+    /// Of `calls_failed`: the peer refused the form of the call, and has not executed it.
+    failed_form,
+    /// Of `calls_failed`: the reply violated a rule.
+    failed_reply,
+    /// Of `calls_failed`: the reply arrived, and the call's memory was lost.
+    failed_memory,
+    /// Of `calls_failed`: the deadline passed.
+    failed_deadline,
+    /// Of `calls_failed`: the program cancelled the call.
+    failed_cancelled,
     /// Calls that exceeded their deadline, including calls not sent.
     call_deadlines,
     /// Calls cancelled by the program, including calls not sent.

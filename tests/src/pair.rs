@@ -7,7 +7,8 @@ use rpcrdma_engine::control::Control;
 use rpcrdma_engine::stats::Snapshot;
 use rpcrdma_engine::{
     Address, Answer, Call, CallBuilder, CallError, Client, Completion, Config, ConnectionId,
-    Engine, Fabric, Handler, Incoming, Loan, Provider, Reply, Shard, Turn,
+    Engine, Fabric, Handler, Incoming, LatencyReport, Loan, Provider, Reply, Shard, ShardHandle,
+    Turn,
 };
 
 use crate::opener::{Open, Time};
@@ -157,6 +158,11 @@ impl<P: Provider> Pair<P> {
         self.now = self.time.behind(self.now);
         self.control.step(Duration::ZERO);
         self.server.poll_once(self.now);
+    }
+
+    /// The latencies of the server, and of the client.
+    pub fn latencies(&self) -> [LatencyReport; 2] {
+        [self.server.handle(), self.client.handle()].map(ShardHandle::latencies)
     }
 
     /// The counters of the server.

@@ -204,6 +204,7 @@ fn counts_have_ranges() {
     assert_range("verbs.backlog", "1", "4096", "0", "4097", "");
     assert_range("verbs.attempts", "1", "1000", "0", "1001", "");
     assert_range("app.bulk.count", "0", "65536", "-1", "65537", "");
+    assert_range("stats.sample", "0", "1024", "-1", "1025", "");
     assert_range("send.signal_every", "1", "128", "0", "1025", "");
     assert_range("send.slots", "128", "65536", "1", "65537", "");
     assert_range("receive.buffers", "352", "65536", "0", "65537", "");

@@ -12,8 +12,17 @@
 use rpcrdma_xdr::onc::MsgType;
 
 use crate::calls::{CallEntry, CallId, CallState, Ended, NO_MARK};
-use crate::connection::{Connection, Finished, ShardLedger};
+use crate::connection::{Connection, ShardLedger};
 use crate::ingress::Ignored;
+
+/// An own call that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Finished {
+    /// As given to [`Connection::open_call`].
+    pub token: u64,
+    /// The engine's name for its timing; [`NO_MARK`](crate::NO_MARK) if it is not timed.
+    pub timer: u32,
+}
 
 impl Connection {
     /// Ends an own call that is answered, has failed, or was never sent; any call if the connection
@@ -40,7 +49,8 @@ impl Connection {
                 entry.state = CallState::Abandoned;
                 entry.mark = NO_MARK;
                 self.abandoned += entry.credits;
-                Some(Finished { token: entry.token })
+                let timer = core::mem::replace(&mut entry.timer, NO_MARK);
+                Some(Finished { token: entry.token, timer })
             }
             CallState::Abandoned => None,
             CallState::Opened | CallState::Answered => self.end_call(ledger, id),
@@ -85,10 +95,10 @@ impl Connection {
 
     #[inline(always)]
     fn give_back(&mut self, ledger: &mut ShardLedger, ended: Ended) -> Finished {
-        let Ended { credits, receives, token } = ended;
+        let Ended { credits, receives, token, timer } = ended;
         self.credits.give_back(credits);
         ledger.replies.release(receives);
-        Finished { token }
+        Finished { token, timer }
     }
 
     /// The call that a reply belongs to.

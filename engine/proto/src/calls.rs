@@ -75,6 +75,8 @@ pub struct CallEntry {
     pub token: u64,
     /// The engine's name for the call's exposed memory; [`NO_MARK`] if there is none.
     pub mark: u32,
+    /// The engine's name for the timing of the call; [`NO_MARK`] if it is not timed.
+    pub timer: u32,
     /// Whether the engine has a deadline for it.
     pub is_timed: bool,
 }
@@ -90,7 +92,7 @@ pub struct CallName {
     serial: u64,
 }
 
-/// The mark of a call without exposed memory.
+/// The mark of a call without exposed memory, and the timer of one that is not timed.
 pub const NO_MARK: u32 = u32::MAX;
 
 /// The table is full.
@@ -156,6 +158,7 @@ const NO_CALL: CallEntry = CallEntry {
     is_xmt: false,
     token: 0,
     mark: NO_MARK,
+    timer: NO_MARK,
     is_timed: false,
 };
 
@@ -168,6 +171,8 @@ pub struct Ended {
     pub receives: u32,
     /// The program's name for it.
     pub token: u64,
+    /// The engine's name for its timing; [`NO_MARK`] if it is not timed.
+    pub timer: u32,
 }
 
 /// The outstanding calls of all connections of a shard. Every operation is O(1) if chosen xids
@@ -244,7 +249,7 @@ impl CallTable {
         (slot.entry.state, slot.entry.is_timed) = (CallState::Opened, false);
         // The plan sets the rest; an unplanned call holds nothing.
         (slot.entry.credits, slot.entry.receives, slot.entry.token) = (0, 0, token);
-        slot.entry.mark = NO_MARK;
+        (slot.entry.mark, slot.entry.timer) = (NO_MARK, NO_MARK);
         Ok(CallId(slot.xid))
     }
 
@@ -320,8 +325,8 @@ impl CallTable {
         slot.next_free = self.free;
         self.free = index;
         self.len -= 1;
-        let CallEntry { credits, receives, token, .. } = slot.entry;
-        Some(Ended { credits, receives, token })
+        let CallEntry { credits, receives, token, timer, .. } = slot.entry;
+        Some(Ended { credits, receives, token, timer })
     }
 
     /// The call that a message from `peer` names.
@@ -594,7 +599,7 @@ mod tests {
         (entry.credits, entry.receives, entry.state) = (3, 2, CallState::Sent);
         assert!(table.renew(old, 6).is_none(), "it is another's");
         let (new, held) = table.renew(old, 5).expect("open");
-        assert_eq!(held, Ended { credits: 3, receives: 2, token: 1 });
+        assert_eq!(held, Ended { credits: 3, receives: 2, token: 1, timer: NO_MARK });
         assert!(table.find(old.xid(), 5).is_none() && table.renew(old, 5).is_none());
         assert_eq!(new.xid() >> 31, 1);
         let (_, entry) = table.find(new.xid(), 5).expect("open");

@@ -79,13 +79,6 @@ pub struct Counters {
     pub skipped_properties: u64,
 }
 
-/// An own call that has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Finished {
-    /// As given to [`Connection::open_call`].
-    pub token: u64,
-}
-
 /// One connection. Less than 2 KiB, without a pointer. The order of the fields is fixed: what every
 /// message needs comes first, in one cache line.
 #[derive(Debug)]

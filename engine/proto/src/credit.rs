@@ -61,7 +61,7 @@ impl CreditLedger {
     #[inline]
     pub fn give_back(&mut self, transmissions: u32) {
         debug_assert!(transmissions <= self.in_flight, "more credits come back than were taken");
-        self.in_flight = self.in_flight.saturating_sub(transmissions);
+        lower(&mut self.in_flight, transmissions);
     }
 
     /// Transmissions that may be sent now.
@@ -169,7 +169,7 @@ impl Inflow {
     #[inline]
     pub fn on_answer(&mut self, transmissions: u32) {
         debug_assert!(transmissions <= self.outstanding, "a call was answered twice");
-        self.outstanding = self.outstanding.saturating_sub(transmissions);
+        lower(&mut self.outstanding, transmissions);
     }
 
     /// Raises the grant towards the peer's request, as far as the pool has receives.
@@ -310,7 +310,7 @@ impl ReplyReserve {
     #[inline]
     pub fn release(&mut self, transmissions: u32) {
         debug_assert!(transmissions <= self.reserved, "more receives return than were reserved");
-        self.reserved = self.reserved.saturating_sub(transmissions);
+        lower(&mut self.reserved, transmissions);
     }
 
     /// Receives that are not reserved.
@@ -326,6 +326,22 @@ impl ReplyReserve {
     pub fn reserved(&self) -> u32 {
         self.reserved
     }
+}
+
+/// Lowers a count, to 0 at least: as `saturating_sub`, in two instructions.
+#[inline(always)]
+pub fn lower(count: &mut u32, by: u32) {
+    let (rest, is_below) = count.overflowing_sub(by);
+    *count = rest;
+    if is_below {
+        clear(count);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn clear(count: &mut u32) {
+    *count = 0;
 }
 
 #[cfg(test)]

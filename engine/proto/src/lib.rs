@@ -56,10 +56,11 @@ pub mod short;
 pub mod version;
 mod xmt;
 
+pub use answer::Finished;
 pub use calls::{CallId, CallName, CallState, CallTable, NO_MARK};
 pub use change::{Changes, PropertyOutcome};
 pub use chunks::write::RemoteWrite;
-pub use connection::{Connection, Counters, Finished, ShardLedger};
+pub use connection::{Connection, Counters, ShardLedger};
 pub use credit::{GrantPool, ReplyReserve};
 pub use demand::{
     CallDemand, CallForm, CallRoute, Explicit, Exposed, Offer, Offered, ReplyDemand, SegmentLists,

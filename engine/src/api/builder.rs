@@ -16,6 +16,7 @@ use crate::shard::parts::{Parts, RoutedCall};
 use crate::shard::peers::{ConnectionId, Peer, Peers};
 use crate::shard::rdma::expose::has_room;
 use crate::shard::rdma::windows::Exposer;
+use crate::stats::latency::ProcedureKey;
 
 /// Identifies a call that was made: to cancel it ([`Turn::cancel`](crate::Turn::cancel)), and to
 /// repeat it with the same xid.
@@ -96,6 +97,7 @@ impl<'a> CallBuilder<'a> {
         let reply_payload_max = REPLY_PAYLOAD_DEFAULT.min(peer.conn.reply_room());
         match peer.conn.open_call(&mut parts.ledger, cookie) {
             Ok(id) => {
+                parts.count_call(peer, id);
                 parts.outbox.begin(RpcPrefix { xid: id.xid(), kind: MsgType::Call });
                 let payload = Payload::new(parts);
                 Ok(CallBuilder { payload, peer, exposer, id, operation: 0, reply_payload_max })
@@ -236,6 +238,37 @@ impl<'a> CallBuilder<'a> {
         // Nothing remains to discard.
         core::mem::forget(self);
         Ok(())
+    }
+
+    /// As [`CallBuilder::submit`], and states the procedure of the call.
+    pub(crate) fn submit_as(
+        mut self,
+        key: impl FnOnce() -> ProcedureKey,
+    ) -> Result<(), CallRefused> {
+        self.send()?;
+        self.sent_as(key);
+        Ok(())
+    }
+
+    /// As [`CallBuilder::try_submit`], and states the procedure of the call.
+    #[expect(clippy::result_large_err, reason = "as there")]
+    pub(crate) fn try_submit_as(
+        mut self,
+        key: impl FnOnce() -> ProcedureKey,
+    ) -> Result<(), Unsent> {
+        match self.send() {
+            Ok(()) => {
+                self.sent_as(key);
+                Ok(())
+            }
+            Err(why) => Err(self.take_back(why)),
+        }
+    }
+
+    fn sent_as(mut self, key: impl FnOnce() -> ProcedureKey) {
+        let xid = self.id.xid();
+        self.payload.parts().sampling.name_call(xid, key);
+        core::mem::forget(self);
     }
 
     /// As [`CallBuilder::submit`], but returns the call, with its memory, if it is not sent.
@@ -384,7 +417,7 @@ impl<'a> CallBuilder<'a> {
 impl Drop for CallBuilder<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.peer.conn.finish_call(&mut self.payload.parts().ledger, self.id);
+        self.payload.parts().uncount_call(self.peer, self.id);
     }
 }
 

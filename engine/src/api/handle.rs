@@ -11,6 +11,7 @@ use crate::obtained::Obtained;
 use crate::shard::mailbox::{End, Mailbox, Wakeup};
 use crate::shard::peers::ConnectionId;
 use crate::stats::inspection::{InspectError, Inspections};
+use crate::stats::latency::{Latencies, LatencyReport};
 use crate::stats::report::ShardReport;
 use crate::stats::{SharedStats, Snapshot};
 
@@ -31,6 +32,7 @@ struct Shared {
     dropped: Arc<Dropped>,
     orders: Mailbox<ShardOrder>,
     inspections: Inspections,
+    latencies: Arc<Latencies>,
 }
 
 /// The life cycle of a shard.
@@ -58,7 +60,7 @@ impl ShardHandle {
     pub(crate) fn new(
         shard: u32,
         wakeup: Arc<Wakeup>,
-        stats: SharedStats,
+        (stats, latencies): (SharedStats, Arc<Latencies>),
         tickets_max: usize,
         obtained: Obtained,
     ) -> ShardHandle {
@@ -71,6 +73,7 @@ impl ShardHandle {
             dropped: Arc::new(Dropped::new(shard, wakeup.clone())),
             orders: Mailbox::new(ORDERS_MAX, wakeup.clone()),
             inspections: Inspections::new(shard, wakeup.clone()),
+            latencies,
             wakeup,
         }))
     }
@@ -96,6 +99,12 @@ impl ShardHandle {
     /// [`InspectError`]: the shard has ended, or took no turn within `timeout`.
     pub fn inspect(&self, timeout: Duration) -> Result<ShardReport, InspectError> {
         self.0.inspections.ask(timeout)
+    }
+
+    /// The latencies of the calls that were timed. The shard is not asked: this works for one that
+    /// is not polled, or has ended. Allocates the distributions.
+    pub fn latencies(&self) -> LatencyReport {
+        self.0.latencies.report()
     }
 
     /// The state of its life cycle.
@@ -235,6 +244,7 @@ mod tests {
     use super::*;
     use crate::message::saved_offer::SavedOffer;
     use crate::provider::Waker;
+    use crate::stats::sampling::NO_TIMER;
 
     #[test]
     fn every_answer_is_announced_and_none_remains_after_its_shard() {
@@ -247,9 +257,11 @@ mod tests {
             fetches: 0,
             inline_max: 0,
         };
-        let handle = ShardHandle::new(0, wakeup.clone(), SharedStats::default(), 1, obtained);
+        let stats = (SharedStats::default(), Arc::new(Latencies::new()));
+        let handle = ShardHandle::new(0, wakeup.clone(), stats, 1, obtained);
         let peer = ConnectionId { index: 0, generation: 0 };
-        let ticket = |dropped| Ticket::new(peer, dropped, ReplyTo::plain(1), SavedOffer::none());
+        let to = (ReplyTo::plain(1), NO_TIMER);
+        let ticket = |dropped| Ticket::new(peer, dropped, to, SavedOffer::none());
         for _ in 0..2 {
             handle.finish(ticket(handle.dropped()), Finished::default()).expect("it has not ended");
             assert!(wakeup.answer(), "each is announced, though there is room for one");

@@ -150,3 +150,21 @@ impl Handler for RefuseCalls {
         BackwardSupport::None
     }
 }
+
+/// A handler whose type is known, or not, as one whose type is not known.
+pub(crate) trait AsHandler: Handler {
+    /// Itself.
+    fn as_handler(&mut self) -> &mut dyn Handler;
+}
+
+impl<H: Handler> AsHandler for H {
+    fn as_handler(&mut self) -> &mut dyn Handler {
+        self
+    }
+}
+
+impl AsHandler for dyn Handler + '_ {
+    fn as_handler(&mut self) -> &mut dyn Handler {
+        self
+    }
+}

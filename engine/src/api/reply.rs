@@ -10,6 +10,8 @@ use crate::message::payload::Payload;
 use crate::message::saved_offer::SavedOffer;
 use crate::shard::parts::Parts;
 use crate::shard::peers::Peer;
+use crate::stats::latency::ProcedureKey;
+use crate::stats::sampling::NO_TIMER;
 
 /// The reply to one call. Consuming it is the only way to create the [`Answer`] of a handler.
 ///
@@ -38,6 +40,8 @@ pub(crate) struct ReplyContext<'a> {
     pub to: &'a ReplyTo,
     /// What the call offers for its reply, if that is anything.
     pub saved_offer: Option<&'a SavedOffer>,
+    /// Its timer, if it is timed.
+    pub timer: u32,
 }
 
 impl ReplyContext<'_> {
@@ -72,6 +76,13 @@ impl<'a> Reply<'a> {
         &mut self.payload
     }
 
+    /// States the procedure of the call.
+    #[inline]
+    pub(crate) fn name(&mut self, key: impl FnOnce() -> ProcedureKey) {
+        let timer = self.timer();
+        self.payload.parts().sampling.name_service(timer, key);
+    }
+
     /// Sets the operation whose results are placed from now on: the one that begins at `origin` in
     /// the unreduced XDR stream of the call. A caller of several operations states result buffers
     /// for each of them (wire.md E23). Operations come in order. A call of one operation does not
@@ -91,7 +102,7 @@ impl<'a> Reply<'a> {
         }
         match self.send_planned() {
             Ok(()) => self.answered(),
-            Err(_) => self.refuse(),
+            Err(_) => self.refuse_unsent(),
         }
     }
 
@@ -115,17 +126,30 @@ impl<'a> Reply<'a> {
     pub fn defer(self) -> (Answer<'a>, Ticket) {
         let offer = self.asked.and_then(|asked| asked.saved_offer.cloned());
         let offer = offer.unwrap_or(SavedOffer::none());
-        let ticket = Ticket::new(self.peer.id, self.payload.dropped_tickets(), self.to(), offer);
+        let dropped = self.payload.dropped_tickets();
+        let ticket = Ticket::new(self.peer.id, dropped, (self.to(), self.timer()), offer);
         (Answer(PhantomData), ticket)
     }
 
     /// Rejects the call with RDMA_ERROR: the caller learns that there will be no reply, but not
     /// whether the call was executed. Discards the payload, which frees a send slot for the error.
     pub fn refuse(mut self) -> Answer<'a> {
+        self.payload.parts().stats.refusals_handler.add(1);
+        self.reject()
+    }
+
+    #[cold]
+    fn refuse_unsent(mut self) -> Answer<'a> {
+        self.payload.parts().stats.refusals_unsent.add(1);
+        self.reject()
+    }
+
+    fn reject(mut self) -> Answer<'a> {
         self.payload.outbox().abandon();
         let to = self.to();
         let parts = self.payload.parts();
         parts.stats.refusals_out.add(1);
+        self.peer.totals.counted.refusals_out += 1;
         parts.refuse(self.peer, &to);
         self.answered()
     }
@@ -134,6 +158,11 @@ impl<'a> Reply<'a> {
     #[inline]
     fn to(&self) -> ReplyTo {
         self.asked.map_or(ReplyTo::plain(self.xid), |asked| *asked.to)
+    }
+
+    #[inline]
+    fn timer(&self) -> u32 {
+        self.asked.map_or(NO_TIMER, |asked| asked.timer)
     }
 
     /// Sends a short message; false if the reply is not one.
@@ -154,7 +183,7 @@ impl<'a> Reply<'a> {
 
     /// As [`Reply::send_short`], to a call that is not plain: it may request a single item.
     #[inline(never)]
-    fn send_asked(&mut self, ReplyContext { to, saved_offer }: &ReplyContext<'_>) -> bool {
+    fn send_asked(&mut self, ReplyContext { to, saved_offer, .. }: &ReplyContext<'_>) -> bool {
         let Some(saved_offer) = saved_offer else { return self.send_plain(to) };
         let Some(direction) = saved_offer.direction() else { return false };
         let Parts { outbox, ledger, .. } = self.payload.parts();
@@ -210,6 +239,6 @@ impl<'a> Reply<'a> {
 /// Counts one call fewer to answer.
 #[inline]
 fn answered<'a>(peer: &mut Peer) -> Answer<'a> {
-    peer.open_calls = peer.open_calls.saturating_sub(1);
+    peer.end_open_call();
     Answer(PhantomData)
 }

@@ -52,6 +52,8 @@ pub struct Ticket {
     pub(crate) shard: u32,
     pub(crate) to: ReplyTo,
     pub(crate) offer: SavedOffer,
+    /// Its timer, if it is timed.
+    pub(crate) timer: u32,
     /// Notified if the ticket is dropped; `None` once it is answered, or on its way to its shard.
     pub(crate) dropped: Option<Arc<Dropped>>,
 }
@@ -113,10 +115,10 @@ impl Ticket {
     pub(crate) fn new(
         peer: ConnectionId,
         dropped: &Arc<Dropped>,
-        to: ReplyTo,
+        (to, timer): (ReplyTo, u32),
         offer: SavedOffer,
     ) -> Ticket {
-        Ticket { peer, shard: dropped.shard, to, offer, dropped: Some(dropped.clone()) }
+        Ticket { peer, shard: dropped.shard, to, offer, timer, dropped: Some(dropped.clone()) }
     }
 
     /// The peer whose call it answers.

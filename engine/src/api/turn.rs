@@ -14,6 +14,7 @@ use crate::provider::Address;
 use crate::shard::parts::Parts;
 use crate::shard::peers::{ConnectionId, Peers, Phase};
 use crate::shard::rdma::windows::Exposer;
+use crate::stats::sampling::NO_TIMER;
 
 /// The shard, lent to its program between two polls.
 pub struct Turn<'a> {
@@ -105,8 +106,13 @@ impl Turn<'_> {
         let prefix = RpcPrefix { xid: ticket.to.xid, kind: MsgType::Reply };
         self.parts.outbox.begin(prefix);
         let payload = Payload::new(self.parts);
-        let asked = ReplyContext { to: &ticket.to, saved_offer: ticket.offer.if_any() };
-        let _answer = answer(Reply::new(payload, peer, prefix.xid, Some(&asked)));
+        let (saved_offer, timer) = (ticket.offer.if_any(), ticket.timer);
+        let asked = ReplyContext { to: &ticket.to, saved_offer, timer };
+        let over = peer.tally.over();
+        let _answer = answer(Reply::new(payload, &mut *peer, prefix.xid, Some(&asked)));
+        if timer != NO_TIMER && peer.tally.over() != over {
+            self.parts.sampling.end_service(timer, ticket.peer, prefix.xid);
+        }
         Ok(())
     }
 

@@ -15,6 +15,7 @@ use super::send::messages::NONE;
 use super::send::queue::Queue;
 use crate::message::bulk::Bulk;
 use crate::provider::Provider;
+use crate::stats::tally::Counts;
 
 /// The resources of a shard, by owner.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -73,6 +74,8 @@ pub struct Audit {
     pub grant_receives: u32,
     /// Of these, granted ones.
     pub granted: u32,
+    /// What connections have counted that are gone.
+    pub gone: Counts,
     /// The connections.
     pub peers: Vec<PeerAudit>,
 }
@@ -148,6 +151,8 @@ pub struct PeerAudit {
     pub sends: u32,
     /// Messages that wait to be posted.
     pub pending: u32,
+    /// What it has counted.
+    pub counts: Counts,
 }
 
 impl<P: Provider> Core<P> {
@@ -170,6 +175,7 @@ impl<P: Provider> Core<P> {
             reply_reserved: ledger.replies.reserved(),
             grant_receives: ledger.grants.receives(),
             granted: ledger.grants.granted(),
+            gone: *peers.gone(),
             ..Audit::default()
         };
         audit.spares.total = pool.spares_max();
@@ -270,8 +276,8 @@ fn audit_of(peer: &Peer, ledger: &ShardLedger) -> PeerAudit {
         qp_num: peer.qp_num,
         is_asked: peer.connect.is_some(),
         is_up: peer.phase == Phase::Up,
-        is_closing: matches!(peer.phase, Phase::Closing { .. }),
-        open_calls: peer.open_calls,
+        is_closing: peer.phase == Phase::Closing,
+        open_calls: peer.open_calls(),
         fetching: peer.fetching,
         dropped: peer.dropped,
         calls: 0,
@@ -287,6 +293,7 @@ fn audit_of(peer: &Peer, ledger: &ShardLedger) -> PeerAudit {
         group_is_call: is_call,
         sends: lane.outstanding(),
         pending: lane.pending.len(),
+        counts: peer.counts(),
     };
     let mut start = 0;
     while let Some((id, next)) = ledger.calls.next_of(peer.id.index, start) {

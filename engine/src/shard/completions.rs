@@ -5,7 +5,7 @@ use rpcrdma_mempool::RecvToken;
 use super::Core;
 use super::peers::Phase;
 use super::receive::disposition::RecvInfo;
-use crate::api::handler::Handler;
+use crate::api::handler::{AsHandler, Handler};
 use crate::error::CloseReason;
 use crate::io::{Io, Work};
 use crate::provider::{Provider, WcStatus, WorkCompletion};
@@ -24,10 +24,12 @@ impl<P: Provider> Core<P> {
                 && wc.status == WcStatus::Success
                 && let Some(token) = self.io.take_recv(wc.wr_id)
             {
-                let recv = RecvInfo { byte_len: wc.byte_len, invalidated: wc.invalidated };
+                let (byte_len, invalidated) = (wc.byte_len, wc.invalidated);
                 received += 1;
                 let index = self.names[at];
-                if let Err(token) = self.receive_short(index, token, (recv, true), handler) {
+                let info = (byte_len, invalidated, true);
+                if let Err(token) = self.receive_short(index, token, info, handler) {
+                    let recv = RecvInfo { byte_len, invalidated };
                     self.receive_other(index, token, recv, now, handler);
                 }
             } else {
@@ -47,11 +49,11 @@ impl<P: Provider> Core<P> {
     /// message as an error. With `may_wait`, it waits if no slot is free to answer it; without,
     /// the caller guarantees a slot. Inlined, because every message takes this path.
     #[inline(always)]
-    pub(super) fn receive_short<H: Handler + ?Sized>(
+    pub(super) fn receive_short<H: AsHandler + ?Sized>(
         &mut self,
         index: u32,
         token: RecvToken,
-        (recv, may_wait): (RecvInfo, bool),
+        (byte_len, invalidated, may_wait): (u32, Option<u32>, bool),
         handler: &mut H,
     ) -> Result<(), RecvToken> {
         let Core { peers, receive, parts, .. } = &mut *self;
@@ -63,10 +65,11 @@ impl<P: Provider> Core<P> {
         // Any arrival may be a call, and a call must be answered: without a send slot it is not
         // read. The order of a peer's messages is kept.
         if may_wait && (peer.waiting > 0 || !parts.outbox.has_slot_for(&peer.lane)) {
-            receive.wait(peer, token, recv);
+            receive.wait(peer, token, RecvInfo { byte_len, invalidated });
             return Ok(());
         }
-        let token = receive.deliver_short((peer, address), parts, token, recv, handler)?;
+        let info = (byte_len, invalidated);
+        let token = receive.deliver_short((peer, address), parts, token, info, handler)?;
         receive.free_buffer(token);
         Ok(())
     }
@@ -94,11 +97,11 @@ impl<P: Provider> Core<P> {
         if !self.io.on_sent(&mut self.parts, &mut peer.lane, name) {
             return self.on_unasked(wc, now, handler);
         }
-        if matches!(peer.phase, Phase::Closing { .. }) {
+        if peer.phase == Phase::Closing {
             self.finish_close(index, handler);
         } else if wc.status != WcStatus::Success {
             self.on_failure(wc, now, handler);
-        } else if matches!(peer.phase, Phase::Leaving { .. }) {
+        } else if peer.phase == Phase::Leaving {
             self.see_off(index, now, handler);
         } else if peer.lane.pending.front().is_some() && !peer.lane.ready {
             self.parts.outbox.wake(&mut peer.lane, index);

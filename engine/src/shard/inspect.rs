@@ -56,6 +56,7 @@ impl<P: Provider> Core<P> {
         self.parts.rdma.reclaim();
         report.counters = self.parts.stats.snapshot();
         report.gauges = self.gauges(&report.peers);
+        report.gone = *self.peers.gone();
     }
 
     fn gauges(&self, peers: &[PeerReport]) -> Gauges {
@@ -95,16 +96,17 @@ fn report_of((peer, address): (&Peer, &Address)) -> PeerReport {
         address: *address,
         is_requested: peer.connect.is_some(),
         state: match peer.phase {
-            Phase::Opening { .. } => PeerState::Opening,
+            Phase::Opening => PeerState::Opening,
             Phase::Up => PeerState::Up,
-            Phase::Leaving { .. } => PeerState::Leaving,
-            Phase::Closing { .. } => PeerState::Closing,
+            Phase::Leaving => PeerState::Leaving,
+            Phase::Closing => PeerState::Closing,
         },
         version: conn.version(),
         limits: *conn.limits(),
+        counts: peer.counts(),
         credits: Credits { limit: conn.credits_limit(), used: conn.credits().in_flight() },
         granted: Credits { limit: conn.inflow().granted(), used: conn.inflow().outstanding() },
-        calls_open: peer.open_calls,
+        calls_open: peer.open_calls(),
         calls_fetching: peer.fetching,
         calls_exposed: peer.exposed,
         messages_waiting: peer.waiting,

@@ -6,7 +6,7 @@
 //! turn.
 
 use rpcrdma_proto::{
-    CallDemand, CallId, CallRoute, Exposed, NO_MARK, ReplyTo, ShardLedger, Violation,
+    CallDemand, CallId, CallRoute, Exposed, Finished, NO_MARK, ReplyTo, ShardLedger, Violation,
 };
 
 use super::peers::{ConnectionId, Peer, Peers, Phase};
@@ -16,8 +16,9 @@ use super::send::messages::After;
 use super::send::outbox::Outbox;
 use super::timers::Timers;
 use crate::api::handle::ShardHandle;
-use crate::error::CallRefused;
-use crate::stats::SharedStats;
+use crate::error::{CallError, CallRefused};
+use crate::stats::sampling::{NO_TIMER, Sampling};
+use crate::stats::{Counter, SharedStats, Stats};
 
 /// The outbox, explicit RDMA and the timers, with their shared state.
 pub(crate) struct Parts {
@@ -29,6 +30,7 @@ pub(crate) struct Parts {
     /// The shard, for the tickets of its calls.
     pub handle: ShardHandle,
     pub stats: SharedStats,
+    pub sampling: Sampling,
 }
 
 /// A call under construction with the route that was found for it.
@@ -118,9 +120,11 @@ impl Parts {
         if self.timers.is_stopping() {
             // The call keeps its credit: a peer that goes on sending exhausts its grant.
             peer.dropped += 1;
+            peer.totals.counted.calls_dropped += 1;
             self.stats.calls_dropped.add(1);
             return;
         }
+        peer.totals.counted.calls_turned_back += 1;
         self.stats.calls_turned_back.add(1);
         self.refuse(peer, to);
     }
@@ -134,14 +138,58 @@ impl Parts {
         if !is_stopping && !self.outbox.has_slot_for(&peer.lane) {
             return self.outbox.answers().push_dropped(id, to);
         }
-        peer.open_calls = peer.open_calls.saturating_sub(1);
+        peer.end_open_call();
+        self.sampling.forget_services(id, Some(to.xid));
         if is_stopping {
             peer.dropped += 1;
+            peer.totals.counted.calls_unanswered += 1;
             self.stats.calls_unanswered.add(1);
         } else {
+            peer.totals.counted.refusals_out += 1;
             self.stats.refusals_out.add(1);
+            self.stats.refusals_dropped.add(1);
             self.refuse(peer, &to);
         }
+    }
+
+    /// Counts an own call that begins. It may be one that is timed.
+    #[inline(always)]
+    pub fn count_call(&mut self, peer: &mut Peer, id: CallId) {
+        if peer.tally.call_out() {
+            self.fold_calls(peer, id);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fold_calls(&mut self, peer: &mut Peer, id: CallId) {
+        let Parts { sampling, ledger, .. } = self;
+        peer.tally.fold_out(&mut peer.totals, sampling.gap());
+        if let Some((_, entry)) = ledger.calls.find_mut(id.xid(), peer.id.index) {
+            entry.timer = sampling.begin_call(id.xid());
+        }
+    }
+
+    /// Ends an own call that was not sent.
+    #[cold]
+    #[inline(never)]
+    pub fn uncount_call(&mut self, peer: &mut Peer, id: CallId) {
+        let Some(finished) = peer.conn.finish_call(&mut self.ledger, id) else { return };
+        peer.tally.uncall_out();
+        if finished.timer != NO_TIMER {
+            self.sampling.discard_call(finished.timer);
+        }
+    }
+
+    /// Counts an own call that has its reply.
+    #[inline(always)]
+    pub fn count_reply(&mut self, peer: &mut Peer, finished: &Finished) {
+        count_done((&self.stats, &mut self.sampling), peer, finished, None);
+    }
+
+    /// Counts an own call that has ended with an error.
+    pub fn count_failed(&mut self, peer: &mut Peer, finished: &Finished, error: &CallError) {
+        count_done((&self.stats, &mut self.sampling), peer, finished, Some(error));
     }
 
     /// The place of an own call's exposure.
@@ -149,5 +197,39 @@ impl Parts {
     pub fn exposure_of(&self, peer: u32, id: CallId) -> Option<u32> {
         let (_, entry) = self.ledger.calls.find(id.xid(), peer)?;
         (entry.mark != NO_MARK).then_some(entry.mark)
+    }
+}
+
+/// Counts an own call that has ended.
+#[inline(always)]
+pub(crate) fn count_done(
+    (stats, sampling): (&Stats, &mut Sampling),
+    peer: &mut Peer,
+    finished: &Finished,
+    error: Option<&CallError>,
+) {
+    stats.calls_done.add(1);
+    peer.tally.call_done();
+    if finished.timer != NO_TIMER {
+        sampling.end_call(finished.timer);
+    }
+    if let Some(error) = error {
+        peer.totals.counted.calls_failed += 1;
+        stats.calls_failed.add(1);
+        by_reason(stats, error).add(1);
+    }
+}
+
+/// The counter of failed calls with this error.
+#[cold]
+fn by_reason<'a>(stats: &'a Stats, error: &CallError) -> &'a Counter {
+    match error {
+        CallError::ConnectionLost(_) => &stats.failed_lost,
+        CallError::Rejected(_) => &stats.failed_rejected,
+        CallError::FormRefused(_) => &stats.failed_form,
+        CallError::BadReply(_) => &stats.failed_reply,
+        CallError::MemoryLost => &stats.failed_memory,
+        CallError::DeadlineExceeded(_) => &stats.failed_deadline,
+        CallError::Cancelled(_) => &stats.failed_cancelled,
     }
 }

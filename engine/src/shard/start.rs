@@ -30,6 +30,8 @@ use crate::io::Io;
 use crate::obtained::{Obtained, ObtainedMemory};
 use crate::provider::{Provider, Queues, Waker, WcBatch};
 use crate::stats::inspection::Inspection;
+use crate::stats::latency::Latencies;
+use crate::stats::sampling::Sampling;
 use crate::stats::{SharedStats, Stats};
 
 /// The numbers that distinguish a shard from all others.
@@ -60,14 +62,17 @@ impl<P: Provider> Core<P> {
         let bed = Bed::new(&waker, &queues)?;
         let wakeup = Arc::new(Wakeup::new(waker));
         let stats: SharedStats = Arc::new(CachePadded::new(Stats::default()));
+        let latencies = Arc::new(Latencies::new());
+        let sample = config.stats().sample.value();
+        let sampling = Sampling::new(sample, numbers.shard, latencies.clone());
         let mut ledger =
             ShardLedger::new(budget.calls.max(1), budget.peers, budget.grants, budget.replies);
         ledger.calls.number_from(numbers.first_xid);
         let peers_max = budget.peers as usize;
         let obtained = obtained(&provider.caps().name, &budget, &pools.regions);
         let tickets = budget.tickets as usize;
-        let handle =
-            ShardHandle::new(numbers.shard, wakeup.clone(), stats.clone(), tickets, obtained);
+        let counted = (stats.clone(), latencies);
+        let handle = ShardHandle::new(numbers.shard, wakeup.clone(), counted, tickets, obtained);
         let send = config.send();
         let outbox = Outbox::new(
             stats.clone(),
@@ -93,6 +98,7 @@ impl<P: Provider> Core<P> {
                 ledger,
                 handle,
                 stats,
+                sampling,
             },
             peers: Peers::new(peers_max),
             bulk: pools.bulk,

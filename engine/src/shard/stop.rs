@@ -64,7 +64,8 @@ impl<P: Provider> Core<P> {
         for index in 0..self.peers.capacity() {
             if let Some(peer) = self.peers.at(index) {
                 // Answers no more tickets and checks no deadlines.
-                peer.phase = Phase::Closing { until: u64::MAX, is_marked: true };
+                peer.phase = Phase::Closing;
+                (peer.until, peer.is_marked) = (u64::MAX, true);
                 self.io.disconnect(index);
             }
         }
@@ -82,7 +83,7 @@ impl<P: Provider> Core<P> {
         let Some(until) = self.parts.timers.stops_by() else { return };
         for index in 0..self.peers.capacity() {
             let Some(peer) = self.peers.at(index) else { continue };
-            if matches!(peer.phase, Phase::Closing { .. }) {
+            if peer.phase == Phase::Closing {
                 continue;
             }
             match rest_of(peer) {
@@ -114,14 +115,14 @@ impl<P: Provider> Drop for Core<P> {
 
 fn rest_of(peer: &Peer) -> Rest {
     let Peer { lane, conn, .. } = peer;
-    if let Phase::Opening { .. } = peer.phase {
+    if peer.phase == Phase::Opening {
         return Rest::Nothing;
     }
     // Two stopping shards may have dropped calls of each other, and would wait for each other's
     // answers. The side that accepted the connection gives way.
     let gives_way = peer.dropped > 0 && conn.role() == Role::Server;
     let is_calling = conn.is_calling() && !gives_way;
-    let is_answering = peer.open_calls > 0 || peer.fetching > 0 || lane.pending.front().is_some();
+    let is_answering = peer.open_calls() > 0 || peer.fetching > 0 || lane.pending.front().is_some();
     if is_calling || is_answering || lane.outstanding() > lane.unsignaled() {
         Rest::Something
     } else if lane.outstanding() > 0 {

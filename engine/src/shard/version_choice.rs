@@ -136,7 +136,7 @@ impl<P: Provider> Link<P> {
         };
         // A call served as the first message: it has failed, and the next attempt uses version one.
         let was_asked = was == Phase::Up && has_asked(peer);
-        let is_opening = matches!(was, Phase::Opening { .. });
+        let is_opening = was == Phase::Opening;
         if is_opening || was_asked {
             counter.add(1);
             trace::version_fallback(*to, reason);

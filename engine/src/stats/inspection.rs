@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::Snapshot;
 use super::report::{Gauges, ShardReport};
+use super::tally::Counts;
 use crate::shard::mailbox::{End, Wakeup};
 
 /// Why a shard did not report.
@@ -108,6 +109,7 @@ impl Inspections {
             shard: self.shard,
             counters: Snapshot::default(),
             gauges: Gauges::default(),
+            gone: Counts::default(),
             peers: Vec::with_capacity(self.wakeup.connections()),
         }
     }

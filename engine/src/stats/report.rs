@@ -3,6 +3,7 @@
 use rpcrdma_proto::{PeerLimits, Version};
 
 use super::Snapshot;
+use super::tally::Counts;
 use crate::provider::Address;
 use crate::shard::peers::ConnectionId;
 
@@ -20,8 +21,19 @@ pub struct ShardReport {
     pub counters: Snapshot,
     /// What it has, and how much of that is in use.
     pub gauges: Gauges,
+    /// What connections have counted that are gone.
+    pub gone: Counts,
     /// Its connections.
     pub peers: Vec<PeerReport>,
+}
+
+impl ShardReport {
+    /// What all connections have counted since the start of the shard.
+    pub fn counts(&self) -> Counts {
+        let mut sum = self.gone;
+        self.peers.iter().for_each(|peer| sum.add(&peer.counts));
+        sum
+    }
 }
 
 /// What a shard has, and how much of that is in use.
@@ -102,6 +114,8 @@ pub struct PeerReport {
     pub version: Option<Version>,
     /// The limits of the peer.
     pub limits: PeerLimits,
+    /// What it has counted.
+    pub counts: Counts,
     /// Credits of own calls.
     pub credits: Credits,
     /// Credits of the peer's calls.

@@ -2,6 +2,7 @@
 
 use super::protection::Protection;
 use crate::error::CallRefused;
+use crate::stats::latency::ProcedureKey;
 
 /// The binding of one version of one program. A constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +74,8 @@ impl Binding {
     /// [`BindError::NoProcedure`]: a server answers PROC_UNAVAIL.
     pub fn bind(&self, procedure: u32, protection: Protection) -> Result<Bound, BindError> {
         let found = self.procedure(procedure).ok_or(BindError::NoProcedure { procedure })?;
-        Ok(Bound { procedure: found, protection })
+        let Binding { program, version, .. } = *self;
+        Ok(Bound { procedure: found, number: procedure, protection, program, version })
     }
 }
 
@@ -83,6 +85,9 @@ impl Binding {
 pub struct Bound {
     procedure: &'static Procedure,
     protection: Protection,
+    program: u32,
+    version: u32,
+    number: u32,
 }
 
 impl Bound {
@@ -94,6 +99,12 @@ impl Bound {
     /// The protection of its messages.
     pub fn protection(&self) -> Protection {
         self.protection
+    }
+
+    /// Which latency the calls belong to: of own calls, or of those of peers.
+    pub(super) fn key(&self, is_own: bool) -> ProcedureKey {
+        let Bound { program, version, number, procedure: Procedure { name, .. }, .. } = *self;
+        ProcedureKey { program, version, number, name, is_own }
     }
 }
 

@@ -206,7 +206,8 @@ impl<'a> BoundCall<'a> {
         match self.reply_max() {
             Ok(reply_max) => {
                 self.call.reply_payload_max(reply_max);
-                self.call.try_submit().map_err(|unsent| unsent.map(BindError::from))
+                let sent = self.call.try_submit_as(|| self.bound.key(true));
+                sent.map_err(|unsent| unsent.map(BindError::from))
             }
             Err(why) => Err(self.call.take_back(why)),
         }
@@ -219,7 +220,7 @@ impl<'a> BoundCall<'a> {
     pub fn submit(mut self) -> Result<(), BindError> {
         let reply_max = self.reply_max()?;
         self.call.reply_payload_max(reply_max);
-        self.call.submit()?;
+        self.call.submit_as(|| self.bound.key(true))?;
         Ok(())
     }
 

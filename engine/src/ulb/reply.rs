@@ -26,7 +26,8 @@ impl Bound {
 }
 
 impl<'a> BoundReply<'a> {
-    fn new(bound: Bound, reply: Reply<'a>) -> BoundReply<'a> {
+    fn new(bound: Bound, mut reply: Reply<'a>) -> BoundReply<'a> {
+        reply.name(|| bound.key(false));
         BoundReply { reply, bound, results: Order::new(bound.procedure().results) }
     }
 

@@ -3,8 +3,8 @@
 //! The model checks what programs see. This module checks what they do not see: memory, Receives
 //! and credits, counted by the shard's audit, and properties of both ends of a connection.
 
-use rpcrdma_engine::Snapshot;
 use rpcrdma_engine::shard::audit::{Audit, Held, Lent, PeerAudit};
+use rpcrdma_engine::{Counts, Snapshot};
 
 use super::model::Violation;
 
@@ -40,7 +40,7 @@ pub struct State<'a> {
 type Check = fn(&State<'_>) -> Result<(), String>;
 
 /// Every check of one shard, with its name.
-pub const CHECKS: [(&str, Check); 15] = [
+pub const CHECKS: [(&str, Check); 16] = [
     ("each receive buffer has one owner", receives),
     ("parked buffers are of open groups", parked),
     ("receives posted cover what is granted", posted),
@@ -56,6 +56,7 @@ pub const CHECKS: [(&str, Check); 15] = [
     ("grants add up", grants),
     ("credits return", credits_return),
     ("counters add up", counters),
+    ("counters of connections add up", counts),
 ];
 
 /// Checks one shard.
@@ -280,10 +281,48 @@ fn counters(State { audit, stats, .. }: &State<'_>) -> Result<(), String> {
         let names = "replies, refusals, unanswered, open";
         return Err(format!("{} calls came in; {names}: {ends:?}", stats.calls_in));
     }
+    let refused = [stats.refusals_handler, stats.refusals_unsent, stats.refusals_dropped];
+    let failed = [
+        stats.failed_lost,
+        stats.failed_rejected,
+        stats.failed_form,
+        stats.failed_reply,
+        stats.failed_memory,
+        stats.failed_deadline,
+        stats.failed_cancelled,
+    ];
+    if [stats.refusals_out, stats.calls_failed] != [refused.iter().sum(), failed.iter().sum()] {
+        return Err(format!("refused {refused:?}, failed {failed:?} of {stats:?}"));
+    }
     match stats.calls_out == stats.calls_done + u64::from(audit.calls - audit.abandoned) {
         true => Ok(()),
         false => Err(format!("{} calls out, {} done", stats.calls_out, stats.calls_done)),
     }
+}
+
+/// Each connection counts its calls by itself, and the shard all of them.
+fn counts(State { audit, stats, .. }: &State<'_>) -> Result<(), String> {
+    let mut sum = audit.gone;
+    for peer in &audit.peers {
+        let of = &peer.counts;
+        let answered = of.replies_out + of.refusals_out + of.calls_unanswered;
+        let ended = of.calls_done + u64::from(peer.calls - peer.abandoned);
+        if of.calls_in != answered + u64::from(peer.open_calls) || of.calls_out != ended {
+            return Err(format!("{peer:?}"));
+        }
+        sum.add(of);
+    }
+    let mut all = Counts::default();
+    all.calls_in = stats.calls_in;
+    all.replies_out = stats.replies_out;
+    all.refusals_out = stats.refusals_out;
+    all.calls_unanswered = stats.calls_unanswered;
+    all.calls_turned_back = stats.calls_turned_back;
+    all.calls_dropped = stats.calls_dropped;
+    all.calls_out = stats.calls_out;
+    all.calls_done = stats.calls_done;
+    all.calls_failed = stats.calls_failed;
+    if sum == all { Ok(()) } else { Err(format!("connections {sum:?}, the shard {all:?}")) }
 }
 
 fn equal(total: usize, found: usize, what: &str, parts: &[usize]) -> Result<(), String> {

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use rpcrdma_engine::ulb::{Protection, nfs3};
 use rpcrdma_engine::{
-    Answer, Call, Clock, Engine, Fabric, Handler, InspectError, PeerState, RefuseCalls, Reply,
-    Shard, Turn, Version,
+    Answer, Call, Clock, Engine, Fabric, Handler, InspectError, LatencyReport, PeerState,
+    RefuseCalls, Reply, Shard, Turn, Version,
 };
+use rpcrdma_tests::pair::Pair;
 use rpcrdma_tests::script::{Order, Part, Script};
 use rpcrdma_tests::setup::{checked, small};
 use rpcrdma_tests::world::{Plan, World};
@@ -170,4 +172,92 @@ fn more_connections_than_one_turn_looks_at_are_all_reported() {
     assert_eq!(ids.len(), CONNECTIONS);
     let direct = world.servers[0].inspect();
     assert_eq!((direct.peers, direct.gauges), (report.peers, report.gauges));
+}
+
+#[test]
+fn one_call_in_so_many_is_timed_on_both_sides_and_its_answer_may_come_later() {
+    for (sample, order) in
+        [(1, Order::Answer), (1, Order::Later), (4, Order::Answer), (0, Order::Later)]
+    {
+        let fabric = Fabric::new();
+        let plan = Plan::both(|raw| raw.stats.sample = sample);
+        let (mut world, peer) = World::pair(&|| fabric.clone(), &plan);
+        for seed in 0..400 {
+            world.round(0, peer, &script(seed, order));
+        }
+        world.settle();
+        let [service, calls] = [
+            world.servers[0].handle().latencies().service,
+            world.clients[0].handle().latencies().calls,
+        ];
+        let expected = match sample {
+            0 => 0..=0,
+            1 => 400..=400,
+            _ => 80..=120,
+        };
+        assert!(expected.contains(&service.len()), "{} of 400, {sample}", service.len());
+        assert!(expected.contains(&calls.len()), "{} of 400, {sample}", calls.len());
+        assert!(world.servers[0].handle().latencies().calls.is_empty());
+        if sample > 0 {
+            assert!(service.max() > 0 && calls.max() >= service.min(), "they take some time");
+        }
+    }
+}
+
+/// The places of timed calls are free again, whatever becomes of the calls.
+#[test]
+fn calls_that_end_without_an_answer_leave_no_timer_behind() {
+    let fabric = Fabric::new();
+    let plan = Plan::both(|raw| raw.stats.sample = 1);
+    let (mut world, _) = World::pair(&|| fabric.clone(), &plan);
+    for round in 0..60 {
+        let peer = world.connect(0);
+        for seed in 0..12 {
+            let order = if round % 2 == 0 { Order::Never } else { Order::Refuse };
+            world.call(0, peer, &script(seed, order)).expect("a credit");
+        }
+        world.until("all have arrived", |world| {
+            world.servers[0].handle().stats().calls_in >= 12 * (round + 1)
+        });
+        world.clients[0].handle().close(peer);
+        world.until("it is gone", |world| {
+            world.step();
+            world.servers[0].handle().connections() == 1
+        });
+        world.finish();
+    }
+    // More calls than there are timers have ended that way.
+    let peer = world.connect(0);
+    let before = world.servers[0].handle().latencies().service.len();
+    world.round(0, peer, &script(1, Order::Later));
+    world.settle();
+    assert_eq!(world.servers[0].handle().latencies().service.len(), before + 1);
+    assert_eq!(world.clients[0].handle().latencies().calls.len(), 60 * 12 + 1);
+}
+
+#[test]
+fn a_binding_names_the_procedure_of_a_timed_call() {
+    let null = || nfs3::BINDING.bind(nfs3::NULL, Protection::None).expect("a procedure");
+    let mut pair = Pair::configured(
+        |_, _, reply| {
+            nfs3::BINDING.bind(nfs3::NULL, Protection::None).expect("as above").reply(reply).send()
+        },
+        |raw| raw.stats.sample = 1,
+    );
+    for is_bound in [true, true, false, true] {
+        match is_bound {
+            true => null().call(pair.begin()).submit().expect("a short call"),
+            false => pair.begin().submit().expect("a short call"),
+        }
+        pair.finish(|reply| assert!(reply.is_ok()));
+    }
+    let [server, client] = pair.latencies();
+    let procedures = |report: &LatencyReport| {
+        let found = report.procedures.iter();
+        found.map(|it| (it.program, it.version, it.number, it.is_own, it.histogram.len())).collect()
+    };
+    let found: [Vec<_>; 2] = [procedures(&server), procedures(&client)];
+    let (program, number) = (nfs3::BINDING.program, nfs3::NULL);
+    assert_eq!(found, [vec![(program, 3, number, false, 4)], vec![(program, 3, number, true, 3)]]);
+    assert_eq!((server.service.len(), client.calls.len()), (4, 4));
 }

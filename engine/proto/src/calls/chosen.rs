@@ -109,8 +109,8 @@ impl CallTable {
             // The slot may assign the chosen xid later.
             self.rename(at);
         }
-        let CallEntry { credits, receives, token, .. } = self.slots[at].entry;
-        Some((at, Ended { credits, receives, token }))
+        let CallEntry { credits, receives, token, timer, .. } = self.slots[at].entry;
+        Some((at, Ended { credits, receives, token, timer }))
     }
 
     /// The slot of a call with an own or a chosen xid.

@@ -2,8 +2,8 @@
 
 use rpcrdma_xdr::rtr::fixed::{Empty, IntoBytes, Msg, OneDirection, OneItem, XmtReq, XmtResp};
 
+use crate::answer::Finished;
 use crate::calls::CallId;
-use crate::connection::Finished;
 use crate::demand::Want;
 use crate::ingress::ReplyTo;
 use crate::placement::item::BulkItem;

@@ -19,8 +19,9 @@ use rpcrdma_xdr::numbers::{VERSION_TWO, msg_type, proc};
 use rpcrdma_xdr::rtr::fixed::{Msg, Rpc};
 
 use self::message::ShortHeader;
+use crate::answer::Finished;
 use crate::calls::{CallId, CallState, NO_MARK};
-use crate::connection::{Connection, Finished, ShardLedger};
+use crate::connection::{Connection, ShardLedger};
 use crate::gate::Gate;
 use crate::ingress::ReplyTo;
 use crate::placement::direct::WantSet;

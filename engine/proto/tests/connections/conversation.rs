@@ -738,7 +738,7 @@ mod credits {
         assert!(matches!(client.receive(&answer), Ingress::Reply(of, _) if of == ids[0]));
         assert_eq!(client.conn.credits_available(), 0, "not before it is finished");
         let finished = client.conn.finish_call(&mut client.ledger, ids[0]);
-        assert_eq!(finished, Some(Finished { token: 77 }));
+        assert_eq!(finished, Some(Finished { token: 77, timer: NO_MARK }));
         assert_eq!(client.conn.finish_call(&mut client.ledger, ids[0]), None, "once");
         assert!(client.conn.begin_sends(&mut client.ledger, id, &demand).is_ok());
         assert_eq!(
@@ -1304,7 +1304,7 @@ mod failures {
         assert!(matches!(last, Ingress::Failed(of, Refusal::InvalOption) if of == again));
         assert_eq!(
             client.conn.finish_call(&mut client.ledger, again),
-            Some(Finished { token: 78 })
+            Some(Finished { token: 78, timer: NO_MARK })
         );
     }
 

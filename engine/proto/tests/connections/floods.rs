@@ -197,7 +197,7 @@ fn late_replies_do_not_count_as_a_flood() {
         let id = call(&mut side, 5000).expect("all credits are back");
         let (available, reserved) = held(&side);
         let ended = side.conn.abandon_call(&mut side.ledger, id);
-        assert_eq!(ended, Some(Finished { token: 5 }));
+        assert_eq!(ended, Some(Finished { token: 5, timer: NO_MARK }));
         assert_eq!(side.conn.abandon_call(&mut side.ledger, id), None, "once");
         assert!(!side.conn.is_calling(), "no call is open");
         // The peer may be at it still: its credit and its receives are not free.

@@ -129,7 +129,8 @@ impl<P: Provider> Core<P> {
             Start::Two if self.link.is_free_to_choose() => self.parts.timers.negotiation_until(now),
             _ => self.parts.timers.opening_until(now),
         };
-        let peer = Peer::new(conn, id, qp_num, asked, until);
+        let folds = [(); 2].map(|()| self.parts.sampling.gap());
+        let peer = Peer::new(conn, id, qp_num, asked, until, folds);
         self.peers.insert(peer, address, membership);
         self.io.bind(id.index, attached.qp);
         let Some(peer) = self.peers.at(id.index) else { return };
@@ -171,7 +172,7 @@ impl<P: Provider> Core<P> {
         if is_trying && peer.conn.version().is_some() {
             self.link.note_version((peer, address), now, &self.parts.stats);
         }
-        if matches!(peer.phase, Phase::Opening { .. }) && peer.conn.is_ready() {
+        if peer.phase == Phase::Opening && peer.conn.is_ready() {
             self.come_up(index, now, handler);
         }
     }

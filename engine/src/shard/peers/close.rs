@@ -25,7 +25,7 @@ impl<P: Provider> Core<P> {
         if peer.phase != Phase::Up || peer.lane.pending.front().is_none() {
             return self.close(index, why, now, handler);
         }
-        peer.phase = Phase::Leaving { until };
+        (peer.phase, peer.until) = (Phase::Leaving, until);
         peer.leaves = Some(why);
         self.io.signal_next(&mut peer.lane);
     }
@@ -51,18 +51,19 @@ impl<P: Provider> Core<P> {
     pub fn close(&mut self, index: u32, why: CloseReason, now: u64, handler: &mut dyn Handler) {
         let until = self.parts.timers.farewell_until(now);
         let Some((peer, address)) = self.peers.with_address(index) else { return };
-        let closing = Phase::Closing { until, is_marked: false };
-        let was = core::mem::replace(&mut peer.phase, closing);
-        if matches!(was, Phase::Closing { .. }) {
-            peer.phase = was;
+        let was = core::mem::replace(&mut peer.phase, Phase::Closing);
+        if was == Phase::Closing {
             return;
         }
+        (peer.until, peer.is_marked) = (until, false);
         let (id, connect) = (peer.id, peer.connect);
         // The first reason counts: the connection was already leaving.
         let why = peer.leaves.take().unwrap_or(why);
         // Its tickets become void.
-        let unanswered = core::mem::take(&mut peer.open_calls);
+        let unanswered = peer.tally.end_open(&mut peer.totals);
         self.parts.stats.calls_unanswered.add(unanswered.into());
+        peer.totals.counted.calls_unanswered += u64::from(unanswered);
+        self.parts.sampling.forget_services(id, None);
         trace::closed(self.parts.handle.shard(), id, *address, unanswered, why);
         let again = self.link.tries_again((peer, address, was), why, now, &self.parts);
         self.receive.free_group(peer);
@@ -74,11 +75,11 @@ impl<P: Provider> Core<P> {
         self.parts.stats.closed.add(1);
         match (was, connect) {
             // The next attempt decides the outcome.
-            (Phase::Opening { .. }, Some(_)) if again => {}
-            (Phase::Opening { .. }, Some(asked)) => {
+            (Phase::Opening, Some(_)) if again => {}
+            (Phase::Opening, Some(asked)) => {
                 handler.on_refused(asked.id, why.as_connect_error());
             }
-            (Phase::Opening { .. }, None) => {}
+            (Phase::Opening, None) => {}
             // Calls with exposed memory complete later, and their connection ends after them.
             _ => match self.peers.at(index) {
                 Some(peer) if peer.exposed > 0 => peer.untold = Some(why),
@@ -87,8 +88,7 @@ impl<P: Provider> Core<P> {
         }
         let Some(peer) = self.peers.at(index) else { return };
         peer.again = again;
-        let is_marked = self.io.drain(&mut peer.lane, index);
-        peer.phase = Phase::Closing { until, is_marked };
+        peer.is_marked = self.io.drain(&mut peer.lane, index);
         self.finish_close(index, handler);
     }
 

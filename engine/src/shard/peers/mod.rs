@@ -20,6 +20,7 @@ use crate::provider::{Address, ConnectId, Origin, WC_BATCH, WcBatch, shortly_bef
 use crate::shard::receive::reading::PartList;
 use crate::shard::send::lane::Lane;
 use crate::shard::send::messages::NONE;
+use crate::stats::tally::{Counts, Tally, Totals};
 
 /// Identifies a connection of one shard. Stale once the connection has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,11 +37,18 @@ pub(crate) struct Peer {
     pub conn: Connection,
     pub phase: Phase,
     pub id: ConnectionId,
-    /// Calls delivered to the handler and not yet answered.
-    pub open_calls: u32,
     /// Messages of the peer that wait for a send slot.
     pub waiting: u32,
+    /// What every call counts.
+    pub tally: Tally,
     pub lane: Lane,
+    /// The rest of the counters.
+    pub totals: Totals,
+    /// The time limit of its phase, in nanoseconds of the shard's clock.
+    pub until: u64,
+    /// Of a closing connection, whether the marker is posted, whose completion proves that nothing
+    /// is in flight.
+    pub is_marked: bool,
     pub qp_num: u32,
     /// Own calls that have memory exposed.
     pub exposed: u32,
@@ -75,17 +83,21 @@ impl Peer {
         qp_num: u32,
         connect: Option<Attempt>,
         until: u64,
+        folds: [u32; 2],
     ) -> Peer {
-        let phase = Phase::Opening { until };
+        let (tally, totals) = Tally::new(folds);
         let lane = Lane::new();
         Peer {
             conn,
             lane,
             id,
             qp_num,
-            phase,
+            phase: Phase::Opening,
+            until,
+            is_marked: false,
             connect,
-            open_calls: 0,
+            tally,
+            totals,
             exposed: 0,
             fetching: 0,
             dropped: 0,
@@ -101,11 +113,28 @@ impl Peer {
         }
     }
 
+    /// What it has counted.
+    pub fn counts(&self) -> Counts {
+        self.tally.counts(&self.totals)
+    }
+
+    /// Calls delivered to the handler and not yet answered.
+    pub fn open_calls(&self) -> u32 {
+        self.tally.open(&self.totals)
+    }
+
+    /// A call delivered to the handler was answered, or will not be.
+    #[inline(always)]
+    pub fn end_open_call(&mut self) {
+        debug_assert!(self.open_calls() > 0, "a call ends once");
+        self.tally.call_over();
+    }
+
     /// Ends an own call. If the connection continues, the peer may still answer: the resources for
     /// that stay reserved.
     pub fn end_call(&mut self, ledger: &mut ShardLedger, id: CallId) -> Option<Finished> {
         match self.phase {
-            Phase::Closing { .. } => self.conn.finish_call(ledger, id),
+            Phase::Closing => self.conn.finish_call(ledger, id),
             _ => self.conn.abandon_call(ledger, id),
         }
     }
@@ -126,24 +155,13 @@ pub(crate) struct Attempt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Connected; the properties of the peer are not known yet.
-    Opening {
-        /// The time limit, in nanoseconds of the shard's clock.
-        until: u64,
-    },
+    Opening,
     /// Calls may go both ways.
     Up,
     /// Closes once the peer has received the last messages; its own messages are ignored.
-    Leaving {
-        /// The time limit, in nanoseconds of the shard's clock.
-        until: u64,
-    },
+    Leaving,
     /// In the error state, waiting for its sends to complete.
-    Closing {
-        /// The time limit, in nanoseconds of the shard's clock.
-        until: u64,
-        /// Whether the marker is posted, whose completion proves that nothing is in flight.
-        is_marked: bool,
-    },
+    Closing,
 }
 
 /// Queue pair numbers have 24 bits in verbs.
@@ -167,6 +185,8 @@ pub(crate) struct Peers {
     /// The peers' connections as their parties count them, by place.
     memberships: Box<[Option<Membership>]>,
     table: Table,
+    /// What those have counted that are gone.
+    gone: Counts,
 }
 
 /// A place for a connection.
@@ -200,6 +220,7 @@ impl Peers {
             expected: Vec::new(),
             memberships: (0..peers_max).map(|_| None).collect(),
             table: Table::new(),
+            gone: Counts::default(),
         }
     }
 
@@ -254,6 +275,7 @@ impl Peers {
     pub fn remove(&mut self, index: u32) -> Option<(Peer, Address)> {
         let place = &mut self.places[index as usize];
         let peer = place.peer.take()?;
+        self.gone.add(&peer.counts());
         self.memberships[index as usize] = None;
         place.generation = place.generation.wrapping_add(1);
         self.free.push(index);
@@ -323,7 +345,8 @@ impl Peers {
                 last = completion.qp_num;
                 index = self.table.index(last);
                 let peer = self.places.get(index as usize).and_then(|place| place.peer.as_ref());
-                let seen = peer.map_or(0, |peer| peer.open_calls ^ peer.conn.inflow().granted());
+                let seen =
+                    peer.map_or(0, |peer| peer.tally.in_left() ^ peer.conn.inflow().granted());
                 core::hint::black_box(seen);
             }
             *name = index;
@@ -350,6 +373,11 @@ impl Peers {
     pub fn group_of(&mut self, index: u32) -> PartList {
         let peer = self.at(index);
         peer.map_or(PartList::new(), |peer| peer.conn.group().iter().copied().collect())
+    }
+
+    /// What all connections have counted that are gone.
+    pub fn gone(&self) -> &Counts {
+        &self.gone
     }
 
     /// The number of connections that there can be.

@@ -17,7 +17,7 @@ use crate::message::incoming::Buffers;
 use crate::message::rdma_target::RdmaTarget;
 use crate::provider::Provider;
 use crate::shard::Core;
-use crate::shard::parts::Parts;
+use crate::shard::parts::{Parts, count_done};
 use crate::shard::peers::{Peer, Phase};
 use crate::shard::send::messages::After;
 
@@ -52,7 +52,7 @@ impl<P: Provider> Core<P> {
     fn is_closing(&mut self, place: u32) -> bool {
         let owner = self.parts.rdma.exposures.at(place).owner;
         let peer = owner.and_then(|owner| self.peers.at(owner.peer));
-        peer.is_some_and(|peer| matches!(peer.phase, Phase::Closing { .. }))
+        peer.is_some_and(|peer| peer.phase == Phase::Closing)
     }
 
     /// Processes one message that has completed or was discarded.
@@ -67,7 +67,7 @@ impl<P: Provider> Core<P> {
                 let exposure = rdma.exposures.at(place);
                 let peer = exposure.owner.and_then(|owner| peers.at(owner.peer));
                 // A flushed work request was not executed.
-                if peer.is_some_and(|peer| !matches!(peer.phase, Phase::Closing { .. })) {
+                if peer.is_some_and(|peer| peer.phase != Phase::Closing) {
                     exposure.on_dead();
                 }
                 exposure.is_fencing = false;
@@ -122,7 +122,7 @@ impl<P: Provider> Core<P> {
         let exposure = rdma.exposures.at(place);
         let Some(peer) = peers.at(owner.peer) else { return };
         // The end of the queue pair ends all rights.
-        if matches!(peer.phase, Phase::Closing { .. }) {
+        if peer.phase == Phase::Closing {
             return;
         }
         if exposure.is_open() {
@@ -143,13 +143,13 @@ impl<P: Provider> Core<P> {
     /// Completes a call when no peer can reach its memory any more.
     fn finish_exposure(&mut self, place: u32, handler: &mut dyn Handler) {
         let Core { io, peers, parts, receive, .. } = self;
-        let Parts { rdma: Rdma { exposures, .. }, ledger, stats, .. } = parts;
+        let Parts { rdma: Rdma { exposures, .. }, ledger, stats, sampling, .. } = parts;
         let exposure = exposures.at(place);
         if !exposure.is_over() {
             return;
         }
         if let Some(Owner { peer, id }) = exposure.owner {
-            let is_closing = |peer: &mut Peer| matches!(peer.phase, Phase::Closing { .. });
+            let is_closing = |peer: &mut Peer| peer.phase == Phase::Closing;
             let goes_on = peers.at(peer).is_some_and(|peer| !is_closing(peer));
             exposure.is_unanswered = goes_on && ledger.calls.may_be_answered(id, peer);
         }
@@ -165,8 +165,7 @@ impl<P: Provider> Core<P> {
         peer.exposed -= 1;
         let finished = if is_told { None } else { peer.end_call(ledger, id) };
         if let Some(finished) = finished {
-            stats.calls_done.add(1);
-            stats.calls_failed.add(result.is_err().into());
+            count_done((stats, sampling), peer, &finished, result.as_ref().err());
             let (buffers, rdma_target) = exposure.rdma_target(&dead);
             let token = finished.token;
             let done = match result {
@@ -192,7 +191,7 @@ impl<P: Provider> Core<P> {
         handler: &mut dyn Handler,
     ) {
         let Core { peers, parts, receive, .. } = &mut *self;
-        let Parts { rdma, ledger, stats, .. } = parts;
+        let Parts { rdma, ledger, stats, sampling, .. } = parts;
         let exposure = rdma.exposures.at(place);
         let (owner, is_told) = (exposure.owner, exposure.is_told);
         let error = exposure.outcome.take().and_then(Result::err);
@@ -205,9 +204,8 @@ impl<P: Provider> Core<P> {
             // While the connection lasts, the reply to an abandoned call may still arrive.
             let finished = if is_told { None } else { peer.end_call(ledger, owner.id) };
             if let Some(finished) = finished {
-                stats.calls_done.add(1);
-                stats.calls_failed.add(1);
                 let failed = (owner.id, error.unwrap_or(CallError::MemoryLost));
+                count_done((stats, sampling), peer, &finished, Some(&failed.1));
                 let rdma_target = RdmaTarget::nothing();
                 handler.on_reply(Completion::failed(peer.id, finished.token, failed, rdma_target));
             }

@@ -6,11 +6,10 @@ use rpcrdma_proto::{CallId, ReplyTo, Short, ShortKind, SingleItem};
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 
 use super::Receive;
-use super::disposition::RecvInfo;
 use super::reading::first_segment;
 use crate::api::call::Call;
 use crate::api::completion::Completion;
-use crate::api::handler::Handler;
+use crate::api::handler::{AsHandler, Handler};
 use crate::api::reply::{Reply, ReplyContext};
 use crate::message::incoming::{Buffers, Incoming};
 use crate::message::payload::Payload;
@@ -18,31 +17,32 @@ use crate::message::rdma_target::RdmaTarget;
 use crate::provider::Address;
 use crate::shard::parts::Parts;
 use crate::shard::peers::{Peer, Phase};
+use crate::stats::sampling::NO_TIMER;
 
 impl Receive {
     /// Delivers a short message and returns its buffer, without the segments that the program took.
     /// Returns the buffer of any other message as an error, without changes. Inlined, because every
     /// message takes this path.
     #[inline(always)]
-    pub fn deliver_short<H: Handler + ?Sized>(
+    pub fn deliver_short<H: AsHandler + ?Sized>(
         &mut self,
         (peer, address): (&mut Peer, &Address),
         parts: &mut Parts,
         token: RecvToken,
-        recv: RecvInfo,
+        (byte_len, invalidated): (u32, Option<u32>),
         handler: &mut H,
     ) -> Result<RecvToken, RecvToken> {
-        let first = first_segment(&self.pool, &token, recv.byte_len);
-        if peer.phase != Phase::Up || recv.invalidated.is_some() {
+        let first = first_segment(&self.pool, &token, byte_len);
+        if peer.phase != Phase::Up || invalidated.is_some() {
             return Err(token);
         }
-        match peer.conn.on_short(&mut parts.ledger, recv.byte_len, first) {
+        match peer.conn.on_short(&mut parts.ledger, byte_len, first) {
             Some(Short::Plain { kind: ShortKind::Call(to), payload }) => {
                 let incoming = Incoming::plain(payload);
                 deliver((peer, address), parts, (to.xid, None), incoming, handler);
             }
             Some(Short::Plain { kind: ShortKind::Reply(finished), payload }) => {
-                parts.stats.calls_done.add(1);
+                parts.count_reply(peer, &finished);
                 let incoming = Incoming::plain(payload);
                 handler.on_reply(Completion::new(peer.id, finished.token, incoming));
             }
@@ -64,7 +64,7 @@ impl Receive {
     /// Delivers a message with a single item, and returns its remaining buffer. The buffer is
     /// passed by value, so that those of other messages stay in a register.
     #[inline(never)]
-    fn deliver_single_item<H: Handler + ?Sized>(
+    fn deliver_single_item<H: AsHandler + ?Sized>(
         &mut self,
         peer: (&mut Peer, &Address),
         parts: &mut Parts,
@@ -79,7 +79,7 @@ impl Receive {
 
     /// Delivers a message whose parts are in the map.
     #[inline(never)]
-    fn deliver_mapped<H: Handler + ?Sized>(
+    fn deliver_mapped<H: AsHandler + ?Sized>(
         &mut self,
         (peer, address): (&mut Peer, &Address),
         parts: &mut Parts,
@@ -92,11 +92,11 @@ impl Receive {
         match kind {
             ShortKind::Call(to) => {
                 let saved_offer = if has_offer { Some(&*saved_offer) } else { None };
-                let asked = ReplyContext { to, saved_offer };
+                let asked = ReplyContext { to, saved_offer, timer: NO_TIMER };
                 deliver((peer, address), parts, (to.xid, Some(&asked)), incoming, handler);
             }
             ShortKind::Reply(finished) => {
-                parts.stats.calls_done.add(1);
+                parts.count_reply(peer, finished);
                 handler.on_reply(Completion::new(peer.id, finished.token, incoming));
             }
         }
@@ -127,7 +127,7 @@ impl Receive {
         handler: &mut dyn Handler,
     ) {
         let Some(finished) = peer.conn.finish_call(&mut parts.ledger, id) else { return };
-        parts.stats.calls_done.add(1);
+        parts.count_reply(peer, &finished);
         let incoming = self.incoming(buffers, RdmaTarget::nothing());
         handler.on_reply(Completion::new(peer.id, finished.token, incoming));
     }
@@ -151,7 +151,7 @@ impl Receive {
 /// Delivers a call, with a send slot for its answer. A stopping shard drops it; without a slot the
 /// call is rejected.
 #[inline(always)]
-fn deliver<'a, H: Handler + ?Sized>(
+fn deliver<'a, H: AsHandler + ?Sized>(
     (peer, address): (&'a mut Peer, &'a Address),
     parts: &'a mut Parts,
     (xid, asked): (u32, Option<&'a ReplyContext<'a>>),
@@ -163,8 +163,44 @@ fn deliver<'a, H: Handler + ?Sized>(
         return parts.turn_back(peer, &to);
     }
     parts.stats.calls_in.add(1);
-    peer.open_calls += 1;
     let call = Call::new(peer.id, address, xid, incoming);
+    if peer.tally.call_in() {
+        return deliver_folded(peer, parts, (call, asked), handler.as_handler());
+    }
+    hand_over(peer, parts, (call, asked), handler);
+}
+
+/// As [`deliver`], and folds the count of the peer's calls. This call is timed. Not generic: the
+/// handler of a program is inlined where it is called from one place.
+#[cold]
+#[inline(never)]
+fn deliver_folded<'a>(
+    peer: &'a mut Peer,
+    parts: &'a mut Parts,
+    (call, asked): (Call<'a>, Option<&'a ReplyContext<'a>>),
+    handler: &mut dyn Handler,
+) {
+    peer.tally.fold_in(&mut peer.totals, parts.sampling.gap());
+    let (id, xid, over) = (peer.id, call.xid(), peer.tally.over());
+    let timer = parts.sampling.begin_service(id, xid);
+    let plain = ReplyTo::plain(xid);
+    let (to, saved_offer) = asked.map_or((&plain, None), |asked| (asked.to, asked.saved_offer));
+    let timed = ReplyContext { to, saved_offer, timer };
+    hand_over(&mut *peer, &mut *parts, (call, Some(&timed)), handler);
+    if peer.tally.over() != over {
+        parts.sampling.end_service(timer, id, xid);
+    }
+}
+
+/// Hands a call over to its handler.
+#[inline(always)]
+fn hand_over<'a, H: Handler + ?Sized>(
+    peer: &'a mut Peer,
+    parts: &'a mut Parts,
+    (call, asked): (Call<'a>, Option<&'a ReplyContext<'a>>),
+    handler: &mut H,
+) {
+    let xid = call.xid();
     parts.outbox.begin(RpcPrefix { xid, kind: MsgType::Reply });
     let _answer = handler.on_call(call, Reply::new(Payload::new(parts), peer, xid, asked));
 }

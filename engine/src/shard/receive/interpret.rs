@@ -25,7 +25,7 @@ impl Receive {
         byte_len: u32,
         token: &RecvToken,
     ) -> Disposition {
-        if matches!(peer.phase, Phase::Closing { .. } | Phase::Leaving { .. }) {
+        if matches!(peer.phase, Phase::Closing | Phase::Leaving) {
             self.stats.late.add(1);
             return Disposition::Done;
         }

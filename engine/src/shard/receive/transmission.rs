@@ -11,7 +11,6 @@ use crate::message::incoming::Buffers;
 use crate::message::rdma_target::RdmaTarget;
 use crate::provider::Provider;
 use crate::shard::Core;
-use crate::shard::parts::Parts;
 use crate::shard::peers::Phase;
 
 impl<P: Provider> Core<P> {
@@ -26,8 +25,8 @@ impl<P: Provider> Core<P> {
                 self.receive.free_buffer(it.token);
                 continue;
             };
-            let recv = (it.recv, false);
-            if let Err(token) = self.receive_short(index, it.token, recv, handler) {
+            let info = (it.recv.byte_len, it.recv.invalidated, false);
+            if let Err(token) = self.receive_short(index, it.token, info, handler) {
                 self.receive_other(index, token, it.recv, now, handler);
             }
         }
@@ -187,10 +186,9 @@ impl<P: Provider> Core<P> {
         handler: &mut dyn Handler,
     ) {
         let Some(peer) = self.peers.at(index) else { return };
-        let Parts { ledger, stats, .. } = &mut self.parts;
-        let Some(finished) = peer.end_call(ledger, call) else { return };
-        stats.calls_done.add(1);
-        stats.calls_failed.add(1);
+        let parts = &mut self.parts;
+        let Some(finished) = peer.end_call(&mut parts.ledger, call) else { return };
+        parts.count_failed(peer, &finished, &error);
         let (id, token) = (peer.id, finished.token);
         handler.on_reply(Completion::failed(id, token, (call, error), RdmaTarget::nothing()));
     }

@@ -91,7 +91,7 @@ impl Timers {
         let is_asking = peer.connect.is_some_and(|asked| asked.is_trying)
             || peer.asking_since.is_some()
             || (self.call_timeouts.per_tick() > 0 && peer.conn.credits().in_flight() > 0);
-        let is_busy = (peer.open_calls | peer.fetching | peer.waiting | peer.exposed) != 0
+        let is_busy = (peer.open_calls() | peer.fetching | peer.waiting | peer.exposed) != 0
             || peer.group_until.is_some()
             || peer.lane.pending.front().is_some()
             || peer.lane.waits_behind().is_some();
@@ -201,7 +201,7 @@ impl Timers {
         // Every request is answered, and every answer is a work request. A call that was given up
         // may never be answered.
         let is_idle = peer.connect.is_none()
-            && (peer.open_calls | peer.fetching | peer.waiting) == 0
+            && (peer.open_calls() | peer.fetching | peer.waiting) == 0
             && !peer.conn.is_calling()
             && peer.lane.pending.front().is_none();
         let seen = is_idle.then(|| peer.lane.last_seq());

@@ -36,17 +36,17 @@ impl<P: Provider> Core<P> {
             if !peer.conn.has_abandoned() {
                 self.parts.rdma.wake_windows(index);
             }
+            let until = peer.until;
             match peer.phase {
-                Phase::Closing { until, .. } if now >= until => self.leak(index, handler),
+                Phase::Closing if now >= until => self.leak(index, handler),
                 // The send queue had no room for the marker: retry.
-                Phase::Closing { until, is_marked: false } => {
-                    let is_marked = self.io.drain(&mut peer.lane, index);
-                    peer.phase = Phase::Closing { until, is_marked };
+                Phase::Closing if !peer.is_marked => {
+                    peer.is_marked = self.io.drain(&mut peer.lane, index);
                 }
-                Phase::Leaving { until } if now >= until => {
+                Phase::Leaving if now >= until => {
                     self.close(index, CloseReason::Local, now, handler);
                 }
-                Phase::Opening { until } if peer.group_until.is_none() => {
+                Phase::Opening if peer.group_until.is_none() => {
                     self.check_opening(index, until, now, handler);
                 }
                 // wire.md E39: a group does not stay open indefinitely.

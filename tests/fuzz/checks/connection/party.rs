@@ -423,7 +423,7 @@ impl Party {
                     lead: wire.into(),
                 });
             }
-            ShortKind::Reply(Finished { token }) => {
+            ShortKind::Reply(Finished { token, .. }) => {
                 let found = self.calls.iter().find(|(_, open)| open.token == token);
                 let xid = *found.expect("only an open call is answered").0;
                 let open = self.calls.remove(&xid).expect("it was just found");

@@ -1,0 +1,207 @@
+//! The counters of one connection: those of every call in three words, and the totals.
+//!
+//! ```text
+//!   call ─▶ left: one fewer ─▶ 0: the total grows by what there were, and this call is timed
+//! ```
+
+/// What a connection counts for every call. The calls since the last fold are those that were left
+/// then, less those that are left.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Tally {
+    /// Calls of the peer until the next fold.
+    in_left: u32,
+    /// Calls of the peer that are over, answered or not, since their last fold.
+    over: u32,
+    /// Own calls until the next fold.
+    out_left: u32,
+    /// Own calls that have ended since their last fold.
+    done: u32,
+}
+
+/// The rest of the counters of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    /// Both include the calls until the next fold.
+    calls_in: u64,
+    calls_out: u64,
+    calls_over: u64,
+    calls_done: u64,
+    /// The others are added as they happen.
+    pub counted: Counts,
+}
+
+/// What a connection, or several, have counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Calls delivered to the handler. Each is open, answered, rejected or left unanswered.
+    pub calls_in: u64,
+    /// Replies sent, deferred ones included.
+    pub replies_out: u64,
+    /// Errors sent instead of replies.
+    pub refusals_out: u64,
+    /// Calls without an answer when the connection ended or the shard stopped.
+    pub calls_unanswered: u64,
+    /// Calls not delivered for lack of resources, and answered with an error.
+    pub calls_turned_back: u64,
+    /// Calls that arrived while the shard stopped: not delivered and not answered.
+    pub calls_dropped: u64,
+    /// Calls sent: open calls plus `calls_done`.
+    pub calls_out: u64,
+    /// Calls completed, failures included.
+    pub calls_done: u64,
+    /// Calls completed with an error.
+    pub calls_failed: u64,
+}
+
+impl Counts {
+    /// Adds what others have counted.
+    pub fn add(&mut self, others: &Counts) {
+        let Counts {
+            calls_in,
+            replies_out,
+            refusals_out,
+            calls_unanswered,
+            calls_turned_back,
+            calls_dropped,
+            calls_out,
+            calls_done,
+            calls_failed,
+        } = others;
+        self.calls_in += calls_in;
+        self.replies_out += replies_out;
+        self.refusals_out += refusals_out;
+        self.calls_unanswered += calls_unanswered;
+        self.calls_turned_back += calls_turned_back;
+        self.calls_dropped += calls_dropped;
+        self.calls_out += calls_out;
+        self.calls_done += calls_done;
+        self.calls_failed += calls_failed;
+    }
+}
+
+impl Tally {
+    /// The tally of a new connection: so many calls until the first fold of each direction, and the
+    /// totals that belong to it.
+    pub fn new([in_left, out_left]: [u32; 2]) -> (Tally, Totals) {
+        debug_assert!(in_left > 0 && out_left > 0, "a fold takes a call");
+        let (calls_in, calls_out) = (in_left.into(), out_left.into());
+        let totals = Totals { calls_in, calls_out, ..Totals::default() };
+        (Tally { in_left, over: 0, out_left, done: 0 }, totals)
+    }
+
+    /// Counts a call of the peer. True if it is time to fold.
+    #[inline(always)]
+    #[must_use]
+    pub fn call_in(&mut self) -> bool {
+        self.in_left -= 1;
+        self.in_left == 0
+    }
+
+    /// Counts a call of the peer that is over: open before.
+    #[inline(always)]
+    pub fn call_over(&mut self) {
+        self.over = self.over.wrapping_add(1);
+    }
+
+    /// The calls of the peer that are over, since their last fold.
+    pub fn over(&self) -> u32 {
+        self.over
+    }
+
+    /// The calls of the peer until the next fold.
+    #[inline]
+    pub fn in_left(&self) -> u32 {
+        self.in_left
+    }
+
+    /// Calls of the peer that are open.
+    pub fn open(&self, totals: &Totals) -> u32 {
+        let calls_in = totals.calls_in - u64::from(self.in_left);
+        (calls_in - totals.calls_over - u64::from(self.over)) as u32
+    }
+
+    /// Ends all open calls of the peer, and returns how many there were.
+    pub fn end_open(&mut self, totals: &mut Totals) -> u32 {
+        let open = self.open(totals);
+        totals.calls_over += u64::from(open);
+        open
+    }
+
+    /// Counts an own call that begins. True if it is time to fold.
+    #[inline(always)]
+    #[must_use]
+    pub fn call_out(&mut self) -> bool {
+        self.out_left -= 1;
+        self.out_left == 0
+    }
+
+    /// An own call was not sent.
+    pub fn uncall_out(&mut self) {
+        self.out_left += 1;
+    }
+
+    /// Counts an own call that has ended.
+    #[inline(always)]
+    pub fn call_done(&mut self) {
+        self.done = self.done.wrapping_add(1);
+    }
+
+    /// Begins the next calls of the peer: so many until the next fold.
+    pub fn fold_in(&mut self, totals: &mut Totals, left: u32) {
+        totals.calls_in += u64::from(left);
+        totals.calls_over += u64::from(core::mem::take(&mut self.over));
+        self.in_left = left;
+    }
+
+    /// As [`Tally::fold_in`], for own calls.
+    pub fn fold_out(&mut self, totals: &mut Totals, left: u32) {
+        totals.calls_out += u64::from(left);
+        totals.calls_done += u64::from(core::mem::take(&mut self.done));
+        self.out_left = left;
+    }
+
+    /// What the connection has counted.
+    pub fn counts(&self, totals: &Totals) -> Counts {
+        let Totals { calls_in, calls_out, calls_over, calls_done, counted } = *totals;
+        let calls_in = calls_in - u64::from(self.in_left);
+        // The only way to end a call that nothing else counts.
+        let ended = calls_over + u64::from(self.over);
+        let replies_out = ended - counted.refusals_out - counted.calls_unanswered;
+        let calls_out = calls_out - u64::from(self.out_left);
+        let calls_done = calls_done + u64::from(self.done);
+        Counts { calls_in, replies_out, calls_out, calls_done, ..counted }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_is_counted_once_wherever_the_folds_are() {
+        let (mut tally, mut totals) = Tally::new([3, 1]);
+        let mut left = [1, 64, 2, 7].into_iter().cycle();
+        for count in 1..=1000_u64 {
+            if tally.call_in() {
+                tally.fold_in(&mut totals, left.next().expect("a cycle"));
+            }
+            if tally.call_out() {
+                tally.fold_out(&mut totals, left.next().expect("a cycle"));
+            }
+            if tally.call_out() {
+                tally.fold_out(&mut totals, left.next().expect("a cycle"));
+            }
+            tally.uncall_out();
+            tally.call_done();
+            assert_eq!(tally.open(&totals), if count == 1 { 1 } else { 2 });
+            if count > 1 {
+                tally.call_over();
+            }
+            let Counts { calls_in, calls_out, calls_done, replies_out, .. } = tally.counts(&totals);
+            assert_eq!((calls_in, calls_out, calls_done), (count, count, count));
+            assert_eq!(replies_out, count - 1, "one is open");
+        }
+    }
+}
