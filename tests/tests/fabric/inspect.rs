@@ -156,6 +156,7 @@ fn more_connections_than_one_turn_looks_at_are_all_reported() {
     for _ in 0..CONNECTIONS {
         world.connect(0);
     }
+    world.settle();
     let handle = world.servers[0].handle().clone();
     let report = thread::scope(|scope| {
         let asking = scope.spawn(|| handle.inspect(LONG));
