@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::slice;
 
 use rpcrdma_tests::folder::Folder;
 
@@ -42,7 +43,7 @@ fn the_checks_find_memory_that_is_never_freed() {
     fs::write(&source, text).expect("the folder is writable");
     for (check, why) in [(Check::Sanitizers, "LeakSanitizer"), (Check::Memcheck, "definitely lost")]
     {
-        let Some(program) = Program::new(&[source.clone()], check) else { continue };
+        let Some(program) = Program::new(slice::from_ref(&source), check) else { continue };
         let output = program.command(&[]).output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains(why), "{said}");
