@@ -1750,6 +1750,15 @@ int rpcrdma_reply_operation(struct rpcrdma_reply *reply, uint32_t origin);
 int rpcrdma_reply_send(struct rpcrdma_reply *reply);
 
 /**
+ * Writes the RPC header of a reply that has results, these results and their padding, and sends
+ * the reply as `rpcrdma_reply_send`: the fast way for short results, in one call. `results` must
+ * not be NULL, also if `len` is 0.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_reply_send_results(struct rpcrdma_reply *reply, const uint8_t *results, size_t len);
+
+/**
  * As `rpcrdma_reply_send`, but a reply that cannot be sent stays open, to be deferred or refused.
  *
  * Thread: callback.
@@ -1851,6 +1860,21 @@ int rpcrdma_client_call(struct rpcrdma_client *client,
                         struct rpcrdma_connection connection,
                         uint64_t cookie,
                         struct rpcrdma_call **call);
+
+/**
+ * Begins a call, writes `len` bytes and their padding behind transaction id and message type, and
+ * submits it, in one call: the fast way for calls without placed data and wants. The bytes begin
+ * with the RPC header of the call, which a program may prepare once. `reply_payload_max` is that of
+ * `rpcrdma_call_reply_payload_max`; 0 for the default. Of a call that is refused nothing is kept.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_client_send(struct rpcrdma_client *client,
+                        struct rpcrdma_connection connection,
+                        uint64_t cookie,
+                        const uint8_t *data,
+                        size_t len,
+                        uint32_t reply_payload_max);
 
 /**
  * Ends a call before its reply: it completes with `RPCRDMA_E_CANCELLED` in the next poll, unless

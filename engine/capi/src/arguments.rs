@@ -204,3 +204,56 @@ pub(crate) unsafe fn sized<T: Copy>(
     unsafe { core::ptr::copy_nonoverlapping(from, to, size.min(known)) };
     Ok(copy)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::rpcrdma_status::RPCRDMA_E_INVALID;
+
+    #[test]
+    fn a_panic_becomes_a_number() {
+        assert_eq!(caught(|| panic!("a defect")), RPCRDMA_E_PANICKED.number());
+        assert_eq!(caught(|| 7), 7);
+    }
+
+    #[test]
+    fn a_text_ends_where_its_room_ends() {
+        let mut room = [1; 4];
+        // SAFETY: there is room for so many bytes.
+        let mut write = |len| unsafe { write_text(&"abc", room.as_mut_ptr(), len) };
+        assert_eq!(write(0), RPCRDMA_E_TRUNCATED.number());
+        assert_eq!(write(2), RPCRDMA_E_TRUNCATED.number());
+        assert_eq!(room.map(|byte| byte as u8), *b"a\0\x01\x01");
+        // SAFETY: as above.
+        assert_eq!(unsafe { write_text(&"abc", room.as_mut_ptr(), 4) }, OK);
+        assert_eq!(room.map(|byte| byte as u8), *b"abc\0");
+        let mut short = [1; 3];
+        c_chars(&"abc", &mut short);
+        assert_eq!(short.map(|byte| byte as u8), *b"ab\0");
+    }
+
+    #[test]
+    fn a_structure_has_the_fields_that_its_size_covers() {
+        #[repr(C)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        struct Options {
+            size: usize,
+            first: usize,
+            second: usize,
+        }
+        const DEFAULTS: Options = Options { size: 0, first: 1, second: 2 };
+        let read = |given: &[usize]| {
+            // SAFETY: the first word states no more bytes than there are.
+            unsafe { sized(given.as_ptr().cast::<Options>(), DEFAULTS, "options") }
+        };
+        let word = size_of::<usize>();
+        assert_eq!(read(&[word]), Ok(Options { size: word, first: 1, second: 2 }));
+        assert_eq!(read(&[2 * word, 7]), Ok(Options { size: 2 * word, first: 7, second: 2 }));
+        assert_eq!(read(&[4 * word, 7, 8, 0]), Ok(Options { size: 4 * word, first: 7, second: 8 }));
+        assert_eq!(read(&[4 * word, 7, 8, 9]), Err(RPCRDMA_E_INVALID.number()));
+        assert_eq!(read(&[word - 1]), Err(RPCRDMA_E_INVALID.number()));
+        // SAFETY: NULL is what it looks for.
+        let null = unsafe { sized(core::ptr::null(), DEFAULTS, "options") };
+        assert_eq!(null, Err(RPCRDMA_E_INVALID.number()));
+    }
+}

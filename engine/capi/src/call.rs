@@ -125,7 +125,7 @@ impl rpcrdma_call {
         // SAFETY: only the lifetime changes. The call ends before what it borrows from is used
         // again: `Polled` and `rpcrdma_turn` see to that.
         let builder = unsafe { transmute::<CallBuilder<'_>, CallBuilder<'static>>(builder) };
-        self.payload.0 = Draft::Call(builder);
+        self.payload.0.set(Draft::Call(builder));
         (self.connection, self.cookie, self.wants) = (connection, cookie, 0);
         (self.deadline, self.xid) = (None, None);
         self
@@ -138,7 +138,7 @@ impl rpcrdma_call {
         draft: AnySessionCall,
         cookie: u64,
     ) -> &mut rpcrdma_call {
-        self.payload.0 = Draft::Session(draft);
+        self.payload.0.set(Draft::Session(draft));
         (self.cookie, self.resend, self.wants) = (cookie, Resend::Never, 0);
         self
     }
@@ -154,7 +154,7 @@ impl rpcrdma_call {
     /// Whether a call is under construction, which borrows from its owner.
     #[inline(always)]
     pub(crate) fn is_open(&self) -> bool {
-        !matches!(self.payload.0, Draft::Nothing | Draft::Kept(_))
+        !matches!(self.payload.0, Draft::Nothing | Draft::Answered(_) | Draft::Kept(_))
     }
 
     fn takes_want(&mut self) -> bool {
@@ -188,6 +188,22 @@ impl rpcrdma_call {
         let kept = Kept::Call { unsent, connection, cookie, deadline, xid };
         self.payload.0 = Draft::Kept(Box::new(kept));
         fail(failure)
+    }
+
+    /// Sends any other call.
+    #[inline(never)]
+    fn submit_other(&mut self, id: Option<&mut MaybeUninit<rpcrdma_call_id>>) -> c_int {
+        let sent = match self.payload.0.take() {
+            Draft::Session(draft) => self.submit_to_session(draft),
+            Draft::Kept(kept) => self.submit_again(kept),
+            _ => return invalid("call"),
+        };
+        match (sent, id) {
+            (Err(number), _) => return number,
+            (Ok(name), Some(id)) => _ = id.write(name),
+            (Ok(_), None) => {}
+        }
+        OK
     }
 
     fn submit_to_session(&mut self, draft: AnySessionCall) -> Result<rpcrdma_call_id, c_int> {
@@ -250,7 +266,7 @@ fn with(
     match &mut call.payload.0 {
         Draft::Call(call) => built(call),
         Draft::Session(call) => each!(AnySessionCall, call, call => owned(call)),
-        Draft::Nothing | Draft::Reply(_) | Draft::Kept(_) => return invalid("call"),
+        _ => return invalid("call"),
     }
     OK
 }
@@ -454,20 +470,9 @@ pub extern "C" fn rpcrdma_call_submit(
     id: Option<&mut MaybeUninit<rpcrdma_call_id>>,
 ) -> c_int {
     given!(call);
-    let sent = match call.payload.0.take() {
-        Draft::Call(builder) => return call.submit(builder, id),
-        Draft::Session(draft) => call.submit_to_session(draft),
-        Draft::Kept(kept) => call.submit_again(kept),
-        Draft::Nothing | Draft::Reply(_) => return invalid("call"),
-    };
-    match sent {
-        Ok(name) => {
-            if let Some(id) = id {
-                id.write(name);
-            }
-            OK
-        }
-        Err(number) => number,
+    match call.payload.0.take_call() {
+        Some(builder) => call.submit(builder, id),
+        None => call.submit_other(id),
     }
 }
 

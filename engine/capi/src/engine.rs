@@ -8,7 +8,7 @@ use core::time::Duration;
 use std::ffi::CString;
 
 use ::rpcrdma_engine::control::Admissions;
-use ::rpcrdma_engine::{Clock, Panicked};
+use ::rpcrdma_engine::{Clock, Config, Engine, Fabric, Panicked, SetupError};
 
 use crate::arguments::{OK, address, array, caught, give, given, taken_back, value, write_text};
 use crate::config::rpcrdma_config;
@@ -281,6 +281,19 @@ pub unsafe extern "C" fn rpcrdma_engine_admissions(
 #[unsafe(no_mangle)]
 pub extern "C" fn rpcrdma_now() -> u64 {
     Clock::new().now()
+}
+
+impl rpcrdma_engine {
+    /// An engine that the program steps, over this fabric: for programs in Rust that count.
+    ///
+    /// # Errors
+    /// As for `Engine::without_threads`.
+    #[doc(hidden)]
+    pub fn stepped_over(fabric: Fabric, config: Config) -> Result<Box<Self>, SetupError> {
+        let (engine, control) = Engine::without_threads(fabric, config)?;
+        let (engine, control) = (AnyEngine::Fabric(engine), Some(AnyControl::Fabric(control)));
+        Ok(Box::new(rpcrdma_engine { engine, control, shards: Vec::new() }))
+    }
 }
 
 fn open(

@@ -230,7 +230,7 @@ impl Handler for Callbacks {
         let mut reply = rpcrdma_reply::of(reply);
         // SAFETY: the program gave it for this; the call and the reply stay during the callback,
         // and nothing else uses them.
-        unsafe { (self.on_call)(self.context, &request, &mut reply) };
+        unsafe { (self.on_call)(self.context, &request, &mut *reply) };
         reply.into_answer()
     }
 

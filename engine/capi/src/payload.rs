@@ -1,10 +1,10 @@
 //! The payload of a message under construction: XDR, and data that are sent from their place.
 
 use core::ffi::c_int;
-use core::mem;
+use core::{mem, ptr};
 
 use ::rpcrdma_engine::onc::{CallHeader, ReplyHeader};
-use ::rpcrdma_engine::{Bulk, CallBuilder, OwnedCall, Payload, Reply, Unsent};
+use ::rpcrdma_engine::{Answer, Bulk, CallBuilder, OwnedCall, Payload, Reply, Unsent};
 use ::rpcrdma_engine::{ConnectionId, Resend, SessionRefused};
 
 use crate::arguments::{OK, array, bytes, given};
@@ -24,6 +24,8 @@ pub struct rpcrdma_payload(pub(crate) Draft);
 /// sent or discarded.
 pub(crate) enum Draft {
     Nothing,
+    /// It was a reply.
+    Answered(Answer<'static>),
     Reply(Reply<'static>),
     Call(CallBuilder<'static>),
     Session(AnySessionCall),
@@ -53,6 +55,35 @@ impl Draft {
     pub(crate) fn take(&mut self) -> Draft {
         mem::replace(self, Draft::Nothing)
     }
+
+    /// Takes a reply that is open, and nothing else. Moves no more than it has to.
+    #[inline(always)]
+    pub(crate) fn take_reply(&mut self) -> Option<Reply<'static>> {
+        let Draft::Reply(reply) = self else { return None };
+        let reply = ptr::from_mut(reply);
+        // SAFETY: it is in its place, which is overwritten at once.
+        let taken = unsafe { reply.read() };
+        self.set(Draft::Nothing);
+        Some(taken)
+    }
+
+    /// Takes a call of a client or turn, and nothing else, as `take_reply`.
+    #[inline(always)]
+    pub(crate) fn take_call(&mut self) -> Option<CallBuilder<'static>> {
+        let Draft::Call(call) = self else { return None };
+        let call = ptr::from_mut(call);
+        // SAFETY: it is in its place, which is overwritten at once.
+        let taken = unsafe { call.read() };
+        self.set(Draft::Nothing);
+        Some(taken)
+    }
+
+    /// Puts a message where none is: drops nothing.
+    #[inline(always)]
+    pub(crate) fn set(&mut self, draft: Draft) {
+        // SAFETY: the place is valid, and what is in it was moved out, or is nothing to be dropped.
+        unsafe { ptr::from_mut(self).write(draft) };
+    }
 }
 
 /// Writes by one of two functions; `None` if there is no message under construction.
@@ -66,13 +97,26 @@ fn with<R>(
         Draft::Reply(reply) => Some(registered(reply.payload())),
         Draft::Call(call) => Some(registered(call.payload())),
         Draft::Session(call) => Some(each!(AnySessionCall, call, call => owned(call))),
-        Draft::Nothing | Draft::Kept(_) => None,
+        Draft::Nothing | Draft::Answered(_) | Draft::Kept(_) => None,
     }
 }
 
 #[inline(always)]
 fn put(payload: Option<&mut rpcrdma_payload>, bytes: &[u8]) {
-    with(payload, |payload| payload.put_fixed(bytes), |call| call.put_fixed(bytes));
+    let Some(payload) = payload else { return };
+    match &mut payload.0 {
+        Draft::Reply(reply) => reply.payload().put_fixed(bytes),
+        Draft::Call(call) => call.payload().put_fixed(bytes),
+        _ => put_in_session(payload, bytes),
+    }
+}
+
+/// Out of the way of the others.
+#[inline(never)]
+fn put_in_session(payload: &mut rpcrdma_payload, bytes: &[u8]) {
+    if let Draft::Session(call) = &mut payload.0 {
+        each!(AnySessionCall, call, call => call.put_fixed(bytes));
+    }
 }
 
 /// Places all of the loans, or none.
@@ -87,7 +131,7 @@ fn place_all(payload: &mut rpcrdma_payload, loans: &mut [rpcrdma_loan]) -> c_int
         Draft::Call(call) => call.payload().place_pieces(taken),
         Draft::Session(call) => each!(AnySessionCall, call, call => call.place_pieces(taken)),
         // Nothing is taken.
-        Draft::Nothing | Draft::Kept(_) => return invalid("payload"),
+        Draft::Nothing | Draft::Answered(_) | Draft::Kept(_) => return invalid("payload"),
     }
     // A message that has no room for all of them takes no more.
     pieces.for_each(drop);

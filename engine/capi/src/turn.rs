@@ -273,7 +273,7 @@ pub unsafe extern "C" fn rpcrdma_turn_resume(
         let resumed = turn.resume(right, |reply| {
             let mut reply = rpcrdma_reply::of(reply);
             // SAFETY: the program gave it for this; the reply stays during the call.
-            unsafe { answer(arg, &mut reply) };
+            unsafe { answer(arg, &mut *reply) };
             reply.into_answer()
         });
         resumed.map_err(|right| (right, is_open))

@@ -1,0 +1,9 @@
+//! The functions of the header, as a C program calls them: what they do, and what they refuse.
+#![expect(unsafe_code, reason = "a C program passes pointers")]
+#![expect(clippy::multiple_unsafe_ops_per_block, reason = "it is a C program, as far as it can be")]
+
+mod answers;
+mod calls;
+mod misuse;
+mod rig;
+mod sessions;

@@ -1,0 +1,164 @@
+//! A server and a client over the fabric.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use rpcrdma_capi::*;
+
+pub const OK: c_int = 0;
+
+pub fn last_error() -> String {
+    // SAFETY: the text stays until the next call of this thread.
+    unsafe { CStr::from_ptr(rpcrdma_last_error()) }.to_string_lossy().into_owned()
+}
+
+/// Fails with the text of the last error.
+#[track_caller]
+pub fn check(number: c_int) {
+    assert_eq!(number, OK, "{}", last_error());
+}
+
+/// Checks that a call of a function has failed like this.
+#[track_caller]
+pub fn refused(number: c_int, status: rpcrdma_status) {
+    assert_eq!(rpcrdma_status::of(number), Some(status), "{}", last_error());
+}
+
+/// What a function gives.
+#[track_caller]
+pub fn made<T>(make: impl FnOnce(Option<&mut MaybeUninit<T>>) -> c_int) -> T {
+    let mut place = MaybeUninit::uninit();
+    check(make(Some(&mut place)));
+    // SAFETY: the function has returned success.
+    unsafe { place.assume_init() }
+}
+
+pub const HANDLER: rpcrdma_handler = rpcrdma_handler {
+    size: size_of::<rpcrdma_handler>(),
+    arg: ptr::null_mut(),
+    start: None,
+    end: None,
+    on_call: None,
+    on_turn: None,
+    on_reply: None,
+    admit: None,
+    on_connect: None,
+    on_refused: None,
+    on_close: None,
+    backward: 0,
+};
+
+/// The bytes of a slice.
+pub fn bytes<'a>(slice: rpcrdma_slice) -> &'a [u8] {
+    match slice.data.is_null() {
+        true => &[],
+        // SAFETY: the tests read slices in their callbacks.
+        false => unsafe { std::slice::from_raw_parts(slice.data, slice.len) },
+    }
+}
+
+/// A completed call.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Got {
+    pub cookie: u64,
+    pub status: c_int,
+    /// Behind transaction id and message type.
+    pub bytes: Vec<u8>,
+    pub placed: Vec<u8>,
+}
+
+pub unsafe extern "C" fn collect(arg: *mut c_void, completion: *mut rpcrdma_completion) {
+    // SAFETY: both are valid in the callback.
+    let (got, done) = unsafe { (&mut *arg.cast::<Vec<Got>>(), &*completion) };
+    let mut placed = Vec::new();
+    // SAFETY: the message is valid in the callback, or NULL.
+    let message = unsafe { done.message.as_ref() };
+    for item in 0..rpcrdma_message_placed_count(message) {
+        let about = made(|out| rpcrdma_message_placed(message, item, out));
+        for segment in 0..about.segments as usize {
+            let slice = made(|out| rpcrdma_message_segment(message, item, segment, out));
+            placed.extend_from_slice(bytes(slice));
+        }
+    }
+    let body = bytes(done.bytes).get(RPCRDMA_PREFIX_LEN..).unwrap_or_default().to_vec();
+    got.push(Got { cookie: done.cookie, status: done.status, bytes: body, placed });
+}
+
+/// An engine with a server on its own thread, and a client with a connection.
+pub struct Rig {
+    pub engine: *mut rpcrdma_engine,
+    pub client: *mut rpcrdma_client,
+    pub connection: rpcrdma_connection,
+    pub at: [c_char; 64],
+}
+
+impl Rig {
+    pub fn new(handler: &rpcrdma_handler) -> Rig {
+        Rig::with(c"", handler)
+    }
+
+    /// With a configuration in TOML.
+    pub fn with(config: &CStr, handler: &rpcrdma_handler) -> Rig {
+        // SAFETY: all pointers are those that the library gave, or to objects of this function.
+        unsafe {
+            let config = made(|out| rpcrdma_config_parse(config.as_ptr(), out));
+            let engine = made(|out| rpcrdma_engine_new(config.as_ref(), out));
+            rpcrdma_config_free(config);
+            check(rpcrdma_engine_start(engine.as_mut(), handler));
+            let mut at = [0; 64];
+            let any = c"127.0.0.1:0".as_ptr();
+            check(rpcrdma_engine_listen(engine.as_mut(), any, at.as_mut_ptr(), at.len()));
+            let client = made(|out| rpcrdma_client_new(engine.as_mut(), out));
+            let connection = made(|out| rpcrdma_client_connect(client, at.as_ptr(), out));
+            Rig { engine, client, connection, at }
+        }
+    }
+
+    /// Begins a call.
+    pub fn call(&self, cookie: u64) -> &mut rpcrdma_call {
+        // SAFETY: the client is the library's, and the call is used before the next.
+        unsafe { &mut *made(|out| rpcrdma_client_call(self.client, self.connection, cookie, out)) }
+    }
+
+    /// A buffer with these bytes.
+    pub fn buffer(&self, content: &[u8]) -> rpcrdma_loan {
+        // SAFETY: the client is the library's.
+        let mut loan = made(|out| unsafe { rpcrdma_client_buffer(self.client, out) });
+        assert!(loan.len as usize >= content.len());
+        // SAFETY: the loan is this program's, and has room.
+        unsafe { loan.data.copy_from_nonoverlapping(content.as_ptr(), content.len()) };
+        loan.len = content.len() as u32;
+        loan
+    }
+
+    /// Polls until so many calls are completed.
+    pub fn wait(&self, count: usize) -> Vec<Got> {
+        let mut got: Vec<Got> = Vec::new();
+        let arg = ptr::from_mut(&mut got).cast();
+        while got.len() < count {
+            // SAFETY: the client is the library's, and `collect` takes this argument.
+            let busy = unsafe { rpcrdma_client_poll_for(self.client, 1 << 30, Some(collect), arg) };
+            assert!(busy >= 0, "{}", last_error());
+        }
+        got
+    }
+
+    /// Sends these bytes behind transaction id and message type, and waits for the reply.
+    pub fn ask(&self, body: &[u8]) -> Got {
+        let (to, data, len) = (self.connection, body.as_ptr(), body.len());
+        // SAFETY: the client is the library's, and there are so many bytes.
+        check(unsafe { rpcrdma_client_send(self.client, to, 1, data, len, 0) });
+        self.wait(1).pop().expect("one was waited for")
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        // SAFETY: both are the library's, and not used any more.
+        unsafe {
+            rpcrdma_client_free(self.client);
+            rpcrdma_engine_free(self.engine);
+        }
+    }
+}

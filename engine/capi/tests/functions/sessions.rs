@@ -1,0 +1,123 @@
+//! Sessions: calls that wait for a connection, deadlines, ends.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use rpcrdma_capi::rpcrdma_status::*;
+use rpcrdma_capi::*;
+
+use crate::rig::{Got, HANDLER, OK, Rig, bytes, check, collect, made, refused};
+
+unsafe extern "C" fn echo(
+    _context: *mut c_void,
+    request: *const rpcrdma_request,
+    reply: *mut rpcrdma_reply,
+) {
+    // SAFETY: all are valid in the callback.
+    unsafe {
+        let body = &bytes((*request).bytes)[RPCRDMA_PREFIX_LEN..];
+        let payload = rpcrdma_reply_payload(reply.as_mut());
+        rpcrdma_put_fixed(payload, body.as_ptr(), body.len());
+        check(rpcrdma_reply_send(reply.as_mut()));
+    }
+}
+
+/// A session to the server of a rig.
+fn session(rig: &Rig, options: Option<&rpcrdma_session_options>) -> *mut rpcrdma_session {
+    let addresses = [rig.at.as_ptr()];
+    // SAFETY: all pointers are those that the library gave, or to objects of this function.
+    unsafe {
+        let mut client = made(|out| rpcrdma_client_new(rig.engine.as_mut(), out));
+        let options = options.map_or(ptr::null(), ptr::from_ref);
+        let made =
+            made(|out| rpcrdma_session_new(Some(&mut client), addresses.as_ptr(), 1, options, out));
+        assert!(client.is_null(), "the session has taken it");
+        made
+    }
+}
+
+fn wait(session: *mut rpcrdma_session, count: usize) -> Vec<Got> {
+    let mut got: Vec<Got> = Vec::new();
+    while got.len() < count {
+        let arg = ptr::from_mut(&mut got).cast();
+        // SAFETY: the session is the library's, and `collect` takes this argument.
+        assert!(unsafe { rpcrdma_session_poll_for(session, 1 << 30, Some(collect), arg) } >= 0);
+    }
+    got
+}
+
+#[test]
+fn calls_wait_for_a_connection_and_are_answered() {
+    let rig = Rig::new(&rpcrdma_handler { on_call: Some(echo), ..HANDLER });
+    let session = session(&rig, None);
+    // SAFETY: the session is the library's, and each call is used before the next.
+    unsafe {
+        for cookie in 0..5 {
+            let call = &mut *made(|out| rpcrdma_session_call(session, cookie, out));
+            rpcrdma_put_u64(rpcrdma_call_payload(Some(call)), cookie);
+            check(rpcrdma_call_resend(Some(call), 1));
+            refused(rpcrdma_call_xid(Some(call), 1), RPCRDMA_E_INVALID);
+            check(rpcrdma_call_deadline(Some(call), u64::MAX));
+            check(rpcrdma_call_submit(Some(call), None));
+        }
+        assert_eq!(rpcrdma_session_open_calls(session), 5);
+        for (cookie, got) in wait(session, 5).iter().enumerate() {
+            let cookie = cookie as u64;
+            let answer = (got.cookie, got.status, &got.bytes[..]);
+            assert_eq!(answer, (cookie, OK, &cookie.to_be_bytes()[..]));
+        }
+        let event = made(|out| rpcrdma_session_next_event(session, out));
+        assert_eq!(event.kind, rpcrdma_session_event_kind::RPCRDMA_SESSION_CONNECTED as i32);
+        assert_eq!(event.address[..64], rig.at);
+        assert_eq!(rpcrdma_session_connections(session), 1);
+        check(rpcrdma_session_close(session));
+        while !rpcrdma_session_is_closed(session) {
+            rpcrdma_session_poll_for(session, 1 << 20, None, ptr::null_mut());
+        }
+        let call = made(|out| rpcrdma_session_call(session, 9, out)).as_mut();
+        refused(rpcrdma_call_submit(call, None), RPCRDMA_E_CLOSED);
+        rpcrdma_session_free(session);
+    }
+}
+
+#[test]
+fn a_call_that_has_to_wait_in_vain_ends_by_its_deadline() {
+    let mut rig = Rig::new(&rpcrdma_handler { on_call: Some(echo), ..HANDLER });
+    // Nobody listens there.
+    for (place, byte) in rig.at.iter_mut().zip(b"127.0.0.1:1\0") {
+        *place = *byte as _;
+    }
+    let options = rpcrdma_session_options {
+        size: size_of::<rpcrdma_session_options>(),
+        connections: 1,
+        backoff_min_ns: 0,
+        backoff_max_ns: 0,
+        waiting_calls: 1,
+        waiting_bytes: 0,
+    };
+    let session = session(&rig, Some(&options));
+    // SAFETY: the session is the library's, and each call is used before the next.
+    unsafe {
+        let mut loan = rig.buffer(&[1; 10]);
+        let call = &mut *made(|out| rpcrdma_session_call(session, 1, out));
+        check(rpcrdma_place(rpcrdma_call_payload(Some(call)), Some(&mut loan)));
+        check(rpcrdma_call_deadline(Some(call), rpcrdma_now() + 1));
+        check(rpcrdma_call_submit(Some(call), None));
+        let call = &mut *made(|out| rpcrdma_session_call(session, 2, out));
+        let mut loan = rig.buffer(&[2; 10]);
+        check(rpcrdma_place(rpcrdma_call_payload(Some(call)), Some(&mut loan)));
+        refused(rpcrdma_call_submit(Some(call), None), RPCRDMA_E_QUEUE_FULL);
+        let (out, place) = (&mut std::mem::MaybeUninit::uninit(), ptr::from_mut(&mut loan));
+        check(rpcrdma_call_take_placed(Some(call), place, 1, Some(out)));
+        assert_eq!((out.assume_init(), loan.len), (1, 10));
+        rpcrdma_loan_free(Some(&mut loan));
+        check(rpcrdma_call_discard(Some(call)));
+        refused(wait(session, 1)[0].status, RPCRDMA_E_DEADLINE);
+        let mut event = std::mem::MaybeUninit::uninit();
+        while rpcrdma_session_next_event(session, Some(&mut event)) != OK {
+            rpcrdma_session_poll_for(session, 1 << 30, None, ptr::null_mut());
+        }
+        refused(event.assume_init_ref().status, RPCRDMA_E_UNREACHABLE);
+        rpcrdma_session_free(session);
+    }
+}
