@@ -93,8 +93,8 @@ fn run<P: Provider>(provider: P, config: Config, args: &Args) -> Result<(), Box<
     for shard in server.shards() {
         println!("nfs3: shard {}: {}", shard.shard(), shard.obtained());
     }
-    let status = NotifyState::Status(&format!("serving {}", args.export.display()));
-    tell_manager(&[NotifyState::Ready, status]);
+    let status = format!("serving {}", args.export.display());
+    tell_manager(&[NotifyState::Ready, NotifyState::Status(&status)]);
     signals.forever().next();
     tell_manager(&[NotifyState::Stopping]);
     println!("nfs3: stopping; {} calls wait for a worker thread", server.waiting());
