@@ -36,6 +36,7 @@ impl Scene {
         raw.engine.shards = 2;
         raw.engine.idle.policy = "block".into();
         raw.connections.max = 4;
+        raw.stats.sample = 1;
         let config = Config::try_from(raw).expect("a configuration");
         let mut engine = Engine::new(Fabric::new(), config).expect("an engine");
         let shards = engine.start(|_| Server).expect("two shards");
@@ -144,7 +145,11 @@ fn every_family_is_described_and_named_by_the_conventions() {
     for ((name, help), (_, kind)) in helps.iter().zip(&types) {
         assert!(name.starts_with("rpcrdma_") && !name.ends_with("_total"), "{name}");
         assert!(help.ends_with('.') && !help.contains("  "), "{name}: {help}");
-        let suffix = if *kind == "counter" { "_total" } else { "" };
+        let suffix = match *kind {
+            "counter" => "_total",
+            "histogram" => "_count",
+            _ => "",
+        };
         let sample = format!("{name}{suffix}");
         let is_it = |line: &str| {
             line.strip_prefix(&sample).is_some_and(|rest| rest.starts_with(['{', ' ']))
@@ -209,6 +214,26 @@ fn prometheus_gets_openmetrics_and_a_browser_gets_text() {
     assert_eq!(kind(asked), openmetrics);
     assert_eq!(kind("Accept: text/html,*/*;q=0.8\r\n"), "text/plain; charset=utf-8");
     assert_eq!(kind(""), "text/plain; charset=utf-8");
+}
+
+#[test]
+fn every_timed_call_is_in_a_bucket_of_its_side() {
+    let mut scene = Scene::new();
+    scene.call(50, 0);
+    let text = scene.scrape();
+    let sum = |name: &str, label: &str| {
+        let is_it = |line: &&str| line.starts_with(&format!("{name}{{")) && line.contains(label);
+        let values = text.lines().filter(is_it).map(|line| line.rsplit(' ').next());
+        values
+            .map(|value| value.and_then(|it| it.parse::<f64>().ok()).expect("a value"))
+            .sum::<f64>()
+    };
+    for side in ["rpcrdma_service_seconds", "rpcrdma_call_seconds"] {
+        assert_eq!(sum(&format!("{side}_count"), ""), 50.0, "{text}");
+        assert_eq!(sum(&format!("{side}_bucket"), "le=\"+Inf\""), 50.0);
+        assert!(sum(&format!("{side}_sum"), "") > 0.0);
+    }
+    assert_eq!(sum("rpcrdma_peer_calls_received_total", "peer="), 50.0);
 }
 
 #[test]

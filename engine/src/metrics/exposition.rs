@@ -17,7 +17,25 @@ pub(super) struct Family {
     /// Without the prefix `rpcrdma_`, the unit, and the suffix `_total` of counters.
     pub name: &'static str,
     pub help: String,
-    pub samples: Vec<(Labels, u64)>,
+    pub samples: Vec<(Labels, Value)>,
+}
+
+/// The value of a sample.
+#[derive(Debug)]
+pub(super) enum Value {
+    Number(u64),
+    Times(Times),
+}
+
+/// A distribution of times.
+#[derive(Debug)]
+pub(super) struct Times {
+    pub count: u64,
+    /// Seconds, of all of them together.
+    pub sum: f64,
+    /// How many are longer than the bound before and at most this one, in seconds. The last bound
+    /// is infinite.
+    pub buckets: Vec<(f64, u64)>,
 }
 
 /// What the samples of a family are.
@@ -29,6 +47,8 @@ pub(super) enum Kind {
     Gauge,
     /// A gauge of bytes.
     Bytes,
+    /// Distributions of times, in seconds.
+    Seconds,
 }
 
 impl Family {
@@ -38,30 +58,41 @@ impl Family {
         help: impl Into<String>,
         samples: Vec<(Labels, u64)>,
     ) -> Family {
-        Family { kind, name, help: help.into(), samples }
+        let number = |(labels, number)| (labels, Value::Number(number));
+        Family { kind, name, help: help.into(), samples: samples.into_iter().map(number).collect() }
     }
 
     fn encode(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let kind = match self.kind {
             Kind::Counter => MetricType::Counter,
             Kind::Gauge | Kind::Bytes => MetricType::Gauge,
+            Kind::Seconds => MetricType::Histogram,
         };
-        let unit = (self.kind == Kind::Bytes).then_some(Unit::Bytes);
+        let unit = match self.kind {
+            Kind::Counter | Kind::Gauge => None,
+            Kind::Bytes => Some(Unit::Bytes),
+            Kind::Seconds => Some(Unit::Seconds),
+        };
         let mut to = to.encode_descriptor(self.name, &self.help, unit.as_ref(), kind)?;
         for (labels, value) in &self.samples {
             if labels.is_empty() {
-                self.encode_value(*value, &mut to)?;
+                self.encode_value(value, &mut to)?;
             } else {
-                self.encode_value(*value, &mut to.encode_family(labels)?)?;
+                self.encode_value(value, &mut to.encode_family(labels)?)?;
             }
         }
         Ok(())
     }
 
-    fn encode_value(&self, value: u64, to: &mut MetricEncoder<'_>) -> fmt::Result {
-        match self.kind {
-            Kind::Counter => to.encode_counter::<NoLabelSet, u64, u64>(&value, None),
-            Kind::Gauge | Kind::Bytes => to.encode_gauge(&value),
+    fn encode_value(&self, value: &Value, to: &mut MetricEncoder<'_>) -> fmt::Result {
+        match value {
+            Value::Times(Times { count, sum, buckets }) => {
+                to.encode_histogram::<NoLabelSet>(*sum, *count, buckets, None)
+            }
+            Value::Number(value) if self.kind == Kind::Counter => {
+                to.encode_counter::<NoLabelSet, u64, u64>(value, None)
+            }
+            Value::Number(value) => to.encode_gauge(value),
         }
     }
 }
@@ -76,8 +107,9 @@ impl Collector for Families {
     }
 }
 
-/// The text that Prometheus reads.
-pub(super) fn text(families: Vec<Family>) -> String {
+/// The text that Prometheus reads. Families without samples are not in it.
+pub(super) fn text(mut families: Vec<Family>) -> String {
+    families.retain(|family| !family.samples.is_empty());
     let mut registry = Registry::with_prefix("rpcrdma");
     registry.register_collector(Box::new(Families(families)));
     let mut text = String::new();

@@ -1,6 +1,8 @@
-//! The gauges of shards and connections: their names, their descriptions, and where they are found.
+//! The gauges of shards, and the gauges and counters of connections: their names, their
+//! descriptions, and where they are found.
 
 use crate::stats::report::{Gauges, PeerReport, Stock};
+use crate::stats::tally::Counts;
 
 /// Where the number of a pool is found.
 pub(super) type Pool = fn(&Gauges) -> Stock;
@@ -78,4 +80,29 @@ pub(super) const PEER_GAUGES: &[PeerGauge] = &[
         |it| it.sends_outstanding,
     ),
     ("peer_slots", "Send slots held by messages to the peer.", |it| it.slots),
+];
+
+type PeerCounter = (&'static str, &'static str, fn(&Counts) -> u64);
+
+/// What a connection has counted.
+pub(super) const PEER_COUNTERS: &[PeerCounter] = &[
+    ("peer_calls_received", "Calls of the peer delivered to the handler.", |it| it.calls_in),
+    ("peer_replies_sent", "Replies sent to the peer, deferred ones included.", |it| it.replies_out),
+    ("peer_refusals_sent", "Errors sent to the peer instead of replies.", |it| it.refusals_out),
+    ("peer_calls_unanswered", "Calls of the peer left without an answer.", |it| {
+        it.calls_unanswered
+    }),
+    (
+        "peer_calls_turned_back",
+        "Calls of the peer not delivered for lack of resources, and answered with an error.",
+        |it| it.calls_turned_back,
+    ),
+    (
+        "peer_calls_dropped",
+        "Calls of the peer that arrived while the shard stopped, and were not answered.",
+        |it| it.calls_dropped,
+    ),
+    ("peer_calls_sent", "Calls sent to the peer.", |it| it.calls_out),
+    ("peer_calls_completed", "Calls to the peer completed, failures included.", |it| it.calls_done),
+    ("peer_calls_failed", "Calls to the peer completed with an error.", |it| it.calls_failed),
 ];

@@ -10,6 +10,7 @@
 mod endpoint;
 mod exposition;
 mod gauges;
+mod latencies;
 mod names;
 mod scrape;
 

@@ -4,12 +4,13 @@ use std::thread;
 use std::time::Duration;
 
 use super::exposition::{Family, Kind, Labels};
-use super::gauges::{PEER_GAUGES, POOLS, SHARD_GAUGES};
-use super::names;
+use super::gauges::{PEER_COUNTERS, PEER_GAUGES, POOLS, SHARD_GAUGES};
+use super::{latencies, names};
 use crate::api::handle::ShardHandle;
 use crate::control::Admissions;
 use crate::stats::Snapshot;
 use crate::stats::inspection::InspectError;
+use crate::stats::latency::LatencyReport;
 use crate::stats::report::{PeerReport, ShardReport};
 
 /// What a scrape has found.
@@ -24,6 +25,7 @@ pub(super) struct Scrape {
 pub(super) struct ShardScrape {
     handle: ShardHandle,
     counters: Snapshot,
+    latencies: LatencyReport,
     /// `None` if it did not answer in time.
     report: Option<ShardReport>,
 }
@@ -46,7 +48,8 @@ impl ShardScrape {
         };
         // Counters are there to read, whether the shard answers or not.
         let counters = report.as_ref().map_or_else(|| handle.stats(), |report| report.counters);
-        Some(ShardScrape { handle: handle.clone(), counters, report })
+        let latencies = handle.latencies();
+        Some(ShardScrape { handle: handle.clone(), counters, latencies, report })
     }
 
     fn labels(&self) -> Labels {
@@ -79,6 +82,8 @@ impl Scrape {
         families.extend(self.of_shards());
         families.extend(self.pools());
         families.extend(self.counters());
+        let timed = self.shards.iter().map(|shard| (shard.labels(), &shard.latencies));
+        families.extend(latencies::families(timed));
         families.extend(self.of_peers());
         families
     }
@@ -187,7 +192,12 @@ impl Scrape {
             let samples = all(&|shard, peer| (shard.peer_labels(peer), u64::from(value(peer))));
             Family::new(Kind::Gauge, name, *help, samples)
         });
-        [Family::new(Kind::Gauge, "peer_info", INFO, info)].into_iter().chain(gauges)
+        let counters = PEER_COUNTERS.iter().map(move |(name, help, value)| {
+            let samples = all(&|shard, peer| (shard.peer_labels(peer), value(&peer.counts)));
+            Family::new(Kind::Counter, name, *help, samples)
+        });
+        let info = Family::new(Kind::Gauge, "peer_info", INFO, info);
+        [info].into_iter().chain(gauges).chain(counters)
     }
 }
 
