@@ -269,10 +269,10 @@ const COLD_HANDLER: &str = "handler: &mut dyn Handler";
 const FOR_EACH_HANDLER: [(&str, &str); 6] = [
     ("engine/src/shard/mod.rs", "fn turn<H: Handler>("),
     ("engine/src/shard/completions.rs", "fn take_in<H: Handler>("),
-    ("engine/src/shard/completions.rs", "fn receive_short<H: Handler + ?Sized>("),
-    ("engine/src/shard/receive/deliver.rs", "fn deliver_short<H: Handler + ?Sized>("),
-    ("engine/src/shard/receive/deliver.rs", "fn deliver_mapped<H: Handler + ?Sized>("),
-    ("engine/src/shard/receive/deliver.rs", "fn deliver<'a, H: Handler + ?Sized>("),
+    ("engine/src/shard/completions.rs", "fn receive_short<H: AsHandler + ?Sized>("),
+    ("engine/src/shard/receive/deliver.rs", "fn deliver_short<H: AsHandler + ?Sized>("),
+    ("engine/src/shard/receive/deliver.rs", "fn deliver_mapped<H: AsHandler + ?Sized>("),
+    ("engine/src/shard/receive/deliver.rs", "fn deliver<'a, H: AsHandler + ?Sized>("),
 ];
 
 #[test]

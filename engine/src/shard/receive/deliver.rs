@@ -167,7 +167,8 @@ fn deliver<'a, H: AsHandler + ?Sized>(
     if peer.tally.call_in() {
         return deliver_folded(peer, parts, (call, asked), handler.as_handler());
     }
-    hand_over(peer, parts, (call, asked), handler);
+    parts.outbox.begin(RpcPrefix { xid, kind: MsgType::Reply });
+    let _answer = handler.on_call(call, Reply::new(Payload::new(parts), peer, xid, asked));
 }
 
 /// As [`deliver`], and folds the count of the peer's calls. This call is timed. Not generic: the
@@ -186,21 +187,10 @@ fn deliver_folded<'a>(
     let plain = ReplyTo::plain(xid);
     let (to, saved_offer) = asked.map_or((&plain, None), |asked| (asked.to, asked.saved_offer));
     let timed = ReplyContext { to, saved_offer, timer };
-    hand_over(&mut *peer, &mut *parts, (call, Some(&timed)), handler);
+    parts.outbox.begin(RpcPrefix { xid, kind: MsgType::Reply });
+    let reply = Reply::new(Payload::new(&mut *parts), &mut *peer, xid, Some(&timed));
+    let _answer = handler.on_call(call, reply);
     if peer.tally.over() != over {
         parts.sampling.end_service(timer, id, xid);
     }
-}
-
-/// Hands a call over to its handler.
-#[inline(always)]
-fn hand_over<'a, H: Handler + ?Sized>(
-    peer: &'a mut Peer,
-    parts: &'a mut Parts,
-    (call, asked): (Call<'a>, Option<&'a ReplyContext<'a>>),
-    handler: &mut H,
-) {
-    let xid = call.xid();
-    parts.outbox.begin(RpcPrefix { xid, kind: MsgType::Reply });
-    let _answer = handler.on_call(call, Reply::new(Payload::new(parts), peer, xid, asked));
 }
