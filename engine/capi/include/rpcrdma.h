@@ -1988,50 +1988,6 @@ struct rpcrdma_payload *rpcrdma_call_payload(struct rpcrdma_call *call);
 int rpcrdma_call_operation(struct rpcrdma_call *call);
 
 /**
- * Requests one more data item of the reply outside of its payload, in placement segments. A
- * shorter item than `len_min` stays in the payload; at most `len_max` bytes are received.
- *
- * Thread: that of the call's owner.
- */
-int rpcrdma_call_want(struct rpcrdma_call *call, uint32_t len_min, uint32_t len_max);
-
-/**
- * As `rpcrdma_call_want`, but the peer writes the item to a result buffer by RDMA Write. It has
- * `count` pieces, in all at least `len_max` bytes. Takes the loans, which come back by
- * `rpcrdma_completion_take_sink`.
- *
- * Thread: that of the call's owner.
- */
-int rpcrdma_call_want_into(struct rpcrdma_call *call,
-                           uint32_t len_min,
-                           uint32_t len_max,
-                           struct rpcrdma_loan *sink,
-                           size_t count);
-
-/**
- * As `rpcrdma_call_want_into`, but the peer may choose to place the item by Send.
- *
- * Thread: that of the call's owner.
- */
-int rpcrdma_call_want_either(struct rpcrdma_call *call,
-                             uint32_t len_min,
-                             uint32_t len_max,
-                             struct rpcrdma_loan *sink,
-                             size_t count);
-
-/**
- * As `rpcrdma_call_want_into`, but the peer places an item of at most `sent_max` bytes by Send.
- *
- * Thread: that of the call's owner.
- */
-int rpcrdma_call_want_by_size(struct rpcrdma_call *call,
-                              uint32_t len_min,
-                              uint32_t len_max,
-                              uint32_t sent_max,
-                              struct rpcrdma_loan *sink,
-                              size_t count);
-
-/**
  * Sets the maximum length of the reply's payload, from the transaction id on, without placed
  * items. The default is 1024 bytes, or the capacity of one message if that is less.
  *
@@ -2102,6 +2058,50 @@ int rpcrdma_call_take_sink(struct rpcrdma_call *call,
  * Thread: that of the call's owner.
  */
 int rpcrdma_call_discard(struct rpcrdma_call *call);
+
+/**
+ * Requests one more data item of the reply outside of its payload, in placement segments. A
+ * shorter item than `len_min` stays in the payload; at most `len_max` bytes are received.
+ *
+ * Thread: that of the call's owner.
+ */
+int rpcrdma_call_want(struct rpcrdma_call *call, uint32_t len_min, uint32_t len_max);
+
+/**
+ * As `rpcrdma_call_want`, but the peer writes the item to a result buffer by RDMA Write. It has
+ * `count` pieces, in all at least `len_max` bytes. Takes the loans, which come back by
+ * `rpcrdma_completion_take_sink`.
+ *
+ * Thread: that of the call's owner.
+ */
+int rpcrdma_call_want_into(struct rpcrdma_call *call,
+                           uint32_t len_min,
+                           uint32_t len_max,
+                           struct rpcrdma_loan *sink,
+                           size_t count);
+
+/**
+ * As `rpcrdma_call_want_into`, but the peer may choose to place the item by Send.
+ *
+ * Thread: that of the call's owner.
+ */
+int rpcrdma_call_want_either(struct rpcrdma_call *call,
+                             uint32_t len_min,
+                             uint32_t len_max,
+                             struct rpcrdma_loan *sink,
+                             size_t count);
+
+/**
+ * As `rpcrdma_call_want_into`, but the peer places an item of at most `sent_max` bytes by Send.
+ *
+ * Thread: that of the call's owner.
+ */
+int rpcrdma_call_want_by_size(struct rpcrdma_call *call,
+                              uint32_t len_min,
+                              uint32_t len_max,
+                              uint32_t sent_max,
+                              struct rpcrdma_loan *sink,
+                              size_t count);
 
 /**
  * Writes an unsigned integer.

@@ -38,6 +38,8 @@ mod client;
 
 mod call;
 
+mod want;
+
 mod payload;
 
 mod loan;
@@ -69,3 +71,4 @@ pub use stats::*;
 pub use status::*;
 pub use ticket::*;
 pub use turn::*;
+pub use want::*;
