@@ -16,7 +16,7 @@ system_image() {
     unpacked "${system_packages[@]}"
     mapfile -t packages < <(with_libraries "${system_packages[@]}")
     rm -rf "$tree"
-    mkdir -p "$tree"/{usr/bin,usr/sbin,usr/lib64,"$lib",var/lib/dpkg/info,var/lib/dpkg/updates,var/lib/dpkg/triggers,var/log,srv}
+    mkdir -p "$tree"/{usr/bin,usr/sbin,usr/lib64,"$lib",var/lib/dpkg/info,var/lib/dpkg/updates,var/lib/dpkg/triggers,var/log,var/tmp,srv}
     for name in bin sbin lib lib64; do
         ln -s "usr/$name" "$tree/$name"
     done
