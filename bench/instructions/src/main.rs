@@ -1,6 +1,7 @@
 //! Counts the instructions of RPCs and compares them with what was kept: `tests/instructions`.
 
 mod apart;
+mod capi;
 mod cases;
 mod figures;
 mod pair;

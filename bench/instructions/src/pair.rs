@@ -23,6 +23,7 @@ use rpcrdma_verbs::Verbs;
 use rpcrdma_verbs::fake::Board;
 
 use crate::apart::apart;
+use crate::capi;
 use crate::cases::{By, CASES, Case, Op, Over};
 
 /// What a run counts.
@@ -47,6 +48,10 @@ pub enum Side {
 pub fn run(counted: Counted) {
     for case in CASES {
         match case.over {
+            Over::Fabric if case.by == By::C => {
+                let config = Config::try_from(settings(case)).expect("the configuration adds up");
+                capi::run(fabric(), config, case, [WARM_UP, CALLS]);
+            }
             Over::Fabric => {
                 let fabric = fabric();
                 run_over([fabric.clone(), fabric], counted, case);
@@ -68,6 +73,7 @@ fn run_by<C: Provider, S: Provider>(clients: C, servers: S, case: Case) {
     match case.by {
         By::Client => Pair::<Direct<C>, S>::new(clients, servers, case).run(),
         By::Session => Pair::<Session<C>, S>::new(clients, servers, case).run(),
+        By::C => unreachable!("its provider is the library's own"),
     }
 }
 
@@ -299,13 +305,13 @@ fn server_turn<S: Provider>(server: &mut Shard<S, Server>, now: u64) {
 
 /// What was counted so far does not count. (Equal functions would become one.)
 #[inline(never)]
-fn begin_part() {
+pub fn begin_part() {
     black_box("begin");
 }
 
 /// What was counted since is a part.
 #[inline(never)]
-fn end_part() {
+pub fn end_part() {
     black_box("end");
 }
 
@@ -429,14 +435,14 @@ fn settings(case: Case) -> Raw {
 }
 
 /// A program, a version, a procedure.
-const CALL_HEADER: [u8; CallHeader::PLAIN_LEN] = CallHeader::plain(0x2000_0000, 1, 1);
-const REPLY_HEADER: [u8; ReplyHeader::SUCCESS_LEN] = ReplyHeader::SUCCESS;
+pub const CALL_HEADER: [u8; CallHeader::PLAIN_LEN] = CallHeader::plain(0x2000_0000, 1, 1);
+pub const REPLY_HEADER: [u8; ReplyHeader::SUCCESS_LEN] = ReplyHeader::SUCCESS;
 /// Transaction id and message type, which the engine writes.
 const PREFIX_LEN: usize = RpcPrefix::LEN;
-const ECHO_LEN: usize = 64;
+pub const ECHO_LEN: usize = 64;
 const WRITE_LEN: usize = 4096;
 const READ_LEN: usize = 65_536;
-const REPLY_PAYLOAD_MAX: u32 = 128;
+pub const REPLY_PAYLOAD_MAX: u32 = 128;
 /// Calls of a case that are counted.
 pub const CALLS: u64 = 1600;
 /// Calls before that.
@@ -444,5 +450,5 @@ const WARM_UP: u64 = 320;
 /// A deadline that does not pass: 1 s.
 const DEADLINE_NS: u64 = 1_000_000_000;
 /// The time of a turn.
-const TURN_NS: u64 = 100;
-const PATIENCE: u32 = 1000;
+pub const TURN_NS: u64 = 100;
+pub const PATIENCE: u32 = 1000;
