@@ -61,7 +61,7 @@ fn verbs_opens_a_device_or_says_why_not() {
     use rpcrdma::verbs::{Verbs, VerbsOptions, missing_libraries};
 
     let options = VerbsOptions { device: Some("absent0".into()), ..Default::default() };
-    let why = Verbs::open(&options).err().expect("no such device").to_string();
+    let why = Verbs::open(&options).map(drop).expect_err("no such device").to_string();
     match missing_libraries().first() {
         Some((library, _)) => assert!(why.contains(library), "{why}"),
         None => assert!(why.contains("absent0"), "{why}"),
