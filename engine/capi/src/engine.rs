@@ -8,7 +8,7 @@ use core::time::Duration;
 use std::ffi::CString;
 
 use ::rpcrdma_engine::control::Admissions;
-use ::rpcrdma_engine::{Clock, Config, Engine, Fabric, Panicked, SetupError};
+use ::rpcrdma_engine::{Clock, Config, Engine, Fabric, Panicked, SetupError, ShmName};
 
 use crate::arguments::{OK, address, array, caught, give, given, taken_back, value, write_text};
 use crate::config::rpcrdma_config;
@@ -17,6 +17,11 @@ use crate::handle::rpcrdma_handle;
 use crate::handler::{Factory, rpcrdma_handler};
 use crate::provider::{AnyControl, AnyEngine, each};
 use crate::stats::{rpcrdma_counter, write_counters};
+
+/// Room for any address as text, with its NUL.
+pub const RPCRDMA_ADDRESS_MAX: usize = 128;
+
+const _: () = assert!("shm:".len() + ShmName::LEN_MAX < RPCRDMA_ADDRESS_MAX);
 
 /// A device with shards on it.
 pub struct rpcrdma_engine {
@@ -107,8 +112,9 @@ pub unsafe extern "C" fn rpcrdma_engine_free(engine: *mut rpcrdma_engine) {
 /// Listens at an address, such as "192.0.2.1:20049" or "shm:/run/store.sock", and distributes
 /// connections over the serving shards in turn. Port 0, and "shm:@", select a free one.
 ///
-/// `text` receives the address in use with a NUL at its end, in at most `len` bytes; NULL if it is
-/// not needed.
+/// `text` receives the address in use with a NUL at its end, in at most `len` bytes
+/// (`RPCRDMA_ADDRESS_MAX` are enough); NULL if it is not needed. It listens even if the address is
+/// cut off (`RPCRDMA_E_TRUNCATED`).
 ///
 /// Thread: one at a time.
 #[unsafe(no_mangle)]
@@ -135,7 +141,8 @@ pub unsafe extern "C" fn rpcrdma_engine_listen(
 }
 
 /// Starts the configured number of shards (`engine.shards`), each on its own thread with its own
-/// context of the handler, and returns when all of them serve.
+/// context of the handler, and returns when all of them serve. The handler is copied. If it fails,
+/// shards that have started run until `rpcrdma_engine_stop`.
 ///
 /// Thread: one at a time, not a callback.
 #[unsafe(no_mangle)]

@@ -30,7 +30,8 @@ pub struct rpcrdma_handler {
     /// For `start`; shared by all shards.
     pub arg: *mut c_void,
     /// Makes the context of a shard, on its thread. The handle is valid while the context is; clone
-    /// it to keep it for longer. NULL: `arg` is the context of every shard.
+    /// it to keep it for longer. NULL: `arg` is the context of every shard. The context may be NULL,
+    /// too: nothing is read there.
     pub start:
         Option<unsafe extern "C" fn(arg: *mut c_void, shard: *const rpcrdma_handle) -> *mut c_void>,
     /// The shard has ended: frees the context.

@@ -235,7 +235,7 @@ pub unsafe extern "C" fn rpcrdma_request_address(
     unsafe { write_text(&call.address(), text, len) }
 }
 
-/// The xid of a call that is over, to repeat it with.
+/// The xid of a call that is over, to repeat it with; 0 for a call of a session.
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]

@@ -168,7 +168,7 @@ pub unsafe extern "C" fn rpcrdma_put_opaque(
     with(payload, |payload| payload.put_opaque(data), |call| call.put_opaque(data));
 }
 
-/// Writes fixed-length opaque data: bytes, padding.
+/// Writes fixed-length opaque data: bytes, padding. Where `data` is NULL there are no bytes.
 ///
 /// Thread: that of the message.
 #[unsafe(no_mangle)]

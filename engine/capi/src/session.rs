@@ -21,6 +21,7 @@ use crate::turn::Lender;
 
 use crate::call::{rpcrdma_call, rpcrdma_call_id};
 use crate::client::{rpcrdma_client, rpcrdma_on_completion};
+use crate::engine::RPCRDMA_ADDRESS_MAX;
 use crate::handle::rpcrdma_handle;
 use crate::message::rpcrdma_connection;
 use crate::turn::rpcrdma_turn;
@@ -76,11 +77,12 @@ pub struct rpcrdma_session_event {
     /// When the next address is tried, from then on, if it was not made.
     pub again_in_ns: u64,
     /// Where to, as text.
-    pub address: [c_char; 128],
+    pub address: [c_char; RPCRDMA_ADDRESS_MAX],
 }
 
 /// A session over a client without connections, which it takes: `*client` becomes NULL. It connects
-/// with its first poll. All `addresses` are those of one service, in the order of preference.
+/// with its first poll. If the options do not fit (`RPCRDMA_E_CONFIG`), the client is freed; after
+/// other failures it stays. All `addresses` are those of one service, in the order of preference.
 /// `options` may be NULL.
 ///
 /// Thread: polling, of the client.
@@ -431,7 +433,7 @@ impl rpcrdma_session_event {
             status: OK,
             connection: rpcrdma_connection::NONE,
             again_in_ns: 0,
-            address: [0; 128],
+            address: [0; RPCRDMA_ADDRESS_MAX],
         };
         let at = match event {
             SessionEvent::Connected { address, peer } => {

@@ -35,7 +35,8 @@ impl<E: Copy> Unsent<E> {
     }
 
     /// The call, to be submitted again. Of one that was written into a
-    /// [`CallBuilder`](crate::CallBuilder), xid and deadline are to be set again.
+    /// [`CallBuilder`](crate::CallBuilder), xid
+    /// ([`Turn::submit_with_xid`](crate::Turn::submit_with_xid)) and deadline are to be set again.
     ///
     /// `None` if it was refused while it was written, because it did not fit the send slots that
     /// were free: write it again, after taking its memory.

@@ -1,6 +1,7 @@
 //! What stays with the program: handles, names, refused calls, loans, memory behind results.
 
-use std::ffi::{c_int, c_void};
+use std::cell::Cell;
+use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
 
@@ -65,8 +66,10 @@ unsafe extern "C" fn keep(
 }
 
 #[test]
-fn a_refused_call_keeps_its_xid() {
+fn a_refused_call_keeps_its_xid_and_deadline_and_a_ticket_its_shard() {
     const XID: u32 = 0x0012_3456;
+    const SOON: u64 = 1 << 31;
+    let clock = Cell::new(1 << 30);
     let mut waiting = Waiting::default();
     let arg = ptr::from_mut(&mut waiting).cast();
     let table = rpcrdma_handler { arg, on_call: Some(keep), ..handler() };
@@ -85,7 +88,7 @@ fn a_refused_call_keeps_its_xid() {
         let arg: *mut c_void = ptr::from_mut(&mut got).cast();
         let poll = || {
             assert!(rpcrdma_shard_poll(shard, rpcrdma_now()) >= 0, "{}", last_error());
-            assert!(rpcrdma_client_poll(client, rpcrdma_now(), Some(take), arg) >= 0);
+            assert!(rpcrdma_client_poll(client, clock.get(), Some(take), arg) >= 0);
         };
         let mut place = MaybeUninit::uninit();
         while rpcrdma_client_connected(client, attempt, Some(&mut place)) != OK {
@@ -99,6 +102,7 @@ fn a_refused_call_keeps_its_xid() {
             call = made(|out| rpcrdma_client_call(client, name, cookie, out));
             rpcrdma_put_u64(rpcrdma_call_payload(call.as_mut()), cookie);
             check(rpcrdma_call_xid(call.as_mut(), XID + cookie as u32));
+            check(rpcrdma_call_deadline(call.as_mut(), SOON));
             refused = rpcrdma_call_submit(call.as_mut(), None);
             cookie += 1;
             assert!(cookie < 1000);
@@ -128,9 +132,25 @@ fn a_refused_call_keeps_its_xid() {
             poll();
         }
         assert_eq!(waiting.xids[calls - 1], XID + calls as u32 - 1);
-        rpcrdma_ticket_drop(waiting.tickets.last_mut());
-        rpcrdma_client_free(client);
+        clock.set(2 * SOON);
+        while got.0.len() < calls {
+            poll();
+        }
+        let (of, status, _) = &got.0[calls - 1];
+        let late = rpcrdma_status::RPCRDMA_E_DEADLINE as c_int;
+        assert_eq!((*of, *status), (calls as u64 - 1, late));
+
+        let mut ticket = waiting.tickets.pop().expect("that of the last call");
+        let other = rpcrdma_client_handle(client);
+        let refused = rpcrdma_handle_finish(other.as_ref(), Some(&mut ticket), &finished);
+        assert_eq!(refused, rpcrdma_status::RPCRDMA_E_NO_PEER as c_int);
+        let handle = rpcrdma_handle_clone(handle.as_ref());
         rpcrdma_shard_free(shard);
+        let refused = rpcrdma_handle_finish(handle.as_ref(), Some(&mut ticket), &finished);
+        assert_eq!(refused, rpcrdma_status::RPCRDMA_E_STOPPED as c_int);
+        rpcrdma_ticket_drop(Some(&mut ticket));
+        rpcrdma_handle_free(handle);
+        rpcrdma_client_free(client);
         rpcrdma_engine_free(engine);
     }
 }
@@ -169,5 +189,43 @@ fn results_leave_the_memory_behind_them_alone() {
             made(|len| rpcrdma_get_opaque(Some(&mut reader), out.as_mut_ptr(), out.len(), len));
         assert_eq!((len, out), (3, [7, 8, 9, 0xAA, 0xAA, 0xAA, 0xAA, 0xAA]));
         assert_eq!(rpcrdma_reader_position(Some(&reader)), 8);
+    }
+}
+
+#[test]
+fn an_address_that_is_cut_off_is_listened_on() {
+    let pair = Pair::new(c"", &rpcrdma_handler { on_call: Some(echo), ..handler() });
+    // The port of the software fabric, which no other engine shares.
+    let listen = |text: &mut [c_char]| {
+        let at = c"192.0.2.1:20049".as_ptr();
+        // SAFETY: the engine is there, and the text has so many bytes.
+        unsafe {
+            rpcrdma_engine_listen(pair.engine.as_mut(), at, text.as_mut_ptr(), text.len())
+        }
+    };
+    let mut text = [1; 5];
+    assert_eq!(listen(&mut text), rpcrdma_status::RPCRDMA_E_TRUNCATED as c_int);
+    assert_eq!(text.map(|byte| byte as u8), *b"192.\0");
+    let again = listen(&mut [1; RPCRDMA_ADDRESS_MAX]);
+    assert_eq!(again, rpcrdma_status::RPCRDMA_E_LISTEN as c_int);
+}
+
+#[test]
+fn a_session_that_is_not_made_takes_its_client_only_for_its_options() {
+    let pair = Pair::new(c"", &rpcrdma_handler { on_call: Some(echo), ..handler() });
+    // SAFETY: all is that of the pair, or was given by the library.
+    unsafe {
+        let mut client = made(|out| rpcrdma_client_new(pair.engine.as_mut(), out));
+        let mut session = MaybeUninit::uninit();
+        let mut new = |client: &mut _, at: *const c_char| {
+            let count = usize::from(!at.is_null());
+            rpcrdma_session_new(Some(client), &at, count, ptr::null(), Some(&mut session))
+        };
+        let nonsense = new(&mut client, c"nonsense".as_ptr());
+        assert_eq!(nonsense, rpcrdma_status::RPCRDMA_E_ADDRESS as c_int);
+        assert!(!client.is_null());
+        let nowhere = new(&mut client, ptr::null());
+        assert_eq!(nowhere, rpcrdma_status::RPCRDMA_E_CONFIG as c_int);
+        assert!(client.is_null());
     }
 }
