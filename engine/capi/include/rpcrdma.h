@@ -17,6 +17,9 @@
  * Callbacks run on the thread that polls, must not block, and must return: neither longjmp nor an
  * exception of C++ may leave them.
  *
+ * A process that was forked uses nothing of its parent's library, nor frees it: the threads are not
+ * there, and registered memory is not mapped. It may exec or _exit.
+ *
  * Objects of a callback (requests, messages, replies, completions, turns, and slices of received bytes)
  * end with it. rpcrdma_loan and rpcrdma_ticket do not: the program owns them.
  *
@@ -43,6 +46,11 @@
 #define RPCRDMA_SESSION_OPTIONS_INIT \
     { sizeof(rpcrdma_session_options), 0, 0, 0, 0, 0 }
 
+
+/**
+ * Room for any address as text, with its NUL.
+ */
+#define RPCRDMA_ADDRESS_MAX 128
 
 /**
  * The position of an item is not stated.
@@ -807,7 +815,8 @@ typedef struct rpcrdma_handler {
     void *arg;
     /**
      * Makes the context of a shard, on its thread. The handle is valid while the context is; clone
-     * it to keep it for longer. NULL: `arg` is the context of every shard.
+     * it to keep it for longer. NULL: `arg` is the context of every shard. The context may be NULL,
+     * too: nothing is read there.
      */
     void *(*start)(void *arg, const struct rpcrdma_handle *shard);
     /**
@@ -1069,7 +1078,7 @@ typedef struct rpcrdma_session_event {
     /**
      * Where to, as text.
      */
-    char address[128];
+    char address[RPCRDMA_ADDRESS_MAX];
 } rpcrdma_session_event;
 
 #ifdef __cplusplus
@@ -1193,8 +1202,9 @@ void rpcrdma_engine_free(struct rpcrdma_engine *engine);
  * Listens at an address, such as "192.0.2.1:20049" or "shm:/run/store.sock", and distributes
  * connections over the serving shards in turn. Port 0, and "shm:@", select a free one.
  *
- * `text` receives the address in use with a NUL at its end, in at most `len` bytes; NULL if it is
- * not needed.
+ * `text` receives the address in use with a NUL at its end, in at most `len` bytes
+ * (`RPCRDMA_ADDRESS_MAX` are enough); NULL if it is not needed. It listens even if the address is
+ * cut off (`RPCRDMA_E_TRUNCATED`).
  *
  * Thread: one at a time.
  */
@@ -1202,7 +1212,8 @@ int rpcrdma_engine_listen(struct rpcrdma_engine *engine, const char *at, char *t
 
 /**
  * Starts the configured number of shards (`engine.shards`), each on its own thread with its own
- * context of the handler, and returns when all of them serve.
+ * context of the handler, and returns when all of them serve. The handler is copied. If it fails,
+ * shards that have started run until `rpcrdma_engine_stop`.
  *
  * Thread: one at a time, not a callback.
  */
@@ -1608,7 +1619,7 @@ int rpcrdma_message_take(struct rpcrdma_message *message,
 int rpcrdma_request_address(const struct rpcrdma_request *request, char *text, size_t len);
 
 /**
- * The xid of a call that is over, to repeat it with.
+ * The xid of a call that is over, to repeat it with; 0 for a call of a session.
  *
  * Thread: callback.
  */
@@ -2125,7 +2136,7 @@ void rpcrdma_put_u64(struct rpcrdma_payload *payload, uint64_t value);
 void rpcrdma_put_opaque(struct rpcrdma_payload *payload, const uint8_t *data, size_t len);
 
 /**
- * Writes fixed-length opaque data: bytes, padding.
+ * Writes fixed-length opaque data: bytes, padding. Where `data` is NULL there are no bytes.
  *
  * Thread: that of the message.
  */
@@ -2220,7 +2231,8 @@ void rpcrdma_bytes_free(struct rpcrdma_bytes *bytes);
 
 /**
  * A session over a client without connections, which it takes: `*client` becomes NULL. It connects
- * with its first poll. All `addresses` are those of one service, in the order of preference.
+ * with its first poll. If the options do not fit (`RPCRDMA_E_CONFIG`), the client is freed; after
+ * other failures it stays. All `addresses` are those of one service, in the order of preference.
  * `options` may be NULL.
  *
  * Thread: polling, of the client.

@@ -60,8 +60,9 @@ pub unsafe extern "C" fn echo(
     }
 }
 
+/// Completions, and what is known about the execution of the last.
 #[derive(Default)]
-pub struct Got(pub Vec<(u64, c_int, Vec<u8>)>);
+pub struct Got(pub Vec<(u64, c_int, Vec<u8>)>, pub c_int);
 
 pub unsafe extern "C" fn take(arg: *mut c_void, completion: *mut rpcrdma_completion) {
     // SAFETY: both are valid in the callback.
@@ -71,6 +72,7 @@ pub unsafe extern "C" fn take(arg: *mut c_void, completion: *mut rpcrdma_complet
         // SAFETY: the slice is valid in the callback.
         false => unsafe { std::slice::from_raw_parts(done.bytes.data, done.bytes.len) }.to_vec(),
     };
+    got.1 = done.execution;
     got.0.push((done.cookie, done.status, bytes));
 }
 
