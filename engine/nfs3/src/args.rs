@@ -1,16 +1,13 @@
 //! The command line.
 
-use std::error::Error;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{CommandFactory, Parser, ValueEnum};
+use clap::{Parser, ValueEnum};
 use rpcrdma_engine::{Address, Config, ConfigError};
 
 use rpcrdma_nfs3::{self as server, Options, Squash};
-
-use crate::file;
 
 /// Serves a directory as an NFS version 3 server over RDMA.
 #[derive(Debug, Parser)]
@@ -83,23 +80,6 @@ impl ProviderOption {
 }
 
 impl Args {
-    /// The options of the command line, and those of the file of `--config` that it does not state.
-    /// `None` if the man page is requested.
-    ///
-    /// # Errors
-    /// A [`clap::Error`] if the command line is wrong, otherwise an error that names the file.
-    pub fn read(line: &[OsString]) -> Result<Option<Args>, Box<dyn Error>> {
-        // What is wrong in the line is reported below.
-        let first = Args::command().ignore_errors(true).try_get_matches_from(line).ok();
-        if first.as_ref().is_some_and(|options| options.get_one("man") == Some(&true)) {
-            return Ok(None);
-        }
-        match first.as_ref().and_then(|options| options.get_one::<PathBuf>("config")) {
-            Some(path) => file::read(path, line).map(Some),
-            None => Ok(Some(Args::try_parse_from(line)?)),
-        }
-    }
-
     /// The transport: that of `--provider`, or the one that the address of `--listen` is of.
     pub fn provider(&self) -> ProviderOption {
         self.provider.unwrap_or(match self.listen {
@@ -116,7 +96,7 @@ impl Args {
     pub fn config(&self) -> Result<Config, ConfigError> {
         let mut config = server::config()?;
         if let Some(path) = &self.config {
-            (config, _) = config.load_over(path, file::TABLE)?;
+            (config, _) = config.load_over(path, TABLE)?;
         }
         let mut raw = config.raw().clone();
         raw.engine.provider = self.provider().name().into();
@@ -161,6 +141,9 @@ impl Args {
         }
     }
 }
+
+/// The table of a configuration file whose keys are options.
+pub const TABLE: &str = "nfs3";
 
 /// The port of MOUNT that clients use by default.
 const MOUNT_PORT: u16 = 20_048;

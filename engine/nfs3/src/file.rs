@@ -2,22 +2,33 @@
 
 use std::error::Error;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ErrorKind};
-use clap::{Arg, Command, CommandFactory, FromArgMatches};
+use clap::{Arg, Command, CommandFactory, FromArgMatches, Parser};
 use rpcrdma_nfs3 as server;
 
-use crate::args::Args;
+use crate::args::{Args, TABLE};
 
-/// The table whose keys are options.
-pub const TABLE: &str = "nfs3";
-
-/// The options of a command line, and those of the file that the line does not state.
+/// The options of the command line, and those of the file of `--config` that it does not state.
+/// `None` if the man page is requested.
 ///
 /// # Errors
 /// A [`clap::Error`] if the command line is wrong, otherwise an error that names the file.
-pub fn read(path: &Path, line: &[OsString]) -> Result<Args, Box<dyn Error>> {
+pub fn options(line: &[OsString]) -> Result<Option<Args>, Box<dyn Error>> {
+    // What is wrong in the line is reported below.
+    let first = Args::command().ignore_errors(true).try_get_matches_from(line).ok();
+    if first.as_ref().is_some_and(|options| options.get_one("man") == Some(&true)) {
+        return Ok(None);
+    }
+    match first.as_ref().and_then(|options| options.get_one::<PathBuf>("config")) {
+        Some(path) => read(path, line).map(Some),
+        None => Ok(Some(Args::try_parse_from(line)?)),
+    }
+}
+
+/// The options of a command line, and those of the file that the line does not state.
+fn read(path: &Path, line: &[OsString]) -> Result<Args, Box<dyn Error>> {
     let (_, keys) = server::config()?.load_over(path, TABLE)?;
     let in_file = |what: String| format!("{}: table {TABLE}: {what}", path.display());
     let command = Args::command();
@@ -82,7 +93,7 @@ mod tests {
         std::fs::write(&path, text).expect("written");
         let line = format!("nfs3 --config {} {line}", path.display());
         let line: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        let args = Args::read(&line).map_err(|error| error.to_string())?;
+        let args = options(&line).map_err(|error| error.to_string())?;
         let args = args.expect("no man page");
         args.config().expect("a sound configuration");
         Ok(args)
@@ -110,7 +121,7 @@ mod tests {
         let text = format!("{ENOUGH}[connections]\ndeny = [\"10.1.0.0/16\"]");
         std::fs::write(&path, text).expect("written");
         let line = ["nfs3".into(), "--config".into(), path.into()];
-        let args = Args::read(&line).expect("enough").expect("no man page");
+        let args = options(&line).expect("enough").expect("no man page");
         let (given, usual) = (args.config().expect("sound"), server::config().expect("sound"));
         assert_eq!(given.raw().connections.deny, ["10.1.0.0/16"]);
         assert_eq!(given.connections().calls_max, usual.connections().calls_max);

@@ -44,7 +44,7 @@ fn main() -> ExitCode {
 
 /// What the command line asks for.
 fn act(line: &[OsString]) -> Result<(), Box<dyn Error>> {
-    match Args::read(line)? {
+    match file::options(line)? {
         Some(args) => serve(&args),
         None => Ok(io::stdout().write_all(&man::page(Args::command())?)?),
     }
