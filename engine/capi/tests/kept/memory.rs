@@ -228,3 +228,37 @@ fn a_session_that_is_not_made_takes_its_client_only_for_its_options() {
         assert!(client.is_null());
     }
 }
+
+#[test]
+fn counters_are_counted_where_there_is_no_room_for_them() {
+    let pair = Pair::new(c"", &rpcrdma_handler { on_call: Some(echo), ..handler() });
+    // SAFETY: the client and the engine are there, and the places are as many as is said.
+    unsafe {
+        let handle = rpcrdma_client_handle(pair.client).as_ref();
+        let all = made(|out| rpcrdma_handle_stats(handle, ptr::null_mut(), 0, out));
+        assert!(all > 1, "{all}");
+        let mut one = MaybeUninit::uninit();
+        assert_eq!(made(|out| rpcrdma_handle_stats(handle, one.as_mut_ptr(), 1, out)), all);
+        let first: rpcrdma_counter = one.assume_init();
+        let value = made(|out| rpcrdma_handle_counter(handle, first.name, out));
+        assert_eq!(value, first.value);
+        let engine = pair.engine.as_ref();
+        let all = made(|out| rpcrdma_engine_admissions(engine, ptr::null_mut(), 0, out));
+        assert_eq!(all, 7);
+    }
+}
+
+#[test]
+fn data_that_are_too_long_state_their_length() {
+    let message = [0, 0, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8];
+    let bytes = rpcrdma_slice { data: message.as_ptr(), len: message.len() };
+    // SAFETY: the message stays.
+    unsafe {
+        let mut reader = made(|out| rpcrdma_reader_init_bytes(out, bytes));
+        let (mut out, mut len) = ([0xAA; 4], MaybeUninit::uninit());
+        let read =
+            rpcrdma_get_opaque(Some(&mut reader), out.as_mut_ptr(), out.len(), Some(&mut len));
+        assert_eq!(read, rpcrdma_status::RPCRDMA_E_OPAQUE_TOO_LONG as c_int);
+        assert_eq!((len.assume_init(), rpcrdma_reader_position(Some(&reader))), (8, 4));
+    }
+}
