@@ -130,8 +130,12 @@ counters! {
     groups,
     /// RDMA Reads posted for calls of peers.
     reads,
+    /// Bytes of these RDMA Reads.
+    bytes_read,
     /// RDMA Writes posted for replies.
     writes,
+    /// Bytes of these RDMA Writes.
+    bytes_written,
     /// Pieces of memory exposed to peers for own calls.
     exposed,
     /// Rights invalidated by own work requests; peers invalidated the others.

@@ -229,7 +229,9 @@ impl<'a> Reply<'a> {
         // Nothing more can be written.
         laid_out.inspect_err(|why| outbox.refuse(*why))?;
         stats.replies_out.add(1);
-        stats.writes.add(outbox.messages().body(message).writes());
+        let (writes, bytes) = outbox.messages().body(message).writes();
+        stats.writes.add(writes);
+        stats.bytes_written.add(bytes);
         outbox.enqueue(&mut self.peer.lane, self.peer.id.index, message);
         outbox.submitted();
         Ok(())

@@ -725,5 +725,6 @@ fn any_list_of_operations_travels_by_chunks() {
         }
         let served = pair.served();
         assert!(served.reads > 0 && served.writes > 0, "{version}");
+        assert!(served.bytes_read > served.reads && served.bytes_written > served.writes);
     }
 }

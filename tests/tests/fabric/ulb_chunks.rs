@@ -156,6 +156,9 @@ fn results_take_the_chunks_in_order_whatever_fails_or_is_empty() {
             assert_eq!(call(&mut pair, operations).as_deref(), Ok(*expected), "{operations:?}");
         }
         assert!(pair.served().writes > 0, "results are written");
+        let found = cases.iter().flat_map(|(_, expected)| *expected);
+        let placed: u64 = found.filter(|found| found.1.is_some()).map(|found| found.0 as u64).sum();
+        assert_eq!(pair.served().bytes_written, placed);
     }
 }
 

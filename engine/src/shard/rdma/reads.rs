@@ -63,6 +63,7 @@ impl Fetches {
                 fetch.lay_out(&peer.conn, pool, buffers, body, scatter_max).map(|()| peer)
             });
             let requests = body.requests.len() as u16;
+            let bytes = body.gather.iter().map(|sge| u64::from(sge.length)).sum();
             let Some(peer) = laid_out else {
                 parts.release(message);
                 self.fail(place);
@@ -71,6 +72,7 @@ impl Fetches {
             let head = outbox.messages_mut().head_mut(message);
             (head.requests, head.after) = (requests, After::Fetched(place));
             stats.reads.add(requests.into());
+            stats.bytes_read.add(bytes);
             outbox.enqueue(&mut peer.lane, peer.id.index, message);
         }
     }

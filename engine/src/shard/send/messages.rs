@@ -129,10 +129,14 @@ impl Body {
         self.requests.try_push(Request { op, begin, end: end as u16 }).ok()
     }
 
-    /// The number of RDMA Writes.
-    pub fn writes(&self) -> u64 {
-        let is_write = |request: &&Request| matches!(request.op, SendOp::Write(_));
-        self.requests.iter().filter(is_write).count() as u64
+    /// The number of RDMA Writes, and of their bytes.
+    pub fn writes(&self) -> (u64, u64) {
+        let writes = self.requests.iter().filter(|it| matches!(it.op, SendOp::Write(_)));
+        let len = |sge: &Sge| u64::from(sge.length);
+        writes.fold((0, 0), |(count, bytes), write| {
+            let gathered = &self.gather[write.begin as usize..write.end as usize];
+            (count + 1, bytes + gathered.iter().map(len).sum::<u64>())
+        })
     }
 
     /// Entries of the unfinished list.
