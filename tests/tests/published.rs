@@ -4,11 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Those of <https://crates.io/category_slugs> that crates of ours have.
-const CATEGORIES: [&str; 13] = [
+const CATEGORIES: [&str; 14] = [
     "asynchronous",
     "command-line-utilities",
     "concurrency",
     "config",
+    "development-tools::ffi",
     "development-tools::profiling",
     "encoding",
     "filesystem",
