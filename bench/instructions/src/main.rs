@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs, thread};
 
-use cases::CASES;
+use cases::{By, CASES};
 use figures::Figure;
-use pair::{CALLS, Counted, Side};
+use pair::{CALLS, Counted, Side, WARM_UP};
 use rpcrdma_instructions::callgrind::{self, Count, CountError, Where};
 
 fn main() -> ExitCode {
@@ -29,10 +29,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// Makes the calls: what runs under callgrind.
+/// Makes the calls of all cases: what runs under callgrind.
 fn run(side: &str, how: &str) -> ExitCode {
     let side = if side == CLIENT { Side::Client } else { Side::Server };
-    pair::run(Counted { side, is_apart: how == APART });
+    let counted = Counted { side, is_apart: how == APART };
+    for case in CASES {
+        match case.by {
+            By::C => capi::run(pair::fabric(), pair::config(case), case, [WARM_UP, CALLS]),
+            By::Client | By::Session => pair::run(counted, case),
+        }
+    }
     ExitCode::SUCCESS
 }
 

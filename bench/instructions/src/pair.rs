@@ -23,8 +23,7 @@ use rpcrdma_verbs::Verbs;
 use rpcrdma_verbs::fake::Board;
 
 use crate::apart::apart;
-use crate::capi;
-use crate::cases::{By, CASES, Case, Op, Over};
+use crate::cases::{By, Case, Op, Over};
 
 /// What a run counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,20 +43,14 @@ pub enum Side {
     Server,
 }
 
-/// Makes the calls of all cases.
-pub fn run(counted: Counted) {
-    for case in CASES {
-        match case.over {
-            Over::Fabric if case.by == By::C => {
-                let config = Config::try_from(settings(case)).expect("the configuration adds up");
-                capi::run(fabric(), config, case, [WARM_UP, CALLS]);
-            }
-            Over::Fabric => {
-                let fabric = fabric();
-                run_over([fabric.clone(), fabric], counted, case);
-            }
-            Over::Verbs => run_over(devices(counted.side), counted, case),
+/// Makes the calls of a case that Rust makes.
+pub fn run(counted: Counted, case: Case) {
+    match case.over {
+        Over::Fabric => {
+            let fabric = fabric();
+            run_over([fabric.clone(), fabric], counted, case);
         }
+        Over::Verbs => run_over(devices(counted.side), counted, case),
     }
 }
 
@@ -96,7 +89,7 @@ struct Pair<C: Caller, S: Provider> {
 impl<C: Caller, S: Provider> Pair<C, S> {
     /// Both providers are the same fabric, or the same device.
     fn new(clients: C::Over, servers: S, case: Case) -> Pair<C, S> {
-        let config = Config::try_from(settings(case)).expect("the configuration adds up");
+        let config = config(case);
         let (engine, mut there) = Engine::without_threads(clients, config.clone()).expect("memory");
         engine.seed_xids(1);
         let mut client = engine.client().expect("memory");
@@ -378,7 +371,7 @@ fn reply_len(op: Op) -> usize {
 }
 
 /// A fabric that is the same in every run.
-fn fabric() -> Fabric {
+pub fn fabric() -> Fabric {
     let options = FabricOptions {
         clock: DeviceClock::Virtual(Arc::default()),
         key_seed: Some(1),
@@ -396,6 +389,11 @@ fn devices(counted: Side) -> [Verbs; 2] {
         let opened = if side == counted { board.open_named() } else { board.open() };
         opened.expect("no call fails")
     })
+}
+
+/// The configuration of client and server.
+pub fn config(case: Case) -> Config {
+    Config::try_from(settings(case)).expect("the configuration adds up")
 }
 
 /// The profile that such calls are made with, in as little memory as possible.
@@ -446,7 +444,7 @@ pub const REPLY_PAYLOAD_MAX: u32 = 128;
 /// Calls of a case that are counted.
 pub const CALLS: u64 = 1600;
 /// Calls before that.
-const WARM_UP: u64 = 320;
+pub const WARM_UP: u64 = 320;
 /// A deadline that does not pass: 1 s.
 const DEADLINE_NS: u64 = 1_000_000_000;
 /// The time of a turn.
