@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Those of <https://crates.io/category_slugs> that crates of ours have.
-const CATEGORIES: [&str; 14] = [
+const CATEGORIES: [&str; 15] = [
     "asynchronous",
     "command-line-utilities",
     "concurrency",
@@ -19,6 +19,7 @@ const CATEGORIES: [&str; 14] = [
     "no-std",
     "os::linux-apis",
     "simulation",
+    "visualization",
 ];
 
 /// A member of the workspace.
