@@ -67,7 +67,8 @@ systemctl enable \-\-now rpcrdma\-nfs3
 .SH SEE ALSO
 .BR nfs (5),
 .BR mount.nfs (8),
-.BR rdma (8)
+.BR rdma (8),
+.BR rpcrdma\-top (1)
 "#;
 
 #[cfg(test)]
