@@ -104,6 +104,7 @@ impl Pair {
             on_refused: None,
             on_close: None,
             backward: 0,
+            reserved: 0,
         };
         // SAFETY: the handler has its size.
         self.shard = made(|out| unsafe { rpcrdma_shard_new(Some(engine), &handler, out) });

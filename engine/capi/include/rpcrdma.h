@@ -40,9 +40,9 @@
 
 /** Initializers of structures of options: all defaults. */
 #define RPCRDMA_HANDLER_INIT \
-    { sizeof(rpcrdma_handler), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0 }
+    { sizeof(rpcrdma_handler), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0 }
 #define RPCRDMA_FINISHED_INIT \
-    { sizeof(rpcrdma_finished), { NULL, 0 }, NULL, 0, { NULL, 0 }, 0 }
+    { sizeof(rpcrdma_finished), { NULL, 0 }, NULL, 0, { NULL, 0 }, 0, 0 }
 #define RPCRDMA_SESSION_OPTIONS_INIT \
     { sizeof(rpcrdma_session_options), 0, 0, 0, 0, 0 }
 
@@ -864,6 +864,10 @@ typedef struct rpcrdma_handler {
      * `rpcrdma_backward`.
      */
     int backward;
+    /**
+     * 0; another value is `RPCRDMA_E_INVALID`.
+     */
+    uint32_t reserved;
 } rpcrdma_handler;
 
 /**
@@ -952,6 +956,10 @@ typedef struct rpcrdma_finished {
      * operation.
      */
     uint32_t origin;
+    /**
+     * 0; another value is `RPCRDMA_E_INVALID`.
+     */
+    uint32_t reserved;
 } rpcrdma_finished;
 
 /**
@@ -1254,7 +1262,8 @@ const char *rpcrdma_engine_provider(const struct rpcrdma_engine *engine);
 /**
  * Calls `tell` once for each thread of the engine that panicked, and for each shard that panicked
  * while the program polled it, with a text that ends with the call. Earlier ones are told at once.
- * The thread that panicked calls it.
+ * The thread that panicked calls it, at any time: `tell` uses no function of the engine that is "one
+ * at a time" while another thread may be in one, nor one that waits for a shard.
  *
  * Thread: one at a time.
  */
@@ -2129,7 +2138,8 @@ void rpcrdma_put_u32(struct rpcrdma_payload *payload, uint32_t value);
 void rpcrdma_put_u64(struct rpcrdma_payload *payload, uint64_t value);
 
 /**
- * Writes variable-length opaque data or a string: count, bytes, padding.
+ * Writes variable-length opaque data or a string: count, bytes, padding. Where `data` is NULL
+ * there are no bytes, and the count is 0.
  *
  * Thread: that of the message.
  */

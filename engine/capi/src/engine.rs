@@ -226,7 +226,8 @@ pub extern "C" fn rpcrdma_engine_provider(engine: Option<&rpcrdma_engine>) -> *c
 
 /// Calls `tell` once for each thread of the engine that panicked, and for each shard that panicked
 /// while the program polled it, with a text that ends with the call. Earlier ones are told at once.
-/// The thread that panicked calls it.
+/// The thread that panicked calls it, at any time: `tell` uses no function of the engine that is "one
+/// at a time" while another thread may be in one, nor one that waits for a shard.
 ///
 /// Thread: one at a time.
 #[unsafe(no_mangle)]

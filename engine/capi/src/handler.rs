@@ -77,6 +77,8 @@ pub struct rpcrdma_handler {
     /// Calls from servers that this shard accepts on connections that it requested, as
     /// `rpcrdma_backward`.
     pub backward: c_int,
+    /// 0; another value is `RPCRDMA_E_INVALID`.
+    pub reserved: u32,
 }
 
 /// Which calls a side accepts from the server that it has connected to.
@@ -163,13 +165,17 @@ impl Factory {
             on_refused: None,
             on_close: None,
             backward: 0,
+            reserved: 0,
         };
         // SAFETY: the caller guarantees it.
         let table = unsafe { sized(handler, NONE, "handler") }?;
-        match (0..=2).contains(&table.backward) {
-            true => Ok(Factory(table)),
-            false => Err(invalid("handler.backward")),
+        if !(0..=2).contains(&table.backward) {
+            return Err(invalid("handler.backward"));
         }
+        if table.reserved != 0 {
+            return Err(invalid("handler.reserved"));
+        }
+        Ok(Factory(table))
     }
 
     /// The callbacks of a shard, on its thread.

@@ -154,7 +154,8 @@ pub extern "C" fn rpcrdma_put_u64(payload: Option<&mut rpcrdma_payload>, value: 
     put(payload, &value.to_be_bytes());
 }
 
-/// Writes variable-length opaque data or a string: count, bytes, padding.
+/// Writes variable-length opaque data or a string: count, bytes, padding. Where `data` is NULL
+/// there are no bytes, and the count is 0.
 ///
 /// Thread: that of the message.
 #[unsafe(no_mangle)]

@@ -41,6 +41,8 @@ pub struct rpcrdma_finished {
     /// Where in the call the operation begins that the bulk is a result of; 0 for a call of one
     /// operation.
     pub origin: u32,
+    /// 0; another value is `RPCRDMA_E_INVALID`.
+    pub reserved: u32,
 }
 
 /// Bytes of a finished answer in front of its bulk.
@@ -103,9 +105,13 @@ pub(crate) unsafe fn finished_of<'a>(
         bulk_count: 0,
         tail: rpcrdma_slice::NONE,
         origin: 0,
+        reserved: 0,
     };
     // SAFETY: the caller guarantees it.
     let given = unsafe { sized(finished, NONE, "finished") }?;
+    if given.reserved != 0 {
+        return Err(invalid("finished.reserved"));
+    }
     // SAFETY: the caller guarantees it.
     let head = unsafe { bytes(given.head.data, given.head.len) };
     // SAFETY: the caller guarantees it.

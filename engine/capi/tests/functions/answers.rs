@@ -104,6 +104,7 @@ fn finish_all(calls: &Receiver<Late>, mut data: Vec<rpcrdma_loan>) {
             bulk_count: bulk.len(),
             tail: rpcrdma_slice { data: b"tail".as_ptr(), len: 4 },
             origin: 0,
+            reserved: 0,
         };
         // SAFETY: the handle is a clone, and `finished` points to this function's.
         unsafe {
@@ -111,6 +112,9 @@ fn finish_all(calls: &Receiver<Late>, mut data: Vec<rpcrdma_loan>) {
             let too_long =
                 rpcrdma_finished { head: rpcrdma_slice { len: 193, ..finished.head }, ..finished };
             let number = rpcrdma_handle_finish(shard.as_ref(), Some(&mut ticket), &too_long);
+            refused(number, RPCRDMA_E_INVALID);
+            let later = rpcrdma_finished { reserved: 1, ..finished };
+            let number = rpcrdma_handle_finish(shard.as_ref(), Some(&mut ticket), &later);
             refused(number, RPCRDMA_E_INVALID);
             check(rpcrdma_handle_finish(shard.as_ref(), Some(&mut ticket), &finished));
             assert!(bulk.iter().all(|loan| loan.data.is_null()), "the loans were given away");

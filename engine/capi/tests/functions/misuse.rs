@@ -127,6 +127,7 @@ fn structures_of_options_grow() {
         let sized = |size| rpcrdma_handler { size, backward: 9, ..HANDLER };
         refused(start(&sized(0)), RPCRDMA_E_INVALID);
         refused(start(&sized(size_of::<rpcrdma_handler>())), RPCRDMA_E_INVALID);
+        refused(start(&rpcrdma_handler { reserved: 1, ..HANDLER }), RPCRDMA_E_INVALID);
         // What is behind its end is not looked at.
         check(start(&sized(size_of::<usize>())));
         check(start(&sized(std::mem::offset_of!(rpcrdma_handler, backward))));

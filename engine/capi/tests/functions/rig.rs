@@ -47,6 +47,7 @@ pub const HANDLER: rpcrdma_handler = rpcrdma_handler {
     on_refused: None,
     on_close: None,
     backward: 0,
+    reserved: 0,
 };
 
 /// The bytes of a slice.

@@ -120,6 +120,7 @@ fn a_refused_call_keeps_its_xid_and_deadline_and_a_ticket_its_shard() {
             bulk_count: 0,
             tail: rpcrdma_slice { data: ptr::null(), len: 0 },
             origin: 0,
+            reserved: 0,
         };
         for ticket in &mut waiting.tickets {
             check(rpcrdma_handle_finish(handle.as_ref(), Some(ticket), &finished));

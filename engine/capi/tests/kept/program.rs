@@ -42,6 +42,7 @@ pub fn handler() -> rpcrdma_handler {
         on_refused: None,
         on_close: None,
         backward: 0,
+        reserved: 0,
     }
 }
 
