@@ -134,6 +134,10 @@ typedef enum rpcrdma_status {
      */
     RPCRDMA_E_OTHER = -9,
     /**
+     * The shard took no turn in time: its thread is busy, or does not poll it.
+     */
+    RPCRDMA_E_NO_TURN = -10,
+    /**
      * The configuration is wrong, or does not fit the device or the machine.
      */
     RPCRDMA_E_CONFIG = -20,
@@ -621,6 +625,11 @@ typedef struct rpcrdma_payload rpcrdma_payload;
 typedef struct rpcrdma_reply rpcrdma_reply;
 
 /**
+ * A report on a shard and its connections at one moment. It does not change.
+ */
+typedef struct rpcrdma_report rpcrdma_report;
+
+/**
  * A service behind one or several addresses: it connects, connects again, spreads calls over its
  * connections, and keeps calls while there is none.
  */
@@ -871,7 +880,7 @@ typedef struct rpcrdma_handler {
 } rpcrdma_handler;
 
 /**
- * A counter. Later versions may have more of them: find one by its name.
+ * A counter, or a gauge of a report. Later versions may have more of them: find one by its name.
  */
 typedef struct rpcrdma_counter {
     /**
@@ -879,7 +888,7 @@ typedef struct rpcrdma_counter {
      */
     const char *name;
     /**
-     * The count so far.
+     * The count so far, or the number at the moment of the report.
      */
     uint64_t value;
 } rpcrdma_counter;
@@ -1390,6 +1399,83 @@ int rpcrdma_handle_close(const struct rpcrdma_handle *handle, struct rpcrdma_con
  * Thread: any.
  */
 int rpcrdma_handle_stop(const struct rpcrdma_handle *handle);
+
+/**
+ * Asks the shard for a report, which it writes in its next turns. `RPCRDMA_E_NO_TURN` if it took
+ * none within `timeout_ns`: the thread that polls a shard waits in vain for that shard.
+ * `RPCRDMA_E_STOPPED` if it has ended.
+ *
+ * Thread: any, not a callback.
+ */
+int rpcrdma_handle_inspect(const struct rpcrdma_handle *handle,
+                           uint64_t timeout_ns,
+                           struct rpcrdma_report **report);
+
+/**
+ * Frees a report. NULL is ignored.
+ *
+ * Thread: any.
+ */
+void rpcrdma_report_free(struct rpcrdma_report *report);
+
+/**
+ * What the shard has, such as "calls_total" and "calls_free": writes at most `capacity` values, and
+ * how many there are to `count`.
+ *
+ * Thread: any.
+ */
+int rpcrdma_report_gauges(const struct rpcrdma_report *report,
+                          struct rpcrdma_counter *gauges,
+                          size_t capacity,
+                          size_t *count);
+
+/**
+ * How many peers the report is about.
+ *
+ * Thread: any.
+ */
+size_t rpcrdma_report_peers(const struct rpcrdma_report *report);
+
+/**
+ * The connection to a peer, by its index in the report; 0 if there is none.
+ *
+ * Thread: any.
+ */
+struct rpcrdma_connection rpcrdma_report_peer_connection(const struct rpcrdma_report *report,
+                                                         size_t peer);
+
+/**
+ * The address of a peer, as text with a NUL at its end, in at most `len` bytes.
+ *
+ * Thread: any.
+ */
+int rpcrdma_report_peer_address(const struct rpcrdma_report *report,
+                                size_t peer,
+                                char *text,
+                                size_t len);
+
+/**
+ * What the connection to a peer has counted, such as "calls_in". As `rpcrdma_report_gauges`.
+ *
+ * Thread: any.
+ */
+int rpcrdma_report_peer_counters(const struct rpcrdma_report *report,
+                                 size_t peer,
+                                 struct rpcrdma_counter *counters,
+                                 size_t capacity,
+                                 size_t *count);
+
+/**
+ * What the connection to a peer has, such as "credits_used". "is_up" is 1 while calls may go both
+ * ways, "version" is 0 until it is known. As `rpcrdma_report_gauges`.
+ *
+ * Thread: any.
+ */
+int rpcrdma_report_peer_gauges(const struct rpcrdma_report *report,
+                               size_t peer,
+                               struct rpcrdma_counter *gauges,
+                               size_t capacity,
+                               size_t *count);
 
 /**
  * A shard for the calling thread to poll. It calls `handler->start` before it returns.

@@ -22,6 +22,8 @@ mod handle;
 
 mod stats;
 
+mod inspect;
+
 mod shard;
 
 mod turn;
@@ -60,6 +62,7 @@ pub use config::*;
 pub use engine::*;
 pub use handle::*;
 pub use handler::*;
+pub use inspect::*;
 pub use loan::*;
 pub use message::*;
 pub use payload::*;

@@ -7,13 +7,13 @@ use std::sync::OnceLock;
 
 use ::rpcrdma_engine::Snapshot;
 
-/// A counter. Later versions may have more of them: find one by its name.
+/// A counter, or a gauge of a report. Later versions may have more of them: find one by its name.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rpcrdma_counter {
     /// Its name: a constant text.
     pub name: *const c_char,
-    /// The count so far.
+    /// The count so far, or the number at the moment of the report.
     pub value: u64,
 }
 

@@ -33,6 +33,8 @@ pub enum rpcrdma_status {
     RPCRDMA_E_NO_BUFFER = -8,
     /// A reason that has no number: `rpcrdma_last_error` says which.
     RPCRDMA_E_OTHER = -9,
+    /// The shard took no turn in time: its thread is busy, or does not poll it.
+    RPCRDMA_E_NO_TURN = -10,
 
     /// The configuration is wrong, or does not fit the device or the machine.
     RPCRDMA_E_CONFIG = -20,

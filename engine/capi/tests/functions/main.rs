@@ -5,5 +5,6 @@
 mod answers;
 mod calls;
 mod misuse;
+mod reports;
 mod rig;
 mod sessions;

@@ -29,6 +29,8 @@ fn null_is_refused() {
             rpcrdma_shard_fd(ptr::null_mut()),
             rpcrdma_handle_state(None),
             rpcrdma_handle_finish(None, None, ptr::null()),
+            rpcrdma_handle_inspect(None, 0, None),
+            rpcrdma_report_gauges(None, ptr::null_mut(), 0, None),
             rpcrdma_client_new(None, None),
             rpcrdma_client_call(ptr::null_mut(), rpcrdma_connection { id: 0 }, 0, None),
             rpcrdma_client_poll(ptr::null_mut(), 0, None, ptr::null_mut()),
