@@ -68,6 +68,8 @@ macro_rules! counters {
 counters! {
     /// Transmissions received.
     received,
+    /// Bytes of these transmissions, headers and placed data included.
+    bytes_received,
     /// Transmissions sent.
     sent,
     /// Work requests posted inline: copied while posting.
@@ -128,6 +130,8 @@ counters! {
     busy_local,
     /// Groups of more than one transmission completed, in either direction.
     groups,
+    /// Bytes received in these groups; part of `bytes_received`.
+    bytes_continued,
     /// RDMA Reads posted for calls of peers.
     reads,
     /// Bytes of these RDMA Reads.

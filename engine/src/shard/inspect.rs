@@ -21,7 +21,7 @@ impl<P: Provider> Core<P> {
             let is_done = self.look_at_peers(&mut report);
             self.inspection.report = if is_done {
                 self.finish_report(&mut report);
-                self.parts.handle.inspections().answer(report).err()
+                self.parts.handle.inspections().answer(report)
             } else {
                 Some(report)
             };

@@ -130,12 +130,12 @@ impl Inspections {
 
     /// Hands a finished report to all threads that asked before it was begun. Returns it if a
     /// thread is about to ask.
-    pub fn answer(&self, report: ShardReport) -> Result<(), ShardReport> {
-        let Some(mut desk) = self.try_lock() else { return Err(report) };
+    pub fn answer(&self, report: ShardReport) -> Option<ShardReport> {
+        let Some(mut desk) = self.try_lock() else { return Some(report) };
         desk.done = desk.begun;
         desk.report = (desk.waiting > 0).then(|| Arc::new(report));
         self.answered.notify_all();
-        Ok(())
+        None
     }
 
     /// The shard has ended: no thread waits any longer.

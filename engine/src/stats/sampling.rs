@@ -56,7 +56,7 @@ impl Sampling {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;
         self.random ^= self.random << 5;
-        1 + (u64::from(self.random) * u64::from(2 * mean - 1) >> u32::BITS) as u32
+        1 + ((u64::from(self.random) * u64::from(2 * mean - 1)) >> u32::BITS) as u32
     }
 
     /// Begins to time an own call. [`NO_TIMER`] if none is timed, or too many are.

@@ -80,6 +80,28 @@ fn a_report_states_what_is_open_on_both_sides() {
 }
 
 #[test]
+fn the_bytes_of_transmissions_are_counted_and_those_of_groups() {
+    let fabric = Fabric::new();
+    let (mut world, peer) = World::pair(&|| fabric.clone(), &Plan::default());
+    world.settle();
+    // Received in single transmissions, and in groups.
+    let mut received = |len: u32| {
+        let before = world.servers[0].handle().stats();
+        let script = Script::new(7, &[Part::Inline(len)], &[Part::Inline(60)]);
+        world.call(0, peer, &script).expect("a credit");
+        world.check_all();
+        let after = world.servers[0].handle().stats();
+        let continued = after.bytes_continued - before.bytes_continued;
+        (after.bytes_received - before.bytes_received - continued, continued)
+    };
+    let (short, longer) = (received(40), received(240));
+    assert_eq!((short.1, longer.1, longer.0 - short.0), (0, 0, 200));
+    let (single, continued) = received(150_000);
+    assert_eq!(single, 0);
+    assert!((150_000..151_000).contains(&continued), "{continued} with the headers");
+}
+
+#[test]
 fn a_thread_that_sleeps_reports_to_all_that_ask_at_once() {
     let mut shard = shard(RefuseCalls);
     let handle = shard.handle().clone();

@@ -98,9 +98,12 @@ impl Receive {
         stats.groups.add(1);
         let conn = &mut peer.conn;
         let transmissions = conn.group();
+        let mut bytes = 0;
         for part in transmissions {
+            bytes += u64::from(part.byte_len);
             buffers.extend(parked[part.buffer as usize].take());
         }
+        stats.bytes_continued.add(bytes);
         buffers.push(last);
         let Some((first, part)) = buffers.first().zip(transmissions.first()) else {
             return Disposition::Done;
