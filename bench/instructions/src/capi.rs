@@ -88,7 +88,7 @@ pub fn run(fabric: Fabric, config: Config, case: Case, calls: [u64; 2]) {
 impl Pair {
     fn connect(&mut self, engine: *mut rpcrdma_engine) {
         // SAFETY: the engine is the caller's, and used here only.
-        let mut engine = unsafe { &mut *engine };
+        let engine = unsafe { &mut *engine };
         assert_eq!(rpcrdma_engine_seed_xids(Some(engine), 1), 0);
         self.client = made(|out| rpcrdma_client_new(Some(engine), out));
         let handler = rpcrdma_handler {
@@ -121,7 +121,7 @@ impl Pair {
         let mut is_up = false;
         for _ in 0..2 * PATIENCE {
             self.now += TURN_NS;
-            step(&mut engine, self);
+            step(engine, self);
             // SAFETY: the client is the library's.
             let up =
                 unsafe { rpcrdma_client_connected(self.client, attempt, Some(&mut connection)) };

@@ -238,7 +238,7 @@ impl Handler for Callbacks {
         // SAFETY: the program gave it for this; the call and the reply stay during the callback,
         // and nothing else uses them.
         unsafe { (self.on_call)(self.context, &request, &mut *reply) };
-        reply.into_answer()
+        reply.take_answer()
     }
 
     fn on_reply(&mut self, done: Completion<'_>) {

@@ -25,17 +25,17 @@ pub struct rpcrdma_reply {
 }
 
 impl rpcrdma_reply {
-    /// The reply, for a callback. [`rpcrdma_reply::into_answer`] drops it.
+    /// The reply, for a callback. [`rpcrdma_reply::take_answer`] drops it.
     #[inline(always)]
     pub(crate) fn of(reply: Reply<'_>) -> ManuallyDrop<rpcrdma_reply> {
-        // SAFETY: only the lifetime changes. `into_answer` ends it before what it borrows ends.
+        // SAFETY: only the lifetime changes. `take_answer` ends it before what it borrows ends.
         let reply = unsafe { transmute::<Reply<'_>, Reply<'static>>(reply) };
         ManuallyDrop::new(rpcrdma_reply { payload: rpcrdma_payload(Draft::Reply(reply)) })
     }
 
     /// The answer that the callback has given. A call without one is refused.
     #[inline(always)]
-    pub(crate) fn into_answer<'a>(&mut self) -> Answer<'a> {
+    pub(crate) fn take_answer<'a>(&mut self) -> Answer<'a> {
         let answer = match &mut self.payload.0 {
             // SAFETY: it is in its place, has no content, and is not used there again: the reply
             // ends here.

@@ -274,7 +274,7 @@ pub unsafe extern "C" fn rpcrdma_turn_resume(
             let mut reply = rpcrdma_reply::of(reply);
             // SAFETY: the program gave it for this; the reply stays during the call.
             unsafe { answer(arg, &mut *reply) };
-            reply.into_answer()
+            reply.take_answer()
         });
         resumed.map_err(|right| (right, is_open))
     };

@@ -168,9 +168,8 @@ fn an_object_is_not_used_inside_its_callback() {
     while inside.1.is_empty() {
         let arg = ptr::from_mut(&mut inside).cast();
         // SAFETY: as above; `use_inside` takes this argument.
-        assert!(
-            unsafe { rpcrdma_client_poll_for(rig.client, 1 << 30, Some(use_inside), arg) } >= 0
-        );
+        let polled = unsafe { rpcrdma_client_poll_for(rig.client, 1 << 30, Some(use_inside), arg) };
+        assert!(polled >= 0);
     }
     assert_eq!(inside.1, [RPCRDMA_E_INVALID.number(); 4]);
     refused(rig.ask(b"call").status, RPCRDMA_E_CALL_REJECTED);

@@ -117,6 +117,7 @@ impl Rig {
     }
 
     /// Begins a call.
+    #[expect(clippy::mut_from_ref, reason = "the call is the library's")]
     pub fn call(&self, cookie: u64) -> &mut rpcrdma_call {
         // SAFETY: the client is the library's, and the call is used before the next.
         unsafe { &mut *made(|out| rpcrdma_client_call(self.client, self.connection, cookie, out)) }
