@@ -11,6 +11,19 @@ use crate::loan::rpcrdma_loan;
 use crate::payload::Draft;
 use crate::provider::{AnySessionCall, each};
 
+/// Requests a result by a method that calls of clients and those of sessions have.
+macro_rules! request {
+    ($call:ident.$method:ident($($argument:expr),+)) => {
+        match &mut $call.payload.0 {
+            Draft::Call(call) => _ = call.$method($($argument),+),
+            Draft::Session(call) => {
+                each!(AnySessionCall, call, call => call.$method($($argument),+))
+            }
+            _ => return invalid("call"),
+        }
+    };
+}
+
 /// Requests one more data item of the reply outside of its payload, in placement segments. A
 /// shorter item than `len_min` stays in the payload; at most `len_max` bytes are received.
 ///
@@ -45,11 +58,7 @@ pub unsafe extern "C" fn rpcrdma_call_want_into(
     let want = Want { len_min, len_max };
     // SAFETY: the program passes so many loans.
     let (call, sink) = value!(sink_of(call, want, unsafe { array(sink, count) }));
-    match &mut call.payload.0 {
-        Draft::Call(call) => _ = call.want_into(want, sink),
-        Draft::Session(call) => each!(AnySessionCall, call, call => call.want_into(want, sink)),
-        _ => return invalid("call"),
-    }
+    request!(call.want_into(want, sink));
     OK
 }
 
@@ -67,11 +76,7 @@ pub unsafe extern "C" fn rpcrdma_call_want_either(
     let want = Want { len_min, len_max };
     // SAFETY: the program passes so many loans.
     let (call, sink) = value!(sink_of(call, want, unsafe { array(sink, count) }));
-    match &mut call.payload.0 {
-        Draft::Call(call) => _ = call.want_either(want, sink),
-        Draft::Session(call) => each!(AnySessionCall, call, call => call.want_either(want, sink)),
-        _ => return invalid("call"),
-    }
+    request!(call.want_either(want, sink));
     OK
 }
 
@@ -90,13 +95,7 @@ pub unsafe extern "C" fn rpcrdma_call_want_by_size(
     let want = Want { len_min, len_max };
     // SAFETY: the program passes so many loans.
     let (call, sink) = value!(sink_of(call, want, unsafe { array(sink, count) }));
-    match &mut call.payload.0 {
-        Draft::Call(call) => _ = call.want_by_size(want, sent_max, sink),
-        Draft::Session(call) => {
-            each!(AnySessionCall, call, call => call.want_by_size(want, sent_max, sink))
-        }
-        _ => return invalid("call"),
-    }
+    request!(call.want_by_size(want, sent_max, sink));
     OK
 }
 
