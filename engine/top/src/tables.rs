@@ -166,7 +166,7 @@ fn counters(looks: Looks<'_>) -> Table {
 
 /// From delivery to answer.
 const SERVICE: &str = "rpcrdma_service_seconds";
-/// From submission to completion.
+/// From beginning to completion.
 const CALLS: &str = "rpcrdma_call_seconds";
 const HISTOGRAMS: [(&str, &[&str]); 3] = [
     (SERVICE, &["shard"]),
