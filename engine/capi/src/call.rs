@@ -10,7 +10,6 @@ use ::rpcrdma_engine::{
 
 use crate::arguments::{OK, array, given};
 use crate::failure::{Failure, fail, invalid, plain};
-
 use crate::loan::{loan_of, rpcrdma_loan, write_loans};
 use crate::message::rpcrdma_connection;
 use crate::payload::{Draft, Kept, rpcrdma_payload};

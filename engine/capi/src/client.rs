@@ -9,20 +9,18 @@ use std::os::fd::{AsFd, AsRawFd};
 use ::rpcrdma_engine::{Armed, SetupError};
 
 use crate::arguments::{OK, address, bytes, caught, give, given, shared, value};
+use crate::call::{rpcrdma_call, rpcrdma_call_id};
 use crate::done::Done;
+use crate::engine::rpcrdma_engine;
 use crate::failure::{Failure, fail, plain, setup};
+use crate::handle::rpcrdma_handle;
 use crate::handler::{attempt_of, id_of};
+use crate::loan::rpcrdma_loan;
+use crate::message::{rpcrdma_completion, rpcrdma_connection};
 use crate::polled::{self, Polled};
 use crate::provider::{AnyClient, AnyEngine, each, each_into};
 use crate::status::rpcrdma_status::{RPCRDMA_E_NOTHING, RPCRDMA_E_PENDING};
-use crate::turn::{Lender, buffer, release};
-
-use crate::call::{rpcrdma_call, rpcrdma_call_id};
-use crate::engine::rpcrdma_engine;
-use crate::handle::rpcrdma_handle;
-use crate::loan::rpcrdma_loan;
-use crate::message::{rpcrdma_completion, rpcrdma_connection};
-use crate::turn::rpcrdma_turn;
+use crate::turn::{Lender, buffer, release, rpcrdma_turn};
 
 /// A shard that only sends calls, and that its program polls.
 pub struct rpcrdma_client {

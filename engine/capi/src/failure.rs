@@ -60,7 +60,7 @@ pub(crate) fn invalid(name: &'static str) -> c_int {
 #[cold]
 pub(crate) fn told(status: rpcrdma_status, text: &dyn core::fmt::Display) -> c_int {
     // At the end of a thread there may be no place for it any more.
-    let _ = TEXTS.try_with(|texts| texts.borrow_mut().0 = c_text(text.to_string()));
+    let _ = TEXTS.try_with(|texts| texts.borrow_mut().0 = c_text(text));
     fail(Failure::Told(status))
 }
 
@@ -93,15 +93,16 @@ pub(crate) fn last_text() -> *const c_char {
         let mut texts = texts.borrow_mut();
         texts.1 = match failure {
             Failure::Told(_) => texts.0.clone(),
-            _ => c_text(failure.text()),
+            _ => c_text(&failure.text()),
         };
         texts.1.as_ptr()
     });
     made.unwrap_or(NOTHING.as_ptr())
 }
 
-fn c_text(text: String) -> CString {
-    CString::new(text.replace('\0', " ")).unwrap_or_default()
+/// A value as a text of C.
+pub(crate) fn c_text(shown: &dyn core::fmt::Display) -> CString {
+    CString::new(shown.to_string().replace('\0', " ")).unwrap_or_default()
 }
 
 impl Failure {

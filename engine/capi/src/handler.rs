@@ -2,7 +2,6 @@
 
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::{self, NonNull};
-use std::ffi::CString;
 
 use ::rpcrdma_engine::{
     Address, Admission, Answer, BackwardSupport, Call, CloseReason, Completion, ConnectError,
@@ -12,8 +11,7 @@ use ::rpcrdma_engine::{
 
 use crate::arguments::sized;
 use crate::done::{Done, bytes_of};
-use crate::failure::{Failure, fail, invalid};
-
+use crate::failure::{Failure, c_text, fail, invalid};
 use crate::handle::rpcrdma_handle;
 use crate::loan::rpcrdma_slice;
 use crate::message::{rpcrdma_completion, rpcrdma_connection, rpcrdma_message, rpcrdma_request};
@@ -340,10 +338,6 @@ impl core::fmt::Display for Shown {
             _ => f.write_str("unknown"),
         }
     }
-}
-
-fn c_text(shown: &dyn core::fmt::Display) -> CString {
-    CString::new(shown.to_string()).unwrap_or_default()
 }
 
 /// What a shard without `on_call` does.

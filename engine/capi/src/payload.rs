@@ -9,7 +9,6 @@ use ::rpcrdma_engine::{ConnectionId, Resend, SessionRefused};
 
 use crate::arguments::{OK, array, bytes, given};
 use crate::failure::invalid;
-
 use crate::loan::{rpcrdma_bytes, rpcrdma_loan};
 use crate::provider::{AnySessionCall, each};
 

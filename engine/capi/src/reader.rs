@@ -9,7 +9,6 @@ use ::rpcrdma_engine::{OpaqueError, PayloadReader};
 
 use crate::arguments::{self, OK, given, zeroed};
 use crate::failure::{Failure, fail, invalid, plain, told};
-
 use crate::loan::rpcrdma_slice;
 use crate::message::rpcrdma_message;
 use crate::status::rpcrdma_status::{

@@ -9,7 +9,6 @@ use ::rpcrdma_engine::{Answer, Reply};
 
 use crate::arguments::{OK, given};
 use crate::failure::{Failure, fail, invalid, plain};
-
 use crate::message::rpcrdma_message;
 use crate::payload::{Draft, rpcrdma_payload};
 use crate::reader::rpcrdma_reader;

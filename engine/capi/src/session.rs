@@ -12,19 +12,17 @@ use ::rpcrdma_engine::{
 use crate::arguments::{
     OK, address, array, c_chars, caught, give, given, shared, sized, taken_back, value,
 };
+use crate::call::{rpcrdma_call, rpcrdma_call_id};
+use crate::client::{rpcrdma_client, rpcrdma_on_completion};
 use crate::done::Done;
+use crate::engine::RPCRDMA_ADDRESS_MAX;
 use crate::failure::{Failure, fail, invalid, plain, setup};
+use crate::handle::rpcrdma_handle;
+use crate::message::rpcrdma_connection;
 use crate::polled::{self, Polled};
 use crate::provider::{AnyClient, AnySession, AnySessionCall, each, each_into};
 use crate::status::rpcrdma_status::RPCRDMA_E_NOTHING;
-use crate::turn::Lender;
-
-use crate::call::{rpcrdma_call, rpcrdma_call_id};
-use crate::client::{rpcrdma_client, rpcrdma_on_completion};
-use crate::engine::RPCRDMA_ADDRESS_MAX;
-use crate::handle::rpcrdma_handle;
-use crate::message::rpcrdma_connection;
-use crate::turn::rpcrdma_turn;
+use crate::turn::{Lender, rpcrdma_turn};
 
 /// A service behind one or several addresses: it connects, connects again, spreads calls over its
 /// connections, and keeps calls while there is none.

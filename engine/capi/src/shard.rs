@@ -10,17 +10,14 @@ use ::rpcrdma_engine::{Armed, SetupError};
 
 use crate::arguments::{OK, address, caught, give, given, shared, value};
 use crate::call::rpcrdma_call;
+use crate::engine::rpcrdma_engine;
 use crate::failure::{Failure, fail, setup};
-use crate::handler::{Factory, attempt_of};
+use crate::handle::rpcrdma_handle;
+use crate::handler::{Factory, attempt_of, rpcrdma_handler};
 use crate::message::rpcrdma_connection;
 use crate::polled::{self, Polled};
 use crate::provider::{AnyEngine, AnyShard, each, each_into};
-use crate::turn::Lender;
-
-use crate::engine::rpcrdma_engine;
-use crate::handle::rpcrdma_handle;
-use crate::handler::rpcrdma_handler;
-use crate::turn::rpcrdma_turn;
+use crate::turn::{Lender, rpcrdma_turn};
 
 /// A shard that serves the engine's listeners, and that its program polls.
 pub struct rpcrdma_shard {

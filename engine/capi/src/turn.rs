@@ -7,21 +7,20 @@ use core::ptr::NonNull;
 use ::rpcrdma_engine::{CallHandle, Loan, Turn, Unsent};
 
 use crate::arguments::{OK, given, value, write_text};
+use crate::call::{rpcrdma_call, rpcrdma_call_id};
 use crate::client::rpcrdma_client;
 use crate::failure::{Failure, fail, invalid, plain};
+use crate::handler::rpcrdma_limits;
+use crate::loan::rpcrdma_loan;
+use crate::message::rpcrdma_connection;
 use crate::polled::under_construction;
 use crate::provider::{AnyClient, AnySession, AnySessionCall, AnyShard, each};
+use crate::reply::rpcrdma_reply;
 use crate::session::rpcrdma_session;
 use crate::shard::rpcrdma_shard;
 use crate::status::rpcrdma_status::{
     RPCRDMA_E_BUSY, RPCRDMA_E_NO_BUFFER, RPCRDMA_E_NO_PEER, RPCRDMA_E_NOTHING,
 };
-
-use crate::call::{rpcrdma_call, rpcrdma_call_id};
-use crate::handler::rpcrdma_limits;
-use crate::loan::rpcrdma_loan;
-use crate::message::rpcrdma_connection;
-use crate::reply::rpcrdma_reply;
 use crate::ticket::{finished_of, put_back, rpcrdma_finished, rpcrdma_ticket};
 
 /// A shard, lent to its program: in `on_turn`, or by `rpcrdma_shard_turn`, `rpcrdma_client_turn`
