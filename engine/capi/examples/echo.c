@@ -94,7 +94,7 @@ static int run(rpcrdma_engine *engine, const char *listen, const char *connect,
                const sigset_t *signals) {
     rpcrdma_handler handler = RPCRDMA_HANDLER_INIT;
     rpcrdma_client *client = NULL;
-    char address[128];
+    char address[RPCRDMA_ADDRESS_MAX];
     int outcome, which;
 
     handler.on_call = on_call;

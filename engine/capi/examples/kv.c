@@ -106,7 +106,7 @@ static void on_call(void *context, const rpcrdma_request *request, rpcrdma_reply
 static int serve(rpcrdma_engine *engine, const char *at, const sigset_t *signals) {
     static struct store store;
     rpcrdma_handler handler = RPCRDMA_HANDLER_INIT;
-    char address[128];
+    char address[RPCRDMA_ADDRESS_MAX];
     int which;
 
     handler.arg = &store;

@@ -254,7 +254,7 @@ static void on_turn(void *context, rpcrdma_turn *turn) {
 static int serve(rpcrdma_engine *engine, struct server *server, const char *at,
                  const sigset_t *signals) {
     rpcrdma_handler handler = RPCRDMA_HANDLER_INIT;
-    char address[128];
+    char address[RPCRDMA_ADDRESS_MAX];
     int which;
 
     handler.arg = server;
