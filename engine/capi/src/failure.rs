@@ -50,8 +50,9 @@ pub(crate) fn plain(status: rpcrdma_status) -> c_int {
     fail(Failure::Plain(status))
 }
 
-/// Fails for an argument.
+/// Fails for an argument. Not inlined: what calls it needs no place for the failure.
 #[cold]
+#[inline(never)]
 pub(crate) fn invalid(name: &'static str) -> c_int {
     fail(Failure::Invalid(name))
 }

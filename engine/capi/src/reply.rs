@@ -55,17 +55,25 @@ impl rpcrdma_reply {
     }
 }
 
-/// Sends a reply, with these results behind its header. The only place that does: what it calls is
-/// inlined here.
-fn send(reply: Option<&mut rpcrdma_reply>, results: Option<&[u8]>) -> c_int {
+/// Sends a reply, with these results behind its header, or without if they are NULL. The only place
+/// that does: what it calls is inlined here. Does not unwind: what calls it jumps here.
+unsafe extern "C" fn send(
+    reply: Option<&mut rpcrdma_reply>,
+    results: *const u8,
+    len: usize,
+) -> c_int {
     given!(reply);
-    reply.answer(|mut open| {
-        if let Some(results) = results {
-            open.payload().put_fixed(&ReplyHeader::SUCCESS);
-            open.payload().put_fixed(results);
-        }
-        open.send()
-    })
+    let Draft::Reply(open) = &mut reply.payload.0 else { return invalid("reply") };
+    if !results.is_null() {
+        // SAFETY: the caller passes so many bytes.
+        let results = unsafe { core::slice::from_raw_parts(results, len) };
+        open.payload().put_fixed(&ReplyHeader::SUCCESS);
+        open.payload().put_fixed(results);
+    }
+    // SAFETY: it is in its place, which is overwritten when it is sent: nothing unwinds from here.
+    let open = unsafe { ptr::from_mut(open).read() };
+    reply.payload.0.set(Draft::Answered(open.send()));
+    OK
 }
 
 /// Refuses a call that a callback has not answered.
@@ -163,7 +171,8 @@ pub extern "C" fn rpcrdma_reply_operation(reply: Option<&mut rpcrdma_reply>, ori
 /// Thread: callback.
 #[unsafe(no_mangle)]
 pub extern "C" fn rpcrdma_reply_send(reply: Option<&mut rpcrdma_reply>) -> c_int {
-    send(reply, None)
+    // SAFETY: there are no results.
+    unsafe { send(reply, ptr::null(), 0) }
 }
 
 /// Writes the RPC header of a reply that has results, these results and their padding, and sends
@@ -181,7 +190,7 @@ pub unsafe extern "C" fn rpcrdma_reply_send_results(
         return invalid("results");
     }
     // SAFETY: the program passes so many bytes.
-    send(reply, Some(unsafe { core::slice::from_raw_parts(results, len) }))
+    unsafe { send(reply, results, len) }
 }
 
 /// As `rpcrdma_reply_send`, but a reply that cannot be sent stays open, to be deferred or refused.

@@ -100,10 +100,9 @@ impl<'a> Reply<'a> {
         if self.send_short() {
             return self.sent();
         }
-        match self.send_planned() {
-            Ok(()) => self.answered(),
-            Err(_) => self.refuse_unsent(),
-        }
+        // Field by field: what is moved out of memory for this has no padding to carry.
+        let Reply { payload, peer, xid, asked } = self;
+        Reply { payload, peer, xid, asked }.send_or_refuse()
     }
 
     /// As [`Reply::send`], but returns the reply if it cannot be sent, so that it can be rejected
@@ -138,8 +137,13 @@ impl<'a> Reply<'a> {
         self.reject()
     }
 
+    /// Sends a reply that is not a short message. Takes it by value: that of the short way stays in
+    /// registers.
     #[cold]
-    fn refuse_unsent(mut self) -> Answer<'a> {
+    fn send_or_refuse(mut self) -> Answer<'a> {
+        if self.send_planned().is_ok() {
+            return self.answered();
+        }
         self.payload.parts().stats.refusals_unsent.add(1);
         self.reject()
     }
@@ -169,28 +173,9 @@ impl<'a> Reply<'a> {
     #[inline(always)]
     fn send_short(&mut self) -> bool {
         match self.asked {
-            Some(asked) if !asked.is_single() => self.send_asked(asked),
-            _ => self.send_plain(&ReplyTo::plain(self.xid)),
+            Some(asked) if !asked.is_single() => send_asked(self.payload.parts(), self.peer, asked),
+            _ => send_plain(self.payload.parts(), self.peer, &ReplyTo::plain(self.xid)),
         }
-    }
-
-    #[inline(always)]
-    fn send_plain(&mut self, to: &ReplyTo) -> bool {
-        let Parts { outbox, ledger, .. } = self.payload.parts();
-        outbox.is_plain()
-            && outbox.send_short(self.peer, ledger, ShortSend::Reply { to, item: None })
-    }
-
-    /// As [`Reply::send_short`], to a call that is not plain: it may request a single item.
-    #[inline(never)]
-    fn send_asked(&mut self, ReplyContext { to, saved_offer, .. }: &ReplyContext<'_>) -> bool {
-        let Some(saved_offer) = saved_offer else { return self.send_plain(to) };
-        let Some(direction) = saved_offer.direction() else { return false };
-        let Parts { outbox, ledger, .. } = self.payload.parts();
-        let Some(item) = outbox.single_item() else { return false };
-        let short = ShortSend::Reply { to, item: Some((&item, direction)) };
-        outbox.send_short(self.peer, ledger, short)
-            || outbox.send_continued(self.peer, ledger, short)
     }
 
     /// The reply was sent as a short message: nothing remains to be returned.
@@ -236,6 +221,27 @@ impl<'a> Reply<'a> {
         outbox.submitted();
         Ok(())
     }
+}
+
+#[inline(always)]
+fn send_plain(parts: &mut Parts, peer: &mut Peer, to: &ReplyTo) -> bool {
+    let Parts { outbox, ledger, .. } = parts;
+    outbox.is_plain() && outbox.send_short(peer, ledger, ShortSend::Reply { to, item: None })
+}
+
+/// As [`Reply::send_short`], to a call that is not plain: it may request a single item.
+#[inline(never)]
+fn send_asked(
+    parts: &mut Parts,
+    peer: &mut Peer,
+    ReplyContext { to, saved_offer, .. }: &ReplyContext<'_>,
+) -> bool {
+    let Some(saved_offer) = saved_offer else { return send_plain(parts, peer, to) };
+    let Some(direction) = saved_offer.direction() else { return false };
+    let Parts { outbox, ledger, .. } = parts;
+    let Some(item) = outbox.single_item() else { return false };
+    let short = ShortSend::Reply { to, item: Some((&item, direction)) };
+    outbox.send_short(peer, ledger, short) || outbox.send_continued(peer, ledger, short)
 }
 
 /// Counts one call fewer to answer.

@@ -163,11 +163,13 @@ fn deliver<'a, H: AsHandler + ?Sized>(
         return parts.turn_back(peer, &to);
     }
     parts.stats.calls_in.add(1);
-    let call = Call::new(peer.id, address, xid, incoming);
     if peer.tally.call_in() {
+        let call = Call::new(peer.id, address, xid, incoming);
         return deliver_folded(peer, parts, (call, asked), handler.as_handler());
     }
     parts.outbox.begin(RpcPrefix { xid, kind: MsgType::Reply });
+    // Made last: a handler that is inlined here has it in registers.
+    let call = Call::new(peer.id, address, xid, incoming);
     let _answer = handler.on_call(call, Reply::new(Payload::new(parts), peer, xid, asked));
 }
 
