@@ -17,16 +17,16 @@ impl<P: Provider> Core<P> {
         let count = self.batch.len();
         self.parts.stats.completions.add(count as u64);
         self.peers.name(&self.batch, &mut self.names);
-        let (mut received, mut bytes) = (0, 0);
+        let mut received = 0;
         for at in 0..count {
             let wc = &self.batch[at];
             if Io::<P::Queues>::work(wc.wr_id) == Work::Recv
                 && wc.status == WcStatus::Success
                 && let Some(token) = self.io.take_recv(wc.wr_id)
             {
+                self.parts.stats.bytes_received.add(wc.byte_len.into());
                 let (byte_len, invalidated) = (wc.byte_len, wc.invalidated);
                 received += 1;
-                bytes += u64::from(byte_len);
                 let index = self.names[at];
                 let info = (byte_len, invalidated, true);
                 if let Err(token) = self.receive_short(index, token, info, handler) {
@@ -38,7 +38,6 @@ impl<P: Provider> Core<P> {
             }
         }
         self.parts.stats.received.add(received);
-        self.parts.stats.bytes_received.add(bytes);
         if self.has_rdma_steps() {
             self.step_rdma(handler);
         }
