@@ -1110,6 +1110,13 @@ extern "C" {
 const char *rpcrdma_strerror(int status);
 
 /**
+ * Whether the same may succeed later: poll, and try again.
+ *
+ * Thread: any.
+ */
+bool rpcrdma_is_transient(int status);
+
+/**
  * The text of the last failure of this thread, with its values; empty if there was none. Valid
  * until the next call of this function by the thread. It is made when it is asked for: a refused
  * call costs no text.
@@ -1117,13 +1124,6 @@ const char *rpcrdma_strerror(int status);
  * Thread: any.
  */
 const char *rpcrdma_last_error(void);
-
-/**
- * Whether the same may succeed later: poll, and try again.
- *
- * Thread: any.
- */
-bool rpcrdma_is_transient(int status);
 
 /**
  * The default configuration.

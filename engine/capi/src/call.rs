@@ -2,20 +2,18 @@
 
 use core::ffi::c_int;
 use core::mem::{MaybeUninit, transmute};
-use core::ptr;
+use core::ptr::NonNull;
 
-use ::rpcrdma_engine::{
-    CallBuilder, CallHandle, OwnedCall, Resend, SINK_PIECES_MAX, SessionCallId, Unsent,
-};
+use ::rpcrdma_engine::{CallBuilder, CallHandle, OwnedCall, Resend, SINK_PIECES_MAX, Turn, Unsent};
 
 use crate::arguments::{OK, array, given};
+use crate::call_id::rpcrdma_call_id;
 use crate::failure::{Failure, fail, invalid, plain};
 use crate::loan::{loan_of, rpcrdma_loan, write_loans};
 use crate::message::rpcrdma_connection;
 use crate::payload::{Draft, Kept, rpcrdma_payload};
 use crate::provider::{AnySessionCall, each};
 use crate::status::rpcrdma_status::{RPCRDMA_E_INCOMPLETE, RPCRDMA_E_NOTHING};
-use crate::turn::Lender;
 
 /// A call under construction. It belongs to the client, turn or session that began it, which has
 /// one at a time: beginning another discards it. Until it is submitted or discarded, its owner does
@@ -32,14 +30,6 @@ pub struct rpcrdma_call {
     resend: Resend,
     /// Results requested so far.
     wants: usize,
-}
-
-/// Identifies a call that was made, to cancel it. Its content is the library's.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct rpcrdma_call_id {
-    /// The library's.
-    pub words: [MaybeUninit<u64>; 4],
 }
 
 /// What becomes of a call of a session when its connection is lost.
@@ -60,34 +50,6 @@ pub const RPCRDMA_SINK_PIECES_MAX: usize = 16;
 
 const _: () = assert!(SINK_PIECES_MAX == RPCRDMA_SINK_PIECES_MAX);
 const _: () = assert!(rpcrdma_engine::message::wanted::WANTS_MAX == RPCRDMA_WANTS_MAX);
-const _: () = assert!(size_of::<CallHandle>() <= size_of::<rpcrdma_call_id>());
-const _: () = assert!(align_of::<CallHandle>() <= align_of::<rpcrdma_call_id>());
-const _: () = assert!(size_of::<SessionCallId>() <= size_of::<rpcrdma_call_id>());
-const _: () = assert!(align_of::<SessionCallId>() <= align_of::<rpcrdma_call_id>());
-
-impl rpcrdma_call_id {
-    /// A name of the engine, for the program.
-    fn of<T: Copy + Name>(name: T) -> rpcrdma_call_id {
-        let mut id = rpcrdma_call_id { words: [MaybeUninit::new(0); 4] };
-        // SAFETY: the words have the size and the alignment of both names, as is asserted above.
-        unsafe { ptr::from_mut(&mut id.words).cast::<T>().write(name) };
-        id
-    }
-
-    /// The name; one that the program made up names no call.
-    pub(crate) fn name<T: Copy + Name>(&self) -> T {
-        // SAFETY: as in `of`. Both names are made of numbers, of which any are valid; the program
-        // passes what `of` has made, or bytes that it has written itself.
-        unsafe { ptr::from_ref(&self.words).cast::<T>().read() }
-    }
-}
-
-/// Names that consist of numbers only.
-pub(crate) trait Name {}
-
-impl Name for CallHandle {}
-impl Name for SessionCallId {}
-
 impl rpcrdma_call {
     /// The place of the calls of nobody.
     pub(crate) fn nothing() -> rpcrdma_call {
@@ -253,6 +215,102 @@ impl rpcrdma_call {
             }
         }
     }
+}
+
+/// A client, session or shard: what lends turns, and has calls.
+pub(crate) trait Owner {
+    /// Runs `act` with a turn at this time. What the program does meanwhile cannot use the object
+    /// again.
+    fn with(&self, now: u64, act: &mut dyn FnMut(&mut Turn<'_>)) -> Result<(), c_int>;
+
+    /// Whether a call that was refused can be sent now: not inside a callback of the object.
+    fn look(&self) -> Result<(), c_int>;
+
+    /// Begins a call.
+    #[expect(clippy::mut_from_ref, reason = "one call at a time: `Polled` sees to that")]
+    fn begin(
+        &self,
+        connection: rpcrdma_connection,
+        cookie: u64,
+    ) -> Result<&mut rpcrdma_call, c_int>;
+
+    /// Runs `act` with a turn, to send a call that was refused. The time has no effect on it.
+    fn submit(&self, act: &mut dyn FnMut(&mut Turn<'_>)) -> Result<(), c_int>;
+
+    /// A new call of a session.
+    fn session_call(&self, _cookie: u64) -> Result<AnySessionCall, c_int> {
+        Err(invalid("call"))
+    }
+}
+
+/// Whose a turn is, or a call.
+pub(crate) enum Lender {
+    Nothing,
+    /// A shard's, in `on_turn`.
+    Turn(NonNull<Turn<'static>>),
+    Object(NonNull<dyn Owner>),
+}
+
+impl Lender {
+    /// That of an object, which is there for as long as this.
+    pub(crate) fn of<T: Owner + 'static>(object: &T) -> Lender {
+        let object: NonNull<T> = NonNull::from(object);
+        Lender::Object(object)
+    }
+
+    /// What it is, and nobody's from now on.
+    pub(crate) fn take(&mut self) -> Lender {
+        core::mem::replace(self, Lender::Nothing)
+    }
+
+    /// Whether a call that was refused can be sent now.
+    fn look(&self) -> Result<(), c_int> {
+        match self {
+            Lender::Nothing => Err(invalid("call: the turn answers another one")),
+            Lender::Turn(_) => Ok(()),
+            // SAFETY: the call is the object's, which is there.
+            Lender::Object(object) => unsafe { object.as_ref() }.look(),
+        }
+    }
+
+    /// Sends a call that was refused before, by its turn.
+    fn submit(
+        &mut self,
+        submit: impl FnOnce(&mut Turn<'_>) -> Result<CallHandle, Unsent>,
+    ) -> Result<Result<CallHandle, Unsent>, c_int> {
+        match self {
+            Lender::Nothing => Err(invalid("call")),
+            // SAFETY: the turn is in its callback, and the call borrows nothing.
+            Lender::Turn(turn) => Ok(submit(unsafe { turn.as_mut() })),
+            Lender::Object(object) => {
+                // SAFETY: the call is the object's, which is there.
+                let object = unsafe { object.as_ref() };
+                once(submit, |submit| object.submit(submit))
+            }
+        }
+    }
+
+    /// A new call of the session.
+    fn session_call(&self, cookie: u64) -> Result<AnySessionCall, c_int> {
+        let Lender::Object(object) = self else { return Err(invalid("call")) };
+        // SAFETY: the call is the object's, which is there.
+        unsafe { object.as_ref() }.session_call(cookie)
+    }
+}
+
+/// What `act` returns, which `run` calls once if it succeeds.
+pub(crate) fn once<R>(
+    act: impl FnOnce(&mut Turn<'_>) -> R,
+    run: impl FnOnce(&mut dyn FnMut(&mut Turn<'_>)) -> Result<(), c_int>,
+) -> Result<R, c_int> {
+    let (mut act, mut done) = (Some(act), None);
+    run(&mut |turn| done = act.take().map(|act| act(turn)))?;
+    Ok(done.expect("it was called"))
+}
+
+#[cold]
+pub(crate) fn under_construction() -> c_int {
+    invalid("a call is under construction: submit or discard it first")
 }
 
 /// Writes by one of two functions.

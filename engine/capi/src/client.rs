@@ -2,25 +2,26 @@
 
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::MaybeUninit;
-use core::ptr::{self, NonNull};
+use core::ptr;
 use core::time::Duration;
 use std::os::fd::{AsFd, AsRawFd};
 
-use ::rpcrdma_engine::{Armed, SetupError};
+use ::rpcrdma_engine::{Armed, SetupError, Turn};
 
 use crate::arguments::{OK, address, bytes, caught, give, given, shared, value};
-use crate::call::{rpcrdma_call, rpcrdma_call_id};
+use crate::call::{Lender, Owner, rpcrdma_call};
+use crate::call_id::rpcrdma_call_id;
 use crate::done::Done;
 use crate::engine::rpcrdma_engine;
 use crate::failure::{Failure, fail, plain, setup};
 use crate::handle::rpcrdma_handle;
 use crate::handler::{attempt_of, id_of};
 use crate::loan::rpcrdma_loan;
-use crate::message::{rpcrdma_completion, rpcrdma_connection};
+use crate::message::{rpcrdma_connection, rpcrdma_on_completion};
 use crate::polled::{self, Polled};
 use crate::provider::{AnyClient, AnyEngine, each, each_into};
 use crate::status::rpcrdma_status::{RPCRDMA_E_NOTHING, RPCRDMA_E_PENDING};
-use crate::turn::{Lender, buffer, release, rpcrdma_turn};
+use crate::turn::{buffer, release, rpcrdma_turn};
 
 /// A shard that only sends calls, and that its program polls.
 pub struct rpcrdma_client {
@@ -28,10 +29,6 @@ pub struct rpcrdma_client {
     handle: rpcrdma_handle,
     fd: c_int,
 }
-
-/// Receives each completion of a client or session. `arg` is that of the poll.
-pub type rpcrdma_on_completion =
-    Option<unsafe extern "C" fn(arg: *mut c_void, completion: *mut rpcrdma_completion)>;
 
 /// A client for the calling thread to poll.
 ///
@@ -343,7 +340,7 @@ pub unsafe extern "C" fn rpcrdma_client_turn(
 ) -> *mut rpcrdma_turn {
     // SAFETY: the program passes NULL or what it was given, and has not freed it.
     let Some(client) = (unsafe { client.as_ref() }) else { return ptr::null_mut() };
-    let turn = client.polled.lend(now_ns, Lender::Client(NonNull::from(client)));
+    let turn = client.polled.lend(now_ns, Lender::of(client));
     turn.map_or(ptr::null_mut(), ptr::from_mut)
 }
 
@@ -364,15 +361,29 @@ fn make(engine: &AnyEngine) -> Result<Box<rpcrdma_client>, SetupError> {
     let handle = each!(AnyClient, &client, client => rpcrdma_handle(client.handle().clone()));
     let fd = each!(AnyClient, &client, client => client.as_fd().as_raw_fd());
     let mut client = Box::new(rpcrdma_client { polled: Polled::new(client), handle, fd });
-    let owner = Lender::Client(NonNull::from(&*client));
+    let owner = Lender::of(&*client);
     *client.polled.call() = rpcrdma_call::of(owner);
     Ok(client)
 }
 
 impl rpcrdma_client {
-    /// Begins a call.
+    /// The client, its handle and its descriptor.
+    pub(crate) fn into_parts(self) -> (AnyClient, rpcrdma_handle, c_int) {
+        (self.polled.into_object(), self.handle, self.fd)
+    }
+}
+
+impl Owner for rpcrdma_client {
+    fn with(&self, now: u64, act: &mut dyn FnMut(&mut Turn<'_>)) -> Result<(), c_int> {
+        self.polled.polling(|client| each!(AnyClient, client, client => act(&mut client.turn(now))))
+    }
+
+    fn look(&self) -> Result<(), c_int> {
+        self.polled.with_kept_call().map(drop)
+    }
+
     #[inline(always)]
-    pub(crate) fn begin(
+    fn begin(
         &self,
         connection: rpcrdma_connection,
         cookie: u64,
@@ -389,8 +400,9 @@ impl rpcrdma_client {
         }
     }
 
-    /// The client, its handle and its descriptor.
-    pub(crate) fn into_parts(self) -> (AnyClient, rpcrdma_handle, c_int) {
-        (self.polled.into_object(), self.handle, self.fd)
+    fn submit(&self, act: &mut dyn FnMut(&mut Turn<'_>)) -> Result<(), c_int> {
+        let client = self.polled.with_kept_call()?;
+        each!(AnyClient, client, client => act(&mut client.turn(0)));
+        Ok(())
     }
 }

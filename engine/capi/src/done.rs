@@ -6,10 +6,11 @@ use core::ptr::{self, NonNull};
 use ::rpcrdma_engine::{Completion, Execution, Incoming, SessionCompletion, SessionError};
 
 use crate::arguments::OK;
-use crate::client::rpcrdma_on_completion;
 use crate::failure::{Failure, fail};
 use crate::loan::rpcrdma_slice;
-use crate::message::{rpcrdma_completion, rpcrdma_connection, rpcrdma_message};
+use crate::message::{
+    rpcrdma_completion, rpcrdma_connection, rpcrdma_message, rpcrdma_on_completion,
+};
 use crate::status::rpcrdma_execution::{
     self, RPCRDMA_EXECUTED, RPCRDMA_MAY_BE_EXECUTED, RPCRDMA_NOT_EXECUTED,
 };

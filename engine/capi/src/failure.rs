@@ -86,8 +86,13 @@ pub(crate) fn setup(error: &SetupError) -> c_int {
     told(status, error)
 }
 
-/// The text of the last failure, which stays until the next is asked for.
-pub(crate) fn last_text() -> *const c_char {
+/// The text of the last failure of this thread, with its values; empty if there was none. Valid
+/// until the next call of this function by the thread. It is made when it is asked for: a refused
+/// call costs no text.
+///
+/// Thread: any.
+#[unsafe(no_mangle)]
+pub extern "C" fn rpcrdma_last_error() -> *const c_char {
     const NOTHING: &CStr = c"";
     let Some(failure) = LAST.get() else { return NOTHING.as_ptr() };
     let made = TEXTS.try_with(|texts| {

@@ -6,13 +6,13 @@ use core::ptr::{self, NonNull};
 use ::rpcrdma_engine::{
     Address, Admission, Answer, BackwardSupport, Call, CloseReason, Completion, ConnectError,
     ConnectId, ConnectRequest, ConnectionId, Handler, Origin, PeerLimits, Reply, ShardHandle, Turn,
-    Version,
 };
 
 use crate::arguments::sized;
 use crate::done::{Done, bytes_of};
 use crate::failure::{Failure, c_text, fail, invalid};
 use crate::handle::rpcrdma_handle;
+use crate::limits::rpcrdma_limits;
 use crate::loan::rpcrdma_slice;
 use crate::message::{rpcrdma_completion, rpcrdma_connection, rpcrdma_message, rpcrdma_request};
 use crate::reply::rpcrdma_reply;
@@ -79,18 +79,6 @@ pub struct rpcrdma_handler {
     pub reserved: u32,
 }
 
-/// Which calls a side accepts from the server that it has connected to.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum rpcrdma_backward {
-    /// Calls that fit one short message: the default.
-    RPCRDMA_BACKWARD_INLINE = 0,
-    /// None.
-    RPCRDMA_BACKWARD_NONE = 1,
-    /// Every call that the forward direction allows.
-    RPCRDMA_BACKWARD_GENERAL = 2,
-}
-
 /// A connection request from a peer. Later versions may add fields.
 #[repr(C)]
 #[derive(Debug)]
@@ -110,30 +98,6 @@ pub struct rpcrdma_connect_request {
     pub uid: u32,
     /// The group.
     pub gid: u32,
-}
-
-/// The limits of a peer. Later versions may add fields where the library makes it.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct rpcrdma_limits {
-    /// The version that it speaks: 1 or 2; 0 before its first message.
-    pub version: u32,
-    /// The longest transmission that it takes.
-    pub recv_size: u32,
-    /// The longest transmission that it sends.
-    pub send_size: u32,
-    /// The most transmissions of a call that it takes.
-    pub request_rx_limit: u32,
-    /// The most transmissions of a reply that it sends.
-    pub response_sx_limit: u32,
-    /// Which backward calls it takes, as `rpcrdma_backward`.
-    pub backward: c_int,
-    /// Whether items can be placed in its buffers.
-    pub placement: bool,
-    /// Whether its memory may be invalidated by replies.
-    pub remote_invalidation: bool,
-    /// 0.
-    pub reserved: [u8; 6],
 }
 
 /// What makes the contexts of shards.
@@ -348,32 +312,4 @@ extern "C" fn refuse(
 ) {
     // SAFETY: it is called with a reply, by `Callbacks::on_call`.
     crate::reply::rpcrdma_reply_refuse(unsafe { reply.as_mut() });
-}
-
-impl rpcrdma_limits {
-    pub(crate) fn of(limits: &PeerLimits) -> rpcrdma_limits {
-        use rpcrdma_backward::{
-            RPCRDMA_BACKWARD_GENERAL, RPCRDMA_BACKWARD_INLINE, RPCRDMA_BACKWARD_NONE,
-        };
-        let backward = match limits.backward {
-            BackwardSupport::None => RPCRDMA_BACKWARD_NONE,
-            BackwardSupport::General => RPCRDMA_BACKWARD_GENERAL,
-            BackwardSupport::Inline => RPCRDMA_BACKWARD_INLINE,
-        };
-        rpcrdma_limits {
-            version: match limits.version {
-                None => 0,
-                Some(Version::One) => 1,
-                Some(Version::Two) => 2,
-            },
-            recv_size: limits.recv_size,
-            send_size: limits.send_size,
-            request_rx_limit: limits.request_rx_limit,
-            response_sx_limit: limits.response_sx_limit,
-            backward: backward as c_int,
-            placement: limits.placement,
-            remote_invalidation: limits.remote_invalidation,
-            reserved: [0; 6],
-        }
-    }
 }

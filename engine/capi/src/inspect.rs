@@ -9,7 +9,7 @@ use ::rpcrdma_engine::{Counts, Gauges, InspectError, PeerReport, PeerState, Shar
 use crate::arguments::{OK, array, caught, give, given, taken_back, write_text};
 use crate::failure::{invalid, told};
 use crate::handle::rpcrdma_handle;
-use crate::handler::rpcrdma_limits;
+use crate::limits::rpcrdma_limits;
 use crate::message::rpcrdma_connection;
 use crate::stats::{rpcrdma_counter, write_counters};
 use crate::status::rpcrdma_status::{

@@ -12,11 +12,17 @@
 // In the order of the header.
 mod status;
 
+mod texts;
+
+mod failure;
+
 mod config;
 
 mod engine;
 
 mod handler;
+
+mod limits;
 
 mod handle;
 
@@ -40,6 +46,8 @@ mod client;
 
 mod call;
 
+mod call_id;
+
 mod want;
 
 mod payload;
@@ -51,18 +59,19 @@ mod session;
 // What no function of the header is in.
 mod arguments;
 mod done;
-mod failure;
 mod polled;
 mod provider;
-mod texts;
 
 pub use call::*;
+pub use call_id::*;
 pub use client::*;
 pub use config::*;
 pub use engine::*;
+pub use failure::*;
 pub use handle::*;
 pub use handler::*;
 pub use inspect::*;
+pub use limits::*;
 pub use loan::*;
 pub use message::*;
 pub use payload::*;
@@ -72,6 +81,7 @@ pub use session::*;
 pub use shard::*;
 pub use stats::*;
 pub use status::*;
+pub use texts::*;
 pub use ticket::*;
 pub use turn::*;
 pub use want::*;

@@ -1,6 +1,6 @@
 //! Received messages: calls for the handler, replies of completions.
 
-use core::ffi::{c_char, c_int};
+use core::ffi::{c_char, c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr::NonNull;
 
@@ -67,6 +67,10 @@ pub struct rpcrdma_completion {
     /// The library's.
     pub source: *mut rpcrdma_message,
 }
+
+/// Receives each completion of a client or session. `arg` is that of the poll.
+pub type rpcrdma_on_completion =
+    Option<unsafe extern "C" fn(arg: *mut c_void, completion: *mut rpcrdma_completion)>;
 
 /// An item outside of the payload stream.
 #[repr(C)]

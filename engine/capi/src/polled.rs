@@ -4,9 +4,9 @@ use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_int;
 
 use crate::arguments::{OK, caught, taken_back};
-use crate::call::rpcrdma_call;
+use crate::call::{Lender, rpcrdma_call, under_construction};
 use crate::failure::invalid;
-use crate::turn::{Lender, rpcrdma_turn};
+use crate::turn::rpcrdma_turn;
 
 /// A client, session or shard, with its call under construction and its turn.
 ///
@@ -133,11 +133,6 @@ impl Drop for Busy<'_> {
     fn drop(&mut self) {
         self.0.set(false);
     }
-}
-
-#[cold]
-pub(crate) fn under_construction() -> c_int {
-    invalid("a call is under construction: submit or discard it first")
 }
 
 #[cold]

@@ -4,24 +4,23 @@ use ::rpcrdma_engine::control::Control;
 #[cfg(feature = "verbs")]
 use ::rpcrdma_engine::verbs::Verbs;
 use ::rpcrdma_engine::{
-    Client, Config, Engine, Fabric, Provider, Session, SessionCall, SetupError, Shard, Shm,
+    Client, Config, Engine, Fabric, Provider, Session, SessionCall, SetupError, Shm,
 };
 use rpcrdma_config::ProviderKind;
-
-use crate::handler::Callbacks;
 
 /// The type of a value that exists for each provider.
 macro_rules! any {
     ($(#[$doc:meta])* $name:ident, $of:ident) => {
         $(#[$doc])*
         pub(crate) enum $name {
-            Fabric($of<Fabric>),
-            Shm($of<Shm>),
+            Fabric($of<::rpcrdma_engine::Fabric>),
+            Shm($of<::rpcrdma_engine::Shm>),
             #[cfg(feature = "verbs")]
-            Verbs($of<Verbs>),
+            Verbs($of<::rpcrdma_engine::verbs::Verbs>),
         }
     };
 }
+pub(crate) use any;
 
 /// Does the same for the value of each provider.
 macro_rules! each {
@@ -49,13 +48,11 @@ macro_rules! each_into {
 }
 pub(crate) use each_into;
 
-type Served<P> = Shard<P, Callbacks>;
 type Written<P> = SessionCall<'static, P>;
 
 any!(AnyEngine, Engine);
 any!(AnyControl, Control);
 any!(AnyClient, Client);
-any!(AnyShard, Served);
 any!(AnySession, Session);
 any!(AnySessionCall, Written);
 

@@ -2,27 +2,28 @@
 
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::{ManuallyDrop, MaybeUninit, transmute_copy};
-use core::ptr::{self, NonNull};
+use core::ptr;
 use core::time::Duration;
 
 use ::rpcrdma_engine::{
-    Address, Armed, Provider, Session, SessionCall, SessionEvent, SessionOptions, SetupError,
+    Address, Armed, Provider, Session, SessionCall, SessionEvent, SessionOptions, SetupError, Turn,
 };
 
 use crate::arguments::{
     OK, address, array, c_chars, caught, give, given, shared, sized, taken_back, value,
 };
-use crate::call::{rpcrdma_call, rpcrdma_call_id};
-use crate::client::{rpcrdma_client, rpcrdma_on_completion};
+use crate::call::{Lender, Owner, rpcrdma_call};
+use crate::call_id::rpcrdma_call_id;
+use crate::client::rpcrdma_client;
 use crate::done::Done;
 use crate::engine::RPCRDMA_ADDRESS_MAX;
 use crate::failure::{Failure, fail, invalid, plain, setup};
 use crate::handle::rpcrdma_handle;
-use crate::message::rpcrdma_connection;
+use crate::message::{rpcrdma_connection, rpcrdma_on_completion};
 use crate::polled::{self, Polled};
 use crate::provider::{AnyClient, AnySession, AnySessionCall, each, each_into};
 use crate::status::rpcrdma_status::RPCRDMA_E_NOTHING;
-use crate::turn::{Lender, rpcrdma_turn};
+use crate::turn::rpcrdma_turn;
 
 /// A service behind one or several addresses: it connects, connects again, spreads calls over its
 /// connections, and keeps calls while there is none.
@@ -300,7 +301,7 @@ pub unsafe extern "C" fn rpcrdma_session_turn(
 ) -> *mut rpcrdma_turn {
     // SAFETY: the program passes NULL or what it was given, and has not freed it.
     let Some(session) = (unsafe { session.as_ref() }) else { return ptr::null_mut() };
-    let turn = session.polled.lend(now_ns, Lender::Session(NonNull::from(session)));
+    let turn = session.polled.lend(now_ns, Lender::of(session));
     turn.map_or(ptr::null_mut(), ptr::from_mut)
 }
 
@@ -374,14 +375,31 @@ fn make(
     let session =
         each_into!(AnyClient, client, client => AnySession, Session::new(client, to, options)?);
     let mut session = Box::new(rpcrdma_session { polled: Polled::new(session), handle, fd });
-    let owner = Lender::Session(NonNull::from(&*session));
+    let owner = Lender::of(&*session);
     *session.polled.call() = rpcrdma_call::of(owner);
     Ok(session)
 }
 
-impl rpcrdma_session {
-    /// A new call, instead of one that was refused.
-    pub(crate) fn draft(&self, cookie: u64) -> Result<AnySessionCall, c_int> {
+impl Owner for rpcrdma_session {
+    fn with(&self, now: u64, act: &mut dyn FnMut(&mut Turn<'_>)) -> Result<(), c_int> {
+        self.polled
+            .polling(|session| each!(AnySession, session, session => act(&mut session.turn(now))))
+    }
+
+    fn look(&self) -> Result<(), c_int> {
+        self.polled.with_kept_call().map(drop)
+    }
+
+    /// The session's own completions are not those of such a call.
+    fn begin(&self, _: rpcrdma_connection, _: u64) -> Result<&mut rpcrdma_call, c_int> {
+        Err(invalid("turn: begin calls with rpcrdma_session_call"))
+    }
+
+    fn submit(&self, _: &mut dyn FnMut(&mut Turn<'_>)) -> Result<(), c_int> {
+        Err(invalid("call"))
+    }
+
+    fn session_call(&self, cookie: u64) -> Result<AnySessionCall, c_int> {
         let session = self.polled.with_kept_call()?;
         Ok(each_into!(AnySession, session, it => AnySessionCall, forever(it.call(cookie))))
     }

@@ -2,22 +2,26 @@
 
 use core::ffi::{c_char, c_int};
 use core::mem::MaybeUninit;
-use core::ptr::{self, NonNull};
+use core::ptr;
 use core::time::Duration;
 use std::os::fd::{AsFd, AsRawFd};
 
-use ::rpcrdma_engine::{Armed, SetupError};
+use ::rpcrdma_engine::{Armed, SetupError, Shard, Turn};
 
 use crate::arguments::{OK, address, caught, give, given, shared, value};
-use crate::call::rpcrdma_call;
+use crate::call::{Lender, Owner, rpcrdma_call};
 use crate::engine::rpcrdma_engine;
 use crate::failure::{Failure, fail, setup};
 use crate::handle::rpcrdma_handle;
-use crate::handler::{Factory, attempt_of, rpcrdma_handler};
+use crate::handler::{Callbacks, Factory, attempt_of, rpcrdma_handler};
 use crate::message::rpcrdma_connection;
 use crate::polled::{self, Polled};
-use crate::provider::{AnyEngine, AnyShard, each, each_into};
-use crate::turn::{Lender, rpcrdma_turn};
+use crate::provider::{AnyEngine, any, each, each_into};
+use crate::turn::rpcrdma_turn;
+
+type Served<P> = Shard<P, Callbacks>;
+
+any!(AnyShard, Served);
 
 /// A shard that serves the engine's listeners, and that its program polls.
 pub struct rpcrdma_shard {
@@ -188,7 +192,7 @@ pub unsafe extern "C" fn rpcrdma_shard_turn(
 ) -> *mut rpcrdma_turn {
     // SAFETY: the program passes NULL or what it was given, and has not freed it.
     let Some(shard) = (unsafe { shard.as_ref() }) else { return ptr::null_mut() };
-    let turn = shard.polled.lend(now_ns, Lender::Shard(NonNull::from(shard)));
+    let turn = shard.polled.lend(now_ns, Lender::of(shard));
     turn.map_or(ptr::null_mut(), ptr::from_mut)
 }
 
@@ -213,14 +217,21 @@ fn make(engine: &AnyEngine, factory: &Factory) -> Result<Box<rpcrdma_shard>, Set
     let handle = each!(AnyShard, &shard, shard => rpcrdma_handle(shard.handle().clone()));
     let fd = each!(AnyShard, &shard, shard => shard.as_fd().as_raw_fd());
     let mut shard = Box::new(rpcrdma_shard { polled: Polled::new(shard), handle, fd });
-    let owner = Lender::Shard(NonNull::from(&*shard));
+    let owner = Lender::of(&*shard);
     *shard.polled.call() = rpcrdma_call::of(owner);
     Ok(shard)
 }
 
-impl rpcrdma_shard {
-    /// Begins a call of the shard, outside of its callbacks.
-    pub(crate) fn begin(
+impl Owner for rpcrdma_shard {
+    fn with(&self, now: u64, act: &mut dyn FnMut(&mut Turn<'_>)) -> Result<(), c_int> {
+        self.polled.polling(|shard| each!(AnyShard, shard, shard => act(&mut shard.turn(now))))
+    }
+
+    fn look(&self) -> Result<(), c_int> {
+        self.polled.with_kept_call().map(drop)
+    }
+
+    fn begin(
         &self,
         connection: rpcrdma_connection,
         cookie: u64,
@@ -236,5 +247,11 @@ impl rpcrdma_shard {
             Ok(()) => Ok(call),
             Err(why) => Err(fail(Failure::Refused(why))),
         }
+    }
+
+    fn submit(&self, act: &mut dyn FnMut(&mut Turn<'_>)) -> Result<(), c_int> {
+        let shard = self.polled.with_kept_call()?;
+        each!(AnyShard, shard, shard => act(&mut shard.turn(0)));
+        Ok(())
     }
 }

@@ -1,9 +1,7 @@
-//! Errors: numbers that never change their meaning, and texts.
+//! Errors: numbers that never change their meaning.
 
-use core::ffi::{c_char, c_int};
+use core::ffi::c_int;
 
-use crate::failure;
-use crate::texts::{ALL, text};
 use rpcrdma_status::*;
 
 /// The result of a function, the outcome of a call, or the reason for the end of a connection. No
@@ -219,11 +217,6 @@ impl rpcrdma_status {
         self as c_int
     }
 
-    /// The status of a number; `None` for one that this version does not have.
-    pub fn of(number: c_int) -> Option<rpcrdma_status> {
-        ALL.iter().copied().find(|status| status.number() == number)
-    }
-
     /// Whether the same may succeed later.
     pub fn is_transient(self) -> bool {
         matches!(
@@ -244,30 +237,4 @@ impl rpcrdma_status {
                 | RPCRDMA_E_PEER_STOPPING
         )
     }
-}
-
-/// The meaning of a status, as a constant text. Never NULL.
-///
-/// Thread: any.
-#[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_strerror(status: c_int) -> *const c_char {
-    rpcrdma_status::of(status).map_or(c"unknown status", text).as_ptr()
-}
-
-/// The text of the last failure of this thread, with its values; empty if there was none. Valid
-/// until the next call of this function by the thread. It is made when it is asked for: a refused
-/// call costs no text.
-///
-/// Thread: any.
-#[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_last_error() -> *const c_char {
-    failure::last_text()
-}
-
-/// Whether the same may succeed later: poll, and try again.
-///
-/// Thread: any.
-#[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_is_transient(status: c_int) -> bool {
-    rpcrdma_status::of(status).is_some_and(rpcrdma_status::is_transient)
 }

@@ -1,6 +1,6 @@
-//! The texts of the statuses.
+//! The texts of the statuses, and the statuses of numbers.
 
-use core::ffi::CStr;
+use core::ffi::{CStr, c_char, c_int};
 
 use crate::status::rpcrdma_status;
 use rpcrdma_status::*;
@@ -192,6 +192,29 @@ pub(crate) const ALL: &[rpcrdma_status] = &[
     RPCRDMA_E_DEVICE_LOST,
     RPCRDMA_E_CQ_FAILED,
 ];
+
+impl rpcrdma_status {
+    /// The status of a number; `None` for one that this version does not have.
+    pub fn of(number: c_int) -> Option<rpcrdma_status> {
+        ALL.iter().copied().find(|status| status.number() == number)
+    }
+}
+
+/// The meaning of a status, as a constant text. Never NULL.
+///
+/// Thread: any.
+#[unsafe(no_mangle)]
+pub extern "C" fn rpcrdma_strerror(status: c_int) -> *const c_char {
+    rpcrdma_status::of(status).map_or(c"unknown status", text).as_ptr()
+}
+
+/// Whether the same may succeed later: poll, and try again.
+///
+/// Thread: any.
+#[unsafe(no_mangle)]
+pub extern "C" fn rpcrdma_is_transient(status: c_int) -> bool {
+    rpcrdma_status::of(status).is_some_and(rpcrdma_status::is_transient)
+}
 
 #[cfg(test)]
 mod tests {

@@ -4,20 +4,16 @@ use core::ffi::{c_char, c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr::NonNull;
 
-use ::rpcrdma_engine::{CallHandle, Loan, Turn, Unsent};
+use ::rpcrdma_engine::{Loan, Turn};
 
 use crate::arguments::{OK, given, value, write_text};
-use crate::call::{rpcrdma_call, rpcrdma_call_id};
-use crate::client::rpcrdma_client;
+use crate::call::{Lender, once, rpcrdma_call, under_construction};
+use crate::call_id::rpcrdma_call_id;
 use crate::failure::{Failure, fail, invalid, plain};
-use crate::handler::rpcrdma_limits;
+use crate::limits::rpcrdma_limits;
 use crate::loan::rpcrdma_loan;
 use crate::message::rpcrdma_connection;
-use crate::polled::under_construction;
-use crate::provider::{AnyClient, AnySession, AnySessionCall, AnyShard, each};
 use crate::reply::rpcrdma_reply;
-use crate::session::rpcrdma_session;
-use crate::shard::rpcrdma_shard;
 use crate::status::rpcrdma_status::{
     RPCRDMA_E_BUSY, RPCRDMA_E_NO_BUFFER, RPCRDMA_E_NO_PEER, RPCRDMA_E_NOTHING,
 };
@@ -30,16 +26,6 @@ pub struct rpcrdma_turn {
     now: u64,
     /// That of a turn of a handler: others have a place for it.
     call: rpcrdma_call,
-}
-
-/// Whose turn it is.
-pub(crate) enum Lender {
-    Nothing,
-    /// A shard's, in `on_turn`.
-    Turn(NonNull<Turn<'static>>),
-    Client(NonNull<rpcrdma_client>),
-    Session(NonNull<rpcrdma_session>),
-    Shard(NonNull<rpcrdma_shard>),
 }
 
 impl rpcrdma_turn {
@@ -64,81 +50,21 @@ impl rpcrdma_turn {
     }
 }
 
-impl Lender {
-    /// Runs `act` with the turn. What the program does meanwhile cannot use the object again.
-    fn with<R>(&mut self, now: u64, act: impl FnOnce(&mut Turn<'_>) -> R) -> Result<R, c_int> {
-        match self {
-            Lender::Nothing => Err(invalid("turn")),
-            // SAFETY: the turn is in its callback, and no call borrows from it: the caller has
-            // looked.
-            Lender::Turn(turn) => Ok(act(unsafe { turn.as_mut() })),
-            Lender::Client(client) => {
-                // SAFETY: the client lent this, and is there.
-                unsafe { client.as_ref() }.polled.polling(
-                    |client| each!(AnyClient, client, client => act(&mut client.turn(now))),
-                )
-            }
-            Lender::Session(session) => {
-                // SAFETY: the session lent this, and is there.
-                unsafe { session.as_ref() }.polled.polling(
-                    |session| each!(AnySession, session, session => act(&mut session.turn(now))),
-                )
-            }
-            Lender::Shard(shard) => {
-                // SAFETY: the shard lent this, and is there.
-                unsafe { shard.as_ref() }
-                    .polled
-                    .polling(|shard| each!(AnyShard, shard, shard => act(&mut shard.turn(now))))
-            }
+/// Runs `act` with the turn. What the program does meanwhile cannot use the object again.
+fn with_lender<R>(
+    lender: &mut Lender,
+    now: u64,
+    act: impl FnOnce(&mut Turn<'_>) -> R,
+) -> Result<R, c_int> {
+    match lender {
+        Lender::Nothing => Err(invalid("turn")),
+        // SAFETY: the turn is in its callback, and no call borrows from it: the caller has looked.
+        Lender::Turn(turn) => Ok(act(unsafe { turn.as_mut() })),
+        Lender::Object(object) => {
+            // SAFETY: the object lent this, and is there.
+            let object = unsafe { object.as_ref() };
+            once(act, |act| object.with(now, act))
         }
-    }
-
-    /// What it is, and nobody's from now on.
-    fn take(&mut self) -> Lender {
-        core::mem::replace(self, Lender::Nothing)
-    }
-
-    /// Whether a call that was refused can be sent now: not inside a callback of its owner.
-    pub(crate) fn look(&self) -> Result<(), c_int> {
-        match self {
-            Lender::Nothing => Err(invalid("call: the turn answers another one")),
-            Lender::Turn(_) => Ok(()),
-            // SAFETY: the call is the client's, which is there.
-            Lender::Client(client) => unsafe { client.as_ref() }.polled.with_kept_call().map(drop),
-            // SAFETY: as above.
-            Lender::Session(it) => unsafe { it.as_ref() }.polled.with_kept_call().map(drop),
-            // SAFETY: as above.
-            Lender::Shard(shard) => unsafe { shard.as_ref() }.polled.with_kept_call().map(drop),
-        }
-    }
-
-    /// Sends a call that was refused before, by its turn. The time has no effect on it.
-    pub(crate) fn submit(
-        &mut self,
-        submit: impl FnOnce(&mut Turn<'_>) -> Result<CallHandle, Unsent>,
-    ) -> Result<Result<CallHandle, Unsent>, c_int> {
-        match self {
-            // SAFETY: the turn is in its callback, and the call borrows nothing.
-            Lender::Turn(turn) => Ok(submit(unsafe { turn.as_mut() })),
-            Lender::Client(client) => {
-                // SAFETY: the call is the client's, which is there.
-                let client = unsafe { client.as_ref() }.polled.with_kept_call()?;
-                each!(AnyClient, client, client => Ok(submit(&mut client.turn(0))))
-            }
-            Lender::Shard(shard) => {
-                // SAFETY: the call is the shard's, which is there.
-                let shard = unsafe { shard.as_ref() }.polled.with_kept_call()?;
-                each!(AnyShard, shard, shard => Ok(submit(&mut shard.turn(0))))
-            }
-            Lender::Nothing | Lender::Session(_) => Err(invalid("call")),
-        }
-    }
-
-    /// A new call of the session.
-    pub(crate) fn session_call(&mut self, cookie: u64) -> Result<AnySessionCall, c_int> {
-        let Lender::Session(session) = self else { return Err(invalid("call")) };
-        // SAFETY: the call is the session's, which is there.
-        unsafe { session.as_ref() }.draft(cookie)
     }
 }
 
@@ -151,7 +77,7 @@ fn with<R>(
     if turn.call.is_open() {
         return Err(under_construction());
     }
-    turn.lender.with(turn.now, act)
+    with_lender(&mut turn.lender, turn.now, act)
 }
 
 /// As `with`, while the program may use this turn: it is nobody's.
@@ -168,7 +94,7 @@ unsafe fn with_program<R>(
         Some(turn) if turn.call.is_open() => return Err(under_construction()),
         Some(turn) => (turn.lender.take(), turn.call.owner().take(), turn.now),
     };
-    let done = lender.with(now, act);
+    let done = with_lender(&mut lender, now, act);
     // SAFETY: as above; the program has only looked at it.
     let turn = unsafe { &mut *turn };
     (turn.lender, *turn.call.owner()) = (lender, own);
@@ -211,12 +137,8 @@ pub extern "C" fn rpcrdma_turn_call(
     turn.call.clear();
     let begun = match &mut turn.lender {
         Lender::Nothing => return invalid("turn"),
-        // SAFETY: the client lent this, and is there.
-        Lender::Client(client) => unsafe { client.as_ref() }.begin(connection, cookie),
-        // SAFETY: as above. The session's own completions are not this call's.
-        Lender::Session(_) => return invalid("turn: begin calls with rpcrdma_session_call"),
-        // SAFETY: the shard lent this, and is there.
-        Lender::Shard(shard) => unsafe { shard.as_ref() }.begin(connection, cookie),
+        // SAFETY: the object lent this, and is there.
+        Lender::Object(object) => unsafe { object.as_ref() }.begin(connection, cookie),
         Lender::Turn(lent) => {
             // SAFETY: the turn is in its callback, and no call borrows from it: the last one is
             // discarded above.

@@ -11,7 +11,7 @@ use circles::Circle;
 use modules::{Crate, Import};
 
 /// The folders of the crates that are judged.
-const CRATES: [&str; 16] = [
+const CRATES: [&str; 17] = [
     "xdr",
     "mempool",
     "config",
@@ -23,6 +23,7 @@ const CRATES: [&str; 16] = [
     "engine/verbs",
     "engine",
     "engine/async",
+    "engine/capi",
     "engine/rpcrdma",
     "engine/nfs3",
     "engine/top",
