@@ -59,11 +59,29 @@ pub fn bytes<'a>(slice: rpcrdma_slice) -> &'a [u8] {
     }
 }
 
+/// Replies with the body of the call.
+pub unsafe extern "C" fn echo(
+    _context: *mut c_void,
+    request: *const rpcrdma_request,
+    reply: *mut rpcrdma_reply,
+) {
+    // SAFETY: all are valid in the callback.
+    unsafe {
+        let body = &bytes((*request).bytes)[RPCRDMA_PREFIX_LEN..];
+        let payload = rpcrdma_reply_payload(reply.as_mut());
+        rpcrdma_put_fixed(payload, body.as_ptr(), body.len());
+        check(rpcrdma_reply_send(reply.as_mut()));
+    }
+}
+
+pub const ECHO: rpcrdma_handler = rpcrdma_handler { on_call: Some(echo), ..HANDLER };
+
 /// A completed call.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Got {
     pub cookie: u64,
     pub status: c_int,
+    pub execution: c_int,
     /// Behind transaction id and message type.
     pub bytes: Vec<u8>,
     pub placed: Vec<u8>,
@@ -83,7 +101,8 @@ pub unsafe extern "C" fn collect(arg: *mut c_void, completion: *mut rpcrdma_comp
         }
     }
     let body = bytes(done.bytes).get(RPCRDMA_PREFIX_LEN..).unwrap_or_default().to_vec();
-    got.push(Got { cookie: done.cookie, status: done.status, bytes: body, placed });
+    let &rpcrdma_completion { cookie, status, execution, .. } = done;
+    got.push(Got { cookie, status, execution, bytes: body, placed });
 }
 
 /// An engine with a server on its own thread, and a client with a connection.
@@ -132,6 +151,13 @@ impl Rig {
         unsafe { loan.data.copy_from_nonoverlapping(content.as_ptr(), content.len()) };
         loan.len = content.len() as u32;
         loan
+    }
+
+    /// Makes a call with these arguments.
+    pub fn send(&self, cookie: u64, arguments: u64) {
+        let call = self.call(cookie);
+        rpcrdma_put_u64(rpcrdma_call_payload(Some(call)), arguments);
+        check(rpcrdma_call_submit(Some(call), None));
     }
 
     /// Polls until so many calls are completed.

@@ -1,26 +1,12 @@
 //! Sessions: calls that wait for a connection, deadlines, ends.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use rpcrdma_capi::rpcrdma_status::*;
 use rpcrdma_capi::*;
 
-use crate::rig::{Got, HANDLER, OK, Rig, bytes, check, collect, made, refused};
-
-unsafe extern "C" fn echo(
-    _context: *mut c_void,
-    request: *const rpcrdma_request,
-    reply: *mut rpcrdma_reply,
-) {
-    // SAFETY: all are valid in the callback.
-    unsafe {
-        let body = &bytes((*request).bytes)[RPCRDMA_PREFIX_LEN..];
-        let payload = rpcrdma_reply_payload(reply.as_mut());
-        rpcrdma_put_fixed(payload, body.as_ptr(), body.len());
-        check(rpcrdma_reply_send(reply.as_mut()));
-    }
-}
+use crate::rig::{ECHO, Got, HANDLER, OK, Rig, check, collect, made, refused};
 
 /// A session to the server of a rig.
 fn session(rig: &Rig, options: Option<&rpcrdma_session_options>) -> *mut rpcrdma_session {
@@ -48,7 +34,7 @@ fn wait(session: *mut rpcrdma_session, count: usize) -> Vec<Got> {
 
 #[test]
 fn calls_wait_for_a_connection_and_are_answered() {
-    let rig = Rig::new(&rpcrdma_handler { on_call: Some(echo), ..HANDLER });
+    let rig = Rig::new(&ECHO);
     let session = session(&rig, None);
     // SAFETY: the session is the library's, and each call is used before the next.
     unsafe {
@@ -82,7 +68,7 @@ fn calls_wait_for_a_connection_and_are_answered() {
 
 #[test]
 fn a_call_that_has_to_wait_in_vain_ends_by_its_deadline() {
-    let mut rig = Rig::new(&rpcrdma_handler { on_call: Some(echo), ..HANDLER });
+    let mut rig = Rig::new(&ECHO);
     // Nobody listens there.
     for (place, byte) in rig.at.iter_mut().zip(b"127.0.0.1:1\0") {
         *place = *byte as _;
@@ -120,4 +106,67 @@ fn a_call_that_has_to_wait_in_vain_ends_by_its_deadline() {
         refused(event.assume_init_ref().status, RPCRDMA_E_UNREACHABLE);
         rpcrdma_session_free(session);
     }
+}
+
+/// A server that ends the connection of the first call, and answers the others.
+struct Lossy {
+    shard: *const rpcrdma_handle,
+    first: Option<rpcrdma_ticket>,
+    xids: Vec<u32>,
+}
+
+unsafe extern "C" fn start(arg: *mut c_void, shard: *const rpcrdma_handle) -> *mut c_void {
+    // SAFETY: the argument is that of the handler, and there is one shard.
+    unsafe { (*arg.cast::<Lossy>()).shard = shard };
+    arg
+}
+
+unsafe extern "C" fn lose_or_answer(
+    context: *mut c_void,
+    request: *const rpcrdma_request,
+    reply: *mut rpcrdma_reply,
+) {
+    // SAFETY: the context is the server; the others are valid in the callback.
+    unsafe {
+        let lossy = &mut *context.cast::<Lossy>();
+        lossy.xids.push((*request).xid);
+        if lossy.first.is_some() {
+            return check(rpcrdma_reply_send(reply.as_mut()));
+        }
+        lossy.first = Some(made(|out| rpcrdma_reply_defer(reply.as_mut(), out)));
+        check(rpcrdma_handle_close(lossy.shard.as_ref(), (*request).connection));
+    }
+}
+
+/// What becomes of a call whose connection is lost, and its xids at the server.
+fn lost(resend: rpcrdma_resend) -> (c_int, Vec<u32>) {
+    let mut lossy = Lossy { shard: ptr::null(), first: None, xids: Vec::new() };
+    let arg = ptr::from_mut(&mut lossy).cast();
+    let (start, on_call) = (Some(start as _), Some(lose_or_answer as _));
+    let table = rpcrdma_handler { arg, start, on_call, ..HANDLER };
+    let rig = Rig::with(c"engine.shards = 1", &table);
+    let session = session(&rig, None);
+    // SAFETY: the session is the library's, and the call is used before the next.
+    let status = unsafe {
+        let call = &mut *made(|out| rpcrdma_session_call(session, 1, out));
+        check(rpcrdma_call_resend(Some(call), resend as c_int));
+        check(rpcrdma_call_submit(Some(call), None));
+        let status = wait(session, 1)[0].status;
+        rpcrdma_session_free(session);
+        status
+    };
+    // The shard ends with it.
+    drop(rig);
+    rpcrdma_ticket_drop(lossy.first.as_mut());
+    (status, lossy.xids)
+}
+
+#[test]
+fn a_call_whose_connection_is_lost_is_sent_again_with_its_xid_if_it_says_so() {
+    let (status, xids) = lost(rpcrdma_resend::RPCRDMA_RESEND_SAME_XID);
+    assert_eq!((status, xids.len()), (OK, 2));
+    assert_eq!(xids[0], xids[1]);
+    let (status, xids) = lost(rpcrdma_resend::RPCRDMA_RESEND_NEVER);
+    refused(status, RPCRDMA_E_CONNECTION_LOST);
+    assert_eq!(xids.len(), 1);
 }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use rpcrdma_capi::*;
 
-use crate::program::*;
+use crate::rig::{ECHO, HANDLER, OK, Rig, check, made};
 
 const INVALID: c_int = rpcrdma_status::RPCRDMA_E_INVALID as c_int;
 
@@ -24,7 +24,7 @@ fn with_server(server: &mut Server) -> rpcrdma_handler {
         arg: ptr::from_mut(server).cast(),
         on_call: Some(defer),
         on_turn: Some(resume),
-        ..handler()
+        ..HANDLER
     }
 }
 
@@ -80,12 +80,11 @@ unsafe extern "C" fn answer(arg: *mut c_void, reply: *mut rpcrdma_reply) {
 #[test]
 fn an_answer_cannot_use_its_turn() {
     let mut server = Server::default();
-    let mut pair = Pair::new(c"", &with_server(&mut server));
-    pair.send(0, 0);
-    pair.wait(1);
-    let (_, status, bytes) = &pair.got.0[0];
-    assert_eq!((*status, &bytes[8..]), (OK, &[0, 0, 0, 1, 0, 0, 0, 2][..]));
-    drop(pair);
+    let rig = Rig::new(&with_server(&mut server));
+    rig.send(0, 0);
+    let got = rig.wait(1);
+    assert_eq!((got[0].status, &got[0].bytes[..]), (OK, &[0, 0, 0, 1, 0, 0, 0, 2][..]));
+    drop(rig);
     assert_eq!(*server.results.lock().expect("no panic"), [INVALID, INVALID]);
 }
 
@@ -108,22 +107,22 @@ unsafe extern "C" fn free_inside(arg: *mut c_void, _completion: *mut rpcrdma_com
 
 #[test]
 fn a_callback_cannot_free_its_client_nor_lose_a_refused_call() {
-    let mut pair = Pair::new(c"", &rpcrdma_handler { on_call: Some(echo), ..handler() });
+    let rig = Rig::new(&ECHO);
     let long = vec![0; 1 << 23];
-    // SAFETY: all is that of the pair.
+    // SAFETY: all is that of the rig.
     unsafe {
-        pair.send(0, 7);
-        let mut loan = made(|out| rpcrdma_client_buffer(pair.client, out));
+        rig.send(0, 7);
+        let mut loan = made(|out| rpcrdma_client_buffer(rig.client, out));
         loan.len = 4;
-        let kept = pair.call(1);
+        let kept = ptr::from_mut(rig.call(1));
         let payload = rpcrdma_call_payload(kept.as_mut());
         check(rpcrdma_place(payload, Some(&mut loan)));
         rpcrdma_put_fixed(rpcrdma_call_payload(kept.as_mut()), long.as_ptr(), long.len());
         assert!(rpcrdma_call_submit(kept.as_mut(), None) < 0);
-        let mut inside = Inside { client: pair.client, kept, results: Vec::new() };
+        let mut inside = Inside { client: rig.client, kept, results: Vec::new() };
         while inside.results.is_empty() {
             let arg = ptr::from_mut(&mut inside).cast();
-            assert!(rpcrdma_client_poll_for(pair.client, 1 << 30, Some(free_inside), arg) >= 0);
+            assert!(rpcrdma_client_poll_for(rig.client, 1 << 30, Some(free_inside), arg) >= 0);
         }
         assert_eq!(inside.results, [INVALID, INVALID]);
         let mut places = [MaybeUninit::<rpcrdma_loan>::uninit()];
@@ -131,18 +130,18 @@ fn a_callback_cannot_free_its_client_nor_lose_a_refused_call() {
             made(|out| rpcrdma_call_take_placed(kept.as_mut(), places.as_mut_ptr().cast(), 1, out));
         assert_eq!(count, 1, "its memory is there");
         rpcrdma_loan_free(Some(places[0].assume_init_mut()));
-        pair.send(2, 8);
+        rig.send(2, 8);
     }
-    pair.wait(1);
-    assert_eq!((pair.got.0[0].0, pair.got.0[0].1), (2, OK));
+    let got = rig.wait(1);
+    assert_eq!((got[0].cookie, got[0].status), (2, OK));
 }
 
 #[test]
 fn structures_of_no_size_are_refused() {
-    let pair = Pair::new(c"", &rpcrdma_handler { on_call: Some(echo), ..handler() });
+    let rig = Rig::new(&ECHO);
     let known = size_of::<rpcrdma_handler>();
     // Zeros follow, as in a structure of a later version.
-    let mut room = [handler(); 64];
+    let mut room = [HANDLER; 64];
     for table in &mut room {
         // SAFETY: all zero is a handler without callbacks.
         *table = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -151,7 +150,7 @@ fn structures_of_no_size_are_refused() {
         let mut room = room;
         room[0].size = size;
         // SAFETY: the handler has as many bytes as it states, or is refused.
-        unsafe { rpcrdma_engine_start(pair.engine.as_mut(), room.as_ptr()) }
+        unsafe { rpcrdma_engine_start(rig.engine.as_mut(), room.as_ptr()) }
     };
     for size in [0, 7, 12, known - 4, known + 4, size_of_val(&room), usize::MAX - 7] {
         assert_eq!(start(size), INVALID, "{size}");
@@ -180,12 +179,11 @@ unsafe extern "C" fn stop_inside(
 fn a_shard_cannot_wait_for_its_own_end() {
     let mut engine: *mut rpcrdma_engine = ptr::null_mut();
     let arg = ptr::from_mut(&mut engine).cast();
-    let table = rpcrdma_handler { arg, on_call: Some(stop_inside), ..handler() };
-    let mut pair = Pair::new(c"", &table);
-    engine = pair.engine;
-    pair.send(0, 0);
-    pair.wait(1);
-    assert_eq!(pair.got.0[0].2[8..], (INVALID as u32).to_be_bytes());
+    let table = rpcrdma_handler { arg, on_call: Some(stop_inside), ..HANDLER };
+    let rig = Rig::new(&table);
+    engine = rig.engine;
+    rig.send(0, 0);
+    assert_eq!(rig.wait(1)[0].bytes, (INVALID as u32).to_be_bytes());
     // SAFETY: the engine is there.
     unsafe {
         let shard = rpcrdma_engine_shard(engine.as_ref(), 0);

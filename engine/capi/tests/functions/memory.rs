@@ -7,40 +7,39 @@ use std::ptr;
 
 use rpcrdma_capi::*;
 
-use crate::program::*;
+use crate::rig::{ECHO, Got, HANDLER, OK, Rig, check, collect, last_error, made};
 
 #[test]
 fn a_handle_of_a_shard_stays_when_more_shards_start() {
-    let table = rpcrdma_handler { on_call: Some(echo), ..handler() };
-    let pair = Pair::new(c"", &table);
+    let table = ECHO;
+    let rig = Rig::new(&table);
     // SAFETY: the engine is there.
     unsafe {
-        let first = rpcrdma_engine_shard(pair.engine.as_ref(), 0);
+        let first = rpcrdma_engine_shard(rig.engine.as_ref(), 0);
         for _ in 0..5 {
-            check(rpcrdma_engine_start(pair.engine.as_mut(), &table));
+            check(rpcrdma_engine_start(rig.engine.as_mut(), &table));
         }
-        assert_eq!(rpcrdma_engine_shard(pair.engine.as_ref(), 0), first);
+        assert_eq!(rpcrdma_engine_shard(rig.engine.as_ref(), 0), first);
         assert_eq!(rpcrdma_handle_state(first.as_ref()), OK);
     }
 }
 
 #[test]
 fn no_connection_has_the_name_of_none() {
-    let mut pair = Pair::new(c"", &rpcrdma_handler { on_call: Some(echo), ..handler() });
+    let mut rig = Rig::new(&ECHO);
     // Each takes the place of the last; its generation wraps.
     for _ in 0..4 {
-        assert_ne!(pair.name.id, 0);
-        pair.send(1, 1);
-        pair.got = Got::default();
-        pair.wait(1);
+        assert_ne!(rig.connection.id, 0);
+        rig.send(1, 1);
+        rig.wait(1);
         // SAFETY: the client is there.
         unsafe {
-            let handle = rpcrdma_client_handle(pair.client);
-            check(rpcrdma_handle_close(handle.as_ref(), pair.name));
+            let handle = rpcrdma_client_handle(rig.client);
+            check(rpcrdma_handle_close(handle.as_ref(), rig.connection));
             while rpcrdma_handle_connections(handle.as_ref()) > 0 {
-                assert!(rpcrdma_client_poll_for(pair.client, 1 << 20, None, ptr::null_mut()) >= 0);
+                assert!(rpcrdma_client_poll_for(rig.client, 1 << 20, None, ptr::null_mut()) >= 0);
             }
-            pair.name = made(|out| rpcrdma_client_connect(pair.client, pair.at.as_ptr(), out));
+            rig.connection = made(|out| rpcrdma_client_connect(rig.client, rig.at.as_ptr(), out));
         }
     }
 }
@@ -72,7 +71,7 @@ fn a_refused_call_keeps_its_xid_and_deadline_and_a_ticket_its_shard() {
     let clock = Cell::new(1 << 30);
     let mut waiting = Waiting::default();
     let arg = ptr::from_mut(&mut waiting).cast();
-    let table = rpcrdma_handler { arg, on_call: Some(keep), ..handler() };
+    let table = rpcrdma_handler { arg, on_call: Some(keep), ..HANDLER };
     // SAFETY: all is that of this test; the program polls the shard and the client in turn.
     unsafe {
         let config = made(|out| rpcrdma_config_default(out));
@@ -84,11 +83,11 @@ fn a_refused_call_keeps_its_xid_and_deadline_and_a_ticket_its_shard() {
         check(rpcrdma_engine_listen(engine.as_mut(), to, at.as_mut_ptr(), at.len()));
         let client = made(|out| rpcrdma_client_new(engine.as_mut(), out));
         let attempt = made(|out| rpcrdma_client_begin_connect(client, at.as_ptr(), out));
-        let mut got = Got::default();
+        let mut got: Vec<Got> = Vec::new();
         let arg: *mut c_void = ptr::from_mut(&mut got).cast();
         let poll = || {
             assert!(rpcrdma_shard_poll(shard, rpcrdma_now()) >= 0, "{}", last_error());
-            assert!(rpcrdma_client_poll(client, clock.get(), Some(take), arg) >= 0);
+            assert!(rpcrdma_client_poll(client, clock.get(), Some(collect), arg) >= 0);
         };
         let mut place = MaybeUninit::uninit();
         while rpcrdma_client_connected(client, attempt, Some(&mut place)) != OK {
@@ -125,7 +124,7 @@ fn a_refused_call_keeps_its_xid_and_deadline_and_a_ticket_its_shard() {
         for ticket in &mut waiting.tickets {
             check(rpcrdma_handle_finish(handle.as_ref(), Some(ticket), &finished));
         }
-        while got.0.len() < calls - 1 {
+        while got.len() < calls - 1 {
             poll();
         }
         check(rpcrdma_call_submit(call.as_mut(), None));
@@ -134,13 +133,13 @@ fn a_refused_call_keeps_its_xid_and_deadline_and_a_ticket_its_shard() {
         }
         assert_eq!(waiting.xids[calls - 1], XID + calls as u32 - 1);
         clock.set(2 * SOON);
-        while got.0.len() < calls {
+        while got.len() < calls {
             poll();
         }
-        let (of, status, _) = &got.0[calls - 1];
+        let last = &got[calls - 1];
         let late = rpcrdma_status::RPCRDMA_E_DEADLINE as c_int;
         let unknown = rpcrdma_execution::RPCRDMA_MAY_BE_EXECUTED as c_int;
-        assert_eq!((*of, *status, got.1), (calls as u64 - 1, late, unknown));
+        assert_eq!((last.cookie, last.status, last.execution), (calls as u64 - 1, late, unknown));
 
         let mut ticket = waiting.tickets.pop().expect("that of the last call");
         let other = rpcrdma_client_handle(client);
@@ -160,13 +159,13 @@ fn a_refused_call_keeps_its_xid_and_deadline_and_a_ticket_its_shard() {
 #[test]
 fn a_message_without_room_takes_all_loans() {
     let config = c"app.bulk.count = 40\napp.bulk.length = \"4KiB\"\n";
-    let pair = Pair::new(config, &rpcrdma_handler { on_call: Some(echo), ..handler() });
-    // SAFETY: all is that of the pair.
+    let rig = Rig::with(config, &ECHO);
+    // SAFETY: all is that of the rig.
     unsafe {
         for _ in 0..2 {
             let mut loans: Vec<rpcrdma_loan> =
-                (0..40).map(|_| made(|out| rpcrdma_client_buffer(pair.client, out))).collect();
-            let call = pair.call(1);
+                (0..40).map(|_| made(|out| rpcrdma_client_buffer(rig.client, out))).collect();
+            let call = ptr::from_mut(rig.call(1));
             let payload = rpcrdma_call_payload(call.as_mut());
             check(rpcrdma_place_pieces(payload, loans.as_mut_ptr(), loans.len()));
             assert!(loans.iter().all(|loan| loan.data.is_null()));
@@ -174,7 +173,7 @@ fn a_message_without_room_takes_all_loans() {
             assert_eq!(refused, rpcrdma_status::RPCRDMA_E_TOO_MANY_PIECES as c_int);
             check(rpcrdma_call_discard(call.as_mut()));
             // What was dropped returns.
-            assert!(rpcrdma_client_poll(pair.client, 0, None, ptr::null_mut()) >= 0);
+            assert!(rpcrdma_client_poll(rig.client, 0, None, ptr::null_mut()) >= 0);
         }
     }
 }
@@ -196,12 +195,12 @@ fn results_leave_the_memory_behind_them_alone() {
 
 #[test]
 fn an_address_that_is_cut_off_is_listened_on() {
-    let pair = Pair::new(c"", &rpcrdma_handler { on_call: Some(echo), ..handler() });
+    let rig = Rig::new(&ECHO);
     // The port of the software fabric, which no other engine shares.
     let listen = |text: &mut [c_char]| {
         let at = c"192.0.2.1:20049".as_ptr();
         // SAFETY: the engine is there, and the text has so many bytes.
-        unsafe { rpcrdma_engine_listen(pair.engine.as_mut(), at, text.as_mut_ptr(), text.len()) }
+        unsafe { rpcrdma_engine_listen(rig.engine.as_mut(), at, text.as_mut_ptr(), text.len()) }
     };
     let mut text = [1; 5];
     assert_eq!(listen(&mut text), rpcrdma_status::RPCRDMA_E_TRUNCATED as c_int);
@@ -212,10 +211,10 @@ fn an_address_that_is_cut_off_is_listened_on() {
 
 #[test]
 fn a_session_that_is_not_made_takes_its_client_only_for_its_options() {
-    let pair = Pair::new(c"", &rpcrdma_handler { on_call: Some(echo), ..handler() });
-    // SAFETY: all is that of the pair, or was given by the library.
+    let rig = Rig::new(&ECHO);
+    // SAFETY: all is that of the rig, or was given by the library.
     unsafe {
-        let mut client = made(|out| rpcrdma_client_new(pair.engine.as_mut(), out));
+        let mut client = made(|out| rpcrdma_client_new(rig.engine.as_mut(), out));
         let mut session = MaybeUninit::uninit();
         let mut new = |client: &mut _, at: *const c_char| {
             let count = usize::from(!at.is_null());
@@ -232,10 +231,10 @@ fn a_session_that_is_not_made_takes_its_client_only_for_its_options() {
 
 #[test]
 fn counters_are_counted_where_there_is_no_room_for_them() {
-    let pair = Pair::new(c"", &rpcrdma_handler { on_call: Some(echo), ..handler() });
+    let rig = Rig::new(&ECHO);
     // SAFETY: the client and the engine are there, and the places are as many as is said.
     unsafe {
-        let handle = rpcrdma_client_handle(pair.client).as_ref();
+        let handle = rpcrdma_client_handle(rig.client).as_ref();
         let all = made(|out| rpcrdma_handle_stats(handle, ptr::null_mut(), 0, out));
         assert!(all > 1, "{all}");
         let mut one = MaybeUninit::uninit();
@@ -243,7 +242,7 @@ fn counters_are_counted_where_there_is_no_room_for_them() {
         let first: rpcrdma_counter = one.assume_init();
         let value = made(|out| rpcrdma_handle_counter(handle, first.name, out));
         assert_eq!(value, first.value);
-        let engine = pair.engine.as_ref();
+        let engine = rig.engine.as_ref();
         let all = made(|out| rpcrdma_engine_admissions(engine, ptr::null_mut(), 0, out));
         assert_eq!(all, 7);
     }
