@@ -6,7 +6,7 @@ use core::ptr;
 use core::time::Duration;
 use std::os::fd::{AsFd, AsRawFd};
 
-use ::rpcrdma_engine::{Armed, SetupError, Turn};
+use ::rpcrdma_engine::{SetupError, Turn};
 
 use crate::arguments::{OK, address, bytes, caught, give, given, shared, value};
 use crate::call::{Lender, Owner, rpcrdma_call};
@@ -294,13 +294,7 @@ pub unsafe extern "C" fn rpcrdma_client_arm(
     shared!(client);
     given!(most_ns);
     let client = value!(client.polled.free());
-    match each!(AnyClient, client, client => client.arm(now_ns)) {
-        Armed::Ready => 0,
-        Armed::AtMost(most) => {
-            most_ns.write(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX));
-            1
-        }
-    }
+    polled::armed(each!(AnyClient, client, client => client.arm(now_ns)), most_ns)
 }
 
 /// The descriptor that ends the sleep announced by `rpcrdma_client_arm`, for epoll or poll. It is
@@ -340,8 +334,7 @@ pub unsafe extern "C" fn rpcrdma_client_turn(
 ) -> *mut rpcrdma_turn {
     // SAFETY: the program passes NULL or what it was given, and has not freed it.
     let Some(client) = (unsafe { client.as_ref() }) else { return ptr::null_mut() };
-    let turn = client.polled.lend(now_ns, Lender::of(client));
-    turn.map_or(ptr::null_mut(), ptr::from_mut)
+    client.polled.lend(now_ns, Lender::of(client))
 }
 
 /// The handle to reach it from other threads. It ends with the client: clone it to keep it for

@@ -2,6 +2,10 @@
 
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_int;
+use core::mem::MaybeUninit;
+use core::ptr;
+
+use ::rpcrdma_engine::Armed;
 
 use crate::arguments::{OK, caught, taken_back};
 use crate::call::{Lender, rpcrdma_call, under_construction};
@@ -78,13 +82,15 @@ impl<T> Polled<T> {
         Ok(unsafe { &mut *self.object.get() })
     }
 
-    /// Lends turns at this time, until it lends others.
-    pub fn lend(&self, now: u64, lender: Lender) -> Option<&mut rpcrdma_turn> {
-        self.free().ok()?;
+    /// Lends turns at this time, until it lends others. NULL if the object is in use.
+    pub fn lend(&self, now: u64, lender: Lender) -> *mut rpcrdma_turn {
+        if self.free().is_err() {
+            return ptr::null_mut();
+        }
         // SAFETY: as in `beginning`.
         let turn = unsafe { &mut *self.turn.get() };
         turn.lend(lender, now);
-        Some(turn)
+        turn
     }
 
     /// The place of its call, before the first.
@@ -117,6 +123,17 @@ pub(crate) unsafe fn free<O, T>(object: *mut O, polled: impl FnOnce(&O) -> &Poll
         drop(object);
         OK
     });
+}
+
+/// What the program may do after it has armed an object: 0 to poll, 1 to sleep at most `most_ns`.
+pub(crate) fn armed(armed: Armed, most_ns: &mut MaybeUninit<u64>) -> c_int {
+    match armed {
+        Armed::Ready => 0,
+        Armed::AtMost(most) => {
+            most_ns.write(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX));
+            1
+        }
+    }
 }
 
 /// While a callback runs.

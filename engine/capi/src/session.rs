@@ -6,7 +6,7 @@ use core::ptr;
 use core::time::Duration;
 
 use ::rpcrdma_engine::{
-    Address, Armed, Provider, Session, SessionCall, SessionEvent, SessionOptions, SetupError, Turn,
+    Address, Provider, Session, SessionCall, SessionEvent, SessionOptions, SetupError, Turn,
 };
 
 use crate::arguments::{
@@ -301,8 +301,7 @@ pub unsafe extern "C" fn rpcrdma_session_turn(
 ) -> *mut rpcrdma_turn {
     // SAFETY: the program passes NULL or what it was given, and has not freed it.
     let Some(session) = (unsafe { session.as_ref() }) else { return ptr::null_mut() };
-    let turn = session.polled.lend(now_ns, Lender::of(session));
-    turn.map_or(ptr::null_mut(), ptr::from_mut)
+    session.polled.lend(now_ns, Lender::of(session))
 }
 
 /// The handle to reach it from other threads. It ends with the session: clone it to keep it for
@@ -346,13 +345,7 @@ pub unsafe extern "C" fn rpcrdma_session_arm(
     shared!(session);
     given!(most_ns);
     let session = value!(session.polled.free());
-    match each!(AnySession, session, session => session.arm(now_ns)) {
-        Armed::Ready => 0,
-        Armed::AtMost(most) => {
-            most_ns.write(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX));
-            1
-        }
-    }
+    polled::armed(each!(AnySession, session, session => session.arm(now_ns)), most_ns)
 }
 
 /// The descriptor that ends the sleep announced by `rpcrdma_session_arm`, for epoll or poll. It is

@@ -6,7 +6,7 @@ use core::ptr;
 use core::time::Duration;
 use std::os::fd::{AsFd, AsRawFd};
 
-use ::rpcrdma_engine::{Armed, SetupError, Shard, Turn};
+use ::rpcrdma_engine::{SetupError, Shard, Turn};
 
 use crate::arguments::{OK, address, caught, give, given, shared, value};
 use crate::call::{Lender, Owner, rpcrdma_call};
@@ -149,13 +149,7 @@ pub unsafe extern "C" fn rpcrdma_shard_arm(
     shared!(shard);
     given!(most_ns);
     let shard = value!(shard.polled.free());
-    match each!(AnyShard, shard, shard => shard.arm(now_ns)) {
-        Armed::Ready => 0,
-        Armed::AtMost(most) => {
-            most_ns.write(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX));
-            1
-        }
-    }
+    polled::armed(each!(AnyShard, shard, shard => shard.arm(now_ns)), most_ns)
 }
 
 /// The descriptor that ends the sleep announced by `rpcrdma_shard_arm`, for epoll or poll. It is
@@ -192,8 +186,7 @@ pub unsafe extern "C" fn rpcrdma_shard_turn(
 ) -> *mut rpcrdma_turn {
     // SAFETY: the program passes NULL or what it was given, and has not freed it.
     let Some(shard) = (unsafe { shard.as_ref() }) else { return ptr::null_mut() };
-    let turn = shard.polled.lend(now_ns, Lender::of(shard));
-    turn.map_or(ptr::null_mut(), ptr::from_mut)
+    shard.polled.lend(now_ns, Lender::of(shard))
 }
 
 /// The handle to reach it from other threads. It ends with the shard: clone it to keep it for
