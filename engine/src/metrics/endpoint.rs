@@ -100,11 +100,13 @@ async fn accept(listener: TcpListener, scrape: Scrape) {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let scrape = scrape.clone();
-                tokio::spawn(async move {
-                    // Whoever takes longer loses the connection.
-                    let _ = tokio::time::timeout(TIME_MAX, serve(stream, scrape)).await;
-                    drop(place);
+                // Not free before its scrape is done: clients that leave would queue any number.
+                let scrape: Scrape = Arc::new(move || {
+                    let _held = &place;
+                    scrape()
                 });
+                // Whoever takes longer loses the connection.
+                tokio::spawn(tokio::time::timeout(TIME_MAX, serve(stream, scrape)));
             }
             // No descriptor is free, or the like: it passes.
             Err(_) => tokio::time::sleep(PAUSE).await,
@@ -163,3 +165,40 @@ const HEADER_TIME_MAX: Duration = Duration::from_secs(2);
 const TIME_MAX: Duration = Duration::from_secs(10);
 /// After an error of the listener.
 const PAUSE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::sync::{Mutex, mpsc};
+
+    use super::*;
+
+    #[test]
+    fn clients_that_leave_do_not_queue_scrapes() {
+        let (go, wait) = mpsc::channel::<()>();
+        let wait = Mutex::new(wait);
+        let scrape =
+            move || wait.lock().expect("no panic").recv().map_or_else(|_| "a 1\n", |()| "");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let server = MetricsServer::start(listener, Arc::new(move || scrape().to_owned()));
+        let server = server.expect("a thread");
+        let ask = |patience| {
+            let mut stream = TcpStream::connect(server.address()).expect("the kernel's queue");
+            stream.set_read_timeout(Some(patience)).expect("a socket");
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+            stream
+        };
+        let is_let_go = |_: &usize| {
+            let mut stream = ask(HEADER_TIME_MAX / 4);
+            stream.shutdown(Shutdown::Write).expect("a socket");
+            matches!(stream.read(&mut [0]), Ok(0))
+        };
+        let count = (0..4 * CONNECTIONS_MAX).take_while(is_let_go).count();
+        assert!((1..=CONNECTIONS_MAX).contains(&count), "{count} scrapes wait");
+        drop(go);
+        let mut answer = String::new();
+        ask(TIME_MAX).read_to_string(&mut answer).expect("an answer");
+        assert!(answer.ends_with("a 1\n"), "{answer}");
+    }
+}
