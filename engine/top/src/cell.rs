@@ -1,7 +1,7 @@
 //! A cell of a table: how a value is written, and how it is sorted.
 
 use std::cmp::Ordering;
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// A value, or none.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,7 +57,7 @@ impl Cell {
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cell::Text(text) | Cell::Number(_, text) => f.write_str(text),
+            Cell::Text(text) | Cell::Number(_, text) => write_foreign(f, text),
             Cell::Count(Some(count)) => write!(f, "{count:.0}"),
             Cell::Rate(Some(rate)) => {
                 scaled(f, *rate, &[(1e9, "G"), (1e6, "M"), (1e3, "k"), (0.0, "")])
@@ -75,6 +75,15 @@ impl fmt::Display for Cell {
     }
 }
 
+/// Writes a text of the process for a terminal: no more than a part, and control characters as the
+/// escapes of Rust. Peers select parts of such texts.
+pub fn write_foreign(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    text.chars().take(TEXT_SHOWN).try_for_each(|character| match character.is_control() {
+        true => write!(f, "{}", character.escape_default()),
+        false => f.write_char(character),
+    })
+}
+
 /// Three digits or more, in the largest unit that the value reaches.
 fn scaled(f: &mut fmt::Formatter<'_>, value: f64, units: &[(f64, &str)]) -> fmt::Result {
     let unit = units.iter().find(|(from, _)| value >= *from);
@@ -87,6 +96,9 @@ fn scaled(f: &mut fmt::Formatter<'_>, value: f64, units: &[(f64, &str)]) -> fmt:
         _ => write!(f, "{value:.0}{name}"),
     }
 }
+
+/// Characters that are shown of a text: those of any address.
+const TEXT_SHOWN: usize = 128;
 
 #[cfg(test)]
 mod tests {

@@ -8,6 +8,8 @@
 
 use std::fmt;
 
+use crate::cell::write_foreign;
+
 /// One value, with its name and labels.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
@@ -25,7 +27,8 @@ pub struct NotMetrics {
 
 impl fmt::Display for NotMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {} is no metric: {}", self.line, self.text)
+        write!(f, "line {} is no metric: ", self.line)?;
+        write_foreign(f, &self.text)
     }
 }
 

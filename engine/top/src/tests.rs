@@ -7,9 +7,11 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::app::App;
+use crate::plain;
 use crate::samples::parse;
 use crate::screen;
 use crate::source::Scrape;
+use crate::tables::tables;
 
 /// What a process with two shards shows after so many calls of each.
 fn text(calls: [u64; 2]) -> String {
@@ -146,4 +148,24 @@ fn any_size_of_the_terminal_is_drawn() {
             assert_eq!(scene.lines(1).len(), usize::from(height));
         }
     }
+}
+
+#[test]
+fn a_name_that_a_peer_selects_controls_no_terminal() {
+    let long = "9".repeat(1 << 17);
+    let text = format!(
+        "rpcrdma_peer_info{{shard=\"0\",connection=\"0.1\",\
+         peer=\"shm:@\x1b]0;x\x07\u{9b}2J\\n\"}} 1\n\
+         rpcrdma_peer_info{{shard=\"{long}\",connection=\"0.2\",peer=\"{long}\"}} 1\n"
+    );
+    let samples = parse(&text).expect("metrics");
+    let scrape = Scrape { at: Instant::now(), samples };
+    let mut written = Vec::new();
+    plain::print(&tables(None, &scrape), &mut written).expect("a vector takes everything");
+    let written = String::from_utf8(written).expect("text");
+    assert!(!written.contains(|it: char| it.is_control() && it != '\n'), "{written:?}");
+    assert!(written.contains("shm:@\\u{1b}]0;x\\u{7}\\u{9b}2J\\n "), "{written}");
+    assert!(written.lines().all(|line| line.len() < 1000));
+    let error = parse("\x1b[2J").expect_err("no metric").to_string();
+    assert_eq!(error, "line 1 is no metric: \\u{1b}[2J");
 }
