@@ -169,3 +169,50 @@ fn a_name_that_a_peer_selects_controls_no_terminal() {
     let error = parse("\x1b[2J").expect_err("no metric").to_string();
     assert_eq!(error, "line 1 is no metric: \\u{1b}[2J");
 }
+
+#[test]
+fn every_column_has_a_metric_of_its_own() {
+    let peer = "shard=\"0\",connection=\"0.1\",peer=\"a\"";
+    let gauges = [
+        "credits_used",
+        "credits_limit",
+        "granted_used",
+        "granted_limit",
+        "calls_open",
+        "messages_waiting",
+        "messages_pending",
+        "slots",
+    ];
+    let sample = |(at, name)| format!("rpcrdma_peer_{name}{{{peer}}} {at}\n");
+    let mut text: String = gauges.into_iter().enumerate().map(sample).collect();
+    for (name, bound) in [("service", 1), ("call", 2)] {
+        for (bound, count) in [(bound.to_string(), 1000), ("+Inf".to_owned(), 1000)] {
+            text +=
+                &format!("rpcrdma_{name}_seconds_bucket{{shard=\"0\",le=\"{bound}\"}} {count}\n");
+        }
+    }
+    let samples = parse(&text).expect("metrics");
+    let [shards, peers, times, _] = tables(None, &Scrape { at: Instant::now(), samples });
+    let shown = |row: &[crate::cell::Cell]| row.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(shown(&peers.rows[0][8..]), ["0/1", "2/3", "4", "5", "6", "7"]);
+    let [service, call] = [&shards.rows[0][5..7], &shards.rows[0][9..11]].map(shown);
+    assert_eq!(
+        (service, call),
+        (vec!["500ms".into(), "990ms".into()], vec!["1.00s".into(), "1.98s".into()])
+    );
+    assert_eq!(shown(&times.rows[0][3..]), ["500ms", "900ms", "990ms", "999ms"]);
+}
+
+#[test]
+fn keys_go_back_and_to_the_end() {
+    let mut scene = Scene::new();
+    scene.look(0, [0, 0]);
+    scene.press(KeyCode::BackTab);
+    assert_eq!(scene.app.table, 3);
+    scene.press(KeyCode::Char('1'));
+    scene.press(KeyCode::End);
+    assert_eq!(scene.app.row[0], 1);
+    let mut released = KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE);
+    released.kind = ratatui::crossterm::event::KeyEventKind::Release;
+    assert!(!scene.app.press(released), "the release of a key is no other press");
+}
