@@ -62,8 +62,8 @@ boot() {
     setpriv --pdeathsig TERM timeout --kill-after 2 "$budget" setpriv --pdeathsig KILL \
         qemu-system-x86_64 -name "rpcrdma-vm-$role-$$" -nodefaults -no-user-config -no-reboot -display none \
         "${accelerator[@]}" -smp "$processors" -m "$memory" \
-        -kernel "$kernel" -initrd "$work/initrd" \
-        -append "$options$(clock_option) ROLE=$role GUESTS=$guests RDMA=$rdma SYSTEMD=$systemd SLOWNESS=$times" \
+        -kernel "$kernels/vmlinuz" -initrd "$work/initrd" \
+        -append "$options$(clock_option) ROLE=$role GUESTS=$guests DEVICE=$device RDMA=$rdma SYSTEMD=$systemd SLOWNESS=$times" \
         -serial "file:$work/console.$role" \
         -device virtio-serial-pci -chardev "file,id=out,path=$out" -device virtserialport,chardev=out,name=out \
         -virtfs "local,path=$work/share,mount_tag=host,security_model=none" \

@@ -3,7 +3,7 @@
 # for what a run brings. The kernel unpacks them one behind the other. Sourced by tests/vm/run.
 
 readonly base_packages=(
-    linux-image-amd64 busybox-static dash kmod iproute2 netbase procps
+    busybox-static dash kmod iproute2 netbase procps
     libibverbs1 ibverbs-providers librdmacm1 ibverbs-utils rdmacm-utils
     nfs-common nfs-kernel-server rpcbind keyutils libtirpc-common
 )
@@ -16,22 +16,15 @@ readonly base_programs=(
 readonly base_libraries=(
     libibverbs.so.1 librdmacm.so.1 libgcc_s.so.1 libnss_files.so.2 libibverbs/librxe-rdmav34.so
 )
-readonly base_modules=(
-    crc32_generic crc32_pclmul crc32c_generic dummy veth sch_netem sch_prio cls_u32
-    virtio_pci virtio_net virtio_console 9pnet_virtio 9p
-    rdma_rxe ib_uverbs rdma_ucm rpcrdma nfsd nfs nfsv3 nfsv4
-)
 readonly lib=usr/lib/x86_64-linux-gnu
 
-# base_image: $cache/base-KEY.cpio and $cache/kernel-KEY are what this script makes of the packages.
+# base_image: $cache/base-KEY.cpio is what this script makes of the packages.
 base_image() {
     base=$cache/base-$(sha256sum "$vm/image.sh" | head -c 12).cpio
-    kernel=${base/base-/kernel-}
-    [ -e "$base" ] && touch "$base" "$kernel" && return
+    [ -e "$base" ] && touch "$base" && return
     echo "vm: making the image of the guests" >&2
     unpacked "${base_packages[@]}"
-    local tree=$cache/tree name newest
-    newest=$(find "$cache/root/boot" -name 'vmlinuz-*' | sort -V | tail -n 1)
+    local tree=$cache/tree name
     rm -rf "$tree"
     skeleton "$tree"
     for name in "${base_programs[@]}"; do
@@ -40,25 +33,10 @@ base_image() {
     for name in "${base_libraries[@]}"; do
         library "$name" "$tree"
     done
-    modules "${newest##*/vmlinuz-}" "$tree"
     links "$tree"
     find "$cache" -maxdepth 1 -name '*.cpio' -mtime +7 -delete
-    unpacked_kernel "$newest" >"$kernel.new"
-    mv "$kernel.new" "$kernel"
     archive "$tree" "$base"
     rm -rf "$tree"
-}
-
-# unpacked_kernel FILE: the kernel in it, which an emulated processor takes seconds to unpack. Without xz, or if it is packed
-# otherwise, it is left to that.
-unpacked_kernel() {
-    local start
-    start=$(LC_ALL=C grep -aboP -m 1 '\xfd7zXZ\x00' "$1" | head -n 1 | cut -d : -f 1) || true
-    if [ -z "$start" ] || ! command -v xz >/dev/null; then
-        cat "$1"
-    else
-        xz --decompress --single-stream < <(tail -c "+$((start + 1))" "$1")
-    fi
 }
 
 # package_image PACKAGE: $cache/with-PACKAGE.cpio has the programs of the package and their libraries.
@@ -151,25 +129,6 @@ library() {
         return
     done
     echo "no library $name" >&2
-}
-
-# modules VERSION TREE: the modules and those they need.
-modules() {
-    local version=$1 tree=$2 module place=$2/usr/lib/modules/$1
-    mkdir -p "$place"
-    kmod depmod -b "$cache/root" "$version"
-    for module in "${base_modules[@]}"; do
-        kmod modprobe -d "$cache/root" -S "$version" --ignore-install --show-depends "$module"
-    done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | sort -u | while read -r module; do
-        cp "$module" "$place/"
-    done
-    cp "$cache/root/lib/modules/$version"/modules.{builtin,builtin.modinfo,order} "$place/"
-    kmod depmod -b "$tree" "$version"
-}
-
-# kmod NAME ARGUMENT...: depmod or modprobe, by the name it is called.
-kmod() {
-    (LD_LIBRARY_PATH=$cache/root/$lib exec -a "$1" "$cache/root/usr/bin/kmod" "${@:2}")
 }
 
 # links TREE: what is not there as a program of its own comes from busybox; sh is dash.

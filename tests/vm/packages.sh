@@ -27,7 +27,7 @@ with_libraries() {
             found+="$name "
             next+=("$name")
         done < <(apt-cache depends -i "${level[@]}" |
-            sed -nE 's/^[ |]*(Pre)?Depends: ((lib|linux-image-[0-9])[^ ]*)$/\2/p' | sort -u)
+            sed -nE 's/^[ |]*(Pre)?Depends: (lib[^ ]*)$/\2/p' | sort -u)
         level=("${next[@]}")
     done
     tr -s ' ' '\n' <<<"$found" | sed '/^$/d'
@@ -37,18 +37,42 @@ with_libraries() {
 download() {
     local debs=$cache/debs deb name
     rm -rf "$debs"
-    mkdir -p "$debs" "$cache/packages" "$cache/root"/usr/{bin,sbin,lib,lib64}
-    for name in bin sbin lib lib64; do
-        ln -sfn "usr/$name" "$cache/root/$name"
-    done
-    (cd "$debs" && apt-get download -q "$@") >"$cache/download.log" 2>&1 || {
-        tail -n 5 "$cache/download.log"
-        unavailable "apt-get cannot download all of: $*"
-    }
+    fetch "$debs" "$@"
+    mkdir -p "$cache/packages"
     for deb in "$debs"/*.deb; do
         name=${deb##*/}
-        dpkg-deb --fsys-tarfile "$deb" | tar -x --keep-directory-symlink -C "$cache/root"
+        unpack "$deb" "$cache/root"
         dpkg-deb --fsys-tarfile "$deb" | tar -t >"$cache/packages/${name%%_*}"
     done
     rm -rf "$debs"
+}
+
+# extract TREE PACKAGE...: the files of these packages alone, at a place of their own.
+extract() {
+    local tree=$1 debs=$cache/debs deb
+    rm -rf "$debs"
+    fetch "$debs" "${@:2}"
+    for deb in "$debs"/*.deb; do
+        unpack "$deb" "$tree"
+    done
+    rm -rf "$debs"
+}
+
+# unpack FILE TREE: the files of a package.
+unpack() {
+    local name
+    mkdir -p "$2"/usr/{bin,sbin,lib,lib64}
+    for name in bin sbin lib lib64; do
+        ln -sfn "usr/$name" "$2/$name"
+    done
+    dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink -C "$2"
+}
+
+# fetch DIRECTORY PACKAGE...: the packages as files.
+fetch() {
+    mkdir -p "$1"
+    (cd "$1" && apt-get download -q "${@:2}") >"$cache/download.log" 2>&1 || {
+        tail -n 5 "$cache/download.log"
+        unavailable "apt-get cannot download all of: ${*:2}"
+    }
 }
