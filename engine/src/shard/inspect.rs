@@ -15,11 +15,15 @@ impl<P: Provider> Core<P> {
             if !inspections.is_asked() {
                 return;
             }
-            self.inspection = Inspection { report: inspections.begin(), next: 0 };
+            let report = inspections.begin();
+            self.inspection = Inspection { report, next: 0, is_outdated: false };
         }
         if let Some(mut report) = self.inspection.report.take() {
             let is_done = self.look_at_peers(&mut report);
             self.inspection.report = if is_done {
+                if self.inspection.is_outdated {
+                    report.peers.retain(|peer| self.peers.named(peer.id).is_some());
+                }
                 self.finish_report(&mut report);
                 self.parts.handle.inspections().answer(report)
             } else {
@@ -38,6 +42,12 @@ impl<P: Provider> Core<P> {
         report.peers.extend(self.peers.in_places(0..u32::MAX).map(report_of));
         self.finish_report(&mut report);
         report
+    }
+
+    /// A connection has ended: what it counted is not reported twice.
+    pub fn outdate_report(&mut self, index: u32) {
+        let Inspection { report, next, is_outdated } = &mut self.inspection;
+        *is_outdated |= report.is_some() && index < *next;
     }
 
     /// Adds some peers to a report. True if these were the last.

@@ -46,6 +46,8 @@ pub(crate) struct Inspection {
     pub report: Option<ShardReport>,
     /// The first place for a connection that was not looked at.
     pub next: u32,
+    /// A connection in the report has ended since.
+    pub is_outdated: bool,
 }
 
 #[derive(Default)]

@@ -106,7 +106,7 @@ impl Sampling {
     #[cold]
     pub fn end_call(&mut self, timer: u32) {
         let Timer { since, procedure, .. } = self.timers[timer as usize];
-        self.free.push(timer);
+        self.discard_call(timer);
         let ns = self.clock.now().saturating_sub(since);
         self.latencies.calls.record(ns);
         if let Some(latency) = self.latencies.of_procedure(procedure) {
@@ -118,6 +118,9 @@ impl Sampling {
     #[cold]
     pub fn discard_call(&mut self, timer: u32) {
         self.free.push(timer);
+        if self.newest.0 == timer {
+            self.newest = (NO_TIMER, 0);
+        }
     }
 
     /// A timed call of a peer was answered.
@@ -202,6 +205,18 @@ mod tests {
         assert_eq!(sampling.open(), 2, "not those of others, and no own one");
         sampling.end_call(own);
         assert_eq!((sampling.open(), sampling.latencies.report().calls.len()), (1, 1));
+    }
+
+    #[test]
+    fn the_procedure_of_a_call_that_ended_names_no_other() {
+        for end in [Sampling::end_call, Sampling::discard_call] {
+            let mut sampling = sampling(64);
+            let ended = sampling.begin_call(7);
+            end(&mut sampling, ended);
+            let peer = ConnectionId { index: 0, generation: 0 };
+            assert_eq!(sampling.begin_service(peer, 1), ended);
+            sampling.name_call(7, || unreachable!("no open call has this xid"));
+        }
     }
 
     #[test]

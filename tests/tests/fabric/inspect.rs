@@ -198,6 +198,27 @@ fn more_connections_than_one_turn_looks_at_are_all_reported() {
 }
 
 #[test]
+fn a_connection_that_ends_during_a_report_is_counted_once() {
+    let fabric = Fabric::new();
+    let plan = Plan::both(|raw| raw.connections.max = 40 * 64);
+    let (mut world, peer) = World::pair(&|| fabric.clone(), &plan);
+    world.settle();
+    world.round(0, peer, &script(1, Order::Answer));
+    let handle = world.servers[0].handle().clone();
+    let report = thread::scope(|scope| {
+        let asking = scope.spawn(|| handle.inspect(LONG));
+        // The first turn that has something to do looks at the first places; then the client ends.
+        while !world.turn_servers() {}
+        world.drop_client(0);
+        while !asking.is_finished() {
+            world.turn_servers();
+        }
+        asking.join().expect("it does not panic").expect("a report")
+    });
+    assert_eq!((report.peers.len(), report.gone.calls_in, report.counts().calls_in), (0, 1, 1));
+}
+
+#[test]
 fn one_call_in_so_many_is_timed_on_both_sides_and_its_answer_may_come_later() {
     for (sample, order) in
         [(1, Order::Answer), (1, Order::Later), (4, Order::Answer), (0, Order::Later)]

@@ -155,6 +155,7 @@ impl<P: Provider> Core<P> {
             self.finish_exposures(index, handler);
         }
         self.parts.rdma.wake_windows(index);
+        self.outdate_report(index);
         if let Some((peer, address)) = self.peers.remove(index) {
             if let Some(why) = peer.untold {
                 handler.on_close(peer.id, why);
