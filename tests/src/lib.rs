@@ -1,10 +1,7 @@
-//! Tests across crates: the API suite, generic over the provider, and the tools to write such
-//! tests.
+//! Tests across crates, and the tools to write such tests. The API suite and its `World` are the
+//! crate `rpcrdma-suite`.
 //!
 //! ```text
-//!   suite ──▶ World ──▶ Engine, Control, Shard, Client      one thread, virtual time or the clock's
-//!     │         └ Service: answers calls as their script says
-//!     └ script: what is sent and expected, byte for byte
 //!   sim ──▶ production shards under a seeded scheduler, with faults; everything counted each turn
 //!   CheckedProvider ── a provider that checks the rules of verbs, and poisons posted memory
 //!   checks ── what fuzz targets check, one input at a time
@@ -20,17 +17,14 @@ pub mod checked_provider;
 pub mod checks;
 pub mod children;
 pub mod device;
-pub mod done;
 pub mod failing;
 pub mod folder;
 pub mod nfs;
-pub mod opener;
 pub mod pair;
 pub mod raw_peer;
-pub mod script;
-pub mod service;
-pub mod setup;
 pub mod sim;
-pub mod suite;
 pub mod watch;
-pub mod world;
+
+pub use rpcrdma_suite::{
+    api_suite, api_suite_one, done, opener, scenarios as suite, script, service, setup, world,
+};

@@ -209,10 +209,10 @@ fn has_test(text: &str, name: &str) -> bool {
 
 /// Whether the suite has a scenario, and makes a test of it.
 fn scenario(room: &str, name: &str) -> Result<(), String> {
-    let list = read("tests/src/suite/mod.rs");
+    let list = read("engine/suite/src/list.rs");
     let rooms = list.split(&format!(" {room}: ")).nth(1).and_then(|rest| rest.split(';').next());
     let is_listed = rooms.is_some_and(|names| names.split([',', '\n']).any(|n| n.trim() == name));
-    let text = fs::read_to_string(root().join(format!("tests/src/suite/{room}.rs")));
+    let text = fs::read_to_string(root().join(format!("engine/suite/src/scenarios/{room}.rs")));
     let is_there = text.is_ok_and(|text| text.contains(&format!("pub fn {name}<")));
     match (is_listed, is_there) {
         (true, true) => Ok(()),

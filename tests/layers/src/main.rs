@@ -11,7 +11,7 @@ use circles::Circle;
 use modules::{Crate, Import};
 
 /// The folders of the crates that are judged.
-const CRATES: [&str; 17] = [
+const CRATES: [&str; 18] = [
     "xdr",
     "mempool",
     "config",
@@ -25,6 +25,7 @@ const CRATES: [&str; 17] = [
     "engine/async",
     "engine/capi",
     "engine/rpcrdma",
+    "engine/suite",
     "engine/nfs3",
     "engine/top",
     "bench/instructions",

@@ -8,7 +8,7 @@ use rpcrdma_engine::provider::fault::{FaultLog, FaultPlan, FaultyProvider};
 use rpcrdma_engine::{CallError, CloseReason, ConnectionId, Fabric};
 use rpcrdma_tests::checked_provider::{CheckedProvider, Watch};
 use rpcrdma_tests::script::{Order, Part, Script};
-use rpcrdma_tests::suite::check_owned;
+use rpcrdma_tests::suite::owned::check_owned;
 use rpcrdma_tests::world::{Plan, World, is_passing};
 
 type Device = CheckedProvider<FaultyProvider<Fabric>>;

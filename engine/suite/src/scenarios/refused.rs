@@ -3,9 +3,9 @@
 
 use rpcrdma_engine::{CallError, CallRefused, Execution, Provider, Refusal, SendError, Want};
 
-use super::check_owned;
+use super::owned::check_owned;
+use crate::scenarios::explicit;
 use crate::script::{Order, Part, Script, part_offset};
-use crate::suite::explicit;
 use crate::world::{Open, Plan, World};
 
 /// A handler that refuses a call tells its caller, who may call again.

@@ -3,8 +3,8 @@
 use rpcrdma_engine::{Bulk, CallRefused, ConnectionId, Loan, Provider, Sink, Unsent, Want};
 use rpcrdma_proto::SendError;
 
+use crate::scenarios::explicit;
 use crate::script::{Order, Part, Place, Script, part_bytes};
-use crate::suite::explicit;
 use crate::world::{Open, Plan, World, is_passing};
 
 /// A call without a credit is refused at once; an answer makes room again.

@@ -2,7 +2,7 @@
 
 use rpcrdma_engine::{CallError, CallRefused, CloseReason, Provider};
 
-use super::check_owned;
+use super::owned::check_owned;
 use crate::script::{Order, Part, Script};
 use crate::world::{Open, Plan, World};
 

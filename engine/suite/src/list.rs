@@ -1,34 +1,37 @@
-//! The API suite: scenarios that must pass on every provider.
-//!
-//! Each scenario is a function of the means to open the device; [`api_suite`](crate::api_suite)
-//! makes a test of each.
+//! The list of the scenarios, as tests and as values.
 
-pub mod connections;
-pub mod credits;
-pub mod ending;
-pub mod explicit;
-pub mod given_up;
-pub mod inline;
-pub mod kept;
-pub mod late;
-pub mod loans;
-pub mod placed;
-pub mod properties;
-pub mod reactors;
-pub mod refused;
-pub mod scarce;
-pub mod sinks;
-pub mod threads;
+use rpcrdma_engine::Provider;
 
-use rpcrdma_engine::shard::audit::Audit;
+use crate::opener::Open;
+use crate::setup::speaking;
 
-/// Checks that each slot and message of a shard has one owner.
-///
-/// # Panics
-/// If one has none, or two.
-pub fn check_owned(audit: &Audit) {
-    for held in [audit.send, audit.headers, audit.messages] {
-        assert_eq!(held.total, held.free + held.held, "{held:?}");
+/// A scenario, to be run on a device.
+#[derive(Debug, Clone, Copy)]
+pub struct Scenario<P: Provider> {
+    /// The version that both ends are configured for: `auto` or `one`.
+    pub version: &'static str,
+    /// The module that it is in: `inline`, `placed`, ...
+    pub subject: &'static str,
+    /// What must hold, as the name of its function.
+    pub name: &'static str,
+    /// The function.
+    pub run: for<'a> fn(Open<'a, P>),
+}
+
+impl<P: Provider> Scenario<P> {
+    /// All scenarios: those for any version, then those that are run again in version one.
+    pub fn all() -> Vec<Scenario<P>> {
+        let mut all = crate::scenarios! { listed, P, "auto" };
+        all.extend(crate::scenarios_one! { listed, P, "one" });
+        all
+    }
+
+    /// Runs it on a device.
+    ///
+    /// # Panics
+    /// If something is not as it must be.
+    pub fn check(&self, open: Open<'_, P>) {
+        speaking(self.version, || (self.run)(open));
     }
 }
 
@@ -37,13 +40,31 @@ pub fn check_owned(audit: &Audit) {
 #[macro_export]
 macro_rules! api_suite {
     ($open:expr $(; $(#[$attr:meta])+)?) => {
-        $crate::api_suite! { @tests $open, "auto", [$($(#[$attr])+)?];
+        $crate::scenarios! { tests, $open, "auto", [$($(#[$attr])+)?] }
+    };
+}
+
+/// As [`api_suite`](crate::api_suite), in version one: the scenarios that ask for no placement by
+/// Send and no groups, and for no server that knows its peers before they have called.
+#[macro_export]
+macro_rules! api_suite_one {
+    ($open:expr $(; $(#[$attr:meta])+)?) => {
+        $crate::scenarios_one! { tests, $open, "one", [$($(#[$attr])+)?] }
+    };
+}
+
+/// Passes the list of the scenarios to another macro of this file, behind these arguments.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! scenarios {
+    ($with:ident, $($arguments:tt)*) => {
+        $crate::$with! { $($arguments)*;
             inline: every_length_is_echoed, long_payload_is_continued,
                 payload_of_many_slots_travels, an_empty_call_is_answered,
                 many_calls_are_in_flight;
             placed: a_write_of_every_length_is_placed, a_read_of_every_length_is_placed,
                 an_item_without_bytes_stays_in_line, several_items_are_placed_in_order,
- padding_of_many_pieces_does_no_harm,
+                padding_of_many_pieces_does_no_harm,
                 any_mixture_arrives, a_read_that_is_not_wanted_placed_comes_in_line,
                 an_item_shorter_than_wanted_comes_in_line, wants_without_items_are_harmless,
                 bulk_comes_in_line_where_it_cannot_be_placed, many_short_items_come_in_line,
@@ -111,27 +132,14 @@ macro_rules! api_suite {
                 slices_in_a_call_that_is_fetched_whole_are_copied;
         }
     };
-    (@tests $open:expr, $version:literal, $attrs:tt; $($room:ident: $($name:ident),+;)+) => {
-        $(mod $room {
-            use super::*;
-            $($crate::api_suite! { @test $open, $version, $attrs, $room, $name })+
-        })+
-    };
-    (@test $open:expr, $version:literal, [$(#[$attr:meta])*], $room:ident, $name:ident) => {
-        $(#[$attr])*
-        #[test]
-        fn $name() {
-            $crate::setup::speaking($version, || $crate::suite::$room::$name(&$open));
-        }
-    };
 }
 
-/// As [`api_suite`](crate::api_suite), in version one: the scenarios that ask for no placement by
-/// Send and no groups, and for no server that knows its peers before they have called.
+/// The same with those of version one.
+#[doc(hidden)]
 #[macro_export]
-macro_rules! api_suite_one {
-    ($open:expr $(; $(#[$attr:meta])+)?) => {
-        $crate::api_suite! { @tests $open, "one", [$($(#[$attr])+)?];
+macro_rules! scenarios_one {
+    ($with:ident, $($arguments:tt)*) => {
+        $crate::$with! { $($arguments)*;
             inline: every_length_is_echoed, payload_of_many_slots_travels,
                 an_empty_call_is_answered, many_calls_are_in_flight;
             placed: a_read_that_is_not_wanted_placed_comes_in_line;
@@ -154,4 +162,67 @@ macro_rules! api_suite_one {
                 one_item_in_many_pieces_travels;
         }
     };
+}
+
+/// A module for each subject, with a test of each scenario.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! tests {
+    ($open:expr, $version:literal, $attrs:tt; $($subject:ident: $($name:ident),+;)+) => {
+        $(mod $subject {
+            use super::*;
+            $($crate::one_test! { $open, $version, $attrs, $subject, $name })+
+        })+
+    };
+}
+
+/// One test.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! one_test {
+    ($open:expr, $version:literal, [$(#[$attr:meta])*], $subject:ident, $name:ident) => {
+        $(#[$attr])*
+        #[test]
+        fn $name() {
+            $crate::setup::speaking($version, || $crate::scenarios::$subject::$name(&$open));
+        }
+    };
+}
+
+/// A list of [`Scenario`](crate::Scenario).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! listed {
+    ($provider:ident, $version:literal; $($subject:ident: $($name:ident),+;)+) => {
+        vec![$($($crate::Scenario {
+            version: $version,
+            subject: stringify!($subject),
+            name: stringify!($name),
+            run: $crate::scenarios::$subject::$name::<$provider>,
+        }),+),+]
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use rpcrdma_engine::Fabric;
+
+    use super::*;
+
+    #[test]
+    fn every_scenario_is_listed_once_and_can_be_run() {
+        let all = Scenario::<Fabric>::all();
+        let names: HashSet<_> =
+            all.iter().map(|one| (one.version, one.subject, one.name)).collect();
+        assert_eq!(names.len(), all.len());
+        for version in ["auto", "one"] {
+            let is_echo = |one: &&Scenario<Fabric>| {
+                (one.version, one.name) == (version, "every_length_is_echoed")
+            };
+            let fabric = Fabric::new();
+            all.iter().find(is_echo).expect("it is listed").check(&move || fabric.clone());
+        }
+    }
 }

@@ -7,8 +7,8 @@ use rpcrdma_engine::{
 };
 use rpcrdma_proto::SendError;
 
-use super::check_owned;
 use super::explicit::{self, VERSIONS};
+use super::owned::check_owned;
 use crate::script::{Order, POISON, Part, Place, Script, part_bytes, reply_seed};
 use crate::world::{Open, Plan, World};
 
