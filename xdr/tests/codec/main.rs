@@ -8,3 +8,4 @@ mod oracle;
 mod roundtrip;
 mod rpcgen_oracle;
 mod vectors;
+mod wireshark;
