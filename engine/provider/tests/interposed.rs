@@ -52,6 +52,7 @@ impl Recorder {
             message_len: 8,
             windows: 9,
             rd_atomic: 10,
+            reads_expose: false,
         };
         Recorder { log: log.clone(), caps }
     }

@@ -58,6 +58,7 @@ impl Device {
             message_len: settings.message_len,
             windows: settings.windows,
             rd_atomic: settings.reads_max,
+            reads_expose: false,
         };
         Device {
             windows_left: Arc::new(AtomicU32::new(settings.windows)),

@@ -38,6 +38,7 @@ use self::owner::Owner;
 use self::reason::Failure;
 pub use self::request::VerbsRequest;
 use crate::device::Device;
+use crate::device::ops::Transport;
 use crate::error;
 use crate::events;
 use crate::port::{End, Pair, Port, VerbsEndpoint, VerbsHandle};
@@ -188,6 +189,12 @@ impl VerbsCm {
             (AttemptStage::Answer(endpoint), sys::RDMA_CM_EVENT_CONNECT_RESPONSE) => {
                 return self.establish(attempt, endpoint, happened);
             }
+            // The kernel has moved the queue pair of an iWARP connection, and confirmed the answer.
+            (AttemptStage::Answer(endpoint), sys::RDMA_CM_EVENT_ESTABLISHED)
+                if self.device.transport == Transport::Iwarp =>
+            {
+                return self.connected(&attempt, endpoint, happened);
+            }
             (_, event) => Err(reason::of_event(event, happened.status, &happened.private)),
         };
         match outcome {
@@ -234,6 +241,11 @@ impl VerbsCm {
             drop(endpoint);
             return self.failed(attempt, failure);
         }
+        self.connected(&attempt, endpoint, happened);
+    }
+
+    /// The connection is there.
+    fn connected(&mut self, attempt: &Attempt, endpoint: VerbsEndpoint, happened: &IdEvent) {
         self.link(attempt.key, &endpoint);
         let private = happened.private.clone();
         self.ready.push_back(CmEvent::Connected { id: attempt.name, endpoint, private });
@@ -365,8 +377,12 @@ impl ConnectionManager for VerbsCm {
         let accepted = endpoint.with(|id, qp| {
             // SAFETY: the queue pair is in the list of its port, and was made for this id.
             unsafe { id.begin_qp(qp) }?;
-            // SAFETY: as above.
-            unsafe { id.connect_qp(qp, &self.device.options, (offer.depths, param.rnr_retry)) }?;
+            // Accepting moves the queue pair on iWARP, which has no timers and no retries of its own.
+            if self.device.transport == Transport::Infiniband {
+                let retries = (offer.depths, param.rnr_retry);
+                // SAFETY: as above.
+                unsafe { id.connect_qp(qp, &self.device.options, retries) }?;
+            }
             let accepted = id.accept(&offer);
             accepted.map_err(|source| error::of("rdma_accept", source))
         });

@@ -14,7 +14,7 @@ use rpcrdma_mempool::{Keys, Region, RegisterError, Registrar, Rights};
 use rpcrdma_provider::{DeviceCaps, SetupError};
 
 use self::find::{Contexts, Found};
-use self::ops::{Domain, Ops, Quirks};
+use self::ops::{Domain, Ops, Quirks, Transport};
 use crate::counters::Counters;
 use crate::device_event::Listener;
 use crate::error;
@@ -37,6 +37,7 @@ pub(crate) struct Device {
     pub options: VerbsOptions,
     pub caps: DeviceCaps,
     pub quirks: Quirks,
+    pub transport: Transport,
     pub ops: Ops,
     /// The open ports, for events that name a queue pair or a queue.
     ports: Mutex<Vec<Weak<dyn Listener>>>,
@@ -80,6 +81,7 @@ impl Device {
             options: options.clone(),
             caps,
             quirks,
+            transport: Transport::of(context),
             ops,
             ports: Mutex::new(Vec::new()),
             opened: AtomicUsize::new(0),

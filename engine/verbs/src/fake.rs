@@ -11,23 +11,38 @@ mod device;
 mod pointers;
 mod wire;
 
+use std::ffi::c_int;
+
 pub use self::board::Board;
 use self::board::event_fd;
 pub(crate) use self::device::VERBS;
-use crate::sys::verbs::ibv_context;
+use crate::sys::verbs::{IBV_TRANSPORT_IWARP, ibv_context};
 use crate::{Verbs, VerbsOptions};
 
 impl Board {
     /// A device, which is that of this thread from now on. What is posted completes when a test
     /// says so, and no peer answers.
     pub fn new() -> &'static Board {
+        Board::of(0)
+    }
+
+    /// As [`Board::wired`], for an iWARP device with no more than software iWARP has: no windows,
+    /// no inline data, one scatter entry for a Read. Its queue pairs are moved by the connection
+    /// manager alone.
+    pub fn wired_iwarp() -> &'static Board {
+        let board = Board::of(IBV_TRANSPORT_IWARP);
+        board.state().wire.is_there = true;
+        board
+    }
+
+    fn of(transport_type: c_int) -> &'static Board {
         // SAFETY: all members are integers, pointers and functions that may be absent, for which
         // zeros are values.
         let mut context: Box<ibv_context> = Box::new(unsafe { std::mem::zeroed() });
         context.num_comp_vectors = 1;
         context.async_fd = event_fd();
         data::fill(&mut context.ops);
-        Board::leaked(context)
+        Board::leaked(context, transport_type)
     }
 
     /// A device whose listener hears who connects, at any address, and whose connected queue pairs

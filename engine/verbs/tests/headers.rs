@@ -61,6 +61,9 @@ fn layouts() -> Vec<Layout> {
             wr_id, status, opcode, vendor_err, byte_len, invalidated_rkey, qp_num, src_qp, wc_flags,
             pkey_index, slid, sl, dlid_path_bits,
         }
+        verbs::ibv_device {
+            _ops, node_type, transport_type, name, dev_name, dev_path, ibdev_path,
+        }
         verbs::ibv_pd { context, handle }
         verbs::ibv_td_init_attr { comp_mask }
         verbs::ibv_parent_domain_init_attr { pd, td, comp_mask, alloc, free, pd_context }

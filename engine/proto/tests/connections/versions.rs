@@ -77,6 +77,20 @@ fn is_ignored(ingress: &Ingress<'_>, reason: Ignored) -> bool {
     matches!(ingress, Ingress::Ignored(why) if *why == reason)
 }
 
+/// RFC 5044 7.1.2 (iWARP) has the side that connected send first.
+#[test]
+fn a_server_has_nothing_to_send_before_it_has_received() {
+    for versions in [Versions::all(), Versions::ONE, Versions::TWO] {
+        for properties in [true, false] {
+            let mut server = Side::new(Role::Server, Settings { properties, ..speaking(versions) });
+            assert!(server.conn.begin().is_none() && server.conn.next_control().is_none());
+            let Side { conn, ledger, .. } = &mut server;
+            assert_eq!(conn.open_call(ledger, 1).err(), Some(SendError::NotReady));
+            assert!(!conn.is_ready());
+        }
+    }
+}
+
 mod old_responders {
     use super::*;
 

@@ -44,12 +44,16 @@ fn of_errno(errno: i32) -> Failure {
         libc::ENODEV | libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT | libc::EINVAL => {
             Failure::Final(ConnectError::NoRoute)
         }
+        // iWARP: TCP answers while the request is made.
+        libc::ECONNREFUSED => Failure::Final(ConnectError::Unreachable),
+        libc::ECONNRESET => Failure::Passing(ConnectError::Lost),
         libc::ENOMEM | libc::EAGAIN | libc::ENOBUFS => Failure::Passing(ConnectError::Failed),
         _ => Failure::Final(ConnectError::Failed),
     }
 }
 
-/// InfiniBand, table 113: the reasons of a rejection. iWARP has error numbers instead.
+/// InfiniBand, table 113: the reasons of a rejection. iWARP has error numbers instead: ECONNRESET
+/// for the peer's program, ECONNREFUSED for a peer that does not negotiate MPA as this side does.
 fn of_rejection(status: i32, why: Rejection) -> Failure {
     match status {
         NO_RESOURCES | TIMEOUT | STALE_CONNECTION => Failure::Passing(ConnectError::Rejected(why)),

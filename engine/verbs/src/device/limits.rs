@@ -6,7 +6,7 @@ use std::ptr;
 use rpcrdma_provider::{DeviceCaps, SetupError};
 
 use super::find::{name_of, port_attr};
-use super::ops::{Domain, Ops, Quirks};
+use super::ops::{Domain, Ops, Quirks, Transport};
 use crate::error;
 use crate::sys::verbs as sys;
 
@@ -29,6 +29,7 @@ pub(super) fn of(
     let has_windows = attr.device_cap_flags & sys::IBV_DEVICE_MEM_WINDOW_TYPE_2B != 0
         && ops.alloc_mw.is_some()
         && ops.dealloc_mw.is_some();
+    let is_iwarp = Transport::of(context) == Transport::Iwarp;
     let is_soft = attr.vendor_id == RXE_VENDOR;
     let send_sge = count(attr.max_sge);
     let caps = DeviceCaps {
@@ -44,6 +45,7 @@ pub(super) fn of(
         message_len: port.max_msg_sz,
         windows: if has_windows { count(attr.max_mw) } else { 0 },
         rd_atomic: count(attr.max_qp_rd_atom.min(attr.max_qp_init_rd_atom)).min(u8::MAX.into()),
+        reads_expose: is_iwarp,
     };
     let rxe_flag = if is_soft { RXE_WITH_INV } else { 0 };
     let quirks =

@@ -17,6 +17,29 @@ pub(crate) struct Quirks {
     pub tells_last_receive: bool,
 }
 
+/// Who moves the queue pairs of a device through their states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// InfiniBand and RoCE: this crate, from what the connection manager says.
+    Infiniband,
+    /// iWARP: the kernel's connection manager, as MPA negotiates (RFC 5044, RFC 6581).
+    Iwarp,
+}
+
+impl Transport {
+    /// That of an open device.
+    pub fn of(context: *mut sys::ibv_context) -> Transport {
+        // SAFETY: the context is open, and has its device.
+        let device = unsafe { (*context).device };
+        // SAFETY: the device is that of an open context.
+        match unsafe { (*device).transport_type } {
+            sys::IBV_TRANSPORT_IWARP => Transport::Iwarp,
+            // Unknown ones take queue pairs as InfiniBand does, or say that they do not.
+            _ => Transport::Infiniband,
+        }
+    }
+}
+
 /// Functions from the tables of the context.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ops {

@@ -24,6 +24,13 @@ unsafe impl Send for Board {}
 // SAFETY: as above.
 unsafe impl Sync for Board {}
 
+/// A device, which begins as the library's does.
+#[repr(C)]
+struct FakeDevice {
+    raw: ibv_device,
+    board: *const Board,
+}
+
 type Hook = Arc<dyn Fn() + Send + Sync>;
 
 #[derive(Default)]
@@ -59,10 +66,13 @@ thread_local! {
 impl Board {
     /// A device, which is that of this thread from now on. It lives until the process ends, as do
     /// the libraries.
-    pub(super) fn leaked(context: Box<ibv_context>) -> &'static Board {
+    pub(super) fn leaked(context: Box<ibv_context>, transport_type: c_int) -> &'static Board {
         let board = Board { context: Mutex::new(context), state: Mutex::default() };
         let board: &'static Board = Box::leak(Box::new(board));
-        board.context().device = ptr::from_ref(board).cast_mut().cast();
+        // SAFETY: all members are integers, for which zeros are values.
+        let mut raw: ibv_device = unsafe { std::mem::zeroed() };
+        raw.transport_type = transport_type;
+        board.context().device = Box::into_raw(Box::new(FakeDevice { raw, board })).cast();
         CURRENT.set(board);
         board
     }
@@ -136,6 +146,11 @@ impl Board {
 
     pub fn context(&self) -> MutexGuard<'_, Box<ibv_context>> {
         self.context.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether its connections are moved by the kernel.
+    pub(super) fn is_iwarp(&self) -> bool {
+        seen(self.context().device).transport_type == IBV_TRANSPORT_IWARP
     }
 
     /// Its context, as the library hands it out.
@@ -216,9 +231,9 @@ impl Board {
 }
 
 pub(super) fn board_of<'a>(context: *mut ibv_context) -> &'a Board {
-    let device = seen(context).device.cast::<Board>().cast_const();
-    // SAFETY: it is the board, which lives until the process ends and is never borrowed mutably.
-    unsafe { &*device }
+    let board = seen(seen(context).device.cast::<FakeDevice>()).board;
+    // SAFETY: boards live until the process ends and are never borrowed mutably.
+    unsafe { &*board }
 }
 
 /// The board of the thread.

@@ -198,7 +198,11 @@ extern "C" fn accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int 
         return -1;
     }
     let asker = of(id).state().wire.accept(id, seen(param).qp_num);
-    if let Some(asker) = asker {
+    let Some(asker) = asker else { return 0 };
+    if of(id).is_iwarp() {
+        tell((id, ptr::null_mut()), RDMA_CM_EVENT_ESTABLISHED, None);
+        tell((asker, ptr::null_mut()), RDMA_CM_EVENT_ESTABLISHED, Some(seen(param)));
+    } else {
         tell((asker, ptr::null_mut()), RDMA_CM_EVENT_CONNECT_RESPONSE, Some(seen(param)));
     }
     0
@@ -230,7 +234,8 @@ extern "C" fn reject(id: *mut rdma_cm_id, private: *const c_void, len: u8) -> c_
         (conn.private_data, conn.private_data_len) = (padded.as_ptr().cast(), REJECT_LEN as u8);
         let ids = (asker, ptr::null_mut());
         let heard = Heard::new(seen(asker).channel, RDMA_CM_EVENT_REJECTED, ids, Some(&conn));
-        of(id).state().wire.tell(heard.because(CONSUMER));
+        let status = if of(id).is_iwarp() { -libc::ECONNRESET } else { CONSUMER };
+        of(id).state().wire.tell(heard.because(status));
     }
     0
 }

@@ -21,7 +21,13 @@ extern "C" fn query_device(context: *mut ibv_context, attr: *mut ibv_device_attr
     (attr.max_srq_wr, attr.max_cqe, attr.max_qp_wr) = (1 << 16, 1 << 16, 1 << 16);
     (attr.max_mw, attr.max_qp_rd_atom, attr.max_qp_init_rd_atom) = (1 << 10, 16, 16);
     attr.device_cap_flags = IBV_DEVICE_MEM_WINDOW_TYPE_2B;
-    board_of(context).code("ibv_query_device")
+    let board = board_of(context);
+    if board.is_iwarp() {
+        // What siw of Linux 6.1 says.
+        (attr.max_sge, attr.max_sge_rd, attr.max_srq_sge) = (6, 1, 6);
+        (attr.max_mw, attr.device_cap_flags) = (0, 0);
+    }
+    board.code("ibv_query_device")
 }
 
 extern "C" fn query_port(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr) -> c_int {
@@ -107,6 +113,9 @@ extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
 extern "C" fn create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp {
     let (context, attr) = (seen(pd).context, seen(attr));
     let board = board_of(context);
+    if board.is_iwarp() {
+        attr.cap.max_inline_data = 0;
+    }
     let again = board.state().free_numbers.pop();
     let qp = ibv_qp {
         context,
@@ -132,7 +141,10 @@ extern "C" fn modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, _: c_int) -> c_
         IBV_QPS_ERR => "ibv_modify_qp to ERR",
         _ => "ibv_modify_qp",
     };
-    board_of(seen(qp).context).code(function)
+    let board = board_of(seen(qp).context);
+    let moved = [IBV_QPS_RTR, IBV_QPS_RTS].contains(&seen(attr).qp_state);
+    assert!(!(moved && board.is_iwarp()), "the connection manager moves queue pairs on iWARP");
+    board.code(function)
 }
 
 extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {

@@ -114,6 +114,8 @@ impl VerbsQueues {
             SendOp::Send => sys::IBV_WR_SEND,
             SendOp::SendInvalidate { rkey } => {
                 request.invalidate_rkey = *rkey;
+                // Software iWARP (libsiw) takes the key from here; others do not read it.
+                request.wr.rkey = *rkey;
                 sys::IBV_WR_SEND_WITH_INV
             }
             SendOp::Write(Remote { addr, rkey }) => {

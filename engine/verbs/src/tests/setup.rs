@@ -1,7 +1,11 @@
 //! Set-up with every call failing once: created objects are destroyed.
 
+use std::time::Duration;
+
 use rpcrdma_mempool::{Access, Region, RegionSpec, Rights};
-use rpcrdma_provider::{Provider, Queues, SetupError};
+use rpcrdma_provider::{
+    CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, Queues, SetupError, Waker,
+};
 
 use super::rig::SMALL;
 use crate::fake::Board;
@@ -56,6 +60,62 @@ fn only_objects_the_device_does_not_destroy_remain() {
         let kinds = ["devices", "pd", "mr", "mw", "qp", "srq", "cq", "channel", "cm channel", "id"];
         let left: Vec<i64> = kinds.into_iter().map(left).filter(|left| *left != 0).collect();
         assert!(matches!(left[..], [] | [1]), "after {call}, call {at}: {left:?} of {after:?}");
+    }
+}
+
+/// Connects two hosts of a wired device, as far as it goes.
+fn connect(board: &Board) -> Result<(), SetupError> {
+    let device = board.open()?;
+    let (a, b) = (device.open_queues(&SMALL)?, device.open_queues(&SMALL)?);
+    let (mut there, mut here) = (device.open_cm()?, device.open_cm()?);
+    let param = ConnParam { private: b"private", rnr_retry: 7 };
+    let at = here.listen("192.0.2.1:20049".parse().expect("an address"))?;
+    there.connect(at, &a.handle(), &param)?;
+    let waker = Waker::new().expect("a descriptor");
+    // What the program is told of an address or a route has no name of a call.
+    let failed = || device.events().last_failure.unwrap_or_else(|| "rdma_resolve".to_owned());
+    let lost = |call| SetupError::Memory { what: "connection", reason: call };
+    if let Some(CmEvent::Refused { reason, .. }) = there.next(&waker, Duration::ZERO) {
+        assert_eq!(reason, ConnectError::Failed);
+        return Err(lost(failed()));
+    }
+    let Some(CmEvent::Request { request, .. }) = here.next(&waker, Duration::ZERO) else {
+        return Err(lost(failed()));
+    };
+    let _accepted = here.accept(request, &b.handle(), &param)?;
+    match there.next(&waker, Duration::ZERO) {
+        Some(CmEvent::Connected { .. }) => Ok(()),
+        _ => Err(lost(failed())),
+    }
+}
+
+#[test]
+fn a_failure_at_any_step_of_a_connection_is_named_and_leaves_nothing() {
+    for board in [Board::wired_iwarp, Board::wired] {
+        let board = board();
+        board.forget_calls();
+        connect(board).expect("nothing fails");
+        assert!(board.alive().is_empty(), "{:?}", board.alive());
+        let calls = board.calls();
+        assert!(calls.contains(&"rdma_accept") && calls.contains(&"rdma_connect"), "{calls:?}");
+        // Opening is judged above: it tries what may fail. A failed look for events ends the
+        // manager, as `heard` shows. Leaving a peer has no result. The id that a request makes is
+        // the peer's.
+        let opened = calls.iter().position(|call| *call == "ibv_create_comp_channel");
+        let judged = |(at, call): &(usize, &&str)| {
+            Some(*at) > opened
+                && !is_end(call)
+                && !["rdma_get_cm_event", "rdma_disconnect"].contains(call)
+                && !call.ends_with("to ERR")
+                && calls[at - 1] != "rdma_connect"
+        };
+        for (at, call) in calls.iter().enumerate().filter(judged) {
+            board.fail_at(Some(at));
+            let error = connect(board).expect_err(call).to_string();
+            let is_named = error.contains(call) || call.starts_with("rdma_resolve");
+            assert!(is_named, "{call}: {error}");
+            assert!(board.alive().is_empty(), "after {call}, call {at}: {:?}", board.alive());
+        }
     }
 }
 

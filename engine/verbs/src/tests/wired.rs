@@ -24,6 +24,9 @@ fn connected() -> Pair {
     connected_over(Board::wired())
 }
 
+/// Makes a board of either kind, which is then that of the thread.
+const BOARDS: [fn() -> &'static Board; 2] = [Board::wired_iwarp, Board::wired];
+
 fn connected_over(board: &Board) -> Pair {
     let device = board.open().expect("a device");
     let (mut a, mut b) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
@@ -48,7 +51,10 @@ fn connected_over(board: &Board) -> Pair {
 
 #[test]
 fn a_rejection_arrives_with_its_reason_or_without_one() {
-    let board = Board::wired();
+    BOARDS.into_iter().for_each(|board| rejects(board()));
+}
+
+fn rejects(board: &Board) {
     let device = board.open().expect("a device");
     let host = Host::new(&device, &SMALL);
     let [mut there, mut here] = [(); 2].map(|()| device.open_cm().expect("a connection manager"));
@@ -77,9 +83,31 @@ fn a_rejection_arrives_with_its_reason_or_without_one() {
 
 #[test]
 fn what_one_end_sends_the_other_receives() {
-    let Pair { mut a, mut b, qa, qb } = connected();
-    carries(&mut a, qa, &mut b, qb);
-    carries(&mut b, qb, &mut a, qa);
+    for board in BOARDS {
+        let Pair { mut a, mut b, qa, qb } = connected_over(board());
+        carries(&mut a, qa, &mut b, qb);
+        carries(&mut b, qb, &mut a, qa);
+    }
+}
+
+#[test]
+fn an_iwarp_device_is_not_asked_for_what_it_has_not() {
+    let board = Board::wired_iwarp();
+    let device = board.open().expect("a device");
+    let caps = device.caps();
+    assert_eq!((caps.send_sge, caps.read_sge, caps.recv_sge), (6, 1, 6));
+    assert_eq!((caps.windows, caps.inline_len), (0, 0));
+    assert!(caps.reads_expose);
+    let mut queues = device.open_queues(&SMALL).expect("queues");
+    let error = queues.open_window().expect_err("it has none").to_string();
+    assert!(error.contains("ibv_alloc_mw"), "{error}");
+    // Neither timers nor states: `ibv_modify_qp` to the later states is a panic there.
+    board.forget_calls();
+    drop(connected_over(board));
+    let moves = board.calls().iter().filter(|it| **it == "ibv_modify_qp").count();
+    assert_eq!(moves, 2, "to INIT, once for each end");
+    assert!(!board.calls().contains(&"rdma_establish"), "the kernel has confirmed");
+    assert!(!Board::wired().open().expect("a device").caps().reads_expose);
 }
 
 fn carries(from: &mut Host, sender: Attached<VerbsQp>, to: &mut Host, receiver: Attached<VerbsQp>) {

@@ -2,7 +2,7 @@
 //! requests.
 #![expect(non_camel_case_types, reason = "the names of the header")]
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use rpcrdma_mempool::Sge;
 
@@ -20,7 +20,21 @@ macro_rules! opaque {
     )+};
 }
 
-opaque!(ibv_device, ibv_td);
+opaque!(ibv_td);
+
+/// A device that is not opened.
+#[repr(C)]
+pub struct ibv_device {
+    pub _ops: [usize; 2],
+    pub node_type: c_int,
+    pub transport_type: c_int,
+    pub name: [c_char; 64],
+    pub dev_name: [c_char; 64],
+    pub dev_path: [c_char; 256],
+    pub ibdev_path: [c_char; 256],
+}
+
+pub const IBV_TRANSPORT_IWARP: c_int = 1;
 
 /// A protection domain.
 #[repr(C)]
