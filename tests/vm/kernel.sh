@@ -1,7 +1,10 @@
 # shellcheck shell=bash
 # The kernel of the guests and its modules, and siw, which Debian's kernel lacks and its sources have. Sourced by tests/vm/run.
 #
-#   $cache/kernel-KEY/     what this script makes of one kernel: version, vmlinuz, modules.cpio, siw.cpio where it was asked for
+# The default kernel is that of Debian's release on this host; $release, such as 6.12, asks for another, which the backports of
+# the release have.
+#
+#   $cache/kernel-RELEASE-KEY/     what this script makes of one kernel: version, vmlinuz, modules.cpio; siw.cpio when asked for
 
 readonly kernel_modules=(
     crc32_generic crc32_pclmul crc32c_generic libcrc32c dummy veth sch_netem sch_prio cls_u32
@@ -12,14 +15,15 @@ readonly kernel_modules=(
 # kernel_image: $kernels is the directory.
 kernel_image() {
     local tree=$cache/kernel-tree version
-    kernels=$cache/kernel-$(sha256sum "$vm/kernel.sh" | head -c 12)
+    kernels=$cache/kernel-${release:-default}-$(sha256sum "$vm/kernel.sh" | head -c 12)
     [ -e "$kernels" ] && touch "$kernels" && return
     echo "vm: making the kernel of the guests" >&2
-    version=$(apt-cache depends linux-image-amd64 | sed -nE 's/^ *Depends: linux-image-([0-9][^ ]*)$/\1/p')
-    [ -n "$version" ] || unavailable "apt knows no linux-image-amd64"
     find "$cache" -maxdepth 1 -name 'kernel-*' -mtime +7 -exec rm -rf {} +
     rm -rf "$tree" "$kernels.new"
+    kernel_archive
+    version=$(newest_kernel)
     extract "$tree" "linux-image-$version"
+    archive_options=()
     mkdir -p "$kernels.new" "$tree/image/usr/lib"
     ln -s usr/lib "$tree/image/lib"
     unpacked_kernel "$tree/boot/vmlinuz-$version" >"$kernels.new/vmlinuz"
@@ -31,6 +35,31 @@ kernel_image() {
     rm -rf "$tree"
 }
 
+# newest_kernel: its version, as the archive has it.
+newest_kernel() {
+    apt-cache "${archive_options[@]}" depends linux-image-amd64 2>/dev/null |
+        sed -nE 's/^ *Depends: linux-image-([0-9][^ ]*)$/\1/p'
+}
+
+# kernel_archive: $archive_options are those of the archive that has the kernel: of this host, or of the backports.
+kernel_archive() {
+    local own=$cache/backports site newest
+    archive_options=()
+    newest=$(newest_kernel)
+    [[ -z $release || $newest == "$release."* ]] && [ -n "$newest" ] && return
+    [ -n "$release" ] || unavailable "apt knows no linux-image-amd64"
+    site=$(apt-get indextargets 'Label: Debian' --format '$(REPO_URI)' | head -n 1)
+    mkdir -p "$own"/{lists,cache}/partial "$own/cache/archives/partial"
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] ${site:-http://deb.debian.org/debian/} \
+$(. /etc/os-release && echo "$VERSION_CODENAME")-backports main" >"$own/sources.list"
+    archive_options=(-o "Dir::State::Lists=$own/lists" -o "Dir::Cache=$own/cache" -o "Dir::Etc::SourceList=$own/sources.list"
+        -o Dir::Etc::SourceParts=/dev/null)
+    apt-get "${archive_options[@]}" -q update >"$cache/download.log" 2>&1 ||
+        { tail -n 5 "$cache/download.log" && unavailable "apt-get cannot read the backports"; }
+    [[ $(newest_kernel) == "$release."* ]] ||
+        unavailable "there is no Linux $release: the release has ${newest:-none}, its backports $(newest_kernel)"
+}
+
 # modules VERSION TREE IMAGE: the modules of the tree and those they need.
 modules() {
     local version=$1 tree=$2 image=$3 module place=$3/usr/lib/modules/$1
@@ -39,7 +68,10 @@ modules() {
     for module in "${kernel_modules[@]}"; do
         kmod modprobe -d "$tree" -S "$version" --ignore-install --show-depends "$module"
     done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | sort -u | while read -r module; do
-        cp "$module" "$place/"
+        case $module in
+            *.xz) xz --decompress --stdout "$module" >"$place/$(basename "$module" .xz)" ;;
+            *) cp "$module" "$place/" ;;
+        esac
     done
     cp "$tree/lib/modules/$version"/modules.{builtin,builtin.modinfo,order} "$place/"
     kmod depmod -b "$image" "$version"
@@ -64,28 +96,39 @@ unpacked_kernel() {
 
 # siw_image: $kernels/siw.cpio has the module, built for this kernel, and the library that programs find the device by.
 siw_image() {
-    local tree=$cache/siw-tree log=$cache/siw.log version compiler source headers
+    local tree=$cache/siw-tree image version
     [ -e "$kernels/siw.cpio" ] && return
-    version=$(cat "$kernels/version")
+    image=$tree/image version=$(cat "$kernels/version")
     echo "vm: building siw for Linux $version" >&2
+    rm -rf "$tree"
+    build_siw "$tree" "$version"
+    mkdir -p "$image/usr/lib/modules/$version" "$image/etc/libibverbs.d"
+    strip --strip-debug "$tree/siw/siw.ko" 2>/dev/null || true
+    cp "$tree/siw/siw.ko" "$image/usr/lib/modules/$version/"
+    library libibverbs/libsiw-rdmav34.so "$image"
+    echo "driver siw" >"$image/etc/libibverbs.d/siw.driver"
+    archive "$image" "$kernels/siw.cpio"
+    rm -rf "$tree"
+}
+
+# build_siw TREE VERSION: $TREE/siw/siw.ko, for the kernel of this version.
+build_siw() {
+    local tree=$1 version=$2 headers=linux-headers-$2 compiler packages
     compiler=$(siw_compiler)
     [ -n "$compiler" ] || unavailable "siw is built with make, gcc and xz; on Debian: apt-get install make gcc xz-utils"
-    rm -rf "$tree"
-    headers=linux-headers-$version
-    extract "$tree" "$headers" "${headers%-amd64}-common" "linux-kbuild-${version%%.0-*}" libelf1
-    source=linux-source-$(cut -d . -f 1,2 <<<"$version")
-    siw_source "$tree" "$source"
+    extract "$tree" libelf1
+    kernel_archive
+    mapfile -t packages < <(apt-cache "${archive_options[@]}" depends "$headers" 2>/dev/null |
+        sed -nE 's/^ *Depends: (linux-(headers-.*-common|kbuild-.*))$/\1/p')
+    extract "$tree" "$headers" "${packages[@]}"
+    siw_source "$tree" "linux-source-$(cut -d . -f 1,2 <<<"$version")" \
+        "$(apt-cache "${archive_options[@]}" show "$headers" | sed -n '/^Version: /{s///p;q}')"
+    archive_options=()
     # What Debian writes there is where the packages would be installed.
     sed -i "s,^include /usr/src/,include $tree/usr/src/," "$tree/usr/src/$headers/Makefile"
-    LD_LIBRARY_PATH=$tree/$lib make -C "$tree/usr/src/$headers" "M=$tree/siw" "CC=$compiler" CONFIG_RDMA_SIW=m modules >"$log" 2>&1 ||
-        { tail -n 20 "$log" && unavailable "siw cannot be built for Linux $version"; }
-    mkdir -p "$tree/image/usr/lib/modules/$version" "$tree/image/etc/libibverbs.d"
-    strip --strip-debug "$tree/siw/siw.ko" 2>/dev/null || true
-    cp "$tree/siw/siw.ko" "$tree/image/usr/lib/modules/$version/"
-    library libibverbs/libsiw-rdmav34.so "$tree/image"
-    echo "driver siw" >"$tree/image/etc/libibverbs.d/siw.driver"
-    archive "$tree/image" "$kernels/siw.cpio"
-    rm -rf "$tree"
+    LD_LIBRARY_PATH=$tree/$lib make -C "$tree/usr/src/$headers" "M=$tree/siw" "CC=$compiler" \
+        CONFIG_RDMA_SIW=m CONFIG_DEBUG_INFO_BTF_MODULES= modules >"$cache/siw.log" 2>&1 ||
+        { tail -n 20 "$cache/siw.log" && unavailable "siw cannot be built for Linux $version"; }
 }
 
 # siw_compiler: that of Debian's kernel if it is there, else any; nothing without it, or without what else is needed.
@@ -94,14 +137,12 @@ siw_compiler() {
     command -v gcc-12 || command -v gcc || true
 }
 
-# siw_source TREE PACKAGE: $TREE/siw has the module's sources out of the package of the kernel's.
+# siw_source TREE PACKAGE VERSION: $TREE/siw has the module's sources out of the package of the kernel's.
 siw_source() {
-    local name
     rm -rf "$cache/debs"
-    fetch "$cache/debs" "$2"
-    name=usr/src/$2
+    fetch "$cache/debs" "$2=$3"
     mkdir -p "$1/siw"
-    dpkg-deb --fsys-tarfile "$cache/debs/"*.deb | tar -xO "./$name.tar.xz" | xz --decompress |
+    dpkg-deb --fsys-tarfile "$cache/debs/"*.deb | tar -xO "./usr/src/$2.tar.xz" | xz --decompress |
         tar -x --strip-components 5 -C "$1/siw" "$2/drivers/infiniband/sw/siw"
     rm -rf "$cache/debs"
 }

@@ -68,10 +68,13 @@ unpack() {
     dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink -C "$2"
 }
 
+# For apt: none, while packages come from the archive that this host uses.
+archive_options=()
+
 # fetch DIRECTORY PACKAGE...: the packages as files.
 fetch() {
     mkdir -p "$1"
-    (cd "$1" && apt-get download -q "${@:2}") >"$cache/download.log" 2>&1 || {
+    (cd "$1" && apt-get "${archive_options[@]}" download -q "${@:2}") >"$cache/download.log" 2>&1 || {
         tail -n 5 "$cache/download.log"
         unavailable "apt-get cannot download all of: ${*:2}"
     }
