@@ -20,6 +20,7 @@ pub mod device;
 pub mod failing;
 pub mod folder;
 pub mod nfs;
+pub mod nfs41;
 pub mod pair;
 pub mod raw_peer;
 pub mod sim;

@@ -1,0 +1,122 @@
+//! The test client of NFS version 4.1 and the Linux kernel's NFS server, on an RDMA device: calls
+//! of both directions on one connection.
+//!
+//! `RPCRDMA_TEST_DEVICE` and `RPCRDMA_TEST_ADDRESS` say which device. The server exports `/export`
+//! from this machine as its root, with RDMA port 20049; what is read and written is compared with
+//! the directory itself. Linux 6.1 grants read delegations only, and only for a file that was not
+//! recalled a minute ago: each test has files of its own.
+
+use std::env;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use rpcrdma_config::{Config, Raw};
+use rpcrdma_engine::{Address, Engine};
+use rpcrdma_tests::device::{address, device};
+use rpcrdma_tests::nfs41::suite::{self, Scene};
+use rpcrdma_verbs::Verbs;
+
+const EXPORT: &str = "/export";
+
+fn server() -> Address {
+    SocketAddr::new(address(), 20_049).into()
+}
+
+fn configured(change: impl Fn(&mut Raw)) -> Config {
+    let mut raw = Config::default().raw().clone();
+    raw.engine.provider = "verbs".into();
+    raw.engine.numa_bind = false;
+    raw.memory.pages = "4K".into();
+    raw.memory.prefault = false;
+    raw.protocol.version = "one".into();
+    raw.receive.placement.count = 0;
+    raw.connections.credits_requested = 32;
+    raw.app.bulk.count = 64;
+    raw.app.bulk.length = "256KiB".into();
+    raw.explicit.buffers.count = 32;
+    change(&mut raw);
+    Config::try_from(raw).expect("the configuration of a test holds")
+}
+
+/// Hands a test the scene.
+fn with_server(change: impl Fn(&mut Raw), test: impl FnOnce(Scene<'_, Verbs>)) {
+    let engine = Engine::new(device().device, configured(change)).expect("an engine");
+    test(Scene { engine: &engine, at: server(), path: Path::new(EXPORT) });
+}
+
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn a_recalled_delegation_is_returned() {
+    with_server(|_| {}, suite::recall::a_recalled_delegation_is_returned);
+}
+
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn data_move_by_every_way() {
+    with_server(|_| {}, suite::data::data_move_by_every_way);
+}
+
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn a_refused_recall_comes_again() {
+    with_server(|_| {}, suite::refusals::a_refused_recall_comes_again);
+}
+
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn a_recall_may_be_answered_late() {
+    with_server(|_| {}, suite::refusals::a_recall_may_be_answered_late);
+}
+
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn the_limits_of_the_back_channel_are_kept() {
+    with_server(|_| {}, suite::refusals::the_limits_of_the_back_channel_are_kept);
+}
+
+/// The smallest inline thresholds: a recall fits them, as every backward call has to.
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn a_recall_fits_the_smallest_messages() {
+    let small = |raw: &mut Raw| {
+        raw.receive.inline = "1KiB".into();
+        raw.send.length = "1KiB".into();
+    };
+    with_server(small, suite::recall::a_recalled_delegation_is_returned);
+}
+
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn both_directions_under_load() {
+    with_server(|_| {}, suite::load::both_directions_under_load);
+}
+
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn a_connection_lost_during_a_recall() {
+    with_server(|_| {}, suite::losses::a_connection_lost_during_a_recall);
+}
+
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn another_session_after_a_loss() {
+    with_server(|_| {}, suite::losses::another_session_after_a_loss);
+}
+
+/// Where `RPCRDMA_TEST_SERVER` is another machine, what crosses the wire can be captured. The server
+/// has a file `captured` of 20000 bytes. How many messages there were goes to the file
+/// `RPCRDMA_TEST_COUNT`.
+#[test]
+#[ignore = "needs an RDMA device, and a server that has the file: tests/run vm"]
+fn a_recall_crosses_the_wire() {
+    let server = env::var("RPCRDMA_TEST_SERVER");
+    let server = server.map_or(address(), |it| it.parse().expect("an address of the server"));
+    let engine = Engine::new(device().device, configured(|_| {})).expect("an engine");
+    let at = SocketAddr::new(server, 20_049).into();
+    let scene = Scene { engine: &engine, at, path: Path::new("/nowhere") };
+    let messages = suite::recall::a_recall_crosses_the_wire(scene, "captured", 20_000);
+    if let Ok(file) = env::var("RPCRDMA_TEST_COUNT") {
+        fs::write(file, format!("{messages}\n")).expect("it is written");
+    }
+}
