@@ -13,6 +13,8 @@ pub struct Need {
     pub data_len: usize,
     pub window: u32,
     pub connections: u32,
+    /// Whether the data are moved by explicit RDMA, and by nothing else.
+    pub by_rdma: bool,
 }
 
 impl EngineArgs {
@@ -35,7 +37,9 @@ impl EngineArgs {
         let mut raw = match (&self.config, &self.profile) {
             (Some(path), _) => Config::load(path)?.raw().clone(),
             (None, Some(profile)) => Config::profile(profile)?.raw().clone(),
-            (None, None) if need.data_len <= PAGE => Config::profile("latency")?.raw().clone(),
+            (None, None) if need.data_len <= PAGE && !need.by_rdma => {
+                Config::profile("latency")?.raw().clone()
+            }
             (None, None) => small_storage()?,
         };
         match self.idle {
@@ -49,6 +53,9 @@ impl EngineArgs {
             raw.send.hold = format!("{}ns", hold.as_nanos()).as_str().into();
         }
         raw.features.continuation &= continuation == Switch::On;
+        if need.by_rdma {
+            explicit_only(&mut raw, need);
+        }
         let config = Config::try_from(raw.clone())?;
         raise(&mut raw, &config, need);
         Config::try_from(raw)
@@ -69,6 +76,21 @@ pub(crate) fn small_storage() -> Result<Raw, ConfigError> {
     raw.send.slots = 128;
     raw.app.bulk.count = 2;
     Ok(raw)
+}
+
+/// Leaves explicit RDMA as the only way for data that do not fit a Send, with memory for every call
+/// under way.
+fn explicit_only(raw: &mut Raw, need: Need) {
+    raw.features.placement = false;
+    raw.features.continuation = false;
+    raw.receive.inline = "4KiB".into();
+    raw.receive.placement.count = 0;
+    raw.explicit.enabled = true;
+    let len = need.data_len.next_multiple_of(PAGE).max(PAGE) as u64;
+    // Half of them are for own calls.
+    raw.explicit.buffers.count = 2 * i64::from(need.window) + 2;
+    raw.explicit.buffers.length = rpcrdma_config::raw::RawText::length(len);
+    raise_to(&mut raw.app.bulk.count, i64::from(need.window) + 1);
 }
 
 /// Raises limits, and lowers none.
@@ -138,7 +160,7 @@ mod tests {
     }
 
     fn need(data_len: usize, window: u32, connections: u32) -> Need {
-        Need { data_len, window, connections }
+        Need { data_len, window, connections, by_rdma: false }
     }
 
     #[test]
@@ -178,6 +200,16 @@ mod tests {
         let plain = EngineArgs::default().raised(need(64, 1, 1), Switch::Off);
         let plain = plain.expect("the profile fits");
         assert!(!plain.features().continuation);
+    }
+
+    #[test]
+    fn by_explicit_rdma_no_data_are_placed_by_sends() {
+        for data_len in [4096, 65_536, 1 << 20] {
+            let need = Need { by_rdma: true, ..need(data_len, 8, 1) };
+            let config = config(&EngineArgs::default(), need).expect("it fits");
+            assert!(!config.features().placement && !config.features().continuation);
+            assert!(config.app().bulk.count.value() > 8, "a result buffer for each call");
+        }
     }
 
     #[test]

@@ -38,6 +38,15 @@ pub enum Placement {
     Inline,
     /// Placed by Send into segments of the receiver's buffers, without a copy
     Send,
+    /// Moved by explicit RDMA: the server reads arguments and writes results; from 4 KiB on
+    Rdma,
+}
+
+impl Placement {
+    /// Whether the data are outside of the payload stream.
+    pub fn is_placed(self) -> bool {
+        self != Placement::Inline
+    }
 }
 
 /// Yes or no.

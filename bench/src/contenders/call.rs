@@ -83,6 +83,7 @@ impl Load {
         let how = match self.placement {
             Placement::Inline => "",
             Placement::Send => ", placed by sends",
+            Placement::Rdma => ", moved by explicit RDMA",
         };
         data + how
     }

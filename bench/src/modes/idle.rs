@@ -117,7 +117,7 @@ impl IdlePlan {
         policy: Idle,
     ) -> Result<(Rpc<D::Provider>, Vec<String>), BenchError> {
         let data_len = self.load.shape.data_len();
-        let need = Need { data_len, window: 1, connections: 1 };
+        let need = Need { data_len, window: 1, connections: 1, by_rdma: false };
         let engine = EngineArgs { idle: Some(policy), ..self.args.engine.clone() };
         let config = engine.config(need, self.args.call.continuation, &self.args.device)?;
         let device = open(&config)?;

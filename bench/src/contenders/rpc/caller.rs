@@ -70,7 +70,7 @@ impl<P: Provider> Caller<P> {
         let file = pattern(shape.data_len());
         let registered = match placement {
             Placement::Inline => None,
-            Placement::Send => Some(filled(client.turn(0).buffer(), &file)?),
+            Placement::Send | Placement::Rdma => Some(filled(client.turn(0).buffer(), &file)?),
         };
         let in_line = if placement == Placement::Inline { shape.reply_len() } else { 0 };
         let sinks = (0..load.sinks).map(|_| sink(client.turn(0).buffer(), shape.reply_data));
@@ -376,7 +376,7 @@ impl Content {
                 }
             },
         }
-        if self.placement == Placement::Send && reply_data > 0 {
+        if self.placement.is_placed() && reply_data > 0 {
             let want = Want { len_min: 0, len_max: reply_data as u32 };
             match sink {
                 Some(sink) => call.want_into(want, sink),
@@ -437,7 +437,7 @@ impl Replies {
         let inspection = self.inspector.begin(from, reply_data);
         match reply.inspect(REPLY_HEADER_LEN + 4, reply_data, inspection) {
             None => wrong("a reply with wrong data".into()),
-            Some(Way::InLine) if self.placement == Placement::Send && reply_data > 0 => {
+            Some(Way::InLine) if self.placement.is_placed() && reply_data > 0 => {
                 wrong("a reply whose data were not placed".into())
             }
             Some(_) => Ok(()),

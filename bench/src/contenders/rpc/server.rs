@@ -110,7 +110,7 @@ impl Server {
         len: usize,
     ) -> Result<(), &'static str> {
         match (&self.registered, self.placement) {
-            (Some(bytes), Placement::Send) => {
+            (Some(bytes), placement) if placement.is_placed() => {
                 let slice = bytes.slice(offset..offset + len).ok_or(BEYOND)?;
                 reply.payload().place(slice);
             }
@@ -129,7 +129,7 @@ impl Server {
         let inspection = self.inspector.begin(offset, len);
         let way = call.inspect(CALL_HEADER_LEN + 12, len, inspection);
         let way = way.ok_or("a write with wrong data")?;
-        if way == Way::InLine && self.placement == Placement::Send {
+        if way == Way::InLine && self.placement.is_placed() {
             return Err("a write whose data were not placed");
         }
         reply.payload().put_u32(len as u32);

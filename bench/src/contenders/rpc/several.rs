@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn each_client_has_a_shard_of_its_own_and_all_carry_calls() {
         let Ok(cores) = CorePair::choose(None) else { return };
-        let need = Need { data_len: 64, window: 4, connections: 1 };
+        let need = Need { data_len: 64, window: 4, connections: 1, by_rdma: false };
         let config = EngineArgs::default().raised(need, Switch::On).expect("it adds up");
         let load = Load {
             shape: Shape::new(Op::Echo, 64, 64),

@@ -193,4 +193,5 @@ const BW: &str = "\
 Examples:
   rpcrdma-bench bw                          reads of 64 KiB, placed by Sends
   rpcrdma-bench bw --op write -s 1MiB       large writes
+  rpcrdma-bench bw -p rdma                  results written by explicit RDMA
   rpcrdma-bench bw -p inline                copied through the payload stream instead";

@@ -62,6 +62,7 @@ impl Plan {
             data_len: load.shape.data_len(),
             window: load.window,
             connections: load.connections,
+            by_rdma: load.placement == Placement::Rdma,
         };
         Ok(Plan {
             kind,
@@ -84,10 +85,12 @@ impl Plan {
 
     pub fn on_wire(&self) -> [OnWire; 2] {
         let shape = self.load.shape;
-        let placed = |data: usize| match self.load.placement {
-            Placement::Inline => 0,
-            Placement::Send => data,
-        };
+        if self.load.placement == Placement::Rdma {
+            // One Send each way, and the data beside them; the chunk lists are not counted.
+            let whole = |len: usize| OnWire { transmissions: 1, len: wire::PLAIN_LEN + len };
+            return [whole(shape.call_len()), whole(shape.reply_len())];
+        }
+        let placed = |data: usize| if self.load.placement.is_placed() { data } else { 0 };
         let (there, back) = (placed(shape.request_data), placed(shape.reply_data));
         let call = Message {
             payload: shape.call_len() - if there > 0 { padded(there) } else { 0 },
@@ -203,17 +206,23 @@ fn load(kind: Kind, args: &PlanArgs<'_>) -> Result<Load, BenchError> {
         Kind::Bw => Placement::Send,
         _ => Placement::Inline,
     });
+    let window_len = window.window.unwrap_or(match kind {
+        Kind::Rate => 32,
+        Kind::Bw => 8,
+        Kind::Floor | Kind::Raw | Kind::Lat => 1,
+    });
+    let by_rdma = placement == Placement::Rdma;
+    if by_rdma && (!matches!(shape.op, Op::Read | Op::Write) || shape.data_len() < RDMA_MIN) {
+        let text = "-p rdma moves the data of reads and writes of 4 KiB or more: --op, --size";
+        return Err(BenchError::Usage(text.into()));
+    }
     Ok(Load {
         shape,
         placement,
-        window: window.window.unwrap_or(match kind {
-            Kind::Rate => 32,
-            Kind::Bw => 8,
-            Kind::Floor | Kind::Raw | Kind::Lat => 1,
-        }),
+        window: window_len,
         connections: window.connections,
         touch: call.touch,
-        sinks: 0,
+        sinks: if by_rdma && shape.reply_data > 0 { window_len } else { 0 },
     })
 }
 
@@ -230,6 +239,8 @@ fn postings(sends_per_post: &[u32], window: u32) -> Result<Vec<Posting>, BenchEr
 }
 
 pub const SECONDS: Duration = Duration::from_secs(2);
+/// Shorter data fit a Send and are not worth an RDMA operation.
+const RDMA_MIN: usize = 4096;
 /// Uncounted round trips at the start of each round.
 pub const WARM_UP: u64 = 2000;
 /// For the decision whether progress is worth showing.

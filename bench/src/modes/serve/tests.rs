@@ -67,7 +67,7 @@ fn load(op: Op, len: usize, placement: Placement, window: u32) -> Load {
 
 fn config_for(load: &Load) -> Config {
     let (window, connections) = (load.window, load.connections);
-    let need = Need { data_len: load.shape.data_len(), window, connections };
+    let need = Need { data_len: load.shape.data_len(), window, connections, by_rdma: false };
     let mut raw =
         EngineArgs::default().raised(need, Switch::On).expect("usual sizes").raw().clone();
     raw.fabric = Raw::default().fabric;
