@@ -1,5 +1,7 @@
 //! The command line: one subcommand per mode, with its own and with shared options.
 
+use std::ffi::OsString;
+
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -8,7 +10,7 @@ use crate::check;
 use crate::error::BenchError;
 use crate::modes::contest::{Contest, LatArgs};
 use crate::modes::{
-    churn, cmp, conns, contest, cores, cost, distance, idle, load, serve, soak, starve,
+    churn, cmp, conns, contest, cores, cost, distance, idle, load, prove, serve, soak, starve,
 };
 use crate::output::{Report, Session};
 
@@ -91,6 +93,13 @@ macro_rules! modes {
                     $(Mode::$mode(args) => $module::measure(args, session),)*
                 }
             }
+
+            /// Names what the options leave to the mode: the files of a proof.
+            pub fn complete(&mut self) {
+                if let Mode::Prove(args) = self {
+                    args.name_files();
+                }
+            }
         }
     };
 }
@@ -117,10 +126,18 @@ modes! {
     Cost(cost),
     /// Check this host: what disturbs a measurement or prevents a deployment, and how to fix it
     Check(check),
+    /// Prove a device: host, scenarios of the API, latency, rate and bandwidth, as one result
+    Prove(prove),
     /// One load for minutes or hours: leaks of memory and descriptors, drift of latency
     Soak(soak),
     /// More calls than the server grants, some of them slow
     Starve(starve),
+}
+
+/// The exit code if nothing was measured, by what was typed. That of `prove` tells it from a part
+/// that failed.
+pub fn error_code(typed: &[OsString]) -> u8 {
+    if typed.get(1).is_some_and(|mode| mode == "prove") { 2 } else { 1 }
 }
 
 const COMPLETIONS_EXAMPLES: &str = "\
@@ -134,6 +151,7 @@ Examples:
 const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench check                     what this machine can measure, and what to fix first
+  rpcrdma-bench prove -d mlx5_0           whether a NIC does what the engine asks of it
   rpcrdma-bench                           round trip of a 64-byte echo, beside a floor
   rpcrdma-bench lat --op read -p send     4 KiB placed into a page of the client
   rpcrdma-bench rate -k 1024              32 calls in flight over 1024 connections

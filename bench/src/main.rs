@@ -11,34 +11,39 @@ use rpcrdma_bench::cli::{Cli, Mode, Task};
 use rpcrdma_bench::error::BenchError;
 use rpcrdma_bench::output::verdict;
 use rpcrdma_bench::output::{Session, say};
-use rpcrdma_bench::{output, pages, recipe, stop};
+use rpcrdma_bench::{cli, output, pages, recipe, stop};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
-    let ended = typed().and_then(|words| match Cli::try_parse_from(words) {
+    let words: Vec<OsString> = env::args_os().collect();
+    let failure = ExitCode::from(cli::error_code(&words));
+    let ended = typed(words).and_then(|words| match Cli::try_parse_from(words) {
         Ok(cli) => run(cli.task()),
         Err(shown) => {
             // Help and version are not failures, nor is a closed terminal.
             let _ = shown.print();
-            Ok(if shown.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+            Ok(if shown.use_stderr() { failure } else { ExitCode::SUCCESS })
         }
     });
     ended.unwrap_or_else(|error| {
         eprintln!("rpcrdma-bench: {error}");
-        ExitCode::FAILURE
+        failure
     })
 }
 
 /// What was typed, with the recipe that it names.
-fn typed() -> Result<Vec<OsString>, BenchError> {
-    recipe::applied(&Cli::command(), env::args_os().collect())
+fn typed(words: Vec<OsString>) -> Result<Vec<OsString>, BenchError> {
+    recipe::applied(&Cli::command(), words)
 }
 
 fn run(task: Task) -> Result<ExitCode, BenchError> {
     match task {
-        Task::Mode(mode) => measure(&mode),
+        Task::Mode(mut mode) => {
+            mode.complete();
+            measure(&mode)
+        }
         Task::Completions { shell } => {
             say(&pages::completions(&mut Cli::command(), shell)).map(|()| ExitCode::SUCCESS)
         }

@@ -1,5 +1,8 @@
 //! Shared by the unit tests of modes: plans from typed options.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use clap::Parser;
 
 use crate::device::{CorePair, Jitter};
@@ -61,5 +64,34 @@ fn plan_of<A: clap::Args, P>(
     match new(&parsed(options)) {
         Err(BenchError::OneCore { .. }) => None,
         other => Some(other),
+    }
+}
+
+/// A temporary folder with files of a host, removed when the value is dropped.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Folder {
+        let name = format!("rpcrdma-bench-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).expect("a writable folder");
+        Folder(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn write(&self, file: &str, text: &str) {
+        let path = self.0.join(file);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a writable folder");
+        fs::write(path, text).expect("a writable folder");
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // An error cannot be reported here.
+        let _ = fs::remove_dir_all(&self.0);
     }
 }

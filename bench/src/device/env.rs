@@ -114,6 +114,21 @@ pub fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// The day and the minute of a time in milliseconds since 1970, in UTC: `2026-11-24-0153`.
+pub fn date(ms: u64) -> String {
+    let (days, minutes) = (ms / 86_400_000, ms / 60_000 % 1440);
+    // Days since 0000-03-01, in eras of 400 years: February, with its leap day, ends a year.
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = era * 400 + year + later;
+    format!("{year:04}-{month:02}-{day:02}-{:02}{:02}", minutes / 60, minutes % 60)
+}
+
 pub fn command() -> Vec<String> {
     args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }
@@ -136,6 +151,20 @@ mod tests {
         let text = "HugePages_Total:     512\nHugePages_Free:      500\nHugepagesize:    2048 kB\n";
         assert_eq!(huge_pages(text), HugePages { page_bytes: 2 << 20, total: 512, free: 500 });
         assert_eq!(huge_pages(""), HugePages::default());
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, date) in [
+            (0, "1970-01-01-0000"),
+            (951_782_400, "2000-02-29-0000"),
+            (951_868_800, "2000-03-01-0000"),
+            (1_704_067_199, "2023-12-31-2359"),
+            (1_795_485_180, "2026-11-24-0153"),
+            (4_107_542_400, "2100-03-01-0000"),
+        ] {
+            assert_eq!(super::date(seconds * 1000), date, "{seconds}");
+        }
     }
 
     #[test]

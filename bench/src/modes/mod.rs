@@ -9,6 +9,7 @@ pub(crate) mod cost;
 pub(crate) mod distance;
 pub(crate) mod idle;
 pub(crate) mod load;
+pub(crate) mod prove;
 pub(crate) mod serve;
 pub(crate) mod soak;
 pub(crate) mod starve;

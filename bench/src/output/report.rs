@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use super::environment::Environment;
 use super::figure::{At, Figure, Unit};
+use crate::device::{CorePair, Jitter};
 use crate::error::BenchError;
 use crate::stats::Latency;
 
@@ -52,6 +53,20 @@ pub struct Report {
     /// Whether the mode was asked for a verdict of its own, which a noisy run cannot have.
     #[serde(skip)]
     pub wants_verdict: bool,
+    /// The exit code for failures, if it is not that of a condition.
+    #[serde(skip)]
+    pub failed_code: Option<u8>,
+    /// Further tables of the page.
+    #[serde(skip)]
+    pub listings: Vec<Listing>,
+}
+
+/// A table of the page: text in every cell.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Listing {
+    pub title: String,
+    pub heads: Vec<&'static str>,
+    pub rows: Vec<Vec<String>>,
 }
 
 /// All samples of one contender, or of one at one point.
@@ -107,7 +122,17 @@ impl Report {
             is_bare: false,
             failures: Vec::new(),
             wants_verdict: false,
+            failed_code: None,
+            listings: Vec::new(),
         }
+    }
+
+    /// Of a process that another one listens to: nothing is printed.
+    pub fn silent(mode: &str, cores: CorePair) -> Report {
+        let unseen = |core| Jitter { core, gaps_per_second: 0.0, lost_share: 0.0, longest_ns: 0 };
+        let environment = Environment::new(cores, Vec::new(), [cores.both().map(unseen); 2]);
+        let report = Report::new(mode, String::new(), Value::Null, environment, Vec::new());
+        Report { is_bare: true, ..report }
     }
 
     pub fn samples(&mut self, name: impl Into<String>, latency: &Latency) {

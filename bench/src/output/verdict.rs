@@ -21,6 +21,8 @@ pub enum Verdict {
     Good,
     /// Something is as it must not be: what, each in a line.
     Failed(Vec<String>),
+    /// A mode failed by its own measure, which has an exit code of its own.
+    FailedWith(u8, Vec<String>),
     /// A verdict was asked for, and the run does not count: why, each in a line.
     Noisy(Vec<String>),
 }
@@ -55,6 +57,9 @@ pub fn judge(report: &Report, fail_if: &[Condition], strict: bool) -> Result<Ver
     for condition in fail_if {
         failures.extend(condition.holds(&report.figures)?);
     }
+    if let Some(code) = report.failed_code.filter(|_| !failures.is_empty()) {
+        return Ok(Verdict::FailedWith(code, failures));
+    }
     let is_asked = strict || !fail_if.is_empty() || report.wants_verdict;
     let noise = &report.environment.noise;
     if is_asked && !noise.is_empty() {
@@ -68,6 +73,7 @@ impl Verdict {
         match self {
             Verdict::Good => ExitCode::SUCCESS,
             Verdict::Failed(_) => ExitCode::from(FAILED),
+            Verdict::FailedWith(code, _) => ExitCode::from(*code),
             Verdict::Noisy(_) => ExitCode::from(NOISY),
         }
     }
@@ -76,7 +82,7 @@ impl Verdict {
     pub fn lines(&self) -> Vec<String> {
         let (title, reasons) = match self {
             Verdict::Good => return Vec::new(),
-            Verdict::Failed(reasons) => ("failed", reasons),
+            Verdict::Failed(reasons) | Verdict::FailedWith(_, reasons) => ("failed", reasons),
             Verdict::Noisy(reasons) => ("noisy, no verdict", reasons),
         };
         reasons.iter().map(|reason| format!("{title}: {reason}")).collect()
@@ -298,6 +304,17 @@ mod tests {
         assert_eq!(judged(&noisy, &[], false), Verdict::Good);
         assert!(matches!(judged(&noisy, &[], true), Verdict::Noisy(_)));
         assert_eq!(judged(&odd(&[]), &[], true), Verdict::Good);
+    }
+
+    #[test]
+    fn a_mode_may_have_an_exit_code_of_its_own_for_failures() {
+        let mut proof = odd(&["core 1 was away"]);
+        proof.failed_code = Some(1);
+        assert_eq!(judged(&proof, &[], false), Verdict::Good);
+        proof.failures.push("rate: no device".into());
+        let failed = Verdict::FailedWith(1, vec!["rate: no device".into()]);
+        assert_eq!(judged(&proof, &[], true), failed);
+        assert_eq!(failed.exit_code(), ExitCode::from(1));
     }
 
     #[test]

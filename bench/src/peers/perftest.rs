@@ -1,9 +1,9 @@
-//! `ib_send_lat` of perftest: its arguments and its output.
+//! `ib_send_lat` and `ib_send_bw` of perftest: their arguments and their output.
 
 use std::fs;
 
 use super::tool::{Kind, Name, Run, Shape, Source, row_under};
-use super::{Pattern, Task, ToolRound, number, whole_ns};
+use super::{Measure, Pattern, Printed, Task, ToolRound, number, whole_ns};
 
 /// The options behind `ib_send_lat`.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Parser)]
@@ -17,41 +17,31 @@ pub struct IbSendLat {
     pub size: Option<usize>,
 }
 
+/// The options behind `ib_send_bw`.
+#[derive(Debug, Clone, PartialEq, Eq, clap::Parser)]
+#[command(name = "ib_send_bw", no_binary_name = true, disable_version_flag = true)]
+pub struct IbSendBw {
+    /// Device [default: that of the other side, or the first]
+    #[arg(short, long, value_name = "NAME")]
+    pub device: Option<String>,
+    /// Bytes of a message [default: wire length of a call of the other side]
+    #[arg(short, long, value_name = "BYTES", value_parser = crate::peers::tool::length)]
+    pub size: Option<usize>,
+}
+
 impl Kind for IbSendLat {
     fn what(&self) -> Name<'_> {
-        let source = Source::Package("perftest");
-        Name { name: "ib_send_lat", program: "ib_send_lat", source }
+        Name { name: "ib_send_lat", program: "ib_send_lat", source: PACKAGE }
     }
 
     fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2] {
-        let size = self.size(task);
-        let (count, port) = (run.count.max(COUNT_MIN).to_string(), run.port.to_string());
-        let (len, inline) = (size.to_string(), size.min(INLINE).to_string());
-        let mut both = vec!["-F", "-p", &port, "-s", &len, "-n", &count];
-        if size <= INLINE {
-            both.extend(["-I", &inline]);
-        }
-        if let Some(device) = self.device.as_ref().or(run.device.as_ref()) {
-            both.extend(["-d", device]);
-        }
-        let mut client = both.clone();
-        let address = run.address.map_or_else(|| "127.0.0.1".to_owned(), |at| at.to_string());
-        client.push(&address);
-        [both, client].map(|side| side.into_iter().map(str::to_owned).collect())
+        arguments(size(self.size, task), self.device.as_deref(), run, &[])
     }
 
     fn parse(&self, task: &Task, out: &str) -> Result<ToolRound, Shape> {
-        let is_head = |line: &str| line.trim_start().starts_with("#bytes");
-        if !out.lines().any(is_head) {
-            let first = out.lines().next().unwrap_or_default();
-            return Err(Shape::of(first, "a line that begins with #bytes"));
-        }
-        let row = row_under(HEAD, out.lines().skip_while(|line| !is_head(line)))?;
-        let wrong = || Shape::of(row, "a row of nine numbers");
-        let values: Option<Vec<f64>> = row.split_whitespace().map(number).collect();
-        let [bytes, count, min, max, median, mean, _, p99, p999] =
-            values.and_then(|values| values.try_into().ok()).ok_or_else(wrong)?;
-        if bytes as usize != self.size(task) {
+        let (row, values) = numbers(HEAD, out, "a row of nine numbers")?;
+        let [bytes, count, min, max, median, mean, _, p99, p999] = values;
+        if bytes as usize != size(self.size, task) {
             return Err(Shape::of(row, "as many bytes as it was asked for"));
         }
         let times = [median, mean, min, p99, p999, max].map(whole_ns);
@@ -59,9 +49,8 @@ impl Kind for IbSendLat {
     }
 
     fn notes(&self, task: &Task) -> Vec<String> {
-        let size = self.size(task);
         vec![
-            format!("{size} bytes, which are all there is on the wire: no protocol above Send"),
+            on_the_wire(size(self.size, task)),
             "prints half of a round trip, which is doubled here, in hundredths of a us; drops its \
              two longest round trips, so that its maximum is the third longest"
                 .to_owned(),
@@ -72,23 +61,106 @@ impl Kind for IbSendLat {
         pattern == Pattern::RoundTrips
     }
 
-    /// A device: without one it has nothing to send on.
     fn missing(&self) -> Option<String> {
-        let devices = fs::read_dir("/sys/class/infiniband");
-        let is_there = devices.is_ok_and(|mut devices| devices.next().is_some());
-        (!is_there).then(|| "an RDMA device, and this machine has none".to_owned())
+        no_device()
     }
 }
 
-impl IbSendLat {
-    fn size(&self, task: &Task) -> usize {
-        // It cannot send nothing.
-        self.size.unwrap_or(task.wire_len).max(1)
+impl Kind for IbSendBw {
+    fn what(&self) -> Name<'_> {
+        Name { name: "ib_send_bw", program: "ib_send_bw", source: PACKAGE }
+    }
+
+    fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2] {
+        // In bits: the unit of its bytes differs from version to version.
+        arguments(size(self.size, task), self.device.as_deref(), run, &["--report_gbits"])
+    }
+
+    fn parse(&self, task: &Task, out: &str) -> Result<ToolRound, Shape> {
+        let (row, values) = numbers(HEAD_BW, out, "a row of five numbers")?;
+        let [bytes, count, _, gigabits, millions] = values;
+        if bytes as usize != size(self.size, task) {
+            return Err(Shape::of(row, "as many bytes as it was asked for"));
+        }
+        let count = count as u64;
+        let printed = |measure, value| Printed { measure, value, samples: count };
+        let rate = printed(Measure::Rate, millions * 1e6 / 2.0);
+        Ok(ToolRound { figures: vec![printed(Measure::Data, gigabits / 8.0), rate], count })
+    }
+
+    fn notes(&self, task: &Task) -> Vec<String> {
+        vec![
+            on_the_wire(size(self.size, task)),
+            "messages go one way, 128 of them in flight: half of them are taken as the rate of \
+             round trips, of which each has two"
+                .to_owned(),
+        ]
+    }
+
+    fn can(&self, pattern: Pattern) -> bool {
+        pattern == Pattern::Messages
+    }
+
+    fn missing(&self) -> Option<String> {
+        no_device()
     }
 }
 
+/// Bytes of a message: neither tool can send nothing.
+fn size(asked: Option<usize>, task: &Task) -> usize {
+    asked.unwrap_or(task.wire_len).max(1)
+}
+
+/// The arguments of the server and of the client, with `more` for both.
+fn arguments(size: usize, device: Option<&str>, run: &Run, more: &[&str]) -> [Vec<String>; 2] {
+    let (count, port) = (run.count.max(COUNT_MIN).to_string(), run.port.to_string());
+    let (len, inline) = (size.to_string(), size.min(INLINE).to_string());
+    let mut both = vec!["-F", "-p", &port, "-s", &len, "-n", &count];
+    both.extend(more);
+    if size <= INLINE {
+        both.extend(["-I", &inline]);
+    }
+    if let Some(device) = device.or(run.device.as_deref()) {
+        both.extend(["-d", device]);
+    }
+    let mut client = both.clone();
+    let address = run.address.map_or_else(|| "127.0.0.1".to_owned(), |at| at.to_string());
+    client.push(&address);
+    [both, client].map(|side| side.into_iter().map(str::to_owned).collect())
+}
+
+/// The row of numbers under these names of columns, and its line.
+fn numbers<'a, const N: usize>(
+    head: &str,
+    out: &'a str,
+    expected: &'static str,
+) -> Result<(&'a str, [f64; N]), Shape> {
+    let is_head = |line: &str| line.trim_start().starts_with("#bytes");
+    if !out.lines().any(is_head) {
+        let first = out.lines().next().unwrap_or_default();
+        return Err(Shape::of(first, "a line that begins with #bytes"));
+    }
+    let row = row_under(head, out.lines().skip_while(|line| !is_head(line)))?;
+    let values: Option<Vec<f64>> = row.split_whitespace().map(number).collect();
+    let values = values.and_then(|values| values.try_into().ok());
+    values.map(|values| (row, values)).ok_or_else(|| Shape::of(row, expected))
+}
+
+fn on_the_wire(size: usize) -> String {
+    format!("{size} bytes, which are all there is on the wire: no protocol above Send")
+}
+
+/// A device: without one they have nothing to send on.
+fn no_device() -> Option<String> {
+    let devices = fs::read_dir("/sys/class/infiniband");
+    let is_there = devices.is_ok_and(|mut devices| devices.next().is_some());
+    (!is_there).then(|| "an RDMA device, and this machine has none".to_owned())
+}
+
+const PACKAGE: Source = Source::Package("perftest");
 const HEAD: &str = "#bytes #iterations t_min[usec] t_max[usec] t_typical[usec] t_avg[usec] \
     t_stdev[usec] 99% percentile[usec] 99.9% percentile[usec]";
+const HEAD_BW: &str = "#bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]";
 /// The longest message that is sent inline: what perftest takes for devices that it knows.
 const INLINE: usize = 236;
 const COUNT_MIN: u64 = 5;
@@ -98,9 +170,10 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
-    use crate::peers::Measure;
 
     const TOOL: IbSendLat = IbSendLat { device: None, size: None };
+    const BW: IbSendBw = IbSendBw { device: None, size: None };
+    const OUT_BW: &str = include_str!("../../tests/peers/ib_send_bw-4.5-64.txt");
     const OUT: &str = include_str!("../../tests/peers/ib_send_lat-4.5-64.txt");
 
     fn task(wire_len: usize) -> Task {
@@ -117,6 +190,23 @@ mod tests {
         );
         assert_eq!((of(Measure::Mean), of(Measure::Max)), (1_271_480.0, 36_076_020.0));
         assert_eq!((of(Measure::P99), of(Measure::P999)), (24_224_580.0, 32_691_400.0));
+    }
+
+    #[test]
+    fn messages_that_go_one_way_are_half_as_many_round_trips() {
+        let messages = Task { pattern: Pattern::Messages, ..task(64) };
+        let round = BW.parse(&messages, OUT_BW).expect("it is what 4.5 prints");
+        let of = |measure| round.find(measure).expect("it is printed").value;
+        assert_eq!((round.count, of(Measure::Rate).round()), (1000, 3747.0));
+        assert!((of(Measure::Data) - 0.003837 / 8.0).abs() < 1e-9, "gigabits");
+        assert!(BW.can(Pattern::Messages) && !BW.can(Pattern::RoundTrips));
+        for wrong in [OUT_BW.replace("[Gb/sec]", "[MB/sec]"), OUT_BW.replace(" 64  ", " 65  ")] {
+            assert!(BW.parse(&messages, &wrong).is_err());
+        }
+        let run = Run { port: 9, count: 10, device: Some("rxe0".into()), address: None };
+        let [server, client] = BW.arguments(&messages, &run);
+        assert_eq!(server.join(" "), "-F -p 9 -s 64 -n 10 --report_gbits -I 64 -d rxe0");
+        assert_eq!(client.last().map(String::as_str), Some("127.0.0.1"));
     }
 
     #[test]

@@ -117,11 +117,11 @@ impl Tool {
     ) -> Result<Tool, BenchError> {
         let DeviceArgs { device, address, .. } = device.clone();
         if !kind.can(task.pattern) {
-            let text = format!(
-                "{} has one message in flight: compare it with `lat`, `raw` or `floor`",
-                kind.what().name
-            );
-            return Err(BenchError::Usage(text));
+            let how = match task.pattern {
+                Pattern::Messages => "has one message in flight: compare it with `lat` or `raw`",
+                Pattern::RoundTrips => "times no round trips: compare it with `rate` or `bw`",
+            };
+            return Err(BenchError::Usage(format!("{} {how}", kind.what().name)));
         }
         match absence(&*kind) {
             Some(absence) => Err(BenchError::Usage(format!("{}: {absence}", kind.what().name))),

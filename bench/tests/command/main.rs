@@ -5,6 +5,7 @@ mod contests;
 mod keys;
 mod modes;
 mod outputs;
+mod prove;
 mod shm;
 mod verdicts;
 

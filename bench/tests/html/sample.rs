@@ -2,7 +2,7 @@
 
 use rpcrdma_bench::device::Jitter;
 use rpcrdma_bench::device::env::{Build, HugePages, Machine};
-use rpcrdma_bench::output::{At, Axis, Curve, Environment, Figure, Line, Report, Unit};
+use rpcrdma_bench::output::{At, Axis, Curve, Environment, Figure, Line, Listing, Report, Unit};
 use rpcrdma_bench::stats::{Dice, Latency};
 use serde_json::json;
 
@@ -231,7 +231,7 @@ pub fn hostile() -> Report {
     hostile.environment.machine.cpu = EVIL.to_owned();
     hostile.environment.machine.kernel = EVIL.to_owned();
     hostile.environment.interrupted = true;
-    hostile.settings = json!({ EVIL: EVIL, "long": long, "list": [EVIL] });
+    hostile.settings = json!({ EVIL: EVIL, "long": &long, "list": [EVIL] });
     let axis = |unit| Axis { name: EVIL.to_owned(), unit, log: false };
     hostile.curves.push(Curve {
         title: EVIL.to_owned(),
@@ -245,6 +245,8 @@ pub fn hostile() -> Report {
             Line { name: String::new(), points: Vec::new() },
         ],
     });
+    let rows = vec![vec![EVIL.to_owned(), long]];
+    hostile.listings.push(Listing { title: EVIL.to_owned(), heads: vec![EVIL, EVIL], rows });
     hostile.figures.push(Figure::new(EVIL, EVIL, f64::NAN, Unit::Ns, 0));
     hostile
 }

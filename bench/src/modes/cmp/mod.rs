@@ -92,6 +92,20 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     Ok(compared.report(what, settings, environment))
 }
 
+/// Why a side cannot be run here, and what can be done about it; `None` if it can.
+pub(crate) fn absence(asked: &str) -> Option<String> {
+    match Side::parse(asked) {
+        Ok(side) => side.absence(),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// What the sides of a result are called, in their order: see the settings in [`measure`].
+pub(crate) fn labels_of(settings: &serde_json::Value) -> Vec<String> {
+    let sides = settings["sides"].as_array().map_or(&[][..], Vec::as_slice);
+    sides.iter().filter_map(|side| Some(side[0].as_str()?.to_owned())).collect()
+}
+
 struct LineUp {
     sides: Vec<Side>,
     absent: Vec<String>,
@@ -111,7 +125,8 @@ impl LineUp {
         let mut absent = Vec::new();
         if asked.len() < 2 {
             let timed = sides.iter().all(|side| side.plan().is_none_or(Plan::is_timed));
-            for peer in Side::every_peer().into_iter().filter(|peer| timed || peer.has_windows()) {
+            let can = |peer: &Side| if timed { peer.has_round_trips() } else { peer.has_windows() };
+            for peer in Side::every_peer().into_iter().filter(can) {
                 match peer.absence() {
                     Some(absence) => absent.push(absence),
                     None => sides.push(peer),
@@ -254,7 +269,8 @@ mod tests {
             line_up => line_up.expect("sockets are everywhere"),
         };
         assert!(line_up.sides.len() >= 5, "sockets need nothing");
-        assert_eq!(line_up.sides.len() + line_up.absent.len(), 1 + Side::every_peer().len());
+        // All but `ib_send_bw`, which times no round trips.
+        assert_eq!(line_up.sides.len() + line_up.absent.len(), Side::every_peer().len());
         let two = LineUp::new(&["unix".into(), "tcp".into()]).expect("two peers");
         assert_eq!((two.sides.len(), two.absent.len()), (2, 0));
     }

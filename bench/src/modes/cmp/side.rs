@@ -16,7 +16,7 @@ use crate::modes::contest::{self, Contest, Plan, PlanArgs};
 use crate::output::Report;
 use crate::peers::iceoryx2::Iceoryx2;
 use crate::peers::libfabric::FiPingpong;
-use crate::peers::perftest::IbSendLat;
+use crate::peers::perftest::{IbSendBw, IbSendLat};
 use crate::peers::socket::{self, Sockets};
 use crate::peers::tool::{self, Kind, Tool, length};
 use crate::peers::ucx::Ucx;
@@ -66,6 +66,7 @@ impl Side {
                 "fi_pingpong" | "libfabric" => What::tool(options::<FiPingpong>(asked, words)?),
                 "iceoryx2" => What::tool(options::<Iceoryx2>(asked, words)?),
                 "ib_send_lat" | "perftest" => What::tool(options::<IbSendLat>(asked, words)?),
+                "ib_send_bw" => What::tool(options::<IbSendBw>(asked, words)?),
                 mode if MODES.contains(&mode) => What::Ours(Box::new(ours(asked)?)),
                 _ => return Err(BenchError::Usage(format!("`{asked}` is no side: {SIDES}"))),
             }
@@ -81,6 +82,7 @@ impl Side {
             What::tool(usual::<FiPingpong>()),
             What::tool(usual::<Iceoryx2>()),
             What::tool(usual::<IbSendLat>()),
+            What::tool(usual::<IbSendBw>()),
         ];
         sockets.chain(tools).map(side).collect()
     }
@@ -99,6 +101,14 @@ impl Side {
             What::Sockets(kind, _) => kind.spins(),
             What::Tool(kind) => kind.can(Pattern::Messages),
             What::Ours(_) | What::Saved { .. } => true,
+        }
+    }
+
+    /// Whether it can have one message under way and time it.
+    pub fn has_round_trips(&self) -> bool {
+        match &self.what {
+            What::Tool(kind) => kind.can(Pattern::RoundTrips),
+            What::Ours(_) | What::Saved { .. } | What::Sockets(..) => true,
         }
     }
 
@@ -281,7 +291,7 @@ fn data_len(plan: &Plan) -> usize {
 const MODES: [&str; 5] = ["lat", "rate", "bw", "raw", "floor"];
 const SIDES: &str = "a side is a mode with its options (lat, rate, bw, raw, floor), a saved result \
     (FILE.json or saved:FILE, with #NAME for one of its contenders), or a peer (unix, tcp, \
-    unix-block, tcp-block, ucx, fi_pingpong, iceoryx2, ib_send_lat)";
+    unix-block, tcp-block, ucx, fi_pingpong, iceoryx2, ib_send_lat, ib_send_bw)";
 
 #[cfg(test)]
 mod tests {
@@ -373,7 +383,8 @@ mod tests {
                 "ucx",
                 "fi_pingpong",
                 "iceoryx2",
-                "ib_send_lat"
+                "ib_send_lat",
+                "ib_send_bw"
             ]
         );
     }

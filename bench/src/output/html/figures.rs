@@ -5,6 +5,7 @@ use maud::{Markup, Render, html};
 use super::charts::words;
 use super::ratios::{RatioRow, first_of_each, ratios};
 use crate::output::figure::{Figure, Unit};
+use crate::output::report::Listing;
 use crate::output::value;
 
 /// A name and what it stands for, as the page has them in lists.
@@ -116,6 +117,12 @@ pub fn spread(figures: &[Figure]) -> Markup {
     html! {
         @if !rows.is_empty() { (table("Side by side", &heads, rows.iter().map(row))) }
     }
+}
+
+/// A table of a mode's own.
+pub fn listing(listing: &Listing) -> Markup {
+    let Listing { title, heads, rows } = listing;
+    table(title, heads, rows.iter().map(|cells| Row { group: None, cells: cells.clone() }))
 }
 
 fn table(title: &str, heads: &[&str], rows: impl Iterator<Item = Row>) -> Markup {

@@ -110,6 +110,7 @@ fn rest(report: &Report) -> Markup {
         @for plot in &plots { (plot.drawn()) }
         @if plots.is_empty() { (printed) }
         (figures::spread(figures))
+        @for listing in &report.listings { (figures::listing(listing)) }
         (figures::all(figures))
         @if !plots.is_empty() { (printed) }
         @if !settings.is_empty() { (facts("Settings", &settings)) }
