@@ -139,10 +139,10 @@ fn call<P: Provider>(engine: &Engine<P>, wanted: &Wanted) -> Result<ExitCode, Se
 fn verdict<P: Provider>(caller: &mut Caller<P>) -> ExitCode {
     print(caller.accounts());
     let client: &mut Client<P> = caller.client();
-    let leaked = client.handle().stats().leaked;
-    println!("{leaked} buffers leaked");
+    let stats = client.handle().stats();
+    println!("{} transmissions came, {} buffers leaked", stats.received, stats.leaked);
     let is_lost = caller.accounts().any(|line| !line.failed.is_empty() || line.connected != 1);
-    match (leaked, is_lost) {
+    match (stats.leaked, is_lost) {
         (0, false) => ExitCode::SUCCESS,
         (0, true) => ExitCode::from(3),
         _ => ExitCode::FAILURE,
