@@ -35,9 +35,9 @@ kernel_image() {
     rm -rf "$tree"
 }
 
-# newest_kernel: its version, as the archive has it.
+# newest_kernel: its version, as the archive has it; nothing if it has none.
 newest_kernel() {
-    apt-cache "${archive_options[@]}" depends linux-image-amd64 2>/dev/null |
+    { apt-cache "${archive_options[@]}" depends linux-image-amd64 2>/dev/null || true; } |
         sed -nE 's/^ *Depends: linux-image-([0-9][^ ]*)$/\1/p'
 }
 
@@ -120,6 +120,7 @@ build_siw() {
     kernel_archive
     mapfile -t packages < <(apt-cache "${archive_options[@]}" depends "$headers" 2>/dev/null |
         sed -nE 's/^ *Depends: (linux-(headers-.*-common|kbuild-.*))$/\1/p')
+    [ ${#packages[@]} -gt 0 ] || unavailable "the archive has no $headers any more; without $kernels a newer kernel is taken"
     extract "$tree" "$headers" "${packages[@]}"
     siw_source "$tree" "linux-source-$(cut -d . -f 1,2 <<<"$version")" \
         "$(apt-cache "${archive_options[@]}" show "$headers" | sed -n '/^Version: /{s///p;q}')"
