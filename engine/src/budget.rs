@@ -87,9 +87,9 @@ impl Budget {
         let calls = connections.calls_max.value();
         let explicit = explicit(config, grants, caps)?;
         let slots = send.slots.value();
-        // Messages other than Sends have no slot: fetches of a call's data, invalidations of
-        // rights.
-        let messages = slots + explicit.exposures + explicit.fetches;
+        // Messages other than Sends have no slot: invalidations of rights, and Reads of the data of
+        // calls, each of which has a message only while it is read.
+        let messages = slots + explicit.exposures + explicit.fetches.min(explicit.reading_max);
         let signal_every = send.signal_every.value();
         // Signaling is early enough if half of the queue is then free.
         let send_depth = (2 * signal_every).max(SEND_DEPTH_MIN).min(caps.send_depth);
@@ -133,6 +133,60 @@ impl Budget {
             },
             settings,
             explicit,
+        })
+    }
+}
+
+/// What a configuration takes of a device for each shard, by the sums that its start uses.
+///
+/// Objects of a device are limited for the whole device, that is, for all shards and programs that
+/// use it; the lengths of its queues are limited for each queue.
+///
+/// ```
+/// use rpcrdma_engine::{Config, Fabric, Provider, ShardNeeds};
+///
+/// let config = Config::profile("storage")?;
+/// let needs = ShardNeeds::new(&config, Fabric::new().caps())?;
+/// assert_eq!(needs.queue_pairs, 256);
+/// assert_eq!(needs.completions, needs.receives + 256 * needs.sends);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShardNeeds {
+    /// Queue pairs, at most: `connections.max`.
+    pub queue_pairs: u32,
+    /// Receives of the shared receive queue.
+    pub receives: u32,
+    /// Of these, those that are granted as credits.
+    pub credits: u32,
+    /// Work requests of the send queue of each queue pair.
+    pub sends: u32,
+    /// Entries of the completion queue: every Receive and every work request may be there.
+    pub completions: u32,
+    /// Memory windows.
+    pub windows: u32,
+    /// Bytes of registered memory, without headers and before they are rounded up to pages:
+    /// [`Config::shard_memory_len`].
+    pub memory: u64,
+}
+
+impl ShardNeeds {
+    /// The sums of one shard.
+    ///
+    /// # Errors
+    /// If a queue or the number of windows exceeds the limits of the device: what the start of a
+    /// shard fails with.
+    pub fn new(config: &Config, caps: &DeviceCaps) -> Result<ShardNeeds, SetupError> {
+        let budget = Budget::new(config, caps)?;
+        Ok(ShardNeeds {
+            queue_pairs: budget.queues.qp_max,
+            receives: budget.receives,
+            credits: budget.grants,
+            sends: budget.queues.send_depth,
+            completions: budget.queues.cq_depth,
+            windows: budget.explicit.windows,
+            memory: config.shard_memory_len(),
         })
     }
 }

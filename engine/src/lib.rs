@@ -54,6 +54,7 @@ pub use api::sink::{SINK_PIECES_MAX, Sink};
 pub use api::ticket::{Finished, Ticket};
 pub use api::turn::Turn;
 pub use api::unsent::Unsent;
+pub use budget::ShardNeeds;
 pub use clock::Clock;
 pub use engine::Engine;
 pub use error::{CallError, CallRefused, CloseReason, Execution, SetupError};

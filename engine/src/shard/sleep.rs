@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::Core;
 use super::parts::Parts;
+use super::timers::PLACES_PER_LOOK;
 use crate::clock::nanos;
 use crate::provider::{Armed, Provider, Queues, ring_of};
 
@@ -96,6 +97,10 @@ impl<P: Provider> Core<P> {
         }
         let is_waiting = !receive.waiting().is_empty() || !outbox.answers().is_empty();
         if is_waiting || fetches.waiting() != 0 {
+            return until_due;
+        }
+        // A search takes as long as a look at all of them, which is done some at a time.
+        if peers.capacity() > PLACES_PER_LOOK && peers.len() > 0 {
             return until_due;
         }
         let mut longest = if peers.len() == 0 { ALONE } else { QUIET };

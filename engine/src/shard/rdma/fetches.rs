@@ -73,8 +73,12 @@ impl Fetches {
         }
     }
 
-    /// Allocates a place for a call that needs this number of buffers; the call waits.
+    /// Allocates a place for a call that needs this number of buffers; the call waits. `None` if no
+    /// place is left, or no message to read any data with.
     pub fn open(&mut self, peer: ConnectionId, to: ReplyTo, needs: usize) -> Option<u32> {
+        if self.most.reads == 0 {
+            return None;
+        }
         let index = self.free.pop()?;
         let entry = &mut self.entries[index as usize];
         (entry.owner, entry.needs, entry.next) = (Some((peer, to)), needs, None);
@@ -146,15 +150,21 @@ impl Fetches {
     /// Discards the waiting calls of a connection.
     #[cold]
     pub fn give_up(&mut self, peer: ConnectionId) {
-        let share = &mut self.shares[peer.index as usize];
-        let mut next = share.waiting.take().map(|(first, _)| first);
-        if next.is_some() {
+        if self.reject_waiting(peer.index) {
             self.line.retain(|&other| other != peer.index);
         }
+    }
+
+    /// Ends the waiting calls of a peer without their data. False if there are none.
+    #[cold]
+    fn reject_waiting(&mut self, peer: u32) -> bool {
+        let waiting = self.shares[peer as usize].waiting.take();
+        let mut next = waiting.map(|(first, _)| first);
         while let Some(index) = next {
             self.here.push_back(index);
             next = self.entries[index as usize].next.take();
         }
+        waiting.is_some()
     }
 
     /// The data of a call has arrived, or its connection is gone.
@@ -180,8 +190,8 @@ impl Fetches {
     }
 
     /// The device did not complete the message of a call and may still write to its buffers. Both
-    /// are out of use until the shard ends, and so is the place: there is one message for each
-    /// place. Returns the number of buffers.
+    /// are out of use until the shard ends, and so is the place. There is one message for each call
+    /// that is read at one time: that number decreases, too. Returns the number of buffers.
     #[cold]
     pub fn leak(&mut self, index: u32) -> usize {
         let entry = &mut self.entries[index as usize];
@@ -191,6 +201,13 @@ impl Fetches {
         let lost = self.withheld.len() - before;
         self.end_reading(index);
         self.most.buffers -= lost.min(self.most.buffers);
+        self.most.reads = self.most.reads.saturating_sub(1);
+        if self.most.reads == 0 {
+            // No data is read any more: those that wait for it are rejected.
+            for at in core::mem::take(&mut self.line) {
+                self.reject_waiting(at);
+            }
+        }
         // Calls that now need more than the total go to the front, to be rejected.
         for entry in self.entries.iter_mut().filter(|it| it.owner.is_some() && it.held == 0) {
             if entry.needs > self.most.buffers {

@@ -281,7 +281,7 @@ impl Messages {
         }
     }
 
-    /// An empty message. There are as many as slots, fetches and exposures, and each caller holds
+    /// An empty message. There are as many as slots, reads and exposures, and each caller holds
     /// one of these.
     #[inline]
     pub fn begin(&mut self) -> Option<u32> {

@@ -11,7 +11,8 @@ use crate::shard::peers::Phase;
 use crate::shard::version_choice::has_asked;
 
 impl<P: Provider> Core<P> {
-    /// Checks the deadlines of calls; every 10 ms all other times; and the remaining work of a stop.
+    /// Checks the deadlines of calls; every 10 ms all other times, those of connections at most
+    /// [`PLACES_PER_LOOK`](super::PLACES_PER_LOOK) at a time; and the remaining work of a stop.
     /// True if a call or a connection has ended: the program was told.
     #[cold]
     pub fn tick(&mut self, now: u64, handler: &mut dyn Handler) -> bool {
@@ -27,8 +28,9 @@ impl<P: Provider> Core<P> {
     }
 
     fn check_all(&mut self, intervals: u64, now: u64, handler: &mut dyn Handler) {
-        let forgiven = u8::try_from(intervals).unwrap_or(u8::MAX);
-        for index in 0..self.peers.capacity() {
+        let (places, looks) = self.parts.timers.places(self.peers.capacity());
+        let forgiven = u8::try_from(intervals.saturating_mul(looks)).unwrap_or(u8::MAX);
+        for index in places {
             let Some(peer) = self.peers.at(index) else { continue };
             // wire.md W13: messages that a peer may send indefinitely on a connection without
             // calls.
