@@ -77,7 +77,8 @@ impl Config {
         })
     }
 
-    /// A profile that comes with this crate: `latency`, `storage` or `laptop`.
+    /// A profile that comes with this crate: `latency`, `storage`,
+    /// `storage-large` or `laptop`.
     ///
     /// ```
     /// use rpcrdma_config::Config;

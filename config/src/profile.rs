@@ -3,9 +3,10 @@
 use crate::error::ConfigError;
 
 /// Name and text of every profile.
-pub const PROFILES: [(&str, &str); 3] = [
+pub const PROFILES: [(&str, &str); 4] = [
     ("latency", include_str!("../profiles/latency.toml")),
     ("storage", include_str!("../profiles/storage.toml")),
+    ("storage-large", include_str!("../profiles/storage-large.toml")),
     ("laptop", include_str!("../profiles/laptop.toml")),
 ];
 

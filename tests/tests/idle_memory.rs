@@ -5,11 +5,11 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use rpcrdma_config::Raw;
+use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::control::Admissions;
 use rpcrdma_engine::{
-    Address, Answer, Call, Client, ConnectError, ConnectionId, Engine, Fabric, Handler, Rejection,
-    Reply, Shard,
+    Address, Answer, Call, Client, ConnectError, ConnectionId, Engine, Fabric, Handler, Provider,
+    Rejection, Reply, Shard, ShardNeeds,
 };
 use rpcrdma_tests::alloc::{Counting, held};
 use rpcrdma_tests::world::{Plan, World, checked, small};
@@ -36,13 +36,17 @@ struct Pair {
 impl Pair {
     /// With room for `room` connections, of which `count` are made.
     fn new(room: usize, count: usize) -> Pair {
-        let mut raw = small();
+        Pair::of(room, count, small(), 1024)
+    }
+
+    /// The same, with so many Receives.
+    fn of(room: usize, count: usize, mut raw: Raw, receives: u32) -> Pair {
         // The same pools whatever the connections, all of them in memory.
         raw.memory.prefault = true;
         raw.connections.max = room as i64;
         raw.receive.inline = "1KiB".into();
         raw.receive.placement.length = "4KiB".into();
-        raw.receive.buffers = 1024_u32.into();
+        raw.receive.buffers = receives.into();
         raw.receive.replies = 64_u32.into();
         let (engine, mut control) =
             Engine::without_threads(Fabric::new(), checked(&raw)).expect("an engine");
@@ -112,6 +116,80 @@ fn an_idle_connection_takes_less_than_four_kibibytes_a_side() {
     let came = each(3, 2, 0) - each(1, 0, 0);
     assert!(came < 64, "{came} bytes are allocated for a connection when it comes");
 }
+
+/// How long a turn takes that checks the time limits, with 10,000 idle connections: the shortest of
+/// many, and the longest of a round over all.
+#[test]
+#[ignore = "it measures times, and asserts none"]
+fn the_time_of_a_look_at_ten_thousand_connections() {
+    let mut raw = small();
+    raw.connections.idle_timeout = "0s".into();
+    let mut pair = Pair::of(10_000, 10_000, raw, 12_000);
+    let mut now = 1 << 41;
+    let mut looks: Vec<u128> = (0..200)
+        .map(|_| {
+            now += 10_000_000;
+            let began = std::time::Instant::now();
+            pair.server.poll_once(now);
+            began.elapsed().as_nanos()
+        })
+        .collect();
+    looks.sort_unstable();
+    println!("a look: at least {} ns, median {} ns", looks[0], looks[100]);
+}
+
+/// Bytes of memory that programs may take now.
+fn available() -> u64 {
+    let info = std::fs::read_to_string("/proc/meminfo").expect("a Linux system");
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.expect("a number") << 10
+}
+
+/// The profile for sizes takes what its sums say: of memory, of a device, and of the allocator.
+#[test]
+fn a_shard_of_the_profile_storage_large_takes_what_its_sums_say() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut raw = Config::profile("storage-large").expect("it is there").raw().clone();
+    let is_touched = available() > 3 * checked(&raw).shard_memory_len();
+    raw.memory.prefault = is_touched;
+    raw.memory.pages = "4K".into();
+    raw.memory.lock = "false".into();
+    let config = checked(&raw);
+    let fabric = Fabric::from_config(&config).expect("a fabric");
+    let needs = ShardNeeds::new(&config, fabric.caps()).expect("a fabric has all of it");
+    let before = resident();
+    let (made, heap) = held(|| {
+        let (engine, control) = Engine::without_threads(fabric, config).expect("an engine");
+        let shard = engine.shard(Silent).expect("a shard");
+        (shard, control, engine)
+    });
+    let grown = resident() - before;
+    let shard = &made.0;
+    let bytes = shard.handle().obtained().bytes() as u64;
+    println!("storage-large: {needs:?}; {bytes} bytes mapped, {heap} allocated, {grown} resident");
+    // Headers of messages and whole pages come to it.
+    assert!((needs.memory..needs.memory * 103 / 100).contains(&bytes), "{bytes}: {needs:?}");
+    let audit = shard.audit();
+    assert_eq!((audit.receives, audit.receives_posted), (needs.receives as usize, audit.receives));
+    assert_eq!(audit.windows.total, needs.windows as usize);
+    assert_eq!(audit.granted, 0);
+    assert_eq!(audit.grant_receives, needs.credits);
+    // 46 KiB for each connection are the fabric's stand-in for queues of a device, and not resident
+    // until they are used.
+    let queues = i64::from(needs.queue_pairs) * (46 << 10);
+    assert!((queues..queues + TABLES_MAX).contains(&heap), "{heap} bytes are allocated");
+    if is_touched {
+        // What other tests have left is returned to the system at any time.
+        let expected = bytes as i64 * 9 / 10..bytes as i64 + TABLES_MAX;
+        assert!(expected.contains(&grown), "{grown} bytes are resident, of {expected:?}");
+    } else {
+        println!("the machine has too little memory to touch all of it");
+    }
+}
+
+/// Bytes of the tables of such a shard, at most: docs/tuning.md says so.
+const TABLES_MAX: i64 = 192 << 20;
 
 /// What is left of peers that come again and again and may not connect: nothing but the counters.
 #[test]

@@ -1147,7 +1147,7 @@ int rpcrdma_config_load(const char *path, struct rpcrdma_config **config);
 int rpcrdma_config_parse(const char *text, struct rpcrdma_config **config);
 
 /**
- * One of the built-in profiles: "latency", "storage" or "laptop".
+ * One of the built-in profiles: "latency", "storage", "storage-large" or "laptop".
  *
  * Thread: any.
  */

@@ -49,7 +49,7 @@ pub unsafe extern "C" fn rpcrdma_config_parse(
     made(|| Config::parse(text), config)
 }
 
-/// One of the built-in profiles: "latency", "storage" or "laptop".
+/// One of the built-in profiles: "latency", "storage", "storage-large" or "laptop".
 ///
 /// Thread: any.
 #[unsafe(no_mangle)]

@@ -229,6 +229,22 @@ fn a_peer_that_calls_nothing_for_too_long_is_closed() {
     assert_eq!(scene.world.servers[0].handle().stats().idle_timeouts, 2);
 }
 
+/// A shard with thousands of places looks at some of them every 10 ms: at all of them every 50.
+#[test]
+fn a_shard_with_many_places_closes_idle_connections_soon_after_their_time() {
+    let mut scene = Scene::new(|raw| {
+        raw.connections.max = 5_000;
+        raw.receive.buffers = 6_000_u32.into();
+    });
+    let all: Vec<usize> = (0..3).map(|_| scene.met()).collect();
+    scene.pass(150);
+    assert!(all.iter().all(|at| scene.raws[*at].is_connected()));
+    scene.pass(60 + 50);
+    assert!(all.iter().all(|at| scene.raws[*at].is_lost()));
+    assert_eq!(scene.closed(), [CloseReason::Idle; 3]);
+    assert_eq!(scene.places(), 0);
+}
+
 #[test]
 fn a_peer_that_calls_in_time_stays() {
     let mut scene = Scene::new(|_| {});
