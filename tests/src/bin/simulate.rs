@@ -10,12 +10,14 @@ use rpcrdma_engine::{Fabric, Shm};
 use rpcrdma_tests::sim::{self, Failure, Outcome};
 
 const USAGE: &str = "simulate [--seeds N] [--from S] [--jobs J] [--seconds T] [--provider P]
+         [--scenario W]
 
   --seeds N     the number of seeds (10000)
   --from S      the first seed (0)
   --jobs J      the number of threads (1)
   --seconds T   the time limit
   --provider P  fabric, or shm (fabric). Runs over shm are not the same each time
+  --scenario W  faults, or fairness: 64 shards with 1000 equal clients over the fabric (faults)
 
 Exits with 1 at the first violation, and prints how to repeat it.";
 
@@ -104,6 +106,8 @@ fn wanted() -> Option<Wanted> {
             ("--seconds", limit) => wanted.seconds = limit.parse().ok()?,
             ("--provider", "fabric") => wanted.run = sim::run::<Fabric>,
             ("--provider", "shm") => wanted.run = sim::run::<Shm>,
+            ("--scenario", "faults") => {}
+            ("--scenario", "fairness") => wanted.run = sim::fairness::judged,
             _ => return None,
         }
     }

@@ -12,8 +12,11 @@
 //! A run over the fabric depends only on its seed: not on a clock, an address or the order of a hash
 //! map. The same seed gives the same trace, step by step. Over shared memory it gives the same
 //! scenario: another thread learns that a socket is closed.
+//!
+//! [`fairness`] is a scenario of its own: many equal clients, without faults.
 
 mod ending;
+pub mod fairness;
 mod give;
 pub mod invariants;
 mod judge;
