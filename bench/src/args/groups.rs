@@ -78,11 +78,11 @@ impl CallArgs {
 pub struct WindowArgs {
     /// Round trips in flight (queue depth), over all connections
     /// [default: 1; rate: 32; bw: 8]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub window: Option<u32>,
     /// Connections between client and server
     #[arg(short = 'k', long, value_name = "N", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub connections: u32,
 }
 
@@ -162,7 +162,7 @@ pub struct EngineArgs {
     /// the file]
     #[arg(long, value_name = "TIME", value_parser = delay)]
     pub hold: Option<Duration>,
-    /// Built-in configuration profile: latency, storage, laptop
+    /// Built-in configuration profile: latency, storage, storage-large, laptop
     /// [default: latency; for data over 4 KiB: storage without memory for many clients]
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,

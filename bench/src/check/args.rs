@@ -16,7 +16,7 @@ use crate::output::{Better, Environment, Figure, Report, Session, Unit};
 /// What `check` looks at, and how it ends.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// Check a profile against the host: latency, storage, laptop
+    /// Check a profile against the host: latency, storage, storage-large, laptop
     /// [default: latency, for both ends of a benchmark]
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,

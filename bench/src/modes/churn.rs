@@ -33,7 +33,7 @@ pub struct Own {
     pub churn: f64,
     /// Number of these that are open at a time
     #[arg(long, value_name = "N", default_value_t = 16)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=STANDING_MAX))]
     pub standing: u32,
     /// Load for the latency measurement, as a share of the rate without churn
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "50%")]
@@ -104,6 +104,12 @@ fn with_room(config: &Config, load: &Load, standing: u32) -> Result<Config, Benc
     let most = load.connections + standing + 2 * PENDING_MAX as u32;
     raw.connections.max = raw.connections.max.max(most.into());
     raw.receive.buffers = "auto".into();
+    // Without memory for all credits of very many: one for each beside those of the load.
+    let most = config.receive().buffers.value() + most;
+    let full = Config::try_from(raw.clone()).ok();
+    if full.is_none_or(|full| full.receive().buffers.value() > FULL_MAX.max(most)) {
+        raw.receive.buffers = most.into();
+    }
     Ok(Config::try_from(raw)?)
 }
 
@@ -213,12 +219,25 @@ fn ratios(still: &Side, churn: &Side) -> Vec<Figure> {
     ratios
 }
 
-fn connections(churned: &Churned) -> Vec<Figure> {
+/// Connections made per second of the rounds with churn.
+fn arrivals(churn: &Side) -> Option<Figure> {
+    let of = |round: &ChurnRound| {
+        let elapsed_ns = round.filled.elapsed_ns + round.open.elapsed_ns;
+        round.churned.made as f64 * 1e9 / elapsed_ns.max(1) as f64
+    };
+    let rates: Vec<f64> = churn.rounds.iter().map(of).collect();
+    let made = churn.rounds.iter().map(|round| round.churned.made).sum();
+    let value = (!rates.is_empty()).then(|| median(rates.iter().copied()))?;
+    Some(Figure::new("connections", "rate", value, Unit::PerSecond, made).rounds(rates))
+}
+
+fn connections(churned: &Churned, rate: Option<Figure>) -> Vec<Figure> {
     let Churned { connect, asked, made, failed, skipped } = churned;
     let count = |name: &'static str, value: u64, better| {
         Figure::new("connections", name, value as f64, Unit::Count, *asked).better(better)
     };
     let mut figures = Figure::spread("connections", "connect", connect, &[], 1.0);
+    figures.extend(rate);
     figures.extend([
         count("asked", *asked, Better::Neither),
         count("made", *made, Better::Neither),
@@ -248,7 +267,9 @@ fn report(plan: &ChurnPlan, sides: &[Side; 2], environment: Environment) -> Repo
     let ratios = ratios(still, churn);
     let mut figures = Figure::of_each(sides, Side::figures);
     figures.extend(ratios.iter().cloned());
-    figures.extend(connections(&churned));
+    let rate = arrivals(churn);
+    let made_per_second = rate.as_ref().map_or(0.0, |rate| rate.value);
+    figures.extend(connections(&churned, rate));
     let mut report = Report::new("churn", plan.sentence(), settings, environment, figures);
     report.block(Table::of(&["from due"], &SIDES.map(Row::of), &COLUMNS, &report.figures));
     let line = |ratio: &Figure| {
@@ -260,7 +281,7 @@ fn report(plan: &ChurnPlan, sides: &[Side; 2], environment: Environment) -> Repo
     let [p50, p99, max] =
         [connect.quantile_ns(0.5), connect.quantile_ns(0.99), connect.max_ns()].map(|ns| ns as f64);
     report.block(format!(
-        "connections: {asked} asked for, {made} made, {failed} failed, {skipped} not asked for \
+        "connections: {asked} asked for, {made} made, {made_per_second:.0} a second, {failed} failed, {skipped} not asked for \
          since others were under way; to connect, us: p50 {:.0}, p99 {:.0}, max {:.0}",
         p50 / 1e3,
         p99 / 1e3,
@@ -285,11 +306,16 @@ const SIDES: [&str; 2] = ["still", "churn"];
 /// For each side, half of it for the rate and half for latency.
 const SECONDS: Duration = Duration::from_secs(4);
 const WARM_UP: u64 = 2000;
+const STANDING_MAX: i64 = 16_000;
+/// Receives that a shard has for all credits of all connections, at most.
+const FULL_MAX: u32 = 8192;
 
 pub const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench churn                             200 connections opened and closed per second
   rpcrdma-bench churn --churn 20 --standing 100   few, open for five seconds
+  rpcrdma-bench churn --churn 5000 --standing 1000 -k 64
+                                                  a rush of clients beside 64 at work
   rpcrdma-bench churn -k 64 --load 70% -t 10      beside 64 connections with a higher load
   rpcrdma-bench churn --fail-if 'churn/still.ratio.rate<0.95' --fail-if 'connections.failed>0'
 

@@ -3,14 +3,17 @@
 //! ```text
 //!   1, 4, 16, ... connections ──▶ every round: the rate with many under way, then one by one
 //! ```
-//! Before that: the memory of an idle connection.
+//! Before that: the memory of an idle connection. With each number: the time to connect, and what
+//! the processes then hold.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rpcrdma_config::Config;
 use serde_json::json;
 
 use crate::args::Over;
 use crate::contenders::rpc::{IDLE, Rpc, idle_memory};
+use crate::contenders::tally::Held;
 use crate::device::{Device, on_device};
 use crate::error::BenchError;
 use crate::modes::contest::{self, Plan};
@@ -29,7 +32,7 @@ pub struct Own {
     /// Numbers of connections, as in 1,32,1024; the first is the reference
     /// [default: 1,4,16,64,256,1024,4096; verbs: 1,4,16,64]
     #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub counts: Vec<u32>,
 }
 
@@ -53,7 +56,9 @@ impl ConnsPlan {
         let plan = |count: &u32| {
             let mut contest = args.contest.clone();
             contest.window.connections = *count;
-            Plan::of_rate(&contest, &args.length, SECONDS, WARM_UP)
+            // Twice as many calls as connections: each has carried something.
+            let warm_up = WARM_UP.max(2 * u64::from(*count));
+            patient(Plan::of_rate(&contest, &args.length, SECONDS, warm_up)?)
         };
         let plans = counts.iter().map(plan).collect::<Result<Vec<Plan>, BenchError>>()?;
         Ok(ConnsPlan { plans })
@@ -80,6 +85,15 @@ impl ConnsPlan {
     }
 }
 
+/// The same without time limits of connections. The engines of a number are not polled while those
+/// of others are measured, and a shard that comes back would take its peers for dead.
+fn patient(plan: Plan) -> Result<Plan, BenchError> {
+    let mut raw = plan.config.raw().clone();
+    raw.connections.send_timeout = "0s".into();
+    raw.connections.idle_timeout = "0s".into();
+    Ok(Plan { config: Config::try_from(raw)?, ..plan })
+}
+
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = &ConnsPlan::new(args)?;
     session.announce(&plan.sentence())?;
@@ -101,9 +115,11 @@ fn measure_on<D: Device>(
     let first = plan.first();
     let (mut contenders, mut points, mut notes) = (Vec::new(), Vec::new(), device.notes());
     for Plan { cores, config, load, .. } in &plan.plans {
-        let rpc = Rpc::on(device, "rpc", *cores, config, load, false)?;
+        let (began, before) = (Instant::now(), Held::here(0));
+        let mut rpc = Rpc::on(device, "rpc", *cores, config, load, false)?;
+        let set_up = SetUp::new(began.elapsed(), before, rpc.held());
         notes.extend(rpc.notes().into_iter().next());
-        points.push(Point::new(load.connections));
+        points.push(Point::new(load.connections, set_up));
         contenders.push(rpc);
     }
     // Each point has two rounds.
@@ -111,23 +127,56 @@ fn measure_on<D: Device>(
     let sweep = Sweep { expected, ..first.sweep(contenders.len()) };
     let environment = sweep.run(session, notes, |_, index| {
         let rpc = &mut contenders[index];
-        points[index].rate.rounds.push(rpc.closed(first.quota)?);
-        points[index].single.rounds.push(rpc.one_by_one(first.quota)?);
+        let quota = plan.plans[index].quota;
+        points[index].rate.rounds.push(rpc.closed(quota)?);
+        points[index].single.rounds.push(rpc.one_by_one(quota)?);
         Ok(())
     })?;
     Ok(report(plan, &points, memory, environment))
 }
 
+/// What it took to make an engine on each side, and the connections between them.
+#[derive(Debug, Clone, Copy, Default)]
+struct SetUp {
+    time: Duration,
+    /// Bytes that both sides hold more than before.
+    memory: f64,
+    descriptors: f64,
+}
+
+impl SetUp {
+    fn new(time: Duration, before: Held, after: Held) -> SetUp {
+        let grown = |before: u64, after: u64| after as f64 - before as f64;
+        SetUp {
+            time,
+            memory: grown(before.memory_bytes, after.memory_bytes),
+            descriptors: grown(before.descriptors, after.descriptors),
+        }
+    }
+
+    fn figures(&self) -> [Figure; 3] {
+        let of = |name: &'static str, value, unit| {
+            Figure::new("rpc", name, value, unit, 1).better(Better::Lower)
+        };
+        [
+            of("set_up.time", self.time.as_nanos() as f64, Unit::Ns),
+            of("set_up.memory", self.memory, Unit::Bytes),
+            of("set_up.descriptors", self.descriptors, Unit::Count),
+        ]
+    }
+}
+
 struct Point {
     connections: u32,
+    set_up: SetUp,
     rate: Series,
     single: Series,
 }
 
 impl Point {
-    fn new(connections: u32) -> Point {
+    fn new(connections: u32, set_up: SetUp) -> Point {
         let series = |name| Series { name, rounds: Vec::new() };
-        Point { connections, rate: series("rpc"), single: series("rpc") }
+        Point { connections, set_up, rate: series("rpc"), single: series("rpc") }
     }
 
     fn at(&self) -> At {
@@ -140,6 +189,7 @@ impl Point {
         let mut figures = Figure::round_trips("rpc", &self.single.latency(), &rounds);
         let (rate, calls) = (self.rate.rate(), self.rate.completed());
         figures.push(Figure::new("rpc", "rate", rate, Unit::PerSecond, calls).rounds(rates));
+        figures.extend(self.set_up.figures());
         if self.connections != first.connections {
             let ratio = Ratio::of_rates(&self.rate, &first.rate);
             figures.extend(Figure::ratio(&Ratio { to: "first", ..ratio }));
@@ -184,7 +234,7 @@ fn report(
     report
 }
 
-const COLUMNS: [Column; 9] = [
+const COLUMNS: [Column; 12] = [
     Column::thousands("rate/s", "rate"),
     Column::digits("to first", "ratio.rate", 3).of("rpc/first").or("1.000"),
     Column::digits("lowest", "ratio.rate.lowest", 3).of("rpc/first").or("1.000"),
@@ -194,24 +244,32 @@ const COLUMNS: [Column; 9] = [
     Column::digits("p99.9", "round_trip.p99.9", 0),
     Column::digits("max", "round_trip.max", 0),
     Column::samples("samples", "round_trip.p50"),
+    Column::scaled("set-up, s", "set_up.time", 1e9, 2),
+    Column::scaled("MiB", "set_up.memory", MIB, 0),
+    Column::digits("descriptors", "set_up.descriptors", 0),
 ];
+const MIB: f64 = 1_048_576.0;
 const COUNTS: [u32; 7] = [1, 4, 16, 64, 256, 1024, 4096];
 /// Queue pairs of a device are not so many, and take milliseconds each.
 const COUNTS_VERBS: [u32; 4] = [1, 4, 16, 64];
 /// For each number, once with many under way and once one by one.
 const SECONDS: Duration = Duration::from_secs(1);
-/// Twice as many as the most connections: each has carried something.
+/// At least.
 const WARM_UP: u64 = 8192;
 
 pub const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench conns                             from 1 to 4096 connections
   rpcrdma-bench conns --counts 1,1024             the goal: 0.85 of the rate of one
+  rpcrdma-bench conns --counts 1,10000 -w 1024    one shard of an appliance
   rpcrdma-bench conns --counts 1,64 --op read -p send -w 64
                                                   reads of pages, 64 in flight
   rpcrdma-bench conns --counts 1,1024 --fail-if 'rpc/first@connections=1024.ratio.rate<0.85'
 
-Each number has its own engine. Calls use the connections in turn. Over the fabric, the memory of an
+Each number has its own engine, and all of them exist until the end. Calls use the connections in
+turn. The last columns have what the engines of a number and their connections took: time, resident
+memory and descriptors, of both sides together. Shared memory takes a descriptor and 8 MiB of address
+space for each connection and side (`shm.staging`): see `ulimit -n`. Over the fabric, the memory of an
 idle connection is measured first: engines with 256 and with 512 connections and the same pools.";
 
 #[cfg(test)]
@@ -236,6 +294,7 @@ mod tests {
         let Some(two) = plan("--counts 3,700 -w 5") else { return };
         for plan in &two.plans {
             assert!(plan.config.connections().max.value() >= plan.load.connections);
+            assert_eq!(plan.config.connections().send_timeout, None);
         }
         assert_eq!(two.first().load.window, 5);
         assert!(two.sentence().contains("3, 700 connections, 5 calls"), "{}", two.sentence());
@@ -247,7 +306,7 @@ mod tests {
     }
 
     fn point(connections: u32, rates: &[u64]) -> Point {
-        let mut point = Point::new(connections);
+        let mut point = Point::new(connections, SetUp::default());
         point.rate.rounds = rates.iter().map(|rate| round(*rate, &[])).collect();
         point
     }

@@ -182,7 +182,7 @@ impl Comings {
         if !self.pending.is_empty() {
             self.take(caller, now_ns);
         }
-        if now_ns as f64 >= self.next_ns {
+        while now_ns as f64 >= self.next_ns {
             self.next_ns += self.dice.wait(1e9 / self.churn.rate);
             self.ask(caller, now_ns);
         }
@@ -230,5 +230,5 @@ impl Comings {
 }
 
 /// Connections asked for and not made yet, at most.
-pub const PENDING_MAX: usize = 32;
+pub const PENDING_MAX: usize = 128;
 const POLLS_PER_LOOK: u32 = 16;

@@ -3,9 +3,11 @@
 //! ```text
 //!   interval, interval, ...  each: load, then memory, descriptors, pools, latency, rate
 //!        └ a tenth is warm-up ──▶ the trend of each figure over the rest ──▶ leak, drift, or none
+//!   until the time is over, and the calls and bytes that are wanted have been carried
 //! ```
 //! The number of samples is bounded for any duration: a leak detector must not leak.
 
+mod goal;
 mod report;
 mod sample;
 mod trend;
@@ -21,8 +23,9 @@ use crate::modes::contest::{ContestArgs, Kind, Plan, PlanArgs};
 use crate::output::{Environment, Report, Session};
 use crate::stats::{End, Latency, Quota};
 use crate::stop;
+use goal::Goal;
 use report::Soaked;
-use sample::Sample;
+use sample::{Sample, Samples};
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
@@ -32,13 +35,20 @@ pub struct Args {
     /// Length of the run, as in 90s, 10min, 8h
     #[arg(short, long, value_name = "TIME", default_value = "10min", value_parser = long_time)]
     pub time: Duration,
+    /// Go on until this many calls were made, as in 1500000, 200k, 10M or 1G
+    #[arg(long, value_name = "N", value_parser = goal::calls)]
+    pub calls: Option<u64>,
+    /// Go on until this much payload was carried, requests and replies together, as in 64GiB or 1TiB
+    #[arg(long, value_name = "BYTES", value_parser = goal::bytes)]
+    pub bytes: Option<u64>,
     /// Time between two samples [default: 1/240 of the run, at least 1s]
     #[arg(long, value_name = "TIME", value_parser = long_time)]
     pub interval: Option<Duration>,
     /// Allowed drift of p50, p99 and the rate, in percent over the whole run
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     pub drift_max: f64,
-    /// Exit with 2 on a leak or a drift
+    /// Exit with 2 on a leak or a drift, and if the run is ended before it has what --calls and
+    /// --bytes want
     #[arg(long)]
     pub judge: bool,
     #[command(flatten)]
@@ -52,26 +62,34 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let kind = if window > 1 { Kind::Rate } else { Kind::Lat };
     let mut plan = Plan::new(kind, &PlanArgs::new(&args.contest, &length))?;
     plan.load.window = window;
+    let goal = Goal { calls: args.calls.unwrap_or(0), bytes: args.bytes.unwrap_or(0) };
     let what = format!(
-        "soak: {}, {} s, looked at every {} s, cores {}",
+        "soak: {}, {} s{}, looked at every {} s, cores {}",
         plan.calls(),
         args.time.as_secs_f64(),
+        goal.words(),
         interval.as_secs_f64(),
         plan.cores
     );
     session.announce(&what)?;
     let device = &args.contest.device;
     let soaked = on_device!(device, &plan.config, open, |device| {
-        soak(device, &plan, args.time, interval, session)
+        soak(device, &plan, &Length { time: args.time, interval, goal }, session)
     })?;
     Ok(soaked.report(&plan, args.drift_max, args.judge, what))
+}
+
+/// How long the run is.
+struct Length {
+    time: Duration,
+    interval: Duration,
+    goal: Goal,
 }
 
 fn soak<D: Device>(
     device: &D,
     plan: &Plan,
-    time: Duration,
-    interval: Duration,
+    &Length { time, interval, goal }: &Length,
     session: &Session,
 ) -> Result<Soaked, BenchError> {
     let Plan { cores, config, load, .. } = plan;
@@ -82,24 +100,28 @@ fn soak<D: Device>(
     let looks = looks(time, interval);
     let progress = session.progress(looks, time);
     // Allocated now: later growth is not of this list.
-    let mut samples = Vec::with_capacity(looks as usize);
+    let mut samples = Samples::with_room(LOOKS_MAX as usize);
     let (mut latency, mut preempted) = (Latency::new(), 0);
+    let mut carried = Goal::default();
+    let each = (load.shape.request_data + load.shape.reply_data) as u64;
     let began = Instant::now();
-    for look in 1..=looks {
+    for look in 1.. {
         let quota = Quota { warm_up: 0, end: End::Time(interval) };
         let round = if timed { rpc.one_by_one(quota)? } else { rpc.closed(quota)? };
         preempted += round.preempted;
         latency.merge(&round.latency);
         samples.push(Sample::new(began.elapsed(), &round, rpc.held()));
-        progress.step(look);
-        if stop::is_wished() {
+        carried.calls += round.completed;
+        carried.bytes += round.completed * each;
+        progress.step(look.min(looks));
+        if stop::is_wished() || (look >= looks && carried.has(goal)) {
             break;
         }
     }
     drop(progress);
     let jitters = [before, jitter::probe(*cores, PROBE_TIME)?];
     let environment = Environment::new(*cores, notes, jitters);
-    Ok(Soaked { environment, samples, latency, preempted })
+    Ok(Soaked { environment, samples: samples.into_kept(), carried, goal, latency, preempted })
 }
 
 /// The time between two looks: as asked for, or so that there are enough and not too many.
@@ -148,10 +170,13 @@ Examples:
   rpcrdma-bench soak                               ten minutes of echoes of 64 bytes
   rpcrdma-bench soak -t 8h --json night.json       one night
   rpcrdma-bench soak -t 1h --judge                 exit code 2 on a leak or a drift
+  rpcrdma-bench soak --provider shm -s 1KiB -t 1h --calls 1G --bytes 1TiB --judge
+                                                   an hour, a thousand million calls and 1 TiB
   rpcrdma-bench soak -w 32 --op write -p send      writes of 4 KiB, 32 in flight
   rpcrdma-bench soak --fail-if 'memory.rise>1MiB'
 
-Ctrl-C ends the run and prints the result so far. With a window of 1 each call is timed; with more,
+--calls and --bytes make a run longer than its time, never shorter; the samples of a run that is much
+longer are thinned out. Ctrl-C ends the run and prints the result so far. With a window of 1 each call is timed; with more,
 calls are counted.";
 
 #[cfg(test)]

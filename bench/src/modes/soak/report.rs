@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::goal::Goal;
 use super::sample::Sample;
 use super::trend::Trend;
 use crate::modes::contest::Plan;
@@ -11,6 +12,8 @@ use crate::stats::Latency;
 pub(super) struct Soaked {
     pub environment: Environment,
     pub samples: Vec<Sample>,
+    pub carried: Goal,
+    pub goal: Goal,
     pub latency: Latency,
     pub preempted: u64,
 }
@@ -101,18 +104,19 @@ fn settled(samples: &[Sample]) -> &[Sample] {
 
 impl Soaked {
     pub fn report(&self, plan: &Plan, drift_max: f64, judge: bool, what: String) -> Report {
-        let Soaked { environment, samples, latency, preempted } = self;
+        let Soaked { environment, samples, carried, goal, latency, preempted } = self;
         let time = samples.last().map_or(0.0, |last| last.at_s);
         let lost = Lost { name: "rpc", elapsed_ns: (time * 1e9) as u64, preempted: *preempted };
         let environment = environment.clone().lost(&[lost]);
         let trends: Vec<Watched> =
             KINDS.iter().map(|kind| Watched::new(kind, settled(samples))).collect();
-        let calls: u64 = samples.iter().map(|sample| sample.calls).sum();
+        let Goal { calls, bytes } = *carried;
         let mut figures = Vec::new();
         if latency.count() > 0 {
             figures = Figure::round_trips("rpc", latency, &[]);
         }
         figures.push(Figure::new("rpc", "calls", calls as f64, Unit::Count, calls));
+        figures.push(Figure::new("rpc", "bytes", bytes as f64, Unit::Bytes, calls));
         figures.extend(Figure::of_each(&trends, |one| one.figures(settled(samples))));
         let settings = plan.settings("soak", json!({}));
         let mut report = Report::new("soak", what, settings, environment, figures);
@@ -121,10 +125,13 @@ impl Soaked {
         }
         report.curves = KINDS.iter().filter_map(|kind| kind.curve(samples)).collect();
         let looks = samples.len();
-        report.block(format!("{calls} calls in {time:.1} s, looked at {looks} times"));
+        report.block(format!(
+            "{calls} calls and {:.1} GiB of payload in {time:.1} s, looked at {looks} times",
+            bytes as f64 / GIB
+        ));
         report.block(trend_table(&trends, samples));
-        let complaints: Vec<String> =
-            trends.iter().filter_map(|one| one.complaint(drift_max)).collect();
+        let trends = trends.iter().filter_map(|one| one.complaint(drift_max));
+        let complaints: Vec<String> = carried.complaint(*goal).into_iter().chain(trends).collect();
         report.block(match &complaints[..] {
             [] => format!("No leak, no drift of more than {} %.", drift_max),
             complaints => complaints.join("\n"),
@@ -196,6 +203,7 @@ fn trend_table(trends: &[Watched], samples: &[Sample]) -> Table {
 }
 
 const WARM_UP_PART: usize = 10;
+const GIB: f64 = (1_u64 << 30) as f64;
 /// Bytes that an allocator may take at any time, as threads begin and end.
 const MEMORY_SLACK: f64 = 256.0 * 1024.0;
 /// Buffers that are in use when a sample is taken: unsignaled sends.
