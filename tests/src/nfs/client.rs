@@ -11,6 +11,9 @@ use super::rpc::{Caller, Failure, Give, Reply, Request, Take};
 pub struct Nfs<P: Provider> {
     /// The connection.
     pub rpc: Caller<P>,
+    /// The server may answer a READ whose data are longer than its Write chunk with SYSTEM_ERR, and
+    /// not with ERR_CHUNK: Linux 6.12 does, and 6.1 does not.
+    pub may_answer_system_error: bool,
 }
 
 /// The position where a list continues; the default is its start.
@@ -41,7 +44,8 @@ impl<P: Provider> Nfs<P> {
     /// # Errors
     /// Why the connection failed.
     pub fn connect(client: Client<P>, to: impl Into<Address>) -> Result<Nfs<P>, SetupError> {
-        Ok(Nfs { rpc: Caller::connect(client, to.into())? })
+        let rpc = Caller::connect(client, to.into())?;
+        Ok(Nfs { rpc, may_answer_system_error: false })
     }
 
     /// A procedure whose results are words and attributes.

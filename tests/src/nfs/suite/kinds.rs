@@ -6,8 +6,7 @@ use rpcrdma_engine::Provider;
 
 use super::data::IN_LINE_MAX;
 use super::pattern;
-use super::refusals::assert_rejected;
-use crate::nfs::client::read_request;
+use super::refusals::data_longer_than_their_chunk;
 use crate::nfs::{Failure, Give, ListFrom, Nfs, Take};
 
 /// Short and long calls and replies, with and without chunks, and the two errors of version one.
@@ -38,9 +37,7 @@ pub fn every_kind_of_message<P: Provider>(nfs: &mut Nfs<P>, root: &nfs_fh3) {
     assert!(matches!(failing, Err(Failure::Status(_))), "{failing:?}");
     let stats = nfs.rpc.client().handle().stats();
     if stats.version_two == 0 {
-        // The offered memory is too small: the server answers ERR_CHUNK.
-        let request = read_request(&file, 0, 20_000, Take::Sink(1)).taking(9_000, Take::Sink(1));
-        assert_rejected(nfs.rpc.call(&request));
+        data_longer_than_their_chunk(nfs, &file);
     }
 
     let mut names = vec![b"file".to_vec()];
