@@ -11,7 +11,7 @@ use crate::error::SetupError;
 use crate::io::{Depths, REFILL_MAX};
 use crate::provider::{DeviceCaps, QueueAttr};
 use crate::shard::rdma::exposures::TARGETS_MAX;
-use crate::shard::rdma::fetch::LOANS_MAX;
+use crate::shard::rdma::read_keys::LOANS_MAX;
 use crate::shard::send::messages::SLOTS_MAX;
 
 /// The resources of one shard.
@@ -62,6 +62,8 @@ pub(crate) struct Explicit {
     pub fetches: u32,
     /// Of these, the maximum at one time.
     pub reading_max: u32,
+    /// Whether the buffers of Reads are registered for the peer during the Reads.
+    pub reads_expose: bool,
     /// Buffers for RDMA Reads and Writes.
     pub rdma_buffer_count: u32,
     /// Bytes of each.
@@ -216,6 +218,14 @@ fn exposure(config: &Config, caps: &DeviceCaps) -> Option<Exposure> {
     }
 }
 
+/// Whether the device reads the data of calls. Where a Read opens its buffer to peers, it opens it
+/// to every connection of the device, which needs the same configuration as for own calls.
+fn reads(config: &Config, caps: &DeviceCaps) -> bool {
+    let ways = [Exposure::Registration, Exposure::StaticInsecure];
+    let is_allowed = !caps.reads_expose || ways.contains(&config.explicit().exposure);
+    caps.rd_atomic > 0 && is_allowed
+}
+
 /// The resources of explicit RDMA.
 fn explicit(config: &Config, grants: u32, caps: &DeviceCaps) -> Result<Explicit, SetupError> {
     let explicit = config.explicit();
@@ -226,6 +236,7 @@ fn explicit(config: &Config, grants: u32, caps: &DeviceCaps) -> Result<Explicit,
         exposures: 0,
         fetches: 0,
         reading_max: 0,
+        reads_expose: false,
         rdma_buffer_count: 0,
         rdma_buffer_len: explicit.buffers.len.value(),
     };
@@ -248,7 +259,8 @@ fn explicit(config: &Config, grants: u32, caps: &DeviceCaps) -> Result<Explicit,
         Some(_) => calls,
     };
     // RFC 5666 6.2: reject requests that need a Read if the device performs none.
-    let reading_max = if caps.rd_atomic > 0 { explicit.fetches.value() } else { 0 };
+    let reading_max = if reads(config, caps) { explicit.fetches.value() } else { 0 };
+    let is_static = exposure == Some(Exposure::StaticInsecure) && exposures > 0;
     Ok(Explicit {
         // Without own calls there is nothing to expose, and no memory is prepared for it.
         exposure: exposure.filter(|_| exposures > 0),
@@ -256,6 +268,7 @@ fn explicit(config: &Config, grants: u32, caps: &DeviceCaps) -> Result<Explicit,
         exposures,
         fetches: if reading_max > 0 { grants } else { 0 },
         reading_max,
+        reads_expose: caps.reads_expose && reading_max > 0 && !is_static,
         rdma_buffer_count: explicit.buffers.count.value(),
         ..nothing
     })
@@ -266,7 +279,7 @@ pub(crate) fn settings(config: &Config, caps: &DeviceCaps) -> Settings {
     let (connections, features) = (config.connections(), config.features());
     let mut settings = Settings::new(*config.recv_structure());
     let explicit = config.explicit();
-    settings.explicit = explicit.enabled && explicit.fetches.value() > 0 && caps.rd_atomic > 0;
+    settings.explicit = explicit.enabled && explicit.fetches.value() > 0 && reads(config, caps);
     // wire.md P12: a Send of the peer can invalidate only windows.
     settings.requester_invalidation = explicit.enabled
         && config.interop().remote_invalidation
@@ -345,6 +358,24 @@ mod tests {
         assert_eq!(given.reply_chunk, proto::ReplyChunkUse::Always);
         assert!(given.read_chunk_last && given.long_call_with_chunks && given.write_with_reply);
         assert!(!given.remote_invalidation);
+    }
+
+    #[test]
+    fn reads_that_expose_their_buffers_are_made_if_that_is_configured() {
+        let caps = DeviceCaps { reads_expose: true, windows: 0, ..Fabric::new().caps().clone() };
+        for (way, reads, by_keys) in
+            [("auto", false, false), ("registration", true, true), ("static-insecure", true, false)]
+        {
+            let config = Config::parse(&format!("[explicit]\nexposure = \"{way}\"\n"));
+            let budget = Budget::new(&config.expect("it is right"), &caps).expect("a budget");
+            let Explicit { reading_max, fetches, reads_expose, .. } = budget.explicit;
+            assert_eq!(
+                (reading_max > 0, fetches > 0, reads_expose),
+                (reads, reads, by_keys),
+                "{way}"
+            );
+            assert_eq!(budget.settings.explicit, reads, "{way}: as the peer is told");
+        }
     }
 
     #[test]

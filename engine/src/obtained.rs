@@ -21,6 +21,9 @@ pub struct Obtained {
     pub windows: u32,
     /// Calls of peers whose data it reads at one time; 0 if it rejects such calls.
     pub fetches: u32,
+    /// Whether the buffer of such data is registered, during the Read, for writes of every
+    /// connection of the device: iWARP, with [`Exposure::Registration`].
+    pub reads_expose: bool,
     /// The longest message that is copied into its work request, in bytes.
     pub inline_max: u32,
 }
@@ -105,6 +108,14 @@ impl fmt::Display for Obtained {
             Some(Exposure::Windows | Exposure::Auto) => {
                 write!(f, "; memory is shown by {} windows", self.windows)
             }
+        }?;
+        match (self.fetches, self.reads_expose) {
+            (0, _) => f.write_str("; no data of calls are read from peers"),
+            (_, true) => f.write_str(
+                "; data of calls are read into memory that every connection of the device can write \
+                 meanwhile (iWARP)",
+            ),
+            (_, false) => Ok(()),
         }
     }
 }

@@ -16,6 +16,7 @@ use rpcrdma_tests::device::{address, device};
 use rpcrdma_tests::nfs::client::{read_request, read_results};
 use rpcrdma_tests::nfs::mount::mount;
 use rpcrdma_tests::nfs::{Failure, Give, Moved, Nfs, Scene, Take, suite};
+use rpcrdma_tests::setup::suited;
 use rpcrdma_verbs::Verbs;
 
 const EXPORT: &str = "/export";
@@ -63,7 +64,9 @@ fn one(raw: &mut Raw) {
 }
 
 fn connected(at: SocketAddr, change: impl Fn(&mut Raw)) -> (Engine<Verbs>, Nfs<Verbs>) {
-    let engine = Engine::new(device().device, configured(change)).expect("an engine");
+    let device = device().device;
+    let config = suited(&device, configured(change).raw());
+    let engine = Engine::new(device, config).expect("an engine");
     let mut nfs = Nfs::connect(engine.client().expect("a client"), at).expect("a connection");
     nfs.may_answer_system_error = true;
     (engine, nfs)

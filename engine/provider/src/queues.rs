@@ -100,6 +100,9 @@ pub trait Queues: Send {
     /// }
     /// ```
     ///
+    /// Where [`DeviceCaps::reads_expose`](crate::DeviceCaps::reads_expose) holds, the key is a local
+    /// key of the bytes, too.
+    ///
     /// # Errors
     /// If the device cannot register more memory, or not these bytes.
     ///

@@ -255,6 +255,7 @@ mod tests {
             exposure: None,
             windows: 0,
             fetches: 0,
+            reads_expose: false,
             inline_max: 0,
         };
         let stats = (SharedStats::default(), Arc::new(Latencies::new()));

@@ -90,7 +90,12 @@ impl<P: Provider> Core<P> {
         let mut core = Core {
             io: Io::new(queues, peers_max, receives, budget.depths),
             receive: Receive::new(pools.recv, receives, longest, stats.clone()),
-            fetches: Fetches::new(budget.explicit.fetches as usize, peers_max, most),
+            fetches: Fetches::new(
+                budget.explicit.fetches as usize,
+                peers_max,
+                most,
+                budget.explicit.reads_expose,
+            ),
             parts: Parts {
                 outbox,
                 rdma: Rdma::new(exposures, messages),
@@ -175,6 +180,7 @@ fn obtained(device: &str, budget: &Budget, regions: &Regions) -> Obtained {
         exposure: explicit.exposure,
         windows: explicit.windows,
         fetches: explicit.reading_max,
+        reads_expose: explicit.reads_expose,
         inline_max: budget.depths.inline_len,
     }
 }

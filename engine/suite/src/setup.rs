@@ -50,11 +50,17 @@ pub fn large(len: usize) -> Raw {
     raw
 }
 
-/// The same, with the name of the device that the test runs on.
+/// The same, with the name of the device that the test runs on, and with registrations for one call
+/// on iWARP, where nothing is exposed without.
 ///
 /// # Panics
 /// If it is not valid for the device.
 pub fn suited<P: Provider>(device: &P, raw: &Raw) -> Config {
+    let mut raw = raw.clone();
+    // Both ends are of one owner.
+    if device.caps().reads_expose && raw.explicit.exposure.as_str() == "auto" {
+        raw.explicit.exposure = "registration".into();
+    }
     let named = |name: &str, map_pools: bool| {
         let mut raw = raw.clone();
         raw.engine.provider = name.into();
@@ -63,7 +69,7 @@ pub fn suited<P: Provider>(device: &P, raw: &Raw) -> Config {
     };
     let all = [named("shm", false), named("shm", true), named("verbs", false)];
     let suited = all.into_iter().find(|config| device.check(config).is_ok());
-    let config = checked(raw);
+    let config = checked(&raw);
     if device.check(&config).is_ok() { config } else { suited.unwrap_or(config) }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rpcrdma_engine::{Address, Client, Config, Engine, Provider, SetupError, Shm};
 use rpcrdma_tests::caller::{Account, Caller, Task};
 use rpcrdma_tests::service::Service;
-use rpcrdma_tests::setup::{checked, small};
+use rpcrdma_tests::setup::{checked, small, suited};
 use rpcrdma_verbs::Verbs;
 
 const USAGE: &str = "peer serve ADDRESS --until FILE [--device NAME] [--map yes] [--deny ENTRY]
@@ -86,6 +86,7 @@ fn config(wanted: &Wanted) -> Config {
 }
 
 fn run<P: Provider>(device: P, config: Config, wanted: &Wanted) -> Result<ExitCode, SetupError> {
+    let config = suited(&device, config.raw());
     let engine = Engine::new(device, config)?;
     if wanted.serves { serve(engine, wanted) } else { call(&engine, wanted) }
 }

@@ -15,15 +15,14 @@ use rpcrdma_xdr::chunk::RdmaSegment;
 use rpcrdma_xdr::onc::MsgType;
 
 use super::exposures::FetchBuffers;
+use super::read_keys::{LOANS_MAX, ReadKeys};
+use super::windows::Exposer;
 use crate::message::incoming::Buffers;
 use crate::message::rdma_target::RdmaTarget;
 use crate::provider::{Remote, SendOp};
 use crate::shard::peers::ConnectionId;
 use crate::shard::receive::reading::{PartList, Reading, first_segment};
 use crate::shard::send::messages::{Body, REQUESTS_MAX};
-
-/// Buffers that the data of one call are read into.
-pub(crate) const LOANS_MAX: usize = 64;
 
 /// A call whose data is being fetched.
 #[derive(Default)]
@@ -37,6 +36,8 @@ pub(crate) struct Fetch {
     /// The buffers for its data: for the message or for each item, as many as needed. A buffer that
     /// the handler took is `None`.
     pub(super) loans: Loans,
+    /// The keys of the buffers, on devices where the peer writes to them.
+    pub(super) keys: ReadKeys,
     pub(super) is_reading: bool,
     pub(super) is_read: bool,
     /// The number of buffers it needs.
@@ -132,6 +133,13 @@ impl Fetch {
     pub fn rdma_target(&mut self) -> (&mut Buffers, RdmaTarget<'_>) {
         let Fetch { buffers, loans, .. } = self;
         (buffers, RdmaTarget { loans, places: &[] })
+    }
+
+    /// Opens the buffers of the Reads in `body` to the peer, if it writes to them. False if the
+    /// device does not register them; nothing is open then.
+    pub fn open(&mut self, body: &mut Body, exposer: &mut dyn Exposer) -> bool {
+        let Fetch { loans, keys, .. } = self;
+        keys.open(loans.iter().flatten(), &mut body.gather, exposer)
     }
 
     /// Returns the buffers that the handler has not taken.

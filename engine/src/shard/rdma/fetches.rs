@@ -8,12 +8,14 @@
 //! peer begins a further call only if its calls then hold at most half of the buffers and of the
 //! reads. So a peer whose data does not arrive blocks no more than that.
 
+use core::mem::ManuallyDrop;
 use std::collections::VecDeque;
 
 use rpcrdma_mempool::{BulkPool, Loan, RecvToken};
 use rpcrdma_proto::ReplyTo;
 
 use super::fetch::Fetch;
+use super::windows::Exposer;
 use crate::shard::peers::ConnectionId;
 
 /// All calls of a shard whose data is being fetched.
@@ -34,6 +36,10 @@ pub(crate) struct Fetches {
     lost: usize,
     /// Buffers that a device may still write to: kept until the queues are destroyed.
     withheld: Vec<Loan>,
+    /// Buffers that a peer may still write to: kept forever.
+    abandoned: ManuallyDrop<Vec<Loan>>,
+    /// Whether the buffers of Reads are opened to the peer ([`ReadKeys`](super::read_keys)).
+    reads_expose: bool,
 }
 
 /// Calls that are being read, and buffers.
@@ -59,7 +65,7 @@ struct Share {
 
 impl Fetches {
     /// Room for as many calls as can be open, of this number of peers.
-    pub fn new(count: usize, peers: usize, most: Use) -> Fetches {
+    pub fn new(count: usize, peers: usize, most: Use, reads_expose: bool) -> Fetches {
         Fetches {
             entries: (0..count).map(|_| Fetch::default()).collect(),
             free: (0..count as u32).rev().collect(),
@@ -70,6 +76,8 @@ impl Fetches {
             most,
             lost: 0,
             withheld: Vec::new(),
+            abandoned: ManuallyDrop::default(),
+            reads_expose,
         }
     }
 
@@ -189,6 +197,23 @@ impl Fetches {
         self.entries[index as usize].is_read = false;
     }
 
+    /// Whether the buffers of Reads are opened to the peer.
+    pub fn reads_expose(&self) -> bool {
+        self.reads_expose
+    }
+
+    /// Closes the buffers of a call to the peer, whose Reads have ended or were not posted. If the
+    /// device keeps one open, the call fails, and its buffers are out of use. Returns their number.
+    pub fn close_buffers(&mut self, index: u32, exposer: &mut dyn Exposer) -> usize {
+        let entry = &mut self.entries[index as usize];
+        if !self.reads_expose || entry.keys.close(exposer) {
+            return 0;
+        }
+        let lost = self.leak(index);
+        self.entries[index as usize].is_read = false;
+        lost
+    }
+
     /// The device did not complete the message of a call and may still write to its buffers. Both
     /// are out of use until the shard ends, and so is the place. There is one message for each call
     /// that is read at one time: that number decreases, too. Returns the number of buffers.
@@ -196,9 +221,12 @@ impl Fetches {
     pub fn leak(&mut self, index: u32) -> usize {
         let entry = &mut self.entries[index as usize];
         entry.is_lost = true;
-        let before = self.withheld.len();
-        self.withheld.extend(entry.loans.drain(..).flatten());
-        let lost = self.withheld.len() - before;
+        // The end of the queues does not end a registration.
+        let is_open = entry.keys.is_open();
+        let kept = if is_open { &mut *self.abandoned } else { &mut self.withheld };
+        let before = kept.len();
+        kept.extend(entry.loans.drain(..).flatten());
+        let lost = kept.len() - before;
         self.end_reading(index);
         self.most.buffers -= lost.min(self.most.buffers);
         self.most.reads = self.most.reads.saturating_sub(1);

@@ -5,6 +5,7 @@ pub(crate) mod exposures;
 pub(crate) mod fetch;
 pub(crate) mod fetches;
 pub(crate) mod offers;
+pub(crate) mod read_keys;
 mod reads;
 mod steps;
 pub(crate) mod windows;

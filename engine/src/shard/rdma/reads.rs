@@ -9,6 +9,7 @@ use rpcrdma_proto::{Part, ReplyTo};
 
 use super::exposures::Exposures;
 use super::fetches::Fetches;
+use super::windows::Exposer;
 use crate::api::handler::Handler;
 use crate::message::incoming::Buffers;
 use crate::shard::parts::Parts;
@@ -45,7 +46,14 @@ impl Fetches {
     }
 
     /// Begins to read the data of calls, as far as buffers are free.
-    pub fn read_waiting(&mut self, peers: &mut Peers, parts: &mut Parts, pool: &RecvPool) {
+    pub fn read_waiting(
+        &mut self,
+        peers: &mut Peers,
+        parts: &mut Parts,
+        pool: &RecvPool,
+        exposer: &mut dyn Exposer,
+    ) {
+        let reads_expose = self.reads_expose();
         let is_alone = peers.len() == 1;
         parts.rdma.exposures.rdma_buffers.reclaim();
         while parts.outbox.messages().free() > 0
@@ -62,11 +70,14 @@ impl Fetches {
                 let buffers = (rdma_buffers, *rdma_buffer_len);
                 fetch.lay_out(&peer.conn, pool, buffers, body, scatter_max).map(|()| peer)
             });
+            let laid_out = laid_out.filter(|_| !reads_expose || fetch.open(body, exposer));
             let requests = body.requests.len() as u16;
             let bytes = body.gather.iter().map(|sge| u64::from(sge.length)).sum();
             let Some(peer) = laid_out else {
                 parts.release(message);
                 self.fail(place);
+                let lost = self.close_buffers(place, exposer);
+                parts.rdma.on_buffers_lost(lost);
                 continue;
             };
             let head = outbox.messages_mut().head_mut(message);

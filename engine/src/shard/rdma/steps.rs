@@ -32,8 +32,8 @@ impl<P: Provider> Core<P> {
     #[cold]
     pub fn step_rdma(&mut self, handler: &mut dyn Handler) {
         self.finish_released(handler);
-        let Core { peers, parts, fetches, receive, .. } = self;
-        fetches.read_waiting(peers, parts, receive.pool());
+        let Core { io, peers, parts, fetches, receive, .. } = self;
+        fetches.read_waiting(peers, parts, receive.pool(), io);
         fetches.deliver(peers, parts, receive, handler);
     }
 
@@ -57,7 +57,7 @@ impl<P: Provider> Core<P> {
 
     /// Processes one message that has completed or was discarded.
     fn note_released(&mut self) -> Option<After> {
-        let Core { parts, fetches, peers, .. } = self;
+        let Core { io, parts, fetches, peers, .. } = self;
         let rdma = &mut parts.rdma;
         let after = rdma.released.pop()?;
         match after {
@@ -72,7 +72,10 @@ impl<P: Provider> Core<P> {
                 }
                 exposure.is_fencing = false;
             }
-            After::Fetched(place) => fetches.end_reading(place),
+            After::Fetched(place) => {
+                fetches.end_reading(place);
+                rdma.on_buffers_lost(fetches.close_buffers(place, io));
+            }
         }
         Some(after)
     }
@@ -87,9 +90,9 @@ impl<P: Provider> Core<P> {
     /// Accepts a call with data in the memory of its caller, which need this number of buffers.
     #[cold]
     pub fn fetch_call(&mut self, index: u32, to: ReplyTo, needs: usize, came: (Buffers, &[Part])) {
-        let Core { peers, parts, fetches, receive, .. } = self;
+        let Core { io, peers, parts, fetches, receive, .. } = self;
         if fetches.take_in(peers.at(index), parts, receive, (to, needs), came) {
-            fetches.read_waiting(peers, parts, receive.pool());
+            fetches.read_waiting(peers, parts, receive.pool(), io);
         }
     }
 

@@ -48,8 +48,11 @@ pub(super) fn of(
         reads_expose: is_iwarp,
     };
     let rxe_flag = if is_soft { RXE_WITH_INV } else { 0 };
-    let quirks =
-        Quirks { invalidated: sys::IBV_WC_WITH_INV | rxe_flag, tells_last_receive: !is_soft };
+    let quirks = Quirks {
+        invalidated: sys::IBV_WC_WITH_INV | rxe_flag,
+        tells_last_receive: !is_soft,
+        fences_reports: attr.vendor_id == SIW_VENDOR,
+    };
     Ok((caps, quirks))
 }
 
@@ -114,5 +117,7 @@ const INLINE_LENGTHS: [u32; 7] = [1024, 512, 256, 128, 64, 32, 0];
 const PROBE_SGE: u32 = 16;
 /// The vendor of soft-RoCE.
 const RXE_VENDOR: u32 = 0xff_ffff;
+/// The vendor of software iWARP.
+const SIW_VENDOR: u32 = 0x62_6d74;
 /// `IB_WC_WITH_INVALIDATE` of the kernel, which soft-RoCE passes on unchanged.
 const RXE_WITH_INV: u32 = 1 << 2;

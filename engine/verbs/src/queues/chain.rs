@@ -55,6 +55,18 @@ impl Chain {
         self.first()
     }
 
+    /// Has those of the first `count` requests that report their completion wait for all earlier
+    /// Reads, which cannot wait themselves.
+    #[cold]
+    pub fn fence(&mut self, count: usize) {
+        for request in &mut self.places[..count] {
+            let reports = request.send_flags & sys::IBV_SEND_SIGNALED != 0;
+            if reports && request.opcode != sys::IBV_WR_RDMA_READ {
+                request.send_flags |= sys::IBV_SEND_FENCE;
+            }
+        }
+    }
+
     /// Links the last of the first `count` requests to the place behind it, as it was before
     /// [`Chain::end`].
     #[inline]
@@ -96,6 +108,23 @@ pub(super) const EMPTY: sys::ibv_send_wr = sys::ibv_send_wr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_reports_its_completion_waits_for_reads() {
+        let mut chain = Chain::new();
+        let (read, send) = (sys::IBV_WR_RDMA_READ, sys::IBV_WR_SEND);
+        let signaled = sys::IBV_SEND_SIGNALED;
+        let fenced = signaled | sys::IBV_SEND_FENCE;
+        let requests =
+            [(read, 0, 0), (read, signaled, signaled), (send, 0, 0), (send, signaled, fenced)];
+        for (place, (opcode, flags, _)) in chain.places.iter_mut().zip(requests) {
+            (place.opcode, place.send_flags) = (opcode, flags);
+        }
+        (chain.places[4].opcode, chain.places[4].send_flags) = (send, signaled);
+        chain.fence(4);
+        let flags: Vec<u32> = chain.places[..5].iter().map(|it| it.send_flags).collect();
+        assert_eq!(flags, [0, signaled, 0, fenced, signaled], "the last is of another chain");
+    }
 
     #[test]
     fn a_chain_ends_where_it_is_cut_whatever_it_was_before() {

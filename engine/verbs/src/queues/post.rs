@@ -203,6 +203,9 @@ impl VerbsQueues {
         if count == 0 {
             return (0, None);
         }
+        if self.fences_reports {
+            self.chain.fence(count);
+        }
         let first = self.chain.end(count);
         let mut bad = ptr::null_mut();
         // SAFETY: the queue pair is alive, only this thread posts to it, and the chain is as the
