@@ -195,6 +195,16 @@ pub enum ConnectError {
     /// A call failed on this host.
     #[error("a call of this host failed while it set the connection up")]
     Failed,
+    /// A call of a library failed on this host.
+    #[error("{call} failed on this host: {}; {hint}", std::io::Error::from_raw_os_error(*.errno))]
+    CallFailed {
+        /// The function.
+        call: &'static str,
+        /// Its error number.
+        errno: i32,
+        /// The likely cause.
+        hint: &'static str,
+    },
     /// The shard has `connections.max` connections.
     #[error("this shard has as many connections as its configuration allows (connections.max)")]
     NoRoom,

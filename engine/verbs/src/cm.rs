@@ -211,7 +211,7 @@ impl VerbsCm {
             return Err(Failure::Final(ConnectError::NoRoute));
         }
         id.resolve_route(self.device.options.resolve_timeout)
-            .map_err(|error| reason::of_error(&error))?;
+            .map_err(|source| self.give_up(&error::of("rdma_resolve_route", source)))?;
         Ok(id)
     }
 
@@ -276,7 +276,7 @@ impl VerbsCm {
     fn give_up(&self, error: &SetupError) -> Failure {
         self.device.events.note_failure(error);
         match error {
-            SetupError::System { source, .. } => reason::of_error(source),
+            SetupError::System { call, source, .. } => reason::of_error(call, source),
             SetupError::Stopped => Failure::Final(ConnectError::Lost),
             _ => Failure::Passing(ConnectError::Failed),
         }

@@ -24,7 +24,7 @@ pub(crate) fn of(call: &'static str, source: io::Error) -> SetupError {
 
 /// The most common cause of an error number, by the call.
 pub(crate) fn likely_cause(call: &str, errno: i32) -> &'static str {
-    let locks = ["ibv_reg_mr", "ibv_create_cq", "ibv_create_srq", "ibv_create_qp"];
+    let locks = ["ibv_reg_mr", "ibv_alloc_mw", "ibv_create_cq", "ibv_create_srq", "ibv_create_qp"];
     let locks_memory = locks.iter().any(|it| call.starts_with(it));
     match errno {
         libc::EINVAL if call == "ibv_fork_init" => {

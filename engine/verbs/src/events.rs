@@ -69,6 +69,9 @@ fn take(device: &Device) -> Option<DeviceEvent> {
         // The context of a removed device has no more events.
         let why = io::Error::last_os_error();
         if !matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) {
+            if !device.events.is_lost() {
+                device.events.note_failure(&error::of("ibv_get_async_event", why));
+            }
             lose(device);
         }
         return None;

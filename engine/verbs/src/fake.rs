@@ -58,9 +58,20 @@ impl Board {
     /// # Errors
     /// If a call of the libraries was to fail.
     pub fn open(&self) -> Result<Verbs, rpcrdma_provider::SetupError> {
-        let options = VerbsOptions { device: Some("fake0".to_owned()), ..VerbsOptions::default() };
-        Verbs::with_libraries((&VERBS, &cm::CM), &options)
+        self.open_with(&VerbsOptions {
+            device: Some("fake0".to_owned()),
+            ..VerbsOptions::default()
+        })
     }
+
+    /// The device that the options choose, opened.
+    pub(crate) fn open_with(
+        &self,
+        options: &VerbsOptions,
+    ) -> Result<Verbs, rpcrdma_provider::SetupError> {
+        Verbs::with_libraries((&VERBS, &cm::CM), options)
+    }
+
     /// The device, opened, with a fast path of functions that callgrind finds by their names.
     ///
     /// # Errors

@@ -224,6 +224,8 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
+        // Without a connection manager, the ends of its ids are still to be run.
+        self.close();
         // SAFETY: the channel is open. It has no ids left: each id holds a reference to it.
         unsafe { (self.cm.rdma_destroy_event_channel)(self.raw) };
     }

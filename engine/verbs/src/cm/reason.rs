@@ -4,6 +4,7 @@ use std::io;
 
 use rpcrdma_provider::{ConnectError, Rejection};
 
+use crate::error::likely_cause;
 use crate::sys::cm as sys;
 
 /// Whether a failure is permanent.
@@ -20,7 +21,8 @@ pub(super) enum Failure {
 pub(super) fn of_event(event: u32, status: i32, private: &[u8]) -> Failure {
     match event {
         sys::RDMA_CM_EVENT_ADDR_ERROR | sys::RDMA_CM_EVENT_ROUTE_ERROR => {
-            of_errno(status.saturating_abs())
+            let is_address = event == sys::RDMA_CM_EVENT_ADDR_ERROR;
+            of_errno(if is_address { RESOLVE_ADDR } else { RESOLVE_ROUTE }, status.saturating_abs())
         }
         sys::RDMA_CM_EVENT_UNREACHABLE => Failure::Passing(ConnectError::TimedOut),
         sys::RDMA_CM_EVENT_REJECTED => of_rejection(status, Rejection::decode(private)),
@@ -30,25 +32,28 @@ pub(super) fn of_event(event: u32, status: i32, private: &[u8]) -> Failure {
 }
 
 /// The meaning of a call's immediate failure.
-pub(super) fn of_error(error: &io::Error) -> Failure {
-    of_errno(error.raw_os_error().unwrap_or(0))
+pub(super) fn of_error(call: &'static str, error: &io::Error) -> Failure {
+    of_errno(call, error.raw_os_error().unwrap_or(0))
 }
 
-fn of_errno(errno: i32) -> Failure {
+fn of_errno(call: &'static str, errno: i32) -> Failure {
+    let failed = ConnectError::CallFailed { call, errno, hint: likely_cause(call, errno) };
     match errno {
         libc::ETIMEDOUT => Failure::Passing(ConnectError::TimedOut),
         // There is no route, or it uses an interface without an RDMA device.
         libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN => {
             Failure::Final(ConnectError::NoRoute)
         }
-        libc::ENODEV | libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT | libc::EINVAL => {
+        libc::ENODEV | libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT | libc::EINVAL
+            if [RESOLVE_ADDR, RESOLVE_ROUTE].contains(&call) =>
+        {
             Failure::Final(ConnectError::NoRoute)
         }
         // iWARP: TCP answers while the request is made.
         libc::ECONNREFUSED => Failure::Final(ConnectError::Unreachable),
         libc::ECONNRESET => Failure::Passing(ConnectError::Lost),
-        libc::ENOMEM | libc::EAGAIN | libc::ENOBUFS => Failure::Passing(ConnectError::Failed),
-        _ => Failure::Final(ConnectError::Failed),
+        libc::ENOMEM | libc::EAGAIN | libc::ENOBUFS => Failure::Passing(failed),
+        _ => Failure::Final(failed),
     }
 }
 
@@ -65,6 +70,9 @@ fn of_rejection(status: i32, why: Rejection) -> Failure {
     }
 }
 
+/// The calls that look for a route to the peer.
+const RESOLVE_ADDR: &str = "rdma_resolve_addr";
+const RESOLVE_ROUTE: &str = "rdma_resolve_route";
 /// The peer has no resources.
 const NO_RESOURCES: i32 = 3;
 /// The peer has waited too long for the third message.
@@ -121,7 +129,7 @@ mod tests {
             let event = of_event(sys::RDMA_CM_EVENT_ADDR_ERROR, -errno, &[]);
             assert_eq!(event, Failure::Final(ConnectError::NoRoute));
         }
-        let at_once = of_error(&io::Error::from_raw_os_error(libc::EADDRNOTAVAIL));
+        let at_once = of_error(RESOLVE_ADDR, &io::Error::from_raw_os_error(libc::EADDRNOTAVAIL));
         assert_eq!(at_once, Failure::Final(ConnectError::NoRoute));
     }
 

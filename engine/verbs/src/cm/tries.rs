@@ -10,7 +10,8 @@ use super::VerbsCm;
 use super::attempt::{Attempt, AttemptStage};
 use super::id::Id;
 use super::owner::Owner;
-use super::reason::{self, Failure};
+use super::reason::Failure;
+use crate::error;
 
 impl VerbsCm {
     /// Begins a try: resolves the address.
@@ -20,12 +21,13 @@ impl VerbsCm {
         let options = &device.options;
         let id = Id::new(&self.channel, key).map_err(|error| self.give_up(&error))?;
         if let Some(class) = options.traffic_class {
-            id.set_traffic_class(class).map_err(|error| reason::of_error(&error))?;
+            id.set_traffic_class(class)
+                .map_err(|source| self.give_up(&error::of("rdma_set_option", source)))?;
         }
         let source = device.source.filter(|source| source.is_ipv4() == attempt.to.is_ipv4());
         let source = source.map(|source| SocketAddr::new(source, 0));
         id.resolve_address(source, attempt.to, options.resolve_timeout)
-            .map_err(|error| reason::of_error(&error))?;
+            .map_err(|source| self.give_up(&error::of("rdma_resolve_addr", source)))?;
         self.owners.insert(key, Owner::Attempt(attempt.name));
         attempt.key = key;
         attempt.stage = AttemptStage::Address(id);

@@ -94,6 +94,8 @@ impl Contexts {
         let described = self.iter().map(|context| DeviceName {
             name: name_of(lib, context),
             active_ports: ports(lib, context)
+                .into_iter()
+                .flatten()
                 .filter(|port| is_active(&port.1))
                 .map(|(num, attr)| ActivePort { num, mtu: mtu(attr.active_mtu) })
                 .collect(),
@@ -117,12 +119,20 @@ impl Contexts {
                 && options.port.map_or(is_active(attr), |wanted| wanted == *port)
                 && options.gid.is_none_or(|gid| gid_at(lib, context, *port, gid).is_some())
         };
+        let mut failure = None;
         for context in self.iter() {
-            if let Some((port_num, _)) = ports(lib, context).find(|port| fits(context, port)) {
+            let ports = ports(lib, context).unwrap_or_else(|error| {
+                failure.get_or_insert(error);
+                Vec::new()
+            });
+            if let Some((port_num, _)) = ports.into_iter().find(|port| fits(context, port)) {
                 let gid = options.gid.and_then(|gid| gid_at(lib, context, port_num, gid));
                 let source = options.address.or(gid.map(of_gid));
                 return Ok(Found { context, port_num, source });
             }
+        }
+        if let Some(error) = failure {
+            return Err(error);
         }
         let found = self.names(lib).iter().map(DeviceName::describe).collect::<Vec<_>>().join(", ");
         let found = if found.is_empty() { NONE.to_owned() } else { found };
@@ -149,25 +159,28 @@ impl Drop for Contexts {
     }
 }
 
-/// The ports of a device.
+/// The ports of a device, which has one at least: those before the first that it does not have.
 fn ports(
     lib: &sys::Verbs,
     context: *mut sys::ibv_context,
-) -> impl Iterator<Item = (u8, sys::ibv_port_attr)> {
-    (1..=u8::MAX).map_while(move |port| Some((port, port_attr(lib, context, port)?)))
+) -> Result<Vec<(u8, sys::ibv_port_attr)>, SetupError> {
+    let mut found = vec![(1, port_attr(lib, context, 1)?)];
+    let others = (2..=u8::MAX).map_while(|port| Some((port, port_attr(lib, context, port).ok()?)));
+    found.extend(others);
+    Ok(found)
 }
 
-/// The attributes of a port; `None` if the device has no such port.
+/// The attributes of a port.
 pub(super) fn port_attr(
     lib: &sys::Verbs,
     context: *mut sys::ibv_context,
     port: u8,
-) -> Option<sys::ibv_port_attr> {
+) -> Result<sys::ibv_port_attr, SetupError> {
     // SAFETY: all members are integers, for which zeros are values.
     let mut attr: sys::ibv_port_attr = unsafe { std::mem::zeroed() };
     // SAFETY: the context is open and `attr` is as the header has it.
     let code = unsafe { (lib.ibv_query_port)(context, port, &raw mut attr) };
-    (code == 0).then_some(attr)
+    if code == 0 { Ok(attr) } else { Err(error::code("ibv_query_port", code)) }
 }
 
 fn is_active(attr: &sys::ibv_port_attr) -> bool {

@@ -25,7 +25,7 @@ pub(super) fn of(
     if code != 0 {
         return Err(error::code("ibv_query_device", code));
     }
-    let port = port_attr(lib, context, port_num).ok_or_else(|| error::last("ibv_query_port"))?;
+    let port = port_attr(lib, context, port_num)?;
     let has_windows = attr.device_cap_flags & sys::IBV_DEVICE_MEM_WINDOW_TYPE_2B != 0
         && ops.alloc_mw.is_some()
         && ops.dealloc_mw.is_some();

@@ -159,6 +159,9 @@ extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
 extern "C" fn async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
     let board = board_of(context);
     board.state().looks += 1;
+    if let Some(errno) = board.state().refused.get("ibv_get_async_event").copied() {
+        return set_errno(errno);
+    }
     let next = board.state().events.pop_front();
     let Some(next) = next else { return set_errno(libc::EAGAIN) };
     *seen(event) = next;

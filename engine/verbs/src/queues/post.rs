@@ -9,6 +9,7 @@ use rpcrdma_provider::{
 
 use super::chain::CHAIN;
 use super::{Limits, VerbsQp, VerbsQueues};
+use crate::error;
 use crate::sys::verbs as sys;
 
 impl VerbsQueues {
@@ -28,6 +29,7 @@ impl VerbsQueues {
             let code = unsafe { (self.ops.post_srq_recv)(self.srq, first, &raw mut bad) };
             if code != 0 {
                 outcome = failed(code, self.receives.taken(first, bad, count), count);
+                self.note_refusal("ibv_post_srq_recv", code);
             }
         }
         match outcome.of(count) {
@@ -157,6 +159,14 @@ impl VerbsQueues {
         })
     }
 
+    /// Records why the driver took no more requests, unless its queue is full.
+    #[cold]
+    fn note_refusal(&self, call: &'static str, code: i32) {
+        if code.saturating_abs() != libc::ENOMEM {
+            self.port.device.events.note_failure(&error::code(call, code));
+        }
+    }
+
     /// Whether a request binds the same window.
     fn is_of(&self, request: &sys::ibv_send_wr, bind: &Bind) -> bool {
         request.opcode == sys::IBV_WR_BIND_MW
@@ -214,7 +224,10 @@ impl VerbsQueues {
         self.chain.join(count);
         let (taken, why) = match code {
             0 => (count, None),
-            code => failed(code, taken(first, bad, count), count).of(count),
+            code => {
+                self.note_refusal("ibv_post_send", code);
+                failed(code, taken(first, bad, count), count).of(count)
+            }
         };
         if self.chain.is_binding {
             self.note_binds(taken);

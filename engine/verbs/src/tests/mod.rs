@@ -7,6 +7,7 @@
 mod asked;
 mod control;
 mod ends;
+mod failures;
 mod heard;
 mod kept;
 mod messages;
