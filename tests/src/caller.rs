@@ -201,7 +201,10 @@ impl<P: Provider> Caller<P> {
                     self.lines[index].open += 1;
                     self.open.insert(cookie, script);
                 }
-                Err(CallRefused::NoPeer) => return self.lines[index].down(self.task.again),
+                // Its shard may have ended, with all its connections.
+                Err(CallRefused::NoPeer | CallRefused::Stopping) => {
+                    return self.lines[index].down(self.task.again);
+                }
                 Err(why) if is_passing(why) => return,
                 Err(why) => panic!("{why}: {script:?}"),
             }

@@ -55,7 +55,11 @@ fn main() -> ExitCode {
         Address::Shm(_) => {
             Shm::from_config(&config).and_then(|device| run(device, config, &wanted))
         }
-        _ => Verbs::from_config(&config).and_then(|device| run(device, config, &wanted)),
+        _ => Verbs::from_config(&config).and_then(|device| {
+            let ended = run(device.clone(), config, &wanted);
+            println!("{:?}", device.events());
+            ended
+        }),
     };
     ended.unwrap_or_else(|why| {
         eprintln!("{why}");
