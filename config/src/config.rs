@@ -403,6 +403,8 @@ fn interop(raw: &RawInterop) -> Result<InteropSection, ConfigError> {
         read_chunks_max: judge::count("interop.read_chunks_max", raw.read_chunks_max)?,
         read_chunk_last: raw.read_chunk_last,
         write_chunks_max: judge::count("interop.write_chunks_max", raw.write_chunks_max)?,
+        write_chunk_padding: raw.write_chunk_padding,
+        links_in_line: raw.links_in_line,
         segments_max: judge::count("interop.segments_max", raw.segments_max)?,
         reply_chunk: judge::reply_chunk("interop.reply_chunk", &raw.reply_chunk)?,
         long_call_with_chunks: raw.long_call_with_chunks,

@@ -16,6 +16,9 @@
 use serde::{Deserialize, Serialize};
 
 pub use crate::text::RawText;
+pub use interop::RawInterop;
+
+mod interop;
 
 /// The content of a file. Every key is described in `docs/configuration.md`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -220,28 +223,6 @@ pub struct RawExplicit {
     pub buffers: RawBulk,
 }
 
-/// `[interop]`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RawInterop {
-    /// The maximum of arguments of one call that the peer reads.
-    pub read_chunks_max: i64,
-    /// Whether the peer reads only the argument at the end of a call.
-    pub read_chunk_last: bool,
-    /// The maximum of results of one call that the peer writes.
-    pub write_chunks_max: i64,
-    /// The maximum of segments of an offered chunk.
-    pub segments_max: i64,
-    /// `when-needed` or `always`.
-    pub reply_chunk: RawText,
-    /// Whether a call that is read as a whole may also have a Read chunk for an argument.
-    pub long_call_with_chunks: bool,
-    /// Whether a Write chunk and a Reply chunk may be offered together.
-    pub write_with_reply: bool,
-    /// Whether remote invalidation by the reply's Send is permitted.
-    pub remote_invalidation: bool,
-}
-
 /// `[fabric]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -439,21 +420,6 @@ impl Default for RawExplicit {
             windows: "auto".into(),
             fetches: 64,
             buffers: RawBulk { count: 16, length: "512KiB".into() },
-        }
-    }
-}
-
-impl Default for RawInterop {
-    fn default() -> Self {
-        Self {
-            read_chunks_max: 1,
-            read_chunk_last: false,
-            write_chunks_max: 1,
-            segments_max: 16,
-            reply_chunk: "when-needed".into(),
-            long_call_with_chunks: false,
-            write_with_reply: false,
-            remote_invalidation: true,
         }
     }
 }

@@ -301,6 +301,10 @@ pub struct InteropSection {
     pub read_chunk_last: bool,
     /// The maximum of results of one call that the peer writes.
     pub write_chunks_max: Bounded<1, CHUNKS_MAX>,
+    /// Whether up to three bytes behind a result in its Write chunk are taken for padding.
+    pub write_chunk_padding: bool,
+    /// Whether the targets of links are requested in the payload stream.
+    pub links_in_line: bool,
     /// The maximum of segments of an offered chunk.
     pub segments_max: Bounded<1, SEGMENTS_MAX>,
     /// When a server uses an offered Reply chunk.

@@ -323,6 +323,8 @@ fn interop(config: &Config) -> Interop {
         read_chunks_max: given.read_chunks_max.value(),
         read_chunk_last: given.read_chunk_last,
         write_chunks_max: given.write_chunks_max.value(),
+        write_chunk_padding: given.write_chunk_padding,
+        links_in_line: given.links_in_line,
         segments_max: given.segments_max.value(),
         long_call_with_chunks: given.long_call_with_chunks,
         write_with_reply: given.write_with_reply,
@@ -350,14 +352,15 @@ mod tests {
         assert_eq!(settings(&Config::default(), caps).interop, Interop::default());
         let text = "[interop]\nread_chunks_max = 2\nread_chunk_last = true\nwrite_chunks_max = 3\nsegments_max = 4\n\
                     reply_chunk = \"always\"\nlong_call_with_chunks = true\n\
-                    write_with_reply = true\nremote_invalidation = false\n";
+                    write_with_reply = true\nremote_invalidation = false\n\
+                    write_chunk_padding = true\nlinks_in_line = true\n";
         let config = Config::parse(text).expect("all keys are known");
         let given = settings(&config, caps).interop;
         let numbers = [given.read_chunks_max, given.write_chunks_max, given.segments_max];
         assert_eq!(numbers, [2, 3, 4]);
         assert_eq!(given.reply_chunk, proto::ReplyChunkUse::Always);
         assert!(given.read_chunk_last && given.long_call_with_chunks && given.write_with_reply);
-        assert!(!given.remote_invalidation);
+        assert!(!given.remote_invalidation && given.write_chunk_padding && given.links_in_line);
     }
 
     #[test]

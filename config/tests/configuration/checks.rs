@@ -387,16 +387,18 @@ fn versions_exposures_and_uses_have_names() {
 fn interop_keys_reach_the_configuration() {
     let config = Config::parse(
         "[interop]\nread_chunk_last = true\nlong_call_with_chunks = true\n\
+         write_chunk_padding = true\nlinks_in_line = true\n\
          write_with_reply = true\nremote_invalidation = false\nsegments_max = 1\n",
     )
     .expect("all keys are known");
     let (given, default) = (config.interop(), Config::default());
     assert!(given.read_chunk_last && given.long_call_with_chunks && given.write_with_reply);
-    assert!(!given.remote_invalidation);
+    assert!(!given.remote_invalidation && given.write_chunk_padding && given.links_in_line);
     assert_eq!((given.read_chunks_max.value(), given.segments_max.value()), (1, 1));
     let default = default.interop();
     assert!(!default.read_chunk_last && !default.long_call_with_chunks);
     assert!(!default.write_with_reply && default.remote_invalidation);
+    assert!(!default.write_chunk_padding && !default.links_in_line);
     assert_eq!(default.write_chunks_max.value(), 1);
     assert_eq!(default.segments_max.value(), 16);
 }

@@ -55,6 +55,13 @@ pub struct Interop {
     pub read_chunk_last: bool,
     /// The most Write chunks of a call. ntirpc (NFS-Ganesha) and libevpl use the first only.
     pub write_chunks_max: u32,
+    /// Whether up to three bytes behind a result in its Write chunk are taken for padding. ntirpc
+    /// (NFS-Ganesha) writes it, which RFC 8166 3.4.6.2 forbids. For the upper-layer binding, which
+    /// knows the length of the result.
+    pub write_chunk_padding: bool,
+    /// Whether the target of a link is requested in the payload stream. ntirpc (NFS-Ganesha) puts
+    /// it there in any case. For the upper-layer binding, which knows what a result is.
+    pub links_in_line: bool,
     /// The most segments of a chunk. libevpl takes a single one; the Linux client never has more
     /// than 16.
     pub segments_max: u32,
@@ -90,6 +97,8 @@ impl Default for Interop {
             read_chunks_max: 1,
             read_chunk_last: false,
             write_chunks_max: 1,
+            write_chunk_padding: false,
+            links_in_line: false,
             segments_max: 16,
             long_call_with_chunks: false,
             write_with_reply: false,

@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::{
-    self as proto, CallDemand, CallId, CallName, CallWith, SendError, ShortSend, WantKind,
+    self as proto, CallDemand, CallId, CallName, CallWith, SendError, ShortSend, Version, WantKind,
 };
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 
@@ -109,6 +109,13 @@ impl<'a> CallBuilder<'a> {
     #[inline]
     pub(crate) fn id(&self) -> CallId {
         self.id
+    }
+
+    /// Whether targets of links have no Write chunk (`interop.links_in_line`): only in version one,
+    /// which is assumed until the version is known.
+    pub(crate) fn has_links_in_line(&self) -> bool {
+        let conn = &self.peer.conn;
+        conn.settings().interop.links_in_line && conn.version() != Some(Version::Two)
     }
 
     /// The payload, written from behind transaction id and message type.

@@ -4,11 +4,11 @@ use core::ops::Range;
 
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Loan, RecvPool, RecvToken};
-use rpcrdma_proto::{ItemSet, Piece};
+use rpcrdma_proto::Piece;
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 use rpcrdma_xdr::onc::RpcPrefix;
 
-use super::map::{IN_LOANS, ItemAt, Map};
+use super::map::{IN_LOANS, ItemAt, Map, WriteChunks};
 use super::rdma_target::RdmaTarget;
 use crate::api::sink::Sink;
 use crate::stats::SharedStats;
@@ -99,9 +99,9 @@ impl<'a> Incoming<'a> {
         items.iter().map(|&at| PlacedItem { incoming: self, at })
     }
 
-    /// The Write chunks offered for this message, by want, if it is a reply of the base protocol,
+    /// The Write chunks offered for this message, if it is a reply of the base protocol,
     /// which must use them.
-    pub(crate) fn chunks(&self) -> Option<ItemSet> {
+    pub(crate) fn chunks(&self) -> Option<WriteChunks> {
         self.mapping().and_then(|mapped| mapped.map.chunks)
     }
 

@@ -15,7 +15,16 @@ pub(crate) struct Map {
     pub(super) pieces: Vec<Piece>,
     pub(super) taken: Vec<bool>,
     /// The Write chunks offered for a reply of the base protocol.
-    pub(super) chunks: Option<ItemSet>,
+    pub(super) chunks: Option<WriteChunks>,
+}
+
+/// The Write chunks of a call, for the upper-layer binding of its reply.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WriteChunks {
+    /// Those offered, by want.
+    pub offered: ItemSet,
+    /// Whether a result may have padding behind it (`interop.write_chunk_padding`).
+    pub may_have_padding: bool,
 }
 
 /// A placed item in the map.
@@ -101,8 +110,8 @@ impl Map {
     }
 
     /// Records that the message is a reply of the base protocol, and its Write chunks.
-    pub fn set_chunks(&mut self, offered: ItemSet) {
-        self.chunks = Some(offered);
+    pub fn set_chunks(&mut self, chunks: WriteChunks) {
+        self.chunks = Some(chunks);
     }
 
     /// Locates the items outside of the payload. `rdma_buffers` gives the first loan of an item

@@ -46,6 +46,9 @@ pub struct Item {
     pub operation: Option<u32>,
     /// Its maximum length, in bytes.
     pub len_max: u32,
+    /// Whether it is the target of a symbolic link, which `interop.links_in_line` requests in the
+    /// stream.
+    pub is_link: bool,
 }
 
 /// The maximum length of a procedure's results, in bytes of XDR, without the bytes of DDP-eligible

@@ -2,7 +2,7 @@
 
 use rpcrdma_xdr::onc::{ReplyHeader, RpcPrefix};
 
-use super::binding::{BindError, Bound, Order, ReplyMax};
+use super::binding::{BindError, Bound, Item, Order, ReplyMax};
 use crate::api::builder::{CallBuilder, CallHandle};
 use crate::api::sink::Sink;
 use crate::api::unsent::Unsent;
@@ -140,7 +140,7 @@ impl<'a> BoundCall<'a> {
     /// # Errors
     /// As [`BoundCall::result`].
     pub fn result_in_line(&mut self, len_max: u32) -> Result<(), BindError> {
-        let len_max = self.next_result(len_max)?;
+        self.next_result(len_max)?;
         self.may_be_in_line(len_max);
         Ok(())
     }
@@ -224,18 +224,19 @@ impl<'a> BoundCall<'a> {
         Ok(())
     }
 
-    /// Accounts for the next DDP-eligible result. False if the protection of the call forbids
-    /// placing it.
+    /// Accounts for the next DDP-eligible result. False if the protection of the call, or
+    /// `interop.links_in_line`, forbids placing it.
     fn wanted(&mut self, Want { len_min, len_max }: Want) -> Result<bool, BindError> {
-        let len_max = self.next_result(len_max)?;
-        let may_place = self.bound.protection().may_place();
+        let item = self.next_result(len_max)?;
+        let stays = item.is_link && self.call.has_links_in_line();
+        let may_place = self.bound.protection().may_place() && !stays;
         // A shorter item than requested comes in the stream.
         let in_line = if may_place { len_min.saturating_sub(1).min(len_max) } else { len_max };
         self.may_be_in_line(in_line);
         Ok(may_place)
     }
 
-    fn next_result(&mut self, len_max: u32) -> Result<u32, BindError> {
+    fn next_result(&mut self, len_max: u32) -> Result<&'static Item, BindError> {
         let procedure = self.bound.procedure();
         let item =
             self.results.next().ok_or(BindError::NotEligible { procedure: procedure.name })?;
@@ -243,7 +244,7 @@ impl<'a> BoundCall<'a> {
             let (len, max) = (len_max.into(), item.len_max);
             return Err(BindError::TooLong { item: item.name, len, max });
         }
-        Ok(len_max)
+        Ok(item)
     }
 
     fn may_be_in_line(&mut self, len: u32) {

@@ -4,6 +4,7 @@ use super::binding::{Bound, Item, Order};
 use super::data::Data;
 use super::protection::Protection;
 use crate::message::incoming::{EndOfMessage, Incoming, PayloadReader, PlacedItem};
+use crate::message::map::WriteChunks;
 
 /// Reads a call or a reply by its binding.
 ///
@@ -89,15 +90,27 @@ impl<'a> Items<'a> {
         if !may_place {
             return Err(ItemError::NotEligible { position });
         }
-        // wire.md C3, E17: an item that the caller exposes may include its padding.
-        let is_padded = placed.position().is_some() && placed.len() == len.next_multiple_of(4);
-        if placed.len() != len && !is_padded {
+        if placed.len() != len && !self.is_padded(&placed, len) {
             return Err(ItemError::Length { position, stated: len, placed: placed.len() });
         }
         let data = Data::placed(placed, len, self.met);
         self.met += 1;
         self.met_len += len.next_multiple_of(4);
         Ok(data)
+    }
+
+    /// Whether an item of `len` bytes was placed with padding that may be there.
+    #[cold]
+    fn is_padded(&self, placed: &PlacedItem<'a>, len: u32) -> bool {
+        match placed.position() {
+            // wire.md C3, E17: an item that the caller exposes may include its padding.
+            Some(_) => placed.len() == len.next_multiple_of(4),
+            // wire.md C12: a result may not, except from a peer that is known for it.
+            None => {
+                let is_expected = self.message.chunks().is_some_and(|it| it.may_have_padding);
+                is_expected && placed.len().checked_sub(len).is_some_and(|more| more < 4)
+            }
+        }
     }
 
     /// The placed item at this point of the stream; `None` if it is inline.
@@ -109,7 +122,7 @@ impl<'a> Items<'a> {
     ) -> Result<Option<PlacedItem<'a>>, ItemError> {
         let message = self.message;
         let next = message.placed().nth(self.met);
-        let Some(offered) = message.chunks() else {
+        let Some(WriteChunks { offered, .. }) = message.chunks() else {
             // wire.md E16: an item without bytes always stays in the stream.
             return Ok(next.filter(|next| len > 0 && next.position() == Some(position)));
         };

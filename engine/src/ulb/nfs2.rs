@@ -56,12 +56,16 @@ const PROCEDURES: [Procedure; 18] = [
 ];
 
 const WRITE_DATA: [Item; 1] = [item("writeargs.data", DATA_MAX)];
-const SYMLINK_PATH: [Item; 1] = [item("symlinkargs.to", PATH_MAX)];
+const SYMLINK_PATH: [Item; 1] = [link("symlinkargs.to", PATH_MAX)];
 const READ_DATA: [Item; 1] = [item("readres.data", DATA_MAX)];
-const READLINK_PATH: [Item; 1] = [item("readlinkres.data", PATH_MAX)];
+const READLINK_PATH: [Item; 1] = [link("readlinkres.data", PATH_MAX)];
 
 const fn item(name: &'static str, len_max: u32) -> Item {
-    Item { name, operation: None, len_max }
+    Item { name, operation: None, len_max, is_link: false }
+}
+
+const fn link(name: &'static str, len_max: u32) -> Item {
+    Item { is_link: true, ..item(name, len_max) }
 }
 
 const fn procedure(

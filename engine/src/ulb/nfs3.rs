@@ -100,13 +100,17 @@ const PROCEDURES: [Procedure; 22] = [
 ];
 
 const WRITE_DATA: [Item; 1] = [item("WRITE3args.data")];
-const SYMLINK_PATH: [Item; 1] = [item("symlinkdata3.symlink_data")];
+const SYMLINK_PATH: [Item; 1] = [link("symlinkdata3.symlink_data")];
 const READ_DATA: [Item; 1] = [item("READ3resok.data")];
-const READLINK_PATH: [Item; 1] = [item("READLINK3resok.data")];
+const READLINK_PATH: [Item; 1] = [link("READLINK3resok.data")];
 
 /// No length is limited by the protocol.
 const fn item(name: &'static str) -> Item {
-    Item { name, operation: None, len_max: u32::MAX }
+    Item { name, operation: None, len_max: u32::MAX, is_link: false }
+}
+
+const fn link(name: &'static str) -> Item {
+    Item { is_link: true, ..item(name) }
 }
 
 const fn plain(number: u32, name: &'static str, longest: u32) -> Procedure {

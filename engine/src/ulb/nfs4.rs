@@ -32,10 +32,10 @@ pub const BINDING: Binding = Binding {
             number: COMPOUND,
             name: "COMPOUND",
             arguments: &[
-                item("createtype4.linkdata", OP_CREATE),
+                link("createtype4.linkdata", OP_CREATE),
                 item("WRITE4args.data", OP_WRITE),
             ],
-            results: &[item("READ4resok.data", OP_READ), item("READLINK4resok.link", OP_READLINK)],
+            results: &[item("READ4resok.data", OP_READ), link("READLINK4resok.link", OP_READLINK)],
             reply: ReplyMax::Stated,
         },
     ],
@@ -90,5 +90,9 @@ pub const OP_WRITE: u32 = 38;
 
 /// No length is limited by the protocol.
 const fn item(name: &'static str, operation: u32) -> Item {
-    Item { name, operation: Some(operation), len_max: u32::MAX }
+    Item { name, operation: Some(operation), len_max: u32::MAX, is_link: false }
+}
+
+const fn link(name: &'static str, operation: u32) -> Item {
+    Item { is_link: true, ..item(name, operation) }
 }

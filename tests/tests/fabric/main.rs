@@ -41,6 +41,7 @@ mod sizes;
 mod stops;
 mod ulb;
 mod ulb_chunks;
+mod ulb_interop;
 mod ulb_tables;
 mod ulb_ways;
 mod versions;

@@ -102,7 +102,7 @@ fn any_interop() -> impl Strategy<Value = Interop> {
             long_call_with_chunks: flags.0,
             write_with_reply: flags.1,
             reply_chunk,
-            remote_invalidation: true,
+            ..Interop::default()
         },
     )
 }

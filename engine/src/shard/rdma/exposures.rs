@@ -22,7 +22,7 @@ use super::windows::{Exposer, Grant, Windows};
 use crate::error::CallError;
 use crate::message::bulk::{Bulk, PIECES_MAX};
 use crate::message::incoming::Buffers;
-use crate::message::map::Map;
+use crate::message::map::{Map, WriteChunks};
 use crate::message::rdma_target::{RdmaRange, RdmaTarget};
 use crate::provider::SendOp;
 use crate::shard::receive::reading::{PartList, Reading, first_segment};
@@ -461,7 +461,8 @@ impl Exposure {
         }
         map.set_items(structure, &placed, &self.targets, |item| self.target_of(item.index));
         if self.has_chunks {
-            map.set_chunks(self.segments.wants);
+            let may_have_padding = conn.settings().interop.write_chunk_padding;
+            map.set_chunks(WriteChunks { offered: self.segments.wants, may_have_padding });
         }
         Ok(())
     }
