@@ -1,9 +1,11 @@
-//! The test client and the Linux kernel's NFS server, on an RDMA device, in version one.
+//! The test client and an NFS server of another project, on an RDMA device, in version one.
 //!
-//! `RPCRDMA_TEST_DEVICE` and `RPCRDMA_TEST_ADDRESS` say which device. The server exports `/export`
-//! from this machine, with RDMA port 20049 and MOUNT on port 20048; what is read and written is
-//! compared with the directory itself.
+//! `RPCRDMA_TEST_DEVICE` and `RPCRDMA_TEST_ADDRESS` say which device, `RPCRDMA_TEST_NFS` which
+//! server: `kernel` (also without it), `ganesha` or `ganesha-unpatched`. It exports `/export` from
+//! this machine, with RDMA port 20049 and MOUNT on port 20048; what is read and written is compared
+//! with the directory itself.
 
+use std::cell::Cell;
 use std::env;
 use std::fs;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -15,13 +17,78 @@ use rpcrdma_engine::{Address, CallError, Engine};
 use rpcrdma_tests::device::{address, device};
 use rpcrdma_tests::nfs::client::{read_request, read_results};
 use rpcrdma_tests::nfs::mount::mount;
-use rpcrdma_tests::nfs::{Failure, Give, Moved, Nfs, Scene, Take, suite};
+use rpcrdma_tests::nfs::{Defect, Failure, Give, Moved, Nfs, Scene, Take, defects, suite};
 use rpcrdma_tests::setup::suited;
 use rpcrdma_verbs::Verbs;
 
 const EXPORT: &str = "/export";
-/// The default inline thresholds of the server.
-const INLINE: u32 = 4096;
+
+/// A server, and how it differs from others.
+struct Kind {
+    name: &'static str,
+    /// Its default inline thresholds.
+    inline: u32,
+    /// Whether it invalidates a key with its reply.
+    invalidates: bool,
+    /// Whether it states what it counts and receives commands in `/proc`.
+    is_kernel: bool,
+    defects: &'static [Defect],
+    /// What it needs of `[interop]`.
+    interop: fn(&mut Raw),
+}
+
+const KINDS: [Kind; 3] = [
+    Kind {
+        name: "kernel",
+        inline: 4096,
+        invalidates: true,
+        is_kernel: true,
+        defects: &[],
+        interop: |_| {},
+    },
+    Kind { name: "ganesha", defects: defects::GANESHA, interop: for_ganesha, ..GANESHA },
+    Kind {
+        name: "ganesha-unpatched",
+        defects: defects::GANESHA_UNPATCHED,
+        interop: |raw| {
+            for_ganesha(raw);
+            raw.interop.write_chunk_padding = true;
+        },
+        ..GANESHA
+    },
+];
+
+/// It states no sizes, so a message has 1024 bytes (RFC 8166 3.3.2).
+const GANESHA: Kind = Kind {
+    name: "",
+    inline: 1024,
+    invalidates: false,
+    is_kernel: false,
+    defects: &[],
+    interop: for_ganesha,
+};
+
+fn for_ganesha(raw: &mut Raw) {
+    raw.interop.read_chunk_last = true;
+    raw.interop.links_in_line = true;
+}
+
+/// The server that is there.
+fn kind() -> &'static Kind {
+    let name = env::var("RPCRDMA_TEST_NFS").unwrap_or_else(|_| "kernel".into());
+    KINDS.iter().find(|kind| kind.name == name).unwrap_or_else(|| panic!("no server is {name}"))
+}
+
+/// Whether the kernel's server is there, which a test controls by `/proc`; says so if not.
+fn is_kernel() -> bool {
+    let kind = kind();
+    if !kind.is_kernel {
+        eprintln!("SKIPPED: for the kernel's server, and this is {}", kind.name);
+    }
+    kind.is_kernel
+}
+
+thread_local! { static LOOKS: Cell<u64> = const { Cell::new(0) }; }
 
 fn server() -> SocketAddr {
     SocketAddr::new(address(), 20_049)
@@ -33,8 +100,14 @@ fn root() -> nfs_fh3 {
     mount(service, EXPORT.as_bytes()).expect("the directory is exported")
 }
 
-/// What the server has counted of its RDMA Reads and Writes.
+/// What the server has counted of its RDMA Reads and Writes. One that counts nothing has more at
+/// every look.
 fn moved() -> Moved {
+    if !kind().is_kernel {
+        let looks = LOOKS.get() + 1;
+        LOOKS.set(looks);
+        return Moved { reads: looks, writes: looks };
+    }
     let count = |name: &str| {
         let path = Path::new("/proc/sys/sunrpc/svc_rdma").join(name);
         let text = fs::read_to_string(&path).expect("a counter of the server");
@@ -53,6 +126,7 @@ fn configured(change: impl Fn(&mut Raw)) -> Config {
     raw.app.bulk.count = 80;
     raw.app.bulk.length = "256KiB".into();
     raw.explicit.buffers.count = 32;
+    (kind().interop)(&mut raw);
     change(&mut raw);
     Config::try_from(raw).expect("the configuration of a test holds")
 }
@@ -72,6 +146,12 @@ fn connected(at: SocketAddr, change: impl Fn(&mut Raw)) -> (Engine<Verbs>, Nfs<V
     (engine, nfs)
 }
 
+fn scene(nfs: Nfs<Verbs>, inline: u32) -> Scene<'static, Verbs> {
+    let mut scene = Scene::new(nfs, root(), Path::new(EXPORT), &moved, inline);
+    scene.defects = kind().defects;
+    scene
+}
+
 /// Connects, and hands a test the scene.
 fn with_server(
     inline: u32,
@@ -79,7 +159,7 @@ fn with_server(
     test: impl FnOnce(&mut Scene<'_, Verbs>, Address),
 ) {
     let (_engine, nfs) = connected(server(), change);
-    let mut scene = Scene::new(nfs, root(), Path::new(EXPORT), &moved, inline);
+    let mut scene = scene(nfs, inline);
     test(&mut scene, server().into());
     let stats = scene.nfs.rpc.client().handle().stats();
     assert_eq!((stats.leaked, stats.failed_completions), (0, 0), "{stats:?}");
@@ -87,8 +167,8 @@ fn with_server(
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn messages_of_4096_bytes() {
-    with_server(INLINE, one, |scene, _| suite::all(scene));
+fn messages_of_the_default_length() {
+    with_server(kind().inline, one, |scene, _| suite::all(scene));
 }
 
 /// What the server says that it takes and sends in line, to those who connect meanwhile.
@@ -103,7 +183,7 @@ impl Stating {
 
 impl Drop for Stating {
     fn drop(&mut self) {
-        fs::write(STATED, INLINE.to_string()).expect("the server is told");
+        fs::write(STATED, KINDS[0].inline.to_string()).expect("the server is told");
     }
 }
 
@@ -124,6 +204,9 @@ fn messages_of_1024_bytes() {
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
 fn messages_of_8192_bytes() {
+    if !is_kernel() {
+        return;
+    }
     let _stating = Stating::new(8192);
     let large = |raw: &mut Raw| {
         one(raw);
@@ -135,6 +218,9 @@ fn messages_of_8192_bytes() {
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
 fn messages_of_other_lengths_in_each_direction() {
+    if !is_kernel() {
+        return;
+    }
     let _stating = Stating::new(8192);
     for (sent, received) in [("1KiB", "8KiB"), ("8KiB", "1KiB")] {
         let change = |raw: &mut Raw| {
@@ -164,7 +250,7 @@ fn chunks_of_many_segments() {
         raw.app.bulk.length = "72KiB".into();
         raw.app.bulk.count = 256;
     };
-    with_server(INLINE, small, suite_of_data);
+    with_server(kind().inline, small, suite_of_data);
 }
 
 /// Memory that is registered for each call, and not shown through windows.
@@ -175,7 +261,7 @@ fn memory_by_registrations() {
         one(raw);
         raw.explicit.exposure = "registration".into();
     };
-    with_server(INLINE, registered, suite_of_data);
+    with_server(kind().inline, registered, suite_of_data);
 }
 
 /// Only this side invalidates its memory.
@@ -186,11 +272,11 @@ fn without_remote_invalidation() {
         one(raw);
         raw.interop.remote_invalidation = false;
     };
-    with_server(INLINE, own, suite_of_data);
+    with_server(kind().inline, own, suite_of_data);
 }
 
-/// The server invalidates the only key of a call with its reply, if the client permits it; of
-/// several keys it invalidates none.
+/// The kernel's server invalidates the only key of a call with its reply, if the client permits it;
+/// of several keys it invalidates none.
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
 fn memory_with_one_key_is_invalidated_by_the_server() {
@@ -200,7 +286,7 @@ fn memory_with_one_key_is_invalidated_by_the_server() {
             raw.explicit.exposure = "windows".into();
             raw.interop.remote_invalidation = may;
         };
-        with_server(INLINE, change, |scene, _| {
+        with_server(kind().inline, change, |scene, _| {
             let (dir, path) = scene.fresh("keys");
             let bytes = suite::pattern(6, 30_000);
             fs::write(path.join("file"), &bytes).expect("a file");
@@ -216,6 +302,7 @@ fn memory_with_one_key_is_invalidated_by_the_server() {
             let after = scene.nfs.rpc.client().handle().stats();
             let exposed = after.exposed - before.exposed;
             let invalidated = after.invalidations - before.invalidations;
+            let own = if kind().invalidates { own } else { pieces as u64 };
             assert_eq!((exposed, invalidated), (20 * pieces as u64, 20 * own), "{may}, {pieces}");
         });
     }
@@ -232,7 +319,7 @@ fn suite_of_data(scene: &mut Scene<'_, Verbs>, _: Address) {
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
 fn the_version_of_a_server_is_discovered_once() {
-    with_server(INLINE, |_| {}, suite::versions::the_version_of_a_server_is_discovered_once);
+    with_server(kind().inline, |_| {}, suite::versions::the_version_of_a_server_is_discovered_once);
 }
 
 /// Found out by the first call, where no properties are spoken of.
@@ -261,7 +348,7 @@ fn the_first_call_discovers_the_version() {
 fn addresses_of_version_six() {
     let at = SocketAddr::new(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1).into(), 20_049);
     let (_engine, nfs) = connected(at, one);
-    let mut scene = Scene::new(nfs, root(), Path::new(EXPORT), &moved, INLINE);
+    let mut scene = scene(nfs, kind().inline);
     suite::names::attributes_are_those_of_the_file_system(&mut scene);
     suite::data::reads_stop_at_the_end(&mut scene);
 }
@@ -270,7 +357,7 @@ fn addresses_of_version_six() {
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
 fn as_many_calls_as_the_server_grants() {
-    with_server(INLINE, one, |scene, _| {
+    with_server(kind().inline, one, |scene, _| {
         let (dir, path) = scene.fresh("grants");
         fs::write(path.join("file"), suite::pattern(3, 100_000)).expect("a file");
         let file = scene.nfs.lookup(&dir, b"file").expect("the file").object;
@@ -320,6 +407,9 @@ fn calls_of_a_new_client_are_executed() {
     make(Some(77)).expect("it is made");
     fs::remove_file(&path).expect("it was made");
     make(Some(77)).expect("out of the cache");
+    if kind().defects.contains(&Defect::RepeatsExecuted) {
+        fs::remove_file(&path).expect("it is made again");
+    }
     assert!(!path.exists(), "the cache has answered, and nothing was made");
     make(None).expect("it is made");
     assert!(path.exists(), "another client is served");
@@ -336,7 +426,7 @@ fn every_kind_of_message_crosses_the_wire() {
     let server = server.map_or(address(), |it| it.parse().expect("an address of the server"));
     let root = mount(SocketAddr::new(server, 20_048), EXPORT.as_bytes()).expect("an export");
     let (_engine, mut nfs) = connected(SocketAddr::new(server, 20_049), one);
-    suite::kinds::every_kind_of_message(&mut nfs, &root);
+    suite::kinds::every_kind_of_message(&mut nfs, &root, kind().defects);
     let stats = nfs.rpc.client().handle().stats();
     assert_eq!(stats.version_one, 1);
     if let Ok(file) = env::var("RPCRDMA_TEST_COUNT") {
@@ -348,7 +438,7 @@ fn every_kind_of_message_crosses_the_wire() {
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
 fn connections_come_and_go() {
-    with_server(INLINE, one, |scene, at| {
+    with_server(kind().inline, one, |scene, at| {
         let (dir, path) = scene.fresh("comers");
         fs::write(path.join("file"), suite::pattern(4, 30_000)).expect("a file");
         let file = scene.nfs.lookup(&dir, b"file").expect("the file").object;
@@ -365,9 +455,12 @@ fn connections_come_and_go() {
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
 fn a_restarted_server_is_found_again() {
+    if !is_kernel() {
+        return;
+    }
     let threads = |count: &str| fs::write("/proc/fs/nfsd/threads", count).expect("nfsd is here");
     let (_engine, nfs) = connected(server(), one);
-    let mut scene = Scene::new(nfs, root(), Path::new(EXPORT), &moved, INLINE);
+    let mut scene = scene(nfs, kind().inline);
     let (dir, path) = scene.fresh("restart");
     fs::write(path.join("file"), suite::pattern(5, 30_000)).expect("a file");
     let file = scene.nfs.lookup(&dir, b"file").expect("the file").object;

@@ -8,10 +8,12 @@
 //! ```
 
 pub mod client;
+pub mod defects;
 pub mod mount;
 pub mod rpc;
 pub mod suite;
 
 pub use client::{ListFrom, Nfs, Read, at};
+pub use defects::Defect;
 pub use rpc::{Caller, Failure, Give, Reply, Request, Take};
 pub use suite::{Moved, Scene};

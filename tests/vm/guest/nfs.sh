@@ -19,6 +19,15 @@ kernel_nfs_server() {
     echo Y >/proc/fs/nfsd/v4_end_grace
 }
 
+# ganesha_server: /export for all clients, version 3, as NFS-Ganesha's configuration in /in says. Its log is /run/ganesha.log.
+ganesha_server() {
+    mkdir -p /var/lib/nfs/ganesha /run/ganesha
+    # It exports no file system of the type tmpfs.
+    echo "export /export shmfs rw 0 0" >/etc/mtab
+    ganesha.nfsd -F -L /run/ganesha.log -N NIV_EVENT -f /in/ganesha.conf -p /run/ganesha.pid &
+    until_true 30 grep -q "NFS SERVER INITIALIZED" /run/ganesha.log || { tail -n 5 /run/ganesha.log && return 1; }
+}
+
 # kernel_mount ADDRESS:PATH DIRECTORY [OPTIONS]: by version 3 over RDMA, from whatever serves at ports 20048 and 20049.
 # The options come behind those and can overrule them.
 kernel_mount() {

@@ -8,7 +8,10 @@ use rpcrdma_engine::Provider;
 use super::sizes::{few_lengths, lengths};
 use super::{Scene, pattern};
 use crate::nfs::client::{read_request, read_results, write_request};
-use crate::nfs::{Give, Take};
+use crate::nfs::defects::{
+    assert_cut_off, assert_padded_wrongly, is_end_lost, is_padded_wrongly, possible,
+};
+use crate::nfs::{Defect, Give, Take};
 
 /// READ returns the bytes of the file, however they are requested.
 ///
@@ -25,9 +28,23 @@ pub fn reads_bring_what_is_in_the_file<P: Provider>(scene: &mut Scene<'_, P>) {
         let is_dense = scene.is_thorough && matches!(take, Take::Sink(1) | Take::InLine);
         let which = if is_dense { lengths } else { few_lengths };
         for len in which(max, scene.inline, &[]) {
+            if len == 0 && scene.has(Defect::ReadOfNothing) {
+                continue;
+            }
             let offset = len as usize % 7;
             let before = (scene.moved)();
             let read = scene.nfs.read(&file, offset as u64, len, take);
+            let is_broken = scene.has(Defect::ReadPadding) && is_padded_wrongly(len as usize);
+            if scene.has(Defect::ReadPadding) && is_end_lost(len as usize) {
+                assert_cut_off(read);
+                continue;
+            }
+            // A Reply chunk without room cuts off what is too much.
+            let is_short = take == Take::InLine && len % 4 == 1;
+            if is_broken && !matches!(take, Take::Sink(_)) && (is_short || read.is_err()) {
+                assert_padded_wrongly(read, len as usize);
+                continue;
+            }
             let read = read.unwrap_or_else(|why| panic!("{len} bytes by {take:?}: {why:?}"));
             // A server may return less than requested, within limits.
             assert!(read.data.len() == len as usize, "{} of {len}, {take:?}", read.data.len());
@@ -61,8 +78,9 @@ pub fn reads_stop_at_the_end<P: Provider>(scene: &mut Scene<'_, P>) {
         let file = scene.nfs.lookup(&dir, name.as_bytes()).expect("the file").object;
         for take in [Take::Sink(1), Take::Sink(2), Take::RdmaBuffer, Take::InLine] {
             for offset in [0, len / 2, len.saturating_sub(1), len, len + 1, len + 100_000] {
-                let read = scene.nfs.read(&file, offset as u64, 80_000, take).expect(&name);
                 let is = bytes.get(offset..).unwrap_or_default();
+                let take = possible(take, is.len(), scene.defects);
+                let read = scene.nfs.read(&file, offset as u64, 80_000, take).expect(&name);
                 assert!(read.data == is, "{name} from {offset} by {take:?}");
                 assert!(read.eof, "{name} from {offset} by {take:?} ends");
             }
@@ -151,6 +169,7 @@ pub fn many_calls_are_in_flight<P: Provider>(scene: &mut Scene<'_, P>) {
             let offset = (block * BLOCK) as u64;
             let len = [1, 100, BLOCK - 1, BLOCK][(block + round) % 4];
             let take = [Take::Sink(1), Take::RdmaBuffer, Take::InLine][(block + round) % 3];
+            let take = possible(take, len, scene.defects);
             let request = read_request(&from, offset, len as u32, take);
             reads.push((block, len, scene.nfs.rpc.submit(&request).expect("a READ")));
             let data = &bytes[block * BLOCK..][..len];

@@ -7,14 +7,15 @@ use rpcrdma_engine::Provider;
 use super::data::IN_LINE_MAX;
 use super::pattern;
 use super::refusals::data_longer_than_their_chunk;
-use crate::nfs::{Failure, Give, ListFrom, Nfs, Take};
+use crate::nfs::defects::possible;
+use crate::nfs::{Defect, Failure, Give, ListFrom, Nfs, Take};
 
 /// Short and long calls and replies, with and without chunks, and the two errors of version one.
 /// Written data are read back, and all files are removed.
 ///
 /// # Panics
 /// If anything is not as it should be.
-pub fn every_kind_of_message<P: Provider>(nfs: &mut Nfs<P>, root: &nfs_fh3) {
+pub fn every_kind_of_message<P: Provider>(nfs: &mut Nfs<P>, root: &nfs_fh3, defects: &[Defect]) {
     nfs.null().expect("NULL");
     let dir = nfs.mkdir(root, b"kinds").expect("MKDIR");
     let file = nfs.create(&dir, b"file").expect("CREATE");
@@ -28,6 +29,7 @@ pub fn every_kind_of_message<P: Provider>(nfs: &mut Nfs<P>, root: &nfs_fh3) {
             assert_eq!(done.expect("WRITE").count as usize, len, "{give:?}");
         }
         for take in [Take::InLine, Take::RdmaBuffer, Take::Sink(1), Take::Sink(3)] {
+            let take = possible(take, len, defects);
             let read = nfs.read(&file, 0, len as u32, take).expect("READ");
             assert!(read.data == bytes, "{len} bytes by {take:?}");
         }
@@ -37,7 +39,7 @@ pub fn every_kind_of_message<P: Provider>(nfs: &mut Nfs<P>, root: &nfs_fh3) {
     assert!(matches!(failing, Err(Failure::Status(_))), "{failing:?}");
     let stats = nfs.rpc.client().handle().stats();
     if stats.version_two == 0 {
-        data_longer_than_their_chunk(nfs, &file);
+        data_longer_than_their_chunk(nfs, &file, defects);
     }
 
     let mut names = vec![b"file".to_vec()];

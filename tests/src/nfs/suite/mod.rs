@@ -19,6 +19,7 @@ use nfs3_types::xdr_codec::Opaque;
 use rpcrdma_engine::Provider;
 
 use super::client::Nfs;
+use super::defects::Defect;
 
 /// A client, and the directory that its server exports.
 pub struct Scene<'a, P: Provider> {
@@ -34,6 +35,8 @@ pub struct Scene<'a, P: Provider> {
     pub inline: u32,
     /// Whether to test all interesting lengths, or one of each kind.
     pub is_thorough: bool,
+    /// What the server is known to do wrong.
+    pub defects: &'static [Defect],
 }
 
 /// Explicit RDMA of a server.
@@ -64,7 +67,7 @@ impl<'a, P: Provider> Scene<'a, P> {
             gid: owner.gid(),
             ..auth_unix::default()
         });
-        Scene { nfs, root, path, moved, inline, is_thorough: true }
+        Scene { nfs, root, path, moved, inline, is_thorough: true, defects: &[] }
     }
 
     /// An empty directory for a check: its handle and path.
@@ -80,6 +83,11 @@ impl<'a, P: Provider> Scene<'a, P> {
         fs::create_dir(&path).expect("a directory can be made");
         let found = self.nfs.lookup(&self.root, name.as_bytes()).expect("the server finds it");
         (found.object, path)
+    }
+
+    /// Whether the server is known to have a defect.
+    pub fn has(&self, defect: Defect) -> bool {
+        self.defects.contains(&defect)
     }
 
     /// Whether the connection speaks version one.
@@ -98,7 +106,7 @@ impl<'a, P: Provider> Scene<'a, P> {
 /// # Panics
 /// If the server or the client fails a check.
 pub fn all<P: Provider>(scene: &mut Scene<'_, P>) {
-    kinds::every_kind_of_message(&mut scene.nfs, &scene.root);
+    kinds::every_kind_of_message(&mut scene.nfs, &scene.root, scene.defects);
     names::attributes_are_those_of_the_file_system(scene);
     names::names_of_every_length_are_found(scene);
     names::changes_are_made_in_the_file_system(scene);

@@ -8,8 +8,9 @@ use rpcrdma_engine::onc::AcceptStatus;
 use rpcrdma_engine::{CallError, Provider};
 
 use super::{Scene, pattern};
-use crate::nfs::client::read_request;
-use crate::nfs::{Failure, ListFrom, Nfs, Take};
+use crate::nfs::client::{read_request, read_results};
+use crate::nfs::defects::assert_cut_off;
+use crate::nfs::{Defect, Failure, ListFrom, Nfs, Take};
 
 /// A failed READ or READLINK has no data: the offered memory is returned unchanged.
 ///
@@ -50,8 +51,8 @@ pub fn memory_that_is_too_small_fails_its_call_only<P: Provider>(scene: &mut Sce
         if is_one {
             let from = ListFrom::default();
             let listed = scene.nfs.readdirplus_in(&dir, from, 32_768, scene.inline + 1000);
-            assert_rejected(listed);
-            data_longer_than_their_chunk(&mut scene.nfs, &file);
+            assert_too_small(listed, scene.defects);
+            data_longer_than_their_chunk(&mut scene.nfs, &file, scene.defects);
         }
         let read = scene.nfs.read(&file, 0, 20_000, Take::Sink(1)).expect("the next call goes");
         assert!(read.data == bytes);
@@ -64,15 +65,24 @@ pub fn memory_that_is_too_small_fails_its_call_only<P: Provider>(scene: &mut Sce
 ///
 /// # Panics
 /// If not.
-pub fn data_longer_than_their_chunk<P: Provider>(nfs: &mut Nfs<P>, file: &nfs_fh3) {
+pub fn data_longer_than_their_chunk<P: Provider>(
+    nfs: &mut Nfs<P>,
+    file: &nfs_fh3,
+    defects: &[Defect],
+) {
     let request = read_request(file, 0, 20_000, Take::Sink(1)).taking(9_000, Take::Sink(1));
-    match nfs.rpc.call(&request) {
+    match nfs.rpc.call(&request).and_then(|reply| read_results(&reply)) {
         Err(Failure::NotExecuted(AcceptStatus::SystemError)) if nfs.may_answer_system_error => {}
-        result => assert_rejected(result),
+        result => assert_too_small(result, defects),
     }
 }
 
-fn assert_rejected<T>(result: Result<T, Failure>) {
+/// The server answers ERR_CHUNK if the memory that was offered is too small, or cuts the results off
+/// if it has [`Defect::CutOff`].
+fn assert_too_small<T>(result: Result<T, Failure>, defects: &[Defect]) {
+    if defects.contains(&Defect::CutOff) {
+        return assert_cut_off(result);
+    }
     match result {
         Err(Failure::Call { error: CallError::Rejected(_), .. }) => {}
         Err(other) => panic!("the call failed otherwise: {other:?}"),
