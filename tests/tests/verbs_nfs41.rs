@@ -120,3 +120,12 @@ fn a_recall_crosses_the_wire() {
         fs::write(file, format!("{messages}\n")).expect("it is written");
     }
 }
+
+/// The other way round: the kernel of this machine mounts a server on this engine, which calls it.
+#[test]
+#[ignore = "needs an RDMA device, and root: tests/run vm"]
+fn the_kernel_mounts_and_is_called_back() {
+    let engine = Engine::new(device().device, configured(|_| {})).expect("an engine");
+    let at = SocketAddr::new(address(), 0).into();
+    suite::served::the_kernel_mounts_and_is_called_back(&engine, at);
+}

@@ -1,5 +1,5 @@
-//! A small client of NFS version 4.1 with its back channel: what meets a server in both directions
-//! of one connection.
+//! A small client of NFS version 4.1 with its back channel, and a small server: what meets the
+//! ends of the kernel in both directions of one connection.
 //!
 //! ```text
 //!   files ──▶ session ──▶ wire ──▶ Shard<P, Calls>     COMPOUNDs of the forward direction
@@ -12,6 +12,7 @@ pub mod compound;
 pub mod files;
 pub mod numbers;
 pub mod results;
+pub mod server;
 pub mod session;
 pub mod suite;
 pub mod wire;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::onc::{Auth, AuthSys, CallHeader, auth_flavor};
+use rpcrdma_engine::onc::{Auth, CallHeader, auth_flavor};
 use rpcrdma_engine::provider::{ConnectError, ConnectId};
 use rpcrdma_engine::ulb::{Bound, BoundCall, Protection, nfs4};
 use rpcrdma_engine::{
@@ -11,11 +11,11 @@ use rpcrdma_engine::{
     Completion, ConnectionId, Engine, Handler, Loan, PeerLimits, Provider, Reply, SetupError,
     Shard, Sink, Snapshot, Turn, Want,
 };
-use rpcrdma_xdr::Array;
 
 use super::callbacks::{Callbacks, put};
 use super::compound::Op;
 use super::results::{Done, Failure, read};
+use super::words::root_credentials;
 use crate::nfs::{Give, Take};
 
 /// A shard of a client, and its connection.
@@ -308,16 +308,12 @@ fn put_op(call: &mut BoundCall<'_>, op: &Op, memory: Vec<Loan>) -> Result<(), Fa
 
 /// The header of a COMPOUND, with AUTH_SYS of root.
 fn put_header(call: &mut BoundCall<'_>) {
-    let sys = AuthSys { stamp: 0, machine: b"tests", uid: 0, gid: 0, groups: Array::EMPTY };
-    let mut body = [0; 64];
-    let mut writer = rpcrdma_xdr::cursor::Writer::new(&mut body);
-    sys.encode(&mut writer).expect("a short name and no groups");
-    let len = writer.position();
+    let body = root_credentials();
     let header = CallHeader {
         program: nfs4::BINDING.program,
         version: nfs4::BINDING.version,
         procedure: nfs4::COMPOUND,
-        credentials: Auth::new(auth_flavor::SYS, &body[..len]).expect("they are short"),
+        credentials: Auth::new(auth_flavor::SYS, &body).expect("they are short"),
         verifier: Auth::NONE,
     };
     call.payload().put_fixed(&header.bytes());

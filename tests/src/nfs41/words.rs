@@ -23,6 +23,14 @@ impl StateId {
     pub const ANONYMOUS: StateId = StateId { sequence: 0, other: [0; 12] };
 }
 
+/// The body of the credentials AUTH_SYS of root.
+pub fn root_credentials() -> Vec<u8> {
+    // Stamp, name of the machine, user, group, further groups.
+    let mut out = Words::default();
+    out.u32(0).opaque(b"tests").u32(0).u32(0).list(&[]);
+    out.0
+}
+
 /// XDR under construction.
 #[derive(Debug, Clone, Default)]
 pub struct Words(pub Vec<u8>);

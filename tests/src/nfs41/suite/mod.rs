@@ -5,6 +5,7 @@ pub mod load;
 pub mod losses;
 pub mod recall;
 pub mod refusals;
+pub mod served;
 
 use std::fs;
 use std::path::Path;
