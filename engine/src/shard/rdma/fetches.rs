@@ -245,8 +245,8 @@ impl Fetches {
         lost
     }
 
-    /// Whether a peer's data has been outstanding for `patience` without any arrival. Checked every
-    /// tick, which is its accuracy.
+    /// Whether a peer's data has been outstanding for `patience` without any arrival. Its
+    /// accuracy is the time between two looks at the connection.
     pub fn is_late(&mut self, peer: u32, now: u64, patience: u64) -> bool {
         let share = &mut self.shares[peer as usize];
         if share.used.reads == 0 {
