@@ -59,11 +59,18 @@ pub fn command(words: &[String]) -> Vec<String> {
         shown.push(match () {
             () if is_host => ADDRESS.to_owned(),
             () if names_host && !value.is_empty() => format!("{option}={ADDRESS}"),
-            () => addresses(file),
+            () => attached(word).unwrap_or_else(|| addresses(file)),
         });
         is_host = names_host && value.is_empty();
     }
     shown
+}
+
+/// `-aADDRESS`, or `-qaADDRESS`: `-q` is the only short option without a value.
+fn attached(word: &str) -> Option<String> {
+    let value = word.strip_prefix('-')?.trim_start_matches('q').strip_prefix('a')?;
+    let option = word.strip_suffix(value)?;
+    (!value.is_empty()).then(|| format!("{option}{ADDRESS}"))
 }
 
 pub const ADDRESS: &str = "ADDRESS";
@@ -102,5 +109,8 @@ mod tests {
         assert_eq!(shown, "rpcrdma-bench prove -d mlx5_0 -a ADDRESS --peer=ADDRESS -r 3");
         let words = ["--peer", "nas7", "x"].map(str::to_owned);
         assert_eq!(command(&words), ["--peer", "ADDRESS", "x"]);
+        let words = ["-a10.0.0.1", "-qafd00::1", "-a=10.0.0.1", "--all", "-q", "-dmana_0"];
+        let shown = ["-aADDRESS", "-qaADDRESS", "-a=ADDRESS", "--all", "-q", "-dmana_0"];
+        assert_eq!(command(&words.map(str::to_owned)), shown);
     }
 }
