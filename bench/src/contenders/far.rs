@@ -188,13 +188,13 @@ fn start(cores: CorePair) -> Result<(Lines, Started), BenchError> {
     let program = own_program().map_err(|why| failed(&why))?;
     let pair = UnixStream::pair().and_then(|(here, there)| Ok((Lines::new(here, LOOK)?, there)));
     let (lines, there) = pair.map_err(|error| failed(&error))?;
-    let mut command = Command::new(&program);
+    let mut command = Command::new(program);
     command.args(["serve", "--on-stdin", "--quiet", "--provider", "shm", "--cores"]);
     command.arg(format!("{},{}", cores.client, cores.server));
     // In a group of its own: Ctrl-C ends the client early, which then has a result.
     command.stdin(OwnedFd::from(there)).stdout(Stdio::null()).process_group(0);
-    let child = command.spawn();
-    let child = child.map_err(|error| failed(&format!("{}: {error}", program.display())))?;
+    // Without the folder: it goes into reports that are sent to others.
+    let child = command.spawn().map_err(|error| failed(&format!("{PROGRAM}: {error}")))?;
     Ok((lines, Started(child)))
 }
 

@@ -60,7 +60,7 @@ impl Proof<'_> {
         report
     }
 
-    /// Takes addresses and folders out of all that comes from elsewhere.
+    /// Takes addresses out of all that comes from elsewhere, and folders out of what was typed.
     fn hide(&mut self, environment: &mut Environment) {
         // A path, if the other process is of this host.
         let peer = self.args.peer.map(|peer| peer.to_string()).unwrap_or_default();

@@ -12,7 +12,7 @@ use super::args::Args;
 use super::part::Outcome;
 use super::words::{Name, Opened, Word};
 use crate::contenders::agree::{Heard, Lines};
-use crate::contenders::far::own_program;
+use crate::contenders::far::{PROGRAM, own_program};
 use crate::stop;
 
 /// What became of the scenarios.
@@ -168,15 +168,15 @@ impl Process {
         let pair =
             UnixStream::pair().and_then(|(here, there)| Ok((Lines::new(here, LOOK)?, there)));
         let (lines, there) = pair.map_err(|error| error.to_string())?;
-        let mut command = Command::new(&program);
+        let mut command = Command::new(program);
         command.args(["prove", "--quiet", "--on-stdin"]).arg(from.to_string()).args(args.again());
         if !args.only.is_empty() {
             command.arg("--only").arg(args.only.join(","));
         }
         // In a group of its own: Ctrl-C is for the program that watches.
         command.stdin(OwnedFd::from(there)).stdout(Stdio::null()).process_group(0);
-        let child = command.spawn();
-        let child = child.map_err(|error| format!("{}: {error}", program.display()))?;
+        // Without the folder: it goes into the report.
+        let child = command.spawn().map_err(|error| format!("{PROGRAM}: {error}"))?;
         Ok(Process { lines, child: Some(child) })
     }
 
