@@ -1,10 +1,13 @@
 //! The measurements: each is this program once more, with another mode and its result as JSON.
 
-use std::io::Read;
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
-use std::thread::{self, JoinHandle};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::args::Args;
 use super::suite::how;
@@ -214,33 +217,23 @@ fn process(
 
 struct Running {
     child: Child,
-    /// Its output and its errors.
-    readers: [Option<JoinHandle<String>>; 2],
+    /// The lines of its output and of its errors.
+    lines: [Option<Receiver<Vec<u8>>>; 2],
 }
 
 impl Running {
     fn new(mut child: Child) -> Running {
-        let out = child.stdout.take().map(|out| reader(Box::new(out)));
-        let errors = child.stderr.take().map(|errors| reader(Box::new(errors)));
-        Running { child, readers: [out, errors] }
+        let out = child.stdout.take().map(lines);
+        let errors = child.stderr.take().map(lines);
+        Running { child, lines: [out, errors] }
     }
 
     fn result(mut self, limit: Duration) -> Result<Report, String> {
-        let deadline = Instant::now() + limit;
-        let status = loop {
-            match self.child.try_wait() {
-                Ok(Some(status)) => break status,
-                Ok(None) if stop::is_wished() => return Err("the run was interrupted".into()),
-                Ok(None) if Instant::now() < deadline => thread::sleep(LOOK),
-                Ok(None) => return Err(format!("it did not end within {} s", limit.as_secs())),
-                Err(error) => return Err(error.to_string()),
-            }
-        };
-        let read = |reader: &mut Option<JoinHandle<String>>| {
-            reader.take().and_then(|reader| reader.join().ok()).unwrap_or_default()
-        };
-        let [out, errors] = &mut self.readers;
-        let (out, errors) = (read(out), read(errors));
+        let ended = self.wait(limit);
+        let status = self.end().map_err(|error| error.to_string());
+        ended?;
+        let status = status?;
+        let [out, errors] = self.lines.map(|lines| lines.map(text).unwrap_or_default());
         if !status.success() {
             let errors = errors.replace("rpcrdma-bench: ", "");
             let why = errors.trim();
@@ -248,31 +241,59 @@ impl Running {
         }
         Report::parse(&out)
     }
-}
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(Some(_))) {
-            return;
+    /// Waits until it has ended, and leaves its number to it, which is that of its group.
+    fn wait(&self, limit: Duration) -> Result<(), String> {
+        let deadline = Instant::now() + limit;
+        let id = WaitId::Pid(Pid::from_child(&self.child));
+        let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        loop {
+            match waitid(id.clone(), how) {
+                Ok(Some(_)) => return Ok(()),
+                Ok(None) if stop::is_wished() => return Err("the run was interrupted".into()),
+                Ok(None) if Instant::now() < deadline => thread::sleep(LOOK),
+                Ok(None) => return Err(format!("it did not end within {} s", limit.as_secs())),
+                Err(error) => return Err(error.to_string()),
+            }
         }
-        // What it has started ends with it. Either fails only if it has ended already.
-        if let Some(group) = rustix::process::Pid::from_raw(self.child.id() as i32) {
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-        }
-        let _ = self.child.wait();
+    }
+
+    /// Ends it and what it has started in its group.
+    fn end(&mut self) -> io::Result<ExitStatus> {
+        // It fails only if nothing is left of the group.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        self.child.wait()
     }
 }
 
-fn reader(mut from: Box<dyn Read + Send>) -> JoinHandle<String> {
+/// Reads lines until their end, which is as late as the last process that has them open.
+fn lines(from: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (to, lines) = mpsc::channel();
     thread::spawn(move || {
-        let mut text = Vec::new();
         // What was read until an error is what there is.
-        let _ = from.read_to_end(&mut text);
-        String::from_utf8_lossy(&text).into_owned()
-    })
+        for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
+            if to.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    lines
+}
+
+/// What a process that has ended has written. One that it left in another group may have the
+/// pipe open still, and is not waited for.
+fn text(lines: Receiver<Vec<u8>>) -> String {
+    let (last, mut text) = (Instant::now() + REST, Vec::new());
+    while let Ok(line) = lines.recv_timeout(last.saturating_duration_since(Instant::now())) {
+        text.extend(line);
+        text.push(b'\n');
+    }
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 const LOOK: Duration = Duration::from_millis(20);
+/// Until what was in a pipe when its process ended has been read.
+const REST: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
 mod tests {
@@ -295,6 +316,20 @@ mod tests {
         assert_eq!(said("exit 7", long), "exit code 7");
         assert_eq!(said("sleep 1000 & wait", Duration::ZERO), "it did not end within 0 s");
         assert!(said("echo '{}'", long).contains("schema"));
+    }
+
+    #[test]
+    fn what_a_process_leaves_behind_is_ended_or_not_waited_for() {
+        let (long, begun) = (Duration::from_secs(60), Instant::now());
+        let said = |script: &str| shell(script).result(long).expect_err("it fails");
+        let left = said("sleep 30 & echo $! >&2; exit 1");
+        // Nothing, or empty, of a process that has ended.
+        let line = std::fs::read_to_string(format!("/proc/{left}/cmdline")).unwrap_or_default();
+        assert!(left.parse::<u32>().is_ok() && !line.contains("sleep"), "{left}: {line}");
+        // In a group of its own, with the errors open, before the shell says anything.
+        let other = "x=$(setsid sh -c 'exec sleep 30 >&2' &); echo 'no device' >&2; exit 1";
+        assert_eq!(said(other), "no device");
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     }
 
     #[test]
