@@ -255,6 +255,8 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "asked for a registration, which is a system call",
     ),
     ("engine/src/shard/rdma/expose.rs", "dyn", "asked for a registration, which is a system call"),
+    ("engine/src/shard/rdma/fetch.rs", "dyn", "asked for a registration, which is a system call"),
+    ("engine/src/shard/rdma/fetches.rs", "dyn", "asked for a registration, which is a system call"),
     ("engine/src/shard/rdma/mod.rs", "dyn", "asked for a registration, which is a system call"),
     ("engine/src/shard/rdma/offers.rs", "dyn", "asked for a registration, which is a system call"),
     ("engine/src/api/turn.rs", "dyn", "asked for a registration, which is a system call"),
