@@ -22,6 +22,7 @@ mod hostile;
 mod hostile_rdma;
 mod hostile_server;
 mod inspect;
+mod lacking;
 mod nfs3_fabric;
 mod nfs3_repeats;
 mod nothing_is_left;
