@@ -11,6 +11,7 @@ use rpcrdma_proto::{
 
 use super::peers::{ConnectionId, Peer, Peers, Phase};
 use super::rdma::Rdma;
+use super::rdma::fetches::Lost;
 use super::send::lane::Lane;
 use super::send::messages::After;
 use super::send::outbox::Outbox;
@@ -51,6 +52,15 @@ impl Parts {
             self.release_body(index);
         }
         self.outbox.free(index);
+    }
+
+    /// Records what the end of Reads has left out of use.
+    #[cold]
+    pub fn on_buffers_lost(&mut self, lost: Lost) {
+        if lost != Lost::default() {
+            self.rdma.on_buffers_lost(lost.buffers);
+            self.stats.rights_lost.add(lost.has_rights.into());
+        }
     }
 
     #[inline(never)]

@@ -108,6 +108,7 @@ impl<P: Provider> Drop for Core<P> {
         if !parts.rdma.retire_all(io) {
             parts.outbox.abandon_messages();
         }
+        fetches.close_all(io);
         io.destroy(receive.pool_mut(), &mut parts.outbox);
         trace::shard_ended(parts.handle.shard());
     }

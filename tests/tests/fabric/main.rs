@@ -32,6 +32,7 @@ mod panics;
 mod posts;
 mod profiles;
 mod reach;
+mod read_rights;
 mod reading;
 mod rules;
 mod sessions;

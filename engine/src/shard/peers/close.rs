@@ -11,7 +11,6 @@ use crate::api::handler::Handler;
 use crate::error::{CallError, CloseReason};
 use crate::provider::{ConnectError, Provider};
 use crate::shard::Core;
-use crate::shard::parts::Parts;
 use crate::shard::peers::Phase;
 use crate::shard::send::messages::After;
 use crate::trace;
@@ -124,17 +123,19 @@ impl<P: Provider> Core<P> {
     pub fn leak(&mut self, index: u32, handler: &mut dyn Handler) {
         let Some(peer) = self.peers.at(index) else { return };
         let mut count = 0;
-        let Parts { outbox, rdma, handle, .. } = &mut self.parts;
-        while let Some(message) = peer.lane.pop_flight(outbox.messages()) {
+        let parts = &mut self.parts;
+        while let Some(message) = peer.lane.pop_flight(parts.outbox.messages()) {
             count += 1;
-            match outbox.messages().head(message).after {
-                After::Fetched(place) => rdma.on_buffers_lost(self.fetches.leak(place)),
-                After::Fenced(place) => rdma.on_fence_lost(place),
+            match parts.outbox.messages().head(message).after {
+                After::Fetched(place) => {
+                    parts.on_buffers_lost(self.fetches.leak(place, &mut self.io));
+                }
+                After::Fenced(place) => parts.rdma.on_fence_lost(place),
                 After::Nothing | After::Called(_) => {}
             }
         }
-        trace::leaked(handle.shard(), peer.id, count);
-        outbox.on_leaked(count);
+        trace::leaked(parts.handle.shard(), peer.id, count);
+        parts.outbox.on_leaked(count);
         self.forget(index, true, handler);
     }
 

@@ -40,6 +40,8 @@ pub(crate) struct Fetch {
     pub(super) keys: ReadKeys,
     pub(super) is_reading: bool,
     pub(super) is_read: bool,
+    /// Whether it was not read because the device did not register its buffers, or keeps one.
+    pub(super) is_unregistered: bool,
     /// The number of buffers it needs.
     pub(super) needs: usize,
     /// The number of buffers it has.
@@ -104,7 +106,7 @@ impl Fetch {
         Reading { pool, map, saved_offer, .. }: Reading<'_>,
     ) -> Result<(), Violation> {
         if !self.is_read {
-            return Err(TOO_MUCH);
+            return Err(if self.is_unregistered { UNREGISTERED } else { TOO_MUCH });
         }
         let (message, placed) = found(conn, pool, &self.buffers, &self.parts)?;
         let structure = &conn.settings().structure;
@@ -135,8 +137,10 @@ impl Fetch {
         (buffers, RdmaTarget { loans, places: &[] })
     }
 
-    /// Opens the buffers of the Reads in `body` to the peer, if it writes to them. False if the
-    /// device does not register them; nothing is open then.
+    /// Opens the buffers of the Reads in `body` to the peer, if it writes to them. False if it
+    /// does not register all; what was registered is closed by [`Fetches::close_buffers`].
+    ///
+    /// [`Fetches::close_buffers`]: super::fetches::Fetches::close_buffers
     pub fn open(&mut self, body: &mut Body, exposer: &mut dyn Exposer) -> bool {
         let Fetch { loans, keys, .. } = self;
         keys.open(loans.iter().flatten(), &mut body.gather, exposer)
@@ -172,6 +176,9 @@ fn found<'a>(
 /// More data than can be fetched for one call.
 pub(crate) const TOO_MUCH: Violation =
     Violation::BadHeader("the chunks are more than can be fetched for one call");
+/// Buffers for the data that the device does not register, or whose registration it does not end.
+pub(crate) const UNREGISTERED: Violation =
+    Violation::BadHeader("the device cannot register the buffers for the chunks at present");
 /// A longer offer than a reply can return.
 pub(crate) const OFFER_TOO_LONG: Violation =
     Violation::BadHeader("the memory offered for the reply does not fit the header of a reply");

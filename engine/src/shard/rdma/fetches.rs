@@ -51,6 +51,16 @@ pub(crate) struct Use {
     pub buffers: usize,
 }
 
+/// What the end of a call's Reads leaves out of use.
+#[must_use]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Lost {
+    /// Buffers.
+    pub buffers: usize,
+    /// Whether a peer may write to one of them for ever.
+    pub has_rights: bool,
+}
+
 /// The share of one peer.
 #[derive(Debug, Clone, Copy, Default)]
 struct Share {
@@ -190,11 +200,12 @@ impl Fetches {
         }
     }
 
-    /// A call cannot be read.
+    /// A call cannot be read; `is_unregistered` states that the device did not register its buffers.
     #[cold]
-    pub fn fail(&mut self, index: u32) {
+    pub fn fail(&mut self, index: u32, is_unregistered: bool) {
         self.end_reading(index);
-        self.entries[index as usize].is_read = false;
+        let entry = &mut self.entries[index as usize];
+        (entry.is_read, entry.is_unregistered) = (false, is_unregistered);
     }
 
     /// Whether the buffers of Reads are opened to the peer.
@@ -203,32 +214,37 @@ impl Fetches {
     }
 
     /// Closes the buffers of a call to the peer, whose Reads have ended or were not posted. If the
-    /// device keeps one open, the call fails, and its buffers are out of use. Returns their number.
-    pub fn close_buffers(&mut self, index: u32, exposer: &mut dyn Exposer) -> usize {
+    /// device keeps one open, the call fails, and its buffers are out of use.
+    pub fn close_buffers(&mut self, index: u32, exposer: &mut dyn Exposer) -> Lost {
         let entry = &mut self.entries[index as usize];
         if !self.reads_expose || entry.keys.close(exposer) {
-            return 0;
+            return Lost::default();
         }
-        let lost = self.leak(index);
-        self.entries[index as usize].is_read = false;
-        lost
+        (entry.is_read, entry.is_unregistered) = (false, true);
+        self.withdraw(index)
+    }
+
+    /// Closes all buffers to the peers, when the shard ends: the end of the queues need not end a
+    /// registration. Buffers that the device keeps open are kept forever.
+    #[cold]
+    pub fn close_all(&mut self, exposer: &mut dyn Exposer) {
+        for index in 0..self.entries.len() as u32 {
+            if !self.entries[index as usize].keys.close(exposer) {
+                let _ = self.withdraw(index);
+            }
+        }
     }
 
     /// The device did not complete the message of a call and may still write to its buffers. Both
     /// are out of use until the shard ends, and so is the place. There is one message for each call
-    /// that is read at one time: that number decreases, too. Returns the number of buffers.
+    /// that is read at one time: that number decreases, too. The buffers are closed to the peer.
     #[cold]
-    pub fn leak(&mut self, index: u32) -> usize {
+    pub fn leak(&mut self, index: u32, exposer: &mut dyn Exposer) -> Lost {
         let entry = &mut self.entries[index as usize];
         entry.is_lost = true;
-        // The end of the queues does not end a registration.
-        let is_open = entry.keys.is_open();
-        let kept = if is_open { &mut *self.abandoned } else { &mut self.withheld };
-        let before = kept.len();
-        kept.extend(entry.loans.drain(..).flatten());
-        let lost = kept.len() - before;
+        // If the device keeps one, the buffers are abandoned below.
+        let _ = entry.keys.close(exposer);
         self.end_reading(index);
-        self.most.buffers -= lost.min(self.most.buffers);
         self.most.reads = self.most.reads.saturating_sub(1);
         if self.most.reads == 0 {
             // No data is read any more: those that wait for it are rejected.
@@ -236,13 +252,26 @@ impl Fetches {
                 self.reject_waiting(at);
             }
         }
+        self.withdraw(index)
+    }
+
+    /// Takes the buffers of a call out of use: forever if the device keeps one of them open.
+    #[cold]
+    fn withdraw(&mut self, index: u32) -> Lost {
+        let entry = &mut self.entries[index as usize];
+        let has_rights = entry.keys.forget();
+        let kept = if has_rights { &mut *self.abandoned } else { &mut self.withheld };
+        let before = kept.len();
+        kept.extend(entry.loans.drain(..).flatten());
+        let buffers = kept.len() - before;
+        self.most.buffers -= buffers.min(self.most.buffers);
         // Calls that now need more than the total go to the front, to be rejected.
         for entry in self.entries.iter_mut().filter(|it| it.owner.is_some() && it.held == 0) {
             if entry.needs > self.most.buffers {
                 entry.needs = 0;
             }
         }
-        lost
+        Lost { buffers, has_rights }
     }
 
     /// Whether a peer's data has been outstanding for `patience` without any arrival. Its
@@ -293,7 +322,7 @@ impl Fetches {
         let entry = &mut self.entries[index as usize];
         debug_assert!(entry.buffers.is_empty() && entry.loans.is_empty(), "all is returned");
         entry.parts.clear();
-        entry.is_read = false;
+        (entry.is_read, entry.is_unregistered) = (false, false);
         let held = core::mem::take(&mut entry.held);
         self.used.buffers -= held;
         if let Some((peer, _)) = entry.owner.take() {

@@ -54,8 +54,14 @@ impl ReadKeys {
         !self.is_open()
     }
 
-    /// Whether a peer may write to a buffer.
-    pub fn is_open(&self) -> bool {
+    /// Forgets the keys of buffers that are abandoned. False if there are none.
+    pub fn forget(&mut self) -> bool {
+        let is_open = self.is_open();
+        self.0.clear();
+        is_open
+    }
+
+    fn is_open(&self) -> bool {
         !self.0.is_empty()
     }
 }

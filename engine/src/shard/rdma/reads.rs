@@ -70,14 +70,14 @@ impl Fetches {
                 let buffers = (rdma_buffers, *rdma_buffer_len);
                 fetch.lay_out(&peer.conn, pool, buffers, body, scatter_max).map(|()| peer)
             });
-            let laid_out = laid_out.filter(|_| !reads_expose || fetch.open(body, exposer));
+            let is_laid_out = laid_out.is_some();
+            let ready = laid_out.filter(|_| !reads_expose || fetch.open(body, exposer));
             let requests = body.requests.len() as u16;
             let bytes = body.gather.iter().map(|sge| u64::from(sge.length)).sum();
-            let Some(peer) = laid_out else {
+            let Some(peer) = ready else {
                 parts.release(message);
-                self.fail(place);
-                let lost = self.close_buffers(place, exposer);
-                parts.rdma.on_buffers_lost(lost);
+                self.fail(place, is_laid_out);
+                parts.on_buffers_lost(self.close_buffers(place, exposer));
                 continue;
             };
             let head = outbox.messages_mut().head_mut(message);

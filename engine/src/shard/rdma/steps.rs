@@ -74,7 +74,7 @@ impl<P: Provider> Core<P> {
             }
             After::Fetched(place) => {
                 fetches.end_reading(place);
-                rdma.on_buffers_lost(fetches.close_buffers(place, io));
+                parts.on_buffers_lost(fetches.close_buffers(place, io));
             }
         }
         Some(after)
