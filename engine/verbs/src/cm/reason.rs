@@ -93,6 +93,8 @@ mod tests {
         assert_eq!(rejected(8), Failure::Final(ConnectError::Unreachable));
         assert_eq!(rejected(-libc::ECONNREFUSED), Failure::Final(ConnectError::Unreachable));
         // The peer's program has rejected the request.
+        let tcp = io::Error::from_raw_os_error(libc::ECONNREFUSED);
+        assert_eq!(of_error("rdma_connect", &tcp), Failure::Final(ConnectError::Unreachable));
         assert_eq!(rejected(28), Failure::Final(unstated));
         assert_eq!(rejected(9), Failure::Final(unstated));
     }
@@ -105,6 +107,7 @@ mod tests {
             (sys::RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT, ConnectError::TimedOut),
             (sys::RDMA_CM_EVENT_REJECTED, 10, ConnectError::Rejected(Rejection::Unstated)),
             (sys::RDMA_CM_EVENT_CONNECT_ERROR, -libc::EINVAL, ConnectError::Lost),
+            (sys::RDMA_CM_EVENT_ADDR_ERROR, -libc::ECONNRESET, ConnectError::Lost),
         ] {
             assert_eq!(of_event(event, status, &[]), Failure::Passing(why), "{event} {status}");
         }

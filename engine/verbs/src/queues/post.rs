@@ -167,6 +167,18 @@ impl VerbsQueues {
         }
     }
 
+    /// As [`VerbsQueues::note_refusal`], of a queue pair. Nothing is recorded of one that has ended,
+    /// whose requests some drivers refuse (siw: ENOTCONN): each disconnection would replace the
+    /// cause of an earlier failure.
+    #[cold]
+    fn note_refused_send(&self, qp: *mut sys::ibv_qp, code: i32) {
+        let pairs = self.pairs.iter().filter_map(|slot| slot.pair.as_ref());
+        let has_ended = pairs.filter(|pair| pair.qp == qp).any(|pair| pair.is_in_error());
+        if !has_ended && code.saturating_abs() != libc::ENOTCONN {
+            self.note_refusal("ibv_post_send", code);
+        }
+    }
+
     /// Whether a request binds the same window.
     fn is_of(&self, request: &sys::ibv_send_wr, bind: &Bind) -> bool {
         request.opcode == sys::IBV_WR_BIND_MW
@@ -225,7 +237,7 @@ impl VerbsQueues {
         let (taken, why) = match code {
             0 => (count, None),
             code => {
-                self.note_refusal("ibv_post_send", code);
+                self.note_refused_send(qp, code);
                 failed(code, taken(first, bad, count), count).of(count)
             }
         };

@@ -82,8 +82,8 @@ impl Shown {
         Ok(rkey)
     }
 
-    /// Ends a registration for one call. One that cannot be freed stays, and is freed with the
-    /// queues.
+    /// Ends a registration for one call. One that cannot be freed stays; it is tried again when
+    /// the queues end, which need not free it.
     pub fn conceal(&mut self, device: &Device, rkey: u32) -> std::io::Result<()> {
         if let Some(at) = self.exposed.iter().position(|exposed| exposed.0 == rkey) {
             // SAFETY: it was made by `expose`, and leaves the list as soon as it is freed.

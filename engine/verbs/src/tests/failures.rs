@@ -130,4 +130,13 @@ fn a_refused_post_is_kept_with_its_cause_unless_the_queue_is_full() {
     board.refuse("ibv_post_send", Some(libc::ENOMEM));
     host.post_all(qp, &[wr]).expect_err("it fails");
     assert_eq!(device.events().failures, before, "a full queue is no failure");
+    board.refuse("ibv_post_send", Some(libc::ENOTCONN));
+    host.post_all(qp, &[wr]).expect_err("it fails");
+    assert_eq!(device.events().failures, before, "the peer's disconnection is told as such");
+    host.queues.disconnect(qp);
+    board.refuse("ibv_post_send", Some(libc::EINVAL));
+    host.post_all(qp, &[wr]).expect_err("it fails");
+    let events = device.events();
+    assert_eq!(events.failures, before, "a queue pair in error takes nothing");
+    assert!(events.last_failure.expect("the last one").contains("ibv_post_srq_recv"));
 }
