@@ -46,8 +46,7 @@ impl<P: Provider> Core<P> {
 
     /// A connection has ended: what it counted is not reported twice.
     pub fn outdate_report(&mut self, index: u32) {
-        let Inspection { report, next, is_outdated } = &mut self.inspection;
-        *is_outdated |= report.is_some() && index < *next;
+        self.inspection.is_outdated |= index < self.inspection.next;
     }
 
     /// Adds some peers to a report. True if these were the last.

@@ -46,7 +46,7 @@ pub(crate) struct Inspection {
     pub report: Option<ShardReport>,
     /// The first place for a connection that was not looked at.
     pub next: u32,
-    /// A connection in the report has ended since.
+    /// A connection in the report may have ended since. The next report begins without.
     pub is_outdated: bool,
 }
 

@@ -169,33 +169,41 @@ impl Service {
             }
         }
     }
+}
 
-    /// The answer to a call as another thread would make it: at most one bulk part.
-    fn finished(&mut self, script: &Script, placed: u32) -> Finished {
-        let mut finished = Finished::default();
-        push(&mut finished.head, &script.seed.to_be_bytes());
-        push(&mut finished.head, &placed.to_be_bytes());
-        for (index, part) in script.reply.iter().enumerate() {
-            let (Part::Inline(len) | Part::Bulk(len)) = *part;
-            let bytes = part_bytes(reply_seed(script.seed), index, len);
-            if let Part::Bulk(_) = part {
-                let mut loan = self.stock.pop().expect("the stock is filled up every turn");
-                loan[..bytes.len()].copy_from_slice(&bytes);
-                loan.truncate(bytes.len());
-                finished.bulk.push(loan);
-                continue;
-            }
-            let mut opaque = len.to_be_bytes().to_vec();
-            opaque.extend(bytes);
-            opaque.resize(opaque.len().next_multiple_of(4), 0);
-            if finished.bulk.is_empty() {
-                push(&mut finished.head, &opaque);
-            } else {
-                push(&mut finished.tail, &opaque);
-            }
-        }
-        finished
+/// The answer to a call as another thread would make it: at most one bulk part, in a buffer of
+/// `stock`. `None` if that has too few.
+///
+/// # Panics
+/// If the script does not fit a finished answer.
+pub fn finished_answer(script: &Script, placed: u32, stock: &mut Vec<Loan>) -> Option<Finished> {
+    let is_bulk = |part: &&Part| matches!(part, Part::Bulk(_));
+    if stock.len() < script.reply.iter().filter(is_bulk).count() {
+        return None;
     }
+    let mut finished = Finished::default();
+    push(&mut finished.head, &script.seed.to_be_bytes());
+    push(&mut finished.head, &placed.to_be_bytes());
+    for (index, part) in script.reply.iter().enumerate() {
+        let (Part::Inline(len) | Part::Bulk(len)) = *part;
+        let bytes = part_bytes(reply_seed(script.seed), index, len);
+        if let Part::Bulk(_) = part {
+            let mut loan = stock.pop()?;
+            loan[..bytes.len()].copy_from_slice(&bytes);
+            loan.truncate(bytes.len());
+            finished.bulk.push(loan);
+            continue;
+        }
+        let mut opaque = len.to_be_bytes().to_vec();
+        opaque.extend(bytes);
+        opaque.resize(opaque.len().next_multiple_of(4), 0);
+        if finished.bulk.is_empty() {
+            push(&mut finished.head, &opaque);
+        } else {
+            push(&mut finished.tail, &opaque);
+        }
+    }
+    Some(finished)
 }
 
 fn push<const N: usize>(to: &mut ArrayVec<u8, N>, bytes: &[u8]) {
@@ -226,7 +234,8 @@ impl Handler for Service {
             }
             Order::Elsewhere => {
                 let (answer, ticket) = reply.defer();
-                let finished = self.finished(&script, placed);
+                let finished = finished_answer(&script, placed, &mut self.stock);
+                let finished = finished.expect("the stock is filled up every turn");
                 self.elsewhere.push((ticket, finished));
                 answer
             }

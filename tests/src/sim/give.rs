@@ -1,6 +1,5 @@
 //! The data of a simulated call, whole or in pieces, and its result buffers.
 
-use arrayvec::ArrayVec;
 use rpcrdma_engine::Sink;
 use rpcrdma_engine::{CallBuilder, Loan, Payload, Want};
 
@@ -66,12 +65,4 @@ pub fn place(
         }
         _ => source.place(payload, seed, index, len),
     }
-}
-
-/// Adds bytes to an answer of another thread.
-///
-/// # Panics
-/// If they do not fit.
-pub fn push<const N: usize>(to: &mut ArrayVec<u8, N>, bytes: &[u8]) {
-    to.try_extend_from_slice(bytes).expect("the script fits a finished answer");
 }

@@ -10,14 +10,14 @@ use rpcrdma_engine::{
     Turn,
 };
 
-use super::give::{PlacedPart, ask, place, push};
+use super::give::{PlacedPart, ask, place};
 use super::model::{Model, NOT_ADMITTED, Suspicion, TURNED_DOWN, name_of};
 use super::scenario::{self, Habits};
 use super::trace::Event;
 use crate::script::{
-    Order, Part, Random, Script, part_bytes, reply_seed, unreduced, unreduced_reply, write_parts,
+    Order, Part, Random, Script, reply_seed, unreduced, unreduced_reply, write_parts,
 };
-use crate::service::Source;
+use crate::service::{Source, finished_answer};
 
 /// The program of one shard.
 pub struct Program {
@@ -188,38 +188,6 @@ impl Program {
         }
     }
 
-    /// An answer as another thread would make it, if a buffer is free.
-    fn finished(&mut self, script: &Script, placed: u32) -> Option<Finished> {
-        let is_bulk = |part: &&Part| matches!(part, Part::Bulk(_));
-        let bulk = script.reply.iter().filter(is_bulk).count();
-        if self.stock.len() < bulk {
-            return None;
-        }
-        let mut finished = Finished::default();
-        push(&mut finished.head, &script.seed.to_be_bytes());
-        push(&mut finished.head, &placed.to_be_bytes());
-        for (index, part) in script.reply.iter().enumerate() {
-            let (Part::Inline(len) | Part::Bulk(len)) = *part;
-            let bytes = part_bytes(reply_seed(script.seed), index, len);
-            if let Part::Bulk(_) = part {
-                let mut loan = self.stock.pop()?;
-                loan[..bytes.len()].copy_from_slice(&bytes);
-                loan.truncate(bytes.len());
-                finished.bulk.push(loan);
-                continue;
-            }
-            let mut opaque = len.to_be_bytes().to_vec();
-            opaque.extend(bytes);
-            opaque.resize(opaque.len().next_multiple_of(4), 0);
-            if finished.bulk.is_empty() {
-                push(&mut finished.head, &opaque);
-            } else {
-                push(&mut finished.tail, &opaque);
-            }
-        }
-        Some(finished)
-    }
-
     /// Returns loans, by a random method.
     fn release_some(&mut self, turn: &mut Turn<'_>) {
         while !self.kept.is_empty() && self.random.below(100) < self.habits.release {
@@ -385,7 +353,7 @@ impl Handler for Program {
             Order::Later => self.defer(reply, &script, placed, false),
             Order::Never => self.defer(reply, &script, placed, true),
             Order::Elsewhere => {
-                let finished = self.finished(&script, placed);
+                let finished = finished_answer(&script, placed, &mut self.stock);
                 let answer = self.defer(reply, &script, placed, false);
                 if let Some(owed) = self.later.last_mut() {
                     owed.finished = finished;
