@@ -137,6 +137,14 @@ fn raise_to(value: &mut i64, least: i64) {
     *value = (*value).max(least);
 }
 
+/// No time limits of connections: for engines that are not polled while others are set up or
+/// measured. A shard that comes back would take its peers for dead.
+pub(crate) fn patient(raw: &mut Raw) {
+    raw.connections.send_timeout = "0s".into();
+    raw.connections.idle_timeout = "0s".into();
+    raw.connections.connect_timeout = "1h".into();
+}
+
 /// A length that must hold the data, their slack, and a page for the headers.
 fn raise_length(text: &mut rpcrdma_config::raw::RawText, value: u32, need: Need) {
     let least = (need.data_len + SLACK + PAGE).next_multiple_of(PAGE) as u64;

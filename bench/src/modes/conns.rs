@@ -21,6 +21,7 @@ use crate::modes::sweep::Sweep;
 use crate::output::{
     At, Axis, Better, Column, Environment, Figure, Lost, Report, Row, Session, Table, Unit,
 };
+use crate::settings;
 use crate::stats::{Latency, Ratio, Round, Series};
 
 /// The options of the mode.
@@ -85,12 +86,11 @@ impl ConnsPlan {
     }
 }
 
-/// The same without time limits of connections. The engines of a number are not polled while those
-/// of others are measured, and a shard that comes back would take its peers for dead.
+/// The same without time limits of connections: the engines of a number are not polled while those
+/// of others are measured.
 fn patient(plan: Plan) -> Result<Plan, BenchError> {
     let mut raw = plan.config.raw().clone();
-    raw.connections.send_timeout = "0s".into();
-    raw.connections.idle_timeout = "0s".into();
+    settings::patient(&mut raw);
     Ok(Plan { config: Config::try_from(raw)?, ..plan })
 }
 

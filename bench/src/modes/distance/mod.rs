@@ -326,6 +326,18 @@ mod tests {
         );
     }
 
+    /// A server in version one, whose client is silent until its turn comes, has one place: it
+    /// closed that client after `connections.connect_timeout`.
+    #[test]
+    fn a_way_that_waits_for_its_turn_keeps_its_connection() {
+        for way in Way::ALL {
+            let config = way.config(65_536, Duration::from_micros(5), Idle::Spin).expect("valid");
+            let limits = config.connections();
+            assert_eq!((limits.send_timeout, limits.idle_timeout), (None, None));
+            assert!(limits.connect_timeout >= Duration::from_secs(3600));
+        }
+    }
+
     #[test]
     fn calls_whose_data_go_both_ways_or_none_are_refused() {
         for option in ["--op echo", "--op null", "-s 0"] {

@@ -9,7 +9,7 @@ use strum::IntoStaticStr;
 use crate::args::{Idle, Placement, Touch};
 use crate::contenders::blocks::SLACK;
 use crate::contenders::call::{Load, Shape};
-use crate::settings::small_storage;
+use crate::settings::{self, small_storage};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
@@ -63,6 +63,8 @@ impl Way {
         idle: Idle,
     ) -> Result<Config, ConfigError> {
         let mut raw = small_storage()?;
+        // The ways are set up one after the other, and take turns.
+        settings::patient(&mut raw);
         raw.engine.idle.policy = idle.into_str().into();
         raw.fabric.delay = format!("{}us", delay.as_micros()).as_str().into();
         raw.connections.calls_max = 2;
