@@ -109,6 +109,11 @@ proptest! {
         // And it is the same when it is checked again.
         prop_assert_eq!(&Config::try_from(raw).expect("it was accepted before"), &config);
     }
+}
+
+proptest! {
+    // Each case reads every profile twice.
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn a_damaged_profile_never_panics(at in 0..4096_usize, byte in any::<u8>()) {

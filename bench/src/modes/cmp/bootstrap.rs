@@ -175,7 +175,7 @@ mod tests {
 
     /// How often in a hundred the true ratio lies in the interval.
     fn coverage(rounds: usize, pairing: Pairing, shared: f64) -> f64 {
-        const RUNS: usize = 400;
+        const RUNS: usize = 200;
         let mut draw = Dice::new(2026);
         let mut covered = 0;
         for run in 0..RUNS {
