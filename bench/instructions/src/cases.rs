@@ -15,6 +15,8 @@ pub struct Case {
     pub connections: u64,
     /// Calls in progress at one time, on all connections together.
     pub window: u64,
+    /// Whether some calls are timed, as by default.
+    pub is_timed: bool,
 }
 
 /// What a call does.
@@ -55,7 +57,7 @@ pub enum By {
 }
 
 /// All that is counted, in this order.
-pub const CASES: [Case; 10] = [
+pub const CASES: [Case; 13] = [
     Case::new("null", Op::Null, 1, 32),
     Case::new("echo-64", Op::Echo, 1, 32),
     Case::new("echo-64", Op::Echo, 1, 1),
@@ -66,11 +68,18 @@ pub const CASES: [Case; 10] = [
     Case::new("write-4k-placed", Op::Write, 1, 32),
     Case::new("read-64k-continued", Op::Read, 1, 8),
     Case { over: Over::Verbs, ..Case::new("verbs-echo-64", Op::Echo, 1, 32) },
+    Case { is_timed: false, ..Case::new("echo-64-untimed", Op::Echo, 1, 32) },
+    Case {
+        by: By::Session,
+        is_timed: false,
+        ..Case::new("echo-64-session-untimed", Op::Echo, 1, 32)
+    },
+    Case { is_timed: false, ..Case::new("read-64k-continued-untimed", Op::Read, 1, 8) },
 ];
 
 impl Case {
-    /// By a client, over the fabric.
+    /// By a client, over the fabric, timed.
     const fn new(name: &'static str, op: Op, connections: u64, window: u64) -> Case {
-        Case { name, op, over: Over::Fabric, by: By::Client, connections, window }
+        Case { name, op, over: Over::Fabric, by: By::Client, connections, window, is_timed: true }
     }
 }

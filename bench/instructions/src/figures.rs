@@ -76,7 +76,7 @@ impl Figure {
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Figure { call, connections, window, side, all, engine, provider, .. } = self;
-        write!(f, "{call:<18} {connections:>5} {window:>6} {side:<6} {all:>8.1} {engine:>8.1} ")?;
+        write!(f, "{call:<26} {connections:>5} {window:>6} {side:<6} {all:>8.1} {engine:>8.1} ")?;
         write!(f, "{provider:>8.1} {:>7.1} ", self.program())?;
         write!(f, "{:>8.2} {:>8.1}", self.library_calls, self.library)
     }
@@ -142,8 +142,40 @@ pub fn differences(was: &[Figure], now: &[Figure]) -> Vec<String> {
     lines
 }
 
-const COLUMNS: &str =
-    "# call             conns window side        all   engine provider program libcalls  library";
+/// Every relation between figures of one build that does not hold, a line each; none if all is well:
+/// what the C interface adds to the same calls of Rust, and what timed calls add to untimed ones.
+pub fn excesses(now: &[Figure]) -> Vec<String> {
+    let excess = |figure: &Figure| {
+        let rust = figure.call.strip_prefix(IN_C);
+        let call = rust.or_else(|| figure.call.strip_suffix(UNTIMED))?;
+        let Some(other) = counterpart(now, figure, call) else {
+            return Some(format!("{} {}: there is no {call}", figure.call, figure.side));
+        };
+        let (dear, max) = match rust {
+            Some(_) => (figure, other.all * C_MAX),
+            None => (other, figure.all + TIMING_MAX),
+        };
+        let Figure { call, side, all, .. } = dear;
+        (*all > max).then(|| format!("{call} {side}: {all:.1}, and {max:.1} is allowed"))
+    };
+    now.iter().filter_map(excess).collect()
+}
+
+/// The figure of the same side of another call, made the same way.
+fn counterpart<'a>(now: &'a [Figure], figure: &Figure, call: &str) -> Option<&'a Figure> {
+    let other = Figure { call: call.into(), ..figure.clone() };
+    now.iter().find(|figure| figure.is_of(&other))
+}
+
+/// The name of a call by the C interface begins with this, in front of that of Rust.
+const IN_C: &str = "capi-";
+/// The name of a call without timed ones ends with this, behind that of the default.
+const UNTIMED: &str = "-untimed";
+/// What a call by the C interface costs at most, as a part of one by Rust.
+const C_MAX: f64 = 1.05;
+/// Instructions that timing adds to a call at most, by default.
+const TIMING_MAX: f64 = 3.0;
+const COLUMNS: &str = "# call                     conns window side        all   engine provider program libcalls  library";
 /// Half of the last digit that is kept.
 const ROUNDING: f64 = 0.051;
 
@@ -212,6 +244,34 @@ mod tests {
     fn what_the_library_does_inside_is_not_judged() {
         let other = Figure { library: 600.0, ..echo(1000.0, 400.0) };
         assert!(differences(&[echo(1000.0, 400.0)], &[other]).is_empty());
+    }
+
+    #[test]
+    fn a_call_in_c_costs_five_percent_more_at_most() {
+        let capi = |all| Figure { call: "capi-echo".into(), ..echo(all, 500.0) };
+        assert!(excesses(&[echo(1000.0, 500.0), capi(1050.0)]).is_empty());
+        let lines = excesses(&[echo(1000.0, 500.0), capi(1050.1)]);
+        assert_eq!(lines, ["capi-echo server: 1050.1, and 1050.0 is allowed"]);
+    }
+
+    #[test]
+    fn timing_adds_three_instructions_at_most() {
+        let untimed = |all| Figure { call: "echo-untimed".into(), ..echo(all, 500.0) };
+        assert!(excesses(&[echo(1003.0, 500.0), untimed(1000.0)]).is_empty());
+        let lines = excesses(&[echo(1003.1, 500.0), untimed(1000.0)]);
+        assert_eq!(lines, ["echo server: 1003.1, and 1003.0 is allowed"]);
+    }
+
+    #[test]
+    fn a_figure_is_compared_with_that_of_its_own_side_and_window() {
+        let capi = Figure { call: "capi-echo".into(), ..echo(2000.0, 500.0) };
+        for other in [
+            Figure { side: "client".into(), ..echo(1000.0, 500.0) },
+            Figure { window: 1, ..echo(1000.0, 500.0) },
+        ] {
+            let lines = excesses(&[other, capi.clone()]);
+            assert_eq!(lines, ["capi-echo server: there is no echo"]);
+        }
     }
 
     #[test]

@@ -53,10 +53,12 @@ fn check(path: &Path, compiler: &str) -> ExitCode {
         Err(why) => return failed(&why.to_string()),
     };
     print!("{}", figures::table(&now));
+    let excesses = figures::excesses(&now);
+    excesses.iter().for_each(|line| println!("too dear: {line}"));
     let differences = figures::differences(&was, &now);
     if differences.is_empty() {
         println!("as kept in {}, within {} %", path.display(), figures::SLACK * 100.0);
-        return ExitCode::SUCCESS;
+        return if excesses.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     println!("\nnot as kept in {}:", path.display());
     differences.iter().for_each(|line| println!("  {line}"));
@@ -76,6 +78,7 @@ fn accept(path: &Path, compiler: &str) -> ExitCode {
     };
     println!("old\n{}\nnew\n{}", figures::table(&was), figures::table(&now));
     figures::differences(&was, &now).iter().for_each(|line| println!("{line}"));
+    figures::excesses(&now).iter().for_each(|line| println!("too dear: {line}"));
     let text = format!("{HEADER}{}\n{}", by(compiler), figures::table(&now));
     match fs::write(path, text) {
         Ok(()) => ExitCode::SUCCESS,

@@ -410,6 +410,9 @@ fn settings(case: Case) -> Raw {
     raw.engine.numa_bind = false;
     raw.connections.max = case.connections as i64;
     raw.app.bulk.count = 1;
+    if !case.is_timed {
+        raw.stats.sample = 0;
+    }
     if case.connections > 1 {
         raw.connections.credits = 4;
         raw.connections.credits_requested = 4;
