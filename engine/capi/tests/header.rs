@@ -25,3 +25,35 @@ fn the_header_is_generated_from_the_sources() {
         "the header differs from the sources: RPCRDMA_WRITE_HEADER=1 cargo test -p rpcrdma-capi"
     );
 }
+
+/// What a function may state; the page of the header explains it.
+const RULES: [&str; 5] = ["any", "one at a time", "polling", "callback", "that of the "];
+
+#[test]
+fn every_function_of_the_header_states_its_thread() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/rpcrdma.h");
+    let header = std::fs::read_to_string(path).expect("the header");
+    let (mut comment, mut count) = (String::new(), 0);
+    for line in header.lines() {
+        if line == "/**" {
+            comment.clear();
+        } else if let Some(text) = line.strip_prefix(" *") {
+            comment.push_str(text);
+            comment.push('\n');
+        } else if let Some(name) = function(line) {
+            count += 1;
+            let rule = comment.lines().find_map(|line| line.strip_prefix(" Thread: "));
+            let is_known = rule.is_some_and(|rule| RULES.iter().any(|it| rule.starts_with(it)));
+            assert!(is_known, "{name}: {rule:?}");
+            comment.clear();
+        }
+    }
+    assert!(count > 150, "{count} functions");
+}
+
+/// The function that is declared from this line on.
+fn function(line: &str) -> Option<&str> {
+    let before = line.starts_with(char::is_alphabetic).then_some(line)?.split_once('(')?.0;
+    let name = before.rsplit([' ', '*']).next()?;
+    name.starts_with("rpcrdma_").then_some(name)
+}
