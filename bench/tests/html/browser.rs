@@ -13,14 +13,14 @@ use crate::sample::all;
 
 const WIDTHS: [u32; 2] = [1000, 390];
 
-/// A browser without a window and without a network.
-struct Browser {
+/// A browser without a window and without a network but this host.
+pub struct Browser {
     program: String,
     folder: PathBuf,
 }
 
 impl Browser {
-    fn new(name: &str) -> Browser {
+    pub fn new(name: &str) -> Browser {
         let names = ["chromium", "chromium-browser", "google-chrome"];
         let runs = |name: &&&str| Command::new(name).arg("--version").output().is_ok();
         let program =
@@ -37,8 +37,13 @@ impl Browser {
         path
     }
 
-    /// What it writes to its output when it opens a page so; what the page says is none of it.
+    /// As [`Browser::visit`], for a file.
     fn open(&self, page: &Path, options: &[&str]) -> String {
+        self.visit(&at(page), options)
+    }
+
+    /// What it writes to its output when it opens a page so; what the page says is none of it.
+    pub fn visit(&self, url: &str, options: &[&str]) -> String {
         let output = Command::new(&self.program)
             .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"])
             .args([
@@ -49,30 +54,35 @@ impl Browser {
             .args(["--disable-sync", "--disable-extensions", "--disable-dev-shm-usage"])
             .args(["--allow-file-access-from-files", "--enable-logging=stderr", "--v=0"])
             .args([
-                "--host-resolver-rules=MAP * ~NOTFOUND",
+                "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
                 "--run-all-compositor-stages-before-draw",
             ])
             .arg(format!("--user-data-dir={}", self.folder.join("profile").display()))
             .args(options)
-            .arg(format!("file://{}", page.display()))
+            .arg(url)
             .output()
             .expect("it starts");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{errors}");
         let said: Vec<&str> = errors.lines().filter(|line| line.contains("CONSOLE")).collect();
-        assert!(said.is_empty(), "{}: {said:#?}", page.display());
+        assert!(said.is_empty(), "{url}: {said:#?}");
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    fn screenshot(&self, page: &Path, name: &str, size: (u32, u32), options: &[&str]) -> Picture {
+    pub fn screenshot(&self, url: &str, name: &str, size: (u32, u32), options: &[&str]) -> Picture {
         let path = self.folder.join(name);
         let shot = format!("--screenshot={}", path.display());
         let size = format!("--window-size={},{}", size.0, size.1);
-        self.open(page, &[options, &[&*shot, &*size]].concat());
+        self.visit(url, &[options, &[&*shot, &*size]].concat());
         Picture::read(
             &fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())),
         )
     }
+}
+
+/// The address of a file.
+fn at(page: &Path) -> String {
+    format!("file://{}", page.display())
 }
 
 /// A page of frames, each with one of the pages at one width, which collects what they measure.
@@ -157,7 +167,7 @@ fn a_screenshot_shows_something_in_light_and_in_dark() {
         let page = browser.write(&format!("{name}.html"), &html::text(&sample));
         let grounds = [("light", light), ("dark", dark)].map(|(scheme, option)| {
             let shot = format!("{name}-{scheme}.png");
-            let picture = browser.screenshot(&page, &shot, (1000, 2400), &[option]);
+            let picture = browser.screenshot(&at(&page), &shot, (1000, 2400), &[option]);
             assert_eq!((picture.width, picture.height), (1000, 2400));
             for quarter in 0..4 {
                 let ink = picture.ink(quarter * 600..(quarter + 1) * 600);
@@ -172,7 +182,7 @@ fn a_screenshot_shows_something_in_light_and_in_dark() {
         );
         let narrow = browser.write(&format!("{name}-narrow.html"), &frame);
         let picture =
-            browser.screenshot(&narrow, &format!("{name}-narrow.png"), (500, 3600), &[light]);
+            browser.screenshot(&at(&narrow), &format!("{name}-narrow.png"), (500, 3600), &[light]);
         assert!(picture.ink(0..picture.height) > 0.01);
     }
 }

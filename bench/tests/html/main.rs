@@ -2,6 +2,7 @@
 //! browser shows it.
 
 mod browser;
+mod metrics;
 mod picture;
 mod sample;
 
