@@ -96,6 +96,9 @@ pub enum Body<'a> {
 }
 
 /// A transport error (RFC 8166 4.5, \[V2\] 3.1).
+///
+/// Not `#[non_exhaustive]`: these are all errors of both versions, another one is an invalid header,
+/// and who receives an error must handle each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RdmaError {
     /// The version is not supported; these are.
