@@ -1,6 +1,8 @@
 //! The program as a process: what it prints for scripts, and what the dashboard of docs/grafana
 //! asks for, against an engine.
 
+mod terminal;
+
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
