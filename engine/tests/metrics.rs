@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::metrics::MetricsServer;
-use rpcrdma_engine::{Address, Answer, Call, Client, Engine, Fabric, Handler, Reply, ShardHandle};
+use rpcrdma_engine::{
+    Address, Answer, Call, Client, Engine, Fabric, Handler, Reply, ShardHandle, Ticket,
+};
 
 /// Answers with nothing; panics at a call with a number.
 struct Server;
@@ -130,6 +132,68 @@ fn a_scrape_shows_every_counter_of_every_shard() {
     let counters = scene.shards[0].stats().iter().count();
     assert!(samples(&client) > counters, "every counter is there");
 }
+
+/// Answers a call with 0 at once; refuses one with 1; keeps the right to answer one with 2.
+#[derive(Default)]
+struct EveryAnswer {
+    kept: Vec<Ticket>,
+}
+
+impl Handler for EveryAnswer {
+    fn on_call<'a>(&mut self, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+        match call.reader().u32() {
+            Ok(0) => reply.send(),
+            Ok(1) => reply.refuse(),
+            _ => {
+                let (answer, ticket) = reply.defer();
+                self.kept.push(ticket);
+                answer
+            }
+        }
+    }
+}
+
+#[test]
+fn calls_that_were_received_are_replied_to_refused_unanswered_or_open() {
+    let mut raw = Raw::default();
+    raw.engine.provider = "fabric".into();
+    raw.engine.idle.policy = "block".into();
+    let config = Config::try_from(raw).expect("a configuration");
+    let mut engine = Engine::new(Fabric::new(), config).expect("an engine");
+    let shard = engine.start(|_| EveryAnswer::default()).expect("a shard").remove(0);
+    let at = engine.listen("127.0.0.1:0".parse::<Address>().expect("an address"));
+    let at = at.expect("a port");
+    let terms = |engine: &Engine<Fabric>| {
+        let text = engine.metrics().scrape();
+        let label = format!("{{shard=\"{}\"}}", shard.shard());
+        let of = |name: &str| value(&text, &format!("rpcrdma_{name}{label}"));
+        let terms = ["replies_sent_total", "refusals_sent_total", "calls_unanswered_total"];
+        let [replies, refusals, unanswered] = terms.map(of);
+        let terms = [replies, refusals, unanswered, of("calls_open")];
+        assert_eq!(of("calls_received_total"), terms.iter().sum::<u64>(), "{text}");
+        terms
+    };
+    let mut client = engine.client().expect("a client");
+    let peer = client.connect(at).expect("a connection");
+    // The last is answered behind the others.
+    for (cookie, number) in [1, 2, 2, 0, 0, 0].into_iter().enumerate() {
+        let mut call = client.call(peer, cookie as u64).expect("room for a call");
+        call.payload().put_u32(number);
+        call.submit().expect("a call");
+    }
+    let mut done = 0;
+    while done < 4 {
+        client.poll_for(Duration::from_secs(1), |_| done += 1);
+    }
+    assert_eq!(terms(&engine), [3, 1, 0, 2]);
+    drop(client);
+    let is_gone = |[_, _, unanswered, _]: [u64; 4]| unanswered == 2;
+    let end = (0..PATIENCE).map(|_| terms(&engine)).find(|terms| is_gone(*terms));
+    assert_eq!(end, Some([3, 1, 2, 0]));
+}
+
+/// Looks until a shard has seen that a connection has ended.
+const PATIENCE: u32 = 100_000;
 
 #[test]
 fn every_family_is_described_and_named_by_the_conventions() {
