@@ -132,6 +132,9 @@ counters! {
     groups,
     /// Bytes received in these groups; part of `bytes_received`.
     bytes_continued,
+    /// Bytes that peers have placed in segments of receive buffers, in messages delivered; part of
+    /// `bytes_received`.
+    bytes_placed,
     /// RDMA Reads posted for calls of peers.
     reads,
     /// Bytes of these RDMA Reads.

@@ -7,8 +7,8 @@ use rpcrdma_engine::control::Control;
 use rpcrdma_engine::stats::Snapshot;
 use rpcrdma_engine::{
     Address, Answer, Call, CallBuilder, CallError, Client, Completion, Config, ConnectionId,
-    Engine, Fabric, Handler, Incoming, LatencyReport, Loan, Provider, Reply, Shard, ShardHandle,
-    Turn,
+    Counts, Engine, Fabric, Handler, Incoming, LatencyReport, Loan, Provider, Reply, Shard,
+    ShardHandle, Turn,
 };
 
 use crate::opener::{Open, Time};
@@ -168,5 +168,10 @@ impl<P: Provider> Pair<P> {
     /// The counters of the server.
     pub fn served(&self) -> Snapshot {
         self.server.handle().stats()
+    }
+
+    /// What the connections of the server have counted.
+    pub fn counts(&mut self) -> Counts {
+        self.server.inspect().counts()
     }
 }

@@ -201,6 +201,13 @@ const PEER_COUNTERS: Table<Counts> = &[
     (c"calls_out", |it| it.calls_out),
     (c"calls_done", |it| it.calls_done),
     (c"calls_failed", |it| it.calls_failed),
+    (c"refusals_handler", |it| it.refusals_handler),
+    (c"refusals_unsent", |it| it.refusals_unsent),
+    (c"refusals_dropped", |it| it.refusals_dropped),
+    (c"failed_deadline", |it| it.failed_deadline),
+    (c"bytes_continued", |it| it.bytes_continued),
+    (c"bytes_read", |it| it.bytes_read),
+    (c"bytes_written", |it| it.bytes_written),
 ];
 
 const PEER_GAUGES: Table<PeerReport> = &[

@@ -134,6 +134,7 @@ impl<'a> Reply<'a> {
     /// whether the call was executed. Discards the payload, which frees a send slot for the error.
     pub fn refuse(mut self) -> Answer<'a> {
         self.payload.parts().stats.refusals_handler.add(1);
+        self.peer.totals.counted.refusals_handler += 1;
         self.reject()
     }
 
@@ -145,6 +146,7 @@ impl<'a> Reply<'a> {
             return self.answered();
         }
         self.payload.parts().stats.refusals_unsent.add(1);
+        self.peer.totals.counted.refusals_unsent += 1;
         self.reject()
     }
 
@@ -217,6 +219,7 @@ impl<'a> Reply<'a> {
         let (writes, bytes) = outbox.messages().body(message).writes();
         stats.writes.add(writes);
         stats.bytes_written.add(bytes);
+        self.peer.totals.counted.bytes_written += bytes;
         outbox.enqueue(&mut self.peer.lane, self.peer.id.index, message);
         outbox.submitted();
         Ok(())

@@ -46,7 +46,7 @@ struct Mapped<'a> {
 }
 
 impl<'a> Incoming<'a> {
-    /// A message whose parts are located by the map.
+    /// A message whose parts are located by the map, to be delivered: its placed bytes are counted.
     pub(crate) fn mapped(
         pool: &'a mut RecvPool,
         buffers: &'a mut [RecvToken],
@@ -54,6 +54,7 @@ impl<'a> Incoming<'a> {
         map: &'a mut Map,
         stats: &'a SharedStats,
     ) -> Incoming<'a> {
+        stats.bytes_placed.add(map.placed);
         Incoming { body: MessageBytes::Mapped(Mapped { pool, buffers, rdma_target, map, stats }) }
     }
 

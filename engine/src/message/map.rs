@@ -14,6 +14,8 @@ pub(crate) struct Map {
     pub(super) items: Vec<ItemAt>,
     pub(super) pieces: Vec<Piece>,
     pub(super) taken: Vec<bool>,
+    /// Bytes of the items that are in segments of receive buffers.
+    pub(super) placed: u64,
     /// The Write chunks offered for a reply of the base protocol.
     pub(super) chunks: Option<WriteChunks>,
 }
@@ -45,6 +47,7 @@ impl Map {
             items: Vec::with_capacity(items_max),
             pieces: Vec::with_capacity(pieces_max),
             taken: Vec::with_capacity(pieces_max),
+            placed: 0,
             chunks: None,
         }
     }
@@ -62,6 +65,7 @@ impl Map {
         self.items.clear();
         self.pieces.clear();
         self.taken.clear();
+        self.placed = 0;
         self.chunks = None;
     }
 
@@ -99,6 +103,7 @@ impl Map {
         self.payload.push(Piece { part: 0, segment: 0, offset, len });
         let Some(SegmentItem { position, len, segment }) = item else { return };
         let (index, position, first, count) = (0, Some(position), 0, 1);
+        self.placed = len.into();
         self.items.push(ItemAt { index, position, len, first, count });
         self.pieces.push(Piece { part: 0, segment, offset: 0, len });
         self.taken.push(false);
@@ -126,7 +131,10 @@ impl Map {
         for item in placed.iter() {
             let first = self.pieces.len() as u32;
             match item.at {
-                Place::Sent(_) => self.pieces.extend(item.pieces(structure)),
+                Place::Sent(_) => {
+                    self.pieces.extend(item.pieces(structure));
+                    self.placed += u64::from(item.len);
+                }
                 Place::Remote(_) | Place::Sink => {
                     self.pieces.extend(pieces_of(loans, rdma_buffers(&item), item.len));
                 }
@@ -148,6 +156,7 @@ impl Finder for Map {
         if self.items.len() < self.items.capacity() {
             let (first, position) = (self.pieces.len() as u32, Some(position));
             self.items.push(ItemAt { index: index as u32, position, len, first, count: 0 });
+            self.placed += u64::from(len);
         }
     }
 

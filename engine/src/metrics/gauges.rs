@@ -89,6 +89,15 @@ pub(super) const PEER_COUNTERS: &[PeerCounter] = &[
     ("peer_calls_received", "Calls of the peer delivered to the handler.", |it| it.calls_in),
     ("peer_replies_sent", "Replies sent to the peer, deferred ones included.", |it| it.replies_out),
     ("peer_refusals_sent", "Errors sent to the peer instead of replies.", |it| it.refusals_out),
+    ("peer_refusals_handler", "Calls of the peer that the handler rejected.", |it| {
+        it.refusals_handler
+    }),
+    ("peer_refusals_unsent", "Calls of the peer whose reply could not be sent.", |it| {
+        it.refusals_unsent
+    }),
+    ("peer_refusals_dropped", "Calls of the peer whose ticket was dropped.", |it| {
+        it.refusals_dropped
+    }),
     ("peer_calls_unanswered", "Calls of the peer left without an answer.", |it| {
         it.calls_unanswered
     }),
@@ -105,4 +114,12 @@ pub(super) const PEER_COUNTERS: &[PeerCounter] = &[
     ("peer_calls_sent", "Calls sent to the peer.", |it| it.calls_out),
     ("peer_calls_completed", "Calls to the peer completed, failures included.", |it| it.calls_done),
     ("peer_calls_failed", "Calls to the peer completed with an error.", |it| it.calls_failed),
+    ("peer_failed_deadline", "Calls to the peer whose deadline passed.", |it| it.failed_deadline),
+    (
+        "peer_bytes_continued",
+        "Bytes received from the peer in groups of more than one transmission.",
+        |it| it.bytes_continued,
+    ),
+    ("peer_bytes_read", "Bytes of RDMA Reads of the peer's memory.", |it| it.bytes_read),
+    ("peer_bytes_written", "Bytes of RDMA Writes to the peer's memory.", |it| it.bytes_written),
 ];

@@ -156,6 +156,7 @@ impl Parts {
             self.stats.calls_unanswered.add(1);
         } else {
             peer.totals.counted.refusals_out += 1;
+            peer.totals.counted.refusals_dropped += 1;
             self.stats.refusals_out.add(1);
             self.stats.refusals_dropped.add(1);
             self.refuse(peer, &to);
@@ -224,7 +225,9 @@ pub(crate) fn count_done(
         sampling.end_call(finished.timer);
     }
     if let Some(error) = error {
+        let is_late = matches!(error, CallError::DeadlineExceeded(_));
         peer.totals.counted.calls_failed += 1;
+        peer.totals.counted.failed_deadline += u64::from(is_late);
         stats.calls_failed.add(1);
         by_reason(stats, error).add(1);
     }

@@ -41,6 +41,12 @@ pub struct Counts {
     pub replies_out: u64,
     /// Errors sent instead of replies.
     pub refusals_out: u64,
+    /// Of `refusals_out`: the handler rejected the call.
+    pub refusals_handler: u64,
+    /// Of `refusals_out`: the reply could not be sent.
+    pub refusals_unsent: u64,
+    /// Of `refusals_out`: the ticket of the call was dropped.
+    pub refusals_dropped: u64,
     /// Calls without an answer when the connection ended or the shard stopped.
     pub calls_unanswered: u64,
     /// Calls not delivered for lack of resources, and answered with an error.
@@ -53,6 +59,14 @@ pub struct Counts {
     pub calls_done: u64,
     /// Calls completed with an error.
     pub calls_failed: u64,
+    /// Of `calls_failed`: the deadline passed.
+    pub failed_deadline: u64,
+    /// Bytes received in groups of more than one transmission.
+    pub bytes_continued: u64,
+    /// Bytes of RDMA Reads of the peer's memory.
+    pub bytes_read: u64,
+    /// Bytes of RDMA Writes to the peer's memory.
+    pub bytes_written: u64,
 }
 
 impl Counts {
@@ -62,22 +76,36 @@ impl Counts {
             calls_in,
             replies_out,
             refusals_out,
+            refusals_handler,
+            refusals_unsent,
+            refusals_dropped,
             calls_unanswered,
             calls_turned_back,
             calls_dropped,
             calls_out,
             calls_done,
             calls_failed,
+            failed_deadline,
+            bytes_continued,
+            bytes_read,
+            bytes_written,
         } = others;
         self.calls_in += calls_in;
         self.replies_out += replies_out;
         self.refusals_out += refusals_out;
+        self.refusals_handler += refusals_handler;
+        self.refusals_unsent += refusals_unsent;
+        self.refusals_dropped += refusals_dropped;
         self.calls_unanswered += calls_unanswered;
         self.calls_turned_back += calls_turned_back;
         self.calls_dropped += calls_dropped;
         self.calls_out += calls_out;
         self.calls_done += calls_done;
         self.calls_failed += calls_failed;
+        self.failed_deadline += failed_deadline;
+        self.bytes_continued += bytes_continued;
+        self.bytes_read += bytes_read;
+        self.bytes_written += bytes_written;
     }
 }
 

@@ -105,12 +105,17 @@ fn peers(looks: Looks<'_>) -> Table {
             Cell::Rate(row.rate("rpcrdma_peer_calls_received_total")),
             Cell::Rate(row.rate("rpcrdma_peer_calls_sent_total")),
             Cell::Rate(row.rate("rpcrdma_peer_calls_failed_total")),
+            Cell::Rate(row.rate("rpcrdma_peer_failed_deadline_total")),
+            Cell::Rate(row.rate("rpcrdma_peer_refusals_sent_total")),
             share("rpcrdma_peer_credits_used", "rpcrdma_peer_credits_limit"),
             share("rpcrdma_peer_granted_used", "rpcrdma_peer_granted_limit"),
             count("rpcrdma_peer_calls_open"),
             count("rpcrdma_peer_messages_waiting"),
             count("rpcrdma_peer_messages_pending"),
             count("rpcrdma_peer_slots"),
+            Cell::Rate(row.rate("rpcrdma_peer_bytes_continued_total")),
+            Cell::Rate(row.rate("rpcrdma_peer_bytes_read_total")),
+            Cell::Rate(row.rate("rpcrdma_peer_bytes_written_total")),
         ]
     };
     let all = rows(looks, "rpcrdma_peer_", &labels, "");
@@ -192,8 +197,25 @@ const SHARDS: &[&str] = &[
     "buffers",
 ];
 const PEERS: &[&str] = &[
-    "shard", "conn", "peer", "state", "v", "in/s", "out/s", "failed/s", "credits", "granted",
-    "open", "waiting", "pending", "slots",
+    "shard",
+    "conn",
+    "peer",
+    "state",
+    "v",
+    "in/s",
+    "out/s",
+    "failed/s",
+    "late/s",
+    "refused/s",
+    "credits",
+    "granted",
+    "open",
+    "waiting",
+    "pending",
+    "slots",
+    "cont. B/s",
+    "read B/s",
+    "written B/s",
 ];
 const TIMES: &[&str] = &["shard", "what", "timed/s", "p50", "p90", "p99", "p99.9"];
 const COUNTERS: &[&str] = &["counter", "total", "per second"];

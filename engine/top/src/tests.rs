@@ -194,7 +194,7 @@ fn every_column_has_a_metric_of_its_own() {
     let samples = parse(&text).expect("metrics");
     let [shards, peers, times, _] = tables(None, &Scrape { at: Instant::now(), samples });
     let shown = |row: &[crate::cell::Cell]| row.iter().map(ToString::to_string).collect::<Vec<_>>();
-    assert_eq!(shown(&peers.rows[0][8..]), ["0/1", "2/3", "4", "5", "6", "7"]);
+    assert_eq!(shown(&peers.rows[0][10..16]), ["0/1", "2/3", "4", "5", "6", "7"]);
     let [service, call] = [&shards.rows[0][5..7], &shards.rows[0][9..11]].map(shown);
     assert_eq!(
         (service, call),

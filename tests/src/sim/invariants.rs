@@ -307,7 +307,9 @@ fn counts(State { audit, stats, .. }: &State<'_>) -> Result<(), String> {
         let of = &peer.counts;
         let answered = of.replies_out + of.refusals_out + of.calls_unanswered;
         let ended = of.calls_done + u64::from(peer.calls - peer.abandoned);
-        if of.calls_in != answered + u64::from(peer.open_calls) || of.calls_out != ended {
+        let refused = of.refusals_handler + of.refusals_unsent + of.refusals_dropped;
+        let sums = [answered + u64::from(peer.open_calls), ended, refused];
+        if [of.calls_in, of.calls_out, of.refusals_out] != sums {
             return Err(format!("{peer:?}"));
         }
         sum.add(of);
@@ -322,6 +324,13 @@ fn counts(State { audit, stats, .. }: &State<'_>) -> Result<(), String> {
     all.calls_out = stats.calls_out;
     all.calls_done = stats.calls_done;
     all.calls_failed = stats.calls_failed;
+    all.refusals_handler = stats.refusals_handler;
+    all.refusals_unsent = stats.refusals_unsent;
+    all.refusals_dropped = stats.refusals_dropped;
+    all.failed_deadline = stats.failed_deadline;
+    all.bytes_continued = stats.bytes_continued;
+    all.bytes_read = stats.bytes_read;
+    all.bytes_written = stats.bytes_written;
     if sum == all { Ok(()) } else { Err(format!("connections {sum:?}, the shard {all:?}")) }
 }
 

@@ -99,6 +99,44 @@ fn the_bytes_of_transmissions_are_counted_and_those_of_groups() {
     let (single, continued) = received(150_000);
     assert_eq!(single, 0);
     assert!((150_000..151_000).contains(&continued), "{continued} with the headers");
+    let server = world.servers[0].handle().stats();
+    let [peer] = &world.servers[0].inspect().peers[..] else { panic!("one connection") };
+    assert_eq!(peer.counts.bytes_continued, server.bytes_continued);
+}
+
+#[test]
+fn placed_bytes_are_counted_by_who_receives_them() {
+    let fabric = Fabric::new();
+    let (mut world, peer) = World::pair(&|| fabric.clone(), &Plan::default());
+    world.settle();
+    for bulk in [500, 30_000] {
+        let placed = |world: &World<_>| {
+            let [client, server] = [world.clients[0].handle(), world.servers[0].handle()];
+            [client, server].map(|handle| handle.stats().bytes_placed)
+        };
+        let before = placed(&world);
+        let call = [Part::Inline(40), Part::Bulk(bulk)];
+        let reply = [Part::Inline(60), Part::Bulk(bulk + 4)];
+        world.call(0, peer, &Script::new(7, &call, &reply)).expect("a credit");
+        world.check_all();
+        let after = placed(&world);
+        let grown = [after[0] - before[0], after[1] - before[1]];
+        assert_eq!(grown, [u64::from(bulk) + 4, u64::from(bulk)]);
+    }
+}
+
+#[test]
+fn a_connection_counts_refusals_by_reason() {
+    let fabric = Fabric::new();
+    let (mut world, peer) = World::pair(&|| fabric.clone(), &Plan::default());
+    world.settle();
+    for order in [Order::Refuse, Order::Refuse, Order::Answer] {
+        world.call(0, peer, &script(7, order)).expect("a credit");
+    }
+    world.until("all have ended", |world| world.open_calls() == 0);
+    let counts = world.servers[0].inspect().peers[0].counts;
+    assert_eq!((counts.refusals_out, counts.refusals_handler), (2, 2));
+    assert_eq!((counts.refusals_unsent, counts.refusals_dropped, counts.replies_out), (0, 0, 1));
 }
 
 #[test]

@@ -159,6 +159,7 @@ fn results_take_the_chunks_in_order_whatever_fails_or_is_empty() {
         let found = cases.iter().flat_map(|(_, expected)| *expected);
         let placed: u64 = found.filter(|found| found.1.is_some()).map(|found| found.0 as u64).sum();
         assert_eq!(pair.served().bytes_written, placed);
+        assert_eq!(pair.counts().bytes_written, placed);
     }
 }
 

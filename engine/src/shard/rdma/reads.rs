@@ -84,6 +84,7 @@ impl Fetches {
             (head.requests, head.after) = (requests, After::Fetched(place));
             stats.reads.add(requests.into());
             stats.bytes_read.add(bytes);
+            peer.totals.counted.bytes_read += bytes;
             outbox.enqueue(&mut peer.lane, peer.id.index, message);
         }
     }

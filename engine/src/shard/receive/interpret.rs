@@ -104,6 +104,7 @@ impl Receive {
             buffers.extend(parked[part.buffer as usize].take());
         }
         stats.bytes_continued.add(bytes);
+        peer.totals.counted.bytes_continued += bytes;
         buffers.push(last);
         let Some((first, part)) = buffers.first().zip(transmissions.first()) else {
             return Disposition::Done;

@@ -44,6 +44,8 @@ pub fn a_deadline_ends_a_call_and_its_late_reply_is_dropped<P: Provider>(open: O
     assert_eq!((held.calls, held.credits_held, held.replies_held), (2, 2, 2), "its peer has it");
     let stats = world.clients[0].handle().stats();
     assert_eq!((stats.call_deadlines, stats.calls_failed, stats.late_replies), (1, 1, 0));
+    let counts = world.clients[0].shard().inspect().counts();
+    assert_eq!((counts.calls_failed, counts.failed_deadline), (1, 1));
     answer_all(&mut world);
     world.until("the other is answered", |world| world.open_calls() == 0);
     assert_eq!(world.done.pop().map(|done| (done.check(), done.cookie).1), Some(other));
