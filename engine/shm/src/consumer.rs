@@ -223,7 +223,7 @@ unsafe impl Incoming for Consumer {
         }))
     }
 
-    fn finish(&self, position: u64, outcome: Result<(), Refusal>) {
+    fn finish(&mut self, position: u64, outcome: Result<(), Refusal>) {
         let verdict = self.direction.verdict(position);
         verdict.outcome.store(Refusal::code_of(outcome), Ordering::Relaxed);
         verdict.turn.store(position + 1, Ordering::Release);

@@ -92,8 +92,12 @@ pub enum Refusal {
     Broken = 4,
     /// The sender's own memory is gone.
     Unreadable = 5,
-    /// A key of this side is unknown, or its bounds or rights are too narrow.
+    /// A key of this side is unknown, or belongs to another queue pair.
     Access = 6,
+    /// A request exceeds what its key opens.
+    Bounds = 7,
+    /// A key does not permit this access.
+    Rights = 8,
 }
 
 impl Refusal {
@@ -115,6 +119,8 @@ impl Refusal {
             Refusal::Broken,
             Refusal::Unreadable,
             Refusal::Access,
+            Refusal::Bounds,
+            Refusal::Rights,
         ];
         all.into_iter().find(|refusal| *refusal as u32 == code)
     }
@@ -221,6 +227,8 @@ mod tests {
             Refusal::Broken,
             Refusal::Unreadable,
             Refusal::Access,
+            Refusal::Bounds,
+            Refusal::Rights,
         ];
         let all: Vec<_> = refusals.into_iter().map(Err).chain([Ok(())]).collect();
         for outcome in &all {

@@ -123,6 +123,12 @@ pub unsafe trait Outgoing {
     /// Takes all slots back, as if acked, if the receiver is gone.
     fn reclaim(&mut self, acks: Acks) -> Acks;
 
+    /// Reads that the receiver executes at one time; further ones wait here.
+    #[inline]
+    fn reads_max(&self) -> u32 {
+        u32::MAX
+    }
+
     /// Why the slot at `position` was refused. Valid once it is acked and before it is freed.
     #[cold]
     fn refusal(&self, position: u64) -> Option<Refusal> {
@@ -153,6 +159,20 @@ pub trait Vacant {
 /// of a slot that was withdrawn and settled, and `answer` does not write there. `bytes` and
 /// `front_and_bytes` return readable memory.
 pub unsafe trait Incoming {
+    /// Whether [`Incoming::take_in`] brings messages. Without it they come by themselves, one by one.
+    const TAKES_IN: bool = false;
+
+    /// Whether [`Incoming::take_in`] may have something to do.
+    #[inline]
+    fn has_news(&self) -> bool {
+        false
+    }
+
+    /// Takes in what has come, for a carrier that has to fetch it. Called in each poll before the front
+    /// is looked at, if there are news. `keys` finds the memory of this side's Reads.
+    #[inline]
+    fn take_in(&mut self, _keys: &KeyCache) {}
+
     /// A copy of the header of the oldest slot that was published and not yet taken.
     fn front(&self) -> Option<Header>;
 
@@ -207,8 +227,14 @@ pub unsafe trait Incoming {
         from: Granted,
     ) -> Option<Result<(), DmaError>>;
 
+    /// Whether there is room for an answer. Until there is, the peer's Reads wait.
+    #[inline]
+    fn can_answer(&self) -> bool {
+        true
+    }
+
     /// Reports the result of a Read. Its sender keeps the slot until then, taken or not.
-    fn finish(&self, position: u64, outcome: Result<(), Refusal>);
+    fn finish(&mut self, position: u64, outcome: Result<(), Refusal>);
 
     /// Returns the front to the sender, which learns of it by [`Incoming::acks`].
     fn release(&mut self);

@@ -122,7 +122,8 @@ impl<C: Carrier> Path<C> {
         // The first message after an idle poll is reported alone: a look for a second one would
         // wait for a cache line that the peer has not written yet, and delay the program's reply.
         // Housekeeping waits for the next poll.
-        let budget = if self.is_streaming { budget } else { 1 };
+        let is_alone = !self.is_streaming && !C::Rx::TAKES_IN;
+        let budget = if is_alone { 1 } else { budget };
         let taken = self.receive((set, reader), out, now, budget);
         let is_due = if taken == 0 { !self.is_still() } else { self.is_streaming };
         if is_due || set.settings.delay_ns != 0 {
@@ -190,6 +191,11 @@ impl<C: Carrier> Path<C> {
         now: u64,
         budget: usize,
     ) -> usize {
+        if C::Rx::TAKES_IN && self.rx.has_news() {
+            reader.begin(&mut set.keys);
+            self.rx.take_in(&set.keys);
+            reader.end();
+        }
         self.rx.prefetch_front();
         if out.is_full() || self.rx.front().is_none() {
             return 0;

@@ -25,6 +25,11 @@ pub trait Port: Debug + Send + Sync + Sized {
     /// If the end cannot be opened any more, or the system refuses.
     fn open(&self, end: &Self::Carrier, num: u32) -> Result<Ends<Self::Carrier>, SetupError>;
 
+    /// Called at the beginning of each poll, for a port that has to ask which of its carriers have
+    /// something.
+    #[inline]
+    fn look(&self) {}
+
     /// What is readable when the thread is to wake up.
     fn bells(&self) -> Bells<'_>;
 

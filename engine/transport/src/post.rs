@@ -123,7 +123,7 @@ pub(crate) unsafe fn post<C: Carrier>(
     now: u64,
 ) -> Result<(), NotTaken> {
     let byte_len = byte_len(wr, limits).ok_or(NotTaken::Invalid)?;
-    let reads_max = set.settings.reads_max;
+    let reads_max = set.settings.reads_max.min(path.tx.reads_max());
     let QueueSet { qps, keys, .. } = &mut *set;
     let Some(qp) = qps.find(num) else { return Ok(()) };
     if u32::from(qp.outstanding) >= limits.send_depth {
@@ -141,10 +141,13 @@ pub(crate) unsafe fn post<C: Carrier>(
     let mut disposition = if is_allowed { disposition } else { Disposition::Protection };
     let waits_for_reads = must_wait((wr.op, is_fenced), qp.reads.into(), reads_max);
     let peer = qp.peer;
-    if is_allowed && qp.state == State::Ready && !qp.is_waiting && !waits_for_reads {
+    let is_local = matches!(wr.op, SendOp::Bind(_) | SendOp::Invalidate { .. });
+    // What is executed here does not wait for the peer, whose requests may need it.
+    let is_ready =
+        qp.state == State::Ready || is_local && qp.state == State::Opening && qp.backlog.is_empty();
+    if is_allowed && is_ready && !qp.is_waiting && !waits_for_reads {
         let posted =
             Posted { wr_id: wr.wr_id, qp_num: num, covers, disposition, opcode: opcode_of(wr.op) };
-        let is_local = matches!(wr.op, SendOp::Bind(_) | SendOp::Invalidate { .. });
         if is_local {
             if path.carry_out_here(set, None, posted, wr.op) {
                 return Ok(());

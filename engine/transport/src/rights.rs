@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rpcrdma_mempool::{Access, Sge};
 use rpcrdma_provider::{Bind, Window, WindowId, shortly_before_end};
 
+use super::body::Refusal;
 use super::keys::KeyCache;
 
 /// The windows and registrations of one set of queues.
@@ -176,6 +177,9 @@ impl Rights {
 
     /// The bytes that a request names, if it may access them so. A request for zero bytes is not
     /// checked.
+    ///
+    /// # Errors
+    /// [`Refusal::Access`], [`Refusal::Bounds`] or [`Refusal::Rights`].
     #[inline]
     pub(crate) fn grant(
         &self,
@@ -183,16 +187,19 @@ impl Rights {
         (qp, rkey): (u32, u32),
         (addr, len): (u64, u32),
         access: Access,
-    ) -> Option<Granted> {
+    ) -> Result<Granted, Refusal> {
         let granted = Granted { addr, len };
         if len == 0 {
-            return Some(granted);
+            return Ok(granted);
         }
         if rkey & GRANT == 0 {
             // The key belongs to a region that was registered with remote rights.
-            return keys.allows(&Sge { addr, length: len, lkey: rkey }, access).then_some(granted);
+            return match keys.allows(&Sge { addr, length: len, lkey: rkey }, access) {
+                true => Ok(granted),
+                false => Err(Refusal::Access),
+            };
         }
-        let grant = self.find(rkey)?;
+        let grant = self.find(rkey).ok_or(Refusal::Access)?;
         let is_holder = grant.holder == Holder::All || grant.holder == Holder::Qp(qp);
         // An address below the first byte wraps around to a huge offset.
         let offset = addr.wrapping_sub(grant.sge.addr);
@@ -200,7 +207,12 @@ impl Rights {
         let within = offset <= room && u64::from(len) <= room - offset;
         // The region may have been deregistered meanwhile.
         let is_there = keys.allows(&grant.sge, local_rights(access));
-        (is_holder && within && grant.access.contains(access) && is_there).then_some(granted)
+        match (is_holder && is_there, within, grant.access.contains(access)) {
+            (true, true, true) => Ok(granted),
+            (false, ..) => Err(Refusal::Access),
+            (_, false, _) => Err(Refusal::Bounds),
+            (.., false) => Err(Refusal::Rights),
+        }
     }
 
     /// A key for these bytes that every queue pair of the queues can use. None if the region does
@@ -399,7 +411,7 @@ mod tests {
 
         /// Whether a key lets a queue pair access this byte.
         fn opens(&self, rkey: u32, addr: u64) -> bool {
-            self.rights.grant(&self.keys, (QP, rkey), (addr, 1), READ).is_some()
+            self.rights.grant(&self.keys, (QP, rkey), (addr, 1), READ).is_ok()
         }
     }
 

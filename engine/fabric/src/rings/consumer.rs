@@ -175,7 +175,7 @@ unsafe impl Incoming for Consumer {
     }
 
     #[inline]
-    fn finish(&self, position: u64, outcome: Result<(), Refusal>) {
+    fn finish(&mut self, position: u64, outcome: Result<(), Refusal>) {
         self.ring.verdicts[(position & self.mask) as usize].give(position, outcome);
     }
 

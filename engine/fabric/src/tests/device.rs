@@ -27,6 +27,10 @@ pub(super) fn open_at(options: Options, first: u64) -> Device {
 /// Whether the memory of hosts is shared.
 pub(super) const IS_SHARED: bool = false;
 
+/// Whether a request is done when the peer has taken it, and fails as the peer says. Otherwise it is
+/// done when it is sent, and a refusal ends the connection.
+pub(super) const HAS_ACKS: bool = true;
+
 /// The options with a delay, if the device can have one.
 pub(super) fn with_delay(options: Options, delay_ns: u64) -> Options {
     Options { delay_ns, ..options }

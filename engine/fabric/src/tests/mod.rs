@@ -5,6 +5,8 @@
 mod interleavings;
 
 #[cfg(not(loom))]
+mod acks;
+#[cfg(not(loom))]
 mod connect;
 #[cfg(not(loom))]
 mod counters;

@@ -16,7 +16,7 @@ use rpcrdma_provider::{
     WorkCompletion,
 };
 
-use super::device::{Device, Options, open_at, with_delay};
+use super::device::{Device, HAS_ACKS, Options, open_at, with_delay};
 use super::host::*;
 
 #[derive(Debug, Clone)]
@@ -223,11 +223,14 @@ impl World {
 
     fn invalidate(&mut self, side: usize) {
         let Some(rkey) = self.sides[side].key else { return };
-        let is_in_use = self.sides[1 - side]
-            .flow
-            .posted
-            .iter()
-            .any(|posted| matches!(posted.opcode, WcOpcode::Write | WcOpcode::Read));
+        let flow = &self.sides[1 - side].flow;
+        // Without acks a Write that has completed may be under way.
+        let is_under_way = !HAS_ACKS && flow.at_least < flow.versions.len() - 1;
+        let is_in_use = is_under_way
+            || flow
+                .posted
+                .iter()
+                .any(|posted| matches!(posted.opcode, WcOpcode::Write | WcOpcode::Read));
         if self.post(side, SendOp::Invalidate { rkey }, (0, 0), SendFlags::SIGNALED) {
             self.sides[side].key = None;
             self.is_doubtful |= is_in_use;
@@ -329,7 +332,10 @@ impl World {
         }
         assert!(done.is_signaled);
         assert_eq!(completion.opcode, done.opcode);
-        flow.at_least = flow.at_least.max(done.version);
+        // A Read is done when the peer has executed what was sent before it.
+        if HAS_ACKS || done.opcode == WcOpcode::Read {
+            flow.at_least = flow.at_least.max(done.version);
+        }
         if done.opcode == WcOpcode::Read {
             let last = done.until.unwrap_or(flow.versions.len() - 1);
             let range = done.at..done.at + done.len;

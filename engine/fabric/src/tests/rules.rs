@@ -6,18 +6,8 @@ use rpcrdma_provider::{
     WcOpcode, WcStatus,
 };
 
-use super::device::{Options, open};
+use super::device::{HAS_ACKS, Options, open};
 use super::host::*;
-
-#[test]
-fn the_first_message_after_an_idle_poll_is_polled_alone() {
-    let mut pair = Pair::new();
-    for id in 0..4 {
-        pair.b.recv(id, 0, 64);
-        pair.a.send(pair.qa.qp, id, b"x").unwrap();
-    }
-    assert_eq!([pair.b.poll().len(), pair.b.poll().len(), pair.b.poll().len()], [1, 3, 0]);
-}
 
 #[test]
 fn messages_meet_receives_in_the_order_of_posting() {
@@ -30,19 +20,6 @@ fn messages_meet_receives_in_the_order_of_posting() {
     assert_eq!(got, [received(10, pair.qb, 5), received(11, pair.qb, 7)]);
     assert_eq!(pair.b.read(0, 5), b"first");
     assert_eq!(pair.b.read(64, 7), b"second!");
-}
-
-#[test]
-fn a_signaled_send_completes_once_and_only_after_the_peer_has_taken_it() {
-    let mut pair = Pair::new();
-    pair.b.recv(10, 0, 64);
-    pair.a.send(pair.qa.qp, 1, b"ping").unwrap();
-    assert_eq!(pair.a.poll_dry(), []);
-    pair.b.poll_dry();
-    let done = pair.a.poll_dry();
-    assert_eq!(brief(&done), [(1, WcStatus::Success)]);
-    assert_eq!((done[0].opcode, done[0].qp_num), (WcOpcode::Send, pair.qa.qp_num));
-    assert_eq!(pair.a.poll_dry(), []);
 }
 
 #[test]
@@ -120,7 +97,8 @@ fn a_message_of_exactly_the_room_fits_and_one_byte_more_fails_both_sides() {
             continue;
         }
         assert_eq!(at_b, [(10, WcStatus::LocalLength)]);
-        assert_eq!(at_a, [(1, WcStatus::RemoteInvalidRequest)]);
+        let refused = [(1, WcStatus::RemoteInvalidRequest)];
+        assert_eq!(at_a, if HAS_ACKS { &refused[..] } else { &[] });
         assert_eq!(pair.a.events(), [QueueEvent::Disconnected { qp_num: pair.qa.qp_num }]);
         assert_eq!(pair.b.events(), [QueueEvent::Disconnected { qp_num: pair.qb.qp_num }]);
         pair.a.send(pair.qa.qp, 2, b"x").unwrap();
@@ -143,7 +121,9 @@ fn other_queue_pairs_continue_when_one_fails() {
     assert_eq!(brief(&got), [(10, WcStatus::LocalLength), (11, WcStatus::Success)]);
     assert_eq!((got[0].qp_num, got[1].qp_num), (pair.qb.qp_num, qb2.qp_num));
     let done = pair.a.poll_dry();
-    assert_eq!(brief(&done), [(1, WcStatus::RemoteInvalidRequest), (2, WcStatus::Success)]);
+    let refused = sent_or(WcStatus::RemoteInvalidRequest);
+    assert_eq!(brief(&done), [(1, refused), (2, WcStatus::Success)]);
+    assert_eq!(pair.a.events(), [QueueEvent::Disconnected { qp_num: pair.qa.qp_num }]);
 }
 
 #[test]
@@ -155,9 +135,9 @@ fn a_wrong_gather_key_fails_its_request_after_those_before_it() {
     pair.a.send_from(pair.qa.qp, 1, &good, SendFlags::SIGNALED).unwrap();
     pair.a.send_from(pair.qa.qp, 2, &bad, SendFlags::empty()).unwrap();
     pair.a.send_from(pair.qa.qp, 3, &good, SendFlags::empty()).unwrap();
-    pair.a.poll();
+    let mut done = brief(&pair.a.poll());
     pair.b.poll_dry();
-    let done = brief(&pair.a.poll_dry());
+    done.extend(brief(&pair.a.poll_dry()));
     assert_eq!(done[1..], [(2, WcStatus::LocalProtection), (3, WcStatus::Flushed)]);
     assert_eq!(done[0].0, 1);
     assert_eq!(pair.b.poll_dry(), []);
@@ -205,8 +185,9 @@ fn a_receive_with_a_wrong_key_or_without_the_right_to_write_fails_both_sides() {
         let got = pair.b.poll_dry();
         assert_eq!(brief(&got), [(10, WcStatus::LocalProtection)]);
         assert_eq!(got[0].qp_num, qb.qp_num);
-        let refused = WcStatus::Other(11);
+        let refused = sent_or(WcStatus::Other(11));
         assert_eq!(brief(&pair.a.poll_dry()), [(1, refused)]);
+        assert_eq!(pair.a.events(), [QueueEvent::Disconnected { qp_num: qa.qp_num }]);
         pair.a.queues.destroy(qa.qp);
         pair.b.queues.destroy(qb.qp);
     }
@@ -367,7 +348,9 @@ fn several_queue_pairs_are_polled_in_turn() {
     for id in 0..32 {
         server.recv(id, 0, 16);
     }
-    assert_eq!(server.poll().len(), 3, "the first of each queue pair");
+    if HAS_ACKS {
+        assert_eq!(server.poll().len(), 3, "the first of each queue pair");
+    }
     let got = server.poll();
     for (_, qp) in &qps {
         let share = got.iter().filter(|wc| wc.qp_num == qp.qp_num).count();

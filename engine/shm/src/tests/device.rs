@@ -25,6 +25,10 @@ pub(in crate::tests) fn open_at(options: Options, first: u64) -> Device {
 /// Whether the memory of hosts is shared.
 pub(in crate::tests) const IS_SHARED: bool = false;
 
+/// Whether a request is done when the peer has taken it, and fails as the peer says. Otherwise it is
+/// done when it is sent, and a refusal ends the connection.
+pub(in crate::tests) const HAS_ACKS: bool = true;
+
 /// Shared memory has no delay.
 pub(in crate::tests) fn with_delay(options: Options, _delay_ns: u64) -> Options {
     options

@@ -11,6 +11,8 @@ mod shown;
 mod sleep;
 mod unequal;
 
+#[path = "../../../fabric/src/tests/acks.rs"]
+mod acks;
 #[path = "../../../fabric/src/tests/fault.rs"]
 mod fault;
 #[path = "../../../fabric/src/tests/host.rs"]

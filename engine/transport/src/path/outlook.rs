@@ -60,6 +60,8 @@ impl<C: Carrier> Path<C> {
     pub(crate) fn outlook_of_reads(&self, set: &QueueSet) -> Outlook {
         match self.reads.front() {
             None => Outlook::Nothing,
+            // Room for its answer wakes this side.
+            Some(_) if !self.rx.can_answer() => Outlook::Nothing,
             Some(read) if set.settings.delay_ns != 0 && set.settings.clock.now_ns() < read.due => {
                 Outlook::At(read.due)
             }

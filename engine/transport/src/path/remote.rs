@@ -93,6 +93,7 @@ impl<C: Carrier> Path<C> {
     fn carry_out_reads(&mut self, set: &mut QueueSet, out: &mut WcBatch, now: u64) {
         let before = self.reads.len();
         while before - self.reads.len() < TURN_READS
+            && self.rx.can_answer()
             && self.reads.front().is_some_and(|read| !read.is_new && read.due <= now)
             && let Some(read) = self.reads.pop_front()
         {
@@ -121,11 +122,12 @@ impl<C: Carrier> Path<C> {
     /// answered. The answers keep their delay.
     #[cold]
     pub(crate) fn finish_reads_of(&mut self, set: &QueueSet, num: u32) {
-        let rx = &self.rx;
+        let rx = &mut self.rx;
         self.reads.retain(|read| {
             let is_theirs = read.header.dst == num;
             if is_theirs {
-                rx.finish(read.position, set.read(rx, read));
+                let outcome = set.read(rx, read);
+                rx.finish(read.position, outcome);
             }
             !is_theirs
         });
@@ -179,8 +181,7 @@ impl QueueSet {
         let Header { dst, rkey, byte_len, .. } = *front;
         let qp = self.qps.peek(dst).filter(|qp| qp.state != State::Error);
         qp.ok_or(Refusal::Gone)?;
-        let granted = self.rights.grant(&self.keys, (dst, rkey), (addr, byte_len), access);
-        granted.ok_or(Refusal::Access)
+        self.rights.grant(&self.keys, (dst, rkey), (addr, byte_len), access)
     }
 
     /// As [`QueueSet::arrive`], with a key that is dead when the Receive completes. A message whose

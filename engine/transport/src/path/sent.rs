@@ -205,7 +205,7 @@ impl<C: Carrier> Path<C> {
             Refusal::Gone => Disposition::Flushed,
             Refusal::Broken => Disposition::Broken,
             Refusal::Unreadable => Disposition::Protection,
-            Refusal::Access => Disposition::RemoteAccess,
+            Refusal::Access | Refusal::Bounds | Refusal::Rights => Disposition::RemoteAccess,
         };
         set.complete(&Posted { disposition, covers: 0, ..posted }, out.as_deref_mut());
         self.fail(set, out, num);
@@ -352,7 +352,8 @@ impl<C: Carrier> Path<C> {
             self.say_goodbye(peer);
             return Turn::Done;
         }
-        if request.must_wait(qp.reads.into(), set.settings.reads_max) {
+        let reads_max = set.settings.reads_max.min(self.tx.reads_max());
+        if request.must_wait(qp.reads.into(), reads_max) {
             // The completion of the Read queues it again.
             (qp.state, qp.is_waiting) = (State::Held, false);
             return Turn::Done;

@@ -321,7 +321,7 @@ unsafe impl Incoming for Receiving {
         Some(Ok(()))
     }
 
-    fn finish(&self, position: u64, outcome: Result<(), Refusal>) {
+    fn finish(&mut self, position: u64, outcome: Result<(), Refusal>) {
         self.way.slot(position).verdict.set(Some(outcome));
     }
 

@@ -4,8 +4,8 @@ use rpcrdma_provider::SetupError;
 
 use super::super::device;
 pub(super) use super::super::device::{
-    Clock, Device, DeviceCm, DeviceEndpoint, DeviceHandle, DeviceQp, DeviceQueues, Options,
-    address, nowhere, with_delay,
+    Clock, Device, DeviceCm, DeviceEndpoint, DeviceHandle, DeviceQp, DeviceQueues, HAS_ACKS,
+    Options, address, nowhere, with_delay,
 };
 
 fn mapped(options: Options) -> Options {

@@ -5,6 +5,8 @@ mod device;
 mod pools;
 mod reuse;
 
+#[path = "../../../../fabric/src/tests/acks.rs"]
+mod acks;
 #[path = "../../../../fabric/src/tests/fault.rs"]
 mod fault;
 #[path = "../../../../fabric/src/tests/host.rs"]
