@@ -12,12 +12,12 @@ use crate::judge;
 use crate::profile;
 use crate::raw::{
     Raw, RawApp, RawConnections, RawEngine, RawExplicit, RawFabric, RawInterop, RawMemory,
-    RawPlacement, RawProtocol, RawSend, RawShm, RawVerbs,
+    RawPlacement, RawProtocol, RawSend, RawShm, RawTcp, RawVerbs,
 };
 use crate::section::{
     AppSection, BulkSection, ConnectionsSection, EngineSection, ExplicitSection, FabricSection,
     FeaturesSection, IdleSection, InteropSection, MemorySection, PlacementSection, ProtocolSection,
-    ReceiveSection, SendSection, ShmSection, StatsSection, VerbsSection,
+    ReceiveSection, SendSection, ShmSection, StatsSection, TcpSection, VerbsSection,
 };
 use crate::sums;
 use crate::tree;
@@ -36,6 +36,7 @@ pub struct Config {
     interop: InteropSection,
     fabric: FabricSection,
     shm: ShmSection,
+    tcp: TcpSection,
     verbs: VerbsSection,
     app: AppSection,
     stats: StatsSection,
@@ -145,6 +146,11 @@ impl Config {
         &self.shm
     }
 
+    /// iWARP in user space, over TCP.
+    pub fn tcp(&self) -> &TcpSection {
+        &self.tcp
+    }
+
     /// The software fabric.
     pub fn fabric(&self) -> &FabricSection {
         &self.fabric
@@ -207,6 +213,7 @@ impl TryFrom<Raw> for Config {
         let interop = interop(&raw.interop)?;
         let fabric = fabric(&raw.fabric)?;
         let shm = shm(&raw.shm)?;
+        let tcp = tcp(&raw.tcp)?;
         let verbs = verbs(&raw.verbs)?;
         let app = app(&raw.app)?;
         let stats = StatsSection { sample: judge::count("stats.sample", raw.stats.sample)? };
@@ -231,6 +238,7 @@ impl TryFrom<Raw> for Config {
             interop,
             fabric,
             shm,
+            tcp,
             verbs,
             app,
             stats,
@@ -427,6 +435,11 @@ fn shm(raw: &RawShm) -> Result<ShmSection, ConfigError> {
         staging: judge::power_of_two_length("shm.staging", &raw.staging)?,
         map_pools: raw.map_pools,
     })
+}
+
+fn tcp(raw: &RawTcp) -> Result<TcpSection, ConfigError> {
+    let message_len = judge::power_of_two_length("tcp.message_len", &raw.message_len)?;
+    Ok(TcpSection { crc: raw.crc, message_len })
 }
 
 fn verbs(raw: &RawVerbs) -> Result<VerbsSection, ConfigError> {

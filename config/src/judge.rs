@@ -178,8 +178,8 @@ pub(crate) fn rnr_timer(key: &'static str, given: &RawText) -> Result<RnrTimer, 
 
 /// A provider by its name.
 pub(crate) fn provider(key: &'static str, given: &RawText) -> Result<ProviderKind, ConfigError> {
-    use ProviderKind::{Auto, Fabric, Shm, Verbs};
-    word(key, given, &[Auto, Fabric, Shm, Verbs].map(|kind| (kind.as_str(), kind)))
+    use ProviderKind::{Auto, Fabric, Shm, Tcp, Verbs};
+    word(key, given, &[Auto, Fabric, Shm, Tcp, Verbs].map(|kind| (kind.as_str(), kind)))
 }
 
 /// An idle policy by its name.

@@ -46,6 +46,8 @@ pub struct Raw {
     pub fabric: RawFabric,
     /// Shared memory.
     pub shm: RawShm,
+    /// iWARP over TCP.
+    pub tcp: RawTcp,
     /// RDMA devices.
     pub verbs: RawVerbs,
     /// Memory for the program.
@@ -58,7 +60,7 @@ pub struct Raw {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RawEngine {
-    /// `auto`, `fabric`, `shm` or `verbs`.
+    /// `auto`, `fabric`, `shm`, `tcp` or `verbs`.
     pub provider: RawText,
     /// `auto` or a core list.
     pub cores: RawText,
@@ -245,6 +247,16 @@ pub struct RawShm {
     pub map_pools: bool,
 }
 
+/// `[tcp]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RawTcp {
+    /// Whether this side asks for checksums.
+    pub crc: bool,
+    /// The longest message: a length.
+    pub message_len: RawText,
+}
+
 /// `[verbs]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -427,6 +439,12 @@ impl Default for RawExplicit {
 impl Default for RawShm {
     fn default() -> Self {
         Self { ring_slots: 128, staging: "4MiB".into(), map_pools: false }
+    }
+}
+
+impl Default for RawTcp {
+    fn default() -> Self {
+        Self { crc: false, message_len: "4MiB".into() }
     }
 }
 

@@ -31,6 +31,8 @@ pub enum ProviderKind {
     Fabric,
     /// Shared memory between the processes of this host.
     Shm,
+    /// Any host over TCP: iWARP in user space.
+    Tcp,
     /// An RDMA device, through libibverbs and librdmacm.
     Verbs,
 }
@@ -47,6 +49,7 @@ impl ProviderKind {
             ProviderKind::Auto => "auto",
             ProviderKind::Fabric => "fabric",
             ProviderKind::Shm => "shm",
+            ProviderKind::Tcp => "tcp",
             ProviderKind::Verbs => "verbs",
         }
     }
@@ -348,6 +351,16 @@ pub struct ShmSection {
     pub staging: Bounded<65_536, 1_073_741_824>,
     /// Whether peers that do so, too, map this side's pools, read-only.
     pub map_pools: bool,
+}
+
+/// iWARP in user space, over TCP: `[tcp]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TcpSection {
+    /// Whether this side asks for checksums (CRC32c); they are checked if either side does.
+    pub crc: bool,
+    /// The longest message, RDMA Read or RDMA Write in bytes; a power of two.
+    pub message_len: Bounded<65_536, 1_073_741_824>,
 }
 
 /// RDMA devices: `[verbs]`.

@@ -1,5 +1,5 @@
-//! ONC RPC over RDMA: polling shards for servers and clients, over a software fabric or RDMA
-//! devices.
+//! ONC RPC over RDMA: polling shards for servers and clients, over RDMA devices, TCP, shared
+//! memory, or a software fabric.
 //!
 //! ```text
 //!        program                    shard (one thread, one core)                      device
@@ -24,6 +24,7 @@ pub mod metrics;
 mod obtained;
 pub mod onc;
 mod parties;
+mod providers;
 mod roster;
 mod scatter;
 mod session;
@@ -35,6 +36,8 @@ mod versions;
 
 pub use hdrhistogram;
 pub use rpcrdma_fabric as fabric;
+#[cfg(feature = "tcp")]
+pub use rpcrdma_iwarp as tcp;
 pub use rpcrdma_provider as provider;
 #[cfg(feature = "shm")]
 pub use rpcrdma_shm as shm;
@@ -72,7 +75,8 @@ pub use provider::{
     Address, AddressError, Armed, ConnectError, ConnectId, CqError, Credentials, Origin, Provider,
     Rejection, ShmName, WcStatus,
 };
-pub use rpcrdma_config::{Config, ConfigError, Raw};
+pub use providers::provider_for;
+pub use rpcrdma_config::{Config, ConfigError, ProviderKind, Raw};
 pub use rpcrdma_mempool::{Loan, RegisteredBytes, RegisteredSlice};
 pub use rpcrdma_proto::{
     Changes, Fatal, Misuse, PeerLimits, PropertyError, PropertyOutcome, Refusal, SendError,
@@ -93,3 +97,5 @@ pub use stats::inspection::InspectError;
 pub use stats::latency::{LatencyReport, ProcedureLatency};
 pub use stats::report::{Credits, Gauges, PeerReport, PeerState, ShardReport, Stock};
 pub use stats::tally::Counts;
+#[cfg(feature = "tcp")]
+pub use tcp::Tcp;

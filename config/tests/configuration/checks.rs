@@ -198,6 +198,7 @@ fn counts_have_ranges() {
     assert_range("fabric.ring_slots", "16", "65536", "8", "131072", "");
     assert_range("shm.ring_slots", "16", "16384", "8", "32768", "");
     assert_range("shm.staging", "\"64KiB\"", "\"1GiB\"", "\"32KiB\"", "\"2GiB\"", "");
+    assert_range("tcp.message_len", "\"64KiB\"", "\"1GiB\"", "\"32KiB\"", "\"2GiB\"", "");
     assert_range("connections.rnr_retry", "0", "7", "-1", "8", "");
     assert_range("verbs.port", "1", "254", "0", "255", "");
     assert_range("verbs.gid", "0", "255", "-1", "256", "");
@@ -287,7 +288,7 @@ fn unknown_words_are_refused_with_the_allowed_ones() {
     );
     assert_eq!(
         refusal("[engine]\nprovider = true"),
-        "engine.provider = \"true\"; allowed: \"auto\", \"fabric\", \"shm\", \"verbs\"",
+        "engine.provider = \"true\"; allowed: \"auto\", \"fabric\", \"shm\", \"tcp\", \"verbs\"",
     );
     assert_eq!(
         refusal("[engine.idle]\npolicy = \"sleep\""),

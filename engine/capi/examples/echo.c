@@ -4,7 +4,7 @@
  *   echo --listen shm:/tmp/echo      the server, until SIGINT or SIGTERM
  *   echo --connect shm:/tmp/echo     the client, in another process
  *
- * An address such as 192.0.2.1:20049 is that of an RDMA device. */
+ * An address such as 192.0.2.1:20049 leads over an RDMA device or over TCP. */
 #define _POSIX_C_SOURCE 200809L
 #include <rpcrdma.h>
 #include <signal.h>
@@ -125,7 +125,6 @@ int main(int argc, char **argv) {
     rpcrdma_config *config = NULL;
     rpcrdma_engine *engine = NULL;
     sigset_t signals;
-    char keys[64];
     int outcome;
 
     if (argc == 3 && strcmp(argv[1], "--listen") == 0) {
@@ -144,13 +143,13 @@ int main(int argc, char **argv) {
         pthread_sigmask(SIG_BLOCK, &signals, NULL);
     }
     at = listen ? listen : connect;
-    snprintf(keys, sizeof keys, "engine.provider = \"%s\"\n",
-             at == NULL ? "fabric" : strncmp(at, "shm:", 4) == 0 ? "shm" : "verbs");
-    if (rpcrdma_config_parse(keys, &config) != 0) {
+    if (rpcrdma_config_default(&config) != 0) {
         return failed("the configuration");
     }
-    outcome = rpcrdma_engine_new(config, &engine) != 0 ? failed("the engine")
-                                                       : run(engine, listen, connect, &signals);
+    /* Over shared memory, an RDMA device or TCP, as the address leads; else in this process. */
+    outcome = rpcrdma_engine_new_for(config, at, &engine) != 0
+                  ? failed(at ? at : "the engine")
+                  : run(engine, listen, connect, &signals);
     rpcrdma_engine_free(engine); /* Stops the server, after it has answered its calls. */
     rpcrdma_config_free(config);
     return outcome;

@@ -234,11 +234,12 @@ int main(int argc, char **argv) {
         pthread_sigmask(SIG_BLOCK, &signals, NULL);
     }
     snprintf(keys, sizeof keys,
-             "engine = { provider = \"%s\", idle = { policy = \"block\" } }\n"
+             "engine.idle.policy = \"block\"\n"
              "receive.placement = { count = 1, length = \"64KiB\" }\n"
              "receive.spares = %d\n",
-             strncmp(argv[2], "shm:", 4) == 0 ? "shm" : "verbs", 2 * VALUES_MAX);
-    if (rpcrdma_config_parse(keys, &config) != 0 || rpcrdma_engine_new(config, &engine) != 0) {
+             2 * VALUES_MAX);
+    if (rpcrdma_config_parse(keys, &config) != 0 ||
+        rpcrdma_engine_new_for(config, argv[2], &engine) != 0) {
         outcome = failed("the engine");
     } else {
         outcome = serves ? serve(engine, argv[2], &signals) : call(engine, argv[2]);

@@ -72,18 +72,16 @@ static rpcrdma_engine *open_engine(const struct options *options) {
     char keys[512];
 
     snprintf(keys, sizeof keys,
-             "engine.provider = \"%s\"\n"
              "engine.idle = { policy = \"backoff\", spin = \"50us\" }\n"
              "receive.placement = { count = 2, length = \"64KiB\", align = \"4KiB\" }\n"
              "receive.spares = %u\n"
              "receive.replies = %u\n"
              "connections = { max = 1, credits = %u, credits_requested = %u, calls_max = %u }\n"
              "app.bulk = { count = %u, length = \"1MiB\" }\n",
-             strncmp(at, "shm:", 4) == 0 ? "shm" : "verbs", segments, credits, credits, credits,
-             window, 2 * window);
+             segments, credits, credits, credits, window, 2 * window);
     if (rpcrdma_config_parse(keys, &config) != 0) {
         failed("the configuration", rpcrdma_last_error());
-    } else if (rpcrdma_engine_new(config, &engine) != 0) {
+    } else if (rpcrdma_engine_new_for(config, at, &engine) != 0) {
         failed("the engine", rpcrdma_last_error());
     }
     rpcrdma_config_free(config);

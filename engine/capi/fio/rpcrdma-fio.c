@@ -125,7 +125,6 @@ static int option_is_wrong(struct thread_data *td, const char *why)
 static int own_config(struct thread_data *td, rpcrdma_config **config)
 {
     const struct options *o = td->eo;
-    const bool is_shm = strncmp(o->store, "shm:", 4) == 0;
     const unsigned int window = td->o.iodepth;
     const unsigned int longest = (td_max_bs(td) + SEGMENT_LEN - 1) / SEGMENT_LEN;
     const unsigned int transmissions = (longest + SEGMENTS - 1) / SEGMENTS;
@@ -134,7 +133,6 @@ static int own_config(struct thread_data *td, rpcrdma_config **config)
     int len;
 
     len = snprintf(text, sizeof(text),
-                   "engine.provider = \"%s\"\n"
                    "engine.idle = { policy = \"block\", spin = \"50us\" }\n"
                    "receive.placement = { count = %u, length = \"%uB\", align = \"4KiB\" }\n"
                    "receive.spares = 0\n"
@@ -143,8 +141,8 @@ static int own_config(struct thread_data *td, rpcrdma_config **config)
                    "calls_max = %u }\n"
                    "app.bulk = { count = %u, length = \"%uB\" }\n"
                    "verbs = { device = \"%s\", address = \"%s\" }\n",
-                   is_shm ? "shm" : "verbs", SEGMENTS, SEGMENT_LEN, credits, credits, credits,
-                   window, 2 * window, longest * SEGMENT_LEN, o->device ? o->device : "auto",
+                   SEGMENTS, SEGMENT_LEN, credits, credits, credits, window, 2 * window,
+                   longest * SEGMENT_LEN, o->device ? o->device : "auto",
                    o->address ? o->address : "auto");
     if (len < 0 || (size_t)len >= sizeof(text)) {
         log_err("rpcrdma: the names of device and address are too long\n");
@@ -191,7 +189,7 @@ static int connect_job(struct thread_data *td, struct job *job)
     status = o->config ? rpcrdma_config_load(o->config, &config) : own_config(td, &config);
     if (status != 0)
         return job_fails(td, status, "the configuration");
-    status = rpcrdma_engine_new(config, &job->engine);
+    status = rpcrdma_engine_new_for(config, o->store, &job->engine);
     rpcrdma_config_free(config);
     if (status != 0)
         return job_fails(td, status, "the engine");

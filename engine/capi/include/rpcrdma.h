@@ -1182,6 +1182,18 @@ void rpcrdma_config_free(struct rpcrdma_config *config);
 int rpcrdma_engine_new(const struct rpcrdma_config *config, struct rpcrdma_engine **engine);
 
 /**
+ * As `rpcrdma_engine_new`, for a program that listens at this address, or connects to it. If the
+ * configuration says "auto", it opens the provider that leads there: shared memory for "shm:...", an
+ * RDMA device for an IP address that one has, or whose route begins at one, and TCP for another.
+ * `rpcrdma_engine_provider` tells which. Without an address (NULL) both ends are in the program.
+ *
+ * Thread: any.
+ */
+int rpcrdma_engine_new_for(const struct rpcrdma_config *config,
+                           const char *at,
+                           struct rpcrdma_engine **engine);
+
+/**
  * As `rpcrdma_engine_new`, without a control thread: the program steps the control plane, for
  * event loops of one thread and for tests. `rpcrdma_engine_listen` and `rpcrdma_client_connect`
  * do not wait for a step: begin connecting, step and poll.
@@ -1262,7 +1274,7 @@ const struct rpcrdma_handle *rpcrdma_engine_shard(const struct rpcrdma_engine *e
 int rpcrdma_engine_stop(struct rpcrdma_engine *engine);
 
 /**
- * The provider that was opened: "fabric", "shm" or "verbs". A constant text.
+ * The provider that was opened: "fabric", "shm", "tcp" or "verbs". A constant text.
  *
  * Thread: one at a time.
  */

@@ -8,7 +8,9 @@ use core::time::Duration;
 use std::ffi::CString;
 
 use ::rpcrdma_engine::control::Admissions;
-use ::rpcrdma_engine::{Clock, Config, Engine, Fabric, Panicked, SetupError, ShmName};
+use ::rpcrdma_engine::{
+    Clock, Config, Engine, Fabric, Panicked, SetupError, ShmName, provider_for,
+};
 
 use crate::arguments::{OK, address, array, caught, give, given, taken_back, value, write_text};
 use crate::config::rpcrdma_config;
@@ -44,6 +46,31 @@ pub extern "C" fn rpcrdma_engine_new(
     engine: Option<&mut MaybeUninit<*mut rpcrdma_engine>>,
 ) -> c_int {
     open(config, true, engine)
+}
+
+/// As `rpcrdma_engine_new`, for a program that listens at this address, or connects to it. If the
+/// configuration says "auto", it opens the provider that leads there: shared memory for "shm:...", an
+/// RDMA device for an IP address that one has, or whose route begins at one, and TCP for another.
+/// `rpcrdma_engine_provider` tells which. Without an address (NULL) both ends are in the program.
+///
+/// Thread: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rpcrdma_engine_new_for(
+    config: Option<&rpcrdma_config>,
+    at: *const c_char,
+    engine: Option<&mut MaybeUninit<*mut rpcrdma_engine>>,
+) -> c_int {
+    given!(config);
+    let at = if at.is_null() {
+        None
+    } else {
+        // SAFETY: the program passes a text.
+        Some(value!(unsafe { address(at) }))
+    };
+    let mut raw = config.0.raw().clone();
+    raw.engine.provider = provider_for(&config.0, at).as_str().into();
+    let named = Config::try_from(raw).expect("the word of a provider is one of the key's");
+    open(Some(&rpcrdma_config(named)), true, engine)
 }
 
 /// As `rpcrdma_engine_new`, without a control thread: the program steps the control plane, for
@@ -209,7 +236,7 @@ pub extern "C" fn rpcrdma_engine_stop(engine: Option<&mut rpcrdma_engine>) -> c_
     })
 }
 
-/// The provider that was opened: "fabric", "shm" or "verbs". A constant text.
+/// The provider that was opened: "fabric", "shm", "tcp" or "verbs". A constant text.
 ///
 /// Thread: one at a time.
 #[unsafe(no_mangle)]
@@ -218,6 +245,7 @@ pub extern "C" fn rpcrdma_engine_provider(engine: Option<&rpcrdma_engine>) -> *c
         None => c"",
         Some(AnyEngine::Fabric(_)) => c"fabric",
         Some(AnyEngine::Shm(_)) => c"shm",
+        Some(AnyEngine::Tcp(_)) => c"tcp",
         #[cfg(feature = "verbs")]
         Some(AnyEngine::Verbs(_)) => c"verbs",
     };

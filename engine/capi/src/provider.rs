@@ -1,10 +1,10 @@
-//! The providers: what is generic over them in Rust is one of three here.
+//! The providers: what is generic over them in Rust is one of four here.
 
 use ::rpcrdma_engine::control::Control;
 #[cfg(feature = "verbs")]
 use ::rpcrdma_engine::verbs::Verbs;
 use ::rpcrdma_engine::{
-    Client, Config, Engine, Fabric, Provider, Session, SessionCall, SetupError, Shm,
+    Client, Config, Engine, Fabric, Provider, Session, SessionCall, SetupError, Shm, Tcp,
 };
 use rpcrdma_config::ProviderKind;
 
@@ -15,6 +15,7 @@ macro_rules! any {
         pub(crate) enum $name {
             Fabric($of<::rpcrdma_engine::Fabric>),
             Shm($of<::rpcrdma_engine::Shm>),
+            Tcp($of<::rpcrdma_engine::Tcp>),
             #[cfg(feature = "verbs")]
             Verbs($of<::rpcrdma_engine::verbs::Verbs>),
         }
@@ -28,6 +29,7 @@ macro_rules! each {
         match $value {
             $any::Fabric($it) => $act,
             $any::Shm($it) => $act,
+            $any::Tcp($it) => $act,
             #[cfg(feature = "verbs")]
             $any::Verbs($it) => $act,
         }
@@ -41,6 +43,7 @@ macro_rules! each_into {
         match $value {
             $any::Fabric($it) => $to::Fabric($act),
             $any::Shm($it) => $to::Shm($act),
+            $any::Tcp($it) => $to::Tcp($act),
             #[cfg(feature = "verbs")]
             $any::Verbs($it) => $to::Verbs($act),
         }
@@ -71,6 +74,10 @@ impl AnyEngine {
             ProviderKind::Shm => {
                 let (engine, control) = start(Shm::from_config(&config)?, config, has_thread)?;
                 Ok((AnyEngine::Shm(engine), control.map(AnyControl::Shm)))
+            }
+            ProviderKind::Tcp => {
+                let (engine, control) = start(Tcp::from_config(&config)?, config, has_thread)?;
+                Ok((AnyEngine::Tcp(engine), control.map(AnyControl::Tcp)))
             }
             #[cfg(feature = "verbs")]
             ProviderKind::Verbs => {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use rpcrdma_config::units::parse_length;
 use rpcrdma_config::{ProviderKind, Raw};
-use rpcrdma_engine::{Address, Config};
+use rpcrdma_engine::{Address, Config, provider_for};
 
 use crate::server::BLOCK_MAX;
 use crate::{Outcome, SEGMENT_LEN};
@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     pub spares: Option<u32>,
     /// What carries the messages; without it what the address is of, or the fabric.
-    #[arg(long, value_parser = ["fabric", "shm", "verbs"])]
+    #[arg(long, value_parser = ["fabric", "shm", "tcp", "verbs"])]
     pub provider: Option<String>,
     /// Only serve: here, until a signal comes.
     #[arg(short, long, value_name = "ADDR:PORT|shm:PATH", conflicts_with_all = ["connect", "file"])]
@@ -72,11 +72,9 @@ impl Args {
         // A window of the longest messages and one more; the profile's longest message has 16.
         let credits = (window * transmissions + 1).max(16);
         let mut raw = Raw::default();
-        raw.engine.provider = self.provider().into();
         raw.engine.idle.policy = "backoff".into();
         raw.engine.idle.spin = "50us".into();
-        self.device.iter().for_each(|name| raw.verbs.device = name.as_str().into());
-        self.own_ip().iter().for_each(|at| raw.verbs.address = at.to_string().into());
+        self.choose_provider(&mut raw)?;
         raw.receive.placement.count = segments;
         raw.receive.placement.length = format!("{SEGMENT_LEN}B").into();
         raw.receive.placement.align = "4KiB".into();
@@ -102,18 +100,22 @@ impl Args {
         self.file.as_deref().unwrap_or(Path::new(""))
     }
 
-    fn provider(&self) -> &str {
-        // Without an address both ends are in this process.
-        let at = self.listen.or(self.connect);
-        let usual = at.map_or(ProviderKind::Fabric, |at| at.provider());
-        self.provider.as_deref().unwrap_or(usual.as_str())
-    }
-
-    /// The address that selects the device: the one to listen on, if no other is named.
-    fn own_ip(&self) -> Option<IpAddr> {
+    /// Names the provider, and the device if it is one.
+    fn choose_provider(&self, raw: &mut Raw) -> Outcome {
+        self.provider.iter().for_each(|name| raw.engine.provider = name.as_str().into());
+        self.device.iter().for_each(|name| raw.verbs.device = name.as_str().into());
+        self.address.iter().for_each(|at| raw.verbs.address = at.to_string().into());
+        let config = Config::try_from(raw.clone())?;
+        let kind = provider_for(&config, self.listen.or(self.connect));
+        raw.engine.provider = kind.as_str().into();
+        // The address to listen on selects the device, if nothing else does.
         let listens_at = self.listen.and_then(|at| at.as_ip()).map(|at| at.ip());
-        let listens_at = listens_at.filter(|at| !at.is_unspecified() && self.device.is_none());
-        self.address.or(listens_at)
+        let listens_at = listens_at.filter(|at| !at.is_unspecified());
+        let is_named = self.device.is_some() || self.address.is_some();
+        if let (ProviderKind::Verbs, false, Some(address)) = (kind, is_named, listens_at) {
+            raw.verbs.address = address.to_string().into();
+        }
+        Ok(())
     }
 }
 
@@ -124,5 +126,5 @@ pub fn block(text: &str) -> Result<u64, String> {
 }
 
 const ONE_PROCESS: &str = "the fabric ends with this process: --listen and --connect want an address of shared memory \
-     (shm:/PATH) or --provider verbs";
+     (shm:/PATH), or --provider tcp or verbs";
 const NO_ADDRESS: &str = "both ends on one device: --address says at which of its addresses";

@@ -52,7 +52,7 @@ impl<P: Provider> Session<P> {
     pub fn start(device: P, config: Config, store: &Arc<Store>) -> Outcome<Session<P>> {
         let own = match config.engine().provider {
             ProviderKind::Shm => "shm:@".parse()?,
-            // The fabric's addresses are its own.
+            // The fabric's addresses are its own, and TCP has those of this host.
             _ => {
                 let own = config.verbs().address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
                 Address::from(SocketAddr::new(own, 0))

@@ -37,7 +37,7 @@ use disk::Store;
 use rpcrdma_config::ProviderKind;
 use rpcrdma_config::units::Length;
 use rpcrdma_engine::verbs::Verbs;
-use rpcrdma_engine::{Address, Config, Engine, Fabric, Provider, Shm};
+use rpcrdma_engine::{Address, Config, Engine, Fabric, Provider, Shm, Tcp};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -86,9 +86,10 @@ fn open(config: Config, role: &Role, args: &Args, out: &mut impl Write) -> Outco
             play(Fabric::from_config(&config)?, config, role, args, out)
         }
         ProviderKind::Shm => play(Shm::from_config(&config)?, config, role, args, out),
+        ProviderKind::Tcp => play(Tcp::from_config(&config)?, config, role, args, out),
         ProviderKind::Verbs => {
             let verbs = Verbs::from_config(&config)
-                .map_err(|error| format!("{error}; an address shm:PATH needs no device"))?;
+                .map_err(|error| format!("{error}; shm:PATH and --provider tcp need no device"))?;
             play(verbs, config, role, args, out)
         }
     }

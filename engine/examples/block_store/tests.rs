@@ -90,6 +90,16 @@ fn files_of_any_length_come_back_as_they_were() {
     }
 }
 
+#[test]
+fn files_come_back_over_tcp_as_they_were() {
+    for len in [1, (2 << 20) + 4099] {
+        let folder = Folder::new(len);
+        run(&folder.args("store", &["--provider", "tcp"]), &mut sink())
+            .expect("every byte is compared");
+        assert!(folder.read("file") == folder.read("store"), "{len} bytes");
+    }
+}
+
 /// This program once more, with one test that plays the server, and what it says.
 struct Server(Child, Lines<BufReader<ChildStdout>>);
 
@@ -288,8 +298,8 @@ fn lengths_and_devices_are_checked() {
         assert!(refused.to_string().contains(why), "{refused}");
     }
     for (line, address) in [
-        (&["--listen", "10.0.0.1:7777"][..], Some("10.0.0.1")),
-        (&["--listen", "10.0.0.1:7777", "--provider", "verbs"], Some("10.0.0.1")),
+        (&["--listen", "10.0.0.1:7777", "--provider", "verbs"][..], Some("10.0.0.1")),
+        (&["--listen", "10.0.0.1:7777", "--provider", "tcp"], None),
         (&["--listen", "10.0.0.1:7777", "--provider", "verbs", "-d", "rxe0"], None),
         (&["--file", "f", "--connect", "10.0.0.1:7777", "--provider", "verbs"], None),
     ] {

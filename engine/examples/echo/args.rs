@@ -6,14 +6,14 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use rpcrdma_config::{ProviderKind, Raw};
-use rpcrdma_engine::{Address, Config};
+use rpcrdma_engine::{Address, Config, provider_for};
 
 /// Calls a server that answers with what it was told.
 #[derive(Debug, Parser)]
 #[command(name = "echo")]
 pub struct Args {
     /// Who carries the messages; without it what the configuration says, or the address is of.
-    #[arg(short, long, value_parser = ["fabric", "shm", "verbs"])]
+    #[arg(short, long, value_parser = ["fabric", "shm", "tcp", "verbs"])]
     pub provider: Option<String>,
     /// The RDMA device, as `ibv_devices` shows it.
     #[arg(short, long, value_name = "NAME")]
@@ -51,22 +51,24 @@ impl Args {
         let at = self.listen.or(self.connect);
         if let Some(provider) = &self.provider {
             raw.engine.provider = provider.as_str().into();
-        } else if raw.engine.provider.as_str() == ProviderKind::Auto.as_str() {
-            // Without an address both ends are in this process.
-            let kind = at.map_or(ProviderKind::Fabric, |at| at.provider());
-            raw.engine.provider = kind.as_str().into();
         }
         if let Some(device) = &self.device {
             raw.verbs.device = device.as_str().into();
         }
+        if let Some(address) = self.address {
+            raw.verbs.address = address.to_string().into();
+        }
+        let kind = provider_for(&Config::try_from(raw.clone())?, at);
+        raw.engine.provider = kind.as_str().into();
         // The address to listen on also selects the device.
         let listens_at = self.listen.and_then(|at| at.as_ip()).map(|at| at.ip());
         let listens_at = listens_at.filter(|at| !at.is_unspecified());
-        if let Some(address) = self.address.or(listens_at.filter(|_| self.device.is_none())) {
+        let is_named = self.device.is_some() || self.address.is_some();
+        if let (ProviderKind::Verbs, false, Some(address)) = (kind, is_named, listens_at) {
             raw.verbs.address = address.to_string().into();
         }
         let config = Config::try_from(raw)?;
-        match (config.engine().provider, at) {
+        match (kind, at) {
             (ProviderKind::Fabric, Some(_)) => Err(ONE_PROCESS.into()),
             (ProviderKind::Verbs, None) if config.verbs().address.is_none() => {
                 Err(NO_ADDRESS.into())
@@ -77,7 +79,7 @@ impl Args {
 }
 
 const ONE_PROCESS: &str = "the fabric ends with this process: --listen and --connect want an address of shared memory \
-     (shm:/PATH) or --provider verbs";
+     (shm:/PATH), or --provider tcp or verbs";
 const NO_ADDRESS: &str = "both ends on one device: --address says at which of its addresses";
 
 #[cfg(test)]
@@ -124,13 +126,20 @@ mod tests {
     #[test]
     fn an_address_chooses_the_provider_unless_it_is_named() {
         let provider = |line: &str| parsed(line).config().expect("right").engine().provider;
-        assert_eq!(provider("echo --listen 10.0.0.1:7777"), ProviderKind::Verbs);
-        assert_eq!(provider("echo --connect 10.0.0.1:7777"), ProviderKind::Verbs);
+        assert_eq!(provider("echo -d rxe0 --listen 10.0.0.1:7777"), ProviderKind::Verbs);
+        assert_eq!(provider("echo -a 10.0.0.1 --connect 10.0.0.2:7777"), ProviderKind::Verbs);
+        assert_eq!(provider("echo -p tcp --listen 10.0.0.1:7777"), ProviderKind::Tcp);
         assert_eq!(provider("echo --listen shm:/run/echo.sock"), ProviderKind::Shm);
         assert_eq!(provider("echo -p verbs --connect shm:@echo"), ProviderKind::Verbs);
         // An address of documentation (RFC 5737): no device has it.
-        let error = crate::open(&parsed("echo --listen 203.0.113.1:7777")).expect_err("no device");
-        assert!(error.to_string().contains("shm:PATH"), "{error}");
+        let line = "echo -p verbs --listen 203.0.113.1:7777";
+        let error = crate::open(&parsed(line)).expect_err("no device");
+        assert!(error.to_string().contains("--provider tcp"), "{error}");
+    }
+
+    #[test]
+    fn both_ends_run_over_tcp() {
+        crate::open(&parsed("echo -p tcp --calls 100")).expect("127.0.0.1 is there");
     }
 
     #[test]

@@ -3,9 +3,10 @@
 //! ```text
 //!   echo                                            both, over the software fabric
 //!   echo --provider verbs --address 10.0.0.1        both, over the device with this address
-//!   echo --provider verbs --listen 10.0.0.1:7777    the server, until SIGINT or SIGTERM
-//!   echo --provider verbs --connect 10.0.0.1:7777   the client, here or on another machine
+//!   echo --listen 10.0.0.1:7777                     the server, until SIGINT or SIGTERM
+//!   echo --connect 10.0.0.1:7777                    the client, here or on another machine
 //! ```
+//! An address leads over an RDMA device, if it is one's, and otherwise over TCP.
 
 mod args;
 
@@ -20,6 +21,7 @@ use rpcrdma_config::ProviderKind;
 use rpcrdma_engine::verbs::Verbs;
 use rpcrdma_engine::{
     Address, Answer, Call, Client, Clock, Config, Engine, Fabric, Handler, Provider, Reply, Shm,
+    Tcp,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -57,9 +59,10 @@ fn open(args: &Args) -> Result<(), Box<dyn Error>> {
             run(Fabric::from_config(&config)?, config, args)
         }
         ProviderKind::Shm => run(Shm::from_config(&config)?, config, args),
+        ProviderKind::Tcp => run(Tcp::from_config(&config)?, config, args),
         ProviderKind::Verbs => {
             let verbs = Verbs::from_config(&config)
-                .map_err(|error| format!("{error}; an address shm:PATH needs no device"))?;
+                .map_err(|error| format!("{error}; shm:PATH and --provider tcp need no device"))?;
             run(verbs, config, args)
         }
     }
@@ -96,7 +99,7 @@ fn own_address(config: &Config) -> Result<Address, Box<dyn Error>> {
     if config.engine().provider == ProviderKind::Shm {
         return Ok("shm:@".parse()?);
     }
-    // The fabric's addresses are its own.
+    // The fabric's addresses are its own, and TCP has those of this host.
     let own = config.verbs().address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     Ok(SocketAddr::new(own, 0).into())
 }

@@ -6,7 +6,7 @@
 //!               └─ a connection of the port: `calls_in` is answered with this counter of the shard,
 //!                  `stop` ends the loop
 //! ```
-//! The client is another thread here, over shared memory; it can as well be another process.
+//! The client is another thread here, over shared memory or TCP; it can as well be another process.
 
 mod port;
 
@@ -16,15 +16,35 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
+use clap::{Parser, ValueEnum};
 use port::Port;
 use rpcrdma_engine::{
-    Address, Answer, Armed, Call, Clock, Config, Engine, Handler, Provider, Reply, Shard, Shm,
+    Address, Answer, Armed, Call, Clock, Config, Engine, Handler, Provider, Reply, SetupError,
+    Shard, Shm, Tcp,
 };
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
 /// What the program does and fails with.
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Answers calls, and lines of text, in one epoll loop.
+#[derive(Debug, Parser)]
+#[command(name = "epoll")]
+struct Args {
+    /// What carries the messages.
+    #[arg(short, long, default_value = "shm")]
+    provider: Over,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Over {
+    Shm,
+    Tcp,
+}
+
+/// Opens the device of an end.
+type Open<P> = fn(&Config) -> Result<P, SetupError>;
 
 /// Answers every call with its number.
 struct Echo;
@@ -37,21 +57,28 @@ impl Handler for Echo {
 }
 
 fn main() -> Outcome<()> {
-    println!("epoll: {} calls answered, as the port says", run(100_000)?);
+    println!("epoll: {} calls answered, as the port says", start(Args::parse().provider, 100_000)?);
     Ok(())
 }
 
+fn start(over: Over, calls: u32) -> Outcome<u64> {
+    match over {
+        Over::Shm => run(Shm::from_config, "shm:@", calls),
+        Over::Tcp => run(Tcp::from_config, "127.0.0.1:0", calls),
+    }
+}
+
 /// Serves this many calls of a client, which then asks the port how many there were.
-fn run(calls: u32) -> Outcome<u64> {
+fn run<P: Provider>(open: Open<P>, at: &str, calls: u32) -> Outcome<u64> {
     let config = Config::default();
-    let engine = Engine::new(Shm::from_config(&config)?, config.clone())?;
+    let engine = Engine::new(open(&config)?, config.clone())?;
     let mut shard = engine.shard(Echo)?;
-    let server = engine.listen("shm:@".parse::<Address>()?)?;
+    let server = engine.listen(at.parse::<Address>()?)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let at = listener.local_addr()?;
     thread::scope(|scope| {
         let client = scope.spawn(move || -> Outcome<u64> {
-            let called = call(server, calls);
+            let called = call(open, server, calls);
             let said = ask(at);
             called.and(said)
         });
@@ -91,9 +118,9 @@ fn serve<P: Provider, H: Handler>(
 }
 
 /// Calls, one at a time, and compares what comes back.
-fn call(server: Address, calls: u32) -> Outcome<()> {
+fn call<P: Provider>(open: Open<P>, server: Address, calls: u32) -> Outcome<()> {
     let config = Config::default();
-    let engine = Engine::new(Shm::from_config(&config)?, config)?;
+    let engine = Engine::new(open(&config)?, config)?;
     let mut client = engine.client()?;
     let peer = client.connect(server)?;
     for number in 0..calls {
@@ -133,6 +160,8 @@ const EVENTS: usize = 16;
 mod tests {
     #[test]
     fn the_port_counts_the_calls_that_the_same_thread_answers() {
-        assert_eq!(super::run(100).expect("every number comes back"), 100);
+        for over in [super::Over::Shm, super::Over::Tcp] {
+            assert_eq!(super::start(over, 100).expect("every number comes back"), 100);
+        }
     }
 }

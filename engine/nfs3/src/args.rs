@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use rpcrdma_engine::{Address, Config, ConfigError};
+use rpcrdma_engine::{Address, Config, ConfigError, ProviderKind, provider_for};
 
 use rpcrdma_nfs3::{self as server, Options, Squash};
 
@@ -16,15 +16,16 @@ pub struct Args {
     /// The directory to export.
     #[arg(long, value_name = "DIR")]
     pub export: PathBuf,
-    /// The address and port that NFS listens on, over RDMA (20049 is the usual port), or a Unix
-    /// socket for shared memory.
+    /// The address and port that NFS listens on, over RDMA (20049 is the usual port), which iWARP
+    /// carries over TCP if the address is not of an RDMA device; or a Unix socket for shared memory.
     #[arg(long, value_name = "ADDR:PORT|shm:PATH")]
     pub listen: Address,
     /// The address and port that MOUNT listens on, over TCP [default: port 20048 of the address of
     /// --listen, if that is an IP address].
     #[arg(long, value_name = "ADDR:PORT")]
     pub mount: Option<SocketAddr>,
-    /// The transport [default: what the address of --listen is of: shm, otherwise verbs].
+    /// The transport [default: that of the configuration, or what the address of --listen is of:
+    /// shm, verbs if an RDMA device has it, otherwise tcp].
     #[arg(long)]
     pub provider: Option<ProviderOption>,
     /// The RDMA device by its name [default: the device that has the address of --listen].
@@ -65,6 +66,8 @@ pub enum ProviderOption {
     Fabric,
     /// Shared memory: reaches clients on this host.
     Shm,
+    /// iWARP over TCP: reaches every host, also the kernel's client with siw.
+    Tcp,
     /// An RDMA device.
     Verbs,
 }
@@ -75,22 +78,16 @@ impl ProviderOption {
         match self {
             ProviderOption::Fabric => "fabric",
             ProviderOption::Shm => "shm",
+            ProviderOption::Tcp => "tcp",
             ProviderOption::Verbs => "verbs",
         }
     }
 }
 
 impl Args {
-    /// The transport: that of `--provider`, or the one that the address of `--listen` is of.
-    pub fn provider(&self) -> ProviderOption {
-        self.provider.unwrap_or(match self.listen {
-            Address::Shm(_) => ProviderOption::Shm,
-            _ => ProviderOption::Verbs,
-        })
-    }
-
-    /// The configuration of the engine. The RDMA device is that of `--device`, or that of the
-    /// configuration, or the one that has the address of `--listen`.
+    /// The configuration of the engine. It names the transport: that of `--provider`, or of the
+    /// file, or the one that the address of `--listen` is of. The RDMA device is that of `--device`,
+    /// or that of the file, or the one that has the address of `--listen`.
     ///
     /// # Errors
     /// If the file cannot be read, or contains an invalid value.
@@ -100,13 +97,17 @@ impl Args {
             (config, _) = config.load_over(path, TABLE)?;
         }
         let mut raw = config.raw().clone();
-        raw.engine.provider = self.provider().name().into();
+        if let Some(provider) = self.provider {
+            raw.engine.provider = provider.name().into();
+        }
         if let Some(device) = &self.device {
             (raw.verbs.device, raw.verbs.address) = (device.as_str().into(), "auto".into());
         }
+        let kind = provider_for(&Config::try_from(raw.clone())?, Some(self.listen));
+        raw.engine.provider = kind.as_str().into();
         let is_named = raw.verbs.device.as_str() != "auto" || raw.verbs.address.as_str() != "auto";
         let address = self.listen.as_ip().map(|at| at.ip()).filter(|at| !at.is_unspecified());
-        if self.provider() == ProviderOption::Verbs
+        if kind == ProviderKind::Verbs
             && !is_named
             && let Some(address) = address
         {
@@ -168,7 +169,8 @@ mod tests {
 
     #[test]
     fn missing_options_have_their_defaults() {
-        let args = parsed("nfs3 --export /srv/data/ --listen 10.0.0.1:20049").expect("enough");
+        let args = parsed("nfs3 --export /srv/data/ --listen 10.0.0.1:20049 --provider verbs");
+        let args = args.expect("enough");
         assert_eq!(args.mount(), Ok("10.0.0.1:20048".parse().expect("an address")));
         let options = args.options();
         assert_eq!(options.key, PathBuf::from("/srv/data.nfs3-key"));
@@ -193,6 +195,24 @@ mod tests {
         let args =
             parsed("nfs3 --export /srv --listen 10.0.0.1:20049 --device rxe0").expect("enough");
         assert_eq!((verbs(&args).device.as_deref(), verbs(&args).address), (Some("rxe0"), None));
+    }
+
+    #[test]
+    fn the_transport_is_named_or_that_of_the_address() {
+        let folder = Folder::new();
+        let path = folder.join("config");
+        std::fs::write(&path, "engine.provider = \"tcp\"").expect("written");
+        for (line, name) in [
+            ("--listen 10.0.0.1:20049 --provider tcp", "tcp"),
+            ("--listen 10.0.0.1:20049 --device rxe0", "verbs"),
+            ("--listen shm:/run/nfs.sock", "shm"),
+            (&format!("--listen 10.0.0.1:20049 --config {}", path.display()), "tcp"),
+            (&format!("--listen 10.0.0.1:1 --provider verbs --config {}", path.display()), "verbs"),
+        ] {
+            let args = parsed(&format!("nfs3 --export /srv {line}")).expect("enough");
+            let config = args.config().expect("enough");
+            assert_eq!(config.engine().provider.as_str(), name, "{line}");
+        }
     }
 
     #[test]

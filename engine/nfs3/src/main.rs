@@ -5,7 +5,8 @@
 //!   mount -t nfs -o vers=3,proto=rdma,port=20049,nolock,mountproto=tcp,mountport=20048 \
 //!         10.0.0.1:/srv/data /mnt
 //! ```
-//! With `--listen shm:PATH` it serves the processes of its own host, without a device.
+//! An address that no RDMA device has is served by iWARP over TCP, which the kernel mounts through
+//! its software iWARP, siw. With `--listen shm:PATH` it serves the processes of its own host, without a device.
 //! The server is in the library `rpcrdma_nfs3`.
 
 mod args;
@@ -22,13 +23,13 @@ use clap::CommandFactory;
 #[cfg(feature = "metrics")]
 use rpcrdma_engine::metrics::MetricsServer;
 use rpcrdma_engine::verbs::Verbs;
-use rpcrdma_engine::{Config, Fabric, Provider, Shm};
+use rpcrdma_engine::{Config, Fabric, Provider, ProviderKind, Shm, Tcp};
 use rpcrdma_nfs3::Server;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use args::{Args, ProviderOption};
+use args::Args;
 
 fn main() -> ExitCode {
     let line: Vec<OsString> = env::args_os().collect();
@@ -53,12 +54,15 @@ fn act(line: &[OsString]) -> Result<(), Box<dyn Error>> {
 /// Opens the configured device and serves.
 fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
     let config = args.config()?;
-    match args.provider() {
-        ProviderOption::Fabric => run(Fabric::from_config(&config)?, config, args),
-        ProviderOption::Shm => run(Shm::from_config(&config)?, config, args),
-        ProviderOption::Verbs => {
+    match config.engine().provider {
+        ProviderKind::Auto | ProviderKind::Fabric => {
+            run(Fabric::from_config(&config)?, config, args)
+        }
+        ProviderKind::Shm => run(Shm::from_config(&config)?, config, args),
+        ProviderKind::Tcp => run(Tcp::from_config(&config)?, config, args),
+        ProviderKind::Verbs => {
             let verbs = Verbs::from_config(&config)
-                .map_err(|error| format!("{error}; --listen shm:PATH needs no device"))?;
+                .map_err(|error| format!("{error}; --provider tcp needs no device"))?;
             run(verbs, config, args)
         }
     }

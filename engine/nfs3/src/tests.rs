@@ -1,12 +1,12 @@
-//! The whole server over the software fabric and over shared memory, with a client that encodes
-//! arguments and decodes results.
+//! The whole server over the software fabric, over shared memory and over TCP, with a client that
+//! encodes arguments and decodes results.
 
 mod client;
 mod mounts;
 
 use std::path::{Path, PathBuf};
 
-use rpcrdma_engine::{Address, Config, Fabric, Provider, Shm};
+use rpcrdma_engine::{Address, Config, Fabric, Provider, Shm, Tcp};
 use rpcrdma_tests::folder::Folder;
 
 use crate::export::{DataLimits, Export};
@@ -48,6 +48,24 @@ mod over_shm {
     mod rights;
 }
 
+/// The same tests over TCP.
+#[path = "tests"]
+#[expect(clippy::duplicate_mod, reason = "the tests name no provider, and run over each")]
+mod over_tcp {
+    use super::*;
+
+    pub type Running = super::Running<Tcp>;
+    pub type Client = super::Client<Tcp>;
+
+    mod at_once;
+    mod files;
+    mod lists;
+    mod lost;
+    mod names;
+    mod repeats;
+    mod rights;
+}
+
 /// A provider that both ends can open in any process.
 pub trait Device: Provider + Clone {
     /// What configurations call it.
@@ -73,6 +91,15 @@ impl Device for Shm {
 
     fn open() -> Shm {
         Shm::new().expect("a thread")
+    }
+}
+
+impl Device for Tcp {
+    const NAME: &str = "tcp";
+    const ANY: &str = "127.0.0.1:0";
+
+    fn open() -> Tcp {
+        Tcp::new().expect("a thread")
     }
 }
 

@@ -1,4 +1,4 @@
-//! The program `rpcrdma-nfs3` in a process of its own, called over shared memory.
+//! The program `rpcrdma-nfs3` in a process of its own, called over shared memory and over TCP.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use nfs3_types::nfs3::stable_how;
-use rpcrdma_engine::{Address, Config, Engine, Shm};
+use rpcrdma_engine::{Address, Config, Engine, Provider, SetupError, Shm, Tcp};
 use rpcrdma_tests::children::Started;
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::nfs::mount::mount;
@@ -18,18 +18,20 @@ use rustix::process::{Signal, umask};
 struct Program(Started);
 
 impl Program {
-    fn start(folder: &Folder) -> Program {
-        let [export, key, socket] =
-            ["export", "key", "nfs.sock"].map(|name| folder.join(name).display().to_string());
+    fn start(folder: &Folder, at: &str) -> Program {
+        let [export, key] = ["export", "key"].map(|name| folder.join(name).display().to_string());
         let mut command = Command::new(env!("CARGO_BIN_EXE_rpcrdma-nfs3"));
         command.args(["--export", &export, "--key", &key, "--squash", "none"]).args([
             "--listen",
-            &format!("shm:{socket}"),
+            at,
             "--mount",
             "127.0.0.1:0",
             "--metrics",
             "127.0.0.1:0",
         ]);
+        if !at.starts_with("shm:") {
+            command.args(["--provider", "tcp"]);
+        }
         Program(Started::by(&mut command))
     }
 
@@ -50,28 +52,47 @@ fn scrape(at: &str) -> String {
     answer
 }
 
+/// An engine of clients, whose provider has this name in a configuration.
+fn engine<P: Provider>(name: &str, open: fn(&Config) -> Result<P, SetupError>) -> Engine<P> {
+    let mut raw = Config::default().raw().clone();
+    raw.engine.provider = name.into();
+    let config = Config::try_from(raw).expect("a sound configuration");
+    Engine::new(open(&config).expect("a thread"), config).expect("an engine")
+}
+
 #[test]
 fn a_process_of_the_host_calls_the_server_over_shared_memory() {
     // The permissions of the socket are those that its user wants.
     umask(Mode::RWXG | Mode::RWXO);
     let folder = Folder::new();
+    let path = folder.join("nfs.sock");
+    is_called(&folder, &format!("shm:{}", path.display()), || {
+        let socket = std::fs::metadata(&path).expect("it is there");
+        assert_eq!(socket.mode() & 0o777, 0o700);
+        engine("shm", Shm::from_config)
+    });
+    assert!(!path.exists(), "it has removed its socket");
+}
+
+#[test]
+fn any_process_calls_the_server_over_tcp() {
+    is_called(&Folder::new(), "127.0.0.1:0", || engine("tcp", Tcp::from_config));
+}
+
+/// Starts the program at this address, and calls it with a client of an engine that is opened then.
+fn is_called<P: Provider>(folder: &Folder, at: &str, open: impl FnOnce() -> Engine<P>) {
     let export = folder.join("export");
     std::fs::create_dir(&export).expect("it is ours");
-    let mut program = Program::start(&folder);
+    let mut program = Program::start(folder, at);
     let ready = program.says("NFS at ");
-    let socket = std::fs::metadata(folder.join("nfs.sock")).expect("it is there");
-    assert_eq!(socket.mode() & 0o777, 0o700);
     let (address, mount_at) = ready.split_once(", MOUNT at ").expect("both addresses");
     let metrics_at = program.says("metrics at http://");
     let mount_at = mount_at.parse().expect("an address of TCP");
     let root = mount(mount_at, export.as_os_str().as_encoded_bytes()).expect("it is exported");
 
-    let mut raw = Config::default().raw().clone();
-    raw.engine.provider = "shm".into();
-    let config = Config::try_from(raw).expect("a sound configuration");
-    let engine = Engine::new(Shm::from_config(&config).expect("a thread"), config);
-    let client = engine.as_ref().expect("an engine").client().expect("a client");
     let address: Address = address.parse().expect("an address");
+    let engine = open();
+    let client = engine.client().expect("a client");
     let mut nfs = Nfs::connect(client, address).expect("a connection");
     let file = nfs.create(&root, b"file").expect("created");
     let data: Vec<u8> = (0..300_000_u32).map(|at| (at * 7 + at / 251) as u8).collect();
@@ -96,5 +117,4 @@ fn a_process_of_the_host_calls_the_server_over_shared_memory() {
     program.0.signal(Signal::TERM);
     assert_eq!(program.says("nfs3: shard 0: 1 connections, ").split(' ').next(), Some("6"));
     assert!(program.0.wait().success());
-    assert!(!folder.join("nfs.sock").exists(), "it has removed its socket");
 }

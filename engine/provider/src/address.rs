@@ -5,8 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::str::FromStr;
 
-use rpcrdma_config::ProviderKind;
-
 /// The address of a listener or of a peer.
 ///
 /// A provider takes the kinds that lead somewhere in its network, and refuses the others with an
@@ -33,8 +31,8 @@ use rpcrdma_config::ProviderKind;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Address {
-    /// An IP address and a port, of a device or of the software fabric. To listen on port 0 selects
-    /// a free port.
+    /// An IP address and a port, of a device, of TCP or of the software fabric. To listen on port 0
+    /// selects a free port.
     Ip(SocketAddr),
     /// A Unix socket of this host.
     Shm(ShmName),
@@ -105,15 +103,6 @@ impl Address {
         match self {
             Address::Ip(address) => Some(*address),
             Address::Shm(_) | Address::Process(_) => None,
-        }
-    }
-
-    /// The provider that such an address leads to from another process: shared memory, or an RDMA
-    /// device. The software fabric's IP addresses lead nowhere from there.
-    pub fn provider(&self) -> ProviderKind {
-        match self {
-            Address::Ip(_) => ProviderKind::Verbs,
-            Address::Shm(_) | Address::Process(_) => ProviderKind::Shm,
         }
     }
 
@@ -270,14 +259,6 @@ mod tests {
             assert_eq!(parsed(text).as_ip(), Some(socket(text)));
         }
         assert_eq!(parsed("shm:/run/store.sock").as_ip(), None);
-    }
-
-    #[test]
-    fn an_address_tells_the_provider_that_it_leads_to() {
-        assert_eq!(parsed("10.0.0.1:20049").provider(), ProviderKind::Verbs);
-        assert_eq!(parsed("shm:@store").provider(), ProviderKind::Shm);
-        let process = Address::Process(Credentials { pid: 1, uid: 2, gid: 3 });
-        assert_eq!(process.provider(), ProviderKind::Shm);
     }
 
     #[test]

@@ -55,6 +55,28 @@ fn shm_calls_over_shared_memory() {
     calls_over(device, "shm", &format!("shm:@rpcrdma-features-{}", std::process::id()));
 }
 
+#[cfg(feature = "tcp")]
+#[test]
+fn tcp_calls_over_a_connection() {
+    let device = rpcrdma::Tcp::new().expect("the default options are allowed");
+    calls_over(device, "tcp", "127.0.0.1:0");
+}
+
+#[test]
+fn an_address_chooses_a_provider_of_this_build() {
+    use rpcrdma::{ProviderKind, provider_for};
+
+    let at = |text: &str| text.parse::<Address>().ok();
+    assert_eq!(provider_for(&config("auto"), None), ProviderKind::Fabric);
+    assert_eq!(provider_for(&config("auto"), at("shm:@a")), ProviderKind::Shm);
+    let kind = provider_for(&config("auto"), at("127.0.0.1:1"));
+    match (cfg!(feature = "tcp"), cfg!(feature = "verbs")) {
+        (true, true) => assert!(matches!(kind, ProviderKind::Tcp | ProviderKind::Verbs)),
+        (false, true) => assert_eq!(kind, ProviderKind::Verbs),
+        (_, false) => assert_eq!(kind, ProviderKind::Tcp),
+    }
+}
+
 #[cfg(feature = "verbs")]
 #[test]
 fn verbs_opens_a_device_or_says_why_not() {

@@ -4,6 +4,7 @@
 pub(crate) mod find;
 mod limits;
 pub(crate) mod ops;
+pub(crate) mod way;
 
 use std::io;
 use std::net::IpAddr;

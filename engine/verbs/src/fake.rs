@@ -16,6 +16,7 @@ use std::ffi::c_int;
 pub use self::board::Board;
 use self::board::event_fd;
 pub(crate) use self::device::VERBS;
+use crate::sys;
 use crate::sys::verbs::{IBV_TRANSPORT_IWARP, ibv_context};
 use crate::{Verbs, VerbsOptions};
 
@@ -69,7 +70,12 @@ impl Board {
         &self,
         options: &VerbsOptions,
     ) -> Result<Verbs, rpcrdma_provider::SetupError> {
-        Verbs::with_libraries((&VERBS, &cm::CM), options)
+        Verbs::with_libraries(self.libraries(), options)
+    }
+
+    /// The libraries of all boards.
+    pub(crate) fn libraries(&self) -> (&'static sys::verbs::Verbs, &'static sys::cm::Cm) {
+        (&VERBS, &cm::CM)
     }
 
     /// The device, opened, with a fast path of functions that callgrind finds by their names.

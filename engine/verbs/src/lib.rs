@@ -36,6 +36,7 @@ mod wc;
 pub use cm::{VerbsCm, VerbsRequest};
 pub use counters::DeviceEvents;
 pub use device::find::{ActivePort, DeviceName, devices, missing_libraries};
+pub use device::way::leads_to;
 pub use options::VerbsOptions;
 pub use port::{VerbsEndpoint, VerbsHandle};
 pub use provider::Verbs;

@@ -4,8 +4,8 @@
 //!   client ── "GET 17" ─▶ gateway ─┬─ call ─▶ prices     both at a time, and both within
 //!          ◀─ "200 34 5" ──────────┴─ call ─▶ stocks     a time limit: otherwise "504"
 //! ```
-//! The services are in this process, over the software fabric; a program that has them elsewhere
-//! opens another provider, and gives the sessions other addresses.
+//! The services are in this process, over the software fabric or TCP; a program that has them
+//! elsewhere gives the sessions other addresses.
 
 mod services;
 
@@ -13,8 +13,12 @@ use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use clap::{Parser, ValueEnum};
 use rpcrdma_async::{AsyncClient, AsyncOptions, CallFailed, Request};
-use rpcrdma_engine::{Address, Config, Engine, Fabric, OwnedCall, Resend, Session, SessionOptions};
+use rpcrdma_engine::{
+    Address, Config, Engine, Fabric, OwnedCall, Provider, Resend, Session, SessionOptions,
+    SetupError, Tcp,
+};
 use services::Service;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -22,6 +26,21 @@ use tokio::time::timeout;
 
 /// What the program does and fails with.
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Answers requests with the numbers of two services.
+#[derive(Debug, Parser)]
+#[command(name = "gateway")]
+struct Args {
+    /// What carries the calls to the services.
+    #[arg(short, long, default_value = "fabric")]
+    provider: Over,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Over {
+    Fabric,
+    Tcp,
+}
 
 /// The services that a request needs. Each connection has a clone.
 #[derive(Clone)]
@@ -77,13 +96,31 @@ async fn ask(service: &AsyncClient, item: u32) -> Result<u32, CallFailed> {
 }
 
 /// A client of a service.
-fn client(engine: &Engine<Fabric>, at: Address) -> Outcome<AsyncClient> {
+fn client<P: Provider>(engine: &Engine<P>, at: Address) -> Outcome<AsyncClient> {
     let session = Session::new(engine.client()?, [at], &SessionOptions::default())?;
     Ok(AsyncClient::spawn(session, &AsyncOptions::default())?)
 }
 
-/// Starts both services and the gateway, has `clients` send the lines, and returns the answers.
-async fn run(clients: u32, lines: &[&str], patience: Duration) -> Outcome<Vec<String>> {
+/// Has `clients` send the lines to a gateway over this provider, and returns the answers.
+async fn answers(
+    over: Over,
+    clients: u32,
+    lines: &[&str],
+    patience: Duration,
+) -> Outcome<Vec<String>> {
+    match over {
+        Over::Fabric => run(Fabric::from_config, clients, lines, patience).await,
+        Over::Tcp => run(Tcp::from_config, clients, lines, patience).await,
+    }
+}
+
+/// The same, over what `open` opens: starts both services and the gateway.
+async fn run<P: Provider>(
+    open: fn(&Config) -> Result<P, SetupError>,
+    clients: u32,
+    lines: &[&str],
+    patience: Duration,
+) -> Outcome<Vec<String>> {
     let mut raw = Config::default().raw().clone();
     // Threads that have nothing to do leave the processors to tokio.
     raw.engine.idle.policy = "block".into();
@@ -94,7 +131,7 @@ async fn run(clients: u32, lines: &[&str], patience: Duration) -> Outcome<Vec<St
     let mut engines = Vec::new();
     let mut both = Vec::new();
     for service in [Service::Prices, Service::Stocks] {
-        let mut engine = Engine::new(Fabric::new(), config.clone())?;
+        let mut engine = Engine::new(open(&config)?, config.clone())?;
         engine.start(move |_| service.handler())?;
         let at = engine.listen(own)?;
         both.push(client(&engine, at)?);
@@ -132,7 +169,8 @@ async fn talk(at: SocketAddr, text: String) -> Outcome<Vec<String>> {
 #[tokio::main]
 async fn main() -> Outcome<()> {
     let lines = ["GET 1", "GET 2", "GET 13", "GET 3", "PUT 4"];
-    for answer in run(1, &lines, Duration::from_millis(200)).await? {
+    let over = Args::parse().provider;
+    for answer in answers(over, 1, &lines, Duration::from_millis(200)).await? {
         println!("gateway: {answer}");
     }
     Ok(())
@@ -145,17 +183,23 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn every_line_is_answered_with_both_numbers() {
         let lines = ["GET 1", "GET 20", "GET", "GET 400"];
-        let answers = run(20, &lines, Duration::from_secs(60)).await.expect("the gateway serves");
-        assert_eq!(answers.len(), 80);
-        for talk in answers.chunks(4) {
-            assert_eq!(talk, ["200 2 1", "200 40 6", "400 GET and a number", "200 800 1"]);
+        for over in [Over::Fabric, Over::Tcp] {
+            let answers = answers(over, 20, &lines, Duration::from_secs(60)).await;
+            let answers = answers.expect("the gateway serves");
+            assert_eq!(answers.len(), 80);
+            for talk in answers.chunks(4) {
+                assert_eq!(talk, ["200 2 1", "200 40 6", "400 GET and a number", "200 800 1"]);
+            }
         }
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_service_that_does_not_answer_delays_nobody_for_long() {
         let lines = ["GET 13"; 30];
-        let answers = run(3, &lines, Duration::from_millis(5)).await.expect("the gateway serves");
-        assert_eq!(answers, ["504 a service takes too long"; 90]);
+        for over in [Over::Fabric, Over::Tcp] {
+            let answers = answers(over, 3, &lines, Duration::from_millis(5)).await;
+            let answers = answers.expect("the gateway serves");
+            assert_eq!(answers, ["504 a service takes too long"; 90]);
+        }
     }
 }

@@ -5,6 +5,7 @@
 //!   key_value call  --at shm:/tmp/store.sock --config client.toml      until --calls are done
 //!   key_value tokio --at shm:/tmp/store.sock --config client.toml
 //! ```
+//! Over TCP, which reaches other hosts, `--at 10.0.0.1:7777` takes the place of the socket.
 //! The clients compare every value, and survive the server: kill it, and start it again.
 
 mod client;
@@ -24,7 +25,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use rpcrdma_engine::{Address, Config, Engine, Shm};
+use rpcrdma_engine::{Address, Config, Engine, Provider, Shm, Tcp};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -39,9 +40,12 @@ const CALL_TIME: Duration = Duration::from_secs(60);
 #[command(name = "key_value")]
 struct Args {
     role: Role,
-    /// Where the server listens: an address of shared memory.
-    #[arg(long, value_name = "shm:PATH")]
+    /// Where the server listens: an address of shared memory, or of TCP.
+    #[arg(long, value_name = "ADDR:PORT|shm:PATH")]
     at: Address,
+    /// What carries the messages; without it what the address is of.
+    #[arg(short, long)]
+    provider: Option<Over>,
     /// The configuration of the engine.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
@@ -51,6 +55,12 @@ struct Args {
     /// Serve metrics for Prometheus here, over HTTP at /metrics.
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Over {
+    Shm,
+    Tcp,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -68,13 +78,27 @@ fn run(args: &Args) -> Outcome<()> {
     // Before there are threads: no other thread handles the signals.
     let stopped = stop_on_signal()?;
     let config = Config::load(&args.config)?;
-    let engine = Engine::new(Shm::from_config(&config)?, config)?;
+    let usual = if args.at.as_ip().is_some() { Over::Tcp } else { Over::Shm };
+    match args.provider.unwrap_or(usual) {
+        Over::Shm => play(Shm::from_config(&config)?, config, args, &stopped),
+        Over::Tcp => play(Tcp::from_config(&config)?, config, args, &stopped),
+    }
+}
+
+/// Plays the role of this process over a device.
+fn play<P: Provider>(
+    device: P,
+    config: Config,
+    args: &Args,
+    stopped: &Arc<AtomicBool>,
+) -> Outcome<()> {
+    let engine = Engine::new(device, config)?;
     let metrics = args.metrics.map(|at| engine.metrics().serve(at)).transpose()?;
     metrics.iter().for_each(|metrics| println!("key_value: metrics at {}", metrics.url()));
     match args.role {
-        Role::Serve => server::run(engine, args.at, &stopped),
-        Role::Call => client::run(&engine, args.at, args.calls, &stopped),
-        Role::Tokio => futures::run(&engine, args.at, args.calls, &stopped),
+        Role::Serve => server::run(engine, args.at, stopped),
+        Role::Call => client::run(&engine, args.at, args.calls, stopped),
+        Role::Tokio => futures::run(&engine, args.at, args.calls, stopped),
     }
 }
 

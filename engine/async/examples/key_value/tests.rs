@@ -41,11 +41,14 @@ impl Folder {
 
     /// Starts this program once more, with the test that plays it.
     fn start(&self, role: &str, calls: u64) -> Started {
+        self.start_at(&format!("shm:{}/socket", self.0.display()), role, calls)
+    }
+
+    fn start_at(&self, at: &str, role: &str, calls: u64) -> Started {
         let folder = self.0.display();
         let side = if role == "serve" { "server" } else { "client" };
-        let line = format!(
-            "key_value {role} --calls {calls} --at shm:{folder}/socket --config {folder}/{side}.toml"
-        );
+        let line =
+            format!("key_value {role} --calls {calls} --at {at} --config {folder}/{side}.toml");
         let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
         command.args(["--exact", "--ignored", "--nocapture", "tests::plays_a_process"]);
         Started::by(command.env(LINE, line).stderr(Stdio::null()))
@@ -105,6 +108,21 @@ fn both_clients_read_what_they_have_stored() {
     let (mut client, mut tokio) = (folder.start("call", 400), folder.start("tokio", 160));
     let counts = says(&mut client, "client: stopped");
     assert!(count(&counts, "verified") > 100, "{counts}");
+    assert_eq!((count(&counts, "lost"), count(&counts, "failed")), (0, 0), "{counts}");
+    says(&mut tokio, "tokio: stopped: 80 values verified");
+    assert!(client.wait().success() && tokio.wait().success());
+    stop(server);
+}
+
+#[test]
+fn both_clients_read_what_they_have_stored_over_tcp() {
+    let folder = Folder::new("127.0.0.0/8");
+    let mut server = folder.start_at("127.0.0.1:0", "serve", 0);
+    let line = says(&mut server, "listening at");
+    let (_, at) = line.rsplit_once(' ').expect("the address is behind it");
+    let mut client = folder.start_at(at, "call", 400);
+    let mut tokio = folder.start_at(at, "tokio", 160);
+    let counts = says(&mut client, "client: stopped");
     assert_eq!((count(&counts, "lost"), count(&counts, "failed")), (0, 0), "{counts}");
     says(&mut tokio, "tokio: stopped: 80 values verified");
     assert!(client.wait().success() && tokio.wait().success());

@@ -20,6 +20,7 @@ fn null_is_refused() {
             rpcrdma_config_load(null, None),
             rpcrdma_config_get(None, null, ptr::null_mut(), 0),
             rpcrdma_engine_new(None, None),
+            rpcrdma_engine_new_for(None, null, None),
             rpcrdma_engine_listen(None, null, ptr::null_mut(), 0),
             rpcrdma_engine_start(None, ptr::null()),
             rpcrdma_engine_stop(None),

@@ -90,6 +90,11 @@ impl Contexts {
         list.iter().copied()
     }
 
+    /// Whether messages can go through one of them.
+    pub fn have_active_port(&self, lib: &sys::Verbs) -> bool {
+        self.names(lib).iter().any(|device| !device.active_ports.is_empty())
+    }
+
     fn names(&self, lib: &sys::Verbs) -> Vec<DeviceName> {
         let described = self.iter().map(|context| DeviceName {
             name: name_of(lib, context),

@@ -1,0 +1,359 @@
+//! The connection manager: TCP sockets, and MPA's start over them.
+//!
+//! ```text
+//!   connect ─▶ TCP connects ─▶ request ──▶ listener ─▶ Request ─▶ accept ─▶ reply, Endpoint here
+//!      └ nobody listens: Refused                          └ reject, drop ─▶ reply, Refused there
+//! ```
+//!
+//! All its sockets are non-blocking and lie in one epoll set; [`ConnectionManager::next`] does the
+//! work. The socket of a connection leaves the set when its start is done: what comes behind the
+//! start frame is not taken here.
+
+mod attempt;
+mod listener;
+mod request;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rpcrdma_provider::{
+    Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, Waker,
+};
+use rpcrdma_transport::endpoint::Seat;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+
+use self::attempt::{Attempt, Step};
+use self::listener::{Caller, Listener, TAKES};
+pub use self::request::TcpRequest;
+use crate::queues::{TcpEndpoint, TcpHandle, TcpQueues};
+use crate::shared::Shared;
+use crate::socket::Heard;
+
+/// A connection manager over TCP.
+pub struct TcpCm {
+    shared: Arc<Shared>,
+    epoll: OwnedFd,
+    /// What a ready socket is, by its number in the epoll set.
+    sockets: HashMap<u64, Source>,
+    events: VecDeque<CmEvent<TcpCm>>,
+    /// The number of the next socket, and of the next attempt.
+    next: u64,
+}
+
+/// What a socket is that it waits for.
+enum Source {
+    Listener(Listener),
+    /// One that has connected and not sent its whole request yet.
+    Caller(Box<Caller>),
+    Attempt(Box<Attempt>),
+}
+
+impl TcpCm {
+    pub(crate) fn new(shared: Arc<Shared>) -> Result<TcpCm, SetupError> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| SetupError::System {
+            call: "epoll_create1",
+            source: error.into(),
+            hint: "check the limit of open files (ulimit -n)",
+        })?;
+        Ok(TcpCm { shared, epoll, sockets: HashMap::new(), events: VecDeque::new(), next: 1 })
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    fn wait_for(&self, number: u64, socket: &OwnedFd, flags: EventFlags) -> Result<(), Errno> {
+        epoll::add(&self.epoll, socket, EventData::new_u64(number), flags)
+    }
+
+    /// Takes a socket away. A connection goes on with it, and it would be ready all that time.
+    fn take(&mut self, number: u64) -> Option<Source> {
+        let socket = self.sockets.remove(&number)?;
+        let _ = match &socket {
+            Source::Listener(listener) => epoll::delete(&self.epoll, listener.socket()),
+            Source::Caller(caller) => epoll::delete(&self.epoll, caller.socket()),
+            Source::Attempt(attempt) => epoll::delete(&self.epoll, attempt.socket()),
+        };
+        Some(socket)
+    }
+
+    /// Waits for a ready socket, `waker` or the end of `timeout`. True if `waker` is rung.
+    fn wait(&self, waker: &Waker, timeout: Duration) -> bool {
+        let mut fds = [PollFd::new(&self.epoll, PollFlags::IN), PollFd::new(waker, PollFlags::IN)];
+        let timeout = Timespec::try_from(timeout).ok();
+        // A signal may end it, which the caller may handle.
+        let is_rung = rustix::event::poll(&mut fds, timeout.as_ref()).is_err();
+        is_rung || !fds[1].revents().is_empty()
+    }
+
+    /// Handles the sockets that are ready until an event has come or no socket is.
+    fn work(&mut self) {
+        let mut ready = Vec::with_capacity(READY_MAX);
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        while self.events.is_empty() {
+            ready.clear();
+            let room = rustix::buffer::spare_capacity(&mut ready);
+            if !matches!(epoll::wait(&self.epoll, room, Some(&now)), Ok(count) if count > 0) {
+                return;
+            }
+            for &Event { data, .. } in &ready {
+                let number = data.u64();
+                match self.sockets.get_mut(&number) {
+                    Some(Source::Listener(_)) => self.take_callers(number),
+                    Some(Source::Caller(_)) => self.hear_caller(number),
+                    Some(Source::Attempt(attempt)) if attempt.is_said() => self.hear_reply(number),
+                    Some(Source::Attempt(_)) => self.go_on(number),
+                    None => {}
+                }
+            }
+        }
+    }
+
+    /// Takes the sockets that have connected to a listener. If there can be no more, the others
+    /// wait in the backlog of the listener, which rests.
+    fn take_callers(&mut self, listener: u64) {
+        loop {
+            let is_full = self.callers().count() >= CALLERS_MAX;
+            let Some(Source::Listener(found)) = self.sockets.get_mut(&listener) else { return };
+            if is_full {
+                return found.rest(&self.epoll);
+            }
+            let caller = match found.accept() {
+                Ok(caller) => caller,
+                Err(Errno::AGAIN) => return,
+                // The process has no free descriptor, say.
+                Err(_) => return found.rest(&self.epoll),
+            };
+            let number = self.number();
+            if self.wait_for(number, caller.socket(), EventFlags::IN).is_ok() {
+                self.sockets.insert(number, Source::Caller(Box::new(caller)));
+            }
+        }
+    }
+
+    /// Those that have not sent their whole request yet, with their numbers.
+    fn callers(&self) -> impl Iterator<Item = (u64, &Caller)> {
+        self.sockets.iter().filter_map(|(number, socket)| match socket {
+            Source::Caller(caller) => Some((*number, &**caller)),
+            _ => None,
+        })
+    }
+
+    /// Drops callers if there can be no more: the oldest of the host that has most of them. Others
+    /// wait for a host's crowd as long as it takes to drop it, and not until it is late.
+    fn make_room(&mut self) {
+        if self.callers().count() < CALLERS_MAX {
+            return;
+        }
+        let mut of_hosts = HashMap::<IpAddr, Vec<u64>>::new();
+        for (number, caller) in self.callers() {
+            of_hosts.entry(caller.origin()).or_default().push(number);
+        }
+        let Some(mut crowd) = of_hosts.into_values().max_by_key(Vec::len) else { return };
+        crowd.sort_unstable();
+        for number in crowd.into_iter().take(ROOM) {
+            self.hear_caller(number);
+            drop(self.take(number));
+        }
+    }
+
+    /// A socket that has connected sends its request, or something else.
+    fn hear_caller(&mut self, number: u64) {
+        let Some(Source::Caller(caller)) = self.sockets.get_mut(&number) else { return };
+        let heard = caller.hear();
+        if heard == Heard::Nothing {
+            return;
+        }
+        let Some(Source::Caller(caller)) = self.take(number) else { return };
+        if let Some((request, private)) = TcpRequest::of(*caller, heard, &self.shared) {
+            let from = request.from();
+            self.events.push_back(CmEvent::Request { request, from, private });
+        }
+    }
+
+    /// Begins to connect the socket of an attempt.
+    fn begin(&mut self, number: u64) {
+        let Some(Source::Attempt(attempt)) = self.sockets.get_mut(&number) else { return };
+        let begun = attempt.begin(&self.shared);
+        self.arrange(number, begun, |set, it, data, flags| epoll::add(set, it, data, flags));
+    }
+
+    /// The socket of an attempt has connected, or has failed to.
+    fn go_on(&mut self, number: u64) {
+        let Some(Source::Attempt(attempt)) = self.sockets.get_mut(&number) else { return };
+        let gone_on = attempt.go_on(&self.shared);
+        self.arrange(number, gone_on, |set, it, data, flags| epoll::modify(set, it, data, flags));
+    }
+
+    /// Waits for the next step of an attempt, or ends it. `set` sets what its socket waits for.
+    fn arrange(
+        &mut self,
+        number: u64,
+        outcome: Result<Step, ConnectError>,
+        set: fn(&OwnedFd, &OwnedFd, EventData, EventFlags) -> Result<(), Errno>,
+    ) {
+        let Some(Source::Attempt(attempt)) = self.sockets.get(&number) else { return };
+        let flags = outcome.map(|step| match step {
+            Step::Wait => EventFlags::OUT,
+            Step::Said => EventFlags::IN,
+        });
+        let set = flags.and_then(|flags| {
+            let data = EventData::new_u64(number);
+            set(&self.epoll, attempt.socket(), data, flags).map_err(|_| ConnectError::Failed)
+        });
+        if let Err(reason) = set {
+            drop(self.take(number));
+            self.events.push_back(CmEvent::Refused { id: ConnectId(number), reason });
+        }
+    }
+
+    /// The reply to an attempt comes, or its peer is gone.
+    fn hear_reply(&mut self, number: u64) {
+        let Some(Source::Attempt(attempt)) = self.sockets.get_mut(&number) else { return };
+        let heard = attempt.hear();
+        if heard == Heard::Nothing {
+            return;
+        }
+        let Some(Source::Attempt(attempt)) = self.take(number) else { return };
+        let id = ConnectId(number);
+        self.events.push_back(match attempt.finish(heard, &self.shared) {
+            Ok((endpoint, private)) => CmEvent::Connected { id, endpoint, private },
+            Err(reason) => CmEvent::Refused { id, reason },
+        });
+    }
+
+    /// Drops callers that are late, and takes others where a listener has rested. Returns when it
+    /// has to be done again.
+    fn look_at_clock(&mut self, now: Instant) -> Option<Duration> {
+        let late = self.callers().filter(|(_, caller)| caller.is_late(now));
+        for number in late.map(|(number, _)| number).collect::<Vec<u64>>() {
+            // It may have spoken in time: this side is late if very many come at once.
+            self.hear_caller(number);
+            drop(self.take(number));
+        }
+        let has_rested = |it: &Source| matches!(it, Source::Listener(it) if it.has_rested(now));
+        if self.sockets.values().any(has_rested) {
+            self.make_room();
+        }
+        for (number, socket) in &mut self.sockets {
+            if let Source::Listener(listener) = socket {
+                listener.wake(&self.epoll, *number, now);
+            }
+        }
+        let waits = self.sockets.values().map(|socket| match socket {
+            Source::Listener(listener) if listener.is_resting() => RETRY,
+            Source::Listener(_) | Source::Attempt(_) => Duration::MAX,
+            Source::Caller(_) => CLOCK,
+        });
+        waits.min().filter(|wait| *wait != Duration::MAX)
+    }
+}
+
+impl ConnectionManager for TcpCm {
+    type Queues = TcpQueues;
+    type Request = TcpRequest;
+
+    fn listen(&mut self, at: Address) -> Result<Address, SetupError> {
+        let listener = Listener::open(at)?;
+        let (number, address) = (self.number(), listener.address());
+        let waits = self.wait_for(number, listener.socket(), EventFlags::IN);
+        waits.map_err(|_| SetupError::Listen {
+            address: Box::new(at),
+            reason: "epoll_ctl failed",
+        })?;
+        self.sockets.insert(number, Source::Listener(listener));
+        Ok(address)
+    }
+
+    fn unlisten(&mut self, at: Address) {
+        let there = self.sockets.iter().filter_map(|(number, socket)| match socket {
+            Source::Listener(listener) if listener.address() == at => Some(*number),
+            _ => None,
+        });
+        for number in there.collect::<Vec<u64>>() {
+            drop(self.take(number));
+        }
+    }
+
+    fn connect(
+        &mut self,
+        to: Address,
+        on: &TcpHandle,
+        param: &ConnParam<'_>,
+    ) -> Result<ConnectId, SetupError> {
+        let wrong = ConnectError::WrongAddress { reason: TAKES };
+        let address = to.as_ip().ok_or_else(|| SetupError::connect(to, wrong))?;
+        let (private, seat) = (param.checked()?, Seat::take(on, self.shared.device_name())?);
+        let attempt = Attempt::new(address, seat, private)?;
+        let number = self.number();
+        self.sockets.insert(number, Source::Attempt(Box::new(attempt)));
+        self.begin(number);
+        Ok(ConnectId(number))
+    }
+
+    fn accept(
+        &mut self,
+        request: TcpRequest,
+        on: &TcpHandle,
+        param: &ConnParam<'_>,
+    ) -> Result<TcpEndpoint, SetupError> {
+        let (private, seat) = (param.checked()?, Seat::take(on, self.shared.device_name())?);
+        request.accept(seat, &private, &self.shared)
+    }
+
+    fn cancel(&mut self, ConnectId(number): ConnectId) -> Option<ConnectError> {
+        match self.sockets.get(&number) {
+            Some(Source::Attempt(_)) => self.take(number).and(None),
+            _ => None,
+        }
+    }
+
+    fn reject(&mut self, request: TcpRequest, private: &[u8]) {
+        request.reject(private);
+    }
+
+    fn next(&mut self, waker: &Waker, timeout: Duration) -> Option<CmEvent<TcpCm>> {
+        let until = Instant::now().checked_add(timeout);
+        loop {
+            self.work();
+            let again = self.look_at_clock(Instant::now());
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            let now = Instant::now();
+            let left = until.map_or(timeout, |until| until.saturating_duration_since(now));
+            if left.is_zero() {
+                return None;
+            }
+            if self.wait(waker, again.map_or(left, |again| again.min(left))) {
+                self.work();
+                return self.events.pop_front();
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for TcpCm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TcpCm").field("sockets", &self.sockets.len()).finish_non_exhaustive()
+    }
+}
+
+/// Sockets handled at one time.
+const READY_MAX: usize = 64;
+/// Sockets that have connected and not sent their whole request yet.
+const CALLERS_MAX: usize = 1024;
+/// Callers that are dropped at one time.
+const ROOM: usize = 64;
+/// How often callers that are late are looked for.
+const CLOCK: Duration = Duration::from_secs(1);
+/// How soon a listener that rests is looked at again.
+const RETRY: Duration = Duration::from_millis(2);

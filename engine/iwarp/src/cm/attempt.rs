@@ -1,0 +1,144 @@
+//! Attempts to connect.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use rpcrdma_provider::{ConnectError, PrivateBytes, Rejection, SetupError};
+use rpcrdma_transport::endpoint::Seat;
+use rustix::io::Errno;
+
+use crate::port::Port;
+use crate::queues::TcpEndpoint;
+use crate::shared::Shared;
+use crate::socket::{self, Heard, Reader};
+use crate::terms::{self, Disagreement};
+use crate::wire::start::Kind;
+
+/// An attempt of this side to connect.
+pub(super) struct Attempt {
+    to: SocketAddr,
+    socket: OwnedFd,
+    seat: Seat<Port>,
+    private: PrivateBytes,
+    reply: Reader,
+    is_said: bool,
+}
+
+/// How far an attempt has got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// TCP has not connected yet.
+    Wait,
+    /// The request is sent.
+    Said,
+}
+
+impl Attempt {
+    pub(super) fn new(
+        to: SocketAddr,
+        seat: Seat<Port>,
+        private: PrivateBytes,
+    ) -> Result<Attempt, SetupError> {
+        let socket = socket::open(&to).map_err(|error| SetupError::System {
+            call: "socket",
+            source: error.into(),
+            hint: "check the limit of open files (ulimit -n), and whether the host has IPv6",
+        })?;
+        let reply = Reader::new(Kind::Reply);
+        Ok(Attempt { to, socket, seat, private, reply, is_said: false })
+    }
+
+    pub(super) fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// The request is sent.
+    pub(super) fn is_said(&self) -> bool {
+        self.is_said
+    }
+
+    /// Begins to connect.
+    pub(super) fn begin(&mut self, shared: &Shared) -> Result<Step, ConnectError> {
+        match socket::connect(&self.socket, &self.to) {
+            Ok(true) => self.go_on(shared),
+            Ok(false) => Ok(Step::Wait),
+            Err(error) => Err(reason_of(error)),
+        }
+    }
+
+    /// Sends the request if TCP has connected.
+    pub(super) fn go_on(&mut self, shared: &Shared) -> Result<Step, ConnectError> {
+        if !socket::is_connected(&self.socket).map_err(reason_of)? {
+            return Ok(Step::Wait);
+        }
+        let request = terms::request(&shared.wishes());
+        socket::send(&self.socket, &request, &self.private).map_err(|_| ConnectError::Lost)?;
+        self.is_said = true;
+        Ok(Step::Said)
+    }
+
+    /// What the peer has replied so far.
+    pub(super) fn hear(&mut self) -> Heard {
+        self.reply.read(&self.socket)
+    }
+
+    /// The endpoint, if the peer has accepted.
+    pub(super) fn finish(
+        self,
+        heard: Heard,
+        shared: &Shared,
+    ) -> Result<(TcpEndpoint, PrivateBytes), ConnectError> {
+        let (reply, private) = match heard {
+            Heard::Start(reply, private) => (reply, private),
+            Heard::Malformed(_) => return Err(misfit(NOT_MPA)),
+            Heard::End(Some(Errno::TIMEDOUT)) => return Err(ConnectError::TimedOut),
+            // A listener that goes away has not taken the request.
+            Heard::End(_) | Heard::Nothing => {
+                return Err(ConnectError::Rejected(Rejection::Unstated));
+            }
+        };
+        if reply.is_rejected {
+            return Err(ConnectError::Rejected(Rejection::decode(&private)));
+        }
+        let terms = terms::agree(&shared.wishes(), &reply).map_err(|why| misfit(hint_of(why)))?;
+        Ok((shared.endpoint(self.seat, self.socket, terms), private))
+    }
+}
+
+fn reason_of(error: Errno) -> ConnectError {
+    match error {
+        Errno::CONNREFUSED => ConnectError::Unreachable,
+        Errno::CONNRESET => ConnectError::Lost,
+        Errno::HOSTUNREACH | Errno::NETUNREACH => ConnectError::NoRoute,
+        Errno::TIMEDOUT => ConnectError::TimedOut,
+        error => {
+            let errno = error.raw_os_error();
+            let hint = match error {
+                Errno::ADDRNOTAVAIL | Errno::AGAIN => {
+                    "no local port is free (net.ipv4.ip_local_port_range)"
+                }
+                Errno::ACCESS | Errno::PERM => "a firewall of this host forbids it, say",
+                _ => "check the address",
+            };
+            ConnectError::CallFailed { call: "connect", errno, hint }
+        }
+    }
+}
+
+/// The peer answers, and there is no way to use it.
+fn misfit(hint: &'static str) -> ConnectError {
+    let errno = Errno::PROTO.raw_os_error();
+    ConnectError::CallFailed { call: "the start of MPA", errno, hint }
+}
+
+fn hint_of(why: Disagreement) -> &'static str {
+    match why {
+        Disagreement::Markers => "the peer wants MPA markers, which this side does not send",
+        Disagreement::ReadyToReceive => {
+            "the peer chooses no ready-to-receive message that was offered"
+        }
+        Disagreement::Reads { .. } => "the peer has more RDMA Reads under way than are served here",
+    }
+}
+
+const NOT_MPA: &str = "what listens at the address does not speak iWARP";

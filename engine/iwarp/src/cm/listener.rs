@@ -1,0 +1,144 @@
+//! Listeners, and those who connect to them.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rpcrdma_provider::{Address, SetupError};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+
+use crate::socket::{self, Heard, Reader};
+use crate::wire::start::Kind;
+
+/// A socket that listens.
+pub(super) struct Listener {
+    socket: OwnedFd,
+    at: SocketAddr,
+    /// Nobody is taken before this time.
+    rests_until: Option<Instant>,
+}
+
+/// A socket that has connected and has not sent its whole request yet.
+pub(super) struct Caller {
+    socket: OwnedFd,
+    from: SocketAddr,
+    since: Instant,
+    reader: Reader,
+}
+
+impl Listener {
+    /// Listens.
+    pub(super) fn open(at: Address) -> Result<Listener, SetupError> {
+        let wanted = at.as_ip().ok_or_else(|| SetupError::listen(at, TAKES))?;
+        let refused =
+            |error: Errno| SetupError::Listen { address: Box::new(at), reason: reason_of(error) };
+        let socket = socket::open(&wanted).map_err(refused)?;
+        let at = socket::listen(&socket, &wanted).map_err(refused)?;
+        Ok(Listener { socket, at, rests_until: None })
+    }
+
+    /// Its address, with the port that it has.
+    pub(super) fn address(&self) -> Address {
+        Address::Ip(self.at)
+    }
+
+    pub(super) fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// The next socket that wants to connect.
+    pub(super) fn accept(&self) -> Result<Caller, Errno> {
+        let (socket, from) = socket::accept(&self.socket)?;
+        let reader = Reader::new(Kind::Request);
+        Ok(Caller { socket, from, since: Instant::now(), reader })
+    }
+
+    /// Takes nobody for a while: a socket that cannot be taken would be ready for ever.
+    pub(super) fn rest(&mut self, epoll: &OwnedFd) {
+        let _ = epoll::delete(epoll, &self.socket);
+        self.rests_until = Instant::now().checked_add(REST);
+    }
+
+    pub(super) fn is_resting(&self) -> bool {
+        self.rests_until.is_some()
+    }
+
+    /// It has rested long enough.
+    pub(super) fn has_rested(&self, now: Instant) -> bool {
+        self.rests_until.is_some_and(|until| until <= now)
+    }
+
+    /// Goes on if it has rested long enough. `number` is its own in the epoll set.
+    pub(super) fn wake(&mut self, epoll: &OwnedFd, number: u64, now: Instant) {
+        if self.has_rested(now)
+            && epoll::add(epoll, &self.socket, EventData::new_u64(number), EventFlags::IN).is_ok()
+        {
+            self.rests_until = None;
+        }
+    }
+}
+
+impl Caller {
+    pub(super) fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// Its host, or the IPv6 network of it: a host has all addresses of one.
+    pub(super) fn origin(&self) -> IpAddr {
+        match self.from.ip() {
+            IpAddr::V4(host) => IpAddr::V4(host),
+            IpAddr::V6(host) => IpAddr::V6(Ipv6Addr::from_bits(host.to_bits() & NETWORK)),
+        }
+    }
+
+    pub(super) fn into_parts(self) -> (OwnedFd, SocketAddr) {
+        (self.socket, self.from)
+    }
+
+    /// What it has said so far.
+    pub(super) fn hear(&mut self) -> Heard {
+        self.reader.read(&self.socket)
+    }
+
+    /// It should have sent its request by now.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) > REQUEST
+    }
+}
+
+fn reason_of(error: Errno) -> &'static str {
+    match error {
+        Errno::ADDRINUSE => "the address is in use",
+        Errno::ADDRNOTAVAIL => "this host does not have the address",
+        Errno::ACCESS | Errno::PERM => "the process may not listen on this port",
+        Errno::AFNOSUPPORT => "this host does not support addresses of this kind",
+        Errno::MFILE | Errno::NFILE => "no file is free (ulimit -n)",
+        _ => "the system refuses to bind a socket to it",
+    }
+}
+
+/// The addresses of this provider.
+pub(super) const TAKES: &str = "TCP takes only IP addresses with a port (ADDR:PORT or [ADDR]:PORT)";
+/// How long a listener rests.
+const REST: Duration = Duration::from_millis(20);
+/// The time that a socket has to send its request.
+const REQUEST: Duration = Duration::from_secs(5);
+/// The bits of an IPv6 address that name its network.
+const NETWORK: u128 = !(u64::MAX as u128);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_refuses_is_said_in_words() {
+        assert_eq!(reason_of(Errno::ADDRINUSE), "the address is in use");
+        let taken = Listener::open("127.0.0.1:0".parse().expect("an address")).expect("it listens");
+        let why = Listener::open(taken.address()).err().expect("it is taken").to_string();
+        assert_eq!(why, format!("cannot listen on {}: the address is in use", taken.address()));
+        // Documentation's network.
+        let why = Listener::open("192.0.2.1:0".parse().expect("an address")).err().expect("none");
+        assert!(why.to_string().ends_with("this host does not have the address"), "{why}");
+    }
+}

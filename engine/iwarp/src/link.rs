@@ -1,0 +1,314 @@
+//! One connection: its socket, what is to be sent, and the Reads of this side.
+//!
+//! The queues' thread uses it, through both ends of the carrier. Before that the connection manager
+//! holds it, and uses nothing but its name. The locks are never contended.
+#![expect(unsafe_code, reason = "memory that was granted to a peer is sent from where it is")]
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rpcrdma_transport::carrier::EndId;
+use rpcrdma_transport::conn::{Conn, Progress};
+use rpcrdma_transport::rights::Granted;
+use rustix::net::Shutdown;
+
+use crate::output::{Lent, Output};
+use crate::port::Port;
+use crate::reads::Reads;
+use crate::socket;
+use crate::terms::{First, ReadyToReceive, Terms};
+use crate::wire::fpdu::ULPDU_MAX;
+use crate::wire::segment::{
+    QUEUE_READ, QUEUE_TERMINATE, ReadRequest, Segment, TAGGED_LEN, Tagged, TaggedOp, Untagged,
+    UntaggedOp,
+};
+use crate::wire::terminate::Terminate;
+use crate::wire::violation::Violation;
+
+/// What a connection is made of.
+pub(crate) struct LinkSpec {
+    pub end: EndId,
+    pub socket: OwnedFd,
+    pub terms: Terms,
+    pub port: Arc<Port>,
+    pub qp_num: u32,
+    pub conn: Arc<Conn>,
+    /// The longest message that arrives.
+    pub message_len: u32,
+}
+
+/// A connection.
+pub(crate) struct Link {
+    pub end: EndId,
+    pub socket: OwnedFd,
+    pub terms: Terms,
+    pub port: Arc<Port>,
+    pub qp_num: u32,
+    pub message_len: u32,
+    conn: Arc<Conn>,
+    out: Mutex<Output>,
+    reads: Mutex<Reads>,
+    /// Slots of this side that TCP has taken.
+    taken: AtomicU64,
+    /// Bytes that it has not taken.
+    pending: AtomicU64,
+    /// Nothing more arrives or leaves.
+    is_over: AtomicBool,
+    /// The peer may have sent its first FPDU: this side may send.
+    has_begun: AtomicBool,
+    /// A message waits to be taken.
+    has_front: AtomicBool,
+    /// Bytes were received that were not looked at.
+    has_unread: AtomicBool,
+    /// What the peer has said with a Terminate message.
+    terminated: Mutex<Option<Terminate>>,
+}
+
+impl Link {
+    pub(crate) fn new(spec: LinkSpec) -> Arc<Link> {
+        let LinkSpec { end, socket, terms, port, qp_num, conn, message_len } = spec;
+        let link = Link {
+            end,
+            socket,
+            port,
+            qp_num,
+            message_len,
+            conn,
+            out: Mutex::new(Output::new(SLOTS as usize, terms.checks_crc)),
+            reads: Mutex::new(Reads::new(SLOTS as usize)),
+            taken: AtomicU64::new(0),
+            pending: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+            has_begun: AtomicBool::new(matches!(terms.first, First::Ours { .. })),
+            has_front: AtomicBool::new(false),
+            has_unread: AtomicBool::new(false),
+            terminated: Mutex::new(None),
+            terms,
+        };
+        if let First::Ours { ready: Some(ready) } = link.terms.first {
+            link.say_ready(ready);
+        }
+        Arc::new(link)
+    }
+
+    /// The first message of a connection whose ends may both send at once (RFC 6581 9).
+    fn say_ready(&self, ready: ReadyToReceive) {
+        let mut out = self.out();
+        match ready {
+            ReadyToReceive::Fpdu => out.push_short(&[], &[]),
+            ReadyToReceive::Write => {
+                let write = Tagged { op: TaggedOp::Write, is_last: true, stag: 0, to: 0 };
+                out.push_short(&write.encode(), &[]);
+            }
+            ReadyToReceive::Read => {
+                let empty = rpcrdma_transport::body::Body::empty();
+                let sink_stag = self.reads().begin(None, &empty);
+                let read =
+                    ReadRequest { sink_stag, sink_to: 0, len: 0, source_stag: 0, source_to: 0 };
+                out.push_short(&read_header(FIRST_NUMBER).encode(), &read.encode());
+            }
+        }
+        out.end_message(false);
+    }
+
+    /// Whether the first message took the first number of the Read Requests.
+    pub(crate) fn has_read_at_start(&self) -> bool {
+        matches!(self.terms.first, First::Ours { ready: Some(ReadyToReceive::Read) })
+    }
+
+    pub(crate) fn out(&self) -> MutexGuard<'_, Output> {
+        lock(&self.out)
+    }
+
+    pub(crate) fn reads(&self) -> MutexGuard<'_, Reads> {
+        lock(&self.reads)
+    }
+
+    /// Slots that TCP has taken.
+    #[inline]
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Whether so few bytes wait for TCP that more may be added.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) < PENDING_MAX
+    }
+
+    /// Whether bytes wait for TCP, which may take some in this poll.
+    #[inline]
+    pub(crate) fn can_flush(&self) -> bool {
+        self.has_pending() && self.port.may_write(self.qp_num)
+    }
+
+    /// Whether bytes wait for TCP.
+    #[inline]
+    pub(crate) fn has_pending(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) > 0
+    }
+
+    /// Something was added: [`Link::flush`] sends it.
+    #[inline]
+    pub(crate) fn note_pending(&self, out: &Output) {
+        self.pending.store(out.pending(), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn set_front(&self, has_front: bool) {
+        self.has_front.store(has_front, Ordering::Relaxed);
+    }
+
+    /// Whether bytes were received that may be a message.
+    #[inline]
+    pub(crate) fn has_unread(&self) -> bool {
+        self.has_unread.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set_unread(&self, has_unread: bool) {
+        self.has_unread.store(has_unread, Ordering::Relaxed);
+    }
+
+    /// Whether a poll finds work that the transport does not know of.
+    pub(crate) fn has_work(&self) -> bool {
+        let has_front = self.has_front.load(Ordering::Relaxed);
+        let is_readable = self.has_unread() || self.port.is_readable(self.qp_num);
+        !has_front && is_readable || self.has_pending() && self.port.is_writable(self.qp_num)
+    }
+
+    /// Nothing more arrives or leaves.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    pub(crate) fn end_for_good(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// The first FPDU of the peer has come: this side may send, too.
+    #[inline]
+    pub(crate) fn begin(&self) {
+        if !self.has_begun.load(Ordering::Relaxed) {
+            self.has_begun.store(true, Ordering::Relaxed);
+            self.conn.set(1 - self.end.side, Progress::Attached);
+        }
+    }
+
+    /// Sends what TCP takes.
+    pub(crate) fn flush(&self) {
+        self.flush_now(&mut self.out());
+    }
+
+    fn flush_now(&self, out: &mut Output) {
+        match out.flush(self.socket.as_fd()) {
+            0 => {}
+            slots => self.taken.store(self.taken() + slots, Ordering::Relaxed),
+        }
+        self.note_pending(out);
+        if self.has_pending() {
+            self.port.is_full(self.qp_num);
+        }
+        if out.take_end() {
+            let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
+        }
+    }
+
+    /// Sends what TCP takes, and drops the requests among the rest: from now on their memory is not
+    /// read.
+    #[cold]
+    pub(crate) fn cut(&self) {
+        let mut out = self.out();
+        self.flush_now(&mut out);
+        let before = self.taken();
+        let dropped = out.cut();
+        self.reads().end_from(before);
+        self.taken.store(before + dropped, Ordering::Relaxed);
+        self.flush_now(&mut out);
+    }
+
+    /// Sends the Responses to a Read of the peer. Memory that TCP does not take at once is copied.
+    pub(crate) fn respond(&self, sink: &ReadRequest, from: Granted) {
+        let mut out = self.out();
+        let before = out.queued();
+        // SAFETY: the memory was granted to the peer for the time of this call, and `keep` ends the
+        // use of it.
+        let lent = unsafe { Lent::new(from.addr(), from.len()) };
+        out.push_long(&[lent], ULPDU_MAX - TAGGED_LEN, |offset, is_last| {
+            let to = sink.sink_to.wrapping_add(offset.into());
+            let op = TaggedOp::ReadResponse;
+            Tagged { op, is_last, stag: sink.sink_stag, to }.encode()
+        });
+        out.end_message(false);
+        self.flush_now(&mut out);
+        out.keep(before);
+    }
+
+    /// Tells the peer what it has done wrong, as the last message. `offending` is the segment, or
+    /// what is known of it, with its length.
+    #[cold]
+    pub(crate) fn terminate(&self, why: Violation, offending: Option<(&[u8], u16)>) {
+        let header = Untagged {
+            op: UntaggedOp::Terminate,
+            is_last: true,
+            invalidates: 0,
+            queue: QUEUE_TERMINATE,
+            number: FIRST_NUMBER,
+            offset: 0,
+        };
+        let segment = offending.map(|(segment, _)| Segment::decode(segment));
+        let is_tagged = matches!(segment, Some(Ok((Segment::Tagged(_), _))));
+        let reason = if is_tagged { why.terminate_tagged() } else { why.terminate() };
+        let mut out = self.out();
+        out.end_with(&header.encode(), &reason.encode(offending));
+        self.flush_now(&mut out);
+    }
+
+    /// Ends the stream.
+    #[cold]
+    pub(crate) fn end(&self) {
+        self.out().end();
+        self.flush();
+    }
+
+    /// The peer has said that this side has done something wrong, and why.
+    #[cold]
+    pub(crate) fn was_terminated(&self, payload: &[u8]) {
+        *lock(&self.terminated) = Terminate::decode(payload);
+        if Terminate::blames_read(payload) {
+            self.reads().refuse_next();
+        }
+        self.end();
+        self.end_for_good();
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.port.remove(&self.socket);
+        // Closing a socket whose input was not read resets it, and what is under way to the peer is
+        // lost.
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
+        socket::discard(&self.socket);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The header of a Read Request with this number.
+pub(crate) fn read_header(number: u32) -> Untagged {
+    let (op, queue) = (UntaggedOp::ReadRequest, QUEUE_READ);
+    Untagged { op, is_last: true, invalidates: 0, queue, number, offset: 0 }
+}
+
+/// The number of the first message of a queue.
+pub(crate) const FIRST_NUMBER: u32 = 1;
+/// Requests of this side under way: a power of two.
+pub(crate) const SLOTS: u64 = 256;
+/// Bytes that wait for TCP while more may be added.
+const PENDING_MAX: u64 = 1 << 20;

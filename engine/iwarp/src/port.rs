@@ -1,0 +1,179 @@
+//! The port: which sockets of a set of queues are ready, and where its thread sleeps.
+//!
+//! The sockets are in one epoll set, edge-triggered: an edge is noted until the socket was read to its
+//! end. A poll asks the set only if there are several connections; a single one is read without that.
+//! Polls that find nothing ask more and more rarely, up to every eighth: a system call costs more than
+//! all else that such a poll does.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+use rpcrdma_provider::{Bells, SetupError};
+use rpcrdma_transport::numbers::Numbers;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+
+/// The shared side of a set of queues.
+pub struct Port {
+    /// The numbers of its queue pairs.
+    pub(crate) numbers: Numbers,
+    epoll: OwnedFd,
+    /// What is known of the sockets, by the index in the numbers of their queue pairs.
+    ready: Box<[AtomicU8]>,
+    /// Sockets in the set.
+    sockets: AtomicUsize,
+    /// Polls that ask nothing before one does, and how many they were the last time.
+    rest: AtomicU8,
+    patience: AtomicU8,
+}
+
+impl Port {
+    /// A port for at most `qp_max` queue pairs.
+    pub(crate) fn new(qp_max: u32) -> Result<Port, SetupError> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| SetupError::System {
+            call: "epoll_create1",
+            source: error.into(),
+            hint: "check the limit of open files (ulimit -n)",
+        })?;
+        let places = qp_max.max(2).next_power_of_two();
+        let ready = (0..places).map(|_| AtomicU8::new(0)).collect();
+        let (sockets, rest, patience) = (AtomicUsize::new(0), AtomicU8::new(0), AtomicU8::new(0));
+        Ok(Port { numbers: Numbers::new(qp_max), epoll, ready, sockets, rest, patience })
+    }
+
+    /// Watches the socket of a queue pair.
+    pub(crate) fn add(&self, socket: &impl AsFd, qp_num: u32) -> Result<(), SetupError> {
+        self.place(qp_num).store(READABLE | WRITABLE, Ordering::Relaxed);
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let added = epoll::add(&self.epoll, socket, EventData::new_u64(qp_num.into()), flags);
+        added.map_err(|error| SetupError::System {
+            call: "epoll_ctl",
+            source: error.into(),
+            hint: "check fs.epoll.max_user_watches",
+        })?;
+        self.sockets.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Watches a socket no more.
+    pub(crate) fn remove(&self, socket: &impl AsFd) {
+        if epoll::delete(&self.epoll, socket).is_ok() {
+            self.sockets.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Begins a poll: notes the sockets that have become ready, if there are several.
+    #[inline]
+    pub(crate) fn look(&self) {
+        let rest = self.rest.load(Ordering::Relaxed);
+        if rest > 0 {
+            return self.rest.store(rest - 1, Ordering::Relaxed);
+        }
+        if self.sockets.load(Ordering::Relaxed) > 1 {
+            let has_found = self.look_now();
+            self.has_asked(has_found);
+        }
+    }
+
+    /// A system call of a poll has found something, or nothing.
+    #[inline]
+    pub(crate) fn has_asked(&self, has_found: bool) {
+        let before = self.patience.load(Ordering::Relaxed);
+        let patience = if has_found { 0 } else { (2 * before + 1).min(PATIENCE) };
+        self.patience.store(patience, Ordering::Relaxed);
+        self.rest.store(patience, Ordering::Relaxed);
+    }
+
+    /// Notes the sockets that have become ready. Returns whether there are any.
+    pub(crate) fn look_now(&self) -> bool {
+        let mut events = [const { MaybeUninit::uninit() }; EVENTS];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut events[..], Some(&now)) else {
+            return false;
+        };
+        let has_found = !events.is_empty();
+        for &mut Event { flags, data } in events {
+            let (flags, data) = (flags, data);
+            let is_readable = flags.intersects(!EventFlags::OUT);
+            let is_writable = flags.intersects(!EventFlags::IN);
+            let has_end = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+            let known = if is_readable { READABLE } else { 0 }
+                | if is_writable { WRITABLE } else { 0 }
+                | if has_end { ENDS } else { 0 };
+            self.place(data.u64() as u32).fetch_or(known, Ordering::Relaxed);
+        }
+        has_found
+    }
+
+    /// Whether a socket may have bytes, or is to be tried in this poll.
+    #[inline]
+    pub(crate) fn may_read(&self, qp_num: u32) -> bool {
+        let is_alone = self.sockets.load(Ordering::Relaxed) == 1;
+        self.is_readable(qp_num) || is_alone && self.rest.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether a socket may have bytes.
+    #[inline]
+    pub(crate) fn is_readable(&self, qp_num: u32) -> bool {
+        self.place(qp_num).load(Ordering::Relaxed) & READABLE != 0
+    }
+
+    /// All that a socket had was read, but not the end of its stream: an edge that has told of both
+    /// does not come again.
+    #[inline]
+    pub(crate) fn has_read_all(&self, qp_num: u32) {
+        let place = self.place(qp_num);
+        if place.load(Ordering::Relaxed) & (READABLE | ENDS) == READABLE {
+            place.fetch_and(!READABLE, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a socket may take bytes, or is to be tried in this poll.
+    #[inline]
+    pub(crate) fn may_write(&self, qp_num: u32) -> bool {
+        let is_alone = self.sockets.load(Ordering::Relaxed) == 1;
+        self.is_writable(qp_num) || is_alone && self.rest.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether a socket may take bytes.
+    #[inline]
+    pub(crate) fn is_writable(&self, qp_num: u32) -> bool {
+        self.place(qp_num).load(Ordering::Relaxed) & WRITABLE != 0
+    }
+
+    /// A socket has not taken all: an edge comes when it takes more.
+    #[inline]
+    pub(crate) fn is_full(&self, qp_num: u32) {
+        let place = self.place(qp_num);
+        if place.load(Ordering::Relaxed) & WRITABLE != 0 {
+            place.fetch_and(!WRITABLE, Ordering::Relaxed);
+        }
+    }
+
+    /// What is readable when a socket has become ready.
+    pub(crate) fn bells(&self) -> Bells<'_> {
+        [Some(self.epoll.as_fd()), None]
+    }
+
+    fn place(&self, qp_num: u32) -> &AtomicU8 {
+        &self.ready[qp_num as usize & (self.ready.len() - 1)]
+    }
+}
+
+impl std::fmt::Debug for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Port").field("epoll", &self.epoll).finish_non_exhaustive()
+    }
+}
+
+/// A socket may have bytes, or its end.
+const READABLE: u8 = 1;
+/// A socket takes bytes.
+const WRITABLE: u8 = 2;
+/// The stream of a socket ends behind what it has.
+const ENDS: u8 = 4;
+/// The most polls in a row that ask nothing.
+const PATIENCE: u8 = 7;
+/// Sockets that a look notes.
+const EVENTS: usize = 64;

@@ -1,0 +1,160 @@
+//! The RDMA Reads of this side: what each has asked for, and how much of it has come.
+//!
+//! A Read names a key of its own as the sink, which opens the memory of this Read to its Responses
+//! and to nothing else. RFC 5040 5.2: Responses come in the order of the Requests, each from its
+//! first byte to its last.
+#![expect(unsafe_code, reason = "Read Responses are copied to posted memory")]
+
+use std::collections::VecDeque;
+
+use rpcrdma_transport::body::{Body, Refusal};
+use rpcrdma_transport::keys::KeyCache;
+
+use crate::wire::violation::Violation;
+
+/// The Reads that are not over.
+pub(crate) struct Reads {
+    /// In the order of their Requests.
+    waiting: VecDeque<Read>,
+    /// The key of the next one.
+    stag: u32,
+}
+
+/// A Read that was published.
+struct Read {
+    /// The position of its slot; none for the Read that begins a connection.
+    position: Option<u64>,
+    stag: u32,
+    /// Where its bytes go.
+    body: Body,
+    /// Bytes that have come.
+    received: u32,
+    outcome: Option<Result<(), Refusal>>,
+    /// Its memory belongs to the program again: what comes is dropped.
+    is_withdrawn: bool,
+}
+
+impl Reads {
+    /// Room for `slots` Reads; more are made room for.
+    pub(crate) fn new(slots: usize) -> Reads {
+        Reads { waiting: VecDeque::with_capacity(slots), stag: FIRST }
+    }
+
+    /// Takes a Read and returns the key of its sink.
+    pub(crate) fn begin(&mut self, position: Option<u64>, body: &Body) -> u32 {
+        let stag = self.stag;
+        self.stag = if stag == u32::MAX { FIRST } else { stag + 1 };
+        let (received, outcome, is_withdrawn) = (0, None, false);
+        let read = Read { position, stag, body: *body, received, outcome, is_withdrawn };
+        self.waiting.push_back(read);
+        stag
+    }
+
+    /// The outcome of the Read at this position, if it is over or withdrawn.
+    pub(crate) fn outcome(&self, position: u64) -> Option<Result<(), Refusal>> {
+        let read = self.waiting.iter().find(|read| read.position == Some(position))?;
+        read.outcome.or(read.is_withdrawn.then_some(Err(Refusal::Gone)))
+    }
+
+    /// The slots before this position are free. What the peer has not answered is kept: its Responses
+    /// still come.
+    pub(crate) fn free_before(&mut self, position: u64) {
+        while let Some(read) = self.waiting.front()
+            && read.outcome.is_some()
+            && read.position.is_none_or(|at| at < position)
+        {
+            self.waiting.pop_front();
+        }
+    }
+
+    /// From now on the memory of this Read is not written.
+    pub(crate) fn withdraw(&mut self, position: u64) {
+        let reads = self.waiting.iter_mut();
+        reads.filter(|read| read.position == Some(position)).for_each(|read| {
+            read.is_withdrawn = true;
+        });
+    }
+
+    /// The Requests from this position on are not sent: they have no Responses.
+    pub(crate) fn end_from(&mut self, position: u64) {
+        let unsent = |read: &&mut Read| read.position.is_some_and(|at| at >= position);
+        self.waiting.iter_mut().filter(unsent).for_each(|read| {
+            read.outcome.get_or_insert(Err(Refusal::Gone));
+        });
+    }
+
+    /// The peer has refused the oldest Read that is not over, or the connection has ended.
+    pub(crate) fn refuse_next(&mut self) {
+        if let Some(read) = self.waiting.iter_mut().find(|read| read.outcome.is_none()) {
+            read.outcome = Some(Err(Refusal::Access));
+        }
+    }
+
+    /// Puts the bytes of a Response into their place.
+    ///
+    /// # Errors
+    /// If they answer no Read, or not in order, or not as many bytes as were asked for.
+    pub(crate) fn on_response(
+        &mut self,
+        (stag, to, is_last): (u32, u64, bool),
+        bytes: &[u8],
+        keys: &KeyCache,
+    ) -> Result<(), Violation> {
+        let Some(read) = self.waiting.iter_mut().find(|read| read.outcome.is_none()) else {
+            return Err(Violation::Read);
+        };
+        if read.stag != stag {
+            return Err(Violation::Stag(stag));
+        }
+        let (len, wanted) = (bytes.len() as u32, read.body.header.byte_len);
+        let left = wanted - read.received;
+        if to != u64::from(read.received) || bytes.len() > left as usize {
+            return Err(Violation::Bounds { to, len });
+        }
+        if is_last && len != left {
+            return Err(Violation::Read);
+        }
+        let is_there = read.is_withdrawn || read.put(bytes, keys);
+        read.received += len;
+        if !is_there {
+            // The program has deregistered the memory: the Read fails, and its connection with it.
+            read.is_withdrawn = true;
+            read.outcome = Some(Err(Refusal::Unreadable));
+        } else if is_last {
+            read.outcome = Some(Ok(()));
+        }
+        Ok(())
+    }
+}
+
+impl Read {
+    /// Copies the next bytes to the pieces that they belong to. False if a piece is not registered
+    /// any more.
+    fn put(&self, mut bytes: &[u8], keys: &KeyCache) -> bool {
+        let mut skip = self.received;
+        for piece in self.body.pieces() {
+            if skip >= piece.len {
+                skip -= piece.len;
+                continue;
+            }
+            let len = bytes.len().min((piece.len - skip) as usize);
+            let Some((now, rest)) = bytes.split_at_checked(len) else { return false };
+            let Some(to) = keys.locate(piece.key, piece.offset, piece.len) else { return false };
+            let to = to.wrapping_add(u64::from(skip));
+            let to = std::ptr::with_exposed_provenance_mut::<u8>(to as usize);
+            // SAFETY: the piece is registered, for writing, which posting the Read checked, and
+            // `len` bytes of it are left behind `skip`. No one else touches it until the Read has
+            // completed or was withdrawn. The bytes were received into memory of this crate.
+            unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), to, len) };
+            (bytes, skip) = (rest, 0);
+            if bytes.is_empty() {
+                break;
+            }
+        }
+        bytes.is_empty()
+    }
+}
+
+/// The first key of a sink. Keys of memory that a peer may write or read are given by the
+/// transport; a Response uses no other than that of the oldest Read.
+const FIRST: u32 = 0x0100_0000;

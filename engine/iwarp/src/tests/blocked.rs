@@ -1,0 +1,256 @@
+//! Peers that do not read, and a host without Receives: what each holds has a bound, others go on,
+//! and who sleeps wakes when there is room.
+
+use std::sync::Arc;
+
+use rpcrdma_mempool::Access;
+use rpcrdma_provider::{Attached, QueueEvent, Queues, SendFlags, WC_BATCH, WcStatus};
+use rustix::net::sockopt;
+
+use super::host::*;
+use super::raw::{self, *};
+use crate::Tcp;
+use crate::link::Link;
+
+/// A host with a connection to a peer that reads little, and one to another.
+struct Scene {
+    host: Host,
+    raw: Raw,
+    qp: Attached<Qp>,
+    other: Raw,
+    other_qp: Attached<Qp>,
+}
+
+impl Scene {
+    /// The peers have begun.
+    fn new(crc: bool) -> Scene {
+        let device = Tcp::new().unwrap();
+        let mut host = Host::new(&device, &SMALL);
+        let (mut raw, qp) = Raw::connect(&device, &mut host, Start { crc, ..PLAIN });
+        let link = link(&mut host, 0);
+        sockopt::set_socket_send_buffer_size(&link.socket, BUFFER).unwrap();
+        sockopt::set_socket_recv_buffer_size(&link.socket, BUFFER).unwrap();
+        sockopt::set_socket_recv_buffer_size(&raw.stream, BUFFER).unwrap();
+        sockopt::set_socket_send_buffer_size(&raw.stream, BUFFER).unwrap();
+        drop(link);
+        let (mut other, other_qp) = Raw::connect(&device, &mut host, PLAIN);
+        raw.send(&[&[]; 1]);
+        other.send(&[&[]; 1]);
+        assert_eq!(host.poll_dry(), []);
+        Scene { host, raw, qp, other, other_qp }
+    }
+
+    /// Fills the connection with long Sends. Returns the number of those that are not completed.
+    fn fill(&mut self) -> usize {
+        for index in 0..MESSAGE as usize / 4 {
+            self.host.write(4 * index, &(index as u32).to_be_bytes());
+        }
+        let sgl = [self.host.sge(0, MESSAGE)];
+        for id in 0..64 {
+            self.host.send_from(self.qp.qp, id, &sgl, SendFlags::SIGNALED).unwrap();
+        }
+        64 - self.host.poll_dry().len()
+    }
+
+    /// The payload of the Send that comes next, whose number is given. The host polls meanwhile, and
+    /// completes the requests that follow `done`.
+    fn message(&mut self, number: u32, done: &mut usize) -> Vec<u8> {
+        let mut payload = Vec::new();
+        let Scene { host, raw, .. } = self;
+        loop {
+            let ulpdu = raw.hear_while(|| {
+                for completion in host.poll() {
+                    let expected = (*done as u64, WcStatus::Success);
+                    assert_eq!((completion.wr_id.0, completion.status), expected);
+                    *done += 1;
+                }
+            });
+            let ulpdu = ulpdu.expect("a segment");
+            let control = u16::from_be_bytes([ulpdu[0], ulpdu[1]]);
+            assert_eq!(control & !LAST, SEND);
+            assert_eq!(ulpdu[10..14], number.to_be_bytes());
+            assert_eq!(ulpdu[14..18], (payload.len() as u32).to_be_bytes());
+            payload.extend(&ulpdu[18..]);
+            if control & LAST != 0 {
+                return payload;
+            }
+        }
+    }
+
+    /// The other connection is as it was.
+    fn other_goes_on(&mut self, number: u32) {
+        self.host.recv(900, 200_000, 64);
+        self.other.send(&[send(number, b"fine")]);
+        assert_eq!(self.host.poll_dry(), [received(900, self.other_qp, 4)]);
+        self.host.send(self.other_qp.qp, 901, b"answer").unwrap();
+        assert_eq!(self.other.hear(), Some(send(number, b"answer")));
+        assert_eq!(brief(&self.host.poll_dry()), [(901, WcStatus::Success)]);
+    }
+}
+
+fn link(host: &mut Host, index: usize) -> Arc<Link> {
+    Arc::clone(&host.queues.transport().carriers().nth(index).expect("a connection").0)
+}
+
+/// The last `left` of the requests of [`Scene::fill`] are flushed, each once and in order. TCP may
+/// have taken some more.
+fn are_flushed(done: &[(u64, WcStatus)], left: usize) {
+    let ids: Vec<u64> = done.iter().map(|(id, _)| *id).collect();
+    assert_eq!(ids, (64 - left as u64..64).collect::<Vec<_>>());
+    let taken = done.iter().take_while(|(_, status)| *status == WcStatus::Success).count();
+    assert!(taken < left && done[taken..].iter().all(|(_, status)| *status == WcStatus::Flushed));
+}
+
+/// What each message of [`Scene::fill`] is.
+fn pattern() -> Vec<u8> {
+    (0..MESSAGE / 4).flat_map(u32::to_be_bytes).collect()
+}
+
+/// Bytes that wait for TCP.
+fn pending(host: &mut Host) -> u64 {
+    link(host, 0).out().pending()
+}
+
+#[test]
+fn a_peer_that_does_not_read_fills_its_own_connection_and_room_comes_back() {
+    for crc in [false, true] {
+        let mut scene = Scene::new(crc);
+        let left = scene.fill();
+        assert!(left > 8, "{left} are not taken");
+        assert!(pending(&mut scene.host) < (1 << 20) + 2 * u64::from(MESSAGE));
+        scene.other_goes_on(1);
+        let pattern = pattern();
+        let mut done = 64 - left;
+        // What is read makes room for more.
+        scene.raw.stream.set_nonblocking(true).unwrap();
+        for number in 1..=64 {
+            assert!(scene.message(number, &mut done) == pattern, "message {number}");
+        }
+        done += scene.host.poll_dry().len();
+        assert_eq!(done, 64);
+        scene.other_goes_on(2);
+    }
+}
+
+#[test]
+fn reads_of_a_peer_that_does_not_read_are_answered_as_there_is_room() {
+    let mut scene = Scene::new(false);
+    let len = 200_000;
+    let key = scene.host.expose(&scene.host.sge(0, len), Access::REMOTE_READ).unwrap();
+    let source = (key, scene.host.at(0));
+    scene.host.write(0, &[1; 200_000]);
+    let reads: Vec<_> = (1..=16).map(|number| raw::read(number, (5, 0), len, source)).collect();
+    scene.raw.send(&reads);
+    scene.host.poll_dry();
+    assert!(pending(&mut scene.host) < (1 << 20) + 300_000, "{}", pending(&mut scene.host));
+    scene.other_goes_on(1);
+    let Scene { host, raw, .. } = &mut scene;
+    raw.stream.set_nonblocking(true).unwrap();
+    for number in 1..=16 {
+        let mut got = 0;
+        while got < len as usize {
+            let ulpdu = raw.hear_while(|| assert_eq!(host.poll(), [])).expect("a Response");
+            assert_eq!(ulpdu[6..14], (got as u64).to_be_bytes(), "Read {number}");
+            got += ulpdu.len() - 14;
+            assert_eq!(ulpdu[0] & 0x40 != 0, got == len as usize);
+        }
+    }
+    assert_eq!(scene.host.events(), []);
+}
+
+#[test]
+fn a_violation_of_a_peer_that_does_not_read_is_answered_behind_what_was_begun() {
+    for crc in [false, true] {
+        let mut scene = Scene::new(crc);
+        let left = scene.fill();
+        scene.raw.send(&[send(7, b"wrong number")]);
+        are_flushed(&brief(&scene.host.poll_dry()), left);
+        assert_eq!(scene.host.events(), [QueueEvent::Disconnected { qp_num: scene.qp.qp_num }]);
+        // The memory is the program's again.
+        scene.host.write(0, &[0xee; MEMORY]);
+        let pattern = pattern();
+        let destroyed = std::thread::scope(|scope| {
+            let Scene { host, raw, qp, .. } = &mut scene;
+            let reader = scope.spawn(move || {
+                let (mut messages, mut payload) = (0, Vec::<u8>::new());
+                loop {
+                    let ulpdu = raw.hear().expect("a Terminate message comes");
+                    if ulpdu[1] == 0x47 {
+                        assert!(payload.is_empty(), "behind whole messages");
+                        assert_eq!(ulpdu[18..20], [0x12, 3]);
+                        assert_eq!(raw.hear(), None);
+                        return messages;
+                    }
+                    payload.extend(&ulpdu[18..]);
+                    if ulpdu[0] & 0x40 != 0 {
+                        assert!(payload == pattern);
+                        (messages, payload) = (messages + 1, Vec::new());
+                    }
+                }
+            });
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            host.queues.destroy(qp.qp);
+            reader.join().expect("it hears the end")
+        });
+        assert!((64 - left..64).contains(&destroyed), "{destroyed}");
+        scene.other_goes_on(1);
+    }
+}
+
+#[test]
+fn a_flush_needs_no_help_from_a_peer_that_does_not_read() {
+    let mut scene = Scene::new(false);
+    let left = scene.fill();
+    scene.host.queues.disconnect(scene.qp.qp);
+    let mut done = brief(&scene.host.poll());
+    assert_eq!(done.len(), left.min(WC_BATCH));
+    done.extend(brief(&scene.host.poll_dry()));
+    are_flushed(&done, left);
+    // The memory is the program's again: what the peer reads later is not from there.
+    scene.host.write(0, &[0xee; MEMORY]);
+    scene.raw.stream.set_nonblocking(false).unwrap();
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut scene.raw.stream, &mut bytes).unwrap();
+    assert!(!bytes.windows(64).any(|bytes| bytes == [0xee; 64]));
+    assert_eq!(scene.host.events(), [], "who disconnects knows");
+    scene.other_goes_on(1);
+}
+
+#[test]
+fn without_a_receive_a_connection_is_not_read() {
+    for crc in [false, true] {
+        let mut scene = Scene::new(crc);
+        let payload = vec![3; 16_384];
+        scene.raw.stream.set_nonblocking(true).unwrap();
+        let (mut sent, mut rest) = (0, Vec::new());
+        loop {
+            if rest.is_empty() {
+                sent += 1;
+                rest = scene.raw.fpdu(&send(sent, &payload));
+            }
+            match std::io::Write::write(&mut scene.raw.stream, &rest) {
+                Ok(len) => drop(rest.drain(..len)),
+                Err(_) if scene.host.poll_dry().is_empty() => break,
+                Err(_) => panic!("nothing is received"),
+            }
+            assert!(sent < 100, "the peer is stopped");
+        }
+        assert!(sent > 8, "TCP has buffers");
+        scene.raw.stream.set_nonblocking(false).unwrap();
+        let Scene { host, raw, qp, .. } = &mut scene;
+        std::thread::scope(|scope| {
+            // Its rest comes when there is room.
+            scope.spawn(|| raw.say(&rest));
+            for id in 0..u64::from(sent) {
+                host.recv(id, 0, 16_384);
+                let got = std::iter::repeat_with(|| host.poll()).find(|got| !got.is_empty());
+                assert_eq!(got, Some(vec![received(id, *qp, 16_384)]));
+            }
+        });
+        assert_eq!(scene.host.read(0, 16_384), payload);
+        scene.other_goes_on(1);
+    }
+}
+
+const BUFFER: usize = 64 << 10;
+const MESSAGE: u32 = 100_000;
