@@ -15,7 +15,7 @@ use rpcrdma_engine::provider::{
     WcStatus, WrId,
 };
 use rpcrdma_mempool::{
-    Access, Pool, PoolSpec, Region, RegionSpec, Registered, Rights, Token, kind,
+    Access, Pool, PoolSpec, Region, RegionSpec, Registered, Rights, Sge, Token, kind,
 };
 use rpcrdma_xdr::numbers::{VERSION_TWO, opttype};
 use rpcrdma_xdr::{
@@ -37,10 +37,13 @@ pub struct RawPeer<P: Provider> {
     /// Buffers of Receives, by the name of their work request. Read only after it has completed.
     buffers: Vec<Token<kind::Recv>>,
     free: Vec<Token<kind::Send>>,
-    sent: VecDeque<Token<kind::Send>>,
+    sent: VecDeque<Sent>,
+    /// Whether memory that a Read fills has to be exposed.
+    reads_expose: bool,
     /// The memory exposed to the other side; the peer does not access it.
     shown: Vec<(u32, Token<kind::Send>)>,
     arrived: VecDeque<Vec<u8>>,
+    fetched: VecDeque<Vec<u8>>,
     is_lost: bool,
     /// What it says while connecting (RFC 8797).
     pub says: Vec<u8>,
@@ -48,6 +51,19 @@ pub struct RawPeer<P: Provider> {
     pub heard: Vec<PrivateBytes>,
     /// Dropped behind the pools.
     _memory: Registered,
+}
+
+/// A request under way.
+struct Sent {
+    token: Token<kind::Send>,
+    fetch: Option<Fetch>,
+}
+
+/// A Read: the bytes that it brings, and the key of their memory, if it has one.
+#[derive(Clone, Copy)]
+struct Fetch {
+    len: usize,
+    key: Option<u32>,
 }
 
 /// The structure of the peer's receive buffers: a leading segment, then placement segments.
@@ -109,8 +125,10 @@ impl<P: Provider> RawPeer<P> {
             buffers,
             free,
             sent: VecDeque::new(),
+            reads_expose: provider.caps().reads_expose,
             shown: Vec::new(),
             arrived: VecDeque::new(),
+            fetched: VecDeque::new(),
             is_lost: false,
             says: Vec::new(),
             heard: Vec::new(),
@@ -158,7 +176,8 @@ impl<P: Provider> RawPeer<P> {
     /// # Panics
     /// If the device fails.
     pub fn turn(&mut self) -> Result<(), ConnectError> {
-        let param = ConnParam { private: &self.says, rnr_retry: 7 };
+        let says = self.says.clone();
+        let param = ConnParam { private: &says, rnr_retry: 7 };
         while let Some(event) = self.cm.next(&self.waker, Duration::ZERO) {
             let (endpoint, private) = match event {
                 CmEvent::Request { request, private, .. } if self.qp.is_none() || self.is_lost => {
@@ -178,7 +197,9 @@ impl<P: Provider> RawPeer<P> {
             if let Some(old) = self.qp.take() {
                 self.queues.disconnect(old);
                 self.queues.destroy(old);
-                self.free.extend(self.sent.drain(..));
+                while let Some(sent) = self.sent.pop_front() {
+                    self.release(sent);
+                }
                 self.is_lost = false;
             }
             self.qp = Some(self.queues.attach(endpoint).expect("a queue pair").qp);
@@ -187,8 +208,14 @@ impl<P: Provider> RawPeer<P> {
         self.queues.poll_cq(&mut batch).expect("the completion queue is large enough");
         for wc in batch {
             if wc.wr_id.0 & SEND != 0 {
-                self.free.extend(self.sent.pop_front());
                 self.is_lost |= wc.status != WcStatus::Success;
+                if let Some(sent) = self.sent.pop_front() {
+                    if let (Some(fetch), WcStatus::Success) = (sent.fetch, wc.status) {
+                        let bytes = self.send.bytes(&sent.token);
+                        self.fetched.push_back(bytes[..fetch.len].to_vec());
+                    }
+                    self.release(sent);
+                }
             } else if wc.status == WcStatus::Success {
                 debug_assert_eq!(wc.opcode, WcOpcode::Recv);
                 let index = wc.wr_id.0 as u32;
@@ -228,7 +255,31 @@ impl<P: Provider> RawPeer<P> {
         self.post_send(SendOp::Write(Remote { addr, rkey }), bytes)
     }
 
-    /// Exposes a copy of these bytes to the other side, permanently.
+    /// Reads memory of the other side. What was read comes from [`RawPeer::fetched`]. False as for
+    /// [`RawPeer::send`].
+    ///
+    /// # Panics
+    /// If it is longer than a buffer, or the peer is not connected.
+    pub fn read(&mut self, from: &RdmaSegment) -> bool {
+        let RdmaSegment { handle: rkey, offset: addr, length } = *from;
+        let Some(token) = self.free.pop() else { return false };
+        let len = length as usize;
+        let mut sge = self.send.sge(&token, 0..len);
+        let key = self.reads_expose.then(|| {
+            // SAFETY: the slot's token goes into `sent`, and comes back after the key was concealed.
+            unsafe { self.queues.expose(&sge, Access::REMOTE_WRITE) }.expect("a registration")
+        });
+        sge.lkey = key.unwrap_or(sge.lkey);
+        let fetch = Some(Fetch { len, key });
+        self.post_request(SendOp::Read(Remote { addr, rkey }), sge, Sent { token, fetch })
+    }
+
+    /// The oldest bytes that were read.
+    pub fn fetched(&mut self) -> Option<Vec<u8>> {
+        self.fetched.pop_front()
+    }
+
+    /// Exposes a copy of these bytes to the other side, until [`RawPeer::hide`].
     ///
     /// # Panics
     /// If no buffer is free.
@@ -243,6 +294,17 @@ impl<P: Provider> RawPeer<P> {
         RdmaSegment { handle, length: sge.length, offset: sge.addr }
     }
 
+    /// Exposes these bytes no longer.
+    ///
+    /// # Panics
+    /// If they are not exposed, or the device does not end that.
+    pub fn hide(&mut self, shown: &RdmaSegment) {
+        let index = self.shown.iter().position(|(key, _)| *key == shown.handle);
+        let (key, token) = self.shown.swap_remove(index.expect("it is shown"));
+        self.queues.conceal(key).expect("a key of this side");
+        self.free.push(token);
+    }
+
     /// The content of exposed memory, after the peer's last write.
     ///
     /// # Panics
@@ -254,20 +316,33 @@ impl<P: Provider> RawPeer<P> {
     }
 
     fn post_send(&mut self, op: SendOp, bytes: &[u8]) -> bool {
-        let qp = self.qp.expect("a connection");
         let Some(mut token) = self.free.pop() else { return false };
         self.send.bytes_mut(&mut token)[..bytes.len()].copy_from_slice(bytes);
-        let sgl = [self.send.sge(&token, 0..bytes.len())];
+        let sge = self.send.sge(&token, 0..bytes.len());
+        self.post_request(op, sge, Sent { token, fetch: None })
+    }
+
+    fn post_request(&mut self, op: SendOp, sge: Sge, sent: Sent) -> bool {
+        let qp = self.qp.expect("a connection");
+        let sgl = [sge];
         let wr = SendWr { wr_id: WrId(SEND), op, sgl: &sgl, flags: SendFlags::SIGNALED };
-        // SAFETY: the slot's token goes into `sent` and comes back with the completion; sends of
+        // SAFETY: the slot's token goes into `sent` and comes back with the completion; requests of
         // one queue pair complete in order.
         let (taken, why) = unsafe { self.queues.post_send(qp, [wr].into_iter()) }.of(1);
         self.is_lost |= why == Some(PostError::QpGone);
         match taken {
-            1 => self.sent.push_back(token),
-            _ => self.free.push(token),
+            1 => self.sent.push_back(sent),
+            _ => self.release(sent),
         }
         taken == 1
+    }
+
+    /// Takes back the memory of a request that is over. What the device keeps open is leaked.
+    fn release(&mut self, sent: Sent) {
+        let key = sent.fetch.and_then(|fetch| fetch.key);
+        if key.is_none_or(|key| self.queues.conceal(key).is_ok()) {
+            self.free.push(sent.token);
+        }
     }
 
     /// The oldest transmission that has arrived.
@@ -316,7 +391,10 @@ impl<P: Provider> Drop for RawPeer<P> {
                 self.send.push(token);
             }
         }
-        self.free.drain(..).chain(self.sent.drain(..)).for_each(|token| self.send.push(token));
+        while let Some(sent) = self.sent.pop_front() {
+            self.release(sent);
+        }
+        self.free.drain(..).for_each(|token| self.send.push(token));
     }
 }
 

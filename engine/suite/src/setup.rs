@@ -61,14 +61,15 @@ pub fn suited<P: Provider>(device: &P, raw: &Raw) -> Config {
     if device.caps().reads_expose && raw.explicit.exposure.as_str() == "auto" {
         raw.explicit.exposure = "registration".into();
     }
-    let named = |name: &str, map_pools: bool| {
+    let named = |name: &str, changes: bool| {
         let mut raw = raw.clone();
         raw.engine.provider = name.into();
-        raw.shm.map_pools = map_pools;
+        raw.shm.map_pools = changes;
+        raw.tcp.crc = changes;
         checked(&raw)
     };
-    let all = [named("shm", false), named("shm", true), named("verbs", false)];
-    let suited = all.into_iter().find(|config| device.check(config).is_ok());
+    let all = ["shm", "tcp", "verbs"].map(|name| [named(name, false), named(name, true)]);
+    let suited = all.into_iter().flatten().find(|config| device.check(config).is_ok());
     let config = checked(&raw);
     if device.check(&config).is_ok() { config } else { suited.unwrap_or(config) }
 }

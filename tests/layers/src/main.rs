@@ -11,7 +11,7 @@ use circles::Circle;
 use modules::{Crate, Import};
 
 /// The folders of the crates that are judged.
-const CRATES: [&str; 18] = [
+const CRATES: [&str; 19] = [
     "xdr",
     "mempool",
     "config",
@@ -20,6 +20,7 @@ const CRATES: [&str; 18] = [
     "engine/transport",
     "engine/fabric",
     "engine/shm",
+    "engine/iwarp",
     "engine/verbs",
     "engine",
     "engine/async",

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::{Address, Client, Config, Engine, Provider, SetupError, Shm};
+use rpcrdma_engine::{
+    Address, Client, Config, Engine, Provider, ProviderKind, SetupError, Shm, Tcp, provider_for,
+};
 use rpcrdma_tests::caller::{Account, Caller, Task};
 use rpcrdma_tests::service::Service;
 use rpcrdma_tests::setup::{checked, small, suited};
@@ -15,8 +17,10 @@ const USAGE: &str = "peer serve ADDRESS --until FILE [--device NAME] [--map yes]
 peer call ADDRESS [--until FILE] [--calls N] [--lines N] [--bytes N] [--again yes] [--progress FILE]
                   [--seconds N] [--device NAME] [--map yes]
 
-ADDRESS is that of an RDMA device, or a socket of shared memory: shm:PATH.
+ADDRESS is that of an RDMA device, or another one of this host for TCP, or a socket of shared
+memory: shm:PATH.
 
+  --provider P      tcp or verbs (what the address is of)
   --until FILE      goes on until the file exists
   --calls N         calls of each line (all there is time for, if --until is given; else 1000)
   --lines N         connections (2)
@@ -33,6 +37,7 @@ Ends with 0 if every call was answered, with 3 if a line was lost, with 4 if it 
 struct Wanted {
     serves: bool,
     at: Address,
+    provider: Option<String>,
     device: Option<String>,
     until: Option<PathBuf>,
     progress: Option<PathBuf>,
@@ -51,9 +56,12 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let config = config(&wanted);
-    let ended = match wanted.at {
-        Address::Shm(_) => {
+    let ended = match config.engine().provider {
+        ProviderKind::Shm => {
             Shm::from_config(&config).and_then(|device| run(device, config, &wanted))
+        }
+        ProviderKind::Tcp => {
+            Tcp::from_config(&config).and_then(|device| run(device, config, &wanted))
         }
         _ => Verbs::from_config(&config).and_then(|device| {
             let ended = run(device.clone(), config, &wanted);
@@ -69,12 +77,15 @@ fn main() -> ExitCode {
 
 fn config(wanted: &Wanted) -> Config {
     let mut raw = small();
-    let is_shm = matches!(wanted.at, Address::Shm(_));
-    raw.engine.provider = if is_shm { "shm" } else { "verbs" }.into();
     raw.shm.map_pools = wanted.maps_pools;
     if let Some(device) = &wanted.device {
         raw.verbs.device = device.as_str().into();
     }
+    if let Some(provider) = &wanted.provider {
+        raw.engine.provider = provider.as_str().into();
+    }
+    let kind = provider_for(&checked(&raw), Some(wanted.at));
+    raw.engine.provider = kind.as_str().into();
     // Lost packets are sent again soon. Soft-RoCE retries for ever if the count is seven, so it is
     // six.
     raw.verbs.ack_timeout = 16;
@@ -192,6 +203,7 @@ fn wanted() -> Option<Wanted> {
     let mut wanted = Wanted {
         serves,
         at,
+        provider: None,
         device: None,
         until: None,
         progress: None,
@@ -206,6 +218,7 @@ fn wanted() -> Option<Wanted> {
     while let Some(key) = args.next() {
         let value = args.next()?;
         match key.as_str() {
+            "--provider" => wanted.provider = Some(value),
             "--device" => wanted.device = Some(value),
             "--until" => wanted.until = Some(value.into()),
             "--progress" => wanted.progress = Some(value.into()),

@@ -9,8 +9,10 @@
 
 pub mod client;
 pub mod defects;
+pub mod foreign;
 pub mod mount;
 pub mod rpc;
+mod servers;
 pub mod suite;
 
 pub use client::{ListFrom, Nfs, Read, at};

@@ -161,8 +161,12 @@ impl<P: SimProvider> Sim<P> {
             Suspicion::Content(_) => (CONTENT, self.may_be_changed(end)),
             Suspicion::Late(_) => (CONTENT, self.may_be_broken(end)),
             Suspicion::Elsewhere(from) => {
-                let is_known = self.model.borrow().links.contains_key(from);
-                (ELSEWHERE, self.may_be_changed(end) || !is_known)
+                let [there, here] = [*from, end].map(|end| {
+                    let model = self.model.borrow();
+                    model.links.get(&end).copied()
+                });
+                // A call may arrive in the turn in which its connection becomes known.
+                (ELSEWHERE, there.is_none() || there == here || self.may_be_changed(end))
             }
             // wire.md B16: without properties the first call finds out which version there is.
             Suspicion::Rejected(CallError::Rejected(Refusal::Version { .. }), _)

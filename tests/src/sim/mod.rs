@@ -10,8 +10,9 @@
 //!   then: no more faults, every call completes; every shard stops, all memory is free
 //! ```
 //! A run over the fabric depends only on its seed: not on a clock, an address or the order of a hash
-//! map. The same seed gives the same trace, step by step. Over shared memory it gives the same
-//! scenario: another thread learns that a socket is closed.
+//! map. The same seed gives the same trace, step by step. Over shared memory and TCP it
+//! gives the same scenario: another thread learns that a socket is closed, and the system carries
+//! bytes.
 //!
 //! [`fairness`] is a scenario of its own: many equal clients, without faults.
 

@@ -1,4 +1,4 @@
-//! The provider of a run: the fabric, or shared memory.
+//! The provider of a run: the fabric, shared memory, or TCP.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicU64;
 use rpcrdma_config::Raw;
 use rpcrdma_engine::fabric::{DeviceClock, FabricOptions};
 use rpcrdma_engine::shm::ShmOptions;
-use rpcrdma_engine::{Address, Fabric, Provider, Shm};
+use rpcrdma_engine::tcp::TcpOptions;
+use rpcrdma_engine::{Address, Fabric, Provider, Shm, Tcp};
 
 use super::scenario::Setup;
 
@@ -74,5 +75,26 @@ impl SimProvider for Shm {
         raw.engine.provider = "shm".into();
         raw.shm.ring_slots = setup.slots.into();
         raw.shm.map_pools = setup.maps_pools;
+    }
+}
+
+/// The system carries the bytes: the same seed does not always give the same run.
+impl SimProvider for Tcp {
+    const ADDRESS: &'static str = "127.0.0.1:0";
+
+    fn open(setup: &Setup, clock: &Arc<AtomicU64>) -> Tcp {
+        let options = TcpOptions {
+            crc: setup.maps_pools,
+            rnr_timer_ns: setup.rnr_timer_ns,
+            clock: DeviceClock::Virtual(Arc::clone(clock)),
+            key_seed: Some(0),
+            ..TcpOptions::default()
+        };
+        Tcp::with_options(options).expect("they are allowed")
+    }
+
+    fn configure(setup: &Setup, raw: &mut Raw) {
+        raw.engine.provider = "tcp".into();
+        raw.tcp.crc = setup.maps_pools;
     }
 }

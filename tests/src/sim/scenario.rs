@@ -39,7 +39,7 @@ pub struct Setup {
     pub rnr_timer_ns: u64,
     /// Slots of the rings.
     pub slots: u32,
-    /// Whether shared memory maps pools.
+    /// Whether shared memory maps pools, and TCP has checksums.
     pub maps_pools: bool,
     /// Steps before the faults stop.
     pub steps: u32,

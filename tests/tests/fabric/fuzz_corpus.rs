@@ -5,7 +5,7 @@ use std::io::Read;
 use std::panic::catch_unwind;
 use std::path::Path;
 
-use rpcrdma_tests::checks::{connection, group, header, link, placement, shard};
+use rpcrdma_tests::checks::{connection, ddp, group, header, link, mpa, placement, rdmap, shard};
 use tar::Archive;
 
 /// Checks every saved input of `target`, of which there are `least` or more.
@@ -55,4 +55,19 @@ fn every_input_of_the_link_corpus_does_no_harm() {
 #[test]
 fn every_input_of_the_shard_corpus_does_no_harm() {
     replay("shard", 100, shard::check);
+}
+
+#[test]
+fn every_input_of_the_mpa_corpus_does_no_harm() {
+    replay("mpa", 90, mpa::check);
+}
+
+#[test]
+fn every_input_of_the_ddp_corpus_does_no_harm() {
+    replay("ddp", 100, ddp::check);
+}
+
+#[test]
+fn every_input_of_the_rdmap_corpus_does_no_harm() {
+    replay("rdmap", 20, rdmap::check);
 }

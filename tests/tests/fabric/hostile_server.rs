@@ -1,7 +1,7 @@
 //! A server that breaks the rules: every call of the client completes once.
 
 use rpcrdma_engine::provider::ConnectId;
-use rpcrdma_engine::{CallError, ConnectionId, Fabric, Want};
+use rpcrdma_engine::{CallError, ConnectionId, Want};
 use rpcrdma_proto::Violation;
 use rpcrdma_tests::raw_peer::{RawPeer, message, optional, properties, transmission};
 use rpcrdma_tests::script::Random;
@@ -12,11 +12,13 @@ use rpcrdma_xdr::{
     ReptInfo, Tbsns, XmtCont, XmtResp,
 };
 
+use super::net::{Net, net};
+
 /// A client and a raw server.
 struct Scene {
-    world: World<Fabric>,
-    raw: RawPeer<Fabric>,
-    fabric: Fabric,
+    world: World<Net>,
+    raw: RawPeer<Net>,
+    net: Net,
     peer: ConnectionId,
 }
 
@@ -26,10 +28,10 @@ impl Scene {
     }
 
     fn with(plan: &Plan) -> Scene {
-        let fabric = Fabric::new();
-        let mut world = World::new(&|| fabric.clone(), plan);
-        let (raw, peer) = meet(&fabric, &mut world);
-        Scene { world, raw, fabric, peer }
+        let net = net();
+        let mut world = World::new(&|| net.clone(), plan);
+        let (raw, peer) = meet(&net, &mut world);
+        Scene { world, raw, net, peer }
     }
 
     /// Connects again if the connection is lost.
@@ -40,7 +42,7 @@ impl Scene {
                 self.world.step();
                 let _ = self.raw.turn();
             }
-            (self.raw, self.peer) = meet(&self.fabric, &mut self.world);
+            (self.raw, self.peer) = meet(&self.net, &mut self.world);
         }
     }
 
@@ -107,8 +109,8 @@ impl Scene {
     }
 }
 
-fn meet(fabric: &Fabric, world: &mut World<Fabric>) -> (RawPeer<Fabric>, ConnectionId) {
-    let mut raw = RawPeer::new(fabric);
+fn meet(net: &Net, world: &mut World<Net>) -> (RawPeer<Net>, ConnectionId) {
+    let mut raw = RawPeer::new(net);
     let at = raw.listen();
     let id: ConnectId = world.clients[0].begin_connect(at).expect("there is room");
     let mut is_met = false;

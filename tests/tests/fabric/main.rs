@@ -23,6 +23,7 @@ mod hostile_rdma;
 mod hostile_server;
 mod inspect;
 mod lacking;
+mod net;
 mod nfs3_fabric;
 mod nfs3_repeats;
 mod nothing_is_left;

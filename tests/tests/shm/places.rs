@@ -7,7 +7,9 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use crate::processes::{Peer, Place, calls_of};
+use rpcrdma_tests::peer::calls_of;
+
+use crate::processes::{Place, has_pools_of_others, serves, serves_with, start_by};
 
 /// A command that starts the program `peer` by `words`, such as `setpriv` with its options.
 fn by(words: &[&str], program: &str) -> Command {
@@ -37,11 +39,11 @@ fn program_for_all(place: &Place) -> String {
 
 /// Every call of a caller that is started by `words` is answered, and no pool is mapped.
 fn is_answered(place: &Place, words: &[&str]) {
-    let server = Peer::serves(place, "end");
+    let server = serves(place, "end");
     // The folder is open to all, and so is the socket from now on.
     fs::set_permissions(place.socket(), Permissions::from_mode(0o666)).expect("it is our own");
     let options = ["--calls", "300", "--lines", "2"];
-    let caller = Peer::start_by(by(words, &program_for_all(place)), "call", place, &options);
+    let caller = start_by(by(words, &program_for_all(place)), "call", place, &options);
     assert_eq!(calls_of(&caller.ends(0)), [300; 2]);
     place.say("end");
     server.ends(0);
@@ -63,14 +65,14 @@ fn processes_of_two_users_map_no_pools_of_each_other() {
         return;
     }
     let place = Place::new("yes");
-    let server = Peer::serves(&place, "end");
+    let server = serves(&place, "end");
     fs::set_permissions(place.socket(), Permissions::from_mode(0o666)).expect("it is our own");
     let until = place.path("enough");
     let options = ["--until", &until, "--progress", "-"];
     let other = by(&OTHER_USER, &program_for_all(&place));
-    let mut caller = Peer::start_by(other, "call", &place, &options);
+    let mut caller = start_by(other, "call", &place, &options);
     while caller.answered() < 20 {}
-    assert!(!server.has_pools_of_others() && !caller.has_pools_of_others());
+    assert!(!has_pools_of_others(&server) && !has_pools_of_others(&caller));
     place.say("enough");
     caller.ends(0);
     place.say("end");
@@ -83,7 +85,7 @@ fn a_socket_without_permission_lets_no_other_user_in() {
         return;
     }
     let place = Place::new("no");
-    let server = Peer::serves(&place, "end");
+    let server = serves(&place, "end");
     fs::set_permissions(place.socket(), Permissions::from_mode(0o600)).expect("it is our own");
     let refused = by(&OTHER_USER, &program_for_all(&place))
         .args(["call", &format!("shm:{}", place.socket().display())])
@@ -102,7 +104,7 @@ fn a_user_or_a_group_that_is_denied_is_rejected_and_others_are_answered() {
     }
     for entry in ["uid:65534", "gid:65534"] {
         let place = Place::new("no");
-        let server = Peer::serves_with(&place, "end", &["--deny", entry]);
+        let server = serves_with(&place, "end", &["--deny", entry]);
         fs::set_permissions(place.socket(), Permissions::from_mode(0o666)).expect("it is our own");
         let refused = by(&OTHER_USER, &program_for_all(&place))
             .args(["call", &format!("shm:{}", place.socket().display())])
@@ -112,7 +114,7 @@ fn a_user_or_a_group_that_is_denied_is_rejected_and_others_are_answered() {
         let why = "the peer rejected the connection: this host or user may not connect";
         assert!(said.contains(&format!("line 0: 1 times not connected: {why}")), "{refused:?}");
         let own = Command::new(env!("CARGO_BIN_EXE_peer"));
-        let caller = Peer::start_by(own, "call", &place, &["--calls", "300", "--lines", "2"]);
+        let caller = start_by(own, "call", &place, &["--calls", "300", "--lines", "2"]);
         assert_eq!(calls_of(&caller.ends(0)), [300; 2]);
         place.say("end");
         server.ends(0);

@@ -5,21 +5,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use rpcrdma_tests::children::Started;
 use rpcrdma_tests::folder::Folder;
+use rpcrdma_tests::peer::{Peer, calls_of};
 
 /// Where the processes of a test meet.
 pub struct Place {
     folder: Folder,
     /// Whether they map each other's pools: `yes` or `no`.
     maps: &'static str,
-}
-
-/// The program `peer`, and what it says.
-pub struct Peer {
-    program: Started,
-    /// All that it has said so far.
-    said: Vec<String>,
 }
 
 impl Place {
@@ -41,97 +34,40 @@ impl Place {
     }
 }
 
-impl Peer {
-    fn start(role: &str, place: &Place, options: &[&str]) -> Peer {
-        Peer::start_by(Command::new(env!("CARGO_BIN_EXE_peer")), role, place, options)
-    }
-
-    /// Started by a command that ends with the program's path.
-    pub fn start_by(mut by: Command, role: &str, place: &Place, options: &[&str]) -> Peer {
-        by.args([role, &format!("shm:{}", place.socket().display())]);
-        by.args(["--map", place.maps]).args(options);
-        Peer { program: Started::by(&mut by), said: Vec::new() }
-    }
-
-    /// A server, once it listens. It ends when there is a file of this name in the folder.
-    pub fn serves(place: &Place, until: &str) -> Peer {
-        Peer::serves_with(place, until, &[])
-    }
-
-    /// As before, with further options.
-    pub fn serves_with(place: &Place, until: &str, options: &[&str]) -> Peer {
-        let until = place.path(until);
-        let options = [&["--until", &until], options].concat();
-        let mut server = Peer::start("serve", place, &options);
-        server.says(|line| line.starts_with("listening at").then_some(()));
-        server
-    }
-
-    /// A caller that goes on until there is a file of this name.
-    fn calls(place: &Place, until: &str, options: &[&str]) -> Peer {
-        let until = place.path(until);
-        let options = [&["--until", &until, "--progress", "-"], options].concat();
-        Peer::start("call", place, &options)
-    }
-
-    /// Reads what it says until `find` has found something.
-    pub fn says<T>(&mut self, find: impl Fn(&str) -> Option<T>) -> T {
-        loop {
-            let Some(line) = self.program.line() else {
-                panic!("it ended too early: {:#?}", self.said);
-            };
-            let found = find(&line);
-            self.said.push(line);
-            if let Some(found) = found {
-                return found;
-            }
-        }
-    }
-
-    /// The calls of each line that are answered now, at least.
-    pub fn answered(&mut self) -> u64 {
-        self.says(|line| line.strip_prefix("answered ")?.parse().ok())
-    }
-
-    /// Returns when each line has had twenty more calls answered.
-    fn goes_on(&mut self) {
-        let before = self.answered();
-        while self.answered() < before + 20 {}
-    }
-
-    /// Whether it has mapped memory of another process's pools.
-    pub fn has_pools_of_others(&self) -> bool {
-        let maps = fs::read_to_string(format!("/proc/{}/maps", self.program.id()));
-        let is_one = |line: &str| line.contains(" r--s ") && line.contains("memfd:rpcrdma-region");
-        maps.expect("it runs").lines().any(is_one)
-    }
-
-    /// Kills it without a chance to say good-bye.
-    fn kill(self) {
-        self.program.kill();
-    }
-
-    /// Waits for its end. Its code must be this one, and it must not have leaked buffers.
-    pub fn ends(mut self, code: i32) -> Vec<String> {
-        self.said.extend(self.program.rest());
-        let status = self.program.wait();
-        assert_eq!(status.code(), Some(code), "{:#?}", self.said);
-        let clean = self
-            .said
-            .iter()
-            .any(|line| line.ends_with(" 0 buffers leaked") || line == "0 buffers leaked");
-        assert!(clean, "{:#?}", self.said);
-        self.said
-    }
+/// The program `peer` in a role at a place.
+pub fn start_by(mut by: Command, role: &str, place: &Place, options: &[&str]) -> Peer {
+    by.args([role, &format!("shm:{}", place.socket().display())]);
+    Peer::by(by.args(["--map", place.maps]).args(options))
 }
 
-/// The calls that a caller's lines had answered.
-pub fn calls_of(said: &[String]) -> Vec<u64> {
-    let answered = |line: &String| {
-        let (_, rest) = line.strip_prefix("line ")?.split_once(": ")?;
-        rest.split_once(" calls answered")?.0.parse().ok()
-    };
-    said.iter().filter_map(answered).collect()
+fn start(role: &str, place: &Place, options: &[&str]) -> Peer {
+    start_by(Command::new(env!("CARGO_BIN_EXE_peer")), role, place, options)
+}
+
+/// A server, once it listens. It ends when there is a file of this name in the folder.
+pub fn serves(place: &Place, until: &str) -> Peer {
+    serves_with(place, until, &[])
+}
+
+/// As before, with further options.
+pub fn serves_with(place: &Place, until: &str, options: &[&str]) -> Peer {
+    let until = place.path(until);
+    let mut server = start("serve", place, &[&["--until", &until], options].concat());
+    server.listens();
+    server
+}
+
+/// A caller that goes on until there is a file of this name.
+fn calls(place: &Place, until: &str, options: &[&str]) -> Peer {
+    let until = place.path(until);
+    start("call", place, &[&["--until", &until, "--progress", "-"], options].concat())
+}
+
+/// Whether a process has mapped memory of another one's pools.
+pub fn has_pools_of_others(peer: &Peer) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{}/maps", peer.id()));
+    let is_one = |line: &str| line.contains(" r--s ") && line.contains("memfd:rpcrdma-region");
+    maps.expect("it runs").lines().any(is_one)
 }
 
 /// Tests of processes that copy all, or that map each other's pools.
@@ -148,10 +84,10 @@ macro_rules! tests {
 
 fn every_call_of_another_process_is_answered(maps: &'static str) {
     let place = Place::new(maps);
-    let server = Peer::serves(&place, "end");
+    let server = serves(&place, "end");
     let caller = |lines: &str, bytes: &str| {
         let options = ["--calls", "300", "--lines", lines, "--bytes", bytes];
-        Peer::start("call", &place, &options)
+        start("call", &place, &options)
     };
     let (one, other) = (caller("3", "30000"), caller("1", "400"));
     assert_eq!(calls_of(&one.ends(0)), [300; 3]);
@@ -163,14 +99,14 @@ fn every_call_of_another_process_is_answered(maps: &'static str) {
 
 fn callers_that_are_killed_under_load_do_no_harm_to_another(maps: &'static str) {
     let place = Place::new(maps);
-    let server = Peer::serves(&place, "end");
-    let mut beside = Peer::calls(&place, "enough", &["--lines", "1"]);
+    let server = serves(&place, "end");
+    let mut beside = calls(&place, "enough", &["--lines", "1"]);
     for _ in 0..4 {
-        let mut doomed = Peer::calls(&place, "never", &["--lines", "3"]);
+        let mut doomed = calls(&place, "never", &["--lines", "3"]);
         doomed.goes_on();
         doomed.kill();
         beside.goes_on();
-        assert_eq!(server.has_pools_of_others(), maps == "yes");
+        assert_eq!(has_pools_of_others(&server), maps == "yes");
     }
     place.say("enough");
     let said = beside.ends(0);
@@ -183,13 +119,13 @@ fn a_caller_goes_on_with_a_server_that_was_killed_and_came_back_on_the_same_path
     maps: &'static str,
 ) {
     let place = Place::new(maps);
-    let mut server = Peer::serves(&place, "end");
-    let mut caller = Peer::calls(&place, "enough", &["--again", "yes"]);
+    let mut server = serves(&place, "end");
+    let mut caller = calls(&place, "enough", &["--again", "yes"]);
     for _ in 0..3 {
         caller.goes_on();
         server.kill();
         assert!(place.socket().exists(), "it had no chance to remove it");
-        server = Peer::serves(&place, "end");
+        server = serves(&place, "end");
     }
     caller.goes_on();
     place.say("enough");
