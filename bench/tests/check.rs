@@ -272,6 +272,18 @@ fn shared_memory_needs_descriptors_and_a_barrier_if_it_is_asked_for() {
 }
 
 #[test]
+fn connections_over_tcp_need_descriptors_if_they_are_asked_for() {
+    let mut tcp = Wanted::new(Source::Profile("storage".into())).expect("one");
+    tcp.tcp = true;
+    let root = unpack("laptop");
+    let limits = root.join("proc/self/limits");
+    fs::write(&limits, "Max open files            20   20   files\n").expect("it is writable");
+    let few = Checkup::new(&Host::new(&root, &laptop()), &tcp);
+    assert_eq!(severity(&few, "tcp-files"), Severity::Error);
+    assert!(few.findings().all(|found| !found.name.starts_with("shm-")));
+}
+
+#[test]
 fn on_a_spoiled_server_everything_is_found() {
     let wanted = Wanted { cores: "2,3".parse().ok(), ..verbs() };
     let checkup = look("spoiled", &spoiled(), &wanted);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use rpcrdma_config::Raw;
-use rpcrdma_engine::Address;
+use rpcrdma_engine::{Address, Config, ProviderKind, provider_for};
 
 use super::parse::{delay, length, seconds};
 use super::values::{Idle, Op, Over, Placement, Switch, Touch};
@@ -97,14 +97,15 @@ pub struct CoreArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "The device")]
 pub struct DeviceArgs {
-    /// Provider: the software fabric, shared memory of this host, or an RDMA device through
-    /// libibverbs [default: shm with an address shm:..., else fabric]
+    /// Provider: the software fabric, shared memory of this host, iWARP over TCP, or an RDMA device
+    /// through libibverbs [default: that of the address of --connect, else fabric]
     #[arg(long, value_enum)]
     pub provider: Option<Over>,
     /// Device name as in ibv_devices [default: the one with the address, or the first]
     #[arg(short, long, value_name = "NAME")]
     pub device: Option<String>,
-    /// Address of the device, where the server listens [default: its first IPv4 address]
+    /// Address of the device, or with --provider tcp of this host, where the server listens
+    /// [default: the device's first IPv4 address; tcp: 127.0.0.1]
     #[arg(short, long, value_name = "ADDRESS")]
     pub address: Option<IpAddr>,
     /// Use `rpcrdma-bench serve` of another host or terminal as the server: for lat, rate, bw and
@@ -116,25 +117,23 @@ pub struct DeviceArgs {
 impl DeviceArgs {
     /// The provider: the one that is asked for, or that an address of a server implies.
     pub fn over(&self) -> Over {
-        self.provider.unwrap_or(match self.connect {
-            Some(Address::Shm(_)) => Over::Shm,
-            _ => Over::Fabric,
-        })
+        self.provider.unwrap_or_else(|| Over::leading_to(self.connect))
     }
 
     /// Has a configuration name the device of these options: one that is given here takes the place
     /// of the one that the configuration names.
     pub fn name_in(&self, raw: &mut Raw) {
         raw.engine.provider = self.over().into_str().into();
-        if self.device.is_some() || self.address.is_some() {
+        if self.over() == Over::Verbs && (self.device.is_some() || self.address.is_some()) {
             raw.verbs.device = self.device.as_deref().unwrap_or("auto").into();
             raw.verbs.address = self.address.map_or("auto".into(), |it| it.to_string().into());
         }
     }
 
     pub fn check(&self) -> Result<(), BenchError> {
-        if self.over() != Over::Verbs && (self.device.is_some() || self.address.is_some()) {
-            let text = "--device and --address are for --provider verbs";
+        let is_address_of_none = self.address.is_some() && self.over() != Over::Tcp;
+        if self.over() != Over::Verbs && (self.device.is_some() || is_address_of_none) {
+            let text = "--device is for --provider verbs, and --address for verbs and tcp";
             return Err(BenchError::Usage(text.into()));
         }
         if self.over() != Over::Shm && matches!(self.connect, Some(Address::Shm(_))) {
@@ -142,10 +141,22 @@ impl DeviceArgs {
         }
         if self.over() == Over::Fabric && self.connect.is_some() {
             let text = "the software fabric lives inside one process, and no other host can be \
-                reached over it: --connect is for --provider verbs or shm";
+                reached over it: --connect is for --provider verbs, tcp or shm";
             return Err(BenchError::Usage(text.into()));
         }
         Ok(())
+    }
+}
+
+impl Over {
+    /// The provider that leads to an address; the fabric without one.
+    pub fn leading_to(at: Option<Address>) -> Over {
+        match provider_for(&Config::default(), at) {
+            ProviderKind::Auto | ProviderKind::Fabric => Over::Fabric,
+            ProviderKind::Shm => Over::Shm,
+            ProviderKind::Tcp => Over::Tcp,
+            ProviderKind::Verbs => Over::Verbs,
+        }
     }
 }
 

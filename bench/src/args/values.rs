@@ -11,6 +11,8 @@ pub enum Over {
     Fabric,
     /// Shared memory of this host, with the server in a second process
     Shm,
+    /// iWARP over TCP, with the server in a second process or on another host
+    Tcp,
     /// RDMA device
     Verbs,
 }

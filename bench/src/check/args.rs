@@ -63,7 +63,8 @@ pub fn wanted(args: &Args) -> Result<Wanted, BenchError> {
     let DeviceArgs { device, address, .. } = &args.device;
     wanted.verbs |= args.device.over() == Over::Verbs;
     wanted.shm |= args.device.over() == Over::Shm;
-    if device.is_some() || address.is_some() {
+    wanted.tcp |= args.device.over() == Over::Tcp;
+    if wanted.verbs && (device.is_some() || address.is_some()) {
         (wanted.device, wanted.address) = (device.clone(), *address);
     }
     wanted.cores = args.cores.cores;

@@ -7,7 +7,7 @@ use super::finding::{Finding, Severity};
 use super::host::Host;
 use super::verdict::Verdict;
 use super::wanted::{self, Wanted};
-use super::{cores, link, memory, power, shm, system, time};
+use super::{cores, link, memory, power, shm, system, tcp, time};
 use crate::device::Jitter;
 
 /// What was found, by subject, and what it comes to.
@@ -41,6 +41,9 @@ impl Checkup {
         ];
         if wanted.shm {
             sections.push(section("Shared memory", shm::findings(host, wanted)));
+        }
+        if wanted.tcp {
+            sections.push(section("TCP", tcp::findings(host, wanted)));
         }
         for device in devices.iter().filter(|device| device.fits(wanted)).take(DEVICES_MAX) {
             let findings = link::findings(host, wanted, device);

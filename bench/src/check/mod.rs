@@ -19,6 +19,7 @@ mod memory;
 mod power;
 mod shm;
 mod system;
+mod tcp;
 mod text;
 mod time;
 pub mod verdict;

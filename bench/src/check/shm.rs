@@ -2,22 +2,23 @@
 
 use rpcrdma_config::IdlePolicy;
 
-use super::finding::{Finding, Fix, subjects};
+use super::finding::{Finding, Fix, Subject, subjects};
 use super::host::Host;
 use super::wanted::Wanted;
 
 pub fn findings(host: &Host<'_>, wanted: &Wanted) -> Vec<Finding> {
-    vec![files(host, wanted), wake(host, wanted)]
+    vec![open_files(FILES, EACH, host, wanted), wake(host, wanted)]
 }
 
-fn files(host: &Host<'_>, wanted: &Wanted) -> Finding {
+/// Whether `each` descriptors for every connection may be open.
+pub fn open_files(files: Subject, each: u64, host: &Host<'_>, wanted: &Wanted) -> Finding {
     let connections = u64::from(wanted.config.connections().max.value()) * wanted.shards();
-    let need = EACH * connections + OTHERS;
+    let need = each * connections + OTHERS;
     let [soft, hard] = host.limit("Max open files");
-    let Some(soft) = soft else { return FILES.ok("without limit") };
+    let Some(soft) = soft else { return files.ok("without limit") };
     let seen = format!("{soft} files may be open, {connections} connection(s) need {need}");
     if soft >= need {
-        return FILES.ok(seen);
+        return files.ok(seen);
     }
     let fix = if hard.is_none_or(|hard| hard >= need) {
         Fix::new(format!("ulimit -n {need}")).note("in this shell; a unit: LimitNOFILE")
@@ -25,7 +26,7 @@ fn files(host: &Host<'_>, wanted: &Wanted) -> Finding {
         host.root_fix(&format!("echo \"* - nofile {need}\" >> /etc/security/limits.d/rdma.conf"))
             .note("then log in again; a unit: LimitNOFILE")
     };
-    FILES.error(seen, fix)
+    files.error(seen, fix)
 }
 
 fn wake(host: &Host<'_>, wanted: &Wanted) -> Finding {

@@ -19,6 +19,8 @@ pub struct Wanted {
     pub verbs: bool,
     /// Whether processes are to talk through shared memory.
     pub shm: bool,
+    /// Whether hosts are to talk over TCP.
+    pub tcp: bool,
     pub device: Option<String>,
     pub address: Option<IpAddr>,
     pub cores: Option<CorePair>,
@@ -43,6 +45,7 @@ impl Wanted {
         Ok(Wanted {
             verbs: config.engine().provider == ProviderKind::Verbs,
             shm: config.engine().provider == ProviderKind::Shm,
+            tcp: config.engine().provider == ProviderKind::Tcp,
             device: config.verbs().device.clone(),
             address: config.verbs().address,
             cores: None,

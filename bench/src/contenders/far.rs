@@ -1,6 +1,7 @@
 //! A server in another process, of this host or of another, seen from the client's process.
 
 use std::env;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -16,6 +17,7 @@ use serde::Serialize;
 
 use super::agree::{Heard, Lines, Order, Seen, Wish, Word};
 use super::rendezvous;
+use crate::args::Over;
 use crate::contenders::call::Load;
 use crate::contenders::tally::{Part, Tally};
 use crate::device::CorePair;
@@ -27,8 +29,9 @@ use crate::error::BenchError;
 pub enum Place {
     /// A `rpcrdma-bench serve` that was started before.
     Host(Address),
-    /// A process of this host, started for the purpose.
-    Process,
+    /// A process of this host, started for the purpose, which serves over this provider and listens
+    /// at this address.
+    Process(Over, Option<IpAddr>),
 }
 
 /// A server elsewhere that has agreed to answer.
@@ -51,8 +54,8 @@ impl Far {
     ) -> Result<(Far, Address), BenchError> {
         let (lines, who, process) = match place {
             Place::Host(server) => (connected(server)?, server.to_string(), None),
-            Place::Process => {
-                let (lines, process) = start(cores)?;
+            Place::Process(over, address) => {
+                let (lines, process) = start(cores, over, address)?;
                 (lines, "the second process".to_owned(), Some(process))
             }
         };
@@ -184,13 +187,18 @@ impl Drop for Started {
 }
 
 /// Starts a server that answers who is at the other end of its standard input.
-fn start(cores: CorePair) -> Result<(Lines, Started), BenchError> {
+fn start(
+    cores: CorePair,
+    over: Over,
+    address: Option<IpAddr>,
+) -> Result<(Lines, Started), BenchError> {
     let program = own_program().map_err(|why| failed(&why))?;
     let pair = UnixStream::pair().and_then(|(here, there)| Ok((Lines::new(here, LOOK)?, there)));
     let (lines, there) = pair.map_err(|error| failed(&error))?;
     let mut command = Command::new(program);
-    command.args(["serve", "--on-stdin", "--quiet", "--provider", "shm", "--cores"]);
+    command.args(["serve", "--on-stdin", "--quiet", "--provider", over.into_str(), "--cores"]);
     command.arg(format!("{},{}", cores.client, cores.server));
+    command.args(address.iter().flat_map(|ip| ["--address".to_owned(), ip.to_string()]));
     // In a group of its own: Ctrl-C ends the client early, which then has a result.
     command.stdin(OwnedFd::from(there)).stdout(Stdio::null()).process_group(0);
     // Without the folder: it goes into reports that are sent to others.

@@ -8,6 +8,7 @@ pub mod jitter;
 pub(crate) mod kernel;
 pub mod pair;
 pub(crate) mod shm;
+pub(crate) mod tcp;
 pub(crate) mod verbs;
 
 pub use cores::CorePair;
@@ -16,7 +17,8 @@ pub use fabric::{Device, Fabrics};
 pub use jitter::Jitter;
 
 /// Calls a generic function with the device that the options name: a fabric for each contender,
-/// shared memory, or an RDMA device. The last two are opened by their constructor of this name.
+/// shared memory, TCP, or an RDMA device. All but the first are opened by their constructor of this
+/// name.
 macro_rules! on_device {
     ($args:expr, $config:expr, $open:ident, |$device:ident| $run:expr) => {
         match $args.over() {
@@ -26,6 +28,10 @@ macro_rules! on_device {
             }
             $crate::args::values::Over::Shm => {
                 let $device = &$crate::device::shm::ShmDevice::$open($args, $config)?;
+                $run
+            }
+            $crate::args::values::Over::Tcp => {
+                let $device = &$crate::device::tcp::TcpDevice::$open($args, $config)?;
                 $run
             }
             $crate::args::values::Over::Verbs => {

@@ -6,7 +6,7 @@ use rpcrdma_engine::{Address, Shm};
 
 use super::Device;
 use super::verbs::BOTH_ENDS;
-use crate::args::DeviceArgs;
+use crate::args::{DeviceArgs, Over};
 use crate::contenders::far::Place;
 use crate::error::BenchError;
 
@@ -29,7 +29,7 @@ impl ShmDevice {
 
     /// The same, where the second process may be one that was started before.
     pub fn towards(args: &DeviceArgs, config: &Config) -> Result<ShmDevice, BenchError> {
-        let far = args.connect.map_or(Place::Process, Place::Host);
+        let far = args.connect.map_or(Place::Process(Over::Shm, None), Place::Host);
         Ok(ShmDevice { config: config.clone(), far })
     }
 }

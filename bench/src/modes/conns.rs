@@ -50,7 +50,7 @@ impl ConnsPlan {
             return Err(BenchError::Usage(text.into()));
         }
         let usual: &[u32] = match args.contest.device.over() {
-            Over::Fabric | Over::Shm => &COUNTS,
+            Over::Fabric | Over::Shm | Over::Tcp => &COUNTS,
             Over::Verbs => &COUNTS_VERBS,
         };
         let counts = if args.more.counts.is_empty() { usual } else { &args.more.counts };
@@ -101,7 +101,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     // First, while nothing else takes or returns memory.
     let memory = match device.over() {
         Over::Fabric => Some(idle_memory(plan.first().cores)?),
-        Over::Shm | Over::Verbs => None,
+        Over::Shm | Over::Tcp | Over::Verbs => None,
     };
     on_device!(device, config, open, |device| measure_on(device, plan, memory, session))
 }

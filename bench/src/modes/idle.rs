@@ -16,6 +16,7 @@ use crate::args::{
 use crate::contenders::call::Load;
 use crate::contenders::rpc::{PausedRound, Pauses, Rpc};
 use crate::device::shm::ShmDevice;
+use crate::device::tcp::TcpDevice;
 use crate::device::verbs::VerbsDevice;
 use crate::device::{CorePair, Device, Fabrics};
 use crate::error::BenchError;
@@ -135,6 +136,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     match args.device.over() {
         Over::Fabric => measure_on(&plan, session, |config| Ok(Fabrics::new(config))),
         Over::Shm => measure_on(&plan, session, |config| ShmDevice::open(&args.device, config)),
+        Over::Tcp => measure_on(&plan, session, |config| TcpDevice::open(&args.device, config)),
         Over::Verbs => measure_on(&plan, session, |config| VerbsDevice::open(&args.device, config)),
     }
 }

@@ -1,16 +1,17 @@
-//! Sockets: a ping-pong with the wire lengths of the RPC through the kernel.
+//! Sockets: a ping-pong with the wire lengths of the RPC through the kernel, or a stream of its data.
 //!
 //! ```text
 //!   client   slots of requests ── write ──▶ socket ── read ──▶ inbox    server
 //!   inbox   ◀── read ── socket ◀── write ──         slots of replies
 //! ```
+//! A stream goes one way, from the server to the client, until the client says goodbye.
 //! It is what a program without RDMA would use between two processes of a host (unix) or of two
 //! hosts (TCP, here over the loopback device). Both sides either spin on sockets that never block,
 //! or block in `read` as most programs do. Messages are not copied by the program; the number in
 //! front of each is written, and checked with the bytes behind it by the receiver.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::mem;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -35,6 +36,8 @@ pub enum Kind {
     Tcp,
     UnixBlock,
     TcpBlock,
+    /// TCP over the loopback device: messages go one way, as many as it takes.
+    TcpStream,
 }
 
 impl Kind {
@@ -44,7 +47,12 @@ impl Kind {
 
     /// Whether both sides spin on sockets that never block.
     pub fn spins(self) -> bool {
-        matches!(self, Kind::Unix | Kind::Tcp)
+        matches!(self, Kind::Unix | Kind::Tcp | Kind::TcpStream)
+    }
+
+    /// Whether messages go one way, without replies.
+    pub fn is_one_way(self) -> bool {
+        self == Kind::TcpStream
     }
 }
 
@@ -75,6 +83,8 @@ impl Sockets {
         if !kind.spins() && window > 1 {
             return Err(BenchError::Usage(format!("{who} has one call in flight, like `lat`")));
         }
+        // A stream needs no more than one message that is ready.
+        let window = if kind.is_one_way() { 1 } else { window };
         let [client, server] = connected(kind).map_err(|error| BenchError::device(who, error))?;
         let shutter = |end: &File| end.try_clone().map_err(|error| BenchError::device(who, error));
         Ok(Sockets {
@@ -82,7 +92,7 @@ impl Sockets {
             kind,
             cores,
             window: window.into(),
-            timed: timed && window == 1,
+            timed: timed && window == 1 && !kind.is_one_way(),
             client: End::new(who, client, request_len, reply_len, window),
             server: End::new(who, server, reply_len, request_len, window),
             exchanged: 0,
@@ -97,7 +107,11 @@ impl Sockets {
         };
         let waits = if kind.spins() { "both sides spin" } else { "both sides sleep in read" };
         let (there, back) = (client.out_len, client.in_len);
-        vec![format!("{}: {over}, {there} bytes there and {back} back, {waits}", kind.into_str())]
+        let lengths = match kind.is_one_way() {
+            true => format!("messages of {back} bytes, one way"),
+            false => format!("{there} bytes there and {back} back"),
+        };
+        vec![format!("{}: {over}, {lengths}, {waits}", kind.into_str())]
     }
 }
 
@@ -108,7 +122,8 @@ impl Contender for Sockets {
 
     fn round(&mut self, quota: Quota) -> Result<Round, BenchError> {
         let Sockets { kind, cores, window, timed, client, server, shutters, exchanged } = self;
-        let (who, from, window, timed) = (kind.into_str(), *exchanged, *window, *timed);
+        let (kind, from, window, timed) = (*kind, *exchanged, *window, *timed);
+        let who = kind.into_str();
         // A warm-up of thousands would take longer than the round where each is a sleep.
         let warm_up = if kind.spins() { u64::MAX } else { SLEEPS };
         let quota = Quota { warm_up: quota.warm_up.min(warm_up), ..quota };
@@ -118,6 +133,9 @@ impl Contender for Sockets {
             move |stop| {
                 until_done(who, client_shutter, stop, || {
                     let meter = Meter::new(quota);
+                    if kind.is_one_way() {
+                        return client.receive(from, meter);
+                    }
                     let done = if timed {
                         client.ping(from, meter)
                     } else {
@@ -128,7 +146,12 @@ impl Contender for Sockets {
                     Ok(done)
                 })
             },
-            move |stop| until_done(who, server_shutter, stop, || server.answer(from)),
+            move |stop| {
+                until_done(who, server_shutter, stop, || match kind.is_one_way() {
+                    true => server.send(from),
+                    false => server.answer(from),
+                })
+            },
         )?;
         let (round, sent) = outcome.client;
         *exchanged = sent;
@@ -248,6 +271,41 @@ impl End {
         }
     }
 
+    /// Takes messages that come one way. When it is enough it says goodbye, and takes those that are
+    /// under way until the other side says it, too.
+    fn receive(&mut self, from: u64, mut meter: Meter) -> Result<(Round, u64), BenchError> {
+        let (mut number, mut enough) = (from, false);
+        loop {
+            let count = self.pull(number)?;
+            number += count;
+            if count > 0 && !enough {
+                enough = !meter.counted(count);
+                if enough {
+                    self.say_goodbye()?;
+                }
+            }
+            if enough && self.was_told_goodbye() {
+                return Ok((meter.finish(), number));
+            }
+        }
+    }
+
+    /// Sends one message after the other until the client says goodbye, and says it, too.
+    fn send(&mut self, from: u64) -> Result<(), BenchError> {
+        let mut number = from;
+        loop {
+            for _ in 0..LOOK_EVERY {
+                self.push(number);
+                number += 1;
+                while !self.flush()? {}
+            }
+            self.pull(from)?;
+            if self.was_told_goodbye() {
+                return self.say_goodbye();
+            }
+        }
+    }
+
     /// A message that is none, in place of the next one.
     fn say_goodbye(&mut self) -> Result<(), BenchError> {
         let goodbye = GOODBYE.to_le_bytes();
@@ -256,7 +314,7 @@ impl End {
             match self.stream.write(rest) {
                 Ok(count) => rest = &rest[count..],
                 Err(error) if is_for_now(&error) => {}
-                Err(error) => return Err(BenchError::device(self.who, error)),
+                Err(error) => return Err(self.failed(error)),
             }
         }
         Ok(())
@@ -288,7 +346,7 @@ impl End {
                 Ok(0) => return Err(BenchError::PeerGone { who: self.who }),
                 Ok(count) => self.written += count as u64,
                 Err(error) if is_for_now(&error) => return Ok(false),
-                Err(error) => return Err(BenchError::device(self.who, error)),
+                Err(error) => return Err(self.failed(error)),
             }
         }
         Ok(true)
@@ -300,7 +358,7 @@ impl End {
             Ok(0) => return Err(BenchError::PeerGone { who: self.who }),
             Ok(count) => self.filled += count,
             Err(error) if is_for_now(&error) => return Ok(0),
-            Err(error) => return Err(BenchError::device(self.who, error)),
+            Err(error) => return Err(self.failed(error)),
         }
         let complete = self.filled / self.in_len;
         for (index, message) in self.inbox.chunks_exact(self.in_len).take(complete).enumerate() {
@@ -312,6 +370,15 @@ impl End {
             self.filled -= used;
         }
         Ok(complete as u64)
+    }
+
+    fn failed(&self, error: io::Error) -> BenchError {
+        match error.kind() {
+            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
+                BenchError::PeerGone { who: self.who }
+            }
+            _ => BenchError::device(self.who, error),
+        }
     }
 }
 
@@ -354,6 +421,8 @@ const FILL: u8 = 0xa5;
 /// No message has this number.
 const GOODBYE: u64 = u64::MAX;
 const SLEEPS: u64 = 200;
+/// Messages of a stream between two looks for the end.
+const LOOK_EVERY: u32 = 16;
 /// One message in so many is looked at as a whole.
 const WHOLE_EVERY: u64 = 1024;
 
@@ -374,7 +443,7 @@ mod tests {
 
     #[test]
     fn every_kind_times_as_many_round_trips_as_wished_in_every_round() {
-        for kind in Kind::VARIANTS.iter().copied() {
+        for kind in Kind::VARIANTS.iter().copied().filter(|kind| !kind.is_one_way()) {
             let Some(mut sockets) = sockets(kind, 136, 120, 1) else { return };
             for _ in 0..3 {
                 let round = sockets.round(quota(50)).expect("both sides are well");
@@ -394,6 +463,19 @@ mod tests {
                     assert!(round.completed >= 40 && round.latency.count() == 0, "{round:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_stream_is_counted_where_it_comes_out_and_ends_with_every_message() {
+        for len in [1, 4096, 500_000] {
+            let Some(mut sockets) = sockets(Kind::TcpStream, 16, len, 8) else { return };
+            for _ in 0..3 {
+                let round = sockets.round(quota(40)).expect("both sides are well");
+                assert!(round.completed >= 40 && round.latency.count() == 0, "{round:?}");
+            }
+            assert!(sockets.exchanged >= 3 * 50 && sockets.client.filled == 0);
+            assert_eq!(sockets.server.pushed, sockets.exchanged * sockets.server.out_len as u64);
         }
     }
 

@@ -7,6 +7,7 @@ mod modes;
 mod outputs;
 mod prove;
 mod shm;
+mod tcp;
 mod verdicts;
 
 use std::path::PathBuf;

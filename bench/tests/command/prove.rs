@@ -44,7 +44,7 @@ const SHORT: &str = "--only inline,placed -n 100 -r 2 --warm-up 10";
 
 #[test]
 fn the_fabric_and_shared_memory_are_proved_in_files_of_the_folder() {
-    for provider in ["fabric", "shm"] {
+    for provider in ["fabric", "shm", "tcp"] {
         let options = format!("--provider {provider} {SHORT}");
         let Some((output, json, page)) = proof(provider, &options) else { return };
         let said = text(&output.stdout);

@@ -30,7 +30,7 @@ fn options_that_make_no_sense_end_with_a_reason() {
         ("conns --address 127.0.0.1", "--provider verbs"),
         ("idle --device rxe0", "--provider verbs"),
         ("serve", "lives inside one process"),
-        ("lat --connect 127.0.0.1", "--connect is for --provider verbs"),
+        ("lat --provider fabric --connect 127.0.0.1", "--connect is for --provider verbs"),
         ("floor --fail-if floor.round_trip.p50=1us", "as in rpc.round_trip.p99>5us"),
     ] {
         let output = bench(options);

@@ -41,9 +41,9 @@ pub struct Args {
     ///
     /// A side is a mode with its options in one word (lat, rate, bw, raw, floor), a saved result
     /// (FILE.json or saved:FILE, with #NAME for one of its contenders), or a peer: unix, tcp,
-    /// unix-block and tcp-block are sockets; ucx, fi_pingpong, iceoryx2 and ib_send_lat are tools,
-    /// run on the same cores. Peers do what the first side of this program does, as far as they
-    /// can. A single side is compared with every installed peer.
+    /// unix-block, tcp-block and tcp-stream are sockets; ucx, fi_pingpong, iceoryx2 and ib_send_lat
+    /// are tools, run on the same cores. Peers do what the first side of this program does, as far
+    /// as they can. A single side is compared with every installed peer.
     #[arg(value_name = "SIDE")]
     pub sides: Vec<String>,
     /// Exit with 2 if the whole interval of a first ratio is worse by more than this: 5%
@@ -125,7 +125,11 @@ impl LineUp {
         let mut absent = Vec::new();
         if asked.len() < 2 {
             let timed = sides.iter().all(|side| side.plan().is_none_or(Plan::is_timed));
-            let can = |peer: &Side| if timed { peer.has_round_trips() } else { peer.has_windows() };
+            let streams = is_bandwidth(&sides);
+            let can = |peer: &Side| match timed {
+                true => peer.has_round_trips(),
+                false => peer.has_windows() && (streams || !peer.is_one_way()),
+            };
             for peer in Side::every_peer().into_iter().filter(can) {
                 match peer.absence() {
                     Some(absence) => absent.push(absence),
@@ -241,6 +245,7 @@ Examples:
   rpcrdma-bench cmp lat 'lat --idle block'            two settings of the engine
   rpcrdma-bench cmp rate 'rate -k 1024'               one connection and many
   rpcrdma-bench cmp bw 'ucx am'                       bandwidth beside active messages of UCX
+  rpcrdma-bench cmp bw tcp-stream                     and beside what a TCP socket carries
   rpcrdma-bench cmp lat saved:yesterday.json --regression 5%
   rpcrdma-bench cmp 'lat --provider verbs' ib_send_lat
 
@@ -283,6 +288,7 @@ mod tests {
         };
         let names: Vec<String> = line_up.sides.iter().map(|side| side.what.name()).collect();
         assert!(names.starts_with(&["rate".into(), "unix".into(), "tcp".into()]), "{names:?}");
-        assert!(!names.iter().any(|name| name == "unix-block" || name == "fi_pingpong"));
+        let without = ["unix-block", "tcp-stream", "fi_pingpong"];
+        assert!(!names.iter().any(|name| without.contains(&&**name)), "{names:?}");
     }
 }

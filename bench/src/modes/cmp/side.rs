@@ -37,8 +37,8 @@ pub enum What {
     },
     /// A tool of others.
     Tool(Rc<dyn Kind>),
-    /// Sockets, with their own message size if given.
-    Sockets(socket::Kind, Option<usize>),
+    /// Sockets, with what differs from the other side.
+    Sockets(socket::Kind, SocketArgs),
 }
 
 #[derive(Debug, Clone)]
@@ -59,7 +59,7 @@ impl Side {
         } else if let Some(kind) =
             socket::Kind::VARIANTS.iter().find(|kind| kind.into_str() == first)
         {
-            What::Sockets(*kind, options::<SocketArgs>(asked, words)?.size)
+            What::Sockets(*kind, options::<SocketArgs>(asked, words)?)
         } else {
             match first {
                 "ucx" | "ucx_perftest" => What::tool(options::<Ucx>(asked, words)?),
@@ -76,7 +76,7 @@ impl Side {
 
     pub fn every_peer() -> Vec<Side> {
         let side = |what: What| Side { asked: what.name(), what };
-        let sockets = socket::Kind::VARIANTS.iter().map(|kind| What::Sockets(*kind, None));
+        let sockets = socket::Kind::VARIANTS.iter().map(|kind| What::Sockets(*kind, usual()));
         let tools = [
             What::tool(usual::<Ucx>()),
             What::tool(usual::<FiPingpong>()),
@@ -108,8 +108,14 @@ impl Side {
     pub fn has_round_trips(&self) -> bool {
         match &self.what {
             What::Tool(kind) => kind.can(Pattern::RoundTrips),
-            What::Ours(_) | What::Saved { .. } | What::Sockets(..) => true,
+            What::Sockets(kind, _) => !kind.is_one_way(),
+            What::Ours(_) | What::Saved { .. } => true,
         }
+    }
+
+    /// Whether its messages have no replies.
+    pub fn is_one_way(&self) -> bool {
+        matches!(&self.what, What::Sockets(kind, _) if kind.is_one_way())
     }
 
     pub fn plan(&self) -> Option<&Plan> {
@@ -129,19 +135,7 @@ impl Side {
         let (notes, runner) = match &self.what {
             What::Ours(ours) => enter_ours(ours, cores)?,
             What::Saved { path, of } => enter_saved(path, of.as_deref())?,
-            What::Sockets(kind, size) => {
-                let traffic = example.plan.traffic();
-                let traffic = size.map_or(traffic, |len| Traffic {
-                    request_len: len,
-                    reply_len: len,
-                    ..traffic
-                });
-                let timed = example.plan.is_timed();
-                let sockets = Sockets::new(*kind, cores, traffic, timed)?;
-                let (notes, data_len) = (sockets.notes(), data_len(&example.plan));
-                let data_len = size.map_or(data_len, |len| 2 * len);
-                (notes, Runner::Ours { contender: Box::new(sockets), data_len, rounds: Vec::new() })
-            }
+            What::Sockets(kind, args) => enter_sockets(*kind, args, cores, &example.plan)?,
             What::Tool(kind) => {
                 let task = task(&example.plan);
                 let tool = Tool::new(Rc::clone(kind), task, cores, &example.device)?;
@@ -224,12 +218,16 @@ fn usual<P: Parser>() -> P {
 }
 
 /// The options behind the name of a socket.
-#[derive(Debug, Parser)]
+#[derive(Debug, Clone, Parser)]
 #[command(name = "sockets", no_binary_name = true, disable_version_flag = true)]
-struct SocketArgs {
-    /// Bytes of a message in both directions [default: wire length of the other side]
+pub struct SocketArgs {
+    /// Bytes of a message in both directions [default: wire length of the other side; of a stream,
+    /// its data]
     #[arg(short, long, value_name = "BYTES", value_parser = length)]
     size: Option<usize>,
+    /// Requests under way at one time [default: as many as the other side has]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    window: Option<u32>,
 }
 
 fn ours(asked: &str) -> Result<Ours, BenchError> {
@@ -251,6 +249,26 @@ fn enter_ours(ours: &Ours, cores: CorePair) -> Result<(Vec<String>, Runner), Ben
     let (contender, notes) = contest::alone(&plan, &ours.device)?;
     let data_len = data_len(&plan);
     Ok((notes, Runner::Ours { contender, data_len, rounds: Vec::new() }))
+}
+
+fn enter_sockets(
+    kind: socket::Kind,
+    args: &SocketArgs,
+    cores: CorePair,
+    plan: &Plan,
+) -> Result<(Vec<String>, Runner), BenchError> {
+    let example = plan.traffic();
+    let (request_len, reply_len, data_len) = match (args.size, data_len(plan)) {
+        (Some(len), _) if kind.is_one_way() => (0, len, len),
+        (Some(len), _) => (len, len, 2 * len),
+        (None, data_len) if kind.is_one_way() => (0, data_len, data_len),
+        (None, data_len) => (example.request_len, example.reply_len, data_len),
+    };
+    let window = args.window.unwrap_or(example.window);
+    let traffic = Traffic { request_len, reply_len, window };
+    let sockets = Sockets::new(kind, cores, traffic, plan.is_timed())?;
+    let notes = sockets.notes();
+    Ok((notes, Runner::Ours { contender: Box::new(sockets), data_len, rounds: Vec::new() }))
 }
 
 fn enter_saved(path: &Path, of: Option<&str>) -> Result<(Vec<String>, Runner), BenchError> {
@@ -291,7 +309,7 @@ fn data_len(plan: &Plan) -> usize {
 const MODES: [&str; 5] = ["lat", "rate", "bw", "raw", "floor"];
 const SIDES: &str = "a side is a mode with its options (lat, rate, bw, raw, floor), a saved result \
     (FILE.json or saved:FILE, with #NAME for one of its contenders), or a peer (unix, tcp, \
-    unix-block, tcp-block, ucx, fi_pingpong, iceoryx2, ib_send_lat, ib_send_bw)";
+    unix-block, tcp-block, tcp-stream, ucx, fi_pingpong, iceoryx2, ib_send_lat, ib_send_bw)";
 
 #[cfg(test)]
 mod tests {
@@ -360,10 +378,16 @@ mod tests {
             let run = tool::Run { port: 7, count: 9, device: None, address: None };
             assert_eq!(kind.arguments(&task, &run)[1].join(" "), client);
         }
-        let Some(Side { what: What::Sockets(kind, size), .. }) = side("tcp-block -s 100") else {
-            panic!("it is a socket")
-        };
-        assert_eq!((kind.into_str(), size), ("tcp-block", Some(100)));
+        for (asked, name, size, window) in [
+            ("tcp-block -s 100", "tcp-block", Some(100), None),
+            ("tcp -w 1", "tcp", None, Some(1)),
+            ("tcp-stream -s 1MiB", "tcp-stream", Some(1 << 20), None),
+        ] {
+            let Some(Side { what: What::Sockets(kind, args), .. }) = side(asked) else {
+                panic!("{asked} is a socket")
+            };
+            assert_eq!((kind.into_str(), args.size, args.window), (name, size, window));
+        }
         assert!(error("ucx sideways").contains("sideways"));
         let unknown = error("grpc");
         assert!(unknown.contains("`grpc` is no side") && unknown.contains("ucx"), "{unknown}");
@@ -380,6 +404,7 @@ mod tests {
                 "tcp",
                 "unix-block",
                 "tcp-block",
+                "tcp-stream",
                 "ucx",
                 "fi_pingpong",
                 "iceoryx2",

@@ -61,7 +61,7 @@ impl Args {
         self.device().check()?;
         if self.peer.is_some() && self.over() == Over::Fabric {
             let text = "--peer: no other process is reached over the software fabric: name the \
-                device with -d, or use --provider verbs or shm";
+                device with -d, or use --provider verbs, tcp or shm";
             return Err(BenchError::Usage(text.into()));
         }
         Ok(())
@@ -121,7 +121,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench prove -d mlx5_0                    everything, on one host
   rpcrdma-bench prove -d mlx5_0 --peer 10.0.0.2    with `rpcrdma-bench serve` on the other host
-  rpcrdma-bench prove --provider shm -n 2000       a trial without a device
+  rpcrdma-bench prove --provider shm -n 2000       a trial without a device; tcp, too
   rpcrdma-bench prove -d rxe0 --only inline,placed,explicit -t 0.5
 
 It looks at the host (as `check` does), runs the scenarios that every provider must pass, and

@@ -148,6 +148,7 @@ fn sentence(args: &Args, scenarios: usize) -> String {
     let provider = match args.over() {
         Over::Verbs => "an RDMA device",
         Over::Shm => "shared memory",
+        Over::Tcp => "iWARP over TCP",
         Over::Fabric => "the software fabric, for a trial",
     };
     format!("prove: {}, {provider}: {scenarios} scenarios, then measurements{far}", args.name())

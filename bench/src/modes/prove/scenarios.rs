@@ -2,14 +2,14 @@
 
 use std::any::Any;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rpcrdma_config::Config;
-use rpcrdma_engine::{Fabric, Provider, Shm};
+use rpcrdma_engine::{Address, Fabric, Provider, SetupError, Shm, Tcp};
 use rpcrdma_suite::Scenario;
 use rpcrdma_suite::opener::{OnDevice, Opener};
 
@@ -38,15 +38,14 @@ pub fn play(args: &Args, from: usize) -> Result<(), BenchError> {
             };
             run(&open, &chosen(args, from), from, &mut say)
         }
-        Over::Shm => match Shm::new() {
-            Ok(shm) => {
-                say(Word::Opened(Box::new(Opened::new(shm.caps()))))?;
-                let address = ANY.parse().expect("the address of any unused socket");
-                let open = || OnDevice { device: Shm::new().expect("a thread"), address };
-                run(&open, &chosen(args, from), from, &mut say)
-            }
-            Err(error) => say(Word::Closed(error.to_string())),
-        },
+        Over::Shm => {
+            let any = ANY.parse().expect("the address of any unused socket");
+            run_over(Shm::new, any, args, from, &mut say)
+        }
+        Over::Tcp => {
+            let ip = args.address.unwrap_or(Ipv4Addr::LOCALHOST.into());
+            run_over(Tcp::new, SocketAddr::new(ip, 0).into(), args, from, &mut say)
+        }
         Over::Verbs => match opened(args) {
             Ok(device) => {
                 let (verbs, ip) = (device.open()?, device.ip());
@@ -58,6 +57,23 @@ pub fn play(args: &Args, from: usize) -> Result<(), BenchError> {
             Err(error) => say(Word::Closed(error.to_string())),
         },
     }
+}
+
+/// Runs the scenarios over a provider without a device, each on one of its own.
+fn run_over<P: Provider + Clone>(
+    open: fn() -> Result<P, SetupError>,
+    address: Address,
+    args: &Args,
+    from: usize,
+    say: &mut dyn FnMut(Word) -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
+    let first = match open() {
+        Ok(first) => first,
+        Err(error) => return say(Word::Closed(error.to_string())),
+    };
+    say(Word::Opened(Box::new(Opened::new(first.caps()))))?;
+    let open = || OnDevice { device: open().expect("as the first"), address };
+    run(&open, &chosen(args, from), from, say)
 }
 
 fn opened(args: &Args) -> Result<VerbsDevice, BenchError> {

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::{Address, Provider, Shm, Snapshot};
+use rpcrdma_engine::{Address, Provider, Shm, Snapshot, Tcp};
 
 use crate::args::{CoreArgs, DeviceArgs, NOT_SHM, OutputArgs, Over};
 use crate::contenders::rendezvous::{self, Rendezvous};
@@ -21,6 +21,7 @@ use crate::contenders::tally::Tally;
 use crate::device::jitter::{self, PROBE_TIME};
 use crate::device::pair::Stop;
 use crate::device::shm::ShmDevice;
+use crate::device::tcp::TcpDevice;
 use crate::device::verbs::VerbsDevice;
 use crate::device::{CorePair, Device};
 use crate::error::BenchError;
@@ -60,23 +61,36 @@ pub struct Args {
 
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let is_socket = matches!(args.listen, Some(Address::Shm(_)));
-    let usual = if is_socket { Over::Shm } else { Over::Fabric };
-    let over = args.device.provider.unwrap_or(usual);
-    let own = own_config(&DeviceArgs { provider: Some(over), ..args.device.clone() })?;
+    let over = args.device.provider.unwrap_or_else(|| Over::leading_to(args.listen));
+    let device = listening(args, over);
+    let own = own_config(&device)?;
     match over {
         _ if is_socket && over != Over::Shm => Err(BenchError::Usage(NOT_SHM.into())),
         Over::Fabric => Err(BenchError::Usage(NO_FABRIC.into())),
         Over::Shm => {
-            let device = ShmDevice::open(&args.device, &own)?;
+            let device = ShmDevice::open(&device, &own)?;
             // Of the wished sizes.
             let open = |config: &Config| Ok(Shm::from_config(config)?);
             measure_on(args, session, &own, (&device, Ipv4Addr::LOCALHOST.into()), open)
         }
+        Over::Tcp => {
+            let device = TcpDevice::open(&device, &own)?;
+            let open = |config: &Config| Ok(Tcp::from_config(config)?);
+            measure_on(args, session, &own, (&device, device.ip()), open)
+        }
         Over::Verbs => {
-            let device = VerbsDevice::open(&args.device, &own)?;
+            let device = VerbsDevice::open(&device, &own)?;
             measure_on(args, session, &own, (&device, device.ip()), |_| device.open())
         }
     }
+}
+
+/// The device, named: over TCP the engine listens where clients ask, if that is one address.
+fn listening(args: &Args, over: Over) -> DeviceArgs {
+    let at = args.listen.and_then(|at| at.as_ip()).map(|at| at.ip());
+    let at = at.filter(|at| over == Over::Tcp && !at.is_unspecified());
+    let address = args.device.address.or(at);
+    DeviceArgs { provider: Some(over), address, ..args.device.clone() }
 }
 
 fn measure_on<D: Device>(
@@ -349,7 +363,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// time of a core that measures.
 const HEARING: Duration = Duration::from_millis(250);
 const NO_FABRIC: &str = "the software fabric lives inside one process, and no other host can reach \
-    it: serve with --provider shm or verbs. Without --connect, every mode runs both ends itself";
+    it: serve with --provider shm, tcp or verbs. Without --connect, every mode runs both ends itself";
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -359,12 +373,15 @@ Examples:
 
   rpcrdma-bench serve --provider verbs -a 10.0.0.2 --port 4000 --once
 
+  rpcrdma-bench serve --provider tcp -a 10.0.0.2              the same without RDMA devices
+  rpcrdma-bench lat --provider tcp --connect 10.0.0.2
+
   rpcrdma-bench serve --listen shm:/tmp/b.sock                in one terminal
   rpcrdma-bench lat --connect shm:/tmp/b.sock                 in another
 
 Sizes, credits, placement and the engine's configuration are those of the client's options; the
 server rejects what it cannot do. The TCP port or the socket carries these settings only; RPCs use
-RDMA or shared memory. The port has no authentication: use it in a trusted network. Who may connect
+RDMA, TCP or shared memory. The port has no authentication: use it in a trusted network. Who may connect
 to a socket is decided by the permissions of its path.";
 
 #[cfg(test)]
