@@ -3,6 +3,7 @@
 pub(crate) mod answers;
 pub(crate) mod batch;
 mod construction;
+mod copied;
 pub(crate) mod doorbell;
 mod flush;
 mod inline;
