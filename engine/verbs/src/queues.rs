@@ -80,7 +80,7 @@ struct Limits {
 struct Slot {
     /// Null for none.
     qp: *mut sys::ibv_qp,
-    /// 0 for none.
+    /// 0 if nothing may be posted to it.
     key: u64,
     pair: Option<Arc<Pair>>,
 }
@@ -132,11 +132,17 @@ impl VerbsQueues {
         }
     }
 
-    /// The queue pair of a name, if it is attached.
+    /// The queue pair of a name, if it is attached and the device completes what is posted to it.
     #[inline]
     fn find(&self, qp: VerbsQp) -> Option<*mut sys::ibv_qp> {
         let slot = self.pairs.get(qp.slot as usize)?;
         (slot.key == qp.key).then_some(slot.qp)
+    }
+
+    /// The queue pair of a name, if it is attached.
+    fn attached_pair(&self, qp: VerbsQp) -> Option<&Arc<Pair>> {
+        let pair = self.pairs.get(qp.slot as usize)?.pair.as_ref();
+        pair.filter(|pair| pair.key.0 == qp.key)
     }
 }
 
@@ -192,15 +198,16 @@ impl Queues for VerbsQueues {
     }
 
     fn disconnect(&mut self, qp: VerbsQp) {
-        if self.find(qp).is_some()
-            && let Some(pair) = &self.pairs[qp.slot as usize].pair
-        {
+        if let Some(pair) = self.attached_pair(qp) {
             pair.fail(&self.port.device);
+            if self.port.device.quirks.swallows_posts && pair.is_in_error() {
+                self.pairs[qp.slot as usize].key = 0;
+            }
         }
     }
 
     fn destroy(&mut self, qp: VerbsQp) {
-        if self.find(qp).is_some() {
+        if self.attached_pair(qp).is_some() {
             self.detach(qp);
         }
     }

@@ -31,6 +31,7 @@ pub(super) fn of(
         && ops.dealloc_mw.is_some();
     let is_iwarp = Transport::of(context) == Transport::Iwarp;
     let is_soft = attr.vendor_id == RXE_VENDOR;
+    let is_siw = attr.vendor_id == SIW_VENDOR;
     let send_sge = count(attr.max_sge);
     let caps = DeviceCaps {
         name: name_of(lib, context),
@@ -51,7 +52,8 @@ pub(super) fn of(
     let quirks = Quirks {
         invalidated: sys::IBV_WC_WITH_INV | rxe_flag,
         tells_last_receive: !is_soft,
-        fences_reports: attr.vendor_id == SIW_VENDOR,
+        fences_reports: is_siw,
+        swallows_posts: is_siw,
     };
     Ok((caps, quirks))
 }

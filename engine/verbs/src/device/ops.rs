@@ -18,6 +18,10 @@ pub(crate) struct Quirks {
     /// Whether a Send or Write completes before an earlier Read: software iWARP. Those that report
     /// their completion are fenced there, because a completion stands for all earlier requests.
     pub fences_reports: bool,
+    /// Whether what is posted to a queue pair in the error state is taken and never completed:
+    /// software iWARP, which has completed everything that was posted before when `ibv_modify_qp`
+    /// returns.
+    pub swallows_posts: bool,
 }
 
 /// Who moves the queue pairs of a device through their states.

@@ -75,7 +75,8 @@ extern "C" fn post_send(
     let board = board_of(seen(qp).context);
     let code = board.code("ibv_post_send");
     if code == 0 {
-        board.state().wire.send(seen(qp).qp_num, first);
+        let swallows = board.is_iwarp();
+        board.state().wire.send(seen(qp).qp_num, first, swallows);
     }
     code
 }

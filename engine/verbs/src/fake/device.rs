@@ -25,7 +25,7 @@ extern "C" fn query_device(context: *mut ibv_context, attr: *mut ibv_device_attr
     if board.is_iwarp() {
         // What siw of Linux 6.1 says.
         (attr.max_sge, attr.max_sge_rd, attr.max_srq_sge) = (6, 1, 6);
-        (attr.max_mw, attr.device_cap_flags) = (0, 0);
+        (attr.max_mw, attr.device_cap_flags, attr.vendor_id) = (0, 0, 0x62_6d74);
     }
     board.code("ibv_query_device")
 }
@@ -38,8 +38,18 @@ extern "C" fn query_port(context: *mut ibv_context, port: u8, attr: *mut ibv_por
     board_of(context).code("ibv_query_port")
 }
 
-extern "C" fn query_gid(_: *mut ibv_context, _: u8, _: c_int, _: *mut ibv_gid) -> c_int {
-    -1
+/// There is one entry: 192.0.2.1.
+extern "C" fn query_gid(
+    context: *mut ibv_context,
+    port: u8,
+    index: c_int,
+    gid: *mut ibv_gid,
+) -> c_int {
+    if (port, index) != (1, 0) {
+        return -1;
+    }
+    *seen(gid) = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1];
+    board_of(context).checked("ibv_query_gid")
 }
 
 extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
@@ -144,7 +154,11 @@ extern "C" fn modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, _: c_int) -> c_
     let board = board_of(seen(qp).context);
     let moved = [IBV_QPS_RTR, IBV_QPS_RTS].contains(&seen(attr).qp_state);
     assert!(!(moved && board.is_iwarp()), "the connection manager moves queue pairs on iWARP");
-    board.code(function)
+    let code = board.code(function);
+    if code == 0 && seen(attr).qp_state == IBV_QPS_ERR {
+        board.state().wire.fail(seen(qp).qp_num);
+    }
+    code
 }
 
 extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {

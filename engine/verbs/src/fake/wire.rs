@@ -48,6 +48,7 @@ struct Pair {
     cq: *mut ibv_cq,
     srq: *mut ibv_srq,
     peer: Option<u32>,
+    is_in_error: bool,
 }
 
 impl Heard {
@@ -132,7 +133,13 @@ impl Wire {
     }
 
     pub fn add(&mut self, qp: &ibv_qp) {
-        self.pairs.insert(qp.qp_num, Pair { cq: qp.send_cq, srq: qp.srq, peer: None });
+        let pair = Pair { cq: qp.send_cq, srq: qp.srq, peer: None, is_in_error: false };
+        self.pairs.insert(qp.qp_num, pair);
+    }
+
+    /// Moves a queue pair to the error state.
+    pub fn fail(&mut self, qp_num: u32) {
+        self.pairs.entry(qp_num).and_modify(|pair| pair.is_in_error = true);
     }
 
     pub fn remove(&mut self, qp_num: u32) {
@@ -162,15 +169,21 @@ impl Wire {
         }
     }
 
-    /// Delivers a chain of Sends, if the queue pair is connected.
-    pub fn send(&mut self, qp_num: u32, first: *mut ibv_send_wr) {
+    /// Delivers a chain of Sends, if the queue pair is connected. Those of one in error are flushed,
+    /// or `swallows` them, as siw does: they never complete.
+    pub fn send(&mut self, qp_num: u32, first: *mut ibv_send_wr, swallows: bool) {
         let mut next = first;
         // SAFETY: the caller's chain ends with a null.
         while let Some(wr) = unsafe { next.as_ref() } {
-            if let Some(peer) = self.pairs.get(&qp_num).and_then(|pair| pair.peer) {
-                self.deliver(qp_num, peer, wr);
-            }
             next = wr.next;
+            match self.pairs.get(&qp_num) {
+                Some(Pair { is_in_error: true, .. }) if swallows => {}
+                Some(Pair { is_in_error: true, peer: Some(_), .. }) => {
+                    self.end(qp_num, wr, (IBV_WC_WR_FLUSH_ERR, IBV_WC_SEND));
+                }
+                Some(Pair { peer: Some(peer), .. }) => self.deliver(qp_num, *peer, wr),
+                _ => {}
+            }
         }
     }
 

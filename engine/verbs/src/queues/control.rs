@@ -8,11 +8,17 @@
 //! Dying queue pairs are checked once a turn, without waiting. During that time and in the sweep,
 //! the Receives that they took from the shared queue are reported as flushed, of queue pair 0;
 //! their sends are dropped. Completions of other queue pairs in the sweep wait in `ready`.
+//!
+//! On a device that never completes what is posted to a queue pair in error, a disconnected one has
+//! no name for posting, and what is posted to it is completed here.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rpcrdma_provider::{Attached, QueueEvent, SetupError, WC_BATCH, WcStatus, WorkCompletion};
+use rpcrdma_provider::{
+    Attached, PostError, QueueEvent, Requests, SendWr, SetupError, Taken, WC_BATCH, WcOpcode,
+    WcStatus, WorkCompletion,
+};
 
 use super::{Dying, Slot, VerbsQp, VerbsQueues};
 use crate::port::{Chores, Pair, Stage, Told, VerbsEndpoint};
@@ -38,7 +44,7 @@ impl VerbsQueues {
             });
         }
         let num = endpoint.num();
-        let free = self.pairs.iter().position(|slot| slot.key == 0);
+        let free = self.pairs.iter().position(|slot| slot.pair.is_none());
         let Some(slot) = free else {
             return Err(SetupError::Limit {
                 what: "queue pairs of one shard",
@@ -72,6 +78,28 @@ impl VerbsQueues {
             self.attached.retain(|num| *num != pair.num);
             self.bury(pair);
         }
+    }
+
+    /// Completes requests to a queue pair in the error state as flushed, in place of a device that
+    /// would not. They are reported behind everything that it has completed.
+    #[cold]
+    pub(super) fn flush<'a>(&mut self, qp: VerbsQp, wrs: impl Requests<SendWr<'a>>) -> Taken {
+        let Some(pair) = self.attached_pair(qp) else {
+            return Taken::with_error(0, PostError::QpGone);
+        };
+        let (qp_num, mut taken) = (pair.num, 0);
+        self.take_completions(Some);
+        for SendWr { wr_id, .. } in wrs {
+            if self.ready.len() >= 2 * self.limits.cq_depth as usize {
+                return Taken::with_error(taken, PostError::QueueFull);
+            }
+            let (status, opcode) = (WcStatus::Flushed, WcOpcode::Send);
+            let done =
+                WorkCompletion { wr_id, qp_num, status, opcode, byte_len: 0, invalidated: None };
+            self.ready.push_back(done);
+            taken += 1;
+        }
+        Taken::without_error(taken)
     }
 
     /// Does the pending work off the fast path. Returns the next event.
@@ -178,6 +206,11 @@ impl VerbsQueues {
                 self.held.push_back(done);
             }
         }
+        self.take_completions(|done| settled(done, num));
+    }
+
+    /// Empties the completion queue: what `keep` makes of each completion is reported later.
+    fn take_completions(&mut self, keep: impl Fn(WorkCompletion) -> Option<WorkCompletion>) {
         let mut left = self.limits.cq_depth as usize + WC_BATCH;
         while left > 0 {
             // The next poll reports a failed queue, too.
@@ -185,7 +218,7 @@ impl VerbsQueues {
             left -= count;
             let found = &self.polled[..count];
             let done = found.iter().map(|wc| wc::completion(wc, self.invalidated));
-            self.ready.extend(done.filter_map(|done| settled(done, num)));
+            self.ready.extend(done.filter_map(&keep));
         }
     }
 

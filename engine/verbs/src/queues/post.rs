@@ -48,7 +48,7 @@ impl VerbsQueues {
         qp: VerbsQp,
         wrs: impl Requests<SendWr<'a>>,
     ) -> Taken {
-        let Some(pair) = self.find(qp) else { return Taken::with_error(0, PostError::QpGone) };
+        let Some(pair) = self.find(qp) else { return self.flush(qp, wrs) };
         let (limits, first) = (self.limits, self.chain.first());
         let (mut done, mut place) = (0, first);
         for wr in wrs {

@@ -163,6 +163,23 @@ fn no_call_of_librdmacm_is_made_by_the_thread_of_a_shard() {
     assert!(board.alive().is_empty(), "{:?}", board.alive());
 }
 
+/// Its last message of the connection manager was lost, and is sent again.
+#[test]
+fn a_connection_that_cannot_be_said_to_be_established_goes_on() {
+    let mut rig = Rig::new(false);
+    let qp = rig.connect();
+    let pair = rig.queues.pair(qp.qp);
+    for errno in [Some(libc::EINVAL), None] {
+        rig.board.refuse("rdma_notify", errno);
+        rig.report(&pair, sys::IBV_EVENT_COMM_EST);
+        // The event, and then what it has asked for.
+        (0..2).for_each(|_| rig.hear());
+    }
+    assert_eq!(rig.board.own_calls(&["rdma_notify"]).len(), 2);
+    assert_eq!((rig.queues.next_event(), rig.device.events().failures), (None, 0));
+    assert_eq!(rig.pairs_alive(), 1);
+}
+
 #[test]
 fn an_id_that_outlives_its_connection_manager_is_destroyed() {
     let mut rig = Rig::new(false);

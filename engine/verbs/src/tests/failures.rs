@@ -78,6 +78,41 @@ fn a_call_that_fails_while_connecting_is_named_to_the_caller() {
 }
 
 #[test]
+fn an_entry_of_the_gid_table_that_cannot_be_read_is_not_there() {
+    let board = Board::new();
+    let options = VerbsOptions { gid: Some(0), ..VerbsOptions::default() };
+    drop(board.open_with(&options).expect("the port has it"));
+    board.refuse("ibv_query_gid", Some(libc::EIO));
+    let error = board.open_with(&options).expect_err("it cannot be read").to_string();
+    assert!(error.contains("with a GID 0 in its table"), "{error}");
+    assert!(board.alive().is_empty(), "{:?}", board.alive());
+}
+
+/// Its peer waits for its time limit.
+#[test]
+fn a_rejection_that_is_not_sent_leaves_nothing_and_the_listener_goes_on() {
+    let board = Board::wired();
+    let device = board.open().expect("a device");
+    let queues = device.open_queues(&SMALL).expect("queues");
+    let [mut there, mut here] = [(); 2].map(|()| device.open_cm().expect("a connection manager"));
+    let at = here.listen("192.0.2.1:20049".parse().expect("an address")).expect("a listener");
+    let waker = Waker::new().expect("a descriptor");
+    for errno in [Some(libc::EIO), None] {
+        board.refuse("rdma_reject", errno);
+        there.connect(at, &queues.handle(), &PARAM).expect("an attempt");
+        assert!(there.next(&waker, Duration::ZERO).is_none(), "the peer has not answered");
+        let Some(CmEvent::Request { request, .. }) = here.next(&waker, Duration::ZERO) else {
+            panic!("a request");
+        };
+        here.reject(request, b"no room");
+        assert_eq!(there.next(&waker, Duration::ZERO).is_some(), errno.is_none(), "{errno:?}");
+    }
+    assert_eq!(device.events().failures, 0);
+    drop((there, here, queues, device));
+    assert!(board.alive().is_empty(), "{:?}", board.alive());
+}
+
+#[test]
 fn an_invalid_argument_of_a_queue_pair_is_no_missing_route() {
     let board = Board::wired();
     let device = board.open().expect("a device");

@@ -200,6 +200,48 @@ fn a_window_that_is_bound_twice_in_a_post_gets_its_key_from_the_first_binding() 
     assert_eq!(a.outcomes(2), [(2, WcStatus::Success); 2]);
 }
 
+/// siw takes them and never completes them: docs/devices.md.
+#[test]
+fn what_is_posted_to_a_queue_pair_in_error_is_flushed_behind_what_was_posted_before() {
+    for board in BOARDS {
+        let Pair { mut a, mut b, qa, .. } = connected_over(board());
+        b.recvs(5..6, 0, 64);
+        a.send(qa.qp, 1, 0, 8);
+        a.queues.disconnect(qa.qp);
+        a.queues.disconnect(qa.qp);
+        let marker = |id| SendWr::send(WrId(id), &[], SendFlags::SIGNALED);
+        assert_eq!(a.post_all(qa.qp, &[marker(8), marker(9)]), Ok(()));
+        let done = a.poll_once();
+        let done: Vec<_> = done.iter().map(|it| (it.wr_id.0, it.qp_num, it.status)).collect();
+        let flushed = |id| (id, qa.qp_num, WcStatus::Flushed);
+        assert_eq!(done, [(1, qa.qp_num, WcStatus::Success), flushed(8), flushed(9)]);
+        // Another connection has a place of its own, also while the first is not destroyed.
+        let port = a.queues.handle().port;
+        let endpoint = port.create(None).map_err(|(_, error)| error).expect("a queue pair");
+        let other = a.queues.attach(endpoint).expect("its own");
+        assert_eq!(a.post_all(qa.qp, &[marker(10)]), Ok(()));
+        assert_eq!(a.outcomes(1), [(10, WcStatus::Flushed)]);
+        a.queues.destroy(qa.qp);
+        assert_eq!(a.post_all(qa.qp, &[marker(11)]), Err((0, PostError::QpGone)));
+        assert_eq!(a.poll_once(), []);
+        a.queues.destroy(other.qp);
+    }
+}
+
+/// A queue pair that stays out of the error state completes what is posted to it.
+#[test]
+fn a_queue_pair_that_cannot_be_failed_is_posted_to() {
+    for board in BOARDS {
+        let board = board();
+        let Pair { mut a, mut b, qa, .. } = connected_over(board);
+        board.refuse("ibv_modify_qp to ERR", Some(libc::EIO));
+        a.queues.disconnect(qa.qp);
+        b.recvs(5..6, 0, 64);
+        a.send(qa.qp, 1, 0, 8);
+        assert_eq!(a.outcomes(1), [(1, WcStatus::Success)]);
+    }
+}
+
 #[test]
 fn a_message_without_a_receive_or_a_peer_fails() {
     let Pair { mut a, mut b, qa, qb } = connected();
