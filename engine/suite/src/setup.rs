@@ -51,14 +51,18 @@ pub fn large(len: usize) -> Raw {
 }
 
 /// The same, with the name of the device that the test runs on, and with registrations for one call
-/// on iWARP, where nothing is exposed without.
+/// on devices without windows, where nothing is exposed without.
 ///
 /// # Panics
 /// If it is not valid for the device.
 pub fn suited<P: Provider>(device: &P, raw: &Raw) -> Config {
     let mut raw = raw.clone();
+    // What a device cannot gather is copied.
+    if device.caps().send_sge < GATHERS_ALL && raw.send.slots == small().send.slots {
+        raw.send.slots = SLOTS_TO_COPY;
+    }
     // Both ends are of one owner.
-    if device.caps().reads_expose && raw.explicit.exposure.as_str() == "auto" {
+    if device.caps().windows == 0 && raw.explicit.exposure.as_str() == "auto" {
         raw.explicit.exposure = "registration".into();
     }
     let named = |name: &str, changes: bool| {
@@ -73,6 +77,11 @@ pub fn suited<P: Provider>(device: &P, raw: &Raw) -> Config {
     let config = checked(&raw);
     if device.check(&config).is_ok() { config } else { suited.unwrap_or(config) }
 }
+
+/// Gather entries with which no message of a scenario has too many pieces.
+pub(crate) const GATHERS_ALL: u32 = 14;
+/// Send slots in place of those of [`small`] where items are copied.
+const SLOTS_TO_COPY: i64 = 256;
 
 /// Checks a configuration that a test made.
 ///

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rpcrdma_config::Raw;
 use rpcrdma_engine::control::Control;
-use rpcrdma_engine::provider::{ConnectError, ConnectId};
+use rpcrdma_engine::provider::{ConnectError, ConnectId, DeviceCaps};
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{
     Address, CallBuilder, CallRefused, Client, Completion, ConnectionId, Engine, Loan, Provider,
@@ -24,7 +24,7 @@ pub use crate::opener::Open;
 use crate::opener::Time;
 use crate::script::{POISON, Part, Place, Script, part_bytes, write_parts};
 use crate::service::{Service, Source};
-use crate::setup::{LAST_XIDS, suited};
+use crate::setup::{GATHERS_ALL, LAST_XIDS, suited};
 pub use crate::setup::{checked, large, small};
 
 /// Servers and clients.
@@ -51,6 +51,8 @@ pub struct World<P: Provider> {
     cookies: u64,
     /// Whether items are placed from buffers instead of from the source.
     pub lends: bool,
+    /// What the device can do: some results depend on it.
+    pub caps: DeviceCaps,
     /// The control planes: that of the servers first.
     pub controls: Vec<Control<P>>,
     engines: Vec<Engine<P>>,
@@ -114,6 +116,7 @@ impl<P: Provider> World<P> {
         let clients: Result<Vec<_>, SetupError> = clients.collect();
         let mut world = World {
             at,
+            caps: open.open().caps().clone(),
             servers: servers.expect("the shards that serve"),
             clients: clients.expect("the shards that call"),
             now: 1,
@@ -133,6 +136,12 @@ impl<P: Provider> World<P> {
         }
         world.step();
         world
+    }
+
+    /// Whether the device gathers the pieces of any message that scenarios send. Where it does not,
+    /// items may be copied and come in line, and long messages are refused.
+    pub fn gathers_all(&self) -> bool {
+        self.caps.send_sge >= GATHERS_ALL
     }
 
     /// One server, one client, connected.

@@ -16,7 +16,7 @@ use rpcrdma_tests::opener::Open;
 use rpcrdma_tests::script::{Part, Place, Script};
 use rpcrdma_tests::setup::{checked, small};
 use rpcrdma_tests::suite::explicit::plan;
-use rpcrdma_tests::world::World;
+use rpcrdma_tests::world::{Plan, World};
 
 type Less = Interposed<Fabric, Limits>;
 
@@ -147,6 +147,85 @@ fn a_device_with_short_queues_carries_everything() {
     carries_everything(&less(|caps| caps.send_depth = 32));
 }
 
+/// A device that gathers few pieces, as siw does, or has no windows, or lacks all that siw lacks but
+/// what [`buffers_of_reads_are_opened_for_the_time_of_the_reads`] judges.
+#[test]
+fn the_whole_suite_passes_on_a_device_that_gathers_six_pieces() {
+    passes_everything(&less(|caps| caps.send_sge = 6));
+}
+
+#[test]
+fn the_whole_suite_passes_on_a_device_without_windows() {
+    passes_everything(&less(|caps| caps.windows = 0));
+}
+
+#[test]
+fn the_whole_suite_passes_on_a_device_like_software_iwarp() {
+    passes_everything(&less(|caps| {
+        (caps.send_sge, caps.recv_sge, caps.read_sge) = (6, 6, 1);
+        (caps.windows, caps.inline_len) = (0, 0);
+    }));
+}
+
+/// Runs all scenarios, in any version.
+fn passes_everything(open: Open<'_, Less>) {
+    Scenario::<Less>::all().iter().for_each(|it| it.check(open));
+}
+
+/// Whoever adds a capability says here which test takes it away.
+#[test]
+fn every_capability_is_taken_away_by_a_test() {
+    let DeviceCaps {
+        name: _, // text
+        // `the_whole_suite_passes_on_a_device_that_gathers_six_pieces`, and the one like iWARP
+        send_sge: _,
+        // `what_cannot_be_done_without_is_named_at_the_start`
+        recv_sge: _,
+        srq_depth: _,
+        cq_depth: _,
+        message_len: _,
+        // `a_device_that_reads_into_one_entry_at_a_time_carries_everything`
+        read_sge: _,
+        // `a_device_with_short_queues_carries_everything`
+        send_depth: _,
+        // `a_device_without_inline_data_carries_everything`
+        inline_len: _,
+        // `the_whole_suite_passes_on_a_device_without_windows`
+        windows: _,
+        // `a_device_that_makes_one_read_at_a_time_carries_everything`, and the one that makes none
+        rd_atomic: _,
+        // `buffers_of_reads_are_opened_for_the_time_of_the_reads`
+        reads_expose: _,
+    } = Fabric::new().caps().clone();
+}
+
+/// The start says that no data of calls is read; what needs none of it is carried.
+#[test]
+fn a_device_that_makes_no_reads_carries_what_needs_none() {
+    let open = less(|caps| caps.rd_atomic = 0);
+    let mut world = World::new(&open, &plan("two"));
+    let peer = world.connect(0);
+    let said = world.servers[0].handle().obtained().to_string();
+    assert!(said.contains("no data of calls are read"), "{said}");
+    world.round(0, peer, &Script::new(1, &[Part::Inline(9)], &[Part::Inline(500)]));
+    let all = Scenario::<Less>::all();
+    let needs_none = all.iter().filter(|it| ["loans", "late"].contains(&it.subject));
+    assert!(needs_none.filter(|it| it.version == "auto").map(|it| it.check(&open)).count() > 5);
+}
+
+/// Devices of one or two gather entries are known to none; short calls are carried all the same.
+#[test]
+fn a_device_that_gathers_nearly_nothing_carries_short_calls() {
+    for send_sge in [1, 2] {
+        let open = less(|caps| caps.send_sge = send_sge);
+        let (mut world, peer) = World::pair(&open, &Plan::default());
+        for len in [0, 1, 500, 3_000] {
+            world.round(0, peer, &Script::new(len, &[Part::Inline(len)], &[Part::Inline(len)]));
+        }
+        world.check_nothing_leaked();
+    }
+}
+
 /// iWARP: a buffer is open while it is read into, and closed before its call is delivered.
 #[test]
 fn buffers_of_reads_are_opened_for_the_time_of_the_reads() {
@@ -181,9 +260,10 @@ fn buffers_of_reads_are_opened_for_the_time_of_the_reads() {
 #[test]
 fn what_cannot_be_done_without_is_named_at_the_start() {
     type Change = fn(&mut DeviceCaps);
-    let changes: [(Change, &str); 5] = [
+    let changes: [(Change, &str); 6] = [
         (|caps| caps.recv_sge = 1, "receive.placement.count"),
         (|caps| caps.srq_depth = 8, "receive.buffers"),
+        (|caps| caps.srq_depth = 0, "receive.buffers"),
         (|caps| caps.message_len = 512, "receive.placement.length"),
         (|caps| caps.cq_depth = 8, "completion queue"),
         (|caps| caps.windows = 1, "explicit.windows"),

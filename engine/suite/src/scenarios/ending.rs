@@ -52,7 +52,8 @@ pub fn a_close_discards_calls_that_have_not_left<P: Provider>(open: Open<'_, P>)
     world.round(0, doomed, &Script::new(0, &[], &[]));
     world.round(0, other, &Script::new(0, &[], &[]));
     world.settle();
-    let bulk = world.clients[0].shard().audit().bulk;
+    let before = world.clients[0].shard().audit();
+    let bulk = before.bulk;
     let item = [Part::Inline(5), Part::Bulk(9_000)];
     for (seed, parts) in [(1, &[][..]), (2, &item), (3, &[Part::Inline(50)]), (4, &item)] {
         for peer in [doomed, other] {
@@ -60,7 +61,11 @@ pub fn a_close_discards_calls_that_have_not_left<P: Provider>(open: Open<'_, P>)
         }
     }
     let audit = world.clients[0].shard().audit();
-    assert_eq!((audit.messages.held, audit.send.held, audit.bulk.leaving), (4, 8, 4));
+    let held = audit.messages.held - before.messages.held;
+    let slots = audit.send.held - before.send.held;
+    assert_eq!((slots, audit.bulk.leaving), (8, 4));
+    // A short one is a message, too, where the device does not copy it.
+    assert!(held == 4 || held <= 8 && world.caps.inline_len < 256, "{held}");
     assert!(world.clients[0].handle().close(doomed));
     world.turn_client(0);
     check_owned(&world.clients[0].shard().audit());

@@ -86,7 +86,10 @@ pub fn payload_that_is_too_long_is_refused<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     let mut call = world.clients[0].call(peer, 0).expect("a call");
     call.payload().put_fixed(&vec![1; 600_000]);
-    assert_eq!(call.submit(), Err(CallRefused::PayloadTooLong));
+    let refused = call.submit();
+    // A message that the device has not copied still has a slot: with that there might be room.
+    let is_busy = refused == Err(CallRefused::Busy) && world.caps.inline_len < 256;
+    assert!(is_busy || refused == Err(CallRefused::PayloadTooLong), "{refused:?}");
     let mut call = world.clients[0].call(peer, 0).expect("all slots came back");
     call.payload().put_fixed(&[1; 4096]);
     drop(call);

@@ -27,11 +27,12 @@ pub fn calls_wait_for_windows<P: Provider>(open: Open<'_, P>) {
             checked += world.check_done();
         }
         let audit = world.clients[0].shard().audit();
-        assert!(audit.windows.held <= 4 && audit.exposures <= 2, "two at a time");
+        let is_few = audit.windows.held <= 4 && audit.exposures <= 2;
+        assert!(is_few || world.caps.windows == 0, "two at a time");
     }
     checked += world.check_all();
     assert_eq!(checked, 60);
-    assert!(refused > 0, "two calls use up the windows");
+    assert!(refused > 0 || world.caps.windows == 0, "two calls use up the windows");
     world.check_all_returned();
     world.check_nothing_leaked();
 }
@@ -92,8 +93,10 @@ pub fn calls_that_never_fit_are_refused_permanently<P: Provider>(open: Open<'_, 
     few_windows.call.explicit.windows = "2".into();
     let (mut world, peer) = World::pair(open, &few_windows);
     let script = Script::new(1, &[], &[Part::Bulk(9_000)]);
-    let refused = world.call(0, peer, &script.clone().place(Place::Into(3)));
-    assert!(refused.is_err_and(|why| !is_passing(why)), "{refused:?}");
+    if world.caps.windows > 0 {
+        let refused = world.call(0, peer, &script.clone().place(Place::Into(3)));
+        assert!(refused.is_err_and(|why| !is_passing(why)), "{refused:?}");
+    }
     world.round(0, peer, &script.place(Place::Into(2)));
     world.check_all_returned();
     // Too few RDMA buffers.
@@ -198,6 +201,9 @@ pub fn calls_that_need_most_of_the_buffers_take_turns<P: Provider>(open: Open<'_
 /// Memory may be exposed by other means than windows.
 pub fn other_modes_of_exposure_work<P: Provider>(open: Open<'_, P>) {
     for way in ["windows", "registration"] {
+        if way == "windows" && open.open().caps().windows == 0 {
+            continue;
+        }
         let mut plan = plan("two");
         plan.call.explicit.exposure = way.into();
         let (mut world, peer) = World::pair(open, &plan);
