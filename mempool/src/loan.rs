@@ -29,6 +29,35 @@ use crate::returns::{Disposal, ReturnLink, Returns};
 ///
 /// The bytes are those that the last owner left; a new block is zero. Taking a loan, and giving it
 /// back on the pool's thread, costs no locked instruction; dropping it costs one.
+///
+/// ```
+/// # use rpcrdma_mempool::{
+/// #     Access, BulkPool, Keys, PoolSpec, Region, RegionSpec, RegisterError, Registered,
+/// #     Registrar, Rights,
+/// # };
+/// # struct Device;
+/// # impl Registrar for Device {
+/// #     fn register(&self, _: &Region, _: Rights) -> Result<Keys, RegisterError> {
+/// #         Ok(Keys { lkey: 7, rkey: 8 })
+/// #     }
+/// #     fn deregister(&self, _: Keys) -> std::io::Result<()> {
+/// #         Ok(())
+/// #     }
+/// # }
+/// # let device = std::sync::Arc::new(Device);
+/// # let blocks = PoolSpec { slots: 1, slot_len: 4096, align: 64 };
+/// # let region = Region::map(&RegionSpec::new(blocks.bulk_region_len()?))?;
+/// # let mut memory = Registered::new(region, device, Rights::own(Access::LOCAL_WRITE))?;
+/// let mut pool = BulkPool::new(&mut memory, &blocks)?;
+/// let mut loan = pool.take().expect("one is free");
+/// loan[..5].copy_from_slice(b"hello"); // registered memory is as any other
+/// loan.truncate(5);
+/// let copied = std::thread::spawn(move || loan.to_vec()).join(); // dropped there
+/// assert_eq!(copied.expect("no panic"), b"hello");
+/// pool.reclaim();
+/// assert_eq!(pool.free(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Loan {
     bytes: NonNull<u8>,
     shared: NonNull<LoanPoolShared>,

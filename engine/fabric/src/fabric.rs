@@ -15,6 +15,16 @@ use crate::queues::FabricQueues;
 use crate::rings::{Links, Size};
 
 /// The software fabric. Clones share the fabric: their queues can reach each other.
+///
+/// ```
+/// use rpcrdma_fabric::Fabric;
+///
+/// let server = Fabric::new();
+/// let client = server.clone(); // for another engine, which reaches the first
+/// assert_eq!(client.in_use(), server.in_use());
+/// let apart = Fabric::new(); // reaches neither
+/// # assert_eq!(apart.in_use().queues, 0);
+/// ```
 #[derive(Clone)]
 pub struct Fabric(Arc<Shared>);
 

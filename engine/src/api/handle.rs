@@ -16,6 +16,21 @@ use crate::stats::report::ShardReport;
 use crate::stats::{SharedStats, Snapshot};
 
 /// A handle to a shard, usable from any thread.
+///
+/// ```
+/// use rpcrdma_engine::{Config, Engine, Fabric, RefuseCalls, ShardState};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut engine = Engine::new(Fabric::new(), Config::default())?;
+/// for shard in engine.start(|_shard| RefuseCalls)? {
+///     let watched = shard.clone();
+///     let calls = std::thread::spawn(move || watched.stats().calls_in).join();
+///     assert_eq!(calls.expect("no panic"), 0);
+///     assert_eq!((shard.state(), shard.connections()), (ShardState::Running, 0));
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct ShardHandle(Arc<Shared>);
 

@@ -23,7 +23,23 @@ use crate::stats::report::ShardReport;
 /// A shard with its handler: one thread's share of the engine.
 ///
 /// Three ways to run it: [`Engine::start`](crate::engine::Engine::start) creates a pinned thread,
-/// [`Shard::run`] runs it on the calling thread, [`Shard::poll_once`] in the host's own loop.
+/// [`Shard::run`] runs it on the calling thread, [`Shard::poll_once`] in the host's own loop:
+///
+/// ```
+/// use rpcrdma_engine::{Clock, Config, Engine, Fabric, RefuseCalls};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let engine = Engine::new(Fabric::new(), Config::default())?;
+/// let mut shard = engine.shard(RefuseCalls)?;
+/// shard.handle().stop(); // here, or on any thread
+/// let clock = Clock::new();
+/// while !shard.is_stopped() {
+///     shard.poll_once(clock.now());
+///     // and whatever else this thread does
+/// }
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// A panic of the handler leaves a shard inconsistent: its connections end, its peers and the
 /// program are notified ([`ShardHandle::state`],

@@ -17,6 +17,30 @@ use crate::shard::rdma::windows::Exposer;
 use crate::stats::sampling::NO_TIMER;
 
 /// The shard, lent to its program between two polls.
+///
+/// ```
+/// use rpcrdma_engine::{Answer, Call, Finished, Handler, Reply, Ticket, Turn};
+///
+/// /// Answers calls at the end of their turn.
+/// #[derive(Default)]
+/// struct AtTheEnd(Vec<Ticket>);
+///
+/// impl Handler for AtTheEnd {
+///     fn on_call<'a>(&mut self, _call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+///         let (answer, ticket) = reply.defer();
+///         self.0.push(ticket);
+///         answer
+///     }
+///
+///     fn on_turn(&mut self, turn: &mut Turn<'_>) {
+///         while let Some(ticket) = self.0.pop() {
+///             if let Err((ticket, _)) = turn.finish(ticket, Finished::default()) {
+///                 return self.0.push(ticket); // no room for a reply: in the next turn
+///             }
+///         }
+///     }
+/// }
+/// ```
 pub struct Turn<'a> {
     pub(crate) parts: &'a mut Parts,
     pub(crate) peers: &'a mut Peers,
