@@ -274,8 +274,8 @@ mod tests {
             line_up => line_up.expect("sockets are everywhere"),
         };
         assert!(line_up.sides.len() >= 5, "sockets need nothing");
-        // All but `ib_send_bw`, which times no round trips.
-        assert_eq!(line_up.sides.len() + line_up.absent.len(), Side::every_peer().len());
+        // All but `ib_send_bw` and `tcp-stream`, which time no round trips; and the side itself.
+        assert_eq!(line_up.sides.len() + line_up.absent.len(), Side::every_peer().len() - 2 + 1);
         let two = LineUp::new(&["unix".into(), "tcp".into()]).expect("two peers");
         assert_eq!((two.sides.len(), two.absent.len()), (2, 0));
     }
