@@ -69,12 +69,14 @@ pub struct Plan {
     pub serve: Raw,
     /// The configuration of the clients.
     pub call: Raw,
+    /// Whether both are used as they are, and not made to suit the device.
+    pub is_exact: bool,
 }
 
 impl Default for Plan {
     /// One server, one client, small memory, parts of up to 64 KiB.
     fn default() -> Plan {
-        Plan { servers: 1, clients: 1, serve: small(), call: small() }
+        Plan { servers: 1, clients: 1, serve: small(), call: small(), is_exact: false }
     }
 }
 
@@ -96,11 +98,12 @@ impl<P: Provider> World<P> {
     pub fn new(open: Open<'_, P>, plan: &Plan) -> World<P> {
         let engine = |raw: &Raw| {
             let device = open.open();
-            let config = suited(&device, raw);
-            Engine::without_threads(device, config).expect("an engine")
+            let caps = device.caps().clone();
+            let config = if plan.is_exact { checked(raw) } else { suited(&device, raw) };
+            (Engine::without_threads(device, config).expect("an engine"), caps)
         };
-        let (server, mut serving) = engine(&plan.serve);
-        let (client, calling) = engine(&plan.call);
+        let ((server, mut serving), caps) = engine(&plan.serve);
+        let ((client, calling), _) = engine(&plan.call);
         let at = serving.listen(open.at()).expect("a port");
         // One thread and virtual time: two runs are equal. XIDs wrap soon.
         let seeded = |engine: &Engine<P>| engine.seed_xids(LAST_XIDS);
@@ -116,7 +119,7 @@ impl<P: Provider> World<P> {
         let clients: Result<Vec<_>, SetupError> = clients.collect();
         let mut world = World {
             at,
-            caps: open.open().caps().clone(),
+            caps,
             servers: servers.expect("the shards that serve"),
             clients: clients.expect("the shards that call"),
             now: 1,

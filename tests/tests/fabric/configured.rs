@@ -216,6 +216,7 @@ fn registrations_expose_memory_only_if_configured() {
         let device = fabric(windows);
         let mut plan = plan("two");
         plan.call.explicit.exposure = named.into();
+        plan.is_exact = true;
         // All windows are for the client.
         plan.serve.connections.calls_max = 0;
         let mut world = World::new(&|| device.clone(), &plan);
