@@ -11,9 +11,8 @@
 //! 5041) and RDMAP (RFC 5040). The peer is this provider, the kernel's siw, or an iWARP NIC.
 //!
 //! The rules are those of `rpcrdma-transport`, as on the software fabric. A connection is a carrier:
-//! a request is done when TCP has taken its bytes, and a message is taken from the stream only when
-//! there is a Receive for it. Without a Receive the stream is not read, and TCP's window stops the
-//! peer.
+//! a request is done when TCP has taken its bytes, and a message is given out only when there is a
+//! Receive for it. While one waits, the stream is not read, and TCP's window stops the peer.
 //!
 //! **The peer is not trusted.** Every length, key, offset and number is checked before memory is
 //! touched. What breaks the rules is answered by a Terminate message and ends its own connection.

@@ -61,8 +61,6 @@ pub(crate) struct Link {
     has_front: AtomicBool,
     /// Bytes were received that were not looked at.
     has_unread: AtomicBool,
-    /// What the peer has said with a Terminate message.
-    terminated: Mutex<Option<Terminate>>,
 }
 
 impl Link {
@@ -83,7 +81,6 @@ impl Link {
             has_begun: AtomicBool::new(matches!(terms.first, First::Ours { .. })),
             has_front: AtomicBool::new(false),
             has_unread: AtomicBool::new(false),
-            terminated: Mutex::new(None),
             terms,
         };
         if let First::Ours { ready: Some(ready) } = link.terms.first {
@@ -274,10 +271,9 @@ impl Link {
         self.flush();
     }
 
-    /// The peer has said that this side has done something wrong, and why.
+    /// The peer has said that this side has done something wrong.
     #[cold]
     pub(crate) fn was_terminated(&self, payload: &[u8]) {
-        *lock(&self.terminated) = Terminate::decode(payload);
         if Terminate::blames_read(payload) {
             self.reads().refuse_next();
         }

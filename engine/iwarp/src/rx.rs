@@ -193,7 +193,10 @@ impl Rx {
         let payload = &self.buffer[at..at + len];
         match arrived {
             Arrived::Send { offset, is_last, invalidates, .. } => {
-                self.parts.push((at, len));
+                // An empty segment adds nothing but its end.
+                if len > 0 {
+                    self.parts.push((at, len));
+                }
                 if is_last {
                     let op = invalidates.map_or(OP_SEND, |_| OP_SEND_INVALIDATE);
                     let rkey = invalidates.unwrap_or(0);
@@ -239,6 +242,7 @@ impl Rx {
     /// The front is not there any more.
     fn pop(&mut self) {
         self.parts.clear();
+        self.parts.shrink_to(PARTS_KEPT);
         self.front = None;
         self.start = self.parsed;
         self.next += 1;
@@ -446,3 +450,5 @@ const FAR: usize = RECEIVE_MAX;
 const MOVED_BELOW: usize = 1 << 17;
 /// Parts of a message that are expected.
 const PARTS: usize = 128;
+/// Room for parts that is kept for the next message.
+const PARTS_KEPT: usize = 32 * PARTS;

@@ -9,7 +9,7 @@ use rpcrdma_transport::device::Device;
 use rpcrdma_transport::endpoint::{Peer, Seat};
 
 use crate::end::TcpEnd;
-use crate::link::{Link, LinkSpec};
+use crate::link::{Link, LinkSpec, SLOTS};
 use crate::options::TcpOptions;
 use crate::port::Port;
 use crate::queues::TcpEndpoint;
@@ -29,7 +29,9 @@ impl Shared {
     /// What this side wants of its connections.
     pub(crate) fn wishes(&self) -> Wishes {
         let TcpOptions { crc, rd_atomic, .. } = self.options;
-        Wishes { crc, ird: rd_atomic, ord: rd_atomic }
+        // A path holds as many Reads of a peer as it has slots.
+        let reads = rd_atomic.min(SLOTS as u32);
+        Wishes { crc, ird: reads, ord: reads }
     }
 
     /// Makes this side's link over a socket whose start is done, and the queue pair of `seat` on

@@ -12,9 +12,10 @@ use crate::wire::start::{DEPTH_MASK, Enhanced, Kind, Revision, Start};
 pub struct Terms {
     /// CRCs are made and checked.
     pub checks_crc: bool,
-    /// The Reads that the peer may have under way at this side.
+    /// The Reads that the peer may have under way at this side. At least one is served.
     pub ird: u32,
-    /// The Reads that this side may have under way. 0: it must not read.
+    /// The Reads that this side may have under way. 0: the peer serves none. One is sent all the
+    /// same, and refused by a Terminate message: a request that waited would wait for ever.
     pub ord: u32,
     /// Who sends the first FPDU.
     pub first: First,

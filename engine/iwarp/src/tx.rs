@@ -263,8 +263,12 @@ impl Vacant for Claimed<'_> {
         let Claimed(tx) = self;
         let link = Arc::clone(&tx.link);
         let mut out = link.out();
+        // Behind the end of the stream nothing is sent: it is flushed with the queue pair.
+        let was_open = out.is_open();
         tx.push(&mut out, keys);
-        out.end_message(true);
+        if was_open {
+            out.end_message(true);
+        }
         tx.head += 1;
         link.note_pending(&out);
     }
