@@ -64,10 +64,7 @@ impl Device {
     ) -> Result<Device, SetupError> {
         let ops = Ops::of(context)?;
         // SAFETY: the context is open.
-        let pd = unsafe { (lib.ibv_alloc_pd)(context) };
-        if pd.is_null() {
-            return Err(error::last("ibv_alloc_pd"));
-        }
+        let pd = error::made("ibv_alloc_pd", || unsafe { (lib.ibv_alloc_pd)(context) })?;
         let domain = Domain { lib, pd };
         let (mut caps, quirks) = limits::of(lib, context, port_num, &domain, &ops)?;
         caps.inline_len = caps.inline_len.min(options.inline_len);

@@ -1,4 +1,5 @@
 //! Failed library calls: the call, its error number, and the likely cause.
+#![expect(unsafe_code, reason = "a library that sets no error number leaves one of another call")]
 
 use std::io;
 
@@ -8,6 +9,20 @@ use rpcrdma_provider::SetupError;
 #[cold]
 pub(crate) fn last(call: &'static str) -> SetupError {
     of(call, io::Error::last_os_error())
+}
+
+/// What a call of the library makes. It returns null if it fails, and most drivers set `errno` then:
+/// without, it would be that of any call before.
+pub(crate) fn made<T>(
+    call: &'static str,
+    make: impl FnOnce() -> *mut T,
+) -> Result<*mut T, SetupError> {
+    // SAFETY: the call takes nothing.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: the place is this thread's own.
+    unsafe { *errno = 0 };
+    let it = make();
+    if it.is_null() { Err(last(call)) } else { Ok(it) }
 }
 
 /// An error of a call that returns an error number.
@@ -47,6 +62,7 @@ pub(crate) fn likely_cause(call: &str, errno: i32) -> &'static str {
         libc::EADDRNOTAVAIL => "no interface of an RDMA device has this address",
         libc::EADDRINUSE => "another listener has this address already",
         libc::EBUSY => "something that was made of it is still in use",
+        0 => "the driver does not say why; see dmesg for what the kernel says",
         _ => "see dmesg for what the kernel says",
     }
 }
@@ -61,6 +77,15 @@ mod tests {
         assert!(error.contains("ibv_reg_mr") && error.contains("ulimit -l"), "{error}");
         // A call that locks no memory has no such cause.
         assert!(!code("ibv_query_device", libc::ENOMEM).to_string().contains("ulimit"));
+    }
+
+    #[test]
+    fn what_a_call_before_has_failed_with_is_no_reason() {
+        assert!(std::fs::metadata("/nowhere").is_err());
+        let error = made("ibv_create_qp", std::ptr::null_mut::<u8>).expect_err("it made nothing");
+        let SetupError::System { source, hint, .. } = error else { panic!("{error}") };
+        assert_eq!(source.raw_os_error(), Some(0));
+        assert!(hint.contains("does not say why"), "{hint}");
     }
 
     #[test]

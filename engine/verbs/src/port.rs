@@ -26,7 +26,6 @@ use rpcrdma_provider::{QueueEvent, SetupError, Waker};
 use crate::cm::id::{Errand, Id};
 use crate::device::Device;
 use crate::device_event::{DeviceEvent, Listener};
-use crate::error;
 use crate::names::{Key, Name};
 use crate::sys::verbs as sys;
 
@@ -143,15 +142,13 @@ impl Port {
             return Err((id, error));
         }
         let key = Key::new();
-        let mut attr = self.pair_attr(key);
-        // SAFETY: domain and queues are alive, and `attr` is as the header has it.
-        let qp = unsafe { (self.device.lib.ibv_create_qp)(self.pd, &raw mut attr) };
-        let failure = qp.is_null().then(|| error::last("ibv_create_qp"));
+        let made = self.make_pair(key);
         let mut pairs = self.pairs();
         pairs.in_making -= 1;
-        if let Some(failure) = failure {
-            return Err((id, failure));
-        }
+        let qp = match made {
+            Ok(qp) => qp,
+            Err(error) => return Err((id, error)),
+        };
         // SAFETY: the library has just returned the queue pair.
         let num = unsafe { (*qp).qp_num };
         let pair = Pair::new(key, num, qp, id);

@@ -67,11 +67,10 @@ fn inline_len(
     send_sge: u32,
 ) -> Result<u32, SetupError> {
     // SAFETY: the context is open; a completion queue without a channel has the first vector.
-    let cq = unsafe { (lib.ibv_create_cq)(context, 1, ptr::null_mut(), ptr::null_mut(), 0) };
-    if cq.is_null() {
-        return Err(error::last("ibv_create_cq"));
-    }
-    let mut kept = 0;
+    let cq = error::made("ibv_create_cq", || unsafe {
+        (lib.ibv_create_cq)(context, 1, ptr::null_mut(), ptr::null_mut(), 0)
+    })?;
+    let (mut kept, mut failure) = (0, None);
     let found = INLINE_LENGTHS.into_iter().find_map(|wanted| {
         let mut attr = sys::ibv_qp_init_attr {
             qp_context: ptr::null_mut(),
@@ -89,20 +88,23 @@ fn inline_len(
             sq_sig_all: 0,
         };
         // SAFETY: domain and queue are alive, and `attr` is as the header has it.
-        let qp = unsafe { (lib.ibv_create_qp)(domain.pd, &raw mut attr) };
-        if qp.is_null() {
-            return None;
-        }
+        let qp = error::made("ibv_create_qp", || unsafe {
+            (lib.ibv_create_qp)(domain.pd, &raw mut attr)
+        });
+        let qp = qp.map_err(|why| failure = Some(why)).ok()?;
         // SAFETY: the queue pair was just created and has no other references.
         kept = unsafe { (lib.ibv_destroy_qp)(qp) };
         // A driver may grant more than requested; how much more depends on the other limits.
         Some(wanted.min(attr.cap.max_inline_data))
     });
-    let failure = error::last("ibv_create_qp");
     // SAFETY: the queue was made above; its queue pair is gone, or it says EBUSY and stays.
     let code = unsafe { (lib.ibv_destroy_cq)(cq) };
     match (kept, code) {
-        (0, 0) => found.ok_or(failure),
+        (0, 0) => match (found, failure) {
+            (Some(len), _) => Ok(len),
+            (None, Some(why)) => Err(why),
+            (None, None) => Ok(0),
+        },
         (0, code) => Err(error::code("ibv_destroy_cq", code)),
         (code, _) => Err(error::code("ibv_destroy_qp", code)),
     }

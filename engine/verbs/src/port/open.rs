@@ -118,11 +118,11 @@ impl Port {
         if self.cq.is_null() {
             let depth = i32::try_from(depth).unwrap_or(i32::MAX);
             // SAFETY: the context is open and the channel is alive.
-            self.cq = unsafe {
+            self.cq = error::made("ibv_create_cq", || unsafe {
                 (lib.ibv_create_cq)(*context, depth, self.key.as_context(), self.channel, vector)
-            };
+            })?;
         }
-        if self.cq.is_null() { Err(error::last("ibv_create_cq")) } else { Ok(()) }
+        Ok(())
     }
 
     fn open_srq(&mut self, attr: &QueueAttr) -> Result<(), SetupError> {
@@ -135,19 +135,25 @@ impl Port {
             },
         };
         // SAFETY: the domain is alive and `attr` is as the header has it.
-        self.srq = unsafe { (self.device.lib.ibv_create_srq)(self.pd, &raw mut attr) };
-        if self.srq.is_null() { Err(error::last("ibv_create_srq")) } else { Ok(()) }
+        self.srq = error::made("ibv_create_srq", || unsafe {
+            (self.device.lib.ibv_create_srq)(self.pd, &raw mut attr)
+        })?;
+        Ok(())
+    }
+
+    /// A queue pair that nobody owns yet.
+    pub(super) fn make_pair(&self, key: Key) -> Result<*mut sys::ibv_qp, SetupError> {
+        let mut attr = self.pair_attr(key);
+        // SAFETY: domain and queues are alive, and `attr` is as the header has it.
+        error::made("ibv_create_qp", || unsafe {
+            (self.device.lib.ibv_create_qp)(self.pd, &raw mut attr)
+        })
     }
 
     /// Creates a queue pair and destroys it, so that missing device support shows now and not with
     /// the first connection.
     fn try_pair(&self) -> Result<(), SetupError> {
-        let mut attr = self.pair_attr(Key::new());
-        // SAFETY: domain and queues are alive, and `attr` is as the header has it.
-        let qp = unsafe { (self.device.lib.ibv_create_qp)(self.pd, &raw mut attr) };
-        if qp.is_null() {
-            return Err(error::last("ibv_create_qp"));
-        }
+        let qp = self.make_pair(Key::new())?;
         // SAFETY: the queue pair was just created and has no other references.
         match unsafe { (self.device.lib.ibv_destroy_qp)(qp) } {
             0 => Ok(()),

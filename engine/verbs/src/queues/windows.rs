@@ -113,11 +113,7 @@ fn make(device: &Device) -> Result<*mut sys::ibv_mw, SetupError> {
         return Err(error::code("ibv_alloc_mw", libc::EOPNOTSUPP));
     };
     // SAFETY: the domain is alive.
-    let mw = unsafe { alloc(device.domain.pd, sys::IBV_MW_TYPE_2) };
-    if mw.is_null() {
-        return Err(error::last("ibv_alloc_mw"));
-    }
-    Ok(mw)
+    error::made("ibv_alloc_mw", || unsafe { alloc(device.domain.pd, sys::IBV_MW_TYPE_2) })
 }
 
 fn free(device: &Device, mw: *mut sys::ibv_mw) -> Result<(), SetupError> {
