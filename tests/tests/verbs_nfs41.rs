@@ -15,6 +15,7 @@ use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::{Address, Engine};
 use rpcrdma_tests::device::{address, device};
 use rpcrdma_tests::nfs41::suite::{self, Scene};
+use rpcrdma_tests::setup::suited;
 use rpcrdma_verbs::Verbs;
 
 const EXPORT: &str = "/export";
@@ -23,7 +24,7 @@ fn server() -> Address {
     SocketAddr::new(address(), 20_049).into()
 }
 
-fn configured(change: impl Fn(&mut Raw)) -> Config {
+fn configured(device: &Verbs, change: impl Fn(&mut Raw)) -> Config {
     let mut raw = Config::default().raw().clone();
     raw.engine.provider = "verbs".into();
     raw.engine.numa_bind = false;
@@ -36,12 +37,18 @@ fn configured(change: impl Fn(&mut Raw)) -> Config {
     raw.app.bulk.length = "256KiB".into();
     raw.explicit.buffers.count = 32;
     change(&mut raw);
-    Config::try_from(raw).expect("the configuration of a test holds")
+    suited(device, &raw)
+}
+
+fn engine(change: impl Fn(&mut Raw)) -> Engine<Verbs> {
+    let device = device().device;
+    let config = configured(&device, change);
+    Engine::new(device, config).expect("an engine")
 }
 
 /// Hands a test the scene.
 fn with_server(change: impl Fn(&mut Raw), test: impl FnOnce(Scene<'_, Verbs>)) {
-    let engine = Engine::new(device().device, configured(change)).expect("an engine");
+    let engine = engine(change);
     test(Scene { engine: &engine, at: server(), path: Path::new(EXPORT) });
 }
 
@@ -112,7 +119,7 @@ fn another_session_after_a_loss() {
 fn a_recall_crosses_the_wire() {
     let server = env::var("RPCRDMA_TEST_SERVER");
     let server = server.map_or(address(), |it| it.parse().expect("an address of the server"));
-    let engine = Engine::new(device().device, configured(|_| {})).expect("an engine");
+    let engine = engine(|_| {});
     let at = SocketAddr::new(server, 20_049).into();
     let scene = Scene { engine: &engine, at, path: Path::new("/nowhere") };
     let messages = suite::recall::a_recall_crosses_the_wire(scene, "captured", 20_000);
@@ -125,7 +132,7 @@ fn a_recall_crosses_the_wire() {
 #[test]
 #[ignore = "needs an RDMA device, and root: tests/run vm"]
 fn the_kernel_mounts_and_is_called_back() {
-    let engine = Engine::new(device().device, configured(|_| {})).expect("an engine");
+    let engine = engine(|_| {});
     let at = SocketAddr::new(address(), 0).into();
     suite::served::the_kernel_mounts_and_is_called_back(&engine, at);
 }

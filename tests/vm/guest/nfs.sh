@@ -28,6 +28,13 @@ ganesha_server() {
     until_true 30 grep -q "NFS SERVER INITIALIZED" /run/ganesha.log || { tail -n 5 /run/ganesha.log && return 1; }
 }
 
+# nfs3_config FILE: of rpcrdma-nfs3 on this device. iWARP has no windows, and opens the buffers of Reads: docs/security.md.
+nfs3_config() {
+    way=auto
+    [ "$DEVICE" != siw ] || way=registration
+    printf '[explicit]\nexposure = "%s"\n' "$way" >"$1"
+}
+
 # kernel_mount ADDRESS:PATH DIRECTORY [OPTIONS]: by version 3 over RDMA, from whatever serves at ports 20048 and 20049.
 # The options come behind those and can overrule them.
 kernel_mount() {
