@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rpcrdma_transport::carrier::EndId;
 use rpcrdma_transport::conn::{Conn, Progress};
 use rpcrdma_transport::rights::Granted;
+use rustix::io::Errno;
 use rustix::net::Shutdown;
 
 use crate::output::{Lent, Output};
@@ -184,6 +185,27 @@ impl Link {
     #[cold]
     pub(crate) fn end_for_good(&self) {
         self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// The outcome of a system call that was to receive `asked` bytes, not none. Returns how many came.
+    #[inline]
+    pub(crate) fn received(&self, outcome: Result<usize, Errno>, asked: usize) -> usize {
+        match outcome {
+            Ok(0) => self.end_for_good(),
+            Ok(received) => {
+                self.port.has_asked(true);
+                if received < asked {
+                    self.port.has_read_all(self.qp_num);
+                }
+            }
+            Err(Errno::AGAIN) => {
+                self.port.has_asked(false);
+                self.port.has_read_all(self.qp_num);
+            }
+            Err(Errno::INTR) => {}
+            Err(_) => self.end_for_good(),
+        }
+        outcome.unwrap_or(0)
     }
 
     /// The first FPDU of the peer has come: this side may send, too.

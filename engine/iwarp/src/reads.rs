@@ -90,68 +90,93 @@ impl Reads {
         }
     }
 
-    /// Puts the bytes of a Response into their place.
+    /// Checks a Response of `len` bytes against the oldest Read that is not over.
     ///
     /// # Errors
-    /// If they answer no Read, or not in order, or not as many bytes as were asked for.
-    pub(crate) fn on_response(
-        &mut self,
+    /// If it answers no Read, or not in order, or not as many bytes as were asked for.
+    pub(crate) fn check(
+        &self,
         (stag, to, is_last): (u32, u64, bool),
-        bytes: &[u8],
-        keys: &KeyCache,
+        len: u32,
     ) -> Result<(), Violation> {
-        let Some(read) = self.waiting.iter_mut().find(|read| read.outcome.is_none()) else {
+        let Some(read) = self.waiting.iter().find(|read| read.outcome.is_none()) else {
             return Err(Violation::Read);
         };
         if read.stag != stag {
             return Err(Violation::Stag(stag));
         }
-        let (len, wanted) = (bytes.len() as u32, read.body.header.byte_len);
-        let left = wanted - read.received;
-        if to != u64::from(read.received) || bytes.len() > left as usize {
+        let left = read.body.header.byte_len - read.received;
+        if to != u64::from(read.received) || len > left {
             return Err(Violation::Bounds { to, len });
         }
         if is_last && len != left {
             return Err(Violation::Read);
         }
-        let is_there = read.is_withdrawn || read.put(bytes, keys);
-        read.received += len;
-        if !is_there {
-            // The program has deregistered the memory: the Read fails, and its connection with it.
-            read.is_withdrawn = true;
-            read.outcome = Some(Err(Refusal::Unreadable));
-        } else if is_last {
-            read.outcome = Some(Ok(()));
-        }
         Ok(())
+    }
+
+    /// Copies bytes of a Response that was checked to their place.
+    pub(crate) fn put(&mut self, stag: u32, mut bytes: &[u8], is_last: bool, keys: &KeyCache) {
+        loop {
+            self.fill(stag, keys, |place| {
+                let len = place.map_or(bytes.len(), |(_, room)| room.min(bytes.len()));
+                if let Some((to, _)) = place {
+                    // SAFETY: `fill` says why the memory may be written. The bytes were received
+                    // into memory of this crate.
+                    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, len) };
+                }
+                bytes = &bytes[len..];
+                (len as u32, is_last && bytes.is_empty())
+            });
+            if bytes.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Has `fill` put the next bytes of a Response that was checked to their place, which has room
+    /// for so many: registered memory, for writing, which posting the Read checked. No one else
+    /// touches it until the Read has completed or was withdrawn. Without a place nobody wants the
+    /// bytes. `fill` returns how many have come, and whether they are the last.
+    pub(crate) fn fill(
+        &mut self,
+        stag: u32,
+        keys: &KeyCache,
+        fill: impl FnOnce(Option<(*mut u8, usize)>) -> (u32, bool),
+    ) {
+        let oldest = self.waiting.iter_mut().find(|read| read.outcome.is_none());
+        // The Read that was answered has failed since, and another is the oldest.
+        let Some(read) = oldest.filter(|read| read.stag == stag) else {
+            fill(None);
+            return;
+        };
+        let (len, is_end) = fill(read.place(keys));
+        read.received += len;
+        if is_end {
+            read.outcome.get_or_insert(Ok(()));
+        }
     }
 }
 
 impl Read {
-    /// Copies the next bytes to the pieces that they belong to. False if a piece is not registered
-    /// any more.
-    fn put(&self, mut bytes: &[u8], keys: &KeyCache) -> bool {
+    /// The rest of the piece that the next byte belongs to. If it is not registered any more, the
+    /// Read fails, and its connection with it.
+    fn place(&mut self, keys: &KeyCache) -> Option<(*mut u8, usize)> {
         let mut skip = self.received;
-        for piece in self.body.pieces() {
-            if skip >= piece.len {
-                skip -= piece.len;
-                continue;
-            }
-            let len = bytes.len().min((piece.len - skip) as usize);
-            let Some((now, rest)) = bytes.split_at_checked(len) else { return false };
-            let Some(to) = keys.locate(piece.key, piece.offset, piece.len) else { return false };
-            let to = to.wrapping_add(u64::from(skip));
-            let to = std::ptr::with_exposed_provenance_mut::<u8>(to as usize);
-            // SAFETY: the piece is registered, for writing, which posting the Read checked, and
-            // `len` bytes of it are left behind `skip`. No one else touches it until the Read has
-            // completed or was withdrawn. The bytes were received into memory of this crate.
-            unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), to, len) };
-            (bytes, skip) = (rest, 0);
-            if bytes.is_empty() {
-                break;
-            }
-        }
-        bytes.is_empty()
+        let mut pieces = self.body.pieces();
+        let piece = pieces.find(|piece| {
+            let is_it = skip < piece.len;
+            skip -= if is_it { 0 } else { piece.len };
+            is_it
+        });
+        let piece = piece.filter(|_| !self.is_withdrawn)?;
+        let Some(to) = keys.locate(piece.key, piece.offset, piece.len) else {
+            self.is_withdrawn = true;
+            self.outcome = Some(Err(Refusal::Unreadable));
+            return None;
+        };
+        let to = to.wrapping_add(u64::from(skip));
+        Some((std::ptr::with_exposed_provenance_mut(to as usize), (piece.len - skip) as usize))
     }
 }
 

@@ -5,8 +5,11 @@
 //! ```
 //!
 //! The stream is read only when no message waits, so a peer without a Receive here is stopped by
-//! TCP. The bytes of a message are copied once, from the buffer to where they belong.
+//! TCP. The bytes of a message are copied once, from the buffer to where they belong; those of a long
+//! segment for memory are received there (`rest`).
 #![expect(unsafe_code, reason = "the transport reads the bytes of a message by a raw pointer")]
+
+mod rest;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,9 +21,9 @@ use rpcrdma_transport::body::{
 use rpcrdma_transport::carrier::{DmaError, Incoming};
 use rpcrdma_transport::keys::KeyCache;
 use rpcrdma_transport::rights::Granted;
-use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
+use self::rest::Rest;
 use crate::link::Link;
 use crate::wire::fpdu;
 use crate::wire::inbound::{Arrived, Inbound};
@@ -45,8 +48,13 @@ pub struct Rx {
     next: u64,
     /// The peer's Reads that are not answered, by position.
     sinks: VecDeque<(u64, ReadRequest)>,
-    /// Where the segment is that was looked at last: that of the front, if there is one.
-    last: Range<usize>,
+    /// Where the segment is that was looked at last, or its beginning, and how long it is: that of
+    /// the front, if there is one.
+    last: (Range<usize>, u16),
+    /// The segment that is being received where it belongs.
+    rest: Option<Rest>,
+    /// Bytes behind the payload of the last one, which are skipped.
+    tail: usize,
 }
 
 /// The message that is taken next.
@@ -72,7 +80,9 @@ impl Rx {
             end: 0,
             front: None,
             next: 0,
-            last: 0..0,
+            last: (0..0, 0),
+            rest: None,
+            tail: 0,
         };
         rx.receive();
         rx.parse(None);
@@ -91,22 +101,8 @@ impl Rx {
             self.link.terminate(Violation::TooLong, None);
             return self.link.end_for_good();
         }
-        match rustix::net::recv(&self.link.socket, into, RecvFlags::DONTWAIT) {
-            Ok((_, 0)) => self.link.end_for_good(),
-            Ok((_, received)) => {
-                self.link.port.has_asked(true);
-                self.end += received;
-                if received < asked {
-                    self.link.port.has_read_all(self.link.qp_num);
-                }
-            }
-            Err(Errno::AGAIN) => {
-                self.link.port.has_asked(false);
-                self.link.port.has_read_all(self.link.qp_num);
-            }
-            Err(Errno::INTR) => {}
-            Err(_) => self.link.end_for_good(),
-        }
+        let received = rustix::net::recv(&self.link.socket, into, RecvFlags::DONTWAIT);
+        self.end += self.link.received(received.map(|(_, len)| len), asked);
     }
 
     /// Moves what is not consumed to the beginning if that is less than what was consumed: a stream
@@ -130,7 +126,7 @@ impl Rx {
 
     /// Looks at FPDUs until a message is whole. Without `keys` it stops at a Read Response.
     fn parse(&mut self, keys: Option<&KeyCache>) {
-        while self.front.is_none() && !self.link.is_over() {
+        while self.front.is_none() && self.rest.is_none() && !self.link.is_over() {
             match self.parse_one(keys) {
                 Ok(true) => {}
                 Ok(false) => return,
@@ -144,11 +140,14 @@ impl Rx {
 
     /// Looks at an FPDU. False if it is not whole, or has to wait for keys.
     fn parse_one(&mut self, keys: Option<&KeyCache>) -> Result<bool, Violation> {
-        self.last = 0..0;
+        if !self.skip_tail() {
+            return Ok(false);
+        }
+        self.last = (0..0, 0);
         let bytes = &self.buffer[self.parsed..self.end];
         let Some(found) = fpdu::split(bytes, self.link.terms.checks_crc)? else {
             self.link.set_unread(false);
-            return Ok(false);
+            return self.begin_rest(keys);
         };
         let (first, len) = (self.parsed + found.ulpdu.start, found.ulpdu.len());
         if len == 0 {
@@ -158,7 +157,7 @@ impl Rx {
             return Ok(true);
         }
         let ulpdu = &bytes[found.ulpdu.clone()];
-        self.last = first..first + len;
+        self.last = (first..first + len, len as u16);
         let (segment, header_len) = Segment::decode(ulpdu)?;
         if keys.is_none() && is_response(&segment) {
             self.link.set_unread(true);
@@ -223,7 +222,9 @@ impl Rx {
             }
             Arrived::ReadResponse { stag, to, is_last } => {
                 let Some(keys) = keys else { return Ok(()) };
-                self.link.reads().on_response((stag, to, is_last), payload, keys)?;
+                let mut reads = self.link.reads();
+                reads.check((stag, to, is_last), len as u32)?;
+                reads.put(stag, payload, is_last, keys);
             }
             Arrived::Terminate => self.link.was_terminated(payload),
         }
@@ -262,10 +263,11 @@ impl Rx {
         }
     }
 
-    /// The segment that was looked at last, with its length.
+    /// The segment that was looked at last, or its beginning, with its length.
     fn last(&self) -> Option<(&[u8], u16)> {
-        let segment = self.buffer.get(self.last.clone()).filter(|segment| !segment.is_empty())?;
-        Some((segment, segment.len() as u16))
+        let (at, len) = &self.last;
+        let segment = self.buffer.get(at.clone()).filter(|segment| !segment.is_empty())?;
+        Some((segment, *len))
     }
 }
 
@@ -293,7 +295,11 @@ unsafe impl Incoming for Rx {
             self.parse(Some(keys));
         }
         if self.front.is_none() && self.link.port.may_read(self.link.qp_num) {
-            self.receive();
+            if self.rest.is_none() {
+                self.receive();
+            } else {
+                self.take_in_rest(keys);
+            }
             self.parse(Some(keys));
         }
     }
@@ -356,6 +362,10 @@ unsafe impl Incoming for Rx {
         Some(Ok(()))
     }
 
+    fn place(&mut self, to: Granted) -> bool {
+        self.receive_write(to)
+    }
+
     fn answer(
         &self,
         position: u64,
@@ -397,6 +407,10 @@ unsafe impl Incoming for Rx {
     #[cold]
     fn refuse(&mut self, why: Refusal) {
         self.end(why);
+        if self.rest.is_some() {
+            // What is behind is no segment.
+            self.link.end_for_good();
+        }
         self.pop();
     }
 

@@ -216,6 +216,14 @@ pub unsafe trait Incoming {
         put: impl FnMut(*const u8, usize) -> Result<(), DmaError>,
     ) -> Option<Result<(), DmaError>>;
 
+    /// Receives bytes of the front, a Write that has not arrived whole, in the memory that it names,
+    /// for a carrier that can. False if its bytes are to be pulled. What has not come by then is the
+    /// next front.
+    #[inline]
+    fn place(&mut self, _to: Granted) -> bool {
+        false
+    }
+
     /// Copies bytes of this side to the sender's memory that the Read at `position` refers to, or to
     /// where the sender's [`Outgoing::land`] finds them. None, without any access, if the sender has
     /// withdrawn it or is gone.

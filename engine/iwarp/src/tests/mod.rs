@@ -7,6 +7,7 @@ mod device;
 mod hostile;
 mod lengths;
 mod raw;
+mod rest;
 mod sleep;
 
 #[path = "../../../fabric/src/tests/fault.rs"]
