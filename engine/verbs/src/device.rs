@@ -1,6 +1,7 @@
 //! The device: the state that all its queues share.
 #![expect(unsafe_code, reason = "libibverbs is called")]
 
+mod filler;
 pub(crate) mod find;
 mod limits;
 pub(crate) mod ops;
@@ -14,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use rpcrdma_mempool::{Keys, Region, RegisterError, Registrar, Rights};
 use rpcrdma_provider::{DeviceCaps, SetupError};
 
+use self::filler::Filler;
 use self::find::{Contexts, Found};
 use self::ops::{Domain, Ops, Quirks, Transport};
 use crate::counters::Counters;
@@ -46,6 +48,7 @@ pub(crate) struct Device {
     // The drop order: a protection domain must be empty when it is freed.
     pub regions: Regions,
     pub domain: Domain,
+    _filler: Option<Filler>,
     _contexts: Contexts,
 }
 
@@ -67,6 +70,7 @@ impl Device {
         let pd = error::made("ibv_alloc_pd", || unsafe { (lib.ibv_alloc_pd)(context) })?;
         let domain = Domain { lib, pd };
         let (mut caps, quirks) = limits::of(lib, context, port_num, &domain, &ops)?;
+        let filler = quirks.mistakes_a_place.then(|| Filler::make(lib, context)).transpose()?;
         caps.inline_len = caps.inline_len.min(options.inline_len);
         caps.rd_atomic = caps.rd_atomic.min(options.reads.into());
         Ok(Device {
@@ -85,6 +89,7 @@ impl Device {
             opened: AtomicUsize::new(0),
             regions: Regions::new(lib, pd),
             domain,
+            _filler: filler,
             _contexts: contexts,
         })
     }

@@ -54,6 +54,7 @@ pub(super) fn of(
         tells_last_receive: !is_soft,
         fences_reports: is_siw,
         swallows_posts: is_siw,
+        mistakes_a_place: is_siw,
     };
     Ok((caps, quirks))
 }

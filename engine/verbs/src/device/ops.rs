@@ -22,6 +22,8 @@ pub(crate) struct Quirks {
     /// software iWARP, which has completed everything that was posted before when `ibv_modify_qp`
     /// returns.
     pub swallows_posts: bool,
+    /// Whether a queue is not made if it is given a certain place: libsiw.
+    pub mistakes_a_place: bool,
 }
 
 /// Who moves the queue pairs of a device through their states.

@@ -48,6 +48,8 @@ pub(super) struct State {
     pub(super) looks: usize,
     pub(super) unacknowledged: usize,
     pub(super) numbers: u32,
+    /// Where the next queue of an iWARP device is mapped.
+    mapped: usize,
     /// Who has listened last, and how many ask for a connection.
     pub(super) listener: Option<*mut rdma_cm_id>,
     pub(super) asking: usize,
@@ -201,6 +203,24 @@ impl Board {
                 ptr::null_mut()
             }
         }
+    }
+
+    /// As [`Board::make`], of a queue that a program maps. As siw, an iWARP device gives it the next
+    /// place, and as libsiw, the library takes one place for none and sets no error number.
+    pub(super) fn make_mapped<T>(
+        &self,
+        (function, kind): (&'static str, &'static str),
+        len: usize,
+        it: T,
+    ) -> *mut T {
+        if self.is_iwarp() {
+            let at = self.state().mapped;
+            self.state().mapped += len.next_multiple_of(0x4000);
+            if at == 0x9_0000 {
+                return ptr::null_mut();
+            }
+        }
+        self.make(function, kind, it)
     }
 
     /// Notes a call that destroys something: its error number.

@@ -83,12 +83,14 @@ extern "C" fn destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
 
 extern "C" fn create_cq(
     context: *mut ibv_context,
-    _: c_int,
+    cqe: c_int,
     cq_context: *mut c_void,
     channel: *mut ibv_comp_channel,
     _: c_int,
 ) -> *mut ibv_cq {
-    board_of(context).make("ibv_create_cq", "cq", ibv_cq { context, channel, cq_context })
+    let len = 32 * cqe.unsigned_abs() as usize + 8;
+    let cq = ibv_cq { context, channel, cq_context };
+    board_of(context).make_mapped(("ibv_create_cq", "cq"), len, cq)
 }
 
 extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
@@ -111,7 +113,7 @@ extern "C" fn ack_cq_events(_: *mut ibv_cq, _: c_uint) {}
 extern "C" fn create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq {
     let context = seen(pd).context;
     let srq = ibv_srq { context, srq_context: seen(attr).srq_context, pd };
-    board_of(context).make("ibv_create_srq", "srq", srq)
+    board_of(context).make_mapped(("ibv_create_srq", "srq"), 4096, srq)
 }
 
 extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
@@ -139,7 +141,7 @@ extern "C" fn create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ib
         state: 0,
         qp_type: attr.qp_type,
     };
-    let made = board.make("ibv_create_qp", "qp", qp);
+    let made = board.make_mapped(("ibv_create_qp", "qp"), 4096, qp);
     if !made.is_null() {
         board.state().wire.add(seen(made));
     }

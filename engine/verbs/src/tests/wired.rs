@@ -110,6 +110,18 @@ fn an_iwarp_device_is_not_asked_for_what_it_has_not() {
     assert!(!Board::wired().open().expect("a device").caps().reads_expose);
 }
 
+#[test]
+fn no_queue_of_an_iwarp_device_gets_the_place_that_its_library_takes_for_none() {
+    let board = Board::wired_iwarp();
+    let device = board.open().expect("a device");
+    for count in 0..200 {
+        let queues = device.open_queues(&SMALL);
+        queues.unwrap_or_else(|error| panic!("the {count}th queues: {error}"));
+    }
+    drop(device);
+    assert!(board.alive().is_empty(), "{:?}", board.alive());
+}
+
 fn carries(from: &mut Host, sender: Attached<VerbsQp>, to: &mut Host, receiver: Attached<VerbsQp>) {
     to.recvs(5..7, 1024, 16);
     from.write(0, b"patience");
