@@ -1,6 +1,6 @@
 //! Closing connections and stopping shards while calls are open.
 
-use rpcrdma_engine::{CallError, CallRefused, CloseReason, Provider};
+use rpcrdma_engine::{CallError, CallRefused, CloseReason, Provider, WcStatus};
 
 use super::owned::check_owned;
 use crate::script::{Order, Part, Script};
@@ -138,6 +138,13 @@ pub fn a_stopping_server_drops_new_calls<P: Provider>(open: Open<'_, P>) {
     world.check_nothing_leaked();
 }
 
+/// Whether a call was lost because its peer has ended the connection. A request that was flushed says
+/// only that it has ended: on iWARP often before the connection manager tells who has ended it.
+fn is_lost_with_its_peer(why: CallError) -> bool {
+    let [gone, flushed] = [CloseReason::PeerGone, CloseReason::Transport(WcStatus::Flushed)];
+    [gone, flushed].map(CallError::ConnectionLost).contains(&why)
+}
+
 /// Clients that continue to call do not delay a stop, and none gets an error for its call.
 pub fn a_stop_ends_while_clients_continue_to_call<P: Provider>(open: Open<'_, P>) {
     let mut plan = Plan { clients: 2, ..Plan::default() };
@@ -164,7 +171,7 @@ pub fn a_stop_ends_while_clients_continue_to_call<P: Provider>(open: Open<'_, P>
     for done in &done {
         match done.result {
             Ok(_) => drop(done.check()),
-            Err(why) => assert_eq!(why, CallError::ConnectionLost(CloseReason::PeerGone)),
+            Err(why) => assert!(is_lost_with_its_peer(why), "{why}"),
         }
     }
     let answered = done.iter().filter(|done| done.result.is_ok()).count() as u64;

@@ -237,7 +237,8 @@ pub fn a_call_that_is_ending_is_not_cancelled<P: Provider>(open: Open<'_, P>) {
     world.until("it is there", |world| world.servers[0].handler().never.len() == 1);
     world.now = world.now.max(until);
     world.turn_client(0);
-    assert!(world.done.is_empty(), "its memory is closed first");
+    // A registration ends within the turn.
+    assert!(world.done.is_empty() || world.caps.windows == 0, "its memory is closed first");
     assert!(!world.clients[0].cancel(handle), "its time is over");
     let done = world.finish();
     assert_eq!(done[0].result, Err(CallError::DeadlineExceeded(Execution::Unknown)));
