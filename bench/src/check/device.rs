@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::finding::{Finding, Fix, Severity, subjects};
 use super::host::Host;
 use super::wanted::Wanted;
-use crate::device::verbs::mapped;
+use crate::device::address::{self, CLASS};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
@@ -70,23 +70,17 @@ impl Port {
             // `4: ACTIVE`
             text.split_once(": ").map_or(text.clone(), |(_, word)| word.to_owned())
         };
-        let gids = host.names(&format!("{folder}/gids"));
-        let of_gid = |gid: &String| host.text(&format!("{folder}/gids/{gid}"));
-        let kind = |gid: &String| host.text(&format!("{folder}/gid_attrs/types/{gid}"));
-        let mapped: Vec<(&String, IpAddr)> =
-            gids.iter().filter_map(|gid| Some((gid, mapped(&of_gid(gid)?)?))).collect();
+        let is_mapped = |gid: &(String, String)| address::mapped(&gid.1).is_some();
+        let kind = |(gid, _)| host.text(&format!("{folder}/gid_attrs/types/{gid}"));
         let state = word("state");
         Port {
             num,
             is_active: state == "ACTIVE",
             state: format!("{state}, {}", word("phys_state")),
             rate: word("rate"),
-            interface: host
-                .text(&format!("{folder}/gid_attrs/ndevs/0"))
-                .or_else(|| host.text(&format!("{device}/parent")))
-                .or_else(|| host.names(&format!("{device}/device/net")).into_iter().next()),
-            address: mapped.first().map(|(_, address)| *address),
-            roce: mapped.iter().filter_map(|(gid, _)| kind(gid)).collect(),
+            interface: address::interface(host, device, &folder),
+            address: address::of_port(host, device, &folder),
+            roce: address::gids(host, &folder).filter(is_mapped).filter_map(kind).collect(),
         }
     }
 }
@@ -242,7 +236,6 @@ const CARDS: &[(&str, &str)] = &[
     ("0x1077", "qedr"),
     ("0x1d0f", "efa"),
 ];
-const CLASS: &str = "sys/class/infiniband";
 
 subjects! {
     LIBRARIES = "libraries":

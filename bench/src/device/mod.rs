@@ -1,5 +1,6 @@
 //! Where a benchmark runs: the fabric or an RDMA device, the cores, the machine and its noise.
 
+pub(crate) mod address;
 pub mod cores;
 pub mod env;
 mod fabric;
