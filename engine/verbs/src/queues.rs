@@ -63,8 +63,8 @@ pub struct VerbsQueues {
     dying: Vec<Dying>,
     /// Whether the device reports the last Receive of a queue pair.
     tells_last_receive: bool,
-    /// Whether the device reports a later request before an earlier Read.
-    fences_reports: bool,
+    /// Whether the device completes requests early ([`Quirks`](crate::device::ops::Quirks)).
+    completes_early: bool,
 }
 
 /// The limits of a request.
@@ -120,7 +120,7 @@ impl VerbsQueues {
             receives: Receives::new(attr.recv_sge),
             polled: Box::new([sys::ibv_wc::EMPTY; WC_BATCH]),
             tells_last_receive: device.quirks.tells_last_receive,
-            fences_reports: device.quirks.fences_reports,
+            completes_early: device.quirks.completes_early,
             pairs: (0..attr.qp_max).map(|_| Slot::default()).collect(),
             attached: Vec::with_capacity(attr.qp_max as usize),
             ready: VecDeque::with_capacity(attr.cq_depth as usize),

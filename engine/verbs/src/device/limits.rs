@@ -52,7 +52,7 @@ pub(super) fn of(
     let quirks = Quirks {
         invalidated: sys::IBV_WC_WITH_INV | rxe_flag,
         tells_last_receive: !is_soft,
-        fences_reports: is_siw,
+        completes_early: is_siw,
         swallows_posts: is_siw,
         mistakes_a_place: is_siw,
     };

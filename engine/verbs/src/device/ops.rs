@@ -15,9 +15,11 @@ pub(crate) struct Quirks {
     pub invalidated: u32,
     /// Whether an event reports a queue pair's last Receive.
     pub tells_last_receive: bool,
-    /// Whether a Send or Write completes before an earlier Read: software iWARP. Those that report
-    /// their completion are fenced there, because a completion stands for all earlier requests.
-    pub fences_reports: bool,
+    /// Whether a Send or Write completes early: software iWARP. It completes before an earlier Read,
+    /// so those that report their completion are fenced, because a completion stands for all earlier
+    /// requests. And the memory of a long one that reports none is read after a later one has
+    /// completed, until the peer has acknowledged it: so all long ones report theirs, and are copied.
+    pub completes_early: bool,
     /// Whether what is posted to a queue pair in the error state is taken and never completed:
     /// software iWARP, which has completed everything that was posted before when `ibv_modify_qp`
     /// returns.

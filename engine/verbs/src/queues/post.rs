@@ -101,6 +101,9 @@ impl VerbsQueues {
         request.num_sge = wr.sgl.len() as i32;
         request.opcode = opcode;
         request.send_flags = wr.flags.bits();
+        if self.completes_early && is_long(wr) {
+            request.send_flags |= sys::IBV_SEND_SIGNALED;
+        }
         true
     }
 
@@ -225,7 +228,7 @@ impl VerbsQueues {
         if count == 0 {
             return (0, None);
         }
-        if self.fences_reports {
+        if self.completes_early {
             self.chain.fence(count);
         }
         let first = self.chain.end(count);
@@ -247,6 +250,16 @@ impl VerbsQueues {
         (taken, why)
     }
 }
+
+/// Whether siw sends a request from where it is unless it reports its completion.
+#[cold]
+fn is_long(wr: &SendWr<'_>) -> bool {
+    let len: u64 = wr.sgl.iter().map(|sge| u64::from(sge.length)).sum();
+    len >= LENT_FROM
+}
+
+/// The length from which siw does so: a page (`SENDPAGE_THRESH`).
+const LENT_FROM: u64 = 4096;
 
 impl Limits {
     /// Whether a request meets the limits of its queue pair.

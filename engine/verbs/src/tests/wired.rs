@@ -111,6 +111,20 @@ fn an_iwarp_device_is_not_asked_for_what_it_has_not() {
 }
 
 #[test]
+fn long_requests_of_an_iwarp_device_report_their_completion() {
+    let Pair { mut a, mut b, qa, .. } = connected_over(Board::wired_iwarp());
+    b.recvs(0..3, 0, 8192);
+    for (id, lens) in [(1, [4095, 0]), (2, [4096, 0]), (3, [1000, 3096])] {
+        let sgl = [a.sge(0, lens[0]), a.sge(4096, lens[1])];
+        let wr = SendWr::send(WrId(id), &sgl, SendFlags::empty());
+        a.post_all(qa.qp, &[wr]).expect("room for a request");
+    }
+    assert_eq!(b.poll(3).len(), 3);
+    // A page and more would be read while the memory is used for something else.
+    assert_eq!(a.outcomes(2), [(2, WcStatus::Success), (3, WcStatus::Success)]);
+}
+
+#[test]
 fn no_queue_of_an_iwarp_device_gets_the_place_that_its_library_takes_for_none() {
     let board = Board::wired_iwarp();
     let device = board.open().expect("a device");
