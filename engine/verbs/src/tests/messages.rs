@@ -201,7 +201,10 @@ fn memory_of_no_region_is_not_sent() {
     sge.lkey ^= 0x5500;
     a.post(qa.qp, 1, SendOp::Send, &[sge]);
     let (id, status) = a.outcomes(1)[0];
-    assert!(matches!(status, WcStatus::LocalProtection | WcStatus::LocalOperation), "{status:?}");
+    // Soft-RoCE of Linux 6.12 flushes the request, and does not say why.
+    let [protection, other, flushed] =
+        [WcStatus::LocalProtection, WcStatus::LocalOperation, WcStatus::Flushed];
+    assert!([protection, other, flushed].contains(&status), "{status:?}");
     assert_eq!(id, 1);
 }
 
