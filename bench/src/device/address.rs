@@ -17,7 +17,7 @@ pub fn of_device(files: &Files, device: &str) -> Option<IpAddr> {
     ports.iter().find_map(|port| of_port(files, &device, &format!("{device}/ports/{port}")))
 }
 
-/// That of a port. Both are named by their folders.
+/// The first IPv4 address of a port. `device` and `port` are their folders.
 pub fn of_port(files: &Files, device: &str, port: &str) -> Option<IpAddr> {
     let mapped = gids(files, port).find_map(|(_, gid)| mapped(&gid));
     mapped.or_else(|| of_interface(files, &interface(files, device, port)?))
@@ -25,18 +25,22 @@ pub fn of_port(files: &Files, device: &str, port: &str) -> Option<IpAddr> {
 
 /// The interface of a port.
 pub fn interface(files: &Files, device: &str, port: &str) -> Option<String> {
-    let known = files.text(&format!("{port}/gid_attrs/ndevs/0"));
-    let known = known.or_else(|| files.text(&format!("{device}/parent")));
-    let known = known.or_else(|| files.names(&format!("{device}/device/net")).into_iter().next());
-    known.or_else(|| {
-        let gid = gids(files, port).next()?.1.parse::<Ipv6Addr>().ok()?.octets();
-        let hardware: Vec<_> = gid[..6].iter().map(|byte| format!("{byte:02x}")).collect();
-        let hardware = hardware.join(":");
-        let has_it = |name: &String| {
-            files.text(&format!("sys/class/net/{name}/address")).as_ref() == Some(&hardware)
-        };
-        files.names("sys/class/net").into_iter().find(has_it)
-    })
+    files
+        .text(&format!("{port}/gid_attrs/ndevs/0"))
+        .or_else(|| files.text(&format!("{device}/parent")))
+        .or_else(|| with_hardware_address_of(files, port))
+        .or_else(|| files.names(&format!("{device}/device/net")).into_iter().next())
+}
+
+/// The interface whose hardware address is the first GID of a port.
+fn with_hardware_address_of(files: &Files, port: &str) -> Option<String> {
+    let gid = gids(files, port).next()?.1.parse::<Ipv6Addr>().ok()?.octets();
+    let hardware: Vec<_> = gid[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+    let hardware = hardware.join(":");
+    let has_it = |name: &String| {
+        files.text(&format!("sys/class/net/{name}/address")).as_ref() == Some(&hardware)
+    };
+    files.names("sys/class/net").into_iter().find(has_it)
 }
 
 /// The GIDs of a port, with their indices.
@@ -52,23 +56,26 @@ pub fn mapped(gid: &str) -> Option<IpAddr> {
     gid.parse::<Ipv6Addr>().ok()?.to_ipv4_mapped().map(IpAddr::from)
 }
 
-/// The first address of this host in a network that an interface leads to.
+/// The first address of this host in a network that an interface leads to, and no other interface.
 fn of_interface(files: &Files, interface: &str) -> Option<IpAddr> {
     let routes = files.text("proc/net/route")?;
-    let networks: Vec<(u32, u32)> = routes
-        .lines()
-        .filter_map(|line| {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            let [name, network, gateway, .., mask, _, _, _] = fields[..] else { return None };
-            let word = |hex: &str| u32::from_str_radix(hex, 16).ok().map(u32::from_be);
-            let is_own = name == interface && word(gateway)? == 0 && word(mask)? != 0;
-            is_own.then_some((word(network)?, word(mask)?))
-        })
-        .collect();
+    let networks: Vec<(&str, u32, u32)> = routes.lines().filter_map(network).collect();
     let own = own_addresses(&files.text("proc/net/fib_trie")?);
-    let is_there =
-        |at: &Ipv4Addr| networks.iter().any(|(network, mask)| u32::from(*at) & mask == *network);
+    let is_there = |at: &Ipv4Addr| {
+        let mut to = networks.iter().filter(|(_, network, mask)| u32::from(*at) & mask == *network);
+        to.clone().count() > 0 && to.all(|(name, ..)| *name == interface)
+    };
     own.into_iter().find(is_there).map(IpAddr::from)
+}
+
+/// The interface, the network and its mask in a line of the kernel's table of routes, if the network
+/// is reached without a gateway.
+fn network(line: &str) -> Option<(&str, u32, u32)> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let [name, network, gateway, .., mask, _, _, _] = fields[..] else { return None };
+    let word = |hex: &str| u32::from_str_radix(hex, 16).ok().map(u32::from_be);
+    let (network, mask) = (word(network)?, word(mask)?);
+    (word(gateway)? == 0 && mask != 0).then_some((name, network, mask))
 }
 
 /// The addresses of this host, in the order of its tables.
@@ -124,6 +131,11 @@ eth0	0000000A	00000000	0001	0	0	0	00FFFFFF	0	0	0
         assert_eq!(interface(&files, "sys/class/infiniband/siw0", port).as_deref(), Some("eth1"));
         assert_eq!(of_device(&files, "siw0"), "10.0.1.2".parse().ok());
         assert_eq!(of_device(&files, "siw1"), None);
+        // Another interface leads there, too: whose the address is, is not known.
+        root.write("proc/net/route", &ROUTES.replace("0000000A", "0001000A"));
+        assert_eq!(of_device(&files, "siw0"), None);
+        root.write("proc/net/route", "eth1\tnonsense\n\n1 2 3 4 5 6 7 8 9 10 11 12\n");
+        assert_eq!(of_device(&files, "siw0"), None);
     }
 
     #[test]

@@ -187,7 +187,8 @@ impl Link {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// The outcome of a system call that was to receive `asked` bytes, not none. Returns how many came.
+    /// Notes the outcome of a system call that asked for `asked` bytes, at least one. Returns how many
+    /// came.
     #[inline]
     pub(crate) fn received(&self, outcome: Result<usize, Errno>, asked: usize) -> usize {
         match outcome {

@@ -134,23 +134,23 @@ impl Reads {
         }
     }
 
-    /// Has `fill` put the next bytes of a Response that was checked to their place, which has room
-    /// for so many: registered memory, for writing, which posting the Read checked. No one else
-    /// touches it until the Read has completed or was withdrawn. Without a place nobody wants the
-    /// bytes. `fill` returns how many have come, and whether they are the last.
+    /// Calls `receive` with the address of the next bytes of a Response that was checked, and how many
+    /// fit there. That memory is registered for writing, which posting the Read checked, and no one
+    /// else touches it until the Read has completed or was withdrawn. `None`: the bytes are dropped.
+    /// `receive` returns how many came, and whether they were the last.
     pub(crate) fn fill(
         &mut self,
         stag: u32,
         keys: &KeyCache,
-        fill: impl FnOnce(Option<(*mut u8, usize)>) -> (u32, bool),
+        receive: impl FnOnce(Option<(*mut u8, usize)>) -> (u32, bool),
     ) {
         let oldest = self.waiting.iter_mut().find(|read| read.outcome.is_none());
         // The Read that was answered has failed since, and another is the oldest.
         let Some(read) = oldest.filter(|read| read.stag == stag) else {
-            fill(None);
+            receive(None);
             return;
         };
-        let (len, is_end) = fill(read.place(keys));
+        let (len, is_end) = receive(read.place(keys));
         read.received += len;
         if is_end {
             read.outcome.get_or_insert(Ok(()));
@@ -159,8 +159,8 @@ impl Reads {
 }
 
 impl Read {
-    /// The rest of the piece that the next byte belongs to. If it is not registered any more, the
-    /// Read fails, and its connection with it.
+    /// The rest of the piece that the next byte belongs to. None if the Read was withdrawn, or has all
+    /// its bytes. If the piece is not registered any more, the Read fails, and its connection with it.
     fn place(&mut self, keys: &KeyCache) -> Option<(*mut u8, usize)> {
         let mut skip = self.received;
         let mut pieces = self.body.pieces();

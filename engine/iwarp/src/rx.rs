@@ -6,7 +6,7 @@
 //!
 //! The stream is read only when no message waits, so a peer without a Receive here is stopped by
 //! TCP. The bytes of a message are copied once, from the buffer to where they belong; those of a long
-//! segment for memory are received there (`rest`).
+//! tagged segment are received there (`rest`).
 #![expect(unsafe_code, reason = "the transport reads the bytes of a message by a raw pointer")]
 
 mod rest;
@@ -55,6 +55,8 @@ pub struct Rx {
     rest: Option<Rest>,
     /// Bytes behind the payload of the last one, which are skipped.
     tail: usize,
+    /// Bytes that this poll may still receive in that way.
+    budget: usize,
 }
 
 /// The message that is taken next.
@@ -83,6 +85,7 @@ impl Rx {
             last: (0..0, 0),
             rest: None,
             tail: 0,
+            budget: 0,
         };
         rx.receive();
         rx.parse(None);
@@ -147,7 +150,8 @@ impl Rx {
         let bytes = &self.buffer[self.parsed..self.end];
         let Some(found) = fpdu::split(bytes, self.link.terms.checks_crc)? else {
             self.link.set_unread(false);
-            return self.begin_rest(keys);
+            self.begin_rest(keys)?;
+            return Ok(false);
         };
         let (first, len) = (self.parsed + found.ulpdu.start, found.ulpdu.len());
         if len == 0 {
@@ -174,7 +178,7 @@ impl Rx {
         Ok(true)
     }
 
-    /// Skips an FPDU that is no part of a message.
+    /// Skips bytes that are no part of a message.
     fn consume(&mut self, len: usize) {
         self.parsed += len;
         if self.parts.is_empty() {
@@ -271,8 +275,8 @@ impl Rx {
     }
 }
 
-// SAFETY: `bytes` and `pull` name bytes of the buffer, which is neither moved nor written while there
-// is a front. There is no withdrawal: the sender has no access to this memory. `answer` reads granted
+// SAFETY: `bytes` and `pull` name bytes of the buffer. While there is a front, only `place` moves or
+// writes them, and the caller then reads none of that front. There is no withdrawal: the sender has no access to this memory. `answer` reads granted
 // memory within the call.
 unsafe impl Incoming for Rx {
     const TAKES_IN: bool = true;
@@ -285,6 +289,7 @@ unsafe impl Incoming for Rx {
     }
 
     fn take_in(&mut self, keys: &KeyCache) {
+        self.budget = RECEIVE_MAX;
         if self.link.can_flush() {
             self.link.flush();
         }

@@ -156,7 +156,8 @@ pub trait Vacant {
 ///
 /// # Safety
 /// `pull` passes on memory that is readable until `put` returns. It does not succeed with the bytes
-/// of a slot that was withdrawn and settled, and `answer` does not write there. `bytes` and
+/// of a slot that was withdrawn and settled, and `answer` does not write there. `place` writes only to
+/// the memory that it was given. `bytes` and
 /// `front_and_bytes` return readable memory.
 pub unsafe trait Incoming {
     /// Whether [`Incoming::take_in`] brings messages. Without it they come by themselves, one by one.
@@ -216,9 +217,8 @@ pub unsafe trait Incoming {
         put: impl FnMut(*const u8, usize) -> Result<(), DmaError>,
     ) -> Option<Result<(), DmaError>>;
 
-    /// Receives bytes of the front, a Write that has not arrived whole, in the memory that it names,
-    /// for a carrier that can. False if its bytes are to be pulled. What has not come by then is the
-    /// next front.
+    /// Receives more of the front, a Write that has not arrived whole, in `to`, the memory that it
+    /// names; what is left is the next front. False if the front is whole: its bytes are pulled.
     #[inline]
     fn place(&mut self, _to: Granted) -> bool {
         false

@@ -70,7 +70,8 @@ impl Device {
         let pd = error::made("ibv_alloc_pd", || unsafe { (lib.ibv_alloc_pd)(context) })?;
         let domain = Domain { lib, pd };
         let (mut caps, quirks) = limits::of(lib, context, port_num, &domain, &ops)?;
-        let filler = quirks.mistakes_a_place.then(|| Filler::make(lib, context)).transpose()?;
+        let filler =
+            quirks.has_invalid_mmap_key.then(|| Filler::share(lib, context)).transpose()?;
         caps.inline_len = caps.inline_len.min(options.inline_len);
         caps.rd_atomic = caps.rd_atomic.min(options.reads.into());
         Ok(Device {

@@ -1,5 +1,5 @@
 //! Failed library calls: the call, its error number, and the likely cause.
-#![expect(unsafe_code, reason = "a library that sets no error number leaves one of another call")]
+#![expect(unsafe_code, reason = "errno is cleared before a call")]
 
 use std::io;
 
@@ -11,18 +11,23 @@ pub(crate) fn last(call: &'static str) -> SetupError {
     of(call, io::Error::last_os_error())
 }
 
-/// What a call of the library makes. It returns null if it fails, and most drivers set `errno` then:
-/// without, it would be that of any call before.
+/// Calls a function that returns an object, or null if it fails. `errno` is cleared before: not every
+/// driver sets it, and the error would name that of an earlier call.
 pub(crate) fn made<T>(
     call: &'static str,
     make: impl FnOnce() -> *mut T,
 ) -> Result<*mut T, SetupError> {
+    set_errno(0);
+    let it = make();
+    if it.is_null() { Err(last(call)) } else { Ok(it) }
+}
+
+/// Sets the error number of this thread.
+pub(crate) fn set_errno(code: i32) {
     // SAFETY: the call takes nothing.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: the place is this thread's own.
-    unsafe { *errno = 0 };
-    let it = make();
-    if it.is_null() { Err(last(call)) } else { Ok(it) }
+    unsafe { *errno = code };
 }
 
 /// An error of a call that returns an error number.

@@ -28,7 +28,8 @@ ganesha_server() {
     until_true 30 grep -q "NFS SERVER INITIALIZED" /run/ganesha.log || { tail -n 5 /run/ganesha.log && return 1; }
 }
 
-# nfs3_config FILE: of rpcrdma-nfs3 on this device. iWARP has no windows, and opens the buffers of Reads: docs/security.md.
+# nfs3_config FILE: writes the configuration of rpcrdma-nfs3 for this device. siw has no windows, and its Reads open their
+# buffers: docs/security.md.
 nfs3_config() {
     way=auto
     [ "$DEVICE" != siw ] || way=registration

@@ -1,23 +1,24 @@
-//! The rest of a long segment for memory, received where it belongs.
+//! The rest of a long tagged segment, received in the memory that it names.
 //!
 //! ```text
 //!   buffer  │ head, header, what has come of the payload │      socket  │ the rest │ CRC, next head │
 //!                                         └──────▶ memory that it names ◀─────┘            └──▶ buffer
 //! ```
 //!
-//! A Write passes the transport, which checks its key, bounds and rights, with each part that comes.
-//! The memory is that of the whole segment until then, so nothing is written of one that goes too
-//! far. With a CRC, segments are received whole: what does not match is not placed.
+//! With each part of a Write that comes, the transport checks the key, the bounds and the rights of all
+//! that is left. So nothing is written of a segment that is out of bounds. With a CRC, segments are
+//! received whole: bytes whose CRC does not match are not placed.
 #![expect(unsafe_code, reason = "a socket receives into memory that a peer may write")]
 
 use std::io::IoSliceMut;
+use std::sync::Arc;
 
-use rpcrdma_transport::body::{Acks, Header, OP_WRITE};
+use rpcrdma_transport::body::OP_WRITE;
 use rpcrdma_transport::keys::KeyCache;
 use rpcrdma_transport::rights::Granted;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, recvmsg};
 
-use super::{Front, Rx};
+use super::Rx;
 use crate::wire::fpdu::{self, CRC_LEN, HEAD_LEN};
 use crate::wire::inbound::Arrived;
 use crate::wire::segment::{Segment, TAGGED_LEN};
@@ -43,22 +44,22 @@ enum Sink {
 
 impl Rx {
     /// Begins to receive a segment where it belongs, if much of it has not come. Without `keys`
-    /// that of a Response waits. Always false: there is no whole FPDU.
-    pub(super) fn begin_rest(&mut self, keys: Option<&KeyCache>) -> Result<bool, Violation> {
+    /// that of a Response waits.
+    pub(super) fn begin_rest(&mut self, keys: Option<&KeyCache>) -> Result<(), Violation> {
         let bytes = &self.buffer[self.parsed..self.end];
         // The parts of a Send stay where they are.
         let can_begin = !self.link.terms.checks_crc && self.parts.is_empty();
-        let Some(len) = fpdu::ulpdu_len(bytes)?.filter(|_| can_begin) else { return Ok(false) };
+        let Some(len) = fpdu::ulpdu_len(bytes)?.filter(|_| can_begin) else { return Ok(()) };
         let has_come = bytes.len();
         let header = bytes.get(HEAD_LEN..HEAD_LEN + TAGGED_LEN);
         let header = header.filter(|_| fpdu::len_of(len) >= has_come + REST_MIN);
         // Whatever is wrong with another is said when it is whole.
         let Some(Ok((segment @ Segment::Tagged(_), _))) = header.map(Segment::decode) else {
-            return Ok(false);
+            return Ok(());
         };
         if keys.is_none() && super::is_response(&segment) {
             self.link.set_unread(true);
-            return Ok(false);
+            return Ok(());
         }
         let payload_len = len - TAGGED_LEN;
         self.last = (self.parsed + HEAD_LEN..self.end, len as u16);
@@ -78,38 +79,40 @@ impl Rx {
                 (self.start, self.parsed, self.end) = (0, 0, 0);
                 (Sink::Response { stag, is_last }, left - len)
             }
-            _ => return Ok(false),
+            _ => return Ok(()),
         };
         self.rest = Some(Rest { sink, left, tail });
         self.set_rest_front();
-        Ok(false)
+        Ok(())
     }
 
     /// Makes what is left of a Write the front: the transport looks at its key at once, and again with
     /// each part that comes.
     fn set_rest_front(&mut self) {
         let Some(Rest { sink: Sink::Write { stag, to }, left, .. }) = self.rest else { return };
-        let (acks, dst, op, rkey) = (Acks::default(), self.link.qp_num, OP_WRITE, stag);
-        let (pieces, reserved, byte_len) = (1, 0, left);
-        let header = Header { acks, dst, op, pieces, reserved, byte_len, rkey };
-        self.front = Some(Front { header, target: to });
-        self.link.set_front(true);
+        self.set_front((OP_WRITE, stag), (left, to));
     }
 
-    /// Receives more of a Response, or has the transport do so of a Write.
+    /// Receives more of a Response, piece by piece, or has the transport do so of a Write.
     pub(super) fn take_in_rest(&mut self, keys: &KeyCache) {
-        let Some(Rest { sink: Sink::Response { stag, is_last }, left, .. }) = self.rest else {
-            return self.set_rest_front();
-        };
-        let link = std::sync::Arc::clone(&self.link);
-        link.reads().fill(stag, keys, |place| {
-            let len = match place {
-                // SAFETY: `fill` says why so many bytes may be written there.
-                Some((to, room)) => unsafe { self.receive_at(to, room.min(left as usize)) },
-                None => self.receive_nowhere(left as usize),
-            };
-            (len, is_last && len == left)
-        });
+        let link = Arc::clone(&self.link);
+        let mut is_full = true;
+        while is_full
+            && self.budget > 0
+            && let Some(Rest { sink: Sink::Response { stag, is_last }, left, .. }) = self.rest
+        {
+            link.reads().fill(stag, keys, |place| {
+                let room = place.map_or(left as usize, |(_, room)| room.min(left as usize));
+                let len = match place {
+                    // SAFETY: `fill` says why so many bytes may be written there.
+                    Some((to, _)) => unsafe { self.receive_at(to, room) },
+                    None => self.receive_nowhere(room),
+                };
+                is_full = len as usize == room;
+                (len, is_last && len == left)
+            });
+        }
+        self.set_rest_front();
     }
 
     /// Receives more of a Write in the memory that was granted for all that is left of it. False if
@@ -125,7 +128,11 @@ impl Rx {
         let len = first.len();
         self.note_placed(len as u32);
         (self.start, self.parsed, self.end) = (0, 0, 0);
-        if self.link.port.may_read(self.link.qp_num) {
+        let port = &self.link.port;
+        let (is_readable, is_first) = (port.is_readable(self.link.qp_num), len > 0);
+        // The first bytes have come by the last call, which may have left none.
+        let is_there = is_readable || !is_first && port.may_read(self.link.qp_num);
+        if is_there && self.budget > 0 {
             // SAFETY: as above; so many bytes are left behind the first.
             unsafe { self.receive_at(at.wrapping_add(len), left as usize - len) };
         }
@@ -138,7 +145,6 @@ impl Rx {
     /// # Safety
     /// The memory may be written until this returns.
     unsafe fn receive_at(&mut self, to: *mut u8, room: usize) -> u32 {
-        self.last = (0..0, 0);
         let is_all = self.rest.as_ref().is_some_and(|rest| rest.left as usize == room);
         let behind = if is_all { BEHIND } else { 0 };
         // SAFETY: the caller guarantees it. The kernel writes no more than is there.
@@ -149,6 +155,7 @@ impl Rx {
         let received = self.link.received(received.map(|it| it.bytes), room + behind);
         let placed = received.min(room);
         self.end = received - placed;
+        self.budget = self.budget.saturating_sub(received);
         self.note_placed(placed as u32);
         placed as u32
     }
@@ -180,10 +187,7 @@ impl Rx {
     pub(super) fn skip_tail(&mut self) -> bool {
         let len = self.tail.min(self.end - self.parsed);
         self.tail -= len;
-        self.parsed += len;
-        if self.parts.is_empty() {
-            self.start = self.parsed;
-        }
+        self.consume(len);
         self.tail == 0
     }
 }
@@ -191,5 +195,7 @@ impl Rx {
 /// Bytes that have not come of an FPDU whose payload is received where it belongs: fewer are copied in
 /// less time than a system call of their own takes.
 const REST_MIN: usize = 8 << 10;
+// What has come is part of the payload: neither padding nor CRC is copied with it.
+const _: () = assert!(REST_MIN > 3 + CRC_LEN);
 /// Bytes behind the rest of a segment that the same system call receives: a head, or a short message.
 const BEHIND: usize = 1 << 10;

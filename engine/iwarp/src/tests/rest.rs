@@ -1,5 +1,5 @@
-//! Long segments for memory that come in pieces: they are received where they belong, and what is
-//! wrong with them is found before a byte is written.
+//! Long tagged segments that come in pieces: they are received in the memory that they name, and what
+//! is wrong with them is found before a byte is written.
 
 use std::net::Shutdown;
 
@@ -113,14 +113,14 @@ fn long_segments_that_are_cut_anywhere_go_where_they_belong() {
         assert_eq!(whole[170_000..197_001], bytes[33_000..60_001]);
         assert!(whole[163_000..170_000].iter().all(|byte| *byte == 7), "between the pieces");
         // Around each head, each end and each place where less is left than is worth a call.
-        let mut edges = vec![0, 32];
+        let mut edges: Vec<usize> = vec![0, 32];
         for len in [40_001, LONG - 40_001, 7, 45_003, 14_998] {
             let head = if len == 7 { 18 } else { 14 };
-            edges.push(edges[edges.len() - 1] + (2 + head + len as usize).next_multiple_of(4) + 4);
+            edges.push(edges[edges.len() - 1] + (2 + head + len).next_multiple_of(4) + 4);
         }
         for edge in edges {
             for near in [0, 1, 2, 15, 16, 17, 20, 5_000, 33_000, 33_016, 33_017] {
-                for cut in [edge + near, (edge as usize).saturating_sub(near)] {
+                for cut in [edge + near, edge.saturating_sub(near)] {
                     let cut = |len: usize| vec![cut.min(len)];
                     assert!(converse(crc, cut) == whole, "{near} bytes from {edge}");
                 }
@@ -160,8 +160,11 @@ fn a_long_write_whose_key_is_taken_back_ends_there() {
     let (rkey, to) = scene.open(LONG);
     let fpdu = scene.raw.fpdu(&tagged(WRITE | LAST, rkey, to, &pattern(LONG)));
     let (first, rest) = fpdu.split_at(30_016);
-    scene.raw.say(first);
-    assert_eq!(scene.host.poll_dry(), []);
+    // In two pieces, of which the second is received where it belongs.
+    for piece in [&first[..12_000], &first[12_000..]] {
+        scene.raw.say(piece);
+        assert_eq!(scene.host.poll_dry(), []);
+    }
     assert!(scene.host.read(TARGET, 30_000) == pattern(LONG)[..30_000], "what has come is there");
     scene.host.post(scene.qp.qp, 5, SendOp::Invalidate { rkey }, &[]);
     assert_eq!(brief(&scene.host.poll_dry()), [(5, WcStatus::Success)]);
@@ -250,6 +253,62 @@ fn a_queue_pair_that_is_destroyed_within_a_long_segment_writes_nothing_more() {
     assert_eq!(scene.host.poll_dry(), []);
     assert!(scene.host.read(TARGET + 30_000, LONG - 30_000).iter().all(|byte| *byte == 7));
     scene.other_goes_on();
+}
+
+#[test]
+fn a_long_write_with_a_wrong_crc_writes_nothing() {
+    let mut scene = Scene::new(true);
+    let (rkey, to) = scene.open(LONG);
+    let mut fpdu = scene.raw.fpdu(&tagged(WRITE | LAST, rkey, to, &pattern(LONG)));
+    fpdu[40_000] ^= 1;
+    for piece in fpdu.chunks(25_000) {
+        scene.raw.say(piece);
+        assert_eq!(scene.host.poll_dry(), []);
+    }
+    assert!(scene.host.read(0, MEMORY) == [7; MEMORY]);
+    scene.has_ended(Some((2, 0, 2)));
+}
+
+#[test]
+fn a_long_response_within_a_send_leaves_the_send_as_it_is() {
+    let mut scene = Scene::new(false);
+    let sink = scene.read(77, [(TARGET, 20_000), (170_000, 10_000)]);
+    scene.host.recv(1, 0, 1024);
+    let bytes = pattern(30_000);
+    let part = |offset: usize, end: usize, last: u16| {
+        untagged(SEND | last, [0, 0, 1, offset as u32], &bytes[offset..end])
+    };
+    let ulpdus = [part(0, 300, 0), tagged(RESPONSE | LAST, sink, 0, &bytes), part(300, 700, LAST)];
+    let stream: Vec<u8> = ulpdus.iter().flat_map(|ulpdu| scene.raw.fpdu(ulpdu)).collect();
+    let mut done = Vec::new();
+    for piece in stream.chunks(9_000) {
+        scene.raw.say(piece);
+        done.extend(brief(&scene.host.poll_dry()));
+    }
+    done.sort_unstable_by_key(|(id, _)| *id);
+    assert_eq!(done, [(1, WcStatus::Success), (77, WcStatus::Success)]);
+    assert!(scene.host.read(0, 700) == bytes[..700]);
+    assert!(scene.host.read(TARGET, 20_000) == bytes[..20_000]);
+    assert!(scene.host.read(170_000, 10_000) == bytes[20_000..]);
+    scene.other_goes_on();
+}
+
+#[test]
+fn a_connection_may_begin_with_a_long_write() {
+    let device = Tcp::new().unwrap();
+    let mut host = Host::new(&device, &SMALL);
+    let (mut raw, qp) = Raw::connect(&device, &mut host, PLAIN);
+    let sge = host.sge(TARGET, LONG as u32);
+    let rkey = host.expose(&sge, Access::REMOTE_WRITE).unwrap();
+    let fpdu = raw.fpdu(&tagged(WRITE | LAST, rkey, host.at(TARGET), &pattern(LONG)));
+    raw.say(&fpdu[..30_000]);
+    assert_eq!(host.poll_dry(), []);
+    host.send(qp.qp, 3, b"the peer has begun").unwrap();
+    assert_eq!(brief(&host.poll_dry()), [(3, WcStatus::Success)]);
+    assert_eq!(raw.hear(), Some(send(1, b"the peer has begun")));
+    raw.say(&fpdu[30_000..]);
+    assert_eq!(host.poll_dry(), []);
+    assert!(host.read(TARGET, LONG) == pattern(LONG));
 }
 
 /// Where peers write.

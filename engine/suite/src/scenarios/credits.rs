@@ -1,5 +1,7 @@
 //! Credits: the limit of outstanding calls, and a share for each connection.
 
+use std::collections::HashMap;
+
 use rpcrdma_engine::{Bulk, CallRefused, ConnectionId, Loan, Provider, Sink, Unsent, Want};
 use rpcrdma_proto::SendError;
 
@@ -151,7 +153,7 @@ pub fn every_connection_gets_a_credit<P: Provider>(open: Open<'_, P>) {
     plan.call.connections.max = 6;
     let mut world = World::new(open, &plan);
     let peers: Vec<_> = (0..24).map(|at| (at % 4, world.connect(at % 4))).collect();
-    let (mut checked, mut round) = (0, 0);
+    let (mut answered, mut round) = (HashMap::new(), 0);
     // How many turns a reply takes is the device's: soft-RoCE of Linux 6.12 has threads of its own.
     world.until("many calls are answered", |world| {
         round += 1;
@@ -169,8 +171,11 @@ pub fn every_connection_gets_a_credit<P: Provider>(open: Open<'_, P>) {
             held += limits.max(1);
         }
         assert!(held <= 30, "no more is granted than Receives are there: {held}");
-        checked += world.check_done();
-        checked > 24 * 20
+        for done in &world.done {
+            *answered.entry((done.client, done.peer)).or_insert(0) += 1;
+        }
+        world.check_done();
+        answered.len() == 24 && answered.values().all(|count| *count >= 15)
     });
     for (client, peer) in &peers {
         world.call_when_possible(*client, *peer, &Script::new(7, &[], &[Part::Inline(9)]));

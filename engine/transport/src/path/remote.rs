@@ -147,7 +147,7 @@ impl QueueSet {
             Ok(to) => to,
             Err(why) => return Arrival::Refused(why),
         };
-        if R::TAKES_IN && rx.place(to) {
+        if rx.place(to) {
             return Arrival::Delivered;
         }
         let outcome = if front.pieces == 0 {

@@ -52,9 +52,10 @@ pub(super) fn of(
     let quirks = Quirks {
         invalidated: sys::IBV_WC_WITH_INV | rxe_flag,
         tells_last_receive: !is_soft,
-        completes_early: is_siw,
+        fences_reports: is_siw,
+        lends_unreported: is_siw,
         swallows_posts: is_siw,
-        mistakes_a_place: is_siw,
+        has_invalid_mmap_key: is_siw,
     };
     Ok((caps, quirks))
 }
@@ -71,8 +72,8 @@ fn inline_len(
     let cq = error::made("ibv_create_cq", || unsafe {
         (lib.ibv_create_cq)(context, 1, ptr::null_mut(), ptr::null_mut(), 0)
     })?;
-    let (mut kept, mut failure) = (0, None);
-    let found = INLINE_LENGTHS.into_iter().find_map(|wanted| {
+    let (mut kept, mut found) = (0, Ok(0));
+    for wanted in INLINE_LENGTHS {
         let mut attr = sys::ibv_qp_init_attr {
             qp_context: ptr::null_mut(),
             send_cq: cq,
@@ -89,23 +90,24 @@ fn inline_len(
             sq_sig_all: 0,
         };
         // SAFETY: domain and queue are alive, and `attr` is as the header has it.
-        let qp = error::made("ibv_create_qp", || unsafe {
+        let made = error::made("ibv_create_qp", || unsafe {
             (lib.ibv_create_qp)(domain.pd, &raw mut attr)
         });
-        let qp = qp.map_err(|why| failure = Some(why)).ok()?;
-        // SAFETY: the queue pair was just created and has no other references.
-        kept = unsafe { (lib.ibv_destroy_qp)(qp) };
-        // A driver may grant more than requested; how much more depends on the other limits.
-        Some(wanted.min(attr.cap.max_inline_data))
-    });
+        match made {
+            Ok(qp) => {
+                // SAFETY: the queue pair was just created and has no other references.
+                kept = unsafe { (lib.ibv_destroy_qp)(qp) };
+                // A driver may grant more than requested; how much more depends on the other limits.
+                found = Ok(wanted.min(attr.cap.max_inline_data));
+                break;
+            }
+            Err(why) => found = Err(why),
+        }
+    }
     // SAFETY: the queue was made above; its queue pair is gone, or it says EBUSY and stays.
     let code = unsafe { (lib.ibv_destroy_cq)(cq) };
     match (kept, code) {
-        (0, 0) => match (found, failure) {
-            (Some(len), _) => Ok(len),
-            (None, Some(why)) => Err(why),
-            (None, None) => Ok(0),
-        },
+        (0, 0) => found,
         (0, code) => Err(error::code("ibv_destroy_cq", code)),
         (code, _) => Err(error::code("ibv_destroy_qp", code)),
     }

@@ -15,17 +15,19 @@ pub(crate) struct Quirks {
     pub invalidated: u32,
     /// Whether an event reports a queue pair's last Receive.
     pub tells_last_receive: bool,
-    /// Whether a Send or Write completes early: software iWARP. It completes before an earlier Read,
-    /// so those that report their completion are fenced, because a completion stands for all earlier
-    /// requests. And the memory of a long one that reports none is read after a later one has
-    /// completed, until the peer has acknowledged it: so all long ones report theirs, and are copied.
-    pub completes_early: bool,
+    /// Whether a Send or Write completes before an earlier Read: software iWARP. Those that report
+    /// their completion are fenced there, because a completion stands for all earlier requests.
+    pub fences_reports: bool,
+    /// Whether a long Send or Write that reports no completion is sent from its memory, which is read
+    /// until the peer has acknowledged it, also after a later completion: software iWARP. All long
+    /// ones report theirs there, and are copied.
+    pub lends_unreported: bool,
     /// Whether what is posted to a queue pair in the error state is taken and never completed:
     /// software iWARP, which has completed everything that was posted before when `ibv_modify_qp`
     /// returns.
     pub swallows_posts: bool,
-    /// Whether a queue is not made if it is given a certain place: libsiw.
-    pub mistakes_a_place: bool,
+    /// Whether the library takes one valid mmap key for an invalid one: libsiw.
+    pub has_invalid_mmap_key: bool,
 }
 
 /// Who moves the queue pairs of a device through their states.

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::pointers::seen;
 use super::wire::Wire;
+use crate::error;
 use crate::sys::cm::rdma_cm_id;
 use crate::sys::verbs::*;
 
@@ -48,8 +49,8 @@ pub(super) struct State {
     pub(super) looks: usize,
     pub(super) unacknowledged: usize,
     pub(super) numbers: u32,
-    /// Where the next queue of an iWARP device is mapped.
-    mapped: usize,
+    /// The mmap keys of the queues of an iWARP device: first, length, and the queue.
+    mapped: Vec<(usize, usize, usize)>,
     /// Who has listened last, and how many ask for a connection.
     pub(super) listener: Option<*mut rdma_cm_id>,
     pub(super) asking: usize,
@@ -58,6 +59,21 @@ pub(super) struct State {
     /// Numbers of queue pairs that are given out again, the next one first.
     pub(super) free_numbers: Vec<u32>,
     pub(super) wire: Wire,
+}
+
+impl State {
+    /// The lowest free mmap key for so many bytes.
+    fn lowest_key(&mut self, len: usize) -> usize {
+        self.mapped.sort_unstable();
+        let mut key = 0;
+        for (first, taken, _) in &self.mapped {
+            if first - key >= len {
+                break;
+            }
+            key = first + taken;
+        }
+        key
+    }
 }
 
 thread_local! {
@@ -206,21 +222,24 @@ impl Board {
     }
 
     /// As [`Board::make`], of a queue that a program maps. As siw, an iWARP device gives it the next
-    /// place, and as libsiw, the library takes one place for none and sets no error number.
+    /// mmap key, and as libsiw, the library takes one key for an invalid one and sets no error number.
     pub(super) fn make_mapped<T>(
         &self,
         (function, kind): (&'static str, &'static str),
         len: usize,
         it: T,
     ) -> *mut T {
-        if self.is_iwarp() {
-            let at = self.state().mapped;
-            self.state().mapped += len.next_multiple_of(0x4000);
-            if at == 0x9_0000 {
-                return ptr::null_mut();
-            }
+        // So far apart are the keys of queue pairs of siw that were seen.
+        let len = len.next_multiple_of(0x4000);
+        let key = self.state().lowest_key(len);
+        if self.is_iwarp() && key == 0x9_0000 {
+            return ptr::null_mut();
         }
-        self.make(function, kind, it)
+        let made = self.make(function, kind, it);
+        if !made.is_null() {
+            self.state().mapped.push((key, len, made.addr()));
+        }
+        made
     }
 
     /// Notes a call that destroys something: its error number.
@@ -234,6 +253,7 @@ impl Board {
             return code;
         }
         *self.state().alive.entry(kind).or_default() -= 1;
+        self.state().mapped.retain(|(.., mapped)| *mapped != it.addr());
         // SAFETY: it was made by `make`, and each caller frees it once.
         drop(unsafe { Box::from_raw(it) });
         0
@@ -263,10 +283,7 @@ pub(super) fn current<'a>() -> &'a Board {
 }
 
 pub(super) fn set_errno(code: c_int) -> c_int {
-    // SAFETY: the call takes nothing.
-    let place = unsafe { libc::__errno_location() };
-    // SAFETY: the place is this thread's own.
-    unsafe { *place = code };
+    error::set_errno(code);
     -1
 }
 

@@ -101,7 +101,7 @@ impl VerbsQueues {
         request.num_sge = wr.sgl.len() as i32;
         request.opcode = opcode;
         request.send_flags = wr.flags.bits();
-        if self.completes_early && is_long(wr) {
+        if self.lends_unreported && is_lent(wr) {
             request.send_flags |= sys::IBV_SEND_SIGNALED;
         }
         true
@@ -228,7 +228,7 @@ impl VerbsQueues {
         if count == 0 {
             return (0, None);
         }
-        if self.completes_early {
+        if self.fences_reports {
             self.chain.fence(count);
         }
         let first = self.chain.end(count);
@@ -253,22 +253,21 @@ impl VerbsQueues {
 
 /// Whether siw sends a request from where it is unless it reports its completion.
 #[cold]
-fn is_long(wr: &SendWr<'_>) -> bool {
-    let len: u64 = wr.sgl.iter().map(|sge| u64::from(sge.length)).sum();
-    len >= LENT_FROM
+fn is_lent(wr: &SendWr<'_>) -> bool {
+    !matches!(wr.op, SendOp::Read(_)) && len_of(wr) >= LENT_FROM
 }
 
-/// The length from which siw does so: a page (`SENDPAGE_THRESH`).
-const LENT_FROM: u64 = 4096;
+/// The bytes of a request.
+#[inline]
+fn len_of(wr: &SendWr<'_>) -> u64 {
+    wr.sgl.iter().map(|sge| u64::from(sge.length)).sum()
+}
 
 impl Limits {
     /// Whether a request meets the limits of its queue pair.
     #[inline]
     fn allow(&self, wr: &SendWr<'_>) -> bool {
-        let is_short = || {
-            let len: u64 = wr.sgl.iter().map(|sge| u64::from(sge.length)).sum();
-            len <= u64::from(self.inline_len)
-        };
+        let is_short = || len_of(wr) <= u64::from(self.inline_len);
         wr.sgl.len() <= self.send_sge && (!wr.flags.contains(SendFlags::INLINE) || is_short())
     }
 }
@@ -296,6 +295,9 @@ fn failed(code: i32, taken: usize, count: usize) -> Taken {
     };
     Taken::with_error(taken, why)
 }
+
+/// The length from which siw sends a request from where it is: a page (`SENDPAGE_THRESH`).
+const LENT_FROM: u64 = 4096;
 
 #[cfg(test)]
 mod tests {
