@@ -6,9 +6,10 @@
 //!
 //! The stream is read only when no message waits, so a peer without a Receive here is stopped by
 //! TCP. The bytes of a message are copied once, from the buffer to where they belong; those of a long
-//! tagged segment are received there (`rest`).
+//! tagged segment are received there (`in_place`).
 #![expect(unsafe_code, reason = "the transport reads the bytes of a message by a raw pointer")]
 
+mod in_place;
 mod rest;
 
 use std::collections::VecDeque;

@@ -63,10 +63,8 @@ pub struct VerbsQueues {
     dying: Vec<Dying>,
     /// Whether the device reports the last Receive of a queue pair.
     tells_last_receive: bool,
-    /// Whether the device reports a later request before an earlier Read.
-    fences_reports: bool,
-    /// Whether the device reads the memory of a long request that reports no completion for longer.
-    lends_unreported: bool,
+    /// Whether the device completes requests before they are done: one of two quirks.
+    completes_early: bool,
 }
 
 /// The limits of a request.
@@ -122,8 +120,7 @@ impl VerbsQueues {
             receives: Receives::new(attr.recv_sge),
             polled: Box::new([sys::ibv_wc::EMPTY; WC_BATCH]),
             tells_last_receive: device.quirks.tells_last_receive,
-            fences_reports: device.quirks.fences_reports,
-            lends_unreported: device.quirks.lends_unreported,
+            completes_early: device.quirks.fences_reports || device.quirks.lends_unreported,
             pairs: (0..attr.qp_max).map(|_| Slot::default()).collect(),
             attached: Vec::with_capacity(attr.qp_max as usize),
             ready: VecDeque::with_capacity(attr.cq_depth as usize),

@@ -1,4 +1,5 @@
 //! The requests of one doorbell, as the driver takes them: linked once, and written by each post.
+#![expect(unsafe_code, reason = "gather lists of the caller are read")]
 
 use std::ptr;
 
@@ -67,6 +68,25 @@ impl Chain {
         }
     }
 
+    /// Has the long ones of the first `count` requests report their completion, those that siw would
+    /// send from where they are.
+    ///
+    /// # Safety
+    /// Their gather lists are readable.
+    #[cold]
+    pub unsafe fn report_long(&mut self, count: usize) {
+        let sent = [sys::IBV_WR_SEND, sys::IBV_WR_SEND_WITH_INV, sys::IBV_WR_RDMA_WRITE];
+        for request in self.places[..count].iter_mut().filter(|it| sent.contains(&it.opcode)) {
+            let pieces = (0..request.num_sge as usize).map(|at| {
+                // SAFETY: so many are there, as the caller guarantees.
+                unsafe { (*request.sg_list.wrapping_add(at)).length }
+            });
+            if pieces.map(u64::from).sum::<u64>() >= LENT_FROM {
+                request.send_flags |= sys::IBV_SEND_SIGNALED;
+            }
+        }
+    }
+
     /// Links the last of the first `count` requests to the place behind it, as it was before
     /// [`Chain::end`].
     #[inline]
@@ -81,6 +101,9 @@ impl Chain {
         linked.all(|(it, next)| it.next.cast_const() == places.wrapping_add(next))
     }
 }
+
+/// The length from which siw sends a request from where it is: a page (`SENDPAGE_THRESH`).
+const LENT_FROM: u64 = 4096;
 
 /// An empty request.
 pub(super) const EMPTY: sys::ibv_send_wr = sys::ibv_send_wr {

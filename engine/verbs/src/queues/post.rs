@@ -9,6 +9,7 @@ use rpcrdma_provider::{
 
 use super::chain::CHAIN;
 use super::{Limits, VerbsQp, VerbsQueues};
+use crate::device::ops::Quirks;
 use crate::error;
 use crate::sys::verbs as sys;
 
@@ -101,9 +102,6 @@ impl VerbsQueues {
         request.num_sge = wr.sgl.len() as i32;
         request.opcode = opcode;
         request.send_flags = wr.flags.bits();
-        if self.lends_unreported && is_lent(wr) {
-            request.send_flags |= sys::IBV_SEND_SIGNALED;
-        }
         true
     }
 
@@ -200,6 +198,23 @@ impl VerbsQueues {
         }
     }
 
+    /// Has the first `count` requests of the chain complete when they are done, as the quirks of the
+    /// device need.
+    ///
+    /// # Safety
+    /// Their gather lists are readable.
+    #[cold]
+    unsafe fn complete_late(&mut self, count: usize) {
+        let Quirks { fences_reports, lends_unreported, .. } = self.port.device.quirks;
+        if lends_unreported {
+            // SAFETY: the caller's promise is passed on.
+            unsafe { self.chain.report_long(count) };
+        }
+        if fences_reports {
+            self.chain.fence(count);
+        }
+    }
+
     /// Posts a chain that is not the last one.
     ///
     /// # Safety
@@ -228,8 +243,9 @@ impl VerbsQueues {
         if count == 0 {
             return (0, None);
         }
-        if self.fences_reports {
-            self.chain.fence(count);
+        if self.completes_early {
+            // SAFETY: the gather lists are the caller's.
+            unsafe { self.complete_late(count) };
         }
         let first = self.chain.end(count);
         let mut bad = ptr::null_mut();
@@ -251,23 +267,14 @@ impl VerbsQueues {
     }
 }
 
-/// Whether siw sends a request from where it is unless it reports its completion.
-#[cold]
-fn is_lent(wr: &SendWr<'_>) -> bool {
-    !matches!(wr.op, SendOp::Read(_)) && len_of(wr) >= LENT_FROM
-}
-
-/// The bytes of a request.
-#[inline]
-fn len_of(wr: &SendWr<'_>) -> u64 {
-    wr.sgl.iter().map(|sge| u64::from(sge.length)).sum()
-}
-
 impl Limits {
     /// Whether a request meets the limits of its queue pair.
     #[inline]
     fn allow(&self, wr: &SendWr<'_>) -> bool {
-        let is_short = || len_of(wr) <= u64::from(self.inline_len);
+        let is_short = || {
+            let len: u64 = wr.sgl.iter().map(|sge| u64::from(sge.length)).sum();
+            len <= u64::from(self.inline_len)
+        };
         wr.sgl.len() <= self.send_sge && (!wr.flags.contains(SendFlags::INLINE) || is_short())
     }
 }
@@ -295,9 +302,6 @@ fn failed(code: i32, taken: usize, count: usize) -> Taken {
     };
     Taken::with_error(taken, why)
 }
-
-/// The length from which siw sends a request from where it is: a page (`SENDPAGE_THRESH`).
-const LENT_FROM: u64 = 4096;
 
 #[cfg(test)]
 mod tests {
