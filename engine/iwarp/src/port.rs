@@ -2,8 +2,8 @@
 //!
 //! The sockets are in one epoll set, edge-triggered: an edge is noted until the socket was read to its
 //! end. A poll asks the set only if there are several connections; a single one is read without that.
-//! Polls that find nothing ask more and more rarely, up to every seventh or eighth: a system call costs more than
-//! all else that such a poll does.
+//! Polls that find nothing ask more and more rarely, up to every seventh or eighth: a system call costs
+//! more than all else that such a poll does.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};

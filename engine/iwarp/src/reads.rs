@@ -85,9 +85,14 @@ impl Reads {
 
     /// The peer has refused the oldest Read that is not over, or the connection has ended.
     pub(crate) fn refuse_next(&mut self) {
-        if let Some(read) = self.waiting.iter_mut().find(|read| read.outcome.is_none()) {
+        if let Some(read) = self.oldest() {
             read.outcome = Some(Err(Refusal::Access));
         }
+    }
+
+    /// The oldest Read that is not over: Responses come to no other.
+    fn oldest(&mut self) -> Option<&mut Read> {
+        self.waiting.iter_mut().find(|read| read.outcome.is_none())
     }
 
     /// Checks a Response of `len` bytes against the oldest Read that is not over.
@@ -95,13 +100,11 @@ impl Reads {
     /// # Errors
     /// If it answers no Read, or not in order, or not as many bytes as were asked for.
     pub(crate) fn check(
-        &self,
+        &mut self,
         (stag, to, is_last): (u32, u64, bool),
         len: u32,
     ) -> Result<(), Violation> {
-        let Some(read) = self.waiting.iter().find(|read| read.outcome.is_none()) else {
-            return Err(Violation::Read);
-        };
+        let Some(read) = self.oldest() else { return Err(Violation::Read) };
         if read.stag != stag {
             return Err(Violation::Stag(stag));
         }
@@ -144,9 +147,8 @@ impl Reads {
         keys: &KeyCache,
         receive: impl FnOnce(Option<(*mut u8, usize)>) -> (u32, bool),
     ) {
-        let oldest = self.waiting.iter_mut().find(|read| read.outcome.is_none());
         // The Read that was answered has failed since, and another is the oldest.
-        let Some(read) = oldest.filter(|read| read.stag == stag) else {
+        let Some(read) = self.oldest().filter(|read| read.stag == stag) else {
             receive(None);
             return;
         };

@@ -157,8 +157,7 @@ pub trait Vacant {
 /// # Safety
 /// `pull` passes on memory that is readable until `put` returns. It does not succeed with the bytes
 /// of a slot that was withdrawn and settled, and `answer` does not write there. `place` writes only to
-/// the memory that it was given. `bytes` and
-/// `front_and_bytes` return readable memory.
+/// the memory that it was given. `bytes` and `front_and_bytes` return readable memory.
 pub unsafe trait Incoming {
     /// Whether [`Incoming::take_in`] brings messages. Without it they come by themselves, one by one.
     const TAKES_IN: bool = false;
