@@ -11,7 +11,13 @@ use std::process::{Command, Stdio};
 use crate::contenders::tally::Tally;
 use crate::contenders::tally::{Place, mark_of};
 
+/// System calls by name. Those that found nothing, which fail with EAGAIN, have [`IN_VAIN`] behind it.
 pub type Calls = BTreeMap<String, u64>;
+
+/// How many of them found nothing.
+pub fn in_vain(calls: &Calls) -> u64 {
+    calls.iter().filter(|(name, _)| name.ends_with(IN_VAIN)).map(|(_, count)| count).sum()
+}
 
 /// Runs a program under strace and counts the system calls between the marks of each side.
 pub fn count<const N: usize>(
@@ -42,7 +48,7 @@ fn between(text: &str, side: &str) -> Option<Calls> {
     let (begin, end) = (mark_of(side, Place::Begin), mark_of(side, Place::End));
     let mut lines = text.lines();
     let thread = lines.find(|line| line.contains(&begin))?.split(' ').next()?;
-    let mut calls = Calls::new();
+    let (mut calls, mut is_begun) = (Calls::new(), false);
     for line in lines {
         let Some(call) = line.strip_prefix(thread).and_then(|rest| rest.strip_prefix(' ')) else {
             continue;
@@ -50,16 +56,30 @@ fn between(text: &str, side: &str) -> Option<Calls> {
         if call.contains(&end) {
             return Some(calls);
         }
-        // `<... futex resumed>` is the rest of a call that was counted, `---` a signal.
         let call = call.trim_start();
-        if let Some((name, _)) = call.split_once('(')
+        // A call that other threads interrupt has two lines: `futex( <unfinished ...>` and
+        // `<... futex resumed>`. The first mark may be such a one. `---` is a signal.
+        if call.ends_with("<unfinished ...>") {
+            is_begun = true;
+            continue;
+        }
+        let found = match call.strip_prefix("<... ") {
+            Some(rest) if is_begun => rest.split_once(" resumed>"),
+            Some(_) => None,
+            None => call.split_once('('),
+        };
+        if let Some((name, rest)) = found
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         {
-            *calls.entry(name.to_owned()).or_default() += 1;
+            let vain = if rest.contains("= -1 EAGAIN") { IN_VAIN } else { "" };
+            *calls.entry(format!("{name}{vain}")).or_default() += 1;
         }
     }
     None
 }
+
+/// Behind the name of a call that found nothing.
+const IN_VAIN: &str = ":EAGAIN";
 
 #[cfg(test)]
 mod tests {
@@ -70,10 +90,15 @@ mod tests {
         [
             "7 mmap(NULL, 4096) = 0x7f".to_owned(),
             format!("7 {}", mark("client", Place::Begin)),
-            format!("8 {}", mark("server", Place::Begin)),
+            format!("8 statx(AT_FDCWD, \"{}\",  <unfinished ...>", mark_of("server", Place::Begin)),
+            "8 <... statx resumed>0) = -1 ENOENT".into(),
             "7 write(1, \"x(\", 2) = 2".into(),
             "8 ppoll([{fd=3}], 1 <unfinished ...>".into(),
             "7 write(1, \"y\", 1) = 1".into(),
+            "8 recvfrom(4, 0x7f, 64, MSG_DONTWAIT, NULL, NULL) = -1 EAGAIN (Again)".into(),
+            "8 recvfrom(4,  <unfinished ...>".into(),
+            "8 <... recvfrom resumed>0x7f, 64) = -1 EAGAIN (Again)".into(),
+            "8 recvfrom(4, \"z\", 64) = 1".into(),
             "8 <... ppoll resumed>) = 1 (in [0])".into(),
             "7 --- SIGURG {si_signo=SIGURG} ---".into(),
             "78 read(3, 4) = 4".into(),
@@ -89,7 +114,10 @@ mod tests {
         let calls = between(&text(), "client").expect("both marks are there");
         assert_eq!(calls.into_iter().collect::<Vec<_>>(), [("write".to_owned(), 2)]);
         let calls = between(&text(), "server").expect("both marks are there");
-        assert_eq!(calls.into_iter().collect::<Vec<_>>(), [("ppoll".to_owned(), 1)]);
+        assert_eq!(in_vain(&calls), 2);
+        let expected = [("ppoll", 1), ("recvfrom", 1), ("recvfrom:EAGAIN", 2)];
+        let expected = expected.map(|(name, count)| (name.to_owned(), count));
+        assert_eq!(calls.into_iter().collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use rpcrdma_engine::Snapshot;
 use rpcrdma_instructions::callgrind::Count;
 use serde_json::{Value, json};
 
-use super::calls::Calls;
+use super::calls::{Calls, in_vain};
 use crate::contenders::tally::Tallied;
 use crate::modes::contest::Plan;
 use crate::output::{Better, Environment, Figure, Report, Table, Unit};
@@ -99,7 +99,8 @@ impl Counted {
             row("library_instructions", each, CALLGRIND, library),
             row("library_calls", calls, CALLGRIND, library_calls),
             row("locked_instructions", each, CALLGRIND, locked),
-            row("system_calls", calls, "strace", self.system_calls()),
+            row("system_calls", calls, "strace", self.system_calls(|calls| calls.values().sum())),
+            row("system_calls_in_vain", calls, "strace", self.system_calls(in_vain)),
             row("allocations", calls, ALLOCATOR, here(|side| side.tallied.allocations.made)),
             row("frees", calls, ALLOCATOR, here(|side| side.tallied.allocations.freed)),
             row("allocated_bytes", calls, ALLOCATOR, here(|side| side.tallied.allocations.bytes)),
@@ -112,9 +113,9 @@ impl Counted {
         ]
     }
 
-    fn system_calls(&self) -> Both {
+    fn system_calls(&self, count: fn(&Calls) -> u64) -> Both {
         let sides = self.system_calls.as_ref().map_err(String::clone)?;
-        let of = |index: usize| per_call(sides[index].values().sum(), self.sides[index].calls);
+        let of = |index: usize| per_call(count(&sides[index]), self.sides[index].calls);
         Ok([of(0), of(1)])
     }
 
