@@ -5,7 +5,7 @@
 //!      └ nobody listens: Refused                          └ reject, drop ─▶ reply, Refused there
 //! ```
 //!
-//! All its sockets are non-blocking and lie in one epoll set; [`ConnectionManager::next`] does the
+//! All its sockets are non-blocking and lie in one set; [`ConnectionManager::next`] does the
 //! work. The socket of a connection leaves the set when its start is done: what comes behind the
 //! start frame is not taken here.
 
@@ -17,30 +17,32 @@ mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arrayvec::ArrayVec;
 use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, Waker,
 };
 use rpcrdma_transport::endpoint::Seat;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use self::attempt::{Attempt, Step};
 use self::listener::{Caller, Listener, TAKES};
 pub use self::request::TcpRequest;
+use crate::greeting::Heard;
 use crate::queues::{TcpEndpoint, TcpHandle, TcpQueues};
+use crate::ready::{EVENTS, ReadySet};
 use crate::shared::Shared;
-use crate::socket::Heard;
+use crate::socket::Socket;
 
 /// A connection manager over TCP.
 pub struct TcpCm {
     shared: Arc<Shared>,
-    epoll: OwnedFd,
-    /// What a ready socket is, by its number in the epoll set.
+    set: ReadySet,
+    /// What a ready socket is, by its number in the set.
     sockets: HashMap<u64, Source>,
     events: VecDeque<CmEvent<TcpCm>>,
     /// The number of the next socket, and of the next attempt.
@@ -57,12 +59,8 @@ enum Source {
 
 impl TcpCm {
     pub(crate) fn new(shared: Arc<Shared>) -> Result<TcpCm, SetupError> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| SetupError::System {
-            call: "epoll_create1",
-            source: error.into(),
-            hint: "check the limit of open files (ulimit -n)",
-        })?;
-        Ok(TcpCm { shared, epoll, sockets: HashMap::new(), events: VecDeque::new(), next: 1 })
+        let set = shared.stack.ready_set()?;
+        Ok(TcpCm { shared, set, sockets: HashMap::new(), events: VecDeque::new(), next: 1 })
     }
 
     fn number(&mut self) -> u64 {
@@ -70,24 +68,20 @@ impl TcpCm {
         self.next - 1
     }
 
-    fn wait_for(&self, number: u64, socket: &OwnedFd, flags: EventFlags) -> Result<(), Errno> {
-        epoll::add(&self.epoll, socket, EventData::new_u64(number), flags)
-    }
-
     /// Takes a socket away. A connection goes on with it, and it would be ready all that time.
     fn take(&mut self, number: u64) -> Option<Source> {
         let socket = self.sockets.remove(&number)?;
         let _ = match &socket {
-            Source::Listener(listener) => epoll::delete(&self.epoll, listener.socket()),
-            Source::Caller(caller) => epoll::delete(&self.epoll, caller.socket()),
-            Source::Attempt(attempt) => epoll::delete(&self.epoll, attempt.socket()),
+            Source::Listener(listener) => self.set.remove(listener.socket()),
+            Source::Caller(caller) => self.set.remove(caller.socket()),
+            Source::Attempt(attempt) => self.set.remove(attempt.socket()),
         };
         Some(socket)
     }
 
     /// Waits for a ready socket, `waker` or the end of `timeout`. True if `waker` is rung.
     fn wait(&self, waker: &Waker, timeout: Duration) -> bool {
-        let mut fds = [PollFd::new(&self.epoll, PollFlags::IN), PollFd::new(waker, PollFlags::IN)];
+        let mut fds = [PollFd::new(&self.set, PollFlags::IN), PollFd::new(waker, PollFlags::IN)];
         let timeout = Timespec::try_from(timeout).ok();
         // A signal may end it, which the caller may handle.
         let is_rung = rustix::event::poll(&mut fds, timeout.as_ref()).is_err();
@@ -96,16 +90,12 @@ impl TcpCm {
 
     /// Handles the sockets that are ready until an event has come or no socket is.
     fn work(&mut self) {
-        let mut ready = Vec::with_capacity(READY_MAX);
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         while self.events.is_empty() {
-            ready.clear();
-            let room = rustix::buffer::spare_capacity(&mut ready);
-            if !matches!(epoll::wait(&self.epoll, room, Some(&now)), Ok(count) if count > 0) {
+            let mut ready = ArrayVec::<u64, EVENTS>::new();
+            if !self.set.look(|number, _| ready.push(number)) {
                 return;
             }
-            for &Event { data, .. } in &ready {
-                let number = data.u64();
+            for number in ready {
                 match self.sockets.get_mut(&number) {
                     Some(Source::Listener(_)) => self.take_callers(number),
                     Some(Source::Caller(_)) => self.hear_caller(number),
@@ -124,16 +114,16 @@ impl TcpCm {
             let is_full = self.callers().count() >= CALLERS_MAX;
             let Some(Source::Listener(found)) = self.sockets.get_mut(&listener) else { return };
             if is_full {
-                return found.rest(&self.epoll);
+                return found.rest(&self.set);
             }
             let caller = match found.accept() {
                 Ok(caller) => caller,
                 Err(Errno::AGAIN) => return,
                 // The process has no free descriptor, say.
-                Err(_) => return found.rest(&self.epoll),
+                Err(_) => return found.rest(&self.set),
             };
             let number = self.number();
-            if self.wait_for(number, caller.socket(), EventFlags::IN).is_ok() {
+            if self.set.add(caller.socket(), number, EventFlags::IN).is_ok() {
                 self.sockets.insert(number, Source::Caller(Box::new(caller)));
             }
         }
@@ -183,14 +173,14 @@ impl TcpCm {
     fn begin(&mut self, number: u64) {
         let Some(Source::Attempt(attempt)) = self.sockets.get_mut(&number) else { return };
         let begun = attempt.begin(&self.shared);
-        self.arrange(number, begun, |set, it, data, flags| epoll::add(set, it, data, flags));
+        self.arrange(number, begun, ReadySet::add);
     }
 
     /// The socket of an attempt has connected, or has failed to.
     fn go_on(&mut self, number: u64) {
         let Some(Source::Attempt(attempt)) = self.sockets.get_mut(&number) else { return };
         let gone_on = attempt.go_on(&self.shared);
-        self.arrange(number, gone_on, |set, it, data, flags| epoll::modify(set, it, data, flags));
+        self.arrange(number, gone_on, ReadySet::modify);
     }
 
     /// Waits for the next step of an attempt, or ends it. `set` sets what its socket waits for.
@@ -198,7 +188,7 @@ impl TcpCm {
         &mut self,
         number: u64,
         outcome: Result<Step, ConnectError>,
-        set: fn(&OwnedFd, &OwnedFd, EventData, EventFlags) -> Result<(), Errno>,
+        set: fn(&ReadySet, &Socket, u64, EventFlags) -> Result<(), Errno>,
     ) {
         let Some(Source::Attempt(attempt)) = self.sockets.get(&number) else { return };
         let flags = outcome.map(|step| match step {
@@ -206,8 +196,8 @@ impl TcpCm {
             Step::Said => EventFlags::IN,
         });
         let set = flags.and_then(|flags| {
-            let data = EventData::new_u64(number);
-            set(&self.epoll, attempt.socket(), data, flags).map_err(|_| ConnectError::Failed)
+            let socket = attempt.socket();
+            set(&self.set, socket, number, flags).map_err(|_| ConnectError::Failed)
         });
         if let Err(reason) = set {
             drop(self.take(number));
@@ -245,7 +235,7 @@ impl TcpCm {
         }
         for (number, socket) in &mut self.sockets {
             if let Source::Listener(listener) = socket {
-                listener.wake(&self.epoll, *number, now);
+                listener.wake(&self.set, *number, now);
             }
         }
         let waits = self.sockets.values().map(|socket| match socket {
@@ -262,9 +252,9 @@ impl ConnectionManager for TcpCm {
     type Request = TcpRequest;
 
     fn listen(&mut self, at: Address) -> Result<Address, SetupError> {
-        let listener = Listener::open(at)?;
+        let listener = Listener::open(at, &self.shared.stack)?;
         let (number, address) = (self.number(), listener.address());
-        let waits = self.wait_for(number, listener.socket(), EventFlags::IN);
+        let waits = self.set.add(listener.socket(), number, EventFlags::IN);
         waits.map_err(|_| SetupError::Listen {
             address: Box::new(at),
             reason: "epoll_ctl failed",
@@ -292,7 +282,7 @@ impl ConnectionManager for TcpCm {
         let wrong = ConnectError::WrongAddress { reason: TAKES };
         let address = to.as_ip().ok_or_else(|| SetupError::connect(to, wrong))?;
         let (private, seat) = (param.checked()?, Seat::take(on, self.shared.device_name())?);
-        let attempt = Attempt::new(address, seat, private)?;
+        let attempt = Attempt::new(address, seat, private, &self.shared.stack)?;
         let number = self.number();
         self.sockets.insert(number, Source::Attempt(Box::new(attempt)));
         self.begin(number);
@@ -347,8 +337,6 @@ impl std::fmt::Debug for TcpCm {
     }
 }
 
-/// Sockets handled at one time.
-const READY_MAX: usize = 64;
 /// Sockets that have connected and not sent their whole request yet.
 const CALLERS_MAX: usize = 1024;
 /// Callers that are dropped at one time.

@@ -17,18 +17,25 @@
 //! **The peer is not trusted.** Every length, key, offset and number is checked before memory is
 //! touched. What breaks the rules is answered by a Terminate message and ends its own connection.
 
+mod calls;
 mod cm;
 mod end;
+mod greeting;
 mod link;
+#[cfg(any(test, feature = "network"))]
+pub mod network;
 mod options;
 mod output;
 mod port;
 mod provider;
 mod queues;
 mod reads;
+mod ready;
 mod rx;
 mod shared;
 mod socket;
+mod stack;
+mod system;
 pub mod terms;
 #[cfg(test)]
 mod tests;

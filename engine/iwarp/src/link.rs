@@ -4,7 +4,6 @@
 //! holds it, and uses nothing but its name. The locks are never contended.
 #![expect(unsafe_code, reason = "memory that was granted to a peer is sent from where it is")]
 
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,10 +13,11 @@ use rpcrdma_transport::rights::Granted;
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
+use crate::calls::Calls;
 use crate::output::{Lent, Output};
 use crate::port::Port;
 use crate::reads::Reads;
-use crate::socket;
+use crate::socket::Socket;
 use crate::terms::{First, ReadyToReceive, Terms};
 use crate::wire::fpdu::ULPDU_MAX;
 use crate::wire::segment::{
@@ -30,7 +30,7 @@ use crate::wire::violation::Violation;
 /// What a connection is made of.
 pub(crate) struct LinkSpec {
     pub end: EndId,
-    pub socket: OwnedFd,
+    pub socket: Socket,
     pub terms: Terms,
     pub port: Arc<Port>,
     pub qp_num: u32,
@@ -42,7 +42,7 @@ pub(crate) struct LinkSpec {
 /// A connection.
 pub(crate) struct Link {
     pub end: EndId,
-    pub socket: OwnedFd,
+    pub socket: Socket,
     pub terms: Terms,
     pub port: Arc<Port>,
     pub qp_num: u32,
@@ -224,7 +224,7 @@ impl Link {
     }
 
     fn flush_now(&self, out: &mut Output) {
-        match out.flush(self.socket.as_fd()) {
+        match out.flush(&self.socket) {
             0 => {}
             slots => self.taken.store(self.taken() + slots, Ordering::Relaxed),
         }
@@ -233,7 +233,7 @@ impl Link {
             self.port.is_full(self.qp_num);
         }
         if out.take_end() {
-            let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
+            self.socket.shutdown(Shutdown::Write);
         }
     }
 
@@ -310,8 +310,8 @@ impl Drop for Link {
         self.port.remove(&self.socket);
         // Closing a socket whose input was not read resets it, and what is under way to the peer is
         // lost.
-        let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
-        socket::discard(&self.socket);
+        self.socket.shutdown(Shutdown::Write);
+        self.socket.discard();
     }
 }
 

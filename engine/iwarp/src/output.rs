@@ -10,12 +10,13 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::os::fd::BorrowedFd;
 
 use arrayvec::ArrayVec;
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg};
+use rustix::net::Shutdown;
 
+use crate::calls::Calls;
+use crate::socket::Socket;
 use crate::wire::fpdu::{self, Crc};
 
 /// Bytes to be sent, in order.
@@ -332,7 +333,7 @@ impl Output {
 
     /// Sends what the socket takes. Returns how many slots are sent with it. If the socket fails,
     /// nothing is sent any more; what the peer has sent before can still be received, and its end.
-    pub(crate) fn flush(&mut self, socket: BorrowedFd<'_>) -> u64 {
+    pub(crate) fn flush(&mut self, socket: &Socket) -> u64 {
         while self.pending() > 0 && self.state != State::Broken {
             match self.send_some(socket) {
                 Ok((sent, given)) => {
@@ -345,7 +346,7 @@ impl Output {
                 Err(Errno::INTR) => {}
                 Err(_) => {
                     self.state = State::Broken;
-                    let _ = rustix::net::shutdown(socket, Shutdown::Both);
+                    socket.shutdown(Shutdown::Both);
                 }
             }
         }
@@ -353,14 +354,13 @@ impl Output {
     }
 
     /// One system call. Returns the bytes that it has taken, and those that it was given.
-    fn send_some(&self, socket: BorrowedFd<'_>) -> Result<(usize, usize), Errno> {
+    fn send_some(&self, socket: &Socket) -> Result<(usize, usize), Errno> {
         let parts = self.unsent().take(PARTS_MAX);
         let parts: ArrayVec<IoSlice<'_>, PARTS_MAX> = parts.map(IoSlice::new).collect();
         let given = parts.iter().map(|part| part.len()).sum();
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let sent = match parts.as_slice() {
-            [one] => rustix::net::send(socket, one, flags),
-            all => sendmsg(socket, all, &mut SendAncillaryBuffer::default(), flags),
+            [one] => socket.send(one),
+            all => socket.send_parts(all),
         };
         Ok((sent?, given))
     }

@@ -5,20 +5,21 @@
 //! Polls that find nothing ask more and more rarely, up to every seventh or eighth: a system call costs
 //! more than all else that such a poll does.
 
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use rpcrdma_provider::{Bells, SetupError};
 use rpcrdma_transport::numbers::Numbers;
-use rustix::event::Timespec;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::epoll::EventFlags;
+
+use crate::ready::ReadySet;
+use crate::socket::Socket;
 
 /// The shared side of a set of queues.
 pub struct Port {
     /// The numbers of its queue pairs.
     pub(crate) numbers: Numbers,
-    epoll: OwnedFd,
+    set: ReadySet,
     /// What is known of the sockets, by the index in the numbers of their queue pairs.
     ready: Box<[AtomicU8]>,
     /// Sockets in the set.
@@ -29,24 +30,19 @@ pub struct Port {
 }
 
 impl Port {
-    /// A port for at most `qp_max` queue pairs.
-    pub(crate) fn new(qp_max: u32) -> Result<Port, SetupError> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| SetupError::System {
-            call: "epoll_create1",
-            source: error.into(),
-            hint: "check the limit of open files (ulimit -n)",
-        })?;
+    /// A port for at most `qp_max` queue pairs, whose sockets are of the kind of `set`.
+    pub(crate) fn new(qp_max: u32, set: ReadySet) -> Port {
         let places = qp_max.max(2).next_power_of_two();
         let ready = (0..places).map(|_| AtomicU8::new(0)).collect();
         let (sockets, rest, patience) = (AtomicUsize::new(0), AtomicU8::new(0), AtomicU8::new(0));
-        Ok(Port { numbers: Numbers::new(qp_max), epoll, ready, sockets, rest, patience })
+        Port { numbers: Numbers::new(qp_max), set, ready, sockets, rest, patience }
     }
 
     /// Watches the socket of a queue pair.
-    pub(crate) fn add(&self, socket: &impl AsFd, qp_num: u32) -> Result<(), SetupError> {
+    pub(crate) fn add(&self, socket: &Socket, qp_num: u32) -> Result<(), SetupError> {
         self.place(qp_num).store(READABLE | WRITABLE, Ordering::Relaxed);
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        let added = epoll::add(&self.epoll, socket, EventData::new_u64(qp_num.into()), flags);
+        let added = self.set.add(socket, qp_num.into(), flags);
         added.map_err(|error| SetupError::System {
             call: "epoll_ctl",
             source: error.into(),
@@ -57,8 +53,8 @@ impl Port {
     }
 
     /// Watches a socket no more.
-    pub(crate) fn remove(&self, socket: &impl AsFd) {
-        if epoll::delete(&self.epoll, socket).is_ok() {
+    pub(crate) fn remove(&self, socket: &Socket) {
+        if self.set.remove(socket).is_ok() {
             self.sockets.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -87,23 +83,15 @@ impl Port {
 
     /// Notes the sockets that have become ready. Returns whether there are any.
     pub(crate) fn look_now(&self) -> bool {
-        let mut events = [const { MaybeUninit::uninit() }; EVENTS];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let Ok((events, _)) = epoll::wait(&self.epoll, &mut events[..], Some(&now)) else {
-            return false;
-        };
-        let has_found = !events.is_empty();
-        for &mut Event { flags, data } in events {
-            let (flags, data) = (flags, data);
+        self.set.look(|number, flags| {
             let is_readable = flags.intersects(!EventFlags::OUT);
             let is_writable = flags.intersects(!EventFlags::IN);
             let has_end = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
             let known = if is_readable { READABLE } else { 0 }
                 | if is_writable { WRITABLE } else { 0 }
                 | if has_end { ENDS } else { 0 };
-            self.place(data.u64() as u32).fetch_or(known, Ordering::Relaxed);
-        }
-        has_found
+            self.place(number as u32).fetch_or(known, Ordering::Relaxed);
+        })
     }
 
     /// Whether a socket may have bytes, or is to be tried in this poll.
@@ -153,7 +141,7 @@ impl Port {
 
     /// What is readable when a socket has become ready.
     pub(crate) fn bells(&self) -> Bells<'_> {
-        [Some(self.epoll.as_fd()), None]
+        [Some(self.set.as_fd()), None]
     }
 
     fn place(&self, qp_num: u32) -> &AtomicU8 {
@@ -163,7 +151,7 @@ impl Port {
 
 impl std::fmt::Debug for Port {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Port").field("epoll", &self.epoll).finish_non_exhaustive()
+        f.debug_struct("Port").field("set", &self.set).finish_non_exhaustive()
     }
 }
 
@@ -175,5 +163,3 @@ const WRITABLE: u8 = 2;
 const ENDS: u8 = 4;
 /// The most polls in a row that ask nothing.
 const PATIENCE: u8 = 7;
-/// Sockets that a look notes.
-const EVENTS: usize = 64;

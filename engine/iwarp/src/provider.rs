@@ -9,10 +9,13 @@ use rpcrdma_provider::{DeviceCaps, Provider, QueueAttr, SetupError};
 use rpcrdma_transport::device::{Device, Opened};
 
 use crate::cm::TcpCm;
+#[cfg(any(test, feature = "network"))]
+use crate::network::Network;
 use crate::options::TcpOptions;
 use crate::port::Port;
 use crate::queues::TcpQueues;
 use crate::shared::Shared;
+use crate::stack::Stack;
 
 /// TCP as an RDMA device. Clones share its registrations; a process needs only one.
 #[derive(Clone)]
@@ -32,9 +35,22 @@ impl Tcp {
     /// # Errors
     /// [`SetupError::Invalid`] if an option has a value that is not allowed.
     pub fn with_options(options: TcpOptions) -> Result<Tcp, SetupError> {
+        Tcp::over(Stack::System, options)
+    }
+
+    /// TCP with options, whose connections are those of a virtual network.
+    ///
+    /// # Errors
+    /// As for [`Tcp::with_options`].
+    #[cfg(any(test, feature = "network"))]
+    pub fn with_network(options: TcpOptions, network: &Network) -> Result<Tcp, SetupError> {
+        Tcp::over(Stack::Virtual(network.clone()), options)
+    }
+
+    fn over(stack: Stack, options: TcpOptions) -> Result<Tcp, SetupError> {
         options.check()?;
         let device = Device::new("tcp", options.settings(), options.key_seed);
-        Ok(Tcp(Arc::new(Shared { options, device })))
+        Ok(Tcp(Arc::new(Shared { options, device, stack })))
     }
 
     /// The TCP of a configuration's section `[tcp]`.
@@ -68,7 +84,9 @@ impl Provider for Tcp {
     }
 
     fn open_queues(&self, attr: &QueueAttr) -> Result<TcpQueues, SetupError> {
-        self.0.device.open_queues(attr, |_| Ok(Arc::new(Port::new(attr.qp_max)?)))
+        self.0
+            .device
+            .open_queues(attr, |_| Ok(Arc::new(Port::new(attr.qp_max, self.0.stack.ready_set()?))))
     }
 
     fn open_cm(&self) -> Result<TcpCm, SetupError> {

@@ -22,9 +22,9 @@ use rpcrdma_transport::body::{
 use rpcrdma_transport::carrier::{DmaError, Incoming};
 use rpcrdma_transport::keys::KeyCache;
 use rpcrdma_transport::rights::Granted;
-use rustix::net::RecvFlags;
 
 use self::rest::Rest;
+use crate::calls::Calls;
 use crate::link::Link;
 use crate::wire::fpdu;
 use crate::wire::inbound::{Arrived, Inbound};
@@ -105,8 +105,8 @@ impl Rx {
             self.link.terminate(Violation::TooLong, None);
             return self.link.end_for_good();
         }
-        let received = rustix::net::recv(&self.link.socket, into, RecvFlags::DONTWAIT);
-        self.end += self.link.received(received.map(|(_, len)| len), asked);
+        let received = self.link.socket.recv(into);
+        self.end += self.link.received(received, asked);
     }
 
     /// Moves what is not consumed to the beginning if that is less than what was consumed: a stream

@@ -1,6 +1,5 @@
 //! The state that the clones of a provider share, and the connection managers with them.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rpcrdma_transport::carrier::EndId;
@@ -13,12 +12,15 @@ use crate::link::{Link, LinkSpec, SLOTS};
 use crate::options::TcpOptions;
 use crate::port::Port;
 use crate::queues::TcpEndpoint;
+use crate::socket::Socket;
+use crate::stack::Stack;
 use crate::terms::{First, Terms, Wishes};
 
 /// What all clones share. Control plane only.
 pub(crate) struct Shared {
     pub options: TcpOptions,
     pub device: Device,
+    pub stack: Stack,
 }
 
 impl Shared {
@@ -36,7 +38,7 @@ impl Shared {
 
     /// Makes this side's link over a socket whose start is done, and the queue pair of `seat` on
     /// it.
-    pub(crate) fn endpoint(&self, seat: Seat<Port>, socket: OwnedFd, terms: Terms) -> TcpEndpoint {
+    pub(crate) fn endpoint(&self, seat: Seat<Port>, socket: Socket, terms: Terms) -> TcpEndpoint {
         let conn = Conn::new();
         let side = match terms.first {
             // The accepting side has answered, so it receives. It may not send first.

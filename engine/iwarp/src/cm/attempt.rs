@@ -1,23 +1,25 @@
 //! Attempts to connect.
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 
 use rpcrdma_provider::{ConnectError, PrivateBytes, Rejection, SetupError};
 use rpcrdma_transport::endpoint::Seat;
 use rustix::io::Errno;
 
+use crate::calls::Calls;
+use crate::greeting::{self, Heard, Reader};
 use crate::port::Port;
 use crate::queues::TcpEndpoint;
 use crate::shared::Shared;
-use crate::socket::{self, Heard, Reader};
+use crate::socket::Socket;
+use crate::stack::Stack;
 use crate::terms::{self, Disagreement};
 use crate::wire::start::Kind;
 
 /// An attempt of this side to connect.
 pub(super) struct Attempt {
     to: SocketAddr,
-    socket: OwnedFd,
+    socket: Socket,
     seat: Seat<Port>,
     private: PrivateBytes,
     reply: Reader,
@@ -38,8 +40,9 @@ impl Attempt {
         to: SocketAddr,
         seat: Seat<Port>,
         private: PrivateBytes,
+        stack: &Stack,
     ) -> Result<Attempt, SetupError> {
-        let socket = socket::open(&to).map_err(|error| SetupError::System {
+        let socket = stack.socket(&to).map_err(|error| SetupError::System {
             call: "socket",
             source: error.into(),
             hint: "check the limit of open files (ulimit -n), and whether the host has IPv6",
@@ -48,7 +51,7 @@ impl Attempt {
         Ok(Attempt { to, socket, seat, private, reply, is_said: false })
     }
 
-    pub(super) fn socket(&self) -> &OwnedFd {
+    pub(super) fn socket(&self) -> &Socket {
         &self.socket
     }
 
@@ -59,7 +62,7 @@ impl Attempt {
 
     /// Begins to connect.
     pub(super) fn begin(&mut self, shared: &Shared) -> Result<Step, ConnectError> {
-        match socket::connect(&self.socket, &self.to) {
+        match self.socket.connect(&self.to) {
             Ok(true) => self.go_on(shared),
             Ok(false) => Ok(Step::Wait),
             Err(error) => Err(reason_of(error)),
@@ -68,11 +71,11 @@ impl Attempt {
 
     /// Sends the request if TCP has connected.
     pub(super) fn go_on(&mut self, shared: &Shared) -> Result<Step, ConnectError> {
-        if !socket::is_connected(&self.socket).map_err(reason_of)? {
+        if !self.socket.is_connected().map_err(reason_of)? {
             return Ok(Step::Wait);
         }
         let request = terms::request(&shared.wishes());
-        socket::send(&self.socket, &request, &self.private).map_err(|_| ConnectError::Lost)?;
+        greeting::send(&self.socket, &request, &self.private).map_err(|_| ConnectError::Lost)?;
         self.is_said = true;
         Ok(Step::Said)
     }

@@ -1,19 +1,22 @@
 //! Listeners, and those who connect to them.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rpcrdma_provider::{Address, SetupError};
-use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use crate::socket::{self, Heard, Reader};
+use crate::calls::Calls;
+use crate::greeting::{Heard, Reader};
+use crate::ready::ReadySet;
+use crate::socket::Socket;
+use crate::stack::Stack;
 use crate::wire::start::Kind;
 
 /// A socket that listens.
 pub(super) struct Listener {
-    socket: OwnedFd,
+    socket: Socket,
     at: SocketAddr,
     /// Nobody is taken before this time.
     rests_until: Option<Instant>,
@@ -21,7 +24,7 @@ pub(super) struct Listener {
 
 /// A socket that has connected and has not sent its whole request yet.
 pub(super) struct Caller {
-    socket: OwnedFd,
+    socket: Socket,
     from: SocketAddr,
     since: Instant,
     reader: Reader,
@@ -29,12 +32,12 @@ pub(super) struct Caller {
 
 impl Listener {
     /// Listens.
-    pub(super) fn open(at: Address) -> Result<Listener, SetupError> {
+    pub(super) fn open(at: Address, stack: &Stack) -> Result<Listener, SetupError> {
         let wanted = at.as_ip().ok_or_else(|| SetupError::listen(at, TAKES))?;
         let refused =
             |error: Errno| SetupError::Listen { address: Box::new(at), reason: reason_of(error) };
-        let socket = socket::open(&wanted).map_err(refused)?;
-        let at = socket::listen(&socket, &wanted).map_err(refused)?;
+        let socket = stack.socket(&wanted).map_err(refused)?;
+        let at = socket.listen(&wanted).map_err(refused)?;
         Ok(Listener { socket, at, rests_until: None })
     }
 
@@ -43,20 +46,20 @@ impl Listener {
         Address::Ip(self.at)
     }
 
-    pub(super) fn socket(&self) -> &OwnedFd {
+    pub(super) fn socket(&self) -> &Socket {
         &self.socket
     }
 
     /// The next socket that wants to connect.
     pub(super) fn accept(&self) -> Result<Caller, Errno> {
-        let (socket, from) = socket::accept(&self.socket)?;
+        let (socket, from) = self.socket.accept()?;
         let reader = Reader::new(Kind::Request);
         Ok(Caller { socket, from, since: Instant::now(), reader })
     }
 
     /// Takes nobody for a while: a socket that cannot be taken would be ready for ever.
-    pub(super) fn rest(&mut self, epoll: &OwnedFd) {
-        let _ = epoll::delete(epoll, &self.socket);
+    pub(super) fn rest(&mut self, set: &ReadySet) {
+        let _ = set.remove(&self.socket);
         self.rests_until = Instant::now().checked_add(REST);
     }
 
@@ -69,18 +72,16 @@ impl Listener {
         self.rests_until.is_some_and(|until| until <= now)
     }
 
-    /// Goes on if it has rested long enough. `number` is its own in the epoll set.
-    pub(super) fn wake(&mut self, epoll: &OwnedFd, number: u64, now: Instant) {
-        if self.has_rested(now)
-            && epoll::add(epoll, &self.socket, EventData::new_u64(number), EventFlags::IN).is_ok()
-        {
+    /// Goes on if it has rested long enough. `number` is its own in the set.
+    pub(super) fn wake(&mut self, set: &ReadySet, number: u64, now: Instant) {
+        if self.has_rested(now) && set.add(&self.socket, number, EventFlags::IN).is_ok() {
             self.rests_until = None;
         }
     }
 }
 
 impl Caller {
-    pub(super) fn socket(&self) -> &OwnedFd {
+    pub(super) fn socket(&self) -> &Socket {
         &self.socket
     }
 
@@ -92,7 +93,7 @@ impl Caller {
         }
     }
 
-    pub(super) fn into_parts(self) -> (OwnedFd, SocketAddr) {
+    pub(super) fn into_parts(self) -> (Socket, SocketAddr) {
         (self.socket, self.from)
     }
 
@@ -134,11 +135,15 @@ mod tests {
     #[test]
     fn what_the_system_refuses_is_said_in_words() {
         assert_eq!(reason_of(Errno::ADDRINUSE), "the address is in use");
-        let taken = Listener::open("127.0.0.1:0".parse().expect("an address")).expect("it listens");
-        let why = Listener::open(taken.address()).err().expect("it is taken").to_string();
+        let taken = Listener::open("127.0.0.1:0".parse().expect("an address"), &Stack::System)
+            .expect("it listens");
+        let why =
+            Listener::open(taken.address(), &Stack::System).err().expect("it is taken").to_string();
         assert_eq!(why, format!("cannot listen on {}: the address is in use", taken.address()));
         // Documentation's network.
-        let why = Listener::open("192.0.2.1:0".parse().expect("an address")).err().expect("none");
+        let why = Listener::open("192.0.2.1:0".parse().expect("an address"), &Stack::System)
+            .err()
+            .expect("none");
         assert!(why.to_string().ends_with("this host does not have the address"), "{why}");
     }
 }

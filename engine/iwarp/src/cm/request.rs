@@ -1,16 +1,17 @@
 //! Requests of peers to connect.
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 
 use rpcrdma_provider::{Address, PrivateBytes, SetupError};
 use rpcrdma_transport::endpoint::Seat;
 
 use super::listener::Caller;
+use crate::calls::Calls;
+use crate::greeting::{self, Heard};
 use crate::port::Port;
 use crate::queues::TcpEndpoint;
 use crate::shared::Shared;
-use crate::socket::{self, Heard};
+use crate::socket::Socket;
 use crate::terms::{self, Terms};
 use crate::wire::start::Start;
 
@@ -22,7 +23,7 @@ pub struct TcpRequest {
     reply: Start,
     terms: Terms,
     /// Until it is answered.
-    socket: Option<OwnedFd>,
+    socket: Option<Socket>,
 }
 
 impl TcpRequest {
@@ -36,7 +37,7 @@ impl TcpRequest {
         let (socket, from) = caller.into_parts();
         let Heard::Start(request, private) = heard else { return None };
         // RFC 5044 7.1: the side that connects sends nothing more before the reply.
-        if socket::has_more(&socket) {
+        if socket.has_more() {
             return None;
         }
         let Ok((reply, terms)) = terms::answer(&request, &shared.wishes()) else {
@@ -60,7 +61,7 @@ impl TcpRequest {
     ) -> Result<TcpEndpoint, SetupError> {
         let Some(socket) = self.socket.take() else { return Err(SetupError::Stopped) };
         // A peer that is gone is noticed as every peer that goes.
-        let _ = socket::send(&socket, &self.reply, private);
+        let _ = greeting::send(&socket, &self.reply, private);
         Ok(shared.endpoint(seat, socket, self.terms))
     }
 
@@ -87,7 +88,7 @@ impl std::fmt::Debug for TcpRequest {
 }
 
 /// Says why a request is not accepted. A peer that does not take the reply notices the end.
-fn reject(socket: &OwnedFd, request: &Start, private: &[u8]) {
+fn reject(socket: &Socket, request: &Start, private: &[u8]) {
     let private = PrivateBytes::try_from(private).unwrap_or_default();
-    let _ = socket::send(socket, &terms::reject(request), &private);
+    let _ = greeting::send(socket, &terms::reject(request), &private);
 }

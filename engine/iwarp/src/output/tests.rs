@@ -1,7 +1,6 @@
 //! Random messages, a socket that takes little, and cuts, compared with a list of messages.
 
 use std::io::Read;
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 use proptest::prelude::*;
@@ -49,7 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 struct World {
     out: Output,
-    socket: UnixStream,
+    socket: Socket,
     peer: UnixStream,
     has_crc: bool,
     /// What the peer gets: messages, with whether they are slots.
@@ -69,7 +68,7 @@ impl World {
         peer.set_nonblocking(true).unwrap();
         World {
             out: Output::new(4, has_crc),
-            socket,
+            socket: Socket::System(socket.into()),
             peer,
             has_crc,
             messages: Vec::new(),
@@ -136,7 +135,7 @@ impl World {
     }
 
     fn flush(&mut self) {
-        self.slots += self.out.flush(self.socket.as_fd());
+        self.slots += self.out.flush(&self.socket);
         let (mut end, mut slots) = (0, 0);
         for (message, is_slot) in &self.messages {
             end += message.len() as u64;
@@ -227,11 +226,11 @@ fn a_socket_that_fails_is_sent_nothing_more_and_ends_for_the_receiver() {
     let mut world = World::new(false);
     world.step(&Step::Short { len: 10 });
     let (gone, _) = UnixStream::pair().unwrap();
-    assert_eq!(world.out.flush(gone.as_fd()), 0);
+    assert_eq!(world.out.flush(&Socket::System(gone.into())), 0);
     assert!(!world.out.is_open());
     world.out.push_short(&[1; HEADER], &[]);
     world.out.end_message(true);
-    assert_eq!(world.out.flush(world.socket.as_fd()), 0, "not to another one either");
+    assert_eq!(world.out.flush(&world.socket), 0, "not to another one either");
     assert!(!world.out.take_end());
     assert_eq!(world.out.cut(), 1, "what was added behind counts as never sent");
 }

@@ -16,10 +16,10 @@ use std::sync::Arc;
 use rpcrdma_transport::body::OP_WRITE;
 use rpcrdma_transport::keys::KeyCache;
 use rpcrdma_transport::rights::Granted;
-use rustix::net::{RecvAncillaryBuffer, RecvFlags, recvmsg};
 
 use super::Rx;
 use super::rest::{Rest, Sink};
+use crate::calls::Calls;
 use crate::wire::fpdu::{self, CRC_LEN, HEAD_LEN};
 use crate::wire::inbound::Arrived;
 use crate::wire::segment::{Segment, TAGGED_LEN};
@@ -133,9 +133,8 @@ impl Rx {
         // SAFETY: the caller guarantees it. The kernel writes no more than is there.
         let place = unsafe { std::slice::from_raw_parts_mut(to, room) };
         let mut into = [IoSliceMut::new(place), IoSliceMut::new(&mut self.buffer[..behind])];
-        let mut none = RecvAncillaryBuffer::default();
-        let received = recvmsg(&self.link.socket, &mut into, &mut none, RecvFlags::DONTWAIT);
-        let received = self.link.received(received.map(|it| it.bytes), room + behind);
+        let received = self.link.socket.recv_parts(&mut into);
+        let received = self.link.received(received, room + behind);
         let placed = received.min(room);
         self.end = received - placed;
         self.budget = self.budget.saturating_sub(received);
@@ -146,9 +145,8 @@ impl Rx {
     /// As [`Rx::receive_at`], of bytes that nobody wants.
     fn receive_nowhere(&mut self, left: usize) -> u32 {
         let room = left.min(self.buffer.len());
-        let received =
-            rustix::net::recv(&self.link.socket, &mut self.buffer[..room], RecvFlags::DONTWAIT);
-        let len = self.link.received(received.map(|(_, len)| len), room);
+        let received = self.link.socket.recv(&mut self.buffer[..room]);
+        let len = self.link.received(received, room);
         self.note_placed(len as u32);
         len as u32
     }

@@ -28,8 +28,8 @@ impl Scene {
         let mut host = Host::new(&device, &SMALL);
         let (mut raw, qp) = Raw::connect(&device, &mut host, Start { crc, ..PLAIN });
         let link = link(&mut host, 0);
-        sockopt::set_socket_send_buffer_size(&link.socket, BUFFER).unwrap();
-        sockopt::set_socket_recv_buffer_size(&link.socket, BUFFER).unwrap();
+        sockopt::set_socket_send_buffer_size(link.socket.fd(), BUFFER).unwrap();
+        sockopt::set_socket_recv_buffer_size(link.socket.fd(), BUFFER).unwrap();
         sockopt::set_socket_recv_buffer_size(&raw.stream, BUFFER).unwrap();
         sockopt::set_socket_send_buffer_size(&raw.stream, BUFFER).unwrap();
         drop(link);

@@ -27,7 +27,7 @@ fn two_sides_connect_with_their_private_data() {
         assert_eq!(theirs.end().0.terms, Terms { first: First::Theirs, ..terms });
         assert_eq!((ours.end().0.end.side, theirs.end().0.end.side), (0, 1));
         for endpoint in [&ours, &theirs] {
-            let socket = &endpoint.end().0.socket;
+            let socket = endpoint.end().0.socket.fd();
             assert!(rustix::net::sockopt::tcp_nodelay(socket).unwrap());
             assert!(
                 rustix::io::fcntl_getfd(socket).unwrap().contains(rustix::io::FdFlags::CLOEXEC)
@@ -270,7 +270,7 @@ fn the_socket_of_a_connection_is_not_looked_at_any_more() {
     assert!(scene.is_quiet());
     let mut there = [0; 8];
     let flags = rustix::net::RecvFlags::empty();
-    let (len, _) = rustix::net::recv(&endpoint.end().0.socket, &mut there, flags).unwrap();
+    let (len, _) = rustix::net::recv(endpoint.end().0.socket.fd(), &mut there, flags).unwrap();
     assert_eq!(&there[..len], b"FPDUs", "it is all there");
 }
 

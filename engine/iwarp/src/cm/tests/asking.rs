@@ -1,6 +1,7 @@
 //! The side that connects.
 
 use super::*;
+use crate::calls::Calls;
 use crate::terms::{First, ReadyToReceive, Terms};
 
 #[test]
@@ -68,7 +69,7 @@ fn every_legal_reply_is_taken_however_it_is_cut() {
             assert_eq!(private.as_slice(), b"hello");
             let link = &endpoint.end().0;
             assert_eq!((link.terms, link.end.side), (terms, 0));
-            assert!(crate::socket::has_more(&link.socket));
+            assert!(link.socket.has_more());
         }
     }
 }

@@ -1,0 +1,44 @@
+//! The calls that this crate makes to a TCP socket.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+
+use rustix::io::Errno;
+use rustix::net::Shutdown;
+
+/// A TCP socket that never blocks. Both kinds of it mean the same as Linux does.
+pub(crate) trait Calls: Sized {
+    /// Binds and listens. Returns the address, whose port the system chooses if it is 0.
+    fn listen(&self, at: &SocketAddr) -> Result<SocketAddr, Errno>;
+
+    /// The next connection of a listener, and where it comes from.
+    fn accept(&self) -> Result<(Self, SocketAddr), Errno>;
+
+    /// Begins to connect. True if it has connected already; else the socket becomes writable.
+    fn connect(&self, to: &SocketAddr) -> Result<bool, Errno>;
+
+    /// Whether a socket that has begun to connect has connected.
+    ///
+    /// # Errors
+    /// Why it has not, [`Errno::CONNREFUSED`] among them: also of a socket that has found itself,
+    /// which happens at a free port that the system chooses for both ends.
+    fn is_connected(&self) -> Result<bool, Errno>;
+
+    /// Takes bytes that have come: at least one, or none at the end of the stream.
+    fn recv(&self, into: &mut [u8]) -> Result<usize, Errno>;
+
+    /// As [`Calls::recv`], into one part after the other.
+    fn recv_parts(&self, into: &mut [IoSliceMut<'_>]) -> Result<usize, Errno>;
+
+    /// Gives bytes to be sent, at least one.
+    fn send(&self, from: &[u8]) -> Result<usize, Errno>;
+
+    /// As [`Calls::send`], one part after the other.
+    fn send_parts(&self, from: &[IoSlice<'_>]) -> Result<usize, Errno>;
+
+    /// Ends one direction, or both. Nothing is to be done if that fails: the connection has ended.
+    fn shutdown(&self, how: Shutdown);
+
+    /// Whether bytes are there that were not taken.
+    fn has_more(&self) -> bool;
+}

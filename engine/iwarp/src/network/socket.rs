@@ -1,0 +1,89 @@
+//! A socket of a virtual network.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+use rustix::net::Shutdown;
+
+use super::world::World;
+use crate::calls::Calls;
+
+/// A socket, by its number. Dropping it closes it.
+#[derive(Debug)]
+pub(crate) struct VirtualSocket {
+    network: Arc<Mutex<World>>,
+    number: u64,
+}
+
+impl VirtualSocket {
+    pub(super) fn new(network: Arc<Mutex<World>>, number: u64) -> VirtualSocket {
+        VirtualSocket { network, number }
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.network.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for VirtualSocket {
+    fn drop(&mut self) {
+        self.world().close(self.number);
+    }
+}
+
+impl Calls for VirtualSocket {
+    fn listen(&self, at: &SocketAddr) -> Result<SocketAddr, Errno> {
+        self.world().listen(self.number, *at)
+    }
+
+    fn accept(&self) -> Result<(VirtualSocket, SocketAddr), Errno> {
+        let (number, from) = self.world().accept(self.number)?;
+        Ok((VirtualSocket::new(Arc::clone(&self.network), number), from))
+    }
+
+    fn connect(&self, to: &SocketAddr) -> Result<bool, Errno> {
+        self.world().connect(self.number, *to)
+    }
+
+    fn is_connected(&self) -> Result<bool, Errno> {
+        self.world().is_connected(self.number)
+    }
+
+    fn recv(&self, into: &mut [u8]) -> Result<usize, Errno> {
+        self.recv_parts(&mut [IoSliceMut::new(into)])
+    }
+
+    fn recv_parts(&self, into: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
+        let mut world = self.world();
+        world.stream(self.number)?.recv(into)
+    }
+
+    fn send(&self, from: &[u8]) -> Result<usize, Errno> {
+        self.send_parts(&[IoSlice::new(from)])
+    }
+
+    fn send_parts(&self, from: &[IoSlice<'_>]) -> Result<usize, Errno> {
+        let mut world = self.world();
+        let sent = world.stream(self.number)?.send(from);
+        let given: usize = from.iter().map(|part| part.len()).sum();
+        world.counts.full += u64::from(sent != Ok(given));
+        sent
+    }
+
+    fn shutdown(&self, how: Shutdown) {
+        let mut world = self.world();
+        if let Ok(stream) = world.stream(self.number) {
+            stream.shutdown(how);
+        }
+    }
+
+    fn has_more(&self) -> bool {
+        self.world().stream(self.number).is_ok_and(|stream| stream.has_more())
+    }
+}

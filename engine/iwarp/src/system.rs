@@ -1,0 +1,122 @@
+//! The sockets of the system.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown,
+    SocketFlags, SocketType, ipproto, sockopt,
+};
+
+use crate::calls::Calls;
+
+/// A socket for addresses of the family of `address`.
+pub(crate) fn open(address: &SocketAddr) -> Result<OwnedFd, Errno> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))
+}
+
+impl Calls for OwnedFd {
+    fn listen(&self, at: &SocketAddr) -> Result<SocketAddr, Errno> {
+        // Connections that have ended at this port are not in the way.
+        sockopt::set_socket_reuseaddr(self, true)?;
+        rustix::net::bind(self, at)?;
+        rustix::net::listen(self, BACKLOG)?;
+        SocketAddr::try_from(rustix::net::getsockname(self)?)
+    }
+
+    fn accept(&self) -> Result<(OwnedFd, SocketAddr), Errno> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = loop {
+            match rustix::net::accept_with(self, flags) {
+                // It has ended before it was taken.
+                Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO) => {}
+                outcome => break outcome?,
+            }
+        };
+        // It may have ended meanwhile.
+        let from = rustix::net::getpeername(&socket).ok().flatten();
+        let from = from.and_then(|from| SocketAddr::try_from(from).ok()).unwrap_or(UNKNOWN);
+        let _ = prepare(&socket);
+        // An IPv6 socket has an IPv4 peer under another name.
+        Ok((socket, SocketAddr::new(from.ip().to_canonical(), from.port())))
+    }
+
+    fn connect(&self, to: &SocketAddr) -> Result<bool, Errno> {
+        prepare(self)?;
+        match rustix::net::connect(self, to) {
+            Ok(()) => Ok(true),
+            Err(Errno::INPROGRESS | Errno::INTR) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_connected(&self) -> Result<bool, Errno> {
+        sockopt::socket_error(self)??;
+        match rustix::net::getpeername(self) {
+            Ok(peer) if peer == Some(rustix::net::getsockname(self)?) => Err(Errno::CONNREFUSED),
+            Ok(_) => Ok(true),
+            Err(Errno::NOTCONN) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    #[inline]
+    fn recv(&self, into: &mut [u8]) -> Result<usize, Errno> {
+        rustix::net::recv(self, into, RecvFlags::DONTWAIT).map(|(_, len)| len)
+    }
+
+    #[inline]
+    fn recv_parts(&self, into: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
+        let mut none = RecvAncillaryBuffer::default();
+        rustix::net::recvmsg(self, into, &mut none, RecvFlags::DONTWAIT).map(|it| it.bytes)
+    }
+
+    #[inline]
+    fn send(&self, from: &[u8]) -> Result<usize, Errno> {
+        rustix::net::send(self, from, SEND_FLAGS)
+    }
+
+    #[inline]
+    fn send_parts(&self, from: &[IoSlice<'_>]) -> Result<usize, Errno> {
+        rustix::net::sendmsg(self, from, &mut SendAncillaryBuffer::default(), SEND_FLAGS)
+    }
+
+    fn shutdown(&self, how: Shutdown) {
+        let _ = rustix::net::shutdown(self, how);
+    }
+
+    fn has_more(&self) -> bool {
+        let mut byte = [MaybeUninit::uninit()];
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        matches!(rustix::net::recv(self, &mut byte[..], flags), Ok((_, 1..)))
+    }
+}
+
+/// Messages are sent at once, and a peer that has vanished is noticed while nothing is sent, too.
+fn prepare(socket: &OwnedFd) -> Result<(), Errno> {
+    sockopt::set_tcp_nodelay(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE)?;
+    sockopt::set_tcp_keepintvl(socket, KEEPALIVE)?;
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVES)?;
+    sockopt::set_socket_keepalive(socket, true)
+}
+
+const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+/// Connections that may wait to be taken; the system allows net.core.somaxconn at most.
+const BACKLOG: i32 = 4096;
+/// How long nothing comes before the system asks whether the peer is there, and how long until it
+/// asks again.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+/// How often it asks.
+const KEEPALIVES: u32 = 3;
+/// Of a connection that has ended before it was taken.
+const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
