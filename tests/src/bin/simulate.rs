@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rpcrdma_engine::{Fabric, Shm, Tcp};
+use rpcrdma_tests::sim::provider::VirtualTcp;
 use rpcrdma_tests::sim::{self, Failure, Outcome};
 
 const USAGE: &str = "simulate [--seeds N] [--from S] [--jobs J] [--seconds T] [--provider P]
@@ -16,7 +17,8 @@ const USAGE: &str = "simulate [--seeds N] [--from S] [--jobs J] [--seconds T] [-
   --from S      the first seed (0)
   --jobs J      the number of threads (1)
   --seconds T   the time limit
-  --provider P  fabric, shm or tcp (fabric). Runs over shm and tcp are not the same each time
+  --provider P  fabric, virtual-tcp, shm or tcp (fabric). Runs over shm and tcp are not the same each
+                time; virtual-tcp is TCP over a network that splits, delays and cuts
   --scenario W  faults, or fairness: 64 shards with 1000 equal clients over the fabric (faults)
 
 Exits with 1 at the first violation, and prints how to repeat it.";
@@ -107,6 +109,7 @@ fn wanted() -> Option<Wanted> {
             ("--provider", "fabric") => wanted.run = sim::run::<Fabric>,
             ("--provider", "shm") => wanted.run = sim::run::<Shm>,
             ("--provider", "tcp") => wanted.run = sim::run::<Tcp>,
+            ("--provider", "virtual-tcp") => wanted.run = sim::run::<VirtualTcp>,
             ("--scenario", "faults") => {}
             ("--scenario", "fairness") => wanted.run = sim::fairness::judged,
             _ => return None,

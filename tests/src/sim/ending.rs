@@ -17,6 +17,7 @@ impl<P: SimProvider> Sim<P> {
         self.model.borrow_mut().trace.note(Event::Drain);
         self.is_draining = true;
         self.logs.iter().for_each(|log| log.end());
+        self.base.calm();
         for node in &mut self.nodes {
             node.shard.handler().is_busy = false;
         }

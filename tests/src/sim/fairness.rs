@@ -130,6 +130,7 @@ pub fn judged(seed: u64) -> Result<Outcome, Box<Failure>> {
         }),
         Err(detail) => Err(Box::new(Failure {
             seed,
+            provider: "fabric",
             violation: Violation { check: "equal clients are treated alike", detail },
             setup: "--scenario fairness".to_owned(),
             story: Vec::new(),

@@ -233,7 +233,8 @@ impl<P: SimProvider> Sim<P> {
             Rejection::Stopping => is_ending(),
             // The device of a shard that ends makes no connection. Over shared memory, a listener
             // that closes answers nobody.
-            Rejection::Busy | Rejection::Unstated => is_ending(),
+            Rejection::Busy => is_ending(),
+            Rejection::Unstated => is_ending() || self.base.cuts() > 0,
             _ => false,
         }
     }
@@ -250,6 +251,11 @@ impl<P: SimProvider> Sim<P> {
 
     fn has_anybody_seen(&self, kinds: Kinds) -> bool {
         (0..self.logs.len()).any(|engine| self.seen(engine, kinds) > 0)
+    }
+
+    /// Whether any connection may have ended without a shard's doing.
+    fn has_any_broken(&self) -> bool {
+        self.has_anybody_seen(BROKEN) || self.base.cuts() > 0
     }
 
     /// Whether the completion queue of a shard was lost, or that of another of its engine.
@@ -277,10 +283,10 @@ impl<P: SimProvider> Sim<P> {
             CloseReason::Stopped => self.is_ending(node),
             CloseReason::PeerGone => {
                 let is_gone = self.has_seen(node, |log| sum([&log.sends_gone]));
-                is_gone || self.has_anybody_seen(BROKEN) || self.may_be_broken(end)
+                is_gone || self.has_any_broken() || self.may_be_broken(end)
             }
             CloseReason::Transport(WcStatus::Flushed) => {
-                self.has_anybody_seen(BROKEN) || self.may_be_broken(end)
+                self.has_any_broken() || self.may_be_broken(end)
             }
             CloseReason::Transport(WcStatus::RnrRetryExceeded) => self.may_lack_receives(),
             CloseReason::Transport(_) if self.may_be_late(end) => true,

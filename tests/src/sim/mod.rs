@@ -9,10 +9,10 @@
 //!       └▶ after every turn: invariants over the shard's audit, suspicions over both ends
 //!   then: no more faults, every call completes; every shard stops, all memory is free
 //! ```
-//! A run over the fabric depends only on its seed: not on a clock, an address or the order of a hash
-//! map. The same seed gives the same trace, step by step. Over shared memory and TCP it
-//! gives the same scenario: another thread learns that a socket is closed, and the system carries
-//! bytes.
+//! A run over the fabric, or over TCP in a virtual network, depends only on its seed: not on a clock,
+//! an address or the order of a hash map. The same seed gives the same trace, step by step. Over
+//! shared memory and the system's TCP it gives the same scenario: another thread learns that a socket
+//! is closed, and the system carries bytes.
 //!
 //! [`fairness`] is a scenario of its own: many equal clients, without faults.
 
@@ -55,8 +55,10 @@ pub struct Outcome {
 /// A run with a violation.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// The seed, which reproduces the run over the fabric.
+    /// The seed, which reproduces the run over the fabric and the virtual network.
     pub seed: u64,
+    /// The name of the provider.
+    pub provider: &'static str,
     /// The violation.
     pub violation: Violation,
     /// The scenario.
@@ -74,7 +76,8 @@ impl fmt::Display for Failure {
         }
         writeln!(f, "seed {}: violated: {check}", self.seed)?;
         writeln!(f, "    {detail}")?;
-        write!(f, "    again: tests/run simulate --from {} --seeds 1", self.seed)
+        let Failure { provider, seed, .. } = self;
+        write!(f, "    again: tests/run simulate --provider {provider} --from {seed} --seeds 1")
     }
 }
 
@@ -83,6 +86,7 @@ impl fmt::Display for Failure {
 /// # Errors
 /// The violation, and the events before it.
 pub fn run<P: SimProvider>(seed: u64) -> Result<Outcome, Box<Failure>> {
+    let provider = P::NAME;
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut beside = Random(seed.wrapping_mul(0xd1b5_4a32_d192_ed03));
     let setup = Setup::choose(&mut random, &mut beside);
@@ -98,14 +102,15 @@ pub fn run<P: SimProvider>(seed: u64) -> Result<Outcome, Box<Failure>> {
                 Ok(seen) => seen,
                 Err((violation, story)) => {
                     let setup = format!("sessions: {:?}", setup.engines[0].raw);
-                    return Err(Box::new(Failure { seed, violation, setup, story }));
+                    return Err(Box::new(Failure { seed, provider, violation, setup, story }));
                 }
             };
             let mut model = sim.model.borrow_mut();
             for (what, count) in coverage {
                 *model.coverage.entry(what).or_default() += count;
             }
-            for (fault, count) in sim.logs.iter().flat_map(|log| log.counts()) {
+            let faults = sim.logs.iter().flat_map(|log| log.counts());
+            for (fault, count) in faults.chain(sim.base.seen()) {
                 if count > 0 {
                     *model.coverage.entry(fault).or_default() += count;
                 }
@@ -130,7 +135,7 @@ pub fn run<P: SimProvider>(seed: u64) -> Result<Outcome, Box<Failure>> {
     let story = story.into_iter().chain(counted).collect();
     // Dropping it may panic as well, and the report must not be lost.
     std::mem::forget(sim);
-    Err(Box::new(Failure { seed, violation, setup: format!("{setup:?}"), story }))
+    Err(Box::new(Failure { seed, provider, violation, setup: format!("{setup:?}"), story }))
 }
 
 /// The violation that a panic is.

@@ -2,6 +2,7 @@
 
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::provider::fault::FaultPlan;
+use rpcrdma_iwarp::network::NetworkPlan;
 
 use super::trouble::{Trouble, faults, worsen};
 use crate::script::{Order, Part, Random, Script};
@@ -41,6 +42,8 @@ pub struct Setup {
     pub slots: u32,
     /// Whether shared memory maps pools, and TCP has checksums.
     pub maps_pools: bool,
+    /// What a virtual network does.
+    pub network: NetworkPlan,
     /// Steps before the faults stop.
     pub steps: u32,
     /// The probability in percent that the same shard is polled again.
@@ -159,8 +162,13 @@ impl Setup {
                 turn_away: beside.choose(&[0, 0, 0, 10, 60]),
             },
             maps_pools: beside.below(3) == 0,
+            network: NetworkPlan::default(),
         };
         setup.engines.iter_mut().for_each(|it| guard(beside, &mut it.raw));
+        setup.network = NetworkPlan {
+            seed: u64::from(beside.below(1 << 30)),
+            cut_percent: beside.choose(&[0, 0, 20, 60]),
+        };
         setup
     }
 }

@@ -60,6 +60,8 @@ pub struct Sim<P: SimProvider> {
     pub has_leapt: bool,
     /// Dropped after everything that uses them.
     pub engines: Vec<Engine<Device<P>>>,
+    /// The provider below the faults.
+    pub base: P,
     clock: Arc<AtomicU64>,
     listening: Vec<Address>,
     last: usize,
@@ -113,7 +115,7 @@ impl<P: SimProvider> Sim<P> {
     pub fn new(setup: &Setup, mut random: Random) -> Sim<P> {
         let clock = Arc::new(AtomicU64::new(1));
         let base = P::open(setup, &clock);
-        let (model, watch) = (Rc::<RefCell<Model>>::default(), Arc::<Watch>::default());
+        let (model, watch) = (Rc::<RefCell<Model>>::default(), P::watch());
         let (mut nodes, mut controls, mut engines) = (Vec::new(), Vec::new(), Vec::new());
         let (mut logs, mut listening) = (Vec::new(), Vec::new());
         for (at, it) in setup.engines.iter().enumerate() {
@@ -173,6 +175,7 @@ impl<P: SimProvider> Sim<P> {
             is_settled: false,
             has_leapt: false,
             engines,
+            base,
             clock,
             listening,
             last: 0,
@@ -198,6 +201,7 @@ impl<P: SimProvider> Sim<P> {
     /// The first violation.
     pub fn step(&mut self) -> Result<(), Violation> {
         self.move_time();
+        self.base.step();
         match self.random.below(100) {
             0..4 => self.step_control(),
             4..40 if self.handshake.is_some() => self.step_control(),

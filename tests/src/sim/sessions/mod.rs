@@ -89,7 +89,7 @@ impl<P: SimProvider> Town<P> {
     fn new(seed: u64, setup: &Setup, ledger: &Rc<RefCell<Ledger>>) -> Town<P> {
         let mut random = Random(seed.wrapping_mul(0xa076_1d64_78bd_642f));
         let clock = Arc::new(AtomicU64::new(1));
-        let (base, watch) = (P::open(setup, &clock), Arc::<Watch>::default());
+        let (base, watch) = (P::open(setup, &clock), P::watch());
         let weather = random.choose(&[Weather::Calm, Weather::Rough, Weather::Storm]);
         let plan = faults(&mut random, weather);
         let mut raw = [&setup.engines[0].raw, &small()].map(|raw| wide::<P>(setup, raw));
@@ -152,6 +152,7 @@ impl<P: SimProvider> Town<P> {
         };
         self.now += u64::from(leap);
         self.clock.store(self.now, Ordering::Release);
+        self.base.step();
         match self.random.below(100) {
             0..30 => self.step_control(),
             30..32 if !self.is_draining => self.change_server(),
@@ -295,6 +296,7 @@ impl<P: SimProvider> Town<P> {
         self.is_draining = true;
         self.ledger.borrow_mut().note("drain", 0, self.now);
         self.log.end();
+        self.base.calm();
         self.servers.iter().flatten().for_each(|server| server.log.end());
         for at in 0..self.servers.len() {
             if self.servers[at].is_none() {
