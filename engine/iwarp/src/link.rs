@@ -183,7 +183,7 @@ impl Link {
     }
 
     #[cold]
-    pub(crate) fn end_for_good(&self) {
+    pub(crate) fn set_over(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
@@ -192,19 +192,19 @@ impl Link {
     #[inline]
     pub(crate) fn received(&self, outcome: Result<usize, Errno>, asked: usize) -> usize {
         match outcome {
-            Ok(0) => self.end_for_good(),
+            Ok(0) => self.set_over(),
             Ok(received) => {
-                self.port.has_asked(true);
+                self.port.note_asked(true);
                 if received < asked {
-                    self.port.has_read_all(self.qp_num);
+                    self.port.note_read_all(self.qp_num);
                 }
             }
             Err(Errno::AGAIN) => {
-                self.port.has_asked(false);
-                self.port.has_read_all(self.qp_num);
+                self.port.note_asked(false);
+                self.port.note_read_all(self.qp_num);
             }
             Err(Errno::INTR) => {}
-            Err(_) => self.end_for_good(),
+            Err(_) => self.set_over(),
         }
         outcome.unwrap_or(0)
     }
@@ -230,7 +230,7 @@ impl Link {
         }
         self.note_pending(out);
         if self.has_pending() {
-            self.port.is_full(self.qp_num);
+            self.port.note_full(self.qp_num);
         }
         if out.take_end() {
             self.socket.shutdown(Shutdown::Write);
@@ -301,7 +301,7 @@ impl Link {
             self.reads().refuse_next();
         }
         self.end();
-        self.end_for_good();
+        self.set_over();
     }
 }
 

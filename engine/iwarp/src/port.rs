@@ -68,13 +68,13 @@ impl Port {
         }
         if self.sockets.load(Ordering::Relaxed) > 1 {
             let has_found = self.look_now();
-            self.has_asked(has_found);
+            self.note_asked(has_found);
         }
     }
 
     /// A system call of a poll has found something, or nothing.
     #[inline]
-    pub(crate) fn has_asked(&self, has_found: bool) {
+    pub(crate) fn note_asked(&self, has_found: bool) {
         let before = self.patience.load(Ordering::Relaxed);
         let patience = if has_found { 0 } else { (2 * before + 1).min(PATIENCE) };
         self.patience.store(patience, Ordering::Relaxed);
@@ -110,7 +110,7 @@ impl Port {
     /// All that a socket had was read, but not the end of its stream: an edge that has told of both
     /// does not come again.
     #[inline]
-    pub(crate) fn has_read_all(&self, qp_num: u32) {
+    pub(crate) fn note_read_all(&self, qp_num: u32) {
         let place = self.place(qp_num);
         if place.load(Ordering::Relaxed) & (READABLE | ENDS) == READABLE {
             place.fetch_and(!READABLE, Ordering::Relaxed);
@@ -132,7 +132,7 @@ impl Port {
 
     /// A socket has not taken all: an edge comes when it takes more.
     #[inline]
-    pub(crate) fn is_full(&self, qp_num: u32) {
+    pub(crate) fn note_full(&self, qp_num: u32) {
         let place = self.place(qp_num);
         if place.load(Ordering::Relaxed) & WRITABLE != 0 {
             place.fetch_and(!WRITABLE, Ordering::Relaxed);

@@ -103,7 +103,7 @@ impl Rx {
         if asked == 0 {
             // The longest message has room, unless its segments have hardly any payload.
             self.link.terminate(Violation::TooLong, None);
-            return self.link.end_for_good();
+            return self.link.set_over();
         }
         let received = self.link.socket.recv(into);
         self.end += self.link.received(received, asked);
@@ -136,7 +136,7 @@ impl Rx {
                 Ok(false) => return,
                 Err(why) => {
                     self.link.terminate(why, self.last());
-                    self.link.end_for_good();
+                    self.link.set_over();
                 }
             }
         }
@@ -415,7 +415,7 @@ unsafe impl Incoming for Rx {
         self.end(why);
         if self.rest.is_some() {
             // What is behind is no segment.
-            self.link.end_for_good();
+            self.link.set_over();
         }
         self.pop();
     }
