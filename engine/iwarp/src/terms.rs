@@ -61,21 +61,30 @@ pub struct Wishes {
 #[non_exhaustive]
 pub enum Disagreement {
     /// The peer wants markers.
-    #[error("the peer wants MPA markers, which this side does not send")]
+    #[error("{}", MARKERS)]
     Markers,
     /// The reply chooses a ready-to-receive message that was not offered, or none.
-    #[error(
-        "the peer chooses no ready-to-receive message that was offered (RDMA Write, RDMA Read)"
-    )]
+    #[error("{}", READY)]
     ReadyToReceive,
     /// The reply announces more Reads than this side serves.
-    #[error("the peer has {given} RDMA Reads under way at a time; at most {max} are served")]
+    #[error("{}: {given}, and {max}", READS)]
     Reads {
         /// The ORD of the reply.
         given: u16,
         /// The IRD of the request.
         max: u16,
     },
+}
+
+impl Disagreement {
+    /// The same without numbers.
+    pub(crate) fn hint(self) -> &'static str {
+        match self {
+            Disagreement::Markers => MARKERS,
+            Disagreement::ReadyToReceive => READY,
+            Disagreement::Reads { .. } => READS,
+        }
+    }
 }
 
 /// The request of a side with these wishes: revision 2, with a peer-to-peer start.
@@ -174,6 +183,11 @@ fn answer_of(asked: &Enhanced, wishes: &Wishes) -> Enhanced {
 fn depth(reads: u32) -> u16 {
     u16::try_from(reads).map_or(DEPTH_MASK - 1, |reads| reads.min(DEPTH_MASK - 1))
 }
+
+const MARKERS: &str = "the peer wants MPA markers, which this side does not send";
+const READY: &str =
+    "the peer chooses no ready-to-receive message that was offered (RDMA Write, RDMA Read)";
+const READS: &str = "the peer has more RDMA Reads under way at a time than are served here";
 
 #[cfg(test)]
 mod tests {

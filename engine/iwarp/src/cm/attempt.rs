@@ -13,7 +13,7 @@ use crate::queues::TcpEndpoint;
 use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::stack::Stack;
-use crate::terms::{self, Disagreement};
+use crate::terms;
 use crate::wire::start::Kind;
 
 /// An attempt of this side to connect.
@@ -103,7 +103,7 @@ impl Attempt {
         if reply.is_rejected {
             return Err(ConnectError::Rejected(Rejection::decode(&private)));
         }
-        let terms = terms::agree(&shared.wishes(), &reply).map_err(|why| misfit(hint_of(why)))?;
+        let terms = terms::agree(&shared.wishes(), &reply).map_err(|why| misfit(why.hint()))?;
         Ok((shared.endpoint(self.seat, self.socket, terms), private))
     }
 }
@@ -132,16 +132,6 @@ fn reason_of(error: Errno) -> ConnectError {
 fn misfit(hint: &'static str) -> ConnectError {
     let errno = Errno::PROTO.raw_os_error();
     ConnectError::CallFailed { call: "the start of MPA", errno, hint }
-}
-
-fn hint_of(why: Disagreement) -> &'static str {
-    match why {
-        Disagreement::Markers => "the peer wants MPA markers, which this side does not send",
-        Disagreement::ReadyToReceive => {
-            "the peer chooses no ready-to-receive message that was offered"
-        }
-        Disagreement::Reads { .. } => "the peer has more RDMA Reads under way than are served here",
-    }
 }
 
 const NOT_MPA: &str = "what listens at the address does not speak iWARP";
