@@ -98,15 +98,19 @@ impl Rx {
         self.make_room();
         let room = self.buffer.len() - INLINE_LEN;
         let until = room.min(self.end + RECEIVE_MAX);
-        let into = &mut self.buffer[self.end..until];
-        let asked = into.len();
-        if asked == 0 {
+        if until == self.end {
             // The longest message has room, unless its segments have hardly any payload.
             self.link.terminate(Violation::TooLong, None);
             return self.link.set_over();
         }
-        let received = self.link.socket.recv(into);
-        self.end += self.link.received(received, asked);
+        self.end += self.receive_into(self.end..until);
+    }
+
+    /// One system call: bytes for a part of the buffer, which is not empty. Returns how many came.
+    fn receive_into(&mut self, part: Range<usize>) -> usize {
+        let asked = part.len();
+        let received = self.link.socket.recv(&mut self.buffer[part]);
+        self.link.received(received, asked)
     }
 
     /// Moves what is not consumed to the beginning if that is less than what was consumed: a stream

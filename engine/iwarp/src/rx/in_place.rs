@@ -144,11 +144,9 @@ impl Rx {
 
     /// As [`Rx::receive_at`], of bytes that nobody wants.
     fn receive_nowhere(&mut self, left: usize) -> u32 {
-        let room = left.min(self.buffer.len());
-        let received = self.link.socket.recv(&mut self.buffer[..room]);
-        let len = self.link.received(received, room);
-        self.note_placed(len as u32);
-        len as u32
+        let len = self.receive_into(0..left.min(self.buffer.len())) as u32;
+        self.note_placed(len);
+        len
     }
 
     fn note_placed(&mut self, len: u32) {
