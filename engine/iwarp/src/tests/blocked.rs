@@ -1,45 +1,30 @@
 //! Peers that do not read, and a host without Receives: what each holds has a bound, others go on,
 //! and who sleeps wakes when there is room.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use rpcrdma_mempool::Access;
-use rpcrdma_provider::{Attached, QueueEvent, Queues, SendFlags, WC_BATCH, WcStatus};
+use rpcrdma_provider::{QueueEvent, Queues, SendFlags, WC_BATCH, WcStatus};
 use rustix::net::sockopt;
 
 use super::host::*;
 use super::raw::{self, *};
-use crate::Tcp;
 use crate::link::Link;
 
-/// A host with a connection to a peer that reads little, and one to another.
-struct Scene {
-    host: Host,
-    raw: Raw,
-    qp: Attached<Qp>,
-    other: Raw,
-    other_qp: Attached<Qp>,
+/// A connection to a peer that reads little, and one to another.
+fn narrow(crc: bool) -> Scene {
+    let mut scene = Scene::new(crc);
+    let link = link(&mut scene.host, 0);
+    let stream = &scene.raw.stream;
+    for set in [sockopt::set_socket_send_buffer_size, sockopt::set_socket_recv_buffer_size] {
+        set(link.socket.fd().as_fd(), BUFFER).unwrap();
+        set(stream.as_fd(), BUFFER).unwrap();
+    }
+    scene
 }
 
 impl Scene {
-    /// The peers have begun.
-    fn new(crc: bool) -> Scene {
-        let device = Tcp::new().unwrap();
-        let mut host = Host::new(&device, &SMALL);
-        let (mut raw, qp) = Raw::connect(&device, &mut host, Start { crc, ..PLAIN });
-        let link = link(&mut host, 0);
-        sockopt::set_socket_send_buffer_size(link.socket.fd(), BUFFER).unwrap();
-        sockopt::set_socket_recv_buffer_size(link.socket.fd(), BUFFER).unwrap();
-        sockopt::set_socket_recv_buffer_size(&raw.stream, BUFFER).unwrap();
-        sockopt::set_socket_send_buffer_size(&raw.stream, BUFFER).unwrap();
-        drop(link);
-        let (mut other, other_qp) = Raw::connect(&device, &mut host, PLAIN);
-        raw.send(&[&[]; 1]);
-        other.send(&[&[]; 1]);
-        assert_eq!(host.poll_dry(), []);
-        Scene { host, raw, qp, other, other_qp }
-    }
-
     /// Fills the connection with long Sends. Returns the number of those that are not completed.
     fn fill(&mut self) -> usize {
         for index in 0..MESSAGE as usize / 4 {
@@ -76,16 +61,6 @@ impl Scene {
             }
         }
     }
-
-    /// The other connection is as it was.
-    fn other_goes_on(&mut self, number: u32) {
-        self.host.recv(900, 200_000, 64);
-        self.other.send(&[send(number, b"fine")]);
-        assert_eq!(self.host.poll_dry(), [received(900, self.other_qp, 4)]);
-        self.host.send(self.other_qp.qp, 901, b"answer").unwrap();
-        assert_eq!(self.other.hear(), Some(send(number, b"answer")));
-        assert_eq!(brief(&self.host.poll_dry()), [(901, WcStatus::Success)]);
-    }
 }
 
 fn link(host: &mut Host, index: usize) -> Arc<Link> {
@@ -114,7 +89,7 @@ fn pending(host: &mut Host) -> u64 {
 #[test]
 fn a_peer_that_does_not_read_fills_its_own_connection_and_room_comes_back() {
     for crc in [false, true] {
-        let mut scene = Scene::new(crc);
+        let mut scene = narrow(crc);
         let left = scene.fill();
         assert!(left > 8, "{left} are not taken");
         assert!(pending(&mut scene.host) < (1 << 20) + 2 * u64::from(MESSAGE));
@@ -134,7 +109,7 @@ fn a_peer_that_does_not_read_fills_its_own_connection_and_room_comes_back() {
 
 #[test]
 fn reads_of_a_peer_that_does_not_read_are_answered_as_there_is_room() {
-    let mut scene = Scene::new(false);
+    let mut scene = narrow(false);
     let len = 200_000;
     let key = scene.host.expose(&scene.host.sge(0, len), Access::REMOTE_READ).unwrap();
     let source = (key, scene.host.at(0));
@@ -161,7 +136,7 @@ fn reads_of_a_peer_that_does_not_read_are_answered_as_there_is_room() {
 #[test]
 fn a_violation_of_a_peer_that_does_not_read_is_answered_behind_what_was_begun() {
     for crc in [false, true] {
-        let mut scene = Scene::new(crc);
+        let mut scene = narrow(crc);
         let left = scene.fill();
         scene.raw.send(&[send(7, b"wrong number")]);
         are_flushed(&brief(&scene.host.poll_dry()), left);
@@ -198,8 +173,18 @@ fn a_violation_of_a_peer_that_does_not_read_is_answered_behind_what_was_begun() 
 }
 
 #[test]
+fn a_send_that_tcp_has_not_taken_when_a_terminate_message_comes_is_flushed() {
+    let mut scene = narrow(false);
+    let left = scene.fill();
+    scene.raw.send(&[terminate(1, &[0x12, 3, 0, 0])]);
+    are_flushed(&brief(&scene.host.poll_dry()), left);
+    assert_eq!(scene.host.events(), [QueueEvent::Disconnected { qp_num: scene.qp.qp_num }]);
+    scene.other_goes_on(1);
+}
+
+#[test]
 fn a_flush_needs_no_help_from_a_peer_that_does_not_read() {
-    let mut scene = Scene::new(false);
+    let mut scene = narrow(false);
     let left = scene.fill();
     scene.host.queues.disconnect(scene.qp.qp);
     let mut done = brief(&scene.host.poll());
@@ -219,7 +204,7 @@ fn a_flush_needs_no_help_from_a_peer_that_does_not_read() {
 #[test]
 fn without_a_receive_a_connection_is_not_read() {
     for crc in [false, true] {
-        let mut scene = Scene::new(crc);
+        let mut scene = narrow(crc);
         let payload = vec![3; 16_384];
         scene.raw.stream.set_nonblocking(true).unwrap();
         let (mut sent, mut rest) = (0, Vec::new());

@@ -4,11 +4,11 @@
 use std::net::Shutdown;
 
 use rpcrdma_mempool::Access;
-use rpcrdma_provider::{Attached, QueueEvent, Queues, Remote, SendOp, WcStatus};
+use rpcrdma_provider::{Attached, QueueEvent, Queues, Remote, SendFlags, SendOp, WcStatus};
 
 use super::host::*;
 use super::raw::{self, *};
-use crate::{Tcp, TcpOptions};
+use crate::TcpOptions;
 
 /// Layer, type and code of a Terminate message.
 type Reason = (u8, u8, u8);
@@ -36,10 +36,8 @@ impl Scene {
 
     fn with(start: Start) -> Scene {
         let options = TcpOptions { message_len: 64 << 10, ..TcpOptions::default() };
-        let device = Tcp::with_options(options).unwrap();
-        let mut host = Host::new(&device, &SMALL);
-        let (raw, qp) = Raw::connect(&device, &mut host, start);
-        let (other, other_qp) = Raw::connect(&device, &mut host, PLAIN);
+        let scene = raw::Scene::with(options, start);
+        let raw::Scene { mut host, raw, qp, other, other_qp, .. } = scene;
         let both = Access::REMOTE_READ | Access::REMOTE_WRITE;
         let sge = host.sge(64, 64);
         let open = (host.expose(&sge, both).unwrap(), host.at(64));
@@ -375,6 +373,21 @@ fn a_terminate_message_ends_the_connection_and_fails_the_oldest_read() {
     Scene::new(false).send("a second one", &[terminate(2, &[0; 4])], (1, 2, 3));
     let part = untagged(TERMINATE, [0, 2, 1, 0], &[0; 4]);
     Scene::new(false).send("in segments", &[part], (1, 2, 5));
+}
+
+#[test]
+fn a_send_that_stands_behind_a_read_that_a_terminate_message_blames_is_flushed() {
+    let (mut scene, _) = reading(false);
+    scene.host.recv(10, 1024, 64);
+    let sgl = [scene.host.sge(0, 8)];
+    scene.host.send_from(scene.qp.qp, 79, &sgl, SendFlags::SIGNALED).unwrap();
+    assert_eq!(scene.host.poll_dry(), []);
+    assert_eq!(scene.raw.hear(), Some(send(1, &[7; 8])), "TCP has taken it");
+    scene.raw.send(&[terminate(1, &[0x01, 0, 0, 0])]);
+    let expected = [(77, WcStatus::RemoteAccess), (79, WcStatus::Flushed)];
+    assert_eq!(brief(&scene.host.poll_dry()), expected);
+    assert_eq!(scene.raw.hear(), None, "the stream ends");
+    scene.ends("a Terminate message", None);
 }
 
 #[test]

@@ -6,10 +6,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use rpcrdma_provider::{Attached, CmEvent, ConnParam, ConnectionManager, Provider, Queues};
+use rpcrdma_provider::{
+    Attached, CmEvent, ConnParam, ConnectionManager, Provider, Queues, WcStatus,
+};
 
-use super::host::{Host, Qp, next};
-use crate::{Tcp, TcpCm};
+use super::host::{Host, Qp, SMALL, brief, next, received};
+use crate::{Tcp, TcpCm, TcpOptions};
 
 /// The peer's end of a connection whose other end a [`Host`] has.
 pub(super) struct Raw {
@@ -17,6 +19,46 @@ pub(super) struct Raw {
     has_crc: bool,
     /// Bytes that were received and not looked at.
     heard: Vec<u8>,
+}
+
+/// A host with a connection that a test disturbs, and one that goes on.
+pub(super) struct Scene {
+    pub device: Tcp,
+    pub host: Host,
+    pub raw: Raw,
+    pub qp: Attached<Qp>,
+    pub other: Raw,
+    pub other_qp: Attached<Qp>,
+}
+
+impl Scene {
+    /// The peers have connected, and said nothing yet.
+    pub(super) fn with(options: TcpOptions, start: Start) -> Scene {
+        let device = Tcp::with_options(options).unwrap();
+        let mut host = Host::new(&device, &SMALL);
+        let (raw, qp) = Raw::connect(&device, &mut host, start);
+        let (other, other_qp) = Raw::connect(&device, &mut host, PLAIN);
+        Scene { device, host, raw, qp, other, other_qp }
+    }
+
+    /// The peers have begun.
+    pub(super) fn new(crc: bool) -> Scene {
+        let mut scene = Scene::with(TcpOptions::default(), Start { crc, ..PLAIN });
+        scene.raw.send(&[&[]; 1]);
+        scene.other.send(&[&[]; 1]);
+        assert_eq!(scene.host.poll_dry(), []);
+        scene
+    }
+
+    /// The other connection is as it was. `number` is that of its next Send.
+    pub(super) fn other_goes_on(&mut self, number: u32) {
+        self.host.recv(900, 200_000, 64);
+        self.other.send(&[send(number, b"fine")]);
+        assert_eq!(self.host.poll_dry(), [received(900, self.other_qp, 4)]);
+        self.host.send(self.other_qp.qp, 901, b"answer").unwrap();
+        assert_eq!(self.other.hear(), Some(send(number, b"answer")));
+        assert_eq!(brief(&self.host.poll_dry()), [(901, WcStatus::Success)]);
+    }
 }
 
 /// How a peer connects.

@@ -4,35 +4,20 @@
 use std::net::Shutdown;
 
 use rpcrdma_mempool::Access;
-use rpcrdma_provider::{Attached, Provider, QueueEvent, Queues, Remote, SendOp, WcStatus};
+use rpcrdma_provider::{Provider, QueueEvent, Queues, Remote, SendOp, WcStatus};
 
 use super::host::*;
 use super::raw::*;
 use crate::Tcp;
 
-/// A host with a connection to a peer that has begun.
-struct Scene {
-    device: Tcp,
-    host: Host,
-    raw: Raw,
-    qp: Attached<Qp>,
-    other: Raw,
-    other_qp: Attached<Qp>,
+/// The memory of the host is known.
+fn filled(crc: bool) -> Scene {
+    let mut scene = Scene::new(crc);
+    scene.host.write(0, &[7; MEMORY]);
+    scene
 }
 
 impl Scene {
-    fn new(crc: bool) -> Scene {
-        let device = Tcp::new().unwrap();
-        let mut host = Host::new(&device, &SMALL);
-        let (mut raw, qp) = Raw::connect(&device, &mut host, Start { crc, ..PLAIN });
-        let (mut other, other_qp) = Raw::connect(&device, &mut host, PLAIN);
-        raw.send(&[&[]; 1]);
-        other.send(&[&[]; 1]);
-        host.write(0, &[7; MEMORY]);
-        assert_eq!(host.poll_dry(), []);
-        Scene { device, host, raw, qp, other, other_qp }
-    }
-
     /// Opens `len` bytes at [`TARGET`] to writes.
     fn open(&mut self, len: usize) -> (u32, u64) {
         let range = (TARGET, len as u32);
@@ -48,13 +33,6 @@ impl Scene {
         u32::from_be_bytes(request[18..22].try_into().unwrap())
     }
 
-    /// The other connection is as it was.
-    fn other_goes_on(&mut self) {
-        self.host.recv(900, 0, 64);
-        self.other.send(&[send(1, b"fine")]);
-        assert_eq!(self.host.poll_dry(), [received(900, self.other_qp, 4)]);
-    }
-
     /// The connection has ended, with this reason, and the other has not.
     fn has_ended(mut self, reason: Option<(u8, u8, u8)>) {
         assert_eq!(self.host.events(), [QueueEvent::Disconnected { qp_num: self.qp.qp_num }]);
@@ -62,7 +40,7 @@ impl Scene {
             self.host.queues.destroy(self.qp.qp);
         }
         assert_eq!(self.raw.hear_end(), reason);
-        self.other_goes_on();
+        self.other_goes_on(1);
     }
 }
 
@@ -72,7 +50,7 @@ fn pattern(len: usize) -> Vec<u8> {
 
 /// The memory of a host after a conversation with long segments, cut at these places.
 fn converse(crc: bool, cuts: impl Fn(usize) -> Vec<usize>) -> Vec<u8> {
-    let mut scene = Scene::new(crc);
+    let mut scene = filled(crc);
     let (rkey, to) = scene.open(LONG);
     let sink = scene.read(77, [(130_000, 33_000), (170_000, 27_001)]);
     (0..3).for_each(|id| scene.host.recv(id, 1024 * id as usize, 1024));
@@ -98,7 +76,7 @@ fn converse(crc: bool, cuts: impl Fn(usize) -> Vec<usize>) -> Vec<u8> {
     let expected = [0, 1, 2, 77].map(|id| (id, WcStatus::Success));
     assert_eq!(ids, expected);
     let memory = scene.host.read(0, MEMORY);
-    scene.other_goes_on();
+    scene.other_goes_on(1);
     assert_eq!(scene.host.events(), []);
     memory
 }
@@ -137,7 +115,7 @@ fn long_segments_that_are_cut_anywhere_go_where_they_belong() {
 fn a_long_write_that_may_not_be_writes_nothing_of_what_has_come() {
     let (readable, foreign) = (Access::REMOTE_READ, Access::REMOTE_WRITE);
     for (case, reason) in [(1, 1, 1), (1, 1, 0), (0, 1, 2), (1, 1, 0)].into_iter().enumerate() {
-        let mut scene = Scene::new(false);
+        let mut scene = filled(false);
         let (rkey, to) = scene.open(LONG);
         let sge = scene.host.sge(TARGET, LONG as u32);
         let (rkey, to) = match case {
@@ -156,7 +134,7 @@ fn a_long_write_that_may_not_be_writes_nothing_of_what_has_come() {
 
 #[test]
 fn a_long_write_whose_key_is_taken_back_ends_there() {
-    let mut scene = Scene::new(false);
+    let mut scene = filled(false);
     let (rkey, to) = scene.open(LONG);
     let fpdu = scene.raw.fpdu(&tagged(WRITE | LAST, rkey, to, &pattern(LONG)));
     let (first, rest) = fpdu.split_at(30_016);
@@ -177,7 +155,7 @@ fn a_long_write_whose_key_is_taken_back_ends_there() {
 #[test]
 fn a_long_response_that_answers_nothing_or_too_much_writes_nothing() {
     for (case, reason) in [(0, 2, 7), (1, 1, 1), (1, 1, 1), (1, 1, 0)].into_iter().enumerate() {
-        let mut scene = Scene::new(false);
+        let mut scene = filled(false);
         let sink = scene.read(77, [(TARGET, 30_000), (170_000, 9_999)]);
         let (sink, to, len, last) = match case {
             0 => (sink, 0, 39_998, LAST),
@@ -195,7 +173,7 @@ fn a_long_response_that_answers_nothing_or_too_much_writes_nothing() {
 
 #[test]
 fn a_long_response_to_memory_that_is_gone_writes_nothing_more() {
-    let mut scene = Scene::new(false);
+    let mut scene = filled(false);
     let region = map(65_536);
     let keys = register(&scene.device, &region, Access::LOCAL_WRITE);
     let sge = |offset: u64, length| rpcrdma_mempool::Sge {
@@ -223,7 +201,7 @@ fn a_long_response_to_memory_that_is_gone_writes_nothing_more() {
 #[test]
 fn a_peer_that_leaves_within_a_long_segment_takes_no_one_along() {
     for is_write in [true, false] {
-        let mut scene = Scene::new(false);
+        let mut scene = filled(false);
         let (rkey, to) = scene.open(LONG);
         let ulpdu = if is_write {
             tagged(WRITE | LAST, rkey, to, &pattern(LONG))
@@ -243,7 +221,7 @@ fn a_peer_that_leaves_within_a_long_segment_takes_no_one_along() {
 
 #[test]
 fn a_queue_pair_that_is_destroyed_within_a_long_segment_writes_nothing_more() {
-    let mut scene = Scene::new(false);
+    let mut scene = filled(false);
     let (rkey, to) = scene.open(LONG);
     let fpdu = scene.raw.fpdu(&tagged(WRITE | LAST, rkey, to, &pattern(LONG)));
     scene.raw.say(&fpdu[..30_016]);
@@ -252,12 +230,12 @@ fn a_queue_pair_that_is_destroyed_within_a_long_segment_writes_nothing_more() {
     scene.raw.say(&fpdu[30_016..]);
     assert_eq!(scene.host.poll_dry(), []);
     assert!(scene.host.read(TARGET + 30_000, LONG - 30_000).iter().all(|byte| *byte == 7));
-    scene.other_goes_on();
+    scene.other_goes_on(1);
 }
 
 #[test]
 fn a_long_write_with_a_wrong_crc_writes_nothing() {
-    let mut scene = Scene::new(true);
+    let mut scene = filled(true);
     let (rkey, to) = scene.open(LONG);
     let mut fpdu = scene.raw.fpdu(&tagged(WRITE | LAST, rkey, to, &pattern(LONG)));
     fpdu[40_000] ^= 1;
@@ -271,7 +249,7 @@ fn a_long_write_with_a_wrong_crc_writes_nothing() {
 
 #[test]
 fn a_long_response_within_a_send_leaves_the_send_as_it_is() {
-    let mut scene = Scene::new(false);
+    let mut scene = filled(false);
     let sink = scene.read(77, [(TARGET, 20_000), (170_000, 10_000)]);
     scene.host.recv(1, 0, 1024);
     let bytes = pattern(30_000);
@@ -290,7 +268,7 @@ fn a_long_response_within_a_send_leaves_the_send_as_it_is() {
     assert!(scene.host.read(0, 700) == bytes[..700]);
     assert!(scene.host.read(TARGET, 20_000) == bytes[..20_000]);
     assert!(scene.host.read(170_000, 10_000) == bytes[20_000..]);
-    scene.other_goes_on();
+    scene.other_goes_on(1);
 }
 
 #[test]
