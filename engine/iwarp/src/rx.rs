@@ -58,6 +58,8 @@ pub struct Rx {
     tail: usize,
     /// Bytes that this poll may still receive in that way.
     budget: usize,
+    /// Nothing more is looked at: the connection is over when TCP has taken what is said last.
+    is_deaf: bool,
 }
 
 /// The message that is taken next.
@@ -87,6 +89,7 @@ impl Rx {
             rest: None,
             tail: 0,
             budget: 0,
+            is_deaf: false,
         };
         rx.receive();
         rx.parse(None);
@@ -134,7 +137,7 @@ impl Rx {
 
     /// Looks at FPDUs until a message is whole. Without `keys` it stops at a Read Response.
     fn parse(&mut self, keys: Option<&KeyCache>) {
-        while self.front.is_none() && self.rest.is_none() && !self.link.is_over() {
+        while self.front.is_none() && self.rest.is_none() && !self.is_at_end() {
             match self.parse_one(keys) {
                 Ok(true) => {}
                 Ok(false) => return,
@@ -258,8 +261,14 @@ impl Rx {
         self.next += 1;
         self.parse(None);
         if self.front.is_none() {
-            self.link.set_front(false);
+            // To one that sleeps, what is not looked at is as behind a message that waits.
+            self.link.set_front(self.is_deaf);
         }
+    }
+
+    /// Nothing more is looked at.
+    fn is_at_end(&self) -> bool {
+        self.is_deaf || self.link.is_over()
     }
 
     /// Ends the connection because of the front, with the reason if the peer is to blame.
@@ -298,7 +307,10 @@ unsafe impl Incoming for Rx {
         if self.link.can_flush() {
             self.link.flush();
         }
-        if self.front.is_some() || self.link.is_over() {
+        if self.is_deaf {
+            self.close_ears();
+        }
+        if self.front.is_some() || self.is_at_end() {
             return;
         }
         if self.link.has_unread() {
@@ -417,9 +429,8 @@ unsafe impl Incoming for Rx {
     #[cold]
     fn refuse(&mut self, why: Refusal) {
         self.end(why);
-        if self.rest.is_some() {
-            // What is behind is no segment.
-            self.link.set_over();
+        if self.rest.take().is_some() {
+            self.close_ears();
         }
         self.pop();
     }

@@ -149,6 +149,16 @@ impl Rx {
         len
     }
 
+    /// Looks at nothing more: what is behind the rest of a segment is known only with all of it. What
+    /// is said last waits for TCP before the connection is over.
+    #[cold]
+    pub(super) fn close_ears(&mut self) {
+        self.is_deaf = true;
+        if !self.link.has_pending() {
+            self.link.set_over();
+        }
+    }
+
     fn note_placed(&mut self, len: u32) {
         let Some(rest) = &mut self.rest else { return };
         rest.note(len);

@@ -173,6 +173,38 @@ fn a_violation_of_a_peer_that_does_not_read_is_answered_behind_what_was_begun() 
 }
 
 #[test]
+fn a_long_write_that_is_refused_is_answered_as_there_is_room() {
+    for crc in [false, true] {
+        let mut scene = narrow(crc);
+        let left = scene.fill();
+        // With checksums it is refused when it is whole; without, at its beginning.
+        let fpdu = scene.raw.fpdu(&tagged(WRITE | LAST, 0x8765_4321, 0, &[1; 60_000]));
+        scene.raw.say(if crc { &fpdu } else { &fpdu[..30_000] });
+        are_flushed(&brief(&scene.host.poll_dry()), left);
+        assert_eq!(scene.host.events(), [QueueEvent::Disconnected { qp_num: scene.qp.qp_num }]);
+        let Scene { host, raw, .. } = &mut scene;
+        raw.stream.set_nonblocking(true).unwrap();
+        let (mut polls, mut whole) = (0, true);
+        let reason = loop {
+            let ulpdu = raw.hear_while(|| {
+                assert_eq!(host.poll(), []);
+                polls += 1;
+                assert!(polls < 1_000_000, "nothing comes");
+            });
+            let ulpdu = ulpdu.expect("a Terminate message");
+            if ulpdu[1] == 0x47 {
+                break [ulpdu[18], ulpdu[19]];
+            }
+            whole = ulpdu[0] & 0x40 != 0;
+        };
+        assert_eq!((whole, reason), (true, [0x11, 0]), "behind whole messages");
+        raw.stream.set_nonblocking(false).unwrap();
+        assert_eq!(raw.hear(), None);
+        scene.other_goes_on(1);
+    }
+}
+
+#[test]
 fn a_send_that_tcp_has_not_taken_when_a_terminate_message_comes_is_flushed() {
     let mut scene = narrow(false);
     let left = scene.fill();
