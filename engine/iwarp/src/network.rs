@@ -41,7 +41,7 @@ impl Network {
         self.world().step();
     }
 
-    /// From now on no connection is cut.
+    /// From now on no connection is cut, and there is much room for what comes.
     pub fn calm(&self) {
         self.world().calm();
     }

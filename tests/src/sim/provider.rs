@@ -48,7 +48,7 @@ pub trait SimProvider: Provider + Clone {
     /// A step of what carries the bytes, if that is part of the run.
     fn step(&self) {}
 
-    /// From now on it cuts no connection.
+    /// From now on it cuts and hinders no connection.
     fn calm(&self) {}
 
     /// The connections that it has cut so far.

@@ -89,6 +89,11 @@ impl Stream {
         }
     }
 
+    /// From now on there is much room for what comes.
+    pub(super) fn widen(&mut self) {
+        self.come_max = self.come_max.max(WIDE);
+    }
+
     pub(super) fn recv(&mut self, into: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
         if self.come.is_empty() {
             return match self.error.take().filter(|_| !self.is_at_end) {
@@ -240,3 +245,6 @@ impl Stream {
         flags.into_iter().filter_map(|(is_so, flag)| is_so.then_some(flag)).collect()
     }
 }
+
+/// Room for what comes when nothing hinders it.
+const WIDE: usize = 1 << 20;

@@ -104,6 +104,11 @@ impl World {
 
     pub(super) fn calm(&mut self) {
         self.is_calm = true;
+        for socket in self.sockets.values_mut() {
+            if let State::Open(stream) = &mut socket.state {
+                stream.widen();
+            }
+        }
     }
 
     /// A new socket.
@@ -191,6 +196,9 @@ impl World {
             found.state = state;
         }
         self.ring(socket);
+        if self.is_calm {
+            self.calm();
+        }
     }
 
     /// Where a new connection is cut.
