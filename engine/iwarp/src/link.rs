@@ -1,7 +1,9 @@
 //! One connection: its socket, what is to be sent, and the Reads of this side.
 //!
 //! The queues' thread uses it, through both ends of the carrier. Before that the connection manager
-//! holds it, and uses nothing but its name. The locks are never contended.
+//! holds it, and uses nothing but its name. So the locks are never contended: taking one is one
+//! atomic instruction. What waits for TCP has room for short messages in all slots, and allocates when
+//! it is longer than ever before; so do Responses that TCP does not take at once, which are copied.
 #![expect(unsafe_code, reason = "memory that was granted to a peer is sent from where it is")]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

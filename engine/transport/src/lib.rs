@@ -15,10 +15,16 @@
 //! With more than a few paths, a poll visits those that have messages or requests, and some of the
 //! others in turn (`rounds.rs`).
 //!
-//! `poll_cq` executes everything that arrives, on the thread that owns the queues. Nothing
-//! reachable from `poll_cq`, `post_send` and `post_srq_recv` locks or allocates, with two
-//! exceptions: the first call after a registration has changed, which copies the key table, and a
-//! key that is not in the copy.
+//! `poll_cq` executes everything that arrives, on the thread that owns the queues. `poll_cq`,
+//! `post_send` and `post_srq_recv` take no lock of this crate and allocate nothing here while
+//! connections last, with these exceptions:
+//!
+//! - The first call after a registration has changed locks the key table and copies it. A key that is
+//!   not in the copy is looked up there, too.
+//! - The lists of queue pairs that wait for room, say goodbye or have ended grow until they are as
+//!   long as they ever get. A path that ends lists its queue pairs.
+//!
+//! What a carrier does is its own: that of TCP takes locks that no other thread wants.
 #![expect(unsafe_code, reason = "posting is unsafe in the trait that this is made for")]
 
 pub mod barrier;
