@@ -5,10 +5,10 @@
 //!              bounded          cut at any byte: reset, or ended      bounded
 //! ```
 //!
-//! Bytes keep their order. Nothing moves but in a [`Network::step`], and all that is random is drawn
-//! from the seed: the same calls give the same run. A socket means what one of Linux does, as far as
-//! this crate asks: short calls, edges of readiness, a reset when bytes come to a closed socket, what
-//! has come before a reset can be read.
+//! Bytes keep their order, and move only in a [`Network::step`]. All that is random is drawn from the
+//! seed: the same calls give the same run. A socket behaves as one of Linux, as far as this crate
+//! depends on it: calls take a part, readiness has edges, bytes for a closed socket reset the sender,
+//! and what has come before a reset can be read.
 
 mod random;
 mod set;
@@ -16,43 +16,43 @@ mod socket;
 mod stream;
 mod world;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use rpcrdma_provider::SetupError;
 use rustix::event::EventfdFlags;
 
 pub(crate) use self::set::VirtualSet;
 pub(crate) use self::socket::VirtualSocket;
-use self::world::World;
+use self::world::SharedWorld;
 pub use self::world::{NetworkCounts, NetworkPlan};
 
 /// A virtual network. Clones are the same one.
 #[derive(Debug, Clone)]
-pub struct Network(Arc<Mutex<World>>);
+pub struct Network(SharedWorld);
 
 impl Network {
     /// A network without sockets.
     pub fn new(plan: NetworkPlan) -> Network {
-        Network(Arc::new(Mutex::new(World::new(plan))))
+        Network(SharedWorld::new(plan))
     }
 
     /// Moves what is under way: some of it, or nothing.
     pub fn step(&self) {
-        self.world().step();
+        self.0.lock().step();
     }
 
     /// From now on no connection is cut, and there is much room for what comes.
     pub fn calm(&self) {
-        self.world().calm();
+        self.0.lock().calm();
     }
 
     /// What has happened so far.
     pub fn counts(&self) -> NetworkCounts {
-        self.world().counts
+        self.0.lock().counts
     }
 
     pub(crate) fn socket(&self) -> VirtualSocket {
-        VirtualSocket::new(Arc::clone(&self.0), self.world().open())
+        VirtualSocket::new(self.0.clone(), self.0.lock().open())
     }
 
     pub(crate) fn ready_set(&self) -> Result<VirtualSet, SetupError> {
@@ -63,12 +63,8 @@ impl Network {
             hint: "check the limit of open files (ulimit -n)",
         })?;
         let bell = Arc::new(bell);
-        let number = self.world().open_set(Arc::clone(&bell));
-        Ok(VirtualSet::new(Arc::clone(&self.0), number, bell))
-    }
-
-    fn world(&self) -> MutexGuard<'_, World> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let number = self.0.lock().open_set(Arc::clone(&bell));
+        Ok(VirtualSet::new(self.0.clone(), number, bell))
     }
 }
 

@@ -1,25 +1,25 @@
 //! A set of sockets of a virtual network that says which are ready, as epoll does.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use super::socket::VirtualSocket;
-use super::world::World;
+use super::world::SharedWorld;
 
 /// A set, by its number. Its bell is readable when a socket has become ready.
 #[derive(Debug)]
 pub(crate) struct VirtualSet {
-    network: Arc<Mutex<World>>,
+    world: SharedWorld,
     number: u64,
     bell: Arc<OwnedFd>,
 }
 
 impl VirtualSet {
-    pub(super) fn new(network: Arc<Mutex<World>>, number: u64, bell: Arc<OwnedFd>) -> VirtualSet {
-        VirtualSet { network, number, bell }
+    pub(super) fn new(world: SharedWorld, number: u64, bell: Arc<OwnedFd>) -> VirtualSet {
+        VirtualSet { world, number, bell }
     }
 
     /// Takes a socket in, under a number.
@@ -29,7 +29,7 @@ impl VirtualSet {
         as_number: u64,
         on: EventFlags,
     ) -> Result<(), Errno> {
-        self.world().watch(socket.number(), self.number, as_number, on)
+        self.world.lock().watch(socket.number(), self.number, as_number, on)
     }
 
     /// Sets what a socket of the set waits for.
@@ -39,33 +39,29 @@ impl VirtualSet {
         as_number: u64,
         on: EventFlags,
     ) -> Result<(), Errno> {
-        let mut world = self.world();
+        let mut world = self.world.lock();
         world.forget(socket.number(), self.number)?;
         world.watch(socket.number(), self.number, as_number, on)
     }
 
     /// Takes a socket out.
     pub(crate) fn remove(&self, socket: &VirtualSocket) -> Result<(), Errno> {
-        self.world().forget(socket.number(), self.number)
+        self.world.lock().forget(socket.number(), self.number)
     }
 
     /// Names at most `max` sockets that are ready. Returns whether there are any.
     pub(crate) fn look(&self, max: usize, mut note: impl FnMut(u64, EventFlags)) -> bool {
-        let ready = self.world().look(self.number, max);
+        let ready = self.world.lock().look(self.number, max);
         for (number, flags) in &ready {
             note(*number, *flags);
         }
         !ready.is_empty()
     }
-
-    fn world(&self) -> MutexGuard<'_, World> {
-        self.network.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for VirtualSet {
     fn drop(&mut self) {
-        self.world().close_set(self.number);
+        self.world.lock().close_set(self.number);
     }
 }
 

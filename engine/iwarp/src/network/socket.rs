@@ -2,57 +2,52 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
-use super::world::World;
+use super::world::SharedWorld;
 use crate::calls::Calls;
 
 /// A socket, by its number. Dropping it closes it.
 #[derive(Debug)]
 pub(crate) struct VirtualSocket {
-    network: Arc<Mutex<World>>,
+    world: SharedWorld,
     number: u64,
 }
 
 impl VirtualSocket {
-    pub(super) fn new(network: Arc<Mutex<World>>, number: u64) -> VirtualSocket {
-        VirtualSocket { network, number }
+    pub(super) fn new(world: SharedWorld, number: u64) -> VirtualSocket {
+        VirtualSocket { world, number }
     }
 
     pub(super) fn number(&self) -> u64 {
         self.number
     }
-
-    fn world(&self) -> MutexGuard<'_, World> {
-        self.network.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for VirtualSocket {
     fn drop(&mut self) {
-        self.world().close(self.number);
+        self.world.lock().close(self.number);
     }
 }
 
 impl Calls for VirtualSocket {
     fn listen(&self, at: &SocketAddr) -> Result<SocketAddr, Errno> {
-        self.world().listen(self.number, *at)
+        self.world.lock().listen(self.number, *at)
     }
 
     fn accept(&self) -> Result<(VirtualSocket, SocketAddr), Errno> {
-        let (number, from) = self.world().accept(self.number)?;
-        Ok((VirtualSocket::new(Arc::clone(&self.network), number), from))
+        let (number, from) = self.world.lock().accept(self.number)?;
+        Ok((VirtualSocket::new(self.world.clone(), number), from))
     }
 
     fn connect(&self, to: &SocketAddr) -> Result<bool, Errno> {
-        self.world().connect(self.number, *to)
+        self.world.lock().connect(self.number, *to)
     }
 
     fn is_connected(&self) -> Result<bool, Errno> {
-        self.world().is_connected(self.number)
+        self.world.lock().is_connected(self.number)
     }
 
     fn recv(&self, into: &mut [u8]) -> Result<usize, Errno> {
@@ -60,7 +55,7 @@ impl Calls for VirtualSocket {
     }
 
     fn recv_parts(&self, into: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
-        let mut world = self.world();
+        let mut world = self.world.lock();
         world.stream(self.number)?.recv(into)
     }
 
@@ -69,7 +64,7 @@ impl Calls for VirtualSocket {
     }
 
     fn send_parts(&self, from: &[IoSlice<'_>]) -> Result<usize, Errno> {
-        let mut world = self.world();
+        let mut world = self.world.lock();
         let sent = world.stream(self.number)?.send(from);
         let given: usize = from.iter().map(|part| part.len()).sum();
         let is_full = sent.map_or_else(|error| error == Errno::AGAIN, |len| len < given);
@@ -78,13 +73,13 @@ impl Calls for VirtualSocket {
     }
 
     fn shutdown(&self, how: Shutdown) {
-        let mut world = self.world();
+        let mut world = self.world.lock();
         if let Ok(stream) = world.stream(self.number) {
             stream.shutdown(how);
         }
     }
 
     fn has_more(&self) -> bool {
-        self.world().stream(self.number).is_ok_and(|stream| stream.has_more())
+        self.world.lock().stream(self.number).is_ok_and(|stream| stream.has_more())
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -37,6 +37,20 @@ impl NetworkCounts {
     /// Connections that were cut.
     pub fn cuts(&self) -> u64 {
         self.resets + self.ends
+    }
+}
+
+/// The world of a network, which its sockets and sets share.
+#[derive(Debug, Clone)]
+pub(super) struct SharedWorld(Arc<Mutex<World>>);
+
+impl SharedWorld {
+    pub(super) fn new(plan: NetworkPlan) -> SharedWorld {
+        SharedWorld(Arc::new(Mutex::new(World::new(plan))))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, World> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -89,7 +103,7 @@ struct Set {
 }
 
 impl World {
-    pub(super) fn new(plan: NetworkPlan) -> World {
+    fn new(plan: NetworkPlan) -> World {
         World {
             plan,
             random: Random(plan.seed),
