@@ -40,13 +40,13 @@ impl VirtualSet {
         on: EventFlags,
     ) -> Result<(), Errno> {
         let mut world = self.world.lock();
-        world.forget(socket.number(), self.number)?;
+        world.unwatch(socket.number(), self.number)?;
         world.watch(socket.number(), self.number, as_number, on)
     }
 
     /// Takes a socket out.
     pub(crate) fn remove(&self, socket: &VirtualSocket) -> Result<(), Errno> {
-        self.world.lock().forget(socket.number(), self.number)
+        self.world.lock().unwatch(socket.number(), self.number)
     }
 
     /// Names at most `max` sockets that are ready. Returns whether there are any.

@@ -16,15 +16,15 @@ pub(super) struct Stream {
     pub peer: u64,
     under_way: VecDeque<u8>,
     under_way_max: usize,
-    come: VecDeque<u8>,
-    come_max: usize,
+    received: VecDeque<u8>,
+    received_max: usize,
     /// Whether this side sends no more, and whether that has come to the peer.
     has_ended: bool,
     has_said_end: bool,
     /// The end of the peer's stream has come, behind what has come.
     is_at_end: bool,
     /// This side receives no more.
-    is_deaf: bool,
+    has_shut_read: bool,
     is_reset: bool,
     /// The peer takes nothing any more.
     is_lost: bool,
@@ -73,12 +73,12 @@ impl Stream {
             peer,
             under_way: VecDeque::new(),
             under_way_max: random.choose(&[1 << 10, 4 << 10, 64 << 10, 1 << 20]),
-            come: VecDeque::new(),
-            come_max: random.choose(&[256, 4 << 10, 64 << 10, 1 << 20]),
+            received: VecDeque::new(),
+            received_max: random.choose(&[256, 4 << 10, 64 << 10, 1 << 20]),
             has_ended: false,
             has_said_end: false,
             is_at_end: false,
-            is_deaf: false,
+            has_shut_read: false,
             is_reset: false,
             is_lost: false,
             error: None,
@@ -91,14 +91,14 @@ impl Stream {
 
     /// From now on there is much room for what comes.
     pub(super) fn widen(&mut self) {
-        self.come_max = self.come_max.max(WIDE);
+        self.received_max = self.received_max.max(WIDE);
     }
 
     pub(super) fn recv(&mut self, into: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
-        if self.come.is_empty() {
+        if self.received.is_empty() {
             return match self.error.take().filter(|_| !self.is_at_end) {
                 Some(error) => Err(error),
-                None if self.is_at_end || self.is_deaf || self.is_reset => Ok(0),
+                None if self.is_at_end || self.has_shut_read || self.is_reset => Ok(0),
                 None => Err(Errno::AGAIN),
             };
         }
@@ -106,8 +106,8 @@ impl Stream {
         for part in into {
             let (mut len, room) = (0, part.len());
             // A deque gives its bytes in two runs.
-            while len < room && !self.come.is_empty() {
-                len += self.come.read(&mut part[len..]).map_err(|_| Errno::IO)?;
+            while len < room && !self.received.is_empty() {
+                len += self.received.read(&mut part[len..]).map_err(|_| Errno::IO)?;
             }
             taken += len;
         }
@@ -134,11 +134,11 @@ impl Stream {
 
     pub(super) fn shutdown(&mut self, how: Shutdown) {
         self.has_ended |= how != Shutdown::Read;
-        self.is_deaf |= how != Shutdown::Write;
+        self.has_shut_read |= how != Shutdown::Write;
     }
 
     pub(super) fn has_more(&self) -> bool {
-        !self.come.is_empty()
+        !self.received.is_empty()
     }
 
     /// Takes what of this side comes to the peer in a step, which has this much room. `is_calm`:
@@ -199,12 +199,12 @@ impl Stream {
 
     /// Room for what comes.
     pub(super) fn room(&self) -> usize {
-        self.come_max.saturating_sub(self.come.len())
+        self.received_max.saturating_sub(self.received.len())
     }
 
     /// Bytes come.
-    pub(super) fn come(&mut self, bytes: &mut VecDeque<u8>) {
-        self.come.append(bytes);
+    pub(super) fn receive(&mut self, bytes: &mut VecDeque<u8>) {
+        self.received.append(bytes);
     }
 
     /// The end of the peer's stream comes.
@@ -232,7 +232,8 @@ impl Stream {
 
     /// What it is ready for.
     pub(super) fn ready_for(&self) -> EventFlags {
-        let is_readable = !self.come.is_empty() || self.is_at_end || self.is_deaf || self.is_reset;
+        let is_readable =
+            !self.received.is_empty() || self.is_at_end || self.has_shut_read || self.is_reset;
         let is_writable =
             self.under_way.len() < self.under_way_max || self.has_ended || self.is_reset;
         let flags = [

@@ -314,7 +314,7 @@ impl World {
                 Moved::End => self.end(peer),
                 Moved::Bytes(_, cut) => {
                     self.counts.splits += u64::from(has_more);
-                    self.come(peer, &mut bytes);
+                    self.deliver(peer, &mut bytes);
                     self.cut(socket, peer, cut);
                 }
             }
@@ -322,12 +322,12 @@ impl World {
     }
 
     /// Bytes come to a socket.
-    fn come(&mut self, socket: u64, bytes: &mut VecDeque<u8>) {
+    fn deliver(&mut self, socket: u64, bytes: &mut VecDeque<u8>) {
         if bytes.is_empty() {
             return;
         }
         if let Ok(stream) = self.stream(socket) {
-            stream.come(bytes);
+            stream.receive(bytes);
         }
         self.ring(socket);
     }
@@ -390,7 +390,7 @@ impl World {
     }
 
     /// Takes a socket out of a set.
-    pub(super) fn forget(&mut self, socket: u64, set: u64) -> Result<(), Errno> {
+    pub(super) fn unwatch(&mut self, socket: u64, set: u64) -> Result<(), Errno> {
         let found = self.sockets.get_mut(&socket).ok_or(Errno::BADF)?;
         found.watch.take_if(|watch| watch.set == set).map(drop).ok_or(Errno::NOENT)
     }
