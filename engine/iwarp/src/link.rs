@@ -60,8 +60,8 @@ pub(crate) struct Link {
     is_over: AtomicBool,
     /// The peer may have sent its first FPDU: this side may send.
     has_begun: AtomicBool,
-    /// A message waits to be taken.
-    has_front: AtomicBool,
+    /// The stream is not read: a message waits to be taken, or no more is looked at.
+    is_paused: AtomicBool,
     /// Bytes were received that were not looked at.
     has_unread: AtomicBool,
 }
@@ -82,7 +82,7 @@ impl Link {
             pending: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             has_begun: AtomicBool::new(matches!(terms.first, First::Ours { .. })),
-            has_front: AtomicBool::new(false),
+            is_paused: AtomicBool::new(false),
             has_unread: AtomicBool::new(false),
             terms,
         };
@@ -155,9 +155,10 @@ impl Link {
         self.pending.store(out.pending(), Ordering::Relaxed);
     }
 
+    /// Sets whether the stream is not read for now.
     #[inline]
-    pub(crate) fn set_front(&self, has_front: bool) {
-        self.has_front.store(has_front, Ordering::Relaxed);
+    pub(crate) fn set_paused(&self, is_paused: bool) {
+        self.is_paused.store(is_paused, Ordering::Relaxed);
     }
 
     /// Whether bytes were received that may be a message.
@@ -173,9 +174,9 @@ impl Link {
 
     /// Whether a poll finds work that the transport does not know of.
     pub(crate) fn has_work(&self) -> bool {
-        let has_front = self.has_front.load(Ordering::Relaxed);
+        let is_paused = self.is_paused.load(Ordering::Relaxed);
         let is_readable = self.has_unread() || self.port.is_readable(self.qp_num);
-        !has_front && is_readable || self.has_pending() && self.port.is_writable(self.qp_num)
+        !is_paused && is_readable || self.has_pending() && self.port.is_writable(self.qp_num)
     }
 
     /// Nothing more arrives or leaves.

@@ -58,8 +58,8 @@ pub struct Rx {
     tail: usize,
     /// Bytes that this poll may still receive in that way.
     budget: usize,
-    /// Nothing more is looked at: the connection is over when TCP has taken what is said last.
-    is_deaf: bool,
+    /// No more of the stream is looked at. The connection is over when TCP has taken the last message.
+    is_input_closed: bool,
 }
 
 /// The message that is taken next.
@@ -89,7 +89,7 @@ impl Rx {
             rest: None,
             tail: 0,
             budget: 0,
-            is_deaf: false,
+            is_input_closed: false,
         };
         rx.receive();
         rx.parse(None);
@@ -137,7 +137,7 @@ impl Rx {
 
     /// Looks at FPDUs until a message is whole. Without `keys` it stops at a Read Response.
     fn parse(&mut self, keys: Option<&KeyCache>) {
-        while self.front.is_none() && self.rest.is_none() && !self.is_at_end() {
+        while self.front.is_none() && self.rest.is_none() && !self.is_finished() {
             match self.parse_one(keys) {
                 Ok(true) => {}
                 Ok(false) => return,
@@ -249,7 +249,7 @@ impl Rx {
         let (acks, dst, reserved) = (Acks::default(), self.link.qp_num, 0);
         let header = Header { acks, dst, op, pieces, reserved, byte_len, rkey };
         self.front = Some(Front { header, target });
-        self.link.set_front(true);
+        self.link.set_paused(true);
     }
 
     /// The front is not there any more.
@@ -261,14 +261,13 @@ impl Rx {
         self.next += 1;
         self.parse(None);
         if self.front.is_none() {
-            // To one that sleeps, what is not looked at is as behind a message that waits.
-            self.link.set_front(self.is_deaf);
+            self.link.set_paused(self.is_input_closed);
         }
     }
 
-    /// Nothing more is looked at.
-    fn is_at_end(&self) -> bool {
-        self.is_deaf || self.link.is_over()
+    /// Whether no more of the stream is looked at.
+    fn is_finished(&self) -> bool {
+        self.is_input_closed || self.link.is_over()
     }
 
     /// Ends the connection because of the front, with the reason if the peer is to blame.
@@ -307,10 +306,10 @@ unsafe impl Incoming for Rx {
         if self.link.can_flush() {
             self.link.flush();
         }
-        if self.is_deaf {
-            self.close_ears();
+        if self.is_input_closed {
+            self.close_input();
         }
-        if self.front.is_some() || self.is_at_end() {
+        if self.front.is_some() || self.is_finished() {
             return;
         }
         if self.link.has_unread() {
@@ -430,7 +429,7 @@ unsafe impl Incoming for Rx {
     fn refuse(&mut self, why: Refusal) {
         self.end(why);
         if self.rest.take().is_some() {
-            self.close_ears();
+            self.close_input();
         }
         self.pop();
     }

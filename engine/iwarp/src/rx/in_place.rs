@@ -149,11 +149,11 @@ impl Rx {
         len
     }
 
-    /// Looks at nothing more: what is behind the rest of a segment is known only with all of it. What
-    /// is said last waits for TCP before the connection is over.
+    /// Looks at no more of the stream, for the next segment begins behind a rest that is not received.
+    /// The connection is over when TCP has taken the last message.
     #[cold]
-    pub(super) fn close_ears(&mut self) {
-        self.is_deaf = true;
+    pub(super) fn close_input(&mut self) {
+        self.is_input_closed = true;
         if !self.link.has_pending() {
             self.link.set_over();
         }
