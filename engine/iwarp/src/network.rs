@@ -5,10 +5,10 @@
 //!              bounded          cut at any byte: reset, or ended      bounded
 //! ```
 //!
-//! Bytes keep their order, and move only in a [`Network::step`]. All that is random is drawn from the
-//! seed: the same calls give the same run. A socket behaves as one of Linux, as far as this crate
-//! depends on it: calls take a part, readiness has edges, bytes for a closed socket reset the sender,
-//! and what has come before a reset can be read.
+//! Bytes keep their order, and move only in a [`Network::step`]. All that is random is drawn from
+//! the seed: the same calls give the same run. A socket behaves as one of Linux, as far as this
+//! crate depends on it: calls take a part, readiness has edges, bytes for a closed socket reset the
+//! sender, and what has come before a reset can be read.
 
 mod random;
 mod set;

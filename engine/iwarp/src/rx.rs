@@ -58,7 +58,8 @@ pub struct Rx {
     tail: usize,
     /// Bytes that this poll may still receive in that way.
     budget: usize,
-    /// No more of the stream is looked at. The connection is over when TCP has taken the last message.
+    /// No more of the stream is looked at. The connection is over when TCP has taken the last
+    /// message.
     is_input_closed: bool,
 }
 
@@ -289,8 +290,8 @@ impl Rx {
 }
 
 // SAFETY: `bytes` and `pull` name bytes of the buffer. While there is a front, only `place` moves or
-// writes them, and the caller then reads none of that front. There is no withdrawal: the sender has no access to this memory. `answer` reads granted
-// memory within the call.
+// writes them, and the caller then reads none of that front. There is no withdrawal: the sender has
+// no access to this memory. `answer` reads granted memory within the call.
 unsafe impl Incoming for Rx {
     const TAKES_IN: bool = true;
 

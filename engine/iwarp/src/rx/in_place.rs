@@ -149,8 +149,8 @@ impl Rx {
         len
     }
 
-    /// Looks at no more of the stream, for the next segment begins behind a rest that is not received.
-    /// The connection is over when TCP has taken the last message.
+    /// Looks at no more of the stream, for the next segment begins behind a rest that is not
+    /// received. The connection is over when TCP has taken the last message.
     #[cold]
     pub(super) fn close_input(&mut self) {
         self.is_input_closed = true;
