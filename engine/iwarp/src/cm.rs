@@ -183,23 +183,23 @@ impl TcpCm {
         self.arrange(number, gone_on, ReadySet::modify);
     }
 
-    /// Waits for the next step of an attempt, or ends it. `set` sets what its socket waits for.
+    /// Waits for the next step of an attempt, or ends it. `wait` sets what its socket waits for.
     fn arrange(
         &mut self,
         number: u64,
         outcome: Result<Step, ConnectError>,
-        set: fn(&ReadySet, &Socket, u64, EventFlags) -> Result<(), Errno>,
+        wait: fn(&ReadySet, &Socket, u64, EventFlags) -> Result<(), Errno>,
     ) {
         let Some(Source::Attempt(attempt)) = self.sockets.get(&number) else { return };
         let flags = outcome.map(|step| match step {
             Step::Wait => EventFlags::OUT,
             Step::Said => EventFlags::IN,
         });
-        let set = flags.and_then(|flags| {
+        let waits = flags.and_then(|flags| {
             let socket = attempt.socket();
-            set(&self.set, socket, number, flags).map_err(|_| ConnectError::Failed)
+            wait(&self.set, socket, number, flags).map_err(|_| ConnectError::Failed)
         });
-        if let Err(reason) = set {
+        if let Err(reason) = waits {
             drop(self.take(number));
             self.events.push_back(CmEvent::Refused { id: ConnectId(number), reason });
         }
