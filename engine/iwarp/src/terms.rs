@@ -67,7 +67,7 @@ pub enum Disagreement {
     #[error("{}", READY)]
     ReadyToReceive,
     /// The reply announces more Reads than this side serves.
-    #[error("{}: {given}, and {max}", READS)]
+    #[error("{}: {given}, and at most {max}", READS)]
     Reads {
         /// The ORD of the reply.
         given: u16,
