@@ -17,7 +17,7 @@ pub struct Watch {
     pub compared: AtomicU64,
     /// Whether regions may be registered with remote rights.
     pub allows_static: AtomicBool,
-    /// Whether the bytes of a Read may come one after the other, each in a poll of its queues.
+    /// Whether the bytes of a Read may come in several polls of its queues.
     pub reads_come_in_pieces: AtomicBool,
     /// Keys under which a peer may write now.
     pub open: AtomicI64,

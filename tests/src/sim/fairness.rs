@@ -23,6 +23,7 @@ use rpcrdma_engine::{
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::provider::SimProvider;
 use super::{Coverage, Failure, Outcome, Violation};
 use crate::done::is_passing;
 use crate::script::Random;
@@ -130,7 +131,7 @@ pub fn judged(seed: u64) -> Result<Outcome, Box<Failure>> {
         }),
         Err(detail) => Err(Box::new(Failure {
             seed,
-            provider: "fabric",
+            provider: <Fabric as SimProvider>::NAME,
             violation: Violation { check: "equal clients are treated alike", detail },
             setup: "--scenario fairness".to_owned(),
             story: Vec::new(),

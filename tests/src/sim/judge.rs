@@ -231,9 +231,10 @@ impl<P: SimProvider> Sim<P> {
             }
             Rejection::Full => is_ending() || self.nodes.iter().any(|node| node.was_full),
             Rejection::Stopping => is_ending(),
-            // The device of a shard that ends makes no connection. Over shared memory, a listener
-            // that closes answers nobody.
+            // The device of a shard that ends makes no connection.
             Rejection::Busy => is_ending(),
+            // Over shared memory, a listener that closes answers nobody. A connection that is cut
+            // before the answer has no reason.
             Rejection::Unstated => is_ending() || self.base.cuts() > 0,
             _ => false,
         }
@@ -254,7 +255,7 @@ impl<P: SimProvider> Sim<P> {
     }
 
     /// Whether any connection may have ended without a shard's doing.
-    fn has_any_broken(&self) -> bool {
+    fn may_any_be_broken(&self) -> bool {
         self.has_anybody_seen(BROKEN) || self.base.cuts() > 0
     }
 
@@ -283,10 +284,10 @@ impl<P: SimProvider> Sim<P> {
             CloseReason::Stopped => self.is_ending(node),
             CloseReason::PeerGone => {
                 let is_gone = self.has_seen(node, |log| sum([&log.sends_gone]));
-                is_gone || self.has_any_broken() || self.may_be_broken(end)
+                is_gone || self.may_any_be_broken() || self.may_be_broken(end)
             }
             CloseReason::Transport(WcStatus::Flushed) => {
-                self.has_any_broken() || self.may_be_broken(end)
+                self.may_any_be_broken() || self.may_be_broken(end)
             }
             CloseReason::Transport(WcStatus::RnrRetryExceeded) => self.may_lack_receives(),
             CloseReason::Transport(_) if self.may_be_late(end) => true,

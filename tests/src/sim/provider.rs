@@ -1,4 +1,4 @@
-//! The provider of a run: the fabric, shared memory, or TCP: of the system, or of a virtual network.
+//! The provider of a run: the fabric, shared memory, TCP, or TCP over a virtual network.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ pub trait SimProvider: Provider + Clone {
     /// Where an engine listens.
     const ADDRESS: &'static str;
 
-    /// Whether the bytes of an RDMA Read come one after the other.
+    /// Whether the bytes of an RDMA Read may come in several polls.
     const READS_COME_IN_PIECES: bool = false;
 
     /// The address of a server that comes back to it; `None` if the provider has none in virtual
@@ -56,7 +56,7 @@ pub trait SimProvider: Provider + Clone {
         0
     }
 
-    /// What it has seen, with how often.
+    /// What has happened in it, and how often.
     fn seen(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
@@ -162,8 +162,8 @@ impl Provider for VirtualTcp {
 
 impl SimProvider for VirtualTcp {
     const NAME: &'static str = "virtual-tcp";
-    const READS_COME_IN_PIECES: bool = true;
-    const ADDRESS: &'static str = "127.0.0.1:0";
+    const READS_COME_IN_PIECES: bool = Tcp::READS_COME_IN_PIECES;
+    const ADDRESS: &'static str = Tcp::ADDRESS;
 
     fn service(which: usize) -> Option<Address> {
         Fabric::service(which)

@@ -165,6 +165,7 @@ impl Setup {
             network: NetworkPlan::default(),
         };
         setup.engines.iter_mut().for_each(|it| guard(beside, &mut it.raw));
+        // Drawn last, so that a seed means what it did before there was a network.
         setup.network = NetworkPlan {
             seed: u64::from(beside.below(1 << 30)),
             cut_percent: beside.choose(&[0, 0, 20, 60]),
