@@ -11,10 +11,10 @@ use std::process::{Command, Stdio};
 use crate::contenders::tally::Tally;
 use crate::contenders::tally::{Place, mark_of};
 
-/// System calls by name. Those that found nothing, which fail with EAGAIN, have [`IN_VAIN`] behind it.
+/// System calls by name, which ends with [`IN_VAIN`] for those that failed with EAGAIN.
 pub type Calls = BTreeMap<String, u64>;
 
-/// How many of them found nothing.
+/// How many of them failed because there was nothing, or no room.
 pub fn in_vain(calls: &Calls) -> u64 {
     calls.iter().filter(|(name, _)| name.ends_with(IN_VAIN)).map(|(_, count)| count).sum()
 }
@@ -78,7 +78,7 @@ fn between(text: &str, side: &str) -> Option<Calls> {
     None
 }
 
-/// Behind the name of a call that found nothing.
+/// Behind the name of a call that failed with EAGAIN.
 const IN_VAIN: &str = ":EAGAIN";
 
 #[cfg(test)]
