@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
-/// A TCP socket that never blocks. Both kinds of it mean the same as Linux does.
+/// A TCP socket that never blocks. Those of a virtual network behave as those of Linux.
 pub(crate) trait Calls: Sized {
     /// Binds and listens. Returns the address, whose port the system chooses if it is 0.
     fn listen(&self, at: &SocketAddr) -> Result<SocketAddr, Errno>;
@@ -20,8 +20,8 @@ pub(crate) trait Calls: Sized {
     /// Whether a socket that has begun to connect has connected.
     ///
     /// # Errors
-    /// Why it has not, [`Errno::CONNREFUSED`] among them: also of a socket that has found itself,
-    /// which happens at a free port that the system chooses for both ends.
+    /// Why it cannot. A socket that has connected to itself, as happens when the system gives it the
+    /// port that it connects to, has [`Errno::CONNREFUSED`].
     fn is_connected(&self) -> Result<bool, Errno>;
 
     /// Takes bytes that have come: at least one, or none at the end of the stream.

@@ -101,5 +101,5 @@ impl AsFd for ReadySet {
     }
 }
 
-/// Sockets that a look names.
+/// The most sockets that a look names.
 pub(crate) const EVENTS: usize = 64;

@@ -1,6 +1,6 @@
 //! A TCP socket: one of the system, or, in tests, one of a virtual network.
 //!
-//! Which of the two it is costs nothing where there is one kind, as in every build for use.
+//! Without the feature `network` there is one kind, and the choice costs nothing.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
