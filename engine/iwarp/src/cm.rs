@@ -12,6 +12,7 @@
 mod attempt;
 mod listener;
 mod request;
+mod start;
 #[cfg(test)]
 mod tests;
 
@@ -32,7 +33,7 @@ use rustix::io::Errno;
 use self::attempt::{Attempt, Step};
 use self::listener::{Caller, Listener, TAKES};
 pub use self::request::TcpRequest;
-use crate::greeting::Heard;
+use self::start::Heard;
 use crate::queues::{TcpEndpoint, TcpHandle, TcpQueues};
 use crate::ready::{EVENTS, ReadySet};
 use crate::shared::Shared;

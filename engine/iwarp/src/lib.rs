@@ -20,7 +20,6 @@
 mod calls;
 mod cm;
 mod end;
-mod greeting;
 mod link;
 #[cfg(any(test, feature = "network"))]
 pub mod network;

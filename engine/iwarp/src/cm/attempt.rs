@@ -6,8 +6,8 @@ use rpcrdma_provider::{ConnectError, PrivateBytes, Rejection, SetupError};
 use rpcrdma_transport::endpoint::Seat;
 use rustix::io::Errno;
 
+use super::start::{self, Heard, Reader};
 use crate::calls::Calls;
-use crate::greeting::{self, Heard, Reader};
 use crate::port::Port;
 use crate::queues::TcpEndpoint;
 use crate::shared::Shared;
@@ -75,7 +75,7 @@ impl Attempt {
             return Ok(Step::Wait);
         }
         let request = terms::request(&shared.wishes());
-        greeting::send(&self.socket, &request, &self.private).map_err(|_| ConnectError::Lost)?;
+        start::send(&self.socket, &request, &self.private).map_err(|_| ConnectError::Lost)?;
         self.is_said = true;
         Ok(Step::Said)
     }

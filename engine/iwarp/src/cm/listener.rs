@@ -7,8 +7,8 @@ use rpcrdma_provider::{Address, SetupError};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
+use super::start::{Heard, Reader};
 use crate::calls::Calls;
-use crate::greeting::{Heard, Reader};
 use crate::ready::ReadySet;
 use crate::socket::Socket;
 use crate::stack::Stack;

@@ -6,8 +6,8 @@ use rpcrdma_provider::{Address, PrivateBytes, SetupError};
 use rpcrdma_transport::endpoint::Seat;
 
 use super::listener::Caller;
+use super::start::{self, Heard};
 use crate::calls::Calls;
-use crate::greeting::{self, Heard};
 use crate::port::Port;
 use crate::queues::TcpEndpoint;
 use crate::shared::Shared;
@@ -61,7 +61,7 @@ impl TcpRequest {
     ) -> Result<TcpEndpoint, SetupError> {
         let Some(socket) = self.socket.take() else { return Err(SetupError::Stopped) };
         // A peer that is gone is noticed as every peer that goes.
-        let _ = greeting::send(&socket, &self.reply, private);
+        let _ = start::send(&socket, &self.reply, private);
         Ok(shared.endpoint(seat, socket, self.terms))
     }
 
@@ -90,5 +90,5 @@ impl std::fmt::Debug for TcpRequest {
 /// Says why a request is not accepted. A peer that does not take the reply notices the end.
 fn reject(socket: &Socket, request: &Start, private: &[u8]) {
     let private = PrivateBytes::try_from(private).unwrap_or_default();
-    let _ = greeting::send(socket, &terms::reject(request), &private);
+    let _ = start::send(socket, &terms::reject(request), &private);
 }

@@ -12,7 +12,7 @@ use crate::wire::start::{FRAME_MAX, Frame, Kind, Malformed, Start};
 ///
 /// # Errors
 /// [`Errno::PIPE`] also if there is no room for it, which a new connection has.
-pub(crate) fn send(socket: &Socket, start: &Start, private: &[u8]) -> Result<(), Errno> {
+pub(super) fn send(socket: &Socket, start: &Start, private: &[u8]) -> Result<(), Errno> {
     let frame = start.encode(private);
     let sent = rustix::io::retry_on_intr(|| socket.send(&frame))?;
     if sent == frame.len() { Ok(()) } else { Err(Errno::PIPE) }
@@ -20,14 +20,14 @@ pub(crate) fn send(socket: &Socket, start: &Start, private: &[u8]) -> Result<(),
 
 /// Takes a start frame from a stream, and nothing behind it.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(super) struct Reader {
     kind: Kind,
     bytes: ArrayVec<u8, FRAME_MAX>,
 }
 
 /// What a look for a start frame has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(super) enum Heard {
     /// The whole frame.
     Start(Start, PrivateBytes),
     /// Its end has not come yet.
@@ -39,12 +39,12 @@ pub(crate) enum Heard {
 }
 
 impl Reader {
-    pub(crate) fn new(kind: Kind) -> Reader {
+    pub(super) fn new(kind: Kind) -> Reader {
         Reader { kind, bytes: ArrayVec::new() }
     }
 
     /// Takes what is there.
-    pub(crate) fn read(&mut self, socket: &Socket) -> Heard {
+    pub(super) fn read(&mut self, socket: &Socket) -> Heard {
         loop {
             match Frame::decode(self.kind, &self.bytes) {
                 Ok(Some(Frame { start, private, .. })) => {
