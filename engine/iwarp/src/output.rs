@@ -247,6 +247,12 @@ impl Output {
         self.state == State::Open
     }
 
+    /// Whether what is not sent is never sent: the socket has failed.
+    #[cold]
+    pub(crate) fn is_broken(&self) -> bool {
+        self.state == State::Broken
+    }
+
     /// Copies the memory that was added behind the position `from` and is not sent yet: from now on
     /// it is not read.
     #[cold]

@@ -309,6 +309,8 @@ unsafe impl Incoming for Rx {
         }
         if self.is_input_closed {
             self.close_input();
+            // While TCP stays full, it is asked more and more rarely.
+            self.link.port.note_asked(false);
         }
         if self.front.is_some() || self.is_finished() {
             return;

@@ -150,11 +150,11 @@ impl Rx {
     }
 
     /// Looks at no more of the stream, for the next segment begins behind a rest that is not
-    /// received. The connection is over when TCP has taken the last message.
+    /// received. The connection is over when TCP has taken the last message, or takes none any more.
     #[cold]
     pub(super) fn close_input(&mut self) {
         self.is_input_closed = true;
-        if !self.link.has_pending() {
+        if !self.link.has_pending() || self.link.out().is_broken() {
             self.link.set_over();
         }
     }

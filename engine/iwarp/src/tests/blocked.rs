@@ -3,6 +3,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::{QueueEvent, Queues, SendFlags, WC_BATCH, WcStatus};
@@ -200,6 +201,27 @@ fn a_long_write_that_is_refused_is_answered_as_there_is_room() {
         assert_eq!((whole, reason), (true, [0x11, 0]), "behind whole messages");
         raw.stream.set_nonblocking(false).unwrap();
         assert_eq!(raw.hear(), None);
+        scene.other_goes_on(1);
+    }
+}
+
+#[test]
+fn a_peer_that_leaves_before_it_has_heard_why_its_long_write_was_refused_is_gone() {
+    for crc in [true, false] {
+        let mut scene = narrow(crc);
+        let left = scene.fill();
+        let fpdu = scene.raw.fpdu(&tagged(WRITE | LAST, 0x8765_4321, 0, &[1; 60_000]));
+        scene.raw.say(if crc { &fpdu } else { &fpdu[..30_000] });
+        are_flushed(&brief(&scene.host.poll_dry()), left);
+        assert_eq!(scene.host.events(), [QueueEvent::Disconnected { qp_num: scene.qp.qp_num }]);
+        // It has not read all: it is reset.
+        sockopt::set_socket_linger(&scene.raw.stream, Some(Duration::ZERO)).unwrap();
+        scene.raw.stream = scene.other.stream.try_clone().unwrap();
+        let until = Instant::now() + Duration::from_secs(10);
+        while scene.host.queues.transport().carriers().count() > 1 {
+            assert!(Instant::now() < until, "crc {crc}: the connection is not over");
+            scene.host.poll_dry();
+        }
         scene.other_goes_on(1);
     }
 }
