@@ -280,7 +280,7 @@ pub struct ExplicitSection {
 /// How memory is exposed to a peer during a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exposure {
-    /// Windows if the device has them, otherwise a registration for each call.
+    /// Windows if the device has them; otherwise nothing is exposed.
     Auto,
     /// Windows, which belong to one connection; a device without them is rejected.
     Windows,
