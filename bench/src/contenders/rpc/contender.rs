@@ -12,7 +12,7 @@ use rpcrdma_engine::{Address, Client, ConnectionId, Engine, Provider, Shard, Sna
 
 use super::caller::{Caller, NO_TIME};
 use super::count::PerCall;
-use super::ends::{connect, make_server, serve, settle};
+use super::ends::{connect, make_engine, make_server, serve, settle};
 use super::idle::Idling;
 use super::message::WHO;
 use super::server::Server;
@@ -67,7 +67,7 @@ impl<P: Provider> Rpc<P> {
         config: &Config,
         load: &Load,
     ) -> Result<Rpc<P>, BenchError> {
-        let engine = Arc::new(Engine::new(device.open()?, config.clone())?);
+        let engine = make_engine(device.open()?, config, load)?;
         let address = engine.listen(device.at())?;
         let mut server = make_server(&engine, cores.server, load)?;
         let mut client = on_core(cores.client, || Ok(engine.client()?))?;

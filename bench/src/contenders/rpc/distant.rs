@@ -9,7 +9,7 @@ use rpcrdma_engine::{Address, Clock, Engine, Provider, Shard, Snapshot};
 
 use super::caller::Caller;
 use super::contender::{Opposite, Rpc, out};
-use super::ends::{connect, make_server, poll, serve};
+use super::ends::{connect, make_engine, make_server, poll, serve};
 use super::idle::Idling;
 use super::server::Server;
 use crate::contenders::agree::Seen;
@@ -30,7 +30,7 @@ impl<P: Provider> Rpc<P> {
         config: &Config,
         load: &Load,
     ) -> Result<Rpc<P>, BenchError> {
-        let engine = Arc::new(Engine::new(provider, config.clone())?);
+        let engine = make_engine(provider, config, load)?;
         let mut client = on_core(cores.client, || Ok(engine.client()?))?;
         let (mut far, at) = Far::ask(place, cores, load, config)?;
         let peers = connect(&mut client, at, load.connections, &mut |_| {})?;
@@ -62,7 +62,7 @@ pub struct Answering<P: Provider> {
     core: u32,
     config: Config,
     // Last, so that the control plane outlives the shard.
-    _engine: Engine<P>,
+    _engine: Arc<Engine<P>>,
 }
 
 impl<P: Provider> Answering<P> {
@@ -74,7 +74,7 @@ impl<P: Provider> Answering<P> {
         config: &Config,
         load: &Load,
     ) -> Result<(Answering<P>, Address), BenchError> {
-        let engine = Engine::new(provider, config.clone())?;
+        let engine = make_engine(provider, config, load)?;
         let address = engine.listen(at)?;
         let shard = make_server(&engine, core, load)?;
         Ok((Answering { shard, core, config: config.clone(), _engine: engine }, address))

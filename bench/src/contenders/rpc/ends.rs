@@ -1,18 +1,46 @@
 //! The ends of a contender: a server and clients, each made on its core, and connected.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use quanta::Clock as Ticks;
+use rpcrdma_config::{Config, Exposure};
+use rpcrdma_engine::provider::DeviceCaps;
 use rpcrdma_engine::{Address, Client, Clock, ConnectionId, Engine, Provider, Shard};
 
 use super::idle::Idling;
 use super::message::WHO;
 use super::server::Server;
+use crate::args::Placement;
 use crate::contenders::call::Load;
 use crate::device::on_core;
 use crate::device::pair::Stop;
 use crate::error::BenchError;
+
+/// An engine on a device, as configured for such calls.
+pub(super) fn make_engine<P: Provider>(
+    provider: P,
+    config: &Config,
+    load: &Load,
+) -> Result<Arc<Engine<P>>, BenchError> {
+    let config = exposing(config, load, provider.caps())?;
+    Ok(Arc::new(Engine::new(provider, config)?))
+}
+
+/// With registrations for one call, where calls by explicit RDMA are asked for, the configuration
+/// does not say how memory is exposed, and the device cannot do it by windows. Both ends belong to
+/// who measures.
+fn exposing(config: &Config, load: &Load, caps: &DeviceCaps) -> Result<Config, BenchError> {
+    let is_open = config.explicit().exposure == Exposure::Auto;
+    // A Read exposes the buffer that it fills, for which there is no window.
+    let reads = caps.reads_expose && load.shape.request_data > 0;
+    let mut raw = config.raw().clone();
+    if load.placement == Placement::Rdma && is_open && (caps.windows == 0 || reads) {
+        raw.explicit.exposure = "registration".into();
+    }
+    Ok(Config::try_from(raw)?)
+}
 
 pub(super) fn make_server<P: Provider>(
     engine: &Engine<P>,
@@ -118,3 +146,43 @@ const TURNS_PER_READING: u32 = 16;
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Turns of both sides after the last connection, at least.
 const SETTLE: u32 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use rpcrdma_engine::Fabric;
+
+    use super::*;
+    use crate::args::{Op, Touch};
+    use crate::contenders::call::Shape;
+
+    /// How memory is exposed for such calls, on a device with so many windows, whose Reads expose
+    /// memory, too, or do not.
+    fn exposure(asked: &str, op: Op, placement: Placement, device: (u32, bool)) -> Exposure {
+        let mut raw = Config::profile("storage").expect("it comes with the engine").raw().clone();
+        raw.explicit.exposure = asked.into();
+        let (shape, touch) = (Shape::new(op, 65_536, 65_536), Touch::None);
+        let load = Load { shape, placement, window: 1, connections: 1, touch, sinks: 0 };
+        let (windows, reads_expose) = device;
+        let caps = DeviceCaps { windows, reads_expose, ..Fabric::new().caps().clone() };
+        let config = Config::try_from(raw).expect("it is valid");
+        exposing(&config, &load, &caps).expect("it is valid").explicit().exposure
+    }
+
+    #[test]
+    fn memory_is_registered_for_a_call_where_windows_do_not_suffice() {
+        use Exposure::{Auto, Registration};
+        let by_rdma = |op, device| exposure("auto", op, Placement::Rdma, device);
+        assert_eq!([Op::Read, Op::Write].map(|op| by_rdma(op, (64, false))), [Auto, Auto]);
+        let software_iwarp = [Op::Read, Op::Write].map(|op| by_rdma(op, (0, true)));
+        assert_eq!(software_iwarp, [Registration, Registration]);
+        let iwarp_with_windows = [Op::Read, Op::Write].map(|op| by_rdma(op, (64, true)));
+        assert_eq!(iwarp_with_windows, [Auto, Registration]);
+    }
+
+    #[test]
+    fn what_was_asked_for_is_not_changed_nor_what_needs_no_explicit_rdma() {
+        let asked = exposure("static-insecure", Op::Write, Placement::Rdma, (0, true));
+        assert_eq!(asked, Exposure::StaticInsecure);
+        assert_eq!(exposure("auto", Op::Write, Placement::Send, (0, true)), Exposure::Auto);
+    }
+}

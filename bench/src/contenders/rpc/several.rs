@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::thread;
 
 use rpcrdma_config::Config;
-use rpcrdma_engine::{Address, Client, Engine, Provider, Shard};
+use rpcrdma_engine::{Address, Client, Provider, Shard};
 
 use super::contender::{Ends, Rpc};
-use super::ends::{connect, make_server};
+use super::ends::{connect, make_engine, make_server};
 use super::message::WHO;
 use super::server::Server;
 use crate::contenders::call::Load;
@@ -26,7 +26,7 @@ impl<P: Provider> Rpc<P> {
         config: &Config,
         load: &Load,
     ) -> Result<Vec<Rpc<P>>, BenchError> {
-        let engine = Arc::new(Engine::new(provider, config.clone())?);
+        let engine = make_engine(provider, config, load)?;
         let address = engine.listen(at)?;
         let servers = pairs.iter().map(|pair| make_server(&engine, pair.server, load));
         let mut servers = servers.collect::<Result<Vec<_>, _>>()?;

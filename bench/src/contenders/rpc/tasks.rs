@@ -16,7 +16,7 @@ use rpcrdma_config::Config;
 use rpcrdma_config::section::{IdlePolicy, IdleSection};
 use rpcrdma_engine::{Engine, OwnedCall, Provider, Session, SessionOptions, Shard};
 
-use super::ends::{make_server, serve};
+use super::ends::{make_engine, make_server, serve};
 use super::idle::Idling;
 use super::message::{PREFIX_LEN, REPLY_HEADER, call_header};
 use super::server::Server;
@@ -60,7 +60,7 @@ impl<P: Provider> Tasks<P> {
         timed: bool,
     ) -> Result<Tasks<P>, BenchError> {
         check(load, config, device.far().is_some())?;
-        let engine = Arc::new(Engine::new(device.open()?, config.clone())?);
+        let engine = make_engine(device.open()?, config, load)?;
         let address = engine.listen(device.at())?;
         let server = make_server(&engine, cores.server, load)?;
         let client = on_core(cores.client, || Ok(engine.client()?))?;
