@@ -1,5 +1,6 @@
 //! The ping-pong over iceoryx2 of `bench/peers/iceoryx2`: its arguments and its output.
 
+use super::process::Listening;
 use super::tool::{Kind, Name, Run, Shape, Source, row_under};
 use super::{Pattern, Task, ToolRound, number};
 
@@ -46,7 +47,7 @@ impl Kind for Iceoryx2 {
         Ok(ToolRound::of_times(count as u64, [median, mean, min, p99, p999, max]))
     }
 
-    fn notes(&self, task: &Task) -> Vec<String> {
+    fn notes(&self, task: &Task, _device: Option<&str>) -> Vec<String> {
         vec![format!(
             "publish-subscribe of {} bytes with headers of its own; both sides poll; whole round \
              trips, every one timed",
@@ -58,8 +59,8 @@ impl Kind for Iceoryx2 {
         pattern == Pattern::RoundTrips
     }
 
-    fn listens(&self) -> bool {
-        false
+    fn listens(&self, _device: Option<&str>) -> Option<Listening> {
+        None
     }
 }
 

@@ -60,7 +60,7 @@ impl Kind for FiPingpong {
         Ok(ToolRound { figures, count })
     }
 
-    fn notes(&self, task: &Task) -> Vec<String> {
+    fn notes(&self, task: &Task, _device: Option<&str>) -> Vec<String> {
         let (provider, endpoint) = (&self.provider, self.endpoint());
         let size = self.size.unwrap_or(task.data_len);
         vec![

@@ -106,5 +106,5 @@ fn number(text: &str) -> Option<f64> {
 /// How long a peer may take for a round of so long: it may have to start two processes, find a
 /// device, and warm up.
 fn patience(round: Duration) -> Duration {
-    round * 20 + Duration::from_secs(20)
+    round * 20 + Duration::from_secs(60)
 }

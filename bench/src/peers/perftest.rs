@@ -1,9 +1,15 @@
 //! `ib_send_lat` and `ib_send_bw` of perftest: their arguments and their output.
+//!
+//! On a device of iWARP the queue pair is connected by the connection manager (`-R`), which reaches
+//! the server at an address of the device. On any other, perftest agrees over a TCP socket.
 
-use std::fs;
+use std::path::Path;
 
+use super::process::Listening;
 use super::tool::{Kind, Name, Run, Shape, Source, row_under};
 use super::{Measure, Pattern, Printed, Task, ToolRound, number, whole_ns};
+use crate::device::address::{self, CLASS};
+use crate::device::files::Files;
 
 /// The options behind `ib_send_lat`.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Parser)]
@@ -35,7 +41,7 @@ impl Kind for IbSendLat {
     }
 
     fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2] {
-        arguments(size(self.size, task), self.device.as_deref(), run, &[])
+        arguments(&system(), size(self.size, task), self.device.as_deref(), run, &[])
     }
 
     fn parse(&self, task: &Task, out: &str) -> Result<ToolRound, Shape> {
@@ -48,9 +54,9 @@ impl Kind for IbSendLat {
         Ok(ToolRound::of_times(count as u64, times))
     }
 
-    fn notes(&self, task: &Task) -> Vec<String> {
+    fn notes(&self, task: &Task, device: Option<&str>) -> Vec<String> {
         vec![
-            on_the_wire(size(self.size, task)),
+            on_the_wire(size(self.size, task), self.device.as_deref().or(device)),
             "prints half of a round trip, which is doubled here, in hundredths of a us; drops its \
              two longest round trips, so that its maximum is the third longest"
                 .to_owned(),
@@ -59,6 +65,10 @@ impl Kind for IbSendLat {
 
     fn can(&self, pattern: Pattern) -> bool {
         pattern == Pattern::RoundTrips
+    }
+
+    fn listens(&self, device: Option<&str>) -> Option<Listening> {
+        Some(listening(&system(), self.device.as_deref().or(device)))
     }
 
     fn missing(&self) -> Option<String> {
@@ -73,7 +83,8 @@ impl Kind for IbSendBw {
 
     fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2] {
         // In bits: the unit of its bytes differs from version to version.
-        arguments(size(self.size, task), self.device.as_deref(), run, &["--report_gbits"])
+        let (files, device) = (system(), self.device.as_deref());
+        arguments(&files, size(self.size, task), device, run, &["--report_gbits"])
     }
 
     fn parse(&self, task: &Task, out: &str) -> Result<ToolRound, Shape> {
@@ -88,9 +99,9 @@ impl Kind for IbSendBw {
         Ok(ToolRound { figures: vec![printed(Measure::Data, gigabits / 8.0), rate], count })
     }
 
-    fn notes(&self, task: &Task) -> Vec<String> {
+    fn notes(&self, task: &Task, device: Option<&str>) -> Vec<String> {
         vec![
-            on_the_wire(size(self.size, task)),
+            on_the_wire(size(self.size, task), self.device.as_deref().or(device)),
             "messages go one way, 128 of them in flight: half of them are taken as the rate of \
              round trips, of which each has two"
                 .to_owned(),
@@ -99,6 +110,10 @@ impl Kind for IbSendBw {
 
     fn can(&self, pattern: Pattern) -> bool {
         pattern == Pattern::Messages
+    }
+
+    fn listens(&self, device: Option<&str>) -> Option<Listening> {
+        Some(listening(&system(), self.device.as_deref().or(device)))
     }
 
     fn missing(&self) -> Option<String> {
@@ -112,21 +127,47 @@ fn size(asked: Option<usize>, task: &Task) -> usize {
 }
 
 /// The arguments of the server and of the client, with `more` for both.
-fn arguments(size: usize, device: Option<&str>, run: &Run, more: &[&str]) -> [Vec<String>; 2] {
+fn arguments(
+    files: &Files,
+    size: usize,
+    device: Option<&str>,
+    run: &Run,
+    more: &[&str],
+) -> [Vec<String>; 2] {
+    let named = device.or(run.device.as_deref());
+    let iwarp = iwarp(files, named);
     let (count, port) = (run.count.max(COUNT_MIN).to_string(), run.port.to_string());
     let (len, inline) = (size.to_string(), size.min(INLINE).to_string());
     let mut both = vec!["-F", "-p", &port, "-s", &len, "-n", &count];
     both.extend(more);
-    if size <= INLINE {
+    if iwarp.is_some() {
+        both.extend(["-R", "-I", "0"]);
+    } else if size <= INLINE {
         both.extend(["-I", &inline]);
     }
-    if let Some(device) = device.or(run.device.as_deref()) {
+    if let Some(device) = iwarp.as_deref().or(named) {
         both.extend(["-d", device]);
     }
     let mut client = both.clone();
-    let address = run.address.map_or_else(|| "127.0.0.1".to_owned(), |at| at.to_string());
+    let address = run.address.or_else(|| address::of_device(files, iwarp.as_deref()?));
+    let address = address.map_or_else(|| "127.0.0.1".to_owned(), |at| at.to_string());
     client.push(&address);
     [both, client].map(|side| side.into_iter().map(str::to_owned).collect())
+}
+
+/// The device of this name, or the first without one, if it is one of iWARP.
+fn iwarp(files: &Files, named: Option<&str>) -> Option<String> {
+    let name = named.map(str::to_owned).or_else(|| files.names(CLASS).into_iter().next())?;
+    let kind = files.text(&format!("{CLASS}/{name}/node_type"))?;
+    kind.ends_with("RNIC").then_some(name)
+}
+
+/// Where a server listens. Drivers of adapters state their type, siw has none.
+fn listening(files: &Files, device: Option<&str>) -> Listening {
+    match iwarp(files, device) {
+        Some(name) if files.has(&format!("{CLASS}/{name}/hca_type")) => Listening::OnDevice,
+        _ => Listening::OnHost,
+    }
 }
 
 /// The row of numbers under these names of columns, and its line.
@@ -146,15 +187,23 @@ fn numbers<'a, const N: usize>(
     values.map(|values| (row, values)).ok_or_else(|| Shape::of(row, expected))
 }
 
-fn on_the_wire(size: usize) -> String {
-    format!("{size} bytes, which are all there is on the wire: no protocol above Send")
+fn on_the_wire(size: usize, device: Option<&str>) -> String {
+    let how = match iwarp(&system(), device) {
+        Some(_) => "; not inline, as iWARP devices differ in what they take",
+        None => "",
+    };
+    format!("{size} bytes, which are all there is on the wire: no protocol above Send{how}")
 }
 
 /// A device: without one they have nothing to send on.
 fn no_device() -> Option<String> {
-    let devices = fs::read_dir("/sys/class/infiniband");
-    let is_there = devices.is_ok_and(|mut devices| devices.next().is_some());
+    let is_there = !system().names(CLASS).is_empty();
     (!is_there).then(|| "an RDMA device, and this machine has none".to_owned())
+}
+
+/// The files of this machine.
+fn system() -> Files {
+    Files::new(Path::new("/"))
 }
 
 const PACKAGE: Source = Source::Package("perftest");
@@ -170,6 +219,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
+    use crate::testing::Folder;
 
     const TOOL: IbSendLat = IbSendLat { device: None, size: None };
     const BW: IbSendBw = IbSendBw { device: None, size: None };
@@ -235,5 +285,31 @@ mod tests {
         assert_eq!(client.last().map(String::as_str), Some("10.0.0.1"));
         let [server, _] = TOOL.arguments(&task(4096), &Run { device: None, ..run });
         assert_eq!(server.join(" "), "-F -p 9 -s 4096 -n 10");
+    }
+
+    #[test]
+    fn on_iwarp_the_connection_manager_connects_at_an_address_of_the_device() {
+        let root = Folder::new("perftest");
+        let (siw, rxe) = (format!("{CLASS}/siw0"), format!("{CLASS}/zxe0"));
+        root.write(&format!("{siw}/node_type"), "4: RNIC");
+        root.write(&format!("{siw}/ports/1/gids/0"), "0000:0000:0000:0000:0000:ffff:0a00:0001");
+        root.write(&format!("{rxe}/node_type"), "1: CA");
+        let files = Files::new(root.path());
+        let run = |device: Option<&str>, address| {
+            let run = Run { port: 9, count: 10, device: device.map(str::to_owned), address };
+            arguments(&files, 136, None, &run, &[]).map(|side| side.join(" "))
+        };
+        let options = "-F -p 9 -s 136 -n 10 -R -I 0 -d siw0";
+        for device in [Some("siw0"), None] {
+            let [server, client] = run(device, None);
+            assert_eq!((server.as_str(), client), (options, format!("{options} 10.0.0.1")));
+        }
+        let [_, client] = run(Some("siw0"), Some(Ipv4Addr::new(10, 0, 0, 7).into()));
+        assert_eq!(client, format!("{options} 10.0.0.7"));
+        let [_, client] = run(Some("zxe0"), None);
+        assert_eq!(client, "-F -p 9 -s 136 -n 10 -I 136 -d zxe0 127.0.0.1");
+        assert_eq!(listening(&files, Some("siw0")), Listening::OnHost);
+        root.write(&format!("{siw}/hca_type"), "T6");
+        assert_eq!(listening(&files, Some("siw0")), Listening::OnDevice);
     }
 }

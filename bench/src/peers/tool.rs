@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::{Measure, Pattern, Task, ToolRound, patience, process};
+use super::process::{self, Listening};
+use super::{Measure, Pattern, Task, ToolRound, patience};
 use crate::args::{DeviceArgs, parse};
 use crate::device::CorePair;
 use crate::error::BenchError;
@@ -18,16 +19,17 @@ pub trait Kind: fmt::Debug {
 
     fn parse(&self, task: &Task, out: &str) -> Result<ToolRound, Shape>;
 
-    /// How it was run, and what is weak about its figures.
-    fn notes(&self, task: &Task) -> Vec<String>;
+    /// How it was run, and what is weak about its figures; `device` is that of the other side.
+    fn notes(&self, task: &Task, device: Option<&str>) -> Vec<String>;
 
     fn can(&self, _pattern: Pattern) -> bool {
         true
     }
 
-    /// Whether its server listens on the port of a run, before which its client does not start.
-    fn listens(&self) -> bool {
-        true
+    /// Where its server listens on the port of a run, before which its client does not start, if it
+    /// does; `device` is that of the other side.
+    fn listens(&self, _device: Option<&str>) -> Option<Listening> {
+        Some(Listening::OnHost)
     }
 
     /// What it needs beside its program and does not find.
@@ -131,7 +133,7 @@ impl Tool {
 
     /// How it is run, and what is weak about its figures.
     pub fn notes(&self) -> Vec<String> {
-        let notes = self.kind.notes(&self.task).into_iter();
+        let notes = self.kind.notes(&self.task, self.device.as_deref()).into_iter();
         notes.map(|note| format!("{}: {note}", self.kind.what().name)).collect()
     }
 
@@ -157,7 +159,7 @@ impl Tool {
         let port = process::free_port(who)?;
         let run = Run { port, count, device: self.device.clone(), address: self.address };
         let [server, client] = self.kind.arguments(&self.task, &run);
-        let port = self.kind.listens().then_some(port);
+        let port = self.kind.listens(self.device.as_deref()).map(|how| (port, how));
         let program = self.kind.what().program.to_owned();
         let commands = process::Commands { who, program, server, client, port };
         let out = process::run(&commands, self.cores, patience(time))?;
@@ -223,7 +225,7 @@ mod tests {
             Err(Shape::Short)
         }
 
-        fn notes(&self, _task: &Task) -> Vec<String> {
+        fn notes(&self, _task: &Task, _device: Option<&str>) -> Vec<String> {
             vec!["a note".into()]
         }
 

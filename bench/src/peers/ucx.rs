@@ -77,7 +77,7 @@ impl Kind for Ucx {
         Ok(ToolRound { figures, count })
     }
 
-    fn notes(&self, task: &Task) -> Vec<String> {
+    fn notes(&self, task: &Task, _device: Option<&str>) -> Vec<String> {
         let transports = std::env::var("UCX_TLS");
         let transports = transports.map_or_else(
             |_| "picks its transports itself: UCX_TLS sets them".to_owned(),
