@@ -11,10 +11,10 @@ use std::process::{Command, Stdio};
 use crate::contenders::tally::Tally;
 use crate::contenders::tally::{Place, mark_of};
 
-/// System calls by name, which ends with [`IN_VAIN`] for those that failed with EAGAIN.
+/// System calls by name, which ends with [`IN_VAIN`] for those that found nothing.
 pub type Calls = BTreeMap<String, u64>;
 
-/// How many of them failed because there was nothing, or no room.
+/// How many of them found nothing, or no room.
 pub fn in_vain(calls: &Calls) -> u64 {
     calls.iter().filter(|(name, _)| name.ends_with(IN_VAIN)).map(|(_, count)| count).sum()
 }
@@ -71,15 +71,22 @@ fn between(text: &str, side: &str) -> Option<Calls> {
         if let Some((name, rest)) = found
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         {
-            let vain = if rest.contains("= -1 EAGAIN") { IN_VAIN } else { "" };
+            let vain = if is_vain(name, rest) { IN_VAIN } else { "" };
             *calls.entry(format!("{name}{vain}")).or_default() += 1;
         }
     }
     None
 }
 
-/// Behind the name of a call that failed with EAGAIN.
-const IN_VAIN: &str = ":EAGAIN";
+/// Whether a call failed with EAGAIN, or waited for events of which there was none.
+fn is_vain(name: &str, rest: &str) -> bool {
+    let result = rest.rsplit_once("= ").map_or("", |(_, result)| result);
+    result.starts_with("-1 EAGAIN") || POLLS.contains(&name) && result.starts_with('0')
+}
+
+/// Behind the name of a call that found nothing.
+const IN_VAIN: &str = ":vain";
+const POLLS: [&str; 5] = ["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll"];
 
 #[cfg(test)]
 mod tests {
@@ -99,6 +106,8 @@ mod tests {
             "8 recvfrom(4,  <unfinished ...>".into(),
             "8 <... recvfrom resumed>0x7f, 64) = -1 EAGAIN (Again)".into(),
             "8 recvfrom(4, \"z\", 64) = 1".into(),
+            "8 epoll_wait(5, [], 64, 0) = 0".into(),
+            "8 epoll_wait(5, [{events=EPOLLIN}], 64, 0) = 1".into(),
             "8 <... ppoll resumed>) = 1 (in [0])".into(),
             "7 --- SIGURG {si_signo=SIGURG} ---".into(),
             "78 read(3, 4) = 4".into(),
@@ -114,8 +123,14 @@ mod tests {
         let calls = between(&text(), "client").expect("both marks are there");
         assert_eq!(calls.into_iter().collect::<Vec<_>>(), [("write".to_owned(), 2)]);
         let calls = between(&text(), "server").expect("both marks are there");
-        assert_eq!(in_vain(&calls), 2);
-        let expected = [("ppoll", 1), ("recvfrom", 1), ("recvfrom:EAGAIN", 2)];
+        assert_eq!(in_vain(&calls), 3);
+        let expected = [
+            ("epoll_wait", 1),
+            ("epoll_wait:vain", 1),
+            ("ppoll", 1),
+            ("recvfrom", 1),
+            ("recvfrom:vain", 2),
+        ];
         let expected = expected.map(|(name, count)| (name.to_owned(), count));
         assert_eq!(calls.into_iter().collect::<Vec<_>>(), expected);
     }
