@@ -9,13 +9,11 @@
 use std::env;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
 
-use rpcrdma_config::{Config, Raw};
+use rpcrdma_config::Raw;
 use rpcrdma_engine::{Address, Engine};
 use rpcrdma_tests::device::{address, device};
-use rpcrdma_tests::nfs41::suite::{self, Scene};
-use rpcrdma_tests::setup::suited;
+use rpcrdma_tests::nfs41::suite::{self, Directory, Scene};
 use rpcrdma_verbs::Verbs;
 
 const EXPORT: &str = "/export";
@@ -24,32 +22,17 @@ fn server() -> Address {
     SocketAddr::new(address(), 20_049).into()
 }
 
-fn configured(device: &Verbs, change: impl Fn(&mut Raw)) -> Config {
-    let mut raw = Config::default().raw().clone();
-    raw.engine.provider = "verbs".into();
-    raw.engine.numa_bind = false;
-    raw.memory.pages = "4K".into();
-    raw.memory.prefault = false;
-    raw.protocol.version = "one".into();
-    raw.receive.placement.count = 0;
-    raw.connections.credits_requested = 32;
-    raw.app.bulk.count = 64;
-    raw.app.bulk.length = "256KiB".into();
-    raw.explicit.buffers.count = 32;
-    change(&mut raw);
-    suited(device, &raw)
-}
-
 fn engine(change: impl Fn(&mut Raw)) -> Engine<Verbs> {
     let device = device().device;
-    let config = configured(&device, change);
+    let config = suite::config(&device, change);
     Engine::new(device, config).expect("an engine")
 }
 
 /// Hands a test the scene.
 fn with_server(change: impl Fn(&mut Raw), test: impl FnOnce(Scene<'_, Verbs>)) {
     let engine = engine(change);
-    test(Scene { engine: &engine, at: server(), path: Path::new(EXPORT) });
+    let files = Directory(EXPORT.into());
+    test(Scene { engine: &engine, at: server(), files: &files });
 }
 
 #[test]
@@ -121,11 +104,19 @@ fn a_recall_crosses_the_wire() {
     let server = server.map_or(address(), |it| it.parse().expect("an address of the server"));
     let engine = engine(|_| {});
     let at = SocketAddr::new(server, 20_049).into();
-    let scene = Scene { engine: &engine, at, path: Path::new("/nowhere") };
+    let files = Directory("/nowhere".into());
+    let scene = Scene { engine: &engine, at, files: &files };
     let messages = suite::recall::a_recall_crosses_the_wire(scene, "captured", 20_000);
     if let Ok(file) = env::var("RPCRDMA_TEST_COUNT") {
         fs::write(file, format!("{messages}\n")).expect("it is written");
     }
+}
+
+/// Our server in place of the kernel's.
+mod ours {
+    use super::*;
+
+    rpcrdma_tests::ours_suite!(device(), |_| {}; #[ignore = "needs an RDMA device: tests/run vm"]);
 }
 
 /// The other way round: the kernel of this machine mounts a server on this engine, which calls it.

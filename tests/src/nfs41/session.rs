@@ -6,7 +6,7 @@ use rpcrdma_engine::ulb::nfs4;
 use rpcrdma_engine::{Address, Engine, Provider};
 
 use super::compound::{Channel, CreateSession, Op, Security, Sequence};
-use super::numbers::{op, session_flag};
+use super::numbers::{op, session_flag, status};
 use super::results::{Done, Failure};
 use super::wire::Wire;
 use super::words::SessionId;
@@ -34,6 +34,8 @@ struct Slot {
     /// The number of its last request.
     sequence: u32,
     is_busy: bool,
+    /// Whether the request behind that one was executed is not known: its connection was lost.
+    is_in_doubt: bool,
 }
 
 /// A request of a session that is under way.
@@ -142,15 +144,38 @@ impl<P: Provider> Session<P> {
         Ok(())
     }
 
-    /// Connects again, and associates both directions of the new connection with the session.
+    /// Connects again, and associates both directions of the new connection with the session. Slots
+    /// whose requests were lost are free again.
     ///
     /// # Errors
-    /// The COMPOUND that failed. Of requests that were under way the slots are free again.
+    /// The COMPOUND that failed.
+    ///
+    /// # Panics
+    /// If there is no connection.
     pub fn reconnect(&mut self, to: Address) -> Result<u32, Failure> {
         self.wire.reconnect(to).expect("a connection");
         let bound = self.wire.call(&[Op::BindConnToSession(self.id)])?;
         let [Done::Bound(directions)] = bound[..] else { panic!("{bound:?}") };
+        for at in 0..self.slots.len() {
+            if self.slots[at].is_in_doubt {
+                self.settle(at)?;
+            }
+        }
         Ok(directions)
+    }
+
+    /// Uses up the number of a request that may have been executed: by SEQUENCE alone if it was not.
+    fn settle(&mut self, at: usize) -> Result<(), Failure> {
+        let sequence = self.slots[at].sequence.wrapping_add(1);
+        let slot = at as u32;
+        let alone = Sequence { session: self.id, sequence, slot, highest: slot };
+        match self.wire.call(&[Op::Sequence(alone)]) {
+            Ok(_) => {}
+            Err(why) if why.status() == Some(status::RETRY_UNCACHED_REP) => {}
+            Err(other) => return Err(other),
+        }
+        self.slots[at] = Slot { sequence, is_busy: false, is_in_doubt: false };
+        Ok(())
     }
 
     /// Makes a COMPOUND of the session if a slot is free.
@@ -165,7 +190,7 @@ impl<P: Provider> Session<P> {
         let first = Sequence { session: self.id, sequence, slot, highest };
         let all: Vec<Op> = [Op::Sequence(first)].into_iter().chain(ops.iter().cloned()).collect();
         let call = self.wire.submit(&all)?;
-        self.slots[at] = Slot { sequence, is_busy: true };
+        self.slots[at] = Slot { sequence, is_busy: true, is_in_doubt: false };
         Ok(Some(Request { call, slot: at }))
     }
 
@@ -227,6 +252,7 @@ impl<P: Provider> Session<P> {
         if is_not_over {
             // Not executed, or it is not known whether: its number is used again.
             slot.sequence = slot.sequence.wrapping_sub(1);
+            slot.is_in_doubt = matches!(results, Err(Failure::Call(_)));
         }
         let mut results = results?;
         let Done::Sequence { of, flags, .. } = results.remove(0) else {

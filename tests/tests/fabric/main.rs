@@ -26,6 +26,7 @@ mod lacking;
 mod net;
 mod nfs3_fabric;
 mod nfs3_repeats;
+mod nfs41_fabric;
 mod nothing_is_left;
 mod onc;
 mod padding;

@@ -1,6 +1,7 @@
 //! The engine on shared memory: the API suite in one process, and processes of which some die.
 
 mod fuzzed;
+mod nfs41;
 mod ordeals;
 mod places;
 mod processes;

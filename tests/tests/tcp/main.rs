@@ -10,6 +10,7 @@ mod hostile_server;
 mod many;
 mod net;
 mod nfs;
+mod nfs41;
 mod processes;
 mod simulation;
 

@@ -31,6 +31,8 @@ pub struct CallBack {
     peer: ConnectionId,
     procedure: u32,
     program: u32,
+    /// The flavor of its credentials.
+    flavor: u32,
     arguments: Vec<u8>,
 }
 
@@ -73,16 +75,17 @@ impl Ops {
 impl CallBack {
     /// CB_NULL.
     pub fn null(session: &Made) -> CallBack {
-        let (peer, program) = (session.peer, session.program);
-        CallBack { peer, procedure: 0, program, arguments: Vec::new() }
+        let (peer, program, flavor) = (session.peer, session.program, auth_flavor::NONE);
+        CallBack { peer, procedure: 0, program, flavor, arguments: Vec::new() }
     }
 
-    /// CB_COMPOUND, with a tag.
+    /// CB_COMPOUND, with a tag, in the first flavor that the client has named.
     pub fn compound(session: &Made, tag: &[u8], ops: &Ops) -> CallBack {
         let mut arguments = Words::default();
         arguments.opaque(tag).u32(1).u32(0).u32(ops.count).fixed(&ops.words.0);
         let (peer, program) = (session.peer, session.program);
-        CallBack { peer, procedure: 1, program, arguments: arguments.0 }
+        let flavor = session.flavors.first().copied().unwrap_or(auth_flavor::NONE);
+        CallBack { peer, procedure: 1, program, flavor, arguments: arguments.0 }
     }
 }
 
@@ -134,9 +137,9 @@ fn make(turn: &mut Turn<'_>, number: u64, call: &CallBack) -> Result<(), CallRef
     let mut builder = turn.call(call.peer, number)?;
     // Linux takes CB_NULL without credentials, and CB_COMPOUND with those that it has named.
     let body = root_credentials();
-    let credentials = match call.procedure {
-        0 => Auth::NONE,
-        _ => Auth::new(auth_flavor::SYS, &body).expect("they are short"),
+    let credentials = match call.flavor {
+        auth_flavor::SYS => Auth::new(auth_flavor::SYS, &body).expect("they are short"),
+        _ => Auth::NONE,
     };
     let CallBack { program, procedure, .. } = *call;
     let (version, verifier) = (1, Auth::NONE);

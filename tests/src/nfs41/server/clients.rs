@@ -10,11 +10,21 @@ use crate::nfs41::words::{SessionId, Take, Words};
 /// All clients, and the sessions that they have made.
 #[derive(Debug, Default)]
 pub struct Clients {
-    /// Named, and not ended.
-    pub named: Vec<u64>,
     /// The sessions.
     pub made: Vec<Made>,
+    /// Clients that another run of them has replaced: their state is void.
+    pub gone: Vec<u64>,
+    /// Named, and not ended.
+    named: Vec<Named>,
     next: u64,
+}
+
+/// A client.
+#[derive(Debug)]
+struct Named {
+    client: u64,
+    owner: Vec<u8>,
+    verifier: [u8; 8],
 }
 
 /// A session.
@@ -26,21 +36,35 @@ pub struct Made {
     pub client: u64,
     /// The connection of its back channel.
     pub peer: ConnectionId,
+    /// Whether that connection is there.
+    pub is_connected: bool,
     /// The program number of its callbacks.
     pub program: u32,
     /// The limits of its back channel, as the client has asked for them.
     pub back: Channel,
     /// The flavors that callbacks may have.
     pub flavors: Vec<u32>,
+    /// The slots of the back channel.
+    pub back_slots: Vec<BackSlot>,
     /// The number of the last request of each slot.
     slots: Vec<u32>,
 }
 
-type Outcome = Result<Result<(), u32>, EndOfMessage>;
+/// A slot of a back channel.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BackSlot {
+    /// The number of the last callback that was executed.
+    pub sequence: u32,
+    /// Whether one is under way.
+    pub is_busy: bool,
+}
+
+/// What an operation returns: the status inside.
+type Outcome<T = ()> = Result<Result<T, u32>, EndOfMessage>;
 
 impl Clients {
-    /// SEQUENCE.
-    pub fn sequence(&mut self, reader: &mut PayloadReader<'_>, out: &mut Words) -> Outcome {
+    /// SEQUENCE; returns the client.
+    pub fn sequence(&mut self, reader: &mut PayloadReader<'_>, out: &mut Words) -> Outcome<u64> {
         let id: SessionId = reader.array()?;
         let (sequence, slot, _highest) = (reader.u32()?, reader.u32()?, reader.u32()?);
         reader.u32()?;
@@ -55,13 +79,12 @@ impl Clients {
             _ => return Ok(Err(status::SEQ_MISORDERED)),
         }
         out.fixed(&id).u32(sequence).u32(slot).u32(highest).u32(highest).u32(0);
-        Ok(Ok(()))
+        Ok(Ok(made.client))
     }
 
     /// EXCHANGE_ID.
     pub fn exchange_id(&mut self, reader: &mut PayloadReader<'_>, out: &mut Words) -> Outcome {
-        let _verifier: [u8; 8] = reader.array()?;
-        reader.opaque()?;
+        let (verifier, owner) = (reader.array()?, reader.opaque()?);
         let (_flags, protection) = (reader.u32()?, reader.u32()?);
         if protection != 0 {
             return Ok(Err(status::INVAL));
@@ -71,8 +94,9 @@ impl Clients {
             reader.opaque()?;
             reader.skip(12)?;
         }
+        self.replace(&owner, verifier);
         self.next += 1;
-        self.named.push(self.next);
+        self.named.push(Named { client: self.next, owner, verifier });
         out.u64(self.next).u32(FIRST_SEQUENCE).u32(USE_NON_PNFS).u32(0);
         // The owner and the scope of the server; it does not name its implementation.
         out.u64(0).opaque(b"tests").opaque(b"tests").u32(0);
@@ -103,11 +127,14 @@ impl Clients {
                 _ => return Ok(Err(status::INVAL)),
             }
         }
-        if !self.named.contains(&client) {
+        if !self.named.iter().any(|named| named.client == client) {
             return Ok(Err(status::STALE_CLIENTID));
         }
         if flags & session_flag::CONN_BACK_CHAN == 0 {
             return Ok(Err(status::INVAL));
+        }
+        if back.request_max < CALLBACK_MAX {
+            return Ok(Err(status::TOOSMALL));
         }
         let mut id = [0; 16];
         self.next += 1;
@@ -119,7 +146,19 @@ impl Clients {
         fore.put(out);
         back.put(out);
         let slots = vec![0; slots as usize];
-        self.made.push(Made { id, client, peer, program, back, flavors, slots });
+        let back_slots = vec![BackSlot::default(); back.slots.min(SLOTS_MAX) as usize];
+        let is_connected = true;
+        self.made.push(Made {
+            id,
+            client,
+            peer,
+            is_connected,
+            program,
+            back,
+            flavors,
+            back_slots,
+            slots,
+        });
         Ok(Ok(()))
     }
 
@@ -135,9 +174,26 @@ impl Clients {
         let Some(made) = self.made.iter_mut().find(|made| made.id == id) else {
             return Ok(Err(status::BADSESSION));
         };
-        made.peer = peer;
+        (made.peer, made.is_connected) = (peer, true);
         out.fixed(&id).u32(direction::BOTH).u32(0);
         Ok(Ok(()))
+    }
+
+    /// A connection has ended.
+    pub fn lose(&mut self, peer: ConnectionId) {
+        for made in self.made.iter_mut().filter(|made| made.peer == peer) {
+            made.is_connected = false;
+        }
+    }
+
+    /// Another run of a client begins: the earlier one is gone, with its sessions.
+    fn replace(&mut self, owner: &[u8], verifier: [u8; 8]) {
+        let is_earlier = |named: &Named| named.owner == owner && named.verifier != verifier;
+        let earlier = self.named.extract_if(.., |named| is_earlier(named));
+        for Named { client, .. } in earlier {
+            self.made.retain(|made| made.client != client);
+            self.gone.push(client);
+        }
     }
 
     /// DESTROY_SESSION.
@@ -155,7 +211,7 @@ impl Clients {
             return Ok(Err(status::CLIENTID_BUSY));
         }
         let before = self.named.len();
-        self.named.retain(|named| *named != client);
+        self.named.retain(|named| named.client != client);
         Ok(if self.named.len() < before { Ok(()) } else { Err(status::STALE_CLIENTID) })
     }
 }
@@ -164,5 +220,7 @@ impl Clients {
 const FIRST_SEQUENCE: u32 = 1;
 /// `EXCHGID4_FLAG_USE_NON_PNFS`.
 const USE_NON_PNFS: u32 = 0x0001_0000;
-/// Slots of the forward direction.
+/// Slots of a direction.
 const SLOTS_MAX: u32 = 16;
+/// The longest callback, a CB_SEQUENCE with a CB_RECALL.
+const CALLBACK_MAX: u32 = 300;

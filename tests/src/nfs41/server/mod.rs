@@ -1,15 +1,17 @@
-//! A small server of NFS version 4.1: files in memory that can be read, and recalls of delegations
-//! over the connection of the session.
+//! A small server of NFS version 4.1: files in memory, and recalls of delegations over the connection
+//! of the session.
 //!
 //! ```text
 //!   mod      COMPOUNDs of the forward direction, from the call to the reply
 //!   clients  clients, sessions and their slots
 //!   tree     the root directory, its files and their attributes, opens and delegations
 //!   back     CB_NULL and CB_COMPOUND, and what the client answers
+//!   recalls  CB_RECALL of what stands in the way of an open
 //! ```
 
 mod back;
 mod clients;
+mod recalls;
 mod tree;
 
 use rpcrdma_engine::onc::{AcceptStatus, ReplyHeader, RpcProgram};
@@ -21,7 +23,8 @@ use rpcrdma_engine::{
 
 pub use back::{Answered, Back, CallBack, Ops};
 pub use clients::{Clients, Made};
-pub use tree::Tree;
+pub use recalls::Recalls;
+pub use tree::{Conflict, Tree};
 
 use super::numbers::{op, status};
 use super::words::{Take, Words};
@@ -34,6 +37,8 @@ pub struct Server {
     pub tree: Tree,
     /// The back channel.
     pub back: Back,
+    /// What it recalls by itself.
+    pub recalls: Recalls,
     /// The operations that were executed, in their order, with their status.
     pub executed: Vec<(u32, u32)>,
     /// Connections that have ended.
@@ -46,8 +51,8 @@ struct Compound {
     peer: ConnectionId,
     /// The current file handle.
     current: Option<u64>,
-    /// Whether SEQUENCE stands in front.
-    is_in_session: bool,
+    /// The client, if SEQUENCE stands in front.
+    client: Option<u64>,
 }
 
 /// What an operation results in.
@@ -75,6 +80,7 @@ impl Server {
             clients: Clients::default(),
             tree: Tree::new(files),
             back: Back::default(),
+            recalls: Recalls::default(),
             executed: Vec::new(),
             closed: Vec::new(),
         }
@@ -93,7 +99,7 @@ impl Server {
         let tag = items.reader().opaque()?;
         let (minor, count) = (items.reader().u32()?, items.reader().u32()?);
         let mut done: Vec<Executed> = Vec::new();
-        let mut compound = Compound { peer, current: None, is_in_session: false };
+        let mut compound = Compound { peer, current: None, client: None };
         if minor != 1 {
             let (number, status) = (op::ILLEGAL, status::MINOR_VERS_MISMATCH);
             return Ok((
@@ -130,29 +136,55 @@ impl Server {
         let out = &mut outcome.words;
         let session = match number {
             op::SEQUENCE => {
-                self.clients.sequence(reader, out)?.map(|()| compound.is_in_session = true)
+                self.clients.sequence(reader, out)?.map(|client| compound.client = Some(client))
             }
-            op::EXCHANGE_ID => self.clients.exchange_id(reader, out)?,
+            op::EXCHANGE_ID => {
+                let named = self.clients.exchange_id(reader, out)?;
+                self.clients.gone.drain(..).for_each(|client| self.tree.forget(client));
+                named
+            }
             op::CREATE_SESSION => self.clients.create_session(compound.peer, reader, out)?,
             op::BIND_CONN_TO_SESSION => self.clients.bind(compound.peer, reader, out)?,
             op::DESTROY_SESSION => self.clients.destroy_session(reader)?,
             op::DESTROY_CLIENTID => self.clients.destroy(reader)?,
-            _ if !compound.is_in_session => Err(status::OP_NOT_IN_SESSION),
+            _ if compound.client.is_none() => Err(status::OP_NOT_IN_SESSION),
             op::RECLAIM_COMPLETE => reader.u32().map(|_| Ok(()))?,
             op::PUTROOTFH => {
                 compound.current = Some(tree::ROOT);
                 Ok(())
             }
             op::PUTFH => self.tree.handle(&reader.opaque()?).map(|it| compound.current = Some(it)),
-            _ => match compound.current {
-                None => Err(status::NOFILEHANDLE),
-                Some(current) => self.tree.execute(number, current, reader, out)?.map(|result| {
-                    compound.current = result.current;
-                    outcome.data = result.data;
-                }),
+            _ => match (compound.client, compound.current) {
+                (Some(_), Some(current)) if number == op::WRITE => {
+                    self.write(current, items, out)?
+                }
+                (Some(client), Some(current)) => {
+                    let result = self.tree.execute(number, client, current, reader, out)?;
+                    result.map(|result| {
+                        compound.current = result.current;
+                        outcome.data = result.data;
+                    })
+                }
+                _ => Err(status::NOFILEHANDLE),
             },
         };
         Ok(session.map(|()| outcome))
+    }
+
+    /// WRITE, always to what stands for stable storage.
+    fn write(
+        &mut self,
+        current: u64,
+        items: &mut Items<'_>,
+        out: &mut Words,
+    ) -> Result<Result<(), u32>, EndOfMessage> {
+        items.reader().state()?;
+        let (offset, _stable) = (items.reader().u64()?, items.reader().u32()?);
+        let data = items.data().map_err(|_| EndOfMessage)?;
+        let bytes: Vec<u8> = data.slices().flatten().copied().collect();
+        // How it is committed, and the write verifier.
+        out.u32(data.len()).u32(FILE_SYNC).u64(0);
+        Ok(self.tree.write(current, offset, &bytes))
     }
 }
 
@@ -198,10 +230,15 @@ impl Handler for Server {
 
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
         self.tree.load(turn);
+        self.recalls.on_turn(&mut self.clients, &mut self.tree, &mut self.back);
         self.back.on_turn(turn);
     }
 
     fn on_close(&mut self, peer: ConnectionId, why: CloseReason) {
+        self.clients.lose(peer);
         self.closed.push((peer, why));
     }
 }
+
+/// `stable_how4`: data and attributes.
+const FILE_SYNC: u32 = 2;

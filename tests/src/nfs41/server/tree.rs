@@ -8,7 +8,20 @@ use crate::nfs41::words::{FileHandle, StateId, Take, Words};
 /// The directory.
 #[derive(Debug)]
 pub struct Tree {
+    /// Delegations that stand in the way of an open and are to be recalled.
+    pub conflicts: Vec<Conflict>,
     files: Vec<File>,
+}
+
+/// A delegation that stands in the way of an open by another client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// Whose it is.
+    pub client: u64,
+    /// The delegation.
+    pub state: StateId,
+    /// The file.
+    pub handle: FileHandle,
 }
 
 #[derive(Debug)]
@@ -17,9 +30,20 @@ struct File {
     content: Content,
     /// How often it was opened.
     opens: u32,
-    delegation: Option<StateId>,
+    delegation: Option<Held>,
     /// Delegations that there were.
     delegations: u32,
+    /// The clients that have it open to write.
+    writers: Vec<u64>,
+}
+
+/// A delegation.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    state: StateId,
+    client: u64,
+    /// Whether it has stood in the way of an open.
+    is_wanted: bool,
 }
 
 /// Bytes, in registered memory once a shard has some.
@@ -41,14 +65,45 @@ pub struct Found {
 impl Tree {
     /// Of these files.
     pub fn new(files: &[(&str, Vec<u8>)]) -> Tree {
-        let files = files.iter().map(|(name, bytes)| File {
-            name: (*name).into(),
-            content: Content::Given(bytes.clone()),
+        let mut tree = Tree { conflicts: Vec::new(), files: Vec::new() };
+        for (name, bytes) in files {
+            tree.add(name, bytes);
+        }
+        tree
+    }
+
+    /// One file more.
+    pub fn add(&mut self, name: &str, bytes: &[u8]) {
+        self.files.push(File {
+            name: name.into(),
+            content: Content::Given(bytes.into()),
             opens: 0,
             delegation: None,
             delegations: 0,
+            writers: Vec::new(),
         });
-        Tree { files: files.collect() }
+    }
+
+    /// The bytes of a file.
+    ///
+    /// # Panics
+    /// If there is no such file.
+    pub fn bytes_of(&self, name: &str) -> Vec<u8> {
+        self.files.iter().find(|file| file.name == name).expect("a file").content.bytes()
+    }
+
+    /// A client has gone, with all its state.
+    pub fn forget(&mut self, client: u64) {
+        for file in &mut self.files {
+            file.delegation = file.delegation.filter(|held| held.client != client);
+            file.writers.retain(|writer| *writer != client);
+        }
+    }
+
+    /// Whether a delegation was not returned yet.
+    pub fn is_held(&self, state: &StateId) -> bool {
+        let held = self.files.iter().filter_map(|file| file.delegation);
+        held.into_iter().any(|held| held.state == *state)
     }
 
     /// Copies the files to registered memory, once there is some.
@@ -80,7 +135,8 @@ impl Tree {
     /// # Panics
     /// If there is no such file.
     pub fn delegation_of(&self, name: &str) -> Option<StateId> {
-        self.files.iter().find(|file| file.name == name).expect("a file").delegation
+        let file = self.files.iter().find(|file| file.name == name).expect("a file");
+        file.delegation.map(|held| held.state)
     }
 
     /// The file that a handle names.
@@ -93,13 +149,29 @@ impl Tree {
         number.ok_or(status::BADHANDLE)
     }
 
-    /// Executes an operation on the current file handle.
+    /// WRITE, of data that stand behind its other arguments. To be read, they have to be loaded.
+    ///
+    /// # Errors
+    /// The status.
+    pub fn write(&mut self, current: u64, offset: u64, data: &[u8]) -> Result<(), u32> {
+        let file = self.file(current).ok_or(status::INVAL)?;
+        let begin = usize::try_from(offset).map_err(|_| status::INVAL)?;
+        let end = begin.checked_add(data.len()).ok_or(status::INVAL)?;
+        let mut bytes = file.content.bytes();
+        bytes.resize(bytes.len().max(end), 0);
+        bytes[begin..end].copy_from_slice(data);
+        file.content = Content::Given(bytes);
+        Ok(())
+    }
+
+    /// Executes an operation of a client on the current file handle.
     ///
     /// # Errors
     /// If the arguments are cut off. Inside: the status.
     pub fn execute(
         &mut self,
         number: u32,
+        client: u64,
         current: u64,
         reader: &mut PayloadReader<'_>,
         out: &mut Words,
@@ -128,20 +200,24 @@ impl Tree {
                 Err(status) => return Ok(Err(status)),
             },
             op::READDIR => return Ok(self.list(current, reader, out)?.map(|()| found)),
-            op::OPEN => match self.open(current, reader, out)? {
+            op::OPEN => match self.open(client, current, reader, out)? {
                 Ok(file) => found.current = Some(file),
                 Err(status) => return Ok(Err(status)),
             },
             op::CLOSE => {
                 reader.u32()?;
+                let state = reader.state()?;
+                let Some(file) = self.file(current) else { return Ok(Err(status::INVAL)) };
+                if state.other[1] == TO_WRITE {
+                    file.writers.retain(|writer| *writer != client);
+                }
                 // RFC 8881 18.2.3: the state is over, which this value says.
-                reader.state()?;
                 out.state(&StateId { sequence: u32::MAX, other: [0; 12] });
             }
             op::DELEGRETURN => {
                 let state = reader.state()?;
                 let Some(file) = self.file(current) else { return Ok(Err(status::INVAL)) };
-                if file.delegation.is_none_or(|held| held.other != state.other) {
+                if file.delegation.is_none_or(|held| held.state.other != state.other) {
                     return Ok(Err(status::BAD_STATEID));
                 }
                 file.delegation = None;
@@ -177,6 +253,7 @@ impl Tree {
 
     fn open(
         &mut self,
+        client: u64,
         current: u64,
         reader: &mut PayloadReader<'_>,
         out: &mut Words,
@@ -184,7 +261,7 @@ impl Tree {
         let (_, share, _deny, _client) =
             (reader.u32()?, reader.u32()?, reader.u32()?, reader.u64()?);
         reader.opaque()?;
-        if reader.u32()? != 0 || share & access::WRITE != 0 {
+        if reader.u32()? != 0 {
             return Ok(Err(status::ROFS));
         }
         let claim = reader.u32()?;
@@ -200,22 +277,46 @@ impl Tree {
             Ok(number) => number,
             Err(status) => return Ok(Err(status)),
         };
+        if self.is_in_conflict(number, client, share) {
+            return Ok(Err(status::DELAY));
+        }
         let Some(file) = self.file(number) else { return Ok(Err(status::INVAL)) };
         file.opens += 1;
-        out.state(&state(b'o', number, file.opens));
+        let mut open = state(b'o', number, client as u32, file.opens);
+        if share & access::WRITE != 0 {
+            open.other[1] = TO_WRITE;
+            file.writers.push(client);
+        }
+        out.state(&open);
         // The directory has not changed; no flags, no attributes were set.
         out.u32(1).u64(1).u64(1).u32(0).list(&[]);
-        if file.delegation.is_some() {
+        let is_granted = file.delegation.is_none() && file.writers.is_empty();
+        if !is_granted || share & access::WANT_NO_DELEG != 0 {
             out.u32(0);
             return Ok(Ok(number));
         }
         file.delegations += 1;
-        let mut delegation = state(b'd', number, 1);
-        delegation.other[4..8].copy_from_slice(&file.delegations.to_be_bytes());
-        file.delegation = Some(delegation);
+        let delegation = state(b'd', number, file.delegations, 1);
+        file.delegation = Some(Held { state: delegation, client, is_wanted: false });
         // To read; it is not recalled; no entry of an access control list.
         out.u32(1).state(&delegation).u32(0).u32(0).u32(0).u32(0).opaque(b"");
         Ok(Ok(number))
+    }
+
+    /// Whether a delegation of another client stands in the way of an open to write. It is recalled
+    /// when it does so for the first time.
+    fn is_in_conflict(&mut self, number: u64, client: u64, share: u32) -> bool {
+        let held = self.file(number).and_then(|file| file.delegation.as_mut());
+        let Some(held) = held.filter(|held| held.client != client) else { return false };
+        if share & access::WRITE == 0 {
+            return false;
+        }
+        if !std::mem::replace(&mut held.is_wanted, true) {
+            let (client, state) = (held.client, held.state);
+            let handle = FileHandle(number.to_be_bytes().to_vec());
+            self.conflicts.push(Conflict { client, state, handle });
+        }
+        true
     }
 
     fn list(
@@ -312,13 +413,26 @@ fn supported() -> [u32; 2] {
     words
 }
 
-fn state(kind: u8, number: u64, sequence: u32) -> StateId {
+impl Content {
+    fn bytes(&self) -> Vec<u8> {
+        match self {
+            Content::Given(bytes) => bytes.clone(),
+            Content::Loaded(bytes, len) => bytes[..*len].to_vec(),
+        }
+    }
+}
+
+/// A state of a file, told from others of its kind by a number.
+fn state(kind: u8, number: u64, which: u32, sequence: u32) -> StateId {
     let mut other = [0; 12];
     other[0] = kind;
+    other[4..8].copy_from_slice(&which.to_be_bytes());
     other[8..].copy_from_slice(&(number as u32).to_be_bytes());
     StateId { sequence, other }
 }
 
+/// What tells the states of opens to write from those to read.
+const TO_WRITE: u8 = b'w';
 /// The handle of the root directory.
 pub const ROOT: u64 = 0;
 /// ACCESS4_READ, ACCESS4_LOOKUP, ACCESS4_EXECUTE.

@@ -3,20 +3,24 @@
 pub mod data;
 pub mod load;
 pub mod losses;
+pub mod many;
+pub mod ours;
 pub mod recall;
 pub mod refusals;
 pub mod served;
 
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rpcrdma_engine::{Address, Engine, Provider};
+use rpcrdma_config::{Config, Raw};
+use rpcrdma_engine::{Address, Engine, Provider, Snapshot};
 
 use super::results::Delegation;
 use super::session::{Options, Session};
 use super::words::StateId;
 pub use crate::nfs::suite::pattern;
+use crate::setup::suited;
 
 /// A server, as the checks see it.
 #[derive(Clone, Copy)]
@@ -25,8 +29,31 @@ pub struct Scene<'a, P: Provider> {
     pub engine: &'a Engine<P>,
     /// Where the server is.
     pub at: Address,
-    /// The directory that it exports as its root.
-    pub path: &'a Path,
+    /// The files of the directory that it exports as its root.
+    pub files: &'a dyn Files,
+}
+
+/// The files of a server, without going through it.
+pub trait Files {
+    /// Makes a file.
+    fn put(&self, name: &str, bytes: &[u8]);
+
+    /// What is in a file.
+    fn get(&self, name: &str) -> Vec<u8>;
+}
+
+/// The files of a directory of this machine.
+#[derive(Debug, Clone)]
+pub struct Directory(pub PathBuf);
+
+impl Files for Directory {
+    fn put(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.0.join(name), bytes).expect("a file");
+    }
+
+    fn get(&self, name: &str) -> Vec<u8> {
+        fs::read(self.0.join(name)).expect("the file")
+    }
 }
 
 impl<P: Provider> Scene<'_, P> {
@@ -41,7 +68,7 @@ impl<P: Provider> Scene<'_, P> {
     /// # Panics
     /// If there is no such file then.
     pub fn file(&self, name: &str, bytes: &[u8]) {
-        fs::write(self.path.join(name), bytes).expect("a file");
+        self.files.put(name, bytes);
     }
 
     /// A client with a session.
@@ -62,6 +89,25 @@ impl<P: Provider> Scene<'_, P> {
     }
 }
 
+/// A configuration for the checks on a device: that of programs, with little memory, in version one.
+///
+/// # Panics
+/// If it is not valid.
+pub fn config<P: Provider>(device: &P, change: impl FnOnce(&mut Raw)) -> Config {
+    let mut raw = Config::default().raw().clone();
+    raw.engine.numa_bind = false;
+    raw.memory.pages = "4K".into();
+    raw.memory.prefault = false;
+    raw.protocol.version = "one".into();
+    raw.receive.placement.count = 0;
+    raw.connections.credits_requested = 32;
+    raw.app.bulk.count = 64;
+    raw.app.bulk.length = "256KiB".into();
+    raw.explicit.buffers.count = 32;
+    change(&mut raw);
+    suited(device, &raw)
+}
+
 /// The state of a read delegation.
 ///
 /// # Panics
@@ -73,15 +119,26 @@ pub fn read_delegation(delegation: &Delegation) -> StateId {
     }
 }
 
-/// Ends a client, and checks that its shard has everything back.
+/// Ends a client, and checks that its shard has everything back, and that no Send failed.
 ///
 /// # Panics
 /// If not.
-pub fn end<P: Provider>(mut session: Session<P>) {
+pub fn end<P: Provider>(session: Session<P>) {
+    let stats = end_after_loss(session);
+    assert_eq!(stats.failed_completions, 0, "{stats:?}");
+}
+
+/// Ends a client that has lost a connection with messages on their way, and checks that its shard has
+/// everything back.
+///
+/// # Panics
+/// If not.
+pub fn end_after_loss<P: Provider>(mut session: Session<P>) -> Snapshot {
     session.close().expect("the client ends");
     let stats = session.wire.stats();
-    assert_eq!((stats.leaked, stats.failed_completions, stats.violations), (0, 0, 0), "{stats:?}");
+    assert_eq!((stats.leaked, stats.violations), (0, 0), "{stats:?}");
     // Every call of the server was answered.
     let ends = stats.replies_out + stats.refusals_out + stats.calls_unanswered;
     assert_eq!(stats.calls_in, ends, "{stats:?}");
+    stats
 }

@@ -1,6 +1,5 @@
 //! One delegation, and another client that wants to write: the order of events, and their fields.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use rpcrdma_engine::Provider;
@@ -61,7 +60,7 @@ pub fn a_recalled_delegation_is_returned<P: Provider>(scene: Scene<'_, P>) {
         assert_eq!(written.expect("a WRITE"), 5_000);
         let mut changed = bytes.clone();
         changed[100..5_100].copy_from_slice(&pattern(42, 5_000));
-        assert!(fs::read(scene.path.join(&name)).expect("the file") == changed);
+        assert!(scene.files.get(&name) == changed);
         // The open of the holder remains.
         let read = holder.read(&file.handle, file.state, (0, 10_000), Take::RdmaBuffer);
         assert!(read.expect("a READ").0 == changed);
