@@ -32,6 +32,12 @@ pub trait Kind: fmt::Debug {
         Some(Listening::OnHost)
     }
 
+    /// How often a run is tried that fails by no fault of the device; `device` is that of the other
+    /// side.
+    fn attempts(&self, _device: Option<&str>) -> u32 {
+        1
+    }
+
     /// What it needs beside its program and does not find.
     fn missing(&self) -> Option<String> {
         None
@@ -156,17 +162,30 @@ impl Tool {
 
     fn run(&mut self, count: u64, time: Duration) -> Result<ToolRound, BenchError> {
         let who = self.kind.what().name;
+        let mut left = self.kind.attempts(self.device.as_deref());
+        let out = loop {
+            left -= 1;
+            match self.output(count, time) {
+                Err(_) if left > 0 => {}
+                last => break last?,
+            }
+        };
+        let round = self.kind.parse(&self.task, &out);
+        let round = round.map_err(|shape| BenchError::Device { who, what: shape.to_string() })?;
+        self.each_ns = each_ns(&round).or(self.each_ns);
+        Ok(round)
+    }
+
+    /// What its client prints in one run.
+    fn output(&self, count: u64, time: Duration) -> Result<String, BenchError> {
+        let who = self.kind.what().name;
         let port = process::free_port(who)?;
         let run = Run { port, count, device: self.device.clone(), address: self.address };
         let [server, client] = self.kind.arguments(&self.task, &run);
         let port = self.kind.listens(self.device.as_deref()).map(|how| (port, how));
         let program = self.kind.what().program.to_owned();
         let commands = process::Commands { who, program, server, client, port };
-        let out = process::run(&commands, self.cores, patience(time))?;
-        let round = self.kind.parse(&self.task, &out);
-        let round = round.map_err(|shape| BenchError::Device { who, what: shape.to_string() })?;
-        self.each_ns = each_ns(&round).or(self.each_ns);
-        Ok(round)
+        process::run(&commands, self.cores, patience(time))
     }
 }
 
@@ -208,6 +227,7 @@ const COUNT_MAX: u64 = 100_000_000;
 mod tests {
     use super::*;
     use crate::peers::Printed;
+    use crate::testing::Folder;
 
     #[derive(Debug)]
     struct Fake(&'static str);
@@ -247,6 +267,57 @@ mod tests {
         let error = missing.err().expect("no machine has it").to_string();
         assert!(error.contains("rpcrdma-no-such-tool is not installed"), "{error}");
         assert!(error.contains("apt-get install fake-utils"), "{error}");
+    }
+
+    /// Fails the first time: whether it has run is a file of this name.
+    #[derive(Debug)]
+    struct FailsOnce {
+        attempts: u32,
+        file: String,
+    }
+
+    impl Kind for FailsOnce {
+        fn what(&self) -> Name<'_> {
+            Name { name: "fails", program: "sh", source: Source::Package("fake-utils") }
+        }
+
+        fn arguments(&self, _task: &Task, _run: &Run) -> [Vec<String>; 2] {
+            let file = &self.file;
+            let client = format!("test -e {file} && exit; echo refused >&2; echo >{file}; exit 1");
+            ["exit 0".to_owned(), client].map(|script| vec!["-c".to_owned(), script])
+        }
+
+        fn parse(&self, _task: &Task, _out: &str) -> Result<ToolRound, Shape> {
+            Ok(ToolRound { figures: Vec::new(), count: 7 })
+        }
+
+        fn notes(&self, _task: &Task, _device: Option<&str>) -> Vec<String> {
+            Vec::new()
+        }
+
+        fn listens(&self, _device: Option<&str>) -> Option<Listening> {
+            None
+        }
+
+        fn attempts(&self, _device: Option<&str>) -> u32 {
+            self.attempts
+        }
+    }
+
+    #[test]
+    fn a_run_that_fails_is_repeated_as_often_as_the_tool_says() {
+        let Ok(cores) = CorePair::choose(None) else { return };
+        for attempts in [1, 2] {
+            let folder = Folder::new("fails-once");
+            let file = folder.path().join("ran").display().to_string();
+            let kind = Rc::new(FailsOnce { attempts, file });
+            let mut tool = Tool::new(kind, TASK, cores, &no_device()).expect("there is a shell");
+            let round = tool.round(Quota { warm_up: 0, end: End::Count(7) });
+            match attempts {
+                1 => assert!(round.expect_err("it failed").to_string().contains("refused")),
+                _ => assert_eq!(round.expect("the second time").count, 7),
+            }
+        }
     }
 
     #[test]
