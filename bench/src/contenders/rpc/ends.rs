@@ -35,10 +35,11 @@ fn exposing(config: &Config, load: &Load, caps: &DeviceCaps) -> Result<Config, B
     let is_open = config.explicit().exposure == Exposure::Auto;
     // A Read exposes the buffer that it fills, for which there is no window.
     let reads = caps.reads_expose && load.shape.request_data > 0;
-    let mut raw = config.raw().clone();
-    if load.placement == Placement::Rdma && is_open && (caps.windows == 0 || reads) {
-        raw.explicit.exposure = "registration".into();
+    if load.placement != Placement::Rdma || !is_open || caps.windows > 0 && !reads {
+        return Ok(config.clone());
     }
+    let mut raw = config.raw().clone();
+    raw.explicit.exposure = "registration".into();
     Ok(Config::try_from(raw)?)
 }
 

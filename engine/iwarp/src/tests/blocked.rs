@@ -173,16 +173,21 @@ fn a_violation_of_a_peer_that_does_not_read_is_answered_behind_what_was_begun() 
     }
 }
 
+/// Fills TCP, and has a long Write of the peer refused.
+fn has_long_write_refused(scene: &mut Scene, crc: bool) {
+    let left = scene.fill();
+    // With checksums it is refused when it is whole; without, at its beginning.
+    let fpdu = scene.raw.fpdu(&tagged(WRITE | LAST, 0x8765_4321, 0, &[1; 60_000]));
+    scene.raw.say(if crc { &fpdu } else { &fpdu[..30_000] });
+    are_flushed(&brief(&scene.host.poll_dry()), left);
+    assert_eq!(scene.host.events(), [QueueEvent::Disconnected { qp_num: scene.qp.qp_num }]);
+}
+
 #[test]
 fn a_long_write_that_is_refused_is_answered_as_there_is_room() {
     for crc in [false, true] {
         let mut scene = narrow(crc);
-        let left = scene.fill();
-        // With checksums it is refused when it is whole; without, at its beginning.
-        let fpdu = scene.raw.fpdu(&tagged(WRITE | LAST, 0x8765_4321, 0, &[1; 60_000]));
-        scene.raw.say(if crc { &fpdu } else { &fpdu[..30_000] });
-        are_flushed(&brief(&scene.host.poll_dry()), left);
-        assert_eq!(scene.host.events(), [QueueEvent::Disconnected { qp_num: scene.qp.qp_num }]);
+        has_long_write_refused(&mut scene, crc);
         let Scene { host, raw, .. } = &mut scene;
         raw.stream.set_nonblocking(true).unwrap();
         let (mut polls, mut whole) = (0, true);
@@ -209,11 +214,7 @@ fn a_long_write_that_is_refused_is_answered_as_there_is_room() {
 fn a_peer_that_leaves_before_it_has_heard_why_its_long_write_was_refused_is_gone() {
     for crc in [true, false] {
         let mut scene = narrow(crc);
-        let left = scene.fill();
-        let fpdu = scene.raw.fpdu(&tagged(WRITE | LAST, 0x8765_4321, 0, &[1; 60_000]));
-        scene.raw.say(if crc { &fpdu } else { &fpdu[..30_000] });
-        are_flushed(&brief(&scene.host.poll_dry()), left);
-        assert_eq!(scene.host.events(), [QueueEvent::Disconnected { qp_num: scene.qp.qp_num }]);
+        has_long_write_refused(&mut scene, crc);
         // It has not read all: it is reset.
         sockopt::set_socket_linger(&scene.raw.stream, Some(Duration::ZERO)).unwrap();
         scene.raw.stream = scene.other.stream.try_clone().unwrap();
