@@ -123,7 +123,8 @@ impl<P: Provider> Control<P> {
         self.shared.tally.snapshot()
     }
 
-    /// Processes requests and events, waiting for them at most `timeout`.
+    /// Processes requests and events, waiting for them at most `timeout`; only so many events at a
+    /// time: peers who connect without end do not keep it from the rest.
     pub fn step(&mut self, timeout: Duration) {
         while let Some(request) = self.shared.next_request() {
             self.in_hand = Some(request.clone());
@@ -139,11 +140,13 @@ impl<P: Provider> Control<P> {
         self.look_after_pending();
         self.look_for_servers();
         let waker = self.shared.waker.clone();
-        let mut event = self.cm.next(&waker, timeout);
+        let first = self.cm.next(&waker, timeout);
         waker.drain();
-        while let Some(happened) = event {
-            self.on_event(happened);
-            event = self.cm.next(&waker, Duration::ZERO);
+        let Some(first) = first else { return };
+        self.on_event(first);
+        for _ in 1..EVENTS_MAX {
+            let Some(event) = self.cm.next(&waker, Duration::ZERO) else { return };
+            self.on_event(event);
         }
     }
 
@@ -263,3 +266,5 @@ type CmRequest<P> = <<P as Provider>::Cm as ConnectionManager>::Request;
 
 /// The longest sleep of the control thread: attempts have deadlines.
 const STEP: Duration = Duration::from_millis(50);
+/// Events of one step.
+const EVENTS_MAX: usize = 64;

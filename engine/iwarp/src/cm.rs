@@ -25,6 +25,7 @@ use arrayvec::ArrayVec;
 use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, Waker,
 };
+use rpcrdma_transport::callers::callers_max;
 use rpcrdma_transport::endpoint::Seat;
 use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -48,6 +49,7 @@ pub struct TcpCm {
     events: VecDeque<CmEvent<TcpCm>>,
     /// The number of the next socket, and of the next attempt.
     next: u64,
+    callers_max: usize,
 }
 
 /// What a socket is that it waits for.
@@ -61,7 +63,8 @@ enum Source {
 impl TcpCm {
     pub(crate) fn new(shared: Arc<Shared>) -> Result<TcpCm, SetupError> {
         let set = shared.stack.ready_set()?;
-        Ok(TcpCm { shared, set, sockets: HashMap::new(), events: VecDeque::new(), next: 1 })
+        let (sockets, events) = (HashMap::new(), VecDeque::new());
+        Ok(TcpCm { shared, set, sockets, events, next: 1, callers_max: callers_max() })
     }
 
     fn number(&mut self) -> u64 {
@@ -89,11 +92,12 @@ impl TcpCm {
         is_rung || !fds[1].revents().is_empty()
     }
 
-    /// Handles the sockets that are ready until an event has come or no socket is.
+    /// Handles the sockets that are ready until an event has come or no socket is. It looks only a
+    /// few times: peers may keep sockets ready for ever, and there is more to do.
     fn work(&mut self) {
-        while self.events.is_empty() {
+        for _ in 0..LOOKS_MAX {
             let mut ready = ArrayVec::<u64, EVENTS>::new();
-            if !self.set.look(|number, _| ready.push(number)) {
+            if !self.events.is_empty() || !self.set.look(|number, _| ready.push(number)) {
                 return;
             }
             for number in ready {
@@ -112,7 +116,7 @@ impl TcpCm {
     /// wait in the backlog of the listener, which rests.
     fn take_callers(&mut self, listener: u64) {
         loop {
-            let is_full = self.callers().count() >= CALLERS_MAX;
+            let is_full = self.callers().count() >= self.callers_max;
             let Some(Source::Listener(found)) = self.sockets.get_mut(&listener) else { return };
             if is_full {
                 return found.rest(&self.set);
@@ -141,7 +145,7 @@ impl TcpCm {
     /// Drops callers if there can be no more: the oldest of the host that has most of them. Others
     /// wait for a host's crowd as long as it takes to drop it, and not until it is late.
     fn make_room(&mut self) {
-        if self.callers().count() < CALLERS_MAX {
+        if self.callers().count() < self.callers_max {
             return;
         }
         let mut of_hosts = HashMap::<IpAddr, Vec<u64>>::new();
@@ -338,8 +342,8 @@ impl std::fmt::Debug for TcpCm {
     }
 }
 
-/// Sockets that have connected and not sent their whole request yet.
-const CALLERS_MAX: usize = 1024;
+/// How often `work` looks at the sockets.
+const LOOKS_MAX: usize = 4;
 /// Callers that are dropped at one time.
 const ROOM: usize = 64;
 /// How often callers that are late are looked for.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rpcrdma_provider::SetupError;
 use rpcrdma_transport::carrier::{Carrier, EndId};
 
 use crate::link::Link;
@@ -14,8 +15,8 @@ pub struct TcpEnd(pub(crate) Arc<Link>);
 
 impl TcpEnd {
     /// Both ends of this side.
-    pub(crate) fn ends(&self) -> (Tx, Rx) {
-        (Tx::new(Arc::clone(&self.0)), Rx::new(Arc::clone(&self.0)))
+    pub(crate) fn ends(&self) -> Result<(Tx, Rx), SetupError> {
+        Ok((Tx::new(Arc::clone(&self.0)), Rx::new(Arc::clone(&self.0))?))
     }
 }
 

@@ -33,7 +33,7 @@ impl rpcrdma_transport::port::Port for Port {
         let TcpEnd(link) = end;
         self.add(&link.socket, num)?;
         link.flush();
-        Ok(end.ends())
+        end.ends()
     }
 
     #[inline]

@@ -11,11 +11,14 @@
 
 mod in_place;
 mod rest;
+mod room;
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use memmap2::MmapMut;
+use rpcrdma_provider::SetupError;
 use rpcrdma_transport::body::{
     Acks, Header, INLINE_LEN, OP_READ, OP_SEND, OP_SEND_INVALIDATE, OP_WRITE, Refusal,
 };
@@ -24,7 +27,6 @@ use rpcrdma_transport::keys::KeyCache;
 use rpcrdma_transport::rights::Granted;
 
 use self::rest::Rest;
-use crate::calls::Calls;
 use crate::link::Link;
 use crate::wire::fpdu;
 use crate::wire::inbound::{Arrived, Inbound};
@@ -34,7 +36,7 @@ use crate::wire::violation::Violation;
 /// The receiving end.
 pub struct Rx {
     link: Arc<Link>,
-    buffer: Box<[u8]>,
+    buffer: MmapMut,
     /// The bytes behind what was consumed: those of the front and of what is behind it.
     start: usize,
     /// Behind the last FPDU that was looked at.
@@ -74,9 +76,9 @@ struct Front {
 impl Rx {
     /// The end of a connection. What the peer sends first may be there already: this side can send
     /// at once then.
-    pub(crate) fn new(link: Arc<Link>) -> Rx {
+    pub(crate) fn new(link: Arc<Link>) -> Result<Rx, SetupError> {
         let mut rx = Rx {
-            buffer: vec![0; room_for(link.message_len) + INLINE_LEN].into_boxed_slice(),
+            buffer: Rx::buffer(link.message_len)?,
             inbound: Inbound::new(link.message_len),
             sinks: VecDeque::with_capacity(link.terms.ird as usize),
             parts: Vec::with_capacity(PARTS),
@@ -94,46 +96,7 @@ impl Rx {
         };
         rx.receive();
         rx.parse(None);
-        rx
-    }
-
-    /// One system call, if the socket may have something.
-    fn receive(&mut self) {
-        self.make_room();
-        let room = self.buffer.len() - INLINE_LEN;
-        let until = room.min(self.end + RECEIVE_MAX);
-        if until == self.end {
-            // The longest message has room, unless its segments have hardly any payload.
-            self.link.terminate(Violation::TooLong, None);
-            return self.link.set_over();
-        }
-        self.end += self.receive_into(self.end..until);
-    }
-
-    /// One system call: bytes for a part of the buffer, which is not empty. Returns how many came.
-    fn receive_into(&mut self, part: Range<usize>) -> usize {
-        let asked = part.len();
-        let received = self.link.socket.recv(&mut self.buffer[part]);
-        self.link.received(received, asked)
-    }
-
-    /// Moves what is not consumed to the beginning if that is less than what was consumed: a stream
-    /// uses the same bytes again while the processor has them at hand. If there is little room behind
-    /// it, it is moved in any case.
-    fn make_room(&mut self) {
-        let (left, room) = (self.end - self.start, self.buffer.len() - INLINE_LEN - self.end);
-        let is_far = self.end >= FAR && left <= self.start;
-        if left == 0 {
-            (self.start, self.parsed, self.end) = (0, 0, 0);
-        } else if is_far || room < MOVED_BELOW.min(self.start) {
-            self.buffer.copy_within(self.start..self.end, 0);
-            for (at, _) in &mut self.parts {
-                *at -= self.start;
-            }
-            self.parsed -= self.start;
-            self.end -= self.start;
-            self.start = 0;
-        }
+        Ok(rx)
     }
 
     /// Looks at FPDUs until a message is whole. Without `keys` it stops at a Read Response.
@@ -298,12 +261,17 @@ unsafe impl Incoming for Rx {
     #[inline]
     fn has_news(&self) -> bool {
         let link = &*self.link;
+        if self.is_input_closed {
+            // The stream stays readable, and is asked nothing. The connection is over when TCP has
+            // taken all that is left, or takes nothing any more.
+            return link.can_flush() || !link.has_pending() || link.out().is_broken();
+        }
         link.can_flush()
             || self.front.is_none() && (link.has_unread() || link.port.may_read(link.qp_num))
     }
 
     fn take_in(&mut self, keys: &KeyCache) {
-        self.budget = RECEIVE_MAX;
+        self.renew_budget();
         if self.link.can_flush() {
             self.link.flush();
         }
@@ -472,19 +440,6 @@ fn is_response(segment: &Segment) -> bool {
     matches!(segment, Segment::Tagged(tagged) if tagged.op == TaggedOp::ReadResponse)
 }
 
-/// Bytes of a buffer in which a message has room, with the headers of its segments, and what is
-/// received at one time.
-fn room_for(message_len: u32) -> usize {
-    let len = message_len as usize;
-    len + len / 8 + 2 * RECEIVE_MAX
-}
-
-/// Bytes of one system call: a second-level cache has room for them.
-const RECEIVE_MAX: usize = 1 << 18;
-/// Bytes of the buffer behind which a stream goes back to the beginning.
-const FAR: usize = RECEIVE_MAX;
-/// Room behind the bytes below which they are moved to the beginning.
-const MOVED_BELOW: usize = 1 << 17;
 /// Parts of a message that are expected.
 const PARTS: usize = 128;
 /// Room for parts that is kept for the next message.

@@ -2,7 +2,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -35,16 +35,15 @@ impl Calls for OwnedFd {
 
     fn accept(&self) -> Result<(OwnedFd, SocketAddr), Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = loop {
-            match rustix::net::accept_with(self, flags) {
+        let (socket, from) = loop {
+            // It gives the address, too: a connection that has ended cannot be asked for it.
+            match rustix::net::acceptfrom_with(self, flags) {
+                Ok((socket, Some(from))) => break (socket, SocketAddr::try_from(from)?),
                 // It has ended before it was taken.
-                Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO) => {}
-                outcome => break outcome?,
+                Ok((_, None)) | Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO) => {}
+                Err(error) => return Err(error),
             }
         };
-        // It may have ended meanwhile.
-        let from = rustix::net::getpeername(&socket).ok().flatten();
-        let from = from.and_then(|from| SocketAddr::try_from(from).ok()).unwrap_or(UNKNOWN);
         let _ = prepare(&socket);
         // An IPv6 socket has an IPv4 peer under another name.
         Ok((socket, SocketAddr::new(from.ip().to_canonical(), from.port())))
@@ -118,5 +117,3 @@ const BACKLOG: i32 = 4096;
 const KEEPALIVE: Duration = Duration::from_secs(15);
 /// How often it asks.
 const KEEPALIVES: u32 = 3;
-/// Of a connection that has ended before it was taken.
-const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);

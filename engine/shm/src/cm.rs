@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, Waker,
 };
+use rpcrdma_transport::callers::callers_max;
 use rpcrdma_transport::endpoint::Seat;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -46,6 +47,7 @@ pub struct ShmCm {
     events: VecDeque<CmEvent<ShmCm>>,
     /// The number of the next socket, and of the next attempt.
     next: u64,
+    callers_max: usize,
 }
 
 /// What a socket is that it waits for.
@@ -63,7 +65,8 @@ impl ShmCm {
             source: error.into(),
             hint: "check the limit of open files (ulimit -n)",
         })?;
-        Ok(ShmCm { shared, epoll, sockets: HashMap::new(), events: VecDeque::new(), next: 1 })
+        let (sockets, events) = (HashMap::new(), VecDeque::new());
+        Ok(ShmCm { shared, epoll, sockets, events, next: 1, callers_max: callers_max() })
     }
 
     fn number(&mut self) -> u64 {
@@ -99,14 +102,17 @@ impl ShmCm {
         is_rung || !fds[1].revents().is_empty()
     }
 
-    /// Handles the sockets that are ready until an event has come or no socket is.
+    /// Handles the sockets that are ready until an event has come or no socket is. It looks only a
+    /// few times: peers may keep sockets ready for ever, and there is more to do.
     fn work(&mut self) {
         let mut ready = Vec::with_capacity(READY_MAX);
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        while self.events.is_empty() {
+        for _ in 0..LOOKS_MAX {
             ready.clear();
             let room = rustix::buffer::spare_capacity(&mut ready);
-            if !matches!(epoll::wait(&self.epoll, room, Some(&now)), Ok(count) if count > 0) {
+            if !self.events.is_empty()
+                || !matches!(epoll::wait(&self.epoll, room, Some(&now)), Ok(count) if count > 0)
+            {
                 return;
             }
             for &Event { data, .. } in &ready {
@@ -126,7 +132,8 @@ impl ShmCm {
     fn take_callers(&mut self, listener: u64) {
         let mut sent_away = 0;
         loop {
-            let is_full = self.callers().count() >= CALLERS_MAX || self.shared.closer().is_full();
+            let is_full =
+                self.callers().count() >= self.callers_max || self.shared.closer().is_full();
             let is_full = is_full || sent_away == ROOM;
             let Some(Source::Listener(found)) = self.sockets.get_mut(&listener) else { return };
             if is_full {
@@ -160,7 +167,7 @@ impl ShmCm {
     /// Drops callers if there can be no more: the oldest of the user that has most of them. Others
     /// wait for a user's crowd as long as it takes to drop it, and not until it is late.
     fn make_room(&mut self) {
-        if self.callers().count() < CALLERS_MAX {
+        if self.callers().count() < self.callers_max {
             return;
         }
         let mut of_users = HashMap::<u32, Vec<u64>>::new();
@@ -355,10 +362,10 @@ impl std::fmt::Debug for ShmCm {
     }
 }
 
-/// Sockets handled at one time.
+/// Sockets that a look finds.
 const READY_MAX: usize = 64;
-/// Sockets that have connected and said nothing yet.
-const CALLERS_MAX: usize = 1024;
+/// How often `work` looks at the sockets.
+const LOOKS_MAX: usize = 4;
 /// Callers that are dropped or sent away at one time.
 const ROOM: usize = 64;
 /// How often callers that say nothing are looked for.

@@ -29,6 +29,7 @@
 
 pub mod barrier;
 pub mod body;
+pub mod callers;
 pub mod carrier;
 pub mod clock;
 pub mod conn;

@@ -353,3 +353,25 @@ fn a_peer_with_all_its_connections_leaves_the_rest_to_others() {
     assert_eq!(world.try_connect(1), Err(ConnectError::Rejected(Rejection::PeerFull)));
     assert_eq!(held(&world), connections * credits);
 }
+
+/// Peers that ask without end do not keep the control plane from the rest of its work.
+#[test]
+fn a_step_answers_a_limited_number_of_requests() {
+    let mut scene = Scene::new(
+        |raw| raw.connections.deny = vec!["127.0.0.0/8".to_owned()],
+        |raw| raw.connections.max = ASKING as i64,
+    );
+    for _ in 0..ASKING {
+        scene.begin();
+    }
+    let [here, there] = &mut scene.controls;
+    there.step(Duration::ZERO);
+    here.step(Duration::ZERO);
+    let answered = here.admissions().not_allowed;
+    assert!((1..ASKING as u64).contains(&answered), "{answered}");
+    here.step(Duration::ZERO);
+    assert_eq!(here.admissions().not_allowed, ASKING as u64);
+}
+
+/// More than a step answers, and fewer than two.
+const ASKING: usize = 100;

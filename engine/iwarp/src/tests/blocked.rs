@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::{QueueEvent, Queues, SendFlags, WC_BATCH, WcStatus};
+use rpcrdma_transport::carrier::Incoming;
 use rustix::net::sockopt;
 
 use super::host::*;
@@ -208,6 +209,18 @@ fn a_long_write_that_is_refused_is_answered_as_there_is_room() {
         assert_eq!(raw.hear(), None);
         scene.other_goes_on(1);
     }
+}
+
+/// Its socket stays readable, and is not read.
+#[test]
+fn what_comes_behind_a_long_write_that_is_refused_is_in_the_way_of_no_other() {
+    let mut scene = narrow(false);
+    has_long_write_refused(&mut scene, false);
+    scene.raw.say(&[0; 10_000]);
+    assert_eq!(scene.host.poll_dry(), []);
+    let (_, rx) = scene.host.queues.transport().ends().unwrap();
+    assert!(!rx.has_news(), "it is asked nothing");
+    scene.other_goes_on(1);
 }
 
 #[test]

@@ -193,6 +193,20 @@ fn a_caller_that_goes_in_the_middle_leaves_nothing() {
     assert!(scene.is_quiet());
 }
 
+/// Linux hands out what came before a reset. Who may connect is judged by the address.
+#[test]
+fn a_caller_that_resets_before_it_is_taken_is_known_by_its_address() {
+    let mut scene = Scene::new();
+    let at = scene.listen();
+    let mut stream = caller(at);
+    let own = stream.local_addr().unwrap();
+    stream.write_all(OWN_REQUEST).unwrap();
+    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+    drop(stream);
+    let (_request, from, _) = scene.request();
+    assert_eq!(from.as_ip(), Some(own));
+}
+
 #[test]
 fn private_data_that_do_not_fit_are_cut_as_padding() {
     let mut scene = Scene::new();

@@ -10,6 +10,7 @@ use super::*;
 #[test]
 fn three_hundred_callers_at_a_time_are_all_taken() {
     let mut scene = Scene::new();
+    scene.cm.callers_max = 1024;
     let at = scene.listen();
     let mut streams: Vec<TcpStream> = (0..300).map(|_| caller(at)).collect();
     scene.settle(301);
@@ -37,13 +38,13 @@ fn three_hundred_callers_at_a_time_are_all_taken() {
 /// Callers that say nothing, more than may be waited for. None if the process may not have so many.
 fn crowd(scene: &mut Scene, at: SocketAddr) -> Option<Vec<TcpStream>> {
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let count = CALLERS_MAX + 50;
+    let count = scene.cm.callers_max + 50;
     if files < 2 * count as u64 + 200 {
         return None;
     }
     let crowd = (0..count).map(|_| caller(at)).collect();
     // The clock is not looked at meanwhile: it would make room on a slow machine.
-    while scene.cm.sockets.len() <= CALLERS_MAX {
+    while scene.cm.sockets.len() <= scene.cm.callers_max {
         scene.cm.work();
         assert!(scene.cm.events.is_empty());
     }
@@ -58,10 +59,13 @@ fn does_rest(scene: &Scene) -> bool {
 
 #[test]
 fn callers_that_say_nothing_are_not_more_than_allowed_and_keep_nobody_out() {
+    if !is_alone("callers_that_say_nothing_are_not_more_than_allowed_and_keep_nobody_out") {
+        return;
+    }
     let mut scene = Scene::new();
     let at = scene.listen();
     let Some(crowd) = crowd(&mut scene, at) else { return };
-    assert_eq!(scene.cm.sockets.len(), CALLERS_MAX + 1, "and the listener");
+    assert_eq!(scene.cm.sockets.len(), scene.cm.callers_max + 1, "and the listener");
     assert!(does_rest(&scene), "which rests");
     let mut other = caller(at);
     other.write_all(OWN_REQUEST).unwrap();
@@ -91,30 +95,103 @@ fn the_addresses_of_one_ipv6_network_are_one_origin() {
     assert_eq!(origins, ["127.0.0.1", "::"]);
 }
 
+/// Their sockets are ready as long as they come.
+#[test]
+fn callers_that_say_what_is_no_request_do_not_keep_the_manager_from_the_rest() {
+    if !is_alone("callers_that_say_what_is_no_request_do_not_keep_the_manager_from_the_rest") {
+        return;
+    }
+    let mut scene = Scene::new();
+    scene.cm.callers_max = LOOKS_MAX * EVENTS;
+    let at = scene.listen();
+    let noisy = |_| {
+        let mut stream = caller(at);
+        stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        stream
+    };
+    let _crowd: Vec<TcpStream> = (0..LOOKS_MAX * EVENTS).map(noisy).collect();
+    scene.cm.work();
+    let left = scene.cm.callers().count();
+    assert!(left > 0, "it looked at all of them");
+    scene.settle(1);
+}
+
+/// Whether this process is to run the test with that name. If not, another one does, whose limits
+/// the test may set, and has run it.
+fn is_alone(name: &str) -> bool {
+    const ROLE: &str = "RPCRDMA_TEST_ALONE";
+    if std::env::var(ROLE).is_ok() {
+        return true;
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "--nocapture", &format!("cm::tests::crowds::{name}")]);
+    let output = child.env(ROLE, "1").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+    false
+}
+
+/// Lowers a limit of this process. Returns what it was.
+fn lower(resource: Resource, to: u64) -> Rlimit {
+    let before = getrlimit(resource);
+    let maximum = before.maximum;
+    setrlimit(resource, Rlimit { current: Some(to), maximum }).unwrap();
+    before
+}
+
+#[test]
+fn callers_leave_three_quarters_of_the_descriptors() {
+    if !is_alone("callers_leave_three_quarters_of_the_descriptors") {
+        return;
+    }
+    lower(Resource::Nofile, 400);
+    let mut scene = Scene::new();
+    let at = scene.listen();
+    let _crowd: Vec<TcpStream> = (0..150).map(|_| caller(at)).collect();
+    scene.cm.work();
+    assert_eq!((scene.cm.callers().count(), does_rest(&scene)), (100, true));
+    // The others wait no longer than it takes to drop them.
+    let mut other = caller(at);
+    other.write_all(OWN_REQUEST).unwrap();
+    scene.look_in(1);
+    let (_request, from, _) = scene.request();
+    assert_eq!(from.as_ip(), Some(other.local_addr().unwrap()));
+}
+
 /// It goes on as soon as there is one.
 #[test]
 fn a_listener_without_a_free_descriptor_rests() {
-    const ROLE: &str = "RPCRDMA_TEST_RESTS";
-    if std::env::var(ROLE).is_err() {
-        // The limit is one of a process.
-        let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["cm::tests::crowds::a_listener_without_a_free_descriptor_rests", "--exact"]);
-        let output = child.arg("--nocapture").env(ROLE, "1").output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+    if !is_alone("a_listener_without_a_free_descriptor_rests") {
         return;
     }
     let mut scene = Scene::new();
     let at = scene.listen();
     let mut stream = caller(at);
     stream.write_all(OWN_REQUEST).unwrap();
-    let before = getrlimit(Resource::Nofile);
     let lowest = std::fs::File::open("/dev/null").unwrap().as_raw_fd() as u64;
-    let none = Rlimit { current: Some(lowest), maximum: before.maximum };
-    setrlimit(Resource::Nofile, none).unwrap();
+    let before = lower(Resource::Nofile, lowest);
     // It returns, and does not try for ever.
     scene.cm.work();
     assert!(scene.cm.events.is_empty() && does_rest(&scene));
     setrlimit(Resource::Nofile, before).unwrap();
     let _request = scene.request();
+}
+
+#[test]
+fn without_memory_for_its_buffer_a_connection_is_not_attached() {
+    if !is_alone("without_memory_for_its_buffer_a_connection_is_not_attached") {
+        return;
+    }
+    let message_len = 1 << 30;
+    let mut scene = Scene::with(TcpOptions { message_len, ..TcpOptions::default() });
+    let at = scene.listen();
+    let attempt = scene.connect(at);
+    let (request, ..) = scene.request();
+    let theirs = scene.accept(request);
+    let (_ours, _) = scene.connected(attempt);
+    let before = lower(Resource::As, message_len.into());
+    let outcome = scene.queues.attach(theirs);
+    setrlimit(Resource::As, before).unwrap();
+    let error = outcome.expect_err("there is no memory").to_string();
+    assert!(error.contains("mmap") && error.contains("tcp.message_len"), "{error}");
 }
