@@ -19,7 +19,7 @@ const USAGE: &str = "simulate [--seeds N] [--from S] [--jobs J] [--seconds T] [-
   --seconds T   the time limit
   --provider P  fabric, virtual-tcp, shm or tcp (fabric). Runs over shm and tcp are not the same each
                 time; virtual-tcp is TCP over a network that splits, delays and cuts
-  --scenario W  faults, or fairness: 64 shards with 1000 equal clients over the fabric (faults)
+  --scenario W  faults, or fairness: 64 shards with 1000 equal clients; over the fabric only (faults)
 
 Exits with 1 at the first violation, and prints how to repeat it.";
 
@@ -29,8 +29,11 @@ struct Wanted {
     from: u64,
     jobs: u64,
     seconds: u64,
-    run: fn(u64) -> Result<Outcome, Box<Failure>>,
+    run: Run,
 }
+
+/// Runs one seed.
+type Run = fn(u64) -> Result<Outcome, Box<Failure>>;
 
 fn main() -> ExitCode {
     let Some(wanted) = wanted() else {
@@ -96,7 +99,8 @@ fn progress(wanted: &Wanted, done: u64, began: Instant) {
 }
 
 fn wanted() -> Option<Wanted> {
-    let run = sim::run::<Fabric>;
+    let run: Run = sim::run::<Fabric>;
+    let (mut over, mut scenario) = (None, None);
     let mut wanted = Wanted { seeds: 10_000, from: 0, jobs: 1, seconds: u64::MAX, run };
     let mut args = std::env::args().skip(1);
     while let Some(key) = args.next() {
@@ -106,14 +110,18 @@ fn wanted() -> Option<Wanted> {
             ("--from", seed) => wanted.from = seed.parse().ok()?,
             ("--jobs", count) => wanted.jobs = count.parse().ok()?,
             ("--seconds", limit) => wanted.seconds = limit.parse().ok()?,
-            ("--provider", "fabric") => wanted.run = sim::run::<Fabric>,
-            ("--provider", "shm") => wanted.run = sim::run::<Shm>,
-            ("--provider", "tcp") => wanted.run = sim::run::<Tcp>,
-            ("--provider", "virtual-tcp") => wanted.run = sim::run::<VirtualTcp>,
-            ("--scenario", "faults") => {}
-            ("--scenario", "fairness") => wanted.run = sim::fairness::judged,
+            ("--provider", "fabric") => over = None,
+            ("--provider", "shm") => over = Some(sim::run::<Shm> as Run),
+            ("--provider", "tcp") => over = Some(sim::run::<Tcp>),
+            ("--provider", "virtual-tcp") => over = Some(sim::run::<VirtualTcp>),
+            ("--scenario", "faults") => scenario = None,
+            ("--scenario", "fairness") => scenario = Some(sim::fairness::judged as Run),
             _ => return None,
         }
     }
+    if over.is_some() && scenario.is_some() {
+        return None;
+    }
+    wanted.run = over.or(scenario).unwrap_or(run);
     Some(wanted)
 }

@@ -23,7 +23,6 @@ use rpcrdma_engine::{
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::provider::SimProvider;
 use super::{Coverage, Failure, Outcome, Violation};
 use crate::done::is_passing;
 use crate::script::Random;
@@ -131,9 +130,9 @@ pub fn judged(seed: u64) -> Result<Outcome, Box<Failure>> {
         }),
         Err(detail) => Err(Box::new(Failure {
             seed,
-            provider: <Fabric as SimProvider>::NAME,
+            options: "--scenario fairness".to_owned(),
             violation: Violation { check: "equal clients are treated alike", detail },
-            setup: "--scenario fairness".to_owned(),
+            setup: format!("{:?}", Size::LARGE),
             story: Vec::new(),
         })),
     }

@@ -57,8 +57,8 @@ pub struct Outcome {
 pub struct Failure {
     /// The seed, which reproduces the run over the fabric and the virtual network.
     pub seed: u64,
-    /// The name of the provider.
-    pub provider: &'static str,
+    /// What `tests/run simulate` needs beside the seed to repeat it.
+    pub options: String,
     /// The violation.
     pub violation: Violation,
     /// The scenario.
@@ -76,8 +76,8 @@ impl fmt::Display for Failure {
         }
         writeln!(f, "seed {}: violated: {check}", self.seed)?;
         writeln!(f, "    {detail}")?;
-        let Failure { provider, seed, .. } = self;
-        write!(f, "    again: tests/run simulate --provider {provider} --from {seed} --seeds 1")
+        let Failure { options, seed, .. } = self;
+        write!(f, "    again: tests/run simulate {options} --from {seed} --seeds 1")
     }
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for Failure {
 /// # Errors
 /// The violation, and the events before it.
 pub fn run<P: SimProvider>(seed: u64) -> Result<Outcome, Box<Failure>> {
-    let provider = P::NAME;
+    let options = format!("--provider {}", P::NAME);
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut beside = Random(seed.wrapping_mul(0xd1b5_4a32_d192_ed03));
     let setup = Setup::choose(&mut random, &mut beside);
@@ -102,7 +102,7 @@ pub fn run<P: SimProvider>(seed: u64) -> Result<Outcome, Box<Failure>> {
                 Ok(seen) => seen,
                 Err((violation, story)) => {
                     let setup = format!("sessions: {:?}", setup.engines[0].raw);
-                    return Err(Box::new(Failure { seed, provider, violation, setup, story }));
+                    return Err(Box::new(Failure { seed, options, violation, setup, story }));
                 }
             };
             let mut model = sim.model.borrow_mut();
@@ -135,7 +135,7 @@ pub fn run<P: SimProvider>(seed: u64) -> Result<Outcome, Box<Failure>> {
     let story = story.into_iter().chain(counted).collect();
     // Dropping it may panic as well, and the report must not be lost.
     std::mem::forget(sim);
-    Err(Box::new(Failure { seed, provider, violation, setup: format!("{setup:?}"), story }))
+    Err(Box::new(Failure { seed, options, violation, setup: format!("{setup:?}"), story }))
 }
 
 /// The violation that a panic is.

@@ -155,7 +155,7 @@ impl World {
     }
 
     fn with_port(&mut self, at: SocketAddr) -> SocketAddr {
-        self.port += 1;
+        self.port = self.port.checked_add(1).unwrap_or(FIRST_PORT + 1);
         SocketAddr::new(at.ip(), self.port)
     }
 
@@ -196,23 +196,29 @@ impl World {
             Some(listener) => {
                 let from = self.with_port(to);
                 let [here, there] = self.cuts();
-                let other = Stream::new(socket, &mut self.random, there);
+                let other = self.stream_to(socket, there);
                 let peer = self.add(State::Open(other));
                 let listening = self.sockets.get_mut(&listener).map(|it| &mut it.state);
                 if let Some(State::Listening { waiting, .. }) = listening {
                     waiting.push_back((peer, from));
                 }
                 self.ring(listener);
-                State::Open(Stream::new(peer, &mut self.random, here))
+                State::Open(self.stream_to(peer, here))
             }
         };
         if let Some(found) = self.sockets.get_mut(&socket) {
             found.state = state;
         }
         self.ring(socket);
+    }
+
+    /// An end of a new connection.
+    fn stream_to(&mut self, peer: u64, cut: Option<Cut>) -> Stream {
+        let mut stream = Stream::new(peer, &mut self.random, cut);
         if self.is_calm {
-            self.calm();
+            stream.widen();
         }
+        stream
     }
 
     /// Where a new connection is cut.
