@@ -149,6 +149,12 @@ impl Link {
         self.pending.load(Ordering::Relaxed) > 0
     }
 
+    /// Whether TCP has taken all that was to be sent, or takes nothing any more.
+    #[cold]
+    pub(crate) fn has_said_all(&self) -> bool {
+        !self.has_pending() || self.out().is_broken()
+    }
+
     /// Something was added: [`Link::flush`] sends it.
     #[inline]
     pub(crate) fn note_pending(&self, out: &Output) {

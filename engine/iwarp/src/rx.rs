@@ -262,9 +262,8 @@ unsafe impl Incoming for Rx {
     fn has_news(&self) -> bool {
         let link = &*self.link;
         if self.is_input_closed {
-            // The stream stays readable, and is asked nothing. The connection is over when TCP has
-            // taken all that is left, or takes nothing any more.
-            return link.can_flush() || !link.has_pending() || link.out().is_broken();
+            // The stream stays readable, and is asked nothing: `close_input` waits for TCP alone.
+            return link.can_flush() || link.has_said_all();
         }
         link.can_flush()
             || self.front.is_none() && (link.has_unread() || link.port.may_read(link.qp_num))

@@ -154,7 +154,7 @@ impl Rx {
     #[cold]
     pub(super) fn close_input(&mut self) {
         self.is_input_closed = true;
-        if !self.link.has_pending() || self.link.out().is_broken() {
+        if self.link.has_said_all() {
             self.link.set_over();
         }
     }
