@@ -45,6 +45,20 @@ fails() {
     fi
 }
 
+# answered NAME: the calls that were answered, as `peer call --progress /tmp/NAME.progress` counts them.
+answered() {
+    cat "/tmp/$1.progress" 2>/dev/null || echo 0
+}
+
+more_than() {
+    [ "$(answered "$1")" -gt "$2" ]
+}
+
+# goes_on NAME: each of its lines has twenty more calls answered, soon.
+goes_on() {
+    until_true 20 more_than "$1" $(($(answered "$1") + 20))
+}
+
 # cable pull|plug: nothing leaves by eth1, or all does again; both machines have to call it. Unlike a link that is down,
 # which ends queue pairs of soft-RoCE at once and then prevents new connections, no error is reported.
 cable() {
