@@ -99,7 +99,7 @@ fn progress(wanted: &Wanted, done: u64, began: Instant) {
 }
 
 fn wanted() -> Option<Wanted> {
-    let run: Run = sim::run::<Fabric>;
+    let run = sim::run::<Fabric>;
     let (mut over, mut scenario) = (None, None);
     let mut wanted = Wanted { seeds: 10_000, from: 0, jobs: 1, seconds: u64::MAX, run };
     let mut args = std::env::args().skip(1);
@@ -119,9 +119,10 @@ fn wanted() -> Option<Wanted> {
             _ => return None,
         }
     }
-    if over.is_some() && scenario.is_some() {
-        return None;
+    match (over, scenario) {
+        (None, None) => {}
+        (Some(run), None) | (None, Some(run)) => wanted.run = run,
+        (Some(_), Some(_)) => return None,
     }
-    wanted.run = over.or(scenario).unwrap_or(run);
     Some(wanted)
 }
