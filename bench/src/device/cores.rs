@@ -41,22 +41,34 @@ impl CorePair {
         (allowed_cores().len() / 2).max(1)
     }
 
-    /// So many pairs whose cores are all different, the first as in [`CorePair::choose`].
+    /// So many pairs whose cores are all different, the first as in [`CorePair::choose`]. If the
+    /// first is two threads of one core, so are the others.
     pub fn several(wish: Option<CorePair>, count: usize) -> Result<Vec<CorePair>, BenchError> {
-        let (mut left, topology) = (allowed_cores(), Topology::detect());
-        let all = left.len();
-        let mut pairs = vec![CorePair::choose(wish)?];
+        let (allowed, first) = (allowed_cores(), CorePair::choose(wish)?);
+        first.with_others(count, &allowed, &Topology::detect()).ok_or_else(|| {
+            let (needed, all) = (2 * count, allowed.len());
+            BenchError::Usage(format!(
+                "{count} shards and as many clients need {needed} cores; this program may use {all}"
+            ))
+        })
+    }
+
+    /// `None`: the cores do not suffice.
+    fn with_others(
+        self,
+        count: usize,
+        allowed: &[u32],
+        topology: &Topology,
+    ) -> Option<Vec<CorePair>> {
+        let (mut left, mut pairs) = (allowed.to_vec(), vec![self]);
         while pairs.len() < count {
             left.retain(|core| !pairs.iter().any(|pair| pair.both().contains(core)));
             if left.len() < 2 {
-                return Err(BenchError::Usage(format!(
-                    "{count} shards and as many clients need {} cores; this program may use {all}",
-                    2 * count
-                )));
+                return None;
             }
-            pairs.push(pick(&left, &topology));
+            pairs.push(pick_like(&left, topology, are_siblings(self, topology)));
         }
-        Ok(pairs)
+        Some(pairs)
     }
 
     pub fn both(self) -> [u32; 2] {
@@ -110,6 +122,11 @@ fn on_thread(work: Box<dyn FnOnce() + Send + '_>) {
 
 /// Picks a pair from at least two cores.
 pub(crate) fn pick(allowed: &[u32], topology: &Topology) -> CorePair {
+    pick_like(allowed, topology, false)
+}
+
+/// As [`pick`], or two threads of one core, if there are such.
+fn pick_like(allowed: &[u32], topology: &Topology, siblings: bool) -> CorePair {
     let mut order: Vec<u32> = topology.cores_by_preference(None);
     order.retain(|core| allowed.contains(core));
     order.extend(allowed.iter().filter(|core| topology.core(**core).is_none()));
@@ -119,10 +136,14 @@ pub(crate) fn pick(allowed: &[u32], topology: &Topology) -> CorePair {
         order.sort_by_key(|core| *core == 0);
     }
     let client = order[0];
-    let beside = topology.core(client).map_or(&[][..], |core| &core.siblings);
     let others = || order.iter().copied().filter(|core| *core != client);
-    let server = others().find(|core| !beside.contains(core)).or_else(|| others().next());
-    CorePair { client, server: server.expect("the caller gives two cores") }
+    let with = |server| CorePair { client, server };
+    let wanted = others().find(|core| are_siblings(with(*core), topology) == siblings);
+    with(wanted.or_else(|| others().next()).expect("the caller gives two cores"))
+}
+
+fn are_siblings(pair: CorePair, topology: &Topology) -> bool {
+    topology.core(pair.client).is_some_and(|core| core.siblings.contains(&pair.server))
 }
 
 #[cfg(test)]
@@ -143,6 +164,15 @@ mod tests {
 
     fn cores(count: u32) -> Topology {
         Topology::flat((0..count).collect())
+    }
+
+    /// Two threads of each core.
+    fn threads(count: u32) -> Topology {
+        let mut topology = cores(count);
+        for core in &mut topology.cores {
+            core.siblings = vec![core.id & !1, core.id | 1];
+        }
+        topology
     }
 
     fn pair(client: u32, server: u32) -> CorePair {
@@ -176,12 +206,19 @@ mod tests {
 
     #[test]
     fn hardware_threads_of_one_core_are_not_paired_if_that_can_be_helped() {
-        let mut topology = cores(6);
-        for core in &mut topology.cores {
-            core.siblings = vec![core.id & !1, core.id | 1];
-        }
+        let topology = threads(6);
         assert_eq!(pick(&[2, 3, 4], &topology), pair(2, 4));
         assert_eq!(pick(&[2, 3], &topology), pair(2, 3));
+    }
+
+    #[test]
+    fn pairs_are_compared_with_pairs_of_their_kind() {
+        let (allowed, topology) = ([0, 1, 2, 3, 4, 5, 6, 7], threads(8));
+        let others = |first: CorePair| first.with_others(4, &allowed, &topology);
+        let together = others(pair(2, 3)).expect("there are eight cores");
+        assert!(together.iter().all(|pair| are_siblings(*pair, &topology)), "{together:?}");
+        let apart = others(pair(0, 2)).expect("there are eight cores");
+        assert!(!apart[..3].iter().any(|pair| are_siblings(*pair, &topology)), "{apart:?}");
     }
 
     #[test]
