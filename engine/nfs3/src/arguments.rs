@@ -143,7 +143,7 @@ impl Arguments {
                 DataAt::Placed { index, pieces, len }
             }
             // What fits into the message is short: usually less than a page.
-            None => DataAt::Copied(data.slices().flatten().copied().collect()),
+            None => DataAt::Copied(data.to_vec()),
         });
         Ok(())
     }

@@ -60,6 +60,13 @@ impl<'a> Data<'a> {
     pub fn slices(&self) -> Slices<'a> {
         Slices { at: self.at.clone(), next: 0, left: self.len as usize }
     }
+
+    /// A copy of its bytes. Allocates.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.len as usize);
+        self.slices().for_each(|slice| bytes.extend_from_slice(slice));
+        bytes
+    }
 }
 
 /// The bytes of an item, slice by slice.

@@ -437,7 +437,7 @@ fn read(bound: &Bound, incoming: &Incoming<'_>) -> Result<Reply, Failure> {
         let data = items.data()?;
         placed = data.placed_index().is_some();
         results.extend(data.len().to_be_bytes());
-        results.extend(data.slices().flatten());
+        data.slices().for_each(|slice| results.extend_from_slice(slice));
         results.resize(results.len().next_multiple_of(4), 0);
     }
     while let Ok(slice) = items.reader().some(usize::MAX) {

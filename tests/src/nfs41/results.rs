@@ -193,7 +193,7 @@ fn one(operation: u32, items: &mut Items<'_>) -> Result<Done, Failure> {
             let eof = reader.u32()? != 0;
             let data = items.data()?;
             let placed = data.placed_index().is_some();
-            Done::Read { eof, data: data.slices().flatten().copied().collect(), placed }
+            Done::Read { eof, data: data.to_vec(), placed }
         }
         op::WRITE => {
             let count = reader.u32()?;

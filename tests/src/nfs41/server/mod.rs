@@ -181,7 +181,7 @@ impl Server {
         items.reader().state()?;
         let (offset, _stable) = (items.reader().u64()?, items.reader().u32()?);
         let data = items.data().map_err(|_| EndOfMessage)?;
-        let bytes: Vec<u8> = data.slices().flatten().copied().collect();
+        let bytes = data.to_vec();
         // How it is committed, and the write verifier.
         out.u32(data.len()).u32(FILE_SYNC).u64(0);
         Ok(self.tree.write(current, offset, &bytes))
