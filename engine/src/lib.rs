@@ -17,6 +17,9 @@ pub mod control;
 pub mod engine;
 pub mod error;
 pub mod failure;
+// Tests of this crate compile what they use.
+#[cfg(all(debug_assertions, not(test)))]
+mod instances;
 mod io;
 pub mod message;
 #[cfg(feature = "metrics")]
