@@ -2,7 +2,7 @@
 
 use rpcrdma_engine::{CallError, CallRefused, Completion, ConnectionId, Incoming};
 
-use crate::script::{POISON, Part, Script, unreduced_reply};
+use crate::script::{POISON, Part, Script, joined, unreduced_reply};
 
 /// A completed call.
 #[derive(Debug, Clone)]
@@ -99,11 +99,8 @@ pub fn is_passing(why: CallRefused) -> bool {
 
 /// Reads every byte of a reply.
 pub(crate) fn looked_at(reply: &Incoming<'_>) -> Arrived {
-    let placed = reply.placed().flat_map(|item| item.segments().flatten());
-    Arrived {
-        stream: reply.payload().flatten().chain(placed).copied().collect(),
-        items: Vec::new(),
-    }
+    let placed = reply.placed().flat_map(|item| item.segments());
+    Arrived { stream: joined(reply.payload().chain(placed)), items: Vec::new() }
 }
 
 /// Takes the sink of a requested item, and checks what was written to it: the item, if it was
@@ -111,7 +108,7 @@ pub(crate) fn looked_at(reply: &Incoming<'_>) -> Arrived {
 pub(crate) fn back(completion: &mut Completion<'_>, want: usize) -> Option<Back> {
     let item: Option<Vec<u8>> = completion.result().ok().and_then(|reply| {
         let item = reply.placed().find(|item| item.index() == want)?;
-        Some(item.segments().flatten().copied().collect())
+        Some(joined(item.segments()))
     });
     let sink = completion.take_sink(want)?;
     assert!(completion.take_sink(want).is_none(), "a sink comes back once");

@@ -7,6 +7,8 @@
 //! The stream of a message is the same whether its parts are sent inline or placed. So a receiver
 //! inserts the placed items again, and compares the result with the plain stream.
 
+use std::sync::LazyLock;
+
 use rpcrdma_engine::{Incoming, Payload, Want};
 
 /// One variable-length opaque of a message.
@@ -219,8 +221,9 @@ pub fn reply_seed(seed: u32) -> u32 {
 
 /// The bytes of part `index`.
 pub fn part_bytes(seed: u32, index: usize, len: u32) -> Vec<u8> {
-    let start = part_offset(seed, index);
-    (start..start + len as usize).map(pattern_at).collect()
+    let mut bytes = vec![0; len as usize];
+    write_pattern(&mut bytes, part_offset(seed, index));
+    bytes
 }
 
 /// The offset of part `index` in the pattern: not aligned, so that errors do not hide.
@@ -231,8 +234,23 @@ pub fn part_offset(seed: u32, index: usize) -> usize {
 /// Part offsets are below this.
 pub const OFFSETS: usize = 4096;
 
-/// The pattern: every byte depends on its offset, none is zero and none is [`POISON`].
-pub fn pattern_at(at: usize) -> u8 {
+/// Fills memory with the pattern from `start` on: every byte depends on its offset, none is zero
+/// and none is [`POISON`].
+pub fn write_pattern(bytes: &mut [u8], start: usize) {
+    static PATTERN: LazyLock<Vec<u8>> = LazyLock::new(|| (0..PERIOD).map(pattern_at).collect());
+    let (mut left, mut at) = (bytes, start % PERIOD);
+    while !left.is_empty() {
+        let whole = &PATTERN[at..];
+        let (next, rest) = left.split_at_mut(whole.len().min(left.len()));
+        next.copy_from_slice(&whole[..next.len()]);
+        (left, at) = (rest, 0);
+    }
+}
+
+/// The pattern repeats after so many bytes: a prime, so that no length or alignment of memory fits.
+const PERIOD: usize = 65_521;
+
+fn pattern_at(at: usize) -> u8 {
     let mixed = (at as u32).wrapping_mul(0x9e37_79b1).rotate_left(13) ^ (at >> 8) as u32;
     match (mixed >> 7) as u8 {
         0 => 1,
@@ -290,7 +308,7 @@ pub fn unreduced_reply(message: &Incoming<'_>, script: &Script) -> Vec<u8> {
 }
 
 fn unreduced_at(message: &Incoming<'_>, positions: &[u32]) -> Vec<u8> {
-    let payload: Vec<u8> = message.payload().flatten().copied().collect();
+    let payload = joined(message.payload());
     let mut stream = Vec::with_capacity(payload.len());
     let mut rest = payload.as_slice();
     for item in message.placed() {
@@ -306,6 +324,13 @@ fn unreduced_at(message: &Incoming<'_>, positions: &[u32]) -> Vec<u8> {
     }
     stream.extend_from_slice(rest);
     stream.split_off(8)
+}
+
+/// The bytes of slices, one after the other.
+pub fn joined<'a>(slices: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    slices.for_each(|slice| bytes.extend_from_slice(slice));
+    bytes
 }
 
 /// Pseudo-random numbers from a seed (SplitMix64).

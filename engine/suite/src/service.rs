@@ -10,8 +10,8 @@ use rpcrdma_engine::{
 use rpcrdma_mempool::{RegisteredBytes, RegisteredSlice};
 
 use crate::script::{
-    OFFSETS, Order, Part, Random, Script, part_bytes, part_offset, pattern_at, reply_seed,
-    unreduced, write_parts,
+    OFFSETS, Order, Part, Random, Script, part_bytes, part_offset, reply_seed, unreduced,
+    write_parts, write_pattern,
 };
 
 /// Answers calls as their scripts state, and records what it sees.
@@ -60,7 +60,7 @@ impl Source {
     pub fn prepare(&mut self, turn: &mut Turn<'_>) {
         if self.0.is_none() {
             self.0 = turn.buffer().map(|mut buffer| {
-                buffer.iter_mut().enumerate().for_each(|(at, byte)| *byte = pattern_at(at));
+                write_pattern(&mut buffer, 0);
                 RegisteredBytes::new(buffer)
             });
         }

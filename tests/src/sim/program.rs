@@ -15,7 +15,7 @@ use super::model::{Model, NOT_ADMITTED, Suspicion, TURNED_DOWN, name_of};
 use super::scenario::{self, Habits};
 use super::trace::Event;
 use crate::script::{
-    Order, Part, Random, Script, reply_seed, unreduced, unreduced_reply, write_parts,
+    Order, Part, Random, Script, joined, reply_seed, unreduced, unreduced_reply, write_parts,
 };
 use crate::service::{Source, finished_answer};
 
@@ -154,10 +154,7 @@ impl Program {
         let placed = call.placed().len() as u32;
         let pieces = call.placed().next().map_or(0, |item| item.segments().len());
         // Of several items any may be the first that is placed.
-        let bytes: Vec<u8> = call
-            .placed()
-            .next()
-            .map_or(Vec::new(), |item| item.segments().flatten().copied().collect());
+        let bytes = call.placed().next().map_or(Vec::new(), |item| joined(item.segments()));
         let wanted = script.first_bulk();
         let taken: Result<Vec<Loan>, TakeError> =
             (0..pieces).map(|piece| call.take(0, piece)).collect();

@@ -11,7 +11,7 @@ use rpcrdma_engine::{
 };
 use rpcrdma_mempool::RegisteredBytes;
 use rpcrdma_tests::checked_provider::{CheckedProvider, Watch, Weaken};
-use rpcrdma_tests::script::{Order, POISON, Part, Script, part_offset, pattern_at, write_parts};
+use rpcrdma_tests::script::{Order, POISON, Part, Script, part_offset, write_parts, write_pattern};
 use rpcrdma_tests::world::{Plan, World, large};
 
 /// Bytes of an argument and of a result: more than any message takes in line.
@@ -299,7 +299,7 @@ fn memory_that_a_peer_may_still_reach_stays_out_of_use() {
 fn bytes_that_a_peer_may_read_are_kept_when_their_owner_drops_them() {
     let mut scene = Scene::new();
     let mut buffer = scene.world.clients[0].turn(1).buffer().expect("a buffer");
-    buffer.iter_mut().enumerate().for_each(|(at, byte)| *byte = pattern_at(at));
+    write_pattern(&mut buffer, 0);
     let free = scene.audit().bulk.free;
     let bytes = RegisteredBytes::new(buffer);
     let script = Script::new(1, &[Part::Bulk(LEN)], &[]).order(Order::Elsewhere);

@@ -9,7 +9,7 @@ use rpcrdma_proto::SendError;
 
 use super::explicit::{self, VERSIONS};
 use super::owned::check_owned;
-use crate::script::{Order, POISON, Part, Place, Script, part_bytes, reply_seed};
+use crate::script::{Order, POISON, Part, Place, Script, joined, part_bytes, reply_seed};
 use crate::world::{Open, Plan, World};
 
 /// Nanoseconds that a call may take here: less than any other deadline.
@@ -365,7 +365,7 @@ fn take_result<P: Provider>(world: &mut World<P>, seed: u32, memory: &mut Vec<Lo
             Err(why) => panic!("{seed}: {why}"),
         };
         let placed = reply.placed().next().expect("the result");
-        let bytes: Vec<u8> = placed.segments().flatten().copied().collect();
+        let bytes = joined(placed.segments());
         assert!(bytes == part_bytes(reply_seed(seed), 0, RESULT), "the result of another call");
         memory.extend(done.take_sink(0).into_iter().flat_map(Sink::into_pieces));
     });

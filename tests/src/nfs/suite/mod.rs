@@ -17,6 +17,7 @@ use nfs3_types::nfs3::nfs_fh3;
 use nfs3_types::rpc::auth_unix;
 use nfs3_types::xdr_codec::Opaque;
 use rpcrdma_engine::Provider;
+use rpcrdma_suite::script::part_bytes;
 
 use super::client::Nfs;
 use super::defects::Defect;
@@ -124,7 +125,5 @@ pub fn all<P: Provider>(scene: &mut Scene<'_, P>) {
 
 /// Bytes that depend on their position.
 pub fn pattern(seed: u32, len: usize) -> Vec<u8> {
-    (0..len as u32)
-        .map(|at| ((at ^ seed.rotate_left(9)).wrapping_mul(2_654_435_761) >> 24) as u8)
-        .collect()
+    part_bytes(seed, 0, len as u32)
 }
