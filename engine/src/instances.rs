@@ -1,8 +1,9 @@
-//! The engine of each provider, compiled with this crate in builds for tests.
+//! The engine of each provider, compiled with this crate in builds with debug assertions.
 //!
-//! The engine is generic over its provider, so that each program compiles all of it again. At
-//! `opt-level` 0 and 1 the compiler takes what a crate that the program depends on has compiled. Above
-//! that it does not, and without debug assertions nothing is compiled here.
+//! The engine is generic over its provider, so each program would compile all of it again. At
+//! `opt-level` 0 and 1 the compiler uses generic code that a dependency has compiled (share-generics
+//! of rustc). At higher levels it does not, and without debug assertions nothing is compiled here.
+//! Nothing but `#[used]` names these functions.
 
 use rpcrdma_config::Config;
 use rpcrdma_fabric::Fabric;
@@ -14,21 +15,25 @@ use crate::error::SetupError;
 use crate::session::{Session, SessionOptions};
 
 #[used]
-static FABRIC: Use<Fabric> = every_part;
+static FABRIC: Use<Fabric> = what_programs_use;
 #[cfg(feature = "shm")]
 #[used]
-static SHM: Use<rpcrdma_shm::Shm> = every_part;
+static SHM: Use<rpcrdma_shm::Shm> = what_programs_use;
 #[cfg(feature = "tcp")]
 #[used]
-static TCP: Use<rpcrdma_iwarp::Tcp> = every_part;
+static TCP: Use<rpcrdma_iwarp::Tcp> = what_programs_use;
 #[cfg(feature = "verbs")]
 #[used]
-static VERBS: Use<rpcrdma_verbs::Verbs> = every_part;
+static VERBS: Use<rpcrdma_verbs::Verbs> = what_programs_use;
 
 type Use<P> = fn(P, Config, Address) -> Result<(), SetupError>;
 
-/// Names what programs use, and is never called.
-fn every_part<P: Provider>(provider: P, config: Config, at: Address) -> Result<(), SetupError> {
+/// Never called. A part that it does not name is compiled by each program that uses it.
+fn what_programs_use<P: Provider>(
+    provider: P,
+    config: Config,
+    at: Address,
+) -> Result<(), SetupError> {
     let mut engine = Engine::new(provider, config)?;
     engine.listen(at)?;
     engine.start(|_| RefuseCalls)?;

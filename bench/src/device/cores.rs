@@ -42,7 +42,7 @@ impl CorePair {
     }
 
     /// So many pairs whose cores are all different, the first as in [`CorePair::choose`]. If the
-    /// first is two threads of one core, so are the others.
+    /// first is two threads of one core, so are the others, as long as there are such.
     pub fn several(wish: Option<CorePair>, count: usize) -> Result<Vec<CorePair>, BenchError> {
         let (allowed, first) = (allowed_cores(), CorePair::choose(wish)?);
         first.with_others(count, &allowed, &Topology::detect()).ok_or_else(|| {
@@ -53,20 +53,21 @@ impl CorePair {
         })
     }
 
-    /// `None`: the cores do not suffice.
+    /// This pair and others of its kind, `count` in all. `None`: the cores do not suffice.
     fn with_others(
         self,
         count: usize,
         allowed: &[u32],
         topology: &Topology,
     ) -> Option<Vec<CorePair>> {
+        let siblings = are_siblings(self, topology);
         let (mut left, mut pairs) = (allowed.to_vec(), vec![self]);
         while pairs.len() < count {
             left.retain(|core| !pairs.iter().any(|pair| pair.both().contains(core)));
             if left.len() < 2 {
                 return None;
             }
-            pairs.push(pick_like(&left, topology, are_siblings(self, topology)));
+            pairs.push(pick_like(&left, topology, siblings));
         }
         Some(pairs)
     }
@@ -125,7 +126,7 @@ pub(crate) fn pick(allowed: &[u32], topology: &Topology) -> CorePair {
     pick_like(allowed, topology, false)
 }
 
-/// As [`pick`], or two threads of one core, if there are such.
+/// As [`pick`]; with `siblings` two threads of one core. Another pair if there is none of that kind.
 fn pick_like(allowed: &[u32], topology: &Topology, siblings: bool) -> CorePair {
     let mut order: Vec<u32> = topology.cores_by_preference(None);
     order.retain(|core| allowed.contains(core));
@@ -135,11 +136,11 @@ fn pick_like(allowed: &[u32], topology: &Topology, siblings: bool) -> CorePair {
         // A stable sort: only core 0 moves, to the end.
         order.sort_by_key(|core| *core == 0);
     }
-    let client = order[0];
-    let others = || order.iter().copied().filter(|core| *core != client);
-    let with = |server| CorePair { client, server };
-    let wanted = others().find(|core| are_siblings(with(*core), topology) == siblings);
-    with(wanted.or_else(|| others().next()).expect("the caller gives two cores"))
+    let with = |client| order.iter().map(move |server| CorePair { client, server: *server });
+    let pairs =
+        || order.iter().flat_map(|client| with(*client)).filter(|it| it.client != it.server);
+    let wanted = pairs().find(|pair| are_siblings(*pair, topology) == siblings);
+    wanted.or_else(|| pairs().next()).expect("the caller gives two cores")
 }
 
 fn are_siblings(pair: CorePair, topology: &Topology) -> bool {
@@ -218,7 +219,9 @@ mod tests {
         let together = others(pair(2, 3)).expect("there are eight cores");
         assert!(together.iter().all(|pair| are_siblings(*pair, &topology)), "{together:?}");
         let apart = others(pair(0, 2)).expect("there are eight cores");
-        assert!(!apart[..3].iter().any(|pair| are_siblings(*pair, &topology)), "{apart:?}");
+        assert!(!apart.iter().any(|pair| are_siblings(*pair, &topology)), "{apart:?}");
+        let without_five = pair(0, 1).with_others(3, &[0, 1, 2, 3, 4, 6, 7], &topology);
+        assert_eq!(without_five, Some(vec![pair(0, 1), pair(2, 3), pair(6, 7)]));
     }
 
     #[test]

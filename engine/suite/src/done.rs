@@ -112,7 +112,7 @@ pub(crate) fn back(completion: &mut Completion<'_>, want: usize) -> Option<Back>
     });
     let sink = completion.take_sink(want)?;
     assert!(completion.take_sink(want).is_none(), "a sink comes back once");
-    let bytes: Vec<u8> = sink.pieces().iter().flat_map(|piece| piece.iter().copied()).collect();
+    let bytes = joined(sink.pieces().iter().map(|piece| &piece[..]));
     let written = bytes.iter().rposition(|byte| *byte != POISON).map_or(0, |at| at + 1);
     if let Some(item) = item.as_ref().filter(|_| written > 0) {
         assert!(bytes[..written] == item[..], "an item is where it was wanted, and nothing else");

@@ -247,7 +247,8 @@ pub fn write_pattern(bytes: &mut [u8], start: usize) {
     }
 }
 
-/// The pattern repeats after so many bytes: a prime, so that no length or alignment of memory fits.
+/// The pattern repeats after so many bytes. A prime: no length of a buffer, a segment or a page is a
+/// multiple of it, so bytes from the wrong place differ.
 const PERIOD: usize = 65_521;
 
 fn pattern_at(at: usize) -> u8 {
@@ -405,8 +406,15 @@ mod tests {
     }
 
     #[test]
-    fn the_pattern_has_neither_zero_nor_poison() {
-        assert!((0..1 << 21).map(pattern_at).all(|byte| byte != 0 && byte != POISON));
+    fn the_pattern_has_neither_zero_nor_poison_and_repeats_after_its_period() {
+        for start in [0, 1, OFFSETS, PERIOD - 1, PERIOD, 3 * PERIOD + 5] {
+            let mut bytes = vec![0; 2 * PERIOD + 3];
+            write_pattern(&mut bytes, start);
+            assert!(bytes.iter().all(|byte| *byte != 0 && *byte != POISON));
+            let all = (start..).map(|at| pattern_at(at % PERIOD));
+            assert!(all.zip(&bytes).all(|(wanted, byte)| wanted == *byte), "from {start}");
+        }
+        write_pattern(&mut [], 1);
     }
 
     #[test]

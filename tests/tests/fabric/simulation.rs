@@ -110,7 +110,7 @@ fn seeds() -> u64 {
     seeds.map_or(SEEDS, |seeds| seeds.parse().expect("a number of seeds"))
 }
 
-const SEEDS: u64 = 1_000;
+const SEEDS: u64 = 1_500;
 /// 5779: a reply whose pieces are copied together, and whose payload is in all slots there are.
 /// 8256: a call that was sent, lost, sent again and cancelled before that: it had been executed.
 /// 13983: a call whose memory the device keeps, because its completion queue is lost; that is

@@ -80,8 +80,7 @@ impl Scene {
             self.turn(|done| {
                 let mut items = bound.results(done.result().expect("a reply"));
                 let data = items.data().and_then(|data| {
-                    let bytes = data.slices().flatten().copied().collect();
-                    items.end().map(|()| (data.len(), bytes, data.placed_index().is_some()))
+                    items.end().map(|()| (data.len(), data.to_vec(), data.placed_index().is_some()))
                 });
                 found = Some(data);
             });

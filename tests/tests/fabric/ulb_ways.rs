@@ -89,7 +89,7 @@ fn execute(
             let count = arguments.reader().u32().expect("a count");
             arguments.reader().u32().expect("how stable");
             let data = arguments.data().expect("data");
-            let bytes: Vec<u8> = data.slices().flatten().copied().collect();
+            let bytes = data.to_vec();
             assert!(bytes == pattern(offset, count), "{count} bytes at {offset} as they were sent");
             // In the place of a verifier: whether they were placed.
             (vec![0, 0, 0, count, FILE_SYNC, 0, data.placed_index().is_some().into()], None)
@@ -149,8 +149,7 @@ fn fetch(pair: &mut Pair, seen: &mut Seen, call: &Fetch<'_>) -> Vec<u8> {
     let ((data, is_placed), has_sink) = exchange(pair, procedure, arguments, |items| {
         skip(items, if procedure == nfs3::READ { 4 } else { 2 });
         let data = items.data().expect("an item");
-        let bytes: Vec<u8> = data.slices().flatten().copied().collect();
-        (bytes, data.placed_index().is_some())
+        (data.to_vec(), data.placed_index().is_some())
     });
     seen.placed_results += u64::from(is_placed);
     seen.sinks += u64::from(has_sink);

@@ -2,7 +2,7 @@
 
 use rpcrdma_engine::{Loan, Provider, TakeError};
 
-use crate::script::{Order, Part, Script, part_bytes};
+use crate::script::{Order, Part, Script, joined, part_bytes};
 use crate::world::{Open, Plan, World};
 
 /// Segments that the handler takes contain the item, belong to it without limit, and return to the
@@ -15,11 +15,11 @@ pub fn taken_segments_are_kept_and_returned<P: Provider>(open: Open<'_, P>) {
         let script = Script::new(round, &[Part::Bulk(len)], &[]).order(Order::Keep);
         assert_eq!(world.round(0, peer, &script), (1, 0));
         let kept = std::mem::take(&mut world.servers[0].handler().kept);
-        let bytes: Vec<u8> = kept.iter().flat_map(|loan| loan.iter().copied()).collect();
+        let bytes = joined(kept.iter().map(|loan| &loan[..]));
         assert!(bytes == part_bytes(round, 0, len), "{len} bytes");
         // More traffic does not touch what was taken.
         world.round(0, peer, &Script::new(round + 1, &[Part::Bulk(len)], &[]));
-        let again: Vec<u8> = kept.iter().flat_map(|loan| loan.iter().copied()).collect();
+        let again = joined(kept.iter().map(|loan| &loan[..]));
         assert!(bytes == again, "a taken segment is the program's alone");
         send_kept(&mut world, kept, round);
     }
@@ -100,7 +100,7 @@ pub fn segments_of_a_reply_are_taken<P: Provider>(open: Open<'_, P>) {
             let left = reply.placed().flat_map(|item| item.segments().map(<[u8]>::len));
             assert_eq!(left.sum::<usize>(), 0, "what was taken is not in the message");
         });
-        let bytes: Vec<u8> = taken[..2].iter().flat_map(|loan| loan.iter().copied()).collect();
+        let bytes = joined(taken[..2].iter().map(|loan| &loan[..]));
         let seed = crate::script::reply_seed(9);
         assert!(bytes == part_bytes(seed, 0, 20_000));
         assert!(taken[2][..] == part_bytes(seed, 2, 3));

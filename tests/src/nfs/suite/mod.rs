@@ -123,7 +123,8 @@ pub fn all<P: Provider>(scene: &mut Scene<'_, P>) {
     refusals::memory_that_is_too_small_fails_its_call_only(scene);
 }
 
-/// Bytes that depend on their position.
+/// Bytes that depend on their position, and begin elsewhere for seeds next to each other or a power
+/// of two apart.
 pub fn pattern(seed: u32, len: usize) -> Vec<u8> {
-    part_bytes(seed, 0, len as u32)
+    part_bytes(seed.wrapping_mul(0x9e37_79b1) >> 20, 0, len as u32)
 }
