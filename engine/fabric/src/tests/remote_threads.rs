@@ -93,6 +93,7 @@ fn reads_bring_whole_messages_across_threads() {
                 a.post(qa.qp, id.into(), SendOp::Read(Remote { addr, rkey }), &sgl);
                 let mut done = Vec::new();
                 while done.is_empty() {
+                    std::thread::yield_now();
                     done = a.poll();
                 }
                 assert_eq!(brief(&done), [(id.into(), WcStatus::Success)]);
@@ -102,6 +103,7 @@ fn reads_bring_whole_messages_across_threads() {
         });
         while is_over.load(Ordering::Acquire) == 0 {
             b.poll();
+            std::thread::yield_now();
         }
         peer.join().expect("its thread does not panic");
     });
