@@ -3,7 +3,7 @@
 //! The engine is generic over its provider, so each program would compile all of it again. At
 //! `opt-level` 0 and 1 the compiler uses generic code that a dependency has compiled (share-generics
 //! of rustc). At higher levels it does not, and without debug assertions nothing is compiled here.
-//! Nothing but `#[used]` names these functions.
+//! Only the statics below name these functions; `#[used]` keeps them.
 
 use rpcrdma_config::Config;
 use rpcrdma_fabric::Fabric;

@@ -200,7 +200,7 @@ Examples:
   rpcrdma-bench cores                             one shard, two, four, as the cores allow
   rpcrdma-bench cores --shards 1,8                eight shards on eight pairs of cores
   rpcrdma-bench cores --op read -p send -w 64     reads of pages, 64 in flight per shard
-  rpcrdma-bench cores --cores 0,8                 where these are threads of one core: such pairs
+  rpcrdma-bench cores --cores 0,8                 pairs of hardware threads, if 0 and 8 are of one core
 
 One engine has all shards of a number. Each shard has a core, and its client has another. Two cores
 form one pair; the result then says that it shows nothing about more. Times of many shards depend on

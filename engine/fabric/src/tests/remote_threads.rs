@@ -91,7 +91,7 @@ fn reads_bring_whole_messages_across_threads() {
                 a.write(0, &[0; LEN as usize]);
                 let sgl = [a.sge(0, len)];
                 a.post(qa.qp, id.into(), SendOp::Read(Remote { addr, rkey }), &sgl);
-                let mut done = Vec::new();
+                let mut done = a.poll();
                 while done.is_empty() {
                     std::thread::yield_now();
                     done = a.poll();
