@@ -7,6 +7,7 @@ use rpcrdma_engine::{
     Address, Answer, Call, Client, Clock, ConnectionId, Engine, Fabric, Handler, Reply, Want,
 };
 use rpcrdma_mempool::RegisteredBytes;
+use rpcrdma_tests::script::joined;
 
 /// Answers with the payload of the call, or with bulk for a call that wants some.
 #[derive(Default)]
@@ -62,9 +63,8 @@ fn call(
         assert!(Instant::now() < until, "the reply comes");
         let busy = client.poll(clock.now(), |done| {
             let reply = done.result().expect("a reply");
-            let payload = reply.payload().flatten().copied().collect();
-            let placed = reply.placed().flat_map(|item| item.segments().flatten().copied());
-            over = Some((payload, placed.collect()));
+            let placed = reply.placed().flat_map(|item| item.segments());
+            over = Some((joined(reply.payload()), joined(placed)));
         });
         if !busy {
             client.wait(Duration::from_millis(1));

@@ -11,6 +11,7 @@ use rpcrdma_engine::{
     Loan, Reply, Resend, SendError, Session, SessionCompletion, SessionError, SessionEvent,
     SessionOptions, SessionRefused, Shard, Sink, Ticket, Turn, Want,
 };
+use rpcrdma_tests::script::joined;
 use rpcrdma_tests::setup::{checked, small};
 
 /// What the servers have seen, all together.
@@ -32,8 +33,7 @@ pub(super) struct Server {
 impl Handler for Server {
     fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
         let number = call.reader().u32().expect("a number");
-        let placed = call.placed().flat_map(|item| item.segments()).flatten().copied();
-        let placed: Vec<u8> = placed.collect();
+        let placed = joined(call.placed().flat_map(|item| item.segments()));
         let mut log = self.log.borrow_mut();
         log.calls.push((call.xid(), number, placed.clone()));
         if log.holds {

@@ -41,11 +41,13 @@ fn run(mut host: Host, qps: &[Attached<Qp>], sleeps: bool) {
             }
         }
         let some = host.poll();
-        if some.is_empty() && sleeps {
-            host.queues.wait(&waker, Duration::from_secs(600)).unwrap();
-        } else if some.is_empty() {
-            // The peer may wait for this processor: other tests poll as well.
-            thread::yield_now();
+        if some.is_empty() {
+            if sleeps {
+                host.queues.wait(&waker, Duration::from_secs(600)).unwrap();
+            } else {
+                // The peer may wait for this processor: other tests poll as well.
+                thread::yield_now();
+            }
         }
         for wc in some {
             assert_eq!(wc.status, WcStatus::Success);
