@@ -96,7 +96,7 @@ static int errno_of(int status)
     case RPCRDMA_E_NO_PEER:
     case RPCRDMA_E_STOPPED:
         return ENOTCONN;
-    case RPCRDMA_E_UNREACHABLE:
+    case RPCRDMA_E_NO_LISTENER:
         return ECONNREFUSED;
     case RPCRDMA_E_CONFIG:
     case RPCRDMA_E_ADDRESS:

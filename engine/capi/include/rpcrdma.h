@@ -180,7 +180,7 @@ typedef enum rpcrdma_status {
     /**
      * No program listens at the address.
      */
-    RPCRDMA_E_UNREACHABLE = -40,
+    RPCRDMA_E_NO_LISTENER = -40,
     /**
      * The provider takes no address of this kind.
      */

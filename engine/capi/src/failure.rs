@@ -202,7 +202,7 @@ fn call(error: &CallError) -> rpcrdma_status {
 
 fn connect(why: ConnectError) -> rpcrdma_status {
     match why {
-        ConnectError::Unreachable => RPCRDMA_E_UNREACHABLE,
+        ConnectError::NoListener => RPCRDMA_E_NO_LISTENER,
         ConnectError::WrongAddress { .. } => RPCRDMA_E_WRONG_ADDRESS,
         ConnectError::Rejected(why) => match why {
             Rejection::NotAllowed => RPCRDMA_E_NOT_ALLOWED,

@@ -56,7 +56,7 @@ pub enum rpcrdma_status {
     RPCRDMA_E_ADDRESS = -29,
 
     /// No program listens at the address.
-    RPCRDMA_E_UNREACHABLE = -40,
+    RPCRDMA_E_NO_LISTENER = -40,
     /// The provider takes no address of this kind.
     RPCRDMA_E_WRONG_ADDRESS = -41,
     /// The peer rejects the connection, and does not say why. Transient.

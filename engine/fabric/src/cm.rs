@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   connect ──▶ Request in the listener's inbox ──▶ accept ──▶ Endpoint here, Connected there
-//!      └ no listener ────▶ Refused(Unreachable)       └ reject, drop ─▶ Refused(Rejected) there
+//!      └ no listener ────▶ Refused(NoListener)        └ reject, drop ─▶ Refused(Rejected) there
 //! ```
 
 use std::collections::{HashMap, VecDeque};
@@ -123,7 +123,7 @@ impl ConnectionManager for FabricCm {
         drop(listeners);
         let Some(listener) = listener else {
             drop(seat);
-            self.inbox.push(CmEvent::Refused { id, reason: ConnectError::Unreachable });
+            self.inbox.push(CmEvent::Refused { id, reason: ConnectError::NoListener });
             return Ok(id);
         };
         // As a network would assign it: an address of the connecting side.

@@ -175,7 +175,7 @@ impl fmt::Display for EngineThread {
 pub enum ConnectError {
     /// The host answers, and no program listens on this port over RDMA.
     #[error("no listener at this address (connection refused)")]
-    Unreachable,
+    NoListener,
     /// The provider cannot use an address of this kind.
     #[error("{reason}")]
     WrongAddress {

@@ -212,7 +212,7 @@ fn a_rejected_request_differs_from_one_without_a_listener() {
     let Pair { server, mut client, at } = pair;
     drop(server);
     client.connect(at, &[]);
-    assert_eq!(client.refused(), ConnectError::Unreachable);
+    assert_eq!(client.refused(), ConnectError::NoListener);
 }
 
 #[test]

@@ -200,7 +200,7 @@ impl<P: SimProvider> Sim<P> {
         let is_right = match why {
             ConnectError::Rejected(why) => self.may_reject(why),
             ConnectError::TimedOut => self.has_leapt || self.is_noisy(),
-            ConnectError::Unreachable => self.nodes.iter().any(|node| self.is_ending(node)),
+            ConnectError::NoListener => self.nodes.iter().any(|node| self.is_ending(node)),
             ConnectError::NoRoom => true,
             ConnectError::Lost => true,
             ConnectError::Version { .. } => self.are_strangers() || self.is_noisy(),

@@ -66,7 +66,7 @@ fn a_lost_device_ends_every_connection_and_is_reported() {
     }
     world.until("the shard ends", |world| world.servers[0].is_stopped());
     assert_eq!(world.servers[0].handle().stats().devices_lost, 1);
-    assert_eq!(world.try_connect(0), Err(ConnectError::Unreachable), "no shard serves any more");
+    assert_eq!(world.try_connect(0), Err(ConnectError::NoListener), "no shard serves any more");
     world.check_nothing_leaked();
 }
 

@@ -243,7 +243,7 @@ fn a_shard_that_panics_anywhere_is_reported_to_all_and_the_other_takes_over() {
         // Without the control thread no listener is left, and this shard is dropped like any other.
         drop(scene.shards.pop());
         scene.until("no shard serves", |scene| scene.client.handle().connections() == 0);
-        assert_eq!(scene.connect(), Err(ConnectError::Unreachable));
+        assert_eq!(scene.connect(), Err(ConnectError::NoListener));
         drop(scene.shards.pop());
         assert_eq!(dead.state(), ShardState::Panicked, "how it ended is remembered");
     }
@@ -380,7 +380,7 @@ fn a_panic_of_a_shard_is_reported_with_its_message() {
     // Until the control thread has noticed, it listens and rejects every connection.
     loop {
         match client.connect(at) {
-            Err(SetupError::Connect { reason: ConnectError::Unreachable, .. }) => break,
+            Err(SetupError::Connect { reason: ConnectError::NoListener, .. }) => break,
             Err(SetupError::Connect { reason: ConnectError::Rejected(_), .. }) => {}
             other => panic!("{other:?}"),
         }

@@ -338,7 +338,7 @@ mod memory {
         let fabric = scene.world.calling().provider().clone();
         // The server ends, and no listener is left; then another server starts.
         scene.raw = RawPeer::new(&fabric);
-        assert_eq!(scene.outcome(id), Err(ConnectError::Unreachable));
+        assert_eq!(scene.outcome(id), Err(ConnectError::NoListener));
         scene.raw.listen_at(scene.at);
         let id = scene.ask();
         let xid = scene.hello();

@@ -103,7 +103,7 @@ fn a_call_that_has_to_wait_in_vain_ends_by_its_deadline() {
         while rpcrdma_session_next_event(session, Some(&mut event)) != OK {
             rpcrdma_session_poll_for(session, 1 << 30, None, ptr::null_mut());
         }
-        refused(event.assume_init_ref().status, RPCRDMA_E_UNREACHABLE);
+        refused(event.assume_init_ref().status, RPCRDMA_E_NO_LISTENER);
         rpcrdma_session_free(session);
     }
 }

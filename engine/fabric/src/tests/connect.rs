@@ -76,7 +76,7 @@ fn connecting_without_a_listener_a_rejection_and_a_dropped_request_are_refusals(
     let nowhere = "10.0.0.1:1".parse().unwrap();
     let id = cm.connect(nowhere, &host.queues.handle(), &QUIET).unwrap();
     assert!(matches!(next(&mut cm), Some(CmEvent::Refused { id: refused, reason })
-            if refused == id && reason == ConnectError::Unreachable));
+            if refused == id && reason == ConnectError::NoListener));
     let mut server = device.open_cm().unwrap();
     let at = server.listen("10.0.0.1:0".parse().unwrap()).unwrap();
     let told = Rejection::Refused { code: 7 }.encode();

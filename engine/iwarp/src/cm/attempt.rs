@@ -110,7 +110,7 @@ impl Attempt {
 
 fn reason_of(error: Errno) -> ConnectError {
     match error {
-        Errno::CONNREFUSED => ConnectError::Unreachable,
+        Errno::CONNREFUSED => ConnectError::NoListener,
         Errno::CONNRESET => ConnectError::Lost,
         Errno::HOSTUNREACH | Errno::NETUNREACH => ConnectError::NoRoute,
         Errno::TIMEDOUT => ConnectError::TimedOut,

@@ -87,7 +87,7 @@ impl Attempt {
             Ok(()) => {}
             Err(Errno::AGAIN | Errno::INTR) => return Ok(Step::Wait),
             Err(Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR) => {
-                return Err(ConnectError::Unreachable);
+                return Err(ConnectError::NoListener);
             }
             Err(Errno::ACCESS | Errno::PERM) => {
                 return Err(ConnectError::Rejected(Rejection::NotAllowed));

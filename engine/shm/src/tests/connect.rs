@@ -197,7 +197,7 @@ fn nobody_listens_where_there_is_no_socket_or_a_dead_one() {
         }
         let id = cm.connect(at, &host.queues.handle(), &PARAM).unwrap();
         let Some(CmEvent::Refused { id: refused, reason }) = next(&mut cm) else { panic!("none") };
-        assert_eq!((refused, reason), (id, ConnectError::Unreachable));
+        assert_eq!((refused, reason), (id, ConnectError::NoListener));
     }
     // Its queue pairs are free again.
     for _ in 0..3 * SMALL.qp_max {

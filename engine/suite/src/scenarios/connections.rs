@@ -18,7 +18,7 @@ pub fn a_connect_without_a_listener_fails<P: Provider>(open: Open<'_, P>) {
         None => "shm:@nobody listens here".parse().expect("an address"),
     };
     for _ in 0..10 {
-        assert_eq!(world.try_connect(0), Err(ConnectError::Unreachable));
+        assert_eq!(world.try_connect(0), Err(ConnectError::NoListener));
     }
     assert_eq!(world.clients[0].handle().connections(), 0);
     world.at = served;

@@ -50,7 +50,7 @@ fn of_errno(call: &'static str, errno: i32) -> Failure {
             Failure::Final(ConnectError::NoRoute)
         }
         // iWARP: TCP answers while the request is made.
-        libc::ECONNREFUSED => Failure::Final(ConnectError::Unreachable),
+        libc::ECONNREFUSED => Failure::Final(ConnectError::NoListener),
         libc::ECONNRESET => Failure::Passing(ConnectError::Lost),
         libc::ENOMEM | libc::EAGAIN | libc::ENOBUFS => Failure::Passing(failed),
         _ => Failure::Final(failed),
@@ -62,9 +62,9 @@ fn of_errno(call: &'static str, errno: i32) -> Failure {
 fn of_rejection(status: i32, why: Rejection) -> Failure {
     match status {
         NO_RESOURCES | TIMEOUT | STALE_CONNECTION => Failure::Passing(ConnectError::Rejected(why)),
-        NO_SUCH_SERVICE => Failure::Final(ConnectError::Unreachable),
+        NO_SUCH_SERVICE => Failure::Final(ConnectError::NoListener),
         _ if status.saturating_abs() == libc::ECONNREFUSED => {
-            Failure::Final(ConnectError::Unreachable)
+            Failure::Final(ConnectError::NoListener)
         }
         _ => Failure::Final(ConnectError::Rejected(why)),
     }
@@ -90,11 +90,11 @@ mod tests {
     fn a_missing_listener_is_not_a_rejection() {
         let rejected = |status| of_event(sys::RDMA_CM_EVENT_REJECTED, status, &[]);
         let unstated = ConnectError::Rejected(Rejection::Unstated);
-        assert_eq!(rejected(8), Failure::Final(ConnectError::Unreachable));
-        assert_eq!(rejected(-libc::ECONNREFUSED), Failure::Final(ConnectError::Unreachable));
+        assert_eq!(rejected(8), Failure::Final(ConnectError::NoListener));
+        assert_eq!(rejected(-libc::ECONNREFUSED), Failure::Final(ConnectError::NoListener));
         // The peer's program has rejected the request.
         let tcp = io::Error::from_raw_os_error(libc::ECONNREFUSED);
-        assert_eq!(of_error("rdma_connect", &tcp), Failure::Final(ConnectError::Unreachable));
+        assert_eq!(of_error("rdma_connect", &tcp), Failure::Final(ConnectError::NoListener));
         assert_eq!(rejected(28), Failure::Final(unstated));
         assert_eq!(rejected(9), Failure::Final(unstated));
     }
@@ -120,7 +120,7 @@ mod tests {
         let told = ConnectError::Rejected(Rejection::Full);
         assert_eq!(of(sys::RDMA_CM_EVENT_REJECTED, 28), Failure::Final(told));
         assert_eq!(of(sys::RDMA_CM_EVENT_REJECTED, 3), Failure::Passing(told));
-        let missing = Failure::Final(ConnectError::Unreachable);
+        let missing = Failure::Final(ConnectError::NoListener);
         assert_eq!(of(sys::RDMA_CM_EVENT_REJECTED, 8), missing, "no program has said it");
         let late = Failure::Passing(ConnectError::TimedOut);
         assert_eq!(of(sys::RDMA_CM_EVENT_UNREACHABLE, 0), late);

@@ -266,7 +266,7 @@ fn who_does_not_listen_any_more_is_not_reached() {
     let reason = a.refused(waiting);
     assert!(matches!(reason, ConnectError::Rejected(Rejection::Unstated) | ConnectError::Lost));
     let late = a.connect(to);
-    assert_eq!(a.refused(late), ConnectError::Unreachable);
+    assert_eq!(a.refused(late), ConnectError::NoListener);
     // The address is free at once.
     assert_eq!(b.listen_at(&to.to_string()), to);
 }

@@ -12,7 +12,7 @@ fn nobody_listens_there() {
     // Its queue pairs are free again.
     for _ in 0..3 * ATTR.qp_max {
         let attempt = scene.connect(at);
-        assert_eq!(scene.refused(attempt), ConnectError::Unreachable);
+        assert_eq!(scene.refused(attempt), ConnectError::NoListener);
         assert!(scene.cm.sockets.is_empty());
     }
 }
