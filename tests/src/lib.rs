@@ -6,6 +6,7 @@
 //!   CheckedProvider ── a provider that checks the rules of verbs, and poisons posted memory
 //!   checks ── what fuzz targets check, one input at a time
 //!   Folder ── a temporary folder
+//!   Denied, Fault ── system calls that fail
 //!   Failing ── a provider with one failing call, which counts its objects
 //!   RawPeer ── a peer that speaks raw transmissions over the provider seam
 //! ```
@@ -16,6 +17,7 @@ pub mod checked_provider;
 #[path = "../fuzz/checks/mod.rs"]
 pub mod checks;
 pub mod children;
+pub mod denied;
 pub mod device;
 pub mod failing;
 pub mod folder;
