@@ -7,26 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the parts of the workspace are that tests are named by.
-const PARTS: [(&str, &str); 11] = [
-    ("xdr", "xdr"),
-    ("mempool", "mempool"),
-    ("config", "config"),
-    ("proto", "engine/proto"),
-    ("engine", "engine"),
-    ("transport", "engine/transport"),
-    ("fabric", "engine/fabric"),
-    ("bench", "bench"),
-    ("tests", "tests"),
-    ("block_store", "engine/examples/block_store"),
-    ("nfs3", "engine/nfs3"),
-];
-
-/// What the rows of a document are numbered with.
-const DOCUMENTS: [&str; 8] = ["8166", "5666", "V2", "XCHAR", "RTR", "8167", "8267", "8797"];
+use rpcrdma_mutants::names;
+use rpcrdma_mutants::rules::{DOCUMENTS, Row, document_of, rows};
+use rpcrdma_mutants::table::{self, Mutation};
 
 /// Rows of which a part has no test yet, marked `(open)`.
 const OPEN: &[&str] = &[];
+
+/// What a row begins with that has a reason in place of tests.
+const REASONS: [&str; 2] = ["cannot apply: ", "cannot be broken: "];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
@@ -36,68 +25,48 @@ fn read(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// A row of the table.
-#[derive(Debug)]
-struct Row {
-    number: String,
-    /// Source, rule, what we do, test.
-    cells: Vec<String>,
+/// What the cells of a table refer to.
+struct Sources<'a> {
+    /// docs/wire.md.
+    wire: &'a str,
+    /// The rows that may lack a test.
+    open: &'a [&'a str],
+    /// The table of the mutations.
+    mutations: &'a [Mutation],
 }
 
-/// The rows of all tables in the text: lines whose first cell is the number of a rule.
-fn rows(text: &str) -> Vec<Row> {
-    let cells_of = |line: &str| -> Option<Row> {
-        let inner = line.strip_prefix('|')?.strip_suffix('|')?;
-        let mut cells = inner.split('|').map(|cell| cell.trim().to_owned());
-        let number = cells.next().filter(|number| document_of(number).is_some())?;
-        Some(Row { number, cells: cells.collect() })
-    };
-    text.lines().filter_map(cells_of).collect()
-}
-
-/// `8166` of `8166-12`.
-fn document_of(number: &str) -> Option<&'static str> {
-    let (document, count) = number.split_once('-')?;
-    let is_count = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
-    DOCUMENTS.into_iter().find(|known| is_count && *known == document)
-}
-
-/// Everything that is wrong with a table. `is_there` says whether a test is, `wire` is
-/// docs/wire.md, `open` are the rows that may lack a test.
-fn faults(
-    text: &str,
-    wire: &str,
-    open: &[&str],
-    is_there: impl Fn(&str) -> Result<(), String>,
-) -> Vec<String> {
+/// Everything that is wrong with a table.
+fn faults(text: &str, sources: &Sources<'_>) -> Vec<String> {
     let rows = rows(text);
     let tests_of: BTreeMap<&str, &str> = rows
         .iter()
-        .filter_map(|row| Some((row.number.as_str(), row.cells.last()?.as_str())))
+        .filter_map(|row| Some((row.number.as_str(), row.cells.get(3)?.as_str())))
         .collect();
     let mut faults = Vec::new();
     let mut seen = BTreeSet::new();
     let mut unproved = BTreeSet::new();
-    for Row { number, cells } in &rows {
+    for row in &rows {
+        let number = row.number.as_str();
         let mut fault = |what: String| faults.push(format!("{number}: {what}"));
-        if !seen.insert(number.as_str()) {
+        if !seen.insert(number) {
             fault("the number is there twice".into());
         }
-        let [_, _, does, test] = cells.as_slice() else {
-            fault(format!("{} cells behind the number, not 4", cells.len()));
+        let [_, _, does, test, mutation] = row.cells.as_slice() else {
+            fault(format!("{} cells behind the number, not 5", row.cells.len()));
             continue;
         };
-        if cells.iter().any(String::is_empty) {
+        if row.cells.iter().any(String::is_empty) {
             fault("an empty cell".into());
         }
         for decision in decisions_in(does) {
-            if !wire.contains(&format!("**{decision}. ")) {
+            if !sources.wire.contains(&format!("**{decision}. ")) {
                 fault(format!("docs/wire.md has no {decision}"));
             }
         }
-        if let Some(reason) = test.strip_prefix("cannot apply: ") {
+        let mut has_tests = false;
+        if let Some(reason) = REASONS.iter().find_map(|why| test.strip_prefix(why)) {
             if reason.split_whitespace().count() < 3 {
-                fault("no reason why it cannot apply".into());
+                fault("no reason".into());
             }
         } else if let Some(other) = test.strip_prefix("as ") {
             let is_other = tests_of.get(other).is_some_and(|test| !test.starts_with("as "));
@@ -105,23 +74,52 @@ fn faults(
                 fault(format!("{other} is no row with tests"));
             }
         } else {
+            has_tests = true;
             for name in test.split(", ") {
                 if name == "(open)" {
-                    unproved.insert(number.as_str());
+                    unproved.insert(number);
                     continue;
                 }
-                let bare = name.strip_prefix('`').and_then(|name| name.strip_suffix('`'));
-                let outcome = bare.map_or_else(|| Err("no test in backticks".into()), &is_there);
-                if let Err(why) = outcome {
+                if let Err(why) = bare(name).ok_or("no test in backticks".into()).and_then(find) {
                     fault(format!("{name}: {why}"));
                 }
             }
         }
+        match has_tests {
+            true => faults.extend(mutation_faults(row, sources.mutations)),
+            false if mutation != "-" => fault("a mutation, and no test".into()),
+            false => {}
+        }
     }
-    let listed: BTreeSet<&str> = open.iter().copied().collect();
+    let listed: BTreeSet<&str> = sources.open.iter().copied().collect();
     faults.extend(unproved.difference(&listed).map(|row| format!("{row}: no test")));
     faults.extend(listed.difference(&unproved).map(|row| format!("{row}: is not open")));
     faults
+}
+
+/// What is wrong with the mutations of a row that names tests.
+fn mutation_faults(row: &Row, mutations: &[Mutation]) -> Vec<String> {
+    let Row { number, cells } = row;
+    let [.., tests, names] = cells.as_slice() else { return Vec::new() };
+    let fault = |name: &str| {
+        if name == "(open)" {
+            return None;
+        }
+        let Some(id) = bare(name) else { return Some("no mutation in backticks".into()) };
+        let Some(mutation) = mutations.iter().find(|mutation| mutation.id == id) else {
+            return Some(format!("no mutation {id}"));
+        };
+        let test = mutation.test.as_str();
+        let is_of_row = tests.split(", ").any(|name| bare(name) == Some(test));
+        (!is_of_row).then(|| format!("{test}, which notices {id}, is no test of the row"))
+    };
+    let faults = names.split(", ").filter_map(fault);
+    faults.map(|what| format!("{number}: {what}")).collect()
+}
+
+/// `name`, without its backticks.
+fn bare(name: &str) -> Option<&str> {
+    name.strip_prefix('`')?.strip_suffix('`')
 }
 
 /// The decisions cited in a cell: `wire.md E6, E14` are two.
@@ -140,85 +138,7 @@ fn decisions_in(cell: &str) -> Vec<&str> {
 
 /// Whether the test `part::file::module::name` is there, or the scenario `suite::room::name`.
 fn find(path: &str) -> Result<(), String> {
-    let mut steps: Vec<&str> = path.split("::").collect();
-    let name = steps.pop().expect("split gives one at least");
-    let Some((part, modules)) = steps.split_first() else { return Err("no path".into()) };
-    if *part == "suite" {
-        let [room] = modules else { return Err("suite::room::name is a scenario".into()) };
-        return scenario(room, name);
-    }
-    let folder = PARTS.iter().find(|(known, _)| known == part);
-    let Some((_, folder)) = folder else { return Err(format!("no part {part}")) };
-    let sources = sources_of(&root().join(folder), modules);
-    let mut why = "no such file";
-    for (text, inner) in sources {
-        why = match inner.iter().find(|module| !has_module(&text, module)) {
-            Some(_) => "no such module there",
-            None if has_test(&text, name) => return Ok(()),
-            None => "no such test there",
-        };
-    }
-    Err(why.into())
-}
-
-/// The files that some of the modules lead to, each with the modules inside of it.
-fn sources_of<'a>(folder: &Path, modules: &'a [&'a str]) -> Vec<(String, &'a [&'a str])> {
-    let mut found = Vec::new();
-    for count in 0..=modules.len() {
-        let (outer, inner) = modules.split_at(count);
-        let outer = outer.join("/");
-        let names = match count {
-            0 => vec!["src/lib.rs".into(), "main.rs".into()],
-            _ => vec![
-                format!("src/{outer}.rs"),
-                format!("src/{outer}/mod.rs"),
-                format!("tests/{outer}.rs"),
-                format!("{outer}.rs"),
-            ],
-        };
-        let in_programs =
-            programs(folder).into_iter().map(|program| program.join(format!("{outer}.rs")));
-        let paths = names.iter().map(|name| folder.join(name)).chain(in_programs);
-        let texts = paths.filter_map(|path| fs::read_to_string(path).ok());
-        found.extend(texts.map(|text| (text, inner)));
-    }
-    found
-}
-
-/// The folders of a part that are test programs of several files.
-fn programs(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder.join("tests")).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(|path| path.join("main.rs").exists()).collect()
-}
-
-fn has_module(text: &str, module: &str) -> bool {
-    text.lines().any(|line| line.trim() == format!("mod {module} {{"))
-}
-
-/// Whether there is a function of that name with `#[test]` above it.
-fn has_test(text: &str, name: &str) -> bool {
-    let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    let head = format!("fn {name}(");
-    let is_test = |at: usize| {
-        let above = lines.get(..at).unwrap_or_default().iter().rev();
-        let mut attributes = above.take_while(|line| line.starts_with('#'));
-        attributes.any(|line| *line == "#[test]")
-    };
-    lines.iter().enumerate().any(|(at, line)| line.starts_with(&head) && is_test(at))
-}
-
-/// Whether the suite has a scenario, and makes a test of it.
-fn scenario(room: &str, name: &str) -> Result<(), String> {
-    let list = read("engine/suite/src/list.rs");
-    let rooms = list.split(&format!(" {room}: ")).nth(1).and_then(|rest| rest.split(';').next());
-    let is_listed = rooms.is_some_and(|names| names.split([',', '\n']).any(|n| n.trim() == name));
-    let text = fs::read_to_string(root().join(format!("engine/suite/src/scenarios/{room}.rs")));
-    let is_there = text.is_ok_and(|text| text.contains(&format!("pub fn {name}<")));
-    match (is_listed, is_there) {
-        (true, true) => Ok(()),
-        (false, _) => Err("not in the list of the suite".into()),
-        (true, false) => Err("no such scenario".into()),
-    }
+    names::find(&root(), path).map(drop)
 }
 
 #[test]
@@ -230,8 +150,22 @@ fn every_rule_names_an_existing_test() {
     }
     println!("rows: {counts:?}");
     assert_eq!(counts.len(), DOCUMENTS.len(), "every document has rows");
-    let faults = faults(&table, &read("docs/wire.md"), OPEN, find);
+    let mutations = table::read(&root()).expect("the table of mutations");
+    let wire = read("docs/wire.md");
+    let sources = Sources { wire: &wire, open: OPEN, mutations: &mutations };
+    let mut faults = faults(&table, &sources);
+    let rows = rows(&table);
+    let named: BTreeSet<&str> = rows.iter().flat_map(Row::mutations).collect();
+    let unnamed = mutations.iter().filter(|mutation| !named.contains(mutation.id.as_str()));
+    faults.extend(unnamed.map(|mutation| format!("{}: no row names it", mutation.id)));
     assert!(faults.is_empty(), "docs/conformance.md:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn every_mutation_has_its_text_and_its_test() {
+    let mutations = table::read(&root()).expect("the table of mutations");
+    let faults = table::faults(&root(), &mutations);
+    assert!(faults.is_empty(), "{}:\n{}", table::PATH, faults.join("\n"));
 }
 
 #[test]
@@ -264,63 +198,95 @@ fn every_line_of_a_table_is_a_row() {
     let (_, parts) = table.split_once("\n## ").expect("parts, behind the legend");
     let lines = parts.lines().filter(|line| line.starts_with('|'));
     let others: BTreeSet<&str> = lines.filter(|line| rows(line).is_empty()).collect();
-    let heads = ["| Number | Source | Rule | What we do | Test |", "|---|---|---|---|---|"];
+    let heads =
+        ["| Number | Source | Rule | What we do | Test | Mutation |", "|---|---|---|---|---|---|"];
     assert_eq!(others, BTreeSet::from(heads));
 }
 
 /// What is wrong with a table of one row.
 fn faults_of(row: &str) -> Vec<String> {
-    faults(row, "**E6. Credits.**", &[], find)
+    faults_with(row, &[])
+}
+
+/// The same, with rows that may lack a test.
+fn faults_with(row: &str, open: &[&str]) -> Vec<String> {
+    let mutation = Mutation {
+        id: "no-check".into(),
+        file: "xdr/src/header.rs".into(),
+        function: None,
+        text: "text".into(),
+        other: "other".into(),
+        test: "xdr::header::tests::nomsg_without_a_chunk_is_refused".into(),
+    };
+    let sources = Sources { wire: "**E6. Credits.**", open, mutations: &[mutation] };
+    faults(row, &sources)
 }
 
 #[test]
 fn a_row_in_order_has_no_fault() {
     let fine = [
-        "| 8166-1 | 1 MUST | rule | it is so (wire.md E6) | `xdr::header::tests::nomsg_without_a_chunk_is_refused` |",
-        "| V2-1 | 1 MUST | rule | it is so | `proto::conversation::handshake::properties_count_once`, `suite::inline::every_length_is_echoed` |",
-        "| RTR-9 | 1 | rule | it is so | cannot apply: it is for authors |",
-        "| 8267-1 | 1 | rule | it is so | `block_store::tests::files_of_any_length_come_back_as_they_were` |",
-        "| XCHAR-1 | 1 | rule | it is so | `xdr::roundtrip::any_bytes_do_no_harm` |",
-        "| XCHAR-2 | 1 | rule | it is so | `fabric::tests::rules::an_inline_send_needs_no_key` |",
+        "| 8166-1 | 1 MUST | rule | it is so (wire.md E6) | `xdr::header::tests::nomsg_without_a_chunk_is_refused` | `no-check` |",
+        "| V2-1 | 1 MUST | rule | it is so | `proto::conversation::handshake::properties_count_once`, `suite::inline::every_length_is_echoed` | (open) |",
+        "| RTR-9 | 1 | rule | it is so | cannot apply: it is for authors | - |",
+        "| 8267-1 | 1 | rule | it is so | `block_store::tests::files_of_any_length_come_back_as_they_were` | (open) |",
+        "| XCHAR-1 | 1 | rule | it is so | `xdr::roundtrip::any_bytes_do_no_harm` | (open) |",
+        "| XCHAR-2 | 1 | rule | it is so | `fabric::tests::rules::an_inline_send_needs_no_key` | (open) |",
     ];
     assert_eq!(faults_of(&fine.join("\n")), [""; 0]);
-    let open = "| 8166-1 | 1 | rule | soon | (open) |";
-    assert_eq!(faults(open, "", &["8166-1"], find), [""; 0]);
-    let same = "| 8166-1 | 1 | rule | a | cannot apply: for some reason |\n| 5666-1 | 1 | rule | b | as 8166-1 |";
+    let open = "| 8166-1 | 1 | rule | soon | (open) | (open) |";
+    assert_eq!(faults_with(open, &["8166-1"]), [""; 0]);
+    let same = "| 8166-1 | 1 | rule | a | cannot apply: for some reason | - |\n| 5666-1 | 1 | rule | b | as 8166-1 | - |";
     assert_eq!(faults_of(same), [""; 0]);
 }
 
 #[test]
 fn every_fault_of_a_row_is_found() {
     let bad = [
-        ("| V2-1 | 1 | rule | | (open) |", "an empty cell"),
-        ("| V2-1 | 1 | rule | so | (open) |", "no test"),
-        ("| V2-1 | 1 | rule | (open) |", "3 cells"),
-        ("| V2-1 | 1 | rule | wire.md E6, E7 | (open) |", "no E7"),
-        ("| V2-1 | 1 | rule | so | cannot apply: so |", "no reason"),
-        ("| V2-1 | 1 | rule | so | as V2-2 |", "no row"),
-        ("| V2-1 | 1 | rule | so | as V2-1 |", "no row"),
-        ("| V2-1 | 1 | rule | so | xdr::header::tests::x |", "no test in backticks"),
-        ("| V2-1 | 1 | rule | so | `xdr::header::tests::no_such_name` |", "no such test"),
+        ("| V2-1 | 1 | rule | | (open) | (open) |", "an empty cell"),
+        ("| V2-1 | 1 | rule | so | (open) | (open) |", "no test"),
+        ("| V2-1 | 1 | rule | so | (open) |", "4 cells"),
+        ("| V2-1 | 1 | rule | wire.md E6, E7 | (open) | (open) |", "no E7"),
+        ("| V2-1 | 1 | rule | so | cannot apply: so | - |", "no reason"),
+        ("| V2-1 | 1 | rule | so | cannot be broken: so | - |", "no reason"),
+        ("| V2-1 | 1 | rule | so | cannot apply: for some reason | (open) |", "and no test"),
         (
-            "| V2-1 | 1 | rule | so | `xdr::header::nomsg::nomsg_without_a_chunk_is_refused` |",
+            "| V2-1 | 1 | rule | so | `xdr::roundtrip::any_bytes_do_no_harm` | no-check |",
+            "in backticks",
+        ),
+        (
+            "| V2-1 | 1 | rule | so | `xdr::roundtrip::any_bytes_do_no_harm` | `other` |",
+            "no mutation",
+        ),
+        (
+            "| V2-1 | 1 | rule | so | `xdr::roundtrip::any_bytes_do_no_harm` | `no-check` |",
+            "is no test of the row",
+        ),
+        ("| V2-1 | 1 | rule | so | as V2-2 | - |", "no row"),
+        ("| V2-1 | 1 | rule | so | as V2-1 | - |", "no row"),
+        ("| V2-1 | 1 | rule | so | xdr::header::tests::x | (open) |", "no test in backticks"),
+        ("| V2-1 | 1 | rule | so | `xdr::header::tests::no_such_name` | (open) |", "no such test"),
+        (
+            "| V2-1 | 1 | rule | so | `xdr::header::nomsg::nomsg_without_a_chunk_is_refused` | (open) |",
             "no such module",
         ),
-        ("| V2-1 | 1 | rule | so | `xdr::nowhere::name` |", "no such module"),
-        ("| V2-1 | 1 | rule | so | `nowhere::header::name` |", "no part"),
-        ("| V2-1 | 1 | rule | so | `name` |", "no path"),
+        ("| V2-1 | 1 | rule | so | `xdr::nowhere::name` | (open) |", "no such module"),
+        ("| V2-1 | 1 | rule | so | `nowhere::header::name` | (open) |", "no part"),
+        ("| V2-1 | 1 | rule | so | `name` | (open) |", "no path"),
         // A function that is no test.
-        ("| V2-1 | 1 | rule | so | `xdr::header::tests::encoded` |", "no such test"),
-        ("| V2-1 | 1 | rule | so | `suite::inline::no_such_name` |", "not in the list"),
-        ("| V2-1 | 1 | rule | so | `suite::placed::every_length_is_echoed` |", "not in the list"),
-        ("| V2-1 | 1 | rule | so | `suite::every_length_is_echoed` |", "is a scenario"),
+        ("| V2-1 | 1 | rule | so | `xdr::header::tests::encoded` | (open) |", "no such test"),
+        ("| V2-1 | 1 | rule | so | `suite::inline::no_such_name` | (open) |", "not in the list"),
+        (
+            "| V2-1 | 1 | rule | so | `suite::placed::every_length_is_echoed` | (open) |",
+            "not in the list",
+        ),
+        ("| V2-1 | 1 | rule | so | `suite::every_length_is_echoed` | (open) |", "is a scenario"),
     ];
     for (row, what) in bad {
         let faults = faults_of(row);
         assert!(faults.iter().any(|fault| fault.contains(what)), "{row}: {faults:?}");
     }
-    let twice = "| V2-1 | 1 | r | w | cannot apply: for some reason |\n";
+    let twice = "| V2-1 | 1 | r | w | cannot apply: for some reason | - |\n";
     assert_eq!(faults_of(&twice.repeat(2)), ["V2-1: the number is there twice"]);
-    let stale = faults(twice, "", &["V2-1"], find);
+    let stale = faults_with(twice, &["V2-1"]);
     assert_eq!(stale, ["V2-1: is not open"]);
 }

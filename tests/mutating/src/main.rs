@@ -1,0 +1,56 @@
+//! The commands `tests/mutate --rows` and `tests/mutants`.
+
+mod batch;
+mod cargo;
+mod copy;
+mod regions;
+mod rows;
+mod switch;
+mod trial;
+mod workers;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Mutations of the sources, and the tests that notice them: docs/testing.md.
+#[derive(Debug, Parser)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+    /// Programs that run at one time.
+    #[arg(long, global = true, default_value_t = 2)]
+    jobs: usize,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// The mutations of tests/mutations/rows.toml: each breaks a rule, and its test fails then.
+    Rows {
+        /// Only whether their texts and tests are there.
+        #[arg(long)]
+        check: bool,
+        /// Those of these rows or with these ids; without any, all.
+        chosen: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let target = std::path::absolute(target.join("mutants")).expect("the working directory");
+    let place = rows::Place { root: root.to_owned(), target, jobs: args.jobs };
+    let outcome = match args.command {
+        Command::Rows { check: true, .. } => rows::check(root).map(drop),
+        Command::Rows { chosen, .. } => rows::run(&place, &chosen),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
