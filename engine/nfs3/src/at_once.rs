@@ -44,14 +44,14 @@ fn outcome(export: &Export, task: &mut CallTask) -> Option<CallOutcome> {
         nfs3::GETATTR => {
             let arguments: GETATTR3args = decode(head)?;
             let attributes = at_hand(export, &arguments.object, OpenFile::linked_attributes)?;
-            packed(files::told(&attributes)).ok()
+            packed(task.procedure, files::told(&attributes)).ok()
         }
         nfs3::ACCESS => {
             let arguments: ACCESS3args = decode(head)?;
             let attributes = at_hand(export, &arguments.object, OpenFile::linked_attributes)?;
-            packed(files::granted(&attributes, who, arguments.access)).ok()
+            packed(task.procedure, files::granted(&attributes, who, arguments.access)).ok()
         }
-        nfs3::LOOKUP => packed(lookup(export, who, &decode(head)?)?).ok(),
+        nfs3::LOOKUP => packed(task.procedure, lookup(export, who, &decode(head)?)?).ok(),
         nfs3::READ => read(export, task),
         _ => None,
     }
@@ -98,7 +98,7 @@ fn read(export: &Export, task: &mut CallTask) -> Option<CallOutcome> {
         let found = data::may(&attributes, who, FileRight::Read).map(|()| count);
         is_whole.then(|| data::told(found, Some(attributes), arguments.offset))
     })?;
-    with_data(done, task.into.take()).ok()
+    with_data(task.procedure, done, task.into.take()).ok()
 }
 
 fn at_hand<T>(

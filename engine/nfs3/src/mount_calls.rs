@@ -100,14 +100,22 @@ fn find(export: &Export, path: &[u8]) -> Result<Arc<OpenFile>, mountstat3> {
     let mut at = export.nodes().root().clone();
     for component in below.components() {
         let Component::Normal(next) = component else { return Err(mountstat3::MNT3ERR_ACCES) };
-        at = export.nodes().look_up(&at, next.as_bytes()).map_err(|status| match status {
-            Status::NFS3ERR_NOENT => mountstat3::MNT3ERR_NOENT,
-            Status::NFS3ERR_NOTDIR => mountstat3::MNT3ERR_NOTDIR,
-            Status::NFS3ERR_NAMETOOLONG => mountstat3::MNT3ERR_NAMETOOLONG,
-            _ => mountstat3::MNT3ERR_ACCES,
-        })?;
+        at = export.nodes().look_up(&at, next.as_bytes()).map_err(listed)?;
     }
     if at.kind() == FileType::Directory { Ok(at) } else { Err(mountstat3::MNT3ERR_NOTDIR) }
+}
+
+/// The status of MNT for a failure: one of those that RFC 1813 5.2.1 lists.
+fn listed(status: Status) -> mountstat3 {
+    match status {
+        Status::NFS3ERR_NOENT | Status::NFS3ERR_STALE => mountstat3::MNT3ERR_NOENT,
+        Status::NFS3ERR_NOTDIR => mountstat3::MNT3ERR_NOTDIR,
+        Status::NFS3ERR_NAMETOOLONG => mountstat3::MNT3ERR_NAMETOOLONG,
+        Status::NFS3ERR_ACCES | Status::NFS3ERR_PERM | Status::NFS3ERR_XDEV => {
+            mountstat3::MNT3ERR_ACCES
+        }
+        _ => mountstat3::MNT3ERR_IO,
+    }
 }
 
 fn path(arguments: &mut &[u8]) -> Result<Vec<u8>, CallDenial> {
@@ -176,3 +184,26 @@ const PATH_MAX: u32 = 1024;
 const MOUNTS_MAX: usize = 256;
 /// The maximum number of mounts of one host.
 const MOUNTS_OF_HOST_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use mountstat3::*;
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::status::status;
+
+    #[test]
+    fn every_error_of_mnt_has_a_status_of_its_list() {
+        let list = [MNT3ERR_NOENT, MNT3ERR_IO, MNT3ERR_ACCES, MNT3ERR_NOTDIR, MNT3ERR_NAMETOOLONG];
+        let list = list.map(|status| status as u32);
+        let answer = |error| listed(status(error)) as u32;
+        for error in 1..4096 {
+            let answer = answer(Errno::from_raw_os_error(error));
+            assert!(list.contains(&answer), "error {error} became {answer}");
+        }
+        // In the order of the list; XDEV is of a mount point.
+        let errors = [Errno::STALE, Errno::IO, Errno::XDEV, Errno::NOTDIR, Errno::NAMETOOLONG];
+        assert_eq!(errors.map(answer), list);
+    }
+}

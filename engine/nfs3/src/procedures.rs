@@ -12,7 +12,7 @@ use crate::credentials::Identity;
 use crate::data::{self, WriteHead};
 use crate::export::Export;
 use crate::rpc::CallDenial;
-use crate::status::{Results, Status};
+use crate::status::{Results, Status, listed};
 use crate::{directory, files, names};
 
 /// Executes a call.
@@ -27,10 +27,10 @@ fn results(export: &Export, task: CallTask) -> Result<CallOutcome, CallDenial> {
     let CallTask { procedure, who, head, data, into } = task;
     let (who, head) = (&who, &head[..]);
     match procedure {
-        nfs3::GETATTR => packed(files::getattr(export, &Arguments::decode(head)?)),
-        nfs3::SETATTR => packed(files::setattr(export, who, &Arguments::decode(head)?)),
-        nfs3::LOOKUP => packed(names::lookup(export, who, &Arguments::decode(head)?)),
-        nfs3::ACCESS => packed(files::access(export, who, &Arguments::decode(head)?)),
+        nfs3::GETATTR => packed(procedure, files::getattr(export, &Arguments::decode(head)?)),
+        nfs3::SETATTR => packed(procedure, files::setattr(export, who, &Arguments::decode(head)?)),
+        nfs3::LOOKUP => packed(procedure, names::lookup(export, who, &Arguments::decode(head)?)),
+        nfs3::ACCESS => packed(procedure, files::access(export, who, &Arguments::decode(head)?)),
         nfs3::READLINK => readlink(export, head, into),
         nfs3::READ => read(export, who, head, into),
         nfs3::WRITE => {
@@ -39,25 +39,29 @@ fn results(export: &Export, task: CallTask) -> Result<CallOutcome, CallDenial> {
             if len < head.count as usize {
                 return Err(CallDenial::Garbage);
             }
-            packed(data::write(export, who, &head, &data))
+            packed(procedure, data::write(export, who, &head, &data))
         }
-        nfs3::CREATE => packed(names::create(export, who, &Arguments::decode(head)?)),
-        nfs3::MKDIR => packed(names::mkdir(export, who, &Arguments::decode(head)?)),
-        nfs3::SYMLINK => packed(names::symlink(export, who, &Arguments::decode(head)?)),
-        nfs3::MKNOD => packed(names::mknod(export, who, &Arguments::decode(head)?)),
+        nfs3::CREATE => packed(procedure, names::create(export, who, &Arguments::decode(head)?)),
+        nfs3::MKDIR => packed(procedure, names::mkdir(export, who, &Arguments::decode(head)?)),
+        nfs3::SYMLINK => packed(procedure, names::symlink(export, who, &Arguments::decode(head)?)),
+        nfs3::MKNOD => packed(procedure, names::mknod(export, who, &Arguments::decode(head)?)),
         nfs3::REMOVE | nfs3::RMDIR => {
             let is_directory = procedure == nfs3::RMDIR;
             let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-            packed(names::remove(export, who, &Arguments::decode(head)?, flags))
+            packed(procedure, names::remove(export, who, &Arguments::decode(head)?, flags))
         }
-        nfs3::RENAME => packed(names::rename(export, who, &Arguments::decode(head)?)),
-        nfs3::LINK => packed(names::link(export, who, &Arguments::decode(head)?)),
-        nfs3::READDIR => packed(directory::readdir(export, who, &Arguments::decode(head)?)),
-        nfs3::READDIRPLUS => packed(directory::readdirplus(export, who, &Arguments::decode(head)?)),
-        nfs3::FSSTAT => packed(files::fsstat(export, &Arguments::decode(head)?)),
-        nfs3::FSINFO => packed(files::fsinfo(export, &Arguments::decode(head)?)),
-        nfs3::PATHCONF => packed(files::pathconf(export, &Arguments::decode(head)?)),
-        nfs3::COMMIT => packed(data::commit(export, &Arguments::decode(head)?)),
+        nfs3::RENAME => packed(procedure, names::rename(export, who, &Arguments::decode(head)?)),
+        nfs3::LINK => packed(procedure, names::link(export, who, &Arguments::decode(head)?)),
+        nfs3::READDIR => {
+            packed(procedure, directory::readdir(export, who, &Arguments::decode(head)?))
+        }
+        nfs3::READDIRPLUS => {
+            packed(procedure, directory::readdirplus(export, who, &Arguments::decode(head)?))
+        }
+        nfs3::FSSTAT => packed(procedure, files::fsstat(export, &Arguments::decode(head)?)),
+        nfs3::FSINFO => packed(procedure, files::fsinfo(export, &Arguments::decode(head)?)),
+        nfs3::PATHCONF => packed(procedure, files::pathconf(export, &Arguments::decode(head)?)),
+        nfs3::COMMIT => packed(procedure, data::commit(export, &Arguments::decode(head)?)),
         _ => Err(CallDenial::PROCEDURE),
     }
 }
@@ -70,13 +74,13 @@ fn read(
 ) -> Result<CallOutcome, CallDenial> {
     let arguments = Arguments::decode(head)?;
     let Some(mut into) = into else { return Ok(later(nfs3::READ)) };
-    with_data(data::read(export, who, &arguments, &mut into), Some(into))
+    with_data(nfs3::READ, data::read(export, who, &arguments, &mut into), Some(into))
 }
 
 fn readlink(export: &Export, head: &[u8], into: Option<Loan>) -> Result<CallOutcome, CallDenial> {
     let arguments = Arguments::decode(head)?;
     let Some(mut into) = into else { return Ok(later(nfs3::READLINK)) };
-    with_data(files::readlink(export, &arguments, &mut into), Some(into))
+    with_data(nfs3::READLINK, files::readlink(export, &arguments, &mut into), Some(into))
 }
 
 /// NFS3ERR_JUKEBOX without attributes: no memory is free now, and the client repeats the call.
@@ -97,8 +101,11 @@ pub fn later(procedure: u32) -> CallOutcome {
 ///
 /// # Errors
 /// If they cannot be encoded.
-pub fn packed<T: Pack, F: Pack>(done: Results<T, F>) -> Result<CallOutcome, CallDenial> {
-    with_data(done.map(|results| (results, 0)), None)
+pub fn packed<T: Pack, F: Pack>(
+    procedure: u32,
+    done: Results<T, F>,
+) -> Result<CallOutcome, CallDenial> {
+    with_data(procedure, done.map(|results| (results, 0)), None)
 }
 
 /// Encodes results, followed by `len` bytes of a buffer.
@@ -106,12 +113,13 @@ pub fn packed<T: Pack, F: Pack>(done: Results<T, F>) -> Result<CallOutcome, Call
 /// # Errors
 /// If they cannot be encoded.
 pub fn with_data<T: Pack, F: Pack>(
+    procedure: u32,
     done: Results<(T, usize), F>,
     into: Option<Loan>,
 ) -> Result<CallOutcome, CallDenial> {
     let (results, len) = match done {
         Ok((results, len)) => (Nfs3Result::Ok(results), Some(len)),
-        Err(failed) => (Nfs3Result::Err(failed), None),
+        Err((status, failed)) => (Nfs3Result::Err((listed(procedure, status), failed)), None),
     };
     let mut head = Vec::with_capacity(results.packed_size());
     // Encoding fails only for lengths beyond 32 bits, and lists are limited.

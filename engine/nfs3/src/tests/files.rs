@@ -122,3 +122,15 @@ fn a_failure_on_the_way_to_the_medium_changes_the_verifier() {
     assert!(export.persist_data(one.as_fd()).is_err());
     assert_ne!(export.verifier().0, before);
 }
+
+#[test]
+fn a_commit_of_what_has_no_data_fails_with_a_status_of_its_list() {
+    let mut nfs = Running::new();
+    let root = nfs.client.root.clone();
+    let pipe = nfs.client.mkfifo(&root, b"pipe").unwrap();
+    std::os::unix::fs::symlink("target", nfs.export().join("link")).expect("made");
+    let link = nfs.client.lookup(&root, b"link").unwrap().object;
+    for object in [pipe, link, root] {
+        assert_eq!(failed(nfs.client.commit(&object)), nfsstat3::NFS3ERR_IO);
+    }
+}

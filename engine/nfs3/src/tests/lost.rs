@@ -273,12 +273,12 @@ fn the_copied_bytes_of_waiting_calls_are_limited() {
     assert_eq!(again.statuses(1), [10_008], "it was not executed");
     assert_eq!(nfs.server.waiting(), ROOM);
     drop(busy.guard);
-    assert_eq!(client.statuses(ROOM), vec![21; ROOM], "NFS3ERR_ISDIR: they are executed");
-    assert_eq!(again.statuses(ROOM), vec![21; ROOM], "for both");
+    assert_eq!(client.statuses(ROOM), vec![22; ROOM], "NFS3ERR_INVAL: they are executed");
+    assert_eq!(again.statuses(ROOM), vec![22; ROOM], "for both");
     let busy = Busy::new(&nfs);
     write_until(&nfs, &mut client, 2);
     drop(busy.guard);
-    assert_eq!(client.statuses(2), [21; 2], "there is room again");
+    assert_eq!(client.statuses(2), [22; 2], "there is room again");
 }
 
 #[test]
