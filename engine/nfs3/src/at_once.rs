@@ -26,6 +26,7 @@ use crate::credentials::{FileRight, Identity};
 use crate::export::Export;
 use crate::node::OpenFile;
 use crate::procedures::{packed, with_data};
+use crate::ranges::FileRange;
 use crate::status::Results;
 use crate::{data, files, names};
 
@@ -91,10 +92,11 @@ fn read(export: &Export, task: &mut CallTask) -> Option<CallOutcome> {
         return None;
     }
     let (who, medium) = (&task.who, export.nodes().medium());
+    let range = FileRange::cut(arguments.offset, len);
     let done = at_hand(export, &arguments.file, |node| {
-        let count = medium.read(node.open_data()?, &mut into[..len], arguments.offset)?;
+        let count = medium.read(node.open_data()?, into, range)?;
         let attributes = node.linked_attributes()?;
-        let is_whole = count == len || arguments.offset + count as u64 >= attributes.size();
+        let is_whole = count == len || range.at(count) >= attributes.size();
         let found = data::may(&attributes, who, FileRight::Read).map(|()| count);
         is_whole.then(|| data::told(found, Some(attributes), arguments.offset))
     })?;

@@ -19,6 +19,7 @@ use crate::call::WriteData;
 use crate::credentials::{FileRight, Identity};
 use crate::export::Export;
 use crate::node::OpenFile;
+use crate::ranges::FileRange;
 use crate::status::{Results, Status, bare, status};
 
 /// The arguments of WRITE in front of its data.
@@ -88,10 +89,7 @@ pub fn write(
     let written = put(export, who, &node, head, data);
     let file_wcc = node.wcc(some(None));
     match written {
-        Ok(count) => {
-            let (committed, verf) = (head.stable, export.verifier());
-            Ok(WRITE3resok { file_wcc, count, committed, verf })
-        }
+        Ok(count) => Ok(WRITE3resok { file_wcc, count, committed: head.stable, verf }),
         Err(status) => Err((status, WRITE3resfail { file_wcc })),
     }
 }
@@ -133,10 +131,10 @@ pub fn may(now: &Attributes, who: &Identity, want: FileRight) -> Result<(), Stat
 /// Reads until `into` is full or the file ends.
 fn fill(node: &OpenFile, into: &mut [u8], offset: u64) -> Result<usize, Status> {
     let file = node.data(false)?;
+    let range = FileRange::cut(offset, into.len());
     let mut done = 0;
-    while done < into.len() {
-        let Some(at) = position(offset, done) else { break };
-        match pread(file, &mut into[done..], at) {
+    while done < range.len() {
+        match pread(file, &mut into[done..range.len()], range.at(done)) {
             Ok(0) => break,
             Ok(read) => done += read,
             Err(Errno::INTR) => {}
@@ -154,8 +152,9 @@ fn put(
     data: &[WriteData],
 ) -> Result<u32, Status> {
     permitted(node, who, FileRight::Write)?;
-    let file = node.data(true)?;
     let count = head.count as usize;
+    let range = FileRange::whole(head.offset, count).ok_or(Status::NFS3ERR_FBIG)?;
+    let file = node.data(true)?;
     let mut left = count;
     let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(data.len());
     for part in data {
@@ -167,10 +166,9 @@ fn put(
     IoSlice::advance_slices(&mut slices, 0);
     let mut done = 0;
     while !slices.is_empty() {
-        let at = position(head.offset, done).ok_or(Status::NFS3ERR_FBIG)?;
         let some = &slices[..slices.len().min(SLICES_MAX)];
         // As the caller, so that the kernel clears the setuid bit and applies the caller's quota.
-        match who.act(|| Ok(pwritev(file, some, at)))? {
+        match who.act(|| Ok(pwritev(file, some, range.at(done))))? {
             Ok(0) => return Err(Status::NFS3ERR_IO),
             Ok(written) => {
                 done += written;
@@ -188,11 +186,6 @@ fn put(
         stable_how::FILE_SYNC => export.persist(node)?,
     }
     Ok(done as u32)
-}
-
-/// The position in a file as the kernel's type.
-fn position(offset: u64, done: usize) -> Option<u64> {
-    offset.checked_add(done as u64).filter(|at| i64::try_from(*at).is_ok())
 }
 
 /// The maximum number of slices of one system call (IOV_MAX).

@@ -17,6 +17,7 @@ use crate::changes::apply;
 use crate::credentials::{FileRight, Identity};
 use crate::export::{BLOCK, Export};
 use crate::names::NAME_MAX;
+use crate::ranges::SIZE_MAX;
 use crate::status::{Results, Status, bare, status};
 
 /// GETATTR
@@ -140,7 +141,7 @@ pub fn fsinfo(export: &Export, arguments: &FSINFO3args) -> Results<FSINFO3resok,
         wtpref: limits.write_max,
         wtmult: BLOCK,
         dtpref: limits.list_max,
-        maxfilesize: i64::MAX as u64,
+        maxfilesize: SIZE_MAX,
         time_delta: nfstime3 { seconds: 0, nseconds: 1 },
         properties: FSF3_LINK | FSF3_SYMLINK | FSF3_HOMOGENEOUS | FSF3_CANSETTIME,
     })

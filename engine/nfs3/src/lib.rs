@@ -60,6 +60,7 @@ mod names;
 mod node;
 mod nodes;
 mod procedures;
+mod ranges;
 mod rpc;
 mod searches;
 mod serving;

@@ -10,6 +10,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::fstatfs;
 use rustix::io::{ReadWriteFlags, pread, preadv2};
 
+use crate::ranges::FileRange;
+
 /// The kind of storage below the exported file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Medium {
@@ -37,13 +39,14 @@ impl Medium {
         self != Medium::Unknown
     }
 
-    /// Reads the cached data of a file; `None` if that would wait.
-    pub fn read(self, file: BorrowedFd<'_>, into: &mut [u8], offset: u64) -> Option<usize> {
+    /// Reads the cached data of a range into the beginning of `into`; `None` if that would wait.
+    pub fn read(self, file: BorrowedFd<'_>, into: &mut [u8], range: FileRange) -> Option<usize> {
+        let into = &mut into[..range.len()];
         match self {
-            Medium::Memory => pread(file, into, offset).ok(),
+            Medium::Memory => pread(file, into, range.at(0)).ok(),
             Medium::Disk => {
                 let mut slices = [IoSliceMut::new(into)];
-                preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT).ok()
+                preadv2(file, &mut slices, range.at(0), ReadWriteFlags::NOWAIT).ok()
             }
             Medium::Unknown => None,
         }

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use nfs3_types::nfs3::{nfsstat3, stable_how};
+use nfs3_types::nfs3::{Nfs3Option, nfsstat3, sattr3, stable_how};
 use rpcrdma_engine::CallError;
 use rpcrdma_engine::ulb::nfs3;
 
@@ -121,6 +121,37 @@ fn a_failure_on_the_way_to_the_medium_changes_the_verifier() {
     let (one, _other) = std::os::unix::net::UnixStream::pair().expect("two sockets");
     assert!(export.persist_data(one.as_fd()).is_err());
     assert_ne!(export.verifier().0, before);
+}
+
+/// An offset of 2^64 - 1 is the current position for some system calls.
+#[test]
+fn a_read_behind_the_largest_file_is_empty_and_a_write_there_is_too_large() {
+    let mut nfs = Running::new();
+    let root = nfs.client.root.clone();
+    let data = b"0123456789abcdef";
+    std::fs::write(nfs.export().join("file"), data).expect("written");
+    let file = nfs.client.lookup(&root, b"file").unwrap().object;
+    let last = i64::MAX as u64;
+    // The first READ is executed by a worker thread, which opens the file; a shard executes the
+    // others where it can.
+    for round in 0..3 {
+        assert_eq!(nfs.client.read(&file, 0, 16).unwrap().data, data);
+        for offset in [16, 1 << 40, last - 3, last, last + 1, u64::MAX - 7, u64::MAX] {
+            let read = nfs.client.read(&file, offset, 8).unwrap();
+            assert_eq!((read.data, read.eof), (Vec::new(), true), "{round}: {offset:#x}");
+        }
+    }
+    for offset in [last - 3, last, last + 1, u64::MAX - 7, u64::MAX] {
+        let written = nfs.client.write(&file, offset, b"abcdefgh", stable_how::UNSTABLE);
+        assert_eq!(failed(written), nfsstat3::NFS3ERR_FBIG, "{offset:#x}");
+    }
+    for offset in [last + 1, u64::MAX - 7, u64::MAX] {
+        let size = sattr3 { size: Nfs3Option::Some(offset), ..sattr3::default() };
+        let set = nfs.client.setattr(&file, size);
+        assert_eq!(failed(set), nfsstat3::NFS3ERR_INVAL, "{offset:#x}");
+    }
+    assert_eq!(nfs.client.write(&file, u64::MAX, b"", stable_how::UNSTABLE).unwrap().count, 0);
+    assert_eq!(content(&nfs.export().join("file")), data);
 }
 
 #[test]
