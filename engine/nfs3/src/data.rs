@@ -86,7 +86,13 @@ pub fn write(
     data: &[WriteData],
 ) -> Results<WRITE3resok, WRITE3resfail> {
     let node = export.find(&head.file).map_err(bare)?;
-    let written = put(export, who, &node, head, data);
+    // Before the data: the verifier changes if they are lost.
+    let verf = export.verifier();
+    let written = put(export, who, &node, head, data).and_then(|count| {
+        // Another call may have got the error of data that this one has brought to stable storage.
+        let is_lost = head.stable != stable_how::UNSTABLE && export.verifier().0 != verf.0;
+        if is_lost { Err(Status::NFS3ERR_JUKEBOX) } else { Ok(count) }
+    });
     let file_wcc = node.wcc(some(None));
     match written {
         Ok(count) => Ok(WRITE3resok { file_wcc, count, committed: head.stable, verf }),
@@ -182,7 +188,7 @@ fn put(
     }
     match head.stable {
         stable_how::UNSTABLE => {}
-        stable_how::DATA_SYNC => export.persist_data(file)?,
+        stable_how::DATA_SYNC => export.persist_data(node, file)?,
         stable_how::FILE_SYNC => export.persist(node)?,
     }
     Ok(done as u32)
@@ -190,3 +196,78 @@ fn put(
 
 /// The maximum number of slices of one system call (IOV_MAX).
 const SLICES_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::sync::atomic::Ordering::SeqCst;
+    use std::sync::atomic::{AtomicBool, AtomicU64};
+
+    use super::*;
+    use crate::tests::Scratch;
+
+    /// Rounds of a WRITE while another thread makes the verifier change once the first of its data
+    /// are written: calls `check` with the verifier of before and the answer, until that is true.
+    fn race(stable: stable_how, check: impl Fn(u64, [u8; 8], Result<[u8; 8], Status>) -> bool) {
+        const LEN: u32 = 1 << 20;
+        let scratch = Scratch::new();
+        std::fs::write(scratch.export().join("file"), "").expect("written");
+        let export = scratch.opened();
+        let node = export.nodes().look_up(export.nodes().root(), b"file").expect("it is there");
+        let data = [WriteData::Copy(vec![7; LEN as usize])];
+        let (begun, lost, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        let has_begun = |round| {
+            let has_data = |size| size > (round - 1) * u64::from(LEN);
+            begun.load(SeqCst) == round && node.attributes().is_ok_and(|it| has_data(it.size()))
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (pipe, _writer) = std::io::pipe().expect("two descriptors");
+                for round in 1.. {
+                    while !has_begun(round) {
+                        if is_over.load(SeqCst) {
+                            return;
+                        }
+                        std::thread::yield_now();
+                    }
+                    // A pipe has no medium.
+                    export.persist_data(&node, pipe.as_fd()).expect_err("it fails");
+                    lost.store(round, SeqCst);
+                }
+            });
+            for round in 1.. {
+                let before = export.verifier();
+                begun.store(round, SeqCst);
+                let (file, offset) = (export.handle(&node), (round - 1) * u64::from(LEN));
+                let head = WriteHead { file, offset, count: LEN, stable };
+                let written = write(&export, &Identity::Server, &head, &data);
+                while lost.load(SeqCst) < round {
+                    std::thread::yield_now();
+                }
+                let verf = written.map(|written| written.verf.0).map_err(|(status, _)| status);
+                if check(round, before.0, verf) {
+                    break;
+                }
+            }
+            is_over.store(true, SeqCst);
+        });
+    }
+
+    #[test]
+    fn a_write_states_the_verifier_of_before_its_data() {
+        race(stable_how::UNSTABLE, |round, before, verf| {
+            assert_eq!(verf, Ok(before), "round {round}");
+            round == 30
+        });
+    }
+
+    #[test]
+    fn a_stable_write_whose_data_may_be_lost_is_to_be_repeated() {
+        race(stable_how::FILE_SYNC, |round, before, verf| {
+            assert!(round < 100, "no round has ended as expected");
+            // The change may have come too late.
+            assert!(matches!(verf, Ok(verf) if verf == before) || verf.is_err());
+            verf == Err(Status::NFS3ERR_JUKEBOX)
+        });
+    }
+}

@@ -187,22 +187,31 @@ impl Export {
     /// # Errors
     /// If the file system reports an error.
     pub fn persist(&self, node: &OpenFile) -> Result<(), Status> {
-        self.persisted(fsync(node.data(false)?))
+        let file = node.data(false)?;
+        self.persisted(node, || fsync(file))
     }
 
-    /// Waits until the data of an open file are on stable storage.
+    /// Waits until the data of an open file are on stable storage; `file` is its descriptor.
     ///
     /// # Errors
     /// If the file system reports an error.
-    pub fn persist_data(&self, file: BorrowedFd<'_>) -> Result<(), Status> {
-        self.persisted(fdatasync(file))
+    pub fn persist_data(&self, node: &OpenFile, file: BorrowedFd<'_>) -> Result<(), Status> {
+        self.persisted(node, || fdatasync(file))
     }
 
-    fn persisted(&self, outcome: rustix::io::Result<()>) -> Result<(), Status> {
-        outcome.map_err(|error| {
-            // Data written earlier may be lost, and the kernel reports the error only once.
-            self.verifier.fetch_add(1, Ordering::AcqRel);
-            status(error)
+    /// Brings a file to stable storage. The verifier that is read afterwards has changed if data
+    /// of the file were lost, whichever call got the error.
+    fn persisted(
+        &self,
+        node: &OpenFile,
+        sync: impl FnOnce() -> rustix::io::Result<()>,
+    ) -> Result<(), Status> {
+        node.sync(|| {
+            sync().map_err(|error| {
+                // Data written earlier may be lost, and the kernel reports the error only once.
+                self.verifier.fetch_add(1, Ordering::AcqRel);
+                status(error)
+            })
         })
     }
 
@@ -244,6 +253,39 @@ mod tests {
     use rpcrdma_tests::folder::Folder;
 
     use super::*;
+    use crate::tests::Scratch;
+
+    /// As two COMMITs: the kernel reports an error to one of them, and its caller does not know of
+    /// the other.
+    #[test]
+    fn an_error_of_one_call_is_seen_by_all_that_end_after_it() {
+        let scratch = Scratch::new();
+        let export = scratch.opened();
+        let node = export.nodes().root().clone();
+        let before = export.verifier().0;
+        let (failing, other) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let failed = export.persisted(&node, || {
+                    failing.wait();
+                    // The error is with this call, and the other has none.
+                    other.wait();
+                    for _each in 0..1000 {
+                        std::thread::yield_now();
+                    }
+                    Err(rustix::io::Errno::IO)
+                });
+                assert_eq!(failed, Err(Status::NFS3ERR_IO));
+            });
+            failing.wait();
+            let done = export.persisted(&node, || {
+                other.wait();
+                Ok(())
+            });
+            assert_eq!(done, Ok(()));
+            assert_ne!(export.verifier().0, before);
+        });
+    }
 
     #[test]
     fn a_key_that_would_be_exported_is_refused() {

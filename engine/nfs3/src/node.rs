@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
 use nfs3_types::nfs3::{post_op_attr, pre_op_attr, wcc_data};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, chmodat, openat, statat};
@@ -22,13 +22,16 @@ pub struct OpenFile {
     kind: FileType,
     reading: OnceLock<OwnedFd>,
     writing: OnceLock<OwnedFd>,
+    /// Locked while a call brings the file to stable storage.
+    syncs: RwLock<()>,
 }
 
 impl OpenFile {
     /// The file of a descriptor.
     pub fn new(fd: OwnedFd, attributes: &Attributes) -> OpenFile {
         let (id, kind) = (attributes.id(), attributes.kind());
-        OpenFile { fd, id, kind, reading: OnceLock::new(), writing: OnceLock::new() }
+        let (reading, writing) = (OnceLock::new(), OnceLock::new());
+        OpenFile { fd, id, kind, reading, writing, syncs: RwLock::default() }
     }
 
     /// The identity of the file.
@@ -119,6 +122,17 @@ impl OpenFile {
         let fd = opened.map_err(status)?;
         // Another thread may have opened it at the same time; one of the two descriptors is closed.
         Ok(slot.get_or_init(|| fd).as_fd())
+    }
+
+    /// Calls `sync`, which brings it to stable storage and handles the error. Then waits for the calls
+    /// that other threads have begun: the kernel reports an error to one of them alone.
+    pub fn sync<T>(&self, sync: impl FnOnce() -> T) -> T {
+        let done = {
+            let _syncing = self.syncs.read().unwrap_or_else(PoisonError::into_inner);
+            sync()
+        };
+        drop(self.syncs.write().unwrap_or_else(PoisonError::into_inner));
+        done
     }
 
     /// Sets its mode, with the rights of the calling thread.

@@ -119,7 +119,7 @@ fn a_failure_on_the_way_to_the_medium_changes_the_verifier() {
     let before = export.verifier().0;
     // A socket has no medium.
     let (one, _other) = std::os::unix::net::UnixStream::pair().expect("two sockets");
-    assert!(export.persist_data(one.as_fd()).is_err());
+    assert!(export.persist_data(export.nodes().root(), one.as_fd()).is_err());
     assert_ne!(export.verifier().0, before);
 }
 
