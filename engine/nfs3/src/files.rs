@@ -31,7 +31,8 @@ pub fn told(attributes: &Attributes) -> Results<GETATTR3resok, Void> {
     Ok(GETATTR3resok { obj_attributes: attributes.fattr() })
 }
 
-/// SETATTR
+/// SETATTR. The results have no `pre_op_attr`: a WRITE, or a LINK or REMOVE of a name of the file, may
+/// change the file at the same time, and the client would take that change for its own.
 pub fn setattr(
     export: &Export,
     who: &Identity,
@@ -39,7 +40,6 @@ pub fn setattr(
 ) -> Results<SETATTR3resok, SETATTR3resfail> {
     let node = export.find(&arguments.object).map_err(bare)?;
     let _alone = export.change(&node);
-    let before = node.before();
     let changed = node.attributes().and_then(|now| {
         if let Nfs3Option::Some(guard) = arguments.guard
             && guard != now.changed().1
@@ -49,7 +49,7 @@ pub fn setattr(
         apply(&node, &arguments.new_attributes, who)?;
         export.persist_unless_async(&node)
     });
-    let obj_wcc = node.wcc(before);
+    let obj_wcc = node.wcc(some(None));
     match changed {
         Ok(()) => Ok(SETATTR3resok { obj_wcc }),
         Err(status) => Err((status, SETATTR3resfail { obj_wcc })),

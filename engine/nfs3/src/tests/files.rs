@@ -165,3 +165,17 @@ fn a_commit_of_what_has_no_data_fails_with_a_status_of_its_list() {
         assert_eq!(failed(nfs.client.commit(&object)), nfsstat3::NFS3ERR_IO);
     }
 }
+
+/// The attributes before a SETATTR may be those before a WRITE of another client.
+#[test]
+fn setattr_states_no_attributes_before_it() {
+    let mut nfs = Running::new();
+    let root = nfs.client.root.clone();
+    let file = nfs.client.create(&root, b"file").unwrap();
+    for object in [file, root] {
+        let mode = sattr3 { mode: Nfs3Option::Some(0o755), ..sattr3::default() };
+        let changed = nfs.client.setattr(&object, mode).unwrap();
+        assert!(matches!(changed.before, Nfs3Option::None));
+        assert!(matches!(changed.after, Nfs3Option::Some(_)));
+    }
+}
