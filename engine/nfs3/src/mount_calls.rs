@@ -97,7 +97,7 @@ fn execute(
 fn find(export: &Export, path: &[u8]) -> Result<Arc<OpenFile>, mountstat3> {
     let path = Path::new(OsStr::from_bytes(path));
     let below = path.strip_prefix(export.path()).map_err(|_| mountstat3::MNT3ERR_ACCES)?;
-    let mut at = export.nodes().root().clone();
+    let mut at = export.nodes().find(export.nodes().root().id()).map_err(listed)?;
     for component in below.components() {
         let Component::Normal(next) = component else { return Err(mountstat3::MNT3ERR_ACCES) };
         at = export.nodes().look_up(&at, next.as_bytes()).map_err(listed)?;

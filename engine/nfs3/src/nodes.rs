@@ -89,7 +89,8 @@ impl OpenFiles {
     /// now.
     pub fn find(&self, id: FileId) -> Result<Arc<OpenFile>, Status> {
         if id == self.root.id() {
-            return Ok(self.root.clone());
+            let attributes = self.root.linked_attributes();
+            return attributes.map(|_| self.root.clone()).ok_or(Status::NFS3ERR_STALE);
         }
         if let Some(node) = self.held.get(id) {
             return Ok(node);

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use nfs3_types::nfs3::{Nfs3Option, nfsstat3, sattr3, stable_how};
 use rpcrdma_engine::CallError;
 use rpcrdma_engine::ulb::nfs3;
+use rpcrdma_tests::nfs::ListFrom;
 
 use super::{Running, content, failed};
 
@@ -178,4 +179,18 @@ fn setattr_states_no_attributes_before_it() {
         assert!(matches!(changed.before, Nfs3Option::None));
         assert!(matches!(changed.after, Nfs3Option::Some(_)));
     }
+}
+
+#[test]
+fn an_export_that_was_removed_is_stale() {
+    let mut nfs = Running::new();
+    let root = nfs.client.root.clone();
+    nfs.client.getattr(&root).unwrap();
+    std::fs::remove_dir(nfs.export()).expect("it is empty");
+    let stale = nfsstat3::NFS3ERR_STALE;
+    assert_eq!(failed(nfs.client.getattr(&root)), stale);
+    assert_eq!(failed(nfs.client.access(&root, 1)), stale);
+    assert_eq!(failed(nfs.client.lookup(&root, b"file")), stale);
+    assert_eq!(failed(nfs.client.create(&root, b"file")), stale);
+    assert_eq!(failed(nfs.client.readdir(&root, ListFrom::default(), 4096)), stale);
 }

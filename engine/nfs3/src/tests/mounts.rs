@@ -77,6 +77,17 @@ fn a_client_gets_the_handle_of_the_export_and_of_what_is_below() {
 }
 
 #[test]
+fn an_export_that_was_removed_cannot_be_mounted() {
+    let nfs = Running::<Fabric>::new();
+    let export = nfs.export().canonicalize().expect("it is there");
+    std::fs::remove_dir(&export).expect("it is empty");
+    let mut stream = TcpStream::connect(nfs.server.mount_address()).expect("it listens");
+    let tail = path(export.to_str().expect("a name of ours").as_bytes());
+    let mounted = call(&mut stream, &header(1), &tail, 1000);
+    assert_eq!(words(&mounted)[4], 2, "MNT3ERR_NOENT");
+}
+
+#[test]
 fn invalid_calls_are_denied_and_records_that_are_too_long_end_the_connection() {
     let nfs = Running::<Fabric>::new();
     let connect = || TcpStream::connect(nfs.server.mount_address()).expect("it listens");
