@@ -9,9 +9,16 @@
 //! given up its connection. If the connection of a call ends before a thread has begun the call,
 //! the newest repetition takes it over. Without a repetition the cache forgets the call, and a
 //! later repetition is executed.
+//!
+//! ```text
+//!   connection   ── answers of its last calls ──   until it ends, whatever others do
+//!     ended      ── the same, for its client  ──   ENDED_MAX connections, shared among origins
+//! ```
+//! A client repeats what it has no answer to, and has at most as many such calls as credits. So the
+//! answers of each connection are kept apart: no client takes the place of another's.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Mutex;
 
 use arrayvec::ArrayVec;
@@ -20,6 +27,7 @@ use rpcrdma_engine::ulb::nfs3;
 
 use crate::call::CallOutcome;
 use crate::credentials::Caller;
+use crate::kept_answers::KeptAnswers;
 use crate::locks::lock;
 
 /// The identity of a call: two calls with the same fingerprint are one call and its repetition.
@@ -29,6 +37,13 @@ pub struct Fingerprint {
     origin: Origin,
     procedure: u32,
     checksum: u64,
+}
+
+impl Fingerprint {
+    /// The origin of the call.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
 }
 
 /// How to treat a call.
@@ -82,34 +97,45 @@ impl DataEnds {
     }
 }
 
+/// Waits for the answer to a call.
+pub trait Waits {
+    /// Identifies a connection.
+    type Connection: Copy + Eq + Hash;
+
+    /// The connection of the call.
+    fn connection(&self) -> Self::Connection;
+}
+
 /// The calls in execution, and those executed last. All shards share it, because a client may
 /// reconnect to another shard.
-#[derive(Debug)]
-pub struct Drc<W> {
+pub struct Drc<W: Waits> {
     calls: Mutex<KnownCalls<W>>,
     hasher: RandomState,
-    capacity: usize,
 }
 
-#[derive(Debug)]
-struct KnownCalls<W> {
+struct KnownCalls<W: Waits> {
     known: HashMap<Fingerprint, RepeatState<W>>,
-    /// The finished calls, the oldest first.
-    over: VecDeque<Fingerprint>,
+    kept: KeptAnswers<W::Connection>,
 }
 
-#[derive(Debug)]
-enum RepeatState<W> {
-    /// In execution; these repetitions wait, the newest last.
-    Open(VecDeque<W>),
-    Over(CallOutcome),
+enum RepeatState<W: Waits> {
+    /// In execution, for the connection that has asked last.
+    Open {
+        by: W::Connection,
+        /// The repetitions that wait, the newest last.
+        waiting: VecDeque<W>,
+    },
+    /// Executed; the answer is kept for this connection.
+    Over { by: W::Connection, outcome: CallOutcome },
 }
 
-impl<W> Drc<W> {
-    /// An empty cache for `capacity` answers.
-    pub fn new(capacity: usize) -> Drc<W> {
-        let calls = KnownCalls { known: HashMap::new(), over: VecDeque::new() };
-        Drc { calls: Mutex::new(calls), hasher: RandomState::new(), capacity }
+impl<W: Waits> Drc<W> {
+    /// An empty cache for clients with at most `credits` unanswered calls on each connection.
+    pub fn new(credits: usize) -> Drc<W> {
+        // Twice as many: answers may be sent in another order than they are kept in.
+        let kept = KeptAnswers::new(2 * credits);
+        let calls = KnownCalls { known: HashMap::new(), kept };
+        Drc { calls: Mutex::new(calls), hasher: RandomState::new() }
     }
 
     /// The fingerprint of a call.
@@ -121,19 +147,30 @@ impl<W> Drc<W> {
 
     /// Looks a call up, and records it if it is new.
     pub fn judge(&self, fingerprint: &Fingerprint, waiter: W) -> RepeatVerdict<W> {
-        let mut calls = lock(&self.calls);
-        match calls.known.get_mut(fingerprint) {
+        let (mut calls, connection) = (lock(&self.calls), waiter.connection());
+        let KnownCalls { known, kept } = &mut *calls;
+        kept.begin(connection, fingerprint.origin);
+        match known.get_mut(fingerprint) {
             None => {
-                calls.known.insert(fingerprint.clone(), RepeatState::Open(VecDeque::new()));
+                let state = RepeatState::Open { by: connection, waiting: VecDeque::new() };
+                known.insert(fingerprint.clone(), state);
                 RepeatVerdict::Execute(waiter)
             }
-            Some(RepeatState::Open(waiting)) => {
+            Some(RepeatState::Open { by, waiting }) => {
                 let is_full = waiting.len() == WAITING_MAX;
                 let oldest = if is_full { waiting.pop_front() } else { None };
                 waiting.push_back(waiter);
+                *by = connection;
                 RepeatVerdict::Waits(oldest)
             }
-            Some(RepeatState::Over(outcome)) => RepeatVerdict::Answer(waiter, outcome.repeated()),
+            Some(RepeatState::Over { by, outcome }) => {
+                let outcome = outcome.repeated();
+                kept.release(*by, fingerprint);
+                *by = connection;
+                let forgotten = kept.keep(connection, fingerprint);
+                calls.forget(forgotten);
+                RepeatVerdict::Answer(waiter, outcome)
+            }
         }
     }
 
@@ -141,27 +178,30 @@ impl<W> Drc<W> {
     /// repetitions.
     pub fn finish(&self, fingerprint: &Fingerprint, outcome: &CallOutcome) -> VecDeque<W> {
         let mut calls = lock(&self.calls);
-        let waiting = match calls.known.remove(fingerprint) {
-            Some(RepeatState::Open(waiting)) => waiting,
-            Some(RepeatState::Over(_)) | None => VecDeque::new(),
-        };
-        if !outcome.was_executed() {
-            return waiting;
-        }
-        calls.known.insert(fingerprint.clone(), RepeatState::Over(outcome.repeated()));
-        calls.over.push_back(fingerprint.clone());
-        while calls.over.len() > self.capacity
-            && let Some(oldest) = calls.over.pop_front()
-        {
-            calls.known.remove(&oldest);
+        let Some(state) = calls.known.get_mut(fingerprint) else { return VecDeque::new() };
+        let RepeatState::Open { by, waiting } = state else { return VecDeque::new() };
+        let (by, waiting) = (*by, std::mem::take(waiting));
+        if outcome.was_executed() {
+            *state = RepeatState::Over { by, outcome: outcome.repeated() };
+            let forgotten = calls.kept.keep(by, fingerprint);
+            calls.forget(forgotten);
+        } else {
+            calls.known.remove(fingerprint);
         }
         waiting
+    }
+
+    /// A connection has ended: its client may repeat the calls over another.
+    pub fn end(&self, connection: W::Connection) {
+        let mut calls = lock(&self.calls);
+        let forgotten = calls.kept.end(connection);
+        calls.forget(forgotten);
     }
 
     /// Drops the waiting repetitions whose connections have ended.
     pub fn let_go(&self, is_gone: impl Fn(&W) -> bool) {
         for state in lock(&self.calls).known.values_mut() {
-            if let RepeatState::Open(waiting) = state {
+            if let RepeatState::Open { waiting, .. } = state {
                 waiting.retain(|waiter| !is_gone(waiter));
             }
         }
@@ -171,12 +211,22 @@ impl<W> Drc<W> {
     /// repetition. Without a repetition the call is forgotten.
     pub fn hand_over(&self, fingerprint: &Fingerprint) -> Option<W> {
         let mut calls = lock(&self.calls);
-        let RepeatState::Open(waiting) = calls.known.get_mut(fingerprint)? else { return None };
+        let state = calls.known.get_mut(fingerprint)?;
+        let RepeatState::Open { by, waiting } = state else { return None };
         let heir = waiting.pop_back();
-        if heir.is_none() {
-            calls.known.remove(fingerprint);
+        match &heir {
+            Some(heir) => *by = heir.connection(),
+            None => drop(calls.known.remove(fingerprint)),
         }
         heir
+    }
+}
+
+impl<W: Waits> KnownCalls<W> {
+    fn forget(&mut self, calls: impl IntoIterator<Item = Fingerprint>) {
+        for call in calls {
+            self.known.remove(&call);
+        }
     }
 }
 
@@ -200,8 +250,28 @@ mod tests {
 
     use super::*;
     use crate::credentials::Credentials;
+    use crate::kept_answers::ENDED_MAX;
 
     const HERE: Origin = Origin::Host(IpAddr::V4(Ipv4Addr::LOCALHOST));
+
+    /// A number names a call; its thousands are the connection.
+    impl Waits for u32 {
+        type Connection = u32;
+
+        fn connection(&self) -> u32 {
+            self / 1000
+        }
+    }
+
+    /// Executes a call of a waiter.
+    fn execute(drc: &Drc<u32>, call: &Fingerprint, waiter: u32) {
+        assert!(matches!(drc.judge(call, waiter), RepeatVerdict::Execute(_)), "{call:?}");
+        drc.finish(call, &results(7));
+    }
+
+    fn is_known(drc: &Drc<u32>, call: &Fingerprint, waiter: u32) -> bool {
+        matches!(drc.judge(call, waiter), RepeatVerdict::Answer(..))
+    }
 
     fn call(drc: &Drc<u32>, xid: u32, procedure: u32, head: &[u8]) -> Fingerprint {
         let said = Said { caller: &Caller::Anonymous, procedure, head, data: &DataEnds::default() };
@@ -315,7 +385,7 @@ mod tests {
 
     #[test]
     fn the_oldest_answer_is_forgotten_and_the_oldest_waiter_dropped() {
-        let drc = Drc::new(2);
+        let drc = Drc::new(1);
         let calls = [1, 2, 3].map(|xid| call(&drc, xid, nfs3::REMOVE, b""));
         for call in &calls {
             assert!(matches!(drc.judge(call, 0), RepeatVerdict::Execute(0)));
@@ -329,6 +399,58 @@ mod tests {
         assert!(matches!(drc.judge(&calls[0], 100), RepeatVerdict::Waits(Some(0))));
         assert!(matches!(drc.judge(&calls[0], 101), RepeatVerdict::Waits(Some(1))));
         assert_eq!(drc.finish(&calls[0], &results(1)), [2, 3, 4, 5, 6, 7, 100, 101]);
+    }
+
+    #[test]
+    fn the_answers_of_a_connection_are_kept_whatever_others_do() {
+        let drc = Drc::new(4);
+        let remove = |xid| call(&drc, xid, nfs3::REMOVE, b"");
+        for xid in 0..4 {
+            execute(&drc, &remove(xid), 1000 + xid);
+        }
+        // Another connection of the same client, without an end.
+        (100..5000).for_each(|xid| execute(&drc, &remove(xid), 2000));
+        drc.end(1);
+        (5000..9000).for_each(|xid| execute(&drc, &remove(xid), 2000));
+        // Its repetitions come by a new connection, and again by another.
+        for connection in [3000, 4000] {
+            for xid in 0..4 {
+                assert!(is_known(&drc, &remove(xid), connection), "call {xid}");
+            }
+            drc.end(connection / 1000);
+            (9000..9100).for_each(|xid| execute(&drc, &remove(xid + connection), 2000));
+        }
+    }
+
+    #[test]
+    fn a_client_that_reconnects_again_and_again_displaces_its_own_answers_only() {
+        let drc = Drc::new(1);
+        let said = Said {
+            caller: &Caller::Anonymous,
+            procedure: nfs3::REMOVE,
+            head: b"",
+            data: &DataEnds::default(),
+        };
+        let of =
+            |host, xid| drc.fingerprint(xid, Origin::Host(IpAddr::V4(Ipv4Addr::from(host))), &said);
+        execute(&drc, &of(1, 0), 0);
+        drc.end(0);
+        let count = 3 * ENDED_MAX as u32;
+        for connection in 1..=count {
+            execute(&drc, &of(2, connection), 1000 * connection);
+            drc.end(connection);
+        }
+        // A call that is in execution when its connection ends.
+        let late = of(2, count + 1);
+        assert!(matches!(drc.judge(&late, 1000 * (count + 1)), RepeatVerdict::Execute(_)));
+        drc.end(count + 1);
+        drc.finish(&late, &results(7));
+        let calls = lock(&drc.calls);
+        assert_eq!(calls.known.len(), ENDED_MAX, "the whole is bounded");
+        drop(calls);
+        assert!(is_known(&drc, &late, 999_000) && is_known(&drc, &of(1, 0), 999_000));
+        assert!(is_known(&drc, &of(2, count), 999_000), "the newest");
+        assert!(!is_known(&drc, &of(2, 1), 999_000), "the oldest");
     }
 
     #[test]

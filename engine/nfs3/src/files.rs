@@ -31,8 +31,8 @@ pub fn told(attributes: &Attributes) -> Results<GETATTR3resok, Void> {
     Ok(GETATTR3resok { obj_attributes: attributes.fattr() })
 }
 
-/// SETATTR. The results have no `pre_op_attr`: a WRITE, or a LINK or REMOVE of a name of the file, may
-/// change the file at the same time, and the client would take that change for its own.
+/// SETATTR. The results have no `pre_op_attr`: a WRITE, or a LINK or REMOVE of a name of the file,
+/// may change the file at the same time, and the client would take that change for its own.
 pub fn setattr(
     export: &Export,
     who: &Identity,

@@ -166,6 +166,7 @@ impl Handler for NfsHandler {
         self.drc.let_go(is_gone);
         self.queue.withdraw(is_gone, &self.drc);
         self.without_memory.retain_mut(|job| job.is_wanted(is_gone, &self.drc));
+        self.drc.end(self.answers.connection(peer));
     }
 }
 

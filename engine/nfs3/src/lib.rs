@@ -51,6 +51,7 @@ mod files;
 mod handler;
 mod handles;
 mod held;
+mod kept_answers;
 mod listings;
 mod locks;
 mod medium;
@@ -121,7 +122,8 @@ impl<P: Provider> Server<P> {
         (listen, mount): (Address, SocketAddr),
     ) -> Result<Server<P>, Box<dyn Error>> {
         let export = Arc::new(Export::open(options, DataLimits::of(&config))?);
-        let (drc, queue) = (Arc::new(Drc::new(ANSWERS_KEPT)), Arc::new(JobQueue::default()));
+        let credits = config.connections().credits.value() as usize;
+        let (drc, queue) = (Arc::new(Drc::new(credits)), Arc::new(JobQueue::default()));
         let (mut engine, serving) = (Engine::new(provider, config)?, Serving::default());
         let shards = engine.start({
             let (export, serving) = (export.clone(), serving.clone());
@@ -230,5 +232,3 @@ pub fn config() -> Result<Config, ConfigError> {
 
 /// With fewer, the shard shares them with the network, the worker threads and other programs.
 const PROCESSORS_TO_SPIN: usize = 4;
-/// The number of answers that are kept for repeated calls.
-const ANSWERS_KEPT: usize = 1024;

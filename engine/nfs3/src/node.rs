@@ -124,8 +124,8 @@ impl OpenFile {
         Ok(slot.get_or_init(|| fd).as_fd())
     }
 
-    /// Calls `sync`, which brings it to stable storage and handles the error. Then waits for the calls
-    /// that other threads have begun: the kernel reports an error to one of them alone.
+    /// Calls `sync`, which brings it to stable storage and handles the error. Then waits for the
+    /// calls that other threads have begun: the kernel reports an error to one of them alone.
     pub fn sync<T>(&self, sync: impl FnOnce() -> T) -> T {
         let done = {
             let _syncing = self.syncs.read().unwrap_or_else(PoisonError::into_inner);

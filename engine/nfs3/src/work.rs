@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use rpcrdma_engine::{ConnectionId, ShardHandle, Ticket};
 
 use crate::call::{CallOutcome, CallTask, WriteData};
-use crate::drc::{Drc, Fingerprint};
+use crate::drc::{Drc, Fingerprint, Waits};
 use crate::export::Export;
 use crate::locks::lock;
 use crate::procedures;
@@ -93,6 +93,11 @@ impl AnswerQueue {
         AnswerQueue { shard, done: Mutex::default() }
     }
 
+    /// A connection of its shard.
+    pub fn connection(&self, peer: ConnectionId) -> ShardConnection {
+        ShardConnection { shard: self.shard.shard(), peer }
+    }
+
     /// Adds an answer, and wakes the shard.
     pub fn leave(&self, done: FinishedJob) {
         lock(&self.done).push_back(done);
@@ -102,6 +107,23 @@ impl AnswerQueue {
     /// Moves the answers to `into`.
     pub fn collect(&self, into: &mut VecDeque<FinishedJob>) {
         into.append(&mut lock(&self.done));
+    }
+}
+
+/// A connection of a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ShardConnection {
+    /// The number of the shard.
+    pub shard: u32,
+    /// The connection.
+    pub peer: ConnectionId,
+}
+
+impl Waits for Waiter {
+    type Connection = ShardConnection;
+
+    fn connection(&self) -> ShardConnection {
+        self.answers.connection(self.ticket.peer())
     }
 }
 

@@ -38,3 +38,19 @@ fn other_data_with_the_transaction_id_of_others_are_written() {
         }
     }
 }
+
+#[test]
+fn the_answers_of_a_client_are_kept_however_many_others_have() {
+    let mut nfs = Running::new();
+    let root = nfs.client.root.clone();
+    let busy = nfs.client.create(&root, b"busy").unwrap();
+    std::fs::write(nfs.export().join("removed"), "").expect("written");
+    let (device, address) = (nfs.device.clone(), nfs.server.address());
+    let remove =
+        || Client::seeded(device.clone(), address, root.clone(), 7).remove(&root, b"removed");
+    remove().unwrap();
+    for _ in 0..1100 {
+        nfs.client.write(&busy, 0, b"x", stable_how::UNSTABLE).unwrap();
+    }
+    remove().expect("it is the same call, and not executed again");
+}
