@@ -2,7 +2,8 @@
 //! threads would cost more than most of these calls.
 //!
 //! ```text
-//!   GETATTR, ACCESS   of a file that is held        statx
+//!   GETATTR           of a file that is held        statx
+//!   ACCESS            of a file that is held        statx, and the rights that are kept with it
 //!   LOOKUP by root    in a directory that is held   openat2, if the kernel has it in its cache
 //!   READ              of a file that is open        preadv2, if the kernel has it in its cache
 //! ```
@@ -22,11 +23,12 @@ use rpcrdma_engine::ulb::nfs3;
 use crate::arguments::Arguments;
 use crate::attributes::some;
 use crate::call::{CallOutcome, CallTask};
-use crate::credentials::{FileRight, Identity};
+use crate::credentials::Identity;
 use crate::export::Export;
 use crate::node::OpenFile;
 use crate::procedures::{packed, with_data};
 use crate::ranges::FileRange;
+use crate::rights::Rights;
 use crate::status::Results;
 use crate::{data, files, names};
 
@@ -49,8 +51,12 @@ fn outcome(export: &Export, task: &mut CallTask) -> Option<CallOutcome> {
         }
         nfs3::ACCESS => {
             let arguments: ACCESS3args = decode(head)?;
-            let attributes = at_hand(export, &arguments.object, OpenFile::linked_attributes)?;
-            packed(task.procedure, files::granted(&attributes, who, arguments.access)).ok()
+            let (now, rights) = at_hand(export, &arguments.object, |node| {
+                let now = node.linked_attributes()?;
+                let rights = Rights::at_once(node, who, &now)?;
+                Some((now, rights))
+            })?;
+            packed(task.procedure, files::granted(&now, rights, arguments.access)).ok()
         }
         nfs3::LOOKUP => packed(task.procedure, lookup(export, who, &decode(head)?)?).ok(),
         nfs3::READ => read(export, task),
@@ -94,10 +100,11 @@ fn read(export: &Export, task: &mut CallTask) -> Option<CallOutcome> {
     let (who, medium) = (&task.who, export.nodes().medium());
     let range = FileRange::cut(arguments.offset, len);
     let done = at_hand(export, &arguments.file, |node| {
-        let count = medium.read(node.open_data()?, into, range)?;
+        let count = medium.read(node.open_data(false)?, into, range)?;
         let attributes = node.linked_attributes()?;
         let is_whole = count == len || range.at(count) >= attributes.size();
-        let found = data::may(&attributes, who, FileRight::Read).map(|()| count);
+        let found = Rights::at_once(node, who, &attributes)?.may_read(who, &attributes);
+        let found = found.map(|()| count);
         is_whole.then(|| data::told(found, Some(attributes), arguments.offset))
     })?;
     with_data(task.procedure, done, task.into.take()).ok()

@@ -6,12 +6,21 @@ use nfs3_types::nfs3::{Nfs3Option, fattr3, ftype3, nfstime3, specdata3, wcc_attr
 use nfs3_types::xdr_codec::{Pack, Unpack};
 use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, statx};
 
-use crate::credentials::{FileRight, Identity};
 use crate::handles::FileId;
 
 /// The attributes of a file at one moment.
 #[derive(Debug, Clone)]
 pub struct Attributes(Statx);
+
+/// What changes whenever the rights to a file do: the time of change, which is all for an ACL, and
+/// what the rights follow from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RightsStamp {
+    changed: nfstime3,
+    mode: u16,
+    uid: u32,
+    gid: u32,
+}
 
 impl Attributes {
     /// The attributes of an open descriptor.
@@ -75,9 +84,10 @@ impl Attributes {
         (self.0.stx_atime.tv_sec, self.0.stx_mtime.tv_sec)
     }
 
-    /// Whether the mode of the file gives this identity this right.
-    pub fn may(&self, who: &Identity, want: FileRight) -> bool {
-        who.may(want, self.0.stx_mode.into(), self.0.stx_uid, self.0.stx_gid)
+    /// What the rights of callers are compared by.
+    pub fn rights_stamp(&self) -> RightsStamp {
+        let Statx { stx_mode: mode, stx_uid: uid, stx_gid: gid, .. } = self.0;
+        RightsStamp { changed: self.changed().1, mode, uid, gid }
     }
 
     /// `fattr3`

@@ -8,57 +8,69 @@ use rustix::fs::{
 };
 
 use crate::attributes::PERMISSIONS;
-use crate::credentials::{FileRight, Identity};
+use crate::credentials::Identity;
 use crate::node::OpenFile;
+use crate::rights::may_write;
 use crate::status::{Status, status};
 
-/// Applies the requested changes, in an order in which no change undoes another. Changes that need
-/// rights are made with the identity `who`.
+/// Applies the requested changes with the identity `who`. The length comes last, because it cannot be
+/// restored: a change that the caller may not make leaves it alone.
 pub fn apply(node: &OpenFile, wanted: &sattr3, who: &Identity) -> Result<(), Status> {
-    if let Nfs3Option::Some(size) = wanted.size {
-        let now = node.attributes()?;
-        if !now.may(who, FileRight::Write) && !who.owns(now.owner()) {
-            return Err(Status::NFS3ERR_ACCES);
+    let length = match wanted.size {
+        Nfs3Option::Some(size) => {
+            let now = node.attributes()?;
+            who.act(|| may_write(node, who, &now))?;
+            Some((node.data(true)?, size))
         }
-        let file = node.data(true)?;
-        // The kernel clears the setuid bit only if the length is changed by another user than root.
-        who.act(|| ftruncate(file, size).map_err(status))?;
-    }
+        Nfs3Option::None => None,
+    };
     who.act(|| {
-        let (uid, gid) = (option(&wanted.uid), option(&wanted.gid));
-        if uid.is_some() || gid.is_some() {
-            if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
-                return Err(Status::NFS3ERR_INVAL);
-            }
-            let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
-            chownat(node.fd(), c"", uid, gid, AtFlags::EMPTY_PATH).map_err(status)?;
-        }
-        if let Nfs3Option::Some(mode) = wanted.mode
-            && node.kind() != FileType::Symlink
-        {
-            let mode = Mode::from_raw_mode(mode & PERMISSIONS);
-            node.set_mode(mode).map_err(status)?;
-        }
-        let times = Timestamps {
-            last_access: match wanted.atime {
-                set_atime::DONT_CHANGE => moment(UTIME_OMIT),
-                set_atime::SET_TO_SERVER_TIME => moment(UTIME_NOW),
-                set_atime::SET_TO_CLIENT_TIME(time) => timespec(time),
-            },
-            last_modification: match wanted.mtime {
-                set_mtime::DONT_CHANGE => moment(UTIME_OMIT),
-                set_mtime::SET_TO_SERVER_TIME => moment(UTIME_NOW),
-                set_mtime::SET_TO_CLIENT_TIME(time) => timespec(time),
-            },
-        };
-        let is_unchanged = [times.last_access, times.last_modification]
-            .iter()
-            .all(|time| time.tv_nsec == UTIME_OMIT);
-        if !is_unchanged {
-            utimensat(CWD, node.path(), &times, AtFlags::empty()).map_err(status)?;
+        set_owner(node, wanted)?;
+        set_mode_and_times(node, wanted)?;
+        if let Some((file, size)) = length {
+            ftruncate(file, size).map_err(status)?;
+            // A new length clears the setuid bit, and changes the times.
+            set_mode_and_times(node, wanted)?;
         }
         Ok(())
     })
+}
+
+fn set_owner(node: &OpenFile, wanted: &sattr3) -> Result<(), Status> {
+    // 2^32-1 is no id: it changes nothing, as with chown(2).
+    let id = |wanted| option(wanted).filter(|id| *id != u32::MAX);
+    let (uid, gid) = (id(&wanted.uid).map(Uid::from_raw), id(&wanted.gid).map(Gid::from_raw));
+    if uid.is_none() && gid.is_none() {
+        return Ok(());
+    }
+    chownat(node.fd(), c"", uid, gid, AtFlags::EMPTY_PATH).map_err(status)
+}
+
+fn set_mode_and_times(node: &OpenFile, wanted: &sattr3) -> Result<(), Status> {
+    if let Nfs3Option::Some(mode) = wanted.mode
+        && node.kind() != FileType::Symlink
+    {
+        let mode = Mode::from_raw_mode(mode & PERMISSIONS);
+        node.set_mode(mode).map_err(status)?;
+    }
+    let times = Timestamps {
+        last_access: match wanted.atime {
+            set_atime::DONT_CHANGE => moment(UTIME_OMIT),
+            set_atime::SET_TO_SERVER_TIME => moment(UTIME_NOW),
+            set_atime::SET_TO_CLIENT_TIME(time) => timespec(time),
+        },
+        last_modification: match wanted.mtime {
+            set_mtime::DONT_CHANGE => moment(UTIME_OMIT),
+            set_mtime::SET_TO_SERVER_TIME => moment(UTIME_NOW),
+            set_mtime::SET_TO_CLIENT_TIME(time) => timespec(time),
+        },
+    };
+    let is_unchanged =
+        [times.last_access, times.last_modification].iter().all(|time| time.tv_nsec == UTIME_OMIT);
+    if is_unchanged {
+        return Ok(());
+    }
+    utimensat(CWD, node.path(), &times, AtFlags::empty()).map_err(status)
 }
 
 /// The mode that a client requests for a new file; `otherwise` if it requests none.

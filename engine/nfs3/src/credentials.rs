@@ -1,4 +1,4 @@
-//! Callers, the identity that the server assumes for them, and their rights.
+//! Callers, and the identity that the server assumes for them.
 //!
 //! The server trusts AUTH_SYS credentials, as every NFS server without Kerberos does. `Squash`
 //! states which callers act as the anonymous user instead. A server that runs as root assumes the
@@ -6,11 +6,12 @@
 //! looks up, creates and removes files, so that the kernel checks the rights. A server that does
 //! not run as root executes every call as its own user.
 
-use std::io;
+use std::io::{self, Write};
 
 use arrayvec::ArrayVec;
 use rpcrdma_engine::onc::{AUTH_SYS_GROUPS_MAX, AuthSys};
 use rustix::fs::{Gid, Uid};
+use rustix::io::Errno;
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::status::Status;
@@ -56,6 +57,16 @@ pub enum Policy {
     Own,
 }
 
+/// A system call of the calling thread's identity that failed.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("{call}(2): {errno}")]
+pub struct IdentityError {
+    /// Its name.
+    pub call: &'static str,
+    /// Its error.
+    pub errno: Errno,
+}
+
 /// The identity that one call is executed with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
@@ -65,22 +76,12 @@ pub enum Identity {
     Other(Credentials),
 }
 
-/// A right to a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileRight {
-    /// Read it.
-    Read,
-    /// Write it.
-    Write,
-    /// Execute it, or search it if it is a directory.
-    Search,
-}
-
 impl Credentials {
-    /// The credentials of an RPC header.
+    /// The credentials of an RPC header. An id that is none, 2^32-1, is that of the anonymous user.
     pub fn of(user: &AuthSys<'_>) -> Credentials {
-        let groups = user.groups.iter().take(GROUPS_MAX).collect();
-        Credentials { uid: user.uid, gid: user.gid, groups }
+        let valid = |id| if id == u32::MAX { ANONYMOUS } else { id };
+        let groups = user.groups.iter().take(GROUPS_MAX).map(valid).collect();
+        Credentials { uid: valid(user.uid), gid: valid(user.gid), groups }
     }
 
     /// The same credentials, with the user and the groups of root replaced.
@@ -117,30 +118,10 @@ impl Policy {
 }
 
 impl Identity {
-    /// Whether the mode of a file gives this identity a right. The owner may always read and write
-    /// data: a client checks the rights when it opens a file, and they may have been removed since
-    /// (RFC 1813 4.4).
-    pub fn may(&self, want: FileRight, mode: u32, uid: u32, gid: u32) -> bool {
-        let Identity::Other(who) = self else { return true };
-        let bit = match want {
-            FileRight::Read => 4,
-            FileRight::Write => 2,
-            FileRight::Search => 1,
-        };
-        let class = if who.uid == uid {
-            mode >> 6
-        } else if who.gid == gid || who.groups.contains(&gid) {
-            mode >> 3
-        } else {
-            mode
-        };
-        class & bit != 0
-    }
-
-    /// Whether it is the owner, or has the owner's rights.
+    /// Whether it is this user.
     pub fn owns(&self, uid: u32) -> bool {
         match self {
-            Identity::Server => true,
+            Identity::Server => rustix::process::geteuid().as_raw() == uid,
             Identity::Other(who) => who.uid == uid,
         }
     }
@@ -151,7 +132,11 @@ impl Identity {
     /// Those of `act`, and `NFS3ERR_SERVERFAULT` if the thread cannot assume the identity.
     pub fn act<T>(&self, act: impl FnOnce() -> Result<T, Status>) -> Result<T, Status> {
         let Identity::Other(who) = self else { return act() };
-        let assumed = Assumed::take_on(who).map_err(|_| Status::NFS3ERR_SERVERFAULT)?;
+        let assumed = Assumed::take_on(who).map_err(|error| match error.errno {
+            // The kernel has no memory for it now.
+            Errno::NOMEM | Errno::AGAIN => Status::NFS3ERR_JUKEBOX,
+            _ => Status::NFS3ERR_SERVERFAULT,
+        })?;
         let outcome = act();
         drop(assumed);
         outcome
@@ -159,32 +144,61 @@ impl Identity {
 }
 
 /// The calling thread has an assumed identity until this value is dropped.
-struct Assumed;
+#[derive(Default)]
+struct Assumed {
+    // What was changed, and is restored.
+    groups: bool,
+    gid: bool,
+    uid: bool,
+}
 
 impl Assumed {
-    fn take_on(who: &Credentials) -> io::Result<Assumed> {
-        // From here on, dropping this value restores the thread's own identity.
-        let assumed = Assumed;
+    /// Assumes an identity.
+    ///
+    /// # Errors
+    /// The first system call that failed; the thread has its own identity then.
+    fn take_on(who: &Credentials) -> Result<Assumed, IdentityError> {
+        let failed = |call| move |errno| IdentityError { call, errno };
         let groups: ArrayVec<Gid, GROUPS_MAX> =
             who.groups.iter().map(|&group| Gid::from_raw(group)).collect();
-        if who.uid == u32::MAX || who.gid == u32::MAX || who.groups.contains(&u32::MAX) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        set_thread_groups(&groups)?;
-        set_thread_res_gid(None, Some(Gid::from_raw(who.gid)), None)?;
-        set_thread_res_uid(None, Some(Uid::from_raw(who.uid)), None)?;
+        // Dropped on an error, which restores what was changed by then.
+        let mut assumed = Assumed::default();
+        set_thread_groups(&groups).map_err(failed("setgroups"))?;
+        assumed.groups = true;
+        let gid = Some(Gid::from_raw(who.gid));
+        set_thread_res_gid(None, gid, None).map_err(failed("setresgid"))?;
+        assumed.gid = true;
+        let uid = Some(Uid::from_raw(who.uid));
+        set_thread_res_uid(None, uid, None).map_err(failed("setresuid"))?;
+        assumed.uid = true;
         Ok(assumed)
+    }
+
+    fn restore(&self) -> Result<(), IdentityError> {
+        let failed = |call| move |errno| IdentityError { call, errno };
+        if self.uid {
+            set_thread_res_uid(None, Some(Uid::ROOT), None).map_err(failed("setresuid"))?;
+        }
+        if self.gid {
+            set_thread_res_gid(None, Some(Gid::ROOT), None).map_err(failed("setresgid"))?;
+        }
+        if self.groups {
+            set_thread_groups(&[]).map_err(failed("setgroups"))?;
+        }
+        Ok(())
     }
 }
 
 impl Drop for Assumed {
     fn drop(&mut self) {
-        let back = set_thread_res_uid(None, Some(Uid::ROOT), None)
-            .and_then(|()| set_thread_res_gid(None, Some(Gid::ROOT), None))
-            .and_then(|()| set_thread_groups(&[]));
-        // Continuing with a wrong identity would be worse than ending the process; a panic would be
-        // caught.
-        if back.is_err() {
+        if let Err(error) = self.restore() {
+            // Continuing with a wrong identity would be worse than ending the process; a panic would
+            // be caught. An error of writing cannot be reported.
+            let _ = writeln!(
+                io::stderr(),
+                "nfs3: the server ends: a thread cannot return from the identity of a caller to \
+                 that of the server: {error}"
+            );
             std::process::abort();
         }
     }
@@ -200,20 +214,6 @@ mod tests {
 
     fn identity_of(uid: u32, gid: u32, groups: &[u32]) -> Identity {
         Identity::Other(Credentials { uid, gid, groups: groups.iter().copied().collect() })
-    }
-
-    #[test]
-    fn the_mode_of_one_class_decides() {
-        let mode = 0o640;
-        assert!(identity_of(7, 9, &[]).may(FileRight::Write, mode, 7, 8));
-        assert!(!identity_of(6, 8, &[]).may(FileRight::Write, mode, 7, 8));
-        assert!(identity_of(6, 5, &[8]).may(FileRight::Read, mode, 7, 8));
-        assert!(!identity_of(6, 5, &[]).may(FileRight::Read, mode, 7, 8));
-        assert!(
-            !identity_of(7, 8, &[]).may(FileRight::Read, 0o044, 7, 8),
-            "an owner has the owner's bits"
-        );
-        assert!(Identity::Server.may(FileRight::Search, 0, 7, 8));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! written UNSTABLE are in the page cache until their COMMIT.
 
 use std::io::IoSlice;
+use std::mem::replace;
 
 use nfs3_types::nfs3::{
     COMMIT3args, COMMIT3resfail, COMMIT3resok, READ3args, READ3resfail, WRITE3resfail, WRITE3resok,
@@ -16,10 +17,11 @@ use rustix::io::{Errno, pread, pwritev};
 
 use crate::attributes::{Attributes, some};
 use crate::call::WriteData;
-use crate::credentials::{FileRight, Identity};
+use crate::credentials::Identity;
 use crate::export::Export;
 use crate::node::OpenFile;
 use crate::ranges::FileRange;
+use crate::rights::{Rights, may_write};
 use crate::status::{Results, Status, bare, status};
 
 /// The arguments of WRITE in front of its data.
@@ -55,8 +57,10 @@ pub fn read(
 ) -> Results<(ReadHead, usize), READ3resfail> {
     let node = export.find(&arguments.file).map_err(bare)?;
     let len = (arguments.count as usize).min(into.len());
-    let found = permitted(&node, who, FileRight::Read)
-        .and_then(|()| fill(&node, &mut into[..len], arguments.offset));
+    let found = regular(&node).and_then(|now| {
+        Rights::of(&node, who, &now)?.may_read(who, &now)?;
+        fill(&node, &mut into[..len], arguments.offset)
+    });
     told(found, node.attributes().ok(), arguments.offset)
 }
 
@@ -115,22 +119,12 @@ pub fn commit(export: &Export, arguments: &COMMIT3args) -> Results<COMMIT3resok,
     }
 }
 
-fn permitted(node: &OpenFile, who: &Identity, want: FileRight) -> Result<(), Status> {
+/// The attributes of a file that has data.
+fn regular(node: &OpenFile) -> Result<Attributes, Status> {
     match node.kind() {
-        FileType::RegularFile => may(&node.attributes()?, who, want),
+        FileType::RegularFile => node.attributes(),
         FileType::Directory => Err(Status::NFS3ERR_ISDIR),
         _ => Err(Status::NFS3ERR_INVAL),
-    }
-}
-
-/// Whether the data of a file may be read or written. The owner may do both with any
-/// mode. A caller that may execute a file may read it, because a client reads what it executes.
-pub fn may(now: &Attributes, who: &Identity, want: FileRight) -> Result<(), Status> {
-    let executes = want == FileRight::Read && now.may(who, FileRight::Search);
-    if now.may(who, want) || who.owns(now.owner()) || executes {
-        Ok(())
-    } else {
-        Err(Status::NFS3ERR_ACCES)
     }
 }
 
@@ -157,10 +151,17 @@ fn put(
     head: &WriteHead,
     data: &[WriteData],
 ) -> Result<u32, Status> {
-    permitted(node, who, FileRight::Write)?;
+    let now = regular(node)?;
     let count = head.count as usize;
     let range = FileRange::whole(head.offset, count).ok_or(Status::NFS3ERR_FBIG)?;
-    let file = node.data(true)?;
+    let (file, mut is_checked) = match node.open_data(true) {
+        Some(file) if count > 0 => (file, false),
+        // Not opened before the caller may: a program that is open to be written does not start.
+        _ => {
+            who.act(|| may_write(node, who, &now))?;
+            (node.data(true)?, true)
+        }
+    };
     let mut left = count;
     let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(data.len());
     for part in data {
@@ -174,7 +175,13 @@ fn put(
     while !slices.is_empty() {
         let some = &slices[..slices.len().min(SLICES_MAX)];
         // As the caller, so that the kernel clears the setuid bit and applies the caller's quota.
-        match who.act(|| Ok(pwritev(file, some, range.at(done))))? {
+        let written = who.act(|| {
+            if !replace(&mut is_checked, true) {
+                may_write(node, who, &now)?;
+            }
+            Ok(pwritev(file, some, range.at(done)))
+        })?;
+        match written {
             Ok(0) => return Err(Status::NFS3ERR_IO),
             Ok(written) => {
                 done += written;

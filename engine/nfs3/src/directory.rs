@@ -10,10 +10,11 @@ use nfs3_types::nfs3::{
 use nfs3_types::xdr_codec::{List, Pack};
 use rustix::fs::FileType;
 
-use crate::credentials::{FileRight, Identity};
+use crate::credentials::Identity;
 use crate::export::Export;
 use crate::listings::{ListedName, Listing};
 use crate::node::OpenFile;
+use crate::rights::Rights;
 use crate::status::{Results, Status, bare};
 
 /// READDIR
@@ -25,7 +26,7 @@ pub fn readdir(
     let READDIR3args { dir: handle, cookie, cookieverf: mark, count } = arguments;
     let from = From { handle, cookie: *cookie, mark: *mark };
     let room = Room::new((*count).min(export.limits().list_max), u32::MAX);
-    let listed = list(export, who, &from, room, |_, found| entry3 {
+    let listed = list(export, who, &from, room, |_, _, found| entry3 {
         fileid: found.inode,
         name: found.name.to_vec().into(),
         cookie: found.cookie,
@@ -48,7 +49,11 @@ pub fn readdirplus(
     let READDIRPLUS3args { dir: handle, cookie, cookieverf: mark, dircount, maxcount } = arguments;
     let from = From { handle, cookie: *cookie, mark: *mark };
     let room = Room::new((*maxcount).min(export.limits().list_max), *dircount);
-    let listed = list(export, who, &from, room, |node, found| with_attributes(export, node, found));
+    let listed = list(export, who, &from, room, |node, rights, found| match rights.search {
+        Ok(()) => with_attributes(export, node, found),
+        // As a LOOKUP, which is refused then.
+        Err(_) => without_attributes(found),
+    });
     match listed {
         Ok(Page { dir_attributes, entries, eof }) => {
             let (cookieverf, reply) = (verifier(export), dirlistplus3 { entries, eof });
@@ -85,16 +90,17 @@ fn list<E: Pack>(
     who: &Identity,
     from: &From<'_>,
     mut room: Room,
-    entry: impl Fn(&OpenFile, ListedEntry<'_>) -> E,
+    entry: impl Fn(&OpenFile, &Rights, ListedEntry<'_>) -> E,
 ) -> Results<Page<E>, post_op_attr> {
     let node = export.find(from.handle).map_err(bare)?;
-    let listing = open(export, who, &node, from).map_err(|status| (status, node.after()))?;
+    let opened = open(export, who, &node, from).map_err(|status| (status, node.after()))?;
+    let Opened { listing, rights } = opened;
     let dir_attributes = node.after();
     let mut entries = Vec::new();
     for found in entries_behind(export, &node, &listing, from.cookie) {
         let short = ENTRY_LEN + found.name.len().next_multiple_of(4);
         // Checked before the attributes of the file are read.
-        let entry = room.has(short).then(|| entry(&node, found));
+        let entry = room.has(short).then(|| entry(&node, &rights, found));
         match entry.filter(|entry| room.take(entry.packed_size(), short)) {
             Some(entry) => entries.push(entry),
             None if entries.is_empty() => return Err((Status::NFS3ERR_TOOSMALL, dir_attributes)),
@@ -104,30 +110,35 @@ fn list<E: Pack>(
     Ok(Page { dir_attributes, entries: List(entries), eof: true })
 }
 
+/// A directory that the caller may read.
+struct Opened {
+    listing: Arc<Listing>,
+    rights: Rights,
+}
+
 fn open(
     export: &Export,
     who: &Identity,
     node: &OpenFile,
     from: &From<'_>,
-) -> Result<Arc<Listing>, Status> {
+) -> Result<Opened, Status> {
     let attributes = node.attributes()?;
     if node.kind() != FileType::Directory {
         return Err(Status::NFS3ERR_NOTDIR);
     }
-    if !attributes.may(who, FileRight::Read) {
-        return Err(Status::NFS3ERR_ACCES);
-    }
+    let rights = Rights::of(node, who, &attributes)?;
+    rights.read?;
     // A cookie of another server, or of an earlier key.
     if from.cookie != 0 && from.mark != verifier(export) {
         return Err(Status::NFS3ERR_BAD_COOKIE);
     }
     let known = (from.cookie != 0).then(|| export.listings().find(&attributes)).flatten();
     if let Some(listing) = known {
-        return Ok(listing);
+        return Ok(Opened { listing, rights });
     }
     let listing = Arc::new(Listing::make(node, &attributes, export.key())?);
     export.listings().keep(listing.clone());
-    Ok(listing)
+    Ok(Opened { listing, rights })
 }
 
 /// The cookie verifier of this server's key.
@@ -155,20 +166,25 @@ fn entries_behind<'a>(
     dots.chain(names.map(found))
 }
 
+fn without_attributes(found: ListedEntry<'_>) -> entryplus3<'static> {
+    let ListedEntry { cookie, inode, name } = found;
+    entryplus3 {
+        fileid: inode,
+        name: name.to_vec().into(),
+        cookie,
+        name_attributes: Nfs3Option::None,
+        name_handle: Nfs3Option::None,
+    }
+}
+
 /// An entry with its attributes and handle, if they are available.
 fn with_attributes(
     export: &Export,
     directory: &OpenFile,
     found: ListedEntry<'_>,
 ) -> entryplus3<'static> {
-    let ListedEntry { cookie, inode, name } = found;
-    let mut entry = entryplus3 {
-        fileid: inode,
-        name: name.to_vec().into(),
-        cookie,
-        name_attributes: Nfs3Option::None,
-        name_handle: Nfs3Option::None,
-    };
+    let mut entry = without_attributes(found);
+    let name = found.name;
     let node = match name {
         b"." => directory.attributes(),
         b".." => export.nodes().above(directory).and_then(|above| above.attributes()),

@@ -14,10 +14,11 @@ use rustix::fs::{FileType, fstatvfs, readlinkat_raw};
 
 use crate::attributes::{Attributes, some};
 use crate::changes::apply;
-use crate::credentials::{FileRight, Identity};
+use crate::credentials::Identity;
 use crate::export::{BLOCK, Export};
 use crate::names::NAME_MAX;
 use crate::ranges::SIZE_MAX;
+use crate::rights::Rights;
 use crate::status::{Results, Status, bare, status};
 
 /// GETATTR
@@ -62,27 +63,27 @@ pub fn access(
     who: &Identity,
     arguments: &ACCESS3args,
 ) -> Results<ACCESS3resok, ACCESS3resfail> {
-    let attributes = export.find(&arguments.object).and_then(|node| node.attributes());
-    granted(&attributes.map_err(bare)?, who, arguments.access)
+    let node = export.find(&arguments.object).map_err(bare)?;
+    let now = node.attributes().map_err(bare)?;
+    let failed = |status| (status, ACCESS3resfail { obj_attributes: some(Some(now.fattr())) });
+    let rights = Rights::of(&node, who, &now).map_err(failed)?;
+    granted(&now, rights, arguments.access)
 }
 
 /// The results of ACCESS: those of the requested rights that the caller has.
 pub fn granted(
     attributes: &Attributes,
-    who: &Identity,
+    rights: Rights,
     asked: u32,
 ) -> Results<ACCESS3resok, ACCESS3resfail> {
+    let Rights { read, write, search } = rights;
     let changes = ACCESS3_MODIFY | ACCESS3_EXTEND;
     let (writing, searching) = match attributes.kind() {
         FileType::Directory => (changes | ACCESS3_DELETE, ACCESS3_LOOKUP),
         _ => (changes, ACCESS3_EXECUTE),
     };
-    let rights = [
-        (FileRight::Read, ACCESS3_READ),
-        (FileRight::Write, writing),
-        (FileRight::Search, searching),
-    ];
-    let granted = rights.into_iter().filter(|(want, _)| attributes.may(who, *want));
+    let answers = [(read, ACCESS3_READ), (write, writing), (search, searching)];
+    let granted = answers.into_iter().filter(|(answer, _)| answer.is_ok());
     let granted = granted.fold(0, |all, (_, bits)| all | bits);
     Ok(ACCESS3resok { obj_attributes: some(Some(attributes.fattr())), access: granted & asked })
 }

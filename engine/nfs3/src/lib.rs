@@ -8,7 +8,7 @@
 //!   client ── TCP ───▶ mount ── the handle of the export
 //! ```
 //! It implements all procedures of RFC 1813, and MOUNT over TCP; there is no lock manager. See
-//! `credentials` for rights, `handles` and `nodes` for file handles, `drc` for repeated calls, and
+//! `credentials` and `rights` for rights, `handles` and `nodes` for file handles, `drc` for repeated calls, and
 //! `work` for the threads.
 //!
 //! ```no_run
@@ -52,6 +52,7 @@ mod handler;
 mod handles;
 mod held;
 mod kept_answers;
+mod kept_rights;
 mod listings;
 mod locks;
 mod medium;
@@ -62,6 +63,7 @@ mod node;
 mod nodes;
 mod procedures;
 mod ranges;
+mod rights;
 mod rpc;
 mod searches;
 mod serving;

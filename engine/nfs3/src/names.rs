@@ -1,5 +1,7 @@
 //! Procedures on names: CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK and LOOKUP.
 
+use std::sync::Arc;
+
 use nfs3_types::nfs3::{
     CREATE3args, CREATE3resfail, CREATE3resok, LINK3args, LINK3resfail, LINK3resok, LOOKUP3args,
     LOOKUP3resfail, LOOKUP3resok, MKDIR3args, MKNOD3args, REMOVE3args, REMOVE3resfail,
@@ -17,6 +19,7 @@ use crate::changes::{apply, mode, timespec, without_mode};
 use crate::credentials::Identity;
 use crate::export::Export;
 use crate::node::OpenFile;
+use crate::rights::Rights;
 use crate::status::{Results, Status, bare, status};
 
 /// LOOKUP
@@ -27,9 +30,17 @@ pub fn lookup(
 ) -> Results<LOOKUP3resok, LOOKUP3resfail> {
     let directory = export.find(&arguments.what.dir).map_err(bare)?;
     let found = match arguments.what.name.as_ref() {
-        b"." if directory.kind() == FileType::Directory => Ok(directory.clone()),
-        b".." if directory.kind() == FileType::Directory => export.nodes().above(&directory),
-        name => sound(name).and_then(|()| who.act(|| export.nodes().look_up(&directory, name))),
+        name @ (b"." | b"..") if directory.kind() == FileType::Directory => {
+            let searched = directory.attributes().and_then(|now| {
+                let rights = Rights::of(&directory, who, &now)?;
+                rights.search
+            });
+            searched.and_then(|()| match name {
+                b"." => Ok(directory.clone()),
+                _ => export.nodes().above(&directory),
+            })
+        }
+        name => sound(name).and_then(|()| who.act(|| named(export, who, &directory, name))),
     };
     let dir_attributes = directory.after();
     match found {
@@ -39,6 +50,23 @@ pub fn lookup(
         }
         Err(status) => Err((status, LOOKUP3resfail { dir_attributes })),
     }
+}
+
+/// Looks a name up with the identity of the calling thread, which is that of `who`.
+fn named(
+    export: &Export,
+    who: &Identity,
+    directory: &OpenFile,
+    name: &[u8],
+) -> Result<Arc<OpenFile>, Status> {
+    let node = export.nodes().look_up(directory, name)?;
+    // A client mostly asks for the rights next: a shard then has the answer.
+    if *who != Identity::Server
+        && let Ok(now) = node.attributes()
+    {
+        let _ = Rights::ask(&node, who, &now);
+    }
+    Ok(node)
 }
 
 /// The results of CREATE, MKDIR, SYMLINK and MKNOD, which have the same form (RFC 1813 3.3.8 to

@@ -10,6 +10,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::attributes::{Attributes, some};
 use crate::handles::FileId;
+use crate::kept_rights::KeptRights;
 use crate::locks::lock;
 use crate::status::{Status, status};
 
@@ -24,6 +25,7 @@ pub struct OpenFile {
     writing: OnceLock<OwnedFd>,
     /// Locked while a call brings the file to stable storage.
     syncs: RwLock<()>,
+    rights: KeptRights,
 }
 
 impl OpenFile {
@@ -31,7 +33,8 @@ impl OpenFile {
     pub fn new(fd: OwnedFd, attributes: &Attributes) -> OpenFile {
         let (id, kind) = (attributes.id(), attributes.kind());
         let (reading, writing) = (OnceLock::new(), OnceLock::new());
-        OpenFile { fd, id, kind, reading, writing, syncs: RwLock::default() }
+        let (rights, syncs) = (KeptRights::default(), RwLock::default());
+        OpenFile { fd, id, kind, reading, writing, syncs, rights }
     }
 
     /// The identity of the file.
@@ -47,6 +50,11 @@ impl OpenFile {
     /// The descriptor that identifies it.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    /// The rights of its last callers.
+    pub fn rights(&self) -> &KeptRights {
+        &self.rights
     }
 
     /// A path to it in /proc, for system calls that take no descriptor; valid as long as this value
@@ -92,9 +100,10 @@ impl OpenFile {
         wcc_data { before, after: self.after() }
     }
 
-    /// The descriptor to read its data, if one is open.
-    pub fn open_data(&self) -> Option<BorrowedFd<'_>> {
-        self.reading.get().map(AsFd::as_fd)
+    /// The descriptor to read or write its data, if one is open.
+    pub fn open_data(&self, to_write: bool) -> Option<BorrowedFd<'_>> {
+        let slot = if to_write { &self.writing } else { &self.reading };
+        slot.get().map(AsFd::as_fd)
     }
 
     /// Opens it for its data: a regular file to read or write, or a directory to list.
@@ -102,9 +111,8 @@ impl OpenFile {
     /// # Errors
     /// If it has another type, or the server may not open it.
     pub fn data(&self, to_write: bool) -> Result<BorrowedFd<'_>, Status> {
-        let slot = if to_write { &self.writing } else { &self.reading };
-        if let Some(fd) = slot.get() {
-            return Ok(fd.as_fd());
+        if let Some(fd) = self.open_data(to_write) {
+            return Ok(fd);
         }
         let flags = match (self.kind, to_write) {
             (FileType::RegularFile, false) => OFlags::RDONLY,
@@ -120,6 +128,7 @@ impl OpenFile {
             opened => opened,
         };
         let fd = opened.map_err(status)?;
+        let slot = if to_write { &self.writing } else { &self.reading };
         // Another thread may have opened it at the same time; one of the two descriptors is closed.
         Ok(slot.get_or_init(|| fd).as_fd())
     }

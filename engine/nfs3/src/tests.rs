@@ -2,6 +2,7 @@
 //! encodes arguments and decodes results.
 
 mod client;
+mod kernel_rights;
 mod mounts;
 
 use std::path::{Path, PathBuf};

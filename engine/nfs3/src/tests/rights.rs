@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use nfs3_types::nfs3::{
     ACCESS3_EXTEND, ACCESS3_MODIFY, ACCESS3_READ, Nfs3Option, createhow3, nfs_fh3, nfsstat3,
-    sattr3, stable_how,
+    nfstime3, sattr3, set_mtime, stable_how,
 };
 use rpcrdma_tests::nfs::Failure;
 use rustix::fs::{Mode, Uid};
@@ -100,6 +100,68 @@ fn the_owner_reads_and_writes_with_any_mode() {
 }
 
 #[test]
+fn a_right_that_is_taken_away_is_gone_at_once() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let mut nfs = Running::new();
+    std::fs::set_permissions(nfs.export(), PermissionsExt::from_mode(0o755)).expect("ours");
+    let path = nfs.export().join("shared");
+    std::fs::write(&path, "data").expect("written");
+    let file = nfs.client.lookup(&nfs.server.root(), b"shared").unwrap().object;
+    nfs.client.be(Some((1234, 1234)));
+    for (mode, rights) in [(0o666, 6), (0o604, 4), (0o600, 0), (0o602, 2), (0o606, 6), (0o660, 0)] {
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("ours");
+        // First a thread answers, then the shard.
+        for _ in 0..2 {
+            let read = nfs.client.read(&file, 0, 4);
+            assert_eq!((read.is_ok(), is_kept_out(&read)), (rights & 4 != 0, rights & 4 == 0));
+            let written = nfs.client.write(&file, 0, b"data", stable_how::UNSTABLE);
+            let may = rights & 2 != 0;
+            assert_eq!((written.is_ok(), is_kept_out(&written)), (may, !may), "{mode:o}");
+            let granted = nfs.client.access(&file, 0x3f).unwrap();
+            assert_eq!(
+                (granted & ACCESS3_READ != 0, granted & ACCESS3_MODIFY != 0),
+                (read.is_ok(), may)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_server_that_is_not_root_loses_a_right_with_its_file_open() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    not_as_root(|| {
+        let mut nfs = Running::new();
+        let path = nfs.export().join("shared");
+        let as_root = |act: &dyn Fn()| {
+            let be = |uid| set_thread_res_uid(None, Some(uid), None).expect("it was root");
+            be(Uid::ROOT);
+            act();
+            be(Uid::from_raw(1234));
+        };
+        let set_mode = |mode| {
+            as_root(&|| {
+                std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("root may")
+            });
+        };
+        as_root(&|| std::fs::write(&path, "data").expect("root may"));
+        set_mode(0o666);
+        let file = nfs.client.lookup(&nfs.server.root(), b"shared").unwrap().object;
+        nfs.client.read(&file, 0, 4).unwrap();
+        nfs.client.write(&file, 0, b"more", stable_how::UNSTABLE).unwrap();
+        set_mode(0o600);
+        let (read, written) = (
+            nfs.client.read(&file, 0, 4),
+            nfs.client.write(&file, 0, b"lost", stable_how::UNSTABLE),
+        );
+        assert!(is_kept_out(&read) && is_kept_out(&written), "{read:?} {written:?}");
+    });
+}
+
+#[test]
 fn a_mode_that_is_set_while_a_file_is_opened_stays() {
     not_as_root(|| {
         let scratch = Scratch::new();
@@ -140,6 +202,50 @@ fn a_change_by_another_user_clears_the_setuid_bit() {
     mark();
     nfs.client.setattr(&tool, of_size(0)).unwrap();
     assert_eq!(mode(), 0o777, "after a SETATTR of the length");
+}
+
+#[test]
+fn a_length_is_left_alone_if_another_change_is_refused() {
+    let mut nfs = Running::new();
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let path = nfs.export().join("shared");
+    std::fs::write(&path, "data").expect("written");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).expect("ours");
+    let file = nfs.client.lookup(&nfs.server.root(), b"shared").unwrap().object;
+    nfs.client.be(Some((1234, 1234)));
+    let moment = nfstime3 { seconds: 1, nseconds: 0 };
+    for refused in [
+        sattr3 { mode: Nfs3Option::Some(0o777), ..of_size(0) },
+        sattr3 { uid: Nfs3Option::Some(1234), ..of_size(0) },
+        sattr3 { mtime: set_mtime::SET_TO_CLIENT_TIME(moment), ..of_size(0) },
+    ] {
+        let done = nfs.client.setattr(&file, refused);
+        assert!(matches!(done, Err(Failure::Status(nfsstat3::NFS3ERR_PERM))), "{done:?}");
+        assert_eq!(std::fs::metadata(&path).expect("there").len(), 4);
+    }
+    nfs.client.setattr(&file, of_size(0)).unwrap();
+}
+
+#[test]
+fn an_id_that_is_none_is_that_of_the_anonymous_user() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let mut nfs = Running::new();
+    let root = nfs.server.root();
+    std::fs::set_permissions(nfs.export(), PermissionsExt::from_mode(0o777)).expect("ours");
+    let none = u32::MAX;
+    for (uid, gid, owner) in [(none, 7, (65_534, 7)), (7, none, (7, 65_534))] {
+        nfs.client.be(Some((uid, gid)));
+        let file = format!("{uid}-{gid}");
+        // An attribute that is no id changes nothing.
+        let attributes = sattr3 { uid: Nfs3Option::Some(none), ..of_size(0) };
+        nfs.client.create_as(&root, file.as_bytes(), createhow3::GUARDED(attributes)).unwrap();
+        let metadata = std::fs::metadata(nfs.export().join(file)).expect("there");
+        assert_eq!((metadata.uid(), metadata.gid()), owner);
+    }
 }
 
 fn of_size(size: u64) -> sattr3 {

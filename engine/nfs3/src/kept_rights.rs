@@ -1,0 +1,62 @@
+//! The rights of the last callers to an open file, as long as nothing that they follow from changes.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use arrayvec::ArrayVec;
+
+use crate::attributes::{Attributes, RightsStamp};
+use crate::credentials::Identity;
+use crate::locks::lock;
+use crate::status::Status;
+
+/// The kernel's answers for a file and a caller.
+#[derive(Debug, Clone, Copy)]
+pub struct Rights {
+    /// Whether the caller may read it.
+    pub read: Result<(), Status>,
+    /// Whether the caller may write it, or change the names in it if it is a directory.
+    pub write: Result<(), Status>,
+    /// Whether the caller may execute it, or search it if it is a directory.
+    pub search: Result<(), Status>,
+}
+
+/// The rights of the last callers to an open file.
+#[derive(Debug, Default)]
+pub struct KeptRights(Mutex<ArrayVec<Kept, KEPT_MAX>>);
+
+#[derive(Debug)]
+struct Kept {
+    who: Identity,
+    stamp: RightsStamp,
+    since: Instant,
+    rights: Rights,
+}
+
+impl KeptRights {
+    /// The rights of a caller, if they are known and the file has not changed. Does not wait.
+    pub fn find(&self, who: &Identity, now: &Attributes) -> Option<Rights> {
+        let kept = self.0.try_lock().ok()?;
+        let found = kept.iter().find(|kept| kept.who == *who)?;
+        let is_valid = found.stamp == now.rights_stamp() && found.since.elapsed() < KEPT_FOR;
+        is_valid.then_some(found.rights)
+    }
+
+    /// Keeps the rights of a caller.
+    pub fn keep(&self, who: &Identity, now: &Attributes, rights: Rights) {
+        let new =
+            Kept { who: who.clone(), stamp: now.rights_stamp(), since: Instant::now(), rights };
+        let mut kept = lock(&self.0);
+        kept.retain(|kept| kept.who != *who);
+        if kept.is_full() {
+            kept.remove(0);
+        }
+        kept.push(new);
+    }
+}
+
+/// The number of callers whose rights to one file are kept.
+const KEPT_MAX: usize = 4;
+/// A change of an ACL that is too quick for the clock of the file system, and a change of the mount,
+/// are seen after this time.
+const KEPT_FOR: Duration = Duration::from_secs(5);
