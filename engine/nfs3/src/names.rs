@@ -175,6 +175,7 @@ pub fn rename(
             if let Some(replaced) = replaced {
                 export.nodes().forget(&replaced, &to, new);
             }
+            export.nodes().forget_name(moved.inode, &from, old);
             export.nodes().note(moved.inode, &to, new);
         }
         export.persist_unless_async(&from)?;

@@ -195,14 +195,20 @@ impl OpenFiles {
         }
     }
 
+    /// Records that a name of a file was removed, and the file has others.
+    pub fn forget_name(&self, inode: u64, directory: &OpenFile, name: &[u8]) {
+        let place = FilePlace { parent: directory.id().inode, name: name.into() };
+        lock(&self.tree).forget(inode, &place);
+    }
+
     /// Records that a name was removed; `there` are the attributes of its file.
     pub fn forget(&self, there: &Attributes, directory: &OpenFile, name: &[u8]) {
         let id = there.id();
-        lock(&self.tree).forget(id.inode, directory.id().inode, name);
+        self.forget_name(id.inode, directory, name);
         if there.kind() == FileType::Directory || there.links() == 1 {
             lock(&self.searches).was_removed(id);
+            self.held.forget(id);
         }
-        self.held.forget(id);
     }
 
     /// Checks and records a file that was opened by its name.
@@ -229,12 +235,20 @@ impl OpenFiles {
         self.held.keep(node)
     }
 
-    /// Opens a file at its recorded place, if it is still there.
+    /// Opens a file at one of its recorded places, if it is still there.
     fn at_its_place(&self, id: FileId) -> Result<Option<Arc<OpenFile>>, Status> {
-        let Some(fd) = self.open_place(id.inode)? else { return Ok(None) };
-        let attributes = Attributes::of(&fd).map_err(status)?;
-        let is_same = attributes.id() == id && attributes.device() == self.device;
-        Ok(is_same.then(|| self.hold(OpenFile::new(fd, &attributes))))
+        loop {
+            let Some(place) = lock(&self.tree).place(id.inode).cloned() else { return Ok(None) };
+            if let Some(fd) = self.open_place(id.inode)? {
+                let attributes = Attributes::of(&fd).map_err(status)?;
+                if attributes.id() == id && attributes.device() == self.device {
+                    return Ok(Some(self.hold(OpenFile::new(fd, &attributes))));
+                }
+            }
+            if !lock(&self.tree).try_another(id.inode, &place) {
+                return Ok(None);
+            }
+        }
     }
 
     fn open_place(&self, inode: u64) -> Result<Option<OwnedFd>, Status> {
@@ -315,3 +329,55 @@ const INSIDE: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_XDEV);
 /// Bytes of one getdents call.
 const LIST_LEN: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::tests::Scratch;
+
+    /// A file with many links is found by the ones that are left, without a search of the export.
+    #[test]
+    fn a_file_whose_links_are_removed_is_found_by_the_others() {
+        const LINKS: usize = 300;
+        let scratch = Scratch::new();
+        let path = |name: &str| scratch.export().join(name);
+        fs::write(path("file"), "").expect("written");
+        let nodes = OpenFiles::open(&scratch.export()).expect("a directory");
+        let id = nodes.look_up(nodes.root(), b"file").expect("it is there").id();
+        let names: Vec<String> = (0..LINKS).map(|number| format!("link-{number}")).collect();
+        for name in &names {
+            fs::hard_link(path("file"), path(name)).expect("made");
+            nodes.note(id.inode, nodes.root(), name.as_bytes());
+        }
+        for (number, name) in names.iter().chain([&"file".to_owned()]).enumerate() {
+            let there = nodes.root().attributes_of(name.as_bytes()).expect("it is there");
+            fs::remove_file(path(name)).expect("ours");
+            // Every other one is removed by a program on the server.
+            if number.is_multiple_of(2) {
+                nodes.forget(&there, nodes.root(), name.as_bytes());
+            }
+            nodes.held.forget(id);
+            let found = nodes.find(id).map(|node| node.id());
+            assert!(lock(&nodes.searches).last.is_none() || number == LINKS, "{name}");
+            assert_eq!(found, if number < LINKS { Ok(id) } else { Err(Status::NFS3ERR_STALE) });
+        }
+    }
+
+    #[test]
+    fn a_file_stays_open_while_it_has_names() {
+        let scratch = Scratch::new();
+        fs::write(scratch.export().join("file"), "").expect("written");
+        let nodes = OpenFiles::open(&scratch.export()).expect("a directory");
+        let node = nodes.look_up(nodes.root(), b"file").expect("it is there");
+        // The server does not know of this one.
+        fs::hard_link(scratch.export().join("file"), scratch.export().join("other")).expect("made");
+        let there = node.attributes().expect("it is there");
+        fs::remove_file(scratch.export().join("file")).expect("ours");
+        nodes.forget(&there, nodes.root(), b"file");
+        assert!(nodes.at_hand(node.id(), |node| node.linked_attributes()).is_some());
+        assert_eq!(nodes.find(node.id()).map(|node| node.id()), Ok(node.id()));
+        assert!(lock(&nodes.searches).last.is_none(), "without a search");
+    }
+}

@@ -15,7 +15,8 @@ use crate::status::Status;
 #[derive(Debug, Default)]
 pub struct Searches {
     missing: HashMap<FileId, Missing>,
-    last: Option<Search>,
+    /// The last search.
+    pub last: Option<Search>,
 }
 
 /// A finished search.

@@ -1,9 +1,10 @@
-//! The place of each file: the directory and the name under which its inode was last seen.
+//! The places of each file: the directories and the names under which its inode was seen. A file with
+//! several hard links has several.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// The place of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A place of a file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FilePlace {
     /// The inode number of its directory.
     pub parent: u64,
@@ -14,7 +15,12 @@ pub struct FilePlace {
 /// The places of files, by inode number.
 #[derive(Debug, Default)]
 pub struct Tree {
+    /// Where each file was last seen.
     places: HashMap<u64, FilePlace>,
+    /// The other places of files with several.
+    others: HashMap<u64, BTreeSet<FilePlace>>,
+    /// The number of other places.
+    others_count: usize,
     /// The places recorded since the current search began: newer than those that it finds.
     newer: Option<HashSet<u64>>,
 }
@@ -29,23 +35,69 @@ pub struct SearchResult {
 }
 
 impl Tree {
-    /// Records the place of a file.
+    /// Records the place where a file was seen now.
     pub fn note(&mut self, inode: u64, place: FilePlace) {
-        if self.places.len() >= PLACES_MAX && !self.places.contains_key(&inode) {
+        if self.len() >= PLACES_MAX && self.places.get(&inode) != Some(&place) {
             // A search finds them again when they are needed.
-            self.places.clear();
+            (self.places, self.others, self.others_count) = Default::default();
         }
-        self.places.insert(inode, place);
+        self.forget_other(inode, &place);
+        if let Some(before) = self.places.insert(inode, place.clone())
+            && before != place
+        {
+            self.add_other(inode, before);
+        }
         if let Some(newer) = &mut self.newer {
             newer.insert(inode);
         }
     }
 
     /// Removes a place; other places of the file are kept.
-    pub fn forget(&mut self, inode: u64, parent: u64, name: &[u8]) {
-        let is_there = |place: &FilePlace| place.parent == parent && *place.name == *name;
-        if self.places.get(&inode).is_some_and(is_there) {
-            self.places.remove(&inode);
+    pub fn forget(&mut self, inode: u64, place: &FilePlace) {
+        if self.places.get(&inode) != Some(place) {
+            return self.forget_other(inode, place);
+        }
+        match self.others.get(&inode).and_then(BTreeSet::first).cloned() {
+            Some(other) => {
+                self.forget_other(inode, &other);
+                self.places.insert(inode, other);
+            }
+            None => drop(self.places.remove(&inode)),
+        }
+    }
+
+    /// Removes a place where a file is no longer, if the file has others. Returns whether it has.
+    pub fn try_another(&mut self, inode: u64, place: &FilePlace) -> bool {
+        let has_others = self.others.contains_key(&inode);
+        if has_others {
+            self.forget(inode, place);
+        }
+        has_others
+    }
+
+    /// The number of places.
+    fn len(&self) -> usize {
+        self.places.len() + self.others_count
+    }
+
+    /// Adds a place behind those that are known.
+    fn add(&mut self, inode: u64, place: FilePlace) {
+        match self.places.get(&inode) {
+            None => drop(self.places.insert(inode, place)),
+            Some(known) if *known == place => {}
+            Some(_) => self.add_other(inode, place),
+        }
+    }
+
+    fn add_other(&mut self, inode: u64, place: FilePlace) {
+        self.others_count += usize::from(self.others.entry(inode).or_default().insert(place));
+    }
+
+    fn forget_other(&mut self, inode: u64, place: &FilePlace) {
+        let Some(others) = self.others.get_mut(&inode) else { return };
+        self.others_count -= usize::from(others.remove(place));
+        if others.is_empty() {
+            self.others.remove(&inode);
         }
     }
 
@@ -92,8 +144,14 @@ impl Tree {
     pub fn end_search(&mut self, found: SearchResult) {
         let newer = self.newer.take().unwrap_or_default();
         self.places.retain(|inode, _| newer.contains(inode));
-        for (inode, place) in found.tree.places {
-            self.places.entry(inode).or_insert(place);
+        self.others.retain(|inode, _| newer.contains(inode));
+        self.others_count = self.others.values().map(BTreeSet::len).sum();
+        let Tree { places, others, .. } = found.tree;
+        let others = others
+            .into_iter()
+            .flat_map(|(inode, places)| places.into_iter().map(move |place| (inode, place)));
+        for (inode, place) in places.into_iter().chain(others) {
+            self.add(inode, place);
         }
     }
 }
@@ -106,8 +164,8 @@ impl SearchResult {
 
     /// Records another file, if there is room.
     pub fn file(&mut self, inode: u64, place: FilePlace) {
-        if inode == self.wanted || self.tree.places.len() < PLACES_MAX {
-            self.tree.places.insert(inode, place);
+        if inode == self.wanted || self.tree.len() < PLACES_MAX {
+            self.tree.add(inode, place);
         } else {
             self.has_left_out = true;
         }
@@ -124,7 +182,7 @@ impl SearchResult {
     }
 }
 
-/// The maximum number of recorded files.
+/// The maximum number of recorded places.
 const PLACES_MAX: usize = 1 << 20;
 /// The maximum depth of a file.
 const DEPTH_MAX: usize = 4096;
@@ -213,9 +271,45 @@ mod tests {
     fn only_the_removed_name_is_forgotten() {
         let mut tree = Tree::default();
         tree.note(2, place(1, "second"));
-        tree.forget(2, 1, b"first");
+        tree.forget(2, &place(1, "first"));
         assert!(tree.place(2).is_some());
-        tree.forget(2, 1, b"second");
+        tree.forget(2, &place(1, "second"));
         assert!(tree.place(2).is_none());
+    }
+
+    #[test]
+    fn every_link_of_a_file_has_its_place() {
+        let mut tree = Tree::default();
+        for link in ["a", "b", "c", "b"] {
+            tree.note(2, place(1, link));
+        }
+        assert_eq!((tree.place(2), tree.len()), (Some(&place(1, "b")), 3));
+        tree.forget(2, &place(1, "c"));
+        tree.forget(2, &place(1, "b"));
+        assert_eq!((tree.place(2), tree.len()), (Some(&place(1, "a")), 1));
+        assert!(!tree.try_another(2, &place(1, "a")), "it is the only one");
+        assert_eq!(tree.place(2), Some(&place(1, "a")));
+        // A link that a program has removed.
+        tree.note(2, place(1, "d"));
+        assert!(tree.try_another(2, &place(1, "d")));
+        assert_eq!((tree.place(2), tree.len()), (Some(&place(1, "a")), 1));
+    }
+
+    #[test]
+    fn a_search_finds_all_links_and_links_count() {
+        let mut tree = Tree::default();
+        let mut found = tree.begin_search(2);
+        for link in ["a", "b", "c"] {
+            found.file(2, place(1, link));
+        }
+        tree.note(2, place(1, "new"));
+        tree.end_search(found);
+        assert_eq!((tree.place(2), tree.len()), (Some(&place(1, "new")), 4));
+        for link in 4..PLACES_MAX {
+            tree.note(2, place(1, &link.to_string()));
+        }
+        assert_eq!(tree.len(), PLACES_MAX);
+        tree.note(2, place(1, "one more"));
+        assert_eq!(tree.len(), 1, "the records begin anew");
     }
 }
