@@ -59,7 +59,7 @@ pub fn read(
     let len = (arguments.count as usize).min(into.len());
     let found = regular(&node).and_then(|now| {
         Rights::of(&node, who, &now)?.may_read(who, &now)?;
-        fill(&node, &mut into[..len], arguments.offset)
+        fill(export, &node, &mut into[..len], arguments.offset)
     });
     told(found, node.attributes().ok(), arguments.offset)
 }
@@ -129,8 +129,8 @@ fn regular(node: &OpenFile) -> Result<Attributes, Status> {
 }
 
 /// Reads until `into` is full or the file ends.
-fn fill(node: &OpenFile, into: &mut [u8], offset: u64) -> Result<usize, Status> {
-    let file = node.data(false)?;
+fn fill(export: &Export, node: &OpenFile, into: &mut [u8], offset: u64) -> Result<usize, Status> {
+    let file = export.nodes().data(node, false)?;
     let range = FileRange::cut(offset, into.len());
     let mut done = 0;
     while done < range.len() {
@@ -159,7 +159,7 @@ fn put(
         // Not opened before the caller may: a program that is open to be written does not start.
         _ => {
             who.act(|| may_write(node, who, &now))?;
-            (node.data(true)?, true)
+            (export.nodes().data(node, true)?, true)
         }
     };
     let mut left = count;

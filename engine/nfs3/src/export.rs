@@ -187,7 +187,7 @@ impl Export {
     /// # Errors
     /// If the file system reports an error.
     pub fn persist(&self, node: &OpenFile) -> Result<(), Status> {
-        let file = node.data(false)?;
+        let file = self.nodes.data(node, false)?;
         self.persisted(node, || fsync(file))
     }
 

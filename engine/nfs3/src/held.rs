@@ -15,8 +15,12 @@ use crate::handles::FileId;
 use crate::node::OpenFile;
 
 /// The cache of open files.
-#[derive(Debug, Default)]
-pub struct HeldFiles(RwLock<HashMap<FileId, HeldFile>>);
+#[derive(Debug)]
+pub struct HeldFiles {
+    files: RwLock<HashMap<FileId, HeldFile>>,
+    /// Its capacity.
+    max: usize,
+}
 
 #[derive(Debug)]
 struct HeldFile {
@@ -25,10 +29,17 @@ struct HeldFile {
 }
 
 impl HeldFiles {
+    /// An empty cache, for a process that may have so many descriptors: at most half of them are for
+    /// the cache.
+    pub fn new(descriptors: u64) -> HeldFiles {
+        let max = usize::try_from(descriptors / 2).unwrap_or(usize::MAX) / DESCRIPTORS_OF_FILE;
+        HeldFiles { files: RwLock::default(), max: max.clamp(1, HELD_MAX) }
+    }
+
     /// A cached file, unless it was removed.
     pub fn get(&self, id: FileId) -> Option<Arc<OpenFile>> {
         let found = {
-            let files = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
             let entry = files.get(&id)?;
             entry.is_fresh().then(|| entry.node.clone())
         };
@@ -42,7 +53,7 @@ impl HeldFiles {
     /// Calls `look` with a cached file, which may have been removed: its attributes show that.
     /// `None` if it is not cached, or if another thread changes the cache now.
     pub fn with<T>(&self, id: FileId, look: impl FnOnce(&OpenFile) -> Option<T>) -> Option<T> {
-        let files = self.0.try_read().ok()?;
+        let files = self.files.try_read().ok()?;
         let entry = files.get(&id).filter(|entry| entry.is_fresh())?;
         look(&entry.node)
     }
@@ -52,7 +63,7 @@ impl HeldFiles {
         let node = Arc::new(node);
         let entry = HeldFile { node: node.clone(), since: Instant::now() };
         let mut files = self.write();
-        let ended = if files.len() < HELD_MAX { Vec::new() } else { older_half(&mut files) };
+        let ended = if files.len() < self.max { Vec::new() } else { older_half(&mut files) };
         let replaced = files.insert(node.id(), entry);
         // Closing a file may take long: not under the lock.
         drop(files);
@@ -63,11 +74,19 @@ impl HeldFiles {
     /// As [`HeldFiles::keep`], if that does not wait: the cache has room, the file is not cached,
     /// and no other thread changes the cache.
     pub fn keep_at_once(&self, node: OpenFile) {
-        let Ok(mut files) = self.0.try_write() else { return };
-        if files.len() < HELD_MAX {
+        let Ok(mut files) = self.files.try_write() else { return };
+        if files.len() < self.max {
             let since = Instant::now();
             files.entry(node.id()).or_insert_with(|| HeldFile { node: Arc::new(node), since });
         }
+    }
+
+    /// Removes the older half of the files; false if there is none.
+    pub fn give_back(&self) -> bool {
+        let mut files = self.write();
+        let ended = if files.is_empty() { Vec::new() } else { older_half(&mut files) };
+        drop(files);
+        !ended.is_empty()
     }
 
     /// Removes a file from the cache.
@@ -76,9 +95,15 @@ impl HeldFiles {
         drop(ended);
     }
 
+    /// The number of cached files.
+    #[cfg(test)]
+    pub fn count(&self) -> usize {
+        self.write().len()
+    }
+
     fn write(&self) -> RwLockWriteGuard<'_, HashMap<FileId, HeldFile>> {
         // After a panic the cache is still consistent: a missing file is opened again.
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.files.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -97,8 +122,10 @@ fn older_half(files: &mut HashMap<FileId, HeldFile>) -> Vec<HeldFile> {
     files.extract_if(|_, entry| entry.since <= middle).map(|(_, entry)| entry).collect()
 }
 
-/// The capacity of the cache; each file has up to three descriptors.
+/// The largest capacity of the cache.
 const HELD_MAX: usize = 256;
+/// To identify it, to read it and to write it.
+const DESCRIPTORS_OF_FILE: usize = 3;
 /// After this time a file is opened by its path again: a program on the server may have moved it
 /// out of the export.
 const HELD_FOR: Duration = Duration::from_secs(5);

@@ -44,6 +44,7 @@ mod call;
 mod changes;
 mod credentials;
 mod data;
+mod descriptors;
 mod directory;
 mod drc;
 mod export;

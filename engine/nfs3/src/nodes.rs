@@ -13,7 +13,7 @@
 //! supports it, and it would open a file that a program on the server has moved out of the export.
 
 use std::ffi::CStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -23,6 +23,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::attributes::Attributes;
+use crate::descriptors;
 use crate::handles::FileId;
 use crate::held::HeldFiles;
 use crate::locks::lock;
@@ -46,11 +47,12 @@ pub struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// Opens the exported directory.
+    /// Opens the exported directory. Raises the limit of descriptors of the process.
     ///
     /// # Errors
     /// If it cannot be opened, or is not a directory.
     pub fn open(directory: &std::path::Path) -> rustix::io::Result<OpenFiles> {
+        let descriptors = descriptors::raise();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = open(directory, flags, Mode::empty())?;
         let attributes = Attributes::of(&fd)?;
@@ -60,7 +62,7 @@ impl OpenFiles {
             root,
             device: attributes.device(),
             medium,
-            held: HeldFiles::default(),
+            held: HeldFiles::new(descriptors),
             tree: Mutex::default(),
             searches: Mutex::default(),
             search: Mutex::default(),
@@ -106,7 +108,7 @@ impl OpenFiles {
             return Ok(node);
         }
         lock(&self.searches).judge(id, Instant::now())?;
-        self.search(id);
+        self.search(id)?;
         if let Some(node) = self.at_its_place(id)? {
             return Ok(node);
         }
@@ -120,8 +122,28 @@ impl OpenFiles {
     /// # Errors
     /// If the name does not exist, or is not on the exported file system.
     pub fn look_up(&self, directory: &OpenFile, name: &[u8]) -> Result<Arc<OpenFile>, Status> {
-        let fd = openat2(directory.fd(), name, HOLD, Mode::empty(), INSIDE).map_err(status)?;
+        let look_up = || openat2(directory.fd(), name, HOLD, Mode::empty(), INSIDE);
+        let fd = self.opening(|| look_up().map_err(status))?;
         self.admit(fd, directory, name)
+    }
+
+    /// Opens a file for its data, as [`OpenFile::data`].
+    ///
+    /// # Errors
+    /// If it has another type, or the server may not open it.
+    pub fn data<'a>(&self, node: &'a OpenFile, to_write: bool) -> Result<BorrowedFd<'a>, Status> {
+        self.opening(|| node.data(to_write))
+    }
+
+    /// Calls `open`, which needs a descriptor. If none is free, closes the older half of the cached
+    /// files and tries again, until none is left.
+    pub fn opening<T>(&self, open: impl Fn() -> Result<T, Status>) -> Result<T, Status> {
+        loop {
+            match open() {
+                Err(Status::NFS3ERR_JUKEBOX) if self.held.give_back() => {}
+                opened => return opened,
+            }
+        }
     }
 
     /// Calls `look` with a file if it is open: for a shard, which must not wait. The file may have
@@ -255,8 +277,8 @@ impl OpenFiles {
         let Some(paths) = lock(&self.tree).paths(inode, self.root.id().inode) else {
             return Ok(None);
         };
-        match self.reach(&paths) {
-            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Err(Status::NFS3ERR_JUKEBOX),
+        match self.opening(|| self.reach(&paths).map_err(status)) {
+            Err(Status::NFS3ERR_JUKEBOX) => Err(Status::NFS3ERR_JUKEBOX),
             reached => Ok(reached.ok().flatten()),
         }
     }
@@ -272,7 +294,10 @@ impl OpenFiles {
     }
 
     /// Searches every directory of the export, and records every name.
-    fn search(&self, wanted: FileId) {
+    ///
+    /// # Errors
+    /// `NFS3ERR_JUKEBOX` if a directory could not be read for want of descriptors or memory.
+    fn search(&self, wanted: FileId) -> Result<(), Status> {
         let began = Instant::now();
         let mut found = lock(&self.tree).begin_search(wanted.inode);
         let mut waiting = vec![self.root.id().inode];
@@ -282,7 +307,15 @@ impl OpenFiles {
             if paths.is_empty() && directory != self.root.id().inode {
                 continue;
             }
-            let Some(fd) = self.open_listing(&paths) else { continue };
+            let fd = match self.opening(|| self.open_listing(&paths)) {
+                Ok(fd) => fd,
+                Err(Status::NFS3ERR_JUKEBOX) => {
+                    lock(&self.tree).end_search(found);
+                    return Err(Status::NFS3ERR_JUKEBOX);
+                }
+                // It was removed meanwhile.
+                Err(_) => continue,
+            };
             let mut entries = RawDir::new(&fd, buffer.spare_capacity_mut());
             while let Some(Ok(entry)) = entries.next() {
                 let name = entry.file_name().to_bytes();
@@ -306,12 +339,13 @@ impl OpenFiles {
         let is_whole = found.is_whole();
         lock(&self.tree).end_search(found);
         lock(&self.searches).end(Search { began, ended: Instant::now(), is_whole });
+        Ok(())
     }
 
-    fn open_listing(&self, paths: &[Vec<u8>]) -> Option<OwnedFd> {
-        let reached = self.reach(paths).ok()?;
+    fn open_listing(&self, paths: &[Vec<u8>]) -> Result<OwnedFd, Status> {
+        let reached = self.reach(paths).map_err(status)?;
         let from = reached.as_ref().map_or(self.root.fd(), |fd| fd.as_fd());
-        openat(from, c".", LIST, Mode::empty()).ok()
+        openat(from, c".", LIST, Mode::empty()).map_err(status)
     }
 }
 
@@ -363,6 +397,29 @@ mod tests {
             assert!(lock(&nodes.searches).last.is_none() || number == LINKS, "{name}");
             assert_eq!(found, if number < LINKS { Ok(id) } else { Err(Status::NFS3ERR_STALE) });
         }
+    }
+
+    #[test]
+    fn cached_files_are_closed_when_no_descriptor_is_free() {
+        let scratch = Scratch::new();
+        let nodes = OpenFiles::open(&scratch.export()).expect("a directory");
+        for number in 0..9 {
+            let name = format!("file-{number}");
+            fs::write(scratch.export().join(&name), "").expect("written");
+            nodes.look_up(nodes.root(), name.as_bytes()).expect("it is there");
+        }
+        let tries = std::cell::Cell::new(0);
+        let open = |enough| {
+            tries.set(0);
+            nodes.opening(|| {
+                tries.set(tries.get() + 1);
+                if tries.get() < enough { Err(Status::NFS3ERR_JUKEBOX) } else { Ok(tries.get()) }
+            })
+        };
+        assert_eq!(open(2), Ok(2));
+        assert_eq!(nodes.held.count(), 4, "half of them are closed");
+        assert_eq!(open(u32::MAX), Err(Status::NFS3ERR_JUKEBOX));
+        assert_eq!((nodes.held.count(), tries.get()), (0, 3), "with 4, with 1 and with none");
     }
 
     #[test]
