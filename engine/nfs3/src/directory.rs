@@ -1,7 +1,5 @@
 //! READDIR and READDIRPLUS: list a directory.
 
-use std::sync::Arc;
-
 use nfs3_types::nfs3::{
     Nfs3Option, READDIR3args, READDIR3resfail, READDIR3resok, READDIRPLUS3args,
     READDIRPLUS3resfail, READDIRPLUS3resok, cookieverf3, dirlist3, dirlistplus3, entry3,
@@ -12,6 +10,7 @@ use rustix::fs::FileType;
 
 use crate::credentials::Identity;
 use crate::export::Export;
+use crate::handles::HANDLE_LEN;
 use crate::listings::{ListedName, Listing};
 use crate::node::OpenFile;
 use crate::rights::Rights;
@@ -25,7 +24,8 @@ pub fn readdir(
 ) -> Results<READDIR3resok<'static>, READDIR3resfail> {
     let READDIR3args { dir: handle, cookie, cookieverf: mark, count } = arguments;
     let from = From { handle, cookie: *cookie, mark: *mark };
-    let room = Room::new((*count).min(export.limits().list_max), u32::MAX);
+    let all = (*count).min(export.limits().list_max);
+    let room = Room::new(all, u32::MAX, ENTRY_LEN);
     let listed = list(export, who, &from, room, |_, _, found| entry3 {
         fileid: found.inode,
         name: found.name.to_vec().into(),
@@ -33,7 +33,7 @@ pub fn readdir(
     });
     match listed {
         Ok(Page { dir_attributes, entries, eof }) => {
-            let (cookieverf, reply) = (verifier(export), dirlist3 { entries, eof });
+            let (cookieverf, reply) = (VERIFIER, dirlist3 { entries, eof });
             Ok(READDIR3resok { dir_attributes, cookieverf, reply })
         }
         Err((status, dir_attributes)) => Err((status, READDIR3resfail { dir_attributes })),
@@ -48,7 +48,8 @@ pub fn readdirplus(
 ) -> Results<READDIRPLUS3resok<'static>, READDIRPLUS3resfail> {
     let READDIRPLUS3args { dir: handle, cookie, cookieverf: mark, dircount, maxcount } = arguments;
     let from = From { handle, cookie: *cookie, mark: *mark };
-    let room = Room::new((*maxcount).min(export.limits().list_max), *dircount);
+    let all = (*maxcount).min(export.limits().list_max);
+    let room = Room::new(all, *dircount, ENTRY_PLUS_LEN);
     let listed = list(export, who, &from, room, |node, rights, found| match rights.search {
         Ok(()) => with_attributes(export, node, found),
         // As a LOOKUP, which is refused then.
@@ -56,7 +57,7 @@ pub fn readdirplus(
     });
     match listed {
         Ok(Page { dir_attributes, entries, eof }) => {
-            let (cookieverf, reply) = (verifier(export), dirlistplus3 { entries, eof });
+            let (cookieverf, reply) = (VERIFIER, dirlistplus3 { entries, eof });
             Ok(READDIRPLUS3resok { dir_attributes, cookieverf, reply })
         }
         Err((status, dir_attributes)) => Err((status, READDIRPLUS3resfail { dir_attributes })),
@@ -94,25 +95,32 @@ fn list<E: Pack>(
 ) -> Results<Page<E>, post_op_attr> {
     let node = export.find(from.handle).map_err(bare)?;
     let opened = open(export, who, &node, from).map_err(|status| (status, node.after()))?;
-    let Opened { listing, rights } = opened;
+    let Opened { mut listing, rights } = opened;
     let dir_attributes = node.after();
     let mut entries = Vec::new();
-    for found in entries_behind(export, &node, &listing, from.cookie) {
+    loop {
+        let found = match listing.next(room.names_len()) {
+            Ok(Some(found)) => listed(export, &node, found),
+            Ok(None) => return Ok(Page { dir_attributes, entries: List(entries), eof: true }),
+            Err(status) => return Err((status, dir_attributes)),
+        };
         let short = ENTRY_LEN + found.name.len().next_multiple_of(4);
         // Checked before the attributes of the file are read.
         let entry = room.has(short).then(|| entry(&node, &rights, found));
         match entry.filter(|entry| room.take(entry.packed_size(), short)) {
             Some(entry) => entries.push(entry),
             None if entries.is_empty() => return Err((Status::NFS3ERR_TOOSMALL, dir_attributes)),
-            None => return Ok(Page { dir_attributes, entries: List(entries), eof: false }),
+            None => break,
         }
+        listing.take();
     }
-    Ok(Page { dir_attributes, entries: List(entries), eof: true })
+    export.nodes().listings().keep(listing);
+    Ok(Page { dir_attributes, entries: List(entries), eof: false })
 }
 
 /// A directory that the caller may read.
 struct Opened {
-    listing: Arc<Listing>,
+    listing: Listing,
     rights: Rights,
 }
 
@@ -128,42 +136,26 @@ fn open(
     }
     let rights = Rights::of(node, who, &attributes)?;
     rights.read?;
-    // A cookie of another server, or of an earlier key.
-    if from.cookie != 0 && from.mark != verifier(export) {
+    // A cookie of another server.
+    if from.cookie != 0 && from.mark != VERIFIER {
         return Err(Status::NFS3ERR_BAD_COOKIE);
     }
-    let known = (from.cookie != 0).then(|| export.listings().find(&attributes)).flatten();
-    if let Some(listing) = known {
-        return Ok(Opened { listing, rights });
-    }
-    let listing = Arc::new(Listing::make(node, &attributes, export.key())?);
-    export.listings().keep(listing.clone());
+    let waiting =
+        (from.cookie != 0).then(|| export.nodes().listings().take(node.id(), from.cookie));
+    let listing = match waiting.flatten() {
+        Some(listing) => listing,
+        None => export.nodes().opening(|| Listing::open(node, from.cookie))?,
+    };
     Ok(Opened { listing, rights })
 }
 
-/// The cookie verifier of this server's key.
-fn verifier(export: &Export) -> cookieverf3 {
-    cookieverf3(export.key().mark())
-}
-
-/// The entries after a cookie.
-fn entries_behind<'a>(
-    export: &'a Export,
-    node: &'a OpenFile,
-    listing: &'a Listing,
-    cookie: u64,
-) -> impl Iterator<Item = ListedEntry<'a>> {
-    let itself = node.id().inode;
-    let above = move || export.nodes().above(node).map_or(itself, |above| above.id().inode);
-    let dots = [(1, &b"."[..]), (2, b"..")].into_iter().filter(move |(own, _)| *own > cookie);
-    let dots = dots.map(move |(own, name)| {
-        let inode = if own == 2 { above() } else { itself };
-        ListedEntry { cookie: own, inode, name }
-    });
-    let names = listing.behind(cookie).iter();
-    let found =
-        |it: &'a ListedName| ListedEntry { cookie: it.cookie, inode: it.inode, name: &it.name };
-    dots.chain(names.map(found))
+/// A name with the inode number that a client sees: the parent of the export is not in it.
+fn listed<'a>(export: &Export, node: &OpenFile, found: &'a ListedName) -> ListedEntry<'a> {
+    let inode = match &*found.name {
+        b".." => export.nodes().above(node).map_or(node.id().inode, |above| above.id().inode),
+        _ => found.inode,
+    };
+    ListedEntry { cookie: found.cookie, inode, name: &found.name }
 }
 
 fn without_attributes(found: ListedEntry<'_>) -> entryplus3<'static> {
@@ -210,11 +202,19 @@ struct Room {
     left: usize,
     /// For names without attributes, which READDIRPLUS limits separately (`dircount`).
     names_left: usize,
+    /// Bytes of an entry without its name.
+    entry: usize,
 }
 
 impl Room {
-    fn new(all: u32, names: u32) -> Room {
-        Room { left: (all as usize).saturating_sub(AROUND), names_left: names as usize }
+    fn new(all: u32, names: u32, entry: usize) -> Room {
+        let left = (all as usize).saturating_sub(AROUND);
+        Room { left, names_left: names as usize, entry }
+    }
+
+    /// Bytes of the names that are likely to fit, with an entry of READDIR each.
+    fn names_len(&self) -> usize {
+        self.names_left.min(self.left / self.entry * ENTRY_LEN)
     }
 
     fn has(&self, name: usize) -> bool {
@@ -233,20 +233,123 @@ impl Room {
 
 /// Bytes of `entry3` without the name.
 const ENTRY_LEN: usize = 20;
+/// Bytes of `entryplus3` without the name.
+const ENTRY_PLUS_LEN: usize = ENTRY_LEN + 88 + 4 + 4 + HANDLE_LEN;
+/// The cookies are positions of the file system, which are valid as long as the directory exists.
+const VERIFIER: cookieverf3 = cookieverf3([0; 8]);
 /// Status, attributes, verifier, and the two words at the end.
 const AROUND: usize = 4 + 88 + 8 + 8;
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+    use std::fs;
+
     use super::*;
+    use crate::listings::NAMES_READ;
+    use crate::tests::Scratch;
+
+    const NAMES: usize = 4_000;
+
+    /// A directory of `NAMES` files.
+    fn full() -> Scratch {
+        let scratch = Scratch::new();
+        for number in 0..NAMES {
+            fs::write(scratch.export().join(format!("file-{number}")), "").expect("made");
+        }
+        scratch
+    }
+
+    type Part = Results<READDIR3resok<'static>, READDIR3resfail>;
+
+    /// Lists a directory in calls of 4 KiB: how often each name came, and how many names were read
+    /// for that. `between` is called behind each call, with its number.
+    fn list_all(
+        dir: &nfs_fh3,
+        list: impl Fn(&READDIR3args) -> Part,
+        between: impl Fn(usize),
+    ) -> (HashMap<Vec<u8>, usize>, usize) {
+        let (mut seen, mut cookie, mut cookieverf) = (HashMap::new(), 0, VERIFIER);
+        NAMES_READ.set(0);
+        for call in 0.. {
+            let arguments = READDIR3args { dir: dir.clone(), cookie, cookieverf, count: 4_096 };
+            let part = list(&arguments).map_err(|(status, _)| status).expect("a part of the list");
+            cookieverf = part.cookieverf;
+            for entry in part.reply.entries.into_inner() {
+                cookie = entry.cookie;
+                *seen.entry(entry.name.as_ref().to_vec()).or_default() += 1;
+            }
+            if part.reply.eof {
+                break;
+            }
+            between(call);
+        }
+        (seen, NAMES_READ.get())
+    }
+
+    fn check(seen: &HashMap<Vec<u8>, usize>, is_kept: impl Fn(usize) -> bool) {
+        for number in (0..NAMES).filter(|number| is_kept(*number)) {
+            let name = format!("file-{number}");
+            assert_eq!(seen.get(name.as_bytes()), Some(&1), "{name}");
+        }
+        assert!(seen.values().all(|count| *count == 1), "no name comes twice");
+    }
+
+    #[test]
+    fn a_list_reads_each_name_once_however_often_the_directory_changes() {
+        let scratch = full();
+        let export = scratch.opened();
+        let (seen, read) = list_all(
+            &export.handle(export.nodes().root()),
+            |arguments| readdir(&export, &Identity::Server, arguments),
+            |call| fs::write(scratch.export().join(format!("new-{call}")), "").expect("made"),
+        );
+        check(&seen, |_| true);
+        assert!(read < NAMES + NAMES / 4, "{read} names were read");
+    }
+
+    #[test]
+    fn names_that_stay_come_once_while_others_are_removed_and_added() {
+        let scratch = full();
+        let export = scratch.opened();
+        // Of the removed names some were listed, and some were not.
+        let is_kept = |number| number % 4 != 0;
+        let (seen, _) = list_all(
+            &export.handle(export.nodes().root()),
+            |arguments| readdir(&export, &Identity::Server, arguments),
+            |call| {
+                for number in (0..NAMES).filter(|number| !is_kept(*number)).skip(call * 40).take(40)
+                {
+                    fs::remove_file(scratch.export().join(format!("file-{number}")))
+                        .expect("there");
+                }
+                fs::write(scratch.export().join(format!("new-{call}")), "").expect("made");
+            },
+        );
+        check(&seen, is_kept);
+    }
+
+    /// Each call is answered by a server that has just begun.
+    #[test]
+    fn a_list_continues_after_a_restart_without_reading_the_names_before() {
+        let scratch = full();
+        let export = scratch.opened();
+        let (seen, read) = list_all(
+            &export.handle(export.nodes().root()),
+            |arguments| readdir(&scratch.opened(), &Identity::Server, arguments),
+            |_| {},
+        );
+        check(&seen, |_| true);
+        assert!(read < NAMES + NAMES / 4, "{read} names were read");
+    }
 
     #[test]
     fn the_room_of_a_listing_includes_its_frame() {
-        let mut room = Room::new(AROUND as u32 + 100, 50);
+        let mut room = Room::new(AROUND as u32 + 100, 50, ENTRY_LEN);
         assert!(room.take(46, 20));
         assert!(!room.take(47, 20), "one byte too many");
         assert!(!room.take(46, 31), "names have their own limit");
         assert!(room.take(46, 30));
-        assert!(!Room::new(10, 10).has(1));
+        assert!(!Room::new(10, 10, ENTRY_LEN).has(1));
     }
 }

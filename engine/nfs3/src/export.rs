@@ -12,7 +12,6 @@ use rustix::fs::{FileType, fdatasync, fsync};
 
 use crate::credentials::{Policy, Squash};
 use crate::handles::HandleKey;
-use crate::listings::Listings;
 use crate::locks::lock;
 use crate::node::OpenFile;
 use crate::nodes::OpenFiles;
@@ -44,7 +43,6 @@ pub struct Export {
     is_async: bool,
     limits: DataLimits,
     verifier: AtomicU64,
-    listings: Listings,
     changing: [Mutex<()>; STRIPES],
 }
 
@@ -115,7 +113,6 @@ impl Export {
             is_async: options.is_async,
             limits,
             verifier: AtomicU64::new(since.as_nanos() as u64),
-            listings: Listings::default(),
             changing: std::array::from_fn(|_| Mutex::new(())),
         })
     }
@@ -143,11 +140,6 @@ impl Export {
     /// The longest data of a call.
     pub fn limits(&self) -> DataLimits {
         self.limits
-    }
-
-    /// The directories that were listed last.
-    pub fn listings(&self) -> &Listings {
-        &self.listings
     }
 
     /// The handle of a file.

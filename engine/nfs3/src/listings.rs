@@ -1,41 +1,42 @@
-//! Lists of directories, with cookies that stay valid when the directory changes.
-//!
-//! The positions of a file system may shift when names are removed: a client that removes the
-//! entries it has listed would then miss others. So a cookie is a hash of the name, and a directory
-//! is listed in the order of these hashes. After any change, and after a restart, a list continues
-//! after the cookie of the client. The names are read again when a client begins a list, and when
-//! the directory has changed.
+//! Lists of directories: the names in the order of the file system, and its positions as cookies.
 //!
 //! ```text
-//!   cookie:  0       1     2      8 ..                                2^63
-//!            begin   "."   ".."   names, by SipHash of the name
+//!   cookie 0 ───────────────────────────▶ open the directory
+//!   cookie ──▶ a list that waits there? ─▶ go on with it
+//!               └─ no ──────────────────▶ open the directory, and go to that position
 //! ```
+//! The cookie of a name is the position behind it, as getdents(2) returns it. Most file systems keep
+//! the positions of names for as long as the directory exists: a list continues after any change of
+//! the directory and after a restart. For the others (overlayfs, a tmpfs before Linux 6.6) the list
+//! must be continued with the descriptor that began it; so the lists of the last calls stay open.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
 
-use nfs3_types::nfs3::nfstime3;
-use rustix::fs::{Mode, OFlags, RawDir, openat};
+use rustix::fs::{Mode, OFlags, RawDir, SeekFrom, openat, seek};
+use rustix::io::Errno;
 
-use crate::attributes::Attributes;
-use crate::handles::{FileId, HandleKey};
+use crate::handles::FileId;
 use crate::locks::lock;
 use crate::node::OpenFile;
 use crate::status::{Status, status};
 
-/// The names of a directory at one moment, in the order of their cookies.
+/// A directory that is being listed.
 #[derive(Debug)]
 pub struct Listing {
     directory: FileId,
-    /// The directory's time of change before it was read.
-    changed: (nfstime3, nfstime3),
-    names: Vec<ListedName>,
+    fd: OwnedFd,
+    /// The cookie of the name that was taken last; 0 at the beginning.
+    position: u64,
+    /// The names behind it that were read and not taken.
+    ahead: VecDeque<ListedName>,
 }
 
 /// A name in a directory.
 #[derive(Debug)]
 pub struct ListedName {
-    /// Its position in the list.
+    /// The position behind it.
     pub cookie: u64,
     /// The inode number of the file.
     pub inode: u64,
@@ -43,119 +44,111 @@ pub struct ListedName {
     pub name: Box<[u8]>,
 }
 
-/// The directories that were listed last.
-#[derive(Debug, Default)]
-pub struct Listings(Mutex<VecDeque<Arc<Listing>>>);
+/// The lists that were not ended.
+#[derive(Debug)]
+pub struct Listings {
+    /// The last one is at the back.
+    lists: Mutex<VecDeque<Listing>>,
+    max: usize,
+}
 
 impl Listing {
-    /// Reads the names of a directory.
+    /// Opens a directory at the position of a cookie.
+    ///
+    /// # Errors
+    /// `NFS3ERR_BAD_COOKIE` if the file system has no such position.
+    pub fn open(node: &OpenFile, cookie: u64) -> Result<Listing, Status> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = openat(node.fd(), c".", flags, Mode::empty()).map_err(status)?;
+        if cookie != 0 {
+            seek(&fd, SeekFrom::Start(cookie)).map_err(|error| match error {
+                Errno::INVAL => Status::NFS3ERR_BAD_COOKIE,
+                error => status(error),
+            })?;
+        }
+        Ok(Listing { directory: node.id(), fd, position: cookie, ahead: VecDeque::new() })
+    }
+
+    /// The next name; `None` at the end. Reads some `len` bytes of names if it has none.
     ///
     /// # Errors
     /// If the file system returns an error.
-    pub fn make(
-        node: &OpenFile,
-        attributes: &Attributes,
-        key: &HandleKey,
-    ) -> Result<Listing, Status> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = openat(node.fd(), c".", flags, Mode::empty()).map_err(status)?;
-        let mut buffer = Vec::with_capacity(LIST_LEN);
-        let mut entries = RawDir::new(fd, buffer.spare_capacity_mut());
-        let mut names = Vec::new();
+    pub fn next(&mut self, len: usize) -> Result<Option<&ListedName>, Status> {
+        if self.ahead.is_empty() {
+            self.read(len)?;
+        }
+        Ok(self.ahead.front())
+    }
+
+    /// Takes the next name.
+    pub fn take(&mut self) {
+        if let Some(taken) = self.ahead.pop_front() {
+            self.position = taken.cookie;
+        }
+    }
+
+    /// Reads the names of one system call.
+    fn read(&mut self, len: usize) -> Result<(), Status> {
+        let mut buffer = Vec::with_capacity(len.clamp(READ_MIN, READ_MAX));
+        let mut entries = RawDir::new(&self.fd, buffer.spare_capacity_mut());
         while let Some(entry) = entries.next() {
             let entry = entry.map_err(status)?;
-            let name = entry.file_name().to_bytes();
-            if name != b"." && name != b".." {
-                let cookie = (key.number(name) >> 1).max(COOKIE_MIN);
-                names.push(ListedName { cookie, inode: entry.ino(), name: name.into() });
+            let (cookie, inode) = (entry.next_entry_cookie(), entry.ino());
+            let name = entry.file_name().to_bytes().into();
+            self.ahead.push_back(ListedName { cookie, inode, name });
+            if entries.is_buffer_empty() {
+                break;
             }
         }
-        Ok(Listing {
-            directory: attributes.id(),
-            changed: attributes.changed(),
-            names: order(names),
-        })
+        #[cfg(test)]
+        NAMES_READ.with(|read| read.set(read.get() + self.ahead.len()));
+        Ok(())
     }
-
-    /// The names after a cookie, whether or not its own name still exists.
-    pub fn behind(&self, cookie: u64) -> &[ListedName] {
-        let first = self.names.partition_point(|name| name.cookie <= cookie);
-        &self.names[first..]
-    }
-}
-
-/// Sorts names by cookie, and makes equal cookies unique.
-fn order(mut names: Vec<ListedName>) -> Vec<ListedName> {
-    names.sort_unstable_by(|one, other| (one.cookie, &one.name).cmp(&(other.cookie, &other.name)));
-    let mut last = 0;
-    for name in &mut names {
-        name.cookie = name.cookie.max(last + 1);
-        last = name.cookie;
-    }
-    names
 }
 
 impl Listings {
-    /// The list of a directory, if the directory has not changed since.
-    pub fn find(&self, attributes: &Attributes) -> Option<Arc<Listing>> {
-        let listings = lock(&self.0);
-        let (id, changed) = (attributes.id(), attributes.changed());
-        let found = listings.iter().find(|listing| listing.directory == id)?;
-        (found.changed == changed).then(|| found.clone())
+    /// None yet, in a process that may have so many descriptors.
+    pub fn new(descriptors: u64) -> Listings {
+        let share = usize::try_from(descriptors / 8).unwrap_or(usize::MAX);
+        Listings { lists: Mutex::default(), max: share.clamp(1, LISTS_MAX) }
     }
 
-    /// Keeps a list.
-    pub fn keep(&self, listing: Arc<Listing>) {
-        let mut listings = lock(&self.0);
-        listings.retain(|other| other.directory != listing.directory);
-        if listings.len() == LISTINGS_MAX {
-            listings.pop_back();
-        }
-        listings.push_front(listing);
+    /// Takes the list of a directory that waits at this position.
+    pub fn take(&self, directory: FileId, position: u64) -> Option<Listing> {
+        let mut lists = lock(&self.lists);
+        let is_it = |list: &Listing| list.directory == directory && list.position == position;
+        let index = lists.iter().rposition(is_it)?;
+        lists.remove(index)
+    }
+
+    /// Keeps a list for the call that continues it.
+    pub fn keep(&self, list: Listing) {
+        let mut lists = lock(&self.lists);
+        lists.push_back(list);
+        let oldest = if lists.len() > self.max { lists.pop_front() } else { None };
+        // Closing a directory may take long: not under the lock.
+        drop(lists);
+        drop(oldest);
+    }
+
+    /// Closes the older half of the lists; false if there is none.
+    pub fn give_back(&self) -> bool {
+        let mut lists = lock(&self.lists);
+        let half = lists.len().div_ceil(2);
+        let ended: Vec<Listing> = lists.drain(..half).collect();
+        drop(lists);
+        !ended.is_empty()
     }
 }
 
-/// The number of lists kept for clients that continue them.
-const LISTINGS_MAX: usize = 16;
-/// Smaller cookies are those of "." and "..".
-const COOKIE_MIN: u64 = 8;
-const LIST_LEN: usize = 64 << 10;
+/// The largest number of lists that stay open.
+const LISTS_MAX: usize = 32;
+/// Bytes of one getdents call: enough for any name, and at most so many.
+const READ_MIN: usize = 1 << 10;
+const READ_MAX: usize = 64 << 10;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn name(cookie: u64, name: &str) -> ListedName {
-        ListedName { cookie, inode: 1, name: name.as_bytes().into() }
-    }
-
-    fn listing(names: Vec<ListedName>) -> Listing {
-        let zero = nfstime3::default();
-        Listing {
-            directory: FileId { inode: 1, birth: 0 },
-            changed: (zero, zero),
-            names: order(names),
-        }
-    }
-
-    #[test]
-    fn a_list_continues_after_a_cookie_whose_name_was_removed() {
-        let all = listing(vec![name(30, "c"), name(10, "a"), name(20, "b")]);
-        let names = |list: &Listing, cookie| {
-            let names = list.behind(cookie).iter();
-            names.map(|name| String::from_utf8_lossy(&name.name).into_owned()).collect::<Vec<_>>()
-        };
-        assert_eq!(names(&all, 2), ["a", "b", "c"]);
-        assert_eq!(names(&all, 20), ["c"]);
-        let less = listing(vec![name(30, "c"), name(10, "a")]);
-        assert_eq!(names(&less, 20), ["c"]);
-        assert_eq!(names(&less, 30), [""; 0]);
-    }
-
-    #[test]
-    fn two_names_of_one_number_have_two_cookies() {
-        let list = listing(vec![name(10, "b"), name(10, "a"), name(11, "c")]);
-        let cookies: Vec<u64> = list.names.iter().map(|name| name.cookie).collect();
-        assert_eq!(cookies, [10, 11, 12]);
-    }
+thread_local! {
+    /// The number of names that this thread has read from directories.
+    pub static NAMES_READ: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }

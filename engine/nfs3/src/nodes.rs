@@ -26,6 +26,7 @@ use crate::attributes::Attributes;
 use crate::descriptors;
 use crate::handles::FileId;
 use crate::held::HeldFiles;
+use crate::listings::Listings;
 use crate::locks::lock;
 use crate::medium::Medium;
 use crate::node::OpenFile;
@@ -40,6 +41,7 @@ pub struct OpenFiles {
     device: (u32, u32),
     medium: Medium,
     held: HeldFiles,
+    listings: Listings,
     tree: Mutex<Tree>,
     searches: Mutex<Searches>,
     /// Locked during a search.
@@ -63,6 +65,7 @@ impl OpenFiles {
             device: attributes.device(),
             medium,
             held: HeldFiles::new(descriptors),
+            listings: Listings::new(descriptors),
             tree: Mutex::default(),
             searches: Mutex::default(),
             search: Mutex::default(),
@@ -77,6 +80,11 @@ impl OpenFiles {
     /// The storage of the exported file system.
     pub fn medium(&self) -> Medium {
         self.medium
+    }
+
+    /// The directories that are being listed.
+    pub fn listings(&self) -> &Listings {
+        &self.listings
     }
 
     /// The exported directory.
@@ -136,11 +144,11 @@ impl OpenFiles {
     }
 
     /// Calls `open`, which needs a descriptor. If none is free, closes the older half of the cached
-    /// files and tries again, until none is left.
+    /// files and of the lists, and tries again, until none is left.
     pub fn opening<T>(&self, open: impl Fn() -> Result<T, Status>) -> Result<T, Status> {
         loop {
             match open() {
-                Err(Status::NFS3ERR_JUKEBOX) if self.held.give_back() => {}
+                Err(Status::NFS3ERR_JUKEBOX) if self.give_back() => {}
                 opened => return opened,
             }
         }
@@ -182,6 +190,11 @@ impl OpenFiles {
             drop(searches);
             self.held.keep_at_once(node);
         }
+    }
+
+    fn give_back(&self) -> bool {
+        let (files, lists) = (self.held.give_back(), self.listings.give_back());
+        files || lists
     }
 
     /// The parent of a directory.

@@ -103,6 +103,9 @@ fn a_cookie_is_valid_after_a_restart_and_invalid_with_another_verifier() {
     assert_eq!(failed(refused), nfsstat3::NFS3ERR_BAD_COOKIE);
     let refused = nfs.client.readdir(&root, ListFrom::default(), 100);
     assert_eq!(failed(refused), nfsstat3::NFS3ERR_TOOSMALL);
-    let (last, _, eof) = piece(&mut nfs.client, behind(u64::MAX, mark), 60_000);
+    let end = all.last().expect("there are some").1;
+    let (last, _, eof) = piece(&mut nfs.client, behind(end, mark), 60_000);
     assert!(last.is_empty() && eof);
+    let refused = nfs.client.readdir(&root, behind(u64::MAX, mark), 60_000);
+    assert_eq!(failed(refused), nfsstat3::NFS3ERR_BAD_COOKIE);
 }
