@@ -140,11 +140,14 @@ fn open(
     if from.cookie != 0 && from.mark != VERIFIER {
         return Err(Status::NFS3ERR_BAD_COOKIE);
     }
-    let waiting =
-        (from.cookie != 0).then(|| export.nodes().listings().take(node.id(), from.cookie));
+    let (nodes, cookie) = (export.nodes(), from.cookie);
+    let waiting = (cookie != 0).then(|| nodes.listings().take(&attributes, cookie));
     let listing = match waiting.flatten() {
         Some(listing) => listing,
-        None => export.nodes().opening(|| Listing::open(node, from.cookie))?,
+        None if nodes.medium().keeps_positions() => {
+            nodes.opening(|| Listing::open(node, cookie))?
+        }
+        None => nodes.opening(|| Listing::whole(node, export.key(), cookie))?,
     };
     Ok(Opened { listing, rights })
 }
@@ -235,15 +238,18 @@ impl Room {
 const ENTRY_LEN: usize = 20;
 /// Bytes of `entryplus3` without the name.
 const ENTRY_PLUS_LEN: usize = ENTRY_LEN + 88 + 4 + 4 + HANDLE_LEN;
-/// The cookies are positions of the file system, which are valid as long as the directory exists.
+/// Cookies are valid as long as the directory exists.
 const VERIFIER: cookieverf3 = cookieverf3([0; 8]);
 /// Status, attributes, verifier, and the two words at the end.
 const AROUND: usize = 4 + 88 + 8 + 8;
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
     use std::collections::HashMap;
+    use std::ffi::OsStr;
     use std::fs;
+    use std::os::unix::ffi::OsStrExt;
 
     use super::*;
     use crate::listings::NAMES_READ;
@@ -251,9 +257,13 @@ mod tests {
 
     const NAMES: usize = 4_000;
 
-    /// A directory of `NAMES` files.
-    fn full() -> Scratch {
-        let scratch = Scratch::new();
+    /// Directories of `NAMES` files: on the file system of temporary files, and in memory, where
+    /// positions are not used.
+    fn both() -> [Scratch; 2] {
+        [full(Scratch::new()), full(Scratch::within("/dev/shm".as_ref()))]
+    }
+
+    fn full(scratch: Scratch) -> Scratch {
         for number in 0..NAMES {
             fs::write(scratch.export().join(format!("file-{number}")), "").expect("made");
         }
@@ -297,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_list_reads_each_name_once_however_often_the_directory_changes() {
-        let scratch = full();
+        let scratch = full(Scratch::new());
         let export = scratch.opened();
         let (seen, read) = list_all(
             &export.handle(export.nodes().root()),
@@ -305,42 +315,57 @@ mod tests {
             |call| fs::write(scratch.export().join(format!("new-{call}")), "").expect("made"),
         );
         check(&seen, |_| true);
-        assert!(read < NAMES + NAMES / 4, "{read} names were read");
+        let keeps_positions = export.nodes().medium().keeps_positions();
+        assert!(read < NAMES + NAMES / 4 || !keeps_positions, "{read} names were read");
     }
 
     #[test]
     fn names_that_stay_come_once_while_others_are_removed_and_added() {
-        let scratch = full();
-        let export = scratch.opened();
         // Of the removed names some were listed, and some were not.
         let is_kept = |number| number % 4 != 0;
-        let (seen, _) = list_all(
-            &export.handle(export.nodes().root()),
-            |arguments| readdir(&export, &Identity::Server, arguments),
-            |call| {
-                for number in (0..NAMES).filter(|number| !is_kept(*number)).skip(call * 40).take(40)
-                {
-                    fs::remove_file(scratch.export().join(format!("file-{number}")))
-                        .expect("there");
-                }
-                fs::write(scratch.export().join(format!("new-{call}")), "").expect("made");
-            },
-        );
-        check(&seen, is_kept);
+        for scratch in both() {
+            let export = scratch.opened();
+            let path = |name: String| scratch.export().join(name);
+            let (seen, _) = list_all(
+                &export.handle(export.nodes().root()),
+                |arguments| readdir(&export, &Identity::Server, arguments),
+                |call| {
+                    let removed = (0..NAMES).filter(|number| !is_kept(*number));
+                    for number in removed.skip(call * 40).take(40) {
+                        fs::remove_file(path(format!("file-{number}"))).expect("there");
+                    }
+                    fs::write(path(format!("new-{call}")), "").expect("made");
+                },
+            );
+            check(&seen, is_kept);
+        }
     }
 
-    /// Each call is answered by a server that has just begun.
+    /// A client removes what it has listed, and each call is answered by a server that has just begun.
     #[test]
     fn a_list_continues_after_a_restart_without_reading_the_names_before() {
-        let scratch = full();
-        let export = scratch.opened();
-        let (seen, read) = list_all(
-            &export.handle(export.nodes().root()),
-            |arguments| readdir(&scratch.opened(), &Identity::Server, arguments),
-            |_| {},
-        );
-        check(&seen, |_| true);
-        assert!(read < NAMES + NAMES / 4, "{read} names were read");
+        for scratch in both() {
+            let export = scratch.opened();
+            let listed = RefCell::new(Vec::new());
+            let (seen, read) = list_all(
+                &export.handle(export.nodes().root()),
+                |arguments| {
+                    let part = readdir(&scratch.opened(), &Identity::Server, arguments);
+                    let names = part.iter().flat_map(|part| &part.reply.entries.0);
+                    listed.borrow_mut().extend(names.map(|entry| entry.name.as_ref().to_vec()));
+                    part
+                },
+                |_| {
+                    for name in listed.borrow_mut().drain(..).filter(|name| name.len() > 2) {
+                        let name = OsStr::from_bytes(&name);
+                        fs::remove_file(scratch.export().join(name)).expect("it is there");
+                    }
+                },
+            );
+            check(&seen, |_| true);
+            let keeps_positions = export.nodes().medium().keeps_positions();
+            assert!(read < NAMES + NAMES / 4 || !keeps_positions, "{read} names were read");
+        }
     }
 
     #[test]

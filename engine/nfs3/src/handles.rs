@@ -82,7 +82,7 @@ impl HandleKey {
         let mut bytes = Vec::with_capacity(HANDLE_LEN);
         let named = Named { layout: LAYOUT, inode, birth };
         named.pack(&mut bytes).expect("a vector takes whatever is written to it");
-        bytes.extend(self.checksum(&bytes));
+        bytes.extend(self.checksum(HANDLES, &bytes));
         nfs_fh3 { data: Opaque::owned(bytes) }
     }
 
@@ -91,7 +91,7 @@ impl HandleKey {
         let (named, checksum) = handle.data.split_first_chunk::<NAMED_LEN>()?;
         // Compares whole words, so that the time does not depend on the number of correct bytes.
         let given: [u8; 16] = checksum.try_into().ok()?;
-        let right = u128::from_le_bytes(self.checksum(named));
+        let right = u128::from_le_bytes(self.checksum(HANDLES, named));
         if u128::from_le_bytes(given) != right {
             return None;
         }
@@ -99,9 +99,15 @@ impl HandleKey {
         (layout == LAYOUT).then_some(FileId { inode, birth })
     }
 
-    fn checksum(&self, bytes: &[u8]) -> [u8; 16] {
+    /// A number for a name in a directory; the same as long as the key is the same.
+    pub fn number(&self, name: &[u8]) -> u64 {
+        let number = u128::from_le_bytes(self.checksum(NAMES, name));
+        number as u64
+    }
+
+    fn checksum(&self, use_: u8, bytes: &[u8]) -> [u8; 16] {
         let mut hasher = SipHasher24::new_with_key(&self.0);
-        hasher.write_u8(HANDLES);
+        hasher.write_u8(use_);
         hasher.write(bytes);
         hasher.finish128().as_bytes()
     }
@@ -115,6 +121,7 @@ const KEY_LEN: usize = 16;
 const LAYOUT: u32 = 0x5246_0001;
 /// Separates the checksums of handles from other uses of the key.
 const HANDLES: u8 = 1;
+const NAMES: u8 = 2;
 
 #[cfg(test)]
 mod tests {

@@ -7,17 +7,21 @@
 //! ```
 //! The cookie of a name is the position behind it, as getdents(2) returns it. Most file systems keep
 //! the positions of names for as long as the directory exists: a list continues after any change of
-//! the directory and after a restart. For the others (overlayfs, a tmpfs before Linux 6.6) the list
-//! must be continued with the descriptor that began it; so the lists of the last calls stay open.
+//! the directory and after a restart. On the others the positions shift, and a client that removes
+//! what it has listed would miss names. There the cookie is a hash of the name, and the list is in
+//! the order of the hashes: the directory is read as a whole at the beginning, and when it has
+//! changed.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 
+use nfs3_types::nfs3::nfstime3;
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom, openat, seek};
 use rustix::io::Errno;
 
-use crate::handles::FileId;
+use crate::attributes::Attributes;
+use crate::handles::{FileId, HandleKey};
 use crate::locks::lock;
 use crate::node::OpenFile;
 use crate::status::{Status, status};
@@ -26,11 +30,20 @@ use crate::status::{Status, status};
 #[derive(Debug)]
 pub struct Listing {
     directory: FileId,
-    fd: OwnedFd,
+    source: NameSource,
     /// The cookie of the name that was taken last; 0 at the beginning.
     position: u64,
     /// The names behind it that were read and not taken.
     ahead: VecDeque<ListedName>,
+}
+
+/// Where names come from.
+#[derive(Debug)]
+enum NameSource {
+    /// The directory, at the position of the next names.
+    Descriptor(OwnedFd),
+    /// All were read; with the directory's time of change before that.
+    Whole((nfstime3, nfstime3)),
 }
 
 /// A name in a directory.
@@ -58,15 +71,34 @@ impl Listing {
     /// # Errors
     /// `NFS3ERR_BAD_COOKIE` if the file system has no such position.
     pub fn open(node: &OpenFile, cookie: u64) -> Result<Listing, Status> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = openat(node.fd(), c".", flags, Mode::empty()).map_err(status)?;
+        let fd = openat(node.fd(), c".", LIST, Mode::empty()).map_err(status)?;
         if cookie != 0 {
             seek(&fd, SeekFrom::Start(cookie)).map_err(|error| match error {
                 Errno::INVAL => Status::NFS3ERR_BAD_COOKIE,
                 error => status(error),
             })?;
         }
-        Ok(Listing { directory: node.id(), fd, position: cookie, ahead: VecDeque::new() })
+        let source = NameSource::Descriptor(fd);
+        Ok(Listing { directory: node.id(), source, position: cookie, ahead: VecDeque::new() })
+    }
+
+    /// Reads a directory as a whole, in the order of a hash of the names with this key, which are the
+    /// cookies. Begins behind a cookie, whether or not its own name still exists.
+    ///
+    /// # Errors
+    /// If the file system returns an error.
+    pub fn whole(node: &OpenFile, key: &HandleKey, cookie: u64) -> Result<Listing, Status> {
+        let before = node.attributes()?;
+        let mut names = Vec::new();
+        let mut listing = Listing::open(node, 0)?;
+        while listing.next(READ_MAX)?.is_some() {
+            names.extend(listing.ahead.drain(..));
+        }
+        names.iter_mut().for_each(|found| found.cookie = key.number(&found.name) >> 1);
+        let mut ahead = order(names);
+        ahead.retain(|found| found.cookie > cookie);
+        let source = NameSource::Whole(before.changed());
+        Ok(Listing { source, position: cookie, ahead: ahead.into(), ..listing })
     }
 
     /// The next name; `None` at the end. Reads some `len` bytes of names if it has none.
@@ -89,8 +121,9 @@ impl Listing {
 
     /// Reads the names of one system call.
     fn read(&mut self, len: usize) -> Result<(), Status> {
+        let NameSource::Descriptor(fd) = &self.source else { return Ok(()) };
         let mut buffer = Vec::with_capacity(len.clamp(READ_MIN, READ_MAX));
-        let mut entries = RawDir::new(&self.fd, buffer.spare_capacity_mut());
+        let mut entries = RawDir::new(fd, buffer.spare_capacity_mut());
         while let Some(entry) = entries.next() {
             let entry = entry.map_err(status)?;
             let (cookie, inode) = (entry.next_entry_cookie(), entry.ino());
@@ -114,9 +147,16 @@ impl Listings {
     }
 
     /// Takes the list of a directory that waits at this position.
-    pub fn take(&self, directory: FileId, position: u64) -> Option<Listing> {
+    pub fn take(&self, directory: &Attributes, position: u64) -> Option<Listing> {
         let mut lists = lock(&self.lists);
-        let is_it = |list: &Listing| list.directory == directory && list.position == position;
+        let is_it = |list: &Listing| {
+            let is_there = list.directory == directory.id() && list.position == position;
+            is_there
+                && match &list.source {
+                    NameSource::Descriptor(_) => true,
+                    NameSource::Whole(changed) => *changed == directory.changed(),
+                }
+        };
         let index = lists.iter().rposition(is_it)?;
         lists.remove(index)
     }
@@ -141,6 +181,18 @@ impl Listings {
     }
 }
 
+/// Sorts names by cookie, and makes equal cookies unique. No cookie is 0.
+fn order(mut names: Vec<ListedName>) -> Vec<ListedName> {
+    names.sort_unstable_by(|one, other| (one.cookie, &one.name).cmp(&(other.cookie, &other.name)));
+    let mut last = 0;
+    for name in &mut names {
+        name.cookie = name.cookie.max(last + 1);
+        last = name.cookie;
+    }
+    names
+}
+
+const LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// The largest number of lists that stay open.
 const LISTS_MAX: usize = 32;
 /// Bytes of one getdents call: enough for any name, and at most so many.
@@ -151,4 +203,18 @@ const READ_MAX: usize = 64 << 10;
 thread_local! {
     /// The number of names that this thread has read from directories.
     pub static NAMES_READ: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_one_number_have_cookies_of_their_own() {
+        let name =
+            |cookie, name: &str| ListedName { cookie, inode: 1, name: name.as_bytes().into() };
+        let list = order(vec![name(10, "b"), name(10, "a"), name(0, "d"), name(11, "c")]);
+        let cookies: Vec<u64> = list.iter().map(|name| name.cookie).collect();
+        assert_eq!(cookies, [1, 10, 11, 12]);
+    }
 }

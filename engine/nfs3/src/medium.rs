@@ -19,6 +19,8 @@ pub enum Medium {
     Memory,
     /// A local disk: data may wait, the attributes of an open file do not.
     Disk,
+    /// Layers of other file systems: every operation may wait.
+    Layers,
     /// Any other: every operation may wait.
     Unknown,
 }
@@ -30,13 +32,20 @@ impl Medium {
         match kind {
             Ok(TMPFS | RAMFS) => Medium::Memory,
             Ok(EXT | XFS | BTRFS | F2FS) => Medium::Disk,
+            Ok(OVERLAY) => Medium::Layers,
             Ok(_) | Err(_) => Medium::Unknown,
         }
     }
 
     /// Whether the attributes of an open file can be read without waiting.
     pub fn tells_attributes(self) -> bool {
-        self != Medium::Unknown
+        matches!(self, Medium::Memory | Medium::Disk)
+    }
+
+    /// Whether a name in a directory keeps its position while others come and go. In memory it does
+    /// so since Linux 6.6.
+    pub fn keeps_positions(self) -> bool {
+        matches!(self, Medium::Disk | Medium::Unknown)
     }
 
     /// Reads the cached data of a range into the beginning of `into`; `None` if that would wait.
@@ -48,7 +57,7 @@ impl Medium {
                 let mut slices = [IoSliceMut::new(into)];
                 preadv2(file, &mut slices, range.at(0), ReadWriteFlags::NOWAIT).ok()
             }
-            Medium::Unknown => None,
+            Medium::Layers | Medium::Unknown => None,
         }
     }
 }
@@ -56,6 +65,7 @@ impl Medium {
 /// `f_type`, as statfs(2) has it.
 const TMPFS: u64 = 0x0102_1994;
 const RAMFS: u64 = 0x8584_58f6;
+const OVERLAY: u64 = 0x794c_7630;
 const EXT: u64 = 0xef53;
 const XFS: u64 = 0x5846_5342;
 const BTRFS: u64 = 0x9123_683e;

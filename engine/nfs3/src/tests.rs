@@ -109,7 +109,12 @@ pub struct Scratch(Folder);
 
 impl Scratch {
     pub fn new() -> Scratch {
-        let folder = Folder::new();
+        Scratch::within(&std::env::temp_dir())
+    }
+
+    /// As [`Scratch::new`], in this folder.
+    pub fn within(parent: &Path) -> Scratch {
+        let folder = Folder::within(parent);
         std::fs::create_dir(folder.join("export")).expect("it is ours");
         Scratch(folder)
     }
