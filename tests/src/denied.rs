@@ -11,6 +11,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::panic::resume_unwind;
 use std::process::Command;
 use std::sync::mpsc::channel;
 use std::thread;
@@ -55,14 +56,16 @@ impl Denied<'_> {
 /// One system call that fails: the `nth` of a thread, counted from 0. Calls that concern memory,
 /// threads and time are not counted, nor is `close`.
 #[derive(Debug, Clone, Copy)]
-pub struct Fault {
+pub struct Fault<'a> {
     /// Its number.
     pub nth: usize,
     /// The error: `libc::EIO`.
     pub errno: c_int,
+    /// Other calls that do not fail and are not counted.
+    pub spared: &'a [c_long],
 }
 
-impl Fault {
+impl Fault<'_> {
     /// Calls `act` on a thread for which that call fails. Also returns which system call it was;
     /// `None` if `act` makes fewer.
     ///
@@ -70,10 +73,10 @@ impl Fault {
     /// If `act` does, or if the kernel has no seccomp that asks (Linux 5.5).
     pub fn run<T: Send>(&self, act: impl FnOnce() -> T + Send) -> (T, Option<c_long>) {
         let (listening, listener) = channel();
+        let spared = [UNCOUNTED, self.spared].concat();
+        let filter = filter(&spared, libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_USER_NOTIF);
         thread::scope(|scope| {
             let acting = scope.spawn(move || {
-                let filter =
-                    filter(UNCOUNTED, libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_USER_NOTIF);
                 let asks = install(&filter, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER);
                 let asks = asks.expect("seccomp(2) is allowed");
                 // SAFETY: the descriptor was made just now, and has no other owner.
@@ -85,7 +88,8 @@ impl Fault {
                 outcome
             });
             let failed = self.answer(&listener.recv().expect("the thread sends it"));
-            (acting.join().expect("it does not panic"), failed)
+            let outcome = acting.join().unwrap_or_else(|panic| resume_unwind(panic));
+            (outcome, failed)
         })
     }
 
@@ -161,7 +165,7 @@ const _: () = assert!(size_of::<Reply>() == size_of::<libc::seccomp_notif_resp>(
 
 fn on_thread<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     let outcome = thread::scope(|scope| scope.spawn(act).join());
-    outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    outcome.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 fn retried(mut call: impl FnMut() -> c_int) -> io::Result<()> {
@@ -272,9 +276,12 @@ mod tests {
                 .into_iter()
                 .enumerate()
         {
-            let (outcome, failed) = Fault { nth, errno: libc::EIO }.run(make);
+            let (outcome, failed) = Fault { nth, errno: libc::EIO, spared: &[] }.run(make);
             assert_eq!(outcome, expected, "{nth}");
             assert_eq!(failed.is_some(), nth < 2);
+            let spared = &[libc::SYS_mkdir, libc::SYS_mkdirat];
+            let (outcome, failed) = Fault { nth, errno: libc::EIO, spared }.run(make);
+            assert_eq!((outcome[0], failed.is_some()), (exists, nth < 1));
         }
     }
 }
