@@ -10,17 +10,23 @@ use rustix::fs::{
 use crate::attributes::PERMISSIONS;
 use crate::credentials::Identity;
 use crate::node::OpenFile;
+use crate::nodes::OpenFiles;
 use crate::rights::may_write;
 use crate::status::{Status, status};
 
 /// Applies the requested changes with the identity `who`. The length comes last, because it cannot be
 /// restored: a change that the caller may not make leaves it alone.
-pub fn apply(node: &OpenFile, wanted: &sattr3, who: &Identity) -> Result<(), Status> {
+pub fn apply(
+    nodes: &OpenFiles,
+    node: &OpenFile,
+    wanted: &sattr3,
+    who: &Identity,
+) -> Result<(), Status> {
     let length = match wanted.size {
         Nfs3Option::Some(size) => {
             let now = node.attributes()?;
             who.act(|| may_write(node, who, &now))?;
-            Some((node.data(true)?, size))
+            Some((nodes.data(node, true)?, size))
         }
         Nfs3Option::None => None,
     };

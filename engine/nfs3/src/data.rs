@@ -109,7 +109,9 @@ pub fn commit(export: &Export, arguments: &COMMIT3args) -> Results<COMMIT3resok,
     let failed = |file_wcc| move |status| (status, COMMIT3resfail { file_wcc });
     let node = export.find(&arguments.file).map_err(failed(wcc_data::default()))?;
     let persisted = match node.kind() {
-        FileType::RegularFile => export.persist(&node),
+        FileType::RegularFile => {
+            export.nodes().syncable(&node).and_then(|file| export.persist(&node, file))
+        }
         _ => Err(Status::NFS3ERR_INVAL),
     };
     let file_wcc = node.wcc(some(None));
@@ -196,7 +198,7 @@ fn put(
     match head.stable {
         stable_how::UNSTABLE => {}
         stable_how::DATA_SYNC => export.persist_data(node, file)?,
-        stable_how::FILE_SYNC => export.persist(node)?,
+        stable_how::FILE_SYNC => export.persist(node, file)?,
     }
     Ok(done as u32)
 }

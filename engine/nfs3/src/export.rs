@@ -46,6 +46,15 @@ pub struct Export {
     changing: [Mutex<()>; STRIPES],
 }
 
+/// A file or directory whose changes must be on stable storage before a call is answered.
+#[derive(Debug)]
+pub struct Storage<'a> {
+    export: &'a Export,
+    node: &'a OpenFile,
+    /// `None` if nothing is waited for.
+    file: Option<BorrowedFd<'a>>,
+}
+
 /// The longest data of a call.
 #[derive(Debug, Clone, Copy)]
 pub struct DataLimits {
@@ -161,25 +170,23 @@ impl Export {
         writeverf3(self.verifier.load(Ordering::Acquire).to_be_bytes())
     }
 
-    /// Waits until a file, or the entries of a directory, are on stable storage, unless the export
-    /// is asynchronous.
+    /// The way of a file, or of the entries of a directory, to stable storage. It is opened before
+    /// a call changes anything, so that later only the storage itself can fail.
     ///
     /// # Errors
-    /// If the file system reports an error.
-    pub fn persist_unless_async(&self, node: &OpenFile) -> Result<(), Status> {
+    /// If the file cannot be opened.
+    pub fn storage<'a>(&'a self, node: &'a OpenFile) -> Result<Storage<'a>, Status> {
         let has_data = matches!(node.kind(), FileType::RegularFile | FileType::Directory);
-        if self.is_async || !has_data {
-            return Ok(());
-        }
-        self.persist(node)
+        let file = if self.is_async || !has_data { None } else { Some(self.nodes.syncable(node)?) };
+        Ok(Storage { export: self, node, file })
     }
 
-    /// Waits until the data and the attributes of a file are on stable storage.
+    /// Waits until the data and the attributes of an open file are on stable storage; `file` is its
+    /// descriptor.
     ///
     /// # Errors
     /// If the file system reports an error.
-    pub fn persist(&self, node: &OpenFile) -> Result<(), Status> {
-        let file = self.nodes.data(node, false)?;
+    pub fn persist(&self, node: &OpenFile, file: BorrowedFd<'_>) -> Result<(), Status> {
         self.persisted(node, || fsync(file))
     }
 
@@ -202,7 +209,11 @@ impl Export {
             sync().map_err(|error| {
                 // Data written earlier may be lost, and the kernel reports the error only once.
                 self.verifier.fetch_add(1, Ordering::AcqRel);
-                status(error)
+                match status(error) {
+                    // The change was made: a repetition would find it, or nothing to be done.
+                    Status::NFS3ERR_JUKEBOX => Status::NFS3ERR_IO,
+                    status => status,
+                }
             })
         })
     }
@@ -223,6 +234,17 @@ impl Export {
         // Always in this order, to avoid a deadlock.
         let first = lock(&self.changing[low]);
         (first, (low != high).then(|| lock(&self.changing[high])))
+    }
+}
+
+impl Storage<'_> {
+    /// Waits until the changes are on stable storage, unless the export is asynchronous.
+    ///
+    /// # Errors
+    /// If the file system reports an error.
+    pub fn persist(&self) -> Result<(), Status> {
+        let Some(file) = self.file else { return Ok(()) };
+        self.export.persist(self.node, file)
     }
 }
 

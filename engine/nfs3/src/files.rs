@@ -47,8 +47,9 @@ pub fn setattr(
         {
             return Err(Status::NFS3ERR_NOT_SYNC);
         }
-        apply(&node, &arguments.new_attributes, who)?;
-        export.persist_unless_async(&node)
+        let storage = export.storage(&node)?;
+        apply(export.nodes(), &node, &arguments.new_attributes, who)?;
+        storage.persist()
     });
     let obj_wcc = node.wcc(some(None));
     match changed {

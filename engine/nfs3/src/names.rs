@@ -6,18 +6,17 @@ use nfs3_types::nfs3::{
     CREATE3args, CREATE3resfail, CREATE3resok, LINK3args, LINK3resfail, LINK3resok, LOOKUP3args,
     LOOKUP3resfail, LOOKUP3resok, MKDIR3args, MKNOD3args, REMOVE3args, REMOVE3resfail,
     REMOVE3resok, RENAME3args, RENAME3resfail, RENAME3resok, SYMLINK3args, createhow3, createverf3,
-    diropargs3, mknoddata3, nfstime3, sattr3, wcc_data,
+    diropargs3, mknoddata3, nfstime3, sattr3, set_atime, set_mtime, wcc_data,
 };
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Timestamps, futimens, linkat, makedev, mkdirat, mknodat,
-    openat, renameat, symlinkat, unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, linkat, makedev, mkdirat, mknodat, openat, renameat,
+    symlinkat, unlinkat,
 };
-use rustix::io::Errno;
 
 use crate::attributes::{Attributes, some};
-use crate::changes::{apply, mode, timespec, without_mode};
+use crate::changes::{apply, mode, without_mode};
 use crate::credentials::Identity;
-use crate::export::Export;
+use crate::export::{Export, Storage};
 use crate::node::OpenFile;
 use crate::rights::Rights;
 use crate::status::{Results, Status, bare, status};
@@ -75,43 +74,51 @@ type Made = Results<CREATE3resok, CREATE3resfail>;
 
 /// CREATE
 pub fn create(export: &Export, who: &Identity, arguments: &CREATE3args<'_>) -> Made {
-    make(export, who, &arguments.where_, |directory, name| match &arguments.how {
-        createhow3::UNCHECKED(attributes) => match plain(directory, name, attributes, who) {
-            Err(Errno::EXIST) => reuse(export, who, directory, name, attributes),
-            made => made.map_err(status).map(|()| without_mode(attributes)),
-        },
-        createhow3::GUARDED(attributes) => {
-            plain(directory, name, attributes, who).map_err(status)?;
-            Ok(without_mode(attributes))
+    let making = Making { export, who, place: &arguments.where_, removal: AtFlags::empty() };
+    making.run(|directory, name| match &arguments.how {
+        createhow3::UNCHECKED(attributes) => {
+            let mode = mode(attributes, 0o644);
+            match plain(export, who, directory, name, mode) {
+                Err(Status::NFS3ERR_EXIST) => reuse(export, who, directory, name, attributes),
+                made => made.map(|()| New::Made(without_mode(attributes))),
+            }
         }
-        createhow3::EXCLUSIVE(verifier) => exclusive(directory, name, *verifier, who),
+        createhow3::GUARDED(attributes) => {
+            let mode = mode(attributes, 0o644);
+            plain(export, who, directory, name, mode)?;
+            Ok(New::Made(without_mode(attributes)))
+        }
+        createhow3::EXCLUSIVE(verifier) => exclusive(export, directory, name, *verifier, who),
     })
 }
 
 /// MKDIR
 pub fn mkdir(export: &Export, who: &Identity, arguments: &MKDIR3args<'_>) -> Made {
-    make(export, who, &arguments.where_, |directory, name| {
+    let making = Making { export, who, place: &arguments.where_, removal: AtFlags::REMOVEDIR };
+    making.run(|directory, name| {
         let mode = mode(&arguments.attributes, 0o755);
         who.act(|| mkdirat(directory.fd(), name, mode).map_err(status))?;
-        Ok(without_mode(&arguments.attributes))
+        Ok(New::Made(without_mode(&arguments.attributes)))
     })
 }
 
 /// SYMLINK
 pub fn symlink(export: &Export, who: &Identity, arguments: &SYMLINK3args<'_>) -> Made {
-    make(export, who, &arguments.where_, |directory, name| {
+    let making = Making { export, who, place: &arguments.where_, removal: AtFlags::empty() };
+    making.run(|directory, name| {
         let target = arguments.symlink.symlink_data.as_ref();
         if target.contains(&0) {
             return Err(Status::NFS3ERR_INVAL);
         }
         who.act(|| symlinkat(target, directory.fd(), name).map_err(status))?;
-        Ok(without_mode(&arguments.symlink.symlink_attributes))
+        Ok(New::Made(without_mode(&arguments.symlink.symlink_attributes)))
     })
 }
 
 /// MKNOD
 pub fn mknod(export: &Export, who: &Identity, arguments: &MKNOD3args<'_>) -> Made {
-    make(export, who, &arguments.where_, |directory, name| {
+    let making = Making { export, who, place: &arguments.where_, removal: AtFlags::empty() };
+    making.run(|directory, name| {
         let (kind, attributes, device) = match &arguments.what {
             mknoddata3::NF3CHR(device) => {
                 (FileType::CharacterDevice, &device.dev_attributes, Some(&device.spec))
@@ -126,7 +133,7 @@ pub fn mknod(export: &Export, who: &Identity, arguments: &MKNOD3args<'_>) -> Mad
         let device = device.map_or(0, |spec| makedev(spec.specdata1, spec.specdata2));
         let mode = mode(attributes, 0o600);
         who.act(|| mknodat(directory.fd(), name, kind, mode, device).map_err(status))?;
-        Ok(without_mode(attributes))
+        Ok(New::Made(without_mode(attributes)))
     })
 }
 
@@ -140,14 +147,10 @@ pub fn remove(
 ) -> Results<REMOVE3resok, REMOVE3resfail> {
     let directory = export.find(&arguments.object.dir).map_err(bare)?;
     let name = arguments.object.name.as_ref();
-    let (removed, dir_wcc) = change(export, &directory, || {
+    let (removed, dir_wcc) = change(export, &directory, |storage| {
         ordinary(name)?;
-        let there = seen_at(&directory, name);
-        who.act(|| unlinkat(directory.fd(), name, flags).map_err(status))?;
-        if let Some(there) = there {
-            export.nodes().forget(&there, &directory, name);
-        }
-        Ok(())
+        take_away(export, who, &directory, name, flags)?;
+        storage.persist()
     });
     match removed {
         Ok(()) => Ok(REMOVE3resok { dir_wcc }),
@@ -167,6 +170,7 @@ pub fn rename(
     let (from_before, to_before) = (from.before(), to.before());
     let (old, new) = (arguments.from.name.as_ref(), arguments.to.name.as_ref());
     let renamed = ordinary(old).and_then(|()| ordinary(new)).and_then(|()| {
+        let storages = [export.storage(&from)?, export.storage(&to)?];
         let (moved, replaced) = (seen_at(&from, old), seen_at(&to, new));
         who.act(|| renameat(from.fd(), old, to.fd(), new).map_err(status))?;
         // A RENAME between two names of one file does nothing.
@@ -178,8 +182,8 @@ pub fn rename(
             export.nodes().forget_name(moved.inode, &from, old);
             export.nodes().note(moved.inode, &to, new);
         }
-        export.persist_unless_async(&from)?;
-        if from.id() == to.id() { Ok(()) } else { export.persist_unless_async(&to) }
+        let count = if from.id() == to.id() { 1 } else { 2 };
+        storages[..count].iter().try_for_each(Storage::persist)
     });
     let (fromdir_wcc, todir_wcc) = (from.wcc(from_before), to.wcc(to_before));
     match renamed {
@@ -201,13 +205,16 @@ pub fn link(
         (status, LINK3resfail { file_attributes, linkdir_wcc })
     })?;
     let name = link.name.as_ref();
-    let (linked, linkdir_wcc) = change(export, &directory, || {
+    let (linked, linkdir_wcc) = change(export, &directory, |storage| {
         fresh(name)?;
         let flags = AtFlags::SYMLINK_FOLLOW;
         // The link that is followed is that of the descriptor in /proc.
         who.act(|| linkat(CWD, node.path(), directory.fd(), name, flags).map_err(status))?;
         export.nodes().note(node.id().inode, &directory, name);
-        Ok(())
+        storage.persist().inspect_err(|_| {
+            // The error is the answer, whether or not the link can be removed.
+            let _ = take_away(export, who, &directory, name, AtFlags::empty());
+        })
     });
     let file_attributes = node.after();
     match linked {
@@ -216,53 +223,115 @@ pub fn link(
     }
 }
 
-/// Changes a directory with the checks and the stable storage that every change needs.
+/// Changes a directory. What the change needs is there before it: `how` may change the directory,
+/// and brings it to stable storage.
 fn change<T>(
     export: &Export,
     directory: &OpenFile,
-    how: impl FnOnce() -> Result<T, Status>,
+    how: impl FnOnce(&Storage<'_>) -> Result<T, Status>,
 ) -> (Result<T, Status>, wcc_data) {
     let _alone = export.change(directory);
     let before = directory.before();
-    let changed = how().and_then(|value| export.persist_unless_async(directory).map(|()| value));
+    let changed = export.storage(directory).and_then(|storage| how(&storage));
     (changed, directory.wcc(before))
 }
 
-/// Creates a file in a directory; `how` returns the attributes that remain to be set.
-fn make(
+/// Removes a name.
+fn take_away(
     export: &Export,
     who: &Identity,
-    place: &diropargs3<'_>,
-    how: impl FnOnce(&OpenFile, &[u8]) -> Result<sattr3, Status>,
-) -> Made {
-    let directory = export.find(&place.dir).map_err(bare)?;
-    let name = place.name.as_ref();
-    let (made, dir_wcc) = change(export, &directory, || {
-        fresh(name)?;
-        let rest = how(&directory, name)?;
-        let node = export.nodes().look_up(&directory, name)?;
-        apply(&node, &rest, who)?;
-        Ok(node)
-    });
-    match made {
-        Ok(node) => {
-            let (obj, obj_attributes) = (some(Some(export.handle(&node))), node.after());
-            Ok(CREATE3resok { obj, obj_attributes, dir_wcc })
+    directory: &OpenFile,
+    name: &[u8],
+    flags: AtFlags,
+) -> Result<(), Status> {
+    let there = seen_at(directory, name);
+    who.act(|| unlinkat(directory.fd(), name, flags).map_err(status))?;
+    if let Some(there) = there {
+        export.nodes().forget(&there, directory, name);
+    }
+    Ok(())
+}
+
+/// A file that a call creates.
+struct Making<'a> {
+    export: &'a Export,
+    who: &'a Identity,
+    place: &'a diropargs3<'a>,
+    /// How it is removed again.
+    removal: AtFlags,
+}
+
+/// What a call has created or found, and the attributes that remain to be set.
+enum New {
+    Made(sattr3),
+    Found(Arc<OpenFile>, sattr3),
+}
+
+impl Making<'_> {
+    fn run(&self, how: impl FnOnce(&OpenFile, &[u8]) -> Result<New, Status>) -> Made {
+        let Making { export, who, place, .. } = *self;
+        let directory = export.find(&place.dir).map_err(bare)?;
+        let name = place.name.as_ref();
+        let (made, dir_wcc) = change(export, &directory, |storage| {
+            fresh(name)?;
+            match how(&directory, name)? {
+                New::Made(rest) => self.complete(&directory, storage, &rest),
+                New::Found(node, rest) => {
+                    apply(export.nodes(), &node, &rest, who)?;
+                    storage.persist().map(|()| Some(node))
+                }
+            }
+        });
+        match made {
+            Ok(node) => {
+                // Without a handle the client looks the name up.
+                let obj = some(node.as_ref().map(|node| export.handle(node)));
+                let obj_attributes = node.map_or(some(None), |node| node.after());
+                Ok(CREATE3resok { obj, obj_attributes, dir_wcc })
+            }
+            Err(status) => Err((status, CREATE3resfail { dir_wcc })),
         }
-        Err(status) => Err((status, CREATE3resfail { dir_wcc })),
+    }
+
+    /// Sets the remaining attributes of what was made. If that fails, it is removed again. If it
+    /// cannot be removed, the call has made it, and says so.
+    fn complete(
+        &self,
+        directory: &OpenFile,
+        storage: &Storage<'_>,
+        rest: &sattr3,
+    ) -> Result<Option<Arc<OpenFile>>, Status> {
+        let Making { export, who, place, removal } = *self;
+        let name = place.name.as_ref();
+        let undo = || take_away(export, who, directory, name, removal);
+        let node = export.nodes().look_up(directory, name);
+        let node =
+            match node.and_then(|node| apply(export.nodes(), &node, rest, who).map(|()| node)) {
+                Ok(node) => Some(node),
+                Err(status) if undo().is_ok() => return Err(status),
+                Err(_) => None,
+            };
+        match storage.persist() {
+            Ok(()) => Ok(node),
+            Err(status) => {
+                // The error is the answer, whether or not it can be removed.
+                let _ = undo();
+                Err(status)
+            }
+        }
     }
 }
 
 /// Creates an empty regular file that does not exist.
 fn plain(
+    export: &Export,
+    who: &Identity,
     directory: &OpenFile,
     name: &[u8],
-    attributes: &sattr3,
-    who: &Identity,
-) -> Result<(), Errno> {
-    let mode = mode(attributes, 0o644);
-    let made = who.act(|| Ok(openat(directory.fd(), name, NEW, mode).map(drop)));
-    made.unwrap_or(Err(Errno::PERM))
+    mode: Mode,
+) -> Result<(), Status> {
+    let create = || openat(directory.fd(), name, NEW, mode).map(drop).map_err(status);
+    export.nodes().opening(|| who.act(create))
 }
 
 /// An UNCHECKED CREATE of an existing file: it may set the length.
@@ -272,42 +341,46 @@ fn reuse(
     directory: &OpenFile,
     name: &[u8],
     attributes: &sattr3,
-) -> Result<sattr3, Status> {
+) -> Result<New, Status> {
     let node = who.act(|| export.nodes().look_up(directory, name))?;
     if node.kind() != FileType::RegularFile {
         return Err(Status::NFS3ERR_EXIST);
     }
-    Ok(sattr3 { size: attributes.size, ..sattr3::default() })
+    Ok(New::Found(node, sattr3 { size: attributes.size, ..sattr3::default() }))
 }
 
 /// An EXCLUSIVE CREATE: the verifier is stored in the times of the file until the client sets them,
 /// so that a repeated call finds its own file, also after a restart of the server.
 fn exclusive(
+    export: &Export,
     directory: &OpenFile,
     name: &[u8],
     verifier: createverf3,
     who: &Identity,
-) -> Result<sattr3, Status> {
+) -> Result<New, Status> {
     let verifier = u64::from_be_bytes(verifier.0);
     // Some file systems store only 31 bits.
     let stamps = [verifier >> 32, verifier].map(|word| word as u32 & 0x7fff_ffff);
-    let owned = Mode::RUSR | Mode::WUSR;
-    match who.act(|| Ok(openat(directory.fd(), name, NEW, owned)))? {
-        Ok(fd) => {
-            let at = |seconds| timespec(nfstime3 { seconds, nseconds: 0 });
-            let [last_access, last_modification] = stamps.map(at);
-            futimens(fd, &Timestamps { last_access, last_modification }).map_err(status)?;
-            Ok(sattr3::default())
+    match plain(export, who, directory, name, Mode::RUSR | Mode::WUSR) {
+        Ok(()) => {
+            let [accessed, modified] = stamps.map(|seconds| nfstime3 { seconds, nseconds: 0 });
+            Ok(New::Made(sattr3 {
+                atime: set_atime::SET_TO_CLIENT_TIME(accessed),
+                mtime: set_mtime::SET_TO_CLIENT_TIME(modified),
+                ..sattr3::default()
+            }))
         }
-        Err(Errno::EXIST) => {
-            let there = directory.attributes_of(name)?;
+        Err(Status::NFS3ERR_EXIST) => {
+            let node = export.nodes().look_up(directory, name)?;
+            let there = node.attributes()?;
             let [accessed, modified] = stamps.map(i64::from);
             let is_ours = there.kind() == FileType::RegularFile
                 && there.size() == 0
                 && there.stamps() == (accessed, modified);
-            if is_ours { Ok(sattr3::default()) } else { Err(Status::NFS3ERR_EXIST) }
+            let found = New::Found(node, sattr3::default());
+            if is_ours { Ok(found) } else { Err(Status::NFS3ERR_EXIST) }
         }
-        Err(error) => Err(status(error)),
+        Err(status) => Err(status),
     }
 }
 

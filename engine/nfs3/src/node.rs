@@ -106,6 +106,16 @@ impl OpenFile {
         slot.get().map(AsFd::as_fd)
     }
 
+    /// A descriptor to bring it to stable storage: one that is open, or that can be opened.
+    ///
+    /// # Errors
+    /// If it can be opened neither to read nor to write.
+    pub fn syncable(&self) -> Result<BorrowedFd<'_>, Status> {
+        let open = self.open_data(true).or_else(|| self.open_data(false));
+        let opened = || self.data(false).or_else(|status| self.data(true).map_err(|_| status));
+        open.map_or_else(opened, Ok)
+    }
+
     /// Opens it for its data: a regular file to read or write, or a directory to list.
     ///
     /// # Errors

@@ -143,6 +143,14 @@ impl OpenFiles {
         self.opening(|| node.data(to_write))
     }
 
+    /// A descriptor to bring a file to stable storage, as [`OpenFile::syncable`].
+    ///
+    /// # Errors
+    /// If it can be opened neither to read nor to write.
+    pub fn syncable<'a>(&self, node: &'a OpenFile) -> Result<BorrowedFd<'a>, Status> {
+        self.opening(|| node.syncable())
+    }
+
     /// Calls `open`, which needs a descriptor. If none is free, closes the older half of the cached
     /// files and of the lists, and tries again, until none is left.
     pub fn opening<T>(&self, open: impl Fn() -> Result<T, Status>) -> Result<T, Status> {

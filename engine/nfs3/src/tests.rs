@@ -2,6 +2,7 @@
 //! encodes arguments and decodes results.
 
 mod client;
+mod effects;
 mod kernel_rights;
 mod mounts;
 
