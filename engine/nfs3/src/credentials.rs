@@ -77,6 +77,10 @@ pub enum Identity {
 }
 
 impl Credentials {
+    /// Those of the anonymous user.
+    pub const ANONYMOUS: Credentials =
+        Credentials { uid: ANONYMOUS, gid: ANONYMOUS, groups: ArrayVec::new_const() };
+
     /// The credentials of an RPC header. An id that is none, 2^32-1, is that of the anonymous user.
     pub fn of(user: &AuthSys<'_>) -> Credentials {
         let valid = |id| if id == u32::MAX { ANONYMOUS } else { id };
@@ -88,14 +92,10 @@ impl Credentials {
     fn without_root(&self) -> Credentials {
         let squash = |id: u32| if id == 0 { ANONYMOUS } else { id };
         if self.uid == 0 {
-            return Credentials::anonymous();
+            return Credentials::ANONYMOUS;
         }
         let groups = self.groups.iter().map(|&group| squash(group)).collect();
         Credentials { uid: self.uid, gid: squash(self.gid), groups }
-    }
-
-    fn anonymous() -> Credentials {
-        Credentials { uid: ANONYMOUS, gid: ANONYMOUS, groups: ArrayVec::new() }
     }
 }
 
@@ -109,7 +109,7 @@ impl Policy {
     pub fn identity(&self, caller: &Caller) -> Identity {
         let Policy::Assumed(squash) = self else { return Identity::Server };
         match (caller, squash) {
-            (Caller::Anonymous, _) | (_, Squash::All) => Identity::Other(Credentials::anonymous()),
+            (Caller::Anonymous, _) | (_, Squash::All) => Identity::Other(Credentials::ANONYMOUS),
             (Caller::Sys(who), Squash::Root) => Identity::Other(who.without_root()),
             (Caller::Sys(who), Squash::None) if who.uid == 0 => Identity::Server,
             (Caller::Sys(who), Squash::None) => Identity::Other(who.clone()),

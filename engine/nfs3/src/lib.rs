@@ -60,6 +60,7 @@ mod medium;
 mod mount;
 mod mount_calls;
 mod names;
+mod needs;
 mod node;
 mod nodes;
 mod procedures;
@@ -103,8 +104,8 @@ pub struct Server<P: Provider> {
 }
 
 impl<P: Provider> Server<P> {
-    /// Starts a server on a device: NFS at `listen`, MOUNT at `mount`. When it listens, it sets the
-    /// umask of the process to 0, so that files get the modes that clients request.
+    /// Starts a server on a device: NFS at `listen`, MOUNT at `mount`. First it tries what it needs
+    /// of the system. When it listens, it sets the umask of the process to 0, so that files get the modes that clients request.
     ///
     /// # Errors
     /// A message that states what failed.
@@ -124,6 +125,7 @@ impl<P: Provider> Server<P> {
         options: &Options,
         (listen, mount): (Address, SocketAddr),
     ) -> Result<Server<P>, Box<dyn Error>> {
+        needs::check(&options.directory)?;
         let export = Arc::new(Export::open(options, DataLimits::of(&config))?);
         let credits = config.connections().credits.value() as usize;
         let (drc, queue) = (Arc::new(Drc::new(credits)), Arc::new(JobQueue::default()));

@@ -8,6 +8,7 @@ use std::process::Command;
 use nfs3_types::nfs3::stable_how;
 use rpcrdma_engine::{Address, Config, Engine, Provider, SetupError, Shm, Tcp};
 use rpcrdma_tests::children::Started;
+use rpcrdma_tests::denied::Denied;
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::nfs::mount::mount;
 use rpcrdma_tests::nfs::{Give, Nfs, Take};
@@ -117,4 +118,64 @@ fn is_called<P: Provider>(folder: &Folder, at: &str, open: impl FnOnce() -> Engi
     program.0.signal(Signal::TERM);
     assert_eq!(program.says("nfs3: shard 0: 1 connections, ").split(' ').next(), Some("6"));
     assert!(program.0.wait().success());
+}
+
+/// What a program that is refused something prints when it does not start.
+fn refusal(through: &[&str], denied: Option<Denied<'_>>) -> String {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.join("export")).expect("it is ours");
+    let [export, key] = ["export", "key"].map(|name| folder.join(name).display().to_string());
+    // One that starts would never end.
+    let line = [&["timeout", "20"], through, &[env!("CARGO_BIN_EXE_rpcrdma-nfs3")]].concat();
+    let mut command = Command::new(line[0]);
+    command.args(&line[1..]).args(["--export", &export, "--key", &key, "--provider", "tcp"]);
+    command.args(["--listen", "127.0.0.1:0", "--mount", "127.0.0.1:0"]);
+    if let Some(denied) = denied {
+        denied.apply(&mut command);
+    }
+    let output = command.output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(!folder.join("key").exists(), "nothing is made before: {said}");
+    said
+}
+
+#[test]
+fn a_program_without_a_system_call_says_so_and_does_not_start() {
+    let denied = Denied { calls: &[libc::SYS_openat2], errno: libc::EPERM };
+    let said = refusal(&[], Some(denied));
+    assert!(said.contains("openat2(2): Operation not permitted"), "{said}");
+    assert!(said.contains("RestrictSUIDSGID"), "{said}");
+}
+
+#[test]
+fn a_program_without_a_capability_of_root_says_so_and_does_not_start() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for (capability, said_so) in [
+        ("setuid", "setresuid(2), CAP_SETUID: Operation not permitted"),
+        ("setgid", "setgroups(2), CAP_SETGID: Operation not permitted"),
+        ("setgid", "setresgid(2), CAP_SETGID: Operation not permitted"),
+        ("dac_override", "CAP_DAC_OVERRIDE: Operation not permitted"),
+    ] {
+        let without = format!("-{capability}");
+        let said = refusal(&["setpriv", "--bounding-set", &without], None);
+        assert!(said.contains(said_so), "{capability}: {said}");
+    }
+}
+
+#[test]
+fn a_program_in_a_user_namespace_without_its_callers_says_so_and_does_not_start() {
+    let is_allowed = Command::new("unshare").args(["-r", "true"]).status();
+    if !is_allowed.is_ok_and(|status| status.success()) {
+        // Not eprintln!: the harness would keep it to itself.
+        let _ = writeln!(std::io::stderr(), "SKIPPED user_namespace (unshare -r is not allowed)");
+        return;
+    }
+    let said = refusal(&["unshare", "-r"], None);
+    assert!(said.contains("setgroups(2), CAP_SETGID: Operation not permitted"), "{said}");
+    assert!(said.contains("setresuid(2), CAP_SETUID: Invalid argument"), "{said}");
+    assert!(said.contains("setresgid(2), CAP_SETGID: Invalid argument"), "{said}");
+    assert!(said.contains("unshare -r maps root alone"), "{said}");
 }
