@@ -320,6 +320,18 @@ mod tests {
     }
 
     #[test]
+    fn a_list_of_a_directory_that_does_not_change_reads_each_name_once() {
+        for scratch in both() {
+            let export = scratch.opened();
+            let dir = export.handle(export.nodes().root());
+            let list = |arguments: &_| readdir(&export, &Identity::Server, arguments);
+            let (seen, read) = list_all(&dir, list, |_| {});
+            check(&seen, |_| true);
+            assert_eq!(read, NAMES + 2);
+        }
+    }
+
+    #[test]
     fn names_that_stay_come_once_while_others_are_removed_and_added() {
         // Of the removed names some were listed, and some were not.
         let is_kept = |number| number % 4 != 0;
@@ -341,7 +353,8 @@ mod tests {
         }
     }
 
-    /// A client removes what it has listed, and each call is answered by a server that has just begun.
+    /// A client removes what it has listed, and each call is answered by a server that has just
+    /// begun.
     #[test]
     fn a_list_continues_after_a_restart_without_reading_the_names_before() {
         for scratch in both() {

@@ -29,8 +29,8 @@ struct HeldFile {
 }
 
 impl HeldFiles {
-    /// An empty cache, for a process that may have so many descriptors: at most half of them are for
-    /// the cache.
+    /// An empty cache, for a process that may have so many descriptors: it takes at most half of
+    /// them.
     pub fn new(descriptors: u64) -> HeldFiles {
         let max = usize::try_from(descriptors / 2).unwrap_or(usize::MAX) / DESCRIPTORS_OF_FILE;
         HeldFiles { files: RwLock::default(), max: max.clamp(1, HELD_MAX) }
