@@ -229,7 +229,10 @@ mod tests {
             let has_data = |size| size > (round - 1) * u64::from(LEN);
             begun.load(SeqCst) == round && node.attributes().is_ok_and(|it| has_data(it.size()))
         };
+        // Also if a check fails: the other thread ends with the test.
+        let end = End(&is_over);
         std::thread::scope(|scope| {
+            let _end = end;
             scope.spawn(|| {
                 let (pipe, _writer) = std::io::pipe().expect("two descriptors");
                 for round in 1.. {
@@ -250,6 +253,8 @@ mod tests {
                 let (file, offset) = (export.handle(&node), (round - 1) * u64::from(LEN));
                 let head = WriteHead { file, offset, count: LEN, stable };
                 let written = write(&export, &Identity::Server, &head, &data);
+                let is_lost = |(status, _): &(_, _)| *status == Status::NFS3ERR_JUKEBOX;
+                assert!(written.as_ref().err().is_none_or(is_lost), "{written:?}");
                 while lost.load(SeqCst) < round {
                     std::thread::yield_now();
                 }
@@ -258,8 +263,16 @@ mod tests {
                     break;
                 }
             }
-            is_over.store(true, SeqCst);
         });
+    }
+
+    /// Sets a flag when it is dropped.
+    struct End<'a>(&'a AtomicBool);
+
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, SeqCst);
+        }
     }
 
     #[test]
