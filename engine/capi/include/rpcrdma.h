@@ -18,7 +18,9 @@
  * exception of C++ may leave them.
  *
  * A process that was forked uses nothing of its parent's library, nor frees it: the threads are not
- * there, and registered memory is not mapped. It may exec or _exit.
+ * there, and registered memory is not mapped. It may exec, _exit, or go on with something else: over TCP
+ * and shared memory it keeps no connection of its parent and none of its addresses. A child of vfork or
+ * clone, or of a process with an open RDMA device, does keep them: it execs or ends soon.
  *
  * Objects of a callback (requests, messages, replies, completions, turns, and slices of received bytes)
  * end with it. rpcrdma_loan and rpcrdma_ticket do not: the program owns them.

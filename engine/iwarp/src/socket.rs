@@ -4,8 +4,8 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 
+use rpcrdma_provider::CloseOnFork;
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
@@ -16,7 +16,7 @@ use crate::network::VirtualSocket;
 /// A TCP socket.
 #[derive(Debug)]
 pub(crate) enum Socket {
-    System(OwnedFd),
+    System(CloseOnFork),
     #[cfg(any(test, feature = "network"))]
     Virtual(VirtualSocket),
 }
@@ -44,9 +44,16 @@ impl Socket {
         }
     }
 
+    /// A socket of the system.
+    #[cfg(test)]
+    pub(crate) fn of(file: impl Into<std::os::fd::OwnedFd>) -> Socket {
+        let file = CloseOnFork::open(|| Ok::<_, Errno>(file.into()));
+        Socket::System(file.expect("it is open"))
+    }
+
     /// The descriptor of a socket of the system.
     #[cfg(test)]
-    pub(crate) fn fd(&self) -> &OwnedFd {
+    pub(crate) fn fd(&self) -> &CloseOnFork {
         match self {
             Socket::System(fd) => fd,
             Socket::Virtual(_) => panic!("a socket of a virtual network has no descriptor"),

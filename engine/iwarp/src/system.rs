@@ -3,9 +3,9 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use rpcrdma_provider::CloseOnFork;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown,
@@ -15,16 +15,18 @@ use rustix::net::{
 use crate::calls::Calls;
 
 /// A socket for addresses of the family of `address`.
-pub(crate) fn open(address: &SocketAddr) -> Result<OwnedFd, Errno> {
+pub(crate) fn open(address: &SocketAddr) -> Result<CloseOnFork, Errno> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
     };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))
+    CloseOnFork::open(|| {
+        rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))
+    })
 }
 
-impl Calls for OwnedFd {
+impl Calls for CloseOnFork {
     fn listen(&self, at: &SocketAddr) -> Result<SocketAddr, Errno> {
         // Connections that have ended at this port are not in the way.
         sockopt::set_socket_reuseaddr(self, true)?;
@@ -33,20 +35,28 @@ impl Calls for OwnedFd {
         SocketAddr::try_from(rustix::net::getsockname(self)?)
     }
 
-    fn accept(&self) -> Result<(OwnedFd, SocketAddr), Errno> {
+    fn accept(&self) -> Result<(CloseOnFork, SocketAddr), Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let (socket, from) = loop {
-            // It gives the address, too: a connection that has ended cannot be asked for it.
-            match rustix::net::acceptfrom_with(self, flags) {
-                Ok((socket, Some(from))) => break (socket, SocketAddr::try_from(from)?),
+        loop {
+            let mut from = None;
+            let accepted = CloseOnFork::open(|| {
+                // It gives the address, too: a connection that has ended cannot be asked for it.
+                let (socket, address) = rustix::net::acceptfrom_with(self, flags)?;
+                from = address;
+                Ok(socket)
+            });
+            match (accepted, from) {
+                (Ok(socket), Some(from)) => {
+                    let from = SocketAddr::try_from(from)?;
+                    let _ = prepare(&socket);
+                    // An IPv6 socket has an IPv4 peer under another name.
+                    return Ok((socket, SocketAddr::new(from.ip().to_canonical(), from.port())));
+                }
                 // It has ended before it was taken.
-                Ok((_, None)) | Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO) => {}
-                Err(error) => return Err(error),
+                (Ok(_), None) | (Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO), _) => {}
+                (Err(error), _) => return Err(error),
             }
-        };
-        let _ = prepare(&socket);
-        // An IPv6 socket has an IPv4 peer under another name.
-        Ok((socket, SocketAddr::new(from.ip().to_canonical(), from.port())))
+        }
     }
 
     fn connect(&self, to: &SocketAddr) -> Result<bool, Errno> {
@@ -101,7 +111,7 @@ impl Calls for OwnedFd {
 }
 
 /// Messages are sent at once, and a peer that has vanished is noticed while nothing is sent, too.
-fn prepare(socket: &OwnedFd) -> Result<(), Errno> {
+fn prepare(socket: &CloseOnFork) -> Result<(), Errno> {
     sockopt::set_tcp_nodelay(socket, true)?;
     sockopt::set_tcp_keepidle(socket, KEEPALIVE)?;
     sockopt::set_tcp_keepintvl(socket, KEEPALIVE)?;

@@ -14,6 +14,7 @@ mod cm;
 mod error;
 pub mod fault;
 mod fd;
+mod fork;
 pub mod interposed;
 mod queues;
 mod rejection;
@@ -33,6 +34,7 @@ pub use self::cm::{
 };
 pub use self::error::{ConnectError, EngineThread, Panicked, SetupError};
 pub use self::fd::readable;
+pub use self::fork::CloseOnFork;
 pub use self::queues::{Armed, Attached, Bells, QueueAttr, QueueEvent, Queues, ring_of};
 pub use self::rejection::{Rejection, RejectionBytes};
 pub use self::waker::Waker;

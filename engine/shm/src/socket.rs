@@ -5,7 +5,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rpcrdma_provider::{Credentials, ShmName};
+use rpcrdma_provider::{CloseOnFork, Credentials, ShmName};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -22,7 +22,7 @@ use crate::pools::{File, Name};
 #[derive(Debug)]
 pub(crate) struct Socket {
     /// There until it is dropped.
-    file: Option<OwnedFd>,
+    file: Option<CloseOnFork>,
     closer: Closer,
 }
 
@@ -32,7 +32,7 @@ impl Socket {
         Ok(Socket::of(open()?, closer))
     }
 
-    fn of(file: OwnedFd, closer: &Closer) -> Socket {
+    fn of(file: CloseOnFork, closer: &Closer) -> Socket {
         Socket { file: Some(file), closer: closer.clone() }
     }
 
@@ -46,7 +46,7 @@ impl Socket {
         self.closer.is_behind()
     }
 
-    fn file(&self) -> &OwnedFd {
+    fn file(&self) -> &CloseOnFork {
         self.file.as_ref().expect("it is there until it is dropped")
     }
 }
@@ -63,16 +63,16 @@ impl Drop for Socket {
         // Nothing comes any more.
         let _ = rustix::net::shutdown(&file, Shutdown::Both);
         if may_hold_files(&file) {
-            self.closer.close(file);
+            self.closer.close(file.into_inner());
         }
     }
 }
 
 /// A socket that has no peer yet.
-pub(crate) fn open() -> io::Result<OwnedFd> {
+pub(crate) fn open() -> io::Result<CloseOnFork> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let family = AddressFamily::UNIX;
-    Ok(rustix::net::socket_with(family, SocketType::SEQPACKET, flags, None)?)
+    CloseOnFork::open(|| Ok(rustix::net::socket_with(family, SocketType::SEQPACKET, flags, None)?))
 }
 
 /// Connects at once or not at all.
@@ -81,7 +81,7 @@ pub(crate) fn connect(socket: &impl AsFd, to: &ShmName) -> Result<(), Errno> {
 }
 
 /// Binds and listens. Returns the name, which the system chooses if `at` is `@` alone.
-pub(crate) fn listen(socket: &OwnedFd, at: &ShmName) -> Result<ShmName, Errno> {
+pub(crate) fn listen(socket: &impl AsFd, at: &ShmName) -> Result<ShmName, Errno> {
     let is_any = at.abstract_name() == Some("");
     let wanted = if is_any { SocketAddrUnix::new_unnamed() } else { address(at)? };
     rustix::net::bind(socket, &wanted)?;
@@ -95,15 +95,15 @@ pub(crate) fn listen(socket: &OwnedFd, at: &ShmName) -> Result<ShmName, Errno> {
 }
 
 /// The next socket that wants to connect.
-pub(crate) fn accept(listener: &OwnedFd, closer: &Closer) -> Result<Socket, Errno> {
+pub(crate) fn accept(listener: &impl AsFd, closer: &Closer) -> Result<Socket, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let file = rustix::net::accept_with(listener, flags)?;
+    let file = CloseOnFork::open(|| rustix::net::accept_with(listener, flags))?;
     let user = peer(&file).map_or(closer.clone(), |peer| closer.of(peer.uid));
     Ok(Socket::of(file, &user))
 }
 
 /// Closes a listener, and all that have connected and were not taken.
-pub(crate) fn close_listener(listener: OwnedFd, closer: &Closer) {
+pub(crate) fn close_listener(listener: CloseOnFork, closer: &Closer) {
     let _ = rustix::net::shutdown(&listener, Shutdown::Both);
     loop {
         match accept(&listener, closer) {
@@ -111,7 +111,7 @@ pub(crate) fn close_listener(listener: OwnedFd, closer: &Closer) {
             // No one is left.
             Err(Errno::INVAL | Errno::AGAIN) => return,
             // The process has no free descriptor, say: those that are left end with the listener.
-            Err(_) => return closer.close(listener),
+            Err(_) => return closer.close(listener.into_inner()),
         }
     }
 }
@@ -243,7 +243,7 @@ fn take(socket: &impl AsFd) -> Result<(), Errno> {
 }
 
 /// Whether the queue of a socket that is shut down may hold descriptors: closing it closes them.
-fn may_hold_files(socket: &OwnedFd) -> bool {
+fn may_hold_files(socket: &impl AsFd) -> bool {
     for _ in 0..QUEUE_MAX {
         match peek(socket, &mut [0], &mut []) {
             Ok((Front { flags, .. }, _)) if flags.contains(ReturnFlags::CTRUNC) => return true,
@@ -367,7 +367,9 @@ mod tests {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map(|(one, other)| {
-                (Socket::of(one, &Closer::default()), Socket::of(other, &Closer::default()))
+                let socket = |file| CloseOnFork::open(|| Ok::<_, Errno>(file)).expect("it is open");
+                let of = |file| Socket::of(socket(file), &Closer::default());
+                (of(one), of(other))
             })
             .expect("a pair")
     }

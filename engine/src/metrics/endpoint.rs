@@ -21,6 +21,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, oneshot};
 
+use crate::provider::CloseOnFork;
+
 /// Serves metrics until it is dropped.
 #[derive(Debug)]
 pub struct MetricsServer {
@@ -28,6 +30,9 @@ pub struct MetricsServer {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
+
+/// A forked child keeps no port.
+type Listener = CloseOnFork<TcpListener>;
 
 /// Makes the text of a scrape.
 pub(super) type Scrape = Arc<dyn Fn() -> String + Send + Sync>;
@@ -54,7 +59,7 @@ impl MetricsServer {
             .build()?;
         let listener = {
             let _guard = runtime.enter();
-            TcpListener::from_std(listener)?
+            CloseOnFork::open(|| TcpListener::from_std(listener))?
         };
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()
@@ -84,7 +89,7 @@ impl Drop for MetricsServer {
     }
 }
 
-fn run(runtime: Runtime, listener: TcpListener, scrape: Scrape, stopped: oneshot::Receiver<()>) {
+fn run(runtime: Runtime, listener: Listener, scrape: Scrape, stopped: oneshot::Receiver<()>) {
     runtime.spawn(accept(listener, scrape));
     // An error is the wish to stop: the sender is dropped.
     let _ = runtime.block_on(stopped);
@@ -93,7 +98,7 @@ fn run(runtime: Runtime, listener: TcpListener, scrape: Scrape, stopped: oneshot
 }
 
 /// Serves connections, some at a time.
-async fn accept(listener: TcpListener, scrape: Scrape) {
+async fn accept(listener: Listener, scrape: Scrape) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };

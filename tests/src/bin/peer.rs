@@ -1,5 +1,6 @@
 //! One end of a connection under faults: a server that checks the calls, or a caller that continues
 //! after losses.
+#![expect(unsafe_code, reason = "a server forks")]
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +14,8 @@ use rpcrdma_tests::service::Service;
 use rpcrdma_tests::setup::{checked, small, suited};
 use rpcrdma_verbs::Verbs;
 
-const USAGE: &str = "peer serve ADDRESS --until FILE [--device NAME] [--map yes] [--deny ENTRY]
+const USAGE: &str = "peer serve ADDRESS --until FILE [--fork FILE] [--device NAME] [--map yes]
+                   [--deny ENTRY]
 peer call ADDRESS [--until FILE] [--calls N] [--lines N] [--bytes N] [--again yes] [--progress FILE]
                   [--seconds N] [--device NAME] [--map yes]
 
@@ -22,6 +24,7 @@ memory: shm:PATH.
 
   --provider P      tcp or verbs (what the address is of)
   --until FILE      goes on until the file exists
+  --fork FILE       forks a child when the file exists, which lives as long (serve)
   --calls N         calls of each line (all there is time for, if --until is given; else 1000)
   --lines N         connections (2)
   --bytes N         of a call and of its reply, at most (30000)
@@ -40,6 +43,7 @@ struct Wanted {
     provider: Option<String>,
     device: Option<String>,
     until: Option<PathBuf>,
+    fork: Option<PathBuf>,
     progress: Option<PathBuf>,
     calls: Option<u64>,
     lines: u32,
@@ -109,13 +113,35 @@ fn run<P: Provider>(device: P, config: Config, wanted: &Wanted) -> Result<ExitCo
 fn serve<P: Provider>(mut engine: Engine<P>, wanted: &Wanted) -> Result<ExitCode, SetupError> {
     let shards = engine.start(|_| Service::default())?;
     println!("listening at {}", engine.listen(wanted.at)?);
+    let mut fork = wanted.fork.as_deref();
     while !exists(wanted.until.as_deref()) {
-        std::thread::sleep(Duration::from_millis(50));
+        if fork.is_some_and(Path::exists) {
+            fork = None;
+            println!("forked {}", fork_child(wanted));
+        }
+        std::thread::sleep(LOOK);
     }
     engine.stop();
     let stats = shards[0].stats();
     println!("{} transmissions came, {} buffers leaked", stats.received, stats.leaked);
     Ok(ExitCode::from(u8::from(stats.leaked > 0)))
+}
+
+/// Forks a child that uses nothing of the engine, and lives until the server is to end, or its folder
+/// is gone.
+fn fork_child(wanted: &Wanted) -> libc::pid_t {
+    // SAFETY: the child uses nothing that another thread may have locked but the allocator, which
+    // the C library keeps usable.
+    let child = unsafe { libc::fork() };
+    if child != 0 {
+        return child;
+    }
+    let until = wanted.until.as_deref();
+    while !exists(until) && exists(until.and_then(Path::parent)) {
+        std::thread::sleep(LOOK);
+    }
+    // SAFETY: nothing of this process is used afterwards.
+    unsafe { libc::_exit(0) }
 }
 
 fn call<P: Provider>(engine: &Engine<P>, wanted: &Wanted) -> Result<ExitCode, SetupError> {
@@ -135,7 +161,7 @@ fn call<P: Provider>(engine: &Engine<P>, wanted: &Wanted) -> Result<ExitCode, Se
         if now < look {
             continue;
         }
-        look = now + Duration::from_millis(50);
+        look = now + LOOK;
         report_progress(wanted.progress.as_deref(), caller.accounts());
         if !is_finishing && exists(wanted.until.as_deref()) {
             is_finishing = true;
@@ -206,6 +232,7 @@ fn wanted() -> Option<Wanted> {
         provider: None,
         device: None,
         until: None,
+        fork: None,
         progress: None,
         calls: None,
         lines: 2,
@@ -221,6 +248,7 @@ fn wanted() -> Option<Wanted> {
             "--provider" => wanted.provider = Some(value),
             "--device" => wanted.device = Some(value),
             "--until" => wanted.until = Some(value.into()),
+            "--fork" => wanted.fork = Some(value.into()),
             "--progress" => wanted.progress = Some(value.into()),
             "--calls" => wanted.calls = Some(value.parse().ok()?),
             "--lines" => wanted.lines = value.parse().ok()?,
@@ -234,3 +262,6 @@ fn wanted() -> Option<Wanted> {
     }
     (wanted.until.is_some() || !serves).then_some(wanted)
 }
+
+/// How often files are looked for.
+const LOOK: Duration = Duration::from_millis(50);

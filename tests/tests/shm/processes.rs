@@ -115,6 +115,24 @@ fn callers_that_are_killed_under_load_do_no_harm_to_another(maps: &'static str) 
     server.ends(0);
 }
 
+/// What the child keeps would keep the connections, and the name of the socket.
+fn a_server_that_is_killed_is_gone_though_a_child_that_it_has_forked_lives(maps: &'static str) {
+    let place = Place::new(maps);
+    let mut server = serves_with(&place, "end", &["--fork", &place.path("fork")]);
+    let mut caller = calls(&place, "enough", &["--again", "yes"]);
+    caller.goes_on();
+    place.say("fork");
+    server.says(|line| line.starts_with("forked").then_some(()));
+    server.kill();
+    server = serves(&place, "end");
+    caller.goes_on();
+    place.say("enough");
+    let said = caller.ends(3);
+    assert!(!said.iter().any(|line| line.contains("in time")), "the kernel says so: {said:#?}");
+    place.say("end");
+    server.ends(0);
+}
+
 fn a_caller_goes_on_with_a_server_that_was_killed_and_came_back_on_the_same_path(
     maps: &'static str,
 ) {
@@ -144,7 +162,8 @@ mod copied {
         "no",
         every_call_of_another_process_is_answered,
         callers_that_are_killed_under_load_do_no_harm_to_another,
-        a_caller_goes_on_with_a_server_that_was_killed_and_came_back_on_the_same_path
+        a_caller_goes_on_with_a_server_that_was_killed_and_came_back_on_the_same_path,
+        a_server_that_is_killed_is_gone_though_a_child_that_it_has_forked_lives
     );
 }
 
@@ -153,6 +172,7 @@ mod mapped {
         "yes",
         every_call_of_another_process_is_answered,
         callers_that_are_killed_under_load_do_no_harm_to_another,
-        a_caller_goes_on_with_a_server_that_was_killed_and_came_back_on_the_same_path
+        a_caller_goes_on_with_a_server_that_was_killed_and_came_back_on_the_same_path,
+        a_server_that_is_killed_is_gone_though_a_child_that_it_has_forked_lives
     );
 }

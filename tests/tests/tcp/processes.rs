@@ -112,3 +112,22 @@ fn a_host_that_is_denied_is_rejected() {
     place.say("end");
     server.ends(0);
 }
+
+/// What the child keeps would keep the connections, and the port.
+#[test]
+fn a_server_that_is_killed_is_gone_though_a_child_that_it_has_forked_lives() {
+    let place = Place::new();
+    let (mut server, at) = place.serves(ANY, &["--fork", &place.path("fork")]);
+    let mut caller = place.calls(&at, "enough", &["--again", "yes"]);
+    caller.goes_on();
+    place.say("fork");
+    server.says(|line| line.starts_with("forked").then_some(()));
+    server.kill();
+    (server, _) = place.serves(&at, &[]);
+    caller.goes_on();
+    place.say("enough");
+    let said = caller.ends(3);
+    assert!(!said.iter().any(|line| line.contains("in time")), "the kernel says so: {said:#?}");
+    place.say("end");
+    server.ends(0);
+}

@@ -68,7 +68,7 @@ impl World {
         peer.set_nonblocking(true).unwrap();
         World {
             out: Output::new(4, has_crc),
-            socket: Socket::System(socket.into()),
+            socket: Socket::of(socket),
             peer,
             has_crc,
             messages: Vec::new(),
@@ -226,7 +226,7 @@ fn a_socket_that_fails_is_sent_nothing_more_and_ends_for_the_receiver() {
     let mut world = World::new(false);
     world.step(&Step::Short { len: 10 });
     let (gone, _) = UnixStream::pair().unwrap();
-    assert_eq!(world.out.flush(&Socket::System(gone.into())), 0);
+    assert_eq!(world.out.flush(&Socket::of(gone)), 0);
     assert!(!world.out.is_open());
     world.out.push_short(&[1; HEADER], &[]);
     world.out.end_message(true);

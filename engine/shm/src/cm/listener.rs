@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rpcrdma_provider::{Address, Credentials, SetupError, ShmName};
+use rpcrdma_provider::{Address, CloseOnFork, Credentials, SetupError, ShmName};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
@@ -17,7 +17,7 @@ use crate::socket::{self, Heard, Socket};
 /// A socket with a name. Dropping it removes the name.
 pub(super) struct Listener {
     /// There until it is dropped.
-    socket: Option<OwnedFd>,
+    socket: Option<CloseOnFork>,
     closer: Closer,
     name: ShmName,
     /// The file that it has made.
@@ -57,7 +57,7 @@ impl Listener {
         self.name
     }
 
-    pub(super) fn socket(&self) -> &OwnedFd {
+    pub(super) fn socket(&self) -> &CloseOnFork {
         self.socket.as_ref().expect("it is there until it is dropped")
     }
 
@@ -138,7 +138,7 @@ impl Caller {
 }
 
 /// Binds the name and listens.
-fn bind(socket: &OwnedFd, wanted: &ShmName) -> Result<ShmName, Errno> {
+fn bind(socket: &CloseOnFork, wanted: &ShmName) -> Result<ShmName, Errno> {
     let Some(path) = wanted.path() else { return socket::listen(socket, wanted) };
     let lock = Lock::take(path)?;
     match socket::listen(socket, wanted) {

@@ -6,11 +6,11 @@
 //! hold that.
 
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rpcrdma_provider::CloseOnFork;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -19,7 +19,7 @@ use rustix::io::Errno;
 #[derive(Debug)]
 pub(super) struct Lock {
     /// Closed after the file is removed: whoever waits for it looks whether it is still there.
-    _file: OwnedFd,
+    _file: CloseOnFork,
     name: PathBuf,
 }
 
@@ -61,7 +61,8 @@ impl Drop for Lock {
 
 fn look(name: &Path) -> Result<Look, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = match rustix::fs::open(name, flags, Mode::RUSR | Mode::WUSR) {
+    let mode = Mode::RUSR | Mode::WUSR;
+    let file = match CloseOnFork::open(|| rustix::fs::open(name, flags, mode)) {
         Ok(file) => file,
         Err(Errno::INTR) => return Ok(Look::Held),
         // Also a folder, whose it may be.

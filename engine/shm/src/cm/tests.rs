@@ -3,7 +3,7 @@
 use std::os::fd::AsRawFd;
 use std::process::Command;
 
-use rpcrdma_provider::{Provider, QueueAttr, Rejection, ShmName};
+use rpcrdma_provider::{CloseOnFork, Provider, QueueAttr, Rejection, ShmName};
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Resource, Rlimit};
 
@@ -53,7 +53,7 @@ impl Scene {
 }
 
 /// A listener of no engine, with so many places in its queue.
-fn foreign(places: i32) -> (OwnedFd, ShmName) {
+fn foreign(places: i32) -> (CloseOnFork, ShmName) {
     let listener = socket::open().unwrap();
     let name = socket::listen(&listener, &name_of("shm:@".parse().unwrap()).unwrap()).unwrap();
     rustix::net::listen(&listener, places).unwrap();
@@ -61,7 +61,7 @@ fn foreign(places: i32) -> (OwnedFd, ShmName) {
 }
 
 /// Takes a caller and answers its hello, as `change` wants it.
-fn answer(listener: &OwnedFd, change: impl FnOnce(&mut Greeting)) -> OwnedFd {
+fn answer(listener: &impl AsFd, change: impl FnOnce(&mut Greeting)) -> OwnedFd {
     let flags = rustix::net::SocketFlags::CLOEXEC | rustix::net::SocketFlags::NONBLOCK;
     let caller = rustix::net::accept_with(listener, flags).unwrap();
     let mut bytes = [0; GREETING_LEN];
@@ -73,7 +73,7 @@ fn answer(listener: &OwnedFd, change: impl FnOnce(&mut Greeting)) -> OwnedFd {
     caller
 }
 
-fn is_open(socket: &OwnedFd) -> bool {
+fn is_open(socket: &impl AsFd) -> bool {
     let read = rustix::net::recv(socket, &mut [0], RecvFlags::DONTWAIT);
     read.is_err_and(|error| error == Errno::AGAIN)
 }
@@ -119,7 +119,7 @@ fn a_caller_that_has_said_hello_and_was_not_heard_in_time_is_heard() {
 }
 
 /// Callers that say nothing, more than may be waited for.
-fn crowd(scene: &mut Scene, name: &ShmName) -> Vec<OwnedFd> {
+fn crowd(scene: &mut Scene, name: &ShmName) -> Vec<CloseOnFork> {
     assert_eq!(scene.cm.callers_max, callers_max());
     scene.cm.callers_max = ROOM + 10;
     let connected = |_| {

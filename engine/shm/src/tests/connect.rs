@@ -1,6 +1,5 @@
 //! Connecting by Unix sockets: who may not, what is left behind, and what a listener survives.
 
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Barrier};
 
@@ -264,7 +263,7 @@ fn a_crowd_that_says_nothing_ends_nothing() {
     let device = open();
     let mut listener = device.open_cm().unwrap();
     let at = listener.listen(address()).unwrap();
-    let mut crowd: Vec<OwnedFd> = Vec::new();
+    let mut crowd = Vec::new();
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let count = files.map_or(2000, |files| (files as usize / 3).min(2000));
     while crowd.len() < count {

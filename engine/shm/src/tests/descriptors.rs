@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rpcrdma_provider::{
-    Address, CmEvent, ConnParam, ConnectionManager, Provider, QueueEvent, Queues, ShmName, Waker,
+    Address, CloseOnFork, CmEvent, ConnParam, ConnectionManager, Provider, QueueEvent, Queues,
+    ShmName, Waker,
 };
 
 use super::device::{address, open};
@@ -66,7 +67,7 @@ impl Scene {
         Scene { device, cm, name, begun: Instant::now(), others: Vec::new() }
     }
 
-    fn caller(&self) -> OwnedFd {
+    fn caller(&self) -> CloseOnFork {
         let caller = socket::open().unwrap();
         socket::connect(&caller, &self.name).unwrap();
         caller
@@ -97,7 +98,7 @@ impl Scene {
 }
 
 /// Whether the other end of a socket is closed.
-fn is_closed(socket: &OwnedFd) -> bool {
+fn is_closed(socket: &impl AsFd) -> bool {
     loop {
         match rustix::net::recv(socket, &mut [0], rustix::net::RecvFlags::DONTWAIT) {
             Ok((_, 0)) | Err(rustix::io::Errno::CONNRESET) => return true,
