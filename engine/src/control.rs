@@ -81,6 +81,7 @@ impl<P: Provider> Control<P> {
         let param = Param {
             private: budget::settings(config, provider.caps()).private_data().encode(),
             rnr_retry: config.connections().rnr_retry.value() as u8,
+            send_timeout: config.connections().send_timeout,
             timeout: config.connections().connect_timeout,
         };
         let versions = VersionMemory::new(config.protocol().version_memory);

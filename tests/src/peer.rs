@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use rustix::process::Signal;
+
 use crate::children::Started;
 
 /// The program, and all that it has said so far.
@@ -52,6 +54,11 @@ impl Peer {
     pub fn goes_on(&mut self) {
         let before = self.answered();
         while self.answered() < before + 20 {}
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        self.program.signal(signal);
     }
 
     /// Kills it without a chance to say good-bye.

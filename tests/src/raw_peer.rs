@@ -148,7 +148,7 @@ impl<P: Provider> RawPeer<P> {
     /// # Panics
     /// If the device cannot start another.
     pub fn connect(&mut self, to: Address) {
-        let param = ConnParam { private: &self.says, rnr_retry: 7 };
+        let param = ConnParam { private: &self.says, rnr_retry: 7, send_timeout: None };
         self.cm.connect(to, &self.queues.handle(), &param).expect("an attempt");
     }
 
@@ -177,7 +177,7 @@ impl<P: Provider> RawPeer<P> {
     /// If the device fails.
     pub fn turn(&mut self) -> Result<(), ConnectError> {
         let says = self.says.clone();
-        let param = ConnParam { private: &says, rnr_retry: 7 };
+        let param = ConnParam { private: &says, rnr_retry: 7, send_timeout: None };
         while let Some(event) = self.cm.next(&self.waker, Duration::ZERO) {
             let (endpoint, private) = match event {
                 CmEvent::Request { request, private, .. } if self.qp.is_none() || self.is_lost => {

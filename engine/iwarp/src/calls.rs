@@ -2,6 +2,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::Shutdown;
@@ -10,6 +11,10 @@ use rustix::net::Shutdown;
 pub(crate) trait Calls: Sized {
     /// Binds and listens. Returns the address, whose port the system chooses if it is 0.
     fn listen(&self, at: &SocketAddr) -> Result<SocketAddr, Errno>;
+
+    /// Sets how long the peer may take nothing of what is sent, and answer nothing, until the
+    /// connection fails. `None`: as long as the system allows, but a minute if nothing is sent.
+    fn set_silence_max(&self, limit: Option<Duration>) -> Result<(), Errno>;
 
     /// The next connection of a listener, and where it comes from.
     fn accept(&self) -> Result<(Self, SocketAddr), Errno>;

@@ -35,6 +35,7 @@ use self::attempt::{Attempt, Step};
 use self::listener::{Caller, Listener, TAKES};
 pub use self::request::TcpRequest;
 use self::start::Heard;
+use crate::calls::Calls;
 use crate::queues::{TcpEndpoint, TcpHandle, TcpQueues};
 use crate::ready::{EVENTS, ReadySet};
 use crate::shared::Shared;
@@ -288,6 +289,7 @@ impl ConnectionManager for TcpCm {
         let address = to.as_ip().ok_or_else(|| SetupError::connect(to, wrong))?;
         let (private, seat) = (param.checked()?, Seat::take(on, self.shared.device_name())?);
         let attempt = Attempt::new(address, seat, private, &self.shared.stack)?;
+        limit_silence(attempt.socket(), param)?;
         let number = self.number();
         self.sockets.insert(number, Source::Attempt(Box::new(attempt)));
         self.begin(number);
@@ -301,6 +303,9 @@ impl ConnectionManager for TcpCm {
         param: &ConnParam<'_>,
     ) -> Result<TcpEndpoint, SetupError> {
         let (private, seat) = (param.checked()?, Seat::take(on, self.shared.device_name())?);
+        if let Some(socket) = request.socket() {
+            limit_silence(socket, param)?;
+        }
         request.accept(seat, &private, &self.shared)
     }
 
@@ -340,6 +345,14 @@ impl std::fmt::Debug for TcpCm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TcpCm").field("sockets", &self.sockets.len()).finish_non_exhaustive()
     }
+}
+
+fn limit_silence(socket: &Socket, param: &ConnParam<'_>) -> Result<(), SetupError> {
+    socket.set_silence_max(param.send_timeout).map_err(|error| SetupError::System {
+        call: "setsockopt",
+        source: error.into(),
+        hint: "the system must support TCP_USER_TIMEOUT and the options of keepalive",
+    })
 }
 
 /// How often `work` looks at the sockets.

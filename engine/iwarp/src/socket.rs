@@ -4,6 +4,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use rpcrdma_provider::CloseOnFork;
 use rustix::io::Errno;
@@ -72,6 +73,10 @@ impl Calls for Socket {
             #[cfg(any(test, feature = "network"))]
             Socket::Virtual(it) => it.accept().map(|(it, from)| (Socket::Virtual(it), from)),
         }
+    }
+
+    fn set_silence_max(&self, limit: Option<Duration>) -> Result<(), Errno> {
+        on!(self, it => it.set_silence_max(limit))
     }
 
     fn connect(&self, to: &SocketAddr) -> Result<bool, Errno> {

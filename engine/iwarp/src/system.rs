@@ -48,7 +48,7 @@ impl Calls for CloseOnFork {
             match (accepted, from) {
                 (Ok(socket), Some(from)) => {
                     let from = SocketAddr::try_from(from)?;
-                    let _ = prepare(&socket);
+                    let _ = sockopt::set_tcp_nodelay(&socket, true);
                     // An IPv6 socket has an IPv4 peer under another name.
                     return Ok((socket, SocketAddr::new(from.ip().to_canonical(), from.port())));
                 }
@@ -59,8 +59,21 @@ impl Calls for CloseOnFork {
         }
     }
 
+    /// Two clocks of the system, which run at different times: that of bytes which the peer has not
+    /// acknowledged, or has no room for, and that of questions to a peer which is sent nothing.
+    fn set_silence_max(&self, limit: Option<Duration>) -> Result<(), Errno> {
+        let quarter = (limit.unwrap_or(SILENCE_UNSET) / 4).max(SILENCE_MIN);
+        let quarter = Duration::from_secs(quarter.as_millis().div_ceil(1000) as u64);
+        sockopt::set_tcp_keepidle(self, 2 * quarter)?;
+        sockopt::set_tcp_keepintvl(self, quarter)?;
+        sockopt::set_tcp_keepcnt(self, 2)?;
+        sockopt::set_socket_keepalive(self, true)?;
+        let limit = limit.map_or(Duration::ZERO, |limit| limit.max(SILENCE_MIN));
+        sockopt::set_tcp_user_timeout(self, limit.as_millis() as u32)
+    }
+
     fn connect(&self, to: &SocketAddr) -> Result<bool, Errno> {
-        prepare(self)?;
+        sockopt::set_tcp_nodelay(self, true)?;
         match rustix::net::connect(self, to) {
             Ok(()) => Ok(true),
             Err(Errno::INPROGRESS | Errno::INTR) => Ok(false),
@@ -110,20 +123,11 @@ impl Calls for CloseOnFork {
     }
 }
 
-/// Messages are sent at once, and a peer that has vanished is noticed while nothing is sent, too.
-fn prepare(socket: &CloseOnFork) -> Result<(), Errno> {
-    sockopt::set_tcp_nodelay(socket, true)?;
-    sockopt::set_tcp_keepidle(socket, KEEPALIVE)?;
-    sockopt::set_tcp_keepintvl(socket, KEEPALIVE)?;
-    sockopt::set_tcp_keepcnt(socket, KEEPALIVES)?;
-    sockopt::set_socket_keepalive(socket, true)
-}
-
 const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 /// Connections that may wait to be taken; the system allows net.core.somaxconn at most.
 const BACKLOG: i32 = 4096;
-/// How long nothing comes before the system asks whether the peer is there, and how long until it
-/// asks again.
-const KEEPALIVE: Duration = Duration::from_secs(15);
-/// How often it asks.
-const KEEPALIVES: u32 = 3;
+/// How long a peer may be silent of which nothing is known, if that has no limit: in that case only
+/// while nothing is sent to it.
+const SILENCE_UNSET: Duration = Duration::from_secs(60);
+/// The least limit of silence while something is sent: a lost packet is sent again in that time.
+const SILENCE_MIN: Duration = Duration::from_secs(1);

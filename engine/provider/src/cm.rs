@@ -93,6 +93,10 @@ pub struct ConnParam<'a> {
     pub private: &'a [u8],
     /// How often a Send is retried when the peer has no Receive posted; 7 retries without limit.
     pub rnr_retry: u8,
+    /// How long a peer may take nothing of what is sent, and answer nothing. For a provider whose
+    /// connections the system watches; the others find it out when they send. `None`: as long as
+    /// the system allows.
+    pub send_timeout: Option<Duration>,
 }
 
 impl ConnParam<'_> {

@@ -307,7 +307,7 @@ fn drive_cm<C: ConnectionManager<Request = &'static str>>(
 ) where
     rpcrdma_provider::Endpoint<C>: Debug,
 {
-    let param = ConnParam { private: &[1, 2], rnr_retry: 6 };
+    let param = ConnParam { private: &[1, 2], rnr_retry: 6, send_timeout: None };
     log.note(cm.listen(address()).map_err(|why| why.to_string()));
     cm.unlisten(address());
     log.note(cm.connect(address(), on, &param).map_err(|why| why.to_string()));

@@ -38,6 +38,7 @@ struct Requests {
 pub(crate) struct Param {
     pub private: [u8; 8],
     pub rnr_retry: u8,
+    pub send_timeout: Option<Duration>,
     pub timeout: Duration,
 }
 
@@ -86,7 +87,8 @@ pub(crate) struct Attachment<P: Provider> {
 
 impl Param {
     pub fn as_conn_param(&self) -> ConnParam<'_> {
-        ConnParam { private: &self.private, rnr_retry: self.rnr_retry }
+        let Param { private, rnr_retry, send_timeout, .. } = self;
+        ConnParam { private, rnr_retry: *rnr_retry, send_timeout: *send_timeout }
     }
 }
 

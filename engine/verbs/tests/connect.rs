@@ -12,7 +12,7 @@ use rpcrdma_provider::{
 };
 use rpcrdma_verbs::{Verbs, VerbsCm, VerbsEndpoint, VerbsQueues, VerbsRequest};
 
-const QUIET: ConnParam<'static> = ConnParam { private: &[], rnr_retry: 7 };
+const QUIET: ConnParam<'static> = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
 const ATTR: QueueAttr = QueueAttr {
     srq_depth: 64,
     cq_depth: 512,

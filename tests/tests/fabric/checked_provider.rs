@@ -83,7 +83,8 @@ fn pair() -> (Arc<Watch>, Host, Host) {
     let provider = CheckedProvider::new(Fabric::new(), Arc::clone(&watch));
     let (mut a, mut b) = (Host::new(&provider), Host::new(&provider));
     let mut cm: CheckedCm<FabricCm> = provider.open_cm().unwrap();
-    let (waker, param) = (Waker::new().unwrap(), ConnParam { private: &[], rnr_retry: 7 });
+    let (waker, param) =
+        (Waker::new().unwrap(), ConnParam { private: &[], rnr_retry: 7, send_timeout: None });
     let at = cm.listen("[::1]:0".parse().unwrap()).unwrap();
     cm.connect(at, &a.queues.handle(), &param).unwrap();
     let Some(CmEvent::Request { request, .. }) = cm.next(&waker, Duration::ZERO) else {

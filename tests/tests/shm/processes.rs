@@ -7,6 +7,7 @@ use std::process::Command;
 
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::peer::{Peer, calls_of};
+use rustix::process::Signal;
 
 /// Where the processes of a test meet.
 pub struct Place {
@@ -115,6 +116,20 @@ fn callers_that_are_killed_under_load_do_no_harm_to_another(maps: &'static str) 
     server.ends(0);
 }
 
+/// Its socket stays open, and the connections do not end by themselves.
+fn a_server_that_is_stopped_loses_its_connections_by_the_timeout_of_calls(maps: &'static str) {
+    let place = Place::new(maps);
+    let server = serves(&place, "end");
+    let mut caller = calls(&place, "never", &["--lines", "1"]);
+    caller.goes_on();
+    server.signal(Signal::STOP);
+    let said = caller.ends(3);
+    assert!(said.iter().any(|line| line.contains("connections.call_timeout")), "{said:#?}");
+    server.signal(Signal::CONT);
+    place.say("end");
+    server.ends(0);
+}
+
 /// What the child keeps would keep the connections, and the name of the socket.
 fn a_server_that_is_killed_is_gone_though_a_child_that_it_has_forked_lives(maps: &'static str) {
     let place = Place::new(maps);
@@ -160,6 +175,7 @@ fn a_caller_goes_on_with_a_server_that_was_killed_and_came_back_on_the_same_path
 mod copied {
     tests!(
         "no",
+        a_server_that_is_stopped_loses_its_connections_by_the_timeout_of_calls,
         every_call_of_another_process_is_answered,
         callers_that_are_killed_under_load_do_no_harm_to_another,
         a_caller_goes_on_with_a_server_that_was_killed_and_came_back_on_the_same_path,

@@ -12,6 +12,7 @@ mod net;
 mod nfs;
 mod nfs41;
 mod processes;
+mod silence;
 mod simulation;
 
 use rpcrdma_engine::Tcp;

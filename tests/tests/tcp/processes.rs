@@ -5,6 +5,7 @@ use std::process::Command;
 
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::peer::{Peer, calls_of};
+use rustix::process::Signal;
 
 /// The folder of a test: a file in it ends the processes that wait for it.
 struct Place(Folder);
@@ -128,6 +129,21 @@ fn a_server_that_is_killed_is_gone_though_a_child_that_it_has_forked_lives() {
     place.say("enough");
     let said = caller.ends(3);
     assert!(!said.iter().any(|line| line.contains("in time")), "the kernel says so: {said:#?}");
+    place.say("end");
+    server.ends(0);
+}
+
+/// Its system acknowledges all, and the connections do not end by themselves.
+#[test]
+fn a_server_that_is_stopped_loses_its_connections_by_the_timeout_of_calls() {
+    let place = Place::new();
+    let (server, at) = place.serves(ANY, &[]);
+    let mut caller = place.calls(&at, "never", &["--lines", "1"]);
+    caller.goes_on();
+    server.signal(Signal::STOP);
+    let said = caller.ends(3);
+    assert!(said.iter().any(|line| line.contains("connections.call_timeout")), "{said:#?}");
+    server.signal(Signal::CONT);
     place.say("end");
     server.ends(0);
 }

@@ -25,7 +25,7 @@ pub(super) fn connect<P: Provider>(
     let mut listener = provider.open_cm()?;
     let mut caller = provider.open_cm()?;
     let address = listener.listen(at)?;
-    let param = ConnParam { private: &[], rnr_retry: RETRY_WITHOUT_END };
+    let param = ConnParam { private: &[], rnr_retry: RETRY_WITHOUT_END, send_timeout: None };
     caller.connect(address, &client.handle(), &param)?;
 
     let deadline = Instant::now() + PATIENCE;

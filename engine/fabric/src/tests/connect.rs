@@ -11,7 +11,7 @@ use rpcrdma_provider::{
 use super::device::{Options, open, open_with};
 use super::host::*;
 
-const QUIET: ConnParam<'static> = ConnParam { private: &[], rnr_retry: 7 };
+const QUIET: ConnParam<'static> = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
 
 #[test]
 fn private_data_goes_both_ways_and_ports_are_given_out() {
@@ -23,11 +23,11 @@ fn private_data_goes_both_ways_and_ports_are_given_out() {
     let other = server.listen("10.0.0.1:0".parse().unwrap()).unwrap();
     let port = |at: Address| at.as_ip().expect("an IP address").port();
     assert!(port(one) != 0 && port(other) != 0 && one != other);
-    let param = ConnParam { private: &[7; 56], rnr_retry: 7 };
+    let param = ConnParam { private: &[7; 56], rnr_retry: 7, send_timeout: None };
     let id = client.connect(other, &a.queues.handle(), &param).unwrap();
     let Some(CmEvent::Request { request, from, private }) = next(&mut server) else { panic!() };
     assert_eq!((from.origin(), private.as_slice()), (other.origin(), &[7; 56][..]));
-    let answer = ConnParam { private: &[1, 2, 3], rnr_retry: 7 };
+    let answer = ConnParam { private: &[1, 2, 3], rnr_retry: 7, send_timeout: None };
     let _endpoint = server.accept(request, &b.queues.handle(), &answer).unwrap();
     let Some(CmEvent::Connected { id: connected, private, .. }) = next(&mut client) else {
         panic!()
@@ -110,9 +110,9 @@ fn queue_pairs_private_data_and_retries_have_limits() {
     let mut cm = device.open_cm().unwrap();
     let at = cm.listen("10.0.0.1:0".parse().unwrap()).unwrap();
     let handle = host.queues.handle();
-    let long = ConnParam { private: &[0; 57], rnr_retry: 7 };
+    let long = ConnParam { private: &[0; 57], rnr_retry: 7, send_timeout: None };
     assert!(matches!(cm.connect(at, &handle, &long), Err(SetupError::Invalid { .. })));
-    let eager = ConnParam { private: &[], rnr_retry: 8 };
+    let eager = ConnParam { private: &[], rnr_retry: 8, send_timeout: None };
     assert!(matches!(cm.connect(at, &handle, &eager), Err(SetupError::Invalid { .. })));
     cm.connect(at, &handle, &QUIET).unwrap();
     cm.connect(at, &handle, &QUIET).unwrap();

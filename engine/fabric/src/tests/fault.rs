@@ -486,7 +486,7 @@ fn a_provider_wraps_its_queues_and_its_connection_manager() {
     let mut queues = [0, 1].map(|_| provider.open_queues(&SMALL).unwrap());
     let mut cm = provider.open_cm().unwrap();
     let waker = Waker::new().unwrap();
-    let param = ConnParam { private: &[], rnr_retry: 7 };
+    let param = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
     let at = cm.listen(address()).unwrap();
     cm.connect(nowhere(), &queues[0].handle(), &param).unwrap();
     let refused = cm.next(&waker, Duration::ZERO);

@@ -259,7 +259,7 @@ pub(super) fn endpoints<A: OnDevice, B: OnDevice>(
 ) -> (DeviceEndpoint, DeviceEndpoint) {
     let mut cm = device.open_cm().unwrap();
     let at = cm.listen(device::address()).unwrap();
-    let param = ConnParam { private: &[], rnr_retry };
+    let param = ConnParam { private: &[], rnr_retry, send_timeout: None };
     cm.connect(at, &a.queues.handle(), &param).unwrap();
     let Some(CmEvent::Request { request, .. }) = next(&mut cm) else { panic!("no request") };
     let theirs = cm.accept(request, &b.queues.handle(), &param).unwrap();

@@ -52,6 +52,11 @@ impl TcpRequest {
         Address::Ip(self.from)
     }
 
+    /// Its socket, until it is answered.
+    pub(super) fn socket(&self) -> Option<&Socket> {
+        self.socket.as_ref()
+    }
+
     /// Answers it, and makes this side's queue pair.
     pub(super) fn accept(
         mut self,

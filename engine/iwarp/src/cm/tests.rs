@@ -14,7 +14,7 @@ use super::*;
 use crate::Tcp;
 use crate::options::TcpOptions;
 
-const PARAM: ConnParam<'_> = ConnParam { private: b"hello", rnr_retry: 7 };
+const PARAM: ConnParam<'_> = ConnParam { private: b"hello", rnr_retry: 7, send_timeout: None };
 const ATTR: QueueAttr =
     QueueAttr { srq_depth: 32, cq_depth: 256, qp_max: 8, send_depth: 64, send_sge: 4, recv_sge: 3 };
 

@@ -2,6 +2,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::Shutdown;
@@ -40,6 +41,11 @@ impl Calls for VirtualSocket {
     fn accept(&self) -> Result<(VirtualSocket, SocketAddr), Errno> {
         let (number, from) = self.world.lock().accept(self.number)?;
         Ok((VirtualSocket::new(self.world.clone(), number), from))
+    }
+
+    /// Nothing is silent here for longer than a step.
+    fn set_silence_max(&self, _limit: Option<Duration>) -> Result<(), Errno> {
+        Ok(())
     }
 
     fn connect(&self, to: &SocketAddr) -> Result<bool, Errno> {

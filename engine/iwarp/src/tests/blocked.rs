@@ -12,6 +12,7 @@ use rustix::net::sockopt;
 
 use super::host::*;
 use super::raw::{self, *};
+use crate::calls::Calls;
 use crate::link::Link;
 
 /// A connection to a peer that reads little, and one to another.
@@ -303,6 +304,24 @@ fn without_a_receive_a_connection_is_not_read() {
         assert_eq!(scene.host.read(0, 16_384), payload);
         scene.other_goes_on(1);
     }
+}
+
+/// As of a program that is stopped, whose system answers that there is no room.
+#[test]
+fn a_peer_that_takes_nothing_for_too_long_loses_its_connection() {
+    let mut scene = narrow(false);
+    let limit = Some(Duration::from_millis(1));
+    link(&mut scene.host, 0).socket.set_silence_max(limit).unwrap();
+    let left = scene.fill();
+    let until = Instant::now() + Duration::from_secs(20);
+    let mut done = Vec::new();
+    while done.len() < left {
+        assert!(Instant::now() < until, "{} of {left} are over", done.len());
+        done.extend(brief(&scene.host.poll()));
+    }
+    are_flushed(&done, left);
+    assert_eq!(scene.host.events(), [QueueEvent::Disconnected { qp_num: scene.qp.qp_num }]);
+    scene.other_goes_on(1);
 }
 
 const BUFFER: usize = 64 << 10;

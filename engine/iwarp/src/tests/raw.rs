@@ -86,7 +86,7 @@ impl Raw {
                 break request;
             }
         };
-        let param = ConnParam { private: &[], rnr_retry: 7 };
+        let param = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
         let endpoint = cm.accept(request, &host.queues.handle(), &param).unwrap();
         let qp = host.queues.attach(endpoint).unwrap();
         let mut head = [0; 20];

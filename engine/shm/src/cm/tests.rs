@@ -13,7 +13,7 @@ use crate::greeting::{GREETING_LEN, Greeting, Kind};
 use crate::rogue::Rogue;
 use crate::socket;
 
-const PARAM: ConnParam<'_> = ConnParam { private: &[], rnr_retry: 7 };
+const PARAM: ConnParam<'_> = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
 const ATTR: QueueAttr =
     QueueAttr { srq_depth: 32, cq_depth: 256, qp_max: 8, send_depth: 64, send_sge: 4, recv_sge: 3 };
 const STAGING: u32 = 4 << 20;

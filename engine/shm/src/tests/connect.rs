@@ -13,7 +13,7 @@ use super::device::{address, open};
 use super::host::*;
 use crate::{ShmCm, socket};
 
-const PARAM: ConnParam<'_> = ConnParam { private: b"hello", rnr_retry: 7 };
+const PARAM: ConnParam<'_> = ConnParam { private: b"hello", rnr_retry: 7, send_timeout: None };
 
 /// A folder of one test, removed with everything in it.
 struct Folder(PathBuf);

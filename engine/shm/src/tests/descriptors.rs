@@ -17,7 +17,7 @@ use crate::memory::Memory;
 use crate::rogue::{self, Rogue, SLOTS};
 use crate::{ShmCm, ShmRequest, socket};
 
-const PARAM: ConnParam<'_> = ConnParam { private: &[], rnr_retry: 7 };
+const PARAM: ConnParam<'_> = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
 const DIMENSIONS: Dimensions = Dimensions { slots: SLOTS, staging: STAGING };
 const STAGING: u32 = 4 << 20;
 /// How long closing a [`Slow`] takes while its other end is there.

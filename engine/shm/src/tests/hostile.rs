@@ -97,7 +97,7 @@ impl Scene {
         let rpcrdma_provider::Address::Shm(name) = at else { panic!("{at} is not a name") };
         let mut rogue = Rogue::connect_saying(&name, STAGING, change).expect("a listener");
         let Some(CmEvent::Request { request, .. }) = next(&mut cm) else { panic!("no request") };
-        let param = ConnParam { private: &[], rnr_retry: 7 };
+        let param = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
         let endpoint = cm.accept(request, &self.victim.queues.handle(), &param).expect("accepted");
         assert!(rogue.is_accepted());
         let qp = self.victim.queues.attach(endpoint).expect("attached");

@@ -35,7 +35,7 @@ impl Scene {
         let mut rogue =
             Rogue::connect_saying(&name, STAGING, |hello| hello.maps_pools = true).unwrap();
         let Some(CmEvent::Request { request, .. }) = next(&mut cm) else { panic!("no request") };
-        let param = ConnParam { private: &[], rnr_retry: 7 };
+        let param = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
         let endpoint = cm.accept(request, &host.queues.handle(), &param).unwrap();
         assert!(rogue.is_accepted());
         let qp = host.queues.attach(endpoint).unwrap();

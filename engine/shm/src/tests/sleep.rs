@@ -45,7 +45,7 @@ impl Scene {
         let rpcrdma_provider::Address::Shm(name) = at else { panic!("{at} is not a name") };
         let mut rogue = Rogue::connect(&name, STAGING).unwrap();
         let Some(CmEvent::Request { request, .. }) = next(&mut cm) else { panic!("no request") };
-        let param = ConnParam { private: &[], rnr_retry: 7 };
+        let param = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
         let endpoint = cm.accept(request, &host.queues.handle(), &param).unwrap();
         assert!(rogue.is_accepted());
         (rogue, host.queues.attach(endpoint).unwrap())

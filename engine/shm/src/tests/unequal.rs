@@ -18,7 +18,7 @@ fn outcome(asking: u32, asked: u32) -> Result<(), ConnectError> {
     let (caller, host) = (Host::new(&asking, &SMALL), Host::new(&asked, &SMALL));
     let (mut connecting, mut listening) =
         (asking.open_cm().expect("a set of sockets"), asked.open_cm().expect("a set of sockets"));
-    let param = ConnParam { private: &[], rnr_retry: 7 };
+    let param = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
     let at = listening.listen(address()).expect("a free name");
     connecting.connect(at, &caller.queues.handle(), &param).expect("begun");
     if let Some(CmEvent::Request { request, .. }) = next(&mut listening) {

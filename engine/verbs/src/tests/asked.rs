@@ -37,7 +37,7 @@ fn an_address_of_another_kind_is_refused_with_those_that_are_taken() {
     let device = board.open().expect("a device");
     let queues = device.open_queues(&SMALL).expect("queues");
     let mut cm = device.open_cm().expect("a connection manager");
-    let param = ConnParam { private: &[], rnr_retry: 7 };
+    let param = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
     board.forget_calls();
     for text in ["shm:/run/store.sock", "shm:@store"] {
         let at: Address = text.parse().expect("an address");

@@ -312,7 +312,7 @@ fn a_shard_does_not_wait_while_a_queue_pair_is_made_or_connected() {
         });
     }
     let request = rig.cm.new_request();
-    let param = ConnParam { private: &[], rnr_retry: 7 };
+    let param = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
     let endpoint = rig.cm.accept(request, &rig.queues.handle(), &param);
     rig.queues.attach(endpoint.expect("nothing fails")).expect("its own");
     let seen = is_free.lock().expect("no thread panics").clone();

@@ -11,7 +11,7 @@ use super::rig::{Host, SMALL};
 use crate::VerbsOptions;
 use crate::fake::Board;
 
-const PARAM: ConnParam<'_> = ConnParam { private: &[], rnr_retry: 7 };
+const PARAM: ConnParam<'_> = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
 
 #[test]
 fn looking_up_the_device_of_an_address_leaves_nothing() {

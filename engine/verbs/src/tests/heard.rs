@@ -12,7 +12,7 @@ use super::rig::SMALL;
 use crate::fake::Board;
 use crate::sys::verbs as sys;
 
-const PARAM: ConnParam<'_> = ConnParam { private: &[], rnr_retry: 7 };
+const PARAM: ConnParam<'_> = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
 
 #[test]
 fn a_port_that_goes_up_and_down_leaves_its_last_states_and_is_counted() {

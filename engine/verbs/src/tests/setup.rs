@@ -68,7 +68,7 @@ fn connect(board: &Board) -> Result<(), SetupError> {
     let device = board.open()?;
     let (a, b) = (device.open_queues(&SMALL)?, device.open_queues(&SMALL)?);
     let (mut there, mut here) = (device.open_cm()?, device.open_cm()?);
-    let param = ConnParam { private: b"private", rnr_retry: 7 };
+    let param = ConnParam { private: b"private", rnr_retry: 7, send_timeout: None };
     let at = here.listen("192.0.2.1:20049".parse().expect("an address"))?;
     there.connect(at, &a.handle(), &param)?;
     let waker = Waker::new().expect("a descriptor");

@@ -31,7 +31,7 @@ fn connected_over(board: &Board) -> Pair {
     let device = board.open().expect("a device");
     let (mut a, mut b) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
     let [mut there, mut here] = [(); 2].map(|()| device.open_cm().expect("a connection manager"));
-    let param = |private| ConnParam { private, rnr_retry: 7 };
+    let param = |private| ConnParam { private, rnr_retry: 7, send_timeout: None };
     let at = here.listen("192.0.2.1:20049".parse().expect("an address")).expect("a listener");
     let name = there.connect(at, &a.queues.handle(), &param(b"question")).expect("an attempt");
     let waker = Waker::new().expect("a descriptor");
@@ -58,7 +58,7 @@ fn rejects(board: &Board) {
     let device = board.open().expect("a device");
     let host = Host::new(&device, &SMALL);
     let [mut there, mut here] = [(); 2].map(|()| device.open_cm().expect("a connection manager"));
-    let param = ConnParam { private: &[], rnr_retry: 7 };
+    let param = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
     let at = here.listen("192.0.2.1:20049".parse().expect("an address")).expect("a listener");
     let waker = Waker::new().expect("a descriptor");
     let told = Rejection::Refused { code: 7 };

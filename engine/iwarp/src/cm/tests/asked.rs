@@ -1,5 +1,7 @@
 //! The side that is connected to.
 
+use rustix::net::sockopt;
+
 use super::*;
 use crate::terms::{First, ReadyToReceive, Terms};
 
@@ -34,6 +36,34 @@ fn two_sides_connect_with_their_private_data() {
             );
         }
         assert_eq!((a.cm.sockets.len(), b.cm.sockets.len()), (0, 1), "the listener");
+    }
+}
+
+#[test]
+fn silence_is_limited_on_both_sides_as_the_parameters_say() {
+    for (limit, expected) in [
+        (None, (0, 30, 15)),
+        (Some(Duration::from_millis(1)), (1_000, 2, 1)),
+        (Some(Duration::from_secs(4)), (4_000, 2, 1)),
+        (Some(Duration::from_secs(30)), (30_000, 16, 8)),
+        (Some(Duration::from_secs(3600)), (3_600_000, 1800, 900)),
+    ] {
+        let param = ConnParam { send_timeout: limit, ..PARAM };
+        let (mut a, mut b) = (Scene::new(), Scene::new());
+        let to = Address::Ip(b.listen());
+        let attempt = a.cm.connect(to, &a.queues.handle(), &param).unwrap();
+        a.is_quiet();
+        let request = b.request().0;
+        let theirs = b.cm.accept(request, &b.queues.handle(), &param).unwrap();
+        let (ours, _) = a.connected(attempt);
+        for endpoint in [ours, theirs] {
+            let socket = endpoint.end().0.socket.fd();
+            assert!(sockopt::socket_keepalive(socket).unwrap());
+            let [idle, interval] = [sockopt::tcp_keepidle, sockopt::tcp_keepintvl]
+                .map(|option| option(socket).unwrap().as_secs());
+            let in_flight = sockopt::tcp_user_timeout(socket).unwrap();
+            assert_eq!((in_flight, idle, interval), expected, "{limit:?}");
+        }
     }
 }
 

@@ -87,8 +87,10 @@ fn both_sides_have_to_want_it() {
     for (asking, asked) in [(&mapping, &copying), (&copying, &mapping), (&mapping, &mapping)] {
         let (mut a, mut b) = (Host::new(asking, &SMALL), Host::new(asked, &SMALL));
         let (mut caller, mut listener) = (asking.open_cm().unwrap(), asked.open_cm().unwrap());
-        let (at, param) =
-            (listener.listen(address()).unwrap(), ConnParam { private: &[], rnr_retry: 7 });
+        let (at, param) = (
+            listener.listen(address()).unwrap(),
+            ConnParam { private: &[], rnr_retry: 7, send_timeout: None },
+        );
         caller.connect(at, &a.queues.handle(), &param).unwrap();
         let Some(CmEvent::Request { request, .. }) = next(&mut listener) else { panic!("none") };
         let theirs = listener.accept(request, &b.queues.handle(), &param).unwrap();
@@ -127,7 +129,7 @@ fn the_caller_of_a_listener_that_was_somebody_else_is_shown_nothing() {
     }
     let at = listener.listen(address()).unwrap();
     become_user(before.as_raw()).expect("who it was");
-    let param = ConnParam { private: &[], rnr_retry: 7 };
+    let param = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
     caller.connect(at, &a.queues.handle(), &param).unwrap();
     let Some(CmEvent::Request { request, .. }) = next(&mut listener) else { panic!("none") };
     let theirs = listener.accept(request, &b.queues.handle(), &param).unwrap();
