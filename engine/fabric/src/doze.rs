@@ -22,7 +22,10 @@ impl Doze {
     /// Wakes the owner if it sleeps. Called after publishing. Costs one load if the owner is awake.
     #[inline]
     pub(super) fn poke(&self) {
-        doze::poke(&self.asleep, barrier::compiler, || self.waker.ring());
+        doze::poke(&self.asleep, barrier::compiler, || {
+            self.waker.ring();
+            true
+        });
     }
 
     /// Has pokes ring from now on, unless `is_ready`. Returns how long the owner may sleep.

@@ -3,11 +3,12 @@
 //! The socket says who the peer is, wakes it, and ends with its process. A link that is cut has no
 //! peer any more, whatever the memory says.
 
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rpcrdma_transport::carrier::EndId;
 use rpcrdma_transport::{barrier, doze};
+use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use crate::closer::Foreign;
@@ -31,6 +32,8 @@ pub(crate) struct Link {
     pools: Mutex<Vec<Arc<Pool>>>,
     /// Counts their changes.
     changes: AtomicU32,
+    /// The last ring has failed.
+    owes_ring: AtomicBool,
     life: Arc<Life>,
     watch: Arc<Watch>,
 }
@@ -59,8 +62,19 @@ impl Link {
         watch.add(id, &socket, &life)?;
         let watch = Arc::clone(watch);
         let pools = Mutex::default();
-        let changes = AtomicU32::new(0);
-        Ok(Arc::new(Link { id, side, layout, socket, terms, pools, changes, life, watch }))
+        let (changes, owes_ring) = (AtomicU32::new(0), AtomicBool::new(false));
+        Ok(Arc::new(Link {
+            id,
+            side,
+            layout,
+            socket,
+            terms,
+            pools,
+            changes,
+            owes_ring,
+            life,
+            watch,
+        }))
     }
 
     /// The direction in which this side sends, and the other one.
@@ -210,10 +224,28 @@ impl Link {
         if self.terms.have_fences { barrier::compiler() } else { fence(Ordering::SeqCst) }
     }
 
-    /// One system call. The only failures are a peer that is gone, and one that has not read earlier
-    /// rings.
-    fn ring(&self) {
-        let _ = rustix::net::send(&self.socket, &[RING], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    /// One system call. Returns whether the peer is rung, or needs no ring.
+    fn ring(&self) -> bool {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        match rustix::net::send(&self.socket, &[RING], flags) {
+            // The watch notices that a peer is gone.
+            Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => true,
+            // Earlier rings that the peer has not read wake it.
+            Err(Errno::AGAIN) => false,
+            // The system has no memory, say.
+            Err(_) => {
+                self.owes_ring.store(true, Ordering::Relaxed);
+                false
+            }
+        }
+    }
+
+    /// Repeats a ring that has failed. False if it fails again. Called before this side sleeps.
+    pub(crate) fn ring_again(&self) -> bool {
+        if self.owes_ring.swap(false, Ordering::Relaxed) {
+            self.wake_peer();
+        }
+        !self.owes_ring.load(Ordering::Relaxed)
     }
 }
 

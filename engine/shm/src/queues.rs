@@ -43,7 +43,9 @@ impl rpcrdma_transport::port::Port for Port {
 
     fn arm(&self, transport: &Transport<Channel>) -> Option<Duration> {
         let links = || transport.carriers().map(|Channel(link)| link);
-        let barrier = || fence::everywhere() || links().all(|link| !link.have_fences());
+        let are_rung = links().filter(|link| !link.ring_again()).count() == 0;
+        let reaches_all = || fence::everywhere() || links().all(|link| !link.have_fences());
+        let barrier = || reaches_all() && are_rung;
         let words = || links().map(|link| link.asleep());
         doze::fall_asleep(words, barrier, || transport.has_work())
     }

@@ -6,7 +6,8 @@
 //!   order                           barrier: every running thread of the senders has a full fence
 //!   asleep? ── yes ─▶ asleep = 0    look again
 //!                     ring          sleep until rung
-//!                                   asleep = 0
+//!                      └ not rung:  asleep = 0
+//!                        asleep = 1
 //! ```
 //!
 //! The sender stores, then loads another cache line. Without a fence a processor may execute the
@@ -19,9 +20,10 @@ use std::time::Duration;
 use crate::sync::{AtomicU32, Ordering};
 
 /// The sender's half, called after publishing: rings if the owner of the word sleeps or is about
-/// to. `order` keeps the load behind the publishing. Costs one load if the owner is awake.
+/// to. If `ring` returns that it has not, the next call rings. `order` keeps the load behind the
+/// publishing. Costs one load if the owner is awake.
 #[inline]
-pub fn poke(asleep: &AtomicU32, order: impl FnOnce(), ring: impl FnOnce()) {
+pub fn poke(asleep: &AtomicU32, order: impl FnOnce(), ring: impl FnOnce() -> bool) {
     order();
     if asleep.load(Ordering::Relaxed) != 0 {
         wake(asleep, ring);
@@ -29,9 +31,12 @@ pub fn poke(asleep: &AtomicU32, order: impl FnOnce(), ring: impl FnOnce()) {
 }
 
 #[cold]
-fn wake(asleep: &AtomicU32, ring: impl FnOnce()) {
+fn wake(asleep: &AtomicU32, ring: impl FnOnce() -> bool) {
     asleep.store(0, Ordering::Relaxed);
-    ring();
+    if !ring() {
+        // If its owner is awake by now, the next call rings once without need.
+        asleep.store(1, Ordering::Relaxed);
+    }
 }
 
 /// The sleeper's half: announces the sleep, unless `is_ready` finds something in the second look.

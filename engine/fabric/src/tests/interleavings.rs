@@ -263,7 +263,10 @@ fn a_message_always_wakes_its_sleeping_receiver() {
         let (asleep, alarm) = &*bed;
         for byte in 0..2 {
             publish(&mut tx, byte, Acks::default());
-            doze::poke(asleep, barrier::compiler, || alarm.notify());
+            doze::poke(asleep, barrier::compiler, || {
+                alarm.notify();
+                true
+            });
         }
         sleeper.join().unwrap();
     });

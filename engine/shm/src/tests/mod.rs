@@ -11,6 +11,9 @@ mod shown;
 mod sleep;
 mod unequal;
 
+#[path = "../../../../tests/src/denied.rs"]
+pub(crate) mod denied;
+
 #[path = "../../../fabric/src/tests/acks.rs"]
 mod acks;
 #[path = "../../../fabric/src/tests/fault.rs"]

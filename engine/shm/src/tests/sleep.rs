@@ -10,6 +10,7 @@ use rpcrdma_provider::{
 use rpcrdma_transport::body::OP_SEND;
 use rpcrdma_transport::port::Port as _;
 
+use super::denied::Denied;
 use super::device::{address, open};
 use super::host::*;
 use crate::Shm;
@@ -102,6 +103,47 @@ fn a_sleeping_peer_is_rung_for_once() {
     scene.host.send(scene.qp.qp, 3, b"still asleep").unwrap();
     assert!(scene.rogue.is_rung());
     assert!(!scene.rogue.is_rung());
+}
+
+#[test]
+fn a_ring_that_fails_is_repeated_with_the_next_message_or_before_this_side_sleeps() {
+    let denied = Denied { calls: &[libc::SYS_sendto], errno: libc::ENOBUFS };
+    let mut scene = Scene::new();
+    let asleep = |scene: &Scene| scene.rogue.layout.side(0).asleep.0.store(1, Ordering::SeqCst);
+    let arm = |host: &mut Host| host.queues.handle().arm(host.queues.transport());
+    asleep(&scene);
+    let (host, qp) = (&mut scene.host, scene.qp.qp);
+    denied.run(|| host.send(qp, 1, b"not rung")).unwrap();
+    assert!(scene.is_asleep(0) && !scene.rogue.is_rung());
+    scene.host.send(qp, 2, b"rung").unwrap();
+    assert!(!scene.is_asleep(0) && scene.rogue.is_rung());
+    asleep(&scene);
+    let host = &mut scene.host;
+    let sleep = denied.run(|| {
+        host.send(qp, 3, b"not rung").unwrap();
+        arm(host)
+    });
+    assert!(sleep.is_some_and(|sleep| sleep < NAP), "it tries again soon: {sleep:?}");
+    assert!(!scene.rogue.is_rung());
+    assert_eq!(arm(&mut scene.host), Some(Duration::MAX));
+    assert!(!scene.is_asleep(0) && scene.rogue.is_rung());
+}
+
+/// What it has not read wakes it: to try again and again would help only a peer that does harm.
+#[test]
+fn a_peer_that_reads_no_rings_keeps_nobody_awake() {
+    let mut scene = Scene::new();
+    for id in 1..10_000 {
+        scene.rogue.layout.side(0).asleep.0.store(1, Ordering::SeqCst);
+        scene.host.send(scene.qp.qp, id, b"").unwrap();
+        if scene.is_asleep(0) {
+            let port = scene.host.queues.handle();
+            return assert_eq!(port.arm(scene.host.queues.transport()), Some(Duration::MAX));
+        }
+        scene.rogue.acknowledge(id, 0);
+        scene.host.poll_dry();
+    }
+    panic!("its socket takes any number");
 }
 
 #[test]

@@ -89,7 +89,10 @@ fn all_messages_are_taken<const SENDERS: usize>(messages: u32) {
                 thread::spawn(move || {
                     for message in 1..=messages {
                         lines[at].published.store(message, Ordering::Release);
-                        doze::poke(&lines[at].asleep, barrier::compiler, || bell.ring());
+                        doze::poke(&lines[at].asleep, barrier::compiler, || {
+                            bell.ring();
+                            true
+                        });
                     }
                 })
             })
