@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use rpcrdma_provider::{Address, PrivateBytes, SetupError};
 use rpcrdma_transport::endpoint::Seat;
+use rustix::io::Errno;
 
 use super::listener::Caller;
 use super::start::{self, Heard};
@@ -65,9 +66,18 @@ impl TcpRequest {
         shared: &Shared,
     ) -> Result<TcpEndpoint, SetupError> {
         let Some(socket) = self.socket.take() else { return Err(SetupError::Stopped) };
-        // A peer that is gone is noticed as every peer that goes.
-        let _ = start::send(&socket, &self.reply, private);
-        Ok(shared.endpoint(seat, socket, self.terms))
+        match start::send(&socket, &self.reply, private) {
+            // A peer that is gone is noticed as every peer that goes.
+            Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {
+                Ok(shared.endpoint(seat, socket, self.terms))
+            }
+            // The peer would wait for it.
+            Err(error) => Err(SetupError::System {
+                call: "send",
+                source: error.into(),
+                hint: "the system may have no memory for the reply to a connection request",
+            }),
+        }
     }
 
     /// Answers that it is rejected.

@@ -10,6 +10,9 @@ mod raw;
 mod rest;
 mod sleep;
 
+#[path = "../../../../tests/src/denied.rs"]
+pub(crate) mod denied;
+
 #[path = "../../../fabric/src/tests/fault.rs"]
 mod fault;
 #[path = "../../../fabric/src/tests/host.rs"]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rpcrdma_provider::{Address, Credentials, PrivateBytes, SetupError};
 use rpcrdma_transport::endpoint::{Peer, Seat};
+use rustix::io::Errno;
 
 use super::listener::Caller;
 use crate::closer::Foreign;
@@ -86,9 +87,16 @@ impl ShmRequest {
             rnr_retry,
             private,
         };
-        // A peer that is gone is noticed as every peer that goes.
-        let _ = socket::send(endpoint.end().0.socket(), &accepted, None);
-        Ok(endpoint)
+        match socket::send(endpoint.end().0.socket(), &accepted, None) {
+            // A peer that is gone is noticed as every peer that goes.
+            Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(endpoint),
+            // The peer would wait for it.
+            Err(error) => Err(SetupError::System {
+                call: "sendmsg",
+                source: error.into(),
+                hint: "the system may have no memory for the answer to a connection request",
+            }),
+        }
     }
 
     /// Answers that it is rejected.

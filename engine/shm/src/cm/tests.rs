@@ -12,6 +12,7 @@ use crate::Shm;
 use crate::greeting::{GREETING_LEN, Greeting, Kind};
 use crate::rogue::Rogue;
 use crate::socket;
+use crate::tests::denied::Denied;
 
 const PARAM: ConnParam<'_> = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
 const ATTR: QueueAttr =
@@ -100,22 +101,42 @@ fn a_caller_that_has_said_hello_and_was_not_heard_in_time_is_heard() {
     let caller = socket::open().unwrap();
     socket::connect(&caller, &name).unwrap();
     assert!(scene.next().is_none());
-    let dimensions = crate::layout::Dimensions { slots: 16, staging: STAGING };
-    let (_memory, file) = crate::memory::Memory::create(dimensions.bytes()).unwrap();
-    let hello = Greeting {
-        kind: Kind::Hello,
-        dimensions,
-        has_fences: true,
-        maps_pools: false,
-        qp_num: 7,
-        rnr_retry: 7,
-        private: rpcrdma_provider::PrivateBytes::new(),
-    };
-    socket::send(&caller, &hello, Some(&file)).unwrap();
+    say_hello(&caller);
     assert_eq!(scene.look_in(7), None);
     let request = scene.next();
     assert!(matches!(request, Some(CmEvent::Request { .. })));
     assert!(is_open(&caller), "it waits for an answer");
+}
+
+/// Says hello, with memory of its own.
+fn say_hello(caller: &impl AsFd) {
+    let dimensions = crate::layout::Dimensions { slots: 16, staging: STAGING };
+    let (_memory, file) = crate::memory::Memory::create(dimensions.bytes()).unwrap();
+    socket::send(caller, &crate::rogue::hello(dimensions), Some(&file)).unwrap();
+}
+
+/// A request, and who has made it.
+fn request(scene: &mut Scene) -> (ShmRequest, CloseOnFork) {
+    let name = scene.listen();
+    let caller = socket::open().unwrap();
+    socket::connect(&caller, &name).unwrap();
+    say_hello(&caller);
+    let Some(CmEvent::Request { request, .. }) = scene.next() else { panic!("no request") };
+    (request, caller)
+}
+
+/// Its caller would wait for it until it gives up.
+#[test]
+fn an_answer_that_cannot_be_sent_is_an_error_and_ends_the_connection() {
+    let mut scene = Scene::new();
+    let (request, caller) = request(&mut scene);
+    let denied = Denied { calls: &[libc::SYS_sendmsg], errno: libc::ENOBUFS };
+    use rpcrdma_provider::Queues;
+    let Scene { cm, queues, .. } = &mut scene;
+    let handle = queues.handle();
+    let why = denied.run(|| cm.accept(request, &handle, &PARAM).err()).expect("not answered");
+    assert!(matches!(why, SetupError::System { call: "sendmsg", .. }), "{why}");
+    assert!(!is_open(&caller));
 }
 
 /// Callers that say nothing, more than may be waited for.

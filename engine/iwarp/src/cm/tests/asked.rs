@@ -4,6 +4,7 @@ use rustix::net::sockopt;
 
 use super::*;
 use crate::terms::{First, ReadyToReceive, Terms};
+use crate::tests::denied::Denied;
 
 #[test]
 fn two_sides_connect_with_their_private_data() {
@@ -65,6 +66,21 @@ fn silence_is_limited_on_both_sides_as_the_parameters_say() {
             assert_eq!((in_flight, idle, interval), expected, "{limit:?}");
         }
     }
+}
+
+/// Its caller would wait for it until it gives up.
+#[test]
+fn a_reply_that_cannot_be_sent_is_an_error_and_ends_the_connection() {
+    let mut scene = Scene::new();
+    let mut stream = caller(scene.listen());
+    stream.write_all(OWN_REQUEST).unwrap();
+    let request = scene.request().0;
+    let denied = Denied { calls: &[libc::SYS_sendto], errno: libc::ENOBUFS };
+    let Scene { cm, queues, .. } = &mut scene;
+    let handle = queues.handle();
+    let why = denied.run(|| cm.accept(request, &handle, &PARAM).err()).expect("not answered");
+    assert!(matches!(why, SetupError::System { call: "send", .. }), "{why}");
+    assert!(has_ended(&mut stream));
 }
 
 #[test]
