@@ -60,6 +60,10 @@ pub struct Rx {
     tail: usize,
     /// Bytes that this poll may still receive in that way.
     budget: usize,
+    /// FPDUs that this poll may still look at.
+    looks: u32,
+    /// FPDUs without effect since the last one with any.
+    idle: u32,
     /// No more of the stream is looked at. The connection is over when TCP has taken the last
     /// message.
     is_input_closed: bool,
@@ -92,6 +96,8 @@ impl Rx {
             rest: None,
             tail: 0,
             budget: 0,
+            looks: LOOKS_MAX,
+            idle: 0,
             is_input_closed: false,
         };
         rx.receive();
@@ -99,9 +105,14 @@ impl Rx {
         Ok(rx)
     }
 
-    /// Looks at FPDUs until a message is whole. Without `keys` it stops at a Read Response.
+    /// Looks at FPDUs until a message is whole, or enough for this poll. Without `keys` it stops at a
+    /// Read Response.
     fn parse(&mut self, keys: Option<&KeyCache>) {
         while self.front.is_none() && self.rest.is_none() && !self.is_finished() {
+            let Some(looks) = self.looks.checked_sub(1) else {
+                return self.link.set_unread(true);
+            };
+            self.looks = looks;
             match self.parse_one(keys) {
                 Ok(true) => {}
                 Ok(false) => return,
@@ -130,6 +141,7 @@ impl Rx {
             // The ready-to-receive of RFC 6581 9.2.
             self.link.begin();
             self.consume(found.len);
+            self.note(false)?;
             return Ok(true);
         }
         let ulpdu = &bytes[found.ulpdu.clone()];
@@ -143,11 +155,19 @@ impl Rx {
         let arrived = self.inbound.accept(&segment, payload_len)?;
         self.link.begin();
         self.parsed += found.len;
+        self.note(payload_len > 0 || ends_something(&arrived))?;
         self.take(arrived, (at, payload_len), keys)?;
         if self.front.is_none() && self.parts.is_empty() {
             self.start = self.parsed;
         }
         Ok(true)
+    }
+
+    /// An FPDU has an effect, or none. One that has none costs its sender less than this side.
+    fn note(&mut self, has_effect: bool) -> Result<(), Violation> {
+        self.idle = if has_effect { 0 } else { self.idle + 1 };
+        let is_allowed = self.idle <= IDLE_MAX;
+        if is_allowed { Ok(()) } else { Err(Violation::NoEffect { limit: IDLE_MAX }) }
     }
 
     /// Skips bytes that are no part of a message.
@@ -285,7 +305,7 @@ unsafe impl Incoming for Rx {
         if self.link.has_unread() {
             self.parse(Some(keys));
         }
-        if self.front.is_none() && self.link.port.may_read(self.link.qp_num) {
+        if self.front.is_none() && self.looks > 0 && self.link.port.may_read(self.link.qp_num) {
             if self.rest.is_none() {
                 self.receive();
             } else {
@@ -435,10 +455,23 @@ fn violation((op, rkey, len, to): (u8, u32, u32, u64), why: Refusal) -> Option<V
     }
 }
 
+/// Whether a segment matters though it has no payload. A Write without any has no effect.
+fn ends_something(arrived: &Arrived) -> bool {
+    match arrived {
+        Arrived::Send { is_last, .. } | Arrived::ReadResponse { is_last, .. } => *is_last,
+        Arrived::ReadRequest | Arrived::Terminate => true,
+        Arrived::Write { .. } => false,
+    }
+}
+
 fn is_response(segment: &Segment) -> bool {
     matches!(segment, Segment::Tagged(tagged) if tagged.op == TaggedOp::ReadResponse)
 }
 
+/// FPDUs that a poll looks at. As many of a whole frame of Ethernet come in several polls.
+const LOOKS_MAX: u32 = 1024;
+/// FPDUs without effect that a peer may send in a row. A connection begins with one.
+const IDLE_MAX: u32 = 64;
 /// Parts of a message that are expected.
 const PARTS: usize = 128;
 /// Room for parts that is kept for the next message.

@@ -48,6 +48,7 @@ impl Rx {
         self.last = (self.parsed + HEAD_LEN..self.end, len as u16);
         let arrived = self.inbound.accept(&segment, payload_len)?;
         self.link.begin();
+        self.note(true)?;
         self.parsed += HEAD_LEN + TAGGED_LEN;
         self.start = self.parsed;
         let (left, tail) = (payload_len as u32, fpdu::padding_of(len) + CRC_LEN);

@@ -6,7 +6,7 @@ use memmap2::MmapMut;
 use rpcrdma_provider::SetupError;
 use rpcrdma_transport::body::INLINE_LEN;
 
-use super::Rx;
+use super::{LOOKS_MAX, Rx};
 use crate::calls::Calls;
 use crate::wire::violation::Violation;
 
@@ -22,9 +22,10 @@ impl Rx {
         })
     }
 
-    /// Begins a poll, which receives so much and no more where it belongs.
+    /// Begins a poll, which receives so much and no more where it belongs, and looks at so many FPDUs.
     pub(super) fn renew_budget(&mut self) {
         self.budget = RECEIVE_MAX;
+        self.looks = LOOKS_MAX;
     }
 
     /// One system call, if the socket may have something.

@@ -435,3 +435,84 @@ fn bytes_without_any_sense() {
         assert_eq!(scene.host.read(0, MEMORY), [7; MEMORY]);
     }
 }
+
+/// FPDUs that cost their sender next to nothing: without a segment, and segments without bytes that
+/// end nothing.
+fn without_effect() -> [Vec<u8>; 3] {
+    [vec![], tagged(WRITE | LAST, 0, 0, &[]), untagged(SEND, [0, 0, 1, 0], &[])]
+}
+
+#[test]
+fn fpdus_without_effect_are_limited_in_a_row() {
+    for (crc, ulpdu) in
+        [false, true].into_iter().flat_map(|crc| without_effect().map(|it| (crc, it)))
+    {
+        let mut scene = Scene::new(crc);
+        scene.host.recv(10, 1024, 64);
+        let mut allowed = vec![ulpdu.clone(); 64];
+        allowed.push(send(1, b"an end"));
+        scene.raw.send(&allowed);
+        assert_eq!(scene.host.poll_dry(), [received(10, scene.qp, 6)], "{ulpdu:?}");
+        scene.host.write(1024, &[7; 6]);
+        // A part of the next Send, if it is one.
+        let ulpdu = if ulpdu.len() == 18 { untagged(SEND, [0, 0, 2, 0], &[]) } else { ulpdu };
+        scene.send("one more", &vec![ulpdu; 65], (0, 2, 7));
+    }
+}
+
+#[test]
+fn responses_without_bytes_are_limited_in_a_row() {
+    // The connection has begun with an empty FPDU.
+    for count in [63, 64] {
+        let (mut scene, sink) = reading(false);
+        scene.host.recv(10, 1024, 64);
+        let mut ulpdus = vec![tagged(RESPONSE, sink, 0, &[]); count];
+        ulpdus.push(tagged(RESPONSE | LAST, sink, 0, &[7; 100]));
+        scene.raw.send(&ulpdus);
+        let status = if count == 63 { WcStatus::Success } else { WcStatus::Flushed };
+        assert_eq!(brief(&scene.host.poll_dry()), [(77, status)]);
+        if count > 63 {
+            scene.ends("one more", Some((0, 2, 7)));
+        }
+    }
+}
+
+/// What a poll does for one connection, another waits for.
+#[test]
+fn a_poll_looks_at_so_many_fpdus_and_no_more() {
+    let mut scene = Scene::new(false);
+    scene.host.recv(10, 4096, 4096);
+    let part = |at: u32| untagged(SEND | if at == 2999 { LAST } else { 0 }, [0, 0, 1, at], b"x");
+    scene.raw.send(&(0..3000).map(part).collect::<Vec<_>>());
+    let mut polls = 1;
+    let got = loop {
+        match scene.host.poll() {
+            got if got.is_empty() => polls += 1,
+            got => break got,
+        }
+    };
+    assert_eq!(got, [received(10, scene.qp, 3000)]);
+    assert!(polls >= 3, "1024 at a time: {polls} polls");
+    assert_eq!(scene.host.read(4096, 3000), [b'x'; 3000]);
+}
+
+#[test]
+fn a_read_of_more_than_the_longest_message_is_refused_though_its_key_opens_as_much() {
+    const LONGEST: u32 = 64 << 10;
+    for len in [LONGEST, LONGEST + 1] {
+        let mut scene = Scene::new(false);
+        scene.host.recv(10, 1024, 64);
+        let sge = scene.host.sge(0, 2 * LONGEST);
+        let key = scene.host.expose(&sge, Access::REMOTE_READ).unwrap();
+        scene.raw.send(&[raw::read(1, (5, 0), len, (key, scene.host.at(0)))]);
+        assert_eq!(scene.host.poll_dry(), []);
+        if len > LONGEST {
+            scene.ends("a byte too much", Some((0, 1, 1)));
+            continue;
+        }
+        let mut got = 0;
+        while got < len as usize {
+            got += scene.raw.hear().expect("a Response").len() - 14;
+        }
+    }
+}

@@ -133,7 +133,7 @@ impl Violation {
             Self::Bounds { .. } => (0, 1, 1),
             Self::Rights(_) => (0, 1, 2),
             Self::Invalidation(_) => (0, 2, 9),
-            Self::Read => (0, 2, 7),
+            Self::Read | Self::NoEffect { .. } => (0, 2, 7),
         };
         Terminate { layer, kind, code }
     }
@@ -230,7 +230,7 @@ mod tests {
     const TAGGED: Tagged = Tagged { op: TaggedOp::Write, is_last: true, stag: 7, to: 9 };
 
     /// Every violation, the reason on the wire, and its words.
-    fn golden() -> [(Violation, [u8; 2], &'static str); 17] {
+    fn golden() -> [(Violation, [u8; 2], &'static str); 18] {
         let bounds = |to| Violation::Bounds { to, len: 2 };
         let version = |is_tagged| Violation::DdpVersion { version: 0, is_tagged };
         let number = Violation::MessageNumber { given: 2, expected: 1 };
@@ -253,6 +253,11 @@ mod tests {
             (Violation::Rights(1), [0x01, 2], "RDMAP: access rights violation"),
             (Violation::Invalidation(1), [0x02, 9], "RDMAP: STag cannot be invalidated"),
             (Violation::Read, [0x02, 7], "RDMAP: catastrophic error of the stream"),
+            (
+                Violation::NoEffect { limit: 64 },
+                [0x02, 7],
+                "RDMAP: catastrophic error of the stream",
+            ),
         ]
     }
 

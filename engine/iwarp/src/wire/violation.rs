@@ -71,4 +71,10 @@ pub enum Violation {
     /// nothing, or one Read more than was agreed.
     #[error("an RDMA Read breaks the rules of its operation")]
     Read,
+    /// FPDUs that bring neither bytes nor the end of a message.
+    #[error("more than {limit} FPDUs in a row without effect")]
+    NoEffect {
+        /// How many are allowed.
+        limit: u32,
+    },
 }
