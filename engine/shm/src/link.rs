@@ -187,8 +187,8 @@ impl Link {
                 // The peer reads nothing behind it, and this side finds the pool when it is named.
                 mapped.store(name.number, Ordering::Relaxed);
             }
-            // This process has no room for it: it comes staged.
-            Err(Unfit::System(_)) => {}
+            // This process has no room for it, or cannot rely on its pages: it comes staged.
+            Err(Unfit::System(_) | Unfit::Pages) => {}
             Err(_) => return false,
         }
         file.close_now();

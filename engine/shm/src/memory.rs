@@ -68,7 +68,7 @@ impl Memory {
         if !seals.contains(SEALS) {
             return Err(Unfit::Unsealed);
         }
-        if rustix::fs::fstatfs(file.as_fd()).map_err(io::Error::from)?.f_type != TMPFS_MAGIC {
+        if !is_ordinary(file)? {
             return Err(Unfit::Pages);
         }
         let given = rustix::fs::fstat(file).map_err(io::Error::from)?.st_size as u64;
@@ -87,6 +87,11 @@ impl Memory {
     pub(crate) fn base(&self) -> *mut u8 {
         self.0.as_mut_ptr()
     }
+}
+
+/// Whether a memfd has ordinary memory, of which an access gets a page without a limit of its own.
+pub(crate) fn is_ordinary(file: &impl AsFd) -> io::Result<bool> {
+    Ok(rustix::fs::fstatfs(file)?.f_type == TMPFS_MAGIC)
 }
 
 /// What the file is called in lists of open files.

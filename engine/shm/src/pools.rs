@@ -27,7 +27,7 @@ use rpcrdma_mempool::{Keys, Region, RegisterError, Registrar, Rights};
 use rpcrdma_transport::keys::KeyTable;
 use rustix::fs::SealFlags;
 
-use crate::memory::Unfit;
+use crate::memory::{self, Unfit};
 
 /// The registrations of a provider, with the memfds of those that have one.
 pub(crate) struct Files {
@@ -113,16 +113,23 @@ impl Pool {
     /// Maps memory that the peer shows.
     ///
     /// # Errors
-    /// [`Unfit::System`] if this process has no room for it; others if its length or its pages could
-    /// change, or if it is not as long as stated.
+    /// [`Unfit::System`] if this process has no room for it, [`Unfit::Pages`] if it has huge pages
+    /// that are not there yet; others if its length or its pages could change, or if it is not as
+    /// long as stated.
     pub(crate) fn map(name: Name, len: u64, file: &impl AsFd) -> Result<Pool, Unfit> {
         let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| Unfit::Unsealed)?;
         if !seals.contains(SEALS) {
             return Err(Unfit::Unsealed);
         }
-        let given = rustix::fs::fstat(file).map_err(|_| Unfit::Unsealed)?.st_size as u64;
+        let found = rustix::fs::fstat(file).map_err(|_| Unfit::Unsealed)?;
+        let given = found.st_size as u64;
         if given != len || len == 0 {
             return Err(Unfit::Length { given, needed: len });
+        }
+        // A huge page that is not there would be taken by this process, whose limit may refuse it.
+        let are_all_there = BLOCK_LEN * found.st_blocks as u64 >= len;
+        if !are_all_there && !memory::is_ordinary(file)? {
+            return Err(Unfit::Pages);
         }
         let file = file.as_fd().as_raw_fd();
         let map = MmapOptions::new().len(len as usize).map_raw_read_only(file)?;
@@ -146,6 +153,8 @@ unsafe impl Sync for Pool {}
 
 /// The length cannot shrink, and no page can be freed: no access raises SIGBUS.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::FUTURE_WRITE);
+/// Bytes of a block, as `stat` counts them.
+const BLOCK_LEN: u64 = 512;
 /// Pools that a peer may show on one connection.
 pub(crate) const POOLS_MAX: usize = 256;
 
@@ -153,6 +162,7 @@ pub(crate) const POOLS_MAX: usize = 256;
 mod tests {
     use rpcrdma_mempool::{Access, RegionSpec};
     use rpcrdma_provider::Provider;
+    use rustix::fs::FallocateFlags;
 
     use super::*;
     use crate::{Shm, ShmOptions};
@@ -203,6 +213,24 @@ mod tests {
         for len in [0, 4096, 16384, u64::MAX] {
             assert!(Pool::map(name(7), len, &file).is_err(), "{len}");
         }
+    }
+
+    /// A page that is not there could be refused when it is read: a fault that ends the process.
+    #[test]
+    fn huge_pages_are_mapped_only_if_all_of_them_are_there() {
+        use rustix::fs::MemfdFlags;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+        // A system may have none.
+        let Ok(file) = rustix::fs::memfd_create("test", flags) else { return };
+        let huge = rustix::fs::fstat(&file).expect("a file").st_blksize as u64;
+        rustix::fs::ftruncate(&file, huge).expect("a length");
+        let is_there = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, huge).is_ok();
+        rustix::fs::fcntl_add_seals(&file, SEALS).expect("seals");
+        assert_eq!(Pool::map(name(7), huge, &file).is_ok(), is_there);
+        let empty = rustix::fs::memfd_create("test", flags).expect("another one");
+        rustix::fs::ftruncate(&empty, huge).expect("a length");
+        rustix::fs::fcntl_add_seals(&empty, SEALS).expect("seals");
+        assert!(matches!(Pool::map(name(7), huge, &empty), Err(Unfit::Pages)));
     }
 
     #[test]
