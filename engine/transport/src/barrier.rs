@@ -121,41 +121,12 @@ mod tests {
     use std::process::{Command, Output};
 
     use super::*;
+    use crate::tests::denied::Denied;
 
     /// The role of the child process; without it these tests start a child.
     const ROLE: &str = "RPCRDMA_TEST_BARRIER";
 
-    /// Makes membarrier fail on this thread from now on.
-    fn forbid_membarrier() {
-        let filter = |code: u32, (jt, jf): (u8, u8), k: u32| libc::sock_filter {
-            code: code as u16,
-            jt,
-            jf,
-            k,
-        };
-        let mut program = [
-            filter(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, (0, 0), 0),
-            filter(
-                libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-                (0, 1),
-                libc::SYS_membarrier as u32,
-            ),
-            filter(
-                libc::BPF_RET | libc::BPF_K,
-                (0, 0),
-                libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
-            ),
-            filter(libc::BPF_RET | libc::BPF_K, (0, 0), libc::SECCOMP_RET_ALLOW),
-        ];
-        let program = libc::sock_fprog { len: 4, filter: program.as_mut_ptr() };
-        // SAFETY: integers alone.
-        let code = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-        assert_eq!(code, 0);
-        // SAFETY: a program that lives longer than the call, which copies it.
-        let code =
-            unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) };
-        assert_eq!(code, 0, "{}", std::io::Error::last_os_error());
-    }
+    const DENIED: Denied<'_> = Denied { calls: &[libc::SYS_membarrier], errno: libc::EPERM };
 
     /// Runs the named test again, in a process of its own.
     fn in_child(test: &str, role: &str) -> Output {
@@ -169,8 +140,7 @@ mod tests {
         if std::env::var(ROLE).is_ok() {
             assert!(is_there(), "asked before it is forbidden");
             heavy();
-            forbid_membarrier();
-            heavy();
+            DENIED.run(heavy);
             return;
         }
         if !is_there() {
@@ -185,10 +155,11 @@ mod tests {
     #[test]
     fn a_process_that_never_had_membarrier_goes_on_with_fences() {
         if std::env::var(ROLE).is_ok() {
-            forbid_membarrier();
-            assert!(!is_there());
-            light();
-            heavy();
+            DENIED.run(|| {
+                assert!(!is_there());
+                light();
+                heavy();
+            });
             return;
         }
         let output = in_child("a_process_that_never_had_membarrier_goes_on_with_fences", "early");

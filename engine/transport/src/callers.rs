@@ -1,30 +1,44 @@
 //! Callers: sockets that have connected to a listener and have said nothing yet.
-
-use rustix::process::{Resource, getrlimit};
+#![expect(unsafe_code, reason = "getrlimit(2) of rustix panics where it is forbidden")]
 
 /// How many callers a connection manager holds at one time: 1024, or a quarter of the descriptors
-/// that the process may have, if that is less. Asking for it is a system call.
+/// that the process may have, if that is less. Asking for it is a system call; if that is forbidden
+/// (seccomp), there are 1024 descriptors.
 pub fn callers_max() -> usize {
-    share(getrlimit(Resource::Nofile).current)
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: there is room for the answer.
+    let is_known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
+    share(if is_known { limit.rlim_cur } else { DESCRIPTORS })
 }
 
-/// The callers of a process that may have so many descriptors, or any number.
-fn share(descriptors: Option<u64>) -> usize {
-    let quarter = descriptors.and_then(|all| usize::try_from(all / 4).ok());
-    quarter.map_or(CALLERS_MAX, |quarter| quarter.clamp(1, CALLERS_MAX))
+/// The callers of a process that may have so many descriptors.
+fn share(descriptors: u64) -> usize {
+    let quarter = usize::try_from(descriptors / 4).unwrap_or(CALLERS_MAX);
+    quarter.clamp(1, CALLERS_MAX)
 }
 
 const CALLERS_MAX: usize = 1024;
+/// Descriptors of a process that cannot ask how many it may have.
+const DESCRIPTORS: u64 = 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::denied::Denied;
 
     #[test]
     fn callers_leave_three_quarters_of_the_descriptors() {
-        let cases = [(None, 1024), (Some(1 << 20), 1024), (Some(400), 100), (Some(3), 1)];
-        for (descriptors, callers) in cases {
+        for (descriptors, callers) in
+            [(libc::RLIM_INFINITY, 1024), (1 << 20, 1024), (400, 100), (3, 1)]
+        {
             assert_eq!(share(descriptors), callers);
         }
+    }
+
+    #[test]
+    fn callers_have_a_limit_where_the_system_does_not_say_that_of_descriptors() {
+        let denied = Denied { calls: &[libc::SYS_prlimit64], errno: libc::EPERM };
+        assert_eq!(denied.run(callers_max), 256);
+        assert_eq!(denied.run(callers_max), share(DESCRIPTORS));
     }
 }

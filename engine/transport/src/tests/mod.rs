@@ -6,6 +6,9 @@ mod interleavings;
 #[cfg(not(loom))]
 mod carrier;
 #[cfg(not(loom))]
+#[path = "../../../../tests/src/denied.rs"]
+pub(crate) mod denied;
+#[cfg(not(loom))]
 mod lies;
 #[cfg(not(loom))]
 mod many;
