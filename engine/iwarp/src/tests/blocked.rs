@@ -306,6 +306,54 @@ fn without_a_receive_a_connection_is_not_read() {
     }
 }
 
+/// What a Read was answered with is what was there then, whatever the program writes there
+/// when the peer has no right to it any more.
+#[test]
+fn an_answer_that_waits_for_tcp_does_not_change() {
+    for crc in [false, true] {
+        let mut scene = narrow(crc);
+        let len = 200_000;
+        let key = scene.host.expose(&scene.host.sge(0, len), Access::REMOTE_READ).unwrap();
+        let source = (key, scene.host.at(0));
+        scene.host.write(0, &[1; 200_000]);
+        let reads = [1, 2, 3, 4].map(|number| raw::read(number, (5, 0), len, source));
+        scene.raw.send(&reads);
+        scene.host.poll_dry();
+        assert!(pending(&mut scene.host) > 500_000, "they wait");
+        scene.host.queues.conceal(key).unwrap();
+        scene.host.write(0, &[9; 200_000]);
+        let Scene { host, raw, .. } = &mut scene;
+        raw.stream.set_nonblocking(true).unwrap();
+        for number in 1..=4 {
+            let mut got = 0;
+            while got < len as usize {
+                let ulpdu = raw.hear_while(|| assert_eq!(host.poll(), [])).expect("a Response");
+                assert!(ulpdu[14..].iter().all(|byte| *byte == 1), "Read {number} at {got}");
+                got += ulpdu.len() - 14;
+            }
+        }
+    }
+}
+
+/// The system closes a socket that has unread bytes by a reset, which destroys what is under way.
+#[test]
+fn the_last_message_arrives_though_this_side_has_not_read_all() {
+    let mut scene = narrow(false);
+    let parts = |number| scene.raw.fpdu(&send(number, &[9; 1000]));
+    let unread: Vec<u8> = (1..20).flat_map(parts).collect();
+    // The first has no Receive, and the others stay in the socket.
+    scene.raw.say(&unread[..1030]);
+    assert_eq!(scene.host.poll_dry(), []);
+    scene.raw.say(&unread[1030..]);
+    scene.host.write(0, b"the last");
+    let sgl = [scene.host.sge(0, 8)];
+    scene.host.send_from(scene.qp.qp, 1, &sgl, SendFlags::SIGNALED).unwrap();
+    scene.host.queues.destroy(scene.qp.qp);
+    let message = scene.raw.hear().expect("the last message");
+    assert_eq!(message[18..], *b"the last");
+    assert_eq!(std::io::Read::read(&mut scene.raw.stream, &mut [0]).unwrap(), 0, "no reset");
+}
+
 /// As of a program that is stopped, whose system answers that there is no room.
 #[test]
 fn a_peer_that_takes_nothing_for_too_long_loses_its_connection() {

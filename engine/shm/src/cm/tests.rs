@@ -28,7 +28,10 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
-        let device = Shm::new().expect("a thread");
+        Scene::of(&Shm::new().expect("a thread"))
+    }
+
+    fn of(device: &Shm) -> Scene {
         let (cm, queues) = (device.open_cm().unwrap(), device.open_queues(&ATTR).unwrap());
         Scene { cm, queues, waker: Waker::new().unwrap() }
     }
@@ -101,7 +104,7 @@ fn a_caller_that_has_said_hello_and_was_not_heard_in_time_is_heard() {
     let caller = socket::open().unwrap();
     socket::connect(&caller, &name).unwrap();
     assert!(scene.next().is_none());
-    say_hello(&caller);
+    say_hello(&caller, false);
     assert_eq!(scene.look_in(7), None);
     let request = scene.next();
     assert!(matches!(request, Some(CmEvent::Request { .. })));
@@ -109,27 +112,54 @@ fn a_caller_that_has_said_hello_and_was_not_heard_in_time_is_heard() {
 }
 
 /// Says hello, with memory of its own.
-fn say_hello(caller: &impl AsFd) {
+fn say_hello(caller: &impl AsFd, maps_pools: bool) {
     let dimensions = crate::layout::Dimensions { slots: 16, staging: STAGING };
     let (_memory, file) = crate::memory::Memory::create(dimensions.bytes()).unwrap();
-    socket::send(caller, &crate::rogue::hello(dimensions), Some(&file)).unwrap();
+    let hello = Greeting { maps_pools, ..crate::rogue::hello(dimensions) };
+    socket::send(caller, &hello, Some(&file)).unwrap();
 }
 
 /// A request, and who has made it.
-fn request(scene: &mut Scene) -> (ShmRequest, CloseOnFork) {
+fn request(scene: &mut Scene, maps_pools: bool) -> (ShmRequest, CloseOnFork) {
     let name = scene.listen();
     let caller = socket::open().unwrap();
     socket::connect(&caller, &name).unwrap();
-    say_hello(&caller);
+    say_hello(&caller, maps_pools);
     let Some(CmEvent::Request { request, .. }) = scene.next() else { panic!("no request") };
     (request, caller)
+}
+
+#[test]
+fn a_caller_of_another_user_is_shown_no_pools_whatever_it_says() {
+    // Of this thread only.
+    let become_user = |uid| {
+        let uid = rustix::process::Uid::from_raw(uid);
+        rustix::thread::set_thread_res_uid(None, uid, None)
+    };
+    let own = rustix::process::geteuid();
+    for is_own in [true, false] {
+        let options = crate::ShmOptions { map_pools: true, ..crate::ShmOptions::default() };
+        let mut scene = Scene::of(&Shm::with_options(options).expect("a thread"));
+        if !is_own && become_user(1000).is_err() {
+            return;
+        }
+        let (request, caller) = request(&mut scene, true);
+        become_user(own.as_raw()).expect("who it was");
+        use rpcrdma_provider::Queues;
+        let endpoint = scene.cm.accept(request, &scene.queues.handle(), &PARAM).unwrap();
+        let mut bytes = [0; GREETING_LEN];
+        rustix::net::recv(&caller, &mut bytes, RecvFlags::empty()).unwrap();
+        let answer = Greeting::decode(&bytes).unwrap();
+        let maps_pools = [answer.maps_pools, endpoint.end().0.maps_pools()];
+        assert_eq!((answer.kind, maps_pools), (Kind::Accepted, [is_own; 2]));
+    }
 }
 
 /// Its caller would wait for it until it gives up.
 #[test]
 fn an_answer_that_cannot_be_sent_is_an_error_and_ends_the_connection() {
     let mut scene = Scene::new();
-    let (request, caller) = request(&mut scene);
+    let (request, caller) = request(&mut scene, false);
     let denied = Denied { calls: &[libc::SYS_sendmsg], errno: libc::ENOBUFS };
     use rpcrdma_provider::Queues;
     let Scene { cm, queues, .. } = &mut scene;

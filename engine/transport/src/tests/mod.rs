@@ -13,4 +13,6 @@ mod lies;
 #[cfg(not(loom))]
 mod many;
 #[cfg(not(loom))]
+mod rules;
+#[cfg(not(loom))]
 mod staging;
