@@ -96,11 +96,11 @@ impl OpenFiles {
     ///
     /// # Errors
     /// `NFS3ERR_STALE` if it is no longer in the export, `NFS3ERR_JUKEBOX` if that is not known
-    /// now.
+    /// now, or an error of the file system.
     pub fn find(&self, id: FileId) -> Result<Arc<OpenFile>, Status> {
         if id == self.root.id() {
-            let attributes = self.root.linked_attributes();
-            return attributes.map(|_| self.root.clone()).ok_or(Status::NFS3ERR_STALE);
+            let is_there = self.root.attributes()?.links() > 0;
+            return if is_there { Ok(self.root.clone()) } else { Err(Status::NFS3ERR_STALE) };
         }
         if let Some(node) = self.held.get(id) {
             return Ok(node);
@@ -299,8 +299,8 @@ impl OpenFiles {
             return Ok(None);
         };
         match self.opening(|| self.reach(&paths).map_err(status)) {
-            Err(Status::NFS3ERR_JUKEBOX) => Err(Status::NFS3ERR_JUKEBOX),
-            reached => Ok(reached.ok().flatten()),
+            Err(status) if is_gone(status) => Ok(None),
+            reached => reached,
         }
     }
 
@@ -317,7 +317,7 @@ impl OpenFiles {
     /// Searches every directory of the export, and records every name.
     ///
     /// # Errors
-    /// `NFS3ERR_JUKEBOX` if a directory could not be read for want of descriptors or memory.
+    /// If a directory could not be read: what was not found may be there.
     fn search(&self, wanted: FileId) -> Result<(), Status> {
         let began = Instant::now();
         let mut found = lock(&self.tree).begin_search(wanted.inode);
@@ -330,15 +330,22 @@ impl OpenFiles {
             }
             let fd = match self.opening(|| self.open_listing(&paths)) {
                 Ok(fd) => fd,
-                Err(Status::NFS3ERR_JUKEBOX) => {
-                    lock(&self.tree).end_search(found);
-                    return Err(Status::NFS3ERR_JUKEBOX);
-                }
                 // It was removed meanwhile.
-                Err(_) => continue,
+                Err(status) if is_gone(status) => continue,
+                Err(status) => {
+                    lock(&self.tree).end_search(found);
+                    return Err(status);
+                }
             };
             let mut entries = RawDir::new(&fd, buffer.spare_capacity_mut());
-            while let Some(Ok(entry)) = entries.next() {
+            while let Some(entry) = entries.next() {
+                let entry = match entry {
+                    Ok(entry) => entry,
+                    Err(error) => {
+                        lock(&self.tree).end_search(found);
+                        return Err(status(error));
+                    }
+                };
                 let name = entry.file_name().to_bytes();
                 if name == b"." || name == b".." {
                     continue;
@@ -368,6 +375,18 @@ impl OpenFiles {
         let from = reached.as_ref().map_or(self.root.fd(), |fd| fd.as_fd());
         openat(from, c".", LIST, Mode::empty()).map_err(status)
     }
+}
+
+/// Whether there is no such file any more, or none that the server can reach.
+fn is_gone(status: Status) -> bool {
+    let gone = [
+        Status::NFS3ERR_NOENT,
+        Status::NFS3ERR_NOTDIR,
+        Status::NFS3ERR_STALE,
+        Status::NFS3ERR_XDEV,
+        Status::NFS3ERR_ACCES,
+    ];
+    gone.contains(&status)
 }
 
 fn is_directory(directory: &OwnedFd, name: &CStr) -> bool {

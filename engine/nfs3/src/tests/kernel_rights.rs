@@ -370,12 +370,12 @@ fn state(directory: &Path) -> Vec<(PathBuf, [u64; 5])> {
     let mut found = vec![directory.to_path_buf()];
     found.extend(fs::read_dir(directory).expect("root may").map(|it| it.expect("root may").path()));
     found.sort();
-    let told = found.into_iter().map(|path| {
+    let entries = found.into_iter().map(|path| {
         let it = fs::symlink_metadata(&path).expect("root may");
         let numbers = [it.mode().into(), it.uid().into(), it.gid().into(), it.len(), it.nlink()];
         (path.strip_prefix(directory).expect("below it").to_path_buf(), numbers)
     });
-    told.collect()
+    entries.collect()
 }
 
 /// The twin of a case, for system calls.
