@@ -551,6 +551,19 @@ mod tests {
         assert_eq!(Header::decode(&message), Err(DecodeError::UnknownVersion { vers: 3 }));
     }
 
+    // RFC 8166 4.1.2
+    #[test]
+    fn the_errors_of_version_one_are_one_with_a_range_and_two() {
+        for (error, body) in
+            [(RdmaError::Vers { low: 5, high: 6 }, &[1, 5, 6][..]), (RdmaError::BadHeader, &[2])]
+        {
+            let header = Header { xid: 1, vers: 1, credit: 3, body: Body::Error(error) };
+            let bytes = words(&[&[1, 1, 3, 4], body].concat());
+            assert_eq!(encoded(&header), bytes);
+            assert_eq!(Header::decode(&bytes), Ok((header, bytes.len())));
+        }
+    }
+
     #[test]
     fn version_one_has_no_optional_operations_and_no_error_about_them() {
         let error = DecodeError::BadDiscriminant { at: 12, value: 5 };

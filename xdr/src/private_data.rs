@@ -135,5 +135,7 @@ mod tests {
         let mut wire = WIRE;
         wire[5] = 0xfe;
         assert!(!PrivateData::decode(&wire).unwrap().remote_invalidation);
+        wire[5] = 0xff;
+        assert_eq!(PrivateData::decode(&wire), Some(VALUE));
     }
 }

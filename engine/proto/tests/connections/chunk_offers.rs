@@ -211,6 +211,31 @@ fn segments_of_one_position_are_one_item_in_the_order_of_the_list() {
     }
 }
 
+// RFC 8166 4.2.4
+#[test]
+fn a_payload_follows_any_of_the_three_lists() {
+    for (_, mut server) in both() {
+        for bits in 0..8 {
+            let has = |bit: u8| bits & bit > 0;
+            let chunks = Chunks {
+                reads: if has(1) { vec![read(8, 1, 4)] } else { vec![] },
+                writes: if has(2) { vec![vec![segment(2, 4)]] } else { vec![] },
+                reply: has(4).then(|| vec![segment(3, 100)]),
+            };
+            let payload = rpc(9, false, 40);
+            let bytes = chunks.wire(&server, 9, true, &payload);
+            let Ingress::Call(message) = server.receive(&bytes) else { panic!("a call: {bits}") };
+            let Part { payload_start, payload_len, .. } = message.part;
+            assert_eq!(bytes[payload_start as usize..][..payload_len as usize], payload);
+            assert!(message.reads.iter().eq(chunks.reads), "{bits}");
+            let lists = message.writes.iter().map(|list| list.0.iter().collect::<Vec<_>>());
+            assert!(lists.eq(chunks.writes), "{bits}");
+            assert_eq!(message.reply.map(|list| list.0.iter().collect()), chunks.reply);
+            server.conn.refuse(&mut server.ledger, &message.reply_to());
+        }
+    }
+}
+
 // RFC 8166 3.5.3
 #[test]
 fn results_leave_before_the_form_of_a_reply_is_chosen() {

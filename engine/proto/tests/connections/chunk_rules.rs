@@ -349,6 +349,27 @@ mod choice {
         let begun = client.conn.begin_call(&mut client.ledger, id, &demand, &route, &right);
         assert!(begun.is_ok());
     }
+
+    // RFC 8166 3.4.6, 4.3.3
+    #[test]
+    fn the_memory_for_a_result_and_for_the_reply_is_as_long_as_they_may_be() {
+        let interop = Interop { write_with_reply: true, ..Interop::default() };
+        let (mut client, _) = connected(Settings { interop, ..settings() }, settings());
+        let wants = [Want { kind: WantKind::Exrw, pieces: 1, ..Want::sends(0, 8, 0, 301) }];
+        let explicit = Explicit::unlimited(RDMA_BUFFER);
+        let demand =
+            CallDemand { wants: &wants, explicit, gather_max: 8, ..CallDemand::inline(8, 5000) };
+        let route = client.conn.route_call(&demand).expect("a way");
+        assert_eq!((route.wants.len(), route.reply), (1, 5000));
+        let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
+        for (result, reply, fits) in [(300, 5000, false), (301, 4999, false), (301, 5000, true)] {
+            let (of_result, of_reply) = ([segment(1, result)], [segment(2, reply)]);
+            let wants = SegmentLists { segments: &of_result, ends: &[1] };
+            let exposed = Exposed { wants, reply: &of_reply, ..Exposed::NONE };
+            let begun = client.conn.begin_call(&mut client.ledger, id, &demand, &route, &exposed);
+            assert_eq!(begun.is_ok(), fits, "{result} {reply}");
+        }
+    }
 }
 
 mod calls {

@@ -1,6 +1,8 @@
 //! The effect of each kind of received transmission, and the state after it.
 
-use crate::pair::{Side, connected, plain_reply, rpc, structure, transmission};
+use crate::pair::{
+    Side, connected, connected_in, first_call, plain_reply, rpc, structure, transmission,
+};
 use rpcrdma_proto::report::ReportKind;
 use rpcrdma_proto::*;
 use rpcrdma_xdr::*;
@@ -746,6 +748,59 @@ mod credits {
             Some(SendError::UnknownCall),
             "a call is planned once"
         );
+    }
+
+    /// The credits of a call and of its reply, which take the short way or the general one.
+    fn stated(from: &mut Side, to: &mut Side, is_short: bool) -> [u32; 2] {
+        let (id, call) = match is_short {
+            true => (None, first_call(from)),
+            false => {
+                let id = from.conn.open_call(&mut from.ledger, 1).expect("ready");
+                let demand = CallDemand::inline(40, 40);
+                let plan = from.conn.begin_sends(&mut from.ledger, id, &demand);
+                let payload = rpc(id.xid(), false, 40);
+                (Some(id), from.transmit(&mut plan.expect("a credit"), &payload, &[]).remove(0))
+            }
+        };
+        let Ingress::Call(message) = to.receive(&call) else { panic!("a call") };
+        let (asked, payload) = (message.reply_to(), rpc(message.xid, true, 40));
+        let reply = match id {
+            None => {
+                let header = plain_reply(&mut to.conn, &mut to.ledger, &asked, 40);
+                [&header.expect("it fits")[..], &payload].concat()
+            }
+            Some(_) => {
+                let plan = to.conn.begin_reply(&mut to.ledger, &asked, &ReplyDemand::inline(40));
+                to.transmit(&mut plan.expect("it fits"), &payload, &[]).remove(0)
+            }
+        };
+        let Ingress::Reply(id, _) = from.receive(&reply) else { panic!("a reply") };
+        from.conn.finish_call(&mut from.ledger, id).expect("it was open");
+        [call, reply].map(|bytes| Header::decode(&bytes).expect("valid").0.credit)
+    }
+
+    // RFC 8166 4.2.3; wire.md B11
+    #[test]
+    fn a_call_states_what_is_requested_and_a_reply_what_is_granted() {
+        // Each number is another one.
+        let client = Settings { credits_requested: 5, credits_granted_max: 3, ..settings() };
+        let server = Settings { credits_requested: 6, credits_granted_max: 4, ..settings() };
+        for (version, is_short) in [
+            (Version::One, false),
+            (Version::One, true),
+            (Version::Two, false),
+            (Version::Two, true),
+        ] {
+            let (mut client, mut server) = connected_in(version, client, server);
+            assert_eq!(stated(&mut client, &mut server, is_short), [5, 4]);
+            assert_eq!(stated(&mut server, &mut client, is_short), [6, 3]);
+            assert_eq!((client.conn.credits_limit(), server.conn.credits_limit()), (4, 3));
+            // Between the transports clients ask, and servers grant.
+            for (side, expected) in [(client, 5), (server, 4)] {
+                let control = side.control(ControlSend::ConnProp { xid: 0 });
+                assert_eq!(Header::decode(&control).expect("valid").0.credit, expected);
+            }
+        }
     }
 
     #[test]

@@ -112,6 +112,9 @@ mod old_responders {
                     "the error's grant is not version one's"
                 );
                 assert!(client.conn.begin().is_none() && client.conn.next_control().is_none());
+                // [V2] 5.2: the default of the version that is negotiated.
+                let sizes = (client.conn.limits().recv_size, client.conn.reply_room());
+                assert_eq!(sizes, (1024, 1024 - 28));
                 let call = first_call(&mut client);
                 assert_eq!(words(&call)[1..4], [1, 8, 0]);
             }
