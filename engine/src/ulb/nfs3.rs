@@ -10,7 +10,6 @@
 //! client keeps a credit for an occasional NULL call with a deadline, or sets
 //! `connections.call_timeout`. A server ignores the source port when it detects duplicate calls,
 //! because an RDMA client cannot choose it.
-//! recognize a repeated call, because a client on RDMA cannot choose it.
 
 use super::binding::{Binding, Item, Procedure, ReplyMax};
 
