@@ -186,11 +186,7 @@ impl<P: Provider> Control<P> {
             }
             Err(error) => {
                 drop(shards);
-                let reason = match error {
-                    SetupError::Connect { reason, .. } => reason,
-                    _ => ConnectError::Failed,
-                };
-                self.refuse(order, reason);
+                self.refuse(order, error.into());
             }
         }
     }
@@ -255,7 +251,7 @@ impl<P: Provider> Drop for Control<P> {
             match request {
                 // Dropping it notifies the requester.
                 ControlRequest::Listen { .. } => {}
-                ControlRequest::Connect(order) => self.refuse(order, ConnectError::Failed),
+                ControlRequest::Connect(order) => self.refuse(order, ConnectError::Stopped),
                 ControlRequest::Answered(verdict) => self.give_back(verdict),
             }
         }

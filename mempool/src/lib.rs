@@ -55,8 +55,10 @@
 
 pub mod bulk;
 pub mod bytes;
+pub mod file_size;
 mod free_list;
 pub mod loan;
+pub mod memfd;
 pub mod pin;
 pub mod pool;
 pub mod recv;

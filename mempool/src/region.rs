@@ -11,12 +11,12 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 
-use crate::smaps;
+use crate::{memfd, smaps};
 
 /// Mapped memory. Zeroed when fresh; unmapped when dropped.
 ///
@@ -456,24 +456,7 @@ fn create_memfd(rung: PageSize, len: usize) -> io::Result<File> {
         PageSize::Huge2M => libc::MFD_HUGETLB | libc::MFD_HUGE_2MB,
         PageSize::Transparent | PageSize::Base4K => 0,
     };
-    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | huge;
-    // With vm.memfd_noexec = 2 there is no other memfd; before Linux 6.3 there is no such one.
-    let file = match open_memfd(flags | libc::MFD_NOEXEC_SEAL) {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => open_memfd(flags)?,
-        file => file?,
-    };
-    file.set_len(len as u64)?;
-    Ok(file)
-}
-
-fn open_memfd(flags: libc::c_uint) -> io::Result<File> {
-    // SAFETY: memfd_create reads the name, a string literal that ends in a zero byte.
-    let fd = unsafe { libc::memfd_create(c"rpcrdma-region".as_ptr(), flags) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call above has just opened `fd`, and it has no other owner.
-    Ok(unsafe { File::from_raw_fd(fd) })
+    Ok(memfd::create(c"rpcrdma-region", len, huge)?)
 }
 
 /// Allows nobody who gets the file to change it: only the mapping that exists can be written to. If
@@ -640,7 +623,7 @@ mod tests {
         file.set_len(0).expect_err("the length is sealed");
         // SAFETY: reads the seals of a file of ours; no memory is involved.
         let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-        let knows_exec = open_memfd(libc::MFD_NOEXEC_SEAL).is_ok();
+        let knows_exec = memfd::create(c"test", 0, libc::MFD_NOEXEC_SEAL).is_ok();
         assert_eq!(seals & libc::F_SEAL_EXEC != 0, knows_exec, "where the system knows that seal");
         MmapRaw::map_raw(&file).expect_err("nobody else writes to it");
         let written = std::os::unix::fs::FileExt::write_at(&file, &[1], 0);

@@ -217,6 +217,7 @@ fn connect(why: ConnectError) -> rpcrdma_status {
         ConnectError::TimedOut => RPCRDMA_E_CONNECT_TIMED_OUT,
         ConnectError::NoRoute => RPCRDMA_E_NO_ROUTE,
         ConnectError::Failed | ConnectError::CallFailed { .. } => RPCRDMA_E_CONNECT_FAILED,
+        ConnectError::Stopped => RPCRDMA_E_STOPPED,
         ConnectError::NoRoom => RPCRDMA_E_NO_ROOM,
         ConnectError::Lost => RPCRDMA_E_CONNECT_LOST,
         ConnectError::Version { .. } => RPCRDMA_E_VERSION,

@@ -203,7 +203,11 @@ impl TcpCm {
         });
         let waits = flags.and_then(|flags| {
             let socket = attempt.socket();
-            wait(&self.set, socket, number, flags).map_err(|_| ConnectError::Failed)
+            wait(&self.set, socket, number, flags).map_err(|error| ConnectError::CallFailed {
+                call: "epoll_ctl",
+                errno: error.raw_os_error(),
+                hint: "check fs.epoll.max_user_watches",
+            })
         });
         if let Err(reason) = waits {
             drop(self.take(number));
@@ -261,9 +265,10 @@ impl ConnectionManager for TcpCm {
         let listener = Listener::open(at, &self.shared.stack)?;
         let (number, address) = (self.number(), listener.address());
         let waits = self.set.add(listener.socket(), number, EventFlags::IN);
-        waits.map_err(|_| SetupError::Listen {
-            address: Box::new(at),
-            reason: "epoll_ctl failed",
+        waits.map_err(|error| SetupError::System {
+            call: "epoll_ctl",
+            source: error.into(),
+            hint: "check fs.epoll.max_user_watches",
         })?;
         self.sockets.insert(number, Source::Listener(listener));
         Ok(address)

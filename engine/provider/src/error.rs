@@ -169,6 +169,21 @@ impl fmt::Display for EngineThread {
     }
 }
 
+/// Why an attempt that could not begin has failed.
+impl From<SetupError> for ConnectError {
+    fn from(error: SetupError) -> ConnectError {
+        match error {
+            SetupError::Connect { reason, .. } => reason,
+            SetupError::Stopped => ConnectError::Stopped,
+            SetupError::System { call, source, hint } => match source.raw_os_error() {
+                Some(errno) => ConnectError::CallFailed { call, errno, hint },
+                None => ConnectError::Failed,
+            },
+            _ => ConnectError::Failed,
+        }
+    }
+}
+
 /// Why a connection could not be established.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -205,6 +220,9 @@ pub enum ConnectError {
         /// The likely cause.
         hint: &'static str,
     },
+    /// The engine or the shard has stopped meanwhile.
+    #[error("the engine or the shard has stopped")]
+    Stopped,
     /// The shard has `connections.max` connections.
     #[error("this shard has as many connections as its configuration allows (connections.max)")]
     NoRoom,

@@ -253,7 +253,7 @@ impl ShmCm {
             Ok(Step::Wait) => return,
             Ok(Step::Said) => match self.wait_for_answer(number) {
                 Ok(()) => return,
-                Err(_) => ConnectError::Failed,
+                Err(error) => attempt::unwatched(&error),
             },
             Err(reason) => reason,
         };
@@ -277,9 +277,10 @@ impl ConnectionManager for ShmCm {
         let listener = Listener::open(at, self.shared.closer())?;
         let number = self.number();
         let name = listener.name();
-        self.wait_for(number, listener.socket()).map_err(|_| SetupError::Listen {
-            address: Box::new(at),
-            reason: "epoll_ctl failed",
+        self.wait_for(number, listener.socket()).map_err(|source| SetupError::System {
+            call: "epoll_ctl",
+            source,
+            hint: "check fs.epoll.max_user_watches",
         })?;
         self.sockets.insert(number, Source::Listener(listener));
         Ok(Address::Shm(name))
@@ -304,7 +305,7 @@ impl ConnectionManager for ShmCm {
         let wrong = ConnectError::WrongAddress { reason: TAKES };
         let name = name_of(to).ok_or_else(|| SetupError::connect(to, wrong))?;
         if self.shared.closer().is_full() {
-            return Err(SetupError::connect(to, ConnectError::Failed));
+            return Err(SetupError::connect(to, FULL));
         }
         let (private, seat) = (param.checked()?, Seat::take(on, self.shared.device_name())?);
         let attempt = Attempt::new(name, seat, (param.rnr_retry, private), &self.shared)?;
@@ -368,6 +369,12 @@ const READY_MAX: usize = 64;
 const LOOKS_MAX: usize = 4;
 /// Callers that are dropped or sent away at one time.
 const ROOM: usize = 64;
+/// Very many descriptors wait to be closed.
+const FULL: ConnectError = ConnectError::CallFailed {
+    call: "close",
+    errno: Errno::MFILE.raw_os_error(),
+    hint: "descriptors that peers have sent unasked are still being closed",
+};
 /// How often callers that say nothing are looked for.
 const CLOCK: Duration = Duration::from_secs(1);
 /// How soon a full listener is tried again.

@@ -3,12 +3,13 @@
 //! The length is sealed before the file leaves the process, and the other process maps it only if
 //! it is sealed: no access can raise SIGBUS.
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use memmap2::{MmapOptions, MmapRaw};
-use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::io::Errno;
+use rpcrdma_mempool::memfd::{self, MemfdError};
+use rustix::fs::SealFlags;
 
 /// Mapped memory that another process maps, too. Unmapped when dropped.
 #[derive(Debug)]
@@ -49,16 +50,12 @@ pub(crate) enum Unfit {
 
 impl Memory {
     /// Makes zeroed memory of `len` bytes. The file is for the peer.
-    pub(crate) fn create(len: usize) -> io::Result<(Memory, OwnedFd)> {
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        // With vm.memfd_noexec = 2 there is no other memfd; before Linux 6.3 there is no such one.
-        let file = match rustix::fs::memfd_create(NAME, flags | MemfdFlags::NOEXEC_SEAL) {
-            Err(Errno::INVAL) => rustix::fs::memfd_create(NAME, flags)?,
-            file => file?,
-        };
-        rustix::fs::ftruncate(&file, len as u64)?;
-        rustix::fs::fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
-        let map = MmapOptions::new().len(len).map_raw(&file)?;
+    pub(crate) fn create(len: usize) -> Result<(Memory, OwnedFd), MemfdError> {
+        let file = OwnedFd::from(memfd::create(NAME, len, 0)?);
+        rustix::fs::fcntl_add_seals(&file, SEALS | SealFlags::SEAL)
+            .map_err(|error| MemfdError { call: "fcntl", source: error.into() })?;
+        let map = MmapOptions::new().len(len).map_raw(&file);
+        let map = map.map_err(|source| MemfdError { call: "mmap", source })?;
         Ok((Memory(map), file))
     }
 
@@ -95,7 +92,7 @@ pub(crate) fn is_ordinary(file: &impl AsFd) -> io::Result<bool> {
 }
 
 /// What the file is called in lists of open files.
-const NAME: &str = "rpcrdma-link";
+const NAME: &CStr = c"rpcrdma-link";
 /// The file's length is fixed.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 /// `TMPFS_MAGIC` of linux/magic.h: what a memfd without MFD_HUGETLB lies on.
@@ -103,6 +100,8 @@ const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::MemfdFlags;
+
     use super::*;
 
     fn unsealed(len: u64, seals: SealFlags) -> OwnedFd {

@@ -484,7 +484,7 @@ fn a_control_thread_that_panics_leaves_no_caller_waiting() {
             Fright::Listen => engine.listen(any).map(|_| ()),
         };
         let is_told = |error: &SetupError| match error {
-            SetupError::Connect { reason, .. } => *reason == ConnectError::Failed,
+            SetupError::Connect { reason, .. } => *reason == ConnectError::Stopped,
             SetupError::Panicked(failure) => failure.thread == EngineThread::Control,
             _ => false,
         };

@@ -1,5 +1,6 @@
 //! The engine on shared memory: the API suite in one process, and processes of which some die.
 
+mod denied;
 mod fuzzed;
 mod nfs41;
 mod ordeals;

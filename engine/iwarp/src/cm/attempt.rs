@@ -65,17 +65,18 @@ impl Attempt {
         match self.socket.connect(&self.to) {
             Ok(true) => self.go_on(shared),
             Ok(false) => Ok(Step::Wait),
-            Err(error) => Err(reason_of(error)),
+            Err(error) => Err(reason_of("connect", error)),
         }
     }
 
     /// Sends the request if TCP has connected.
     pub(super) fn go_on(&mut self, shared: &Shared) -> Result<Step, ConnectError> {
-        if !self.socket.is_connected().map_err(reason_of)? {
+        if !self.socket.is_connected().map_err(|error| reason_of("connect", error))? {
             return Ok(Step::Wait);
         }
         let request = terms::request(&shared.wishes());
-        start::send(&self.socket, &request, &self.private).map_err(|_| ConnectError::Lost)?;
+        start::send(&self.socket, &request, &self.private)
+            .map_err(|error| reason_of("sendmsg", error))?;
         self.is_said = true;
         Ok(Step::Said)
     }
@@ -94,11 +95,11 @@ impl Attempt {
         let (reply, private) = match heard {
             Heard::Start(reply, private) => (reply, private),
             Heard::Malformed(_) => return Err(misfit(NOT_MPA)),
-            Heard::End(Some(Errno::TIMEDOUT)) => return Err(ConnectError::TimedOut),
             // A listener that goes away has not taken the request.
-            Heard::End(_) | Heard::Nothing => {
+            Heard::End(None | Some(Errno::CONNRESET | Errno::PIPE)) | Heard::Nothing => {
                 return Err(ConnectError::Rejected(Rejection::Unstated));
             }
+            Heard::End(Some(error)) => return Err(reason_of("recvmsg", error)),
         };
         if reply.is_rejected {
             return Err(ConnectError::Rejected(Rejection::decode(&private)));
@@ -108,10 +109,10 @@ impl Attempt {
     }
 }
 
-fn reason_of(error: Errno) -> ConnectError {
+fn reason_of(call: &'static str, error: Errno) -> ConnectError {
     match error {
         Errno::CONNREFUSED => ConnectError::NoListener,
-        Errno::CONNRESET => ConnectError::Lost,
+        Errno::CONNRESET | Errno::PIPE => ConnectError::Lost,
         Errno::HOSTUNREACH | Errno::NETUNREACH => ConnectError::NoRoute,
         Errno::TIMEDOUT => ConnectError::TimedOut,
         error => {
@@ -123,7 +124,7 @@ fn reason_of(error: Errno) -> ConnectError {
                 Errno::ACCESS | Errno::PERM => "a firewall of this host forbids it, say",
                 _ => "check the address",
             };
-            ConnectError::CallFailed { call: "connect", errno, hint }
+            ConnectError::CallFailed { call, errno, hint }
         }
     }
 }

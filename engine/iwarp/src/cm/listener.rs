@@ -34,8 +34,10 @@ impl Listener {
     /// Listens.
     pub(super) fn open(at: Address, stack: &Stack) -> Result<Listener, SetupError> {
         let wanted = at.as_ip().ok_or_else(|| SetupError::listen(at, TAKES))?;
-        let refused =
-            |error: Errno| SetupError::Listen { address: Box::new(at), reason: reason_of(error) };
+        let refused = |error: Errno| match reason_of(error) {
+            Some(reason) => SetupError::listen(at, reason),
+            None => SetupError::System { call: "bind", source: error.into(), hint: NOT_BOUND },
+        };
         let socket = stack.socket(&wanted).map_err(refused)?;
         let at = socket.listen(&wanted).map_err(refused)?;
         Ok(Listener { socket, at, rests_until: None })
@@ -108,17 +110,19 @@ impl Caller {
     }
 }
 
-fn reason_of(error: Errno) -> &'static str {
-    match error {
+/// What an error of socket, bind or listen means; `None` if that is not known.
+fn reason_of(error: Errno) -> Option<&'static str> {
+    Some(match error {
         Errno::ADDRINUSE => "the address is in use",
         Errno::ADDRNOTAVAIL => "this host does not have the address",
         Errno::ACCESS | Errno::PERM => "the process may not listen on this port",
         Errno::AFNOSUPPORT => "this host does not support addresses of this kind",
         Errno::MFILE | Errno::NFILE => "no file is free (ulimit -n)",
-        _ => "the system refuses to bind a socket to it",
-    }
+        _ => return None,
+    })
 }
 
+const NOT_BOUND: &str = "the address or the port cannot be used";
 /// The addresses of this provider.
 pub(super) const TAKES: &str = "TCP takes only IP addresses with a port (ADDR:PORT or [ADDR]:PORT)";
 /// How long a listener rests.
@@ -134,7 +138,7 @@ mod tests {
 
     #[test]
     fn what_the_system_refuses_is_said_in_words() {
-        assert_eq!(reason_of(Errno::ADDRINUSE), "the address is in use");
+        assert_eq!(reason_of(Errno::ADDRINUSE), Some("the address is in use"));
         let taken = Listener::open("127.0.0.1:0".parse().expect("an address"), &Stack::System)
             .expect("it listens");
         let why =

@@ -1,5 +1,6 @@
 //! Attempts to connect.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -46,10 +47,16 @@ impl Attempt {
         shared: &Shared,
     ) -> Result<Attempt, SetupError> {
         let dimensions = shared.dimensions();
-        let (memory, file) = Memory::create(dimensions.bytes()).map_err(|source| {
-            let hint = "the connection needs a memfd; check the limits of memory and of open files";
-            SetupError::System { call: "memfd_create", source, hint }
-        })?;
+        let (memory, file) =
+            Memory::create(dimensions.bytes()).map_err(|error| SetupError::System {
+                call: error.call,
+                hint: match error.source.raw_os_error().map(Errno::from_raw_os_error) {
+                    Some(Errno::FBIG) => "the limit of file sizes (ulimit -f) is below shm.staging",
+                    Some(Errno::PERM | Errno::ACCESS | Errno::NOSYS) => FORBIDDEN,
+                    _ => "check the limits of memory and of open files (ulimit -n)",
+                },
+                source: error.source,
+            })?;
         let layout = Layout::new(memory, dimensions);
         layout.prefault();
         let socket = Socket::open(shared.closer()).map_err(|source| SetupError::System {
@@ -89,10 +96,13 @@ impl Attempt {
             Err(Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR) => {
                 return Err(ConnectError::NoListener);
             }
-            Err(Errno::ACCESS | Errno::PERM) => {
-                return Err(ConnectError::Rejected(Rejection::NotAllowed));
+            Err(error) => {
+                let hint = match error {
+                    Errno::ACCESS | Errno::PERM => NOT_WRITABLE,
+                    _ => "check the path of the socket",
+                };
+                return Err(failed("connect", error, hint));
             }
-            Err(_) => return Err(ConnectError::Failed),
         }
         // The listener may see it otherwise: it was somebody else when it began to listen.
         let listener = socket::peer(&self.socket).ok();
@@ -102,7 +112,11 @@ impl Attempt {
         }
         let said = socket::send(&self.socket, &self.hello, self.file.as_ref());
         self.file = None;
-        said.map(|()| Step::Said).map_err(|_| ConnectError::Lost)
+        match said {
+            Ok(()) => Ok(Step::Said),
+            Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => Err(ConnectError::Lost),
+            Err(error) => Err(failed("sendmsg", error, "it passes a memfd to the listener")),
+        }
     }
 
     /// What the peer has answered.
@@ -140,7 +154,22 @@ impl Attempt {
         };
         let peer = Peer { num: answer.qp_num, rnr_retry: answer.rnr_retry };
         let agreed = Agreed { side: 0, socket, layout, terms, peer };
-        let endpoint = agreed.endpoint(seat, shared).map_err(|_| ConnectError::Failed)?;
+        let endpoint = agreed.endpoint(seat, shared).map_err(|error| unwatched(&error))?;
         Ok((endpoint, answer.private))
     }
 }
+
+/// A call of this host failed.
+fn failed(call: &'static str, error: Errno, hint: &'static str) -> ConnectError {
+    ConnectError::CallFailed { call, errno: error.raw_os_error(), hint }
+}
+
+/// The socket cannot be waited for.
+pub(super) fn unwatched(error: &io::Error) -> ConnectError {
+    let errno = error.raw_os_error().unwrap_or(0);
+    ConnectError::CallFailed { call: "epoll_ctl", errno, hint: "check fs.epoll.max_user_watches" }
+}
+
+const FORBIDDEN: &str =
+    "a connection of shared memory needs memfds; allow them (seccomp), or use tcp";
+const NOT_WRITABLE: &str = "this user must have write permission for the socket file, and search permission for its folders";

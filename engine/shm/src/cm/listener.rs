@@ -37,8 +37,10 @@ impl Listener {
     /// Listens. A socket that a dead process has left at the same path is replaced.
     pub(super) fn open(at: Address, closer: &Closer) -> Result<Listener, SetupError> {
         let wanted = name_of(at).ok_or_else(|| SetupError::listen(at, TAKES))?;
-        let refused =
-            |error: Errno| SetupError::Listen { address: Box::new(at), reason: reason_of(error) };
+        let refused = |error: Errno| match reason_of(error) {
+            Some(reason) => SetupError::listen(at, reason),
+            None => SetupError::System { call: "bind", source: error.into(), hint: NOT_BOUND },
+        };
         let socket = socket::open().map_err(|source| SetupError::System {
             call: "socket",
             source,
@@ -166,8 +168,9 @@ pub(super) fn name_of(address: Address) -> Option<ShmName> {
     }
 }
 
-fn reason_of(error: Errno) -> &'static str {
-    match error {
+/// What an error of bind or listen means; `None` if that is not known.
+fn reason_of(error: Errno) -> Option<&'static str> {
+    Some(match error {
         Errno::ADDRINUSE => "the address is in use, or the path is not a socket",
         Errno::NOENT | Errno::NOTDIR => "the folder of the path does not exist",
         Errno::ACCESS | Errno::PERM => "the process may not make a socket there",
@@ -177,10 +180,11 @@ fn reason_of(error: Errno) -> &'static str {
         Errno::BUSY => "the file PATH.lock is not this user's",
         Errno::LOOP => "the file PATH.lock is a link",
         Errno::ROFS => "the file system is read-only",
-        _ => "the system refuses to bind a socket to it",
-    }
+        _ => return None,
+    })
 }
 
+const NOT_BOUND: &str = "check the path of the socket, and its file system";
 /// The addresses of this provider.
 pub(super) const TAKES: &str = "shared memory takes only Unix sockets (shm:/PATH or shm:@NAME)";
 /// How long a listener rests.

@@ -170,7 +170,7 @@ impl<P: Provider> Core<P> {
                 asked => {
                     self.parts.handle.wakeup().disconnected();
                     if let Some(asked) = asked {
-                        handler.on_refused(asked.id, ConnectError::Failed);
+                        handler.on_refused(asked.id, ConnectError::Stopped);
                     }
                 }
             }

@@ -1,0 +1,81 @@
+//! Memfds: memory with a descriptor, for another process to map.
+#![expect(unsafe_code, reason = "system calls")]
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::FromRawFd;
+
+use crate::file_size;
+
+/// Why there is no memfd.
+#[derive(Debug, thiserror::Error)]
+#[error("{call} failed: {source}")]
+pub struct MemfdError {
+    /// The call.
+    pub call: &'static str,
+    /// Its error.
+    pub source: io::Error,
+}
+
+impl From<MemfdError> for io::Error {
+    fn from(error: MemfdError) -> io::Error {
+        io::Error::new(error.source.kind(), error)
+    }
+}
+
+/// Makes a memfd of `len` zero bytes, which may be sealed and not be executed. `flags` are added:
+/// those of huge pages.
+///
+/// # Errors
+/// Those of memfd_create(2) and ftruncate(2). A file that would exceed the limit of file sizes
+/// (`RLIMIT_FSIZE`) is an error here; the kernel would end the process with SIGXFSZ.
+pub fn create(name: &CStr, len: usize, flags: libc::c_uint) -> Result<File, MemfdError> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | flags;
+    // With vm.memfd_noexec = 2 there is no other memfd; before Linux 6.3 there is no such one.
+    let file = match open(name, flags | libc::MFD_NOEXEC_SEAL) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => open(name, flags),
+        file => file,
+    };
+    let file = file.map_err(|source| MemfdError { call: "memfd_create", source })?;
+    let sized = match file_size::max() {
+        Some(max) if len as u64 > max => Err(io::Error::from_raw_os_error(libc::EFBIG)),
+        _ => file.set_len(len as u64),
+    };
+    sized.map_err(|source| MemfdError { call: "ftruncate", source })?;
+    Ok(file)
+}
+
+fn open(name: &CStr, flags: libc::c_uint) -> io::Result<File> {
+    // SAFETY: memfd_create reads the name, which ends in a zero byte.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call above has just opened `fd`, and it has no other owner.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+#[cfg(not(miri))]
+mod tests {
+    use super::*;
+    use crate::file_size::tests::limited;
+
+    #[test]
+    fn a_memfd_beyond_the_limit_of_file_sizes_is_an_error() {
+        let errno = |len| match create(c"test", len, 0) {
+            Ok(_) => 0,
+            Err(error) if error.call == "ftruncate" => error.source.raw_os_error().unwrap_or(255),
+            Err(_) => 255,
+        };
+        assert_eq!(limited(8192, || errno(8192)), 0);
+        assert_eq!(limited(8192, || errno(8193)), libc::EFBIG);
+    }
+
+    #[test]
+    fn an_error_names_its_call() {
+        let error = io::Error::from(create(c"test", 4096, 1 << 30).expect_err("no such flag"));
+        assert_eq!(error.to_string(), "memfd_create failed: Invalid argument (os error 22)");
+    }
+}
