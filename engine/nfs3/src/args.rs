@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 use rpcrdma_engine::{Address, Config, ConfigError, ProviderKind, provider_for};
 
-use rpcrdma_nfs3::{self as server, Options, Squash};
+use rpcrdma_nfs3::{Options, Squash};
 
 /// Serves a directory as an NFS version 3 server over RDMA.
 #[derive(Debug, Parser)]
@@ -85,18 +85,14 @@ impl ProviderOption {
 }
 
 impl Args {
-    /// The configuration of the engine. It names the transport: that of `--provider`, or of the
-    /// file, or the one that the address of `--listen` is of. The RDMA device is that of `--device`,
-    /// or that of the file, or the one that has the address of `--listen`.
+    /// The configuration of the engine, over that of the file. It names the transport: that of
+    /// `--provider`, or of the file, or the one that the address of `--listen` is of. The RDMA device
+    /// is that of `--device`, or that of the file, or the one that has the address of `--listen`.
     ///
     /// # Errors
-    /// If the file cannot be read, or contains an invalid value.
-    pub fn config(&self) -> Result<Config, ConfigError> {
-        let mut config = server::config()?;
-        if let Some(path) = &self.config {
-            (config, _) = config.load_over(path, TABLE)?;
-        }
-        let mut raw = config.raw().clone();
+    /// If an option is not allowed beside the file.
+    pub fn config(&self, file: &Config) -> Result<Config, ConfigError> {
+        let mut raw = file.raw().clone();
         if let Some(provider) = self.provider {
             raw.engine.provider = provider.name().into();
         }
@@ -155,12 +151,16 @@ const NO_MOUNT: &str =
 #[cfg(test)]
 mod tests {
     use rpcrdma_engine::verbs::VerbsOptions;
-    use rpcrdma_tests::folder::Folder;
 
     use super::*;
 
+    /// The configuration without a file.
+    fn config(args: &Args) -> Config {
+        args.config(&rpcrdma_nfs3::config().expect("built in")).expect("sound")
+    }
+
     fn verbs(args: &Args) -> VerbsOptions {
-        VerbsOptions::from(args.config().expect("the usual one").verbs())
+        VerbsOptions::from(config(args).verbs())
     }
 
     fn parsed(line: &str) -> Result<Args, clap::Error> {
@@ -175,7 +175,6 @@ mod tests {
         let options = args.options();
         assert_eq!(options.key, PathBuf::from("/srv/data.nfs3-key"));
         assert_eq!((options.squash, options.workers), (Squash::Root, 4));
-        assert!(args.config().is_ok());
         assert_eq!(verbs(&args).address, args.listen.as_ip().map(|at| at.ip()));
         assert!(verbs(&args).address.is_some());
     }
@@ -199,18 +198,17 @@ mod tests {
 
     #[test]
     fn the_transport_is_named_or_that_of_the_address() {
-        let folder = Folder::new();
-        let path = folder.join("config");
-        std::fs::write(&path, "engine.provider = \"tcp\"").expect("written");
-        for (line, name) in [
-            ("--listen 10.0.0.1:20049 --provider tcp", "tcp"),
-            ("--listen 10.0.0.1:20049 --device rxe0", "verbs"),
-            ("--listen shm:/run/nfs.sock", "shm"),
-            (&format!("--listen 10.0.0.1:20049 --config {}", path.display()), "tcp"),
-            (&format!("--listen 10.0.0.1:1 --provider verbs --config {}", path.display()), "verbs"),
+        let none = rpcrdma_nfs3::config().expect("built in");
+        let tcp = Config::parse("engine.provider = \"tcp\"").expect("sound");
+        for (file, line, name) in [
+            (&none, "--listen 10.0.0.1:20049 --provider tcp", "tcp"),
+            (&none, "--listen 10.0.0.1:20049 --device rxe0", "verbs"),
+            (&none, "--listen shm:/run/nfs.sock", "shm"),
+            (&tcp, "--listen 10.0.0.1:20049", "tcp"),
+            (&tcp, "--listen 10.0.0.1:1 --provider verbs", "verbs"),
         ] {
             let args = parsed(&format!("nfs3 --export /srv {line}")).expect("enough");
-            let config = args.config().expect("enough");
+            let config = args.config(file).expect("enough");
             assert_eq!(config.engine().provider.as_str(), name, "{line}");
         }
     }
@@ -220,20 +218,17 @@ mod tests {
         let line = "nfs3 --export /srv --listen shm:/run/nfs.sock";
         let args = parsed(line).expect("enough");
         assert_eq!(verbs(&args), VerbsOptions::default());
-        assert_eq!(args.config().expect("enough").raw().engine.provider.as_str(), "shm");
+        assert_eq!(config(&args).raw().engine.provider.as_str(), "shm");
         assert!(args.mount().expect_err("no host").contains("--mount"));
         let args = parsed(&format!("{line} --mount 127.0.0.1:20048")).expect("enough");
         assert_eq!(args.mount(), Ok("127.0.0.1:20048".parse().expect("an address")));
     }
 
     #[test]
-    fn the_options_reach_the_configuration() {
-        let folder = Folder::new();
-        let path = folder.join("config");
-        std::fs::write(&path, "[verbs]\ndevice = \"mlx5_0\"\nretry_count = 3").expect("written");
-        let mut args = parsed("nfs3 --export /srv --listen 10.0.0.1:20049").expect("enough");
-        args.config = Some(path);
-        let options = verbs(&args);
+    fn a_device_of_the_file_is_kept() {
+        let file = Config::parse("[verbs]\ndevice = \"mlx5_0\"\nretry_count = 3").expect("sound");
+        let args = parsed("nfs3 --export /srv --listen 10.0.0.1:20049").expect("enough");
+        let options = VerbsOptions::from(args.config(&file).expect("sound").verbs());
         assert_eq!((options.device.as_deref(), options.address), (Some("mlx5_0"), None));
         assert_eq!(options.retry_count, 3);
     }

@@ -6,34 +6,53 @@ use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Arg, Command, CommandFactory, FromArgMatches, Parser};
+use rpcrdma_engine::Config;
 use rpcrdma_nfs3 as server;
 
 use crate::args::{Args, TABLE};
 
-/// The options of the command line, and those of the file of `--config` that it does not state.
-/// `None` if the man page is requested.
+/// What the command line and the file of `--config` state together.
+#[derive(Debug)]
+pub struct Stated {
+    /// The options of the command line, and those of the file that it does not state.
+    pub args: Args,
+    /// The configuration of the engine.
+    pub config: Config,
+}
+
+/// The options and the configuration. The file is read once: it may be a pipe. `None` if the man
+/// page is requested.
 ///
 /// # Errors
 /// A [`clap::Error`] if the command line is wrong, otherwise an error that names the file.
-pub fn options(line: &[OsString]) -> Result<Option<Args>, Box<dyn Error>> {
+pub fn stated(line: &[OsString]) -> Result<Option<Stated>, Box<dyn Error>> {
     // What is wrong in the line is reported below.
     let first = Args::command().ignore_errors(true).try_get_matches_from(line).ok();
     if first.as_ref().is_some_and(|options| options.get_one("man") == Some(&true)) {
         return Ok(None);
     }
-    match first.as_ref().and_then(|options| options.get_one::<PathBuf>("config")) {
-        Some(path) => read(path, line).map(Some),
-        None => Ok(Some(Args::try_parse_from(line)?)),
-    }
+    let own = server::config()?;
+    let (args, file) = match first.as_ref().and_then(|given| given.get_one::<PathBuf>("config")) {
+        Some(path) => {
+            let (file, keys) = own.load_over(path, TABLE)?;
+            (options(path, &keys, line)?, file)
+        }
+        None => (Args::try_parse_from(line)?, own),
+    };
+    let config = args.config(&file)?;
+    Ok(Some(Stated { args, config }))
 }
 
-/// The options of a command line, and those of the file that the line does not state.
-fn read(path: &Path, line: &[OsString]) -> Result<Args, Box<dyn Error>> {
-    let (_, keys) = server::config()?.load_over(path, TABLE)?;
+/// The options of a command line, and the keys of a file that the line does not state.
+fn options(
+    path: &Path,
+    keys: &[(String, String)],
+    line: &[OsString],
+) -> Result<Args, Box<dyn Error>> {
     let in_file = |what: String| format!("{}: table {TABLE}: {what}", path.display());
     let command = Args::command();
     let mut options = vec![OsString::from(command.get_name())];
-    for (key, value) in &keys {
+    for (key, value) in keys {
         options.extend(option(&command, key, value).map_err(in_file)?);
     }
     let alone = command.clone().mut_args(|option| option.required(false));
@@ -81,6 +100,9 @@ fn first_line(error: &clap::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+
     use rpcrdma_nfs3::Squash;
     use rpcrdma_tests::folder::Folder;
 
@@ -93,10 +115,8 @@ mod tests {
         std::fs::write(&path, text).expect("written");
         let line = format!("nfs3 --config {} {line}", path.display());
         let line: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        let args = options(&line).map_err(|error| error.to_string())?;
-        let args = args.expect("no man page");
-        args.config().expect("a sound configuration");
-        Ok(args)
+        let stated = stated(&line).map_err(|error| error.to_string())?;
+        Ok(stated.expect("no man page").args)
     }
 
     const ENOUGH: &str = "[nfs3]\nexport = \"/srv\"\nlisten = \"10.0.0.1:20049\"\n";
@@ -115,14 +135,16 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_the_engine_are_over_those_of_the_server() {
-        let folder = Folder::new();
-        let path = folder.join("nfs3.toml");
-        let text = format!("{ENOUGH}[connections]\ndeny = [\"10.1.0.0/16\"]");
-        std::fs::write(&path, text).expect("written");
-        let line = ["nfs3".into(), "--config".into(), path.into()];
-        let args = options(&line).expect("enough").expect("no man page");
-        let (given, usual) = (args.config().expect("sound"), server::config().expect("sound"));
+    fn keys_of_the_engine_in_a_pipe_are_over_those_of_the_server() {
+        // Which can be read once, as that of `--config <(command)`.
+        let (file, mut text) = std::io::pipe().expect("two descriptors");
+        write!(text, "{ENOUGH}[connections]\ndeny = [\"10.1.0.0/16\"]").expect("there is room");
+        drop(text);
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let line = ["nfs3", "--config", &path].map(OsString::from);
+        let Stated { args, config: given } = stated(&line).expect("sound").expect("no man page");
+        assert_eq!(args.export, Path::new("/srv"));
+        let usual = server::config().expect("sound");
         assert_eq!(given.raw().connections.deny, ["10.1.0.0/16"]);
         assert_eq!(given.connections().calls_max, usual.connections().calls_max);
         assert_eq!(given.raw().app, usual.raw().app);

@@ -76,6 +76,7 @@ mod tree;
 mod work;
 
 use std::error::Error;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -186,7 +187,7 @@ impl<P: Provider> Server<P> {
     pub fn on_end(&self, tell: impl FnOnce() + Send + 'static) {
         let serving = self.serving.clone();
         self.engine.on_failure(move |failure| {
-            eprintln!("nfs3: {failure}");
+            let _ = writeln!(io::stderr(), "nfs3: {failure}");
             if !matches!(failure.thread, EngineThread::Shard(_)) {
                 serving.close();
             }

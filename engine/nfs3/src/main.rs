@@ -16,6 +16,7 @@ mod man;
 use std::env;
 use std::error::Error;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -30,6 +31,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use args::Args;
+use file::Stated;
 
 fn main() -> ExitCode {
     let line: Vec<OsString> = env::args_os().collect();
@@ -37,7 +39,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Ok(usage)) => usage.exit(),
         Err(Err(error)) => {
-            eprintln!("nfs3: {error}");
+            let _ = writeln!(io::stderr(), "nfs3: {error}");
             ExitCode::FAILURE
         }
     }
@@ -45,15 +47,28 @@ fn main() -> ExitCode {
 
 /// What the command line asks for.
 fn act(line: &[OsString]) -> Result<(), Box<dyn Error>> {
-    match file::options(line)? {
-        Some(args) => serve(&args),
-        None => Ok(io::stdout().write_all(&man::page(Args::command())?)?),
+    match file::stated(line)? {
+        Some(Stated { args, config }) => serve(&args, config),
+        None => print(&man::page(Args::command())?),
     }
 }
 
+/// Prints a page. A reader that wants only its beginning is no failure.
+fn print(page: &[u8]) -> Result<(), Box<dyn Error>> {
+    match io::stdout().write_all(page) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Says something of the running server. That it cannot be written, because the reader is gone or
+/// a disk is full, is no failure of the server.
+fn say(line: impl Display) {
+    let _ = writeln!(io::stdout(), "nfs3: {line}");
+}
+
 /// Opens the configured device and serves.
-fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
-    let config = args.config()?;
+fn serve(args: &Args, config: Config) -> Result<(), Box<dyn Error>> {
     match config.engine().provider {
         ProviderKind::Auto | ProviderKind::Fabric => {
             run(Fabric::from_config(&config)?, config, args)
@@ -76,7 +91,7 @@ fn serve_metrics<P: Provider>(
 ) -> Result<Option<MetricsServer>, Box<dyn Error>> {
     let metrics = args.metrics.map(|at| server.metrics().serve(at)).transpose()?;
     if let Some(metrics) = &metrics {
-        println!("nfs3: metrics at {}", metrics.url());
+        say(format_args!("metrics at {}", metrics.url()));
     }
     Ok(metrics)
 }
@@ -89,30 +104,31 @@ fn run<P: Provider>(provider: P, config: Config, args: &Args) -> Result<(), Box<
     let waiting = signals.handle();
     server.on_end(move || waiting.close());
     let (address, mount) = (server.address(), server.mount_address());
-    println!("nfs3: serving {}: NFS at {address}, MOUNT at {mount}", args.export.display());
+    let export = args.export.display();
+    say(format_args!("serving {export}: NFS at {address}, MOUNT at {mount}"));
     let handle: String = server.root().data.iter().map(|byte| format!("{byte:02x}")).collect();
     #[cfg(feature = "metrics")]
     let _metrics = serve_metrics(&server, args)?;
-    println!("nfs3: the file handle of the directory is {handle}");
+    say(format_args!("the file handle of the directory is {handle}"));
     for shard in server.shards() {
-        println!("nfs3: shard {}: {}", shard.shard(), shard.obtained());
+        say(format_args!("shard {}: {}", shard.shard(), shard.obtained()));
     }
-    let status = format!("serving {}", args.export.display());
+    let status = format!("serving {export}");
     tell_manager(&[NotifyState::Ready, NotifyState::Status(&status)]);
     signals.forever().next();
     tell_manager(&[NotifyState::Stopping]);
-    println!("nfs3: stopping; {} calls wait for a worker thread", server.waiting());
+    say(format_args!("stopping; {} calls wait for a worker thread", server.waiting()));
     for shard in server.shards() {
         let stats = shard.stats();
-        println!(
-            "nfs3: shard {}: {} connections, {} calls, {} RDMA Reads, {} RDMA Writes, {} loans",
+        say(format_args!(
+            "shard {}: {} connections, {} calls, {} RDMA Reads, {} RDMA Writes, {} loans",
             shard.shard(),
             stats.connected,
             stats.calls_in,
             stats.reads,
             stats.writes,
             stats.taken
-        );
+        ));
     }
     server.stop()
 }
@@ -120,6 +136,6 @@ fn run<P: Provider>(provider: P, config: Config, args: &Args) -> Result<(), Box<
 /// Tells the service manager, if one started this program, how it is.
 fn tell_manager(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        eprintln!("nfs3: cannot tell the service manager: {error}");
+        let _ = writeln!(io::stderr(), "nfs3: cannot tell the service manager: {error}");
     }
 }

@@ -1,6 +1,7 @@
 //! An open file: its descriptors, attributes and data.
 
 use std::ffi::CString;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
@@ -181,7 +182,8 @@ impl OpenFile {
         // Kept even if restoring failed: the owner has this right anyway.
         back.inspect_err(|error| {
             let (inode, mode, stays) = (self.id.inode, mode.bits(), (mode | right).bits());
-            eprintln!(
+            let _ = writeln!(
+                io::stderr(),
                 "nfs3: cannot restore the mode of inode {inode} to {mode:o}; \
                  it remains {stays:o}: {error}"
             );
