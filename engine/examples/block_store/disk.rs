@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use arrayvec::ArrayVec;
 use rpcrdma_engine::onc::ReplyHeader;
 use rpcrdma_engine::{Finished, Loan, ShardHandle, Ticket};
+use rpcrdma_mempool::file_size;
 
 use crate::SEGMENT_LEN;
 use crate::server::{BLOCK_MAX, COMMIT, NULL, READ, SAME_LENGTH};
@@ -117,6 +118,8 @@ pub fn start(
         let (store, shard, queue) = (store.clone(), shard.clone(), queue.clone());
         let next = move || queue.lock().ok()?.recv().ok();
         std::thread::spawn(move || {
+            // A write beyond the limit of file sizes is an error, and ends no process.
+            file_size::block_signal();
             while let Some((ticket, task)) = next() {
                 let status = |why: io::Error| why.raw_os_error().unwrap_or(libc::EIO) as u32;
                 let finished = store.run(task).unwrap_or_else(|why| answer(&[status(why)]));

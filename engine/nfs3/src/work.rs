@@ -18,6 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use rpcrdma_engine::{ConnectionId, ShardHandle, Ticket};
+use rpcrdma_mempool::file_size;
 
 use crate::call::{CallOutcome, CallTask, WriteData};
 use crate::drc::{Drc, Fingerprint, Waits};
@@ -230,6 +231,8 @@ impl Workers {
             let (queue, export, drc) = (queue.clone(), export.clone(), drc.clone());
             let thread = std::thread::Builder::new().name("nfs3-worker".into());
             workers.threads.push(thread.spawn(move || {
+                // A WRITE beyond the limit of file sizes is answered, and ends no process.
+                file_size::block_signal();
                 while let Some(job) = queue.take() {
                     run(job, &export, &drc);
                 }

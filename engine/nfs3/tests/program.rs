@@ -1,39 +1,42 @@
 //! The program `rpcrdma-nfs3` in a process of its own, called over shared memory and over TCP.
 
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::process::Command;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, Command};
 
-use nfs3_types::nfs3::stable_how;
+use nfs3_types::nfs3::{nfsstat3, sattr3, set_size3, stable_how};
 use rpcrdma_engine::{Address, Config, Engine, Provider, SetupError, Shm, Tcp};
 use rpcrdma_tests::children::Started;
 use rpcrdma_tests::denied::Denied;
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::nfs::mount::mount;
-use rpcrdma_tests::nfs::{Give, Nfs, Take};
+use rpcrdma_tests::nfs::{Failure, Give, Nfs, Take};
 use rustix::fs::Mode;
-use rustix::process::{Signal, umask};
+use rustix::process::{Pid, Signal, kill_process, umask};
+
+/// The command that serves `export` in this folder, started by the words of another one.
+fn command_by(words: &[&str], folder: &Folder, at: &str) -> Command {
+    let [export, key] = ["export", "key"].map(|name| folder.join(name).display().to_string());
+    let all = [words, &[env!("CARGO_BIN_EXE_rpcrdma-nfs3")]].concat();
+    let mut command = Command::new(all[0]);
+    command.args(&all[1..]).args(["--export", &export, "--key", &key, "--squash", "none"]);
+    command.args(["--listen", at, "--mount", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]);
+    if !at.starts_with("shm:") {
+        command.args(["--provider", "tcp"]);
+    }
+    command
+}
 
 /// The program, and what it says.
 struct Program(Started);
 
 impl Program {
     fn start(folder: &Folder, at: &str) -> Program {
-        let [export, key] = ["export", "key"].map(|name| folder.join(name).display().to_string());
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rpcrdma-nfs3"));
-        command.args(["--export", &export, "--key", &key, "--squash", "none"]).args([
-            "--listen",
-            at,
-            "--mount",
-            "127.0.0.1:0",
-            "--metrics",
-            "127.0.0.1:0",
-        ]);
-        if !at.starts_with("shm:") {
-            command.args(["--provider", "tcp"]);
-        }
-        Program(Started::by(&mut command))
+        Program(Started::by(&mut command_by(&[], folder, at)))
     }
 
     /// What it says in a line behind `key`.
@@ -79,6 +82,95 @@ fn a_process_of_the_host_calls_the_server_over_shared_memory() {
 fn any_process_calls_the_server_over_tcp() {
     is_called(&Folder::new(), "127.0.0.1:0", || engine("tcp", Tcp::from_config));
 }
+
+/// Output that cannot be written: the reader has gone, or the disk is full.
+fn unwritable() -> [OwnedFd; 2] {
+    let full = File::options().write(true).open("/dev/full").expect("a device of Linux");
+    [io::pipe().expect("two descriptors").1.into(), full.into()]
+}
+
+#[test]
+fn a_server_whose_output_cannot_be_written_serves_and_stops() {
+    for output in unwritable() {
+        let folder = Folder::new();
+        std::fs::create_dir(folder.join("export")).expect("it is ours");
+        let (socket, manager) = (folder.join("nfs.sock"), folder.join("manager"));
+        let told = UnixDatagram::bind(&manager).expect("a new file");
+        let at = format!("shm:{}", socket.display());
+        let mut command = command_by(&[], &folder, &at);
+        command.env("NOTIFY_SOCKET", &manager).stderr(output.try_clone().expect("a descriptor"));
+        let mut server = Killed(command.stdout(output).spawn().expect("it is built"));
+        let mut state = [0; 256];
+        let len = told.recv(&mut state).expect("a message");
+        assert!(state[..len].starts_with(b"READY=1"));
+
+        let engine = engine("shm", Shm::from_config);
+        let client = engine.client().expect("a client");
+        let mut nfs = Nfs::connect(client, at.parse::<Address>().expect("an address"));
+        nfs.as_mut().expect("a connection").null().expect("an answer");
+        let id = i32::try_from(server.0.id()).ok().and_then(Pid::from_raw);
+        kill_process(id.expect("a process"), Signal::TERM).expect("it is ours");
+        let ended = server.0.wait().expect("it is ours");
+        assert!(ended.success(), "{ended}");
+        assert!(!socket.exists(), "it has removed its socket");
+    }
+}
+
+/// Kills the process when it is dropped.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+    }
+}
+
+#[test]
+fn a_page_whose_reader_has_gone_is_no_failure_and_one_for_a_full_disk_is() {
+    for (output, code) in unwritable().into_iter().zip([0, 1]) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rpcrdma-nfs3"));
+        let ended = command.arg("--man").stdout(output).output().expect("it is built");
+        assert_eq!(ended.status.code(), Some(code));
+        assert_eq!(ended.stderr.is_empty(), code == 0, "{:?}", ended.stderr);
+    }
+}
+
+/// The signal of this limit, SIGXFSZ, would end the process.
+#[test]
+fn a_file_that_would_exceed_the_limit_of_file_sizes_is_an_answer() {
+    let folder = Folder::new();
+    let export = folder.join("export");
+    std::fs::create_dir(&export).expect("it is ours");
+    // In blocks of 512 bytes.
+    let limited = ["sh", "-c", "ulimit -f 200; exec \"$@\"", "sh"];
+    let mut program = Program(Started::by(&mut command_by(&limited, &folder, "127.0.0.1:0")));
+    let ready = program.says("NFS at ");
+    let (address, mount_at) = ready.split_once(", MOUNT at ").expect("both addresses");
+    let mount_at = mount_at.parse().expect("an address of TCP");
+    let root = mount(mount_at, export.as_os_str().as_encoded_bytes()).expect("it is exported");
+
+    let engine = engine("tcp", Tcp::from_config);
+    let client = engine.client().expect("a client");
+    let mut nfs = Nfs::connect(client, address.parse::<Address>().expect("an address"));
+    let nfs = nfs.as_mut().expect("a connection");
+    let file = nfs.create(&root, b"file").expect("created");
+    let mut write = |offset| {
+        nfs.write(&file, offset, &[7; 4096], stable_how::UNSTABLE, Give::Apart(1))
+            .map(|written| written.count)
+    };
+    assert_eq!(write(LIMIT - 1000).expect("a part"), 1000);
+    assert!(matches!(write(LIMIT), Err(Failure::Status(nfsstat3::NFS3ERR_FBIG))));
+    for (size, is_allowed) in [(LIMIT, true), (LIMIT + 1, false)] {
+        let new = sattr3 { size: set_size3::Some(size), ..sattr3::default() };
+        let status = nfs.setattr(&file, new).map(drop);
+        assert_eq!(status.is_ok(), is_allowed, "{size}: {status:?}");
+    }
+    assert_eq!(std::fs::metadata(export.join("file")).expect("it is there").len(), LIMIT);
+}
+
+/// Bytes of a file of the limited server.
+const LIMIT: u64 = 200 * 512;
 
 /// Starts the program at this address, and calls it with a client of an engine that is opened then.
 fn is_called<P: Provider>(folder: &Folder, at: &str, open: impl FnOnce() -> Engine<P>) {
