@@ -2,7 +2,8 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io;
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
         }
     });
     ended.unwrap_or_else(|error| {
-        eprintln!("rpcrdma-bench: {error}");
+        complain(&error);
         failure
     })
 }
@@ -59,7 +60,17 @@ fn measure(mode: &Mode) -> Result<ExitCode, BenchError> {
     let args = mode.output();
     let report = mode.measure(&Session::new(args))?;
     output::write(&report, args)?;
+    let printed = output::print(&report, args);
+    // A server has served, wherever its output goes.
+    if !matches!(mode, Mode::Serve(_)) {
+        printed?;
+    }
     let verdict = verdict::judge(&report, &args.fail_if, args.strict)?;
-    verdict.lines().iter().for_each(|line| eprintln!("rpcrdma-bench: {line}"));
+    verdict.lines().iter().for_each(complain);
     Ok(verdict.exit_code())
+}
+
+/// The exit code says it, too, if this cannot be written.
+fn complain(line: impl Display) {
+    let _ = writeln!(io::stderr(), "rpcrdma-bench: {line}");
 }

@@ -1,5 +1,9 @@
 //! The configuration of the engine for one benchmark.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
 use rpcrdma_config::{Config, ConfigError, Raw};
 
 use crate::args::values::{Idle, Switch};
@@ -35,7 +39,7 @@ impl EngineArgs {
     /// page, and `storage` cut down to one program for more.
     pub(crate) fn raised(&self, need: Need, continuation: Switch) -> Result<Config, ConfigError> {
         let mut raw = match (&self.config, &self.profile) {
-            (Some(path), _) => Config::load(path)?.raw().clone(),
+            (Some(path), _) => file(path)?.raw().clone(),
             (None, Some(profile)) => Config::profile(profile)?.raw().clone(),
             (None, None) if need.data_len <= PAGE && !need.by_rdma => {
                 Config::profile("latency")?.raw().clone()
@@ -60,6 +64,19 @@ impl EngineArgs {
         raise(&mut raw, &config, need);
         Config::try_from(raw)
     }
+}
+
+/// The configuration in a file, which is read once: several parts of a run need it, and it may be a
+/// pipe.
+pub(crate) fn file(path: &Path) -> Result<Config, ConfigError> {
+    static READ: Mutex<BTreeMap<PathBuf, Config>> = Mutex::new(BTreeMap::new());
+    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(config) = read.get(path) {
+        return Ok(config.clone());
+    }
+    let config = Config::load(path)?;
+    read.insert(path.to_owned(), config.clone());
+    Ok(config)
 }
 
 /// The profile `storage` without memory for hundreds of clients.
@@ -159,6 +176,10 @@ const CONTROL_MAX: u32 = 64;
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    use std::time::Duration;
+
     use rpcrdma_config::IdlePolicy;
 
     use super::*;
@@ -175,6 +196,19 @@ mod tests {
     fn short_calls_get_the_latency_profile_as_it_is() {
         let config = config(&EngineArgs::default(), need(64, 1, 1)).expect("the profile fits");
         assert_eq!(config, Config::profile("latency").expect("it comes with the engine"));
+    }
+
+    #[test]
+    fn a_file_that_can_be_read_once_serves_every_part_of_a_run() {
+        let (file, mut text) = std::io::pipe().expect("two descriptors");
+        write!(text, "send.hold = \"3us\"").expect("there is room");
+        drop(text);
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let options = EngineArgs { config: Some(path.into()), ..EngineArgs::default() };
+        for _ in 0..2 {
+            let config = config(&options, need(64, 1, 1)).expect("it fits");
+            assert_eq!(config.send().hold, Duration::from_micros(3));
+        }
     }
 
     #[test]

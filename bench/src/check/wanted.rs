@@ -10,6 +10,7 @@ use rpcrdma_mempool::pin::CoreList;
 use super::finding::{Finding, Fix, subjects};
 use super::host::Host;
 use crate::device::{CorePair, pick};
+use crate::settings;
 
 #[derive(Debug, Clone)]
 pub struct Wanted {
@@ -40,7 +41,7 @@ impl Wanted {
         let config = match &source {
             Source::Default => Config::profile("latency")?,
             Source::Profile(name) => Config::profile(name)?,
-            Source::File(path) => Config::load(path)?,
+            Source::File(path) => settings::file(path)?,
         };
         Ok(Wanted {
             verbs: config.engine().provider == ProviderKind::Verbs,

@@ -1,7 +1,7 @@
 //! Standard output and files: the formats of a report.
 
 use std::fs::{self, OpenOptions};
-use std::io::{Write as _, stdout};
+use std::io::{ErrorKind, Write as _, stdout};
 use std::path::{Path, PathBuf};
 
 use super::report::Report;
@@ -20,6 +20,10 @@ pub fn format(args: &OutputArgs) -> Format {
 /// Tries the files that are wished, before anything is measured for nothing.
 pub fn try_files(args: &OutputArgs) -> Result<(), BenchError> {
     for (path, _) in files(args) {
+        // A pipe is opened once: its reader would take the first end for the whole.
+        if path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+            continue;
+        }
         let was_there = path.exists();
         let opened = OpenOptions::new().append(true).create(true).open(path);
         opened.map_err(|source| BenchError::Write { path: path.to_owned(), source })?;
@@ -31,12 +35,17 @@ pub fn try_files(args: &OutputArgs) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Prints a report, and writes the files that are wished.
+/// Writes the files that are wished.
 pub fn write(report: &Report, args: &OutputArgs) -> Result<(), BenchError> {
     for (path, text) in files(args) {
         fs::write(path, text(report))
             .map_err(|source| BenchError::Write { path: path.to_owned(), source })?;
     }
+    Ok(())
+}
+
+/// Prints a report.
+pub fn print(report: &Report, args: &OutputArgs) -> Result<(), BenchError> {
     say(&match format(args) {
         Format::Table => report.text(),
         Format::Json => report.json(),
@@ -64,11 +73,14 @@ fn files(args: &OutputArgs) -> Vec<(&Path, Text)> {
     wished.filter(|(path, _)| *path != Path::new("-")).collect()
 }
 
-/// Writes to the standard output; a reader that has gone away, as `head` does, is an error and not
-/// a panic.
+/// Writes to the standard output. A reader that has gone away, as `head` does, wants no more, which
+/// is no error.
 pub fn say(text: &str) -> Result<(), BenchError> {
     let mut out = stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    if written.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe) {
+        return Ok(());
+    }
     written.map_err(|source| BenchError::Write { path: "the standard output".into(), source })
 }
 
@@ -102,5 +114,22 @@ mod tests {
         let kept = fs::read_to_string(&path).expect("it is still there");
         fs::remove_file(&path).expect("the file is ours");
         assert_eq!(kept, "an older result");
+    }
+
+    #[test]
+    fn a_pipe_is_opened_once() {
+        let path = std::env::temp_dir().join(format!("rpcrdma-pipe-{}", std::process::id()));
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.expect("coreutils").success());
+        let reader = std::thread::spawn({
+            let path = path.clone();
+            move || fs::read_to_string(path)
+        });
+        let name = path.to_str().expect("a name in ASCII");
+        try_files(&OutputArgs::of(&["--json", name])).expect("it is there");
+        // Waits for the reader, which would have seen an end before.
+        fs::write(&path, "the result").expect("it is read");
+        fs::remove_file(&path).expect("it is ours");
+        assert_eq!(reader.join().expect("no panic").expect("text"), "the result");
     }
 }

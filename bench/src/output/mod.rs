@@ -16,7 +16,7 @@ pub mod verdict;
 
 pub use environment::{Environment, Lost};
 pub use figure::{At, Better, Figure, Unit};
-pub use files::{say, try_files, write};
+pub use files::{print, say, try_files, write};
 pub use report::{Axis, Curve, Distribution, Line, Listing, Report};
 pub use session::Session;
 pub(crate) use table::{Column, Row, Table, thousands};

@@ -120,12 +120,12 @@ where
         let listener =
             listener.map_err(|error| BenchError::device(WHO, format!("{wanted}: {error}")))?;
         what = format!("serve: clients connect to {}, core {}", listener.at(), cores.server);
-        session.announce(&what)?;
+        say(session, &what);
         (at, probe_time) = (Some(listener.at()), PROBE_TIME);
         before = jitter::probe(cores, probe_time)?;
         while let Some((lines, from)) = next_client(&listener)? {
             let one = here.serve(&open, Some(&listener), lines, from);
-            session.announce(&one.sentence())?;
+            say(session, &one.sentence());
             served.push(one);
             if args.once {
                 break;
@@ -135,6 +135,11 @@ where
     let after = jitter::probe(cores, probe_time)?;
     let environment = Environment::new(cores, device.notes(), [before, after]);
     Ok(report::report(what, at, environment, &served))
+}
+
+/// Says something of the server, which serves wherever its output goes.
+fn say(session: &Session, sentence: &str) {
+    let _ = session.announce(sentence);
 }
 
 /// Where engines listen if clients ask at a path: beside it, where who may connect is the same.
