@@ -98,6 +98,37 @@ fn unsafe_code_is_only_in_the_listed_files() {
     }
 }
 
+/// Programs that end by themselves, and print what they were started for.
+const PRINTERS: &[&str] = &[
+    "bench/instructions/",
+    "bench/peers/",
+    "engine/async/examples/gateway/",
+    "engine/capi/build.rs",
+    "bench/build.rs",
+    "engine/examples/epoll/",
+    "engine/suite/",
+    "tests/",
+];
+
+/// `println` and the like panic where nothing can be written: the reader has gone, the disk is full.
+/// That is no failure of what serves.
+#[test]
+fn what_serves_does_not_print_with_a_panic() {
+    for source in sources() {
+        if PRINTERS.iter().any(|place| source.name.starts_with(place))
+            || source.name.contains("/tests/")
+            || source.name.ends_with("/tests.rs")
+        {
+            continue;
+        }
+        let prints = |line: &String| {
+            ["print!", "println!", "eprint!", "eprintln!"].iter().any(|word| line.contains(word))
+        };
+        let line = source.code.iter().position(prints);
+        assert_eq!(line.map(|at| at + 1), None, "use writeln in {}", source.name);
+    }
+}
+
 /// What a turn of a shard reaches, from the completion to the wire.
 const DATA_PATH: &[&str] = &[
     "engine/fabric/src/doze.rs",

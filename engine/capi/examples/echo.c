@@ -141,6 +141,7 @@ int main(int argc, char **argv) {
     if (listen != NULL) {
         /* Before there are threads: they inherit that the signals wait for sigwait. */
         pthread_sigmask(SIG_BLOCK, &signals, NULL);
+        signal(SIGPIPE, SIG_IGN); /* The reader of what it says may end before it. */
     }
     at = listen ? listen : connect;
     if (rpcrdma_config_default(&config) != 0) {

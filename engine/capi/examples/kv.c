@@ -232,6 +232,7 @@ int main(int argc, char **argv) {
     sigaddset(&signals, SIGTERM);
     if (serves) { /* Before there are threads, which inherit that the signals wait for sigwait. */
         pthread_sigmask(SIG_BLOCK, &signals, NULL);
+        signal(SIGPIPE, SIG_IGN); /* The reader of what it says may end before it. */
     }
     snprintf(keys, sizeof keys,
              "engine.idle.policy = \"block\"\n"

@@ -105,6 +105,8 @@ int main(int argc, char **argv) {
     if (options.listen != NULL) {
         /* Before there are threads: they inherit that the signals wait for sigwait. */
         pthread_sigmask(SIG_BLOCK, &signals, NULL);
+        signal(SIGPIPE, SIG_IGN); /* The reader of what it says may end before it. */
+        signal(SIGXFSZ, SIG_IGN); /* A file that may not grow is an error of the call. */
     }
     file = options.listen ? open(options.file, O_RDWR | O_CREAT | O_EXCL, 0666)
                           : open(options.file, O_RDONLY);

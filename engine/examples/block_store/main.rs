@@ -23,8 +23,9 @@ mod server;
 mod tests;
 
 use std::error::Error;
+use std::fmt::{Arguments, Display};
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -44,13 +45,17 @@ use signal_hook::iterator::Signals;
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 fn main() -> ExitCode {
-    match run(&Args::parse(), &mut std::io::stdout()) {
+    match run(&Args::parse(), &mut io::stdout()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("block_store: {error}");
+            complain(&*error);
             ExitCode::FAILURE
         }
     }
+}
+
+fn complain(what: &(impl Display + ?Sized)) {
+    let _ = writeln!(io::stderr(), "block_store: {what}");
 }
 
 /// What this process is.
@@ -125,12 +130,15 @@ fn serve<P: Provider>(
     let mut engine = Engine::new(device, config)?;
     let (server, address) = server::start(&mut engine, store, at)?;
     let metrics = args.metrics.map(|at| engine.metrics().serve(at)).transpose()?;
+    // A server whose output cannot be written, because its reader has gone, say, serves on.
+    let mut say = |line: Arguments<'_>| drop(writeln!(out, "block_store: {line}"));
     if let Some(metrics) = &metrics {
-        writeln!(out, "block_store: metrics at {}", metrics.url())?;
+        say(format_args!("metrics at {}", metrics.url()));
     }
-    writeln!(out, "block_store: listening at {address}")?;
+    say(format_args!("listening at {address}"));
     signals.forever().next();
-    Ok(writeln!(out, "block_store: {} calls answered", server.stats().replies_out)?)
+    say(format_args!("{} calls answered", server.stats().replies_out));
+    Ok(())
 }
 
 /// A row for each block length.

@@ -20,8 +20,8 @@ use rpcrdma_engine::{
     Address, Answer, Call, Engine, Handler, PlacedItem, Provider, Reply, ShardHandle, Ticket, Turn,
 };
 
-use crate::Outcome;
 use crate::disk::{self, Store, Task};
+use crate::{Outcome, complain};
 
 /// The number is from the range that RFC 5531 leaves to users.
 pub const PROGRAM: RpcProgram =
@@ -41,7 +41,7 @@ pub fn start<P: Provider>(
     store: &Arc<Store>,
     at: Address,
 ) -> Outcome<(ShardHandle, Address)> {
-    engine.on_failure(|failure| eprintln!("block_store: {failure}"));
+    engine.on_failure(complain);
     let connections = engine.config().connections();
     let calls_max = connections.max.value() as usize * connections.credits.value() as usize;
     let store = store.clone();

@@ -11,6 +11,8 @@
 mod args;
 
 use std::error::Error;
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -45,10 +47,19 @@ fn main() -> ExitCode {
     match open(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("echo: {error}");
+            complain(error);
             ExitCode::FAILURE
         }
     }
+}
+
+/// A server whose output cannot be written, because its reader has gone, say, serves on.
+fn say(line: impl Display) {
+    let _ = writeln!(io::stdout(), "echo: {line}");
+}
+
+fn complain(line: impl Display) {
+    let _ = writeln!(io::stderr(), "echo: {line}");
 }
 
 /// Opens the device. Everything behind is the same for all of them.
@@ -69,12 +80,12 @@ fn open(args: &Args) -> Result<(), Box<dyn Error>> {
 }
 
 fn run<P: Provider>(device: P, config: Config, args: &Args) -> Result<(), Box<dyn Error>> {
-    println!("echo: over {}", device.caps().name);
+    say(format_args!("over {}", device.caps().name));
     let own = own_address(&config)?;
     let mut engine = Engine::new(device, config)?;
-    engine.on_failure(|failure| eprintln!("echo: {failure}"));
+    engine.on_failure(|failure| complain(failure));
     let metrics = args.metrics.map(|at| engine.metrics().serve(at)).transpose()?;
-    metrics.iter().for_each(|metrics| println!("echo: metrics at {}", metrics.url()));
+    metrics.iter().for_each(|metrics| say(format_args!("metrics at {}", metrics.url())));
     if let Some(server) = args.connect {
         return call(&mut engine.client()?, server, args.calls);
     }
@@ -86,11 +97,11 @@ fn run<P: Provider>(device: P, config: Config, args: &Args) -> Result<(), Box<dy
     // Before there are threads: no other thread handles the signals.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let shards = engine.start(|_| Echo)?;
-    shards.iter().for_each(|shard| println!("echo: {}", shard.obtained()));
-    println!("echo: listening at {}", engine.listen(at)?);
+    shards.iter().for_each(|shard| say(shard.obtained()));
+    say(format_args!("listening at {}", engine.listen(at)?));
     signals.forever().next();
     let answered: u64 = shards.iter().map(|shard| shard.stats().replies_out).sum();
-    println!("echo: {answered} calls answered");
+    say(format_args!("{answered} calls answered"));
     Ok(())
 }
 
@@ -111,7 +122,7 @@ fn call<P: Provider>(
     calls: u64,
 ) -> Result<(), Box<dyn Error>> {
     let peer = client.connect(server)?;
-    println!("echo: connected to {server}");
+    say(format_args!("connected to {server}"));
     let clock = Clock::new();
     let start = clock.now();
     for cookie in 0..calls {
@@ -129,6 +140,6 @@ fn call<P: Provider>(
         assert_eq!(outcome.transpose()?, Some(Ok(cookie)), "the server sent the number back");
     }
     let each = (clock.now() - start) / calls.max(1);
-    println!("echo: {calls} calls, one at a time: {each} ns each");
+    say(format_args!("{calls} calls, one at a time: {each} ns each"));
     Ok(())
 }

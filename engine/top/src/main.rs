@@ -33,11 +33,18 @@ use source::Source;
 fn main() -> ExitCode {
     match act() {
         Ok(()) => ExitCode::SUCCESS,
+        // The reader wants no more, as `head` does.
+        Err(error) if is_broken_pipe(&*error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("rpcrdma-top: {error}");
+            let _ = writeln!(io::stderr(), "rpcrdma-top: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    kind == Some(io::ErrorKind::BrokenPipe)
 }
 
 /// What the command line asks for.

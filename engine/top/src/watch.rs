@@ -1,7 +1,7 @@
 //! Watching: looks at the process again and again, and shows each look until the user ends it.
 
 use std::error::Error;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -85,7 +85,9 @@ fn in_lines(url: &str, looks: &Receiver<Look>) -> Result<(), Box<dyn Error>> {
                 plain::print(&tables(before.as_ref(), &now)[..3], &mut io::stdout().lock())?;
                 before = Some(now);
             }
-            Err(why) => eprintln!("rpcrdma-top: no answer from {url}: {why}"),
+            Err(why) => {
+                let _ = writeln!(io::stderr(), "rpcrdma-top: no answer from {url}: {why}");
+            }
         }
     }
     Ok(())

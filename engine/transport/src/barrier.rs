@@ -53,7 +53,11 @@ pub fn heavy() {
 #[cfg(not(loom))]
 #[cold]
 fn is_gone(error: &std::io::Error) -> ! {
-    eprintln!(
+    use std::io::Write;
+
+    // Without `eprintln`, which panics where nothing can be written.
+    let _ = writeln!(
+        std::io::stderr(),
         "rpcrdma: membarrier(2) worked at first and fails now: {error}; without it memory in use \
          could be given back. Allow it, or forbid it (seccomp) before the engine starts"
     );

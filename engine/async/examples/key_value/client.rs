@@ -10,7 +10,7 @@ use rpcrdma_engine::{
 };
 
 use crate::protocol::{GET, PUT, VALUE_MAX, begin, read_value, value};
-use crate::{CALL_TIME, Outcome};
+use crate::{CALL_TIME, Outcome, say};
 
 /// Calls under way: each key has one at most.
 const SLOTS: u64 = 32;
@@ -36,15 +36,15 @@ pub fn run<P: Provider>(
         client.poll()?;
         if told.elapsed() >= Duration::from_secs(1) {
             told = Instant::now();
-            println!("client: {:?}", client.counts);
+            say(format_args!("client: {:?}", client.counts));
         }
     }
-    println!("client: stops with {} calls under way", client.session.open_calls());
+    say(format_args!("client: stops with {} calls under way", client.session.open_calls()));
     client.session.close();
     while !client.session.is_closed() {
         client.poll()?;
     }
-    println!("client: stopped: {:?}", client.counts);
+    say(format_args!("client: stopped: {:?}", client.counts));
     Ok(())
 }
 
@@ -114,7 +114,7 @@ impl<P: Provider> Client<P> {
             let completed = match done.result() {
                 Ok(reply) => slot.replied(reply, counts),
                 Err(failed) => {
-                    println!("client: {failed}");
+                    say(format_args!("client: {failed}"));
                     counts.failed += 1;
                     // The server may still execute it: this key is not used again.
                     *slot = Slot { key: slot.key + SLOTS, ..Slot::default() };
@@ -126,7 +126,7 @@ impl<P: Provider> Client<P> {
             }
         });
         while let Some(event) = self.session.next_event() {
-            println!("client: {event:?}");
+            say(format_args!("client: {event:?}"));
             if let SessionEvent::NotConnected {
                 why: SetupError::Connect { reason: ConnectError::Rejected(why), .. },
                 ..

@@ -10,7 +10,7 @@ use rpcrdma_engine::{
 use tokio::task::JoinSet;
 
 use crate::protocol::{GET, PUT, VALUE_MAX, begin, read_value, value};
-use crate::{CALL_TIME, Outcome};
+use crate::{CALL_TIME, Outcome, say};
 
 /// Runs tasks that make `calls` altogether, or fewer if they are told to stop.
 pub fn run<P: Provider>(
@@ -33,7 +33,7 @@ pub fn run<P: Provider>(
             verified += count??;
         }
         client.close().await;
-        println!("tokio: stopped: {verified} values verified");
+        say(format_args!("tokio: stopped: {verified} values verified"));
         Ok(())
     })
 }

@@ -16,7 +16,8 @@ mod server;
 mod tests;
 
 use std::error::Error;
-use std::io;
+use std::fmt::Arguments;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -94,12 +95,18 @@ fn play<P: Provider>(
 ) -> Outcome<()> {
     let engine = Engine::new(device, config)?;
     let metrics = args.metrics.map(|at| engine.metrics().serve(at)).transpose()?;
-    metrics.iter().for_each(|metrics| println!("key_value: metrics at {}", metrics.url()));
+    metrics.iter().for_each(|metrics| say(format_args!("key_value: metrics at {}", metrics.url())));
     match args.role {
         Role::Serve => server::run(engine, args.at, stopped),
         Role::Call => client::run(&engine, args.at, args.calls, stopped),
         Role::Tokio => futures::run(&engine, args.at, args.calls, stopped),
     }
+}
+
+/// Prints a line. A server whose output cannot be written, because its reader has gone, say, serves
+/// on.
+fn say(line: Arguments<'_>) {
+    let _ = writeln!(io::stdout(), "{line}");
 }
 
 /// Turns true, and wakes this thread, when a signal asks the program to end.

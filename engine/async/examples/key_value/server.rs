@@ -18,18 +18,18 @@ use rpcrdma_engine::{
     ShardHandle, Ticket, Turn,
 };
 
-use crate::Outcome;
 use crate::protocol::{GET, NULL, PROGRAM, VALUE_MAX};
+use crate::{Outcome, say};
 
 /// Serves until it is told to stop, and says each second what it has done.
 pub fn run<P: Provider>(mut engine: Engine<P>, at: Address, stopped: &AtomicBool) -> Outcome<()> {
     let server = SystemTime::UNIX_EPOCH.elapsed()?.as_nanos() as u64;
     let (jobs, queue) = channel();
     let worker = thread::spawn(move || work(&queue, server));
-    engine.on_failure(|failure| eprintln!("server: {failure}"));
+    engine.on_failure(|failure| say(format_args!("server: {failure}")));
     let shards =
         engine.start(move |shard| Store { shard, jobs: jobs.clone(), gets: VecDeque::new() })?;
-    println!("server: listening at {}", engine.listen(at)?);
+    say(format_args!("server: listening at {}", engine.listen(at)?));
     while !stopped.load(Ordering::Relaxed) {
         thread::park_timeout(Duration::from_secs(1));
         report(&engine, &shards);
@@ -38,20 +38,23 @@ pub fn run<P: Provider>(mut engine: Engine<P>, at: Address, stopped: &AtomicBool
     engine.stop();
     report(&engine, &shards);
     worker.join().map_err(|_| "the worker has panicked")?;
-    println!("server: stopped");
+    say(format_args!("server: stopped"));
     Ok(())
 }
 
 fn report<P: Provider>(engine: &Engine<P>, shards: &[ShardHandle]) {
     for shard in shards {
         let (stats, number, up) = (shard.stats(), shard.shard(), shard.connections());
-        println!(
+        say(format_args!(
             "server: shard {number}: {up} connections, {} calls, {} answers, {} segments taken",
             stats.calls_in, stats.replies_out, stats.taken
-        );
+        ));
     }
     let peers = engine.admissions();
-    println!("server: {} peers accepted, {} not allowed", peers.accepted, peers.not_allowed);
+    say(format_args!(
+        "server: {} peers accepted, {} not allowed",
+        peers.accepted, peers.not_allowed
+    ));
 }
 
 /// What the worker does for a call.

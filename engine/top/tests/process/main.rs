@@ -149,6 +149,21 @@ fn names(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
+fn a_reader_that_has_gone_ends_it_without_a_word() {
+    with_engine(1, |engine| {
+        let server = engine.metrics().serve(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let server = server.expect("a port");
+        for options in [&["--once", "--json"][..], &["--once", "--interval", "0.1"], &[]] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_rpcrdma-top"));
+            command.args(["--connect", &server.url()]).args(options);
+            let unread = std::io::pipe().expect("two descriptors").1;
+            let ended = command.stdout(unread).output().expect("it is built with the tests");
+            assert!(ended.status.success() && ended.stderr.is_empty(), "{options:?}: {ended:?}");
+        }
+    });
+}
+
+#[test]
 fn the_dashboard_asks_for_metrics_that_there_are() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/grafana/rpcrdma.json");
     let text = std::fs::read_to_string(path).expect("the dashboard");
