@@ -265,19 +265,37 @@ fn the_endpoint_answers_get_metrics_only() {
     scene.scrape();
 }
 
+/// A parser of Prometheus's older format would find counters without samples.
 #[test]
-fn prometheus_gets_openmetrics_and_a_browser_gets_text() {
+fn the_content_has_the_type_that_it_is_of() {
     let scene = Scene::new();
-    let kind = |accept: &str| {
+    for accept in [
+        "",
+        "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.3\r\n",
+        "Accept: text/plain\r\n",
+        "Accept: text/plain\r\nAccept: application/openmetrics-text; q=0\r\n",
+        "ACCEPT: Application/OpenMetrics-Text\r\n",
+    ] {
         let answer = scene.get(&format!("GET /metrics HTTP/1.1\r\nHost: x\r\n{accept}\r\n"));
         let kind = answer.lines().find_map(|line| line.strip_prefix("content-type: "));
-        kind.expect("a type").to_owned()
-    };
-    let openmetrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    let asked = "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.3\r\n";
-    assert_eq!(kind(asked), openmetrics);
-    assert_eq!(kind("Accept: text/html,*/*;q=0.8\r\n"), "text/plain; charset=utf-8");
-    assert_eq!(kind(""), "text/plain; charset=utf-8");
+        assert_eq!(kind, Some("application/openmetrics-text; version=1.0.0; charset=utf-8"));
+        // The mark of this format.
+        assert!(answer.ends_with("\n# EOF\n"), "{accept}");
+    }
+    let missing = scene.get("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(missing.contains("content-type: text/plain; charset=utf-8\r\n"), "{missing}");
+}
+
+#[test]
+fn the_head_is_that_of_an_answer() {
+    let scene = Scene::new();
+    let answer = scene.get("HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert!(head.contains("content-type: application/openmetrics-text"), "{head}");
+    assert_eq!(body, "");
+    let refused = scene.get("POST /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(refused.contains("allow: GET, HEAD\r\n"), "{refused}");
 }
 
 #[test]

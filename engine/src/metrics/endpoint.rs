@@ -1,4 +1,4 @@
-//! The endpoint: answers `GET /metrics` on a thread of its own.
+//! The endpoint: answers `GET /metrics` and `HEAD /metrics` on a thread of its own.
 //!
 //! Everything that a client can make it hold or wait for is bounded: connections at a time, the
 //! time and the length of a request, and one scrape at a time. Further clients wait in the kernel's
@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -124,6 +124,8 @@ async fn serve(stream: TcpStream, scrape: Scrape) {
     let service = service_fn(|request| respond(request, scrape.clone()));
     let mut http = http1::Builder::new();
     http.keep_alive(false).max_buf_size(REQUEST_LEN_MAX).max_headers(HEADERS_MAX);
+    // A write of one piece raises no SIGPIPE if the client has gone; writev(2) may.
+    http.writev(false);
     http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME_MAX);
     // The client has gone, or spoke no HTTP: there is no one to tell.
     let _ = http.serve_connection(TokioIo::new(stream), service).await;
@@ -134,17 +136,16 @@ async fn respond(
     scrape: Scrape,
 ) -> Result<Response<String>, Infallible> {
     let mut response = Response::new(String::new());
-    let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
-    let is_openmetrics = accept.is_some_and(|accept| accept.contains(OPENMETRICS));
-    let kind = if is_openmetrics { OPENMETRICS_TEXT } else { PLAIN_TEXT };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(PLAIN_TEXT));
     if request.uri().path() != PATH {
         *response.status_mut() = StatusCode::NOT_FOUND;
         *response.body_mut() = format!("nothing but {PATH} is here\n");
-    } else if request.method() != Method::GET {
+    } else if ![Method::GET, Method::HEAD].contains(request.method()) {
         *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     } else if let Ok(text) = tokio::task::spawn_blocking(move || scrape()).await {
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(OPENMETRICS));
         *response.body_mut() = text;
     } else {
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
@@ -153,10 +154,10 @@ async fn respond(
 }
 
 const PATH: &str = "/metrics";
-/// As Prometheus asks for it.
-const OPENMETRICS: &str = "application/openmetrics-text";
-const OPENMETRICS_TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// For all others: a browser shows it.
+/// Of the one format that there is, whatever a client accepts: a parser of another one would find
+/// no counters in it.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Of errors.
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 /// Connections at a time.
 const CONNECTIONS_MAX: usize = 8;
