@@ -30,7 +30,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let script = Path::new(&folder).join("ld.bfd");
     fs::write(
         &script,
-        SCRIPT.replace("@MAP@", &map.display().to_string()).replace("@LD@", linker),
+        SCRIPT
+            .replace("@MAP@", &quoted(&map.display().to_string()))
+            .replace("@LD@", &quoted(linker)),
     )?;
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
     println!("cargo::rustc-cdylib-link-arg=-B{folder}");
@@ -38,13 +40,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// A path as one word of a shell script.
+fn quoted(path: &str) -> String {
+    format!("'{}'", path.replace('\'', r"'\''"))
+}
+
 const SCRIPT: &str = r#"#!/bin/sh
 for argument; do
     shift
     case $argument in
-        --version-script=*) argument='--version-script=@MAP@' ;;
+        --version-script=*) argument=--version-script=@MAP@ ;;
     esac
     set -- "$@" "$argument"
 done
-exec '@LD@' "$@"
+exec @LD@ "$@"
 "#;
