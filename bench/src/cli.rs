@@ -16,7 +16,8 @@ use crate::output::{Report, Session};
 
 /// Latency and throughput of RPC-over-RDMA, compared with the floor of the machine.
 ///
-/// Two threads on two cores, a client and a server, over the software fabric or an RDMA device.
+/// Two threads on two cores, a client and a server, over the software fabric or an RDMA device; or
+/// two processes, over shared memory or TCP.
 /// Without a mode it runs `lat`: the round trip of a 64 byte echo.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "rpcrdma-bench", version, after_help = EXAMPLES, max_term_width = 100)]

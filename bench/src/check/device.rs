@@ -239,8 +239,8 @@ const CARDS: &[(&str, &str)] = &[
 
 subjects! {
     LIBRARIES = "libraries":
-        "A device needs them; without them only the software fabric works.";
-    DEVICE = "device": "RDMA needs a device; the software fabric, inside one process, needs none.";
+        "A device needs them; without them TCP, shared memory and the software fabric work.";
+    DEVICE = "device": "An RDMA device; TCP, shared memory and the software fabric need none.";
     MODULES = "modules":
         "They pass requests to the device: without them it cannot be opened.";
     FILES = "device-files": "A device is opened through these files, for reading and writing.";

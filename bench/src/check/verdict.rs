@@ -72,19 +72,20 @@ impl Reach {
                     .to_owned()
             }
             Reach::Fabric => {
-                "This machine can show the software fabric, and shared memory between \
-                              two processes: what the protocol costs, beside the floor of the \
+                "This machine can show the software fabric, and shared memory and TCP \
+                              between two processes: what the protocol costs, beside the floor of the \
                               machine. Its times are those of this processor, its ratios hold for \
                               others."
                     .to_owned()
             }
             Reach::SoftRoce => format!(
                 "This machine can show soft-RoCE ({device}): the whole way through verbs and the \
-                 kernel's driver, with messages of some 20 us; and the software fabric."
+                 kernel's driver, with messages of some 20 us; and TCP, shared memory and the \
+                 software fabric."
             ),
             Reach::Nic => format!(
-                "This machine can show a NIC ({device}): the times of a deployment; and the \
-                 software fabric."
+                "This machine can show a NIC ({device}): the times of a deployment; and TCP, \
+                 shared memory and the software fabric."
             ),
         }
     }

@@ -47,14 +47,16 @@ pub enum SetupError {
     },
     /// An RDMA library is missing, or lacks a function.
     #[error(
-        "the RDMA libraries are missing: {library} cannot be used ({reason}); install libibverbs1, \
-         librdmacm1 and ibverbs-providers, or open shared memory or the software fabric"
+        "the RDMA libraries are missing: {library} cannot be used ({reason}); {advice}; TCP, shared \
+         memory and the software fabric need none"
     )]
     Library {
         /// The library.
         library: &'static str,
         /// Why not.
         reason: String,
+        /// What helps.
+        advice: &'static str,
     },
     /// The requested RDMA device does not exist.
     #[error("no RDMA device {wanted}; found: {found}")]

@@ -1,5 +1,6 @@
 //! What a session tells of its connections.
 
+use std::fmt;
 use std::time::Duration;
 
 use rpcrdma_provider::{Address, SetupError};
@@ -34,4 +35,64 @@ pub enum SessionEvent {
         /// When the next address is tried, from then on.
         again_in: Duration,
     },
+}
+
+impl fmt::Display for SessionEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SessionEvent::Connected { address, peer } => {
+                write!(f, "connected to {address} (connection {peer})")
+            }
+            SessionEvent::Lost { address, why } => {
+                write!(f, "connection to {address} lost: {why}")
+            }
+            SessionEvent::NotConnected { address, why, again_in } => {
+                write!(f, "{}; next attempt in {again_in:?}", Reason(*address, why))
+            }
+        }
+    }
+}
+
+/// Why a connection was not made, with its address once.
+struct Reason<'a>(Address, &'a SetupError);
+
+impl fmt::Display for Reason<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1 {
+            // It names the address.
+            error @ SetupError::Connect { .. } => write!(f, "{error}"),
+            other => write!(f, "cannot connect to {}: {other}", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rpcrdma_provider::ConnectError;
+
+    use super::*;
+
+    #[test]
+    fn an_event_reads_as_a_sentence() {
+        let address: Address = "10.0.0.1:20049".parse().expect("an address");
+        let peer = ConnectionId::first(3);
+        let refused = SetupError::connect(address, ConnectError::NoListener);
+        let again_in = Duration::from_millis(200);
+        let shown = [
+            SessionEvent::Connected { address, peer },
+            SessionEvent::Lost { address, why: CloseReason::PeerGone },
+            SessionEvent::NotConnected { address, why: refused, again_in },
+            SessionEvent::NotConnected { address, why: SetupError::Stopped, again_in },
+        ]
+        .map(|event| event.to_string());
+        assert_eq!(shown[0], "connected to 10.0.0.1:20049 (connection 3.0)");
+        assert_eq!(format!("{peer:?}"), "ConnectionId(3.0)");
+        assert_eq!(shown[1], format!("connection to {address} lost: {}", CloseReason::PeerGone));
+        assert!(shown[2].starts_with("cannot connect to 10.0.0.1:20049: no listener"), "{shown:?}");
+        assert!(shown[2].ends_with("; next attempt in 200ms"), "{shown:?}");
+        assert!(
+            shown[3].starts_with("cannot connect to 10.0.0.1:20049: the engine is"),
+            "{shown:?}"
+        );
+    }
 }

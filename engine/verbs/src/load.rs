@@ -62,7 +62,10 @@ impl Opened {
         let opened = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) };
         match opened {
             Ok(library) => Ok(Opened { library: Box::leak(Box::new(library)), name }),
-            Err(error) => Err(SetupError::Library { library: name, reason: reason(&error) }),
+            Err(error) => {
+                let (reason, advice) = (reason(&error), advice());
+                Err(SetupError::Library { library: name, reason, advice })
+            }
         }
     }
 
@@ -78,11 +81,22 @@ impl Opened {
             Ok(symbol) => Ok(*symbol),
             Err(error) => {
                 let reason = format!("{name}: {}", reason(&error));
-                Err(SetupError::Library { library: self.name, reason })
+                Err(SetupError::Library { library: self.name, reason, advice: LATER })
             }
         }
     }
 }
+
+/// What makes a library load.
+fn advice() -> &'static str {
+    // Without a dynamic linker, no library that is installed helps.
+    if cfg!(target_feature = "crt-static") { NOT_STATIC } else { INSTALL }
+}
+
+const INSTALL: &str = "install libibverbs1, librdmacm1 and ibverbs-providers";
+const NOT_STATIC: &str = "this program is linked statically and loads no library: build it for a \
+                          target with a dynamic C library, such as x86_64-unknown-linux-gnu";
+const LATER: &str = "install a later version of rdma-core";
 
 /// The dynamic linker's message; the error itself only names the linker function that failed.
 fn reason(error: &libloading::Error) -> String {
@@ -120,7 +134,7 @@ mod tests {
         let error = Opened::open("librdmacm.so.999").err().expect("it is not there");
         let error = error.to_string();
         assert!(error.contains("librdmacm.so.999"), "{error}");
-        assert!(error.contains("libibverbs1") && error.contains("fabric"), "{error}");
+        assert!(error.contains("libibverbs1") && error.contains("TCP"), "{error}");
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl<P: Provider> Client<P> {
             }
         });
         while let Some(event) = self.session.next_event() {
-            say(format_args!("client: {event:?}"));
+            say(format_args!("client: {event}"));
             if let SessionEvent::NotConnected {
                 why: SetupError::Connect { reason: ConnectError::Rejected(why), .. },
                 ..

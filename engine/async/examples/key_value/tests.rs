@@ -140,7 +140,7 @@ fn a_server_that_is_killed_and_returns_delays_its_clients_and_nothing_else() {
     says(&mut client, "Lost");
     says(&mut client, "NotConnected");
     let server = folder.server();
-    says(&mut client, "client: Connected");
+    says(&mut client, "client: connected");
     let before = says(&mut client, "client: Counts");
     while count(&says(&mut client, "client: Counts"), "verified") <= count(&before, "verified") {}
     let counts = stop(client);

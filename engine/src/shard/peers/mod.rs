@@ -9,6 +9,7 @@ pub(crate) mod admit;
 pub(crate) mod close;
 mod properties;
 
+use core::fmt;
 use core::ops::Range;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
@@ -22,11 +23,32 @@ use crate::shard::send::lane::Lane;
 use crate::shard::send::messages::NONE;
 use crate::stats::tally::{Counts, Tally, Totals};
 
-/// Identifies a connection of one shard. Stale once the connection has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// Identifies a connection of one shard. Stale once the connection has ended. It is shown as the
+/// place of the connection and the number of those that had this place before: `2.0`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConnectionId {
     pub(crate) index: u32,
     pub(crate) generation: u32,
+}
+
+#[cfg(test)]
+impl ConnectionId {
+    /// The first connection of a place.
+    pub(crate) fn first(index: u32) -> ConnectionId {
+        ConnectionId { index, generation: FIRST }
+    }
+}
+
+impl fmt::Display for ConnectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.index, self.generation.wrapping_sub(FIRST))
+    }
+}
+
+impl fmt::Debug for ConnectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ConnectionId({self})")
+    }
 }
 
 /// One connection of a shard. Field order is fixed: a plain message uses two cache lines. These are

@@ -79,6 +79,7 @@ impl Ops {
         let lacking = |what: &str| SetupError::Library {
             library: "libibverbs.so.1",
             reason: format!("the driver of the device has no {what}"),
+            advice: "use another device",
         };
         // SAFETY: the context is open; its table was filled in before the context was returned, and
         // does not change.
