@@ -14,8 +14,8 @@ use crate::nodes::OpenFiles;
 use crate::rights::may_write;
 use crate::status::{Status, status};
 
-/// Applies the requested changes with the identity `who`. The length comes last, because it cannot be
-/// restored: a change that the caller may not make leaves it alone.
+/// Applies the requested changes with the identity `who`. The length comes last, because it cannot
+/// be restored: a change that the caller may not make leaves it alone.
 pub fn apply(
     nodes: &OpenFiles,
     node: &OpenFile,

@@ -192,8 +192,8 @@ impl Assumed {
 impl Drop for Assumed {
     fn drop(&mut self) {
         if let Err(error) = self.restore() {
-            // Continuing with a wrong identity would be worse than ending the process; a panic would
-            // be caught. An error of writing cannot be reported.
+            // Continuing with a wrong identity would be worse than ending the process; a panic
+            // would be caught. An error of writing cannot be reported.
             let _ = writeln!(
                 io::stderr(),
                 "nfs3: the server ends: a thread cannot return from the identity of a caller to \

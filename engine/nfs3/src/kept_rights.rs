@@ -1,4 +1,4 @@
-//! The rights of the last callers to an open file, as long as nothing that they follow from changes.
+//! The rights of the last callers to an open file, as long as its attributes do not change.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -57,6 +57,6 @@ impl KeptRights {
 
 /// The number of callers whose rights to one file are kept.
 const KEPT_MAX: usize = 4;
-/// A change of an ACL that is too quick for the clock of the file system, and a change of the mount,
-/// are seen after this time.
+/// A change of an ACL that is too quick for the clock of the file system, and a change of the
+/// mount, are seen after this time.
 const KEPT_FOR: Duration = Duration::from_secs(5);

@@ -3,8 +3,8 @@
 //!
 //! A need that is found out during a call may have been met halfway: a file is made and cannot be
 //! opened, an identity is assumed and cannot be left. So all needs are one list, and a server that
-//! lacks one does not start. A system call is tried with arguments that do nothing: an empty name, or
-//! a descriptor without data.
+//! lacks one does not start. A system call is tried with arguments that do nothing: an empty name,
+//! or a descriptor without data.
 
 use std::fmt;
 use std::io::IoSlice;
@@ -44,6 +44,7 @@ pub fn check(directory: &Path) -> Result<(), NeedError> {
 
 /// Why the server does not start.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum NeedError {
     /// The directory cannot be opened.
     Directory(String, Errno),
@@ -108,9 +109,9 @@ const IDENTITY: &str = "a server that runs as root assumes the users and groups 
 /// All needs. The identities come last.
 static NEEDS: [Need; 24] = [
     Need {
-        remedy: "the server opens files by it, so that no path leaves the exported directory: it \
-                 needs Linux 5.8, and a filter of system calls that allows it (RestrictSUIDSGID= of \
-                 systemd does not)",
+        remedy: "the server opens files by it, so that no path leaves the exported directory: \
+                 it needs Linux 5.8, and a filter of system calls that allows it \
+                 (RestrictSUIDSGID= of systemd does not)",
         ..call("openat2(2)", |it| {
             let inside = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
             openat2(it, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), inside).map(drop)
@@ -176,8 +177,8 @@ static NEEDS: [Need; 24] = [
         },
     },
     Need {
-        remedy: "the server asks the kernel for the rights of its callers: it needs Linux 5.8, and a \
-                 filter of system calls that allows it",
+        remedy: "the server asks the kernel for the rights of its callers: it needs Linux 5.8, and \
+                 a filter of system calls that allows it",
         ..call("faccessat2(2)", |_| {
             // Without it, and for the user that the process runs as, faccessat(2) does as well.
             let is_root = rustix::process::geteuid().is_root();

@@ -1,5 +1,5 @@
-//! An answer says what was done: each system call of each procedure fails in turn, and the files and
-//! the answer are compared.
+//! An answer says what was done: each system call of each procedure fails in turn, and the files
+//! and the answer are compared.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -343,8 +343,8 @@ impl Outcome {
             Status::NFS3_OK => Some("it was not done"),
             Status::NFS3ERR_STALE | Status::NFS3ERR_ACCES => Some("the file is there"),
             _ if now == before => None,
-            // RFC 1813 3.3.2: a failed SETATTR may have changed some attributes; its repetition sets
-            // all of them.
+            // RFC 1813 3.3.2: a failed SETATTR may have changed some attributes; its repetition
+            // sets all of them.
             _ if matches!(call, Call::SetAttributes | Call::CreateExisting) => None,
             Status::NFS3ERR_JUKEBOX => Some("a repetition finds what it has done"),
             // It was done, and may be lost. What was made was removed.

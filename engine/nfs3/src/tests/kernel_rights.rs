@@ -4,8 +4,8 @@
 //!   export/N/  the case, changed by the procedures ── with the identity of the caller
 //!   twin/N/    the same, changed by system calls ──── on a thread of the caller
 //! ```
-//! A case is a directory with a file: owners, groups, modes, POSIX ACLs, and whether the file system
-//! is read-only. Statuses, granted rights and the attributes of the two directories are compared.
+//! A case is a directory with a file: owners, groups, modes, POSIX ACLs, and whether the file
+//! system is read-only. Statuses, granted rights and the attributes of the two directories are compared.
 
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
