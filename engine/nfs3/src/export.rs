@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use arrayvec::ArrayVec;
 use nfs3_types::nfs3::{nfs_fh3, writeverf3};
 use rpcrdma_engine::Config;
 use rustix::fs::{FileType, fdatasync, fsync};
@@ -221,19 +222,16 @@ impl Export {
     /// Prevents other threads from changing a directory, or the attributes of a file, while the
     /// guard lives.
     pub fn change(&self, node: &OpenFile) -> MutexGuard<'_, ()> {
-        lock(&self.changing[stripe(node)])
+        lock(&self.changing[stripe(node.id().inode)])
     }
 
-    /// As [`Export::change`], for two files.
-    pub fn change_both(
-        &self,
-        one: &OpenFile,
-        other: &OpenFile,
-    ) -> (MutexGuard<'_, ()>, Option<MutexGuard<'_, ()>>) {
-        let (low, high) = (stripe(one).min(stripe(other)), stripe(one).max(stripe(other)));
+    /// As [`Export::change`], for all files with these inode numbers.
+    pub fn change_all<const N: usize>(&self, inodes: [u64; N]) -> ArrayVec<MutexGuard<'_, ()>, N> {
+        let mut stripes = inodes.map(stripe);
         // Always in this order, to avoid a deadlock.
-        let first = lock(&self.changing[low]);
-        (first, (low != high).then(|| lock(&self.changing[high])))
+        stripes.sort_unstable();
+        let each_once = stripes.chunk_by(|one, other| one == other).map(|same| same[0]);
+        each_once.map(|stripe| lock(&self.changing[stripe])).collect()
     }
 }
 
@@ -248,8 +246,8 @@ impl Storage<'_> {
     }
 }
 
-fn stripe(node: &OpenFile) -> usize {
-    (node.id().inode % STRIPES as u64) as usize
+fn stripe(inode: u64) -> usize {
+    (inode % STRIPES as u64) as usize
 }
 
 const STRIPES: usize = 64;

@@ -166,9 +166,16 @@ pub fn rename(
 ) -> Results<RENAME3resok, RENAME3resfail> {
     let from = export.find(&arguments.from.dir).map_err(bare)?;
     let to = export.find(&arguments.to.dir).map_err(bare)?;
-    let _alone = export.change_both(&from, &to);
-    let (from_before, to_before) = (from.before(), to.before());
     let (old, new) = (arguments.from.name.as_ref(), arguments.to.name.as_ref());
+    // A change of a name in a directory that is moved must not span the move, which changes the
+    // directory, too.
+    let inode = |node: &OpenFile| node.id().inode;
+    let moving = ordinary(old)
+        .ok()
+        .and_then(|()| seen_at(&from, old))
+        .map_or(inode(&from), |moving| moving.id().inode);
+    let _alone = export.change_all([inode(&from), inode(&to), moving]);
+    let (from_before, to_before) = (from.before(), to.before());
     let renamed = ordinary(old).and_then(|()| ordinary(new)).and_then(|()| {
         let storages = [export.storage(&from)?, export.storage(&to)?];
         let (moved, replaced) = (seen_at(&from, old), seen_at(&to, new));
@@ -420,3 +427,41 @@ const NEW: OFlags = OFlags::WRONLY
     .union(OFlags::CLOEXEC);
 /// The longest name in bytes.
 pub const NAME_MAX: usize = 255;
+
+#[cfg(test)]
+mod tests {
+    use nfs3_types::nfs3::filename3;
+    use nfs3_types::xdr_codec::Opaque;
+
+    use super::*;
+    use crate::tests::Scratch;
+
+    #[test]
+    fn a_directory_is_not_moved_while_a_name_in_it_changes() {
+        let scratch = Scratch::new();
+        std::fs::create_dir(scratch.export().join("old")).expect("made");
+        let export = scratch.opened();
+        let root = export.nodes().root().clone();
+        let moving = export.nodes().look_up(&root, b"old").expect("it is there");
+        let place = |name: &'static [u8]| diropargs3 {
+            dir: export.handle(&root),
+            name: filename3(Opaque::borrowed(name)),
+        };
+        let arguments = RENAME3args { from: place(b"old"), to: place(b"new") };
+        std::thread::scope(|scope| {
+            let changing = export.change(&moving);
+            let renamed = scope.spawn(|| rename(&export, &Identity::Server, &arguments).is_ok());
+            for _each in 0..10_000 {
+                std::thread::yield_now();
+            }
+            let is_moved = scratch.export().join("new").exists();
+            drop(changing);
+            assert!(renamed.join().expect("no panic"));
+            assert!(!is_moved);
+        });
+        assert!(scratch.export().join("new").exists());
+        // Two names of one directory, whose lock is taken once.
+        let arguments = RENAME3args { from: place(b"new"), to: place(b"new") };
+        assert!(rename(&export, &Identity::Server, &arguments).is_ok());
+    }
+}
