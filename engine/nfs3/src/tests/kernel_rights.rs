@@ -4,8 +4,8 @@
 //!   export/N/  the case, changed by the procedures ── with the identity of the caller
 //!   twin/N/    the same, changed by system calls ──── on a thread of the caller
 //! ```
-//! A case is a directory with a file: owners, groups, modes, POSIX ACLs, and whether the file
-//! system is read-only. Statuses, granted rights and the attributes of the two directories are compared.
+//! A case is a directory with a file: owners, groups, modes, POSIX ACLs, capabilities that root
+//! lacks, and whether the file system is read-only. Statuses, granted rights and the attributes of the two directories are compared.
 
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -31,7 +31,10 @@ use rustix::fs::{
     statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
-use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use rustix::thread::{
+    CapabilitySet, capabilities, set_capabilities, set_thread_groups, set_thread_res_gid,
+    set_thread_res_uid,
+};
 
 use crate::at_once;
 use crate::call::{CallOutcome, CallTask, WriteData};
@@ -246,6 +249,8 @@ struct Case {
     file: Guards,
     kind: Kind,
     caller: Credentials,
+    /// What root of the server lacks.
+    lacks: CapabilitySet,
     change: Change,
 }
 
@@ -278,6 +283,7 @@ impl Case {
             file: Guards::draw(draw, has_acls && kind != Kind::Link, kind == Kind::Directory),
             kind,
             caller: Credentials { uid: draw.of(&UIDS), gid: draw.of(&GIDS), groups },
+            lacks: LACKED.into_iter().filter(|_| draw.one_in(3)).collect(),
             change,
         }
     }
@@ -323,6 +329,17 @@ fn become_user(who: &Credentials) {
     set_thread_res_uid(None, Some(Uid::from_raw(who.uid)), None).expect("root may");
 }
 
+fn give_up(lacks: CapabilitySet) {
+    let mut sets = capabilities(None).expect("those of this thread");
+    sets.effective -= lacks;
+    sets.permitted -= lacks;
+    set_capabilities(None, sets).expect("less is allowed");
+}
+
+/// Capabilities that the server needs for root of a client alone.
+const LACKED: [CapabilitySet; 4] =
+    [CapabilitySet::CHOWN, CapabilitySet::FOWNER, CapabilitySet::FSETID, CapabilitySet::MKNOD];
+
 type Done = Result<(), Status>;
 
 /// What a caller gets.
@@ -343,12 +360,14 @@ impl World<'_> {
         let [served, twin] = SIDES.map(|side| self.base.join(side).join(number.to_string()));
         let caller = if self.is_own { own_user() } else { case.caller.clone() };
         let by_kernel = on_thread(|| {
+            give_up(case.lacks);
             let local = Local::open(&twin, case, self, &caller);
             become_user(&caller);
             local.got()
         });
         let Some(by_kernel) = by_kernel else { return };
         let by_server = on_thread(|| {
+            give_up(case.lacks);
             if self.is_own {
                 become_user(&own_user());
             }
