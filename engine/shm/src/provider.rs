@@ -46,11 +46,7 @@ impl Shm {
     fn of(options: ShmOptions, first: u64) -> Result<Shm, SetupError> {
         options.check()?;
         fence::register();
-        let watch = Watch::start().map_err(|source| SetupError::System {
-            call: "starting a thread",
-            source,
-            hint: "check the limits of open files (ulimit -n) and of threads (ulimit -u)",
-        })?;
+        let watch = Watch::start()?;
         let device = Device::new("shm", options.settings(), options.key_seed);
         let files = Arc::new(Files::new(Arc::clone(device.keys()), options.map_pools));
         let (watch, closer) = (Arc::new(watch), Closer::default());

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use rpcrdma_provider::Waker;
+use rpcrdma_provider::{SetupError, Waker};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
 use crate::life::Life;
@@ -29,15 +29,24 @@ struct Sockets {
 
 impl Watch {
     /// Starts the thread.
-    pub(crate) fn start() -> io::Result<Watch> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let stop = Waker::new()?;
-        epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
+    ///
+    /// # Errors
+    /// [`SetupError::System`] with the call that has failed.
+    pub(crate) fn start() -> Result<Watch, SetupError> {
+        let failed = |call, source, hint| SetupError::System { call, source, hint };
+        let epoll = epoll::create(CreateFlags::CLOEXEC)
+            .map_err(|error| failed("epoll_create1", error.into(), FILES))?;
+        let stop = Waker::set_up()?;
+        epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN).map_err(|error| {
+            failed("epoll_ctl", error.into(), "check fs.epoll.max_user_watches")
+        })?;
         let sockets = Arc::new(Sockets { epoll, lives: Mutex::default() });
         let watched = Arc::clone(&sockets);
         let thread = std::thread::Builder::new().name("rpcrdma-shm".to_owned());
-        let thread = Some(thread.spawn(move || watched.run())?);
-        Ok(Watch { sockets, stop, thread })
+        let thread = thread
+            .spawn(move || watched.run())
+            .map_err(|error| failed("pthread_create", error, THREADS))?;
+        Ok(Watch { sockets, stop, thread: Some(thread) })
     }
 
     /// Cuts `life` when the peer's end of `socket` is closed; at once if it is already.
@@ -59,7 +68,9 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.stop.ring();
+        // What is writable at all times ends its sleep: write(2) may be forbidden by now.
+        let (stop, data) = (&self.stop, EventData::new_u64(STOP));
+        let _ = epoll::modify(&self.sockets.epoll, stop, data, EventFlags::OUT);
         if let Some(thread) = self.thread.take() {
             // It has no result, and does not panic.
             let _ = thread.join();
@@ -98,3 +109,31 @@ impl Sockets {
 const STOP: u64 = u64::MAX;
 /// Events of one call.
 const EVENTS: usize = 64;
+const FILES: &str = "check the limit of open files (ulimit -n)";
+const THREADS: &str = "the limit of threads may be reached (ulimit -u)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::denied::Denied;
+
+    #[test]
+    fn a_call_that_fails_is_named() {
+        for (number, call) in [
+            (libc::SYS_epoll_create1, "epoll_create1"),
+            (libc::SYS_eventfd2, "eventfd"),
+            (libc::SYS_epoll_ctl, "epoll_ctl"),
+            (libc::SYS_clone3, "pthread_create"),
+        ] {
+            let denied = Denied { calls: &[number], errno: libc::EPERM };
+            let why = denied.run(|| Watch::start().err()).expect("it fails").to_string();
+            assert!(why.starts_with(&format!("{call} failed: ")), "{why}");
+        }
+    }
+
+    #[test]
+    fn the_thread_ends_though_nothing_can_be_written() {
+        let denied = Denied { calls: &[libc::SYS_write], errno: libc::EPERM };
+        denied.run(|| drop(Watch::start().expect("it starts")));
+    }
+}
