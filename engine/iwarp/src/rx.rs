@@ -61,7 +61,7 @@ pub struct Rx {
     /// Bytes that this poll may still receive in that way.
     budget: usize,
     /// FPDUs that this poll may still look at.
-    looks: u32,
+    pub(crate) looks: u32,
     /// FPDUs without effect since the last one with any.
     idle: u32,
     /// No more of the stream is looked at. The connection is over when TCP has taken the last
