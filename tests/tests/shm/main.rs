@@ -1,6 +1,7 @@
 //! The engine on shared memory: the API suite in one process, and processes of which some die.
 
 mod denied;
+mod forbidden;
 mod fuzzed;
 mod nfs41;
 mod ordeals;
@@ -44,4 +45,9 @@ mod mapped {
     }
 
     rpcrdma_tests::api_suite!(open());
+}
+
+#[test]
+fn a_call_that_is_forbidden_is_an_error_or_done_without() {
+    forbidden::is_an_error_or_done_without("shm", "shm:@", Shm::from_config);
 }

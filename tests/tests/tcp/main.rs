@@ -1,6 +1,8 @@
 //! The engine over TCP: the API suite in one process, hostile peers as over the fabric, many
 //! connections, and processes of which some die.
 
+#[path = "../shm/forbidden.rs"]
+mod forbidden;
 #[path = "../fabric/hostile.rs"]
 mod hostile;
 #[path = "../fabric/hostile_rdma.rs"]
@@ -53,4 +55,9 @@ mod checksums {
     }
 
     rpcrdma_tests::api_suite!(open());
+}
+
+#[test]
+fn a_call_that_is_forbidden_is_an_error_or_done_without() {
+    forbidden::is_an_error_or_done_without("tcp", "127.0.0.1:0", Tcp::from_config);
 }
