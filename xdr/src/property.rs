@@ -267,6 +267,16 @@ mod tests {
     }
 
     #[test]
+    fn a_set_has_no_order() {
+        let value = |id| PropVal { id: PropId(id), data: &[] };
+        for ids in [[1, 4, 7], [7, 4, 1], [4, 99, 3], [u32::MAX, 2, 0]] {
+            let bytes = set(&ids.map(value));
+            let values = decode_set(&mut Reader::new(&bytes)).expect("valid");
+            assert!(values.iter().map(|value| value.id.0).eq(ids), "{ids:?}");
+        }
+    }
+
+    #[test]
     fn one_bad_value_invalidates_the_set_and_its_place_is_reported() {
         let bytes = set(&[
             PropVal { id: PropId(1), data: &[0, 0, 16, 0] },

@@ -538,6 +538,17 @@ mod tests {
     }
 
     #[test]
+    fn by_size_an_item_is_rather_sent_up_to_the_length() {
+        let loc = RsdLoc::BySize { over: 100, segments: Array::EMPTY };
+        for (len, sends) in [(1, true), (100, true), (101, false)] {
+            let wanted = [RsdItem { min_len: 0, loc }];
+            let sets = [RsdSet { begin: 0, end: 40, items: Array::from_slice(&wanted) }];
+            let matches = match_items(&Array::from_slice(&sets), &[item(8, len, 0)]);
+            assert_eq!(matches.expect("in order")[0].rather_sends, sends, "{len}");
+        }
+    }
+
+    #[test]
     fn items_out_of_the_order_of_operations_are_a_misuse() {
         assert!(match_items(&Array::EMPTY, &[item(8, 4, 1), item(12, 4, 0)]).is_err());
     }

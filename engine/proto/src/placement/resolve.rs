@@ -292,6 +292,7 @@ impl<'s> Check<'s> {
 mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
+    use rpcrdma_xdr::chunk::RdmaSegment;
     use rpcrdma_xdr::rtr::placement::Tbsns;
     use rpcrdma_xdr::rtr::structure::SegmentGroup;
     use std::vec;
@@ -420,6 +421,18 @@ mod tests {
         assert!(matches!(in_call(&parts, &exrw(8)), Err(Violation::BadHeader(_))));
         let violation = Violation::Offset { value: 0, min: 8, max: 40 };
         assert_eq!(in_call(&parts, &exrw(0)).err(), Some(violation));
+    }
+
+    #[test]
+    fn items_of_both_kinds_may_be_in_one_message() {
+        let segments = [RdmaSegment { handle: 1, length: 8, offset: 0 }];
+        let read = MsgItem { disp: 16, length: 8, loc: Loc::Exrw(Array::from_slice(&segments)) };
+        let items = [tbsn(8, 5, 0, &[0]), read, tbsn(24, 4, 0, &[1])];
+        let (parts, items) = ([part(40, 1400)], Array::from_slice(&items));
+        let rule = Rule::Request { explicit: true };
+        let placed = resolve(&structure(), &parts, items, rule, MAX, &mut ()).expect("valid");
+        let kinds = [ItemKind::Tbsn, ItemKind::Exrw, ItemKind::Tbsn];
+        assert!(placed.results().eq(kinds) && !placed.is_here());
     }
 
     #[test]

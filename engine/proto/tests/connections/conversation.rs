@@ -127,6 +127,7 @@ mod handshake {
         assert_eq!(client.conn.limits().recv_size, 4096);
         assert_eq!(client.conn.limits().request_rx_limit, 1);
         assert!(client.conn.limits().rtr.is_empty());
+        assert_eq!(client.conn.reply_room(), 4096 - 28, "what it sends has the default size");
         assert_eq!(client.conn.credits_limit(), 1);
     }
 
@@ -404,8 +405,14 @@ mod properties {
         assert_eq!(of(&[Property::RecvStructure(cut)]), (2048, true));
         assert_eq!(of(&[size(8192), Property::RecvStructure(cut)]), (2048, true));
         assert_eq!(of(&[size(2047), Property::RecvStructure(cut)]), (2047, false));
+        let more_than_the_default = structure(4096, 1, 4096);
+        assert_eq!(of(&[Property::RecvStructure(more_than_the_default)]), (8192, true));
         assert_eq!(of(&[size(u32::MAX)]), (4 << 20, false), "clamped");
         assert_eq!(of(&[Property::Default(PropId::RECV_BUFFER_SIZE)]), (4096, false));
+        for (stated, total) in [(&[][..], 4096), (&[size(8192)], 8192)] {
+            let single = RecvStructure::single(total);
+            assert_eq!(server_after(stated, 0).conn.limits().structure, single);
+        }
     }
 
     #[test]
@@ -606,6 +613,28 @@ mod classification {
             for len in [37, 40, u32::MAX] {
                 bytes[20..24].copy_from_slice(&len.to_be_bytes());
                 assert!(is_bad_header(&plain.receive(&bytes)), "{opttype}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_four_property_operations_are_supported_together() {
+        let operations = [
+            Optional::ConnProp(ConnProp::default()),
+            Optional::ReqProp(ReqProp { want: PropSet::EMPTY }),
+            Optional::RespProp(RespProp::default()),
+            Optional::UpdProp(UpdProp { now: PropSet::EMPTY }),
+        ];
+        for operation in operations {
+            for (role, properties) in [Role::Client, Role::Server]
+                .into_iter()
+                .flat_map(|role| [(role, true), (role, false)])
+            {
+                let mut side = Side::new(role, Settings { properties, ..settings() });
+                let ingress = side.receive(&wire(1, 2, 8, Body::Optional(operation), &[]));
+                let inval = ReportKind::InvalOption;
+                let is_unknown = matches!(ingress, Ingress::Reject(report) if report.kind == inval);
+                assert_eq!(is_unknown, !properties, "{operation:?} at the {role:?}: {ingress:?}");
             }
         }
     }

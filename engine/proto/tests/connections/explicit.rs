@@ -7,7 +7,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::placement::direct::ItemKind;
 use rpcrdma_proto::*;
-use rpcrdma_xdr::{Array, Body, Header, Optional, RdmaSegment, RsdItem, RsdLoc, RsdSet, XmtReq};
+use rpcrdma_xdr::{
+    Array, Body, Header, Loc, MsgItem, Optional, RdmaSegment, RsdItem, RsdLoc, RsdSet, Tbsns,
+    XmtReq,
+};
 
 /// A whole message, with all its transmissions.
 struct Arrived {
@@ -360,4 +363,187 @@ fn the_pieces_of_a_reply_with_an_item_that_is_written_are_those_of_the_others() 
             }
         }
     }
+}
+
+/// Items with bytes and without, where not all of it is in one transmission.
+const LENS: [u32; 4] = [5000, 0, 1, 7000];
+/// Those that leave the stream.
+const APART: [bool; 4] = [true, false, true, true];
+
+fn items() -> Vec<BulkItem> {
+    let mut position = 8;
+    let item = |len: u32| {
+        let item = BulkItem { position, len, origin: 0, pieces: 1 };
+        position += item.padded_len();
+        item
+    };
+    LENS.into_iter().map(item).collect()
+}
+
+/// Which items a plan places by Send, and which it moves by RDMA.
+fn apart(plan: &Plan<'_>) -> [[bool; 4]; 2] {
+    let Plan::Group(plan) = plan else { panic!("it has items: {plan:?}") };
+    let all = [0, 1, 2, 3];
+    [all.map(|index| plan.is_placed(index)), all.map(|index| plan.is_direct(index))]
+}
+
+// [RTR] 3.3, 3.4, 5.3
+#[test]
+fn the_items_that_are_placed_by_send_are_those_that_are_moved_by_rdma() {
+    const NONE: [bool; 4] = [false; 4];
+    let items = items();
+    let content = Content::new(0, false, &LENS.map(|len| (0, len, 1)), 0);
+    for (places, expected) in [(4, [APART, NONE]), (0, [NONE, APART])] {
+        let settings = Settings::new(structure(4096, places, 8192));
+        let (mut client, mut server) = connected(settings, settings);
+        let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
+        let demand = CallDemand {
+            items: &items,
+            gather_max: 30,
+            explicit: Explicit::unlimited(16_384),
+            ..CallDemand::inline(8, 8)
+        };
+        let route = client.conn.route_call(&demand).expect("a way");
+        assert_eq!(route.form, CallForm::Xmt, "the extension with either");
+        let open = Open::new(&route, &demand, &content, 0);
+        let (ledger, exposed) = (&mut client.ledger, open.exposed());
+        let plan = client.conn.begin_call(ledger, id, &demand, &route, &exposed).expect("routed");
+        assert_eq!(apart(&plan), expected, "the items of a call");
+        // The same results, as the directions ask.
+        let memory = LENS.map(|length| [RdmaSegment { handle: 7, length, offset: 0 }]);
+        let direction = |memory: &'static [RdmaSegment]| match places {
+            0 => RsdItem { min_len: 0, loc: RsdLoc::Exrw(Array::from_slice(memory)) },
+            _ => RsdItem { min_len: 0, loc: RsdLoc::Tbsn },
+        };
+        let memory: &'static _ = Box::leak(Box::new(memory));
+        let directions: Vec<_> = memory.iter().map(|memory| direction(memory)).collect();
+        let message = requested(&mut server, &directions);
+        let demand = ReplyDemand {
+            items: &items,
+            offer: message.offer(),
+            gather_max: 30,
+            ..ReplyDemand::inline(8)
+        };
+        let plan = server.conn.begin_reply(&mut server.ledger, &message.reply_to(), &demand);
+        assert_eq!(apart(&plan.expect("a way")), expected, "the items of a reply");
+    }
+}
+
+/// A call of 40 bytes with these directions, as a server receives it.
+fn requested(server: &mut Side, directions: &[RsdItem<'_>]) -> Message<'static> {
+    let sets = [RsdSet { begin: 0, end: 40, items: Array::from_slice(directions) }];
+    let rsd = Array::from_slice(&sets);
+    let request = XmtReq { dp: Array::EMPTY, rsd, count: 1, rsbuf: 16, pslen: 40 };
+    let body = Body::Optional(Optional::XmtReq(request));
+    let header = Header { xid: 16, vers: 2, credit: 8, body };
+    match server.receive(&transmission(&header, &rpc(16, false, 40))) {
+        Ingress::Call(message) => message,
+        other => panic!("a call: {other:?}"),
+    }
+}
+
+/// What a header says of the results: the types of its directions, with the number of segments.
+fn stated(wire: &[u8]) -> Vec<(WantKind, usize)> {
+    let (header, _) = Header::decode(wire).expect("valid");
+    let Body::Optional(Optional::XmtReq(request)) = header.body else { panic!("{header:?}") };
+    let all = request.rsd.iter().flat_map(|set| set.items.iter());
+    let of = |item: RsdItem<'_>| match item.loc {
+        RsdLoc::Exrw(segments) => (WantKind::Exrw, segments.len()),
+        RsdLoc::Tbsn => (WantKind::Tbsn, 0),
+        RsdLoc::Choice(segments) => (WantKind::Choice, segments.len()),
+        RsdLoc::BySize { over, segments } => {
+            assert_eq!(over, 999);
+            (WantKind::BySize, segments.len())
+        }
+    };
+    all.map(of).collect()
+}
+
+// [RTR] 5.3; wire.md W17
+#[test]
+fn results_are_directed_to_placement_segments_and_to_memory() {
+    use WantKind::{BySize, Choice, Exrw, Tbsn};
+    let want =
+        |kind, pieces, max_len| Want { kind, pieces, over: 999, ..Want::sends(0, 40, 0, max_len) };
+    let with_memory = [(Exrw, 1), (Choice, 1), (BySize, 1)];
+    // The last result has no memory of the program.
+    for (places, len, last, written) in [
+        (4, 1000, (Tbsn, 0), [true, false, true, false]),
+        (0, 1000, (Tbsn, 0), [true, true, true, false]),
+        // Too long for the stream, it is written to memory of the engine, of which it takes seven.
+        (0, 100_000, (Choice, 7), [true; 4]),
+    ] {
+        let settings = Settings::new(structure(4096, places, 8192));
+        let (mut client, mut server) = connected(settings, settings);
+        let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
+        let wants =
+            [want(Exrw, 1, 1000), want(Choice, 1, 1000), want(BySize, 1, 1000), want(Tbsn, 0, len)];
+        let demand = CallDemand {
+            wants: &wants,
+            gather_max: 30,
+            explicit: Explicit::unlimited(16_384),
+            ..CallDemand::inline(40, 40)
+        };
+        let route = client.conn.route_call(&demand).expect("a way");
+        let content = Content::new(id.xid(), false, &[], 8);
+        let open = Open::new(&route, &demand, &content, 0);
+        let (ledger, exposed) = (&mut client.ledger, open.exposed());
+        let mut plan =
+            client.conn.begin_call(ledger, id, &demand, &route, &exposed).expect("routed");
+        let wire = client.transmit(&mut plan, &content.payload, &[]);
+        assert_eq!(stated(&wire[0]), [&with_memory[..], &[last]].concat(), "{places} {len}");
+        let arrived = deliver(&mut server, &wire);
+        let items: Vec<_> = [1000, 1000, 1000, len]
+            .into_iter()
+            .zip([8, 1008, 2008, 3008])
+            .map(|(len, position)| BulkItem { position, len, origin: 0, pieces: 1 })
+            .collect();
+        let (to, offer) = (arrived.message.reply_to(), arrived.message.offer());
+        let demand = ReplyDemand { items: &items, offer, gather_max: 30, ..ReplyDemand::inline(8) };
+        let plan = server.conn.begin_reply(&mut server.ledger, &to, &demand).expect("as reserved");
+        assert_eq!(apart(&plan)[1], written, "{places} {len}");
+    }
+}
+
+// [RTR] 6.2, 7.4; wire.md E24, E25, E27, E28
+#[test]
+fn every_direction_is_answered_by_its_kind() {
+    const LEN: u32 = 2000;
+    let settings = Settings::new(structure(4096, 4, 4096));
+    let (_, mut server) = connected(settings, settings);
+    let memory = |handle| [RdmaSegment { handle, length: LEN, offset: 64 }];
+    let (one, two, three) = (memory(1), memory(2), memory(3));
+    let by_size = |over| RsdLoc::BySize { over, segments: Array::from_slice(&three) };
+    let direction = |min_len, loc| RsdItem { min_len, loc };
+    let directions = [
+        direction(0, RsdLoc::Exrw(Array::from_slice(&one))),
+        direction(0, RsdLoc::Tbsn),
+        direction(LEN, RsdLoc::Choice(Array::from_slice(&two))),
+        direction(0, by_size(LEN - 1)),
+        direction(0, by_size(LEN)),
+        direction(LEN + 1, RsdLoc::Exrw(Array::from_slice(&one))),
+        direction(0, RsdLoc::Tbsn),
+    ];
+    let message = requested(&mut server, &directions);
+    let item = |index: u32| BulkItem { position: 8 + index * LEN, len: LEN, origin: 0, pieces: 1 };
+    let items: Vec<_> = (0..6).map(item).collect();
+    let (to, offer) = (message.reply_to(), message.offer());
+    let demand = ReplyDemand { items: &items, offer, gather_max: 30, ..ReplyDemand::inline(8) };
+    let plan = server.conn.begin_reply(&mut server.ledger, &to, &demand);
+    let wire =
+        server.transmit(&mut plan.expect("a way"), &rpc(16, true, 8), &vec![vec![1; 2000]; 6]);
+    let (header, _) = Header::decode(&wire[0]).expect("valid");
+    let Body::Optional(Optional::XmtResp(response)) = header.body else { panic!("{header:?}") };
+    let answers: Vec<_> = response.dp.iter().collect();
+    let stated = |index: u32, loc| MsgItem { disp: 8 + index * LEN, length: LEN, loc };
+    let sent = |index, segment: &'static [u32]| {
+        stated(index, Loc::Tbsn { offset: 0, segments: Tbsns::from_slice(segment) })
+    };
+    assert_eq!(answers.len(), directions.len());
+    assert_eq!(answers[0].loc, Loc::Exrw(Array::from_slice(&one)));
+    assert_eq!(answers[3].loc, Loc::Exrw(Array::from_slice(&three)));
+    let others = [1, 2, 4, 5, 6].map(|index| answers[index]);
+    let no_item = MsgItem { disp: 0, length: 0, loc: Loc::NoItem };
+    let (first, second, third) = (sent(1, &[0]), sent(2, &[1]), sent(4, &[2]));
+    assert_eq!(others, [first, second, third, stated(5, Loc::TooShort), no_item]);
 }

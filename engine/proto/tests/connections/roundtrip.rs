@@ -1,10 +1,10 @@
 //! Planned messages arrive at the other side: every byte at its position.
 
-use crate::pair::{Side, connected, rpc, structure};
+use crate::pair::{Side, connected, connected_in, rpc, structure};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::*;
-use rpcrdma_xdr::{RecvStructure, SegmentGroup};
+use rpcrdma_xdr::{RecvStructure, RtrSupport, SegmentGroup};
 
 /// A message as a program has it: the payload without its items, and the items.
 #[derive(Debug, Clone)]
@@ -330,13 +330,20 @@ fn a_payload_longer_than_a_buffer_is_continued() {
     }
 }
 
+/// One side lacks the extension, or the server a part of it, or the version has none.
 #[test]
 fn without_the_extension_all_of_it_is_inline() {
-    let settings = Settings {
-        rtr: rpcrdma_xdr::RtrSupport::empty(),
-        ..Settings::new(structure(4096, 1, 8192))
-    };
-    let (mut client, mut server) = connected(settings, settings);
+    let all = Settings::new(structure(4096, 1, 8192));
+    let with = |rtr| Settings { rtr, ..all };
+    let (none, no_replies) = (RtrSupport::empty(), RtrSupport::XREQ | RtrSupport::XCONT);
+    all_is_inline(connected(with(none), with(none)));
+    all_is_inline(connected(all, with(none)));
+    all_is_inline(connected(with(none), all));
+    all_is_inline(connected(all, with(no_replies)));
+    all_is_inline(connected_in(Version::One, all, all));
+}
+
+fn all_is_inline((mut client, mut server): (Side, Side)) {
     let id = client.conn.open_call(&mut client.ledger, 1).expect("ready");
     let content = Content::new(id.xid(), false, &[5], &[1001], 3);
     let wants = [Want::sends(0, 20, 0, 1000)];
@@ -349,6 +356,12 @@ fn without_the_extension_all_of_it_is_inline() {
         copy_max: 0,
         explicit: Explicit::NONE,
     };
+    let means = GatherMeans { gather_max: 8, zeros_max: 8192 };
+    for with in [CallWith::Item(content.items[0]), CallWith::Want(wants[0])] {
+        let call = ShortSend::Call { id, reply_payload_max: 100, with };
+        let plan = client.conn.begin_short(&mut client.ledger, demand.payload, call, means);
+        assert!(plan.is_none(), "by the short way neither: {with:?}");
+    }
     let mut plan = client.conn.begin_sends(&mut client.ledger, id, &demand).expect("fits");
     assert!(!plan.is_placed(0));
     let wire = client.transmit(&mut plan, &content.payload, &content.bulk);
@@ -376,6 +389,7 @@ fn a_call_for_a_long_reply_is_a_transmit_request() {
         let wire = client.transmit(&mut plan, &content.payload, &content.bulk);
         let (message, _, stream) = deliver(&mut server, &wire);
         assert_eq!((message.via, message.rsbuf), (via, rsbuf));
+        assert_eq!(client.ledger.replies.reserved(), rsbuf, "what is promised is kept");
         assert_eq!(stream, content.stream());
         server.conn.refuse(&mut server.ledger, &message.reply_to());
         client.conn.finish_call(&mut client.ledger, id).expect("open");
