@@ -49,13 +49,13 @@ impl Job {
         heir.map(|heir| self.waiter = heir).is_some()
     }
 
-    /// The number of copied bytes in it.
+    /// The number of copied bytes of its data.
     fn copied(&self) -> usize {
         let len = |part: &WriteData| match part {
             WriteData::Loan(_) => 0,
             WriteData::Copy(bytes) => bytes.len(),
         };
-        self.task.head.len() + self.task.data.iter().map(len).sum::<usize>()
+        self.task.data.iter().map(len).sum()
     }
 }
 
@@ -163,16 +163,15 @@ struct Jobs {
 }
 
 impl JobQueue {
-    /// Adds a job. If the limit of copied bytes is exceeded, the call is answered with
+    /// Adds a job. If its data exceed the limit of copied bytes, the call is answered with
     /// NFS3ERR_JUKEBOX.
     pub fn put(&self, job: Job, drc: &Drc<Waiter>) {
         let mut jobs = lock(&self.jobs);
-        let copied = jobs.copied + job.copied();
-        if copied > COPIED_MAX && !jobs.waiting.is_empty() {
+        if jobs.are_too_many(&job) {
             drop(jobs);
             return end(job.waiter, job.repeat, procedures::later(job.task.procedure), drc);
         }
-        jobs.copied = copied;
+        jobs.copied += job.copied();
         jobs.waiting.push_back(job);
         drop(jobs);
         self.more.notify_one();
@@ -205,6 +204,21 @@ impl JobQueue {
     fn end(&self) {
         lock(&self.jobs).is_over = true;
         self.more.notify_all();
+    }
+}
+
+impl Jobs {
+    /// Whether there is no room for the copied data of a job. One connection leaves half of it to
+    /// the others, and one job always finds room.
+    fn are_too_many(&self, job: &Job) -> bool {
+        let (more, client) = (job.copied(), job.waiter.connection());
+        if more == 0 {
+            return false;
+        }
+        let own = self.waiting.iter().filter(|other| other.waiter.connection() == client);
+        let own: usize = own.map(Job::copied).sum();
+        let exceeds = |copied, max| copied > 0 && copied + more > max;
+        exceeds(self.copied, COPIED_MAX) || exceeds(own, COPIED_MAX / 2)
     }
 }
 
@@ -275,6 +289,6 @@ fn end(waiter: Waiter, repeat: Option<Fingerprint>, outcome: CallOutcome, drc: &
     waiter.answer(outcome);
 }
 
-/// The maximum number of copied bytes of all waiting calls. Placed data are in registered memory
-/// and do not count; data in a message that was fetched as a whole do.
+/// The maximum number of copied bytes of the data of all waiting calls. Placed data are in
+/// registered memory and do not count; data in a message that was fetched as a whole do.
 pub const COPIED_MAX: usize = 16 << 20;

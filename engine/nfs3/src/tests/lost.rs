@@ -249,11 +249,16 @@ fn write(client: &mut Client) -> bool {
 fn write_until(nfs: &Running, client: &mut Client, count: usize) {
     for waiting in 1..=count {
         assert!(write(client));
-        until(waiting, || {
-            client.rpc.poll();
-            nfs.server.waiting()
-        });
+        await_waiting_of(nfs, client, waiting);
     }
+}
+
+/// Waits until so many calls wait; the data of this client are fetched meanwhile.
+fn await_waiting_of(nfs: &Running, client: &mut Client, count: usize) {
+    until(count, || {
+        client.rpc.poll();
+        nfs.server.waiting()
+    });
 }
 
 #[test]
@@ -261,20 +266,32 @@ fn the_copied_bytes_of_waiting_calls_are_limited() {
     let nfs = Running::working(Scratch::new(), 1);
     let busy = Busy::new(&nfs);
     let mut client = wordy(&nfs, 100);
-    write_until(&nfs, &mut client, ROOM);
+    write_until(&nfs, &mut client, HALF);
     assert!(write(&mut client));
-    assert_eq!(client.statuses(1), [10_008], "NFS3ERR_JUKEBOX");
-    assert_eq!(nfs.server.waiting(), ROOM);
-    // Those that wait are known when they are repeated, and the one that does not is not.
+    assert_eq!(client.statuses(1), [10_008], "NFS3ERR_JUKEBOX: the rest is for others");
+    assert_eq!(nfs.server.waiting(), HALF);
+    // Those that wait are known when they are repeated. The one that does not is not known, and
+    // waits for the new connection.
     let mut again = wordy(&nfs, 100);
-    for _ in 0..=ROOM {
+    for _ in 0..=HALF {
         assert!(write(&mut again));
     }
-    assert_eq!(again.statuses(1), [10_008], "it was not executed");
-    assert_eq!(nfs.server.waiting(), ROOM);
+    await_waiting_of(&nfs, &mut again, HALF + 1);
+    let mut other = wordy(&nfs, 101);
+    for waiting in HALF + 2..=ROOM {
+        assert!(write(&mut other));
+        await_waiting_of(&nfs, &mut other, waiting);
+    }
+    assert!(write(&mut other));
+    assert_eq!(other.statuses(1), [10_008], "no room is left");
+    assert!(make(&mut other, "small"), "a call without data needs none");
+    busy.await_waiting(ROOM + 1);
     drop(busy.guard);
-    assert_eq!(client.statuses(ROOM), vec![22; ROOM], "NFS3ERR_INVAL: they are executed");
-    assert_eq!(again.statuses(ROOM), vec![22; ROOM], "for both");
+    assert_eq!(client.statuses(HALF), vec![22; HALF], "NFS3ERR_INVAL: they are executed");
+    assert_eq!(again.statuses(HALF + 1), vec![22; HALF + 1], "for both");
+    let mut statuses = other.statuses(ROOM - HALF);
+    statuses.sort_unstable();
+    assert_eq!(statuses.split_first(), Some((&0, &vec![22; ROOM - HALF - 1][..])));
     let busy = Busy::new(&nfs);
     write_until(&nfs, &mut client, 2);
     drop(busy.guard);
@@ -286,7 +303,7 @@ fn copies_of_ended_calls_free_their_room() {
     let nfs = Running::working(Scratch::new(), 1);
     let busy = Busy::new(&nfs);
     let mut client = wordy(&nfs, 100);
-    write_until(&nfs, &mut client, ROOM);
+    write_until(&nfs, &mut client, HALF);
     drop(client);
     busy.await_waiting(0);
     write_until(&nfs, &mut wordy(&nfs, 101), 2);
@@ -305,3 +322,5 @@ fn ended(nfs: &Running) -> u64 {
 const DATA_LEN: usize = 1000 << 10;
 /// So many of them may wait.
 const ROOM: usize = COPIED_MAX / DATA_LEN;
+/// So many of them may wait of one connection.
+const HALF: usize = COPIED_MAX / 2 / DATA_LEN;
