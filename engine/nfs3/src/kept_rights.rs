@@ -60,3 +60,26 @@ const KEPT_MAX: usize = 4;
 /// A change of an ACL that is too quick for the clock of the file system, and a change of the
 /// mount, are seen after this time.
 const KEPT_FOR: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_are_kept_for_some_callers_and_some_seconds() {
+        let now = Attributes::of(std::io::stderr()).expect("it is open");
+        let caller = |uid| {
+            let groups = ArrayVec::new();
+            Identity::Other(crate::credentials::Credentials { uid, gid: 1, groups })
+        };
+        let rights = Rights { read: Ok(()), write: Ok(()), search: Ok(()) };
+        let kept = KeptRights::default();
+        (0..=KEPT_MAX as u32).for_each(|uid| kept.keep(&caller(uid), &now, rights));
+        assert!(kept.find(&caller(0), &now).is_none(), "the oldest made room");
+        assert!(kept.find(&caller(1), &now).is_some());
+        for kept in lock(&kept.0).iter_mut() {
+            kept.since -= KEPT_FOR;
+        }
+        assert!(kept.find(&caller(1), &now).is_none());
+    }
+}

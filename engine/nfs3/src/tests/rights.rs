@@ -118,6 +118,8 @@ fn a_right_that_is_taken_away_is_gone_at_once() {
             assert_eq!((read.is_ok(), is_kept_out(&read)), (rights & 4 != 0, rights & 4 == 0));
             let written = nfs.client.write(&file, 0, b"data", stable_how::UNSTABLE);
             let may = rights & 2 != 0;
+            let nothing = nfs.client.write(&file, 0, b"", stable_how::UNSTABLE);
+            assert_eq!(nothing.is_ok(), may, "{mode:o}: {nothing:?}");
             assert_eq!((written.is_ok(), is_kept_out(&written)), (may, !may), "{mode:o}");
             let granted = nfs.client.access(&file, 0x3f).unwrap();
             assert_eq!(
