@@ -140,6 +140,29 @@ fn answered(options: &[&str], client: &str) {
 }
 
 #[test]
+fn a_server_whose_reader_has_gone_answers() {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_rpcrdma-bench"))
+        .args(["serve", "--once", "--provider", "shm", "--port", "0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program was built for this test");
+    let mut first = String::new();
+    let mut out = BufReader::new(server.stdout.take().expect("a pipe"));
+    out.read_line(&mut first).expect("text");
+    drop(out);
+    // A machine with one core is refused.
+    let Some((_, rest)) = first.split_once("connect to ") else {
+        assert!(!server.wait().expect("it ends").success());
+        return;
+    };
+    let at = rest.split(',').next().expect("an address");
+    short(&format!("lat --provider shm --connect {at}")).expect("two cores");
+    let ended = server.wait_with_output().expect("it ends");
+    assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
+}
+
+#[test]
 fn one_process_and_two_are_compared() {
     let output = Command::new(env!("CARGO_BIN_EXE_rpcrdma-bench"))
         .args(["cmp", "lat", "lat --provider shm", "-n", "300", "-r", "2", "--warm-up", "10"])
