@@ -17,6 +17,10 @@
  * Callbacks run on the thread that polls, must not block, and must return: neither longjmp nor an
  * exception of C++ may leave them.
  *
+ * Stack. The functions that make or free an object, and those that connect, may use 512 KiB of the stack
+ * of the calling thread; all others 64 KiB, besides what callbacks use. Small thread stacks, as those of
+ * musl, are set larger by pthread_attr_setstacksize().
+ *
  * A process that was forked uses nothing of its parent's library, nor frees it: the threads are not
  * there, and registered memory is not mapped. It may exec, _exit, or go on with something else: over TCP
  * and shared memory it keeps no connection of its parent and none of its addresses. A child of vfork or

@@ -9,6 +9,17 @@ use rpcrdma_capi::*;
 
 use crate::rig::{ECHO, Got, HANDLER, OK, Rig, check, collect, last_error, made};
 
+/// The header says how much.
+#[test]
+fn everything_is_made_on_the_stack_that_the_header_states() {
+    let stack = std::thread::Builder::new().stack_size(512 << 10);
+    let thread = stack.spawn(|| {
+        let rig = Rig::new(&ECHO);
+        assert_eq!(rig.ask(b"little room!").bytes, b"little room!");
+    });
+    thread.expect("a thread").join().expect("no panic");
+}
+
 #[test]
 fn a_handle_of_a_shard_stays_when_more_shards_start() {
     let table = ECHO;
