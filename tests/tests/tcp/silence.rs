@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use rpcrdma_engine::provider::ConnectError;
 use rpcrdma_engine::{
     Address, Answer, Call, CallError, Client, CloseReason, Config, ConnectionId, Engine, Handler,
-    Reply, SetupError, Tcp, Ticket,
+    Reply, Resend, Session, SessionOptions, SetupError, Tcp, Ticket,
 };
 use rpcrdma_tests::setup::{checked, small};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
@@ -98,6 +98,7 @@ impl Lab {
             host.ip(&format!("link add up0 type veth peer name {name} netns {router}"));
             host.ip(&format!("addr add {net}.2/24 dev up0"));
             host.ip("link set up0 up");
+            host.ip("link set lo up");
             lab.router.ip(&format!("addr add {net}.1/24 dev {name}"));
             lab.router.ip(&format!("link set {name} up"));
             host.ip(&format!("route add default via {net}.1"));
@@ -204,6 +205,27 @@ impl Line {
     }
 }
 
+/// A session with one connection, to the first of these addresses.
+fn session(engine: &Engine<Tcp>, addresses: [Address; 2]) -> Session<Tcp> {
+    let client = engine.client().expect("a client");
+    let options = SessionOptions::default();
+    Session::new(client, addresses, &options).expect("as many as allowed")
+}
+
+/// Makes a call and returns when it is answered, over whichever connection.
+fn is_answered(session: &mut Session<Tcp>) {
+    let mut call = session.call(0);
+    call.put_u32(NOW);
+    call.resend(Resend::SameXid);
+    assert!(call.submit().is_ok(), "it waits in the session");
+    let result = in_time("the end of a call", || {
+        let mut ended = None;
+        session.poll_for(STEP, |done| ended = Some(done.result().map(|_| ())));
+        ended
+    });
+    assert_eq!(result, Ok(()));
+}
+
 /// What `look` finds, soon: the system's own limits are a quarter of an hour.
 fn in_time<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
@@ -232,6 +254,11 @@ fn a_silent_host_is_noticed_in_every_state_of_a_connection() {
     let hung = lab.server.on(|| TcpListener::bind("10.77.1.2:0").expect("a port"));
     let hung = Address::from(hung.local_addr().expect("an address"));
     let engine = lab.client.engine();
+    let mut beside = lab.client.engine();
+    beside.start(|_| Server(mpsc::channel().0)).expect("it starts");
+    let near = beside.listen("10.77.2.2:0".parse::<Address>().expect("an address"));
+    let mut session = session(&engine, [at, near.expect("it listens")]);
+    is_answered(&mut session);
     let [mut idle, mut waiting, mut busy] = [(); 3].map(|()| Line::new(&engine, at));
     waiting.begin(LATER);
     let Ok(Event::Deferred(ticket)) = heard.recv_timeout(LIMIT) else { panic!("a call comes") };
@@ -252,12 +279,14 @@ fn a_silent_host_is_noticed_in_every_state_of_a_connection() {
         scope.spawn(|| assert_eq!(busy.call(NOW), LOST));
         scope.spawn(|| assert_eq!(waiting.end(), LOST));
         scope.spawn(|| idle.is_lost());
+        // It goes on with the other address.
+        scope.spawn(|| (0..3).for_each(|_| is_answered(&mut session)));
         for to in [at, hung] {
             let mut client = engine.client().expect("a client");
             scope.spawn(move || assert!(is_late(client.connect(to)), "{to}"));
         }
     });
-    for _ in 0..3 {
+    for _ in 0..4 {
         let Ok(Event::Closed(why)) = heard.recv_timeout(LIMIT) else { panic!("it is noticed") };
         assert_eq!(why, CloseReason::PeerGone);
     }
