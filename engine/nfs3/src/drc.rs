@@ -115,7 +115,7 @@ pub struct Drc<W: Waits> {
 
 struct KnownCalls<W: Waits> {
     known: HashMap<Fingerprint, RepeatState<W>>,
-    kept: KeptAnswers<W::Connection>,
+    kept: KeptAnswers<W::Connection, Fingerprint>,
 }
 
 enum RepeatState<W: Waits> {
@@ -167,7 +167,7 @@ impl<W: Waits> Drc<W> {
                 let outcome = outcome.repeated();
                 kept.release(*by, fingerprint);
                 *by = connection;
-                let forgotten = kept.keep(connection, fingerprint);
+                let forgotten = kept.keep(connection, fingerprint.origin(), fingerprint);
                 calls.forget(forgotten);
                 RepeatVerdict::Answer(waiter, outcome)
             }
@@ -183,7 +183,7 @@ impl<W: Waits> Drc<W> {
         let (by, waiting) = (*by, std::mem::take(waiting));
         if outcome.was_executed() {
             *state = RepeatState::Over { by, outcome: outcome.repeated() };
-            let forgotten = calls.kept.keep(by, fingerprint);
+            let forgotten = calls.kept.keep(by, fingerprint.origin(), fingerprint);
             calls.forget(forgotten);
         } else {
             calls.known.remove(fingerprint);

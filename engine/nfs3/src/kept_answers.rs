@@ -5,27 +5,25 @@ use std::hash::Hash;
 
 use rpcrdma_engine::Origin;
 
-use crate::drc::Fingerprint;
-
-/// The calls whose answers are kept, by the connection that they are kept for.
-pub struct KeptAnswers<C> {
-    connections: HashMap<C, Kept>,
+/// The calls whose answers are kept, by the connection that they are kept for. `F` identifies a call.
+pub struct KeptAnswers<C, F> {
+    connections: HashMap<C, Kept<F>>,
     /// The connections that have ended and have answers, in the order of their ends.
     ended: VecDeque<C>,
     /// The maximum number of answers of one connection.
     each_max: usize,
 }
 
-struct Kept {
+struct Kept<F> {
     origin: Origin,
     /// The calls, the oldest answer first.
-    calls: VecDeque<Fingerprint>,
+    calls: VecDeque<F>,
     has_ended: bool,
 }
 
-impl<C: Copy + Eq + Hash> KeptAnswers<C> {
+impl<C: Copy + Eq + Hash, F: Clone + PartialEq> KeptAnswers<C, F> {
     /// None yet, and at most `each_max` for one connection.
-    pub fn new(each_max: usize) -> KeptAnswers<C> {
+    pub fn new(each_max: usize) -> KeptAnswers<C, F> {
         KeptAnswers { connections: HashMap::new(), ended: VecDeque::new(), each_max }
     }
 
@@ -35,13 +33,13 @@ impl<C: Copy + Eq + Hash> KeptAnswers<C> {
         self.connections.entry(connection).or_insert(none);
     }
 
-    /// Keeps the answer to a call. Returns the calls to forget.
-    pub fn keep(&mut self, connection: C, call: &Fingerprint) -> VecDeque<Fingerprint> {
+    /// Keeps the answer to a call of this origin. Returns the calls to forget.
+    pub fn keep(&mut self, connection: C, origin: Origin, call: &F) -> VecDeque<F> {
         let ended = &mut self.ended;
         let kept = self.connections.entry(connection).or_insert_with(|| {
             // It has ended, and its answers were forgotten.
             ended.push_back(connection);
-            Kept { origin: call.origin(), calls: VecDeque::new(), has_ended: true }
+            Kept { origin, calls: VecDeque::new(), has_ended: true }
         });
         kept.calls.push_back(call.clone());
         if kept.calls.len() > self.each_max {
@@ -51,7 +49,7 @@ impl<C: Copy + Eq + Hash> KeptAnswers<C> {
     }
 
     /// Keeps the answer to a call no longer for this connection.
-    pub fn release(&mut self, connection: C, call: &Fingerprint) {
+    pub fn release(&mut self, connection: C, call: &F) {
         let Some(kept) = self.connections.get_mut(&connection) else { return };
         kept.calls.retain(|other| other != call);
         if kept.has_ended && kept.calls.is_empty() {
@@ -61,7 +59,7 @@ impl<C: Copy + Eq + Hash> KeptAnswers<C> {
     }
 
     /// Records the end of a connection. Returns the calls to forget.
-    pub fn end(&mut self, connection: C) -> VecDeque<Fingerprint> {
+    pub fn end(&mut self, connection: C) -> VecDeque<F> {
         match self.connections.get_mut(&connection) {
             Some(kept) if kept.calls.is_empty() => drop(self.connections.remove(&connection)),
             Some(kept) => {
@@ -74,7 +72,7 @@ impl<C: Copy + Eq + Hash> KeptAnswers<C> {
     }
 
     /// Beyond the limit, the oldest ended connection of the origin that has the most is forgotten.
-    fn forget_ended(&mut self) -> VecDeque<Fingerprint> {
+    fn forget_ended(&mut self) -> VecDeque<F> {
         if self.ended.len() <= ENDED_MAX {
             return VecDeque::new();
         }
