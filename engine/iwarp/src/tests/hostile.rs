@@ -233,6 +233,19 @@ fn reads_that_break_the_rules_of_reads() {
     let scene = Scene::with(Start { depths: Some((1, 1)), ..PLAIN });
     let reads = [1, 2].map(|number| raw::read(number, (1, 0), 4, scene.open));
     scene.send("one more than was agreed", &reads, (0, 2, 7));
+    // What waits for a peer that does not read is copied: no more than the longest message.
+    for len in [64 << 10, (64 << 10) + 1] {
+        let mut scene = Scene::new(false);
+        let all =
+            scene.host.expose(&scene.host.sge(0, MEMORY as u32), Access::REMOTE_READ).unwrap();
+        let read = raw::read(1, (1, 0), len, (all, scene.host.at(0)));
+        if len > 64 << 10 {
+            scene.send("longer than any message", &[read], (0, 1, 1));
+        } else {
+            scene.raw.send(&[read]);
+            assert_eq!((scene.host.poll_dry(), scene.host.events()), (vec![], vec![]));
+        }
+    }
 }
 
 #[test]
