@@ -141,3 +141,14 @@ fn tasks_get_buffers_in_order_as_soon_as_they_return() {
     drop(buffers);
     town.check_nothing_is_lost();
 }
+
+#[test]
+fn a_task_that_has_asked_for_a_buffer_when_the_thread_ends_gets_an_error() {
+    let mut town = Town::new(4, &SessionOptions::default());
+    let client = town.client.clone().expect("it is not closed");
+    let mut task: Buffer = Box::pin(async move { client.buffer().await });
+    assert!(given(&mut task).is_none(), "the thread has not looked");
+    town.poller.desk.end();
+    let outcome = given(&mut task);
+    assert!(matches!(outcome, Some(Err(crate::AsyncError::Closed(_)))), "{outcome:?}");
+}

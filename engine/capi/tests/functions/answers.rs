@@ -93,7 +93,8 @@ unsafe extern "C" fn defer(
     }
 }
 
-fn finish_all(calls: &Receiver<Late>, mut data: Vec<rpcrdma_loan>) {
+/// `other` is the handle of another shard.
+fn finish_all(calls: &Receiver<Late>, mut data: Vec<rpcrdma_loan>, other: *const rpcrdma_handle) {
     while let Ok(Late { mut ticket, shard }) = calls.recv() {
         let bulk = data.pop();
         let mut bulk: Vec<rpcrdma_loan> = bulk.into_iter().collect();
@@ -116,6 +117,9 @@ fn finish_all(calls: &Receiver<Late>, mut data: Vec<rpcrdma_loan>) {
             let later = rpcrdma_finished { reserved: 1, ..finished };
             let number = rpcrdma_handle_finish(shard.as_ref(), Some(&mut ticket), &later);
             refused(number, RPCRDMA_E_INVALID);
+            let number = rpcrdma_handle_finish(other.as_ref(), Some(&mut ticket), &finished);
+            refused(number, RPCRDMA_E_NO_PEER);
+            assert!(bulk.iter().all(|loan| !loan.data.is_null()), "the loans are back");
             check(rpcrdma_handle_finish(shard.as_ref(), Some(&mut ticket), &finished));
             assert!(bulk.iter().all(|loan| loan.data.is_null()), "the loans were given away");
             let number = rpcrdma_handle_finish(shard.as_ref(), Some(&mut ticket), &finished);
@@ -136,13 +140,20 @@ fn another_thread_answers_by_a_ticket() {
     let rig = Rig::new(&handler);
     drop(later);
     let loan = rig.buffer(&[9; 64]);
-    struct Moved(Vec<rpcrdma_loan>);
-    // SAFETY: the header states that any thread may own a loan.
+    struct Moved {
+        data: Vec<rpcrdma_loan>,
+        other: *mut rpcrdma_handle,
+    }
+    // SAFETY: the header states that any thread may own a loan, and use a handle.
     unsafe impl Send for Moved {}
-    let data = Moved(vec![loan]);
+    // SAFETY: the rig has a client.
+    let other = unsafe { rpcrdma_handle_clone(rpcrdma_client_handle(rig.client).as_ref()) };
+    let moved = Moved { data: vec![loan], other };
     let thread = std::thread::spawn(move || {
-        let data = data;
-        finish_all(&calls, data.0);
+        let Moved { data, other } = { moved };
+        finish_all(&calls, data, other);
+        // SAFETY: it is a clone, and not used any more.
+        unsafe { rpcrdma_handle_free(other) };
     });
     let call = rig.call(1);
     check(rpcrdma_call_want(Some(call), 0, 64));
