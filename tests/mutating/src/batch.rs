@@ -7,13 +7,16 @@ use std::ops::Range;
 
 use rpcrdma_mutants::names::Program;
 
-use crate::cargo::{Cargo, Fault, Outcome, Scope};
+use crate::cargo::{Cargo, Fault, Outcome};
 use crate::copy::Copy;
-use crate::regions::{self, Region};
+use crate::regions::{self, Constant, Region};
 use crate::switch::{self, Edit, Place};
 
 /// Errors that another region does not mend: what is put in has no meaning there.
 const FINAL: [&str; 6] = ["E0277", "E0369", "E0425", "E0433", "E0599", "E0600"];
+
+/// A function was called by the compiler that it cannot run, because of its switch.
+const CALL_IN_CONSTANT: &str = "E0015";
 
 /// A mutation of a file.
 #[derive(Debug, Clone)]
@@ -28,11 +31,17 @@ pub struct Mutant {
     pub other: String,
 }
 
+/// How far the compiler moved the switch of a mutation outwards, of each number; `None` if it refused
+/// all places.
+pub type Settled = BTreeMap<usize, Option<usize>>;
+
 /// A mutation in the batch.
 struct Member {
     mutant: Mutant,
     /// Where a switch may be, the smallest region first. The first is tried.
     regions: Vec<Region>,
+    /// How many smaller ones there were.
+    moves: usize,
 }
 
 /// A mutation that cannot be behind a switch.
@@ -62,15 +71,34 @@ pub fn build(
     cargo: &Cargo,
     mutants: Vec<Mutant>,
     programs: &BTreeSet<Program>,
-    scope: Scope,
 ) -> Result<Built, String> {
     let mut batch = Batch::new(copy, mutants)?;
-    batch.settle(copy, || cargo.check(programs, scope))?;
-    let outcome = cargo.build(programs, scope)?;
-    match outcome.errors.first() {
-        Some(fault) => Err(fault.text.clone()),
-        None => Ok(Built { programs: outcome, refused: batch.refused }),
-    }
+    batch.settle(copy, || cargo.check(programs), |_| Ok(()))?;
+    let programs = batch.settle(copy, || cargo.build(programs), |_| Ok(()))?;
+    Ok(Built { programs, refused: batch.refused })
+}
+
+/// Compiles all test programs with the mutations. What the compiler decides about them goes to
+/// `settled`, where `save` keeps it.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_all(
+    copy: &Copy,
+    cargo: &Cargo,
+    mutants: Vec<Mutant>,
+    mut settled: Settled,
+    save: impl Fn(&Settled) -> Result<(), String>,
+) -> Result<Built, String> {
+    let mut batch = Batch::new(copy, mutants)?;
+    batch.resume(&settled);
+    let mut keep = |batch: &Batch| {
+        settled = batch.settled();
+        save(&settled)
+    };
+    batch.settle(copy, || cargo.check_libraries(), &mut keep)?;
+    let programs = batch.settle(copy, || cargo.build_all(), &mut keep)?;
+    Ok(Built { programs, refused: batch.refused })
 }
 
 struct Batch {
@@ -97,7 +125,7 @@ impl Batch {
             let regions = regions::around(regions, &mutant.part);
             match regions.is_empty() {
                 true => batch.1.push(Refused { mutant, why: "it is in no code that runs".into() }),
-                false => batch.0.push(Member { mutant, regions }),
+                false => batch.0.push(Member { mutant, regions, moves: 0 }),
             }
         }
         let (members, refused) = batch;
@@ -108,17 +136,18 @@ impl Batch {
     fn settle(
         &mut self,
         copy: &Copy,
-        check: impl Fn() -> Result<Outcome, String>,
-    ) -> Result<(), String> {
+        compile: impl Fn() -> Result<Outcome, String>,
+        mut keep: impl FnMut(&Batch) -> Result<(), String>,
+    ) -> Result<Outcome, String> {
         loop {
             let places = self.write(copy)?;
-            let outcome = check()?;
+            let outcome = compile()?;
             if outcome.errors.is_empty() {
-                return Ok(());
+                return Ok(outcome);
             }
             let mut blamed: BTreeMap<usize, &Fault> = BTreeMap::new();
             for fault in &outcome.errors {
-                for number in blame(fault, &places) {
+                for number in self.blame(fault, &places) {
                     blamed.entry(number).or_insert(fault);
                 }
             }
@@ -127,7 +156,34 @@ impl Batch {
             }
             eprintln!("{} mutations do not compile where they are", blamed.len());
             self.move_outwards(&blamed, &places);
+            keep(self)?;
         }
+    }
+
+    /// Puts the switches where they were in the end in an earlier run.
+    fn resume(&mut self, settled: &Settled) {
+        let mut members = Vec::new();
+        for mut member in std::mem::take(&mut self.members) {
+            match settled.get(&member.mutant.number) {
+                None => members.push(member),
+                Some(Some(moves)) if *moves < member.regions.len() => {
+                    member.regions.drain(..moves);
+                    member.moves = *moves;
+                    members.push(member);
+                }
+                Some(_) => {
+                    let why = "it did not compile".to_owned();
+                    self.refused.push(Refused { mutant: member.mutant, why });
+                }
+            }
+        }
+        self.members = members;
+    }
+
+    fn settled(&self) -> Settled {
+        let members = self.members.iter().map(|member| (member.mutant.number, Some(member.moves)));
+        let refused = self.refused.iter().map(|refused| (refused.mutant.number, None));
+        members.chain(refused).collect()
     }
 
     /// Writes the copy; returns where the switches are in each file.
@@ -137,12 +193,31 @@ impl Batch {
         for (file, source) in &self.sources {
             let members = self.members.iter().filter(|member| member.mutant.file == *file);
             let edits: Vec<Edit> = members.filter_map(Member::edit).collect();
-            let (text, found) = switch::weave(source, &edits);
+            let (text, found) = switch::weave(&without_const(source, &edits), &edits);
             changed.insert(file.clone(), text);
             places.insert(file.clone(), found);
         }
         copy.update(&changed)?;
         Ok(places)
+    }
+
+    fn blame(&self, fault: &Fault, places: &BTreeMap<String, Vec<Place>>) -> Vec<usize> {
+        if fault.code != CALL_IN_CONSTANT {
+            return blame(fault, places);
+        }
+        let names = |member: &&Member| {
+            let constant = member.regions.first().and_then(|region| region.constant.as_ref());
+            let ends = |constant: &Constant| {
+                let name = &constant.name;
+                fault.text.lines().next().is_some_and(|line| {
+                    line.contains(&format!("::{name}`")) || line.contains(&format!("`{name}`"))
+                })
+            };
+            constant.is_some_and(ends)
+        };
+        let called = self.members.iter().filter(names).map(|member| member.mutant.number);
+        let called: Vec<usize> = called.collect();
+        if called.is_empty() { blame(fault, places) } else { called }
     }
 
     fn move_outwards(
@@ -157,6 +232,7 @@ impl Batch {
                 continue;
             };
             member.regions.remove(0);
+            member.moves += 1;
             if member.regions.is_empty() || is_final(fault, &member.mutant, places) {
                 let why = fault.text.lines().next().unwrap_or_default().to_owned();
                 self.refused.push(Refused { mutant: member.mutant, why });
@@ -177,6 +253,9 @@ impl Member {
 
 /// Whether the error is about what was put in, and would be so anywhere.
 fn is_final(fault: &Fault, mutant: &Mutant, places: &BTreeMap<String, Vec<Place>>) -> bool {
+    if fault.code == CALL_IN_CONSTANT {
+        return true;
+    }
     let Some((file, span)) = fault.places.first() else { return false };
     let mut here = places.get(file).into_iter().flatten();
     let place = here.find(|place| place.number == mutant.number);
@@ -187,6 +266,15 @@ fn is_final(fault: &Fault, mutant: &Mutant, places: &BTreeMap<String, Vec<Place>
             && span.end <= place.mutated.end
     };
     FINAL.contains(&fault.code.as_str()) && place.is_some_and(touches)
+}
+
+/// The source without the word `const` of functions with switches, which the compiler cannot run.
+fn without_const(source: &str, edits: &[Edit]) -> String {
+    let mut source = source.to_owned();
+    for constant in edits.iter().filter_map(|edit| edit.region.constant.as_ref()) {
+        source.replace_range(constant.word.clone(), &" ".repeat(constant.word.len()));
+    }
+    source
 }
 
 /// The mutations that an error is of: that whose code it is in, or those whose switch it is in, or

@@ -9,6 +9,18 @@ use std::process::{Command, Stdio};
 use rpcrdma_mutants::names::{Kind, Program};
 use serde_json::Value;
 
+use crate::list::PACKAGES;
+
+/// Crates without tests of what is measured, or whose tests take long and are of their own.
+const OTHERS: [&str; 6] = [
+    "rpcrdma-bench",
+    "rpcrdma-instructions",
+    "rpcrdma-layers",
+    "rpcrdma-mutants",
+    "rpcrdma-top",
+    "rpcrdma",
+];
+
 /// What cargo compiles with.
 #[derive(Debug)]
 pub struct Cargo {
@@ -16,15 +28,6 @@ pub struct Cargo {
     pub folder: PathBuf,
     /// The target directory.
     pub target: PathBuf,
-}
-
-/// Which features the crates have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// Those that the workspace asks for. All its libraries are compiled if one is.
-    Whole,
-    /// For libraries those that the chosen packages ask for; no other is compiled.
-    Parts,
 }
 
 /// An executable, and the folder that cargo would run it in.
@@ -61,40 +64,54 @@ impl Cargo {
     ///
     /// # Errors
     /// If cargo cannot be run.
-    pub fn check(&self, programs: &BTreeSet<Program>, scope: Scope) -> Result<Outcome, String> {
-        self.run(&["check", "--profile=test", "--keep-going"], programs, scope)
+    pub fn check(&self, programs: &BTreeSet<Program>) -> Result<Outcome, String> {
+        self.run(&["check", "--profile=test", "--keep-going"], programs)
     }
 
-    /// Compiles the programs.
+    /// Compiles the programs. The features of a library are those that the chosen packages ask for,
+    /// so that no other is compiled; those of other programs are those of the workspace.
     ///
     /// # Errors
     /// If cargo cannot be run.
-    pub fn build(&self, programs: &BTreeSet<Program>, scope: Scope) -> Result<Outcome, String> {
-        self.run(&["test", "--no-run"], programs, scope)
+    pub fn build(&self, programs: &BTreeSet<Program>) -> Result<Outcome, String> {
+        self.run(&["test", "--no-run"], programs)
     }
 
-    fn run(
-        &self,
-        command: &[&str],
-        programs: &BTreeSet<Program>,
-        scope: Scope,
-    ) -> Result<Outcome, String> {
+    /// Compiles what is measured, without tests, up to what shows errors.
+    ///
+    /// # Errors
+    /// If cargo cannot be run.
+    pub fn check_libraries(&self) -> Result<Outcome, String> {
+        let packages = PACKAGES.map(|package| format!("--package={package}"));
+        let mut outcome = Outcome::default();
+        self.run_one(&["check", "--keep-going", "--lib", "--bins"], &packages, &mut outcome)?;
+        Ok(outcome)
+    }
+
+    /// Compiles all test programs but those of crates that do not test what is measured.
+    ///
+    /// # Errors
+    /// If cargo cannot be run.
+    pub fn build_all(&self) -> Result<Outcome, String> {
+        let others = OTHERS.map(|package| format!("--exclude={package}"));
+        let mut outcome = Outcome::default();
+        self.run_one(&["test", "--no-run", "--tests", "--workspace"], &others, &mut outcome)?;
+        Ok(outcome)
+    }
+
+    fn run(&self, command: &[&str], programs: &BTreeSet<Program>) -> Result<Outcome, String> {
         let is_library = |program: &&Program| program.kind == Kind::Lib;
         let (libraries, others): (Vec<&Program>, Vec<&Program>) =
             programs.iter().partition(is_library);
         let mut outcome = Outcome::default();
-        if scope == Scope::Whole {
-            let all: Vec<&Program> = programs.iter().collect();
-            self.run_one(command, &["--workspace".into()], &all, &mut outcome)?;
-            return Ok(outcome);
-        }
         if !libraries.is_empty() {
             let package = |program: &&Program| format!("--package={}", program.package);
-            let packages: Vec<String> = libraries.iter().map(package).collect();
-            self.run_one(command, &packages, &libraries, &mut outcome)?;
+            let packages = libraries.iter().map(package).chain(["--lib".into()]);
+            self.run_one(command, &packages.collect::<Vec<_>>(), &mut outcome)?;
         }
         if !others.is_empty() {
-            self.run_one(command, &["--workspace".into()], &others, &mut outcome)?;
+            let chosen = others.into_iter().filter_map(selection).chain(["--workspace".into()]);
+            self.run_one(command, &chosen.collect::<Vec<_>>(), &mut outcome)?;
         }
         Ok(outcome)
     }
@@ -102,12 +119,11 @@ impl Cargo {
     fn run_one(
         &self,
         command: &[&str],
-        packages: &[String],
-        programs: &[&Program],
+        chosen: &[String],
         outcome: &mut Outcome,
     ) -> Result<(), String> {
         let mut cargo = Command::new("cargo");
-        cargo.current_dir(&self.folder).args(command).args(packages).args(selection(programs));
+        cargo.current_dir(&self.folder).args(command).args(chosen);
         cargo.args(["--quiet", "--message-format=json"]);
         cargo.env("CARGO_TARGET_DIR", &self.target).env("RUSTFLAGS", "--cap-lints=allow");
         cargo.env("CARGO_PROFILE_DEV_OPT_LEVEL", "0").env("CARGO_PROFILE_DEV_DEBUG", "0");
@@ -130,15 +146,15 @@ impl Cargo {
     }
 }
 
-/// The arguments that select the programs.
-fn selection(programs: &[&Program]) -> BTreeSet<String> {
-    let argument = |program: &&Program| match program.kind {
-        Kind::Lib => "--lib".to_owned(),
-        Kind::Bin => format!("--bin={}", program.name),
-        Kind::Test => format!("--test={}", program.name),
-        Kind::Example => format!("--example={}", program.name),
-    };
-    programs.iter().map(argument).collect()
+/// The argument that selects a program, of any package. That of a library is its package.
+fn selection(program: &Program) -> Option<String> {
+    let name = &program.name;
+    match program.kind {
+        Kind::Lib => None,
+        Kind::Bin => Some(format!("--bin={name}")),
+        Kind::Test => Some(format!("--test={name}")),
+        Kind::Example => Some(format!("--example={name}")),
+    }
 }
 
 impl Outcome {

@@ -47,7 +47,10 @@ impl Copy {
     }
 
     /// The files that git knows or would add.
-    fn names(&self) -> Result<Vec<String>, String> {
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn names(&self) -> Result<Vec<String>, String> {
         let mut git = Command::new("git");
         git.current_dir(&self.root).args(["ls-files", "-z", "-co", "--exclude-standard"]);
         let output = git.output().map_err(|error| format!("git: {error}"))?;

@@ -3,8 +3,14 @@
 mod batch;
 mod cargo;
 mod copy;
+mod draw;
+mod list;
 mod regions;
+mod report;
 mod rows;
+mod sample;
+mod state;
+mod survey;
 mod switch;
 mod trial;
 mod workers;
@@ -13,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use rpcrdma_mutants::table;
 
 /// Mutations of the sources, and the tests that notice them: docs/testing.md.
 #[derive(Debug, Parser)]
@@ -34,6 +41,27 @@ enum Command {
         /// Those of these rows or with these ids; without any, all.
         chosen: Vec<String>,
     },
+    /// The mutations that no test noticed once: those of tests/mutations/survivors.toml, and those of
+    /// rows.toml that say so.
+    Survivors {
+        /// Only whether their texts and tests are there.
+        #[arg(long)]
+        check: bool,
+        /// Those with these ids; without any, all.
+        chosen: Vec<String>,
+    },
+    /// Mutants drawn at random: how many the tests notice.
+    Sample {
+        /// What they are drawn by.
+        #[arg(long)]
+        seed: u64,
+        /// How many.
+        #[arg(long, default_value_t = 300)]
+        count: usize,
+        /// Goes on where an earlier run with the same seed and count was stopped.
+        #[arg(long = "continue")]
+        is_continued: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -43,8 +71,13 @@ fn main() -> ExitCode {
     let target = std::path::absolute(target.join("mutants")).expect("the working directory");
     let place = rows::Place { root: root.to_owned(), target, jobs: args.jobs };
     let outcome = match args.command {
-        Command::Rows { check: true, .. } => rows::check(root).map(drop),
-        Command::Rows { chosen, .. } => rows::run(&place, &chosen),
+        Command::Rows { check: true, .. } => rows::check(root, table::ROWS),
+        Command::Rows { chosen, .. } => rows::run(&place, table::ROWS, &chosen),
+        Command::Survivors { check: true, .. } => rows::check(root, table::SURVIVORS),
+        Command::Survivors { chosen, .. } => rows::run(&place, table::SURVIVORS, &chosen),
+        Command::Sample { seed, count, is_continued } => {
+            sample::run(&place, sample::Options { seed, count, is_continued })
+        }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,6 +5,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 /// Where the parts of the workspace are that tests are named by.
 const PARTS: [(&str, &str); 18] = [
     ("xdr", "xdr"),
@@ -31,7 +33,7 @@ const PARTS: [(&str, &str); 18] = [
 const SCENARIOS: [&str; 2] = ["api_fabric::plain::", "api_fabric::version_one::"];
 
 /// How cargo selects a test program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// The unit tests of a library.
     Lib,
@@ -44,7 +46,7 @@ pub enum Kind {
 }
 
 /// A test program of the workspace.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Program {
     /// The package that it is of.
     pub package: String,

@@ -1,6 +1,6 @@
 //! The regions of a file that can be switched: expressions, statements and blocks that are run.
 //!
-//! What a compiler evaluates (`const`), patterns, types and attributes are none. Nor is a place
+//! Constants, patterns, types and attributes are none. Nor is a place
 //! expression, such as `self.count`: switched, it would be a copy of what it names.
 
 use std::ops::Range;
@@ -27,6 +27,17 @@ pub struct Region {
     pub range: Range<usize>,
     /// How a switch is written around it.
     pub shape: Shape,
+    /// The function that may not be one of the compiler then.
+    pub constant: Option<Constant>,
+}
+
+/// A `const fn`. With a switch it is an ordinary one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Constant {
+    /// Its name.
+    pub name: String,
+    /// The word `const`.
+    pub word: Range<usize>,
 }
 
 /// All regions of a file.
@@ -53,13 +64,22 @@ pub fn around(regions: &[Region], part: &Range<usize>) -> Vec<Region> {
 #[derive(Default)]
 struct Finder {
     found: Vec<Region>,
+    constant: Option<Constant>,
 }
 
 impl Finder {
     fn add(&mut self, range: Range<usize>, shape: Shape) {
         if !range.is_empty() {
-            self.found.push(Region { range, shape });
+            self.found.push(Region { range, shape, constant: self.constant.clone() });
         }
+    }
+
+    fn visit_function(&mut self, head: &syn::Signature, body: &Block) {
+        let word = head.constness.map(|word| word.span.byte_range());
+        let constant = word.map(|word| Constant { name: head.ident.to_string(), word });
+        let outer = std::mem::replace(&mut self.constant, constant);
+        self.visit_block(body);
+        self.constant = outer;
     }
 
     /// A place: only what it is computed of can be switched.
@@ -146,15 +166,11 @@ impl<'ast> Visit<'ast> for Finder {
     }
 
     fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
-        if item.sig.constness.is_none() {
-            self.visit_block(&item.block);
-        }
+        self.visit_function(&item.sig, &item.block);
     }
 
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
-        if item.sig.constness.is_none() {
-            self.visit_block(&item.block);
-        }
+        self.visit_function(&item.sig, &item.block);
     }
 
     fn visit_item_const(&mut self, _: &'ast syn::ItemConst) {}
@@ -239,9 +255,18 @@ mod tests {
     }
 
     #[test]
+    fn a_function_of_the_compiler_becomes_an_ordinary_one() {
+        let source = "pub const fn f() -> u8 { fn g() -> u8 { 2 } 1 }";
+        let regions = of(source).expect("Rust");
+        let at = |text| source.find(text).expect("the text");
+        let constant = Some(Constant { name: "f".into(), word: 4..9 });
+        assert_eq!(around(&regions, &(at("1")..at("1") + 1))[0].constant, constant);
+        assert_eq!(around(&regions, &(at("2")..at("2") + 1))[0].constant, None);
+    }
+
+    #[test]
     fn a_place_and_a_constant_cannot() {
         assert_eq!(around_mark("fn f() { self.@count += 1; }"), ["self.count += 1;"; 2]);
-        assert!(around_mark("const fn f() -> u8 { @1 }").is_empty());
         assert!(around_mark("const A: u8 = @1;").is_empty());
         assert!(around_mark("enum A { B = @1 }").is_empty());
         assert_eq!(around_mark("fn f() { let a = [0; @1]; }"), ["[0; 1]", "let a = [0; 1];"]);

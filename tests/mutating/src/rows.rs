@@ -1,4 +1,4 @@
-//! `tests/mutate --rows`: each mutation of the table breaks its rule, and its test fails then.
+//! `tests/mutate --rows` and `--survivors`: with each mutation of a table its test fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +10,7 @@ use rpcrdma_mutants::rules;
 use rpcrdma_mutants::table::{self, Mutation};
 
 use crate::batch::{self, Mutant};
-use crate::cargo::{Cargo, Executable, Outcome, Scope};
+use crate::cargo::{Cargo, Executable, Outcome};
 use crate::copy::Copy;
 use crate::trial::{Ending, Trial};
 use crate::workers;
@@ -42,27 +42,32 @@ impl Place {
     }
 }
 
-/// Reads the table, and says what is wrong with it as far as that shows without a compiler.
+/// Says what is wrong with a table as far as that shows without a compiler.
 ///
 /// # Errors
 /// Everything that is wrong.
-pub fn check(root: &Path) -> Result<Vec<Mutation>, String> {
-    let mutations = table::read(root)?;
-    let faults = table::faults(root, &mutations);
-    if faults.is_empty() { Ok(mutations) } else { Err(faults.join("\n")) }
+pub fn check(root: &Path, table: &str) -> Result<(), String> {
+    are_well(root, &table::read(root, table)?)
 }
 
-/// Tries the mutations of these ids, or of these rows, or all.
+fn are_well(root: &Path, mutations: &[Mutation]) -> Result<(), String> {
+    let faults = table::faults(root, mutations);
+    if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
+}
+
+/// Tries the mutations of a table: those of these ids, or of these rows, or all.
 ///
 /// # Errors
 /// What cannot be tried, and what no test notices.
-pub fn run(place: &Place, chosen: &[String]) -> Result<(), String> {
-    let mutations = choose(&place.root, check(&place.root)?, chosen)?;
+pub fn run(place: &Place, table: &str, chosen: &[String]) -> Result<(), String> {
+    let mutations = choose(&place.root, table, chosen)?;
+    are_well(&place.root, &mutations)?;
+    let name = Path::new(table).file_stem().and_then(|name| name.to_str()).unwrap_or("rows");
     let mut rows = Rows::new(&place.root, mutations)?;
-    let (copy, cargo) = place.copy("rows")?;
+    let (copy, cargo) = place.copy(name)?;
     let programs: BTreeSet<Program> = rows.of.iter().map(|row| row.test.program.clone()).collect();
     let mutants = rows.of.iter().map(|row| row.mutant.clone()).collect();
-    let built = batch::build(&copy, &cargo, mutants, &programs, Scope::Parts)?;
+    let built = batch::build(&copy, &cargo, mutants, &programs)?;
     rows.read_tests(&built.programs)?;
     rows.try_without()?;
     let alone: BTreeSet<usize> = built.refused.iter().map(|one| one.mutant.number).collect();
@@ -89,11 +94,11 @@ pub fn run(place: &Place, chosen: &[String]) -> Result<(), String> {
 }
 
 /// Those of the rows or ids that were named.
-fn choose(
-    root: &Path,
-    mutations: Vec<Mutation>,
-    chosen: &[String],
-) -> Result<Vec<Mutation>, String> {
+fn choose(root: &Path, table: &str, chosen: &[String]) -> Result<Vec<Mutation>, String> {
+    let mutations = match table {
+        table::SURVIVORS => table::survivors(root)?,
+        _ => table::read(root, table)?,
+    };
     if chosen.is_empty() {
         return Ok(mutations);
     }
@@ -107,10 +112,7 @@ fn choose(
             None => ids.extend(mutations.iter().map(|one| one.id.clone()).filter(|id| id == name)),
         }
         if ids.len() == before {
-            return Err(format!(
-                "no mutation of {}, and no row with one, is named {name}",
-                table::PATH
-            ));
+            return Err(format!("no mutation of {table}, and no row with one, is named {name}"));
         }
     }
     Ok(mutations.into_iter().filter(|mutation| ids.contains(&mutation.id)).collect())
@@ -205,7 +207,8 @@ impl Row {
 
     fn try_with(&self, number: Option<usize>) -> Result<Ending, String> {
         let executable = self.executable.as_ref().ok_or("no program")?;
-        Trial { executable, number, arguments: &self.arguments, limit: self.limit }.run()
+        let (arguments, limit) = (&self.arguments, self.limit);
+        Trial { executable, number, reached: None, arguments, limit }.run()
     }
 
     /// Compiles the program with this mutation, in place of the switches of its file.
@@ -216,13 +219,13 @@ impl Row {
         source.replace_range(part.clone(), other);
         copy.update(&BTreeMap::from([(file.clone(), source)]))?;
         let program = &self.test.program;
-        let outcome = cargo.build(&BTreeSet::from([program.clone()]), Scope::Parts)?;
+        let outcome = cargo.build(&BTreeSet::from([program.clone()]))?;
         if let Some(fault) = outcome.errors.first() {
             return Err(format!("it does not compile: {}", fault.text));
         }
         let executable = outcome.programs.get(program).ok_or("cargo made no program")?;
         let (arguments, limit) = (&self.arguments, self.limit);
-        Trial { executable, number: None, arguments, limit }.run()
+        Trial { executable, number: None, reached: None, arguments, limit }.run()
     }
 }
 

@@ -7,6 +7,9 @@ use crate::regions::{Region, Shape};
 /// The variable of the environment that names the mutation.
 pub const VARIABLE: &str = "RPCRDMA_MUTANT";
 
+/// The variable that names a folder for a file of each switch that is reached.
+pub const REACHED: &str = "RPCRDMA_REACHED";
+
 /// What is changed within a region.
 #[derive(Debug, Clone)]
 pub struct Edit {
@@ -74,7 +77,7 @@ impl Weaver<'_> {
 
     /// Writes the region of the edits `here`, in which those `inside` are.
     fn switch(&mut self, here: &[&Edit], inside: &[&Edit]) {
-        let Some(Edit { region: Region { range, shape }, .. }) = here.first() else { return };
+        let Some(Edit { region: Region { range, shape, .. }, .. }) = here.first() else { return };
         let (open, close) = match shape {
             Shape::Expression => ("(", ")"),
             Shape::Statement => ("", ""),
@@ -106,11 +109,15 @@ impl Weaver<'_> {
     }
 }
 
-/// Reads the environment once. It has to stand alone: the source may be of any crate.
+/// Reads the environment once, and notes that it was reached. It has to stand alone: the source may
+/// be of any crate.
 fn condition(number: usize) -> String {
     format!(
         "if {{ static ON: ::std::sync::OnceLock<bool> = ::std::sync::OnceLock::new(); \
-         *ON.get_or_init(|| ::std::env::var_os(\"{VARIABLE}\").is_some_and(|on| on == \"{number}\"))}} {{"
+         *ON.get_or_init(|| {{ \
+         if let Some(folder) = ::std::env::var_os(\"{REACHED}\") {{ \
+         let _ = ::std::fs::File::create(::std::path::Path::new(&folder).join(\"{number}\")); }} \
+         ::std::env::var_os(\"{VARIABLE}\").is_some_and(|on| on == \"{number}\") }}) }} {{"
     )
 }
 

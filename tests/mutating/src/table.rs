@@ -1,4 +1,4 @@
-//! The mutations that break the rules of docs/conformance.md: `tests/mutations/rows.toml`.
+//! The tables of mutations that are kept, each with the test that notices it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,8 +9,11 @@ use serde::Deserialize;
 
 use crate::names;
 
-/// The table, below the root of the workspace.
-pub const PATH: &str = "tests/mutations/rows.toml";
+/// The mutations that break the rules of docs/conformance.md.
+pub const ROWS: &str = "tests/mutations/rows.toml";
+
+/// Other mutations that once survived all tests.
+pub const SURVIVORS: &str = "tests/mutations/survivors.toml";
 
 /// A text of a file, another one, and the test that fails with it.
 #[derive(Debug, Clone, Deserialize)]
@@ -27,6 +30,9 @@ pub struct Mutation {
     pub text: String,
     /// What takes its place.
     pub other: String,
+    /// Whether no test, or none that a row named, noticed it once.
+    #[serde(default)]
+    pub survived: bool,
     /// The test that fails then, as docs/conformance.md names it.
     pub test: String,
 }
@@ -72,14 +78,23 @@ struct Table {
     mutation: Vec<Mutation>,
 }
 
-/// The mutations of the table.
+/// The mutations of a table, whose path is from the root of the workspace.
 ///
 /// # Errors
 /// If it cannot be read.
-pub fn read(root: &Path) -> Result<Vec<Mutation>, String> {
-    let text = fs::read_to_string(root.join(PATH)).map_err(|error| format!("{PATH}: {error}"))?;
-    let table: Table = toml::from_str(&text).map_err(|error| format!("{PATH}: {error}"))?;
+pub fn read(root: &Path, path: &str) -> Result<Vec<Mutation>, String> {
+    let text = fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"))?;
+    let table: Table = toml::from_str(&text).map_err(|error| format!("{path}: {error}"))?;
     Ok(table.mutation)
+}
+
+/// The mutations of the table of survivors, and those of the rules that survived, too.
+///
+/// # Errors
+/// If a table cannot be read.
+pub fn survivors(root: &Path) -> Result<Vec<Mutation>, String> {
+    let rows = read(root, ROWS)?.into_iter().filter(|mutation| mutation.survived);
+    Ok(read(root, SURVIVORS)?.into_iter().chain(rows).collect())
 }
 
 /// Everything that is wrong with these, without compiling them.
@@ -172,6 +187,7 @@ mod tests {
             function: function.map(str::to_owned),
             text: text.into(),
             other: "other".into(),
+            survived: false,
             test: "test".into(),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -9,7 +10,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::cargo::Executable;
-use crate::switch::VARIABLE;
+use crate::switch::{REACHED, VARIABLE};
+
+/// How many runs of the simulation a test makes, as in `tests/run quick`.
+const SEEDS: &str = "300";
 
 /// What a run showed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +43,8 @@ pub struct Trial<'a> {
     pub executable: &'a Executable,
     /// The mutation that is switched on.
     pub number: Option<usize>,
+    /// A folder that gets a file of each switch that is reached.
+    pub reached: Option<&'a Path>,
     /// Arguments of the program.
     pub arguments: &'a [String],
     /// How long it may take.
@@ -102,7 +108,11 @@ impl Trial<'_> {
         let Executable { path, folder } = self.executable;
         let mut command = Command::new(path);
         command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder).args(self.arguments);
-        command.env_remove(VARIABLE).process_group(0);
+        command.env_remove(VARIABLE).env_remove(REACHED).process_group(0);
+        command.env("RPCRDMA_SIMULATION_SEEDS", SEEDS);
+        if let Some(folder) = self.reached {
+            command.env(REACHED, folder);
+        }
         if let Some(number) = self.number {
             command.env(VARIABLE, number.to_string());
         }
@@ -165,8 +175,13 @@ mod tests {
         let executable = Executable { path: "/bin/sh".into(), folder: "/".into() };
         let arguments = ["-c".to_owned(), script.to_owned()];
         let limit = Duration::from_secs(if script.contains("sleep") { 1 } else { 60 });
-        let trial =
-            Trial { executable: &executable, number: Some(7), arguments: &arguments, limit };
+        let trial = Trial {
+            executable: &executable,
+            number: Some(7),
+            reached: None,
+            arguments: &arguments,
+            limit,
+        };
         trial.run().expect("a shell")
     }
 
