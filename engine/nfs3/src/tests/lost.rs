@@ -195,15 +195,21 @@ fn a_call_and_its_repetition_end_with_a_connection_that_has_both() {
         raw.is_connected()
     });
     let header = |procedure| CallHeader::plain(nfs3::PROGRAM, 3, procedure).to_vec();
-    raw.send(&message(7, 0, 8, &header(nfs3::NULL)));
-    busy.await_calls(3);
+    // Its turns send what waits until the shard has attached the connection.
+    let mut ask = |call: &[u8], xid, count| {
+        assert!(raw.send(&message(xid, 0, 8, call)));
+        until(count, || {
+            raw.turn().expect("it is connected");
+            calls_of(&nfs)
+        });
+    };
+    ask(&header(nfs3::NULL), 7, 3);
     let mut call = header(nfs3::MKDIR);
     let where_ = at(&nfs.client.root, b"twice");
     let arguments = MKDIR3args { where_, attributes: sattr3::default() };
     arguments.pack(&mut call).expect("a vector takes whatever is written to it");
     for count in [4, 5] {
-        raw.send(&message(8, 0, 8, &call));
-        busy.await_calls(count);
+        ask(&call, 8, count);
     }
     assert_eq!(nfs.server.waiting(), 1);
     raw.disconnect();
