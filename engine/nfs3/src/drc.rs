@@ -422,6 +422,48 @@ mod tests {
         }
     }
 
+    /// However a repetition comes, the answer is then kept for its connection, which is open, and
+    /// not for one that has ended, whose answers make room for others.
+    #[test]
+    fn an_answer_is_kept_for_the_last_connection_that_has_asked() {
+        let asks: [fn(&Drc<u32>, &Fingerprint); 3] = [
+            // It waits, and the connection of the first call ends.
+            |drc, call| {
+                assert!(matches!(drc.judge(call, 1000), RepeatVerdict::Execute(_)));
+                assert!(matches!(drc.judge(call, 2000), RepeatVerdict::Waits(None)));
+                drc.end(1);
+                drc.finish(call, &results(7));
+            },
+            // It takes the call over, and the connection of a later repetition has ended.
+            |drc, call| {
+                for waiter in [1000, 2000, 3000] {
+                    drc.judge(call, waiter);
+                }
+                drc.let_go(|&waiter| waiter == 3000);
+                drc.end(3);
+                drc.end(1);
+                assert_eq!(drc.hand_over(call), Some(2000));
+                drc.finish(call, &results(7));
+            },
+            // It is answered at once.
+            |drc, call| {
+                execute(drc, call, 1000);
+                drc.end(1);
+                assert!(is_known(drc, call, 2000));
+            },
+        ];
+        for (case, ask) in asks.into_iter().enumerate() {
+            let drc = Drc::new(1);
+            let kept = call(&drc, 0, nfs3::REMOVE, b"");
+            ask(&drc, &kept);
+            for connection in 10..=10 + ENDED_MAX as u32 {
+                execute(&drc, &call(&drc, connection, nfs3::REMOVE, b""), 1000 * connection);
+                drc.end(connection);
+            }
+            assert!(is_known(&drc, &kept, 2001), "case {case}");
+        }
+    }
+
     #[test]
     fn a_client_that_reconnects_again_and_again_displaces_its_own_answers_only() {
         let drc = Drc::new(1);
