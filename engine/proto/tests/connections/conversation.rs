@@ -1,7 +1,8 @@
 //! The effect of each kind of received transmission, and the state after it.
 
 use crate::pair::{
-    Side, connected, connected_in, first_call, plain_reply, rpc, structure, transmission,
+    Side, connected, connected_in, first_call, plain_reply, property_operations, rpc, structure,
+    transmission,
 };
 use rpcrdma_proto::report::ReportKind;
 use rpcrdma_proto::*;
@@ -619,17 +620,13 @@ mod classification {
 
     #[test]
     fn the_four_property_operations_are_supported_together() {
-        let operations = [
-            Optional::ConnProp(ConnProp::default()),
-            Optional::ReqProp(ReqProp { want: PropSet::EMPTY }),
-            Optional::RespProp(RespProp::default()),
-            Optional::UpdProp(UpdProp { now: PropSet::EMPTY }),
-        ];
-        for operation in operations {
-            for (role, properties) in [Role::Client, Role::Server]
-                .into_iter()
-                .flat_map(|role| [(role, true), (role, false)])
-            {
+        for operation in property_operations() {
+            for (role, properties) in [
+                (Role::Client, true),
+                (Role::Client, false),
+                (Role::Server, true),
+                (Role::Server, false),
+            ] {
                 let mut side = Side::new(role, Settings { properties, ..settings() });
                 let ingress = side.receive(&wire(1, 2, 8, Body::Optional(operation), &[]));
                 let inval = ReportKind::InvalOption;

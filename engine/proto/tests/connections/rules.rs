@@ -1,6 +1,6 @@
 //! Rules of the protocol documents that no other test checks: see docs/conformance.md.
 
-use crate::pair::{Side, connected, rpc, structure, transmission};
+use crate::pair::{Side, connected, property_operations, rpc, structure, transmission};
 use rpcrdma_proto::report::ReportKind;
 use rpcrdma_proto::*;
 use rpcrdma_xdr::*;
@@ -218,13 +218,7 @@ fn every_change_asked_for_is_either_done_or_refused() {
 // [XCHAR] 4, Table 2
 #[test]
 fn a_payload_behind_a_property_operation_is_bad() {
-    let operations = [
-        Optional::ConnProp(ConnProp::default()),
-        Optional::ReqProp(ReqProp { want: PropSet::EMPTY }),
-        Optional::RespProp(RespProp::default()),
-        Optional::UpdProp(UpdProp { now: PropSet::EMPTY }),
-    ];
-    for operation in operations {
+    for operation in property_operations() {
         let (mut client, mut server) = connected(settings(), settings());
         for side in [&mut client, &mut server] {
             for payload in [&[0; 4][..], &rpc(7, false, 40)] {

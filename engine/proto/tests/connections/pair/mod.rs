@@ -4,7 +4,10 @@ pub mod memory;
 
 use rpcrdma_proto::*;
 use rpcrdma_xdr::rtr::fixed::Msg;
-use rpcrdma_xdr::{Header, PrivateData, RecvStructure, SegmentGroup, Writer};
+use rpcrdma_xdr::{
+    ConnProp, Header, Optional, PrivateData, PropSet, RecvStructure, ReqProp, RespProp,
+    SegmentGroup, UpdProp, Writer,
+};
 
 /// Bytes that no message contains by intent: they stand for what a buffer held before.
 pub const STALE: u8 = 0xee;
@@ -260,6 +263,16 @@ pub fn transmission(header: &Header<'_>, payload: &[u8]) -> Vec<u8> {
     header.encode(&mut Writer::new(&mut bytes)).expect("as long as it says");
     bytes.extend_from_slice(payload);
     bytes
+}
+
+/// The operations of [XCHAR].
+pub fn property_operations() -> [Optional<'static>; 4] {
+    [
+        Optional::ConnProp(ConnProp::default()),
+        Optional::ReqProp(ReqProp { want: PropSet::EMPTY }),
+        Optional::RespProp(RespProp::default()),
+        Optional::UpdProp(UpdProp { now: PropSet::EMPTY }),
+    ]
 }
 
 /// A first segment, and placement segments behind it.
