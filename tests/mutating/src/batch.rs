@@ -31,8 +31,8 @@ pub struct Mutant {
     pub other: String,
 }
 
-/// How far the compiler moved the switch of a mutation outwards, of each number; `None` if it refused
-/// all places.
+/// How far the compiler moved the switch of a mutation outwards, of each number; `None` if it
+/// refused all places.
 pub type Settled = BTreeMap<usize, Option<usize>>;
 
 /// A mutation in the batch.
@@ -112,7 +112,7 @@ impl Batch {
     fn new(copy: &Copy, mutants: Vec<Mutant>) -> Result<Batch, String> {
         let mut sources = BTreeMap::new();
         let mut regions_of = BTreeMap::new();
-        let mut batch = (Vec::new(), Vec::new());
+        let (mut members, mut refused) = (Vec::new(), Vec::new());
         for mutant in mutants {
             let file = &mutant.file;
             if !sources.contains_key(file) {
@@ -124,11 +124,10 @@ impl Batch {
             let regions = regions_of.get(file).map_or(&[][..], Vec::as_slice);
             let regions = regions::around(regions, &mutant.part);
             match regions.is_empty() {
-                true => batch.1.push(Refused { mutant, why: "it is in no code that runs".into() }),
-                false => batch.0.push(Member { mutant, regions, moves: 0 }),
+                true => refused.push(Refused { mutant, why: "it is in no code that runs".into() }),
+                false => members.push(Member { mutant, regions, moves: 0 }),
             }
         }
-        let (members, refused) = batch;
         Ok(Batch { sources, members, refused })
     }
 
