@@ -114,9 +114,9 @@ fn run<P: Provider>(provider: P, config: Config, args: &Args) -> Result<(), Box<
         say(format_args!("shard {}: {}", shard.shard(), shard.obtained()));
     }
     let status = format!("serving {export}");
-    tell_manager(&[NotifyState::Ready, NotifyState::Status(&status)]);
+    notify_manager(&[NotifyState::Ready, NotifyState::Status(&status)]);
     signals.forever().next();
-    tell_manager(&[NotifyState::Stopping]);
+    notify_manager(&[NotifyState::Stopping]);
     say(format_args!("stopping; {} calls wait for a worker thread", server.waiting()));
     for shard in server.shards() {
         let stats = shard.stats();
@@ -133,9 +133,9 @@ fn run<P: Provider>(provider: P, config: Config, args: &Args) -> Result<(), Box<
     server.stop()
 }
 
-/// Tells the service manager, if one started this program, how it is.
-fn tell_manager(states: &[NotifyState<'_>]) {
+/// Reports the state of this program to the service manager, if one started it.
+fn notify_manager(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        let _ = writeln!(io::stderr(), "nfs3: cannot tell the service manager: {error}");
+        let _ = writeln!(io::stderr(), "nfs3: cannot notify the service manager: {error}");
     }
 }
