@@ -1,4 +1,5 @@
-//! The commands of the pages: each is tried as far as that is cheap, or named with what it waits for.
+//! The commands of the pages: each is tried as far as that is cheap, or named with what it waits
+//! for.
 //!
 //! A program is started with the options of the page and `--help`: it parses them, and ends. So an
 //! option that does not exist, or a value that is not allowed, is an error here.
@@ -284,8 +285,8 @@ fn test_run(words: &[&str]) -> Result<(), String> {
     }
 }
 
-/// An example has the options: they are fields of a structure in its sources. Only programs are built
-/// for all tests.
+/// An example has the options: they are fields of a structure in its sources. Only programs are
+/// built for all tests.
 fn is_example(folder: &Path, options: &[&str]) -> Result<(), String> {
     let sources = fs::read_dir(folder).map_err(|_| format!("no example {}", folder.display()))?;
     let text: String = sources

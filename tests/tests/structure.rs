@@ -110,8 +110,8 @@ const PRINTERS: &[&str] = &[
     "tests/",
 ];
 
-/// `println` and the like panic where nothing can be written: the reader has gone, the disk is full.
-/// That is no failure of what serves.
+/// `println` and the like panic where nothing can be written: the reader has gone, the disk is
+/// full. That is no failure of what serves.
 #[test]
 fn what_serves_does_not_print_with_a_panic() {
     for source in sources() {

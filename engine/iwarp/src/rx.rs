@@ -105,8 +105,8 @@ impl Rx {
         Ok(rx)
     }
 
-    /// Looks at FPDUs until a message is whole, or enough for this poll. Without `keys` it stops at a
-    /// Read Response.
+    /// Looks at FPDUs until a message is whole, or enough for this poll. Without `keys` it stops at
+    /// a Read Response.
     fn parse(&mut self, keys: Option<&KeyCache>) {
         while self.front.is_none() && self.rest.is_none() && !self.is_finished() {
             let Some(looks) = self.looks.checked_sub(1) else {

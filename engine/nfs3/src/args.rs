@@ -86,8 +86,9 @@ impl ProviderOption {
 
 impl Args {
     /// The configuration of the engine, over that of the file. It names the transport: that of
-    /// `--provider`, or of the file, or the one that the address of `--listen` is of. The RDMA device
-    /// is that of `--device`, or that of the file, or the one that has the address of `--listen`.
+    /// `--provider`, or of the file, or the one that the address of `--listen` is of. The RDMA
+    /// device is that of `--device`, or that of the file, or the one that has the address of
+    /// `--listen`.
     ///
     /// # Errors
     /// If an option is not allowed beside the file.

@@ -5,7 +5,8 @@ use std::hash::Hash;
 
 use rpcrdma_engine::Origin;
 
-/// The calls whose answers are kept, by the connection that they are kept for. `F` identifies a call.
+/// The calls whose answers are kept, by the connection that they are kept for. `F` identifies a
+/// call.
 pub struct KeptAnswers<C, F> {
     connections: HashMap<C, Kept<F>>,
     /// The connections that have ended and have answers, in the order of their ends.

@@ -8,8 +8,8 @@
 //!   client ── TCP ───▶ mount ── the handle of the export
 //! ```
 //! It implements all procedures of RFC 1813, and MOUNT over TCP; there is no lock manager. See
-//! `credentials` and `rights` for rights, `handles` and `nodes` for file handles, `drc` for repeated calls, and
-//! `work` for the threads.
+//! `credentials` and `rights` for rights, `handles` and `nodes` for file handles, `drc` for
+//! repeated calls, and `work` for the threads.
 //!
 //! ```no_run
 //! use rpcrdma_engine::{Address, Fabric};
@@ -106,7 +106,8 @@ pub struct Server<P: Provider> {
 
 impl<P: Provider> Server<P> {
     /// Starts a server on a device: NFS at `listen`, MOUNT at `mount`. First it tries what it needs
-    /// of the system. When it listens, it sets the umask of the process to 0, so that files get the modes that clients request.
+    /// of the system. When it listens, it sets the umask of the process to 0, so that files get the
+    /// modes that clients request.
     ///
     /// # Errors
     /// A message that states what failed.

@@ -5,12 +5,12 @@
 //!   cookie ──▶ a list that waits there? ─▶ go on with it
 //!               └─ no ──────────────────▶ open the directory, and go to that position
 //! ```
-//! The cookie of a name is the position behind it, as getdents(2) returns it. Most file systems keep
-//! the positions of names for as long as the directory exists: a list continues after any change of
-//! the directory and after a restart. On the others the positions shift, and a client that removes
-//! what it has listed would miss names. There the cookie is a hash of the name, and the list is in
-//! the order of the hashes: the directory is read as a whole at the beginning, and when it has
-//! changed.
+//! The cookie of a name is the position behind it, as getdents(2) returns it. Most file systems
+//! keep the positions of names for as long as the directory exists: a list continues after any
+//! change of the directory and after a restart. On the others the positions shift, and a client
+//! that removes what it has listed would miss names. There the cookie is a hash of the name, and
+//! the list is in the order of the hashes: the directory is read as a whole at the beginning, and
+//! when it has changed.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -82,8 +82,8 @@ impl Listing {
         Ok(Listing { directory: node.id(), source, position: cookie, ahead: VecDeque::new() })
     }
 
-    /// Reads a directory as a whole, in the order of a hash of the names with this key, which are the
-    /// cookies. Begins behind a cookie, whether or not its own name still exists.
+    /// Reads a directory as a whole, in the order of a hash of the names with this key, which are
+    /// the cookies. Begins behind a cookie, whether or not its own name still exists.
     ///
     /// # Errors
     /// If the file system returns an error.

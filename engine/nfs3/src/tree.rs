@@ -1,5 +1,5 @@
-//! The places of each file: the directories and the names under which its inode was seen. A file with
-//! several hard links has several.
+//! The places of each file: the directories and the names under which its inode was seen. A file
+//! with several hard links has several.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

@@ -1,5 +1,5 @@
-//! The program `rpcrdma-nfs3` in a process that may have few descriptors, and one with mounts of its
-//! own.
+//! The program `rpcrdma-nfs3` in a process that may have few descriptors, and one with mounts of
+//! its own.
 
 use std::process::Command;
 

@@ -20,7 +20,8 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-/// The owner of a descriptor that is not kept by a child that is made by `fork`. One that is made by
+/// The owner of a descriptor that is not kept by a child that is made by `fork`. One that is made
+/// by
 /// `clone` or `vfork` alone keeps it.
 #[derive(Debug)]
 pub struct CloseOnFork<T: AsFd = OwnedFd>(ManuallyDrop<T>);

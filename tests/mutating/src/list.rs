@@ -71,7 +71,8 @@ struct Point {
     column: usize,
 }
 
-/// All mutants of the crates. cargo-mutants is installed below the target directory if it is not there.
+/// All mutants of the crates. cargo-mutants is installed below the target directory if it is not
+/// there.
 ///
 /// # Errors
 /// If it cannot be installed, or prints something else.

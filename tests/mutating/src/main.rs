@@ -41,8 +41,8 @@ enum Command {
         /// Those of these rows or with these ids; without any, all.
         chosen: Vec<String>,
     },
-    /// The mutations that no test noticed once: those of tests/mutations/survivors.toml, and those of
-    /// rows.toml that say so.
+    /// The mutations that no test noticed once: those of tests/mutations/survivors.toml, and those
+    /// of rows.toml that say so.
     Survivors {
         /// Only whether their texts and tests are there.
         #[arg(long)]

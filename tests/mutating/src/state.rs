@@ -1,5 +1,5 @@
-//! What a measurement has found so far: a file with a line for each thing, so that it can be stopped
-//! at any time and continued.
+//! What a measurement has found so far: a file with a line for each thing, so that it can be
+//! stopped at any time and continued.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;

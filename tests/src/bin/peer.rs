@@ -127,8 +127,8 @@ fn serve<P: Provider>(mut engine: Engine<P>, wanted: &Wanted) -> Result<ExitCode
     Ok(ExitCode::from(u8::from(stats.leaked > 0)))
 }
 
-/// Forks a child that uses nothing of the engine, and lives until the server is to end, or its folder
-/// is gone.
+/// Forks a child that uses nothing of the engine, and lives until the server is to end, or its
+/// folder is gone.
 fn fork_child(wanted: &Wanted) -> libc::pid_t {
     // SAFETY: the child uses nothing that another thread may have locked but the allocator, which
     // the C library keeps usable.

@@ -1,5 +1,5 @@
-//! System calls that a program may not make (seccomp): setting up says which one has failed, or goes
-//! on without it. Nothing panics, and nothing waits for ever.
+//! System calls that a program may not make (seccomp): setting up says which one has failed, or
+//! goes on without it. Nothing panics, and nothing waits for ever.
 
 use std::time::{Duration, Instant};
 

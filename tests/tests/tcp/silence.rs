@@ -4,8 +4,8 @@
 //!   client 10.77.2.2 ──── router ──── 10.77.1.2 server
 //! ```
 //!
-//! Each is a network namespace. A router that does not forward drops packets and reports nothing, as
-//! a host that has lost its power, or a cable that is pulled.
+//! Each is a network namespace. A router that does not forward drops packets and reports nothing,
+//! as a host that has lost its power, or a cable that is pulled.
 #![expect(unsafe_code, reason = "a thread moves to a network of its own")]
 
 use std::fmt::Debug;

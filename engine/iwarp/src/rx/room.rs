@@ -22,7 +22,8 @@ impl Rx {
         })
     }
 
-    /// Begins a poll, which receives so much and no more where it belongs, and looks at so many FPDUs.
+    /// Begins a poll, which receives so much and no more where it belongs, and looks at so many
+    /// FPDUs.
     pub(super) fn renew_budget(&mut self) {
         self.budget = RECEIVE_MAX;
         self.looks = LOOKS_MAX;

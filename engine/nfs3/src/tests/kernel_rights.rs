@@ -5,7 +5,8 @@
 //!   twin/N/    the same, changed by system calls ──── on a thread of the caller
 //! ```
 //! A case is a directory with a file: owners, groups, modes, POSIX ACLs, capabilities that root
-//! lacks, and whether the file system is read-only. Statuses, granted rights and the attributes of the two directories are compared.
+//! lacks, and whether the file system is read-only. Statuses, granted rights and the attributes of
+//! the two directories are compared.
 
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -172,4 +172,5 @@ pub(super) fn unwatched(error: &io::Error) -> ConnectError {
 
 const FORBIDDEN: &str =
     "a connection of shared memory needs memfds; allow them (seccomp), or use tcp";
-const NOT_WRITABLE: &str = "this user must have write permission for the socket file, and search permission for its folders";
+const NOT_WRITABLE: &str = "this user must have write permission for the socket file, and search \
+                            permission for its folders";

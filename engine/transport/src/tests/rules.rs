@@ -1,5 +1,5 @@
-//! The rules that the transport keeps whatever its carrier is: keys, bounds, rights, lengths, order,
-//! acks, depths.
+//! The rules that the transport keeps whatever its carrier is: keys, bounds, rights, lengths,
+//! order, acks, depths.
 #![expect(unsafe_code, reason = "requests are posted by hand")]
 
 use rpcrdma_mempool::{Access, Sge};
