@@ -38,9 +38,21 @@ struct Files {
     link: nfs_fh3,
 }
 
-/// What is below the exported directory, by path: type and mode, owner, group, links, content or
-/// target, and whether the time is the one that a SETATTR sets.
-type State = BTreeMap<PathBuf, (u32, u32, u32, u64, Vec<u8>, bool)>;
+/// What is below the exported directory, by path.
+type State = BTreeMap<PathBuf, Entry>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    /// With the type.
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    links: u64,
+    /// Of a symbolic link, its target.
+    content: Vec<u8>,
+    /// Whether the time is the one that a SETATTR sets.
+    is_time_set: bool,
+}
 
 /// How the files are exported.
 #[derive(Clone, Copy)]
@@ -102,8 +114,14 @@ impl Files {
             } else {
                 Vec::new()
             };
-            let is_set = it.mtime() == i64::from(TIME.seconds);
-            let entry = (it.mode(), it.uid(), it.gid(), it.nlink(), content, is_set);
+            let entry = Entry {
+                mode: it.mode(),
+                uid: it.uid(),
+                gid: it.gid(),
+                links: it.nlink(),
+                content,
+                is_time_set: it.mtime() == i64::from(TIME.seconds),
+            };
             state.insert(path.strip_prefix(self.folder.join("")).expect("below").into(), entry);
         }
         state
@@ -161,27 +179,31 @@ impl Files {
                 let data = vec![WriteData::Copy(b"new".to_vec())];
                 CallTask { data, ..task(nfs3::WRITE, &head) }
             }
-            Call::Ask(procedure) => match *procedure {
-                nfs3::LOOKUP => task(nfs3::LOOKUP, &LOOKUP3args { what: at(dir, b"inner") }),
-                nfs3::ACCESS => {
-                    task(nfs3::ACCESS, &ACCESS3args { object: file.clone(), access: 0x3f })
-                }
-                nfs3::READDIR => {
-                    let (dir, cookieverf) = (dir.clone(), cookieverf3::default());
-                    task(nfs3::READDIR, &READDIR3args { dir, cookie: 0, cookieverf, count: 8192 })
-                }
-                nfs3::READDIRPLUS => {
-                    let (dir, cookieverf) = (dir.clone(), cookieverf3::default());
-                    let (cookie, dircount, maxcount) = (0, 8192, 8192);
-                    let list = READDIRPLUS3args { dir, cookie, cookieverf, dircount, maxcount };
-                    task(nfs3::READDIRPLUS, &list)
-                }
-                nfs3::COMMIT => {
-                    task(nfs3::COMMIT, &COMMIT3args { file: file.clone(), offset: 0, count: 0 })
-                }
-                // The others have a handle alone.
-                procedure => task(procedure, &GETATTR3args { object: file.clone() }),
-            },
+            Call::Ask(procedure) => self.ask(*procedure),
+        }
+    }
+
+    /// A call of a procedure that changes nothing.
+    fn ask(&self, procedure: u32) -> CallTask {
+        let Files { dir, file, .. } = self;
+        match procedure {
+            nfs3::LOOKUP => task(nfs3::LOOKUP, &LOOKUP3args { what: at(dir, b"inner") }),
+            nfs3::ACCESS => task(nfs3::ACCESS, &ACCESS3args { object: file.clone(), access: 0x3f }),
+            nfs3::READDIR => {
+                let (dir, cookieverf) = (dir.clone(), cookieverf3::default());
+                task(nfs3::READDIR, &READDIR3args { dir, cookie: 0, cookieverf, count: 8192 })
+            }
+            nfs3::READDIRPLUS => {
+                let (dir, cookieverf) = (dir.clone(), cookieverf3::default());
+                let (cookie, dircount, maxcount) = (0, 8192, 8192);
+                let list = READDIRPLUS3args { dir, cookie, cookieverf, dircount, maxcount };
+                task(nfs3::READDIRPLUS, &list)
+            }
+            nfs3::COMMIT => {
+                task(nfs3::COMMIT, &COMMIT3args { file: file.clone(), offset: 0, count: 0 })
+            }
+            // The others have a handle alone.
+            procedure => task(procedure, &GETATTR3args { object: file.clone() }),
         }
     }
 
