@@ -35,7 +35,7 @@ pub fn try_files(args: &OutputArgs) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Writes the files that are wished.
+/// Writes the files that are requested.
 pub fn write(report: &Report, args: &OutputArgs) -> Result<(), BenchError> {
     for (path, text) in files(args) {
         fs::write(path, text(report))

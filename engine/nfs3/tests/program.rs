@@ -95,13 +95,13 @@ fn a_server_whose_output_cannot_be_written_serves_and_stops() {
         let folder = Folder::new();
         std::fs::create_dir(folder.join("export")).expect("it is ours");
         let (socket, manager) = (folder.join("nfs.sock"), folder.join("manager"));
-        let told = UnixDatagram::bind(&manager).expect("a new file");
+        let states = UnixDatagram::bind(&manager).expect("a new file");
         let at = format!("shm:{}", socket.display());
         let mut command = command_by(&[], &folder, &at);
         command.env("NOTIFY_SOCKET", &manager).stderr(output.try_clone().expect("a descriptor"));
         let mut server = Killed(command.stdout(output).spawn().expect("it is built"));
         let mut state = [0; 256];
-        let len = told.recv(&mut state).expect("a message");
+        let len = states.recv(&mut state).expect("a message");
         assert!(state[..len].starts_with(b"READY=1"));
 
         let engine = engine("shm", Shm::from_config);

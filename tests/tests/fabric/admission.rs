@@ -252,7 +252,7 @@ fn a_peer_whose_shard_stops_and_that_no_other_takes_learns_it() {
     assert!(Rejection::Stopping.is_transient());
     assert_eq!(scene.controls[0].admissions().stopping, 1);
     let id = scene.begin();
-    assert_eq!(scene.outcome(id), Some(ConnectError::NoListener), "nobody listens any more");
+    assert_eq!(scene.outcome(id), Some(ConnectError::NoListener), "there is no listener any more");
 }
 
 #[test]

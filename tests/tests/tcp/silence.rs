@@ -245,7 +245,7 @@ fn is_late<T: Debug>(outcome: Result<T, SetupError>) -> bool {
 #[test]
 fn a_silent_host_is_noticed_in_every_state_of_a_connection() {
     let Some(lab) = Lab::new() else { return };
-    let (say, heard) = mpsc::channel();
+    let (say, events) = mpsc::channel();
     let mut serving = lab.server.engine();
     serving.start(move |_| Server(say.clone())).expect("it starts");
     let at = serving.listen("10.77.1.2:0".parse::<Address>().expect("an address"));
@@ -261,7 +261,7 @@ fn a_silent_host_is_noticed_in_every_state_of_a_connection() {
     is_answered(&mut session);
     let [mut idle, mut waiting, mut busy] = [(); 3].map(|()| Line::new(&engine, at));
     waiting.begin(LATER);
-    let Ok(Event::Deferred(ticket)) = heard.recv_timeout(LIMIT) else { panic!("a call comes") };
+    let Ok(Event::Deferred(ticket)) = events.recv_timeout(LIMIT) else { panic!("a call comes") };
 
     // The cable is pulled, and back in time: nothing is lost.
     let before = lab.client.timeouts();
@@ -287,7 +287,7 @@ fn a_silent_host_is_noticed_in_every_state_of_a_connection() {
         }
     });
     for _ in 0..4 {
-        let Ok(Event::Closed(why)) = heard.recv_timeout(LIMIT) else { panic!("it is noticed") };
+        let Ok(Event::Closed(why)) = events.recv_timeout(LIMIT) else { panic!("it is noticed") };
         assert_eq!(why, CloseReason::PeerGone);
     }
 }

@@ -131,7 +131,7 @@ fn a_ring_that_fails_is_repeated_with_the_next_message_or_before_this_side_sleep
 
 /// What it has not read wakes it: to try again and again would help only a peer that does harm.
 #[test]
-fn a_peer_that_reads_no_rings_keeps_nobody_awake() {
+fn a_peer_that_reads_no_rings_keeps_no_host_awake() {
     let mut scene = Scene::new();
     for id in 1..10_000 {
         scene.rogue.layout.side(0).asleep.0.store(1, Ordering::SeqCst);
