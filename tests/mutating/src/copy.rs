@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -46,11 +47,27 @@ impl Copy {
         remove_others(&self.folder, &kept).map_err(|error| format!("the copy: {error}"))
     }
 
+    /// A sum of all sources but those of this program.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub fn sum(&self) -> Result<u64, String> {
+        let mut sum = DefaultHasher::new();
+        let names = self.names()?;
+        let is_source =
+            |name: &&String| name.ends_with(".rs") && !name.starts_with("tests/mutating/");
+        for name in names.iter().filter(is_source) {
+            let read = fs::read(self.root.join(name));
+            (name, read.map_err(|error| format!("{name}: {error}"))?).hash(&mut sum);
+        }
+        Ok(sum.finish())
+    }
+
     /// The files that git knows or would add.
     ///
     /// # Errors
     /// If it does not run.
-    pub fn names(&self) -> Result<Vec<String>, String> {
+    fn names(&self) -> Result<Vec<String>, String> {
         let mut git = Command::new("git");
         git.current_dir(&self.root).args(["ls-files", "-z", "-co", "--exclude-standard"]);
         let output = git.output().map_err(|error| format!("git: {error}"))?;

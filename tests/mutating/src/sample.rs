@@ -1,8 +1,6 @@
 //! `tests/mutants`: how many mutants of a random sample the tests notice.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use rpcrdma_mutants::names::Program;
@@ -235,23 +233,5 @@ impl Bench<'_> {
         let limit = 5 * Duration::from_millis(tests.ms) + GRACE;
         let number = Some(number);
         Trial { executable, number, reached: None, arguments: &arguments, limit }.run()
-    }
-}
-
-impl crate::copy::Copy {
-    /// A sum of all sources but those of this program.
-    ///
-    /// # Errors
-    /// If one cannot be read.
-    fn sum(&self) -> Result<u64, String> {
-        let mut sum = DefaultHasher::new();
-        let names = self.names()?;
-        let is_source =
-            |name: &&String| name.ends_with(".rs") && !name.starts_with("tests/mutating/");
-        for name in names.iter().filter(is_source) {
-            let read = fs::read(self.root.join(name));
-            (name, read.map_err(|error| format!("{name}: {error}"))?).hash(&mut sum);
-        }
-        Ok(sum.finish())
     }
 }
