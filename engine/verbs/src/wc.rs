@@ -126,6 +126,14 @@ mod tests {
             let _ = opcode(number);
         }
         assert_eq!(opcode(sys::IBV_WC_RECV + 1), WcOpcode::Recv, "with immediate data");
+        let own = [
+            (sys::IBV_WC_RDMA_WRITE, WcOpcode::Write),
+            (sys::IBV_WC_RDMA_READ, WcOpcode::Read),
+            (sys::IBV_WC_BIND_MW, WcOpcode::Bind),
+            (sys::IBV_WC_LOCAL_INV, WcOpcode::Invalidate),
+            (sys::IBV_WC_SEND, WcOpcode::Send),
+        ];
+        assert_eq!(own.map(|(number, _)| opcode(number)), own.map(|(_, named)| named));
     }
 
     #[test]
