@@ -174,6 +174,8 @@ fn a_listener_without_a_free_descriptor_rests() {
     scene.cm.work();
     assert!(scene.cm.events.is_empty() && does_rest(&scene));
     setrlimit(Resource::Nofile, before).unwrap();
+    scene.look_in(1);
+    assert!(!does_rest(&scene), "it goes on");
     let _request = scene.request();
 }
 
