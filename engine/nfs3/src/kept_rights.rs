@@ -82,4 +82,21 @@ mod tests {
         }
         assert!(kept.find(&caller(1), &now).is_none());
     }
+
+    #[test]
+    fn rights_are_asked_for_again_when_an_acl_may_have_changed() {
+        let folder = rpcrdma_tests::folder::Folder::new();
+        let file = std::fs::File::create(folder.join("file")).expect("ours");
+        let attributes = || Attributes::of(&file).expect("it is open");
+        let (before, who) = (attributes(), Identity::Server);
+        let kept = KeptRights::default();
+        kept.keep(&who, &before, Rights { read: Ok(()), write: Ok(()), search: Ok(()) });
+        assert!(kept.find(&who, &attributes()).is_some());
+        // As a change of an ACL that leaves the mode as it is. The clock of the file system is slow.
+        while attributes().changed() == before.changed() {
+            let mode = file.metadata().expect("it is open").permissions();
+            file.set_permissions(mode).expect("ours");
+        }
+        assert!(kept.find(&who, &attributes()).is_none());
+    }
 }
