@@ -129,6 +129,7 @@ extern "C" fn in_child() {
 mod tests {
     use std::fs::File;
     use std::io::{self, PipeReader, Read};
+    use std::os::fd::FromRawFd;
 
     use super::*;
 
@@ -197,6 +198,22 @@ mod tests {
         let fd = file.as_raw_fd();
         assert!(lock().contains(&fd));
         let _file = file.into_inner();
+        assert!(!lock().contains(&fd));
+    }
+
+    /// The program may have another file under this number by now.
+    #[test]
+    fn the_number_of_a_descriptor_that_is_closed_is_the_program_s_again() {
+        let null = File::open("/dev/null").unwrap();
+        // A number that no other test gets.
+        // SAFETY: integers alone.
+        let fd = unsafe { libc::fcntl(null.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 200) };
+        assert!(fd >= 200, "{}", io::Error::last_os_error());
+        // SAFETY: it was opened just now, and has no other owner.
+        let file = unsafe { OwnedFd::from_raw_fd(fd) };
+        let file = CloseOnFork::open(|| Ok::<_, io::Error>(file)).unwrap();
+        assert!(lock().contains(&fd));
+        drop(file);
         assert!(!lock().contains(&fd));
     }
 }
