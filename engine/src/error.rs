@@ -77,27 +77,29 @@ impl CloseReason {
 /// ```
 /// use rpcrdma_engine::{CallError, CloseReason, Execution};
 ///
-/// let lost = CallError::ConnectionLost(CloseReason::PeerGone);
+/// let lost = CallError::ConnectionLost(CloseReason::PeerGone, Execution::Unknown);
 /// assert_eq!(lost.execution(), Execution::Unknown); // repeat the call only if that does no harm
 /// assert!(!lost.is_repeatable());
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The connection ended. The call may have been executed.
-    #[error("the connection was lost: {0}; {known}", known = Execution::Unknown)]
-    ConnectionLost(CloseReason),
+    /// The connection ended. If something of the call had been sent, it may have been executed.
+    #[error("the connection was lost: {0}; {1}")]
+    ConnectionLost(CloseReason, Execution),
     /// The peer reports an error instead of a reply. It does so for a call that it cannot read, for
     /// a call that it rejects, and for a call that it has executed and cannot reply to (RFC 8166
-    /// 4.5.3). Only an unsupported version ([`Refusal::Version`]) proves that the call was not
-    /// executed.
-    #[error("the peer sends no reply: {0}; {known}", known = Execution::of(.0))]
-    Rejected(Refusal),
+    /// 4.5.3). Only an unsupported version ([`Refusal::Version`]) proves that what was sent to this
+    /// peer was not executed.
+    #[error("the peer sends no reply: {0}; {1}")]
+    Rejected(Refusal, Execution),
     /// The peer does not support the form of the call, and has not executed it (\[RTR\] 5.4, 9.4).
     /// The connection does not use that form again: if the program repeats the call, it is sent in
     /// another form.
-    #[error("the peer does not support this form of call ({0}); a repeated call uses another form")]
-    FormRefused(Refusal),
+    #[error(
+        "the peer does not support this form of call ({0}); a repeated call uses another form; {1}"
+    )]
+    FormRefused(Refusal, Execution),
     /// The device did not end a peer's right to memory that the call exposed, or did not release
     /// the memory. The memory stays out of use. The call may have been executed.
     #[error("the device did not release the memory of the call; {}", Execution::Unknown)]
@@ -111,10 +113,22 @@ pub enum CallError {
     /// sent by then, it was not executed; otherwise it may have been.
     #[error("the call was cancelled; {0}")]
     Cancelled(Execution),
-    /// The reply broke the rules of placement or continuation: the call was executed, and its
-    /// results are lost.
-    #[error("the reply was malformed: {0}; {known}", known = Execution::Executed)]
+    /// The reply broke the rules of placement or continuation, and is lost. It may have been the
+    /// refusal of the call.
+    #[error("the reply was malformed: {0}; {known}", known = Execution::Unknown)]
     BadReply(Violation),
+}
+
+/// What was sent of a call. From this and from the error follows whether it was executed
+/// ([`Execution::of`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// Nothing of it.
+    Nothing,
+    /// Some or all of it, on the connection that its error is of.
+    Here,
+    /// Some or all of it on an earlier connection, and perhaps on this one.
+    Before,
 }
 
 /// What is known about the execution of a call without a reply.
@@ -129,39 +143,58 @@ pub enum Execution {
     /// detects duplicates.
     #[error("the call may have been executed")]
     Unknown,
-    /// It was executed, and its results are lost.
-    #[error("the call was executed")]
-    Executed,
 }
 
 impl Execution {
-    /// What an error message of the peer states about execution.
-    fn of(refusal: &Refusal) -> Execution {
-        match refusal {
-            Refusal::Version { .. } => Execution::NotExecuted,
-            Refusal::BadReply => Execution::Executed,
-            // Also a refusal that a later version of the protocol crate adds.
-            _ => Execution::Unknown,
+    /// What is known of a call of which this was sent, and that ended with this error, or without
+    /// one of its connection. Nothing else decides it.
+    pub(crate) fn of(sent: Sent, error: Option<&CallError>) -> Execution {
+        use CallError::{FormRefused, Rejected};
+        match (sent, error) {
+            (Sent::Nothing, _) => Execution::NotExecuted,
+            (Sent::Here, Some(FormRefused(..) | Rejected(Refusal::Version { .. }, _))) => {
+                Execution::NotExecuted
+            }
+            (Sent::Here | Sent::Before, _) => Execution::Unknown,
         }
     }
 }
 
 impl CallError {
+    /// This error of a call of which this was sent.
+    pub(crate) fn after(self, sent: Sent) -> CallError {
+        let execution = Execution::of(sent, Some(&self));
+        match self {
+            CallError::ConnectionLost(why, _) => CallError::ConnectionLost(why, execution),
+            CallError::Rejected(why, _) => CallError::Rejected(why, execution),
+            CallError::FormRefused(why, _) => CallError::FormRefused(why, execution),
+            CallError::DeadlineExceeded(_) => CallError::DeadlineExceeded(execution),
+            CallError::Cancelled(_) => CallError::Cancelled(execution),
+            // Neither comes before something was sent.
+            CallError::MemoryLost | CallError::BadReply(_) => self,
+        }
+    }
+
     /// What is known about the execution of the call.
     pub fn execution(&self) -> Execution {
         match self {
-            CallError::FormRefused(_) => Execution::NotExecuted,
-            CallError::Rejected(refusal) => Execution::of(refusal),
-            CallError::BadReply(_) => Execution::Executed,
-            CallError::DeadlineExceeded(execution) | CallError::Cancelled(execution) => *execution,
-            CallError::ConnectionLost(_) | CallError::MemoryLost => Execution::Unknown,
+            CallError::ConnectionLost(_, execution)
+            | CallError::Rejected(_, execution)
+            | CallError::FormRefused(_, execution)
+            | CallError::DeadlineExceeded(execution)
+            | CallError::Cancelled(execution) => *execution,
+            CallError::MemoryLost | CallError::BadReply(_) => Execution::of(Sent::Here, Some(self)),
         }
     }
 
     /// Whether the call was not executed and can be repeated in another form, or in a version that
     /// the peer supports.
     pub fn is_repeatable(&self) -> bool {
-        matches!(self, CallError::FormRefused(_) | CallError::Rejected(Refusal::Version { .. }))
+        let is_refused = matches!(
+            self,
+            CallError::FormRefused(..) | CallError::Rejected(Refusal::Version { .. }, _)
+        );
+        is_refused && self.execution() == Execution::NotExecuted
     }
 }
 
@@ -288,37 +321,57 @@ mod tests {
         ]
     }
 
-    fn errors() -> Vec<CallError> {
-        let lost = reasons().into_iter().map(CallError::ConnectionLost);
-        let rejected = refusals().into_iter().map(CallError::Rejected);
-        let forms = refusals().into_iter().map(CallError::FormRefused);
+    /// Every error, as of a call of which this was sent.
+    fn errors(sent: Sent) -> Vec<CallError> {
+        let known = Execution::Unknown;
+        let lost = reasons().into_iter().map(|why| CallError::ConnectionLost(why, known));
+        let rejected = refusals().into_iter().map(|why| CallError::Rejected(why, known));
+        let forms = refusals().into_iter().map(|why| CallError::FormRefused(why, known));
         let replies = violations().map(CallError::BadReply);
-        let ends = [Execution::NotExecuted, Execution::Unknown];
-        let late = ends.map(CallError::DeadlineExceeded);
-        let cancelled = ends.map(CallError::Cancelled);
-        let all = lost.chain(rejected).chain(forms).chain(replies).chain(late).chain(cancelled);
-        all.chain([CallError::MemoryLost]).collect()
+        let ends = [
+            CallError::DeadlineExceeded(known),
+            CallError::Cancelled(known),
+            CallError::MemoryLost,
+        ];
+        let all = lost.chain(rejected).chain(forms).chain(replies).chain(ends);
+        all.map(|error| error.after(sent)).collect()
     }
 
     #[test]
-    fn not_executed_is_reported_only_if_it_is_known() {
-        for error in errors() {
-            // An exhaustive match, so that a new variant must be added here, too.
-            let expected = match error {
-                CallError::ConnectionLost(_) | CallError::MemoryLost => Execution::Unknown,
-                CallError::Rejected(Refusal::Version { .. }) => Execution::NotExecuted,
-                CallError::Rejected(Refusal::BadReply) => Execution::Executed,
-                CallError::Rejected(
-                    Refusal::BadHeader | Refusal::InvalOption | Refusal::Reported(_),
-                ) => Execution::Unknown,
-                CallError::Rejected(refusal) => panic!("nothing is expected of {refusal}"),
-                CallError::FormRefused(_) => Execution::NotExecuted,
-                CallError::BadReply(_) => Execution::Executed,
-                CallError::DeadlineExceeded(said) | CallError::Cancelled(said) => said,
-            };
-            assert_eq!(error.execution(), expected, "{error}");
-            let is_known = error.execution() == Execution::NotExecuted;
-            assert!(is_known || !error.is_repeatable(), "{error}");
+    fn execution_follows_from_what_was_sent() {
+        for sent in [Sent::Nothing, Sent::Here, Sent::Before] {
+            for error in errors(sent) {
+                // An exhaustive match, so that a new variant must be added here, too.
+                let is_proof = match error {
+                    CallError::ConnectionLost(..)
+                    | CallError::DeadlineExceeded(_)
+                    | CallError::Cancelled(_)
+                    | CallError::Rejected(
+                        Refusal::BadHeader
+                        | Refusal::InvalOption
+                        | Refusal::BadReply
+                        | Refusal::Reported(_),
+                        _,
+                    ) => false,
+                    CallError::FormRefused(..)
+                    | CallError::Rejected(Refusal::Version { .. }, _) => true,
+                    CallError::Rejected(refusal, _) => panic!("nothing is expected of {refusal}"),
+                    // Something was sent, whatever is said.
+                    CallError::MemoryLost | CallError::BadReply(_) => {
+                        assert_eq!(error.execution(), Execution::Unknown, "{error}");
+                        continue;
+                    }
+                };
+                let expected = match sent {
+                    Sent::Nothing => Execution::NotExecuted,
+                    Sent::Here if is_proof => Execution::NotExecuted,
+                    Sent::Here | Sent::Before => Execution::Unknown,
+                };
+                assert_eq!(error.execution(), expected, "{sent:?}: {error}");
+                assert!(error.to_string().ends_with(&expected.to_string()), "{error}");
+                let is_known = expected == Execution::NotExecuted;
+                assert_eq!(error.is_repeatable(), is_proof && is_known, "{sent:?}: {error}");
+            }
         }
     }
 
@@ -336,7 +389,7 @@ mod tests {
             SendError::Misuse(Misuse("a payload is a multiple of four bytes")),
         ];
         let refused = sent.map(CallRefused::Protocol);
-        let texts = errors().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let texts = errors(Sent::Here).iter().map(ToString::to_string).collect::<Vec<_>>();
         let texts = texts.into_iter().chain(refused.iter().map(ToString::to_string));
         for text in texts.chain(reasons().iter().map(ToString::to_string)) {
             let is_code = text.contains(['{', '}']) || text.contains("Error(");

@@ -68,7 +68,7 @@ pub use fabric::Fabric;
 pub use failure::{EngineThread, Panicked};
 pub use message::bulk::Bulk;
 pub use message::incoming::{
-    EndOfMessage, Incoming, OpaqueError, PayloadReader, PlacedItem, TakeError,
+    EndOfMessage, Incoming, PayloadReader, PlacedItem, ReadError, TakeError,
 };
 pub use message::owned_call::OwnedCall;
 pub use message::payload::Payload;
@@ -89,8 +89,8 @@ pub use rpcrdma_xdr::{
     BackwardSupport, DecodeError, Mismatch, OutOfRange, PropId, PropIds, Property, ReptInfo,
 };
 pub use session::{
-    Resend, Session, SessionCall, SessionCallId, SessionCompletion, SessionError, SessionEvent,
-    SessionOptions, SessionRefused, SessionUnsent,
+    Outage, Resend, Session, SessionCall, SessionCallId, SessionCompletion, SessionError,
+    SessionEvent, SessionOptions, SessionRefused, SessionUnsent,
 };
 pub use shard::peers::ConnectionId;
 #[cfg(feature = "shm")]

@@ -123,7 +123,7 @@ impl<P: Provider> Caller<P> {
                     check(&script, &unreduced_reply(reply, &script));
                     line.account.answered += 1;
                 }
-                Err(CallError::Rejected(_)) if script.order == Order::Refuse => {
+                Err(CallError::Rejected(..)) if script.order == Order::Refuse => {
                     line.account.answered += 1;
                 }
                 Err(why) => {

@@ -172,7 +172,7 @@ mod killed {
                 }
             }
             let never = done.iter().find(|done| done.cookie == open[0]).expect("it is over");
-            let is_lost = matches!(never.result, Err(CallError::ConnectionLost(_)));
+            let is_lost = matches!(never.result, Err(CallError::ConnectionLost(..)));
             assert!(is_lost, "{:?}", never.result);
             world.until("it is gone", |world| world.clients[0].handle().connections() == 1);
             world.round(0, alive, &calls()[0]);

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::thread;
 
 use async_channel::Receiver;
-use rpcrdma_engine::{Loan, Provider, Session};
+use rpcrdma_engine::{Loan, Outage, Provider, Session, SessionEvent};
 
 use crate::desk::Desk;
 use crate::error::{AsyncError, CallFailed};
-use crate::poller::Poller;
+use crate::poller::{Poller, Reports};
 use crate::request::Request;
 use crate::response::Response;
 use crate::shared::Shared;
@@ -25,6 +25,7 @@ pub struct AsyncClient(Arc<Owner>);
 /// What the handles have in common, and calls do not keep.
 struct Owner {
     shared: Arc<Shared>,
+    events: Receiver<SessionEvent>,
     /// Closed when the thread has ended.
     ended: Receiver<Infallible>,
 }
@@ -32,8 +33,9 @@ struct Owner {
 /// What a client keeps for its thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AsyncOptions {
-    /// Calls on their way to the thread; 1024 by default. Further calls wait for a place, without
-    /// an order. What the session keeps is limited by its own options.
+    /// Calls on their way to the thread; 1024 by default. Further calls wait until it has looked,
+    /// without an order. What the session keeps is limited by its own options; the thread keeps the
+    /// others, in order.
     pub queued_calls: usize,
 }
 
@@ -67,9 +69,11 @@ impl AsyncClient {
     ) -> (AsyncClient, Poller<P>) {
         let (sender, jobs) = async_channel::bounded(options.queued_calls);
         let (is_running, ended) = async_channel::bounded(1);
+        let (reported, events) = async_channel::bounded(EVENTS_MAX);
         let shared = Arc::new(Shared::new(sender, session.handle().clone()));
         let desk = Desk::new(Arc::clone(&shared), jobs);
-        (AsyncClient(Arc::new(Owner { shared, ended })), Poller::new(desk, session, is_running))
+        let poller = Poller::new(desk, session, Reports { events: reported, ended: is_running });
+        (AsyncClient(Arc::new(Owner { shared, events, ended })), poller)
     }
 
     /// Makes a call, when the future is polled. Dropping the future cancels it: its memory returns
@@ -93,6 +97,25 @@ impl AsyncClient {
     /// [`AsyncError::Panicked`](crate::AsyncError::Panicked): there is no thread.
     pub fn buffer(&self) -> impl Future<Output = Result<Loan, AsyncError>> + Send + use<> {
         Arc::clone(&self.0.shared).buffer()
+    }
+
+    /// Connections that are up.
+    pub fn connections(&self) -> usize {
+        self.0.shared.state().connections
+    }
+
+    /// Why there is no connection: what went wrong last. `None` while there is one, and before
+    /// anything went wrong.
+    pub fn outage(&self) -> Option<Outage> {
+        self.0.shared.state().outage
+    }
+
+    /// What happened to its connections, oldest first, when it happens. Each event goes to one of
+    /// the tasks that wait for them. Of more than 256 that no task takes, the oldest are dropped.
+    /// `None` when the thread has ended.
+    pub fn next_event(&self) -> impl Future<Output = Option<SessionEvent>> + Send + use<> {
+        let events = self.0.events.clone();
+        async move { events.recv().await.ok() }
     }
 
     /// Closes the client for all its handles: calls that are not over end with
@@ -119,3 +142,6 @@ impl std::fmt::Debug for AsyncClient {
         f.debug_struct("AsyncClient").field("closed", &self.0.shared.is_closed()).finish()
     }
 }
+
+/// Events that are kept.
+const EVENTS_MAX: usize = 256;

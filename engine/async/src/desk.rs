@@ -1,26 +1,28 @@
-//! The desk: the calls of the thread, from the queue to their answers.
+//! The calls of the thread, from the queue to their answers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use async_channel::Receiver;
 use futures_channel::oneshot;
 use rpcrdma_engine::{
-    Execution, Provider, Session, SessionCallId, SessionCompletion, SessionRefused,
+    CallError, Execution, Provider, Session, SessionCallId, SessionCompletion, SessionRefused,
 };
 
 use crate::buffers::Waiting;
 use crate::error::{AsyncError, CallFailed};
+use crate::queue::Queue;
 use crate::response::Response;
-use crate::shared::{Job, Outcome, Shared};
+use crate::shared::{Job, Outcome, Shared, State};
 
 /// The calls of the thread. When it is dropped, every call that is not over is answered.
 pub(crate) struct Desk {
     shared: Arc<Shared>,
     jobs: Receiver<Job>,
-    /// The session has no room for it yet.
-    held: Option<Job>,
+    /// The session has no room for them yet.
+    queue: Queue,
     open: HashMap<u64, Open>,
     waiting: Waiting,
 }
@@ -35,21 +37,48 @@ struct Open {
 
 impl Desk {
     pub fn new(shared: Arc<Shared>, jobs: Receiver<Job>) -> Desk {
-        Desk { shared, jobs, held: None, open: HashMap::new(), waiting: Waiting::default() }
+        let (queue, open) = (Queue::new(), HashMap::new());
+        Desk { shared, jobs, queue, open, waiting: Waiting::default() }
     }
 
-    /// Passes calls to the session, as many as it takes, but not for long. True if there were any.
+    /// Takes calls, and passes them to the session, as many as it takes, but not for long. True if
+    /// there were any.
     pub fn submit<P: Provider>(&mut self, session: &mut Session<P>) -> bool {
-        for count in 0..JOBS_PER_TURN {
-            let Some(job) = self.held.take().or_else(|| self.jobs.try_recv().ok()) else {
-                return count > 0;
-            };
-            self.held = self.hand_over(job, session);
-            if self.held.is_some() {
-                return count > 0;
-            }
+        let mut busy = false;
+        for job in (0..JOBS_PER_TURN).map_while(|_| self.jobs.try_recv().ok()) {
+            self.queue.push(job);
+            busy = true;
         }
-        true
+        for _ in 0..JOBS_PER_TURN {
+            let Some(job) = self.queue.pop() else { break };
+            if let Some(job) = self.hand_over(job, session) {
+                self.queue.put_back(job);
+                break;
+            }
+            busy = true;
+        }
+        busy
+    }
+
+    /// Ends the calls that have waited for longer than their deadlines allow. True if there were
+    /// any.
+    pub fn end_late<P: Provider>(&mut self, session: &Session<P>, now: u64) -> bool {
+        let late = self.queue.take_late(now);
+        let (is_any, execution) = (!late.is_empty(), Execution::NotExecuted);
+        let why = match session.outage() {
+            Some(outage) => AsyncError::DeadlineExceeded(outage, execution),
+            None => AsyncError::Call(CallError::DeadlineExceeded(execution)),
+        };
+        for Job { request, answer, .. } in late {
+            // Its future may have been dropped.
+            let _ = answer.send(Err(CallFailed::unsent(why, request.call)));
+        }
+        is_any
+    }
+
+    /// How long the thread may sleep for the sake of the calls that wait here.
+    pub fn until_due(&self, now: u64) -> Duration {
+        Duration::from_nanos(self.queue.earliest().saturating_sub(now))
     }
 
     /// Passes a call to the session; returns it if it has to wait.
@@ -73,6 +102,9 @@ impl Desk {
             SessionRefused::Full => None,
             SessionRefused::Closed => Some(AsyncError::Closed(Execution::NotExecuted)),
             SessionRefused::Call(why) => Some(AsyncError::Refused(why, Execution::NotExecuted)),
+            SessionRefused::NoConnection(why) => {
+                Some(AsyncError::NoConnection(why, Execution::NotExecuted))
+            }
             why => Some(AsyncError::NotAccepted(why)),
         };
         request.call = unsent.into_call().unwrap_or_default();
@@ -84,12 +116,16 @@ impl Desk {
 
     /// Cancels the calls whose futures were dropped. True if there were any.
     pub fn cancel<P: Provider>(&mut self, session: &mut Session<P>) -> bool {
-        let mut is_any = false;
+        let (mut is_any, mut is_any_queued) = (false, false);
         while let Some(id) = self.shared.cancelled.pop() {
             is_any = true;
-            if let Some(open) = self.open.get(&id) {
-                session.cancel(open.id);
+            match self.open.get(&id) {
+                Some(open) => _ = session.cancel(open.id),
+                None => is_any_queued = true,
             }
+        }
+        if is_any_queued {
+            self.queue.remove_cancelled();
         }
         is_any
     }
@@ -110,11 +146,8 @@ impl Desk {
         if open.answer.is_canceled() {
             return;
         }
-        let outcome = match done.result().map(drop) {
-            Ok(()) => Response::of(&mut done, open.wants, open.keeps_loans)
-                .ok_or_else(|| CallFailed::without_memory(AsyncError::Closed(Execution::Executed))),
-            Err(why) => Err(CallFailed::over(why.into(), &mut done, open.wants)),
-        };
+        let outcome = Response::of(&mut done, open.wants, open.keeps_loans);
+        let outcome = outcome.map_err(|why| CallFailed::over(why.into(), &mut done, open.wants));
         let _ = open.answer.send(outcome);
     }
 
@@ -124,20 +157,26 @@ impl Desk {
         self.open.len()
     }
 
+    /// Sets what is known of the connections.
+    pub fn set_state(&self, state: State) {
+        self.shared.set_state(state);
+    }
+
     /// Whether the client was closed.
     pub fn is_closed(&self) -> bool {
         self.shared.is_closed()
     }
 
-    /// Answers every call: there will be no other answer.
-    pub fn end(&mut self) {
+    /// Answers every call: there will be no other answer. `execution` is what is known of a call
+    /// that the session has.
+    pub fn end(&mut self, execution: impl Fn(SessionCallId) -> Execution) {
         self.shared.close();
         self.waiting.end(&self.shared.asked);
         for (_, open) in self.open.drain() {
-            let why = self.shared.end(Execution::Unknown);
+            let why = self.shared.end(execution(open.id));
             let _ = open.answer.send(Err(CallFailed::without_memory(why)));
         }
-        while let Some(job) = self.held.take().or_else(|| self.jobs.try_recv().ok()) {
+        while let Some(job) = self.queue.pop().or_else(|| self.jobs.try_recv().ok()) {
             let why = self.shared.end(Execution::NotExecuted);
             let _ = job.answer.send(Err(CallFailed::unsent(why, job.request.call)));
         }
@@ -148,8 +187,9 @@ impl Drop for Desk {
     fn drop(&mut self) {
         if thread::panicking() {
             self.shared.panicked();
+            self.set_state(State::default());
         }
-        self.end();
+        self.end(|_| Execution::Unknown);
     }
 }
 

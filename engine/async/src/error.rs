@@ -1,8 +1,8 @@
 //! Why a call has no reply.
 
 use rpcrdma_engine::{
-    Bulk, CallError, CallRefused, Execution, OwnedCall, SessionCompletion, SessionError,
-    SessionRefused, Sink,
+    Bulk, CallError, CallRefused, ConnectError, Execution, Outage, OwnedCall, SessionCompletion,
+    SessionError, SessionRefused, Sink,
 };
 
 /// Why a call has no reply. [`AsyncError::execution`] states what is known about its execution.
@@ -15,6 +15,14 @@ pub enum AsyncError {
     /// The call cannot be sent, or could not be sent again.
     #[error("{0}; {1}")]
     Refused(CallRefused, Execution),
+    /// The deadline of the call passed while it waited and there was no connection, for this
+    /// reason.
+    #[error("the call exceeded its deadline without a connection: {0}; {1}")]
+    DeadlineExceeded(Outage, Execution),
+    /// There is no connection and there will be none: all addresses are given up, the last one for
+    /// this reason.
+    #[error("no address of the session can be connected to: {0}; {1}")]
+    NoConnection(ConnectError, Execution),
     /// The client was closed, or its shard has ended.
     #[error("the client was closed; {0}")]
     Closed(Execution),
@@ -25,8 +33,8 @@ pub enum AsyncError {
     #[error(transparent)]
     Session(SessionError),
     /// The thread of the client has panicked. No call is answered any more.
-    #[error("the thread of the client has panicked; {known}", known = Execution::Unknown)]
-    Panicked,
+    #[error("the thread of the client has panicked; {0}")]
+    Panicked(Execution),
 }
 
 impl AsyncError {
@@ -34,10 +42,13 @@ impl AsyncError {
     pub fn execution(&self) -> Execution {
         match self {
             AsyncError::Call(error) => error.execution(),
-            AsyncError::Refused(_, execution) | AsyncError::Closed(execution) => *execution,
+            AsyncError::Refused(_, execution)
+            | AsyncError::DeadlineExceeded(_, execution)
+            | AsyncError::NoConnection(_, execution)
+            | AsyncError::Closed(execution)
+            | AsyncError::Panicked(execution) => *execution,
             AsyncError::NotAccepted(_) => Execution::NotExecuted,
             AsyncError::Session(error) => error.execution(),
-            AsyncError::Panicked => Execution::Unknown,
         }
     }
 }
@@ -47,6 +58,10 @@ impl From<SessionError> for AsyncError {
         match error {
             SessionError::Call(error) => AsyncError::Call(error),
             SessionError::Refused(why, execution) => AsyncError::Refused(why, execution),
+            SessionError::DeadlineExceeded(why, execution) => {
+                AsyncError::DeadlineExceeded(why, execution)
+            }
+            SessionError::NoConnection(why, execution) => AsyncError::NoConnection(why, execution),
             SessionError::Closed(execution) => AsyncError::Closed(execution),
             error => AsyncError::Session(error),
         }

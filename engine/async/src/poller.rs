@@ -4,9 +4,10 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use async_channel::Sender;
-use rpcrdma_engine::{Clock, Provider, Session};
+use rpcrdma_engine::{Clock, Execution, Provider, Session, SessionEvent};
 
 use crate::desk::Desk;
+use crate::shared::State;
 
 /// What the thread owns. In this order it is dropped: calls are answered before their connections
 /// end, and who waits for the end of the thread is told last.
@@ -14,13 +15,22 @@ pub(crate) struct Poller<P: Provider> {
     pub desk: Desk,
     pub session: Session<P>,
     is_ending: bool,
+    /// Where it passes the events of the session.
+    events: Sender<SessionEvent>,
     /// Closed when it is dropped.
     _ended: Sender<Infallible>,
 }
 
+/// Where the thread reports what no call waits for. Closed when it ends.
+pub(crate) struct Reports {
+    pub events: Sender<SessionEvent>,
+    pub ended: Sender<Infallible>,
+}
+
 impl<P: Provider> Poller<P> {
-    pub fn new(desk: Desk, session: Session<P>, _ended: Sender<Infallible>) -> Poller<P> {
-        Poller { desk, session, is_ending: false, _ended }
+    pub fn new(desk: Desk, session: Session<P>, reports: Reports) -> Poller<P> {
+        let Reports { events, ended } = reports;
+        Poller { desk, session, is_ending: false, events, _ended: ended }
     }
 
     /// Polls until the client is closed, and waits by the engine's idle policy.
@@ -29,11 +39,10 @@ impl<P: Provider> Poller<P> {
         while !self.is_over() {
             let now = clock.now();
             let busy = self.turn(now);
+            let most = self.desk.until_due(now);
             match busy || !self.desk.is_short_of_buffers() {
-                true => {
-                    self.session.rest(busy, now);
-                }
-                false => self.session.wait(BUFFER_WAIT),
+                true => _ = self.session.rest(busy, now, most),
+                false => self.session.wait(BUFFER_WAIT.min(most)),
             }
         }
     }
@@ -43,15 +52,34 @@ impl<P: Provider> Poller<P> {
         let Poller { desk, session, .. } = self;
         let mut busy = desk.cancel(session);
         busy |= desk.submit(session);
+        busy |= desk.end_late(session, now);
         busy |= session.poll(now, |done| desk.complete(done));
+        if let Some(event) = session.next_event() {
+            self.report(event);
+        }
+        let Poller { desk, session, .. } = self;
         busy | desk.lend(session, now)
+    }
+
+    /// Passes on what happened to the connections.
+    #[cold]
+    fn report(&mut self, first: SessionEvent) {
+        let Poller { desk, session, events, .. } = self;
+        let mut next = Some(first);
+        while let Some(event) = next {
+            // Of too many the oldest is dropped; without a handle none is wanted.
+            let _ = events.force_send(event);
+            next = session.next_event();
+        }
+        desk.set_state(State { connections: session.connections(), outage: session.outage() });
     }
 
     /// Whether the client was closed, and its connections have ended. Begins that.
     pub fn is_over(&mut self) -> bool {
         if !self.is_ending && self.desk.is_closed() {
             self.is_ending = true;
-            self.desk.end();
+            let Poller { desk, session, .. } = self;
+            desk.end(|call| session.execution(call).unwrap_or(Execution::Unknown));
             self.session.close();
         }
         self.session.is_closed()

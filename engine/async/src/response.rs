@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use rpcrdma_engine::message::incoming::PayloadReader;
 use rpcrdma_engine::onc::ResultsError;
-use rpcrdma_engine::{Incoming, Loan, SessionCompletion, Sink};
+use rpcrdma_engine::{Incoming, Loan, SessionCompletion, SessionError, Sink};
 
 /// A reply.
 #[derive(Debug)]
@@ -37,12 +37,15 @@ pub enum Piece {
 
 impl Response {
     /// Takes the reply out of a completion.
+    ///
+    /// # Errors
+    /// Why there is none.
     pub(crate) fn of(
         done: &mut SessionCompletion<'_, '_>,
         wants: usize,
         keeps_loans: bool,
-    ) -> Option<Response> {
-        let incoming = done.result_mut().ok()?;
+    ) -> Result<Response, SessionError> {
+        let incoming = done.result_mut()?;
         let payload = match incoming.contiguous() {
             Some(whole) => whole.to_vec(),
             None => incoming.payload().flatten().copied().collect(),
@@ -52,7 +55,7 @@ impl Response {
             false => copied(incoming),
         };
         let sinks = (0..wants).map(|want| done.take_sink(want)).collect();
-        Some(Response { payload, items, sinks })
+        Ok(Response { payload, items, sinks })
     }
 
     /// The payload: the RPC message without its placed items, from the transaction id on.

@@ -1,12 +1,12 @@
 //! What the handles, the calls and the thread share.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_channel::Sender;
 use crossbeam_queue::SegQueue;
 use futures_channel::oneshot;
-use rpcrdma_engine::{Execution, Loan, ShardHandle};
+use rpcrdma_engine::{Execution, Loan, Outage, ShardHandle};
 
 use crate::buffers::Asked;
 use crate::error::{AsyncError, CallFailed};
@@ -27,6 +27,16 @@ pub(crate) struct Shared {
     shard: ShardHandle,
     next: AtomicU64,
     has_panicked: AtomicBool,
+    state: Mutex<State>,
+}
+
+/// What is known of the connections.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct State {
+    /// How many are up.
+    pub connections: usize,
+    /// Why there is none.
+    pub outage: Option<Outage>,
 }
 
 /// A call on its way to the thread.
@@ -39,8 +49,23 @@ pub(crate) struct Job {
 impl Shared {
     pub fn new(jobs: Sender<Job>, shard: ShardHandle) -> Shared {
         let (cancelled, next) = (SegQueue::new(), AtomicU64::new(0));
-        let has_panicked = AtomicBool::new(false);
-        Shared { jobs, cancelled, asked: Asked::new(), shard, next, has_panicked }
+        let (has_panicked, state) = (AtomicBool::new(false), Mutex::default());
+        Shared { jobs, cancelled, asked: Asked::new(), shard, next, has_panicked, state }
+    }
+
+    /// What is known of the connections.
+    pub fn state(&self) -> State {
+        *self.lock_state()
+    }
+
+    /// Sets what is known of the connections.
+    pub fn set_state(&self, state: State) {
+        *self.lock_state() = state;
+    }
+
+    fn lock_state(&self) -> MutexGuard<'_, State> {
+        // It is replaced as a whole: a panic leaves none half written.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a call.
@@ -96,7 +121,7 @@ impl Shared {
     /// Why there is no thread, to a call that was executed or not.
     pub fn end(&self, execution: Execution) -> AsyncError {
         match self.has_panicked.load(Ordering::SeqCst) {
-            true => AsyncError::Panicked,
+            true => AsyncError::Panicked(execution),
             false => AsyncError::Closed(execution),
         }
     }

@@ -13,8 +13,8 @@ use rpcrdma_async::{AsyncClient, AsyncError, AsyncOptions, Response};
 use rpcrdma_engine::provider::interposed::{Hooks, Interposed, QueueHooks};
 use rpcrdma_engine::provider::{QueueAttr, Queues, WcBatch};
 use rpcrdma_engine::{
-    Address, Answer, Call, CallError, CqError, Engine, Execution, Fabric, Handler, OwnedCall,
-    Provider, Reply, Session, SessionOptions, ShardHandle, ShardState,
+    Address, Answer, Call, CallError, Clock, CqError, Engine, Execution, Fabric, Handler,
+    OwnedCall, Provider, Reply, Session, SessionEvent, SessionOptions, ShardHandle, ShardState,
 };
 use rpcrdma_tests::setup::{checked, small};
 
@@ -155,6 +155,33 @@ fn calls_from_many_threads_meet_a_thread_that_sleeps() {
 }
 
 #[test]
+fn a_call_that_waits_for_room_ends_while_the_thread_sleeps() {
+    let mut raw = small();
+    raw.engine.idle.policy = "block".into();
+    raw.engine.idle.spin = "20us".into();
+    let engine = Engine::new(Fabric::new(), checked(&raw)).expect("an engine");
+    // There is no server: the attempts to connect are hours apart.
+    let hour = Duration::from_secs(3_600);
+    let options = SessionOptions {
+        waiting_calls: 0,
+        backoff_min: hour,
+        backoff_max: hour,
+        ..SessionOptions::default()
+    };
+    let at = "127.0.0.1:9".parse::<Address>().expect("an address");
+    let client = engine.client().expect("a client");
+    let session = Session::new(client, [at], &options).expect("a session");
+    let client = AsyncClient::spawn(session, &AsyncOptions::default()).expect("a thread");
+    let event = block_on(client.next_event()).expect("an attempt has failed");
+    assert!(matches!(event, SessionEvent::NotConnected { .. }), "{event:?}");
+    let mut call = number(1);
+    call.deadline(Clock::new().now() + 30_000_000);
+    let failed = block_on(client.call(call)).expect_err("there is no server");
+    assert!(matches!(failed.why(), AsyncError::DeadlineExceeded(..)), "{failed}");
+    block_on(client.close());
+}
+
+#[test]
 fn a_call_outlives_the_handles_and_ends_as_closed() {
     let Scene { client, handle, _engine } = scene(Fabric::new(), "block");
     let mut call = Box::pin(client.call(number(NEVER)));
@@ -182,7 +209,10 @@ fn the_end_of_the_engine_ends_calls() {
         client.call(number(1)).await.expect("it is answered");
         drop(_engine);
         let failed = call.await.expect_err("the server is gone");
-        assert!(matches!(failed.why(), AsyncError::Call(CallError::ConnectionLost(_))), "{failed}");
+        assert!(
+            matches!(failed.why(), AsyncError::Call(CallError::ConnectionLost(..))),
+            "{failed}"
+        );
     });
 }
 
@@ -226,10 +256,11 @@ fn a_panic_of_the_thread_is_an_error_of_every_call() {
     });
     assert_eq!(calls.len(), 200);
     for call in calls {
-        assert_eq!(call.expect_err("there is no thread").why(), AsyncError::Panicked);
+        let why = call.expect_err("there is no thread").why();
+        assert!(matches!(why, AsyncError::Panicked(_)), "{why}");
     }
     let late = block_on(client.call(number(1))).expect_err("there is no thread");
-    assert_eq!(late.why(), AsyncError::Panicked);
+    assert_eq!(late.why(), AsyncError::Panicked(Execution::NotExecuted));
     block_on(client.close());
 }
 

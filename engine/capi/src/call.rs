@@ -22,6 +22,8 @@ pub struct rpcrdma_call {
     pub(crate) payload: rpcrdma_payload,
     /// Whose it is.
     owner: Lender,
+    /// The number of its shard.
+    shard: u32,
     connection: rpcrdma_connection,
     cookie: u64,
     deadline: Option<u64>,
@@ -53,14 +55,15 @@ const _: () = assert!(rpcrdma_engine::message::wanted::WANTS_MAX == RPCRDMA_WANT
 impl rpcrdma_call {
     /// The place of the calls of nobody.
     pub(crate) fn nothing() -> rpcrdma_call {
-        rpcrdma_call::of(Lender::Nothing)
+        rpcrdma_call::of(Lender::Nothing, 0)
     }
 
-    /// The place of the calls of `owner`, one after the other.
-    pub(crate) fn of(owner: Lender) -> rpcrdma_call {
+    /// The place of the calls of `owner`, the shard with this number, one after the other.
+    pub(crate) fn of(owner: Lender, shard: u32) -> rpcrdma_call {
         rpcrdma_call {
             payload: rpcrdma_payload(Draft::Nothing),
             owner,
+            shard,
             connection: rpcrdma_connection::NONE,
             cookie: 0,
             deadline: None,
@@ -132,7 +135,7 @@ impl rpcrdma_call {
         id: Option<&mut MaybeUninit<rpcrdma_call_id>>,
     ) -> c_int {
         if let Some(id) = id {
-            id.write(rpcrdma_call_id::of(builder.handle()));
+            id.write(rpcrdma_call_id::of(builder.handle(), self.shard));
         }
         match builder.try_submit() {
             Ok(()) => OK,
@@ -169,7 +172,7 @@ impl rpcrdma_call {
 
     fn submit_to_session(&mut self, draft: AnySessionCall) -> Result<rpcrdma_call_id, c_int> {
         match each!(AnySessionCall, draft, draft => draft.submit()) {
-            Ok(name) => Ok(rpcrdma_call_id::of(name)),
+            Ok(name) => Ok(rpcrdma_call_id::of(name, self.shard)),
             Err(unsent) => {
                 let failure = Failure::NotAccepted(unsent.why());
                 let (cookie, resend) = (self.cookie, self.resend);
@@ -200,7 +203,8 @@ impl rpcrdma_call {
                     Some(xid) => turn.submit_with_xid(connection, cookie, xid, call),
                     None => turn.submit(connection, cookie, call),
                 })?;
-                sent.map(rpcrdma_call_id::of).map_err(|unsent| self.keep(unsent))
+                sent.map(|name| rpcrdma_call_id::of(name, self.shard))
+                    .map_err(|unsent| self.keep(unsent))
             }
             Kept::Session { unsent, cookie, resend } => {
                 let Some(call) = unsent.into_call() else {
@@ -361,7 +365,8 @@ pub extern "C" fn rpcrdma_call_reply_payload_max(
 }
 
 /// Ends the call with `RPCRDMA_E_DEADLINE` if its reply has not arrived by `at_ns`, on the clock
-/// that its owner is polled with. The granularity is 1 ms.
+/// that its owner is polled with: also while it waits in its session, for a connection or for
+/// credits. The granularity is 1 ms.
 ///
 /// Thread: that of the call's owner.
 #[unsafe(no_mangle)]

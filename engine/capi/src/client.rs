@@ -175,7 +175,8 @@ pub unsafe extern "C" fn rpcrdma_client_send(
 }
 
 /// Ends a call before its reply: it completes with `RPCRDMA_E_CANCELLED` in the next poll, unless
-/// its reply arrives first. `RPCRDMA_E_NOTHING` if it is over.
+/// its reply arrives first. `RPCRDMA_E_NOTHING` if it is over, `RPCRDMA_E_INVALID` if the id is not
+/// of this client.
 ///
 /// Thread: polling.
 #[unsafe(no_mangle)]
@@ -184,8 +185,9 @@ pub unsafe extern "C" fn rpcrdma_client_cancel(
     call: rpcrdma_call_id,
 ) -> c_int {
     shared!(client);
+    let name = value!(call.name(client.handle.0.shard()));
     let client = value!(client.polled.free());
-    match each!(AnyClient, client, client => client.cancel(call.name())) {
+    match each!(AnyClient, client, client => client.cancel(name)) {
         true => OK,
         false => plain(RPCRDMA_E_NOTHING),
     }
@@ -354,8 +356,8 @@ fn make(engine: &AnyEngine) -> Result<Box<rpcrdma_client>, SetupError> {
     let handle = each!(AnyClient, &client, client => rpcrdma_handle(client.handle().clone()));
     let fd = each!(AnyClient, &client, client => client.as_fd().as_raw_fd());
     let mut client = Box::new(rpcrdma_client { polled: Polled::new(client), handle, fd });
-    let owner = Lender::of(&*client);
-    *client.polled.call() = rpcrdma_call::of(owner);
+    let (owner, number) = (Lender::of(&*client), client.handle.0.shard());
+    *client.polled.call() = rpcrdma_call::of(owner, number);
     Ok(client)
 }
 

@@ -84,7 +84,6 @@ fn of(execution: Execution) -> rpcrdma_execution {
     match execution {
         Execution::NotExecuted => RPCRDMA_NOT_EXECUTED,
         Execution::Unknown => RPCRDMA_MAY_BE_EXECUTED,
-        Execution::Executed => RPCRDMA_EXECUTED,
     }
 }
 

@@ -257,6 +257,9 @@ pub extern "C" fn rpcrdma_engine_provider(engine: Option<&rpcrdma_engine>) -> *c
 /// The thread that panicked calls it, at any time: `tell` uses no function of the engine that is "one
 /// at a time" while another thread may be in one, nor one that waits for a shard.
 ///
+/// A client, session or shard that the program polls may outlive `rpcrdma_engine_free`, and then
+/// still calls `tell`: `arg` stays valid until the last of them is freed, too.
+///
 /// Thread: one at a time.
 #[unsafe(no_mangle)]
 pub extern "C" fn rpcrdma_engine_on_failure(
@@ -378,5 +381,79 @@ impl Teller {
         let text = CString::new(panicked.to_string().replace('\0', " ")).unwrap_or_default();
         // SAFETY: the program gave it for this; the text stays during the call.
         unsafe { (self.tell)(self.arg, text.as_ptr()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::client::{rpcrdma_client, rpcrdma_client_send};
+    use crate::client::{rpcrdma_client_connect, rpcrdma_client_free, rpcrdma_client_new};
+    use crate::config::{rpcrdma_config_default, rpcrdma_config_free};
+    use crate::handler::rpcrdma_handler;
+    use crate::message::rpcrdma_connection;
+    use crate::provider::AnyClient;
+
+    unsafe extern "C" fn count(arg: *mut c_void, _text: *const c_char) {
+        // SAFETY: the test passes this counter, which outlives the client.
+        unsafe { &*arg.cast::<AtomicUsize>() }.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The value that a function gives.
+    fn made<T>(make: impl FnOnce(Option<&mut MaybeUninit<T>>) -> c_int) -> T {
+        let mut place = MaybeUninit::uninit();
+        assert_eq!(make(Some(&mut place)), OK);
+        // SAFETY: the function has returned success.
+        unsafe { place.assume_init() }
+    }
+
+    #[test]
+    fn a_client_that_outlives_its_engine_still_reports_a_panic() {
+        let told = AtomicUsize::new(0);
+        let handler = rpcrdma_handler {
+            size: size_of::<rpcrdma_handler>(),
+            arg: ptr::null_mut(),
+            start: None,
+            end: None,
+            on_call: None,
+            on_turn: None,
+            on_reply: None,
+            admit: None,
+            on_connect: None,
+            on_refused: None,
+            on_close: None,
+            backward: 0,
+            reserved: 0,
+        };
+        // SAFETY: all pointers are those that the library gave, or to objects of this function.
+        unsafe {
+            let config = made(|out| rpcrdma_config_default(out));
+            let engine = made(|out| rpcrdma_engine_new(config.as_ref(), out));
+            rpcrdma_config_free(config);
+            let arg = ptr::from_ref(&told).cast_mut().cast();
+            assert_eq!(rpcrdma_engine_on_failure(engine.as_mut(), Some(count), arg), OK);
+            assert_eq!(rpcrdma_engine_start(engine.as_mut(), &handler), OK);
+            let mut at = [0; 64];
+            let any = c"127.0.0.1:0".as_ptr();
+            assert_eq!(rpcrdma_engine_listen(engine.as_mut(), any, at.as_mut_ptr(), at.len()), OK);
+            let client: *mut rpcrdma_client = made(|out| rpcrdma_client_new(engine.as_mut(), out));
+            let to: rpcrdma_connection =
+                made(|out| rpcrdma_client_connect(client, at.as_ptr(), out));
+            assert_eq!(rpcrdma_client_send(client, to, 1, ptr::null(), 0, 0), OK);
+            rpcrdma_engine_free(engine);
+            assert_eq!(told.load(Ordering::SeqCst), 0);
+            let polled = (*client).polled.free().expect("no callback uses it");
+            let panicked = each!(AnyClient, polled, client => {
+                let long = Duration::from_secs(60);
+                catch_unwind(AssertUnwindSafe(|| client.poll_for(long, |_| panic!("a test"))))
+            });
+            assert!(panicked.is_err(), "the call was lost with its server");
+            assert_eq!(told.load(Ordering::SeqCst), 1);
+            rpcrdma_client_free(client);
+        }
     }
 }

@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_char, c_int};
 use std::ffi::CString;
 
 use ::rpcrdma_engine::{
-    CallError, CallRefused, CloseReason, ConnectError, OpaqueError, Refusal, Rejection, SendError,
+    CallError, CallRefused, CloseReason, ConnectError, ReadError, Refusal, Rejection, SendError,
     SessionError, SessionRefused, SetupError, TakeError,
 };
 
@@ -26,7 +26,7 @@ pub(crate) enum Failure {
     Connect(ConnectError),
     Close(CloseReason),
     Take(TakeError),
-    Opaque(OpaqueError),
+    Read(ReadError),
     /// The text is kept already.
     Told(rpcrdma_status),
 }
@@ -117,11 +117,14 @@ impl Failure {
             Failure::Invalid(_) => RPCRDMA_E_INVALID,
             Failure::Plain(status) | Failure::Told(status) => *status,
             Failure::Refused(why) | Failure::NotAccepted(SessionRefused::Call(why)) => refused(why),
+            Failure::NotAccepted(SessionRefused::NoConnection(why))
+            | Failure::SessionCall(SessionError::NoConnection(why, _)) => connect(*why),
             Failure::NotAccepted(SessionRefused::Full) => RPCRDMA_E_QUEUE_FULL,
             Failure::NotAccepted(SessionRefused::Closed) => RPCRDMA_E_CLOSED,
             Failure::Call(error) => call(error),
             Failure::SessionCall(SessionError::Call(error)) => call(error),
             Failure::SessionCall(SessionError::Refused(why, _)) => refused(why),
+            Failure::SessionCall(SessionError::DeadlineExceeded(..)) => RPCRDMA_E_DEADLINE,
             Failure::SessionCall(SessionError::Closed(_)) => RPCRDMA_E_CLOSED,
             Failure::Connect(why) => connect(*why),
             Failure::Close(why) => close(why),
@@ -129,13 +132,14 @@ impl Failure {
             Failure::Take(TakeError::Taken) => RPCRDMA_E_TAKEN,
             Failure::Take(TakeError::Shared { .. }) => RPCRDMA_E_SHARED,
             Failure::Take(TakeError::NoSpare) => RPCRDMA_E_NO_SPARE,
-            Failure::Opaque(OpaqueError::End(_)) => RPCRDMA_E_END,
-            Failure::Opaque(OpaqueError::TooLong { .. }) => RPCRDMA_E_OPAQUE_TOO_LONG,
+            Failure::Read(ReadError::End(_)) => RPCRDMA_E_END,
+            Failure::Read(ReadError::TooLong { .. }) => RPCRDMA_E_OPAQUE_TOO_LONG,
+            Failure::Read(ReadError::BadBool { .. }) => RPCRDMA_E_BAD_BOOL,
             // The engine's errors may become more; their text says which one it is.
             Failure::NotAccepted(_)
             | Failure::SessionCall(_)
             | Failure::Take(_)
-            | Failure::Opaque(_) => RPCRDMA_E_OTHER,
+            | Failure::Read(_) => RPCRDMA_E_OTHER,
         }
     }
 
@@ -152,7 +156,7 @@ impl Failure {
             Failure::Connect(why) => why.to_string(),
             Failure::Close(why) => why.to_string(),
             Failure::Take(why) => why.to_string(),
-            Failure::Opaque(why) => why.to_string(),
+            Failure::Read(why) => why.to_string(),
         }
     }
 }
@@ -188,10 +192,10 @@ fn refused(why: &CallRefused) -> rpcrdma_status {
 
 fn call(error: &CallError) -> rpcrdma_status {
     match error {
-        CallError::ConnectionLost(_) => RPCRDMA_E_CONNECTION_LOST,
-        CallError::Rejected(Refusal::Version { .. }) => RPCRDMA_E_CALL_VERSION,
-        CallError::Rejected(_) => RPCRDMA_E_CALL_REJECTED,
-        CallError::FormRefused(_) => RPCRDMA_E_FORM_REFUSED,
+        CallError::ConnectionLost(..) => RPCRDMA_E_CONNECTION_LOST,
+        CallError::Rejected(Refusal::Version { .. }, _) => RPCRDMA_E_CALL_VERSION,
+        CallError::Rejected(..) => RPCRDMA_E_CALL_REJECTED,
+        CallError::FormRefused(..) => RPCRDMA_E_FORM_REFUSED,
         CallError::MemoryLost => RPCRDMA_E_MEMORY_LOST,
         CallError::DeadlineExceeded(_) => RPCRDMA_E_DEADLINE,
         CallError::Cancelled(_) => RPCRDMA_E_CANCELLED,

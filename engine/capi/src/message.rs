@@ -4,7 +4,9 @@ use core::ffi::{c_char, c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr::NonNull;
 
-use ::rpcrdma_engine::{Call, Completion, ConnectionId, Incoming, SessionCompletion};
+use ::rpcrdma_engine::{
+    Call, CallError, Completion, ConnectionId, Incoming, Outage, SessionCompletion, SessionError,
+};
 
 use crate::arguments::{OK, array, given, write_text};
 use crate::failure::{Failure, fail, invalid, plain};
@@ -250,6 +252,31 @@ pub extern "C" fn rpcrdma_completion_xid(completion: Option<&rpcrdma_completion>
     };
     // SAFETY: the completion is in its callback, and nothing else uses it meanwhile.
     unsafe { completion.as_ref() }.xid()
+}
+
+/// What went wrong with the connection of a call without a reply, as `rpcrdma_status`: why it was
+/// lost (`RPCRDMA_E_CONNECTION_LOST`), or why there was none until the deadline
+/// (`RPCRDMA_E_DEADLINE`). 0 if that is not the reason.
+///
+/// Thread: callback.
+#[unsafe(no_mangle)]
+pub extern "C" fn rpcrdma_completion_cause(completion: Option<&rpcrdma_completion>) -> c_int {
+    let why = match completion.and_then(rpcrdma_completion::source) {
+        // SAFETY: the completion is in its callback, and nothing else uses it meanwhile.
+        Some(rpcrdma_message::Reply(it)) => {
+            unsafe { it.as_ref() }.result().err().map(SessionError::Call)
+        }
+        // SAFETY: as above.
+        Some(rpcrdma_message::Session(it)) => unsafe { it.as_ref() }.result().err(),
+        _ => None,
+    };
+    let cause = match why {
+        Some(SessionError::Call(CallError::ConnectionLost(why, _))) => Failure::Close(why),
+        Some(SessionError::DeadlineExceeded(Outage::Lost(why), _)) => Failure::Close(why),
+        Some(SessionError::DeadlineExceeded(Outage::NotConnected(why), _)) => Failure::Connect(why),
+        _ => return OK,
+    };
+    cause.status().number()
 }
 
 /// Takes back the result buffer of a want, by the order of requests; once. Writes at most

@@ -1,6 +1,6 @@
 //! The payload of a message under construction: XDR, and data that are sent from their place.
 
-use core::ffi::c_int;
+use core::ffi::{CStr, c_char, c_int};
 use core::{mem, ptr};
 
 use ::rpcrdma_engine::onc::{CallHeader, ReplyHeader};
@@ -151,6 +151,48 @@ pub extern "C" fn rpcrdma_put_u32(payload: Option<&mut rpcrdma_payload>, value: 
 #[unsafe(no_mangle)]
 pub extern "C" fn rpcrdma_put_u64(payload: Option<&mut rpcrdma_payload>, value: u64) {
     put(payload, &value.to_be_bytes());
+}
+
+/// Writes an integer.
+///
+/// Thread: that of the message.
+#[unsafe(no_mangle)]
+pub extern "C" fn rpcrdma_put_i32(payload: Option<&mut rpcrdma_payload>, value: i32) {
+    put(payload, &value.to_be_bytes());
+}
+
+/// Writes a hyper integer.
+///
+/// Thread: that of the message.
+#[unsafe(no_mangle)]
+pub extern "C" fn rpcrdma_put_i64(payload: Option<&mut rpcrdma_payload>, value: i64) {
+    put(payload, &value.to_be_bytes());
+}
+
+/// Writes a boolean, or the word in front of optional data, behind which the value follows if it is
+/// true.
+///
+/// Thread: that of the message.
+#[unsafe(no_mangle)]
+pub extern "C" fn rpcrdma_put_bool(payload: Option<&mut rpcrdma_payload>, value: bool) {
+    put(payload, &u32::from(value).to_be_bytes());
+}
+
+/// Writes a string, which ends with a NUL: count, bytes, padding. NULL is the empty string.
+///
+/// Thread: that of the message.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rpcrdma_put_string(
+    payload: Option<&mut rpcrdma_payload>,
+    text: *const c_char,
+) {
+    let text = match text.is_null() {
+        true => c"",
+        // SAFETY: the program passes a text.
+        false => unsafe { CStr::from_ptr(text) },
+    };
+    let data = text.to_bytes();
+    with(payload, |payload| payload.put_opaque(data), |call| call.put_opaque(data));
 }
 
 /// Writes variable-length opaque data or a string: count, bytes, padding. Where `data` is NULL

@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use core::ptr;
 
 use ::rpcrdma_engine::onc::ResultsError;
-use ::rpcrdma_engine::{OpaqueError, PayloadReader};
+use ::rpcrdma_engine::{PayloadReader, ReadError};
 
 use crate::arguments::{self, OK, given, zeroed};
 use crate::failure::{Failure, fail, invalid, plain, told};
@@ -135,7 +135,60 @@ pub extern "C" fn rpcrdma_get_u64(
     OK
 }
 
-/// Fixed-length opaque data, without padding: exactly `len` bytes, copied to `out`.
+/// An integer. `RPCRDMA_E_END` if the message ends before.
+///
+/// Thread: callback.
+#[unsafe(no_mangle)]
+pub extern "C" fn rpcrdma_get_i32(
+    reader: Option<&mut rpcrdma_reader>,
+    value: Option<&mut MaybeUninit<i32>>,
+) -> c_int {
+    let Some(reader) = rpcrdma_reader::of(reader) else { return invalid("reader") };
+    given!(value);
+    match reader.i32() {
+        Ok(word) => value.write(word),
+        Err(_) => return plain(RPCRDMA_E_END),
+    };
+    OK
+}
+
+/// A hyper integer. `RPCRDMA_E_END` if the message ends before.
+///
+/// Thread: callback.
+#[unsafe(no_mangle)]
+pub extern "C" fn rpcrdma_get_i64(
+    reader: Option<&mut rpcrdma_reader>,
+    value: Option<&mut MaybeUninit<i64>>,
+) -> c_int {
+    let Some(reader) = rpcrdma_reader::of(reader) else { return invalid("reader") };
+    given!(value);
+    match reader.i64() {
+        Ok(word) => value.write(word),
+        Err(_) => return plain(RPCRDMA_E_END),
+    };
+    OK
+}
+
+/// A boolean, or the word in front of optional data, behind which the value follows if it is true.
+/// `RPCRDMA_E_BAD_BOOL` if it is neither 0 nor 1, `RPCRDMA_E_END` if the message ends before.
+///
+/// Thread: callback.
+#[unsafe(no_mangle)]
+pub extern "C" fn rpcrdma_get_bool(
+    reader: Option<&mut rpcrdma_reader>,
+    value: Option<&mut MaybeUninit<bool>>,
+) -> c_int {
+    let Some(reader) = rpcrdma_reader::of(reader) else { return invalid("reader") };
+    given!(value);
+    match reader.bool() {
+        Ok(read) => value.write(read),
+        Err(why) => return fail(Failure::Read(why)),
+    };
+    OK
+}
+
+/// Fixed-length opaque data, as `rpcrdma_put_fixed` writes it: exactly `len` bytes, copied to `out`,
+/// and padding.
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
@@ -180,10 +233,10 @@ pub unsafe extern "C" fn rpcrdma_get_opaque(
             OK
         }
         Err(why) => {
-            if let OpaqueError::TooLong { len: count, .. } = why {
+            if let ReadError::TooLong { len: count, .. } = why {
                 len.write(count);
             }
-            fail(Failure::Opaque(why))
+            fail(Failure::Read(why))
         }
     }
 }

@@ -61,6 +61,10 @@ pub enum rpcrdma_session_event_kind {
     RPCRDMA_SESSION_LOST = 1,
     /// It was not made.
     RPCRDMA_SESSION_NOT_CONNECTED = 2,
+    /// It was not made, and no later attempt can succeed without a change of the program or of a
+    /// configuration: this address is not tried again. When all are given up, the calls of the
+    /// session complete with the status of the last event of this kind.
+    RPCRDMA_SESSION_GIVEN_UP = 3,
 }
 
 /// What happened to a connection of a session.
@@ -157,8 +161,9 @@ pub unsafe extern "C" fn rpcrdma_session_cancel(
     call: rpcrdma_call_id,
 ) -> c_int {
     shared!(session);
+    let name = value!(call.name(session.handle.0.shard()));
     let session = value!(session.polled.free());
-    match each!(AnySession, session, session => session.cancel(call.name())) {
+    match each!(AnySession, session, session => session.cancel(name)) {
         true => OK,
         false => plain(RPCRDMA_E_NOTHING),
     }
@@ -328,7 +333,9 @@ pub unsafe extern "C" fn rpcrdma_session_rest(
 ) -> c_int {
     shared!(session);
     let session = value!(session.polled.free());
-    caught(|| each!(AnySession, session, session => session.rest(busy != 0, now_ns)).into())
+    caught(|| {
+        each!(AnySession, session, session => session.rest(busy != 0, now_ns, Duration::MAX)).into()
+    })
 }
 
 /// Announces that the thread is about to sleep in an event loop, and looks once more: 0 if there is
@@ -368,8 +375,8 @@ fn make(
     let session =
         each_into!(AnyClient, client, client => AnySession, Session::new(client, to, options)?);
     let mut session = Box::new(rpcrdma_session { polled: Polled::new(session), handle, fd });
-    let owner = Lender::of(&*session);
-    *session.polled.call() = rpcrdma_call::of(owner);
+    let (owner, number) = (Lender::of(&*session), session.handle.0.shard());
+    *session.polled.call() = rpcrdma_call::of(owner, number);
     Ok(session)
 }
 
@@ -435,7 +442,8 @@ impl From<rpcrdma_session_options> for SessionOptions {
 impl rpcrdma_session_event {
     fn of(event: &SessionEvent) -> rpcrdma_session_event {
         use rpcrdma_session_event_kind::{
-            RPCRDMA_SESSION_CONNECTED, RPCRDMA_SESSION_LOST, RPCRDMA_SESSION_NOT_CONNECTED,
+            RPCRDMA_SESSION_CONNECTED, RPCRDMA_SESSION_GIVEN_UP, RPCRDMA_SESSION_LOST,
+            RPCRDMA_SESSION_NOT_CONNECTED,
         };
         let mut written = rpcrdma_session_event {
             kind: RPCRDMA_SESSION_CONNECTED as c_int,
@@ -458,6 +466,11 @@ impl rpcrdma_session_event {
                 written.kind = RPCRDMA_SESSION_NOT_CONNECTED as c_int;
                 written.status = setup(why);
                 written.again_in_ns = u64::try_from(again_in.as_nanos()).unwrap_or(u64::MAX);
+                address
+            }
+            SessionEvent::GivenUp { address, why } => {
+                written.kind = RPCRDMA_SESSION_GIVEN_UP as c_int;
+                written.status = setup(why);
                 address
             }
             _ => return written,

@@ -210,8 +210,8 @@ fn make(engine: &AnyEngine, factory: &Factory) -> Result<Box<rpcrdma_shard>, Set
     let handle = each!(AnyShard, &shard, shard => rpcrdma_handle(shard.handle().clone()));
     let fd = each!(AnyShard, &shard, shard => shard.as_fd().as_raw_fd());
     let mut shard = Box::new(rpcrdma_shard { polled: Polled::new(shard), handle, fd });
-    let owner = Lender::of(&*shard);
-    *shard.polled.call() = rpcrdma_call::of(owner);
+    let (owner, number) = (Lender::of(&*shard), shard.handle.0.shard());
+    *shard.polled.call() = rpcrdma_call::of(owner, number);
     Ok(shard)
 }
 

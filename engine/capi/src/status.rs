@@ -143,7 +143,7 @@ pub enum rpcrdma_status {
     RPCRDMA_E_FORM_REFUSED = -103,
     /// The device did not release the memory of the call.
     RPCRDMA_E_MEMORY_LOST = -104,
-    /// The reply broke the rules; its results are lost.
+    /// The reply broke the rules, and is lost.
     RPCRDMA_E_BAD_REPLY = -105,
     /// The call exceeded its deadline.
     RPCRDMA_E_DEADLINE = -106,
@@ -165,6 +165,8 @@ pub enum rpcrdma_status {
     /// The server did not execute the call, as the RPC header of its reply states; or the call was
     /// denied, and its caller was told.
     RPCRDMA_E_DENIED = -126,
+    /// A boolean, or the word in front of optional data, is neither 0 nor 1.
+    RPCRDMA_E_BAD_BOOL = -127,
 
     /// Connection ended: this program closed it.
     RPCRDMA_E_CLOSED_HERE = -140,
@@ -207,7 +209,7 @@ pub enum rpcrdma_execution {
     /// It may have been executed: repeat it if it is idempotent, or with its xid if the server
     /// detects duplicates.
     RPCRDMA_MAY_BE_EXECUTED = 1,
-    /// It was executed. Of a call with a reply, or whose results are lost.
+    /// It may be taken as executed: there is a reply, which states what became of it.
     RPCRDMA_EXECUTED = 2,
 }
 

@@ -23,20 +23,20 @@ pub struct rpcrdma_ticket {
     pub words: [MaybeUninit<u64>; 95],
 }
 
-/// An answer made on another thread: payload of bounded length, and bulk.
+/// An answer made on another thread: payload and bulk. If the reply cannot be sent, for instance
+/// because it is longer than its caller can receive, the caller gets an error.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rpcrdma_finished {
     /// `sizeof(rpcrdma_finished)`.
     pub size: usize,
-    /// The XDR in front of the bulk, from behind transaction id and message type; at most
-    /// `RPCRDMA_FINISHED_HEAD_MAX` bytes.
+    /// The XDR in front of the bulk, from behind transaction id and message type.
     pub head: rpcrdma_slice,
     /// Data to place behind it, one item in several pieces; at most `RPCRDMA_FINISHED_BULK_MAX`.
     pub bulk: *mut rpcrdma_loan,
     /// How many pieces there are.
     pub bulk_count: usize,
-    /// The XDR behind the bulk; at most `RPCRDMA_FINISHED_TAIL_MAX` bytes.
+    /// The XDR behind the bulk.
     pub tail: rpcrdma_slice,
     /// Where in the call the operation begins that the bulk is a result of; 0 for a call of one
     /// operation.
@@ -45,18 +45,18 @@ pub struct rpcrdma_finished {
     pub reserved: u32,
 }
 
-/// Bytes of a finished answer in front of its bulk.
+/// Bytes of a finished answer in front of its bulk that are copied without an allocation.
 pub const RPCRDMA_FINISHED_HEAD_MAX: usize = 192;
 /// Pieces of bulk of a finished answer.
 pub const RPCRDMA_FINISHED_BULK_MAX: usize = 16;
-/// Bytes of a finished answer behind its bulk.
+/// Bytes of a finished answer behind its bulk that are copied without an allocation.
 pub const RPCRDMA_FINISHED_TAIL_MAX: usize = 64;
 
 const _: () = assert!(size_of::<Ticket>() <= size_of::<[u64; 95]>());
 const _: () = assert!(align_of::<Ticket>() <= align_of::<u64>());
-const _: () = assert!(RPCRDMA_FINISHED_HEAD_MAX == rpcrdma_engine::api::ticket::FINISHED_HEAD_MAX);
+const _: () = assert!(RPCRDMA_FINISHED_HEAD_MAX == rpcrdma_engine::api::ticket::FINISHED_HEAD_LEN);
 const _: () = assert!(RPCRDMA_FINISHED_BULK_MAX == rpcrdma_engine::api::ticket::FINISHED_BULK_MAX);
-const _: () = assert!(RPCRDMA_FINISHED_TAIL_MAX == rpcrdma_engine::api::ticket::FINISHED_TAIL_MAX);
+const _: () = assert!(RPCRDMA_FINISHED_TAIL_MAX == rpcrdma_engine::api::ticket::FINISHED_TAIL_LEN);
 
 /// The state of a ticket that is one: less likely than 1 in memory that nobody has filled.
 const FULL: u64 = 0x7470_6372_6471_0001;
@@ -119,12 +119,12 @@ pub(crate) unsafe fn finished_of<'a>(
     // SAFETY: the caller guarantees it.
     let bulk = unsafe { array(given.bulk, given.bulk_count) };
     let mut answer = Finished { origin: given.origin, ..Finished::default() };
-    answer.head.try_extend_from_slice(head).map_err(|_| invalid("finished.head"))?;
-    answer.tail.try_extend_from_slice(tail).map_err(|_| invalid("finished.tail"))?;
     let is_whole = bulk.iter().all(|loan| !loan.data.is_null());
     if bulk.len() > answer.bulk.capacity() || !is_whole {
         return Err(invalid("finished.bulk"));
     }
+    answer.head.extend_from_slice(head);
+    answer.tail.extend_from_slice(tail);
     answer.bulk.extend(bulk.iter_mut().filter_map(rpcrdma_loan::take));
     Ok((answer, bulk))
 }
@@ -136,7 +136,8 @@ pub(crate) fn put_back(finished: Finished, places: &mut [rpcrdma_loan]) {
     }
 }
 
-/// Drops a ticket, which rejects its call. One that was given away is ignored.
+/// Drops a ticket: its caller gets a reply that states `RPCRDMA_SYSTEM_ERR`. One that was given
+/// away is ignored.
 ///
 /// Thread: any.
 #[unsafe(no_mangle)]

@@ -36,11 +36,11 @@ impl rpcrdma_turn {
 
     /// That of a handler, for its callback.
     pub(crate) fn of(turn: &mut Turn<'_>) -> rpcrdma_turn {
-        let now = turn.now();
+        let (now, shard) = (turn.now(), turn.handle().shard());
         // SAFETY: only the lifetime changes. This ends with the callback.
         let turn = unsafe { transmute::<&mut Turn<'_>, &mut Turn<'static>>(turn) };
         let turn = NonNull::from(turn);
-        let call = rpcrdma_call::of(Lender::Turn(turn));
+        let call = rpcrdma_call::of(Lender::Turn(turn), shard);
         rpcrdma_turn { lender: Lender::Turn(turn), now, call }
     }
 
@@ -154,7 +154,7 @@ pub extern "C" fn rpcrdma_turn_call(
 }
 
 /// Ends a call before its reply: it completes with `RPCRDMA_E_CANCELLED`, unless its reply arrives
-/// first. `RPCRDMA_E_NOTHING` if it is over.
+/// first. `RPCRDMA_E_NOTHING` if it is over, `RPCRDMA_E_INVALID` if the id is not of this shard.
 ///
 /// Thread: that of the turn.
 #[unsafe(no_mangle)]
@@ -162,8 +162,11 @@ pub extern "C" fn rpcrdma_turn_cancel(
     turn: Option<&mut rpcrdma_turn>,
     call: rpcrdma_call_id,
 ) -> c_int {
-    let cancelled = value!(with(turn, |turn| turn.cancel(call.name())));
-    if cancelled { OK } else { plain(RPCRDMA_E_NOTHING) }
+    let cancelled = value!(with(turn, |turn| {
+        let name = call.name(turn.handle().shard())?;
+        Ok(turn.cancel(name))
+    }));
+    if value!(cancelled) { OK } else { plain(RPCRDMA_E_NOTHING) }
 }
 
 /// Answers a deferred call: calls `answer` with a reply, which it answers as `on_call` does. Takes

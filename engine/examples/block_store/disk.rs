@@ -133,9 +133,10 @@ pub fn start(
 
 /// An answer without bulk: a status and results.
 fn answer(words: &[u32]) -> Finished {
-    let words = words.iter().flat_map(|word| word.to_be_bytes());
-    let head = ReplyHeader::SUCCESS.into_iter().chain(words).collect();
-    Finished { head, ..Finished::default() }
+    let mut finished = Finished::default();
+    finished.head.put_fixed(&ReplyHeader::SUCCESS);
+    words.iter().for_each(|word| finished.head.put_u32(*word));
+    finished
 }
 
 fn too_long() -> io::Error {

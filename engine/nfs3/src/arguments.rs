@@ -258,7 +258,7 @@ struct CallStream<'a, 'b>(&'a mut PayloadReader<'b>);
 
 impl Read for CallStream<'_, '_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        self.0.fixed_into(out).map_err(|_| io::ErrorKind::UnexpectedEof)?;
+        self.0.bytes_into(out).map_err(|_| io::ErrorKind::UnexpectedEof)?;
         Ok(out.len())
     }
 }

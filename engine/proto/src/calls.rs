@@ -284,26 +284,6 @@ impl CallTable {
         }
     }
 
-    /// Assigns an open call another xid, as if it had just been opened: late messages for the old
-    /// one find no call. Returns what the call held.
-    pub(crate) fn renew(&mut self, id: CallId, peer: u32) -> Option<(CallId, Ended)> {
-        let (at, ended) = self.take_out(id, peer)?;
-        let (bits, index) = (self.slot_bits, at as u32);
-        self.pass(index);
-        if next_generation(self.slots[at].xid >> bits, bits) == 0 {
-            self.slots[at].xid = index;
-            self.rename(at);
-            self.pass(index);
-        }
-        let slot = &mut self.slots[at];
-        let generation = next_generation(slot.xid >> bits, bits);
-        slot.xid = id.0 & 1 << 31 | generation << bits | index;
-        (slot.peer, slot.next_free) = (peer, NONE);
-        slot.entry.state = CallState::Opened;
-        (slot.entry.credits, slot.entry.receives) = (0, 0);
-        Some((CallId(slot.xid), ended))
-    }
-
     /// Ends a call and frees its slot.
     #[inline]
     pub fn remove(&mut self, id: CallId, peer: u32) -> Option<Ended> {
@@ -537,13 +517,6 @@ mod tests {
                     }
                     Err(full) => assert!(is_full && full.max == 16),
                 }
-                if draw(8) == 0 {
-                    let (id, peer, token) = open.swap_remove(draw(open.len()));
-                    let (new, ended) = table.renew(id, peer).expect("open");
-                    assert_eq!(ended.token, token);
-                    assert_ne!(new, id);
-                    open.push((new, peer, token));
-                }
                 while open.len() > draw(24) {
                     let (id, peer, token) = open.swap_remove(draw(open.len()));
                     assert!(table.find(id.xid(), peer + 1).is_none());
@@ -592,22 +565,6 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_sent_again_keeps_its_token_and_nothing_else() {
-        let mut table = CallTable::new(4);
-        let old = table.open(Role::Server, 5, 1).expect("free");
-        let (_, entry) = table.find_mut(old.xid(), 5).expect("open");
-        (entry.credits, entry.receives, entry.state) = (3, 2, CallState::Sent);
-        assert!(table.renew(old, 6).is_none(), "it is another's");
-        let (new, held) = table.renew(old, 5).expect("open");
-        assert_eq!(held, Ended { credits: 3, receives: 2, token: 1, timer: NO_MARK });
-        assert!(table.find(old.xid(), 5).is_none() && table.renew(old, 5).is_none());
-        assert_eq!(new.xid() >> 31, 1);
-        let (_, entry) = table.find(new.xid(), 5).expect("open");
-        assert_eq!((entry.state, entry.credits, entry.token), (CallState::Opened, 0, 1));
-        assert_eq!(table.len(), 1);
-    }
-
-    #[test]
     fn a_call_is_new_once_whatever_xid_it_has() {
         let mut table = CallTable::new(4);
         for round in 0..10 {
@@ -618,11 +575,7 @@ mod tests {
             table.find_mut(id.xid(), 5).expect("open").1.state = CallState::Sent;
             assert_eq!(table.look_at(0), Some((5, false)), "round {round}");
             assert_eq!([table.look_at(0), table.look_at(0)], [Some((5, true)); 2]);
-            let (again, _) = table.renew(id, 5).expect("open");
-            assert_eq!(table.look_at(0), None, "it is to be sent again");
-            table.find_mut(again.xid(), 5).expect("open").1.state = CallState::Sent;
-            assert_eq!(table.look_at(0), Some((5, false)), "round {round}");
-            table.remove(again, 5).expect("open");
+            table.remove(id, 5).expect("open");
             assert_eq!([table.look_at(0), table.look_at(1), table.look_at(4)], [None; 3]);
         }
     }

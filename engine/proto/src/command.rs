@@ -4,7 +4,7 @@ use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 use rpcrdma_xdr::onc::MsgType;
 use rpcrdma_xdr::property::{BackwardSupport, RtrSupport};
 
-use crate::calls::{CallId, CallState, Ended};
+use crate::calls::{CallId, CallState};
 use crate::chunks::route::{Ends, check_exposed};
 use crate::connection::{Connection, ShardLedger};
 use crate::credit::Shortage;
@@ -243,16 +243,6 @@ impl Connection {
         entry.wants = wants;
         entry.is_xmt = is_xmt;
         Ok(())
-    }
-
-    /// Prepares a call for another try after [`crate::Ingress::Again`]. It gets another xid, which
-    /// also goes into its payload, and must be routed again. Its credits and receives are released.
-    /// `None` if it had ended before.
-    pub fn reopen_call(&mut self, ledger: &mut ShardLedger, id: CallId) -> Option<CallId> {
-        let (id, Ended { credits, receives, .. }) = ledger.calls.renew(id, self.peer)?;
-        self.credits.give_back(credits);
-        ledger.replies.release(receives);
-        Some(id)
     }
 
     /// Plans a reply. The credits of its call are free again, and the grant grows if it can.

@@ -41,9 +41,9 @@ pub enum Ingress<'a> {
     Settled(PropertyOutcome),
     /// An own call failed. The buffer is free.
     Failed(CallId, Refusal),
-    /// An own call was not executed, because the peer does not accept its form. Send it again, by
-    /// [`crate::Connection::reopen_call`], or end it. That form is not used again on this
-    /// connection. The buffer is free.
+    /// An own call was not executed, because the peer does not accept its form. End it; it may be
+    /// sent again as a new call. That form is not used again on this connection. The buffer is
+    /// free.
     Again(CallId, Refusal),
     /// The peer reports an own reply as invalid. Its caller knows that it gets no other; send
     /// nothing (wire.md E34, W16). The buffer is free.

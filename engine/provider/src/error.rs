@@ -127,10 +127,52 @@ impl SetupError {
         SetupError::Connect { to: Box::new(to.into()), reason }
     }
 
+    /// The reason for a connection that could not be established, with the call that failed.
+    pub fn as_connect_error(&self) -> ConnectError {
+        match self {
+            SetupError::Connect { reason, .. } => *reason,
+            SetupError::System { call, source, hint } => match source.raw_os_error() {
+                Some(errno) => ConnectError::CallFailed { call, errno, hint },
+                None => ConnectError::Failed,
+            },
+            SetupError::Stopped | SetupError::Panicked(_) => ConnectError::Stopped,
+            SetupError::Limit { .. }
+            | SetupError::Config(_)
+            | SetupError::Unmet { .. }
+            | SetupError::Library { .. }
+            | SetupError::NoDevice { .. }
+            | SetupError::Memory { .. }
+            | SetupError::Listen { .. }
+            | SetupError::Core { .. }
+            | SetupError::Invalid { .. } => ConnectError::Failed,
+        }
+    }
+
     /// An error for a device or system that cannot do what `key` of the configuration requires.
     pub fn unmet(config: &Config, key: &'static str, reason: impl Into<String>) -> SetupError {
         let given = config.value_of(key).unwrap_or_default();
         SetupError::Unmet { key, given, reason: reason.into() }
+    }
+}
+
+impl ConnectError {
+    /// Whether the same request may succeed later, without a change of the program or of the
+    /// configuration of either side. Then wait and try again, or go elsewhere.
+    pub fn is_transient(self) -> bool {
+        match self {
+            // The peer, the network or this host may recover.
+            ConnectError::NoListener
+            | ConnectError::TimedOut
+            | ConnectError::NoRoute
+            | ConnectError::Failed
+            | ConnectError::CallFailed { .. }
+            | ConnectError::NoRoom
+            | ConnectError::Lost => true,
+            ConnectError::Rejected(why) => why.is_transient(),
+            ConnectError::WrongAddress { .. }
+            | ConnectError::Stopped
+            | ConnectError::Version { .. } => false,
+        }
     }
 }
 
@@ -174,15 +216,7 @@ impl fmt::Display for EngineThread {
 /// Why an attempt that could not begin has failed.
 impl From<SetupError> for ConnectError {
     fn from(error: SetupError) -> ConnectError {
-        match error {
-            SetupError::Connect { reason, .. } => reason,
-            SetupError::Stopped => ConnectError::Stopped,
-            SetupError::System { call, source, hint } => match source.raw_os_error() {
-                Some(errno) => ConnectError::CallFailed { call, errno, hint },
-                None => ConnectError::Failed,
-            },
-            _ => ConnectError::Failed,
-        }
+        error.as_connect_error()
     }
 }
 
@@ -239,4 +273,46 @@ pub enum ConnectError {
         /// Its highest version.
         high: u32,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn only_what_may_pass_by_itself_is_transient() {
+        let passing = [
+            ConnectError::NoListener,
+            ConnectError::TimedOut,
+            ConnectError::NoRoute,
+            ConnectError::Failed,
+            ConnectError::CallFailed { call: "connect", errno: 24, hint: "" },
+            ConnectError::NoRoom,
+            ConnectError::Lost,
+            ConnectError::Rejected(Rejection::Busy),
+        ];
+        let lasting = [
+            ConnectError::WrongAddress { reason: "" },
+            ConnectError::Stopped,
+            ConnectError::Version { low: 1, high: 1 },
+            ConnectError::Rejected(Rejection::NotAllowed),
+            ConnectError::Rejected(Rejection::Unfit),
+        ];
+        assert!(passing.iter().all(|why| why.is_transient()), "{passing:?}");
+        assert!(!lasting.iter().any(|why| why.is_transient()), "{lasting:?}");
+    }
+
+    #[test]
+    fn a_connection_that_cannot_be_made_keeps_the_call_that_failed() {
+        let source = io::Error::from_raw_os_error(13);
+        let failed = SetupError::System { call: "memfd_create", source, hint: "a hint" };
+        let expected = ConnectError::CallFailed { call: "memfd_create", errno: 13, hint: "a hint" };
+        assert_eq!(failed.as_connect_error(), expected);
+        assert_eq!(SetupError::Stopped.as_connect_error(), ConnectError::Stopped);
+        let to: Address = "127.0.0.1:1".parse().expect("an address");
+        let lost = SetupError::connect(to, ConnectError::Lost);
+        assert_eq!(lost.as_connect_error(), ConnectError::Lost);
+    }
 }

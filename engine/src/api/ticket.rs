@@ -8,14 +8,16 @@ use rpcrdma_mempool::Loan;
 use rpcrdma_proto::ReplyTo;
 
 use crate::message::saved_offer::SavedOffer;
+use crate::message::xdr_bytes::XdrBytes;
 use crate::shard::mailbox::Wakeup;
 use crate::shard::peers::ConnectionId;
 
 /// The right to answer one call, once, later, from any thread.
 ///
-/// Dropping a ticket rejects its call: the caller gets an RDMA_ERROR, as by
-/// [`Reply::refuse`](crate::Reply::refuse). A ticket whose connection has ended is void: answering
-/// returns it.
+/// Dropping a ticket answers its call: the caller gets a reply of RFC 5531 that states SYSTEM_ERR,
+/// as [`AcceptStatus::SystemError`](crate::onc::AcceptStatus). It means that the program has failed
+/// to answer, for instance because it has panicked. A ticket whose connection has ended is void:
+/// answering returns it.
 ///
 /// ```
 /// use std::sync::mpsc::{Receiver, Sender};
@@ -38,7 +40,7 @@ use crate::shard::peers::ConnectionId;
 /// fn worker(shard: &ShardHandle, jobs: &Receiver<Ticket>) {
 ///     for ticket in jobs {
 ///         let mut finished = Finished::default();
-///         finished.head.extend(42_u32.to_be_bytes());
+///         finished.head.put_u32(42);
 ///         if shard.finish(ticket, finished).is_err() {
 ///             break; // the shard has as many answers as it takes, or has stopped
 ///         }
@@ -46,7 +48,7 @@ use crate::shard::peers::ConnectionId;
 /// }
 /// ```
 #[derive(Debug)]
-#[must_use = "a ticket that is dropped refuses its call"]
+#[must_use = "the caller of a ticket that is dropped gets SYSTEM_ERR"]
 pub struct Ticket {
     pub(crate) peer: ConnectionId,
     pub(crate) shard: u32,
@@ -58,26 +60,27 @@ pub struct Ticket {
     pub(crate) dropped: Option<Arc<Dropped>>,
 }
 
-/// An answer made on another thread: payload of bounded length, and bulk.
+/// An answer made on another thread: payload and bulk. If the reply cannot be sent, for instance
+/// because it is longer than its caller can receive, the caller gets an RDMA_ERROR.
 #[derive(Debug, Default)]
 pub struct Finished {
     /// The XDR in front of the bulk, from behind transaction id and message type.
-    pub head: ArrayVec<u8, FINISHED_HEAD_MAX>,
+    pub head: XdrBytes<FINISHED_HEAD_LEN>,
     /// Data to place behind it, one item in several pieces; empty for a reply without bulk.
     pub bulk: ArrayVec<Loan, FINISHED_BULK_MAX>,
     /// Where in the call the operation begins that the bulk is a result of; see
     /// [`Reply::operation`](crate::Reply::operation).
     pub origin: u32,
     /// The XDR behind the bulk.
-    pub tail: ArrayVec<u8, FINISHED_TAIL_MAX>,
+    pub tail: XdrBytes<FINISHED_TAIL_LEN>,
 }
 
-/// Bytes of a finished answer in front of its bulk.
-pub const FINISHED_HEAD_MAX: usize = 192;
+/// Bytes of a finished answer in front of its bulk that need no allocation.
+pub const FINISHED_HEAD_LEN: usize = 192;
 /// Pieces of bulk of a finished answer.
 pub const FINISHED_BULK_MAX: usize = 16;
-/// Bytes of a finished answer behind its bulk.
-pub const FINISHED_TAIL_MAX: usize = 64;
+/// Bytes of a finished answer behind its bulk that need no allocation.
+pub const FINISHED_TAIL_LEN: usize = 64;
 
 /// The calls of a shard with dropped tickets: no more than there were tickets.
 pub(crate) struct Dropped {
@@ -92,14 +95,14 @@ impl Dropped {
         Dropped { shard, calls: SegQueue::new(), wakeup }
     }
 
-    /// A ticket was dropped: its call is to be rejected.
+    /// A ticket was dropped: its call is to be answered.
     #[cold]
     fn push(&self, peer: ConnectionId, to: ReplyTo) {
         self.calls.push((peer, to));
         self.wakeup.ring();
     }
 
-    /// A call to reject.
+    /// A call to answer.
     pub fn pop(&self) -> Option<(ConnectionId, ReplyTo)> {
         self.calls.pop()
     }

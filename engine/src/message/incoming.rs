@@ -303,7 +303,7 @@ impl<'a> Iterator for PayloadStream<'a> {
 /// let name = reader.opaque_into(&mut name)?;
 /// assert_eq!(name, b"hi");
 /// assert!(reader.u32().is_err(), "the message ends here");
-/// # Ok::<(), rpcrdma_engine::OpaqueError>(())
+/// # Ok::<(), rpcrdma_engine::ReadError>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct PayloadReader<'a> {
@@ -318,20 +318,32 @@ pub struct PayloadReader<'a> {
 #[error("the message ends too early")]
 pub struct EndOfMessage;
 
-/// Why opaque data cannot be read.
+/// Why a value cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum OpaqueError {
-    /// The message ends before them.
+pub enum ReadError {
+    /// The message ends before it.
     #[error(transparent)]
     End(#[from] EndOfMessage),
-    /// They are longer than the caller allows.
-    #[error("{len} bytes of opaque data, where at most {max} are allowed")]
+    /// Opaque data or a string is longer than the caller allows.
+    #[error("{len} bytes of opaque data; at most {max} are allowed")]
     TooLong {
-        /// Their count.
+        /// Its count.
         len: usize,
         /// The most that is allowed.
         max: usize,
+    },
+    /// A boolean, or the word in front of optional data, is neither 0 nor 1.
+    #[error("a boolean is {value}; allowed: 0 and 1")]
+    BadBool {
+        /// What came.
+        value: u32,
+    },
+    /// A string is not UTF-8.
+    #[error("a string is not UTF-8 from byte {valid_up_to} on")]
+    BadText {
+        /// Bytes of it that are.
+        valid_up_to: usize,
     },
 }
 
@@ -357,7 +369,7 @@ impl<'a> PayloadReader<'a> {
             return Ok(u32::from_be_bytes(*word));
         }
         let mut word = [0; 4];
-        self.fixed_into(&mut word)?;
+        self.bytes_into(&mut word)?;
         Ok(u32::from_be_bytes(word))
     }
 
@@ -366,8 +378,82 @@ impl<'a> PayloadReader<'a> {
         Ok(u64::from(self.u32()?) << 32 | u64::from(self.u32()?))
     }
 
-    /// Fixed-length opaque data, without padding, into `out`.
-    pub fn fixed_into(&mut self, mut out: &mut [u8]) -> Result<(), EndOfMessage> {
+    /// An integer.
+    pub fn i32(&mut self) -> Result<i32, EndOfMessage> {
+        Ok(self.u32()?.cast_signed())
+    }
+
+    /// A hyper integer.
+    pub fn i64(&mut self) -> Result<i64, EndOfMessage> {
+        Ok(self.u64()?.cast_signed())
+    }
+
+    /// A boolean.
+    ///
+    /// # Errors
+    /// [`ReadError`], also for a value that is neither 0 nor 1.
+    pub fn bool(&mut self) -> Result<bool, ReadError> {
+        match self.u32()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            value => Err(ReadError::BadBool { value }),
+        }
+    }
+
+    /// Optional data, as [`Payload::put_optional`](crate::Payload::put_optional) writes it: whether
+    /// there is a value, and the value by `read`.
+    ///
+    /// # Errors
+    /// [`ReadError`], also that of `read`.
+    pub fn optional<T, E: Into<ReadError>>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, E>,
+    ) -> Result<Option<T>, ReadError> {
+        match self.bool()? {
+            true => read(self).map(Some).map_err(Into::into),
+            false => Ok(None),
+        }
+    }
+
+    /// Fixed-length opaque data, as [`Payload::put_fixed`](crate::Payload::put_fixed) writes it:
+    /// bytes into `out`, padding.
+    pub fn fixed_into(&mut self, out: &mut [u8]) -> Result<(), EndOfMessage> {
+        let padding = out.len().next_multiple_of(4) - out.len();
+        self.bytes_into(out)?;
+        self.skip(padding)
+    }
+
+    /// Variable-length opaque data of at most `max` bytes: count, bytes, padding. Allocates no more
+    /// than the message has.
+    ///
+    /// # Errors
+    /// [`ReadError`]. If the data is too long only the count is read.
+    pub fn opaque_vec(&mut self, max: usize) -> Result<Vec<u8>, ReadError> {
+        let len = self.u32()? as usize;
+        if len > max {
+            return Err(ReadError::TooLong { len, max });
+        }
+        let mut bytes = Vec::new();
+        while bytes.len() < len {
+            bytes.extend_from_slice(self.some(len - bytes.len())?);
+        }
+        self.skip(len.next_multiple_of(4) - len)?;
+        Ok(bytes)
+    }
+
+    /// A string of at most `max` bytes: count, bytes, padding.
+    ///
+    /// # Errors
+    /// As [`PayloadReader::opaque_vec`], and if it is not UTF-8.
+    pub fn string(&mut self, max: usize) -> Result<String, ReadError> {
+        String::from_utf8(self.opaque_vec(max)?).map_err(|error| {
+            let valid_up_to = error.utf8_error().valid_up_to();
+            ReadError::BadText { valid_up_to }
+        })
+    }
+
+    /// Bytes without padding, into `out`.
+    pub fn bytes_into(&mut self, mut out: &mut [u8]) -> Result<(), EndOfMessage> {
         while !out.is_empty() {
             let part = self.some(out.len())?;
             let (now, later) = out.split_at_mut(part.len());
@@ -382,12 +468,11 @@ impl<'a> PayloadReader<'a> {
     /// them to the beginning of `out`, whose length is the maximum, and returns them.
     ///
     /// # Errors
-    /// [`OpaqueError`]. If the data is too long only the count is read.
-    pub fn opaque_into<'b>(&mut self, out: &'b mut [u8]) -> Result<&'b mut [u8], OpaqueError> {
+    /// [`ReadError`]. If the data is too long only the count is read.
+    pub fn opaque_into<'b>(&mut self, out: &'b mut [u8]) -> Result<&'b mut [u8], ReadError> {
         let (len, max) = (self.u32()? as usize, out.len());
-        let out = out.get_mut(..len).ok_or(OpaqueError::TooLong { len, max })?;
+        let out = out.get_mut(..len).ok_or(ReadError::TooLong { len, max })?;
         self.fixed_into(out)?;
-        self.skip(len.next_multiple_of(4) - len)?;
         Ok(out)
     }
 

@@ -8,4 +8,6 @@ pub mod owned_call;
 pub mod payload;
 pub(crate) mod rdma_target;
 pub(crate) mod saved_offer;
+pub(crate) mod values;
 pub mod wanted;
+pub mod xdr_bytes;

@@ -8,6 +8,7 @@ use crate::api::completion::Completion;
 use crate::api::sink::Sink;
 use crate::error::CallRefused;
 use crate::message::bulk::{Bulk, ITEMS_MAX, PIECES_MAX};
+use crate::message::values::put_values;
 use crate::message::wanted::{WANTS_MAX, Want, Wanted};
 
 /// A call that is not bound to a connection: its message, the memory placed in it or given for its
@@ -76,29 +77,7 @@ impl OwnedCall {
         OwnedCall::default()
     }
 
-    /// Writes an unsigned integer.
-    #[inline]
-    pub fn put_u32(&mut self, value: u32) {
-        self.payload.extend_from_slice(&value.to_be_bytes());
-    }
-
-    /// Writes an unsigned hyper integer.
-    #[inline]
-    pub fn put_u64(&mut self, value: u64) {
-        self.payload.extend_from_slice(&value.to_be_bytes());
-    }
-
-    /// Writes a boolean.
-    #[inline]
-    pub fn put_bool(&mut self, value: bool) {
-        self.put_u32(value.into());
-    }
-
-    /// Writes variable-length opaque data or a string: count, bytes, padding.
-    pub fn put_opaque(&mut self, bytes: &[u8]) {
-        self.put_u32(bytes.len() as u32);
-        self.put_fixed(bytes);
-    }
+    put_values!();
 
     /// Writes fixed-length opaque data: bytes, padding.
     #[inline]
@@ -236,8 +215,9 @@ impl OwnedCall {
         self.payload.len() + self.placed_len as usize
     }
 
+    /// When the call ends without a reply, if it has a deadline.
     #[inline]
-    pub(crate) fn deadline_at(&self) -> Option<u64> {
+    pub fn deadline_at(&self) -> Option<u64> {
         self.deadline
     }
 

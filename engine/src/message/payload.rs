@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::api::ticket::Dropped;
 use crate::message::bulk::Bulk;
+use crate::message::values::put_values;
 use crate::shard::parts::Parts;
 use crate::shard::send::outbox::Outbox;
 
@@ -55,29 +56,7 @@ impl<'a> Payload<'a> {
         Payload { parts }
     }
 
-    /// Writes an unsigned integer.
-    #[inline]
-    pub fn put_u32(&mut self, value: u32) {
-        self.put_fixed(&value.to_be_bytes());
-    }
-
-    /// Writes an unsigned hyper integer.
-    #[inline]
-    pub fn put_u64(&mut self, value: u64) {
-        self.put_fixed(&value.to_be_bytes());
-    }
-
-    /// Writes a boolean.
-    #[inline]
-    pub fn put_bool(&mut self, value: bool) {
-        self.put_u32(value.into());
-    }
-
-    /// Writes variable-length opaque data or a string: count, bytes, padding.
-    pub fn put_opaque(&mut self, bytes: &[u8]) {
-        self.put_u32(bytes.len() as u32);
-        self.put_fixed(bytes);
-    }
+    put_values!();
 
     /// Writes fixed-length opaque data: bytes, padding.
     #[inline(always)]

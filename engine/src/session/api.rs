@@ -10,12 +10,14 @@ use super::calls::{Calls, SessionCallId, State};
 use super::events::SessionEvent;
 use super::handler::SessionHandler;
 use super::lines::Lines;
+use super::outage::Outage;
 use super::outcome::SessionCompletion;
 use super::state::{Done, EVENTS_MAX, SessionState};
 use crate::api::client::Client;
 use crate::api::handle::{ShardHandle, ShardState};
 use crate::api::turn::Turn;
 use crate::clock::{Clock, nanos};
+use crate::error::Execution;
 use crate::message::owned_call::OwnedCall;
 use crate::provider::Provider;
 
@@ -128,11 +130,7 @@ impl<P: Provider> Session<P> {
         options: &SessionOptions,
         seed: u64,
     ) -> Result<Session<P>, SetupError> {
-        let addresses: Box<[Address]> = addresses.into_iter().collect();
         let most = client.shard().core.peers.capacity() as usize;
-        if addresses.is_empty() {
-            return Err(SetupError::Config("a session has at least one address".into()));
-        }
         if !(1..=most).contains(&options.connections) {
             return Err(SetupError::Config(format!(
                 "a session has 1 to {most} connections (connections.max), not {}",
@@ -140,18 +138,21 @@ impl<P: Provider> Session<P> {
             )));
         }
         let min = options.backoff_min.max(BACKOFF_LEAST);
+        let backoff = Backoff::new(min, options.backoff_max, seed);
+        let lines = Lines::new(addresses, options.connections, backoff);
+        if !lines.has_addresses() {
+            return Err(SetupError::Config("a session has at least one address".into()));
+        }
         let state = SessionState {
-            lines: Lines::new(
-                addresses,
-                options.connections,
-                Backoff::new(min, options.backoff_max, seed),
-            ),
+            lines,
             calls: Calls::new(options.waiting_calls, options.waiting_bytes),
             draft: OwnedCall::new(),
             events: VecDeque::with_capacity(EVENTS_MAX),
             due: 0,
             rest_until: 0,
             is_closed: false,
+            outage: None,
+            given_up: None,
             only: None,
             keeps_sinks: client.shard().core.parts.rdma.ability().enabled,
         };
@@ -240,6 +241,18 @@ impl<P: Provider> Session<P> {
         self.state.lines.up()
     }
 
+    /// Why there is no connection: what went wrong last. `None` while there is one, and before
+    /// anything went wrong.
+    pub fn outage(&self) -> Option<Outage> {
+        self.state.outage.filter(|_| self.connections() == 0)
+    }
+
+    /// What is known about the execution of a call that is not over. `None` if it is over.
+    pub fn execution(&self, call: SessionCallId) -> Option<Execution> {
+        let calls = &self.state.calls;
+        Some(calls.get(calls.find(call)?).execution())
+    }
+
     /// Calls that are not completed: under way or waiting.
     pub fn open_calls(&self) -> usize {
         self.state.calls.open()
@@ -306,6 +319,9 @@ impl<P: Provider> Session<P> {
             busy |= self.connect(now);
             busy |= self.state.end_late(now, done);
             busy |= self.send_waiting(done);
+            if self.state.is_over().is_some() {
+                busy |= self.state.end_waiting(done);
+            }
         }
         let SessionState { lines, calls, due, rest_until, is_closed, only, .. } = &mut self.state;
         let is_free = !*is_closed && !calls.has_waiting();
@@ -328,9 +344,9 @@ impl<P: Provider> Session<P> {
             match self.client.begin_connect(address) {
                 Ok(id) => self.state.lines.connecting(line, id),
                 Err(why) => {
-                    let (address, delay) = self.state.lines.failed(line, now);
-                    let again_in = Duration::from_nanos(delay);
-                    self.state.tell(SessionEvent::NotConnected { address, why, again_in });
+                    let is_transient = why.as_connect_error().is_transient();
+                    let failed = self.state.lines.failed(line, is_transient, now);
+                    self.state.on_failure(failed, why);
                 }
             }
         }

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use rpcrdma_proto::CallId;
 
-use crate::error::Execution;
+use crate::error::{CallError, Execution, Sent};
 use crate::message::owned_call::OwnedCall;
 use crate::shard::peers::ConnectionId;
 
@@ -37,7 +37,7 @@ pub(super) struct Record {
     pub state: State,
     /// The xid of the first sending, of a call that is sent again.
     pub xid: Option<u32>,
-    /// Whether it may have been executed already.
+    /// Whether an earlier sending, on a connection that was lost, may have been executed.
     pub was_sent: bool,
     /// Whether the program cancelled it.
     pub is_cancelled: bool,
@@ -111,9 +111,23 @@ impl Record {
         if self.is_cancelled { 0 } else { self.call.deadline_at().unwrap_or(u64::MAX) }
     }
 
-    /// What is known about its execution while it waits.
+    /// What was sent of it.
+    pub fn sent(&self) -> Sent {
+        match self.state {
+            _ if self.was_sent => Sent::Before,
+            State::Sent { .. } => Sent::Here,
+            State::Free | State::Taken | State::Waiting => Sent::Nothing,
+        }
+    }
+
+    /// What is known about its execution.
     pub fn execution(&self) -> Execution {
-        if self.was_sent { Execution::Unknown } else { Execution::NotExecuted }
+        Execution::of(self.sent(), None)
+    }
+
+    /// An error of its connection, as one of all its sendings.
+    pub fn failed(&self, error: CallError) -> CallError {
+        if self.was_sent { error.after(Sent::Before) } else { error }
     }
 }
 
@@ -171,6 +185,11 @@ impl Calls {
     #[inline]
     pub fn at(&mut self, index: u32) -> &mut Record {
         &mut self.records[index as usize]
+    }
+
+    /// As [`Calls::at`], for reading.
+    pub fn get(&self, index: u32) -> &Record {
+        &self.records[index as usize]
     }
 
     /// The name of a call, for the program.

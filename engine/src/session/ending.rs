@@ -10,18 +10,21 @@ impl SessionState {
         let mut busy = false;
         while let Some(index) = self.calls.next_late(now) {
             self.calls.leave(index);
+            let outage = self.outage.filter(|_| self.lines.up() == 0);
             let record = self.calls.at(index);
-            let error = match record.is_cancelled {
-                true => CallError::Cancelled(record.execution()),
-                false => CallError::DeadlineExceeded(record.execution()),
+            let execution = record.execution();
+            let error = match (record.is_cancelled, outage) {
+                (true, _) => SessionError::Call(CallError::Cancelled(execution)),
+                (false, Some(outage)) => SessionError::DeadlineExceeded(outage, execution),
+                (false, None) => SessionError::Call(CallError::DeadlineExceeded(execution)),
             };
-            self.fail(index, SessionError::Call(error), done);
+            self.fail(index, error, done);
             busy = true;
         }
         busy
     }
 
-    /// Completes all calls that wait: the session is closed.
+    /// Completes all calls that wait: the session is closed, or has no address left.
     pub(super) fn end_waiting(&mut self, done: Done<'_>) -> bool {
         let mut busy = false;
         while let Some(index) = self.calls.first() {
@@ -39,7 +42,8 @@ impl SessionState {
     pub(super) fn end_sent(&mut self, done: Done<'_>) -> bool {
         let sent: Vec<u32> = self.calls.all_sent().collect();
         for index in &sent {
-            let error = self.ended(*index, Execution::Unknown);
+            let execution = self.calls.at(*index).execution();
+            let error = self.ended(*index, execution);
             self.fail(*index, error, done);
         }
         !sent.is_empty()
@@ -47,9 +51,10 @@ impl SessionState {
 
     /// Why a call ends that the program, or the end of the session, does not let go on.
     pub(super) fn ended(&mut self, index: u32, execution: Execution) -> SessionError {
-        match self.calls.at(index).is_cancelled {
-            true => SessionError::Call(CallError::Cancelled(execution)),
-            false => SessionError::Closed(execution),
+        match (self.calls.at(index).is_cancelled, self.is_over()) {
+            (true, _) => SessionError::Call(CallError::Cancelled(execution)),
+            (false, Some(why)) if !self.is_closed => SessionError::NoConnection(why, execution),
+            (false, _) => SessionError::Closed(execution),
         }
     }
 

@@ -35,6 +35,15 @@ pub enum SessionEvent {
         /// When the next address is tried, from then on.
         again_in: Duration,
     },
+    /// A connection was not made, and no later attempt can succeed without a change of the program
+    /// or of a configuration: this address is not tried again. A session whose addresses are all
+    /// given up ends its calls with [`SessionError::NoConnection`](super::SessionError).
+    GivenUp {
+        /// Where to.
+        address: Address,
+        /// The reason.
+        why: SetupError,
+    },
 }
 
 impl fmt::Display for SessionEvent {
@@ -48,6 +57,9 @@ impl fmt::Display for SessionEvent {
             }
             SessionEvent::NotConnected { address, why, again_in } => {
                 write!(f, "{}; next attempt in {again_in:?}", Reason(*address, why))
+            }
+            SessionEvent::GivenUp { address, why } => {
+                write!(f, "{}; not tried again", Reason(*address, why))
             }
         }
     }

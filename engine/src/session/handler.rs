@@ -4,6 +4,7 @@ use rpcrdma_proto::PeerLimits;
 
 use super::calls::Resend;
 use super::events::SessionEvent;
+use super::outage::Outage;
 use super::outcome::{SessionCompletion, SessionError};
 use super::state::{Done, SessionState};
 use crate::api::call::Call;
@@ -55,6 +56,7 @@ impl<F: FnMut(SessionCompletion<'_, '_>)> Handler for SessionHandler<'_, F> {
 
     fn on_close(&mut self, peer: ConnectionId, why: CloseReason) {
         if let Some(address) = self.state.lines.on_close(peer, self.now) {
+            self.state.outage = Some(Outage::Lost(why));
             self.state.tell(SessionEvent::Lost { address, why });
             self.state.hurry();
         }
@@ -79,44 +81,40 @@ impl SessionState {
         completion: &mut Completion<'_>,
         done: Done<'_>,
     ) {
-        let is_lost = matches!(error, CallError::ConnectionLost(_));
         let is_closed = self.is_closed;
         let record = self.calls.at(index);
-        record.was_sent |= is_lost;
-        let (cookie, execution) = (record.cookie, record.execution());
+        let cookie = record.cookie;
+        let returned = record.failed(error);
+        let returns = match returned {
+            CallError::ConnectionLost(..) => true,
+            // The errors of its other transmissions must not be taken for answers to the next
+            // sending (wire.md W15): it has another xid. A server that may have executed the call
+            // before would not recognize that one.
+            CallError::FormRefused(..) => !record.was_sent,
+            _ => false,
+        };
         let is_ended = record.is_cancelled || is_closed;
-        let returns = is_lost || matches!(error, CallError::FormRefused(_));
         if returns && !is_ended && record.resend == Resend::SameXid {
+            record.was_sent |= returned.execution() != Execution::NotExecuted;
+            if !record.was_sent {
+                record.xid = None;
+            }
             if record.call.take_sinks_of(completion, self.keeps_sinks) {
                 self.calls.wait(index);
                 self.hurry();
             } else {
-                let error = if is_lost { error } else { CallError::MemoryLost };
-                self.fail(index, SessionError::Call(error), done);
+                self.fail(index, SessionError::Call(returned), done);
             }
             return;
         }
         let replaced = match returns && is_ended {
-            true => Some(self.ended(index, execution)),
-            false => sent_before(error, execution).map(SessionError::Call),
+            true => Some(self.ended(index, returned.execution())),
+            false => (returned != error).then_some(SessionError::Call(returned)),
         };
         self.calls.end(index);
         done(match replaced {
             Some(error) => SessionCompletion::replaced(cookie, error, completion),
             None => SessionCompletion::completed(cookie, completion),
         });
-    }
-}
-
-/// The error of a call that was not sent again, and may have been executed when it was sent first.
-fn sent_before(error: CallError, execution: Execution) -> Option<CallError> {
-    match error {
-        CallError::Cancelled(Execution::NotExecuted) if execution == Execution::Unknown => {
-            Some(CallError::Cancelled(execution))
-        }
-        CallError::DeadlineExceeded(Execution::NotExecuted) if execution == Execution::Unknown => {
-            Some(CallError::DeadlineExceeded(execution))
-        }
-        _ => None,
     }
 }

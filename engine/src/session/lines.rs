@@ -5,6 +5,7 @@
 //!    ▲                              └── on_refused: the next address  │        after a delay
 //!    └── behind the last address, after a delay ◀────────────────────┴── it had not lasted
 //! ```
+//! An address on which no attempt can succeed is given up. Without addresses a line stays down.
 
 use rpcrdma_provider::{Address, ConnectId};
 
@@ -14,11 +15,27 @@ use crate::shard::peers::ConnectionId;
 /// All connections of a session.
 #[derive(Debug)]
 pub(super) struct Lines {
-    addresses: Box<[Address]>,
+    targets: Box<[Target]>,
     lines: Box<[Line]>,
     backoff: Backoff,
     /// How many are up.
     up: usize,
+}
+
+/// An address of the service.
+#[derive(Debug, Clone, Copy)]
+struct Target {
+    address: Address,
+    /// No attempt on it can succeed.
+    is_given_up: bool,
+}
+
+/// A connection was not made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Failed {
+    pub address: Address,
+    /// Nanoseconds until the next attempt; `None` if its address is given up.
+    pub again_in: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -41,10 +58,32 @@ enum LineState {
 
 impl Lines {
     /// So many connections, none of which is there.
-    pub fn new(addresses: Box<[Address]>, connections: usize, backoff: Backoff) -> Lines {
+    pub fn new(
+        addresses: impl IntoIterator<Item = Address>,
+        connections: usize,
+        backoff: Backoff,
+    ) -> Lines {
+        let target = |address| Target { address, is_given_up: false };
+        let targets = addresses.into_iter().map(target).collect();
         let state = LineState::Down { again_at: 0 };
         let line = Line { state, address: 0, rounds: 0, delay: 0 };
-        Lines { addresses, lines: vec![line; connections].into(), backoff, up: 0 }
+        Lines { targets, lines: vec![line; connections].into(), backoff, up: 0 }
+    }
+
+    /// Whether it has an address.
+    pub fn has_addresses(&self) -> bool {
+        !self.targets.is_empty()
+    }
+
+    /// Whether no connection is there, and none will be.
+    pub fn are_over(&self) -> bool {
+        let is_down = |line: &Line| matches!(line.state, LineState::Down { .. });
+        self.is_given_up() && self.lines.iter().all(is_down)
+    }
+
+    /// Whether all addresses are given up.
+    fn is_given_up(&self) -> bool {
+        self.targets.iter().all(|target| target.is_given_up)
     }
 
     /// How many are up.
@@ -71,6 +110,9 @@ impl Lines {
 
     /// When the next connection is to be tried; `u64::MAX` if none is.
     pub fn next_due(&self) -> u64 {
+        if self.is_given_up() {
+            return u64::MAX;
+        }
         let due = self.lines.iter().map(|line| match line.state {
             LineState::Down { again_at } => again_at,
             _ => u64::MAX,
@@ -80,11 +122,16 @@ impl Lines {
 
     /// A connection to try now, and its address. It is to be followed by [`Lines::connecting`] or
     /// [`Lines::failed`].
-    pub fn due(&self, now: u64) -> Option<(usize, Address)> {
+    pub fn due(&mut self, now: u64) -> Option<(usize, Address)> {
         let is_due =
             |line: &Line| matches!(line.state, LineState::Down { again_at } if again_at <= now);
         let at = self.lines.iter().position(is_due)?;
-        Some((at, self.addresses[self.lines[at].address]))
+        let Lines { targets, lines, .. } = self;
+        let from = lines[at].address;
+        // Another line may have given up the address meanwhile.
+        let next = usable(targets, from).or_else(|| usable(targets, 0))?;
+        lines[at].address = next;
+        Some((at, targets[next].address))
     }
 
     /// A connection is being made.
@@ -97,29 +144,36 @@ impl Lines {
         let at = self.attempt(id)?;
         self.lines[at].state = LineState::Up { peer, since: now };
         self.up += 1;
-        Some(self.addresses[self.lines[at].address])
+        Some(self.targets[self.lines[at].address].address)
     }
 
-    /// An attempt has failed: its address, and the delay until the next. `None` if it is not one of
-    /// these.
-    pub fn on_refused(&mut self, id: ConnectId, now: u64) -> Option<(Address, u64)> {
+    /// An attempt has failed. `None` if it is not one of these.
+    pub fn on_refused(&mut self, id: ConnectId, is_transient: bool, now: u64) -> Option<Failed> {
         let at = self.attempt(id)?;
-        Some(self.failed(at, now))
+        Some(self.failed(at, is_transient, now))
     }
 
-    /// A connection could not be tried, or was not made: its address, and the delay until the next
-    /// attempt.
-    pub fn failed(&mut self, at: usize, now: u64) -> (Address, u64) {
-        let Lines { addresses, lines, backoff, .. } = self;
-        let line = &mut lines[at];
-        let address = addresses[line.address];
-        line.address += 1;
-        if line.address < addresses.len() {
-            line.state = LineState::Down { again_at: now };
-            return (address, 0);
-        }
-        line.address = 0;
-        (address, line.wait(backoff, now))
+    /// A connection could not be tried, or was not made. If the reason lasts, its address is given
+    /// up, unless another connection has been made to it.
+    pub fn failed(&mut self, at: usize, is_transient: bool, now: u64) -> Failed {
+        let Lines { targets, lines, backoff, .. } = self;
+        let of = lines[at].address;
+        let is_connected =
+            |line: &Line| matches!(line.state, LineState::Up { .. }) && line.address == of;
+        let is_given_up = !is_transient && !lines.iter().any(is_connected);
+        targets[of].is_given_up |= is_given_up;
+        let (address, line) = (targets[of].address, &mut lines[at]);
+        let delay = match usable(targets, of + 1) {
+            Some(next) => {
+                (line.address, line.state) = (next, LineState::Down { again_at: now });
+                0
+            }
+            None => {
+                line.address = 0;
+                line.wait(backoff, now)
+            }
+        };
+        Failed { address, again_in: (!is_given_up).then_some(delay) }
     }
 
     /// A connection has ended: its address. `None` if it is not one of these.
@@ -127,17 +181,17 @@ impl Lines {
         let is_it =
             |line: &Line| matches!(line.state, LineState::Up { peer: of, .. } if of == peer);
         let at = self.lines.iter().position(is_it)?;
-        let Lines { addresses, lines, backoff, up } = self;
+        let Lines { targets, lines, backoff, up } = self;
         let line = &mut lines[at];
         *up -= 1;
         if let LineState::Up { since, .. } = line.state
             && now.saturating_sub(since) <= line.delay
         {
             // A server that accepts connections and ends them is as good as none.
-            return Some(self.failed(at, now).0);
+            return Some(self.failed(at, true, now).address);
         }
         line.rounds = 0;
-        let address = addresses[core::mem::take(&mut line.address)];
+        let address = targets[core::mem::take(&mut line.address)].address;
         line.wait(backoff, now);
         Some(address)
     }
@@ -145,6 +199,11 @@ impl Lines {
     fn attempt(&self, id: ConnectId) -> Option<usize> {
         self.lines.iter().position(|line| line.state == LineState::Connecting(id))
     }
+}
+
+/// The first of these addresses, from a place on, that is not given up.
+fn usable(targets: &[Target], from: usize) -> Option<usize> {
+    (from..targets.len()).find(|at| !targets[*at].is_given_up)
 }
 
 impl Line {
@@ -172,7 +231,7 @@ mod tests {
 
     fn lines(addresses: u16, connections: usize) -> Lines {
         let backoff = Backoff::new(Duration::from_nanos(100), Duration::from_nanos(1000), 7);
-        Lines::new((0..addresses).map(address).collect(), connections, backoff)
+        Lines::new((0..addresses).map(address), connections, backoff)
     }
 
     fn peer(index: u32) -> ConnectionId {
@@ -187,9 +246,9 @@ mod tests {
             assert_eq!(to, address(port));
             lines.connecting(line, ConnectId(u64::from(port)));
             assert_eq!(lines.due(u64::MAX), None, "it is under way");
-            let (failed, delay) = lines.on_refused(ConnectId(u64::from(port)), 0).expect("ours");
-            assert_eq!(failed, address(port));
-            assert_eq!(delay == 0, port < 2, "{delay}");
+            let failed = lines.on_refused(ConnectId(u64::from(port)), true, 0).expect("ours");
+            assert_eq!(failed.address, address(port));
+            assert_eq!(failed.again_in == Some(0), port < 2, "{failed:?}");
         }
         assert_eq!(lines.due(0), None);
         assert_eq!(lines.due(lines.next_due()).expect("due").1, address(0));
@@ -199,7 +258,7 @@ mod tests {
     fn a_lost_connection_begins_with_the_first_address() {
         let mut lines = lines(2, 1);
         lines.connecting(0, ConnectId(1));
-        lines.on_refused(ConnectId(1), 0).expect("ours");
+        lines.on_refused(ConnectId(1), true, 0).expect("ours");
         lines.connecting(0, ConnectId(2));
         assert_eq!(lines.on_connect(ConnectId(2), peer(4), 0), Some(address(1)));
         assert_eq!(lines.on_close(peer(5), 0), None);
@@ -240,6 +299,49 @@ mod tests {
         assert!(lines.next_due() > now, "not without a delay");
     }
 
+    #[test]
+    fn an_address_on_which_no_attempt_can_succeed_is_tried_once() {
+        let mut lines = lines(2, 1);
+        let (line, to) = lines.due(0).expect("it is due");
+        let failed = Failed { address: address(0), again_in: None };
+        assert_eq!((to, lines.failed(line, false, 0)), (address(0), failed));
+        for now in [0, 10_000, 20_000] {
+            let (line, to) = lines.due(now).expect("it is due");
+            assert_eq!(to, address(1));
+            assert!(lines.failed(line, true, now).again_in.is_some_and(|delay| delay > 0));
+        }
+        let (line, _) = lines.due(30_000).expect("it is due");
+        assert!(!lines.are_over());
+        assert_eq!(lines.failed(line, false, 30_000).again_in, None);
+        assert!(lines.are_over());
+        assert_eq!((lines.due(u64::MAX), lines.next_due()), (None, u64::MAX));
+    }
+
+    #[test]
+    fn an_address_that_has_a_connection_is_not_given_up() {
+        let mut lines = lines(1, 2);
+        lines.connecting(0, ConnectId(1));
+        lines.connecting(1, ConnectId(2));
+        lines.on_connect(ConnectId(1), peer(0), 0).expect("ours");
+        let failed = lines.on_refused(ConnectId(2), false, 0).expect("ours");
+        assert!(failed.again_in.is_some());
+        lines.on_close(peer(0), 10_000).expect("ours");
+        assert!(!lines.are_over() && lines.due(u64::MAX).is_some());
+    }
+
+    #[test]
+    fn lines_are_not_over_while_an_attempt_is_open() {
+        let mut lines = lines(1, 2);
+        lines.connecting(0, ConnectId(1));
+        lines.connecting(1, ConnectId(2));
+        lines.on_refused(ConnectId(1), false, 0).expect("ours");
+        assert!(!lines.are_over());
+        lines.on_connect(ConnectId(2), peer(0), 0).expect("ours");
+        assert!(!lines.are_over());
+        lines.on_close(peer(0), 10_000).expect("ours");
+        assert!(lines.are_over());
+    }
+
     proptest! {
         /// Whatever happens, every connection is up, under way, or has a time.
         #[test]
@@ -261,7 +363,7 @@ mod tests {
                             up.push(peer(id.0 as u32));
                             prop_assert!(lines.on_connect(id, peer(id.0 as u32), now).is_some());
                         } else {
-                            prop_assert!(lines.on_refused(id, now).is_some());
+                            prop_assert!(lines.on_refused(id, true, now).is_some());
                         }
                     }
                     3 if !up.is_empty() => {

@@ -1,11 +1,13 @@
 //! What a call of a session became.
 
+use super::outage::Outage;
 use crate::api::completion::Completion;
 use crate::api::sink::Sink;
 use crate::error::{CallError, CallRefused, Execution};
 use crate::message::bulk::Bulk;
 use crate::message::incoming::Incoming;
 use crate::message::owned_call::OwnedCall;
+use crate::provider::ConnectError;
 
 /// Why a call of a session has no reply. [`SessionError::execution`] states what is known about its
 /// execution.
@@ -20,6 +22,14 @@ pub enum SessionError {
     /// limits are others, or it breaks a rule.
     #[error("{0}; {1}")]
     Refused(CallRefused, Execution),
+    /// The deadline of the call passed while it waited and there was no connection, for this
+    /// reason.
+    #[error("the call exceeded its deadline without a connection: {0}; {1}")]
+    DeadlineExceeded(Outage, Execution),
+    /// There is no connection and there will be none: all addresses are given up, the last one for
+    /// this reason.
+    #[error("no address of the session can be connected to: {0}; {1}")]
+    NoConnection(ConnectError, Execution),
     /// The session was closed.
     #[error("the session was closed; {0}")]
     Closed(Execution),
@@ -30,7 +40,10 @@ impl SessionError {
     pub fn execution(&self) -> Execution {
         match self {
             SessionError::Call(error) => error.execution(),
-            SessionError::Refused(_, execution) | SessionError::Closed(execution) => *execution,
+            SessionError::Refused(_, execution)
+            | SessionError::DeadlineExceeded(_, execution)
+            | SessionError::NoConnection(_, execution)
+            | SessionError::Closed(execution) => *execution,
         }
     }
 }

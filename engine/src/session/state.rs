@@ -7,7 +7,8 @@ use rpcrdma_provider::SetupError;
 
 use super::calls::Calls;
 use super::events::SessionEvent;
-use super::lines::Lines;
+use super::lines::{Failed, Lines};
+use super::outage::Outage;
 use super::outcome::SessionCompletion;
 use crate::message::owned_call::OwnedCall;
 use crate::provider::{ConnectError, ConnectId};
@@ -28,6 +29,10 @@ pub(super) struct SessionState {
     /// How long its thread may sleep if nothing wakes it.
     pub rest_until: u64,
     pub is_closed: bool,
+    /// What went wrong last with a connection.
+    pub outage: Option<Outage>,
+    /// Why the last address was given up.
+    pub given_up: Option<ConnectError>,
     /// The connection of every new call: the session has no other, it is up, and no call waits.
     pub only: Option<ConnectionId>,
     /// Whether result buffers come back with a call that failed.
@@ -53,11 +58,30 @@ impl SessionState {
     /// A connection was not made.
     #[cold]
     pub fn on_refused(&mut self, id: ConnectId, why: ConnectError, now: u64) {
-        if let Some((address, delay)) = self.lines.on_refused(id, now) {
-            let (why, again_in) = (SetupError::connect(address, why), Duration::from_nanos(delay));
-            self.tell(SessionEvent::NotConnected { address, why, again_in });
+        if let Some(failed) = self.lines.on_refused(id, why.is_transient(), now) {
+            self.on_failure(failed, SetupError::connect(failed.address, why));
             self.hurry();
         }
+    }
+
+    /// A connection was not made, or could not be tried.
+    #[cold]
+    pub fn on_failure(&mut self, Failed { address, again_in }: Failed, why: SetupError) {
+        let reason = why.as_connect_error();
+        self.outage = Some(Outage::NotConnected(reason));
+        let event = match again_in.map(Duration::from_nanos) {
+            Some(again_in) => SessionEvent::NotConnected { address, why, again_in },
+            None => {
+                self.given_up = Some(reason);
+                SessionEvent::GivenUp { address, why }
+            }
+        };
+        self.tell(event);
+    }
+
+    /// Why there is no connection, and none will be.
+    pub fn is_over(&self) -> Option<ConnectError> {
+        self.given_up.filter(|_| self.lines.are_over())
     }
 }
 

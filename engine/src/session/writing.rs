@@ -10,7 +10,7 @@ use crate::api::owned::Memory;
 use crate::api::unsent::Unsent;
 use crate::error::CallRefused;
 use crate::message::owned_call::OwnedCall;
-use crate::provider::Provider;
+use crate::provider::{ConnectError, Provider};
 use crate::shard::peers::ConnectionId;
 
 /// Why a session did not accept a call.
@@ -24,6 +24,10 @@ pub enum SessionRefused {
          raise waiting_calls or waiting_bytes"
     )]
     Full,
+    /// There is no connection and there will be none: all addresses are given up, the last one for
+    /// this reason.
+    #[error("no address of the session can be connected to: {0}")]
+    NoConnection(ConnectError),
     /// The session was closed, or its shard has ended.
     #[error("the session was closed")]
     Closed,
@@ -167,12 +171,15 @@ impl<P: Provider> Session<P> {
     #[cold]
     #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     fn put_off(&mut self, cookie: u64, resend: Resend) -> Result<SessionCallId, SessionUnsent> {
+        let over = self.state.is_over();
         let SessionState { calls, draft, is_closed, .. } = &mut self.state;
-        if *is_closed {
-            return Err(Unsent::new(SessionRefused::Closed, (core::mem::take(draft), true)));
-        }
-        if !calls.has_room_for(draft.held()) {
-            return Err(Unsent::new(SessionRefused::Full, (core::mem::take(draft), true)));
+        let why = match over {
+            _ if *is_closed => Some(SessionRefused::Closed),
+            Some(why) => Some(SessionRefused::NoConnection(why)),
+            None => (!calls.has_room_for(draft.held())).then_some(SessionRefused::Full),
+        };
+        if let Some(why) = why {
+            return Err(Unsent::new(why, (core::mem::take(draft), true)));
         }
         let index = calls.keep(cookie, resend, draft);
         calls.wait(index);

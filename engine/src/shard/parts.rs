@@ -6,7 +6,8 @@
 //! turn.
 
 use rpcrdma_proto::{
-    CallDemand, CallId, CallRoute, Exposed, Finished, NO_MARK, ReplyTo, ShardLedger, Violation,
+    CallDemand, CallId, CallRoute, Exposed, Finished, NO_MARK, ReplyTo, ShardLedger, ShortSend,
+    Violation,
 };
 
 use super::peers::{ConnectionId, Peer, Peers, Phase};
@@ -18,6 +19,7 @@ use super::send::outbox::Outbox;
 use super::timers::Timers;
 use crate::api::handle::ShardHandle;
 use crate::error::{CallError, CallRefused};
+use crate::onc::{AcceptStatus, MsgType, ReplyHeader, RpcPrefix};
 use crate::stats::sampling::{NO_TIMER, Sampling};
 use crate::stats::{Counter, SharedStats, Stats};
 
@@ -139,10 +141,10 @@ impl Parts {
         self.refuse(peer, to);
     }
 
-    /// Answers a call whose ticket was dropped with an RDMA_ERROR. A stopping shard ends the
-    /// connection instead.
+    /// Answers a call whose ticket was dropped with SYSTEM_ERR. A stopping shard ends the connection
+    /// instead.
     #[cold]
-    pub fn refuse_dropped(&mut self, peers: &mut Peers, id: ConnectionId, to: ReplyTo) {
+    pub fn answer_dropped(&mut self, peers: &mut Peers, id: ConnectionId, to: ReplyTo) {
         let Some(peer) = peers.named(id).filter(|peer| peer.phase == Phase::Up) else { return };
         let is_stopping = self.timers.is_stopping();
         if !is_stopping && !self.outbox.has_slot_for(&peer.lane) {
@@ -159,8 +161,26 @@ impl Parts {
             peer.totals.counted.refusals_dropped += 1;
             self.stats.refusals_out.add(1);
             self.stats.refusals_dropped.add(1);
-            self.refuse(peer, &to);
+            if !self.reply_system_error(peer, &to) {
+                self.refuse(peer, &to);
+            }
         }
+    }
+
+    /// Sends the reply of RFC 5531 to a call that its program has failed to answer. False if it
+    /// cannot be sent.
+    fn reply_system_error(&mut self, peer: &mut Peer, to: &ReplyTo) -> bool {
+        let Parts { outbox, ledger, .. } = self;
+        if !outbox.allots_slot() {
+            return false;
+        }
+        outbox.begin(RpcPrefix { xid: to.xid, kind: MsgType::Reply });
+        outbox.put(&ReplyHeader::accepted(AcceptStatus::SystemError).bytes());
+        let is_sent = outbox.send_short(peer, ledger, ShortSend::Reply { to, item: None });
+        if !is_sent {
+            outbox.abandon();
+        }
+        is_sent
     }
 
     /// Counts an own call that begins. It may be one that is timed.
@@ -237,9 +257,9 @@ pub(crate) fn count_done(
 #[cold]
 fn by_reason<'a>(stats: &'a Stats, error: &CallError) -> &'a Counter {
     match error {
-        CallError::ConnectionLost(_) => &stats.failed_lost,
-        CallError::Rejected(_) => &stats.failed_rejected,
-        CallError::FormRefused(_) => &stats.failed_form,
+        CallError::ConnectionLost(..) => &stats.failed_lost,
+        CallError::Rejected(..) => &stats.failed_rejected,
+        CallError::FormRefused(..) => &stats.failed_form,
         CallError::BadReply(_) => &stats.failed_reply,
         CallError::MemoryLost => &stats.failed_memory,
         CallError::DeadlineExceeded(_) => &stats.failed_deadline,

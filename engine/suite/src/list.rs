@@ -94,6 +94,7 @@ macro_rules! scenarios {
                 a_ticket_belongs_to_its_shard, an_unanswered_call_ends_with_its_connection;
             given_up: a_deadline_ends_a_call_and_its_late_reply_is_dropped,
                 cancelled_calls_keep_their_credits, a_call_that_was_not_sent_is_withdrawn,
+                a_call_lost_before_it_was_sent_was_not_executed,
                 memory_returns_when_no_peer_can_write_to_it, a_call_is_repeated_with_its_xid,
                 a_late_result_reaches_no_other_call,
                 windows_are_reused_after_the_late_answer,

@@ -9,6 +9,7 @@
 
 use std::sync::LazyLock;
 
+use rpcrdma_engine::onc::{AcceptStatus, ReplyHeader};
 use rpcrdma_engine::{Incoming, Payload, Want};
 
 /// One variable-length opaque of a message.
@@ -306,6 +307,11 @@ pub fn unreduced_reply(message: &Incoming<'_>, script: &Script) -> Vec<u8> {
         positions = vec![20];
     }
     unreduced_at(message, &positions)
+}
+
+/// Whether a reply, as its unreduced stream, is the one to a call whose ticket was dropped.
+pub fn is_system_error(stream: &[u8]) -> bool {
+    *stream == *ReplyHeader::accepted(AcceptStatus::SystemError).bytes()
 }
 
 fn unreduced_at(message: &Incoming<'_>, positions: &[u32]) -> Vec<u8> {

@@ -1,6 +1,5 @@
 //! The service: a handler that checks every byte of a call and answers as its script states.
 
-use arrayvec::ArrayVec;
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::{
     Address, Admission, Answer, BackwardSupport, Bulk, Call, CallBuilder, CallRefused, CloseReason,
@@ -173,17 +172,14 @@ impl Service {
 
 /// The answer to a call as another thread would make it: at most one bulk part, in a buffer of
 /// `stock`. `None` if that has too few.
-///
-/// # Panics
-/// If the script does not fit a finished answer.
 pub fn finished_answer(script: &Script, placed: u32, stock: &mut Vec<Loan>) -> Option<Finished> {
     let is_bulk = |part: &&Part| matches!(part, Part::Bulk(_));
     if stock.len() < script.reply.iter().filter(is_bulk).count() {
         return None;
     }
     let mut finished = Finished::default();
-    push(&mut finished.head, &script.seed.to_be_bytes());
-    push(&mut finished.head, &placed.to_be_bytes());
+    finished.head.put_u32(script.seed);
+    finished.head.put_u32(placed);
     for (index, part) in script.reply.iter().enumerate() {
         let (Part::Inline(len) | Part::Bulk(len)) = *part;
         let bytes = part_bytes(reply_seed(script.seed), index, len);
@@ -194,20 +190,13 @@ pub fn finished_answer(script: &Script, placed: u32, stock: &mut Vec<Loan>) -> O
             finished.bulk.push(loan);
             continue;
         }
-        let mut opaque = len.to_be_bytes().to_vec();
-        opaque.extend(bytes);
-        opaque.resize(opaque.len().next_multiple_of(4), 0);
         if finished.bulk.is_empty() {
-            push(&mut finished.head, &opaque);
+            finished.head.put_opaque(&bytes);
         } else {
-            push(&mut finished.tail, &opaque);
+            finished.tail.put_opaque(&bytes);
         }
     }
     Some(finished)
-}
-
-fn push<const N: usize>(to: &mut ArrayVec<u8, N>, bytes: &[u8]) {
-    to.try_extend_from_slice(bytes).expect("the script fits a finished answer");
 }
 
 impl Handler for Service {

@@ -169,7 +169,7 @@ impl<P: SimProvider> Sim<P> {
                 (ELSEWHERE, there.is_none() || there == here || self.may_be_changed(end))
             }
             // wire.md B16: without properties the first call finds out which version there is.
-            Suspicion::Rejected(CallError::Rejected(Refusal::Version { .. }), _)
+            Suspicion::Rejected(CallError::Rejected(Refusal::Version { .. }, _), _)
                 if self.are_strangers() || self.is_noisy() =>
             {
                 (FAILED, true)

@@ -13,7 +13,7 @@ use rpcrdma_engine::provider::ConnectError;
 use rpcrdma_engine::{CallError, CloseReason, ConnectionId, Execution};
 
 use super::trace::{Event, Trace};
-use crate::script::{Order, POISON, Script};
+use crate::script::{Order, POISON, Script, is_system_error};
 
 /// A violation.
 #[derive(Debug, Clone)]
@@ -222,6 +222,18 @@ impl Model {
         }
     }
 
+    /// A call was lost with its connection. It is known whether it had been sent.
+    fn lost(&mut self, id: u32, execution: Execution) {
+        let is_unsent = execution == Execution::NotExecuted;
+        self.saw(if is_unsent { "calls lost before they were sent" } else { "calls lost" });
+        let Some(record) = self.calls.get_mut(&id) else { return };
+        record.is_unsent |= is_unsent;
+        let arrived = record.arrived;
+        if is_unsent && arrived > 0 {
+            self.violated(ONCE_DONE, format!("call {id} has arrived, and is said to be unsent"));
+        }
+    }
+
     /// A call is complete: its reply as one stream, or the error.
     pub fn done(&mut self, at: End, cookie: u64, result: Result<&[u8], CallError>) {
         let id = cookie as u32;
@@ -240,6 +252,7 @@ impl Model {
             self.violated(ONCE_DONE, format!("call {id} of {from:?}, {done} times, now on {at:?}"));
         }
         match result {
+            Ok(stream) if is_refused && is_system_error(stream) => self.saw("calls not answered"),
             Ok(stream) => {
                 if arrived == 0 {
                     let detail = format!("call {id} has a reply and never arrived");
@@ -252,14 +265,14 @@ impl Model {
                 }
                 self.saw("replies");
             }
-            Err(CallError::ConnectionLost(why)) => {
-                self.saw("calls lost");
+            Err(CallError::ConnectionLost(why, execution)) => {
+                self.lost(id, execution);
                 self.suspicions.push((at, Suspicion::Closed(why)));
             }
             Err(CallError::DeadlineExceeded(execution) | CallError::Cancelled(execution)) => {
                 self.given_up(at, id, execution);
             }
-            Err(why) if is_refused && matches!(why, CallError::Rejected(_)) => {
+            Err(why) if is_refused && matches!(why, CallError::Rejected(..)) => {
                 self.saw("calls refused");
             }
             Err(why) => {

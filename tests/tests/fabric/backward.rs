@@ -208,7 +208,7 @@ fn a_client_that_accepts_no_calls_states_it() {
     pair.client.handler().refuses = true;
     pair.exchange(1, 1, 10);
     let results = pair.server.handler().results.clone();
-    assert!(matches!(results[..], [Err(CallError::Rejected(_))]), "{results:?}");
+    assert!(matches!(results[..], [Err(CallError::Rejected(..))]), "{results:?}");
     assert_eq!(pair.client.handler().results, [Ok(())], "its own calls go on");
 }
 
@@ -234,7 +234,7 @@ fn shards_that_stop_together_do_not_wait_for_each_other() {
         for node in [pair.client.handler(), pair.server.handler()] {
             assert!(node.open.is_empty(), "each call is over: {:?}", node.results);
             let is_honest = |result: &Result<(), CallError>| {
-                matches!(result, Ok(()) | Err(CallError::ConnectionLost(_)))
+                matches!(result, Ok(()) | Err(CallError::ConnectionLost(..)))
             };
             assert!(node.results.iter().all(is_honest), "{:?}", node.results);
         }
@@ -269,7 +269,7 @@ fn calls_delivered_before_both_ends_stop_are_answered() {
     }
     pair.until_stopped();
     for node in [pair.client.handler(), pair.server.handler()] {
-        let answered = node.results.iter().filter(|it| matches!(it, Err(CallError::Rejected(_))));
+        let answered = node.results.iter().filter(|it| matches!(it, Err(CallError::Rejected(..))));
         assert_eq!(answered.count(), 4, "{:?}", node.results);
     }
 }

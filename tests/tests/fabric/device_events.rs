@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use rpcrdma_engine::provider::fault::{FaultLog, FaultPlan, FaultyProvider};
 use rpcrdma_engine::provider::{ConnectError, QueueEvent, WcStatus};
-use rpcrdma_engine::{CallError, CloseReason, ConnectionId, Fabric};
+use rpcrdma_engine::{CallError, CloseReason, ConnectionId, Execution, Fabric};
 use rpcrdma_tests::script::{Order, Part, Script};
 use rpcrdma_tests::world::{Plan, World};
 
@@ -62,7 +62,10 @@ fn a_lost_device_ends_every_connection_and_is_reported() {
     let done = world.finish();
     assert_eq!(done.len(), peers.len());
     for done in done {
-        assert_eq!(done.result, Err(CallError::ConnectionLost(CloseReason::PeerGone)));
+        assert_eq!(
+            done.result,
+            Err(CallError::ConnectionLost(CloseReason::PeerGone, Execution::Unknown))
+        );
     }
     world.until("the shard ends", |world| world.servers[0].is_stopped());
     assert_eq!(world.servers[0].handle().stats().devices_lost, 1);
@@ -77,7 +80,10 @@ fn a_device_that_is_lost_completes_the_calls_made_through_it() {
     let done = world.finish();
     assert_eq!(done.len(), peers.len());
     for done in done {
-        assert_eq!(done.result, Err(CallError::ConnectionLost(CloseReason::DeviceLost)));
+        assert_eq!(
+            done.result,
+            Err(CallError::ConnectionLost(CloseReason::DeviceLost, Execution::Unknown))
+        );
     }
     world.until("the server knows", |world| world.servers[0].handle().connections() == 0);
     assert_eq!(reasons(&mut world), [CloseReason::PeerGone; 2]);
@@ -148,7 +154,7 @@ fn flushed(told: impl Fn(u32) -> Option<QueueEvent>) -> CloseReason {
     client.end();
     let done = world.finish().pop().expect("one call");
     match done.result {
-        Err(CallError::ConnectionLost(why)) => why,
+        Err(CallError::ConnectionLost(why, _)) => why,
         other => panic!("{other:?}"),
     }
 }

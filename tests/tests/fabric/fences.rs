@@ -7,7 +7,7 @@ use rpcrdma_engine::provider::DeviceCaps;
 use rpcrdma_engine::provider::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{
-    CallError, CallRefused, CloseReason, ConnectionId, Fabric, Provider, Sink, Want,
+    CallError, CallRefused, CloseReason, ConnectionId, Execution, Fabric, Provider, Sink, Want,
 };
 use rpcrdma_mempool::RegisteredBytes;
 use rpcrdma_tests::checked_provider::{CheckedProvider, Watch, Weaken};
@@ -154,7 +154,7 @@ fn memory_of_calls_whose_connection_is_lost_is_closed_before_they_are_completed(
         let watch = Arc::clone(&scene.watch);
         let mut seen = None;
         scene.world.completion(0, |mut done| {
-            let is_lost = matches!(done.result(), Err(CallError::ConnectionLost(_)));
+            let is_lost = matches!(done.result(), Err(CallError::ConnectionLost(..)));
             let is_back = done.take_sink(0).is_some();
             seen = Some((watch.open.load(Ordering::Relaxed), is_lost, is_back));
         });
@@ -259,7 +259,7 @@ fn memory_that_a_peer_may_still_reach_stays_out_of_use() {
                 scene.call(Order::Never);
                 scene.world.settle();
                 assert!(scene.world.clients[0].handle().close(scene.peer));
-                Some(CallError::ConnectionLost(CloseReason::Local))
+                Some(CallError::ConnectionLost(CloseReason::Local, Execution::Unknown))
             }
         };
         if let Some(what) = what {

@@ -777,7 +777,7 @@ fn a_reply_that_returns_other_segments_than_were_offered_fails_its_call() {
             stage.raw.send(&transmission(&header, &[]));
         }
         let done = stage.done();
-        assert!(matches!(done.result, Err(CallError::BadReply(_) | CallError::Rejected(_))));
+        assert!(matches!(done.result, Err(CallError::BadReply(_) | CallError::Rejected(..))));
         done.check_sinks();
         assert!(stage.raw.is_connected(), "spoilt so: {seed}");
         stage.all_is_returned();
@@ -873,7 +873,7 @@ fn a_key_invalidated_with_any_message_is_invalidated_once() {
     let header = Header { xid: third.xid, vers: VERSION_TWO, credit: 16, body };
     stage.raw.send_invalidate(&transmission(&header, &[]), third.chunk[1].handle);
     let done = stage.done();
-    assert!(matches!(done.result, Err(CallError::Rejected(_))));
+    assert!(matches!(done.result, Err(CallError::Rejected(..))));
     done.check_sinks();
     stage.turns(20);
     assert!(stage.raw.is_connected(), "no key was taken back twice");
@@ -915,7 +915,7 @@ fn a_key_invalidated_with_a_part_of_a_message_is_invalidated_once() {
         let body = Body::Error(RdmaError::BadHeader);
         let header = Header { xid, vers: VERSION_TWO, credit: 16, body };
         stage.raw.send(&transmission(&header, &[]));
-        assert!(matches!(stage.done().result, Err(CallError::Rejected(_))));
+        assert!(matches!(stage.done().result, Err(CallError::Rejected(..))));
         stage.turns(20);
         assert!(stage.raw.is_connected(), "no key was taken back twice");
         assert_eq!(stage.world.clients[0].handle().stats().invalidations, 1, "the other one");
@@ -937,7 +937,7 @@ fn a_key_that_was_never_exposed_cannot_be_invalidated() {
     let message = reply(1, offered.xid, &written(&offered));
     stage.raw.send_invalidate(&message, offered.chunk[0].handle ^ 0x0100);
     let done = stage.done();
-    assert!(matches!(done.result, Err(CallError::ConnectionLost(_))), "{:?}", done.result);
+    assert!(matches!(done.result, Err(CallError::ConnectionLost(..))), "{:?}", done.result);
     done.check_sinks();
     stage.all_is_returned();
 }

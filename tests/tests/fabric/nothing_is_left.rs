@@ -12,8 +12,8 @@ use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::provider::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::{
     Address, Admission, Answer, Bulk, Call, CallError, Client, CloseReason, ConnectionId, Engine,
-    Fabric, Handler, Loan, PeerLimits, Provider, RefuseCalls, Reply, SetupError, Shard, Sink, Turn,
-    Want,
+    Execution, Fabric, Handler, Loan, PeerLimits, Provider, RefuseCalls, Reply, SetupError, Shard,
+    Sink, Turn, Want,
 };
 use rpcrdma_tests::failing::{Failing, Given, Ledger};
 use rpcrdma_tests::setup::{checked, small};
@@ -145,7 +145,7 @@ impl<P: Provider> Life<P> {
         let mut data = buffers[0].take().expect("a buffer");
         data.truncate(BULK);
         let sink = Sink::from(buffers[1].take().expect("a buffer"));
-        let gone = CallError::ConnectionLost(CloseReason::PeerGone);
+        let gone = CallError::ConnectionLost(CloseReason::PeerGone, Execution::Unknown);
         let Ok(mut call) = self.client.call(peer, 1) else { return Err(gone) };
         call.payload().put_u32(1);
         call.payload().place_pieces([Bulk::Loan(data)]);
@@ -238,7 +238,7 @@ fn live_on_threads<P: Provider>(provider: P, way: Way, bug: Bug) -> Outcome {
     let at = engine.listen("[::1]:0".parse::<Address>().expect("an address"))?;
     let mut client = engine.client()?;
     let peer = client.connect(at)?;
-    let gone = CallError::ConnectionLost(CloseReason::PeerGone);
+    let gone = CallError::ConnectionLost(CloseReason::PeerGone, Execution::Unknown);
     let Ok(mut call) = client.call(peer, 1) else { return Ok(Err(gone)) };
     call.payload().put_u32(1);
     if call.submit().is_err() {

@@ -1,7 +1,7 @@
 //! Reading XDR from received messages, wherever their bytes were placed.
 
 use rpcrdma_engine::{
-    Address, Answer, Call, Clock, Config, Engine, Fabric, Handler, OpaqueError, Reply,
+    Address, Answer, Call, Clock, Config, Engine, Fabric, Handler, ReadError, Reply,
 };
 
 /// Answers with what it has read, as it has read it.
@@ -49,13 +49,13 @@ fn opaque_data_is_read_as_written() {
                 assert_eq!(reader.u32(), Ok(BEHIND));
                 if let Some(max) = len.checked_sub(1) {
                     let refused = short.opaque_into(&mut room[..max]).map(|bytes| bytes.len());
-                    assert_eq!(refused, Err(OpaqueError::TooLong { len, max }));
+                    assert_eq!(refused, Err(ReadError::TooLong { len, max }));
                 }
                 // A count that promises more than there is, and no count at all.
                 let mut room = vec![0; BEHIND as usize];
                 for reader in [&mut cut, &mut reader] {
                     let end = reader.opaque_into(&mut room);
-                    assert!(matches!(end, Err(OpaqueError::End(_))));
+                    assert!(matches!(end, Err(ReadError::End(_))));
                 }
                 is_over = true;
             });

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use rpcrdma_config::Raw;
 use rpcrdma_engine::control::Control;
+use rpcrdma_engine::provider::ConnectError;
 use rpcrdma_engine::{
     Address, Answer, Call, CallError, CallRefused, CloseReason, Engine, Execution, Fabric, Handler,
-    Loan, Reply, Resend, SendError, Session, SessionCompletion, SessionError, SessionEvent,
+    Loan, Outage, Reply, Resend, SendError, Session, SessionCompletion, SessionError, SessionEvent,
     SessionOptions, SessionRefused, Shard, Sink, Ticket, Turn, Want,
 };
 use rpcrdma_tests::script::joined;
@@ -207,7 +208,10 @@ fn a_call_in_flight_is_lost_or_sent_again_with_its_xid() {
     town.kill(0);
     town.until("half of them are over", |town| town.done.len() == 3);
     for (cookie, result) in std::mem::take(&mut town.done) {
-        let lost = SessionError::Call(CallError::ConnectionLost(CloseReason::PeerGone));
+        let lost = SessionError::Call(CallError::ConnectionLost(
+            CloseReason::PeerGone,
+            Execution::Unknown,
+        ));
         assert_eq!((cookie % 2, result), (1, Err(lost)));
         assert_eq!(lost.execution(), Execution::Unknown);
     }
@@ -321,7 +325,8 @@ fn a_waiting_call_ends_at_its_deadline_or_when_it_is_cancelled() {
     assert!(town.session.cancel(ids[3]) && town.session.cancel(ids[3]));
     town.until("two have ended", |town| town.done.len() == 3);
     let not = Execution::NotExecuted;
-    let late = Err(SessionError::Call(CallError::DeadlineExceeded(not)));
+    let outage = Outage::NotConnected(ConnectError::NoListener);
+    let late = Err(SessionError::DeadlineExceeded(outage, not));
     let cancelled = Err(SessionError::Call(CallError::Cancelled(not)));
     assert_eq!(town.done, [(3, cancelled), (1, late), (2, late)]);
     assert!(town.now < 4 * MS, "not later than it should: {}", town.now);

@@ -56,11 +56,12 @@ fn every_check_has_a_name_of_its_own() {
 }
 
 /// What a run that shows something has seen.
-const SEEN: [&str; 45] = [
+const SEEN: [&str; 47] = [
     "answers from elsewhere",
     "answers put off",
     "calls given up",
     "calls lost",
+    "calls lost before they were sent",
     "calls put off",
     "calls refused",
     "calls taken back",
@@ -98,6 +99,7 @@ const SEEN: [&str; 45] = [
     "session calls lost",
     "session calls sent again",
     "session calls too late",
+    "session calls too late for a connection",
     "shards stopped",
     "sinks of session calls that came back",
     "tickets forgotten",

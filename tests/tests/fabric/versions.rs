@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use rpcrdma_engine::provider::{ConnectError, ConnectId};
-use rpcrdma_engine::{Address, CallError, CallRefused, CloseReason, ConnectionId, Fabric};
+use rpcrdma_engine::{
+    Address, CallError, CallRefused, CloseReason, ConnectionId, Execution, Fabric,
+};
 use rpcrdma_proto::{Refusal, SendError, Version};
 use rpcrdma_tests::raw_peer::{RawPeer, message, properties, transmission};
 use rpcrdma_tests::script::{Order, Part, Script};
@@ -357,7 +359,7 @@ mod memory {
         let xid = u32::from_be_bytes(call[..4].try_into().expect("a word"));
         scene.raw.send(&refusal(xid, 1, 2, 2));
         scene.turns(50);
-        assert!(matches!(scene.done.get(&1), Some(Err(CallError::ConnectionLost(_)))));
+        assert!(matches!(scene.done.get(&1), Some(Err(CallError::ConnectionLost(..)))));
         assert_eq!(scene.stats().versions_refused, 1);
         let id = scene.ask();
         let xid = scene.hello();
@@ -409,7 +411,8 @@ mod without_properties {
         let (peer, xid) = first_call(&mut scene);
         scene.raw.send(&refusal(xid, 1, 1, 1));
         scene.turns(20);
-        let refused = CallError::Rejected(Refusal::Version { low: 1, high: 1 });
+        let refused =
+            CallError::Rejected(Refusal::Version { low: 1, high: 1 }, Execution::NotExecuted);
         assert_eq!(scene.done.get(&1), Some(&Err(refused)));
         scene.round(peer, 2);
         assert_eq!((scene.stats().fallbacks_error, scene.raw.heard.len()), (1, 1));
@@ -427,7 +430,7 @@ mod without_properties {
         scene.pass(40);
         assert_eq!(scene.done.get(&1), None);
         scene.pass(40);
-        let lost = CallError::ConnectionLost(CloseReason::TimedOut);
+        let lost = CallError::ConnectionLost(CloseReason::TimedOut, Execution::Unknown);
         assert_eq!(scene.done.get(&1), Some(&Err(lost)));
         let id = scene.ask();
         let peer = scene.outcome(id).expect("a connection");
@@ -441,7 +444,7 @@ mod without_properties {
         first_call(&mut scene);
         scene.raw.disconnect();
         scene.turns(50);
-        let lost = CallError::ConnectionLost(CloseReason::PeerGone);
+        let lost = CallError::ConnectionLost(CloseReason::PeerGone, Execution::Unknown);
         assert_eq!(scene.done.get(&1), Some(&Err(lost)));
         let id = scene.ask();
         let peer = scene.outcome(id).expect("a connection");
@@ -573,7 +576,7 @@ mod servers {
         let done = world.finish();
         let [done] = done.as_slice() else { panic!("one call") };
         assert_eq!(done.cookie, cookie);
-        if let Err(CallError::ConnectionLost(CloseReason::Protocol(why))) = done.result {
+        if let Err(CallError::ConnectionLost(CloseReason::Protocol(why), _)) = done.result {
             let rpcrdma_proto::Fatal::VersionRefused { low, high } = why else { panic!("{why}") };
             return Err(ConnectError::Version { low, high });
         }
@@ -772,7 +775,7 @@ mod unanswered {
         scene.pass(195);
         assert_eq!(scene.done.get(&1), None, "it has 200 ms");
         scene.pass(70);
-        let lost = CallError::ConnectionLost(CloseReason::NotAnswering);
+        let lost = CallError::ConnectionLost(CloseReason::NotAnswering, Execution::Unknown);
         assert_eq!(scene.done.get(&1), Some(&Err(lost)));
         assert!(scene.raw.is_lost());
         assert_eq!(scene.stats().call_timeouts, 1);
@@ -795,7 +798,7 @@ mod unanswered {
             cookie += 1;
         }
         assert!((180..270).contains(&cookie), "{cookie}");
-        let lost = CallError::ConnectionLost(CloseReason::NotAnswering);
+        let lost = CallError::ConnectionLost(CloseReason::NotAnswering, Execution::Unknown);
         assert_eq!(scene.done.get(&1), Some(&Err(lost)));
         assert!((2..cookie - 1).all(|cookie| matches!(scene.done.get(&cookie), Some(Ok(_)))));
     }

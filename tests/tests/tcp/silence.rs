@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_engine::provider::ConnectError;
 use rpcrdma_engine::{
-    Address, Answer, Call, CallError, Client, CloseReason, Config, ConnectionId, Engine, Handler,
-    Reply, Resend, Session, SessionOptions, SetupError, Tcp, Ticket,
+    Address, Answer, Call, CallError, Client, CloseReason, Config, ConnectionId, Engine, Execution,
+    Handler, Reply, Resend, Session, SessionOptions, SetupError, Tcp, Ticket,
 };
 use rpcrdma_tests::setup::{checked, small};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
@@ -292,7 +292,8 @@ fn a_silent_host_is_noticed_in_every_state_of_a_connection() {
     }
 }
 
-const LOST: Result<(), CallError> = Err(CallError::ConnectionLost(CloseReason::PeerGone));
+const LOST: Result<(), CallError> =
+    Err(CallError::ConnectionLost(CloseReason::PeerGone, Execution::Unknown));
 /// Calls of the server: the second is answered when the test wants it.
 const NOW: u32 = 1;
 const LATER: u32 = 2;

@@ -153,8 +153,8 @@ fn work(queue: &Receiver<Job>, server: u64) {
     let mut values = HashMap::<u64, Vec<u8>>::new();
     for Job { shard, ticket, task } in queue {
         let mut finished = Finished::default();
-        finished.head.extend(ReplyHeader::SUCCESS);
-        finished.head.extend(server.to_be_bytes());
+        finished.head.put_fixed(&ReplyHeader::SUCCESS);
+        finished.head.put_u64(server);
         match task {
             Task::Put { key, start: mut value, loans } => {
                 // The segments return to the shard here, before the answer returns the credits.
@@ -163,7 +163,7 @@ fn work(queue: &Receiver<Job>, server: u64) {
             }
             Task::Get { key, mut into } => {
                 let value = values.get(&key);
-                finished.head.extend(u32::from(value.is_some()).to_be_bytes());
+                finished.head.put_bool(value.is_some());
                 if let Some(value) = value {
                     into[..value.len()].copy_from_slice(value);
                     into.truncate(value.len());

@@ -3,6 +3,7 @@
 mod model;
 mod results;
 mod steps;
+mod waits;
 
 use std::cell::RefCell;
 use std::pin::Pin;

@@ -125,7 +125,7 @@ fn calls_wait_for_a_place_in_the_queue() {
         calls.iter_mut().for_each(|call| assert!(ended(call).is_none()));
         town.step();
     }
-    // Three in the session, one in the thread's hand, two in the queue.
+    // Three in the session, the others in the thread and in the queue to it.
     assert_eq!(town.poller.session.open_calls(), 3);
     // One of those that wait gives its place up.
     drop(calls.swap_remove(39));
@@ -175,7 +175,8 @@ fn a_server_that_is_lost_and_back_answers_the_calls_that_may_be_sent_again() {
     assert!(ended(&mut again).is_none() && ended(&mut once).is_none());
     town.until("they are there", |town| town.later.borrow().len() == 2);
     town.kill();
-    let lost = AsyncError::Call(CallError::ConnectionLost(CloseReason::PeerGone));
+    let lost =
+        AsyncError::Call(CallError::ConnectionLost(CloseReason::PeerGone, Execution::Unknown));
     assert_eq!(why(town.end(&mut once)), lost);
     assert!(ended(&mut again).is_none());
     let mut meanwhile = town.call(Ask::Number.write(3));
@@ -250,7 +251,8 @@ fn a_shard_that_is_stopped_ends_the_client() {
     assert!(ended(&mut call).is_none());
     town.until("it is there", |town| town.later.borrow().len() == 1);
     town.poller.session.handle().stop();
-    let stopped = AsyncError::Call(CallError::ConnectionLost(CloseReason::Stopped));
+    let stopped =
+        AsyncError::Call(CallError::ConnectionLost(CloseReason::Stopped, Execution::Unknown));
     assert_eq!(why(town.end(&mut call)), stopped);
     town.until("it is over", |town| town.poller.is_over());
     let mut late = town.call(Ask::Number.write(2));

@@ -79,6 +79,7 @@ unsafe extern "C" fn keep(
 fn a_refused_call_keeps_its_xid_and_deadline_and_a_ticket_its_shard() {
     const XID: u32 = 0x0012_3456;
     const SOON: u64 = 1 << 31;
+    const LONG: [u8; 2 * RPCRDMA_FINISHED_HEAD_MAX] = [7; 2 * RPCRDMA_FINISHED_HEAD_MAX];
     let clock = Cell::new(1 << 30);
     let mut waiting = Waiting::default();
     let arg = ptr::from_mut(&mut waiting).cast();
@@ -125,7 +126,8 @@ fn a_refused_call_keeps_its_xid_and_deadline_and_a_ticket_its_shard() {
         let handle = rpcrdma_shard_handle(shard);
         let finished = rpcrdma_finished {
             size: size_of::<rpcrdma_finished>(),
-            head: rpcrdma_slice { data: ptr::null(), len: 0 },
+            // Longer than what is kept in place.
+            head: rpcrdma_slice { data: LONG.as_ptr(), len: LONG.len() },
             bulk: ptr::null_mut(),
             bulk_count: 0,
             tail: rpcrdma_slice { data: ptr::null(), len: 0 },
@@ -138,6 +140,7 @@ fn a_refused_call_keeps_its_xid_and_deadline_and_a_ticket_its_shard() {
         while got.len() < calls - 1 {
             poll();
         }
+        assert!(got.iter().all(|got| got.bytes == LONG));
         check(rpcrdma_call_submit(call.as_mut(), None));
         while waiting.xids.len() < calls {
             poll();
@@ -154,12 +157,20 @@ fn a_refused_call_keeps_its_xid_and_deadline_and_a_ticket_its_shard() {
 
         let mut ticket = waiting.tickets.pop().expect("that of the last call");
         let other = rpcrdma_client_handle(client);
+        // Whatever is refused, the loans stay with the program.
+        let mut loans = [(); 2].map(|()| made(|out| rpcrdma_client_buffer(client, out)));
+        let kept = loans.each_ref().map(|loan| loan.data);
+        let bulk_count = loans.len();
+        let finished = rpcrdma_finished { bulk: loans.as_mut_ptr(), bulk_count, ..finished };
         let refused = rpcrdma_handle_finish(other.as_ref(), Some(&mut ticket), &finished);
         assert_eq!(refused, rpcrdma_status::RPCRDMA_E_NO_PEER as c_int);
+        assert_eq!(loans.each_ref().map(|loan| loan.data), kept);
         let handle = rpcrdma_handle_clone(handle.as_ref());
         rpcrdma_shard_free(shard);
         let refused = rpcrdma_handle_finish(handle.as_ref(), Some(&mut ticket), &finished);
         assert_eq!(refused, rpcrdma_status::RPCRDMA_E_STOPPED as c_int);
+        assert_eq!(loans.each_ref().map(|loan| loan.data), kept);
+        loans.iter_mut().for_each(|loan| rpcrdma_loan_free(Some(loan)));
         rpcrdma_ticket_drop(Some(&mut ticket));
         rpcrdma_handle_free(handle);
         rpcrdma_client_free(client);
@@ -271,5 +282,45 @@ fn data_that_are_too_long_state_their_length() {
             rpcrdma_get_opaque(Some(&mut reader), out.as_mut_ptr(), out.len(), Some(&mut len));
         assert_eq!(read, rpcrdma_status::RPCRDMA_E_OPAQUE_TOO_LONG as c_int);
         assert_eq!((len.assume_init(), rpcrdma_reader_position(Some(&reader))), (8, 4));
+    }
+}
+
+#[test]
+fn values_are_read_as_they_were_written() {
+    let rig = Rig::new(&ECHO);
+    // SAFETY: all is that of the rig and of this test.
+    unsafe {
+        let call = ptr::from_mut(rig.call(1));
+        let payload = || rpcrdma_call_payload(call.as_mut());
+        rpcrdma_put_i32(payload(), -2);
+        rpcrdma_put_i64(payload(), i64::MIN);
+        rpcrdma_put_bool(payload(), true);
+        rpcrdma_put_bool(payload(), false);
+        rpcrdma_put_string(payload(), c"a name".as_ptr());
+        rpcrdma_put_string(payload(), ptr::null());
+        rpcrdma_put_fixed(payload(), b"fixed".as_ptr(), 5);
+        rpcrdma_put_u32(payload(), 2);
+        check(rpcrdma_call_submit(call.as_mut(), None));
+        let got = rig.wait(1).pop().expect("one was waited for");
+        let slice = rpcrdma_slice { data: got.bytes.as_ptr(), len: got.bytes.len() };
+        let mut reader = made(|out| rpcrdma_reader_init_bytes(out, slice));
+        assert_eq!(made(|out| rpcrdma_get_i32(Some(&mut reader), out)), -2);
+        assert_eq!(made(|out| rpcrdma_get_i64(Some(&mut reader), out)), i64::MIN);
+        let bools = [(); 2].map(|()| made(|out| rpcrdma_get_bool(Some(&mut reader), out)));
+        assert_eq!(bools, [true, false]);
+        for text in ["a name", ""] {
+            let mut place = [0; 8];
+            let (to, room) = (place.as_mut_ptr(), place.len());
+            let len = made(|out| rpcrdma_get_opaque(Some(&mut reader), to, room, out));
+            assert_eq!(&place[..len], text.as_bytes());
+        }
+        let mut fixed = [0; 5];
+        check(rpcrdma_get_fixed(Some(&mut reader), fixed.as_mut_ptr(), fixed.len()));
+        assert_eq!(&fixed, b"fixed");
+        let mut value = MaybeUninit::uninit();
+        let bad = rpcrdma_get_bool(Some(&mut reader), Some(&mut value));
+        assert_eq!(bad, rpcrdma_status::RPCRDMA_E_BAD_BOOL as c_int);
+        assert!(last_error().contains("boolean is 2"), "{}", last_error());
+        assert_eq!(rpcrdma_reader_position(Some(&reader)), got.bytes.len());
     }
 }

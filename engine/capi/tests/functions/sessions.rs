@@ -6,7 +6,7 @@ use std::ptr;
 use rpcrdma_capi::rpcrdma_status::*;
 use rpcrdma_capi::*;
 
-use crate::rig::{ECHO, Got, HANDLER, OK, Rig, check, collect, made, refused};
+use crate::rig::{ECHO, Got, HANDLER, OK, Rig, check, collect, last_error, made, refused};
 
 /// A session to the server of a rig.
 fn session(rig: &Rig, options: Option<&rpcrdma_session_options>) -> *mut rpcrdma_session {
@@ -169,4 +169,109 @@ fn a_call_whose_connection_is_lost_is_sent_again_with_its_xid_if_it_says_so() {
     let (status, xids) = lost(rpcrdma_resend::RPCRDMA_RESEND_NEVER);
     refused(status, RPCRDMA_E_CONNECTION_LOST);
     assert_eq!(xids.len(), 1);
+}
+
+/// How a call of a session ended: its status, its cause, and the text of its error.
+type Ends = Vec<(c_int, c_int, String)>;
+
+unsafe extern "C" fn note(arg: *mut c_void, completion: *mut rpcrdma_completion) {
+    // SAFETY: both are valid in the callback.
+    let (ends, done) = unsafe { (&mut *arg.cast::<Ends>(), &*completion) };
+    let text = last_error();
+    ends.push((done.status, rpcrdma_completion_cause(Some(done)), text));
+}
+
+#[test]
+fn a_deadline_in_a_session_names_its_cause() {
+    let mut rig = Rig::new(&ECHO);
+    // There is no listener.
+    for (place, byte) in rig.at.iter_mut().zip(b"127.0.0.1:1\0") {
+        *place = *byte as _;
+    }
+    let session = session(&rig, None);
+    let mut ends = Ends::new();
+    let arg: *mut c_void = ptr::from_mut(&mut ends).cast();
+    // SAFETY: the session is the library's, and each call is used before the next.
+    unsafe {
+        let mut event = std::mem::MaybeUninit::uninit();
+        while rpcrdma_session_next_event(session, Some(&mut event)) != OK {
+            rpcrdma_session_poll_for(session, 1 << 30, None, ptr::null_mut());
+        }
+        let call = &mut *made(|out| rpcrdma_session_call(session, 1, out));
+        check(rpcrdma_call_deadline(Some(call), rpcrdma_now() + 1));
+        check(rpcrdma_call_submit(Some(call), None));
+        while (*arg.cast::<Ends>()).is_empty() {
+            assert!(rpcrdma_session_poll_for(session, 1 << 30, Some(note), arg) >= 0);
+        }
+        rpcrdma_session_free(session);
+    }
+    let (status, cause, text) = &ends[0];
+    refused(*status, RPCRDMA_E_DEADLINE);
+    refused(*cause, RPCRDMA_E_NO_LISTENER);
+    assert!(text.contains("no listener") && text.contains("deadline"), "{text}");
+}
+
+#[test]
+fn a_session_without_a_possible_address_ends_its_calls_with_the_reason() {
+    let mut rig = Rig::new(&ECHO);
+    // The fabric takes no such address.
+    for (place, byte) in rig.at.iter_mut().zip(b"shm:/run/nothing.sock\0") {
+        *place = *byte as _;
+    }
+    let session = session(&rig, None);
+    let mut ends = Ends::new();
+    let arg: *mut c_void = ptr::from_mut(&mut ends).cast();
+    // SAFETY: the session is the library's, and each call is used before the next.
+    unsafe {
+        let call = &mut *made(|out| rpcrdma_session_call(session, 1, out));
+        check(rpcrdma_call_submit(Some(call), None));
+        while (*arg.cast::<Ends>()).is_empty() {
+            assert!(rpcrdma_session_poll_for(session, 1 << 30, Some(note), arg) >= 0);
+        }
+        let event = made(|out| rpcrdma_session_next_event(session, out));
+        assert_eq!(event.kind, rpcrdma_session_event_kind::RPCRDMA_SESSION_GIVEN_UP as i32);
+        refused(event.status, RPCRDMA_E_WRONG_ADDRESS);
+        let call = &mut *made(|out| rpcrdma_session_call(session, 2, out));
+        refused(rpcrdma_call_submit(Some(call), None), RPCRDMA_E_WRONG_ADDRESS);
+        rpcrdma_session_free(session);
+    }
+    refused(ends[0].0, RPCRDMA_E_WRONG_ADDRESS);
+    assert_eq!(ends[0].1, OK);
+}
+
+/// Submits a call that waits, and returns its id.
+unsafe fn waiting(session: *mut rpcrdma_session) -> rpcrdma_call_id {
+    // SAFETY: the session is the library's.
+    let call = unsafe { &mut *made(|out| rpcrdma_session_call(session, 1, out)) };
+    made(|out| rpcrdma_call_submit(Some(call), out))
+}
+
+#[test]
+fn an_id_of_another_object_or_of_none_cancels_nothing() {
+    let rig = Rig::new(&HANDLER);
+    let sessions = [(); 2].map(|()| session(&rig, None));
+    // SAFETY: the sessions and the client are the library's.
+    unsafe {
+        let ids = sessions.map(|session| waiting(session));
+        let none = rpcrdma_call_id { words: [std::mem::MaybeUninit::new(0); 4] };
+        let of_client = made(|out| rpcrdma_call_submit(Some(rig.call(1)), out));
+        for (at, session) in sessions.into_iter().enumerate() {
+            for id in [none, ids[1 - at], of_client] {
+                refused(rpcrdma_session_cancel(session, id), RPCRDMA_E_INVALID);
+            }
+            assert_eq!(rpcrdma_session_open_calls(session), 1);
+        }
+        for id in [none, ids[0], ids[1]] {
+            refused(rpcrdma_client_cancel(rig.client, id), RPCRDMA_E_INVALID);
+        }
+        let turn = rpcrdma_client_turn(rig.client, 0).as_mut();
+        refused(rpcrdma_turn_cancel(turn, ids[0]), RPCRDMA_E_INVALID);
+        check(rpcrdma_client_cancel(rig.client, of_client));
+        for (session, id) in sessions.into_iter().zip(ids) {
+            check(rpcrdma_session_cancel(session, id));
+            refused(wait(session, 1)[0].status, RPCRDMA_E_CANCELLED);
+            refused(rpcrdma_session_cancel(session, id), RPCRDMA_E_NOTHING);
+            rpcrdma_session_free(session);
+        }
+    }
 }

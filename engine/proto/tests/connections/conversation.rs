@@ -1366,7 +1366,8 @@ mod failures {
         // wire.md E33: what is not supported is not tried again.
         assert!(!client.conn.limits().rtr.contains(RtrSupport::XREQ));
         assert_eq!(client.ledger.replies.reserved(), receives);
-        let again = client.conn.reopen_call(&mut client.ledger, id).expect("open");
+        client.conn.finish_call(&mut client.ledger, id).expect("open");
+        let again = client.conn.open_call(&mut client.ledger, 78).expect("ready");
         assert_eq!(client.ledger.replies.reserved(), 0);
         assert_eq!(client.conn.credits_available(), credits + 1);
         // wire.md W15: what is still said of the first attempt does not meet the second.

@@ -153,12 +153,7 @@ fn settle(side: &mut Side, ingress: Ingress<'static>) -> bool {
                 Complete::Unwanted => {}
             }
         }
-        Ingress::Again(id, _) => {
-            let again = side.conn.reopen_call(&mut side.ledger, id).expect("it is open");
-            assert_ne!(again.xid(), id.xid());
-            side.conn.finish_call(&mut side.ledger, again).expect("it is open");
-        }
-        Ingress::Failed(id, _) => {
+        Ingress::Failed(id, _) | Ingress::Again(id, _) => {
             side.conn.finish_call(&mut side.ledger, id).expect("a failed call is open");
         }
         Ingress::BadReply { id, report, .. } => {

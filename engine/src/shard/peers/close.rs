@@ -8,7 +8,7 @@
 //! ```
 
 use crate::api::handler::Handler;
-use crate::error::{CallError, CloseReason};
+use crate::error::{CallError, CloseReason, Execution};
 use crate::provider::{ConnectError, Provider};
 use crate::shard::Core;
 use crate::shard::peers::Phase;
@@ -113,8 +113,11 @@ impl<P: Provider> Core<P> {
     fn fail_calls(&mut self, index: u32, why: CloseReason, handler: &mut dyn Handler) {
         let mut start = 0;
         while let Some((id, next)) = self.parts.ledger.calls.next_of(index, start) {
-            self.fail_call(index, id, CallError::ConnectionLost(why), handler);
             start = next;
+            let Some(peer) = self.peers.at(index) else { return };
+            let sent = self.parts.unsend(peer, id);
+            let lost = CallError::ConnectionLost(why, Execution::Unknown).after(sent);
+            self.fail_call(index, id, lost, handler);
         }
     }
 

@@ -2,15 +2,15 @@
 
 use rpcrdma_mempool::RecvToken;
 use rpcrdma_proto::{
-    Aborted, CallId, Complete, Control, Ignored, Ingress, Part, Received, ReplyTo, Report, Via,
-    Violation,
+    Aborted, CallId, Complete, Control, Ignored, Ingress, Part, Received, Refusal, ReplyTo, Report,
+    Via, Violation,
 };
 
 use super::Receive;
 use super::disposition::Disposition;
 use super::prepare::{Whole, prepare_call, prepare_reply, prepare_segmented};
 use super::reading::first_segment;
-use crate::error::{CallError, CloseReason};
+use crate::error::{CallError, CloseReason, Execution, Sent};
 use crate::message::incoming::Buffers;
 use crate::shard::parts::Parts;
 use crate::shard::peers::{Peer, Phase};
@@ -54,8 +54,8 @@ impl Receive {
                 Disposition::Done
             }
             Ingress::Settled(outcome) => Disposition::Settled(outcome),
-            Ingress::Failed(id, refusal) => Disposition::Failed(id, CallError::Rejected(refusal)),
-            Ingress::Again(id, refusal) => Disposition::Failed(id, CallError::FormRefused(refusal)),
+            Ingress::Failed(id, refusal) => refused(id, CallError::Rejected, refusal),
+            Ingress::Again(id, refusal) => refused(id, CallError::FormRefused, refusal),
             Ingress::ReplyRefused { .. } => {
                 stats.reported.add(1);
                 Disposition::Done
@@ -145,6 +145,15 @@ impl Receive {
         self.unpark(peer.conn.group());
         is_told
     }
+}
+
+/// An own call that its peer has refused.
+fn refused(
+    id: CallId,
+    error: fn(Refusal, Execution) -> CallError,
+    refusal: Refusal,
+) -> Disposition {
+    Disposition::Failed(id, error(refusal, Execution::Unknown).after(Sent::Here))
 }
 
 /// Reports a call that violates a rule of placement; it was not executed.

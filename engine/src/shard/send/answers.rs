@@ -28,7 +28,7 @@ impl Answers {
         self.made.push_back((ticket, finished));
     }
 
-    /// Adds a call to reject.
+    /// Adds a call whose ticket was dropped.
     pub fn push_dropped(&mut self, peer: ConnectionId, to: ReplyTo) {
         self.dropped.push((peer, to));
     }
@@ -38,23 +38,23 @@ impl Answers {
         self.made.pop_front()
     }
 
-    /// All calls to reject.
+    /// All calls whose tickets were dropped.
     pub fn take_dropped(&mut self) -> Vec<(ConnectionId, ReplyTo)> {
         core::mem::take(&mut self.dropped)
     }
 
-    /// The peers of the waiting answers and rejections.
+    /// The peers of the waiting answers and dropped tickets.
     pub fn peers(&self) -> impl Iterator<Item = ConnectionId> {
         let made = self.made.iter().map(|(ticket, _)| ticket.peer);
         made.chain(self.dropped.iter().map(|(peer, _)| *peer))
     }
 
-    /// The number of waiting answers, without rejections.
+    /// The number of waiting answers, without dropped tickets.
     pub fn len(&self) -> usize {
         self.made.len()
     }
 
-    /// Whether no answer and no rejection waits.
+    /// Whether no answer and no dropped ticket waits.
     pub fn is_empty(&self) -> bool {
         self.made.is_empty() && self.dropped.is_empty()
     }

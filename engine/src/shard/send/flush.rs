@@ -80,7 +80,7 @@ impl<P: Provider> Core<P> {
             self.answer(ticket, finished, now);
         }
         while let Some((peer, to)) = self.parts.handle.pop_dropped() {
-            self.parts.refuse_dropped(&mut self.peers, peer, to);
+            self.parts.answer_dropped(&mut self.peers, peer, to);
         }
     }
 
@@ -92,7 +92,7 @@ impl<P: Provider> Core<P> {
             self.answer(ticket, finished, now);
         }
         for (peer, to) in self.parts.outbox.answers().take_dropped() {
-            self.parts.refuse_dropped(&mut self.peers, peer, to);
+            self.parts.answer_dropped(&mut self.peers, peer, to);
         }
     }
 

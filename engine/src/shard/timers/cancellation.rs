@@ -10,7 +10,7 @@ use rpcrdma_proto::CallId;
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 
 use crate::api::handler::Handler;
-use crate::error::{CallError, Execution};
+use crate::error::{CallError, Execution, Sent};
 use crate::provider::Provider;
 use crate::shard::Core;
 use crate::shard::parts::Parts;
@@ -22,7 +22,8 @@ impl<P: Provider> Core<P> {
     pub fn end_late(&mut self, now: u64, handler: &mut dyn Handler) {
         let mut looks = LOOKS;
         while let Some((id, index)) = self.next_late(now, &mut looks) {
-            let is_ended = self.end_early(index, id, CallError::DeadlineExceeded, handler);
+            let late = CallError::DeadlineExceeded(Execution::Unknown);
+            let is_ended = self.end_early(index, id, late, handler);
             self.parts.stats.call_deadlines.add(is_ended.into());
         }
     }
@@ -35,7 +36,8 @@ impl<P: Provider> Core<P> {
     /// Ends the calls that the program has cancelled.
     pub fn end_cancelled(&mut self, handler: &mut dyn Handler) {
         while let Some((id, index)) = self.parts.timers.next_cancelled(&self.parts.ledger.calls) {
-            let is_ended = self.end_early(index, id, CallError::Cancelled, handler);
+            let cancelled = CallError::Cancelled(Execution::Unknown);
+            let is_ended = self.end_early(index, id, cancelled, handler);
             self.parts.stats.calls_cancelled.add(is_ended.into());
         }
     }
@@ -47,7 +49,7 @@ impl<P: Provider> Core<P> {
         &mut self,
         index: u32,
         id: CallId,
-        error: fn(Execution) -> CallError,
+        error: CallError,
         handler: &mut dyn Handler,
     ) -> bool {
         let Core { peers, parts, .. } = &mut *self;
@@ -56,14 +58,15 @@ impl<P: Provider> Core<P> {
         let Some(peer) = peers.at(index).filter(|peer| peer.phase == Phase::Up && !is_over) else {
             return false;
         };
-        if parts.unsend(peer, id, place) {
+        let sent = parts.unsend(peer, id);
+        let error = error.after(sent);
+        if sent == Sent::Nothing {
             peer.conn.withdraw_call(&mut parts.ledger, id);
-            self.fail_call(index, id, error(Execution::NotExecuted), handler);
+            self.fail_call(index, id, error, handler);
             // The exposure was waiting for its message.
             self.step_rdma(handler);
             return true;
         }
-        let error = error(Execution::Unknown);
         if let Some(place) = place.filter(|&place| parts.rdma.is_shown_for_good(place)) {
             // Its peer may write to the memory while it is connected.
             parts.rdma.withhold(place, error);
@@ -76,13 +79,14 @@ impl<P: Provider> Core<P> {
 }
 
 impl Parts {
-    /// Removes the message of a call, if nothing of it was posted. False if something was.
-    fn unsend(&mut self, peer: &mut Peer, id: CallId, place: Option<u32>) -> bool {
+    /// What was sent of a call that ends. If it is nothing, its message is removed.
+    pub fn unsend(&mut self, peer: &mut Peer, id: CallId) -> Sent {
+        let place = self.exposure_of(peer.id.index, id);
         // Only the payload of a call begins with these words: the second word of a reply, and of a
         // header, is different.
         let words = RpcPrefix { xid: id.xid(), kind: MsgType::Call }.bytes();
         if self.outbox.take_back_inline(&mut peer.lane, peer.id.index, &words) {
-            return true;
+            return Sent::Nothing;
         }
         let mut next = peer.lane.pending.front();
         while let Some(message) = next {
@@ -96,16 +100,16 @@ impl Parts {
                 continue;
             }
             if messages.head(message).posted > 0 {
-                return false;
+                return Sent::Here;
             }
             peer.lane.remove(messages, message);
             if let Some(place) = place {
                 self.rdma.on_unposted(place);
             }
             self.release(message);
-            return true;
+            return Sent::Nothing;
         }
-        false
+        Sent::Here
     }
 }
 

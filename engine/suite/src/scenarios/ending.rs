@@ -1,7 +1,7 @@
 //! Closing connections and stopping shards while calls are open.
 
 use rpcrdma_engine::provider::DeviceCaps;
-use rpcrdma_engine::{CallError, CallRefused, CloseReason, Provider, WcStatus};
+use rpcrdma_engine::{CallError, CallRefused, CloseReason, Execution, Provider, WcStatus};
 
 use super::owned::check_owned;
 use crate::script::{Order, Part, Script};
@@ -33,7 +33,7 @@ pub fn a_close_completes_open_calls<P: Provider>(open: Open<'_, P>) {
         let (lost, kept): (Vec<_>, Vec<_>) = done.iter().partition(|done| done.peer == doomed);
         assert_eq!((lost.len(), kept.len()), (5, 1));
         for done in lost {
-            assert_eq!(done.result, Err(CallError::ConnectionLost(why)));
+            assert_eq!(done.result, Err(CallError::ConnectionLost(why, Execution::Unknown)));
         }
         kept[0].check();
         world.until("both have forgotten it", |world| {
@@ -74,7 +74,10 @@ pub fn a_close_discards_calls_that_have_not_left<P: Provider>(open: Open<'_, P>)
         world.finish().into_iter().partition(|done| done.peer == doomed);
     assert_eq!((lost.len(), kept.len()), (4, 4));
     for done in lost {
-        assert_eq!(done.result, Err(CallError::ConnectionLost(CloseReason::Local)));
+        assert_eq!(
+            done.result,
+            Err(CallError::ConnectionLost(CloseReason::Local, Execution::NotExecuted))
+        );
     }
     kept.iter().for_each(|done| _ = done.check());
     world.settle();
@@ -130,7 +133,10 @@ pub fn a_stopping_server_drops_new_calls<P: Provider>(open: Open<'_, P>) {
     done.sort_by_key(|done| done.cookie);
     done[0].check();
     for lost in &done[1..] {
-        assert_eq!(lost.result, Err(CallError::ConnectionLost(CloseReason::PeerGone)));
+        assert_eq!(
+            lost.result,
+            Err(CallError::ConnectionLost(CloseReason::PeerGone, Execution::Unknown))
+        );
     }
     world.until("it has stopped", |world| world.servers[0].is_stopped());
     assert_eq!(world.servers[0].handler().calls, 2, "no call reaches the handler any more");
@@ -188,7 +194,7 @@ pub fn a_stop_does_not_wait_for_ever<P: Provider>(open: Open<'_, P>) {
     world.until("it has stopped", |world| world.servers[0].is_stopped());
     assert!(world.now - begin >= 2_000_000, "it waited for stop_timeout");
     let lost = world.finish().pop().expect("one call").result;
-    assert_eq!(lost, Err(CallError::ConnectionLost(CloseReason::PeerGone)));
+    assert_eq!(lost, Err(CallError::ConnectionLost(CloseReason::PeerGone, Execution::Unknown)));
     world.check_nothing_leaked();
 }
 
@@ -266,6 +272,6 @@ pub fn a_stale_id_identifies_no_connection<P: Provider>(open: Open<'_, P>) {
 /// only that it has ended: on iWARP often before the connection manager tells who has ended it.
 fn is_lost_with_its_peer(why: CallError, caps: &DeviceCaps) -> bool {
     let [gone, flushed] = [CloseReason::PeerGone, CloseReason::Transport(WcStatus::Flushed)]
-        .map(CallError::ConnectionLost);
+        .map(|why| CallError::ConnectionLost(why, Execution::Unknown));
     why == gone || caps.reads_expose && why == flushed
 }

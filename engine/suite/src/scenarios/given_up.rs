@@ -2,8 +2,8 @@
 
 use rpcrdma_engine::shard::audit::PeerAudit;
 use rpcrdma_engine::{
-    CallBuilder, CallError, CallHandle, CallRefused, ConnectionId, Execution, Finished, Loan,
-    Provider, Sink, Ticket, Want,
+    CallBuilder, CallError, CallHandle, CallRefused, CloseReason, ConnectionId, Execution,
+    Finished, Loan, Provider, Sink, Ticket, Want,
 };
 use rpcrdma_proto::SendError;
 
@@ -138,6 +138,43 @@ pub fn a_call_that_was_not_sent_is_withdrawn<P: Provider>(open: Open<'_, P>) {
         }
         assert_eq!(world.clients[0].handle().connections(), 1);
         world.check_all_returned();
+        world.check_nothing_leaked();
+    }
+}
+
+/// A connection that ends takes with it what was not sent: those calls were not executed. What was
+/// sent may have been.
+pub fn a_call_lost_before_it_was_sent_was_not_executed<P: Provider>(open: Open<'_, P>) {
+    let plans = [Plan::default(), explicit::plan("two"), explicit::plan("one")];
+    for plan in plans {
+        let (mut world, peer) = World::pair(open, &plan);
+        world.lends = true;
+        world.round(0, peer, &Script::new(0, &[], &[]));
+        let sent = Script::new(1, &[], &[]).order(Order::Never);
+        let (sent, ()) = world.call_with(0, peer, &sent, |_| Ok(())).expect("a credit");
+        world.until("it is there", |world| world.servers[0].handler().never.len() == 1);
+        let calls = world.servers[0].handler().calls;
+        let shapes = [
+            Script::new(2, &[], &[]),
+            Script::new(3, &[Part::Inline(9_000)], &[]),
+            Script::new(4, &[Part::Inline(5), Part::Bulk(9_000)], &[]),
+            Script::new(5, &[Part::Bulk(9_000)], &[Part::Inline(9_000)]),
+        ];
+        for script in &shapes {
+            world.call(0, peer, script).expect("there is room for all");
+        }
+        assert!(world.clients[0].handle().close(peer), "the order is taken");
+        let done = world.finish();
+        assert_eq!(done.len(), 5);
+        for done in done {
+            let was_sent = done.cookie == sent;
+            let execution = if was_sent { Execution::Unknown } else { Execution::NotExecuted };
+            let lost = CallError::ConnectionLost(CloseReason::Local, execution);
+            assert_eq!(done.result, Err(lost), "call {}", done.cookie);
+        }
+        world.settle();
+        assert_eq!(world.servers[0].handler().calls, calls, "the server received none of them");
+        world.servers[0].handler().never.clear();
         world.check_nothing_leaked();
     }
 }
@@ -361,7 +398,7 @@ fn take_result<P: Provider>(world: &mut World<P>, seed: u32, memory: &mut Vec<Lo
         let reply = match done.result() {
             Ok(reply) => reply,
             // What is late may be faster, and ends the connection.
-            Err(CallError::ConnectionLost(_)) if seed == LAST => return,
+            Err(CallError::ConnectionLost(..)) if seed == LAST => return,
             Err(why) => panic!("{seed}: {why}"),
         };
         let placed = reply.placed().next().expect("the result");

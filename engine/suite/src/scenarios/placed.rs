@@ -1,6 +1,6 @@
 //! Bulk data: placed in the peer's segments, or inline where that is not requested or not possible.
 
-use rpcrdma_engine::{CallError, CallRefused, Provider, Want};
+use rpcrdma_engine::{CallError, CallRefused, Execution, Provider, Want};
 use rpcrdma_proto::{Refusal, SendError};
 
 use super::explicit;
@@ -232,7 +232,10 @@ pub fn calls_that_need_explicit_rdma_are_refused<P: Provider>(open: Open<'_, P>)
         assert!(!is_passing(why), "{why}");
     } else {
         let done = world.finish();
-        assert_eq!(done[0].result, Err(CallError::Rejected(Refusal::BadHeader)));
+        assert_eq!(
+            done[0].result,
+            Err(CallError::Rejected(Refusal::BadHeader, Execution::Unknown))
+        );
     }
     assert_eq!(world.round(0, peer, &Script::new(4, &[], &[Part::Bulk(fits)])), (0, 1));
     world.check_nothing_leaked();
@@ -245,6 +248,6 @@ pub fn a_reply_longer_than_announced_fails_its_call<P: Provider>(open: Open<'_, 
     let script = Script::new(1, &[], &[Part::Bulk(5 * SEGMENT)]).wants(&short);
     world.call_when_possible(0, peer, &script);
     let done = world.finish();
-    assert_eq!(done[0].result, Err(CallError::Rejected(Refusal::BadHeader)));
+    assert_eq!(done[0].result, Err(CallError::Rejected(Refusal::BadHeader, Execution::Unknown)));
     assert_eq!(world.round(0, peer, &Script::new(2, &[], &[Part::Bulk(9)])), (0, 1));
 }

@@ -16,7 +16,10 @@ pub fn a_handler_refuses_a_call<P: Provider>(open: Open<'_, P>) {
         let script = Script::new(seed, &parts, &[Part::Bulk(seed)]).order(Order::Refuse);
         world.call_when_possible(0, peer, &script);
         let done = world.finish();
-        assert_eq!(done[0].result, Err(CallError::Rejected(Refusal::BadHeader)));
+        assert_eq!(
+            done[0].result,
+            Err(CallError::Rejected(Refusal::BadHeader, Execution::Unknown))
+        );
         // The handler has seen it, and may have done anything.
         let known = done[0].result.as_ref().map_err(CallError::execution);
         assert_eq!(known.err(), Some(Execution::Unknown));

@@ -8,8 +8,8 @@ use rpcrdma_config::Raw;
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::{
     Address, Admission, Answer, Call, CallError, CallRefused, Client, Clock, CloseReason,
-    ConnectionId, Engine, Finished, Handler, Loan, PeerLimits, Provider, Reply, ShardHandle,
-    Ticket, Turn,
+    ConnectionId, Engine, Execution, Finished, Handler, Loan, PeerLimits, Provider, Reply,
+    ShardHandle, Ticket, Turn,
 };
 
 use crate::script::{Order, Part, Random, Script, unreduced_reply};
@@ -210,7 +210,10 @@ impl<P: Provider> Caller<P> {
                     Ok(()) => open.push(Some(std::mem::replace(&mut next, any_script(random)))),
                     Err(why) if is_passing(why) => break,
                     Err(CallRefused::NoPeer) => {
-                        lost = Some(CallError::ConnectionLost(CloseReason::PeerGone));
+                        lost = Some(CallError::ConnectionLost(
+                            CloseReason::PeerGone,
+                            Execution::Unknown,
+                        ));
                     }
                     Err(why) => panic!("{why}: {next:?}"),
                 }
@@ -221,7 +224,7 @@ impl<P: Provider> Caller<P> {
                 done += 1;
                 match completion.result() {
                     Ok(reply) => check(&script, &unreduced_reply(reply, &script)),
-                    Err(CallError::Rejected(_)) if script.order == Order::Refuse => {}
+                    Err(CallError::Rejected(..)) if script.order == Order::Refuse => {}
                     Err(why) => lost = Some(why),
                 }
             });

@@ -281,7 +281,8 @@ impl Party {
         let mut open = self.calls.remove(&id.xid()).expect("only an open call goes again");
         self.memory.conceal(&open.laid);
         let Side { conn, ledger, .. } = &mut self.side;
-        let id = conn.reopen_call(ledger, id).expect("it is open");
+        conn.finish_call(ledger, id).expect("it is open");
+        let id = conn.open_call(ledger, open.token).expect("its slot is free");
         open.content.payload[..4].copy_from_slice(&id.xid().to_be_bytes());
         let demand = CallDemand {
             items: &open.content.items,

@@ -168,7 +168,7 @@ impl<P: Provider> Held<P> {
         for request in requests {
             match self.holder.finish(request).and_then(was_read) {
                 Ok((data, _)) => assert!(data == self.bytes[7..5_007]),
-                Err(Failure::Call(CallError::ConnectionLost(_))) => {}
+                Err(Failure::Call(CallError::ConnectionLost(..))) => {}
                 Err(other) => panic!("{other:?}"),
             }
         }

@@ -11,7 +11,7 @@ use rpcrdma_engine::{
     CallError, CallRefused, ConnectionId, Execution, Resend, SessionError, SessionRefused,
 };
 
-use crate::script::Script;
+use crate::script::{Order, Script, is_system_error};
 use crate::sim::model::{Coverage, Violation};
 
 /// A call.
@@ -101,6 +101,7 @@ impl Ledger {
             SessionRefused::Full => true,
             SessionRefused::Closed => self.closed.contains(&session),
             SessionRefused::Call(why) => is_for_ever(why),
+            SessionRefused::NoConnection(why) => !why.is_transient(),
             _ => false,
         };
         if !is_right {
@@ -163,19 +164,28 @@ impl Ledger {
         let Some(known) = self.calls.get_mut(&id) else {
             return self.violated(ENDS, id, "it was never made");
         };
-        let execution = result.map_or_else(|error| error.execution(), |_| Execution::Executed);
+        let execution = result.map_or_else(|error| error.execution(), |_| Execution::Unknown);
         let is_first = known.over.replace(execution).is_none() && known.session == session;
         let is_late = known.deadline.is_some_and(|at| at <= now);
         let is_right = match result {
-            Ok(stream) => !known.arrived.is_empty() && is_reply(&known.script, stream),
+            Ok(stream) => {
+                // The ticket of a call that is never answered may be dropped.
+                let is_dropped = known.script.order == Order::Never && is_system_error(stream);
+                !known.arrived.is_empty() && (is_dropped || is_reply(&known.script, stream))
+            }
             Err(SessionError::Closed(_)) => is_closed,
             Err(SessionError::Refused(why, _)) => is_for_ever(why),
+            Err(SessionError::DeadlineExceeded(..)) => is_late,
+            Err(SessionError::NoConnection(why, _)) => !why.is_transient(),
             Err(SessionError::Call(why)) => match why {
-                CallError::ConnectionLost(_) => known.resend == Resend::Never,
+                CallError::ConnectionLost(..) => known.resend == Resend::Never,
                 CallError::Cancelled(_) => known.is_cancelled,
                 CallError::DeadlineExceeded(_) => is_late,
-                CallError::Rejected(_) => true,
-                CallError::FormRefused(_) => known.resend == Resend::Never,
+                CallError::Rejected(..) => true,
+                // One that may have been executed before is not sent with another xid.
+                CallError::FormRefused(_, execution) => {
+                    known.resend == Resend::Never || execution == Execution::Unknown
+                }
                 _ => false,
             },
             Err(_) => false,
@@ -189,7 +199,9 @@ impl Ledger {
             Ok(_) => "session calls answered",
             Err(SessionError::Closed(_)) => "session calls closed",
             Err(SessionError::Refused(..)) => "session calls too large",
-            Err(SessionError::Call(CallError::ConnectionLost(_))) => "session calls lost",
+            Err(SessionError::DeadlineExceeded(..)) => "session calls too late for a connection",
+            Err(SessionError::NoConnection(..)) => "session calls of a session without addresses",
+            Err(SessionError::Call(CallError::ConnectionLost(..))) => "session calls lost",
             Err(SessionError::Call(CallError::Cancelled(_))) => "session calls cancelled",
             Err(SessionError::Call(CallError::DeadlineExceeded(_))) => "session calls too late",
             Err(SessionError::Call(_)) => "session calls rejected",

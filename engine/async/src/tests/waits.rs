@@ -1,0 +1,193 @@
+//! Where a call waits its deadline runs, and what happens to the connections is reported.
+
+use rpcrdma_engine::provider::ConnectError;
+use rpcrdma_engine::{CloseReason, Execution, Outage, Session, SessionEvent, SessionOptions};
+
+use super::*;
+use crate::AsyncError;
+
+/// A call of a number, with a deadline so many nanoseconds from now.
+fn until(town: &Town, number: u32, ns: u64) -> OwnedCall {
+    let mut call = Ask::Number.write(number);
+    call.deadline(town.now + ns);
+    call
+}
+
+fn why(outcome: Outcome) -> AsyncError {
+    outcome.expect_err("it has failed").why()
+}
+
+#[test]
+fn a_deadline_runs_while_the_session_is_full() {
+    let options = SessionOptions { waiting_calls: 1, ..SessionOptions::default() };
+    let mut town = Town::new(4, &options);
+    town.kill();
+    let mut first = town.call(Ask::Number.write(0));
+    assert!(ended(&mut first).is_none());
+    (0..100).for_each(|_| town.step());
+    assert_eq!(town.poller.session.open_calls(), 1);
+    let mut call = until(&town, 1, 1_000_000);
+    call.place(town.buffer());
+    let (mut late, at) = (town.call(call), town.now + 1_000_000);
+    let mut later = town.call(until(&town, 2, 2_000_000));
+    assert!(ended(&mut late).is_none() && ended(&mut later).is_none());
+    let mut failed = town.end(&mut late).expect_err("nobody answers it");
+    assert!((at..at + 100_000).contains(&town.now), "{} and {at}", town.now);
+    let outage = Outage::NotConnected(ConnectError::NoListener);
+    let not = Execution::NotExecuted;
+    assert_eq!(failed.why(), AsyncError::DeadlineExceeded(outage, not));
+    assert_eq!(failed.take_placed().len(), 1, "its memory comes back");
+    drop(failed);
+    assert_eq!(why(town.end(&mut later)), AsyncError::DeadlineExceeded(outage, not));
+    assert!(ended(&mut first).is_none(), "it has no deadline");
+    drop(first);
+    town.check_nothing_is_lost();
+}
+
+#[test]
+fn a_deadline_runs_before_the_thread_takes_the_call() {
+    let options = SessionOptions { waiting_calls: 0, ..SessionOptions::default() };
+    let mut town = Town::new(1, &options);
+    town.kill();
+    // The first has the only place in the queue; the others wait for one.
+    let mut calls: Vec<_> = (0..3).map(|at| town.call(until(&town, at, 1_000))).collect();
+    assert!(calls.iter_mut().all(|call| ended(call).is_none()));
+    town.now += 1_000;
+    for call in &mut calls {
+        let why = why(town.end(call));
+        assert_eq!(why.execution(), Execution::NotExecuted);
+        assert!(why.to_string().contains("deadline"), "{why}");
+    }
+    town.check_nothing_is_lost();
+}
+
+#[test]
+fn a_call_that_is_dropped_while_the_session_is_full_returns_its_memory() {
+    let options = SessionOptions { waiting_calls: 0, ..SessionOptions::default() };
+    let mut town = Town::new(4, &options);
+    town.kill();
+    let mut call = Ask::Number.write(1);
+    call.place(town.buffer());
+    let mut call = town.call(call);
+    assert!(ended(&mut call).is_none());
+    (0..10).for_each(|_| town.step());
+    drop(call);
+    town.check_nothing_is_lost();
+}
+
+#[test]
+fn calls_are_passed_on_in_order_when_there_is_room() {
+    let options = SessionOptions { waiting_calls: 2, ..SessionOptions::default() };
+    let mut town = Town::new(8, &options);
+    town.kill();
+    let mut calls: Vec<_> = (0..8).map(|at| town.call(Ask::Later.write(at))).collect();
+    calls.iter_mut().for_each(|call| assert!(ended(call).is_none()));
+    (0..10).for_each(|_| town.step());
+    town.begin();
+    town.until("they are there", |town| town.later.borrow().len() == 8);
+    let numbers: Vec<_> = town.later.borrow().iter().map(|(_, number)| *number).collect();
+    assert_eq!(numbers, (0..8).collect::<Vec<_>>());
+    town.answer_later();
+    for call in &mut calls {
+        town.end(call).expect("it is answered");
+    }
+    town.check_nothing_is_lost();
+}
+
+/// The next event of a client.
+fn event(town: &mut Town) -> SessionEvent {
+    let mut next = Box::pin(town.client.as_ref().expect("it is open").next_event());
+    for _ in 0..1_000_000 {
+        let polled = next.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        if let Poll::Ready(event) = polled {
+            return event.expect("the thread is there");
+        }
+        town.step();
+    }
+    panic!("no event");
+}
+
+#[test]
+fn what_happens_to_the_connections_is_reported() {
+    let mut town = Town::new(4, &SessionOptions::default());
+    town.kill();
+    let state = |town: &Town| {
+        let client = town.client.as_ref().expect("it is open");
+        (client.connections(), client.outage())
+    };
+    assert_eq!(state(&town), (0, None));
+    let SessionEvent::NotConnected { why, .. } = event(&mut town) else { panic!("no server") };
+    assert_eq!(why.as_connect_error(), ConnectError::NoListener);
+    let outage = Outage::NotConnected(ConnectError::NoListener);
+    assert_eq!(state(&town), (0, Some(outage)));
+    town.begin();
+    while !matches!(event(&mut town), SessionEvent::Connected { .. }) {}
+    assert_eq!(state(&town), (1, None));
+    town.kill();
+    let SessionEvent::Lost { why, .. } = event(&mut town) else { panic!("it is lost") };
+    assert_eq!(
+        (why, state(&town)),
+        (CloseReason::PeerGone, (0, Some(Outage::Lost(CloseReason::PeerGone))))
+    );
+    let client = town.client.take().expect("it is open");
+    let next = client.next_event();
+    drop(client);
+    town.until("its connections have ended", |town| town.poller.is_over());
+    drop(town);
+    let ended = futures::executor::block_on(next);
+    assert!(ended.is_none_or(|event| matches!(event, SessionEvent::NotConnected { .. })));
+}
+
+#[test]
+fn a_session_that_cannot_connect_ends_calls_at_once() {
+    let fabric = Fabric::new();
+    let (engine, mut control) =
+        Engine::without_threads(fabric, checked(&raw())).expect("an engine");
+    let wrong: Address = "shm:/run/nothing.sock".parse().expect("an address");
+    let options = SessionOptions::default();
+    let client = engine.client().expect("a client");
+    let session = Session::seeded(client, [wrong], &options, 5).expect("a session");
+    let (client, mut poller) = AsyncClient::new(session, &AsyncOptions::default());
+    for number in 0..2 {
+        let mut call: Pending = Box::pin(client.call(Ask::Number.write(number)));
+        let outcome = (0..1000).find_map(|turn| {
+            control.step(Duration::ZERO);
+            poller.turn(1_000_000 + turn);
+            ended(&mut call)
+        });
+        let why = why(outcome.expect("it ends at once"));
+        let AsyncError::NoConnection(reason, Execution::NotExecuted) = why else { panic!("{why}") };
+        assert!(matches!(reason, ConnectError::WrongAddress { .. }), "{reason}");
+    }
+    assert!(matches!(client.outage(), Some(Outage::NotConnected(_))));
+}
+
+#[test]
+fn a_buffer_that_a_task_waits_for_ends_with_the_client() {
+    let mut town = Town::new(4, &SessionOptions::default());
+    let held: Vec<_> = (0..8).map(|_| town.buffer()).collect();
+    let client = town.client.take().expect("it is open");
+    let mut waits: Vec<_> = (0..2).map(|_| Box::pin(client.buffer())).collect();
+    let mut poll = |town: &mut Town, is_over: bool| {
+        for wait in &mut waits {
+            match wait.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Pending => assert!(!is_over, "it waits without end"),
+                Poll::Ready(outcome) => {
+                    let why = outcome.expect_err("none is free");
+                    assert_eq!(why, AsyncError::Closed(Execution::NotExecuted));
+                    assert!(is_over);
+                }
+            }
+            // One is known to the thread, the other is asked for after its last turn.
+            if !is_over {
+                town.step();
+            }
+        }
+    };
+    poll(&mut town, false);
+    drop(client);
+    town.poller.is_over();
+    poll(&mut town, true);
+    drop(held);
+    town.check_nothing_is_lost();
+}
