@@ -69,7 +69,7 @@
 #define RPCRDMA_PREFIX_LEN 8
 
 /**
- * Bytes of a finished answer in front of its bulk.
+ * Bytes of a finished answer in front of its bulk that are copied without an allocation.
  */
 #define RPCRDMA_FINISHED_HEAD_MAX 192
 
@@ -79,7 +79,7 @@
 #define RPCRDMA_FINISHED_BULK_MAX 16
 
 /**
- * Bytes of a finished answer behind its bulk.
+ * Bytes of a finished answer behind its bulk that are copied without an allocation.
  */
 #define RPCRDMA_FINISHED_TAIL_MAX 64
 
@@ -356,7 +356,7 @@ typedef enum rpcrdma_status {
      */
     RPCRDMA_E_MEMORY_LOST = -104,
     /**
-     * The reply broke the rules; its results are lost.
+     * The reply broke the rules, and is lost.
      */
     RPCRDMA_E_BAD_REPLY = -105,
     /**
@@ -396,6 +396,10 @@ typedef enum rpcrdma_status {
      * denied, and its caller was told.
      */
     RPCRDMA_E_DENIED = -126,
+    /**
+     * A boolean, or the word in front of optional data, is neither 0 nor 1.
+     */
+    RPCRDMA_E_BAD_BOOL = -127,
     /**
      * Connection ended: this program closed it.
      */
@@ -472,7 +476,7 @@ typedef enum rpcrdma_execution {
      */
     RPCRDMA_MAY_BE_EXECUTED = 1,
     /**
-     * It was executed. Of a call with a reply, or whose results are lost.
+     * It may be taken as executed: there is a reply, which states what became of it.
      */
     RPCRDMA_EXECUTED = 2,
 } rpcrdma_execution;
@@ -548,6 +552,12 @@ typedef enum rpcrdma_session_event_kind {
      * It was not made.
      */
     RPCRDMA_SESSION_NOT_CONNECTED = 2,
+    /**
+     * It was not made, and no later attempt can succeed without a change of the program or of a
+     * configuration: this address is not tried again. When all are given up, the calls of the
+     * session complete with the status of the last event of this kind.
+     */
+    RPCRDMA_SESSION_GIVEN_UP = 3,
 } rpcrdma_session_event_kind;
 
 /**
@@ -942,7 +952,8 @@ typedef struct rpcrdma_loan {
 } rpcrdma_loan;
 
 /**
- * An answer made on another thread: payload of bounded length, and bulk.
+ * An answer made on another thread: payload and bulk. If the reply cannot be sent, for instance
+ * because it is longer than its caller can receive, the caller gets an error.
  */
 typedef struct rpcrdma_finished {
     /**
@@ -950,8 +961,7 @@ typedef struct rpcrdma_finished {
      */
     size_t size;
     /**
-     * The XDR in front of the bulk, from behind transaction id and message type; at most
-     * `RPCRDMA_FINISHED_HEAD_MAX` bytes.
+     * The XDR in front of the bulk, from behind transaction id and message type.
      */
     struct rpcrdma_slice head;
     /**
@@ -963,7 +973,7 @@ typedef struct rpcrdma_finished {
      */
     size_t bulk_count;
     /**
-     * The XDR behind the bulk; at most `RPCRDMA_FINISHED_TAIL_MAX` bytes.
+     * The XDR behind the bulk.
      */
     struct rpcrdma_slice tail;
     /**
@@ -978,11 +988,11 @@ typedef struct rpcrdma_finished {
 } rpcrdma_finished;
 
 /**
- * Identifies a call that was made, to cancel it. Its content is the library's.
+ * Identifies a call that was made, to cancel it. Its content is the library's. All zero for none.
  */
 typedef struct rpcrdma_call_id {
     /**
-     * The library's.
+     * The library's: a name of the engine, and the tag behind it.
      */
     uint64_t words[4];
 } rpcrdma_call_id;
@@ -1291,6 +1301,9 @@ const char *rpcrdma_engine_provider(const struct rpcrdma_engine *engine);
  * while the program polled it, with a text that ends with the call. Earlier ones are told at once.
  * The thread that panicked calls it, at any time: `tell` uses no function of the engine that is "one
  * at a time" while another thread may be in one, nor one that waits for a shard.
+ *
+ * A client, session or shard that the program polls may outlive `rpcrdma_engine_free`, and then
+ * still calls `tell`: `arg` stays valid until the last of them is freed, too.
  *
  * Thread: one at a time.
  */
@@ -1607,7 +1620,7 @@ int rpcrdma_turn_call(struct rpcrdma_turn *turn,
 
 /**
  * Ends a call before its reply: it completes with `RPCRDMA_E_CANCELLED`, unless its reply arrives
- * first. `RPCRDMA_E_NOTHING` if it is over.
+ * first. `RPCRDMA_E_NOTHING` if it is over, `RPCRDMA_E_INVALID` if the id is not of this shard.
  *
  * Thread: that of the turn.
  */
@@ -1739,6 +1752,15 @@ int rpcrdma_request_address(const struct rpcrdma_request *request, char *text, s
 uint32_t rpcrdma_completion_xid(const struct rpcrdma_completion *completion);
 
 /**
+ * What went wrong with the connection of a call without a reply, as `rpcrdma_status`: why it was
+ * lost (`RPCRDMA_E_CONNECTION_LOST`), or why there was none until the deadline
+ * (`RPCRDMA_E_DEADLINE`). 0 if that is not the reason.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_completion_cause(const struct rpcrdma_completion *completion);
+
+/**
  * Takes back the result buffer of a want, by the order of requests; once. Writes at most
  * `capacity` pieces, which is as many as were given, and how many to `count`. Further ones return
  * to their pool. `RPCRDMA_E_NOTHING` if the want had none, or the device may still write to it.
@@ -1801,7 +1823,30 @@ int rpcrdma_get_u32(struct rpcrdma_reader *reader, uint32_t *value);
 int rpcrdma_get_u64(struct rpcrdma_reader *reader, uint64_t *value);
 
 /**
- * Fixed-length opaque data, without padding: exactly `len` bytes, copied to `out`.
+ * An integer. `RPCRDMA_E_END` if the message ends before.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_get_i32(struct rpcrdma_reader *reader, int32_t *value);
+
+/**
+ * A hyper integer. `RPCRDMA_E_END` if the message ends before.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_get_i64(struct rpcrdma_reader *reader, int64_t *value);
+
+/**
+ * A boolean, or the word in front of optional data, behind which the value follows if it is true.
+ * `RPCRDMA_E_BAD_BOOL` if it is neither 0 nor 1, `RPCRDMA_E_END` if the message ends before.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_get_bool(struct rpcrdma_reader *reader, bool *value);
+
+/**
+ * Fixed-length opaque data, as `rpcrdma_put_fixed` writes it: exactly `len` bytes, copied to `out`,
+ * and padding.
  *
  * Thread: callback.
  */
@@ -1913,7 +1958,8 @@ int rpcrdma_reply_refuse(struct rpcrdma_reply *reply);
 int rpcrdma_reply_deny(struct rpcrdma_reply *reply, int status);
 
 /**
- * Drops a ticket, which rejects its call. One that was given away is ignored.
+ * Drops a ticket: its caller gets a reply that states `RPCRDMA_SYSTEM_ERR`. One that was given
+ * away is ignored.
  *
  * Thread: any.
  */
@@ -2002,7 +2048,8 @@ int rpcrdma_client_send(struct rpcrdma_client *client,
 
 /**
  * Ends a call before its reply: it completes with `RPCRDMA_E_CANCELLED` in the next poll, unless
- * its reply arrives first. `RPCRDMA_E_NOTHING` if it is over.
+ * its reply arrives first. `RPCRDMA_E_NOTHING` if it is over, `RPCRDMA_E_INVALID` if the id is not
+ * of this client.
  *
  * Thread: polling.
  */
@@ -2121,7 +2168,8 @@ int rpcrdma_call_reply_payload_max(struct rpcrdma_call *call, uint32_t bytes);
 
 /**
  * Ends the call with `RPCRDMA_E_DEADLINE` if its reply has not arrived by `at_ns`, on the clock
- * that its owner is polled with. The granularity is 1 ms.
+ * that its owner is polled with: also while it waits in its session, for a connection or for
+ * credits. The granularity is 1 ms.
  *
  * Thread: that of the call's owner.
  */
@@ -2240,6 +2288,35 @@ void rpcrdma_put_u32(struct rpcrdma_payload *payload, uint32_t value);
  * Thread: that of the message.
  */
 void rpcrdma_put_u64(struct rpcrdma_payload *payload, uint64_t value);
+
+/**
+ * Writes an integer.
+ *
+ * Thread: that of the message.
+ */
+void rpcrdma_put_i32(struct rpcrdma_payload *payload, int32_t value);
+
+/**
+ * Writes a hyper integer.
+ *
+ * Thread: that of the message.
+ */
+void rpcrdma_put_i64(struct rpcrdma_payload *payload, int64_t value);
+
+/**
+ * Writes a boolean, or the word in front of optional data, behind which the value follows if it is
+ * true.
+ *
+ * Thread: that of the message.
+ */
+void rpcrdma_put_bool(struct rpcrdma_payload *payload, bool value);
+
+/**
+ * Writes a string, which ends with a NUL: count, bytes, padding. NULL is the empty string.
+ *
+ * Thread: that of the message.
+ */
+void rpcrdma_put_string(struct rpcrdma_payload *payload, const char *text);
 
 /**
  * Writes variable-length opaque data or a string: count, bytes, padding. Where `data` is NULL

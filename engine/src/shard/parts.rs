@@ -177,7 +177,10 @@ impl Parts {
         outbox.begin(RpcPrefix { xid: to.xid, kind: MsgType::Reply });
         outbox.put(&ReplyHeader::accepted(AcceptStatus::SystemError).bytes());
         let is_sent = outbox.send_short(peer, ledger, ShortSend::Reply { to, item: None });
-        if !is_sent {
+        if is_sent {
+            // It is counted as a refusal, not as a reply.
+            self.stats.replies_out.take_back(1);
+        } else {
             outbox.abandon();
         }
         is_sent

@@ -775,6 +775,7 @@ fn a_dropped_ticket_answers_its_call() {
     }
     let stats = scene.world.servers[0].handle().stats();
     assert_eq!((stats.refusals_dropped, stats.refusals_out), (40, 40));
+    assert_eq!(stats.calls_in - stats.replies_out, 40, "they are no replies");
     // What is answered is answered once.
     scene.raw.send(&unanswered(50, 16));
     scene.world.settle();
