@@ -1,6 +1,6 @@
 //! The results of calls: copied, lent, and in buffers of the program.
 
-use rpcrdma_engine::{SessionOptions, Sink, Want};
+use rpcrdma_engine::{Execution, SessionOptions, Sink, Want};
 
 use super::*;
 use crate::Piece;
@@ -148,7 +148,7 @@ fn a_task_that_has_asked_for_a_buffer_when_the_thread_ends_gets_an_error() {
     let client = town.client.clone().expect("it is not closed");
     let mut task: Buffer = Box::pin(async move { client.buffer().await });
     assert!(given(&mut task).is_none(), "the thread has not looked");
-    town.poller.desk.end();
+    town.poller.desk.end(|_| Execution::Unknown);
     let outcome = given(&mut task);
     assert!(matches!(outcome, Some(Err(crate::AsyncError::Closed(_)))), "{outcome:?}");
 }
