@@ -262,8 +262,8 @@ pub extern "C" fn rpcrdma_completion_xid(completion: Option<&rpcrdma_completion>
 #[unsafe(no_mangle)]
 pub extern "C" fn rpcrdma_completion_cause(completion: Option<&rpcrdma_completion>) -> c_int {
     let why = match completion.and_then(rpcrdma_completion::source) {
-        // SAFETY: the completion is in its callback, and nothing else uses it meanwhile.
         Some(rpcrdma_message::Reply(it)) => {
+            // SAFETY: the completion is in its callback, and nothing else uses it meanwhile.
             unsafe { it.as_ref() }.result().err().map(SessionError::Call)
         }
         // SAFETY: as above.

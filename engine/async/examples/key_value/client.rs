@@ -3,10 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::provider::ConnectError;
 use rpcrdma_engine::{
-    Address, Clock, Engine, Incoming, Provider, Resend, Session, SessionEvent, SessionOptions,
-    SetupError, Want,
+    Address, Clock, Engine, Incoming, Provider, Resend, Session, SessionEvent, SessionOptions, Want,
 };
 
 use crate::protocol::{GET, PUT, VALUE_MAX, begin, read_value, value};
@@ -127,13 +125,8 @@ impl<P: Provider> Client<P> {
         });
         while let Some(event) = self.session.next_event() {
             say(format_args!("client: {event}"));
-            if let SessionEvent::NotConnected {
-                why: SetupError::Connect { reason: ConnectError::Rejected(why), .. },
-                ..
-            } = event
-                && !why.is_transient()
-            {
-                return Err(format!("the server does not want this client: {why}").into());
+            if let SessionEvent::GivenUp { why, .. } = event {
+                return Err(format!("the server does not accept this client: {why}").into());
             }
         }
         outcome
