@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rpcrdma_bench::check::finding::{Finding, Severity};
 use rpcrdma_bench::check::host::{Ask, Host, Seen};
@@ -443,12 +444,18 @@ fn a_port_that_is_down_is_an_error_where_a_device_is_wanted() {
     assert_eq!(look(verbs()).verdict.reach, Reach::Fabric);
 }
 
+/// A configuration in a file of its own: a process reads each file once.
+fn written(root: &Path, text: &str) -> PathBuf {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let path = root.join(format!("rpcrdma-{}.toml", COUNT.fetch_add(1, Ordering::Relaxed)));
+    fs::write(&path, text).expect("it is writable");
+    path
+}
+
 /// A configuration in a file, looked at on a host.
 fn with_file(name: &str, answers: &Answers, text: &str) -> Checkup {
     let root = unpack(name);
-    let path = root.join("rpcrdma.toml");
-    fs::write(&path, text).expect("it is writable");
-    let wanted = Wanted::new(Source::File(path)).expect("a configuration");
+    let wanted = Wanted::new(Source::File(written(&root, text))).expect("a configuration");
     Checkup::new(&Host::new(&root, answers), &wanted)
 }
 
@@ -464,8 +471,7 @@ fn the_memory_of_a_configuration_is_held_against_the_limit_to_the_byte() {
         let root = unpack("laptop");
         let line = format!("Max locked memory         {limit}  {limit}  bytes\n");
         fs::write(root.join("proc/self/limits"), line).expect("it is writable");
-        let path = root.join("rpcrdma.toml");
-        fs::write(&path, text(lock)).expect("it is writable");
+        let path = written(&root, &text(lock));
         let wanted = Wanted::new(Source::File(path)).expect("a configuration");
         severity(&Checkup::new(&Host::new(&root, &laptop()), &wanted), "memlock")
     };

@@ -412,6 +412,10 @@ mod tests {
     }
 
     #[test]
+    #[expect(
+        clippy::multiple_unsafe_ops_per_block,
+        reason = "it is a C program, as far as it can be"
+    )]
     fn a_client_that_outlives_its_engine_still_reports_a_panic() {
         let told = AtomicUsize::new(0);
         let handler = rpcrdma_handler {
