@@ -237,8 +237,7 @@ int main(int argc, char **argv) {
     snprintf(keys, sizeof keys,
              "engine.idle.policy = \"block\"\n"
              "receive.placement = { count = 1, length = \"64KiB\" }\n"
-             "receive.spares = %d\n",
-             2 * VALUES_MAX);
+             "receive.spares = %d\n", 2 * VALUES_MAX);
     if (rpcrdma_config_parse(keys, &config) != 0 ||
         rpcrdma_engine_new_for(config, argv[2], &engine) != 0) {
         outcome = failed("the engine");
