@@ -21,11 +21,6 @@ impl Counter {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// Takes back `n` that were counted just before.
-    pub(crate) fn take_back(&self, n: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_sub(n), Relaxed);
-    }
-
     /// The count so far.
     pub fn count(&self) -> u64 {
         self.0.load(Relaxed)

@@ -176,11 +176,9 @@ impl Parts {
         }
         outbox.begin(RpcPrefix { xid: to.xid, kind: MsgType::Reply });
         outbox.put(&ReplyHeader::accepted(AcceptStatus::SystemError).bytes());
-        let is_sent = outbox.send_short(peer, ledger, ShortSend::Reply { to, item: None });
-        if is_sent {
-            // It is counted as a refusal, not as a reply.
-            self.stats.replies_out.take_back(1);
-        } else {
+        // It is counted as a refusal, not as a reply.
+        let is_sent = outbox.send_uncounted(peer, ledger, ShortSend::Reply { to, item: None });
+        if !is_sent {
             outbox.abandon();
         }
         is_sent

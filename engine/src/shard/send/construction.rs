@@ -207,10 +207,24 @@ impl Outbox {
         ledger: &mut ShardLedger,
         short: ShortSend<'_>,
     ) -> bool {
+        let is_sent = self.send_uncounted(peer, ledger, short);
+        if is_sent {
+            self.count(&short);
+        }
+        is_sent
+    }
+
+    /// As [`Outbox::send_short`], of a message that the caller counts.
+    #[inline(always)]
+    pub fn send_uncounted(
+        &mut self,
+        peer: &mut Peer,
+        ledger: &mut ShardLedger,
+        short: ShortSend<'_>,
+    ) -> bool {
         let Some(len) = self.batch.slot().map(SendSlot::appended) else { return false };
         let means = self.gather_means();
         let Some(plan) = peer.conn.begin_short(ledger, len, short, means) else { return false };
-        self.count(&short);
         if !plan.has_item() {
             self.send_plain(&mut peer.lane, peer.id.index, plan.header(), len);
         } else if let Some(message) = core::mem::take(&mut self.draft).message {
