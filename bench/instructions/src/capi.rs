@@ -92,19 +92,9 @@ impl Pair {
         assert_eq!(rpcrdma_engine_seed_xids(Some(engine), 1), 0);
         self.client = made(|out| rpcrdma_client_new(Some(engine), out));
         let handler = rpcrdma_handler {
-            size: size_of::<rpcrdma_handler>(),
             arg: ptr::from_mut(&mut self.functions).cast(),
-            start: None,
-            end: None,
             on_call: Some(on_call),
-            on_turn: None,
-            on_reply: None,
-            admit: None,
-            on_connect: None,
-            on_refused: None,
-            on_close: None,
-            backward: 0,
-            reserved: 0,
+            ..rpcrdma_handler::NONE
         };
         // SAFETY: the handler has its size.
         self.shard = made(|out| unsafe { rpcrdma_shard_new(Some(engine), &handler, out) });

@@ -100,6 +100,25 @@ pub struct rpcrdma_connect_request {
     pub gid: u32,
 }
 
+impl rpcrdma_handler {
+    /// Each callback has its default.
+    pub const NONE: rpcrdma_handler = rpcrdma_handler {
+        size: size_of::<rpcrdma_handler>(),
+        arg: ptr::null_mut(),
+        start: None,
+        end: None,
+        on_call: None,
+        on_turn: None,
+        on_reply: None,
+        admit: None,
+        on_connect: None,
+        on_refused: None,
+        on_close: None,
+        backward: 0,
+        reserved: 0,
+    };
+}
+
 /// What makes the contexts of shards.
 #[derive(Clone)]
 pub(crate) struct Factory(rpcrdma_handler);
@@ -114,23 +133,8 @@ impl Factory {
     /// # Safety
     /// `handler` is NULL or valid for the size that it states.
     pub unsafe fn of(handler: *const rpcrdma_handler) -> Result<Factory, c_int> {
-        const NONE: rpcrdma_handler = rpcrdma_handler {
-            size: 0,
-            arg: ptr::null_mut(),
-            start: None,
-            end: None,
-            on_call: None,
-            on_turn: None,
-            on_reply: None,
-            admit: None,
-            on_connect: None,
-            on_refused: None,
-            on_close: None,
-            backward: 0,
-            reserved: 0,
-        };
         // SAFETY: the caller guarantees it.
-        let table = unsafe { sized(handler, NONE, "handler") }?;
+        let table = unsafe { sized(handler, rpcrdma_handler::NONE, "handler") }?;
         if !(0..=2).contains(&table.backward) {
             return Err(invalid("handler.backward"));
         }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use rpcrdma_capi::rpcrdma_status::*;
 use rpcrdma_capi::*;
 
-use crate::rig::{HANDLER, OK, Rig, bytes, check, made, refused};
+use crate::rig::{OK, Rig, bytes, check, made, refused};
 
 /// Answers by what the last byte of the call says.
 unsafe extern "C" fn answer(
@@ -37,7 +37,7 @@ unsafe extern "C" fn answer(
 
 #[test]
 fn a_second_answer_is_refused_and_none_refuses_the_call() {
-    let rig = Rig::new(&rpcrdma_handler { on_call: Some(answer), ..HANDLER });
+    let rig = Rig::new(&rpcrdma_handler { on_call: Some(answer), ..rpcrdma_handler::NONE });
     let twice = rig.ask(b"___2");
     // The header of an accepted reply, its results and their padding.
     assert_eq!((twice.status, &twice.bytes[16..]), (OK, &b"2\0\0\0"[..]));
@@ -49,7 +49,7 @@ fn a_second_answer_is_refused_and_none_refuses_the_call() {
 
 #[test]
 fn a_handler_without_callbacks_refuses_calls() {
-    refused(Rig::new(&HANDLER).ask(b"call").status, RPCRDMA_E_CALL_REJECTED);
+    refused(Rig::new(&rpcrdma_handler::NONE).ask(b"call").status, RPCRDMA_E_CALL_REJECTED);
 }
 
 /// What a shard passes to another thread.
@@ -131,7 +131,8 @@ fn another_thread_answers_by_a_ticket() {
     let (later, calls) = channel();
     let arg = ptr::from_ref(&later).cast_mut().cast();
     let (start, end) = (Some(start as _), Some(end as _));
-    let handler = rpcrdma_handler { arg, start, end, on_call: Some(defer), ..HANDLER };
+    let handler =
+        rpcrdma_handler { arg, start, end, on_call: Some(defer), ..rpcrdma_handler::NONE };
     let rig = Rig::new(&handler);
     drop(later);
     let loan = rig.buffer(&[9; 64]);
@@ -209,7 +210,12 @@ unsafe extern "C" fn resume(context: *mut c_void, turn: *mut rpcrdma_turn) {
 fn one_thread_steps_the_engine_and_polls_both_ends() {
     let mut turns = Turns::default();
     let arg = ptr::from_mut(&mut turns).cast();
-    let handler = rpcrdma_handler { arg, on_call: Some(keep), on_turn: Some(resume), ..HANDLER };
+    let handler = rpcrdma_handler {
+        arg,
+        on_call: Some(keep),
+        on_turn: Some(resume),
+        ..rpcrdma_handler::NONE
+    };
     // SAFETY: all pointers are those that the library gave, or to objects of this function.
     unsafe {
         let config = made(|out| rpcrdma_config_default(out));
@@ -262,7 +268,7 @@ unsafe extern "C" fn admit(context: *mut c_void, request: *const rpcrdma_connect
 fn a_handler_admits_or_refuses_connections() {
     let mut verdict: c_int = 0;
     let arg = ptr::from_mut(&mut verdict).cast();
-    let rig = Rig::new(&rpcrdma_handler { arg, admit: Some(admit), ..HANDLER });
+    let rig = Rig::new(&rpcrdma_handler { arg, admit: Some(admit), ..rpcrdma_handler::NONE });
     // SAFETY: the server reads it when a peer connects, which this thread waits for.
     unsafe { *arg.cast::<c_int>() = 7 };
     let mut place = std::mem::MaybeUninit::uninit();

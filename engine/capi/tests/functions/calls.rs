@@ -6,7 +6,7 @@ use std::ptr;
 use rpcrdma_capi::rpcrdma_status::*;
 use rpcrdma_capi::*;
 
-use crate::rig::{HANDLER, OK, Rig, bytes, check, made, refused};
+use crate::rig::{OK, Rig, bytes, check, made, refused};
 
 /// Replies with the body of the call, and with its first item as an item.
 unsafe extern "C" fn echo(
@@ -32,7 +32,7 @@ unsafe extern "C" fn echo(
     }
 }
 
-const ECHO: rpcrdma_handler = rpcrdma_handler { on_call: Some(echo), ..HANDLER };
+const ECHO: rpcrdma_handler = rpcrdma_handler { on_call: Some(echo), ..rpcrdma_handler::NONE };
 
 #[test]
 fn a_call_is_answered_with_its_own_bytes() {
@@ -179,7 +179,7 @@ fn a_deadline_and_a_cancellation_end_calls() {
     }
     let kept = std::sync::Mutex::new(Vec::<rpcrdma_ticket>::new());
     let arg = ptr::from_ref(&kept).cast_mut().cast();
-    let rig = Rig::new(&rpcrdma_handler { on_call: Some(keep), arg, ..HANDLER });
+    let rig = Rig::new(&rpcrdma_handler { on_call: Some(keep), arg, ..rpcrdma_handler::NONE });
     let call = rig.call(1);
     check(rpcrdma_call_deadline(Some(call), rpcrdma_now() + 1));
     check(rpcrdma_call_submit(Some(call), None));

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use rpcrdma_capi::*;
 
-use crate::rig::{ECHO, HANDLER, OK, Rig, check, made};
+use crate::rig::{ECHO, OK, Rig, check, made};
 
 const INVALID: c_int = rpcrdma_status::RPCRDMA_E_INVALID as c_int;
 
@@ -24,7 +24,7 @@ fn with_server(server: &mut Server) -> rpcrdma_handler {
         arg: ptr::from_mut(server).cast(),
         on_call: Some(defer),
         on_turn: Some(resume),
-        ..HANDLER
+        ..rpcrdma_handler::NONE
     }
 }
 
@@ -141,7 +141,7 @@ fn structures_of_no_size_are_refused() {
     let rig = Rig::new(&ECHO);
     let known = size_of::<rpcrdma_handler>();
     // Zeros follow, as in a structure of a later version.
-    let mut room = [HANDLER; 64];
+    let mut room = [rpcrdma_handler::NONE; 64];
     for table in &mut room {
         // SAFETY: all zero is a handler without callbacks.
         *table = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -179,7 +179,7 @@ unsafe extern "C" fn stop_inside(
 fn a_shard_cannot_wait_for_its_own_end() {
     let mut engine: *mut rpcrdma_engine = ptr::null_mut();
     let arg = ptr::from_mut(&mut engine).cast();
-    let table = rpcrdma_handler { arg, on_call: Some(stop_inside), ..HANDLER };
+    let table = rpcrdma_handler { arg, on_call: Some(stop_inside), ..rpcrdma_handler::NONE };
     let rig = Rig::new(&table);
     engine = rig.engine;
     rig.send(0, 0);

@@ -7,7 +7,7 @@ use std::ptr;
 
 use rpcrdma_capi::*;
 
-use crate::rig::{ECHO, Got, HANDLER, OK, Rig, check, collect, last_error, made};
+use crate::rig::{ECHO, Got, OK, Rig, check, collect, last_error, made};
 
 /// The header says how much.
 #[test]
@@ -83,7 +83,7 @@ fn a_refused_call_keeps_its_xid_and_deadline_and_a_ticket_its_shard() {
     let clock = Cell::new(1 << 30);
     let mut waiting = Waiting::default();
     let arg = ptr::from_mut(&mut waiting).cast();
-    let table = rpcrdma_handler { arg, on_call: Some(keep), ..HANDLER };
+    let table = rpcrdma_handler { arg, on_call: Some(keep), ..rpcrdma_handler::NONE };
     // SAFETY: all is that of this test; the program polls the shard and the client in turn.
     unsafe {
         let config = made(|out| rpcrdma_config_default(out));

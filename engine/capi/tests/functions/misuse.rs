@@ -7,7 +7,7 @@ use std::ptr;
 use rpcrdma_capi::rpcrdma_status::*;
 use rpcrdma_capi::*;
 
-use crate::rig::{HANDLER, OK, Rig, check, last_error, made, refused};
+use crate::rig::{OK, Rig, check, last_error, made, refused};
 
 #[test]
 fn null_is_refused() {
@@ -127,14 +127,17 @@ fn structures_of_options_grow() {
             }
             number
         };
-        let sized = |size| rpcrdma_handler { size, backward: 9, ..HANDLER };
+        let sized = |size| rpcrdma_handler { size, backward: 9, ..rpcrdma_handler::NONE };
         refused(start(&sized(0)), RPCRDMA_E_INVALID);
         refused(start(&sized(size_of::<rpcrdma_handler>())), RPCRDMA_E_INVALID);
-        refused(start(&rpcrdma_handler { reserved: 1, ..HANDLER }), RPCRDMA_E_INVALID);
+        refused(
+            start(&rpcrdma_handler { reserved: 1, ..rpcrdma_handler::NONE }),
+            RPCRDMA_E_INVALID,
+        );
         // What is behind its end is not looked at.
         check(start(&sized(size_of::<usize>())));
         check(start(&sized(std::mem::offset_of!(rpcrdma_handler, backward))));
-        let mut later = Later { handler: HANDLER, more: 0 };
+        let mut later = Later { handler: rpcrdma_handler::NONE, more: 0 };
         later.handler.size = size_of::<Later>();
         check(start(ptr::from_ref(&later).cast()));
         later.more = 1;
@@ -162,7 +165,7 @@ unsafe extern "C" fn use_inside(arg: *mut c_void, _completion: *mut rpcrdma_comp
 
 #[test]
 fn an_object_is_not_used_inside_its_callback() {
-    let rig = Rig::new(&HANDLER);
+    let rig = Rig::new(&rpcrdma_handler::NONE);
     // SAFETY: the client is the library's.
     check(unsafe { rpcrdma_client_send(rig.client, rig.connection, 1, b"call".as_ptr(), 4, 0) });
     let mut inside: (&Rig, Vec<c_int>) = (&rig, Vec::new());
@@ -178,7 +181,7 @@ fn an_object_is_not_used_inside_its_callback() {
 
 #[test]
 fn a_call_under_construction_is_submitted_or_discarded_first() {
-    let rig = Rig::new(&HANDLER);
+    let rig = Rig::new(&rpcrdma_handler::NONE);
     let call = rig.call(1);
     // SAFETY: the client is the library's.
     unsafe {
@@ -200,7 +203,7 @@ fn a_call_under_construction_is_submitted_or_discarded_first() {
 
 #[test]
 fn wants_and_sinks_have_bounds() {
-    let rig = Rig::new(&HANDLER);
+    let rig = Rig::new(&rpcrdma_handler::NONE);
     let call = rig.call(1);
     for _ in 0..RPCRDMA_WANTS_MAX {
         check(rpcrdma_call_want(Some(call), 0, 1));
@@ -248,7 +251,7 @@ fn a_reader_ends_with_its_bytes() {
 
 #[test]
 fn counters_have_names() {
-    let rig = Rig::new(&HANDLER);
+    let rig = Rig::new(&rpcrdma_handler::NONE);
     rig.ask(b"call");
     // SAFETY: the handle is the client's, and there is room for so many counters.
     unsafe {

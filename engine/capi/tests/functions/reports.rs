@@ -8,7 +8,7 @@ use std::ptr;
 use rpcrdma_capi::rpcrdma_status::*;
 use rpcrdma_capi::*;
 
-use crate::rig::{HANDLER, Rig, check, made, refused};
+use crate::rig::{Rig, check, made, refused};
 
 const MINUTE: u64 = 60_000_000_000;
 
@@ -33,7 +33,7 @@ fn values(
 
 #[test]
 fn a_report_states_what_a_shard_and_its_peers_have() {
-    let rig = Rig::new(&HANDLER);
+    let rig = Rig::new(&rpcrdma_handler::NONE);
     rig.ask(b"call");
     rig.ask(b"call");
     // SAFETY: the handle is the engine's, the report is freed once, and there is room for what is
@@ -74,7 +74,7 @@ fn a_report_states_what_a_shard_and_its_peers_have() {
 
 #[test]
 fn a_shard_that_takes_no_turn_does_not_report() {
-    let rig = Rig::new(&HANDLER);
+    let rig = Rig::new(&rpcrdma_handler::NONE);
     let mut report = MaybeUninit::uninit();
     // SAFETY: the handles are the client's and the engine's.
     unsafe {

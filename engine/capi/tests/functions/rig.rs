@@ -34,22 +34,6 @@ pub fn made<T>(make: impl FnOnce(Option<&mut MaybeUninit<T>>) -> c_int) -> T {
     unsafe { place.assume_init() }
 }
 
-pub const HANDLER: rpcrdma_handler = rpcrdma_handler {
-    size: size_of::<rpcrdma_handler>(),
-    arg: ptr::null_mut(),
-    start: None,
-    end: None,
-    on_call: None,
-    on_turn: None,
-    on_reply: None,
-    admit: None,
-    on_connect: None,
-    on_refused: None,
-    on_close: None,
-    backward: 0,
-    reserved: 0,
-};
-
 /// The bytes of a slice.
 pub fn bytes<'a>(slice: rpcrdma_slice) -> &'a [u8] {
     match slice.data.is_null() {
@@ -74,7 +58,7 @@ pub unsafe extern "C" fn echo(
     }
 }
 
-pub const ECHO: rpcrdma_handler = rpcrdma_handler { on_call: Some(echo), ..HANDLER };
+pub const ECHO: rpcrdma_handler = rpcrdma_handler { on_call: Some(echo), ..rpcrdma_handler::NONE };
 
 /// A completed call.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::ptr;
 use rpcrdma_capi::rpcrdma_status::*;
 use rpcrdma_capi::*;
 
-use crate::rig::{ECHO, Got, HANDLER, OK, Rig, check, collect, last_error, made, refused};
+use crate::rig::{ECHO, Got, OK, Rig, check, collect, last_error, made, refused};
 
 /// A session to the server of a rig.
 fn session(rig: &Rig, options: Option<&rpcrdma_session_options>) -> *mut rpcrdma_session {
@@ -143,7 +143,7 @@ fn lost(resend: rpcrdma_resend) -> (c_int, Vec<u32>) {
     let mut lossy = Lossy { shard: ptr::null(), first: None, xids: Vec::new() };
     let arg = ptr::from_mut(&mut lossy).cast();
     let (start, on_call) = (Some(start as _), Some(lose_or_answer as _));
-    let table = rpcrdma_handler { arg, start, on_call, ..HANDLER };
+    let table = rpcrdma_handler { arg, start, on_call, ..rpcrdma_handler::NONE };
     let rig = Rig::with(c"engine.shards = 1", &table);
     let session = session(&rig, None);
     // SAFETY: the session is the library's, and the call is used before the next.
@@ -248,7 +248,7 @@ unsafe fn waiting(session: *mut rpcrdma_session) -> rpcrdma_call_id {
 
 #[test]
 fn an_id_of_another_object_or_of_none_cancels_nothing() {
-    let rig = Rig::new(&HANDLER);
+    let rig = Rig::new(&rpcrdma_handler::NONE);
     let sessions = [(); 2].map(|()| session(&rig, None));
     // SAFETY: the sessions and the client are the library's.
     unsafe {
