@@ -67,11 +67,10 @@ pub use error::{CallError, CallRefused, CloseReason, Execution, SetupError};
 pub use fabric::Fabric;
 pub use failure::{EngineThread, Panicked};
 pub use message::bulk::Bulk;
-pub use message::incoming::{
-    EndOfMessage, Incoming, PayloadReader, PlacedItem, ReadError, TakeError,
-};
+pub use message::incoming::{Incoming, PlacedItem, TakeError};
 pub use message::owned_call::OwnedCall;
 pub use message::payload::Payload;
+pub use message::payload_reader::{EndOfMessage, PayloadReader, ReadError};
 pub use message::wanted::Want;
 pub use obtained::{Obtained, ObtainedMemory};
 pub use provider::{

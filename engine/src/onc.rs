@@ -23,7 +23,8 @@
 use arrayvec::ArrayVec;
 
 use crate::api::reply::{Answer, Reply};
-use crate::message::incoming::{EndOfMessage, Incoming, PayloadReader};
+use crate::message::incoming::Incoming;
+use crate::message::payload_reader::{EndOfMessage, PayloadReader};
 
 pub use rpcrdma_xdr::cursor::Reader;
 pub use rpcrdma_xdr::error::DecodeError;

@@ -203,6 +203,7 @@ const DATA_PATH: &[&str] = &[
     "engine/src/message/incoming.rs",
     "engine/src/message/map.rs",
     "engine/src/message/payload.rs",
+    "engine/src/message/payload_reader.rs",
     "engine/src/message/rdma_target.rs",
     "engine/src/message/saved_offer.rs",
     "engine/src/message/wanted.rs",

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use rpcrdma_engine::message::incoming::PayloadReader;
+use rpcrdma_engine::message::payload_reader::PayloadReader;
 use rpcrdma_engine::onc::ResultsError;
 use rpcrdma_engine::{Incoming, Loan, SessionCompletion, SessionError, Sink};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rpcrdma_config::ProviderKind;
-use rpcrdma_engine::message::incoming::PayloadReader;
+use rpcrdma_engine::message::payload_reader::PayloadReader;
 use rpcrdma_engine::onc::CallHeader;
 use rpcrdma_engine::{
     Address, CallBuilder, Client, Clock, Config, ConnectionId, Engine, Incoming, Loan, Provider,

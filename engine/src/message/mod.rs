@@ -6,6 +6,7 @@ pub mod incoming;
 pub(crate) mod map;
 pub mod owned_call;
 pub mod payload;
+pub mod payload_reader;
 pub(crate) mod rdma_target;
 pub(crate) mod saved_offer;
 pub(crate) mod values;

@@ -1,6 +1,7 @@
 //! An item of a message: inline or placed.
 
-use crate::message::incoming::{PayloadReader, PlacedItem};
+use crate::message::incoming::PlacedItem;
+use crate::message::payload_reader::PayloadReader;
 
 /// A DDP-eligible item, placed or inline.
 #[derive(Debug, Clone)]

@@ -3,8 +3,9 @@
 use super::binding::{Bound, Item, Order};
 use super::data::Data;
 use super::protection::Protection;
-use crate::message::incoming::{EndOfMessage, Incoming, PayloadReader, PlacedItem};
+use crate::message::incoming::{Incoming, PlacedItem};
 use crate::message::map::WriteChunks;
+use crate::message::payload_reader::{EndOfMessage, PayloadReader};
 
 /// Reads a call or a reply by its binding.
 ///

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rpcrdma_config::Raw;
 use rpcrdma_engine::control::Control;
-use rpcrdma_engine::message::incoming::PayloadReader;
+use rpcrdma_engine::message::payload_reader::PayloadReader;
 use rpcrdma_engine::{
     Address, Answer, Call, Engine, Fabric, Finished, Handler, Loan, OwnedCall, RegisteredBytes,
     Reply, Session, SessionOptions, Shard, Ticket, Turn,
