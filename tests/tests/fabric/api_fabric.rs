@@ -1,5 +1,5 @@
-//! The API suite on the software fabric: plain, wrapped, checked, in real time, and with faults
-//! that must have no effect.
+//! The API suite on the software fabric: wrapped, checked, in real time, and with faults that must
+//! have no effect. The engine's own tests run it on the fabric as it is.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,17 +10,6 @@ use rpcrdma_engine::provider::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::provider::interposed::Interposed;
 use rpcrdma_tests::checked_provider::{CheckedProvider, Watch};
 use rpcrdma_tests::opener::OnDevice;
-
-mod plain {
-    use super::*;
-
-    fn open() -> impl Fn() -> Fabric {
-        let fabric = Fabric::new();
-        move || fabric.clone()
-    }
-
-    rpcrdma_tests::api_suite!(open());
-}
 
 /// With hooks that do nothing; `checked` runs the whole suite on hooks.
 mod interposed {
