@@ -275,11 +275,21 @@ fn the_content_has_the_type_that_it_is_of() {
         "Accept: text/plain\r\n",
         "Accept: text/plain\r\nAccept: application/openmetrics-text; q=0\r\n",
         "ACCEPT: Application/OpenMetrics-Text\r\n",
+        "Accept: */*\r\n",
     ] {
         let answer = scene.get(&format!("GET /metrics HTTP/1.1\r\nHost: x\r\n{accept}\r\n"));
         let kind = answer.lines().find_map(|line| line.strip_prefix("content-type: "));
         assert_eq!(kind, Some("application/openmetrics-text; version=1.0.0; charset=utf-8"));
         // The mark of this format.
+        assert!(answer.ends_with("\n# EOF\n"), "{accept}");
+    }
+    // A browser shows text, and saves what it has no name for.
+    for accept in
+        ["Accept: text/html,*/*;q=0.8\r\n", "Accept: */*\r\nACCEPT: image/png, Text/HTML\r\n"]
+    {
+        let answer = scene.get(&format!("GET /metrics HTTP/1.1\r\nHost: x\r\n{accept}\r\n"));
+        let kind = answer.lines().find_map(|line| line.strip_prefix("content-type: "));
+        assert_eq!(kind, Some("text/plain; charset=utf-8"), "{accept}");
         assert!(answer.ends_with("\n# EOF\n"), "{accept}");
     }
     let missing = scene.get("GET / HTTP/1.1\r\nHost: x\r\n\r\n");

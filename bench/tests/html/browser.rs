@@ -44,7 +44,9 @@ impl Browser {
 
     /// What it writes to its output when it opens a page so; what the page says is none of it.
     pub fn visit(&self, url: &str, options: &[&str]) -> String {
-        let output = Command::new(&self.program)
+        // A page that it does not show, but would save, is waited for without end.
+        let output = Command::new("timeout")
+            .args(["120", &self.program])
             .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"])
             .args([
                 "--no-first-run",
@@ -63,7 +65,7 @@ impl Browser {
             .output()
             .expect("it starts");
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{errors}");
+        assert!(output.status.success(), "{url}: {}: {errors}", output.status);
         let said: Vec<&str> = errors.lines().filter(|line| line.contains("CONSOLE")).collect();
         assert!(said.is_empty(), "{url}: {said:#?}");
         String::from_utf8_lossy(&output.stdout).into_owned()

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -136,6 +136,7 @@ async fn respond(
     scrape: Scrape,
 ) -> Result<Response<String>, Infallible> {
     let mut response = Response::new(String::new());
+    let is_browser = is_browser(&request);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(PLAIN_TEXT));
     if request.uri().path() != PATH {
@@ -145,7 +146,9 @@ async fn respond(
         *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     } else if let Ok(text) = tokio::task::spawn_blocking(move || scrape()).await {
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(OPENMETRICS));
+        if !is_browser {
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(OPENMETRICS));
+        }
         *response.body_mut() = text;
     } else {
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
@@ -153,11 +156,18 @@ async fn respond(
     Ok(response)
 }
 
+/// Whether the client shows pages. It would save OpenMetrics to a file.
+fn is_browser(request: &Request<Incoming>) -> bool {
+    let accepted = request.headers().get_all(ACCEPT).into_iter();
+    let mut accepted = accepted.filter_map(|value| value.to_str().ok());
+    accepted.any(|value| value.to_ascii_lowercase().contains("text/html"))
+}
+
 const PATH: &str = "/metrics";
-/// Of the one format that there is, whatever a client accepts: a parser of another one would find
-/// no counters in it.
+/// Of the one format that there is, whatever a parser accepts: one of another format would find no
+/// counters in it.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// Of errors.
+/// Of errors, and of what a browser shows.
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 /// Connections at a time.
 const CONNECTIONS_MAX: usize = 8;
