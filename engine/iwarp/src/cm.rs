@@ -203,11 +203,8 @@ impl TcpCm {
         });
         let waits = flags.and_then(|flags| {
             let socket = attempt.socket();
-            wait(&self.set, socket, number, flags).map_err(|error| ConnectError::CallFailed {
-                call: "epoll_ctl",
-                errno: error.raw_os_error(),
-                hint: "check fs.epoll.max_user_watches",
-            })
+            wait(&self.set, socket, number, flags)
+                .map_err(|error| SetupError::unwatched(error).into())
         });
         if let Err(reason) = waits {
             drop(self.take(number));
@@ -265,11 +262,7 @@ impl ConnectionManager for TcpCm {
         let listener = Listener::open(at, &self.shared.stack)?;
         let (number, address) = (self.number(), listener.address());
         let waits = self.set.add(listener.socket(), number, EventFlags::IN);
-        waits.map_err(|error| SetupError::System {
-            call: "epoll_ctl",
-            source: error.into(),
-            hint: "check fs.epoll.max_user_watches",
-        })?;
+        waits.map_err(SetupError::unwatched)?;
         self.sockets.insert(number, Source::Listener(listener));
         Ok(address)
     }

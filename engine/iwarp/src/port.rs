@@ -43,11 +43,7 @@ impl Port {
         self.place(qp_num).store(READABLE | WRITABLE, Ordering::Relaxed);
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         let added = self.set.add(socket, qp_num.into(), flags);
-        added.map_err(|error| SetupError::System {
-            call: "epoll_ctl",
-            source: error.into(),
-            hint: "check fs.epoll.max_user_watches",
-        })?;
+        added.map_err(SetupError::unwatched)?;
         self.sockets.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

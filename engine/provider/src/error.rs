@@ -148,6 +148,12 @@ impl SetupError {
         }
     }
 
+    /// The error of a descriptor that cannot be waited for.
+    pub fn unwatched(source: impl Into<std::io::Error>) -> SetupError {
+        let hint = "check fs.epoll.max_user_watches";
+        SetupError::System { call: "epoll_ctl", source: source.into(), hint }
+    }
+
     /// An error for a device or system that cannot do what `key` of the configuration requires.
     pub fn unmet(config: &Config, key: &'static str, reason: impl Into<String>) -> SetupError {
         let given = config.value_of(key).unwrap_or_default();

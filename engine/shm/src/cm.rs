@@ -253,7 +253,7 @@ impl ShmCm {
             Ok(Step::Wait) => return,
             Ok(Step::Said) => match self.wait_for_answer(number) {
                 Ok(()) => return,
-                Err(error) => attempt::unwatched(&error),
+                Err(error) => SetupError::unwatched(error).into(),
             },
             Err(reason) => reason,
         };
@@ -277,11 +277,7 @@ impl ConnectionManager for ShmCm {
         let listener = Listener::open(at, self.shared.closer())?;
         let number = self.number();
         let name = listener.name();
-        self.wait_for(number, listener.socket()).map_err(|source| SetupError::System {
-            call: "epoll_ctl",
-            source,
-            hint: "check fs.epoll.max_user_watches",
-        })?;
+        self.wait_for(number, listener.socket()).map_err(SetupError::unwatched)?;
         self.sockets.insert(number, Source::Listener(listener));
         Ok(Address::Shm(name))
     }

@@ -53,11 +53,7 @@ impl Port {
     pub(crate) fn add(&self, link: u64, socket: &impl AsFd) -> Result<(), SetupError> {
         let data = EventData::new_u64(link);
         let added = epoll::add(&self.epoll, socket, data, EventFlags::IN);
-        added.map_err(|error| SetupError::System {
-            call: "epoll_ctl",
-            source: error.into(),
-            hint: "check fs.epoll.max_user_watches",
-        })
+        added.map_err(SetupError::unwatched)
     }
 
     /// The peer of a link wakes nobody any more. Its socket may exist for long after it is dropped.

@@ -37,9 +37,8 @@ impl Watch {
         let epoll = epoll::create(CreateFlags::CLOEXEC)
             .map_err(|error| failed("epoll_create1", error.into(), FILES))?;
         let stop = Waker::set_up()?;
-        epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN).map_err(|error| {
-            failed("epoll_ctl", error.into(), "check fs.epoll.max_user_watches")
-        })?;
+        epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)
+            .map_err(SetupError::unwatched)?;
         let sockets = Arc::new(Sockets { epoll, lives: Mutex::default() });
         let watched = Arc::clone(&sockets);
         let thread = std::thread::Builder::new().name("rpcrdma-shm".to_owned());

@@ -16,18 +16,16 @@ pub(crate) struct Bed(OwnedFd);
 
 impl Bed {
     pub(crate) fn new(waker: &Waker, queues: &impl Queues) -> Result<Bed, SetupError> {
-        let make = || {
-            let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-            for fd in queues.bells().into_iter().flatten().chain([waker.as_fd()]) {
-                epoll::add(&epoll, fd, EventData::new_u64(0), EventFlags::IN)?;
-            }
-            Ok(Bed(epoll))
-        };
-        make().map_err(|error: rustix::io::Errno| SetupError::System {
-            call: "epoll",
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| SetupError::System {
+            call: "epoll_create1",
             source: error.into(),
-            hint: "check the limit of open files (ulimit -n) and fs.epoll.max_user_watches",
-        })
+            hint: "check the limit of open files (ulimit -n)",
+        })?;
+        for fd in queues.bells().into_iter().flatten().chain([waker.as_fd()]) {
+            epoll::add(&epoll, fd, EventData::new_u64(0), EventFlags::IN)
+                .map_err(SetupError::unwatched)?;
+        }
+        Ok(Bed(epoll))
     }
 
     /// Sleeps until it is readable, at most `timeout`.

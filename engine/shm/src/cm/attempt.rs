@@ -1,6 +1,5 @@
 //! Attempts to connect.
 
-use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -154,7 +153,7 @@ impl Attempt {
         };
         let peer = Peer { num: answer.qp_num, rnr_retry: answer.rnr_retry };
         let agreed = Agreed { side: 0, socket, layout, terms, peer };
-        let endpoint = agreed.endpoint(seat, shared).map_err(|error| unwatched(&error))?;
+        let endpoint = agreed.endpoint(seat, shared).map_err(SetupError::unwatched)?;
         Ok((endpoint, answer.private))
     }
 }
@@ -162,12 +161,6 @@ impl Attempt {
 /// A call of this host failed.
 fn failed(call: &'static str, error: Errno, hint: &'static str) -> ConnectError {
     ConnectError::CallFailed { call, errno: error.raw_os_error(), hint }
-}
-
-/// The socket cannot be waited for.
-pub(super) fn unwatched(error: &io::Error) -> ConnectError {
-    let errno = error.raw_os_error().unwrap_or(0);
-    ConnectError::CallFailed { call: "epoll_ctl", errno, hint: "check fs.epoll.max_user_watches" }
 }
 
 const FORBIDDEN: &str =

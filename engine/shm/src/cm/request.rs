@@ -73,11 +73,7 @@ impl ShmRequest {
         let terms = Terms { have_fences: has_fences && self.hello.has_fences, maps_pools };
         let peer = Peer { num: self.hello.qp_num, rnr_retry: self.hello.rnr_retry };
         let (num, agreed) = (seat.num(), Agreed { side: 1, socket, layout, terms, peer });
-        let endpoint = agreed.endpoint(seat, shared).map_err(|source| SetupError::System {
-            call: "epoll_ctl",
-            source,
-            hint: "check fs.epoll.max_user_watches",
-        })?;
+        let endpoint = agreed.endpoint(seat, shared).map_err(SetupError::unwatched)?;
         let accepted = Greeting {
             kind: Kind::Accepted,
             dimensions: self.hello.dimensions,
