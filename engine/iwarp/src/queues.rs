@@ -37,7 +37,7 @@ impl rpcrdma_transport::port::Port for Port {
     }
 
     #[inline]
-    fn look(&self) {
+    fn look(&self, _transport: &Transport<TcpEnd>) {
         Port::look(self);
     }
 

@@ -235,17 +235,17 @@ impl Link {
             // The system has no memory, say.
             Err(_) => {
                 self.owes_ring.store(true, Ordering::Relaxed);
+                self.life.port().set_owes_rings(true);
                 false
             }
         }
     }
 
-    /// Repeats a ring that has failed. False if it fails again. Called before this side sleeps.
-    pub(crate) fn ring_again(&self) -> bool {
+    /// Repeats a ring that has failed.
+    pub(crate) fn ring_again(&self) {
         if self.owes_ring.swap(false, Ordering::Relaxed) {
             self.wake_peer();
         }
-        !self.owes_ring.load(Ordering::Relaxed)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rpcrdma_provider::{Bells, SetupError, Waker};
 use rpcrdma_transport::numbers::Numbers;
@@ -21,6 +22,8 @@ pub struct Port {
     epoll: OwnedFd,
     /// Rung by threads of this process.
     bell: Waker,
+    /// The last ring of one of its links has failed.
+    owes_rings: AtomicBool,
 }
 
 /// What the ends of links are opened with.
@@ -40,13 +43,26 @@ impl Port {
             source: error.into(),
             hint: "check the limit of open files (ulimit -n)",
         })?;
-        Ok(Port { numbers: Numbers::new(qp_max), ends, epoll, bell: Waker::set_up()? })
+        let (numbers, bell) = (Numbers::new(qp_max), Waker::set_up()?);
+        Ok(Port { numbers, ends, epoll, bell, owes_rings: AtomicBool::new(false) })
     }
 
     /// Ends the sleep of the owner, or its next one.
     #[cold]
     pub(crate) fn wake(&self) {
         self.bell.ring();
+    }
+
+    /// Whether rings have failed that are to be repeated.
+    #[inline]
+    pub(crate) fn owes_rings(&self) -> bool {
+        self.owes_rings.load(Ordering::Relaxed)
+    }
+
+    /// Sets [`Port::owes_rings`].
+    #[cold]
+    pub(crate) fn set_owes_rings(&self, owes: bool) {
+        self.owes_rings.store(owes, Ordering::Relaxed);
     }
 
     /// Lets the peer of the link with this number wake the owner.

@@ -41,9 +41,16 @@ impl rpcrdma_transport::port::Port for Port {
         self.both_bells()
     }
 
+    #[inline]
+    fn look(&self, transport: &Transport<Channel>) {
+        if self.owes_rings() {
+            ring_again(self, transport);
+        }
+    }
+
     fn arm(&self, transport: &Transport<Channel>) -> Option<Duration> {
         let links = || transport.carriers().map(|Channel(link)| link);
-        let are_rung = links().filter(|link| !link.ring_again()).count() == 0;
+        let are_rung = !self.owes_rings() || ring_again(self, transport);
         let reaches_all = || fence::everywhere() || links().all(|link| !link.have_fences());
         let barrier = || reaches_all() && are_rung;
         let words = || links().map(|link| link.asleep());
@@ -63,4 +70,12 @@ impl rpcrdma_transport::port::Port for Port {
             });
         }
     }
+}
+
+/// Repeats the rings that have failed. False if one fails again.
+#[cold]
+fn ring_again(port: &Port, transport: &Transport<Channel>) -> bool {
+    port.set_owes_rings(false);
+    transport.carriers().for_each(|Channel(link)| link.ring_again());
+    !port.owes_rings()
 }

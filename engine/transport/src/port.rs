@@ -26,9 +26,9 @@ pub trait Port: Debug + Send + Sync + Sized {
     fn open(&self, end: &Self::Carrier, num: u32) -> Result<Ends<Self::Carrier>, SetupError>;
 
     /// Called at the beginning of each poll, for a port that has to ask which of its carriers have
-    /// something.
+    /// something, or to do again what has failed.
     #[inline]
-    fn look(&self) {}
+    fn look(&self, _transport: &Transport<Self::Carrier>) {}
 
     /// What is readable when the thread is to wake up.
     fn bells(&self) -> Bells<'_>;

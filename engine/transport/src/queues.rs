@@ -69,7 +69,7 @@ impl<P: Port> Queues for SoftQueues<P> {
     }
 
     fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
-        self.port.look();
+        self.port.look(&self.transport);
         self.transport.poll_cq(out)
     }
 

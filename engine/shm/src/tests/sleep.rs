@@ -129,6 +129,22 @@ fn a_ring_that_fails_is_repeated_with_the_next_message_or_before_this_side_sleep
     assert!(!scene.is_asleep(0) && scene.rogue.is_rung());
 }
 
+/// A host that spins or backs off never falls asleep.
+#[test]
+fn a_ring_that_fails_is_repeated_by_the_next_poll() {
+    let denied = Denied { calls: &[libc::SYS_sendto], errno: libc::ENOBUFS };
+    let mut scene = Scene::new();
+    scene.rogue.layout.side(0).asleep.0.store(1, Ordering::SeqCst);
+    let (host, qp) = (&mut scene.host, scene.qp.qp);
+    denied.run(|| {
+        host.send(qp, 1, b"not rung").unwrap();
+        host.poll_dry();
+    });
+    assert!(scene.is_asleep(0) && !scene.rogue.is_rung());
+    scene.host.poll_dry();
+    assert!(!scene.is_asleep(0) && scene.rogue.is_rung());
+}
+
 /// What it has not read wakes it: to try again and again would help only a peer that does harm.
 #[test]
 fn a_peer_that_reads_no_rings_keeps_no_host_awake() {
