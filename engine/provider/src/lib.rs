@@ -11,6 +11,9 @@
 
 mod address;
 mod cm;
+#[cfg(test)]
+#[path = "../../../tests/src/denied.rs"]
+mod denied;
 mod error;
 pub mod fault;
 mod fd;
@@ -34,7 +37,7 @@ pub use self::cm::{
 };
 pub use self::error::{ConnectError, EngineThread, Panicked, SetupError};
 pub use self::fd::readable;
-pub use self::fork::CloseOnFork;
+pub use self::fork::{CloseOnFork, UnshareOnFork};
 pub use self::queues::{Armed, Attached, Bells, QueueAttr, QueueEvent, Queues, ring_of};
 pub use self::rejection::{Rejection, RejectionBytes};
 pub use self::waker::Waker;

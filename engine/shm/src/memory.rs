@@ -2,6 +2,7 @@
 //!
 //! The length is sealed before the file leaves the process, and the other process maps it only if
 //! it is sealed: no access can raise SIGBUS.
+#![expect(unsafe_code, reason = "a child that is forked loses a mapping")]
 
 use std::ffi::CStr;
 use std::io;
@@ -9,11 +10,16 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use memmap2::{MmapOptions, MmapRaw};
 use rpcrdma_mempool::memfd::{self, MemfdError};
+use rpcrdma_provider::UnshareOnFork;
 use rustix::fs::SealFlags;
 
 /// Mapped memory that another process maps, too. Unmapped when dropped.
 #[derive(Debug)]
-pub(crate) struct Memory(MmapRaw);
+pub(crate) struct Memory {
+    /// A child that drops a link says nothing to its parent's peer. Dropped before the mapping.
+    _unshare: UnshareOnFork,
+    map: MmapRaw,
+}
 
 /// Why memory that a peer offers is not mapped.
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +62,7 @@ impl Memory {
             .map_err(|error| MemfdError { call: "fcntl", source: error.into() })?;
         let map = MmapOptions::new().len(len).map_raw(&file);
         let map = map.map_err(|source| MemfdError { call: "mmap", source })?;
-        Ok((Memory(map), file))
+        Ok((Memory::of(map), file))
     }
 
     /// Maps memory that a peer has made.
@@ -72,17 +78,23 @@ impl Memory {
         if given != len as u64 {
             return Err(Unfit::Length { given, needed: len as u64 });
         }
-        Ok(Memory(MmapOptions::new().len(len).map_raw(file.as_fd().as_raw_fd())?))
+        Ok(Memory::of(MmapOptions::new().len(len).map_raw(file.as_fd().as_raw_fd())?))
+    }
+
+    fn of(map: MmapRaw) -> Memory {
+        // SAFETY: it is a mapping, which is dropped behind this.
+        let unshare = unsafe { UnshareOnFork::new(map.as_mut_ptr(), map.len()) };
+        Memory { _unshare: unshare, map }
     }
 
     /// Bytes.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.map.len()
     }
 
     /// The first byte.
     pub(crate) fn base(&self) -> *mut u8 {
-        self.0.as_mut_ptr()
+        self.map.as_mut_ptr()
     }
 }
 

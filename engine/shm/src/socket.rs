@@ -59,7 +59,7 @@ impl AsFd for Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        let Some(file) = self.file.take() else { return };
+        let Some(file) = self.file.take().filter(CloseOnFork::is_kept) else { return };
         // Nothing comes any more.
         let _ = rustix::net::shutdown(&file, Shutdown::Both);
         if may_hold_files(&file) {

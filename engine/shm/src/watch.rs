@@ -5,11 +5,11 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use rpcrdma_provider::{SetupError, Waker};
+use rpcrdma_provider::{CloseOnFork, SetupError, Waker};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
 use crate::life::Life;
@@ -23,7 +23,7 @@ pub(crate) struct Watch {
 
 /// What the thread knows. It holds no link, so it never is the last owner of one.
 struct Sockets {
-    epoll: OwnedFd,
+    epoll: CloseOnFork,
     lives: Mutex<HashMap<u64, Arc<Life>>>,
 }
 
@@ -34,7 +34,7 @@ impl Watch {
     /// [`SetupError::System`] with the call that has failed.
     pub(crate) fn start() -> Result<Watch, SetupError> {
         let failed = |call, source, hint| SetupError::System { call, source, hint };
-        let epoll = epoll::create(CreateFlags::CLOEXEC)
+        let epoll = CloseOnFork::open(|| epoll::create(CreateFlags::CLOEXEC))
             .map_err(|error| failed("epoll_create1", error.into(), FILES))?;
         let stop = Waker::set_up()?;
         epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)
@@ -67,6 +67,11 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
+        if !self.sockets.epoll.is_kept() {
+            // A child that was forked since has no such thread.
+            std::mem::forget(self.thread.take());
+            return;
+        }
         // What is writable at all times ends its sleep: write(2) may be forbidden by now.
         let (stop, data) = (&self.stop, EventData::new_u64(STOP));
         let _ = epoll::modify(&self.sockets.epoll, stop, data, EventFlags::OUT);

@@ -107,8 +107,9 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.remove_file();
-        if let Some(socket) = self.socket.take() {
+        // A child that was forked since has no socket: its name is the parent's.
+        if let Some(socket) = self.socket.take().filter(CloseOnFork::is_kept) {
+            self.remove_file();
             socket::close_listener(socket, &self.closer);
         }
     }

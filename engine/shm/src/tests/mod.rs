@@ -5,6 +5,7 @@ mod connect;
 mod descriptors;
 mod device;
 mod ends;
+mod forked;
 mod hostile;
 mod mapped;
 mod shown;
