@@ -8,6 +8,7 @@ use crate::closer::Closer;
 use crate::layout::Dimensions;
 use crate::options::ShmOptions;
 use crate::pools::Files;
+use crate::socket;
 use crate::watch::Watch;
 
 /// What all clones share. Control plane only.
@@ -39,7 +40,7 @@ impl Shared {
 
     /// Whether a user may see the pools of this process: its own.
     pub(crate) fn is_owner(&self, uid: u32) -> bool {
-        is_same_user(uid, rustix::process::geteuid().as_raw())
+        is_same_user(uid, socket::own_user())
     }
 
     pub(crate) fn maps_pools(&self) -> bool {

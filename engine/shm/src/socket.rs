@@ -131,6 +131,13 @@ pub(crate) fn peer(socket: &impl AsFd) -> io::Result<Credentials> {
     Ok(Credentials { pid: given.pid.try_into().unwrap_or(0), uid: given.uid, gid: given.gid })
 }
 
+/// The user of this process, or a number that no user has if the system does not say.
+pub(crate) fn own_user() -> u32 {
+    // That of rustix panics in builds with checks if the call is forbidden. SAFETY: it has no
+    // arguments.
+    unsafe { libc::geteuid() }
+}
+
 /// Makes peers' attempts to send descriptors fail from now on, where the system can (Linux 6.16).
 pub(crate) fn refuse_descriptors(socket: &Socket) {
     let off: libc::c_int = 0;

@@ -14,6 +14,8 @@ use rpcrdma_provider::CloseOnFork;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::socket;
+
 /// It is held as long as this exists, and then the file is removed. A process that is killed leaves
 /// an empty file, which the next one uses and removes.
 #[derive(Debug)]
@@ -73,7 +75,7 @@ fn look(name: &Path) -> Result<Look, Errno> {
         Err(error) => return Err(error),
     };
     let opened = rustix::fs::fstat(&file)?;
-    if opened.st_uid != rustix::process::geteuid().as_raw() {
+    if opened.st_uid != socket::own_user() {
         return Err(Errno::BUSY);
     }
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
