@@ -12,6 +12,7 @@ use rpcrdma_transport::body::OP_SEND;
 
 use super::device::open;
 use super::host::*;
+use crate::layout::Direction;
 use crate::rogue::Rogue;
 
 /// What no step takes.
@@ -51,7 +52,10 @@ fn a_child_that_drops_all_takes_nothing_from_its_parent() {
     assert_eq!(status, 0);
 
     assert!(fs::metadata(&path).is_ok(), "the socket of the parent is there");
-    assert!(!rogue.is_rung() && rogue.layout.side(0).asleep.0.load(Ordering::SeqCst) == 1);
+    let [to, from] = [0, 1].map(|index| Direction::new(&rogue.layout, index));
+    let words = [&to.words().abandoned, &from.words().closed, &rogue.layout.side(0).asleep];
+    assert_eq!(words.map(|word| word.0.load(Ordering::SeqCst)), [0, 0, 1]);
+    assert!(!rogue.is_rung());
     rogue.publish([0, u64::from(OP_SEND) << 32, 4], b"more");
     host.poll_dry();
     assert_eq!(host.read(0, 4), b"more");
