@@ -102,4 +102,4 @@ pub fn stop(mut server: Started) -> Vec<String> {
 }
 
 /// What is no error, with the reasons.
-const SUPPRESSIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/capi/memcheck.supp");
+const SUPPRESSIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../engine/capi/rpcrdma.supp");
