@@ -12,3 +12,4 @@ mod providers;
 mod reports;
 mod rig;
 mod sessions;
+mod shard_calls;

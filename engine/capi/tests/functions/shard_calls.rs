@@ -1,0 +1,84 @@
+//! Calls of a shard that the program polls.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use rpcrdma_capi::*;
+
+use crate::rig::{ECHO, Got, OK, Rig, check, collect, last_error, made};
+
+/// What a shard has been told.
+#[derive(Default)]
+struct Seen {
+    connection: Option<rpcrdma_connection>,
+    got: Vec<Got>,
+}
+
+unsafe extern "C" fn connected(
+    context: *mut c_void,
+    connection: rpcrdma_connection,
+    attempt: u64,
+    _limits: *const rpcrdma_limits,
+) -> c_int {
+    if attempt != 0 {
+        // SAFETY: the context is that of the handler.
+        unsafe { (*context.cast::<Seen>()).connection = Some(connection) };
+    }
+    0
+}
+
+unsafe extern "C" fn completed(context: *mut c_void, completion: *mut rpcrdma_completion) {
+    // SAFETY: the context is that of the handler, the completion is valid in the callback.
+    unsafe { collect(ptr::from_mut(&mut (*context.cast::<Seen>()).got).cast(), completion) };
+}
+
+#[test]
+fn a_call_that_a_shard_could_not_send_is_sent_later() {
+    let rig = Rig::new(&ECHO);
+    let mut seen = Seen::default();
+    let seen = ptr::from_mut(&mut seen);
+    let table = rpcrdma_handler {
+        arg: seen.cast(),
+        on_reply: Some(completed),
+        on_connect: Some(connected),
+        ..ECHO
+    };
+    // SAFETY: all pointers are those that the library gave, or to objects of this function.
+    unsafe {
+        let shard = made(|out| rpcrdma_shard_new(rig.engine.as_mut(), &table, out));
+        let poll = || assert!(rpcrdma_shard_poll(shard, rpcrdma_now()) >= 0, "{}", last_error());
+        let look = || &*seen;
+        made(|out| rpcrdma_shard_connect(shard, rig.at.as_ptr(), out));
+        let connection = loop {
+            poll();
+            if let Some(connection) = look().connection {
+                break connection;
+            }
+        };
+        let mut sent = 0;
+        // Without polls, credits or slots run out.
+        let call = loop {
+            let turn = rpcrdma_shard_turn(shard, rpcrdma_now());
+            let call = made(|out| rpcrdma_turn_call(turn.as_mut(), connection, sent, out));
+            rpcrdma_put_u64(rpcrdma_call_payload(call.as_mut()), sent);
+            let number = rpcrdma_call_submit(call.as_mut(), None);
+            if number != OK {
+                assert!(rpcrdma_is_transient(number), "{number}");
+                break call;
+            }
+            sent += 1;
+        };
+        let calls = sent as usize;
+        while look().got.len() < calls {
+            poll();
+        }
+        check(rpcrdma_call_submit(call.as_mut(), None));
+        while look().got.len() <= calls {
+            poll();
+        }
+        let last = &look().got[calls];
+        let bytes = sent.to_be_bytes();
+        assert_eq!((last.cookie, last.status, last.bytes.as_slice()), (sent, OK, &bytes[..]));
+        rpcrdma_shard_free(shard);
+    }
+}
