@@ -24,12 +24,11 @@ pub mod folder;
 pub mod many;
 pub mod nfs;
 pub mod nfs41;
-pub mod pair;
 pub mod peer;
 pub mod raw_peer;
 pub mod sim;
 pub mod watch;
 
 pub use rpcrdma_suite::{
-    api_suite, api_suite_one, done, opener, scenarios as suite, script, service, setup, world,
+    api_suite, api_suite_one, done, opener, pair, scenarios as suite, script, service, setup, world,
 };

@@ -12,6 +12,7 @@
 pub mod done;
 mod list;
 pub mod opener;
+pub mod pair;
 pub mod scenarios;
 pub mod script;
 pub mod service;

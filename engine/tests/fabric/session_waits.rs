@@ -20,7 +20,7 @@ use rpcrdma_engine::{
     Address, CallError, CloseReason, Engine, Execution, Fabric, Outage, RefuseCalls, Resend,
     Session, SessionError, SessionEvent, SessionOptions, SessionRefused,
 };
-use rpcrdma_tests::setup::{checked, small};
+use rpcrdma_suite::setup::{checked, small};
 
 use super::sessions::{MS, Town, address};
 

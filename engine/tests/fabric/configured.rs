@@ -6,10 +6,10 @@ use rpcrdma_engine::fabric::FabricOptions;
 use rpcrdma_engine::{CallRefused, Engine, Fabric, Obtained, Provider, SetupError, Shm};
 use rpcrdma_mempool::PageSize;
 use rpcrdma_proto::SendError;
-use rpcrdma_tests::script::{Part, Script};
-use rpcrdma_tests::setup::{checked, small};
-use rpcrdma_tests::suite::explicit::plan;
-use rpcrdma_tests::world::World;
+use rpcrdma_suite::scenarios::explicit::plan;
+use rpcrdma_suite::script::{Part, Script};
+use rpcrdma_suite::setup::{checked, small};
+use rpcrdma_suite::world::World;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_engine::provider::Armed;
 use rpcrdma_engine::{CallBuilder, CallError, Clock, Execution, Fabric};
-use rpcrdma_tests::script::{Order, Random, Script};
-use rpcrdma_tests::world::{Plan, World};
+use rpcrdma_suite::script::{Order, Random, Script};
+use rpcrdma_suite::world::{Plan, World};
 
 /// The granularity of deadlines, and the time of a turn here.
 const GRANULARITY: u64 = 1 << 20;

@@ -14,9 +14,9 @@ use rpcrdma_engine::provider::{
 };
 use rpcrdma_engine::{ConnectionId, Fabric, Snapshot};
 use rpcrdma_mempool::{Access, RegisterError};
-use rpcrdma_tests::script::{Part, Script};
-use rpcrdma_tests::suite::explicit::plan;
-use rpcrdma_tests::world::World;
+use rpcrdma_suite::scenarios::explicit::plan;
+use rpcrdma_suite::script::{Part, Script};
+use rpcrdma_suite::world::World;
 
 /// The argument of a call: four buffers.
 const LEN: u32 = 50_001;

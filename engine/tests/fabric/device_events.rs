@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use rpcrdma_engine::provider::fault::{FaultLog, FaultPlan, FaultyProvider};
 use rpcrdma_engine::provider::{ConnectError, QueueEvent, WcStatus};
 use rpcrdma_engine::{CallError, CloseReason, ConnectionId, Execution, Fabric};
-use rpcrdma_tests::script::{Order, Part, Script};
-use rpcrdma_tests::world::{Plan, World};
+use rpcrdma_suite::script::{Order, Part, Script};
+use rpcrdma_suite::world::{Plan, World};
 
 type Device = FaultyProvider<Fabric>;
 

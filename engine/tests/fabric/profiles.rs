@@ -7,7 +7,7 @@ use rpcrdma_engine::{
     Address, Answer, Call, Client, Clock, ConnectionId, Engine, Fabric, Handler, Reply, Want,
 };
 use rpcrdma_mempool::RegisteredBytes;
-use rpcrdma_tests::script::joined;
+use rpcrdma_suite::script::joined;
 
 /// Answers with the payload of the call, or with bulk for a call that wants some.
 #[derive(Default)]

@@ -6,8 +6,8 @@ use rpcrdma_engine::onc::{CallHeader, HeaderError, HeaderRoom};
 use rpcrdma_engine::ulb::{BindError, Bound, ItemError, Protection, ReplyMax, nfs2, nfs3, nfs4};
 use rpcrdma_engine::{Answer, Bulk, Call, CallError, Loan, Reply, Want};
 use rpcrdma_mempool::RegisteredBytes;
-use rpcrdma_tests::pair::{Pair, Respond};
-use rpcrdma_tests::script::Random;
+use rpcrdma_suite::pair::{Pair, Respond};
+use rpcrdma_suite::script::Random;
 use rpcrdma_xdr::DecodeError;
 
 fn bind(procedure: u32, protection: Protection) -> Bound {

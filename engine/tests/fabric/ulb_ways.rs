@@ -5,7 +5,7 @@ use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::onc::{AcceptStatus, CallHeader, HeaderRoom, ReplyHeader};
 use rpcrdma_engine::ulb::{BindError, BoundCall, Items, Protection, nfs3};
 use rpcrdma_engine::{Answer, Call, Loan, Reply, Sink, Want};
-use rpcrdma_tests::pair::Pair;
+use rpcrdma_suite::pair::Pair;
 
 /// How data are wanted that may be placed.
 #[derive(Debug, Clone, Copy)]

@@ -2,8 +2,8 @@
 //! only one.
 
 use rpcrdma_engine::{Fabric, Snapshot};
-use rpcrdma_tests::script::{Order, Part, Script};
-use rpcrdma_tests::world::{Plan, World};
+use rpcrdma_suite::script::{Order, Part, Script};
+use rpcrdma_suite::world::{Plan, World};
 
 fn plan(hold: &str) -> Plan {
     Plan::both(|raw| {

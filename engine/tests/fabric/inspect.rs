@@ -11,10 +11,10 @@ use rpcrdma_engine::{
     Answer, Call, Clock, Engine, Fabric, Handler, InspectError, LatencyReport, PeerState,
     RefuseCalls, Reply, Shard, Turn, Version,
 };
-use rpcrdma_tests::pair::Pair;
-use rpcrdma_tests::script::{Order, Part, Script};
-use rpcrdma_tests::setup::{checked, small};
-use rpcrdma_tests::world::{Plan, World};
+use rpcrdma_suite::pair::Pair;
+use rpcrdma_suite::script::{Order, Part, Script};
+use rpcrdma_suite::setup::{checked, small};
+use rpcrdma_suite::world::{Plan, World};
 
 /// Longer than any test lasts.
 const LONG: Duration = Duration::from_secs(600);

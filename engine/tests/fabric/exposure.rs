@@ -3,10 +3,10 @@
 
 use rpcrdma_engine::fabric::FabricOptions;
 use rpcrdma_engine::{CallRefused, Fabric, Sink, Want};
-use rpcrdma_tests::script::{Part, Place, Script};
-use rpcrdma_tests::suite::explicit::plan;
-use rpcrdma_tests::suite::given_up;
-use rpcrdma_tests::world::{Plan, World};
+use rpcrdma_suite::scenarios::explicit::plan;
+use rpcrdma_suite::scenarios::given_up;
+use rpcrdma_suite::script::{Part, Place, Script};
+use rpcrdma_suite::world::{Plan, World};
 
 fn fabric(windows: u32) -> Fabric {
     let options = FabricOptions { windows, ..FabricOptions::default() };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rpcrdma_config::Config;
 use rpcrdma_engine::{Address, Answer, Call, Client, Clock, Engine, Fabric, Handler, Reply};
-use rpcrdma_tests::setup::{LAST_XIDS, checked, small};
+use rpcrdma_suite::setup::{LAST_XIDS, checked, small};
 
 /// Answers each call with its xid.
 struct Mirror;

@@ -12,8 +12,8 @@ use rpcrdma_engine::{
     Loan, Outage, Reply, Resend, SendError, Session, SessionCompletion, SessionError, SessionEvent,
     SessionOptions, SessionRefused, Shard, Sink, Ticket, Turn, Want,
 };
-use rpcrdma_tests::script::joined;
-use rpcrdma_tests::setup::{checked, small};
+use rpcrdma_suite::script::joined;
+use rpcrdma_suite::setup::{checked, small};
 
 /// What the servers have seen, all together.
 #[derive(Default)]

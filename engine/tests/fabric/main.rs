@@ -1,0 +1,22 @@
+//! The tests of the engine on the software fabric, or without any device: one program, because linking
+//! takes longer than running.
+
+mod configured;
+mod deadlines;
+mod device_events;
+mod endings;
+mod exposure;
+mod hold;
+mod inspect;
+mod profiles;
+mod reach;
+mod read_rights;
+mod reading;
+mod session_waits;
+mod sessions;
+mod sessions_disturbed;
+mod sizes;
+mod ulb;
+mod ulb_tables;
+mod ulb_ways;
+mod xids;
