@@ -488,4 +488,31 @@ mod tests {
         }
         assert!(held.iter().all(|(qp_num, index)| table.find(*qp_num) == Some(*index)));
     }
+
+    #[test]
+    fn an_expected_peer_counts_for_its_address_until_it_is_there() {
+        let address = |text: &str| text.parse::<Address>().expect("an address");
+        let [from, other] = ["10.0.0.1:1", "10.0.0.2:1"].map(address);
+        let mut peers = Peers::new(2);
+        let counts = |peers: &Peers| [from, other].map(|it| peers.count_from(it.origin()));
+        for address in [from, other, from] {
+            peers.expect(address);
+        }
+        assert_eq!(counts(&peers), [2, 1]);
+        assert!(peers.end_expecting(from));
+        assert_eq!(counts(&peers), [1, 1]);
+        assert!(peers.end_expecting(from) && !peers.end_expecting(from));
+        assert_eq!(counts(&peers), [0, 1]);
+    }
+
+    #[test]
+    fn places_are_free_until_there_are_connections() {
+        let mut peers = Peers::new(2);
+        assert_eq!((peers.capacity(), peers.len()), (2, 0));
+        assert_eq!(peers.vacancy(), Some(ConnectionId { index: 0, generation: FIRST }));
+        assert!(peers.at(1).is_none() && peers.with_address(NONE).is_none());
+        assert!(peers.remove(1).is_none());
+        assert_eq!(Peers::new(0).vacancy(), None);
+        assert!(Peers::can_name((1 << QP_NUM_BITS) - 1) && !Peers::can_name(1 << QP_NUM_BITS));
+    }
 }

@@ -259,3 +259,40 @@ impl Reads<'_> {
         Some(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rpcrdma_mempool::Sge;
+
+    use super::super::read_keys::tests::loans;
+    use super::*;
+
+    #[test]
+    fn a_read_has_as_many_buffers_as_a_request_can_name_and_ends_with_its_segment() {
+        let buffers: Vec<Option<Loan>> = loans(3).into_iter().map(Some).collect();
+        let at = |buffer: usize, range| buffers[buffer].as_ref().expect("a buffer").sge(range);
+        let mut body = Body::default();
+        let mut reads = Reads { loans: &buffers, at: 0, done: 0, body: &mut body, scatter_max: 2 };
+        let segment = |length, offset| RdmaSegment { handle: 7, length, offset };
+        assert_eq!(reads.segment(&segment(100, 1000)), Some(()));
+        assert_eq!(reads.segment(&segment(0, 1)), Some(()), "nothing is read");
+        assert_eq!(reads.segment(&segment(3 * 4096 - 200, 5000)), Some(()));
+        assert_eq!(reads.segment(&segment(101, 1)), None, "only 100 bytes are left");
+        let read = |addr| SendOp::Read(Remote { addr, rkey: 7 });
+        let parts: [(SendOp, &[Sge]); 3] = [
+            (read(1000), &[at(0, 0..100)]),
+            (read(5000), &[at(0, 100..4096), at(1, 0..4096)]),
+            (read(5000 + 2 * 4096 - 100), &[at(2, 0..3996)]),
+        ];
+        for (index, (op, list)) in parts.into_iter().enumerate() {
+            assert_eq!(body.request(index), (op, list), "{index}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_buffer_takes_a_buffer() {
+        let counts = [(0, 0), (1, 1), (4096, 1), (4097, 2)];
+        assert!(counts.into_iter().all(|(len, count)| buffers_for(len, 4096) == count));
+        assert_eq!(buffers_for(3, 0), 3);
+    }
+}

@@ -67,7 +67,7 @@ impl ReadKeys {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use rpcrdma_mempool::{
         BulkPool, PoolSpec, Region, RegionSpec, RegisterError, Registered, Rights,
     };
@@ -106,7 +106,7 @@ mod tests {
         }
     }
 
-    fn loans(count: u32) -> Vec<Loan> {
+    pub(in super::super) fn loans(count: u32) -> Vec<Loan> {
         let spec = PoolSpec { slots: count, slot_len: 4096, align: 4096 };
         let region = RegionSpec::new(spec.bulk_region_len().expect("a length"));
         let region = Region::map(&region).expect("memory");

@@ -408,4 +408,66 @@ mod tests {
             assert_eq!((windows.free(), windows.total(), windows.out), (left, left, 0));
         }
     }
+
+    #[test]
+    fn a_window_that_rests_returns_when_its_own_peer_holds_no_key() {
+        let window = |number| Window { id: WindowId(number), rkey: 0 };
+        let mut windows = Windows::new(Way::Windows, (10..13).map(window).collect());
+        for peer in [4, 5, 4] {
+            let mut grant = Grant::new(Sge::default(), Access::REMOTE_WRITE);
+            assert!(key(&mut windows, &mut grant, 0, || Ok(0)).is_ok());
+            assert!(grant.open().is_some());
+            grant.on_dead();
+            assert!(windows.rest(grant, peer, &mut Device(|| Ok(0))));
+        }
+        let mut grant = Grant::new(Sge::default(), Access::REMOTE_WRITE);
+        let none = key(&mut windows, &mut grant, 0, || Ok(0));
+        assert_eq!(none.err(), Some(NoKey::Now));
+        assert!(windows.retire(grant, &mut Device(|| Ok(0))), "it has no key");
+        for (peer, counts) in [(6, (0, 3, 3)), (4, (2, 1, 1)), (5, (3, 0, 0))] {
+            windows.wake(peer);
+            assert_eq!((windows.free(), windows.resting(), windows.bound()), counts, "{peer}");
+        }
+    }
+
+    #[test]
+    fn only_a_shard_with_windows_can_have_too_few() {
+        let window = Window { id: WindowId(2), rkey: 0 };
+        let windows = Windows::new(Way::Windows, vec![window; 2]);
+        assert!(windows.has(2) && !windows.has(3) && !windows.are_for_good());
+        let mut windows = Windows::new(Way::Registration, Vec::new());
+        assert!(windows.has(3) && !windows.are_for_good());
+        let mut grant = Grant::new(Sge::default(), Access::REMOTE_WRITE);
+        assert!(key(&mut windows, &mut grant, 0, || Ok(7)).is_ok());
+        assert_eq!((windows.bound(), windows.out), (0, 1));
+        assert!(windows.retire(grant, &mut Device(|| Ok(0))));
+        let windows = Windows::new(Way::Static(Vec::new()), Vec::new());
+        assert!(windows.has(3) && windows.are_for_good());
+    }
+
+    #[test]
+    fn a_right_is_open_from_its_work_request_until_it_is_invalidated() {
+        let window = Window { id: WindowId(2), rkey: 0x100 };
+        let mut windows = Windows::new(Way::Windows, vec![window]);
+        let mut grant = Grant::new(Sge::default(), Access::REMOTE_WRITE);
+        assert!(grant.is_write());
+        let rkey = key(&mut windows, &mut grant, 0, || Ok(0)).expect("a window").handle;
+        assert_eq!((grant.close(), grant.on_invalidated(rkey)), (None, false), "not open yet");
+        assert!(grant.open().is_some());
+        assert_eq!(grant.close(), Some(SendOp::Invalidate { rkey }));
+        grant.on_unposted();
+        assert_eq!(grant.close(), None);
+        assert!(grant.open().is_some());
+        assert!(!grant.on_invalidated(rkey + 1), "another key");
+        assert!(grant.on_invalidated(rkey));
+        grant.on_unposted();
+        assert_eq!((grant.close(), grant.on_invalidated(rkey)), (None, false), "it has ended");
+        assert!(windows.retire(grant, &mut Device(|| Ok(0))));
+        assert_eq!(windows.free, [Window { rkey, ..window }]);
+        let mut unused = Grant::new(Sge::default(), Access::REMOTE_READ);
+        assert!(!unused.is_write());
+        assert!(key(&mut windows, &mut unused, 0, || Ok(0)).is_ok());
+        assert!(windows.retire(unused, &mut Device(|| Ok(0))));
+        assert_eq!(windows.free, [Window { rkey, ..window }], "its next key is used again");
+    }
 }

@@ -256,3 +256,75 @@ impl Timers {
         self.deadlines.next_cancelled(calls)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timers() -> Timers {
+        Timers::new(&Config::default(), 4, 4)
+    }
+
+    #[test]
+    fn a_look_states_how_many_intervals_have_passed_since_it_was_due() {
+        let mut timers = timers();
+        assert!(timers.is_due(0) && !timers.take_look());
+        assert_eq!(timers.begin_tick(0), Some(1));
+        timers.end_tick(0);
+        assert!(timers.take_look() && !timers.take_look());
+        assert_eq!(timers.begin_tick(TICK - 1), None);
+        assert!(!timers.is_due(TICK - 1) && timers.is_due(TICK) && !timers.take_look());
+        assert_eq!(timers.until_due(TICK - 3), Duration::from_nanos(3));
+        assert_eq!(timers.until_deadline(3, 10), Duration::from_nanos(7));
+        assert_eq!(timers.begin_tick(3 * TICK + 5), Some(3));
+        assert_eq!(timers.begin_tick(4 * TICK + 4), None);
+        assert_eq!(timers.begin_tick(4 * TICK + 5), Some(1));
+    }
+
+    #[test]
+    fn looks_check_all_places_in_turn() {
+        let mut timers = timers();
+        let mut looks = |capacity| timers.places(capacity);
+        assert_eq!([looks(4), looks(4)], [(0..4, 1), (0..4, 1)]);
+        let [first, second] = [PLACES_PER_LOOK, 2 * PLACES_PER_LOOK];
+        let capacity = second + 7;
+        assert_eq!(looks(capacity), (4..first + 4, 3));
+        assert_eq!(looks(capacity), (first + 4..second + 4, 3));
+        assert_eq!(looks(capacity), (second + 4..capacity, 3));
+        assert_eq!(looks(capacity), (0..first, 3));
+    }
+
+    #[test]
+    fn a_stop_has_one_time_limit_and_looks_in_each_turn() {
+        let mut timers = timers();
+        timers.begin_tick(0);
+        timers.end_tick(0);
+        assert!(!timers.is_stopping() && timers.stops_by().is_none() && !timers.is_due(7));
+        timers.stop(7);
+        timers.stop(9);
+        assert_eq!(timers.stops_by(), Some(7 + timers.stop_timeout));
+        timers.end_tick(9);
+        assert!(timers.is_stopping() && timers.is_due(9) && !timers.is_due(8));
+    }
+
+    #[test]
+    fn each_time_limit_is_that_of_the_configuration() {
+        let mut timers = timers();
+        let config = Config::default();
+        let connections = config.connections();
+        let answer = nanos(config.protocol().negotiation_timeout);
+        let [group, connect, stop] =
+            [connections.group_timeout, connections.connect_timeout, connections.stop_timeout]
+                .map(nanos);
+        assert_eq!((timers.group_until(5), timers.patience()), (5 + group, group));
+        assert_eq!(timers.opening_until(5), 5 + connect);
+        assert_eq!(timers.negotiation_until(5), 5 + answer);
+        assert_eq!(timers.farewell_until(5), 5 + stop);
+        assert_eq!(timers.attempt_until(5), 5 + 3 * connect + answer + stop);
+        assert!(!timers.is_answer_late(5, 5 + answer - 1) && timers.is_answer_late(5, 5 + answer));
+        timers.idle_timeout = Some(3);
+        assert!(!timers.is_opening_idle(5, 7) && timers.is_opening_idle(5, 8));
+        timers.idle_timeout = None;
+        assert!(!timers.is_opening_idle(5, u64::MAX));
+    }
+}
