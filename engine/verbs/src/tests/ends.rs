@@ -111,6 +111,22 @@ fn a_device_without_the_last_event_is_awaited_once() {
 }
 
 #[test]
+fn a_device_that_has_reported_the_last_event_once_is_awaited_again() {
+    let mut rig = Rig::new(true);
+    let [first, second, third] = [rig.attach(), rig.attach(), rig.attach()];
+    let pair = rig.queues.pair(first.qp);
+    rig.queues.destroy(first.qp);
+    rig.report(&pair, sys::IBV_EVENT_QP_LAST_WQE_REACHED);
+    rig.hear();
+    assert_eq!((rig.queues.next_event(), rig.pairs_alive()), (None, 2));
+    rig.queues.destroy(second.qp);
+    rig.queues.let_time_pass();
+    assert_eq!((rig.queues.next_event(), rig.pairs_alive()), (None, 1), "it took too long");
+    rig.queues.destroy(third.qp);
+    assert_eq!(rig.pairs_alive(), 1, "it is dying");
+}
+
+#[test]
 fn a_sleep_ends_when_a_queue_pair_is_to_be_destroyed() {
     let mut rig = Rig::new(true);
     let qp = rig.attach();
