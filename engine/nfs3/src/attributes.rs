@@ -141,3 +141,73 @@ fn time(stamp: rustix::fs::StatxTimestamp) -> nfstime3 {
 /// The permission bits of a mode, without the file type.
 pub const PERMISSIONS: u32 = 0o7777;
 const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_its_type_its_permissions_and_its_numbers() {
+        let mut of = Attributes::at(rustix::fs::CWD, b"/").expect("there is a root");
+        for (kind, is) in [
+            (FileType::RegularFile, ftype3::NF3REG),
+            (FileType::Directory, ftype3::NF3DIR),
+            (FileType::BlockDevice, ftype3::NF3BLK),
+            (FileType::CharacterDevice, ftype3::NF3CHR),
+            (FileType::Symlink, ftype3::NF3LNK),
+            (FileType::Socket, ftype3::NF3SOCK),
+            (FileType::Fifo, ftype3::NF3FIFO),
+        ] {
+            of.0.stx_mode = u16::try_from(kind.as_raw_mode()).expect("a mode") | 0o6751;
+            let found = of.fattr();
+            assert_eq!((found.type_ as u32, found.mode), (is as u32, 0o6751), "{kind:?}");
+        }
+        (of.0.stx_nlink, of.0.stx_uid, of.0.stx_gid) = (3, 4, 5);
+        (of.0.stx_size, of.0.stx_blocks, of.0.stx_ino) = (6, 7, 8);
+        (of.0.stx_rdev_major, of.0.stx_rdev_minor) = (9, 10);
+        (of.0.stx_dev_major, of.0.stx_dev_minor) = (11, 12);
+        (of.0.stx_atime.tv_sec, of.0.stx_atime.tv_nsec) = (-1, 13);
+        (of.0.stx_mtime.tv_sec, of.0.stx_mtime.tv_nsec) = (14, 15);
+        (of.0.stx_ctime.tv_sec, of.0.stx_ctime.tv_nsec) = (1 << 32, 16);
+        let found = of.fattr();
+        assert_eq!((found.nlink, found.uid, found.gid), (3, 4, 5));
+        assert_eq!((found.size, found.used, found.fileid), (6, 7 * 512, 8));
+        assert_eq!((found.rdev.specdata1, found.rdev.specdata2), (9, 10));
+        assert_eq!(found.fsid, 11 << 32 | 12);
+        let times = [found.atime, found.mtime, found.ctime].map(|it| (it.seconds, it.nseconds));
+        assert_eq!(times, [(0, 13), (14, 15), (u32::MAX, 16)]);
+        let before = of.before();
+        assert_eq!((before.size, before.mtime.seconds, before.ctime.nseconds), (6, 14, 16));
+        assert_eq!(of.stamps(), (-1, 14));
+        assert_eq!((of.device(), of.links(), of.owner(), of.size()), ((11, 12), 3, 4, 6));
+    }
+
+    #[test]
+    fn a_file_is_another_if_it_was_born_at_another_time() {
+        let mut of = Attributes::at(rustix::fs::CWD, b"/").expect("there is a root");
+        of.0.stx_ino = 7;
+        (of.0.stx_btime.tv_sec, of.0.stx_btime.tv_nsec) = (2, 3);
+        of.0.stx_mask |= StatxFlags::BTIME.bits();
+        assert_eq!(of.id(), FileId { inode: 7, birth: 2_000_000_003 });
+        of.0.stx_mask &= !StatxFlags::BTIME.bits();
+        assert_eq!(of.id(), FileId { inode: 7, birth: 0 }, "its file system does not state it");
+    }
+
+    #[test]
+    fn rights_are_compared_by_all_that_changes_them() {
+        let mut of = Attributes::at(rustix::fs::CWD, b"/").expect("there is a root");
+        let first = of.rights_stamp();
+        assert_eq!(first, of.rights_stamp());
+        of.0.stx_uid ^= 1;
+        assert_ne!(first, of.rights_stamp());
+        of.0.stx_uid ^= 1;
+        of.0.stx_gid ^= 1;
+        assert_ne!(first, of.rights_stamp());
+        of.0.stx_gid ^= 1;
+        of.0.stx_mode ^= 1;
+        assert_ne!(first, of.rights_stamp());
+        of.0.stx_mode ^= 1;
+        of.0.stx_ctime.tv_nsec ^= 1;
+        assert_ne!(first, of.rights_stamp());
+    }
+}
