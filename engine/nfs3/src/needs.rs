@@ -33,12 +33,16 @@ pub fn check(directory: &Path) -> Result<(), NeedError> {
     let opened = open(directory, hold, Mode::empty());
     let directory =
         opened.map_err(|error| NeedError::Directory(directory.display().to_string(), error))?;
-    // On a thread that ends: identities are tried, too.
-    let tried = std::thread::scope(|scope| scope.spawn(|| unmet(&directory)).join());
-    // A panic was reported.
-    match tried.unwrap_or_default() {
-        unmet if unmet.is_empty() => Ok(()),
-        unmet => Err(NeedError::Unmet(unmet)),
+    all_met(|| unmet(&directory))
+}
+
+/// Tries all needs on a thread that ends: identities are tried, too.
+fn all_met(unmet: impl FnOnce() -> Vec<Unmet> + Send) -> Result<(), NeedError> {
+    match std::thread::scope(|scope| scope.spawn(unmet).join()) {
+        Ok(unmet) if unmet.is_empty() => Ok(()),
+        Ok(unmet) => Err(NeedError::Unmet(unmet)),
+        // The panic was reported.
+        Err(_) => Err(NeedError::Panicked),
     }
 }
 
@@ -50,6 +54,8 @@ pub enum NeedError {
     Directory(String, Errno),
     /// The system refuses what the server needs.
     Unmet(Vec<Unmet>),
+    /// Trying has panicked: what the system refuses is not known.
+    Panicked,
 }
 
 /// A need that is not met.
@@ -78,6 +84,11 @@ impl fmt::Display for NeedError {
                     write!(out, "\n  {}: {error}; {}", need.name, need.remedy)
                 })
             }
+            NeedError::Panicked => write!(
+                out,
+                "the check of what the server needs of the system has panicked, which is a defect \
+                 of this program"
+            ),
         }
     }
 }
@@ -290,6 +301,13 @@ mod tests {
         let before = state();
         check(&folder.join("")).expect("the system has all");
         assert_eq!(state(), before);
+    }
+
+    #[test]
+    fn a_check_that_panics_is_not_passed() {
+        let error = all_met(|| panic!("as if an attempt did")).expect_err("nothing is known");
+        assert!(error.to_string().contains("has panicked"), "{error}");
+        assert!(all_met(Vec::new).is_ok());
     }
 
     #[test]
