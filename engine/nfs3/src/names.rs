@@ -1,7 +1,8 @@
 //! Procedures on names: CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK and LOOKUP.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
+use arrayvec::ArrayVec;
 use nfs3_types::nfs3::{
     CREATE3args, CREATE3resfail, CREATE3resok, LINK3args, LINK3resfail, LINK3resok, LOOKUP3args,
     LOOKUP3resfail, LOOKUP3resok, MKDIR3args, MKNOD3args, REMOVE3args, REMOVE3resfail,
@@ -167,18 +168,11 @@ pub fn rename(
     let from = export.find(&arguments.from.dir).map_err(bare)?;
     let to = export.find(&arguments.to.dir).map_err(bare)?;
     let (old, new) = (arguments.from.name.as_ref(), arguments.to.name.as_ref());
-    // A change of a name in a directory that is moved must not span the move, which changes the
-    // directory, too.
-    let inode = |node: &OpenFile| node.id().inode;
-    let moving = ordinary(old)
-        .ok()
-        .and_then(|()| seen_at(&from, old))
-        .map_or(inode(&from), |moving| moving.id().inode);
-    let _alone = export.change_all([inode(&from), inode(&to), moving]);
+    let Alone { moved, _locks } = Alone::for_rename(export, &from, old, &to);
     let (from_before, to_before) = (from.before(), to.before());
     let renamed = ordinary(old).and_then(|()| ordinary(new)).and_then(|()| {
         let storages = [export.storage(&from)?, export.storage(&to)?];
-        let (moved, replaced) = (seen_at(&from, old), seen_at(&to, new));
+        let replaced = seen_at(&to, new);
         who.act(|| renameat(from.fd(), old, to.fd(), new).map_err(status))?;
         // A RENAME between two names of one file does nothing.
         let replaced_id = replaced.as_ref().map(Attributes::id);
@@ -196,6 +190,34 @@ pub fn rename(
     match renamed {
         Ok(()) => Ok(RENAME3resok { fromdir_wcc, todir_wcc }),
         Err(status) => Err((status, RENAME3resfail { fromdir_wcc, todir_wcc })),
+    }
+}
+
+/// No other call changes the directories of a RENAME, or a name in the directory that it moves: such
+/// a change would span the move, which changes that directory, too.
+struct Alone<'a> {
+    /// What is moved.
+    moved: Option<Attributes>,
+    _locks: ArrayVec<MutexGuard<'a, ()>, 3>,
+}
+
+impl<'a> Alone<'a> {
+    fn for_rename(export: &'a Export, from: &OpenFile, old: &[u8], to: &OpenFile) -> Alone<'a> {
+        let is_sound = ordinary(old).is_ok();
+        let look = || if is_sound { seen_at(from, old) } else { None };
+        let inode = |moved: &Option<Attributes>| {
+            moved.as_ref().map_or(from.id().inode, |moved| moved.id().inode)
+        };
+        let mut moved = look();
+        loop {
+            let locks = export.change_all([from.id().inode, to.id().inode, inode(&moved)]);
+            let now = look();
+            if inode(&now) == inode(&moved) {
+                return Alone { moved: now, _locks: locks };
+            }
+            // Before the locks were taken, the name became that of another file.
+            moved = now;
+        }
     }
 }
 
@@ -463,5 +485,44 @@ mod tests {
         // Two names of one directory, whose lock is taken once.
         let arguments = RENAME3args { from: place(b"new"), to: place(b"new") };
         assert!(rename(&export, &Identity::Server, &arguments).is_ok());
+    }
+
+    #[test]
+    fn a_directory_that_gets_the_name_before_it_is_moved_is_not_moved_during_a_change_in_it() {
+        let scratch = Scratch::new();
+        let export = scratch.opened();
+        let (root, path) = (export.nodes().root().clone(), scratch.export());
+        std::fs::create_dir(path.join("old")).expect("made");
+        let first = export.nodes().look_up(&root, b"old").expect("it is there");
+        // One whose changes have a lock of their own.
+        let second = (0..).find_map(|number| {
+            let name = format!("second-{number}");
+            std::fs::create_dir(path.join(&name)).expect("made");
+            let node = export.nodes().look_up(&root, name.as_bytes()).expect("it is there");
+            let locks = export.change_all([&root, &first, &node].map(|it| it.id().inode));
+            (locks.len() == 3).then(|| (name, node.clone()))
+        });
+        let (name, second) = second.expect("inode numbers differ");
+        let place = |name: &'static [u8]| diropargs3 {
+            dir: export.handle(&root),
+            name: filename3(Opaque::borrowed(name)),
+        };
+        let arguments = RENAME3args { from: place(b"old"), to: place(b"new") };
+        std::thread::scope(|scope| {
+            let (names, changing) = (export.change(&root), export.change(&second));
+            let renamed = scope.spawn(|| rename(&export, &Identity::Server, &arguments).is_ok());
+            let give_way = || (0..10_000).for_each(|_| std::thread::yield_now());
+            // It looks the name up, and waits.
+            give_way();
+            std::fs::rename(path.join("old"), path.join("aside")).expect("ours");
+            std::fs::rename(path.join(&name), path.join("old")).expect("ours");
+            drop(names);
+            give_way();
+            let is_moved = path.join("new").exists();
+            drop(changing);
+            assert!(renamed.join().expect("no panic"));
+            assert!(!is_moved);
+        });
+        assert!(path.join("new").exists());
     }
 }
