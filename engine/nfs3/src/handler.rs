@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use rpcrdma_engine::onc::{HeaderRoom, ReplyHeader, RpcProgram};
 use rpcrdma_engine::ulb::{Bound, Protection, nfs3};
-use rpcrdma_engine::{Answer, Call, CloseReason, ConnectionId, Handler, Reply, ShardHandle, Turn};
+use rpcrdma_engine::{
+    Answer, Call, CloseReason, ConnectionId, Handler, Origin, Reply, ShardHandle, Turn,
+};
 
 use crate::arguments::{Arguments, Unusable};
 use crate::at_once;
+use crate::buffers::Buffers;
 use crate::call::{CallOutcome, CallTask};
 use crate::drc::{self, Drc, RepeatVerdict, Said};
 use crate::export::Export;
@@ -24,6 +27,7 @@ pub struct NfsHandler {
     answers: Arc<AnswerQueue>,
     /// Jobs that wait for registered memory, which is available only during a turn.
     without_memory: VecDeque<Job>,
+    buffers: Buffers<Origin>,
     /// Answers that wait for a send slot.
     done: VecDeque<FinishedJob>,
     /// Says that the shard serves.
@@ -37,6 +41,7 @@ impl NfsHandler {
         export: Arc<Export>,
         drc: Arc<Drc<Waiter>>,
         queue: Arc<JobQueue>,
+        buffers: Buffers<Origin>,
         serves: Serves,
     ) -> NfsHandler {
         NfsHandler {
@@ -45,6 +50,7 @@ impl NfsHandler {
             queue,
             answers: Arc::new(AnswerQueue::new(shard)),
             without_memory: VecDeque::new(),
+            buffers,
             done: VecDeque::new(),
             _serves: serves,
         }
@@ -92,6 +98,26 @@ impl NfsHandler {
             self.queue.put(job, &self.drc);
         }
         answer
+    }
+
+    /// Gives memory to the jobs that wait for it, in their order, and begins them. Those of a client
+    /// that has its share go on waiting.
+    fn begin_reads(&mut self, turn: &mut Turn<'_>) {
+        let mut waiting = 0;
+        while let Some(job) = self.without_memory.get(waiting) {
+            let client = turn.address(job.waiter.ticket.peer()).map(|address| address.origin());
+            let buffer = client.and_then(|client| self.buffers.take(client, turn));
+            let job = buffer.is_some().then(|| self.without_memory.remove(waiting)).flatten();
+            let Some(mut job) = job else {
+                waiting += 1;
+                continue;
+            };
+            job.task.into = buffer;
+            match at_once::execute(&self.export, &mut job.task) {
+                Some(outcome) => self.done.push_back(job.waiter.done(outcome)),
+                None => self.queue.put(job, &self.drc),
+            }
+        }
     }
 
     /// Sends the replies of finished jobs.
@@ -145,15 +171,10 @@ impl Handler for NfsHandler {
     }
 
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
-        while !self.without_memory.is_empty()
-            && let Some(buffer) = turn.buffer()
-            && let Some(mut job) = self.without_memory.pop_front()
-        {
-            job.task.into = Some(buffer);
-            match at_once::execute(&self.export, &mut job.task) {
-                Some(outcome) => self.done.push_back(job.waiter.done(outcome)),
-                None => self.queue.put(job, &self.drc),
-            }
+        self.begin_reads(turn);
+        if !self.without_memory.is_empty() {
+            self.buffers.count_returned(turn);
+            self.begin_reads(turn);
         }
         self.answer(turn);
     }

@@ -40,6 +40,7 @@
 mod arguments;
 mod at_once;
 mod attributes;
+mod buffers;
 mod call;
 mod changes;
 mod credentials;
@@ -83,6 +84,7 @@ use std::sync::Arc;
 use nfs3_types::nfs3::nfs_fh3;
 use rpcrdma_engine::{Address, Config, ConfigError, Engine, EngineThread, Provider, ShardHandle};
 
+use buffers::Buffers;
 pub use credentials::Squash;
 use drc::Drc;
 pub use export::Options;
@@ -130,6 +132,7 @@ impl<P: Provider> Server<P> {
         needs::check(&options.directory)?;
         let export = Arc::new(Export::open(options, DataLimits::of(&config))?);
         let credits = config.connections().credits.value() as usize;
+        let buffers = config.app().bulk.count.as_usize();
         let (drc, queue) = (Arc::new(Drc::new(credits)), Arc::new(JobQueue::default()));
         let (mut engine, serving) = (Engine::new(provider, config)?, Serving::default());
         let shards = engine.start({
@@ -137,7 +140,8 @@ impl<P: Provider> Server<P> {
             let (drc, queue) = (drc.clone(), queue.clone());
             move |shard| {
                 let (export, serves) = (export.clone(), serving.begin());
-                NfsHandler::new(shard, export, drc.clone(), queue.clone(), serves)
+                let buffers = Buffers::new(buffers);
+                NfsHandler::new(shard, export, drc.clone(), queue.clone(), buffers, serves)
             }
         })?;
         let address = engine.listen(listen)?;

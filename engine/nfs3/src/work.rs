@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use rpcrdma_engine::{ConnectionId, ShardHandle, Ticket};
+use rpcrdma_engine::{ConnectionId, Origin, ShardHandle, Ticket};
 use rpcrdma_mempool::file_size;
 
 use crate::call::{CallOutcome, CallTask, WriteData};
@@ -47,6 +47,12 @@ impl Job {
         }
         let heir = self.repeat.as_ref().and_then(|call| drc.hand_over(call));
         heir.map(|heir| self.waiter = heir).is_some()
+    }
+
+    /// Where its call came from, if its answer must be stored: so it is with all data that are
+    /// copied.
+    fn origin(&self) -> Option<Origin> {
+        self.repeat.as_ref().map(Fingerprint::origin)
     }
 
     /// The number of copied bytes of its data.
@@ -208,17 +214,33 @@ impl JobQueue {
 }
 
 impl Jobs {
-    /// Whether there is no room for the copied data of a job. One connection leaves half of it to
-    /// the others, and one job always finds room.
+    /// Whether there is no room for the copied data of a job. The jobs are counted only when half
+    /// of the room is used.
     fn are_too_many(&self, job: &Job) -> bool {
-        let (more, client) = (job.copied(), job.waiter.connection());
-        if more == 0 {
+        let more = job.copied();
+        if more == 0 || self.copied + more <= COPIED_MAX / 2 {
             return false;
         }
-        let own = self.waiting.iter().filter(|other| other.waiter.connection() == client);
-        let own: usize = own.map(Job::copied).sum();
-        let exceeds = |copied, max| copied > 0 && copied + more > max;
-        exceeds(self.copied, COPIED_MAX) || exceeds(own, COPIED_MAX / 2)
+        let own = self.waiting.iter().filter(|other| other.origin() == job.origin());
+        let used = CopiedBytes { all: self.copied, own: own.map(Job::copied).sum() };
+        !used.leave_room_for(more)
+    }
+}
+
+/// The copied bytes of waiting jobs.
+#[derive(Debug, Clone, Copy)]
+struct CopiedBytes {
+    all: usize,
+    /// Those of one client.
+    own: usize,
+}
+
+impl CopiedBytes {
+    /// Whether the client may have more. It leaves half of the room to the others, and one job
+    /// always finds room.
+    fn leave_room_for(self, more: usize) -> bool {
+        let fits = |copied, max| copied == 0 || copied + more <= max;
+        fits(self.all, COPIED_MAX) && fits(self.own, COPIED_MAX / 2)
     }
 }
 
@@ -292,3 +314,19 @@ fn end(waiter: Waiter, repeat: Option<Fingerprint>, outcome: CallOutcome, drc: &
 /// The maximum number of copied bytes of the data of all waiting calls. Placed data are in
 /// registered memory and do not count; data in a message that was fetched as a whole do.
 pub const COPIED_MAX: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_leaves_half_of_the_room_to_others() {
+        let fits = |own, others, more| CopiedBytes { all: own + others, own }.leave_room_for(more);
+        let half = COPIED_MAX / 2;
+        assert!(fits(half - 1, 0, 1) && !fits(half, 0, 1), "alone");
+        assert!(fits(0, half, half) && !fits(1, half, half), "beside one that has its half");
+        assert!(!fits(0, COPIED_MAX, 1), "no room is left");
+        assert!(fits(0, 0, COPIED_MAX + 1), "the only job");
+        assert!(fits(0, 1, COPIED_MAX - 1) && !fits(0, 1, COPIED_MAX));
+    }
+}
