@@ -198,7 +198,9 @@ impl<W: Waits> Drc<W> {
         calls.forget(forgotten);
     }
 
-    /// Drops the waiting repetitions whose connections have ended.
+    /// Drops the waiting repetitions whose connections have ended. Looks at all known calls, once for
+    /// each end of a connection: at most twice as many as credits, for each connection that is open
+    /// or among the last that ended, and those in execution.
     pub fn let_go(&self, is_gone: impl Fn(&W) -> bool) {
         for state in lock(&self.calls).known.values_mut() {
             if let RepeatState::Open { waiting, .. } = state {
