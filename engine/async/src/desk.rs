@@ -41,14 +41,19 @@ impl Desk {
         Desk { shared, jobs, queue, open, waiting: Waiting::default() }
     }
 
-    /// Takes calls, and passes them to the session, as many as it takes, but not for long. True if
-    /// there were any.
-    pub fn submit<P: Provider>(&mut self, session: &mut Session<P>) -> bool {
-        let mut busy = false;
+    /// Takes the calls that tasks have made, but not for long. True if there were any.
+    pub fn take(&mut self) -> bool {
+        let mut is_any = false;
         for job in (0..JOBS_PER_TURN).map_while(|_| self.jobs.try_recv().ok()) {
             self.queue.push(job);
-            busy = true;
+            is_any = true;
         }
+        is_any
+    }
+
+    /// Passes calls to the session, as many as it takes, but not for long. True if there were any.
+    pub fn submit<P: Provider>(&mut self, session: &mut Session<P>) -> bool {
+        let mut busy = false;
         for _ in 0..JOBS_PER_TURN {
             let Some(job) = self.queue.pop() else { break };
             if let Some(job) = self.hand_over(job, session) {
@@ -193,5 +198,5 @@ impl Drop for Desk {
     }
 }
 
-/// Calls that are taken from the queue between two polls.
+/// Calls that are taken, and calls that are passed on, between two polls.
 const JOBS_PER_TURN: usize = 64;

@@ -51,8 +51,10 @@ impl<P: Provider> Poller<P> {
     pub fn turn(&mut self, now: u64) -> bool {
         let Poller { desk, session, .. } = self;
         let mut busy = desk.cancel(session);
-        busy |= desk.submit(session);
+        // One that is late already is not sent.
+        busy |= desk.take();
         busy |= desk.end_late(session, now);
+        busy |= desk.submit(session);
         busy |= session.poll(now, |done| desk.complete(done));
         if let Some(event) = session.next_event() {
             self.report(event);

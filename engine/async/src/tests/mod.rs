@@ -22,7 +22,7 @@ use rpcrdma_tests::setup::{checked, small};
 
 use crate::poller::Poller;
 use crate::shared::Outcome;
-use crate::{AsyncClient, AsyncOptions, Request};
+use crate::{AsyncClient, AsyncError, AsyncOptions, Request};
 
 /// What a call asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,6 +136,15 @@ impl Town {
         town
     }
 
+    /// Without a server, and with so many places for calls on their way to the thread, and for calls
+    /// that wait in the session.
+    fn without_server(queued_calls: usize, waiting_calls: usize) -> Town {
+        let options = SessionOptions { waiting_calls, ..SessionOptions::default() };
+        let mut town = Town::new(queued_calls, &options);
+        town.kill();
+        town
+    }
+
     fn begin(&mut self) {
         let (engine, mut control) =
             Engine::without_threads(self.fabric.clone(), checked(&raw())).expect("an engine");
@@ -163,7 +172,10 @@ impl Town {
             shard.poll_once(self.now);
         }
         self.calling.0.step(Duration::ZERO);
-        self.poller.turn(self.now);
+        if !self.poller.turn(self.now) {
+            let Poller { desk, session, .. } = &mut self.poller;
+            assert!(!desk.submit(session), "a thread that may sleep has passed on what it can");
+        }
         self.poller.is_over();
     }
 
@@ -234,6 +246,11 @@ fn item(reader: &mut PayloadReader<'_>, placed: Vec<u8>) -> Vec<u8> {
 
 /// Every byte that is read.
 const FILL: u8 = 7;
+
+/// Why a call failed.
+fn why(outcome: Outcome) -> AsyncError {
+    outcome.expect_err("it has failed").why()
+}
 
 /// What has become of a call, if it is over.
 fn ended(call: &mut Pending) -> Option<Outcome> {

@@ -7,7 +7,6 @@ use std::task::{Context, Wake, Waker};
 use rpcrdma_engine::{Armed, CallError, CloseReason, Execution, Resend, SessionOptions};
 
 use super::*;
-use crate::AsyncError;
 
 /// Counts how often it is woken.
 #[derive(Default)]
@@ -17,10 +16,6 @@ impl Wake for Bell {
     fn wake(self: Arc<Bell>) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
-}
-
-fn why(outcome: Outcome) -> AsyncError {
-    outcome.expect_err("it has failed").why()
 }
 
 #[test]
@@ -86,7 +81,7 @@ fn a_call_made_after_the_thread_has_looked_for_calls_keeps_it_awake() {
     let now = town.now;
     while town.poller.turn(now) {}
     let Poller { desk, session, .. } = &mut town.poller;
-    assert!(!desk.submit(session));
+    assert!(!desk.take());
     assert!(ended(&mut call).is_none());
     assert!(session.poll(now, |_| {}), "the poll reads that it was woken, and says so");
     assert!(town.end(&mut call).is_ok());
@@ -105,9 +100,7 @@ fn a_call_that_is_dropped_before_the_thread_takes_it_is_not_sent() {
 
 #[test]
 fn a_thread_that_has_taken_many_calls_looks_for_more() {
-    let options = SessionOptions { waiting_calls: 300, ..SessionOptions::default() };
-    let mut town = Town::new(300, &options);
-    town.kill();
+    let mut town = Town::without_server(300, 300);
     let mut calls: Vec<_> = (0..300).map(|at| town.call(Ask::Number.write(at))).collect();
     calls.iter_mut().for_each(|call| assert!(ended(call).is_none()));
     let now = town.now;
@@ -117,9 +110,7 @@ fn a_thread_that_has_taken_many_calls_looks_for_more() {
 
 #[test]
 fn calls_wait_for_a_place_in_the_queue() {
-    let options = SessionOptions { waiting_calls: 3, ..SessionOptions::default() };
-    let mut town = Town::new(2, &options);
-    town.kill();
+    let mut town = Town::without_server(2, 3);
     let mut calls: Vec<_> = (0..40).map(|at| town.call(Ask::Number.write(at))).collect();
     for _ in 0..100 {
         calls.iter_mut().for_each(|call| assert!(ended(call).is_none()));
