@@ -19,7 +19,8 @@ use crate::shard::rdma::windows::Exposer;
 use crate::stats::latency::ProcedureKey;
 
 /// Identifies a call that was made: to cancel it ([`Turn::cancel`](crate::Turn::cancel)), and to
-/// repeat it with the same xid.
+/// repeat it with the same xid. With another client or shard it finds no call: the xids of each
+/// begin elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CallHandle {
     pub(crate) peer: ConnectionId,

@@ -143,9 +143,10 @@ impl<P: Provider> Session<P> {
         if !lines.has_addresses() {
             return Err(SetupError::Config("a session has at least one address".into()));
         }
+        let shard = client.handle().shard();
         let state = SessionState {
             lines,
-            calls: Calls::new(options.waiting_calls, options.waiting_bytes),
+            calls: Calls::new(options.waiting_calls, options.waiting_bytes, shard),
             draft: OwnedCall::new(),
             events: VecDeque::with_capacity(EVENTS_MAX),
             due: 0,

@@ -13,6 +13,7 @@ use rpcrdma_proto::CallId;
 
 use crate::error::{CallError, Execution, Sent};
 use crate::message::owned_call::OwnedCall;
+use crate::scatter::scattered;
 use crate::shard::peers::ConnectionId;
 
 /// What becomes of a call that was sent when its connection is lost.
@@ -61,7 +62,8 @@ pub(super) enum State {
     },
 }
 
-/// Identifies a call of a session, to cancel it.
+/// Identifies a call of a session, to cancel it. With another session it finds no call: the numbers
+/// of its calls begin elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionCallId {
     index: u32,
@@ -78,11 +80,11 @@ pub(super) struct Calls {
     waiting_bytes: usize,
     waiting_max: usize,
     waiting_bytes_max: usize,
-    /// Waiting calls that have an xid: no other call may take it meanwhile.
-    keeping_xid: usize,
     /// No deadline of a waiting call is earlier.
     earliest: u64,
     next_order: u64,
+    /// The first generation of each place: that of another session differs.
+    first_generation: u32,
 }
 
 impl Record {
@@ -132,8 +134,8 @@ impl Record {
 }
 
 impl Calls {
-    /// No calls; so many may wait, with so many bytes.
-    pub fn new(waiting_max: usize, waiting_bytes_max: usize) -> Calls {
+    /// No calls, of the session of a shard; so many may wait, with so many bytes.
+    pub fn new(waiting_max: usize, waiting_bytes_max: usize, shard: u32) -> Calls {
         Calls {
             records: Vec::new(),
             free: Vec::new(),
@@ -141,9 +143,9 @@ impl Calls {
             waiting_bytes: 0,
             waiting_max,
             waiting_bytes_max,
-            keeping_xid: 0,
             earliest: u64::MAX,
             next_order: 0,
+            first_generation: scattered(shard.into()),
         }
     }
 
@@ -172,7 +174,7 @@ impl Calls {
 
     #[cold]
     fn grow(&mut self) -> u32 {
-        self.records.push(Record::default());
+        self.records.push(Record { generation: self.first_generation, ..Record::default() });
         // Each place returns without an allocation.
         self.free.reserve(self.records.capacity());
         self.records.len() as u32 - 1
@@ -238,7 +240,6 @@ impl Calls {
         let order = record.order;
         let at = self.waiting.partition_point(|at| self.records[*at as usize].order <= order);
         self.waiting_bytes += record.call.held();
-        self.keeping_xid += usize::from(record.xid.is_some());
         self.earliest = self.earliest.min(record.waits_until());
         self.waiting.insert(at, index);
         self.records[index as usize].state = State::Waiting;
@@ -253,15 +254,13 @@ impl Calls {
     pub fn leave(&mut self, index: u32) {
         let Some(at) = self.waiting.iter().position(|of| *of == index) else { return };
         self.waiting.remove(at);
-        let Record { call, xid, .. } = &self.records[index as usize];
-        self.waiting_bytes -= call.held();
-        self.keeping_xid -= usize::from(xid.is_some());
+        self.waiting_bytes -= self.records[index as usize].call.held();
         if self.waiting.is_empty() {
             self.earliest = u64::MAX;
         }
     }
 
-    /// Whether a waiting call will be sent with this xid.
+    /// Whether a waiting call will be sent with this xid: no other call may take it meanwhile.
     pub fn keeps_xid(&self, xid: u32) -> bool {
         self.waiting.iter().any(|at| self.records[*at as usize].xid == Some(xid))
     }
@@ -305,6 +304,7 @@ impl Calls {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use rpcrdma_proto::Refusal;
 
     use super::*;
 
@@ -446,7 +446,6 @@ mod tests {
             let first = waiting().min_by_key(|it| it.order);
             assert_eq!(calls.first(), first.map(|it| it.index));
             assert_eq!((calls.has_waiting(), calls.open()), (first.is_some(), known.len()));
-            assert_eq!(calls.keeping_xid > 0, waiting().any(|it| it.xid.is_some()));
             for it in known.iter() {
                 assert_eq!(calls.find(it.id), Some(it.index));
                 let is_kept = it.is_waiting && it.xid.is_some();
@@ -457,11 +456,35 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_was_sent_on_an_earlier_connection_is_in_every_error_until_the_call_is_over() {
+        let refused = CallError::FormRefused(Refusal::InvalOption, Execution::NotExecuted);
+        let known = |it: &Record| (it.execution(), it.failed(refused).execution());
+        let mut record = Record { state: State::Waiting, ..Record::default() };
+        assert_eq!(known(&record), (Execution::NotExecuted, Execution::NotExecuted));
+        record.was_sent = true;
+        assert_eq!(known(&record), (Execution::Unknown, Execution::Unknown));
+        record.forget();
+        assert_eq!(known(&record), (Execution::NotExecuted, Execution::NotExecuted));
+    }
+
+    #[test]
+    fn the_name_of_a_call_finds_none_of_another_session() {
+        let mut sessions = [1, 2].map(|shard| Calls::new(WAITING_MAX, BYTES_MAX, shard));
+        let ids = sessions.each_mut().map(|calls| {
+            let index = calls.keep(0, Resend::Never, &mut OwnedCall::new());
+            calls.id(index)
+        });
+        for (calls, at) in sessions.iter().zip(0..) {
+            assert_eq!([0, 1].map(|of| calls.find(ids[of]).is_some()), [at == 0, at == 1]);
+        }
+    }
+
     proptest! {
         /// Order, room, xids, deadlines and names are those of a plain list.
         #[test]
         fn calls_behave_as_a_list(events in prop::collection::vec((0_u8..9, 0_usize..1000), 1..300)) {
-            let calls = Calls::new(WAITING_MAX, BYTES_MAX);
+            let calls = Calls::new(WAITING_MAX, BYTES_MAX, 0);
             let mut both = Both { calls, known: Vec::new(), over: Vec::new(), begun: 0, now: 0 };
             for (event, which) in events {
                 both.step(event, which);
