@@ -36,8 +36,9 @@ pub enum SessionEvent {
         again_in: Duration,
     },
     /// A connection was not made, and no later attempt can succeed without a change of the program
-    /// or of a configuration: this address is not tried again. A session whose addresses are all
-    /// given up ends its calls with [`SessionError::NoConnection`](super::SessionError).
+    /// or of a configuration: this address is not tried again, unless another attempt, which is
+    /// under way, connects to it. A session whose addresses are all given up ends its calls with
+    /// [`SessionError::NoConnection`](super::SessionError).
     GivenUp {
         /// Where to.
         address: Address,

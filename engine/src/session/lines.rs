@@ -5,7 +5,8 @@
 //!    ▲                              └── on_refused: the next address  │        after a delay
 //!    └── behind the last address, after a delay ◀────────────────────┴── it had not lasted
 //! ```
-//! An address on which no attempt can succeed is given up. Without addresses a line stays down.
+//! An address on which no attempt can succeed is given up, until one under way succeeds. Without
+//! addresses a line stays down.
 
 use rpcrdma_provider::{Address, ConnectId};
 
@@ -144,7 +145,10 @@ impl Lines {
         let at = self.attempt(id)?;
         self.lines[at].state = LineState::Up { peer, since: now };
         self.up += 1;
-        Some(self.targets[self.lines[at].address].address)
+        let target = &mut self.targets[self.lines[at].address];
+        // An attempt can succeed after all.
+        target.is_given_up = false;
+        Some(target.address)
     }
 
     /// An attempt has failed. `None` if it is not one of these.
@@ -318,6 +322,17 @@ mod tests {
     }
 
     #[test]
+    fn an_address_that_another_line_has_given_up_is_passed_over() {
+        let mut lines = lines(2, 2);
+        // The second address is next for both.
+        lines.failed(0, true, 0);
+        lines.failed(1, true, 0);
+        assert_eq!(lines.due(0), Some((0, address(1))));
+        lines.failed(0, false, 0);
+        assert_eq!(lines.due(0), Some((1, address(0))));
+    }
+
+    #[test]
     fn an_address_that_has_a_connection_is_not_given_up() {
         let mut lines = lines(1, 2);
         lines.connecting(0, ConnectId(1));
@@ -339,6 +354,9 @@ mod tests {
         lines.on_connect(ConnectId(2), peer(0), 0).expect("ours");
         assert!(!lines.are_over());
         lines.on_close(peer(0), 10_000).expect("ours");
+        assert!(!lines.are_over(), "the address could be connected to");
+        let (line, _) = lines.due(20_000).expect("it is due");
+        lines.failed(line, false, 20_000);
         assert!(lines.are_over());
     }
 
