@@ -319,8 +319,13 @@ impl<'a> CallBuilder<'a> {
     #[inline(always)]
     fn send_short(&mut self, with: CallWith) -> bool {
         let (id, reply_payload_max) = (self.id, self.reply_payload_max);
-        let Parts { outbox, ledger, .. } = self.payload.parts();
-        outbox.send_short(self.peer, ledger, ShortSend::Call { id, reply_payload_max, with })
+        let Parts { outbox, ledger, stats, .. } = self.payload.parts();
+        let short = ShortSend::Call { id, reply_payload_max, with };
+        let is_sent = outbox.send_short(self.peer, ledger, short);
+        if is_sent {
+            stats.calls_out.add(1);
+        }
+        is_sent
     }
 
     /// Sends a call with a single DDP item or result; false if the call is not one.
@@ -344,8 +349,13 @@ impl<'a> CallBuilder<'a> {
     fn send_continued(&mut self, with: CallWith) -> bool {
         let (id, reply_payload_max) = (self.id, self.reply_payload_max);
         let short = ShortSend::Call { id, reply_payload_max, with };
-        let Parts { outbox, ledger, .. } = self.payload.parts();
-        matches!(with, CallWith::Item(_)) && outbox.send_continued(self.peer, ledger, short)
+        let Parts { outbox, ledger, stats, .. } = self.payload.parts();
+        let is_sent =
+            matches!(with, CallWith::Item(_)) && outbox.send_continued(self.peer, ledger, short);
+        if is_sent {
+            stats.calls_out.add(1);
+        }
+        is_sent
     }
 
     /// Sends any other call, or determines why it cannot be sent.

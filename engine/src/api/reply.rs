@@ -175,10 +175,15 @@ impl<'a> Reply<'a> {
     /// Sends a short message; false if the reply is not one.
     #[inline(always)]
     fn send_short(&mut self) -> bool {
-        match self.asked {
-            Some(asked) if !asked.is_single() => send_asked(self.payload.parts(), self.peer, asked),
-            _ => send_plain(self.payload.parts(), self.peer, &ReplyTo::plain(self.xid)),
+        let parts = self.payload.parts();
+        let is_sent = match self.asked {
+            Some(asked) if !asked.is_single() => send_asked(parts, self.peer, asked),
+            _ => send_plain(parts, self.peer, &ReplyTo::plain(self.xid)),
+        };
+        if is_sent {
+            parts.stats.replies_out.add(1);
         }
+        is_sent
     }
 
     /// The reply was sent as a short message: nothing remains to be returned.

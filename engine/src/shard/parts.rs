@@ -177,7 +177,7 @@ impl Parts {
         outbox.begin(RpcPrefix { xid: to.xid, kind: MsgType::Reply });
         outbox.put(&ReplyHeader::accepted(AcceptStatus::SystemError).bytes());
         // It is counted as a refusal, not as a reply.
-        let is_sent = outbox.send_uncounted(peer, ledger, ShortSend::Reply { to, item: None });
+        let is_sent = outbox.send_short(peer, ledger, ShortSend::Reply { to, item: None });
         if !is_sent {
             outbox.abandon();
         }

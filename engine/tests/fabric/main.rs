@@ -1,6 +1,7 @@
 //! The tests of the engine on the software fabric, or without any device: one program, because linking
 //! takes longer than running.
 
+mod api;
 mod configured;
 mod deadlines;
 mod device_events;

@@ -30,7 +30,7 @@ const PARTS: [(&str, &str); 18] = [
 ];
 
 /// Where the scenarios of the suite become tests of the fabric, in any version and in version one.
-const SCENARIOS: [&str; 2] = ["auto::", "version_one::"];
+const SCENARIOS: [&str; 2] = ["api::auto::", "api::version_one::"];
 
 /// How cargo selects a test program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -210,7 +210,7 @@ fn scenario(root: &Path, room: &str, name: &str) -> Result<Test, String> {
     let is_there = text.is_ok_and(|text| text.contains(&format!("pub fn {name}<")));
     match (is_listed, is_there) {
         (true, true) => {
-            let program = test(&root.join("engine"), "api")?;
+            let program = test(&root.join("engine"), "fabric")?;
             Ok(Test { program, path: format!("{room}::{name}"), is_scenario: true })
         }
         (false, _) => Err("not in the list of the suite".into()),

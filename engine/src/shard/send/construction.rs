@@ -199,24 +199,10 @@ impl Outbox {
     }
 
     /// Sends the message as a short one: plain, or with a single item. False, without changes, if
-    /// it must take the general way. After true nothing remains to be returned.
+    /// it must take the general way. After true nothing remains to be returned; the caller counts
+    /// the message.
     #[inline(always)]
     pub fn send_short(
-        &mut self,
-        peer: &mut Peer,
-        ledger: &mut ShardLedger,
-        short: ShortSend<'_>,
-    ) -> bool {
-        let is_sent = self.send_uncounted(peer, ledger, short);
-        if is_sent {
-            self.count(&short);
-        }
-        is_sent
-    }
-
-    /// As [`Outbox::send_short`], of a message that the caller counts.
-    #[inline(always)]
-    pub fn send_uncounted(
         &mut self,
         peer: &mut Peer,
         ledger: &mut ShardLedger,
@@ -245,21 +231,11 @@ impl Outbox {
         let Some(len) = self.batch.slot().map(SendSlot::appended) else { return false };
         let means = (self.gather_means(), HEADROOM as u32);
         let Some(plan) = peer.conn.begin_continued(ledger, len, short, means) else { return false };
-        self.count(&short);
         let slot = self.batch.take().expect("its length was just read");
         if let Some(message) = core::mem::take(&mut self.draft).message {
             self.enqueue_continued(peer, (message, slot, len), &plan);
         }
         true
-    }
-
-    /// Counts a message that is sent.
-    #[inline(always)]
-    fn count(&self, short: &ShortSend<'_>) {
-        match short {
-            ShortSend::Call { .. } => self.stats.calls_out.add(1),
-            ShortSend::Reply { .. } => self.stats.replies_out.add(1),
-        }
     }
 
     /// Collects all written parts in one message, to be laid out.
