@@ -168,3 +168,31 @@ const OPENED: Opened = Opened {
     made_with: "the fabric was made with",
     from_config: "Fabric::from_config",
 };
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fabric_keeps_no_more_ports_than_are_open() {
+        let fabric = Fabric::new();
+        let attr = QueueAttr {
+            srq_depth: 1,
+            cq_depth: 2,
+            qp_max: 1,
+            send_depth: 1,
+            send_sge: 1,
+            recv_sge: 1,
+        };
+        let open = || fabric.open_queues(&attr).expect("allowed");
+        let kept = || fabric.0.ports.lock().expect("no test has panicked").len();
+        let first = open();
+        for _ in 0..3 {
+            drop(open());
+        }
+        assert_eq!((kept(), fabric.in_use().queues), (2, 1), "the last is forgotten by the next");
+        let _last = open();
+        drop(first);
+        assert_eq!((kept(), fabric.in_use().queues), (2, 1));
+    }
+}

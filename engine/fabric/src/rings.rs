@@ -118,6 +118,7 @@ mod tests {
     use rpcrdma_transport::keys::KeyCache;
 
     use super::*;
+    use crate::FabricOptions;
 
     fn no_keys() -> KeyCache {
         KeyCache::of(Arc::default())
@@ -132,5 +133,21 @@ mod tests {
         tx.withdraw(0);
         tx.settle();
         assert_eq!(rx.fetch(0, || ()), None);
+    }
+
+    #[test]
+    fn two_ports_have_one_link_as_long_as_one_holds_it() {
+        let device = Arc::new(Device::new("fabric", FabricOptions::default().settings(), None));
+        let links = Links::new(device, Size { slots: 2, is_delayed: false, first: 0 });
+        let [a, b, c] = [1, 2, 3].map(|id| Arc::new(Port::new(id, 1).expect("a port")));
+        let made = || links.made.lock().expect("no test has panicked").len();
+        let one = links.between([&a, &b]);
+        let other = links.between([&a, &c]);
+        assert_eq!(made(), 2, "a link that is held is kept when another is made");
+        assert!(Arc::ptr_eq(&one, &links.between([&a, &b])));
+        assert!(!Arc::ptr_eq(&one, &other) && one.id != other.id);
+        drop((one, other));
+        let _third = links.between([&b, &c]);
+        assert_eq!(made(), 1, "those that are not held are forgotten");
     }
 }

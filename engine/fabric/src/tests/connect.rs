@@ -22,7 +22,9 @@ fn private_data_goes_both_ways_and_ports_are_given_out() {
     let one = server.listen("10.0.0.1:0".parse().unwrap()).unwrap();
     let other = server.listen("10.0.0.1:0".parse().unwrap()).unwrap();
     let port = |at: Address| at.as_ip().expect("an IP address").port();
-    assert!(port(one) != 0 && port(other) != 0 && one != other);
+    assert!(one != other);
+    // RFC 6335 6: the ports that nothing is registered at.
+    assert!(port(one) >= 49_152 && port(other) >= 49_152, "{one} {other}");
     let param = ConnParam { private: &[7; 56], rnr_retry: 7, send_timeout: None };
     let id = client.connect(other, &a.queues.handle(), &param).unwrap();
     let Some(CmEvent::Request { request, from, private }) = next(&mut server) else { panic!() };
@@ -33,6 +35,9 @@ fn private_data_goes_both_ways_and_ports_are_given_out() {
         panic!()
     };
     assert_eq!((connected, private.as_slice()), (id, &[1, 2, 3][..]));
+    client.connect(other, &a.queues.handle(), &param).unwrap();
+    let Some(CmEvent::Request { from: second, .. }) = next(&mut server) else { panic!() };
+    assert!(port(from) >= 49_152 && port(second) >= 49_152 && from != second, "{from} {second}");
 }
 
 #[test]
