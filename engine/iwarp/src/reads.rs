@@ -185,3 +185,107 @@ impl Read {
 /// The first key of a sink. Keys of memory that a peer may write or read are given by the
 /// transport; a Response uses no other than that of the oldest Read.
 const FIRST: u32 = 0x0100_0000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads of `len` bytes at the positions 0, 1 and so on. Returns the keys of their sinks, too.
+    fn reads(count: u64, len: u32) -> (Reads, Vec<u32>) {
+        let mut body = Body::empty();
+        body.header.byte_len = len;
+        let mut reads = Reads::new(1);
+        let stags = (0..count).map(|position| reads.begin(Some(position), &body)).collect();
+        (reads, stags)
+    }
+
+    fn outcomes(reads: &Reads, count: u64) -> Vec<Option<Result<(), Refusal>>> {
+        (0..count).map(|position| reads.outcome(position)).collect()
+    }
+
+    const GONE: Option<Result<(), Refusal>> = Some(Err(Refusal::Gone));
+    const REFUSED: Option<Result<(), Refusal>> = Some(Err(Refusal::Access));
+
+    #[test]
+    fn requests_that_are_not_sent_end_and_those_before_them_do_not() {
+        let (mut reads, _) = reads(3, 1);
+        reads.end_from(1);
+        assert_eq!(outcomes(&reads, 3), [None, GONE, GONE]);
+        // What has ended is not refused, and is not refused instead of what has not.
+        reads.refuse_next();
+        reads.refuse_next();
+        reads.end_from(0);
+        assert_eq!(outcomes(&reads, 3), [REFUSED, GONE, GONE]);
+    }
+
+    #[test]
+    fn the_read_that_begins_a_connection_has_no_position() {
+        let mut reads = Reads::new(1);
+        assert_eq!(reads.begin(None, &Body::empty()), FIRST);
+        assert_eq!(reads.begin(Some(0), &Body::empty()), FIRST + 1);
+        reads.end_from(0);
+        assert_eq!(outcomes(&reads, 2), [GONE, None]);
+        reads.free_before(1);
+        assert_eq!(reads.waiting.len(), 2, "the first has no answer yet");
+        reads.refuse_next();
+        reads.free_before(0);
+        assert_eq!(reads.waiting.len(), 1);
+        reads.free_before(1);
+        assert!(reads.waiting.is_empty());
+    }
+
+    #[test]
+    fn slots_are_freed_up_to_a_position_and_up_to_the_oldest_without_an_answer() {
+        let (mut reads, _) = reads(4, 1);
+        (0..2).for_each(|_| reads.refuse_next());
+        reads.free_before(1);
+        assert_eq!(outcomes(&reads, 4), [None, REFUSED, None, None]);
+        reads.free_before(4);
+        assert_eq!(reads.waiting.len(), 2);
+        assert_eq!(outcomes(&reads, 4), [None; 4]);
+    }
+
+    #[test]
+    fn a_read_that_is_withdrawn_is_gone_and_its_responses_are_still_expected() {
+        let (mut reads, stags) = reads(3, 4);
+        reads.withdraw(1);
+        assert_eq!(outcomes(&reads, 3), [None, GONE, None]);
+        reads.free_before(3);
+        assert_eq!(reads.waiting.len(), 3);
+        reads.refuse_next();
+        reads.check((stags[1], 0, true), 4).expect("it is the oldest");
+        let keys = KeyCache::of(std::sync::Arc::default());
+        reads.put(stags[1], b"none", true, &keys);
+        assert_eq!(outcomes(&reads, 3), [REFUSED, Some(Ok(())), None]);
+    }
+
+    #[test]
+    fn a_response_is_of_the_oldest_read_in_order_and_ends_with_its_last_byte() {
+        let (mut reads, stags) = reads(2, 4);
+        let keys = KeyCache::of(std::sync::Arc::default());
+        reads.withdraw(0);
+        let bounds = |to, len| Err(Violation::Bounds { to, len });
+        assert_eq!(reads.check((stags[1], 0, true), 4), Err(Violation::Stag(stags[1])));
+        assert_eq!(reads.check((stags[0], 1, true), 3), bounds(1, 3));
+        assert_eq!(reads.check((stags[0], 0, false), 5), bounds(0, 5));
+        assert_eq!(reads.check((stags[0], 0, true), 3), Err(Violation::Read));
+        assert_eq!(reads.check((stags[0], 0, false), 4), Ok(()));
+        reads.put(stags[0], b"one", false, &keys);
+        assert_eq!(reads.check((stags[0], 0, true), 1), bounds(0, 1));
+        assert_eq!(reads.check((stags[0], 3, true), 2), bounds(3, 2));
+        assert_eq!(reads.check((stags[0], 3, true), 1), Ok(()));
+        assert_eq!(reads.waiting[0].outcome, None);
+        reads.put(stags[0], b"!", true, &keys);
+        assert_eq!(reads.waiting[0].outcome, Some(Ok(())));
+        reads.refuse_next();
+        assert_eq!(reads.check((stags[1], 0, true), 4), Err(Violation::Read), "none is left");
+    }
+
+    #[test]
+    fn keys_of_sinks_begin_again_behind_the_last() {
+        let mut reads = Reads::new(1);
+        reads.stag = u32::MAX - 1;
+        let stags = [0, 1, 2].map(|position| reads.begin(Some(position), &Body::empty()));
+        assert_eq!(stags, [u32::MAX - 1, u32::MAX, FIRST]);
+    }
+}

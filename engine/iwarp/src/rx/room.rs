@@ -83,3 +83,85 @@ const RECEIVE_MAX: usize = 1 << 18;
 const FAR: usize = RECEIVE_MAX;
 /// Room behind the bytes below which they are moved to the beginning.
 const MOVED_BELOW: usize = 1 << 17;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    use rpcrdma_transport::carrier::EndId;
+    use rpcrdma_transport::conn::Conn;
+
+    use super::*;
+    use crate::link::{Link, LinkSpec};
+    use crate::port::Port;
+    use crate::ready::ReadySet;
+    use crate::socket::Socket;
+    use crate::terms::{First, Terms};
+
+    /// An end for messages of 4096 bytes, and its peer.
+    fn rx() -> (Rx, UnixStream) {
+        let (socket, peer) = UnixStream::pair().expect("a pair");
+        let link = Link::new(LinkSpec {
+            end: EndId { link: 1, side: 1 },
+            socket: Socket::of(socket),
+            terms: Terms { checks_crc: false, ird: 1, ord: 1, first: First::Theirs },
+            port: Arc::new(Port::new(1, ReadySet::of_system().expect("a set"))),
+            qp_num: 1,
+            conn: Conn::new(),
+            message_len: 4096,
+        });
+        (Rx::new(link).expect("a buffer"), peer)
+    }
+
+    /// What lies behind `start`, of which 4 bytes are looked at, with a part at its beginning.
+    /// Returns what is there when room was made: start, parsed, end, and the place of the part.
+    fn made(start: usize, left: usize) -> (usize, usize, usize, usize) {
+        let (mut rx, _peer) = rx();
+        (rx.start, rx.parsed, rx.end) = (start, start + left.min(4), start + left);
+        rx.parts.push((start, left.min(4)));
+        rx.buffer[start..start + left].fill(7);
+        rx.make_room();
+        assert!(rx.buffer[rx.start..rx.end].iter().all(|byte| *byte == 7), "its bytes");
+        (rx.start, rx.parsed, rx.end, rx.parts[0].0)
+    }
+
+    #[test]
+    fn what_is_left_moves_with_the_parts_of_its_message_if_the_end_is_far() {
+        assert_eq!(made(FAR - 10, 10), (0, 4, 10, 0));
+        let near = FAR - 11;
+        assert_eq!(made(near, 10), (near, near + 4, near + 10, near), "the end is not far");
+        let half = FAR / 2;
+        assert_eq!(made(half, half), (0, 4, half, 0));
+        assert_eq!(
+            made(half, half + 1),
+            (half, half + 4, 2 * half + 1, half),
+            "more than consumed"
+        );
+    }
+
+    #[test]
+    fn what_is_left_moves_if_there_is_little_room_behind_it() {
+        let room = room_for(4096);
+        let start = MOVED_BELOW + 1;
+        let left = |behind: usize| room - behind - start;
+        assert_eq!(made(start, left(MOVED_BELOW - 1)), (0, 4, left(MOVED_BELOW - 1), 0));
+        let enough = left(MOVED_BELOW);
+        assert_eq!(made(start, enough), (start, start + 4, start + enough, start));
+        // Where less was consumed, that is what is gained.
+        assert_eq!(made(10, room - 10 - 9), (0, 4, room - 19, 0));
+        assert_eq!(made(10, room - 10 - 10), (10, 14, room - 10, 10));
+    }
+
+    #[test]
+    fn a_buffer_without_bytes_begins_again() {
+        let (mut rx, mut peer) = rx();
+        (rx.start, rx.parsed, rx.end) = (100, 100, 100);
+        rx.receive();
+        assert_eq!((rx.start, rx.parsed, rx.end), (0, 0, 0));
+        peer.write_all(b"bytes").expect("room");
+        rx.receive();
+        assert_eq!((rx.start, rx.parsed, rx.end, &rx.buffer[..5]), (0, 0, 5, &b"bytes"[..]));
+    }
+}

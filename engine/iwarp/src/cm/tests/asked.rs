@@ -319,6 +319,16 @@ fn who_does_not_listen_any_more_is_not_reached() {
 
 /// What a peer says later is for the queues: a manager that looked at it would never return.
 #[test]
+fn a_wait_states_whether_its_waker_was_rung() {
+    let mut scene = Scene::new();
+    assert!(!scene.cm.wait(&scene.waker, Duration::ZERO), "its time is over");
+    let _caller = caller(scene.listen());
+    assert!(!scene.cm.wait(&scene.waker, LONG), "a socket is ready");
+    scene.waker.ring();
+    assert!(scene.cm.wait(&scene.waker, LONG));
+}
+
+#[test]
 fn the_socket_of_a_connection_is_not_looked_at_any_more() {
     let mut scene = Scene::new();
     let at = scene.listen();

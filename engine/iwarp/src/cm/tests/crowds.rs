@@ -171,8 +171,11 @@ fn a_listener_without_a_free_descriptor_rests() {
     let lowest = std::fs::File::open("/dev/null").unwrap().as_raw_fd() as u64;
     let before = lower(Resource::Nofile, lowest);
     // It returns, and does not try for ever.
+    let began = Instant::now();
     scene.cm.work();
     assert!(scene.cm.events.is_empty() && does_rest(&scene));
+    assert_eq!(scene.cm.look_at_clock(began), Some(RETRY));
+    assert!(does_rest(&scene), "it has not rested yet");
     setrlimit(Resource::Nofile, before).unwrap();
     scene.look_in(1);
     assert!(!does_rest(&scene), "it goes on");
