@@ -391,12 +391,13 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::client::{rpcrdma_client, rpcrdma_client_send};
+    use crate::client::{rpcrdma_client, rpcrdma_client_handle, rpcrdma_client_send};
     use crate::client::{rpcrdma_client_connect, rpcrdma_client_free, rpcrdma_client_new};
     use crate::config::{rpcrdma_config_default, rpcrdma_config_free};
     use crate::handler::rpcrdma_handler;
-    use crate::message::rpcrdma_connection;
+    use crate::inspect::rpcrdma_handle_inspect;
     use crate::provider::AnyClient;
+    use crate::status::rpcrdma_status::RPCRDMA_E_PANICKED;
 
     unsafe extern "C" fn count(arg: *mut c_void, _text: *const c_char) {
         // SAFETY: the test passes this counter, which outlives the client.
@@ -416,33 +417,54 @@ mod tests {
         clippy::multiple_unsafe_ops_per_block,
         reason = "it is a C program, as far as it can be"
     )]
-    fn a_client_that_outlives_its_engine_still_reports_a_panic() {
-        let told = AtomicUsize::new(0);
-        // SAFETY: all pointers are those that the library gave, or to objects of this function.
-        unsafe {
-            let config = made(|out| rpcrdma_config_default(out));
-            let engine = made(|out| rpcrdma_engine_new(config.as_ref(), out));
-            rpcrdma_config_free(config);
-            let arg = ptr::from_ref(&told).cast_mut().cast();
-            assert_eq!(rpcrdma_engine_on_failure(engine.as_mut(), Some(count), arg), OK);
-            assert_eq!(rpcrdma_engine_start(engine.as_mut(), &rpcrdma_handler::NONE), OK);
-            let mut at = [0; 64];
-            let any = c"127.0.0.1:0".as_ptr();
-            assert_eq!(rpcrdma_engine_listen(engine.as_mut(), any, at.as_mut_ptr(), at.len()), OK);
-            let client: *mut rpcrdma_client = made(|out| rpcrdma_client_new(engine.as_mut(), out));
-            let to: rpcrdma_connection =
-                made(|out| rpcrdma_client_connect(client, at.as_ptr(), out));
-            assert_eq!(rpcrdma_client_send(client, to, 1, ptr::null(), 0, 0), OK);
-            rpcrdma_engine_free(engine);
-            assert_eq!(told.load(Ordering::SeqCst), 0);
-            let polled = (*client).polled.free().expect("no callback uses it");
-            let panicked = each!(AnyClient, polled, client => {
-                let long = Duration::from_secs(60);
-                catch_unwind(AssertUnwindSafe(|| client.poll_for(long, |_| panic!("a test"))))
-            });
-            assert!(panicked.is_err(), "the call was lost with its server");
-            assert_eq!(told.load(Ordering::SeqCst), 1);
-            rpcrdma_client_free(client);
+    fn a_panic_is_reported_also_by_a_client_that_outlives_its_engine() {
+        for outlives in [false, true] {
+            let told = AtomicUsize::new(0);
+            // SAFETY: all pointers are those that the library gave, or to objects of this function.
+            unsafe {
+                let config = made(|out| rpcrdma_config_default(out));
+                let engine = made(|out| rpcrdma_engine_new(config.as_ref(), out));
+                rpcrdma_config_free(config);
+                let arg = ptr::from_ref(&told).cast_mut().cast();
+                assert_eq!(rpcrdma_engine_on_failure(engine.as_mut(), Some(count), arg), OK);
+                assert_eq!(rpcrdma_engine_start(engine.as_mut(), &rpcrdma_handler::NONE), OK);
+                let (mut at, any) = ([0; 64], c"127.0.0.1:0".as_ptr());
+                let (room, len) = (at.as_mut_ptr(), at.len());
+                assert_eq!(rpcrdma_engine_listen(engine.as_mut(), any, room, len), OK);
+                let client = made(|out| rpcrdma_client_new(engine.as_mut(), out));
+                let to = made(|out| rpcrdma_client_connect(client, at.as_ptr(), out));
+                assert_eq!(rpcrdma_client_send(client, to, 1, ptr::null(), 0, 0), OK);
+                assert_eq!(rpcrdma_engine_failures(engine.as_ref()), 0);
+                if outlives {
+                    rpcrdma_engine_free(engine);
+                }
+                assert_eq!(told.load(Ordering::SeqCst), 0);
+                panic_in(client);
+                assert_eq!(told.load(Ordering::SeqCst), 1);
+                if !outlives {
+                    assert_eq!(rpcrdma_engine_failures(engine.as_ref()), 1);
+                    let (mut report, client) =
+                        (MaybeUninit::uninit(), rpcrdma_client_handle(client).as_ref());
+                    let inspected = rpcrdma_handle_inspect(client, 1, Some(&mut report));
+                    assert_eq!(inspected, RPCRDMA_E_PANICKED.number());
+                    rpcrdma_engine_free(engine);
+                }
+                rpcrdma_client_free(client);
+            }
         }
+    }
+
+    /// Panics when the call of a client is answered, or lost with its server.
+    ///
+    /// # Safety
+    /// The client is the library's, and not in use.
+    unsafe fn panic_in(client: *mut rpcrdma_client) {
+        // SAFETY: the caller guarantees it.
+        let polled = unsafe { (*client).polled.free() }.expect("no callback uses it");
+        let panicked = each!(AnyClient, polled, client => {
+            let long = Duration::from_secs(60);
+            catch_unwind(AssertUnwindSafe(|| client.poll_for(long, |_| panic!("a test"))))
+        });
+        assert!(panicked.is_err(), "the call has ended");
     }
 }

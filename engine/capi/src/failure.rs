@@ -249,3 +249,182 @@ fn close(why: &CloseReason) -> rpcrdma_status {
         _ => RPCRDMA_E_OTHER,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ::rpcrdma_engine::provider::{CqError, WcStatus};
+    use ::rpcrdma_engine::{Address, EngineThread, Execution, Fatal, Panicked, Violation};
+
+    use super::*;
+
+    /// Compares the status of each failure.
+    fn check<T: core::fmt::Debug>(
+        table: &[(T, rpcrdma_status)],
+        status: impl Fn(&T) -> rpcrdma_status,
+    ) {
+        for (failure, expected) in table {
+            assert_eq!(status(failure), *expected, "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_set_up_has_a_status_of_its_own() {
+        let text = String::new;
+        let at = || Box::new("127.0.0.1:1".parse::<Address>().expect("an address"));
+        let missing = std::io::Error::from_raw_os_error(2);
+        let table = [
+            (SetupError::Limit { what: "", needed: 2, limit: 1, device: text() }, RPCRDMA_E_LIMIT),
+            (SetupError::Config(text()), RPCRDMA_E_CONFIG),
+            (SetupError::Invalid { what: "", value: text(), allowed: text() }, RPCRDMA_E_CONFIG),
+            (SetupError::Unmet { key: "", given: text(), reason: text() }, RPCRDMA_E_UNMET),
+            (SetupError::System { call: "", source: missing, hint: "" }, RPCRDMA_E_SYSTEM),
+            (SetupError::Library { library: "", reason: text(), advice: "" }, RPCRDMA_E_LIBRARY),
+            (SetupError::NoDevice { wanted: text(), found: text() }, RPCRDMA_E_NO_DEVICE),
+            (SetupError::Memory { what: "", reason: text() }, RPCRDMA_E_MEMORY),
+            (SetupError::Listen { address: at(), reason: "" }, RPCRDMA_E_LISTEN),
+            (SetupError::Connect { to: at(), reason: ConnectError::NoRoom }, RPCRDMA_E_NO_ROOM),
+            (SetupError::Core { core: 1, reason: text() }, RPCRDMA_E_CORE),
+            (SetupError::Stopped, RPCRDMA_E_STOPPED),
+            (SetupError::Panicked(Panicked::new(EngineThread::Control, "")), RPCRDMA_E_PANICKED),
+        ];
+        for (error, expected) in table {
+            assert_eq!(setup(&error), expected.number(), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_is_not_made_has_a_status_of_its_own() {
+        let (need, have, max, len) = (2, 1, 1, 2);
+        let table = [
+            (CallRefused::NoPeer, RPCRDMA_E_NO_PEER),
+            (CallRefused::Stopping, RPCRDMA_E_STOPPING),
+            (CallRefused::Busy, RPCRDMA_E_BUSY),
+            (CallRefused::PayloadTooLong, RPCRDMA_E_PAYLOAD_TOO_LONG),
+            (CallRefused::TooManyPieces, RPCRDMA_E_TOO_MANY_PIECES),
+            (CallRefused::Incomplete, RPCRDMA_E_INCOMPLETE),
+            (CallRefused::TooLittleMemory, RPCRDMA_E_TOO_LITTLE_MEMORY),
+            (CallRefused::CannotExpose, RPCRDMA_E_CANNOT_EXPOSE),
+        ];
+        check(&table, refused);
+        let table = [
+            (
+                SendError::NeedsExplicitRdma { payload: 1, bulk: 1, transmissions: 2, limit: 1 },
+                RPCRDMA_E_NEEDS_RDMA,
+            ),
+            (
+                SendError::NoRoute { payload: 1, bulk: 1, reply: 1, call_max: 1, reply_max: 1 },
+                RPCRDMA_E_TOO_LONG,
+            ),
+            (SendError::TooLong { len, max }, RPCRDMA_E_TOO_LONG),
+            (SendError::ReplyTooLong { len: 2, max }, RPCRDMA_E_REPLY_TOO_LONG),
+            (SendError::RoomTooSmall { need, have: 1 }, RPCRDMA_E_ROOM_TOO_SMALL),
+            (SendError::NotEnoughCredits { need, have }, RPCRDMA_E_NO_CREDITS),
+            (SendError::NotEnoughReceives { need, have }, RPCRDMA_E_NO_RECEIVES),
+            (SendError::TableFull { max }, RPCRDMA_E_TABLE_FULL),
+            (SendError::NoBackward, RPCRDMA_E_NO_BACKWARD),
+            (SendError::NotReady, RPCRDMA_E_NOT_READY),
+            (SendError::TooManyPieces { need, max }, RPCRDMA_E_TOO_MANY_PIECES),
+            (SendError::XidInUse { xid: 1 }, RPCRDMA_E_XID_IN_USE),
+            (SendError::XidNotOurs { xid: 1, min: 2, max: 3 }, RPCRDMA_E_XID_INVALID),
+            (SendError::UnknownCall, RPCRDMA_E_PROTOCOL),
+        ];
+        check(&table, |why| refused(&CallRefused::Protocol(*why)));
+    }
+
+    #[test]
+    fn a_call_that_fails_has_a_status_of_its_own() {
+        let known = Execution::Unknown;
+        let version = Refusal::Version { low: 3, high: 4 };
+        let table = [
+            (CallError::ConnectionLost(CloseReason::Local, known), RPCRDMA_E_CONNECTION_LOST),
+            (CallError::Rejected(version, known), RPCRDMA_E_CALL_VERSION),
+            (CallError::Rejected(Refusal::BadHeader, known), RPCRDMA_E_CALL_REJECTED),
+            (CallError::FormRefused(Refusal::InvalOption, known), RPCRDMA_E_FORM_REFUSED),
+            (CallError::MemoryLost, RPCRDMA_E_MEMORY_LOST),
+            (CallError::DeadlineExceeded(known), RPCRDMA_E_DEADLINE),
+            (CallError::Cancelled(known), RPCRDMA_E_CANCELLED),
+            (CallError::BadReply(Violation::BadHeader("")), RPCRDMA_E_BAD_REPLY),
+        ];
+        check(&table, |error| Failure::Call(*error).status());
+        check(&table, |error| Failure::SessionCall(SessionError::Call(*error)).status());
+    }
+
+    #[test]
+    fn a_connection_that_is_not_made_has_a_status_of_its_own() {
+        let rejected = ConnectError::Rejected;
+        let table = [
+            (ConnectError::NoListener, RPCRDMA_E_NO_LISTENER),
+            (ConnectError::WrongAddress { reason: "" }, RPCRDMA_E_WRONG_ADDRESS),
+            (rejected(Rejection::NotAllowed), RPCRDMA_E_NOT_ALLOWED),
+            (rejected(Rejection::Refused { code: 1 }), RPCRDMA_E_REFUSED),
+            (rejected(Rejection::Full), RPCRDMA_E_PEER_FULL),
+            (rejected(Rejection::PeerFull), RPCRDMA_E_PARTY_FULL),
+            (rejected(Rejection::Busy), RPCRDMA_E_PEER_BUSY),
+            (rejected(Rejection::Stopping), RPCRDMA_E_PEER_STOPPING),
+            (rejected(Rejection::Unfit), RPCRDMA_E_UNFIT),
+            (rejected(Rejection::Unstated), RPCRDMA_E_REJECTED),
+            (ConnectError::TimedOut, RPCRDMA_E_CONNECT_TIMED_OUT),
+            (ConnectError::NoRoute, RPCRDMA_E_NO_ROUTE),
+            (ConnectError::Failed, RPCRDMA_E_CONNECT_FAILED),
+            (ConnectError::CallFailed { call: "", errno: 1, hint: "" }, RPCRDMA_E_CONNECT_FAILED),
+            (ConnectError::Stopped, RPCRDMA_E_STOPPED),
+            (ConnectError::NoRoom, RPCRDMA_E_NO_ROOM),
+            (ConnectError::Lost, RPCRDMA_E_CONNECT_LOST),
+            (ConnectError::Version { low: 3, high: 4 }, RPCRDMA_E_VERSION),
+        ];
+        check(&table, |why| Failure::Connect(*why).status());
+    }
+
+    #[test]
+    fn the_end_of_a_connection_has_a_status_of_its_own() {
+        let fatal = Fatal::CreditOverstep { outstanding: 5, granted: 4 };
+        let table = [
+            (CloseReason::Local, RPCRDMA_E_CLOSED_HERE),
+            (CloseReason::Stopped, RPCRDMA_E_SHARD_STOPPED),
+            (CloseReason::PeerGone, RPCRDMA_E_PEER_GONE),
+            (CloseReason::Protocol(fatal), RPCRDMA_E_PEER_BROKE_RULES),
+            (CloseReason::NotTaking, RPCRDMA_E_NOT_TAKING),
+            (CloseReason::Invalid, RPCRDMA_E_WORK_INVALID),
+            (CloseReason::Transport(WcStatus::RnrRetryExceeded), RPCRDMA_E_TRANSPORT),
+            (CloseReason::TimedOut, RPCRDMA_E_PEER_TIMED_OUT),
+            (CloseReason::NotAnswering, RPCRDMA_E_NOT_ANSWERING),
+            (CloseReason::Idle, RPCRDMA_E_IDLE),
+            (CloseReason::Refused, RPCRDMA_E_REFUSED_HERE),
+            (CloseReason::Failed, RPCRDMA_E_QP_FAILED),
+            (CloseReason::Unasked, RPCRDMA_E_UNASKED),
+            (CloseReason::DeviceLost, RPCRDMA_E_DEVICE_LOST),
+            (CloseReason::Queue(CqError::Device(5)), RPCRDMA_E_CQ_FAILED),
+        ];
+        check(&table, |why| Failure::Close(*why).status());
+    }
+
+    #[test]
+    fn what_a_session_or_a_message_refuses_has_a_status_of_its_own() {
+        let (known, no_room) = (Execution::NotExecuted, ConnectError::NoRoom);
+        let table = [
+            (Failure::Invalid(""), RPCRDMA_E_INVALID),
+            (Failure::Plain(RPCRDMA_E_NOTHING), RPCRDMA_E_NOTHING),
+            (Failure::Told(RPCRDMA_E_UNMET), RPCRDMA_E_UNMET),
+            (Failure::Refused(CallRefused::Busy), RPCRDMA_E_BUSY),
+            (Failure::NotAccepted(SessionRefused::Call(CallRefused::Busy)), RPCRDMA_E_BUSY),
+            (Failure::NotAccepted(SessionRefused::NoConnection(no_room)), RPCRDMA_E_NO_ROOM),
+            (Failure::NotAccepted(SessionRefused::Full), RPCRDMA_E_QUEUE_FULL),
+            (Failure::NotAccepted(SessionRefused::Closed), RPCRDMA_E_CLOSED),
+            (Failure::SessionCall(SessionError::NoConnection(no_room, known)), RPCRDMA_E_NO_ROOM),
+            (
+                Failure::SessionCall(SessionError::Refused(CallRefused::Incomplete, known)),
+                RPCRDMA_E_INCOMPLETE,
+            ),
+            (Failure::SessionCall(SessionError::Closed(known)), RPCRDMA_E_CLOSED),
+            (Failure::Take(TakeError::NoSuchPiece), RPCRDMA_E_NOTHING),
+            (Failure::Take(TakeError::Taken), RPCRDMA_E_TAKEN),
+            (Failure::Take(TakeError::Shared { offset: 4 }), RPCRDMA_E_SHARED),
+            (Failure::Take(TakeError::NoSpare), RPCRDMA_E_NO_SPARE),
+            (Failure::Read(ReadError::End(::rpcrdma_engine::EndOfMessage)), RPCRDMA_E_END),
+            (Failure::Read(ReadError::TooLong { len: 2, max: 1 }), RPCRDMA_E_OPAQUE_TOO_LONG),
+            (Failure::Read(ReadError::BadBool { value: 2 }), RPCRDMA_E_BAD_BOOL),
+            (Failure::Read(ReadError::BadText { valid_up_to: 0 }), RPCRDMA_E_OTHER),
+        ];
+        check(&table, Failure::status);
+    }
+}

@@ -255,6 +255,23 @@ mod tests {
     use crate::listings::NAMES_READ;
     use crate::tests::Scratch;
 
+    #[test]
+    fn a_reply_has_room_for_entries_and_for_names() {
+        let plus = AROUND + 3 * ENTRY_PLUS_LEN + 1;
+        let mut room = Room::new(plus as u32, 1_000, ENTRY_PLUS_LEN);
+        assert_eq!((room.left, room.names_len()), (3 * ENTRY_PLUS_LEN + 1, 3 * ENTRY_LEN));
+        assert_eq!(Room::new(plus as u32, 59, ENTRY_PLUS_LEN).names_len(), 59);
+        assert_eq!(Room::new(AROUND as u32 - 1, 59, ENTRY_LEN).left, 0);
+        assert!(room.has(1_000) == (1_004 <= room.left) && !room.has(1_001));
+        // A word says that there is an entry.
+        assert!(!room.take(room.left - 3, 1) && room.take(room.left - 104, 990));
+        assert_eq!((room.left, room.names_left), (100, 10));
+        assert!(room.has(10) && !room.has(11), "dircount");
+        room.names_left = 1_000;
+        assert!(room.has(96) && !room.has(97), "the reply");
+        assert!(!room.take(97, 1) && room.take(96, 1_000) && !room.take(0, 0));
+    }
+
     const NAMES: usize = 4_000;
 
     /// Directories of `NAMES` files: on the file system of temporary files, and in memory, where

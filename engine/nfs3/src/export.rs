@@ -262,10 +262,31 @@ const SLOTS_OF_A_REPLY: u64 = 8;
 
 #[cfg(test)]
 mod tests {
+    use rpcrdma_engine::Raw;
     use rpcrdma_tests::folder::Folder;
 
     use super::*;
     use crate::tests::Scratch;
+
+    #[test]
+    fn the_buffers_of_the_engine_limit_the_data_of_a_call() {
+        let limits = |raw: &Raw| {
+            let config = Config::try_from(raw.clone()).expect("a configuration");
+            let DataLimits { read_max, write_max, list_max } = DataLimits::of(&config);
+            (read_max, write_max, list_max)
+        };
+        let mut raw = Raw::default();
+        raw.explicit.buffers.count = 5;
+        raw.explicit.buffers.length = "6KiB".into();
+        raw.app.bulk.count = 2;
+        raw.app.bulk.length = "10KiB".into();
+        raw.send.length = "2KiB".into();
+        // Whole blocks; two buffers of five; eight slots.
+        assert_eq!(limits(&raw), (8 << 10, 12 << 10, 16 << 10));
+        (raw.app.bulk.length, raw.explicit.buffers.length) = ("2MiB".into(), "1MiB".into());
+        raw.send.length = "64KiB".into();
+        assert_eq!(limits(&raw), (1 << 20, 1 << 20, 64 << 10), "the most");
+    }
 
     /// As two COMMITs: the kernel reports an error to one of them, and its caller does not know of
     /// the other.

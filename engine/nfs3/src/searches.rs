@@ -132,8 +132,9 @@ mod tests {
         searches.was_in_vain(file(1), at(3));
         assert_eq!(searches.judge(file(1), at(30_002)), STALE);
         assert_eq!(searches.judge(file(1), at(30_003)), Ok(()));
+        searches.was_in_vain(file(1), at(30_004));
         searches.was_found(file(1));
-        assert_eq!(searches.judge(file(1), at(30_004)), Ok(()));
+        assert_eq!(searches.judge(file(1), at(30_005)), Ok(()), "what is known of it is forgotten");
     }
 
     #[test]

@@ -64,3 +64,47 @@ impl Drop for Serves {
         self.0.change(|state| state.shards -= 1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Whether it is over, and how often that was said.
+    fn ends(serving: &Serving) -> (impl Fn() -> (bool, usize), Arc<AtomicUsize>) {
+        let count = Arc::new(AtomicUsize::new(0));
+        let (of, told) = (serving.clone(), Arc::clone(&count));
+        (move || (of.is_over(), told.load(Ordering::SeqCst)), count)
+    }
+
+    #[test]
+    fn the_end_is_said_once_when_the_last_shard_has_ended() {
+        let serving = Serving::default();
+        let shards = [(); 3].map(|()| serving.begin());
+        let (state, count) = ends(&serving);
+        serving.on_end(move || _ = count.fetch_add(1, Ordering::SeqCst));
+        for (shard, left) in shards.into_iter().zip([2, 1, 0]) {
+            assert_eq!(state(), (false, 0));
+            drop(shard);
+            assert_eq!(lock(&serving.0).shards, left);
+        }
+        assert_eq!(state(), (true, 1));
+        drop(serving.begin());
+        assert_eq!(state(), (true, 1));
+    }
+
+    #[test]
+    fn the_end_is_said_when_no_connection_is_accepted_and_at_once_if_it_was_before() {
+        let serving = Serving::default();
+        let _shard = serving.begin();
+        let (state, count) = ends(&serving);
+        let again = Arc::clone(&count);
+        serving.on_end(move || _ = count.fetch_add(1, Ordering::SeqCst));
+        assert_eq!(state(), (false, 0));
+        serving.close();
+        assert_eq!(state(), (true, 1));
+        serving.on_end(move || _ = again.fetch_add(1, Ordering::SeqCst));
+        assert_eq!(state(), (true, 2));
+    }
+}

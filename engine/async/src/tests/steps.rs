@@ -106,6 +106,13 @@ fn a_thread_that_has_taken_many_calls_looks_for_more() {
     let now = town.now;
     let turns = (1..1000).find(|_| !town.poller.turn(now));
     assert_eq!(town.poller.session.open_calls(), 300, "after {turns:?} turns");
+    // Also of those that the session has no place for.
+    let mut town = Town::without_server(300, 0);
+    let mut calls: Vec<_> = (0..300).map(|at| town.call(Ask::Number.write(at))).collect();
+    calls.iter_mut().for_each(|call| assert!(ended(call).is_none()));
+    let now = town.now;
+    while town.poller.session.poll(now, |_| {}) {}
+    assert_eq!([0; 2].map(|_| town.poller.turn(now)), [true; 2]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use rpcrdma_capi::rpcrdma_status::*;
@@ -17,8 +18,16 @@ unsafe extern "C" fn answer(
 ) {
     // SAFETY: all are valid in the callback.
     let (request, reply) = unsafe { (&*request, &mut *reply) };
-    match bytes(request.bytes).last() {
-        Some(b'2') => {
+    match bytes(request.bytes) {
+        [.., status, b'd'] => {
+            let code = rpcrdma_reply_deny(Some(reply), c_int::from(*status));
+            assert_eq!(code == OK, b"\x01\x03\x04\x05".contains(status), "{status}");
+        }
+        [.., b'h'] => {
+            rpcrdma_put_reply_header(rpcrdma_reply_payload(Some(reply)));
+            check(rpcrdma_reply_send(Some(reply)));
+        }
+        [.., b'2'] => {
             // SAFETY: there are so many bytes.
             check(unsafe { rpcrdma_reply_send_results(Some(reply), b"2".as_ptr(), 1) });
             refused(rpcrdma_reply_send(Some(reply)), RPCRDMA_E_INVALID);
@@ -28,8 +37,8 @@ unsafe extern "C" fn answer(
             refused(rpcrdma_reply_operation(Some(reply), 0), RPCRDMA_E_INVALID);
             assert!(rpcrdma_reply_payload(Some(reply)).is_none());
         }
-        Some(b'r') => check(rpcrdma_reply_refuse(Some(reply))),
-        Some(b't') => check(rpcrdma_reply_try_send(Some(reply))),
+        [.., b'r'] => check(rpcrdma_reply_refuse(Some(reply))),
+        [.., b't'] => check(rpcrdma_reply_try_send(Some(reply))),
         // No answer.
         _ => {}
     }
@@ -45,6 +54,42 @@ fn a_second_answer_is_refused_and_none_refuses_the_call() {
     refused(rig.ask(b"___r").status, RPCRDMA_E_CALL_REJECTED);
     refused(rig.ask(b"___-").status, RPCRDMA_E_CALL_REJECTED);
     assert_eq!(rig.ask(b"___t").status, OK, "the server goes on");
+}
+
+#[test]
+fn a_reply_without_results_states_why() {
+    let rig = Rig::new(&rpcrdma_handler { on_call: Some(answer), ..rpcrdma_handler::NONE });
+    // Accepted, with AUTH_NONE, and the status.
+    let header = |status| [[0; 15].as_slice(), &[status]].concat();
+    for status in [1, 3, 4, 5] {
+        let denied = rig.ask(&[0, 0, status, b'd']);
+        assert_eq!((denied.status, denied.bytes), (OK, header(status)));
+    }
+    for status in [0, 2, 6] {
+        refused(rig.ask(&[0, 0, status, b'd']).status, RPCRDMA_E_CALL_REJECTED);
+    }
+    assert_eq!(rig.ask(b"___h").bytes, header(0));
+}
+
+unsafe extern "C" fn on_close(
+    context: *mut c_void,
+    _connection: rpcrdma_connection,
+    status: c_int,
+) {
+    // SAFETY: the test passes it.
+    unsafe { &*context.cast::<AtomicI32>() }.store(status, Ordering::SeqCst);
+}
+
+#[test]
+fn the_end_of_a_connection_is_reported_with_its_reason() {
+    let status = AtomicI32::new(OK);
+    let arg = ptr::from_ref(&status).cast_mut().cast();
+    let handler = rpcrdma_handler { arg, on_close: Some(on_close), ..rpcrdma_handler::NONE };
+    // The engine stops at the end, if the connection is not closed yet.
+    drop(Rig::new(&handler));
+    let reasons = [RPCRDMA_E_PEER_GONE, RPCRDMA_E_SHARD_STOPPED];
+    let status = status.into_inner();
+    assert!(reasons.iter().any(|reason| reason.number() == status), "{status}");
 }
 
 #[test]
