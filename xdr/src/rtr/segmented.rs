@@ -78,3 +78,69 @@ impl<'a> SegmentedResp<'a> {
         is_it.then_some(Self { operation, item, numbers, end, len: len as u32 })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::Array;
+    use crate::cursor::Writer;
+    use crate::header::{Body, Header, Optional};
+    use crate::numbers::VERSION_TWO;
+    use crate::rtr::fixed::Stamp;
+    use crate::rtr::placement::{Loc, MsgItem, Tbsns};
+    use crate::rtr::transmit::XmtResp;
+    use std::vec::Vec;
+
+    /// A response with one item in so many segments, as the fixed structures have it.
+    fn response(segments: u32) -> Vec<u8> {
+        let len = 24 + 24 + 4 * segments + 8;
+        let stamp = Stamp { vers: VERSION_TWO, credit: 9 };
+        let operation = Operation::new(7, stamp, opttype::XMTRESP, len);
+        let mut bytes = operation.as_bytes().to_vec();
+        bytes.extend(ItemStart::new(8, 100, segments).as_bytes());
+        (0..segments).for_each(|number| bytes.extend(number.to_be_bytes()));
+        bytes.extend(RespEnd::new(1, 40).as_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_response_equals_that_of_the_codec_and_is_read() {
+        for count in [0, 1, 2, 255, 256] {
+            let mut bytes = response(count);
+            let numbers: Vec<u32> = (0..count).collect();
+            let segments = Tbsns::from_slice(&numbers);
+            let items = [MsgItem { disp: 8, length: 100, loc: Loc::Tbsn { offset: 0, segments } }];
+            let resp = XmtResp { dp: Array::from_slice(&items), count: 1, pslen: 40 };
+            let body = Body::Optional(Optional::XmtResp(resp));
+            let mut coded = [0; 2048];
+            let mut writer = Writer::new(&mut coded);
+            let header = Header { xid: 7, vers: VERSION_TWO, credit: 9, body };
+            header.encode(&mut writer).expect("enough room");
+            assert_eq!(bytes, writer.written(), "{count}");
+
+            let len = bytes.len();
+            assert!(SegmentedResp::read(&bytes[..len - 1]).is_none(), "{count}");
+            bytes.extend(b"payload");
+            let read = SegmentedResp::read(&bytes).expect("of this form");
+            assert_eq!((read.operation.xid.get(), read.len as usize), (7, len));
+            assert_eq!(*read.item, ItemStart::new(8, 100, count));
+            assert!(read.numbers.iter().map(|number| number.get()).eq(numbers), "{count}");
+            assert_eq!(*read.end, RespEnd::new(1, 40));
+        }
+        assert!(SegmentedResp::read(&response(257)).is_none(), "an item has at most 256 segments");
+    }
+
+    #[test]
+    fn any_other_form_is_not_read() {
+        let bytes = response(2);
+        let fixed: Vec<usize> = (0..bytes.len() / 4)
+            .filter(|word| {
+                let mut bytes = bytes.clone();
+                bytes[4 * word + 3] ^= 1;
+                SegmentedResp::read(&bytes).is_none()
+            })
+            .collect();
+        // Procedure, operation, length, items, kind, offset and segments.
+        assert_eq!(fixed, [3, 4, 5, 6, 9, 10, 11]);
+    }
+}
