@@ -293,6 +293,46 @@ mod tests {
     }
 
     #[test]
+    fn entries_of_a_slot_are_exact_and_those_beyond_it_are_refused() {
+        let mut pool = pool();
+        let mut slot = pool.take().expect("one is free");
+        assert_eq!(slot.payload_len(), 256);
+        slot.payload_mut()[..4].copy_from_slice(b"data");
+        slot.header_mut(3).copy_from_slice(b"hdr");
+        assert_eq!(&slot.headroom_mut()[HEADROOM - 3..], b"hdr");
+        assert_eq!(slot.headroom_mut().len(), HEADROOM);
+        let payload = slot.payload_mut().as_ptr().addr();
+        let entry =
+            |back: usize, length| Sge { addr: (payload - back) as u64, length, lkey: 0x100 };
+        assert_eq!(slot.sge(3, 4), entry(3, 7));
+        assert_eq!(slot.sge(HEADROOM, 256), entry(HEADROOM, 768));
+        assert_eq!(slot.sge(0, 0), entry(0, 0));
+        assert_eq!(slot.headroom_sge(12..HEADROOM), entry(500, 500));
+        assert_eq!(slot.headroom_sge(12..12), entry(500, 0));
+        assert_eq!(slot.payload_sge(0..256), entry(0, 256));
+        assert_eq!(slot.payload_sge(0..0), entry(0, 0));
+        let inverted = Range { start: 2, end: 1 };
+        let beyond: [&dyn Fn() -> Sge; 7] = [
+            &|| slot.sge(HEADROOM + 1, 0),
+            &|| slot.sge(0, 257),
+            &|| slot.headroom_sge(0..HEADROOM + 1),
+            &|| slot.headroom_sge(inverted.clone()),
+            &|| slot.payload_sge(0..257),
+            &|| slot.payload_sge(inverted.clone()),
+            &|| slot.payload_sge(256..257),
+        ];
+        for (number, entry) in beyond.into_iter().enumerate() {
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(entry));
+            assert!(result.is_err(), "{number}: {result:?}");
+        }
+        assert!(slot.append(b"data"));
+        assert_eq!(slot.written(), b"data");
+        slot.begin();
+        assert_eq!((slot.written(), slot.appended(), slot.room()), (&[][..], 0, 256));
+        pool.put(slot);
+    }
+
+    #[test]
     fn a_fresh_slot_is_poisoned() {
         let mut pool = pool();
         pool.poison(0x5A);

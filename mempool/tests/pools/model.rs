@@ -300,9 +300,10 @@ fn blocks_of_a_pool_return_to_it_and_may_outlive_it() {
 
     on_another_thread(|| drop(blocks.pop()));
     pool.give_back(blocks.pop().expect("three")).expect("its own");
-    assert_eq!(pool.free(), 1, "the other waits to be reclaimed");
+    assert_eq!((pool.free(), pool.returning()), (1, 1), "the other waits to be reclaimed");
     assert!(pool.take().is_some());
     let back = pool.take().expect("`take` reclaims before it gives up");
+    assert_eq!((pool.free(), pool.returning()), (1, 0));
     assert!(pool.take().is_some(), "the block dropped two lines above");
 
     let mut last = blocks.pop().expect("three");
@@ -317,8 +318,12 @@ fn a_loan_given_to_the_wrong_pool_is_returned() {
     let mut memory = memory(2 * spec.bulk_region_len().expect("small"));
     let mut one = BulkPool::new(&mut memory, &spec).expect("room for two");
     let mut other = BulkPool::new(&mut memory, &spec).expect("room for two");
-    let loan = other.give_back(one.take().expect("a block")).expect_err("another's");
+    let loan = one.take().expect("a block");
+    assert_eq!((one.owns(&loan), other.owns(&loan)), (true, false));
+    let loan = other.give_back(loan).expect_err("another's");
     assert_eq!((one.free(), other.free()), (0, 1));
     one.give_back(loan).expect("its own");
     assert_eq!(one.free(), 1);
+    one.poison(0x5A);
+    assert!(one.take().expect("a block").iter().all(|byte| *byte == 0x5A));
 }
