@@ -122,3 +122,23 @@ impl ConnParam<'_> {
 
 /// The largest [`ConnParam::rnr_retry`]: a Send is retried without limit.
 pub const RNR_RETRY_FOREVER: u8 = 7;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_of_a_connection_are_in_their_range() {
+        let checked = |private: &[u8], rnr_retry| {
+            let param = ConnParam { private, rnr_retry, send_timeout: None };
+            param.checked().map_err(|error| error.to_string())
+        };
+        let most: Vec<u8> = (0..56).collect();
+        assert_eq!(checked(&most, 7).expect("both at their limits")[..], most[..]);
+        assert_eq!(checked(b"", 0).expect("none")[..], b""[..]);
+        let retry = checked(b"", 8).expect_err("one more");
+        assert!(["rnr_retry", "8", "0 to 7"].iter().all(|part| retry.contains(part)), "{retry}");
+        let long = checked(&[0; 57], 7).expect_err("one more");
+        assert!(["57", "at most 56"].iter().all(|part| long.contains(part)), "{long}");
+    }
+}

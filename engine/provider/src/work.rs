@@ -292,3 +292,39 @@ pub enum CqError {
     #[error("the device failed with errno {0}")]
     Device(i32),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_low_byte_of_a_key_changes() {
+        let next = |rkey| Window { id: WindowId(1), rkey }.next_rkey();
+        assert_eq!(next(0x1234_5678), 0x1234_5679);
+        assert_eq!(next(0x1234_56ff), 0x1234_5600);
+        assert_eq!(next(u32::MAX), 0xffff_ff00);
+        assert_eq!(next(0), 1);
+    }
+
+    #[test]
+    fn fewer_than_all_are_never_without_an_error() {
+        let (full, gone) = (Some(PostError::QueueFull), Some(PostError::QpGone));
+        for (count, of_three) in [(0, (0, full)), (2, (2, full)), (3, (3, None)), (4, (3, None))] {
+            assert_eq!(Taken::without_error(count).of(3), of_three, "{count}");
+        }
+        for (count, taken) in [(0, 0), (2, 2), (3, 3), (4, 3)] {
+            let posted = Taken::with_error(count, PostError::QpGone);
+            assert_eq!(posted.of(3), (taken, gone), "{count}");
+        }
+        assert_eq!(Taken::without_error(0).of(0), (0, None));
+    }
+
+    #[test]
+    fn messages_alone_consume_a_receive() {
+        let remote = Remote { addr: 1, rkey: 2 };
+        assert!(SendOp::Send.is_send() && SendOp::SendInvalidate { rkey: 1 }.is_send());
+        for op in [SendOp::Write(remote), SendOp::Read(remote), SendOp::Invalidate { rkey: 1 }] {
+            assert!(!op.is_send(), "{op:?}");
+        }
+    }
+}
