@@ -38,3 +38,21 @@ impl Opening {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_speaks_one_version_begins_with_it() {
+        let vers = |version, speaks| Opening { private: None, version }.vers(speaks);
+        assert_eq!(vers(Start::Either, Versions::ONE), 1);
+        assert_eq!(vers(Start::Either, Versions::TWO), 2);
+        assert_eq!(vers(Start::Either, Versions::all()), UNDECIDED);
+        for speaks in [Versions::ONE, Versions::TWO, Versions::all()] {
+            assert_eq!((vers(Start::One, speaks), vers(Start::Two, speaks)), (1, 2));
+        }
+        let of = |role| Opening::of(role).version;
+        assert_eq!((of(Role::Client), of(Role::Server)), (Start::Two, Start::Either));
+    }
+}

@@ -96,6 +96,8 @@ fn settled(ingress: Ingress<'_>) -> PropertyOutcome {
 #[test]
 fn a_request_for_changes_is_sent_and_its_answer_returned() {
     let (mut client, mut server) = both();
+    assert!(client.conn.knows_properties() && server.conn.knows_properties());
+    assert!(!Side::new(Role::Server, settings()).conn.knows_properties());
     let changes = [Property::RecvBufferSize(2048), Property::ResponseSxLimit(4)];
     // The peer's buffers are fixed (wire.md W14), its limits are not.
     let fixed = client.conn.request_properties(&Changes::of(&changes).expect("valid"));
@@ -273,8 +275,15 @@ fn constant_properties_are_neither_requested_nor_announced() {
     let unknown = Property::Unknown(PropVal { id: PropId(99), data: &[] });
     let size = Property::RecvBufferSize;
     let default = Property::Default(PropId::RECV_STRUCTURE);
-    for values in [&[structure][..], &[unknown], &[size(1023)], &[size(1024); 2], &[default]] {
-        assert!(Changes::of(values).is_err(), "{values:?}");
+    let fixed = "this property cannot be changed";
+    for (values, why) in [
+        (&[structure][..], fixed),
+        (&[unknown], fixed),
+        (&[default], fixed),
+        (&[size(1023)], "a property is changed to a value that it can have"),
+        (&[size(1024); 2], "a property is changed to one value at a time"),
+    ] {
+        assert_eq!(Changes::of(values), Err(Misuse(why)), "{values:?}");
     }
     let mut server = Side::new(Role::Server, settings());
     let rx = Changes::of(&[Property::RequestRxLimit(3)]).expect("valid");

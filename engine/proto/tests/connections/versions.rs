@@ -215,6 +215,7 @@ mod a_server {
             assert_eq!(server.conn.version(), Some(version));
             assert!(server.conn.is_ready());
             assert_eq!(server.conn.next_control().is_some(), version == Version::Two);
+            assert!(!server.conn.knows_properties(), "a call states none");
         }
     }
 
