@@ -214,7 +214,8 @@ const DONE: u32 = 0xff;
 const _: () = assert!(size_of::<Header>() == 24 && size_of::<Piece>() == PIECE_LEN);
 const _: () = assert!(std::mem::offset_of!(Body, bytes).is_multiple_of(8));
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 

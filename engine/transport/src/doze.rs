@@ -63,3 +63,53 @@ pub fn wake_up<'a>(words: impl Iterator<Item = &'a AtomicU32>) {
 
 /// The longest sleep when a ring may be missed.
 const NAP: Duration = Duration::from_micros(200);
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// What a poke does to this word: whether it rings, and what the word is then.
+    fn poked(before: u32, is_rung: bool) -> (bool, u32) {
+        let (word, is_ordered, rings) = (AtomicU32::new(before), Cell::new(false), Cell::new(0));
+        let ring = || {
+            assert!(is_ordered.get(), "the word is read after the order");
+            rings.set(rings.get() + 1);
+            is_rung
+        };
+        poke(&word, || is_ordered.set(true), ring);
+        assert!(is_ordered.get() && rings.get() <= 1);
+        (rings.get() == 1, word.load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn a_sleeper_is_rung_once_and_one_that_was_not_is_rung_again() {
+        assert_eq!(poked(0, true), (false, 0));
+        assert_eq!(poked(1, true), (true, 0));
+        assert_eq!(poked(1, false), (true, 1));
+    }
+
+    #[test]
+    fn what_is_ready_ends_the_sleep_and_a_missing_barrier_shortens_it() {
+        let words = [AtomicU32::new(0), AtomicU32::new(0)];
+        let state = || words.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let asleep = |has_reached: bool, is_ready: bool| {
+            let barrier = || {
+                assert_eq!(state(), [1, 1], "announced before the barrier");
+                has_reached
+            };
+            fall_asleep(|| words.iter(), barrier, || is_ready)
+        };
+        for has_reached in [true, false] {
+            assert_eq!(asleep(has_reached, true), None);
+            assert_eq!(state(), [0, 0]);
+        }
+        assert_eq!(asleep(true, false), Some(Duration::MAX));
+        assert_eq!(asleep(false, false), Some(Duration::from_micros(200)));
+        assert_eq!(state(), [1, 1]);
+        wake_up(words.iter());
+        assert_eq!(state(), [0, 0]);
+    }
+}

@@ -304,7 +304,8 @@ const TAG_LAST: u32 = (VACANT >> INDEX_BITS) - 1;
 /// Near the last, so that a few registrations exercise the wrap-around.
 const TAG_FIRST: u32 = TAG_LAST - 1;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 

@@ -60,3 +60,41 @@ impl Numbers {
         self.vacant.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_used_again_in_its_next_generation_and_none_is_of_generation_zero() {
+        // One bit of index: 23 bits of generation.
+        let numbers = Numbers::new(2);
+        let last = (1 << 23) - 1;
+        let mut taken = Vec::new();
+        for generation in [last, 1, 2, 3] {
+            for index in 0..2 {
+                let number = numbers.reserve("device").expect("two");
+                assert_eq!((number >> 1, number & 1), (generation, index));
+                taken.push(number);
+            }
+            assert_eq!(numbers.taken(), 2);
+            let full = numbers.reserve("device").expect_err("two at one time").to_string();
+            assert!(["3", "2", "device"].iter().all(|part| full.contains(part)), "{full}");
+            taken.drain(..).for_each(|number| numbers.give_back(number));
+            assert_eq!(numbers.taken(), 0);
+        }
+    }
+
+    #[test]
+    fn the_oldest_vacant_number_is_used_first() {
+        let numbers = Numbers::new(3);
+        let first: Vec<u32> = (0..3).map(|_| numbers.reserve("device").expect("three")).collect();
+        for at in [1, 0] {
+            numbers.give_back(first[at]);
+        }
+        assert_eq!(numbers.taken(), 1);
+        let next = [(); 2].map(|()| numbers.reserve("device").expect("two came back") & 3);
+        assert_eq!(next, [1, 0]);
+    }
+}

@@ -377,7 +377,8 @@ const INVERSE: u32 = {
     inverse
 };
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use std::collections::HashSet;
 

@@ -151,7 +151,8 @@ pub(crate) const COLD_VISITS: usize = 16;
 /// Visits of a path without work until it is cold: for longer than a peer takes to answer.
 const IDLE_VISITS: u32 = 64;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use std::collections::BTreeSet;
 
