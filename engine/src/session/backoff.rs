@@ -60,4 +60,9 @@ mod tests {
         let mut backoff = Backoff::new(Duration::ZERO, Duration::ZERO, 0);
         assert!((0..100).all(|rounds| backoff.delay(rounds) <= 1));
     }
+
+    #[test]
+    fn sessions_begin_with_different_numbers() {
+        assert_ne!(Backoff::seed(), Backoff::seed());
+    }
 }

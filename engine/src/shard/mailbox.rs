@@ -178,6 +178,7 @@ const MESSAGES: u8 = 2;
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use super::*;
 
@@ -205,5 +206,41 @@ mod tests {
         assert!(!wakeup.fall_asleep());
         assert!(wakeup.answer());
         assert!(wakeup.fall_asleep());
+    }
+
+    #[test]
+    fn only_a_sleeping_shard_is_woken() {
+        let wakeup = Wakeup::new(Waker::new().expect("an eventfd"));
+        let is_rung = || {
+            let is_rung = Waker::sleep([&wakeup.waker], Duration::ZERO).expect("an eventfd");
+            wakeup.waker.drain();
+            is_rung
+        };
+        wakeup.ring();
+        assert!(!is_rung() && wakeup.answer(), "it is awake");
+        assert!(wakeup.fall_asleep() && wakeup.is_asleep());
+        wakeup.ring();
+        assert!(is_rung());
+        wakeup.wake_up();
+        assert!(!wakeup.is_asleep() && wakeup.is_marked(), "the mark of a message stays");
+        wakeup.ring();
+        assert!(!is_rung() && !wakeup.fall_asleep() && !wakeup.is_asleep());
+        wakeup.ring();
+        assert!(!is_rung(), "it has not fallen asleep");
+    }
+
+    #[test]
+    fn an_end_is_recorded_once_and_ends_all_connections() {
+        let wakeup = Wakeup::new(Waker::new().expect("an eventfd"));
+        assert!(wakeup.reserve(2) && wakeup.reserve(2) && !wakeup.reserve(2));
+        wakeup.disconnected();
+        assert_eq!((wakeup.connections(), wakeup.ended()), (1, None));
+        wakeup.end(End::Panicked);
+        wakeup.end(End::Dropped);
+        assert_eq!((wakeup.connections(), wakeup.ended()), (0, Some(End::Panicked)));
+        assert!(wakeup.answer(), "who waits for it looks again");
+        assert!(!wakeup.is_stop_wanted());
+        wakeup.want_stop();
+        assert!(wakeup.is_stop_wanted() && wakeup.answer());
     }
 }

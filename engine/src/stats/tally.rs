@@ -232,4 +232,49 @@ mod tests {
             assert_eq!(replies_out, count - 1, "one is open");
         }
     }
+
+    #[test]
+    fn a_sum_has_each_counter_of_both() {
+        let first = Counts {
+            calls_in: 1,
+            replies_out: 2,
+            refusals_out: 3,
+            refusals_handler: 4,
+            refusals_unsent: 5,
+            refusals_dropped: 6,
+            calls_unanswered: 7,
+            calls_turned_back: 8,
+            calls_dropped: 9,
+            calls_out: 10,
+            calls_done: 11,
+            calls_failed: 12,
+            failed_deadline: 13,
+            bytes_continued: 14,
+            bytes_read: 15,
+            bytes_written: 16,
+        };
+        let mut sum = Counts::default();
+        sum.add(&first);
+        assert_eq!(sum, first);
+        sum.add(&first);
+        let twice = Counts {
+            calls_in: 2,
+            replies_out: 4,
+            refusals_out: 6,
+            refusals_handler: 8,
+            refusals_unsent: 10,
+            refusals_dropped: 12,
+            calls_unanswered: 14,
+            calls_turned_back: 16,
+            calls_dropped: 18,
+            calls_out: 20,
+            calls_done: 22,
+            calls_failed: 24,
+            failed_deadline: 26,
+            bytes_continued: 28,
+            bytes_read: 30,
+            bytes_written: 32,
+        };
+        assert_eq!(sum, twice);
+    }
 }

@@ -344,6 +344,13 @@ impl<P: Provider> World<P> {
             let stats = server.handle().stats();
             let ends = [stats.replies_out, stats.refusals_out, stats.calls_unanswered, open];
             assert_eq!(stats.calls_in, ends.iter().sum::<u64>(), "{ends:?}");
+            let Audit { peers, gone, .. } = server.audit();
+            let mut counts = gone;
+            peers.iter().for_each(|peer| counts.add(&peer.counts));
+            let of_connections =
+                [counts.replies_out, counts.refusals_out, counts.calls_unanswered, open];
+            assert_eq!(of_connections, ends, "what connections have counted");
+            assert!(!peers.iter().any(|peer| peer.is_up && peer.is_closing), "{peers:?}");
         }
         let servers = self.servers.iter().map(Shard::handle);
         for handle in servers.chain(self.clients.iter().map(Client::handle)) {
@@ -356,7 +363,8 @@ impl<P: Provider> World<P> {
 fn is_returned(audit: &Audit) -> bool {
     let Audit { windows, rdma_buffers, .. } = *audit;
     assert_eq!(windows.total, windows.free + windows.held, "no window is lost");
-    let in_use = windows.held + rdma_buffers.leaving + audit.receives_held;
+    let fetching: u32 = audit.peers.iter().map(|peer| peer.fetching).sum();
+    let in_use = windows.held + rdma_buffers.leaving + audit.receives_held + fetching as usize;
     in_use + audit.exposures + audit.fetches == 0
         && rdma_buffers.free + rdma_buffers.returning == rdma_buffers.total
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use rpcrdma_engine::provider::{ConnectError, Rejection};
 use rpcrdma_engine::{
     Address, CallError, CloseReason, Engine, Execution, Fabric, Outage, RefuseCalls, Resend,
-    Session, SessionError, SessionEvent, SessionOptions, SessionRefused,
+    Session, SessionCallId, SessionError, SessionEvent, SessionOptions, SessionRefused,
 };
 use rpcrdma_suite::setup::{checked, small};
 
@@ -28,20 +28,22 @@ const NOT: Execution = Execution::NotExecuted;
 
 impl Town {
     /// Makes a call with a deadline so many milliseconds from now.
-    fn call_until(&mut self, cookie: u32, resend: Resend, ms: u64) {
+    fn call_until(&mut self, cookie: u32, resend: Resend, ms: u64) -> SessionCallId {
         let mut call = self.session.call(cookie.into());
         call.put_u32(cookie);
         call.resend(resend);
         call.deadline(self.now + ms * MS);
-        call.submit().expect("there is room");
+        call.submit().expect("there is room")
     }
 }
 
 #[test]
 fn without_a_connection_a_deadline_names_the_last_failure() {
     let mut town = Town::new(2, &SessionOptions::default());
-    town.call_until(1, Resend::Never, 50);
+    let call = town.call_until(1, Resend::Never, 50);
+    assert_eq!(town.session.execution(call), Some(NOT));
     town.until("it is over", |town| town.done.len() == 1);
+    assert_eq!(town.session.execution(call), None);
     assert!(town.now >= 50 * MS);
     let outage = Outage::NotConnected(ConnectError::NoListener);
     assert_eq!(town.done, [(1, Err(SessionError::DeadlineExceeded(outage, NOT)))]);
@@ -90,8 +92,9 @@ fn a_deadline_runs_after_the_connection_was_lost() {
     town.begin(0);
     town.log.borrow_mut().holds = true;
     town.until("there is a connection", |town| town.session.connections() == 1);
-    town.call_until(1, Resend::SameXid, 100);
+    let call = town.call_until(1, Resend::SameXid, 100);
     town.until("it is there", |town| town.seen().len() == 1);
+    assert_eq!(town.session.execution(call), Some(Execution::Unknown));
     town.now += 50 * MS;
     town.kill(0);
     town.until("it is over", |town| !town.done.is_empty());

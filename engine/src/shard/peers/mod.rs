@@ -452,6 +452,24 @@ impl Table {
 }
 
 #[cfg(test)]
+impl Peer {
+    /// A connection that is up. The peer has made it.
+    pub fn up() -> Peer {
+        use rpcrdma_proto::{Opening, Role};
+        let config = rpcrdma_config::Config::default();
+        let caps = rpcrdma_fabric::Fabric::new();
+        let settings = crate::budget::settings(&config, crate::Provider::caps(&caps));
+        let mut ledger = ShardLedger::new(4, 4, 1024, 4);
+        let opening = Opening::of(Role::Server);
+        let conn = Connection::open(Role::Server, 0, &settings, &opening, &mut ledger);
+        let id = ConnectionId::first(0);
+        let mut peer = Peer::new(conn.expect("there are Receives"), id, 1, None, 0, [64; 2]);
+        peer.phase = Phase::Up;
+        peer
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -260,6 +260,8 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shard::peers::Attempt;
+    use crate::shard::send::messages::Messages;
 
     fn timers() -> Timers {
         Timers::new(&Config::default(), 4, 4)
@@ -326,5 +328,92 @@ mod tests {
         assert!(!timers.is_opening_idle(5, 7) && timers.is_opening_idle(5, 8));
         timers.idle_timeout = None;
         assert!(!timers.is_opening_idle(5, u64::MAX));
+    }
+
+    /// A change of a peer that is idle.
+    type Change = fn(&mut Peer);
+
+    /// Calls of either kind, each alone and two at a time.
+    const BUSY: [Change; 6] = [
+        |peer| peer.fetching = 1,
+        |peer| peer.waiting = 1,
+        |peer| assert!(!peer.tally.call_in()),
+        |peer| (peer.fetching, peer.waiting) = (1, 1),
+        |peer| {
+            peer.fetching = 1;
+            assert!(!peer.tally.call_in());
+        },
+        |peer| {
+            peer.waiting = 1;
+            assert!(!peer.tally.call_in());
+        },
+    ];
+
+    #[test]
+    fn a_peer_is_idle_that_has_sent_nothing_for_the_timeout() {
+        let (mut timers, mut peer) = (timers(), Peer::up());
+        timers.idle_timeout = Some(10);
+        assert_eq!([5, 14, 15].map(|now| timers.is_idle(&mut peer, now)), [false, false, true]);
+        peer.lane.on_posted(true);
+        assert_eq!([20, 29, 30].map(|now| timers.is_idle(&mut peer, now)), [false, false, true]);
+        timers.idle_timeout = None;
+        assert!(!timers.is_idle(&mut peer, u64::MAX));
+    }
+
+    #[test]
+    fn a_peer_with_a_call_or_a_message_or_that_was_requested_is_not_idle() {
+        let others: [Change; 2] = [
+            |peer| {
+                let (id, is_trying) = (crate::provider::ConnectId(1), false);
+                peer.connect = Some(Attempt { id, is_trying, until: None });
+            },
+            |peer| {
+                let mut messages = Messages::new(1);
+                let message = messages.begin().expect("one");
+                peer.lane.push(&mut messages, message);
+            },
+        ];
+        for (case, change) in BUSY.iter().chain(&others).enumerate() {
+            let (mut timers, mut peer) = (timers(), Peer::up());
+            timers.idle_timeout = Some(10);
+            assert!(!timers.is_idle(&mut peer, 0));
+            change(&mut peer);
+            assert!(!timers.is_idle(&mut peer, 100) && peer.idle.is_none(), "{case}");
+        }
+    }
+
+    #[test]
+    fn a_look_may_find_something_about_a_peer_that_is_not_quiet() {
+        let mut timers = timers();
+        timers.idle_timeout = None;
+        let mut peer = Peer::up();
+        assert_eq!(timers.quiet_until(&peer), Some(u64::MAX));
+        timers.idle_timeout = Some(10);
+        assert_eq!(timers.quiet_until(&peer), Some(u64::MAX));
+        peer.idle = Some((0, 5));
+        assert_eq!(timers.quiet_until(&peer), Some(15));
+        let others: [Change; 8] = [
+            |peer| peer.exposed = 1,
+            |peer| (peer.exposed, peer.waiting) = (1, 1),
+            |peer| (peer.exposed, peer.fetching) = (1, 1),
+            |peer| peer.group_until = Some(20),
+            |peer| peer.asking_since = Some(1),
+            |peer| peer.phase = Phase::Leaving,
+            |peer| {
+                let (id, is_trying) = (crate::provider::ConnectId(1), true);
+                peer.connect = Some(Attempt { id, is_trying, until: None });
+            },
+            |peer| {
+                let mut messages = Messages::new(1);
+                let message = messages.begin().expect("one");
+                peer.lane.push(&mut messages, message);
+            },
+        ];
+        for (case, change) in BUSY.iter().chain(&others).enumerate() {
+            let mut peer = Peer::up();
+            peer.idle = Some((0, 5));
+            change(&mut peer);
+            assert_eq!(timers.quiet_until(&peer), None, "{case}");
+        }
     }
 }
