@@ -130,7 +130,8 @@ const EMPTY: u32 = u32::MAX;
 const CLOSED: u32 = u32::MAX - 1;
 
 /// Run with `RUSTFLAGS="--cfg loom" cargo test -p rpcrdma-mempool --release --lib loom_tests`.
-#[cfg(all(test, loom))]
+#[cfg(test)]
+#[cfg(loom)]
 mod loom_tests {
     use loom::sync::Arc;
     use loom::thread;
@@ -262,7 +263,8 @@ mod loom_tests {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 

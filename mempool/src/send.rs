@@ -312,7 +312,8 @@ mod tests {
         assert_eq!(slot.payload_sge(0..256), entry(0, 256));
         assert_eq!(slot.payload_sge(0..0), entry(0, 0));
         let inverted = Range { start: 2, end: 1 };
-        let beyond: [&dyn Fn() -> Sge; 7] = [
+        let far = usize::MAX - HEADROOM + 1;
+        let beyond: [&dyn Fn() -> Sge; 10] = [
             &|| slot.sge(HEADROOM + 1, 0),
             &|| slot.sge(0, 257),
             &|| slot.headroom_sge(0..HEADROOM + 1),
@@ -320,6 +321,9 @@ mod tests {
             &|| slot.payload_sge(0..257),
             &|| slot.payload_sge(inverted.clone()),
             &|| slot.payload_sge(256..257),
+            &|| slot.payload_sge(far..usize::MAX),
+            &|| slot.payload_sge(far..100),
+            &|| slot.sge(HEADROOM, far + 8),
         ];
         for (number, entry) in beyond.into_iter().enumerate() {
             let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(entry));

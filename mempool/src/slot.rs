@@ -134,7 +134,9 @@ impl SendSlot {
     /// If one of them is larger than its area.
     #[inline]
     pub fn sge(&self, header_len: usize, payload_len: usize) -> Sge {
-        self.entry(HEADROOM.wrapping_sub(header_len)..HEADROOM.wrapping_add(payload_len))
+        check(&(0..header_len), HEADROOM);
+        check(&(0..payload_len), self.payload_len());
+        self.entry(HEADROOM - header_len, header_len + payload_len)
     }
 
     /// The headroom: the header of a message at its end, and in front of that the headers of the
@@ -150,8 +152,8 @@ impl SendSlot {
     /// If the range is not in it.
     #[inline]
     pub fn headroom_sge(&self, range: Range<usize>) -> Sge {
-        assert!(range.end <= HEADROOM, "bytes {range:?} of a headroom of {HEADROOM}");
-        self.entry(range)
+        check(&range, HEADROOM);
+        self.entry(range.start, range.len())
     }
 
     /// A gather entry for a part of the payload area.
@@ -160,16 +162,15 @@ impl SendSlot {
     /// If the range is not in it.
     #[inline]
     pub fn payload_sge(&self, range: Range<usize>) -> Sge {
-        self.entry(HEADROOM.wrapping_add(range.start)..HEADROOM.wrapping_add(range.end))
+        check(&range, self.payload_len());
+        self.entry(HEADROOM + range.start, range.len())
     }
 
+    /// An entry for bytes that are in the slot.
     #[inline]
-    fn entry(&self, range: Range<usize>) -> Sge {
-        if range.start > range.end || range.end > self.len as usize {
-            outside(range, self.len as usize);
-        }
-        let addr = self.first.as_ptr().addr() + range.start;
-        Sge { addr: addr as u64, length: (range.end - range.start) as u32, lkey: self.lkey }
+    fn entry(&self, start: usize, length: usize) -> Sge {
+        let addr = self.first.as_ptr().addr() + start;
+        Sge { addr: addr as u64, length: length as u32, lkey: self.lkey }
     }
 
     #[inline]
@@ -181,8 +182,16 @@ impl SendSlot {
     }
 }
 
+/// Panics if a range is not in an area of `len` bytes.
+#[inline]
+fn check(range: &Range<usize>, len: usize) {
+    if range.start > range.end || range.end > len {
+        outside(range, len);
+    }
+}
+
 #[cold]
 #[inline(never)]
-fn outside(range: Range<usize>, len: usize) -> ! {
-    panic!("bytes {range:?} of a slot of {len}")
+fn outside(range: &Range<usize>, len: usize) -> ! {
+    panic!("bytes {range:?} of an area of {len}")
 }

@@ -97,7 +97,8 @@ impl Fabric {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 impl Fabric {
     /// As [`Fabric::with_options`], with rings whose first slots have the position `first`.
     pub(crate) fn beginning_at(options: FabricOptions, first: u64) -> Result<Fabric, SetupError> {
@@ -169,7 +170,8 @@ const OPENED: Opened = Opened {
     from_config: "Fabric::from_config",
 };
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 

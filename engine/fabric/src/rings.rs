@@ -109,7 +109,8 @@ pub(crate) fn ring(len: u32, is_delayed: bool, first: u64) -> (Producer, Consume
     (Producer::new(Arc::clone(&ring), first), Consumer::new(ring, first))
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -119,7 +119,8 @@ pub fn is_there() -> bool {
     true
 }
 
-#[cfg(all(test, not(loom), not(miri)))]
+#[cfg(test)]
+#[cfg(all(not(loom), not(miri)))]
 mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::process::{Command, Output};

@@ -36,7 +36,8 @@ impl Consumer {
     }
 
     /// Skips `slots` slots of an idle ring: a multiple of its length.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(test)]
+    #[cfg(not(loom))]
     pub(crate) fn skip(&mut self, slots: u64) {
         assert_eq!(slots & self.mask, 0, "by whole laps");
         self.next += slots;

@@ -42,7 +42,8 @@ impl Producer {
     }
 
     /// Skips `slots` slots of an idle ring: a multiple of its length.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(test)]
+    #[cfg(not(loom))]
     pub(crate) fn skip(&mut self, slots: u64) {
         assert_eq!((self.freed, slots & self.mask), (self.head, 0), "by whole laps, and idle");
         self.head += slots;
