@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use rpcrdma_config::Raw;
 use rpcrdma_engine::control::Control;
+use rpcrdma_engine::provider::{
+    CmEvent, ConnParam, ConnectionManager, Provider, QueueAttr, Queues, Waker,
+};
 use rpcrdma_engine::{
     Address, Answer, Call, CallError, Client, Config, ConnectionId, Engine, Fabric, Handler, Reply,
     Shard,
@@ -113,4 +116,54 @@ fn a_send_queue_with_one_message_a_turn_is_never_full_for_ever() {
     for call in 0..1000 {
         assert_eq!(pair.call(peer, 1000, 1100), Ok(1000), "call {call}");
     }
+}
+
+/// A shard with room for `max` connections, and a client that connects at 0 and says nothing.
+/// Returns when the shard ends that connection, in milliseconds.
+fn end_of_silence(version: &str, max: i64) -> u64 {
+    let (fabric, mut raw) = (Fabric::new(), Raw::default());
+    raw.protocol.version = version.into();
+    raw.connections.max = max;
+    raw.connections.connect_timeout = "50ms".into();
+    raw.connections.idle_timeout = "200ms".into();
+    let config = Config::try_from(raw).expect("the change is allowed");
+    let (engine, mut control) = Engine::without_threads(fabric.clone(), config).expect("an engine");
+    let mut server = engine.shard(Fill(Vec::new())).expect("memory for a server");
+    let any: Address = "127.0.0.1:0".parse().expect("an address");
+    let at = control.listen(any).expect("the fabric has free ports");
+    let attr = QueueAttr {
+        srq_depth: 32,
+        cq_depth: 64,
+        qp_max: 1,
+        send_depth: 8,
+        send_sge: 1,
+        recv_sge: 1,
+    };
+    let mut cm = fabric.open_cm().expect("a connection manager");
+    let mut queues = fabric.open_queues(&attr).expect("queues");
+    let param = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
+    cm.connect(at, &queues.handle(), &param).expect("a queue pair");
+    let waker = Waker::new().expect("an eventfd");
+    let endpoint = (0..1000).find_map(|_| {
+        control.step(Duration::ZERO);
+        server.poll_once(0);
+        match cm.next(&waker, Duration::ZERO) {
+            Some(CmEvent::Connected { endpoint, .. }) => Some(endpoint),
+            _ => None,
+        }
+    });
+    let _silent = queues.attach(endpoint.expect("a connection")).expect("a queue pair");
+    let is_ended = |ms: &u64| {
+        server.poll_once(ms * 1_000_000);
+        server.handle().stats().opening_timeouts == 1
+    };
+    (0..1000).step_by(10).find(is_ended).expect("an end")
+}
+
+#[test]
+fn a_client_that_says_nothing_keeps_its_place_while_it_may_be_silent_and_no_other_needs_it() {
+    assert_eq!(end_of_silence("auto", 2), 250, "as one that is idle");
+    assert_eq!(end_of_silence("auto", 1), 50, "the shard is full");
+    assert_eq!(end_of_silence("two", 2), 50, "a client of version two states its properties");
+    assert_eq!(end_of_silence("one", 2), 250, "one of version one does not");
 }

@@ -133,10 +133,25 @@ fn a_connection_counts_refusals_by_reason() {
     for order in [Order::Refuse, Order::Refuse, Order::Answer] {
         world.call(0, peer, &script(7, order)).expect("a credit");
     }
+    let elsewhere = script(7, Order::Elsewhere);
+    world.call(0, peer, &elsewhere).expect("a credit");
+    world.until("it is there", |world| !world.servers[0].handler().elsewhere.is_empty());
+    world.servers[0].handler().elsewhere.clear();
     world.until("all have ended", |world| world.open_calls() == 0);
     let counts = world.servers[0].inspect().peers[0].counts;
-    assert_eq!((counts.refusals_out, counts.refusals_handler), (2, 2));
-    assert_eq!((counts.refusals_unsent, counts.refusals_dropped, counts.replies_out), (0, 0, 1));
+    assert_eq!((counts.refusals_out, counts.refusals_handler), (3, 2));
+    assert_eq!((counts.refusals_unsent, counts.refusals_dropped, counts.replies_out), (0, 1, 1));
+    // A shard that stops refuses nothing.
+    world.call(0, peer, &elsewhere).expect("a credit");
+    world.until("it is there", |world| !world.servers[0].handler().elsewhere.is_empty());
+    world.servers[0].handle().stop();
+    world.step();
+    world.servers[0].handler().elsewhere.clear();
+    world.until("it has stopped", |world| world.servers[0].is_stopped());
+    let counts = world.servers[0].audit().gone;
+    assert_eq!((counts.calls_in, counts.calls_unanswered), (5, 1));
+    assert_eq!((counts.refusals_out, counts.refusals_dropped, counts.replies_out), (3, 1, 1));
+    world.check_nothing_leaked();
 }
 
 #[test]
