@@ -46,8 +46,8 @@ fn walk(folder: &Path, found: &mut Vec<Source>) {
 fn code_of(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     let is_end = |at: &usize| {
-        let module =
-            lines.get(at + 1).is_some_and(|next| next.starts_with("mod ") && next.ends_with('{'));
+        let item = lines[at + 1..].iter().find(|line| !line.starts_with("#["));
+        let module = item.is_some_and(|line| line.starts_with("mod ") && line.ends_with('{'));
         lines[*at].starts_with("#[cfg(") && lines[*at].contains("test") && module
     };
     let end = (0..lines.len()).find(is_end).unwrap_or(lines.len());
@@ -516,8 +516,10 @@ fn strings_and_comments_are_no_code() {
     assert_eq!(bare("match c { '\"' => dyn }"), "match c { ' => dyn }");
     assert!(has_word("&dyn Trait", "dyn") && !has_word("dynamic", "dyn"));
     assert!(!has_word("unsafe_code", "unsafe"));
-    let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n unsafe {} }";
-    assert_eq!(code_of(text), ["fn a() {}"]);
+    for also in ["", "#[cfg(not(loom))]\n"] {
+        let text = format!("fn a() {{}}\n#[cfg(test)]\n{also}mod tests {{\n unsafe {{}} }}");
+        assert_eq!(code_of(&text), ["fn a() {}"]);
+    }
 }
 
 /// The functions that the walk of a message names: `Core::flush`, or `deliver`.
