@@ -22,6 +22,7 @@ const CALLERS_MAX: usize = 1024;
 const DESCRIPTORS: u64 = 1024;
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
     use crate::tests::denied::Denied;
