@@ -349,6 +349,16 @@ mod tests {
         },
     ];
 
+    fn attempt(is_trying: bool) -> Attempt {
+        Attempt { id: crate::provider::ConnectId(1), is_trying, until: None }
+    }
+
+    fn queue_a_message(peer: &mut Peer) {
+        let mut messages = Messages::new(1);
+        let message = messages.begin().expect("one");
+        peer.lane.push(&mut messages, message);
+    }
+
     #[test]
     fn a_peer_is_idle_that_has_sent_nothing_for_the_timeout() {
         let (mut timers, mut peer) = (timers(), Peer::up());
@@ -362,17 +372,7 @@ mod tests {
 
     #[test]
     fn a_peer_with_a_call_or_a_message_or_that_was_requested_is_not_idle() {
-        let others: [Change; 2] = [
-            |peer| {
-                let (id, is_trying) = (crate::provider::ConnectId(1), false);
-                peer.connect = Some(Attempt { id, is_trying, until: None });
-            },
-            |peer| {
-                let mut messages = Messages::new(1);
-                let message = messages.begin().expect("one");
-                peer.lane.push(&mut messages, message);
-            },
-        ];
+        let others: [Change; 2] = [|peer| peer.connect = Some(attempt(false)), queue_a_message];
         for (case, change) in BUSY.iter().chain(&others).enumerate() {
             let (mut timers, mut peer) = (timers(), Peer::up());
             timers.idle_timeout = Some(10);
@@ -399,15 +399,8 @@ mod tests {
             |peer| peer.group_until = Some(20),
             |peer| peer.asking_since = Some(1),
             |peer| peer.phase = Phase::Leaving,
-            |peer| {
-                let (id, is_trying) = (crate::provider::ConnectId(1), true);
-                peer.connect = Some(Attempt { id, is_trying, until: None });
-            },
-            |peer| {
-                let mut messages = Messages::new(1);
-                let message = messages.begin().expect("one");
-                peer.lane.push(&mut messages, message);
-            },
+            |peer| peer.connect = Some(attempt(true)),
+            queue_a_message,
         ];
         for (case, change) in BUSY.iter().chain(&others).enumerate() {
             let mut peer = Peer::up();
