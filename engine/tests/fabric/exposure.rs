@@ -5,7 +5,7 @@ use rpcrdma_engine::fabric::FabricOptions;
 use rpcrdma_engine::{CallRefused, Fabric, Sink, Want};
 use rpcrdma_suite::scenarios::explicit::plan;
 use rpcrdma_suite::scenarios::given_up;
-use rpcrdma_suite::script::{Part, Place, Script};
+use rpcrdma_suite::script::{Part, Script};
 use rpcrdma_suite::world::{Plan, World};
 
 fn fabric(windows: u32) -> Fabric {
@@ -17,10 +17,7 @@ fn fabric(windows: u32) -> Fabric {
 fn everything(world: &mut World<Fabric>, plan: &Plan) {
     let peer = world.connect(0);
     for len in [1, 5_000, 16_384, 50_001].repeat(3) {
-        let parts = [Part::Inline(9), Part::Bulk(len)];
-        world.round(0, peer, &Script::new(len, &parts, &parts));
-        world.round(0, peer, &Script::new(len, &parts, &parts).place(Place::Into(3)));
-        world.round(0, peer, &Script::new(len, &[Part::Inline(len)], &[Part::Inline(len)]));
+        world.rounds_that_expose(0, peer, len);
     }
     world.check_all_returned();
     world.check_nothing_leaked();

@@ -208,10 +208,7 @@ pub fn other_modes_of_exposure_work<P: Provider>(open: Open<'_, P>) {
         plan.call.explicit.exposure = way.into();
         let (mut world, peer) = World::pair(open, &plan);
         for len in [1, 5_000, RDMA_BUFFER, 3 * RDMA_BUFFER + 5] {
-            let parts = [Part::Inline(9), Part::Bulk(len)];
-            world.round(0, peer, &Script::new(len, &parts, &parts));
-            world.round(0, peer, &Script::new(len, &parts, &parts).place(Place::Into(3)));
-            world.round(0, peer, &Script::new(len, &[Part::Inline(len)], &[Part::Inline(len)]));
+            world.rounds_that_expose(0, peer, len);
         }
         world.check_all_returned();
         world.check_nothing_leaked();

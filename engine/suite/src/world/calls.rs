@@ -153,4 +153,16 @@ impl<P: Provider> World<P> {
         assert_eq!((done.cookie, done.peer), (cookie, peer));
         done.check()
     }
+
+    /// Calls that expose memory in every way: an argument and a result of `len` bytes, with the
+    /// result where the engine chooses and in a sink of three pieces; a long call with a long reply.
+    ///
+    /// # Panics
+    /// As [`World::round`].
+    pub fn rounds_that_expose(&mut self, client: usize, peer: ConnectionId, len: u32) {
+        let (parts, long) = ([Part::Inline(9), Part::Bulk(len)], [Part::Inline(len)]);
+        self.round(client, peer, &Script::new(len, &parts, &parts));
+        self.round(client, peer, &Script::new(len, &parts, &parts).place(Place::Into(3)));
+        self.round(client, peer, &Script::new(len, &long, &long));
+    }
 }
