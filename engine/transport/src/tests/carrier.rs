@@ -71,6 +71,24 @@ fn requests_wait_for_the_credits_of_the_carrier_and_keep_their_order() {
 }
 
 #[test]
+fn an_ack_waits_sixteen_idle_polls_for_an_answer_that_carries_it_unless_there_are_many() {
+    for (messages, is_acked_at) in [(1, 17), (SLOTS / 4, 2)] {
+        let mut pair = pair();
+        let [a, b] = &mut pair;
+        for id in 0..messages {
+            let (from, to) = (a.sge(0, 8), b.sge(0, 8));
+            b.recv(id, &[to]);
+            a.post(id, SendOp::Send, &[from]);
+        }
+        let acked_at = (1..100).find(|_| {
+            b.poll();
+            a.transport.ends().unwrap().0.acks().taken() == messages
+        });
+        assert_eq!(acked_at, Some(is_acked_at), "{messages}");
+    }
+}
+
+#[test]
 fn a_wrong_key_is_refused_and_ends_both_sides() {
     let mut pair = pair();
     let [a, b] = &mut pair;

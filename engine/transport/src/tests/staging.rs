@@ -27,7 +27,7 @@ use crate::rights::{Granted, Rights};
 use crate::settings::Settings;
 
 /// Slots that may be under way in one direction.
-pub(super) const SLOTS: u64 = 4;
+pub(super) const SLOTS: u64 = 8;
 /// Bytes of long messages that may be under way in one direction.
 pub(super) const ROOM: usize = 8000;
 /// Bytes that are handed out at one time.

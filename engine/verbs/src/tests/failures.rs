@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use rpcrdma_provider::{
-    CmEvent, ConnParam, ConnectError, ConnectionManager, PostError, Provider, Queues, SendFlags,
-    SendOp, SendWr, Waker, WrId,
+    CmEvent, ConnParam, ConnectError, ConnectionManager, CqError, PostError, Provider, Queues,
+    SendFlags, SendOp, SendWr, Waker, WrId,
 };
 
 use super::rig::{Host, SMALL};
@@ -141,6 +141,25 @@ fn a_device_whose_events_cannot_be_read_is_lost_and_the_cause_is_kept() {
     let events = device.events();
     assert_eq!((events.devices_lost, events.failures), (1, 1));
     assert!(events.last_failure.expect("there was one").contains("ibv_get_async_event"));
+}
+
+#[test]
+fn a_notification_is_read_after_a_sleep_and_only_an_error_of_it_ends_the_queues() {
+    let board = Board::new();
+    let device = board.open().expect("a device");
+    let mut queues = device.open_queues(&SMALL).expect("queues");
+    for (errno, expected) in [
+        (None, Ok(())),
+        (Some(libc::EINTR), Ok(())),
+        (Some(libc::EIO), Err(CqError::Device(libc::EIO))),
+    ] {
+        board.refuse("ibv_get_cq_event", errno);
+        board.forget_calls();
+        queues.disarm(false).expect("nothing has rung");
+        assert!(!board.calls().contains(&"ibv_get_cq_event"));
+        assert_eq!(queues.disarm(true), expected);
+        assert!(board.calls().contains(&"ibv_get_cq_event"));
+    }
 }
 
 #[test]

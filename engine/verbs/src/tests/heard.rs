@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rpcrdma_provider::{
-    CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, QueueEvent, Queues, SetupError,
-    Waker,
+    Armed, CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, QueueEvent, Queues,
+    SetupError, Waker,
 };
 
 use super::rig::SMALL;
@@ -27,8 +27,10 @@ fn a_port_that_goes_up_and_down_leaves_its_last_states_and_is_counted() {
         }
     }
     assert!(cm.next(&waker, Duration::ZERO).is_none());
+    assert!(matches!(queues.arm(), Ok(Armed::Ready)), "no thread sleeps before it has read them");
     let told: Vec<_> = std::iter::from_fn(|| queues.next_event()).collect();
     assert_eq!(told, [QueueEvent::PortDown, QueueEvent::PortUp]);
+    assert!(matches!(queues.arm(), Ok(Armed::AtMost(_))));
     for event in [sys::IBV_EVENT_PORT_ERR, sys::IBV_EVENT_PORT_ACTIVE, sys::IBV_EVENT_PORT_ERR] {
         board.report(std::ptr::without_provenance_mut(1), event);
     }
