@@ -10,6 +10,7 @@ use rpcrdma_engine::{Loan, Outage, Provider, Session, SessionEvent};
 
 use crate::desk::Desk;
 use crate::error::{AsyncError, CallFailed};
+use crate::places::Places;
 use crate::poller::{Poller, Reports};
 use crate::request::Request;
 use crate::response::Response;
@@ -33,9 +34,8 @@ struct Owner {
 /// What a client keeps for its thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AsyncOptions {
-    /// Calls on their way to the thread; 1024 by default. Further calls wait until it has looked,
-    /// without an order. What the session keeps is limited by its own options; the thread keeps the
-    /// others, in order.
+    /// Calls that are queued in front of the session, in order; 1024 by default. The future of a
+    /// further call waits for a place. What the session keeps is limited by its own options.
     pub queued_calls: usize,
 }
 
@@ -67,10 +67,12 @@ impl AsyncClient {
         session: Session<P>,
         options: &AsyncOptions,
     ) -> (AsyncClient, Poller<P>) {
-        let (sender, jobs) = async_channel::bounded(options.queued_calls);
+        assert!(options.queued_calls > 0, "AsyncOptions::queued_calls is 0; it is 1 or more");
+        let (sender, jobs) = async_channel::unbounded();
+        let places = Places::new(options.queued_calls);
         let (is_running, ended) = async_channel::bounded(1);
         let (reported, events) = async_channel::bounded(EVENTS_MAX);
-        let shared = Arc::new(Shared::new(sender, session.handle().clone()));
+        let shared = Arc::new(Shared::new(sender, places, session.handle().clone()));
         let desk = Desk::new(Arc::clone(&shared), jobs);
         let poller = Poller::new(desk, session, Reports { events: reported, ended: is_running });
         (AsyncClient(Arc::new(Owner { shared, events, ended })), poller)

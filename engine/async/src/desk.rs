@@ -13,6 +13,7 @@ use rpcrdma_engine::{
 
 use crate::buffers::Waiting;
 use crate::error::{AsyncError, CallFailed};
+use crate::places::Waiter;
 use crate::queue::Queue;
 use crate::response::Response;
 use crate::shared::{Job, Outcome, Shared, State};
@@ -22,7 +23,9 @@ pub(crate) struct Desk {
     shared: Arc<Shared>,
     jobs: Receiver<Job>,
     /// The session has no room for them yet.
-    queue: Queue,
+    queue: Queue<Job>,
+    /// Tasks that wait for a place in it.
+    waiters: Queue<Waiter>,
     open: HashMap<u64, Open>,
     waiting: Waiting,
 }
@@ -37,12 +40,17 @@ struct Open {
 
 impl Desk {
     pub fn new(shared: Arc<Shared>, jobs: Receiver<Job>) -> Desk {
-        let (queue, open) = (Queue::new(), HashMap::new());
-        Desk { shared, jobs, queue, open, waiting: Waiting::default() }
+        let (queue, waiters) = (Queue::new(), Queue::new());
+        let (open, waiting) = (HashMap::new(), Waiting::default());
+        Desk { shared, jobs, queue, waiters, open, waiting }
     }
 
-    /// Takes the calls that tasks have made, but not for long. True if there were any.
+    /// Takes the calls that tasks have made, but not for long. True if there were any. Notes the
+    /// tasks that wait for a place.
     pub fn take(&mut self) -> bool {
+        while let Some(waiter) = self.shared.waiters.pop() {
+            self.waiters.push(waiter);
+        }
         let mut is_any = false;
         for job in (0..JOBS_PER_TURN).map_while(|_| self.jobs.try_recv().ok()) {
             self.queue.push(job);
@@ -65,11 +73,23 @@ impl Desk {
         busy
     }
 
+    /// Gives the places that are free to the tasks that wait for one.
+    pub fn give_places(&mut self) {
+        while let Some(waiter) = self.waiters.pop() {
+            let Some(place) = self.shared.places.take() else {
+                self.waiters.put_back(waiter);
+                break;
+            };
+            // If its future was dropped, the place is free again.
+            let _ = waiter.place.send(Ok(place));
+        }
+    }
+
     /// Ends the calls that have waited for longer than their deadlines allow. True if there were
     /// any.
     pub fn end_late<P: Provider>(&mut self, session: &Session<P>, now: u64) -> bool {
-        let late = self.queue.take_late(now);
-        let (is_any, execution) = (!late.is_empty(), Execution::NotExecuted);
+        let (late, waiters) = (self.queue.take_late(now), self.waiters.take_late(now));
+        let (is_any, execution) = (!late.is_empty() || !waiters.is_empty(), Execution::NotExecuted);
         let why = match session.outage() {
             Some(outage) => AsyncError::DeadlineExceeded(outage, execution),
             None => AsyncError::Call(CallError::DeadlineExceeded(execution)),
@@ -78,17 +98,21 @@ impl Desk {
             // Its future may have been dropped.
             let _ = answer.send(Err(CallFailed::unsent(why, request.call)));
         }
+        for waiter in waiters {
+            let _ = waiter.place.send(Err(why));
+        }
         is_any
     }
 
     /// How long the thread may sleep for the sake of the calls that wait here.
     pub fn until_due(&self, now: u64) -> Duration {
-        Duration::from_nanos(self.queue.earliest().saturating_sub(now))
+        let earliest = self.queue.earliest().min(self.waiters.earliest());
+        Duration::from_nanos(earliest.saturating_sub(now))
     }
 
     /// Passes a call to the session; returns it if it has to wait.
     fn hand_over<P: Provider>(&mut self, job: Job, session: &mut Session<P>) -> Option<Job> {
-        let Job { id, mut request, answer } = job;
+        let Job { id, mut request, answer, place } = job;
         if answer.is_canceled() {
             return None;
         }
@@ -113,7 +137,7 @@ impl Desk {
             why => Some(AsyncError::NotAccepted(why)),
         };
         request.call = unsent.into_call().unwrap_or_default();
-        let Some(why) = why else { return Some(Job { id, request, answer }) };
+        let Some(why) = why else { return Some(Job { id, request, answer, place }) };
         // Nobody may wait for it any more.
         let _ = answer.send(Err(CallFailed::unsent(why, request.call)));
         None
@@ -121,16 +145,17 @@ impl Desk {
 
     /// Cancels the calls whose futures were dropped. True if there were any.
     pub fn cancel<P: Provider>(&mut self, session: &mut Session<P>) -> bool {
-        let (mut is_any, mut is_any_queued) = (false, false);
+        let (mut is_any, mut is_any_waiting) = (false, false);
         while let Some(id) = self.shared.cancelled.pop() {
             is_any = true;
             match self.open.get(&id) {
                 Some(open) => _ = session.cancel(open.id),
-                None => is_any_queued = true,
+                None => is_any_waiting = true,
             }
         }
-        if is_any_queued {
+        if is_any_waiting {
             self.queue.remove_cancelled();
+            self.waiters.remove_cancelled();
         }
         is_any
     }
@@ -162,6 +187,18 @@ impl Desk {
         self.open.len()
     }
 
+    /// Calls that are queued.
+    #[cfg(test)]
+    pub fn queued(&self) -> usize {
+        self.jobs.len() + self.queue.len()
+    }
+
+    /// Tasks that wait for a place.
+    #[cfg(test)]
+    pub fn waiters(&self) -> usize {
+        self.waiters.len()
+    }
+
     /// Sets what is known of the connections.
     pub fn set_state(&self, state: State) {
         self.shared.set_state(state);
@@ -177,6 +214,8 @@ impl Desk {
     pub fn end(&mut self, execution: impl Fn(SessionCallId) -> Execution) {
         self.shared.close();
         self.waiting.end(&self.shared.asked);
+        // Their futures learn it from the end of their channels.
+        while self.waiters.pop().or_else(|| self.shared.waiters.pop()).is_some() {}
         for (_, open) in self.open.drain() {
             let why = self.shared.end(execution(open.id));
             let _ = open.answer.send(Err(CallFailed::without_memory(why)));

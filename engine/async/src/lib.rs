@@ -5,8 +5,8 @@
 //!     ▲                                                              │
 //!     └──────────────── answer: Response or CallFailed ◀── Session::poll
 //! ```
-//! A task that finds the queue full waits for a place; the thread empties it, and keeps what the
-//! session has no room for. Dropping a future cancels its call.
+//! What the session has no room for waits in the queue, and a task that finds the queue full waits
+//! for a place. Dropping a future cancels its call.
 //!
 //! ```
 //! use rpcrdma_async::{AsyncClient, AsyncOptions};
@@ -45,6 +45,7 @@ mod buffers;
 mod client;
 mod desk;
 mod error;
+mod places;
 mod poller;
 mod queue;
 mod request;

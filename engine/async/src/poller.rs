@@ -55,6 +55,7 @@ impl<P: Provider> Poller<P> {
         busy |= desk.take();
         busy |= desk.end_late(session, now);
         busy |= desk.submit(session);
+        desk.give_places();
         busy |= session.poll(now, |done| desk.complete(done));
         if let Some(event) = session.next_event() {
             self.report(event);

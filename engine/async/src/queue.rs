@@ -1,55 +1,86 @@
-//! The calls that the session has no room for yet, in order, until their deadlines.
+//! What waits in the thread, in order, until its deadline: calls that the session has no room for
+//! yet, and tasks that have no place for a call.
 
 use std::collections::VecDeque;
 
+use crate::places::Waiter;
 use crate::shared::Job;
 
-/// The calls that the session has no room for yet.
-pub(crate) struct Queue {
-    jobs: VecDeque<Job>,
+/// What waits, in order.
+pub(crate) struct Queue<T> {
+    entries: VecDeque<T>,
     /// No deadline of them is earlier.
     earliest: u64,
 }
 
-impl Queue {
-    pub fn new() -> Queue {
-        Queue { jobs: VecDeque::new(), earliest: u64::MAX }
+/// What waits until its deadline.
+pub(crate) trait Entry {
+    /// When it ends at the latest; `u64::MAX` if it has no deadline.
+    fn until(&self) -> u64;
+
+    /// Whether its future was dropped.
+    fn is_cancelled(&self) -> bool;
+}
+
+impl Entry for Job {
+    fn until(&self) -> u64 {
+        self.request.until()
     }
 
-    /// Adds a call behind all others.
-    pub fn push(&mut self, job: Job) {
-        self.earliest = self.earliest.min(until(&job));
-        self.jobs.push_back(job);
+    fn is_cancelled(&self) -> bool {
+        self.answer.is_canceled()
+    }
+}
+
+impl Entry for Waiter {
+    fn until(&self) -> u64 {
+        self.until
     }
 
-    /// Returns the first call to its place.
-    pub fn put_back(&mut self, job: Job) {
-        self.jobs.push_front(job);
+    fn is_cancelled(&self) -> bool {
+        self.place.is_canceled()
+    }
+}
+
+impl<T: Entry> Queue<T> {
+    pub fn new() -> Queue<T> {
+        Queue { entries: VecDeque::new(), earliest: u64::MAX }
     }
 
-    /// The first call.
-    pub fn pop(&mut self) -> Option<Job> {
-        let job = self.jobs.pop_front();
-        if self.jobs.is_empty() {
-            self.earliest = job.as_ref().map_or(u64::MAX, until);
+    /// Adds an entry behind all others.
+    pub fn push(&mut self, entry: T) {
+        self.earliest = self.earliest.min(entry.until());
+        self.entries.push_back(entry);
+    }
+
+    /// Returns the first entry to its place.
+    pub fn put_back(&mut self, entry: T) {
+        self.entries.push_front(entry);
+    }
+
+    /// The first entry.
+    pub fn pop(&mut self) -> Option<T> {
+        let entry = self.entries.pop_front();
+        if self.entries.is_empty() {
+            self.earliest = entry.as_ref().map_or(u64::MAX, Entry::until);
         }
-        job
+        entry
     }
 
-    /// Removes the calls whose futures were dropped.
+    /// Removes the entries whose futures were dropped.
     pub fn remove_cancelled(&mut self) {
-        self.jobs.retain(|job| !job.answer.is_canceled());
+        self.entries.retain(|entry| !entry.is_cancelled());
     }
 
-    /// Removes the calls whose deadlines have passed.
-    pub fn take_late(&mut self, now: u64) -> Vec<Job> {
+    /// Removes the entries whose deadlines have passed.
+    pub fn take_late(&mut self, now: u64) -> Vec<T> {
         if now < self.earliest {
             return Vec::new();
         }
-        let jobs = std::mem::take(&mut self.jobs).into_iter();
-        let (late, others): (Vec<_>, Vec<_>) = jobs.partition(|job| until(job) <= now);
-        self.jobs = others.into();
-        self.earliest = self.jobs.iter().map(until).min().unwrap_or(u64::MAX);
+        let entries = std::mem::take(&mut self.entries).into_iter();
+        let (late, others): (Vec<_>, Vec<_>) = entries.partition(|entry| entry.until() <= now);
+        self.entries = others.into();
+        self.earliest = self.entries.iter().map(Entry::until).min().unwrap_or(u64::MAX);
         late
     }
 
@@ -57,9 +88,10 @@ impl Queue {
     pub fn earliest(&self) -> u64 {
         self.earliest
     }
-}
 
-/// When a call ends at the latest; `u64::MAX` if it has no deadline.
-fn until(job: &Job) -> u64 {
-    job.request.call.deadline_at().unwrap_or(u64::MAX)
+    /// How many there are.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
 }

@@ -25,6 +25,11 @@ impl Request {
         self.keeps_loans = true;
         self
     }
+
+    /// When it ends at the latest; `u64::MAX` if it has no deadline.
+    pub(crate) fn until(&self) -> u64 {
+        self.call.deadline_at().unwrap_or(u64::MAX)
+    }
 }
 
 impl From<OwnedCall> for Request {

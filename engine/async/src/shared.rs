@@ -10,6 +10,7 @@ use rpcrdma_engine::{Execution, Loan, Outage, ShardHandle};
 
 use crate::buffers::Asked;
 use crate::error::{AsyncError, CallFailed};
+use crate::places::{Place, Places, Waiter};
 use crate::request::Request;
 use crate::response::Response;
 
@@ -20,6 +21,10 @@ pub(crate) type Outcome = Result<Response, CallFailed>;
 pub(crate) struct Shared {
     /// Calls on their way to the thread. Closed: the thread ends, or has ended.
     jobs: Sender<Job>,
+    /// For the calls that are queued.
+    pub places: Places,
+    /// Tasks that ask for a place.
+    pub waiters: SegQueue<Waiter>,
     /// Calls whose futures were dropped.
     pub cancelled: SegQueue<u64>,
     /// Tasks that ask for a buffer.
@@ -44,13 +49,22 @@ pub(crate) struct Job {
     pub id: u64,
     pub request: Request,
     pub answer: oneshot::Sender<Outcome>,
+    pub place: Place,
 }
 
 impl Shared {
-    pub fn new(jobs: Sender<Job>, shard: ShardHandle) -> Shared {
-        let (cancelled, next) = (SegQueue::new(), AtomicU64::new(0));
-        let (has_panicked, state) = (AtomicBool::new(false), Mutex::default());
-        Shared { jobs, cancelled, asked: Asked::new(), shard, next, has_panicked, state }
+    pub fn new(jobs: Sender<Job>, places: Places, shard: ShardHandle) -> Shared {
+        Shared {
+            jobs,
+            places,
+            waiters: SegQueue::new(),
+            cancelled: SegQueue::new(),
+            asked: Asked::new(),
+            shard,
+            next: AtomicU64::new(0),
+            has_panicked: AtomicBool::new(false),
+            state: Mutex::default(),
+        }
     }
 
     /// What is known of the connections.
@@ -70,19 +84,45 @@ impl Shared {
 
     /// Makes a call.
     pub async fn call(self: Arc<Shared>, request: Request) -> Outcome {
-        let (answer, answered) = oneshot::channel();
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        if let Err(unsent) = self.jobs.send(Job { id, request, answer }).await {
+        let mut cancel = CancelOnDrop { shared: &self, id: Some(id) };
+        // Dropped before `cancel`: a thread that is told to cancel sees that nobody waits.
+        let outcome = self.outcome(id, request).await;
+        cancel.id = None;
+        outcome
+    }
+
+    /// Queues a call, and waits for its answer.
+    async fn outcome(&self, id: u64, request: Request) -> Outcome {
+        let place = match self.place(request.until()).await {
+            Ok(place) => place,
+            Err(why) => return Err(CallFailed::unsent(why, request.call)),
+        };
+        let (answer, answered) = oneshot::channel();
+        if let Err(unsent) = self.jobs.try_send(Job { id, request, answer, place }) {
             let Job { request, .. } = unsent.into_inner();
             return Err(CallFailed::unsent(self.end(Execution::NotExecuted), request.call));
         }
-        self.shard.wake();
-        let mut cancel = CancelOnDrop { shared: &self, id: Some(id) };
-        // Dropped before `cancel`: a thread that is told to cancel sees that nobody waits.
-        let outcome = answered.await;
-        cancel.id = None;
+        self.wake();
         // The thread answers every call before it ends.
-        outcome.unwrap_or_else(|_| Err(CallFailed::without_memory(self.end(Execution::Unknown))))
+        let lost = |_| Err(CallFailed::without_memory(self.end(Execution::Unknown)));
+        answered.await.unwrap_or_else(lost)
+    }
+
+    /// A place for a call that ends then at the latest.
+    async fn place(&self, until: u64) -> Result<Place, AsyncError> {
+        if let Some(place) = self.places.take() {
+            return Ok(place);
+        }
+        let (place, given) = oneshot::channel();
+        self.waiters.push(Waiter { until, place });
+        if !self.is_closed() {
+            self.wake();
+            if let Ok(given) = given.await {
+                return given;
+            }
+        }
+        Err(self.end(Execution::NotExecuted))
     }
 
     /// A registered buffer.

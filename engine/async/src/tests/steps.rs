@@ -120,11 +120,15 @@ fn calls_wait_for_a_place_in_the_queue() {
     let mut town = Town::without_server(2, 3);
     let mut calls: Vec<_> = (0..40).map(|at| town.call(Ask::Number.write(at))).collect();
     for _ in 0..100 {
-        calls.iter_mut().for_each(|call| assert!(ended(call).is_none()));
+        for call in &mut calls {
+            assert!(ended(call).is_none());
+            assert!(town.poller.desk.queued() <= 2);
+        }
         town.step();
     }
-    // Three in the session, the others in the thread and in the queue to it.
-    assert_eq!(town.poller.session.open_calls(), 3);
+    // The others wait for a place.
+    let (open, queued) = (town.poller.session.open_calls(), town.poller.desk.queued());
+    assert_eq!((open, queued), (3, 2));
     // One of those that wait gives its place up.
     drop(calls.swap_remove(39));
     town.begin();

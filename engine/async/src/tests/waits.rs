@@ -54,6 +54,82 @@ fn a_deadline_runs_before_the_thread_takes_the_call() {
     town.check_nothing_is_lost();
 }
 
+/// A full queue in front of a full session, which a call without a deadline has filled.
+fn full() -> (Town, Pending) {
+    let mut town = Town::without_server(1, 0);
+    let mut first = town.call(Ask::Number.write(0));
+    assert!(ended(&mut first).is_none());
+    (0..100).for_each(|_| town.step());
+    assert_eq!(town.poller.desk.queued(), 1);
+    (town, first)
+}
+
+#[test]
+fn a_deadline_runs_while_the_queue_is_full() {
+    let (mut town, mut first) = full();
+    let mut call = until(&town, 1, 1_000_000);
+    call.place(town.buffer());
+    let (mut late, at) = (town.call(call), town.now + 1_000_000);
+    assert!(ended(&mut late).is_none());
+    town.step();
+    let sleep = town.poller.desk.until_due(town.now);
+    assert_eq!(sleep, Duration::from_nanos(at - town.now), "the thread wakes for it");
+    let mut failed = town.end(&mut late).expect_err("it has no place");
+    assert!((at..at + 100_000).contains(&town.now), "{} and {at}", town.now);
+    let outage = Outage::NotConnected(ConnectError::NoListener);
+    assert_eq!(failed.why(), AsyncError::DeadlineExceeded(outage, Execution::NotExecuted));
+    assert_eq!(failed.take_placed().len(), 1, "its memory comes back");
+    drop(failed);
+    assert!(ended(&mut first).is_none(), "it has no deadline");
+    drop(first);
+    town.check_nothing_is_lost();
+}
+
+#[test]
+fn a_dropped_future_gives_up_the_place_that_it_waits_for() {
+    let (mut town, first) = full();
+    let mut others: Vec<_> = (1..5).map(|at| town.call(Ask::Number.write(at))).collect();
+    assert!(others.iter_mut().all(|call| ended(call).is_none()));
+    town.step();
+    // One that waits for it, then the one that has it.
+    assert_eq!(town.poller.desk.waiters(), 4);
+    drop(others.remove(0));
+    town.step();
+    assert_eq!(town.poller.desk.waiters(), 3);
+    drop(first);
+    town.step();
+    assert_eq!(town.poller.desk.queued(), 0);
+    // It has been given to the next, which does not know it yet.
+    drop(others.remove(0));
+    town.step();
+    assert!(others.iter_mut().all(|call| ended(call).is_none()));
+    assert_eq!(town.poller.desk.queued(), 1, "the next one has it");
+    town.begin();
+    for (call, number) in others.iter_mut().zip(3..) {
+        assert_eq!(town.end(call).expect("it is answered").reader().u32(), Ok(number));
+    }
+    town.check_nothing_is_lost();
+}
+
+#[test]
+fn a_call_that_waits_for_a_place_ends_with_the_client() {
+    let (mut town, first) = full();
+    let mut calls: Vec<_> = (1..3).map(|at| town.call(Ask::Number.write(at))).collect();
+    for call in &mut calls {
+        // One is known to the thread, the other is made after its last turn.
+        town.step();
+        assert!(ended(call).is_none());
+    }
+    calls.push(town.call(Ask::Number.write(3)));
+    town.client = None;
+    town.poller.is_over();
+    for call in calls.iter_mut().chain([&mut { first }]) {
+        let why = why(ended(call).expect("it is over"));
+        assert_eq!(why, AsyncError::Closed(Execution::NotExecuted));
+    }
+    town.check_nothing_is_lost();
+}
+
 #[test]
 fn a_call_that_is_late_when_the_thread_takes_it_is_not_sent() {
     let mut town = Town::new(4, &SessionOptions::default());
