@@ -95,7 +95,7 @@ impl AsyncClient {
     /// waits until one returns, in order.
     ///
     /// # Errors
-    /// [`AsyncError::Closed`](crate::AsyncError::Closed) or
+    /// [`SessionError::Closed`](rpcrdma_engine::SessionError::Closed) or
     /// [`AsyncError::Panicked`](crate::AsyncError::Panicked): there is no thread.
     pub fn buffer(&self) -> impl Future<Output = Result<Loan, AsyncError>> + Send + use<> {
         Arc::clone(&self.0.shared).buffer()
@@ -121,7 +121,7 @@ impl AsyncClient {
     }
 
     /// Closes the client for all its handles: calls that are not over end with
-    /// [`AsyncError::Closed`](crate::AsyncError::Closed), and the connections end. Calls under way
+    /// [`SessionError::Closed`](rpcrdma_engine::SessionError::Closed), and the connections end. Calls under way
     /// have `connections.stop_timeout` for that. The future waits until the thread has ended.
     pub fn close(&self) -> impl Future<Output = ()> + Send + use<> {
         self.0.shared.close();

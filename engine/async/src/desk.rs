@@ -8,7 +8,8 @@ use std::time::Duration;
 use async_channel::Receiver;
 use futures_channel::oneshot;
 use rpcrdma_engine::{
-    CallError, Execution, Provider, Session, SessionCallId, SessionCompletion, SessionRefused,
+    CallError, Execution, Provider, Session, SessionCallId, SessionCompletion, SessionError,
+    SessionRefused,
 };
 
 use crate::buffers::Waiting;
@@ -91,9 +92,10 @@ impl Desk {
         let (late, waiters) = (self.queue.take_late(now), self.waiters.take_late(now));
         let (is_any, execution) = (!late.is_empty() || !waiters.is_empty(), Execution::NotExecuted);
         let why = match session.outage() {
-            Some(outage) => AsyncError::DeadlineExceeded(outage, execution),
-            None => AsyncError::Call(CallError::DeadlineExceeded(execution)),
+            Some(outage) => SessionError::DeadlineExceeded(outage, execution),
+            None => SessionError::Call(CallError::DeadlineExceeded(execution)),
         };
+        let why = AsyncError::from(why);
         for Job { request, answer, .. } in late {
             // Its future may have been dropped.
             let _ = answer.send(Err(CallFailed::unsent(why, request.call)));
@@ -127,13 +129,12 @@ impl Desk {
             }
             Err(unsent) => unsent,
         };
+        let not = Execution::NotExecuted;
         let why = match unsent.why() {
             SessionRefused::Full => None,
-            SessionRefused::Closed => Some(AsyncError::Closed(Execution::NotExecuted)),
-            SessionRefused::Call(why) => Some(AsyncError::Refused(why, Execution::NotExecuted)),
-            SessionRefused::NoConnection(why) => {
-                Some(AsyncError::NoConnection(why, Execution::NotExecuted))
-            }
+            SessionRefused::Closed => Some(SessionError::Closed(not).into()),
+            SessionRefused::Call(why) => Some(SessionError::Refused(why, not).into()),
+            SessionRefused::NoConnection(why) => Some(SessionError::NoConnection(why, not).into()),
             why => Some(AsyncError::NotAccepted(why)),
         };
         request.call = unsent.into_call().unwrap_or_default();

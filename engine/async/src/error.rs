@@ -1,37 +1,20 @@
 //! Why a call has no reply.
 
 use rpcrdma_engine::{
-    Bulk, CallError, CallRefused, ConnectError, Execution, Outage, OwnedCall, SessionCompletion,
-    SessionError, SessionRefused, Sink,
+    Bulk, Execution, OwnedCall, SessionCompletion, SessionError, SessionRefused, Sink,
 };
 
 /// Why a call has no reply. [`AsyncError::execution`] states what is known about its execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AsyncError {
-    /// As without a future.
-    #[error(transparent)]
-    Call(CallError),
-    /// The call cannot be sent, or could not be sent again.
-    #[error("{0}; {1}")]
-    Refused(CallRefused, Execution),
-    /// The deadline of the call passed while it waited and there was no connection, for this
-    /// reason.
-    #[error("the call exceeded its deadline without a connection: {0}; {1}")]
-    DeadlineExceeded(Outage, Execution),
-    /// There is no connection and there will be none: all addresses are given up, the last one for
-    /// this reason.
-    #[error("no address of the session can be connected to: {0}; {1}")]
-    NoConnection(ConnectError, Execution),
-    /// The client was closed, or its shard has ended.
-    #[error("the client was closed; {0}")]
-    Closed(Execution),
-    /// The session did not accept the call, for a reason that has no variant here.
-    #[error(transparent)]
-    NotAccepted(SessionRefused),
-    /// The call failed, for a reason that has no variant here.
+    /// As without a future. It is [`SessionError::Closed`] if the client was closed, or its shard has
+    /// ended.
     #[error(transparent)]
     Session(SessionError),
+    /// The session did not accept the call, for a reason that is none of [`SessionError`].
+    #[error(transparent)]
+    NotAccepted(SessionRefused),
     /// The thread of the client has panicked. No call is answered any more.
     #[error("the thread of the client has panicked; {0}")]
     Panicked(Execution),
@@ -41,30 +24,16 @@ impl AsyncError {
     /// What is known about the execution of the call.
     pub fn execution(&self) -> Execution {
         match self {
-            AsyncError::Call(error) => error.execution(),
-            AsyncError::Refused(_, execution)
-            | AsyncError::DeadlineExceeded(_, execution)
-            | AsyncError::NoConnection(_, execution)
-            | AsyncError::Closed(execution)
-            | AsyncError::Panicked(execution) => *execution,
-            AsyncError::NotAccepted(_) => Execution::NotExecuted,
             AsyncError::Session(error) => error.execution(),
+            AsyncError::NotAccepted(_) => Execution::NotExecuted,
+            AsyncError::Panicked(execution) => *execution,
         }
     }
 }
 
 impl From<SessionError> for AsyncError {
     fn from(error: SessionError) -> AsyncError {
-        match error {
-            SessionError::Call(error) => AsyncError::Call(error),
-            SessionError::Refused(why, execution) => AsyncError::Refused(why, execution),
-            SessionError::DeadlineExceeded(why, execution) => {
-                AsyncError::DeadlineExceeded(why, execution)
-            }
-            SessionError::NoConnection(why, execution) => AsyncError::NoConnection(why, execution),
-            SessionError::Closed(execution) => AsyncError::Closed(execution),
-            error => AsyncError::Session(error),
-        }
+        AsyncError::Session(error)
     }
 }
 

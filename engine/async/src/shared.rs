@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_channel::Sender;
 use crossbeam_queue::SegQueue;
 use futures_channel::oneshot;
-use rpcrdma_engine::{Execution, Loan, Outage, ShardHandle};
+use rpcrdma_engine::{Execution, Loan, Outage, SessionError, ShardHandle};
 
 use crate::buffers::Asked;
 use crate::error::{AsyncError, CallFailed};
@@ -162,7 +162,7 @@ impl Shared {
     pub fn end(&self, execution: Execution) -> AsyncError {
         match self.has_panicked.load(Ordering::SeqCst) {
             true => AsyncError::Panicked(execution),
-            false => AsyncError::Closed(execution),
+            false => SessionError::Closed(execution).into(),
         }
     }
 }

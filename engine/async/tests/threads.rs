@@ -14,7 +14,8 @@ use rpcrdma_engine::provider::interposed::{Hooks, Interposed, QueueHooks};
 use rpcrdma_engine::provider::{QueueAttr, Queues, WcBatch};
 use rpcrdma_engine::{
     Address, Answer, Call, CallError, Clock, CqError, Engine, Execution, Fabric, Handler,
-    OwnedCall, Provider, Reply, Session, SessionEvent, SessionOptions, ShardHandle, ShardState,
+    OwnedCall, Provider, Reply, Session, SessionError, SessionEvent, SessionOptions, ShardHandle,
+    ShardState,
 };
 use rpcrdma_tests::setup::{checked, small};
 
@@ -177,7 +178,10 @@ fn a_call_that_waits_for_room_ends_while_the_thread_sleeps() {
     let mut call = number(1);
     call.deadline(Clock::new().now() + 30_000_000);
     let failed = block_on(client.call(call)).expect_err("there is no server");
-    assert!(matches!(failed.why(), AsyncError::DeadlineExceeded(..)), "{failed}");
+    assert!(
+        matches!(failed.why(), AsyncError::Session(SessionError::DeadlineExceeded(..))),
+        "{failed}"
+    );
     block_on(client.close());
 }
 
@@ -191,7 +195,7 @@ fn a_call_outlives_the_handles_and_ends_as_closed() {
         client.call(number(1)).await.expect("it is answered");
         drop(client);
         let failed = call.await.expect_err("nobody answers it");
-        assert_eq!(failed.why(), AsyncError::Closed(Execution::Unknown));
+        assert_eq!(failed.why(), SessionError::Closed(Execution::Unknown).into());
     });
     while handle.state() != ShardState::Ended {
         std::thread::yield_now();
@@ -209,10 +213,8 @@ fn the_end_of_the_engine_ends_calls() {
         client.call(number(1)).await.expect("it is answered");
         drop(_engine);
         let failed = call.await.expect_err("the server is gone");
-        assert!(
-            matches!(failed.why(), AsyncError::Call(CallError::ConnectionLost(..))),
-            "{failed}"
-        );
+        let AsyncError::Session(SessionError::Call(why)) = failed.why() else { panic!("{failed}") };
+        assert!(matches!(why, CallError::ConnectionLost(..)), "{why}");
     });
 }
 

@@ -16,7 +16,7 @@ use rpcrdma_engine::control::Control;
 use rpcrdma_engine::message::payload_reader::PayloadReader;
 use rpcrdma_engine::{
     Address, Answer, Call, Engine, Fabric, Finished, Handler, Loan, OwnedCall, RegisteredBytes,
-    Reply, Session, SessionOptions, Shard, Ticket, Turn,
+    Reply, Session, SessionError, SessionOptions, Shard, Ticket, Turn,
 };
 use rpcrdma_tests::setup::{checked, small};
 
@@ -248,8 +248,11 @@ fn item(reader: &mut PayloadReader<'_>, placed: Vec<u8>) -> Vec<u8> {
 const FILL: u8 = 7;
 
 /// Why a call failed.
-fn why(outcome: Outcome) -> AsyncError {
-    outcome.expect_err("it has failed").why()
+fn why(outcome: Outcome) -> SessionError {
+    let AsyncError::Session(why) = outcome.expect_err("it has failed").why() else {
+        panic!("the session states it");
+    };
+    why
 }
 
 /// What has become of a call, if it is over.

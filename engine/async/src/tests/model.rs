@@ -5,7 +5,6 @@ use proptest::prelude::*;
 use rpcrdma_engine::{Resend, SessionOptions, Sink, Want};
 
 use super::*;
-use crate::AsyncError;
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
@@ -61,7 +60,7 @@ impl Kept {
                 }
             }
             Err(failed) => {
-                let is_loss = matches!(failed.why(), AsyncError::Call(_));
+                let is_loss = matches!(failed.why(), AsyncError::Session(SessionError::Call(_)));
                 assert!(was_lost && is_loss, "{failed}");
             }
         }

@@ -90,14 +90,19 @@ fn results_arrive_in_buffers_of_the_program_which_come_back() {
     town.check_nothing_is_lost();
 }
 
-type Buffer = Pin<Box<dyn Future<Output = Result<Loan, crate::AsyncError>>>>;
+type Buffer = Pin<Box<dyn Future<Output = Result<Loan, AsyncError>>>>;
 
 /// The buffer that a task waits for, if it has it.
-fn given(task: &mut Buffer) -> Option<Result<Loan, crate::AsyncError>> {
+fn given(task: &mut Buffer) -> Option<Result<Loan, AsyncError>> {
     match task.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => Some(outcome),
         Poll::Pending => None,
     }
+}
+
+/// Whether a task has learnt that the client is closed.
+fn is_closed(outcome: &Option<Result<Loan, AsyncError>>) -> bool {
+    matches!(outcome, Some(Err(AsyncError::Session(SessionError::Closed(_)))))
 }
 
 #[test]
@@ -136,7 +141,7 @@ fn tasks_get_buffers_in_order_as_soon_as_they_return() {
     town.step();
     for task in [&mut late, &mut later] {
         let outcome = given(task);
-        assert!(matches!(outcome, Some(Err(crate::AsyncError::Closed(_)))), "{outcome:?}");
+        assert!(is_closed(&outcome), "{outcome:?}");
     }
     drop(buffers);
     town.check_nothing_is_lost();
@@ -150,5 +155,5 @@ fn a_task_that_has_asked_for_a_buffer_when_the_thread_ends_gets_an_error() {
     assert!(given(&mut task).is_none(), "the thread has not looked");
     town.poller.desk.end(|_| Execution::Unknown);
     let outcome = given(&mut task);
-    assert!(matches!(outcome, Some(Err(crate::AsyncError::Closed(_)))), "{outcome:?}");
+    assert!(is_closed(&outcome), "{outcome:?}");
 }

@@ -178,7 +178,7 @@ fn a_server_that_is_lost_and_back_answers_the_calls_that_may_be_sent_again() {
     town.until("they are there", |town| town.later.borrow().len() == 2);
     town.kill();
     let lost =
-        AsyncError::Call(CallError::ConnectionLost(CloseReason::PeerGone, Execution::Unknown));
+        SessionError::Call(CallError::ConnectionLost(CloseReason::PeerGone, Execution::Unknown));
     assert_eq!(why(town.end(&mut once)), lost);
     assert!(ended(&mut again).is_none());
     let mut meanwhile = town.call(Ask::Number.write(3));
@@ -218,7 +218,8 @@ fn the_last_handle_closes_the_client_and_every_call_ends() {
     town.step();
     let known: Vec<_> =
         calls.iter_mut().map(|call| why(ended(call).expect("it is over"))).collect();
-    let [under_way, queued] = [Execution::Unknown, Execution::NotExecuted].map(AsyncError::Closed);
+    let [under_way, queued] =
+        [Execution::Unknown, Execution::NotExecuted].map(SessionError::Closed);
     assert_eq!(known[..3], [under_way; 3]);
     assert!(known[3..].iter().all(|why| [under_way, queued].contains(why)), "{known:?}");
     assert_eq!(why(ended(&mut { unpolled }).expect("there is no thread")), queued);
@@ -239,7 +240,10 @@ fn a_call_that_cannot_be_sent_comes_back_with_its_memory() {
     call.place(town.buffer());
     let mut call = town.call(call);
     let mut failed = town.end(&mut call).expect_err("it is too long");
-    let AsyncError::Refused(why, Execution::NotExecuted) = failed.why() else { panic!("{failed}") };
+    let AsyncError::Session(SessionError::Refused(why, Execution::NotExecuted)) = failed.why()
+    else {
+        panic!("{failed}");
+    };
     assert!(!why.is_transient(), "{why}");
     assert_eq!(failed.take_placed().len(), 1);
     drop(failed);
@@ -254,9 +258,9 @@ fn a_shard_that_is_stopped_ends_the_client() {
     town.until("it is there", |town| town.later.borrow().len() == 1);
     town.poller.session.handle().stop();
     let stopped =
-        AsyncError::Call(CallError::ConnectionLost(CloseReason::Stopped, Execution::Unknown));
+        SessionError::Call(CallError::ConnectionLost(CloseReason::Stopped, Execution::Unknown));
     assert_eq!(why(town.end(&mut call)), stopped);
     town.until("it is over", |town| town.poller.is_over());
     let mut late = town.call(Ask::Number.write(2));
-    assert_eq!(why(town.end(&mut late)), AsyncError::Closed(Execution::NotExecuted));
+    assert_eq!(why(town.end(&mut late)), SessionError::Closed(Execution::NotExecuted));
 }

@@ -30,10 +30,10 @@ fn a_deadline_runs_while_the_session_is_full() {
     assert!((at..at + 100_000).contains(&town.now), "{} and {at}", town.now);
     let outage = Outage::NotConnected(ConnectError::NoListener);
     let not = Execution::NotExecuted;
-    assert_eq!(failed.why(), AsyncError::DeadlineExceeded(outage, not));
+    assert_eq!(failed.why(), SessionError::DeadlineExceeded(outage, not).into());
     assert_eq!(failed.take_placed().len(), 1, "its memory comes back");
     drop(failed);
-    assert_eq!(why(town.end(&mut later)), AsyncError::DeadlineExceeded(outage, not));
+    assert_eq!(why(town.end(&mut later)), SessionError::DeadlineExceeded(outage, not));
     assert!(ended(&mut first).is_none(), "it has no deadline");
     drop(first);
     town.check_nothing_is_lost();
@@ -77,7 +77,8 @@ fn a_deadline_runs_while_the_queue_is_full() {
     let mut failed = town.end(&mut late).expect_err("it has no place");
     assert!((at..at + 100_000).contains(&town.now), "{} and {at}", town.now);
     let outage = Outage::NotConnected(ConnectError::NoListener);
-    assert_eq!(failed.why(), AsyncError::DeadlineExceeded(outage, Execution::NotExecuted));
+    let why = SessionError::DeadlineExceeded(outage, Execution::NotExecuted);
+    assert_eq!(failed.why(), why.into());
     assert_eq!(failed.take_placed().len(), 1, "its memory comes back");
     drop(failed);
     assert!(ended(&mut first).is_none(), "it has no deadline");
@@ -125,7 +126,7 @@ fn a_call_that_waits_for_a_place_ends_with_the_client() {
     town.poller.is_over();
     for call in calls.iter_mut().chain([&mut { first }]) {
         let why = why(ended(call).expect("it is over"));
-        assert_eq!(why, AsyncError::Closed(Execution::NotExecuted));
+        assert_eq!(why, SessionError::Closed(Execution::NotExecuted));
     }
     town.check_nothing_is_lost();
 }
@@ -138,7 +139,7 @@ fn a_call_that_is_late_when_the_thread_takes_it_is_not_sent() {
     call.deadline(town.now);
     let mut call = town.call(call);
     let late = CallError::DeadlineExceeded(Execution::NotExecuted);
-    assert_eq!(why(town.end(&mut call)), AsyncError::Call(late));
+    assert_eq!(why(town.end(&mut call)), SessionError::Call(late));
     assert_eq!(town.poller.session.handle().stats().calls_out, 0);
     town.check_nothing_is_lost();
 }
@@ -237,7 +238,9 @@ fn a_session_that_cannot_connect_ends_calls_at_once() {
             ended(&mut call)
         });
         let why = why(outcome.expect("it ends at once"));
-        let AsyncError::NoConnection(reason, Execution::NotExecuted) = why else { panic!("{why}") };
+        let SessionError::NoConnection(reason, Execution::NotExecuted) = why else {
+            panic!("{why}")
+        };
         assert!(matches!(reason, ConnectError::WrongAddress { .. }), "{reason}");
     }
     assert!(matches!(client.outage(), Some(Outage::NotConnected(_))));
@@ -255,7 +258,7 @@ fn a_buffer_that_a_task_waits_for_ends_with_the_client() {
                 Poll::Pending => assert!(!is_over, "it waits without end"),
                 Poll::Ready(outcome) => {
                     let why = outcome.expect_err("none is free");
-                    assert_eq!(why, AsyncError::Closed(Execution::NotExecuted));
+                    assert_eq!(why, SessionError::Closed(Execution::NotExecuted).into());
                     assert!(is_over);
                 }
             }
