@@ -221,3 +221,30 @@ impl SplitMix {
         ppm > 0 && self.below(1_000_000) < u64::from(ppm)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_the_published_generator() {
+        let mut random = SplitMix(1_234_567);
+        let numbers = [(); 5].map(|()| random.next());
+        let published = [
+            6_457_827_717_110_365_317,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+            4_593_380_528_125_082_431,
+            16_408_922_859_458_223_821,
+        ];
+        assert_eq!(numbers, published);
+    }
+
+    #[test]
+    fn what_cannot_happen_takes_no_number_from_the_sequence() {
+        let (mut random, mut other) = (SplitMix(7), SplitMix(7));
+        assert!(!random.chance(0));
+        assert_eq!(random.next(), other.next());
+        assert!(random.chance(1_000_000));
+    }
+}
