@@ -121,8 +121,9 @@ impl AsyncClient {
     }
 
     /// Closes the client for all its handles: calls that are not over end with
-    /// [`SessionError::Closed`](rpcrdma_engine::SessionError::Closed), and the connections end. Calls under way
-    /// have `connections.stop_timeout` for that. The future waits until the thread has ended.
+    /// [`SessionError::Closed`](rpcrdma_engine::SessionError::Closed), and the connections end.
+    /// Calls under way have `connections.stop_timeout` for that. The future waits until the thread
+    /// has ended.
     pub fn close(&self) -> impl Future<Output = ()> + Send + use<> {
         self.0.shared.close();
         let ended = self.0.ended.clone();

@@ -8,8 +8,8 @@ use rpcrdma_engine::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AsyncError {
-    /// As without a future. It is [`SessionError::Closed`] if the client was closed, or its shard has
-    /// ended.
+    /// As without a future. It is [`SessionError::Closed`] if the client was closed, or its shard
+    /// has ended.
     #[error(transparent)]
     Session(SessionError),
     /// The session did not accept the call, for a reason that is none of [`SessionError`].

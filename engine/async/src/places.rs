@@ -1,5 +1,5 @@
-//! Places for calls that are queued: so many, whether a call is on its way to the thread or waits in
-//! it for the session. The thread gives them to the tasks that wait for one.
+//! Places for calls that are queued: a call has one on its way to the thread, and while it waits
+//! there for the session. The thread gives those that are free to the tasks that wait for one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -136,8 +136,8 @@ impl Town {
         town
     }
 
-    /// Without a server, and with so many places for calls on their way to the thread, and for calls
-    /// that wait in the session.
+    /// Without a server, and with so many places for calls that are queued, and for calls that wait
+    /// in the session.
     fn without_server(queued_calls: usize, waiting_calls: usize) -> Town {
         let options = SessionOptions { waiting_calls, ..SessionOptions::default() };
         let mut town = Town::new(queued_calls, &options);
@@ -232,7 +232,8 @@ impl Town {
     }
 }
 
-/// The bytes of a data item: those that were placed, or those in line if the connection places none.
+/// The bytes of a data item: those that were placed, or those in line if the connection places
+/// none.
 fn item(reader: &mut PayloadReader<'_>, placed: Vec<u8>) -> Vec<u8> {
     match reader.u32() {
         Ok(len) if placed.is_empty() => {

@@ -1,5 +1,5 @@
-//! Any order of calls, polls, drops, turns, losses: every future that is kept ends as it should, and
-//! nothing is lost.
+//! Any order of calls, polls, drops, turns, losses: every future that is kept ends as it should,
+//! and nothing is lost.
 
 use proptest::prelude::*;
 use rpcrdma_engine::{Resend, SessionOptions, Sink, Want};
