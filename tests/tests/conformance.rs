@@ -169,29 +169,49 @@ fn every_mutation_has_its_text_and_its_test() {
         let faults = table::faults(&root(), &mutations);
         assert!(faults.is_empty(), "{path}:\n{}", faults.join("\n"));
     }
+    let equivalent = table::equivalent(&root()).expect("the table of equivalent mutants");
+    let faults: Vec<_> = equivalent.iter().filter_map(|one| one.check(&root()).err()).collect();
+    assert!(faults.is_empty(), "{}: {faults:#?}", table::EQUIVALENT);
+}
+
+/// The last cells of the rows of a table of docs/security.md, behind the heading that begins so.
+fn last_cells(heading: &str, columns: usize) -> Vec<String> {
+    let page = read("docs/security.md");
+    let (_, section) = page.split_once(heading).expect("the section");
+    let section = section.split("\n## ").next().expect("split gives one at least");
+    let rows = section.lines().filter(|line| line.starts_with('|')).skip(2);
+    let last = |row: &str| {
+        let row = row.strip_prefix('|').and_then(|row| row.strip_suffix('|')).expect("bars");
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        assert_eq!(cells.len(), columns, "{row}");
+        cells[columns - 1].to_owned()
+    };
+    rows.map(last).collect()
 }
 
 #[test]
 fn every_limit_of_a_peer_names_an_existing_test() {
-    let page = read("docs/security.md");
-    let (_, table) = page.split_once("\n## Silent, slow").expect("the table of limits");
-    let rows = table.lines().filter(|line| line.starts_with('|')).skip(2);
-    let mut faults = Vec::new();
-    let mut count = 0;
-    for row in rows {
-        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
-        let [peer, .., tests] = cells.as_slice() else { panic!("{row}") };
-        assert_eq!(cells.len(), 6, "{row}");
-        for name in tests.split(", ") {
-            let bare = name.strip_prefix('`').and_then(|name| name.strip_suffix('`'));
-            if let Err(why) = bare.map_or(Err("no test in backticks".into()), find) {
-                faults.push(format!("{peer}: {name}: {why}"));
-            }
-        }
-        count += 1;
-    }
-    assert!(count > 10, "{count} rows");
-    assert!(faults.is_empty(), "docs/security.md:\n{}", faults.join("\n"));
+    let cells = last_cells("\n## Silent, slow", 6);
+    assert!(cells.len() > 10, "{cells:?}");
+    let names = cells.iter().flat_map(|cell| cell.split(", "));
+    let fault = |name| bare(name).ok_or("no test in backticks".into()).and_then(find).err();
+    let faults: Vec<_> = names.filter_map(|name| Some((name, fault(name)?))).collect();
+    assert!(faults.is_empty(), "docs/security.md: {faults:#?}");
+}
+
+#[test]
+fn every_time_until_silence_is_noticed_names_existing_tests_and_scenarios() {
+    let cells = last_cells("\n## How long until silence", 5);
+    let names: Vec<&str> =
+        cells.iter().flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    assert!(names.len() > 10, "{names:?}");
+    let fault = |name: &str| match name.contains("::") {
+        true => find(name).err(),
+        false if root().join("tests/vm/scenarios").join(name).is_file() => None,
+        false => Some("no scenario".into()),
+    };
+    let faults: Vec<_> = names.into_iter().filter_map(|name| Some((name, fault(name)?))).collect();
+    assert!(faults.is_empty(), "docs/security.md: {faults:#?}");
 }
 
 #[test]

@@ -1,35 +1,12 @@
 //! What became of the mutants, crate by crate, and which survive.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
 
-use serde::Deserialize;
+use rpcrdma_mutants::table::{self, Equivalent};
 
 use crate::list::{Listed, PACKAGES};
 use crate::state::{Caught, Entry, Found, State};
-
-/// The mutants that are equal to the code, below the root of the workspace.
-const EQUIVALENT: &str = "tests/mutations/equivalent.toml";
-
-/// A mutant that no test can notice.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Equivalent {
-    file: String,
-    /// As cargo-mutants describes it.
-    change: String,
-    /// The line where it begins.
-    code: String,
-    /// Why nothing differs.
-    reason: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct Table {
-    #[serde(default)]
-    equivalent: Vec<Equivalent>,
-}
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Count {
@@ -60,17 +37,10 @@ impl<'a> Report<'a> {
         drawn: &'a [&'a Listed],
         refused: &BTreeSet<usize>,
     ) -> Result<Self, String> {
-        let read = fs::read_to_string(root.join(EQUIVALENT));
-        let text = read.map_err(|error| format!("{EQUIVALENT}: {error}"))?;
-        let table: Table =
-            toml::from_str(&text).map_err(|error| format!("{EQUIVALENT}: {error}"))?;
-        if let Some(bare) = table.equivalent.iter().find(|one| one.reason.trim().is_empty()) {
-            return Err(format!("{EQUIVALENT}: {bare:?} has no reason"));
-        }
         Ok(Self {
             drawn,
             refused: refused.len(),
-            equivalent: table.equivalent,
+            equivalent: table::equivalent(root)?,
             counts: BTreeMap::new(),
             survivors: BTreeSet::new(),
             weak: BTreeSet::new(),

@@ -15,6 +15,9 @@ pub const ROWS: &str = "tests/mutations/rows.toml";
 /// Other mutations that once survived all tests.
 pub const SURVIVORS: &str = "tests/mutations/survivors.toml";
 
+/// Mutants that no test can notice.
+pub const EQUIVALENT: &str = "tests/mutations/equivalent.toml";
+
 /// A text of a file, another one, and the test that fails with it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -72,10 +75,43 @@ impl Mutation {
     }
 }
 
+/// A mutant that no test can notice.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Equivalent {
+    /// The file, from the root of the workspace.
+    pub file: String,
+    /// As cargo-mutants describes it.
+    pub change: String,
+    /// The line where it begins, without the spaces around it.
+    pub code: String,
+    /// Why nothing differs.
+    pub reason: String,
+}
+
+impl Equivalent {
+    /// All that can be said without cargo-mutants.
+    ///
+    /// # Errors
+    /// If it has no reason, or the file has no such line.
+    pub fn check(&self, root: &Path) -> Result<(), String> {
+        let Equivalent { file, change, code, reason } = self;
+        if reason.trim().is_empty() {
+            return Err(format!("{file}: {change}: no reason"));
+        }
+        let read = fs::read_to_string(root.join(file));
+        let source = read.map_err(|error| format!("{file}: {error}"))?;
+        let is_there = source.lines().any(|line| line.trim() == code);
+        is_there.then_some(()).ok_or(format!("{file}: {change}: no line is {code}"))
+    }
+}
+
 #[derive(Deserialize)]
 struct Table {
     #[serde(default)]
     mutation: Vec<Mutation>,
+    #[serde(default)]
+    equivalent: Vec<Equivalent>,
 }
 
 /// The mutations of a table, whose path is from the root of the workspace.
@@ -83,9 +119,20 @@ struct Table {
 /// # Errors
 /// If it cannot be read.
 pub fn read(root: &Path, path: &str) -> Result<Vec<Mutation>, String> {
+    Ok(table(root, path)?.mutation)
+}
+
+/// The mutants that no test can notice.
+///
+/// # Errors
+/// If their table cannot be read.
+pub fn equivalent(root: &Path) -> Result<Vec<Equivalent>, String> {
+    Ok(table(root, EQUIVALENT)?.equivalent)
+}
+
+fn table(root: &Path, path: &str) -> Result<Table, String> {
     let text = fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"))?;
-    let table: Table = toml::from_str(&text).map_err(|error| format!("{path}: {error}"))?;
-    Ok(table.mutation)
+    toml::from_str(&text).map_err(|error| format!("{path}: {error}"))
 }
 
 /// The mutations of the table of survivors, and those of the rules that survived, too.
