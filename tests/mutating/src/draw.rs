@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::list::{Listed, PACKAGES};
 
-/// How many more are drawn, in percent: some do not compile, and are equal to none that does.
+/// How many percent more are drawn than are tried: they take the place of those that do not compile.
 const SPARE: usize = 40;
 
 /// The mutants of one crate in the order in which they are drawn, and how many are wanted.

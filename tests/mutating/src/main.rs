@@ -35,18 +35,12 @@ struct Args {
 enum Command {
     /// The mutations of tests/mutations/rows.toml: each breaks a rule, and its test fails then.
     Rows {
-        /// Only whether their texts and tests are there.
-        #[arg(long)]
-        check: bool,
         /// Those of these rows or with these ids; without any, all.
         chosen: Vec<String>,
     },
     /// The mutations that no test noticed once: those of tests/mutations/survivors.toml, and those
     /// of rows.toml that say so.
     Survivors {
-        /// Only whether their texts and tests are there.
-        #[arg(long)]
-        check: bool,
         /// Those with these ids; without any, all.
         chosen: Vec<String>,
     },
@@ -71,10 +65,8 @@ fn main() -> ExitCode {
     let target = std::path::absolute(target.join("mutants")).expect("the working directory");
     let place = rows::Place { root: root.to_owned(), target, jobs: args.jobs };
     let outcome = match args.command {
-        Command::Rows { check: true, .. } => rows::check(root, table::ROWS),
-        Command::Rows { chosen, .. } => rows::run(&place, table::ROWS, &chosen),
-        Command::Survivors { check: true, .. } => rows::check(root, table::SURVIVORS),
-        Command::Survivors { chosen, .. } => rows::run(&place, table::SURVIVORS, &chosen),
+        Command::Rows { chosen } => rows::run(&place, table::ROWS, &chosen),
+        Command::Survivors { chosen } => rows::run(&place, table::SURVIVORS, &chosen),
         Command::Sample { seed, count, is_continued } => {
             sample::run(&place, sample::Options { seed, count, is_continued })
         }

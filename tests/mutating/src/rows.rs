@@ -42,26 +42,16 @@ impl Place {
     }
 }
 
-/// Says what is wrong with a table as far as that shows without a compiler.
-///
-/// # Errors
-/// Everything that is wrong.
-pub fn check(root: &Path, table: &str) -> Result<(), String> {
-    are_well(root, &table::read(root, table)?)
-}
-
-fn are_well(root: &Path, mutations: &[Mutation]) -> Result<(), String> {
-    let faults = table::faults(root, mutations);
-    if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
-}
-
 /// Tries the mutations of a table: those of these ids, or of these rows, or all.
 ///
 /// # Errors
 /// What cannot be tried, and what no test notices.
 pub fn run(place: &Place, table: &str, chosen: &[String]) -> Result<(), String> {
     let mutations = choose(&place.root, table, chosen)?;
-    are_well(&place.root, &mutations)?;
+    let faults = table::faults(&place.root, &mutations);
+    if !faults.is_empty() {
+        return Err(faults.join("\n"));
+    }
     let name = Path::new(table).file_stem().and_then(|name| name.to_str()).unwrap_or("rows");
     let mut rows = Rows::new(&place.root, mutations)?;
     let (copy, cargo) = place.copy(name)?;
