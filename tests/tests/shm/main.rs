@@ -1,6 +1,5 @@
 //! The engine on shared memory: the API suite in one process, and processes of which some die.
 
-mod denied;
 mod forbidden;
 mod fuzzed;
 mod nfs41;
