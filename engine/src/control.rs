@@ -124,8 +124,8 @@ impl<P: Provider> Control<P> {
         self.shared.tally.snapshot()
     }
 
-    /// Processes requests and events, waiting for them at most `timeout`; only so many events at a
-    /// time: peers who connect without end do not keep it from the rest.
+    /// Processes all requests, and a limited number of events: peers that connect without end do not
+    /// keep it from its other work. Waits for at most `timeout` if there are no events.
     pub fn step(&mut self, timeout: Duration) {
         while let Some(request) = self.shared.next_request() {
             self.in_hand = Some(request.clone());

@@ -124,8 +124,8 @@ fn lock() -> MutexGuard<'static, Owned> {
 fn install() {
     static HANDLERS: Once = Once::new();
     HANDLERS.call_once(|| {
-        // Without memory for them children keep all. SAFETY: functions that live as long as the code
-        // that calls this.
+        // Without memory for the handlers children keep all.
+        // SAFETY: functions that live as long as the code that calls this.
         let _ = unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
     });
 }
@@ -157,8 +157,8 @@ extern "C" fn in_child() {
 /// Puts a file that names nothing of the parent in the place of each.
 fn replace_files(files: &BTreeSet<RawFd>) {
     let Some(first) = files.first() else { return };
-    // At the limit of open files another one can be opened only then. SAFETY: the number belongs to
-    // an object of this module, which the child does not use.
+    // At the limit of open files another one can be opened only then.
+    // SAFETY: the number belongs to an object of this module, which the child does not use.
     unsafe { libc::close(*first) };
     let null = open_null();
     for fd in files.iter().filter(|fd| **fd != null) {
@@ -190,8 +190,9 @@ fn replace_memory(start: usize, len: usize) {
     let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let (start, access) =
         (std::ptr::with_exposed_provenance_mut(start), libc::PROT_READ | libc::PROT_WRITE);
-    // If the system has no memory for it, it stays shared. SAFETY: a mapping is replaced which exists
-    // in the parent, as `UnshareOnFork::new` was promised, by one that is as accessible.
+    // If the system has no memory for it, it stays shared.
+    // SAFETY: a mapping is replaced which exists in the parent, as `UnshareOnFork::new` was promised,
+    // by one that is as accessible.
     unsafe { libc::mmap(start, len, access, flags, -1, 0) };
 }
 

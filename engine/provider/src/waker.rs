@@ -40,16 +40,16 @@ impl Waker {
     /// Ends the sleep, or the next sleep if no thread sleeps now. One system call.
     pub fn ring(&self) {
         let one = 1_u64;
-        // The only failure is a full counter (EAGAIN): then it is already rung. SAFETY: `one` is
-        // eight readable bytes, which is what an eventfd takes.
+        // The only failure is a full counter (EAGAIN): then it is already rung.
+        // SAFETY: `one` is eight readable bytes, which is what an eventfd takes.
         let _ = unsafe { libc::write(self.fd(), (&raw const one).cast(), 8) };
     }
 
     /// Clears all rings. One system call.
     pub fn drain(&self) {
         let mut count = 0_u64;
-        // The only failure is that it was not rung (EAGAIN): nothing to clear. SAFETY: `count` is
-        // eight writable bytes, which is what an eventfd returns.
+        // The only failure is that it was not rung (EAGAIN): nothing to clear.
+        // SAFETY: `count` is eight writable bytes, which is what an eventfd returns.
         let _ = unsafe { libc::read(self.fd(), (&raw mut count).cast(), 8) };
     }
 

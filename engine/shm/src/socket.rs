@@ -133,8 +133,8 @@ pub(crate) fn peer(socket: &impl AsFd) -> io::Result<Credentials> {
 
 /// The user of this process, or a number that no user has if the system does not say.
 pub(crate) fn own_user() -> u32 {
-    // That of rustix panics in builds with checks if the call is forbidden. SAFETY: it has no
-    // arguments.
+    // That of rustix panics in builds with checks if the call is forbidden.
+    // SAFETY: it has no arguments.
     unsafe { libc::geteuid() }
 }
 
@@ -143,7 +143,8 @@ pub(crate) fn refuse_descriptors(socket: &Socket) {
     let off: libc::c_int = 0;
     let (at, len) = ((&raw const off).cast(), size_of::<libc::c_int>() as libc::socklen_t);
     let fd = socket.as_fd().as_raw_fd();
-    // Without it they end the connection. SAFETY: `at` has the `len` bytes of the option.
+    // Without it they end the connection.
+    // SAFETY: `at` has the `len` bytes of the option.
     let _ = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, SO_PASSRIGHTS, at, len) };
 }
 

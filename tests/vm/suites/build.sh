@@ -8,8 +8,8 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 readonly missing=75 name=${1?the name of a suite}
-vm=${RPCRDMA_VM_CACHE:-${CARGO_TARGET_DIR:-$here/../../../target}/vm}
-vm=$(mkdir -p "$vm/suites" && cd "$vm/suites" && pwd)
+cache=${RPCRDMA_VM_CACHE:-${CARGO_TARGET_DIR:-$here/../../../target}/vm}
+suites=$(mkdir -p "$cache/suites" && cd "$cache/suites" && pwd)
 
 unavailable() {
     echo "suites: $*" >&2
@@ -25,9 +25,9 @@ case $name in
     fsx) version=0.3.2 ;;
     *) echo "no suite is named $name: pjdfstest or fsx" >&2 && exit 2 ;;
 esac
-exec 3>"$vm/lock"
+exec 3>"$suites/lock"
 flock 3
 # Another target directory than that of the project: this is another workspace.
-CARGO_TARGET_DIR=$vm/target cargo install --quiet --locked --root "$vm/$name-$version" --version "$version" "$name" >&2 ||
+CARGO_TARGET_DIR=$suites/target cargo install --quiet --locked --root "$suites/$name-$version" --version "$version" "$name" >&2 ||
     unavailable "cargo cannot install $name $version"
-echo "$vm/$name-$version/bin/$name"
+echo "$suites/$name-$version/bin/$name"
