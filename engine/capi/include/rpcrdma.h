@@ -71,7 +71,7 @@
 /**
  * Bytes of a finished answer in front of its bulk that are copied without an allocation.
  */
-#define RPCRDMA_FINISHED_HEAD_MAX 192
+#define RPCRDMA_FINISHED_HEAD_LEN 192
 
 /**
  * Pieces of bulk of a finished answer.
@@ -81,7 +81,7 @@
 /**
  * Bytes of a finished answer behind its bulk that are copied without an allocation.
  */
-#define RPCRDMA_FINISHED_TAIL_MAX 64
+#define RPCRDMA_FINISHED_TAIL_LEN 64
 
 /**
  * Results that a call may request by `rpcrdma_call_want` and the like.

@@ -46,17 +46,17 @@ pub struct rpcrdma_finished {
 }
 
 /// Bytes of a finished answer in front of its bulk that are copied without an allocation.
-pub const RPCRDMA_FINISHED_HEAD_MAX: usize = 192;
+pub const RPCRDMA_FINISHED_HEAD_LEN: usize = 192;
 /// Pieces of bulk of a finished answer.
 pub const RPCRDMA_FINISHED_BULK_MAX: usize = 16;
 /// Bytes of a finished answer behind its bulk that are copied without an allocation.
-pub const RPCRDMA_FINISHED_TAIL_MAX: usize = 64;
+pub const RPCRDMA_FINISHED_TAIL_LEN: usize = 64;
 
 const _: () = assert!(size_of::<Ticket>() <= size_of::<[u64; 95]>());
 const _: () = assert!(align_of::<Ticket>() <= align_of::<u64>());
-const _: () = assert!(RPCRDMA_FINISHED_HEAD_MAX == rpcrdma_engine::api::ticket::FINISHED_HEAD_LEN);
+const _: () = assert!(RPCRDMA_FINISHED_HEAD_LEN == rpcrdma_engine::api::ticket::FINISHED_HEAD_LEN);
 const _: () = assert!(RPCRDMA_FINISHED_BULK_MAX == rpcrdma_engine::api::ticket::FINISHED_BULK_MAX);
-const _: () = assert!(RPCRDMA_FINISHED_TAIL_MAX == rpcrdma_engine::api::ticket::FINISHED_TAIL_LEN);
+const _: () = assert!(RPCRDMA_FINISHED_TAIL_LEN == rpcrdma_engine::api::ticket::FINISHED_TAIL_LEN);
 
 /// The state of a ticket that is one: less likely than 1 in memory that nobody has filled.
 const FULL: u64 = 0x7470_6372_6471_0001;

@@ -79,7 +79,7 @@ unsafe extern "C" fn keep(
 fn a_refused_call_keeps_its_xid_and_deadline_and_a_ticket_its_shard() {
     const XID: u32 = 0x0012_3456;
     const SOON: u64 = 1 << 31;
-    const LONG: [u8; 2 * RPCRDMA_FINISHED_HEAD_MAX] = [7; 2 * RPCRDMA_FINISHED_HEAD_MAX];
+    const LONG: [u8; 2 * RPCRDMA_FINISHED_HEAD_LEN] = [7; 2 * RPCRDMA_FINISHED_HEAD_LEN];
     let clock = Cell::new(1 << 30);
     let mut waiting = Waiting::default();
     let arg = ptr::from_mut(&mut waiting).cast();
