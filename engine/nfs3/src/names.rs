@@ -19,6 +19,7 @@ use crate::changes::{apply, mode, without_mode};
 use crate::credentials::Identity;
 use crate::export::{Export, Storage};
 use crate::node::OpenFile;
+use crate::nodes::NameIn;
 use crate::rights::Rights;
 use crate::status::{Results, Status, bare, status};
 
@@ -176,12 +177,12 @@ pub fn rename(
         who.act(|| renameat(from.fd(), old, to.fd(), new).map_err(status))?;
         // A RENAME between two names of one file does nothing.
         let replaced_id = replaced.as_ref().map(Attributes::id);
-        if let Some(moved) = moved.map(|moved| moved.id()).filter(|id| Some(*id) != replaced_id) {
+        if let Some(moved) = moved.filter(|moved| Some(moved.id()) != replaced_id) {
             if let Some(replaced) = replaced {
                 export.nodes().forget(&replaced, &to, new);
             }
-            export.nodes().forget_name(moved.inode, &from, old);
-            export.nodes().note(moved.inode, &to, new);
+            let place = |directory, name| NameIn { directory, name };
+            export.nodes().moved(&moved, place(&from, old), place(&to, new));
         }
         let count = if from.id() == to.id() { 1 } else { 2 };
         storages[..count].iter().try_for_each(Storage::persist)

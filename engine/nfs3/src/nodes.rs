@@ -12,14 +12,13 @@
 //! `open_by_handle_at` would need no records, but it needs a privilege and a file system that
 //! supports it, and it would open a file that a program on the server has moved out of the export.
 
-use std::ffi::CStr;
+mod search;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, open, openat, openat2, statat,
-};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, open, openat2};
 use rustix::io::Errno;
 
 use crate::attributes::Attributes;
@@ -30,9 +29,9 @@ use crate::listings::Listings;
 use crate::locks::lock;
 use crate::medium::Medium;
 use crate::node::OpenFile;
-use crate::searches::{Search, Searches};
+use crate::searches::Searches;
 use crate::status::{Status, status};
-use crate::tree::{FilePlace, Tree};
+use crate::tree::{FilePlace, Paths, Tree};
 
 /// The open files of the export, and the recorded places of the others.
 #[derive(Debug)]
@@ -46,6 +45,21 @@ pub struct OpenFiles {
     searches: Mutex<Searches>,
     /// Locked during a search.
     search: Mutex<()>,
+}
+
+/// A name in a directory.
+#[derive(Debug, Clone, Copy)]
+pub struct NameIn<'a> {
+    /// The directory.
+    pub directory: &'a OpenFile,
+    /// The name.
+    pub name: &'a [u8],
+}
+
+impl NameIn<'_> {
+    fn place(self) -> FilePlace {
+        FilePlace { parent: self.directory.id().inode, name: self.name.into() }
+    }
 }
 
 impl OpenFiles {
@@ -116,10 +130,12 @@ impl OpenFiles {
             return Ok(node);
         }
         lock(&self.searches).judge(id, Instant::now())?;
-        self.search(id)?;
+        let searched = self.search(id);
+        // Whatever happened in other directories.
         if let Some(node) = self.at_its_place(id)? {
             return Ok(node);
         }
+        searched?;
         lock(&self.searches).was_in_vain(id, Instant::now());
         Err(Status::NFS3ERR_STALE)
     }
@@ -233,21 +249,25 @@ impl OpenFiles {
     /// Records the place of a file.
     pub fn note(&self, inode: u64, directory: &OpenFile, name: &[u8]) {
         if inode != self.root.id().inode {
-            lock(&self.tree)
-                .note(inode, FilePlace { parent: directory.id().inode, name: name.into() });
+            lock(&self.tree).note(inode, NameIn { directory, name }.place());
         }
     }
 
-    /// Records that a name of a file was removed, and the file has others.
-    pub fn forget_name(&self, inode: u64, directory: &OpenFile, name: &[u8]) {
-        let place = FilePlace { parent: directory.id().inode, name: name.into() };
-        lock(&self.tree).forget(inode, &place);
+    /// Records that a file, with these attributes, has got another name.
+    pub fn moved(&self, file: &Attributes, from: NameIn<'_>, to: NameIn<'_>) {
+        let inode = file.id().inode;
+        lock(&self.tree).moved(inode, &from.place(), to.place(), file.kind());
     }
 
     /// Records that a name was removed; `there` are the attributes of its file.
     pub fn forget(&self, there: &Attributes, directory: &OpenFile, name: &[u8]) {
         let id = there.id();
-        self.forget_name(id.inode, directory, name);
+        let mut tree = lock(&self.tree);
+        tree.forget(id.inode, &NameIn { directory, name }.place());
+        if there.kind() == FileType::Directory {
+            tree.directory_removed(id.inode);
+        }
+        drop(tree);
         if there.kind() == FileType::Directory || there.links() == 1 {
             lock(&self.searches).was_removed(id);
             self.held.forget(id);
@@ -295,85 +315,37 @@ impl OpenFiles {
     }
 
     fn open_place(&self, inode: u64) -> Result<Option<OwnedFd>, Status> {
-        let Some(paths) = lock(&self.tree).paths(inode, self.root.id().inode) else {
-            return Ok(None);
-        };
-        match self.opening(|| self.reach(&paths).map_err(status)) {
-            Err(status) if is_gone(status) => Ok(None),
-            reached => reached,
+        let root = self.root.id().inode;
+        let opened = self.at_paths(|tree| tree.paths(inode, root), |paths| self.reach(paths))?;
+        Ok(opened.flatten())
+    }
+
+    /// Opens what is at recorded paths. If it is gone, and the record has changed meanwhile, opens
+    /// what is at the new ones.
+    fn at_paths<T>(
+        &self,
+        paths: impl Fn(&Tree) -> Option<Paths>,
+        open: impl Fn(&Paths) -> rustix::io::Result<T>,
+    ) -> Result<Option<T>, Status> {
+        let mut last = None;
+        loop {
+            let now = paths(&lock(&self.tree));
+            let Some(now) = now.filter(|now| last.as_ref() != Some(now)) else { return Ok(None) };
+            match self.opening(|| open(&now).map_err(status)) {
+                Err(status) if is_gone(status) => last = Some(now),
+                opened => return opened.map(Some),
+            }
         }
     }
 
     /// Opens a sequence of paths, each relative to the one before, the first relative to the root.
-    fn reach(&self, paths: &[Vec<u8>]) -> rustix::io::Result<Option<OwnedFd>> {
+    fn reach(&self, paths: &Paths) -> rustix::io::Result<Option<OwnedFd>> {
         let mut reached: Option<OwnedFd> = None;
         for path in paths {
             let from = reached.as_ref().map_or(self.root.fd(), |fd| fd.as_fd());
             reached = Some(openat2(from, &path[..], HOLD, Mode::empty(), INSIDE)?);
         }
         Ok(reached)
-    }
-
-    /// Searches every directory of the export, and records every name.
-    ///
-    /// # Errors
-    /// If a directory could not be read: what was not found may be there.
-    fn search(&self, wanted: FileId) -> Result<(), Status> {
-        let began = Instant::now();
-        let mut found = lock(&self.tree).begin_search(wanted.inode);
-        let mut waiting = vec![self.root.id().inode];
-        let mut buffer = Vec::with_capacity(LIST_LEN);
-        while let Some(directory) = waiting.pop() {
-            let paths = found.paths(directory, self.root.id().inode).unwrap_or_default();
-            if paths.is_empty() && directory != self.root.id().inode {
-                continue;
-            }
-            let fd = match self.opening(|| self.open_listing(&paths)) {
-                Ok(fd) => fd,
-                // It was removed meanwhile.
-                Err(status) if is_gone(status) => continue,
-                Err(status) => {
-                    lock(&self.tree).end_search(found);
-                    return Err(status);
-                }
-            };
-            let mut entries = RawDir::new(&fd, buffer.spare_capacity_mut());
-            while let Some(entry) = entries.next() {
-                let entry = match entry {
-                    Ok(entry) => entry,
-                    Err(error) => {
-                        lock(&self.tree).end_search(found);
-                        return Err(status(error));
-                    }
-                };
-                let name = entry.file_name().to_bytes();
-                if name == b"." || name == b".." {
-                    continue;
-                }
-                let place = FilePlace { parent: directory, name: name.into() };
-                let is_directory = match entry.file_type() {
-                    // Some file systems do not return the type here.
-                    FileType::Unknown => is_directory(&fd, entry.file_name()),
-                    kind => kind == FileType::Directory,
-                };
-                if is_directory {
-                    found.directory(entry.ino(), place);
-                    waiting.push(entry.ino());
-                } else {
-                    found.file(entry.ino(), place);
-                }
-            }
-        }
-        let is_whole = found.is_whole();
-        lock(&self.tree).end_search(found);
-        lock(&self.searches).end(Search { began, ended: Instant::now(), is_whole });
-        Ok(())
-    }
-
-    fn open_listing(&self, paths: &[Vec<u8>]) -> Result<OwnedFd, Status> {
-        let reached = self.reach(paths).map_err(status)?;
-        let from = reached.as_ref().map_or(self.root.fd(), |fd| fd.as_fd());
-        openat(from, c".", LIST, Mode::empty()).map_err(status)
     }
 }
 
@@ -389,20 +361,12 @@ fn is_gone(status: Status) -> bool {
     gone.contains(&status)
 }
 
-fn is_directory(directory: &OwnedFd, name: &CStr) -> bool {
-    statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
-        .is_ok_and(|there| FileType::from_raw_mode(there.st_mode) == FileType::Directory)
-}
-
 const HOLD: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-const LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// Stay below the starting directory and on its file system, and follow no link.
 const INSIDE: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
-/// Bytes of one getdents call.
-const LIST_LEN: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use rustix::fs::FileType;
+
 /// A place of a file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FilePlace {
@@ -21,9 +23,21 @@ pub struct Tree {
     others: HashMap<u64, BTreeSet<FilePlace>>,
     /// The number of other places.
     others_count: usize,
-    /// The places recorded since the current search began: newer than those that it finds.
-    newer: Option<HashSet<u64>>,
+    /// What was recorded since the current search began.
+    newer: Option<Newer>,
 }
+
+/// What was recorded since a search began: newer than what it finds.
+#[derive(Debug, Default)]
+struct Newer {
+    places: HashSet<u64>,
+    /// Directories that were moved, perhaps from where the search has not been to where it was.
+    moved: Vec<u64>,
+    removed: HashSet<u64>,
+}
+
+/// Paths from the root to a file, each short enough to be opened, and relative to the one before.
+pub type Paths = Vec<Vec<u8>>;
 
 /// The places that a search finds.
 #[derive(Debug, Default)]
@@ -48,8 +62,37 @@ impl Tree {
             self.add_other(inode, before);
         }
         if let Some(newer) = &mut self.newer {
-            newer.insert(inode);
+            newer.places.insert(inode);
+            newer.removed.remove(&inode);
         }
+    }
+
+    /// Records that a file was moved from one place to another.
+    pub fn moved(&mut self, inode: u64, from: &FilePlace, to: FilePlace, kind: FileType) {
+        self.note(inode, to);
+        self.forget(inode, from);
+        if let Some(newer) = &mut self.newer
+            && kind == FileType::Directory
+        {
+            newer.moved.push(inode);
+        }
+    }
+
+    /// Records that a directory was removed.
+    pub fn directory_removed(&mut self, inode: u64) {
+        if let Some(newer) = &mut self.newer {
+            newer.removed.insert(inode);
+        }
+    }
+
+    /// Whether a directory was removed since the current search began.
+    pub fn was_removed(&self, inode: u64) -> bool {
+        self.newer.as_ref().is_some_and(|newer| newer.removed.contains(&inode))
+    }
+
+    /// Takes a directory that was moved since the current search began.
+    pub fn take_moved(&mut self) -> Option<u64> {
+        self.newer.as_mut()?.moved.pop()
     }
 
     /// Removes a place; other places of the file are kept.
@@ -108,41 +151,28 @@ impl Tree {
 
     /// The path from the root to a file, divided into paths that are short enough to be opened one
     /// after the other. `None` if it is not known.
-    pub fn paths(&self, inode: u64, root: u64) -> Option<Vec<Vec<u8>>> {
-        let mut names = Vec::new();
-        let mut at = inode;
-        while at != root {
-            let place = self.places.get(&at)?;
-            names.push(&place.name);
-            at = place.parent;
-            // Places recorded at different times may form a cycle.
-            if names.len() > DEPTH_MAX {
-                return None;
-            }
-        }
-        let mut paths: Vec<Vec<u8>> = Vec::new();
-        for name in names.into_iter().rev() {
-            match paths.last_mut().filter(|path| path.len() + name.len() < PATH_MAX) {
-                Some(path) => {
-                    path.push(b'/');
-                    path.extend_from_slice(name);
-                }
-                None => paths.push(name.to_vec()),
-            }
-        }
-        (!paths.is_empty()).then_some(paths)
+    pub fn paths(&self, inode: u64, root: u64) -> Option<Paths> {
+        paths(inode, root, |at| self.places.get(&at))
+    }
+
+    /// As [`Tree::paths`], during a search: by its places, and those that are newer.
+    pub fn paths_of_search(&self, found: &SearchResult, inode: u64, root: u64) -> Option<Paths> {
+        let newer = self.newer.as_ref();
+        let is_newer = |at: &u64| newer.is_some_and(|newer| newer.places.contains(at));
+        let place = |at| self.places.get(&at).filter(|_| is_newer(&at));
+        paths(inode, root, |at| place(at).or_else(|| found.tree.places.get(&at)))
     }
 
     /// Begins a search for a file.
     pub fn begin_search(&mut self, wanted: u64) -> SearchResult {
-        self.newer = Some(HashSet::new());
+        self.newer = Some(Newer::default());
         SearchResult { wanted, ..SearchResult::default() }
     }
 
     /// Merges the result of a search. Places recorded during the search are newer than the result,
     /// those recorded before it are older.
     pub fn end_search(&mut self, found: SearchResult) {
-        let newer = self.newer.take().unwrap_or_default();
+        let newer = self.newer.take().unwrap_or_default().places;
         self.places.retain(|inode, _| newer.contains(inode));
         self.others.retain(|inode, _| newer.contains(inode));
         self.others_count = self.others.values().map(BTreeSet::len).sum();
@@ -176,10 +206,35 @@ impl SearchResult {
         !self.has_left_out
     }
 
-    /// As [`Tree::paths`], for a directory in the result.
-    pub fn paths(&self, inode: u64, root: u64) -> Option<Vec<Vec<u8>>> {
-        self.tree.paths(inode, root)
+    /// Whether a directory was recorded.
+    pub fn has_directory(&self, inode: u64) -> bool {
+        self.tree.places.contains_key(&inode)
     }
+}
+
+fn paths<'a>(inode: u64, root: u64, place: impl Fn(u64) -> Option<&'a FilePlace>) -> Option<Paths> {
+    let mut names = Vec::new();
+    let mut at = inode;
+    while at != root {
+        let place = place(at)?;
+        names.push(&place.name);
+        at = place.parent;
+        // Places recorded at different times may form a cycle.
+        if names.len() > DEPTH_MAX {
+            return None;
+        }
+    }
+    let mut paths = Paths::new();
+    for name in names.into_iter().rev() {
+        match paths.last_mut().filter(|path| path.len() + name.len() < PATH_MAX) {
+            Some(path) => {
+                path.push(b'/');
+                path.extend_from_slice(name);
+            }
+            None => paths.push(name.to_vec()),
+        }
+    }
+    Some(paths)
 }
 
 /// The maximum number of recorded places.
@@ -275,6 +330,38 @@ mod tests {
         assert!(tree.place(2).is_some());
         tree.forget(2, &place(1, "second"));
         assert!(tree.place(2).is_none());
+    }
+
+    #[test]
+    fn a_search_goes_by_newer_places_and_learns_what_was_moved_or_removed() {
+        let mut tree = Tree::default();
+        tree.note(2, place(1, "long ago"));
+        let mut found = tree.begin_search(9);
+        found.directory(2, place(1, "a"));
+        found.directory(3, place(2, "b"));
+        let path = |tree: &Tree, found: &SearchResult| tree.paths_of_search(found, 3, 1);
+        assert_eq!(path(&tree, &found), Some(vec![b"a/b".to_vec()]));
+        tree.moved(2, &place(1, "a"), place(1, "c"), FileType::Directory);
+        tree.moved(4, &place(1, "x"), place(1, "y"), FileType::RegularFile);
+        assert_eq!(path(&tree, &found), Some(vec![b"c/b".to_vec()]));
+        assert_eq!((tree.take_moved(), tree.take_moved()), (Some(2), None));
+        assert!(found.has_directory(2) && !found.has_directory(4));
+        tree.directory_removed(3);
+        assert!(tree.was_removed(3) && !tree.was_removed(2));
+        tree.note(3, place(1, "another with its number"));
+        assert!(!tree.was_removed(3));
+        assert_eq!(tree.paths_of_search(&found, 1, 1), Some(Vec::new()), "the root");
+    }
+
+    #[test]
+    fn what_is_moved_has_the_new_place_alone() {
+        let mut tree = Tree::default();
+        tree.note(2, place(1, "link"));
+        tree.note(2, place(1, "old"));
+        tree.moved(2, &place(1, "old"), place(3, "new"), FileType::RegularFile);
+        assert_eq!((tree.place(2), tree.len()), (Some(&place(3, "new")), 2));
+        tree.forget(2, &place(3, "new"));
+        assert_eq!(tree.place(2), Some(&place(1, "link")));
     }
 
     #[test]
