@@ -45,6 +45,9 @@ pub struct Export {
     limits: DataLimits,
     verifier: AtomicU64,
     changing: [Mutex<()>; STRIPES],
+    /// What [`Export::change_all`] was called with.
+    #[cfg(test)]
+    asked: Mutex<Vec<Vec<u64>>>,
 }
 
 /// A file or directory whose changes must be on stable storage before a call is answered.
@@ -124,6 +127,8 @@ impl Export {
             limits,
             verifier: AtomicU64::new(since.as_nanos() as u64),
             changing: std::array::from_fn(|_| Mutex::new(())),
+            #[cfg(test)]
+            asked: Mutex::default(),
         })
     }
 
@@ -227,11 +232,22 @@ impl Export {
 
     /// As [`Export::change`], for all files with these inode numbers.
     pub fn change_all<const N: usize>(&self, inodes: [u64; N]) -> ArrayVec<MutexGuard<'_, ()>, N> {
+        #[cfg(test)]
+        lock(&self.asked).push(inodes.to_vec());
         let mut stripes = inodes.map(stripe);
         // Always in this order, to avoid a deadlock.
         stripes.sort_unstable();
         let each_once = stripes.chunk_by(|one, other| one == other).map(|same| same[0]);
         each_once.map(|stripe| lock(&self.changing[stripe])).collect()
+    }
+}
+
+#[cfg(test)]
+impl Export {
+    /// The inode numbers of the last call of [`Export::change_all`], and the number of those calls.
+    pub fn asked_last(&self) -> (Vec<u64>, usize) {
+        let asked = lock(&self.asked);
+        (asked.last().cloned().unwrap_or_default(), asked.len())
     }
 }
 

@@ -459,6 +459,19 @@ mod tests {
     use super::*;
     use crate::tests::Scratch;
 
+    /// Waits until a thread has asked for locks so many times. Returns for which files: so long as
+    /// the test has one of them, the thread waits.
+    fn asked(export: &Export, count: usize, is_over: impl Fn() -> bool) -> Vec<u64> {
+        loop {
+            let (inodes, asked) = export.asked_last();
+            if asked >= count {
+                return inodes;
+            }
+            assert!(!is_over(), "it has asked for no locks");
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn a_directory_is_not_moved_while_a_name_in_it_changes() {
         let scratch = Scratch::new();
@@ -474,9 +487,8 @@ mod tests {
         std::thread::scope(|scope| {
             let changing = export.change(&moving);
             let renamed = scope.spawn(|| rename(&export, &Identity::Server, &arguments).is_ok());
-            for _each in 0..10_000 {
-                std::thread::yield_now();
-            }
+            let locked = asked(&export, 1, || renamed.is_finished());
+            assert!(locked.contains(&moving.id().inode), "{locked:?}");
             let is_moved = scratch.export().join("new").exists();
             drop(changing);
             assert!(renamed.join().expect("no panic"));
@@ -509,16 +521,19 @@ mod tests {
             name: filename3(Opaque::borrowed(name)),
         };
         let arguments = RENAME3args { from: place(b"old"), to: place(b"new") };
+        let before = export.asked_last().1;
         std::thread::scope(|scope| {
             let (names, changing) = (export.change(&root), export.change(&second));
             let renamed = scope.spawn(|| rename(&export, &Identity::Server, &arguments).is_ok());
-            let give_way = || (0..10_000).for_each(|_| std::thread::yield_now());
-            // It looks the name up, and waits.
-            give_way();
+            // It has looked the name up.
+            let is_over = || renamed.is_finished();
+            let locked = asked(&export, before + 1, is_over);
+            assert!(locked.contains(&first.id().inode), "{locked:?}");
             std::fs::rename(path.join("old"), path.join("aside")).expect("ours");
             std::fs::rename(path.join(&name), path.join("old")).expect("ours");
             drop(names);
-            give_way();
+            let locked = asked(&export, before + 2, is_over);
+            assert!(locked.contains(&second.id().inode), "{locked:?}");
             let is_moved = path.join("new").exists();
             drop(changing);
             assert!(renamed.join().expect("no panic"));
