@@ -1,8 +1,10 @@
-//! System calls that fail: for a thread, for a command, or one call of a thread after the other.
+//! System calls that fail: for a thread, for a command, or one call of a thread after the other;
+//! and those that a thread makes.
 //!
 //! ```text
 //!   Denied ── seccomp: ERRNO for some calls ──▶ a thread and what it starts, or a command
 //!   Fault ─── seccomp: ask ──▶ the thread that tests: the nth call fails, the others go on
+//!   Watched ─ seccomp: ask ──▶ the thread that tests: writes them down
 //! ```
 //! A filter cannot be removed, so it is on a thread of its own, or in a child.
 
@@ -12,6 +14,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::panic::resume_unwind;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc::channel;
 use std::thread;
@@ -72,57 +75,104 @@ impl Fault<'_> {
     /// # Panics
     /// If `act` does, or if the kernel has no seccomp that asks (Linux 5.5).
     pub fn run<T: Send>(&self, act: impl FnOnce() -> T + Send) -> (T, Option<c_long>) {
-        let (listening, listener) = channel();
         let spared = [UNCOUNTED, self.spared].concat();
         let filter = filter(&spared, libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_USER_NOTIF);
-        thread::scope(|scope| {
-            let acting = scope.spawn(move || {
-                let asks = install(&filter, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER);
-                let asks = asks.expect("seccomp(2) is allowed");
-                // SAFETY: the descriptor was made just now, and has no other owner.
-                let asks = unsafe { OwnedFd::from_raw_fd(asks) };
-                listening.send(asks).expect("the other thread waits for it");
-                let end = AtEnd;
-                let outcome = act();
-                drop(end);
-                outcome
-            });
-            let failed = self.answer(&listener.recv().expect("the thread sends it"));
-            let outcome = acting.join().unwrap_or_else(|panic| resume_unwind(panic));
-            (outcome, failed)
-        })
+        let (mut count, mut failed) = (0, None);
+        let outcome = asking(&filter, act, |asked| {
+            let fails = count == self.nth;
+            count += 1;
+            failed = failed.or(fails.then_some(asked.call.into()));
+            fails.then_some(self.errno)
+        });
+        (outcome, failed)
     }
+}
 
-    /// Answers the thread until its end.
-    fn answer(&self, asks: &OwnedFd) -> Option<c_long> {
-        let mut failed = None;
-        for nth in 0.. {
-            let mut asked = Asked::default();
-            // SAFETY: the request is as long as the kernel's structure.
-            let read = retried(|| unsafe {
-                libc::ioctl(asks.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &mut asked)
-            });
-            read.expect("the thread makes calls until its end");
-            let call = c_long::from(asked.call);
-            let is_last = call == END;
-            let fails = nth == self.nth && !is_last;
-            failed = failed.or(fails.then_some(call));
-            let mut reply = Reply { id: asked.id, ..Reply::default() };
-            if fails {
-                reply.error = -self.errno;
-            } else {
-                reply.flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
-            }
-            // SAFETY: the reply is as long as the kernel's structure.
-            let sent = retried(|| unsafe {
-                libc::ioctl(asks.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &mut reply)
-            });
-            sent.expect("the thread waits for it");
-            if is_last {
-                break;
-            }
+/// System calls that are written down when a thread makes them.
+#[derive(Debug, Clone, Copy)]
+pub struct Watched<'a> {
+    /// Their numbers: `libc::SYS_fsync`.
+    pub calls: &'a [c_long],
+}
+
+/// A system call that a thread has made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// Its number.
+    pub call: c_long,
+    /// The file of the descriptor that is its first argument, if that is one.
+    pub file: Option<PathBuf>,
+}
+
+impl Watched<'_> {
+    /// Calls `act` on a thread. Also returns which of the system calls the thread has made, in
+    /// their order.
+    ///
+    /// # Panics
+    /// If `act` does, or if the kernel has no seccomp that asks (Linux 5.5).
+    pub fn run<T: Send>(&self, act: impl FnOnce() -> T + Send) -> (T, Vec<Made>) {
+        let watched = [self.calls, &[END]].concat();
+        let filter = filter(&watched, libc::SECCOMP_RET_USER_NOTIF, libc::SECCOMP_RET_ALLOW);
+        let mut made = Vec::new();
+        let outcome = asking(&filter, act, |asked| {
+            // Threads of a process have the same descriptors.
+            let file = format!("/proc/self/fd/{}", asked.arguments[0]);
+            made.push(Made { call: asked.call.into(), file: std::fs::read_link(file).ok() });
+            None
+        });
+        (outcome, made)
+    }
+}
+
+/// Calls `act` on a thread that asks about the system calls of a filter. They have the error that
+/// `fails` returns; without one they go on.
+fn asking<T: Send>(
+    filter: &[libc::sock_filter],
+    act: impl FnOnce() -> T + Send,
+    fails: impl FnMut(&Asked) -> Option<c_int>,
+) -> T {
+    let (listening, listener) = channel();
+    thread::scope(|scope| {
+        let acting = scope.spawn(move || {
+            let asks = install(filter, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER);
+            let asks = asks.expect("seccomp(2) is allowed");
+            // SAFETY: the descriptor was made just now, and has no other owner.
+            let asks = unsafe { OwnedFd::from_raw_fd(asks) };
+            listening.send(asks).expect("the other thread waits for it");
+            let end = AtEnd;
+            let outcome = act();
+            drop(end);
+            outcome
+        });
+        answer(&listener.recv().expect("the thread sends it"), fails);
+        acting.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+/// Answers a thread until its end.
+fn answer(asks: &OwnedFd, mut fails: impl FnMut(&Asked) -> Option<c_int>) {
+    loop {
+        let mut asked = Asked::default();
+        // SAFETY: the request is as long as the kernel's structure.
+        let read = retried(|| unsafe {
+            libc::ioctl(asks.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &mut asked)
+        });
+        read.expect("the thread makes calls until its end");
+        let is_last = c_long::from(asked.call) == END;
+        let error = if is_last { None } else { fails(&asked) };
+        let mut reply = Reply { id: asked.id, ..Reply::default() };
+        match error {
+            Some(errno) => reply.error = -errno,
+            None => reply.flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32,
         }
-        failed
+        // SAFETY: the reply is as long as the kernel's structure.
+        let sent = retried(|| unsafe {
+            libc::ioctl(asks.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &mut reply)
+        });
+        sent.expect("the thread waits for it");
+        if is_last {
+            return;
+        }
     }
 }
 
@@ -265,6 +315,22 @@ mod tests {
         Denied { calls: &[libc::SYS_read], errno: libc::EIO }.apply(&mut command);
         // The linker cannot read the libraries.
         assert!(!command.status().expect("it starts").success());
+    }
+
+    #[test]
+    fn calls_are_watched_with_their_files_and_in_their_order() {
+        let folder = crate::folder::Folder::new();
+        let path = folder.join("file");
+        let watched = Watched { calls: &[libc::SYS_fsync, libc::SYS_fdatasync] };
+        let ((), made) = watched.run(|| {
+            let file = fs::File::create(&path).expect("ours");
+            file.sync_data().expect("it is there");
+            file.sync_all().expect("it is there");
+            file.set_len(0).expect("ours");
+        });
+        let calls = [libc::SYS_fdatasync, libc::SYS_fsync];
+        let file = Some(path.canonicalize().expect("it is there"));
+        assert_eq!(made, calls.map(|call| Made { call, file: file.clone() }));
     }
 
     #[test]

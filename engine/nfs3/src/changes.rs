@@ -89,6 +89,23 @@ pub fn without_mode(wanted: &sattr3) -> sattr3 {
     sattr3 { mode: Nfs3Option::None, ..wanted.clone() }
 }
 
+/// As [`without_mode`], for a regular file, which is created empty.
+pub fn of_empty(wanted: &sattr3) -> sattr3 {
+    let size = match wanted.size {
+        Nfs3Option::Some(0) => Nfs3Option::None,
+        size => size,
+    };
+    sattr3 { size, ..without_mode(wanted) }
+}
+
+/// Whether any attribute is to be set.
+pub fn sets_any(wanted: &sattr3) -> bool {
+    let sattr3 { mode, uid, gid, size, atime, mtime } = wanted;
+    let ids = [mode, uid, gid].into_iter().any(|it| option(it).is_some());
+    let times = (matches!(atime, set_atime::DONT_CHANGE), matches!(mtime, set_mtime::DONT_CHANGE));
+    ids || option(size).is_some() || times != (true, true)
+}
+
 /// Converts a time from a client.
 pub fn timespec(time: nfstime3) -> Timespec {
     // The kernel rejects more nanoseconds than a second has, except for two values with a special

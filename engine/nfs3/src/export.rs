@@ -9,7 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use arrayvec::ArrayVec;
 use nfs3_types::nfs3::{nfs_fh3, writeverf3};
 use rpcrdma_engine::Config;
-use rustix::fs::{FileType, fdatasync, fsync};
+use rustix::fs::{FileType, fdatasync, fsync, syncfs};
+use rustix::io::retry_on_intr;
 
 use crate::credentials::{Policy, Squash};
 use crate::handles::HandleKey;
@@ -56,7 +57,15 @@ pub struct Storage<'a> {
     export: &'a Export,
     node: &'a OpenFile,
     /// `None` if nothing is waited for.
-    file: Option<BorrowedFd<'a>>,
+    way: Option<StorageWay<'a>>,
+}
+
+#[derive(Debug)]
+enum StorageWay<'a> {
+    /// The file itself.
+    File(BorrowedFd<'a>),
+    /// All of its file system, by a descriptor of the exported directory.
+    FileSystem(BorrowedFd<'a>),
 }
 
 /// The longest data of a call.
@@ -179,12 +188,20 @@ impl Export {
     /// The way of a file, or of the entries of a directory, to stable storage. It is opened before
     /// a call changes anything, so that later only the storage itself can fail.
     ///
+    /// A symbolic link, a FIFO, a device or a socket cannot be opened to be synced, and syncing its
+    /// directory does not cover its attributes: the way is that of the file system.
+    ///
     /// # Errors
     /// If the file cannot be opened.
     pub fn storage<'a>(&'a self, node: &'a OpenFile) -> Result<Storage<'a>, Status> {
-        let has_data = matches!(node.kind(), FileType::RegularFile | FileType::Directory);
-        let file = if self.is_async || !has_data { None } else { Some(self.nodes.syncable(node)?) };
-        Ok(Storage { export: self, node, file })
+        let way = match node.kind() {
+            _ if self.is_async => None,
+            FileType::RegularFile | FileType::Directory => {
+                Some(StorageWay::File(self.nodes.syncable(node)?))
+            }
+            _ => Some(StorageWay::FileSystem(self.nodes.syncable(self.nodes.root())?)),
+        };
+        Ok(Storage { export: self, node, way })
     }
 
     /// Waits until the data and the attributes of an open file are on stable storage; `file` is its
@@ -209,10 +226,10 @@ impl Export {
     fn persisted(
         &self,
         node: &OpenFile,
-        sync: impl FnOnce() -> rustix::io::Result<()>,
+        sync: impl FnMut() -> rustix::io::Result<()>,
     ) -> Result<(), Status> {
         node.sync(|| {
-            sync().map_err(|error| {
+            retry_on_intr(sync).map_err(|error| {
                 // Data written earlier may be lost, and the kernel reports the error only once.
                 self.verifier.fetch_add(1, Ordering::AcqRel);
                 match status(error) {
@@ -257,8 +274,11 @@ impl Storage<'_> {
     /// # Errors
     /// If the file system reports an error.
     pub fn persist(&self) -> Result<(), Status> {
-        let Some(file) = self.file else { return Ok(()) };
-        self.export.persist(self.node, file)
+        match self.way {
+            None => Ok(()),
+            Some(StorageWay::File(file)) => self.export.persist(self.node, file),
+            Some(StorageWay::FileSystem(root)) => self.export.persisted(self.node, || syncfs(root)),
+        }
     }
 }
 
@@ -334,6 +354,18 @@ mod tests {
             assert_eq!(done, Ok(()));
             assert_ne!(export.verifier().0, before);
         });
+    }
+
+    #[test]
+    fn a_sync_that_is_interrupted_goes_on() {
+        let scratch = Scratch::new();
+        let export = scratch.opened();
+        let (before, mut calls) = (export.verifier().0, 0);
+        let done = export.persisted(export.nodes().root(), || {
+            calls += 1;
+            if calls == 3 { Ok(()) } else { Err(rustix::io::Errno::INTR) }
+        });
+        assert_eq!((done, calls, export.verifier().0), (Ok(()), 3, before));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use rustix::fs::{
 };
 
 use crate::attributes::{Attributes, some};
-use crate::changes::{apply, mode, without_mode};
+use crate::changes::{apply, mode, of_empty, sets_any, without_mode};
 use crate::credentials::Identity;
 use crate::export::{Export, Storage};
 use crate::node::OpenFile;
@@ -82,13 +82,13 @@ pub fn create(export: &Export, who: &Identity, arguments: &CREATE3args<'_>) -> M
             let mode = mode(attributes, 0o644);
             match plain(export, who, directory, name, mode) {
                 Err(Status::NFS3ERR_EXIST) => reuse(export, who, directory, name, attributes),
-                made => made.map(|()| New::Made(without_mode(attributes))),
+                made => made.map(|()| New::Made(of_empty(attributes))),
             }
         }
         createhow3::GUARDED(attributes) => {
             let mode = mode(attributes, 0o644);
             plain(export, who, directory, name, mode)?;
-            Ok(New::Made(without_mode(attributes)))
+            Ok(New::Made(of_empty(attributes)))
         }
         createhow3::EXCLUSIVE(verifier) => exclusive(export, directory, name, *verifier, who),
     })
@@ -307,8 +307,12 @@ impl Making<'_> {
             match how(&directory, name)? {
                 New::Made(rest) => self.complete(&directory, storage, &rest),
                 New::Found(node, rest) => {
+                    let own = export.storage(&node)?;
                     apply(export.nodes(), &node, &rest, who)?;
-                    storage.persist().map(|()| Some(node))
+                    // Also what was set when it was made: that call may have failed.
+                    own.persist()?;
+                    storage.persist()?;
+                    Ok(Some(node.clone()))
                 }
             }
         });
@@ -334,21 +338,24 @@ impl Making<'_> {
         let Making { export, who, place, removal } = *self;
         let name = place.name.as_ref();
         let undo = || take_away(export, who, directory, name, removal);
-        let node = export.nodes().look_up(directory, name);
-        let node =
-            match node.and_then(|node| apply(export.nodes(), &node, rest, who).map(|()| node)) {
-                Ok(node) => Some(node),
-                Err(status) if undo().is_ok() => return Err(status),
-                Err(_) => None,
-            };
-        match storage.persist() {
-            Ok(()) => Ok(node),
-            Err(status) => {
-                // The error is the answer, whether or not it can be removed.
-                let _ = undo();
-                Err(status)
-            }
-        }
+        let found = export.nodes().look_up(directory, name);
+        let set = found.as_ref().map_err(|status| *status).and_then(|node| {
+            // The directory brings to stable storage what the file was made with, and no more.
+            let own = if sets_any(rest) { Some(export.storage(node)?) } else { None };
+            apply(export.nodes(), node, rest, who)?;
+            Ok((own, node.clone()))
+        });
+        let (own, node) = match set {
+            Ok((own, node)) => (own, Some(node)),
+            Err(status) if undo().is_ok() => return Err(status),
+            Err(_) => (None, None),
+        };
+        let persisted = own.as_ref().map_or(Ok(()), Storage::persist);
+        persisted.and_then(|()| storage.persist()).inspect_err(|_| {
+            // The error is the answer, whether or not it can be removed.
+            let _ = undo();
+        })?;
+        Ok(node)
     }
 }
 

@@ -28,6 +28,8 @@ use crate::export::{DataLimits, Export};
 use crate::status::Status;
 use crate::{Options, Squash, files, procedures};
 
+mod storage;
+
 /// An export with some files. In memory, if there is a folder for that.
 struct Files {
     folder: Folder,
@@ -308,6 +310,8 @@ const CALLS: [Call; 27] = [
 
 const USER: u32 = 1234;
 const TIME: nfstime3 = nfstime3 { seconds: 1_000_000_000, nseconds: 0 };
+/// What brings a change to stable storage.
+const SYNCS: [c_long; 3] = [libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_syncfs];
 /// Failing to return to the server's identity ends the process.
 const IDENTITY: [c_long; 3] = [libc::SYS_setresuid, libc::SYS_setresgid, libc::SYS_setgroups];
 
@@ -359,14 +363,14 @@ impl Outcome {
     /// What is wrong with the answer.
     fn check(&self, call: &Call, before: &State, after: &State) -> Option<&'static str> {
         let Outcome { status, which, now } = self;
-        let is_storage = [libc::SYS_fsync, libc::SYS_fdatasync].contains(which);
+        let is_storage = SYNCS.contains(which);
         match *status {
             Status::NFS3_OK if now == after => None,
             Status::NFS3_OK => Some("it was not done"),
             Status::NFS3ERR_STALE | Status::NFS3ERR_ACCES => Some("the file is there"),
             _ if now == before => None,
             // RFC 1813 3.3.2: a failed SETATTR may have changed some attributes; its repetition
-            // sets all of them.
+            // sets all of them. An UNCHECKED CREATE of an existing file sets its length.
             _ if matches!(call, Call::SetAttributes | Call::CreateExisting) => None,
             Status::NFS3ERR_JUKEBOX => Some("a repetition finds what it has done"),
             // It was done, and may be lost. What was made was removed.
