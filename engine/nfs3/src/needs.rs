@@ -8,13 +8,14 @@
 
 use std::fmt;
 use std::io::IoSlice;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, RawDir, ResolveFlags, Timespec, Timestamps,
-    UTIME_NOW, Uid, accessat, chmodat, chownat, fdatasync, fstatvfs, fsync, ftruncate, linkat,
-    mkdirat, mknodat, open, openat2, readlinkat_raw, renameat, symlinkat, unlinkat, utimensat,
+    Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, RawDir, ResolveFlags, SeekFrom, Timespec,
+    Timestamps, UTIME_NOW, Uid, accessat, chmodat, chownat, fdatasync, fstatvfs, fsync, ftruncate,
+    linkat, mkdirat, mknodat, open, openat2, readlinkat_raw, renameat, seek, symlinkat, syncfs,
+    unlinkat, utimensat,
 };
 use rustix::io::{Errno, pread, pwritev};
 use rustix::thread::{
@@ -118,7 +119,7 @@ const IDENTITY: &str = "a server that runs as root assumes the users and groups 
                         who then executes all calls";
 
 /// All needs. The identities come last.
-static NEEDS: [Need; 24] = [
+static NEEDS: [Need; 27] = [
     Need {
         remedy: "the server opens files by it, so that no path leaves the exported directory: \
                  it needs Linux 5.8, and a filter of system calls that allows it \
@@ -127,6 +128,17 @@ static NEEDS: [Need; 24] = [
             let inside = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
             openat2(it, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), inside).map(drop)
         })
+    },
+    Need {
+        name: "/proc",
+        remedy: "the server opens files again by their descriptors: mount the file system proc \
+                 there, also in a container or chroot",
+        is_roots: false,
+        attempt: |it| {
+            let path = format!("/proc/self/fd/{}", it.as_raw_fd());
+            open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+                .map(drop)
+        },
     },
     call("statx(2)", |it| Attributes::of(it).map(drop)),
     call("fstatfs(2)", |it| fstatvfs(it).map(drop)),
@@ -148,11 +160,13 @@ static NEEDS: [Need; 24] = [
         let mut entries = RawDir::new(it, buffer.spare_capacity_mut());
         entries.next().map_or(Ok(()), |entry| no_data(entry.map(drop)))
     }),
+    call("lseek(2)", |it| no_data(seek(it, SeekFrom::Start(0)))),
     call("pread64(2)", |it| no_data(pread(it, &mut [0_u8; 1][..], 0))),
     call("pwritev(2)", |it| no_data(pwritev(it, &[IoSlice::new(&[0])], 0))),
     call("ftruncate(2)", |it| no_data(ftruncate(it, 0))),
     call("fsync(2)", |it| no_data(fsync(it))),
     call("fdatasync(2)", |it| no_data(fdatasync(it))),
+    call("syncfs(2)", |it| no_data(syncfs(it))),
     Need {
         name: "CAP_DAC_OVERRIDE",
         remedy: "a server that runs as root opens files for callers that own them: start it with \
@@ -235,7 +249,7 @@ mod tests {
 
     use super::*;
 
-    const CALLS: [(&str, c_long); 20] = [
+    const CALLS: [(&str, c_long); 22] = [
         ("openat2", libc::SYS_openat2),
         ("statx", libc::SYS_statx),
         ("fstatfs", libc::SYS_fstatfs),
@@ -250,11 +264,13 @@ mod tests {
         ("utimensat", libc::SYS_utimensat),
         ("readlinkat", libc::SYS_readlinkat),
         ("getdents64", libc::SYS_getdents64),
+        ("lseek", libc::SYS_lseek),
         ("pread64", libc::SYS_pread64),
         ("pwritev", libc::SYS_pwritev),
         ("ftruncate", libc::SYS_ftruncate),
         ("fsync", libc::SYS_fsync),
         ("fdatasync", libc::SYS_fdatasync),
+        ("syncfs", libc::SYS_syncfs),
         ("faccessat2", libc::SYS_faccessat2),
     ];
     const ROOTS: [(&str, c_long); 3] = [
@@ -287,8 +303,8 @@ mod tests {
 
     #[test]
     fn every_need_is_tried() {
-        let capabilities = 1;
-        assert_eq!(NEEDS.len(), CALLS.len() + ROOTS.len() + capabilities);
+        // A capability, and /proc, which the tests of the program do without.
+        assert_eq!(NEEDS.len(), CALLS.len() + ROOTS.len() + 2);
     }
 
     #[test]

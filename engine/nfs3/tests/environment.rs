@@ -75,6 +75,25 @@ fn may_mount() -> bool {
     Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success())
 }
 
+#[test]
+fn a_server_without_proc_does_not_start_and_names_it() {
+    if !may_mount() {
+        return;
+    }
+    let folder = Folder::new();
+    std::fs::create_dir(folder.join("export")).expect("it is ours");
+    let line = "mount -t tmpfs none /proc; exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.current_dir(folder.join(""));
+    command.args(["-m", "sh", "-c", line, "sh", env!("CARGO_BIN_EXE_rpcrdma-nfs3")]);
+    command.args(["--export", "export", "--key", "key", "--squash", "none"]);
+    command.args(["--provider", "tcp", "--listen", "127.0.0.1:0", "--mount", "127.0.0.1:0"]);
+    let output = command.output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("the server needs"), "{said}");
+    assert!(said.contains("  /proc: No such file or directory (os error 2); "), "{said}");
+}
+
 /// The hard limit; and a soft one, which the program raises.
 #[test]
 fn more_files_are_used_than_the_process_may_have_descriptors() {
