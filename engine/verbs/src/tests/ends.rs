@@ -4,6 +4,7 @@
 #![expect(unsafe_code, reason = "posting is unsafe; contexts of queues are changed")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rpcrdma_provider::{
@@ -263,6 +264,49 @@ fn an_event_of_ended_queues_does_not_reach_their_successors() {
     rig.hear();
     assert_eq!(other.next_event(), Some(QueueEvent::DeviceLost));
     assert_eq!(rig.queues.next_event(), None);
+}
+
+#[test]
+fn completions_before_their_queue_pair_is_attached_are_reported_once_with_it() {
+    let mut rig = Rig::new(false);
+    let port = rig.queues.handle().port;
+    let endpoints = [1, 2].map(|id: u64| {
+        let endpoint = port.create(None).map_err(|(_, error)| error).expect("a queue pair");
+        rig.complete(id | RECEIVE, endpoint.num());
+        (id, endpoint)
+    });
+    assert_eq!(rig.poll(), [], "the program does not know them yet");
+    for (id, endpoint) in endpoints {
+        let num = rig.queues.attach(endpoint).expect("its own").qp_num;
+        assert_eq!(rig.poll(), [(id, num, WcStatus::Success)]);
+        assert_eq!(rig.poll(), []);
+    }
+}
+
+#[test]
+fn queues_that_end_destroy_their_queue_pairs_once() {
+    let mut rig = Rig::new(false);
+    let _pairs = [rig.attach(), rig.attach()];
+    rig.board.forget_calls();
+    let Rig { board, queues, .. } = rig;
+    drop(queues);
+    let destroyed = board.calls().iter().filter(|call| **call == "ibv_destroy_qp").count();
+    assert_eq!((destroyed, board.alive().get("qp")), (2, None));
+}
+
+#[test]
+fn queues_that_end_try_twice_to_destroy_a_queue_pair() {
+    let mut rig = Rig::new(false);
+    let _pair = rig.attach();
+    let Rig { board, queues, .. } = rig;
+    let tries = AtomicU32::new(0);
+    board.on("ibv_destroy_qp", move || {
+        if tries.fetch_add(1, Ordering::Relaxed) == 0 {
+            board.fail_at(Some(0));
+        }
+    });
+    drop(queues);
+    assert_eq!(board.alive().get("qp"), None);
 }
 
 #[test]
