@@ -214,6 +214,8 @@ fn another_thread_answers_by_a_ticket() {
 struct Turns {
     tickets: Vec<rpcrdma_ticket>,
     answered: usize,
+    /// The time of the last turn.
+    now: u64,
 }
 
 unsafe extern "C" fn keep(
@@ -240,6 +242,7 @@ unsafe extern "C" fn resume(context: *mut c_void, turn: *mut rpcrdma_turn) {
     // SAFETY: all are valid in the callback.
     unsafe {
         let turns = &mut *context.cast::<Turns>();
+        turns.now = rpcrdma_turn_now(turn.as_ref());
         let arg = ptr::from_mut(&mut turns.answered).cast();
         for mut ticket in turns.tickets.drain(..) {
             assert!(rpcrdma_turn_is_open(turn.as_mut(), Some(&ticket)));
@@ -277,6 +280,7 @@ fn one_thread_steps_the_engine_and_polls_both_ends() {
             check(rpcrdma_engine_step(engine.as_mut(), 0));
             let now = rpcrdma_now();
             assert!(rpcrdma_shard_poll(shard, now) >= 0);
+            assert_eq!((*arg.cast::<Turns>()).now, now);
             let got = ptr::from_mut(got).cast();
             assert!(rpcrdma_client_poll(client, now, Some(crate::rig::collect), got) >= 0);
         };
@@ -294,6 +298,10 @@ fn one_thread_steps_the_engine_and_polls_both_ends() {
         }
         assert_eq!((got[0].cookie, got[0].bytes.as_slice()), (5, &[0, 0, 0, 6][..]));
         assert_eq!(turns.answered, 1);
+        let state = || rpcrdma_handle_state(rpcrdma_shard_handle(shard).as_ref());
+        assert_eq!(state(), rpcrdma_state::RPCRDMA_RUNNING as c_int);
+        check(rpcrdma_handle_stop(rpcrdma_shard_handle(shard).as_ref()));
+        assert_eq!(state(), rpcrdma_state::RPCRDMA_STOPPING as c_int);
         rpcrdma_client_free(client);
         rpcrdma_shard_free(shard);
         rpcrdma_engine_free(engine);

@@ -8,6 +8,7 @@ mod calls;
 mod inside;
 mod memory;
 mod misuse;
+mod programs;
 mod providers;
 mod reports;
 mod rig;

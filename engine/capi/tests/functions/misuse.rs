@@ -203,24 +203,32 @@ fn a_call_under_construction_is_submitted_or_discarded_first() {
 
 #[test]
 fn wants_and_sinks_have_bounds() {
-    let rig = Rig::new(&rpcrdma_handler::NONE);
+    let rig = Rig::with(c"app.bulk.count = 32", &rpcrdma_handler::NONE);
     let call = rig.call(1);
     for _ in 0..RPCRDMA_WANTS_MAX {
         check(rpcrdma_call_want(Some(call), 0, 1));
     }
     refused(rpcrdma_call_want(Some(call), 0, 1), RPCRDMA_E_INVALID);
     check(rpcrdma_call_discard(Some(call)));
-    // SAFETY: NULL is what the function looks for.
+    let mut many: Vec<rpcrdma_loan> = (0..17).map(|_| rig.buffer(b"a")).collect();
+    // SAFETY: the loans are there; NULL is what the functions look for.
     unsafe {
         let call = rig.call(2);
         let none = rpcrdma_call_want_into(Some(call), 0, 1, ptr::null_mut(), 1);
         refused(none, RPCRDMA_E_INVALID);
+        let number = rpcrdma_call_want_into(Some(call), 0, 1, many.as_mut_ptr(), 17);
+        refused(number, RPCRDMA_E_INVALID);
+        rpcrdma_loan_free(Some(&mut many[1]));
+        let number = rpcrdma_call_want_into(Some(call), 0, 1, many.as_mut_ptr(), 2);
+        refused(number, RPCRDMA_E_INVALID);
         refused(
             rpcrdma_place_pieces(rpcrdma_call_payload(Some(call)), ptr::null_mut(), 3),
             RPCRDMA_E_INVALID,
         );
+        check(rpcrdma_call_discard(Some(call)));
     }
     check(rpcrdma_call_discard(Some(rig.call(3))));
+    many.iter_mut().for_each(|piece| rpcrdma_loan_free(Some(piece)));
 }
 
 #[test]

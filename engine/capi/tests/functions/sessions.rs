@@ -138,8 +138,9 @@ unsafe extern "C" fn lose_or_answer(
     }
 }
 
-/// What becomes of a call whose connection is lost, and its xids at the server.
-fn lost(resend: rpcrdma_resend) -> (c_int, Vec<u32>) {
+/// What becomes of a call whose connection is lost: its status, its cause, and its xids at the
+/// server.
+fn lost(resend: rpcrdma_resend) -> (c_int, c_int, Vec<u32>) {
     let mut lossy = Lossy { shard: ptr::null(), first: None, xids: Vec::new() };
     let arg = ptr::from_mut(&mut lossy).cast();
     let (start, on_call) = (Some(start as _), Some(lose_or_answer as _));
@@ -147,27 +148,32 @@ fn lost(resend: rpcrdma_resend) -> (c_int, Vec<u32>) {
     let rig = Rig::with(c"engine.shards = 1", &table);
     let session = session(&rig, None);
     // SAFETY: the session is the library's, and the call is used before the next.
-    let status = unsafe {
+    let (status, cause, _) = unsafe {
         let call = &mut *made(|out| rpcrdma_session_call(session, 1, out));
         check(rpcrdma_call_resend(Some(call), resend as c_int));
         check(rpcrdma_call_submit(Some(call), None));
-        let status = wait(session, 1)[0].status;
+        let mut ends = Ends::new();
+        while ends.is_empty() {
+            let arg: *mut c_void = ptr::from_mut(&mut ends).cast();
+            assert!(rpcrdma_session_poll_for(session, 1 << 30, Some(note), arg) >= 0);
+        }
         rpcrdma_session_free(session);
-        status
+        ends.remove(0)
     };
     // The shard ends with it.
     drop(rig);
     rpcrdma_ticket_drop(lossy.first.as_mut());
-    (status, lossy.xids)
+    (status, cause, lossy.xids)
 }
 
 #[test]
 fn a_call_whose_connection_is_lost_is_sent_again_with_its_xid_if_it_says_so() {
-    let (status, xids) = lost(rpcrdma_resend::RPCRDMA_RESEND_SAME_XID);
-    assert_eq!((status, xids.len()), (OK, 2));
+    let (status, cause, xids) = lost(rpcrdma_resend::RPCRDMA_RESEND_SAME_XID);
+    assert_eq!((status, cause, xids.len()), (OK, OK, 2));
     assert_eq!(xids[0], xids[1]);
-    let (status, xids) = lost(rpcrdma_resend::RPCRDMA_RESEND_NEVER);
+    let (status, cause, xids) = lost(rpcrdma_resend::RPCRDMA_RESEND_NEVER);
     refused(status, RPCRDMA_E_CONNECTION_LOST);
+    refused(cause, RPCRDMA_E_PEER_GONE);
     assert_eq!(xids.len(), 1);
 }
 
