@@ -92,3 +92,21 @@ fn held_messages_are_sent() {
         world.check_nothing_leaked();
     }
 }
+
+/// So many are posted at once to one peer.
+#[test]
+fn sixteen_calls_of_a_turn_have_one_doorbell() {
+    for (calls, doorbells) in [(1, 1), (16, 1), (17, 2)] {
+        let fabric = Fabric::new();
+        let (mut world, peer) = World::pair(&|| fabric.clone(), &plan("0us"));
+        world.round(0, peer, &small_call(0));
+        let counted = |world: &World<Fabric>| world.clients[0].handle().stats().doorbells;
+        let before = counted(&world);
+        for seed in 0..calls {
+            world.call(0, peer, &small_call(seed)).expect("there are 32 credits");
+        }
+        world.turn_client(0);
+        assert_eq!(counted(&world) - before, doorbells, "for {calls} calls");
+        assert_eq!(world.check_all(), calls as usize);
+    }
+}

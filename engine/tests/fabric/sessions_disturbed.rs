@@ -64,6 +64,30 @@ fn after_a_panic_every_other_call_completes_once() {
     assert_eq!(sent.count() + never.count(), 39);
 }
 
+/// Nothing else is due that would end it.
+#[test]
+fn after_a_panic_a_call_under_way_ends_with_the_next_poll() {
+    let mut town = Town::new(1, &SessionOptions::default());
+    town.begin(0);
+    town.until("it is up", |town| town.session.connections() == 1);
+    town.log.borrow_mut().holds = true;
+    (0..2).for_each(|number| town.call(number, Resend::Never));
+    town.until("they are there", |town| town.log.borrow().held.len() == 2);
+    // The first is refused, and completes.
+    drop(town.log.borrow_mut().held.remove(0));
+    let panicked = (0..1000).any(|_| {
+        town.serve();
+        let (now, session) = (town.now, &mut town.session);
+        let poll = || session.poll(now, |done| panic!("the program fails at {}", done.cookie()));
+        catch_unwind(AssertUnwindSafe(poll)).is_err()
+    });
+    assert!(panicked);
+    let Town { session, now, done, .. } = &mut town;
+    session.poll(*now, |it| done.push((it.cookie(), it.result().map(|_| 0))));
+    assert_eq!(*done, [(1, closed(Execution::Unknown))]);
+    until_closed(&mut town);
+}
+
 #[test]
 fn a_panic_beside_polling_ends_one_call_only() {
     let mut town = Town::new(1, &SessionOptions::default());

@@ -364,3 +364,40 @@ impl Fetches {
         self.free.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rpcrdma_proto::Via;
+
+    use super::super::read_keys::tests::pool;
+    use super::*;
+
+    /// Places for calls of two peers, which wait for so many buffers each, of four.
+    fn waiting(calls: &[(u32, usize)]) -> Fetches {
+        let mut fetches = Fetches::new(8, 2, Use { reads: 8, buffers: 4 }, false);
+        let to = ReplyTo { xid: 1, credits: 1, rsbuf: 1, via: Via::Msg, handle: None };
+        for &(peer, needs) in calls {
+            fetches.open(ConnectionId::first(peer), to, needs).expect("a place");
+        }
+        fetches
+    }
+
+    #[test]
+    fn calls_have_as_many_buffers_as_there_are_and_no_more() {
+        for (needs, has_room) in [(3, true), (4, false)] {
+            let (mut fetches, buffers) = (waiting(&[(0, 1), (1, needs)]), pool(8));
+            assert_eq!(fetches.begin(&buffers, false), Some(0));
+            assert_eq!(fetches.begin(&buffers, false).is_some(), has_room, "{needs} beside one");
+        }
+    }
+
+    #[test]
+    fn a_peer_has_half_of_the_buffers_beside_others() {
+        for (needs, is_within) in [(1, true), (2, false)] {
+            let (mut fetches, buffers) = (waiting(&[(0, 1), (0, needs)]), pool(8));
+            assert_eq!(fetches.begin(&buffers, false), Some(0));
+            assert_eq!(fetches.can_begin(&buffers, false), is_within, "{needs} beside one");
+            assert!(fetches.can_begin(&buffers, true), "{needs} beside one, and no other peer");
+        }
+    }
+}

@@ -106,14 +106,18 @@ pub(super) mod tests {
         }
     }
 
-    pub(in super::super) fn loans(count: u32) -> Vec<Loan> {
+    pub(in super::super) fn pool(count: u32) -> BulkPool {
         let spec = PoolSpec { slots: count, slot_len: 4096, align: 4096 };
         let region = RegionSpec::new(spec.bulk_region_len().expect("a length"));
         let region = Region::map(&region).expect("memory");
         let rights = Rights::own(Access::LOCAL_WRITE);
         let registered = Registered::new(region, Fabric::new().registrar(), rights);
         let mut registered = registered.expect("registered");
-        let mut pool = BulkPool::new(&mut registered, &spec).expect("a pool");
+        BulkPool::new(&mut registered, &spec).expect("a pool")
+    }
+
+    pub(in super::super) fn loans(count: u32) -> Vec<Loan> {
+        let mut pool = pool(count);
         (0..count).map(|_| pool.take().expect("there is one")).collect()
     }
 
