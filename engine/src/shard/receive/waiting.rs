@@ -127,3 +127,52 @@ pub(crate) struct Scan {
     /// The number of waiting messages when the last was removed.
     len: Option<usize>,
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crossbeam_utils::CachePadded;
+    use rpcrdma_config::Config;
+
+    use super::*;
+    use crate::budget::Budget;
+    use crate::fabric::Fabric;
+    use crate::provider::Provider;
+    use crate::shard::memory::Memory;
+    use crate::stats::Stats;
+
+    #[test]
+    fn a_scan_passes_over_the_messages_of_a_peer_that_waits_on() {
+        let (fabric, config) = (Fabric::new(), Config::default());
+        let budget = Budget::new(&config, fabric.caps()).expect("it fits");
+        let memory = Memory::new(&config, &budget, fabric.registrar(), None).expect("memory");
+        let Memory { mut recv, send, headers, zero, .. } = memory;
+        let stats = Arc::new(CachePadded::new(Stats::default()));
+        let pools = (send, headers, zero);
+        let outbox = Outbox::new(stats, pools, 4, (1, 1), (64, 2), config.send().hold);
+        let mut peers = Peers::new(2);
+        for qp_num in [10, 20] {
+            let id = peers.vacancy().expect("two places");
+            let peer = Peer { id, qp_num, ..Peer::up() };
+            peers.insert(peer, "10.0.0.1:1".parse().expect("an address"), None);
+        }
+        let (mut room, places) = (WaitingRoom::new(4), [0, 0, 1, 0]);
+        for (byte_len, place) in (0..).zip(places) {
+            let peer = peers.at(place).expect("it is there");
+            let (token, qp_num) = (recv.take().expect("a buffer"), peer.qp_num);
+            let recv = RecvInfo { byte_len, invalidated: None };
+            room.push(peer, Waiting { token, recv, qp_num });
+        }
+        let mut scan = room.begin_scan();
+        let (_, first) = room.next(&mut scan, &mut peers, &outbox).expect("there are slots");
+        assert_eq!(first.recv.byte_len, 0);
+        room.push_first(peers.at(0).expect("it is there"), first);
+        let (place, other) = room.next(&mut scan, &mut peers, &outbox).expect("of the other");
+        assert_eq!((place, other.recv.byte_len), (Some(1), 2));
+        assert!(room.next(&mut scan, &mut peers, &outbox).is_none());
+        let left: Vec<u32> = room.list.iter().map(|it| it.recv.byte_len).collect();
+        assert_eq!(left, [0, 1, 3], "in their order");
+        room.drain().chain([other.token]).for_each(|token| recv.put(token));
+    }
+}
