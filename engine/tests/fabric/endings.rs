@@ -1,16 +1,23 @@
 //! The end of calls and shards with scarce resources: nothing is lost, and nothing takes long.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rpcrdma_config::Raw;
 use rpcrdma_engine::control::Control;
+use rpcrdma_engine::provider::interposed::{Hooks, Interposed, Promised, QueueHooks};
 use rpcrdma_engine::provider::{
-    CmEvent, ConnParam, ConnectionManager, Provider, QueueAttr, Queues, Waker,
+    CmEvent, ConnParam, ConnectionManager, CqError, Provider, QueueAttr, Queues, Requests, SendWr,
+    Taken, Waker, WcBatch, WorkCompletion,
 };
 use rpcrdma_engine::{
     Address, Answer, Call, CallError, Client, Config, ConnectionId, Engine, Fabric, Handler, Reply,
     Shard,
 };
+use rpcrdma_suite::script::{Part, Script};
+use rpcrdma_suite::world::{Plan, World};
 
 /// Answers with as many bytes as the call says, or more than there are slots for.
 struct Fill(Vec<u8>);
@@ -166,4 +173,84 @@ fn a_client_that_says_nothing_keeps_its_place_while_it_may_be_silent_and_no_othe
     assert_eq!(end_of_silence("auto", 1), 50, "the shard is full");
     assert_eq!(end_of_silence("two", 2), 50, "a client of version two states its properties");
     assert_eq!(end_of_silence("one", 2), 250, "one of version one does not");
+}
+
+/// A device that reports no completion while it is slow, and counts what is posted meanwhile.
+#[derive(Clone, Default)]
+struct Slow(Arc<(AtomicBool, AtomicUsize)>);
+
+/// The hooks of a set of queues.
+struct SlowQueues {
+    slow: Slow,
+    /// What was not reported.
+    held: VecDeque<WorkCompletion>,
+}
+
+impl Slow {
+    fn is_on(&self) -> bool {
+        self.0.0.load(Ordering::SeqCst)
+    }
+
+    fn switch(&self, is_on: bool) {
+        self.0.0.store(is_on, Ordering::SeqCst);
+    }
+
+    fn posted(&self) -> usize {
+        self.0.1.load(Ordering::SeqCst)
+    }
+}
+
+impl Hooks<Fabric> for Slow {
+    type Queues = SlowQueues;
+    type Cm = ();
+
+    fn queue_hooks(&self, _: &Fabric, _: &QueueAttr) -> SlowQueues {
+        SlowQueues { slow: self.clone(), held: VecDeque::new() }
+    }
+
+    fn cm_hooks(&self, _: &Fabric) {}
+}
+
+impl<Q: Queues> QueueHooks<Q> for SlowQueues {
+    fn poll_cq(&mut self, inner: &mut Q, out: &mut WcBatch) -> Result<(), CqError> {
+        let mut batch = WcBatch::new();
+        inner.poll_cq(&mut batch)?;
+        self.held.extend(batch);
+        if !self.slow.is_on() {
+            let count = self.held.len().min(out.remaining_capacity());
+            out.extend(self.held.drain(..count));
+        }
+        Ok(())
+    }
+
+    fn post_send<'a>(
+        &mut self,
+        inner: &mut Q,
+        qp: Q::Qp,
+        wrs: Promised<impl Requests<SendWr<'a>>>,
+    ) -> Taken {
+        if self.slow.is_on() {
+            self.slow.0.1.fetch_add(wrs.requests().len(), Ordering::SeqCst);
+        }
+        wrs.post_send(inner, qp)
+    }
+}
+
+#[test]
+fn the_end_of_a_connection_is_marked_once_however_long_it_takes() {
+    let (fabric, slow) = (Fabric::new(), Slow::default());
+    let open = || Interposed::<_, Slow>::new(fabric.clone(), slow.clone());
+    let (mut world, peer) = World::pair(&open, &Plan::default());
+    world.round(0, peer, &Script::new(1, &[Part::Inline(40)], &[Part::Inline(40)]));
+    world.servers.clear();
+    slow.switch(true);
+    for _ in 0..5 {
+        // The time of a check.
+        world.now += 10_000_000;
+        world.step();
+    }
+    assert_eq!((world.clients[0].handle().connections(), slow.posted()), (1, 1));
+    slow.switch(false);
+    world.until("it has ended", |world| world.clients[0].handle().connections() == 0);
+    assert_eq!(world.clients[0].handle().stats().leaked, 0);
 }
