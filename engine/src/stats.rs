@@ -87,8 +87,9 @@ counters! {
     calls_turned_back,
     /// Replies sent, deferred ones included.
     replies_out,
-    /// Errors sent instead of replies: the handler rejected the call, its reply could not be sent,
-    /// or its ticket was dropped.
+    /// Calls answered without a reply of the program: the handler rejected the call, its reply could
+    /// not be sent, or its ticket was dropped. The caller got RDMA_ERROR, or for a dropped ticket a
+    /// reply that states SYSTEM_ERR.
     refusals_out,
     /// Of `refusals_out`: the handler rejected the call.
     refusals_handler,

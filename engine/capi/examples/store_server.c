@@ -50,7 +50,7 @@ static struct task *remove_first(struct queue *queue) {
     return task;
 }
 
-/* Frees a task with all that it still owns; a ticket that was not used rejects its call. */
+/* Frees a task with all that it still owns; the caller of an unused ticket gets SYSTEM_ERR. */
 static void free_task(struct task *task) {
     rpcrdma_ticket_drop(&task->ticket);
     for (size_t i = 0; i < task->memory_count; i++) {

@@ -88,7 +88,7 @@ impl Handler for BlockServer {
 
 impl BlockServer {
     /// Hands a task to the disk. The queue has room for every open call. If it had none, the ticket
-    /// would be dropped, which rejects the call.
+    /// would be dropped, and the caller would get SYSTEM_ERR.
     fn submit(&self, ticket: Ticket, task: Task) {
         let _ = self.jobs.try_send((ticket, task));
     }

@@ -82,7 +82,8 @@ impl NfsHandler {
         if let Some(fingerprint) = &fingerprint {
             waiter = match self.drc.judge(fingerprint, waiter) {
                 RepeatVerdict::Execute(waiter) => waiter,
-                // A dropped ticket rejects its call, if the connection still exists.
+                // If too many wait, the ticket of the oldest is dropped. Its caller, if it is still
+                // connected, gets SYSTEM_ERR deliberately: the answer goes to those that wait.
                 RepeatVerdict::Waits(_oldest) => return answer,
                 RepeatVerdict::Answer(waiter, outcome) => {
                     waiter.answer(outcome);

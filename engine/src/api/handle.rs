@@ -4,9 +4,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_queue::SegQueue;
-use rpcrdma_proto::ReplyTo;
 
-use super::ticket::{Dropped, Finished, Ticket};
+use super::ticket::{Dropped, DroppedCall, Finished, Ticket};
 use crate::obtained::Obtained;
 use crate::shard::mailbox::{End, Mailbox, Wakeup};
 use crate::shard::peers::ConnectionId;
@@ -211,7 +210,7 @@ impl ShardHandle {
     }
 
     /// A call whose ticket was dropped.
-    pub(crate) fn pop_dropped(&self) -> Option<(ConnectionId, ReplyTo)> {
+    pub(crate) fn pop_dropped(&self) -> Option<DroppedCall> {
         self.0.dropped.pop()
     }
 

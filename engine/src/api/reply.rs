@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use rpcrdma_proto::{Offer, ReplyDemand, ReplyTo, SendError, ShortSend};
+use rpcrdma_proto::{Offer, ReplyTo, ShortSend};
 
 use super::ticket::Ticket;
 use crate::error::CallRefused;
@@ -10,7 +10,6 @@ use crate::message::payload::Payload;
 use crate::message::saved_offer::SavedOffer;
 use crate::shard::parts::Parts;
 use crate::shard::peers::Peer;
-use crate::shard::send::outbox::Outbox;
 use crate::stats::latency::ProcedureKey;
 use crate::stats::sampling::NO_TIMER;
 
@@ -202,58 +201,13 @@ impl<'a> Reply<'a> {
     /// Sends any other reply.
     #[cold]
     fn send_planned(&mut self) -> Result<(), CallRefused> {
-        let (to, offer) = (self.to(), self.asked.and_then(|asked| asked.saved_offer));
-        let Parts { outbox, ledger, stats, .. } = self.payload.parts();
-        let message = outbox.assemble()?;
-        let offer = offer.map_or(Offer::None, SavedOffer::offer);
-        let conn = &mut self.peer.conn;
-        let mut lay_out = |outbox: &mut Outbox, payload| {
-            let demand = ReplyDemand {
-                payload,
-                items: &outbox.items(message),
-                offer,
-                gather_max: outbox.gather_max(),
-                copy_max: outbox.slots().payload_len() as u32,
-            };
-            match conn.begin_reply(ledger, &to, &demand) {
-                Ok(plan) => {
-                    outbox.lay_out(message, conn, plan).inspect_err(|_| conn.withdraw_reply(&to))
-                }
-                Err(why) => Err(CallRefused::Protocol(why)),
-            }
-        };
-        let mut laid_out = lay_out(outbox, outbox.written());
-        if laid_out.is_err_and(|why| has_many_pieces(why, &offer))
-            && let Some(payload) = outbox.copy_items(message)
-        {
-            laid_out = lay_out(outbox, payload);
-        }
-        // Nothing more can be written.
-        laid_out.inspect_err(|why| outbox.refuse(*why))?;
-        stats.replies_out.add(1);
-        let (writes, bytes) = outbox.messages().body(message).writes();
-        stats.writes.add(writes);
-        stats.bytes_written.add(bytes);
-        self.peer.totals.counted.bytes_written += bytes;
-        outbox.enqueue(&mut self.peer.lane, self.peer.id.index, message);
-        outbox.submitted();
+        let (to, saved_offer) = (self.to(), self.asked.and_then(|asked| asked.saved_offer));
+        let offer = saved_offer.map_or(Offer::None, SavedOffer::offer);
+        let parts = self.payload.parts();
+        parts.send_reply(self.peer, &to, offer)?;
+        parts.stats.replies_out.add(1);
         Ok(())
     }
-}
-
-/// Whether a reply may fit if its items are copied into its payload: the device gathers fewer pieces
-/// than the caller has reckoned with, which has kept receives for so many transmissions. Items whose
-/// memory the caller has named stay apart.
-fn has_many_pieces(why: CallRefused, offer: &Offer<'_>) -> bool {
-    use SendError::{NeedsExplicitRdma, TooManyPieces};
-    let is_crowded = match why {
-        CallRefused::TooManyPieces => true,
-        CallRefused::Protocol(why) => {
-            matches!(why, TooManyPieces { .. } | NeedsExplicitRdma { .. })
-        }
-        _ => false,
-    };
-    is_crowded && !matches!(offer, Offer::Chunks { .. })
 }
 
 #[inline(always)]

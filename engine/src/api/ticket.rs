@@ -85,8 +85,16 @@ pub const FINISHED_TAIL_LEN: usize = 64;
 /// The calls of a shard with dropped tickets: no more than there were tickets.
 pub(crate) struct Dropped {
     shard: u32,
-    calls: SegQueue<(ConnectionId, ReplyTo)>,
+    calls: SegQueue<DroppedCall>,
     wakeup: Arc<Wakeup>,
+}
+
+/// A call whose ticket was dropped.
+pub(crate) struct DroppedCall {
+    pub peer: ConnectionId,
+    pub to: ReplyTo,
+    /// What the call offers for its reply.
+    pub offer: SavedOffer,
 }
 
 impl Dropped {
@@ -97,13 +105,13 @@ impl Dropped {
 
     /// A ticket was dropped: its call is to be answered.
     #[cold]
-    fn push(&self, peer: ConnectionId, to: ReplyTo) {
-        self.calls.push((peer, to));
+    fn push(&self, call: DroppedCall) {
+        self.calls.push(call);
         self.wakeup.ring();
     }
 
     /// A call to answer.
-    pub fn pop(&self) -> Option<(ConnectionId, ReplyTo)> {
+    pub fn pop(&self) -> Option<DroppedCall> {
         self.calls.pop()
     }
 }
@@ -138,7 +146,8 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if let Some(dropped) = self.dropped.take() {
-            dropped.push(self.peer, self.to);
+            let offer = core::mem::take(&mut self.offer);
+            dropped.push(DroppedCall { peer: self.peer, to: self.to, offer });
         }
     }
 }

@@ -88,7 +88,9 @@ type PeerCounter = (&'static str, &'static str, fn(&Counts) -> u64);
 pub(super) const PEER_COUNTERS: &[PeerCounter] = &[
     ("peer_calls_received", "Calls of the peer delivered to the handler.", |it| it.calls_in),
     ("peer_replies_sent", "Replies sent to the peer, deferred ones included.", |it| it.replies_out),
-    ("peer_refusals_sent", "Errors sent to the peer instead of replies.", |it| it.refusals_out),
+    ("peer_refusals_sent", "Calls of the peer answered without a reply of the program.", |it| {
+        it.refusals_out
+    }),
     ("peer_refusals_handler", "Calls of the peer that the handler rejected.", |it| {
         it.refusals_handler
     }),

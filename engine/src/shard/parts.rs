@@ -6,11 +6,11 @@
 //! turn.
 
 use rpcrdma_proto::{
-    CallDemand, CallId, CallRoute, Exposed, Finished, NO_MARK, ReplyTo, ShardLedger, ShortSend,
-    Violation,
+    CallDemand, CallId, CallRoute, Exposed, Finished, NO_MARK, Offer, ReplyDemand, ReplyTo,
+    SendError, ShardLedger, Violation,
 };
 
-use super::peers::{ConnectionId, Peer, Peers, Phase};
+use super::peers::{Peer, Peers, Phase};
 use super::rdma::Rdma;
 use super::rdma::fetches::Lost;
 use super::send::lane::Lane;
@@ -18,6 +18,7 @@ use super::send::messages::After;
 use super::send::outbox::Outbox;
 use super::timers::Timers;
 use crate::api::handle::ShardHandle;
+use crate::api::ticket::DroppedCall;
 use crate::error::{CallError, CallRefused};
 use crate::onc::{AcceptStatus, MsgType, ReplyHeader, RpcPrefix};
 use crate::stats::sampling::{NO_TIMER, Sampling};
@@ -144,14 +145,16 @@ impl Parts {
     /// Answers a call whose ticket was dropped with SYSTEM_ERR. A stopping shard ends the connection
     /// instead.
     #[cold]
-    pub fn answer_dropped(&mut self, peers: &mut Peers, id: ConnectionId, to: ReplyTo) {
-        let Some(peer) = peers.named(id).filter(|peer| peer.phase == Phase::Up) else { return };
+    pub fn answer_dropped(&mut self, peers: &mut Peers, call: DroppedCall) {
+        let Some(peer) = peers.named(call.peer).filter(|peer| peer.phase == Phase::Up) else {
+            return;
+        };
         let is_stopping = self.timers.is_stopping();
         if !is_stopping && !self.outbox.has_slot_for(&peer.lane) {
-            return self.outbox.answers().push_dropped(id, to);
+            return self.outbox.answers().push_dropped(call);
         }
         peer.end_open_call();
-        self.sampling.forget_services(id, Some(to.xid));
+        self.sampling.forget_services(call.peer, Some(call.to.xid));
         if is_stopping {
             peer.dropped += 1;
             peer.totals.counted.calls_unanswered += 1;
@@ -161,27 +164,71 @@ impl Parts {
             peer.totals.counted.refusals_dropped += 1;
             self.stats.refusals_out.add(1);
             self.stats.refusals_dropped.add(1);
-            if !self.reply_system_error(peer, &to) {
-                self.refuse(peer, &to);
+            if !self.reply_system_error(peer, &call) {
+                self.refuse(peer, &call.to);
             }
         }
     }
 
-    /// Sends the reply of RFC 5531 to a call that its program has failed to answer. False if it
-    /// cannot be sent.
-    fn reply_system_error(&mut self, peer: &mut Peer, to: &ReplyTo) -> bool {
-        let Parts { outbox, ledger, .. } = self;
-        if !outbox.allots_slot() {
+    /// Sends the reply of RFC 5531 to a call that its program has failed to answer, without counting
+    /// it as one. False if it cannot be sent.
+    fn reply_system_error(&mut self, peer: &mut Peer, call: &DroppedCall) -> bool {
+        if !self.outbox.allots_slot() {
             return false;
         }
-        outbox.begin(RpcPrefix { xid: to.xid, kind: MsgType::Reply });
-        outbox.put(&ReplyHeader::accepted(AcceptStatus::SystemError).bytes());
-        // It is counted as a refusal, not as a reply.
-        let is_sent = outbox.send_short(peer, ledger, ShortSend::Reply { to, item: None });
-        if !is_sent {
-            outbox.abandon();
+        // It takes no right back: a caller that has given the call up may have ended it, and a key
+        // that names nothing would end the connection (wire.md P12).
+        let to = ReplyTo { handle: None, ..call.to };
+        self.outbox.begin(RpcPrefix { xid: to.xid, kind: MsgType::Reply });
+        self.outbox.put(&ReplyHeader::accepted(AcceptStatus::SystemError).bytes());
+        let sent = self.send_reply(peer, &to, call.offer.offer());
+        if sent.is_err() {
+            self.outbox.abandon();
         }
-        is_sent
+        sent.is_ok()
+    }
+
+    /// Plans the reply that is written, lays it out, and puts it into the lane of its peer.
+    #[cold]
+    pub fn send_reply(
+        &mut self,
+        peer: &mut Peer,
+        to: &ReplyTo,
+        offer: Offer<'_>,
+    ) -> Result<(), CallRefused> {
+        let Parts { outbox, ledger, stats, .. } = self;
+        let message = outbox.assemble()?;
+        let conn = &mut peer.conn;
+        let mut lay_out = |outbox: &mut Outbox, payload| {
+            let demand = ReplyDemand {
+                payload,
+                items: &outbox.items(message),
+                offer,
+                gather_max: outbox.gather_max(),
+                copy_max: outbox.slots().payload_len() as u32,
+            };
+            match conn.begin_reply(ledger, to, &demand) {
+                Ok(plan) => {
+                    outbox.lay_out(message, conn, plan).inspect_err(|_| conn.withdraw_reply(to))
+                }
+                Err(why) => Err(CallRefused::Protocol(why)),
+            }
+        };
+        let mut laid_out = lay_out(outbox, outbox.written());
+        if laid_out.is_err_and(|why| has_many_pieces(why, &offer))
+            && let Some(payload) = outbox.copy_items(message)
+        {
+            laid_out = lay_out(outbox, payload);
+        }
+        // Nothing more can be written.
+        laid_out.inspect_err(|why| outbox.refuse(*why))?;
+        let (writes, bytes) = outbox.messages().body(message).writes();
+        stats.writes.add(writes);
+        stats.bytes_written.add(bytes);
+        peer.totals.counted.bytes_written += bytes;
+        outbox.enqueue(&mut peer.lane, peer.id.index, message);
+        outbox.submitted();
+        Ok(())
     }
 
     /// Counts an own call that begins. It may be one that is timed.
@@ -230,6 +277,21 @@ impl Parts {
         let (_, entry) = self.ledger.calls.find(id.xid(), peer)?;
         (entry.mark != NO_MARK).then_some(entry.mark)
     }
+}
+
+/// Whether a reply may fit if its items are copied into its payload: the device gathers fewer pieces
+/// than the caller has reckoned with, which has kept receives for so many transmissions. Items whose
+/// memory the caller has named stay apart.
+fn has_many_pieces(why: CallRefused, offer: &Offer<'_>) -> bool {
+    use SendError::{NeedsExplicitRdma, TooManyPieces};
+    let is_crowded = match why {
+        CallRefused::TooManyPieces => true,
+        CallRefused::Protocol(why) => {
+            matches!(why, TooManyPieces { .. } | NeedsExplicitRdma { .. })
+        }
+        _ => false,
+    };
+    is_crowded && !matches!(offer, Offer::Chunks { .. })
 }
 
 /// Counts an own call that has ended.

@@ -39,7 +39,7 @@ pub struct Counts {
     pub calls_in: u64,
     /// Replies sent, deferred ones included.
     pub replies_out: u64,
-    /// Errors sent instead of replies.
+    /// Calls answered without a reply of the program.
     pub refusals_out: u64,
     /// Of `refusals_out`: the handler rejected the call.
     pub refusals_handler: u64,

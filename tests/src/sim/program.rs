@@ -216,7 +216,7 @@ impl Program {
         let Owed { ticket, script, placed, finished, is_last } = owed;
         let is_open = turn.is_open(&ticket);
         if is_last && self.random.below(10) == 0 {
-            // A dropped ticket rejects its call.
+            // The caller of a dropped ticket gets SYSTEM_ERR.
             let mut model = self.model();
             model.saw("tickets forgotten");
             model.refused(self.shard, script.seed);

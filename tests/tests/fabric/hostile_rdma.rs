@@ -9,8 +9,8 @@ use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{CallError, CloseReason, ConnectionId};
 use rpcrdma_mempool::Access;
 use rpcrdma_tests::raw_peer::{RawPeer, base_properties, optional, properties, transmission};
-use rpcrdma_tests::script::{Order, Part, Place, Script, part_bytes, reply_seed};
-use rpcrdma_tests::suite::explicit::{RDMA_BUFFER, plan};
+use rpcrdma_tests::script::{Order, Part, Place, Script, is_system_error, part_bytes, reply_seed};
+use rpcrdma_tests::suite::explicit::{RDMA_BUFFER, VERSIONS, plan};
 use rpcrdma_tests::world::{Done, Plan, World};
 use rpcrdma_xdr::numbers::{VERSION_TWO, opttype};
 use rpcrdma_xdr::{
@@ -31,27 +31,36 @@ struct Scene {
 
 impl Scene {
     fn new(plan: &Plan) -> Scene {
+        let mut scene = Scene::unmet(plan);
+        scene.meet();
+        scene
+    }
+
+    /// The raw client is not connected.
+    fn unmet(plan: &Plan) -> Scene {
         let net = net();
         let (world, good) = World::pair(&|| net.clone(), plan);
         let raw = RawPeer::new(&net);
         let mut scene = Scene { world, good, raw, net, seed: 0 };
         scene.world.servers[0].handler().has_strangers = true;
-        scene.meet();
         scene
     }
 
     /// A new raw peer that has exchanged properties.
     fn meet(&mut self) {
+        self.connect();
+        self.raw.send(&properties(0x99, 16));
+        self.answer();
+    }
+
+    /// A new raw peer, connected.
+    fn connect(&mut self) {
         self.raw = RawPeer::new(&self.net);
         self.raw.connect(self.world.at);
         for _ in 0..1_000 {
             self.world.step();
             match self.raw.turn() {
-                Ok(()) if self.raw.is_connected() => {
-                    self.raw.send(&properties(0x99, 16));
-                    self.answer();
-                    return;
-                }
+                Ok(()) if self.raw.is_connected() => return,
                 // The place of the last one is not free yet.
                 Err(ConnectError::Rejected(_)) => self.raw.connect(self.world.at),
                 Ok(()) => {}
@@ -510,6 +519,100 @@ fn a_call_offers_as_many_segments_as_its_header_holds() {
         }
         scene.others_are_served();
         scene.meet();
+    }
+}
+
+// RFC 8166 4.3.2.2, 4.3.3
+#[test]
+fn a_dropped_ticket_returns_the_chunks_of_its_call() {
+    for version in VERSIONS {
+        let mut scene = Scene::unmet(&plan(version));
+        match version {
+            "one" => scene.connect(),
+            _ => scene.meet(),
+        }
+        let cases = [(1, false), (2, false), (0, true), (1, true), (16, true)];
+        for (xid, (writes, has_reply)) in (7..).zip(cases) {
+            let shown = scene.raw.show(&[7; 8_000], Access::REMOTE_WRITE);
+            let segments = [(5_000, 0), (3_000, 5_000)]
+                .map(|(length, at)| segment(shown.handle, length, shown.offset + at));
+            let chunks = [WriteChunk(Array::from_slice(&segments)); 16];
+            let offered = List::from_slice(&chunks[..writes]);
+            let reply = has_reply.then_some(chunks[0]);
+            let lists = ChunkLists { writes: offered, reply, ..ChunkLists::EMPTY };
+            let script = Script::new(xid, &[], &[Part::Bulk(8_000)]).order(Order::Never);
+            let mut bytes = call(xid, lists, Some(&script.call_stream()));
+            bytes[7] = if version == "one" { 1 } else { 2 };
+            scene.raw.send(&bytes);
+            scene.turns(20);
+            let ticket = scene.world.servers[0].handler().never.pop().expect("a ticket");
+            std::thread::spawn(move || drop(ticket)).join().expect("it drops a ticket");
+            let answer = scene.answer();
+            let (header, len) = Header::decode(&answer).expect("a header");
+            let unused = segments.map(|it| RdmaSegment { length: 0, ..it });
+            let chunks = [WriteChunk(Array::from_slice(&unused)); 16];
+            let writes = List::from_slice(&chunks[..writes]);
+            let reply = has_reply.then_some(chunks[0]);
+            let lists = ChunkLists { writes, reply, ..ChunkLists::EMPTY };
+            let due = Header {
+                xid,
+                vers: bytes[7].into(),
+                credit: header.credit,
+                body: Body::Msg(lists),
+            };
+            assert_eq!(answer[..len], transmission(&due, &[]), "{header:?}");
+            assert!(is_system_error(&answer[len + 8..]));
+            assert_eq!(scene.raw.seen(&shown), [7; 8_000]);
+        }
+        scene.others_are_served();
+    }
+}
+
+/// Where it is agreed that an answer takes a right back, as a caller that has given up may not bear.
+#[test]
+fn a_dropped_ticket_leaves_the_rights_of_its_call_to_the_caller() {
+    let result = [Part::Bulk(6_000)];
+    let long = [Part::Inline(6_000)];
+    for version in VERSIONS {
+        for (reply, place, pieces) in [
+            (&result, Place::Into(1), 1),
+            (&result, Place::Into(3), 3),
+            (&long, Place::Anywhere, 1),
+        ] {
+            let net = net();
+            let (mut world, peer) = World::pair(&|| net.clone(), &plan(version));
+            world.round(0, peer, &Script::new(1, &[], &[]));
+            let script = Script::new(1, &[], reply).place(place).order(Order::Never);
+            world.call_when_possible(0, peer, &script);
+            world.until("it arrives", |world| !world.servers[0].handler().never.is_empty());
+            drop(world.servers[0].handler().never.pop());
+            let done = world.finish().remove(0);
+            let arrived = done.result.as_ref().expect("a reply");
+            assert!(is_system_error(&arrived.stream) && arrived.items.is_empty());
+            assert_eq!(done.check_sinks(), 0);
+            let stats = world.clients[0].handle().stats();
+            let by_us = if world.caps.windows > 0 { pieces } else { 0 };
+            assert_eq!((stats.exposed, stats.invalidations), (pieces, by_us));
+            let stats = world.servers[0].handle().stats();
+            assert_eq!((stats.refusals_dropped, stats.replies_out), (1, 1));
+            world.check_all_returned();
+            world.check_nothing_leaked();
+        }
+    }
+}
+
+// [RTR] 7.4
+#[test]
+fn a_dropped_ticket_leaves_the_directions_of_its_call_unused() {
+    let net = net();
+    let (mut world, peer) = World::pair(&|| net.clone(), &Plan::default());
+    let results = [Part::Bulk(6_000), Part::Bulk(900)];
+    for results in [&results[..1], &results] {
+        world.call_when_possible(0, peer, &Script::new(1, &[], results).order(Order::Never));
+        world.until("it arrives", |world| !world.servers[0].handler().never.is_empty());
+        drop(world.servers[0].handler().never.pop());
+        let done = world.finish().remove(0);
+        assert!(is_system_error(&done.result.expect("a reply").stream));
     }
 }
 

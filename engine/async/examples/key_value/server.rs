@@ -117,7 +117,7 @@ impl Handler for Store {
 
 impl Store {
     fn submit(&self, ticket: Ticket, task: Task) {
-        // Without a worker the ticket is dropped, which rejects the call.
+        // Without a worker the ticket is dropped: the caller gets SYSTEM_ERR.
         let _ = self.jobs.send(Job { shard: self.shard.clone(), ticket, task });
     }
 }

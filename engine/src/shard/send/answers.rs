@@ -8,9 +8,7 @@
 
 use std::collections::VecDeque;
 
-use rpcrdma_proto::ReplyTo;
-
-use crate::api::ticket::{Finished, Ticket};
+use crate::api::ticket::{DroppedCall, Finished, Ticket};
 use crate::shard::peers::ConnectionId;
 
 /// Answers that wait for a send slot.
@@ -19,7 +17,7 @@ pub(crate) struct Answers {
     /// Those whose peer had no free slot: no more than there are open calls.
     made: VecDeque<(Ticket, Finished)>,
     /// Calls with dropped tickets, likewise.
-    dropped: Vec<(ConnectionId, ReplyTo)>,
+    dropped: Vec<DroppedCall>,
 }
 
 impl Answers {
@@ -29,8 +27,8 @@ impl Answers {
     }
 
     /// Adds a call whose ticket was dropped.
-    pub fn push_dropped(&mut self, peer: ConnectionId, to: ReplyTo) {
-        self.dropped.push((peer, to));
+    pub fn push_dropped(&mut self, call: DroppedCall) {
+        self.dropped.push(call);
     }
 
     /// The answer that has waited longest.
@@ -39,14 +37,14 @@ impl Answers {
     }
 
     /// All calls whose tickets were dropped.
-    pub fn take_dropped(&mut self) -> Vec<(ConnectionId, ReplyTo)> {
+    pub fn take_dropped(&mut self) -> Vec<DroppedCall> {
         core::mem::take(&mut self.dropped)
     }
 
     /// The peers of the waiting answers and dropped tickets.
     pub fn peers(&self) -> impl Iterator<Item = ConnectionId> {
         let made = self.made.iter().map(|(ticket, _)| ticket.peer);
-        made.chain(self.dropped.iter().map(|(peer, _)| *peer))
+        made.chain(self.dropped.iter().map(|call| call.peer))
     }
 
     /// The number of waiting answers, without dropped tickets.

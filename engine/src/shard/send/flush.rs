@@ -79,8 +79,8 @@ impl<P: Provider> Core<P> {
         while let Some((ticket, finished)) = self.parts.handle.pop_finished() {
             self.answer(ticket, finished, now);
         }
-        while let Some((peer, to)) = self.parts.handle.pop_dropped() {
-            self.parts.answer_dropped(&mut self.peers, peer, to);
+        while let Some(call) = self.parts.handle.pop_dropped() {
+            self.parts.answer_dropped(&mut self.peers, call);
         }
     }
 
@@ -91,8 +91,8 @@ impl<P: Provider> Core<P> {
             let Some((ticket, finished)) = self.parts.outbox.answers().pop() else { break };
             self.answer(ticket, finished, now);
         }
-        for (peer, to) in self.parts.outbox.answers().take_dropped() {
-            self.parts.answer_dropped(&mut self.peers, peer, to);
+        for call in self.parts.outbox.answers().take_dropped() {
+            self.parts.answer_dropped(&mut self.peers, call);
         }
     }
 
