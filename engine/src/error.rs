@@ -2,7 +2,7 @@
 
 pub use rpcrdma_provider::SetupError;
 
-use rpcrdma_proto::{Refusal, SendError, Violation};
+use rpcrdma_proto::{Fatal, Refusal, SendError, Violation};
 use rpcrdma_provider::{ConnectError, Rejection};
 
 /// Why a connection ended.
@@ -20,7 +20,7 @@ pub enum CloseReason {
     PeerGone,
     /// The peer broke a rule, and no answer is possible.
     #[error("the peer broke the protocol: {0}")]
-    Protocol(rpcrdma_proto::Fatal),
+    Protocol(Fatal),
     /// The peer does not receive messages while it sends its own.
     #[error("the peer sends messages and does not receive the answers")]
     NotTaking,
@@ -64,7 +64,7 @@ impl CloseReason {
         match self {
             CloseReason::TimedOut => ConnectError::TimedOut,
             CloseReason::Refused => ConnectError::Rejected(Rejection::Refused { code: 0 }),
-            CloseReason::Protocol(rpcrdma_proto::Fatal::VersionRefused { low, high }) => {
+            CloseReason::Protocol(Fatal::VersionRefused { low, high }) => {
                 ConnectError::Version { low, high }
             }
             _ => ConnectError::Lost,
@@ -84,7 +84,8 @@ impl CloseReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The connection ended. If something of the call had been sent, it may have been executed.
+    /// The connection ended. If something of the call had been sent, it may have been executed,
+    /// unless the peer has refused the version of this side ([`Fatal::VersionRefused`]).
     #[error("the connection was lost: {0}; {1}")]
     ConnectionLost(CloseReason, Execution),
     /// The peer reports an error instead of a reply. It does so for a call that it cannot read, for
@@ -149,13 +150,17 @@ impl Execution {
     /// What is known of a call of which this was sent, and that ended with this error, or without
     /// one of its connection. Nothing else decides it.
     pub(crate) fn of(sent: Sent, error: Option<&CallError>) -> Execution {
-        use CallError::{FormRefused, Rejected};
-        match (sent, error) {
-            (Sent::Nothing, _) => Execution::NotExecuted,
-            (Sent::Here, Some(FormRefused(..) | Rejected(Refusal::Version { .. }, _))) => {
-                Execution::NotExecuted
-            }
-            (Sent::Here | Sent::Before, _) => Execution::Unknown,
+        use CallError::{ConnectionLost, FormRefused, Rejected};
+        let is_proof = match error {
+            Some(FormRefused(..) | Rejected(Refusal::Version { .. }, _)) => true,
+            // The peer refuses a version with its first message: it has accepted no other.
+            Some(ConnectionLost(CloseReason::Protocol(Fatal::VersionRefused { .. }), _)) => true,
+            _ => false,
+        };
+        match sent {
+            Sent::Nothing => Execution::NotExecuted,
+            Sent::Here if is_proof => Execution::NotExecuted,
+            Sent::Here | Sent::Before => Execution::Unknown,
         }
     }
 }
@@ -268,7 +273,7 @@ pub enum CallRefused {
 
 #[cfg(test)]
 mod tests {
-    use rpcrdma_proto::{Fatal, Misuse};
+    use rpcrdma_proto::Misuse;
     use rpcrdma_xdr::error::DecodeError;
     use rpcrdma_xdr::rtr::report::{Mismatch, OutOfRange, ReptInfo};
 
@@ -300,6 +305,7 @@ mod tests {
             CloseReason::Stopped,
             CloseReason::PeerGone,
             CloseReason::Protocol(fatal),
+            CloseReason::Protocol(Fatal::VersionRefused { low: 2, high: 2 }),
             CloseReason::NotTaking,
             CloseReason::Invalid,
             CloseReason::Transport(WcStatus::RnrRetryExceeded),
@@ -343,6 +349,10 @@ mod tests {
             for error in errors(sent) {
                 // An exhaustive match, so that a new variant must be added here, too.
                 let is_proof = match error {
+                    CallError::ConnectionLost(
+                        CloseReason::Protocol(Fatal::VersionRefused { .. }),
+                        _,
+                    ) => true,
                     CallError::ConnectionLost(..)
                     | CallError::DeadlineExceeded(_)
                     | CallError::Cancelled(_)
@@ -370,7 +380,9 @@ mod tests {
                 assert_eq!(error.execution(), expected, "{sent:?}: {error}");
                 assert!(error.to_string().ends_with(&expected.to_string()), "{error}");
                 let is_known = expected == Execution::NotExecuted;
-                assert_eq!(error.is_repeatable(), is_proof && is_known, "{sent:?}: {error}");
+                let is_lost = matches!(error, CallError::ConnectionLost(..));
+                let is_repeatable = is_proof && is_known && !is_lost;
+                assert_eq!(error.is_repeatable(), is_repeatable, "{sent:?}: {error}");
             }
         }
     }

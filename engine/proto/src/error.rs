@@ -343,7 +343,8 @@ pub enum Fatal {
         /// The most that are answered.
         limit: u32,
     },
-    /// The peer does not support version two.
+    /// The peer does not support the version of this side's first message, nor one that this side
+    /// can go on with. It has executed nothing.
     #[error("the peer speaks versions {low} to {high}")]
     VersionRefused {
         /// The lowest version of the peer.

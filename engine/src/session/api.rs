@@ -156,6 +156,7 @@ impl<P: Provider> Session<P> {
             given_up: None,
             only: None,
             keeps_sinks: client.shard().core.parts.rdma.ability().enabled,
+            has_one_version: !client.shard().core.link.is_free_to_choose(),
         };
         Ok(Session { client, clock: Clock::new(), state })
     }

@@ -1,6 +1,7 @@
 //! What the shard of a session tells it.
 
-use rpcrdma_proto::PeerLimits;
+use rpcrdma_proto::{Fatal, PeerLimits};
+use rpcrdma_provider::SetupError;
 
 use super::calls::Resend;
 use super::events::SessionEvent;
@@ -55,11 +56,18 @@ impl<F: FnMut(SessionCompletion<'_, '_>)> Handler for SessionHandler<'_, F> {
     }
 
     fn on_close(&mut self, peer: ConnectionId, why: CloseReason) {
-        if let Some(address) = self.state.lines.on_close(peer, self.now) {
-            self.state.outage = Some(Outage::Lost(why));
-            self.state.tell(SessionEvent::Lost { address, why });
-            self.state.hurry();
+        let SessionHandler { state, now, .. } = self;
+        let is_refusal = matches!(why, CloseReason::Protocol(Fatal::VersionRefused { .. }));
+        // A side of two versions goes on with the other one.
+        let has_refused = is_refusal && state.has_one_version;
+        let Some(failed) = state.lines.on_close(peer, has_refused, *now) else { return };
+        let address = failed.address;
+        state.outage = Some(Outage::Lost(why));
+        state.tell(SessionEvent::Lost { address, why });
+        if has_refused {
+            state.on_failure(failed, SetupError::connect(address, why.as_connect_error()));
         }
+        state.hurry();
     }
 }
 

@@ -5,8 +5,9 @@
 //!    ▲                              └── on_refused: the next address  │        after a delay
 //!    └── behind the last address, after a delay ◀────────────────────┴── it had not lasted
 //! ```
-//! An address on which no attempt can succeed is given up, until one under way succeeds. Without
-//! addresses a line stays down.
+//! An address on which no attempt can succeed is given up, until one under way succeeds; one whose
+//! server has refused the version of a connection that was up, for ever. Without addresses a line
+//! stays down.
 
 use rpcrdma_provider::{Address, ConnectId};
 
@@ -29,6 +30,9 @@ struct Target {
     address: Address,
     /// No attempt on it can succeed.
     is_given_up: bool,
+    /// Its server has refused the only version of this side. In version one a connection is up
+    /// before its server has said anything, so another one disproves nothing.
+    has_refused: bool,
 }
 
 /// A connection was not made.
@@ -64,7 +68,7 @@ impl Lines {
         connections: usize,
         backoff: Backoff,
     ) -> Lines {
-        let target = |address| Target { address, is_given_up: false };
+        let target = |address| Target { address, is_given_up: false, has_refused: false };
         let targets = addresses.into_iter().map(target).collect();
         let state = LineState::Down { again_at: 0 };
         let line = Line { state, address: 0, rounds: 0, delay: 0 };
@@ -84,7 +88,7 @@ impl Lines {
 
     /// Whether all addresses are given up.
     fn is_given_up(&self) -> bool {
-        self.targets.iter().all(|target| target.is_given_up)
+        !self.targets.iter().any(Target::is_usable)
     }
 
     /// How many are up.
@@ -166,6 +170,7 @@ impl Lines {
             |line: &Line| matches!(line.state, LineState::Up { .. }) && line.address == of;
         let is_given_up = !is_transient && !lines.iter().any(is_connected);
         targets[of].is_given_up |= is_given_up;
+        let is_lost = is_given_up || targets[of].has_refused;
         let (address, line) = (targets[of].address, &mut lines[at]);
         let delay = match usable(targets, of + 1) {
             Some(next) => {
@@ -177,27 +182,28 @@ impl Lines {
                 line.wait(backoff, now)
             }
         };
-        Failed { address, again_in: (!is_given_up).then_some(delay) }
+        Failed { address, again_in: (!is_lost).then_some(delay) }
     }
 
-    /// A connection has ended: its address. `None` if it is not one of these.
-    pub fn on_close(&mut self, peer: ConnectionId, now: u64) -> Option<Address> {
+    /// A connection has ended, perhaps because its server has refused the only version of this side.
+    /// `None` if it is not one of these.
+    pub fn on_close(&mut self, peer: ConnectionId, has_refused: bool, now: u64) -> Option<Failed> {
         let is_it =
             |line: &Line| matches!(line.state, LineState::Up { peer: of, .. } if of == peer);
         let at = self.lines.iter().position(is_it)?;
         let Lines { targets, lines, backoff, up } = self;
         let line = &mut lines[at];
         *up -= 1;
+        targets[line.address].has_refused |= has_refused;
         if let LineState::Up { since, .. } = line.state
-            && now.saturating_sub(since) <= line.delay
+            && (has_refused || now.saturating_sub(since) <= line.delay)
         {
             // A server that accepts connections and ends them is as good as none.
-            return Some(self.failed(at, true, now).address);
+            return Some(self.failed(at, true, now));
         }
         line.rounds = 0;
         let address = targets[core::mem::take(&mut line.address)].address;
-        line.wait(backoff, now);
-        Some(address)
+        Some(Failed { address, again_in: Some(line.wait(backoff, now)) })
     }
 
     fn attempt(&self, id: ConnectId) -> Option<usize> {
@@ -207,7 +213,14 @@ impl Lines {
 
 /// The first of these addresses, from a place on, that is not given up.
 fn usable(targets: &[Target], from: usize) -> Option<usize> {
-    (from..targets.len()).find(|at| !targets[*at].is_given_up)
+    (from..targets.len()).find(|at| targets[*at].is_usable())
+}
+
+impl Target {
+    /// Whether an attempt on it can succeed.
+    fn is_usable(&self) -> bool {
+        !self.is_given_up && !self.has_refused
+    }
 }
 
 impl Line {
@@ -265,8 +278,8 @@ mod tests {
         lines.on_refused(ConnectId(1), true, 0).expect("ours");
         lines.connecting(0, ConnectId(2));
         assert_eq!(lines.on_connect(ConnectId(2), peer(4), 0), Some(address(1)));
-        assert_eq!(lines.on_close(peer(5), 0), None);
-        assert_eq!(lines.on_close(peer(4), 0), Some(address(1)));
+        assert_eq!(lines.on_close(peer(5), false, 0), None);
+        assert_eq!(lines.on_close(peer(4), false, 0).map(|it| it.address), Some(address(1)));
         assert_eq!(lines.due(lines.next_due()).expect("due").1, address(0));
     }
 
@@ -277,14 +290,14 @@ mod tests {
             now = now.max(lines.next_due());
             lines.connecting(0, ConnectId(id));
             lines.on_connect(ConnectId(id), peer(0), now).expect("ours");
-            lines.on_close(peer(0), now).expect("ours");
+            lines.on_close(peer(0), false, now).expect("ours");
             delays.push(lines.next_due() - now);
         }
         assert!(delays[0] <= 100 && delays[5] >= 500, "{delays:?}");
         lines.connecting(0, ConnectId(9));
         lines.on_connect(ConnectId(9), peer(0), now).expect("ours");
         now += 10_000;
-        lines.on_close(peer(0), now).expect("ours");
+        lines.on_close(peer(0), false, now).expect("ours");
         assert!(lines.next_due() - now <= 100, "it had lasted");
     }
 
@@ -297,7 +310,7 @@ mod tests {
             tried.push(to);
             lines.connecting(line, ConnectId(id));
             lines.on_connect(ConnectId(id), peer(0), now).expect("ours");
-            lines.on_close(peer(0), now).expect("ours");
+            lines.on_close(peer(0), false, now).expect("ours");
         }
         assert_eq!(tried, [0, 1, 0, 1, 0, 1].map(address));
         assert!(lines.next_due() > now, "not without a delay");
@@ -340,7 +353,7 @@ mod tests {
         lines.on_connect(ConnectId(1), peer(0), 0).expect("ours");
         let failed = lines.on_refused(ConnectId(2), false, 0).expect("ours");
         assert!(failed.again_in.is_some());
-        lines.on_close(peer(0), 10_000).expect("ours");
+        lines.on_close(peer(0), false, 10_000).expect("ours");
         assert!(!lines.are_over() && lines.due(u64::MAX).is_some());
     }
 
@@ -353,7 +366,7 @@ mod tests {
         assert!(!lines.are_over());
         lines.on_connect(ConnectId(2), peer(0), 0).expect("ours");
         assert!(!lines.are_over());
-        lines.on_close(peer(0), 10_000).expect("ours");
+        lines.on_close(peer(0), false, 10_000).expect("ours");
         assert!(!lines.are_over(), "the address could be connected to");
         let (line, _) = lines.due(20_000).expect("it is due");
         lines.failed(line, false, 20_000);
@@ -386,7 +399,7 @@ mod tests {
                     }
                     3 if !up.is_empty() => {
                         let peer = up.swap_remove(which % up.len());
-                        prop_assert!(lines.on_close(peer, now).is_some());
+                        prop_assert!(lines.on_close(peer, false, now).is_some());
                     }
                     _ => {}
                 }

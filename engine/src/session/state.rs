@@ -37,6 +37,8 @@ pub(super) struct SessionState {
     pub only: Option<ConnectionId>,
     /// Whether result buffers come back with a call that failed.
     pub keeps_sinks: bool,
+    /// Whether this side speaks one version only.
+    pub has_one_version: bool,
 }
 
 impl SessionState {

@@ -22,7 +22,7 @@ use rpcrdma_engine::{
 };
 use rpcrdma_suite::setup::{checked, small};
 
-use super::sessions::{MS, Town, address};
+use super::sessions::{MS, Town, address, raw};
 
 const NOT: Execution = Execution::NotExecuted;
 
@@ -203,4 +203,69 @@ fn an_address_that_rejects_this_host_is_tried_once_and_the_next_is_used() {
         _ => false,
     };
     assert!(later.len() > 2 && later.iter().all(is_other), "{later:?}");
+}
+
+// wire.md B4
+#[test]
+fn a_server_without_the_version_of_the_session_is_given_up() {
+    let why = ConnectError::Version { low: 2, high: 2 };
+    for connections in [1, 2, 3] {
+        let options = SessionOptions { connections, ..SessionOptions::default() };
+        let mut call = raw();
+        call.protocol.version = "one".into();
+        let mut town = Town::with(1, &options, &call);
+        town.serve.protocol.version = "two".into();
+        town.begin(0);
+        for number in 0..6 {
+            town.call(number, Resend::SameXid);
+        }
+        town.until("all are over", |town| town.done.len() == 6);
+        let ends: Vec<_> = town.done.iter().map(|(_, end)| end.expect_err("no server")).collect();
+        assert_eq!(ends, [SessionError::NoConnection(why, NOT); 6]);
+        assert!(town.seen().is_empty());
+        let next = town.session.call(7).submit().expect_err("there will be no connection").why();
+        assert_eq!(next, SessionRefused::NoConnection(why));
+        let events: Vec<_> = std::iter::from_fn(|| town.session.next_event()).collect();
+        let given_up = |event: &&SessionEvent| matches!(event, SessionEvent::GivenUp { .. });
+        assert!(events.iter().any(|event| given_up(&event)), "{events:?}");
+        (0..20_000).for_each(|_| town.step());
+        assert!(town.session.next_event().is_none(), "it is not tried again");
+    }
+}
+
+#[test]
+fn a_call_that_a_server_refuses_for_its_version_goes_to_the_next_address() {
+    let mut call = raw();
+    call.protocol.version = "one".into();
+    let mut town = Town::with(2, &SessionOptions::default(), &call);
+    town.serve.protocol.version = "two".into();
+    town.begin(0);
+    town.serve.protocol.version = "one".into();
+    town.begin(1);
+    town.call(1, Resend::Never);
+    town.until("it is over", |town| town.done.len() == 1);
+    let [(1, Err(SessionError::Call(CallError::ConnectionLost(_, NOT))))] = town.done[..] else {
+        panic!("{:?}", town.done);
+    };
+    town.call(2, Resend::SameXid);
+    town.until("the other is answered", |town| town.done.len() == 2);
+    assert_eq!(town.done[1], (2, Ok(2)));
+}
+
+/// It may have been recorded as one of version one by mistake.
+#[test]
+fn a_server_that_refuses_one_of_two_versions_is_tried_with_the_other() {
+    let mut call = raw();
+    call.protocol.version = "auto".into();
+    let mut town = Town::with(1, &SessionOptions::default(), &call);
+    town.serve.protocol.version = "one".into();
+    town.begin(0);
+    town.call(1, Resend::SameXid);
+    town.until("version one", |town| town.done.len() == 1);
+    town.kill(0);
+    town.serve.protocol.version = "two".into();
+    town.begin(0);
+    town.call(2, Resend::SameXid);
+    town.until("version two", |town| town.done.len() == 2);
+    assert_eq!(town.done, [(1, Ok(1)), (2, Ok(2))]);
 }

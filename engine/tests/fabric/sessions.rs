@@ -67,6 +67,8 @@ pub(super) type Running = (Shard<Fabric, Server>, Control<Fabric>, Engine<Fabric
 /// A client, and servers that come and go, in virtual time.
 pub(super) struct Town {
     fabric: Fabric,
+    /// The configuration of the servers to come.
+    pub(super) serve: Raw,
     pub(super) now: u64,
     pub(super) log: Rc<RefCell<Log>>,
     pub(super) servers: Vec<Option<Running>>,
@@ -82,7 +84,7 @@ pub(super) fn address(server: usize) -> Address {
     format!("127.0.0.1:{}", 2049 + server).parse().expect("an address")
 }
 
-fn raw() -> Raw {
+pub(super) fn raw() -> Raw {
     let mut raw = small();
     raw.connections.max = 4;
     // More than there are credits.
@@ -93,13 +95,19 @@ fn raw() -> Raw {
 impl Town {
     /// With so many addresses, at which no server is yet.
     pub(super) fn new(servers: usize, options: &SessionOptions) -> Town {
+        Town::with(servers, options, &raw())
+    }
+
+    /// The same, with this configuration of the client.
+    pub(super) fn with(servers: usize, options: &SessionOptions, call: &Raw) -> Town {
         let fabric = Fabric::new();
         let (engine, control) =
-            Engine::without_threads(fabric.clone(), checked(&raw())).expect("an engine");
+            Engine::without_threads(fabric.clone(), checked(call)).expect("an engine");
         let client = engine.client().expect("a client");
         let session = Session::seeded(client, (0..servers).map(address), options, 5);
         Town {
             fabric,
+            serve: raw(),
             now: MS,
             log: Rc::default(),
             servers: (0..servers).map(|_| None).collect(),
@@ -112,7 +120,7 @@ impl Town {
 
     pub(super) fn begin(&mut self, server: usize) {
         let (engine, mut control) =
-            Engine::without_threads(self.fabric.clone(), checked(&raw())).expect("an engine");
+            Engine::without_threads(self.fabric.clone(), checked(&self.serve)).expect("an engine");
         let handler = Server { log: self.log.clone(), stock: Vec::new() };
         let shard = engine.shard(handler).expect("a shard");
         control.listen(address(server)).expect("a listener");
@@ -513,7 +521,7 @@ fn a_refused_call_of_a_client_is_submitted_again() {
             tries += 1;
             assert!(tries < 1000, "{number}");
             if tries == 3 {
-                // Their tickets are dropped: they are refused.
+                // Their tickets are dropped: they are answered with SYSTEM_ERR.
                 town.log.borrow_mut().held.clear();
             }
             town.step();
