@@ -1,4 +1,4 @@
-//! The limit of file sizes (`RLIMIT_FSIZE`), and the signal of those who exceed it.
+//! The signal of those who exceed the limit of file sizes (`RLIMIT_FSIZE`).
 #![expect(unsafe_code, reason = "system calls")]
 
 /// Blocks SIGXFSZ in the calling thread: a write beyond `RLIMIT_FSIZE` is then the error EFBIG, and
@@ -13,14 +13,6 @@ pub fn block_signal() {
     unsafe { libc::sigaddset(&raw mut signals, libc::SIGXFSZ) };
     // SAFETY: reads the set; no place for the old mask is given. It fails for no set.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut()) };
-}
-
-/// The longest file that this process may make; `None` without a limit, or if it cannot be read.
-pub(crate) fn max() -> Option<u64> {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: getrlimit writes to the structure, which is ours.
-    let result = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
-    (result == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
 #[cfg(test)]

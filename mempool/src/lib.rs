@@ -61,6 +61,7 @@ pub mod loan;
 pub mod memfd;
 pub mod pin;
 pub mod pool;
+pub mod process_limit;
 pub mod recv;
 pub mod region;
 pub mod registered;

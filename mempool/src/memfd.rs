@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::FromRawFd;
 
-use crate::file_size;
+use crate::process_limit::{ProcessLimit, Resource};
 
 /// Why there is no memfd.
 #[derive(Debug, thiserror::Error)]
@@ -38,8 +38,8 @@ pub fn create(name: &CStr, len: usize, flags: libc::c_uint) -> Result<File, Memf
         file => file,
     };
     let file = file.map_err(|source| MemfdError { call: "memfd_create", source })?;
-    let sized = match file_size::max() {
-        Some(max) if len as u64 > max => Err(io::Error::from_raw_os_error(libc::EFBIG)),
+    let sized = match ProcessLimit::of(Resource::FileSize) {
+        Some(limit) if len as u64 > limit.current => Err(io::Error::from_raw_os_error(libc::EFBIG)),
         _ => file.set_len(len as u64),
     };
     sized.map_err(|source| MemfdError { call: "ftruncate", source })?;

@@ -1,14 +1,13 @@
 //! Callers: sockets that have connected to a listener and have said nothing yet.
-#![expect(unsafe_code, reason = "getrlimit(2) of rustix panics where it is forbidden")]
+
+use rpcrdma_mempool::process_limit::{ProcessLimit, Resource};
 
 /// How many callers a connection manager holds at one time: 1024, or a quarter of the descriptors
-/// that the process may have, if that is less. Asking for it is a system call; if that is forbidden
-/// (seccomp), there are 1024 descriptors.
+/// that the process may have, if that is less. If the system does not say that, there are 1024
+/// descriptors.
 pub fn callers_max() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: there is room for the answer.
-    let is_known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
-    share(if is_known { limit.rlim_cur } else { DESCRIPTORS })
+    let limit = ProcessLimit::of(Resource::Descriptors);
+    share(limit.map_or(DESCRIPTORS, |limit| limit.current))
 }
 
 /// The callers of a process that may have so many descriptors.
@@ -29,9 +28,7 @@ mod tests {
 
     #[test]
     fn callers_leave_three_quarters_of_the_descriptors() {
-        for (descriptors, callers) in
-            [(libc::RLIM_INFINITY, 1024), (1 << 20, 1024), (400, 100), (3, 1)]
-        {
+        for (descriptors, callers) in [(u64::MAX, 1024), (1 << 20, 1024), (400, 100), (3, 1)] {
             assert_eq!(share(descriptors), callers);
         }
     }
