@@ -62,13 +62,13 @@ impl Calls for CloseOnFork {
     /// Two clocks of the system, which run at different times: that of bytes which the peer has not
     /// acknowledged, or has no room for, and that of questions to a peer which is sent nothing.
     fn set_silence_max(&self, limit: Option<Duration>) -> Result<(), Errno> {
-        let quarter = (limit.unwrap_or(SILENCE_UNSET) / 4).max(SILENCE_MIN);
+        let quarter = (limit.unwrap_or(KEEPALIVE_DEFAULT) / 4).max(KEEPALIVE_STEP_MIN);
         let quarter = Duration::from_secs(quarter.as_millis().div_ceil(1000) as u64);
         sockopt::set_tcp_keepidle(self, 2 * quarter)?;
         sockopt::set_tcp_keepintvl(self, quarter)?;
         sockopt::set_tcp_keepcnt(self, 2)?;
         sockopt::set_socket_keepalive(self, true)?;
-        let limit = limit.map_or(Duration::ZERO, |limit| limit.max(SILENCE_MIN));
+        let limit = limit.map_or(Duration::ZERO, |limit| limit.max(USER_TIMEOUT_MIN));
         sockopt::set_tcp_user_timeout(self, limit.as_millis() as u32)
     }
 
@@ -126,8 +126,10 @@ impl Calls for CloseOnFork {
 const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 /// Connections that may wait to be taken; the system allows net.core.somaxconn at most.
 const BACKLOG: i32 = 4096;
-/// How long a peer may be silent of which nothing is known, if that has no limit: in that case only
-/// while nothing is sent to it.
-const SILENCE_UNSET: Duration = Duration::from_secs(60);
-/// The least limit of silence while something is sent: a lost packet is sent again in that time.
-const SILENCE_MIN: Duration = Duration::from_secs(1);
+/// Without a configured limit: how long the peer of a connection on which nothing is sent may leave
+/// the questions of the keepalive unanswered.
+const KEEPALIVE_DEFAULT: Duration = Duration::from_secs(60);
+/// The shortest time between two questions of the keepalive: the system counts it in seconds.
+const KEEPALIVE_STEP_MIN: Duration = Duration::from_secs(1);
+/// The shortest `TCP_USER_TIMEOUT`: TCP sends a lost packet again in that time.
+const USER_TIMEOUT_MIN: Duration = Duration::from_secs(1);
