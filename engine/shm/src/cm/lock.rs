@@ -64,7 +64,7 @@ impl Drop for Lock {
 fn look(name: &Path) -> Result<Look, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
-    let file = match CloseOnFork::open(|| rustix::fs::open(name, flags, mode)) {
+    let file = match rustix::fs::open(name, flags, mode) {
         Ok(file) => file,
         Err(Errno::INTR) => return Ok(Look::Held),
         // Also a folder, whose it may be.
@@ -74,6 +74,9 @@ fn look(name: &Path) -> Result<Look, Errno> {
         Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => return Ok(Look::None),
         Err(error) => return Err(error),
     };
+    // It is open before it is registered: a file system that does not answer must delay no fork. A
+    // child that is forked in between keeps the file, and locks nothing once the name is removed.
+    let file = CloseOnFork::open(|| Ok::<_, Errno>(file))?;
     let opened = rustix::fs::fstat(&file)?;
     if opened.st_uid != socket::own_user() {
         return Err(Errno::BUSY);

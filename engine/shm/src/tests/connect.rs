@@ -1,8 +1,11 @@
 //! Connecting by Unix sockets: who may not, what is left behind, and what a listener survives.
+#![expect(unsafe_code, reason = "leases of files have no safe interface")]
 
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Barrier};
 
+use libc::c_int;
 use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, QueueEvent, Queues,
     Rejection, SetupError, ShmName, WcStatus,
@@ -323,4 +326,38 @@ fn nothing_is_left_of_a_connection_that_is_destroyed() {
         }
     }
     assert_eq!(others.len(), 4);
+}
+
+/// Not in `libc`.
+const F_SETSIG: c_int = 10;
+
+/// A file on a file system that does not answer, as far as open(2) is concerned: another process has
+/// a lease of it.
+#[test]
+fn a_lock_that_is_opened_for_long_delays_no_fork_and_no_other_socket() {
+    let (folder, device) = (Folder::new("slow"), open());
+    let (path, at) = folder.socket();
+    let name = path.with_extension("sock.lock");
+    let leased = std::fs::File::create(&name).unwrap();
+    let lease = |command: c_int, value: c_int| {
+        // SAFETY: integers alone.
+        unsafe { libc::fcntl(leased.as_raw_fd(), command, value) }
+    };
+    // The signal that asks for its end is one that is ignored.
+    assert_eq!(lease(F_SETSIG, libc::SIGURG), 0);
+    if lease(libc::F_SETLEASE, libc::F_WRLCK) != 0 {
+        return eprintln!("skipped: the file system has no leases");
+    }
+    std::thread::scope(|scope| {
+        let listening = scope.spawn(|| device.open_cm().unwrap().listen(at));
+        while lease(libc::F_GETLEASE, 0) == libc::F_WRLCK {
+            std::thread::yield_now();
+        }
+        let (sender, opened) = std::sync::mpsc::channel();
+        scope.spawn(move || sender.send(socket::open().is_ok()));
+        let is_open = opened.recv_timeout(std::time::Duration::from_secs(10));
+        assert_eq!(lease(libc::F_SETLEASE, libc::F_UNLCK), 0);
+        assert_eq!(is_open, Ok(true));
+        listening.join().unwrap().unwrap();
+    });
 }
