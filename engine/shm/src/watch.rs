@@ -72,7 +72,9 @@ impl Drop for Watch {
             std::mem::forget(self.thread.take());
             return;
         }
-        // What is writable at all times ends its sleep: write(2) may be forbidden by now.
+        // A ring ends its sleep, and what is writable at all times does, too: write(2) or
+        // epoll_ctl(2) may be forbidden by now.
+        self.stop.ring();
         let (stop, data) = (&self.stop, EventData::new_u64(STOP));
         let _ = epoll::modify(&self.sockets.epoll, stop, data, EventFlags::OUT);
         if let Some(thread) = self.thread.take() {
@@ -136,8 +138,10 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_ends_though_nothing_can_be_written() {
-        let denied = Denied { calls: &[libc::SYS_write], errno: libc::EPERM };
-        denied.run(|| drop(Watch::start().expect("it starts")));
+    fn the_thread_ends_though_one_of_its_two_calls_is_forbidden() {
+        for call in [libc::SYS_write, libc::SYS_epoll_ctl] {
+            let watch = Watch::start().expect("it starts");
+            Denied { calls: &[call], errno: libc::EPERM }.run(|| drop(watch));
+        }
     }
 }
