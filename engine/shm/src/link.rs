@@ -3,7 +3,7 @@
 //! The socket says who the peer is, wakes it, and ends with its process. A link that is cut has no
 //! peer any more, whatever the memory says.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rpcrdma_transport::carrier::EndId;
@@ -32,8 +32,6 @@ pub(crate) struct Link {
     pools: Mutex<Vec<Arc<Pool>>>,
     /// Counts their changes.
     changes: AtomicU32,
-    /// The last ring has failed.
-    owes_ring: AtomicBool,
     life: Arc<Life>,
     watch: Arc<Watch>,
 }
@@ -62,19 +60,8 @@ impl Link {
         watch.add(id, &socket, &life)?;
         let watch = Arc::clone(watch);
         let pools = Mutex::default();
-        let (changes, owes_ring) = (AtomicU32::new(0), AtomicBool::new(false));
-        Ok(Arc::new(Link {
-            id,
-            side,
-            layout,
-            socket,
-            terms,
-            pools,
-            changes,
-            owes_ring,
-            life,
-            watch,
-        }))
+        let changes = AtomicU32::new(0);
+        Ok(Arc::new(Link { id, side, layout, socket, terms, pools, changes, life, watch }))
     }
 
     /// The direction in which this side sends, and the other one.
@@ -224,27 +211,21 @@ impl Link {
         if self.terms.have_fences { barrier::compiler() } else { fence(Ordering::SeqCst) }
     }
 
-    /// One system call. Returns whether the peer is rung, or needs no ring.
+    /// One system call. Returns whether the peer is rung, or needs no ring; if not, the next look of
+    /// this side's thread rings again.
     fn ring(&self) -> bool {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match rustix::net::send(&self.socket, &[RING], flags) {
             // The watch notices that a peer is gone.
             Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => true,
-            // Earlier rings that the peer has not read wake it.
-            Err(Errno::AGAIN) => false,
+            // Earlier rings that the peer has not read keep its socket readable, so it does not
+            // sleep before it has read them, and then it looks at what was published.
+            Err(Errno::AGAIN) => true,
             // The system has no memory, say.
             Err(_) => {
-                self.owes_ring.store(true, Ordering::Relaxed);
                 self.life.port().set_owes_rings(true);
                 false
             }
-        }
-    }
-
-    /// Repeats a ring that has failed.
-    pub(crate) fn ring_again(&self) {
-        if self.owes_ring.swap(false, Ordering::Relaxed) {
-            self.wake_peer();
         }
     }
 }

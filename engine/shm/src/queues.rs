@@ -72,10 +72,10 @@ impl rpcrdma_transport::port::Port for Port {
     }
 }
 
-/// Repeats the rings that have failed. False if one fails again.
+/// Repeats the rings that have failed: wakes all peers that sleep. False if one fails again.
 #[cold]
 fn ring_again(port: &Port, transport: &Transport<Channel>) -> bool {
     port.set_owes_rings(false);
-    transport.carriers().for_each(|Channel(link)| link.ring_again());
+    transport.carriers().for_each(|Channel(link)| link.wake_peer());
     !port.owes_rings()
 }
