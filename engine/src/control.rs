@@ -186,7 +186,7 @@ impl<P: Provider> Control<P> {
             }
             Err(error) => {
                 drop(shards);
-                self.refuse(order, error.into());
+                self.refuse(order, error.as_connect_error());
             }
         }
     }

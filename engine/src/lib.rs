@@ -74,8 +74,8 @@ pub use message::payload_reader::{EndOfMessage, PayloadReader, ReadError};
 pub use message::wanted::Want;
 pub use obtained::{Obtained, ObtainedMemory};
 pub use provider::{
-    Address, AddressError, Armed, ConnectError, ConnectId, CqError, Credentials, Origin, Provider,
-    Rejection, ShmName, WcStatus,
+    Address, AddressError, Armed, ConnectError, ConnectId, CqError, Credentials, HostRefusal,
+    Origin, Provider, Rejection, ShmName, WcStatus,
 };
 pub use providers::provider_for;
 pub use rpcrdma_config::{Config, ConfigError, ProviderKind, Raw};

@@ -5,8 +5,8 @@ use core::ffi::{CStr, c_char, c_int};
 use std::ffi::CString;
 
 use ::rpcrdma_engine::{
-    CallError, CallRefused, CloseReason, ConnectError, ReadError, Refusal, Rejection, SendError,
-    SessionError, SessionRefused, SetupError, TakeError,
+    CallError, CallRefused, CloseReason, ConnectError, HostRefusal, ReadError, Refusal, Rejection,
+    SendError, SessionError, SessionRefused, SetupError, TakeError,
 };
 
 use crate::status::rpcrdma_status::{self, *};
@@ -220,6 +220,13 @@ fn connect(why: ConnectError) -> rpcrdma_status {
         },
         ConnectError::TimedOut => RPCRDMA_E_CONNECT_TIMED_OUT,
         ConnectError::NoRoute => RPCRDMA_E_NO_ROUTE,
+        ConnectError::RefusedHere(why) => match why {
+            HostRefusal::Limit { .. } => RPCRDMA_E_LIMIT,
+            HostRefusal::Memory { .. } => RPCRDMA_E_MEMORY,
+            HostRefusal::Invalid { .. } | HostRefusal::Config => RPCRDMA_E_CONFIG,
+            HostRefusal::Unmet { .. } => RPCRDMA_E_UNMET,
+            _ => RPCRDMA_E_CONNECT_FAILED,
+        },
         ConnectError::Failed | ConnectError::CallFailed { .. } => RPCRDMA_E_CONNECT_FAILED,
         ConnectError::Stopped => RPCRDMA_E_STOPPED,
         ConnectError::NoRoom => RPCRDMA_E_NO_ROOM,
@@ -366,6 +373,11 @@ mod tests {
             (ConnectError::TimedOut, RPCRDMA_E_CONNECT_TIMED_OUT),
             (ConnectError::NoRoute, RPCRDMA_E_NO_ROUTE),
             (ConnectError::Failed, RPCRDMA_E_CONNECT_FAILED),
+            (HostRefusal::Limit { what: "", needed: 2, limit: 1 }.into(), RPCRDMA_E_LIMIT),
+            (HostRefusal::Memory { what: "" }.into(), RPCRDMA_E_MEMORY),
+            (HostRefusal::Invalid { what: "" }.into(), RPCRDMA_E_CONFIG),
+            (HostRefusal::Config.into(), RPCRDMA_E_CONFIG),
+            (HostRefusal::Unmet { key: "" }.into(), RPCRDMA_E_UNMET),
             (ConnectError::CallFailed { call: "", errno: 1, hint: "" }, RPCRDMA_E_CONNECT_FAILED),
             (ConnectError::Stopped, RPCRDMA_E_STOPPED),
             (ConnectError::NoRoom, RPCRDMA_E_NO_ROOM),

@@ -204,7 +204,7 @@ impl TcpCm {
         let waits = flags.and_then(|flags| {
             let socket = attempt.socket();
             wait(&self.set, socket, number, flags)
-                .map_err(|error| SetupError::unwatched(error).into())
+                .map_err(|error| SetupError::unwatched(error).as_connect_error())
         });
         if let Err(reason) = waits {
             drop(self.take(number));

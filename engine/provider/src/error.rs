@@ -136,15 +136,18 @@ impl SetupError {
                 None => ConnectError::Failed,
             },
             SetupError::Stopped | SetupError::Panicked(_) => ConnectError::Stopped,
-            SetupError::Limit { .. }
-            | SetupError::Config(_)
-            | SetupError::Unmet { .. }
-            | SetupError::Library { .. }
+            SetupError::Limit { what, needed, limit, .. } => {
+                HostRefusal::Limit { what, needed: *needed, limit: *limit }.into()
+            }
+            SetupError::Memory { what, .. } => HostRefusal::Memory { what }.into(),
+            SetupError::Invalid { what, .. } => HostRefusal::Invalid { what }.into(),
+            SetupError::Unmet { key, .. } => HostRefusal::Unmet { key }.into(),
+            SetupError::Config(_) => HostRefusal::Config.into(),
+            // Not of a connection.
+            SetupError::Library { .. }
             | SetupError::NoDevice { .. }
-            | SetupError::Memory { .. }
             | SetupError::Listen { .. }
-            | SetupError::Core { .. }
-            | SetupError::Invalid { .. } => ConnectError::Failed,
+            | SetupError::Core { .. } => ConnectError::Failed,
         }
     }
 
@@ -175,6 +178,7 @@ impl ConnectError {
             | ConnectError::NoRoom
             | ConnectError::Lost => true,
             ConnectError::Rejected(why) => why.is_transient(),
+            ConnectError::RefusedHere(why) => why.is_transient(),
             ConnectError::WrongAddress { .. }
             | ConnectError::Stopped
             | ConnectError::Version { .. } => false,
@@ -219,10 +223,14 @@ impl fmt::Display for EngineThread {
     }
 }
 
-/// Why an attempt that could not begin has failed.
-impl From<SetupError> for ConnectError {
-    fn from(error: SetupError) -> ConnectError {
-        error.as_connect_error()
+impl HostRefusal {
+    /// As [`ConnectError::is_transient`].
+    pub fn is_transient(self) -> bool {
+        match self {
+            // Others give back what they have.
+            HostRefusal::Limit { .. } | HostRefusal::Memory { .. } => true,
+            HostRefusal::Invalid { .. } | HostRefusal::Unmet { .. } | HostRefusal::Config => false,
+        }
     }
 }
 
@@ -249,6 +257,9 @@ pub enum ConnectError {
     /// device.
     #[error("no route to this address from this device (verbs.device, verbs.address)")]
     NoRoute,
+    /// This host refuses to set the connection up.
+    #[error("this host refuses the connection: {0}")]
+    RefusedHere(#[from] HostRefusal),
     /// A call failed on this host.
     #[error("a call of this host failed while it set the connection up")]
     Failed,
@@ -281,6 +292,43 @@ pub enum ConnectError {
     },
 }
 
+/// Why this host refuses to set a connection up: the [`SetupError`] of the same name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostRefusal {
+    /// The connection needs more than the device has.
+    #[error("{what}: {needed} needed, the device has at most {limit}")]
+    Limit {
+        /// The resource.
+        what: &'static str,
+        /// The number that is needed.
+        needed: u64,
+        /// What there is.
+        limit: u64,
+    },
+    /// Memory could not be allocated or registered.
+    #[error("it cannot obtain memory for {what}")]
+    Memory {
+        /// The purpose of the memory.
+        what: &'static str,
+    },
+    /// A value is not in the allowed range.
+    #[error("{what} is not in the allowed range")]
+    Invalid {
+        /// The name of the value.
+        what: &'static str,
+    },
+    /// The device or the system cannot do what a key of the configuration requires.
+    #[error("the device or the system cannot do what {key} requires")]
+    Unmet {
+        /// The key.
+        key: &'static str,
+    },
+    /// The configuration does not fit the device or the machine.
+    #[error("the configuration does not fit the device or the machine")]
+    Config,
+}
+
 #[cfg(test)]
 mod tests {
     use std::io;
@@ -298,6 +346,8 @@ mod tests {
             ConnectError::NoRoom,
             ConnectError::Lost,
             ConnectError::Rejected(Rejection::Busy),
+            HostRefusal::Limit { what: "", needed: 2, limit: 1 }.into(),
+            HostRefusal::Memory { what: "" }.into(),
         ];
         let lasting = [
             ConnectError::WrongAddress { reason: "" },
@@ -305,6 +355,9 @@ mod tests {
             ConnectError::Version { low: 1, high: 1 },
             ConnectError::Rejected(Rejection::NotAllowed),
             ConnectError::Rejected(Rejection::Unfit),
+            HostRefusal::Invalid { what: "" }.into(),
+            HostRefusal::Unmet { key: "" }.into(),
+            HostRefusal::Config.into(),
         ];
         assert!(passing.iter().all(|why| why.is_transient()), "{passing:?}");
         assert!(!lasting.iter().any(|why| why.is_transient()), "{lasting:?}");
@@ -320,5 +373,28 @@ mod tests {
         let to: Address = "127.0.0.1:1".parse().expect("an address");
         let lost = SetupError::connect(to, ConnectError::Lost);
         assert_eq!(lost.as_connect_error(), ConnectError::Lost);
+    }
+
+    #[test]
+    fn a_connection_that_this_host_refuses_keeps_the_cause_and_its_numbers() {
+        let (what, device) = ("queue pairs", "rxe0".to_owned());
+        let limit = SetupError::Limit { what, needed: 9, limit: 8, device };
+        let said = limit.as_connect_error().to_string();
+        assert!(said.ends_with("queue pairs: 9 needed, the device has at most 8"), "{said}");
+        let text = String::new;
+        for (error, why) in [
+            (SetupError::Memory { what, reason: text() }, HostRefusal::Memory { what }),
+            (
+                SetupError::Invalid { what, value: text(), allowed: text() },
+                HostRefusal::Invalid { what },
+            ),
+            (
+                SetupError::Unmet { key: what, given: text(), reason: text() },
+                HostRefusal::Unmet { key: what },
+            ),
+            (SetupError::Config(text()), HostRefusal::Config),
+        ] {
+            assert_eq!(error.as_connect_error(), ConnectError::RefusedHere(why));
+        }
     }
 }

@@ -35,7 +35,7 @@ pub use self::cm::{
     CmEvent, ConnParam, ConnectId, ConnectionManager, Endpoint, Handle, PrivateBytes,
     RNR_RETRY_FOREVER,
 };
-pub use self::error::{ConnectError, EngineThread, Panicked, SetupError};
+pub use self::error::{ConnectError, EngineThread, HostRefusal, Panicked, SetupError};
 pub use self::fd::readable;
 pub use self::fork::{CloseOnFork, UnshareOnFork};
 pub use self::queues::{Armed, Attached, Bells, QueueAttr, QueueEvent, Queues, ring_of};

@@ -253,7 +253,7 @@ impl ShmCm {
             Ok(Step::Wait) => return,
             Ok(Step::Said) => match self.wait_for_answer(number) {
                 Ok(()) => return,
-                Err(error) => SetupError::unwatched(error).into(),
+                Err(error) => SetupError::unwatched(error).as_connect_error(),
             },
             Err(reason) => reason,
         };

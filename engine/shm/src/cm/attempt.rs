@@ -153,7 +153,8 @@ impl Attempt {
         };
         let peer = Peer { num: answer.qp_num, rnr_retry: answer.rnr_retry };
         let agreed = Agreed { side: 0, socket, layout, terms, peer };
-        let endpoint = agreed.endpoint(seat, shared).map_err(SetupError::unwatched)?;
+        let unwatched = |error| SetupError::unwatched(error).as_connect_error();
+        let endpoint = agreed.endpoint(seat, shared).map_err(unwatched)?;
         Ok((endpoint, answer.private))
     }
 }
