@@ -166,6 +166,11 @@ impl Execution {
 }
 
 impl CallError {
+    /// The error that `make` makes, of a call of which this was sent.
+    pub(crate) fn of(sent: Sent, make: impl Fn(Execution) -> CallError) -> CallError {
+        make(Execution::of(sent, Some(&make(Execution::Unknown))))
+    }
+
     /// This error of a call of which this was sent.
     pub(crate) fn after(self, sent: Sent) -> CallError {
         let execution = Execution::of(sent, Some(&self));

@@ -8,7 +8,7 @@
 //! ```
 
 use crate::api::handler::Handler;
-use crate::error::{CallError, CloseReason, Execution};
+use crate::error::{CallError, CloseReason};
 use crate::provider::{ConnectError, Provider};
 use crate::shard::Core;
 use crate::shard::peers::Phase;
@@ -116,7 +116,7 @@ impl<P: Provider> Core<P> {
             start = next;
             let Some(peer) = self.peers.at(index) else { return };
             let sent = self.parts.unsend(peer, id);
-            let lost = CallError::ConnectionLost(why, Execution::Unknown).after(sent);
+            let lost = CallError::of(sent, |known| CallError::ConnectionLost(why, known));
             self.fail_call(index, id, lost, handler);
         }
     }

@@ -153,7 +153,7 @@ fn refused(
     error: fn(Refusal, Execution) -> CallError,
     refusal: Refusal,
 ) -> Disposition {
-    Disposition::Failed(id, error(refusal, Execution::Unknown).after(Sent::Here))
+    Disposition::Failed(id, CallError::of(Sent::Here, |known| error(refusal, known)))
 }
 
 /// Reports a call that violates a rule of placement; it was not executed.

@@ -22,8 +22,7 @@ impl<P: Provider> Core<P> {
     pub fn end_late(&mut self, now: u64, handler: &mut dyn Handler) {
         let mut looks = LOOKS;
         while let Some((id, index)) = self.next_late(now, &mut looks) {
-            let late = CallError::DeadlineExceeded(Execution::Unknown);
-            let is_ended = self.end_early(index, id, late, handler);
+            let is_ended = self.end_early(index, id, CallError::DeadlineExceeded, handler);
             self.parts.stats.call_deadlines.add(is_ended.into());
         }
     }
@@ -36,8 +35,7 @@ impl<P: Provider> Core<P> {
     /// Ends the calls that the program has cancelled.
     pub fn end_cancelled(&mut self, handler: &mut dyn Handler) {
         while let Some((id, index)) = self.parts.timers.next_cancelled(&self.parts.ledger.calls) {
-            let cancelled = CallError::Cancelled(Execution::Unknown);
-            let is_ended = self.end_early(index, id, cancelled, handler);
+            let is_ended = self.end_early(index, id, CallError::Cancelled, handler);
             self.parts.stats.calls_cancelled.add(is_ended.into());
         }
     }
@@ -49,7 +47,7 @@ impl<P: Provider> Core<P> {
         &mut self,
         index: u32,
         id: CallId,
-        error: CallError,
+        error: fn(Execution) -> CallError,
         handler: &mut dyn Handler,
     ) -> bool {
         let Core { peers, parts, .. } = &mut *self;
@@ -59,7 +57,7 @@ impl<P: Provider> Core<P> {
             return false;
         };
         let sent = parts.unsend(peer, id);
-        let error = error.after(sent);
+        let error = CallError::of(sent, error);
         if sent == Sent::Nothing {
             peer.conn.withdraw_call(&mut parts.ledger, id);
             self.fail_call(index, id, error, handler);
