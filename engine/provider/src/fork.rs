@@ -320,6 +320,25 @@ mod tests {
         assert_eq!(word.load(Ordering::Relaxed), 7);
     }
 
+    /// What a child has written there is its own, and its own children begin with that.
+    #[test]
+    fn a_child_of_a_child_has_what_the_child_has_in_the_place_of_shared_memory() {
+        let (len, access) = (4096, libc::PROT_READ | libc::PROT_WRITE);
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        // SAFETY: new memory, wherever the system has room.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, -1, 0) };
+        assert_ne!(start, libc::MAP_FAILED);
+        // SAFETY: the mapping exists until the end of the process.
+        let word = unsafe { &*start.cast::<AtomicU32>() };
+        // SAFETY: as above.
+        let _unshared = unsafe { UnshareOnFork::new(start.cast(), len) };
+        let found = in_a_child(|| {
+            word.store(6, Ordering::Relaxed);
+            in_a_child(|| word.load(Ordering::Relaxed))
+        });
+        assert_eq!(found, 6);
+    }
+
     #[test]
     fn what_is_given_up_is_kept_by_a_child() {
         let file = CloseOnFork::open(|| File::open("/dev/null")).unwrap();

@@ -375,3 +375,19 @@ fn a_step_answers_a_limited_number_of_requests() {
 
 /// More than a step answers, and fewer than two.
 const ASKING: usize = 100;
+
+/// Peers who connect without end do not keep the control plane from the rest.
+#[test]
+fn a_step_handles_so_many_requests_and_no_more() {
+    let deny = |raw: &mut Raw| raw.connections.deny = vec!["127.0.0.1".into()];
+    let mut scene = Scene::new(deny, |raw| raw.connections.max = 100);
+    for _ in 0..100 {
+        scene.begin();
+    }
+    let [serving, calling] = &mut scene.controls;
+    calling.step(Duration::ZERO);
+    for handled in [64, 100] {
+        serving.step(Duration::ZERO);
+        assert_eq!(serving.admissions().not_allowed, handled);
+    }
+}
