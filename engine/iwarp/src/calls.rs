@@ -7,10 +7,24 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
+/// A call that has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Failed {
+    pub call: &'static str,
+    pub errno: Errno,
+}
+
+impl Failed {
+    /// With the errors of this call.
+    pub(crate) fn of(call: &'static str) -> impl Fn(Errno) -> Failed {
+        move |errno| Failed { call, errno }
+    }
+}
+
 /// A TCP socket that never blocks. Those of a virtual network behave as those of Linux.
 pub(crate) trait Calls: Sized {
     /// Binds and listens. Returns the address, whose port the system chooses if it is 0.
-    fn listen(&self, at: &SocketAddr) -> Result<SocketAddr, Errno>;
+    fn listen(&self, at: &SocketAddr) -> Result<SocketAddr, Failed>;
 
     /// Sets how long the peer may take nothing of what is sent, and answer nothing, until the
     /// connection fails. `None`: as long as the system allows, but a minute if nothing is sent.
@@ -20,14 +34,14 @@ pub(crate) trait Calls: Sized {
     fn accept(&self) -> Result<(Self, SocketAddr), Errno>;
 
     /// Begins to connect. True if it has connected already; else the socket becomes writable.
-    fn connect(&self, to: &SocketAddr) -> Result<bool, Errno>;
+    fn connect(&self, to: &SocketAddr) -> Result<bool, Failed>;
 
     /// Whether a socket that has begun to connect has connected.
     ///
     /// # Errors
     /// Why it cannot. A socket that has connected to itself, as happens when the system gives it the
     /// port that it connects to, has [`Errno::CONNREFUSED`].
-    fn is_connected(&self) -> Result<bool, Errno>;
+    fn is_connected(&self) -> Result<bool, Failed>;
 
     /// Takes bytes that have come: at least one, or none at the end of the stream.
     fn recv(&self, into: &mut [u8]) -> Result<usize, Errno>;

@@ -10,7 +10,7 @@ use rpcrdma_provider::CloseOnFork;
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
-use crate::calls::Calls;
+use crate::calls::{Calls, Failed};
 #[cfg(any(test, feature = "network"))]
 use crate::network::VirtualSocket;
 
@@ -63,7 +63,7 @@ impl Socket {
 }
 
 impl Calls for Socket {
-    fn listen(&self, at: &SocketAddr) -> Result<SocketAddr, Errno> {
+    fn listen(&self, at: &SocketAddr) -> Result<SocketAddr, Failed> {
         on!(self, it => it.listen(at))
     }
 
@@ -79,11 +79,11 @@ impl Calls for Socket {
         on!(self, it => it.set_silence_max(limit))
     }
 
-    fn connect(&self, to: &SocketAddr) -> Result<bool, Errno> {
+    fn connect(&self, to: &SocketAddr) -> Result<bool, Failed> {
         on!(self, it => it.connect(to))
     }
 
-    fn is_connected(&self) -> Result<bool, Errno> {
+    fn is_connected(&self) -> Result<bool, Failed> {
         on!(self, it => it.is_connected())
     }
 

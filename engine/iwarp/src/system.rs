@@ -12,7 +12,7 @@ use rustix::net::{
     SocketFlags, SocketType, ipproto, sockopt,
 };
 
-use crate::calls::Calls;
+use crate::calls::{Calls, Failed};
 
 /// A socket for addresses of the family of `address`.
 pub(crate) fn open(address: &SocketAddr) -> Result<CloseOnFork, Errno> {
@@ -27,12 +27,13 @@ pub(crate) fn open(address: &SocketAddr) -> Result<CloseOnFork, Errno> {
 }
 
 impl Calls for CloseOnFork {
-    fn listen(&self, at: &SocketAddr) -> Result<SocketAddr, Errno> {
+    fn listen(&self, at: &SocketAddr) -> Result<SocketAddr, Failed> {
         // Connections that have ended at this port are not in the way.
-        sockopt::set_socket_reuseaddr(self, true)?;
-        rustix::net::bind(self, at)?;
-        rustix::net::listen(self, BACKLOG)?;
-        SocketAddr::try_from(rustix::net::getsockname(self)?)
+        sockopt::set_socket_reuseaddr(self, true).map_err(Failed::of("setsockopt"))?;
+        rustix::net::bind(self, at).map_err(Failed::of("bind"))?;
+        rustix::net::listen(self, BACKLOG).map_err(Failed::of("listen"))?;
+        let bound = rustix::net::getsockname(self).and_then(SocketAddr::try_from);
+        bound.map_err(Failed::of("getsockname"))
     }
 
     fn accept(&self) -> Result<(CloseOnFork, SocketAddr), Errno> {
@@ -72,22 +73,26 @@ impl Calls for CloseOnFork {
         sockopt::set_tcp_user_timeout(self, limit.as_millis() as u32)
     }
 
-    fn connect(&self, to: &SocketAddr) -> Result<bool, Errno> {
-        sockopt::set_tcp_nodelay(self, true)?;
+    fn connect(&self, to: &SocketAddr) -> Result<bool, Failed> {
+        sockopt::set_tcp_nodelay(self, true).map_err(Failed::of("setsockopt"))?;
         match rustix::net::connect(self, to) {
             Ok(()) => Ok(true),
             Err(Errno::INPROGRESS | Errno::INTR) => Ok(false),
-            Err(error) => Err(error),
+            Err(errno) => Err(Failed { call: "connect", errno }),
         }
     }
 
-    fn is_connected(&self) -> Result<bool, Errno> {
-        sockopt::socket_error(self)??;
-        match rustix::net::getpeername(self) {
-            Ok(peer) if peer == Some(rustix::net::getsockname(self)?) => Err(Errno::CONNREFUSED),
-            Ok(_) => Ok(true),
-            Err(Errno::NOTCONN) => Ok(false),
-            Err(error) => Err(error),
+    fn is_connected(&self) -> Result<bool, Failed> {
+        let outcome = sockopt::socket_error(self).map_err(Failed::of("getsockopt"))?;
+        outcome.map_err(Failed::of("connect"))?;
+        let peer = match rustix::net::getpeername(self) {
+            Err(Errno::NOTCONN) => return Ok(false),
+            peer => peer.map_err(Failed::of("getpeername"))?,
+        };
+        let own = rustix::net::getsockname(self).map_err(Failed::of("getsockname"))?;
+        match peer == Some(own) {
+            true => Err(Failed { call: "connect", errno: Errno::CONNREFUSED }),
+            false => Ok(true),
         }
     }
 

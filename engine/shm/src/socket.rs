@@ -68,6 +68,20 @@ impl Drop for Socket {
     }
 }
 
+/// A call that has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Failed {
+    pub call: &'static str,
+    pub errno: Errno,
+}
+
+impl Failed {
+    /// With the errors of this call.
+    pub(crate) fn of(call: &'static str) -> impl Fn(Errno) -> Failed {
+        move |errno| Failed { call, errno }
+    }
+}
+
 /// A socket that has no peer yet.
 pub(crate) fn open() -> io::Result<CloseOnFork> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -81,17 +95,21 @@ pub(crate) fn connect(socket: &impl AsFd, to: &ShmName) -> Result<(), Errno> {
 }
 
 /// Binds and listens. Returns the name, which the system chooses if `at` is `@` alone.
-pub(crate) fn listen(socket: &impl AsFd, at: &ShmName) -> Result<ShmName, Errno> {
+pub(crate) fn listen(socket: &impl AsFd, at: &ShmName) -> Result<ShmName, Failed> {
     let is_any = at.abstract_name() == Some("");
-    let wanted = if is_any { SocketAddrUnix::new_unnamed() } else { address(at)? };
-    rustix::net::bind(socket, &wanted)?;
-    rustix::net::listen(socket, BACKLOG)?;
+    let wanted = if is_any { Ok(SocketAddrUnix::new_unnamed()) } else { address(at) };
+    let wanted = wanted.map_err(Failed::of("bind"))?;
+    rustix::net::bind(socket, &wanted).map_err(Failed::of("bind"))?;
+    rustix::net::listen(socket, BACKLOG).map_err(Failed::of("listen"))?;
     if !is_any {
         return Ok(*at);
     }
-    let bound = SocketAddrUnix::try_from(rustix::net::getsockname(socket)?)?;
+    let failed = Failed::of("getsockname");
+    let bound = rustix::net::getsockname(socket).and_then(SocketAddrUnix::try_from);
+    let bound = bound.map_err(&failed)?;
     let name = bound.abstract_name().and_then(|name| std::str::from_utf8(name).ok());
-    name.and_then(|name| ShmName::new(&format!("@{name}")).ok()).ok_or(Errno::INVAL)
+    let name = name.and_then(|name| ShmName::new(&format!("@{name}")).ok());
+    name.ok_or_else(|| failed(Errno::INVAL))
 }
 
 /// The next socket that wants to connect.

@@ -7,7 +7,7 @@ use rpcrdma_transport::endpoint::Seat;
 use rustix::io::Errno;
 
 use super::start::{self, Heard, Reader};
-use crate::calls::Calls;
+use crate::calls::{Calls, Failed};
 use crate::port::Port;
 use crate::queues::TcpEndpoint;
 use crate::shared::Shared;
@@ -65,18 +65,18 @@ impl Attempt {
         match self.socket.connect(&self.to) {
             Ok(true) => self.go_on(shared),
             Ok(false) => Ok(Step::Wait),
-            Err(error) => Err(reason_of("connect", error)),
+            Err(failed) => Err(reason_of(failed)),
         }
     }
 
     /// Sends the request if TCP has connected.
     pub(super) fn go_on(&mut self, shared: &Shared) -> Result<Step, ConnectError> {
-        if !self.socket.is_connected().map_err(|error| reason_of("connect", error))? {
+        if !self.socket.is_connected().map_err(reason_of)? {
             return Ok(Step::Wait);
         }
         let request = terms::request(&shared.wishes());
         start::send(&self.socket, &request, &self.private)
-            .map_err(|error| reason_of("sendmsg", error))?;
+            .map_err(|errno| reason_of(Failed { call: "send", errno }))?;
         self.is_said = true;
         Ok(Step::Said)
     }
@@ -99,7 +99,7 @@ impl Attempt {
             Heard::End(None | Some(Errno::CONNRESET | Errno::PIPE)) | Heard::Nothing => {
                 return Err(ConnectError::Rejected(Rejection::Unstated));
             }
-            Heard::End(Some(error)) => return Err(reason_of("recvmsg", error)),
+            Heard::End(Some(errno)) => return Err(reason_of(Failed { call: "recv", errno })),
         };
         if reply.is_rejected {
             return Err(ConnectError::Rejected(Rejection::decode(&private)));
@@ -109,7 +109,7 @@ impl Attempt {
     }
 }
 
-fn reason_of(call: &'static str, error: Errno) -> ConnectError {
+fn reason_of(Failed { call, errno: error }: Failed) -> ConnectError {
     match error {
         Errno::CONNREFUSED => ConnectError::NoListener,
         Errno::CONNRESET | Errno::PIPE => ConnectError::Lost,
@@ -117,12 +117,15 @@ fn reason_of(call: &'static str, error: Errno) -> ConnectError {
         Errno::TIMEDOUT => ConnectError::TimedOut,
         error => {
             let errno = error.raw_os_error();
-            let hint = match error {
-                Errno::ADDRNOTAVAIL | Errno::AGAIN => {
+            let hint = match (call, error) {
+                ("connect", Errno::ADDRNOTAVAIL | Errno::AGAIN) => {
                     "no local port is free (net.ipv4.ip_local_port_range)"
                 }
-                Errno::ACCESS | Errno::PERM => "a firewall of this host forbids it, say",
-                _ => "check the address",
+                (_, Errno::ACCESS | Errno::PERM) => {
+                    "a firewall of this host, or a filter of system calls (seccomp), forbids it, say"
+                }
+                ("connect", _) => "check the address",
+                _ => "this host has no memory for it, say",
             };
             ConnectError::CallFailed { call, errno, hint }
         }

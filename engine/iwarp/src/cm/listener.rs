@@ -8,7 +8,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use super::start::{Heard, Reader};
-use crate::calls::Calls;
+use crate::calls::{Calls, Failed};
 use crate::ready::ReadySet;
 use crate::socket::Socket;
 use crate::stack::Stack;
@@ -34,11 +34,14 @@ impl Listener {
     /// Listens.
     pub(super) fn open(at: Address, stack: &Stack) -> Result<Listener, SetupError> {
         let wanted = at.as_ip().ok_or_else(|| SetupError::listen(at, TAKES))?;
-        let refused = |error: Errno| match reason_of(error) {
+        let refused = |failed: Failed| match reason_of(failed) {
             Some(reason) => SetupError::listen(at, reason),
-            None => SetupError::System { call: "bind", source: error.into(), hint: NOT_BOUND },
+            None => {
+                let hint = if failed.call == "bind" { NOT_BOUND } else { NOT_OPENED };
+                SetupError::System { call: failed.call, source: failed.errno.into(), hint }
+            }
         };
-        let socket = stack.socket(&wanted).map_err(refused)?;
+        let socket = stack.socket(&wanted).map_err(Failed::of("socket")).map_err(refused)?;
         let at = socket.listen(&wanted).map_err(refused)?;
         Ok(Listener { socket, at, rests_until: None })
     }
@@ -110,19 +113,21 @@ impl Caller {
     }
 }
 
-/// What an error of socket, bind or listen means; `None` if that is not known.
-fn reason_of(error: Errno) -> Option<&'static str> {
-    Some(match error {
-        Errno::ADDRINUSE => "the address is in use",
-        Errno::ADDRNOTAVAIL => "this host does not have the address",
-        Errno::ACCESS | Errno::PERM => "the process may not listen on this port",
-        Errno::AFNOSUPPORT => "this host does not support addresses of this kind",
-        Errno::MFILE | Errno::NFILE => "no file is free (ulimit -n)",
+/// What the error of a call means; `None` if that is not known.
+fn reason_of(Failed { call, errno }: Failed) -> Option<&'static str> {
+    Some(match (call, errno) {
+        // A port that the system chooses is taken by listen(2).
+        ("bind" | "listen", Errno::ADDRINUSE) => "the address is in use",
+        ("bind", Errno::ADDRNOTAVAIL) => "this host does not have the address",
+        ("bind", Errno::ACCESS | Errno::PERM) => "the process may not listen on this port",
+        ("socket", Errno::AFNOSUPPORT) => "this host does not support addresses of this kind",
+        ("socket", Errno::MFILE | Errno::NFILE) => "no file is free (ulimit -n)",
         _ => return None,
     })
 }
 
 const NOT_BOUND: &str = "the address or the port cannot be used";
+const NOT_OPENED: &str = "this host has no memory for a socket, or forbids it (seccomp), say";
 /// The addresses of this provider.
 pub(super) const TAKES: &str = "TCP takes only IP addresses with a port (ADDR:PORT or [ADDR]:PORT)";
 /// How long a listener rests.
@@ -138,7 +143,9 @@ mod tests {
 
     #[test]
     fn what_the_system_refuses_is_said_in_words() {
-        assert_eq!(reason_of(Errno::ADDRINUSE), Some("the address is in use"));
+        let failed = |call, errno| reason_of(Failed { call, errno });
+        assert_eq!(failed("bind", Errno::ADDRINUSE), Some("the address is in use"));
+        assert!(failed("bind", Errno::PERM).is_some() && failed("listen", Errno::PERM).is_none());
         let taken = Listener::open("127.0.0.1:0".parse().expect("an address"), &Stack::System)
             .expect("it listens");
         let why =

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 
 use super::world::SharedWorld;
-use crate::calls::Calls;
+use crate::calls::{Calls, Failed};
 
 /// A socket, by its number. Dropping it closes it.
 #[derive(Debug)]
@@ -34,8 +34,8 @@ impl Drop for VirtualSocket {
 }
 
 impl Calls for VirtualSocket {
-    fn listen(&self, at: &SocketAddr) -> Result<SocketAddr, Errno> {
-        self.world.lock().listen(self.number, *at)
+    fn listen(&self, at: &SocketAddr) -> Result<SocketAddr, Failed> {
+        self.world.lock().listen(self.number, *at).map_err(Failed::of("bind"))
     }
 
     fn accept(&self) -> Result<(VirtualSocket, SocketAddr), Errno> {
@@ -48,12 +48,12 @@ impl Calls for VirtualSocket {
         Ok(())
     }
 
-    fn connect(&self, to: &SocketAddr) -> Result<bool, Errno> {
-        self.world.lock().connect(self.number, *to)
+    fn connect(&self, to: &SocketAddr) -> Result<bool, Failed> {
+        self.world.lock().connect(self.number, *to).map_err(Failed::of("connect"))
     }
 
-    fn is_connected(&self) -> Result<bool, Errno> {
-        self.world.lock().is_connected(self.number)
+    fn is_connected(&self) -> Result<bool, Failed> {
+        self.world.lock().is_connected(self.number).map_err(Failed::of("connect"))
     }
 
     fn recv(&self, into: &mut [u8]) -> Result<usize, Errno> {

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 
 use super::*;
-use crate::calls::Calls;
+use crate::calls::{Calls, Failed};
 
 const AT: &str = "127.0.0.1:2049";
 
@@ -160,13 +160,13 @@ fn who_listens_nowhere_is_not_reached() {
     let network = network(4, 0);
     let [one, other] = [(); 2].map(|()| network.socket());
     let at = one.listen(&"127.0.0.1:0".parse().unwrap()).unwrap();
-    assert_eq!(other.listen(&at), Err(Errno::ADDRINUSE));
+    assert_eq!(other.listen(&at), Err(Failed { call: "bind", errno: Errno::ADDRINUSE }));
     drop(one);
     let mut outcome = other.connect(&at);
     while outcome == Ok(false) {
         network.step();
         outcome = other.is_connected();
     }
-    assert_eq!(outcome, Err(Errno::CONNREFUSED));
+    assert_eq!(outcome, Err(Failed { call: "connect", errno: Errno::CONNREFUSED }));
     assert_eq!(other.recv(&mut [0]), Err(Errno::NOTCONN));
 }

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::lock::Lock;
 use crate::closer::Closer;
-use crate::socket::{self, Heard, Socket};
+use crate::socket::{self, Failed, Heard, Socket};
 
 /// A socket with a name. Dropping it removes the name.
 pub(super) struct Listener {
@@ -37,9 +37,15 @@ impl Listener {
     /// Listens. A socket that a dead process has left at the same path is replaced.
     pub(super) fn open(at: Address, closer: &Closer) -> Result<Listener, SetupError> {
         let wanted = name_of(at).ok_or_else(|| SetupError::listen(at, TAKES))?;
-        let refused = |error: Errno| match reason_of(error) {
+        let refused = |failed: Failed| match reason_of(failed) {
             Some(reason) => SetupError::listen(at, reason),
-            None => SetupError::System { call: "bind", source: error.into(), hint: NOT_BOUND },
+            None => {
+                let hint = match failed.call {
+                    "bind" | "open" => NOT_BOUND,
+                    _ => NOT_OPENED,
+                };
+                SetupError::System { call: failed.call, source: failed.errno.into(), hint }
+            }
         };
         let socket = socket::open().map_err(|source| SetupError::System {
             call: "socket",
@@ -141,11 +147,13 @@ impl Caller {
 }
 
 /// Binds the name and listens.
-fn bind(socket: &CloseOnFork, wanted: &ShmName) -> Result<ShmName, Errno> {
+fn bind(socket: &CloseOnFork, wanted: &ShmName) -> Result<ShmName, Failed> {
     let Some(path) = wanted.path() else { return socket::listen(socket, wanted) };
     let lock = Lock::take(path)?;
     match socket::listen(socket, wanted) {
-        Err(Errno::ADDRINUSE) if lock.is_some() && remove_if_dead(path, wanted) => {
+        Err(Failed { errno: Errno::ADDRINUSE, .. })
+            if lock.is_some() && remove_if_dead(path, wanted) =>
+        {
             socket::listen(socket, wanted)
         }
         outcome => outcome,
@@ -169,23 +177,24 @@ pub(super) fn name_of(address: Address) -> Option<ShmName> {
     }
 }
 
-/// What an error of bind or listen means; `None` if that is not known.
-fn reason_of(error: Errno) -> Option<&'static str> {
-    Some(match error {
-        Errno::ADDRINUSE => "the address is in use, or the path is not a socket",
-        Errno::NOENT | Errno::NOTDIR => "the folder of the path does not exist",
-        Errno::ACCESS | Errno::PERM => "the process may not make a socket there",
-        Errno::TIMEDOUT => {
+/// What the error of a call means; `None` if that is not known. What is opened is the lock.
+fn reason_of(Failed { call, errno }: Failed) -> Option<&'static str> {
+    Some(match (call, errno) {
+        ("bind", Errno::ADDRINUSE) => "the address is in use, or the path is not a socket",
+        ("bind" | "open", Errno::NOENT | Errno::NOTDIR) => "the folder of the path does not exist",
+        ("bind", Errno::ACCESS | Errno::PERM) => "the process may not make a socket there",
+        ("bind", Errno::ROFS) => "the file system is read-only",
+        ("flock", Errno::TIMEDOUT) => {
             "another process of this user holds the lock, which is the file PATH.lock"
         }
-        Errno::BUSY => "the file PATH.lock is not this user's",
-        Errno::LOOP => "the file PATH.lock is a link",
-        Errno::ROFS => "the file system is read-only",
+        ("open", Errno::BUSY) => "the file PATH.lock is not this user's",
+        ("open", Errno::LOOP) => "the file PATH.lock is a link",
         _ => return None,
     })
 }
 
 const NOT_BOUND: &str = "check the path of the socket, and its file system";
+const NOT_OPENED: &str = "this host has no memory for a socket, or forbids it (seccomp), say";
 /// The addresses of this provider.
 pub(super) const TAKES: &str = "shared memory takes only Unix sockets (shm:/PATH or shm:@NAME)";
 /// How long a listener rests.

@@ -14,7 +14,7 @@ use rpcrdma_provider::CloseOnFork;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::socket;
+use crate::socket::{self, Failed};
 
 /// It is held as long as this exists, and then the file is removed. A process that is killed leaves
 /// an empty file, which the next one uses and removes.
@@ -38,9 +38,10 @@ impl Lock {
     /// Waits for the lock of a path, for a second. None if no file can be made beside it.
     ///
     /// # Errors
-    /// [`Errno::TIMEDOUT`] if somebody holds it for long, [`Errno::BUSY`] if the file is not this
-    /// user's, and [`Errno::LOOP`] if it is a link.
-    pub(super) fn take(path: &Path) -> Result<Option<Lock>, Errno> {
+    /// The call that has failed. That of the lock has [`Errno::TIMEDOUT`] if somebody holds it for
+    /// long. That which opens the file has [`Errno::BUSY`] if the file is not this user's, and
+    /// [`Errno::LOOP`] if it is a link.
+    pub(super) fn take(path: &Path) -> Result<Option<Lock>, Failed> {
         let mut name = OsString::from(path);
         name.push(SUFFIX);
         let (name, until) = (PathBuf::from(name), Instant::now() + WAIT);
@@ -48,7 +49,9 @@ impl Lock {
             match look(&name)? {
                 Look::Taken(lock) => return Ok(Some(lock)),
                 Look::None => return Ok(None),
-                Look::Held if Instant::now() >= until => return Err(Errno::TIMEDOUT),
+                Look::Held if Instant::now() >= until => {
+                    return Err(Failed { call: "flock", errno: Errno::TIMEDOUT });
+                }
                 Look::Held => std::thread::sleep(WAIT / 1000),
             }
         }
@@ -61,25 +64,26 @@ impl Drop for Lock {
     }
 }
 
-fn look(name: &Path) -> Result<Look, Errno> {
+fn look(name: &Path) -> Result<Look, Failed> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
+    let failed = Failed::of("open");
     let file = match rustix::fs::open(name, flags, mode) {
         Ok(file) => file,
         Err(Errno::INTR) => return Ok(Look::Held),
         // Also a folder, whose it may be.
         Err(Errno::ACCESS | Errno::PERM | Errno::ISDIR) if is_there(name) => {
-            return Err(Errno::BUSY);
+            return Err(failed(Errno::BUSY));
         }
         Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => return Ok(Look::None),
-        Err(error) => return Err(error),
+        Err(errno) => return Err(failed(errno)),
     };
     // It is open before it is registered: a file system that does not answer must delay no fork. A
     // child that is forked in between keeps the file, and locks nothing once the name is removed.
-    let file = CloseOnFork::open(|| Ok::<_, Errno>(file))?;
-    let opened = rustix::fs::fstat(&file)?;
+    let file = CloseOnFork::open(|| Ok::<_, Errno>(file)).map_err(&failed)?;
+    let opened = rustix::fs::fstat(&file).map_err(Failed::of("fstat"))?;
     if opened.st_uid != socket::own_user() {
-        return Err(Errno::BUSY);
+        return Err(failed(Errno::BUSY));
     }
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
