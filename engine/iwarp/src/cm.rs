@@ -17,7 +17,6 @@ mod start;
 mod tests;
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,7 +24,7 @@ use arrayvec::ArrayVec;
 use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, Waker,
 };
-use rpcrdma_transport::callers::callers_max;
+use rpcrdma_transport::callers::{self, LATE_LOOK, LOOKS_MAX, RETRY, callers_max};
 use rpcrdma_transport::endpoint::Seat;
 use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -143,19 +142,10 @@ impl TcpCm {
         })
     }
 
-    /// Drops callers if there can be no more: the oldest of the host that has most of them. Others
-    /// wait for a host's crowd as long as it takes to drop it, and not until it is late.
+    /// Drops callers if there can be no more: of the host that has most of them.
     fn make_room(&mut self) {
-        if self.callers().count() < self.callers_max {
-            return;
-        }
-        let mut of_hosts = HashMap::<IpAddr, Vec<u64>>::new();
-        for (number, caller) in self.callers() {
-            of_hosts.entry(caller.origin()).or_default().push(number);
-        }
-        let Some(mut crowd) = of_hosts.into_values().max_by_key(Vec::len) else { return };
-        crowd.sort_unstable();
-        for number in crowd.into_iter().take(ROOM) {
+        let hosts = self.callers().map(|(number, caller)| (number, caller.origin()));
+        for number in callers::crowd(hosts, self.callers_max) {
             self.hear_caller(number);
             drop(self.take(number));
         }
@@ -248,7 +238,7 @@ impl TcpCm {
         let waits = self.sockets.values().map(|socket| match socket {
             Source::Listener(listener) if listener.is_resting() => RETRY,
             Source::Listener(_) | Source::Attempt(_) => Duration::MAX,
-            Source::Caller(_) => CLOCK,
+            Source::Caller(_) => LATE_LOOK,
         });
         waits.min().filter(|wait| *wait != Duration::MAX)
     }
@@ -352,12 +342,3 @@ fn limit_silence(socket: &Socket, param: &ConnParam<'_>) -> Result<(), SetupErro
         hint: "the system must support TCP_USER_TIMEOUT and the options of keepalive",
     })
 }
-
-/// How often `work` looks at the sockets.
-const LOOKS_MAX: usize = 4;
-/// Callers that are dropped at one time.
-const ROOM: usize = 64;
-/// How often callers that are late are looked for.
-const CLOCK: Duration = Duration::from_secs(1);
-/// How soon a listener that rests is looked at again.
-const RETRY: Duration = Duration::from_millis(2);

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, Waker,
 };
-use rpcrdma_transport::callers::callers_max;
+use rpcrdma_transport::callers::{self, DROPPED_MAX, LATE_LOOK, LOOKS_MAX, RETRY, callers_max};
 use rpcrdma_transport::endpoint::Seat;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -134,7 +134,7 @@ impl ShmCm {
         loop {
             let is_full =
                 self.callers().count() >= self.callers_max || self.shared.closer().is_full();
-            let is_full = is_full || sent_away == ROOM;
+            let is_full = is_full || sent_away == DROPPED_MAX;
             let Some(Source::Listener(found)) = self.sockets.get_mut(&listener) else { return };
             if is_full {
                 return found.rest(&self.epoll);
@@ -164,19 +164,10 @@ impl ShmCm {
         })
     }
 
-    /// Drops callers if there can be no more: the oldest of the user that has most of them. Others
-    /// wait for a user's crowd as long as it takes to drop it, and not until it is late.
+    /// Drops callers if there can be no more: of the user that has most of them.
     fn make_room(&mut self) {
-        if self.callers().count() < self.callers_max {
-            return;
-        }
-        let mut of_users = HashMap::<u32, Vec<u64>>::new();
-        for (number, caller) in self.callers() {
-            of_users.entry(caller.user()).or_default().push(number);
-        }
-        let Some(mut crowd) = of_users.into_values().max_by_key(Vec::len) else { return };
-        crowd.sort_unstable();
-        for number in crowd.into_iter().take(ROOM) {
+        let users = self.callers().map(|(number, caller)| (number, caller.user()));
+        for number in callers::crowd(users, self.callers_max) {
             self.hear_caller(number);
             drop(self.take(number));
         }
@@ -239,7 +230,7 @@ impl ShmCm {
         let waits = self.sockets.values().map(|socket| match socket {
             Source::Listener(listener) if listener.is_resting() => RETRY,
             Source::Listener(_) => Duration::MAX,
-            Source::Caller(_) => CLOCK,
+            Source::Caller(_) => LATE_LOOK,
             Source::Attempt(attempt) if attempt.is_waiting() => RETRY,
             Source::Attempt(_) => Duration::MAX,
         });
@@ -361,17 +352,9 @@ impl std::fmt::Debug for ShmCm {
 
 /// Sockets that a look finds.
 const READY_MAX: usize = 64;
-/// How often `work` looks at the sockets.
-const LOOKS_MAX: usize = 4;
-/// Callers that are dropped or sent away at one time.
-const ROOM: usize = 64;
 /// Very many descriptors wait to be closed.
 const FULL: ConnectError = ConnectError::CallFailed {
     call: "close",
     errno: Errno::MFILE.raw_os_error(),
     hint: "descriptors that peers have sent unasked are still being closed",
 };
-/// How often callers that say nothing are looked for.
-const CLOCK: Duration = Duration::from_secs(1);
-/// How soon a full listener is tried again.
-const RETRY: Duration = Duration::from_millis(2);

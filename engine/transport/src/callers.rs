@@ -1,5 +1,9 @@
 //! Callers: sockets that have connected to a listener and have said nothing yet.
 
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::time::Duration;
+
 use rpcrdma_mempool::process_limit::{ProcessLimit, Resource};
 
 /// How many callers a connection manager holds at one time: 1024, or a quarter of the descriptors
@@ -10,6 +14,34 @@ pub fn callers_max() -> usize {
     share(limit.map_or(DESCRIPTORS, |limit| limit.current))
 }
 
+/// The callers to drop, by their numbers, where there can be no more than `most`: the oldest, which
+/// have the lowest numbers, of the origin that has most of them. Others wait for an origin's crowd as
+/// long as it takes to drop it, and not until it is late. None if there is room.
+pub fn crowd<Origin: Eq + Hash>(
+    callers: impl Iterator<Item = (u64, Origin)>,
+    most: usize,
+) -> Vec<u64> {
+    let mut of_origins = HashMap::<Origin, Vec<u64>>::new();
+    let mut count = 0;
+    for (number, origin) in callers {
+        of_origins.entry(origin).or_default().push(number);
+        count += 1;
+    }
+    let crowd = of_origins.into_values().max_by_key(Vec::len).filter(|_| count >= most);
+    let mut crowd = crowd.unwrap_or_default();
+    crowd.sort_unstable();
+    crowd.truncate(DROPPED_MAX);
+    crowd
+}
+
+/// How often callers that are late are looked for.
+pub const LATE_LOOK: Duration = Duration::from_secs(1);
+/// How soon a listener that rests, because there can be no more callers, is looked at again.
+pub const RETRY: Duration = Duration::from_millis(2);
+/// How often a connection manager looks for sockets that are ready before there is more to do: peers
+/// may keep theirs ready for ever.
+pub const LOOKS_MAX: usize = 4;
+
 /// The callers of a process that may have so many descriptors.
 fn share(descriptors: u64) -> usize {
     let quarter = usize::try_from(descriptors / 4).unwrap_or(CALLERS_MAX);
@@ -17,6 +49,8 @@ fn share(descriptors: u64) -> usize {
 }
 
 const CALLERS_MAX: usize = 1024;
+/// Callers that are dropped, or sent away, at one time.
+pub const DROPPED_MAX: usize = 64;
 /// Descriptors of a process that cannot ask how many it may have.
 const DESCRIPTORS: u64 = 1024;
 
@@ -31,6 +65,15 @@ mod tests {
         for (descriptors, callers) in [(u64::MAX, 1024), (1 << 20, 1024), (400, 100), (3, 1)] {
             assert_eq!(share(descriptors), callers);
         }
+    }
+
+    #[test]
+    fn the_oldest_of_the_largest_crowd_make_room() {
+        let callers = || [(9, 'b'), (8, 'a'), (7, 'b'), (3, 'a'), (5, 'b')].into_iter();
+        assert_eq!(crowd(callers(), 5), [5, 7, 9]);
+        assert!(crowd(callers(), 6).is_empty(), "there is room");
+        let many = crowd((0..100).rev().map(|number| (number, ())), 100);
+        assert_eq!(many, (0..64).collect::<Vec<_>>());
     }
 
     #[test]

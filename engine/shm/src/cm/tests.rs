@@ -90,8 +90,8 @@ fn a_caller_that_says_nothing_is_dropped_when_it_is_late() {
     let caller = socket::open().unwrap();
     socket::connect(&caller, &name).unwrap();
     assert!(scene.next().is_none());
-    assert_eq!(scene.look_in(0), Some(CLOCK));
-    assert_eq!(scene.look_in(4), Some(CLOCK));
+    assert_eq!(scene.look_in(0), Some(LATE_LOOK));
+    assert_eq!(scene.look_in(4), Some(LATE_LOOK));
     assert!(is_open(&caller));
     assert_eq!(scene.look_in(7), None);
     assert!(!is_open(&caller));
@@ -172,13 +172,13 @@ fn an_answer_that_cannot_be_sent_is_an_error_and_ends_the_connection() {
 /// Callers that say nothing, more than may be waited for.
 fn crowd(scene: &mut Scene, name: &ShmName) -> Vec<CloseOnFork> {
     assert_eq!(scene.cm.callers_max, callers_max());
-    scene.cm.callers_max = ROOM + 10;
+    scene.cm.callers_max = DROPPED_MAX + 10;
     let connected = |_| {
         let caller = socket::open().unwrap();
         socket::connect(&caller, name).unwrap();
         caller
     };
-    let crowd = (0..ROOM + 30).map(connected).collect();
+    let crowd = (0..DROPPED_MAX + 30).map(connected).collect();
     // The clock is not looked at meanwhile: it would make room on a slow machine.
     scene.cm.work();
     assert!(scene.cm.events.is_empty());
@@ -204,7 +204,7 @@ fn a_crowd_that_says_nothing_keeps_nobody_out() {
     scene.look_in(1);
     assert!(matches!(scene.next(), Some(CmEvent::Request { .. })));
     let dropped = crowd.iter().position(is_open).unwrap();
-    assert_eq!(dropped, ROOM, "the oldest");
+    assert_eq!(dropped, DROPPED_MAX, "the oldest");
     assert!(crowd[dropped..].iter().all(is_open));
 }
 

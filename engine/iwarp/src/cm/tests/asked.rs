@@ -276,11 +276,11 @@ fn a_caller_that_is_late_is_dropped() {
     assert_eq!(scene.look_in(0), None, "there is nothing to wait for");
     let mut stream = caller(at);
     scene.settle(2);
-    assert_eq!(scene.look_in(0), Some(CLOCK));
+    assert_eq!(scene.look_in(0), Some(LATE_LOOK));
     // A byte now and then does not help.
     stream.write_all(&OWN_REQUEST[..5]).unwrap();
     assert!(scene.is_quiet());
-    assert_eq!(scene.look_in(4), Some(CLOCK));
+    assert_eq!(scene.look_in(4), Some(LATE_LOOK));
     assert!(is_open(&stream));
     assert_eq!(scene.look_in(7), None);
     assert!(has_ended(&mut stream));

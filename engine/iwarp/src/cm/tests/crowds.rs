@@ -3,6 +3,7 @@
 use std::os::fd::AsRawFd;
 use std::process::Command;
 
+use rpcrdma_transport::callers::DROPPED_MAX;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::*;
@@ -73,7 +74,7 @@ fn callers_that_say_nothing_are_not_more_than_allowed_and_keep_nobody_out() {
     let (_request, from, _) = scene.request();
     assert_eq!(from.as_ip(), Some(other.local_addr().unwrap()));
     assert!(!is_open(&crowd[0]), "the oldest are dropped");
-    assert!(crowd.iter().filter(|stream| !is_open(stream)).count() <= 2 * ROOM);
+    assert!(crowd.iter().filter(|stream| !is_open(stream)).count() <= 2 * DROPPED_MAX);
 }
 
 #[test]
