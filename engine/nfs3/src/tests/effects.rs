@@ -68,6 +68,8 @@ const KNOWN: Mode = Mode { is_async: true, is_known: true };
 
 impl Files {
     fn new(Mode { is_async, is_known }: Mode) -> Files {
+        // As a server does, which another test may start at any moment.
+        rustix::process::umask(rustix::fs::Mode::empty());
         let shm = Path::new("/dev/shm");
         let folder = if shm.is_dir() { Folder::within(shm) } else { Folder::new() };
         let directory = folder.join("export");
