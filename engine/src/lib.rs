@@ -79,7 +79,7 @@ pub use provider::{
 };
 pub use providers::provider_for;
 pub use rpcrdma_config::{Config, ConfigError, ProviderKind, Raw};
-pub use rpcrdma_mempool::{Loan, RegisteredBytes, RegisteredSlice};
+pub use rpcrdma_mempool::{Loan, RegisteredBytes, RegisteredSlice, file_size, process_limit};
 pub use rpcrdma_proto::{
     Changes, Fatal, Misuse, PeerLimits, PropertyError, PropertyOutcome, Refusal, SendError,
     Version, Violation,
