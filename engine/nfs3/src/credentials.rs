@@ -10,11 +10,15 @@ use std::io::{self, Write};
 
 use arrayvec::ArrayVec;
 use rpcrdma_engine::onc::{AUTH_SYS_GROUPS_MAX, AuthSys};
+use rpcrdma_engine::shm::own_user;
 use rustix::fs::{Gid, Uid};
 use rustix::io::Errno;
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::status::Status;
+
+/// The number of the user root.
+pub const ROOT: u32 = 0;
 
 /// The caller, as the RPC header states it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -102,7 +106,7 @@ impl Credentials {
 impl Policy {
     /// The policy of this process: whether it runs as root, and its option `--squash`.
     pub fn of_process(squash: Squash) -> Policy {
-        if rustix::process::geteuid().is_root() { Policy::Assumed(squash) } else { Policy::Own }
+        if own_user() == ROOT { Policy::Assumed(squash) } else { Policy::Own }
     }
 
     /// The identity that a call is executed with.
@@ -121,7 +125,7 @@ impl Identity {
     /// Whether it is this user.
     pub fn owns(&self, uid: u32) -> bool {
         match self {
-            Identity::Server => rustix::process::geteuid().as_raw() == uid,
+            Identity::Server => own_user() == uid,
             Identity::Other(who) => who.uid == uid,
         }
     }

@@ -22,8 +22,10 @@ use rustix::thread::{
     CapabilitySet, capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
+use rpcrdma_engine::shm::own_user;
+
 use crate::attributes::Attributes;
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, ROOT};
 
 /// Tries what the server needs to export a directory.
 ///
@@ -97,7 +99,7 @@ impl fmt::Display for NeedError {
 impl std::error::Error for NeedError {}
 
 fn unmet(directory: &OwnedFd) -> Vec<Unmet> {
-    let is_root = rustix::process::geteuid().is_root();
+    let is_root = own_user() == ROOT;
     let tried = NEEDS.iter().filter(|need| is_root || !need.is_roots);
     let unmet = tried.filter_map(|need| {
         let error = (need.attempt)(directory).err()?;
@@ -119,7 +121,7 @@ const IDENTITY: &str = "a server that runs as root assumes the users and groups 
                         who then executes all calls";
 
 /// All needs. The identities come last.
-static NEEDS: [Need; 27] = [
+static NEEDS: [Need; 28] = [
     Need {
         remedy: "the server opens files by it, so that no path leaves the exported directory: \
                  it needs Linux 5.8, and a filter of system calls that allows it \
@@ -140,6 +142,11 @@ static NEEDS: [Need; 27] = [
                 .map(drop)
         },
     },
+    call("geteuid(2)", |_| match own_user().wrapping_neg() {
+        // What a forbidden call returns is a negative error.
+        error @ 1..=ERRORS_MAX => Err(Errno::from_raw_os_error(error as i32)),
+        _ => Ok(()),
+    }),
     call("statx(2)", |it| Attributes::of(it).map(drop)),
     call("fstatfs(2)", |it| fstatvfs(it).map(drop)),
     call("mkdirat(2)", |it| no_name(mkdirat(it, c"", Mode::empty()))),
@@ -206,8 +213,7 @@ static NEEDS: [Need; 27] = [
                  a filter of system calls that allows it",
         ..call("faccessat2(2)", |_| {
             // Without it, and for the user that the process runs as, faccessat(2) does as well.
-            let is_root = rustix::process::geteuid().is_root();
-            let is_other = is_root
+            let is_other = own_user() == ROOT
                 && set_thread_res_uid(None, Some(Uid::from_raw(ANONYMOUS.uid)), None).is_ok();
             let asked = accessat(CWD, c"/", Access::EXISTS, AtFlags::EACCESS);
             if is_other {
@@ -219,6 +225,8 @@ static NEEDS: [Need; 27] = [
 ];
 
 const ANONYMOUS: Credentials = Credentials::ANONYMOUS;
+/// The largest number of an error.
+const ERRORS_MAX: u32 = 4095;
 const NOW: Timestamps = {
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     Timestamps { last_access: now, last_modification: now }
@@ -249,8 +257,9 @@ mod tests {
 
     use super::*;
 
-    const CALLS: [(&str, c_long); 22] = [
+    const CALLS: [(&str, c_long); 23] = [
         ("openat2", libc::SYS_openat2),
+        ("geteuid", libc::SYS_geteuid),
         ("statx", libc::SYS_statx),
         ("fstatfs", libc::SYS_fstatfs),
         ("mkdirat", libc::SYS_mkdirat),

@@ -77,5 +77,6 @@ pub use self::cm::{ShmCm, ShmRequest};
 pub use self::options::ShmOptions;
 pub use self::provider::Shm;
 pub use self::queues::{ShmEndpoint, ShmHandle, ShmQueues};
+pub use self::socket::own_user;
 pub use rpcrdma_transport::clock::DeviceClock;
 pub use rpcrdma_transport::queues::SoftQp as ShmQp;

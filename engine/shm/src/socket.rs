@@ -149,8 +149,9 @@ pub(crate) fn peer(socket: &impl AsFd) -> io::Result<Credentials> {
     Ok(Credentials { pid: given.pid.try_into().unwrap_or(0), uid: given.uid, gid: given.gid })
 }
 
-/// The user of this process, or a number that no user has if the system does not say.
-pub(crate) fn own_user() -> u32 {
+/// The effective user of this process. If a filter of system calls forbids to ask, the number is the
+/// negative error, which no user has.
+pub fn own_user() -> u32 {
     // That of rustix panics in builds with checks if the call is forbidden.
     // SAFETY: it has no arguments.
     unsafe { libc::geteuid() }
