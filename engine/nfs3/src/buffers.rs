@@ -6,7 +6,7 @@
 //! A client that does not receive its answers keeps their buffers until its connection ends. So a
 //! client has no more buffers than it leaves free: half of them if it is alone, and each further
 //! client half of what the others have left. Clients are counted by origin, because a host may have
-//! several connections.
+//! several connections, and for IPv6 by network, because it may have several addresses.
 //!
 //! The engine does not report when a buffer returns. A buffer counts until it is seen in the pool,
 //! where it is looked for only when the count refuses a client.
@@ -25,12 +25,15 @@ pub struct Buffers<O> {
     holders: HashMap<usize, O>,
     /// The number of buffers of each client that has some.
     held: HashMap<O, usize>,
+    /// Room for the buffers that are looked at; empty otherwise.
+    free: Vec<Loan>,
 }
 
 impl<O: Copy + Eq + Hash> Buffers<O> {
     /// All of `count` buffers are free.
     pub fn new(count: usize) -> Buffers<O> {
-        Buffers { count, holders: HashMap::new(), held: HashMap::new() }
+        let (holders, held) = (HashMap::with_capacity(count), HashMap::with_capacity(count));
+        Buffers { count, holders, held, free: Vec::with_capacity(count) }
     }
 
     /// Takes a buffer for a client, unless none is free or the client has its share.
@@ -43,13 +46,16 @@ impl<O: Copy + Eq + Hash> Buffers<O> {
         Some(buffer)
     }
 
-    /// Looks for the buffers that have returned.
+    /// Looks for the buffers that have returned. Takes all that are free out of the pool and gives
+    /// them back: so much at each turn while a call waits, and no allocation.
     pub fn count_returned(&mut self, turn: &mut Turn<'_>) {
-        let free: Vec<Loan> = std::iter::from_fn(|| turn.buffer()).collect();
-        for buffer in free {
+        let mut free = std::mem::take(&mut self.free);
+        free.extend(std::iter::from_fn(|| turn.buffer()));
+        for buffer in free.drain(..) {
             self.returned(address(&buffer));
             turn.release(buffer);
         }
+        self.free = free;
     }
 
     fn taken(&mut self, buffer: usize, client: O) {
