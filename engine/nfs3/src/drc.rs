@@ -198,6 +198,12 @@ impl<W: Waits> Drc<W> {
         calls.forget(forgotten);
     }
 
+    /// The number of connections that are not known to have ended.
+    #[cfg(test)]
+    pub fn open_connections(&self) -> usize {
+        lock(&self.calls).kept.open_connections()
+    }
+
     /// Drops the waiting repetitions whose connections have ended. Looks at all known calls, once for
     /// each end of a connection: at most twice as many as credits, for each connection that is open
     /// or among the last that ended, and those in execution.

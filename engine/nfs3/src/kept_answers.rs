@@ -72,6 +72,12 @@ impl<C: Copy + Eq + Hash, F: Clone + PartialEq> KeptAnswers<C, F> {
         self.forget_ended()
     }
 
+    /// The number of connections that have not ended.
+    #[cfg(test)]
+    pub fn open_connections(&self) -> usize {
+        self.connections.len() - self.ended.len()
+    }
+
     /// Beyond the limit, the oldest ended connection of the origin that has the most is forgotten.
     fn forget_ended(&mut self) -> VecDeque<F> {
         if self.ended.len() <= ENDED_MAX {

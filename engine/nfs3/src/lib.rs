@@ -104,6 +104,8 @@ pub struct Server<P: Provider> {
     serving: Serving,
     address: Address,
     export: Arc<Export>,
+    #[cfg(test)]
+    drc: Arc<Drc<work::Waiter>>,
 }
 
 impl<P: Provider> Server<P> {
@@ -151,7 +153,17 @@ impl<P: Provider> Server<P> {
         let workers = Workers::start(options.workers, &queue, &export, &drc)?;
         let mount = MountServer::start(mount, export.clone())
             .map_err(|error| format!("cannot listen on {mount} for MOUNT: {error}"))?;
-        Ok(Server { mount, engine, workers, shards, serving, address, export })
+        Ok(Server {
+            mount,
+            engine,
+            workers,
+            shards,
+            serving,
+            address,
+            export,
+            #[cfg(test)]
+            drc,
+        })
     }
 
     /// The address that NFS listens on.

@@ -133,6 +133,26 @@ fn memory_returns_when_the_connection_whose_reads_use_it_or_wait_for_it_ends() {
     busy.await_waiting(share);
 }
 
+/// So their answers make room for those of others.
+#[test]
+fn the_answers_of_a_connection_are_kept_as_those_of_one_that_has_ended() {
+    let nfs = Running::working(Scratch::new(), 1);
+    let mut clients = [100, 101, 102].map(|seed| connect(&nfs, seed));
+    for (client, name) in clients.iter_mut().zip(["first", "second", "third"]) {
+        assert!(make(client, name));
+        assert_eq!(client.statuses(1), [0]);
+    }
+    assert_eq!(nfs.server.drc.open_connections(), 3);
+    let [first, second, third] = clients;
+    drop((first, third));
+    until(1, || nfs.server.drc.open_connections());
+    drop(second);
+    until(0, || nfs.server.drc.open_connections());
+    let mut again = connect(&nfs, 100);
+    assert!(make(&mut again, "first"));
+    assert_eq!(again.statuses(1), [0], "it is not executed again: the name would exist");
+}
+
 #[test]
 fn a_call_that_was_not_begun_is_executed_when_it_is_repeated() {
     let nfs = Running::working(Scratch::new(), 1);
