@@ -40,9 +40,9 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// The origin of the call.
-    pub fn origin(&self) -> Origin {
-        self.origin
+    /// The origin that the call is counted for.
+    pub fn share(&self) -> Origin {
+        self.origin.network()
     }
 }
 
@@ -149,7 +149,7 @@ impl<W: Waits> Drc<W> {
     pub fn judge(&self, fingerprint: &Fingerprint, waiter: W) -> RepeatVerdict<W> {
         let (mut calls, connection) = (lock(&self.calls), waiter.connection());
         let KnownCalls { known, kept } = &mut *calls;
-        kept.begin(connection, fingerprint.origin);
+        kept.begin(connection, fingerprint.share());
         match known.get_mut(fingerprint) {
             None => {
                 let state = RepeatState::Open { by: connection, waiting: VecDeque::new() };
@@ -167,7 +167,7 @@ impl<W: Waits> Drc<W> {
                 let outcome = outcome.repeated();
                 kept.release(*by, fingerprint);
                 *by = connection;
-                let forgotten = kept.keep(connection, fingerprint.origin(), fingerprint);
+                let forgotten = kept.keep(connection, fingerprint.share(), fingerprint);
                 calls.forget(forgotten);
                 RepeatVerdict::Answer(waiter, outcome)
             }
@@ -183,7 +183,7 @@ impl<W: Waits> Drc<W> {
         let (by, waiting) = (*by, std::mem::take(waiting));
         if outcome.was_executed() {
             *state = RepeatState::Over { by, outcome: outcome.repeated() };
-            let forgotten = calls.kept.keep(by, fingerprint.origin(), fingerprint);
+            let forgotten = calls.kept.keep(by, fingerprint.share(), fingerprint);
             calls.forget(forgotten);
         } else {
             calls.known.remove(fingerprint);
@@ -501,6 +501,32 @@ mod tests {
         assert!(is_known(&drc, &late, 999_000) && is_known(&drc, &of(1, 0), 999_000));
         assert!(is_known(&drc, &of(2, count), 999_000), "the newest");
         assert!(!is_known(&drc, &of(2, 1), 999_000), "the oldest");
+    }
+
+    /// A host has any address of its network that it wants.
+    #[test]
+    fn a_host_with_many_addresses_displaces_its_own_answers_only() {
+        let drc = Drc::new(1);
+        let said = Said {
+            caller: &Caller::Anonymous,
+            procedure: nfs3::REMOVE,
+            head: b"",
+            data: &DataEnds::default(),
+        };
+        let of = |text: &str, xid| {
+            let host = text.parse().expect("an address");
+            drc.fingerprint(xid, Origin::Host(host), &said)
+        };
+        let first = of("fd00:1::1", 1);
+        execute(&drc, &first, 1000);
+        drc.end(1);
+        for connection in 2..2 + 3 * ENDED_MAX as u32 {
+            let call = of(&format!("fd00:2::{connection:x}"), connection);
+            execute(&drc, &call, 1000 * connection);
+            drc.end(connection);
+        }
+        assert!(is_known(&drc, &first, 999_000));
+        assert_ne!(of("fd00::1", 1), of("fd00::2", 1), "calls of two hosts");
     }
 
     #[test]

@@ -106,7 +106,8 @@ impl NfsHandler {
     fn begin_reads(&mut self, turn: &mut Turn<'_>) {
         let mut waiting = 0;
         while let Some(job) = self.without_memory.get(waiting) {
-            let client = turn.address(job.waiter.ticket.peer()).map(|address| address.origin());
+            let client =
+                turn.address(job.waiter.ticket.peer()).map(|address| address.origin().network());
             let buffer = client.and_then(|client| self.buffers.take(client, turn));
             let job = buffer.is_some().then(|| self.without_memory.remove(waiting)).flatten();
             let Some(mut job) = job else {

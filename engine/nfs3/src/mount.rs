@@ -9,7 +9,7 @@
 //! ```
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use nfs3_types::rpc::fragment_header;
+use rpcrdma_engine::{Address, Origin};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::export::Export;
@@ -141,14 +142,8 @@ impl MountService {
 }
 
 /// The address that a client's connections are counted by: the host for IPv4, the network for IPv6.
-fn host(from: SocketAddr) -> IpAddr {
-    match from.ip().to_canonical() {
-        IpAddr::V6(address) => {
-            let network = u128::from(address) >> HOST_BITS << HOST_BITS;
-            IpAddr::V6(network.into())
-        }
-        address => address,
-    }
+fn host(from: SocketAddr) -> Origin {
+    Address::Ip(from).origin().network()
 }
 
 /// A connection, and the bytes received on it.
@@ -260,8 +255,6 @@ const CLIENTS_MAX: usize = 32;
 const CLIENTS_OF_HOST_MAX: usize = 4;
 /// Connections that are accepted before the clients are served again.
 const ACCEPTED_MAX: usize = 8;
-/// Bits of an IPv6 address that a host chooses itself.
-const HOST_BITS: u32 = 64;
 /// Bytes of a call: headers with the longest credentials, and a path.
 const RECORD_MAX: usize = 4096;
 /// Bytes that are read ahead: a fragment and its header.

@@ -12,6 +12,7 @@ use nfs3_types::mount::{
     mountstat3, name,
 };
 use nfs3_types::xdr_codec::{List, Opaque, Pack, Unpack};
+use rpcrdma_engine::Origin;
 use rpcrdma_engine::onc::{
     CallHeader, MsgType, Reader, ReplyHeader, RpcPrefix, RpcProgram, auth_flavor,
 };
@@ -138,7 +139,8 @@ impl Mounts {
     /// Adds a mount; if the host has its maximum, the oldest is removed.
     pub fn note(&mut self, from: IpAddr, path: &[u8]) {
         self.forget(from, path);
-        let is_its = |(by, _): &(IpAddr, _)| *by == from;
+        let share = |host: IpAddr| Origin::Host(host.to_canonical()).network();
+        let is_its = |(by, _): &(IpAddr, _)| share(*by) == share(from);
         if let Some(oldest) = oldest_of_full(self.0.iter().map(is_its), MOUNTS_OF_HOST_MAX) {
             self.0.remove(oldest);
         }
@@ -192,6 +194,18 @@ mod tests {
 
     use super::*;
     use crate::status::status;
+
+    #[test]
+    fn a_network_has_its_share_of_the_list() {
+        let mut mounts = Mounts::default();
+        let from = |text: &str| text.parse::<IpAddr>().expect("an address");
+        mounts.note(from("10.0.0.1"), b"/a");
+        for host in 0..300 {
+            mounts.note(from(&format!("fd00::{host:x}")), b"/a");
+        }
+        assert_eq!(mounts.0.len(), 1 + MOUNTS_OF_HOST_MAX);
+        assert_eq!(mounts.0[0].0, from("10.0.0.1"));
+    }
 
     #[test]
     fn every_error_of_mnt_has_a_status_of_its_list() {

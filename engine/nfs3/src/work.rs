@@ -48,10 +48,10 @@ impl Job {
         heir.map(|heir| self.waiter = heir).is_some()
     }
 
-    /// Where its call came from, if its answer must be stored: so it is with all data that are
+    /// The origin that it is counted for, if its answer must be stored: so it is with all data that are
     /// copied.
-    fn origin(&self) -> Option<Origin> {
-        self.repeat.as_ref().map(Fingerprint::origin)
+    fn share(&self) -> Option<Origin> {
+        self.repeat.as_ref().map(Fingerprint::share)
     }
 
     /// The number of copied bytes of its data.
@@ -220,7 +220,7 @@ impl Jobs {
         if more == 0 || self.copied + more <= COPIED_MAX / 2 {
             return false;
         }
-        let own = self.waiting.iter().filter(|other| other.origin() == job.origin());
+        let own = self.waiting.iter().filter(|other| other.share() == job.share());
         let used = CopiedBytes { all: self.copied, own: own.map(Job::copied).sum() };
         !used.leave_room_for(more)
     }

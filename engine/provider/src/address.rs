@@ -1,7 +1,7 @@
 //! Addresses: where a provider listens, where it connects to, and where a peer is.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::str::FromStr;
 
@@ -118,6 +118,19 @@ impl Address {
     }
 }
 
+impl Origin {
+    /// The origin that shares are counted by: of an IPv6 host its network of 64 bits, because the
+    /// host has any address of it that it wants.
+    pub fn network(self) -> Origin {
+        match self {
+            Origin::Host(IpAddr::V6(host)) => {
+                Origin::Host(IpAddr::V6(Ipv6Addr::from_bits(host.to_bits() & NETWORK)))
+            }
+            other => other,
+        }
+    }
+}
+
 impl From<SocketAddr> for Address {
     fn from(address: SocketAddr) -> Address {
         Address::Ip(address)
@@ -215,6 +228,9 @@ impl fmt::Display for Credentials {
 /// What the text of a Unix socket's address begins with.
 const SHM: &str = "shm:";
 
+/// The bits of an IPv6 address that name its network.
+const NETWORK: u128 = !(u64::MAX as u128);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,6 +265,17 @@ mod tests {
         ] {
             assert_eq!(parsed(text).to_string(), text);
         }
+    }
+
+    #[test]
+    fn the_addresses_of_an_ipv6_network_have_one_share() {
+        let share = |text: &str| parsed(text).origin().network();
+        assert_eq!(share("[fd00::1]:7"), share("[fd00::ffff:1:2:3]:8"));
+        assert_ne!(share("[fd00::1]:7"), share("[fd00:0:0:1::1]:7"));
+        assert_ne!(parsed("[fd00::1]:7").origin(), parsed("[fd00::2]:7").origin());
+        assert_eq!(share("10.0.0.1:7"), share("[::ffff:10.0.0.1]:8"));
+        assert_ne!(share("10.0.0.1:7"), share("[::ffff:10.0.0.2]:7"));
+        assert_ne!(share("shm:@one"), share("shm:@two"));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Listeners, and those who connect to them.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use rpcrdma_provider::{Address, SetupError};
+use rpcrdma_provider::{Address, Origin, SetupError};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
@@ -90,12 +90,9 @@ impl Caller {
         &self.socket
     }
 
-    /// Its host, or the IPv6 network of it: a host has all addresses of one.
-    pub(super) fn origin(&self) -> IpAddr {
-        match self.from.ip() {
-            IpAddr::V4(host) => IpAddr::V4(host),
-            IpAddr::V6(host) => IpAddr::V6(Ipv6Addr::from_bits(host.to_bits() & NETWORK)),
-        }
+    /// Its host, or the IPv6 network of it.
+    pub(super) fn origin(&self) -> Origin {
+        Address::Ip(self.from).origin().network()
     }
 
     pub(super) fn into_parts(self) -> (Socket, SocketAddr) {
@@ -134,8 +131,6 @@ pub(super) const TAKES: &str = "TCP takes only IP addresses with a port (ADDR:PO
 const REST: Duration = Duration::from_millis(20);
 /// The time that a socket has to send its request.
 const REQUEST: Duration = Duration::from_secs(5);
-/// The bits of an IPv6 address that name its network.
-const NETWORK: u128 = !(u64::MAX as u128);
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,7 @@
 //! The limits of a client of MOUNT: connections, memory and time.
 
+use std::net::IpAddr;
+
 use super::*;
 use crate::tests::Scratch;
 
