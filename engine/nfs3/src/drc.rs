@@ -12,7 +12,7 @@
 //!
 //! ```text
 //!   connection   ── answers of its last calls ──   until it ends, whatever others do
-//!     ended      ── the same, for its client  ──   ENDED_MAX connections, shared among origins
+//!     ended      ── the same, for its client  ──   so many of all, shared among origins
 //! ```
 //! A client repeats what it has no answer to, and has at most as many such calls as credits. So the
 //! answers of each connection are kept apart: no client takes the place of another's.
@@ -464,7 +464,7 @@ mod tests {
             let drc = Drc::new(1);
             let kept = call(&drc, 0, nfs3::REMOVE, b"");
             ask(&drc, &kept);
-            for connection in 10..=10 + ENDED_MAX as u32 {
+            for connection in 10..=10 + 2 * ENDED_MAX as u32 {
                 execute(&drc, &call(&drc, connection, nfs3::REMOVE, b""), 1000 * connection);
                 drc.end(connection);
             }
@@ -496,11 +496,30 @@ mod tests {
         drc.end(count + 1);
         drc.finish(&late, &results(7));
         let calls = lock(&drc.calls);
-        assert_eq!(calls.known.len(), ENDED_MAX, "the whole is bounded");
+        assert_eq!(calls.known.len(), 2 * ENDED_MAX, "the whole is bounded");
         drop(calls);
         assert!(is_known(&drc, &late, 999_000) && is_known(&drc, &of(1, 0), 999_000));
         assert!(is_known(&drc, &of(2, count), 999_000), "the newest");
         assert!(!is_known(&drc, &of(2, 1), 999_000), "the oldest");
+    }
+
+    /// As the connections of mounts that end when they have done little.
+    #[test]
+    fn connections_with_few_answers_take_little_room() {
+        let drc = Drc::new(8);
+        let kept = [0, 1, 2].map(|xid| call(&drc, xid, nfs3::REMOVE, b""));
+        kept.iter().for_each(|call| execute(&drc, call, 1000));
+        drc.end(1);
+        let count = 16 * ENDED_MAX as u32 - 3;
+        for connection in 2..2 + count {
+            execute(&drc, &call(&drc, connection + 10, nfs3::REMOVE, b""), 1000 * connection);
+            drc.end(connection);
+        }
+        assert_eq!(lock(&drc.calls).known.len(), 16 * ENDED_MAX);
+        assert!(lock(&drc.calls).known.contains_key(&kept[0]));
+        execute(&drc, &call(&drc, 9, nfs3::REMOVE, b""), 9_000_000);
+        drc.end(9000);
+        assert!(!lock(&drc.calls).known.contains_key(&kept[0]), "one too many");
     }
 
     /// A host has any address of its network that it wants.
