@@ -17,7 +17,7 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::status::Status;
 
-/// The number of the user root.
+/// The number of the user root, and of its group.
 pub const ROOT: u32 = 0;
 
 /// The caller, as the RPC header states it.
@@ -94,8 +94,8 @@ impl Credentials {
 
     /// The same credentials, with the user and the groups of root replaced.
     fn without_root(&self) -> Credentials {
-        let squash = |id: u32| if id == 0 { ANONYMOUS } else { id };
-        if self.uid == 0 {
+        let squash = |id: u32| if id == ROOT { ANONYMOUS } else { id };
+        if self.uid == ROOT {
             return Credentials::ANONYMOUS;
         }
         let groups = self.groups.iter().map(|&group| squash(group)).collect();
@@ -115,7 +115,7 @@ impl Policy {
         match (caller, squash) {
             (Caller::Anonymous, _) | (_, Squash::All) => Identity::Other(Credentials::ANONYMOUS),
             (Caller::Sys(who), Squash::Root) => Identity::Other(who.without_root()),
-            (Caller::Sys(who), Squash::None) if who.uid == 0 => Identity::Server,
+            (Caller::Sys(who), Squash::None) if who.uid == ROOT => Identity::Server,
             (Caller::Sys(who), Squash::None) => Identity::Other(who.clone()),
         }
     }
