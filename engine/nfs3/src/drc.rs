@@ -12,10 +12,11 @@
 //!
 //! ```text
 //!   connection   ── answers of its last calls ──   until it ends, whatever others do
-//!     ended      ── the same, for its client  ──   so many of all, shared among origins
+//!     ended      ── the same, for its client  ──   as many answers as 64 full connections have
 //! ```
 //! A client repeats what it has no answer to, and has at most as many such calls as credits. So the
-//! answers of each connection are kept apart: no client takes the place of another's.
+//! answers of each connection are kept apart: no client takes the place of another's. Of too many
+//! answers of ended connections the first to go are the oldest of the client with the most.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -258,7 +259,7 @@ mod tests {
 
     use super::*;
     use crate::credentials::Credentials;
-    use crate::kept_answers::ENDED_MAX;
+    use crate::kept_answers::ENDED_FULL;
 
     const HERE: Origin = Origin::Host(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
@@ -464,7 +465,7 @@ mod tests {
             let drc = Drc::new(1);
             let kept = call(&drc, 0, nfs3::REMOVE, b"");
             ask(&drc, &kept);
-            for connection in 10..=10 + 2 * ENDED_MAX as u32 {
+            for connection in 10..=10 + 2 * ENDED_FULL as u32 {
                 execute(&drc, &call(&drc, connection, nfs3::REMOVE, b""), 1000 * connection);
                 drc.end(connection);
             }
@@ -485,7 +486,7 @@ mod tests {
             |host, xid| drc.fingerprint(xid, Origin::Host(IpAddr::V4(Ipv4Addr::from(host))), &said);
         execute(&drc, &of(1, 0), 0);
         drc.end(0);
-        let count = 3 * ENDED_MAX as u32;
+        let count = 3 * ENDED_FULL as u32;
         for connection in 1..=count {
             execute(&drc, &of(2, connection), 1000 * connection);
             drc.end(connection);
@@ -496,7 +497,7 @@ mod tests {
         drc.end(count + 1);
         drc.finish(&late, &results(7));
         let calls = lock(&drc.calls);
-        assert_eq!(calls.known.len(), 2 * ENDED_MAX, "the whole is bounded");
+        assert_eq!(calls.known.len(), 2 * ENDED_FULL, "the whole is bounded");
         drop(calls);
         assert!(is_known(&drc, &late, 999_000) && is_known(&drc, &of(1, 0), 999_000));
         assert!(is_known(&drc, &of(2, count), 999_000), "the newest");
@@ -510,12 +511,12 @@ mod tests {
         let kept = [0, 1, 2].map(|xid| call(&drc, xid, nfs3::REMOVE, b""));
         kept.iter().for_each(|call| execute(&drc, call, 1000));
         drc.end(1);
-        let count = 16 * ENDED_MAX as u32 - 3;
+        let count = 16 * ENDED_FULL as u32 - 3;
         for connection in 2..2 + count {
             execute(&drc, &call(&drc, connection + 10, nfs3::REMOVE, b""), 1000 * connection);
             drc.end(connection);
         }
-        assert_eq!(lock(&drc.calls).known.len(), 16 * ENDED_MAX);
+        assert_eq!(lock(&drc.calls).known.len(), 16 * ENDED_FULL);
         assert!(lock(&drc.calls).known.contains_key(&kept[0]));
         execute(&drc, &call(&drc, 9, nfs3::REMOVE, b""), 9_000_000);
         drc.end(9000);
@@ -539,7 +540,7 @@ mod tests {
         let first = of("fd00:1::1", 1);
         execute(&drc, &first, 1000);
         drc.end(1);
-        for connection in 2..2 + 3 * ENDED_MAX as u32 {
+        for connection in 2..2 + 3 * ENDED_FULL as u32 {
             let call = of(&format!("fd00:2::{connection:x}"), connection);
             execute(&drc, &call, 1000 * connection);
             drc.end(connection);
