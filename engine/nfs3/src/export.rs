@@ -107,9 +107,9 @@ impl Export {
         let path = options.directory.canonicalize();
         let path = path.map_err(|error| format!("{}: {error}", of(&options.directory)))?;
         let nodes = OpenFiles::open(&path).map_err(|error| format!("{}: {error}", of(&path)))?;
-        // Files are reopened through their descriptors.
+        // A search lists it, and its descriptor stands for the file system.
         nodes.root().data(false).map_err(|status| {
-            format!("{}: cannot be opened through /proc/self/fd: {status}", of(&path))
+            format!("{}: the server must be able to list it: {status}", of(&path))
         })?;
         let beside = match options.key.parent() {
             Some(parent) if parent != Path::new("") => parent,

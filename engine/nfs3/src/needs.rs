@@ -138,8 +138,7 @@ static NEEDS: [Need; 28] = [
         is_roots: false,
         attempt: |it| {
             let path = format!("/proc/self/fd/{}", it.as_raw_fd());
-            open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-                .map(drop)
+            open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map(drop)
         },
     },
     call("geteuid(2)", |_| match own_user().wrapping_neg() {
@@ -251,11 +250,16 @@ fn unless<T>(expected: Errno, outcome: rustix::io::Result<T>) -> rustix::io::Res
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use libc::c_long;
     use rpcrdma_tests::denied::Denied;
     use rpcrdma_tests::folder::Folder;
 
     use super::*;
+    use crate::export::{DataLimits, Export};
+    use crate::tests::not_as_root;
+    use crate::{Options, Squash};
 
     const CALLS: [(&str, c_long); 23] = [
         ("openat2", libc::SYS_openat2),
@@ -333,6 +337,27 @@ mod tests {
         let error = all_met(|| panic!("as if an attempt did")).expect_err("nothing is known");
         assert!(error.to_string().contains("has panicked"), "{error}");
         assert!(all_met(Vec::new).is_ok());
+    }
+
+    #[test]
+    fn a_directory_that_may_not_be_listed_says_nothing_of_proc() {
+        not_as_root(|| {
+            let folder = Folder::new();
+            let export = folder.join("export");
+            std::fs::create_dir(&export).expect("ours");
+            std::fs::set_permissions(&export, PermissionsExt::from_mode(0o300)).expect("ours");
+            check(&export).expect("the system has all");
+            let options = Options {
+                directory: export,
+                key: folder.join("key"),
+                squash: Squash::Root,
+                is_async: true,
+                workers: 1,
+            };
+            let limits = DataLimits { read_max: 4096, write_max: 4096, list_max: 4096 };
+            let refused = Export::open(&options, limits).expect_err("a search lists it");
+            assert!(refused.contains("export: the server must be able to list it"), "{refused}");
+        });
     }
 
     #[test]

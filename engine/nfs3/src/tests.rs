@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rpcrdma_engine::{Address, Config, Fabric, Provider, Shm, Tcp};
 use rpcrdma_tests::folder::Folder;
+use rustix::fs::Uid;
+use rustix::thread::set_thread_res_uid;
 
 use crate::export::{DataLimits, Export};
 use crate::{Options, Server, Squash, config};
@@ -105,6 +107,17 @@ impl Device for Tcp {
     }
 }
 
+/// Runs a test on a thread that is not root; the threads that it starts are not root either.
+pub fn not_as_root(test: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::spawn(|| {
+        if rustix::process::geteuid().is_root() {
+            set_thread_res_uid(None, Some(Uid::from_raw(1234)), None).expect("root may");
+        }
+        test();
+    });
+    thread.join().expect("the test passes");
+}
+
 /// A temporary directory with an export.
 pub struct Scratch(Folder);
 
@@ -127,8 +140,13 @@ impl Scratch {
 
     /// The export as a server opens it.
     pub fn opened(&self) -> Export {
+        self.opened_as(&self.options())
+    }
+
+    /// As [`Scratch::opened`], with these options.
+    pub fn opened_as(&self, options: &Options) -> Export {
         let limits = DataLimits { read_max: 1 << 20, write_max: 1 << 20, list_max: 1 << 16 };
-        Export::open(&self.options(), limits).expect("a directory")
+        Export::open(options, limits).expect("a directory")
     }
 
     /// The options that it is served with.

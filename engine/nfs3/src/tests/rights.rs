@@ -10,7 +10,7 @@ use rpcrdma_tests::nfs::Failure;
 use rustix::fs::{Mode, Uid};
 use rustix::thread::set_thread_res_uid;
 
-use super::{Client, Running, Scratch};
+use super::{Client, Running, Scratch, not_as_root};
 use crate::nodes::OpenFiles;
 
 fn make(
@@ -64,17 +64,6 @@ fn calls_are_executed_as_their_callers() {
     std::fs::set_permissions(nfs.export().join("own"), PermissionsExt::from_mode(0o000))
         .expect("ours");
     nfs.client.write(&own, 0, b"mine", stable_how::UNSTABLE).unwrap();
-}
-
-/// Runs a test on a thread that is not root; the threads that it starts are not root either.
-fn not_as_root(test: impl FnOnce() + Send + 'static) {
-    let thread = std::thread::spawn(|| {
-        if rustix::process::geteuid().is_root() {
-            set_thread_res_uid(None, Some(Uid::from_raw(1234)), None).expect("root may");
-        }
-        test();
-    });
-    thread.join().expect("the test passes");
 }
 
 #[test]
