@@ -188,20 +188,25 @@ impl Export {
     /// The way of a file, or of the entries of a directory, to stable storage. It is opened before
     /// a call changes anything, so that later only the storage itself can fail.
     ///
-    /// A symbolic link, a FIFO, a device or a socket cannot be opened to be synced, and syncing its
-    /// directory does not cover its attributes: the way is that of the file system.
+    /// A symbolic link, a FIFO, a device or a socket cannot be opened to be synced, nor can a
+    /// directory that the server may not list; and syncing its directory does not cover its
+    /// attributes: the way is that of the file system.
     ///
     /// # Errors
     /// If the file cannot be opened.
     pub fn storage<'a>(&'a self, node: &'a OpenFile) -> Result<Storage<'a>, Status> {
-        let way = match node.kind() {
-            _ if self.is_async => None,
-            FileType::RegularFile | FileType::Directory => {
-                Some(StorageWay::File(self.nodes.syncable(node)?))
-            }
-            _ => Some(StorageWay::FileSystem(self.nodes.syncable(self.nodes.root())?)),
-        };
+        let way = if self.is_async { None } else { Some(self.way(node)?) };
         Ok(Storage { export: self, node, way })
+    }
+
+    fn way<'a>(&'a self, node: &'a OpenFile) -> Result<StorageWay<'a>, Status> {
+        if matches!(node.kind(), FileType::RegularFile | FileType::Directory) {
+            match self.nodes.syncable(node) {
+                Err(Status::NFS3ERR_ACCES) => {}
+                opened => return opened.map(StorageWay::File),
+            }
+        }
+        self.nodes.syncable(self.nodes.root()).map(StorageWay::FileSystem)
     }
 
     /// Waits until the data and the attributes of an open file are on stable storage; `file` is its

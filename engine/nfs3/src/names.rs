@@ -460,11 +460,38 @@ pub const NAME_MAX: usize = 255;
 
 #[cfg(test)]
 mod tests {
-    use nfs3_types::nfs3::filename3;
+    use std::fs::{Permissions, metadata, set_permissions};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use nfs3_types::nfs3::{Nfs3Option, filename3};
     use nfs3_types::xdr_codec::Opaque;
+    use rpcrdma_tests::nfs::at;
 
     use super::*;
-    use crate::tests::Scratch;
+    use crate::Options;
+    use crate::tests::{Scratch, not_as_root};
+
+    #[test]
+    fn a_directory_that_the_server_may_not_list_has_attributes_and_names() {
+        not_as_root(|| {
+            let scratch = Scratch::new();
+            let export = scratch.opened_as(&Options { is_async: false, ..scratch.options() });
+            let (root, path) = (export.handle(export.nodes().root()), scratch.export().join("new"));
+            let time = nfstime3 { seconds: 1_000_000_000, nseconds: 0 };
+            let mtime = set_mtime::SET_TO_CLIENT_TIME(time);
+            let attributes = sattr3 { mode: Nfs3Option::Some(0o300), mtime, ..sattr3::default() };
+            let arguments = MKDIR3args { where_: at(&root, b"new"), attributes };
+            let made = mkdir(&export, &Identity::Server, &arguments).map_err(|it| it.0);
+            let new = made.expect("it is made").obj.unwrap();
+            let now = metadata(&path).expect("it is there");
+            assert_eq!((now.mode() & 0o7777, now.mtime()), (0o300, 1_000_000_000));
+            let arguments =
+                MKDIR3args { where_: at(&new, b"below"), attributes: sattr3::default() };
+            let made = mkdir(&export, &Identity::Server, &arguments).map_err(|it| it.0);
+            set_permissions(&path, Permissions::from_mode(0o700)).expect("ours");
+            assert!(made.is_ok() && path.join("below").exists());
+        });
+    }
 
     /// Waits until a thread has asked for locks so many times. Returns for which files: so long as
     /// the test has one of them, the thread waits.
