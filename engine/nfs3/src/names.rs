@@ -174,6 +174,7 @@ pub fn rename(
     let renamed = ordinary(old).and_then(|()| ordinary(new)).and_then(|()| {
         let storages = [export.storage(&from)?, export.storage(&to)?];
         let replaced = seen_at(&to, new);
+        let moving = export.nodes().moving();
         who.act(|| renameat(from.fd(), old, to.fd(), new).map_err(status))?;
         // A RENAME between two names of one file does nothing.
         let replaced_id = replaced.as_ref().map(Attributes::id);
@@ -182,7 +183,7 @@ pub fn rename(
                 export.nodes().forget(&replaced, &to, new);
             }
             let place = |directory, name| NameIn { directory, name };
-            export.nodes().moved(&moved, place(&from, old), place(&to, new));
+            moving.moved(&moved, place(&from, old), place(&to, new));
         }
         let count = if from.id() == to.id() { 1 } else { 2 };
         storages[..count].iter().try_for_each(Storage::persist)
@@ -239,8 +240,9 @@ pub fn link(
         fresh(name)?;
         let flags = AtFlags::SYMLINK_FOLLOW;
         // The link that is followed is that of the descriptor in /proc.
+        let moving = export.nodes().moving();
         who.act(|| linkat(CWD, node.path(), directory.fd(), name, flags).map_err(status))?;
-        export.nodes().note(node.id().inode, &directory, name);
+        moving.linked(&node, NameIn { directory: &directory, name });
         storage.persist().inspect_err(|_| {
             // The error is the answer, whether or not the link can be removed.
             let _ = take_away(export, who, &directory, name, AtFlags::empty());

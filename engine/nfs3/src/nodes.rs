@@ -62,6 +62,31 @@ impl NameIn<'_> {
     }
 }
 
+/// A call moves or links a file.
+#[derive(Debug)]
+pub struct Moving<'a> {
+    nodes: &'a OpenFiles,
+}
+
+impl Moving<'_> {
+    /// Records that a file, with these attributes, has got another name.
+    pub fn moved(self, file: &Attributes, from: NameIn<'_>, to: NameIn<'_>) {
+        let inode = file.id().inode;
+        lock(&self.nodes.tree).moved(inode, &from.place(), to.place(), file.kind());
+    }
+
+    /// Records that a file has one more name.
+    pub fn linked(self, file: &OpenFile, to: NameIn<'_>) {
+        self.nodes.note(file.id().inode, to.directory, to.name);
+    }
+}
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        lock(&self.nodes.tree).end_move();
+    }
+}
+
 impl OpenFiles {
     /// Opens the exported directory. Raises the limit of descriptors of the process.
     ///
@@ -253,10 +278,11 @@ impl OpenFiles {
         }
     }
 
-    /// Records that a file, with these attributes, has got another name.
-    pub fn moved(&self, file: &Attributes, from: NameIn<'_>, to: NameIn<'_>) {
-        let inode = file.id().inode;
-        lock(&self.tree).moved(inode, &from.place(), to.place(), file.kind());
+    /// Announces that a call moves or links a file: until that is recorded, the file may have a place
+    /// that a search has not seen.
+    pub fn moving(&self) -> Moving<'_> {
+        lock(&self.tree).begin_move();
+        Moving { nodes: self }
     }
 
     /// Records that a name was removed; `there` are the attributes of its file.

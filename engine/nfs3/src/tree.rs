@@ -23,6 +23,8 @@ pub struct Tree {
     others: HashMap<u64, BTreeSet<FilePlace>>,
     /// The number of other places.
     others_count: usize,
+    /// The calls that are moving or linking a file, and have not recorded it.
+    moving: usize,
     /// What was recorded since the current search began.
     newer: Option<Newer>,
 }
@@ -30,10 +32,15 @@ pub struct Tree {
 /// What was recorded since a search began: newer than what it finds.
 #[derive(Debug, Default)]
 struct Newer {
+    /// The files that have a place of this time.
     places: HashSet<u64>,
     /// Directories that were moved, perhaps from where the search has not been to where it was.
-    moved: Vec<u64>,
-    removed: HashSet<u64>,
+    moved: BTreeSet<u64>,
+    removed: BTreeSet<u64>,
+    /// The number of directories that were added to one of both.
+    changes: usize,
+    /// Whether something was forgotten.
+    has_lost: bool,
 }
 
 /// Paths from the root to a file, each short enough to be opened, and relative to the one before.
@@ -43,6 +50,8 @@ pub type Paths = Vec<Vec<u8>>;
 #[derive(Debug, Default)]
 pub struct SearchResult {
     tree: Tree,
+    /// The directories of which it has seen all names.
+    listed: HashSet<u64>,
     /// The file that is searched for: its place is always recorded.
     wanted: u64,
     has_left_out: bool,
@@ -54,6 +63,10 @@ impl Tree {
         if self.len() >= PLACES_MAX && self.places.get(&inode) != Some(&place) {
             // A search finds them again when they are needed.
             (self.places, self.others, self.others_count) = Default::default();
+            if let Some(newer) = &mut self.newer {
+                newer.places.clear();
+                newer.has_lost = true;
+            }
         }
         self.forget_other(inode, &place);
         if let Some(before) = self.places.insert(inode, place.clone())
@@ -73,15 +86,29 @@ impl Tree {
         self.forget(inode, from);
         if let Some(newer) = &mut self.newer
             && kind == FileType::Directory
+            && newer.moved.insert(inode)
         {
-            newer.moved.push(inode);
+            newer.count();
         }
+    }
+
+    /// A call begins to move or link a file.
+    pub fn begin_move(&mut self) {
+        self.moving += 1;
+    }
+
+    /// It has recorded the new place, or has failed.
+    pub fn end_move(&mut self) {
+        self.moving -= 1;
     }
 
     /// Records that a directory was removed.
     pub fn directory_removed(&mut self, inode: u64) {
         if let Some(newer) = &mut self.newer {
-            newer.removed.insert(inode);
+            newer.moved.remove(&inode);
+            if newer.removed.insert(inode) {
+                newer.count();
+            }
         }
     }
 
@@ -90,9 +117,20 @@ impl Tree {
         self.newer.as_ref().is_some_and(|newer| newer.removed.contains(&inode))
     }
 
-    /// Takes a directory that was moved since the current search began.
-    pub fn take_moved(&mut self) -> Option<u64> {
-        self.newer.as_mut()?.moved.pop()
+    /// Takes a directory that was moved since the current search began and that the search has not
+    /// found. One that was not seen before it was moved has perhaps not been seen afterwards.
+    pub fn take_moved(&mut self, found: &SearchResult) -> Option<(u64, FilePlace)> {
+        let newer = self.newer.as_mut()?;
+        while let Some(moved) = newer.moved.pop_first() {
+            if found.has_directory(moved) {
+                continue;
+            }
+            match self.places.get(&moved) {
+                Some(place) => return Some((moved, place.clone())),
+                None => newer.has_lost = true,
+            }
+        }
+        None
     }
 
     /// Removes a place; other places of the file are kept.
@@ -105,7 +143,12 @@ impl Tree {
                 self.forget_other(inode, &other);
                 self.places.insert(inode, other);
             }
-            None => drop(self.places.remove(&inode)),
+            None => {
+                self.places.remove(&inode);
+                if let Some(newer) = &mut self.newer {
+                    newer.places.remove(&inode);
+                }
+            }
         }
     }
 
@@ -169,19 +212,43 @@ impl Tree {
         SearchResult { wanted, ..SearchResult::default() }
     }
 
-    /// Merges the result of a search. Places recorded during the search are newer than the result,
-    /// those recorded before it are older.
-    pub fn end_search(&mut self, found: SearchResult) {
-        let newer = self.newer.take().unwrap_or_default().places;
-        self.places.retain(|inode, _| newer.contains(inode));
-        self.others.retain(|inode, _| newer.contains(inode));
+    /// Merges the result of a search. Places recorded during the search are newer than the result.
+    /// Those recorded before it are older: they are kept in directories that it has not listed.
+    /// Returns whether it may have missed what calls have moved meanwhile.
+    pub fn end_search(&mut self, found: SearchResult) -> bool {
+        let newer = self.newer.take().unwrap_or_default();
+        let has_missed = self.moving > 0
+            || newer.has_lost
+            || newer.moved.iter().any(|moved| !found.has_directory(*moved));
+        let is_older = |inode: &u64| !newer.places.contains(inode);
+        let older = each(
+            self.places.extract_if(|inode, _| is_older(inode)),
+            self.others.extract_if(|inode, _| is_older(inode)),
+        );
+        let is_kept = |(_, place): &(u64, FilePlace)| !found.listed.contains(&place.parent);
+        let older: Vec<_> = older.filter(is_kept).collect();
         self.others_count = self.others.values().map(BTreeSet::len).sum();
-        let Tree { places, others, .. } = found.tree;
-        let others = others
-            .into_iter()
-            .flat_map(|(inode, places)| places.into_iter().map(move |place| (inode, place)));
-        for (inode, place) in places.into_iter().chain(others) {
+        for (inode, place) in each(found.tree.places, found.tree.others) {
             self.add(inode, place);
+        }
+        for (inode, place) in older {
+            if self.len() < PLACES_MAX {
+                self.add(inode, place);
+            }
+        }
+        has_missed
+    }
+}
+
+impl Newer {
+    /// Counts a change of a directory. Too many are forgotten: a client that makes and moves one
+    /// directory after the other does not prolong the search without end.
+    fn count(&mut self) {
+        self.changes += 1;
+        if self.changes > CHANGES_MAX {
+            self.moved.clear();
+            self.removed.clear();
+            self.has_lost = true;
         }
     }
 }
@@ -190,6 +257,11 @@ impl SearchResult {
     /// Records a directory. There is no limit for directories: the paths to files need them.
     pub fn directory(&mut self, inode: u64, place: FilePlace) {
         self.tree.places.insert(inode, place);
+    }
+
+    /// Records that all names of a directory were seen.
+    pub fn listed(&mut self, inode: u64) {
+        self.listed.insert(inode);
     }
 
     /// Records another file, if there is room.
@@ -210,6 +282,16 @@ impl SearchResult {
     pub fn has_directory(&self, inode: u64) -> bool {
         self.tree.places.contains_key(&inode)
     }
+}
+
+/// All places, the other ones last.
+fn each(
+    places: impl IntoIterator<Item = (u64, FilePlace)>,
+    others: impl IntoIterator<Item = (u64, BTreeSet<FilePlace>)>,
+) -> impl Iterator<Item = (u64, FilePlace)> {
+    let others = others.into_iter();
+    let others = others.flat_map(|(inode, places)| places.into_iter().map(move |it| (inode, it)));
+    places.into_iter().chain(others)
 }
 
 fn paths<'a>(inode: u64, root: u64, place: impl Fn(u64) -> Option<&'a FilePlace>) -> Option<Paths> {
@@ -239,6 +321,8 @@ fn paths<'a>(inode: u64, root: u64, place: impl Fn(u64) -> Option<&'a FilePlace>
 
 /// The maximum number of recorded places.
 const PLACES_MAX: usize = 1 << 20;
+/// The maximum number of directories that are moved or removed during a search, and recorded.
+const CHANGES_MAX: usize = 64 << 10;
 /// The maximum depth of a file.
 const DEPTH_MAX: usize = 4096;
 /// Bytes of a path; the kernel accepts 4096 with the terminating zero.
@@ -294,14 +378,50 @@ mod tests {
         found.file(4, place(1, "before"));
         tree.note(4, place(1, "meanwhile"));
         found.file(2, place(1, "now"));
-        tree.end_search(found);
-        assert_eq!(tree.place(4), Some(&place(1, "meanwhile")));
+        found.listed(1);
+        assert!(!tree.end_search(found));
+        assert_eq!((tree.place(4), tree.len()), (Some(&place(1, "meanwhile")), 3));
         assert_eq!(tree.place(2), Some(&place(1, "now")));
         assert_eq!(tree.place(3), None, "it was not found");
         let mut found = tree.begin_search(4);
         found.file(4, place(1, "later"));
+        found.listed(1);
         tree.end_search(found);
-        assert_eq!(tree.place(4), Some(&place(1, "later")), "of the search before");
+        assert_eq!(
+            (tree.place(4), tree.len()),
+            (Some(&place(1, "later")), 1),
+            "of the search before"
+        );
+    }
+
+    #[test]
+    fn places_in_a_directory_that_was_not_listed_are_kept_behind_those_that_were_found() {
+        let mut tree = Tree::default();
+        for (inode, parent) in [(3, 2), (4, 1), (4, 2), (5, 2), (6, 1)] {
+            tree.note(inode, place(parent, "older"));
+        }
+        let mut found = tree.begin_search(3);
+        found.directory(2, place(1, "unread"));
+        found.file(4, place(1, "now"));
+        tree.note(5, place(1, "meanwhile"));
+        found.listed(1);
+        tree.end_search(found);
+        assert_eq!(tree.place(3), Some(&place(2, "older")));
+        let mut places = |inode| {
+            let first = tree.place(inode).cloned().expect("it has one");
+            tree.forget(inode, &first);
+            [Some(first), tree.place(inode).cloned()]
+        };
+        assert_eq!(places(4), [Some(place(1, "now")), Some(place(2, "older"))]);
+        assert_eq!(places(5), [Some(place(1, "meanwhile")), Some(place(2, "older"))]);
+        assert_eq!(tree.place(6), None);
+        // There is room for so many.
+        let mut found = tree.begin_search(3);
+        for inode in 0..PLACES_MAX as u64 {
+            found.file(inode + 10, place(1, ""));
+        }
+        tree.end_search(found);
+        assert_eq!((tree.place(3), tree.len()), (None, PLACES_MAX));
     }
 
     #[test]
@@ -344,13 +464,98 @@ mod tests {
         tree.moved(2, &place(1, "a"), place(1, "c"), FileType::Directory);
         tree.moved(4, &place(1, "x"), place(1, "y"), FileType::RegularFile);
         assert_eq!(path(&tree, &found), Some(vec![b"c/b".to_vec()]));
-        assert_eq!((tree.take_moved(), tree.take_moved()), (Some(2), None));
-        assert!(found.has_directory(2) && !found.has_directory(4));
+        assert_eq!(tree.take_moved(&found), None, "it has found the directory");
+        tree.moved(5, &place(1, "x"), place(1, "z"), FileType::Directory);
+        assert_eq!(tree.take_moved(&found), Some((5, place(1, "z"))));
+        assert_eq!(tree.take_moved(&found), None);
         tree.directory_removed(3);
         assert!(tree.was_removed(3) && !tree.was_removed(2));
         tree.note(3, place(1, "another with its number"));
         assert!(!tree.was_removed(3));
         assert_eq!(tree.paths_of_search(&found, 1, 1), Some(Vec::new()), "the root");
+    }
+
+    /// The tree during a search, after so many moves of the directory that `which` names.
+    fn moved(count: usize, which: impl Fn(usize) -> u64) -> (Tree, SearchResult) {
+        let mut tree = Tree::default();
+        let found = tree.begin_search(9);
+        for number in 0..count {
+            let inode = which(number);
+            tree.moved(inode, &place(1, "a"), place(1, "b"), FileType::Directory);
+        }
+        (tree, found)
+    }
+
+    #[test]
+    fn a_directory_that_is_moved_to_and_fro_is_recorded_once() {
+        let (mut tree, mut found) = moved(CHANGES_MAX + 1, |_| 2);
+        assert_eq!(tree.take_moved(&found).map(|it| it.0), Some(2));
+        assert_eq!(tree.take_moved(&found), None);
+        found.directory(2, place(1, "b"));
+        tree.moved(2, &place(1, "b"), place(1, "a"), FileType::Directory);
+        assert!(!tree.end_search(found));
+    }
+
+    #[test]
+    fn a_directory_that_was_moved_and_removed_is_not_missed() {
+        let (mut tree, found) = moved(2, |number| number as u64 + 10);
+        tree.forget(10, &place(1, "b"));
+        tree.directory_removed(10);
+        assert_eq!(tree.take_moved(&found), Some((11, place(1, "b"))));
+        assert_eq!(tree.take_moved(&found), None);
+        assert!(!tree.end_search(found));
+    }
+
+    #[test]
+    fn a_search_ends_however_many_directories_are_moved_and_may_have_missed_some() {
+        for (count, more) in [(CHANGES_MAX, false), (CHANGES_MAX + 1, true)] {
+            let (mut tree, found) = moved(0, |_| 0);
+            for inode in 10..count as u64 + 10 {
+                tree.moved(inode, &place(1, "a"), place(1, "b"), FileType::Directory);
+                let is_last = more && inode == count as u64 + 9;
+                assert_eq!(tree.take_moved(&found).is_none(), is_last);
+            }
+            assert_eq!(tree.end_search(found), more);
+            // They are removed.
+            let (mut tree, found) = moved(0, |_| 0);
+            (10..count as u64 + 10).for_each(|inode| tree.directory_removed(inode));
+            assert_eq!(tree.was_removed(10), !more);
+            assert_eq!(tree.end_search(found), more);
+        }
+    }
+
+    #[test]
+    fn a_search_may_have_missed_what_is_moved_at_its_end_or_was_forgotten() {
+        let (mut tree, found) = moved(0, |_| 0);
+        tree.begin_move();
+        assert!(tree.end_search(found));
+        let found = tree.begin_search(9);
+        tree.end_move();
+        assert!(!tree.end_search(found));
+        // A directory that was not listed.
+        let (mut tree, found) = moved(1, |_| 2);
+        assert!(tree.end_search(found));
+        // Its place is forgotten.
+        let (mut tree, found) = moved(1, |_| 2);
+        tree.forget(2, &place(1, "b"));
+        assert_eq!(tree.take_moved(&found), None);
+        assert!(tree.end_search(found));
+        // So are all.
+        let (mut tree, found) = moved(0, |_| 0);
+        tree.others_count = PLACES_MAX;
+        tree.note(2, place(1, "one more"));
+        assert!(tree.end_search(found));
+    }
+
+    #[test]
+    fn files_that_are_made_and_removed_during_a_search_take_no_room() {
+        let (mut tree, found) = moved(0, |_| 0);
+        for inode in 10..20 {
+            tree.note(inode, place(1, "a"));
+            tree.forget(inode, &place(1, "a"));
+        }
+        assert!(tree.newer.as_ref().is_some_and(|newer| newer.places.is_empty()));
+        tree.end_search(found);
     }
 
     #[test]

@@ -5,8 +5,10 @@
 //!     ▲                          └─ gone, and not removed by a call: it may have been moved
 //!     └── directories that a RENAME has moved meanwhile
 //! ```
-//! Calls and programs change the tree meanwhile. A search that may have missed a directory says so:
-//! a file that it did not find may be there, and `NFS3ERR_STALE` is final for a client.
+//! Calls and programs change the tree meanwhile. A search that may have missed what a call has moved
+//! says so, and one that finds a directory gone: a file that it did not find may be there, and
+//! `NFS3ERR_STALE` is final for a client. What a program moves to a directory that was listed, out
+//! of one that was not, is missed.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -34,8 +36,9 @@ impl OpenFiles {
     /// Searches every directory of the export, and records every name.
     ///
     /// # Errors
-    /// `NFS3ERR_JUKEBOX` if a directory may have been missed, `NFS3ERR_IO` if one could not be
-    /// read: what was not found may be there. All others were searched.
+    /// `NFS3ERR_JUKEBOX` if a directory, or what a call has moved, may have been missed,
+    /// `NFS3ERR_IO` if a directory could not be read: what was not found may be there. All others
+    /// were searched.
     pub(super) fn search(&self, wanted: FileId) -> Result<(), Status> {
         let began = Instant::now();
         let mut searching = Searching {
@@ -48,8 +51,11 @@ impl OpenFiles {
             outcome = outcome.and(self.list(directory, &mut searching));
         }
         let found = searching.found;
-        let is_whole = found.is_whole() && outcome.is_ok();
-        lock(&self.tree).end_search(found);
+        let (has_room, has_missed) = (found.is_whole(), lock(&self.tree).end_search(found));
+        if has_missed {
+            outcome = outcome.and(Err(Status::NFS3ERR_JUKEBOX));
+        }
+        let is_whole = has_room && outcome.is_ok();
         lock(&self.searches).end(Search { began, ended: Instant::now(), is_whole });
         outcome
     }
@@ -57,11 +63,8 @@ impl OpenFiles {
     fn next_directory(&self, searching: &mut Searching) -> Option<u64> {
         let Searching { found, waiting, .. } = searching;
         waiting.pop().or_else(|| {
-            let mut tree = lock(&self.tree);
-            // One that was not seen before it was moved has perhaps not been seen afterwards.
-            let moved =
-                std::iter::from_fn(|| tree.take_moved()).find(|it| !found.has_directory(*it))?;
-            found.directory(moved, tree.place(moved)?.clone());
+            let (moved, place) = lock(&self.tree).take_moved(found)?;
+            found.directory(moved, place);
             Some(moved)
         })
     }
@@ -109,6 +112,7 @@ impl OpenFiles {
                 found.file(entry.ino(), place);
             }
         }
+        found.listed(directory);
         Ok(())
     }
 
@@ -155,13 +159,13 @@ const LIST_LEN: usize = 64 << 10;
 mod tests {
     use std::cell::RefCell;
     use std::fs;
-    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::path::PathBuf;
     use std::rc::Rc;
 
     use super::*;
     use crate::nodes::NameIn;
-    use crate::tests::Scratch;
+    use crate::tests::{Scratch, not_as_root};
 
     /// A step of a search, for the directory with this inode number.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -240,28 +244,29 @@ mod tests {
             self.nodes.find(id).map(|node| node.id())
         }
 
-        /// A change that a call makes: a RENAME of `name` in a directory to `moved` in the root, or
-        /// its removal.
+        /// A change that a call makes of `name` in a directory.
         fn call(&self, call: Call, directory: &str, name: &'static str) -> impl FnOnce() + 'static {
             let nodes = self.nodes.clone();
-            let (from, to) = (self.path(directory), self.path("moved"));
+            let (from, above) = (self.path(directory), self.path(""));
             let directory = directory.to_owned();
             move || {
                 let root = nodes.root().clone();
-                let above = match &directory[..] {
+                let directory = match &directory[..] {
                     "" => root.clone(),
                     below => nodes.look_up(&root, below.as_bytes()).expect("it is there"),
                 };
-                let there = above.attributes_of(name.as_bytes()).expect("it is there");
-                let old = NameIn { directory: &above, name: name.as_bytes() };
+                let there = directory.attributes_of(name.as_bytes()).expect("it is there");
+                let old = NameIn { directory: &directory, name: name.as_bytes() };
                 match call {
-                    Call::Rename => {
-                        fs::rename(from.join(name), to).expect("ours");
-                        nodes.moved(&there, old, NameIn { directory: &root, name: b"moved" });
+                    Call::Rename { to } => {
+                        let moving = nodes.moving();
+                        fs::rename(from.join(name), above.join(to)).expect("ours");
+                        let to = NameIn { directory: &root, name: to.as_bytes() };
+                        moving.moved(&there, old, to);
                     }
                     Call::Remove => {
                         fs::remove_dir(from.join(name)).expect("ours");
-                        nodes.forget(&there, &above, name.as_bytes());
+                        nodes.forget(&there, &directory, name.as_bytes());
                     }
                 }
             }
@@ -274,7 +279,10 @@ mod tests {
 
     #[derive(Clone, Copy)]
     enum Call {
-        Rename,
+        /// To this name in the root.
+        Rename {
+            to: &'static str,
+        },
         Remove,
     }
 
@@ -324,13 +332,81 @@ mod tests {
             for step in [Step::Opening, Step::Opened] {
                 let it = Tested::new();
                 let (id, a) = (it.id("a/below/file"), it.inode("a"));
-                let rename = it.call(Call::Rename, directory, name);
+                let rename = it.call(Call::Rename { to: "moved" }, directory, name);
                 assert_eq!(it.find_while(id, step(a), done(rename)), Ok(id), "{directory}/{name}");
                 assert!(it.was_whole() && it.path("moved").exists());
                 let other = it.id("b/below/file");
                 assert_eq!(it.nodes.find(other).map(|node| node.id()), Ok(other));
             }
         }
+    }
+
+    #[test]
+    fn a_moved_directory_is_searched_beside_one_that_was_removed_afterwards() {
+        let it = Tested::new();
+        fs::create_dir(it.path("a/other")).expect("ours");
+        let (id, a) = (it.id("a/below/file"), it.inode("a"));
+        let changes = [
+            it.call(Call::Rename { to: "moved" }, "a", "below"),
+            it.call(Call::Rename { to: "removed" }, "a", "other"),
+            it.call(Call::Remove, "", "removed"),
+        ];
+        let change = move || changes.into_iter().for_each(|change| change());
+        assert_eq!(it.find_while(id, Step::Opening(a), done(change)), Ok(id));
+        assert!(it.was_whole() && !it.path("removed").exists());
+    }
+
+    #[test]
+    fn a_file_that_a_call_is_moving_when_the_search_ends_may_be_there() {
+        let it = Tested::new();
+        let (id, a) = (it.id("a/below/file"), it.inode("a"));
+        let moving = it.nodes.clone();
+        let (from, to) = (it.path("a/below"), it.path("moved"));
+        let rename = move || {
+            // As if the thread had not come to record it.
+            std::mem::forget(moving.moving());
+            fs::rename(from, to).expect("ours");
+        };
+        assert_eq!(it.find_while(id, Step::Opening(a), done(rename)), LATER);
+        assert!(!it.was_whole());
+        lock(&it.nodes.tree).end_move();
+        assert_eq!(it.find_later(id), Ok(id));
+        assert!(it.was_whole());
+    }
+
+    #[test]
+    fn a_file_in_a_directory_that_a_search_cannot_list_keeps_its_place() {
+        let looked_up = |it: &Tested| {
+            let mut node = it.nodes.root().clone();
+            for name in ["a", "below", "file"] {
+                node = it.nodes.look_up(&node, name.as_bytes()).expect("it is there");
+            }
+            while it.nodes.give_back() {}
+            node.id()
+        };
+        let is_known = |it: &Tested, id| {
+            lock(&it.nodes.searches).last = None;
+            let found = it.nodes.find(id).map(|node| node.id());
+            found == Ok(id) && lock(&it.nodes.searches).last.is_none()
+        };
+        let steps: [fn(u64) -> Step; 2] = [Step::Opening, Step::Opened];
+        for (damaged, step) in ["a", "a/below"].into_iter().zip(steps) {
+            let it = Tested::new();
+            let (id, step) = (looked_up(&it), step(it.inode(damaged)));
+            let failed = it.find_while(GONE, step, || Err(Errno::IO));
+            assert_eq!(failed, Err(Status::NFS3ERR_IO));
+            assert!(is_known(&it, id), "{damaged}");
+        }
+        not_as_root(move || {
+            let it = Tested::new();
+            let id = looked_up(&it);
+            let mode =
+                |mode| fs::set_permissions(it.path("a/below"), fs::Permissions::from_mode(mode));
+            mode(0o300).expect("ours");
+            assert_eq!(it.nodes.find(GONE).map(|node| node.id()), STALE);
+            assert!(is_known(&it, id));
+            mode(0o700).expect("ours");
+        });
     }
 
     #[test]
