@@ -37,8 +37,9 @@ pub enum SessionEvent {
     },
     /// A connection was not made, and no later attempt can succeed without a change of the program
     /// or of a configuration: this address is not tried again, unless another attempt, which is
-    /// under way, connects to it. A session whose addresses are all given up ends its calls with
-    /// [`SessionError::NoConnection`](super::SessionError).
+    /// under way, connects to it; one that fails is not reported. A session whose addresses are all
+    /// given up ends its calls with [`SessionError::NoConnection`](super::SessionError), and the
+    /// reason of the last one.
     GivenUp {
         /// Where to.
         address: Address,

@@ -39,8 +39,18 @@ struct Target {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Failed {
     pub address: Address,
-    /// Nanoseconds until the next attempt; `None` if its address is given up.
-    pub again_in: Option<u64>,
+    pub next: Next,
+}
+
+/// What follows a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// The next attempt, in so many nanoseconds.
+    Again(u64),
+    /// Its address is given up.
+    GivenUp,
+    /// Its address was given up before: its reason is that of the failure before.
+    Nothing,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -164,14 +174,20 @@ impl Lines {
     /// A connection could not be tried, or was not made. If the reason lasts, its address is given
     /// up, unless another connection has been made to it.
     pub fn failed(&mut self, at: usize, is_transient: bool, now: u64) -> Failed {
-        let Lines { targets, lines, backoff, .. } = self;
+        let Lines { targets, lines, .. } = self;
         let of = lines[at].address;
         let is_connected =
             |line: &Line| matches!(line.state, LineState::Up { .. }) && line.address == of;
-        let is_given_up = !is_transient && !lines.iter().any(is_connected);
-        targets[of].is_given_up |= is_given_up;
-        let is_lost = is_given_up || targets[of].has_refused;
-        let (address, line) = (targets[of].address, &mut lines[at]);
+        let was_usable = targets[of].is_usable();
+        targets[of].is_given_up |= !is_transient && !lines.iter().any(is_connected);
+        self.go_on(at, was_usable, now)
+    }
+
+    /// Goes on with the next address. `was_usable` says of that which has failed what it was before.
+    fn go_on(&mut self, at: usize, was_usable: bool, now: u64) -> Failed {
+        let Lines { targets, lines, backoff, .. } = self;
+        let of = lines[at].address;
+        let (target, line) = (targets[of], &mut lines[at]);
         let delay = match usable(targets, of + 1) {
             Some(next) => {
                 (line.address, line.state) = (next, LineState::Down { again_at: now });
@@ -182,7 +198,12 @@ impl Lines {
                 line.wait(backoff, now)
             }
         };
-        Failed { address, again_in: (!is_lost).then_some(delay) }
+        let next = match (was_usable, target.is_usable()) {
+            (_, true) => Next::Again(delay),
+            (true, false) => Next::GivenUp,
+            (false, false) => Next::Nothing,
+        };
+        Failed { address: target.address, next }
     }
 
     /// A connection has ended, perhaps because its server has refused the only version of this side.
@@ -194,16 +215,18 @@ impl Lines {
         let Lines { targets, lines, backoff, up } = self;
         let line = &mut lines[at];
         *up -= 1;
-        targets[line.address].has_refused |= has_refused;
+        let target = &mut targets[line.address];
+        let was_usable = target.is_usable();
+        target.has_refused |= has_refused;
         if let LineState::Up { since, .. } = line.state
             && (has_refused || now.saturating_sub(since) <= line.delay)
         {
             // A server that accepts connections and ends them is as good as none.
-            return Some(self.failed(at, true, now));
+            return Some(self.go_on(at, was_usable, now));
         }
-        line.rounds = 0;
-        let address = targets[core::mem::take(&mut line.address)].address;
-        Some(Failed { address, again_in: Some(line.wait(backoff, now)) })
+        let address = target.address;
+        (line.rounds, line.address) = (0, 0);
+        Some(Failed { address, next: Next::Again(line.wait(backoff, now)) })
     }
 
     fn attempt(&self, id: ConnectId) -> Option<usize> {
@@ -265,7 +288,7 @@ mod tests {
             assert_eq!(lines.due(u64::MAX), None, "it is under way");
             let failed = lines.on_refused(ConnectId(u64::from(port)), true, 0).expect("ours");
             assert_eq!(failed.address, address(port));
-            assert_eq!(failed.again_in == Some(0), port < 2, "{failed:?}");
+            assert_eq!(failed.next == Next::Again(0), port < 2, "{failed:?}");
         }
         assert_eq!(lines.due(0), None);
         assert_eq!(lines.due(lines.next_due()).expect("due").1, address(0));
@@ -320,16 +343,17 @@ mod tests {
     fn an_address_on_which_no_attempt_can_succeed_is_tried_once() {
         let mut lines = lines(2, 1);
         let (line, to) = lines.due(0).expect("it is due");
-        let failed = Failed { address: address(0), again_in: None };
+        let failed = Failed { address: address(0), next: Next::GivenUp };
         assert_eq!((to, lines.failed(line, false, 0)), (address(0), failed));
         for now in [0, 10_000, 20_000] {
             let (line, to) = lines.due(now).expect("it is due");
             assert_eq!(to, address(1));
-            assert!(lines.failed(line, true, now).again_in.is_some_and(|delay| delay > 0));
+            let next = lines.failed(line, true, now).next;
+            assert!(matches!(next, Next::Again(1..)), "{next:?}");
         }
         let (line, _) = lines.due(30_000).expect("it is due");
         assert!(!lines.are_over());
-        assert_eq!(lines.failed(line, false, 30_000).again_in, None);
+        assert_eq!(lines.failed(line, false, 30_000).next, Next::GivenUp);
         assert!(lines.are_over());
         assert_eq!((lines.due(u64::MAX), lines.next_due()), (None, u64::MAX));
     }
@@ -352,7 +376,7 @@ mod tests {
         lines.connecting(1, ConnectId(2));
         lines.on_connect(ConnectId(1), peer(0), 0).expect("ours");
         let failed = lines.on_refused(ConnectId(2), false, 0).expect("ours");
-        assert!(failed.again_in.is_some());
+        assert!(matches!(failed.next, Next::Again(_)));
         lines.on_close(peer(0), false, 10_000).expect("ours");
         assert!(!lines.are_over() && lines.due(u64::MAX).is_some());
     }

@@ -7,7 +7,7 @@ use rpcrdma_provider::SetupError;
 
 use super::calls::Calls;
 use super::events::SessionEvent;
-use super::lines::{Failed, Lines};
+use super::lines::{Failed, Lines, Next};
 use super::outage::Outage;
 use super::outcome::SessionCompletion;
 use crate::message::owned_call::OwnedCall;
@@ -68,16 +68,20 @@ impl SessionState {
 
     /// A connection was not made, or could not be tried.
     #[cold]
-    pub fn on_failure(&mut self, Failed { address, again_in }: Failed, why: SetupError) {
+    pub fn on_failure(&mut self, Failed { address, next }: Failed, why: SetupError) {
         let reason = why.as_connect_error();
-        self.outage = Some(Outage::NotConnected(reason));
-        let event = match again_in.map(Duration::from_nanos) {
-            Some(again_in) => SessionEvent::NotConnected { address, why, again_in },
-            None => {
+        let event = match next {
+            Next::Again(delay) => {
+                let again_in = Duration::from_nanos(delay);
+                SessionEvent::NotConnected { address, why, again_in }
+            }
+            Next::GivenUp => {
                 self.given_up = Some(reason);
                 SessionEvent::GivenUp { address, why }
             }
+            Next::Nothing => return,
         };
+        self.outage = Some(Outage::NotConnected(reason));
         self.tell(event);
     }
 
@@ -89,3 +93,116 @@ impl SessionState {
 
 /// Events that are kept.
 pub(super) const EVENTS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use rpcrdma_proto::Fatal;
+    use rpcrdma_provider::Address;
+
+    use super::*;
+    use crate::api::handler::Handler;
+    use crate::error::CloseReason;
+    use crate::session::backoff::Backoff;
+    use crate::session::handler::SessionHandler;
+
+    /// Two connections to one address, whose server has not the only version of this side.
+    struct Two(SessionState);
+
+    const REFUSED: ConnectError = ConnectError::Version { low: 2, high: 2 };
+
+    impl Two {
+        fn connecting() -> Two {
+            let at: Address = "127.0.0.1:2049".parse().expect("an address");
+            let second = Duration::from_secs(1);
+            let mut lines = Lines::new([at], 2, Backoff::new(second, second, 7));
+            (0..2).for_each(|line| lines.connecting(line, ConnectId(line as u64)));
+            Two(SessionState {
+                lines,
+                calls: Calls::new(0, 0, 0),
+                draft: OwnedCall::new(),
+                events: VecDeque::new(),
+                due: 0,
+                rest_until: 0,
+                is_closed: false,
+                outage: None,
+                given_up: None,
+                only: None,
+                keeps_sinks: false,
+                has_one_version: true,
+            })
+        }
+
+        fn peer(line: u32) -> ConnectionId {
+            ConnectionId { index: line, generation: 0 }
+        }
+
+        fn connect(&mut self, line: u32) {
+            let id = ConnectId(line.into());
+            self.0.lines.on_connect(id, Two::peer(line), 0).expect("it connects");
+        }
+
+        fn fail(&mut self, line: u32, why: ConnectError) {
+            self.0.on_refused(ConnectId(line.into()), why, 0);
+        }
+
+        /// The server refuses the first message of this connection.
+        fn refuse(&mut self, line: u32) {
+            let why = CloseReason::Protocol(Fatal::VersionRefused { low: 2, high: 2 });
+            let done = &mut |_: SessionCompletion<'_, '_>| ();
+            let mut handler = SessionHandler { state: &mut self.0, now: 0, done };
+            handler.on_close(Two::peer(line), why);
+        }
+
+        /// Why its address was given up, each time, and why it is over.
+        fn end(self) -> (Vec<ConnectError>, Option<ConnectError>) {
+            let given_up = self.0.events.iter().filter_map(|event| match event {
+                SessionEvent::GivenUp { why, .. } => Some(why.as_connect_error()),
+                _ => None,
+            });
+            (given_up.collect(), self.0.is_over())
+        }
+    }
+
+    #[test]
+    fn an_attempt_that_fails_behind_a_refusal_gives_no_reason() {
+        for why in [ConnectError::NoListener, ConnectError::NoRoute, ConnectError::Stopped] {
+            let mut two = Two::connecting();
+            two.connect(0);
+            two.refuse(0);
+            two.fail(1, why);
+            assert_eq!(two.end(), (vec![REFUSED], Some(REFUSED)), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_behind_an_attempt_that_fails_gives_the_reason() {
+        let mut two = Two::connecting();
+        two.connect(0);
+        two.fail(1, ConnectError::NoListener);
+        assert_eq!(two.0.is_over(), None);
+        two.refuse(0);
+        assert_eq!(two.end(), (vec![REFUSED], Some(REFUSED)));
+    }
+
+    #[test]
+    fn an_address_that_refuses_two_connections_is_given_up_once() {
+        let mut two = Two::connecting();
+        (0..2).for_each(|line| two.connect(line));
+        two.refuse(0);
+        assert_eq!(two.0.is_over(), None, "one is up");
+        two.refuse(1);
+        assert_eq!(two.end(), (vec![REFUSED], Some(REFUSED)));
+    }
+
+    /// A reason that passes does not become that of an end that lasts.
+    #[test]
+    fn an_attempt_that_fails_at_an_address_that_was_given_up_gives_no_reason() {
+        let mut two = Two::connecting();
+        two.fail(0, ConnectError::Stopped);
+        two.fail(1, ConnectError::NoListener);
+        let stopped = ConnectError::Stopped;
+        let outage = Some(Outage::NotConnected(stopped));
+        assert_eq!((two.0.events.len(), two.0.outage), (1, outage));
+        assert_eq!(two.end(), (vec![stopped], Some(stopped)));
+    }
+}
