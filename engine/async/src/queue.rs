@@ -47,8 +47,12 @@ impl<T: Entry> Queue<T> {
         Queue { entries: VecDeque::new(), earliest: u64::MAX }
     }
 
-    /// Adds an entry behind all others.
+    /// Adds an entry behind all others, unless its future was dropped: before it was here, nothing
+    /// was found to cancel.
     pub fn push(&mut self, entry: T) {
+        if entry.is_cancelled() {
+            return;
+        }
         self.earliest = self.earliest.min(entry.until());
         self.entries.push_back(entry);
     }

@@ -113,6 +113,29 @@ fn a_dropped_future_gives_up_the_place_that_it_waits_for() {
 }
 
 #[test]
+fn a_call_that_is_dropped_before_the_thread_takes_it_keeps_no_place() {
+    let mut town = Town::without_server(2, 0);
+    let mut first = town.call(Ask::Number.write(0));
+    assert!(ended(&mut first).is_none());
+    (0..100).for_each(|_| town.step());
+    let mut call = Ask::Number.write(1);
+    call.place(town.buffer());
+    let mut dropped = town.call(call);
+    assert!(ended(&mut dropped).is_none());
+    assert_eq!(town.poller.desk.queued(), 2);
+    // The thread looks for what is cancelled before it takes the call.
+    drop(dropped);
+    town.step();
+    assert_eq!(town.poller.desk.queued(), 1);
+    assert!(ended(&mut first).is_none(), "it waits on");
+    let mut second = town.call(Ask::Number.write(2));
+    assert!(ended(&mut second).is_none());
+    assert_eq!(town.poller.desk.queued(), 2, "it has the place");
+    drop((first, second));
+    town.check_nothing_is_lost();
+}
+
+#[test]
 fn a_call_that_waits_for_a_place_ends_with_the_client() {
     let (mut town, first) = full();
     let mut calls: Vec<_> = (1..3).map(|at| town.call(Ask::Number.write(at))).collect();
