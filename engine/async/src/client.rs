@@ -35,7 +35,8 @@ struct Owner {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AsyncOptions {
     /// Calls that are queued in front of the session, in order; 1024 by default. The future of a
-    /// further call waits for a place. What the session keeps is limited by its own options.
+    /// further call waits for a place; places are given in order, too. What the session keeps is
+    /// limited by its own options.
     pub queued_calls: usize,
 }
 

@@ -111,11 +111,11 @@ impl Shared {
 
     /// A place for a call that ends then at the latest.
     async fn place(&self, until: u64) -> Result<Place, AsyncError> {
-        if let Some(place) = self.places.take() {
+        if let Some(place) = self.places.take_unless_any_waits() {
             return Ok(place);
         }
         let (place, given) = oneshot::channel();
-        self.waiters.push(Waiter { until, place });
+        self.waiters.push(self.places.waiter(until, place));
         if !self.is_closed() {
             self.wake();
             if let Ok(given) = given.await {

@@ -136,6 +136,33 @@ fn a_call_that_is_dropped_before_the_thread_takes_it_keeps_no_place() {
 }
 
 #[test]
+fn a_call_does_not_pass_those_that_wait_for_a_place() {
+    let (mut town, first) = full();
+    let mut waits = town.call(Ask::Number.write(1));
+    assert!(ended(&mut waits).is_none());
+    town.step();
+    drop(first);
+    let Poller { desk, session, .. } = &mut town.poller;
+    assert!(desk.cancel(session), "the place is free, and not given yet");
+    let mut next = town.call(Ask::Number.write(2));
+    assert!(ended(&mut next).is_none());
+    assert_eq!(town.poller.desk.queued(), 0, "it waits behind the other");
+    town.step();
+    assert!(ended(&mut next).is_none() && ended(&mut waits).is_none());
+    assert_eq!((town.poller.desk.queued(), town.poller.desk.waiters()), (1, 1));
+    town.begin();
+    for (call, number) in [(&mut waits, 1), (&mut next, 2)] {
+        assert_eq!(town.end(call).expect("it is answered").reader().u32(), Ok(number));
+    }
+    // No task waits any more: a place is taken without the thread.
+    let mut last = town.call(Ask::Number.write(3));
+    assert!(ended(&mut last).is_none());
+    assert_eq!(town.poller.desk.queued(), 1);
+    town.end(&mut last).expect("it is answered");
+    town.check_nothing_is_lost();
+}
+
+#[test]
 fn a_call_that_waits_for_a_place_ends_with_the_client() {
     let (mut town, first) = full();
     let mut calls: Vec<_> = (1..3).map(|at| town.call(Ask::Number.write(at))).collect();
