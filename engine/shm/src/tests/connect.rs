@@ -350,14 +350,17 @@ fn a_lock_that_is_opened_for_long_delays_no_fork_and_no_other_socket() {
     }
     std::thread::scope(|scope| {
         let listening = scope.spawn(|| device.open_cm().unwrap().listen(at));
-        while lease(libc::F_GETLEASE, 0) == libc::F_WRLCK {
+        let is_asked = || lease(libc::F_GETLEASE, 0) != libc::F_WRLCK;
+        while !is_asked() && !listening.is_finished() {
             std::thread::yield_now();
         }
+        let was_asked = is_asked();
         let (sender, opened) = std::sync::mpsc::channel();
         scope.spawn(move || sender.send(socket::open().is_ok()));
         let is_open = opened.recv_timeout(std::time::Duration::from_secs(10));
         assert_eq!(lease(libc::F_SETLEASE, libc::F_UNLCK), 0);
         assert_eq!(is_open, Ok(true));
         listening.join().unwrap().unwrap();
+        assert!(was_asked, "it has not opened the file");
     });
 }
