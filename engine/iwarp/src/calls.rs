@@ -4,22 +4,12 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rpcrdma_transport::failed;
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
 /// A call that has failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Failed {
-    pub call: &'static str,
-    pub errno: Errno,
-}
-
-impl Failed {
-    /// With the errors of this call.
-    pub(crate) fn of(call: &'static str) -> impl Fn(Errno) -> Failed {
-        move |errno| Failed { call, errno }
-    }
-}
+pub(crate) type Failed = failed::Failed<Errno>;
 
 /// A TCP socket that never blocks. Those of a virtual network behave as those of Linux.
 pub(crate) trait Calls: Sized {

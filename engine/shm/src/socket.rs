@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rpcrdma_provider::{CloseOnFork, Credentials, ShmName};
+use rpcrdma_transport::failed;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -69,18 +70,7 @@ impl Drop for Socket {
 }
 
 /// A call that has failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Failed {
-    pub call: &'static str,
-    pub errno: Errno,
-}
-
-impl Failed {
-    /// With the errors of this call.
-    pub(crate) fn of(call: &'static str) -> impl Fn(Errno) -> Failed {
-        move |errno| Failed { call, errno }
-    }
-}
+pub(crate) type Failed = failed::Failed<Errno>;
 
 /// A socket that has no peer yet.
 pub(crate) fn open() -> io::Result<CloseOnFork> {

@@ -37,6 +37,7 @@ pub mod device;
 mod dma;
 pub mod doze;
 pub mod endpoint;
+pub mod failed;
 pub mod keys;
 mod limits;
 pub mod numbers;

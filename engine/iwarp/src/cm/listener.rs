@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rpcrdma_provider::{Address, Origin, SetupError};
+use rpcrdma_transport::failed::NOT_OPENED;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
@@ -124,7 +125,6 @@ fn reason_of(Failed { call, errno }: Failed) -> Option<&'static str> {
 }
 
 const NOT_BOUND: &str = "the address or the port cannot be used";
-const NOT_OPENED: &str = "this host has no memory for a socket, or forbids it (seccomp), say";
 /// The addresses of this provider.
 pub(super) const TAKES: &str = "TCP takes only IP addresses with a port (ADDR:PORT or [ADDR]:PORT)";
 /// How long a listener rests.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rpcrdma_provider::{Address, CloseOnFork, Credentials, SetupError, ShmName};
+use rpcrdma_transport::failed::NOT_OPENED;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
@@ -41,7 +42,7 @@ impl Listener {
             Some(reason) => SetupError::listen(at, reason),
             None => {
                 let hint = match failed.call {
-                    "bind" | "open" => NOT_BOUND,
+                    "bind" | "open" | "fstat" => NOT_BOUND,
                     _ => NOT_OPENED,
                 };
                 SetupError::System { call: failed.call, source: failed.errno.into(), hint }
@@ -194,7 +195,6 @@ fn reason_of(Failed { call, errno }: Failed) -> Option<&'static str> {
 }
 
 const NOT_BOUND: &str = "check the path of the socket, and its file system";
-const NOT_OPENED: &str = "this host has no memory for a socket, or forbids it (seccomp), say";
 /// The addresses of this provider.
 pub(super) const TAKES: &str = "shared memory takes only Unix sockets (shm:/PATH or shm:@NAME)";
 /// How long a listener rests.

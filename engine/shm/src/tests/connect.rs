@@ -12,6 +12,7 @@ use rpcrdma_provider::{
 };
 use rustix::fs::{FlockOperation, flock};
 
+use super::denied::Denied;
 use super::device::{address, open};
 use super::host::*;
 use crate::{ShmCm, socket};
@@ -326,6 +327,16 @@ fn nothing_is_left_of_a_connection_that_is_destroyed() {
         }
     }
     assert_eq!(others.len(), 4);
+}
+
+#[test]
+fn a_lock_that_cannot_be_looked_at_is_not_taken_for_a_host_without_memory() {
+    let (folder, device) = (Folder::new("stat"), open());
+    let (_, at) = folder.socket();
+    let denied = Denied { calls: &[libc::SYS_fstat], errno: libc::EIO };
+    let why = denied.run(|| device.open_cm().unwrap().listen(at).err()).expect("it fails");
+    let SetupError::System { call: "fstat", hint, .. } = why else { panic!("{why}") };
+    assert_eq!(hint, "check the path of the socket, and its file system");
 }
 
 /// Not in `libc`.
