@@ -142,7 +142,7 @@ impl TcpCm {
         })
     }
 
-    /// Drops callers if there can be no more: of the host that has most of them.
+    /// Drops callers of the host that has most of them, if there can be no more.
     fn make_room(&mut self) {
         let hosts = self.callers().map(|(number, caller)| (number, caller.origin()));
         for number in callers::crowd(hosts, self.callers_max) {

@@ -164,7 +164,7 @@ impl ShmCm {
         })
     }
 
-    /// Drops callers if there can be no more: of the user that has most of them.
+    /// Drops callers of the user that has most of them, if there can be no more.
     fn make_room(&mut self) {
         let users = self.callers().map(|(number, caller)| (number, caller.user()));
         for number in callers::crowd(users, self.callers_max) {
