@@ -245,3 +245,21 @@ fn items_where(items: &[BulkItem], is_meant: impl Fn(&BulkItem) -> bool) -> Item
     }
     set
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demand::{Explicit, Want};
+
+    #[test]
+    fn a_result_of_more_segments_than_an_item_has_is_not_written() {
+        for (pieces, is_possible) in [(0, true), (1, true), (256, true), (257, false), (300, false)]
+        {
+            let wants = [Want { kind: WantKind::Exrw, pieces, ..Want::sends(0, 40, 0, 4000) }];
+            let explicit = Explicit::unlimited(4096);
+            let demand = CallDemand { wants: &wants, explicit, ..CallDemand::inline(40, 40) };
+            let ways = reply_ways(&demand);
+            assert!(ways.iter().all(|way| way.offered.contains(0) == is_possible), "{pieces}");
+        }
+    }
+}

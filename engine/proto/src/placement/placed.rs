@@ -336,3 +336,25 @@ impl ReadChunk {
         MessageBody { len, at: Place::Remote(Segments { source, len }) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn an_item_that_is_shorter_than_its_segments_ends_where_its_length_ends() {
+        let segment = |offset, length| RdmaSegment { handle: 7, length, offset };
+        let listed = [segment(0, 4), segment(100, 0), segment(200, 4), segment(300, 4)];
+        let of = |len| {
+            let source = SegmentSource::Listed(Array::from_slice(&listed));
+            let segments = Segments { source, len }.iter();
+            segments.map(|segment| (segment.offset, segment.length)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(3), [(0, 3)]);
+        assert_eq!(of(5), [(0, 4), (200, 1)]);
+        assert_eq!(of(8), [(0, 4), (200, 4)]);
+        assert_eq!(of(12), [(0, 4), (200, 4), (300, 4)]);
+    }
+}

@@ -228,6 +228,7 @@ mod a_server {
                 let answer = report(&mut server, &msg(9, vers, false, 8));
                 // wire.md B8: xid and version are those of the call.
                 assert_eq!(words(&answer), [9, vers, 1, 4, 1, low, high]);
+                assert_eq!(server.conn.counters().reported, 1);
                 // Who speaks one version only has decided before.
                 let before = (versions == Versions::ONE).then_some(Version::One);
                 assert_eq!(server.conn.version(), before, "what is refused decides nothing");
@@ -311,6 +312,7 @@ mod a_server {
             bad[12..16].copy_from_slice(&9_u32.to_be_bytes());
             // ERR_CHUNK and BAD_HEADER are one number.
             assert_eq!(words(&report(&mut server, &bad)), [9, vers, 1, 4, 2]);
+            assert_eq!(server.conn.counters().reported, 1);
         }
     }
 
