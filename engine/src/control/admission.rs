@@ -182,3 +182,18 @@ fn who(from: &Address) -> Who {
         _ => Who::Unknown,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lists_name_hosts_and_the_owners_of_processes() {
+        let host: Address = "10.0.0.1:2049".parse().expect("an address");
+        assert_eq!(who(&host), Who::Host([10, 0, 0, 1].into()));
+        let process = Address::Process(Credentials { pid: 1, uid: 2, gid: 3 });
+        assert_eq!(who(&process), Who::Process { uid: 2, gid: 3 });
+        let name: Address = "shm:@name".parse().expect("an address");
+        assert_eq!(who(&name), Who::Unknown);
+    }
+}

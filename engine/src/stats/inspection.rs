@@ -159,3 +159,20 @@ impl Inspections {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::Waker;
+
+    #[test]
+    fn a_report_that_no_thread_waits_for_any_more_is_dropped() {
+        let wakeup = Arc::new(Wakeup::new(Waker::new().expect("an eventfd")));
+        let inspections = Inspections::new(3, wakeup);
+        let asked = inspections.ask(Duration::ZERO).err();
+        assert_eq!(asked, Some(InspectError::TimedOut(Duration::ZERO)));
+        let report = inspections.begin().expect("it was asked for");
+        assert!(inspections.answer(report).is_none());
+        assert!(inspections.lock().report.is_none());
+    }
+}

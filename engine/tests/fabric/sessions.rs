@@ -34,6 +34,7 @@ pub(super) struct Server {
 impl Handler for Server {
     fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
         let number = call.reader().u32().expect("a number");
+        assert!(call.placed().all(|item| !item.is_empty()), "what has no bytes is not placed");
         let placed = joined(call.placed().flat_map(|item| item.segments()));
         let mut log = self.log.borrow_mut();
         log.calls.push((call.xid(), number, placed.clone()));

@@ -468,3 +468,31 @@ pub(crate) const UNSOLICITED_MAX: u32 = 4;
 const SHARE: usize = 4;
 /// Loans that may return at one time without being dropped.
 const RETURNED_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crossbeam_utils::CachePadded;
+    use rpcrdma_config::Config;
+
+    use super::*;
+    use crate::budget::Budget;
+    use crate::fabric::Fabric;
+    use crate::provider::Provider;
+    use crate::shard::memory::Memory;
+    use crate::stats::Stats;
+
+    #[test]
+    fn messages_that_never_complete_are_summed_up() {
+        let (fabric, config) = (Fabric::new(), Config::default());
+        let budget = Budget::new(&config, fabric.caps()).expect("it fits");
+        let memory = Memory::new(&config, &budget, fabric.registrar(), None).expect("memory");
+        let pools = (memory.send, memory.headers, memory.zero);
+        let stats = Arc::new(CachePadded::new(Stats::default()));
+        let mut outbox = Outbox::new(stats.clone(), pools, 4, (1, 1), (64, 2), config.send().hold);
+        outbox.on_leaked(2);
+        outbox.on_leaked(3);
+        assert_eq!((outbox.leaked(), stats.snapshot().leaked), (5, 5));
+    }
+}
