@@ -2,6 +2,9 @@
 //! complete a Send in each poll.
 #![expect(unsafe_code, reason = "posting is unsafe; nothing is done with what is posted here")]
 
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
 use rpcrdma_mempool::{Access, RegisterError, Sge};
 use rpcrdma_provider::fault::{FaultPlan, Faulty};
 use rpcrdma_provider::{
@@ -9,10 +12,13 @@ use rpcrdma_provider::{
     SendWr, SetupError, Taken, WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
 };
 
-/// Takes all requests. Each poll has the completion of one more Send, numbered from 1.
+/// Takes all requests. Each poll has one more completion, numbered from 1.
 #[derive(Default)]
 struct Willing {
     polls: u64,
+    /// What is completed; Sends, if it is `None`.
+    opcode: Option<WcOpcode>,
+    disconnected: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Queues for Willing {
@@ -33,7 +39,7 @@ impl Queues for Willing {
             // None is behind another of its queue pair.
             qp_num: self.polls as u32,
             status: WcStatus::Success,
-            opcode: WcOpcode::Send,
+            opcode: self.opcode.unwrap_or(WcOpcode::Send),
             byte_len: 0,
             invalidated: None,
         });
@@ -66,7 +72,9 @@ impl Queues for Willing {
         Ok(())
     }
 
-    fn disconnect(&mut self, _: u8) {}
+    fn disconnect(&mut self, qp: u8) {
+        self.disconnected.lock().expect("no test panics with it").push(qp);
+    }
 
     fn destroy(&mut self, _: u8) {}
 
@@ -79,7 +87,7 @@ impl Queues for Willing {
     }
 
     fn arm(&mut self) -> Result<Armed, CqError> {
-        Ok(Armed::Ready)
+        Ok(Armed::AtMost(Duration::MAX))
     }
 
     fn disarm(&mut self, _: bool) -> Result<(), CqError> {
@@ -129,4 +137,51 @@ fn a_post_of_one_request_is_never_cut() {
         assert_eq!(posted(plan, 1), [(1, None); 2], "it is whole or refused");
         assert_eq!(posted(plan, 2), [(1, Some(PostError::QueueFull)); 2], "one of two");
     }
+}
+
+/// What a poll reports: numbers of requests.
+fn polled(queues: &mut Faulty<Willing>) -> Vec<u64> {
+    let mut out = WcBatch::new();
+    queues.poll_cq(&mut out).expect("they do not fail");
+    out.iter().map(|completion| completion.wr_id.0).collect()
+}
+
+#[test]
+fn a_thread_does_not_sleep_over_a_late_completion() {
+    let plan =
+        FaultPlan { completion_delayed_ppm: ALWAYS, polls_late_max: 1, ..FaultPlan::default() };
+    let mut queues = faulty(plan);
+    assert!(matches!(queues.arm(), Ok(Armed::AtMost(_))));
+    assert_eq!(polled(&mut queues), [], "it is late");
+    assert!(matches!(queues.arm(), Ok(Armed::Ready)));
+}
+
+#[test]
+fn a_completion_of_a_read_is_withheld_until_its_queue_pair_fails_and_one_of_a_send_is_not() {
+    let plan = FaultPlan { completion_withheld_ppm: ALWAYS, ..FaultPlan::default() };
+    let mut queues = faulty(plan);
+    assert_eq!(polled(&mut queues), [1]);
+    let reading = Willing { opcode: Some(WcOpcode::Read), ..Willing::default() };
+    let mut queues = Faulty::new(reading, plan);
+    let first = queues.attach(1).expect("they take all");
+    assert_eq!(first.qp_num, 1, "that of the first completion");
+    assert_eq!([polled(&mut queues), polled(&mut queues)], [vec![], vec![]]);
+    queues.disconnect(first.qp);
+    assert_eq!(polled(&mut queues), [1], "the other queue pair has not failed");
+}
+
+#[test]
+fn a_queue_pair_that_the_plan_lets_fail_is_disconnected_and_reported_once() {
+    let plan = FaultPlan { qp_failed_ppm: ALWAYS, polls_late_max: 1, ..FaultPlan::default() };
+    let (willing, disconnected) = (Willing::default(), Arc::default());
+    let willing = Willing { disconnected: Arc::clone(&disconnected), ..willing };
+    let mut queues = Faulty::new(willing, plan);
+    queues.attach(7).expect("they take all");
+    let mut events = Vec::new();
+    for _ in 0..4 {
+        polled(&mut queues);
+        events.extend(queues.next_event());
+    }
+    assert_eq!(events, [QueueEvent::Failed { qp_num: 7 }]);
+    assert_eq!(*disconnected.lock().expect("no test panics with it"), [7]);
 }

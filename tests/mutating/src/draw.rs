@@ -40,6 +40,11 @@ pub fn draw(root: &Path, all: &[Listed], seed: u64, count: usize) -> Result<Vec<
     Ok(draws.collect())
 }
 
+/// The items in an order that depends on the seed.
+pub fn shuffled<T>(seed: u64, items: Vec<T>) -> Vec<T> {
+    Random(seed).shuffled(items)
+}
+
 /// The lines of the files of a crate that have mutants.
 fn lines_of(root: &Path, all: &[Listed], package: &str) -> Result<usize, String> {
     let mut files = BTreeMap::new();

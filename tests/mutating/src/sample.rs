@@ -59,7 +59,8 @@ pub fn run(place: &Place, options: Options) -> Result<(), String> {
         let mut outcome = Ok(());
         let tried = match crates {
             Crates::Own => without_left(&state, &left),
-            Crates::Others => left.clone(),
+            // Of a run that is stopped here, those that were tried are a sample of all that are left.
+            Crates::Others => draw::shuffled(seed, left.clone()),
         };
         workers::run(place.jobs, tried, work, |number, found| {
             let added = found.and_then(|found| match (found, crates) {
