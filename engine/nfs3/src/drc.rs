@@ -287,6 +287,13 @@ mod tests {
         drc.fingerprint(xid, HERE, &said)
     }
 
+    /// A REMOVE of the host with this address.
+    fn remove_of(drc: &Drc<u32>, host: IpAddr, xid: u32) -> Fingerprint {
+        let (caller, data) = (&Caller::Anonymous, &DataEnds::default());
+        let said = Said { caller, procedure: nfs3::REMOVE, head: b"", data };
+        drc.fingerprint(xid, Origin::Host(host), &said)
+    }
+
     /// Zeros with a one at offset `at`, in pieces.
     fn changed(at: usize, len: usize, piece: usize) -> DataEnds {
         let mut data = vec![0; len.next_multiple_of(4)];
@@ -476,14 +483,7 @@ mod tests {
     #[test]
     fn a_client_that_reconnects_again_and_again_displaces_its_own_answers_only() {
         let drc = Drc::new(1);
-        let said = Said {
-            caller: &Caller::Anonymous,
-            procedure: nfs3::REMOVE,
-            head: b"",
-            data: &DataEnds::default(),
-        };
-        let of =
-            |host, xid| drc.fingerprint(xid, Origin::Host(IpAddr::V4(Ipv4Addr::from(host))), &said);
+        let of = |host, xid| remove_of(&drc, IpAddr::V4(Ipv4Addr::from(host)), xid);
         execute(&drc, &of(1, 0), 0);
         drc.end(0);
         let count = 3 * ENDED_FULL as u32;
@@ -527,16 +527,7 @@ mod tests {
     #[test]
     fn a_host_with_many_addresses_displaces_its_own_answers_only() {
         let drc = Drc::new(1);
-        let said = Said {
-            caller: &Caller::Anonymous,
-            procedure: nfs3::REMOVE,
-            head: b"",
-            data: &DataEnds::default(),
-        };
-        let of = |text: &str, xid| {
-            let host = text.parse().expect("an address");
-            drc.fingerprint(xid, Origin::Host(host), &said)
-        };
+        let of = |text: &str, xid| remove_of(&drc, text.parse().expect("an address"), xid);
         let first = of("fd00:1::1", 1);
         execute(&drc, &first, 1000);
         drc.end(1);

@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn every_need_is_tried() {
-        // A capability, and /proc, which the tests of the program do without.
+        // The others are a capability and /proc: the tests of the program refuse these.
         assert_eq!(NEEDS.len(), CALLS.len() + ROOTS.len() + 2);
     }
 

@@ -301,18 +301,25 @@ mod tests {
         assert_eq!(found, libc::S_IFCHR);
     }
 
-    #[test]
-    fn what_a_child_writes_to_shared_memory_stays_in_the_child() {
-        let (len, access) = (4096, libc::PROT_READ | libc::PROT_WRITE);
+    const PAGE: usize = 4096;
+
+    /// A word that is shared with children, at the start of a page of its own.
+    fn shared_word() -> (&'static AtomicU32, *mut u8) {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
         // SAFETY: new memory, wherever the system has room.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, -1, 0) };
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), PAGE, access, flags, -1, 0) };
         assert_ne!(start, libc::MAP_FAILED);
         // SAFETY: the mapping exists until the end of the process.
-        let word = unsafe { &*start.cast::<AtomicU32>() };
+        (unsafe { &*start.cast::<AtomicU32>() }, start.cast())
+    }
+
+    #[test]
+    fn what_a_child_writes_to_shared_memory_stays_in_the_child() {
+        let (word, start) = shared_word();
         word.store(5, Ordering::Relaxed);
         // SAFETY: as above.
-        let unshared = unsafe { UnshareOnFork::new(start.cast(), len) };
+        let unshared = unsafe { UnshareOnFork::new(start, PAGE) };
         assert_eq!(in_a_child(|| word.swap(6, Ordering::Relaxed)), 0);
         assert_eq!(word.load(Ordering::Relaxed), 5);
         drop(unshared);
@@ -323,15 +330,9 @@ mod tests {
     /// What a child has written there is its own, and its own children begin with that.
     #[test]
     fn a_child_of_a_child_has_what_the_child_has_in_the_place_of_shared_memory() {
-        let (len, access) = (4096, libc::PROT_READ | libc::PROT_WRITE);
-        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-        // SAFETY: new memory, wherever the system has room.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, -1, 0) };
-        assert_ne!(start, libc::MAP_FAILED);
-        // SAFETY: the mapping exists until the end of the process.
-        let word = unsafe { &*start.cast::<AtomicU32>() };
+        let (word, start) = shared_word();
         // SAFETY: as above.
-        let _unshared = unsafe { UnshareOnFork::new(start.cast(), len) };
+        let _unshared = unsafe { UnshareOnFork::new(start, PAGE) };
         let found = in_a_child(|| {
             word.store(6, Ordering::Relaxed);
             in_a_child(|| word.load(Ordering::Relaxed))

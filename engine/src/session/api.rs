@@ -1,6 +1,5 @@
 //! The session, as programs see it, but for writing a call.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use rpcrdma_provider::{Address, SetupError};
@@ -12,13 +11,12 @@ use super::handler::SessionHandler;
 use super::lines::Lines;
 use super::outage::Outage;
 use super::outcome::SessionCompletion;
-use super::state::{Done, EVENTS_MAX, SessionState};
+use super::state::{Done, SessionState};
 use crate::api::client::Client;
 use crate::api::handle::{ShardHandle, ShardState};
 use crate::api::turn::Turn;
 use crate::clock::{Clock, nanos};
 use crate::error::Execution;
-use crate::message::owned_call::OwnedCall;
 use crate::provider::Provider;
 
 /// How a session connects, and what it keeps meanwhile.
@@ -144,19 +142,11 @@ impl<P: Provider> Session<P> {
             return Err(SetupError::Config("a session has at least one address".into()));
         }
         let shard = client.handle().shard();
+        let calls = Calls::new(options.waiting_calls, options.waiting_bytes, shard);
         let state = SessionState {
-            lines,
-            calls: Calls::new(options.waiting_calls, options.waiting_bytes, shard),
-            draft: OwnedCall::new(),
-            events: VecDeque::with_capacity(EVENTS_MAX),
-            due: 0,
-            rest_until: 0,
-            is_closed: false,
-            outage: None,
-            given_up: None,
-            only: None,
             keeps_sinks: client.shard().core.parts.rdma.ability().enabled,
             has_one_version: !client.shard().core.link.is_free_to_choose(),
+            ..SessionState::new(lines, calls)
         };
         Ok(Session { client, clock: Clock::new(), state })
     }

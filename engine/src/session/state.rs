@@ -42,6 +42,24 @@ pub(super) struct SessionState {
 }
 
 impl SessionState {
+    /// Without a connection or an event so far. It keeps no sinks and may choose a version.
+    pub fn new(lines: Lines, calls: Calls) -> SessionState {
+        SessionState {
+            lines,
+            calls,
+            draft: OwnedCall::new(),
+            events: VecDeque::with_capacity(EVENTS_MAX),
+            due: 0,
+            rest_until: 0,
+            is_closed: false,
+            outage: None,
+            given_up: None,
+            only: None,
+            keeps_sinks: false,
+            has_one_version: false,
+        }
+    }
+
     /// There is something to do beside polling, now.
     #[cold]
     pub fn hurry(&mut self) {
@@ -92,7 +110,7 @@ impl SessionState {
 }
 
 /// Events that are kept.
-pub(super) const EVENTS_MAX: usize = 256;
+const EVENTS_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -116,20 +134,8 @@ mod tests {
             let second = Duration::from_secs(1);
             let mut lines = Lines::new([at], 2, Backoff::new(second, second, 7));
             (0..2).for_each(|line| lines.connecting(line, ConnectId(line as u64)));
-            Two(SessionState {
-                lines,
-                calls: Calls::new(0, 0, 0),
-                draft: OwnedCall::new(),
-                events: VecDeque::new(),
-                due: 0,
-                rest_until: 0,
-                is_closed: false,
-                outage: None,
-                given_up: None,
-                only: None,
-                keeps_sinks: false,
-                has_one_version: true,
-            })
+            let state = SessionState::new(lines, Calls::new(0, 0, 0));
+            Two(SessionState { has_one_version: true, ..state })
         }
 
         fn peer(line: u32) -> ConnectionId {
