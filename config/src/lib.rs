@@ -24,6 +24,17 @@
 //!
 //! Nothing in this crate is on the fast path: a shard copies the numbers that it needs when it
 //! starts.
+//!
+//! # Layers
+//!
+//! A module uses only modules that stand below it.
+//!
+//! - `needs`
+//! - `config`
+//! - `judge`, `sums`, `tree`
+//! - `raw`, `section`
+//! - `access`, `profile`, `text`
+//! - `bounded`, `error`, `units`
 
 #![forbid(unsafe_code)]
 

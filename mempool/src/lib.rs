@@ -52,6 +52,19 @@
 //! assert_eq!(pool.free(), 4);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Layers
+//!
+//! A module uses only modules that stand below it.
+//!
+//! - `bulk`, `bytes`, `recv`, `send`
+//! - `loan`
+//! - `pool`
+//! - `registered`, `slot`
+//! - `registrar`
+//! - `region`
+//! - `free_list`, `memfd`
+//! - `file_size`, `pin`, `process_limit`, `returns`, `smaps`, `token`, `topology`
 
 pub mod bulk;
 pub mod bytes;

@@ -39,6 +39,18 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Layers
+//!
+//! A module uses only modules that stand below it.
+//!
+//! - `client`
+//! - `poller`
+//! - `desk`
+//! - `queue`
+//! - `shared`
+//! - `places`
+//! - `buffers`, `error`, `request`, `response`
 #![forbid(unsafe_code)]
 
 mod buffers;

@@ -5,6 +5,24 @@
 //! ```
 //! The header is generated from these sources, and its names are theirs. Its first page states what
 //! every function requires of pointers and threads.
+//!
+//! # Layers
+//!
+//! A module uses only modules that stand below it.
+//!
+//! - `session`
+//! - `client`, `shard`
+//! - `engine`
+//! - `handler`, `polled`
+//! - `inspect`, `turn`
+//! - `handle`, `reply`, `want`
+//! - `call`, `done`, `reader`, `ticket`
+//! - `message`, `payload`
+//! - `config`, `loan`
+//! - `arguments`, `call_id`
+//! - `failure`
+//! - `texts`
+//! - `limits`, `provider`, `stats`, `status`
 #![expect(unsafe_code, reason = "pointers of C programs become references here")]
 #![expect(non_camel_case_types, reason = "the names are those of the header")]
 #![expect(clippy::missing_safety_doc, reason = "the header's first page is about all functions")]

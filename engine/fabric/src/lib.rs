@@ -45,6 +45,17 @@
 //! Differences from a device: the receiver's `poll_cq` does the copying, so an endpoint that is not
 //! polled receives nothing. The queue pairs between two sets of queues share a ring, so a message
 //! that waits for a Receive delays those behind it, which need a Receive of the same queue.
+//!
+//! # Layers
+//!
+//! A module uses only modules that stand below it.
+//!
+//! - `fabric`
+//! - `cm`
+//! - `queues`
+//! - `rings`
+//! - `port`
+//! - `doze`, `options`
 
 mod cm;
 mod doze;

@@ -16,6 +16,23 @@
 //!
 //! **The peer is not trusted.** Every length, key, offset and number is checked before memory is
 //! touched. What breaks the rules is answered by a Terminate message and ends its own connection.
+//!
+//! # Layers
+//!
+//! A module uses only modules that stand below it.
+//!
+//! - `provider`
+//! - `cm`
+//! - `shared`
+//! - `queues`
+//! - `end`
+//! - `rx`, `tx`
+//! - `link`
+//! - `port`, `stack`
+//! - `output`, `ready`
+//! - `socket`
+//! - `network`, `reads`, `system`, `terms`
+//! - `calls`, `options`, `wire`
 
 mod calls;
 mod cm;

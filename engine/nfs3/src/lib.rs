@@ -31,6 +31,23 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Layers
+//!
+//! A module uses only modules that stand below it.
+//!
+//! - `handler`
+//! - `at_once`, `work`
+//! - `procedures`
+//! - `files`, `mount`
+//! - `data`, `directory`, `mount_calls`, `names`
+//! - `changes`, `export`
+//! - `arguments`, `nodes`
+//! - `drc`, `held`, `listings`, `rights`
+//! - `call`, `node`
+//! - `kept_rights`, `needs`, `rpc`
+//! - `attributes`, `credentials`, `medium`, `searches`, `serving`
+//! - `buffers`, `descriptors`, `handles`, `kept_answers`, `locks`, `ranges`, `status`, `tree`
 
 #![expect(
     clippy::result_large_err,

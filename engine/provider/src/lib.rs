@@ -8,6 +8,18 @@
 //! ```
 //!
 //! The program chooses the type of the provider once; the fast path has no `dyn`.
+//!
+//! # Layers
+//!
+//! A module uses only modules that stand below it.
+//!
+//! - `fault`
+//! - `interposed`
+//! - `cm`
+//! - `queues`
+//! - `waker`
+//! - `error`
+//! - `address`, `fd`, `fork`, `rejection`, `work`, `wrap`
 
 mod address;
 mod cm;

@@ -38,6 +38,23 @@
 //! Limits: a message, an RDMA Read and an RDMA Write have at most [`ShmOptions::staging`] bytes.
 //! Each connection has 2 descriptors while it is being made, and 1 afterwards. Descriptors that a
 //! peer sends unasked end its connection, and are closed by a thread of their own.
+//!
+//! # Layers
+//!
+//! A module uses only modules that stand below it.
+//!
+//! - `provider`
+//! - `cm`
+//! - `endpoint`
+//! - `queues`
+//! - `channel`
+//! - `consumer`, `producer`
+//! - `link`, `rogue`, `shared`
+//! - `socket`, `watch`
+//! - `greeting`, `life`, `options`
+//! - `layout`, `port`
+//! - `pools`
+//! - `closer`, `fence`, `memory`, `staged`, `staging`
 #![cfg_attr(
     test,
     expect(clippy::duplicate_mod, reason = "the tests of the rules run over both ways of memory")

@@ -8,6 +8,16 @@
 //! A provider's tests make a test of each scenario, with [`api_suite!`]; a program that proves a
 //! device runs [`Scenario::all`]. A scenario has both ends of its connections on one device, and
 //! panics with what was not as it must be.
+//!
+//! # Layers
+//!
+//! A module uses only modules that stand below it.
+//!
+//! - `scenarios`
+//! - `list`, `pair`, `world`
+//! - `setup`
+//! - `done`, `service`
+//! - `opener`, `script`
 
 pub mod done;
 mod list;

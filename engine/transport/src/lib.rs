@@ -25,6 +25,21 @@
 //!   long as they ever get. A path that ends lists its queue pairs.
 //!
 //! What a carrier does is its own: that of TCP takes locks that no other thread wants.
+//!
+//! # Layers
+//!
+//! A module uses only modules that stand below it.
+//!
+//! - `post`
+//! - `device`, `path`
+//! - `queue_set`, `queues`
+//! - `endpoint`, `srq`
+//! - `dma`, `port`
+//! - `carrier`
+//! - `limits`, `numbers`, `rights`
+//! - `keys`, `qp`, `settings`
+//! - `barrier`, `body`, `callers`, `clock`, `conn`, `doze`, `failed`, `outlook`, `prefetch`,
+//!   `rounds`, `sync`
 #![expect(unsafe_code, reason = "posting is unsafe in the trait that this is made for")]
 
 pub mod barrier;
@@ -204,12 +219,12 @@ impl<C: Carrier> Transport<C> {
 
     /// `Queues::open_window`.
     pub fn open_window(&mut self) -> Result<Window, SetupError> {
-        self.set.rights.open_window().ok_or_else(no_window_left)
+        self.set.rights.open_window().ok_or_else(limits::no_window_left)
     }
 
     /// `Queues::renew_window`.
     pub fn renew_window(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
-        self.set.rights.renew_window(id).map(Some).ok_or_else(no_such_window)
+        self.set.rights.renew_window(id).map(Some).ok_or_else(limits::no_such_window)
     }
 
     /// `Queues::expose`: the caller guarantees the bytes.
@@ -471,26 +486,6 @@ fn open<C: Carrier>(set: &mut QueueSet, paths: &mut [Path<C>], rounds: &mut Roun
         false
     });
     set.opening = opening;
-}
-
-/// The device has no windows, or none left.
-#[cold]
-fn no_window_left() -> SetupError {
-    SetupError::Invalid {
-        what: "memory windows",
-        value: "one more than the device has left".to_owned(),
-        allowed: "as many as its capabilities say (windows)".to_owned(),
-    }
-}
-
-/// A window that was never opened.
-#[cold]
-fn no_such_window() -> SetupError {
-    SetupError::Invalid {
-        what: "memory window",
-        value: "one that these queues do not have".to_owned(),
-        allowed: "one that they have opened".to_owned(),
-    }
 }
 
 /// Messages taken from one path before the next path's turn.

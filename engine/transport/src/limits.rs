@@ -35,5 +35,25 @@ pub(crate) fn check(attr: &QueueAttr, caps: &DeviceCaps) -> Result<(), SetupErro
     Ok(())
 }
 
+/// The device has no windows, or none left.
+#[cold]
+pub(crate) fn no_window_left() -> SetupError {
+    SetupError::Invalid {
+        what: "memory windows",
+        value: "one more than the device has left".to_owned(),
+        allowed: "as many as its capabilities say (windows)".to_owned(),
+    }
+}
+
+/// A window that was never opened.
+#[cold]
+pub(crate) fn no_such_window() -> SetupError {
+    SetupError::Invalid {
+        what: "memory window",
+        value: "one that these queues do not have".to_owned(),
+        allowed: "one that they have opened".to_owned(),
+    }
+}
+
 /// Requests that may wait for room in one set of queues: at most 4 GiB, touched only when used.
 const BACKLOG_MAX: u64 = 1 << 24;

@@ -1,20 +1,10 @@
-//! Circles: files of which each imports every other, directly or through others.
+//! Circles: what imports each other, directly or through others.
 
 use std::collections::BTreeSet;
 
-use crate::modules::Import;
-
-/// Files that import each other, and the imports among them.
-#[derive(Debug)]
-pub struct Circle {
-    pub files: BTreeSet<String>,
-    pub imports: Vec<Import>,
-}
-
-/// All circles, each as large as it is.
-pub fn find(imports: &[Import]) -> Vec<Circle> {
-    let names: BTreeSet<&str> =
-        imports.iter().flat_map(|import| [import.from.as_str(), import.to.as_str()]).collect();
+/// The members of each circle, as large as it is. An import is from the first to the second.
+pub fn find<'a>(imports: &[(&'a str, &'a str)]) -> Vec<BTreeSet<&'a str>> {
+    let names: BTreeSet<&str> = imports.iter().flat_map(|(from, to)| [*from, *to]).collect();
     let names: Vec<&str> = names.into_iter().collect();
     let reaches = closure(imports, &names);
     let mut circles = Vec::new();
@@ -26,21 +16,17 @@ pub fn find(imports: &[Import]) -> Vec<Circle> {
         let is_in = |other: &usize| reaches[one][*other] && reaches[*other][one];
         let members: Vec<usize> = (one..names.len()).filter(is_in).collect();
         members.iter().for_each(|member| is_placed[*member] = true);
-        let files: BTreeSet<String> = members.iter().map(|at| names[*at].to_owned()).collect();
-        let is_among =
-            |import: &&Import| files.contains(&import.from) && files.contains(&import.to);
-        let among = imports.iter().filter(is_among).cloned().collect();
-        circles.push(Circle { files, imports: among });
+        circles.push(members.iter().map(|at| names[*at]).collect());
     }
     circles
 }
 
-/// Which file reaches which by one import or more.
-fn closure(imports: &[Import], names: &[&str]) -> Vec<Vec<bool>> {
+/// Which name reaches which by one import or more.
+fn closure(imports: &[(&str, &str)], names: &[&str]) -> Vec<Vec<bool>> {
     let index = |name: &str| names.binary_search(&name).expect("every name is in the list");
     let mut reaches = vec![vec![false; names.len()]; names.len()];
-    for import in imports {
-        reaches[index(&import.from)][index(&import.to)] = true;
+    for (from, to) in imports {
+        reaches[index(from)][index(to)] = true;
     }
     for through in 0..names.len() {
         let onward = reaches[through].clone();
@@ -55,15 +41,8 @@ fn closure(imports: &[Import], names: &[&str]) -> Vec<Vec<bool>> {
 mod tests {
     use super::*;
 
-    fn circles(imports: &[(&str, &str)]) -> Vec<Vec<String>> {
-        let import = |(from, to): &(&str, &str)| Import {
-            from: (*from).to_owned(),
-            line: 1,
-            to: (*to).to_owned(),
-            name: String::new(),
-        };
-        let imports: Vec<Import> = imports.iter().map(import).collect();
-        find(&imports).into_iter().map(|circle| circle.files.into_iter().collect()).collect()
+    fn circles<'a>(imports: &[(&'a str, &'a str)]) -> Vec<Vec<&'a str>> {
+        find(imports).into_iter().map(|circle| circle.into_iter().collect()).collect()
     }
 
     #[test]

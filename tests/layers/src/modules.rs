@@ -1,6 +1,7 @@
 //! The modules of a crate, and which file imports which.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
 
 use syn::Item;
@@ -16,6 +17,13 @@ pub struct Import {
     pub to: String,
     /// As it is written.
     pub name: String,
+}
+
+impl Display for Import {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Import { from, line, to, name } = self;
+        write!(f, "{from}:{line} imports {name} of {to}")
+    }
 }
 
 /// The modules that are compiled without `test`.
@@ -47,7 +55,7 @@ enum Place {
 }
 
 /// How files are read: nothing for one that does not exist.
-type Read<'a> = &'a dyn Fn(&Path) -> Option<String>;
+pub type Read<'a> = &'a dyn Fn(&Path) -> Option<String>;
 
 impl Crate {
     /// The crate whose root is this file, and all files that its modules are in.
@@ -57,6 +65,11 @@ impl Crate {
         let module = this.add_module(0, root);
         this.add_file(module, &text, root, root.parent().unwrap_or(root), read)?;
         Ok(this)
+    }
+
+    /// The files of all modules.
+    pub fn files(&self) -> &[String] {
+        &self.files
     }
 
     /// What the files import of each other, each in the order of its lines.
