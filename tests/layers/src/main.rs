@@ -10,7 +10,7 @@
 //!
 //! A module uses only modules that stand below it.
 //!
-//! - `report`
+//! - `report`, `figures`
 //! - `dependencies`, `order`
 //! - `circles`, `folders`
 //! - `modules`
@@ -18,6 +18,7 @@
 
 mod circles;
 mod dependencies;
+mod figures;
 mod folders;
 mod modules;
 mod names;
@@ -40,19 +41,38 @@ const KNOWN: [&str; 6] = [
 ];
 
 const USAGE: &str = "rpcrdma-layers [CRATE...]
+rpcrdma-layers --figures [CRATE]
 
 Checks these crates (engine, engine/proto, bench), or all: what they depend on, that neither their
 files nor the entries of a folder import each other in a circle, and that the root of each states
-its layers. Prints every import that is in the way. Exits with 1 if there is one.";
+its layers. Prints every import that is in the way. Exits with 1 if there is one.
+
+With --figures: lines, types that are defined more than once, and functions with a tuple among their
+arguments, for each crate, or one by one for a crate.";
 
 fn main() -> ExitCode {
-    let chosen: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace");
+    let done = match arguments.first().map(String::as_str) {
+        Some("--figures") => figures::print(root, &arguments[1..]).map(|()| true),
+        _ => check(root, &arguments),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("{why}\n\n{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether nothing was found.
+fn check(root: &Path, chosen: &[String]) -> Result<bool, String> {
     if let Some(unknown) = chosen.iter().find(|name| !CRATES.iter().any(|(it, _)| it == name)) {
         let known: Vec<&str> = CRATES.iter().map(|(folder, _)| *folder).collect();
-        eprintln!("no such crate: {unknown}; there are {}\n\n{USAGE}", known.join(", "));
-        return ExitCode::from(2);
+        return Err(format!("no such crate: {unknown}; there are {}", known.join(", ")));
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace");
     let read = |path: &Path| std::fs::read_to_string(root.join(path)).ok();
     let mut count = 0;
     for (folder, allowed) in CRATES {
@@ -68,5 +88,5 @@ fn main() -> ExitCode {
         faults.iter().for_each(|fault| println!("{fault}"));
         count += faults.len();
     }
-    if count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(count == 0)
 }
