@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapped_address_is_judged_as_ipv4() {
+    fn a_mapped_address_is_checked_as_ipv4() {
         let mapped = host("::ffff:10.0.0.1");
         assert!(!lists(&[], &["10.0.0.0/8"]).permits(mapped));
         assert!(lists(&["10.0.0.1"], &[]).permits(mapped));

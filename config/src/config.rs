@@ -7,8 +7,8 @@ use std::time::Duration;
 use rpcrdma_xdr::RecvStructure;
 
 use crate::access::Access;
+use crate::check;
 use crate::error::ConfigError;
-use crate::judge;
 use crate::profile;
 use crate::raw::{
     Raw, RawApp, RawConnections, RawEngine, RawExplicit, RawFabric, RawInterop, RawMemory,
@@ -101,7 +101,7 @@ impl Config {
         &self.engine
     }
 
-    /// How memory is obtained.
+    /// How memory is allocated.
     pub fn memory(&self) -> &MemorySection {
         &self.memory
     }
@@ -216,7 +216,7 @@ impl TryFrom<Raw> for Config {
         let tcp = tcp(&raw.tcp)?;
         let verbs = verbs(&raw.verbs)?;
         let app = app(&raw.app)?;
-        let stats = StatsSection { sample: judge::count("stats.sample", raw.stats.sample)? };
+        let stats = StatsSection { sample: check::count("stats.sample", raw.stats.sample)? };
         let receive = receive(&raw, &connections)?;
         sums::check_shards(&engine)?;
         sums::check_buffer(&receive)?;
@@ -270,13 +270,13 @@ const MINUTE: std::ops::RangeInclusive<Duration> =
 
 fn engine(raw: &RawEngine) -> Result<EngineSection, ConfigError> {
     Ok(EngineSection {
-        provider: judge::provider("engine.provider", &raw.provider)?,
-        cores: judge::cores("engine.cores", &raw.cores)?,
-        shards: judge::count("engine.shards", raw.shards)?,
+        provider: check::provider("engine.provider", &raw.provider)?,
+        cores: check::cores("engine.cores", &raw.cores)?,
+        shards: check::count("engine.shards", raw.shards)?,
         numa_bind: raw.numa_bind,
         idle: IdleSection {
-            policy: judge::idle_policy("engine.idle.policy", &raw.idle.policy)?,
-            spin: judge::duration(
+            policy: check::idle_policy("engine.idle.policy", &raw.idle.policy)?,
+            spin: check::duration(
                 "engine.idle.spin",
                 &raw.idle.spin,
                 Duration::ZERO..=Duration::from_secs(60),
@@ -286,93 +286,93 @@ fn engine(raw: &RawEngine) -> Result<EngineSection, ConfigError> {
 }
 
 fn memory(raw: &RawMemory) -> Result<MemorySection, ConfigError> {
-    let (pages, smaller_pages) = judge::pages("memory.pages", &raw.pages)?;
-    let lock = judge::lock("memory.lock", &raw.lock)?;
+    let (pages, smaller_pages) = check::pages("memory.pages", &raw.pages)?;
+    let lock = check::lock("memory.lock", &raw.lock)?;
     Ok(MemorySection { pages, smaller_pages, lock, prefault: raw.prefault })
 }
 
 fn receive(raw: &Raw, connections: &ConnectionsSection) -> Result<ReceiveSection, ConfigError> {
     let given = &raw.receive;
-    let inline_len = judge::word_length("receive.inline", &given.inline)?;
+    let inline_len = check::word_length("receive.inline", &given.inline)?;
     let mut placement = placement(&given.placement)?;
     if !raw.features.placement {
         // Peers place wherever there are segments.
-        placement.count = judge::count("receive.placement.count", 0)?;
+        placement.count = check::count("receive.placement.count", 0)?;
     }
-    let replies = match judge::count_or_auto("receive.replies", &given.replies)? {
+    let replies = match check::count_or_auto("receive.replies", &given.replies)? {
         Some(replies) => replies,
         None => sums::derived_replies(connections)?,
     };
-    let buffers = match judge::count_or_auto("receive.buffers", &given.buffers)? {
+    let buffers = match check::count_or_auto("receive.buffers", &given.buffers)? {
         Some(buffers) => buffers,
         None => sums::derived_buffers(connections, replies.value())?,
     };
-    let spares = judge::count("receive.spares", given.spares)?;
+    let spares = check::count("receive.spares", given.spares)?;
     Ok(ReceiveSection { inline_len, placement, buffers, replies, spares })
 }
 
 fn placement(raw: &RawPlacement) -> Result<PlacementSection, ConfigError> {
     Ok(PlacementSection {
-        count: judge::count("receive.placement.count", raw.count)?,
-        len: judge::word_length("receive.placement.length", &raw.length)?,
-        align: judge::power_of_two_length("receive.placement.align", &raw.align)?,
+        count: check::count("receive.placement.count", raw.count)?,
+        len: check::word_length("receive.placement.length", &raw.length)?,
+        align: check::power_of_two_length("receive.placement.align", &raw.align)?,
     })
 }
 
 fn send(raw: &RawSend) -> Result<SendSection, ConfigError> {
     Ok(SendSection {
-        slots: judge::count("send.slots", raw.slots)?,
-        payload_len: judge::word_length("send.length", &raw.length)?,
-        inline_max: judge::length("send.inline_max", &raw.inline_max)?,
-        signal_every: judge::count("send.signal_every", raw.signal_every)?,
-        hold: judge::duration("send.hold", &raw.hold, HOLD)?,
-        zero_len: judge::word_length("send.zero", &raw.zero)?,
+        slots: check::count("send.slots", raw.slots)?,
+        payload_len: check::word_length("send.length", &raw.length)?,
+        inline_max: check::length("send.inline_max", &raw.inline_max)?,
+        signal_every: check::count("send.signal_every", raw.signal_every)?,
+        hold: check::duration("send.hold", &raw.hold, HOLD)?,
+        zero_len: check::word_length("send.zero", &raw.zero)?,
     })
 }
 
 fn connections(raw: &RawConnections) -> Result<ConnectionsSection, ConfigError> {
-    let timeout = |key, given| judge::duration(key, given, TIMEOUT);
+    let timeout = |key, given| check::duration(key, given, TIMEOUT);
     Ok(ConnectionsSection {
-        max: judge::count("connections.max", raw.max)?,
-        max_per_peer: judge::count("connections.max_per_peer", raw.max_per_peer)?,
+        max: check::count("connections.max", raw.max)?,
+        max_per_peer: check::count("connections.max_per_peer", raw.max_per_peer)?,
         access: Access::parse(&raw.allow, &raw.deny)?,
-        credits: judge::count("connections.credits", raw.credits)?,
-        credits_requested: judge::count("connections.credits_requested", raw.credits_requested)?,
-        calls_max: judge::count("connections.calls_max", raw.calls_max)?,
-        call_transmissions_max: judge::count(
+        credits: check::count("connections.credits", raw.credits)?,
+        credits_requested: check::count("connections.credits_requested", raw.credits_requested)?,
+        calls_max: check::count("connections.calls_max", raw.calls_max)?,
+        call_transmissions_max: check::count(
             "connections.call_transmissions_max",
             raw.call_transmissions_max,
         )?,
-        reply_transmissions_max: judge::count(
+        reply_transmissions_max: check::count(
             "connections.reply_transmissions_max",
             raw.reply_transmissions_max,
         )?,
-        request_transmissions_max: judge::count(
+        request_transmissions_max: check::count(
             "connections.request_transmissions_max",
             raw.request_transmissions_max,
         )?,
-        response_transmissions_max: judge::count(
+        response_transmissions_max: check::count(
             "connections.response_transmissions_max",
             raw.response_transmissions_max,
         )?,
-        rpc_len_max: judge::length("connections.rpc_len_max", &raw.rpc_len_max)?,
+        rpc_len_max: check::length("connections.rpc_len_max", &raw.rpc_len_max)?,
         group_timeout: timeout("connections.group_timeout", &raw.group_timeout)?,
-        call_timeout: judge::duration_or_none(
+        call_timeout: check::duration_or_none(
             "connections.call_timeout",
             &raw.call_timeout,
             TIMEOUT,
         )?,
-        send_timeout: judge::duration_or_none(
+        send_timeout: check::duration_or_none(
             "connections.send_timeout",
             &raw.send_timeout,
             TIMEOUT,
         )?,
-        idle_timeout: judge::duration_or_none(
+        idle_timeout: check::duration_or_none(
             "connections.idle_timeout",
             &raw.idle_timeout,
             IDLE_TIMEOUT,
         )?,
-        rnr_retry: judge::count("connections.rnr_retry", raw.rnr_retry)?,
+        rnr_retry: check::count("connections.rnr_retry", raw.rnr_retry)?,
         connect_timeout: timeout("connections.connect_timeout", &raw.connect_timeout)?,
         stop_timeout: timeout("connections.stop_timeout", &raw.stop_timeout)?,
     })
@@ -382,9 +382,9 @@ fn protocol(raw: &RawProtocol) -> Result<ProtocolSection, ConfigError> {
     let (timeout, memory) = (&raw.negotiation_timeout, &raw.version_memory);
     let day = Duration::ZERO..=Duration::from_secs(24 * 3600);
     Ok(ProtocolSection {
-        version: judge::version("protocol.version", &raw.version)?,
-        negotiation_timeout: judge::duration("protocol.negotiation_timeout", timeout, TIMEOUT)?,
-        version_memory: judge::duration("protocol.version_memory", memory, day)?,
+        version: check::version("protocol.version", &raw.version)?,
+        negotiation_timeout: check::duration("protocol.negotiation_timeout", timeout, TIMEOUT)?,
+        version_memory: check::duration("protocol.version_memory", memory, day)?,
     })
 }
 
@@ -392,29 +392,29 @@ fn explicit(
     raw: &RawExplicit,
     connections: &ConnectionsSection,
 ) -> Result<ExplicitSection, ConfigError> {
-    let windows = judge::count_or_auto("explicit.windows", &raw.windows)?;
+    let windows = check::count_or_auto("explicit.windows", &raw.windows)?;
     Ok(ExplicitSection {
         enabled: raw.enabled,
-        exposure: judge::exposure("explicit.exposure", &raw.exposure)?,
+        exposure: check::exposure("explicit.exposure", &raw.exposure)?,
         windows: windows.unwrap_or_else(|| sums::derived_windows(connections)),
         derives_windows: windows.is_none(),
-        fetches: judge::count("explicit.fetches", raw.fetches)?,
+        fetches: check::count("explicit.fetches", raw.fetches)?,
         buffers: BulkSection {
-            count: judge::count("explicit.buffers.count", raw.buffers.count)?,
-            len: judge::length("explicit.buffers.length", &raw.buffers.length)?,
+            count: check::count("explicit.buffers.count", raw.buffers.count)?,
+            len: check::length("explicit.buffers.length", &raw.buffers.length)?,
         },
     })
 }
 
 fn interop(raw: &RawInterop) -> Result<InteropSection, ConfigError> {
     Ok(InteropSection {
-        read_chunks_max: judge::count("interop.read_chunks_max", raw.read_chunks_max)?,
+        read_chunks_max: check::count("interop.read_chunks_max", raw.read_chunks_max)?,
         read_chunk_last: raw.read_chunk_last,
-        write_chunks_max: judge::count("interop.write_chunks_max", raw.write_chunks_max)?,
+        write_chunks_max: check::count("interop.write_chunks_max", raw.write_chunks_max)?,
         write_chunk_padding: raw.write_chunk_padding,
         links_in_line: raw.links_in_line,
-        segments_max: judge::count("interop.segments_max", raw.segments_max)?,
-        reply_chunk: judge::reply_chunk("interop.reply_chunk", &raw.reply_chunk)?,
+        segments_max: check::count("interop.segments_max", raw.segments_max)?,
+        reply_chunk: check::reply_chunk("interop.reply_chunk", &raw.reply_chunk)?,
         long_call_with_chunks: raw.long_call_with_chunks,
         write_with_reply: raw.write_with_reply,
         remote_invalidation: raw.remote_invalidation,
@@ -424,51 +424,51 @@ fn interop(raw: &RawInterop) -> Result<InteropSection, ConfigError> {
 fn fabric(raw: &RawFabric) -> Result<FabricSection, ConfigError> {
     let delay = Duration::ZERO..=Duration::from_secs(1);
     Ok(FabricSection {
-        delay: judge::duration("fabric.delay", &raw.delay, delay)?,
-        ring_slots: judge::power_of_two("fabric.ring_slots", raw.ring_slots)?,
+        delay: check::duration("fabric.delay", &raw.delay, delay)?,
+        ring_slots: check::power_of_two("fabric.ring_slots", raw.ring_slots)?,
     })
 }
 
 fn shm(raw: &RawShm) -> Result<ShmSection, ConfigError> {
     Ok(ShmSection {
-        ring_slots: judge::power_of_two("shm.ring_slots", raw.ring_slots)?,
-        staging: judge::power_of_two_length("shm.staging", &raw.staging)?,
+        ring_slots: check::power_of_two("shm.ring_slots", raw.ring_slots)?,
+        staging: check::power_of_two_length("shm.staging", &raw.staging)?,
         map_pools: raw.map_pools,
     })
 }
 
 fn tcp(raw: &RawTcp) -> Result<TcpSection, ConfigError> {
-    let message_len = judge::power_of_two_length("tcp.message_len", &raw.message_len)?;
+    let message_len = check::power_of_two_length("tcp.message_len", &raw.message_len)?;
     Ok(TcpSection { crc: raw.crc, message_len })
 }
 
 fn verbs(raw: &RawVerbs) -> Result<VerbsSection, ConfigError> {
-    let minute = |key, given| judge::duration(key, given, MINUTE);
+    let minute = |key, given| check::duration(key, given, MINUTE);
     let pause = minute("verbs.pause", &raw.pause)?;
     let longest = pause..=*MINUTE.end();
     Ok(VerbsSection {
-        device: judge::name_or_auto("verbs.device", &raw.device)?,
-        address: judge::address_or_auto("verbs.address", &raw.address)?,
-        port: judge::count_or_auto("verbs.port", &raw.port)?,
-        gid: judge::count_or_auto("verbs.gid", &raw.gid)?,
-        inline_len: judge::length("verbs.inline", &raw.inline)?,
-        reads: judge::count("verbs.reads", raw.reads)?,
-        rnr_timer: judge::rnr_timer("verbs.rnr_timer", &raw.rnr_timer)?,
-        retry_count: judge::count("verbs.retry_count", raw.retry_count)?,
-        ack_timeout: judge::count("verbs.ack_timeout", raw.ack_timeout)?,
-        traffic_class: judge::count_or_auto("verbs.traffic_class", &raw.traffic_class)?,
-        backlog: judge::count("verbs.backlog", raw.backlog)?,
+        device: check::name_or_auto("verbs.device", &raw.device)?,
+        address: check::address_or_auto("verbs.address", &raw.address)?,
+        port: check::count_or_auto("verbs.port", &raw.port)?,
+        gid: check::count_or_auto("verbs.gid", &raw.gid)?,
+        inline_len: check::length("verbs.inline", &raw.inline)?,
+        reads: check::count("verbs.reads", raw.reads)?,
+        rnr_timer: check::rnr_timer("verbs.rnr_timer", &raw.rnr_timer)?,
+        retry_count: check::count("verbs.retry_count", raw.retry_count)?,
+        ack_timeout: check::count("verbs.ack_timeout", raw.ack_timeout)?,
+        traffic_class: check::count_or_auto("verbs.traffic_class", &raw.traffic_class)?,
+        backlog: check::count("verbs.backlog", raw.backlog)?,
         resolve_timeout: minute("verbs.resolve_timeout", &raw.resolve_timeout)?,
         answer_timeout: minute("verbs.answer_timeout", &raw.answer_timeout)?,
-        attempts: judge::count("verbs.attempts", raw.attempts)?,
+        attempts: check::count("verbs.attempts", raw.attempts)?,
         pause,
-        pause_max: judge::duration("verbs.pause_max", &raw.pause_max, longest)?,
+        pause_max: check::duration("verbs.pause_max", &raw.pause_max, longest)?,
     })
 }
 
 fn app(raw: &RawApp) -> Result<AppSection, ConfigError> {
-    let count = judge::count("app.bulk.count", raw.bulk.count)?;
+    let count = check::count("app.bulk.count", raw.bulk.count)?;
     Ok(AppSection {
-        bulk: BulkSection { count, len: judge::length("app.bulk.length", &raw.bulk.length)? },
+        bulk: BulkSection { count, len: check::length("app.bulk.length", &raw.bulk.length)? },
     })
 }

@@ -1,7 +1,7 @@
 //! Reads a configuration file and checks all of it, once.
 //!
 //! ```text
-//!   file (TOML) ──tree──▶ Raw ──judge──▶ one value at a time ──sums──▶ Config
+//!   file (TOML) ──tree──▶ Raw ──check──▶ one value at a time ──sums──▶ Config
 //!                 │                 │                          │
 //!          unknown key,       out of range,            contradicts
 //!          wrong type         wrong unit               other values
@@ -31,7 +31,7 @@
 //!
 //! - `needs`
 //! - `config`
-//! - `judge`, `sums`, `tree`
+//! - `check`, `sums`, `tree`
 //! - `raw`, `section`
 //! - `access`, `profile`, `text`
 //! - `bounded`, `error`, `units`
@@ -40,9 +40,9 @@
 
 pub mod access;
 mod bounded;
+mod check;
 mod config;
 mod error;
-mod judge;
 mod needs;
 mod profile;
 pub mod raw;

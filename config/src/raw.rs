@@ -26,7 +26,7 @@ mod interop;
 pub struct Raw {
     /// Threads and the device they poll.
     pub engine: RawEngine,
-    /// How memory is obtained.
+    /// How memory is allocated.
     pub memory: RawMemory,
     /// Receive buffers.
     pub receive: RawReceive,

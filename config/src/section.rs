@@ -85,7 +85,7 @@ pub enum IdlePolicy {
     Block,
 }
 
-/// How memory is obtained: `[memory]`.
+/// How memory is allocated: `[memory]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemorySection {

@@ -68,7 +68,7 @@ impl fmt::Display for Length {
 }
 
 /// Renders a duration in the largest unit that divides it: `2us`. Durations above 584 years are
-/// shown as that.
+/// rendered as 584 years.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeSpan(pub Duration);
 

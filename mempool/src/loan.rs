@@ -164,7 +164,7 @@ impl fmt::Debug for Loan {
 /// A [`Loan`] taken apart: see [`Loan::into_raw`].
 #[derive(Debug)]
 pub struct RawLoan {
-    /// The bytes, which belong to whoever has this.
+    /// The bytes, which belong to the owner of this value.
     pub bytes: NonNull<u8>,
     /// The state of the pool.
     pub owner: NonNull<c_void>,
@@ -391,7 +391,7 @@ pub(crate) fn region_len(kinds: &[PoolSpec]) -> Result<usize, PoolError> {
 /// Frees the shared state.
 ///
 /// # Safety
-/// No loan is left, the owner is dropped, and `Returns` told the caller to free.
+/// No loan is left, the owner is dropped, and `Returns` left it to the caller to free it.
 unsafe fn free(shared: NonNull<LoanPoolShared>) {
     // SAFETY: `shared` came from `Box::leak`; the caller has the last pointer to it.
     let shared = unsafe { Box::from_raw(shared.as_ptr()) };
@@ -414,7 +414,7 @@ mod tests {
         LoanPool::new(&mut memory, kinds).expect("as much as was asked for")
     }
 
-    /// Whether the shared state is still allocated, judged by the region that it keeps mapped.
+    /// Whether the shared state is still allocated, by the region that it keeps mapped.
     fn watch(pool: &LoanPool) -> impl Fn() -> bool + use<> {
         pool.shared().span.watch()
     }

@@ -459,7 +459,7 @@ fn create_memfd(rung: PageSize, len: usize) -> io::Result<File> {
     Ok(memfd::create(c"rpcrdma-region", len, huge)?)
 }
 
-/// Allows nobody who gets the file to change it: only the mapping that exists can be written to. If
+/// Forbids all changes through the file: only the mapping that exists can be written to. If
 /// another process shortened the file, this process would be killed at its next access.
 fn seal(file: &File) -> io::Result<()> {
     let length = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
@@ -625,7 +625,7 @@ mod tests {
         let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
         let knows_exec = memfd::create(c"test", 0, libc::MFD_NOEXEC_SEAL).is_ok();
         assert_eq!(seals & libc::F_SEAL_EXEC != 0, knows_exec, "where the system knows that seal");
-        MmapRaw::map_raw(&file).expect_err("nobody else writes to it");
+        MmapRaw::map_raw(&file).expect_err("the file is sealed");
         let written = std::os::unix::fs::FileExt::write_at(&file, &[1], 0);
         written.expect_err("nor by the file");
         let again = MmapOptions::new().map_raw_read_only(&file).expect("mapped");

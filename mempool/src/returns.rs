@@ -95,7 +95,7 @@ impl Returns {
     }
 
     /// The owner is dropped while `out` slots are lent. Those already returned are subtracted; the
-    /// last return of the others, if any, is told to free the memory.
+    /// last return of the others, if any, frees the memory.
     pub(crate) fn close(&self, links: &[ReturnLink], out: usize) -> Disposal {
         let mut out = out as i32;
         self.take_chain(links, CLOSED, |_| out -= 1);

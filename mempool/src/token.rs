@@ -111,7 +111,7 @@ const INDEX_MASK: u32 = SLOTS_MAX - 1;
 /// The promise, for unit tests without a device.
 #[cfg(test)]
 pub(crate) fn quiet() -> Quiet {
-    // SAFETY: the tests that use it have turned every token into a number and forgotten it.
+    // SAFETY: the tests that use it have converted every token into a number and forgotten it.
     unsafe { Quiet::assume() }
 }
 

@@ -324,7 +324,7 @@ fn a_device_is_chosen_by_name_or_by_address() {
 }
 
 #[test]
-fn a_peer_is_told_to_wait_one_of_32_times() {
+fn a_peer_waits_for_one_of_32_times() {
     let all: Vec<_> = RnrTimer::all().collect();
     assert_eq!(all.len(), 32);
     assert!(all.windows(2).all(|pair| pair[0].span() < pair[1].span()), "shortest first");
@@ -437,7 +437,7 @@ fn exposure_by_windows_needs_a_window() {
         none(raw);
         raw.explicit.enabled = false;
     })
-    .expect("nothing is shown");
+    .expect("no memory is exposed");
     with(|raw| {
         none(raw);
         raw.connections.calls_max = 0;
@@ -802,7 +802,7 @@ fn a_file_of_a_program_is_over_its_values_and_has_its_table() {
     assert_eq!((config.engine().shards.value(), config.connections().max.value()), (2, 5));
     assert_eq!(config.raw().connections.allow, ["uid:7"]);
     assert_eq!(config.raw().receive, base.raw().receive);
-    let error = base.load_over(&path, "other").expect_err("a table of nobody");
+    let error = base.load_over(&path, "other").expect_err("a table of no program");
     assert!(error.to_string().contains("line 1: own = a table: unknown key"), "{error}");
     std::fs::remove_dir_all(&folder).expect("the folder is ours");
 }

@@ -192,7 +192,7 @@ typedef enum rpcrdma_status {
      */
     RPCRDMA_E_WRONG_ADDRESS = -41,
     /**
-     * The peer rejects the connection, and does not say why. Transient.
+     * The peer rejects the connection and states no reason. Transient.
      */
     RPCRDMA_E_REJECTED = -42,
     /**

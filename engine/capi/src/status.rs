@@ -59,7 +59,7 @@ pub enum rpcrdma_status {
     RPCRDMA_E_NO_LISTENER = -40,
     /// The provider takes no address of this kind.
     RPCRDMA_E_WRONG_ADDRESS = -41,
-    /// The peer rejects the connection, and does not say why. Transient.
+    /// The peer rejects the connection and states no reason. Transient.
     RPCRDMA_E_REJECTED = -42,
     /// The peer's configuration does not allow this host or user.
     RPCRDMA_E_NOT_ALLOWED = -43,

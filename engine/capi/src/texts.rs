@@ -31,7 +31,7 @@ pub(crate) fn text(status: rpcrdma_status) -> &'static CStr {
         RPCRDMA_E_ADDRESS => c"the text is no address",
         RPCRDMA_E_NO_LISTENER => c"no program listens at the address",
         RPCRDMA_E_WRONG_ADDRESS => c"the provider takes no address of this kind",
-        RPCRDMA_E_REJECTED => c"the peer rejects the connection, and does not say why",
+        RPCRDMA_E_REJECTED => c"the peer rejects the connection and states no reason",
         RPCRDMA_E_NOT_ALLOWED => c"the peer's configuration does not allow this host or user",
         RPCRDMA_E_REFUSED => c"the peer's program refuses the connection",
         RPCRDMA_E_PEER_FULL => c"the peer has no room for a connection",

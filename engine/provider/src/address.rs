@@ -16,7 +16,7 @@ use std::str::FromStr;
 ///   shm:@store                         a Unix socket with an abstract name
 /// ```
 /// This text is parsed, and displayed again. [`Address::Process`] is displayed only: a provider
-/// states it, and nobody can listen on it or connect to it.
+/// reports it, and no program can listen on it or connect to it.
 ///
 /// ```
 /// use rpcrdma_provider::Address;
@@ -40,13 +40,13 @@ pub enum Address {
     Process(Credentials),
 }
 
-/// What the connections of one party have in common: see [`Address::origin`].
+/// What the connections of one host, socket or user have in common: see [`Address::origin`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Origin {
     /// The host with this address.
     Host(IpAddr),
-    /// Whoever listens on this Unix socket.
+    /// The process that listens on this Unix socket.
     Socket(ShmName),
     /// The user of this host with this number.
     User(u32),
@@ -106,11 +106,11 @@ impl Address {
         }
     }
 
-    /// The party that it belongs to: the host without the port, the socket, or the user without the
-    /// process. A party connects again from a different port or process.
+    /// The subject of quotas: the host without the port, the socket, or the user without the
+    /// process. The same host or user connects again from a different port or process.
     pub fn origin(&self) -> Origin {
         match self {
-            // An IPv4 host is one party, however the listener writes its address.
+            // An IPv4 host has one origin, however the listener writes its address.
             Address::Ip(address) => Origin::Host(address.ip().to_canonical()),
             Address::Shm(name) => Origin::Socket(*name),
             Address::Process(process) => Origin::User(process.uid),
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_party_has_many_ports_and_processes() {
+    fn an_origin_has_many_ports_and_processes() {
         let origin = |text: &str| parsed(text).origin();
         assert_eq!(origin("10.0.0.1:7"), origin("10.0.0.1:8"));
         assert_ne!(origin("10.0.0.1:7"), origin("10.0.0.2:7"));

@@ -156,7 +156,7 @@ impl<Q: Queues> QueueFaults<Q> {
             return;
         }
         while let Some(recv) = self.withheld.pop_front() {
-            // SAFETY: the program was told that the Receive is taken, and keeps the memory and
+            // SAFETY: the program was answered that the Receive is taken, and keeps the memory and
             // its description until the completion has been polled.
             let (taken, _) = unsafe { inner.post_srq_recv([recv].into_iter()) }.of(1);
             if taken == 0 {

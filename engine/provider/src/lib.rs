@@ -108,8 +108,8 @@ pub struct DeviceCaps {
     pub windows: u32,
     /// RDMA Reads of a queue pair in progress at one time; further Reads wait.
     pub rd_atomic: u32,
-    /// Whether the memory that a Read fills must be registered for writes of peers, who are told
-    /// its key with the Read: iWARP (RFC 5040 4.4). Such memory is made by [`Queues::expose`] for
+    /// Whether the memory that a Read fills must be registered for writes of peers, to which
+    /// the Read states its key: iWARP (RFC 5040 4.4). Such memory is made by [`Queues::expose`] for
     /// the time of the Read.
     pub reads_expose: bool,
 }

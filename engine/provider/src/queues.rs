@@ -141,7 +141,7 @@ pub trait Queues: Send {
     /// until [`Queues::disarm`].
     fn arm(&mut self) -> Result<Armed, CqError>;
 
-    /// The thread is awake: nobody rings for it any more. `is_rung` says whether a bell is; it is
+    /// The thread is awake: no other thread rings for it any more. `is_rung` says whether a bell is; it is
     /// silent afterwards.
     fn disarm(&mut self, is_rung: bool) -> Result<(), CqError>;
 

@@ -8,36 +8,36 @@
 //! padding (148 bytes on InfiniBand and RoCE): what does not begin like this is a rejection without
 //! a reason. wire.md W28.
 
-/// Why a peer rejects a connection. Not all peers say so.
+/// Why a peer rejects a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// It does not say, or in words of its own.
-    #[error("it does not say why")]
+    /// It states no reason, or none in this encoding.
+    #[error("no reason stated")]
     Unstated,
     /// Its configuration does not allow this host or user, or the permissions of its socket do not.
     #[error("this host or user may not connect (connections.allow, connections.deny)")]
     NotAllowed,
-    /// Its program refuses.
-    #[error("its program refuses (code {code})")]
+    /// Its program refuses the connection.
+    #[error("refused by its program, code {code}")]
     Refused {
         /// The program's own code; 0 if it states none.
         code: u16,
     },
     /// None of its shards has room.
-    #[error("it has as many connections as its configuration allows (connections.max)")]
+    #[error("its limit of connections is reached (connections.max)")]
     Full,
     /// It has as many connections of this host or user as it allows.
-    #[error("it has as many of this host or user as it allows (connections.max_per_peer)")]
+    #[error("its limit for this host or user is reached (connections.max_per_peer)")]
     PeerFull,
     /// Its program did not answer in time, or its device could not make the connection.
-    #[error("it could not take the connection in time")]
+    #[error("it did not accept in time")]
     Busy,
-    /// It stops.
-    #[error("it stops")]
+    /// It is shutting down.
+    #[error("it is shutting down")]
     Stopping,
     /// Over shared memory: the sizes of the two sides do not fit.
-    #[error("the memory of the connection has a size that it cannot use (shm.staging)")]
+    #[error("the two sides differ in the size of a connection's memory (shm.staging)")]
     Unfit,
 }
 

@@ -137,7 +137,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(60);
 const NO_SOCKET: &str = "the process may not make a socket there";
 const NO_PORT: &str = "the process may not listen on this port";
 const UNFIT: &str = "the peer rejected the connection: the memory of the connection has a size";
-const REJECTED: &str = "the peer rejected the connection: it does not say why";
+const REJECTED: &str = "the peer rejected the connection: no reason stated";
 const CALLS: &[Forbidden] = &[
     done_without(libc::SYS_prlimit64),
     done_without(libc::SYS_sched_getaffinity),

@@ -466,7 +466,7 @@ fn queues_of_a_provider_have_faults_of_their_own() {
     let provider = FaultyProvider::new(open(), plan);
     let [first, second] = [0, 1].map(|which| {
         let mut queues = provider.open_queues(&SMALL).unwrap();
-        provider.log().tell(which, QueueEvent::DeviceLost);
+        provider.log().inject_event(which, QueueEvent::DeviceLost);
         assert_eq!(queues.next_event(), Some(QueueEvent::DeviceLost), "it is told by its number");
         let changes = (0..64).map(|_| {
             queues.poll_cq(&mut WcBatch::new()).unwrap();

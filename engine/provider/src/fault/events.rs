@@ -79,7 +79,7 @@ impl<Q: Queues> QueueFaults<Q> {
         let polls = self.polls;
         let due = self.events.iter().position(|(when, _)| *when <= polls);
         let own = due.and_then(|at| self.events.remove(at)).map(|(_, event)| event);
-        let own = own.or_else(|| self.log.told(self.which));
+        let own = own.or_else(|| self.log.next_injected(self.which));
         let event = own.or_else(|| inner.next_event())?;
         match event {
             QueueEvent::Disconnected { qp_num } | QueueEvent::Failed { qp_num } => {

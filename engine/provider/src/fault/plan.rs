@@ -94,7 +94,7 @@ macro_rules! log {
             /// Messages that were changed: the number of the queues, and the queue pair.
             pub changed: Mutex<Vec<(u64, u32)>>,
             /// Injected events that queues have not reported yet.
-            told: Mutex<VecDeque<(u64, QueueEvent)>>,
+            injected: Mutex<VecDeque<(u64, QueueEvent)>>,
         }
 
         impl FaultLog {
@@ -178,15 +178,16 @@ impl FaultLog {
     }
 
     /// Injects an event into the queues with this number.
-    pub fn tell(&self, which: u64, event: QueueEvent) {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).push_back((which, event));
+    pub fn inject_event(&self, which: u64, event: QueueEvent) {
+        let mut injected = self.injected.lock().unwrap_or_else(PoisonError::into_inner);
+        injected.push_back((which, event));
     }
 
     /// The next injected event of these queues.
-    pub(super) fn told(&self, queues: u64) -> Option<QueueEvent> {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = told.iter().position(|(which, _)| *which == queues)?;
-        told.remove(at).map(|(_, event)| event)
+    pub(super) fn next_injected(&self, queues: u64) -> Option<QueueEvent> {
+        let mut injected = self.injected.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = injected.iter().position(|(which, _)| *which == queues)?;
+        injected.remove(at).map(|(_, event)| event)
     }
 
     /// Whether injecting is stopped.
