@@ -8,7 +8,7 @@ use std::thread;
 use async_channel::Receiver;
 use rpcrdma_engine::{Loan, Outage, Provider, Session, SessionEvent};
 
-use crate::desk::Desk;
+use crate::calls::Calls;
 use crate::error::{AsyncError, CallFailed};
 use crate::places::Places;
 use crate::poller::{Poller, Reports};
@@ -74,8 +74,8 @@ impl AsyncClient {
         let (is_running, ended) = async_channel::bounded(1);
         let (reported, events) = async_channel::bounded(EVENTS_MAX);
         let shared = Arc::new(Shared::new(sender, places, session.handle().clone()));
-        let desk = Desk::new(Arc::clone(&shared), jobs);
-        let poller = Poller::new(desk, session, Reports { events: reported, ended: is_running });
+        let calls = Calls::new(Arc::clone(&shared), jobs);
+        let poller = Poller::new(calls, session, Reports { events: reported, ended: is_running });
         (AsyncClient(Arc::new(Owner { shared, events, ended })), poller)
     }
 

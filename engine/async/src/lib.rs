@@ -46,7 +46,7 @@
 //!
 //! - `client`
 //! - `poller`
-//! - `desk`
+//! - `calls`
 //! - `queue`
 //! - `shared`
 //! - `places`
@@ -54,8 +54,8 @@
 #![forbid(unsafe_code)]
 
 mod buffers;
+mod calls;
 mod client;
-mod desk;
 mod error;
 mod places;
 mod poller;

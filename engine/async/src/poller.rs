@@ -6,13 +6,13 @@ use std::time::Duration;
 use async_channel::Sender;
 use rpcrdma_engine::{Clock, Execution, Provider, Session, SessionEvent};
 
-use crate::desk::Desk;
+use crate::calls::Calls;
 use crate::shared::State;
 
 /// What the thread owns. In this order it is dropped: calls are answered before their connections
-/// end, and who waits for the end of the thread is told last.
+/// end, and the end of the thread is reported last.
 pub(crate) struct Poller<P: Provider> {
-    pub desk: Desk,
+    pub calls: Calls,
     pub session: Session<P>,
     is_ending: bool,
     /// Where it passes the events of the session.
@@ -28,9 +28,9 @@ pub(crate) struct Reports {
 }
 
 impl<P: Provider> Poller<P> {
-    pub fn new(desk: Desk, session: Session<P>, reports: Reports) -> Poller<P> {
+    pub fn new(calls: Calls, session: Session<P>, reports: Reports) -> Poller<P> {
         let Reports { events, ended } = reports;
-        Poller { desk, session, is_ending: false, events, _ended: ended }
+        Poller { calls, session, is_ending: false, events, _ended: ended }
     }
 
     /// Polls until the client is closed, and waits by the engine's idle policy.
@@ -39,8 +39,8 @@ impl<P: Provider> Poller<P> {
         while !self.is_over() {
             let now = clock.now();
             let busy = self.turn(now);
-            let most = self.desk.until_due(now);
-            match busy || !self.desk.is_short_of_buffers() {
+            let most = self.calls.until_due(now);
+            match busy || !self.calls.is_short_of_buffers() {
                 true => _ = self.session.rest(busy, now, most),
                 false => self.session.wait(BUFFER_WAIT.min(most)),
             }
@@ -49,40 +49,40 @@ impl<P: Provider> Poller<P> {
 
     /// Does what there is to do, once. True if there was anything.
     pub fn turn(&mut self, now: u64) -> bool {
-        let Poller { desk, session, .. } = self;
-        let mut busy = desk.cancel(session);
+        let Poller { calls, session, .. } = self;
+        let mut busy = calls.cancel(session);
         // One that is late already is not sent.
-        busy |= desk.take();
-        busy |= desk.end_late(session, now);
-        busy |= desk.submit(session);
-        desk.give_places();
-        busy |= session.poll(now, |done| desk.complete(done));
+        busy |= calls.take();
+        busy |= calls.end_late(session, now);
+        busy |= calls.submit(session);
+        calls.give_places();
+        busy |= session.poll(now, |done| calls.complete(done));
         if let Some(event) = session.next_event() {
             self.report(event);
         }
-        let Poller { desk, session, .. } = self;
-        busy | desk.lend(session, now)
+        let Poller { calls, session, .. } = self;
+        busy | calls.lend(session, now)
     }
 
     /// Passes on what happened to the connections.
     #[cold]
     fn report(&mut self, first: SessionEvent) {
-        let Poller { desk, session, events, .. } = self;
+        let Poller { calls, session, events, .. } = self;
         let mut next = Some(first);
         while let Some(event) = next {
             // Of too many the oldest is dropped; without a handle none is wanted.
             let _ = events.force_send(event);
             next = session.next_event();
         }
-        desk.set_state(State { connections: session.connections(), outage: session.outage() });
+        calls.set_state(State { connections: session.connections(), outage: session.outage() });
     }
 
     /// Whether the client was closed, and its connections have ended. Begins that.
     pub fn is_over(&mut self) -> bool {
-        if !self.is_ending && self.desk.is_closed() {
+        if !self.is_ending && self.calls.is_closed() {
             self.is_ending = true;
-            let Poller { desk, session, .. } = self;
-            desk.end(|call| session.execution(call).unwrap_or(Execution::Unknown));
+            let Poller { calls, session, .. } = self;
+            calls.end(|call| session.execution(call).unwrap_or(Execution::Unknown));
             self.session.close();
         }
         self.session.is_closed()

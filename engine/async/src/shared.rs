@@ -86,7 +86,7 @@ impl Shared {
     pub async fn call(self: Arc<Shared>, request: Request) -> Outcome {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let mut cancel = CancelOnDrop { shared: &self, id: Some(id) };
-        // Dropped before `cancel`: a thread that is told to cancel sees that nobody waits.
+        // Dropped before `cancel`: the thread that cancels then sees that no task waits.
         let outcome = self.outcome(id, request).await;
         cancel.id = None;
         outcome
@@ -167,7 +167,7 @@ impl Shared {
     }
 }
 
-/// Cancels a call that nobody waits for any more.
+/// Cancels a call whose future is dropped.
 struct CancelOnDrop<'a> {
     shared: &'a Shared,
     /// None if it is over.

@@ -194,7 +194,7 @@ fn a_call_outlives_the_handles_and_ends_as_closed() {
         begin(&mut call);
         client.call(number(1)).await.expect("it is answered");
         drop(client);
-        let failed = call.await.expect_err("nobody answers it");
+        let failed = call.await.expect_err("no server answers it");
         assert_eq!(failed.why(), SessionError::Closed(Execution::Unknown).into());
     });
     while handle.state() != ShardState::Ended {
@@ -218,7 +218,7 @@ fn the_end_of_the_engine_ends_calls() {
     });
 }
 
-/// Panics in a poll when it is told to.
+/// Panics in a poll when a test asks for it.
 #[derive(Clone)]
 struct Mine(Arc<AtomicBool>);
 

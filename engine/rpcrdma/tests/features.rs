@@ -116,7 +116,7 @@ fn metrics_count_the_call() {
 
 #[cfg(feature = "tracing")]
 #[test]
-fn tracing_tells_of_the_connection() {
+fn tracing_reports_the_connection() {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use tracing::span::{Attributes, Id, Record};

@@ -71,7 +71,7 @@ impl Gateway {
         loop {
             let (stream, _) = listener.accept().await?;
             let gateway = self.clone();
-            // A connection that breaks concerns nobody else.
+            // A connection that breaks concerns no other.
             tokio::spawn(async move { gateway.talk(stream).await });
         }
     }
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_service_that_does_not_answer_delays_nobody_for_long() {
+    async fn a_service_that_does_not_answer_delays_no_request_for_long() {
         let lines = ["GET 13"; 30];
         for over in [Over::Fabric, Over::Tcp] {
             let answers = answers(over, 3, &lines, Duration::from_millis(5)).await;

@@ -13,7 +13,7 @@ use crate::{CALL_TIME, Outcome, say};
 /// Calls under way: each key has one at most.
 const SLOTS: u64 = 32;
 
-/// PUTs values, GETs each of them and compares, until `calls` are done or it is told to stop.
+/// PUTs values, GETs each of them and compares, until `calls` are done or it shall stop.
 pub fn run<P: Provider>(
     engine: &Engine<P>,
     at: Address,
@@ -28,12 +28,12 @@ pub fn run<P: Provider>(
     let session = Session::new(engine.client()?, [at], &options)?;
     let slots = (0..SLOTS).map(|key| Slot { key, ..Slot::default() }).collect();
     let mut client = Client { session, clock: Clock::new(), slots, counts: Counts::default() };
-    let mut told = Instant::now();
+    let mut printed = Instant::now();
     while client.counts.calls < calls && !stopped.load(Ordering::Relaxed) {
         client.submit()?;
         client.poll()?;
-        if told.elapsed() >= Duration::from_secs(1) {
-            told = Instant::now();
+        if printed.elapsed() >= Duration::from_secs(1) {
+            printed = Instant::now();
             say(format_args!("client: {:?}", client.counts));
         }
     }

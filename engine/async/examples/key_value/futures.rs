@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::protocol::{GET, PUT, VALUE_MAX, begin, read_value, value};
 use crate::{CALL_TIME, Outcome, say};
 
-/// Runs tasks that make `calls` altogether, or fewer if they are told to stop.
+/// Runs tasks that make `calls` altogether, or fewer if they shall stop.
 pub fn run<P: Provider>(
     engine: &Engine<P>,
     at: Address,

@@ -113,10 +113,10 @@ fn say(line: Arguments<'_>) {
 fn stop_on_signal() -> io::Result<Arc<AtomicBool>> {
     let stopped = Arc::new(AtomicBool::new(false));
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    let (told, this) = (stopped.clone(), thread::current());
+    let (stop, this) = (stopped.clone(), thread::current());
     thread::spawn(move || {
         for _ in signals.forever() {
-            told.store(true, Ordering::Relaxed);
+            stop.store(true, Ordering::Relaxed);
             this.unpark();
         }
     });

@@ -21,7 +21,7 @@ use rpcrdma_engine::{
 use crate::protocol::{GET, NULL, PROGRAM, VALUE_MAX};
 use crate::{Outcome, say};
 
-/// Serves until it is told to stop, and says each second what it has done.
+/// Serves until it shall stop, and prints each second what it has done.
 pub fn run<P: Provider>(mut engine: Engine<P>, at: Address, stopped: &AtomicBool) -> Outcome<()> {
     let server = SystemTime::UNIX_EPOCH.elapsed()?.as_nanos() as u64;
     let (jobs, queue) = channel();

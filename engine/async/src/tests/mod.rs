@@ -93,7 +93,7 @@ type Running = (Shard<Fabric, Server>, Control<Fabric>, Engine<Fabric>);
 type Pending = Pin<Box<dyn Future<Output = Outcome>>>;
 
 /// A server that comes and goes, and a client.
-struct Town {
+struct Harness {
     fabric: Fabric,
     now: u64,
     later: Rc<RefCell<Vec<(Ticket, u32)>>>,
@@ -115,15 +115,15 @@ fn raw() -> Raw {
     raw
 }
 
-impl Town {
-    fn new(queued_calls: usize, options: &SessionOptions) -> Town {
+impl Harness {
+    fn new(queued_calls: usize, options: &SessionOptions) -> Harness {
         let fabric = Fabric::new();
         let (engine, control) =
             Engine::without_threads(fabric.clone(), checked(&raw())).expect("an engine");
         let client = engine.client().expect("a client");
         let session = Session::seeded(client, [at()], options, 5).expect("a session");
         let (client, poller) = AsyncClient::new(session, &AsyncOptions { queued_calls });
-        let mut town = Town {
+        let mut harness = Harness {
             fabric,
             now: 1_000_000,
             later: Rc::default(),
@@ -132,17 +132,17 @@ impl Town {
             poller,
             calling: (control, engine),
         };
-        town.begin();
-        town
+        harness.begin();
+        harness
     }
 
     /// Without a server, and with so many places for calls that are queued, and for calls that wait
     /// in the session.
-    fn without_server(queued_calls: usize, waiting_calls: usize) -> Town {
+    fn without_server(queued_calls: usize, waiting_calls: usize) -> Harness {
         let options = SessionOptions { waiting_calls, ..SessionOptions::default() };
-        let mut town = Town::new(queued_calls, &options);
-        town.kill();
-        town
+        let mut harness = Harness::new(queued_calls, &options);
+        harness.kill();
+        harness
     }
 
     fn begin(&mut self) {
@@ -173,8 +173,8 @@ impl Town {
         }
         self.calling.0.step(Duration::ZERO);
         if !self.poller.turn(self.now) {
-            let Poller { desk, session, .. } = &mut self.poller;
-            assert!(!desk.submit(session), "a thread that may sleep has passed on what it can");
+            let Poller { calls, session, .. } = &mut self.poller;
+            assert!(!calls.submit(session), "a thread that may sleep has passed on what it can");
         }
         self.poller.is_over();
     }
@@ -189,7 +189,7 @@ impl Town {
         }
     }
 
-    fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Town) -> bool) {
+    fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Harness) -> bool) {
         for _ in 0..1_000_000 {
             if is_so(self) {
                 return;
@@ -213,17 +213,17 @@ impl Town {
         self.poller.session.turn(self.now).buffer().expect("a buffer")
     }
 
-    /// Checks that nobody has anything of the shard, when no future waits any more.
+    /// Checks that all resources of the shard are returned when no future waits any more.
     fn check_nothing_is_lost(&mut self) {
         // What is in the queue goes to the session.
         (0..4).for_each(|_| self.step());
-        self.until("every call is over", |town| {
-            town.answer_later();
-            let audit = town.poller.session.audit();
+        self.until("every call is over", |harness| {
+            harness.answer_later();
+            let audit = harness.poller.session.audit();
             let is_free = audit.send.held == 0 && audit.messages.held == 0 && audit.exposures == 0;
-            is_free && town.poller.session.open_calls() == 0
+            is_free && harness.poller.session.open_calls() == 0
         });
-        assert_eq!(self.poller.desk.open(), 0);
+        assert_eq!(self.poller.calls.open(), 0);
         let buffers = std::iter::from_fn(|| self.poller.session.turn(self.now).buffer());
         assert_eq!(buffers.collect::<Vec<_>>().len(), 8, "all buffers of the program");
         let audit = self.poller.session.audit();

@@ -68,12 +68,12 @@ impl Kept {
     }
 }
 
-fn begin(town: &mut Town, step: Step, number: u32) -> Option<Kept> {
+fn begin(harness: &mut Harness, step: Step, number: u32) -> Option<Kept> {
     let Step::Call { ask, again, places, sinks, keeps } = step else { return None };
     let mut call = ask.write(number);
     let (mut sum, mut exposes) = (0, false);
-    let now = town.now;
-    if places && let Some(mut data) = town.poller.session.turn(now).buffer() {
+    let now = harness.now;
+    if places && let Some(mut data) = harness.poller.session.turn(now).buffer() {
         data.truncate(5000);
         data.fill(2);
         sum = 10_000;
@@ -81,7 +81,7 @@ fn begin(town: &mut Town, step: Step, number: u32) -> Option<Kept> {
     }
     if let Ask::Bytes(len) = ask {
         let want = Want { len_min: 0, len_max: len };
-        match town.poller.session.turn(now).buffer().filter(|_| sinks) {
+        match harness.poller.session.turn(now).buffer().filter(|_| sinks) {
             Some(sink) => {
                 exposes = true;
                 call.want_into(want, Sink::from(sink));
@@ -96,7 +96,7 @@ fn begin(town: &mut Town, step: Step, number: u32) -> Option<Kept> {
     if keeps {
         request = request.keep_loans();
     }
-    Some(Kept { call: town.call(request), ask, number, sum, exposes })
+    Some(Kept { call: harness.call(request), ask, number, sum, exposes })
 }
 
 proptest! {
@@ -104,11 +104,11 @@ proptest! {
     #[test]
     fn futures_are_dropped_at_any_point(steps in prop::collection::vec(step(), 1..60)) {
         let options = SessionOptions { waiting_calls: 4, ..SessionOptions::default() };
-        let mut town = Town::new(2, &options);
+        let mut harness = Harness::new(2, &options);
         let (mut kept, mut was_lost) = (Vec::new(), false);
         for (number, step) in steps.into_iter().enumerate() {
             match step {
-                Step::Call { .. } => kept.extend(begin(&mut town, step, number as u32)),
+                Step::Call { .. } => kept.extend(begin(&mut harness, step, number as u32)),
                 Step::Poll(at) if !kept.is_empty() => {
                     let at = at % kept.len();
                     if kept[at].is_over(was_lost) {
@@ -119,20 +119,20 @@ proptest! {
                     was_lost |= kept.swap_remove(at % kept.len()).exposes;
                 }
                 Step::Poll(_) | Step::Drop(_) => {}
-                Step::Turn(turns) => (0..turns).for_each(|_| town.step()),
-                Step::Answer => town.answer_later(),
+                Step::Turn(turns) => (0..turns).for_each(|_| harness.step()),
+                Step::Answer => harness.answer_later(),
                 Step::Restart => {
                     was_lost = true;
-                    town.kill();
-                    town.begin();
+                    harness.kill();
+                    harness.begin();
                 }
             }
         }
-        town.until("all are over", |town| {
-            town.answer_later();
+        harness.until("all are over", |harness| {
+            harness.answer_later();
             kept.retain_mut(|call| !call.is_over(was_lost));
             kept.is_empty()
         });
-        town.check_nothing_is_lost();
+        harness.check_nothing_is_lost();
     }
 }

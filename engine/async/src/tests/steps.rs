@@ -20,120 +20,120 @@ impl Wake for Bell {
 
 #[test]
 fn a_call_is_made_when_it_is_polled_and_answered_once() {
-    let mut town = Town::new(4, &SessionOptions::default());
-    let mut call = town.call(Ask::Number.write(7));
+    let mut harness = Harness::new(4, &SessionOptions::default());
+    let mut call = harness.call(Ask::Number.write(7));
     for _ in 0..1000 {
-        town.step();
+        harness.step();
     }
-    assert_eq!(town.poller.session.handle().stats().calls_out, 0);
-    let reply = town.end(&mut call).expect("it is answered");
+    assert_eq!(harness.poller.session.handle().stats().calls_out, 0);
+    let reply = harness.end(&mut call).expect("it is answered");
     assert_eq!((reply.reader().u32(), reply.items().len()), (Ok(7), 0));
     assert_eq!(reply.payload().len(), 16);
     drop(call);
-    town.check_nothing_is_lost();
+    harness.check_nothing_is_lost();
 }
 
 #[test]
 fn the_last_waker_is_woken() {
-    let mut town = Town::new(4, &SessionOptions::default());
+    let mut harness = Harness::new(4, &SessionOptions::default());
     let bells: [Arc<Bell>; 2] = Default::default();
     let wakers = bells.clone().map(Waker::from);
-    let mut call = town.call(Ask::Number.write(7));
+    let mut call = harness.call(Ask::Number.write(7));
     for waker in &wakers {
         let polled = call.as_mut().poll(&mut Context::from_waker(waker));
         assert!(polled.is_pending());
     }
-    town.until("it is woken", |_| bells.iter().any(|bell| bell.0.load(Ordering::SeqCst) > 0));
+    harness.until("it is woken", |_| bells.iter().any(|bell| bell.0.load(Ordering::SeqCst) > 0));
     assert_eq!(bells.map(|bell| bell.0.load(Ordering::SeqCst)), [0, 1]);
     assert!(ended(&mut call).expect("it is over").is_ok());
 }
 
-/// What a thread is told that would sleep now.
-fn sleep(town: &mut Town) -> Armed {
-    let now = town.now;
-    town.poller.session.arm(now)
+/// What arming answers to a thread that would sleep now.
+fn sleep(harness: &mut Harness) -> Armed {
+    let now = harness.now;
+    harness.poller.session.arm(now)
 }
 
 #[test]
-fn a_thread_that_is_about_to_sleep_is_told_of_all_that_tasks_do() {
-    let mut town = Town::new(4, &SessionOptions::default());
-    town.until("there is a connection", |town| town.poller.session.connections() > 0);
-    let is_asleep = |town: &mut Town| matches!(sleep(town), Armed::AtMost(_));
-    let mut call = town.call(Ask::Later.write(7));
-    town.until("nothing is to be done", is_asleep);
-    assert!(is_asleep(&mut town), "it is not told of nothing");
+fn a_thread_that_is_about_to_sleep_sees_all_that_tasks_do() {
+    let mut harness = Harness::new(4, &SessionOptions::default());
+    harness.until("there is a connection", |harness| harness.poller.session.connections() > 0);
+    let is_asleep = |harness: &mut Harness| matches!(sleep(harness), Armed::AtMost(_));
+    let mut call = harness.call(Ask::Later.write(7));
+    harness.until("nothing is to be done", is_asleep);
+    assert!(is_asleep(&mut harness), "there is nothing to do");
     assert!(ended(&mut call).is_none());
-    assert_eq!(sleep(&mut town), Armed::Ready, "a call");
-    town.until("the call is sent", |town| !town.later.borrow().is_empty());
-    town.until("nothing is to be done", is_asleep);
+    assert_eq!(sleep(&mut harness), Armed::Ready, "a call");
+    harness.until("the call is sent", |harness| !harness.later.borrow().is_empty());
+    harness.until("nothing is to be done", is_asleep);
     drop(call);
-    assert_eq!(sleep(&mut town), Armed::Ready, "a call that nobody waits for");
-    town.until("nothing is to be done", is_asleep);
-    town.client = None;
-    assert_eq!(sleep(&mut town), Armed::Ready, "the last handle is gone");
+    assert_eq!(sleep(&mut harness), Armed::Ready, "a call that no task waits for");
+    harness.until("nothing is to be done", is_asleep);
+    harness.client = None;
+    assert_eq!(sleep(&mut harness), Armed::Ready, "the last handle is gone");
 }
 
 #[test]
 fn a_call_made_after_the_thread_has_looked_for_calls_keeps_it_awake() {
-    let mut town = Town::new(4, &SessionOptions::default());
-    town.until("there is a connection", |town| town.poller.session.connections() > 0);
-    let mut call = town.call(Ask::Number.write(7));
-    let now = town.now;
-    while town.poller.turn(now) {}
-    let Poller { desk, session, .. } = &mut town.poller;
-    assert!(!desk.take());
+    let mut harness = Harness::new(4, &SessionOptions::default());
+    harness.until("there is a connection", |harness| harness.poller.session.connections() > 0);
+    let mut call = harness.call(Ask::Number.write(7));
+    let now = harness.now;
+    while harness.poller.turn(now) {}
+    let Poller { calls, session, .. } = &mut harness.poller;
+    assert!(!calls.take());
     assert!(ended(&mut call).is_none());
     assert!(session.poll(now, |_| {}), "the poll reads that it was woken, and says so");
-    assert!(town.end(&mut call).is_ok());
+    assert!(harness.end(&mut call).is_ok());
 }
 
 #[test]
 fn a_call_that_is_dropped_before_the_thread_takes_it_is_not_sent() {
-    let mut town = Town::new(4, &SessionOptions::default());
-    let mut call = town.call(Ask::Number.write(7));
+    let mut harness = Harness::new(4, &SessionOptions::default());
+    let mut call = harness.call(Ask::Number.write(7));
     assert!(ended(&mut call).is_none());
     drop(call);
-    (0..1000).for_each(|_| town.step());
-    assert_eq!(town.poller.session.handle().stats().calls_out, 0);
-    town.check_nothing_is_lost();
+    (0..1000).for_each(|_| harness.step());
+    assert_eq!(harness.poller.session.handle().stats().calls_out, 0);
+    harness.check_nothing_is_lost();
 }
 
 #[test]
 fn a_thread_that_has_taken_many_calls_looks_for_more() {
-    let mut town = Town::without_server(300, 300);
-    let mut calls: Vec<_> = (0..300).map(|at| town.call(Ask::Number.write(at))).collect();
+    let mut harness = Harness::without_server(300, 300);
+    let mut calls: Vec<_> = (0..300).map(|at| harness.call(Ask::Number.write(at))).collect();
     calls.iter_mut().for_each(|call| assert!(ended(call).is_none()));
-    let now = town.now;
-    let turns = (1..1000).find(|_| !town.poller.turn(now));
-    assert_eq!(town.poller.session.open_calls(), 300, "after {turns:?} turns");
+    let now = harness.now;
+    let turns = (1..1000).find(|_| !harness.poller.turn(now));
+    assert_eq!(harness.poller.session.open_calls(), 300, "after {turns:?} turns");
     // Also of those that the session has no place for.
-    let mut town = Town::without_server(300, 0);
-    let mut calls: Vec<_> = (0..300).map(|at| town.call(Ask::Number.write(at))).collect();
+    let mut harness = Harness::without_server(300, 0);
+    let mut calls: Vec<_> = (0..300).map(|at| harness.call(Ask::Number.write(at))).collect();
     calls.iter_mut().for_each(|call| assert!(ended(call).is_none()));
-    let now = town.now;
-    while town.poller.session.poll(now, |_| {}) {}
-    assert_eq!([0; 2].map(|_| town.poller.turn(now)), [true; 2]);
+    let now = harness.now;
+    while harness.poller.session.poll(now, |_| {}) {}
+    assert_eq!([0; 2].map(|_| harness.poller.turn(now)), [true; 2]);
 }
 
 #[test]
 fn calls_wait_for_a_place_in_the_queue() {
-    let mut town = Town::without_server(2, 3);
-    let mut calls: Vec<_> = (0..40).map(|at| town.call(Ask::Number.write(at))).collect();
+    let mut harness = Harness::without_server(2, 3);
+    let mut calls: Vec<_> = (0..40).map(|at| harness.call(Ask::Number.write(at))).collect();
     for _ in 0..100 {
         for call in &mut calls {
             assert!(ended(call).is_none());
-            assert!(town.poller.desk.queued() <= 2);
+            assert!(harness.poller.calls.queued() <= 2);
         }
-        town.step();
+        harness.step();
     }
     // The others wait for a place.
-    let (open, queued) = (town.poller.session.open_calls(), town.poller.desk.queued());
+    let (open, queued) = (harness.poller.session.open_calls(), harness.poller.calls.queued());
     assert_eq!((open, queued), (3, 2));
     // One of those that wait gives its place up.
     drop(calls.swap_remove(39));
-    town.begin();
+    harness.begin();
     let mut numbers = Vec::new();
-    town.until("all are answered", |_| {
+    harness.until("all are answered", |_| {
         calls.retain_mut(|call| {
             let Some(outcome) = ended(call) else { return true };
             numbers.push(outcome.expect("it is answered").reader().u32().expect("a number"));
@@ -143,58 +143,58 @@ fn calls_wait_for_a_place_in_the_queue() {
     });
     numbers.sort_unstable();
     assert_eq!(numbers, (0..39).collect::<Vec<_>>());
-    town.check_nothing_is_lost();
+    harness.check_nothing_is_lost();
 }
 
 #[test]
 fn a_dropped_future_cancels_its_call_wherever_it_is() {
     for steps in 0..60 {
-        let mut town = Town::new(4, &SessionOptions::default());
+        let mut harness = Harness::new(4, &SessionOptions::default());
         let mut call = Ask::Later.write(7);
-        call.place(town.buffer());
-        let mut call = town.call(call);
+        call.place(harness.buffer());
+        let mut call = harness.call(call);
         assert!(ended(&mut call).is_none());
-        (0..steps).for_each(|_| town.step());
+        (0..steps).for_each(|_| harness.step());
         assert!(ended(&mut call).is_none());
-        let was_open = town.poller.desk.open() == 1;
+        let was_open = harness.poller.calls.open() == 1;
         drop(call);
-        town.until("it is cancelled", |town| town.poller.desk.open() == 0);
-        let cancelled = town.poller.session.handle().stats().calls_cancelled;
+        harness.until("it is cancelled", |harness| harness.poller.calls.open() == 0);
+        let cancelled = harness.poller.session.handle().stats().calls_cancelled;
         // Of a call that waits the session knows alone.
         assert!(cancelled <= u64::from(was_open), "after {steps} steps");
         if steps == 59 {
-            assert_eq!((cancelled, town.later.borrow().len()), (1, 1));
+            assert_eq!((cancelled, harness.later.borrow().len()), (1, 1));
         }
-        town.check_nothing_is_lost();
+        harness.check_nothing_is_lost();
     }
 }
 
 #[test]
 fn a_server_that_is_lost_and_back_answers_the_calls_that_may_be_sent_again() {
-    let mut town = Town::new(8, &SessionOptions::default());
+    let mut harness = Harness::new(8, &SessionOptions::default());
     let again = Request::from(Ask::Later.write(1)).resend(Resend::SameXid);
-    let (mut again, mut once) = (town.call(again), town.call(Ask::Later.write(2)));
+    let (mut again, mut once) = (harness.call(again), harness.call(Ask::Later.write(2)));
     assert!(ended(&mut again).is_none() && ended(&mut once).is_none());
-    town.until("they are there", |town| town.later.borrow().len() == 2);
-    town.kill();
+    harness.until("they are there", |harness| harness.later.borrow().len() == 2);
+    harness.kill();
     let lost =
         SessionError::Call(CallError::ConnectionLost(CloseReason::PeerGone, Execution::Unknown));
-    assert_eq!(why(town.end(&mut once)), lost);
+    assert_eq!(why(harness.end(&mut once)), lost);
     assert!(ended(&mut again).is_none());
-    let mut meanwhile = town.call(Ask::Number.write(3));
+    let mut meanwhile = harness.call(Ask::Number.write(3));
     assert!(ended(&mut meanwhile).is_none());
-    town.begin();
-    assert_eq!(town.end(&mut meanwhile).expect("it is answered").reader().u32(), Ok(3));
-    town.until("it is there again", |town| town.later.borrow().len() == 1);
-    town.answer_later();
-    assert_eq!(town.end(&mut again).expect("it is answered").reader().u32(), Ok(1));
-    town.check_nothing_is_lost();
+    harness.begin();
+    assert_eq!(harness.end(&mut meanwhile).expect("it is answered").reader().u32(), Ok(3));
+    harness.until("it is there again", |harness| harness.later.borrow().len() == 1);
+    harness.answer_later();
+    assert_eq!(harness.end(&mut again).expect("it is answered").reader().u32(), Ok(1));
+    harness.check_nothing_is_lost();
 }
 
 #[test]
 fn the_last_handle_closes_the_client_and_every_call_ends() {
-    let mut town = Town::new(4, &SessionOptions::default());
-    let mut buffers: Vec<_> = (0..2).map(|_| town.buffer()).collect();
+    let mut harness = Harness::new(4, &SessionOptions::default());
+    let mut buffers: Vec<_> = (0..2).map(|_| harness.buffer()).collect();
     let mut calls = Vec::new();
     for number in 0..6 {
         let mut call = Ask::Later.write(number);
@@ -202,20 +202,20 @@ fn the_last_handle_closes_the_client_and_every_call_ends() {
         if number == 0 || number == 5 {
             call.place(buffers.pop().expect("two"));
         }
-        let mut call = town.call(call);
+        let mut call = harness.call(call);
         assert!(ended(&mut call).is_none());
         if number == 2 {
-            town.until("three are there", |town| town.later.borrow().len() == 3);
+            harness.until("three are there", |harness| harness.later.borrow().len() == 3);
         }
         calls.push(call);
     }
-    let unpolled = town.call(Ask::Number.write(9));
-    let another = town.client.clone();
+    let unpolled = harness.call(Ask::Number.write(9));
+    let another = harness.client.clone();
     drop(another);
-    town.step();
+    harness.step();
     assert!(ended(&mut calls[0]).is_none(), "a handle is left");
-    let ending = town.client.take().expect("the last").close();
-    town.step();
+    let ending = harness.client.take().expect("the last").close();
+    harness.step();
     let known: Vec<_> =
         calls.iter_mut().map(|call| why(ended(call).expect("it is over"))).collect();
     let [under_way, queued] =
@@ -223,23 +223,23 @@ fn the_last_handle_closes_the_client_and_every_call_ends() {
     assert_eq!(known[..3], [under_way; 3]);
     assert!(known[3..].iter().all(|why| [under_way, queued].contains(why)), "{known:?}");
     assert_eq!(why(ended(&mut { unpolled }).expect("there is no thread")), queued);
-    town.answer_later();
-    town.until("its connections have ended", |town| town.poller.is_over());
-    town.check_nothing_is_lost();
-    drop(town);
+    harness.answer_later();
+    harness.until("its connections have ended", |harness| harness.poller.is_over());
+    harness.check_nothing_is_lost();
+    drop(harness);
     futures::executor::block_on(ending);
 }
 
 #[test]
 fn a_call_that_cannot_be_sent_comes_back_with_its_memory() {
-    let mut town = Town::new(4, &SessionOptions::default());
-    let mut first = town.call(Ask::Number.write(0));
-    town.end(&mut first).expect("it is answered");
+    let mut harness = Harness::new(4, &SessionOptions::default());
+    let mut first = harness.call(Ask::Number.write(0));
+    harness.end(&mut first).expect("it is answered");
     let mut call = Ask::Number.write(1);
     call.put_fixed(&vec![1; 4 << 20]);
-    call.place(town.buffer());
-    let mut call = town.call(call);
-    let mut failed = town.end(&mut call).expect_err("it is too long");
+    call.place(harness.buffer());
+    let mut call = harness.call(call);
+    let mut failed = harness.end(&mut call).expect_err("it is too long");
     let AsyncError::Session(SessionError::Refused(why, Execution::NotExecuted)) = failed.why()
     else {
         panic!("{failed}");
@@ -247,20 +247,20 @@ fn a_call_that_cannot_be_sent_comes_back_with_its_memory() {
     assert!(!why.is_transient(), "{why}");
     assert_eq!(failed.take_placed().len(), 1);
     drop(failed);
-    town.check_nothing_is_lost();
+    harness.check_nothing_is_lost();
 }
 
 #[test]
 fn a_shard_that_is_stopped_ends_the_client() {
-    let mut town = Town::new(4, &SessionOptions::default());
-    let mut call = town.call(Ask::Later.write(1));
+    let mut harness = Harness::new(4, &SessionOptions::default());
+    let mut call = harness.call(Ask::Later.write(1));
     assert!(ended(&mut call).is_none());
-    town.until("it is there", |town| town.later.borrow().len() == 1);
-    town.poller.session.handle().stop();
+    harness.until("it is there", |harness| harness.later.borrow().len() == 1);
+    harness.poller.session.handle().stop();
     let stopped =
         SessionError::Call(CallError::ConnectionLost(CloseReason::Stopped, Execution::Unknown));
-    assert_eq!(why(town.end(&mut call)), stopped);
-    town.until("it is over", |town| town.poller.is_over());
-    let mut late = town.call(Ask::Number.write(2));
-    assert_eq!(why(town.end(&mut late)), SessionError::Closed(Execution::NotExecuted));
+    assert_eq!(why(harness.end(&mut call)), stopped);
+    harness.until("it is over", |harness| harness.poller.is_over());
+    let mut late = harness.call(Ask::Number.write(2));
+    assert_eq!(why(harness.end(&mut late)), SessionError::Closed(Execution::NotExecuted));
 }

@@ -20,7 +20,7 @@ use crate::response::Response;
 use crate::shared::{Job, Outcome, Shared, State};
 
 /// The calls of the thread. When it is dropped, every call that is not over is answered.
-pub(crate) struct Desk {
+pub(crate) struct Calls {
     shared: Arc<Shared>,
     jobs: Receiver<Job>,
     /// The session has no room for them yet.
@@ -39,11 +39,11 @@ struct Open {
     keeps_loans: bool,
 }
 
-impl Desk {
-    pub fn new(shared: Arc<Shared>, jobs: Receiver<Job>) -> Desk {
+impl Calls {
+    pub fn new(shared: Arc<Shared>, jobs: Receiver<Job>) -> Calls {
         let (queue, waiters) = (Queue::new(), Queue::new());
         let (open, waiting) = (HashMap::new(), Waiting::default());
-        Desk { shared, jobs, queue, waiters, open, waiting }
+        Calls { shared, jobs, queue, waiters, open, waiting }
     }
 
     /// Takes the calls that tasks have made, but not for long. True if there were any. Notes the
@@ -139,7 +139,7 @@ impl Desk {
         };
         request.call = unsent.into_call().unwrap_or_default();
         let Some(why) = why else { return Some(Job { id, request, answer, place }) };
-        // Nobody may wait for it any more.
+        // Its future may be gone.
         let _ = answer.send(Err(CallFailed::unsent(why, request.call)));
         None
     }
@@ -166,7 +166,7 @@ impl Desk {
         self.waiting.serve(&self.shared.asked, session, now)
     }
 
-    /// Whether a task waits for a buffer: the pool does not tell when one returns.
+    /// Whether a task waits for a buffer: the pool does not report when one returns.
     pub fn is_short_of_buffers(&self) -> bool {
         self.waiting.is_any()
     }
@@ -228,7 +228,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for Calls {
     fn drop(&mut self) {
         if thread::panicking() {
             self.shared.panicked();

@@ -1,0 +1,132 @@
+//! The words of sources and pages: those of the field, and none of a dialect that was spoken here.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Words that are not used, and what is said instead. They are found as parts of names, too.
+const DIALECT: &[(&[&str], &str)] = &[
+    (&["tell", "tells", "told", "teller"], "notify, report, state"),
+    (&["doze", "dozes", "bed", "nap", "naps"], "idle, park, wait, sleep"),
+    (&["verdict", "verdicts"], "outcome, result"),
+    (&["judge", "judges", "judged"], "check, classify"),
+    (&["hear", "hears", "heard"], "receive, read, poll"),
+    (&["wish", "wishes", "wished"], "requested, parameters"),
+    (&["seat", "seats", "board", "boards"], "endpoint, fake state"),
+    (&["chore", "chores", "errand", "errands"], "pending work, task"),
+    (&["party", "parties", "roster", "rosters"], "peer quota, shard registry"),
+    (&["desk", "desks"], "queue"),
+    (&["outlook", "outlooks"], "readiness"),
+    (&["greeting", "greetings", "goodbye", "goodbyes"], "handshake, disconnect"),
+    (&["settle", "settles", "settled"], "quiesce"),
+    (&["rogue", "rogues", "ordeal", "ordeals"], "hostile peer, stress test"),
+    (&["scribbler", "scribblers", "newcomer", "newcomers"], "corrupting peer, new connection"),
+    (&["vain"], "empty poll, without effect"),
+    (&["nobody", "whom", "whoever"], "no process, no listener, ..."),
+    (&["borne"], "allowed"),
+];
+
+/// What has not been read yet.
+const LATER: &[&str] = &[
+    "CHANGELOG.md",
+    "bench",
+    "docs",
+    "engine/benches",
+    "engine/capi",
+    "engine/examples",
+    "engine/fabric",
+    "engine/iwarp",
+    "engine/nfs3",
+    "engine/proto",
+    "engine/shm",
+    "engine/src",
+    "engine/suite",
+    "engine/tests",
+    "engine/top",
+    "engine/transport",
+    "engine/verbs",
+    "tests",
+    "xdr",
+];
+
+/// Where a word means something else: file, word, what.
+const ALLOWED: &[(&str, &str, &str)] = &[];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
+}
+
+/// The names of all files that are read, from the root.
+fn files() -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![root()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().and_then(|name| name.to_str()).expect("a name in ASCII");
+            let kind = path.extension().and_then(|extension| extension.to_str());
+            if path.is_dir() && name != "target" && !name.starts_with('.') {
+                folders.push(path);
+            } else if let Some("rs" | "md" | "toml" | "c" | "h" | "sh") = kind {
+                let name = path.strip_prefix(root()).expect("below the root");
+                found.push(name.to_str().expect("a name in ASCII").to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// The words of a line, in small letters: `a_name`, `AName` and `a name` are two words each.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_small = false;
+    for letter in line.chars() {
+        let starts = letter.is_uppercase() && was_small;
+        if starts || !letter.is_alphabetic() {
+            words.push(String::new());
+        }
+        if letter.is_alphabetic() {
+            words.last_mut().expect("the one begun").extend(letter.to_lowercase());
+        }
+        was_small = letter.is_lowercase();
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[test]
+fn the_words_are_those_of_the_field() {
+    let mut found = Vec::new();
+    let mut used = BTreeSet::new();
+    let own = "tests/tests/words.rs";
+    let is_read = |name: &String| {
+        let is_later = |place: &&str| Path::new(name).starts_with(place);
+        name != own && !LATER.iter().any(|place| is_later(&place))
+    };
+    let names = files();
+    assert!(names.len() > 500, "{} files are found", names.len());
+    for name in names.iter().filter(|name| is_read(name)) {
+        let text = fs::read_to_string(root().join(name)).expect("text");
+        for (at, line) in text.lines().enumerate() {
+            for word in words(line) {
+                let Some((_, instead)) = DIALECT.iter().find(|it| it.0.contains(&&*word)) else {
+                    continue;
+                };
+                if let Some(allowed) = ALLOWED.iter().find(|it| (it.0, it.1) == (name, &*word)) {
+                    used.insert(*allowed);
+                } else {
+                    found.push(format!("{name}:{}: {word}; say: {instead}", at + 1));
+                }
+            }
+        }
+    }
+    assert_eq!(found, [""; 0]);
+    assert_eq!(used.len(), ALLOWED.len(), "only these are needed: {used:?}");
+}
+
+#[test]
+fn words_are_found_in_names_and_sentences() {
+    let line = "fn is_told(of: HeardCaller, HTTPBed) { nap2(\"Whoever\") }";
+    let expected = ["fn", "is", "told", "of", "heard", "caller", "httpbed", "nap", "whoever"];
+    assert_eq!(words(line), expected);
+}
