@@ -59,6 +59,8 @@ fn open(name: &CStr, flags: libc::c_uint) -> io::Result<File> {
 #[cfg(test)]
 #[cfg(not(miri))]
 mod tests {
+    use std::os::fd::AsRawFd;
+
     use super::*;
     use crate::file_size::tests::limited;
 
@@ -77,5 +79,14 @@ mod tests {
     fn an_error_names_its_call() {
         let error = io::Error::from(create(c"test", 4096, 1 << 30).expect_err("no such flag"));
         assert_eq!(error.to_string(), "memfd_create failed: Invalid argument (os error 22)");
+    }
+    #[test]
+    fn a_process_without_a_standard_input_has_memfds() {
+        let number = limited(8192, || {
+            // SAFETY: this process has no other user of its standard input, and ends.
+            unsafe { libc::close(0) };
+            create(c"test", 8192, 0).map_or(255, |file| file.as_raw_fd())
+        });
+        assert_eq!(number, 0, "the lowest free number");
     }
 }

@@ -508,6 +508,18 @@ mod tests {
     }
 
     #[test]
+    fn only_transparent_pages_are_mapped_with_room_to_align_them() {
+        let spec = RegionSpec::new(4 * MIB);
+        for (rung, room) in [(PageSize::Transparent, 2 * MIB), (PageSize::Base4K, 0)] {
+            let region = map_pages(&spec, rung, spec.bytes).expect("a few MiB can be had");
+            let map = region.map.as_ref().expect("it is mapped");
+            assert_eq!((map.len(), region.len()), (spec.bytes + room, spec.bytes), "{rung}");
+            let skipped = region.base().as_ptr().addr() - map.as_ptr().addr();
+            assert!(skipped <= room, "{rung}: {skipped}");
+        }
+    }
+
+    #[test]
     fn a_page_that_would_be_mostly_empty_is_not_tried() {
         let region = map(RegionSpec { lock: false, ..RegionSpec::new(64 << 10) });
         assert_eq!((region.page_size(), region.len()), (PageSize::Base4K, 64 << 10));
