@@ -2,6 +2,7 @@
 //! complete a Send in each poll.
 #![expect(unsafe_code, reason = "posting is unsafe; nothing is done with what is posted here")]
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,6 +19,9 @@ struct Willing {
     polls: u64,
     /// What is completed; Sends, if it is `None`.
     opcode: Option<WcOpcode>,
+    /// Why it has failed, if it has.
+    failure: Option<WcStatus>,
+    byte_len: u32,
     disconnected: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -38,9 +42,9 @@ impl Queues for Willing {
             wr_id: WrId(self.polls),
             // None is behind another of its queue pair.
             qp_num: self.polls as u32,
-            status: WcStatus::Success,
+            status: self.failure.unwrap_or(WcStatus::Success),
             opcode: self.opcode.unwrap_or(WcOpcode::Send),
-            byte_len: 0,
+            byte_len: self.byte_len,
             invalidated: None,
         });
         Ok(())
@@ -184,4 +188,38 @@ fn a_queue_pair_that_the_plan_lets_fail_is_disconnected_and_reported_once() {
     }
     assert_eq!(events, [QueueEvent::Failed { qp_num: 7 }]);
     assert_eq!(*disconnected.lock().expect("no test panics with it"), [7]);
+}
+
+/// The places of a Receive of 16 bytes, in two pieces, that are changed in its message.
+fn changed(header_len: u32, byte_len: u32, failure: Option<WcStatus>) -> BTreeSet<usize> {
+    let mut places = BTreeSet::new();
+    for seed in 0..100 {
+        let plan =
+            FaultPlan { seed, bytes_changed_ppm: ALWAYS, header_len, ..FaultPlan::default() };
+        let opcode = Some(WcOpcode::Recv);
+        let mut queues =
+            Faulty::new(Willing { opcode, byte_len, failure, ..Willing::default() }, plan);
+        let mut memory = [0_u8; 16];
+        let addr = memory.as_mut_ptr().expose_provenance() as u64;
+        let sge = |skip, length| Sge { addr: addr + skip, length, lkey: 0 };
+        // SAFETY: the memory lives as long as the queues, which change it in a poll only.
+        unsafe { queues.describe_recv(3, &[sge(0, 3), sge(3, 13)]) };
+        let receive = RecvWr { wr_id: WrId(1), buffer: 3 };
+        // SAFETY: as above.
+        let taken = unsafe { queues.post_srq_recv([receive].into_iter()) };
+        assert_eq!(taken.of(1), (1, None));
+        assert_eq!(polled(&mut queues), [1]);
+        drop(queues);
+        places.extend((0..16).filter(|at| memory[*at] != 0));
+    }
+    places
+}
+
+#[test]
+fn bytes_are_changed_within_the_message_and_its_header_and_in_no_failed_one() {
+    assert_eq!(changed(100, 8, None), (0..8).collect());
+    assert_eq!(changed(4, 8, None), (0..4).collect());
+    assert_eq!(changed(0, 8, None), (0..1).collect(), "a header has a byte at least");
+    assert_eq!(changed(100, 0, None), BTreeSet::new());
+    assert_eq!(changed(100, 8, Some(WcStatus::Flushed)), BTreeSet::new());
 }
