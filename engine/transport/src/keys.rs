@@ -307,6 +307,9 @@ const TAG_FIRST: u32 = TAG_LAST - 1;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
     use super::*;
 
     const RW: Access = Access::LOCAL_WRITE;
@@ -364,5 +367,28 @@ mod tests {
         let again = [0_u64; 3].map(|base| table.insert(base, 1, RW).expect("room"));
         assert_eq!(again.map(index_of), [1, 0, 2]);
         assert_eq!(table.held(), 3);
+    }
+
+    #[test]
+    fn a_key_is_gone_when_the_poll_that_may_use_it_has_ended() {
+        let table = Arc::new(KeyTable::default());
+        let key = table.insert(0x1000, 64, RW).expect("room");
+        let (mut cache, reader) = KeyCache::new(Arc::clone(&table));
+        let has_ended = AtomicBool::new(false);
+        reader.begin(&mut cache);
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                table.deregister(Keys { lkey: key, rkey: key }).expect("it is there");
+                has_ended.load(Ordering::Acquire)
+            });
+            while table.held() > 0 {
+                thread::yield_now();
+            }
+            // One that does not wait gets the time to return.
+            (0..50).for_each(|_| thread::yield_now());
+            has_ended.store(true, Ordering::Release);
+            reader.end();
+            assert!(waiter.join().expect("it does not panic"), "it has waited");
+        });
     }
 }

@@ -135,6 +135,30 @@ fn dropping_one_side_flushes_the_other() {
 }
 
 #[test]
+fn a_message_of_a_peer_that_has_left_waits_for_its_receive_whatever_came_before() {
+    let mut pair = pair();
+    let laps = 3 * SLOTS;
+    for _ in 0..laps / 4 {
+        let [a, b] = &mut pair;
+        let (from, to) = (a.sge(0, 8), b.sge(0, 8));
+        (0..4).for_each(|id| b.recv(id, &[to]));
+        (0..4).for_each(|id| a.post(id, SendOp::Send, &[from]));
+        assert_eq!(settle(&mut pair)[1].len(), 4);
+    }
+    let [mut a, mut b] = pair;
+    let from = a.sge(0, 8);
+    a.post(9, SendOp::Send, &[from]);
+    drop(a);
+    (0..40).for_each(|_| assert!(b.poll().is_empty(), "there is no Receive"));
+    assert_eq!(b.events(), []);
+    let to = b.sge(0, 8);
+    b.recv(7, &[to]);
+    let done: Vec<_> = (0..40).flat_map(|_| b.poll()).collect();
+    assert_eq!(brief(&done), [(7, WcStatus::Success)]);
+    assert_eq!(b.events(), [QueueEvent::Disconnected { qp_num: b.num }]);
+}
+
+#[test]
 fn a_long_message_waits_for_room_for_its_bytes_and_short_ones_behind_it() {
     let mut pair = pair();
     let [a, b] = &mut pair;

@@ -174,6 +174,17 @@ fn a_poll_takes_eight_messages_of_a_path_whatever_their_lengths() {
     assert_eq!([it.poll().len(), it.poll().len()], [8, 3]);
 }
 
+/// Each look is a read of a line that the peer writes.
+#[test]
+fn short_messages_that_come_together_are_looked_at_once_each() {
+    let mut it = Many::new(2);
+    (0..9).for_each(|_| it.message(0));
+    assert_eq!(it.poll().len(), 1);
+    it.looked();
+    assert_eq!(it.poll().len(), 8);
+    assert_eq!(it.ways[0][1].looks.get(), 9, "and one whether there are any");
+}
+
 #[test]
 fn dead_paths_are_not_visited() {
     let mut it = Many::cold(PATHS);

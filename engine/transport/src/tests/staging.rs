@@ -281,7 +281,7 @@ unsafe impl Incoming for Receiving {
     fn prefetch_front(&self) {}
 
     fn is_cancelled(&self) -> bool {
-        self.living(self.next).is_none()
+        self.way.slot(self.next).is_withdrawn.get()
     }
 
     fn target(&self) -> u64 {
