@@ -113,9 +113,11 @@ pub(crate) fn ring(len: u32, is_delayed: bool, first: u64) -> (Producer, Consume
 #[cfg(not(loom))]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
 
     use rpcrdma_transport::body::Acks;
-    use rpcrdma_transport::carrier::{Outgoing, Vacant};
+    use rpcrdma_transport::carrier::{Incoming, Outgoing, Vacant};
     use rpcrdma_transport::keys::KeyCache;
 
     use super::*;
@@ -134,6 +136,44 @@ mod tests {
         tx.withdraw(0);
         tx.settle();
         assert_eq!(rx.fetch(0, || ()), None);
+    }
+
+    #[test]
+    fn what_a_dropped_side_has_published_is_taken_and_its_memory_is_not_used() {
+        let (mut tx, mut rx) = ring(2, false, 0);
+        tx.claim(0).expect("room").publish(Acks::default(), &no_keys());
+        assert!(!rx.is_closed());
+        assert_eq!(rx.fetch(0, || 7), Some(7));
+        drop(tx);
+        assert!(rx.is_closed());
+        assert_eq!(rx.fetch(0, || 7), None);
+        assert!(rx.front().is_some());
+        rx.release();
+        assert!(rx.front().is_none());
+    }
+
+    #[test]
+    fn a_side_is_dropped_when_the_copy_in_progress_has_ended() {
+        let (mut tx, rx) = ring(2, false, 0);
+        tx.claim(0).expect("room").publish(Acks::default(), &no_keys());
+        let has_ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let waiter = rx.fetch(0, || {
+                let waiter = scope.spawn(|| {
+                    drop(tx);
+                    has_ended.load(Ordering::Acquire)
+                });
+                while !rx.is_closed() && !waiter.is_finished() {
+                    thread::yield_now();
+                }
+                // One that does not wait gets the time to return.
+                (0..50).for_each(|_| thread::yield_now());
+                has_ended.store(true, Ordering::Release);
+                waiter
+            });
+            let waiter = waiter.expect("it was not withdrawn");
+            assert!(waiter.join().expect("it does not panic"), "it has waited");
+        });
     }
 
     #[test]
