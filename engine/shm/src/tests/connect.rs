@@ -69,6 +69,27 @@ fn a_listener_has_a_file_as_long_as_it_listens() {
 }
 
 #[test]
+fn who_stops_to_listen_at_one_address_goes_on_at_the_others() {
+    let (folder, device) = (Folder::new("two"), open());
+    let (path, at) = folder.socket();
+    let mut cm = device.open_cm().unwrap();
+    cm.listen(at).unwrap();
+    let [first, second] = [(); 2].map(|()| cm.listen(address()).unwrap());
+    cm.unlisten(first);
+    assert!(path.exists(), "it has not stopped there");
+    let host = Host::new(&device, &SMALL);
+    let mut caller = device.open_cm().unwrap();
+    for to in [at, second] {
+        caller.connect(to, &host.queues.handle(), &PARAM).unwrap();
+        assert!(is_requested(&mut cm), "{to}");
+    }
+    let attempt = caller.connect(first, &host.queues.handle(), &PARAM).unwrap();
+    let refused = next(&mut caller);
+    assert!(matches!(refused, Some(CmEvent::Refused { id, reason: ConnectError::NoListener })
+            if id == attempt));
+}
+
+#[test]
 fn an_address_of_another_kind_is_refused_with_those_that_are_taken() {
     let device = open();
     let host = Host::new(&device, &SMALL);
