@@ -159,3 +159,38 @@ const WRITABLE: u8 = 2;
 const ENDS: u8 = 4;
 /// The most polls in a row that ask nothing.
 const PATIENCE: u8 = 7;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::{Network, NetworkPlan};
+
+    /// A port with so many sockets, of which nothing new is known, and the first of which has
+    /// nothing.
+    fn port(sockets: u32) -> (Port, Vec<Socket>) {
+        let network = Network::new(NetworkPlan::default());
+        let set = ReadySet::Virtual(network.ready_set().expect("a descriptor"));
+        let port = Port::new(4, set);
+        let sockets: Vec<_> = (0..sockets).map(|_| Socket::Virtual(network.socket())).collect();
+        for (num, socket) in (0..).zip(&sockets) {
+            port.add(socket, num).expect("they are of a kind");
+        }
+        port.look_now();
+        port.note_read_all(0);
+        (port, sockets)
+    }
+
+    #[test]
+    fn one_socket_is_tried_in_each_poll_and_the_set_of_several_is_asked_ever_more_rarely() {
+        let tries = |sockets| {
+            let (port, _sockets) = port(sockets);
+            let polls = (0..20).map(|_| {
+                port.look();
+                port.rest.load(Ordering::Relaxed)
+            });
+            polls.collect::<Vec<_>>()
+        };
+        assert_eq!(tries(1), [0; 20]);
+        assert_eq!(tries(2)[..14], [1, 0, 3, 2, 1, 0, 7, 6, 5, 4, 3, 2, 1, 0]);
+    }
+}

@@ -139,3 +139,45 @@ fn misfit(hint: &'static str) -> ConnectError {
 }
 
 const NOT_MPA: &str = "what listens at the address does not speak iWARP";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_a_call_is_told_with_what_to_do() {
+        const NO_PORT: &str = "no local port is free (net.ipv4.ip_local_port_range)";
+        const FORBIDDEN: &str =
+            "a firewall of this host, or a filter of system calls (seccomp), forbids it, say";
+        const NO_MEMORY: &str = "this host has no memory for it, say";
+        let cases = [
+            ("connect", Errno::ADDRNOTAVAIL, NO_PORT),
+            ("connect", Errno::AGAIN, NO_PORT),
+            ("connect", Errno::ACCESS, FORBIDDEN),
+            ("connect", Errno::PERM, FORBIDDEN),
+            ("connect", Errno::INVAL, "check the address"),
+            ("send", Errno::ACCESS, FORBIDDEN),
+            ("send", Errno::PERM, FORBIDDEN),
+            ("send", Errno::ADDRNOTAVAIL, NO_MEMORY),
+            ("recv", Errno::NOBUFS, NO_MEMORY),
+        ];
+        for (call, errno, hint) in cases {
+            let told = ConnectError::CallFailed { call, errno: errno.raw_os_error(), hint };
+            assert_eq!(reason_of(Failed { call, errno }), told);
+        }
+    }
+
+    #[test]
+    fn an_error_that_tells_of_the_peer_is_told_as_such() {
+        for (errno, reason) in [
+            (Errno::CONNREFUSED, ConnectError::NoListener),
+            (Errno::CONNRESET, ConnectError::Lost),
+            (Errno::PIPE, ConnectError::Lost),
+            (Errno::HOSTUNREACH, ConnectError::NoRoute),
+            (Errno::NETUNREACH, ConnectError::NoRoute),
+            (Errno::TIMEDOUT, ConnectError::TimedOut),
+        ] {
+            assert_eq!(reason_of(Failed { call: "connect", errno }), reason);
+        }
+    }
+}
