@@ -4,15 +4,17 @@
 use std::path::Path;
 use std::process::Command;
 
-use rpcrdma_verbs::{Verbs, VerbsOptions, devices};
+use rpcrdma_verbs::{Verbs, VerbsOptions, devices, leads_to};
 
 /// What this program says when it opens a device; a process of its own, for libraries stay open.
 #[test]
 #[ignore = "run by the tests below"]
 fn report_the_result_of_opening_a_device() {
+    let [all, own] =
+        ["0.0.0.0:0", "127.0.0.1:7"].map(|at| leads_to(at.parse().expect("it is one")));
     match (devices(), Verbs::open(&VerbsOptions::default())) {
-        (Ok(names), Ok(_)) => println!("said: opened one of {}", names.len()),
-        (_, Err(error)) => println!("said: {error}"),
+        (Ok(names), Ok(_)) => println!("said: opened one of {}; leads: {all}, {own}", names.len()),
+        (_, Err(error)) => println!("said: {error}; leads: {all}, {own}"),
         (Err(error), Ok(_)) => panic!("opened, though {error}"),
     }
 }
@@ -72,6 +74,12 @@ fn missing_libraries_are_named_with_their_packages() {
     assert!(said.contains("libibverbs.so.1"), "{said}");
     assert!(said.contains("libibverbs1") && said.contains("librdmacm1"), "{said}");
     assert!(said.contains("fabric"), "what else there is: {said}");
+}
+
+#[test]
+fn without_the_libraries_no_address_leads_to_a_device() {
+    let said = said(without("libibverbs.so.1").path());
+    assert!(said.ends_with("; leads: false, false"), "{said}");
 }
 
 #[test]

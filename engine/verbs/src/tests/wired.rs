@@ -91,6 +91,33 @@ fn what_one_end_sends_the_other_receives() {
 }
 
 #[test]
+fn an_end_that_left_before_the_connection_was_established_is_disconnected_then() {
+    for leaves in [false, true] {
+        let board = Board::wired();
+        let device = board.open().expect("a device");
+        let (a, mut b) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
+        let [mut there, mut here] = [(); 2].map(|()| device.open_cm().expect("a manager"));
+        let param = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
+        let at = here.listen("192.0.2.1:20049".parse().expect("an address")).expect("a listener");
+        there.connect(at, &a.queues.handle(), &param).expect("an attempt");
+        let waker = Waker::new().expect("a descriptor");
+        assert!(there.next(&waker, Duration::ZERO).is_none(), "the peer has not answered");
+        let CmEvent::Request { request, .. } = next(&mut here) else { panic!("a request") };
+        let accepted = here.accept(request, &b.queues.handle(), &param).expect("its own");
+        let qb = b.queues.attach(accepted).expect("its own");
+        if leaves {
+            b.queues.disconnect(qb.qp);
+        }
+        assert!(here.next(&waker, Duration::ZERO).is_none());
+        let CmEvent::Connected { .. } = next(&mut there) else { panic!("an answer") };
+        board.forget_calls();
+        assert!(here.next(&waker, Duration::ZERO).is_none());
+        let calls = board.own_calls(&["rdma_disconnect"]).len();
+        assert_eq!(calls, usize::from(leaves), "once more where it leaves: {leaves}");
+    }
+}
+
+#[test]
 fn an_iwarp_device_is_not_asked_for_what_it_has_not() {
     let board = Board::wired_iwarp();
     let device = board.open().expect("a device");
