@@ -95,6 +95,37 @@ fn constant_bytes_are_sent_repeatedly() {
     }
 }
 
+/// The xid of a completion, and whether there is a reply.
+unsafe extern "C" fn note_xid(arg: *mut c_void, completion: *mut rpcrdma_completion) {
+    // SAFETY: all are valid in the callback.
+    unsafe {
+        let noted = &mut *arg.cast::<Vec<(u32, bool)>>();
+        noted.push((rpcrdma_completion_xid(completion.as_ref()), (*completion).status == OK));
+    }
+}
+
+#[test]
+fn a_completion_has_the_xid_of_its_call_with_a_reply_and_without() {
+    const XID: u32 = 0x0012_3456;
+    let rig = Rig::new(&ECHO);
+    for is_late in [false, true] {
+        let call = rig.call(1);
+        check(rpcrdma_call_xid(Some(call), XID));
+        if is_late {
+            check(rpcrdma_call_deadline(Some(call), 0));
+        }
+        check(rpcrdma_call_submit(Some(call), None));
+        let mut noted: Vec<(u32, bool)> = Vec::new();
+        while noted.is_empty() {
+            let arg = ptr::from_mut(&mut noted).cast();
+            // SAFETY: the client is the library's, and `note_xid` takes this argument.
+            unsafe { rpcrdma_client_poll_for(rig.client, 1 << 30, Some(note_xid), arg) };
+        }
+        assert_eq!(noted, [(XID, !is_late)]);
+    }
+    assert_eq!(rpcrdma_completion_xid(None), 0);
+}
+
 /// Takes the sink of a completion.
 unsafe extern "C" fn take_sink(arg: *mut c_void, completion: *mut rpcrdma_completion) {
     // SAFETY: all are valid in the callback.

@@ -1,5 +1,6 @@
 //! Calls of a shard that the program polls.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
@@ -8,10 +9,13 @@ use rpcrdma_capi::*;
 use crate::rig::{ECHO, Got, OK, Rig, check, collect, last_error, made};
 
 /// What a shard has been told.
-#[derive(Default)]
 struct Seen {
     connection: Option<rpcrdma_connection>,
     got: Vec<Got>,
+    /// A call that was refused, to be sent in a callback.
+    refused: Cell<*mut rpcrdma_call>,
+    /// What became of that.
+    inside: Vec<c_int>,
 }
 
 unsafe extern "C" fn connected(
@@ -28,14 +32,22 @@ unsafe extern "C" fn connected(
 }
 
 unsafe extern "C" fn completed(context: *mut c_void, completion: *mut rpcrdma_completion) {
-    // SAFETY: the context is that of the handler, the completion is valid in the callback.
-    unsafe { collect(ptr::from_mut(&mut (*context.cast::<Seen>()).got).cast(), completion) };
+    // SAFETY: the context is that of the handler, the completion is valid in the callback, and the
+    // call is the shard's, or NULL.
+    unsafe {
+        let seen = &mut *context.cast::<Seen>();
+        if let Some(call) = seen.refused.get().as_mut() {
+            seen.inside.push(rpcrdma_call_submit(Some(call), None));
+        }
+        collect(ptr::from_mut(&mut seen.got).cast(), completion);
+    }
 }
 
 #[test]
 fn a_call_that_a_shard_could_not_send_is_sent_later() {
     let rig = Rig::new(&ECHO);
-    let mut seen = Seen::default();
+    let refused = Cell::new(ptr::null_mut());
+    let mut seen = Seen { connection: None, got: Vec::new(), refused, inside: Vec::new() };
     let seen = ptr::from_mut(&mut seen);
     let table = rpcrdma_handler {
         arg: seen.cast(),
@@ -69,9 +81,14 @@ fn a_call_that_a_shard_could_not_send_is_sent_later() {
             sent += 1;
         };
         let calls = sent as usize;
+        look().refused.set(call);
         while look().got.len() < calls {
             poll();
         }
+        // The shard is in use, and the call stays.
+        let invalid = rpcrdma_status::RPCRDMA_E_INVALID as c_int;
+        assert_eq!(look().inside, vec![invalid; calls]);
+        look().refused.set(ptr::null_mut());
         check(rpcrdma_call_submit(call.as_mut(), None));
         while look().got.len() <= calls {
             poll();
