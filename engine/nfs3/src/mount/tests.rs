@@ -166,5 +166,30 @@ fn an_answer_has_a_time_limit_too() {
     assert_eq!(bench.pass(1), 0, "no client is served");
 }
 
+#[test]
+fn a_record_is_as_long_as_the_longest_call_at_most() {
+    const BEFORE: usize = 3000;
+    let fragment = |len: usize, is_last| fragment_header::new(len as u32, is_last).into_xdr_buf();
+    for (before, len) in [(0, RECORD_MAX), (BEFORE, RECORD_MAX - BEFORE)] {
+        for longer in [0, 1, 4] {
+            let mut bench = Bench::new();
+            let mut stream = bench.connect("10.0.0.1");
+            let first = [&fragment(before, false)[..], &vec![0; before]].concat();
+            let last = fragment(len + longer, true);
+            let sent = [if before > 0 { &first[..] } else { &[] }, &last[..]].concat();
+            stream.write_all(&sent).expect("there is room for it");
+            let is_read = |client: &MountClient| {
+                client.record.len() == before && client.pending.len() == last.len()
+            };
+            while bench.service.clients.first().is_some_and(|client| !is_read(client)) {
+                bench.turn();
+            }
+            bench.turn();
+            let is_there = !bench.service.clients.is_empty();
+            assert_eq!(is_there, longer == 0, "{before} and {len} bytes, and {longer}");
+        }
+    }
+}
+
 /// The number of mounts in the list.
 const MOUNTED: u8 = 250;

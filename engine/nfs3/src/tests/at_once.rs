@@ -6,6 +6,7 @@ use nfs3_types::nfs3::{GETATTR3args, LOOKUP3args, READ3args, nfsstat3};
 use nfs3_types::xdr_codec::Pack;
 use rpcrdma_engine::ulb::nfs3;
 use rpcrdma_tests::nfs::at;
+use rpcrdma_tests::pair::Pair;
 
 use super::{Running, Scratch};
 use crate::at_once::execute;
@@ -60,6 +61,27 @@ fn calls_that_may_block_go_to_the_threads() {
     for procedure in (0..=nfs3::COMMIT).filter(|it| ![1, 3, 4, 6].contains(it)) {
         let other = &GETATTR3args { object: handle.clone() };
         assert!(execute(&export, &mut task(procedure, Identity::Server, other)).is_none());
+    }
+}
+
+#[test]
+fn what_is_cached_is_read_at_once_in_part_and_up_to_the_end() {
+    let scratch = Scratch::new();
+    if !tells(&scratch) {
+        return;
+    }
+    std::fs::write(scratch.export().join("file"), b"0123456789").expect("written");
+    let export = scratch.opened();
+    let node =
+        export.nodes().look_up(&export.nodes().root().clone(), b"file").expect("it is there");
+    node.data(false).expect("it is opened");
+    let handle = export.handle(&node);
+    let mut pair = Pair::new(|_, _, reply| reply.refuse());
+    for (offset, count) in [(0, 4), (6, 4), (6, 5), (10, 4)] {
+        let read = READ3args { file: handle.clone(), offset, count };
+        let mut task = task(nfs3::READ, Identity::Server, &read);
+        task.into = Some(pair.buffer(&[0; 5]));
+        assert!(execute(&export, &mut task).is_some(), "{count} bytes at {offset}");
     }
 }
 
