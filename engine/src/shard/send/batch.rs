@@ -108,12 +108,6 @@ impl Batch {
         Some(slot)
     }
 
-    /// Takes the item out of a message.
-    #[cold]
-    pub fn take_item(&mut self, at: usize) -> u32 {
-        core::mem::replace(&mut self.places[at].item, NONE)
-    }
-
     /// Removes the last message, and returns it. Its slot is free.
     #[cold]
     pub fn pop(&mut self) -> Option<&InlineSend> {

@@ -1,8 +1,6 @@
 //! Inline sends of a turn: messages that are posted before those in the lanes. Short ones are
 //! copied while they are posted; those with a single item are in flight afterwards.
 
-use core::ops::Range;
-
 use rpcrdma_mempool::{SendSlot, Sge};
 
 use super::batch::InlineSend;
@@ -98,24 +96,13 @@ impl Outbox {
         item
     }
 
-    /// Frees the items of messages whose peer is gone; their slots are freed with the others.
-    #[cold]
-    pub fn drop_items(&mut self, places: Range<usize>) {
-        for at in places {
-            let item = self.batch.take_item(at);
-            self.discard(None, item);
-        }
-    }
-
     /// Frees the item of a message that does not leave, if it has one.
     #[cold]
-    fn discard(&mut self, lane: Option<&mut Lane>, item: u32) {
+    fn discard(&mut self, lane: &mut Lane, item: u32) {
         if item != NONE {
             self.empty(item);
             self.free(item);
-            if let Some(lane) = lane {
-                lane.uncount_slot();
-            }
+            lane.uncount_slot();
         }
     }
 
@@ -127,7 +114,7 @@ impl Outbox {
             && let Some(&InlineSend { peer: to, item, sge, .. }) = self.batch.pop()
         {
             let Some(peer) = peers.at(to) else {
-                self.discard(None, item);
+                debug_assert!(false, "the end of a connection takes its messages along");
                 continue;
             };
             if item != NONE {
@@ -152,7 +139,7 @@ impl Outbox {
         };
         let Some(at) = places.find(is_it) else { return false };
         let item = self.batch.remove(at);
-        self.discard(Some(lane), item);
+        self.discard(lane, item);
         true
     }
 
@@ -163,7 +150,7 @@ impl Outbox {
         while let Some(it) = self.batch.messages().get(at) {
             if it.peer == peer {
                 let item = self.batch.remove(at);
-                self.discard(Some(&mut *lane), item);
+                self.discard(lane, item);
             } else {
                 at += 1;
             }
