@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rpcrdma_engine::provider::Armed;
-use rpcrdma_engine::{CallBuilder, CallError, Clock, Execution, Fabric};
+use rpcrdma_engine::{CallBuilder, CallError, Clock, CloseReason, Execution, Fabric};
 use rpcrdma_suite::script::{Order, Random, Script};
 use rpcrdma_suite::world::{Plan, World};
 
@@ -187,4 +187,81 @@ fn a_client_rests_when_it_has_been_idle_for_as_long_as_it_spins() {
     assert!(!rest(true, 0) && !rest(false, 1), "it spins");
     assert!(rest(false, day));
     assert!(!rest(true, day) && !rest(false, 2 * day), "it spins again after work");
+}
+
+#[test]
+fn a_peer_that_does_not_answer_in_time_loses_its_connection() {
+    let fabric = Fabric::new();
+    let plan = Plan::both(|raw| raw.connections.call_timeout = "1s".into());
+    let (mut world, peer) = World::pair(&|| fabric.clone(), &plan);
+    world.round(0, peer, &Script::new(0, &[], &[]));
+    let call = Script::new(1, &[], &[]).order(Order::Never);
+    world.call(0, peer, &call).expect("a credit");
+    world.until("it is there", |world| world.servers[0].handler().never.len() == 1);
+    let begin = world.now;
+    while world.done.is_empty() {
+        world.now += LOOK;
+        assert!(world.now - begin <= 1_250 * MILLISECOND, "a quarter later at most");
+        world.turn_client(0);
+    }
+    assert!(world.now - begin >= 1_000 * MILLISECOND);
+    let lost = CallError::ConnectionLost(CloseReason::NotAnswering, Execution::Unknown);
+    assert_eq!(world.done.pop().map(|done| done.result), Some(Err(lost)));
+    assert_eq!(world.clients[0].handle().stats().call_timeouts, 1);
+    world.until("both know", |world| {
+        world.clients[0].handle().connections() + world.servers[0].handle().connections() == 0
+    });
+    world.check_nothing_leaked();
+}
+
+#[test]
+fn a_turn_ends_256_late_calls_and_the_next_one_the_others() {
+    const CALLS: usize = 300;
+    let fabric = Fabric::new();
+    let plan = Plan::both(|raw| {
+        raw.connections.credits = CALLS as i64;
+        raw.connections.credits_requested = CALLS as i64;
+        raw.connections.calls_max = CALLS as i64;
+    });
+    let (mut world, peer) = World::pair(&|| fabric.clone(), &plan);
+    world.round(0, peer, &Script::new(0, &[], &[]));
+    let call = Script::new(1, &[], &[]).order(Order::Never);
+    let at = world.now + 1_000 * MILLISECOND;
+    let with = |call: &mut CallBuilder<'_>| {
+        call.deadline(at);
+        Ok(())
+    };
+    for _ in 0..CALLS {
+        world.call_with(0, peer, &call, with).expect("a credit");
+        world.turn();
+    }
+    world.now = at + GRANULARITY;
+    for ended in [256, CALLS] {
+        world.turn_client(0);
+        assert_eq!(world.done.len(), ended);
+    }
+}
+
+#[test]
+fn the_last_of_several_deadlines_counts() {
+    let fabric = Fabric::new();
+    let (mut world, peer) = World::pair(&|| fabric.clone(), &Plan::default());
+    world.round(0, peer, &Script::new(0, &[], &[]));
+    let call = Script::new(1, &[], &[]).order(Order::Never);
+    let [soon, late] = [50, 500].map(|after| world.now + after * MILLISECOND);
+    let pairs = [[soon, u64::MAX], [u64::MAX, soon], [soon, late], [late, soon]];
+    let made = pairs.map(|[first, last]| {
+        let with = |call: &mut CallBuilder<'_>| {
+            call.deadline(first).deadline(last);
+            Ok(())
+        };
+        world.call_with(0, peer, &call, with).expect("a credit").0
+    });
+    for (at, ended) in [(soon, &[made[1], made[3]][..]), (late, &[made[2]]), (late + late, &[])] {
+        world.now = at + GRANULARITY;
+        world.turn_client(0);
+        let mut done: Vec<u64> = world.done.drain(..).map(|done| done.cookie).collect();
+        done.sort_unstable();
+        assert_eq!(done, ended);
+    }
 }

@@ -168,3 +168,26 @@ fn flushed_requests_do_not_hide_the_first_error() {
     let others = flushed(|qp_num| Some(QueueEvent::Failed { qp_num: qp_num >> 12 }));
     assert_eq!(others, CloseReason::Transport(WcStatus::Flushed), "the reason is unknown");
 }
+
+#[test]
+fn a_device_that_takes_no_more_receives_is_lost() {
+    let plan = FaultPlan { recv_gone_ppm: 1_000_000, ..FaultPlan::default() };
+    let fabric = Fabric::new();
+    let logs = Mutex::new(Vec::new());
+    let open = || {
+        let device = FaultyProvider::new(fabric.clone(), plan);
+        device.log().end();
+        logs.lock().expect("one thread").push(device.log());
+        device
+    };
+    let (mut world, peer) = World::pair(&open, &Plan::default());
+    world.round(0, peer, &Script::new(0, &[], &[]));
+    logs.lock().expect("one thread")[0].begin();
+    // The Receive that it takes is to be posted again.
+    world.call(0, peer, &Script::new(1, &[], &[])).expect("a credit");
+    world.until("the shard ends", |world| world.servers[0].is_stopped());
+    assert_eq!(reasons(&mut world), [CloseReason::DeviceLost]);
+    assert_eq!(world.servers[0].handle().stats().devices_lost, 1);
+    assert_eq!(world.finish().len(), 1);
+    world.check_nothing_leaked();
+}

@@ -254,3 +254,19 @@ fn the_end_of_a_connection_is_marked_once_however_long_it_takes() {
     world.until("it has ended", |world| world.clients[0].handle().connections() == 0);
     assert_eq!(world.clients[0].handle().stats().leaked, 0);
 }
+
+#[test]
+fn a_shard_that_has_as_many_orders_as_it_takes_takes_no_more_until_its_next_turn() {
+    let fabric = Fabric::new();
+    let (mut world, peer) = World::pair(&|| fabric.clone(), &Plan::default());
+    let handle = world.clients[0].handle().clone();
+    let taken = (0..5_000).take_while(|_| handle.close(peer)).count();
+    assert!((1..5_000).contains(&taken), "{taken}");
+    assert!(!handle.close(peer));
+    world.turn_client(0);
+    assert!(handle.close(peer));
+    world.until("both know", |world| {
+        world.clients[0].handle().connections() + world.servers[0].handle().connections() == 0
+    });
+    assert_eq!(world.clients[0].handle().stats().closed, 1);
+}

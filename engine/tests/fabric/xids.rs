@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use rpcrdma_config::Config;
-use rpcrdma_engine::{Address, Answer, Call, Client, Clock, Engine, Fabric, Handler, Reply};
+use rpcrdma_engine::{
+    Address, Answer, Call, CallRefused, Client, Clock, Engine, Fabric, Handler, Reply, SendError,
+};
 use rpcrdma_suite::setup::{LAST_XIDS, checked, small};
 
 /// Answers each call with its xid.
@@ -38,11 +40,18 @@ fn configured() -> Config {
 fn first_xid(client: &mut Client<Fabric>, at: Address) -> u32 {
     let (clock, peer) = (Clock::new(), client.connect(at).expect("a connection"));
     client.call(peer, 0).expect("a call").submit().expect("a short call goes");
+    seen_xid(client, &clock)
+}
+
+/// The xid of the open call of a client, as the server sees it.
+fn seen_xid(client: &mut Client<Fabric>, clock: &Clock) -> u32 {
     let mut xid = None;
     while xid.is_none() {
         let was_busy = client.poll(clock.now(), |done| {
             let reply = done.result().expect("a reply");
-            xid = Some(reply.reader().u32().expect("the xid"));
+            let seen = reply.reader().u32().expect("the xid");
+            assert_eq!(done.xid(), seen, "as the server sees it");
+            xid = Some(seen);
         });
         if !was_busy {
             client.wait(Duration::from_millis(1));
@@ -82,6 +91,31 @@ fn a_seeded_run_repeats_the_same_xids() {
     assert_eq!(run(5), [one, other]);
     assert_ne!(one, other, "shards of one engine differ");
     assert_ne!(run(6), [one, other]);
+}
+
+#[test]
+fn a_call_that_cannot_have_an_xid_keeps_its_own() {
+    let fabric = Fabric::new();
+    let (_server, at) = served(&fabric);
+    let engine = Engine::new(fabric, configured()).expect("an engine");
+    let mut client = engine.client().expect("a client");
+    let (clock, peer) = (Clock::new(), client.connect(at).expect("a connection"));
+    let (min, max) = (16, (1 << 31) - 1);
+    let mut call = client.call(peer, 0).expect("a call");
+    let own = call.handle().xid();
+    for xid in [0, min - 1, max + 1, u32::MAX] {
+        let why = SendError::XidNotOurs { xid, min, max };
+        assert_eq!(call.xid(xid).err(), Some(CallRefused::Protocol(why)));
+        assert_eq!(call.handle().xid(), own);
+    }
+    call.submit().expect("a short call goes");
+    assert_eq!(seen_xid(&mut client, &clock), own);
+    for xid in [min, max] {
+        let mut call = client.call(peer, 0).expect("a call");
+        call.xid(xid).expect("it is free").handle();
+        call.submit().expect("a short call goes");
+        assert_eq!(seen_xid(&mut client, &clock), xid);
+    }
 }
 
 #[test]

@@ -236,3 +236,61 @@ impl Receive {
 const IDLE_TURNS: u32 = 64;
 /// Receives that are posted at a time while there is other work.
 const REFILL_CHAIN: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crossbeam_utils::CachePadded;
+    use rpcrdma_config::Config;
+    use rpcrdma_proto::report::{Report, ReportKind};
+
+    use super::*;
+    use crate::Engine;
+    use crate::budget::Budget;
+    use crate::fabric::Fabric;
+    use crate::provider::Provider;
+    use crate::shard::Core;
+    use crate::shard::memory::Memory;
+    use crate::shard::send::outbox::UNSOLICITED_MAX;
+    use crate::stats::Stats;
+
+    #[test]
+    fn a_message_that_waits_first_is_answered_before_all_that_wait() {
+        let (fabric, config) = (Fabric::new(), Config::default());
+        let budget = Budget::new(&config, fabric.caps()).expect("it fits");
+        let memory = Memory::new(&config, &budget, fabric.registrar(), None).expect("memory");
+        let stats = Arc::new(CachePadded::new(Stats::default()));
+        let mut receive = Receive::new(memory.recv, 3, (1, 1), stats);
+        let mut peer = Peer::up();
+        for (byte_len, is_first) in [(1, false), (2, false), (0, true)] {
+            let token = receive.pool.take().expect("a buffer");
+            let recv = RecvInfo { byte_len, invalidated: None };
+            match is_first {
+                true => receive.wait_first(&mut peer, token, recv),
+                false => receive.wait(&mut peer, token, recv),
+            }
+        }
+        assert_eq!((peer.waiting, receive.waiting().len()), (3, 3));
+        let waiting: Vec<_> = core::iter::from_fn(|| receive.waiting.pop()).collect();
+        assert!(waiting.iter().map(|it| it.recv.byte_len).eq(0..3), "{waiting:?}");
+        waiting.into_iter().for_each(|it| receive.free_buffer(it.token));
+    }
+
+    #[test]
+    fn an_aborted_group_is_not_reported_to_a_peer_that_takes_no_reports() {
+        let made = Engine::without_threads(Fabric::new(), Config::default());
+        let (engine, _control) = made.expect("an engine");
+        let mut client = engine.client().expect("a shard");
+        let Core { receive, parts, .. } = &mut client.shard().core;
+        let mut peer = Peer::up();
+        let report = Report { xid: 7, kind: ReportKind::BadHeader };
+        let room = peer.conn.inflow().granted() + UNSOLICITED_MAX;
+        for count in 0..room + 2 {
+            peer.group_until = Some(1);
+            let is_told = receive.abort(&mut peer, parts, &report);
+            assert_eq!((is_told, peer.group_until), (count < room, None), "{count} of {room}");
+        }
+        assert_eq!(parts.stats.snapshot().unreported, 2);
+    }
+}
