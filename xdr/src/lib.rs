@@ -30,6 +30,19 @@
 //! assert_eq!((decoded, len), (header, 28));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Layers
+//!
+//! A module uses only modules that stand below it.
+//!
+//! - `text`: a header as a line of text
+//! - `header`
+//! - `property`: what the OPTIONAL operations of `[XCHAR]` carry
+//! - `rtr`: what those of `[RTR]` carry
+//! - `chunk`, `onc`, `private_data`
+//! - `array`: lists, of any items
+//! - `cursor`: words, and the bytes between them
+//! - `error`, `numbers`
 
 #![no_std]
 #![forbid(unsafe_code)]

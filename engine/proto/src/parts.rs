@@ -9,9 +9,10 @@
 //! state.
 
 use rpcrdma_xdr::numbers::{VERSION_TWO, opttype, proc};
+use rpcrdma_xdr::onc::Rpc;
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::property::RtrSupport;
-use rpcrdma_xdr::rtr::fixed::{Operation, Rpc, XmtCont};
+use rpcrdma_xdr::rtr::fixed::{Operation, XmtCont};
 use rpcrdma_xdr::rtr::segmented::SegmentedResp;
 
 use crate::answer::note_reply_count;

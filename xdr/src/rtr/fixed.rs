@@ -136,18 +136,6 @@ pub struct ContEnd {
     pub pslen: U32,
 }
 
-/// What an RPC message begins with, of either direction.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
-#[repr(C)]
-pub struct Rpc {
-    /// The transaction; must equal `rdma_xid` (RFC 8166 4.2.1).
-    pub xid: U32,
-    /// Call or reply (`msg_type`).
-    pub kind: U32,
-}
-
 /// An empty list.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
@@ -338,15 +326,6 @@ impl XmtCont {
     pub fn read(bytes: &[u8]) -> Option<&Self> {
         let (header, _) = Self::ref_from_prefix(bytes).ok()?;
         header.operation.is(opttype::XMTCONT, Self::LEN).then_some(header)
-    }
-}
-
-impl Rpc {
-    /// The first words of a payload stream; `None` if it is shorter.
-    #[inline]
-    #[must_use]
-    pub fn peek(payload: &[u8]) -> Option<&Self> {
-        Self::ref_from_prefix(payload).ok().map(|(rpc, _)| rpc)
     }
 }
 

@@ -16,7 +16,8 @@ mod single_item;
 use core::ops::Range;
 
 use rpcrdma_xdr::numbers::{VERSION_TWO, msg_type, proc};
-use rpcrdma_xdr::rtr::fixed::{Msg, Rpc};
+use rpcrdma_xdr::onc::Rpc;
+use rpcrdma_xdr::rtr::fixed::Msg;
 
 use self::message::ShortHeader;
 use crate::answer::Finished;

@@ -11,9 +11,10 @@
 use rpcrdma_xdr::cursor::pad_len;
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 use rpcrdma_xdr::numbers::{opttype, size};
+use rpcrdma_xdr::onc::Rpc;
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::property::RtrSupport;
-use rpcrdma_xdr::rtr::fixed::{Empty, OneDirection, OneItem, Operation, ReqEnd, RespEnd, Rpc};
+use rpcrdma_xdr::rtr::fixed::{Empty, OneDirection, OneItem, Operation, ReqEnd, RespEnd};
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 
 use super::message::{
