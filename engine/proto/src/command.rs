@@ -11,9 +11,10 @@ use crate::credit::Shortage;
 use crate::demand::{CallDemand, CallForm, CallRoute, Explicit, Exposed, ReplyDemand};
 use crate::error::{Misuse, SendError, Violation};
 use crate::ingress::{ControlSend, Ignored, ReplyTo, Via};
+use crate::item::ItemSet;
 use crate::placement::direct::WantSet;
 use crate::placement::inline::{Direction, InlinePlan};
-use crate::placement::layout::ItemSet;
+
 use crate::placement::plan::Plan;
 use crate::report::{Report, ReportKind, initial_of};
 use crate::route::{self, Bounds, CALL_OPERATIONS, Message};

@@ -13,8 +13,8 @@ use rpcrdma_xdr::array::Array;
 use rpcrdma_xdr::chunk::{RdmaSegment, WriteChunk, WriteList};
 use rpcrdma_xdr::rtr::placement::RsdSet;
 
-use crate::placement::item::BulkItem;
-use crate::placement::layout::{ItemSet, Layout};
+use crate::item::{BulkItem, ItemSet};
+use crate::layout::Layout;
 
 /// A DDP-eligible result: a data item of the reply that is requested outside of the payload stream.
 ///

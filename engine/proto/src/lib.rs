@@ -20,6 +20,24 @@
 //! Documents are cited as `[V2]` (draft-cel-nfsv4-rpcrdma-version-two-00), `[XCHAR]`
 //! (draft-dnoveck-nfsv4-rpcrdma-xcharext-03) and `[RTR]` (draft-dnoveck-nfsv4-rpcrdma-rtrext-02);
 //! `docs/wire.md` decides what they leave open.
+//!
+//! # Layers
+//!
+//! A module uses only modules that stand below it.
+//!
+//! - `command`, `control`, `parts`, `receive`, `short`: methods of [`Connection`]
+//! - `answer`, `negotiate`, `property_update`: methods that several of those use
+//! - `connection`: its state
+//! - `xmt`: the form of a call by the extension
+//! - `route`: the form of a message
+//! - `chunks`: the explicit RDMA of the base protocol
+//! - `incoming`: a transmission, as it is classified
+//! - `ingress`: what it means to the engine
+//! - `calls`
+//! - `placement`: where the bytes of a message are in its transmissions
+//! - `demand`, `opening`, `property`
+//! - `change`, `gate`, `group`, `layout`, `report`, `segments`, `settings`
+//! - `credit`, `error`, `item`, `version`
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -40,7 +58,10 @@ pub mod demand;
 pub mod error;
 mod gate;
 pub mod group;
+mod incoming;
 pub mod ingress;
+pub mod item;
+pub mod layout;
 mod negotiate;
 pub mod opening;
 pub mod parts;
@@ -71,13 +92,12 @@ pub use group::Part;
 pub use ingress::{
     Aborted, Complete, Control, ControlSend, Ignored, Ingress, Message, Received, ReplyTo, Via,
 };
+pub use item::{BulkItem, ItemSet};
 pub use opening::Opening;
 pub use parts::ReplyPart;
 pub use placement::find::{Finder, Piece, payload_pieces};
 pub use placement::gather::Gather;
 pub use placement::inline::{Direction, InlinePlan};
-pub use placement::item::BulkItem;
-pub use placement::layout::ItemSet;
 pub use placement::placed::{MessageBody, Place, Placed, PlacedItem, Segments};
 pub use placement::plan::{GroupPlan, Plan, Transmission};
 pub use property::PeerLimits;

@@ -26,7 +26,7 @@ use rpcrdma_xdr::property::{
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 
 use crate::change::Question;
-use crate::placement::layout::{Target, places_items};
+use crate::layout::{Target, places_items};
 use crate::settings::Settings;
 use crate::version::Version;
 

@@ -1,6 +1,7 @@
 //! Handles received transmissions: the classification of wire.md, and the state changes.
 
-use rpcrdma_xdr::error::DecodeError;
+mod chunks;
+
 use rpcrdma_xdr::header::{Body, Header, Optional, RdmaError};
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 use rpcrdma_xdr::numbers::opttype;
@@ -14,23 +15,12 @@ use crate::connection::{Connection, ShardLedger};
 use crate::credit::Overstep;
 use crate::error::{Fatal, Violation};
 use crate::group::{ContinuationError, Initial, OpenGroup, Part, Step};
+use crate::incoming::{Incoming, XID_MISMATCH};
 use crate::ingress::{Aborted, Complete, Ignored, Ingress, Message, Received};
 use crate::placement::resolve::check_count;
 use crate::report::{Report, direction_of, initial_of};
 use crate::settings::Role;
 use crate::version::Met;
-
-/// A transmission whose header is decoded.
-#[derive(Clone, Copy)]
-pub(crate) struct Incoming<'a> {
-    pub(crate) at: Received,
-    /// What lies in the first segment.
-    pub(crate) bytes: &'a [u8],
-    pub(crate) xid: u32,
-    pub(crate) credit: u32,
-    /// Where the payload begins.
-    pub(crate) start: u32,
-}
 
 impl Connection {
     /// Takes any transmission. `first_segment` holds the bytes received into the first segment of
@@ -441,31 +431,6 @@ impl Connection {
         Ingress::Ignored(reason)
     }
 }
-
-impl Incoming<'_> {
-    /// xid and direction of the RPC. They must lie in the first segment, as the header does.
-    #[inline]
-    pub(crate) fn rpc_prefix(&self) -> Result<RpcPrefix, DecodeError> {
-        RpcPrefix::decode(self.bytes.get(self.start as usize..).unwrap_or_default())
-    }
-
-    /// The payload, if its length is possible (wire.md E10).
-    #[inline]
-    fn part(&self, pslen: u32, min: u32) -> Result<Part, Violation> {
-        let max = self.at.byte_len - self.start;
-        if !pslen.is_multiple_of(4) || pslen < min || pslen > max {
-            return Err(Violation::PayloadLength { value: pslen, min, max });
-        }
-        Ok(Part { payload_len: pslen, ..self.empty_part() })
-    }
-
-    pub(crate) fn empty_part(&self) -> Part {
-        let Received { buffer, byte_len } = self.at;
-        Part { buffer, byte_len, payload_start: self.start, payload_len: 0 }
-    }
-}
-
-pub(crate) const XID_MISMATCH: Violation = Violation::BadHeader("the payload has another xid");
 
 /// Why a call is not accepted.
 pub(crate) enum Refused {

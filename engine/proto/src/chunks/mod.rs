@@ -8,9 +8,7 @@
 //! Only the caller's memory is ever exposed: the responder reads the call's data from it and writes
 //! the reply's data to it. The layout is the same in both versions.
 
-pub(crate) mod lists;
 pub(crate) mod offer;
-pub(crate) mod receive;
 pub mod resolve;
 pub(crate) mod route;
 pub mod write;

@@ -4,11 +4,12 @@
 use rpcrdma_xdr::chunk::{WriteChunk, WriteList};
 use rpcrdma_xdr::onc::RpcPrefix;
 
-use crate::chunks::lists::ReplyLists;
 use crate::demand::{Exposed, ReplyDemand};
 use crate::error::{SendError, Violation};
 use crate::ingress::Message;
-use crate::placement::layout::{ItemSet, Layout};
+use crate::item::ItemSet;
+use crate::layout::Layout;
+use crate::placement::lists::ReplyLists;
 use crate::placement::plan::{Form, GroupPlan, Sizes};
 use crate::placement::spread::{Spread, spread};
 use crate::property::PeerLimits;

@@ -12,10 +12,11 @@ use arrayvec::ArrayVec;
 use rpcrdma_xdr::numbers::limit::{ITEM_SEGMENTS_MAX, MITEMS_MAX, READ_SEGMENTS_MAX};
 use rpcrdma_xdr::numbers::size;
 
-use crate::chunks::lists::{CallLists, READ_LEN, chunk_len};
 use crate::demand::{CallDemand, CallForm, CallRoute, Explicit, Exposed, Want, WantKind};
 use crate::error::{Misuse, SendError};
-use crate::placement::layout::{ItemSet, Layout};
+use crate::item::ItemSet;
+use crate::layout::Layout;
+use crate::placement::lists::{CallLists, READ_LEN, chunk_len};
 use crate::placement::spread::spread;
 use crate::property::PeerLimits;
 use crate::segments::total_len;

@@ -5,10 +5,10 @@ use core::ops::Range;
 use rpcrdma_xdr::array::Array;
 use rpcrdma_xdr::chunk::{RdmaSegment, WriteChunk};
 
-use crate::chunks::lists::written_len;
 use crate::placement::direct::match_items;
 use crate::placement::exrw;
 use crate::placement::gather::Gather;
+use crate::placement::lists::written_len;
 use crate::placement::plan::{Form, GroupPlan, Plan, WriteCursor};
 
 /// An RDMA Write into memory that the peer offered.

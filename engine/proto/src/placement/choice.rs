@@ -11,9 +11,8 @@
 use arrayvec::ArrayVec;
 
 use crate::error::SendError;
+use crate::item::{BulkItem, ItemSet};
 use crate::placement::direct::{Match, Matches};
-use crate::placement::item::BulkItem;
-use crate::placement::layout::ItemSet;
 
 /// Our means towards this peer.
 #[derive(Debug, Clone, Copy)]

@@ -11,9 +11,9 @@ use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdItem, RsdLoc, RsdSet};
 
 use crate::demand::{Want, WantKind};
 use crate::error::{Misuse, Violation};
+use crate::item::{BulkItem, ItemSet};
 use crate::placement::exrw;
-use crate::placement::item::BulkItem;
-use crate::placement::layout::ItemSet;
+
 use crate::segments::{check_possible, total_len};
 
 /// `xmdp_type` of an item: the columns of Table 2.

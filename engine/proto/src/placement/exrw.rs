@@ -15,7 +15,7 @@ use rpcrdma_xdr::numbers::size;
 use rpcrdma_xdr::rtr::placement::{RsdItem, RsdLoc};
 
 use crate::error::Violation;
-use crate::placement::item::BulkItem;
+use crate::item::BulkItem;
 use crate::segments::{check_possible, put_filled, total_len};
 
 /// Bytes of an EXRW item of a header, or a direction of so many segments without its kind's own.

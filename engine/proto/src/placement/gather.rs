@@ -5,8 +5,8 @@ use core::ops::Range;
 
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 
-use crate::placement::item::BulkItem;
-use crate::placement::layout::ItemSet;
+use crate::item::{BulkItem, ItemSet};
+
 use crate::placement::plan::{BulkCursor, GroupPlan, Stretch, Transmission};
 
 /// What follows the header of a transmission, piece by piece.

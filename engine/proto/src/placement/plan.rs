@@ -20,13 +20,13 @@ use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdSet, Tbsns};
 use rpcrdma_xdr::rtr::structure::{RecvStructure, SegmentRun};
 use rpcrdma_xdr::rtr::transmit::XmtCont;
 
-use crate::chunks::lists::{CallLists, ReplyLists};
 use crate::demand::{Exposed, Want};
+use crate::item::{BulkItem, ItemSet};
+use crate::layout::{self, CONT_LEN, Layout, Run, Walk, WalkBounds};
 use crate::placement::direct;
 use crate::placement::exrw;
 use crate::placement::inline::{Direction, InlinePlan};
-use crate::placement::item::BulkItem;
-use crate::placement::layout::{self, CONT_LEN, ItemSet, Layout, Run, Walk, WalkBounds};
+use crate::placement::lists::{CallLists, ReplyLists};
 
 /// How a message is sent.
 #[derive(Debug)]

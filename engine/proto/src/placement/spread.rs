@@ -1,9 +1,8 @@
 //! The content of a message: its stream, its items, and the pieces that they are gathered from.
 
 use crate::error::Misuse;
+use crate::item::{BulkItem, ItemSet};
 use crate::placement::gather::gathered;
-use crate::placement::item::BulkItem;
-use crate::placement::layout::ItemSet;
 
 /// What a message is made of, when some of its items are apart.
 pub(crate) struct Spread {

@@ -22,10 +22,10 @@ use super::single_item::has_first_words;
 use crate::calls::CallId;
 use crate::connection::{Connection, ShardLedger};
 use crate::ingress::ReplyTo;
+use crate::item::BulkItem;
+use crate::layout::{CONT_LEN, Span, span};
 use crate::placement::direct::WantSet;
 use crate::placement::inline::Direction;
-use crate::placement::item::BulkItem;
-use crate::placement::layout::{CONT_LEN, Span, span};
 
 /// The plan of a continued message: where its item is in the peer's buffers, and its headers.
 #[derive(Debug, Clone, Copy)]

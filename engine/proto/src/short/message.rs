@@ -6,7 +6,7 @@ use crate::answer::Finished;
 use crate::calls::CallId;
 use crate::demand::Want;
 use crate::ingress::ReplyTo;
-use crate::placement::item::BulkItem;
+use crate::item::BulkItem;
 
 /// A received short message; all of it is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -26,10 +26,10 @@ use crate::connection::{Connection, ShardLedger};
 use crate::demand::{LastWant, Want, WantKind};
 use crate::error::SendError;
 use crate::ingress::{ReplyTo, Via};
+use crate::item::{BulkItem, ItemSet};
+use crate::layout::{self, Target, places_items};
 use crate::placement::direct::{ItemKind, WantSet};
 use crate::placement::inline::Direction;
-use crate::placement::item::BulkItem;
-use crate::placement::layout::{self, ItemSet, Target, places_items};
 use crate::route::CALL_OPERATIONS;
 use crate::settings::Role;
 

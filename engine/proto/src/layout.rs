@@ -13,12 +13,12 @@
 
 use core::ops::Range;
 
-use rpcrdma_xdr::numbers::limit::{GROUP_MAX, ITEM_SEGMENTS_MAX, MITEMS_MAX};
+use rpcrdma_xdr::numbers::limit::{GROUP_MAX, ITEM_SEGMENTS_MAX};
 use rpcrdma_xdr::numbers::size;
 use rpcrdma_xdr::rtr::structure::{RecvStructure, SegmentRun};
 
 use crate::error::SendError;
-use crate::placement::item::BulkItem;
+use crate::item::{BulkItem, ItemSet};
 
 /// Header bytes of every transmission but the first.
 pub const CONT_LEN: u32 = size::XMTCONT as u32;
@@ -63,80 +63,6 @@ pub struct Demand<'a> {
     pub count_max: u32,
     /// The most memory pieces that a transmission is gathered from.
     pub gather_max: u32,
-}
-
-/// Some of the at most 64 items of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ItemSet(u64);
-
-impl ItemSet {
-    /// None of the items.
-    pub const EMPTY: Self = Self(0);
-
-    /// Adds an item; beyond 64 there is none.
-    pub fn insert(&mut self, index: usize) {
-        debug_assert!(index < MITEMS_MAX as usize, "a message has at most 64 items");
-        self.0 |= 1u64.unbounded_shl(index as u32);
-    }
-
-    /// Whether the item is one of them.
-    #[inline]
-    #[must_use]
-    pub fn contains(self, index: usize) -> bool {
-        index < MITEMS_MAX as usize && self.0 >> index & 1 == 1
-    }
-
-    /// How many members come before this one; `None` if it is not a member.
-    #[inline]
-    #[must_use]
-    pub fn rank(self, index: usize) -> Option<usize> {
-        let before = (1u64.unbounded_shl(index as u32)).wrapping_sub(1);
-        self.contains(index).then(|| (self.0 & before).count_ones() as usize)
-    }
-
-    /// The highest member.
-    #[inline]
-    #[must_use]
-    pub fn last(self) -> Option<usize> {
-        self.0.checked_ilog2().map(|last| last as usize)
-    }
-
-    /// The members of either.
-    #[inline]
-    #[must_use]
-    pub fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// The members, in rising order.
-    pub fn iter(self) -> impl Iterator<Item = usize> {
-        let mut left = self.0;
-        core::iter::from_fn(move || {
-            let index = left.trailing_zeros();
-            // The lowest bit goes.
-            left &= left.checked_sub(1)?;
-            Some(index as usize)
-        })
-    }
-
-    /// How many there are.
-    #[inline]
-    #[must_use]
-    pub fn len(self) -> u32 {
-        self.0.count_ones()
-    }
-
-    /// Whether there is none.
-    #[inline]
-    #[must_use]
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Those items, in order.
-    pub fn of(self, items: &[BulkItem]) -> impl Iterator<Item = &BulkItem> {
-        items.iter().enumerate().filter(move |(at, _)| self.contains(*at)).map(|(_, item)| item)
-    }
 }
 
 /// The segment numbers of an item: `count` of them, from `first` on.

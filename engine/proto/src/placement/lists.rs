@@ -7,8 +7,8 @@ use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::numbers::{proc, size};
 
 use crate::demand::Exposed;
-use crate::placement::item::BulkItem;
-use crate::placement::layout::ItemSet;
+use crate::item::{BulkItem, ItemSet};
+
 use crate::segments::put_filled;
 
 /// The lists of a call; their segments are the exposed ones.

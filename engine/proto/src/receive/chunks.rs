@@ -8,8 +8,8 @@ use rpcrdma_xdr::property::BackwardSupport;
 
 use crate::connection::{Connection, ShardLedger};
 use crate::error::Violation;
+use crate::incoming::{Incoming, XID_MISMATCH};
 use crate::ingress::{Ignored, Ingress, Message, Via};
-use crate::receive::{Incoming, XID_MISMATCH};
 use crate::settings::Role;
 
 impl Connection {
@@ -82,19 +82,5 @@ impl Connection {
             Ok(()) => Ingress::Call(message),
             Err(refused) => self.refused(incoming.xid, refused),
         }
-    }
-}
-
-impl Incoming<'_> {
-    /// A base message with these chunks.
-    fn with_chunks<'a>(&self, via: Via, chunks: &ChunkLists<'a>) -> Message<'a> {
-        let payload_len = match via {
-            Via::NoMsg => 0,
-            Via::Msg | Via::Xmt => self.at.byte_len - self.start,
-        };
-        let mut part = self.empty_part();
-        part.payload_len = payload_len;
-        let ChunkLists { reads, writes, reply } = *chunks;
-        Message { via, reads, writes, reply, ..Message::single(self.xid, part) }
     }
 }
