@@ -10,11 +10,7 @@
 
 #![expect(unsafe_code, reason = "queue pairs are handed to librdmacm")]
 
-pub(crate) mod address;
 mod attempt;
-pub(crate) mod find;
-pub(crate) mod id;
-mod offer;
 mod owner;
 mod reason;
 mod request;
@@ -31,12 +27,12 @@ use rpcrdma_provider::{
 };
 
 use self::attempt::{Attempt, AttemptStage, Tries};
-use self::find::listen_error;
-use self::id::{Channel, Id, IdEvent};
-use self::offer::{Depths, Offer};
 use self::owner::Owner;
 use self::reason::Failure;
 pub use self::request::VerbsRequest;
+use crate::cm_id::find::listen_error;
+use crate::cm_id::offer::{Depths, Offer};
+use crate::cm_id::{Channel, Id, IdEvent};
 use crate::device::Device;
 use crate::device::ops::Transport;
 use crate::error;

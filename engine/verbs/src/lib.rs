@@ -9,8 +9,24 @@
 //!
 //! Neither the libraries nor their headers are needed to build. The program also runs without them:
 //! [`Verbs::open`] then reports which library is missing.
+//!
+//! # Layers
+//!
+//! A module uses only modules that stand below it.
+//!
+//! - `fake`: libraries and a device for tests
+//! - `provider`
+//! - `cm`: connections are established
+//! - `queues`
+//! - `events`: of the device, for all its ports
+//! - `port`
+//! - `device`
+//! - `cm_id`, `registrar`, `wc`
+//! - `device_event`, `sys`
+//! - `counters`, `error`, `fd`, `load`, `names`, `options`
 
 mod cm;
+mod cm_id;
 mod counters;
 mod device;
 mod device_event;

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) use self::pair::Pair;
 use rpcrdma_provider::{QueueEvent, SetupError, Waker};
 
-use crate::cm::id::{Errand, Id};
+use crate::cm_id::{Errand, Id};
 use crate::device::Device;
 use crate::device_event::{DeviceEvent, Listener};
 use crate::names::{Key, Name};

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_provider::{ConnectError, ConnectId, PrivateBytes};
 
-use super::id::Id;
 use super::reason::Failure;
+use crate::cm_id::Id;
 use crate::options::VerbsOptions;
 use crate::port::{Port, VerbsEndpoint};
 

@@ -5,7 +5,7 @@ use std::sync::Weak;
 
 use rpcrdma_provider::ConnectId;
 
-use super::id::Id;
+use crate::cm_id::Id;
 use crate::port::{Pair, Port};
 
 /// The owner of an id, which its events go to.

@@ -1,7 +1,7 @@
 //! A connection request of a peer.
 
-use super::id::Id;
-use super::offer::Depths;
+use crate::cm_id::Id;
+use crate::cm_id::offer::Depths;
 
 /// A pending connection request. Dropping it rejects it.
 pub struct VerbsRequest {

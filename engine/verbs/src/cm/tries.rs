@@ -8,9 +8,9 @@ use rpcrdma_provider::{CmEvent, ConnectError, ConnectId};
 
 use super::VerbsCm;
 use super::attempt::{Attempt, AttemptStage};
-use super::id::Id;
 use super::owner::Owner;
 use super::reason::Failure;
+use crate::cm_id::Id;
 use crate::error;
 
 impl VerbsCm {

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 
 use rpcrdma_provider::SetupError;
 
-use crate::cm::address::of_gid;
-use crate::cm::find::device_of;
+use crate::cm_id::address::of_gid;
+use crate::cm_id::find::device_of;
 use crate::error;
 use crate::options::VerbsOptions;
 use crate::sys::cm::Cm;

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use crate::cm::find::device_of;
+use crate::cm_id::find::device_of;
 use crate::device::find::Contexts;
 use crate::sys::cm::Cm;
 use crate::sys::verbs::Verbs;

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::cm::id::{Errand, Id};
+use crate::cm_id::{Errand, Id};
 use crate::device::Device;
 use crate::error;
 use crate::names::{Key, Name};

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use rpcrdma_provider::SetupError;
 
-use super::id::{Channel, Id};
+use super::{Channel, Id};
 use crate::error;
 use crate::sys::{cm as sys, verbs};
 
@@ -28,7 +28,7 @@ fn is_elsewhere(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::ENODEV | libc::EINVAL))
 }
 
-pub(super) fn listen_error(
+pub(crate) fn listen_error(
     address: SocketAddr,
     call: &'static str,
     source: io::Error,

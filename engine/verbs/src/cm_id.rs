@@ -9,6 +9,10 @@
 //! destroying a dropped id, are system calls that no shard makes.
 #![expect(unsafe_code, reason = "librdmacm and libibverbs are called")]
 
+pub(crate) mod address;
+pub(crate) mod find;
+pub(crate) mod offer;
+
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -18,8 +22,8 @@ use std::time::Duration;
 
 use rpcrdma_provider::{PrivateBytes, SetupError, Waker};
 
-use super::address::RawAddress;
-use super::offer::{Depths, Offer, private_data};
+use self::address::RawAddress;
+use self::offer::{Depths, Offer, private_data};
 use crate::error;
 use crate::fd::set_nonblocking;
 use crate::options::VerbsOptions;
