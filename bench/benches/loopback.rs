@@ -3,7 +3,7 @@
 //! What is left is software: what posting, polling, matching and copying cost on both sides.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use rpcrdma_bench::contenders::call::Traffic;
+use rpcrdma_bench::call::Traffic;
 use rpcrdma_bench::contenders::raw::Ends;
 use rpcrdma_bench::contenders::rpc::Rpc;
 use rpcrdma_bench::device::Fabrics;

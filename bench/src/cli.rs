@@ -5,14 +5,13 @@ use std::ffi::OsString;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::args::OutputArgs;
 use crate::check;
 use crate::error::BenchError;
 use crate::modes::contest::{Contest, LatArgs};
 use crate::modes::{
     churn, cmp, conns, contest, cores, cost, distance, idle, load, prove, serve, soak, starve,
 };
-use crate::output::{Report, Session};
+use crate::output::{OutputArgs, Report, Session};
 
 /// Latency and throughput of RPC-over-RDMA, compared with the floor of the machine.
 ///

@@ -7,15 +7,32 @@
 //!             └──▶ output: one report ──▶ text, JSON, CSV, HTML, conditions
 //! ```
 //! The library serves the command and the criterion benches beside it only.
+//!
+//! # Layers
+//!
+//! A module uses only modules that stand below it.
+//!
+//! - `cli`: the modes as subcommands
+//! - `modes`
+//! - `check`, `peers`
+//! - `settings`: the configuration that options make
+//! - `contenders`
+//! - `device`: what carries their messages
+//! - `args`: options that modes share
+//! - `output`
+//! - `call`, `machine`, `recipe`, `stats`
+//! - `alloc`, `error`, `pages`, `stop`, `values`
 #![expect(missing_docs, reason = "an internal library: a comment says what a name does not")]
 
 pub mod alloc;
 mod args;
+pub mod call;
 pub mod check;
 pub mod cli;
 pub mod contenders;
 pub mod device;
 pub mod error;
+pub mod machine;
 pub mod modes;
 pub mod output;
 pub mod pages;
@@ -26,3 +43,4 @@ pub mod stats;
 pub mod stop;
 #[cfg(test)]
 mod testing;
+mod values;

@@ -10,8 +10,7 @@ use clap::{CommandFactory, Parser};
 use rpcrdma_bench::alloc::Counting;
 use rpcrdma_bench::cli::{Cli, Mode, Task};
 use rpcrdma_bench::error::BenchError;
-use rpcrdma_bench::output::verdict;
-use rpcrdma_bench::output::{Session, say};
+use rpcrdma_bench::output::{Session, say, verdict};
 use rpcrdma_bench::{cli, output, pages, recipe, stop};
 
 #[global_allocator]

@@ -6,10 +6,10 @@ use std::sync::{Mutex, PoisonError};
 
 use rpcrdma_config::{Config, ConfigError, Raw};
 
-use crate::args::values::{Idle, Switch};
 use crate::args::{DeviceArgs, EngineArgs};
 use crate::contenders::blocks::SLACK;
 use crate::error::BenchError;
+use crate::values::{Idle, Switch};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {

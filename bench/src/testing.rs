@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 
-use crate::device::{CorePair, Jitter};
 use crate::error::BenchError;
+use crate::machine::{CorePair, Jitter};
 use crate::output::Environment;
 use crate::stats::{Latency, Round};
 

@@ -11,7 +11,7 @@ use rpcrdma_bench::check::verdict::Reach;
 use rpcrdma_bench::check::wanted::{Source, Wanted};
 use rpcrdma_bench::check::{self, Args, Checkup, measure};
 use rpcrdma_bench::cli::Cli;
-use rpcrdma_bench::device::{CorePair, Jitter};
+use rpcrdma_bench::machine::{CorePair, Jitter};
 use rpcrdma_bench::output::verdict::{Verdict, judge};
 use rpcrdma_bench::output::{Report, Session};
 

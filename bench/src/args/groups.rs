@@ -1,21 +1,19 @@
-//! Groups of options shared by modes: call, engine, device, length, output.
+//! Groups of options shared by modes: call, engine, device, length.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use rpcrdma_config::Raw;
 use rpcrdma_engine::{Address, Config, ProviderKind, provider_for};
 
-use super::parse::{delay, length, seconds};
-use super::values::{Idle, Op, Over, Placement, Switch, Touch};
-use crate::contenders::call::{Load, Shape};
-use crate::contenders::rendezvous;
-use crate::device::CorePair;
+use super::parse::{address, delay, length, seconds};
+use crate::call::{Load, Shape};
 use crate::error::BenchError;
-use crate::output::verdict::Condition;
+use crate::machine::CorePair;
 use crate::stats::{End, Quota};
+use crate::values::{Idle, Op, Over, Placement, Switch, Touch};
 
 /// What one call does.
 #[derive(Debug, Clone, Args)]
@@ -110,7 +108,7 @@ pub struct DeviceArgs {
     pub address: Option<IpAddr>,
     /// Use `rpcrdma-bench serve` of another host or terminal as the server: for lat, rate, bw and
     /// load
-    #[arg(long, value_name = "ADDRESS[:PORT]|shm:PATH", value_parser = rendezvous::address)]
+    #[arg(long, value_name = "ADDRESS[:PORT]|shm:PATH", value_parser = address)]
     pub connect: Option<Address>,
 }
 
@@ -220,65 +218,4 @@ pub struct SeedArgs {
     /// Seed of the random numbers: the same seed gives the same sequence
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-}
-
-/// What becomes of the result.
-#[derive(Debug, Clone, PartialEq, Args)]
-#[command(next_help_heading = "Output")]
-pub struct OutputArgs {
-    /// Output format
-    #[arg(long, value_enum, default_value = "table")]
-    pub format: Format,
-    /// Also write JSON to a file; `-` is --format json
-    #[arg(short, long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Also write an HTML page with plots and all figures
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-    /// Also write CSV: one line per figure with unit and number of samples
-    #[arg(long, value_name = "FILE")]
-    pub csv: Option<PathBuf>,
-    /// Also write all samples as an HdrHistogram log
-    #[arg(long, value_name = "FILE")]
-    pub hdr: Option<PathBuf>,
-    /// Fail on a condition, as in 'rpc.round_trip.p99>5us' or 'rpc/floor.ratio.median>1.35'; may be
-    /// repeated. A contender or a ratio, a dot, and a figure; --format csv lists them
-    #[arg(long, value_name = "CONDITION")]
-    pub fail_if: Vec<Condition>,
-    /// Fail if the machine was too noisy; implied by --fail-if
-    #[arg(long)]
-    pub strict: bool,
-    /// Take options from a recipe: quick, thorough, nic, or a file
-    #[arg(long, value_name = "NAME|FILE", help_heading = "Recipes")]
-    pub recipe: Option<String>,
-    /// Do not show progress on the terminal
-    #[arg(short, long)]
-    pub quiet: bool,
-}
-
-#[cfg(test)]
-impl OutputArgs {
-    pub(crate) fn of(options: &[&str]) -> OutputArgs {
-        use clap::FromArgMatches;
-
-        let command = OutputArgs::augment_args(clap::Command::new("test"));
-        let matches = command.try_get_matches_from([&["test"], options].concat());
-        OutputArgs::from_arg_matches(&matches.expect("they parse")).expect("they parse")
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Text
-    Table,
-    /// JSON with everything
-    Json,
-    /// One line per figure
-    Csv,
-    /// HdrHistogram log of all samples
-    Hdr,
-    /// HTML page with plots
-    Html,
-    /// The table of ib_send_lat, or of ib_send_bw for a rate
-    Perftest,
 }

@@ -1,9 +1,11 @@
-//! Parsers of option values: lengths, times, counts.
+//! Parsers of option values: lengths, times, counts, addresses.
 
+use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use rpcrdma_config::units::{Length, parse_duration, parse_length};
+use rpcrdma_engine::Address;
 
 /// Bytes without a bound.
 pub fn bytes(text: &str) -> Result<u64, String> {
@@ -56,12 +58,34 @@ pub fn per_post(text: &str) -> Result<u32, String> {
     count.ok_or_else(|| "1, 2, 4, 8, 16 or 32".into())
 }
 
+/// An address on the command line: `HOST`, `HOST:PORT`, `shm:/PATH`, `shm:@NAME`.
+pub fn address(text: &str) -> Result<Address, String> {
+    if text.starts_with("shm:") {
+        return text.parse::<Address>().map_err(|error| error.to_string());
+    }
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(address.into());
+    }
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    let found = if text.contains(':') && bare.parse::<Ipv6Addr>().is_err() {
+        text.to_socket_addrs()
+    } else {
+        (bare, PORT).to_socket_addrs()
+    };
+    let mut found = found.map_err(|error| format!("{text}: {error}"))?;
+    found.next().map(Address::Ip).ok_or_else(|| format!("{text}: unknown host"))
+}
+
+/// The default TCP port of a server.
+pub const PORT: u16 = 18_530;
 /// The longest delay: a call then takes some tenths of a second.
 const DELAY_MAX: Duration = Duration::from_millis(100);
 const LENGTH_MAX: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     #[test]
@@ -91,6 +115,19 @@ mod tests {
         for wrong in ["5", "us", "-1us", "101ms", "1500ns"] {
             assert!(delay(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn an_address_has_a_port_or_gets_the_usual_one() {
+        let of = |text| address(text).expect("an address");
+        assert_eq!(of("127.0.0.1:7"), "127.0.0.1:7".parse().expect("one"));
+        let usual = |ip| of(ip).as_ip().map(|at| at.port());
+        assert_eq!(of("127.0.0.1").as_ip().map(|at| at.ip()), Some(Ipv4Addr::LOCALHOST.into()));
+        assert_eq!([usual("127.0.0.1"), usual("::1"), usual("[::1]")], [Some(PORT); 3]);
+        assert_eq!(usual("[::1]:9"), Some(9));
+        assert_eq!(of("shm:/tmp/b.sock").to_string(), "shm:/tmp/b.sock");
+        assert!(address("shm:b.sock").is_err_and(|why| why.contains("absolute path")));
+        assert!(address("").is_err() || address("no.such.host.invalid").is_err());
     }
 
     #[test]

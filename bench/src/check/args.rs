@@ -8,10 +8,11 @@ use super::checkup::Checkup;
 use super::finding::Severity;
 use super::host::{Host, This};
 use super::wanted::{Source, Wanted};
-use crate::args::{CoreArgs, DeviceArgs, OutputArgs, Over};
-use crate::device::{CorePair, Jitter};
+use crate::args::{CoreArgs, DeviceArgs};
 use crate::error::BenchError;
-use crate::output::{Better, Environment, Figure, Report, Session, Unit};
+use crate::machine::{CorePair, Jitter};
+use crate::output::{Better, Environment, Figure, OutputArgs, Report, Session, Unit};
+use crate::values::Over;
 
 /// What `check` looks at, and how it ends.
 #[derive(Debug, Clone, clap::Args)]

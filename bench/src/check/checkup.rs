@@ -8,7 +8,7 @@ use super::host::Host;
 use super::verdict::Verdict;
 use super::wanted::{self, Wanted};
 use super::{cores, link, memory, power, shm, system, tcp, time};
-use crate::device::Jitter;
+use crate::machine::Jitter;
 
 /// What was found, by subject, and what it comes to.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::finding::{Finding, Fix, Severity, subjects};
 use super::host::Host;
 use super::wanted::Wanted;
-use crate::device::address::{self, CLASS};
+use crate::machine::address::{self, CLASS};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {

@@ -8,10 +8,10 @@ use rpcrdma_mempool::pin::allowed_cores;
 use rpcrdma_mempool::topology::Topology;
 
 use super::finding::Fix;
-use crate::device::env::Build;
-use crate::device::files::Files;
-use crate::device::jitter::{self, PROBE_TIME};
-use crate::device::{CorePair, Jitter};
+use crate::machine::env::Build;
+use crate::machine::files::Files;
+use crate::machine::jitter::{self, PROBE_TIME};
+use crate::machine::{CorePair, Jitter};
 
 /// What no file answers.
 pub trait Ask {

@@ -6,7 +6,7 @@ use rpcrdma_config::{Lock, Pages};
 use super::finding::{Finding, Fix, Severity, subjects};
 use super::host::Host;
 use super::wanted::Wanted;
-use crate::device::files::kib;
+use crate::machine::files::kib;
 
 pub fn findings(host: &Host<'_>, wanted: &Wanted) -> Vec<Finding> {
     let mut found = vec![room(host, wanted), pages(host, wanted), transparent(host, wanted)];

@@ -3,7 +3,7 @@
 use super::finding::{Finding, Fix, Severity, subjects};
 use super::host::Host;
 use super::wanted::Wanted;
-use crate::device::{CorePair, Jitter};
+use crate::machine::{CorePair, Jitter};
 
 /// What a thread sees that spins on the first two cores to be used, if one may.
 pub fn probe(host: &Host<'_>, wanted: &Wanted) -> Option<[Jitter; 2]> {

@@ -9,7 +9,7 @@ use rpcrdma_mempool::pin::CoreList;
 
 use super::finding::{Finding, Fix, subjects};
 use super::host::Host;
-use crate::device::{CorePair, pick};
+use crate::machine::{CorePair, pick};
 use crate::settings;
 
 #[derive(Debug, Clone)]

@@ -30,7 +30,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::contenders::call::Load;
+use crate::call::Load;
 use crate::contenders::tally::{Held, Part, Tally};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -183,8 +183,6 @@ pub fn is_for_now(error: &io::Error) -> bool {
 }
 
 pub const PROTOCOL: u32 = 3;
-/// The default TCP port of a server.
-pub const PORT: u16 = 18_530;
 /// The longest data of a call.
 const DATA_MAX: usize = 64 << 20;
 /// Longer than any configuration.
@@ -195,8 +193,8 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
     use super::*;
-    use crate::args::values::{Op, Placement, Touch};
-    use crate::contenders::call::Shape;
+    use crate::call::Shape;
+    use crate::values::{Op, Placement, Touch};
 
     fn load(len: usize) -> Load {
         Load {

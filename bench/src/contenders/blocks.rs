@@ -5,7 +5,7 @@
 
 use std::hint::black_box;
 
-use crate::args::values::Touch;
+use crate::values::Touch;
 
 /// Where in the pattern the data of a call begin.
 #[inline]

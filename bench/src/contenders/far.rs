@@ -17,22 +17,13 @@ use serde::Serialize;
 
 use super::agree::{Heard, Lines, Order, Seen, Wish, Word};
 use super::rendezvous;
-use crate::args::Over;
-use crate::contenders::call::Load;
+use crate::call::Load;
 use crate::contenders::tally::{Part, Tally};
-use crate::device::CorePair;
-use crate::device::pair::{self, Outcome, Stop};
+use crate::device::Place;
 use crate::error::BenchError;
-
-/// Where a server is that is not in the client's process.
-#[derive(Debug, Clone, Copy)]
-pub enum Place {
-    /// A `rpcrdma-bench serve` that was started before.
-    Host(Address),
-    /// A process of this host, started for the purpose, which serves over this provider and listens
-    /// at this address.
-    Process(Over, Option<IpAddr>),
-}
+use crate::machine::CorePair;
+use crate::machine::pair::{self, Outcome, Stop};
+use crate::values::Over;
 
 /// A server elsewhere that has agreed to answer.
 #[derive(Debug)]
@@ -258,11 +249,11 @@ mod tests {
     /// A load of calls without data.
     fn nothing() -> Load {
         Load {
-            shape: crate::contenders::call::Shape::new(crate::args::values::Op::Null, 0, 0),
-            placement: crate::args::values::Placement::Inline,
+            shape: crate::call::Shape::new(crate::values::Op::Null, 0, 0),
+            placement: crate::values::Placement::Inline,
             window: 1,
             connections: 1,
-            touch: crate::args::values::Touch::None,
+            touch: crate::values::Touch::None,
             sinks: 0,
         }
     }

@@ -21,10 +21,10 @@ use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::contenders::call::Traffic;
-use crate::device::CorePair;
-use crate::device::pair::{self, Stop};
+use crate::call::Traffic;
 use crate::error::BenchError;
+use crate::machine::CorePair;
+use crate::machine::pair::{self, Stop};
 use crate::stats::{Contender, Meter, Quota, Round};
 
 #[derive(Debug)]

@@ -3,7 +3,6 @@
 pub(crate) mod agree;
 pub mod arrivals;
 pub(crate) mod blocks;
-pub mod call;
 pub mod far;
 pub(crate) mod floor;
 pub mod open;

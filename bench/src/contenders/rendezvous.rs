@@ -1,7 +1,7 @@
 //! Where a client and its server meet to agree: a TCP port, or a Unix socket of this host.
 
 use std::io::{self, ErrorKind};
-use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -12,7 +12,7 @@ use std::{fs, mem};
 use rpcrdma_engine::Address;
 use rpcrdma_engine::provider::ShmName;
 
-use super::agree::{Lines, PORT, is_for_now};
+use super::agree::{Lines, is_for_now};
 
 /// A listener for clients. Dropping it removes its path.
 #[derive(Debug)]
@@ -104,24 +104,6 @@ pub fn connect(at: Address, patience: Duration, hearing: Duration) -> io::Result
     }
 }
 
-/// An address on the command line: `HOST`, `HOST:PORT`, `shm:/PATH`, `shm:@NAME`.
-pub fn address(text: &str) -> Result<Address, String> {
-    if text.starts_with("shm:") {
-        return text.parse::<Address>().map_err(|error| error.to_string());
-    }
-    if let Ok(address) = text.parse::<std::net::SocketAddr>() {
-        return Ok(address.into());
-    }
-    let bare = text.trim_start_matches('[').trim_end_matches(']');
-    let found = if text.contains(':') && bare.parse::<std::net::Ipv6Addr>().is_err() {
-        text.to_socket_addrs()
-    } else {
-        (bare, PORT).to_socket_addrs()
-    };
-    let mut found = found.map_err(|error| format!("{text}: {error}"))?;
-    found.next().map(Address::Ip).ok_or_else(|| format!("{text}: unknown host"))
-}
-
 fn unix(name: &ShmName) -> io::Result<SocketAddr> {
     match (name.path(), name.abstract_name()) {
         (Some(path), _) => SocketAddr::from_pathname(path),
@@ -142,8 +124,6 @@ const NOT_A_SOCKET: &str = "nobody listens on a process: a socket is shm:/PATH o
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use super::*;
 
     const SOON: Duration = Duration::from_secs(5);
@@ -152,19 +132,6 @@ mod tests {
         let path = std::env::temp_dir().join(format!("rpcrdma-{}-{name}", std::process::id()));
         let at = format!("shm:{}", path.display()).parse().expect("a path");
         (path, at)
-    }
-
-    #[test]
-    fn an_address_has_a_port_or_gets_the_usual_one() {
-        let of = |text| address(text).expect("an address");
-        assert_eq!(of("127.0.0.1:7"), "127.0.0.1:7".parse().expect("one"));
-        let usual = |ip| of(ip).as_ip().map(|at| at.port());
-        assert_eq!(of("127.0.0.1").as_ip().map(|at| at.ip()), Some(Ipv4Addr::LOCALHOST.into()));
-        assert_eq!([usual("127.0.0.1"), usual("::1"), usual("[::1]")], [Some(PORT); 3]);
-        assert_eq!(usual("[::1]:9"), Some(9));
-        assert_eq!(of("shm:/tmp/b.sock").to_string(), "shm:/tmp/b.sock");
-        assert!(address("shm:b.sock").is_err_and(|why| why.contains("absolute path")));
-        assert!(address("").is_err() || address("no.such.host.invalid").is_err());
     }
 
     #[test]

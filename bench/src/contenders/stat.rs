@@ -8,9 +8,8 @@
 use std::fs::File;
 use std::path::Path;
 
-use crate::device::CorePair;
-use crate::device::pair;
 use crate::error::BenchError;
+use crate::machine::{CorePair, pair};
 use crate::stats::{Contender, Meter, Quota, Round};
 
 /// `fstat` in a loop, on the client's core; the server's core is the kernel's.

@@ -6,9 +6,9 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::alloc::{self, Allocations};
-use crate::device::files::{descriptors, resident};
-use crate::device::kernel::Kernel;
 use crate::error::BenchError;
+use crate::machine::files::{descriptors, resident};
+use crate::machine::kernel::Kernel;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

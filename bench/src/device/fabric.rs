@@ -6,7 +6,7 @@ use rpcrdma_config::Config;
 use rpcrdma_engine::fabric::{Fabric, FabricOptions};
 use rpcrdma_engine::{Address, Provider};
 
-use crate::contenders::far::Place;
+use crate::device::Place;
 use crate::error::BenchError;
 
 /// Where contenders find their device, and where servers listen on it.

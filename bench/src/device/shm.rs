@@ -6,9 +6,10 @@ use rpcrdma_engine::{Address, Shm};
 
 use super::Device;
 use super::verbs::BOTH_ENDS;
-use crate::args::{DeviceArgs, Over};
-use crate::contenders::far::Place;
+use crate::args::DeviceArgs;
+use crate::device::Place;
 use crate::error::BenchError;
+use crate::values::Over;
 
 /// Shared memory, with the server of an RPC in a second process. What sets up both ends itself has
 /// them in one process.

@@ -8,9 +8,10 @@ use rpcrdma_engine::{Address, Tcp};
 
 use super::Device;
 use super::verbs::BOTH_ENDS;
-use crate::args::{DeviceArgs, Over};
-use crate::contenders::far::Place;
+use crate::args::DeviceArgs;
+use crate::device::Place;
 use crate::error::BenchError;
+use crate::values::Over;
 
 /// TCP, with the server of an RPC in a second process or on another host. What sets up both ends
 /// itself has them in one process.

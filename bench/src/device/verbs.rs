@@ -8,11 +8,12 @@ use rpcrdma_engine::provider::DeviceCaps;
 use rpcrdma_engine::{Address, Provider};
 use rpcrdma_verbs::Verbs;
 
-use super::files::Files;
-use super::{Device, address};
+use super::Device;
 use crate::args::DeviceArgs;
-use crate::contenders::far::Place;
+use crate::device::Place;
 use crate::error::BenchError;
+use crate::machine::address;
+use crate::machine::files::Files;
 
 #[derive(Debug, Clone)]
 pub struct VerbsDevice {

@@ -10,8 +10,8 @@ use rpcrdma_config::Config;
 use serde_json::{Value, json};
 
 use crate::args::SeedArgs;
+use crate::call::Load;
 use crate::contenders::arrivals::Law;
-use crate::contenders::call::Load;
 use crate::contenders::open::Offer;
 use crate::contenders::rpc::{Churn, ChurnRound, Churned, PENDING_MAX, Rpc};
 use crate::device::{Device, on_device};

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use rpcrdma_config::Config;
 use serde_json::json;
 
-use crate::args::Over;
 use crate::contenders::rpc::{IDLE, Rpc, idle_memory};
 use crate::contenders::tally::Held;
 use crate::device::{Device, on_device};
@@ -23,6 +22,7 @@ use crate::output::{
 };
 use crate::settings;
 use crate::stats::{Latency, Ratio, Round, Series};
+use crate::values::Over;
 
 /// The options of the mode.
 pub type Args = contest::Args<Own>;

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::contenders::rpc::{Rpc, together};
-use crate::device::{CorePair, Device, on_device};
+use crate::device::{Device, on_device};
 use crate::error::BenchError;
+use crate::machine::CorePair;
 use crate::modes::contest::{self, Plan, SECONDS, WARM_UP};
 use crate::output::{
     At, Axis, Better, Column, Environment, Figure, Line, Lost, Report, Row, Session, Table, Unit,

@@ -10,22 +10,23 @@ use std::time::Duration;
 use rpcrdma_config::Config;
 use serde_json::json;
 
-use crate::args::{
-    CallArgs, CoreArgs, DeviceArgs, EngineArgs, Idle, LengthArgs, OutputArgs, Over, SeedArgs, parse,
-};
-use crate::contenders::call::Load;
+use crate::args::{CallArgs, CoreArgs, DeviceArgs, EngineArgs, LengthArgs, SeedArgs, parse};
+use crate::call::Load;
 use crate::contenders::rpc::{PausedRound, Pauses, Rpc};
 use crate::device::shm::ShmDevice;
 use crate::device::tcp::TcpDevice;
 use crate::device::verbs::VerbsDevice;
-use crate::device::{CorePair, Device, Fabrics};
+use crate::device::{Device, Fabrics};
 use crate::error::BenchError;
+use crate::machine::CorePair;
 use crate::modes::sweep::Sweep;
 use crate::output::{
-    At, Axis, Better, Column, Environment, Figure, Lost, Report, Row, Session, Table, Unit,
+    At, Axis, Better, Column, Environment, Figure, Lost, OutputArgs, Report, Row, Session, Table,
+    Unit,
 };
 use crate::settings::Need;
 use crate::stats::{Dice, End, Latency, Quota, median};
+use crate::values::{Idle, Over};
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]

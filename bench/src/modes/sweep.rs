@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use crate::device::CorePair;
-use crate::device::jitter::{self, PROBE_TIME};
 use crate::error::BenchError;
+use crate::machine::CorePair;
+use crate::machine::jitter::{self, PROBE_TIME};
 use crate::output::{Environment, Session};
 use crate::stats::in_turns;
 

@@ -2,9 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::device::env::{self, Build, Machine};
-use crate::device::jitter;
-use crate::device::{CorePair, Jitter};
+use crate::machine::env::{self, Build, Machine};
+use crate::machine::{CorePair, Jitter, jitter};
 use crate::stats::Round;
 use crate::stop;
 

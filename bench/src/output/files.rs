@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::report::Report;
 use super::{csv, hdr, html, perftest};
-use crate::args::{Format, OutputArgs};
 use crate::error::BenchError;
+use crate::output::{Format, OutputArgs};
 
 /// What is printed: a `-` as a file is another way to ask for its form.
 pub fn format(args: &OutputArgs) -> Format {

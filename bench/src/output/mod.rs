@@ -1,5 +1,6 @@
 //! The outputs of a report.
 
+mod args;
 mod csv;
 pub mod environment;
 pub mod figure;
@@ -14,6 +15,7 @@ pub(crate) mod table;
 mod value;
 pub mod verdict;
 
+pub use args::{Format, OutputArgs};
 pub use environment::{Environment, Lost};
 pub use figure::{At, Better, Figure, Unit};
 pub use files::{print, say, try_files, write};

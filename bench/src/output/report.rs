@@ -15,8 +15,8 @@ use serde_json::{Map, Value};
 
 use super::environment::Environment;
 use super::figure::{At, Figure, Unit};
-use crate::device::{CorePair, Jitter};
 use crate::error::BenchError;
+use crate::machine::{CorePair, Jitter};
 use crate::stats::Latency;
 
 /// A result, with all that is needed to believe it. In JSON: all of it but the text.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::files::{format, say};
 use super::progress::Progress;
-use crate::args::{Format, OutputArgs};
 use crate::error::BenchError;
+use crate::output::{Format, OutputArgs};
 
 /// One run of the program, as far as a mode has to know it.
 #[derive(Debug, Clone, Copy)]

@@ -10,8 +10,8 @@ use std::path::Path;
 use super::process::Listening;
 use super::tool::{Kind, Name, Run, Shape, Source, row_under};
 use super::{Measure, Pattern, Printed, Task, ToolRound, number, whole_ns};
-use crate::device::address::{self, CLASS};
-use crate::device::files::Files;
+use crate::machine::address::{self, CLASS};
+use crate::machine::files::Files;
 
 /// The options behind `ib_send_lat`.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Parser)]

@@ -8,8 +8,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::device::{CorePair, on_core};
 use crate::error::BenchError;
+use crate::machine::{CorePair, on_core};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commands {

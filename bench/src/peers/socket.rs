@@ -20,11 +20,11 @@ use std::os::unix::net::UnixStream;
 use rustix::net::{Shutdown, shutdown};
 use strum::{IntoStaticStr, VariantArray};
 
+use crate::call::Traffic;
 use crate::contenders::agree::is_for_now;
-use crate::contenders::call::Traffic;
-use crate::device::CorePair;
-use crate::device::pair::{self, Stop};
 use crate::error::BenchError;
+use crate::machine::CorePair;
+use crate::machine::pair::{self, Stop};
 use crate::stats::{Contender, Meter, Quota, Round};
 
 /// What kind of socket, and how both sides wait; the names are those that they are compared by.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::process::{self, Listening};
 use super::{Measure, Pattern, Task, ToolRound, patience};
 use crate::args::{DeviceArgs, parse};
-use crate::device::CorePair;
 use crate::error::BenchError;
+use crate::machine::CorePair;
 use crate::stats::{End, Quota};
 
 pub trait Kind: fmt::Debug {

@@ -6,8 +6,7 @@ mod metrics;
 mod picture;
 mod sample;
 
-use rpcrdma_bench::output::html;
-use rpcrdma_bench::output::{Figure, Unit};
+use rpcrdma_bench::output::{Figure, Unit, html};
 
 use crate::sample::{EVIL, all, hostile, sample};
 

@@ -1,7 +1,7 @@
 //! Reports of several modes, generated from a seed, for the tests of the page.
 
-use rpcrdma_bench::device::Jitter;
-use rpcrdma_bench::device::env::{Build, HugePages, Machine};
+use rpcrdma_bench::machine::Jitter;
+use rpcrdma_bench::machine::env::{Build, HugePages, Machine};
 use rpcrdma_bench::output::{At, Axis, Curve, Environment, Figure, Line, Listing, Report, Unit};
 use rpcrdma_bench::stats::{Dice, Latency};
 use serde_json::json;

@@ -31,7 +31,7 @@ use std::process::ExitCode;
 use dependencies::CRATES;
 
 /// Folders whose entries import each other in a circle. None may be added.
-const KNOWN: [&str; 3] = ["engine/src", "engine/src/shard", "bench/src"];
+const KNOWN: [&str; 2] = ["engine/src", "engine/src/shard"];
 
 const USAGE: &str = "rpcrdma-layers [CRATE...]
 rpcrdma-layers --figures [CRATE]

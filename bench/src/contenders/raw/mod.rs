@@ -7,10 +7,10 @@
 use rpcrdma_engine::Address;
 use rpcrdma_engine::provider::{Provider, Queues};
 
-use crate::contenders::call::Traffic;
-use crate::device::CorePair;
-use crate::device::pair::{self, Stop};
+use crate::call::Traffic;
 use crate::error::BenchError;
+use crate::machine::CorePair;
+use crate::machine::pair::{self, Stop};
 use crate::stats::{Contender, Meter, Quota, Round, Spent};
 
 pub mod end;

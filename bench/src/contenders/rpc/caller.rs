@@ -15,13 +15,12 @@ use rpcrdma_mempool::RegisteredBytes;
 use super::idle::{Idling, PausedRound, Pauses};
 use super::message::{Arrived, CALL_WORDS, REPLY_HEADER, WHO, Way, call_header};
 use super::server::filled;
-use crate::args::values::{Op, Placement};
+use crate::call::{Load, REPLY_HEADER_LEN, Shape};
 use crate::contenders::blocks::{Inspector, offset, pattern};
-use crate::contenders::call::Load;
-use crate::contenders::call::{REPLY_HEADER_LEN, Shape};
-use crate::device::pair::Stop;
 use crate::error::BenchError;
+use crate::machine::pair::Stop;
 use crate::stats::{Dice, Latency, Meter, Round};
+use crate::values::{Op, Placement};
 
 /// A client with its connections.
 pub(super) struct Caller<P: Provider> {

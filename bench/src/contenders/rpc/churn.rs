@@ -18,8 +18,8 @@ use super::ends::{PATIENCE, stopwatch};
 use super::message::WHO;
 use crate::contenders::open::{Filled, Offer, OpenRound, System, drive, fill};
 use crate::contenders::tally::Tally;
-use crate::device::pair::Stop;
 use crate::error::BenchError;
+use crate::machine::pair::Stop;
 use crate::stats::{Dice, Latency};
 
 #[derive(Debug, Clone, Copy, PartialEq)]

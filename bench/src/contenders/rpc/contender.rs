@@ -16,12 +16,13 @@ use super::ends::{connect, make_engine, make_server, serve, settle};
 use super::idle::Idling;
 use super::message::WHO;
 use super::server::Server;
-use crate::contenders::call::Load;
+use crate::call::Load;
 use crate::contenders::far::Far;
 use crate::contenders::tally::{Held, Part, Tallied, Tally};
-use crate::device::pair::{self, Outcome, Stop};
-use crate::device::{CorePair, Device, on_core};
+use crate::device::Device;
 use crate::error::BenchError;
+use crate::machine::pair::{self, Outcome, Stop};
+use crate::machine::{CorePair, on_core};
 use crate::stats::{Contender, Meter, Quota, Round, Spent};
 
 /// A client and a server with some connections between them, kept over all rounds.

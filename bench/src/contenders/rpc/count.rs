@@ -22,7 +22,7 @@ use super::caller::Caller;
 use super::ends::{connect, settle};
 use super::message::WHO;
 use super::server::Server;
-use crate::contenders::call::Load;
+use crate::call::Load;
 use crate::error::BenchError;
 
 #[derive(Debug, Clone, Serialize)]

@@ -12,13 +12,14 @@ use super::contender::{Opposite, Rpc, out};
 use super::ends::{connect, make_engine, make_server, poll, serve};
 use super::idle::Idling;
 use super::server::Server;
+use crate::call::Load;
 use crate::contenders::agree::Seen;
-use crate::contenders::call::Load;
-use crate::contenders::far::{Far, Place};
+use crate::contenders::far::Far;
 use crate::contenders::tally::{Held, Part, Tally};
-use crate::device::pair::{Stop, preemptions};
-use crate::device::{CorePair, on_core, pin};
+use crate::device::Place;
 use crate::error::BenchError;
+use crate::machine::pair::{Stop, preemptions};
+use crate::machine::{CorePair, on_core, pin};
 
 impl<P: Provider> Rpc<P> {
     /// A client whose server is elsewhere: has it set itself up, and connects with it.

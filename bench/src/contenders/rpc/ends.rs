@@ -12,11 +12,11 @@ use rpcrdma_engine::{Address, Client, Clock, ConnectionId, Engine, Provider, Sha
 use super::idle::Idling;
 use super::message::WHO;
 use super::server::Server;
-use crate::args::Placement;
-use crate::contenders::call::Load;
-use crate::device::on_core;
-use crate::device::pair::Stop;
+use crate::call::Load;
 use crate::error::BenchError;
+use crate::machine::on_core;
+use crate::machine::pair::Stop;
+use crate::values::Placement;
 
 /// An engine on a device, as configured for such calls.
 pub(super) fn make_engine<P: Provider>(
@@ -153,8 +153,8 @@ mod tests {
     use rpcrdma_engine::Fabric;
 
     use super::*;
-    use crate::args::{Op, Touch};
-    use crate::contenders::call::Shape;
+    use crate::call::Shape;
+    use crate::values::{Op, Touch};
 
     /// How memory is exposed for such calls, on a device with so many windows, whose Reads expose
     /// memory, too, or do not.

@@ -12,11 +12,12 @@ use rpcrdma_config::Config;
 use rpcrdma_engine::Fabric;
 
 use super::Rpc;
-use crate::args::{Op, Placement, Touch};
-use crate::contenders::call::{Load, Shape};
-use crate::device::files::resident;
-use crate::device::{CorePair, Fabrics};
+use crate::call::{Load, Shape};
+use crate::device::Fabrics;
 use crate::error::BenchError;
+use crate::machine::CorePair;
+use crate::machine::files::resident;
+use crate::values::{Op, Placement, Touch};
 
 /// Bytes of resident memory that an idle connection over the fabric takes on each side.
 /// Nothing else may take or return memory of the process meanwhile.

@@ -3,8 +3,8 @@
 use rpcrdma_engine::Incoming;
 use rpcrdma_engine::onc::{CallHeader, ReplyHeader, RpcPrefix};
 
-use crate::args::values::Op;
 use crate::contenders::blocks::Inspection;
+use crate::values::Op;
 
 /// The header of a call behind xid and message type.
 pub(super) const fn call_header(op: Op) -> [u8; CallHeader::PLAIN_LEN] {
@@ -106,7 +106,7 @@ pub(super) const PREFIX_LEN: usize = RpcPrefix::LEN;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contenders::call::CALL_HEADER_LEN;
+    use crate::call::CALL_HEADER_LEN;
 
     #[test]
     fn every_procedure_is_found_in_its_own_header() {

@@ -6,11 +6,10 @@ use rpcrdma_engine::{Answer, Call, Handler, Loan, Reply};
 use rpcrdma_mempool::RegisteredBytes;
 
 use super::message::{Arrived, CALL_WORDS, PREFIX_LEN, REPLY_HEADER, WHO, Way, procedure_of};
-use crate::args::values::{Op, Placement};
+use crate::call::{CALL_HEADER_LEN, Load};
 use crate::contenders::blocks::{Inspector, pattern};
-use crate::contenders::call::CALL_HEADER_LEN;
-use crate::contenders::call::Load;
 use crate::error::BenchError;
+use crate::values::{Op, Placement};
 
 pub(super) struct Server {
     placement: Placement,

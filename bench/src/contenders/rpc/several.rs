@@ -10,9 +10,9 @@ use super::contender::{Ends, Rpc};
 use super::ends::{connect, make_engine, make_server};
 use super::message::WHO;
 use super::server::Server;
-use crate::contenders::call::Load;
-use crate::device::{CorePair, on_core};
+use crate::call::Load;
 use crate::error::BenchError;
+use crate::machine::{CorePair, on_core};
 use crate::stats::{Quota, Round};
 
 impl<P: Provider> Rpc<P> {
@@ -85,10 +85,10 @@ mod tests {
 
     use super::*;
     use crate::args::EngineArgs;
-    use crate::args::values::{Op, Placement, Switch, Touch};
-    use crate::contenders::call::Shape;
+    use crate::call::Shape;
     use crate::settings::Need;
     use crate::stats::End;
+    use crate::values::{Op, Placement, Switch, Touch};
 
     #[test]
     fn each_client_has_a_shard_of_its_own_and_all_carry_calls() {

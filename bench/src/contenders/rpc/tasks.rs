@@ -20,12 +20,13 @@ use super::ends::{make_engine, make_server, serve};
 use super::idle::Idling;
 use super::message::{PREFIX_LEN, REPLY_HEADER, call_header};
 use super::server::Server;
-use crate::args::values::{Op, Placement};
+use crate::call::Load;
 use crate::contenders::blocks::pattern;
-use crate::contenders::call::Load;
-use crate::device::{CorePair, Device, on_core, pair};
+use crate::device::Device;
 use crate::error::BenchError;
+use crate::machine::{CorePair, on_core, pair};
 use crate::stats::{Contender, Meter, Quota, Round};
+use crate::values::{Op, Placement};
 
 /// A client of tasks, and a server.
 pub struct Tasks<P: Provider> {

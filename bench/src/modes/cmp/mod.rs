@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::args::{CoreArgs, LengthArgs, OutputArgs, SeedArgs, parse};
-use crate::device::CorePair;
+use crate::args::{CoreArgs, LengthArgs, SeedArgs, parse};
 use crate::error::BenchError;
+use crate::machine::CorePair;
 use crate::modes::contest::{Kind, Plan};
 use crate::modes::sweep::Sweep;
-use crate::output::{Environment, Lost, Report, Session};
+use crate::output::{Environment, Lost, OutputArgs, Report, Session};
 use crate::stats::{End, Quota};
 use crate::stop;
 

@@ -8,10 +8,10 @@ use strum::VariantArray;
 
 use super::entrant::{Entrant, Runner};
 use crate::args::DeviceArgs;
-use crate::contenders::call::Traffic;
+use crate::call::Traffic;
 use crate::contenders::floor::title;
-use crate::device::CorePair;
 use crate::error::BenchError;
+use crate::machine::CorePair;
 use crate::modes::contest::{self, Contest, Plan, PlanArgs};
 use crate::output::Report;
 use crate::peers::iceoryx2::Iceoryx2;

@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, Subcommand};
 use strum::{EnumDiscriminants, IntoStaticStr};
 
-use crate::args::{
-    CallArgs, CoreArgs, DeviceArgs, EngineArgs, LengthArgs, OutputArgs, WindowArgs, parse,
-};
+use crate::args::{CallArgs, CoreArgs, DeviceArgs, EngineArgs, LengthArgs, WindowArgs, parse};
+use crate::output::OutputArgs;
 
 /// A contest with its options; the comment is its line in the list of modes.
 #[derive(Debug, Clone, Subcommand, EnumDiscriminants)]

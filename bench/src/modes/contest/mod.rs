@@ -15,13 +15,12 @@ pub(crate) use plan::{Plan, SECONDS, WARM_UP};
 pub(crate) use report::{RoundReport, figures};
 
 use crate::args::DeviceArgs;
-use crate::contenders::call::Load;
-use crate::contenders::far::Place;
+use crate::call::Load;
 use crate::contenders::floor::{Floor, Order};
 use crate::contenders::raw::{Posting, Raw};
 use crate::contenders::rpc::{Rpc, Tasks};
 use crate::contenders::stat::Stat;
-use crate::device::{Device, on_device};
+use crate::device::{Device, Place, on_device};
 use crate::error::BenchError;
 use crate::output::{Report, Session};
 use crate::stats::{Contender, Series};

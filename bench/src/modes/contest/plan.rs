@@ -7,15 +7,16 @@ use rpcrdma_config::Config;
 use serde_json::{Value, json};
 
 use super::args::{Contest, ContestArgs, Kind, PlanArgs};
-use crate::args::{LengthArgs, Op, Placement};
-use crate::contenders::call::{Load, Traffic, padded};
+use crate::args::LengthArgs;
+use crate::call::{Load, Traffic, padded};
 use crate::contenders::raw::Posting;
 use crate::contenders::wire::{self, Message, OnWire};
-use crate::device::CorePair;
 use crate::error::BenchError;
+use crate::machine::CorePair;
 use crate::modes::sweep::Sweep;
 use crate::settings::Need;
 use crate::stats::{End, Quota};
+use crate::values::{Op, Placement};
 
 #[derive(Debug, Clone)]
 pub struct Plan {

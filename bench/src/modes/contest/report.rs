@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::plan::Plan;
-use crate::contenders::call::Shape;
+use crate::call::Shape;
 use crate::contenders::floor::title;
 use crate::output::{Better, Column, Environment, Figure, Lost, Report, Row, Table, Unit};
 use crate::stats::{Latency, Ratio, Round, Series, Spent};

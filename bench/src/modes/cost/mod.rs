@@ -23,17 +23,19 @@ use serde::{Deserialize, Serialize};
 
 use report::{Counted, InstructionCount, SIDES, Side};
 
-use crate::args::{LengthArgs, OutputArgs, Over};
-use crate::contenders::call::Load;
+use crate::args::LengthArgs;
+use crate::call::Load;
 use crate::contenders::far::{PROGRAM, own_program};
 use crate::contenders::rpc::Rpc;
 use crate::contenders::tally::Tally;
-use crate::device::jitter::{self, PROBE_TIME};
-use crate::device::{CorePair, Device, on_device};
+use crate::device::{Device, on_device};
 use crate::error::BenchError;
+use crate::machine::CorePair;
+use crate::machine::jitter::{self, PROBE_TIME};
 use crate::modes::contest::{ContestArgs, Kind, Plan, PlanArgs};
-use crate::output::{Environment, Report, Session};
+use crate::output::{Environment, OutputArgs, Report, Session};
 use crate::stats::{End, Quota};
+use crate::values::Over;
 use calls::Calls;
 
 /// The options of the mode.
@@ -265,7 +267,7 @@ mod tests {
 
     #[test]
     fn the_part_under_another_program_makes_the_same_calls() {
-        if crate::device::cores::CorePair::choose(None).is_err() {
+        if crate::machine::cores::CorePair::choose(None).is_err() {
             return;
         }
         for options in [

@@ -166,7 +166,7 @@ const ALLOCATOR: &str = "allocator";
 mod tests {
     use super::*;
     use crate::alloc::Allocations;
-    use crate::device::kernel::Kernel;
+    use crate::machine::kernel::Kernel;
     use crate::testing::quiet;
 
     fn side(calls: u64) -> Side {

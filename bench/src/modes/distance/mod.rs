@@ -19,16 +19,18 @@ use std::time::Duration;
 use rpcrdma_engine::Fabric;
 use serde_json::json;
 
-use crate::args::{CoreArgs, Idle, LengthArgs, Op, OutputArgs, Touch, parse};
-use crate::contenders::call::Shape;
+use crate::args::{CoreArgs, LengthArgs, parse};
+use crate::call::Shape;
 use crate::contenders::rpc::{self, PerCall, Rpc};
-use crate::device::jitter::{self, PROBE_TIME};
-use crate::device::{CorePair, Fabrics};
+use crate::device::Fabrics;
 use crate::error::BenchError;
-use crate::output::{Environment, Report, Session};
+use crate::machine::CorePair;
+use crate::machine::jitter::{self, PROBE_TIME};
+use crate::output::{Environment, OutputArgs, Report, Session};
 use crate::stats::rounds;
 use crate::stats::{End, Quota};
 use crate::stop;
+use crate::values::{Idle, Op, Touch};
 use report::{Count, Measured, list};
 use way::Way;
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::way::Way;
-use crate::contenders::call::Shape;
+use crate::call::Shape;
 use crate::contenders::rpc::{Counted, PerCall};
 use crate::modes::contest::RoundReport;
 use crate::output::{At, Axis, Better, Environment, Figure, Lost, Report, Table, Unit};

@@ -6,10 +6,10 @@ use rpcrdma_config::{Config, ConfigError, Raw};
 use serde::Serialize;
 use strum::IntoStaticStr;
 
-use crate::args::{Idle, Placement, Touch};
+use crate::call::{Load, Shape};
 use crate::contenders::blocks::SLACK;
-use crate::contenders::call::{Load, Shape};
 use crate::settings::{self, small_storage};
+use crate::values::{Idle, Placement, Touch};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]

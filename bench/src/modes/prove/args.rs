@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use rpcrdma_engine::Address;
 
-use crate::args::{CoreArgs, DeviceArgs, Format, LengthArgs, OutputArgs, Over, parse};
-use crate::contenders::rendezvous;
-use crate::device::env;
+use crate::args::{CoreArgs, DeviceArgs, LengthArgs, parse};
 use crate::error::BenchError;
+use crate::machine::env;
+use crate::output::{Format, OutputArgs};
+use crate::values::Over;
 
 /// What is proved, and how long that may take.
 #[derive(Debug, Clone, clap::Args)]
@@ -24,7 +25,7 @@ pub struct Args {
     pub provider: Option<Over>,
     /// Measure with the other host at this address, where `rpcrdma-bench serve` runs
     /// [default: both ends on this host]
-    #[arg(long, value_name = "ADDRESS[:PORT]|shm:PATH", value_parser = rendezvous::address)]
+    #[arg(long, value_name = "ADDRESS[:PORT]|shm:PATH", value_parser = parse::address)]
     #[arg(help_heading = "The device")]
     pub peer: Option<Address>,
     /// Run the scenarios of these subjects only, as in inline,placed,explicit

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::words::{Limits, Opened};
-use crate::device::files::Files;
+use crate::machine::files::Files;
 
 /// A device, without what tells whose it is: no address, no GUID, no name of the host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]

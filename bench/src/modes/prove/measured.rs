@@ -11,12 +11,12 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use super::args::Args;
 use super::suite::how;
-use crate::args::Over;
 use crate::contenders::far::own_program;
-use crate::device::CorePair;
+use crate::machine::CorePair;
 use crate::modes::cmp;
 use crate::output::{Distribution, Figure, Report};
 use crate::stop;
+use crate::values::Over;
 
 /// One part: what is measured, in turns if both ends are here.
 #[derive(Debug, Clone, PartialEq)]

@@ -24,15 +24,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::args::Over;
 use crate::check;
 use crate::check::finding::Severity;
-use crate::device::CorePair;
-use crate::device::files::Files;
-use crate::device::jitter::{self, PROBE_TIME};
 use crate::error::BenchError;
+use crate::machine::CorePair;
+use crate::machine::files::Files;
+use crate::machine::jitter::{self, PROBE_TIME};
 use crate::output::{Environment, Report, Session};
 use crate::stop;
+use crate::values::Over;
 pub use args::{Args, EXAMPLES};
 use facts::Facts;
 use measured::Measured;

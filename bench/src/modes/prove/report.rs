@@ -8,7 +8,7 @@ use super::hide;
 use super::measured::Measured;
 use super::part::{Outcome, Part};
 use super::suite::{Ended, Suite};
-use crate::device::CorePair;
+use crate::machine::CorePair;
 use crate::output::{Column, Environment, Figure, Listing, Report, Row, Table, Unit};
 
 pub struct Proof<'a> {

@@ -15,12 +15,12 @@ use rpcrdma_suite::opener::{OnDevice, Opener};
 
 use super::args::Args;
 use super::words::{Opened, Word, is_chosen};
-use crate::args::Over;
 use crate::contenders::agree::Lines;
 use crate::device::Device as _;
 use crate::device::verbs::VerbsDevice;
 use crate::error::BenchError;
 use crate::stop;
+use crate::values::Over;
 
 /// Runs the scenarios from this one on, and says so at the other end of standard input. Ends behind
 /// the first that fails: what it leaves is not to make others fail.

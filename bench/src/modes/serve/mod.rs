@@ -14,24 +14,27 @@ use std::time::{Duration, Instant};
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::{Address, Provider, Shm, Snapshot, Tcp};
 
-use crate::args::{CoreArgs, DeviceArgs, NOT_SHM, OutputArgs, Over};
-use crate::contenders::rendezvous::{self, Rendezvous};
+use crate::args::parse::{self, PORT};
+use crate::args::{CoreArgs, DeviceArgs, NOT_SHM};
+use crate::contenders::rendezvous::Rendezvous;
 use crate::contenders::rpc::Answering;
 use crate::contenders::tally::Tally;
-use crate::device::jitter::{self, PROBE_TIME};
-use crate::device::pair::Stop;
+use crate::device::Device;
 use crate::device::shm::ShmDevice;
 use crate::device::tcp::TcpDevice;
 use crate::device::verbs::VerbsDevice;
-use crate::device::{CorePair, Device};
 use crate::error::BenchError;
-use crate::output::{Environment, Report, Session};
+use crate::machine::CorePair;
+use crate::machine::jitter::{self, PROBE_TIME};
+use crate::machine::pair::Stop;
+use crate::output::{Environment, OutputArgs, Report, Session};
 use crate::stop;
+use crate::values::Over;
 
 mod report;
 
 use self::report::Served;
-use crate::contenders::agree::{Heard, Lines, Order, PORT, Seen, Wish, Word};
+use crate::contenders::agree::{Heard, Lines, Order, Seen, Wish, Word};
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
@@ -41,7 +44,7 @@ pub struct Args {
     pub port: u16,
     /// Where clients ask: shm:PATH is a socket of this host, for --provider shm
     /// [default: the port, at the address of the device]
-    #[arg(short, long, value_name = "ADDRESS[:PORT]|shm:PATH", value_parser = rendezvous::address)]
+    #[arg(short, long, value_name = "ADDRESS[:PORT]|shm:PATH", value_parser = parse::address)]
     #[arg(conflicts_with = "port")]
     pub listen: Option<Address>,
     /// Exit after the first client

@@ -5,13 +5,14 @@ use std::net::TcpStream;
 use rpcrdma_engine::Fabric;
 
 use super::*;
-use crate::args::values::Switch;
-use crate::args::{EngineArgs, Op, Placement, Touch};
-use crate::contenders::call::{Load, Shape};
-use crate::contenders::far::{Far, Place};
+use crate::args::EngineArgs;
+use crate::call::{Load, Shape};
+use crate::contenders::far::Far;
 use crate::contenders::rpc::Rpc;
+use crate::device::Place;
 use crate::settings::Need;
 use crate::stats::{Contender, End, Quota};
+use crate::values::{Op, Placement, Switch, Touch};
 
 /// A port where clients come, and what a server does there with the next one.
 struct Port {

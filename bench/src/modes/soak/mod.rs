@@ -14,13 +14,13 @@ mod trend;
 
 use std::time::{Duration, Instant};
 
-use crate::args::{LengthArgs, OutputArgs};
+use crate::args::LengthArgs;
 use crate::contenders::rpc::Rpc;
-use crate::device::jitter::{self, PROBE_TIME};
 use crate::device::{Device, on_device};
 use crate::error::BenchError;
+use crate::machine::jitter::{self, PROBE_TIME};
 use crate::modes::contest::{ContestArgs, Kind, Plan, PlanArgs};
-use crate::output::{Environment, Report, Session};
+use crate::output::{Environment, OutputArgs, Report, Session};
 use crate::stats::{End, Latency, Quota};
 use crate::stop;
 use goal::Goal;

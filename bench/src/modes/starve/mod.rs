@@ -19,13 +19,14 @@ use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::{Address, Clock, Engine, Provider, Shard};
 use serde_json::{Value, json};
 
-use crate::args::{CoreArgs, DeviceArgs, LengthArgs, OutputArgs, SeedArgs, parse};
+use crate::args::{CoreArgs, DeviceArgs, LengthArgs, SeedArgs, parse};
 use crate::contenders::rpc;
-use crate::device::pair::{self, Stop};
-use crate::device::{CorePair, Device, on_device};
+use crate::device::{Device, on_device};
 use crate::error::BenchError;
+use crate::machine::CorePair;
+use crate::machine::pair::{self, Stop};
 use crate::modes::sweep::Sweep;
-use crate::output::{Report, Session};
+use crate::output::{OutputArgs, Report, Session};
 use crate::stats::{End, Quota};
 use caller::{Caller, Tally};
 use report::{Fed, Outcomes};

@@ -9,8 +9,8 @@ use rpcrdma_mempool::pin::CoreList;
 use rpcrdma_mempool::topology::Topology;
 use serde::{Deserialize, Serialize};
 
-use crate::device::cores::CorePair;
-use crate::device::files::{Files, field, kib};
+use crate::machine::cores::CorePair;
+use crate::machine::files::{Files, field, kib};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {

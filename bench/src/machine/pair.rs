@@ -6,9 +6,9 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::device::files::field;
-use crate::device::{CorePair, pin};
 use crate::error::BenchError;
+use crate::machine::files::field;
+use crate::machine::{CorePair, pin};
 
 /// Set when either thread is done or has failed. Both look at it while they spin.
 #[derive(Debug, Default)]

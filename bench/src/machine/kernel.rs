@@ -4,7 +4,7 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-use crate::device::files::field;
+use crate::machine::files::field;
 
 /// The counters of the calling thread; those that the kernel does not tell are 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

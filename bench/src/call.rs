@@ -14,7 +14,7 @@
 use rpcrdma_engine::onc::{CallHeader, ReplyHeader, RpcPrefix};
 use serde::{Deserialize, Serialize};
 
-use crate::args::values::{Op, Placement, Touch};
+use crate::values::{Op, Placement, Touch};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use quanta::Clock;
 use serde::{Deserialize, Serialize};
 
-use crate::device::cores::CorePair;
-use crate::device::pair;
 use crate::error::BenchError;
+use crate::machine::cores::CorePair;
+use crate::machine::pair;
 
 /// What a thread saw that read the clock in a tight loop.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
