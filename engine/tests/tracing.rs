@@ -252,7 +252,7 @@ fn ports_and_the_loss_of_the_device_are_told() {
         scene.connect().expect("a connection");
         recorder.take();
         for event in [QueueEvent::PortDown, QueueEvent::PortUp, QueueEvent::DeviceLost] {
-            scene.log.tell(0, event);
+            scene.log.inject_event(0, event);
         }
         while scene.client.handle().connections() > 0 {
             scene.step();

@@ -56,7 +56,7 @@ fn reasons(world: &mut World<Device>) -> Vec<CloseReason> {
 #[test]
 fn a_lost_device_ends_every_connection_and_is_reported() {
     let (mut world, peers, [server, _]) = scene();
-    server.tell(0, QueueEvent::DeviceLost);
+    server.inject_event(0, QueueEvent::DeviceLost);
     world.until("the peers know", |world| world.clients[0].handle().connections() == 0);
     assert_eq!(reasons(&mut world), [CloseReason::DeviceLost; 2]);
     let done = world.finish();
@@ -76,7 +76,7 @@ fn a_lost_device_ends_every_connection_and_is_reported() {
 #[test]
 fn a_device_that_is_lost_completes_the_calls_made_through_it() {
     let (mut world, peers, [_, client]) = scene();
-    client.tell(0, QueueEvent::DeviceLost);
+    client.inject_event(0, QueueEvent::DeviceLost);
     let done = world.finish();
     assert_eq!(done.len(), peers.len());
     for done in done {
@@ -95,7 +95,7 @@ fn a_queue_pair_the_device_gives_up_ends_its_connection() {
     let (mut world, peers, [server, _]) = scene();
     // Tried until one was meant.
     for qp_num in qp_nums() {
-        server.tell(0, QueueEvent::Failed { qp_num });
+        server.inject_event(0, QueueEvent::Failed { qp_num });
         world.turn();
         if !reasons(&mut world).is_empty() {
             break;
@@ -116,8 +116,8 @@ fn a_queue_pair_the_device_gives_up_ends_its_connection() {
 fn a_port_that_goes_down_and_up_is_counted_and_ends_nothing() {
     let (mut world, peers, [server, client]) = scene();
     for event in [QueueEvent::PortDown, QueueEvent::PortUp, QueueEvent::PortDown] {
-        server.tell(0, event);
-        client.tell(0, event);
+        server.inject_event(0, event);
+        client.inject_event(0, event);
     }
     answer(&mut world);
     let done = world.finish();
@@ -147,7 +147,7 @@ fn flushed(told: impl Fn(u32) -> Option<QueueEvent>) -> CloseReason {
     world.round(0, peer, &Script::new(0, &[], &[]));
     let client = Arc::clone(&logs.lock().expect("one thread")[1]);
     world.call(0, peer, &Script::new(1, &[], &[]).order(Order::Never)).expect("a credit");
-    qp_nums().filter_map(told).for_each(|event| client.tell(0, event));
+    qp_nums().filter_map(told).for_each(|event| client.inject_event(0, event));
     client.begin();
     world.turn_client(0);
     world.turn_client(0);

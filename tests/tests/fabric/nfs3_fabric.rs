@@ -264,7 +264,7 @@ fn a_server_whose_device_is_lost_ends_with_an_error() {
     server.on_end(move || tell.send(()).expect("the test waits"));
     for (queues, shard) in (0..).zip(server.shards()) {
         assert!(told.try_recv().is_err(), "while one is left it serves on");
-        log.tell(queues, QueueEvent::DeviceLost);
+        log.inject_event(queues, QueueEvent::DeviceLost);
         while shard.state() == ShardState::Running {
             std::thread::yield_now();
         }
