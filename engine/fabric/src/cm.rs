@@ -17,7 +17,7 @@ use rpcrdma_provider::{
 };
 use rpcrdma_transport::conn::Conn;
 use rpcrdma_transport::device::Device;
-use rpcrdma_transport::endpoint::{Peer, Seat};
+use rpcrdma_transport::endpoint::{Peer, QpNumber};
 
 use crate::port::Port;
 use crate::queues::{FabricEndpoint, FabricHandle, FabricQueues};
@@ -48,7 +48,7 @@ pub struct FabricRequest(Option<Pending>);
 
 /// What an answer to a request needs.
 struct Pending {
-    seat: Seat<Port>,
+    number: QpNumber<Port>,
     rnr_retry: u8,
     id: ConnectId,
     answer_to: Arc<Inbox>,
@@ -115,21 +115,21 @@ impl ConnectionManager for FabricCm {
         let wrong = ConnectError::WrongAddress { reason: TAKES };
         let to = to.as_ip().ok_or_else(|| SetupError::connect(to, wrong))?;
         let private = param.checked()?;
-        let seat = Seat::take(on, &self.fabric.device.caps().name)?;
+        let number = QpNumber::take(on, &self.fabric.device.caps().name)?;
         self.attempts += 1;
         let id = ConnectId(self.attempts);
         let listeners = self.fabric.listeners.lock();
         let listener = listeners.get(&to).cloned();
         drop(listeners);
         let Some(listener) = listener else {
-            drop(seat);
+            drop(number);
             self.inbox.push(CmEvent::Refused { id, reason: ConnectError::NoListener });
             return Ok(id);
         };
         // As a network would assign it: an address of the connecting side.
-        let from = SocketAddr::new(to.ip(), ephemeral(seat.port().id, seat.num()));
+        let from = SocketAddr::new(to.ip(), ephemeral(number.port().id, number.num()));
         let answer_to = Arc::clone(&self.inbox);
-        let pending = Pending { seat, rnr_retry: param.rnr_retry, id, answer_to };
+        let pending = Pending { number, rnr_retry: param.rnr_retry, id, answer_to };
         let request = FabricRequest(Some(pending));
         listener.push(CmEvent::Request { request, from: from.into(), private });
         Ok(id)
@@ -142,18 +142,18 @@ impl ConnectionManager for FabricCm {
         param: &ConnParam<'_>,
     ) -> Result<FabricEndpoint, SetupError> {
         let private = param.checked()?;
-        let seat = Seat::take(on, &self.fabric.device.caps().name)?;
+        let number = QpNumber::take(on, &self.fabric.device.caps().name)?;
         let Some(pending) = request.0.take() else { return Err(SetupError::Stopped) };
-        let Pending { seat: asking, rnr_retry, id, answer_to } = pending;
-        let is_swapped = asking.port().id > seat.port().id;
-        let ports = [asking.port(), seat.port()];
+        let Pending { number: asking, rnr_retry, id, answer_to } = pending;
+        let is_swapped = asking.port().id > number.port().id;
+        let ports = [asking.port(), number.port()];
         let link = self.fabric.links.between(if is_swapped { [ports[1], ports[0]] } else { ports });
         let [there, here] = [is_swapped, !is_swapped].map(|side| link.end(side.into()));
         let (conn, num) = (Conn::new(), asking.num());
-        let us = Peer { num: seat.num(), rnr_retry: param.rnr_retry };
+        let us = Peer { num: number.num(), rnr_retry: param.rnr_retry };
         let endpoint = FabricEndpoint::new(asking, there, Arc::clone(&conn), us);
         answer_to.push(CmEvent::Connected { id, endpoint, private });
-        Ok(FabricEndpoint::new(seat, here, conn, Peer { num, rnr_retry }))
+        Ok(FabricEndpoint::new(number, here, conn, Peer { num, rnr_retry }))
     }
 
     /// The listener owns the request: the code that takes its result drops it.
@@ -204,8 +204,8 @@ impl Drop for FabricCm {
 impl FabricRequest {
     fn refuse(&mut self, why: Rejection) {
         if let Some(pending) = self.0.take() {
-            let Pending { seat, id, answer_to, .. } = pending;
-            drop(seat);
+            let Pending { number, id, answer_to, .. } = pending;
+            drop(number);
             answer_to.push(CmEvent::Refused { id, reason: ConnectError::Rejected(why) });
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 use rpcrdma_provider::{SetupError, Waker};
 use rpcrdma_transport::sync::AtomicU32;
-use rpcrdma_transport::{barrier, doze};
+use rpcrdma_transport::{barrier, sleep};
 
 /// Where one thread sleeps; other threads check whether it does.
 pub(super) struct Doze {
@@ -22,7 +22,7 @@ impl Doze {
     /// Wakes the owner if it sleeps. Called after publishing. Costs one load if the owner is awake.
     #[inline]
     pub(super) fn poke(&self) {
-        doze::poke(&self.asleep, barrier::compiler, || {
+        sleep::notify(&self.asleep, barrier::compiler, || {
             self.waker.ring();
             true
         });
@@ -34,12 +34,12 @@ impl Doze {
             barrier::heavy();
             barrier::is_there()
         };
-        doze::fall_asleep(|| self.words(), barrier, is_ready)
+        sleep::fall_asleep(|| self.words(), barrier, is_ready)
     }
 
     /// The owner is awake.
     pub(super) fn disarm(&self, is_rung: bool) {
-        doze::wake_up(self.words());
+        sleep::wake_up(self.words());
         if is_rung {
             self.waker.drain();
         }

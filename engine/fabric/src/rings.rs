@@ -134,7 +134,7 @@ mod tests {
         let copy = || rx.fetch(0, || panic!("on purpose"));
         assert!(catch_unwind(AssertUnwindSafe(copy)).is_err());
         tx.withdraw(0);
-        tx.settle();
+        tx.quiesce();
         assert_eq!(rx.fetch(0, || ()), None);
     }
 

@@ -25,7 +25,7 @@ use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, Waker,
 };
 use rpcrdma_transport::callers::{self, LATE_LOOK, LOOKS_MAX, RETRY, callers_max};
-use rpcrdma_transport::endpoint::Seat;
+use rpcrdma_transport::endpoint::QpNumber;
 use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -145,7 +145,7 @@ impl TcpCm {
     /// Drops callers of the host that has most of them, if there can be no more.
     fn make_room(&mut self) {
         let hosts = self.callers().map(|(number, caller)| (number, caller.origin()));
-        for number in callers::crowd(hosts, self.callers_max) {
+        for number in callers::callers_to_drop(hosts, self.callers_max) {
             self.hear_caller(number);
             drop(self.take(number));
         }
@@ -275,8 +275,8 @@ impl ConnectionManager for TcpCm {
     ) -> Result<ConnectId, SetupError> {
         let wrong = ConnectError::WrongAddress { reason: TAKES };
         let address = to.as_ip().ok_or_else(|| SetupError::connect(to, wrong))?;
-        let (private, seat) = (param.checked()?, Seat::take(on, self.shared.device_name())?);
-        let attempt = Attempt::new(address, seat, private, &self.shared.stack)?;
+        let (private, number) = (param.checked()?, QpNumber::take(on, self.shared.device_name())?);
+        let attempt = Attempt::new(address, number, private, &self.shared.stack)?;
         limit_silence(attempt.socket(), param)?;
         let number = self.number();
         self.sockets.insert(number, Source::Attempt(Box::new(attempt)));
@@ -290,11 +290,11 @@ impl ConnectionManager for TcpCm {
         on: &TcpHandle,
         param: &ConnParam<'_>,
     ) -> Result<TcpEndpoint, SetupError> {
-        let (private, seat) = (param.checked()?, Seat::take(on, self.shared.device_name())?);
+        let (private, number) = (param.checked()?, QpNumber::take(on, self.shared.device_name())?);
         if let Some(socket) = request.socket() {
             limit_silence(socket, param)?;
         }
-        request.accept(seat, &private, &self.shared)
+        request.accept(number, &private, &self.shared)
     }
 
     fn cancel(&mut self, ConnectId(number): ConnectId) -> Option<ConnectError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rpcrdma_transport::carrier::EndId;
 use rpcrdma_transport::conn::{Conn, Progress};
 use rpcrdma_transport::device::Device;
-use rpcrdma_transport::endpoint::{Peer, Seat};
+use rpcrdma_transport::endpoint::{Peer, QpNumber};
 
 use crate::end::TcpEnd;
 use crate::link::{Link, LinkSpec, SLOTS};
@@ -36,9 +36,14 @@ impl Shared {
         Wishes { crc, ird: reads, ord: reads }
     }
 
-    /// Makes this side's link over a socket whose start is done, and the queue pair of `seat` on
+    /// Makes this side's link over a socket whose start is done, and the queue pair of `number` on
     /// it.
-    pub(crate) fn endpoint(&self, seat: Seat<Port>, socket: Socket, terms: Terms) -> TcpEndpoint {
+    pub(crate) fn endpoint(
+        &self,
+        number: QpNumber<Port>,
+        socket: Socket,
+        terms: Terms,
+    ) -> TcpEndpoint {
         let conn = Conn::new();
         let side = match terms.first {
             // The accepting side has answered, so it receives. It may not send first.
@@ -53,12 +58,12 @@ impl Shared {
             end: EndId { link: self.device.number(), side },
             socket,
             terms,
-            port: Arc::clone(seat.port()),
-            qp_num: seat.num(),
+            port: Arc::clone(number.port()),
+            qp_num: number.num(),
             conn: Arc::clone(&conn),
             message_len: self.options.message_len,
         });
-        TcpEndpoint::new(seat, TcpEnd(link), conn, PEER)
+        TcpEndpoint::new(number, TcpEnd(link), conn, PEER)
     }
 }
 

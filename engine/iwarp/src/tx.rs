@@ -179,7 +179,7 @@ unsafe impl Outgoing for Tx {
     }
 
     #[cold]
-    fn verdict(&self, position: u64) -> Option<Result<(), Refusal>> {
+    fn outcome(&self, position: u64) -> Option<Result<(), Refusal>> {
         if self.unreadable.contains(&position) {
             return Some(Err(Refusal::Unreadable));
         }
@@ -188,7 +188,7 @@ unsafe impl Outgoing for Tx {
 
     /// The Responses have put the bytes into their place.
     #[cold]
-    fn land(&mut self, _position: u64, _keys: &KeyCache) -> Result<(), Refusal> {
+    fn place_read(&mut self, _position: u64, _keys: &KeyCache) -> Result<(), Refusal> {
         Ok(())
     }
 
@@ -208,7 +208,7 @@ unsafe impl Outgoing for Tx {
 
     /// What TCP has not taken is not sent, and nothing behind it can be if a part of it was.
     #[cold]
-    fn settle(&self) {
+    fn quiesce(&self) {
         if self.is_withdrawn.take() {
             self.link.cut();
         }
@@ -254,7 +254,7 @@ impl Vacant for Claimed<'_> {
     fn stamp(&mut self, _now_ns: u64) {}
 
     #[inline]
-    fn aim(&mut self, addr: u64) {
+    fn set_target(&mut self, addr: u64) {
         self.0.target = addr;
     }
 

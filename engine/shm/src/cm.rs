@@ -26,7 +26,7 @@ use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, SetupError, Waker,
 };
 use rpcrdma_transport::callers::{self, DROPPED_MAX, LATE_LOOK, LOOKS_MAX, RETRY, callers_max};
-use rpcrdma_transport::endpoint::Seat;
+use rpcrdma_transport::endpoint::QpNumber;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -167,7 +167,7 @@ impl ShmCm {
     /// Drops callers of the user that has most of them, if there can be no more.
     fn make_room(&mut self) {
         let users = self.callers().map(|(number, caller)| (number, caller.user()));
-        for number in callers::crowd(users, self.callers_max) {
+        for number in callers::callers_to_drop(users, self.callers_max) {
             self.hear_caller(number);
             drop(self.take(number));
         }
@@ -294,8 +294,8 @@ impl ConnectionManager for ShmCm {
         if self.shared.closer().is_full() {
             return Err(SetupError::connect(to, FULL));
         }
-        let (private, seat) = (param.checked()?, Seat::take(on, self.shared.device_name())?);
-        let attempt = Attempt::new(name, seat, (param.rnr_retry, private), &self.shared)?;
+        let (private, number) = (param.checked()?, QpNumber::take(on, self.shared.device_name())?);
+        let attempt = Attempt::new(name, number, (param.rnr_retry, private), &self.shared)?;
         let number = self.number();
         self.sockets.insert(number, Source::Attempt(Box::new(attempt)));
         self.begin(number);
@@ -308,8 +308,8 @@ impl ConnectionManager for ShmCm {
         on: &ShmHandle,
         param: &ConnParam<'_>,
     ) -> Result<ShmEndpoint, SetupError> {
-        let (private, seat) = (param.checked()?, Seat::take(on, self.shared.device_name())?);
-        request.accept(seat, (param.rnr_retry, private), &self.shared)
+        let (private, number) = (param.checked()?, QpNumber::take(on, self.shared.device_name())?);
+        request.accept(number, (param.rnr_retry, private), &self.shared)
     }
 
     fn cancel(&mut self, ConnectId(number): ConnectId) -> Option<ConnectError> {

@@ -224,7 +224,7 @@ unsafe impl Incoming for Consumer {
     }
 
     fn finish(&mut self, position: u64, outcome: Result<(), Refusal>) {
-        let verdict = self.direction.verdict(position);
+        let verdict = self.direction.outcome(position);
         verdict.outcome.store(Refusal::code_of(outcome), Ordering::Relaxed);
         verdict.turn.store(position + 1, Ordering::Release);
     }

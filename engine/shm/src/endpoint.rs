@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rpcrdma_transport::carrier::EndId;
 use rpcrdma_transport::conn::Conn;
-use rpcrdma_transport::endpoint::{Peer, Seat};
+use rpcrdma_transport::endpoint::{Peer, QpNumber};
 
 use crate::channel::Channel;
 use crate::layout::Layout;
@@ -28,15 +28,19 @@ pub(crate) struct Agreed {
 }
 
 impl Agreed {
-    /// Makes this side's link, and the queue pair of `seat` on it.
-    pub(crate) fn endpoint(self, seat: Seat<Port>, shared: &Shared) -> io::Result<ShmEndpoint> {
+    /// Makes this side's link, and the queue pair of `number` on it.
+    pub(crate) fn endpoint(
+        self,
+        number: QpNumber<Port>,
+        shared: &Shared,
+    ) -> io::Result<ShmEndpoint> {
         let Agreed { side, socket, layout, terms, peer } = self;
         let words = [0, 1].map(|side| NonNull::from(&layout.side(side).progress));
         // SAFETY: the words lie in memory that the layout keeps mapped.
         let conn = unsafe { Conn::over(layout.clone(), words) };
         let end = EndId { link: shared.device().number(), side };
-        let port = Arc::clone(seat.port());
+        let port = Arc::clone(number.port());
         let link = Link::new(end, layout, socket, terms, port, shared.watch())?;
-        Ok(ShmEndpoint::new(seat, Channel(link), conn, peer))
+        Ok(ShmEndpoint::new(number, Channel(link), conn, peer))
     }
 }

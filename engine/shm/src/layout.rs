@@ -260,7 +260,7 @@ impl Direction {
     }
 
     /// The verdict on the slot of a position.
-    pub(crate) fn verdict(&self, position: u64) -> &Verdict {
+    pub(crate) fn outcome(&self, position: u64) -> &Verdict {
         let at = self.at(self.layout.dimensions.verdicts_at()).cast::<Verdict>();
         let at = at.wrapping_add((position & self.mask) as usize);
         // SAFETY: there is a verdict for each slot, behind the slots; all contents are atomics.
@@ -367,7 +367,7 @@ mod tests {
                         std::ptr::from_ref(direction.slot(position + u64::from(slots))) as usize
                     );
                     let verdict =
-                        std::ptr::from_ref::<Verdict>(direction.verdict(position)) as usize;
+                        std::ptr::from_ref::<Verdict>(direction.outcome(position)) as usize;
                     parts.extend([(slot, 256), (verdict, size_of::<Verdict>())]);
                     let words = [direction.withdrawal(position), direction.target(position)];
                     parts.extend(words.map(|word| (std::ptr::from_ref(word) as usize, 8)));

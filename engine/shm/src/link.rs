@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rpcrdma_transport::carrier::EndId;
-use rpcrdma_transport::{barrier, doze};
+use rpcrdma_transport::{barrier, sleep};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
@@ -202,7 +202,7 @@ impl Link {
     #[inline]
     pub(crate) fn wake_peer(&self) {
         let asleep = &self.layout.side(1 - self.side).asleep.0;
-        doze::poke(asleep, || self.order(), || self.ring());
+        sleep::notify(asleep, || self.order(), || self.ring());
     }
 
     /// Puts a load behind what was published: fence.rs.

@@ -217,8 +217,8 @@ unsafe impl Outgoing for Producer {
         self.direction.words().refused.0.load(Ordering::Relaxed)
     }
 
-    fn verdict(&self, position: u64) -> Option<Result<(), Refusal>> {
-        let verdict = self.direction.verdict(position);
+    fn outcome(&self, position: u64) -> Option<Result<(), Refusal>> {
+        let verdict = self.direction.outcome(position);
         if verdict.turn.load(Ordering::Acquire) != position + 1 {
             return None;
         }
@@ -239,12 +239,12 @@ unsafe impl Outgoing for Producer {
     /// There is nothing to wait for: the peer changes no memory of this side, and does not use what
     /// it has read if it sees the withdrawal, which is visible before anything that is written next.
     #[cold]
-    fn settle(&self) {
+    fn quiesce(&self) {
         fence(Ordering::SeqCst);
     }
 
     #[cold]
-    fn land(&mut self, position: u64, keys: &KeyCache) -> Result<(), Refusal> {
+    fn place_read(&mut self, position: u64, keys: &KeyCache) -> Result<(), Refusal> {
         let found = self.reads.iter().find(|(read, _)| *read == position);
         let Some((_, body)) = found else { return Err(Refusal::Unreadable) };
         let mut from = self.answer_at(position);
@@ -298,7 +298,7 @@ impl Vacant for Claimed<'_> {
     fn stamp(&mut self, _now_ns: u64) {}
 
     #[inline]
-    fn aim(&mut self, addr: u64) {
+    fn set_target(&mut self, addr: u64) {
         let Producer { direction, head, .. } = &self.producer;
         direction.target(*head).store(addr, Ordering::Relaxed);
     }

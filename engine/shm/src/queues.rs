@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use rpcrdma_provider::{Bells, SetupError};
 use rpcrdma_transport::Transport;
-use rpcrdma_transport::doze;
 use rpcrdma_transport::endpoint::Endpoint;
 use rpcrdma_transport::numbers::Numbers;
 use rpcrdma_transport::port::Ends;
 use rpcrdma_transport::queues::SoftQueues;
+use rpcrdma_transport::sleep;
 
 use crate::channel::Channel;
 use crate::fence;
@@ -54,11 +54,11 @@ impl rpcrdma_transport::port::Port for Port {
         let reaches_all = || fence::everywhere() || links().all(|link| !link.have_fences());
         let barrier = || reaches_all() && are_rung;
         let words = || links().map(|link| link.asleep());
-        doze::fall_asleep(words, barrier, || transport.has_work())
+        sleep::fall_asleep(words, barrier, || transport.has_work())
     }
 
     fn disarm(&self, transport: &Transport<Channel>, is_rung: bool) {
-        doze::wake_up(transport.carriers().map(|Channel(link)| link.asleep()));
+        sleep::wake_up(transport.carriers().map(|Channel(link)| link.asleep()));
         if is_rung {
             let all = || transport.all_carriers().map(|Channel(link)| &**link);
             self.drain(|id| {

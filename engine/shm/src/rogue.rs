@@ -108,7 +108,7 @@ impl Rogue {
 
     /// States the outcome of a slot of the other side.
     pub fn judge(&self, position: u64, outcome: u32) {
-        let verdict = self.back.verdict(position);
+        let verdict = self.back.outcome(position);
         verdict.outcome.store(outcome, Ordering::Relaxed);
         verdict.turn.store(position.wrapping_add(1), Ordering::Release);
     }

@@ -155,7 +155,8 @@ impl Body {
     }
 }
 
-/// The first `count` pieces of the bytes of a slot. Each is read once, whoever writes to it.
+/// The first `count` pieces of the bytes of a slot. Each is read once: another process may write
+/// to it.
 ///
 /// # Safety
 /// `bytes` is aligned to 8 and readable for [`INLINE_LEN`] bytes as long as the iterator is used.

@@ -1,4 +1,4 @@
-//! Callers: sockets that have connected to a listener and have said nothing yet.
+//! Callers: sockets that have connected to a listener and have sent nothing yet.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,17 +7,17 @@ use std::time::Duration;
 use rpcrdma_mempool::process_limit::{ProcessLimit, Resource};
 
 /// How many callers a connection manager holds at one time: 1024, or a quarter of the descriptors
-/// that the process may have, if that is less. If the system does not say that, there are 1024
-/// descriptors.
+/// that the process may have, if that is less. If the system does not report that number, it is
+/// taken to be 1024.
 pub fn callers_max() -> usize {
     let limit = ProcessLimit::of(Resource::Descriptors);
     share(limit.map_or(DESCRIPTORS, |limit| limit.current))
 }
 
 /// The callers to drop, by their numbers, where there can be no more than `most`: the oldest, which
-/// have the lowest numbers, of the origin that has most of them. Others wait for an origin's crowd as
-/// long as it takes to drop it, and not until it is late. None if there is room.
-pub fn crowd<Origin: Eq + Hash>(
+/// have the lowest numbers, of the origin that has most of them. So callers of other origins wait
+/// until these are dropped, and not until these are late. None if there is room.
+pub fn callers_to_drop<Origin: Eq + Hash>(
     callers: impl Iterator<Item = (u64, Origin)>,
     most: usize,
 ) -> Vec<u64> {
@@ -27,16 +27,16 @@ pub fn crowd<Origin: Eq + Hash>(
         of_origins.entry(origin).or_default().push(number);
         count += 1;
     }
-    let crowd = of_origins.into_values().max_by_key(Vec::len).filter(|_| count >= most);
-    let mut crowd = crowd.unwrap_or_default();
-    crowd.sort_unstable();
-    crowd.truncate(DROPPED_MAX);
-    crowd
+    let oldest = of_origins.into_values().max_by_key(Vec::len).filter(|_| count >= most);
+    let mut oldest = oldest.unwrap_or_default();
+    oldest.sort_unstable();
+    oldest.truncate(DROPPED_MAX);
+    oldest
 }
 
 /// How often callers that are late are looked for.
 pub const LATE_LOOK: Duration = Duration::from_secs(1);
-/// How soon a listener that rests, because there can be no more callers, is looked at again.
+/// How soon a listener that is not polled, because there can be no more callers, is polled again.
 pub const RETRY: Duration = Duration::from_millis(2);
 /// How often a connection manager looks for sockets that are ready before there is more to do: peers
 /// may keep theirs ready for ever.
@@ -49,7 +49,7 @@ fn share(descriptors: u64) -> usize {
 }
 
 const CALLERS_MAX: usize = 1024;
-/// Callers that are dropped, or sent away, at one time.
+/// Callers that are dropped, or rejected, at one time.
 pub const DROPPED_MAX: usize = 64;
 /// Descriptors of a process that cannot ask how many it may have.
 const DESCRIPTORS: u64 = 1024;
@@ -68,16 +68,16 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_the_largest_crowd_make_room() {
+    fn the_oldest_callers_of_the_origin_that_has_most_make_room() {
         let callers = || [(9, 'b'), (8, 'a'), (7, 'b'), (3, 'a'), (5, 'b')].into_iter();
-        assert_eq!(crowd(callers(), 5), [5, 7, 9]);
-        assert!(crowd(callers(), 6).is_empty(), "there is room");
-        let many = crowd((0..100).rev().map(|number| (number, ())), 100);
+        assert_eq!(callers_to_drop(callers(), 5), [5, 7, 9]);
+        assert!(callers_to_drop(callers(), 6).is_empty(), "there is room");
+        let many = callers_to_drop((0..100).rev().map(|number| (number, ())), 100);
         assert_eq!(many, (0..64).collect::<Vec<_>>());
     }
 
     #[test]
-    fn callers_have_a_limit_where_the_system_does_not_say_that_of_descriptors() {
+    fn callers_have_a_limit_where_the_system_does_not_report_that_of_descriptors() {
         let denied = Denied { calls: &[libc::SYS_prlimit64], errno: libc::EPERM };
         assert_eq!(denied.run(callers_max), 256);
         assert_eq!(denied.run(callers_max), share(DESCRIPTORS));

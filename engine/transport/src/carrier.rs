@@ -3,9 +3,9 @@
 //! ```text
 //!   this side                                                                    the other side
 //!   Outgoing ── claim, fill, publish ──▶ request, in the order of publishing ──▶ Incoming: front
-//!            ── withdraw, settle ──────▶ its memory is not touched any more
+//!            ── withdraw, quiesce ─────▶ its memory is not touched any more
 //!            ◀── acks: slots that were taken, by slots the other way or on their own ── release
-//!            ◀── verdict: why a slot was refused, or how a Read has ended ── refuse, finish
+//!            ◀── outcome: why a slot was refused, or how a Read has ended ── refuse, finish
 //!                data of long messages and Writes ◀─────────────────────────── pull
 //!                data of Reads            ◀─────────────────────────────────── answer
 //! ```
@@ -14,8 +14,8 @@
 //! after its ack is seen and it is freed; slots are the credits of a direction. The carrier does
 //! not interpret or order requests: it reads only the pieces of a [`Body`].
 //!
-//! The other side may be another process, and lie. What a carrier returns is checked here where it
-//! can be: acks, lengths, the sum of what is pulled, the number of Reads. A carrier whose other side
+//! The other side may be another process, and hostile. What a carrier returns is checked here where
+//! it can be: acks, lengths, the sum of what is pulled, the number of Reads. A carrier whose other side
 //! could name queue pairs of third ones sets [`Header::dst`] itself.
 
 use super::body::{Acks, Body, Header, Refusal};
@@ -62,7 +62,7 @@ pub enum DmaError {
 ///
 /// # Safety
 /// The poster of a request keeps its memory valid and does not access it until its slot was acked,
-/// finished if it is a Read, or withdrawn and settled. The carrier and the other end write to that
+/// finished if it is a Read, or withdrawn and quiesced. The carrier and the other end write to that
 /// memory at no other time, and do not deliver what they read there at any other time.
 pub unsafe trait Outgoing {
     /// A claimed slot.
@@ -97,25 +97,25 @@ pub unsafe trait Outgoing {
 
     /// The reported result of the slot at `position`: always of a Read, which ends after it was
     /// taken; of all others only when they were refused. Valid before it is freed.
-    fn verdict(&self, position: u64) -> Option<Result<(), Refusal>>;
+    fn outcome(&self, position: u64) -> Option<Result<(), Refusal>>;
 
     /// Puts the bytes of the Read at `position` in their place if its data are not there yet. `keys`
     /// finds it. Called when the Read succeeded, before its slot is freed, unless it was withdrawn.
     ///
     /// # Errors
     /// The memory of the Read is gone: it fails.
-    fn land(&mut self, position: u64, keys: &KeyCache) -> Result<(), Refusal>;
+    fn place_read(&mut self, position: u64, keys: &KeyCache) -> Result<(), Refusal>;
 
     /// When the slot at `position` was taken. Valid once it is acked, for a carrier with a delay.
     fn taken_at(&self, position: u64) -> u64;
 
     /// Withdraws a published slot. A receiver that holds the slot back gives it up; one that is
-    /// touching its memory may continue until [`Outgoing::settle`] has returned.
+    /// touching its memory may continue until [`Outgoing::quiesce`] has returned.
     fn withdraw(&self, position: u64);
 
     /// From its return on, the memory of withdrawn slots is not written, and what is read there is
     /// not delivered. Waits at most for the copy of one message.
-    fn settle(&self);
+    fn quiesce(&self);
 
     /// Whether the receiver is gone.
     fn is_abandoned(&self) -> bool;
@@ -132,7 +132,7 @@ pub unsafe trait Outgoing {
     /// Why the slot at `position` was refused. Valid once it is acked and before it is freed.
     #[cold]
     fn refusal(&self, position: u64) -> Option<Refusal> {
-        self.verdict(position).and_then(Result::err)
+        self.outcome(position).and_then(Result::err)
     }
 }
 
@@ -145,7 +145,7 @@ pub trait Vacant {
     fn stamp(&mut self, now_ns: u64);
 
     /// Sets the address in the receiver's memory.
-    fn aim(&mut self, addr: u64);
+    fn set_target(&mut self, addr: u64);
 
     /// Passes the slot to the receiver, with an ack for the other direction. `keys` finds the memory
     /// of this side that its pieces name, for a carrier that copies it now.
@@ -156,8 +156,8 @@ pub trait Vacant {
 ///
 /// # Safety
 /// `pull` passes on memory that is readable until `put` returns. It does not succeed with the bytes
-/// of a slot that was withdrawn and settled, and `answer` does not write there. `place` writes only to
-/// the memory that it was given. `bytes` and `front_and_bytes` return readable memory.
+/// of a slot that was withdrawn and quiesced, and `answer` does not write there. `place` writes only
+/// to the memory that it was given. `bytes` and `front_and_bytes` return readable memory.
 pub unsafe trait Incoming {
     /// Whether [`Incoming::take_in`] brings messages. Without it they come by themselves, one by one.
     const TAKES_IN: bool = false;
@@ -224,8 +224,8 @@ pub unsafe trait Incoming {
     }
 
     /// Copies bytes of this side to the sender's memory that the Read at `position` refers to, or to
-    /// where the sender's [`Outgoing::land`] finds them. None, without any access, if the sender has
-    /// withdrawn it or is gone.
+    /// where the sender's [`Outgoing::place_read`] finds them. None, without any access, if the sender
+    /// has withdrawn it or is gone.
     fn answer(
         &self,
         position: u64,

@@ -27,7 +27,7 @@ impl DeviceClock {
     }
 
     /// The longest sleep towards a time of this clock: advancing a virtual one wakes no thread.
-    pub(crate) fn nap_max(&self) -> Duration {
+    pub(crate) fn sleep_max(&self) -> Duration {
         match self {
             DeviceClock::Real => Duration::MAX,
             DeviceClock::Virtual(_) => Duration::from_micros(100),

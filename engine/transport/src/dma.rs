@@ -119,7 +119,8 @@ pub(crate) fn refer(sgl: &[Sge], keys: &KeyCache, body: &mut Body) {
 /// `bytes` is readable for [`INLINE_LEN`] bytes, which are a slot's.
 #[inline(always)]
 pub(crate) unsafe fn deliver(
-    (front, bytes): (&Header, *const u8),
+    front: &Header,
+    bytes: *const u8,
     to: FirstPart,
     before: impl FnOnce(),
 ) -> bool {
@@ -128,8 +129,9 @@ pub(crate) unsafe fn deliver(
     if is_possible {
         before();
         let to = std::ptr::with_exposed_provenance_mut::<u8>(sge.addr as usize);
-        // SAFETY: the source has no fewer bytes than `byte_len`: `room` is at most as many. The destination was lent and has `room` bytes in a region registered for
-        // writing, which no slot has: that was checked under the keys of this poll (`Srq::check`).
+        // SAFETY: the source has no fewer bytes than `byte_len`: `room` is at most as many. The
+        // destination was lent and has `room` bytes in a region registered for writing, which no
+        // slot has: that was checked under the keys of this poll (`Srq::check`).
         unsafe { std::ptr::copy_nonoverlapping(bytes, to, front.byte_len as usize) };
     }
     is_possible

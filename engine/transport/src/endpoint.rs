@@ -10,7 +10,7 @@ use crate::port::Port;
 use crate::qp::Connected;
 
 /// A queue pair number of a set of queues, given back when dropped.
-pub struct Seat<P: Port> {
+pub struct QpNumber<P: Port> {
     port: Arc<P>,
     num: u32,
 }
@@ -18,7 +18,7 @@ pub struct Seat<P: Port> {
 /// A connected queue pair that is not attached yet. Dropping it ends the connection.
 pub struct Endpoint<P: Port> {
     /// None as soon as the queues have it.
-    seat: Option<Seat<P>>,
+    number: Option<QpNumber<P>>,
     end: P::Carrier,
     conn: Arc<Conn>,
     peer: Peer,
@@ -33,14 +33,14 @@ pub struct Peer {
     pub rnr_retry: u8,
 }
 
-impl<P: Port> Seat<P> {
+impl<P: Port> QpNumber<P> {
     /// Takes a number of the queues. `device` is named by the error.
     ///
     /// # Errors
     /// [`SetupError::Limit`] if all are taken.
-    pub fn take(port: &Arc<P>, device: &str) -> Result<Seat<P>, SetupError> {
+    pub fn take(port: &Arc<P>, device: &str) -> Result<QpNumber<P>, SetupError> {
         let num = port.numbers().reserve(device)?;
-        Ok(Seat { port: Arc::clone(port), num })
+        Ok(QpNumber { port: Arc::clone(port), num })
     }
 
     /// The queues.
@@ -54,17 +54,17 @@ impl<P: Port> Seat<P> {
     }
 }
 
-impl<P: Port> Drop for Seat<P> {
+impl<P: Port> Drop for QpNumber<P> {
     fn drop(&mut self) {
         self.port.numbers().give_back(self.num);
     }
 }
 
 impl<P: Port> Endpoint<P> {
-    /// The queue pair of `seat`, connected by this end of a carrier. The side of the end is its side
-    /// in `conn`, too.
-    pub fn new(seat: Seat<P>, end: P::Carrier, conn: Arc<Conn>, peer: Peer) -> Endpoint<P> {
-        Endpoint { seat: Some(seat), end, conn, peer }
+    /// The queue pair of `number`, connected by this end of a carrier. The side of the end is its
+    /// side in `conn`, too.
+    pub fn new(number: QpNumber<P>, end: P::Carrier, conn: Arc<Conn>, peer: Peer) -> Endpoint<P> {
+        Endpoint { number: Some(number), end, conn, peer }
     }
 
     /// The end that it uses.
@@ -74,9 +74,9 @@ impl<P: Port> Endpoint<P> {
 
     /// The queue pair, if it was made for these queues.
     pub(crate) fn made_for(&self, port: &Arc<P>) -> Option<Connected> {
-        let seat = self.seat.as_ref().filter(|seat| Arc::ptr_eq(&seat.port, port))?;
+        let number = self.number.as_ref().filter(|number| Arc::ptr_eq(&number.port, port))?;
         Some(Connected {
-            num: seat.num,
+            num: number.num,
             peer: self.peer.num,
             peer_rnr_retry: self.peer.rnr_retry,
             side: self.end.id().side as u8,
@@ -85,12 +85,12 @@ impl<P: Port> Endpoint<P> {
     }
 
     /// The queues own the queue pair from now on, and its number.
-    pub(crate) fn hand_over(mut self) -> Option<Seat<P>> {
-        self.tell(Progress::Attached);
-        self.seat.take()
+    pub(crate) fn hand_over(mut self) -> Option<QpNumber<P>> {
+        self.report(Progress::Attached);
+        self.number.take()
     }
 
-    fn tell(&self, progress: Progress) {
+    fn report(&self, progress: Progress) {
         self.conn.set(self.end.id().side, progress);
         self.end.wake_peer();
     }
@@ -98,15 +98,15 @@ impl<P: Port> Endpoint<P> {
 
 impl<P: Port> Drop for Endpoint<P> {
     fn drop(&mut self) {
-        if self.seat.is_some() {
-            self.tell(Progress::Dropped);
+        if self.number.is_some() {
+            self.report(Progress::Dropped);
         }
     }
 }
 
 impl<P: Port> std::fmt::Debug for Endpoint<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let num = self.seat.as_ref().map(Seat::num);
+        let num = self.number.as_ref().map(QpNumber::num);
         f.debug_struct("Endpoint")
             .field("num", &num)
             .field("peer", &self.peer)

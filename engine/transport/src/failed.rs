@@ -17,4 +17,5 @@ impl<Errno> Failed<Errno> {
 }
 
 /// What may be wrong if a socket cannot be opened.
-pub const NOT_OPENED: &str = "this host has no memory for a socket, or forbids it (seccomp), say";
+pub const NOT_OPENED: &str =
+    "this host may have no memory for a socket, or may forbid it (seccomp)";

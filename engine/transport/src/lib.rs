@@ -3,7 +3,7 @@
 //! ```text
 //!   post_send ──▶ slot of a path's carrier ───────────▶ the peer's poll_cq: matches a Receive, copies
 //!       └─ no room ─▶ backlog of the queue pair ─▶ (poll_cq)
-//!   poll_cq ◀── acks ◀── slots of the other direction, or said on their own
+//!   poll_cq ◀── acks ◀── slots of the other direction, or alone
 //! ```
 //!
 //! This crate is for the providers of this workspace: its interface is not stable.
@@ -21,7 +21,7 @@
 //!
 //! - The first call after a registration has changed locks the key table and copies it. A key that is
 //!   not in the copy is looked up there, too.
-//! - The lists of queue pairs that wait for room, say goodbye or have ended grow until they are as
+//! - The lists of queue pairs that wait for room, disconnect or have ended grow until they are as
 //!   long as they ever get. A path that ends lists its queue pairs.
 //!
 //! What a carrier does is its own: that of TCP takes locks that no other thread wants.
@@ -38,8 +38,8 @@
 //! - `carrier`
 //! - `limits`, `numbers`, `rights`
 //! - `keys`, `qp`, `settings`
-//! - `barrier`, `body`, `callers`, `clock`, `conn`, `doze`, `failed`, `outlook`, `prefetch`,
-//!   `rounds`, `sync`
+//! - `barrier`, `body`, `callers`, `clock`, `conn`, `failed`, `prefetch`, `readiness`, `rounds`,
+//!   `sleep`, `sync`
 #![expect(unsafe_code, reason = "posting is unsafe in the trait that this is made for")]
 
 pub mod barrier;
@@ -50,13 +50,11 @@ pub mod clock;
 pub mod conn;
 pub mod device;
 mod dma;
-pub mod doze;
 pub mod endpoint;
 pub mod failed;
 pub mod keys;
 mod limits;
 pub mod numbers;
-mod outlook;
 mod path;
 pub mod port;
 mod post;
@@ -64,9 +62,11 @@ pub mod prefetch;
 mod qp;
 mod queue_set;
 pub mod queues;
+mod readiness;
 pub mod rights;
 mod rounds;
 pub mod settings;
+pub mod sleep;
 mod srq;
 pub mod sync;
 #[cfg(test)]
@@ -85,18 +85,18 @@ use self::carrier::{Carrier, EndId, Outgoing};
 use self::conn::Progress;
 use self::dma::Lent;
 use self::keys::{KeyCache, KeyTable, Reader};
-use self::outlook::Outlook;
 use self::path::Path;
 use self::post::{Limits, NotTaken};
 use self::qp::{Connected, Disposition, QueuePair, State};
 use self::queue_set::{Posted, QueueSet};
+use self::readiness::Readiness;
 use self::rights::Rights;
 use self::rounds::Rounds;
 use self::settings::Settings;
 
 /// The queues of one thread: a provider's `Queues` without naming and sleeping.
 pub struct Transport<C: Carrier> {
-    /// Tells other threads that a poll is using keys.
+    /// Shows other threads that a poll is using keys.
     reader: Arc<Reader>,
     set: QueueSet,
     paths: Vec<Path<C>>,
@@ -157,14 +157,14 @@ impl<C: Carrier> Transport<C> {
     #[inline(always)]
     pub fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
         let Transport { reader, set, paths, rounds, .. } = self;
-        if set.has_chores() {
+        if set.has_pending_work() {
             open(set, paths, rounds);
             set.cq.drain(out);
         }
         if let [path] = paths.as_mut_slice() {
             path.poll(set, reader, out, usize::MAX);
         } else {
-            poll_in_turn((set, reader), paths, rounds, out);
+            poll_in_turn(set, reader, paths, rounds, out);
         }
         if set.cq.is_overrun() { Err(CqError::Overrun) } else { Ok(()) }
     }
@@ -178,7 +178,7 @@ impl<C: Carrier> Transport<C> {
         // Receive has completed. Memory of a buffer that is not posted is not used.
         let lend = |sge| unsafe { Lent::new(sge) };
         let QueueSet { srq, keys, .. } = &mut self.set;
-        srq.describe((buffer, sgl), lend, keys);
+        srq.describe(buffer, sgl, lend, keys);
     }
 
     /// `Queues::post_srq_recv`.
@@ -208,10 +208,10 @@ impl<C: Carrier> Transport<C> {
         let path = &mut self.paths[index];
         // SAFETY: the caller's promise is passed on.
         let (taken, are_all) =
-            unsafe { post::post_plain((path, qp, keys), &self.limits, wrs.clone(), now) };
+            unsafe { post::post_plain(path, qp, keys, &self.limits, wrs.clone(), now) };
         if !are_all {
             // SAFETY: the caller's promise is passed on.
-            return unsafe { self.post_rest((num, index), taken, wrs, now) };
+            return unsafe { self.post_rest(num, index, taken, wrs, now) };
         }
         path.carrier.wake_peer();
         Taken::without_error(taken)
@@ -254,7 +254,7 @@ impl<C: Carrier> Transport<C> {
         let Some(qp) = self.set.qps.find(num).filter(|qp| qp.state != State::Error) else {
             return;
         };
-        qp.is_told = true;
+        qp.is_reported = true;
         let peer = qp.peer;
         qp.leave();
         let path = &mut self.paths[qp.path as usize];
@@ -263,7 +263,7 @@ impl<C: Carrier> Transport<C> {
         path.read_ack_line();
         path.retire(&mut self.set, None, now);
         path.fail(&mut self.set, None, num);
-        path.say_goodbye(peer);
+        path.queue_disconnect(peer);
         path.drain(&mut self.set, None, now);
         path.carrier.wake_peer();
     }
@@ -304,16 +304,16 @@ impl<C: Carrier> Transport<C> {
 
     /// How long its thread may sleep; none if there is work. Acknowledges to all peers what was
     /// taken.
-    pub fn nap(&mut self) -> Option<Duration> {
+    pub fn sleep_limit(&mut self) -> Option<Duration> {
         self.paths.iter_mut().filter(|path| !path.is_dead).for_each(Path::announce);
-        Some(match self.outlook() {
-            Outlook::Now => return None,
-            Outlook::Soon => BLOCKED_NAP,
-            Outlook::At(due_ns) => {
+        Some(match self.readiness() {
+            Readiness::Now => return None,
+            Readiness::Soon => BLOCKED_SLEEP,
+            Readiness::At(due_ns) => {
                 let left_ns = due_ns.saturating_sub(self.set.settings.clock.now_ns());
-                Duration::from_nanos(left_ns).min(self.set.settings.clock.nap_max())
+                Duration::from_nanos(left_ns).min(self.set.settings.clock.sleep_max())
             }
-            Outlook::Nothing => Duration::MAX,
+            Readiness::Nothing => Duration::MAX,
         })
     }
 
@@ -324,7 +324,7 @@ impl<C: Carrier> Transport<C> {
 
     /// Whether a poll would find something.
     pub fn has_work(&self) -> bool {
-        self.outlook() == Outlook::Now
+        self.readiness() == Readiness::Now
     }
 
     /// The ends of the first path's carrier, for tests.
@@ -348,7 +348,8 @@ impl<C: Carrier> Transport<C> {
     #[inline(never)]
     unsafe fn post_rest<'a>(
         &mut self,
-        (num, path): (u32, usize),
+        num: u32,
+        path: usize,
         sent: usize,
         wrs: impl Requests<SendWr<'a>>,
         now: u64,
@@ -360,7 +361,7 @@ impl<C: Carrier> Transport<C> {
         let (mut taken, mut why) = (sent, None);
         for wr in wrs.skip(sent) {
             // SAFETY: the caller's promise is passed on.
-            let posted = unsafe { post::post((&mut self.set, path), &self.limits, num, &wr, now) };
+            let posted = unsafe { post::post(&mut self.set, path, &self.limits, num, &wr, now) };
             match posted {
                 Ok(()) => taken += 1,
                 Err(NotTaken::Full) => why = Some(PostError::QueueFull),
@@ -376,8 +377,8 @@ impl<C: Carrier> Transport<C> {
         why.map_or(Taken::without_error(taken), |why| Taken::with_error(taken, why))
     }
 
-    /// A queue pair in the error state takes requests and flushes them, which tells a program that
-    /// nothing posted before is in flight any more.
+    /// A queue pair in the error state takes requests and flushes them. Their completions show the
+    /// program that nothing posted before is in flight any more.
     #[cold]
     fn post_to_failed<'a>(&mut self, num: u32, wrs: impl Requests<SendWr<'a>>) -> Taken {
         if self.set.qps.find(num).is_none() {
@@ -403,7 +404,10 @@ impl<C: Carrier> Transport<C> {
         }
         let free = self.paths.iter().position(|path| path.is_dead && path.qps == 0);
         let index = free.unwrap_or(self.paths.len());
-        let path = Path::new(open()?, (index as u32, self.set.settings.delay_ns != 0));
+        let path = {
+            let (carrier, tx, rx) = open()?;
+            Path::new(carrier, tx, rx, index as u32, self.set.settings.delay_ns != 0)
+        };
         match self.paths.get_mut(index) {
             Some(place) => *place = path,
             None => self.paths.push(path),
@@ -412,13 +416,13 @@ impl<C: Carrier> Transport<C> {
     }
 
     /// What a poll can expect.
-    fn outlook(&self) -> Outlook {
+    fn readiness(&self) -> Readiness {
         let set = &self.set;
         if !set.cq.is_empty() || !set.events.is_empty() || self.can_open() {
-            return Outlook::Now;
+            return Readiness::Now;
         }
-        let outlooks = self.paths.iter().map(|path| path.outlook(set));
-        outlooks.fold(Outlook::Nothing, Outlook::sooner)
+        let all = self.paths.iter().map(|path| path.readiness(set));
+        all.fold(Readiness::Nothing, Readiness::sooner)
     }
 
     fn can_open(&self) -> bool {
@@ -441,7 +445,8 @@ impl<C: Carrier> Drop for Transport<C> {
 /// Polls several paths, a few messages from each.
 #[inline(never)]
 fn poll_in_turn<C: Carrier>(
-    (set, reader): (&mut QueueSet, &Reader),
+    set: &mut QueueSet,
+    reader: &Reader,
     paths: &mut [Path<C>],
     rounds: &mut Rounds,
     out: &mut WcBatch,
@@ -476,11 +481,11 @@ fn open<C: Carrier>(set: &mut QueueSet, paths: &mut [Path<C>], rounds: &mut Roun
                     path.warm(rounds);
                 }
             }
-            // Its goodbye may have come before this side was attached.
+            // Its disconnect may have come before this side was attached.
             Progress::Left if path.has_more(qp) => return true,
             Progress::Left | Progress::Dropped => {
                 path.fail(set, None, num);
-                set.tell(num);
+                set.report_disconnect(num);
             }
         }
         false
@@ -491,4 +496,4 @@ fn open<C: Carrier>(set: &mut QueueSet, paths: &mut [Path<C>], rounds: &mut Roun
 /// Messages taken from one path before the next path's turn.
 const TURN_MESSAGES: usize = 8;
 /// The sleep while a message waits for a Receive: its sender may give up meanwhile.
-const BLOCKED_NAP: Duration = Duration::from_millis(1);
+const BLOCKED_SLEEP: Duration = Duration::from_millis(1);

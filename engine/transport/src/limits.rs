@@ -41,7 +41,7 @@ pub(crate) fn no_window_left() -> SetupError {
     SetupError::Invalid {
         what: "memory windows",
         value: "one more than the device has left".to_owned(),
-        allowed: "as many as its capabilities say (windows)".to_owned(),
+        allowed: "as many as its capabilities state (windows)".to_owned(),
     }
 }
 

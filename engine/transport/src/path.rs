@@ -5,7 +5,7 @@
 //! store to a line that the peer reads would delay a following reply.
 
 mod local;
-mod outlook;
+mod readiness;
 mod remote;
 mod sent;
 mod visit;
@@ -53,24 +53,21 @@ pub(crate) struct Path<C: Carrier> {
     blocked: Option<(u64, u64)>,
     /// The position up to which acks behind a blocked front were read.
     peeked: u64,
-    /// Which of the three lists below are not empty: [`CHORE_SEND`], [`CHORE_READ`]; and [`COLD`].
-    chores: u8,
+    /// What its polls have to do: [`PENDING_SEND`], [`PENDING_READ`]; and [`COLD`].
+    pending: u8,
     /// The peer's Reads that were taken and not executed yet, in order.
     reads: VecDeque<PendingRead>,
     /// This side's outstanding Reads, requests that complete behind a slot, and one for a delay.
     /// While it is not 0, slots are retired one by one.
     care: u32,
-    /// The peer's queue pairs that must be told of a disconnect.
-    goodbyes: VecDeque<u32>,
+    /// The peer's queue pairs that a disconnect is to be sent to.
+    disconnects: VecDeque<u32>,
     /// Queue pairs whose requests wait for room, each once.
     waiting: VecDeque<u32>,
 }
 
 impl<C: Carrier> Path<C> {
-    pub(crate) fn new(
-        (carrier, tx, rx): (C, C::Tx, C::Rx),
-        (index, is_delayed): (u32, bool),
-    ) -> Path<C> {
+    pub(crate) fn new(carrier: C, tx: C::Tx, rx: C::Rx, index: u32, is_delayed: bool) -> Path<C> {
         let (wr_id, opcode) = (WrId(0), WcOpcode::Send);
         let nothing =
             Posted { wr_id, qp_num: 0, covers: 0, disposition: Disposition::Silent, opcode };
@@ -93,10 +90,10 @@ impl<C: Carrier> Path<C> {
             is_streaming: false,
             blocked: None,
             peeked: 0,
-            chores: 0,
+            pending: 0,
             reads: VecDeque::with_capacity(slots as usize),
             care: is_delayed.into(),
-            goodbyes: VecDeque::new(),
+            disconnects: VecDeque::new(),
             waiting: VecDeque::new(),
         }
     }
@@ -105,7 +102,7 @@ impl<C: Carrier> Path<C> {
     pub(crate) fn add_qp(&mut self) {
         self.qps += 1;
         let count = self.qps as usize;
-        self.goodbyes.reserve(count);
+        self.disconnects.reserve(count);
         self.waiting.reserve(count);
     }
 
@@ -124,7 +121,7 @@ impl<C: Carrier> Path<C> {
         // Housekeeping waits for the next poll.
         let is_alone = !self.is_streaming && !C::Rx::TAKES_IN;
         let budget = if is_alone { 1 } else { budget };
-        let taken = self.receive((set, reader), out, now, budget);
+        let taken = self.receive(set, reader, out, now, budget);
         let is_due = if taken == 0 { !self.is_still() } else { self.is_streaming };
         if is_due || set.settings.delay_ns != 0 {
             self.housekeep(set, out, now, taken == 0);
@@ -133,8 +130,8 @@ impl<C: Carrier> Path<C> {
         if taken > 0 {
             self.quiet = 0;
         }
-        if self.chores & !COLD != 0 {
-            self.do_chores((set, reader), out, now);
+        if self.pending & !COLD != 0 {
+            self.do_pending(set, reader, out, now);
         }
     }
 
@@ -175,9 +172,9 @@ impl<C: Carrier> Path<C> {
     /// carry the ack.
     #[inline(never)]
     fn announce_if_due(&mut self, is_delayed: bool, is_idle: bool) {
-        let unsaid = self.rx.next() - self.announced;
-        self.quiet = if is_idle && unsaid != 0 { self.quiet + 1 } else { 0 };
-        if unsaid > self.mask / 4 || self.quiet >= QUIET_POLLS || is_delayed {
+        let unannounced = self.rx.next() - self.announced;
+        self.quiet = if is_idle && unannounced != 0 { self.quiet + 1 } else { 0 };
+        if unannounced > self.mask / 4 || self.quiet >= QUIET_POLLS || is_delayed {
             self.announce();
         }
     }
@@ -186,7 +183,8 @@ impl<C: Carrier> Path<C> {
     #[inline(always)]
     fn receive(
         &mut self,
-        (set, reader): (&mut QueueSet, &Reader),
+        set: &mut QueueSet,
+        reader: &Reader,
         out: &mut WcBatch,
         now: u64,
         budget: usize,
@@ -284,7 +282,7 @@ impl<C: Carrier> Path<C> {
             return self.carry_out(set, out, now, front);
         }
         let arrival = set.arrive(&self.rx, front, out);
-        self.return_front(set, out, now, (front.dst, arrival))
+        self.return_front(set, out, now, front.dst, arrival)
     }
 
     /// Returns the front with its result. False if it waits for a Receive.
@@ -293,12 +291,13 @@ impl<C: Carrier> Path<C> {
         set: &mut QueueSet,
         out: &mut WcBatch,
         now: u64,
-        (dst, arrival): (u32, Arrival),
+        dst: u32,
+        arrival: Arrival,
     ) -> bool {
         match arrival {
             Arrival::Delivered => self.rx.release(),
             Arrival::Refused(why) => self.refuse(set, out, now, dst, why),
-            Arrival::NoReceive { patience } if self.give_up(set, patience) => {
+            Arrival::NoReceive { rnr_retry } if self.give_up(set, rnr_retry) => {
                 self.refuse(set, out, now, dst, Refusal::NotReady);
             }
             Arrival::NoReceive { .. } => return false,
@@ -320,14 +319,14 @@ impl<C: Carrier> Path<C> {
     fn peer_left(&mut self, set: &mut QueueSet, out: &mut WcBatch, now: u64, num: u32) {
         self.retire(set, Some(out), now);
         if self.fail(set, Some(out), num) {
-            set.tell(num);
+            set.report_disconnect(num);
         }
     }
 
     /// Whether the front has waited for a Receive long enough. Meanwhile the acks behind it are
     /// read, so that this side's requests complete.
     #[cold]
-    fn give_up(&mut self, set: &mut QueueSet, patience: u8) -> bool {
+    fn give_up(&mut self, set: &mut QueueSet, rnr_retry: u8) -> bool {
         let front = self.rx.next();
         if self.rx.is_cancelled() {
             return true;
@@ -338,7 +337,7 @@ impl<C: Carrier> Path<C> {
                 set.rnr_count += 1;
                 self.peeked = front + 1;
                 let since =
-                    if patience < RNR_RETRY_FOREVER { set.settings.clock.now_ns() } else { 0 };
+                    if rnr_retry < RNR_RETRY_FOREVER { set.settings.clock.now_ns() } else { 0 };
                 self.blocked = Some((front, since));
                 since
             }
@@ -349,11 +348,11 @@ impl<C: Carrier> Path<C> {
             self.acked = self.newer(header.acks);
             self.peeked += 1;
         }
-        if patience >= RNR_RETRY_FOREVER {
+        if rnr_retry >= RNR_RETRY_FOREVER {
             return false;
         }
         let waited = set.settings.clock.now_ns().saturating_sub(since);
-        waited >= u64::from(patience).saturating_mul(set.settings.rnr_timer_ns)
+        waited >= u64::from(rnr_retry).saturating_mul(set.settings.rnr_timer_ns)
     }
 
     /// Reads the ack line for slots that the peer has taken since its last slot.
@@ -402,12 +401,12 @@ impl<C: Carrier> Path<C> {
         let nums: Vec<u32> = ours.map(|qp| qp.num).collect();
         for num in nums {
             if self.fail(set, Some(out), num) {
-                set.tell(num);
+                set.report_disconnect(num);
             }
         }
         self.acked = self.tx.reclaim(self.acked);
         self.signaled.clear();
-        self.goodbyes.clear();
+        self.disconnects.clear();
         self.reads.clear();
     }
 
@@ -417,7 +416,7 @@ impl<C: Carrier> Path<C> {
         (self.acked, self.announced) = (self.tx.acks(), self.rx.next());
     }
 
-    /// Closes both directions, and tells the peer.
+    /// Closes both directions, and wakes the peer.
     pub(crate) fn close_for_good(self) {
         let Path { tx, rx, carrier, .. } = self;
         drop((tx, rx));
@@ -427,11 +426,11 @@ impl<C: Carrier> Path<C> {
     /// Whether a message may still come that a peer sent before it left.
     #[cold]
     pub(crate) fn has_more(&self, qp: &mut QueuePair) -> bool {
-        let until = match qp.last_words {
+        let until = match qp.messages_end {
             Some(until) => until.get(),
             None => {
                 let behind = self.rx.next() + self.mask + 1;
-                qp.last_words = NonZeroU64::new(behind);
+                qp.messages_end = NonZeroU64::new(behind);
                 behind
             }
         };
@@ -454,9 +453,9 @@ struct PendingRead {
 /// Polls without a message before an ack is sent on the ack line: longer than a peer takes to
 /// answer, so that the next message of the exchange carries the ack.
 const QUIET_POLLS: u32 = 16;
-/// A chore of a path: this side's requests wait for room or another event.
-const CHORE_SEND: u8 = 1;
-/// The peer's Reads wait.
-const CHORE_READ: u8 = 2;
+/// Pending: this side's requests wait for room or another event.
+const PENDING_SEND: u8 = 1;
+/// Pending: the peer's Reads wait.
+const PENDING_READ: u8 = 2;
 /// Not every poll visits the path: before it has requests, [`Path::warm`].
 const COLD: u8 = 4;

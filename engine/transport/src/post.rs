@@ -13,7 +13,7 @@ use super::dma;
 use super::keys::KeyCache;
 use super::path::Path;
 use super::qp::{Disposition, QueuePair, State, must_wait, opcode_of};
-use super::queue_set::{Posted, QueueSet};
+use super::queue_set::{Outbound, Posted, QueueSet};
 
 /// The limits of a queue pair.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +44,9 @@ pub(crate) enum NotTaken {
 /// That of `post_send`.
 #[inline(always)]
 pub(crate) unsafe fn post_plain<'a, C: Carrier>(
-    (path, qp, keys): (&mut Path<C>, &mut QueuePair, &mut KeyCache),
+    path: &mut Path<C>,
+    qp: &mut QueuePair,
+    keys: &mut KeyCache,
     limits: &Limits,
     wrs: impl Iterator<Item = SendWr<'a>>,
     now: u64,
@@ -73,7 +75,7 @@ pub(crate) unsafe fn post_plain<'a, C: Carrier>(
         };
         let (wr_id, disposition, opcode) = (wr.wr_id, Disposition::Silent, WcOpcode::Send);
         let silent = Posted { wr_id, qp_num: num, covers: 0, disposition, opcode };
-        let is_published = burst.send((silent, byte_len), keys, |slot| {
+        let is_published = burst.send(silent, byte_len, keys, |slot| {
             let body = slot.body();
             let header = &mut body.header;
             (header.dst, header.op, header.byte_len) = (dst, OP_SEND, byte_len);
@@ -116,7 +118,8 @@ fn allowed_len(wr: &SendWr<'_>, limits: &Limits, keys: &mut KeyCache) -> Option<
 /// That of `post_send`.
 #[inline(never)]
 pub(crate) unsafe fn post<C: Carrier>(
-    (set, path): (&mut QueueSet, &mut Path<C>),
+    set: &mut QueueSet,
+    path: &mut Path<C>,
     limits: &Limits,
     num: u32,
     wr: &SendWr<'_>,
@@ -139,7 +142,7 @@ pub(crate) unsafe fn post<C: Carrier>(
     let is_allowed =
         wr.flags.contains(SendFlags::INLINE) || wr.sgl.iter().all(|sge| keys.allows(sge, needed));
     let mut disposition = if is_allowed { disposition } else { Disposition::Protection };
-    let waits_for_reads = must_wait((wr.op, is_fenced), qp.reads.into(), reads_max);
+    let waits_for_reads = must_wait(wr.op, is_fenced, qp.reads.into(), reads_max);
     let peer = qp.peer;
     let is_local = matches!(wr.op, SendOp::Bind(_) | SendOp::Invalidate { .. });
     // What is executed here does not wait for the peer, whose requests may need it.
@@ -153,8 +156,9 @@ pub(crate) unsafe fn post<C: Carrier>(
                 return Ok(());
             }
             disposition = Disposition::WindowBind;
-        } else if path.push_op((qp, keys), (posted, wr.op, byte_len), now, |body| {
-            name(&mut body.header, wr.op, (peer, byte_len));
+        } else if path.push_op(qp, keys, Outbound { posted, op: wr.op, byte_len }, now, |body| {
+            (body.header.dst, body.header.byte_len) = (peer, byte_len);
+            set_op(&mut body.header, wr.op);
             if matches!(wr.op, SendOp::Read(_)) {
                 dma::refer(wr.sgl, keys, body);
             } else {
@@ -167,10 +171,11 @@ pub(crate) unsafe fn post<C: Carrier>(
     }
     let QueueSet { qps, keys, backlog, .. } = set;
     let Some(qp) = qps.find(num) else { return Ok(()) };
-    backlog.append(&mut qp.backlog, (wr.wr_id, disposition, covers), |request| {
+    backlog.append(&mut qp.backlog, wr.wr_id, disposition, covers, |request| {
         (request.op, request.is_fenced) = (wr.op, is_fenced);
-        name(&mut request.body.header, wr.op, (peer, byte_len));
-        request.body.header.pieces = 0;
+        let header = &mut request.body.header;
+        (header.dst, header.byte_len, header.pieces) = (peer, byte_len, 0);
+        set_op(header, wr.op);
         if is_allowed {
             // SAFETY: as above.
             unsafe { dma::keep(wr, byte_len, keys, &mut request.body) };
@@ -185,16 +190,16 @@ pub(crate) unsafe fn post<C: Carrier>(
     Ok(())
 }
 
-/// Fills in a slot's operation.
+/// Fills in a slot's operation, and the key that it names.
 #[inline]
-fn name(header: &mut Header, op: SendOp, (dst, byte_len): (u32, u32)) {
+fn set_op(header: &mut Header, op: SendOp) {
     let (op, rkey) = match op {
         SendOp::Write(Remote { rkey, .. }) => (OP_WRITE, rkey),
         SendOp::Read(Remote { rkey, .. }) => (OP_READ, rkey),
         SendOp::SendInvalidate { rkey } => (OP_SEND_INVALIDATE, rkey),
         SendOp::Send | SendOp::Bind(_) | SendOp::Invalidate { .. } => (OP_SEND, 0),
     };
-    (header.dst, header.op, header.byte_len, header.rkey) = (dst, op, byte_len, rkey);
+    (header.op, header.rkey) = (op, rkey);
 }
 
 /// The bytes that a request transfers, if the device can execute it.

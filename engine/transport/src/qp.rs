@@ -112,13 +112,13 @@ pub(crate) struct QueuePair {
     pub sent_until: Option<NonZeroU64>,
     /// It is in its path's list of those that wait for room.
     pub is_waiting: bool,
-    /// Its program knows that the peer is gone, or has itself disconnected.
-    pub is_told: bool,
+    /// Its program has the event that the peer is gone, or has itself disconnected.
+    pub is_reported: bool,
     pub backlog: Backlog,
     /// Requests that were executed here and complete behind earlier ones.
     pub locals: Backlog,
     /// The peer has left: its last message lies before this position of the path.
-    pub last_words: Option<NonZeroU64>,
+    pub messages_end: Option<NonZeroU64>,
     /// This side's index in `conn`.
     pub side: u8,
     pub conn: Option<Arc<Conn>>,
@@ -143,10 +143,10 @@ impl QueuePair {
             peer_rnr_retry: 0,
             sent_until: None,
             is_waiting: false,
-            is_told: false,
+            is_reported: false,
             backlog: Backlog::EMPTY,
             locals: Backlog::EMPTY,
-            last_words: None,
+            messages_end: None,
             side: 0,
             conn: None,
         }
@@ -169,7 +169,7 @@ impl QueuePair {
         conn.map_or(Progress::Dropped, |conn| conn.progress(1 - usize::from(self.side)))
     }
 
-    /// Tells the peer that this side is gone.
+    /// Shows the peer that this side is gone.
     pub(crate) fn leave(&self) {
         if let Some(conn) = &self.conn {
             conn.set(self.side.into(), Progress::Left);
@@ -257,13 +257,13 @@ impl Waiting {
     /// Whether it cannot begin while so many Reads are outstanding.
     #[inline]
     pub(crate) fn must_wait(&self, reads: u32, reads_max: u32) -> bool {
-        must_wait((self.op, self.is_fenced), reads, reads_max)
+        must_wait(self.op, self.is_fenced, reads, reads_max)
     }
 }
 
 /// Whether a request cannot begin while so many Reads are outstanding.
 #[inline]
-pub(crate) fn must_wait((op, is_fenced): (SendOp, bool), reads: u32, reads_max: u32) -> bool {
+pub(crate) fn must_wait(op: SendOp, is_fenced: bool, reads: u32, reads_max: u32) -> bool {
     let is_read = matches!(op, SendOp::Read(_));
     (is_fenced && reads > 0) || (is_read && reads >= reads_max)
 }
@@ -316,7 +316,9 @@ impl BacklogPool {
     pub(crate) fn append(
         &mut self,
         backlog: &mut Backlog,
-        (wr_id, disposition, covers): (WrId, Disposition, u16),
+        wr_id: WrId,
+        disposition: Disposition,
+        covers: u16,
         fill: impl FnOnce(&mut Waiting),
     ) {
         let mut index = self.vacant;
@@ -348,7 +350,7 @@ impl BacklogPool {
     }
 
     /// Marks the oldest request as failed.
-    pub(crate) fn doom(&mut self, backlog: &Backlog, disposition: Disposition) {
+    pub(crate) fn mark_failed(&mut self, backlog: &Backlog, disposition: Disposition) {
         if let Some(request) = self.requests.get_mut(backlog.first as usize) {
             request.disposition = disposition;
         }

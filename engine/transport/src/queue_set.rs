@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use rpcrdma_provider::{
-    QueueAttr, QueueEvent, RecvWr, WcBatch, WcOpcode, WcStatus, WorkCompletion, WrId,
+    QueueAttr, QueueEvent, RecvWr, SendOp, WcBatch, WcOpcode, WcStatus, WorkCompletion, WrId,
 };
 
 use super::body::{Acks, Header, Refusal};
@@ -26,6 +26,13 @@ pub(crate) struct Posted {
     pub covers: u16,
     pub disposition: Disposition,
     pub opcode: WcOpcode,
+}
+
+/// A request that goes to the peer.
+pub(crate) struct Outbound {
+    pub posted: Posted,
+    pub op: SendOp,
+    pub byte_len: u32,
 }
 
 /// The state that the paths share.
@@ -51,7 +58,7 @@ pub(crate) enum Arrival {
     /// There is no Receive.
     NoReceive {
         /// The number of retries that the sender allows.
-        patience: u8,
+        rnr_retry: u8,
     },
     /// It cannot be delivered.
     Refused(Refusal),
@@ -80,7 +87,7 @@ impl QueueSet {
 
     /// Whether a poll has work apart from its paths.
     #[inline]
-    pub(crate) fn has_chores(&self) -> bool {
+    pub(crate) fn has_pending_work(&self) -> bool {
         (self.cq.waiting.len() | self.opening.len() | usize::from(self.cq.is_overrun)) != 0
     }
 
@@ -104,7 +111,7 @@ impl QueueSet {
         let QueueSet { qps, srq, .. } = self;
         let mut receives = srq.fronts();
         let (first, max) = (rx.next(), max.min(receives.len()));
-        let (mut acks, mut receiver) = (Acks::default(), NOBODY);
+        let (mut acks, mut receiver) = (Acks::default(), NO_QP);
         while max > 0
             && let Some((front, bytes)) = rx.front_and_bytes()
             && front.is_short_send()
@@ -123,7 +130,7 @@ impl QueueSet {
             acks = front.acks;
             // Nothing but what the loop needs is kept during the copy.
             // SAFETY: the carrier's bytes are readable.
-            if !unsafe { dma::deliver((&front, bytes), to, || out.push(completion)) } {
+            if !unsafe { dma::deliver(&front, bytes, to, || out.push(completion)) } {
                 break;
             }
             receives.pop();
@@ -147,7 +154,7 @@ impl QueueSet {
             return Arrival::Refused(Refusal::Gone);
         };
         let Some(recv @ RecvWr { wr_id, .. }) = self.srq.front() else {
-            return Arrival::NoReceive { patience: qp.peer_rnr_retry };
+            return Arrival::NoReceive { rnr_retry: qp.peer_rnr_retry };
         };
         let list = self.srq.list(recv);
         let (status, arrival) = if !dma::has_room(list, front.byte_len) {
@@ -199,11 +206,11 @@ impl QueueSet {
         self.cq.push(completion, out);
     }
 
-    /// Tells the program, once, that the peer is gone.
+    /// Reports to the program, once, that the peer is gone.
     #[cold]
-    pub(crate) fn tell(&mut self, num: u32) {
+    pub(crate) fn report_disconnect(&mut self, num: u32) {
         if let Some(qp) = self.qps.find(num)
-            && !std::mem::replace(&mut qp.is_told, true)
+            && !std::mem::replace(&mut qp.is_reported, true)
         {
             self.events.push_back(QueueEvent::Disconnected { qp_num: num });
         }
@@ -211,7 +218,7 @@ impl QueueSet {
 }
 
 /// Not a queue pair's number.
-const NOBODY: u64 = u64::MAX;
+const NO_QP: u64 = u64::MAX;
 
 /// Completions that are not polled yet.
 pub(crate) struct CompletionQueue {

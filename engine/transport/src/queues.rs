@@ -11,7 +11,7 @@ use rpcrdma_provider::{
 
 use crate::Transport;
 use crate::carrier::Carrier;
-use crate::endpoint::{Endpoint, Seat};
+use crate::endpoint::{Endpoint, QpNumber};
 use crate::port::Port;
 
 /// The queues of one shard. A provider adds its [`Port`].
@@ -19,7 +19,7 @@ pub struct SoftQueues<P: Port> {
     port: Arc<P>,
     transport: Transport<P::Carrier>,
     /// The numbers of the queue pairs that exist.
-    seats: Vec<Seat<P>>,
+    numbers: Vec<QpNumber<P>>,
 }
 
 /// Identifies a queue pair.
@@ -29,7 +29,7 @@ pub struct SoftQp(u32);
 impl<P: Port> SoftQueues<P> {
     /// The queues of a port, which have no queue pair.
     pub(crate) fn new(port: Arc<P>, transport: Transport<P::Carrier>) -> SoftQueues<P> {
-        SoftQueues { port, transport, seats: Vec::new() }
+        SoftQueues { port, transport, numbers: Vec::new() }
     }
 
     /// The number of messages so far that found no Receive on arrival.
@@ -64,7 +64,7 @@ impl<P: Port> Queues for SoftQueues<P> {
             let (tx, rx) = self.port.open(end, num)?;
             Ok((end.clone(), tx, rx))
         })?;
-        self.seats.extend(endpoint.hand_over());
+        self.numbers.extend(endpoint.hand_over());
         Ok(Attached { qp: SoftQp(num), qp_num: num })
     }
 
@@ -117,7 +117,7 @@ impl<P: Port> Queues for SoftQueues<P> {
 
     fn destroy(&mut self, SoftQp(num): SoftQp) {
         self.transport.destroy(num);
-        self.seats.retain(|seat| seat.num() != num);
+        self.numbers.retain(|number| number.num() != num);
     }
 
     #[inline]
@@ -130,9 +130,9 @@ impl<P: Port> Queues for SoftQueues<P> {
     }
 
     fn arm(&mut self) -> Result<Armed, CqError> {
-        let Some(nap) = self.transport.nap() else { return Ok(Armed::Ready) };
+        let Some(limit) = self.transport.sleep_limit() else { return Ok(Armed::Ready) };
         let most = self.port.arm(&self.transport);
-        Ok(most.map_or(Armed::Ready, |most| Armed::AtMost(nap.min(most))))
+        Ok(most.map_or(Armed::Ready, |most| Armed::AtMost(limit.min(most))))
     }
 
     fn disarm(&mut self, is_rung: bool) -> Result<(), CqError> {

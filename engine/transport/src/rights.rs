@@ -66,6 +66,17 @@ enum Holder {
     All,
 }
 
+/// What a peer's request accesses.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request {
+    /// The queue pair that it came for.
+    pub qp: u32,
+    pub rkey: u32,
+    pub addr: u64,
+    pub len: u32,
+    pub access: Access,
+}
+
 /// Memory of this side that a peer's request may access now: in a registered region, with its key
 /// and its rights checked.
 #[derive(Debug, Clone, Copy)]
@@ -184,9 +195,7 @@ impl Rights {
     pub(crate) fn grant(
         &self,
         keys: &KeyCache,
-        (qp, rkey): (u32, u32),
-        (addr, len): (u64, u32),
-        access: Access,
+        Request { qp, rkey, addr, len, access }: Request,
     ) -> Result<Granted, Refusal> {
         let granted = Granted { addr, len };
         if len == 0 {
@@ -412,7 +421,8 @@ mod tests {
 
         /// Whether a key lets a queue pair access this byte.
         fn opens(&self, rkey: u32, addr: u64) -> bool {
-            self.rights.grant(&self.keys, (QP, rkey), (addr, 1), READ).is_ok()
+            let request = Request { qp: QP, rkey, addr, len: 1, access: READ };
+            self.rights.grant(&self.keys, request).is_ok()
         }
     }
 

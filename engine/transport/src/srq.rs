@@ -57,7 +57,8 @@ impl Srq {
     /// Describes a buffer. `lend` makes each entry the device's.
     pub(crate) fn describe(
         &mut self,
-        (number, sgl): (u32, &[Sge]),
+        number: u32,
+        sgl: &[Sge],
         lend: impl Fn(Sge) -> Lent,
         keys: &KeyCache,
     ) {

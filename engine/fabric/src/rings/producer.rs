@@ -64,7 +64,7 @@ impl Producer {
 }
 
 // SAFETY: the consumer touches the memory of a slot only in `Consumer::fetch`, which does not begin
-// after the slot is withdrawn, and `settle` waits for a copy in progress.
+// after the slot is withdrawn, and `quiesce` waits for a copy in progress.
 unsafe impl Outgoing for Producer {
     type Vacant<'a> = Claimed<'a>;
 
@@ -120,13 +120,13 @@ unsafe impl Outgoing for Producer {
     }
 
     #[inline]
-    fn verdict(&self, position: u64) -> Option<Result<(), Refusal>> {
+    fn outcome(&self, position: u64) -> Option<Result<(), Refusal>> {
         self.ring.verdicts[(position & self.mask) as usize].read(position)
     }
 
     /// The consumer has put them there.
     #[inline]
-    fn land(&mut self, _position: u64, _keys: &KeyCache) -> Result<(), Refusal> {
+    fn place_read(&mut self, _position: u64, _keys: &KeyCache) -> Result<(), Refusal> {
         Ok(())
     }
 
@@ -141,7 +141,7 @@ unsafe impl Outgoing for Producer {
     }
 
     #[cold]
-    fn settle(&self) {
+    fn quiesce(&self) {
         barrier::heavy();
         while self.is_being_fetched() {
             yield_now();
@@ -168,7 +168,7 @@ impl Drop for Producer {
     fn drop(&mut self) {
         self.ring.closed.store(1, Ordering::Release);
         if self.freed != self.head {
-            self.settle();
+            self.quiesce();
         }
     }
 }
@@ -192,7 +192,7 @@ impl Vacant for Claimed<'_> {
     }
 
     #[inline]
-    fn aim(&mut self, addr: u64) {
+    fn set_target(&mut self, addr: u64) {
         let producer = &self.producer;
         let place = &producer.ring.remotes[(producer.head & producer.mask) as usize];
         place.store(addr, Ordering::Relaxed);

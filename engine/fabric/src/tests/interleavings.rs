@@ -10,7 +10,7 @@ use loom::thread;
 use rpcrdma_transport::body::{Acks, Refusal};
 use rpcrdma_transport::carrier::{Incoming, Outgoing, Vacant};
 use rpcrdma_transport::keys::KeyCache;
-use rpcrdma_transport::{barrier, doze};
+use rpcrdma_transport::{barrier, sleep};
 
 use crate::rings::{Consumer, Producer, ring};
 
@@ -149,7 +149,7 @@ fn withdrawn_memory_is_not_read_after_settling() {
             rx.fetch(FIRST, || theirs.0.with(|_| ()));
         });
         tx.withdraw(FIRST);
-        tx.settle();
+        tx.quiesce();
         memory.0.with_mut(|_| ());
         consumer.join().unwrap();
     });
@@ -169,7 +169,7 @@ fn withdrawn_memory_is_not_read_after_settling_while_other_memory_is() {
             rx.fetch(FIRST + 1, || ());
         });
         tx.withdraw(FIRST);
-        tx.settle();
+        tx.quiesce();
         memory.0.with_mut(|_| ());
         consumer.join().unwrap();
     });
@@ -229,7 +229,7 @@ fn the_memory_of_a_withdrawn_read_is_not_written_after_settling() {
             rx.finish(FIRST, copied.ok_or(Refusal::Gone));
         });
         tx.withdraw(FIRST);
-        tx.settle();
+        tx.quiesce();
         memory.0.with_mut(|_| ());
         consumer.join().unwrap();
         assert!(matches!(tx.verdict(FIRST), Some(Ok(()) | Err(Refusal::Gone))));
@@ -252,9 +252,9 @@ fn a_message_always_wakes_its_sleeping_receiver() {
                     };
                     let ready = || rx.front().is_some();
                     let words = || [asleep].into_iter();
-                    if doze::fall_asleep(words, barrier, ready).is_some() {
+                    if sleep::fall_asleep(words, barrier, ready).is_some() {
                         alarm.wait();
-                        doze::wake_up(words());
+                        sleep::wake_up(words());
                     }
                 }
                 assert_eq!(take(&mut rx).0, byte);
@@ -263,7 +263,7 @@ fn a_message_always_wakes_its_sleeping_receiver() {
         let (asleep, alarm) = &*bed;
         for byte in 0..2 {
             publish(&mut tx, byte, Acks::default());
-            doze::poke(asleep, barrier::compiler, || {
+            sleep::notify(asleep, barrier::compiler, || {
                 alarm.notify();
                 true
             });

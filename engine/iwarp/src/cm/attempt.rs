@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use rpcrdma_provider::{ConnectError, PrivateBytes, Rejection, SetupError};
-use rpcrdma_transport::endpoint::Seat;
+use rpcrdma_transport::endpoint::QpNumber;
 use rustix::io::Errno;
 
 use super::start::{self, Heard, Reader};
@@ -20,7 +20,7 @@ use crate::wire::start::Kind;
 pub(super) struct Attempt {
     to: SocketAddr,
     socket: Socket,
-    seat: Seat<Port>,
+    number: QpNumber<Port>,
     private: PrivateBytes,
     reply: Reader,
     is_said: bool,
@@ -38,7 +38,7 @@ pub(super) enum Step {
 impl Attempt {
     pub(super) fn new(
         to: SocketAddr,
-        seat: Seat<Port>,
+        number: QpNumber<Port>,
         private: PrivateBytes,
         stack: &Stack,
     ) -> Result<Attempt, SetupError> {
@@ -48,7 +48,7 @@ impl Attempt {
             hint: "check the limit of open files (ulimit -n), and whether the host has IPv6",
         })?;
         let reply = Reader::new(Kind::Reply);
-        Ok(Attempt { to, socket, seat, private, reply, is_said: false })
+        Ok(Attempt { to, socket, number, private, reply, is_said: false })
     }
 
     pub(super) fn socket(&self) -> &Socket {
@@ -105,7 +105,7 @@ impl Attempt {
             return Err(ConnectError::Rejected(Rejection::decode(&private)));
         }
         let terms = terms::agree(&shared.wishes(), &reply).map_err(|why| misfit(why.hint()))?;
-        Ok((shared.endpoint(self.seat, self.socket, terms), private))
+        Ok((shared.endpoint(self.number, self.socket, terms), private))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use rpcrdma_provider::{Address, PrivateBytes, SetupError};
-use rpcrdma_transport::endpoint::Seat;
+use rpcrdma_transport::endpoint::QpNumber;
 use rustix::io::Errno;
 
 use super::listener::Caller;
@@ -61,7 +61,7 @@ impl TcpRequest {
     /// Answers it, and makes this side's queue pair.
     pub(super) fn accept(
         mut self,
-        seat: Seat<Port>,
+        number: QpNumber<Port>,
         private: &PrivateBytes,
         shared: &Shared,
     ) -> Result<TcpEndpoint, SetupError> {
@@ -69,7 +69,7 @@ impl TcpRequest {
         match start::send(&socket, &self.reply, private) {
             // A peer that is gone is noticed as every peer that goes.
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {
-                Ok(shared.endpoint(seat, socket, self.terms))
+                Ok(shared.endpoint(number, socket, self.terms))
             }
             // The peer would wait for it.
             Err(error) => Err(SetupError::System {

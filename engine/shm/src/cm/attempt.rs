@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rpcrdma_provider::{ConnectError, PrivateBytes, Rejection, SetupError, ShmName};
-use rpcrdma_transport::endpoint::{Peer, Seat};
+use rpcrdma_transport::endpoint::{Peer, QpNumber};
 use rustix::io::Errno;
 
 use crate::endpoint::Agreed;
@@ -22,7 +22,7 @@ use crate::socket::{self, Heard, Socket};
 pub(super) struct Attempt {
     to: ShmName,
     socket: Socket,
-    seat: Seat<Port>,
+    number: QpNumber<Port>,
     hello: Greeting,
     layout: Arc<Layout>,
     /// The memory, until the hello has taken it to the peer.
@@ -41,7 +41,7 @@ pub(super) enum Step {
 impl Attempt {
     pub(super) fn new(
         to: ShmName,
-        seat: Seat<Port>,
+        number: QpNumber<Port>,
         (rnr_retry, private): (u8, PrivateBytes),
         shared: &Shared,
     ) -> Result<Attempt, SetupError> {
@@ -71,11 +71,11 @@ impl Attempt {
             dimensions,
             has_fences: fence::is_there(),
             maps_pools: shared.maps_pools(),
-            qp_num: seat.num(),
+            qp_num: number.num(),
             rnr_retry,
             private,
         };
-        Ok(Attempt { to, socket, seat, hello, layout, file: Some(file) })
+        Ok(Attempt { to, socket, number, hello, layout, file: Some(file) })
     }
 
     pub(super) fn socket(&self) -> &Socket {
@@ -129,7 +129,7 @@ impl Attempt {
         heard: Heard,
         shared: &Shared,
     ) -> Result<(ShmEndpoint, PrivateBytes), ConnectError> {
-        let Attempt { socket, seat, layout, hello, .. } = self;
+        let Attempt { socket, number, layout, hello, .. } = self;
         let answer = match heard {
             Heard::Greeting(answer, _) => answer,
             // A listener that goes away has not taken the request.
@@ -154,7 +154,7 @@ impl Attempt {
         let peer = Peer { num: answer.qp_num, rnr_retry: answer.rnr_retry };
         let agreed = Agreed { side: 0, socket, layout, terms, peer };
         let unwatched = |error| SetupError::unwatched(error).as_connect_error();
-        let endpoint = agreed.endpoint(seat, shared).map_err(unwatched)?;
+        let endpoint = agreed.endpoint(number, shared).map_err(unwatched)?;
         Ok((endpoint, answer.private))
     }
 }

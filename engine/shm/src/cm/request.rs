@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rpcrdma_provider::{Address, Credentials, PrivateBytes, SetupError};
-use rpcrdma_transport::endpoint::{Peer, Seat};
+use rpcrdma_transport::endpoint::{Peer, QpNumber};
 use rustix::io::Errno;
 
 use super::listener::Caller;
@@ -58,7 +58,7 @@ impl ShmRequest {
     /// Answers it, and makes this side's queue pair.
     pub(super) fn accept(
         mut self,
-        seat: Seat<Port>,
+        number: QpNumber<Port>,
         (rnr_retry, private): (u8, PrivateBytes),
         shared: &Shared,
     ) -> Result<ShmEndpoint, SetupError> {
@@ -72,8 +72,8 @@ impl ShmRequest {
         let has_fences = fence::is_there();
         let terms = Terms { have_fences: has_fences && self.hello.has_fences, maps_pools };
         let peer = Peer { num: self.hello.qp_num, rnr_retry: self.hello.rnr_retry };
-        let (num, agreed) = (seat.num(), Agreed { side: 1, socket, layout, terms, peer });
-        let endpoint = agreed.endpoint(seat, shared).map_err(SetupError::unwatched)?;
+        let (num, agreed) = (number.num(), Agreed { side: 1, socket, layout, terms, peer });
+        let endpoint = agreed.endpoint(number, shared).map_err(SetupError::unwatched)?;
         let accepted = Greeting {
             kind: Kind::Accepted,
             dimensions: self.hello.dimensions,

@@ -333,7 +333,7 @@ fn reads_without_a_look_at_their_answers_are_all_executed() {
     }
     scene.victim.poll_dry();
     for position in COUNT - u64::from(SLOTS)..COUNT {
-        let verdict = rogue.rogue.out.verdict(position);
+        let verdict = rogue.rogue.out.outcome(position);
         assert_eq!(verdict.turn.load(Ordering::Acquire), position + 1);
         let outcome = Refusal::outcome_of(verdict.outcome.load(Ordering::Relaxed));
         assert_eq!(outcome, Some(Ok(())), "{position}");

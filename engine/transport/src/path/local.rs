@@ -37,7 +37,7 @@ impl<C: Carrier> Path<C> {
         };
         self.care += 1;
         let Posted { wr_id, disposition, covers, .. } = posted;
-        backlog.append(&mut qp.locals, (wr_id, disposition, covers), |request| {
+        backlog.append(&mut qp.locals, wr_id, disposition, covers, |request| {
             (request.op, request.behind) = (op, behind);
         });
         true
@@ -49,7 +49,8 @@ impl<C: Carrier> Path<C> {
         &mut self,
         set: &mut QueueSet,
         mut out: Option<&mut WcBatch>,
-        (num, behind): (u32, u64),
+        num: u32,
+        behind: u64,
         disposition: Option<Disposition>,
     ) {
         while let Some(qp) = set.qps.find(num)

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   requester   READ ─────▶ SEND ─────▶
-//!   responder        take         take, deliver      carry out: check, copy ─▶ verdict
+//!   responder        take         take, deliver      carry out: check, copy ─▶ outcome
 //!                                                    not before the next poll, nor before the
 //!                                                    data could have travelled back
 //! ```
@@ -13,14 +13,14 @@
 
 use rpcrdma_provider::{WcBatch, WcOpcode};
 
-use super::{CHORE_READ, CHORE_SEND, Path, PendingRead};
+use super::{PENDING_READ, PENDING_SEND, Path, PendingRead};
 use crate::body::{Header, OP_READ, OP_SEND_INVALIDATE, OP_WRITE, Refusal};
 use crate::carrier::{Carrier, DmaError, Incoming, Outgoing};
 use crate::dma;
 use crate::keys::Reader;
 use crate::qp::State;
 use crate::queue_set::{Arrival, QueueSet};
-use crate::rights::Granted;
+use crate::rights::{Granted, Request};
 use rpcrdma_mempool::Access;
 
 impl<C: Carrier> Path<C> {
@@ -46,7 +46,7 @@ impl<C: Carrier> Path<C> {
                 return true;
             }
         };
-        self.return_front(set, out, now, (front.dst, arrival))
+        self.return_front(set, out, now, front.dst, arrival)
     }
 
     /// Takes a Read in its turn. A wrong key is reported at once, and one Read more than there are
@@ -66,24 +66,25 @@ impl<C: Carrier> Path<C> {
         }
         let due = now.saturating_add(set.settings.delay_ns);
         self.reads.push_back(PendingRead { position, is_new: true, due, from, header });
-        self.chores |= CHORE_READ;
+        self.pending |= PENDING_READ;
         self.rx.release();
     }
 
     /// Executes the peer's due Reads, then this side's waiting requests.
     #[inline(never)]
-    pub(crate) fn do_chores(
+    pub(crate) fn do_pending(
         &mut self,
-        (set, reader): (&mut QueueSet, &Reader),
+        set: &mut QueueSet,
+        reader: &Reader,
         out: &mut WcBatch,
         now: u64,
     ) {
-        if self.chores & CHORE_READ != 0 {
+        if self.pending & PENDING_READ != 0 {
             reader.begin(&mut set.keys);
             self.carry_out_reads(set, out, now);
             reader.end();
         }
-        if self.chores & CHORE_SEND != 0 {
+        if self.pending & PENDING_SEND != 0 {
             self.drain(set, Some(out), now);
         }
     }
@@ -110,7 +111,7 @@ impl<C: Carrier> Path<C> {
             .take_while(|read| read.is_new)
             .for_each(|read| read.is_new = false);
         if self.reads.is_empty() {
-            self.chores &= !CHORE_READ;
+            self.pending &= !PENDING_READ;
         }
         if self.reads.len() != before {
             self.announce();
@@ -136,7 +137,7 @@ impl<C: Carrier> Path<C> {
     /// Whether the slot at `position` is a Read of this side that the peer has not executed.
     pub(crate) fn is_read_under_way(&self, position: u64) -> bool {
         self.posted[(position & self.mask) as usize].opcode == WcOpcode::Read
-            && self.tx.verdict(position).is_none()
+            && self.tx.outcome(position).is_none()
     }
 }
 
@@ -184,7 +185,8 @@ impl QueueSet {
         let Header { dst, rkey, byte_len, .. } = *front;
         let qp = self.qps.peek(dst).filter(|qp| qp.state != State::Error);
         qp.ok_or(Refusal::Gone)?;
-        self.rights.grant(&self.keys, (dst, rkey), (addr, byte_len), access)
+        let request = Request { qp: dst, rkey, addr, len: byte_len, access };
+        self.rights.grant(&self.keys, request)
     }
 
     /// As [`QueueSet::arrive`], with a key that is dead when the Receive completes. A message whose

@@ -5,18 +5,18 @@ use std::num::NonZeroU64;
 
 use rpcrdma_provider::{SendOp, WcBatch, WcOpcode, WrId};
 
-use super::{CHORE_SEND, COLD, Path};
+use super::{COLD, PENDING_SEND, Path};
 use crate::body::{Acks, Body, Header, OP_DISCONNECT, Refusal};
 use crate::carrier::{Carrier, Incoming, Outgoing, Vacant};
 use crate::keys::KeyCache;
 use crate::qp::{Backlog, Disposition, QueuePair, State, opcode_of};
-use crate::queue_set::{Posted, QueueSet};
+use crate::queue_set::{Outbound, Posted, QueueSet};
 
 impl<C: Carrier> Path<C> {
     /// Whether a new request can be sent at once: none waits, and every poll will look for its ack.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
-        self.chores & (CHORE_SEND | COLD) == 0
+        self.pending & (PENDING_SEND | COLD) == 0
     }
 
     /// Sends plain requests one after the other; [`Path::end_burst`] if any was sent.
@@ -27,7 +27,7 @@ impl<C: Carrier> Path<C> {
         Burst { tx, posted, signaled, acks: rx.acks() }
     }
 
-    /// The slots of a burst have told the peer of all slots taken.
+    /// The slots of a burst have acknowledged all slots taken.
     #[inline(always)]
     pub(crate) fn end_burst(&mut self) {
         self.announced = self.rx.next();
@@ -37,25 +37,27 @@ impl<C: Carrier> Path<C> {
     /// there is no room, or others wait for it.
     pub(crate) fn push_op(
         &mut self,
-        (qp, keys): (&mut QueuePair, &KeyCache),
-        (posted, op, byte_len): (Posted, SendOp, u32),
+        qp: &mut QueuePair,
+        keys: &KeyCache,
+        request: Outbound,
         now: u64,
         fill: impl FnOnce(&mut Body),
     ) -> bool {
-        self.is_open() && self.publish_op((qp, keys), (posted, op, byte_len), now, fill)
+        self.is_open() && self.publish_op(qp, keys, request, now, fill)
     }
 
     /// As [`Path::push_op`], before all waiting requests.
     fn publish_op(
         &mut self,
-        (qp, keys): (&mut QueuePair, &KeyCache),
-        (posted, op, byte_len): (Posted, SendOp, u32),
+        qp: &mut QueuePair,
+        keys: &KeyCache,
+        Outbound { posted, op, byte_len }: Outbound,
         now: u64,
         fill: impl FnOnce(&mut Body),
     ) -> bool {
-        let is_published = self.publish((posted, byte_len), keys, now, |slot| {
+        let is_published = self.publish(posted, byte_len, keys, now, |slot| {
             if let SendOp::Write(remote) | SendOp::Read(remote) = op {
-                slot.aim(remote.addr);
+                slot.set_target(remote.addr);
             }
             fill(slot.body());
         });
@@ -74,13 +76,14 @@ impl<C: Carrier> Path<C> {
     #[inline(always)]
     fn publish(
         &mut self,
-        (posted, byte_len): (Posted, u32),
+        posted: Posted,
+        byte_len: u32,
         keys: &KeyCache,
         now: u64,
         fill: impl FnOnce(&mut <C::Tx as Outgoing>::Vacant<'_>),
     ) -> bool {
         let mut burst = self.burst();
-        let is_published = burst.send((posted, byte_len), keys, |slot| {
+        let is_published = burst.send(posted, byte_len, keys, |slot| {
             fill(slot);
             if now != 0 {
                 slot.stamp(now);
@@ -153,12 +156,12 @@ impl<C: Carrier> Path<C> {
             let mut is_lost = false;
             let refusal = if posted.opcode == WcOpcode::Read {
                 // Its slot returns only after the peer has executed it.
-                let Some(outcome) = self.tx.verdict(position) else { return };
+                let Some(outcome) = self.tx.outcome(position) else { return };
                 self.care -= 1;
                 self.read_has_ended(set, posted.qp_num);
                 is_lost = outcome.is_ok() && posted.qp_num != UNOWNED.qp_num && {
                     set.keys.refresh();
-                    self.tx.land(position, &set.keys).is_err()
+                    self.tx.place_read(position, &set.keys).is_err()
                 };
                 outcome.err()
             } else if self.tx.refused() == self.refusals {
@@ -179,8 +182,8 @@ impl<C: Carrier> Path<C> {
                     if posted.disposition != Disposition::Silent {
                         set.complete(&posted, out.as_deref_mut());
                     }
-                    let behind = (posted.qp_num, position + 1);
-                    self.complete_behind(set, out.as_deref_mut(), behind, None);
+                    let (num, behind) = (posted.qp_num, position + 1);
+                    self.complete_behind(set, out.as_deref_mut(), num, behind, None);
                 }
             }
         }
@@ -209,7 +212,7 @@ impl<C: Carrier> Path<C> {
         };
         set.complete(&Posted { disposition, covers: 0, ..posted }, out.as_deref_mut());
         self.fail(set, out, num);
-        set.tell(num);
+        set.report_disconnect(num);
     }
 
     /// The data of a Read have not reached their place on this side.
@@ -218,7 +221,7 @@ impl<C: Carrier> Path<C> {
         let peer = set.qps.find(posted.qp_num).map(|qp| qp.peer);
         self.was_refused(set, out, posted, Refusal::Unreadable);
         if let Some(peer) = peer {
-            self.say_goodbye(peer);
+            self.queue_disconnect(peer);
         }
     }
 
@@ -245,8 +248,8 @@ impl<C: Carrier> Path<C> {
                 self.tx.withdraw(position);
             }
         }
-        self.tx.settle();
-        self.complete_behind(set, out.as_deref_mut(), (num, self.tx.freed()), flushed);
+        self.tx.quiesce();
+        self.complete_behind(set, out.as_deref_mut(), num, self.tx.freed(), flushed);
         for position in positions {
             let posted = &mut self.posted[(position & self.mask) as usize];
             if is_ours(posted) {
@@ -255,7 +258,7 @@ impl<C: Carrier> Path<C> {
                 *posted = Posted { opcode: posted.opcode, ..UNOWNED };
                 set.complete(&lost, out.as_deref_mut());
                 let behind = position + 1;
-                self.complete_behind(set, out.as_deref_mut(), (num, behind), flushed);
+                self.complete_behind(set, out.as_deref_mut(), num, behind, flushed);
             }
         }
         while let Some(request) = set.backlog.front(&waiting) {
@@ -272,15 +275,15 @@ impl<C: Carrier> Path<C> {
         true
     }
 
-    /// Makes the peer's queue pair fail, too.
-    pub(crate) fn say_goodbye(&mut self, peer_num: u32) {
-        self.chores |= CHORE_SEND;
-        self.goodbyes.push_back(peer_num);
+    /// Sends a disconnect as soon as there is room: the peer's queue pair fails, too.
+    pub(crate) fn queue_disconnect(&mut self, peer_num: u32) {
+        self.pending |= PENDING_SEND;
+        self.disconnects.push_back(peer_num);
     }
 
     /// A queue pair's requests wait for room.
     pub(crate) fn enqueue(&mut self, num: u32) {
-        self.chores |= CHORE_SEND;
+        self.pending |= PENDING_SEND;
         self.waiting.push_back(num);
     }
 
@@ -289,18 +292,18 @@ impl<C: Carrier> Path<C> {
         self.waiting.retain(|waiting| *waiting != num);
     }
 
-    /// Sends what waits for room: goodbyes, then one request of each queue pair in turn.
+    /// Sends what waits for room: disconnects, then one request of each queue pair in turn.
     #[cold]
     pub(crate) fn drain(&mut self, set: &mut QueueSet, mut out: Option<&mut WcBatch>, now: u64) {
         let before = self.tx.head();
         set.keys.refresh();
-        while let Some(&peer_num) = self.goodbyes.front()
-            && self.publish((UNOWNED, 0), &set.keys, now, |slot| {
-                let goodbye = Header { dst: peer_num, op: OP_DISCONNECT, ..Header::empty() };
-                slot.body().header = goodbye;
+        while let Some(&peer_num) = self.disconnects.front()
+            && self.publish(UNOWNED, 0, &set.keys, now, |slot| {
+                let disconnect = Header { dst: peer_num, op: OP_DISCONNECT, ..Header::empty() };
+                slot.body().header = disconnect;
             })
         {
-            self.goodbyes.pop_front();
+            self.disconnects.pop_front();
         }
         // Queue pairs that wait for another event are skipped, each once.
         let mut passed = 0;
@@ -319,8 +322,8 @@ impl<C: Carrier> Path<C> {
                 }
             }
         }
-        if self.goodbyes.is_empty() && self.waiting.is_empty() {
-            self.chores &= !CHORE_SEND;
+        if self.disconnects.is_empty() && self.waiting.is_empty() {
+            self.pending &= !PENDING_SEND;
         }
         if self.tx.head() != before {
             self.carrier.wake_peer();
@@ -348,8 +351,8 @@ impl<C: Carrier> Path<C> {
             }
             let peer = qp.peer;
             self.fail(set, out, num);
-            set.tell(num);
-            self.say_goodbye(peer);
+            set.report_disconnect(num);
+            self.queue_disconnect(peer);
             return Turn::Done;
         }
         let reads_max = set.settings.reads_max.min(self.tx.reads_max());
@@ -364,14 +367,12 @@ impl<C: Carrier> Path<C> {
         if matches!(op, SendOp::Bind(_) | SendOp::Invalidate { .. }) {
             if !self.carry_out_here(set, out, posted, op) {
                 let Some(qp) = set.qps.find(num) else { return Turn::Done };
-                set.backlog.doom(&qp.backlog, Disposition::WindowBind);
+                set.backlog.mark_failed(&qp.backlog, Disposition::WindowBind);
                 return Turn::Again;
             }
         } else {
-            let byte_len = request.body.header.byte_len;
-            if !self
-                .publish_op((qp, keys), (posted, op, byte_len), now, |body| *body = request.body)
-            {
+            let outbound = Outbound { posted, op, byte_len: request.body.header.byte_len };
+            if !self.publish_op(qp, keys, outbound, now, |body| *body = request.body) {
                 return Turn::NoRoom;
             }
         }
@@ -387,7 +388,7 @@ pub(crate) struct Burst<'a, C: Carrier> {
     tx: &'a mut C::Tx,
     posted: &'a mut [Posted],
     signaled: &'a mut VecDeque<u64>,
-    /// What all their slots tell.
+    /// What all their slots acknowledge.
     acks: Acks,
 }
 
@@ -396,7 +397,8 @@ impl<C: Carrier> Burst<'_, C> {
     #[inline(always)]
     pub(crate) fn send(
         &mut self,
-        (posted, byte_len): (Posted, u32),
+        posted: Posted,
+        byte_len: u32,
         keys: &KeyCache,
         fill: impl FnOnce(&mut <C::Tx as Outgoing>::Vacant<'_>),
     ) -> bool {

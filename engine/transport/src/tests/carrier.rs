@@ -24,7 +24,7 @@ fn short_and_long_messages_are_staged_and_scattered() {
         b.recv(7, &to);
         let from = [a.sge(0, head as u32), a.sge(9000, tail as u32)];
         a.post(1, SendOp::Send, &from);
-        let [of_a, of_b] = settle(&mut pair);
+        let [of_a, of_b] = poll_until_idle(&mut pair);
         assert_eq!(brief(&of_a), [(1, WcStatus::Success)]);
         assert_eq!(brief(&of_b), [(7, WcStatus::Success)]);
         assert_eq!(of_b[0].byte_len as usize, len);
@@ -47,7 +47,7 @@ fn memory_is_written_and_read_under_keys_of_its_own_side() {
         let (out, back) = (a.sge(0, len as u32), a.sge(30_000, len as u32));
         a.post(1, SendOp::Write(write), &[out]);
         a.post(2, SendOp::Read(read), &[back]);
-        let [of_a, of_b] = settle(&mut pair);
+        let [of_a, of_b] = poll_until_idle(&mut pair);
         assert_eq!(brief(&of_a), [(1, WcStatus::Success), (2, WcStatus::Success)]);
         assert!(of_b.is_empty());
         assert!(pair[1].bytes(10_000, len) == pattern(len, 2));
@@ -65,7 +65,7 @@ fn requests_wait_for_the_credits_of_the_carrier_and_keep_their_order() {
         a.post(id, SendOp::Send, &[from]);
     }
     assert_eq!(a.transport.ends().unwrap().0.head(), SLOTS, "there is no room for more");
-    let [of_a, of_b] = settle(&mut pair);
+    let [of_a, of_b] = poll_until_idle(&mut pair);
     assert!(brief(&of_a) == (0..12).map(|id| (id, WcStatus::Success)).collect::<Vec<_>>());
     assert!(brief(&of_b) == (100..112).map(|id| (id, WcStatus::Success)).collect::<Vec<_>>());
 }
@@ -96,7 +96,7 @@ fn a_wrong_key_is_refused_and_ends_both_sides() {
     let rkey = b.transport.expose(&to, READ).unwrap();
     a.post(1, SendOp::Write(Remote { addr: to.addr, rkey }), &[from]);
     a.post(2, SendOp::Send, &[a.sge(0, 8)]);
-    let [of_a, of_b] = settle(&mut pair);
+    let [of_a, of_b] = poll_until_idle(&mut pair);
     assert_eq!(brief(&of_a), [(1, WcStatus::RemoteAccess), (2, WcStatus::Flushed)]);
     assert!(of_b.is_empty());
     for side in &mut pair {
@@ -115,7 +115,7 @@ fn a_withdrawn_message_takes_no_receive() {
     a.transport.disconnect(a.num);
     let to = b.sge(0, 3000);
     b.recv(9, &[to]);
-    let [of_a, of_b] = settle(&mut pair);
+    let [of_a, of_b] = poll_until_idle(&mut pair);
     assert_eq!(brief(&of_a), [(1, WcStatus::Flushed)]);
     assert!(of_b.is_empty());
     let qp_num = pair[1].num;
@@ -143,7 +143,7 @@ fn a_message_of_a_peer_that_has_left_waits_for_its_receive_whatever_came_before(
         let (from, to) = (a.sge(0, 8), b.sge(0, 8));
         (0..4).for_each(|id| b.recv(id, &[to]));
         (0..4).for_each(|id| a.post(id, SendOp::Send, &[from]));
-        assert_eq!(settle(&mut pair)[1].len(), 4);
+        assert_eq!(poll_until_idle(&mut pair)[1].len(), 4);
     }
     let [mut a, mut b] = pair;
     let from = a.sge(0, 8);
@@ -172,8 +172,8 @@ fn a_long_message_waits_for_room_for_its_bytes_and_short_ones_behind_it() {
     }
     assert_eq!(3000 + 5000, ROOM, "the first two take all of it");
     assert_eq!(a.transport.ends().unwrap().0.head(), 3, "there is a slot, and no room");
-    assert!(a.transport.nap().is_some(), "it depends on the peer");
-    let [of_a, of_b] = settle(&mut pair);
+    assert!(a.transport.sleep_limit().is_some(), "it depends on the peer");
+    let [of_a, of_b] = poll_until_idle(&mut pair);
     assert!(brief(&of_a) == (0..7).map(|id| (id, WcStatus::Success)).collect::<Vec<_>>());
     assert!(brief(&of_b) == (100..107).map(|id| (id, WcStatus::Success)).collect::<Vec<_>>());
     for (at, len) in lens.into_iter().enumerate() {
@@ -197,7 +197,7 @@ fn a_message_that_waits_for_room_is_not_passed_by_those_of_other_queue_pairs() {
     {
         a.post_to(num, 1, SendOp::Send, &[sge]);
     }
-    let [of_a, of_b] = settle(&mut [a, b]);
+    let [of_a, of_b] = poll_until_idle(&mut [a, b]);
     assert_eq!(of_a.len(), 5);
     let got: Vec<u32> = of_b.iter().map(|wc| wc.byte_len).collect();
     assert_eq!(got, [3000, 8000, 3000, 3000, 3000]);
@@ -213,20 +213,20 @@ fn the_data_of_a_read_land_with_its_completion() {
     a.post(1, SendOp::Read(Remote { addr: from.addr, rkey }), &[to]);
     (0..40).for_each(|_| assert!(b.poll().is_empty()));
     assert_eq!(a.bytes(0, 3000), [0; 3000], "they wait on the way");
-    let [of_a, _] = settle(&mut pair);
+    let [of_a, _] = poll_until_idle(&mut pair);
     assert_eq!(brief(&of_a), [(1, WcStatus::Success)]);
     assert!(*pair[0].bytes(0, 3000) == pattern(3000, 6));
 }
 
 #[test]
-fn a_read_whose_own_memory_is_gone_fails_and_its_peer_is_told() {
+fn a_read_whose_own_memory_is_gone_fails_and_its_peer_is_disconnected() {
     let mut pair = pair();
     let [a, b] = &mut pair;
     let (from, to) = (b.sge(0, 3000), a.sge(0, 3000));
     let rkey = b.transport.expose(&from, READ).unwrap();
     a.post(1, SendOp::Read(Remote { addr: from.addr, rkey }), &[to]);
     a.table.deregister(a.keys).unwrap();
-    let [of_a, _] = settle(&mut pair);
+    let [of_a, _] = poll_until_idle(&mut pair);
     assert_eq!(brief(&of_a), [(1, WcStatus::LocalProtection)]);
     assert_eq!(pair[0].bytes(0, 3000), [0; 3000]);
     for side in &mut pair {

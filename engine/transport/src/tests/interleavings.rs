@@ -9,7 +9,7 @@ use loom::thread;
 use rpcrdma_mempool::{Access, Keys, Registrar};
 
 use crate::keys::{KeyCache, KeyTable};
-use crate::{barrier, doze};
+use crate::{barrier, sleep};
 
 /// Memory that a key names: loom sees it when two threads touch it at once.
 struct Memory(loom::cell::UnsafeCell<u8>);
@@ -89,7 +89,7 @@ fn all_messages_are_taken<const SENDERS: usize>(messages: u32) {
                 thread::spawn(move || {
                     for message in 1..=messages {
                         lines[at].published.store(message, Ordering::Release);
-                        doze::poke(&lines[at].asleep, barrier::compiler, || {
+                        sleep::notify(&lines[at].asleep, barrier::compiler, || {
                             bell.ring();
                             true
                         });
@@ -108,9 +108,9 @@ fn all_messages_are_taken<const SENDERS: usize>(messages: u32) {
                 };
                 let words = || lines.iter().map(|line| &line.asleep);
                 let is_ready = || came() > taken;
-                if doze::fall_asleep(words, barrier, is_ready).is_some() {
+                if sleep::fall_asleep(words, barrier, is_ready).is_some() {
                     bell.wait();
-                    doze::wake_up(words());
+                    sleep::wake_up(words());
                 }
                 bell.drain();
             }

@@ -147,7 +147,7 @@ fn a_path_with_a_request_in_flight_is_visited_by_every_poll() {
     (0..COOLING).for_each(|_| assert!(it.poll().is_empty()));
     assert!(!(0..2).all(|_| it.visits().contains(&700)), "it is cold again");
     it.side.transport.disconnect(FIRST + 700);
-    assert!((0..3 * LAP).all(|_| it.visits().contains(&700)), "a goodbye is on its way");
+    assert!((0..3 * LAP).all(|_| it.visits().contains(&700)), "a disconnect is on its way");
 }
 
 #[test]
@@ -195,8 +195,8 @@ fn dead_paths_are_not_visited() {
     it.send(400);
     (0..2 * LAP).for_each(|_| drop(it.poll()));
     let events = it.side.events();
-    let is_told = |path| events.contains(&QueueEvent::Disconnected { qp_num: FIRST + path });
-    assert!(events.len() == 2 && is_told(3) && is_told(400));
+    let is_reported = |path| events.contains(&QueueEvent::Disconnected { qp_num: FIRST + path });
+    assert!(events.len() == 2 && is_reported(3) && is_reported(400));
     let visits: BTreeSet<usize> = (0..LAP).flat_map(|_| it.visits()).collect();
     assert_eq!(visits.len(), 998);
     assert!(!visits.contains(&3) && !visits.contains(&400));

@@ -9,7 +9,7 @@ mod carrier;
 #[path = "../../../../tests/src/denied.rs"]
 pub(crate) mod denied;
 #[cfg(not(loom))]
-mod lies;
+mod hostile;
 #[cfg(not(loom))]
 mod many;
 #[cfg(not(loom))]

@@ -42,7 +42,7 @@ fn outcome(request: Request, key: impl FnOnce(&mut Side, u32) -> u32) -> WcStatu
     a.bytes(0, MEMORY).fill(9);
     let own = a.sge(0, len);
     a.post(1, op(remote), &[own]);
-    let [of_a, of_b] = settle(&mut pair);
+    let [of_a, of_b] = poll_until_idle(&mut pair);
     let [a, b] = &mut pair;
     assert_eq!((of_a.len(), of_b.len()), (1, 0));
     let (status, nums) = (of_a[0].status, [a.num, b.num]);
@@ -112,7 +112,7 @@ fn a_message_longer_than_its_receive_fails_on_both_sides_and_one_as_long_does_no
         b.recv(7, &to);
         let from = a.sge(0, len);
         a.post(1, SendOp::Send, &[from]);
-        let [of_a, of_b] = settle(&mut pair);
+        let [of_a, of_b] = poll_until_idle(&mut pair);
         let fits = len <= room;
         let expected = if fits { WcStatus::Success } else { WcStatus::LocalLength };
         assert_eq!(brief(&of_b), [(7, expected)], "{len} in {room}");
@@ -143,7 +143,7 @@ fn memory_that_is_not_registered_is_not_sent() {
         let lkey = if is_foreign { b.keys.lkey } else { whole.lkey };
         let from = Sge { addr: whole.addr.wrapping_add(skip), lkey, ..whole };
         a.post(1, SendOp::Send, &[from]);
-        let [of_a, of_b] = settle(&mut pair);
+        let [of_a, of_b] = poll_until_idle(&mut pair);
         assert_eq!(brief(&of_a), [(1, status)], "{skip}, foreign {is_foreign}");
         assert_eq!(of_b.len(), usize::from(status == WcStatus::Success), "{skip}");
     }
@@ -160,7 +160,7 @@ fn a_request_is_done_when_it_was_taken_and_not_before() {
     (0..100).for_each(|_| assert!(a.poll().is_empty(), "nothing is taken"));
     for id in 0..3 {
         pair[1].recv(100 + id, &[to]);
-        let [of_a, of_b] = settle(&mut pair);
+        let [of_a, of_b] = poll_until_idle(&mut pair);
         assert_eq!(brief(&of_b), [(100 + id, WcStatus::Success)]);
         assert_eq!(brief(&of_a), [(id, WcStatus::Success)]);
     }
@@ -182,10 +182,10 @@ fn a_queue_takes_as_many_requests_as_it_is_deep_and_more_when_some_are_done() {
         let to = b.sge(0, 8);
         b.recv(100 + id, &[to]);
     }
-    let [of_a, _] = settle(&mut pair);
+    let [of_a, _] = poll_until_idle(&mut pair);
     assert!(brief(&of_a) == (0..depth).map(|id| (id, WcStatus::Success)).collect::<Vec<_>>());
     pair[0].post(depth, SendOp::Send, &from);
-    let [of_a, of_b] = settle(&mut pair);
+    let [of_a, of_b] = poll_until_idle(&mut pair);
     assert_eq!(brief(&of_a), [(depth, WcStatus::Success)]);
     assert_eq!(brief(&of_b), [(100 + depth, WcStatus::Success)]);
 }
@@ -201,12 +201,12 @@ fn what_is_posted_behind_the_end_of_a_connection_is_flushed_in_order() {
     }
     b.transport.disconnect(b.num);
     a.post(3, SendOp::Send, &[from]);
-    let [of_a, of_b] = settle(&mut pair);
+    let [of_a, of_b] = poll_until_idle(&mut pair);
     assert!(of_b.is_empty(), "its Receive is for other connections");
     let flushed = |id| (id, WcStatus::Flushed);
     assert_eq!(brief(&of_a), [0, 1, 2, 3].map(flushed));
     pair[0].post(4, SendOp::Send, &[from]);
-    let [of_a, _] = settle(&mut pair);
+    let [of_a, _] = poll_until_idle(&mut pair);
     assert_eq!(brief(&of_a), [flushed(4)]);
     let gone = pair[0].num;
     pair[0].transport.destroy(gone);

@@ -55,7 +55,7 @@ pub(super) struct Slot {
     pub len: usize,
     pub target: u64,
     pub is_withdrawn: Cell<bool>,
-    pub verdict: Cell<Option<Result<(), Refusal>>>,
+    pub outcome: Cell<Option<Result<(), Refusal>>>,
     /// The bytes that a Read has asked for, until the requester has fetched them.
     pub answer: RefCell<Vec<u8>>,
 }
@@ -116,9 +116,9 @@ impl Way {
 
 impl Slot {
     pub(super) fn new(body: Body, staged: Vec<u8>) -> Slot {
-        let (target, is_withdrawn, verdict, answer) = Default::default();
+        let (target, is_withdrawn, outcome, answer) = Default::default();
         let len = staged.len();
-        Slot { body, other: None, staged, len, target, is_withdrawn, verdict, answer }
+        Slot { body, other: None, staged, len, target, is_withdrawn, outcome, answer }
     }
 }
 
@@ -140,8 +140,8 @@ fn places(body: &Body, keys: &KeyCache) -> Option<Vec<(usize, usize)>> {
     body.pieces().map(|it| Some((at(it.key, it.offset, it.len)?, it.len as usize))).collect()
 }
 
-// SAFETY: memory of a request is read when it is published, and written when its data land, which
-// the transport asks for before the slot is freed and not after it was withdrawn.
+// SAFETY: memory of a request is read when it is published, and written when its data are placed,
+// which the transport asks for before the slot is freed and not after it was withdrawn.
 unsafe impl Outgoing for Sending {
     type Vacant<'a> = Claimed<'a>;
 
@@ -180,11 +180,11 @@ unsafe impl Outgoing for Sending {
         self.way.refused.get()
     }
 
-    fn verdict(&self, position: u64) -> Option<Result<(), Refusal>> {
-        self.slot(position).verdict.get()
+    fn outcome(&self, position: u64) -> Option<Result<(), Refusal>> {
+        self.slot(position).outcome.get()
     }
 
-    fn land(&mut self, position: u64, keys: &KeyCache) -> Result<(), Refusal> {
+    fn place_read(&mut self, position: u64, keys: &KeyCache) -> Result<(), Refusal> {
         let slot = self.slot(position);
         let answer = slot.answer.take();
         let mut left = answer.as_slice();
@@ -206,7 +206,7 @@ unsafe impl Outgoing for Sending {
         self.slot(position).is_withdrawn.set(true);
     }
 
-    fn settle(&self) {}
+    fn quiesce(&self) {}
 
     fn is_abandoned(&self) -> bool {
         self.way.is_abandoned.get()
@@ -231,7 +231,7 @@ impl Vacant for Claimed<'_> {
 
     fn stamp(&mut self, _: u64) {}
 
-    fn aim(&mut self, addr: u64) {
+    fn set_target(&mut self, addr: u64) {
         self.target = addr;
     }
 
@@ -322,7 +322,7 @@ unsafe impl Incoming for Receiving {
     }
 
     fn finish(&mut self, position: u64, outcome: Result<(), Refusal>) {
-        self.way.slot(position).verdict.set(Some(outcome));
+        self.way.slot(position).outcome.set(Some(outcome));
     }
 
     fn release(&mut self) {
@@ -458,7 +458,7 @@ pub(super) fn pair() -> [Side; 2] {
 }
 
 /// Polls both until nothing more comes: what A and what B have completed.
-pub(super) fn settle([a, b]: &mut [Side; 2]) -> [Vec<WorkCompletion>; 2] {
+pub(super) fn poll_until_idle([a, b]: &mut [Side; 2]) -> [Vec<WorkCompletion>; 2] {
     let mut all = [Vec::new(), Vec::new()];
     for _ in 0..100 {
         all[1].extend(b.poll());
@@ -474,7 +474,7 @@ fn map(bytes: usize) -> Region {
     Region::map(&spec).unwrap()
 }
 
-/// What a completion is judged by.
+/// What tests compare of a completion.
 pub(super) fn brief(completions: &[WorkCompletion]) -> Vec<(u64, WcStatus)> {
     completions.iter().map(|wc| (wc.wr_id.0, wc.status)).collect()
 }

@@ -1,71 +1,71 @@
 //! What a poll of a path will find, and when: how long its thread may sleep.
 
-use super::{CHORE_SEND, Path};
+use super::{PENDING_SEND, Path};
 use crate::carrier::{Carrier, Incoming, Outgoing};
-use crate::outlook::Outlook;
 use crate::queue_set::QueueSet;
+use crate::readiness::Readiness;
 
 impl<C: Carrier> Path<C> {
     /// Whether a poll would find work, and if not, when it might: time in ns.
-    pub(crate) fn outlook(&self, set: &QueueSet) -> Outlook {
+    pub(crate) fn readiness(&self, set: &QueueSet) -> Readiness {
         if self.is_dead {
-            return Outlook::Nothing;
+            return Readiness::Nothing;
         }
-        let chores = self.outlook_of_reads(set).sooner(self.outlook_of_requests());
-        chores.sooner(self.outlook_of_slots(set))
+        let requests = self.readiness_of_reads(set).sooner(self.readiness_of_requests());
+        requests.sooner(self.readiness_of_slots(set))
     }
 
-    fn outlook_of_slots(&self, set: &QueueSet) -> Outlook {
+    fn readiness_of_slots(&self, set: &QueueSet) -> Readiness {
         if self.rx.front().is_some() {
             let due = self.rx.published_at().saturating_add(set.settings.delay_ns);
             let is_blocked = set.srq.front().is_none()
                 && self.blocked.is_some_and(|(position, _)| position == self.rx.next());
             if set.settings.delay_ns != 0 && set.settings.clock.now_ns() < due {
-                return Outlook::At(due);
+                return Readiness::At(due);
             }
             if !is_blocked {
-                return Outlook::Now;
+                return Readiness::Now;
             }
             // Only the program or the peer's retry limit can end it.
-            return Outlook::Soon;
+            return Readiness::Soon;
         }
-        // A peer that says only one of both is there, and what it says next wakes this side.
+        // A peer that has closed only one of both is there, and what it does next wakes this side.
         if self.rx.is_closed() && self.tx.is_abandoned() {
-            return Outlook::Now;
+            return Readiness::Now;
         }
         let acked = self.newer(self.tx.acks());
         if acked.taken() == self.tx.freed() || self.is_read_under_way(self.tx.freed()) {
-            return Outlook::Nothing;
+            return Readiness::Nothing;
         }
         if set.settings.delay_ns == 0 {
-            return Outlook::Now;
+            return Readiness::Now;
         }
         let due = self.tx.taken_at(self.tx.freed()).saturating_add(set.settings.delay_ns);
-        if set.settings.clock.now_ns() < due { Outlook::At(due) } else { Outlook::Now }
+        if set.settings.clock.now_ns() < due { Readiness::At(due) } else { Readiness::Now }
     }
 
     /// When this side's waiting requests can proceed, as far as it does not depend on the peer.
-    pub(crate) fn outlook_of_requests(&self) -> Outlook {
-        if self.chores & CHORE_SEND == 0 || !self.tx.has_room() {
-            Outlook::Nothing
+    pub(crate) fn readiness_of_requests(&self) -> Readiness {
+        if self.pending & PENDING_SEND == 0 || !self.tx.has_room() {
+            Readiness::Nothing
         } else if self.tx.freed() == self.tx.head() {
-            Outlook::Now
+            Readiness::Now
         } else {
             // A request that fails here waits for those before it.
-            Outlook::Soon
+            Readiness::Soon
         }
     }
 
     /// When the peer's next Read is due.
-    pub(crate) fn outlook_of_reads(&self, set: &QueueSet) -> Outlook {
+    pub(crate) fn readiness_of_reads(&self, set: &QueueSet) -> Readiness {
         match self.reads.front() {
-            None => Outlook::Nothing,
+            None => Readiness::Nothing,
             // Room for its answer wakes this side.
-            Some(_) if !self.rx.can_answer() => Outlook::Nothing,
+            Some(_) if !self.rx.can_answer() => Readiness::Nothing,
             Some(read) if set.settings.delay_ns != 0 && set.settings.clock.now_ns() < read.due => {
-                Outlook::At(read.due)
+                Readiness::At(read.due)
             }
-            Some(_) => Outlook::Now,
+            Some(_) => Readiness::Now,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A peer that lies: nothing is acknowledged, delivered, kept or written that was not sent, and its
+//! Hostile peers: nothing is acknowledged, delivered, kept or written that was not sent, and its
 //! queue pair fails.
 
 use std::rc::Rc;
@@ -16,11 +16,11 @@ use crate::conn::{Conn, Progress};
 /// Queues with a connection, and the other end of it in the hands of the test.
 struct Victim {
     side: Side,
-    /// From the queues to the liar.
+    /// From the queues to the hostile peer.
     there: Rc<Way>,
-    /// From the liar.
+    /// From the hostile peer.
     back: Rc<Way>,
-    /// Slots that the liar has published.
+    /// Slots that the hostile peer has published.
     published: u64,
 }
 
@@ -46,8 +46,8 @@ impl Victim {
         self.side.events() == [QueueEvent::Disconnected { qp_num: NUM }]
     }
 
-    fn verdict(&self, position: u64) -> Option<Result<(), Refusal>> {
-        self.back.slot(position).verdict.get()
+    fn outcome(&self, position: u64) -> Option<Result<(), Refusal>> {
+        self.back.slot(position).outcome.get()
     }
 
     /// The slot of a Read of 8 bytes.
@@ -103,7 +103,7 @@ fn acks_of_what_was_not_published_are_ignored() {
         it.side.recv(100, &[to]);
         assert_eq!(brief(&it.poll()), [(100, WcStatus::Success)], "{acks} in a slot");
         assert!(!it.side.transport.has_work(), "{acks} keeps the thread awake");
-        assert!(it.side.transport.nap().is_some());
+        assert!(it.side.transport.sleep_limit().is_some());
     }
     it.there.acked.set(1);
     assert_eq!(brief(&it.poll()), [(0, WcStatus::Success)]);
@@ -137,11 +137,11 @@ fn a_length_without_bytes_is_refused() {
         let mut it = Victim::new();
         let to = it.side.sge(0, 8192);
         it.side.recv(7, &[to]);
-        let lie = match op {
+        let slot = match op {
             OP_SEND => slot(Header { byte_len, ..SEND }, 0),
             _ => it.write(byte_len, 0, 0),
         };
-        it.publish(lie);
+        it.publish(slot);
         let got = it.poll();
         if byte_len as usize <= INLINE_LEN {
             let at = if op == OP_SEND { 0 } else { TARGET };
@@ -150,7 +150,7 @@ fn a_length_without_bytes_is_refused() {
             assert_eq!(it.side.events(), []);
             continue;
         }
-        assert_eq!((got, it.verdict(0)), (vec![], Some(Err(Refusal::Unreadable))));
+        assert_eq!((got, it.outcome(0)), (vec![], Some(Err(Refusal::Unreadable))));
         assert!(it.is_untouched() && it.is_disconnected());
     }
 }
@@ -162,7 +162,7 @@ fn an_invalidating_message_without_its_bytes_invalidates_nothing_and_is_refused(
     it.side.recv(7, &[to]);
     it.publish(slot(Header { op: OP_SEND_INVALIDATE, byte_len: 5000, rkey: 9, ..SEND }, 0));
     assert!(it.poll().is_empty());
-    assert_eq!(it.verdict(0), Some(Err(Refusal::Access)));
+    assert_eq!(it.outcome(0), Some(Err(Refusal::Access)));
     assert!(it.is_untouched() && it.is_disconnected());
 }
 
@@ -173,11 +173,11 @@ fn bytes_that_are_fewer_or_more_than_the_length_are_refused() {
             let mut it = Victim::new();
             let to = it.side.sge(0, 400);
             it.side.recv(7, &[to]);
-            let lie = match op {
+            let slot = match op {
                 OP_SEND => slot(Header { byte_len: 300, pieces: 1, ..SEND }, staged),
                 _ => it.write(300, 1, staged),
             };
-            it.publish(lie);
+            it.publish(slot);
             let got = it.poll();
             // A Receive may be written whole, by whatever message.
             let (at, room) = if op == OP_SEND { (0, 400) } else { (TARGET, 300) };
@@ -186,7 +186,7 @@ fn bytes_that_are_fewer_or_more_than_the_length_are_refused() {
                 assert_eq!(it.side.bytes(at, 300), [BYTE; 300]);
             } else {
                 assert_eq!(got, [], "{staged} of 300");
-                assert_eq!(it.verdict(0), Some(Err(Refusal::Unreadable)));
+                assert_eq!(it.outcome(0), Some(Err(Refusal::Unreadable)));
                 assert!(it.is_disconnected());
             }
             assert!(*it.side.bytes(at + room, 5000) == [0; 5000], "beyond the end");
@@ -225,7 +225,7 @@ fn one_read_more_than_there_are_slots_is_refused_after_those_before_it() {
                 position if position > SLOTS => Err(Refusal::Gone),
                 _ => Ok(()),
             };
-            assert_eq!(it.verdict(position), Some(outcome), "{position} of {count}");
+            assert_eq!(it.outcome(position), Some(outcome), "{position} of {count}");
         }
         assert_eq!(it.is_disconnected(), count > SLOTS);
     }
@@ -241,7 +241,7 @@ fn the_data_of_a_read_that_was_withdrawn_do_not_land() {
             it.side.transport.disconnect(NUM);
         }
         it.there.slot(0).answer.replace(vec![BYTE; 8]);
-        it.there.slot(0).verdict.set(Some(Ok(())));
+        it.there.slot(0).outcome.set(Some(Ok(())));
         it.there.acked.set(1);
         let status = if is_withdrawn { WcStatus::Flushed } else { WcStatus::Success };
         assert_eq!(brief(&it.poll()), [(1, status)]);
@@ -251,7 +251,7 @@ fn the_data_of_a_read_that_was_withdrawn_do_not_land() {
 }
 
 #[test]
-fn a_header_that_changes_between_two_looks_is_judged_as_it_is_used() {
+fn a_header_that_changes_between_two_looks_is_checked_as_it_is_used() {
     for (one, other) in (0..KINDS).flat_map(|one| (0..KINDS).map(move |other| (one, other))) {
         for first in 0..2 {
             let mut it = Victim::new();
@@ -281,7 +281,7 @@ fn a_header_that_changes_between_two_looks_is_judged_as_it_is_used() {
 /// The headers that [`changing`] makes.
 const KINDS: u32 = 8;
 
-/// A slot with a header of this kind, of which some lie, and all go to [`TARGET`].
+/// A slot with a header of this kind, of which some state what is not so, and all go to [`TARGET`].
 fn changing(it: &mut Victim, kind: u32) -> Slot {
     match kind {
         0 => slot(Header { byte_len: 8, ..SEND }, 0),

@@ -19,11 +19,11 @@ use std::time::Duration;
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// The sender's half, called after publishing: rings if the owner of the word sleeps or is about
+/// The sender's half, called after publishing: rings if the owner of the word sleeps, or is about
 /// to. If `ring` returns that it has not, the next call rings. `order` keeps the load behind the
 /// publishing. Costs one load if the owner is awake.
 #[inline]
-pub fn poke(asleep: &AtomicU32, order: impl FnOnce(), ring: impl FnOnce() -> bool) {
+pub fn notify(asleep: &AtomicU32, order: impl FnOnce(), ring: impl FnOnce() -> bool) {
     order();
     if asleep.load(Ordering::Relaxed) != 0 {
         wake(asleep, ring);
@@ -40,15 +40,15 @@ fn wake(asleep: &AtomicU32, ring: impl FnOnce() -> bool) {
 }
 
 /// The sleeper's half: announces the sleep, unless `is_ready` finds something in the second look.
-/// Returns how long it may last. `barrier` says whether it has reached all senders: if not, a ring
-/// may be missed, and the sleep is short.
+/// Returns how long it may last. `barrier` returns whether it has reached all senders: if not, a
+/// ring may be missed, and the sleep is short.
 pub fn fall_asleep<'a, Words: Iterator<Item = &'a AtomicU32>>(
     words: impl Fn() -> Words,
     barrier: impl FnOnce() -> bool,
     is_ready: impl FnOnce() -> bool,
 ) -> Option<Duration> {
     words().for_each(|asleep| asleep.store(1, Ordering::Relaxed));
-    let most = if barrier() { Duration::MAX } else { NAP };
+    let most = if barrier() { Duration::MAX } else { UNCERTAIN_SLEEP };
     if is_ready() {
         wake_up(words());
         return None;
@@ -62,7 +62,7 @@ pub fn wake_up<'a>(words: impl Iterator<Item = &'a AtomicU32>) {
 }
 
 /// The longest sleep when a ring may be missed.
-const NAP: Duration = Duration::from_micros(200);
+const UNCERTAIN_SLEEP: Duration = Duration::from_micros(200);
 
 #[cfg(test)]
 #[cfg(not(loom))]
@@ -71,24 +71,24 @@ mod tests {
 
     use super::*;
 
-    /// What a poke does to this word: whether it rings, and what the word is then.
-    fn poked(before: u32, is_rung: bool) -> (bool, u32) {
+    /// What a notification does to this word: whether it rings, and what the word is then.
+    fn notified(before: u32, is_rung: bool) -> (bool, u32) {
         let (word, is_ordered, rings) = (AtomicU32::new(before), Cell::new(false), Cell::new(0));
         let ring = || {
             assert!(is_ordered.get(), "the word is read after the order");
             rings.set(rings.get() + 1);
             is_rung
         };
-        poke(&word, || is_ordered.set(true), ring);
+        notify(&word, || is_ordered.set(true), ring);
         assert!(is_ordered.get() && rings.get() <= 1);
         (rings.get() == 1, word.load(Ordering::Relaxed))
     }
 
     #[test]
     fn a_sleeper_is_rung_once_and_one_that_was_not_is_rung_again() {
-        assert_eq!(poked(0, true), (false, 0));
-        assert_eq!(poked(1, true), (true, 0));
-        assert_eq!(poked(1, false), (true, 1));
+        assert_eq!(notified(0, true), (false, 0));
+        assert_eq!(notified(1, true), (true, 0));
+        assert_eq!(notified(1, false), (true, 1));
     }
 
     #[test]
