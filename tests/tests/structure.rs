@@ -131,7 +131,7 @@ fn what_serves_does_not_print_with_a_panic() {
 
 /// What a turn of a shard reaches, from the completion to the wire.
 const DATA_PATH: &[&str] = &[
-    "engine/fabric/src/doze.rs",
+    "engine/fabric/src/sleeper.rs",
     "engine/fabric/src/rings/consumer.rs",
     "engine/fabric/src/rings/memory.rs",
     "engine/fabric/src/rings/producer.rs",

@@ -196,7 +196,7 @@ impl Drop for FabricCm {
             listeners.remove(address);
         }
         drop(listeners);
-        // Rejects pending requests; endpoints in flight tell their peers.
+        // Rejects pending requests, and disconnects endpoints in flight.
         drop(self.inbox.close());
     }
 }
@@ -230,7 +230,7 @@ impl Listeners {
 
 impl Inbox {
     /// Passes an event to the connection manager. If it is gone or has too many requests, the event
-    /// is dropped, which tells its sender.
+    /// is dropped: a request is rejected, an endpoint disconnected.
     fn push(&self, event: CmEvent<FabricCm>) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let is_request = matches!(event, CmEvent::Request { .. });

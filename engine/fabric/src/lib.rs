@@ -24,7 +24,7 @@
 //! behind them. Binds and invalidations take no time and complete in order.
 //!
 //! Windows. A key belongs to one queue pair and is unknown to any other. Once the queue pair is in
-//! the error state at this side, even if its program does not know it yet, requests with the key
+//! the error state at this side, even if its program has no event of it yet, requests with the key
 //! are not executed: the memory is not touched any more. The window cannot be bound again before
 //! `destroy`, which unbinds it. A registration by `expose` belongs to these queues: all their queue
 //! pairs can use its key. Unlike with a device, queue pairs of other queues cannot.
@@ -55,15 +55,15 @@
 //! - `queues`
 //! - `rings`
 //! - `port`
-//! - `doze`, `options`
+//! - `options`, `sleeper`
 
 mod cm;
-mod doze;
 mod fabric;
 mod options;
 mod port;
 mod queues;
 mod rings;
+mod sleeper;
 #[cfg(test)]
 mod tests;
 

@@ -3,21 +3,21 @@
 use rpcrdma_provider::SetupError;
 use rpcrdma_transport::numbers::Numbers;
 
-use crate::doze::Doze;
+use crate::sleeper::Sleeper;
 
 /// The shared side of a set of queues.
 pub struct Port {
     /// Unique in the fabric.
     pub(crate) id: u64,
     /// Where its thread sleeps.
-    pub(crate) doze: Doze,
+    pub(crate) sleeper: Sleeper,
     /// The numbers of its queue pairs.
     pub(crate) numbers: Numbers,
 }
 
 impl Port {
     pub(crate) fn new(id: u64, qp_max: u32) -> Result<Port, SetupError> {
-        Ok(Port { id, doze: Doze::new()?, numbers: Numbers::new(qp_max) })
+        Ok(Port { id, sleeper: Sleeper::new()?, numbers: Numbers::new(qp_max) })
     }
 }
 

@@ -38,14 +38,14 @@ impl rpcrdma_transport::port::Port for Port {
     }
 
     fn bells(&self) -> Bells<'_> {
-        [Some(self.doze.bell()), None]
+        [Some(self.sleeper.bell()), None]
     }
 
     fn arm(&self, transport: &Transport<Rings>) -> Option<Duration> {
-        self.doze.arm(|| transport.has_work())
+        self.sleeper.arm(|| transport.has_work())
     }
 
     fn disarm(&self, _transport: &Transport<Rings>, is_rung: bool) {
-        self.doze.disarm(is_rung);
+        self.sleeper.disarm(is_rung);
     }
 }

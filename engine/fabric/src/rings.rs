@@ -58,7 +58,7 @@ impl Carrier for Rings {
 
     #[inline]
     fn wake_peer(&self) {
-        self.peer.doze.poke();
+        self.peer.sleeper.wake();
     }
 }
 

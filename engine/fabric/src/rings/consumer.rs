@@ -52,7 +52,7 @@ impl Consumer {
         // Release: a thread that waits for the end of one copy may see the beginning of the next
         // instead.
         self.ring.fetching.store(position + 1, Ordering::Release);
-        // A producer that withdraws and then settles is either seen here, or sees `fetching`.
+        // A producer that withdraws and then waits is either seen here, or sees `fetching`.
         barrier::light();
         let _fetching = Fetching(&self.ring.fetching);
         (!self.ring.is_withdrawn(position) && !self.is_closed()).then(copy)
@@ -90,7 +90,7 @@ impl Consumer {
     fn pieces(&self, position: u64, header: &Header) -> impl Iterator<Item = Piece> {
         let bytes = self.bytes_of(position);
         // SAFETY: the bytes are in a slot of this ring, which `ring` keeps alive. The producer does
-        // not write them: it has published the slot and keeps it until it has its verdict.
+        // not write them: it has published the slot and keeps it until it has its outcome.
         unsafe { pieces_at(bytes, header.pieces) }
     }
 }
@@ -177,7 +177,7 @@ unsafe impl Incoming for Consumer {
 
     #[inline]
     fn finish(&mut self, position: u64, outcome: Result<(), Refusal>) {
-        self.ring.verdicts[(position & self.mask) as usize].give(position, outcome);
+        self.ring.outcomes[(position & self.mask) as usize].set(position, outcome);
     }
 
     #[inline]
@@ -196,8 +196,8 @@ unsafe impl Incoming for Consumer {
 
     #[cold]
     fn stamp_taken(&self, now_ns: u64) {
-        let verdict = &self.ring.verdicts[(self.next & self.mask) as usize];
-        verdict.taken_at.store(now_ns, Ordering::Relaxed);
+        let outcome = &self.ring.outcomes[(self.next & self.mask) as usize];
+        outcome.taken_at.store(now_ns, Ordering::Relaxed);
     }
 
     #[inline]

@@ -121,7 +121,7 @@ unsafe impl Outgoing for Producer {
 
     #[inline]
     fn outcome(&self, position: u64) -> Option<Result<(), Refusal>> {
-        self.ring.verdicts[(position & self.mask) as usize].read(position)
+        self.ring.outcomes[(position & self.mask) as usize].read(position)
     }
 
     /// The consumer has put them there.
@@ -132,7 +132,7 @@ unsafe impl Outgoing for Producer {
 
     #[cold]
     fn taken_at(&self, position: u64) -> u64 {
-        self.ring.verdicts[(position & self.mask) as usize].taken_at.load(Ordering::Relaxed)
+        self.ring.outcomes[(position & self.mask) as usize].taken_at.load(Ordering::Relaxed)
     }
 
     #[cold]

@@ -23,12 +23,12 @@ use crossbeam_utils::CachePadded;
 use rpcrdma_transport::body::Body;
 use rpcrdma_transport::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
 
-use super::slot::{Slot, Verdict};
+use super::slot::{Outcome, Slot};
 
 /// The memory of one ring.
 pub(super) struct Ring {
     pub slots: Box<[Slot]>,
-    pub verdicts: Box<[Verdict]>,
+    pub outcomes: Box<[Outcome]>,
     /// The turn in which the producer last withdrew each slot.
     pub withdrawn: Box<[AtomicU64]>,
     /// For a Read or Write: the address in the consumer's memory that each slot names.
@@ -61,7 +61,7 @@ impl Ring {
         let words = |len| (0..len).map(|_| AtomicU64::new(0)).collect();
         Ring {
             slots: (0..len).map(slot).collect(),
-            verdicts: (0..len).map(|_| Verdict::new()).collect(),
+            outcomes: (0..len).map(|_| Outcome::new()).collect(),
             withdrawn: words(len),
             remotes: words(len),
             published_at: words(if is_delayed { len } else { 0 }),

@@ -10,7 +10,7 @@ pub(super) struct Slot {
 }
 
 /// The consumer's result for a slot, apart from having taken it.
-pub(super) struct Verdict {
+pub(super) struct Outcome {
     /// The turn that `outcome` belongs to; any other than the current one is stale.
     turn: AtomicU64,
     outcome: AtomicU32,
@@ -18,14 +18,14 @@ pub(super) struct Verdict {
     pub(super) taken_at: AtomicU64,
 }
 
-impl Verdict {
-    pub(super) fn new() -> Verdict {
+impl Outcome {
+    pub(super) fn new() -> Outcome {
         let [turn, taken_at] = [0; 2].map(AtomicU64::new);
-        Verdict { turn, outcome: AtomicU32::new(0), taken_at }
+        Outcome { turn, outcome: AtomicU32::new(0), taken_at }
     }
 
     /// A reader of the result sees all memory accesses before it.
-    pub(super) fn give(&self, position: u64, outcome: Result<(), Refusal>) {
+    pub(super) fn set(&self, position: u64, outcome: Result<(), Refusal>) {
         self.outcome.store(Refusal::code_of(outcome), Ordering::Relaxed);
         self.turn.store(position + 1, Ordering::Release);
     }

@@ -84,12 +84,12 @@ fn connecting_without_a_listener_a_rejection_and_a_dropped_request_are_refusals(
             if refused == id && reason == ConnectError::NoListener));
     let mut server = device.open_cm().unwrap();
     let at = server.listen("10.0.0.1:0".parse().unwrap()).unwrap();
-    let told = Rejection::Refused { code: 7 }.encode();
+    let encoded = Rejection::Refused { code: 7 }.encode();
     for (private, why) in [
         (None, Rejection::Unstated),
-        (Some(&told[..]), Rejection::Refused { code: 7 }),
+        (Some(&encoded[..]), Rejection::Refused { code: 7 }),
         (Some(&b"no"[..]), Rejection::Unstated),
-        (Some(&told[..7]), Rejection::Unstated),
+        (Some(&encoded[..7]), Rejection::Unstated),
         (Some(&[0xff; 148]), Rejection::Unstated),
     ] {
         // There is one queue pair number: it comes back each time.

@@ -41,7 +41,7 @@ pub(super) fn address() -> Address {
     SocketAddr::from(([127, 0, 0, 1], 0)).into()
 }
 
-/// Where nobody listens.
+/// An address without a listener.
 pub(super) fn nowhere() -> Address {
     SocketAddr::from(([127, 0, 0, 2], 1)).into()
 }

@@ -205,7 +205,7 @@ fn explicit(rig: &mut Rig, id: u64) {
 }
 
 /// Polls both sides, and returns what B has seen.
-fn rest(rig: &mut Rig) -> Vec<(u64, WcStatus)> {
+fn poll_both(rig: &mut Rig) -> Vec<(u64, WcStatus)> {
     let mut seen = Vec::new();
     for _ in 0..3 {
         rig.a.poll_dry();
@@ -227,7 +227,7 @@ fn completions_of_all_kinds_are_late_and_in_order() {
         explicit(&mut rig, round * 3);
     }
     let expected: Vec<_> = (0..30).map(|id| (id, WcStatus::Success)).collect();
-    assert_eq!(rest(&mut rig), expected);
+    assert_eq!(poll_both(&mut rig), expected);
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn a_withheld_completion_is_reported_when_the_queue_pair_fails_or_never() {
     for ending in 0..4 {
         let mut rig = Rig::new(plan);
         explicit(&mut rig, 0);
-        assert_eq!(rest(&mut rig), [], "nor what is behind it");
+        assert_eq!(poll_both(&mut rig), [], "nor what is behind it");
         match ending {
             0 => rig.b.queues.disconnect(rig.qb.qp),
             1 => rig.a.queues.disconnect(rig.qa.qp),
@@ -247,9 +247,9 @@ fn a_withheld_completion_is_reported_when_the_queue_pair_fails_or_never() {
                 rig.b.send_from(rig.qb.qp, 3, &nothing, SendFlags::empty()).unwrap();
             }
         }
-        let mut seen = rest(&mut rig);
+        let mut seen = poll_both(&mut rig);
         rig.b.events();
-        seen.extend(rest(&mut rig));
+        seen.extend(poll_both(&mut rig));
         match ending {
             2 => assert_eq!(seen, []),
             3 => assert_eq!(seen, [&expected[..], &[(3, WcStatus::LocalProtection)]].concat()),
@@ -400,7 +400,7 @@ fn a_sleeper_with_something_kept_back_returns_at_once() {
     let mut rig = Rig::new(plan);
     rig.b.recv(1, 0, 64);
     rig.b.queues.wait(&Waker::new().unwrap(), Duration::from_secs(600)).unwrap();
-    // Also one that is still to be told something.
+    // Also one that has an event to report.
     let mut rig = Rig::new(FaultPlan { device_lost_ppm: ALWAYS, ..FaultPlan::default() });
     rig.b.queues.poll_cq(&mut WcBatch::new()).unwrap();
     rig.b.queues.wait(&Waker::new().unwrap(), Duration::from_secs(600)).unwrap();
@@ -467,7 +467,11 @@ fn queues_of_a_provider_have_faults_of_their_own() {
     let [first, second] = [0, 1].map(|which| {
         let mut queues = provider.open_queues(&SMALL).unwrap();
         provider.log().inject_event(which, QueueEvent::DeviceLost);
-        assert_eq!(queues.next_event(), Some(QueueEvent::DeviceLost), "it is told by its number");
+        assert_eq!(
+            queues.next_event(),
+            Some(QueueEvent::DeviceLost),
+            "queues are found by their number"
+        );
         let changes = (0..64).map(|_| {
             queues.poll_cq(&mut WcBatch::new()).unwrap();
             queues.next_event().is_some()

@@ -289,7 +289,7 @@ pub(super) fn advance(clock: &AtomicU64, ns: u64) {
     clock.fetch_add(ns, Ordering::Release);
 }
 
-/// What a completion is judged by.
+/// What tests compare of a completion.
 pub(super) fn brief(completions: &[WorkCompletion]) -> Vec<(u64, WcStatus)> {
     completions.iter().map(|wc| (wc.wr_id.0, wc.status)).collect()
 }

@@ -139,7 +139,7 @@ unsafe impl Sync for Memory {}
 unsafe impl Send for Memory {}
 
 #[test]
-fn withdrawn_memory_is_not_read_after_settling() {
+fn withdrawn_memory_is_not_read_after_quiescing() {
     loom::model(|| {
         let (mut tx, rx) = ring(2, false, FIRST);
         let memory = Arc::new(Memory(loom::cell::UnsafeCell::new(1)));
@@ -205,7 +205,7 @@ fn the_bytes_of_a_read_are_visible_with_its_completion() {
         });
         publish(&mut tx, 1, Acks::default());
         let outcome = loop {
-            if let Some(outcome) = tx.verdict(FIRST) {
+            if let Some(outcome) = tx.outcome(FIRST) {
                 break outcome;
             }
             thread::yield_now();
@@ -217,7 +217,7 @@ fn the_bytes_of_a_read_are_visible_with_its_completion() {
 }
 
 #[test]
-fn the_memory_of_a_withdrawn_read_is_not_written_after_settling() {
+fn the_memory_of_a_withdrawn_read_is_not_written_after_quiescing() {
     loom::model(|| {
         let (mut tx, mut rx) = ring(2, false, FIRST);
         let memory = Arc::new(Memory(loom::cell::UnsafeCell::new(1)));
@@ -232,7 +232,7 @@ fn the_memory_of_a_withdrawn_read_is_not_written_after_settling() {
         tx.quiesce();
         memory.0.with_mut(|_| ());
         consumer.join().unwrap();
-        assert!(matches!(tx.verdict(FIRST), Some(Ok(()) | Err(Refusal::Gone))));
+        assert!(matches!(tx.outcome(FIRST), Some(Ok(()) | Err(Refusal::Gone))));
     });
 }
 
@@ -240,8 +240,8 @@ fn the_memory_of_a_withdrawn_read_is_not_written_after_settling() {
 fn a_message_always_wakes_its_sleeping_receiver() {
     loom::model(|| {
         let (mut tx, mut rx) = ring(2, false, FIRST);
-        let bed = Arc::new((AtomicU32::new(0), Notify::new()));
-        let other = Arc::clone(&bed);
+        let sleeper_state = Arc::new((AtomicU32::new(0), Notify::new()));
+        let other = Arc::clone(&sleeper_state);
         let sleeper = thread::spawn(move || {
             let (asleep, alarm) = &*other;
             for byte in 0..2 {
@@ -260,7 +260,7 @@ fn a_message_always_wakes_its_sleeping_receiver() {
                 assert_eq!(take(&mut rx).0, byte);
             }
         });
-        let (asleep, alarm) = &*bed;
+        let (asleep, alarm) = &*sleeper_state;
         for byte in 0..2 {
             publish(&mut tx, byte, Acks::default());
             sleep::notify(asleep, barrier::compiler, || {

@@ -34,7 +34,7 @@ fn memory_deregistered_under_a_write_fails_it_at_its_owner() {
     open.write(1, 0, &sgl);
     open.pair.device.registrar().deregister(keys).unwrap();
     drop(region);
-    assert_eq!(brief(&open.settle()), [(1, WcStatus::LocalProtection)]);
+    assert_eq!(brief(&open.poll_until_idle()), [(1, WcStatus::LocalProtection)]);
 }
 
 #[test]

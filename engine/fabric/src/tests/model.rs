@@ -51,7 +51,7 @@ struct Side {
     receives: VecDeque<u64>,
     next_buffer: u64,
     next_send: u64,
-    told: HashMap<u32, u32>,
+    disconnects: HashMap<u32, u32>,
 }
 
 struct World {
@@ -79,7 +79,7 @@ impl World {
             receives: VecDeque::new(),
             next_buffer: 0,
             next_send: 0,
-            told: HashMap::new(),
+            disconnects: HashMap::new(),
         });
         let sides: Vec<Side> = sides.collect();
         World {
@@ -168,9 +168,9 @@ impl World {
             let qp = self.sides[at].qps.iter().position(|qp| qp.qp_num == qp_num).unwrap();
             assert!(self.has_left[1 - at][qp]);
             self.flows[at][qp].is_failed = true;
-            let told = self.sides[at].told.entry(qp_num).or_default();
-            *told += 1;
-            assert_eq!(*told, 1);
+            let disconnects = self.sides[at].disconnects.entry(qp_num).or_default();
+            *disconnects += 1;
+            assert_eq!(*disconnects, 1);
         }
     }
 
@@ -202,8 +202,8 @@ impl World {
         }
     }
 
-    /// Lets everything come to rest and checks that nothing is missing.
-    fn settle(mut self) {
+    /// Polls until nothing more happens and checks that nothing is missing.
+    fn poll_until_idle(mut self) {
         for _ in 0..200 {
             for side in 0..2 {
                 for _ in 0..4 {
@@ -218,8 +218,9 @@ impl World {
                 assert!(!is_up || flow.under_way.is_empty(), "all messages arrived");
                 let signaled = flow.posted.iter().filter(|(_, signaled)| *signaled).count();
                 assert_eq!(signaled, 0, "every signaled send has completed");
-                let was_told = self.sides[at].told.contains_key(&self.sides[at].qps[qp].qp_num);
-                assert!(was_told || !self.has_left[1 - at][qp] || self.has_left[at][qp]);
+                let was_reported =
+                    self.sides[at].disconnects.contains_key(&self.sides[at].qps[qp].qp_num);
+                assert!(was_reported || !self.has_left[1 - at][qp] || self.has_left[at][qp]);
             }
         }
     }
@@ -242,6 +243,6 @@ proptest! {
         for step in &steps {
             world.step(step);
         }
-        world.settle();
+        world.poll_until_idle();
     }
 }

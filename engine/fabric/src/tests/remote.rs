@@ -47,7 +47,7 @@ impl Open {
     }
 
     /// Polls both until nothing more comes, and returns what A has seen.
-    pub(super) fn settle(&mut self) -> Vec<WorkCompletion> {
+    pub(super) fn poll_until_idle(&mut self) -> Vec<WorkCompletion> {
         let mut done = Vec::new();
         for _ in 0..4 {
             self.pair.b.poll_dry();
@@ -62,7 +62,7 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_write_arrives_takes_no_receive_and_tells_the_peer_nothing() {
+fn a_write_arrives_takes_no_receive_and_gives_the_peer_no_completion() {
     let mut open = Open::new();
     for (id, len) in [1_usize, 224, 225, 5000].into_iter().enumerate() {
         let bytes = pattern(len, id);
@@ -103,7 +103,7 @@ fn requests_for_no_bytes_succeed_whatever_their_key() {
     open.post(2, SendOp::Read(nowhere), &nothing, SendFlags::SIGNALED);
     open.post(3, SendOp::Read(nowhere), &[], SendFlags::SIGNALED);
     let expected = [1, 2, 3].map(|id| (id, WcStatus::Success));
-    assert_eq!(brief(&open.settle()), expected);
+    assert_eq!(brief(&open.poll_until_idle()), expected);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_read_needs_local_memory_that_may_be_written() {
     open.read(1, 0, &[Sge { addr, length: 8, lkey: keys.lkey }]);
     open.read(2, 0, &[]);
     let expected = [(1, WcStatus::LocalProtection), (2, WcStatus::Flushed)];
-    assert_eq!(brief(&open.settle()), expected);
+    assert_eq!(brief(&open.poll_until_idle()), expected);
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn memory_deregistered_under_a_read_fails_it_at_its_owner() {
     open.read(1, 0, &sgl);
     rpcrdma_provider::Provider::registrar(&open.pair.device).deregister(keys).unwrap();
     drop(region);
-    assert_eq!(brief(&open.settle()), [(1, WcStatus::LocalProtection)]);
+    assert_eq!(brief(&open.poll_until_idle()), [(1, WcStatus::LocalProtection)]);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_mixed_chain_is_taken_up_to_the_request_that_breaks_a_rule() {
     assert_eq!(outcome, Err((3, PostError::Invalid)));
     open.pair.b.recv(0, 100_000, 8);
     open.pair.b.recv(1, 100_000, 8);
-    let ids: Vec<u64> = open.settle().iter().map(|wc| wc.wr_id.0).collect();
+    let ids: Vec<u64> = open.poll_until_idle().iter().map(|wc| wc.wr_id.0).collect();
     assert_eq!(ids, [0, 1, 2]);
 }
 
@@ -223,7 +223,7 @@ fn a_send_queue_counts_requests_of_all_kinds() {
     assert_eq!(open.pair.a.send_from(qp, 64, &sgl, SendFlags::SIGNALED), full);
     let mut done = Vec::new();
     for _ in 0..20 {
-        done.extend(open.settle());
+        done.extend(open.poll_until_idle());
     }
     let expected: Vec<_> = (0..64).map(|id| (id, WcStatus::Success)).collect();
     assert_eq!(brief(&done), expected);
@@ -240,7 +240,10 @@ fn without_a_fence_a_later_send_overtakes_the_data_of_a_read() {
         open.read(1, 0, &sgl);
         let fence = if is_fenced { SendFlags::FENCE } else { SendFlags::empty() };
         open.post(2, SendOp::Send, &sgl, SendFlags::SIGNALED | fence);
-        assert_eq!(brief(&open.settle()), [(1, WcStatus::Success), (2, WcStatus::Success)]);
+        assert_eq!(
+            brief(&open.poll_until_idle()),
+            [(1, WcStatus::Success), (2, WcStatus::Success)]
+        );
         assert_eq!(open.pair.a.read(0, len), vec![1; len]);
         assert_eq!(open.pair.b.read(100_000, len), vec![u8::from(is_fenced); len]);
     }
@@ -257,7 +260,10 @@ fn without_a_fence_a_later_write_changes_what_a_read_finds() {
         let fence = if is_fenced { SendFlags::FENCE } else { SendFlags::empty() };
         let write = SendOp::Write(open.remote(0));
         open.post(2, write, &from, SendFlags::SIGNALED | fence);
-        assert_eq!(brief(&open.settle()), [(1, WcStatus::Success), (2, WcStatus::Success)]);
+        assert_eq!(
+            brief(&open.poll_until_idle()),
+            [(1, WcStatus::Success), (2, WcStatus::Success)]
+        );
         assert_eq!(open.pair.a.read(64, 3), if is_fenced { b"old" } else { b"new" });
     }
 }
@@ -272,7 +278,7 @@ fn without_a_fence_an_invalidation_overtakes_the_read_before_it() {
         let fence = if is_fenced { SendFlags::FENCE } else { SendFlags::empty() };
         let send = SendOp::SendInvalidate { rkey };
         open.post(2, send, &sgl, SendFlags::SIGNALED | fence);
-        let done = brief(&open.settle());
+        let done = brief(&open.poll_until_idle());
         if is_fenced {
             assert_eq!(done, [(1, WcStatus::Success), (2, WcStatus::Success)]);
         } else {
@@ -296,7 +302,7 @@ fn a_fence_delays_later_requests_of_its_queue_pair_only() {
     open.post(3, SendOp::Send, &sgl, SendFlags::SIGNALED);
     open.pair.a.send(qa2.qp, 4, b"other").unwrap();
     assert_eq!(open.pair.b.poll_dry(), [received(10, qb2, 5)]);
-    let done = open.settle();
+    let done = open.poll_until_idle();
     let ids: Vec<u64> = done.iter().map(|wc| wc.wr_id.0).filter(|id| *id != 4).collect();
     assert_eq!(ids, [1, 2, 3]);
     assert_eq!(open.pair.b.read(100_000 + 11 * 64, 4), b"data");
@@ -337,7 +343,7 @@ fn reads_before_a_refused_request_succeed_and_those_behind_it_are_flushed() {
     let flushed = WcStatus::Flushed;
     let expected =
         [(1, WcStatus::Success), (2, WcStatus::RemoteAccess), (3, flushed), (4, flushed)];
-    assert_eq!(brief(&open.settle()), expected);
+    assert_eq!(brief(&open.poll_until_idle()), expected);
     assert_eq!(open.pair.a.read(0, 4), b"good");
     assert_eq!(open.pair.b.poll_dry(), [], "nothing behind it is delivered");
 }

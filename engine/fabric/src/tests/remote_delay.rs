@@ -31,7 +31,7 @@ fn more_reads_than_the_device_allows_are_queued() {
     let mut seen = Vec::new();
     for _ in 0..6 {
         advance(&now, 500);
-        seen.push(open.settle().len());
+        seen.push(open.poll_until_idle().len());
     }
     assert_eq!(seen, [0, 2, 0, 2, 0, 1], "two in every round trip");
     assert_eq!(open.pair.a.read(0, 5), [1, 2, 3, 4, 5]);
@@ -130,7 +130,7 @@ fn a_read_of_a_requester_that_left_is_not_executed() {
         advance(&now, 500);
         open.pair.b.poll_dry();
         assert_eq!(open.pair.a.read(0, 6), b"......");
-        let status = brief(&open.settle());
+        let status = brief(&open.poll_until_idle());
         let expected: &[_] = if ending == 1 { &[] } else { &[(1, WcStatus::Flushed)] };
         assert_eq!(status, expected);
         // The slots come back.

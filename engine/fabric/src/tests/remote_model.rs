@@ -148,7 +148,7 @@ impl World {
                     let remote = Remote { addr: self.sides[1 - side].host.at(0), rkey };
                     let op = if is_read { SendOp::Read(remote) } else { SendOp::Write(remote) };
                     self.post(side, op, (0, 8), SendFlags::SIGNALED);
-                    self.settle();
+                    self.poll_until_idle();
                 }
             }
             Step::Disconnect { side } => {
@@ -156,7 +156,7 @@ impl World {
                 self.sides[side].host.queues.disconnect(qp);
                 self.is_doubtful = true;
                 self.has_left[side] = true;
-                self.settle();
+                self.poll_until_idle();
             }
             Step::Poll { side } => self.poll(side),
             Step::Advance { ns } => advance(&self.now, ns),
@@ -217,7 +217,7 @@ impl World {
             self.sides[side].window = window;
             self.sides[side].key = Some(rkey);
             // It may have to wait behind a fence: the key is not used before.
-            self.settle();
+            self.poll_until_idle();
         }
     }
 
@@ -234,7 +234,7 @@ impl World {
         if self.post(side, SendOp::Invalidate { rkey }, (0, 0), SendFlags::SIGNALED) {
             self.sides[side].key = None;
             self.is_doubtful |= is_in_use;
-            self.settle();
+            self.poll_until_idle();
         }
     }
 
@@ -349,8 +349,8 @@ impl World {
         }
     }
 
-    /// Lets everything come to rest, and begins anew if the connection was lost.
-    fn settle(&mut self) {
+    /// Polls until nothing more happens, and begins anew if the connection was lost.
+    fn poll_until_idle(&mut self) {
         for _ in 0..300 {
             for side in 0..2 {
                 self.poll(side);
@@ -413,6 +413,6 @@ proptest! {
         for step in &steps {
             world.step(step);
         }
-        world.settle();
+        world.poll_until_idle();
     }
 }

@@ -9,26 +9,27 @@ use rpcrdma_transport::sync::AtomicU32;
 use rpcrdma_transport::{barrier, sleep};
 
 /// Where one thread sleeps; other threads check whether it does.
-pub(super) struct Doze {
+pub(super) struct Sleeper {
     asleep: CachePadded<AtomicU32>,
     waker: Waker,
 }
 
-impl Doze {
-    pub(super) fn new() -> Result<Doze, SetupError> {
-        Ok(Doze { asleep: CachePadded::new(AtomicU32::new(0)), waker: Waker::set_up()? })
+impl Sleeper {
+    pub(super) fn new() -> Result<Sleeper, SetupError> {
+        Ok(Sleeper { asleep: CachePadded::new(AtomicU32::new(0)), waker: Waker::set_up()? })
     }
 
     /// Wakes the owner if it sleeps. Called after publishing. Costs one load if the owner is awake.
     #[inline]
-    pub(super) fn poke(&self) {
+    pub(super) fn wake(&self) {
         sleep::notify(&self.asleep, barrier::compiler, || {
             self.waker.ring();
             true
         });
     }
 
-    /// Has pokes ring from now on, unless `is_ready`. Returns how long the owner may sleep.
+    /// Has [`Sleeper::wake`] ring from now on, unless `is_ready`. Returns how long the owner may
+    /// sleep.
     pub(super) fn arm(&self, is_ready: impl FnOnce() -> bool) -> Option<Duration> {
         let barrier = || {
             barrier::heavy();
@@ -49,7 +50,7 @@ impl Doze {
         [&*self.asleep].into_iter()
     }
 
-    /// What pokes ring.
+    /// What [`Sleeper::wake`] rings.
     pub(super) fn bell(&self) -> BorrowedFd<'_> {
         self.waker.as_fd()
     }
