@@ -7,7 +7,7 @@ use rpcrdma_transport::carrier::{Carrier, EndId};
 use crate::consumer::Consumer;
 use crate::link::Link;
 use crate::port::EndSpec;
-use crate::producer::{Producer, Shown};
+use crate::producer::{Exposed, Producer};
 
 /// A link as the transport sees it.
 #[derive(Clone)]
@@ -18,8 +18,8 @@ impl Channel {
     pub(crate) fn ends(&self, qp_num: u32, spec: &EndSpec) -> (Producer, Consumer) {
         let link = &self.0;
         let [out, back] = link.directions();
-        let shown = link.maps_pools().then(|| Shown::new(Arc::clone(&spec.files)));
-        let producer = Producer::new(Arc::clone(link), out, shown, spec);
+        let exposed = link.maps_pools().then(|| Exposed::new(Arc::clone(&spec.files)));
+        let producer = Producer::new(Arc::clone(link), out, exposed, spec);
         (producer, Consumer::new(Arc::clone(link), back, qp_num, spec.first))
     }
 }

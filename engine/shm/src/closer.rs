@@ -1,13 +1,14 @@
 //! The closer: threads that close what peers have sent unasked.
 //!
-//! Closing a descriptor can wait for somebody else: for the other end of a TCP socket (SO_LINGER),
+//! Closing a descriptor can wait for others: for the other end of a TCP socket (SO_LINGER),
 //! for the server of a file system. A peer chooses what it sends. A thread of this provider closes
 //! what came from one user, and no other thread does: no user waits for what another has sent. It
 //! ends when it has nothing to close.
 //!
 //! What waits is bounded by what brings it: a connection whose peer sends such a thing ends, and
-//! leaves its socket and few descriptors. While many of a user's wait, its callers are sent away. That
-//! cannot be done without end, as they may leave more: while very many wait, nobody is taken.
+//! leaves its socket and few descriptors. While many of a user's wait, its callers are rejected.
+//! That cannot be done without end, as they may leave more: while very many wait, no caller is
+//! taken.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -109,7 +110,7 @@ impl Foreign {
     }
 
     /// Closes it at once: it was found to be memory whose length is known, and closing it waits for
-    /// nobody.
+    /// nothing.
     pub(crate) fn close_now(mut self) {
         self.file = None;
     }
@@ -131,7 +132,7 @@ impl Drop for Foreign {
 
 /// Descriptors of a user that may wait while it has new connections.
 const WAITING_MAX: usize = 64;
-/// Descriptors of all users that may wait, or be under way, while anybody is taken.
+/// Descriptors of all users that may wait, or be under way, while callers are taken.
 const ALL_MAX: usize = 1024;
 
 #[cfg(test)]
@@ -140,7 +141,7 @@ mod tests {
 
     /// What remains if there could be no thread: nothing else would ever start one.
     #[test]
-    fn what_waits_without_a_thread_is_closed_when_somebody_looks() {
+    fn what_waits_without_a_thread_is_closed_by_the_next_look() {
         let closer = Closer::default();
         let file = || OwnedFd::from(std::fs::File::open("/dev/null").expect("a file"));
         let waiting = (0..WAITING_MAX).map(|_| file()).collect();

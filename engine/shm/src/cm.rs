@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   connect ─▶ socket, memory, Hello ──▶ listener ─▶ Request ─▶ accept ─▶ Answer, Endpoint here
-//!      └ nobody listens: Refused                          └ reject, drop ─▶ Answer, Refused there
+//!      └ no listener: Refused                             └ reject, drop ─▶ Answer, Refused there
 //! ```
 //!
 //! All its sockets are non-blocking and lie in one epoll set; [`ConnectionManager::next`] does the
@@ -36,7 +36,7 @@ use self::listener::{Caller, Listener, TAKES, name_of};
 pub use self::request::ShmRequest;
 use crate::queues::{ShmEndpoint, ShmHandle, ShmQueues};
 use crate::shared::Shared;
-use crate::socket::Heard;
+use crate::socket::Received;
 
 /// A connection manager of shared memory.
 pub struct ShmCm {
@@ -53,7 +53,7 @@ pub struct ShmCm {
 /// What a socket is that it waits for.
 enum Source {
     Listener(Listener),
-    /// One that has connected and not said hello yet.
+    /// One that has connected and not sent its hello yet.
     Caller(Caller),
     Attempt(Box<Attempt>),
 }
@@ -119,8 +119,8 @@ impl ShmCm {
                 let number = data.u64();
                 match self.sockets.get_mut(&number) {
                     Some(Source::Listener(_)) => self.take_callers(number),
-                    Some(Source::Caller(_)) => self.hear_caller(number),
-                    Some(Source::Attempt(_)) => self.hear_answer(number),
+                    Some(Source::Caller(_)) => self.receive_hello(number),
+                    Some(Source::Attempt(_)) => self.receive_answer(number),
                     None => {}
                 }
             }
@@ -128,25 +128,25 @@ impl ShmCm {
     }
 
     /// Takes the sockets that have connected to a listener. If there can be no more, the others wait
-    /// in the backlog of the listener, which rests.
+    /// in the backlog of the listener, which is paused.
     fn take_callers(&mut self, listener: u64) {
-        let mut sent_away = 0;
+        let mut rejected = 0;
         loop {
             let is_full =
                 self.callers().count() >= self.callers_max || self.shared.closer().is_full();
-            let is_full = is_full || sent_away == DROPPED_MAX;
+            let is_full = is_full || rejected == DROPPED_MAX;
             let Some(Source::Listener(found)) = self.sockets.get_mut(&listener) else { return };
             if is_full {
-                return found.rest(&self.epoll);
+                return found.pause(&self.epoll);
             }
             let caller = match found.accept() {
                 Ok(caller) => caller,
                 Err(Errno::AGAIN) => return,
                 // The process has no free descriptor, say.
-                Err(_) => return found.rest(&self.epoll),
+                Err(_) => return found.pause(&self.epoll),
             };
             if caller.socket().is_behind() {
-                sent_away += 1;
+                rejected += 1;
                 continue;
             }
             let number = self.number();
@@ -156,7 +156,7 @@ impl ShmCm {
         }
     }
 
-    /// Those that have not said hello yet, with their numbers.
+    /// Those that have not sent their hello yet, with their numbers.
     fn callers(&self) -> impl Iterator<Item = (u64, &Caller)> {
         self.sockets.iter().filter_map(|(number, socket)| match socket {
             Source::Caller(caller) => Some((*number, caller)),
@@ -168,51 +168,53 @@ impl ShmCm {
     fn make_room(&mut self) {
         let users = self.callers().map(|(number, caller)| (number, caller.user()));
         for number in callers::callers_to_drop(users, self.callers_max) {
-            self.hear_caller(number);
+            self.receive_hello(number);
             drop(self.take(number));
         }
     }
 
-    /// A socket that has connected says hello, or something else.
-    fn hear_caller(&mut self, number: u64) {
+    /// Reads what a socket that has connected has sent: its hello, or something else.
+    fn receive_hello(&mut self, number: u64) {
         let Some(Source::Caller(caller)) = self.sockets.get(&number) else { return };
-        let heard = caller.hear();
-        if matches!(heard, Heard::Nothing) {
+        let received = caller.receive();
+        if matches!(received, Received::Nothing) {
             return;
         }
         let Some(Source::Caller(caller)) = self.take(number) else { return };
-        if let Some((request, private)) = ShmRequest::of(caller, heard, self.shared.dimensions()) {
+        if let Some((request, private)) = ShmRequest::of(caller, received, self.shared.dimensions())
+        {
             let from = request.from();
             self.events.push_back(CmEvent::Request { request, from, private });
         }
     }
 
     /// The answer to an attempt has come, or its peer is gone.
-    fn hear_answer(&mut self, number: u64) {
+    fn receive_answer(&mut self, number: u64) {
         let Some(Source::Attempt(attempt)) = self.sockets.get(&number) else { return };
-        let heard = attempt.hear();
-        if matches!(heard, Heard::Nothing) {
+        let received = attempt.receive();
+        if matches!(received, Received::Nothing) {
             return;
         }
         let Some(Source::Attempt(attempt)) = self.take(number) else { return };
         let id = ConnectId(number);
-        self.events.push_back(match attempt.finish(heard, &self.shared) {
+        self.events.push_back(match attempt.finish(received, &self.shared) {
             Ok((endpoint, private)) => CmEvent::Connected { id, endpoint, private },
             Err(reason) => CmEvent::Refused { id, reason },
         });
     }
 
-    /// Drops callers that say nothing, and connects again where a listener was full. Returns when
+    /// Drops callers that send nothing, and connects again where a listener was full. Returns when
     /// it has to be done again.
     fn look_at_clock(&mut self, now: Instant) -> Option<Duration> {
         let late = self.callers().filter(|(_, caller)| caller.is_late(now));
         for number in late.map(|(number, _)| number).collect::<Vec<u64>>() {
-            // It may have spoken in time: this side is late if very many come at once.
-            self.hear_caller(number);
+            // Its hello may have come in time: this side is late if very many come at once.
+            self.receive_hello(number);
             drop(self.take(number));
         }
-        let has_rested = |it: &Source| matches!(it, Source::Listener(it) if it.has_rested(now));
-        if self.sockets.values().any(has_rested) {
+        let is_pause_over =
+            |it: &Source| matches!(it, Source::Listener(it) if it.is_pause_over(now));
+        if self.sockets.values().any(is_pause_over) {
             self.make_room();
         }
         for (number, socket) in &mut self.sockets {
@@ -228,7 +230,7 @@ impl ShmCm {
             self.begin(number);
         }
         let waits = self.sockets.values().map(|socket| match socket {
-            Source::Listener(listener) if listener.is_resting() => RETRY,
+            Source::Listener(listener) if listener.is_paused() => RETRY,
             Source::Listener(_) => Duration::MAX,
             Source::Caller(_) => LATE_LOOK,
             Source::Attempt(attempt) if attempt.is_waiting() => RETRY,
@@ -237,12 +239,12 @@ impl ShmCm {
         waits.min().filter(|wait| *wait != Duration::MAX)
     }
 
-    /// Connects the socket of an attempt and says hello.
+    /// Connects the socket of an attempt and sends the hello.
     fn begin(&mut self, number: u64) {
         let Some(Source::Attempt(attempt)) = self.sockets.get_mut(&number) else { return };
         let reason = match attempt.begin(&self.shared) {
             Ok(Step::Wait) => return,
-            Ok(Step::Said) => match self.wait_for_answer(number) {
+            Ok(Step::Sent) => match self.wait_for_answer(number) {
                 Ok(()) => return,
                 Err(error) => SetupError::unwatched(error).as_connect_error(),
             },
@@ -295,7 +297,7 @@ impl ConnectionManager for ShmCm {
             return Err(SetupError::connect(to, FULL));
         }
         let (private, number) = (param.checked()?, QpNumber::take(on, self.shared.device_name())?);
-        let attempt = Attempt::new(name, number, (param.rnr_retry, private), &self.shared)?;
+        let attempt = Attempt::new(name, number, param.rnr_retry, private, &self.shared)?;
         let number = self.number();
         self.sockets.insert(number, Source::Attempt(Box::new(attempt)));
         self.begin(number);
@@ -309,7 +311,7 @@ impl ConnectionManager for ShmCm {
         param: &ConnParam<'_>,
     ) -> Result<ShmEndpoint, SetupError> {
         let (private, number) = (param.checked()?, QpNumber::take(on, self.shared.device_name())?);
-        request.accept(number, (param.rnr_retry, private), &self.shared)
+        request.accept(number, param.rnr_retry, private, &self.shared)
     }
 
     fn cancel(&mut self, ConnectId(number): ConnectId) -> Option<ConnectError> {

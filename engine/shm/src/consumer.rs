@@ -22,7 +22,7 @@ pub struct Consumer {
     direction: Direction,
     /// Position of the next slot to be taken.
     next: u64,
-    /// The queue pair that the link belongs to: all messages are for it, whatever they say.
+    /// The queue pair that the link belongs to: all messages are for it, whatever they state.
     qp_num: u32,
     /// Slots that it has refused.
     refused: u64,
@@ -30,15 +30,15 @@ pub struct Consumer {
     pools: RefCell<Vec<Arc<Pool>>>,
     /// The changes of the link's that they have.
     changes: Cell<u32>,
-    /// The number of the pool that the peer had shown last when its words were last read.
-    heard: Cell<u32>,
+    /// The number of the pool that the peer had exposed last when its words were last read.
+    last_exposed: Cell<u32>,
 }
 
 impl Consumer {
     /// The receiving end of a new direction.
     pub(crate) fn new(link: Arc<Link>, direction: Direction, qp_num: u32, first: u64) -> Consumer {
-        let (pools, changes, heard) = (RefCell::default(), Cell::new(0), Cell::new(0));
-        Consumer { link, direction, next: first, qp_num, refused: 0, pools, changes, heard }
+        let (pools, changes, last_exposed) = (RefCell::default(), Cell::new(0), Cell::new(0));
+        Consumer { link, direction, next: first, qp_num, refused: 0, pools, changes, last_exposed }
     }
 
     fn is_withdrawn(&self, position: u64) -> bool {
@@ -63,7 +63,7 @@ impl Consumer {
         mut put: impl FnMut(*const u8, usize) -> Result<(), DmaError>,
     ) -> Result<(), DmaError> {
         if self.changes.get() != self.link.changes() {
-            // The words were read as the queues slept, say. A key may name another pool now.
+            // The words may have been read as the queues slept. A key may name another pool now.
             self.copy_pools();
         }
         for piece in pieces {
@@ -84,7 +84,7 @@ impl Consumer {
         })
     }
 
-    /// Takes what the peer has shown since the last time.
+    /// Takes what the peer has exposed since the last time.
     #[cold]
     fn learn(&self) {
         self.link.read_words();
@@ -101,7 +101,8 @@ impl Consumer {
     /// Read in its slot.
     fn place_of(
         &self,
-        (position, byte_len): (u64, u32),
+        position: u64,
+        byte_len: u32,
         piece: Option<Piece>,
     ) -> Result<*mut u8, DmaError> {
         let piece = piece.filter(|piece| piece.len == byte_len).ok_or(DmaError::Source)?;
@@ -123,7 +124,7 @@ impl Consumer {
 
 // SAFETY: the memory passed on is that of the staging area or of a pool, which stays mapped. It is
 // readable, and its bytes are copied once: what the peer writes there meanwhile is part of its own
-// message. Only the staging area, the slot of a Read, verdicts and the words of the direction are
+// message. Only the staging area, the slot of a Read, outcomes and the words of the direction are
 // written.
 unsafe impl Incoming for Consumer {
     #[inline(always)]
@@ -185,17 +186,17 @@ unsafe impl Incoming for Consumer {
         }
         let mut pieces = self.pieces(self.next, front).peekable();
         if pieces.peek().is_none_or(|piece| piece.key >= IN_SLOT) {
-            let shown = self.link.last_shown();
-            if shown != self.heard.replace(shown) {
+            let exposed = self.link.last_exposed();
+            if exposed != self.last_exposed.replace(exposed) {
                 self.learn();
             }
-            let from = self.place_of((self.next, front.byte_len), pieces.next());
+            let from = self.place_of(self.next, front.byte_len, pieces.next());
             return Some(from.and_then(|from| put(from, front.byte_len as usize)));
         }
         let outcome = self.pull_mapped(pieces, put);
         // What was withdrawn meanwhile may have changed while it was copied, and so may what a peer
-        // has left behind. It says so, has a fence, and writes; here is the copy, a fence, and the
-        // look: a copy of what was written later sees that it was said.
+        // has left behind. It stores that, has a fence, and writes; here is the copy, a fence, and
+        // the load: a copy of what was written later sees that store.
         fence(Ordering::Acquire);
         let is_closed = self.direction.words().closed.0.load(Ordering::Acquire) != 0;
         (!is_closed && !self.is_withdrawn(self.next)).then_some(outcome)
@@ -213,7 +214,7 @@ unsafe impl Incoming for Consumer {
             return None;
         }
         let piece = self.pieces(position, read).next();
-        let to = self.place_of((position, from.len()), piece);
+        let to = self.place_of(position, from.len(), piece);
         Some(to.map(|to| {
             let from_addr = std::ptr::with_exposed_provenance::<u8>(from.addr() as usize);
             // SAFETY: the source was granted to the peer and lies in registered memory. The
@@ -224,9 +225,9 @@ unsafe impl Incoming for Consumer {
     }
 
     fn finish(&mut self, position: u64, outcome: Result<(), Refusal>) {
-        let verdict = self.direction.outcome(position);
-        verdict.outcome.store(Refusal::code_of(outcome), Ordering::Relaxed);
-        verdict.turn.store(position + 1, Ordering::Release);
+        let result = self.direction.outcome(position);
+        result.outcome.store(Refusal::code_of(outcome), Ordering::Relaxed);
+        result.turn.store(position + 1, Ordering::Release);
     }
 
     #[inline]

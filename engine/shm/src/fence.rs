@@ -16,8 +16,9 @@
 //!   are full fences of their own threads. Of two such fences one comes first in the order of all
 //!   SeqCst fences, and the load behind the other one sees what was stored before it.
 //!
-//! A process says in its greeting whether it takes part, so both sides know which of the two holds.
-//! A peer that lies misses its own wake-ups, or does not ring, which it may do anyway.
+//! A process states in its handshake whether it takes part, so both sides know which of the two
+//! holds. A peer that states what is not so misses its own wake-ups, or does not ring, which it may
+//! do anyway.
 #![expect(unsafe_code, reason = "membarrier(2) has no binding but syscall(2)")]
 
 use std::sync::OnceLock;
@@ -36,7 +37,7 @@ pub(crate) fn is_there() -> bool {
 /// registrations. With one thread that takes microseconds. With several the kernel waits for all
 /// processors, each time for tens of ms, which the first connection and the first message would.
 pub(crate) fn register() {
-    // Whoever needs them asks again.
+    // What needs them asks again.
     let _ = (is_there(), barrier::is_there());
 }
 

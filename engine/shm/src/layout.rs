@@ -1,9 +1,9 @@
-//! The layout of a link's memory. It is the same in every build: the version of the greeting names
+//! The layout of a link's memory. It is the same in every build: the version of the handshake names
 //! it.
 //!
 //! ```text
 //!   head: the two sides       4 KiB
-//!   direction 0               words, slots, verdicts, withdrawals, targets      in whole pages
+//!   direction 0               words, slots, outcomes, withdrawals, targets      in whole pages
 //!   direction 1               the same
 //!   staging of direction 0
 //!   staging of direction 1
@@ -19,7 +19,7 @@
 //! ```text
 //!   a slot: bytes, target, staging, header │ turn: Release      ─▶ Acquire: turn │ all of them
 //!   a slot is read                         │ ack_line or a turn ─▶ Acquire       │ written again
-//!   verdict: outcome, bytes of a Read      │ its turn: Release  ─▶ Acquire       │ both
+//!   outcome, bytes of a Read               │ its turn: Release  ─▶ Acquire       │ both
 //!   refused                                │ ack_line or a turn ─▶ Acquire       │ refused
 //!   all slots                              │ closed: Release    ─▶ Acquire       │ the front once more
 //!   withdrawal or closed │ fence │ pool is written     copy of a pool │ fence │ withdrawal, closed
@@ -30,7 +30,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-#[cfg(any(test, feature = "rogue"))]
+#[cfg(any(test, feature = "hostile-peer"))]
 use std::sync::{Mutex, PoisonError, Weak};
 
 use rpcrdma_provider::SetupError;
@@ -55,8 +55,8 @@ pub(crate) struct Side {
     pub progress: AtomicU32,
     /// 1 while its thread sleeps; the other side clears it when it rings.
     pub asleep: Line<AtomicU32>,
-    /// The number of the pool that it has shown last.
-    pub shown: Line<AtomicU32>,
+    /// The number of the pool that it has exposed last.
+    pub exposed: Line<AtomicU32>,
     /// By place: the number of the other side's pool that it has mapped there.
     pub mapped: [AtomicU32; POOLS_MAX],
 }
@@ -91,7 +91,7 @@ pub(crate) struct Slot {
 
 /// The consumer's result for a slot.
 #[repr(C)]
-pub(crate) struct Verdict {
+pub(crate) struct SlotOutcome {
     /// One more than the position of the slot that `outcome` belongs to.
     pub turn: AtomicU64,
     /// The outcome.
@@ -146,12 +146,12 @@ impl Dimensions {
         self.targets_at().saturating_add(8 * self.slots as usize).next_multiple_of(PAGE)
     }
 
-    fn verdicts_at(self) -> usize {
+    fn outcomes_at(self) -> usize {
         SLOTS_AT + size_of::<Slot>() * self.slots as usize
     }
 
     fn withdrawals_at(self) -> usize {
-        self.verdicts_at() + size_of::<Verdict>() * self.slots as usize
+        self.outcomes_at() + size_of::<SlotOutcome>() * self.slots as usize
     }
 
     fn targets_at(self) -> usize {
@@ -168,19 +168,19 @@ impl Layout {
     pub(crate) fn new(memory: Memory, dimensions: Dimensions) -> Arc<Layout> {
         assert_eq!(memory.len(), dimensions.bytes(), "the memory was made for these dimensions");
         let layout = Arc::new(Layout { memory, dimensions });
-        #[cfg(any(test, feature = "rogue"))]
+        #[cfg(any(test, feature = "hostile-peer"))]
         Layout::note(&layout);
         layout
     }
 
     /// Those of all connections that this process has now.
-    #[cfg(any(test, feature = "rogue"))]
+    #[cfg(any(test, feature = "hostile-peer"))]
     pub(crate) fn all() -> Vec<Arc<Layout>> {
         let all = LAYOUTS.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().filter_map(Weak::upgrade).collect()
     }
 
-    #[cfg(any(test, feature = "rogue"))]
+    #[cfg(any(test, feature = "hostile-peer"))]
     fn note(layout: &Arc<Layout>) {
         let mut all = LAYOUTS.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|layout| layout.strong_count() > 0);
@@ -208,13 +208,13 @@ impl Layout {
     }
 
     /// The first byte of the memory.
-    #[cfg(any(test, feature = "rogue"))]
+    #[cfg(any(test, feature = "hostile-peer"))]
     pub(crate) fn base(&self) -> *mut u8 {
         self.memory.base()
     }
 
     /// Bytes of the memory.
-    #[cfg(any(test, feature = "rogue"))]
+    #[cfg(any(test, feature = "hostile-peer"))]
     pub(crate) fn memory_len(&self) -> usize {
         self.memory.len()
     }
@@ -259,11 +259,11 @@ impl Direction {
         unsafe { &*at }
     }
 
-    /// The verdict on the slot of a position.
-    pub(crate) fn outcome(&self, position: u64) -> &Verdict {
-        let at = self.at(self.layout.dimensions.verdicts_at()).cast::<Verdict>();
+    /// The outcome of the slot of a position.
+    pub(crate) fn outcome(&self, position: u64) -> &SlotOutcome {
+        let at = self.at(self.layout.dimensions.outcomes_at()).cast::<SlotOutcome>();
         let at = at.wrapping_add((position & self.mask) as usize);
-        // SAFETY: there is a verdict for each slot, behind the slots; all contents are atomics.
+        // SAFETY: there is an outcome for each slot, behind the slots; all contents are atomics.
         unsafe { &*at }
     }
 
@@ -329,7 +329,7 @@ impl std::fmt::Debug for Layout {
     }
 }
 
-#[cfg(any(test, feature = "rogue"))]
+#[cfg(any(test, feature = "hostile-peer"))]
 static LAYOUTS: Mutex<Vec<Weak<Layout>>> = Mutex::new(Vec::new());
 
 /// Bytes of a page.
@@ -366,9 +366,9 @@ mod tests {
                         slot,
                         std::ptr::from_ref(direction.slot(position + u64::from(slots))) as usize
                     );
-                    let verdict =
-                        std::ptr::from_ref::<Verdict>(direction.outcome(position)) as usize;
-                    parts.extend([(slot, 256), (verdict, size_of::<Verdict>())]);
+                    let outcome =
+                        std::ptr::from_ref::<SlotOutcome>(direction.outcome(position)) as usize;
+                    parts.extend([(slot, 256), (outcome, size_of::<SlotOutcome>())]);
                     let words = [direction.withdrawal(position), direction.target(position)];
                     parts.extend(words.map(|word| (std::ptr::from_ref(word) as usize, 8)));
                 }

@@ -4,7 +4,7 @@
 //!   process A                     memfd of one connection                     process B
 //!   ShmQueues ── publish ──▶ │ ring A to B │ staging A to B │ ──▶ poll, copy ── ShmQueues
 //!             ◀─ poll, copy ─│ ring B to A │ staging B to A │ ◀── publish ─────
-//!   ShmCm ◀──────────────────── Unix socket: who, greeting, pools, wake, end ─────▶ ShmCm
+//!   ShmCm ◀──────────────────── Unix socket: who, handshake, pools, wake, end ────▶ ShmCm
 //! ```
 //!
 //! The rules are those of `rpcrdma-transport`, as on the software fabric. The carrier differs: a
@@ -23,14 +23,15 @@
 //! region that a message was sent from, read-only, and copies later long ones once, from where they
 //! are. What it has not mapped, or cannot, is staged. It can then read all bytes of these regions as
 //! long as it lives, and still writes only the link's own memory: the side whose memory it is
-//! executes RDMA Writes, and answers of RDMA Reads are staged. Seals allow nobody to write to a shared
-//! region except through its owner's mapping, to free its pages or to change its length. A long
-//! message is lost if its sender closes before it is copied. This is for processes of one owner.
+//! executes RDMA Writes, and answers of RDMA Reads are staged. Seals allow no process to write to a
+//! shared region except through its owner's mapping, to free its pages or to change its length. A
+//! long message is lost if its sender closes before it is copied. This is for processes of one
+//! owner.
 //!
 //! Addresses are Unix sockets ([`Address::Shm`]): the permissions of the path decide who may
-//! connect, and the kernel says who did ([`Address::Process`]). A path that a dead process has left
-//! is used again. No message passes a socket: a system call is made only to wake a receiver that
-//! sleeps, and for the first message from a mapped pool.
+//! connect, and the kernel states which process did ([`Address::Process`]). A path that a dead
+//! process has left is used again. No message passes a socket: a system call is made only to wake a
+//! receiver that sleeps, and for the first message from a mapped pool.
 //!
 //! **Death.** The kernel closes the socket of a process that ends. A thread of the provider waits
 //! for that and does nothing else. What the peer has published before is still delivered.
@@ -49,9 +50,9 @@
 //! - `queues`
 //! - `channel`
 //! - `consumer`, `producer`
-//! - `link`, `rogue`, `shared`
+//! - `hostile_peer`, `link`, `shared`
 //! - `socket`, `watch`
-//! - `greeting`, `life`, `options`
+//! - `handshake`, `life`, `options`
 //! - `layout`, `port`
 //! - `pools`
 //! - `closer`, `fence`, `memory`, `staged`, `staging`
@@ -66,7 +67,9 @@ mod cm;
 mod consumer;
 mod endpoint;
 mod fence;
-mod greeting;
+mod handshake;
+#[cfg(any(test, feature = "hostile-peer"))]
+pub mod hostile_peer;
 mod layout;
 mod life;
 mod link;
@@ -77,8 +80,6 @@ mod port;
 mod producer;
 mod provider;
 mod queues;
-#[cfg(any(test, feature = "rogue"))]
-pub mod rogue;
 mod shared;
 mod socket;
 mod staged;

@@ -12,7 +12,7 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    /// It lives; the owner of `port` is told when it is gone.
+    /// It lives; the owner of `port` is woken when it is gone.
     pub(crate) fn new(port: Arc<Port>) -> Life {
         Life { is_cut: AtomicBool::new(false), port }
     }
@@ -29,7 +29,7 @@ impl Life {
         self.is_cut.load(Ordering::Acquire)
     }
 
-    /// Where it is told.
+    /// The port whose owner is woken.
     pub(crate) fn port(&self) -> &Port {
         &self.port
     }

@@ -1,7 +1,7 @@
 //! The link of one connection: memory that both processes map, and the socket between them.
 //!
-//! The socket says who the peer is, wakes it, and ends with its process. A link that is cut has no
-//! peer any more, whatever the memory says.
+//! The socket identifies the peer, wakes it, and ends with its process. A link that is cut has no
+//! peer any more, whatever the memory contains.
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ pub(crate) struct Link {
     layout: Arc<Layout>,
     socket: Socket,
     terms: Terms,
-    /// What the peer has shown.
+    /// What the peer has exposed.
     pools: Mutex<Vec<Arc<Pool>>>,
     /// Counts their changes.
     changes: AtomicU32,
@@ -36,13 +36,13 @@ pub(crate) struct Link {
     watch: Arc<Watch>,
 }
 
-/// What the greeting has settled.
+/// What the handshake has agreed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
     /// Both processes take part in barriers, so the one that sleeps pays for one. Otherwise each
     /// message does, on both sides.
     pub have_fences: bool,
-    /// Both sides show their pools.
+    /// Both sides expose their pools.
     pub maps_pools: bool,
 }
 
@@ -69,7 +69,7 @@ impl Link {
         [self.side, 1 - self.side].map(|at| Direction::new(&self.layout, at))
     }
 
-    /// Whether both sides show their pools.
+    /// Whether both sides expose their pools.
     pub(crate) fn maps_pools(&self) -> bool {
         self.terms.maps_pools
     }
@@ -100,24 +100,25 @@ impl Link {
         &self.layout.side(self.side).asleep.0
     }
 
-    /// Shows a pool to the peer. False if the socket has no room now.
+    /// Exposes a pool to the peer. False if the socket has no room now.
     #[cold]
-    pub(crate) fn show(&self, name: Name, file: &File) -> bool {
-        let is_shown = socket::show(&self.socket, name, Some(file)).is_ok();
-        if is_shown {
+    pub(crate) fn expose(&self, name: Name, file: &File) -> bool {
+        let is_exposed = socket::expose(&self.socket, name, Some(file)).is_ok();
+        if is_exposed {
             // A peer that sees it finds the pool in its socket.
-            self.layout.side(self.side).shown.0.store(name.number, Ordering::Release);
+            self.layout.side(self.side).exposed.0.store(name.number, Ordering::Release);
         }
-        is_shown
+        is_exposed
     }
 
-    /// Tells the peer that a pool is gone. False if the socket has no room now.
+    /// Reports to the peer that a pool is gone. False if the socket has no room now.
     #[cold]
     pub(crate) fn withdraw_pool(&self, name: Name) -> bool {
-        socket::show(&self.socket, name, None).is_ok()
+        socket::expose(&self.socket, name, None).is_ok()
     }
 
-    /// Whether the peer says that it has mapped a pool. It spoils its own messages if that is wrong.
+    /// Whether the peer states that it has mapped a pool. It spoils its own messages if that is
+    /// wrong.
     #[inline]
     pub(crate) fn is_mapped(&self, name: Name) -> bool {
         let mapped = &self.layout.side(1 - self.side).mapped[name.place as usize];
@@ -125,21 +126,21 @@ impl Link {
         mapped.load(Ordering::Relaxed) == name.number
     }
 
-    /// The number of the pool that the peer has shown last, if this side maps pools.
+    /// The number of the pool that the peer has exposed last, if this side maps pools.
     #[inline]
-    pub(crate) fn last_shown(&self) -> u32 {
-        let shown = &self.layout.side(1 - self.side).shown.0;
-        if self.terms.maps_pools { shown.load(Ordering::Acquire) } else { 0 }
+    pub(crate) fn last_exposed(&self) -> u32 {
+        let exposed = &self.layout.side(1 - self.side).exposed.0;
+        if self.terms.maps_pools { exposed.load(Ordering::Acquire) } else { 0 }
     }
 
-    /// Reads what the peer has said by the socket. False if it is gone, or says what it must not:
+    /// Reads what the peer has sent by the socket. False if it is gone, or sends what it must not:
     /// then the connection ends.
     #[cold]
     pub(crate) fn read_words(&self) -> bool {
         for _ in 0..WORDS_MAX {
             let is_fit = match socket::read_word(&self.socket, self.terms.maps_pools) {
                 Word::Ring => true,
-                Word::Shown(name, len, file) => self.keep(name, len, file),
+                Word::Exposed(name, len, file) => self.keep(name, len, file),
                 Word::Gone(name) => {
                     self.all_pools().retain(|pool| pool.name != name);
                     self.changes.fetch_add(1, Ordering::Relaxed);
@@ -154,11 +155,11 @@ impl Link {
                 return false;
             }
         }
-        // A peer that talks without end costs its share of each look, and no more.
+        // A peer that sends without end costs its share of each look, and no more.
         true
     }
 
-    /// Maps what the peer shows, and tells it so. False if it is no memory of a pool.
+    /// Maps what the peer exposes, and reports that to it. False if it is no memory of a pool.
     fn keep(&self, name: Name, len: u64, file: Foreign) -> bool {
         let Some(mapped) = self.layout.side(self.side).mapped.get(name.place as usize) else {
             return false;
@@ -188,7 +189,7 @@ impl Link {
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// All that the peer has shown.
+    /// All that the peer has exposed.
     #[cold]
     pub(crate) fn pools(&self) -> Vec<Arc<Pool>> {
         self.all_pools().clone()

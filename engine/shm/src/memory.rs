@@ -16,7 +16,7 @@ use rustix::fs::SealFlags;
 /// Mapped memory that another process maps, too. Unmapped when dropped.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// A child that drops a link says nothing to its parent's peer. Dropped before the mapping.
+    /// A child that drops a link changes nothing for its parent's peer. Dropped before the mapping.
     _unshare: UnshareOnFork,
     map: MmapRaw,
 }
@@ -25,13 +25,13 @@ pub(crate) struct Memory {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unfit {
     /// Its length could change.
-    #[error("it is not a memfd sealed against shrinking and growing")]
+    #[error("not a memfd sealed against shrinking and growing")]
     Unsealed,
     /// It is larger than this side permits.
-    #[error("it is larger than this side permits")]
+    #[error("larger than this side permits")]
     Large,
     /// It has another length than the dimensions of the link.
-    #[error("it has {given} bytes, {needed} are needed")]
+    #[error("need {needed} bytes, have {given}")]
     Length {
         /// Bytes of the file.
         given: u64,
@@ -39,7 +39,7 @@ pub(crate) enum Unfit {
         needed: u64,
     },
     /// Its staging areas are shorter than the longest message of this side.
-    #[error("its staging areas have {given} bytes, messages of this side have up to {needed}")]
+    #[error("staging areas of {given} bytes; messages of this side need {needed}")]
     Staging {
         /// Bytes of a staging area.
         given: u32,
@@ -47,10 +47,10 @@ pub(crate) enum Unfit {
         needed: u32,
     },
     /// Its pages come from a limited pool (hugetlb): an access could raise SIGBUS.
-    #[error("its pages are not ordinary memory")]
+    #[error("pages of a limited pool (hugetlb)")]
     Pages,
     /// A call failed.
-    #[error("it cannot be mapped: {0}")]
+    #[error("cannot be mapped: {0}")]
     System(#[from] io::Error),
 }
 

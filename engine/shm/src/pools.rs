@@ -3,14 +3,14 @@
 //! ```text
 //!   this side                                                        the peer
 //!   register ─▶ Files: the memfd of each registration
-//!   a message out of it ─▶ not shown yet: key and memfd, by the socket ─▶ Pool: mapped, read-only
+//!   a message out of it ─▶ not exposed yet: key, memfd, by the socket ─▶ Pool: mapped, read-only
 //!                          staged                          mapped[place] ◀── its number
 //!   the next one ────────▶ slot: key and offset ────────────────────────▶ copied once, from there
 //! ```
 //!
-//! A message refers to a pool only if the peer says that it has mapped it; a peer that says so and
-//! has not refuses the message, and ends its own connection. A pool that the peer cannot map, for
-//! want of a descriptor, say, is staged as long as the connection lives.
+//! A message refers to a pool only if the peer states that it has mapped it; a peer that states so
+//! and has not refuses the message, and ends its own connection. A pool that the peer cannot map,
+//! for example for want of a descriptor, is staged as long as the connection lives.
 //!
 //! The peer can read a pool that it has mapped, whole, as long as its process keeps the mapping, and
 //! writes nothing. Memory that has no memfd is staged.
@@ -34,7 +34,7 @@ pub(crate) struct Files {
     table: Arc<KeyTable>,
     files: Mutex<HashMap<u32, File>>,
     /// Whether peers may map pools.
-    are_shown: bool,
+    are_exposed: bool,
     /// Counts deregistrations: a key may name other memory afterwards.
     removals: AtomicU64,
 }
@@ -53,16 +53,16 @@ pub(crate) struct Pool {
 pub(crate) struct Name {
     /// What messages call it.
     pub key: u32,
-    /// Where the peer says that it is mapped: below [`POOLS_MAX`], no two pools at one time.
+    /// Where the peer states that it is mapped: below [`POOLS_MAX`], no two pools at one time.
     pub place: u32,
-    /// Counts what was shown on the connection: from 1 on, no two pools.
+    /// Counts what was exposed on the connection: from 1 on, no two pools.
     pub number: u32,
 }
 
 impl Files {
     /// None yet.
-    pub(crate) fn new(table: Arc<KeyTable>, are_shown: bool) -> Files {
-        Files { table, files: Mutex::default(), are_shown, removals: AtomicU64::new(0) }
+    pub(crate) fn new(table: Arc<KeyTable>, are_exposed: bool) -> Files {
+        Files { table, files: Mutex::default(), are_exposed, removals: AtomicU64::new(0) }
     }
 
     /// The memfd of a registration, if it has one.
@@ -105,12 +105,12 @@ impl Registrar for Files {
     }
 
     fn wants_shared(&self) -> bool {
-        self.are_shown
+        self.are_exposed
     }
 }
 
 impl Pool {
-    /// Maps memory that the peer shows.
+    /// Maps memory that the peer exposes.
     ///
     /// # Errors
     /// [`Unfit::System`] if this process has no room for it, [`Unfit::Pages`] if it has huge pages
@@ -155,7 +155,7 @@ unsafe impl Sync for Pool {}
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::FUTURE_WRITE);
 /// Bytes of a block, as `stat` counts them.
 const BLOCK_LEN: u64 = 512;
-/// Pools that a peer may show on one connection.
+/// Pools that a peer may expose on one connection.
 pub(crate) const POOLS_MAX: usize = 256;
 
 #[cfg(test)]

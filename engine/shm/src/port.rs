@@ -72,7 +72,8 @@ impl Port {
         added.map_err(SetupError::unwatched)
     }
 
-    /// The peer of a link wakes nobody any more. Its socket may exist for long after it is dropped.
+    /// The peer of a link does not wake the owner any more. Its socket may exist for long after it
+    /// is dropped.
     pub(crate) fn remove(&self, socket: &impl AsFd) {
         // It is not there if the peer was found to be gone.
         let _ = epoll::delete(&self.epoll, socket);

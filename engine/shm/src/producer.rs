@@ -36,26 +36,26 @@ pub struct Producer {
     /// This side's Reads that are not over, by position: where their bytes go.
     reads: VecDeque<(u64, Body)>,
     /// If the peer maps this side's pools.
-    shown: Option<Shown>,
+    exposed: Option<Exposed>,
 }
 
 /// The pools that the peer can read.
-pub(crate) struct Shown {
+pub(crate) struct Exposed {
     /// All there are.
     pub files: Arc<Files>,
-    /// Those that it was shown, at most as many as it keeps.
-    shown: Vec<One>,
+    /// Those that it can read, at most as many as it keeps.
+    pools: Vec<ExposedPool>,
     /// The number of the last one.
     number: u32,
     /// Deregistrations that these were compared with.
     removals: u64,
 }
 
-/// A pool that the peer was shown.
-struct One {
+/// A pool that is exposed to the peer.
+struct ExposedPool {
     name: Name,
     file: Weak<OwnedFd>,
-    /// It is not registered any more, and the peer was not told yet.
+    /// It is not registered any more, and that was not reported to the peer yet.
     is_gone: bool,
 }
 
@@ -71,14 +71,14 @@ impl Producer {
     pub(crate) fn new(
         link: Arc<Link>,
         direction: Direction,
-        shown: Option<Shown>,
+        exposed: Option<Exposed>,
         &EndSpec { reads_max, first, .. }: &EndSpec,
     ) -> Producer {
         let slots = direction.mask() as usize + 1;
         let staging = Staging::new(direction.staging_len(), slots);
         let reads = VecDeque::with_capacity(slots.min(reads_max as usize));
         let (head, freed, body) = (first, first, Body::empty());
-        Producer { link, direction, head, freed, body, staging, reads, shown }
+        Producer { link, direction, head, freed, body, staging, reads, exposed }
     }
 
     /// Copies the memory that the pieces of `body` name to `to`. False if a part of it is not
@@ -104,7 +104,7 @@ impl Producer {
         true
     }
 
-    /// Puts the bytes where the peer finds them, or says where it is to leave them.
+    /// Puts the bytes where the peer finds them, or states where it is to leave them.
     #[inline(never)]
     fn place(&mut self, staged_at: Option<u32>, keys: &KeyCache) {
         let Header { op, byte_len: length, .. } = self.body.header;
@@ -141,12 +141,12 @@ impl Producer {
         self.body.refer(&[place], |place| place.addr);
     }
 
-    /// Whether the peer has mapped all pieces of the body. Shows it what it has not seen.
+    /// Whether the peer has mapped all pieces of the body. Exposes to it what it has not seen.
     fn is_mapped(&mut self, keys: &KeyCache) -> bool {
-        let (link, Some(shown)) = (&self.link, &mut self.shown) else { return false };
+        let (link, Some(exposed)) = (&self.link, &mut self.exposed) else { return false };
         self.body.pieces().fold(true, |are_all, piece| {
             let is_there = keys.locate(piece.key, piece.offset, piece.len).is_some();
-            is_there && shown.has(link, piece.key) && are_all
+            is_there && exposed.has(link, piece.key) && are_all
         })
     }
 
@@ -160,7 +160,7 @@ impl Producer {
 
 // SAFETY: the peer reaches no memory but that of the link, and pools that it may only read. What it
 // reads after a withdrawal it does not use: it looks for one when it has copied. This side's copies
-// are over when `publish` and `land` return.
+// are over when `publish` and `place_read` return.
 unsafe impl Outgoing for Producer {
     type Vacant<'a> = Claimed<'a>;
 
@@ -218,11 +218,11 @@ unsafe impl Outgoing for Producer {
     }
 
     fn outcome(&self, position: u64) -> Option<Result<(), Refusal>> {
-        let verdict = self.direction.outcome(position);
-        if verdict.turn.load(Ordering::Acquire) != position + 1 {
+        let result = self.direction.outcome(position);
+        if result.turn.load(Ordering::Acquire) != position + 1 {
             return None;
         }
-        Refusal::outcome_of(verdict.outcome.load(Ordering::Relaxed))
+        Refusal::outcome_of(result.outcome.load(Ordering::Relaxed))
     }
 
     /// A link has no delay.
@@ -278,11 +278,12 @@ unsafe impl Outgoing for Producer {
 }
 
 impl Drop for Producer {
-    /// Tells the peer that nothing more comes.
+    /// Shows the peer that nothing more comes.
     fn drop(&mut self) {
-        // Who sees it sees all that was published before.
+        // A peer that sees it sees all that was published before.
         self.direction.words().closed.0.store(1, Ordering::Release);
-        // Who has copied from a pool what this program writes there next sees it afterwards.
+        // A peer that has copied from a pool what this program writes there next sees it
+        // afterwards.
         fence(Ordering::Release);
     }
 }
@@ -327,11 +328,11 @@ impl Vacant for Claimed<'_> {
     }
 }
 
-impl Shown {
+impl Exposed {
     /// None yet.
-    pub(crate) fn new(files: Arc<Files>) -> Shown {
+    pub(crate) fn new(files: Arc<Files>) -> Exposed {
         let removals = files.removals();
-        Shown { files, shown: Vec::new(), number: 0, removals }
+        Exposed { files, pools: Vec::new(), number: 0, removals }
     }
 
     /// Whether the peer has mapped the pool with this key.
@@ -340,20 +341,21 @@ impl Shown {
         if self.removals != self.files.removals() {
             self.forget(link);
         }
-        match self.shown.iter().find(|one| one.name.key == key && !one.is_gone) {
+        match self.pools.iter().find(|one| one.name.key == key && !one.is_gone) {
             Some(one) => link.is_mapped(one.name),
             None => {
-                self.show(link, key);
+                self.expose(link, key);
                 false
             }
         }
     }
 
-    /// Forgets what is not registered any more, and tells the peer: its key may name other memory.
+    /// Forgets what is not registered any more, and reports that to the peer: its key may name
+    /// other memory.
     #[cold]
     fn forget(&mut self, link: &Link) {
         self.removals = self.files.removals();
-        self.shown.retain_mut(|one| {
+        self.pools.retain_mut(|one| {
             one.is_gone |= !self.files.is_there(one.name.key, &one.file);
             !one.is_gone || !link.withdraw_pool(one.name)
         });
@@ -361,18 +363,18 @@ impl Shown {
 
     /// What there is no place or no room for is staged.
     #[cold]
-    fn show(&mut self, link: &Link, key: u32) {
-        if self.shown.len() == POOLS_MAX {
+    fn expose(&mut self, link: &Link, key: u32) {
+        if self.pools.len() == POOLS_MAX {
             return;
         }
-        let is_free = |place: &u32| self.shown.iter().all(|one| one.name.place != *place);
+        let is_free = |place: &u32| self.pools.iter().all(|one| one.name.place != *place);
         let Some(place) = (0..POOLS_MAX as u32).find(is_free) else { return };
         let Some(file) = self.files.find(key) else { return };
         let name = Name { key, place, number: self.number.wrapping_add(1).max(1) };
-        if link.show(name, &file) {
+        if link.expose(name, &file) {
             self.number = name.number;
             let file = Arc::downgrade(&file.0);
-            self.shown.push(One { name, file, is_gone: false });
+            self.pools.push(ExposedPool { name, file, is_gone: false });
         }
     }
 }

@@ -64,7 +64,7 @@ impl rpcrdma_transport::port::Port for Port {
             self.drain(|id| {
                 let Some(link) = all().find(|link| link.end().link == id) else { return };
                 if !link.read_words() {
-                    // It would be readable for ever. The watch tells that the peer is gone.
+                    // It would be readable for ever. The watch reports that the peer is gone.
                     self.remove(link.socket());
                 }
             });

@@ -60,11 +60,11 @@ impl Shared {
 /// Whether both are the same user. In a user namespace all users of outside have one number, which
 /// a user of the namespace may have, too.
 fn is_same_user(one: u32, other: u32) -> bool {
-    one == other && one != NOBODY
+    one == other && one != OVERFLOW_USER
 }
 
 /// The number of users that a namespace does not have: `DEFAULT_OVERFLOWUID` of linux/highuid.h.
-const NOBODY: u32 = 65534;
+const OVERFLOW_USER: u32 = 65534;
 
 #[cfg(test)]
 mod tests {

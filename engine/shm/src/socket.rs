@@ -1,4 +1,4 @@
-//! Unix sockets: names, greetings with memory, and who is at the other end.
+//! Unix sockets: names, handshakes with memory, and which process is at the other end.
 #![expect(unsafe_code, reason = "options of sockets are structures of C")]
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -15,7 +15,7 @@ use rustix::net::{
 };
 
 use crate::closer::{Closer, Foreign};
-use crate::greeting::{GREETING_LEN, Greeting, Malformed};
+use crate::handshake::{HANDSHAKE_LEN, Handshake, Malformed};
 use crate::pools::{File, Name};
 
 /// A socket to a peer. Dropping it closes it, also if the peer has left something in its queue whose
@@ -157,19 +157,19 @@ pub(crate) fn refuse_descriptors(socket: &Socket) {
     let _ = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, SO_PASSRIGHTS, at, len) };
 }
 
-/// Sends a greeting, with the memory if it is a hello.
+/// Sends a message of the handshake, with the memory if it is a hello.
 pub(crate) fn send(
     socket: &impl AsFd,
-    greeting: &Greeting,
+    handshake: &Handshake,
     memory: Option<&OwnedFd>,
 ) -> Result<(), Errno> {
-    send_with(socket, &greeting.encode(), memory)
+    send_with(socket, &handshake.encode(), memory)
 }
 
-/// Shows a pool to the peer; without a file, says that it is gone.
-pub(crate) fn show(socket: &Socket, name: Name, file: Option<&File>) -> Result<(), Errno> {
+/// Exposes a pool to the peer; without a file, reports that it is gone.
+pub(crate) fn expose(socket: &Socket, name: Name, file: Option<&File>) -> Result<(), Errno> {
     let len = file.map_or(0, |(_, len)| *len);
-    let mut bytes = [0; SHOWN_LEN];
+    let mut bytes = [0; EXPOSED_LEN];
     bytes[0..8].copy_from_slice(&len.to_ne_bytes());
     bytes[8..12].copy_from_slice(&name.key.to_ne_bytes());
     bytes[12..16].copy_from_slice(&name.place.to_ne_bytes());
@@ -264,8 +264,8 @@ fn may_hold_files(socket: &impl AsFd) -> bool {
     for _ in 0..QUEUE_MAX {
         match peek(socket, &mut [0], &mut []) {
             Ok((Front { flags, .. }, _)) if flags.contains(ReturnFlags::CTRUNC) => return true,
-            // The end, or a message without bytes, which tells of descriptors and credentials that
-            // do not fit.
+            // The end, or a message without bytes, which states that there are descriptors and
+            // credentials that do not fit.
             Ok((Front { bytes: 0, .. }, _)) => {
                 let is_asked = rustix::net::sockopt::set_socket_passcred(socket, true).is_ok();
                 let again = peek(socket, &mut [0], &mut []);
@@ -273,7 +273,7 @@ fn may_hold_files(socket: &impl AsFd) -> bool {
                     || again.is_ok_and(|(front, _)| front.flags.contains(ReturnFlags::CTRUNC));
             }
             Ok(_) if take(socket).is_ok() => {}
-            // A peer that was killed had not read all; this is said once.
+            // A peer that was killed had not read all; this is reported once.
             Err(Errno::INTR | Errno::CONNRESET) => {}
             // It was never connected.
             Err(Errno::NOTCONN) => return false,
@@ -283,33 +283,33 @@ fn may_hold_files(socket: &impl AsFd) -> bool {
     true
 }
 
-/// What a link's socket says once it is established.
+/// What comes by a link's socket once it is established.
 #[derive(Debug)]
 pub(crate) enum Word {
     /// A ring, or nothing that is known.
     Ring,
     /// A pool: its name, its length and its file.
-    Shown(Name, u64, Foreign),
+    Exposed(Name, u64, Foreign),
     /// This pool is gone.
     Gone(Name),
     /// Nothing yet.
     Nothing,
     /// The peer is gone.
     End,
-    /// The peer has sent descriptors that nobody wants.
+    /// The peer has sent descriptors that are not expected.
     Breach,
 }
 
 /// The next word on a link's socket.
 pub(crate) fn read_word(socket: &Socket, maps_pools: bool) -> Word {
-    let mut bytes = [0; SHOWN_LEN];
+    let mut bytes = [0; EXPOSED_LEN];
     let takes = if maps_pools { Takes::Pools } else { Takes::Nothing };
     let file = match receive_with(socket, &mut bytes, takes) {
         Ok(Message::Unwanted) => return Word::Breach,
         Ok(Message::Bytes(0, _)) | Err(Errno::CONNRESET) => return Word::End,
         // Nothing there, or no memory now.
         Err(_) => return Word::Nothing,
-        Ok(Message::Bytes(SHOWN_LEN, file)) => file,
+        Ok(Message::Bytes(EXPOSED_LEN, file)) => file,
         Ok(Message::Bytes(_, None)) => return Word::Ring,
         Ok(Message::Bytes(_, Some(_))) => return Word::Breach,
     };
@@ -318,16 +318,16 @@ pub(crate) fn read_word(socket: &Socket, maps_pools: bool) -> Word {
         |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let name = Name { key: word(8), place: word(12), number: word(16) };
     match file {
-        Some(file) => Word::Shown(name, u64::from_ne_bytes(len), file),
+        Some(file) => Word::Exposed(name, u64::from_ne_bytes(len), file),
         None => Word::Gone(name),
     }
 }
 
-/// What a look for a greeting has found.
+/// What a look for a message of the handshake has found.
 #[derive(Debug)]
-pub(crate) enum Heard {
-    /// A greeting, and the memory that came with it.
-    Greeting(Greeting, Option<Foreign>),
+pub(crate) enum Received {
+    /// One, and the memory that came with it.
+    Handshake(Handshake, Option<Foreign>),
     /// Something else; why is of interest to tests only.
     Malformed(#[cfg_attr(not(test), expect(dead_code))] Malformed),
     /// Nothing yet.
@@ -336,20 +336,20 @@ pub(crate) enum Heard {
     End,
 }
 
-/// The greeting that has arrived. `takes_file` if it may be a hello.
-pub(crate) fn receive(socket: &Socket, takes_file: bool) -> Heard {
-    // One more byte than a greeting has, so that a longer message is noticed.
-    let mut bytes = [0; GREETING_LEN + 1];
+/// The message of the handshake that has arrived. `takes_file` if it may be a hello.
+pub(crate) fn receive(socket: &Socket, takes_file: bool) -> Received {
+    // One more byte than one has, so that a longer message is noticed.
+    let mut bytes = [0; HANDSHAKE_LEN + 1];
     let takes = if takes_file { Takes::Memory } else { Takes::Nothing };
     let (len, memory) = match receive_with(socket, &mut bytes, takes) {
-        Err(Errno::AGAIN | Errno::INTR) => return Heard::Nothing,
-        Ok(Message::Bytes(0, _)) | Err(_) => return Heard::End,
-        Ok(Message::Unwanted) => return Heard::Malformed(Malformed::Descriptors),
+        Err(Errno::AGAIN | Errno::INTR) => return Received::Nothing,
+        Ok(Message::Bytes(0, _)) | Err(_) => return Received::End,
+        Ok(Message::Unwanted) => return Received::Malformed(Malformed::Descriptors),
         Ok(Message::Bytes(len, memory)) => (len, memory),
     };
-    match Greeting::decode(&bytes[..len]) {
-        Ok(greeting) => Heard::Greeting(greeting, memory),
-        Err(why) => Heard::Malformed(why),
+    match Handshake::decode(&bytes[..len]) {
+        Ok(handshake) => Received::Handshake(handshake, memory),
+        Err(why) => Received::Malformed(why),
     }
 }
 
@@ -365,8 +365,8 @@ fn address(name: &ShmName) -> Result<SocketAddrUnix, Errno> {
 const SO_PASSRIGHTS: libc::c_int = 83;
 /// Messages that are looked for in the queue of a socket that is closed.
 const QUEUE_MAX: usize = 1024;
-/// Bytes of a message that shows a pool: its length and its name.
-const SHOWN_LEN: usize = 20;
+/// Bytes of a message that exposes a pool: its length and its name.
+const EXPOSED_LEN: usize = 20;
 /// Connections that may wait to be taken; the system allows net.core.somaxconn at most.
 const BACKLOG: i32 = 4096;
 
@@ -376,7 +376,7 @@ mod tests {
     use rustix::net::socketpair;
 
     use super::*;
-    use crate::greeting::Kind;
+    use crate::handshake::Kind;
     use crate::layout::Dimensions;
     use crate::memory::Memory;
 
@@ -391,8 +391,8 @@ mod tests {
             .expect("a pair")
     }
 
-    fn hello() -> Greeting {
-        Greeting {
+    fn hello() -> Handshake {
+        Handshake {
             kind: Kind::Hello,
             dimensions: Dimensions { slots: 16, staging: 65536 },
             has_fences: false,
@@ -420,34 +420,36 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_arrives_with_its_memory() {
+    fn a_handshake_arrives_with_its_memory() {
         let (one, other) = pair();
-        assert!(matches!(receive(&other, true), Heard::Nothing));
+        assert!(matches!(receive(&other, true), Received::Nothing));
         let (_memory, file) = Memory::create(4096).expect("memory");
         send(&one, &hello(), Some(&file)).expect("room");
         send(&one, &hello(), None).expect("room");
-        let Heard::Greeting(greeting, Some(file)) = receive(&other, true) else { panic!("both") };
-        assert_eq!(greeting, hello());
+        let Received::Handshake(handshake, Some(file)) = receive(&other, true) else {
+            panic!("both")
+        };
+        assert_eq!(handshake, hello());
         assert!(Memory::adopt(&file, 4096).is_ok());
-        assert!(matches!(receive(&other, true), Heard::Greeting(_, None)));
+        assert!(matches!(receive(&other, true), Received::Handshake(_, None)));
         drop(one);
-        assert!(matches!(receive(&other, true), Heard::End));
+        assert!(matches!(receive(&other, true), Received::End));
     }
 
     #[test]
-    fn a_message_of_another_length_is_not_cut_to_a_greeting() {
+    fn a_message_of_another_length_is_not_cut_to_a_handshake() {
         let (one, other) = pair();
         let mut bytes = hello().encode().to_vec();
-        for len in [1, GREETING_LEN - 1] {
+        for len in [1, HANDSHAKE_LEN - 1] {
             rustix::net::send(&one, &bytes[..len], SendFlags::empty()).expect("room");
             assert!(
-                matches!(receive(&other, true), Heard::Malformed(Malformed::Length(_))),
+                matches!(receive(&other, true), Received::Malformed(Malformed::Length(_))),
                 "{len}"
             );
         }
         bytes.extend([0; 100]);
         rustix::net::send(&one, &bytes, SendFlags::empty()).expect("room");
-        assert!(matches!(receive(&other, true), Heard::Malformed(Malformed::Length(_))));
+        assert!(matches!(receive(&other, true), Received::Malformed(Malformed::Length(_))));
     }
 
     #[test]

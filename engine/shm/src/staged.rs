@@ -1,4 +1,4 @@
-//! How a slot says where its bytes are: by one piece whose key is one of these.
+//! How a slot states where its bytes are: by one piece whose key is one of these.
 
 /// The bytes lie in the staging area of the slot's direction, from the piece's offset on.
 pub(crate) const STAGED: u32 = u32::MAX;

@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 
 use rpcrdma_engine::{Address, Shm, ShmName};
-use rpcrdma_shm::rogue::Rogue;
+use rpcrdma_shm::hostile_peer::HostilePeer;
 
 use super::choices::Choices;
 use crate::opener::OnDevice;
@@ -32,29 +32,29 @@ pub fn check(input: &[u8]) {
 
 /// The other peer comes, does what the input says, and goes.
 fn meet(world: &mut World<Shm>, name: &ShmName, choices: &mut Choices<'_>) {
-    let mut rogue = Rogue::connect(name, STAGING).expect("somebody listens");
-    world.until("it is accepted", |_| rogue.is_accepted());
+    let mut peer = HostilePeer::connect(name, STAGING).expect("there is a listener");
+    world.until("it is accepted", |_| peer.is_accepted());
     for _ in 0..EVENTS_MAX {
         if choices.is_over() {
             break;
         }
-        event(&mut rogue, world, choices);
+        event(&mut peer, world, choices);
     }
     world.step();
 }
 
-fn event(rogue: &mut Rogue, world: &mut World<Shm>, choices: &mut Choices<'_>) {
+fn event(peer: &mut HostilePeer, world: &mut World<Shm>, choices: &mut Choices<'_>) {
     match choices.below(10) {
         0 => {
             let words =
                 [(); 3].map(|()| u64::from(choices.word()) << 32 | u64::from(choices.word()));
             let bytes = bytes(choices, 64);
-            rogue.publish(words, &bytes);
+            peer.publish(words, &bytes);
         }
         1 | 2 => {
             // A message in its slot.
             let bytes = bytes(choices, 224);
-            rogue.publish(header(SEND, 0, bytes.len() as u32), &bytes);
+            peer.publish(header(SEND, 0, bytes.len() as u32), &bytes);
         }
         3 => {
             // Of any kind, and of any length, with a place in the staging area or elsewhere.
@@ -64,20 +64,20 @@ fn event(rogue: &mut Rogue, world: &mut World<Shm>, choices: &mut Choices<'_>) {
             let stated = if choices.rarely(8) { choices.word() } else { len };
             let offset = u64::from(choices.below(70_000));
             let place = [&key.to_ne_bytes()[..], &stated.to_ne_bytes(), &offset.to_ne_bytes()];
-            rogue.publish(header(op, choices.below(3) as u8, len), &place.concat());
+            peer.publish(header(op, choices.below(3) as u8, len), &place.concat());
         }
         4 => {
             // Where words are.
             let at = choices.below(16 << 10) as usize;
-            rogue.scribble(at, &bytes(choices, 16));
+            peer.corrupt(at, &bytes(choices, 16));
         }
         5 => {
-            let at = choices.below(rogue.memory_len() as u32) as usize;
-            rogue.scribble(at, &bytes(choices, 64));
+            let at = choices.below(peer.memory_len() as u32) as usize;
+            peer.corrupt(at, &bytes(choices, 64));
         }
-        6 => rogue.acknowledge(u64::from(choices.below(40)), u64::from(choices.below(4))),
-        7 => rogue.judge(u64::from(choices.below(40)), choices.below(0x100)),
-        8 => rogue.say(&bytes(choices, 100)),
+        6 => peer.acknowledge(u64::from(choices.below(40)), u64::from(choices.below(4))),
+        7 => peer.set_outcome(u64::from(choices.below(40)), choices.below(0x100)),
+        8 => peer.send(&bytes(choices, 100)),
         _ => world.step(),
     }
 }

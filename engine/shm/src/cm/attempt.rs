@@ -9,21 +9,21 @@ use rustix::io::Errno;
 
 use crate::endpoint::Agreed;
 use crate::fence;
-use crate::greeting::{Greeting, Kind};
+use crate::handshake::{Handshake, Kind};
 use crate::layout::Layout;
 use crate::link::Terms;
 use crate::memory::Memory;
 use crate::port::Port;
 use crate::queues::ShmEndpoint;
 use crate::shared::Shared;
-use crate::socket::{self, Heard, Socket};
+use crate::socket::{self, Received, Socket};
 
 /// An attempt of this side to connect.
 pub(super) struct Attempt {
     to: ShmName,
     socket: Socket,
     number: QpNumber<Port>,
-    hello: Greeting,
+    hello: Handshake,
     layout: Arc<Layout>,
     /// The memory, until the hello has taken it to the peer.
     file: Option<OwnedFd>,
@@ -35,14 +35,15 @@ pub(super) enum Step {
     /// The listener has no room now.
     Wait,
     /// The hello is sent.
-    Said,
+    Sent,
 }
 
 impl Attempt {
     pub(super) fn new(
         to: ShmName,
         number: QpNumber<Port>,
-        (rnr_retry, private): (u8, PrivateBytes),
+        rnr_retry: u8,
+        private: PrivateBytes,
         shared: &Shared,
     ) -> Result<Attempt, SetupError> {
         let dimensions = shared.dimensions();
@@ -66,7 +67,7 @@ impl Attempt {
         if !shared.maps_pools() {
             socket::refuse_descriptors(&socket);
         }
-        let hello = Greeting {
+        let hello = Handshake {
             kind: Kind::Hello,
             dimensions,
             has_fences: fence::is_there(),
@@ -82,12 +83,12 @@ impl Attempt {
         &self.socket
     }
 
-    /// It has not said hello yet.
+    /// Its hello is not sent yet.
     pub(super) fn is_waiting(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Connects and says hello.
+    /// Connects and sends the hello.
     pub(super) fn begin(&mut self, shared: &Shared) -> Result<Step, ConnectError> {
         match socket::connect(&self.socket, &self.to) {
             Ok(()) => {}
@@ -103,37 +104,37 @@ impl Attempt {
                 return Err(failed("connect", error, hint));
             }
         }
-        // The listener may see it otherwise: it was somebody else when it began to listen.
+        // The listener may see it otherwise: it may have been another user when it began to listen.
         let listener = socket::peer(&self.socket).ok();
         self.hello.maps_pools &= listener.is_some_and(|peer| shared.is_owner(peer.uid));
         if let Some(peer) = listener {
             self.socket.set_user(peer.uid);
         }
-        let said = socket::send(&self.socket, &self.hello, self.file.as_ref());
+        let sent = socket::send(&self.socket, &self.hello, self.file.as_ref());
         self.file = None;
-        match said {
-            Ok(()) => Ok(Step::Said),
+        match sent {
+            Ok(()) => Ok(Step::Sent),
             Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => Err(ConnectError::Lost),
             Err(error) => Err(failed("sendmsg", error, "it passes a memfd to the listener")),
         }
     }
 
     /// What the peer has answered.
-    pub(super) fn hear(&self) -> Heard {
+    pub(super) fn receive(&self) -> Received {
         socket::receive(&self.socket, false)
     }
 
     /// The endpoint, if the peer has accepted.
     pub(super) fn finish(
         self,
-        heard: Heard,
+        received: Received,
         shared: &Shared,
     ) -> Result<(ShmEndpoint, PrivateBytes), ConnectError> {
         let Attempt { socket, number, layout, hello, .. } = self;
-        let answer = match heard {
-            Heard::Greeting(answer, _) => answer,
+        let answer = match received {
+            Received::Handshake(answer, _) => answer,
             // A listener that goes away has not taken the request.
-            Heard::Malformed(_) | Heard::End | Heard::Nothing => {
+            Received::Malformed(_) | Received::End | Received::Nothing => {
                 return Err(ConnectError::Rejected(Rejection::Unstated));
             }
         };

@@ -1,4 +1,4 @@
-//! Listeners: named sockets, and those who connect to them.
+//! Listeners: named sockets, and the sockets that connect to them.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::lock::Lock;
 use crate::closer::Closer;
-use crate::socket::{self, Failed, Heard, Socket};
+use crate::socket::{self, Failed, Received, Socket};
 
 /// A socket with a name. Dropping it removes the name.
 pub(super) struct Listener {
@@ -23,11 +23,11 @@ pub(super) struct Listener {
     name: ShmName,
     /// The file that it has made.
     file: Option<(PathBuf, u64, u64)>,
-    /// Nobody is taken before this time.
-    rests_until: Option<Instant>,
+    /// No connection is taken before this time.
+    paused_until: Option<Instant>,
 }
 
-/// A socket that has connected and has not said hello yet.
+/// A socket that has connected and has not sent its hello yet.
 pub(super) struct Caller {
     socket: Socket,
     from: Credentials,
@@ -59,7 +59,7 @@ impl Listener {
             Some((path.to_owned(), found.dev(), found.ino()))
         });
         let (socket, closer) = (Some(socket), closer.clone());
-        Ok(Listener { socket, closer, name, file, rests_until: None })
+        Ok(Listener { socket, closer, name, file, paused_until: None })
     }
 
     pub(super) fn name(&self) -> ShmName {
@@ -77,27 +77,27 @@ impl Listener {
         Ok(Caller { socket, from, since: Instant::now() })
     }
 
-    /// Takes nobody for a while: a socket that cannot be taken would be ready for ever.
-    pub(super) fn rest(&mut self, epoll: &OwnedFd) {
+    /// Takes no connection for a while: one that cannot be taken would keep the socket ready.
+    pub(super) fn pause(&mut self, epoll: &OwnedFd) {
         let _ = epoll::delete(epoll, self.socket());
-        self.rests_until = Instant::now().checked_add(REST);
+        self.paused_until = Instant::now().checked_add(PAUSE);
     }
 
-    pub(super) fn is_resting(&self) -> bool {
-        self.rests_until.is_some()
+    pub(super) fn is_paused(&self) -> bool {
+        self.paused_until.is_some()
     }
 
-    /// It has rested long enough.
-    pub(super) fn has_rested(&self, now: Instant) -> bool {
-        self.rests_until.is_some_and(|until| until <= now)
+    /// It is paused, and has been so for long enough.
+    pub(super) fn is_pause_over(&self, now: Instant) -> bool {
+        self.paused_until.is_some_and(|until| until <= now)
     }
 
-    /// Goes on if it has rested long enough. `number` is its own in the epoll set.
+    /// Goes on if it was paused long enough. `number` is its own in the epoll set.
     pub(super) fn wake(&mut self, epoll: &OwnedFd, number: u64, now: Instant) {
-        if self.has_rested(now)
+        if self.is_pause_over(now)
             && epoll::add(epoll, self.socket(), EventData::new_u64(number), EventFlags::IN).is_ok()
         {
-            self.rests_until = None;
+            self.paused_until = None;
         }
     }
 
@@ -136,12 +136,12 @@ impl Caller {
         (self.socket, self.from)
     }
 
-    /// What it has said.
-    pub(super) fn hear(&self) -> Heard {
+    /// What it has sent.
+    pub(super) fn receive(&self) -> Received {
         socket::receive(&self.socket, true)
     }
 
-    /// It should have said hello by now.
+    /// It should have sent its hello by now.
     pub(super) fn is_late(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.since) > HELLO
     }
@@ -197,7 +197,7 @@ fn reason_of(Failed { call, errno }: Failed) -> Option<&'static str> {
 const NOT_BOUND: &str = "check the path of the socket, and its file system";
 /// The addresses of this provider.
 pub(super) const TAKES: &str = "shared memory takes only Unix sockets (shm:/PATH or shm:@NAME)";
-/// How long a listener rests.
-const REST: Duration = Duration::from_millis(20);
-/// The time that a socket has to say hello.
+/// How long a listener is paused.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The time that a socket has to send its hello.
 const HELLO: Duration = Duration::from_secs(5);

@@ -1,9 +1,9 @@
 //! The lock of a socket's path: a file beside it, which only its user can open.
 //!
-//! Whoever listens at a path holds it from before the first look until the socket listens. So nobody
-//! takes a socket for a dead one that is about to listen, or removes one that has just replaced a
-//! dead one. A lock on the folder would do as well, but every process that may read the folder could
-//! hold that.
+//! A process that listens at a path holds it from before the first look until the socket listens.
+//! So no process takes a socket for a dead one that is about to listen, or removes one that has
+//! just replaced a dead one. A lock on the folder would do as well, but every process that may read
+//! the folder could hold that.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -22,7 +22,8 @@ use crate::socket::{self, Failed};
 /// an empty file, which the next one uses and removes.
 #[derive(Debug)]
 pub(super) struct Lock {
-    /// Closed after the file is removed: whoever waits for it looks whether it is still there.
+    /// Closed after the file is removed: a process that waits for it looks whether it is still
+    /// there.
     _file: LockFile,
     name: PathBuf,
 }
@@ -34,7 +35,7 @@ struct LockFile<File: AsFd = OwnedFd>(Option<CloseOnFork<File>>);
 /// What one look has found.
 enum Look {
     Taken(Lock),
-    /// Somebody holds it.
+    /// Another process holds it.
     Held,
     /// No file can be made there.
     None,
@@ -44,9 +45,9 @@ impl Lock {
     /// Waits for the lock of a path, for a second. None if no file can be made beside it.
     ///
     /// # Errors
-    /// The call that has failed. That of the lock has [`Errno::TIMEDOUT`] if somebody holds it for
-    /// long. That which opens the file has [`Errno::BUSY`] if the file is not this user's, and
-    /// [`Errno::LOOP`] if it is a link.
+    /// The call that has failed. That of the lock has [`Errno::TIMEDOUT`] if another process holds
+    /// it for long. That which opens the file has [`Errno::BUSY`] if the file is not this user's,
+    /// and [`Errno::LOOP`] if it is a link.
     pub(super) fn take(path: &Path) -> Result<Option<Lock>, Failed> {
         let mut name = OsString::from(path);
         name.push(SUFFIX);
@@ -122,7 +123,7 @@ fn look(name: &Path) -> Result<Look, Failed> {
         // The file system has no locks.
         Err(_) => return Ok(Look::None),
     }
-    // Who held it has removed it.
+    // The process that held it has removed it.
     let is_same = std::fs::symlink_metadata(name)
         .is_ok_and(|found| (found.dev(), found.ino()) == (opened.st_dev, opened.st_ino));
     let lock = || Lock { _file: file, name: name.to_owned() };

@@ -10,33 +10,33 @@ use super::listener::Caller;
 use crate::closer::Foreign;
 use crate::endpoint::Agreed;
 use crate::fence;
-use crate::greeting::{Greeting, Kind};
+use crate::handshake::{Handshake, Kind};
 use crate::layout::{Dimensions, Layout};
 use crate::link::Terms;
 use crate::memory::{Memory, Unfit};
 use crate::port::Port;
 use crate::queues::ShmEndpoint;
 use crate::shared::Shared;
-use crate::socket::{self, Heard, Socket};
+use crate::socket::{self, Received, Socket};
 
 /// A pending connection request. Dropping it rejects it.
 pub struct ShmRequest {
     from: Credentials,
-    hello: Greeting,
+    hello: Handshake,
     /// The socket and the memory, until it is answered.
     pending: Option<(Socket, Arc<Layout>)>,
 }
 
 impl ShmRequest {
-    /// The request of a caller, with its private data. A caller that says something else, or whose
-    /// memory does not fit, is answered and dropped.
+    /// The request of a caller, with its private data. A caller that sends something else is
+    /// dropped; one whose memory does not fit is answered first.
     pub(super) fn of(
         caller: Caller,
-        heard: Heard,
+        received: Received,
         own: Dimensions,
     ) -> Option<(ShmRequest, PrivateBytes)> {
         let (socket, from) = caller.into_parts();
-        let Heard::Greeting(hello, Some(file)) = heard else { return None };
+        let Received::Handshake(hello, Some(file)) = received else { return None };
         if hello.kind != Kind::Hello {
             return None;
         }
@@ -59,7 +59,8 @@ impl ShmRequest {
     pub(super) fn accept(
         mut self,
         number: QpNumber<Port>,
-        (rnr_retry, private): (u8, PrivateBytes),
+        rnr_retry: u8,
+        private: PrivateBytes,
         shared: &Shared,
     ) -> Result<ShmEndpoint, SetupError> {
         let Some((socket, layout)) = self.pending.take() else { return Err(SetupError::Stopped) };
@@ -74,7 +75,7 @@ impl ShmRequest {
         let peer = Peer { num: self.hello.qp_num, rnr_retry: self.hello.rnr_retry };
         let (num, agreed) = (number.num(), Agreed { side: 1, socket, layout, terms, peer });
         let endpoint = agreed.endpoint(number, shared).map_err(SetupError::unwatched)?;
-        let accepted = Greeting {
+        let accepted = Handshake {
             kind: Kind::Accepted,
             dimensions: self.hello.dimensions,
             has_fences,
@@ -119,7 +120,7 @@ impl std::fmt::Debug for ShmRequest {
 
 /// The memory that a hello came with, if the longest message of this side has room in it, and it is
 /// not much larger than what this side would have made: unmapping it takes a shard's time.
-fn adopt(hello: &Greeting, file: &Foreign, own: Dimensions) -> Result<Memory, Unfit> {
+fn adopt(hello: &Handshake, file: &Foreign, own: Dimensions) -> Result<Memory, Unfit> {
     let (given, needed) = (hello.dimensions.staging, own.staging);
     if given < needed {
         return Err(Unfit::Staging { given, needed });
@@ -134,10 +135,10 @@ fn adopt(hello: &Greeting, file: &Foreign, own: Dimensions) -> Result<Memory, Un
     Memory::adopt(file, hello.dimensions.bytes())
 }
 
-/// Says why a request is not accepted. A peer that does not take the answer notices the end.
-fn answer(socket: &Socket, hello: &Greeting, kind: Kind, private: &[u8]) {
+/// Reports why a request is not accepted. A peer that does not take the answer notices the end.
+fn answer(socket: &Socket, hello: &Handshake, kind: Kind, private: &[u8]) {
     let private = PrivateBytes::try_from(private).unwrap_or_default();
-    let answer = Greeting { kind, private, ..hello.clone() };
+    let answer = Handshake { kind, private, ..hello.clone() };
     let _ = socket::send(socket, &answer, None);
 }
 

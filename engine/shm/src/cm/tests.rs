@@ -9,8 +9,8 @@ use rustix::process::{Resource, Rlimit};
 
 use super::*;
 use crate::Shm;
-use crate::greeting::{GREETING_LEN, Greeting, Kind};
-use crate::rogue::Rogue;
+use crate::handshake::{HANDSHAKE_LEN, Handshake, Kind};
+use crate::hostile_peer::HostilePeer;
 use crate::socket;
 use crate::tests::denied::Denied;
 
@@ -65,12 +65,12 @@ fn foreign(places: i32) -> (CloseOnFork, ShmName) {
 }
 
 /// Takes a caller and answers its hello, as `change` wants it.
-fn answer(listener: &impl AsFd, change: impl FnOnce(&mut Greeting)) -> OwnedFd {
+fn answer(listener: &impl AsFd, change: impl FnOnce(&mut Handshake)) -> OwnedFd {
     let flags = rustix::net::SocketFlags::CLOEXEC | rustix::net::SocketFlags::NONBLOCK;
     let caller = rustix::net::accept_with(listener, flags).unwrap();
-    let mut bytes = [0; GREETING_LEN];
+    let mut bytes = [0; HANDSHAKE_LEN];
     rustix::net::recv(&caller, &mut bytes, RecvFlags::empty()).unwrap();
-    let mut answer = Greeting::decode(&bytes).unwrap();
+    let mut answer = Handshake::decode(&bytes).unwrap();
     answer.kind = Kind::Accepted;
     change(&mut answer);
     rustix::net::send(&caller, &answer.encode(), SendFlags::empty()).unwrap();
@@ -98,24 +98,24 @@ fn a_caller_that_says_nothing_is_dropped_when_it_is_late() {
 }
 
 #[test]
-fn a_caller_that_has_said_hello_and_was_not_heard_in_time_is_heard() {
+fn a_hello_that_was_not_read_in_time_is_read() {
     let mut scene = Scene::new();
     let name = scene.listen();
     let caller = socket::open().unwrap();
     socket::connect(&caller, &name).unwrap();
     assert!(scene.next().is_none());
-    say_hello(&caller, false);
+    send_hello(&caller, false);
     assert_eq!(scene.look_in(7), None);
     let request = scene.next();
     assert!(matches!(request, Some(CmEvent::Request { .. })));
     assert!(is_open(&caller), "it waits for an answer");
 }
 
-/// Says hello, with memory of its own.
-fn say_hello(caller: &impl AsFd, maps_pools: bool) {
+/// Sends a hello, with memory of its own.
+fn send_hello(caller: &impl AsFd, maps_pools: bool) {
     let dimensions = crate::layout::Dimensions { slots: 16, staging: STAGING };
     let (_memory, file) = crate::memory::Memory::create(dimensions.bytes()).unwrap();
-    let hello = Greeting { maps_pools, ..crate::rogue::hello(dimensions) };
+    let hello = Handshake { maps_pools, ..crate::hostile_peer::hello(dimensions) };
     socket::send(caller, &hello, Some(&file)).unwrap();
 }
 
@@ -124,13 +124,13 @@ fn request(scene: &mut Scene, maps_pools: bool) -> (ShmRequest, CloseOnFork) {
     let name = scene.listen();
     let caller = socket::open().unwrap();
     socket::connect(&caller, &name).unwrap();
-    say_hello(&caller, maps_pools);
+    send_hello(&caller, maps_pools);
     let Some(CmEvent::Request { request, .. }) = scene.next() else { panic!("no request") };
     (request, caller)
 }
 
 #[test]
-fn a_caller_of_another_user_is_shown_no_pools_whatever_it_says() {
+fn no_pools_are_exposed_to_a_caller_of_another_user_whatever_it_states() {
     // Of this thread only.
     let become_user = |uid| {
         let uid = rustix::process::Uid::from_raw(uid);
@@ -147,9 +147,9 @@ fn a_caller_of_another_user_is_shown_no_pools_whatever_it_says() {
         become_user(own.as_raw()).expect("who it was");
         use rpcrdma_provider::Queues;
         let endpoint = scene.cm.accept(request, &scene.queues.handle(), &PARAM).unwrap();
-        let mut bytes = [0; GREETING_LEN];
+        let mut bytes = [0; HANDSHAKE_LEN];
         rustix::net::recv(&caller, &mut bytes, RecvFlags::empty()).unwrap();
-        let answer = Greeting::decode(&bytes).unwrap();
+        let answer = Handshake::decode(&bytes).unwrap();
         let maps_pools = [answer.maps_pools, endpoint.end().0.maps_pools()];
         assert_eq!((answer.kind, maps_pools), (Kind::Accepted, [is_own; 2]));
     }
@@ -169,8 +169,8 @@ fn an_answer_that_cannot_be_sent_is_an_error_and_ends_the_connection() {
     assert!(!is_open(&caller));
 }
 
-/// Callers that say nothing, more than may be waited for.
-fn crowd(scene: &mut Scene, name: &ShmName) -> Vec<CloseOnFork> {
+/// Callers that send nothing, more than may be waited for.
+fn many_callers(scene: &mut Scene, name: &ShmName) -> Vec<CloseOnFork> {
     assert_eq!(scene.cm.callers_max, callers_max());
     scene.cm.callers_max = DROPPED_MAX + 10;
     let connected = |_| {
@@ -178,34 +178,34 @@ fn crowd(scene: &mut Scene, name: &ShmName) -> Vec<CloseOnFork> {
         socket::connect(&caller, name).unwrap();
         caller
     };
-    let crowd = (0..DROPPED_MAX + 30).map(connected).collect();
+    let callers = (0..DROPPED_MAX + 30).map(connected).collect();
     // The clock is not looked at meanwhile: it would make room on a slow machine.
     scene.cm.work();
     assert!(scene.cm.events.is_empty());
-    crowd
+    callers
 }
 
 #[test]
-fn callers_that_say_nothing_are_not_more_than_allowed() {
+fn callers_that_send_nothing_are_not_more_than_allowed() {
     let mut scene = Scene::new();
     let name = scene.listen();
-    let _crowd = crowd(&mut scene, &name);
+    let _callers = many_callers(&mut scene, &name);
     assert_eq!(scene.cm.sockets.len(), scene.cm.callers_max + 1, "and the listener");
-    assert_eq!(scene.look_in(0), Some(RETRY), "which rests");
+    assert_eq!(scene.look_in(0), Some(RETRY), "which is paused");
 }
 
 /// They are dropped as soon as others wait, and not when they are late.
 #[test]
-fn a_crowd_that_says_nothing_keeps_nobody_out() {
+fn many_callers_that_send_nothing_keep_no_other_out() {
     let mut scene = Scene::new();
     let name = scene.listen();
-    let crowd = crowd(&mut scene, &name);
-    let _rogue = Rogue::connect(&name, STAGING).unwrap();
+    let callers = many_callers(&mut scene, &name);
+    let _peer = HostilePeer::connect(&name, STAGING).unwrap();
     scene.look_in(1);
     assert!(matches!(scene.next(), Some(CmEvent::Request { .. })));
-    let dropped = crowd.iter().position(is_open).unwrap();
+    let dropped = callers.iter().position(is_open).unwrap();
     assert_eq!(dropped, DROPPED_MAX, "the oldest");
-    assert!(crowd[dropped..].iter().all(is_open));
+    assert!(callers[dropped..].iter().all(is_open));
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn an_attempt_that_is_cancelled_has_no_event_and_leaves_nothing() {
 fn an_answer_with_other_dimensions_or_of_another_kind_is_no_connection() {
     let mut scene = Scene::new();
     let (listener, name) = foreign(64);
-    type Change = fn(&mut Greeting);
+    type Change = fn(&mut Handshake);
     let changes: [(Change, Rejection); 7] = [
         (|answer| answer.dimensions.slots *= 2, Rejection::Unstated),
         (|answer| answer.dimensions.staging /= 2, Rejection::Unstated),
@@ -287,7 +287,7 @@ fn a_flood_of_rejections_ends_one_attempt_and_leaves_nothing() {
     let (listener, name) = foreign(64);
     for _ in 0..3 * ATTR.qp_max {
         let id = scene.connect(name);
-        let mut said = [0; GREETING_LEN];
+        let mut said = [0; HANDSHAKE_LEN];
         let caller = answer(&listener, |answer| {
             answer.kind = Kind::Rejected;
             answer.private = Rejection::PeerFull.encode().into_iter().collect();
@@ -314,21 +314,21 @@ fn the_socket_of_a_connection_is_not_looked_at_any_more() {
     drop(endpoint);
 
     let at = scene.listen();
-    let rogue = Rogue::connect(&at, STAGING).unwrap();
+    let peer = HostilePeer::connect(&at, STAGING).unwrap();
     let Some(CmEvent::Request { request, .. }) = scene.next() else { panic!("no request") };
-    rogue.say(&[0]);
+    peer.send(&[0]);
     assert!(scene.next().is_none());
     drop(request);
 }
 
 /// It goes on as soon as there is one.
 #[test]
-fn a_listener_without_a_free_descriptor_rests() {
+fn a_listener_without_a_free_descriptor_is_paused() {
     const ROLE: &str = "RPCRDMA_TEST_RESTS";
     if std::env::var(ROLE).is_err() {
         // The limit is one of a process.
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["cm::tests::a_listener_without_a_free_descriptor_rests", "--exact"]);
+        child.args(["cm::tests::a_listener_without_a_free_descriptor_is_paused", "--exact"]);
         let output = child.arg("--nocapture").env(ROLE, "1").output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
@@ -336,7 +336,7 @@ fn a_listener_without_a_free_descriptor_rests() {
     }
     let mut scene = Scene::new();
     let name = scene.listen();
-    let _rogue = Rogue::connect(&name, STAGING).unwrap();
+    let _peer = HostilePeer::connect(&name, STAGING).unwrap();
     let before = rustix::process::getrlimit(Resource::Nofile);
     let lowest = std::fs::File::open("/dev/null").unwrap().as_raw_fd() as u64;
     let none = Rlimit { current: Some(lowest), maximum: before.maximum };

@@ -106,7 +106,7 @@ fn an_address_of_another_kind_is_refused_with_those_that_are_taken() {
 fn a_socket_that_a_dead_process_has_left_is_used_again_and_nothing_else_is_removed() {
     let (folder, device) = (Folder::new("left"), open());
     let (path, at) = folder.socket();
-    // As kill -9 leaves it: bound, and nobody listens.
+    // As kill -9 leaves it: bound, without a listener.
     let dead = socket::open().unwrap();
     socket::listen(&dead, &name_of(at)).unwrap();
     drop(dead);
@@ -188,7 +188,7 @@ fn a_lock_that_is_held_is_not_waited_for_without_end_and_one_that_is_left_is_use
 }
 
 #[test]
-fn a_lock_that_is_somebody_elses_or_a_link_is_not_used() {
+fn a_lock_of_another_user_or_a_link_is_not_used() {
     let (folder, device) = (Folder::new("lock-of"), open());
     let (path, at) = folder.socket();
     let (name, other) = (path.with_extension("sock.lock"), folder.0.join("other"));
@@ -209,8 +209,8 @@ fn a_lock_that_is_somebody_elses_or_a_link_is_not_used() {
 }
 
 #[test]
-fn nobody_listens_where_there_is_no_socket_or_a_dead_one() {
-    let (folder, device) = (Folder::new("nobody"), open());
+fn connecting_is_refused_where_there_is_no_socket_or_a_dead_one() {
+    let (folder, device) = (Folder::new("no-listener"), open());
     let (_, at) = folder.socket();
     let host = Host::new(&device, &SMALL);
     let mut cm = device.open_cm().unwrap();
@@ -284,25 +284,25 @@ fn who_says_something_else_or_nothing_is_not_a_peer() {
 
 /// More than may be waited for: the others wait outside, and the listener does not spin.
 #[test]
-fn a_crowd_that_says_nothing_ends_nothing() {
+fn very_many_callers_that_send_nothing_end_nothing() {
     let device = open();
     let mut listener = device.open_cm().unwrap();
     let at = listener.listen(address()).unwrap();
-    let mut crowd = Vec::new();
+    let mut callers = Vec::new();
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let count = files.map_or(2000, |files| (files as usize / 3).min(2000));
-    while crowd.len() < count {
+    while callers.len() < count {
         let socket = socket::open().unwrap();
         match socket::connect(&socket, &name_of(at)) {
-            Ok(()) => crowd.push(socket),
+            Ok(()) => callers.push(socket),
             Err(_) => break,
         }
-        if crowd.len().is_multiple_of(100) {
+        if callers.len().is_multiple_of(100) {
             assert!(next(&mut listener).is_none());
         }
     }
     assert!(next(&mut listener).is_none(), "it returns");
-    drop(crowd);
+    drop(callers);
     let host = Host::new(&device, &SMALL);
     let mut caller = device.open_cm().unwrap();
     caller.connect(at, &host.queues.handle(), &PARAM).unwrap();

@@ -12,9 +12,9 @@ use rpcrdma_provider::{
 
 use super::device::{address, open};
 use super::host::*;
+use crate::hostile_peer::{self, HostilePeer, SLOTS};
 use crate::layout::Dimensions;
 use crate::memory::Memory;
-use crate::rogue::{self, Rogue, SLOTS};
 use crate::{ShmCm, ShmRequest, socket};
 
 const PARAM: ConnParam<'_> = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
@@ -77,7 +77,7 @@ impl Scene {
     fn hand(&mut self, to: &impl AsFd, bytes: &[u8], before: &[OwnedFd]) {
         let Slow { file, other } = Slow::new();
         let files: Vec<_> = before.iter().chain([&file]).map(AsFd::as_fd).collect();
-        rogue::hand(to, bytes, &files).unwrap();
+        hostile_peer::hand(to, bytes, &files).unwrap();
         self.others.push(other);
     }
 
@@ -116,7 +116,7 @@ fn memory() -> OwnedFd {
 #[test]
 fn a_hello_with_something_else_than_memory_is_dropped_at_once() {
     let mut scene = Scene::new();
-    let hello = rogue::hello(DIMENSIONS).encode();
+    let hello = hostile_peer::hello(DIMENSIONS).encode();
     let more = || (0..3).map(|_| memory()).collect();
     for before in [Vec::new(), vec![memory()], more()] {
         let caller = scene.caller();
@@ -144,15 +144,15 @@ fn what_lies_in_the_queue_of_a_socket_ends_with_it() {
     for words in [&[][..], &[&b""[..]], &[b"1", b"2", b"", b"3"]] {
         let mut scene = Scene::new();
         // A request that is dropped, and a caller that is not taken.
-        let rogue = Rogue::connect(&scene.name, STAGING).unwrap();
+        let peer = HostilePeer::connect(&scene.name, STAGING).unwrap();
         let request = scene.request();
         let caller = scene.caller();
         for word in words {
-            rogue.say(word);
+            peer.send(word);
             rustix::net::send(&caller, word, rustix::net::SendFlags::empty()).unwrap();
         }
         let (bytes, slow) = (b"and this", Slow::new());
-        rogue.hand(bytes, &[slow.file.as_fd()]).unwrap();
+        peer.hand(bytes, &[slow.file.as_fd()]).unwrap();
         drop(slow.file);
         scene.others.push(slow.other);
         scene.hand(&caller, bytes, &[]);
@@ -167,11 +167,11 @@ fn what_lies_in_the_queue_of_a_socket_ends_with_it() {
 fn a_peer_that_sends_one_loses_its_connection() {
     let mut scene = Scene::new();
     let mut victim = Host::new(&scene.device, &SMALL);
-    let rogue = Rogue::connect(&scene.name, STAGING).unwrap();
+    let peer = HostilePeer::connect(&scene.name, STAGING).unwrap();
     let request = scene.request();
     // Before it is accepted: the system may refuse it afterwards.
     let Slow { file, other } = Slow::new();
-    rogue.hand(&[0; 12], &[file.as_fd()]).unwrap();
+    peer.hand(&[0; 12], &[file.as_fd()]).unwrap();
     drop(file);
     let endpoint = scene.cm.accept(request, &victim.queues.handle(), &PARAM).unwrap();
     let qp = victim.queues.attach(endpoint).unwrap();
@@ -191,10 +191,10 @@ fn queues_sleep_while_the_sockets_of_their_links_wait_to_be_closed() {
     let mut victim = Host::new(&scene.device, &SMALL);
     let mut attached = Vec::new();
     for _ in 0..3 {
-        let rogue = Rogue::connect(&scene.name, STAGING).unwrap();
+        let peer = HostilePeer::connect(&scene.name, STAGING).unwrap();
         let request = scene.request();
         let Slow { file, other } = Slow::new();
-        rogue.hand(&[0; 12], &[file.as_fd()]).unwrap();
+        peer.hand(&[0; 12], &[file.as_fd()]).unwrap();
         scene.others.push(other);
         let endpoint = scene.cm.accept(request, &victim.queues.handle(), &PARAM).unwrap();
         attached.push(victim.queues.attach(endpoint).unwrap());
@@ -206,12 +206,12 @@ fn queues_sleep_while_the_sockets_of_their_links_wait_to_be_closed() {
         gone += victim.events().len();
     }
     attached.iter().for_each(|qp| victim.queues.destroy(qp.qp));
-    let (waker, nap) = (Waker::new().unwrap(), Duration::from_millis(20));
+    let (waker, limit) = (Waker::new().unwrap(), Duration::from_millis(20));
     let has_slept = (0..20).any(|_| {
         victim.poll_dry();
         let begun = Instant::now();
-        victim.queues.wait(&waker, nap).unwrap();
-        begun.elapsed() >= nap
+        victim.queues.wait(&waker, limit).unwrap();
+        begun.elapsed() >= limit
     });
     assert!(has_slept);
     assert!(scene.begun.elapsed() < LIMIT);
@@ -248,13 +248,13 @@ fn become_user(uid: u32) -> bool {
     rustix::thread::set_thread_res_uid(None, uid, None).is_ok()
 }
 
-/// Descriptors that cannot be closed are not collected without end, and are in nobody else's way.
+/// Descriptors that cannot be closed are not collected without end, and delay no other connection.
 #[test]
 fn while_many_of_a_user_wait_to_be_closed_its_callers_are_sent_away_and_no_others() {
     let mut scene = Scene::new();
-    let hello = rogue::hello(DIMENSIONS).encode();
+    let hello = hostile_peer::hello(DIMENSIONS).encode();
     let own = rustix::process::geteuid().as_raw();
-    // Only a privileged process can be somebody else.
+    // Only a privileged process can be another user.
     let has_two = become_user(1000);
     let mut callers = Vec::new();
     for _ in 0..150 {
@@ -264,9 +264,9 @@ fn while_many_of_a_user_wait_to_be_closed_its_callers_are_sent_away_and_no_other
         assert!(next(&mut scene.cm).is_none());
     }
     assert!(callers.iter().all(is_closed));
-    let rogue = Rogue::connect(&scene.name, STAGING).unwrap();
+    let peer = HostilePeer::connect(&scene.name, STAGING).unwrap();
     assert!(next(&mut scene.cm).is_none(), "it is sent away");
-    drop(rogue);
+    drop(peer);
     if has_two {
         assert!(become_user(own));
         scene.assert_unharmed();
@@ -276,7 +276,7 @@ fn while_many_of_a_user_wait_to_be_closed_its_callers_are_sent_away_and_no_other
     scene.others.clear();
     let until = Instant::now() + LIMIT;
     loop {
-        let _rogue = Rogue::connect(&scene.name, STAGING).unwrap();
+        let _peer = HostilePeer::connect(&scene.name, STAGING).unwrap();
         if matches!(next(&mut scene.cm), Some(CmEvent::Request { .. })) {
             break;
         }

@@ -39,7 +39,7 @@ pub(in crate::tests) fn address() -> Address {
     "shm:@".parse().expect("an address")
 }
 
-/// Where nobody listens.
+/// An address without a listener.
 pub(in crate::tests) fn nowhere() -> Address {
     "shm:/nonexistent/rpcrdma.sock".parse().expect("an address")
 }

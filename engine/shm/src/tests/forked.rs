@@ -12,8 +12,8 @@ use rpcrdma_transport::body::OP_SEND;
 
 use super::device::open;
 use super::host::*;
+use crate::hostile_peer::HostilePeer;
 use crate::layout::Direction;
-use crate::rogue::Rogue;
 
 /// What no step takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -27,15 +27,15 @@ fn a_child_that_drops_all_takes_nothing_from_its_parent() {
     let mut host = Host::new(&device, &SMALL);
     let mut cm = device.open_cm().unwrap();
     cm.listen(at).unwrap();
-    let mut rogue = Rogue::connect(&name, 4 << 20).unwrap();
+    let mut peer = HostilePeer::connect(&name, 4 << 20).unwrap();
     let Some(CmEvent::Request { request, .. }) = next(&mut cm) else { panic!("no request") };
     let param = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
     let endpoint = cm.accept(request, &host.queues.handle(), &param).unwrap();
-    assert!(rogue.is_accepted());
+    assert!(peer.is_accepted());
     let qp = host.queues.attach(endpoint).unwrap();
     let sge = host.sge(0, 64);
     host.recv_all(&[(1, &[sge])]).unwrap();
-    rogue.layout.side(0).asleep.0.store(1, Ordering::SeqCst);
+    peer.layout.side(0).asleep.0.store(1, Ordering::SeqCst);
 
     // SAFETY: the child only drops, and uses no memory of another thread.
     let child = unsafe { libc::fork() };
@@ -52,15 +52,15 @@ fn a_child_that_drops_all_takes_nothing_from_its_parent() {
     assert_eq!(status, 0);
 
     assert!(fs::metadata(&path).is_ok(), "the socket of the parent is there");
-    let [to, from] = [0, 1].map(|index| Direction::new(&rogue.layout, index));
-    let words = [&to.words().abandoned, &from.words().closed, &rogue.layout.side(0).asleep];
+    let [to, from] = [0, 1].map(|index| Direction::new(&peer.layout, index));
+    let words = [&to.words().abandoned, &from.words().closed, &peer.layout.side(0).asleep];
     assert_eq!(words.map(|word| word.0.load(Ordering::SeqCst)), [0, 0, 1]);
-    assert!(!rogue.is_rung());
-    rogue.publish([0, u64::from(OP_SEND) << 32, 4], b"more");
+    assert!(!peer.is_rung());
+    peer.publish([0, u64::from(OP_SEND) << 32, 4], b"more");
     host.poll_dry();
     assert_eq!(host.read(0, 4), b"more");
     // The thread that watches the parent's sockets is there.
-    rogue.hang_up().unwrap();
+    peer.hang_up().unwrap();
     let (gone, waker) = (QueueEvent::Disconnected { qp_num: qp.qp_num }, Waker::new().unwrap());
     let begun = Instant::now();
     while !host.events().contains(&gone) {

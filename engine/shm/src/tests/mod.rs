@@ -5,10 +5,10 @@ mod connect;
 mod descriptors;
 mod device;
 mod ends;
+mod exposed;
 mod forked;
 mod hostile;
 mod mapped;
-mod shown;
 mod sleep;
 mod unequal;
 

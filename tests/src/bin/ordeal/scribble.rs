@@ -16,7 +16,7 @@ use rpcrdma_engine::{
     Address, Admission, Answer, BackwardSupport, Call, CallRefused, Client, Clock, CloseReason,
     ConnectRequest, ConnectionId, Engine, Handler, PeerLimits, Reply, Shm, Turn,
 };
-use rpcrdma_shm::rogue::{self, Reach, Rogue};
+use rpcrdma_shm::hostile_peer::{self, HostilePeer, Reach};
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::script::{Order, Part, Random, Script, unreduced};
 use rpcrdma_tests::service::{Service, Source};
@@ -200,7 +200,7 @@ pub fn write_about(wanted: &Wanted) {
 fn scribble_until(is_over: &AtomicBool, mut random: Random) -> u64 {
     let mut writes = 0;
     while !is_over.load(Ordering::Relaxed) {
-        let all = rogue::reach();
+        let all = hostile_peer::reach();
         if all.is_empty() {
             std::thread::yield_now();
             continue;
@@ -233,12 +233,12 @@ fn scribble(memory: &Reach, random: &mut Random) {
         }
     });
     let count = random.choose(&[1, 4, 8, 16]);
-    memory.scribble(random.below(span) as usize / count * count, &bytes[..count]);
+    memory.corrupt(random.below(span) as usize / count * count, &bytes[..count]);
 }
 
 /// Connects without an engine, and publishes slots of any content.
 fn be_rogue(name: &rpcrdma_engine::ShmName, random: &mut Random) -> std::io::Result<()> {
-    let mut rogue = Rogue::connect(name, 4 << 20)?;
+    let mut rogue = HostilePeer::connect(name, 4 << 20)?;
     let end = Instant::now() + Duration::from_millis(20);
     while !rogue.is_accepted() {
         if Instant::now() > end {
@@ -254,8 +254,8 @@ fn be_rogue(name: &rpcrdma_engine::ShmName, random: &mut Random) -> std::io::Res
         match random.below(8) {
             0 => rogue.publish([any(random), any(random), any(random)], &bytes),
             1 => rogue.acknowledge(any(random) % 500, any(random) % 500),
-            2 => rogue.judge(u64::from(position), random.below(256)),
-            3 => rogue.say(&bytes),
+            2 => rogue.set_outcome(u64::from(position), random.below(256)),
+            3 => rogue.send(&bytes),
             4 => scribble(&rogue.reach(), random),
             _ => rogue.publish([0, op, bytes.len() as u64], &bytes),
         }

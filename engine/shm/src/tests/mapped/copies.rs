@@ -21,7 +21,7 @@ fn is_delivered_although(act: impl FnOnce(Producer) -> Option<Producer>) -> bool
     let (mut tx, _back) = here.ends(1, &a.queues.handle().ends);
     let (_forth, mut rx) = there.ends(2, &b.queues.handle().ends);
     let keys = device.keys();
-    // The peer is shown the pool by the first, which is staged.
+    // The first, which is staged, exposes the pool to the peer.
     publish(&mut tx, a.sge(0, 5000), &keys);
     let front = rx.front().expect("published");
     assert_eq!(rx.pull(&front, &keys, |_, _| Ok(())), Some(Ok(())));

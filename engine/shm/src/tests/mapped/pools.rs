@@ -114,7 +114,7 @@ fn both_sides_have_to_want_it() {
 
 /// The kernel states who a listener was when it began to listen.
 #[test]
-fn the_caller_of_a_listener_that_was_somebody_else_is_shown_nothing() {
+fn nothing_is_exposed_if_the_listener_was_another_user_when_it_began() {
     let device = open();
     let (mut a, mut b) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
     let (mut caller, mut listener) = (device.open_cm().unwrap(), device.open_cm().unwrap());
@@ -197,8 +197,8 @@ fn withdrawn_memory_is_not_delivered() {
     assert_eq!(pair.b.read(0, 1), [0]);
 }
 
-/// A receiver without a free descriptor cannot map what it is shown: it is served from the staging
-/// area, and what is shown later is mapped.
+/// A receiver without a free descriptor cannot map what is exposed to it: it is served from the
+/// staging area, and what is exposed later is mapped.
 #[test]
 fn a_pool_that_cannot_be_mapped_is_staged() {
     const ROLE: &str = "RPCRDMA_TEST_DESCRIPTORS";
@@ -228,12 +228,12 @@ fn a_pool_that_cannot_be_mapped_is_staged() {
         assert!(!is_mapped(&mut pair, &first, |pair, byte| pair.a.write(0, &[byte])));
     }
     rustix::process::setrlimit(Resource::Nofile, before).unwrap();
-    for is_shown in [false, true] {
+    for is_exposed in [false, true] {
         let write = |_: &mut Pair, byte| {
             // SAFETY: the region lives as long as the pair uses it; no reference to it exists.
             unsafe { region.base().as_ptr().write(byte) };
         };
-        assert_eq!(is_mapped(&mut pair, &later, write), is_shown);
+        assert_eq!(is_mapped(&mut pair, &later, write), is_exposed);
     }
     assert!(pair.a.events().is_empty() && pair.b.events().is_empty());
 }

@@ -144,9 +144,9 @@ fn a_pool_that_is_not_registered_any_more_is_withdrawn() {
     assert_eq!(scene.pools(), [of_second.lkey]);
 }
 
-/// Another connection shows the pool at that moment, and holds its memfd.
+/// Another connection exposes the pool at that moment, and holds its memfd.
 #[test]
-fn a_key_that_is_used_again_is_not_read_from_its_earlier_memory_while_somebody_holds_that() {
+fn a_key_that_is_used_again_is_not_read_from_its_earlier_memory_while_a_peer_holds_that() {
     let mut scene = Scene::new();
     let (first, second) = (region(true, 7), region(true, 8));
     let keys = scene.register(&first);
@@ -159,10 +159,10 @@ fn a_key_that_is_used_again_is_not_read_from_its_earlier_memory_while_somebody_h
     assert_eq!(scene.send(&second, keys), 8);
     drop(held);
     assert_eq!(scene.send(&second, keys), 8);
-    assert!(scene.is_mapped(&second, keys), "it is shown");
+    assert!(scene.is_mapped(&second, keys), "it is exposed");
 }
 
-/// The peer cannot be told: its socket has no room.
+/// Nothing can be sent to the peer: its socket has no room.
 #[test]
 fn a_pool_that_is_gone_is_not_used_although_the_peer_still_has_it() {
     let mut scene = Scene::new();
@@ -178,7 +178,7 @@ fn a_pool_that_is_gone_is_not_used_although_the_peer_still_has_it() {
         assert_eq!(scene.send(&second, keys), 8);
     }
     assert_eq!(scene.pools(), [keys.lkey]);
-    // It has room again, and is told.
+    // It has room again, and gets the report.
     for _ in 0..100 {
         assert!(scene.receiver.read_words());
     }

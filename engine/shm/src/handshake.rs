@@ -1,4 +1,4 @@
-//! The greeting: one message each way over the socket, before the memory is used.
+//! The handshake: one message each way over the socket, before the memory is used.
 //!
 //! ```text
 //!   connecting side ── Hello, with the memory ──▶ accepting side
@@ -16,15 +16,15 @@ use rpcrdma_provider::{PrivateBytes, RNR_RETRY_FOREVER};
 
 use crate::layout::Dimensions;
 
-/// One side's half of the greeting.
+/// One side's message of the handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Greeting {
+pub(crate) struct Handshake {
     pub kind: Kind,
     /// Proposed by the connecting side; the answer repeats them.
     pub dimensions: Dimensions,
     /// Its process takes part in the barriers of others.
     pub has_fences: bool,
-    /// It shows its pools, and maps those of the other side.
+    /// It exposes its pools, and maps those of the other side.
     pub maps_pools: bool,
     /// Its queue pair.
     pub qp_num: u32,
@@ -34,7 +34,7 @@ pub(crate) struct Greeting {
     pub private: PrivateBytes,
 }
 
-/// What a greeting says.
+/// What a message of the handshake states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A request, with the memory.
@@ -47,35 +47,35 @@ pub(crate) enum Kind {
     Unfit,
 }
 
-/// Why a greeting is not understood.
+/// Why a message of the handshake is not understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Malformed {
-    /// It is not a greeting.
-    #[error("{0} bytes, which are no greeting of {GREETING_LEN} bytes")]
+    /// It has not the length of one.
+    #[error("a handshake message of {0} bytes; it has {HANDSHAKE_LEN}")]
     Length(usize),
-    /// It does not begin as greetings do.
-    #[error("no greeting")]
+    /// It does not begin as one.
+    #[error("not a handshake message: it does not begin with \"rdsm\"")]
     Magic,
-    /// It came with descriptors that nobody wants.
-    #[error("descriptors that nobody wants")]
+    /// It came with descriptors that are not expected.
+    #[error("unexpected descriptors")]
     Descriptors,
     /// Another version.
-    #[error("version {0} of the shared memory, only {VERSION} is known")]
+    #[error("unknown version {0} of the shared memory; the only known one is {VERSION}")]
     Version(u16),
     /// An unknown kind or status.
-    #[error("kind {0}, status {1}")]
+    #[error("unknown kind {0} with status {1}")]
     Kind(u8, u8),
     /// A number is out of range.
     #[error("{0} is out of range")]
     Range(&'static str),
 }
 
-impl Greeting {
+impl Handshake {
     /// Its bytes.
-    pub(crate) fn encode(&self) -> [u8; GREETING_LEN] {
+    pub(crate) fn encode(&self) -> [u8; HANDSHAKE_LEN] {
         let Dimensions { slots, staging } = self.dimensions;
         let (kind, status) = self.kind.code();
-        let mut bytes = [0; GREETING_LEN];
+        let mut bytes = [0; HANDSHAKE_LEN];
         bytes[0..4].copy_from_slice(&MAGIC);
         bytes[4..6].copy_from_slice(&VERSION.to_ne_bytes());
         bytes[6..8].copy_from_slice(&[kind, status]);
@@ -89,9 +89,9 @@ impl Greeting {
         bytes
     }
 
-    /// The greeting in a message of the peer.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Greeting, Malformed> {
-        let bytes: &[u8; GREETING_LEN] =
+    /// Decodes a message of the peer.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Handshake, Malformed> {
+        let bytes: &[u8; HANDSHAKE_LEN] =
             bytes.try_into().map_err(|_| Malformed::Length(bytes.len()))?;
         if bytes[0..4] != MAGIC {
             return Err(Malformed::Magic);
@@ -113,7 +113,7 @@ impl Greeting {
         }
         let private = bytes[PRIVATE_AT..].get(..private_len);
         let private = private.and_then(|private| PrivateBytes::try_from(private).ok());
-        Ok(Greeting {
+        Ok(Handshake {
             kind,
             dimensions,
             has_fences: number(8) & 1 != 0,
@@ -142,10 +142,10 @@ impl Kind {
     }
 }
 
-/// Bytes of a greeting.
-pub(crate) const GREETING_LEN: usize = 88;
+/// Bytes of a message.
+pub(crate) const HANDSHAKE_LEN: usize = 88;
 const MAGIC: [u8; 4] = *b"rdsm";
-/// Of the greeting and of the memory's layout.
+/// Of the handshake and of the memory's layout.
 const VERSION: u16 = 1;
 const PRIVATE_AT: usize = 32;
 
@@ -155,8 +155,8 @@ mod tests {
 
     use super::*;
 
-    fn greeting(kind: Kind, private: &[u8]) -> Greeting {
-        Greeting {
+    fn handshake(kind: Kind, private: &[u8]) -> Handshake {
+        Handshake {
             kind,
             dimensions: Dimensions { slots: 128, staging: 1 << 20 },
             has_fences: true,
@@ -171,22 +171,22 @@ mod tests {
     fn what_is_encoded_is_decoded() {
         for kind in Kind::ALL {
             for len in [0, 1, 55, 56] {
-                let said = greeting(kind, &vec![9; len]);
-                assert_eq!(Greeting::decode(&said.encode()), Ok(said));
+                let said = handshake(kind, &vec![9; len]);
+                assert_eq!(Handshake::decode(&said.encode()), Ok(said));
             }
         }
     }
 
     #[test]
     fn what_is_wrong_is_named() {
-        let good = greeting(Kind::Hello, b"private").encode();
+        let good = handshake(Kind::Hello, b"private").encode();
         let with = |at: usize, byte: u8| {
             let mut bytes = good;
             bytes[at] = byte;
-            Greeting::decode(&bytes).expect_err("not allowed")
+            Handshake::decode(&bytes).expect_err("not allowed")
         };
-        assert_eq!(Greeting::decode(&good[1..]), Err(Malformed::Length(87)));
-        assert_eq!(Greeting::decode(&[]), Err(Malformed::Length(0)));
+        assert_eq!(Handshake::decode(&good[1..]), Err(Malformed::Length(87)));
+        assert_eq!(Handshake::decode(&[]), Err(Malformed::Length(0)));
         assert_eq!(with(0, b'R'), Malformed::Magic);
         assert_eq!(with(4, 2), Malformed::Version(2));
         assert_eq!(with(6, 3), Malformed::Kind(3, 0));
@@ -200,15 +200,15 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
-            let _ = Greeting::decode(&bytes);
+            let _ = Handshake::decode(&bytes);
         }
 
         #[test]
-        fn any_change_of_a_greeting_is_decoded_or_refused(at in 0..GREETING_LEN, byte: u8) {
-            let mut bytes = greeting(Kind::Accepted, b"private").encode();
+        fn any_change_of_a_handshake_is_decoded_or_refused(at in 0..HANDSHAKE_LEN, byte: u8) {
+            let mut bytes = handshake(Kind::Accepted, b"private").encode();
             bytes[at] = byte;
-            if let Ok(greeting) = Greeting::decode(&bytes) {
-                prop_assert!(greeting.dimensions.check().is_ok() && greeting.rnr_retry <= 7);
+            if let Ok(handshake) = Handshake::decode(&bytes) {
+                prop_assert!(handshake.dimensions.check().is_ok() && handshake.rnr_retry <= 7);
             }
         }
     }

@@ -1,5 +1,5 @@
-//! A peer that follows no rule, for tests: it has all that the process of a peer would have, the
-//! memory of a connection and its socket, and writes anything there.
+//! A hostile peer, which follows no rule, for tests: it has all that the process of a peer would
+//! have, the memory of a connection and its socket, and writes anything there.
 #![expect(unsafe_code, reason = "it writes where it likes in mapped memory")]
 
 use std::io::{self, IoSlice};
@@ -14,13 +14,13 @@ use rpcrdma_transport::conn::Progress;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
 use crate::closer::Closer;
-use crate::greeting::{Greeting, Kind};
+use crate::handshake::{Handshake, Kind};
 use crate::layout::{Dimensions, Direction, Layout};
 use crate::memory::Memory;
-use crate::socket::{self, Heard, Socket};
+use crate::socket::{self, Received, Socket};
 
 /// The peer.
-pub struct Rogue {
+pub struct HostilePeer {
     socket: Socket,
     pub(crate) layout: Arc<Layout>,
     pub(crate) out: Direction,
@@ -39,7 +39,7 @@ pub fn reach() -> Vec<Reach> {
 
 impl Reach {
     /// Writes bytes anywhere into it, as far as they lie in it.
-    pub fn scribble(&self, at: usize, bytes: &[u8]) {
+    pub fn corrupt(&self, at: usize, bytes: &[u8]) {
         for (at, byte) in (at..self.memory_len()).zip(bytes) {
             // SAFETY: within the memory, to whose bytes there are no references.
             unsafe { self.0.base().wrapping_add(at).write_volatile(*byte) };
@@ -52,21 +52,22 @@ impl Reach {
     }
 }
 
-impl Rogue {
-    /// Connects to a listener and says hello, with the smallest rings and so many bytes of staging.
+impl HostilePeer {
+    /// Connects to a listener and sends a hello, with the smallest rings and so many bytes of
+    /// staging.
     ///
     /// # Errors
-    /// If nobody listens, or the system refuses.
-    pub fn connect(to: &ShmName, staging: u32) -> io::Result<Rogue> {
-        Rogue::connect_saying(to, staging, |_| {})
+    /// If there is no listener, or the system refuses.
+    pub fn connect(to: &ShmName, staging: u32) -> io::Result<HostilePeer> {
+        HostilePeer::connect_with(to, staging, |_| {})
     }
 
-    /// As [`Rogue::connect`], with a hello that `change` has changed.
-    pub(crate) fn connect_saying(
+    /// As [`HostilePeer::connect`], with a hello that `change` has changed.
+    pub(crate) fn connect_with(
         to: &ShmName,
         staging: u32,
-        change: impl FnOnce(&mut Greeting),
-    ) -> io::Result<Rogue> {
+        change: impl FnOnce(&mut Handshake),
+    ) -> io::Result<HostilePeer> {
         let dimensions = Dimensions { slots: SLOTS, staging };
         let socket = Socket::open(&Closer::default())?;
         socket::connect(&socket, to)?;
@@ -76,12 +77,14 @@ impl Rogue {
         socket::send(&socket, &hello, Some(&file))?;
         let layout = Layout::new(memory, dimensions);
         let [out, back] = [0, 1].map(|index| Direction::new(&layout, index));
-        Ok(Rogue { socket, layout, out, back, head: 0 })
+        Ok(HostilePeer { socket, layout, out, back, head: 0 })
     }
 
     /// Whether the other side has accepted it since the last look. It may then send.
     pub fn is_accepted(&mut self) -> bool {
-        let Heard::Greeting(answer, _) = socket::receive(&self.socket, true) else { return false };
+        let Received::Handshake(answer, _) = socket::receive(&self.socket, true) else {
+            return false;
+        };
         self.layout.side(0).progress.store(Progress::Attached as u32, Ordering::Release);
         answer.kind == Kind::Accepted
     }
@@ -107,15 +110,15 @@ impl Rogue {
     }
 
     /// States the outcome of a slot of the other side.
-    pub fn judge(&self, position: u64, outcome: u32) {
-        let verdict = self.back.outcome(position);
-        verdict.outcome.store(outcome, Ordering::Relaxed);
-        verdict.turn.store(position.wrapping_add(1), Ordering::Release);
+    pub fn set_outcome(&self, position: u64, outcome: u32) {
+        let result = self.back.outcome(position);
+        result.outcome.store(outcome, Ordering::Relaxed);
+        result.turn.store(position.wrapping_add(1), Ordering::Release);
     }
 
     /// Writes bytes anywhere into the memory of the connection, as far as they lie in it.
-    pub fn scribble(&self, at: usize, bytes: &[u8]) {
-        self.reach().scribble(at, bytes);
+    pub fn corrupt(&self, at: usize, bytes: &[u8]) {
+        self.reach().corrupt(at, bytes);
     }
 
     /// The memory of the connection.
@@ -143,7 +146,7 @@ impl Rogue {
     }
 
     /// Sends anything by the socket, as far as there is room.
-    pub fn say(&self, bytes: &[u8]) {
+    pub fn send(&self, bytes: &[u8]) {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let _ = rustix::net::send(&self.socket, bytes, flags);
     }
@@ -151,15 +154,15 @@ impl Rogue {
     /// Sends anything by the socket, with these descriptors.
     ///
     /// # Errors
-    /// If the system refuses, because the other side takes none, say.
+    /// If the system refuses, for example because the other side takes none.
     pub fn hand(&self, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
         hand(&self.socket, bytes, files)
     }
 }
 
-/// What it says at first.
-pub(crate) fn hello(dimensions: Dimensions) -> Greeting {
-    Greeting {
+/// What it sends at first.
+pub(crate) fn hello(dimensions: Dimensions) -> Handshake {
+    Handshake {
         kind: Kind::Hello,
         dimensions,
         has_fences: true,
@@ -180,9 +183,9 @@ pub(crate) fn hand(socket: &impl AsFd, bytes: &[u8], files: &[BorrowedFd<'_>]) -
     Ok(())
 }
 
-impl std::fmt::Debug for Rogue {
+impl std::fmt::Debug for HostilePeer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rogue").field("head", &self.head).finish_non_exhaustive()
+        f.debug_struct("HostilePeer").field("head", &self.head).finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Pools that a peer of the same owner shows: which of them a message names, and what ends the
+//! Pools that a peer of the same owner exposes: which of them a message names, and what ends the
 //! connection.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,8 +12,8 @@ use rustix::fs::{MemfdFlags, SealFlags};
 
 use super::device::{Options, address, open_with};
 use super::host::*;
+use crate::hostile_peer::HostilePeer;
 use crate::pools::{Name, POOLS_MAX};
-use crate::rogue::Rogue;
 
 const STAGING: u32 = 4 << 20;
 const LEN: u32 = 4096;
@@ -21,7 +21,7 @@ const LEN: u32 = 4096;
 /// Queues that map the pools of their peer.
 struct Scene {
     host: Host,
-    rogue: Rogue,
+    peer: HostilePeer,
     qp: Attached<Qp>,
 }
 
@@ -32,25 +32,25 @@ impl Scene {
         let mut cm = device.open_cm().unwrap();
         let at = cm.listen(address()).unwrap();
         let rpcrdma_provider::Address::Shm(name) = at else { panic!("{at} is not a name") };
-        let mut rogue =
-            Rogue::connect_saying(&name, STAGING, |hello| hello.maps_pools = true).unwrap();
+        let mut peer =
+            HostilePeer::connect_with(&name, STAGING, |hello| hello.maps_pools = true).unwrap();
         let Some(CmEvent::Request { request, .. }) = next(&mut cm) else { panic!("no request") };
         let param = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
         let endpoint = cm.accept(request, &host.queues.handle(), &param).unwrap();
-        assert!(rogue.is_accepted());
+        assert!(peer.is_accepted());
         let qp = host.queues.attach(endpoint).unwrap();
         (0..8).for_each(|id| host.recv(id, 0, LEN));
-        Scene { host, rogue, qp }
+        Scene { host, peer, qp }
     }
 
-    fn show(&self, name: Name, file: Option<&OwnedFd>) {
+    fn expose(&self, name: Name, file: Option<&OwnedFd>) {
         let Name { key, place, number } = name;
         let len = file.map_or(0, |_| u64::from(LEN));
         let mut bytes = len.to_ne_bytes().to_vec();
         [key, place, number].iter().for_each(|word| bytes.extend(word.to_ne_bytes()));
         match file {
-            Some(file) => self.rogue.hand(&bytes, &[file.as_fd()]).unwrap(),
-            None => self.rogue.say(&bytes),
+            Some(file) => self.peer.hand(&bytes, &[file.as_fd()]).unwrap(),
+            None => self.peer.send(&bytes),
         }
     }
 
@@ -58,7 +58,7 @@ impl Scene {
     fn first_of(&mut self, key: u32) -> Option<u8> {
         let piece = [key.to_ne_bytes(), LEN.to_ne_bytes(), [0; 4], [0; 4]].concat();
         let second = u64::from(OP_SEND) << 32 | 1 << 40;
-        self.rogue.publish([0, second, u64::from(LEN)], &piece);
+        self.peer.publish([0, second, u64::from(LEN)], &piece);
         let got = self.host.poll_dry();
         let is_there = got.iter().any(|wc| wc.status == WcStatus::Success);
         is_there.then(|| self.host.read(0, 1)[0])
@@ -97,15 +97,15 @@ fn sealed(first: u8) -> OwnedFd {
 }
 
 #[test]
-fn a_message_names_the_pool_that_was_shown_last_with_its_key() {
+fn a_message_names_the_pool_that_was_exposed_last_with_its_key() {
     let mut scene = Scene::new();
-    scene.show(name(5, 0, 1), Some(&sealed(1)));
+    scene.expose(name(5, 0, 1), Some(&sealed(1)));
     assert_eq!(scene.first_of(5), Some(1));
-    scene.show(name(6, 1, 2), Some(&sealed(2)));
+    scene.expose(name(6, 1, 2), Some(&sealed(2)));
     assert_eq!(scene.first_of(6), Some(2));
     // Another key, so that it looks.
-    scene.show(name(5, 2, 3), Some(&sealed(3)));
-    scene.show(name(7, 3, 4), Some(&sealed(4)));
+    scene.expose(name(5, 2, 3), Some(&sealed(3)));
+    scene.expose(name(7, 3, 4), Some(&sealed(4)));
     assert_eq!(scene.first_of(7), Some(4));
     assert_eq!(scene.first_of(5), Some(3), "the key is used again");
 }
@@ -114,28 +114,28 @@ fn a_message_names_the_pool_that_was_shown_last_with_its_key() {
 fn a_pool_whose_place_has_another_one_or_that_is_gone_is_not_read() {
     for takes_place in [true, false] {
         let mut scene = Scene::new();
-        scene.show(name(5, 0, 1), Some(&sealed(1)));
+        scene.expose(name(5, 0, 1), Some(&sealed(1)));
         assert_eq!(scene.first_of(5), Some(1));
-        let there = scene.rogue.layout.side(1).mapped[0].load(std::sync::atomic::Ordering::Relaxed);
-        assert_eq!(there, 1, "the peer is told");
+        let there = scene.peer.layout.side(1).mapped[0].load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(there, 1, "it is reported to the peer");
         if takes_place {
-            scene.show(name(6, 0, 2), Some(&sealed(2)));
+            scene.expose(name(6, 0, 2), Some(&sealed(2)));
         } else {
-            scene.show(name(5, 0, 1), None);
-            scene.show(name(6, 1, 2), Some(&sealed(2)));
+            scene.expose(name(5, 0, 1), None);
+            scene.expose(name(6, 1, 2), Some(&sealed(2)));
         }
         assert_eq!(scene.first_of(6), Some(2));
         assert_eq!(scene.first_of(5), None);
     }
 }
 
-/// What was shown first is withdrawn late: the socket had no room for it.
+/// What was exposed first is withdrawn late: the socket had no room for it.
 #[test]
 fn a_pool_that_is_gone_takes_no_later_one_of_its_key_with_it() {
     let mut scene = Scene::new();
-    scene.show(name(5, 0, 1), Some(&sealed(1)));
-    scene.show(name(5, 1, 2), Some(&sealed(2)));
-    scene.show(name(5, 0, 1), None);
+    scene.expose(name(5, 0, 1), Some(&sealed(1)));
+    scene.expose(name(5, 1, 2), Some(&sealed(2)));
+    scene.expose(name(5, 0, 1), None);
     scene.read_words();
     assert_eq!(scene.first_of(5), Some(2));
 }
@@ -144,12 +144,12 @@ fn a_pool_that_is_gone_takes_no_later_one_of_its_key_with_it() {
 #[test]
 fn a_key_that_is_used_again_names_the_later_pool_once_that_is_mapped() {
     let mut scene = Scene::new();
-    scene.show(name(5, 0, 1), Some(&sealed(1)));
+    scene.expose(name(5, 0, 1), Some(&sealed(1)));
     assert_eq!(scene.first_of(5), Some(1));
-    scene.show(name(5, 1, 2), Some(&sealed(2)));
+    scene.expose(name(5, 1, 2), Some(&sealed(2)));
     scene.read_words();
-    let there = scene.rogue.layout.side(1).mapped[1].load(std::sync::atomic::Ordering::Relaxed);
-    assert_eq!(there, 2, "the peer is told");
+    let there = scene.peer.layout.side(1).mapped[1].load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(there, 2, "it is reported to the peer");
     assert_eq!(scene.first_of(5), Some(2));
 }
 
@@ -168,7 +168,7 @@ fn what_is_no_pool_ends_the_connection() {
         (0, &device, true),
     ] {
         let mut scene = Scene::new();
-        scene.show(name(5, place, 1), Some(file));
+        scene.expose(name(5, place, 1), Some(file));
         assert_eq!(scene.ends(), ends, "{place} {file:?}");
     }
 }
