@@ -17,6 +17,9 @@ pub struct Case {
     pub window: u64,
     /// Whether some calls are timed, as by default.
     pub is_timed: bool,
+    /// Whether bulk data are moved by RDMA Read and Write, by version one; otherwise they are placed
+    /// by Sends, by version two.
+    pub is_explicit: bool,
 }
 
 /// What a call does.
@@ -28,10 +31,16 @@ pub enum Op {
     Echo,
     /// The same, with a deadline.
     TimedEcho,
-    /// 4 KiB there, placed.
-    Write,
-    /// 64 KiB back, placed, in several transmissions.
-    Read,
+    /// Bulk data there.
+    Write {
+        /// Bytes of data.
+        len: usize,
+    },
+    /// Bulk data back.
+    Read {
+        /// Bytes of data.
+        len: usize,
+    },
 }
 
 /// What carries a call.
@@ -57,7 +66,7 @@ pub enum By {
 }
 
 /// All that is counted, in this order.
-pub const CASES: [Case; 13] = [
+pub const CASES: [Case; 16] = [
     Case::new("null", Op::Null, 1, 32),
     Case::new("echo-64", Op::Echo, 1, 32),
     Case::new("echo-64", Op::Echo, 1, 1),
@@ -65,8 +74,8 @@ pub const CASES: [Case; 13] = [
     Case::new("echo-64-deadline", Op::TimedEcho, 1, 32),
     Case { by: By::Session, ..Case::new("echo-64-session", Op::Echo, 1, 32) },
     Case { by: By::C, ..Case::new("capi-echo-64", Op::Echo, 1, 32) },
-    Case::new("write-4k-placed", Op::Write, 1, 32),
-    Case::new("read-64k-continued", Op::Read, 1, 8),
+    Case::new("write-4k-placed", Op::Write { len: 4 << 10 }, 1, 32),
+    Case::new("read-64k-continued", Op::Read { len: 64 << 10 }, 1, 8),
     Case { over: Over::Verbs, ..Case::new("verbs-echo-64", Op::Echo, 1, 32) },
     Case { is_timed: false, ..Case::new("echo-64-untimed", Op::Echo, 1, 32) },
     Case {
@@ -74,12 +83,33 @@ pub const CASES: [Case; 13] = [
         is_timed: false,
         ..Case::new("echo-64-session-untimed", Op::Echo, 1, 32)
     },
-    Case { is_timed: false, ..Case::new("read-64k-continued-untimed", Op::Read, 1, 8) },
+    Case {
+        is_timed: false,
+        ..Case::new("read-64k-continued-untimed", Op::Read { len: 64 << 10 }, 1, 8)
+    },
+    Case::explicit("read-64k-explicit", Op::Read { len: 64 << 10 }),
+    Case::explicit("write-64k-explicit", Op::Write { len: 64 << 10 }),
+    // Its chunk has four segments, each a buffer.
+    Case::explicit("read-1m-explicit", Op::Read { len: 1 << 20 }),
 ];
 
 impl Case {
     /// By a client, over the fabric, timed.
     const fn new(name: &'static str, op: Op, connections: u64, window: u64) -> Case {
-        Case { name, op, over: Over::Fabric, by: By::Client, connections, window, is_timed: true }
+        Case {
+            name,
+            op,
+            over: Over::Fabric,
+            by: By::Client,
+            connections,
+            window,
+            is_timed: true,
+            is_explicit: false,
+        }
+    }
+
+    /// By RDMA Read and Write.
+    const fn explicit(name: &'static str, op: Op) -> Case {
+        Case { is_explicit: true, ..Case::new(name, op, 1, 8) }
     }
 }

@@ -102,8 +102,8 @@ impl<C: Caller, S: Provider> Pair<C, S> {
         let at = here.listen(address.parse::<Address>().expect("an address")).expect("a port");
         let source = match case.op {
             Op::Null | Op::Echo | Op::TimedEcho => None,
-            Op::Write => client.turn(0).buffer(),
-            Op::Read => server.turn(0).buffer(),
+            Op::Write { .. } => client.turn(0).buffer(),
+            Op::Read { .. } => server.turn(0).buffer(),
         };
         let source = source.map(RegisteredBytes::new);
         server.handler().source = source.clone();
@@ -282,10 +282,10 @@ fn client_turn<C: Caller, S: Provider>(pair: &mut Pair<C, S>, until: u64) {
 #[inline]
 fn look(op: Op, reply: &Incoming<'_>) {
     let len = match op {
-        Op::Null | Op::Echo | Op::TimedEcho | Op::Write => {
+        Op::Null | Op::Echo | Op::TimedEcho | Op::Write { .. } => {
             reply.contiguous().map_or(0, <[u8]>::len)
         }
-        Op::Read => reply.placed().map(|item| item.len() as usize).sum(),
+        Op::Read { .. } => reply.placed().map(|item| item.len() as usize).sum(),
     };
     assert_eq!(len, reply_len(op));
 }
@@ -324,13 +324,13 @@ impl Handler for Server {
         match self.op {
             Op::Null => {}
             Op::Echo | Op::TimedEcho => reply.payload().put_fixed(&arguments[CALL_HEADER.len()..]),
-            Op::Write => {
+            Op::Write { .. } => {
                 let placed: u32 = call.placed().map(|item| item.len()).sum();
                 reply.payload().put_u32(placed);
             }
-            Op::Read => {
+            Op::Read { len } => {
                 let source = self.source.as_ref().expect("there is something to read");
-                reply.payload().place(source.slice(0..READ_LEN).expect("a long buffer"));
+                reply.payload().place(source.slice(0..len).expect("a long buffer"));
             }
         }
         reply.send()
@@ -347,12 +347,12 @@ fn write(call: &mut CallBuilder<'_>, op: Op, source: Option<&RegisteredBytes>, n
             call.payload().put_fixed(&[7; ECHO_LEN]);
             call.deadline(now + DEADLINE_NS);
         }
-        Op::Write => {
+        Op::Write { len } => {
             let source = source.expect("there is something to write");
-            call.payload().place(source.slice(0..WRITE_LEN).expect("a long buffer"));
+            call.payload().place(source.slice(0..len).expect("a long buffer"));
         }
-        Op::Read => {
-            call.want(Want { len_min: 0, len_max: READ_LEN as u32 });
+        Op::Read { len } => {
+            call.want(Want { len_min: 0, len_max: len as u32 });
         }
     }
     call.reply_payload_max(REPLY_PAYLOAD_MAX);
@@ -365,8 +365,8 @@ fn reply_len(op: Op) -> usize {
     match op {
         Op::Null => header,
         Op::Echo | Op::TimedEcho => header + ECHO_LEN,
-        Op::Write => header + 4,
-        Op::Read => READ_LEN,
+        Op::Write { .. } => header + 4,
+        Op::Read { len } => len,
     }
 }
 
@@ -398,7 +398,8 @@ pub fn config(case: Case) -> Config {
 
 /// The profile that such calls are made with, in as little memory as possible.
 fn settings(case: Case) -> Raw {
-    let profile = if case.op == Op::Read { "storage" } else { "latency" };
+    let is_read = matches!(case.op, Op::Read { .. });
+    let profile = if is_read || case.is_explicit { "storage" } else { "latency" };
     let mut raw = Config::profile(profile).expect("it comes with the engine").raw().clone();
     raw.memory.pages = "4K".into();
     raw.memory.prefault = false;
@@ -419,7 +420,12 @@ fn settings(case: Case) -> Raw {
         raw.connections.calls_max = case.window as i64;
         raw.receive.buffers = "auto".into();
     }
-    if case.op == Op::Read {
+    if case.is_explicit {
+        raw.protocol.version = "one".into();
+        raw.explicit.buffers.count = 64;
+        raw.explicit.buffers.length = "256KiB".into();
+        raw.app.bulk.length = "1MiB".into();
+    } else if is_read {
         raw.connections.credits = 32;
         raw.connections.credits_requested = 32;
         raw.connections.calls_max = 32;
@@ -441,8 +447,6 @@ pub const REPLY_HEADER: [u8; ReplyHeader::SUCCESS_LEN] = ReplyHeader::SUCCESS;
 /// Transaction id and message type, which the engine writes.
 const PREFIX_LEN: usize = RpcPrefix::LEN;
 pub const ECHO_LEN: usize = 64;
-const WRITE_LEN: usize = 4096;
-const READ_LEN: usize = 65_536;
 pub const REPLY_PAYLOAD_MAX: u32 = 128;
 /// Calls of a case that are counted.
 pub const CALLS: u64 = 1600;
