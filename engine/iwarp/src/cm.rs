@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   connect ─▶ TCP connects ─▶ request ──▶ listener ─▶ Request ─▶ accept ─▶ reply, Endpoint here
-//!      └ nobody listens: Refused                          └ reject, drop ─▶ reply, Refused there
+//!      └ no listener: Refused                             └ reject, drop ─▶ reply, Refused there
 //! ```
 //!
 //! All its sockets are non-blocking and lie in one set; [`ConnectionManager::next`] does the
@@ -33,7 +33,7 @@ use rustix::io::Errno;
 use self::attempt::{Attempt, Step};
 use self::listener::{Caller, Listener, TAKES};
 pub use self::request::TcpRequest;
-use self::start::Heard;
+use self::start::Received;
 use crate::calls::Calls;
 use crate::queues::{TcpEndpoint, TcpHandle, TcpQueues};
 use crate::ready::{EVENTS, ReadySet};
@@ -103,8 +103,10 @@ impl TcpCm {
             for number in ready {
                 match self.sockets.get_mut(&number) {
                     Some(Source::Listener(_)) => self.take_callers(number),
-                    Some(Source::Caller(_)) => self.hear_caller(number),
-                    Some(Source::Attempt(attempt)) if attempt.is_said() => self.hear_reply(number),
+                    Some(Source::Caller(_)) => self.receive_request(number),
+                    Some(Source::Attempt(attempt)) if attempt.is_sent() => {
+                        self.receive_reply(number)
+                    }
                     Some(Source::Attempt(_)) => self.go_on(number),
                     None => {}
                 }
@@ -113,19 +115,19 @@ impl TcpCm {
     }
 
     /// Takes the sockets that have connected to a listener. If there can be no more, the others
-    /// wait in the backlog of the listener, which rests.
+    /// wait in the backlog of the listener, which is paused.
     fn take_callers(&mut self, listener: u64) {
         loop {
             let is_full = self.callers().count() >= self.callers_max;
             let Some(Source::Listener(found)) = self.sockets.get_mut(&listener) else { return };
             if is_full {
-                return found.rest(&self.set);
+                return found.pause(&self.set);
             }
             let caller = match found.accept() {
                 Ok(caller) => caller,
                 Err(Errno::AGAIN) => return,
-                // The process has no free descriptor, say.
-                Err(_) => return found.rest(&self.set),
+                // The process may have no free descriptor.
+                Err(_) => return found.pause(&self.set),
             };
             let number = self.number();
             if self.set.add(caller.socket(), number, EventFlags::IN).is_ok() {
@@ -146,20 +148,20 @@ impl TcpCm {
     fn make_room(&mut self) {
         let hosts = self.callers().map(|(number, caller)| (number, caller.origin()));
         for number in callers::callers_to_drop(hosts, self.callers_max) {
-            self.hear_caller(number);
+            self.receive_request(number);
             drop(self.take(number));
         }
     }
 
     /// A socket that has connected sends its request, or something else.
-    fn hear_caller(&mut self, number: u64) {
+    fn receive_request(&mut self, number: u64) {
         let Some(Source::Caller(caller)) = self.sockets.get_mut(&number) else { return };
-        let heard = caller.hear();
-        if heard == Heard::Nothing {
+        let received = caller.receive();
+        if received == Received::Nothing {
             return;
         }
         let Some(Source::Caller(caller)) = self.take(number) else { return };
-        if let Some((request, private)) = TcpRequest::of(*caller, heard, &self.shared) {
+        if let Some((request, private)) = TcpRequest::of(*caller, received, &self.shared) {
             let from = request.from();
             self.events.push_back(CmEvent::Request { request, from, private });
         }
@@ -189,7 +191,7 @@ impl TcpCm {
         let Some(Source::Attempt(attempt)) = self.sockets.get(&number) else { return };
         let flags = outcome.map(|step| match step {
             Step::Wait => EventFlags::OUT,
-            Step::Said => EventFlags::IN,
+            Step::Sent => EventFlags::IN,
         });
         let waits = flags.and_then(|flags| {
             let socket = attempt.socket();
@@ -203,31 +205,32 @@ impl TcpCm {
     }
 
     /// The reply to an attempt comes, or its peer is gone.
-    fn hear_reply(&mut self, number: u64) {
+    fn receive_reply(&mut self, number: u64) {
         let Some(Source::Attempt(attempt)) = self.sockets.get_mut(&number) else { return };
-        let heard = attempt.hear();
-        if heard == Heard::Nothing {
+        let received = attempt.receive();
+        if received == Received::Nothing {
             return;
         }
         let Some(Source::Attempt(attempt)) = self.take(number) else { return };
         let id = ConnectId(number);
-        self.events.push_back(match attempt.finish(heard, &self.shared) {
+        self.events.push_back(match attempt.finish(received, &self.shared) {
             Ok((endpoint, private)) => CmEvent::Connected { id, endpoint, private },
             Err(reason) => CmEvent::Refused { id, reason },
         });
     }
 
-    /// Drops callers that are late, and takes others where a listener has rested. Returns when it
+    /// Drops callers that are late, and takes others where a listener was paused. Returns when it
     /// has to be done again.
     fn look_at_clock(&mut self, now: Instant) -> Option<Duration> {
         let late = self.callers().filter(|(_, caller)| caller.is_late(now));
         for number in late.map(|(number, _)| number).collect::<Vec<u64>>() {
-            // It may have spoken in time: this side is late if very many come at once.
-            self.hear_caller(number);
+            // Its request may have come in time: this side is late if very many come at once.
+            self.receive_request(number);
             drop(self.take(number));
         }
-        let has_rested = |it: &Source| matches!(it, Source::Listener(it) if it.has_rested(now));
-        if self.sockets.values().any(has_rested) {
+        let is_pause_over =
+            |it: &Source| matches!(it, Source::Listener(it) if it.is_pause_over(now));
+        if self.sockets.values().any(is_pause_over) {
             self.make_room();
         }
         for (number, socket) in &mut self.sockets {
@@ -236,7 +239,7 @@ impl TcpCm {
             }
         }
         let waits = self.sockets.values().map(|socket| match socket {
-            Source::Listener(listener) if listener.is_resting() => RETRY,
+            Source::Listener(listener) if listener.is_paused() => RETRY,
             Source::Listener(_) | Source::Attempt(_) => Duration::MAX,
             Source::Caller(_) => LATE_LOOK,
         });

@@ -87,13 +87,13 @@ impl Link {
             terms,
         };
         if let First::Ours { ready: Some(ready) } = link.terms.first {
-            link.say_ready(ready);
+            link.send_ready(ready);
         }
         Arc::new(link)
     }
 
     /// The first message of a connection whose ends may both send at once (RFC 6581 9).
-    fn say_ready(&self, ready: ReadyToReceive) {
+    fn send_ready(&self, ready: ReadyToReceive) {
         let mut out = self.out();
         match ready {
             ReadyToReceive::Fpdu => out.push_short(&[], &[]),
@@ -151,7 +151,7 @@ impl Link {
 
     /// Whether TCP has taken all that was to be sent, or takes nothing any more.
     #[cold]
-    pub(crate) fn has_said_all(&self) -> bool {
+    pub(crate) fn has_sent_all(&self) -> bool {
         !self.has_pending() || self.out().is_broken()
     }
 
@@ -276,8 +276,8 @@ impl Link {
         out.keep(before);
     }
 
-    /// Tells the peer what it has done wrong, as the last message. `offending` is the segment, or
-    /// what is known of it, with its length.
+    /// Reports to the peer what it has done wrong, as the last message. `offending` is the segment,
+    /// or what is known of it, with its length.
     #[cold]
     pub(crate) fn terminate(&self, why: Violation, offending: Option<(&[u8], u16)>) {
         let header = Untagged {
@@ -303,7 +303,7 @@ impl Link {
         self.flush();
     }
 
-    /// The peer has said that this side has done something wrong.
+    /// The peer has reported that this side has done something wrong.
     #[cold]
     pub(crate) fn was_terminated(&self, payload: &[u8]) {
         if Terminate::blames_read(payload) {

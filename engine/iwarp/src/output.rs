@@ -34,8 +34,8 @@ pub(crate) struct Output {
     /// The end of the last message that was sent whole.
     last_end: u64,
     has_crc: bool,
-    state: State,
-    /// The last message says why the stream ends.
+    state: StreamState,
+    /// The last message states why the stream ends.
     has_reason: bool,
 }
 
@@ -51,7 +51,7 @@ enum Chunk {
 
 /// What is behind the last byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum StreamState {
     /// More may come.
     Open,
     /// The end of the stream.
@@ -95,8 +95,8 @@ impl Lent {
 }
 
 impl Output {
-    /// Nothing to be sent, with room for `slots` short messages. `has_crc` says whether FPDUs have
-    /// a CRC.
+    /// Nothing to be sent, with room for `slots` short messages. `has_crc` states whether FPDUs
+    /// have a CRC.
     pub(crate) fn new(slots: usize, has_crc: bool) -> Output {
         Output {
             chunks: VecDeque::with_capacity(2 * slots),
@@ -107,7 +107,7 @@ impl Output {
             ends: VecDeque::with_capacity(2 * slots),
             last_end: 0,
             has_crc,
-            state: State::Open,
+            state: StreamState::Open,
             has_reason: false,
         }
     }
@@ -215,42 +215,42 @@ impl Output {
         }
     }
 
-    /// A message is whole. `is_slot` says whether it is a slot of the transport.
+    /// A message is whole. `is_slot` states whether it is a slot of the transport.
     pub(crate) fn end_message(&mut self, is_slot: bool) {
-        if self.state != State::Broken {
+        if self.state != StreamState::Broken {
             self.ends.push_back((self.queued, is_slot));
         }
     }
 
     /// The stream ends behind what was added so far.
     pub(crate) fn end(&mut self) {
-        if self.state == State::Open {
-            self.state = State::Ending;
+        if self.state == StreamState::Open {
+            self.state = StreamState::Ending;
         }
     }
 
-    /// Adds a message that says why the stream ends, as its last one. None is added if the end was
-    /// sent, or the message is there.
+    /// Adds a message that states why the stream ends, as its last one. None is added if the end
+    /// was sent, or the message is there.
     #[cold]
     pub(crate) fn end_with(&mut self, header: &[u8], payload: &[u8]) {
-        if self.has_reason || !matches!(self.state, State::Open | State::Ending) {
+        if self.has_reason || !matches!(self.state, StreamState::Open | StreamState::Ending) {
             return;
         }
-        self.state = State::Open;
+        self.state = StreamState::Open;
         self.push_short(header, payload);
         self.end_message(false);
-        (self.state, self.has_reason) = (State::Ending, true);
+        (self.state, self.has_reason) = (StreamState::Ending, true);
     }
 
     /// Whether something can be added.
     pub(crate) fn is_open(&self) -> bool {
-        self.state == State::Open
+        self.state == StreamState::Open
     }
 
     /// Whether what is not sent is never sent: the socket has failed.
     #[cold]
     pub(crate) fn is_broken(&self) -> bool {
-        self.state == State::Broken
+        self.state == StreamState::Broken
     }
 
     /// Copies the memory that was added behind the position `from` and is not sent yet: from now on
@@ -278,8 +278,8 @@ impl Output {
     }
 
     /// Drops the requests that are not sent: from now on their memory is not read. Returns their
-    /// number. If one was sent in part, it is completed from a copy if the stream says why it ends;
-    /// otherwise the stream ends there.
+    /// number. If one was sent in part, it is completed from a copy if the stream states why it
+    /// ends; otherwise the stream ends there.
     #[cold]
     pub(crate) fn cut(&mut self) -> u64 {
         let slots = self.ends.iter().filter(|(_, is_slot)| *is_slot).count();
@@ -330,9 +330,9 @@ impl Output {
 
     /// Whether the end of the stream is due: true once, when all before it was sent.
     pub(crate) fn take_end(&mut self) -> bool {
-        let is_due = self.state == State::Ending && self.pending() == 0;
+        let is_due = self.state == StreamState::Ending && self.pending() == 0;
         if is_due {
-            self.state = State::Ended;
+            self.state = StreamState::Ended;
         }
         is_due
     }
@@ -340,7 +340,7 @@ impl Output {
     /// Sends what the socket takes. Returns how many slots are sent with it. If the socket fails,
     /// nothing is sent any more; what the peer has sent before can still be received, and its end.
     pub(crate) fn flush(&mut self, socket: &Socket) -> u64 {
-        while self.pending() > 0 && self.state != State::Broken {
+        while self.pending() > 0 && self.state != StreamState::Broken {
             match self.send_some(socket) {
                 Ok((sent, given)) => {
                     self.advance(sent);
@@ -351,7 +351,7 @@ impl Output {
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
                 Err(_) => {
-                    self.state = State::Broken;
+                    self.state = StreamState::Broken;
                     socket.shutdown(Shutdown::Both);
                 }
             }

@@ -25,8 +25,8 @@ pub struct Port {
     /// Sockets in the set.
     sockets: AtomicUsize,
     /// Polls that ask nothing before one does, and how many they were the last time.
-    rest: AtomicU8,
-    patience: AtomicU8,
+    skipped: AtomicU8,
+    backoff: AtomicU8,
 }
 
 impl Port {
@@ -34,8 +34,8 @@ impl Port {
     pub(crate) fn new(qp_max: u32, set: ReadySet) -> Port {
         let places = qp_max.max(2).next_power_of_two();
         let ready = (0..places).map(|_| AtomicU8::new(0)).collect();
-        let (sockets, rest, patience) = (AtomicUsize::new(0), AtomicU8::new(0), AtomicU8::new(0));
-        Port { numbers: Numbers::new(qp_max), set, ready, sockets, rest, patience }
+        let (sockets, skipped, backoff) = (AtomicUsize::new(0), AtomicU8::new(0), AtomicU8::new(0));
+        Port { numbers: Numbers::new(qp_max), set, ready, sockets, skipped, backoff }
     }
 
     /// Watches the socket of a queue pair.
@@ -58,9 +58,9 @@ impl Port {
     /// Begins a poll: notes the sockets that have become ready, if there are several.
     #[inline]
     pub(crate) fn look(&self) {
-        let rest = self.rest.load(Ordering::Relaxed);
-        if rest > 0 {
-            return self.rest.store(rest - 1, Ordering::Relaxed);
+        let skipped = self.skipped.load(Ordering::Relaxed);
+        if skipped > 0 {
+            return self.skipped.store(skipped - 1, Ordering::Relaxed);
         }
         if self.sockets.load(Ordering::Relaxed) > 1 {
             let has_found = self.look_now();
@@ -71,10 +71,10 @@ impl Port {
     /// A system call of a poll has found something, or nothing.
     #[inline]
     pub(crate) fn note_asked(&self, has_found: bool) {
-        let before = self.patience.load(Ordering::Relaxed);
-        let patience = if has_found { 0 } else { (2 * before + 1).min(PATIENCE) };
-        self.patience.store(patience, Ordering::Relaxed);
-        self.rest.store(patience, Ordering::Relaxed);
+        let before = self.backoff.load(Ordering::Relaxed);
+        let backoff = if has_found { 0 } else { (2 * before + 1).min(BACKOFF_MAX) };
+        self.backoff.store(backoff, Ordering::Relaxed);
+        self.skipped.store(backoff, Ordering::Relaxed);
     }
 
     /// Notes the sockets that have become ready. Returns whether there are any.
@@ -94,7 +94,7 @@ impl Port {
     #[inline]
     pub(crate) fn may_read(&self, qp_num: u32) -> bool {
         let is_alone = self.sockets.load(Ordering::Relaxed) == 1;
-        self.is_readable(qp_num) || is_alone && self.rest.load(Ordering::Relaxed) == 0
+        self.is_readable(qp_num) || is_alone && self.skipped.load(Ordering::Relaxed) == 0
     }
 
     /// Whether a socket may have bytes.
@@ -103,8 +103,8 @@ impl Port {
         self.place(qp_num).load(Ordering::Relaxed) & READABLE != 0
     }
 
-    /// All that a socket had was read, but not the end of its stream: an edge that has told of both
-    /// does not come again.
+    /// All that a socket had was read, but not the end of its stream: an edge that has reported
+    /// both does not come again.
     #[inline]
     pub(crate) fn note_read_all(&self, qp_num: u32) {
         let place = self.place(qp_num);
@@ -117,7 +117,7 @@ impl Port {
     #[inline]
     pub(crate) fn may_write(&self, qp_num: u32) -> bool {
         let is_alone = self.sockets.load(Ordering::Relaxed) == 1;
-        self.is_writable(qp_num) || is_alone && self.rest.load(Ordering::Relaxed) == 0
+        self.is_writable(qp_num) || is_alone && self.skipped.load(Ordering::Relaxed) == 0
     }
 
     /// Whether a socket may take bytes.
@@ -158,7 +158,7 @@ const WRITABLE: u8 = 2;
 /// The stream of a socket ends behind what it has.
 const ENDS: u8 = 4;
 /// The most polls in a row that ask nothing.
-const PATIENCE: u8 = 7;
+const BACKOFF_MAX: u8 = 7;
 
 #[cfg(test)]
 mod tests {
@@ -186,7 +186,7 @@ mod tests {
             let (port, _sockets) = port(sockets);
             let polls = (0..20).map(|_| {
                 port.look();
-                port.rest.load(Ordering::Relaxed)
+                port.skipped.load(Ordering::Relaxed)
             });
             polls.collect::<Vec<_>>()
         };

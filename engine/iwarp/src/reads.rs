@@ -34,6 +34,19 @@ struct Read {
     is_withdrawn: bool,
 }
 
+/// A segment of a Response.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Response {
+    /// The key of its sink.
+    pub stag: u32,
+    /// The offset of its bytes in the Read.
+    pub to: u64,
+    /// The number of its bytes.
+    pub len: u32,
+    /// It is the last of the Response.
+    pub is_last: bool,
+}
+
 impl Reads {
     /// Room for `slots` Reads; more are made room for.
     pub(crate) fn new(slots: usize) -> Reads {
@@ -95,14 +108,13 @@ impl Reads {
         self.waiting.iter_mut().find(|read| read.outcome.is_none())
     }
 
-    /// Checks a Response of `len` bytes against the oldest Read that is not over.
+    /// Checks a segment of a Response against the oldest Read that is not over.
     ///
     /// # Errors
     /// If it answers no Read, or not in order, or not as many bytes as were asked for.
     pub(crate) fn check(
         &mut self,
-        (stag, to, is_last): (u32, u64, bool),
-        len: u32,
+        Response { stag, to, len, is_last }: Response,
     ) -> Result<(), Violation> {
         let Some(read) = self.oldest() else { return Err(Violation::Read) };
         if read.stag != stag {
@@ -124,7 +136,7 @@ impl Reads {
             self.fill(stag, keys, |place| {
                 let len = place.map_or(bytes.len(), |(_, room)| room.min(bytes.len()));
                 if let Some((to, _)) = place {
-                    // SAFETY: `fill` says why the memory may be written. The bytes were received
+                    // SAFETY: `fill` states why the memory may be written. The bytes were received
                     // into memory of this crate.
                     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, len) };
                 }
@@ -253,7 +265,9 @@ mod tests {
         reads.free_before(3);
         assert_eq!(reads.waiting.len(), 3);
         reads.refuse_next();
-        reads.check((stags[1], 0, true), 4).expect("it is the oldest");
+        reads
+            .check(Response { stag: stags[1], to: 0, len: 4, is_last: true })
+            .expect("it is the oldest");
         let keys = KeyCache::of(std::sync::Arc::default());
         reads.put(stags[1], b"none", true, &keys);
         assert_eq!(outcomes(&reads, 3), [REFUSED, Some(Ok(())), None]);
@@ -265,20 +279,42 @@ mod tests {
         let keys = KeyCache::of(std::sync::Arc::default());
         reads.withdraw(0);
         let bounds = |to, len| Err(Violation::Bounds { to, len });
-        assert_eq!(reads.check((stags[1], 0, true), 4), Err(Violation::Stag(stags[1])));
-        assert_eq!(reads.check((stags[0], 1, true), 3), bounds(1, 3));
-        assert_eq!(reads.check((stags[0], 0, false), 5), bounds(0, 5));
-        assert_eq!(reads.check((stags[0], 0, true), 3), Err(Violation::Read));
-        assert_eq!(reads.check((stags[0], 0, false), 4), Ok(()));
+        assert_eq!(
+            reads.check(Response { stag: stags[1], to: 0, len: 4, is_last: true }),
+            Err(Violation::Stag(stags[1]))
+        );
+        assert_eq!(
+            reads.check(Response { stag: stags[0], to: 1, len: 3, is_last: true }),
+            bounds(1, 3)
+        );
+        assert_eq!(
+            reads.check(Response { stag: stags[0], to: 0, len: 5, is_last: false }),
+            bounds(0, 5)
+        );
+        assert_eq!(
+            reads.check(Response { stag: stags[0], to: 0, len: 3, is_last: true }),
+            Err(Violation::Read)
+        );
+        assert_eq!(reads.check(Response { stag: stags[0], to: 0, len: 4, is_last: false }), Ok(()));
         reads.put(stags[0], b"one", false, &keys);
-        assert_eq!(reads.check((stags[0], 0, true), 1), bounds(0, 1));
-        assert_eq!(reads.check((stags[0], 3, true), 2), bounds(3, 2));
-        assert_eq!(reads.check((stags[0], 3, true), 1), Ok(()));
+        assert_eq!(
+            reads.check(Response { stag: stags[0], to: 0, len: 1, is_last: true }),
+            bounds(0, 1)
+        );
+        assert_eq!(
+            reads.check(Response { stag: stags[0], to: 3, len: 2, is_last: true }),
+            bounds(3, 2)
+        );
+        assert_eq!(reads.check(Response { stag: stags[0], to: 3, len: 1, is_last: true }), Ok(()));
         assert_eq!(reads.waiting[0].outcome, None);
         reads.put(stags[0], b"!", true, &keys);
         assert_eq!(reads.waiting[0].outcome, Some(Ok(())));
         reads.refuse_next();
-        assert_eq!(reads.check((stags[1], 0, true), 4), Err(Violation::Read), "none is left");
+        assert_eq!(
+            reads.check(Response { stag: stags[1], to: 0, len: 4, is_last: true }),
+            Err(Violation::Read),
+            "none is left"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A set of sockets that says which of them are ready: epoll, or that of a virtual network.
+//! A set of sockets that reports which of them are ready: epoll, or that of a virtual network.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

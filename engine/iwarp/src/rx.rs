@@ -28,6 +28,7 @@ use rpcrdma_transport::rights::Granted;
 
 use self::rest::Rest;
 use crate::link::Link;
+use crate::reads::Response;
 use crate::wire::fpdu;
 use crate::wire::inbound::{Arrived, Inbound};
 use crate::wire::segment::{ReadRequest, Segment, TaggedOp};
@@ -75,6 +76,24 @@ struct Front {
     header: Header,
     /// The address in this side's memory that it names.
     target: u64,
+}
+
+/// What a message of the peer asks for.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    op: u8,
+    /// The key that it names.
+    rkey: u32,
+    byte_len: u32,
+    /// The address in this side's memory that it names.
+    target: u64,
+}
+
+impl Request {
+    fn of(read: &ReadRequest) -> Request {
+        let ReadRequest { source_stag, source_to, len, .. } = *read;
+        Request { op: OP_READ, rkey: source_stag, byte_len: len, target: source_to }
+    }
 }
 
 impl Rx {
@@ -156,7 +175,7 @@ impl Rx {
         self.link.begin();
         self.parsed += found.len;
         self.note(payload_len > 0 || ends_something(&arrived))?;
-        self.take(arrived, (at, payload_len), keys)?;
+        self.take(arrived, at..at + payload_len, keys)?;
         if self.front.is_none() && self.parts.is_empty() {
             self.start = self.parsed;
         }
@@ -182,10 +201,11 @@ impl Rx {
     fn take(
         &mut self,
         arrived: Arrived,
-        (at, len): (usize, usize),
+        payload: Range<usize>,
         keys: Option<&KeyCache>,
     ) -> Result<(), Violation> {
-        let payload = &self.buffer[at..at + len];
+        let (at, len) = (payload.start, payload.len());
+        let payload = &self.buffer[payload];
         match arrived {
             Arrived::Send { offset, is_last, invalidates, .. } => {
                 // An empty segment adds nothing but its end.
@@ -195,14 +215,16 @@ impl Rx {
                 if is_last {
                     let op = invalidates.map_or(OP_SEND, |_| OP_SEND_INVALIDATE);
                     let rkey = invalidates.unwrap_or(0);
-                    self.set_front((op, rkey), (offset + len as u32, 0));
+                    let byte_len = offset + len as u32;
+                    self.set_front(Request { op, rkey, byte_len, target: 0 });
                 }
             }
             // One of no bytes has no effect, whatever its key. Many connections begin with it.
             Arrived::Write { .. } if len == 0 => {}
             Arrived::Write { stag, to, .. } => {
                 self.parts.push((at, len));
-                self.set_front((OP_WRITE, stag), (len as u32, to));
+                let byte_len = len as u32;
+                self.set_front(Request { op: OP_WRITE, rkey: stag, byte_len, target: to });
             }
             Arrived::ReadRequest => {
                 let read = ReadRequest::decode(payload)?;
@@ -214,12 +236,12 @@ impl Rx {
                     return Err(Violation::Read);
                 }
                 self.sinks.push_back((self.next, read));
-                self.set_front((OP_READ, read.source_stag), (read.len, read.source_to));
+                self.set_front(Request::of(&read));
             }
             Arrived::ReadResponse { stag, to, is_last } => {
                 let Some(keys) = keys else { return Ok(()) };
                 let mut reads = self.link.reads();
-                reads.check((stag, to, is_last), len as u32)?;
+                reads.check(Response { stag, to, len: len as u32, is_last })?;
                 reads.put(stag, payload, is_last, keys);
             }
             Arrived::Terminate => self.link.was_terminated(payload),
@@ -227,7 +249,7 @@ impl Rx {
         Ok(())
     }
 
-    fn set_front(&mut self, (op, rkey): (u8, u32), (byte_len, target): (u32, u64)) {
+    fn set_front(&mut self, Request { op, rkey, byte_len, target }: Request) {
         let is_short = byte_len as usize <= INLINE_LEN && self.parts.len() <= 1;
         let pieces = u8::from(!is_short);
         let (acks, dst, reserved) = (Acks::default(), self.link.qp_num, 0);
@@ -258,7 +280,8 @@ impl Rx {
     #[cold]
     fn end(&self, why: Refusal) {
         let Some(Front { header, target }) = self.front else { return self.link.end() };
-        match violation((header.op, header.rkey, header.byte_len, target), why) {
+        let Header { op, rkey, byte_len, .. } = header;
+        match violation(Request { op, rkey, byte_len, target }, why) {
             Some(why) => self.link.terminate(why, self.last()),
             None => self.link.end(),
         }
@@ -283,7 +306,7 @@ unsafe impl Incoming for Rx {
         let link = &*self.link;
         if self.is_input_closed {
             // The stream stays readable, and is asked nothing: `close_input` waits for TCP alone.
-            return link.can_flush() || link.has_said_all();
+            return link.can_flush() || link.has_sent_all();
         }
         link.can_flush()
             || self.front.is_none() && (link.has_unread() || link.port.may_read(link.qp_num))
@@ -402,8 +425,7 @@ unsafe impl Incoming for Rx {
         let sink = self.sinks.iter().position(|(at, _)| *at == position);
         let sink = sink.and_then(|index| self.sinks.remove(index));
         if let (Err(why), Some((_, read))) = (outcome, sink) {
-            let request = (OP_READ, read.source_stag, read.len, read.source_to);
-            match violation(request, why) {
+            match violation(Request::of(&read), why) {
                 Some(why) => self.link.terminate(why, None),
                 None => self.link.end(),
             }
@@ -433,7 +455,7 @@ unsafe impl Incoming for Rx {
         Acks::up_to(self.next)
     }
 
-    /// Nothing is said to the peer: TCP has done so.
+    /// Nothing is sent to the peer: TCP has acknowledged the bytes.
     #[inline]
     fn announce(&self) {}
 
@@ -444,7 +466,8 @@ unsafe impl Incoming for Rx {
 }
 
 /// Why a request of the peer was refused, in terms of the wire. None if the peer is not to blame.
-fn violation((op, rkey, len, to): (u8, u32, u32, u64), why: Refusal) -> Option<Violation> {
+fn violation(request: Request, why: Refusal) -> Option<Violation> {
+    let Request { op, rkey, byte_len: len, target: to } = request;
     match why {
         Refusal::TooLong | Refusal::NotReady => Some(Violation::TooLong),
         Refusal::Access if op == OP_SEND_INVALIDATE => Some(Violation::Invalidation(rkey)),

@@ -14,7 +14,7 @@ use crate::port::Port;
 use crate::queues::TcpEndpoint;
 use crate::socket::Socket;
 use crate::stack::Stack;
-use crate::terms::{First, Terms, Wishes};
+use crate::terms::{First, Requested, Terms};
 
 /// What all clones share. Control plane only.
 pub(crate) struct Shared {
@@ -28,12 +28,12 @@ impl Shared {
         &self.device.caps().name
     }
 
-    /// What this side wants of its connections.
-    pub(crate) fn wishes(&self) -> Wishes {
+    /// The parameters that this side requests for its connections.
+    pub(crate) fn requested(&self) -> Requested {
         let TcpOptions { crc, rd_atomic, .. } = self.options;
         // A path holds as many Reads of a peer as it has slots.
         let reads = rd_atomic.min(SLOTS as u32);
-        Wishes { crc, ird: reads, ord: reads }
+        Requested { crc, ird: reads, ord: reads }
     }
 
     /// Makes this side's link over a socket whose start is done, and the queue pair of `number` on

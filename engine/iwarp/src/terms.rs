@@ -1,8 +1,8 @@
 //! What both sides agree on at the start of a connection.
 //!
 //! ```text
-//!   request(wishes) ──▶ answer(request, wishes) ─▶ reply, Terms
-//!   Terms ◀─ agree(wishes, reply) ◀──────────────────┘
+//!   request(requested) ──▶ answer(request, requested) ─▶ reply, Terms
+//!   Terms ◀─ agree(requested, reply) ◀──────────────────┘
 //! ```
 
 use crate::wire::start::{DEPTH_MASK, Enhanced, Kind, Revision, Start};
@@ -17,15 +17,15 @@ pub struct Terms {
     /// The Reads that this side may have under way. 0: the peer serves none. One is sent all the
     /// same, and refused by a Terminate message: a request that waited would wait for ever.
     pub ord: u32,
-    /// Who sends the first FPDU.
+    /// Which side sends the first FPDU.
     pub first: First,
 }
 
-/// Who sends the first FPDU.
+/// Which side sends the first FPDU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum First {
     /// This side: it has connected. With a ready-to-receive message it sends that at once, and the
-    /// peer may send then; without one the peer waits for what this side has to say.
+    /// peer may send then; without one the peer waits for what this side sends.
     Ours {
         /// The message, if a peer-to-peer start was agreed.
         ready: Option<ReadyToReceive>,
@@ -45,9 +45,9 @@ pub enum ReadyToReceive {
     Read,
 }
 
-/// What a side wants.
+/// The parameters that a side requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wishes {
+pub struct Requested {
     /// CRCs. They are used if either side wants them.
     pub crc: bool,
     /// The most Reads of the peer that this side serves at a time.
@@ -67,7 +67,7 @@ pub enum Disagreement {
     #[error("{}", READY)]
     ReadyToReceive,
     /// The reply announces more Reads than this side serves.
-    #[error("{}: {given}, and at most {max}", READS)]
+    #[error("{}: {given}; the limit is {max}", READS)]
     Reads {
         /// The ORD of the reply.
         given: u16,
@@ -87,17 +87,17 @@ impl Disagreement {
     }
 }
 
-/// The request of a side with these wishes: revision 2, with a peer-to-peer start.
-pub fn request(wishes: &Wishes) -> Start {
+/// The MPA request of a side that requests these parameters: revision 2, with a peer-to-peer start.
+pub fn request(requested: &Requested) -> Start {
     Start {
         kind: Kind::Request,
         wants_markers: false,
-        wants_crc: wishes.crc,
+        wants_crc: requested.crc,
         is_rejected: false,
         revision: Revision::Two,
         enhanced: Some(Enhanced {
-            ird: depth(wishes.ird),
-            ord: depth(wishes.ord),
+            ird: depth(requested.ird),
+            ord: depth(requested.ord),
             peer_to_peer: true,
             rtr_fpdu: false,
             rtr_write: true,
@@ -110,16 +110,16 @@ pub fn request(wishes: &Wishes) -> Start {
 ///
 /// # Errors
 /// What this side cannot do. [`reject`] is the reply then.
-pub fn answer(request: &Start, wishes: &Wishes) -> Result<(Start, Terms), Disagreement> {
+pub fn answer(request: &Start, requested: &Requested) -> Result<(Start, Terms), Disagreement> {
     // RFC 5044 7.1: a side may refuse a peer that wants markers.
     if request.wants_markers {
         return Err(Disagreement::Markers);
     }
-    let wants_crc = request.wants_crc || wishes.crc;
-    let enhanced = request.enhanced.map(|asked| answer_of(&asked, wishes));
+    let wants_crc = request.wants_crc || requested.crc;
+    let enhanced = request.enhanced.map(|asked| answer_of(&asked, requested));
     let (ird, ord) = match enhanced {
         Some(Enhanced { ird, ord, .. }) => (u32::from(ird), u32::from(ord)),
-        None => (wishes.ird, wishes.ord),
+        None => (requested.ird, requested.ord),
     };
     let reply = Start { kind: Kind::Reply, wants_crc, enhanced, ..*request };
     Ok((reply, Terms { checks_crc: wants_crc, ird, ord, first: First::Theirs }))
@@ -135,17 +135,17 @@ pub fn reject(request: &Start) -> Start {
 ///
 /// # Errors
 /// What this side cannot do: the connection cannot be used.
-pub fn agree(wishes: &Wishes, reply: &Start) -> Result<Terms, Disagreement> {
+pub fn agree(requested: &Requested, reply: &Start) -> Result<Terms, Disagreement> {
     if reply.wants_markers {
         return Err(Disagreement::Markers);
     }
-    let checks_crc = wishes.crc || reply.wants_crc;
+    let checks_crc = requested.crc || reply.wants_crc;
     // Revision 1, or 2 without its words: nothing is negotiated.
     let Some(chosen) = reply.enhanced else {
         let first = First::Ours { ready: None };
-        return Ok(Terms { checks_crc, ird: wishes.ird, ord: wishes.ord, first });
+        return Ok(Terms { checks_crc, ird: requested.ird, ord: requested.ord, first });
     };
-    let (ird, ord) = (depth(wishes.ird), depth(wishes.ord));
+    let (ird, ord) = (depth(requested.ird), depth(requested.ord));
     // RFC 6581 9.1: the side that connects serves all Reads that the other announces.
     if chosen.ord > ird && chosen.ord != DEPTH_MASK {
         return Err(Disagreement::Reads { given: chosen.ord, max: ird });
@@ -163,15 +163,15 @@ pub fn agree(wishes: &Wishes, reply: &Start) -> Result<Terms, Disagreement> {
 
 /// The words of the reply to these words of a request: the smaller depth of each direction, and one
 /// of the ready-to-receive messages that are offered.
-fn answer_of(asked: &Enhanced, wishes: &Wishes) -> Enhanced {
+fn answer_of(asked: &Enhanced, requested: &Requested) -> Enhanced {
     let Enhanced { rtr_fpdu, rtr_write, rtr_read, peer_to_peer, .. } = *asked;
     // siw proposes a Write, too, to a side that offers nothing.
     let write = peer_to_peer && (rtr_write || !(rtr_read || rtr_fpdu));
     let read = peer_to_peer && !write && rtr_read;
     Enhanced {
-        // A Read that says ready is one that is served.
-        ird: depth(wishes.ird).min(asked.ord).max(u16::from(read)),
-        ord: depth(wishes.ord).min(asked.ird),
+        // A Read that is the ready-to-receive message is one that is served.
+        ird: depth(requested.ird).min(asked.ord).max(u16::from(read)),
+        ord: depth(requested.ord).min(asked.ird),
         peer_to_peer,
         rtr_fpdu: peer_to_peer && !write && !read,
         rtr_write: write,
@@ -179,7 +179,7 @@ fn answer_of(asked: &Enhanced, wishes: &Wishes) -> Enhanced {
     }
 }
 
-/// A depth on the wire. The largest one says something else there.
+/// A depth on the wire. The largest one means something else there.
 fn depth(reads: u32) -> u16 {
     u16::try_from(reads).map_or(DEPTH_MASK - 1, |reads| reads.min(DEPTH_MASK - 1))
 }
@@ -193,8 +193,8 @@ const READS: &str = "the peer has more RDMA Reads under way at a time than are s
 mod tests {
     use super::*;
 
-    const NO: Wishes = Wishes { crc: false, ird: 16, ord: 16 };
-    const CRC: Wishes = Wishes { crc: true, ..NO };
+    const NO: Requested = Requested { crc: false, ird: 16, ord: 16 };
+    const CRC: Requested = Requested { crc: true, ..NO };
 
     /// A request of revision 1.
     const OLD: Start = Start {
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn two_sides_of_this_provider_agree() {
         for (ours, theirs) in [(NO, NO), (NO, CRC), (CRC, NO), (CRC, CRC)] {
-            let ours = Wishes { ird: 4, ord: 32, ..ours };
+            let ours = Requested { ird: 4, ord: 32, ..ours };
             let asked = request(&ours);
             assert_eq!((asked.revision, asked.wants_crc), (Revision::Two, ours.crc));
             let (reply, there) = answer(&asked, &theirs).expect("they agree");
@@ -244,9 +244,10 @@ mod tests {
     #[test]
     fn a_request_is_answered_in_its_own_revision() {
         for wants_crc in [false, true] {
-            for wishes in [NO, CRC] {
-                let (reply, terms) = answer(&Start { wants_crc, ..OLD }, &wishes).expect("agreed");
-                let crc = wants_crc || wishes.crc;
+            for requested in [NO, CRC] {
+                let (reply, terms) =
+                    answer(&Start { wants_crc, ..OLD }, &requested).expect("agreed");
+                let crc = wants_crc || requested.crc;
                 let expected = Start { kind: Kind::Reply, wants_crc: crc, ..OLD };
                 assert_eq!(reply, expected);
                 let first = First::Theirs;
@@ -284,7 +285,11 @@ mod tests {
         }
         let none = Enhanced { ird: 0, ord: 0, ..ready(false, false, true) };
         let (reply, terms) = answered(&asking(none));
-        assert_eq!(reply.enhanced.expect("revision 2").ird, 1, "the Read that says ready");
+        assert_eq!(
+            reply.enhanced.expect("revision 2").ird,
+            1,
+            "the Read that is the ready-to-receive message"
+        );
         assert_eq!((terms.ird, terms.ord), (1, 0));
     }
 
@@ -310,11 +315,11 @@ mod tests {
 
     #[test]
     fn a_reply_without_words_negotiates_nothing() {
-        for (wishes, wants_crc) in [(NO, false), (NO, true), (CRC, false), (CRC, true)] {
+        for (requested, wants_crc) in [(NO, false), (NO, true), (CRC, false), (CRC, true)] {
             for revision in [Revision::One, Revision::Two] {
                 let reply = Start { kind: Kind::Reply, wants_crc, revision, ..OLD };
-                let terms = agree(&wishes, &reply).expect("agreed");
-                let (checks_crc, first) = (wants_crc || wishes.crc, First::Ours { ready: None });
+                let terms = agree(&requested, &reply).expect("agreed");
+                let (checks_crc, first) = (wants_crc || requested.crc, First::Ours { ready: None });
                 assert_eq!(terms, Terms { checks_crc, ird: 16, ord: 16, first });
             }
         }
@@ -332,7 +337,11 @@ mod tests {
         assert_eq!(reply(0, 17), Err(Disagreement::Reads { given: 17, max: 16 }));
         assert_eq!(reply(DEPTH_MASK, DEPTH_MASK), Ok((16, 16)), "they are not negotiated");
         let read = Enhanced { ird: 0, ..ready(false, false, true) };
-        assert_eq!(agree(&NO, &replying(read)).expect("agreed").ord, 1, "it says ready");
+        assert_eq!(
+            agree(&NO, &replying(read)).expect("agreed").ord,
+            1,
+            "it is the ready-to-receive message"
+        );
         let asked = |ird, ord| {
             let (reply, terms) = answered(&asking(Enhanced { ird, ord, ..Enhanced::default() }));
             let chosen = reply.enhanced.expect("revision 2");
@@ -348,7 +357,7 @@ mod tests {
     #[test]
     fn a_depth_that_has_no_room_on_the_wire_is_the_largest_that_has() {
         for reads in [0x3ffe, 0x3fff, 0x4000, 0xffff, 0x1_0000, u32::MAX] {
-            let words = request(&Wishes { ird: reads, ord: reads, ..NO }).enhanced;
+            let words = request(&Requested { ird: reads, ord: reads, ..NO }).enhanced;
             let words = words.expect("revision 2");
             assert_eq!((words.ird, words.ord), (0x3ffe, 0x3ffe));
         }

@@ -109,7 +109,7 @@ impl Tx {
                 return out.end();
             };
             // SAFETY: the poster keeps the memory registered and does not write to it until the
-            // request is done, or withdrawn and settled, which cuts the output.
+            // request is done, or withdrawn and quiesced, which cuts the output.
             parts.push(unsafe { Lent::new(addr, piece.len) });
         }
         out.push_long(&parts, step, header);
@@ -125,9 +125,9 @@ impl Tx {
     }
 }
 
-// SAFETY: the memory of a request is read by TCP before its slot is taken, and not after `settle` has
-// cut the output. Responses to a Read are written to its memory while the path is polled, until it is
-// over or withdrawn.
+// SAFETY: the memory of a request is read by TCP before its slot is taken, and not after `quiesce`
+// has cut the output. Responses to a Read are written to its memory while the path is polled, until
+// it is over or withdrawn.
 unsafe impl Outgoing for Tx {
     type Vacant<'a> = Claimed<'a>;
 
@@ -231,7 +231,7 @@ unsafe impl Outgoing for Tx {
 
     #[inline]
     fn reads_max(&self) -> u32 {
-        // A peer that serves none says so with a Terminate message.
+        // A peer that serves none reports that with a Terminate message.
         self.link.terms.ord.max(1)
     }
 }

@@ -6,7 +6,7 @@ use rpcrdma_provider::{ConnectError, PrivateBytes, Rejection, SetupError};
 use rpcrdma_transport::endpoint::QpNumber;
 use rustix::io::Errno;
 
-use super::start::{self, Heard, Reader};
+use super::start::{self, Reader, Received};
 use crate::calls::{Calls, Failed};
 use crate::port::Port;
 use crate::queues::TcpEndpoint;
@@ -23,7 +23,7 @@ pub(super) struct Attempt {
     number: QpNumber<Port>,
     private: PrivateBytes,
     reply: Reader,
-    is_said: bool,
+    is_sent: bool,
 }
 
 /// How far an attempt has got.
@@ -32,7 +32,7 @@ pub(super) enum Step {
     /// TCP has not connected yet.
     Wait,
     /// The request is sent.
-    Said,
+    Sent,
 }
 
 impl Attempt {
@@ -48,7 +48,7 @@ impl Attempt {
             hint: "check the limit of open files (ulimit -n), and whether the host has IPv6",
         })?;
         let reply = Reader::new(Kind::Reply);
-        Ok(Attempt { to, socket, number, private, reply, is_said: false })
+        Ok(Attempt { to, socket, number, private, reply, is_sent: false })
     }
 
     pub(super) fn socket(&self) -> &Socket {
@@ -56,8 +56,8 @@ impl Attempt {
     }
 
     /// The request is sent.
-    pub(super) fn is_said(&self) -> bool {
-        self.is_said
+    pub(super) fn is_sent(&self) -> bool {
+        self.is_sent
     }
 
     /// Begins to connect.
@@ -74,37 +74,37 @@ impl Attempt {
         if !self.socket.is_connected().map_err(reason_of)? {
             return Ok(Step::Wait);
         }
-        let request = terms::request(&shared.wishes());
+        let request = terms::request(&shared.requested());
         start::send(&self.socket, &request, &self.private)
             .map_err(|errno| reason_of(Failed { call: "send", errno }))?;
-        self.is_said = true;
-        Ok(Step::Said)
+        self.is_sent = true;
+        Ok(Step::Sent)
     }
 
     /// What the peer has replied so far.
-    pub(super) fn hear(&mut self) -> Heard {
+    pub(super) fn receive(&mut self) -> Received {
         self.reply.read(&self.socket)
     }
 
     /// The endpoint, if the peer has accepted.
     pub(super) fn finish(
         self,
-        heard: Heard,
+        received: Received,
         shared: &Shared,
     ) -> Result<(TcpEndpoint, PrivateBytes), ConnectError> {
-        let (reply, private) = match heard {
-            Heard::Start(reply, private) => (reply, private),
-            Heard::Malformed(_) => return Err(misfit(NOT_MPA)),
+        let (reply, private) = match received {
+            Received::Start(reply, private) => (reply, private),
+            Received::Malformed(_) => return Err(misfit(NOT_MPA)),
             // A listener that goes away has not taken the request.
-            Heard::End(None | Some(Errno::CONNRESET | Errno::PIPE)) | Heard::Nothing => {
+            Received::End(None | Some(Errno::CONNRESET | Errno::PIPE)) | Received::Nothing => {
                 return Err(ConnectError::Rejected(Rejection::Unstated));
             }
-            Heard::End(Some(errno)) => return Err(reason_of(Failed { call: "recv", errno })),
+            Received::End(Some(errno)) => return Err(reason_of(Failed { call: "recv", errno })),
         };
         if reply.is_rejected {
             return Err(ConnectError::Rejected(Rejection::decode(&private)));
         }
-        let terms = terms::agree(&shared.wishes(), &reply).map_err(|why| misfit(why.hint()))?;
+        let terms = terms::agree(&shared.requested(), &reply).map_err(|why| misfit(why.hint()))?;
         Ok((shared.endpoint(self.number, self.socket, terms), private))
     }
 }
@@ -122,10 +122,10 @@ fn reason_of(Failed { call, errno: error }: Failed) -> ConnectError {
                     "no local port is free (net.ipv4.ip_local_port_range)"
                 }
                 (_, Errno::ACCESS | Errno::PERM) => {
-                    "a firewall of this host, or a filter of system calls (seccomp), forbids it, say"
+                    "a firewall of this host, or a filter of system calls (seccomp), may forbid it"
                 }
                 ("connect", _) => "check the address",
-                _ => "this host has no memory for it, say",
+                _ => "this host may have no memory for it",
             };
             ConnectError::CallFailed { call, errno, hint }
         }
@@ -145,11 +145,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_of_a_call_is_told_with_what_to_do() {
+    fn an_error_of_a_call_is_reported_with_what_to_do() {
         const NO_PORT: &str = "no local port is free (net.ipv4.ip_local_port_range)";
         const FORBIDDEN: &str =
-            "a firewall of this host, or a filter of system calls (seccomp), forbids it, say";
-        const NO_MEMORY: &str = "this host has no memory for it, say";
+            "a firewall of this host, or a filter of system calls (seccomp), may forbid it";
+        const NO_MEMORY: &str = "this host may have no memory for it";
         let cases = [
             ("connect", Errno::ADDRNOTAVAIL, NO_PORT),
             ("connect", Errno::AGAIN, NO_PORT),
@@ -162,13 +162,13 @@ mod tests {
             ("recv", Errno::NOBUFS, NO_MEMORY),
         ];
         for (call, errno, hint) in cases {
-            let told = ConnectError::CallFailed { call, errno: errno.raw_os_error(), hint };
-            assert_eq!(reason_of(Failed { call, errno }), told);
+            let expected = ConnectError::CallFailed { call, errno: errno.raw_os_error(), hint };
+            assert_eq!(reason_of(Failed { call, errno }), expected);
         }
     }
 
     #[test]
-    fn an_error_that_tells_of_the_peer_is_told_as_such() {
+    fn an_error_that_concerns_the_peer_is_reported_as_such() {
         for (errno, reason) in [
             (Errno::CONNREFUSED, ConnectError::NoListener),
             (Errno::CONNRESET, ConnectError::Lost),

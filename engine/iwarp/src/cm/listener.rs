@@ -1,4 +1,4 @@
-//! Listeners, and those who connect to them.
+//! Listeners, and the sockets that connect to them.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use rpcrdma_transport::failed::NOT_OPENED;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use super::start::{Heard, Reader};
+use super::start::{Reader, Received};
 use crate::calls::{Calls, Failed};
 use crate::ready::ReadySet;
 use crate::socket::Socket;
@@ -19,8 +19,8 @@ use crate::wire::start::Kind;
 pub(super) struct Listener {
     socket: Socket,
     at: SocketAddr,
-    /// Nobody is taken before this time.
-    rests_until: Option<Instant>,
+    /// No connection is taken before this time.
+    paused_until: Option<Instant>,
 }
 
 /// A socket that has connected and has not sent its whole request yet.
@@ -44,7 +44,7 @@ impl Listener {
         };
         let socket = stack.socket(&wanted).map_err(Failed::of("socket")).map_err(refused)?;
         let at = socket.listen(&wanted).map_err(refused)?;
-        Ok(Listener { socket, at, rests_until: None })
+        Ok(Listener { socket, at, paused_until: None })
     }
 
     /// Its address, with the port that it has.
@@ -63,25 +63,25 @@ impl Listener {
         Ok(Caller { socket, from, since: Instant::now(), reader })
     }
 
-    /// Takes nobody for a while: a socket that cannot be taken would be ready for ever.
-    pub(super) fn rest(&mut self, set: &ReadySet) {
+    /// Takes no connection for a while: one that cannot be taken would keep the socket ready.
+    pub(super) fn pause(&mut self, set: &ReadySet) {
         let _ = set.remove(&self.socket);
-        self.rests_until = Instant::now().checked_add(REST);
+        self.paused_until = Instant::now().checked_add(PAUSE);
     }
 
-    pub(super) fn is_resting(&self) -> bool {
-        self.rests_until.is_some()
+    pub(super) fn is_paused(&self) -> bool {
+        self.paused_until.is_some()
     }
 
-    /// It has rested long enough.
-    pub(super) fn has_rested(&self, now: Instant) -> bool {
-        self.rests_until.is_some_and(|until| until <= now)
+    /// It is paused, and has been so for long enough.
+    pub(super) fn is_pause_over(&self, now: Instant) -> bool {
+        self.paused_until.is_some_and(|until| until <= now)
     }
 
-    /// Goes on if it has rested long enough. `number` is its own in the set.
+    /// Goes on if it was paused long enough. `number` is its own in the set.
     pub(super) fn wake(&mut self, set: &ReadySet, number: u64, now: Instant) {
-        if self.has_rested(now) && set.add(&self.socket, number, EventFlags::IN).is_ok() {
-            self.rests_until = None;
+        if self.is_pause_over(now) && set.add(&self.socket, number, EventFlags::IN).is_ok() {
+            self.paused_until = None;
         }
     }
 }
@@ -100,8 +100,8 @@ impl Caller {
         (self.socket, self.from)
     }
 
-    /// What it has said so far.
-    pub(super) fn hear(&mut self) -> Heard {
+    /// What it has sent so far.
+    pub(super) fn receive(&mut self) -> Received {
         self.reader.read(&self.socket)
     }
 
@@ -127,8 +127,8 @@ fn reason_of(Failed { call, errno }: Failed) -> Option<&'static str> {
 const NOT_BOUND: &str = "the address or the port cannot be used";
 /// The addresses of this provider.
 pub(super) const TAKES: &str = "TCP takes only IP addresses with a port (ADDR:PORT or [ADDR]:PORT)";
-/// How long a listener rests.
-const REST: Duration = Duration::from_millis(20);
+/// How long a listener is paused.
+const PAUSE: Duration = Duration::from_millis(20);
 /// The time that a socket has to send its request.
 const REQUEST: Duration = Duration::from_secs(5);
 
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_refuses_is_said_in_words() {
+    fn what_the_system_refuses_is_explained() {
         let failed = |call, errno| reason_of(Failed { call, errno });
         assert_eq!(failed("bind", Errno::ADDRINUSE), Some("the address is in use"));
         assert!(failed("bind", Errno::PERM).is_some() && failed("listen", Errno::PERM).is_none());

@@ -7,7 +7,7 @@ use rpcrdma_transport::endpoint::QpNumber;
 use rustix::io::Errno;
 
 use super::listener::Caller;
-use super::start::{self, Heard};
+use super::start::{self, Received};
 use crate::calls::Calls;
 use crate::port::Port;
 use crate::queues::TcpEndpoint;
@@ -28,20 +28,20 @@ pub struct TcpRequest {
 }
 
 impl TcpRequest {
-    /// The request of a caller, with its private data. A caller that says something else is
+    /// The request of a caller, with its private data. A caller that sends something else is
     /// dropped, and one that wants what this side cannot do is rejected.
     pub(super) fn of(
         caller: Caller,
-        heard: Heard,
+        received: Received,
         shared: &Shared,
     ) -> Option<(TcpRequest, PrivateBytes)> {
         let (socket, from) = caller.into_parts();
-        let Heard::Start(request, private) = heard else { return None };
+        let Received::Start(request, private) = received else { return None };
         // RFC 5044 7.1: the side that connects sends nothing more before the reply.
         if socket.has_more() {
             return None;
         }
-        let Ok((reply, terms)) = terms::answer(&request, &shared.wishes()) else {
+        let Ok((reply, terms)) = terms::answer(&request, &shared.requested()) else {
             reject(&socket, &request, &[]);
             return None;
         };
@@ -102,7 +102,7 @@ impl std::fmt::Debug for TcpRequest {
     }
 }
 
-/// Says why a request is not accepted. A peer that does not take the reply notices the end.
+/// Reports that a request is not accepted. A peer that does not take the reply notices the end.
 fn reject(socket: &Socket, request: &Start, private: &[u8]) {
     let private = PrivateBytes::try_from(private).unwrap_or_default();
     let _ = start::send(socket, &terms::reject(request), &private);

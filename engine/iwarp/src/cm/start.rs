@@ -27,7 +27,7 @@ pub(super) struct Reader {
 
 /// What a look for a start frame has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum Received {
     /// The whole frame.
     Start(Start, PrivateBytes),
     /// Its end has not come yet.
@@ -44,23 +44,23 @@ impl Reader {
     }
 
     /// Takes what is there.
-    pub(super) fn read(&mut self, socket: &Socket) -> Heard {
+    pub(super) fn read(&mut self, socket: &Socket) -> Received {
         loop {
             match Frame::decode(self.kind, &self.bytes) {
                 Ok(Some(Frame { start, private, .. })) => {
-                    return Heard::Start(start, kept(private));
+                    return Received::Start(start, kept(private));
                 }
                 Ok(None) => {}
-                Err(why) => return Heard::Malformed(why),
+                Err(why) => return Received::Malformed(why),
             }
             let mut bytes = [0; FRAME_MAX];
             let missing = Frame::len_known(&self.bytes).min(FRAME_MAX) - self.bytes.len();
             match socket.recv(&mut bytes[..missing]) {
-                Ok(0) => return Heard::End(None),
+                Ok(0) => return Received::End(None),
                 Ok(len) => self.bytes.extend(bytes[..len].iter().copied()),
-                Err(Errno::AGAIN) => return Heard::Nothing,
+                Err(Errno::AGAIN) => return Received::Nothing,
                 Err(Errno::INTR) => {}
-                Err(error) => return Heard::End(Some(error)),
+                Err(error) => return Received::End(Some(error)),
             }
         }
     }

@@ -3,7 +3,7 @@
 
 mod asked;
 mod asking;
-mod crowds;
+mod many_callers;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -97,7 +97,7 @@ impl Scene {
     }
 
     /// Works until so many sockets are waited for.
-    fn settle(&mut self, sockets: usize) {
+    fn work_until(&mut self, sockets: usize) {
         let until = Instant::now() + LONG;
         while self.cm.sockets.len() != sockets {
             assert!(self.is_quiet(), "an event");
@@ -111,7 +111,7 @@ fn has_ipv6() -> bool {
     TcpListener::bind("[::1]:0").is_ok()
 }
 
-/// A peer that connects, and says what a test wants.
+/// A peer that connects, and sends what a test wants.
 fn caller(to: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(to).unwrap();
     stream.set_nodelay(true).unwrap();
@@ -144,7 +144,7 @@ fn read(stream: &mut TcpStream, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The peer has ended the connection, and says nothing more.
+/// The peer has ended the connection, and sends nothing more.
 fn has_ended(stream: &mut TcpStream) -> bool {
     match stream.read(&mut [0]) {
         Ok(len) => len == 0,

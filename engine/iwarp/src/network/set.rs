@@ -1,4 +1,4 @@
-//! A set of sockets of a virtual network that says which are ready, as epoll does.
+//! A set of sockets of a virtual network that reports which are ready, as epoll does.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

@@ -20,7 +20,7 @@ pub(super) struct Stream {
     received_max: usize,
     /// Whether this side sends no more, and whether that has come to the peer.
     has_ended: bool,
-    has_said_end: bool,
+    has_sent_end: bool,
     /// The end of the peer's stream has come, behind what has come.
     is_at_end: bool,
     /// This side receives no more.
@@ -48,9 +48,9 @@ pub(super) struct Cut {
 /// How a connection is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
-    /// Both sides are told.
+    /// Both sides get an error.
     Reset,
-    /// The peer is told that the stream has ended. This side is reset when it sends more.
+    /// The peer reads the end of the stream. This side is reset when it sends more.
     End,
 }
 
@@ -76,7 +76,7 @@ impl Stream {
             received: VecDeque::new(),
             received_max: random.choose(&[256, 4 << 10, 64 << 10, 1 << 20]),
             has_ended: false,
-            has_said_end: false,
+            has_sent_end: false,
             is_at_end: false,
             has_shut_read: false,
             is_reset: false,
@@ -162,8 +162,8 @@ impl Stream {
             return Moved::Nowhere;
         }
         if self.under_way.is_empty() {
-            let is_due = self.has_ended && !self.has_said_end && !self.is_reset;
-            self.has_said_end |= is_due;
+            let is_due = self.has_ended && !self.has_sent_end && !self.is_reset;
+            self.has_sent_end |= is_due;
             return if is_due { Moved::End } else { Moved::Nothing };
         }
         let most = random.choose(&[1, 16, 1500, usize::MAX, usize::MAX]);
@@ -188,7 +188,7 @@ impl Stream {
 
     /// Whether all that this side has sent has come, and its end.
     pub(super) fn is_done(&self) -> bool {
-        self.is_reset || self.has_said_end
+        self.is_reset || self.has_sent_end
     }
 
     /// Whether there is room again that a call has not found.
@@ -212,7 +212,7 @@ impl Stream {
         self.is_at_end = true;
     }
 
-    /// The peer has been told of an end: what is still sent resets this side.
+    /// The peer has read an end: what is still sent resets this side.
     pub(super) fn lose_peer(&mut self) {
         self.is_lost = true;
     }

@@ -51,7 +51,7 @@ fn all_bytes_come_in_order_and_then_the_end() {
         let network = network(seed, 0);
         let [here, there] = pair(&network);
         let sent = bytes(5_000);
-        let (mut left, mut heard) = (&sent[..], Vec::new());
+        let (mut left, mut received) = (&sent[..], Vec::new());
         let mut some = [0; 700];
         while !left.is_empty() {
             match here.send(left) {
@@ -60,13 +60,13 @@ fn all_bytes_come_in_order_and_then_the_end() {
             }
             network.step();
             let len = there.recv(&mut some).unwrap_or(0);
-            heard.extend(&some[..len]);
+            received.extend(&some[..len]);
         }
         here.shutdown(Shutdown::Write);
         assert_eq!(here.send(b"more"), Err(Errno::PIPE));
         let (rest, end) = read_all(&network, &there);
-        heard.extend(rest);
-        assert_eq!((heard == sent, end), (true, Ok(0)), "seed {seed}");
+        received.extend(rest);
+        assert_eq!((received == sent, end), (true, Ok(0)), "seed {seed}");
         assert_eq!(there.send(b"the other direction"), Ok(19));
         drop(there);
         assert_eq!(read_all(&network, &here), (b"the other direction".to_vec(), Ok(0)));
@@ -86,10 +86,13 @@ fn a_cut_leaves_the_first_bytes() {
         let sent = bytes(1_000);
         assert_eq!(here.send(&sent), Ok(1_000));
         here.shutdown(Shutdown::Write);
-        let (heard, end) = read_all(&network, &there);
-        assert!(sent.starts_with(&heard), "seed {seed}");
+        let (received, end) = read_all(&network, &there);
+        assert!(sent.starts_with(&received), "seed {seed}");
         let is_whole = network.counts().cuts() == 0;
-        assert_eq!(heard == sent && end == Ok(0), is_whole || heard.len() == 1_000 && end == Ok(0));
+        assert_eq!(
+            received == sent && end == Ok(0),
+            is_whole || received.len() == 1_000 && end == Ok(0)
+        );
         ends.push((is_whole, end));
     }
     for wanted in [(true, Ok(0)), (false, Ok(0)), (false, Err(Errno::CONNRESET))] {

@@ -59,7 +59,7 @@ impl SharedWorld {
 pub(super) struct World {
     plan: NetworkPlan,
     random: Random,
-    sockets: BTreeMap<u64, Socket>,
+    sockets: BTreeMap<u64, WorldSocket>,
     sets: BTreeMap<u64, Set>,
     next: u64,
     /// The port that was given last.
@@ -70,15 +70,15 @@ pub(super) struct World {
 
 /// A socket.
 #[derive(Debug)]
-struct Socket {
-    state: State,
+struct WorldSocket {
+    state: SocketState,
     watch: Option<Watch>,
     /// Its program has dropped it.
     is_closed: bool,
 }
 
 #[derive(Debug)]
-enum State {
+enum SocketState {
     New,
     Listening { at: SocketAddr, waiting: VecDeque<(u64, SocketAddr)> },
     Connecting(SocketAddr),
@@ -119,7 +119,7 @@ impl World {
     pub(super) fn calm(&mut self) {
         self.is_calm = true;
         for socket in self.sockets.values_mut() {
-            if let State::Open(stream) = &mut socket.state {
+            if let SocketState::Open(stream) = &mut socket.state {
                 stream.widen();
             }
         }
@@ -127,19 +127,19 @@ impl World {
 
     /// A new socket.
     pub(super) fn open(&mut self) -> u64 {
-        self.add(State::New)
+        self.add(SocketState::New)
     }
 
-    fn add(&mut self, state: State) -> u64 {
+    fn add(&mut self, state: SocketState) -> u64 {
         self.next += 1;
-        self.sockets.insert(self.next, Socket { state, watch: None, is_closed: false });
+        self.sockets.insert(self.next, WorldSocket { state, watch: None, is_closed: false });
         self.next
     }
 
     /// The connection of a socket.
     pub(super) fn stream(&mut self, socket: u64) -> Result<&mut Stream, Errno> {
         match self.sockets.get_mut(&socket).map(|socket| &mut socket.state) {
-            Some(State::Open(stream)) => Ok(stream),
+            Some(SocketState::Open(stream)) => Ok(stream),
             _ => Err(Errno::NOTCONN),
         }
     }
@@ -150,7 +150,7 @@ impl World {
             return Err(Errno::ADDRINUSE);
         }
         let socket = self.sockets.get_mut(&socket).ok_or(Errno::BADF)?;
-        socket.state = State::Listening { at, waiting: VecDeque::new() };
+        socket.state = SocketState::Listening { at, waiting: VecDeque::new() };
         Ok(at)
     }
 
@@ -160,21 +160,23 @@ impl World {
     }
 
     fn listener(&self, wanted: SocketAddr) -> Option<u64> {
-        let is_it =
-            |socket: &Socket| matches!(&socket.state, State::Listening { at, .. } if *at == wanted);
+        let is_it = |socket: &WorldSocket| match &socket.state {
+            SocketState::Listening { at, .. } => *at == wanted,
+            _ => false,
+        };
         self.sockets.iter().find(|(_, socket)| is_it(socket)).map(|(number, _)| *number)
     }
 
     pub(super) fn accept(&mut self, listener: u64) -> Result<(u64, SocketAddr), Errno> {
         match self.sockets.get_mut(&listener).map(|socket| &mut socket.state) {
-            Some(State::Listening { waiting, .. }) => waiting.pop_front().ok_or(Errno::AGAIN),
+            Some(SocketState::Listening { waiting, .. }) => waiting.pop_front().ok_or(Errno::AGAIN),
             _ => Err(Errno::INVAL),
         }
     }
 
     pub(super) fn connect(&mut self, socket: u64, to: SocketAddr) -> Result<bool, Errno> {
         let found = self.sockets.get_mut(&socket).ok_or(Errno::BADF)?;
-        found.state = State::Connecting(to);
+        found.state = SocketState::Connecting(to);
         if self.random.one_in(2) {
             self.meet(socket, to);
         }
@@ -183,8 +185,8 @@ impl World {
 
     pub(super) fn is_connected(&mut self, socket: u64) -> Result<bool, Errno> {
         match self.sockets.get_mut(&socket).map(|socket| &mut socket.state) {
-            Some(State::Failed(error)) => Err(*error),
-            Some(State::Open(stream)) => stream.take_error().map_or(Ok(true), Err),
+            Some(SocketState::Failed(error)) => Err(*error),
+            Some(SocketState::Open(stream)) => stream.take_error().map_or(Ok(true), Err),
             _ => Ok(false),
         }
     }
@@ -192,18 +194,18 @@ impl World {
     /// A socket connects, or is refused.
     fn meet(&mut self, socket: u64, to: SocketAddr) {
         let state = match self.listener(to) {
-            None => State::Failed(Errno::CONNREFUSED),
+            None => SocketState::Failed(Errno::CONNREFUSED),
             Some(listener) => {
                 let from = self.with_port(to);
                 let [here, there] = self.cuts();
                 let other = self.stream_to(socket, there);
-                let peer = self.add(State::Open(other));
+                let peer = self.add(SocketState::Open(other));
                 let listening = self.sockets.get_mut(&listener).map(|it| &mut it.state);
-                if let Some(State::Listening { waiting, .. }) = listening {
+                if let Some(SocketState::Listening { waiting, .. }) = listening {
                     waiting.push_back((peer, from));
                 }
                 self.ring(listener);
-                State::Open(self.stream_to(peer, here))
+                SocketState::Open(self.stream_to(peer, here))
             }
         };
         if let Some(found) = self.sockets.get_mut(&socket) {
@@ -237,14 +239,14 @@ impl World {
         let Some(found) = self.sockets.get_mut(&socket) else { return };
         (found.is_closed, found.watch) = (true, None);
         match &mut found.state {
-            State::Open(stream) => {
+            SocketState::Open(stream) => {
                 stream.shutdown(rustix::net::Shutdown::Both);
-                // What was not read is lost, and the peer is told.
+                // What was not read is lost, and the peer is reset.
                 if stream.has_more() {
                     self.reset(socket);
                 }
             }
-            State::Listening { waiting, .. } => {
+            SocketState::Listening { waiting, .. } => {
                 let waiting = std::mem::take(waiting);
                 self.sockets.remove(&socket);
                 for (caller, _) in waiting {
@@ -252,13 +254,13 @@ impl World {
                     self.sockets.remove(&caller);
                 }
             }
-            State::New | State::Connecting(_) | State::Failed(_) => {
+            SocketState::New | SocketState::Connecting(_) | SocketState::Failed(_) => {
                 self.sockets.remove(&socket);
             }
         }
     }
 
-    /// Both sides of a connection are told that it is no more.
+    /// Resets both sides of a connection.
     fn reset(&mut self, socket: u64) {
         let Ok(stream) = self.stream(socket) else { return };
         let peer = stream.peer;
@@ -274,18 +276,18 @@ impl World {
     pub(super) fn step(&mut self) {
         for socket in self.sockets.keys().copied().collect::<Vec<u64>>() {
             match self.sockets.get(&socket).map(|socket| &socket.state) {
-                Some(State::Connecting(to)) => {
+                Some(SocketState::Connecting(to)) => {
                     let to = *to;
                     if self.random.one_in(2) {
                         self.meet(socket, to);
                     }
                 }
-                Some(State::Open(_)) => self.carry(socket),
+                Some(SocketState::Open(_)) => self.carry(socket),
                 _ => {}
             }
         }
         self.sockets.retain(|_, socket| match &socket.state {
-            State::Open(stream) => !socket.is_closed || !stream.is_done(),
+            SocketState::Open(stream) => !socket.is_closed || !stream.is_done(),
             _ => true,
         });
     }
@@ -294,7 +296,7 @@ impl World {
     fn carry(&mut self, socket: u64) {
         for _ in 0..PIECES_MAX {
             let Some(mut found) = self.sockets.remove(&socket) else { return };
-            let State::Open(stream) = &mut found.state else {
+            let SocketState::Open(stream) = &mut found.state else {
                 self.sockets.insert(socket, found);
                 return;
             };
@@ -302,7 +304,7 @@ impl World {
             let other = self.sockets.get(&peer);
             let is_open = other.is_some_and(|peer| !peer.is_closed);
             let room = match other.map(|peer| &peer.state) {
-                Some(State::Open(other)) => other.room(),
+                Some(SocketState::Open(other)) => other.room(),
                 _ => usize::MAX,
             };
             let mut bytes = VecDeque::new();
@@ -448,14 +450,14 @@ impl World {
     }
 }
 
-impl Socket {
+impl WorldSocket {
     fn ready_for(&self) -> EventFlags {
         match &self.state {
-            State::New | State::Connecting(_) => EventFlags::empty(),
-            State::Listening { waiting, .. } if waiting.is_empty() => EventFlags::empty(),
-            State::Listening { .. } => EventFlags::IN,
-            State::Failed(_) => EventFlags::IN | EventFlags::OUT | ALWAYS,
-            State::Open(stream) => stream.ready_for(),
+            SocketState::New | SocketState::Connecting(_) => EventFlags::empty(),
+            SocketState::Listening { waiting, .. } if waiting.is_empty() => EventFlags::empty(),
+            SocketState::Listening { .. } => EventFlags::IN,
+            SocketState::Failed(_) => EventFlags::IN | EventFlags::OUT | ALWAYS,
+            SocketState::Open(stream) => stream.ready_for(),
         }
     }
 }

@@ -28,7 +28,7 @@ enum Step {
     Take {
         len: usize,
     },
-    /// Requests are withdrawn, and maybe the peer is told why the stream ends.
+    /// Requests are withdrawn, and maybe the peer is sent the reason why the stream ends.
     Cut {
         has_reason: bool,
     },

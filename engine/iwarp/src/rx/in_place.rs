@@ -17,9 +17,10 @@ use rpcrdma_transport::body::OP_WRITE;
 use rpcrdma_transport::keys::KeyCache;
 use rpcrdma_transport::rights::Granted;
 
-use super::Rx;
 use super::rest::{Rest, Sink};
+use super::{Request, Rx};
 use crate::calls::Calls;
+use crate::reads::Response;
 use crate::wire::fpdu::{self, CRC_LEN, HEAD_LEN};
 use crate::wire::inbound::Arrived;
 use crate::wire::segment::{Segment, TAGGED_LEN};
@@ -36,7 +37,7 @@ impl Rx {
         let has_come = bytes.len();
         let header = bytes.get(HEAD_LEN..HEAD_LEN + TAGGED_LEN);
         let header = header.filter(|_| fpdu::len_of(len) >= has_come + REST_MIN);
-        // Whatever is wrong with another is said when it is whole.
+        // What is wrong with another is reported when it is whole.
         let Some(Ok((segment @ Segment::Tagged(_), _))) = header.map(Segment::decode) else {
             return Ok(());
         };
@@ -56,7 +57,7 @@ impl Rx {
             (Arrived::Write { stag, to, .. }, _) => (Sink::Write { stag, to }, left),
             (Arrived::ReadResponse { stag, to, is_last }, Some(keys)) => {
                 let mut reads = self.link.reads();
-                reads.check((stag, to, is_last), left)?;
+                reads.check(Response { stag, to, len: left, is_last })?;
                 let first = &self.buffer[self.parsed..self.end];
                 let len = first.len() as u32;
                 reads.put(stag, first, false, keys);
@@ -74,7 +75,7 @@ impl Rx {
     /// each part that comes.
     fn set_rest_front(&mut self) {
         let Some(Rest { sink: Sink::Write { stag, to }, left, .. }) = self.rest else { return };
-        self.set_front((OP_WRITE, stag), (left, to));
+        self.set_front(Request { op: OP_WRITE, rkey: stag, byte_len: left, target: to });
     }
 
     /// Receives more of a Response, piece by piece, or has the transport do so of a Write.
@@ -88,7 +89,7 @@ impl Rx {
             link.reads().fill(stag, keys, |place| {
                 let room = place.map_or(left as usize, |(_, room)| room.min(left as usize));
                 let len = match place {
-                    // SAFETY: `fill` says why so many bytes may be written there.
+                    // SAFETY: `fill` states why so many bytes may be written there.
                     Some((to, _)) => unsafe { self.receive_at(to, room) },
                     None => self.receive_nowhere(room),
                 };
@@ -143,7 +144,7 @@ impl Rx {
         placed as u32
     }
 
-    /// As [`Rx::receive_at`], of bytes that nobody wants.
+    /// As [`Rx::receive_at`], of bytes that are dropped.
     fn receive_nowhere(&mut self, left: usize) -> u32 {
         let len = self.receive_into(0..left.min(self.buffer.len())) as u32;
         self.note_placed(len);
@@ -155,7 +156,7 @@ impl Rx {
     #[cold]
     pub(super) fn close_input(&mut self) {
         self.is_input_closed = true;
-        if self.link.has_said_all() {
+        if self.link.has_sent_all() {
             self.link.set_over();
         }
     }

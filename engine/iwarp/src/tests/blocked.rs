@@ -46,7 +46,7 @@ impl Scene {
         let mut payload = Vec::new();
         let Scene { host, raw, .. } = self;
         loop {
-            let ulpdu = raw.hear_while(|| {
+            let ulpdu = raw.receive_while(|| {
                 for completion in host.poll() {
                     let expected = (*done as u64, WcStatus::Success);
                     assert_eq!((completion.wr_id.0, completion.status), expected);
@@ -127,7 +127,7 @@ fn reads_of_a_peer_that_does_not_read_are_answered_as_there_is_room() {
     for number in 1..=16 {
         let mut got = 0;
         while got < len as usize {
-            let ulpdu = raw.hear_while(|| assert_eq!(host.poll(), [])).expect("a Response");
+            let ulpdu = raw.receive_while(|| assert_eq!(host.poll(), [])).expect("a Response");
             assert_eq!(ulpdu[6..14], (got as u64).to_be_bytes(), "Read {number}");
             got += ulpdu.len() - 14;
             assert_eq!(ulpdu[0] & 0x40 != 0, got == len as usize);
@@ -152,11 +152,11 @@ fn a_violation_of_a_peer_that_does_not_read_is_answered_behind_what_was_begun() 
             let reader = scope.spawn(move || {
                 let (mut messages, mut payload) = (0, Vec::<u8>::new());
                 loop {
-                    let ulpdu = raw.hear().expect("a Terminate message comes");
+                    let ulpdu = raw.receive().expect("a Terminate message comes");
                     if ulpdu[1] == 0x47 {
                         assert!(payload.is_empty(), "behind whole messages");
                         assert_eq!(ulpdu[18..20], [0x12, 3]);
-                        assert_eq!(raw.hear(), None);
+                        assert_eq!(raw.receive(), None);
                         return messages;
                     }
                     payload.extend(&ulpdu[18..]);
@@ -168,7 +168,7 @@ fn a_violation_of_a_peer_that_does_not_read_is_answered_behind_what_was_begun() 
             });
             std::thread::sleep(std::time::Duration::from_millis(50));
             host.queues.destroy(qp.qp);
-            reader.join().expect("it hears the end")
+            reader.join().expect("it receives the end")
         });
         assert!((64 - left..64).contains(&destroyed), "{destroyed}");
         scene.other_goes_on(1);
@@ -180,7 +180,7 @@ fn has_long_write_refused(scene: &mut Scene, crc: bool) {
     let left = scene.fill();
     // With checksums it is refused when it is whole; without, at its beginning.
     let fpdu = scene.raw.fpdu(&tagged(WRITE | LAST, 0x8765_4321, 0, &[1; 60_000]));
-    scene.raw.say(if crc { &fpdu } else { &fpdu[..30_000] });
+    scene.raw.send_bytes(if crc { &fpdu } else { &fpdu[..30_000] });
     are_flushed(&brief(&scene.host.poll_dry()), left);
     assert_eq!(scene.host.events(), [QueueEvent::Disconnected { qp_num: scene.qp.qp_num }]);
 }
@@ -194,7 +194,7 @@ fn a_long_write_that_is_refused_is_answered_as_there_is_room() {
         raw.stream.set_nonblocking(true).unwrap();
         let (mut polls, mut whole) = (0, true);
         let reason = loop {
-            let ulpdu = raw.hear_while(|| {
+            let ulpdu = raw.receive_while(|| {
                 assert_eq!(host.poll(), []);
                 polls += 1;
                 assert!(polls < 1_000_000, "nothing comes");
@@ -207,7 +207,7 @@ fn a_long_write_that_is_refused_is_answered_as_there_is_room() {
         };
         assert_eq!((whole, reason), (true, [0x11, 0]), "behind whole messages");
         raw.stream.set_nonblocking(false).unwrap();
-        assert_eq!(raw.hear(), None);
+        assert_eq!(raw.receive(), None);
         scene.other_goes_on(1);
     }
 }
@@ -217,7 +217,7 @@ fn a_long_write_that_is_refused_is_answered_as_there_is_room() {
 fn what_comes_behind_a_long_write_that_is_refused_is_in_the_way_of_no_other() {
     let mut scene = narrow(false);
     has_long_write_refused(&mut scene, false);
-    scene.raw.say(&[0; 10_000]);
+    scene.raw.send_bytes(&[0; 10_000]);
     assert_eq!(scene.host.poll_dry(), []);
     let (_, rx) = scene.host.queues.transport().ends().unwrap();
     assert!(!rx.has_news(), "it is asked nothing");
@@ -225,7 +225,7 @@ fn what_comes_behind_a_long_write_that_is_refused_is_in_the_way_of_no_other() {
 }
 
 #[test]
-fn a_peer_that_leaves_before_it_has_heard_why_its_long_write_was_refused_is_gone() {
+fn a_peer_that_leaves_before_it_has_received_why_its_long_write_was_refused_is_gone() {
     for crc in [true, false] {
         let mut scene = narrow(crc);
         has_long_write_refused(&mut scene, crc);
@@ -294,7 +294,7 @@ fn without_a_receive_a_connection_is_not_read() {
         let Scene { host, raw, qp, .. } = &mut scene;
         std::thread::scope(|scope| {
             // Its rest comes when there is room.
-            scope.spawn(|| raw.say(&rest));
+            scope.spawn(|| raw.send_bytes(&rest));
             for id in 0..u64::from(sent) {
                 host.recv(id, 0, 16_384);
                 let got = std::iter::repeat_with(|| host.poll()).find(|got| !got.is_empty());
@@ -327,7 +327,7 @@ fn an_answer_that_waits_for_tcp_does_not_change() {
         for number in 1..=4 {
             let mut got = 0;
             while got < len as usize {
-                let ulpdu = raw.hear_while(|| assert_eq!(host.poll(), [])).expect("a Response");
+                let ulpdu = raw.receive_while(|| assert_eq!(host.poll(), [])).expect("a Response");
                 assert!(ulpdu[14..].iter().all(|byte| *byte == 1), "Read {number} at {got}");
                 got += ulpdu.len() - 14;
             }

@@ -13,8 +13,8 @@ struct Seen {
     completions: Vec<WorkCompletion>,
     /// Its memory.
     bytes: Vec<u8>,
-    /// What the peer has heard of it.
-    heard: Vec<Vec<u8>>,
+    /// What the peer has received of it.
+    received: Vec<Vec<u8>>,
     events: usize,
 }
 
@@ -34,7 +34,7 @@ fn converse(crc: bool, cuts: impl Iterator<Item = usize>) -> (Seen, usize) {
     assert_eq!(host.poll_dry(), []);
     let sgl = [host.sge(8192, 100), host.sge(9000, 250)];
     host.post(qp.qp, 77, SendOp::Read(Remote { addr: 5, rkey: 6 }), &sgl);
-    let request = raw.hear().expect("a Read Request");
+    let request = raw.receive().expect("a Read Request");
     let sink = u32::from_be_bytes(request[18..22].try_into().unwrap());
 
     let bytes: Vec<u8> = (0..=255).collect();
@@ -63,19 +63,19 @@ fn converse(crc: bool, cuts: impl Iterator<Item = usize>) -> (Seen, usize) {
     let stream: Vec<u8> = ulpdus.iter().flat_map(|ulpdu| raw.fpdu(ulpdu)).collect();
     let (mut completions, mut from) = (Vec::new(), 0);
     for until in cuts.chain([stream.len()]) {
-        raw.say(&stream[from..until]);
+        raw.send_bytes(&stream[from..until]);
         from = until;
         completions.extend(host.poll());
     }
     completions.extend(host.poll_dry());
-    let heard = (0..2).map(|_| raw.hear().expect("a Response")).collect();
+    let received = (0..2).map(|_| raw.receive().expect("a Response")).collect();
     raw.stream.shutdown(std::net::Shutdown::Write).unwrap();
     completions.extend(host.poll_dry());
     let events = host.events();
     assert_eq!(events, [QueueEvent::Disconnected { qp_num: qp.qp_num }]);
     // A Read completes when its Responses have come, whatever Receives complete meanwhile.
     completions.sort_by_key(|wc| wc.opcode != WcOpcode::Recv);
-    let seen = Seen { completions, bytes: host.read(0, 16_384), heard, events: events.len() };
+    let seen = Seen { completions, bytes: host.read(0, 16_384), received, events: events.len() };
     (seen, stream.len())
 }
 
@@ -85,8 +85,8 @@ fn a_stream_cut_at_any_byte_means_the_same() {
         let (whole, len) = converse(crc, std::iter::empty());
         let ids: Vec<u64> = whole.completions.iter().map(|wc| wc.wr_id.0).collect();
         assert_eq!(ids.len(), 6);
-        assert_eq!(whole.heard[0], tagged(RESPONSE | LAST, 0xabcd, 3, &whole.bytes[10..50]));
-        assert_eq!(whole.heard[1], tagged(RESPONSE | LAST, 0xabcd, 77, &[]));
+        assert_eq!(whole.received[0], tagged(RESPONSE | LAST, 0xabcd, 3, &whole.bytes[10..50]));
+        assert_eq!(whole.received[1], tagged(RESPONSE | LAST, 0xabcd, 77, &[]));
         assert_eq!(whole.bytes[16..49], (0..33).collect::<Vec<u8>>());
         assert_eq!(whole.bytes[3072..3328], (0..=255).collect::<Vec<u8>>());
         for cut in 0..len {

@@ -49,8 +49,8 @@ pub(in crate::tests) fn open_at(options: Options, _first: u64) -> Device {
 /// Whether the memory of hosts is shared.
 pub(in crate::tests) const IS_SHARED: bool = false;
 
-/// Whether a request is done when the peer has taken it, and fails as the peer says. Otherwise it is
-/// done when it is sent, and a refusal ends the connection.
+/// Whether a request is done when the peer has taken it, and fails as the peer reports. Otherwise
+/// it is done when it is sent, and a refusal ends the connection.
 pub(in crate::tests) const HAS_ACKS: bool = false;
 
 /// TCP has no delay that can be chosen.
@@ -63,7 +63,7 @@ pub(in crate::tests) fn address() -> Address {
     "127.0.0.1:0".parse().expect("an address")
 }
 
-/// Where nobody listens.
+/// An address without a listener.
 pub(in crate::tests) fn nowhere() -> Address {
     "127.0.0.1:1".parse().expect("an address")
 }

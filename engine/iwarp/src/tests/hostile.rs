@@ -1,4 +1,4 @@
-//! Peers that break the rules: each is told what it has done, loses its connection, changes no
+//! Peers that break the rules: each is sent the reason, loses its connection, changes no
 //! memory, and disturbs no other connection.
 
 use std::net::Shutdown;
@@ -49,18 +49,18 @@ impl Scene {
         Scene { host, raw, qp, other, other_qp, open, foreign, readable, writable }
     }
 
-    /// The peer sends bytes that break a rule, and is told the reason on the wire.
-    fn say(mut self, what: &str, bytes: &[u8], reason: Reason) {
+    /// The peer sends bytes that break a rule, and receives the reason on the wire.
+    fn send_bytes(mut self, what: &str, bytes: &[u8], reason: Reason) {
         self.host.recv(10, 1024, 64);
-        self.raw.say(bytes);
+        self.raw.send_bytes(bytes);
         assert_eq!(self.host.poll_dry(), [], "{what}");
         self.ends(what, Some(reason));
     }
 
-    /// As [`Scene::say`], of whole FPDUs.
+    /// As [`Scene::send_bytes`], of whole FPDUs.
     fn send<U: AsRef<[u8]>>(self, what: &str, ulpdus: &[U], reason: Reason) {
         let bytes: Vec<u8> = ulpdus.iter().flat_map(|it| self.raw.fpdu(it.as_ref())).collect();
-        self.say(what, &bytes, reason);
+        self.send_bytes(what, &bytes, reason);
     }
 
     /// The connection has ended, with this reason, and nothing else has happened. One Receive is
@@ -72,7 +72,7 @@ impl Scene {
 
     /// As [`Scene::ends`], with events that were taken.
     fn has_ended(mut self, what: &str, reason: Option<Reason>, events: &[QueueEvent]) {
-        assert_eq!(self.raw.hear_end(), reason, "{what}");
+        assert_eq!(self.raw.receive_end(), reason, "{what}");
         let lost = QueueEvent::Disconnected { qp_num: self.qp.qp_num };
         assert_eq!(events, [lost], "{what}");
         assert_eq!(self.host.read(0, MEMORY), [7; MEMORY], "{what}");
@@ -87,7 +87,7 @@ impl Scene {
 fn fpdus_that_are_none() {
     for crc in [false, true] {
         for len in 1..14 {
-            Scene::new(crc).say("too short", &[0, len], (2, 0, 3));
+            Scene::new(crc).send_bytes("too short", &[0, len], (2, 0, 3));
         }
     }
     for changed in 0..28 {
@@ -95,7 +95,7 @@ fn fpdus_that_are_none() {
         let mut fpdu = scene.raw.fpdu(&send(1, b"hello"));
         assert_eq!(fpdu.len(), 32);
         fpdu[2 + changed] ^= 0x10;
-        scene.say("a byte changed", &fpdu, (2, 0, 2));
+        scene.send_bytes("a byte changed", &fpdu, (2, 0, 2));
     }
 }
 
@@ -286,7 +286,7 @@ fn a_message_whose_segments_fill_the_buffer_with_their_headers() {
             let parts: Vec<u8> = (offset..offset + 64).flat_map(part).collect();
             offset += 64;
             assert!(offset < 60_000, "it is within the longest message");
-            scene.raw.say(&parts);
+            scene.raw.send_bytes(&parts);
             assert_eq!(scene.host.poll(), []);
             if let Some(event) = scene.host.queues.next_event() {
                 break event;
@@ -305,7 +305,7 @@ fn reading(crc: bool) -> (Scene, u32) {
     assert_eq!(scene.host.poll_dry(), []);
     let remote = Remote { addr: 0x1122_3344_5566_7788, rkey: 0x99aa_bbcc };
     scene.host.post(scene.qp.qp, 77, SendOp::Read(remote), &sgl);
-    let request = scene.raw.hear().expect("a Read Request");
+    let request = scene.raw.receive().expect("a Read Request");
     let sink = u32::from_be_bytes(request[18..22].try_into().unwrap());
     let source = (0x99aa_bbcc, 0x1122_3344_5566_7788);
     assert_eq!(request, raw::read(1, (sink, 0), 100, source));
@@ -376,11 +376,11 @@ fn a_terminate_message_ends_the_connection_and_fails_the_oldest_read() {
             let behind = [scene.host.sge(0, 8)];
             let remote = Remote { addr: 0, rkey: 1 };
             scene.host.post(scene.qp.qp, 78, SendOp::Read(remote), &behind);
-            scene.raw.hear().expect("a Read Request");
+            scene.raw.receive().expect("a Read Request");
             scene.raw.send(&[terminate(1, payload), send(1, b"behind it")]);
             let expected = [(77, status), (78, WcStatus::Flushed)];
             assert_eq!(brief(&scene.host.poll_dry()), expected);
-            assert_eq!(scene.raw.hear(), None, "the stream ends");
+            assert_eq!(scene.raw.receive(), None, "the stream ends");
             scene.ends("a Terminate message", None);
         }
     }
@@ -396,11 +396,11 @@ fn a_send_that_stands_behind_a_read_that_a_terminate_message_blames_is_flushed()
     let sgl = [scene.host.sge(0, 8)];
     scene.host.send_from(scene.qp.qp, 79, &sgl, SendFlags::SIGNALED).unwrap();
     assert_eq!(scene.host.poll_dry(), []);
-    assert_eq!(scene.raw.hear(), Some(send(1, &[7; 8])), "TCP has taken it");
+    assert_eq!(scene.raw.receive(), Some(send(1, &[7; 8])), "TCP has taken it");
     scene.raw.send(&[terminate(1, &[0x01, 0, 0, 0])]);
     let expected = [(77, WcStatus::RemoteAccess), (79, WcStatus::Flushed)];
     assert_eq!(brief(&scene.host.poll_dry()), expected);
-    assert_eq!(scene.raw.hear(), None, "the stream ends");
+    assert_eq!(scene.raw.receive(), None, "the stream ends");
     scene.ends("a Terminate message", None);
 }
 
@@ -411,7 +411,7 @@ fn half_an_fpdu_and_silence_or_the_end() {
         for len in 0..whole.len() {
             let mut scene = Scene::new(crc);
             scene.host.recv(10, 1024, 64);
-            scene.raw.say(&whole[..len]);
+            scene.raw.send_bytes(&whole[..len]);
             assert_eq!(scene.host.poll_dry(), []);
             assert_eq!(scene.host.events(), [], "it may come yet");
             scene.other.send(&[send(1, b"before")]);
@@ -422,7 +422,7 @@ fn half_an_fpdu_and_silence_or_the_end() {
             let lost = QueueEvent::Disconnected { qp_num: scene.qp.qp_num };
             assert_eq!(scene.host.events(), [lost], "{len} bytes");
             scene.host.queues.destroy(scene.qp.qp);
-            assert_eq!(scene.raw.hear(), None);
+            assert_eq!(scene.raw.receive(), None);
         }
     }
 }
@@ -441,7 +441,7 @@ fn bytes_without_any_sense() {
                 (seed >> 32) as u8
             })
             .collect();
-        scene.raw.say(&bytes);
+        scene.raw.send_bytes(&bytes);
         scene.raw.stream.shutdown(Shutdown::Write).unwrap();
         assert_eq!(scene.host.poll_dry(), []);
         let lost = QueueEvent::Disconnected { qp_num: scene.qp.qp_num };
@@ -498,7 +498,7 @@ fn a_poll_looks_at_so_many_fpdus_and_no_more() {
     scene.host.recv(10, 4096, 4096);
     let part = |at: u32| untagged(SEND | if at == 2999 { LAST } else { 0 }, [0, 0, 1, at], b"x");
     let parts: Vec<u8> = (0..3000).flat_map(|at| scene.raw.fpdu(&part(at))).collect();
-    scene.raw.say(&parts);
+    scene.raw.send_bytes(&parts);
     let link = Arc::clone(&scene.host.queues.transport().carriers().next().expect("two").0);
     while rustix::io::ioctl_fionread(link.socket.fd()).unwrap() < parts.len() as u64 {
         std::thread::yield_now();
@@ -533,7 +533,7 @@ fn a_read_of_more_than_the_longest_message_is_refused_though_its_key_opens_as_mu
         }
         let mut got = 0;
         while got < len as usize {
-            got += scene.raw.hear().expect("a Response").len() - 14;
+            got += scene.raw.receive().expect("a Response").len() - 14;
         }
     }
 }

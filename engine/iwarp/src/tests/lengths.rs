@@ -66,7 +66,7 @@ impl Scene {
     }
 
     /// Polls both until A has completed a request and B, if it is to, a Receive.
-    fn settle(&mut self, receives: usize) {
+    fn poll_until_done(&mut self, receives: usize) {
         let (mut done, mut got) = (Vec::new(), Vec::new());
         for _ in 0..100_000 {
             got.extend(self.b.poll());
@@ -127,7 +127,7 @@ fn send_and_check(scene: &mut Scene, seed: usize, len: usize, (from, to): (usize
     scene.b.recv_at(9, &sgl).unwrap();
     let sgl: Vec<Sge> = from.iter().map(|(at, len)| scene.at_a.sge(*at, *len)).collect();
     scene.a.send_from(scene.qa.qp, 1, &sgl, SendFlags::SIGNALED).unwrap();
-    scene.settle(1);
+    scene.poll_until_done(1);
     let found = scene.at_b.read(len + 64);
     assert!(gathered(&found, &to) == gathered(&ours, &from), "a Send of {len} bytes");
     let mut expected = theirs;
@@ -144,10 +144,10 @@ fn write_and_check(scene: &mut Scene, seed: usize, len: usize, count: usize) {
     let sgl: Vec<Sge> = from.iter().map(|(at, len)| scene.at_a.sge(*at, *len)).collect();
     let remote = Remote { addr: scene.at_b.sge(5, 0).addr, rkey: scene.at_b.keys.rkey };
     scene.a.post(scene.qa.qp, 1, SendOp::Write(remote), &sgl);
-    // A Send behind it says that it is there.
+    // A Send behind it shows that it is there.
     scene.b.recv(9, 0, 64);
     scene.a.post_with(scene.qa.qp, 2, SendOp::Send, &[], SendFlags::empty()).unwrap();
-    scene.settle(1);
+    scene.poll_until_done(1);
     let mut expected = theirs;
     expected[5..5 + len].copy_from_slice(&gathered(&ours, &from));
     assert!(scene.at_b.read(len + 64) == expected, "a Write of {len} bytes");
@@ -161,7 +161,7 @@ fn read_and_check(scene: &mut Scene, seed: usize, len: usize, count: usize) {
     let sgl: Vec<Sge> = to.iter().map(|(at, len)| scene.at_a.sge(*at, *len)).collect();
     let remote = Remote { addr: scene.at_b.sge(3, 0).addr, rkey: scene.at_b.keys.rkey };
     scene.a.post(scene.qa.qp, 1, SendOp::Read(remote), &sgl);
-    scene.settle(0);
+    scene.poll_until_done(0);
     let (mut expected, mut from) = (ours, 3);
     for (at, len) in to {
         expected[at..at + len].copy_from_slice(&theirs[from..from + len]);
@@ -186,7 +186,7 @@ fn reads_wait_beyond_the_agreed_depth() {
         host.poll_dry();
         let sinks = |raw: &mut Raw, count: u32| -> Vec<u32> {
             let sink = |_| {
-                let request = raw.hear().expect("a Read Request");
+                let request = raw.receive().expect("a Read Request");
                 assert_eq!(request[..2], [0x41, 0x41]);
                 u32::from_be_bytes(request[18..22].try_into().unwrap())
             };
@@ -229,7 +229,7 @@ fn as_many_reads_are_served_as_were_agreed() {
         for at in 0..3 {
             let bytes = &b"0123456789"[at..at + 5];
             let expected = tagged(RESPONSE | LAST, at as u32, at as u64, bytes);
-            assert_eq!(raw.hear(), Some(expected));
+            assert_eq!(raw.receive(), Some(expected));
         }
     }
     assert_eq!(host.events(), []);

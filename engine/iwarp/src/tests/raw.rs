@@ -18,7 +18,7 @@ pub(super) struct Raw {
     pub stream: TcpStream,
     has_crc: bool,
     /// Bytes that were received and not looked at.
-    heard: Vec<u8>,
+    received: Vec<u8>,
 }
 
 /// A host with a connection that a test disturbs, and one that goes on.
@@ -56,7 +56,7 @@ impl Scene {
         self.other.send(&[send(number, b"fine")]);
         assert_eq!(self.host.poll_dry(), [received(900, self.other_qp, 4)]);
         self.host.send(self.other_qp.qp, 901, b"answer").unwrap();
-        assert_eq!(self.other.hear(), Some(send(number, b"answer")));
+        assert_eq!(self.other.receive(), Some(send(number, b"answer")));
         assert_eq!(brief(&self.host.poll_dry()), [(901, WcStatus::Success)]);
     }
 }
@@ -95,18 +95,18 @@ impl Raw {
         let has_crc = head[16] & 0x40 != 0;
         let mut private = vec![0; usize::from(u16::from_be_bytes([head[18], head[19]]))];
         stream.read_exact(&mut private).unwrap();
-        (Raw { stream, has_crc, heard: Vec::new() }, qp)
+        (Raw { stream, has_crc, received: Vec::new() }, qp)
     }
 
     /// Sends bytes as they are.
-    pub(super) fn say(&mut self, bytes: &[u8]) {
+    pub(super) fn send_bytes(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
     }
 
     /// Sends FPDUs with these ULPDUs.
     pub(super) fn send<U: AsRef<[u8]>>(&mut self, ulpdus: &[U]) {
         let bytes: Vec<u8> = ulpdus.iter().flat_map(|ulpdu| self.fpdu(ulpdu.as_ref())).collect();
-        self.say(&bytes);
+        self.send_bytes(&bytes);
     }
 
     /// An FPDU with this ULPDU.
@@ -115,30 +115,30 @@ impl Raw {
     }
 
     /// The next ULPDU. None at the end of the stream, or if it was reset.
-    pub(super) fn hear(&mut self) -> Option<Vec<u8>> {
-        self.hear_while(|| panic!("nothing comes"))
+    pub(super) fn receive(&mut self) -> Option<Vec<u8>> {
+        self.receive_while(|| panic!("nothing comes"))
     }
 
-    /// As [`Raw::hear`]. Something else is done whenever nothing has come for a while.
-    pub(super) fn hear_while(&mut self, mut wait: impl FnMut()) -> Option<Vec<u8>> {
+    /// As [`Raw::receive`]. Something else is done whenever nothing has come for a while.
+    pub(super) fn receive_while(&mut self, mut wait: impl FnMut()) -> Option<Vec<u8>> {
         loop {
-            if let Some(len) = self.heard.first_chunk().map(|len| u16::from_be_bytes(*len)) {
+            if let Some(len) = self.received.first_chunk().map(|len| u16::from_be_bytes(*len)) {
                 let len = usize::from(len);
                 let whole = (2 + len).next_multiple_of(4) + 4;
-                if self.heard.len() >= whole {
-                    let ulpdu = self.heard[2..2 + len].to_vec();
-                    assert_eq!(self.heard[..whole], self.fpdu(&ulpdu), "padding and CRC");
-                    self.heard.drain(..whole);
+                if self.received.len() >= whole {
+                    let ulpdu = self.received[2..2 + len].to_vec();
+                    assert_eq!(self.received[..whole], self.fpdu(&ulpdu), "padding and CRC");
+                    self.received.drain(..whole);
                     return Some(ulpdu);
                 }
             }
             let mut bytes = [0; 65_536];
             match self.stream.read(&mut bytes) {
                 Ok(0) => {
-                    assert!(self.heard.is_empty(), "the stream ends within an FPDU");
+                    assert!(self.received.is_empty(), "the stream ends within an FPDU");
                     return None;
                 }
-                Ok(len) => self.heard.extend(&bytes[..len]),
+                Ok(len) => self.received.extend(&bytes[..len]),
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => wait(),
                 Err(error) => panic!("{error}"),
@@ -148,11 +148,11 @@ impl Raw {
 
     /// The reason of the Terminate message that comes next and ends the stream: layer, type, code.
     /// None if the stream ends without one.
-    pub(super) fn hear_end(&mut self) -> Option<(u8, u8, u8)> {
-        let ulpdu = self.hear()?;
+    pub(super) fn receive_end(&mut self) -> Option<(u8, u8, u8)> {
+        let ulpdu = self.receive()?;
         assert_eq!(ulpdu[..2], [0x41, 0x47], "a Terminate message, {ulpdu:?}");
         assert_eq!(ulpdu[2..18], [0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0]);
-        assert_eq!(self.hear(), None, "nothing follows it");
+        assert_eq!(self.receive(), None, "nothing follows it");
         Some((ulpdu[18] >> 4, ulpdu[18] & 0xf, ulpdu[19]))
     }
 }

@@ -29,7 +29,7 @@ impl Scene {
     fn read(&mut self, id: u64, pieces: [(usize, usize); 2]) -> u32 {
         let sgl = pieces.map(|(offset, len)| self.host.sge(offset, len as u32));
         self.host.post(self.qp.qp, id, SendOp::Read(Remote { addr: 5, rkey: 6 }), &sgl);
-        let request = self.raw.hear().expect("a Read Request");
+        let request = self.raw.receive().expect("a Read Request");
         u32::from_be_bytes(request[18..22].try_into().unwrap())
     }
 
@@ -39,7 +39,7 @@ impl Scene {
         if reason.is_none() {
             self.host.queues.destroy(self.qp.qp);
         }
-        assert_eq!(self.raw.hear_end(), reason);
+        assert_eq!(self.raw.receive_end(), reason);
         self.other_goes_on(1);
     }
 }
@@ -67,7 +67,7 @@ fn converse(crc: bool, cuts: impl Fn(usize) -> Vec<usize>) -> Vec<u8> {
     let stream: Vec<u8> = ulpdus.iter().flat_map(|ulpdu| scene.raw.fpdu(ulpdu)).collect();
     let (mut done, mut from) = (Vec::new(), 0);
     for until in cuts(stream.len()).into_iter().chain([stream.len()]) {
-        scene.raw.say(&stream[from..until]);
+        scene.raw.send_bytes(&stream[from..until]);
         from = until;
         done.extend(scene.host.poll_dry());
     }
@@ -125,7 +125,7 @@ fn a_long_write_that_may_not_be_writes_nothing_of_what_has_come() {
             _ => (scene.host.bind(scene.other_qp.qp, (TARGET, LONG as u32), foreign), to),
         };
         let fpdu = scene.raw.fpdu(&tagged(WRITE | LAST, rkey, to, &pattern(LONG)));
-        scene.raw.say(&fpdu[..30_000]);
+        scene.raw.send_bytes(&fpdu[..30_000]);
         assert_eq!(scene.host.poll_dry(), []);
         assert!(scene.host.read(0, MEMORY) == [7; MEMORY], "case {case}");
         scene.has_ended(Some(reason));
@@ -140,13 +140,13 @@ fn a_long_write_whose_key_is_taken_back_ends_there() {
     let (first, rest) = fpdu.split_at(30_016);
     // In two pieces, of which the second is received where it belongs.
     for piece in [&first[..12_000], &first[12_000..]] {
-        scene.raw.say(piece);
+        scene.raw.send_bytes(piece);
         assert_eq!(scene.host.poll_dry(), []);
     }
     assert!(scene.host.read(TARGET, 30_000) == pattern(LONG)[..30_000], "what has come is there");
     scene.host.post(scene.qp.qp, 5, SendOp::Invalidate { rkey }, &[]);
     assert_eq!(brief(&scene.host.poll_dry()), [(5, WcStatus::Success)]);
-    scene.raw.say(rest);
+    scene.raw.send_bytes(rest);
     assert_eq!(scene.host.poll_dry(), []);
     assert!(scene.host.read(TARGET + 30_000, LONG - 30_000).iter().all(|byte| *byte == 7));
     scene.has_ended(Some((1, 1, 0)));
@@ -164,7 +164,7 @@ fn a_long_response_that_answers_nothing_or_too_much_writes_nothing() {
             _ => (sink + 1, 0, 39_999, LAST),
         };
         let fpdu = scene.raw.fpdu(&tagged(RESPONSE | last, sink, to, &pattern(len)));
-        scene.raw.say(&fpdu[..25_000]);
+        scene.raw.send_bytes(&fpdu[..25_000]);
         assert_eq!(brief(&scene.host.poll_dry()), [(77, WcStatus::Flushed)], "case {case}");
         assert!(scene.host.read(0, MEMORY) == [7; MEMORY], "case {case}");
         scene.has_ended(Some(reason));
@@ -183,15 +183,15 @@ fn a_long_response_to_memory_that_is_gone_writes_nothing_more() {
     };
     let remote = Remote { addr: 5, rkey: 6 };
     scene.host.post(scene.qp.qp, 77, SendOp::Read(remote), &[sge(0, 40_000)]);
-    let request = scene.raw.hear().expect("a Read Request");
+    let request = scene.raw.receive().expect("a Read Request");
     let sink = u32::from_be_bytes(request[18..22].try_into().unwrap());
     // The next Read gets nothing of what is left.
     scene.read(78, [(TARGET, 30_000), (170_000, 9_999)]);
     let fpdu = scene.raw.fpdu(&tagged(RESPONSE | LAST, sink, 0, &pattern(40_000)));
-    scene.raw.say(&fpdu[..20_000]);
+    scene.raw.send_bytes(&fpdu[..20_000]);
     assert_eq!(scene.host.poll_dry(), []);
     scene.device.registrar().deregister(keys).unwrap();
-    scene.raw.say(&fpdu[20_000..]);
+    scene.raw.send_bytes(&fpdu[20_000..]);
     let done = brief(&scene.host.poll_dry());
     assert_eq!(done.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [77, 78]);
     assert!(done.iter().all(|(_, status)| *status != WcStatus::Success), "{done:?}");
@@ -210,7 +210,7 @@ fn a_peer_that_leaves_within_a_long_segment_takes_no_one_along() {
             tagged(RESPONSE | LAST, sink, 0, &pattern(LONG))
         };
         let fpdu = scene.raw.fpdu(&ulpdu);
-        scene.raw.say(&fpdu[..30_000]);
+        scene.raw.send_bytes(&fpdu[..30_000]);
         assert_eq!(scene.host.poll_dry(), []);
         scene.raw.stream.shutdown(Shutdown::Write).unwrap();
         let left: &[_] = if is_write { &[] } else { &[(77, WcStatus::Flushed)] };
@@ -224,10 +224,10 @@ fn a_queue_pair_that_is_destroyed_within_a_long_segment_writes_nothing_more() {
     let mut scene = filled(false);
     let (rkey, to) = scene.open(LONG);
     let fpdu = scene.raw.fpdu(&tagged(WRITE | LAST, rkey, to, &pattern(LONG)));
-    scene.raw.say(&fpdu[..30_016]);
+    scene.raw.send_bytes(&fpdu[..30_016]);
     assert_eq!(scene.host.poll_dry(), []);
     scene.host.queues.destroy(scene.qp.qp);
-    scene.raw.say(&fpdu[30_016..]);
+    scene.raw.send_bytes(&fpdu[30_016..]);
     assert_eq!(scene.host.poll_dry(), []);
     assert!(scene.host.read(TARGET + 30_000, LONG - 30_000).iter().all(|byte| *byte == 7));
     scene.other_goes_on(1);
@@ -240,7 +240,7 @@ fn a_long_write_with_a_wrong_crc_writes_nothing() {
     let mut fpdu = scene.raw.fpdu(&tagged(WRITE | LAST, rkey, to, &pattern(LONG)));
     fpdu[40_000] ^= 1;
     for piece in fpdu.chunks(25_000) {
-        scene.raw.say(piece);
+        scene.raw.send_bytes(piece);
         assert_eq!(scene.host.poll_dry(), []);
     }
     assert!(scene.host.read(0, MEMORY) == [7; MEMORY]);
@@ -260,7 +260,7 @@ fn a_long_response_within_a_send_leaves_the_send_as_it_is() {
     let stream: Vec<u8> = ulpdus.iter().flat_map(|ulpdu| scene.raw.fpdu(ulpdu)).collect();
     let mut done = Vec::new();
     for piece in stream.chunks(9_000) {
-        scene.raw.say(piece);
+        scene.raw.send_bytes(piece);
         done.extend(brief(&scene.host.poll_dry()));
     }
     done.sort_unstable_by_key(|(id, _)| *id);
@@ -279,12 +279,12 @@ fn a_connection_may_begin_with_a_long_write() {
     let sge = host.sge(TARGET, LONG as u32);
     let rkey = host.expose(&sge, Access::REMOTE_WRITE).unwrap();
     let fpdu = raw.fpdu(&tagged(WRITE | LAST, rkey, host.at(TARGET), &pattern(LONG)));
-    raw.say(&fpdu[..30_000]);
+    raw.send_bytes(&fpdu[..30_000]);
     assert_eq!(host.poll_dry(), []);
     host.send(qp.qp, 3, b"the peer has begun").unwrap();
     assert_eq!(brief(&host.poll_dry()), [(3, WcStatus::Success)]);
-    assert_eq!(raw.hear(), Some(send(1, b"the peer has begun")));
-    raw.say(&fpdu[30_000..]);
+    assert_eq!(raw.receive(), Some(send(1, b"the peer has begun")));
+    raw.send_bytes(&fpdu[30_000..]);
     assert_eq!(host.poll_dry(), []);
     assert!(host.read(TARGET, LONG) == pattern(LONG));
 }

@@ -76,8 +76,8 @@ fn a_sleeper_wakes_for_a_message_and_for_its_last_byte() {
                 scene.host.recv(10, 0, 64);
                 let fpdu = scene.peers[which].0.fpdu(&send(number, b"hello"));
                 let (first, last) = fpdu.split_at(31);
-                scene.peers[which].0.say(first);
-                let woken = scene.while_peer(which, |raw| raw.say(last));
+                scene.peers[which].0.send_bytes(first);
+                let woken = scene.while_peer(which, |raw| raw.send_bytes(last));
                 assert_eq!(woken, Woken(vec![received(10, scene.peers[which].1, 5)], vec![]));
             }
         }
@@ -137,8 +137,8 @@ fn a_message_sent_before_a_failure_of_sending_is_received() {
         raw.send(&[send(1, b"last words")]);
         drop(raw);
         // The peer is gone, and the host finds out when it sends.
-        scene.host.send(qp.qp, 2, b"in vain").unwrap();
-        scene.host.send(qp.qp, 3, b"in vain").unwrap();
+        scene.host.send(qp.qp, 2, b"unseen").unwrap();
+        scene.host.send(qp.qp, 3, b"unseen").unwrap();
         let mut done = scene.host.poll_dry();
         let position = done.iter().position(|wc| wc.wr_id.0 == 10).expect("it is received");
         assert_eq!(done.remove(position), received(10, qp, 10));
@@ -164,7 +164,7 @@ fn a_sleeper_wakes_when_the_peer_begins_and_sends_what_has_waited() {
         assert_eq!(brief(&done), expected);
         for number in 1..4 {
             let expected = send(number, &[number as u8 - 1; 4]);
-            assert_eq!(scene.peers[count - 1].0.hear(), Some(expected));
+            assert_eq!(scene.peers[count - 1].0.receive(), Some(expected));
         }
     }
 }
@@ -186,7 +186,7 @@ fn a_sleeper_wakes_when_there_is_room() {
             scope.spawn(move || {
                 std::thread::sleep(LATER);
                 for _ in 0..64 * 250_000_usize.div_ceil(65_516) {
-                    raw.hear().expect("a segment");
+                    raw.receive().expect("a segment");
                 }
             });
             while done < 64 {
@@ -223,19 +223,19 @@ fn a_sleeper_wakes_when_there_is_room_for_a_response() {
         }
         let Scene { host, peers } = &mut scene;
         let raw = &mut peers[count - 1].0;
-        let is_heard = std::sync::atomic::AtomicBool::new(false);
+        let is_received = std::sync::atomic::AtomicBool::new(false);
         let (waker, began) = (Waker::new().unwrap(), Instant::now());
         std::thread::scope(|scope| {
-            let (heard, ring) = (&is_heard, &waker);
+            let (received, ring) = (&is_received, &waker);
             scope.spawn(move || {
                 std::thread::sleep(LATER);
                 for _ in 0..number as usize * MEMORY.div_ceil(65_520) {
-                    raw.hear().expect("a Response");
+                    raw.receive().expect("a Response");
                 }
-                heard.store(true, std::sync::atomic::Ordering::Release);
+                received.store(true, std::sync::atomic::Ordering::Release);
                 ring.ring();
             });
-            while !is_heard.load(std::sync::atomic::Ordering::Acquire) {
+            while !is_received.load(std::sync::atomic::Ordering::Acquire) {
                 host.queues.wait(&waker, LONG).unwrap();
                 assert_eq!((host.poll(), host.events()), (vec![], vec![]));
                 assert!(began.elapsed() < LONG, "it has not woken");
@@ -266,7 +266,7 @@ fn a_hundred_connections_are_served_by_one_thread() {
     }
     for (raw, qp) in &mut scene.peers {
         scene.host.send(qp.qp, 1, b"bye").unwrap();
-        assert_eq!(raw.hear(), Some(send(1, b"bye")));
+        assert_eq!(raw.receive(), Some(send(1, b"bye")));
     }
     let Scene { host, peers } = &mut scene;
     host.poll_dry();
@@ -279,12 +279,12 @@ fn a_hundred_connections_are_served_by_one_thread() {
         lost += events.len();
     }
     peers.iter().for_each(|(_, qp)| host.queues.destroy(qp.qp));
-    assert!(peers.iter_mut().all(|(raw, _)| raw.hear().is_none()));
+    assert!(peers.iter_mut().all(|(raw, _)| raw.receive().is_none()));
 }
 
 /// Numbers of connections: one is not looked for in the set of sockets.
 const COUNTS: [usize; 2] = [1, 3];
-/// Returns of a sleep that finds nothing: each receives a part of a message, say.
+/// Returns of a sleep that finds nothing: each may receive a part of a message.
 const ROUNDS: usize = 200;
 /// When a sleeper sleeps for sure.
 const LATER: Duration = Duration::from_millis(20);

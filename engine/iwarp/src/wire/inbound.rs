@@ -10,7 +10,7 @@
 //! TCP keeps the order, so numbers and offsets have no gaps. A peer transmits its messages in the
 //! order in which they were posted (RFC 5041 5.3), so neither a Write nor a Read Request comes
 //! between the segments of a Send. Two others may: a Read Response was not posted, and a peer that
-//! fails within a Send says so by a Terminate.
+//! fails within a Send reports that by a Terminate.
 //!
 //! Keys and rights are checked by the owner of the memory, Read Responses against their requests.
 

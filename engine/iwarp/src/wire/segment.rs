@@ -52,7 +52,8 @@ pub struct Untagged {
     pub op: UntaggedOp,
     /// The message ends with this segment.
     pub is_last: bool,
-    /// The key to invalidate, if the operation says so; otherwise 0 is sent, and any value ignored.
+    /// The key to invalidate, if the operation states so; otherwise 0 is sent, and any value
+    /// ignored.
     pub invalidates: u32,
     /// The queue, which fits the operation.
     pub queue: u32,

@@ -12,7 +12,7 @@
 
 use arrayvec::ArrayVec;
 
-/// What a frame says, without the private data of the program.
+/// What a frame states, without the private data of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Start {
     /// Whose frame it is.
@@ -67,7 +67,7 @@ pub struct Enhanced {
 /// A whole frame at the front of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What it says.
+    /// What it states.
     pub start: Start,
     /// The private data of the program.
     pub private: &'a [u8],
@@ -86,10 +86,10 @@ pub enum Malformed {
     #[error("MPA revision {0} is unknown; 1 and 2 are known")]
     Revision(u8),
     /// Too much private data.
-    #[error("{0} bytes of private data, more than {PRIVATE_MAX}")]
+    #[error("{0} bytes of private data; the limit is {PRIVATE_MAX}")]
     PrivateLen(u16),
     /// No room for the words of the enhanced start.
-    #[error("an enhanced start with {0} bytes of private data, fewer than {ENHANCED_LEN}")]
+    #[error("an enhanced start with {0} bytes of private data; it needs {ENHANCED_LEN}")]
     Enhanced(u16),
 }
 
@@ -141,7 +141,7 @@ impl<'a> Frame<'a> {
         }
         let is_rejected = kind == Kind::Reply && flags & REJECTED != 0;
         let is_enhanced = revision == Revision::Two && flags & ENHANCED != 0;
-        // siw says no more than this to a request without the words.
+        // siw sends no more than this to a request without the words.
         let is_bare = is_rejected && private_len == 0;
         let has_words = is_enhanced && !is_bare;
         if has_words && usize::from(private_len) < ENHANCED_LEN {
@@ -164,7 +164,7 @@ impl<'a> Frame<'a> {
         Ok(Some(Frame { start, private, len: HEAD_LEN + usize::from(private_len) }))
     }
 
-    /// The bytes that a frame has, as far as its first bytes tell: never more than it has.
+    /// The bytes that a frame has, as far as its first bytes state: never more than it has.
     pub fn len_known(bytes: &[u8]) -> usize {
         match bytes.first_chunk::<HEAD_LEN>() {
             Some(head) => HEAD_LEN + usize::from(u16::from_be_bytes([head[18], head[19]])),
@@ -234,7 +234,7 @@ pub const PRIVATE_MAX: usize = 512;
 pub const FRAME_MAX: usize = HEAD_LEN + PRIVATE_MAX;
 /// Bytes of the words of the enhanced start.
 pub const ENHANCED_LEN: usize = 4;
-/// The largest depth on the wire, which says that the depth is not negotiated (RFC 6581 9.1).
+/// The largest depth on the wire, which states that the depth is not negotiated (RFC 6581 9.1).
 pub const DEPTH_MASK: u16 = 0x3fff;
 const MARKERS: u8 = 0x80;
 const CRC: u8 = 0x40;
@@ -259,7 +259,8 @@ mod tests {
     /// As the NFS client of Linux sends it through siw: revision 2, IRD 128, ORD 0.
     const SIW_REQUEST: &[u8] = b"MPA ID Req Frame\x10\x02\x00\x0c\x00\x80\x00\x00\
         \xf6\xab\x0e\x18\x01\x00\x03\x03";
-    /// As this provider sends it: peer-to-peer, an RDMA Write or Read says ready.
+    /// As this provider sends it: peer-to-peer, the ready-to-receive message is an RDMA Write or
+    /// Read.
     const OWN_REQUEST: &[u8] = b"MPA ID Req Frame\x10\x02\x00\x04\x80\x10\xc0\x10";
     /// siw's reply to it: CRC, an RDMA Write, IRD 16, ORD 8.
     const SIW_REPLY: &[u8] = b"MPA ID Rep Frame\x50\x02\x00\x05\x80\x10\x80\x08!";
@@ -353,7 +354,7 @@ mod tests {
             let wrong = Malformed::Revision(revision);
             assert_eq!(decode(&with(OWN_REQUEST, 17, revision)), Err(wrong));
         }
-        // The head tells it, before the private data have come.
+        // The head states it, before the private data have come.
         let long = with(&with(OLD_REQUEST, 18, 2), 19, 1);
         assert_eq!(decode(&long[..HEAD_LEN]), Err(Malformed::PrivateLen(513)));
         assert_eq!(decode(&with(&long, 19, 0)[..HEAD_LEN]), Ok(None), "512 bytes");

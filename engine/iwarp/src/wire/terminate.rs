@@ -115,7 +115,7 @@ impl Display for Terminate {
 }
 
 impl Violation {
-    /// What a peer is told that has done this.
+    /// What is sent to a peer that has done this.
     pub fn terminate(&self) -> Terminate {
         let (layer, kind, code) = match *self {
             Self::Crc => (2, 0, 2),

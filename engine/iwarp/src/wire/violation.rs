@@ -18,7 +18,7 @@ pub enum Violation {
     DdpVersion {
         /// The version on the wire.
         version: u8,
-        /// The segment says that it is tagged.
+        /// The segment states that it is tagged.
         is_tagged: bool,
     },
     /// RDMAP: a version other than 1.

@@ -16,7 +16,7 @@ fn two_sides_connect_with_their_private_data() {
         let to = b.listen_at(at);
         assert!(to.port() != 0 && to.ip().to_string() == own);
         let attempt = a.connect(to);
-        a.settle(1);
+        a.work_until(1);
         assert!(a.is_quiet());
         let (request, from, private) = b.request();
         assert_eq!(from.as_ip().unwrap().ip().to_string(), own);
@@ -126,7 +126,7 @@ fn an_ipv4_peer_of_an_ipv6_listener_has_an_ipv4_address() {
     let (mut a, mut b) = (Scene::new(), Scene::new());
     let to = b.listen_at("[::]:0");
     a.connect(SocketAddr::new("127.0.0.1".parse().unwrap(), to.port()));
-    a.settle(1);
+    a.work_until(1);
     a.is_quiet();
     let (_request, from, _) = b.request();
     assert_eq!(from.as_ip().unwrap().ip().to_string(), "127.0.0.1");
@@ -145,7 +145,7 @@ fn the_reply_to_a_request_is_that_of_its_revision_byte_for_byte() {
             b"MPA ID Req Frame\x10\x02\x00\x09\x00\x80\x00\x02hello",
             b"MPA ID Rep Frame\x10\x02\x00\x09\x00\x02\x00\x10hello",
         ),
-        // An RDMA Read says ready.
+        // The ready-to-receive message is an RDMA Read.
         (
             b"MPA ID Req Frame\x10\x02\x00\x09\x80\x01\x40\x00hello",
             b"MPA ID Rep Frame\x10\x02\x00\x09\x80\x01\x40\x01hello",
@@ -192,14 +192,14 @@ fn what_is_no_request_is_dropped_and_what_cannot_be_served_is_rejected() {
         own(17, 3),
         own(18, 2),
         own(19, 3),
-        // It says more than it may.
+        // It sends more than it may.
         [OWN_REQUEST, b"!"].concat(),
     ];
     for request in wrong {
         let mut stream = caller(at);
         stream.write_all(&request).unwrap();
         assert!(scene.is_quiet(), "{request:?}");
-        scene.settle(1);
+        scene.work_until(1);
         assert!(has_ended(&mut stream), "{request:?}");
     }
     let markers: [(u8, &[u8]); 2] = [
@@ -228,7 +228,7 @@ fn a_caller_that_goes_in_the_middle_leaves_nothing() {
         }
         drop(stream);
         assert!(scene.is_quiet());
-        scene.settle(1);
+        scene.work_until(1);
     }
     // One that goes when its request is there is noticed by its queues.
     let mut stream = caller(at);
@@ -239,7 +239,7 @@ fn a_caller_that_goes_in_the_middle_leaves_nothing() {
     assert!(scene.is_quiet());
 }
 
-/// Linux hands out what came before a reset. Who may connect is judged by the address.
+/// Linux hands out what came before a reset. The address decides which peers may connect.
 #[test]
 fn a_caller_that_resets_before_it_is_taken_is_known_by_its_address() {
     let mut scene = Scene::new();
@@ -275,7 +275,7 @@ fn a_caller_that_is_late_is_dropped() {
     let at = scene.listen();
     assert_eq!(scene.look_in(0), None, "there is nothing to wait for");
     let mut stream = caller(at);
-    scene.settle(2);
+    scene.work_until(2);
     assert_eq!(scene.look_in(0), Some(LATE_LOOK));
     // A byte now and then does not help.
     stream.write_all(&OWN_REQUEST[..5]).unwrap();
@@ -287,11 +287,11 @@ fn a_caller_that_is_late_is_dropped() {
 }
 
 #[test]
-fn a_caller_whose_request_was_not_heard_in_time_is_heard() {
+fn a_request_that_was_not_read_in_time_is_read() {
     let mut scene = Scene::new();
     let at = scene.listen();
     let mut stream = caller(at);
-    scene.settle(2);
+    scene.work_until(2);
     stream.write_all(OWN_REQUEST).unwrap();
     assert_eq!(scene.look_in(7), None);
     let _request = scene.request();
@@ -317,7 +317,7 @@ fn who_does_not_listen_any_more_is_not_reached() {
     assert_eq!(b.listen_at(&to.to_string()), to);
 }
 
-/// What a peer says later is for the queues: a manager that looked at it would never return.
+/// What a peer sends later is for the queues: a manager that looked at it would never return.
 #[test]
 fn a_wait_states_whether_its_waker_was_rung() {
     let mut scene = Scene::new();

@@ -5,7 +5,7 @@ use crate::calls::Calls;
 use crate::terms::{First, ReadyToReceive, Terms};
 
 #[test]
-fn nobody_listens_there() {
+fn connecting_to_an_address_without_a_listener_is_refused() {
     let mut scene = Scene::new();
     let (listener, at) = foreign();
     drop(listener);
@@ -18,7 +18,7 @@ fn nobody_listens_there() {
 }
 
 #[test]
-fn what_the_system_says_of_an_address_is_told() {
+fn what_the_system_reports_of_an_address_is_passed_on() {
     let mut scene = Scene::new();
     // A multicast address has no host.
     let attempt = scene.connect("224.0.0.1:7".parse().unwrap());
@@ -26,7 +26,7 @@ fn what_the_system_says_of_an_address_is_told() {
 }
 
 #[test]
-fn the_request_has_the_wishes_of_this_side_byte_for_byte() {
+fn the_request_has_the_parameters_of_this_side_byte_for_byte() {
     let (listener, at) = foreign();
     let mut scene = Scene::new();
     scene.connect(at);
@@ -119,7 +119,7 @@ fn a_peer_that_goes_without_a_reply_has_rejected() {
 }
 
 #[test]
-fn a_peer_that_speaks_something_else_is_told_apart_from_one_that_rejects() {
+fn a_peer_that_speaks_something_else_is_distinguished_from_one_that_rejects() {
     let mut scene = Scene::new();
     let (listener, at) = foreign();
     let cases: [(&[u8], &str); 6] = [

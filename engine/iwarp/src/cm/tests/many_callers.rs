@@ -16,7 +16,7 @@ fn three_hundred_callers_at_a_time_are_all_taken() {
     scene.cm.callers_max = 1024;
     let at = scene.listen();
     let mut streams: Vec<TcpStream> = (0..300).map(|_| caller(at)).collect();
-    scene.settle(301);
+    scene.work_until(301);
     let (one, other) = OWN_REQUEST.split_at(23);
     for part in [one, other] {
         assert!(scene.is_quiet());
@@ -38,45 +38,46 @@ fn three_hundred_callers_at_a_time_are_all_taken() {
     assert_eq!(scene.cm.sockets.len(), 1);
 }
 
-/// Callers that say nothing, more than may be waited for. None if the process may not have so many.
-fn crowd(scene: &mut Scene, at: SocketAddr) -> Option<Vec<TcpStream>> {
+/// Callers that send nothing, more than may be waited for. None if the process may not have so
+/// many.
+fn many_callers(scene: &mut Scene, at: SocketAddr) -> Option<Vec<TcpStream>> {
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let count = scene.cm.callers_max + 50;
     if files < 2 * count as u64 + 200 {
         return None;
     }
-    let crowd = (0..count).map(|_| caller(at)).collect();
+    let callers = (0..count).map(|_| caller(at)).collect();
     // The clock is not looked at meanwhile: it would make room on a slow machine.
     while scene.cm.sockets.len() <= scene.cm.callers_max {
         scene.cm.work();
         assert!(scene.cm.events.is_empty());
     }
-    Some(crowd)
+    Some(callers)
 }
 
-/// Whether the listener takes nobody.
-fn does_rest(scene: &Scene) -> bool {
-    let rests = |it: &Source| matches!(it, Source::Listener(it) if it.is_resting());
-    scene.cm.sockets.values().any(rests)
+/// Whether the listener takes no connection.
+fn is_paused(scene: &Scene) -> bool {
+    let is_paused = |it: &Source| matches!(it, Source::Listener(it) if it.is_paused());
+    scene.cm.sockets.values().any(is_paused)
 }
 
 #[test]
-fn callers_that_say_nothing_are_not_more_than_allowed_and_keep_nobody_out() {
-    if !is_alone("callers_that_say_nothing_are_not_more_than_allowed_and_keep_nobody_out") {
+fn callers_that_send_nothing_are_not_more_than_allowed_and_keep_no_other_out() {
+    if !is_alone("callers_that_send_nothing_are_not_more_than_allowed_and_keep_no_other_out") {
         return;
     }
     let mut scene = Scene::new();
     let at = scene.listen();
-    let Some(crowd) = crowd(&mut scene, at) else { return };
+    let Some(callers) = many_callers(&mut scene, at) else { return };
     assert_eq!(scene.cm.sockets.len(), scene.cm.callers_max + 1, "and the listener");
-    assert!(does_rest(&scene), "which rests");
+    assert!(is_paused(&scene), "which is paused");
     let mut other = caller(at);
     other.write_all(OWN_REQUEST).unwrap();
     scene.look_in(1);
     let (_request, from, _) = scene.request();
     assert_eq!(from.as_ip(), Some(other.local_addr().unwrap()));
-    assert!(!is_open(&crowd[0]), "the oldest are dropped");
-    assert!(crowd.iter().filter(|stream| !is_open(stream)).count() <= 2 * DROPPED_MAX);
+    assert!(!is_open(&callers[0]), "the oldest are dropped");
+    assert!(callers.iter().filter(|stream| !is_open(stream)).count() <= 2 * DROPPED_MAX);
 }
 
 #[test]
@@ -87,21 +88,21 @@ fn the_addresses_of_one_ipv6_network_are_one_origin() {
     let mut scene = Scene::new();
     let at = scene.listen_at("[::1]:0");
     let _stream = caller(at);
-    scene.settle(2);
+    scene.work_until(2);
     let (_, found) = scene.cm.callers().next().unwrap();
     let origin = |text: &str| Origin::Host(text.parse().unwrap());
     assert_eq!(found.origin(), origin("::"));
     let at = scene.listen_at("127.0.0.1:0");
     let _other = caller(at);
-    scene.settle(4);
+    scene.work_until(4);
     let origins: HashSet<Origin> = scene.cm.callers().map(|(_, it)| it.origin()).collect();
     assert_eq!(origins, HashSet::from(["127.0.0.1", "::"].map(origin)));
 }
 
 /// Their sockets are ready as long as they come.
 #[test]
-fn callers_that_say_what_is_no_request_do_not_keep_the_manager_from_the_rest() {
-    if !is_alone("callers_that_say_what_is_no_request_do_not_keep_the_manager_from_the_rest") {
+fn callers_that_send_what_is_no_request_do_not_keep_the_manager_from_the_rest() {
+    if !is_alone("callers_that_send_what_is_no_request_do_not_keep_the_manager_from_the_rest") {
         return;
     }
     let mut scene = Scene::new();
@@ -112,11 +113,11 @@ fn callers_that_say_what_is_no_request_do_not_keep_the_manager_from_the_rest() {
         stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         stream
     };
-    let _crowd: Vec<TcpStream> = (0..LOOKS_MAX * EVENTS).map(noisy).collect();
+    let _callers: Vec<TcpStream> = (0..LOOKS_MAX * EVENTS).map(noisy).collect();
     scene.cm.work();
     let left = scene.cm.callers().count();
     assert!(left > 0, "it looked at all of them");
-    scene.settle(1);
+    scene.work_until(1);
 }
 
 /// Whether this process is to run the test with that name. If not, another one does, whose limits
@@ -127,7 +128,7 @@ fn is_alone(name: &str) -> bool {
         return true;
     }
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "--nocapture", &format!("cm::tests::crowds::{name}")]);
+    child.args(["--exact", "--nocapture", &format!("cm::tests::many_callers::{name}")]);
     let output = child.env(ROLE, "1").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
@@ -150,9 +151,9 @@ fn callers_leave_three_quarters_of_the_descriptors() {
     lower(Resource::Nofile, 400);
     let mut scene = Scene::new();
     let at = scene.listen();
-    let _crowd: Vec<TcpStream> = (0..150).map(|_| caller(at)).collect();
+    let _callers: Vec<TcpStream> = (0..150).map(|_| caller(at)).collect();
     scene.cm.work();
-    assert_eq!((scene.cm.callers().count(), does_rest(&scene)), (100, true));
+    assert_eq!((scene.cm.callers().count(), is_paused(&scene)), (100, true));
     // The others wait no longer than it takes to drop them.
     let mut other = caller(at);
     other.write_all(OWN_REQUEST).unwrap();
@@ -163,8 +164,8 @@ fn callers_leave_three_quarters_of_the_descriptors() {
 
 /// It goes on as soon as there is one.
 #[test]
-fn a_listener_without_a_free_descriptor_rests() {
-    if !is_alone("a_listener_without_a_free_descriptor_rests") {
+fn a_listener_without_a_free_descriptor_is_paused() {
+    if !is_alone("a_listener_without_a_free_descriptor_is_paused") {
         return;
     }
     let mut scene = Scene::new();
@@ -176,12 +177,12 @@ fn a_listener_without_a_free_descriptor_rests() {
     // It returns, and does not try for ever.
     let began = Instant::now();
     scene.cm.work();
-    assert!(scene.cm.events.is_empty() && does_rest(&scene));
+    assert!(scene.cm.events.is_empty() && is_paused(&scene));
     assert_eq!(scene.cm.look_at_clock(began), Some(RETRY));
-    assert!(does_rest(&scene), "it has not rested yet");
+    assert!(is_paused(&scene), "the pause is not over");
     setrlimit(Resource::Nofile, before).unwrap();
     scene.look_in(1);
-    assert!(!does_rest(&scene), "it goes on");
+    assert!(!is_paused(&scene), "it goes on");
     let _request = scene.request();
 }
 
