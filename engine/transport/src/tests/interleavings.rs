@@ -121,7 +121,7 @@ fn all_messages_are_taken<const SENDERS: usize>(messages: u32) {
 }
 
 #[test]
-fn a_sender_wakes_whoever_sleeps_again_and_again() {
+fn a_sender_wakes_a_sleeper_again_and_again() {
     all_messages_are_taken::<1>(2);
 }
 
