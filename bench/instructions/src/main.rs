@@ -3,6 +3,7 @@
 mod apart;
 mod capi;
 mod cases;
+mod entered;
 mod figures;
 mod pair;
 
@@ -11,6 +12,7 @@ use std::process::ExitCode;
 use std::{env, fs, thread};
 
 use cases::{By, CASES};
+use entered::Entered;
 use figures::Figure;
 use pair::{CALLS, Counted, Side, WARM_UP};
 use rpcrdma_instructions::callgrind::{self, Count, CountError, Where};
@@ -22,6 +24,7 @@ fn main() -> ExitCode {
         [RUN, side @ (CLIENT | SERVER), how @ (PLAIN | APART)] => run(side, how),
         ["--check", path, compiler] => check(Path::new(path), compiler),
         ["--accept", path, compiler] => accept(Path::new(path), compiler),
+        ["--entered", root] => entered(root),
         _ => {
             eprintln!("see tests/instructions --help");
             ExitCode::from(USAGE)
@@ -83,6 +86,28 @@ fn accept(path: &Path, compiler: &str) -> ExitCode {
     match fs::write(path, text) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => failed(&format!("{}: {why}", path.display())),
+    }
+}
+
+/// Prints what the server enters for a call of each kind.
+fn entered(root: &str) -> ExitCode {
+    let found = env::current_exe().map_err(|why| CountError::File("this program".into(), why));
+    let read = found.and_then(|program| {
+        one(SERVER, PLAIN)?;
+        let files = (1..=CASES.len()).map(|part| format!("out.{part}"));
+        let paths = files.map(|name| folder(&program, SERVER, PLAIN).join(name));
+        let read =
+            |path: PathBuf| fs::read_to_string(&path).map_err(|why| CountError::File(path, why));
+        paths.map(read).collect::<Result<Vec<String>, CountError>>()
+    });
+    match read {
+        Ok(texts) => {
+            for (case, text) in CASES.iter().zip(texts) {
+                println!("{:<28} {}", case.name, Entered::read(&text, root).per_call(CALLS));
+            }
+            ExitCode::SUCCESS
+        }
+        Err(why) => failed(&why.to_string()),
     }
 }
 
