@@ -7,8 +7,10 @@
 //! ```
 
 mod admission;
+pub(crate) mod arrival;
 mod shared;
 mod tally;
+mod versions;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,14 +24,14 @@ pub use self::tally::Admissions;
 #[cfg(feature = "metrics")]
 pub(crate) use self::tally::Tally;
 use crate::budget;
+use crate::control::arrival::{Arrival, ConnectOrder};
+use crate::control::versions::VersionMemory;
 use crate::error::SetupError;
 use crate::parties::{Membership, Parties};
 use crate::provider::{
     Address, CmEvent, ConnectError, ConnectId, ConnectionManager, PrivateBytes, Provider,
 };
-use crate::shard::arrival::{Arrival, ConnectOrder};
 use crate::trace;
-use crate::versions::VersionMemory;
 
 /// The connection manager and its state. Stepped by the engine's control thread, or by a host
 /// without such a thread.

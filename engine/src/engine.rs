@@ -1,4 +1,8 @@
-//! The engine: a device, its control plane, and the threads of its shards.
+//! The engine: a device, its control plane, and the threads of its shards; and the shards that a
+//! program polls.
+
+pub mod client;
+pub mod shard;
 
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,14 +13,14 @@ use std::thread::JoinHandle;
 use rpcrdma_config::{Config, Cores, IdlePolicy};
 use rpcrdma_mempool::{Topology, allowed_cores, pin_to};
 
-use crate::api::client::Client;
-use crate::api::handle::ShardHandle;
 use crate::api::handler::{Handler, RefuseCalls};
-use crate::api::shard::Shard;
 use crate::control::{Admissions, Control, ControlShared};
+use crate::engine::client::Client;
+use crate::engine::shard::Shard;
 use crate::error::SetupError;
 use crate::fabric::Fabric;
 use crate::failure::{self, EngineThread, Failures, Panicked};
+use crate::handle::ShardHandle;
 use crate::provider::{Address, Provider};
 use crate::roster::Roster;
 use crate::scatter::scattered;

@@ -7,20 +7,22 @@
 //!   Reply::send ──────▶ outbox ──▶ proto plans ──▶ xdr ──▶ Io::flush ──────▶ SQ ──▶ wire
 //! ```
 //!
-//! Start with [`engine::Engine`]; serve with a [`api::handler::Handler`], call with a
-//! [`api::client::Client`].
+//! Start with [`Engine`]; serve with a [`Handler`], call with a [`Client`].
 
 pub mod api;
 mod budget;
 pub mod clock;
+mod connection_id;
 pub mod control;
 pub mod engine;
 pub mod error;
 pub mod failure;
+pub mod handle;
 // Tests of this crate compile what they use.
 #[cfg(all(debug_assertions, not(test)))]
 mod instances;
 mod io;
+mod mailbox;
 pub mod message;
 #[cfg(feature = "metrics")]
 pub mod metrics;
@@ -35,7 +37,6 @@ pub mod shard;
 pub mod stats;
 mod trace;
 pub mod ulb;
-mod versions;
 
 pub use hdrhistogram;
 pub use rpcrdma_fabric as fabric;
@@ -49,28 +50,29 @@ pub use rpcrdma_verbs as verbs;
 
 pub use api::builder::{CallBuilder, CallHandle};
 pub use api::call::Call;
-pub use api::client::Client;
 pub use api::completion::Completion;
-pub use api::handle::{ShardHandle, ShardState};
 pub use api::handler::{Admission, ConnectRequest, Handler, RefuseCalls};
+pub use api::payload::Payload;
 pub use api::properties::PropertiesRefused;
 pub use api::reply::{Answer, Reply};
-pub use api::shard::Shard;
-pub use api::sink::{SINK_PIECES_MAX, Sink};
-pub use api::ticket::{Finished, Ticket};
 pub use api::turn::Turn;
 pub use api::unsent::Unsent;
 pub use budget::ShardNeeds;
 pub use clock::Clock;
+pub use connection_id::ConnectionId;
 pub use engine::Engine;
+pub use engine::client::Client;
+pub use engine::shard::Shard;
 pub use error::{CallError, CallRefused, CloseReason, Execution, SetupError};
 pub use fabric::Fabric;
 pub use failure::{EngineThread, Panicked};
+pub use handle::ticket::{Finished, Ticket};
+pub use handle::{ShardHandle, ShardState};
 pub use message::bulk::Bulk;
 pub use message::incoming::{Incoming, PlacedItem, TakeError};
 pub use message::owned_call::OwnedCall;
-pub use message::payload::Payload;
 pub use message::payload_reader::{EndOfMessage, PayloadReader, ReadError};
+pub use message::sink::{SINK_PIECES_MAX, Sink};
 pub use message::wanted::Want;
 pub use obtained::{Obtained, ObtainedMemory};
 pub use provider::{
@@ -91,7 +93,6 @@ pub use session::{
     Outage, Resend, Session, SessionCall, SessionCallId, SessionCompletion, SessionError,
     SessionEvent, SessionOptions, SessionRefused, SessionUnsent,
 };
-pub use shard::peers::ConnectionId;
 #[cfg(feature = "shm")]
 pub use shm::Shm;
 pub use stats::Snapshot;

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::api::handle::{ShardHandle, ShardState, WeakShardHandle};
+use crate::handle::{ShardHandle, ShardState, WeakShardHandle};
 
 /// All shards of an engine, whoever polls them.
 #[derive(Default)]

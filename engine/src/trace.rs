@@ -7,10 +7,10 @@
 
 use rpcrdma_proto::{PeerLimits, PropertyOutcome, Start};
 
+use crate::connection_id::ConnectionId;
 use crate::error::CloseReason;
 use crate::obtained::Obtained;
 use crate::provider::{Address, ConnectError, ConnectId, Panicked, Rejection, SetupError};
-use crate::shard::peers::ConnectionId;
 
 /// The target of all events, for filters.
 #[cfg(feature = "tracing")]

@@ -4,6 +4,7 @@ use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::ptr;
 
+use ::rpcrdma_engine::handle::ticket::{FINISHED_BULK_MAX, FINISHED_HEAD_LEN, FINISHED_TAIL_LEN};
 use ::rpcrdma_engine::{Finished, Ticket};
 
 use crate::arguments::{array, bytes, sized};
@@ -54,9 +55,9 @@ pub const RPCRDMA_FINISHED_TAIL_LEN: usize = 64;
 
 const _: () = assert!(size_of::<Ticket>() <= size_of::<[u64; 95]>());
 const _: () = assert!(align_of::<Ticket>() <= align_of::<u64>());
-const _: () = assert!(RPCRDMA_FINISHED_HEAD_LEN == rpcrdma_engine::api::ticket::FINISHED_HEAD_LEN);
-const _: () = assert!(RPCRDMA_FINISHED_BULK_MAX == rpcrdma_engine::api::ticket::FINISHED_BULK_MAX);
-const _: () = assert!(RPCRDMA_FINISHED_TAIL_LEN == rpcrdma_engine::api::ticket::FINISHED_TAIL_LEN);
+const _: () = assert!(RPCRDMA_FINISHED_HEAD_LEN == FINISHED_HEAD_LEN);
+const _: () = assert!(RPCRDMA_FINISHED_BULK_MAX == FINISHED_BULK_MAX);
+const _: () = assert!(RPCRDMA_FINISHED_TAIL_LEN == FINISHED_TAIL_LEN);
 
 /// The state of a ticket that is one: less likely than 1 in memory that nobody has filled.
 const FULL: u64 = 0x7470_6372_6471_0001;

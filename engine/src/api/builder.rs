@@ -6,14 +6,15 @@ use rpcrdma_proto::{
 };
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 
-use super::sink::Sink;
 use super::unsent::Unsent;
+use crate::message::sink::Sink;
 
+use crate::api::payload::Payload;
+use crate::connection_id::ConnectionId;
 use crate::error::CallRefused;
-use crate::message::payload::Payload;
 use crate::message::wanted::{OPEN, WANTS_MAX, Want, Wanted};
 use crate::shard::parts::{Parts, RoutedCall};
-use crate::shard::peers::{ConnectionId, Peer, Peers};
+use crate::shard::peers::{Peer, Peers};
 use crate::shard::rdma::expose::has_room;
 use crate::shard::rdma::windows::Exposer;
 use crate::stats::latency::ProcedureKey;

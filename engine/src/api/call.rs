@@ -2,9 +2,9 @@
 
 use core::ops::{Deref, DerefMut};
 
+use crate::connection_id::ConnectionId;
 use crate::message::incoming::Incoming;
 use crate::provider::Address;
-use crate::shard::peers::ConnectionId;
 
 /// A call, read in place. The message itself is an [`Incoming`], to which this derefs.
 ///

@@ -2,11 +2,11 @@
 
 use rpcrdma_proto::CallId;
 
-use super::sink::Sink;
+use crate::connection_id::ConnectionId;
 use crate::error::CallError;
 use crate::message::incoming::Incoming;
 use crate::message::rdma_target::RdmaTarget;
-use crate::shard::peers::ConnectionId;
+use crate::message::sink::Sink;
 
 /// A call is over: its reply, or why there is none.
 ///

@@ -7,9 +7,9 @@ use super::call::Call;
 use super::completion::Completion;
 use super::reply::{Answer, Reply};
 use super::turn::Turn;
+use crate::connection_id::ConnectionId;
 use crate::error::CloseReason;
 use crate::provider::{Address, ConnectError, ConnectId};
-use crate::shard::peers::ConnectionId;
 
 /// A program on a shard. All methods run on the shard's thread, one at a time, and must not block.
 ///

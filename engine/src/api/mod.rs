@@ -1,16 +1,12 @@
-//! The types of a program: shard and handler, calls and replies, tickets and completions.
+//! What a handler sees: calls and replies, completions, and the turn of its shard.
 
 pub mod builder;
 pub mod call;
-pub mod client;
 pub mod completion;
-pub mod handle;
 pub mod handler;
 pub(crate) mod owned;
+pub mod payload;
 pub mod properties;
 pub mod reply;
-pub mod shard;
-pub mod sink;
-pub mod ticket;
 pub mod turn;
 pub mod unsent;

@@ -1,40 +1,18 @@
 //! Sending calls that belong to the program.
 
 use super::builder::{CallBuilder, CallHandle};
-use super::client::Client;
 use super::turn::Turn;
 use super::unsent::Unsent;
+use crate::connection_id::ConnectionId;
 use crate::error::CallRefused;
 use crate::message::bulk::Bulk;
 use crate::message::owned_call::{Mark, OwnedCall};
-use crate::provider::Provider;
-use crate::shard::peers::ConnectionId;
-
-impl<P: Provider> Client<P> {
-    /// Sends a call with the next poll. `cookie` comes back with its completion.
-    ///
-    /// Cost: that of [`Client::call`], and a copy of the payload.
-    ///
-    /// # Errors
-    /// [`Unsent`] returns the call and states the reason; nothing has been sent. If
-    /// [`CallRefused::is_transient`] is true, poll, and submit it again. A
-    /// [`Session`](crate::Session) keeps calls that wait, and sends them in order.
-    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
-    pub fn submit(
-        &mut self,
-        peer: ConnectionId,
-        cookie: u64,
-        call: OwnedCall,
-    ) -> Result<CallHandle, Unsent> {
-        submit(self.call(peer, cookie), None, call)
-    }
-}
 
 impl Turn<'_> {
-    /// Sends a call with the next poll, as [`Client::submit`].
+    /// Sends a call with the next poll, as [`Client::submit`](crate::Client::submit).
     ///
     /// # Errors
-    /// As [`Client::submit`].
+    /// As [`Client::submit`](crate::Client::submit).
     #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn submit(
         &mut self,
@@ -49,7 +27,7 @@ impl Turn<'_> {
     /// ([`CallBuilder::xid`]).
     ///
     /// # Errors
-    /// As [`Client::submit`].
+    /// As [`Client::submit`](crate::Client::submit).
     #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn submit_with_xid(
         &mut self,
@@ -62,8 +40,9 @@ impl Turn<'_> {
     }
 }
 
+/// Sends a call that was begun.
 #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
-fn submit(
+pub(crate) fn submit(
     begun: Result<CallBuilder<'_>, CallRefused>,
     xid: Option<u32>,
     mut call: OwnedCall,

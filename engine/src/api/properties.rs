@@ -4,7 +4,8 @@ use rpcrdma_proto::{Changes, Misuse, PropertyError};
 use rpcrdma_xdr::property::{PropId, Property};
 
 use super::turn::Turn;
-use crate::shard::peers::{ConnectionId, Peer, Phase};
+use crate::connection_id::ConnectionId;
+use crate::shard::peers::{Peer, Phase};
 use crate::shard::send::outbox::Outbox;
 
 /// Why a change of properties could not be requested or announced. Nothing was sent.

@@ -4,9 +4,9 @@ use core::marker::PhantomData;
 
 use rpcrdma_proto::{Offer, ReplyTo, ShortSend};
 
-use super::ticket::Ticket;
+use crate::api::payload::Payload;
 use crate::error::CallRefused;
-use crate::message::payload::Payload;
+use crate::handle::ticket::Ticket;
 use crate::message::saved_offer::SavedOffer;
 use crate::shard::parts::Parts;
 use crate::shard::peers::Peer;

@@ -5,14 +5,15 @@ use rpcrdma_proto::{CallId, CallState, NO_MARK, PeerLimits, ShardLedger};
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 
 use super::builder::{CallBuilder, CallHandle};
-use super::handle::ShardHandle;
 use super::reply::{Answer, Reply, ReplyContext};
-use super::ticket::{Finished, Ticket};
+use crate::api::payload::Payload;
+use crate::connection_id::ConnectionId;
 use crate::error::CallRefused;
-use crate::message::payload::Payload;
+use crate::handle::ShardHandle;
+use crate::handle::ticket::{Finished, Ticket};
 use crate::provider::Address;
 use crate::shard::parts::Parts;
-use crate::shard::peers::{ConnectionId, Peers, Phase};
+use crate::shard::peers::{Peers, Phase};
 use crate::shard::rdma::windows::Exposer;
 use crate::stats::sampling::NO_TIMER;
 

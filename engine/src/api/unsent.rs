@@ -1,9 +1,9 @@
 //! A call that was not sent.
 
-use super::sink::Sink;
 use crate::error::CallRefused;
 use crate::message::bulk::Bulk;
 use crate::message::owned_call::OwnedCall;
+use crate::message::sink::Sink;
 
 /// A call that was not sent: the reason, and the call with the memory placed in it or given for its
 /// results, unchanged. If [`CallRefused::is_transient`] is true, poll, and submit it again

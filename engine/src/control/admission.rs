@@ -19,10 +19,10 @@ use rpcrdma_config::Who;
 use rpcrdma_xdr::private_data::PrivateData;
 
 use super::shared::{Verdict, lock};
+use crate::control::arrival::Arrival;
 use crate::control::{CmRequest, Control, Pending};
 use crate::error::SetupError;
 use crate::provider::{Address, ConnectionManager, Credentials, PrivateBytes, Provider, Rejection};
-use crate::shard::arrival::Arrival;
 use crate::trace;
 
 impl<P: Provider> Control<P> {

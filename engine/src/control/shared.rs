@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use super::tally::Tally;
+use crate::control::arrival::{Arrival, ConnectOrder};
+use crate::control::versions::VersionMemory;
 use crate::error::SetupError;
 use crate::failure::Failures;
+use crate::mailbox::{Mailbox, Wakeup};
 use crate::provider::{Address, ConnParam, ConnectError, ConnectId, Handle, Provider, Waker};
-use crate::shard::arrival::{Arrival, ConnectOrder};
-use crate::shard::mailbox::{Mailbox, Wakeup};
-use crate::versions::VersionMemory;
 
 /// The state that the control plane shares with the shards and the engine.
 pub(crate) struct ControlShared<P: Provider> {

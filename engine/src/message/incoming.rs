@@ -9,7 +9,7 @@ use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 
 use super::map::{IN_LOANS, ItemAt, Map, WriteChunks};
 use super::rdma_target::RdmaTarget;
-use crate::api::sink::Sink;
+use crate::message::sink::Sink;
 use crate::stats::SharedStats;
 
 /// The receive buffers of one message.

@@ -4,10 +4,9 @@
 use rpcrdma_proto::WantKind;
 use rpcrdma_xdr::onc::RpcPrefix;
 
-use crate::api::completion::Completion;
-use crate::api::sink::Sink;
 use crate::error::CallRefused;
 use crate::message::bulk::{Bulk, ITEMS_MAX, PIECES_MAX};
+use crate::message::sink::Sink;
 use crate::message::values::put_values;
 use crate::message::wanted::{WANTS_MAX, Want, Wanted};
 
@@ -289,11 +288,15 @@ impl OwnedCall {
         }
     }
 
-    /// Takes back the result buffers of a call that has failed. False if one is missing: the device
-    /// may still write to it. A shard without explicit RDMA keeps none.
-    pub(crate) fn take_sinks_of(&mut self, done: &mut Completion<'_>, is_kept: bool) -> bool {
+    /// Takes back the result buffers of a call that has failed, by their wants. False if one is
+    /// missing: the device may still write to it. A shard without explicit RDMA keeps none.
+    pub(crate) fn take_sinks_of(
+        &mut self,
+        mut take_sink: impl FnMut(usize) -> Option<Sink>,
+        is_kept: bool,
+    ) -> bool {
         for (want, place) in self.sinks.iter_mut().enumerate() {
-            *place = done.take_sink(want);
+            *place = take_sink(want);
         }
         !is_kept || self.has_sinks()
     }

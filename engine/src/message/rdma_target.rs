@@ -3,7 +3,7 @@
 
 use rpcrdma_mempool::Loan;
 
-use crate::api::sink::Sink;
+use crate::message::sink::Sink;
 
 /// Memory filled by explicit RDMA for one message.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use rpcrdma_proto::{self as proto, WantKind};
 
-use crate::api::sink::Sink;
+use crate::message::sink::Sink;
 
 /// Data items that a call may request by DDP.
 pub const WANTS_MAX: usize = 8;

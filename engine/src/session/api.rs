@@ -12,11 +12,11 @@ use super::lines::Lines;
 use super::outage::Outage;
 use super::outcome::SessionCompletion;
 use super::state::{Done, SessionState};
-use crate::api::client::Client;
-use crate::api::handle::{ShardHandle, ShardState};
 use crate::api::turn::Turn;
 use crate::clock::{Clock, nanos};
+use crate::engine::client::Client;
 use crate::error::Execution;
+use crate::handle::{ShardHandle, ShardState};
 use crate::provider::Provider;
 
 /// How a session connects, and what it keeps meanwhile.
@@ -202,7 +202,7 @@ impl<P: Provider> Session<P> {
                 return false;
             }
             polls += 1;
-            if polls >= crate::api::client::POLLS_IDLE {
+            if polls >= crate::engine::client::POLLS_IDLE {
                 self.wait(Duration::from_nanos(until - now));
             }
         }

@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 
 use rpcrdma_proto::CallId;
 
+use crate::connection_id::ConnectionId;
 use crate::error::{CallError, Execution, Sent};
 use crate::message::owned_call::OwnedCall;
 use crate::scatter::scattered;
-use crate::shard::peers::ConnectionId;
 
 /// What becomes of a call that was sent when its connection is lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

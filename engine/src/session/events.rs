@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rpcrdma_provider::{Address, SetupError};
 
+use crate::connection_id::ConnectionId;
 use crate::error::CloseReason;
-use crate::shard::peers::ConnectionId;
 
 /// What happened to the connections of a session.
 #[derive(Debug)]

@@ -12,9 +12,9 @@ use crate::api::call::Call;
 use crate::api::completion::Completion;
 use crate::api::handler::{Admission, Handler};
 use crate::api::reply::{Answer, Reply};
+use crate::connection_id::ConnectionId;
 use crate::error::{CallError, CloseReason, Execution};
 use crate::provider::{ConnectError, ConnectId};
-use crate::shard::peers::ConnectionId;
 
 /// The handler of a session for one poll.
 pub(super) struct SessionHandler<'a, F> {
@@ -107,7 +107,7 @@ impl SessionState {
             if !record.was_sent {
                 record.xid = None;
             }
-            if record.call.take_sinks_of(completion, self.keeps_sinks) {
+            if record.call.take_sinks_of(|want| completion.take_sink(want), self.keeps_sinks) {
                 self.calls.wait(index);
                 self.hurry();
             } else {

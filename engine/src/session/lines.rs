@@ -12,7 +12,7 @@
 use rpcrdma_provider::{Address, ConnectId};
 
 use super::backoff::Backoff;
-use crate::shard::peers::ConnectionId;
+use crate::connection_id::ConnectionId;
 
 /// All connections of a session.
 #[derive(Debug)]

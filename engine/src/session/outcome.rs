@@ -2,11 +2,11 @@
 
 use super::outage::Outage;
 use crate::api::completion::Completion;
-use crate::api::sink::Sink;
 use crate::error::{CallError, CallRefused, Execution};
 use crate::message::bulk::Bulk;
 use crate::message::incoming::Incoming;
 use crate::message::owned_call::OwnedCall;
+use crate::message::sink::Sink;
 use crate::provider::ConnectError;
 
 /// Why a call of a session has no reply. [`SessionError::execution`] states what is known about its

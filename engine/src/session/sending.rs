@@ -5,9 +5,9 @@ use super::calls::{Resend, State};
 use super::outcome::SessionError;
 use super::state::Done;
 use crate::api::owned::Memory;
+use crate::connection_id::ConnectionId;
 use crate::error::CallRefused;
 use crate::provider::Provider;
-use crate::shard::peers::ConnectionId;
 
 impl<P: Provider> Session<P> {
     /// Sends calls that wait, in order, as far as there are credits.

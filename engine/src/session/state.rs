@@ -10,9 +10,9 @@ use super::events::SessionEvent;
 use super::lines::{Failed, Lines, Next};
 use super::outage::Outage;
 use super::outcome::SessionCompletion;
+use crate::connection_id::ConnectionId;
 use crate::message::owned_call::OwnedCall;
 use crate::provider::{ConnectError, ConnectId};
-use crate::shard::peers::ConnectionId;
 
 /// Where completions go that are rare: the program's closure is compiled into one place.
 pub(super) type Done<'d> = &'d mut dyn FnMut(SessionCompletion<'_, '_>);

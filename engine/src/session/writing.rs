@@ -8,10 +8,10 @@ use super::calls::{Resend, SessionCallId, State};
 use super::state::SessionState;
 use crate::api::owned::Memory;
 use crate::api::unsent::Unsent;
+use crate::connection_id::ConnectionId;
 use crate::error::CallRefused;
 use crate::message::owned_call::OwnedCall;
 use crate::provider::{ConnectError, Provider};
-use crate::shard::peers::ConnectionId;
 
 /// Why a session did not accept a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -10,9 +10,10 @@ use rpcrdma_mempool::Loan;
 use rpcrdma_proto::{CallState, ShardLedger};
 
 use super::Core;
-use super::peers::{ConnectionId, Peer, Phase};
+use super::peers::{Peer, Phase};
 use super::send::messages::NONE;
 use super::send::queue::Queue;
+use crate::connection_id::ConnectionId;
 use crate::message::bulk::Bulk;
 use crate::provider::Provider;
 use crate::stats::tally::Counts;

@@ -11,9 +11,10 @@ use rpcrdma_mempool::{
 };
 
 use super::rdma::windows::region_access;
-use super::send::messages::{HEADERS_LEN, Headers};
+use super::send::messages::Headers;
 use crate::budget::Budget;
 use crate::error::SetupError;
+use crate::message::HEADERS_LEN;
 
 /// The pools of a shard.
 pub(crate) struct Memory {

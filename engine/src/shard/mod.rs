@@ -7,14 +7,12 @@
 //! A part keeps its fields private, and imports none of its callers. The steps of the turn are
 //! methods of `Core`, in the folder of the part that they advance.
 
-pub(crate) mod arrival;
 #[doc(hidden)]
 pub mod audit;
 pub(crate) mod bed;
 mod completions;
 mod events;
 mod inspect;
-pub(crate) mod mailbox;
 pub(crate) mod memory;
 pub(crate) mod parts;
 pub mod peers;
@@ -32,13 +30,14 @@ use rpcrdma_mempool::BulkPool;
 use self::bed::Bed;
 use self::memory::Regions;
 use self::parts::Parts;
-use self::peers::{ConnectionId, Names, Peers};
+use self::peers::{Names, Peers};
 use self::rdma::fetches::Fetches;
 use self::receive::Receive;
 use self::version_choice::Link;
 use crate::api::builder::CallBuilder;
 use crate::api::handler::Handler;
 use crate::api::turn::Turn;
+use crate::connection_id::ConnectionId;
 use crate::error::{CallRefused, CloseReason};
 use crate::io::Io;
 use crate::provider::{Provider, WcBatch};

@@ -12,10 +12,10 @@
 use rpcrdma_proto::Role;
 
 use super::Core;
-use super::mailbox::End;
 use super::peers::{Peer, Phase};
 use crate::api::handler::Handler;
 use crate::error::CloseReason;
+use crate::mailbox::End;
 use crate::provider::Provider;
 use crate::trace;
 

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use rpcrdma_proto::{Fatal, Settings, Start, Version, Versions};
 use rpcrdma_xdr::BackwardSupport;
 
-use super::arrival::{Arrival, ConnectOrder};
-use super::mailbox::Mailbox;
 use super::parts::Parts;
 use super::peers::{Peer, Phase};
 use crate::control::Attachment;
+use crate::control::arrival::{Arrival, ConnectOrder};
 use crate::error::CloseReason;
+use crate::mailbox::Mailbox;
 use crate::provider::{Address, ConnectId, Provider};
 use crate::stats::Stats;
 use crate::trace;

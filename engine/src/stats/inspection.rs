@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::Snapshot;
 use super::report::{Gauges, ShardReport};
 use super::tally::Counts;
-use crate::shard::mailbox::{End, Wakeup};
+use crate::mailbox::{End, Wakeup};
 
 /// Why a shard did not report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

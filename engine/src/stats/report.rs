@@ -4,8 +4,8 @@ use rpcrdma_proto::{PeerLimits, Version};
 
 use super::Snapshot;
 use super::tally::Counts;
+use crate::connection_id::ConnectionId;
 use crate::provider::Address;
-use crate::shard::peers::ConnectionId;
 
 /// A shard at one moment, with all its connections
 /// ([`ShardHandle::inspect`](crate::ShardHandle::inspect)).

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::latency::{Latencies, ProcedureKey};
 use crate::clock::Clock;
-use crate::shard::peers::ConnectionId;
+use crate::connection_id::ConnectionId;
 
 /// Of a call that is not timed.
 pub(crate) const NO_TIMER: u32 = rpcrdma_proto::NO_MARK;

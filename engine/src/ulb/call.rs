@@ -4,10 +4,10 @@ use rpcrdma_xdr::onc::{ReplyHeader, RpcPrefix};
 
 use super::binding::{BindError, Bound, Item, Order, ReplyMax};
 use crate::api::builder::{CallBuilder, CallHandle};
-use crate::api::sink::Sink;
+use crate::api::payload::Payload;
 use crate::api::unsent::Unsent;
 use crate::message::bulk::Bulk;
-use crate::message::payload::Payload;
+use crate::message::sink::Sink;
 use crate::message::wanted::Want;
 
 /// A call written by its binding: places items where the binding allows it, and sums up the longest

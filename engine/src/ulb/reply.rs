@@ -2,10 +2,10 @@
 
 use super::binding::{BindError, Bound, Order};
 use super::call::put;
+use crate::api::payload::Payload;
 use crate::api::reply::{Answer, Reply};
 use crate::error::CallRefused;
 use crate::message::bulk::Bulk;
-use crate::message::payload::Payload;
 
 /// A reply written by the binding of its call.
 ///

@@ -9,13 +9,13 @@
 use rpcrdma_proto::{Connection, Opening, Role, Start, Version};
 use rpcrdma_xdr::private_data::PrivateData;
 
-use crate::api::handle::ShardOrder;
 use crate::api::handler::{Admission, ConnectRequest, Handler};
+use crate::control::arrival::{Arrival, ConnectOrder};
 use crate::error::CloseReason;
+use crate::handle::ShardOrder;
 use crate::parties::Membership;
 use crate::provider::{Address, ConnectError, ConnectId, Endpoint, Provider, Queues};
 use crate::shard::Core;
-use crate::shard::arrival::{Arrival, ConnectOrder};
 use crate::trace;
 
 use crate::shard::peers::{Attempt, Peer, Peers, Phase};

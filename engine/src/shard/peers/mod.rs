@@ -9,47 +9,19 @@ pub(crate) mod admit;
 pub(crate) mod close;
 mod properties;
 
-use core::fmt;
 use core::ops::Range;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use rpcrdma_proto::{CallId, Connection, Finished, ShardLedger};
 
+use crate::connection_id::{ConnectionId, FIRST};
 use crate::error::CloseReason;
+use crate::message::reading::PartList;
 use crate::parties::Membership;
-use crate::provider::{Address, ConnectId, Origin, WC_BATCH, WcBatch, shortly_before_end};
-use crate::shard::receive::reading::PartList;
+use crate::provider::{Address, ConnectId, Origin, WC_BATCH, WcBatch};
 use crate::shard::send::lane::Lane;
 use crate::shard::send::messages::NONE;
 use crate::stats::tally::{Counts, Tally, Totals};
-
-/// Identifies a connection of one shard. Stale once the connection has ended. It is shown as the
-/// place of the connection and the number of those that had this place before: `2.0`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ConnectionId {
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
-}
-
-#[cfg(test)]
-impl ConnectionId {
-    /// The first connection of a place.
-    pub(crate) fn first(index: u32) -> ConnectionId {
-        ConnectionId { index, generation: FIRST }
-    }
-}
-
-impl fmt::Display for ConnectionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.index, self.generation.wrapping_sub(FIRST))
-    }
-}
-
-impl fmt::Debug for ConnectionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ConnectionId({self})")
-    }
-}
 
 /// One connection of a shard. Field order is fixed: a plain message uses two cache lines. These are
 /// the first of `conn`, whose first word also marks a place without a connection, and the one from
@@ -191,9 +163,6 @@ const QP_NUM_BITS: u32 = 24;
 /// Bits that index the second level.
 const LEAF_BITS: u32 = 10;
 const LEAF: usize = 1 << LEAF_BITS;
-
-/// The first generation of a place.
-const FIRST: u32 = shortly_before_end(32, 2);
 
 /// The address of a place without a connection.
 const NOWHERE: Address = Address::Ip(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)));

@@ -24,8 +24,8 @@ use crate::message::bulk::{Bulk, PIECES_MAX};
 use crate::message::incoming::Buffers;
 use crate::message::map::{Map, WriteChunks};
 use crate::message::rdma_target::{RdmaRange, RdmaTarget};
+use crate::message::reading::{PartList, Reading, first_segment};
 use crate::provider::SendOp;
-use crate::shard::receive::reading::{PartList, Reading, first_segment};
 use crate::shard::send::layout::Opening;
 
 /// Pieces of memory that one call exposes for RDMA Write.

@@ -17,11 +17,11 @@ use rpcrdma_xdr::onc::MsgType;
 use super::exposures::FetchBuffers;
 use super::read_keys::{LOANS_MAX, ReadKeys};
 use super::windows::Exposer;
+use crate::connection_id::ConnectionId;
 use crate::message::incoming::Buffers;
 use crate::message::rdma_target::RdmaTarget;
+use crate::message::reading::{PartList, Reading, first_segment};
 use crate::provider::{Remote, SendOp};
-use crate::shard::peers::ConnectionId;
-use crate::shard::receive::reading::{PartList, Reading, first_segment};
 use crate::shard::send::messages::{Body, REQUESTS_MAX};
 
 /// A call whose data is being fetched.

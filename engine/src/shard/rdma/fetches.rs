@@ -16,7 +16,7 @@ use rpcrdma_proto::ReplyTo;
 
 use super::fetch::Fetch;
 use super::windows::Exposer;
-use crate::shard::peers::ConnectionId;
+use crate::connection_id::ConnectionId;
 
 /// All calls of a shard whose data is being fetched.
 pub(crate) struct Fetches {

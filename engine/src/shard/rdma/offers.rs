@@ -5,9 +5,9 @@ use rpcrdma_mempool::{Access, BulkPool, Loan, Sge};
 
 use super::exposures::{Exposure, Exposures};
 use super::windows::{Exposer, Grant, NoKey};
-use crate::api::sink::Sink;
 use crate::error::CallRefused;
 use crate::message::rdma_target::RdmaRange;
+use crate::message::sink::Sink;
 
 /// No window, buffer or place is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,14 +6,14 @@ use rpcrdma_proto::{CallId, ReplyTo, Short, ShortKind, SingleItem};
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 
 use super::Receive;
-use super::reading::first_segment;
 use crate::api::call::Call;
 use crate::api::completion::Completion;
 use crate::api::handler::{AsHandler, Handler};
+use crate::api::payload::Payload;
 use crate::api::reply::{Reply, ReplyContext};
 use crate::message::incoming::{Buffers, Incoming};
-use crate::message::payload::Payload;
 use crate::message::rdma_target::RdmaTarget;
+use crate::message::reading::first_segment;
 use crate::provider::Address;
 use crate::shard::parts::Parts;
 use crate::shard::peers::{Peer, Phase};

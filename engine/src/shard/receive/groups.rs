@@ -4,10 +4,10 @@ use rpcrdma_mempool::RecvToken;
 use rpcrdma_proto::{Complete, Received, ReplyPart};
 
 use super::disposition::{Disposition, RecvInfo};
-use super::reading::first_segment;
 use crate::api::handler::Handler;
 use crate::error::{CallError, CloseReason};
 use crate::message::incoming::Buffers;
+use crate::message::reading::first_segment;
 use crate::provider::Provider;
 use crate::shard::Core;
 use crate::shard::peers::Phase;

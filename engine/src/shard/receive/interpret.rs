@@ -9,9 +9,9 @@ use rpcrdma_proto::{
 use super::Receive;
 use super::disposition::Disposition;
 use super::prepare::{Whole, prepare_call, prepare_reply, prepare_segmented};
-use super::reading::first_segment;
 use crate::error::{CallError, CloseReason, Execution, Sent};
 use crate::message::incoming::Buffers;
+use crate::message::reading::first_segment;
 use crate::shard::parts::Parts;
 use crate::shard::peers::{Peer, Phase};
 

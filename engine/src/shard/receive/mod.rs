@@ -11,20 +11,19 @@ pub(crate) mod disposition;
 mod groups;
 mod interpret;
 pub(crate) mod prepare;
-pub(crate) mod reading;
-mod transmission;
+pub(crate) mod transmission;
 pub(crate) mod waiting;
 
 use rpcrdma_mempool::{RecvPool, RecvToken};
 use rpcrdma_proto::Part;
 
 use self::disposition::RecvInfo;
-use self::reading::Reading;
 use self::waiting::{Waiting, WaitingRoom};
 use crate::io::{Io, Refill};
 use crate::message::incoming::Incoming;
 use crate::message::map::Map;
 use crate::message::rdma_target::RdmaTarget;
+use crate::message::reading::Reading;
 use crate::message::saved_offer::SavedOffer;
 use crate::provider::{PostError, Queues};
 use crate::shard::peers::Peer;

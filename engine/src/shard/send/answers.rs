@@ -8,8 +8,8 @@
 
 use std::collections::VecDeque;
 
-use crate::api::ticket::{DroppedCall, Finished, Ticket};
-use crate::shard::peers::ConnectionId;
+use crate::connection_id::ConnectionId;
+use crate::handle::ticket::{DroppedCall, Finished, Ticket};
 
 /// Answers that wait for a send slot.
 #[derive(Default)]

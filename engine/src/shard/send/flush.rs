@@ -2,8 +2,8 @@
 
 use super::outbox::UNSOLICITED_MAX;
 use crate::api::handler::Handler;
-use crate::api::ticket::{Finished, Ticket};
 use crate::error::CloseReason;
+use crate::handle::ticket::{Finished, Ticket};
 use crate::io::Flush;
 use crate::provider::Provider;
 use crate::shard::Core;

@@ -29,9 +29,6 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub(crate) const SLOTS_MAX: usize = 64;
 /// Work requests of a message: the transmissions of a group, and the requests before them.
 pub(crate) const REQUESTS_MAX: usize = 128;
-/// Bytes of the header slot of a group: 64 continuations of 36 bytes, and a first header that is
-/// longer than the headroom of its slot.
-pub(crate) const HEADERS_LEN: usize = 4096;
 /// Gather entries of a message, all work requests together.
 const GATHER_MAX: usize = 320;
 

@@ -7,10 +7,10 @@ use crossbeam_queue::SegQueue;
 use rpcrdma_mempool::Loan;
 use rpcrdma_proto::ReplyTo;
 
+use crate::connection_id::ConnectionId;
+use crate::mailbox::Wakeup;
 use crate::message::saved_offer::SavedOffer;
 use crate::message::xdr_bytes::XdrBytes;
-use crate::shard::mailbox::Wakeup;
-use crate::shard::peers::ConnectionId;
 
 /// The right to answer one call, once, later, from any thread.
 ///

@@ -9,12 +9,12 @@ use rpcrdma_config::Config;
 use rpcrdma_config::section::{IdlePolicy, IdleSection};
 use rpcrdma_mempool::Region;
 
-use super::handle::ShardHandle;
-use super::handler::Handler;
-use super::turn::Turn;
+use crate::api::handler::Handler;
+use crate::api::turn::Turn;
 use crate::clock::{Clock, nanos};
 use crate::error::SetupError;
 use crate::failure::{self, EngineThread, Failures};
+use crate::handle::ShardHandle;
 use crate::provider::{Address, Armed, ConnectId, Provider};
 use crate::shard::Core;
 use crate::shard::audit::Audit;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::api::ticket::Dropped;
+use crate::handle::ticket::Dropped;
 use crate::message::bulk::Bulk;
 use crate::message::values::put_values;
 use crate::shard::parts::Parts;

@@ -1,14 +1,16 @@
-//! The handle of a shard, for other threads.
+//! What other threads have of a shard: its handle, and tickets for its calls.
+
+pub mod ticket;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_queue::SegQueue;
 
-use super::ticket::{Dropped, DroppedCall, Finished, Ticket};
+use crate::connection_id::ConnectionId;
+use crate::handle::ticket::{Dropped, DroppedCall, Finished, Ticket};
+use crate::mailbox::{End, Mailbox, Wakeup};
 use crate::obtained::Obtained;
-use crate::shard::mailbox::{End, Mailbox, Wakeup};
-use crate::shard::peers::ConnectionId;
 use crate::stats::inspection::{InspectError, Inspections};
 use crate::stats::latency::{Latencies, LatencyReport};
 use crate::stats::report::ShardReport;

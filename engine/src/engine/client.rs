@@ -5,18 +5,21 @@ use std::time::Duration;
 
 use rpcrdma_proto::{PeerLimits, PropertyOutcome};
 
-use super::builder::{CallBuilder, CallHandle};
-use super::call::Call;
-use super::completion::Completion;
-use super::handle::ShardHandle;
-use super::handler::{Admission, Handler, RefuseCalls};
-use super::reply::{Answer, Reply};
-use super::shard::Shard;
-use super::turn::Turn;
+use crate::api::builder::{CallBuilder, CallHandle};
+use crate::api::call::Call;
+use crate::api::completion::Completion;
+use crate::api::handler::{Admission, Handler, RefuseCalls};
+use crate::api::owned;
+use crate::api::reply::{Answer, Reply};
+use crate::api::turn::Turn;
+use crate::api::unsent::Unsent;
 use crate::clock::{Clock, nanos};
+use crate::connection_id::ConnectionId;
+use crate::engine::shard::Shard;
 use crate::error::{CallRefused, SetupError};
+use crate::handle::ShardHandle;
+use crate::message::owned_call::OwnedCall;
 use crate::provider::{Address, Armed, ConnectError, ConnectId, Provider};
-use crate::shard::peers::ConnectionId;
 
 /// A convenient interface to a shard that only sends calls; not a second engine.
 ///
@@ -136,6 +139,24 @@ impl<P: Provider> Client<P> {
         cookie: u64,
     ) -> Result<CallBuilder<'_>, CallRefused> {
         self.shard.core.begin_call(peer, cookie)
+    }
+
+    /// Sends a call with the next poll. `cookie` comes back with its completion.
+    ///
+    /// Cost: that of [`Client::call`], and a copy of the payload.
+    ///
+    /// # Errors
+    /// [`Unsent`] returns the call and states the reason; nothing has been sent. If
+    /// [`CallRefused::is_transient`] is true, poll, and submit it again. A
+    /// [`Session`](crate::Session) keeps calls that wait, and sends them in order.
+    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
+    pub fn submit(
+        &mut self,
+        peer: ConnectionId,
+        cookie: u64,
+        call: OwnedCall,
+    ) -> Result<CallHandle, Unsent> {
+        owned::submit(self.call(peer, cookie), None, call)
     }
 
     /// Ends a call before its reply, as [`Turn::cancel`]; it is completed in the next poll.
