@@ -8,11 +8,11 @@ use rpcrdma_proto::{self as proto, InlinePlan, Interop, Settings, Versions};
 use rpcrdma_xdr::property::RtrSupport;
 
 use crate::error::SetupError;
-use crate::io::{Depths, REFILL_MAX};
 use crate::provider::{DeviceCaps, QueueAttr};
-use crate::shard::rdma::exposures::TARGETS_MAX;
-use crate::shard::rdma::read_keys::LOANS_MAX;
-use crate::shard::send::messages::SLOTS_MAX;
+use crate::state::io::{Depths, REFILL_MAX};
+use crate::state::lane::messages::SLOTS_MAX;
+use crate::state::rdma::exposures::TARGETS_MAX;
+use crate::state::rdma::read_keys::LOANS_MAX;
 
 /// The resources of one shard.
 #[derive(Debug, Clone)]

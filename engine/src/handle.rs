@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crossbeam_queue::SegQueue;
 
+use self::ticket::{Dropped, DroppedCall, Finished, Ticket};
 use crate::connection_id::ConnectionId;
-use crate::handle::ticket::{Dropped, DroppedCall, Finished, Ticket};
 use crate::mailbox::{End, Mailbox, Wakeup};
 use crate::obtained::Obtained;
 use crate::stats::inspection::{InspectError, Inspections};

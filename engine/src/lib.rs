@@ -21,7 +21,6 @@ pub mod handle;
 // Tests of this crate compile what they use.
 #[cfg(all(debug_assertions, not(test)))]
 mod instances;
-mod io;
 mod mailbox;
 pub mod message;
 #[cfg(feature = "metrics")]
@@ -33,7 +32,9 @@ mod providers;
 mod roster;
 mod scatter;
 mod session;
+#[doc(hidden)]
 pub mod shard;
+mod state;
 pub mod stats;
 mod trace;
 pub mod ulb;

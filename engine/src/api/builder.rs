@@ -13,10 +13,10 @@ use crate::api::payload::Payload;
 use crate::connection_id::ConnectionId;
 use crate::error::CallRefused;
 use crate::message::wanted::{OPEN, WANTS_MAX, Want, Wanted};
-use crate::shard::parts::{Parts, RoutedCall};
-use crate::shard::peers::{Peer, Peers};
-use crate::shard::rdma::expose::has_room;
-use crate::shard::rdma::windows::Exposer;
+use crate::state::parts::expose::has_room;
+use crate::state::parts::{Parts, RoutedCall};
+use crate::state::peers::{Peer, Peers};
+use crate::state::rdma::windows::Exposer;
 use crate::stats::latency::ProcedureKey;
 
 /// Identifies a call that was made: to cancel it ([`Turn::cancel`](crate::Turn::cancel)), and to

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::handle::ticket::Dropped;
 use crate::message::bulk::Bulk;
 use crate::message::values::put_values;
-use crate::shard::parts::Parts;
-use crate::shard::send::outbox::Outbox;
+use crate::state::parts::Parts;
+use crate::state::send::outbox::Outbox;
 
 /// Writes one RPC message and marks the data to send in place.
 ///

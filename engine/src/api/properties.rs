@@ -5,8 +5,8 @@ use rpcrdma_xdr::property::{PropId, Property};
 
 use super::turn::Turn;
 use crate::connection_id::ConnectionId;
-use crate::shard::peers::{Peer, Phase};
-use crate::shard::send::outbox::Outbox;
+use crate::state::peers::{Peer, Phase};
+use crate::state::send::outbox::Outbox;
 
 /// Why a change of properties could not be requested or announced. Nothing was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -8,8 +8,8 @@ use crate::api::payload::Payload;
 use crate::error::CallRefused;
 use crate::handle::ticket::Ticket;
 use crate::message::saved_offer::SavedOffer;
-use crate::shard::parts::Parts;
-use crate::shard::peers::Peer;
+use crate::state::parts::Parts;
+use crate::state::peers::Peer;
 use crate::stats::latency::ProcedureKey;
 use crate::stats::sampling::NO_TIMER;
 

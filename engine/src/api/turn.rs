@@ -12,9 +12,9 @@ use crate::error::CallRefused;
 use crate::handle::ShardHandle;
 use crate::handle::ticket::{Finished, Ticket};
 use crate::provider::Address;
-use crate::shard::parts::Parts;
-use crate::shard::peers::{Peers, Phase};
-use crate::shard::rdma::windows::Exposer;
+use crate::state::parts::Parts;
+use crate::state::peers::{Peers, Phase};
+use crate::state::rdma::windows::Exposer;
 use crate::stats::sampling::NO_TIMER;
 
 /// The shard, lent to its program between two polls.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rpcrdma_proto::{PeerLimits, PropertyOutcome};
 
+use super::shard::Shard;
 use crate::api::builder::{CallBuilder, CallHandle};
 use crate::api::call::Call;
 use crate::api::completion::Completion;
@@ -15,7 +16,6 @@ use crate::api::turn::Turn;
 use crate::api::unsent::Unsent;
 use crate::clock::{Clock, nanos};
 use crate::connection_id::ConnectionId;
-use crate::engine::shard::Shard;
 use crate::error::{CallRefused, SetupError};
 use crate::handle::ShardHandle;
 use crate::message::owned_call::OwnedCall;

@@ -22,7 +22,7 @@ use crate::stats::report::ShardReport;
 
 /// A shard with its handler: one thread's share of the engine.
 ///
-/// Three ways to run it: [`Engine::start`](crate::engine::Engine::start) creates a pinned thread,
+/// Three ways to run it: [`Engine::start`](super::Engine::start) creates a pinned thread,
 /// [`Shard::run`] runs it on the calling thread, [`Shard::poll_once`] in the host's own loop:
 ///
 /// ```
@@ -43,7 +43,7 @@ use crate::stats::report::ShardReport;
 ///
 /// A panic of the handler leaves a shard inconsistent: its connections end, its peers and the
 /// program are notified ([`ShardHandle::state`],
-/// [`Engine::failures`](crate::engine::Engine::failures)), and it does no more work. The panic
+/// [`Engine::failures`](super::Engine::failures)), and it does no more work. The panic
 /// propagates to the caller of the poll.
 pub struct Shard<P: Provider, H> {
     // Dropped before the memory of its loans.

@@ -5,8 +5,8 @@ use rpcrdma_mempool::{RecvPool, RecvToken};
 use rpcrdma_proto::Part;
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 
-use crate::message::map::Map;
-use crate::message::saved_offer::SavedOffer;
+use super::map::Map;
+use super::saved_offer::SavedOffer;
 
 /// The transmissions of one message.
 pub(crate) type PartList = ArrayVec<Part, { GROUP_MAX as usize }>;

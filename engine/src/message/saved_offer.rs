@@ -10,7 +10,7 @@ use rpcrdma_xdr::numbers::limit::{RSD_SETS_MAX, WRITE_CHUNKS_MAX};
 use rpcrdma_xdr::numbers::size;
 use rpcrdma_xdr::rtr::fixed::{IntoBytes, OneDirection};
 
-use crate::message::HEADERS_LEN;
+use super::HEADERS_LEN;
 
 /// The maximum length of an offer that is stored in place (wire.md W6): reply directions, 25 sets
 /// of one item to be sent; or Write chunks and a Reply chunk, some thirty segments in all.

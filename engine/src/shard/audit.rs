@@ -10,12 +10,12 @@ use rpcrdma_mempool::Loan;
 use rpcrdma_proto::{CallState, ShardLedger};
 
 use super::Core;
-use super::peers::{Peer, Phase};
-use super::send::messages::NONE;
-use super::send::queue::Queue;
 use crate::connection_id::ConnectionId;
 use crate::message::bulk::Bulk;
 use crate::provider::Provider;
+use crate::state::lane::messages::NONE;
+use crate::state::lane::queue::Queue;
+use crate::state::peers::{Peer, Phase};
 use crate::stats::tally::Counts;
 
 /// The resources of a shard, by owner.

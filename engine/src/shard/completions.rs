@@ -3,12 +3,12 @@
 use rpcrdma_mempool::RecvToken;
 
 use super::Core;
-use super::peers::Phase;
 use super::receive::disposition::RecvInfo;
 use crate::api::handler::{AsHandler, Handler};
 use crate::error::CloseReason;
-use crate::io::{Io, Work};
 use crate::provider::{Provider, WcStatus, WorkCompletion};
+use crate::state::io::{Io, Work};
+use crate::state::peers::Phase;
 
 impl<P: Provider> Core<P> {
     /// Processes all polled completions, and sends the answers.

@@ -3,8 +3,8 @@
 use super::Core;
 use crate::api::handler::Handler;
 use crate::error::CloseReason;
-use crate::io::{Io, Work};
 use crate::provider::{Provider, QueueEvent, WorkCompletion};
+use crate::state::io::{Io, Work};
 use crate::trace;
 
 impl<P: Provider> Core<P> {

@@ -1,8 +1,8 @@
 //! The steps that report on the shard to other threads: some peers in each turn.
 
 use super::Core;
-use super::peers::{Peer, Phase};
 use crate::provider::{Address, Provider};
+use crate::state::peers::{Peer, Phase};
 use crate::stats::inspection::Inspection;
 use crate::stats::report::{Credits, Gauges, PeerReport, PeerState, ShardReport, Stock};
 

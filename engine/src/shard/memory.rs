@@ -10,11 +10,11 @@ use rpcrdma_mempool::{
     Registered, Registrar, Rights, SendPool, SendSpec, ZeroPage,
 };
 
-use super::rdma::windows::region_access;
-use super::send::messages::Headers;
 use crate::budget::Budget;
 use crate::error::SetupError;
 use crate::message::HEADERS_LEN;
+use crate::state::lane::messages::Headers;
+use crate::state::rdma::windows::region_access;
 
 /// The pools of a shard.
 pub(crate) struct Memory {

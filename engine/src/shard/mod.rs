@@ -1,37 +1,37 @@
-//! A shard: its parts, and its turn.
+//! The turn of a shard: the steps that work on its state, and call its handler.
 //!
 //! ```text
 //!   mailbox ─▶ flush ─▶ poll ─▶ completions ─▶ RDMA steps ─▶ flush ─▶ refill ─▶ events ─▶ RDMA steps
 //!           ─▶ on_turn ─▶ flush ─▶ times
 //! ```
-//! A part keeps its fields private, and imports none of its callers. The steps of the turn are
-//! methods of `Core`, in the folder of the part that they advance.
+//! The steps are methods of `Core`. The parts that they advance are in `state`; only the turn
+//! receives, so what it receives with is here.
 
+mod admit;
 #[doc(hidden)]
 pub mod audit;
-pub(crate) mod bed;
+mod bed;
+mod cancellation;
+mod close;
 mod completions;
 mod events;
+mod flush;
 mod inspect;
 pub(crate) mod memory;
-pub(crate) mod parts;
-pub mod peers;
-pub(crate) mod rdma;
-pub(crate) mod receive;
-pub(crate) mod send;
+mod properties;
+mod rdma_steps;
+mod reads;
+mod receive;
 mod sleep;
 pub(crate) mod start;
 mod stop;
-pub(crate) mod timers;
-pub(crate) mod version_choice;
+mod tick;
+mod version_choice;
 
 use rpcrdma_mempool::BulkPool;
 
 use self::bed::Bed;
 use self::memory::Regions;
-use self::parts::Parts;
-use self::peers::{Names, Peers};
-use self::rdma::fetches::Fetches;
 use self::receive::Receive;
 use self::version_choice::Link;
 use crate::api::builder::CallBuilder;
@@ -39,8 +39,11 @@ use crate::api::handler::Handler;
 use crate::api::turn::Turn;
 use crate::connection_id::ConnectionId;
 use crate::error::{CallRefused, CloseReason};
-use crate::io::Io;
 use crate::provider::{Provider, WcBatch};
+use crate::state::io::Io;
+use crate::state::parts::Parts;
+use crate::state::peers::{Names, Peers};
+use crate::state::rdma::fetches::Fetches;
 use crate::stats::inspection::Inspection;
 
 /// The core of a shard, without its handler.

@@ -9,10 +9,10 @@
 use std::time::Duration;
 
 use super::Core;
-use super::parts::Parts;
-use super::timers::PLACES_PER_LOOK;
 use crate::clock::nanos;
 use crate::provider::{Armed, Provider, Queues, ring_of};
+use crate::state::parts::Parts;
+use crate::state::timers::PLACES_PER_LOOK;
 
 impl<P: Provider> Core<P> {
     /// Announces that the thread is about to sleep, and looks once more. The next turn ends it.

@@ -12,11 +12,11 @@
 use rpcrdma_proto::Role;
 
 use super::Core;
-use super::peers::{Peer, Phase};
 use crate::api::handler::Handler;
 use crate::error::CloseReason;
 use crate::mailbox::End;
 use crate::provider::Provider;
+use crate::state::peers::{Peer, Phase};
 use crate::trace;
 
 /// What is outstanding on a connection while its shard stops.

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use rpcrdma_proto::{Fatal, Settings, Start, Version, Versions};
 use rpcrdma_xdr::BackwardSupport;
 
-use super::parts::Parts;
-use super::peers::{Peer, Phase};
 use crate::control::Attachment;
 use crate::control::arrival::{Arrival, ConnectOrder};
 use crate::error::CloseReason;
 use crate::mailbox::Mailbox;
 use crate::provider::{Address, ConnectId, Provider};
+use crate::state::parts::Parts;
+use crate::state::peers::{Peer, Phase};
 use crate::stats::Stats;
 use crate::trace;
 

@@ -15,8 +15,8 @@ use crate::message::incoming::{Buffers, Incoming};
 use crate::message::rdma_target::RdmaTarget;
 use crate::message::reading::first_segment;
 use crate::provider::Address;
-use crate::shard::parts::Parts;
-use crate::shard::peers::{Peer, Phase};
+use crate::state::parts::Parts;
+use crate::state::peers::{Peer, Phase};
 use crate::stats::sampling::NO_TIMER;
 
 impl Receive {

@@ -10,7 +10,7 @@ use crate::message::incoming::Buffers;
 use crate::message::reading::first_segment;
 use crate::provider::Provider;
 use crate::shard::Core;
-use crate::shard::peers::Phase;
+use crate::state::peers::Phase;
 
 impl<P: Provider> Core<P> {
     /// Takes a part of a reply, if it needs no general way. Otherwise returns its buffer.

@@ -12,8 +12,8 @@ use super::prepare::{Whole, prepare_call, prepare_reply, prepare_segmented};
 use crate::error::{CallError, CloseReason, Execution, Sent};
 use crate::message::incoming::Buffers;
 use crate::message::reading::first_segment;
-use crate::shard::parts::Parts;
-use crate::shard::peers::{Peer, Phase};
+use crate::state::parts::Parts;
+use crate::state::peers::{Peer, Phase};
 
 impl Receive {
     /// Interprets a transmission by the protocol.

@@ -19,15 +19,15 @@ use rpcrdma_proto::Part;
 
 use self::disposition::RecvInfo;
 use self::waiting::{Waiting, WaitingRoom};
-use crate::io::{Io, Refill};
 use crate::message::incoming::Incoming;
 use crate::message::map::Map;
 use crate::message::rdma_target::RdmaTarget;
 use crate::message::reading::Reading;
 use crate::message::saved_offer::SavedOffer;
 use crate::provider::{PostError, Queues};
-use crate::shard::peers::Peer;
-use crate::shard::timers::Timers;
+use crate::state::io::{Io, Refill};
+use crate::state::peers::Peer;
+use crate::state::timers::Timers;
 use crate::stats::SharedStats;
 
 /// The receive buffers of a shard, and the messages in them.
@@ -251,7 +251,7 @@ mod tests {
     use crate::provider::Provider;
     use crate::shard::Core;
     use crate::shard::memory::Memory;
-    use crate::shard::send::outbox::UNSOLICITED_MAX;
+    use crate::state::send::outbox::UNSOLICITED_MAX;
     use crate::stats::Stats;
 
     #[test]

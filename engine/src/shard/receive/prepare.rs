@@ -4,9 +4,9 @@ use rpcrdma_proto::{CallId, Connection, Message, NO_MARK, Offered, Part, Violati
 
 use crate::message::map::Map;
 use crate::message::saved_offer::SavedOffer;
-use crate::shard::parts::Parts;
-use crate::shard::rdma::Rdma;
-use crate::shard::rdma::fetch::{OFFER_TOO_LONG, buffers_needed};
+use crate::state::parts::Parts;
+use crate::state::rdma::Rdma;
+use crate::state::rdma::fetch::{OFFER_TOO_LONG, buffers_needed};
 
 /// Whether a call is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::message::incoming::Buffers;
 use crate::message::rdma_target::RdmaTarget;
 use crate::provider::Provider;
 use crate::shard::Core;
-use crate::shard::peers::Phase;
+use crate::state::peers::Phase;
 
 impl<P: Provider> Core<P> {
     /// Processes waiting messages, as far as slots are free. Goes through all of them once.

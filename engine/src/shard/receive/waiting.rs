@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use rpcrdma_mempool::RecvToken;
 
 use super::disposition::RecvInfo;
-use crate::shard::peers::{Peer, Peers};
-use crate::shard::send::outbox::Outbox;
+use crate::state::peers::{Peer, Peers};
+use crate::state::send::outbox::Outbox;
 
 /// A waiting message.
 #[derive(Debug)]
