@@ -8,6 +8,26 @@
 //! ```
 //!
 //! Start with [`Engine`]; serve with a [`Handler`], call with a [`Client`].
+//!
+//! # Layers
+//!
+//! A module uses only modules that stand below it.
+//!
+//! - `instances`: the engine of each provider, compiled here for other crates
+//! - `session`: calls that outlive their connections
+//! - `engine`: what a program owns, an engine with its clients and shards
+//! - `metrics`: what Prometheus reads
+//! - `shard`: the turn, which works on the state and calls the handler
+//! - `control`: the control plane, which shards attach to
+//! - `onc`, `ulb`: the headers of ONC RPC, and the bindings of programs
+//! - `api`: what a handler sees, calls, replies, completions and the turn of its shard
+//! - `budget`: the sizes of the state, from the configuration and the device
+//! - `state`: what a turn, and a call or reply under construction, work on
+//! - `roster`, `handle`: what other threads have of a shard
+//! - `message`: messages received, and values for those to be sent
+//! - `failure`, `stats`, `trace`: panics, counters and events, where all others report
+//! - `mailbox`: messages between threads
+//! - `clock`, `connection_id`, `error`, `obtained`, `parties`, `providers`, `scatter`: values
 
 pub mod api;
 mod budget;

@@ -8,9 +8,8 @@ use crate::folders::{self, Link};
 use crate::modules::{Crate, Import, Read};
 use crate::order;
 
-/// The faults of the crate whose root is this file. In the folders that are `known`, circles are
-/// none.
-pub fn faults(start: &Path, known: &[&str], read: Read<'_>) -> Result<Vec<String>, String> {
+/// The faults of the crate whose root is this file.
+pub fn faults(start: &Path, read: Read<'_>) -> Result<Vec<String>, String> {
     let krate = Crate::read(start, read)?;
     let imports = krate.imports();
     let mut faults = Vec::new();
@@ -23,12 +22,10 @@ pub fn faults(start: &Path, known: &[&str], read: Read<'_>) -> Result<Vec<String
     }
     let folders = folders::links(&imports);
     for (folder, links) in &folders {
-        if !known.contains(&folder.as_str()) {
-            faults.extend(circles_of(folder, links));
-        }
+        faults.extend(circles_of(folder, links));
     }
     let source = start.parent().unwrap_or(start).display().to_string();
-    if !known.contains(&source.as_str()) && start.ends_with("lib.rs") {
+    if start.ends_with("lib.rs") {
         let links = folders.get(&source).map(Vec::as_slice).unwrap_or_default();
         let text = read(start).unwrap_or_default();
         faults.extend(contradictions(
