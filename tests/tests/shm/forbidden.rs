@@ -136,7 +136,7 @@ const LONG: &str = "60s";
 const ANSWER_TIME: Duration = Duration::from_secs(60);
 const NO_SOCKET: &str = "the process may not make a socket there";
 const NO_PORT: &str = "the process may not listen on this port";
-const UNFIT: &str = "the peer rejected the connection: the memory of the connection has a size";
+const UNFIT: &str = "the peer rejected the connection: the two sides differ in the size";
 const REJECTED: &str = "the peer rejected the connection: no reason stated";
 const CALLS: &[Forbidden] = &[
     done_without(libc::SYS_prlimit64),
