@@ -41,9 +41,9 @@ impl Started {
         Started::by(beside("peer").args(options))
     }
 
-    /// Starts the program `ordeal`, which lies beside this one, in a role.
-    pub fn ordeal(role: &str, options: impl IntoIterator<Item = String>) -> Started {
-        Started::by(beside("ordeal").arg(role).args(options))
+    /// Starts the program `stress`, which lies beside this one, in a role.
+    pub fn stress(role: &str, options: impl IntoIterator<Item = String>) -> Started {
+        Started::by(beside("stress").arg(role).args(options))
     }
 
     /// The number of the process.
@@ -58,13 +58,13 @@ impl Started {
         (len > 0).then(|| line.trim_end().to_owned())
     }
 
-    /// The rest of what it says until its end.
+    /// The rest of what it prints until its end.
     pub fn rest(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.line()).collect()
     }
 
     /// Says a line to it.
-    pub fn tell(&mut self, line: &str) {
+    pub fn send(&mut self, line: &str) {
         let stdin = self.stdin.as_mut().expect("it is a pipe");
         writeln!(stdin, "{line}").expect("it listens");
     }

@@ -263,7 +263,7 @@ fn test_run(words: &[&str]) -> Result<(), String> {
     let steps = String::from_utf8(listed.expect("bash").stdout).expect("text");
     match words {
         [] | ["quick" | "--list" | "--help"] => Ok(()),
-        [program @ ("simulate" | "ordeal"), rest @ ..] => {
+        [program @ ("simulate" | "stress"), rest @ ..] => {
             let usage = Command::new(built(program)?).arg("--help").output();
             let usage = usage.map_err(|error| error.to_string())?;
             let usage =
@@ -330,7 +330,7 @@ fn built(name: &str) -> Result<PathBuf, String> {
 }
 
 /// The programs of the workspace that pages name.
-const OURS: &[&str] = &["ordeal", "rpcrdma-bench", "rpcrdma-nfs3", "rpcrdma-top", "simulate"];
+const OURS: &[&str] = &["rpcrdma-bench", "rpcrdma-nfs3", "rpcrdma-top", "simulate", "stress"];
 
 fn succeeds(command: &mut Command) -> Result<(), String> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;

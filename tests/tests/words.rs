@@ -97,7 +97,7 @@ fn the_words_are_those_of_the_field() {
     let own = "tests/tests/words.rs";
     let is_read = |name: &String| {
         let is_later = |place: &&str| Path::new(name).starts_with(place);
-        name != own && !LATER.iter().any(|place| is_later(&place))
+        name != own && !LATER.iter().any(is_later)
     };
     let names = files();
     assert!(names.len() > 500, "{} files are found", names.len());

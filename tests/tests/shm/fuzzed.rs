@@ -5,7 +5,7 @@ use rpcrdma_tests::checks::link;
 use rpcrdma_tests::script::Random;
 
 #[test]
-fn a_peer_that_writes_anything_harms_nobody_else() {
+fn a_peer_that_writes_anything_harms_no_other() {
     for seed in 0..40 {
         let mut random = Random(seed);
         let input: Vec<u8> = (0..600).map(|_| random.below(256) as u8).collect();

@@ -3,10 +3,10 @@
 mod forbidden;
 mod fuzzed;
 mod nfs41;
-mod ordeals;
 mod places;
 mod processes;
 mod simulation;
+mod stress;
 
 use rpcrdma_engine::Shm;
 use rpcrdma_engine::shm::ShmOptions;

@@ -134,7 +134,7 @@ fn a_caller_of_other_namespaces_without_dev_shm_is_answered() {
         "--kill-child",
         "sh",
         "-c",
-        // An empty folder that nobody can write to, in the place of /dev/shm.
+        // An empty folder that no process can write to, in the place of /dev/shm.
         "mount -t tmpfs -o ro,size=4k none /dev/shm && exec \"$0\" \"$@\"",
     ];
     if can_be_started_by(&words) {

@@ -1,15 +1,15 @@
-//! Short runs of the program `ordeal`; docs/testing.md has long ones.
+//! Short runs of the program `stress`; docs/testing.md has long ones.
 
 use std::process::Command;
 
-/// Runs an ordeal. What it prints has its seed, with which it can be repeated.
-fn passes(ordeal: &str, options: &[&str]) {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_ordeal"));
-    let output = program.arg(ordeal).args(options).output().expect("it is built with the tests");
-    let said =
+/// Runs a stress test. What it prints has its seed, with which it can be repeated.
+fn passes(test: &str, options: &[&str]) {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_stress"));
+    let output = program.arg(test).args(options).output().expect("it is built with the tests");
+    let printed =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    println!("{}", said.concat());
-    assert!(output.status.success(), "{ordeal} {options:?}: {}", output.status);
+    println!("{}", printed.concat());
+    assert!(output.status.success(), "{test} {options:?}: {}", output.status);
 }
 
 #[test]
@@ -19,7 +19,7 @@ fn killed_clients_and_servers_leave_nothing_and_no_call_without_an_end() {
 
 #[test]
 fn a_client_that_writes_over_all_its_memory_harms_no_other() {
-    passes("scribble", &["--seconds", "4"]);
+    passes("corrupt", &["--seconds", "4"]);
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn stopped_clients_cost_others_nothing_and_go_on_later() {
 
 #[test]
 fn processes_that_sleep_before_each_message_are_always_woken() {
-    passes("doze", &["--seconds", "3"]);
+    passes("sleep", &["--seconds", "3"]);
 }
 
 #[test]
@@ -40,6 +40,6 @@ fn a_session_loses_no_call_when_its_server_is_killed_and_its_connections_are_cut
 #[test]
 fn more_processes_than_cores_are_all_served() {
     for idle in ["block", "backoff"] {
-        passes("crowd", &["--clients", "24", "--calls", "50", "--idle", idle]);
+        passes("load", &["--clients", "24", "--calls", "50", "--idle", idle]);
     }
 }

@@ -1,14 +1,14 @@
-//! Ordeals of shared memory: processes that are killed, stopped, write where they like, sleep, or
-//! are very many. Short runs are tests (`tests/tests/shm/ordeals.rs`); docs/testing.md has long
+//! Stress tests of shared memory: processes that are killed, stopped, write where they like, sleep,
+//! or are very many. Short runs are tests (`tests/tests/shm/stress.rs`); docs/testing.md has long
 //! ones.
 
-mod crowd;
-mod doze;
+mod corrupt;
 mod echo;
 mod keeper;
 mod kills;
-mod scribble;
+mod load;
 mod sessions;
+mod sleep;
 mod stop;
 mod survivor;
 
@@ -17,25 +17,25 @@ use std::process::ExitCode;
 use rpcrdma_engine::Address;
 use rpcrdma_tests::children;
 
-const USAGE: &str = "ordeal kills [--rounds N] [--map yes|no|both] [--seed N]
-ordeal scribble [--seconds N] [--map yes|no|both] [--seed N]
-ordeal stop [--rounds N] [--map yes|no|both] [--seed N]
-ordeal doze [--seconds N] [--clients N] [--seed N]
-ordeal crowd [--clients N] [--calls N] [--slots N] [--staging LENGTH]
-             [--idle POLICY]
-ordeal sessions [--calls N] [--losses N] [--kills N] [--clients N] [--seed N]
+const USAGE: &str = "stress kills [--rounds N] [--map yes|no|both] [--seed N]
+stress corrupt [--seconds N] [--map yes|no|both] [--seed N]
+stress stop [--rounds N] [--map yes|no|both] [--seed N]
+stress sleep [--seconds N] [--clients N] [--seed N]
+stress load [--clients N] [--calls N] [--slots N] [--staging LENGTH]
+            [--idle POLICY]
+stress sessions [--calls N] [--losses N] [--kills N] [--clients N] [--seed N]
 
   kills      kills a server or its client at any time, and counts what the other has left
-  scribble   a client writes at random over all the memory of its connections, beside others
+  corrupt    a client writes at random over all the memory of its connections, beside others
   stop       a client is stopped in the middle of its calls, and goes on later
-  doze       processes call each other, and sleep before each message
-  crowd      one client, and N clients, each a process, on one server
+  sleep      processes call each other, and sleep before each message
+  load       one client, and N clients, each a process, on one server
   sessions   kills and stops the server of a session, and cuts its connections
 
   --rounds N     kills or stops (kills: 40; stop: 4)
   --seconds N    how long (10)
-  --clients N    processes that call (doze: 2; crowd: 1000); connections (sessions: 3)
-  --calls N      of each of them at a time (crowd: 100); of the session (sessions: 20000)
+  --clients N    processes that call (sleep: 2; load: 1000); connections (sessions: 3)
+  --calls N      of each of them at a time (load: 100); of the session (sessions: 20000)
   --losses N, --kills N
                  connections cut (30), kills and stops of the server (5)
   --slots N, --staging LENGTH, --idle POLICY
@@ -66,16 +66,16 @@ fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let run: fn(&Wanted) = match args.next().as_deref() {
         Some("kills") => kills::run,
-        Some("scribble") => scribble::run,
+        Some("corrupt") => corrupt::run,
         Some("stop") => stop::run,
-        Some("doze") => doze::run,
-        Some("crowd") => crowd::run,
+        Some("sleep") => sleep::run,
+        Some("load") => load::run,
         Some("sessions") => sessions::run,
         // What these start.
-        Some("scribbler") => scribble::write_about,
-        Some("answerer") => doze::answer,
-        Some("asker") => doze::ask,
-        Some("member") => crowd::take_part,
+        Some("corrupter") => corrupt::write_about,
+        Some("answerer") => sleep::answer,
+        Some("asker") => sleep::ask,
+        Some("member") => load::take_part,
         Some("keeper") => keeper::serve,
         _ => return usage(),
     };
@@ -152,6 +152,6 @@ impl Wanted {
 
     /// Where the process that was started finds the other.
     fn at(&self) -> Address {
-        self.at.expect("who starts this says where")
+        self.at.expect("the option --at is given")
     }
 }

@@ -3,8 +3,8 @@
 //! ```text
 //!   this process    serves all, and holds in the end what it held
 //!   two peers       every call is answered; bytes are compared on both sides
-//!   the scribbler   calls by an engine while another thread writes into its memory; or is a rogue
-//!                   without an engine; comes again when it was thrown out
+//!   the corrupter   calls by an engine while another thread writes into its memory; or publishes
+//!                   anything without an engine; comes again when it was thrown out
 //! ```
 
 use std::fs;
@@ -32,21 +32,21 @@ struct Wary {
     rejected: u64,
 }
 
-/// A run beside scribblers.
+/// A run beside corrupters.
 pub fn run(wanted: &Wanted) {
     println!("seed {}", wanted.seed);
     let time = Duration::from_secs(wanted.seconds) / wanted.maps.len() as u32;
     for maps in &wanted.maps {
-        beside_scribblers(*maps, time, wanted);
+        beside_corrupters(*maps, time, wanted);
     }
 }
 
-fn beside_scribblers(maps: bool, time: Duration, wanted: &Wanted) {
+fn beside_corrupters(maps: bool, time: Duration, wanted: &Wanted) {
     let folder = Folder::new();
     let path = |name: &str| folder.join(name).display().to_string();
     let at = socket(&folder, "server.sock");
     let mut survivor = Survivor::new(&config(maps), Wary::default(), at);
-    let rest = survivor.at_rest();
+    let idle = survivor.idle_holdings();
     let (enough, hang) = (path("enough"), (time + HUNG).as_secs().to_string());
     let good: Vec<Started> = ["400", "30000"]
         .iter()
@@ -62,16 +62,16 @@ fn beside_scribblers(maps: bool, time: Duration, wanted: &Wanted) {
     while begin.elapsed() < time {
         seed += 1;
         let slice = Wanted { seconds: SLICE.min(time.as_secs().max(1)), ..wanted.clone() };
-        let mut scribbler = Started::ordeal("scribbler", slice.options(at, maps, seed));
+        let mut corrupter = Started::stress("corrupter", slice.options(at, maps, seed));
         let status = loop {
             work(&mut survivor);
-            if let Some(status) = scribbler.has_ended() {
+            if let Some(status) = corrupter.has_ended() {
                 break status;
             }
         };
-        let said = scribbler.rest();
-        assert!(status.success(), "the scribbler of seed {seed}: {status}: {said:#?}");
-        println!("map {maps}, seed {seed}: {}", said.join("; "));
+        let printed = corrupter.rest();
+        assert!(status.success(), "the corrupter of seed {seed}: {status}: {printed:#?}");
+        println!("map {maps}, seed {seed}: {}", printed.join("; "));
     }
     fs::write(&enough, "").expect("the folder is writable");
     for mut peer in good {
@@ -81,12 +81,12 @@ fn beside_scribblers(maps: bool, time: Duration, wanted: &Wanted) {
                 break status;
             }
         };
-        let said = peer.rest();
-        assert!(status.success(), "{said:#?}");
-        println!("map {maps}: good client: {}", said.join("; "));
+        let printed = peer.rest();
+        assert!(status.success(), "{printed:#?}");
+        println!("map {maps}: good client: {}", printed.join("; "));
     }
     forget(survivor.server.handler());
-    survivor.until_holds(&rest);
+    survivor.until_holds(&idle);
     let stats = survivor.server.handle().stats();
     let Wary { rejected, service } = survivor.server.handler();
     println!(
@@ -166,22 +166,22 @@ fn is_of_peers(call: &Call<'_>) -> bool {
     is_made && script.reply.iter().all(is_short) && stream == script.call_stream()
 }
 
-/// The scribbler.
+/// The corrupter.
 pub fn write_about(wanted: &Wanted) {
     end_with_parent();
     let Address::Shm(name) = wanted.at() else { panic!("{} is not a socket", wanted.at()) };
     let end = Instant::now() + Duration::from_secs(wanted.seconds);
     let mut random = Random(wanted.seed);
-    let mut caller = Scribbler::new(wanted);
+    let mut caller = Corrupter::new(wanted);
     let is_over = AtomicBool::new(false);
-    let (mut rogues, mut writes) = (0, 0_u64);
+    let (mut hostile, mut writes) = (0, 0_u64);
     std::thread::scope(|scope| {
         let seed = wanted.seed.wrapping_mul(3);
         let is_over = &is_over;
-        let writer = scope.spawn(move || scribble_until(is_over, Random(seed)));
+        let writer = scope.spawn(move || corrupt_until(is_over, Random(seed)));
         while Instant::now() < end {
             if random.below(3) == 0 {
-                rogues += u32::from(be_rogue(&name, &mut random).is_ok());
+                hostile += u32::from(be_hostile(&name, &mut random).is_ok());
             } else {
                 caller.be_served(&mut random);
             }
@@ -189,15 +189,16 @@ pub fn write_about(wanted: &Wanted) {
         is_over.store(true, Ordering::Relaxed);
         writes = writer.join().expect("it only writes");
     });
-    let Scribbler { connected, refused, lost, answered, failed, .. } = caller;
+    let Corrupter { connected, refused, lost, answered, failed, .. } = caller;
     println!(
         "connected {connected} times and lost {lost} times, not connected {refused} times, \
-         {rogues} times without an engine; {answered} replies, {failed} calls failed; {writes} writes"
+         {hostile} times without an engine; {answered} replies, {failed} calls failed; \
+         {writes} writes"
     );
 }
 
 /// Writes into all memory of connections of this process. Returns how often.
-fn scribble_until(is_over: &AtomicBool, mut random: Random) -> u64 {
+fn corrupt_until(is_over: &AtomicBool, mut random: Random) -> u64 {
     let mut writes = 0;
     while !is_over.load(Ordering::Relaxed) {
         let all = hostile_peer::reach();
@@ -208,7 +209,7 @@ fn scribble_until(is_over: &AtomicBool, mut random: Random) -> u64 {
         // Some damage comes late: the connection works for a while.
         let count = random.choose(&[1, 10, 1000]);
         for _ in 0..count {
-            scribble(&all[random.below(all.len() as u32) as usize], &mut random);
+            corrupt(&all[random.below(all.len() as u32) as usize], &mut random);
             writes += 1;
         }
         drop(all);
@@ -220,7 +221,7 @@ fn scribble_until(is_over: &AtomicBool, mut random: Random) -> u64 {
 }
 
 /// Writes words to a random place: more often where positions and headers are.
-fn scribble(memory: &Reach, random: &mut Random) {
+fn corrupt(memory: &Reach, random: &mut Random) {
     let len = memory.memory_len() as u32;
     let span = if random.below(2) == 0 { len.min(72 << 10) } else { len };
     let mut bytes = [0; 16];
@@ -237,10 +238,10 @@ fn scribble(memory: &Reach, random: &mut Random) {
 }
 
 /// Connects without an engine, and publishes slots of any content.
-fn be_rogue(name: &rpcrdma_engine::ShmName, random: &mut Random) -> std::io::Result<()> {
-    let mut rogue = HostilePeer::connect(name, 4 << 20)?;
+fn be_hostile(name: &rpcrdma_engine::ShmName, random: &mut Random) -> std::io::Result<()> {
+    let mut peer = HostilePeer::connect(name, 4 << 20)?;
     let end = Instant::now() + Duration::from_millis(20);
-    while !rogue.is_accepted() {
+    while !peer.is_accepted() {
         if Instant::now() > end {
             return Ok(());
         }
@@ -252,19 +253,19 @@ fn be_rogue(name: &rpcrdma_engine::ShmName, random: &mut Random) -> std::io::Res
         };
         let op = u64::from(random.below(8)) << 32 | u64::from(random.below(3)) << 40;
         match random.below(8) {
-            0 => rogue.publish([any(random), any(random), any(random)], &bytes),
-            1 => rogue.acknowledge(any(random) % 500, any(random) % 500),
-            2 => rogue.set_outcome(u64::from(position), random.below(256)),
-            3 => rogue.send(&bytes),
-            4 => scribble(&rogue.reach(), random),
-            _ => rogue.publish([0, op, bytes.len() as u64], &bytes),
+            0 => peer.publish([any(random), any(random), any(random)], &bytes),
+            1 => peer.acknowledge(any(random) % 500, any(random) % 500),
+            2 => peer.set_outcome(u64::from(position), random.below(256)),
+            3 => peer.send(&bytes),
+            4 => corrupt(&peer.reach(), random),
+            _ => peer.publish([0, op, bytes.len() as u64], &bytes),
         }
     }
     Ok(())
 }
 
 /// A client whose memory is damaged while it calls.
-struct Scribbler {
+struct Corrupter {
     // Dropped before the client that it is of.
     source: Source,
     client: Client<Shm>,
@@ -278,12 +279,12 @@ struct Scribbler {
     _engine: Engine<Shm>,
 }
 
-impl Scribbler {
-    fn new(wanted: &Wanted) -> Scribbler {
+impl Corrupter {
+    fn new(wanted: &Wanted) -> Corrupter {
         let mut raw = config(wanted.maps == [true]);
         raw.connections.connect_timeout = "1s".into();
         let (engine, client) = survivor::client(&raw);
-        Scribbler {
+        Corrupter {
             source: Source::default(),
             client,
             clock: Clock::new(),
@@ -334,7 +335,7 @@ impl Scribbler {
     }
 }
 
-/// Seconds of one process that scribbles.
+/// Seconds of one process that corrupts its memory.
 const SLICE: u64 = 10;
 /// No part of a peer's reply is longer.
 const LEN_MAX: u32 = 64 << 10;

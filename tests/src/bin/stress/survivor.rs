@@ -54,7 +54,7 @@ impl<H: Handler> Survivor<H> {
     }
 
     /// What this process holds without connections. The first turns take what is kept for good.
-    pub fn at_rest(&mut self) -> Holdings {
+    pub fn idle_holdings(&mut self) -> Holdings {
         self.turns(1000);
         loop {
             if !self.is_connecting() {
@@ -157,7 +157,7 @@ fn count_memory(all: &mut BTreeMap<String, usize>) {
     }
 }
 
-/// What a shard has free or with its device. Nothing is elsewhere while it is at rest, but what its
+/// What a shard has free or with its device. Nothing is elsewhere while it is idle, but what its
 /// program keeps.
 fn count_audit(of: &str, audit: &Audit, all: &mut BTreeMap<String, usize>) {
     let receives = audit.receives_free + audit.receives_posted + audit.receives_refill;
@@ -189,7 +189,7 @@ pub fn config(maps_pools: bool) -> Raw {
     raw.shm.map_pools = maps_pools;
     raw.connections.max = 8;
     raw.connections.stop_timeout = "2s".into();
-    // The end of a peer is noticed, or the ordeal hangs and fails.
+    // The end of a peer is noticed, or the stress test hangs and fails.
     raw.connections.call_timeout = "0s".into();
     raw.connections.send_timeout = "0s".into();
     raw
@@ -231,19 +231,19 @@ mod tests {
     /// An attempt has a socket and memory for a moment: counted with it, a run waits until it happens
     /// to count during another one.
     #[test]
-    fn what_is_held_at_rest_has_no_attempt_of_the_caller_in_it() {
+    fn what_is_held_when_idle_has_no_attempt_of_the_caller_in_it() {
         let folder = Folder::new();
         let at = socket(&folder, "survivor.sock");
         let mut survivor = Survivor::new(&config(false), Echo::default(), at);
-        let to = socket(&folder, "nobody.sock");
+        let to = socket(&folder, "nothing.sock");
         survivor.calls(Task { to, lines: 8, calls: u64::MAX, bytes_max: 100, again: true });
-        let rest = survivor.at_rest();
+        let idle = survivor.idle_holdings();
         let attempts = |survivor: &Survivor<Echo>| -> u64 {
             let accounts = survivor.caller.iter().flat_map(Caller::accounts);
             accounts.flat_map(|account| account.unconnected.values()).sum()
         };
         while attempts(&survivor) < 150 {
-            assert_eq!(survivor.at_rest().unlike(&rest), []);
+            assert_eq!(survivor.idle_holdings().unlike(&idle), []);
         }
     }
 }

@@ -26,8 +26,8 @@ use crate::children::Started;
 use crate::keeper::{Counts, KEYS, Order, Store};
 use crate::survivor::{HUNG, client, config, socket};
 
-/// The ordeal.
-struct Ordeal<'w> {
+/// The test.
+struct StressTest<'w> {
     wanted: &'w Wanted,
     at: Address,
     session: Session<Shm>,
@@ -60,7 +60,7 @@ enum Blow {
 /// The process of the server.
 struct Server {
     process: Started,
-    /// It was told to stop.
+    /// It was commanded to stop.
     is_stopping: bool,
 }
 
@@ -118,7 +118,7 @@ pub fn run(wanted: &Wanted) {
     let session = Session::seeded(client, [at], &options, wanted.seed).expect("a session");
     let mut random = Random(wanted.seed);
     let plan = Blow::plan(wanted, &mut random);
-    let mut ordeal = Ordeal {
+    let mut test = StressTest {
         wanted,
         at,
         session,
@@ -133,9 +133,9 @@ pub fn run(wanted: &Wanted) {
         lost: BTreeMap::new(),
     };
     let begin = Instant::now();
-    ordeal.go_on();
-    ordeal.end();
-    ordeal.report(&store, begin.elapsed());
+    test.go_on();
+    test.end();
+    test.report(&store, begin.elapsed());
 }
 
 impl Blow {
@@ -155,12 +155,12 @@ impl Blow {
 
 impl Server {
     fn start(wanted: &Wanted, at: Address, seed: u64) -> Server {
-        let process = Started::ordeal("keeper", wanted.options(at, false, seed));
+        let process = Started::stress("keeper", wanted.options(at, false, seed));
         Server { process, is_stopping: false }
     }
 }
 
-impl Ordeal<'_> {
+impl StressTest<'_> {
     /// Until all calls are over and all blows are dealt.
     fn go_on(&mut self) {
         let calls = self.wanted.calls.unwrap_or(CALLS);
@@ -172,7 +172,7 @@ impl Ordeal<'_> {
             {}
             let ledger = &mut self.ledger;
             self.session.poll_for(Duration::from_millis(1), |done| ledger.on_done(&done));
-            self.hear();
+            self.read_events();
             self.deal();
             let since = self.ledger.last.elapsed();
             assert!(since < HUNG, "no call is over for {since:.0?}: {}", self.state());
@@ -200,7 +200,7 @@ impl Ordeal<'_> {
     }
 
     /// What has happened to the connections.
-    fn hear(&mut self) {
+    fn read_events(&mut self) {
         while let Some(event) = self.session.next_event() {
             match event {
                 SessionEvent::Connected { peer, .. } => self.peers.push(peer),
@@ -220,7 +220,7 @@ impl Ordeal<'_> {
     fn deal(&mut self) {
         if self.server.is_stopping {
             if let Some(status) = self.server.process.has_ended() {
-                assert!(status.success(), "it was told to stop: {status}");
+                assert!(status.success(), "it was commanded to stop: {status}");
                 self.begin_server();
             }
             return;
@@ -240,13 +240,13 @@ impl Ordeal<'_> {
         }
         self.waits = Some((self.lost(), Instant::now()));
         match blow {
-            Blow::CutThere => self.server.process.tell("cut"),
+            Blow::CutThere => self.server.process.send("cut"),
             Blow::CutHere => {
                 let peer = self.random.choose(&self.peers);
                 self.session.handle().close(peer);
             }
             Blow::Stop => {
-                self.server.process.tell("stop");
+                self.server.process.send("stop");
                 self.server.is_stopping = true;
             }
             Blow::Kill => {
@@ -282,7 +282,7 @@ impl Ordeal<'_> {
             assert!(Instant::now() < hung, "it does not end: {}", self.state());
         }
         assert_eq!(self.session.handle().stats().leaked, 0);
-        self.server.process.tell("stop");
+        self.server.process.send("stop");
         assert!(self.server.process.wait().success());
     }
 
@@ -300,7 +300,7 @@ impl Ordeal<'_> {
 
     /// Compares what is known of the calls with what the server has kept.
     fn report(&self, store: &Store, took: Duration) {
-        let Ordeal { ledger, dealt, lost, .. } = self;
+        let StressTest { ledger, dealt, lost, .. } = self;
         let counts = store.counts();
         assert_eq!((ledger.open.len(), u64::from(ledger.made)), (0, ledger.over()));
         for (number, key) in ledger.keys.iter().enumerate() {
@@ -382,7 +382,7 @@ impl Ledger {
 
 /// Calls at a time.
 const WINDOW: usize = 32;
-/// Calls, if nobody says how many.
+/// Calls, if the option is not given.
 const CALLS: u32 = 20_000;
 /// A blow that has hit nothing for so long is dealt again.
 const MISSED: Duration = Duration::from_secs(1);

@@ -17,14 +17,14 @@ use crate::Wanted;
 use crate::children::{Killed, Started};
 use crate::survivor::{HUNG, Holdings, Survivor, config, resident, socket};
 
-/// The ordeal of one way to share memory.
-struct Ordeal {
+/// The test of one way to share memory.
+struct StressTest {
     survivor: Survivor<Service>,
     folder: Folder,
     maps: &'static str,
     random: Random,
     /// What this process holds between two rounds.
-    rest: Holdings,
+    idle: Holdings,
     clients: Tally,
     servers: Tally,
     slowest: Slowest,
@@ -60,30 +60,30 @@ pub fn run(wanted: &Wanted) {
     println!("seed {}", wanted.seed);
     let rounds = wanted.rounds.unwrap_or(40) as usize / wanted.maps.len();
     for maps in &wanted.maps {
-        let mut ordeal = Ordeal::new(*maps, Random(wanted.seed));
+        let mut test = StressTest::new(*maps, Random(wanted.seed));
         let (mut half, begin) = (0, Instant::now());
         for round in 0..rounds {
             if round == rounds / 2 {
                 half = resident("self").0;
             }
-            ordeal.round(if round % 2 == 0 { Side::Client } else { Side::Server });
+            test.round(if round % 2 == 0 { Side::Client } else { Side::Server });
         }
-        ordeal.report(begin.elapsed(), half);
+        test.report(begin.elapsed(), half);
     }
 }
 
-impl Ordeal {
-    fn new(maps: bool, random: Random) -> Ordeal {
+impl StressTest {
+    fn new(maps: bool, random: Random) -> StressTest {
         let folder = Folder::new();
         let at = socket(&folder, "survivor.sock");
         let mut survivor = Survivor::new(&config(maps), Service::default(), at);
         let to = socket(&folder, OTHER);
         survivor.calls(Task { to, lines: 2, calls: u64::MAX, bytes_max: 30_000, again: true });
-        let rest = survivor.at_rest();
+        let idle = survivor.idle_holdings();
         let maps = if maps { "yes" } else { "no" };
         let (clients, servers) = (Tally::default(), Tally::default());
         let slowest = Slowest::default();
-        Ordeal { survivor, folder, maps, random, rest, clients, servers, slowest }
+        StressTest { survivor, folder, maps, random, idle, clients, servers, slowest }
     }
 
     fn round(&mut self, side: Side) {
@@ -111,7 +111,7 @@ impl Ordeal {
         });
         let killed = killer.join().expect("it kills");
         let ended = begin.elapsed();
-        self.survivor.until_holds(&self.rest);
+        self.survivor.until_holds(&self.idle);
         self.slowest.note(begin.elapsed(), || {
             format!("{side:?}: to the kill {worked:.1?}, to the last end {ended:.1?}")
         });
@@ -168,7 +168,7 @@ impl Ordeal {
         }
     }
 
-    fn turns_until(&mut self, what: &str, mut is_so: impl FnMut(&mut Ordeal) -> bool) {
+    fn turns_until(&mut self, what: &str, mut is_so: impl FnMut(&mut StressTest) -> bool) {
         let hung = Instant::now() + HUNG;
         while !is_so(self) {
             self.survivor.turn();
@@ -194,7 +194,7 @@ impl Ordeal {
     }
 
     fn report(mut self, took: Duration, half: u64) {
-        let Ordeal { clients, servers, maps, .. } = &self;
+        let StressTest { clients, servers, maps, .. } = &self;
         println!(
             "map {maps}: {} rounds in {took:.1?}, all as before",
             clients.kills + servers.kills
@@ -209,7 +209,7 @@ impl Ordeal {
         for name in ["descriptors", "memfds", "mapped rw-s rpcrdma-link (deleted)"] {
             println!(
                 "  {name}: {} before, {} after",
-                self.rest.count(name),
+                self.idle.count(name),
                 self.survivor.holdings().count(name)
             );
         }

@@ -1,7 +1,7 @@
 //! Processes that sleep before each message: no wake-up is missed.
 //!
 //! A shard sleeps for at most 10 ms when an engine runs it. Here it sleeps until it is woken, so
-//! that a missed wake-up is not repaired: nothing moves any more, and the ordeal fails.
+//! that a missed wake-up is not repaired: nothing moves any more, and the stress test fails.
 
 use std::fs;
 use std::sync::mpsc;
@@ -25,39 +25,39 @@ pub fn run(wanted: &Wanted) {
     let at = socket(&folder, "server.sock");
     let options = wanted.options(at, false, wanted.seed);
     let count = ["--clients".to_owned(), clients.to_string()];
-    let mut server = Started::ordeal("answerer", [&options[..], &count].concat());
+    let mut server = Started::stress("answerer", [&options[..], &count].concat());
     assert_eq!(server.line().as_deref(), Some("listening"));
-    let (tell, told) = mpsc::channel();
+    let (sender, lines) = mpsc::channel();
     let mut ids = vec![server.id()];
     for index in 0..clients {
         let seed = wanted.seed.wrapping_add(u64::from(index) + 1);
-        let mut asker = Started::ordeal("asker", wanted.options(at, false, seed));
+        let mut asker = Started::stress("asker", wanted.options(at, false, seed));
         ids.push(asker.id());
-        let tell = tell.clone();
+        let sender = sender.clone();
         std::thread::spawn(move || {
             while let Some(line) = asker.line() {
-                tell.send((index, line)).expect("the others wait for it");
+                sender.send((index, line)).expect("the others wait for it");
             }
         });
     }
-    drop(tell);
-    // Each is heard of again and again, until it ends.
-    let mut heard = vec![Some(Instant::now()); clients as usize];
-    while let Ok((index, line)) = told.recv_timeout(MISSED) {
+    drop(sender);
+    // Each prints a line again and again, until it ends.
+    let mut last = vec![Some(Instant::now()); clients as usize];
+    while let Ok((index, line)) = lines.recv_timeout(MISSED) {
         let is_last = line.starts_with("asked");
         if is_last {
             println!("{line}");
         }
-        heard[index as usize] = (!is_last).then(Instant::now);
-        let late = heard.iter().flatten().find(|heard| heard.elapsed() > MISSED);
+        last[index as usize] = (!is_last).then(Instant::now);
+        let late = last.iter().flatten().find(|last| last.elapsed() > MISSED);
         assert!(late.is_none(), "a wake-up was missed: {:#?}", states(&ids));
     }
-    let are_over = heard.iter().all(Option::is_none);
+    let are_over = last.iter().all(Option::is_none);
     assert!(are_over, "a wake-up was missed: {:#?}", states(&ids));
     println!("{}", server.rest().join("; "));
 }
 
-/// What the kernel says of processes that hang.
+/// What the kernel reports of processes that hang.
 fn states(ids: &[u32]) -> Vec<String> {
     let of = |id: &u32| {
         let read =
@@ -90,7 +90,7 @@ pub fn ask(wanted: &Wanted) {
     let peer = client.connect(wanted.at()).expect("a connection");
     let (mut random, clock) = (Random(wanted.seed), Clock::new());
     let end = Instant::now() + Duration::from_secs(wanted.seconds);
-    let (mut asked, mut longest, mut told) = (0, Duration::ZERO, Instant::now());
+    let (mut asked, mut longest, mut printed) = (0, Duration::ZERO, Instant::now());
     while Instant::now() < end {
         echo::call(&mut client, peer, asked).expect("there is one call at a time");
         let (mut is_back, begin) = (false, Instant::now());
@@ -106,15 +106,15 @@ pub fn ask(wanted: &Wanted) {
         }
         asked += 1;
         longest = longest.max(begin.elapsed());
-        if told.elapsed() > Duration::from_secs(1) {
-            told = Instant::now();
+        if printed.elapsed() > Duration::from_secs(1) {
+            printed = Instant::now();
             println!("goes on");
         }
         think(&mut random);
     }
     let sleeps = client.handle().stats().sleeps;
     println!("asked {asked} times, slept {sleeps} times, the longest call took {longest:.1?}");
-    // Without a good-bye: the sleeping server is woken for that, too.
+    // Without closing: the sleeping server is woken for that, too.
     rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).expect("it is allowed");
 }
 
@@ -128,5 +128,5 @@ fn think(random: &mut Random) {
 
 /// A sleep that only a ring ends.
 const FOR_EVER: Duration = Duration::from_secs(3600);
-/// Nothing has come for so long: somebody sleeps who should not.
+/// Nothing has come for so long: a process sleeps that should not.
 const MISSED: Duration = Duration::from_secs(60);

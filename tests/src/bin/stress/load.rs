@@ -84,7 +84,7 @@ pub fn run(wanted: &Wanted) {
 
 /// Starts a client, which waits for its orders.
 fn begin(wanted: &Wanted, at: Address) -> Started {
-    let mut member = Started::ordeal("member", wanted.options(at, false, 0));
+    let mut member = Started::stress("member", wanted.options(at, false, 0));
     assert_eq!(member.line().as_deref(), Some("ready"));
     member
 }
@@ -92,7 +92,7 @@ fn begin(wanted: &Wanted, at: Address) -> Started {
 /// Lets all connect at once.
 fn all_connect(all: &mut [Started]) {
     let begin = Instant::now();
-    all.iter_mut().for_each(|member| member.tell("connect"));
+    all.iter_mut().for_each(|member| member.send("connect"));
     let mut times: Vec<u64> = all.iter_mut().map(number).collect();
     let took = begin.elapsed();
     times.sort_unstable();
@@ -104,26 +104,26 @@ fn all_connect(all: &mut [Started]) {
 fn all_call(all: &mut [Started], calls: u64) -> f64 {
     let each = calls / all.len() as u64;
     let begin = Instant::now();
-    all.iter_mut().for_each(|member| member.tell(&each.to_string()));
+    all.iter_mut().for_each(|member| member.send(&each.to_string()));
     let made: u64 = all.iter_mut().map(number).sum();
     assert_eq!(made, each * all.len() as u64, "every call is answered");
     made as f64 / begin.elapsed().as_secs_f64()
 }
 
 fn all_end(mut all: Vec<Started>) {
-    all.iter_mut().for_each(|member| member.tell("end"));
+    all.iter_mut().for_each(|member| member.send("end"));
     for mut member in all {
         assert_eq!(member.line(), None);
     }
 }
 
-/// What a client says next, which is a number.
+/// What a client prints next, which is a number.
 fn number(member: &mut Started) -> u64 {
     let line = member.line().expect("it goes on");
-    line.parse().unwrap_or_else(|_| panic!("it says {line:?}"))
+    line.parse().unwrap_or_else(|_| panic!("it prints {line:?}"))
 }
 
-/// A client: connects when it is told to, and makes as many calls as it is told to.
+/// A client: connects on command, and makes as many calls as a command states.
 pub fn take_part(wanted: &Wanted) {
     end_with_parent();
     let (_engine, mut client) = client(&sized(wanted));

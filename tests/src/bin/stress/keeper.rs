@@ -1,4 +1,4 @@
-//! The server of the ordeal `sessions`: numbers by key, in a file, and a reply cache.
+//! The server of the stress test `sessions`: numbers by key, in a file, and a reply cache.
 //!
 //! ```text
 //!   file:   counts │ value by key │ by call: the process that has executed it last
@@ -63,7 +63,7 @@ struct Keeper {
     connected: Arc<Mutex<Vec<ConnectionId>>>,
 }
 
-/// Serves until it is told to stop, or killed. Cuts a connection when it is told to.
+/// Serves until it is commanded to stop, or killed. Cuts a connection on command.
 pub fn serve(wanted: &Wanted) {
     end_with_parent();
     let at = wanted.at();

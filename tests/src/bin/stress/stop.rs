@@ -13,7 +13,7 @@ use crate::children::Started;
 use crate::survivor::{HUNG, Survivor, config, socket};
 
 /// A server in this process, and what its clients have in common.
-struct Ordeal {
+struct StressTest {
     survivor: Survivor<Service>,
     folder: Folder,
     maps: &'static str,
@@ -32,20 +32,20 @@ pub fn run(wanted: &Wanted) {
     println!("seed {}", wanted.seed);
     let rounds = wanted.rounds.unwrap_or(4) / wanted.maps.len() as u32;
     for maps in &wanted.maps {
-        Ordeal::new(*maps, Random(wanted.seed)).run(rounds);
+        StressTest::new(*maps, Random(wanted.seed)).run(rounds);
     }
 }
 
-impl Ordeal {
-    fn new(maps: bool, random: Random) -> Ordeal {
+impl StressTest {
+    fn new(maps: bool, random: Random) -> StressTest {
         let folder = Folder::new();
         let at = socket(&folder, "server.sock");
         let survivor = Survivor::new(&config(maps), Service::default(), at);
-        Ordeal { survivor, folder, maps: if maps { "yes" } else { "no" }, random }
+        StressTest { survivor, folder, maps: if maps { "yes" } else { "no" }, random }
     }
 
     fn run(mut self, rounds: u32) {
-        let rest = self.survivor.at_rest();
+        let idle = self.survivor.idle_holdings();
         let (mut alone, mut beside) = (Pace::default(), Pace::default());
         let one = self.client();
         self.come(200);
@@ -71,7 +71,7 @@ impl Ordeal {
         for client in [one, other] {
             self.ends(client);
         }
-        self.survivor.until_holds(&rest);
+        self.survivor.until_holds(&idle);
         println!(
             "map {}: {} stops; a client has {:.0} messages/s alone, {:.0} messages/s beside stopped \
              ones; the server holds what it held",
@@ -125,10 +125,10 @@ impl Ordeal {
             }
             assert!(begin.elapsed() < HUNG, "a client does not end: {}", self.survivor.state());
         };
-        let said = client.rest().join("; ");
+        let printed = client.rest().join("; ");
         // A call that was open for as long as a timeout has failed when its process goes on.
-        assert!(matches!(status.code(), Some(0 | 3)), "{status}: {said}");
-        println!("map {}: {status}: {said}", self.maps);
+        assert!(matches!(status.code(), Some(0 | 3)), "{status}: {printed}");
+        println!("map {}: {status}: {printed}", self.maps);
     }
 }
 
