@@ -10,6 +10,7 @@
 #![expect(unsafe_code, reason = "the transport reads the bytes of a message by a raw pointer")]
 
 mod in_place;
+mod request;
 mod rest;
 mod room;
 
@@ -20,12 +21,13 @@ use std::sync::Arc;
 use memmap2::MmapMut;
 use rpcrdma_provider::SetupError;
 use rpcrdma_transport::body::{
-    Acks, Header, INLINE_LEN, OP_READ, OP_SEND, OP_SEND_INVALIDATE, OP_WRITE, Refusal,
+    Acks, Header, INLINE_LEN, OP_SEND, OP_SEND_INVALIDATE, OP_WRITE, Refusal,
 };
 use rpcrdma_transport::carrier::{DmaError, Incoming};
 use rpcrdma_transport::keys::KeyCache;
 use rpcrdma_transport::rights::Granted;
 
+use self::request::Request;
 use self::rest::Rest;
 use crate::link::Link;
 use crate::reads::Response;
@@ -76,24 +78,6 @@ struct Front {
     header: Header,
     /// The address in this side's memory that it names.
     target: u64,
-}
-
-/// What a message of the peer asks for.
-#[derive(Debug, Clone, Copy)]
-struct Request {
-    op: u8,
-    /// The key that it names.
-    rkey: u32,
-    byte_len: u32,
-    /// The address in this side's memory that it names.
-    target: u64,
-}
-
-impl Request {
-    fn of(read: &ReadRequest) -> Request {
-        let ReadRequest { source_stag, source_to, len, .. } = *read;
-        Request { op: OP_READ, rkey: source_stag, byte_len: len, target: source_to }
-    }
 }
 
 impl Rx {
@@ -281,7 +265,7 @@ impl Rx {
     fn end(&self, why: Refusal) {
         let Some(Front { header, target }) = self.front else { return self.link.end() };
         let Header { op, rkey, byte_len, .. } = header;
-        match violation(Request { op, rkey, byte_len, target }, why) {
+        match (Request { op, rkey, byte_len, target }).violation(why) {
             Some(why) => self.link.terminate(why, self.last()),
             None => self.link.end(),
         }
@@ -425,7 +409,7 @@ unsafe impl Incoming for Rx {
         let sink = self.sinks.iter().position(|(at, _)| *at == position);
         let sink = sink.and_then(|index| self.sinks.remove(index));
         if let (Err(why), Some((_, read))) = (outcome, sink) {
-            match violation(Request::of(&read), why) {
+            match Request::of(&read).violation(why) {
                 Some(why) => self.link.terminate(why, None),
                 None => self.link.end(),
             }
@@ -462,19 +446,6 @@ unsafe impl Incoming for Rx {
     #[inline]
     fn is_closed(&self) -> bool {
         self.link.is_over()
-    }
-}
-
-/// Why a request of the peer was refused, in terms of the wire. None if the peer is not to blame.
-fn violation(request: Request, why: Refusal) -> Option<Violation> {
-    let Request { op, rkey, byte_len: len, target: to } = request;
-    match why {
-        Refusal::TooLong | Refusal::NotReady => Some(Violation::TooLong),
-        Refusal::Access if op == OP_SEND_INVALIDATE => Some(Violation::Invalidation(rkey)),
-        Refusal::Access => Some(Violation::Stag(rkey)),
-        Refusal::Bounds => Some(Violation::Bounds { to, len }),
-        Refusal::Rights => Some(Violation::Rights(rkey)),
-        _ => None,
     }
 }
 

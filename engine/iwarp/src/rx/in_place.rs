@@ -17,8 +17,9 @@ use rpcrdma_transport::body::OP_WRITE;
 use rpcrdma_transport::keys::KeyCache;
 use rpcrdma_transport::rights::Granted;
 
+use super::Rx;
+use super::request::Request;
 use super::rest::{Rest, Sink};
-use super::{Request, Rx};
 use crate::calls::Calls;
 use crate::reads::Response;
 use crate::wire::fpdu::{self, CRC_LEN, HEAD_LEN};
