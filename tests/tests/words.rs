@@ -40,7 +40,6 @@ const LATER: &[&str] = &[
     "engine/suite",
     "engine/tests",
     "engine/top",
-    "engine/verbs",
     "tests",
     "xdr",
 ];

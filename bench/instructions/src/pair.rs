@@ -20,7 +20,7 @@ use rpcrdma_engine::{
 };
 use rpcrdma_mempool::RegisteredBytes;
 use rpcrdma_verbs::Verbs;
-use rpcrdma_verbs::fake::Board;
+use rpcrdma_verbs::fake::Fake;
 
 use crate::apart::apart;
 use crate::cases::{By, Case, Op, Over};
@@ -384,9 +384,9 @@ pub fn fabric() -> Fabric {
 /// side that is counted has names that callgrind finds: switching at the other side's would begin
 /// to count.
 fn devices(counted: Side) -> [Verbs; 2] {
-    let board = Board::wired();
+    let fake = Fake::wired();
     [Side::Client, Side::Server].map(|side| {
-        let opened = if side == counted { board.open_named() } else { board.open() };
+        let opened = if side == counted { fake.open_named() } else { fake.open() };
         opened.expect("no call fails")
     })
 }

@@ -80,7 +80,7 @@ impl VerbsCm {
 
     /// Handles all pending events.
     fn gather(&mut self) {
-        self.channel.run_errands();
+        self.channel.run_tasks();
         let events_max = if self.is_deaf { 0 } else { EVENTS_MAX };
         for _ in 0..events_max {
             let key = self.new_key();
@@ -110,7 +110,7 @@ impl VerbsCm {
         self.ready.retain(|event| !matches!(event, CmEvent::Request { .. }));
         self.requests = 0;
         self.owners.clear();
-        self.channel.run_errands();
+        self.channel.run_tasks();
     }
 
     fn on_event(&mut self, mut happened: IdEvent, new_key: u64) {
@@ -229,7 +229,7 @@ impl VerbsCm {
         let (options, depths) = (&self.device.options, self.depths());
         let connected = endpoint.with(|id, qp| {
             // SAFETY: the queue pair is in the list of its port, and was made for this id.
-            unsafe { id.connect_qp(qp, options, (depths, attempt.rnr_retry)) }?;
+            unsafe { id.connect_qp(qp, options, depths, attempt.rnr_retry) }?;
             id.establish().map_err(|source| error::of("rdma_establish", source))
         });
         if let Err(error) = connected {
@@ -301,7 +301,7 @@ impl ConnectionManager for VerbsCm {
             return Err(SetupError::listen(at, "the device is lost"));
         }
         // A listener that was dropped may hold the address.
-        self.channel.run_errands();
+        self.channel.run_tasks();
         let key = self.new_key();
         let id = Id::new(&self.channel, key)?;
         if let Some(class) = self.device.options.traffic_class {
@@ -324,7 +324,7 @@ impl ConnectionManager for VerbsCm {
 
     fn unlisten(&mut self, at: Address) {
         self.owners.retain(|_, owner| !at.as_ip().is_some_and(|at| owner.listens_at(at)));
-        self.channel.run_errands();
+        self.channel.run_tasks();
     }
 
     fn connect(
@@ -375,9 +375,9 @@ impl ConnectionManager for VerbsCm {
             unsafe { id.begin_qp(qp) }?;
             // Accepting moves the queue pair on iWARP, which has no timers and no retries of its own.
             if self.device.transport == Transport::Infiniband {
-                let retries = (offer.depths, param.rnr_retry);
+                let options = &self.device.options;
                 // SAFETY: as above.
-                unsafe { id.connect_qp(qp, &self.device.options, retries) }?;
+                unsafe { id.connect_qp(qp, options, offer.depths, param.rnr_retry) }?;
             }
             let accepted = id.accept(&offer);
             accepted.map_err(|source| error::of("rdma_accept", source))

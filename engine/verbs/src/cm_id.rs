@@ -5,7 +5,7 @@
 //! ```
 //! Destroying an id waits until the events that were read are acknowledged, so an event is
 //! acknowledged before it is handled, and its owner is identified by a unique number. Other threads
-//! pass their requests for an id to the connection manager as errands: disconnecting a peer, and
+//! pass their requests for an id to the connection manager as tasks: disconnecting a peer, and
 //! destroying a dropped id, are system calls that no shard makes.
 #![expect(unsafe_code, reason = "librdmacm and libibverbs are called")]
 
@@ -35,22 +35,22 @@ pub(crate) struct Channel {
     lib: &'static verbs::Verbs,
     cm: &'static sys::Cm,
     raw: *mut sys::rdma_event_channel,
-    errands: Mutex<Errands>,
-    /// Rung when there are errands.
+    tasks: Mutex<Tasks>,
+    /// Rung when there are tasks.
     bell: Waker,
 }
 
 /// Work for the connection manager, requested by other threads.
 #[derive(Debug, Default)]
-struct Errands {
-    list: Vec<Errand>,
-    /// The connection manager is gone: each thread runs its own errands.
+struct Tasks {
+    list: Vec<Task>,
+    /// The connection manager is gone: each thread runs its own tasks.
     is_closed: bool,
 }
 
 /// An operation on an id.
 #[derive(Debug)]
-pub(crate) enum Errand {
+pub(crate) enum Task {
     /// Disconnect the peer.
     Leave(Arc<Id>),
     /// Report that the peer has sent a message, though its last connection message was lost.
@@ -86,12 +86,12 @@ unsafe impl Send for Channel {}
 // SAFETY: as above; what is in the channel is behind the locks of the library and the kernel.
 unsafe impl Sync for Channel {}
 // SAFETY: librdmacm may be called by any thread. Calls for one id are serialized: only the
-// connection manager makes them, or after it is gone, the thread that holds the errands' lock.
+// connection manager makes them, or after it is gone, the thread that holds the tasks' lock.
 unsafe impl Send for Id {}
 // SAFETY: as above.
 unsafe impl Sync for Id {}
 // SAFETY: as above.
-unsafe impl Send for Errand {}
+unsafe impl Send for Task {}
 
 impl Channel {
     /// A channel that never blocks.
@@ -105,7 +105,7 @@ impl Channel {
         if raw.is_null() {
             return Err(error::last("rdma_create_event_channel"));
         }
-        let channel = Channel { lib, cm, raw, errands: Mutex::default(), bell };
+        let channel = Channel { lib, cm, raw, tasks: Mutex::default(), bell };
         set_nonblocking(channel.fd()).map_err(|source| error::of("fcntl", source))?;
         Ok(Arc::new(channel))
     }
@@ -116,35 +116,35 @@ impl Channel {
         unsafe { (*self.raw).fd }
     }
 
-    /// Readable while there are errands.
+    /// Readable while there are tasks.
     pub fn bell(&self) -> RawFd {
         self.bell.fd()
     }
 
-    /// Passes an errand to the connection manager, or runs it if there is none.
-    fn ask(&self, errand: Errand) {
-        let mut errands = self.errands();
-        if !errands.is_closed {
-            errands.list.push(errand);
+    /// Passes a task to the connection manager, or runs it if there is none.
+    fn ask(&self, task: Task) {
+        let mut tasks = self.tasks();
+        if !tasks.is_closed {
+            tasks.list.push(task);
             self.bell.ring();
             return;
         }
-        self.run(&errand);
-        // Dropping the last reference to an id is an errand of its own.
-        drop(errands);
-        drop(errand);
+        self.run(&task);
+        // Dropping the last reference to an id is a task of its own.
+        drop(tasks);
+        drop(task);
     }
 
-    /// Runs the pending errands. Called by the connection manager.
-    pub fn run_errands(&self) {
+    /// Runs the pending tasks. Called by the connection manager.
+    pub fn run_tasks(&self) {
         self.bell.drain();
         loop {
-            let list = std::mem::take(&mut self.errands().list);
+            let list = std::mem::take(&mut self.tasks().list);
             if list.is_empty() {
                 return;
             }
-            for errand in list {
-                self.run(&errand);
+            for task in list {
+                self.run(&task);
             }
         }
     }
@@ -152,20 +152,20 @@ impl Channel {
     /// The connection manager ends.
     pub fn close(&self) {
         loop {
-            self.run_errands();
-            let mut errands = self.errands();
-            if errands.list.is_empty() {
-                errands.is_closed = true;
+            self.run_tasks();
+            let mut tasks = self.tasks();
+            if tasks.list.is_empty() {
+                tasks.is_closed = true;
                 return;
             }
         }
     }
 
-    fn run(&self, errand: &Errand) {
-        match errand {
-            Errand::Leave(id) => id.disconnect(),
-            Errand::Establish(id) => id.notify_established(),
-            Errand::Destroy(raw) => {
+    fn run(&self, task: &Task) {
+        match task {
+            Task::Leave(id) => id.disconnect(),
+            Task::Establish(id) => id.notify_established(),
+            Task::Destroy(raw) => {
                 // An id that cannot be destroyed stays until its channel is closed.
                 // SAFETY: the id is alive, its only owner has dropped it, and it has no queue pair.
                 // Its channel is alive, too.
@@ -174,8 +174,8 @@ impl Channel {
         }
     }
 
-    fn errands(&self) -> MutexGuard<'_, Errands> {
-        self.errands.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tasks(&self) -> MutexGuard<'_, Tasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next event, if there is one. A new id gets `key`.
@@ -344,9 +344,9 @@ impl Id {
         checked(unsafe { (self.channel.cm.rdma_establish)(self.raw) })
     }
 
-    /// Passes an errand on this id to the connection manager.
-    pub fn ask(&self, errand: Errand) {
-        self.channel.ask(errand);
+    /// Passes a task on this id to the connection manager.
+    pub fn ask(&self, task: Task) {
+        self.channel.ask(task);
     }
 
     /// Reports that the peer has sent a message, though its last connection message was lost.
@@ -387,7 +387,8 @@ impl Id {
         &self,
         qp: *mut verbs::ibv_qp,
         options: &VerbsOptions,
-        (depths, rnr_retry): (Depths, u8),
+        depths: Depths,
+        rnr_retry: u8,
     ) -> Result<(), SetupError> {
         let (mut attr, mask) = self.qp_attr(verbs::IBV_QPS_RTR)?;
         attr.min_rnr_timer = options.rnr_timer;
@@ -431,7 +432,7 @@ impl Id {
 
 impl Drop for Id {
     fn drop(&mut self) {
-        self.channel.ask(Errand::Destroy(self.raw));
+        self.channel.ask(Task::Destroy(self.raw));
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Counters {
 
 impl Counters {
     /// Whether the device has ever reported the last Receive of a queue pair.
-    pub fn has_told_last_receive(&self) -> bool {
+    pub fn has_reported_last_receive(&self) -> bool {
         self.last_receives.load(Relaxed) > 0
     }
 

@@ -52,6 +52,20 @@ pub(crate) struct Device {
     _contexts: Contexts,
 }
 
+/// The functions of the RDMA libraries.
+#[derive(Clone, Copy)]
+pub(crate) struct Libraries {
+    pub verbs: &'static sys::Verbs,
+    pub cm: &'static Cm,
+}
+
+impl Libraries {
+    /// Those of the system.
+    pub fn load() -> Result<Libraries, SetupError> {
+        Ok(Libraries { verbs: sys::Verbs::load()?, cm: Cm::load()? })
+    }
+}
+
 // SAFETY: libibverbs may be called by any thread with the same context and protection domain. The
 // data path, which must not be called concurrently, is called only by queues, which have one owner.
 unsafe impl Send for Device {}
@@ -60,7 +74,7 @@ unsafe impl Sync for Device {}
 
 impl Device {
     pub fn open(
-        (lib, cm): (&'static sys::Verbs, &'static Cm),
+        Libraries { verbs: lib, cm }: Libraries,
         contexts: Contexts,
         Found { context, port_num, source }: Found,
         options: &VerbsOptions,

@@ -121,32 +121,32 @@ fn hand_on(device: &Device, happened: DeviceEvent) {
     let count = |counter: &AtomicU64| {
         counter.fetch_add(1, Relaxed);
     };
-    let tell = || ports.iter().filter(|port| port.on_event(happened)).count();
+    let notify = || ports.iter().filter(|port| port.on_event(happened)).count();
     let events = &device.events;
     match happened {
         DeviceEvent::Port { num, is_up } if num == device.port_num => {
             count(if is_up { &events.ports_up } else { &events.ports_down });
-            tell();
+            notify();
         }
         DeviceEvent::Port { .. } | DeviceEvent::Other => count(&events.others),
         DeviceEvent::PairFailed(_) => {
             count(&events.pairs_failed);
-            tell();
+            notify();
         }
         DeviceEvent::LastReceive(_) => {
             count(&events.last_receives);
-            tell();
+            notify();
         }
         DeviceEvent::Established(_) => {
             count(&events.others);
-            tell();
+            notify();
         }
-        DeviceEvent::QueueFailed(_) => (0..tell()).for_each(|_| count(&events.queues_failed)),
+        DeviceEvent::QueueFailed(_) => (0..notify()).for_each(|_| count(&events.queues_failed)),
         DeviceEvent::DeviceLost => lose(device),
     }
 }
 
-/// The device is gone: tells all its queues, once.
+/// The device is gone: reports it to all its queues, once.
 pub(crate) fn lose(device: &Device) {
     if device.events.is_lost.swap(true, Relaxed) {
         return;
@@ -177,7 +177,7 @@ const EVENTS_MAX: usize = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::Board;
+    use crate::fake::Fake;
 
     fn event(event_type: u32, element: usize) -> DeviceEvent {
         let element = ptr::without_provenance_mut(element);
@@ -187,13 +187,13 @@ mod tests {
 
     #[test]
     fn an_event_is_passed_to_the_openings_of_its_device_only() {
-        let other = Board::new().open().expect("a device");
-        let board = Board::new();
-        let openings_of_one = [(); 2].map(|()| board.open().expect("the device, again"));
+        let other = Fake::new().open().expect("a device");
+        let fake = Fake::new();
+        let openings_of_one = [(); 2].map(|()| fake.open().expect("the device, again"));
         for one in &openings_of_one {
             let found = openings(one.device());
             assert_eq!(found.len(), 2);
-            assert!(found.iter().all(|it| it.context == board.raw()));
+            assert!(found.iter().all(|it| it.context == fake.raw()));
         }
         assert_eq!(openings(other.device()).len(), 1);
     }

@@ -1,57 +1,57 @@
 //! Fake libraries without a device: their functions record the calls, and fail on request.
 //!
-//! Everything that they make leads back to its [`Board`], so tests do not see each other's calls.
+//! Everything that they make leads back to its device, a [`Fake`], so tests do not see each other's calls.
 //! The feature `fake` has them in a program that counts what this crate executes itself.
 #![expect(unsafe_code, reason = "a structure of a foreign library begins as zeros")]
 
-mod board;
 mod cm;
 mod data;
 mod device;
 mod pointers;
+mod state;
 mod wire;
 
 use std::ffi::c_int;
 
-pub use self::board::Board;
-use self::board::event_fd;
 pub(crate) use self::device::VERBS;
-use crate::sys;
+pub use self::state::Fake;
+use self::state::event_fd;
+use crate::device::Libraries;
 use crate::sys::verbs::{IBV_TRANSPORT_IWARP, ibv_context};
 use crate::{Verbs, VerbsOptions};
 
-impl Board {
+impl Fake {
     /// A device, which is that of this thread from now on. What is posted completes when a test
     /// says so, and no peer answers.
-    pub fn new() -> &'static Board {
-        Board::of(0)
+    pub fn new() -> &'static Fake {
+        Fake::of(0)
     }
 
-    /// As [`Board::wired`], for an iWARP device with no more than software iWARP has: no windows,
+    /// As [`Fake::wired`], for an iWARP device with no more than software iWARP has: no windows,
     /// no inline data, one scatter entry for a Read. Its queue pairs are moved by the connection
     /// manager alone.
-    pub fn wired_iwarp() -> &'static Board {
-        let board = Board::of(IBV_TRANSPORT_IWARP);
-        board.state().wire.is_there = true;
-        board
+    pub fn wired_iwarp() -> &'static Fake {
+        let fake = Fake::of(IBV_TRANSPORT_IWARP);
+        fake.state().wire.is_there = true;
+        fake
     }
 
-    fn of(transport_type: c_int) -> &'static Board {
+    fn of(transport_type: c_int) -> &'static Fake {
         // SAFETY: all members are integers, pointers and functions that may be absent, for which
         // zeros are values.
         let mut context: Box<ibv_context> = Box::new(unsafe { std::mem::zeroed() });
         context.num_comp_vectors = 1;
         context.async_fd = event_fd();
         data::fill(&mut context.ops);
-        Board::leaked(context, transport_type)
+        Fake::leaked(context, transport_type)
     }
 
-    /// A device whose listener hears who connects, at any address, and whose connected queue pairs
-    /// deliver what they send.
-    pub fn wired() -> &'static Board {
-        let board = Board::new();
-        board.state().wire.is_there = true;
-        board
+    /// A device whose listener receives all requests to connect, at any address, and whose connected
+    /// queue pairs deliver what they send.
+    pub fn wired() -> &'static Fake {
+        let fake = Fake::new();
+        fake.state().wire.is_there = true;
+        fake
     }
 
     /// The device, opened.
@@ -73,15 +73,15 @@ impl Board {
         Verbs::with_libraries(self.libraries(), options)
     }
 
-    /// The libraries of all boards.
-    pub(crate) fn libraries(&self) -> (&'static sys::verbs::Verbs, &'static sys::cm::Cm) {
-        (&VERBS, &cm::CM)
+    /// The fake libraries, which all fake devices share.
+    pub(crate) fn libraries(&self) -> Libraries {
+        Libraries { verbs: &VERBS, cm: &cm::CM }
     }
 
     /// The device, opened, with a fast path of functions that callgrind finds by their names.
     ///
     /// # Errors
-    /// As for [`Board::open`].
+    /// As for [`Fake::open`].
     pub fn open_named(&self) -> Result<Verbs, rpcrdma_provider::SetupError> {
         data::name(&mut self.context().ops);
         let opened = self.open();

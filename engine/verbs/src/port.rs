@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) use self::pair::Pair;
 use rpcrdma_provider::{QueueEvent, SetupError, Waker};
 
-use crate::cm_id::{Errand, Id};
+use crate::cm_id::{Id, Task};
 use crate::device::Device;
 use crate::device_event::{DeviceEvent, Listener};
 use crate::names::{Key, Name};
@@ -44,8 +44,8 @@ pub(crate) struct Port {
     cap: sys::ibv_qp_cap,
     pairs_max: usize,
     pairs: Mutex<Pairs>,
-    told: Mutex<VecDeque<Told>>,
-    chores: AtomicU32,
+    events: Mutex<VecDeque<PortEvent>>,
+    pending: AtomicU32,
     /// Wakes the queues.
     pub bell: Waker,
 }
@@ -61,7 +61,7 @@ pub(crate) enum End {
 
 /// A report to the queues, apart from completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum PortEvent {
     /// The end of a queue pair's connection, if the queue pair still exists.
     End(Key, End),
     /// An event of the whole device.
@@ -71,7 +71,7 @@ pub(crate) enum Told {
 bitflags::bitflags! {
     /// The pending work of the queues, off the fast path.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(crate) struct Chores: u32 {
+    pub(crate) struct Pending: u32 {
         /// Some queue pairs are not attached: their completions are held.
         const UNATTACHED = 1;
         /// Some queue pairs are to be destroyed.
@@ -161,7 +161,7 @@ impl Port {
         let entry = Entry { pair: Arc::clone(&pair), stage: Stage::Born, end: None };
         pairs.list.push(entry);
         // Set before a peer can send to it.
-        self.set(Chores::UNATTACHED);
+        self.set(Pending::UNATTACHED);
         Ok(VerbsEndpoint { port: Arc::clone(self), pair: Some(pair) })
     }
 
@@ -202,47 +202,47 @@ impl Port {
         let Some(entry) = pairs.find(key) else { return };
         // A queue pair that is attached later reports it then.
         if entry.end.is_none() && entry.stage == Stage::Attached {
-            self.tell(Told::End(key, end));
+            self.report(PortEvent::End(key, end));
         }
         entry.end.get_or_insert(end);
     }
 
     /// Queues a report.
-    pub fn tell(&self, told: Told) {
-        let mut all = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn report(&self, event: PortEvent) {
+        let mut all = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         // Queue pairs end once. A device event, as a port that goes up and down, is reported once
         // however often it occurs before the queues take it.
-        if matches!(told, Told::Device(_)) {
-            all.retain(|it| *it != told);
+        if matches!(event, PortEvent::Device(_)) {
+            all.retain(|it| *it != event);
         }
-        all.push_back(told);
+        all.push_back(event);
         drop(all);
-        self.set(Chores::EVENTS);
+        self.set(Pending::EVENTS);
         self.bell.ring();
     }
 
     /// The next report.
-    pub fn next_told(&self) -> Option<Told> {
-        let mut all = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = all.pop_front();
+    pub fn next_event(&self) -> Option<PortEvent> {
+        let mut all = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = all.pop_front();
         if all.is_empty() {
-            self.clear(Chores::EVENTS);
+            self.clear(Pending::EVENTS);
         }
-        told
+        next
     }
 
     /// The pending work.
     #[inline]
-    pub fn chores(&self) -> Chores {
-        Chores::from_bits_retain(self.chores.load(Ordering::Acquire))
+    pub fn pending(&self) -> Pending {
+        Pending::from_bits_retain(self.pending.load(Ordering::Acquire))
     }
 
-    pub fn set(&self, chores: Chores) {
-        self.chores.fetch_or(chores.bits(), Ordering::AcqRel);
+    pub fn set(&self, pending: Pending) {
+        self.pending.fetch_or(pending.bits(), Ordering::AcqRel);
     }
 
-    pub fn clear(&self, chores: Chores) {
-        self.chores.fetch_and(!chores.bits(), Ordering::AcqRel);
+    pub fn clear(&self, pending: Pending) {
+        self.pending.fetch_and(!pending.bits(), Ordering::AcqRel);
     }
 }
 
@@ -251,7 +251,7 @@ impl Listener for Port {
         match happened {
             DeviceEvent::Port { is_up, .. } => {
                 let event = if is_up { QueueEvent::PortUp } else { QueueEvent::PortDown };
-                self.tell(Told::Device(event));
+                self.report(PortEvent::Device(event));
                 true
             }
             DeviceEvent::PairFailed(name) => {
@@ -272,19 +272,19 @@ impl Listener for Port {
             DeviceEvent::Established(name) => {
                 let pair = self.named(name);
                 if let Some(id) = pair.as_ref().and_then(|pair| pair.id.as_ref()) {
-                    id.ask(Errand::Establish(Arc::clone(id)));
+                    id.ask(Task::Establish(Arc::clone(id)));
                 }
                 pair.is_some()
             }
             DeviceEvent::QueueFailed(name) => {
                 let is_ours = self.has_queue(name);
                 if is_ours {
-                    self.tell(Told::Device(QueueEvent::DeviceLost));
+                    self.report(PortEvent::Device(QueueEvent::DeviceLost));
                 }
                 is_ours
             }
             DeviceEvent::DeviceLost => {
-                self.tell(Told::Device(QueueEvent::DeviceLost));
+                self.report(PortEvent::Device(QueueEvent::DeviceLost));
                 true
             }
             DeviceEvent::Other => false,
@@ -301,7 +301,7 @@ impl Port {
         let entry = pairs.find(pair.key).ok_or(SetupError::Stopped)?;
         entry.stage = Stage::Attached;
         if let Some(end) = entry.end {
-            self.tell(Told::End(pair.key, end));
+            self.report(PortEvent::End(pair.key, end));
         }
         self.look_for_unattached(&pairs);
         Ok(pair)
@@ -327,7 +327,7 @@ impl Port {
         let mut pairs = self.pairs();
         let next = pairs.buried.pop();
         if pairs.buried.is_empty() {
-            self.clear(Chores::BURIED);
+            self.clear(Pending::BURIED);
         }
         next
     }
@@ -341,7 +341,7 @@ impl Port {
 
     fn look_for_unattached(&self, pairs: &Pairs) {
         if pairs.list.iter().all(|it| it.stage != Stage::Born) {
-            self.clear(Chores::UNATTACHED);
+            self.clear(Pending::UNATTACHED);
         }
     }
 }
@@ -406,7 +406,7 @@ impl Drop for VerbsEndpoint {
         let mut pairs = self.port.pairs();
         if pairs.find(pair.key).is_some() {
             pairs.buried.push(pair);
-            self.port.set(Chores::BURIED);
+            self.port.set(Pending::BURIED);
             self.port.bell.ring();
         }
     }

@@ -9,14 +9,13 @@ use rpcrdma_provider::{DeviceCaps, Provider, QueueAttr, SetupError};
 
 use crate::cm::VerbsCm;
 use crate::counters::DeviceEvents;
-use crate::device::Device;
 use crate::device::find::Contexts;
+use crate::device::{Device, Libraries};
 use crate::error;
 use crate::events;
 use crate::options::VerbsOptions;
 use crate::port::Port;
 use crate::queues::VerbsQueues;
-use crate::sys::cm::Cm;
 use crate::sys::verbs as sys;
 
 /// An open RDMA device. Clones share the device.
@@ -29,17 +28,17 @@ impl Verbs {
     /// # Errors
     /// If a library or the device is missing, or the device lacks what the engine needs.
     pub fn open(options: &VerbsOptions) -> Result<Verbs, SetupError> {
-        Verbs::with_libraries((sys::Verbs::load()?, Cm::load()?), options)
+        Verbs::with_libraries(Libraries::load()?, options)
     }
 
     pub(crate) fn with_libraries(
-        (lib, cm): (&'static sys::Verbs, &'static Cm),
+        libraries: Libraries,
         options: &VerbsOptions,
     ) -> Result<Verbs, SetupError> {
-        make_forks_safe(lib)?;
-        let contexts = Contexts::open(cm)?;
-        let found = contexts.choose(lib, options)?;
-        let device = Device::open((lib, cm), contexts, found, options)?;
+        make_forks_safe(libraries.verbs)?;
+        let contexts = Contexts::open(libraries.cm)?;
+        let found = contexts.choose(libraries.verbs, options)?;
+        let device = Device::open(libraries, contexts, found, options)?;
         let device = Arc::new(device);
         events::watch(&device)?;
         Ok(Verbs(device))

@@ -31,9 +31,9 @@ use rpcrdma_provider::{
 
 use self::chain::Chain;
 use self::receives::Receives;
-use self::windows::Shown;
+use self::windows::Exposed;
 use crate::device::ops::Ops;
-use crate::port::{Chores, Pair, Port, VerbsEndpoint, VerbsHandle};
+use crate::port::{Pair, Pending, Port, VerbsEndpoint, VerbsHandle};
 use crate::registrar::RegionCache;
 use crate::sys::verbs as sys;
 
@@ -58,11 +58,11 @@ pub struct VerbsQueues {
     /// Completions of queue pairs that are not attached yet.
     held: VecDeque<WorkCompletion>,
     regions: RegionCache,
-    shown: Shown,
+    exposed: Exposed,
     /// Queue pairs that are not destroyed yet.
     dying: Vec<Dying>,
     /// Whether the device reports the last Receive of a queue pair.
-    tells_last_receive: bool,
+    reports_last_receive: bool,
     /// Whether the device completes requests before they are done: one of two quirks.
     completes_early: bool,
 }
@@ -119,14 +119,14 @@ impl VerbsQueues {
             chain: Chain::new(),
             receives: Receives::new(attr.recv_sge),
             polled: Box::new([sys::ibv_wc::EMPTY; WC_BATCH]),
-            tells_last_receive: device.quirks.tells_last_receive,
+            reports_last_receive: device.quirks.reports_last_receive,
             completes_early: device.quirks.fences_reports || device.quirks.lends_unreported,
             pairs: (0..attr.qp_max).map(|_| Slot::default()).collect(),
             attached: Vec::with_capacity(attr.qp_max as usize),
             ready: VecDeque::with_capacity(attr.cq_depth as usize),
             held: VecDeque::with_capacity(attr.srq_depth as usize),
             regions: RegionCache::new(),
-            shown: Shown::default(),
+            exposed: Exposed::default(),
             dying: Vec::new(),
             port,
         }
@@ -181,20 +181,20 @@ impl Queues for VerbsQueues {
     }
 
     fn open_window(&mut self) -> Result<Window, SetupError> {
-        self.shown.open_window(&self.port.device)
+        self.exposed.open_window(&self.port.device)
     }
 
     fn renew_window(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
-        self.shown.renew_window(&self.port.device, id)
+        self.exposed.renew_window(&self.port.device, id)
     }
 
     unsafe fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.shown.expose(&self.port.device, sge, access) }
+        unsafe { self.exposed.expose(&self.port.device, sge, access) }
     }
 
     fn conceal(&mut self, rkey: u32) -> std::io::Result<()> {
-        self.shown.conceal(&self.port.device, rkey)
+        self.exposed.conceal(&self.port.device, rkey)
     }
 
     fn disconnect(&mut self, qp: VerbsQp) {
@@ -214,11 +214,11 @@ impl Queues for VerbsQueues {
 
     #[inline]
     fn next_event(&mut self) -> Option<QueueEvent> {
-        let chores = self.port.chores();
-        if !chores.intersects(Chores::BURIED | Chores::EVENTS | Chores::DYING) {
+        let pending = self.port.pending();
+        if !pending.intersects(Pending::BURIED | Pending::EVENTS | Pending::DYING) {
             return None;
         }
-        self.look_after(chores)
+        self.look_after(pending)
     }
 
     fn bells(&self) -> Bells<'_> {

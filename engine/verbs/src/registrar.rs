@@ -51,7 +51,8 @@ impl Regions {
     /// device and to peers are sound.
     pub unsafe fn make(
         &self,
-        (addr, len): (*mut u8, usize),
+        addr: *mut u8,
+        len: usize,
         access: Access,
     ) -> io::Result<*mut sys::ibv_mr> {
         // Remote write access needs local write access.
@@ -83,7 +84,7 @@ impl Regions {
         let bytes = region.len();
         // SAFETY: the caller keeps the region mapped until it is deregistered, and does not access
         // the parts that it has handed to the device.
-        let made = unsafe { self.make((region.base().as_ptr(), bytes), rights.access()) };
+        let made = unsafe { self.make(region.base().as_ptr(), bytes, rights.access()) };
         let mr = made.map_err(|source| match source.raw_os_error() {
             Some(libc::ENOSPC) => RegisterError::Full { held: self.held().len() as u64 },
             _ => RegisterError::Device { bytes, source },
@@ -164,7 +165,7 @@ mod tests {
     use rpcrdma_mempool::RegionSpec;
 
     use super::*;
-    use crate::fake::{Board, VERBS};
+    use crate::fake::{Fake, VERBS};
 
     fn region() -> Region {
         Region::map(&RegionSpec::new(4096)).expect("memory")
@@ -172,14 +173,14 @@ mod tests {
 
     #[test]
     fn binding_a_window_does_not_wait_for_a_registration_or_its_end() {
-        let board = Board::new();
-        let regions = Arc::new(Regions::new(&VERBS, board.domain()));
+        let fake = Fake::new();
+        let regions = Arc::new(Regions::new(&VERBS, fake.domain()));
         let (known, new) = (region(), region());
         let first = regions.register(&known, Rights::own(Access::MW_BIND)).expect("registered");
         let found = Arc::new(AtomicU32::new(0));
         for function in ["ibv_reg_mr", "ibv_dereg_mr"] {
             let (regions, found) = (Arc::clone(&regions), Arc::clone(&found));
-            board.on(function, move || {
+            fake.on(function, move || {
                 // Otherwise it would wait for ever.
                 let is_free = regions.held.try_lock().is_ok();
                 if is_free && RegionCache::new().find(&regions, first.lkey).is_some() {
@@ -195,30 +196,30 @@ mod tests {
 
     #[test]
     fn a_failed_deregistration_is_kept_and_tried_once_more() {
-        let board = Board::new();
-        let regions = Regions::new(&VERBS, board.domain());
+        let fake = Fake::new();
+        let regions = Regions::new(&VERBS, fake.domain());
         let (memory, mut cache) = (region(), RegionCache::new());
         let keys = regions.register(&memory, Rights::own(Access::MW_BIND)).expect("registered");
         assert!(cache.find(&regions, keys.lkey).is_some());
-        board.refuse("ibv_dereg_mr", Some(libc::EBUSY));
+        fake.refuse("ibv_dereg_mr", Some(libc::EBUSY));
         let error = regions.deregister(keys).expect_err("a window is bound on it");
         assert_eq!(error.raw_os_error(), Some(libc::EBUSY));
         assert!(cache.find(&regions, keys.lkey).is_some(), "it is as before");
-        board.refuse("ibv_dereg_mr", None);
+        fake.refuse("ibv_dereg_mr", None);
         drop(regions);
-        assert!(board.alive().is_empty(), "{:?}", board.alive());
+        assert!(fake.alive().is_empty(), "{:?}", fake.alive());
     }
 
     #[test]
     fn a_deregistered_key_is_not_found_and_ends_once() {
-        let board = Board::new();
-        let regions = Regions::new(&VERBS, board.domain());
+        let fake = Fake::new();
+        let regions = Regions::new(&VERBS, fake.domain());
         let (memory, mut cache) = (region(), RegionCache::new());
         let keys = regions.register(&memory, Rights::own(Access::MW_BIND)).expect("registered");
         assert!(cache.find(&regions, keys.lkey).is_some());
         regions.deregister(keys).expect("it ends");
         assert!(cache.find(&regions, keys.lkey).is_none());
         regions.deregister(keys).expect("there is nothing to end");
-        assert_eq!(board.calls(), ["ibv_reg_mr", "ibv_dereg_mr"]);
+        assert_eq!(fake.calls(), ["ibv_reg_mr", "ibv_dereg_mr"]);
     }
 }

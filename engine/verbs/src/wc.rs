@@ -4,7 +4,7 @@ use rpcrdma_provider::{WcOpcode, WcStatus, WorkCompletion, WrId};
 
 use crate::sys::verbs as sys;
 
-/// Marks Receives in work request numbers: a failed completion does not tell what it completes.
+/// Marks Receives in work request numbers: a failed completion does not state what it completes.
 /// Programs do not use this bit ([`WrId`]).
 pub(crate) const RECEIVE: u64 = WrId::PROVIDER_BIT;
 

@@ -192,13 +192,13 @@ fn both_sides_receive_the_private_data_of_the_other() {
 fn a_rejected_request_differs_from_one_without_a_listener() {
     let device = device(|_| {});
     let mut pair = Pair::new(&device, address());
-    let told = Rejection::Refused { code: 7 }.encode();
+    let refused = Rejection::Refused { code: 7 }.encode();
     for (private, why) in [
         (None, Rejection::Unstated),
         (Some(&b"no"[..]), Rejection::Unstated),
         (Some(&[0xff; 148]), Rejection::Unstated),
         // The device adds padding, or cuts off what is too long.
-        (Some(&told), Rejection::Refused { code: 7 }),
+        (Some(&refused), Rejection::Refused { code: 7 }),
         (Some(&[0; 255]), Rejection::Unstated),
     ] {
         pair.client.connect(pair.at, &[]);
@@ -275,7 +275,7 @@ fn an_abandoned_attempt_has_no_events() {
     let given_up = pair.client.connect(pair.at, &[1]);
     pair.client.cm.cancel(given_up);
     let kept = pair.client.connect(pair.at, &[2]);
-    // The server may have heard of the first one.
+    // The server may have received the first request.
     let _ours = loop {
         let (request, _, said) = pair.request();
         if said[0] == 2 {
@@ -406,7 +406,7 @@ fn trouble_a_port_that_goes_down_and_up_is_reported_and_ends_no_connection() {
     for (state, event) in [("down", QueueEvent::PortDown), ("up", QueueEvent::PortUp)] {
         let ended = run("ip", &["link", "set", &interface, state]).wait().expect("it ends");
         assert!(ended.success(), "the interface goes {state}");
-        // All queues hear of it, and of nothing else.
+        // It is reported to all queues, and nothing else is.
         assert_eq!(pair.event(true), event);
         assert_eq!(pair.event(false), event);
     }
@@ -436,7 +436,7 @@ fn trouble_a_device_that_is_removed_is_lost_for_all() {
         }
         assert_eq!(event, QueueEvent::DeviceLost);
     }
-    assert_eq!(device.events().devices_lost, 1, "told once, however many ends there were");
+    assert_eq!(device.events().devices_lost, 1, "reported once, however many ends there were");
     let handle = pair.client.queues.handle();
     let refused = pair.client.cm.connect(pair.at.into(), &handle, &QUIET).expect_err("it is gone");
     let lost = matches!(refused, SetupError::Connect { reason: ConnectError::Lost, .. });

@@ -11,7 +11,7 @@ const SCENARIO: &str = include_str!("../../../tests/vm/scenarios/verbs-faults");
 const TESTS: [&str; 3] = [
     include_str!("../src/tests/ends.rs"),
     include_str!("../src/tests/failures.rs"),
-    include_str!("../src/tests/heard.rs"),
+    include_str!("../src/tests/events.rs"),
 ];
 
 /// Functions that report no failure.

@@ -117,9 +117,9 @@ mod tests {
     fn a_reason_is_of_a_rejection_only() {
         let full = Rejection::Full.encode();
         let of = |event, status| of_event(event, status, &full);
-        let told = ConnectError::Rejected(Rejection::Full);
-        assert_eq!(of(sys::RDMA_CM_EVENT_REJECTED, 28), Failure::Final(told));
-        assert_eq!(of(sys::RDMA_CM_EVENT_REJECTED, 3), Failure::Passing(told));
+        let rejected = ConnectError::Rejected(Rejection::Full);
+        assert_eq!(of(sys::RDMA_CM_EVENT_REJECTED, 28), Failure::Final(rejected));
+        assert_eq!(of(sys::RDMA_CM_EVENT_REJECTED, 3), Failure::Passing(rejected));
         let missing = Failure::Final(ConnectError::NoListener);
         assert_eq!(of(sys::RDMA_CM_EVENT_REJECTED, 8), missing, "no program has said it");
         let late = Failure::Passing(ConnectError::TimedOut);

@@ -51,7 +51,7 @@ pub(super) fn of(
     let rxe_flag = if is_soft { RXE_WITH_INV } else { 0 };
     let quirks = Quirks {
         invalidated: sys::IBV_WC_WITH_INV | rxe_flag,
-        tells_last_receive: !is_soft,
+        reports_last_receive: !is_soft,
         fences_reports: is_siw,
         lends_unreported: is_siw,
         swallows_posts: is_siw,

@@ -14,7 +14,7 @@ pub(crate) struct Quirks {
     /// kernel's flag, which is another bit than the library's.
     pub invalidated: u32,
     /// Whether an event reports a queue pair's last Receive.
-    pub tells_last_receive: bool,
+    pub reports_last_receive: bool,
     /// Whether a Send or Write completes before an earlier Read: software iWARP. Those that report
     /// their completion are fenced there, because a completion stands for all earlier requests.
     pub fences_reports: bool,

@@ -3,9 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::cm_id::find::device_of;
+use crate::device::Libraries;
 use crate::device::find::Contexts;
-use crate::sys::cm::Cm;
-use crate::sys::verbs::Verbs;
 
 /// Whether an RDMA device of this machine has this address, or the route to it begins at an address
 /// of one. An unspecified address (0.0.0.0 or ::) is one of every device with an active port.
@@ -13,17 +12,17 @@ use crate::sys::verbs::Verbs;
 /// Without the RDMA libraries, or without permission to open the devices, none is. Sends no packet:
 /// whether the peer speaks RDMA is not known.
 pub fn leads_to(at: SocketAddr) -> bool {
-    let libraries = Verbs::load().and_then(|lib| Ok((lib, Cm::load()?)));
-    libraries.is_ok_and(|libraries| leads_by(libraries, at))
+    Libraries::load().is_ok_and(|libraries| leads_by(libraries, at))
 }
 
 /// The same, as these libraries know it.
-pub(crate) fn leads_by((lib, cm): (&'static Verbs, &'static Cm), at: SocketAddr) -> bool {
+pub(crate) fn leads_by(libraries: Libraries, at: SocketAddr) -> bool {
+    let Libraries { verbs, cm } = libraries;
     if at.ip().is_unspecified() {
-        return Contexts::open(cm).is_ok_and(|devices| devices.have_active_port(lib));
+        return Contexts::open(cm).is_ok_and(|devices| devices.have_active_port(verbs));
     }
     let Some(own) = source_of(at) else { return false };
-    device_of(lib, cm, own).is_ok_and(|(context, _)| !context.is_null())
+    device_of(verbs, cm, own).is_ok_and(|(context, _)| !context.is_null())
 }
 
 /// The address of this machine that packets to this one have; for an own address, itself. `None`
@@ -48,7 +47,7 @@ const DISCARD: u16 = 9;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::Board;
+    use crate::fake::Fake;
 
     fn at(text: &str) -> SocketAddr {
         text.parse().expect("an address")
@@ -63,19 +62,19 @@ mod tests {
 
     #[test]
     fn an_address_leads_to_a_device_if_the_libraries_find_one() {
-        let board = Board::new();
-        assert!(leads_by(board.libraries(), at("127.0.0.1:20049")));
-        assert!(leads_by(board.libraries(), at("0.0.0.0:20049")));
-        assert!(board.alive().is_empty(), "{:?}", board.alive());
+        let fake = Fake::new();
+        assert!(leads_by(fake.libraries(), at("127.0.0.1:20049")));
+        assert!(leads_by(fake.libraries(), at("0.0.0.0:20049")));
+        assert!(fake.alive().is_empty(), "{:?}", fake.alive());
     }
 
     #[test]
     fn an_address_leads_nowhere_if_a_call_fails() {
-        let board = Board::new();
+        let fake = Fake::new();
         for text in ["127.0.0.1:20049", "0.0.0.0:0"] {
-            board.fail_at(Some(0));
-            assert!(!leads_by(board.libraries(), at(text)), "{text}");
-            assert!(board.alive().is_empty(), "{:?}", board.alive());
+            fake.fail_at(Some(0));
+            assert!(!leads_by(fake.libraries(), at(text)), "{text}");
+            assert!(fake.alive().is_empty(), "{:?}", fake.alive());
         }
     }
 }

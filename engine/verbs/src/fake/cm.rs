@@ -5,9 +5,9 @@ use std::ptr;
 
 use libc::sockaddr;
 
-use super::board::{Board, current, event_fd, set_errno};
 use super::pointers::seen;
-use super::wire::Heard;
+use super::state::{Fake, current, event_fd, set_errno};
+use super::wire::FakeEvent;
 use crate::sys::cm::*;
 use crate::sys::verbs::{ibv_context, ibv_qp_attr};
 
@@ -15,7 +15,7 @@ use crate::sys::verbs::{ibv_context, ibv_qp_attr};
 #[repr(C)]
 struct FakeChannel {
     raw: rdma_event_channel,
-    board: *const Board,
+    fake: *const Fake,
 }
 
 extern "C" fn get_devices(count: *mut c_int) -> *mut *mut ibv_context {
@@ -31,21 +31,21 @@ extern "C" fn free_devices(list: *mut *mut ibv_context) {
 extern "C" fn create_event_channel() -> *mut rdma_event_channel {
     let raw = rdma_event_channel { fd: event_fd() };
     current().state().channel = raw.fd;
-    let channel = FakeChannel { raw, board: current() };
+    let channel = FakeChannel { raw, fake: current() };
     current().make("rdma_create_event_channel", "cm channel", channel).cast()
 }
 
-fn of_channel<'a>(channel: *mut rdma_event_channel) -> &'a Board {
-    // SAFETY: the channel is one of these, and boards live until the process ends.
-    unsafe { &*seen(channel.cast::<FakeChannel>()).board }
+fn of_channel<'a>(channel: *mut rdma_event_channel) -> &'a Fake {
+    // SAFETY: the channel is one of these, and fake devices live until the process ends.
+    unsafe { &*seen(channel.cast::<FakeChannel>()).fake }
 }
 
 extern "C" fn destroy_event_channel(channel: *mut rdma_event_channel) {
-    let board = of_channel(channel);
-    board.destroy("rdma_destroy_event_channel", "cm channel", channel.cast::<FakeChannel>());
+    let fake = of_channel(channel);
+    fake.destroy("rdma_destroy_event_channel", "cm channel", channel.cast::<FakeChannel>());
 }
 
-impl Board {
+impl Fake {
     /// Has so many peers request a connection from any listener.
     pub fn ask(&self, peers: usize) {
         self.state().asking += peers;
@@ -63,23 +63,22 @@ extern "C" fn get_cm_event(
     channel: *mut rdma_event_channel,
     event: *mut *mut rdma_cm_event,
 ) -> c_int {
-    let board = of_channel(channel);
-    if let Err(code) = board.called("rdma_get_cm_event") {
+    let fake = of_channel(channel);
+    if let Err(code) = fake.called("rdma_get_cm_event") {
         return set_errno(code);
     }
-    let heard = board.state().wire.hear(channel);
-    let Some(heard) = heard.or_else(|| asked(board)) else { return set_errno(libc::EAGAIN) };
-    *seen(event) = Box::into_raw(heard).cast();
+    let next = fake.state().wire.next_event(channel);
+    let Some(next) = next.or_else(|| asked(fake)) else { return set_errno(libc::EAGAIN) };
+    *seen(event) = Box::into_raw(next).cast();
     0
 }
 
 /// A request of one of the peers that ask.
-fn asked(board: &Board) -> Option<Box<Heard>> {
-    let listener = board.state().listener?;
-    let left = board.state().asking.checked_sub(1)?;
-    board.state().asking = left;
-    let ids = (request(listener), listener);
-    Some(Heard::new(seen(listener).channel, RDMA_CM_EVENT_CONNECT_REQUEST, ids, None))
+fn asked(fake: &Fake) -> Option<Box<FakeEvent>> {
+    let listener = fake.state().listener?;
+    let left = fake.state().asking.checked_sub(1)?;
+    fake.state().asking = left;
+    Some(FakeEvent::new(request(listener), listener, RDMA_CM_EVENT_CONNECT_REQUEST, None))
 }
 
 /// The id of a request to connect.
@@ -90,18 +89,14 @@ fn request(listener: *mut rdma_cm_id) -> *mut rdma_cm_id {
     id
 }
 
-/// Has the owner of an id hear of something, if peers answer. A request also names its listener.
-fn tell(
-    (id, listener): (*mut rdma_cm_id, *mut rdma_cm_id),
-    event: c_uint,
-    conn: Option<&rdma_conn_param>,
-) {
-    of(id).state().wire.tell(Heard::new(seen(id).channel, event, (id, listener), conn));
+/// Reports an event of an id to its owner, if peers answer.
+fn notify_owner(id: *mut rdma_cm_id, event: c_uint, conn: Option<&rdma_conn_param>) {
+    of(id).state().wire.push(FakeEvent::new(id, ptr::null_mut(), event, conn));
 }
 
 extern "C" fn ack_cm_event(event: *mut rdma_cm_event) -> c_int {
     // SAFETY: it was made above, and is acknowledged once.
-    drop(unsafe { Box::from_raw(event.cast::<Heard>()) });
+    drop(unsafe { Box::from_raw(event.cast::<FakeEvent>()) });
     0
 }
 
@@ -111,24 +106,24 @@ extern "C" fn create_id(
     context: *mut c_void,
     ps: c_uint,
 ) -> c_int {
-    let board = of_channel(channel);
+    let fake = of_channel(channel);
     // SAFETY: all members are integers and pointers, for which zeros are values.
     let mut new: rdma_cm_id = unsafe { std::mem::zeroed() };
-    (new.verbs, new.channel, new.context, new.ps) = (board.raw(), channel, context, ps);
-    *seen(id) = board.make("rdma_create_id", "id", new);
+    (new.verbs, new.channel, new.context, new.ps) = (fake.raw(), channel, context, ps);
+    *seen(id) = fake.make("rdma_create_id", "id", new);
     if seen(id).is_null() { -1 } else { 0 }
 }
 
-fn of<'a>(id: *mut rdma_cm_id) -> &'a Board {
+fn of<'a>(id: *mut rdma_cm_id) -> &'a Fake {
     of_channel(seen(id).channel)
 }
 
 extern "C" fn destroy_id(id: *mut rdma_cm_id) -> c_int {
-    let board = of(id);
-    match board.destroy("rdma_destroy_id", "id", id) {
+    let fake = of(id);
+    match fake.destroy("rdma_destroy_id", "id", id) {
         0 => {
-            board.state().listener.take_if(|listener| *listener == id);
-            board.state().wire.forget_id(id);
+            fake.state().listener.take_if(|listener| *listener == id);
+            fake.state().wire.forget_id(id);
             0
         }
         code => set_errno(code),
@@ -166,7 +161,7 @@ extern "C" fn resolve_addr(
 ) -> c_int {
     let code = of(id).checked("rdma_resolve_addr");
     if code == 0 {
-        tell((id, ptr::null_mut()), RDMA_CM_EVENT_ADDR_RESOLVED, None);
+        notify_owner(id, RDMA_CM_EVENT_ADDR_RESOLVED, None);
     }
     code
 }
@@ -174,21 +169,22 @@ extern "C" fn resolve_addr(
 extern "C" fn resolve_route(id: *mut rdma_cm_id, _: c_int) -> c_int {
     let code = of(id).checked("rdma_resolve_route");
     if code == 0 {
-        tell((id, ptr::null_mut()), RDMA_CM_EVENT_ROUTE_RESOLVED, None);
+        notify_owner(id, RDMA_CM_EVENT_ROUTE_RESOLVED, None);
     }
     code
 }
 
 extern "C" fn connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
-    let board = of(id);
-    if board.checked("rdma_connect") != 0 {
+    let fake = of(id);
+    if fake.checked("rdma_connect") != 0 {
         return -1;
     }
-    let listener = Some(board.state()).and_then(|it| it.listener.filter(|_| it.wire.is_there));
+    let listener = Some(fake.state()).and_then(|it| it.listener.filter(|_| it.wire.is_there));
     if let Some(listener) = listener {
         let (request, param) = (request(listener), seen(param));
-        board.state().wire.ask((id, param.qp_num), request);
-        tell((request, listener), RDMA_CM_EVENT_CONNECT_REQUEST, Some(param));
+        let event = RDMA_CM_EVENT_CONNECT_REQUEST;
+        fake.state().wire.ask(id, param.qp_num, request);
+        fake.state().wire.push(FakeEvent::new(request, listener, event, Some(param)));
     }
     0
 }
@@ -200,10 +196,10 @@ extern "C" fn accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int 
     let asker = of(id).state().wire.accept(id, seen(param).qp_num);
     let Some(asker) = asker else { return 0 };
     if of(id).is_iwarp() {
-        tell((id, ptr::null_mut()), RDMA_CM_EVENT_ESTABLISHED, None);
-        tell((asker, ptr::null_mut()), RDMA_CM_EVENT_ESTABLISHED, Some(seen(param)));
+        notify_owner(id, RDMA_CM_EVENT_ESTABLISHED, None);
+        notify_owner(asker, RDMA_CM_EVENT_ESTABLISHED, Some(seen(param)));
     } else {
-        tell((asker, ptr::null_mut()), RDMA_CM_EVENT_CONNECT_RESPONSE, Some(seen(param)));
+        notify_owner(asker, RDMA_CM_EVENT_CONNECT_RESPONSE, Some(seen(param)));
     }
     0
 }
@@ -214,7 +210,7 @@ extern "C" fn establish(id: *mut rdma_cm_id) -> c_int {
     }
     let accepter = of(id).state().wire.accepter(id);
     if let Some(accepter) = accepter {
-        tell((accepter, ptr::null_mut()), RDMA_CM_EVENT_ESTABLISHED, None);
+        notify_owner(accepter, RDMA_CM_EVENT_ESTABLISHED, None);
     }
     0
 }
@@ -232,10 +228,10 @@ extern "C" fn reject(id: *mut rdma_cm_id, private: *const c_void, len: u8) -> c_
         // SAFETY: all members are integers and pointers, for which zeros are values.
         let mut conn: rdma_conn_param = unsafe { std::mem::zeroed() };
         (conn.private_data, conn.private_data_len) = (padded.as_ptr().cast(), REJECT_LEN as u8);
-        let ids = (asker, ptr::null_mut());
-        let heard = Heard::new(seen(asker).channel, RDMA_CM_EVENT_REJECTED, ids, Some(&conn));
+        let none = ptr::null_mut();
+        let event = FakeEvent::new(asker, none, RDMA_CM_EVENT_REJECTED, Some(&conn));
         let status = if of(id).is_iwarp() { -libc::ECONNRESET } else { CONSUMER };
-        of(id).state().wire.tell(heard.because(status));
+        of(id).state().wire.push(event.because(status));
     }
     0
 }

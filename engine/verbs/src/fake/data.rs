@@ -6,8 +6,8 @@
 use std::ffi::{c_int, c_uint};
 use std::hint::black_box;
 
-use super::board::{State, board_of};
 use super::pointers::seen;
+use super::state::{State, fake_of};
 use crate::sys::verbs::*;
 
 /// The functions in the table of a context.
@@ -29,17 +29,17 @@ pub(super) fn name(ops: &mut ibv_context_ops) {
 
 extern "C" fn alloc_mw(pd: *mut ibv_pd, type_: c_uint) -> *mut ibv_mw {
     let context = seen(pd).context;
-    let board = board_of(context);
-    let mw = ibv_mw { context, pd, rkey: board.number() << 8, handle: 0, type_ };
-    board.make("ibv_alloc_mw", "mw", mw)
+    let fake = fake_of(context);
+    let mw = ibv_mw { context, pd, rkey: fake.number() << 8, handle: 0, type_ };
+    fake.make("ibv_alloc_mw", "mw", mw)
 }
 
 extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
-    board_of(seen(mw).context).destroy("ibv_dealloc_mw", "mw", mw)
+    fake_of(seen(mw).context).destroy("ibv_dealloc_mw", "mw", mw)
 }
 
 extern "C" fn poll_cq(cq: *mut ibv_cq, room: c_int, out: *mut ibv_wc) -> c_int {
-    let mut state = board_of(seen(cq).context).state();
+    let mut state = fake_of(seen(cq).context).state();
     let State { completions, wire, .. } = &mut *state;
     let completions = wire.completions(cq, completions);
     let count = completions.len().min(room as usize);
@@ -51,7 +51,7 @@ extern "C" fn poll_cq(cq: *mut ibv_cq, room: c_int, out: *mut ibv_wc) -> c_int {
 }
 
 extern "C" fn req_notify_cq(cq: *mut ibv_cq, _: c_int) -> c_int {
-    board_of(seen(cq).context).code("ibv_req_notify_cq")
+    fake_of(seen(cq).context).code("ibv_req_notify_cq")
 }
 
 extern "C" fn post_srq_recv(
@@ -59,10 +59,10 @@ extern "C" fn post_srq_recv(
     first: *mut ibv_recv_wr,
     _: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    let board = board_of(seen(srq).context);
-    let code = board.code("ibv_post_srq_recv");
+    let fake = fake_of(seen(srq).context);
+    let code = fake.code("ibv_post_srq_recv");
     if code == 0 {
-        board.state().wire.receive(srq, first);
+        fake.state().wire.receive(srq, first);
     }
     code
 }
@@ -72,11 +72,11 @@ extern "C" fn post_send(
     first: *mut ibv_send_wr,
     _: *mut *mut ibv_send_wr,
 ) -> c_int {
-    let board = board_of(seen(qp).context);
-    let code = board.code("ibv_post_send");
+    let fake = fake_of(seen(qp).context);
+    let code = fake.code("ibv_post_send");
     if code == 0 {
-        let swallows = board.is_iwarp();
-        board.state().wire.send(seen(qp).qp_num, first, swallows);
+        let swallows = fake.is_iwarp();
+        fake.state().wire.send(seen(qp).qp_num, first, swallows);
     }
     code
 }

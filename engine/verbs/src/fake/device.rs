@@ -2,8 +2,8 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::board::{board_of, current, event_fd, set_errno};
 use super::pointers::seen;
+use super::state::{current, event_fd, fake_of, set_errno};
 use crate::sys::verbs as sys;
 use crate::sys::verbs::*;
 
@@ -21,13 +21,13 @@ extern "C" fn query_device(context: *mut ibv_context, attr: *mut ibv_device_attr
     (attr.max_srq_wr, attr.max_cqe, attr.max_qp_wr) = (1 << 16, 1 << 16, 1 << 16);
     (attr.max_mw, attr.max_qp_rd_atom, attr.max_qp_init_rd_atom) = (1 << 10, 16, 16);
     attr.device_cap_flags = IBV_DEVICE_MEM_WINDOW_TYPE_2B;
-    let board = board_of(context);
-    if board.is_iwarp() {
+    let fake = fake_of(context);
+    if fake.is_iwarp() {
         // What siw of Linux 6.1 says.
         (attr.max_sge, attr.max_sge_rd, attr.max_srq_sge) = (6, 1, 6);
         (attr.max_mw, attr.device_cap_flags, attr.vendor_id) = (0, 0, 0x62_6d74);
     }
-    board.code("ibv_query_device")
+    fake.code("ibv_query_device")
 }
 
 extern "C" fn query_port(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr) -> c_int {
@@ -35,7 +35,7 @@ extern "C" fn query_port(context: *mut ibv_context, port: u8, attr: *mut ibv_por
         return libc::EINVAL;
     }
     (seen(attr).state, seen(attr).max_msg_sz) = (IBV_PORT_ACTIVE, 1 << 31);
-    board_of(context).code("ibv_query_port")
+    fake_of(context).code("ibv_query_port")
 }
 
 /// There is one entry: 192.0.2.1.
@@ -49,36 +49,36 @@ extern "C" fn query_gid(
         return -1;
     }
     *seen(gid) = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1];
-    board_of(context).checked("ibv_query_gid")
+    fake_of(context).checked("ibv_query_gid")
 }
 
 extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
-    board_of(context).make("ibv_alloc_pd", "pd", ibv_pd { context, handle: 0 })
+    fake_of(context).make("ibv_alloc_pd", "pd", ibv_pd { context, handle: 0 })
 }
 
 extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
-    board_of(seen(pd).context).destroy("ibv_dealloc_pd", "pd", pd)
+    fake_of(seen(pd).context).destroy("ibv_dealloc_pd", "pd", pd)
 }
 
 extern "C" fn reg_mr(pd: *mut ibv_pd, addr: *mut c_void, length: usize, _: c_int) -> *mut ibv_mr {
     let context = seen(pd).context;
-    let board = board_of(context);
-    let key = board.number();
+    let fake = fake_of(context);
+    let key = fake.number();
     let mr = ibv_mr { context, pd, addr, length, handle: 0, lkey: key, rkey: key };
-    board.make("ibv_reg_mr", "mr", mr)
+    fake.make("ibv_reg_mr", "mr", mr)
 }
 
 extern "C" fn dereg_mr(mr: *mut ibv_mr) -> c_int {
-    board_of(seen(mr).context).destroy("ibv_dereg_mr", "mr", mr)
+    fake_of(seen(mr).context).destroy("ibv_dereg_mr", "mr", mr)
 }
 
 extern "C" fn create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
     let channel = ibv_comp_channel { context, fd: event_fd(), refcnt: 0 };
-    board_of(context).make("ibv_create_comp_channel", "channel", channel)
+    fake_of(context).make("ibv_create_comp_channel", "channel", channel)
 }
 
 extern "C" fn destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
-    board_of(seen(channel).context).destroy("ibv_destroy_comp_channel", "channel", channel)
+    fake_of(seen(channel).context).destroy("ibv_destroy_comp_channel", "channel", channel)
 }
 
 extern "C" fn create_cq(
@@ -90,13 +90,13 @@ extern "C" fn create_cq(
 ) -> *mut ibv_cq {
     let len = 32 * cqe.unsigned_abs() as usize + 8;
     let cq = ibv_cq { context, channel, cq_context };
-    board_of(context).make_mapped(("ibv_create_cq", "cq"), len, cq)
+    fake_of(context).make_mapped("ibv_create_cq", "cq", len, cq)
 }
 
 extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
-    let board = board_of(seen(cq).context);
-    board.state().wire.forget_cq(cq);
-    board.destroy("ibv_destroy_cq", "cq", cq)
+    let fake = fake_of(seen(cq).context);
+    fake.state().wire.forget_cq(cq);
+    fake.destroy("ibv_destroy_cq", "cq", cq)
 }
 
 extern "C" fn cq_event(
@@ -104,8 +104,8 @@ extern "C" fn cq_event(
     _: *mut *mut ibv_cq,
     _: *mut *mut c_void,
 ) -> c_int {
-    let board = board_of(seen(channel).context);
-    board.called("ibv_get_cq_event").map_or_else(set_errno, |()| set_errno(libc::EAGAIN))
+    let fake = fake_of(seen(channel).context);
+    fake.called("ibv_get_cq_event").map_or_else(set_errno, |()| set_errno(libc::EAGAIN))
 }
 
 extern "C" fn ack_cq_events(_: *mut ibv_cq, _: c_uint) {}
@@ -113,22 +113,22 @@ extern "C" fn ack_cq_events(_: *mut ibv_cq, _: c_uint) {}
 extern "C" fn create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq {
     let context = seen(pd).context;
     let srq = ibv_srq { context, srq_context: seen(attr).srq_context, pd };
-    board_of(context).make_mapped(("ibv_create_srq", "srq"), 4096, srq)
+    fake_of(context).make_mapped("ibv_create_srq", "srq", 4096, srq)
 }
 
 extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
-    let board = board_of(seen(srq).context);
-    board.state().wire.forget_srq(srq);
-    board.destroy("ibv_destroy_srq", "srq", srq)
+    let fake = fake_of(seen(srq).context);
+    fake.state().wire.forget_srq(srq);
+    fake.destroy("ibv_destroy_srq", "srq", srq)
 }
 
 extern "C" fn create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp {
     let (context, attr) = (seen(pd).context, seen(attr));
-    let board = board_of(context);
-    if board.is_iwarp() {
+    let fake = fake_of(context);
+    if fake.is_iwarp() {
         attr.cap.max_inline_data = 0;
     }
-    let again = board.state().free_numbers.pop();
+    let again = fake.state().free_numbers.pop();
     let qp = ibv_qp {
         context,
         qp_context: attr.qp_context,
@@ -137,13 +137,13 @@ extern "C" fn create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ib
         recv_cq: attr.recv_cq,
         srq: attr.srq,
         handle: 0,
-        qp_num: again.unwrap_or_else(|| board.number()),
+        qp_num: again.unwrap_or_else(|| fake.number()),
         state: 0,
         qp_type: attr.qp_type,
     };
-    let made = board.make_mapped(("ibv_create_qp", "qp"), 4096, qp);
+    let made = fake.make_mapped("ibv_create_qp", "qp", 4096, qp);
     if !made.is_null() {
-        board.state().wire.add(seen(made));
+        fake.state().wire.add(seen(made));
     }
     made
 }
@@ -153,35 +153,35 @@ extern "C" fn modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, _: c_int) -> c_
         IBV_QPS_ERR => "ibv_modify_qp to ERR",
         _ => "ibv_modify_qp",
     };
-    let board = board_of(seen(qp).context);
+    let fake = fake_of(seen(qp).context);
     let moved = [IBV_QPS_RTR, IBV_QPS_RTS].contains(&seen(attr).qp_state);
-    assert!(!(moved && board.is_iwarp()), "the connection manager moves queue pairs on iWARP");
-    let code = board.code(function);
+    assert!(!(moved && fake.is_iwarp()), "the connection manager moves queue pairs on iWARP");
+    let code = fake.code(function);
     if code == 0 && seen(attr).qp_state == IBV_QPS_ERR {
-        board.state().wire.fail(seen(qp).qp_num);
+        fake.state().wire.fail(seen(qp).qp_num);
     }
     code
 }
 
 extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
-    let (board, num) = (board_of(seen(qp).context), seen(qp).qp_num);
-    let code = board.destroy("ibv_destroy_qp", "qp", qp);
+    let (fake, num) = (fake_of(seen(qp).context), seen(qp).qp_num);
+    let code = fake.destroy("ibv_destroy_qp", "qp", qp);
     if code == 0 {
-        board.state().wire.remove(num);
+        fake.state().wire.remove(num);
     }
     code
 }
 
 extern "C" fn async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
-    let board = board_of(context);
-    board.state().looks += 1;
-    if let Some(errno) = board.state().refused.get("ibv_get_async_event").copied() {
+    let fake = fake_of(context);
+    fake.state().looks += 1;
+    if let Some(errno) = fake.state().refused.get("ibv_get_async_event").copied() {
         return set_errno(errno);
     }
-    let next = board.state().events.pop_front();
+    let next = fake.state().events.pop_front();
     let Some(next) = next else { return set_errno(libc::EAGAIN) };
     *seen(event) = next;
-    board.state().unacknowledged += 1;
+    fake.state().unacknowledged += 1;
     0
 }
 

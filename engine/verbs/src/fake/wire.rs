@@ -1,12 +1,12 @@
-//! A device that is wired to itself: what one id asks another hears, and what one queue pair sends
-//! another receives.
+//! A device that is wired to itself: what one id asks for is an event of another, and what one queue
+//! pair sends another receives.
 //!
 //! ```text
 //!   connect ──▶ request at the listener ── accept ──▶ response at the asker ── establish ──▶ established
 //!   post_send ──▶ the oldest Receive of the peer's queue ──▶ completions of both, at once
 //! ```
-//! Queue pairs send, bind windows and invalidate keys; nobody reaches memory by a key. A message that
-//! has no Receive, or no peer any more, fails at once. An end that leaves is not heard.
+//! Queue pairs send, bind windows and invalidate keys; no request reaches memory by a key. A message
+//! that has no Receive, or no peer any more, fails at once. An end that leaves is not reported.
 #![expect(unsafe_code, reason = "memory is copied by addresses")]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -22,17 +22,17 @@ use crate::sys::verbs::*;
 pub(super) struct Wire {
     /// Whether there are any. Without, requests to connect stay without an answer.
     pub is_there: bool,
-    heard: VecDeque<Box<Heard>>,
+    events: VecDeque<Box<FakeEvent>>,
     /// Who has asked with which queue pair, and the request at the listener.
     asked: Vec<Asked>,
-    pairs: BTreeMap<u32, Pair>,
+    pairs: BTreeMap<u32, WiredPair>,
     receives: BTreeMap<*mut ibv_srq, VecDeque<(u64, Vec<ibv_sge>)>>,
     completions: BTreeMap<*mut ibv_cq, VecDeque<ibv_wc>>,
 }
 
 /// An event, which begins as the library's does, with its private data.
 #[repr(C)]
-pub(super) struct Heard {
+pub(super) struct FakeEvent {
     raw: rdma_cm_event,
     channel: *mut rdma_event_channel,
     private: Vec<u8>,
@@ -44,21 +44,21 @@ struct Asked {
     request: *mut rdma_cm_id,
 }
 
-struct Pair {
+struct WiredPair {
     cq: *mut ibv_cq,
     srq: *mut ibv_srq,
     peer: Option<u32>,
     is_in_error: bool,
 }
 
-impl Heard {
+impl FakeEvent {
     /// An event of an id, and of its listener for a request.
     pub fn new(
-        channel: *mut rdma_event_channel,
+        id: *mut rdma_cm_id,
+        listen_id: *mut rdma_cm_id,
         event: c_uint,
-        (id, listen_id): (*mut rdma_cm_id, *mut rdma_cm_id),
         conn: Option<&rdma_conn_param>,
-    ) -> Box<Heard> {
+    ) -> Box<FakeEvent> {
         // SAFETY: all members are integers and pointers, for which zeros are values.
         let nothing: rdma_cm_event = unsafe { std::mem::zeroed() };
         let mut conn = conn.copied().unwrap_or(nothing.conn);
@@ -72,31 +72,31 @@ impl Heard {
         };
         conn.private_data = private.as_ptr().cast();
         let raw = rdma_cm_event { id, listen_id, event, conn, ..nothing };
-        Box::new(Heard { raw, channel, private })
+        Box::new(FakeEvent { raw, channel: seen(id).channel, private })
     }
 
     /// Adds the reason of a rejection.
-    pub fn because(mut self: Box<Heard>, status: i32) -> Box<Heard> {
+    pub fn because(mut self: Box<FakeEvent>, status: i32) -> Box<FakeEvent> {
         self.raw.status = status;
         self
     }
 }
 
 impl Wire {
-    /// Has an id's owner hear of an event.
-    pub fn tell(&mut self, heard: Box<Heard>) {
+    /// Queues an event for the owner of its id.
+    pub fn push(&mut self, event: Box<FakeEvent>) {
         if self.is_there {
-            self.heard.push_back(heard);
+            self.events.push_back(event);
         }
     }
 
     /// The next event of a channel.
-    pub fn hear(&mut self, channel: *mut rdma_event_channel) -> Option<Box<Heard>> {
-        let at = self.heard.iter().position(|it| it.channel == channel)?;
-        self.heard.remove(at)
+    pub fn next_event(&mut self, channel: *mut rdma_event_channel) -> Option<Box<FakeEvent>> {
+        let at = self.events.iter().position(|it| it.channel == channel)?;
+        self.events.remove(at)
     }
 
-    pub fn ask(&mut self, (asker, qp_num): (*mut rdma_cm_id, u32), request: *mut rdma_cm_id) {
+    pub fn ask(&mut self, asker: *mut rdma_cm_id, qp_num: u32, request: *mut rdma_cm_id) {
         self.asked.push(Asked { asker, qp_num, request });
     }
 
@@ -121,7 +121,7 @@ impl Wire {
 
     pub fn forget_id(&mut self, id: *mut rdma_cm_id) {
         self.asked.retain(|it| it.asker != id && it.request != id);
-        self.heard.retain(|it| it.raw.id != id && it.raw.listen_id != id);
+        self.events.retain(|it| it.raw.id != id && it.raw.listen_id != id);
     }
 
     pub fn forget_cq(&mut self, cq: *mut ibv_cq) {
@@ -133,7 +133,7 @@ impl Wire {
     }
 
     pub fn add(&mut self, qp: &ibv_qp) {
-        let pair = Pair { cq: qp.send_cq, srq: qp.srq, peer: None, is_in_error: false };
+        let pair = WiredPair { cq: qp.send_cq, srq: qp.srq, peer: None, is_in_error: false };
         self.pairs.insert(qp.qp_num, pair);
     }
 
@@ -177,11 +177,11 @@ impl Wire {
         while let Some(wr) = unsafe { next.as_ref() } {
             next = wr.next;
             match self.pairs.get(&qp_num) {
-                Some(Pair { is_in_error: true, .. }) if swallows => {}
-                Some(Pair { is_in_error: true, peer: Some(_), .. }) => {
-                    self.end(qp_num, wr, (IBV_WC_WR_FLUSH_ERR, IBV_WC_SEND));
+                Some(WiredPair { is_in_error: true, .. }) if swallows => {}
+                Some(WiredPair { is_in_error: true, peer: Some(_), .. }) => {
+                    self.end(qp_num, wr, IBV_WC_WR_FLUSH_ERR, IBV_WC_SEND);
                 }
-                Some(Pair { peer: Some(peer), .. }) => {
+                Some(WiredPair { peer: Some(peer), .. }) => {
                     let len: u32 = list(wr.sg_list, wr.num_sge).iter().map(|sge| sge.length).sum();
                     let is_reported = wr.send_flags & IBV_SEND_SIGNALED != 0;
                     let is_lent = swallows && len >= 4096 && !is_reported;
@@ -198,8 +198,8 @@ impl Wire {
         match wr.opcode {
             // As soft-RoCE does.
             IBV_WR_BIND_MW if wr.invalidate_rkey != 0 => panic!("a Bind has no immediate data"),
-            IBV_WR_BIND_MW => return self.end(qp_num, wr, (bind(wr), IBV_WC_BIND_MW)),
-            IBV_WR_LOCAL_INV => return self.end(qp_num, wr, (IBV_WC_SUCCESS, IBV_WC_LOCAL_INV)),
+            IBV_WR_BIND_MW => return self.end(qp_num, wr, bind(wr), IBV_WC_BIND_MW),
+            IBV_WR_LOCAL_INV => return self.end(qp_num, wr, IBV_WC_SUCCESS, IBV_WC_LOCAL_INV),
             opcode => assert!(is_invalidating || opcode == IBV_WR_SEND, "the fake device sends"),
         }
         let status = match self.pairs.get(&peer).map(|pair| (pair.cq, pair.srq)) {
@@ -224,11 +224,11 @@ impl Wire {
                 }
             },
         };
-        self.end(qp_num, wr, (status, IBV_WC_SEND));
+        self.end(qp_num, wr, status, IBV_WC_SEND);
     }
 
     /// Completes a request of the sender.
-    fn end(&mut self, qp_num: u32, wr: &ibv_send_wr, (status, opcode): (c_uint, c_uint)) {
+    fn end(&mut self, qp_num: u32, wr: &ibv_send_wr, status: c_uint, opcode: c_uint) {
         if status != IBV_WC_SUCCESS || wr.send_flags & IBV_SEND_SIGNALED != 0 {
             let cq = self.pairs[&qp_num].cq;
             self.complete(cq, ibv_wc { wr_id: wr.wr_id, status, opcode, qp_num, ..ibv_wc::EMPTY });

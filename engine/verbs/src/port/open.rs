@@ -41,8 +41,8 @@ impl Port {
                 in_making: 0,
                 is_closed: false,
             }),
-            told: Mutex::new(VecDeque::new()),
-            chores: AtomicU32::new(0),
+            events: Mutex::new(VecDeque::new()),
+            pending: AtomicU32::new(0),
             bell,
         };
         port.open_domain();
@@ -141,7 +141,7 @@ impl Port {
         Ok(())
     }
 
-    /// A queue pair that nobody owns yet.
+    /// A queue pair that no endpoint owns yet.
     pub(super) fn make_pair(&self, key: Key) -> Result<*mut sys::ibv_qp, SetupError> {
         let mut attr = self.pair_attr(key);
         // SAFETY: domain and queues are alive, and `attr` is as the header has it.

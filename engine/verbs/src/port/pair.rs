@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::cm_id::{Errand, Id};
+use crate::cm_id::{Id, Task};
 use crate::device::Device;
 use crate::error;
 use crate::names::{Key, Name};
@@ -76,7 +76,7 @@ impl Pair {
     /// Has the peer disconnected, once.
     pub fn take_leave(&self) {
         if let Some(id) = self.leave() {
-            id.ask(Errand::Leave(Arc::clone(id)));
+            id.ask(Task::Leave(Arc::clone(id)));
         }
     }
 

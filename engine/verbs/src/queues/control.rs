@@ -21,7 +21,7 @@ use rpcrdma_provider::{
 };
 
 use super::{Dying, Slot, VerbsQp, VerbsQueues};
-use crate::port::{Chores, Pair, Stage, Told, VerbsEndpoint};
+use crate::port::{Pair, Pending, PortEvent, Stage, VerbsEndpoint};
 use crate::wc;
 
 impl Dying {
@@ -104,17 +104,17 @@ impl VerbsQueues {
 
     /// Does the pending work off the fast path. Returns the next event.
     #[cold]
-    pub(super) fn look_after(&mut self, chores: Chores) -> Option<QueueEvent> {
+    pub(super) fn look_after(&mut self, pending: Pending) -> Option<QueueEvent> {
         while let Some(pair) = self.port.next_buried() {
             self.bury(pair);
         }
-        if chores.contains(Chores::DYING) {
+        if pending.contains(Pending::DYING) {
             self.look_at_dying(Instant::now());
         }
-        while let Some(told) = self.port.next_told() {
-            match told {
-                Told::Device(event) => return Some(event),
-                Told::End(key, end) => {
+        while let Some(event) = self.port.next_event() {
+            match event {
+                PortEvent::Device(event) => return Some(event),
+                PortEvent::End(key, end) => {
                     // Before its requests are flushed, which says less. The end of a destroyed
                     // queue pair is not reported.
                     let pair = self.pairs.iter().filter_map(|slot| slot.pair.as_ref());
@@ -135,11 +135,11 @@ impl VerbsQueues {
     /// Receives.
     fn bury(&mut self, pair: Arc<Pair>) {
         pair.fail(&self.port.device);
-        let waits = self.tells_last_receive && pair.is_in_error() && !pair.is_last_receive();
+        let waits = self.reports_last_receive && pair.is_in_error() && !pair.is_last_receive();
         self.port.note_stage(pair.key, Stage::Dying);
         let until = Instant::now() + if waits { LAST_RECEIVE_WAIT } else { Duration::ZERO };
         self.dying.push(Dying { pair, until, is_stuck: false });
-        self.port.set(Chores::DYING);
+        self.port.set(Pending::DYING);
         if !waits {
             self.end(self.dying.len() - 1, until);
         }
@@ -151,7 +151,7 @@ impl VerbsQueues {
         let Dying { pair, is_stuck, .. } = &self.dying[at];
         if !is_stuck && pair.is_in_error() && !pair.is_last_receive() {
             // A device that has never reported a last Receive is not waited for again.
-            self.tells_last_receive = self.port.device.events.has_told_last_receive();
+            self.reports_last_receive = self.port.device.events.has_reported_last_receive();
         }
         pair.fail(&self.port.device);
         self.end(at, now);
@@ -168,7 +168,7 @@ impl VerbsQueues {
             port.remove(&mut pairs, pair.key);
             self.dying.remove(at);
             if self.dying.is_empty() {
-                port.clear(Chores::DYING);
+                port.clear(Pending::DYING);
             }
         } else {
             drop(pairs);
@@ -192,21 +192,21 @@ impl VerbsQueues {
         self.dying.iter().any(|it| it.pair.num == done.qp_num)
     }
 
-    /// Empties the completion queue: settles this queue pair's completions, and keeps the others.
+    /// Empties the completion queue: filters this queue pair's completions, and keeps the others.
     fn sweep(&mut self, num: u32) {
         for _ in 0..self.ready.len() {
             let Some(done) = self.ready.pop_front() else { break };
-            self.ready.extend(settled(done, num));
+            self.ready.extend(filtered(done, num));
         }
         for _ in 0..self.held.len() {
             let Some(done) = self.held.pop_front() else { break };
             if done.qp_num == num {
-                self.ready.extend(settled(done, num));
+                self.ready.extend(filtered(done, num));
             } else {
                 self.held.push_back(done);
             }
         }
-        self.take_completions(|done| settled(done, num));
+        self.take_completions(|done| filtered(done, num));
     }
 
     /// Empties the completion queue: what `keep` makes of each completion is reported later.
@@ -232,10 +232,10 @@ impl VerbsQueues {
         // Some devices keep a window while its queue pair exists, others a queue pair while its
         // window does.
         for _ in 0..2 {
-            self.shown.close(device);
+            self.exposed.close(device);
             left.retain(|pair| !pair.destroy(device));
         }
-        self.shown.give_up(device);
+        self.exposed.give_up(device);
     }
 }
 
@@ -248,8 +248,8 @@ impl Drop for VerbsQueues {
 #[cfg(test)]
 impl VerbsQueues {
     /// Whether the device reports the last Receive of a queue pair.
-    pub(crate) fn tells_last_receive(&mut self) -> &mut bool {
-        &mut self.tells_last_receive
+    pub(crate) fn reports_last_receive(&mut self) -> &mut bool {
+        &mut self.reports_last_receive
     }
 
     /// The queue pair with this name.
@@ -268,8 +268,9 @@ impl VerbsQueues {
     }
 }
 
-/// The report of a completion whose queue pair is gone.
-pub(super) fn settled(done: WorkCompletion, gone: u32) -> Option<WorkCompletion> {
+/// What is reported of a completion if the queue pair `gone` is destroyed: of its own only Receives,
+/// as flushed.
+pub(super) fn filtered(done: WorkCompletion, gone: u32) -> Option<WorkCompletion> {
     if done.qp_num != gone {
         return Some(done);
     }
@@ -303,16 +304,16 @@ mod tests {
 
     #[test]
     fn receives_of_a_dead_queue_pair_return_as_flushed_and_its_sends_do_not() {
-        let returned = settled(done(3 | RECEIVE, 17), 17).expect("its buffer is not lost");
+        let returned = filtered(done(3 | RECEIVE, 17), 17).expect("its buffer is not lost");
         assert_eq!((returned.qp_num, returned.status), (0, WcStatus::Flushed));
         assert_eq!((returned.wr_id, returned.invalidated), (WrId(3 | RECEIVE), None));
-        assert_eq!(settled(done(3, 17), 17), None);
+        assert_eq!(filtered(done(3, 17), 17), None);
     }
 
     #[test]
     fn completions_of_other_queue_pairs_are_unchanged() {
         for wr_id in [3, 3 | RECEIVE] {
-            assert_eq!(settled(done(wr_id, 18), 17), Some(done(wr_id, 18)));
+            assert_eq!(filtered(done(wr_id, 18), 17), Some(done(wr_id, 18)));
         }
     }
 }

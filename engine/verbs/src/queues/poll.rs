@@ -6,8 +6,8 @@ use std::mem::MaybeUninit;
 use rpcrdma_provider::{CqError, WC_BATCH, WcBatch, WorkCompletion};
 
 use super::VerbsQueues;
-use super::control::settled;
-use crate::port::Chores;
+use super::control::filtered;
+use crate::port::Pending;
 use crate::sys::verbs as sys;
 use crate::wc;
 
@@ -24,7 +24,7 @@ impl VerbsQueues {
         }
         // A queue pair is in the list before it can complete anything: an unattached one is seen
         // here.
-        if self.port.chores().intersects(SORTED) {
+        if self.port.pending().intersects(SORTED) {
             self.sort(count, out);
             return Ok(());
         }
@@ -66,7 +66,7 @@ impl VerbsQueues {
     /// Reports completions that were already taken from the device.
     #[cold]
     fn report_ready(&mut self, out: &mut WcBatch) {
-        let is_sorted = self.port.chores().intersects(SORTED);
+        let is_sorted = self.port.pending().intersects(SORTED);
         while !out.is_full()
             && let Some(done) = self.ready.pop_front()
         {
@@ -86,13 +86,13 @@ impl VerbsQueues {
         }
     }
 
-    /// Reports a completion, or holds it until its queue pair is attached, or settles it if its
+    /// Reports a completion, or holds it until its queue pair is attached, or filters it if its
     /// queue pair is dying.
     fn place(&mut self, done: WorkCompletion, out: &mut WcBatch) {
         if self.is_attached(&done) {
             out.push(wc::reported(done));
         } else if self.is_dying(&done) {
-            out.extend(settled(done, done.qp_num).map(wc::reported));
+            out.extend(filtered(done, done.qp_num).map(wc::reported));
         } else {
             self.held.push_back(done);
         }
@@ -112,4 +112,4 @@ fn other(wc: &sys::ibv_wc, invalidated: u32) -> WorkCompletion {
 }
 
 /// Some queue pairs' completions need more than a report.
-const SORTED: Chores = Chores::UNATTACHED.union(Chores::DYING);
+const SORTED: Pending = Pending::UNATTACHED.union(Pending::DYING);

@@ -146,7 +146,7 @@ impl VerbsQueues {
 
     /// A window binding. `None` if the window or the region does not exist.
     fn binding(&mut self, bind: &Bind) -> Option<sys::ibv_send_wr_bind_mw> {
-        let mw = self.shown.window(bind.window)?;
+        let mw = self.exposed.window(bind.window)?;
         let mr = self.regions.find(&self.port.device.regions, bind.lkey)?;
         Some(sys::ibv_send_wr_bind_mw {
             mw,
@@ -183,7 +183,7 @@ impl VerbsQueues {
     /// Whether a request binds the same window.
     fn is_of(&self, request: &sys::ibv_send_wr, bind: &Bind) -> bool {
         request.opcode == sys::IBV_WR_BIND_MW
-            && self.shown.window(bind.window) == Some(request.bind_mw.mw)
+            && self.exposed.window(bind.window) == Some(request.bind_mw.mw)
     }
 
     /// Records the new keys of the windows that the first `taken` requests bind.
@@ -194,7 +194,7 @@ impl VerbsQueues {
         for request in self.chain.requests(taken).iter().filter(is_binding) {
             let sys::ibv_send_wr_bind_mw { mw, rkey, .. } = request.bind_mw;
             // SAFETY: `binding` has found it during this post, and none was freed since.
-            unsafe { self.shown.on_bound(mw, rkey) };
+            unsafe { self.exposed.on_bound(mw, rkey) };
         }
     }
 
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_tells_whether_to_wait_stop_or_fix_the_program() {
+    fn a_refusal_states_whether_to_wait_stop_or_fix_the_program() {
         let mut chain = [EMPTY; 3];
         let first = chain.as_mut_ptr();
         let failed = |code, at| failed(code, taken(first, first.wrapping_add(at), 3), 3).of(3);

@@ -13,13 +13,13 @@ use std::time::Duration;
 use rpcrdma_provider::{Armed, Bells, CqError, WC_BATCH};
 
 use super::VerbsQueues;
-use crate::port::Chores;
+use crate::port::Pending;
 use crate::wc;
 
 impl VerbsQueues {
     /// The completion channel and the port's bell.
     pub(super) fn both_bells(&self) -> Bells<'_> {
-        // SAFETY: the channel is alive for as long as the port, and nobody writes to it.
+        // SAFETY: the channel is alive for as long as the port, and is never written to.
         let fd = unsafe { (*self.port.channel).fd };
         // SAFETY: the port owns the channel's descriptor, and outlives what is returned.
         let channel = unsafe { BorrowedFd::borrow_raw(fd) };
@@ -52,7 +52,7 @@ impl VerbsQueues {
     }
 
     fn has_work(&self) -> bool {
-        !self.ready.is_empty() || self.port.chores().intersects(Chores::BURIED | Chores::EVENTS)
+        !self.ready.is_empty() || self.port.pending().intersects(Pending::BURIED | Pending::EVENTS)
     }
 
     /// Takes a notification from the channel, if there is one, and acknowledges it; the queue cannot

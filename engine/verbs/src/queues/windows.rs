@@ -10,14 +10,14 @@ use crate::sys::verbs as sys;
 
 /// The windows of a set of queues, and its registrations.
 #[derive(Debug, Default)]
-pub(super) struct Shown {
+pub(super) struct Exposed {
     /// By their number; null for a lost one.
     windows: Vec<*mut sys::ibv_mw>,
     /// By their remote keys.
     exposed: Vec<(u32, *mut sys::ibv_mr)>,
 }
 
-impl Shown {
+impl Exposed {
     /// Creates an unbound window.
     pub fn open_window(&mut self, device: &Device) -> Result<Window, SetupError> {
         let mw = make(device)?;
@@ -54,7 +54,7 @@ impl Shown {
     /// Records that a request that binds a window was posted.
     ///
     /// # Safety
-    /// It is a window of [`Shown::window`], which was not freed since.
+    /// It is a window of [`Exposed::window`], which was not freed since.
     pub unsafe fn on_bound(&mut self, mw: *mut sys::ibv_mw, rkey: u32) {
         // The driver reads the window's current key here before the next binding.
         // SAFETY: the window is alive, and no other thread accesses it.
@@ -74,7 +74,7 @@ impl Shown {
         let bytes = sge.length as usize;
         let first = std::ptr::with_exposed_provenance_mut(sge.addr as usize);
         // SAFETY: the caller guarantees the bytes until `conceal` has succeeded.
-        let made = unsafe { device.regions.make((first, bytes), access) };
+        let made = unsafe { device.regions.make(first, bytes, access) };
         let mr = made.map_err(|source| RegisterError::Device { bytes, source })?;
         // SAFETY: the library has just returned the region.
         let rkey = unsafe { (*mr).rkey };

@@ -9,19 +9,19 @@ use rpcrdma_provider::{
 
 use super::rig::SMALL;
 use crate::VerbsOptions;
-use crate::fake::Board;
+use crate::fake::Fake;
 
 #[test]
 fn accepted_requests_make_room_and_further_ones_are_rejected() {
-    let board = Board::new();
-    let mut cm = board.open().and_then(|device| device.open_cm()).expect("a connection manager");
+    let fake = Fake::new();
+    let mut cm = fake.open().and_then(|device| device.open_cm()).expect("a connection manager");
     cm.listen("192.0.2.1:20049".parse().expect("an address")).expect("a listener");
     let waker = Waker::new().expect("a descriptor");
     let backlog = VerbsOptions::default().backlog as usize;
-    let rejected = || board.calls().iter().filter(|call| **call == "rdma_reject").count();
+    let rejected = || fake.calls().iter().filter(|call| **call == "rdma_reject").count();
     for round in 1..=3 {
         let before = rejected();
-        board.ask(backlog + 2);
+        fake.ask(backlog + 2);
         let mut next = || cm.next(&waker, Duration::ZERO);
         let taken: Vec<_> = (0..backlog).map(|_| next()).collect();
         let is_request = |it: &Option<_>| matches!(it, Some(CmEvent::Request { .. }));
@@ -33,12 +33,12 @@ fn accepted_requests_make_room_and_further_ones_are_rejected() {
 
 #[test]
 fn an_address_of_another_kind_is_refused_with_those_that_are_taken() {
-    let board = Board::new();
-    let device = board.open().expect("a device");
+    let fake = Fake::new();
+    let device = fake.open().expect("a device");
     let queues = device.open_queues(&SMALL).expect("queues");
     let mut cm = device.open_cm().expect("a connection manager");
     let param = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
-    board.forget_calls();
+    fake.forget_calls();
     for text in ["shm:/run/store.sock", "shm:@store"] {
         let at: Address = text.parse().expect("an address");
         let taken = "an RDMA device takes only IP addresses (ADDR:PORT)";
@@ -48,5 +48,5 @@ fn an_address_of_another_kind_is_refused_with_those_that_are_taken() {
         assert_eq!(refused.to_string(), format!("cannot connect to {text}: {taken}"));
         assert!(matches!(refused, SetupError::Connect { to, .. } if *to == at));
     }
-    assert_eq!(board.calls().len(), 0, "librdmacm was not asked");
+    assert_eq!(fake.calls().len(), 0, "librdmacm was not asked");
 }

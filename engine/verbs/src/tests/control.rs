@@ -199,9 +199,9 @@ fn queues_are_dropped_with_everything_outstanding() {
 fn the_end_of_a_connection_is_reported_after_it_is_attached() {
     let mut pair = Pair::new();
     let port = pair.b.queues.handle().port;
-    let told = QueueEvent::Disconnected { qp_num: pair.qb.qp_num };
+    let ended = QueueEvent::Disconnected { qp_num: pair.qb.qp_num };
     port.on_end(pair.b.queues.key(pair.qb.qp), End::Disconnected);
-    assert_eq!(pair.b.queues.next_event(), Some(told));
+    assert_eq!(pair.b.queues.next_event(), Some(ended));
     assert_eq!(pair.b.queues.next_event(), None);
     pair.b.post(pair.qb.qp, 1, SendOp::Send, &[]);
     assert_eq!(pair.b.outcomes(1), [(1, WcStatus::Flushed)], "it is in the error state");
@@ -262,10 +262,10 @@ fn a_sleeper_is_woken_by_a_message_by_its_waker_and_by_events() {
     let (port, key) = (b.queues.handle().port, b.queues.key(qb.qp));
     std::thread::scope(|scope| {
         scope.spawn(|| port.on_end(key, End::Disconnected));
-        let mut told = b.queues.next_event();
-        while told.is_none() {
+        let mut event = b.queues.next_event();
+        while event.is_none() {
             sleeps(&mut b, &waker);
-            told = b.queues.next_event();
+            event = b.queues.next_event();
         }
     });
     b.queues.wait(&waker, Duration::from_millis(1)).unwrap();

@@ -13,7 +13,7 @@ use rpcrdma_provider::{
 };
 
 use super::rig::SMALL;
-use crate::fake::Board;
+use crate::fake::Fake;
 use crate::port::{Pair, Stage};
 use crate::sys::verbs as sys;
 use crate::wc::RECEIVE;
@@ -21,7 +21,7 @@ use crate::{Verbs, VerbsCm, VerbsQp, VerbsQueues};
 
 /// A set of queues on a device of its own.
 struct Rig {
-    board: &'static Board,
+    fake: &'static Fake,
     device: Verbs,
     queues: VerbsQueues,
     cm: VerbsCm,
@@ -29,14 +29,14 @@ struct Rig {
 
 impl Rig {
     /// Whether the device says when it has no Receives of a queue pair any more.
-    fn new(tells: bool) -> Rig {
-        let board = Board::new();
-        let device = board.open().expect("a device");
+    fn new(reports_last: bool) -> Rig {
+        let fake = Fake::new();
+        let device = fake.open().expect("a device");
         let mut queues = device.open_queues(&SMALL).expect("queues");
-        *queues.tells_last_receive() = tells;
+        *queues.reports_last_receive() = reports_last;
         let cm = device.open_cm().expect("a connection manager");
-        board.forget_calls();
-        Rig { board, device, queues, cm }
+        fake.forget_calls();
+        Rig { fake, device, queues, cm }
     }
 
     fn attach(&mut self) -> Attached<VerbsQp> {
@@ -55,7 +55,7 @@ impl Rig {
 
     /// The device has completed something of a queue pair.
     fn complete(&self, wr_id: u64, qp_num: u32) {
-        self.board.complete(sys::ibv_wc { wr_id, qp_num, ..sys::ibv_wc::EMPTY });
+        self.fake.complete(sys::ibv_wc { wr_id, qp_num, ..sys::ibv_wc::EMPTY });
     }
 
     fn poll(&mut self) -> Vec<(u64, u32, WcStatus)> {
@@ -64,8 +64,8 @@ impl Rig {
         batch.iter().map(|it| (it.wr_id.0, it.qp_num, it.status)).collect()
     }
 
-    /// Has the connection manager hear what there is to hear.
-    fn hear(&mut self) {
+    /// Has the connection manager read all events.
+    fn read_events(&mut self) {
         let waker = Waker::new().expect("a descriptor");
         waker.ring();
         assert!(self.cm.next(&waker, Duration::ZERO).is_none());
@@ -73,11 +73,11 @@ impl Rig {
 
     /// The device reports something of a queue pair.
     fn report(&self, pair: &Pair, event: u32) {
-        self.board.report(pair.qp.cast(), event);
+        self.fake.report(pair.qp.cast(), event);
     }
 
     fn pairs_alive(&self) -> i64 {
-        self.board.alive().get("qp").copied().unwrap_or(0)
+        self.fake.alive().get("qp").copied().unwrap_or(0)
     }
 }
 
@@ -94,10 +94,10 @@ fn a_queue_pair_is_destroyed_after_its_receives_returned_without_waiting() {
     assert_eq!(rig.poll(), [(3, 0, WcStatus::Flushed)]);
     rig.complete(5 | RECEIVE, qp.qp_num);
     rig.report(&pair, sys::IBV_EVENT_QP_LAST_WQE_REACHED);
-    rig.hear();
+    rig.read_events();
     assert_eq!((rig.queues.next_event(), rig.pairs_alive()), (None, 0));
     assert_eq!(rig.poll(), [(5, 0, WcStatus::Flushed)]);
-    assert!(*rig.queues.tells_last_receive(), "it has told");
+    assert!(*rig.queues.reports_last_receive(), "it has reported one");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_device_that_has_reported_the_last_event_once_is_awaited_again() {
     let pair = rig.queues.pair(first.qp);
     rig.queues.destroy(first.qp);
     rig.report(&pair, sys::IBV_EVENT_QP_LAST_WQE_REACHED);
-    rig.hear();
+    rig.read_events();
     assert_eq!((rig.queues.next_event(), rig.pairs_alive()), (None, 2));
     rig.queues.destroy(second.qp);
     rig.queues.let_time_pass();
@@ -158,26 +158,26 @@ fn no_call_of_librdmacm_is_made_by_the_thread_of_a_shard() {
     let qp = rig.connect();
     let endpoint = rig.queues.handle().port.create(Some(rig.cm.new_id()));
     drop(endpoint.map_err(|(_, error)| error).expect("a queue pair"));
-    let Rig { board, mut cm, mut queues, device } = rig;
+    let Rig { fake, mut cm, mut queues, device } = rig;
     std::thread::scope(|scope| {
         let shard = scope.spawn(|| {
             queues.disconnect(qp.qp);
             queues.destroy(qp.qp);
             assert!(queues.next_event().is_none());
             drop(queues);
-            board.own_calls(&CM)
+            fake.own_calls(&CM)
         });
         assert_eq!(shard.join().expect("it does not panic"), [""; 0]);
     });
-    assert_eq!(board.alive().get("id"), Some(&2));
+    assert_eq!(fake.alive().get("id"), Some(&2));
     let waker = Waker::new().expect("a descriptor");
     waker.ring();
     assert!(cm.next(&waker, Duration::ZERO).is_none());
-    let mut calls = board.own_calls(&CM);
+    let mut calls = fake.own_calls(&CM);
     calls.sort_unstable();
     assert_eq!(calls, [CM[1], CM[1], CM[0], CM[0]]);
     drop((cm, device));
-    assert!(board.alive().is_empty(), "{:?}", board.alive());
+    assert!(fake.alive().is_empty(), "{:?}", fake.alive());
 }
 
 /// Its last message of the connection manager was lost, and is sent again.
@@ -187,12 +187,12 @@ fn a_connection_that_cannot_be_said_to_be_established_goes_on() {
     let qp = rig.connect();
     let pair = rig.queues.pair(qp.qp);
     for errno in [Some(libc::EINVAL), None] {
-        rig.board.refuse("rdma_notify", errno);
+        rig.fake.refuse("rdma_notify", errno);
         rig.report(&pair, sys::IBV_EVENT_COMM_EST);
         // The event, and then what it has asked for.
-        (0..2).for_each(|_| rig.hear());
+        (0..2).for_each(|_| rig.read_events());
     }
-    assert_eq!(rig.board.own_calls(&["rdma_notify"]).len(), 2);
+    assert_eq!(rig.fake.own_calls(&["rdma_notify"]).len(), 2);
     assert_eq!((rig.queues.next_event(), rig.device.events().failures), (None, 0));
     assert_eq!(rig.pairs_alive(), 1);
 }
@@ -203,13 +203,13 @@ fn an_id_that_outlives_its_connection_manager_is_destroyed() {
     let first = rig.connect();
     rig.queues.disconnect(first.qp);
     let second = rig.connect();
-    let Rig { board, cm, mut queues, device } = rig;
+    let Rig { fake, cm, mut queues, device } = rig;
     drop(cm);
     queues.destroy(first.qp);
     queues.destroy(second.qp);
     drop((queues, device));
-    assert!(board.alive().is_empty(), "{:?}", board.alive());
-    let calls = board.own_calls(&["rdma_disconnect", "rdma_destroy_id"]);
+    assert!(fake.alive().is_empty(), "{:?}", fake.alive());
+    let calls = fake.own_calls(&["rdma_disconnect", "rdma_destroy_id"]);
     assert_eq!(calls.len(), 4, "{calls:?}");
 }
 
@@ -218,12 +218,12 @@ fn an_event_of_an_ended_queue_pair_does_not_reach_the_next_one_with_its_number()
     let mut rig = Rig::new(false);
     let first = rig.attach();
     let old = rig.queues.pair(first.qp);
-    // What was read and not handed on yet, and what was told and not asked for yet.
+    // What was read and not handed on yet, and what was reported and not asked for yet.
     let name = old.name();
     let port = rig.queues.handle().port;
     port.on_end(old.key, crate::port::End::Failed);
     rig.queues.destroy(first.qp);
-    rig.board.give_number(first.qp_num);
+    rig.fake.give_number(first.qp_num);
     let second = rig.attach();
     assert_eq!(second.qp_num, first.qp_num);
     assert_eq!(rig.queues.next_event(), None);
@@ -238,10 +238,10 @@ fn an_event_of_an_ended_queue_pair_does_not_reach_the_next_one_with_its_number()
     assert_eq!(rig.pairs_alive(), 1, "an old name destroys nothing");
     let new = rig.queues.pair(second.qp);
     rig.report(&new, sys::IBV_EVENT_QP_FATAL);
-    rig.hear();
+    rig.read_events();
     let failed = QueueEvent::Failed { qp_num: second.qp_num };
     assert_eq!((rig.queues.next_event(), rig.queues.next_event()), (Some(failed), None));
-    assert_eq!(rig.board.unacknowledged(), 0);
+    assert_eq!(rig.fake.unacknowledged(), 0);
 }
 
 #[test]
@@ -255,13 +255,13 @@ fn an_event_of_ended_queues_does_not_reach_their_successors() {
     // SAFETY: as above; only this thread looks at it.
     unsafe { (*cq).cq_context = std::ptr::without_provenance_mut(context.addr() + 1000) };
     let mut rig = rig;
-    rig.board.report(cq.cast(), sys::IBV_EVENT_CQ_ERR);
-    rig.hear();
+    rig.fake.report(cq.cast(), sys::IBV_EVENT_CQ_ERR);
+    rig.read_events();
     assert_eq!(other.next_event(), None, "the place is the same, the queue is not");
     // SAFETY: as above.
     unsafe { (*cq).cq_context = context };
-    rig.board.report(cq.cast(), sys::IBV_EVENT_CQ_ERR);
-    rig.hear();
+    rig.fake.report(cq.cast(), sys::IBV_EVENT_CQ_ERR);
+    rig.read_events();
     assert_eq!(other.next_event(), Some(QueueEvent::DeviceLost));
     assert_eq!(rig.queues.next_event(), None);
 }
@@ -287,33 +287,33 @@ fn completions_before_their_queue_pair_is_attached_are_reported_once_with_it() {
 fn queues_that_end_destroy_their_queue_pairs_once() {
     let mut rig = Rig::new(false);
     let _pairs = [rig.attach(), rig.attach()];
-    rig.board.forget_calls();
-    let Rig { board, queues, .. } = rig;
+    rig.fake.forget_calls();
+    let Rig { fake, queues, .. } = rig;
     drop(queues);
-    let destroyed = board.calls().iter().filter(|call| **call == "ibv_destroy_qp").count();
-    assert_eq!((destroyed, board.alive().get("qp")), (2, None));
+    let destroyed = fake.calls().iter().filter(|call| **call == "ibv_destroy_qp").count();
+    assert_eq!((destroyed, fake.alive().get("qp")), (2, None));
 }
 
 #[test]
 fn queues_that_end_try_twice_to_destroy_a_queue_pair() {
     let mut rig = Rig::new(false);
     let _pair = rig.attach();
-    let Rig { board, queues, .. } = rig;
+    let Rig { fake, queues, .. } = rig;
     let tries = AtomicU32::new(0);
-    board.on("ibv_destroy_qp", move || {
+    fake.on("ibv_destroy_qp", move || {
         if tries.fetch_add(1, Ordering::Relaxed) == 0 {
-            board.fail_at(Some(0));
+            fake.fail_at(Some(0));
         }
     });
     drop(queues);
-    assert_eq!(board.alive().get("qp"), None);
+    assert_eq!(fake.alive().get("qp"), None);
 }
 
 #[test]
 fn a_queue_pair_that_does_not_go_to_the_error_state_is_counted_and_destroyed_at_once() {
     let mut rig = Rig::new(true);
     let qp = rig.attach();
-    rig.board.refuse("ibv_modify_qp to ERR", Some(libc::EIO));
+    rig.fake.refuse("ibv_modify_qp to ERR", Some(libc::EIO));
     rig.queues.disconnect(qp.qp);
     let events = rig.device.events();
     assert_eq!(events.failures, 1);
@@ -327,7 +327,7 @@ fn a_queue_pair_that_does_not_go_to_the_error_state_is_counted_and_destroyed_at_
 fn a_queue_pair_that_the_device_keeps_is_tried_again_and_keeps_its_place() {
     let mut rig = Rig::new(false);
     let all: Vec<_> = (0..SMALL.qp_max).map(|_| rig.attach()).collect();
-    rig.board.refuse("ibv_destroy_qp", Some(libc::EBUSY));
+    rig.fake.refuse("ibv_destroy_qp", Some(libc::EBUSY));
     rig.queues.destroy(all[0].qp);
     assert_eq!((rig.device.events().failures, rig.pairs_alive()), (1, SMALL.qp_max.into()));
     let port = rig.queues.handle().port;
@@ -335,7 +335,7 @@ fn a_queue_pair_that_the_device_keeps_is_tried_again_and_keeps_its_place() {
     rig.complete(3 | RECEIVE, all[0].qp_num);
     rig.complete(4, all[0].qp_num);
     assert_eq!(rig.poll(), [(3, 0, WcStatus::Flushed)]);
-    rig.board.refuse("ibv_destroy_qp", None);
+    rig.fake.refuse("ibv_destroy_qp", None);
     assert_eq!(rig.queues.next_event(), None);
     assert_eq!(rig.pairs_alive(), i64::from(SMALL.qp_max), "it is left alone for a while");
     rig.queues.let_time_pass();
@@ -347,13 +347,13 @@ fn a_queue_pair_that_the_device_keeps_is_tried_again_and_keeps_its_place() {
 #[test]
 fn a_queue_pair_that_is_made_while_its_queues_end_is_destroyed() {
     let rig = Rig::new(false);
-    let Rig { board, device, queues, cm } = rig;
+    let Rig { fake, device, queues, cm } = rig;
     let port = queues.handle().port;
     let queues = std::sync::Mutex::new(Some(queues));
-    board.on("ibv_create_qp", move || drop(queues.lock().expect("no thread panics").take()));
+    fake.on("ibv_create_qp", move || drop(queues.lock().expect("no thread panics").take()));
     assert!(port.create(None).is_err());
     drop((port, cm, device));
-    assert_eq!(board.alive().get("qp"), None);
+    assert_eq!(fake.alive().get("qp"), None);
 }
 
 #[test]
@@ -365,7 +365,7 @@ fn a_shard_does_not_wait_while_a_queue_pair_is_made_or_connected() {
     for function in ["ibv_create_qp", "rdma_init_qp_attr", "ibv_modify_qp", "rdma_accept"] {
         let (port, is_free) = (Arc::clone(&port), Arc::clone(&is_free));
         let key = rig.queues.key(qp.qp);
-        rig.board.on(function, move || {
+        rig.fake.on(function, move || {
             // What a shard asks for when it takes a connection over or lets go of one.
             port.note_stage(key, Stage::Attached);
             is_free.lock().expect("no thread panics").push(function);

@@ -4,28 +4,28 @@ use rpcrdma_mempool::Access;
 use rpcrdma_provider::Queues;
 
 use super::rig::{Host, SMALL};
-use crate::fake::Board;
+use crate::fake::Fake;
 
 #[test]
 fn a_registration_that_the_device_keeps_stays_known() {
-    let board = Board::new();
-    let device = board.open().expect("a device");
+    let fake = Fake::new();
+    let device = fake.open().expect("a device");
     let mut host = Host::new(&device, &SMALL);
-    let before = board.alive();
+    let before = fake.alive();
     let sge = host.sge(0, 64);
     let [first, second] =
         [(); 2].map(|()| host.expose(&sge, Access::REMOTE_READ).expect("registered"));
-    board.refuse("ibv_dereg_mr", Some(libc::EBUSY));
+    fake.refuse("ibv_dereg_mr", Some(libc::EBUSY));
     for _ in 0..2 {
         let error = host.queues.conceal(first).expect_err("peers may reach it as before");
         assert_eq!(error.raw_os_error(), Some(libc::EBUSY));
     }
-    board.refuse("ibv_dereg_mr", None);
+    fake.refuse("ibv_dereg_mr", None);
     host.queues.conceal(second).expect("it ends");
     host.queues.conceal(first).expect("now it ends, too");
-    assert_eq!(board.alive(), before);
+    assert_eq!(fake.alive(), before);
     // A registration that is not concealed ends with the queues.
     host.expose(&sge, Access::REMOTE_WRITE).expect("registered");
     drop((host, device));
-    assert!(board.alive().is_empty(), "{:?}", board.alive());
+    assert!(fake.alive().is_empty(), "{:?}", fake.alive());
 }

@@ -7,8 +7,9 @@
 mod asked;
 mod control;
 mod ends;
+mod events;
 mod failures;
-mod heard;
+
 mod kept;
 mod messages;
 mod remote;

@@ -8,11 +8,11 @@ use rpcrdma_provider::{
 };
 
 use super::rig::SMALL;
-use crate::fake::Board;
+use crate::fake::Fake;
 
 /// Opens a device, its queues with windows and memory, and a connection manager.
-fn set_up(board: &Board) -> Result<(), SetupError> {
-    let device = board.open()?;
+fn set_up(fake: &Fake) -> Result<(), SetupError> {
+    let device = fake.open()?;
     let mut queues = device.open_queues(&SMALL)?;
     let _cm = device.open_cm()?;
     queues.open_window()?;
@@ -33,29 +33,29 @@ fn set_up(board: &Board) -> Result<(), SetupError> {
 
 #[test]
 fn a_failure_at_any_step_of_the_setup_leaves_nothing() {
-    let board = Board::new();
-    set_up(board).expect("nothing fails");
-    assert!(board.alive().is_empty(), "{:?}", board.alive());
-    let calls = board.calls();
+    let fake = Fake::new();
+    set_up(fake).expect("nothing fails");
+    assert!(fake.alive().is_empty(), "{:?}", fake.alive());
+    let calls = fake.calls();
     let makers = calls.iter().filter(|it| !is_end(it)).count();
     assert!(makers >= 15, "{calls:?}");
     for (at, call) in calls.iter().enumerate().filter(|(_, call)| !is_end(call)) {
-        board.fail_at(Some(at));
-        let _ = set_up(board);
-        assert!(board.alive().is_empty(), "after {call}, call {at}: {:?}", board.alive());
+        fake.fail_at(Some(at));
+        let _ = set_up(fake);
+        assert!(fake.alive().is_empty(), "after {call}, call {at}: {:?}", fake.alive());
     }
 }
 
 #[test]
 fn only_objects_the_device_does_not_destroy_remain() {
-    let board = Board::new();
-    set_up(board).expect("nothing fails");
-    let calls = board.calls();
+    let fake = Fake::new();
+    set_up(fake).expect("nothing fails");
+    let calls = fake.calls();
     for (at, call) in calls.iter().enumerate().filter(|(_, call)| is_end(call)) {
-        let before = board.alive();
-        board.fail_at(Some(at));
-        let _ = set_up(board);
-        let after = board.alive();
+        let before = fake.alive();
+        fake.fail_at(Some(at));
+        let _ = set_up(fake);
+        let after = fake.alive();
         let left = |kind| after.get(kind).unwrap_or(&0) - before.get(kind).unwrap_or(&0);
         let kinds = ["devices", "pd", "mr", "mw", "qp", "srq", "cq", "channel", "cm channel", "id"];
         let left: Vec<i64> = kinds.into_iter().map(left).filter(|left| *left != 0).collect();
@@ -64,8 +64,8 @@ fn only_objects_the_device_does_not_destroy_remain() {
 }
 
 /// Connects two hosts of a wired device, as far as it goes.
-fn connect(board: &Board) -> Result<(), SetupError> {
-    let device = board.open()?;
+fn connect(fake: &Fake) -> Result<(), SetupError> {
+    let device = fake.open()?;
     let (a, b) = (device.open_queues(&SMALL)?, device.open_queues(&SMALL)?);
     let (mut there, mut here) = (device.open_cm()?, device.open_cm()?);
     let param = ConnParam { private: b"private", rnr_retry: 7, send_timeout: None };
@@ -90,29 +90,29 @@ fn connect(board: &Board) -> Result<(), SetupError> {
 
 #[test]
 fn a_failure_at_any_step_of_a_connection_is_named_and_leaves_nothing() {
-    for board in [Board::wired_iwarp, Board::wired] {
-        let board = board();
-        board.forget_calls();
-        connect(board).expect("nothing fails");
-        assert!(board.alive().is_empty(), "{:?}", board.alive());
-        let calls = board.calls();
+    for fake in [Fake::wired_iwarp, Fake::wired] {
+        let fake = fake();
+        fake.forget_calls();
+        connect(fake).expect("nothing fails");
+        assert!(fake.alive().is_empty(), "{:?}", fake.alive());
+        let calls = fake.calls();
         assert!(calls.contains(&"rdma_accept") && calls.contains(&"rdma_connect"), "{calls:?}");
-        // Opening is judged above: it tries what may fail. A failed look for events ends the
-        // manager, as `heard` shows. Leaving a peer has no result. The id that a request makes is
+        // Opening is tested above: it tries what may fail. A failed look for events ends the
+        // manager, as `events` shows. Leaving a peer has no result. The id that a request makes is
         // the peer's.
         let opened = calls.iter().position(|call| *call == "ibv_create_comp_channel");
-        let judged = |(at, call): &(usize, &&str)| {
+        let tested = |(at, call): &(usize, &&str)| {
             Some(*at) > opened
                 && !is_end(call)
                 && !["rdma_get_cm_event", "rdma_disconnect"].contains(call)
                 && !call.ends_with("to ERR")
                 && calls[at - 1] != "rdma_connect"
         };
-        for (at, call) in calls.iter().enumerate().filter(judged) {
-            board.fail_at(Some(at));
-            let error = connect(board).expect_err(call).to_string();
+        for (at, call) in calls.iter().enumerate().filter(tested) {
+            fake.fail_at(Some(at));
+            let error = connect(fake).expect_err(call).to_string();
             assert!(error.contains(call), "{call}: {error}");
-            assert!(board.alive().is_empty(), "after {call}, call {at}: {:?}", board.alive());
+            assert!(fake.alive().is_empty(), "after {call}, call {at}: {:?}", fake.alive());
         }
     }
 }
@@ -124,9 +124,9 @@ fn is_end(call: &str) -> bool {
 
 #[test]
 fn forks_are_made_safe_first_and_a_failure_is_an_error() {
-    let board = Board::new();
-    board.refuse("ibv_fork_init", Some(libc::EINVAL));
-    let error = board.open().expect_err("memory was registered before").to_string();
+    let fake = Fake::new();
+    fake.refuse("ibv_fork_init", Some(libc::EINVAL));
+    let error = fake.open().expect_err("memory was registered before").to_string();
     assert!(error.contains("ibv_fork_init") && error.contains("RDMAV_FORK_SAFE"), "{error}");
-    assert_eq!(board.calls(), ["ibv_fork_init"]);
+    assert_eq!(fake.calls(), ["ibv_fork_init"]);
 }

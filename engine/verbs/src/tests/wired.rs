@@ -10,25 +10,25 @@ use rpcrdma_provider::{
 };
 
 use super::rig::{Host, Pair, SMALL};
-use crate::fake::Board;
+use crate::fake::Fake;
 use crate::{VerbsCm, VerbsQp};
 
 /// The next event, which is there.
 fn next(cm: &mut VerbsCm) -> CmEvent<VerbsCm> {
     let waker = Waker::new().expect("a descriptor");
-    cm.next(&waker, Duration::ZERO).expect("the other end is heard")
+    cm.next(&waker, Duration::ZERO).expect("the other end has sent it")
 }
 
 /// Two hosts that their connection managers have connected.
 fn connected() -> Pair {
-    connected_over(Board::wired())
+    connected_over(Fake::wired())
 }
 
-/// Makes a board of either kind, which is then that of the thread.
-const BOARDS: [fn() -> &'static Board; 2] = [Board::wired_iwarp, Board::wired];
+/// Makes a fake device of either kind, which is then that of the thread.
+const FAKES: [fn() -> &'static Fake; 2] = [Fake::wired_iwarp, Fake::wired];
 
-fn connected_over(board: &Board) -> Pair {
-    let device = board.open().expect("a device");
+fn connected_over(fake: &Fake) -> Pair {
+    let device = fake.open().expect("a device");
     let (mut a, mut b) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
     let [mut there, mut here] = [(); 2].map(|()| device.open_cm().expect("a connection manager"));
     let param = |private| ConnParam { private, rnr_retry: 7, send_timeout: None };
@@ -51,23 +51,23 @@ fn connected_over(board: &Board) -> Pair {
 
 #[test]
 fn a_rejection_arrives_with_its_reason_or_without_one() {
-    BOARDS.into_iter().for_each(|board| rejects(board()));
+    FAKES.into_iter().for_each(|fake| rejects(fake()));
 }
 
-fn rejects(board: &Board) {
-    let device = board.open().expect("a device");
+fn rejects(fake: &Fake) {
+    let device = fake.open().expect("a device");
     let host = Host::new(&device, &SMALL);
     let [mut there, mut here] = [(); 2].map(|()| device.open_cm().expect("a connection manager"));
     let param = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
     let at = here.listen("192.0.2.1:20049".parse().expect("an address")).expect("a listener");
     let waker = Waker::new().expect("a descriptor");
-    let told = Rejection::Refused { code: 7 };
+    let refused = Rejection::Refused { code: 7 };
     for (private, why) in [
-        (told.encode().to_vec(), told),
+        (refused.encode().to_vec(), refused),
         (Rejection::Full.encode().to_vec(), Rejection::Full),
         (Vec::new(), Rejection::Unstated),
         (b"no".to_vec(), Rejection::Unstated),
-        (told.encode()[..5].to_vec(), Rejection::Unstated),
+        (refused.encode()[..5].to_vec(), Rejection::Unstated),
         // Longer than a rejection can carry: it is cut off.
         (vec![0xff; 300], Rejection::Unstated),
     ] {
@@ -83,8 +83,8 @@ fn rejects(board: &Board) {
 
 #[test]
 fn what_one_end_sends_the_other_receives() {
-    for board in BOARDS {
-        let Pair { mut a, mut b, qa, qb } = connected_over(board());
+    for fake in FAKES {
+        let Pair { mut a, mut b, qa, qb } = connected_over(fake());
         carries(&mut a, qa, &mut b, qb);
         carries(&mut b, qb, &mut a, qa);
     }
@@ -93,8 +93,8 @@ fn what_one_end_sends_the_other_receives() {
 #[test]
 fn an_end_that_left_before_the_connection_was_established_is_disconnected_then() {
     for leaves in [false, true] {
-        let board = Board::wired();
-        let device = board.open().expect("a device");
+        let fake = Fake::wired();
+        let device = fake.open().expect("a device");
         let (a, mut b) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
         let [mut there, mut here] = [(); 2].map(|()| device.open_cm().expect("a manager"));
         let param = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
@@ -110,17 +110,17 @@ fn an_end_that_left_before_the_connection_was_established_is_disconnected_then()
         }
         assert!(here.next(&waker, Duration::ZERO).is_none());
         let CmEvent::Connected { .. } = next(&mut there) else { panic!("an answer") };
-        board.forget_calls();
+        fake.forget_calls();
         assert!(here.next(&waker, Duration::ZERO).is_none());
-        let calls = board.own_calls(&["rdma_disconnect"]).len();
+        let calls = fake.own_calls(&["rdma_disconnect"]).len();
         assert_eq!(calls, usize::from(leaves), "once more where it leaves: {leaves}");
     }
 }
 
 #[test]
 fn an_iwarp_device_is_not_asked_for_what_it_has_not() {
-    let board = Board::wired_iwarp();
-    let device = board.open().expect("a device");
+    let fake = Fake::wired_iwarp();
+    let device = fake.open().expect("a device");
     let caps = device.caps();
     assert_eq!((caps.send_sge, caps.read_sge, caps.recv_sge), (6, 1, 6));
     assert_eq!((caps.windows, caps.inline_len), (0, 0));
@@ -129,17 +129,17 @@ fn an_iwarp_device_is_not_asked_for_what_it_has_not() {
     let error = queues.open_window().expect_err("it has none").to_string();
     assert!(error.contains("ibv_alloc_mw"), "{error}");
     // Neither timers nor states: `ibv_modify_qp` to the later states is a panic there.
-    board.forget_calls();
-    drop(connected_over(board));
-    let moves = board.calls().iter().filter(|it| **it == "ibv_modify_qp").count();
+    fake.forget_calls();
+    drop(connected_over(fake));
+    let moves = fake.calls().iter().filter(|it| **it == "ibv_modify_qp").count();
     assert_eq!(moves, 2, "to INIT, once for each end");
-    assert!(!board.calls().contains(&"rdma_establish"), "the kernel has confirmed");
-    assert!(!Board::wired().open().expect("a device").caps().reads_expose);
+    assert!(!fake.calls().contains(&"rdma_establish"), "the kernel has confirmed");
+    assert!(!Fake::wired().open().expect("a device").caps().reads_expose);
 }
 
 #[test]
 fn long_requests_of_an_iwarp_device_report_their_completion() {
-    let Pair { mut a, mut b, qa, .. } = connected_over(Board::wired_iwarp());
+    let Pair { mut a, mut b, qa, .. } = connected_over(Fake::wired_iwarp());
     b.recvs(0..3, 0, 8192);
     for (id, lens) in [(1, [4095, 0]), (2, [4096, 0]), (3, [1000, 3096])] {
         let sgl = [a.sge(0, lens[0]), a.sge(4096, lens[1])];
@@ -153,8 +153,8 @@ fn long_requests_of_an_iwarp_device_report_their_completion() {
 
 #[test]
 fn no_queue_of_an_iwarp_device_gets_the_mmap_key_that_its_library_takes_for_an_invalid_one() {
-    let board = Board::wired_iwarp();
-    let [first, device] = [(); 2].map(|()| board.open().expect("a device"));
+    let fake = Fake::wired_iwarp();
+    let [first, device] = [(); 2].map(|()| fake.open().expect("a device"));
     // The openings of a device share its context, and the keys of it.
     drop(first);
     let queues: Vec<_> = (0..60)
@@ -164,7 +164,7 @@ fn no_queue_of_an_iwarp_device_gets_the_mmap_key_that_its_library_takes_for_an_i
         })
         .collect();
     drop((queues, device));
-    assert!(board.alive().is_empty(), "{:?}", board.alive());
+    assert!(fake.alive().is_empty(), "{:?}", fake.alive());
 }
 
 fn carries(from: &mut Host, sender: Attached<VerbsQp>, to: &mut Host, receiver: Attached<VerbsQp>) {
@@ -235,17 +235,17 @@ fn requests_behind_one_that_breaks_a_limit_are_not_posted() {
 
 #[test]
 fn a_window_that_is_bound_twice_in_a_post_gets_its_key_from_the_first_binding() {
-    let board = Board::wired();
-    let Pair { mut a, qa, .. } = connected_over(board);
+    let fake = Fake::wired();
+    let Pair { mut a, qa, .. } = connected_over(fake);
     let [mut one, mut other] = [(); 2].map(|()| a.queues.open_window().expect("a window"));
     let bind = |window: &mut Window| a.binding(window, (0, 64), Access::REMOTE_READ);
     let [(first, dead), (second, _), (again, _)] =
         [bind(&mut one), bind(&mut other), bind(&mut one)];
     let ops = [first, SendOp::Invalidate { rkey: dead }, second, again];
     let wrs = ops.map(|op| SendWr { op, ..SendWr::send(WrId(1), &[], SendFlags::SIGNALED) });
-    board.forget_calls();
+    fake.forget_calls();
     assert_eq!(a.post_all(qa.qp, &wrs), Ok(()));
-    assert_eq!(board.own_calls(&["ibv_post_send"]).len(), 2, "all before it, and it");
+    assert_eq!(fake.own_calls(&["ibv_post_send"]).len(), 2, "all before it, and it");
     assert_eq!(a.outcomes(4), [(1, WcStatus::Success); 4]);
     // A later post knows the keys of all.
     let wrs = [
@@ -260,8 +260,8 @@ fn a_window_that_is_bound_twice_in_a_post_gets_its_key_from_the_first_binding() 
 /// siw takes them and never completes them: docs/devices.md.
 #[test]
 fn what_is_posted_to_a_queue_pair_in_error_is_flushed_behind_what_was_posted_before() {
-    for board in BOARDS {
-        let Pair { mut a, mut b, qa, .. } = connected_over(board());
+    for fake in FAKES {
+        let Pair { mut a, mut b, qa, .. } = connected_over(fake());
         b.recvs(5..6, 0, 64);
         a.send(qa.qp, 1, 0, 8);
         a.queues.disconnect(qa.qp);
@@ -288,10 +288,10 @@ fn what_is_posted_to_a_queue_pair_in_error_is_flushed_behind_what_was_posted_bef
 /// A queue pair that stays out of the error state completes what is posted to it.
 #[test]
 fn a_queue_pair_that_cannot_be_failed_is_posted_to() {
-    for board in BOARDS {
-        let board = board();
-        let Pair { mut a, mut b, qa, .. } = connected_over(board);
-        board.refuse("ibv_modify_qp to ERR", Some(libc::EIO));
+    for fake in FAKES {
+        let fake = fake();
+        let Pair { mut a, mut b, qa, .. } = connected_over(fake);
+        fake.refuse("ibv_modify_qp to ERR", Some(libc::EIO));
         a.queues.disconnect(qa.qp);
         b.recvs(5..6, 0, 64);
         a.send(qa.qp, 1, 0, 8);

@@ -1,4 +1,4 @@
-//! What stands behind the functions of the fake libraries: the calls, the objects, and what is to fail.
+//! The state of a fake device: the calls of the libraries' functions, the objects, and what is to fail.
 #![expect(unsafe_code, reason = "pointers of the libraries' callers are followed")]
 
 use std::cell::Cell;
@@ -14,22 +14,22 @@ use crate::error;
 use crate::sys::cm::rdma_cm_id;
 use crate::sys::verbs::*;
 
-/// What stands behind the functions: one device, and what tests know and say of it.
-pub struct Board {
+/// A fake device: what the libraries' functions have done on it, and what they are to do.
+pub struct Fake {
     context: Mutex<Box<ibv_context>>,
     state: Mutex<State>,
 }
 
 // SAFETY: what the pointers name is reached under the locks, or changes no more.
-unsafe impl Send for Board {}
+unsafe impl Send for Fake {}
 // SAFETY: as above.
-unsafe impl Sync for Board {}
+unsafe impl Sync for Fake {}
 
-/// A device, which begins as the library's does.
+/// The device's structure, which begins as the library's does.
 #[repr(C)]
-struct FakeDevice {
+struct RawDevice {
     raw: ibv_device,
-    board: *const Board,
+    fake: *const Fake,
 }
 
 type Hook = Arc<dyn Fn() + Send + Sync>;
@@ -77,22 +77,22 @@ impl State {
 }
 
 thread_local! {
-    /// What the libraries know without being given anything.
-    static CURRENT: Cell<*const Board> = const { Cell::new(ptr::null()) };
+    /// The device that the libraries find.
+    static CURRENT: Cell<*const Fake> = const { Cell::new(ptr::null()) };
 }
 
-impl Board {
+impl Fake {
     /// A device, which is that of this thread from now on. It lives until the process ends, as do
     /// the libraries.
-    pub(super) fn leaked(context: Box<ibv_context>, transport_type: c_int) -> &'static Board {
-        let board = Board { context: Mutex::new(context), state: Mutex::default() };
-        let board: &'static Board = Box::leak(Box::new(board));
+    pub(super) fn leaked(context: Box<ibv_context>, transport_type: c_int) -> &'static Fake {
+        let fake = Fake { context: Mutex::new(context), state: Mutex::default() };
+        let fake: &'static Fake = Box::leak(Box::new(fake));
         // SAFETY: all members are integers, for which zeros are values.
         let mut raw: ibv_device = unsafe { std::mem::zeroed() };
         raw.transport_type = transport_type;
-        board.context().device = Box::into_raw(Box::new(FakeDevice { raw, board })).cast();
-        CURRENT.set(board);
-        board
+        fake.context().device = Box::into_raw(Box::new(RawDevice { raw, fake })).cast();
+        CURRENT.set(fake);
+        fake
     }
 
     /// What was called, in order.
@@ -221,11 +221,12 @@ impl Board {
         }
     }
 
-    /// As [`Board::make`], of a queue that a program maps. As siw, an iWARP device gives it the next
+    /// As [`Fake::make`], of a queue that a program maps. As siw, an iWARP device gives it the next
     /// mmap key, and as libsiw, the library takes one key for an invalid one and sets no error number.
     pub(super) fn make_mapped<T>(
         &self,
-        (function, kind): (&'static str, &'static str),
+        function: &'static str,
+        kind: &'static str,
         len: usize,
         it: T,
     ) -> *mut T {
@@ -270,15 +271,15 @@ impl Board {
     }
 }
 
-pub(super) fn board_of<'a>(context: *mut ibv_context) -> &'a Board {
-    let board = seen(seen(context).device.cast::<FakeDevice>()).board;
-    // SAFETY: boards live until the process ends and are never borrowed mutably.
-    unsafe { &*board }
+pub(super) fn fake_of<'a>(context: *mut ibv_context) -> &'a Fake {
+    let fake = seen(seen(context).device.cast::<RawDevice>()).fake;
+    // SAFETY: fake devices live until the process ends and are never borrowed mutably.
+    unsafe { &*fake }
 }
 
-/// The board of the thread.
-pub(super) fn current<'a>() -> &'a Board {
-    // SAFETY: as above; a test has made a board before it opens a device.
+/// The fake device of the thread.
+pub(super) fn current<'a>() -> &'a Fake {
+    // SAFETY: as above; a test has made a fake device before it opens a device.
     unsafe { &*CURRENT.get() }
 }
 

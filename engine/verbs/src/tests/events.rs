@@ -9,64 +9,64 @@ use rpcrdma_provider::{
 };
 
 use super::rig::SMALL;
-use crate::fake::Board;
+use crate::fake::Fake;
 use crate::sys::verbs as sys;
 
 const PARAM: ConnParam<'_> = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
 
 #[test]
 fn a_port_that_goes_up_and_down_leaves_its_last_states_and_is_counted() {
-    let board = Board::new();
-    let device = board.open().expect("a device");
+    let fake = Fake::new();
+    let device = fake.open().expect("a device");
     let mut queues = device.open_queues(&SMALL).expect("queues");
     let mut cm = device.open_cm().expect("a connection manager");
     let waker = Waker::new().expect("a descriptor");
     for _ in 0..100 {
         for event in [sys::IBV_EVENT_PORT_ERR, sys::IBV_EVENT_PORT_ACTIVE] {
-            board.report(std::ptr::without_provenance_mut(1), event);
+            fake.report(std::ptr::without_provenance_mut(1), event);
         }
     }
     assert!(cm.next(&waker, Duration::ZERO).is_none());
     assert!(matches!(queues.arm(), Ok(Armed::Ready)), "no thread sleeps before it has read them");
-    let told: Vec<_> = std::iter::from_fn(|| queues.next_event()).collect();
-    assert_eq!(told, [QueueEvent::PortDown, QueueEvent::PortUp]);
+    let events: Vec<_> = std::iter::from_fn(|| queues.next_event()).collect();
+    assert_eq!(events, [QueueEvent::PortDown, QueueEvent::PortUp]);
     assert!(matches!(queues.arm(), Ok(Armed::AtMost(_))));
     for event in [sys::IBV_EVENT_PORT_ERR, sys::IBV_EVENT_PORT_ACTIVE, sys::IBV_EVENT_PORT_ERR] {
-        board.report(std::ptr::without_provenance_mut(1), event);
+        fake.report(std::ptr::without_provenance_mut(1), event);
     }
     assert!(cm.next(&waker, Duration::ZERO).is_none());
-    let told: Vec<_> = std::iter::from_fn(|| queues.next_event()).collect();
-    assert_eq!(told, [QueueEvent::PortUp, QueueEvent::PortDown], "as it is now is said last");
+    let events: Vec<_> = std::iter::from_fn(|| queues.next_event()).collect();
+    assert_eq!(events, [QueueEvent::PortUp, QueueEvent::PortDown], "as it is now is said last");
     let events = device.events();
     assert_eq!((events.ports_down, events.ports_up), (102, 101));
 }
 
 #[test]
 fn without_connection_events_connections_end_and_none_is_made() {
-    let board = Board::new();
-    let device = board.open().expect("a device");
+    let fake = Fake::new();
+    let device = fake.open().expect("a device");
     let mut queues = device.open_queues(&SMALL).expect("queues");
     let mut cm = device.open_cm().expect("a connection manager");
     let waker = Waker::new().expect("a descriptor");
     let at = "192.0.2.1:20049".parse().expect("an address");
     cm.listen(at).expect("a listener");
     let name = cm.connect(at, &queues.handle(), &PARAM).expect("an attempt");
-    board.ask(1);
+    fake.ask(1);
     let request = match cm.next(&waker, Duration::ZERO) {
         Some(CmEvent::Request { request, .. }) => request,
         _ => panic!("a peer has asked"),
     };
     // A signal says nothing of the channel.
-    board.refuse("rdma_get_cm_event", Some(libc::EINTR));
+    fake.refuse("rdma_get_cm_event", Some(libc::EINTR));
     assert!(cm.next(&waker, Duration::ZERO).is_none());
     assert_eq!(device.events().devices_lost, 0);
     // Another peer sends a request, which stays unread until the end.
-    board.refuse("rdma_get_cm_event", None);
-    board.ask(1);
+    fake.refuse("rdma_get_cm_event", None);
+    fake.ask(1);
     let once = AtomicBool::new(true);
-    board.on("rdma_get_cm_event", move || {
+    fake.on("rdma_get_cm_event", move || {
         if !once.swap(false, Ordering::Relaxed) {
-            board.refuse("rdma_get_cm_event", Some(libc::EIO));
+            fake.refuse("rdma_get_cm_event", Some(libc::EIO));
         }
     });
     match cm.next(&waker, Duration::ZERO) {
@@ -80,12 +80,12 @@ fn without_connection_events_connections_end_and_none_is_made() {
     assert_eq!((events.devices_lost, events.failures), (1, 1));
     assert!(events.last_failure.expect("there was one").contains("rdma_get_cm_event"));
     // Its descriptor stays readable. It is not polled, or every sleep would end at once.
-    board.ring_channel();
-    board.forget_calls();
-    let before = board.looks();
+    fake.ring_channel();
+    fake.forget_calls();
+    let before = fake.looks();
     assert!(cm.next(&waker, Duration::from_millis(20)).is_none());
-    assert!(!board.calls().contains(&"rdma_get_cm_event"));
-    let looks = board.looks() - before;
+    assert!(!fake.calls().contains(&"rdma_get_cm_event"));
+    let looks = fake.looks() - before;
     assert!(looks < 5, "{looks}");
     assert!(cm.accept(request, &queues.handle(), &PARAM).is_err());
     let lost = SetupError::connect(at, ConnectError::Lost);
@@ -93,5 +93,5 @@ fn without_connection_events_connections_end_and_none_is_made() {
     assert_eq!(refused.to_string(), lost.to_string());
     assert!(cm.listen(at).is_err());
     assert!(cm.next(&waker, Duration::ZERO).is_none());
-    assert_eq!(board.alive().get("id"), None, "the listener ended, and the request was rejected");
+    assert_eq!(fake.alive().get("id"), None, "the listener ended, and the request was rejected");
 }
