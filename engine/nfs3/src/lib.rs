@@ -252,10 +252,8 @@ impl<P: Provider> Server<P> {
 /// None are known.
 pub fn config() -> Result<Config, ConfigError> {
     let mut raw = Config::profile("laptop")?.raw().clone();
-    // A spinning thread delays the threads that give it work, unless it has a processor to itself.
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let spin = if processors < PROCESSORS_TO_SPIN { "0us" } else { "50us" };
-    raw.engine.idle.spin = spin.into();
+    raw.engine.idle.spin = spin(processors).into();
     raw.connections.max = 16;
     raw.connections.credits = 32;
     raw.connections.credits_requested = 1;
@@ -268,6 +266,12 @@ pub fn config() -> Result<Config, ConfigError> {
     raw.app.bulk.length = "1MiB".into();
     raw.send.length = "16KiB".into();
     Config::try_from(raw)
+}
+
+/// How long an idle shard spins: a spinning thread delays the threads that give it work, unless it
+/// has a processor to itself.
+fn spin(processors: usize) -> &'static str {
+    if processors < PROCESSORS_TO_SPIN { "0us" } else { "50us" }
 }
 
 /// With fewer, the shard shares them with the network, the worker threads and other programs.

@@ -397,9 +397,12 @@ const INSIDE: ResolveFlags = ResolveFlags::BENEATH
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use rustix::io::{FdFlags, fcntl_getfd};
 
     use super::*;
-    use crate::tests::Scratch;
+    use crate::tests::{Scratch, not_as_root};
 
     /// A file with many links is found by the ones that are left, without a search of the export.
     #[test]
@@ -427,6 +430,45 @@ mod tests {
             assert!(lock(&nodes.searches).last.is_none() || number == LINKS, "{name}");
             assert_eq!(found, if number < LINKS { Ok(id) } else { Err(Status::NFS3ERR_STALE) });
         }
+    }
+
+    #[test]
+    fn only_a_directory_is_exported() {
+        not_as_root(|| {
+            let scratch = Scratch::new();
+            fs::write(scratch.export().join("file"), "").expect("written");
+            let opened = OpenFiles::open(&scratch.export().join("file")).map(drop);
+            assert_eq!(opened, Err(Errno::NOTDIR));
+            // One that the server may not list.
+            let mode =
+                |mode| fs::set_permissions(scratch.export(), fs::Permissions::from_mode(mode));
+            mode(0o300).expect("ours");
+            let nodes = OpenFiles::open(&scratch.export());
+            mode(0o700).expect("ours");
+            let flags = fcntl_getfd(nodes.expect("a directory").root().fd()).expect("it is open");
+            assert!(flags.contains(FdFlags::CLOEXEC), "programs do not inherit it");
+        });
+    }
+
+    #[test]
+    fn the_parent_of_a_directory_is_what_it_is_in() {
+        let scratch = Scratch::new();
+        let path = |name: &str| scratch.export().join(name);
+        fs::create_dir_all(path("above/below")).expect("made");
+        let nodes = OpenFiles::open(&scratch.export()).expect("a directory");
+        let above = nodes.look_up(nodes.root(), b"above").expect("it is there");
+        let below = nodes.look_up(&above, b"below").expect("it is there");
+        let parent = |node| nodes.above(node).map(|node| node.id());
+        let root = nodes.root();
+        assert_eq!(
+            [&below, &above, root].map(|it| parent(it)),
+            [&above, root, root].map(|it| Ok(it.id()))
+        );
+        // Programs move it away, and put another in its place.
+        fs::rename(path("above"), path("moved")).expect("ours");
+        assert_eq!(parent(&below), Err(Status::NFS3ERR_STALE));
+        fs::create_dir(path("above")).expect("made");
+        assert_eq!(parent(&below), Err(Status::NFS3ERR_STALE));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use rustix::fs::Uid;
 use rustix::thread::set_thread_res_uid;
 
 use crate::export::{DataLimits, Export};
-use crate::{Options, Server, Squash, config};
+use crate::{Options, Server, Squash, config, spin};
 use client::{Client, failed};
 
 /// The tests over the software fabric.
@@ -216,6 +216,14 @@ impl<P: Device> Running<P> {
         server.stop().expect("nothing has panicked");
         Running::serving(scratch)
     }
+}
+
+#[test]
+fn a_shard_spins_where_it_has_a_processor_to_itself() {
+    assert_eq!([3, 4].map(spin), ["0us", "50us"]);
+    let processors = std::thread::available_parallelism().expect("some").get();
+    let config = config().expect("it is built in");
+    assert_eq!(config.raw().engine.idle.spin, spin(processors).into());
 }
 
 /// Reads a file of the export through the file system.

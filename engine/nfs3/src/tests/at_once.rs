@@ -86,6 +86,28 @@ fn what_is_cached_is_read_at_once_in_part_and_up_to_the_end() {
 }
 
 #[test]
+fn long_reads_go_to_the_threads() {
+    const READ_MAX: usize = 64 << 10;
+    let scratch = Scratch::new();
+    if !tells(&scratch) {
+        return;
+    }
+    std::fs::write(scratch.export().join("file"), [7; READ_MAX + 2]).expect("written");
+    let export = scratch.opened();
+    let node = export.nodes().look_up(export.nodes().root(), b"file").expect("it is there");
+    node.data(false).expect("it is opened");
+    let handle = export.handle(&node);
+    let mut pair = Pair::new(|_, _, reply| reply.refuse());
+    for (longer, is_at_once) in [(0, true), (1, false), (2, false)] {
+        let len = READ_MAX + longer;
+        let read = READ3args { file: handle.clone(), offset: 0, count: len as u32 };
+        let mut task = task(nfs3::READ, Identity::Server, &read);
+        task.into = Some(pair.buffer(&vec![0; len]));
+        assert_eq!(execute(&export, &mut task).is_some(), is_at_once, "{len} bytes");
+    }
+}
+
+#[test]
 fn a_name_is_looked_up_as_its_caller() {
     let scratch = Scratch::new();
     if !tells(&scratch) || !rustix::process::geteuid().is_root() {

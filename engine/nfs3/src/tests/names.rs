@@ -8,6 +8,7 @@ use nfs3_types::nfs3::{
 };
 use rpcrdma_engine::ulb::nfs3;
 use rpcrdma_tests::nfs::{Give, at};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, mknodat, utimensat};
 
 use super::{Client, Running, failed};
 
@@ -72,6 +73,36 @@ fn a_file_is_created_with_the_requested_attributes() {
     let cut = sattr3 { size: Nfs3Option::Some(4), ..sattr3::default() };
     assert_eq!(make(&mut nfs.client, createhow3::UNCHECKED(cut)).unwrap(), made);
     assert_eq!(nfs.client.read(&made, 0, 10).unwrap().data, b"some");
+}
+
+/// A client may have set the times of another file to those that stand for the verifier.
+#[test]
+fn an_exclusive_create_finds_an_empty_file_only() {
+    let mut nfs = Running::new();
+    let root = nfs.server.root();
+    let path = nfs.export().join("name");
+    let make = |nfs: &mut Running| {
+        let how = createhow3::EXCLUSIVE(createverf3([1, 2, 3, 4, 5, 6, 7, 8]));
+        nfs.client.create_as(&root, b"name", how)
+    };
+    let made = make(&mut nfs).unwrap();
+    let there = std::fs::metadata(&path).expect("it was made");
+    let time = |seconds| Timespec { tv_sec: seconds, tv_nsec: 0 };
+    let (last_access, last_modification) = (time(there.atime()), time(there.mtime()));
+    let stamp = || {
+        let times = Timestamps { last_access, last_modification };
+        utimensat(CWD, &path, &times, AtFlags::empty()).expect("ours");
+    };
+    std::fs::write(&path, "data").expect("ours");
+    stamp();
+    assert_eq!(failed(make(&mut nfs)), nfsstat3::NFS3ERR_EXIST, "it has data");
+    std::fs::write(&path, "").expect("ours");
+    stamp();
+    assert_eq!(make(&mut nfs).unwrap(), made);
+    std::fs::remove_file(&path).expect("ours");
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR, 0).expect("anyone may");
+    stamp();
+    assert_eq!(failed(make(&mut nfs)), nfsstat3::NFS3ERR_EXIST, "it has no data");
 }
 
 #[test]
