@@ -80,6 +80,47 @@ mod tests {
         let error = io::Error::from(create(c"test", 4096, 1 << 30).expect_err("no such flag"));
         assert_eq!(error.to_string(), "memfd_create failed: Invalid argument (os error 22)");
     }
+
+    #[test]
+    fn a_system_before_linux_6_3_has_memfds() {
+        let create = || create(c"test", 4096, 0).map_err(|error| error.source.raw_os_error());
+        let before = std::thread::spawn(move || {
+            refuse_memfds(libc::MFD_NOEXEC_SEAL);
+            let file = create().expect("without the seal against execution");
+            // SAFETY: reads the seals of a file of ours; no memory is involved.
+            let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+            assert_eq!(seals & libc::F_SEAL_EXEC, 0);
+            refuse_memfds(libc::MFD_CLOEXEC);
+            assert_eq!(create().err(), Some(Some(libc::EINVAL)), "no memfd at all");
+        });
+        before.join().expect("it has passed");
+        create().expect("other threads can");
+    }
+
+    /// From now on the kernel answers this thread as if it did not know this flag of a memfd.
+    fn refuse_memfds(flag: libc::c_uint) {
+        let step = |code, k, jf| libc::sock_filter { code: code as u16, jt: 0, jf, k };
+        let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+        let flags = std::mem::offset_of!(libc::seccomp_data, args) as u32 + 8;
+        let filter = [
+            step(load, std::mem::offset_of!(libc::seccomp_data, nr) as u32, 0),
+            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, libc::SYS_memfd_create as u32, 3),
+            step(load, flags, 0),
+            step(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, flag, 1),
+            step(libc::BPF_RET, libc::SECCOMP_RET_ERRNO | libc::EINVAL as u32, 0),
+            step(libc::BPF_RET, libc::SECCOMP_RET_ALLOW, 0),
+        ];
+        let len = filter.len() as u16;
+        let program = libc::sock_fprog { len, filter: filter.as_ptr().cast_mut() };
+        // SAFETY: integers alone.
+        let code = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+        assert_eq!(code, 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        // SAFETY: the program lives longer than the call, which copies it.
+        let code = unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) };
+        assert_eq!(code, 0, "seccomp(2) is allowed");
+    }
+
     #[test]
     fn a_process_without_a_standard_input_has_memfds() {
         let number = limited(8192, || {

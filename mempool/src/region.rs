@@ -556,9 +556,31 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "mincore")]
+    fn memory_is_touched_if_that_is_requested() {
+        const PAGES: usize = 16;
+        for (numa_node, prefault) in
+            [(None, false), (None, true), (Some(0), false), (Some(0), true)]
+        {
+            let spec = RegionSpec { pages: PageSize::Base4K, ..RegionSpec::new(PAGES * 4096) };
+            let region = map(RegionSpec { numa_node, prefault, lock: false, ..spec });
+            let (base, mut pages) = (region.base().as_ptr().cast(), [0; PAGES]);
+            // SAFETY: writes a byte for each page of the region, which is mapped.
+            let code = unsafe { libc::mincore(base, region.len(), pages.as_mut_ptr()) };
+            assert_eq!(code, 0);
+            let present = pages.iter().filter(|page| **page & 1 != 0).count();
+            assert_eq!(present, if prefault { PAGES } else { 0 }, "node {numa_node:?}");
+        }
+    }
+
+    #[test]
     #[cfg_attr(miri, ignore = "nothing is bound under Miri")]
     fn a_missing_node_leaves_a_note_and_a_region() {
-        for node in [1023, 1024, u32::MAX] {
+        let folder = std::path::Path::new("/sys/devices/system/node");
+        let has_no = |node: &u32| !folder.join(format!("node{node}")).exists();
+        // One that the system might have, if it says which it has.
+        let missing = if has_no(&0) { None } else { (1..64).find(has_no) };
+        for node in missing.into_iter().chain([1023, 1024, u32::MAX]) {
             let spec = RegionSpec { pages: PageSize::Base4K, ..RegionSpec::new(4096) };
             let region = map(RegionSpec { numa_node: Some(node), lock: false, ..spec });
             assert!(
