@@ -245,7 +245,7 @@ fn a_peer_whose_shard_stops_and_that_no_other_takes_learns_it() {
     scene.step();
     let id = scene.begin();
     scene.controls[1].step(Duration::ZERO);
-    // The request is there, and nobody has taken it.
+    // The request is there, and no shard has taken it.
     scene.shards.iter().for_each(|shard| shard.handle().stop());
     let stopping = ConnectError::Rejected(Rejection::Stopping);
     assert_eq!(scene.outcome(id), Some(stopping));

@@ -12,7 +12,7 @@ use rpcrdma_engine::{
 };
 use rpcrdma_tests::world::{checked, is_passing, small};
 
-/// Calls its peer as often and as long as it is told, and answers what it is asked.
+/// Calls its peer as often and as long as its fields state, and answers what it is asked.
 #[derive(Default)]
 struct Node {
     peer: Option<ConnectionId>,
@@ -155,7 +155,7 @@ impl Pair {
         self.client.poll_once(self.now);
     }
 
-    /// Both have been told to stop.
+    /// Both are stopping.
     fn until_stopped(&mut self) {
         for _ in 0..100_000 {
             if self.server.is_stopped() && self.client.is_stopped() {
@@ -216,7 +216,7 @@ fn a_client_that_accepts_no_calls_states_it() {
 /// stop together would wait for each other.
 #[test]
 fn shards_that_stop_together_do_not_wait_for_each_other() {
-    // Who is told first, and how many turns later the other is.
+    // Which is stopped first, and how many turns later the other is.
     for (server_first, between) in [(true, 0), (true, 1), (true, 5), (false, 0), (false, 1)] {
         let mut pair = Pair::new(|raw| raw.connections.stop_timeout = "1h".into());
         pair.exchange(1, 1, 10);

@@ -123,10 +123,10 @@ fn items_of_one_request_arrive_each_in_its_own_form() {
 fn a_server_executes_each_direction() {
     let mut served = Served::new();
     const LEN: u32 = 2_000;
-    let shown = served.raw.show(&vec![0; 8_000], Access::REMOTE_WRITE);
+    let exposed = served.raw.show(&vec![0; 8_000], Access::REMOTE_WRITE);
     let memory = |at: u32| {
-        let offset = shown.offset + u64::from(at);
-        [RdmaSegment { length: LEN, offset, ..shown }]
+        let offset = exposed.offset + u64::from(at);
+        [RdmaSegment { length: LEN, offset, ..exposed }]
     };
     let (one, two, three, four) = (memory(0), memory(LEN), memory(2 * LEN), memory(3 * LEN));
     let direct = |kind| RsdItem { min_len: 0, loc: kind };
@@ -309,8 +309,8 @@ fn a_client_rejects_results_by_send_for_exrw() {
     assert_eq!(kind, "EXRW");
     serving.raw.send(&reply(xid, 1, Answer::Sent, &memory));
     serving.turns(50);
-    let told = serving.raw.recv().expect("a report");
-    let (header, _) = Header::decode(&told).expect("a header");
+    let reported = serving.raw.recv().expect("a report");
+    let (header, _) = Header::decode(&reported).expect("a header");
     let Body::Optional(Optional::ReptErr(report)) = header.body else { panic!("{header:?}") };
     // The type that came, and the one that is allowed beside the two that are always.
     let info = ReptInfo::BadTbsn(OutOfRange { value: 2, min: 1, max: 1 });

@@ -69,7 +69,7 @@ impl<P: Provider> Scene<P> {
     }
 
     /// Keys that are good for anything, and calls that have some.
-    fn shown(&mut self) -> (i64, usize, usize) {
+    fn exposed(&mut self) -> (i64, usize, usize) {
         let audit = self.audit();
         (self.watch.open.load(Ordering::Relaxed), audit.windows.held, audit.exposures)
     }
@@ -113,14 +113,14 @@ const CLOSED: (i64, usize, usize) = (0, 0, 0);
 fn memory_is_open_from_its_call_on_and_closed_before_its_completion() {
     let mut scene = Scene::new();
     for round in 1..=20 {
-        assert_eq!(scene.shown(), CLOSED, "nothing is open for calls that may come");
+        assert_eq!(scene.exposed(), CLOSED, "nothing is open for calls that may come");
         scene.call(Order::Elsewhere);
         while scene.world.servers[0].handle().stats().calls_in < round {
             scene.world.step();
         }
         scene.world.settle();
         // The argument was read long ago; until the reply it stays as it is.
-        let (open, held, exposures) = scene.shown();
+        let (open, held, exposures) = scene.exposed();
         assert_eq!((open, exposures), (1, 1), "a result may be written to");
         assert!(held >= 2, "and an argument read");
         scene.answer();
@@ -132,8 +132,8 @@ fn memory_is_open_from_its_call_on_and_closed_before_its_completion() {
             let is_written = sink.pieces().iter().all(|piece| !piece.contains(&POISON));
             seen = Some((watch.open.load(Ordering::Relaxed), is_written, placed));
         });
-        assert_eq!(seen, Some((0, true, Ok(LEN))), "dead when the program hears of it");
-        assert_eq!(scene.shown(), CLOSED);
+        assert_eq!(seen, Some((0, true, Ok(LEN))), "dead when the program is notified");
+        assert_eq!(scene.exposed(), CLOSED);
     }
 }
 
@@ -144,7 +144,7 @@ fn memory_of_calls_whose_connection_is_lost_is_closed_before_they_are_completed(
         let mut scene = Scene::new();
         scene.call(Order::Never);
         scene.world.settle();
-        assert_eq!(scene.shown().0, 1, "a result may be written to");
+        assert_eq!(scene.exposed().0, 1, "a result may be written to");
         if at_server {
             let peer = *scene.world.servers[0].handler().connected.last().expect("one");
             assert!(scene.world.servers[0].handle().close(peer));
@@ -159,15 +159,15 @@ fn memory_of_calls_whose_connection_is_lost_is_closed_before_they_are_completed(
             seen = Some((watch.open.load(Ordering::Relaxed), is_lost, is_back));
         });
         assert_eq!(seen, Some((0, true, true)), "{at_server}");
-        assert_eq!(scene.shown(), CLOSED);
+        assert_eq!(scene.exposed(), CLOSED);
     }
 }
 
-/// Has a call with memory shown lose its connection, and returns how many windows it had.
+/// Has a call with exposed memory lose its connection, and returns how many windows it had.
 fn lose_a_call<P: Provider>(scene: &mut Scene<P>) -> usize {
     scene.call(Order::Never);
     scene.world.settle();
-    let held = scene.shown().1;
+    let held = scene.exposed().1;
     assert!(scene.world.clients[0].handle().close(scene.peer));
     scene.world.completion(0, |done| assert!(done.result().is_err()));
     held
@@ -334,7 +334,7 @@ fn reads_scatter_no_further_than_the_device_can() {
         scene.world.round(0, scene.peer, &script);
         let stats = scene.world.servers[0].handle().stats();
         assert_eq!(stats.reads, reads, "four buffers, {read_sge} in a list");
-        assert_eq!(scene.shown(), CLOSED);
+        assert_eq!(scene.exposed(), CLOSED);
     }
 }
 
@@ -349,7 +349,7 @@ fn results_are_there_when_their_reply_is() {
     }
     let served = scene.world.servers[0].handle().stats();
     assert!(served.reads >= 40 && served.writes >= 40, "{} {}", served.reads, served.writes);
-    assert_eq!(scene.shown(), CLOSED);
+    assert_eq!(scene.exposed(), CLOSED);
 }
 
 /// Two shards that call each other wait for each other unless each keeps something for the other's
@@ -415,8 +415,8 @@ fn memory_that_cannot_be_closed_costs_the_connection_before_its_call_is_over() {
         let is_back = done.take_sink(0).is_some();
         seen = Some((watch.open.load(Ordering::Relaxed), is_back));
     });
-    assert_eq!(seen, Some((0, true)), "dead when the program hears of it");
-    assert_eq!(scene.shown(), CLOSED);
+    assert_eq!(seen, Some((0, true)), "dead when the program is notified");
+    assert_eq!(scene.exposed(), CLOSED);
     let stats = scene.world.clients[0].handle().stats();
     assert!(stats.failed_completions > 0, "it was tried");
     assert_eq!(scene.world.clients[0].handle().connections(), 0, "and the connection is gone");

@@ -208,7 +208,7 @@ fn garbage_is_survived() {
         }
         let len = random.below(if round % 8 == 0 { 8_000 } else { 120 }) as usize;
         let mut bytes: Vec<u8> = (0..len).map(|_| random.below(256) as u8).collect();
-        // Most of it would be turned down for its version alone.
+        // Most of it would be rejected for its version alone.
         if let Some(vers) = bytes.get_mut(4..8) {
             vers.copy_from_slice(&VERSION_TWO.to_be_bytes());
         }
@@ -299,7 +299,7 @@ fn an_incomplete_group_times_out() {
         assert!(!scene.raw.is_lost(), "it has 50 ms");
         scene.others_are_served();
         scene.world.now += 50_000_000;
-        // [RTR] 5.4: it is told what is missing before it loses its connection.
+        // [RTR] 5.4: what is missing is reported to it before it loses its connection.
         let report = scene.answer();
         let (header, _) = Header::decode(&report).expect("a header");
         let Body::Optional(Optional::ReptErr(report)) = header.body else { panic!("{header:?}") };
@@ -678,15 +678,15 @@ fn besieged() -> Scene {
 }
 
 impl Scene {
-    /// Lets the server rest where it can, and returns how often it did, of so many turns.
-    fn rests(&mut self, turns: u64) -> u64 {
-        let sleeps = |scene: &Scene| scene.world.servers[0].handle().stats().sleeps;
-        let before = sleeps(self);
+    /// Lets the server sleep where it can, and returns how often it did, of so many turns.
+    fn sleeps(&mut self, turns: u64) -> u64 {
+        let count = |scene: &Scene| scene.world.servers[0].handle().stats().sleeps;
+        let before = count(self);
         for _ in 0..turns {
             self.world.step();
             self.world.servers[0].wait(Duration::ZERO);
         }
-        sleeps(self) - before
+        count(self) - before
     }
 }
 
@@ -709,7 +709,7 @@ fn a_shard_sleeps_while_messages_of_a_peer_that_takes_nothing_wait() {
         return;
     }
     let mut scene = besieged();
-    assert!(scene.rests(200) > 100, "nothing can be done");
+    assert!(scene.sleeps(200) > 100, "nothing can be done");
     scene.others_are_served();
     scene.turns(100);
     assert_eq!(scene.world.servers[0].audit().receives_waiting, 0, "it takes them now");
@@ -741,7 +741,7 @@ fn a_shard_sleeps_and_answers_others_while_an_answer_made_elsewhere_waits() {
         handle.finish(ticket, finished).expect("there is room");
     }
     scene.world.finish()[0].check();
-    assert!(scene.rests(200) > 100, "nothing can be done");
+    assert!(scene.sleeps(200) > 100, "nothing can be done");
     assert_eq!(scene.world.servers[0].audit().answers, 1, "the first waits");
     let mut answers = Vec::new();
     for _ in 0..200 {
@@ -803,7 +803,7 @@ fn a_ticket_dropped_for_a_peer_that_receives_nothing_waits() {
         scene.world.step();
     }
     drop(scene.world.servers[0].handler().never.pop().expect("a ticket"));
-    assert!(scene.rests(200) > 100, "nothing can be done");
+    assert!(scene.sleeps(200) > 100, "nothing can be done");
     scene.others_are_served();
     let mut answers = 0;
     for _ in 0..200 {

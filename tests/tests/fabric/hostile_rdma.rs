@@ -151,14 +151,14 @@ fn a_guessed_key_ends_only_the_connection_that_used_it() {
     let mut scene = Scene::new(&plan("two"));
     let script = Script::new(1, &[Part::Bulk(8_000)], &[]);
     let (payload, position) = reduced(&script, 8_000);
-    let shown = scene.raw.show(&[1; 8_000], Access::REMOTE_WRITE);
+    let exposed = scene.raw.show(&[1; 8_000], Access::REMOTE_WRITE);
     for round in 0..6_u32 {
         // An unknown key; a key for writing; a valid key with an invalid address. All memory is
         // free afterwards.
         let target = match round % 3 {
             0 => segment(0x8000_0000 | round.wrapping_mul(0x9e37_79b1), 8_000, 0x1000),
-            1 => shown,
-            _ => segment(shown.handle, 8_000, shown.offset + 4),
+            1 => exposed,
+            _ => segment(exposed.handle, 8_000, exposed.offset + 4),
         };
         let message = if round < 3 {
             call(7, reads(&[ReadSegment { position, target }]), Some(&payload))
@@ -177,14 +177,14 @@ fn a_guessed_key_ends_only_the_connection_that_used_it() {
 fn a_result_is_not_written_where_it_may_not() {
     let mut scene = Scene::new(&plan("two"));
     let script = Script::new(1, &[], &[Part::Bulk(8_000)]);
-    let shown = scene.raw.show(&[1; 8_000], Access::REMOTE_READ);
-    for target in [segment(0x8123_4567, 8_000, 0x1000), shown] {
+    let exposed = scene.raw.show(&[1; 8_000], Access::REMOTE_READ);
+    for target in [segment(0x8123_4567, 8_000, 0x1000), exposed] {
         let target = [target];
         let chunk = [WriteChunk(Array::from_slice(&target))];
         let lists = ChunkLists { writes: List::from_slice(&chunk), ..ChunkLists::EMPTY };
         let why = scene.costs_the_connection(&call(7, lists, Some(&script.call_stream())));
-        let is_told = matches!(why, CloseReason::Transport(WcStatus::RemoteAccess));
-        assert!(if HAS_ACKS { is_told } else { why == CloseReason::PeerGone }, "{why}");
+        let is_reported = matches!(why, CloseReason::Transport(WcStatus::RemoteAccess));
+        assert!(if HAS_ACKS { is_reported } else { why == CloseReason::PeerGone }, "{why}");
         scene.others_are_served();
         scene.meet();
     }
@@ -269,12 +269,12 @@ fn the_data_read_for_one_call_are_limited_to_the_byte() {
         plan.serve.explicit.buffers.count = count;
         plan.serve.explicit.buffers.length = "4KiB".into();
         let mut scene = Scene::new(&plan);
-        let shown = scene.raw.show(&[1; 8_000], Access::REMOTE_READ);
+        let exposed = scene.raw.show(&[1; 8_000], Access::REMOTE_READ);
         let (mut list, mut position) = (Vec::new(), 16);
         for len in &items {
             for done in (0..*len).step_by(segment_len as usize) {
                 let length = segment_len.min(len - done);
-                list.push(ReadSegment { position, target: RdmaSegment { length, ..shown } });
+                list.push(ReadSegment { position, target: RdmaSegment { length, ..exposed } });
             }
             position += len.next_multiple_of(4);
         }
@@ -479,7 +479,7 @@ fn answer_to_many(
     };
     let target = scene.raw.show(&part_bytes(1, 0, LEN), Access::REMOTE_READ);
     let entry = [ReadSegment { position, target }];
-    let shown = scene.raw.show(&[0; LEN as usize], Access::REMOTE_WRITE);
+    let exposed = scene.raw.show(&[0; LEN as usize], Access::REMOTE_WRITE);
     // As few segments as one reply may have written to, and what is left of them.
     let each = LEN.div_ceil(100.min(count as u32));
     let mut left = LEN;
@@ -487,14 +487,14 @@ fn answer_to_many(
         .map(|index| {
             let length = each.min(left);
             left -= length;
-            segment(shown.handle, length, shown.offset + u64::from((each * index).min(LEN)))
+            segment(exposed.handle, length, exposed.offset + u64::from((each * index).min(LEN)))
         })
         .collect();
     let chunk = [WriteChunk(Array::from_slice(&segments))];
     let reads = if has_read { List::from_slice(&entry) } else { List::EMPTY };
     let lists = ChunkLists { reads, writes: List::from_slice(&chunk), reply: None };
     scene.raw.send(&call(7, lists, Some(&payload)));
-    (scene.answer(), scene.raw.seen(&shown))
+    (scene.answer(), scene.raw.seen(&exposed))
 }
 
 /// The lengths of the segments of the Write chunk that comes back.
@@ -533,9 +533,9 @@ fn a_dropped_ticket_returns_the_chunks_of_its_call() {
         }
         let cases = [(1, false), (2, false), (0, true), (1, true), (16, true)];
         for (xid, (writes, has_reply)) in (7..).zip(cases) {
-            let shown = scene.raw.show(&[7; 8_000], Access::REMOTE_WRITE);
+            let exposed = scene.raw.show(&[7; 8_000], Access::REMOTE_WRITE);
             let segments = [(5_000, 0), (3_000, 5_000)]
-                .map(|(length, at)| segment(shown.handle, length, shown.offset + at));
+                .map(|(length, at)| segment(exposed.handle, length, exposed.offset + at));
             let chunks = [WriteChunk(Array::from_slice(&segments)); 16];
             let offered = List::from_slice(&chunks[..writes]);
             let reply = has_reply.then_some(chunks[0]);
@@ -562,13 +562,14 @@ fn a_dropped_ticket_returns_the_chunks_of_its_call() {
             };
             assert_eq!(answer[..len], transmission(&due, &[]), "{header:?}");
             assert!(is_system_error(&answer[len + 8..]));
-            assert_eq!(scene.raw.seen(&shown), [7; 8_000]);
+            assert_eq!(scene.raw.seen(&exposed), [7; 8_000]);
         }
         scene.others_are_served();
     }
 }
 
-/// Where it is agreed that an answer takes a right back, as a caller that has given up may not bear.
+/// Where it is agreed that an answer takes a right back, which a caller that has given up may not
+/// tolerate.
 #[test]
 fn a_dropped_ticket_leaves_the_rights_of_its_call_to_the_caller() {
     let result = [Part::Bulk(6_000)];
@@ -838,12 +839,12 @@ fn exposed_memory_is_exactly_as_long_as_its_data() {
         let (Body::Msg(lists) | Body::NoMsg(lists)) = body else { panic!("{body:?}") };
         let read: u32 = lists.reads.iter().map(|read| read.target.length).sum();
         let written: Vec<u32> = lists.writes.iter().map(total).collect();
-        let shown = (read, written, lists.reply.map(total));
+        let exposed = (read, written, lists.reply.map(total));
         let due = match seed {
             3 => (8 + script.call_stream().len() as u32, vec![], Some(script.reply_payload_max())),
             _ => (5_001, vec![LEN + 3], None),
         };
-        assert_eq!(shown, due, "{script:?}");
+        assert_eq!(exposed, due, "{script:?}");
         assert!(lists.reads.iter().all(|read| (read.position == 0) == (seed == 3)));
         let body = Body::Error(RdmaError::BadHeader);
         let header = Header { xid, vers: VERSION_TWO, credit: 16, body };
@@ -915,7 +916,7 @@ fn a_key_exposed_to_one_peer_ends_the_connection_of_another_that_uses_it() {
             stage.turns(1);
             let _ = other.turn();
         }
-        assert!(other.is_lost(), "who was not shown it");
+        assert!(other.is_lost(), "the memory is not exposed to it");
         assert!(stage.raw.is_connected(), "and no other");
         stage.world.until("the client knows", |world| world.clients[0].handle().connections() == 1);
         stage.raw.send(&reply(seed, offered.xid, &written(&offered)));

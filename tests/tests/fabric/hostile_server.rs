@@ -205,7 +205,7 @@ fn an_incomplete_reply_fails_its_call_and_is_reported() {
     let first = MsgId { xid, dir: MsgType::Reply, seq: 0 };
     let info = ReptInfo::BadSeq(Mismatch { expect: 1, current: 0 });
     assert_eq!(report, ReptErr { bad: first, lead: Some(first), info });
-    assert!(scene.raw.is_lost(), "it has had the time to hear that");
+    assert!(scene.raw.is_lost(), "it has had the time to receive that");
     assert_eq!(scene.world.clients[0].handle().connections(), 0);
 }
 

@@ -158,7 +158,7 @@ fn a_device_without_windows_carries_everything() {
 }
 
 /// It lacks all that siw lacks but what [`buffers_of_reads_are_opened_for_the_time_of_the_reads`]
-/// judges.
+/// checks.
 #[test]
 fn the_whole_suite_passes_on_a_device_like_software_iwarp() {
     let open = less(|caps| {

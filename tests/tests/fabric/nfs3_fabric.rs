@@ -210,10 +210,10 @@ fn a_server_whose_shards_have_panicked_ends_with_an_error_that_names_one() {
     let any = "127.0.0.1:0".parse().expect("an address");
     let config = serving(|raw| raw.engine.shards = 2);
     let server = Server::start(provider, config, &exported(&folder), any, any).expect("a server");
-    let (tell, told) = mpsc::channel();
+    let (sender, ends) = mpsc::channel();
     let shards = server.shards().to_vec();
     let states = move || shards.iter().map(ShardHandle::state).collect::<Vec<_>>();
-    server.on_end(move || tell.send(states()).expect("the test waits"));
+    server.on_end(move || sender.send(states()).expect("the test waits"));
     for count in [1, 2] {
         ledger.frighten();
         let is_dead = |shard: &&ShardHandle| shard.state() == ShardState::Panicked;
@@ -222,14 +222,14 @@ fn a_server_whose_shards_have_panicked_ends_with_an_error_that_names_one() {
             std::thread::yield_now();
         }
     }
-    let states = told.recv_timeout(Duration::from_secs(60)).expect("it is told");
+    let states = ends.recv_timeout(Duration::from_secs(60)).expect("it is called");
     assert_eq!(states, [ShardState::Panicked; 2], "while one is left it serves on");
     let numbers = server.shards().iter().map(ShardHandle::shard);
-    let says = |number| format!("shard {number} has panicked: this test lets the poll panic");
-    let known: Vec<String> = numbers.map(says).collect();
+    let text = |number| format!("shard {number} has panicked: this test lets the poll panic");
+    let known: Vec<String> = numbers.map(text).collect();
     let said = server.stop().expect_err("it has failed").to_string();
     assert!(known.contains(&said), "{said}");
-    assert!(told.try_recv().is_err(), "it is told once");
+    assert!(ends.try_recv().is_err(), "it is called once");
 }
 
 /// Shards without a control thread do not serve.
@@ -241,10 +241,10 @@ fn a_server_whose_control_thread_has_panicked_ends_with_an_error_that_names_it()
     let any = "127.0.0.1:0".parse().expect("an address");
     let server = Server::start(provider, serving(|_| {}), &exported(&folder), any, any);
     let server = server.expect("a server");
-    let (tell, told) = mpsc::channel();
-    server.on_end(move || tell.send(()).expect("the test waits"));
+    let (sender, ends) = mpsc::channel();
+    server.on_end(move || sender.send(()).expect("the test waits"));
     ledger.frighten_cm();
-    told.recv_timeout(Duration::from_secs(60)).expect("it is told");
+    ends.recv_timeout(Duration::from_secs(60)).expect("it is called");
     assert!(server.shards().iter().all(|shard| shard.state() == ShardState::Running));
     let said = server.stop().expect_err("it has failed").to_string();
     let expected = "the control plane has panicked: this test lets the connection manager panic";
@@ -260,19 +260,19 @@ fn a_server_whose_device_is_lost_ends_with_an_error() {
     let any = "127.0.0.1:0".parse().expect("an address");
     let config = serving(|raw| raw.engine.shards = 2);
     let server = Server::start(provider, config, &exported(&folder), any, any).expect("a server");
-    let (tell, told) = mpsc::channel();
-    server.on_end(move || tell.send(()).expect("the test waits"));
+    let (sender, ends) = mpsc::channel();
+    server.on_end(move || sender.send(()).expect("the test waits"));
     for (queues, shard) in (0..).zip(server.shards()) {
-        assert!(told.try_recv().is_err(), "while one is left it serves on");
+        assert!(ends.try_recv().is_err(), "while one is left it serves on");
         log.inject_event(queues, QueueEvent::DeviceLost);
         while shard.state() == ShardState::Running {
             std::thread::yield_now();
         }
     }
-    told.recv_timeout(Duration::from_secs(60)).expect("it is told");
+    ends.recv_timeout(Duration::from_secs(60)).expect("it is called");
     let said = server.stop().expect_err("it has failed").to_string();
     assert_eq!(said, "no shard serves any more: the device is lost");
-    assert!(told.try_recv().is_err(), "it is told once");
+    assert!(ends.try_recv().is_err(), "it is called once");
 }
 
 pub fn status(results: &[u8]) -> u32 {

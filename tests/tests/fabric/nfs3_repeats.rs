@@ -168,7 +168,7 @@ enum Kind {
 }
 
 /// What happens in a directory, as the system reports it. It reports two writes to one file as one
-/// if nobody has looked between them.
+/// if no process has read between them.
 struct Watch {
     queue: OwnedFd,
     seen: HashMap<(String, Kind), u32>,

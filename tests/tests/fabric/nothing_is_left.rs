@@ -51,7 +51,7 @@ type Kept = Arc<Mutex<Vec<Loan>>>;
 struct Program {
     bug: Bug,
     keeps: Option<Kept>,
-    stock: Vec<Loan>,
+    loans: Vec<Loan>,
     calls: u32,
 }
 
@@ -66,7 +66,7 @@ impl Handler for Program {
         self.calls += 1;
         let taken = call.take(0, 0).ok();
         reply.payload().put_fixed(&[7; 6000]);
-        if let Some(loan) = self.stock.pop() {
+        if let Some(loan) = self.loans.pop() {
             reply.payload().place(loan);
         }
         self.trips_over(Bug::OnCall);
@@ -77,11 +77,11 @@ impl Handler for Program {
     }
 
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
-        if self.stock.is_empty()
+        if self.loans.is_empty()
             && let Some(mut loan) = turn.buffer()
         {
             loan.truncate(BULK);
-            self.stock.push(loan);
+            self.loans.push(loan);
         }
         if self.calls > 0 {
             self.trips_over(Bug::OnTurn);
@@ -185,7 +185,7 @@ impl<P: Provider> Life<P> {
     }
 }
 
-/// How the two show memory to each other, if they do.
+/// How the two expose memory to each other, if they do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Placed,
@@ -217,7 +217,7 @@ fn fabric(way: Way) -> Fabric {
 
 /// The whole life of a client and a server.
 fn live<P: Provider>(provider: P, way: Way, bug: Bug, keeps: Option<Kept>) -> Outcome {
-    let program = Program { bug, keeps, stock: Vec::new(), calls: 0 };
+    let program = Program { bug, keeps, loans: Vec::new(), calls: 0 };
     let mut life = Life::begin(provider, checked(&config(way)), program)?;
     let peer = life.connect()?;
     let called = life.call(peer, bug);
@@ -233,7 +233,7 @@ fn live_on_threads<P: Provider>(provider: P, way: Way, bug: Bug) -> Outcome {
     let mut engine = Engine::new(provider, checked(&config(way)))?;
     engine.start(move |_| {
         assert!(bug != Bug::InFactory, "a bug of the program");
-        Program { bug, keeps: None, stock: Vec::new(), calls: 0 }
+        Program { bug, keeps: None, loans: Vec::new(), calls: 0 }
     })?;
     let at = engine.listen("[::1]:0".parse::<Address>().expect("an address"))?;
     let mut client = engine.client()?;
@@ -384,7 +384,7 @@ fn buffers_the_device_did_not_return_are_freed_with_the_queues() {
         let provider = FaultyProvider::new(provider, plan);
         let log = provider.log();
         log.end();
-        let program = Program { bug: Bug::Nowhere, keeps: None, stock: Vec::new(), calls: 0 };
+        let program = Program { bug: Bug::Nowhere, keeps: None, loans: Vec::new(), calls: 0 };
         let mut raw = config(way);
         raw.connections.call_timeout = "500ms".into();
         let mut life = Life::begin(provider, checked(&raw), program).expect("a set-up");

@@ -1,4 +1,4 @@
-//! Panicking threads: the program is told, peers lose their connections, other shards continue.
+//! Panicking threads: the program is notified, peers lose their connections, other shards continue.
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -111,7 +111,7 @@ impl Scene {
         Scene::with(spot, 0)
     }
 
-    /// With so many connections of a party at most.
+    /// With so many connections of a peer at most.
     fn with(spot: Spot, max_per_peer: i64) -> Scene {
         let fabric = Fabric::new();
         let mut raw = small();
@@ -276,7 +276,7 @@ fn a_connection_on_its_way_to_a_shard_that_breaks_ends() {
     assert!(scene.step(), "it panics");
     assert!(scene.shards[0].handler().peers.is_empty());
     assert_eq!(scene.serving.admissions().accepted, 1);
-    scene.until("the peer is told", |scene| scene.client.handle().connections() == 0);
+    scene.until("the peer is disconnected", |scene| scene.client.handle().connections() == 0);
     assert!(scene.client.connected(id).is_some_and(|outcome| outcome.is_err()));
 }
 
@@ -353,8 +353,8 @@ fn call<P: Provider>(
 fn a_panic_of_a_shard_is_reported_with_its_message() {
     let fabric = Fabric::new();
     let mut engine = Engine::new(fabric.clone(), checked(&threaded())).expect("an engine");
-    let (tell, told) = mpsc::channel();
-    engine.on_failure(move |failure| drop(tell.send(failure.clone())));
+    let (sender, failures) = mpsc::channel();
+    engine.on_failure(move |failure| drop(sender.send(failure.clone())));
     let handles = engine.start(|_| Bomb).expect("two shards");
     let at = engine.listen("127.0.0.1:0".parse::<Address>().expect("an address")).expect("a port");
     let calling = Engine::new(fabric, checked(&threaded())).expect("an engine");
@@ -363,7 +363,7 @@ fn a_panic_of_a_shard_is_reported_with_its_message() {
         let peer = client.connect(at).expect("a connection");
         let lost = call(&mut client, peer, 1);
         assert!(matches!(lost, Some(Err(CallError::ConnectionLost(..)))), "{lost:?}");
-        let failure = told.recv().expect("the engine lives");
+        let failure = failures.recv().expect("the engine lives");
         assert!(failure.message.contains("the bomb goes off"), "{failure}");
         let is_dead = |shard: u32| EngineThread::Shard(shard) == failure.thread;
         let dead = handles.iter().find(|handle| is_dead(handle.shard())).expect("one of them");
@@ -406,7 +406,7 @@ fn a_factory_that_panics_is_an_error_of_the_start() {
     engine.start(|_| Bomb).expect("the engine is as it was");
 }
 
-/// What a connection manager does when it is told to panic.
+/// The function of a connection manager that is to panic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fright {
     Next,
@@ -414,7 +414,7 @@ enum Fright {
     Listen,
 }
 
-/// Lets the connection manager of a provider panic when it is told to.
+/// Lets the connection manager of a provider panic on command.
 #[derive(Clone)]
 struct Nervous {
     fright: Fright,
@@ -470,8 +470,8 @@ fn a_control_thread_that_panics_leaves_no_caller_waiting() {
         let nervous = Nervous { fright, is_frightened: is_frightened.clone() };
         let device = Interposed::<_, Nervous>::new(Fabric::new(), nervous);
         let mut engine = Engine::new(device, checked(&threaded())).expect("an engine");
-        let (tell, told) = mpsc::channel();
-        engine.on_failure(move |failure| drop(tell.send(failure.clone())));
+        let (sender, failures) = mpsc::channel();
+        engine.on_failure(move |failure| drop(sender.send(failure.clone())));
         engine.start(|_| Bomb).expect("two shards");
         let any: Address = "127.0.0.1:0".parse().expect("an address");
         let at = engine.listen(any).expect("a port");
@@ -483,13 +483,13 @@ fn a_control_thread_that_panics_leaves_no_caller_waiting() {
             Fright::Next | Fright::Connect => client.connect(at).map(|_| ()),
             Fright::Listen => engine.listen(any).map(|_| ()),
         };
-        let is_told = |error: &SetupError| match error {
+        let is_reported = |error: &SetupError| match error {
             SetupError::Connect { reason, .. } => *reason == ConnectError::Stopped,
             SetupError::Panicked(failure) => failure.thread == EngineThread::Control,
             _ => false,
         };
-        assert!(waited.as_ref().is_err_and(is_told), "{waited:?}");
-        let failure = told.recv().expect("the engine lives");
+        assert!(waited.as_ref().is_err_and(is_reported), "{waited:?}");
+        let failure = failures.recv().expect("the engine lives");
         assert_eq!(failure.thread, EngineThread::Control);
         assert!(failure.message.contains("frightened"), "{failure}");
         // Those who come later wait no longer than those who were there.

@@ -70,7 +70,7 @@ impl Scene {
     fn turn(&mut self) {
         self.world.step();
         for raw in &mut self.raws {
-            // An attempt that was turned down stays so.
+            // An attempt that was rejected stays so.
             let _ = raw.turn();
         }
     }
@@ -208,11 +208,11 @@ fn an_unfinished_connect_request_loses_its_place() {
     scene.pass(40);
     assert_eq!(scene.places(), 1, "accepted, and the other end was never taken over");
     scene.pass(20);
-    // What is posted to say goodbye waits for the other end, until that is given up.
+    // What is posted to disconnect waits for the other end, until that is given up.
     scene.pass(30);
     assert_eq!(scene.places(), 0);
     assert_eq!(scene.world.servers[0].handle().stats().leaked, 0);
-    assert!(scene.closed().is_empty(), "the handler never heard of it");
+    assert!(scene.closed().is_empty(), "the handler was never called for it");
 }
 
 #[test]

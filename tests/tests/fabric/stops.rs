@@ -234,7 +234,7 @@ fn calls_whose_data_have_not_arrived_are_dropped() {
     assert_eq!(scene.world.servers[0].handler().calls, 0);
 }
 
-/// What comes on a connection that its program has closed, or that its handler has turned down, is
+/// What comes on a connection that its program has closed, or that its handler has rejected, is
 /// answered with nothing, either.
 #[test]
 fn calls_on_a_connection_that_ends_are_not_answered() {

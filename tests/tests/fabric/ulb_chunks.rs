@@ -37,7 +37,7 @@ enum Wants {
 type Operation = (Wants, Does, u32);
 
 /// A READ for each operation of the call: what to do, and how many bytes.
-fn serve<'a>(stock: &mut Vec<Loan>, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+fn serve<'a>(loans: &mut Vec<Loan>, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
     let bound = nfs4::BINDING.bind(nfs4::COMPOUND, Protection::None).expect("it exists");
     let mut arguments = bound.arguments(&call, call.reader());
     let mut reply = bound.reply(reply);
@@ -48,7 +48,7 @@ fn serve<'a>(stock: &mut Vec<Loan>, call: Call<'a>, reply: Reply<'a>) -> Answer<
         let len = arguments.reader().u32().expect("how long");
         reply.operation(nfs4::OP_READ, origin);
         reply.payload().put_bool(does != Fails as u32);
-        let mut loan = stock.pop().expect("on_turn ran before");
+        let mut loan = loans.pop().expect("on_turn ran before");
         loan.truncate(len as usize);
         loan.fill(1 + index as u8);
         if does == Gives as u32 {

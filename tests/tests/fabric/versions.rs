@@ -68,19 +68,19 @@ impl Scene {
     }
 
     /// The next transmission of the client.
-    fn heard(&mut self) -> Vec<u8> {
+    fn receive(&mut self) -> Vec<u8> {
         for _ in 0..200 {
             if let Some(bytes) = self.raw.recv() {
                 return bytes;
             }
             self.turns(1);
         }
-        panic!("the client says nothing");
+        panic!("the client sends nothing");
     }
 
     /// Takes the first message of a client that begins with version two.
     fn hello(&mut self) -> u32 {
-        let hello = self.heard();
+        let hello = self.receive();
         assert!(hello.len() <= 1024, "wire.md B1");
         let (header, _) = Header::decode(&hello).expect("a header");
         assert!(matches!(header.body, Body::Optional(Optional::ConnProp(_))));
@@ -90,7 +90,7 @@ impl Scene {
     fn outcome(&mut self, id: ConnectId) -> Result<ConnectionId, ConnectError> {
         for _ in 0..200 {
             if let Some(outcome) = self.world.clients[0].connected(id) {
-                assert_eq!(self.world.clients[0].connected(id), None, "told once");
+                assert_eq!(self.world.clients[0].connected(id), None, "reported once");
                 return outcome;
             }
             self.turns(1);
@@ -107,7 +107,7 @@ impl Scene {
     /// A call and its reply, in version one.
     fn round(&mut self, peer: ConnectionId, cookie: u64) {
         self.begin(peer, cookie, 40).expect("a call");
-        let call = self.heard();
+        let call = self.receive();
         let (header, _) = Header::decode(&call).expect("a header");
         assert_eq!((header.vers, header.body), (1, Body::Msg(ChunkLists::EMPTY)));
         self.raw.send(&old(message(header.xid, 1, 8, &[0; 12])));
@@ -218,7 +218,7 @@ mod old_responders {
         scene.raw.send(&transmission(&Header { xid, vers: 2, credit: 4, body }, &[]));
         let peer = scene.outcome(id).expect("a connection");
         scene.begin(peer, 1, 4000).expect("every peer receives 4096 bytes");
-        let call = scene.heard();
+        let call = scene.receive();
         assert_eq!((call.len(), call[7]), (4036, 2));
         let stats = scene.stats();
         assert_eq!((stats.properties_refused, stats.version_two), (1, 1));
@@ -355,7 +355,7 @@ mod memory {
         let id = scene.ask();
         let peer = scene.outcome(id).expect("a connection");
         scene.begin(peer, 1, 40).expect("a call");
-        let call = scene.heard();
+        let call = scene.receive();
         let xid = u32::from_be_bytes(call[..4].try_into().expect("a word"));
         scene.raw.send(&refusal(xid, 1, 2, 2));
         scene.turns(50);
@@ -399,7 +399,7 @@ mod without_properties {
         let id = scene.ask();
         let peer = scene.outcome(id).expect("ready at once");
         scene.begin(peer, 1, 40).expect("a call");
-        let call = scene.heard();
+        let call = scene.receive();
         let (header, _) = Header::decode(&call).expect("a header");
         assert_eq!((header.vers, header.body), (2, Body::Msg(ChunkLists::EMPTY)));
         (peer, header.xid)
@@ -426,7 +426,7 @@ mod without_properties {
         scene.pass(100);
         assert_eq!(scene.stats().closed, 0, "a client may be silent");
         scene.begin(peer, 1, 40).expect("a call");
-        scene.heard();
+        scene.receive();
         scene.pass(40);
         assert_eq!(scene.done.get(&1), None);
         scene.pass(40);
@@ -475,17 +475,17 @@ mod sizes {
         let mut scene = Scene::new(|_| ());
         scene.ask();
         scene.hello();
-        let heard = PrivateData::decode(&scene.raw.heard[0]).expect("as RFC 8797 has it");
+        let received = PrivateData::decode(&scene.raw.heard[0]).expect("as RFC 8797 has it");
         let own = scene.world.calling().config();
         let total = own.recv_structure().total_len();
-        assert_eq!(heard.recv_size, total / 1024 * 1024);
-        assert_eq!(heard.send_size, (own.send().payload_len.value() + 28) / 1024 * 1024);
+        assert_eq!(received.recv_size, total / 1024 * 1024);
+        assert_eq!(received.send_size, (own.send().payload_len.value() + 28) / 1024 * 1024);
         // A server answers with its own.
         let fabric = scene.world.calling().provider().clone();
         scene.raw = RawPeer::new(&fabric);
         scene.raw.connect(scene.world.at);
         scene.turns(20);
-        assert_eq!(PrivateData::decode(&scene.raw.heard[0]), Some(heard));
+        assert_eq!(PrivateData::decode(&scene.raw.heard[0]), Some(received));
     }
 
     #[test]
@@ -502,8 +502,8 @@ mod sizes {
             let mut scene = Scene::new(change);
             scene.ask();
             scene.hello();
-            let heard = PrivateData::decode(&scene.raw.heard[0]).expect("as RFC 8797 has it");
-            assert_eq!(heard.remote_invalidation, is_allowed, "case {at}");
+            let received = PrivateData::decode(&scene.raw.heard[0]).expect("as RFC 8797 has it");
+            assert_eq!(received.remote_invalidation, is_allowed, "case {at}");
         }
     }
 
@@ -524,7 +524,7 @@ mod sizes {
                 Err(CallRefused::Protocol(SendError::NeedsExplicitRdma { .. })) => return false,
                 result => result.expect("a credit"),
             }
-            let call = scene.heard();
+            let call = scene.receive();
             assert_eq!(call.len(), payload + 28);
             let xid = u32::from_be_bytes(call[..4].try_into().expect("a word"));
             scene.raw.send(&old(message(xid, 1, 1, &[])));
@@ -712,8 +712,8 @@ mod servers {
         for vers in [0_u32, 2, 3, u32::MAX] {
             let mut call = call(9, &[], Order::Answer);
             call[4..8].copy_from_slice(&vers.to_be_bytes());
-            let told = answers(&mut world, &mut raw, &call);
-            assert_eq!(words(&told[0]), [9, vers, 16, 4, 1, 1, 2]);
+            let seen = answers(&mut world, &mut raw, &call);
+            assert_eq!(words(&seen[0]), [9, vers, 16, 4, 1, 1, 2]);
         }
         assert!(raw.is_connected());
     }
@@ -787,11 +787,11 @@ mod unanswered {
         let mut scene = Scene::new(|_| ());
         let peer = up(&mut scene);
         scene.begin(peer, 1, 40).expect("a call");
-        scene.heard();
+        scene.receive();
         let mut cookie = 2;
         while !scene.done.contains_key(&1) && cookie < 400 {
             scene.begin(peer, cookie, 40).expect("a call");
-            let call = scene.heard();
+            let call = scene.receive();
             let xid = u32::from_be_bytes(call[..4].try_into().expect("a word"));
             scene.raw.send(&message(xid, 1, 8, &[]));
             scene.pass(1);
@@ -809,7 +809,7 @@ mod unanswered {
         let peer = up(&mut scene);
         for cookie in 1..20 {
             scene.begin(peer, cookie, 40).expect("a call");
-            let call = scene.heard();
+            let call = scene.receive();
             let xid = u32::from_be_bytes(call[..4].try_into().expect("a word"));
             scene.pass(190);
             scene.raw.send(&message(xid, 1, 8, &[]));

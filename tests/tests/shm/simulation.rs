@@ -21,7 +21,7 @@ fn no_seed_shows_a_violation_over_shared_memory() {
 
 /// `tests/run simulate --provider shm` runs more.
 const SEEDS: u64 = 250;
-/// What the runs have to show.
+/// What the runs have to cover.
 const SEEN: [&str; 9] = [
     "calls given up",
     "calls lost",

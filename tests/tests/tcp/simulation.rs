@@ -48,7 +48,7 @@ fn the_same_seed_gives_the_same_run_over_a_virtual_network() {
 const SEEDS: u64 = 100;
 /// `tests/run simulate --provider virtual-tcp` runs more.
 const SEEDS_VIRTUAL: u64 = 250;
-/// What the runs have to show.
+/// What the runs have to cover.
 const SEEN: [&str; 9] = [
     "calls given up",
     "calls lost",
