@@ -142,7 +142,7 @@ impl ShmCm {
             let caller = match found.accept() {
                 Ok(caller) => caller,
                 Err(Errno::AGAIN) => return,
-                // The process has no free descriptor, say.
+                // The process may have no free descriptor.
                 Err(_) => return found.pause(&self.epoll),
             };
             if caller.socket().is_behind() {

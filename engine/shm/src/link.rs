@@ -222,7 +222,7 @@ impl Link {
             // Earlier rings that the peer has not read keep its socket readable, so it does not
             // sleep before it has read them, and then it looks at what was published.
             Err(Errno::AGAIN) => true,
-            // The system has no memory, say.
+            // The system may have no memory.
             Err(_) => {
                 self.life.port().set_owes_rings(true);
                 false

@@ -118,7 +118,7 @@ pub(crate) fn close_listener(listener: CloseOnFork, closer: &Closer) {
             Ok(_) | Err(Errno::INTR | Errno::CONNABORTED) => {}
             // No one is left.
             Err(Errno::INVAL | Errno::AGAIN) => return,
-            // The process has no free descriptor, say: those that are left end with the listener.
+            // The process may have no free descriptor: those that are left end with the listener.
             Err(_) => return closer.close(listener.into_inner()),
         }
     }
