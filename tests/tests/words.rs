@@ -37,11 +37,8 @@ const LATER: &[&str] = &[
     "engine/nfs3",
     "engine/proto",
     "engine/src",
-    "engine/suite",
     "engine/tests",
-    "engine/top",
     "tests",
-    "xdr",
 ];
 
 /// Where a word means something else: file, word, what.

@@ -13,7 +13,7 @@ use crate::cursor::{Reader, Writer, pad_len};
 use crate::error::{DecodeError, NoRoom};
 use crate::numbers::{VERSION_ONE, VERSION_TWO, errcode, opttype, proc, size};
 use crate::property::{ConnProp, ReqProp, RespProp, UpdProp};
-use crate::rtr::fixed::{self, Empty, Stamp};
+use crate::rtr::fixed::{self, Empty, FixedXmtCont, FixedXmtReq, FixedXmtResp, Stamp};
 use crate::rtr::report::ReptErr;
 use crate::rtr::transmit::{XmtCont, XmtReq, XmtResp};
 
@@ -248,13 +248,13 @@ impl<'a> Header<'a> {
             Body::Msg(chunks) if chunks.is_empty() => writer.put(&fixed::Msg::new(xid, stamp)),
             Body::Optional(Optional::XmtReq(req)) if req.dp.is_empty() && req.rsd.is_empty() => {
                 let (dp, rsd) = (Empty::LIST, Empty::LIST);
-                writer.put(&fixed::XmtReq::new(xid, stamp, dp, rsd, req.end()))
+                writer.put(&FixedXmtReq::new(xid, stamp, dp, rsd, req.end()))
             }
             Body::Optional(Optional::XmtResp(resp)) if resp.dp.is_empty() => {
-                writer.put(&fixed::XmtResp::new(xid, stamp, Empty::LIST, resp.end()))
+                writer.put(&FixedXmtResp::new(xid, stamp, Empty::LIST, resp.end()))
             }
             Body::Optional(Optional::XmtCont(cont)) => {
-                writer.put(&fixed::XmtCont::new(xid, stamp, cont.end()))
+                writer.put(&FixedXmtCont::new(xid, stamp, cont.end()))
             }
             _ => self.encode_any(writer),
         }
@@ -368,18 +368,18 @@ impl<'a> Optional<'a> {
         let dp = crate::Array::EMPTY;
         Some(match fixed::Operation::peek(bytes)?.opttype.get() {
             opttype::XMTREQ => {
-                let fixed::XmtReq { end, .. } = fixed::XmtReq::<Empty, Empty>::read(bytes)?;
+                let FixedXmtReq { end, .. } = FixedXmtReq::<Empty, Empty>::read(bytes)?;
                 let (rsd, count) = (crate::Array::EMPTY, end.count.get());
                 let (rsbuf, pslen) = (end.rsbuf.get(), end.pslen.get());
                 (Self::XmtReq(XmtReq { dp, rsd, count, rsbuf, pslen }), size::XMTREQ_MIN)
             }
             opttype::XMTRESP => {
-                let fixed::XmtResp { end, .. } = fixed::XmtResp::<Empty>::read(bytes)?;
+                let FixedXmtResp { end, .. } = FixedXmtResp::<Empty>::read(bytes)?;
                 let (count, pslen) = (end.count.get(), end.pslen.get());
                 (Self::XmtResp(XmtResp { dp, count, pslen }), size::XMTRESP_MIN)
             }
             opttype::XMTCONT => {
-                let fixed::XmtCont { end, .. } = fixed::XmtCont::read(bytes)?;
+                let FixedXmtCont { end, .. } = FixedXmtCont::read(bytes)?;
                 let (xnum, itype) = (end.xnum.get(), end.itype.get());
                 let pslen = end.pslen.get();
                 (Self::XmtCont(XmtCont { xnum, itype, pslen }), size::XMTCONT)

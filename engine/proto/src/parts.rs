@@ -12,7 +12,7 @@ use rpcrdma_xdr::numbers::{VERSION_TWO, opttype, proc};
 use rpcrdma_xdr::onc::Rpc;
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::property::RtrSupport;
-use rpcrdma_xdr::rtr::fixed::{Operation, XmtCont};
+use rpcrdma_xdr::rtr::fixed::{FixedXmtCont, Operation};
 use rpcrdma_xdr::rtr::segmented::SegmentedResp;
 
 use crate::answer::note_reply_count;
@@ -61,9 +61,9 @@ impl Connection {
         at: Received,
         bytes: &[u8],
     ) -> Option<ReplyPart> {
-        let XmtCont { operation, end } = XmtCont::read(bytes)?;
+        let FixedXmtCont { operation, end } = FixedXmtCont::read(bytes)?;
         let (xid, number, itype) = (operation.xid.get(), end.xnum.get(), end.itype.get());
-        let part = part(at, XmtCont::LEN as u32, end.pslen.get(), 0)?;
+        let part = part(at, FixedXmtCont::LEN as u32, end.pslen.get(), 0)?;
         let open = self.group.open()?;
         let credit = operation.credit.get();
         let is_it = open.dir == MsgType::Reply

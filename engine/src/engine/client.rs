@@ -62,7 +62,7 @@ pub struct Client<P: Provider> {
     /// Outcomes of connection attempts that the program has not yet queried.
     outcomes: Vec<(ConnectId, Outcome)>,
     /// Outcomes of property changes, likewise.
-    settled: Vec<(ConnectionId, PropertyOutcome)>,
+    property_outcomes: Vec<(ConnectionId, PropertyOutcome)>,
 }
 
 /// Polls without work after which [`Client::poll_for`] sleeps.
@@ -77,7 +77,7 @@ type Outcome = Result<ConnectionId, ConnectError>;
 
 impl<P: Provider> Client<P> {
     pub(crate) fn new(shard: Shard<P, RefuseCalls>) -> Client<P> {
-        Client { shard, clock: Clock::new(), outcomes: Vec::new(), settled: Vec::new() }
+        Client { shard, clock: Clock::new(), outcomes: Vec::new(), property_outcomes: Vec::new() }
     }
 
     /// Connects and waits until calls can be made. Completions of other calls that arrive meanwhile
@@ -123,9 +123,9 @@ impl<P: Provider> Client<P> {
 
     /// The outcome of [`Turn::request_properties`] to this peer, returned once; `None` if it is
     /// open, or was returned.
-    pub fn settled_properties(&mut self, peer: ConnectionId) -> Option<PropertyOutcome> {
-        let at = self.settled.iter().position(|(of, _)| *of == peer)?;
-        Some(self.settled.swap_remove(at).1)
+    pub fn property_outcome(&mut self, peer: ConnectionId) -> Option<PropertyOutcome> {
+        let at = self.property_outcomes.iter().position(|(of, _)| *of == peer)?;
+        Some(self.property_outcomes.swap_remove(at).1)
     }
 
     /// Begins a call. `cookie` comes back with its completion.
@@ -169,8 +169,8 @@ impl<P: Provider> Client<P> {
     /// there was work. `now` is in nanoseconds of any monotonic clock, such as [`Clock`].
     #[inline]
     pub fn poll(&mut self, now: u64, done: impl FnMut(Completion<'_>)) -> bool {
-        let (outcomes, settled) = (&mut self.outcomes, &mut self.settled);
-        let mut handler = Completing { done, outcomes, settled };
+        let (outcomes, property_outcomes) = (&mut self.outcomes, &mut self.property_outcomes);
+        let mut handler = Completing { done, outcomes, property_outcomes };
         self.shard.poll_with(now, &mut handler)
     }
 
@@ -238,7 +238,7 @@ impl<P: Provider> AsFd for Client<P> {
 struct Completing<'a, F> {
     done: F,
     outcomes: &'a mut Vec<(ConnectId, Outcome)>,
-    settled: &'a mut Vec<(ConnectionId, PropertyOutcome)>,
+    property_outcomes: &'a mut Vec<(ConnectionId, PropertyOutcome)>,
 }
 
 impl<F: FnMut(Completion<'_>)> Handler for Completing<'_, F> {
@@ -264,7 +264,7 @@ impl<F: FnMut(Completion<'_>)> Handler for Completing<'_, F> {
     }
 
     fn on_properties(&mut self, peer: ConnectionId, outcome: &PropertyOutcome) {
-        self.settled.push((peer, *outcome));
+        self.property_outcomes.push((peer, *outcome));
     }
 
     fn on_refused(&mut self, id: ConnectId, why: ConnectError) {

@@ -87,8 +87,8 @@ impl Time {
     /// How long nothing must happen until all messages have arrived.
     pub fn quiet(&self) -> Patience {
         match self {
-            Time::Steps => Patience::Steps(SETTLE),
-            Time::Clock(_) => Patience::Until(Instant::now() + QUIET, SETTLE),
+            Time::Steps => Patience::Steps(QUIET_STEPS),
+            Time::Clock(_) => Patience::Until(Instant::now() + QUIET, QUIET_STEPS),
         }
     }
 }
@@ -132,7 +132,7 @@ const STEPS_MAX: u32 = 100_000;
 /// Time after which a test on a device has hung.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 /// Steps without work after which all messages have arrived.
-const SETTLE: u32 = 200;
+const QUIET_STEPS: u32 = 200;
 /// Time without work after which all messages of a device have arrived.
 const QUIET: Duration = Duration::from_millis(5);
 
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn all_steps_are_counted() {
         let mut patience = Time::Steps.quiet();
-        assert_eq!((0..1_000).filter(|_| patience.is_left()).count(), SETTLE as usize);
+        assert_eq!((0..1_000).filter(|_| patience.is_left()).count(), QUIET_STEPS as usize);
         assert_eq!(Time::Steps.behind(5), 1_005);
     }
 

@@ -14,9 +14,9 @@ use rpcrdma_engine::{
 use crate::opener::{Open, Time};
 use crate::setup::suited;
 
-/// A handler that answers with a function, from a stock of registered buffers.
+/// A handler that answers with a function, from registered buffers that it keeps.
 pub struct Server {
-    stock: Vec<Loan>,
+    buffers: Vec<Loan>,
     answer: Respond,
 }
 
@@ -25,14 +25,14 @@ pub type Respond = for<'a> fn(&mut Vec<Loan>, Call<'a>, Reply<'a>) -> Answer<'a>
 
 impl Handler for Server {
     fn on_call<'a>(&mut self, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
-        (self.answer)(&mut self.stock, call, reply)
+        (self.answer)(&mut self.buffers, call, reply)
     }
 
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
-        while self.stock.len() < 6
+        while self.buffers.len() < 6
             && let Some(loan) = turn.buffer()
         {
-            self.stock.push(loan);
+            self.buffers.push(loan);
         }
     }
 }
@@ -86,7 +86,7 @@ impl<P: Provider> Pair<P> {
         let config = suited(&device, &raw);
         let (engine, mut control) = Engine::without_threads(device, config).expect("an engine");
         let mut server =
-            engine.shard(Server { stock: Vec::new(), answer }).expect("a serving shard");
+            engine.shard(Server { buffers: Vec::new(), answer }).expect("a serving shard");
         let mut client = engine.client().expect("a client");
         let at = control.listen(open.at()).expect("a port");
         let attempt = client.begin_connect(at).expect("an attempt");

@@ -45,7 +45,7 @@ pub struct Service {
     /// Answers for a later turn.
     later: Vec<(Ticket, Script, u32)>,
     /// Buffers for answers from other threads.
-    stock: Vec<Loan>,
+    buffers: Vec<Loan>,
     source: Source,
     random: Random,
 }
@@ -109,8 +109,8 @@ impl Source {
     }
 }
 
-/// The number of buffers in stock.
-const STOCK: usize = 4;
+/// The number of buffers that are kept for answers from other threads.
+const BUFFERS: usize = 4;
 
 /// Bytes of the buffer that the longest part of `len` bytes is sliced from.
 pub fn source_len(len: usize) -> usize {
@@ -171,10 +171,10 @@ impl Service {
 }
 
 /// The answer to a call as another thread would make it: at most one bulk part, in a buffer of
-/// `stock`. `None` if that has too few.
-pub fn finished_answer(script: &Script, placed: u32, stock: &mut Vec<Loan>) -> Option<Finished> {
+/// `buffers`. `None` if that has too few.
+pub fn finished_answer(script: &Script, placed: u32, buffers: &mut Vec<Loan>) -> Option<Finished> {
     let is_bulk = |part: &&Part| matches!(part, Part::Bulk(_));
-    if stock.len() < script.reply.iter().filter(is_bulk).count() {
+    if buffers.len() < script.reply.iter().filter(is_bulk).count() {
         return None;
     }
     let mut finished = Finished::default();
@@ -184,7 +184,7 @@ pub fn finished_answer(script: &Script, placed: u32, stock: &mut Vec<Loan>) -> O
         let (Part::Inline(len) | Part::Bulk(len)) = *part;
         let bytes = part_bytes(reply_seed(script.seed), index, len);
         if let Part::Bulk(_) = part {
-            let mut loan = stock.pop()?;
+            let mut loan = buffers.pop()?;
             loan[..bytes.len()].copy_from_slice(&bytes);
             loan.truncate(bytes.len());
             finished.bulk.push(loan);
@@ -223,8 +223,8 @@ impl Handler for Service {
             }
             Order::Elsewhere => {
                 let (answer, ticket) = reply.defer();
-                let finished = finished_answer(&script, placed, &mut self.stock);
-                let finished = finished.expect("the stock is filled up every turn");
+                let finished = finished_answer(&script, placed, &mut self.buffers);
+                let finished = finished.expect("buffers are taken every turn");
                 self.elsewhere.push((ticket, finished));
                 answer
             }
@@ -245,10 +245,10 @@ impl Handler for Service {
 
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
         self.source.prepare(turn);
-        while self.stock.len() < STOCK
+        while self.buffers.len() < BUFFERS
             && let Some(buffer) = turn.buffer()
         {
-            self.stock.push(buffer);
+            self.buffers.push(buffer);
         }
         if self.later.is_empty() || self.random.below(3) > 0 {
             return;

@@ -236,7 +236,7 @@ impl<P: Provider> World<P> {
     }
 
     /// Steps until there was no work for a while, so that all messages have arrived.
-    pub fn settle(&mut self) {
+    pub fn quiesce(&mut self) {
         let mut patience = self.time.quiet();
         while patience.is_left() {
             self.step();

@@ -107,14 +107,14 @@ fn a_shard_wakes_for_the_next_deadline_and_looks_rarely_if_nothing_is_outstandin
         assert_eq!(nap(&mut world, true), 1000 * MILLISECOND, "there is no connection");
         let peer = world.connect(0);
         world.round(0, peer, &Script::new(0, &[], &[]));
-        world.settle();
+        world.quiesce();
         for is_client in [true, false] {
             assert_eq!(nap(&mut world, is_client), 100 * MILLISECOND, "nothing is outstanding");
         }
         let call = Script::new(1, &[], &[]).order(Order::Never);
         world.call(0, peer, &call).expect("a credit");
         world.until("it is there", |world| world.servers[0].handler().never.len() == 1);
-        world.settle();
+        world.quiesce();
         let most = if is_looked_for { LOOK } else { 100 * MILLISECOND };
         assert_eq!(nap(&mut world, true), most, "a call has a timeout, or none");
         assert_eq!(nap(&mut world, false), LOOK, "the program may look for its answer");
@@ -148,7 +148,7 @@ fn a_sleeping_shard_wakes_for_idle_timeouts() {
     let plan = Plan::both(|raw| raw.connections.idle_timeout = "150ms".into());
     let (mut world, peer) = World::pair(&|| fabric.clone(), &plan);
     world.round(0, peer, &Script::new(0, &[], &[]));
-    world.settle();
+    world.quiesce();
     assert_eq!(nap(&mut world, false), 100 * MILLISECOND, "it is idle from here on");
     world.now += 80 * MILLISECOND;
     assert_eq!(nap(&mut world, false), 60 * MILLISECOND);

@@ -47,7 +47,7 @@ fn script(seed: u32, order: Order) -> Script {
 fn a_report_states_what_is_open_on_both_sides() {
     let fabric = Fabric::new();
     let (mut world, peer) = World::pair(&|| fabric.clone(), &Plan::default());
-    world.settle();
+    world.quiesce();
     let open: Vec<u64> = (0..3)
         .map(|seed| world.call(0, peer, &script(seed, Order::Later)).expect("a credit"))
         .collect();
@@ -83,7 +83,7 @@ fn a_report_states_what_is_open_on_both_sides() {
 fn the_bytes_of_transmissions_are_counted_and_those_of_groups() {
     let fabric = Fabric::new();
     let (mut world, peer) = World::pair(&|| fabric.clone(), &Plan::default());
-    world.settle();
+    world.quiesce();
     // Received in single transmissions, and in groups.
     let mut received = |len: u32| {
         let before = world.servers[0].handle().stats();
@@ -108,7 +108,7 @@ fn the_bytes_of_transmissions_are_counted_and_those_of_groups() {
 fn placed_bytes_are_counted_by_who_receives_them() {
     let fabric = Fabric::new();
     let (mut world, peer) = World::pair(&|| fabric.clone(), &Plan::default());
-    world.settle();
+    world.quiesce();
     for bulk in [500, 30_000] {
         let placed = |world: &World<_>| {
             let [client, server] = [world.clients[0].handle(), world.servers[0].handle()];
@@ -129,7 +129,7 @@ fn placed_bytes_are_counted_by_who_receives_them() {
 fn a_connection_counts_refusals_by_reason() {
     let fabric = Fabric::new();
     let (mut world, peer) = World::pair(&|| fabric.clone(), &Plan::default());
-    world.settle();
+    world.quiesce();
     for order in [Order::Refuse, Order::Refuse, Order::Answer] {
         world.call(0, peer, &script(7, order)).expect("a credit");
     }
@@ -231,7 +231,7 @@ fn more_connections_than_one_turn_looks_at_are_all_reported() {
     for _ in 0..CONNECTIONS {
         world.connect(0);
     }
-    world.settle();
+    world.quiesce();
     let handle = world.servers[0].handle().clone();
     let report = thread::scope(|scope| {
         let asking = scope.spawn(|| handle.inspect(LONG));
@@ -255,7 +255,7 @@ fn a_connection_that_ends_during_a_report_is_counted_once() {
     let fabric = Fabric::new();
     let plan = Plan::both(|raw| raw.connections.max = 40 * 64);
     let (mut world, peer) = World::pair(&|| fabric.clone(), &plan);
-    world.settle();
+    world.quiesce();
     world.round(0, peer, &script(1, Order::Answer));
     let handle = world.servers[0].handle().clone();
     let report = thread::scope(|scope| {
@@ -282,7 +282,7 @@ fn one_call_in_so_many_is_timed_on_both_sides_and_its_answer_may_come_later() {
         for seed in 0..400 {
             world.round(0, peer, &script(seed, order));
         }
-        world.settle();
+        world.quiesce();
         let [service, calls] = [
             world.servers[0].handle().latencies().service,
             world.clients[0].handle().latencies().calls,
@@ -327,7 +327,7 @@ fn calls_that_end_without_an_answer_leave_no_timer_behind() {
     let peer = world.connect(0);
     let before = world.servers[0].handle().latencies().service.len();
     world.round(0, peer, &script(1, Order::Later));
-    world.settle();
+    world.quiesce();
     assert_eq!(world.servers[0].handle().latencies().service.len(), before + 1);
     assert_eq!(world.clients[0].handle().latencies().calls.len(), 60 * 12 + 1);
 }

@@ -181,7 +181,7 @@ fn after_error(calls: u32, taken: usize, why: PostError) -> Vec<Result<(), CallE
     answered.for_each(|done| _ = done.check());
     let ended: Vec<u64> = done.iter().map(|done| done.cookie).collect();
     assert_eq!(ended, made);
-    world.settle();
+    world.quiesce();
     let executed = world.servers[0].handler().calls - 1;
     assert!(executed <= u64::from(calls), "none of them twice");
     world.check_nothing_leaked();

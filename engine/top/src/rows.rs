@@ -4,6 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::source::Scrape;
 
+/// A scrape, and the one before it, if there is one.
+#[derive(Debug, Clone, Copy)]
+pub struct Looks<'a> {
+    pub before: Option<&'a Scrape>,
+    pub now: &'a Scrape,
+}
+
 /// The values of the labels that a row is for.
 pub type Key = Vec<String>;
 
@@ -21,11 +28,12 @@ type Name<'a> = (&'a str, &'a str);
 /// The rows of all samples whose names begin with `prefix`; `further` is the label that
 /// distinguishes samples of one row.
 pub fn rows<'a>(
-    (before, now): (Option<&'a Scrape>, &'a Scrape),
+    looks: Looks<'a>,
     prefix: &str,
     labels: &[&str],
     further: &str,
 ) -> BTreeMap<Key, Row<'a>> {
+    let Looks { before, now } = looks;
     let mut rows = BTreeMap::<Key, Row<'a>>::new();
     let is_of = |sample: &&crate::samples::Sample| {
         sample.name.starts_with(prefix)
@@ -134,7 +142,7 @@ mod tests {
             "c{shard=\"0\"} 10\nc{shard=\"1\"} 10",
             "c{shard=\"0\"} 16\nc{shard=\"1\"} 9\nc{shard=\"2\"} 5\nc 3",
         );
-        let rows = rows((Some(&before), &now), "c", &["shard"], "");
+        let rows = rows(Looks { before: Some(&before), now: &now }, "c", &["shard"], "");
         let rates: Vec<_> = rows.values().map(|row| row.rate("c")).collect();
         assert_eq!(rates, [Some(3.0), None, None]);
         let values: Vec<_> = rows.values().map(|row| row.value("c")).collect();
@@ -144,7 +152,7 @@ mod tests {
     #[test]
     fn without_an_earlier_look_there_are_values_and_no_rates() {
         let (now, _) = looks("c{shard=\"0\"} 10", "");
-        let rows = rows((None, &now), "c", &["shard"], "");
+        let rows = rows(Looks { before: None, now: &now }, "c", &["shard"], "");
         let row = &rows[&vec!["0".to_owned()]];
         assert_eq!((row.value("c"), row.rate("c")), (Some(10.0), None));
     }
@@ -159,7 +167,8 @@ mod tests {
         };
         let quantile = |before: &str, now: &str, share| {
             let (before, now) = looks(before, now);
-            rows((Some(&before), &now), "t", &["shard"], "le")[&vec!["0".to_owned()]]
+            rows(Looks { before: Some(&before), now: &now }, "t", &["shard"], "le")
+                [&vec!["0".to_owned()]]
                 .quantile("t", share)
         };
         // Ten more up to 1, ten more up to 3.

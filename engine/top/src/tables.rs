@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use crate::cell::Cell;
-use crate::rows::{Key, Row, rows};
+use crate::rows::{Key, Looks, Row, rows};
 use crate::source::Scrape;
 
 /// A table.
@@ -38,11 +38,9 @@ impl Table {
 
 /// The tables of a look, with the rates since the one before.
 pub fn tables(before: Option<&Scrape>, now: &Scrape) -> [Table; 4] {
-    let looks = (before, now);
+    let looks = Looks { before, now };
     [shards(looks), peers(looks), times(looks), counters(looks)]
 }
-
-type Looks<'a> = (Option<&'a Scrape>, &'a Scrape);
 
 fn shards(looks: Looks<'_>) -> Table {
     let times = rows(looks, "rpcrdma_", &["shard"], "le");
@@ -83,7 +81,7 @@ fn shards(looks: Looks<'_>) -> Table {
 
 fn peers(looks: Looks<'_>) -> Table {
     let labels = ["shard", "connection", "peer"];
-    let infos = looks.1.samples.iter().filter(|sample| sample.name == "rpcrdma_peer_info");
+    let infos = looks.now.samples.iter().filter(|sample| sample.name == "rpcrdma_peer_info");
     let info = |name: &str| {
         let key = |sample: &crate::samples::Sample| {
             labels.map(|label| sample.label(label).to_owned()).to_vec()

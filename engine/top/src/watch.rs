@@ -32,10 +32,10 @@ pub fn watch(source: Source, interval: Duration) -> Result<(), Box<dyn Error>> {
 /// Looks on a thread of its own, so that a process that does not answer does not delay keys. The
 /// thread ends when the sender is dropped.
 fn looks(source: Source, interval: Duration) -> (Receiver<Look>, mpsc::Sender<()>) {
-    let (tell, looks) = mpsc::channel();
+    let (sender, looks) = mpsc::channel();
     let (stop, stopped) = mpsc::channel();
     thread::spawn(move || {
-        while tell.send(source.scrape()).is_ok() {
+        while sender.send(source.scrape()).is_ok() {
             if stopped.recv_timeout(interval) != Err(RecvTimeoutError::Timeout) {
                 return;
             }

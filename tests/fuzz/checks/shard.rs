@@ -308,7 +308,7 @@ impl Scene {
         let calls = self.world.clients[0].shard().audit().calls;
         assert_eq!(calls, 0, "every call is over");
         self.world.drop_client(0);
-        self.world.settle();
+        self.world.quiesce();
         let (spares_kept, bulk_kept) = (self.world.servers[0].handler().kept.len(), SERVICE_BULK);
         let mut audit = self.world.servers[0].audit();
         // The program's own loans are not missing.

@@ -332,7 +332,7 @@ fn a_peer_with_all_its_connections_leaves_the_rest_to_others() {
         for peer in peers {
             let _ = world.call(0, peer, &never);
         }
-        world.settle();
+        world.quiesce();
     }
     let held = |world: &World<Fabric>| {
         let audits = world.servers.iter().flat_map(|server| server.audit().peers);

@@ -34,7 +34,7 @@ impl Scene {
         };
         let mut world = World::new(&open, plan);
         let peers = [0, 1, 0, 1].map(|client| (client, world.connect(client))).to_vec();
-        world.settle();
+        world.quiesce();
         logs.into_inner().expect("one thread").iter().for_each(|log| log.begin());
         Scene { world, watch, peers }
     }
@@ -162,7 +162,7 @@ fn ids_of_connections_wrap_while_others_have_open_calls() {
         assert_eq!((last.cookie, last.peer, last.result.is_err()), (lost, going, true));
         assert_eq!(others.iter().map(|done| done.cookie).collect::<Vec<_>>(), held);
         others.iter().for_each(|done| assert!(done.peer == lasting && done.check().0 < 2));
-        scene.world.settle();
+        scene.world.quiesce();
         scene.peers[2].1 = scene.world.connect(client);
         for gone in names.iter().filter(|name| **name != lasting) {
             let refused = scene.world.call(client, *gone, &mixed(0));

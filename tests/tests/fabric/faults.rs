@@ -103,7 +103,7 @@ fn run(killer: Killer, steps: usize) -> bool {
     bystanders_go_on(&mut world, killer, &other);
     let vanished = matches!(killer, Killer::ClientVanishes | Killer::ServerVanishes);
     if !vanished {
-        world.settle();
+        world.quiesce();
         assert_eq!(watch.receives.load(Ordering::Relaxed), receives, "all Receives are posted");
     }
     world.check_nothing_leaked();
@@ -206,7 +206,7 @@ fn a_connection_with_a_full_send_queue_is_closed_without_one_more_send() {
         checked.weaker(|caps| caps.send_depth = 4)
     };
     let (mut world, peer) = World::pair(&open, &plan());
-    world.settle();
+    world.quiesce();
     for seed in 0..6 {
         let script = Script::new(seed, &[Part::Inline(400)], &[]);
         world.call(0, peer, &script).expect("a credit");
@@ -279,7 +279,7 @@ fn receives_of_a_dying_queue_pair_are_posted_again() {
     };
     let (mut world, stays) = World::pair(&open, &plan());
     let script = Script::new(1, &[Part::Inline(64)], &[Part::Inline(64)]);
-    world.settle();
+    world.quiesce();
     let receives = watch.receives.load(Ordering::Relaxed);
     for _ in 0..40 {
         let goes = world.connect(0);
@@ -294,7 +294,7 @@ fn receives_of_a_dying_queue_pair_are_posted_again() {
     logs.iter().for_each(|log| log.end());
     let taken = logs.iter().map(|log| log.recvs_taken_along.load(Ordering::Relaxed));
     assert!(taken.sum::<u64>() > 10, "it has happened");
-    world.settle();
+    world.quiesce();
     assert_eq!(watch.receives.load(Ordering::Relaxed), receives, "all Receives are posted");
     world.check_all_returned();
     world.check_nothing_leaked();
@@ -366,7 +366,7 @@ fn a_raw_client_leaves_after_every_transmission() {
             world.until("it is gone", |world| world.servers[0].handle().connections() == 1);
             let script = Script::new(9, &[Part::Bulk(50_000)], &[Part::Bulk(50_000)]);
             assert_eq!(world.round(0, good, &script), (1, 1));
-            world.settle();
+            world.quiesce();
             let posted = watch.receives.load(Ordering::Relaxed);
             assert_eq!(posted, receives, "all Receives of the engine are posted");
         }
@@ -436,7 +436,7 @@ fn a_raw_server_leaves_after_every_transmission() {
         assert_eq!(done, [expected], "{said} of {count} transmissions");
         drop(raw);
         world.until("it is gone", |world| world.clients[0].handle().connections() == 0);
-        world.settle();
+        world.quiesce();
         assert_eq!(watch.receives.load(Ordering::Relaxed), receives, "all Receives are posted");
     }
     world.check_nothing_leaked();
@@ -507,9 +507,9 @@ fn buffers_a_device_keeps_of_a_fetch_are_lost_and_nothing_else_is() {
         }
         log.begin();
         assert!(world.clients[0].handle().close(peer));
-        world.settle();
+        world.quiesce();
         world.now += 10_000_000_000;
-        world.settle();
+        world.quiesce();
         log.end();
         let _ = world.finish();
         // There was one for each slot and for each place.

@@ -60,7 +60,7 @@ impl<P: Provider> Scene<P> {
             raw.explicit.buffers.length = "16KiB".into();
         }
         let (mut world, peer) = World::pair(&open, &plan);
-        world.settle();
+        world.quiesce();
         Scene { world, peer, watch }
     }
 
@@ -118,7 +118,7 @@ fn memory_is_open_from_its_call_on_and_closed_before_its_completion() {
         while scene.world.servers[0].handle().stats().calls_in < round {
             scene.world.step();
         }
-        scene.world.settle();
+        scene.world.quiesce();
         // The argument was read long ago; until the reply it stays as it is.
         let (open, held, exposures) = scene.exposed();
         assert_eq!((open, exposures), (1, 1), "a result may be written to");
@@ -143,7 +143,7 @@ fn memory_of_calls_whose_connection_is_lost_is_closed_before_they_are_completed(
     for at_server in [false, true] {
         let mut scene = Scene::new();
         scene.call(Order::Never);
-        scene.world.settle();
+        scene.world.quiesce();
         assert_eq!(scene.exposed().0, 1, "a result may be written to");
         if at_server {
             let peer = *scene.world.servers[0].handler().connected.last().expect("one");
@@ -166,7 +166,7 @@ fn memory_of_calls_whose_connection_is_lost_is_closed_before_they_are_completed(
 /// Has a call with exposed memory lose its connection, and returns how many windows it had.
 fn lose_a_call<P: Provider>(scene: &mut Scene<P>) -> usize {
     scene.call(Order::Never);
-    scene.world.settle();
+    scene.world.quiesce();
     let held = scene.exposed().1;
     assert!(scene.world.clients[0].handle().close(scene.peer));
     scene.world.completion(0, |done| assert!(done.result().is_err()));
@@ -257,7 +257,7 @@ fn memory_that_a_peer_may_still_reach_stays_out_of_use() {
             }
             Keeps::Window | Keeps::Lost => {
                 scene.call(Order::Never);
-                scene.world.settle();
+                scene.world.quiesce();
                 assert!(scene.world.clients[0].handle().close(scene.peer));
                 Some(CallError::ConnectionLost(CloseReason::Local, Execution::Unknown))
             }
@@ -268,7 +268,7 @@ fn memory_that_a_peer_may_still_reach_stays_out_of_use() {
                 assert!(done.take_sink(0).is_none(), "{keeps:?}: a peer may write to it");
             });
         }
-        scene.world.settle();
+        scene.world.quiesce();
         // The sink is out of use.
         let audit = scene.audit();
         let free = |audit: &Audit| audit.bulk.free + audit.bulk.returning;
@@ -314,12 +314,12 @@ fn bytes_that_a_peer_may_read_are_kept_when_their_owner_drops_them() {
     scene
         .world
         .until("the call is there", |world| !world.servers[0].handler().elsewhere.is_empty());
-    scene.world.settle();
+    scene.world.quiesce();
     let audit = scene.audit();
     assert_eq!((audit.bulk.free, audit.bulk.returning), (free, 0), "the peer may still read them");
     scene.answer();
     scene.world.completion(0, |done| assert!(done.result().is_ok()));
-    scene.world.settle();
+    scene.world.quiesce();
     let audit = scene.audit();
     assert_eq!(audit.bulk.free + audit.bulk.returning, free + 1, "with the end of the call");
 }
@@ -395,7 +395,7 @@ fn own_calls_leave_half_of_the_buffers_to_calls_of_peers() {
         let script = Script::new(1, &[], &[Part::Bulk(LEN)]).order(Order::Never);
         for _ in 0..calls {
             world.call(0, peer, &script).expect("a buffer");
-            world.settle();
+            world.quiesce();
         }
         let refused = world.call(0, peer, &script).expect_err("no buffer is left for it");
         assert_eq!(refused.is_transient(), calls > 0, "{count} buffers: {refused}");

@@ -759,7 +759,7 @@ fn a_dropped_ticket_answers_its_call() {
     let mut scene = Scene::new();
     for xid in 1..=40 {
         scene.raw.send(&unanswered(xid, 16));
-        scene.world.settle();
+        scene.world.quiesce();
         let ticket = scene.world.servers[0].handler().never.pop().expect("a ticket");
         if xid % 2 == 0 {
             drop(ticket);
@@ -778,7 +778,7 @@ fn a_dropped_ticket_answers_its_call() {
     assert_eq!(stats.calls_in - stats.replies_out, 40, "they are no replies");
     // What is answered is answered once.
     scene.raw.send(&unanswered(50, 16));
-    scene.world.settle();
+    scene.world.quiesce();
     let ticket = scene.world.servers[0].handler().never.pop().expect("a ticket");
     let now = scene.world.now;
     let answered = scene.world.servers[0].turn(now).resume(ticket, |reply| reply.send());

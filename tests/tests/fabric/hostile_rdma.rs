@@ -308,7 +308,7 @@ impl Scene {
             let message = call(xid, reads(&[ReadSegment { position, target }]), Some(&payload));
             assert!(self.raw.send(&message), "a credit");
         }
-        self.world.settle();
+        self.world.quiesce();
         assert_eq!(self.server().fetches, count as usize, "they are being fetched");
     }
 

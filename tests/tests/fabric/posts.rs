@@ -41,7 +41,7 @@ impl Scene {
             raw.receive.spares = 64;
         });
         let (mut world, peer) = World::pair(&open, &plan);
-        world.settle();
+        world.quiesce();
         let receives = watch.receives.load(Ordering::Relaxed);
         Scene { world, watch, logs: logs.into_inner().expect("one thread"), peer, receives }
     }
@@ -96,7 +96,7 @@ impl Scene {
     /// The device has no unexpected requests, and nothing was lost.
     fn check_home(mut self) {
         self.go(false);
-        self.world.settle();
+        self.world.quiesce();
         self.world.check_all_returned();
         self.world.check_nothing_leaked();
         let posted = self.watch.receives.load(Ordering::Relaxed);
@@ -211,7 +211,7 @@ fn items_between_short_messages_keep_their_order_through_a_refused_post() {
             assert_eq!(order, made, "{what}: {seed}");
             done.iter().for_each(|done| _ = done.check());
             assert_eq!(scene.world.servers[0].handler().calls, 6, "{what}: {seed}");
-            scene.world.settle();
+            scene.world.quiesce();
             let audit = scene.world.clients[0].shard().audit();
             assert_eq!((audit.messages.held, audit.send.held), (0, 0), "{what}: {seed}");
             check_owned(&scene.world.clients[0].shard().audit());
@@ -271,7 +271,7 @@ fn an_error_of_a_completely_taken_post_is_processed() {
             let done: Vec<_> = world.done.drain(..).map(|done| done.result.map(drop)).collect();
             assert_eq!(done.len(), calls as usize, "no call is left");
             assert!(done.iter().all(is_gone), "{done:?}");
-            world.settle();
+            world.quiesce();
             let here = world.servers[0].handler().calls;
             assert!(here as usize <= done.len() - unsent(&done), "{here}: {done:?}");
             executed += here;

@@ -1,10 +1,10 @@
 //! The headers of the data path as fixed structures, which are read and written without a codec.
 //!
 //! ```text
-//!   Msg            | xid vers credit MSG      | 0 0 0 |
-//!   XmtReq<D, R>   | xid vers credit OPTIONAL | XMTREQ length  | D | R | count rsbuf pslen |
-//!   XmtResp<D>     | xid vers credit OPTIONAL | XMTRESP length | D | count pslen |
-//!   XmtCont        | xid vers credit OPTIONAL | XMTCONT length | xnum itype pslen |
+//!   Msg               | xid vers credit MSG      | 0 0 0 |
+//!   FixedXmtReq<D, R> | xid vers credit OPTIONAL | XMTREQ length  | D | R | count rsbuf pslen |
+//!   FixedXmtResp<D>   | xid vers credit OPTIONAL | XMTRESP length | D | count pslen |
+//!   FixedXmtCont      | xid vers credit OPTIONAL | XMTCONT length | xnum itype pslen |
 //!
 //!   D: Empty | 0 |   OneItem      | 1 | disp length TBSN 0 1 segment |
 //!   R: Empty | 0 |   OneDirection | 1 | begin end | 1 | min_len TBSN |
@@ -59,7 +59,7 @@ pub struct Operation {
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
-pub struct XmtReq<D, R> {
+pub struct FixedXmtReq<D, R> {
     /// The start.
     pub operation: Operation,
     /// The items (`optxrq_dp`).
@@ -89,7 +89,7 @@ pub struct ReqEnd {
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
-pub struct XmtResp<D> {
+pub struct FixedXmtResp<D> {
     /// The start.
     pub operation: Operation,
     /// The items (`optxrs_dp`).
@@ -115,7 +115,7 @@ pub struct RespEnd {
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
-pub struct XmtCont {
+pub struct FixedXmtCont {
     /// The start.
     pub operation: Operation,
     /// The structure.
@@ -261,7 +261,7 @@ impl Operation {
     }
 }
 
-impl<D: FixedList, R: FixedList> XmtReq<D, R> {
+impl<D: FixedList, R: FixedList> FixedXmtReq<D, R> {
     /// Bytes of the header.
     pub const LEN: usize = size_of::<Self>();
 
@@ -285,7 +285,7 @@ impl<D: FixedList, R: FixedList> XmtReq<D, R> {
     }
 }
 
-impl<D: FixedList> XmtResp<D> {
+impl<D: FixedList> FixedXmtResp<D> {
     /// Bytes of the header.
     pub const LEN: usize = size_of::<Self>();
 
@@ -308,7 +308,7 @@ impl<D: FixedList> XmtResp<D> {
     }
 }
 
-impl XmtCont {
+impl FixedXmtCont {
     /// Bytes of the header.
     pub const LEN: usize = size_of::<Self>();
 
@@ -429,9 +429,9 @@ const _: () = assert!(proc::MSG == 0);
 // The lengths that other modules use.
 const _: () = assert!(Msg::LEN == size::HEADER_MIN);
 const _: () = assert!(size_of::<Operation>() == size::OPTIONAL);
-const _: () = assert!(XmtReq::<Empty, Empty>::LEN == size::XMTREQ_MIN);
-const _: () = assert!(XmtResp::<Empty>::LEN == size::XMTRESP_MIN);
-const _: () = assert!(XmtCont::LEN == size::XMTCONT);
+const _: () = assert!(FixedXmtReq::<Empty, Empty>::LEN == size::XMTREQ_MIN);
+const _: () = assert!(FixedXmtResp::<Empty>::LEN == size::XMTRESP_MIN);
+const _: () = assert!(FixedXmtCont::LEN == size::XMTCONT);
 const _: () = assert!(size_of::<OneItem>() == 4 + size::MITEM_TBSN + 4);
 const _: () = assert!(OneDirection::LEN == 4 + size::RSDSET + size::RSDITEM_TBSN);
 
@@ -476,19 +476,19 @@ mod tests {
         assert_eq!(Msg::new(7, STAMP).as_bytes(), coded(Body::Msg(ChunkLists::EMPTY)));
         let end = ReqEnd::new(1, 3, 40);
         let item = OneItem::new(8, 100, 2);
-        let plain = XmtReq::new(7, STAMP, Empty::LIST, Empty::LIST, end);
+        let plain = FixedXmtReq::new(7, STAMP, Empty::LIST, Empty::LIST, end);
         assert_eq!(plain.as_bytes(), request(&[], &[]));
-        let write = XmtReq::new(7, STAMP, item, Empty::LIST, end);
+        let write = FixedXmtReq::new(7, STAMP, item, Empty::LIST, end);
         assert_eq!(write.as_bytes(), request(&[ITEM], &[]));
         let items = [RsdItem { min_len: 5, loc: RsdLoc::Tbsn }];
         let set = RsdSet { begin: 8, end: 40, items: Array::from_slice(&items) };
-        let read = XmtReq::new(7, STAMP, Empty::LIST, OneDirection::new(8, 40, 5), end);
+        let read = FixedXmtReq::new(7, STAMP, Empty::LIST, OneDirection::new(8, 40, 5), end);
         assert_eq!(read.as_bytes(), request(&[], &[set]));
         let resp = transmit::XmtResp { dp: Array::from_slice(&[ITEM]), count: 1, pslen: 40 };
-        let reply = XmtResp::new(7, STAMP, item, RespEnd::new(1, 40));
+        let reply = FixedXmtResp::new(7, STAMP, item, RespEnd::new(1, 40));
         assert_eq!(reply.as_bytes(), coded(Body::Optional(Optional::XmtResp(resp))));
         let cont = transmit::XmtCont { xnum: 1, itype: opttype::XMTRESP, pslen: 40 };
-        let fixed = XmtCont::new(7, STAMP, ContEnd::new(1, opttype::XMTRESP, 40));
+        let fixed = FixedXmtCont::new(7, STAMP, ContEnd::new(1, opttype::XMTRESP, 40));
         assert_eq!(fixed.as_bytes(), coded(Body::Optional(Optional::XmtCont(cont))));
     }
 
@@ -496,23 +496,23 @@ mod tests {
     fn each_header_decodes_only_as_its_own_kind() {
         let item = OneItem::new(8, 100, 2);
         let end = ReqEnd::new(1, 3, 40);
-        let write = XmtReq::new(7, STAMP, item, Empty::LIST, end);
+        let write = FixedXmtReq::new(7, STAMP, item, Empty::LIST, end);
         let bytes = write.as_bytes();
-        assert_eq!(XmtReq::<OneItem, Empty>::read(bytes), Some(&write));
-        assert_eq!(XmtReq::<OneItem, Empty>::read(&bytes[..bytes.len() - 1]), None);
-        assert_eq!(XmtReq::<Empty, Empty>::read(bytes), None);
-        assert_eq!(XmtReq::<Empty, OneDirection>::read(bytes), None);
-        assert_eq!(XmtResp::<OneItem>::read(bytes), None);
-        assert_eq!(XmtCont::read(bytes), None);
+        assert_eq!(FixedXmtReq::<OneItem, Empty>::read(bytes), Some(&write));
+        assert_eq!(FixedXmtReq::<OneItem, Empty>::read(&bytes[..bytes.len() - 1]), None);
+        assert_eq!(FixedXmtReq::<Empty, Empty>::read(bytes), None);
+        assert_eq!(FixedXmtReq::<Empty, OneDirection>::read(bytes), None);
+        assert_eq!(FixedXmtResp::<OneItem>::read(bytes), None);
+        assert_eq!(FixedXmtCont::read(bytes), None);
         // Operation, length, items, kind, offset, segments and directions determine the form.
-        let told: Vec<usize> = (0..bytes.len() / 4)
+        let determining: Vec<usize> = (0..bytes.len() / 4)
             .filter(|word| {
                 let mut bytes = bytes.to_vec();
                 bytes[4 * word + 3] ^= 1;
-                XmtReq::<OneItem, Empty>::read(&bytes).is_none()
+                FixedXmtReq::<OneItem, Empty>::read(&bytes).is_none()
             })
             .collect();
-        assert_eq!(told, [4, 5, 6, 9, 10, 11, 13]);
+        assert_eq!(determining, [4, 5, 6, 9, 10, 11, 13]);
     }
 
     #[test]

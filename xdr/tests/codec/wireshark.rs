@@ -217,7 +217,7 @@ fn vectors() -> Vec<golden::Vector> {
 }
 
 /// Messages of both sides, after which queue pair `pair` is known to have version two.
-fn settle(capture: &mut Capture, pair: u32, structure: &[SegmentGroup]) {
+fn negotiate(capture: &mut Capture, pair: u32, structure: &[SegmentGroup]) {
     for to_server in [true, false] {
         let mut buffer = [0; Property::LEN_MAX];
         let structure = RecvStructure::new(structure).expect("a structure");
@@ -295,7 +295,7 @@ fn every_damaged_vector_is_refused_or_read_as_this_codec_does() {
     let (vectors, mut capture, mut all) = (vectors(), Capture::new(), Vec::new());
     let last = PLAIN.len() as u32 * 2 * vectors.len() as u32;
     for pair in 0..vectors.len() as u32 {
-        settle(&mut capture, 0x100 + 2 * pair, &PLAIN);
+        negotiate(&mut capture, 0x100 + 2 * pair, &PLAIN);
     }
     for (pair, vector) in (0..).zip(&vectors) {
         for damaged in damaged(vector) {
@@ -395,7 +395,7 @@ const CALL_COLUMNS: [&str; 8] = [
 #[test]
 fn a_call_in_three_transmissions_with_placed_data_reaches_the_dissector_of_nfs() {
     let (data, mut capture) = (bytes(4_500), Capture::new());
-    settle(&mut capture, 0x20, &PLACED);
+    negotiate(&mut capture, 0x20, &PLACED);
     for message in group(0x41, &data) {
         capture.send(true, 0x20, &message);
     }
@@ -418,7 +418,7 @@ fn a_call_in_three_transmissions_with_placed_data_reaches_the_dissector_of_nfs()
 #[test]
 fn a_send_of_several_packets_is_one_message_also_where_one_is_sent_again() {
     let (data, mut capture) = (bytes(4_500), Capture::new());
-    settle(&mut capture, 0x20, &PLACED);
+    negotiate(&mut capture, 0x20, &PLACED);
     for message in group(0x41, &data) {
         let packets: Vec<&[u8]> = message.chunks(256).collect();
         let (last, rest) = packets.split_last().expect("a packet");
@@ -448,7 +448,7 @@ fn violations_are_named() {
     let (data, mut capture) = (bytes(4_500), Capture::new());
     let mut violation = |said: &'static str, messages: &[Vec<u8>]| {
         let pair = 0x40 + 2 * capture.packets;
-        settle(&mut capture, pair, &PLACED);
+        negotiate(&mut capture, pair, &PLACED);
         let sent = messages.iter().map(|message| capture.send(true, pair, message)).last();
         (sent.expect("a message") as usize - 1, said)
     };

@@ -12,7 +12,7 @@ use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 use rpcrdma_xdr::numbers::{opttype, size};
 use rpcrdma_xdr::property::RtrSupport;
 use rpcrdma_xdr::rtr::fixed::{
-    ContEnd, Empty, IntoBytes, Operation, ReqEnd, RespEnd, Stamp, XmtCont,
+    ContEnd, Empty, FixedXmtCont, IntoBytes, Operation, ReqEnd, RespEnd, Stamp,
 };
 use rpcrdma_xdr::rtr::segmented::ItemStart;
 use rpcrdma_xdr::rtr::structure::{SegmentAt, SegmentRun};
@@ -220,12 +220,12 @@ impl ContinuedPlan {
     /// The header of transmission `index`, which is not the first.
     #[inline]
     #[must_use]
-    pub fn continuation(&self, index: u32) -> XmtCont {
+    pub fn continuation(&self, index: u32) -> FixedXmtCont {
         let itype = match self.direction {
             Direction::Call => opttype::XMTREQ,
             Direction::Reply => opttype::XMTRESP,
         };
-        XmtCont::new(self.xid, self.stamp, ContEnd::new(index, itype, 0))
+        FixedXmtCont::new(self.xid, self.stamp, ContEnd::new(index, itype, 0))
     }
 
     /// The bytes of the item in each transmission.

@@ -1,6 +1,8 @@
 //! Short messages: the types of received ones, the parameters of those to send, and their plans.
 
-use rpcrdma_xdr::rtr::fixed::{Empty, IntoBytes, Msg, OneDirection, OneItem, XmtReq, XmtResp};
+use rpcrdma_xdr::rtr::fixed::{
+    Empty, FixedXmtReq, FixedXmtResp, IntoBytes, Msg, OneDirection, OneItem,
+};
 
 use crate::answer::Finished;
 use crate::calls::CallId;
@@ -117,11 +119,11 @@ pub(super) enum ShortHeader {
 }
 
 /// A call with an item.
-pub(super) type WriteCall = XmtReq<OneItem, Empty>;
+pub(super) type WriteCall = FixedXmtReq<OneItem, Empty>;
 /// A call with a requested result.
-pub(super) type ReadCall = XmtReq<Empty, OneDirection>;
+pub(super) type ReadCall = FixedXmtReq<Empty, OneDirection>;
 /// A reply with an item.
-pub(super) type ReadReply = XmtResp<OneItem>;
+pub(super) type ReadReply = FixedXmtResp<OneItem>;
 
 impl ShortPlan {
     /// The plan of a message without an item.

@@ -15,7 +15,7 @@ pub fn a_connect_without_a_listener_fails<P: Provider>(open: Open<'_, P>) {
     let served = world.at;
     world.at = match served.as_ip() {
         Some(served) => SocketAddr::new(served.ip(), 1).into(),
-        None => "shm:@nobody listens here".parse().expect("an address"),
+        None => "shm:@no listener here".parse().expect("an address"),
     };
     for _ in 0..10 {
         assert_eq!(world.try_connect(0), Err(ConnectError::NoListener));
@@ -144,16 +144,16 @@ pub fn the_configuration_decides_who_may_connect<P: Provider>(open: Open<'_, P>)
         true => (&users[..], &networks[..]),
         false => (&networks[..], &users[..]),
     };
-    let nobody = ["203.0.113.9", "uid:4294967290"].map(str::to_owned);
+    let strangers = ["203.0.113.9", "uid:4294967290"].map(str::to_owned);
     for (allow, deny, may) in [
         (ours, &[][..], true),
-        (&nobody, &[], false),
+        (&strangers, &[], false),
         (others, &[], false),
         (&[], ours, false),
         (&[], others, true),
-        (&[], &nobody, true),
+        (&[], &strangers, true),
         (ours, ours, false),
-        (&[ours, others].concat(), &nobody, true),
+        (&[ours, others].concat(), &strangers, true),
     ] {
         let mut plan = Plan::default();
         plan.serve.connections.allow = allow.to_vec();
@@ -198,7 +198,7 @@ pub fn the_connections_of_a_peer_are_counted_over_all_shards<P: Provider>(open: 
         world.until("it is gone", |world| {
             world.servers.iter().map(|server| server.handle().connections()).sum::<usize>() == 2
         });
-        // From another shard of the same party.
+        // From another shard of the same peer.
         peers.push((1 - client, world.connect(1 - client)));
     }
     let counted = world.controls[0].admissions();

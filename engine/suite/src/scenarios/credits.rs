@@ -25,7 +25,7 @@ pub fn used_up_credits_refuse_and_recover<P: Provider>(open: Open<'_, P>) {
     }
     let refused = CallRefused::Protocol(SendError::NotEnoughCredits { need: 1, have: 0 });
     assert_eq!(world.call(0, peer, &wait), Err(refused));
-    world.settle();
+    world.quiesce();
     assert_eq!(world.call(0, peer, &wait), Err(refused), "time alone gives no credit");
     assert_eq!(world.clients[0].handle().stats().calls_out, 5, "nothing of it was sent");
     let (ticket, finished) = world.servers[0].handler().elsewhere.pop().expect("four tickets");

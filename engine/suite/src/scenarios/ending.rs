@@ -52,7 +52,7 @@ pub fn a_close_discards_calls_that_have_not_left<P: Provider>(open: Open<'_, P>)
     let [doomed, other] = [0, 0].map(|client| world.connect(client));
     world.round(0, doomed, &Script::new(0, &[], &[]));
     world.round(0, other, &Script::new(0, &[], &[]));
-    world.settle();
+    world.quiesce();
     let before = world.clients[0].shard().audit();
     let bulk = before.bulk;
     let item = [Part::Inline(5), Part::Bulk(9_000)];
@@ -80,7 +80,7 @@ pub fn a_close_discards_calls_that_have_not_left<P: Provider>(open: Open<'_, P>)
         );
     }
     kept.iter().for_each(|done| _ = done.check());
-    world.settle();
+    world.quiesce();
     assert_eq!(world.servers[0].handler().calls, 2 + 4, "those of the other");
     let audit = world.clients[0].shard().audit();
     assert_eq!((audit.messages.held, audit.send.held), (0, 0));
@@ -125,7 +125,7 @@ pub fn a_stopping_server_drops_new_calls<P: Provider>(open: Open<'_, P>) {
         world.call(0, peer, &script).expect("the client does not know");
     }
     world.until("they are there", |world| world.servers[0].handle().stats().calls_dropped == 3);
-    world.settle();
+    world.quiesce();
     assert_eq!(world.open_calls(), 4, "nothing is said of them, and one is owed");
     let (ticket, finished) = world.servers[0].handler().elsewhere.pop().expect("a ticket");
     world.servers[0].handle().finish(ticket, finished).expect("there is room");
@@ -264,12 +264,12 @@ pub fn a_stale_id_identifies_no_connection<P: Provider>(open: Open<'_, P>) {
     let mut turn = world.clients[0].turn(now);
     assert_eq!((turn.credits(stale), turn.limits(stale).is_none()), (0, true));
     assert!(world.clients[0].handle().close(stale), "the order is taken");
-    world.settle();
+    world.quiesce();
     world.round(0, peer, &Script::new(1, &[], &[]));
 }
 
 /// Whether a call was lost because its peer has ended the connection. A request that was flushed says
-/// only that it has ended: on iWARP often before the connection manager tells who has ended it.
+/// only that it has ended: on iWARP often before the connection manager reports who has ended it.
 fn is_lost_with_its_peer(why: CallError, caps: &DeviceCaps) -> bool {
     let [gone, flushed] = [CloseReason::PeerGone, CloseReason::Transport(WcStatus::Flushed)]
         .map(|why| CallError::ConnectionLost(why, Execution::Unknown));

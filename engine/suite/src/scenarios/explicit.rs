@@ -92,7 +92,7 @@ pub fn a_read_of_every_length_is_written_to_its_sink<P: Provider>(open: Open<'_,
     }
 }
 
-/// A READ without a sink of the program lands in buffers of the engine.
+/// The result of a READ without a sink of the program arrives in buffers of the engine.
 pub fn a_read_without_a_sink_arrives_in_a_buffer_of_the_engine<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         let (mut world, peer) = World::pair(open, &plan(version));
@@ -163,7 +163,7 @@ pub fn a_long_reply_arrives_in_its_chunk<P: Provider>(open: Open<'_, P>) {
     }
 }
 
-/// Results that would take more pieces of memory apart than one call shows come together.
+/// Results that would take more pieces of memory than one call exposes, one by one, come together.
 pub fn results_of_too_many_pieces_arrive_in_the_reply_chunk<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         let mut plan = generous(version);

@@ -32,7 +32,7 @@ pub fn a_deadline_ends_a_call_and_its_late_reply_is_dropped<P: Provider>(open: O
         .call_with(0, peer, &call, |call| Ok(call.deadline(until).handle()))
         .expect("a call with one");
     world.until("they are there", |world| world.servers[0].handler().elsewhere.len() == 2);
-    world.settle();
+    world.quiesce();
     assert_eq!(world.open_calls(), 2, "there is time");
     world.now = world.now.max(until);
     world.until("one is over", |world| world.open_calls() == 1);
@@ -172,7 +172,7 @@ pub fn a_call_lost_before_it_was_sent_was_not_executed<P: Provider>(open: Open<'
             let lost = CallError::ConnectionLost(CloseReason::Local, execution);
             assert_eq!(done.result, Err(lost), "call {}", done.cookie);
         }
-        world.settle();
+        world.quiesce();
         assert_eq!(world.servers[0].handler().calls, calls, "the server received none of them");
         world.servers[0].handler().never.clear();
         world.check_nothing_leaked();
@@ -210,7 +210,7 @@ fn take_back<P: Provider>(
     for done in world.finish() {
         done.check();
     }
-    world.settle();
+    world.quiesce();
     assert_eq!(world.servers[0].handler().calls, calls + 4, "the server did not receive it");
 }
 
@@ -293,7 +293,7 @@ pub fn a_late_result_reaches_no_other_call<P: Provider>(open: Open<'_, P>) {
     }
 }
 
-/// The same where every call registers its memory, of a device whose keys rest as well.
+/// The same where every call registers its memory, of a device whose keys are reserved as well.
 pub fn a_late_result_reaches_no_other_registration<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         let mut plan = explicit::plan(version);
@@ -307,7 +307,7 @@ pub fn a_late_result_reaches_no_other_registration<P: Provider>(open: Open<'_, P
 fn a_late_result_is_written_to_nothing<P: Provider>(
     open: Open<'_, P>,
     mut plan: Plan,
-    rest: usize,
+    reserved: usize,
 ) {
     // Or the answers of others would take the key away.
     plan.serve.interop.remote_invalidation = false;
@@ -323,8 +323,8 @@ fn a_late_result_is_written_to_nothing<P: Provider>(
         assert_eq!(done.result().err(), Some(CallError::Cancelled(Execution::Unknown)));
         memory.extend(done.take_sink(0).into_iter().flat_map(Sink::into_pieces));
     });
-    let rests = world.clients[0].shard().audit().windows.held;
-    assert_eq!(rests, rest, "its peer has not answered");
+    let held = world.clients[0].shard().audit().windows.held;
+    assert_eq!(held, reserved, "its peer has not answered");
     for seed in 2..=LAST {
         let (answer, _) = ask_for(&mut world, peer, seed, &mut memory);
         finish(&mut world, answer.0, answer.1);
@@ -357,7 +357,7 @@ pub fn windows_are_reused_after_the_late_answer<P: Provider>(open: Open<'_, P>) 
         world.completion(0, |done| assert!(done.result().is_err()));
         let windows = usize::from(world.caps.windows > 0);
         assert_eq!(world.clients[0].shard().audit().windows.held, windows);
-        // Its caller is told that there will be no answer.
+        // Its caller gets an error: there will be no answer.
         drop(ticket);
         world.until("it is known", |world| world.clients[0].handle().stats().late_replies == 1);
         world.until("they are free", |world| world.clients[0].shard().audit().windows.held == 0);

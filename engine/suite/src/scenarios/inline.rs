@@ -61,7 +61,7 @@ pub fn an_empty_call_is_answered<P: Provider>(open: Open<'_, P>) {
         });
     }
     // Another completion would be one of a call that is not open.
-    world.settle();
+    world.quiesce();
 }
 
 /// Calls need not wait for each other, and each gets its own reply.

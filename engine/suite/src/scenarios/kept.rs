@@ -82,7 +82,7 @@ pub fn the_end_of_a_connection_frees_given_up_calls<P: Provider>(open: Open<'_, 
     });
     assert!(world.done.is_empty(), "they are over");
     answer_all(&mut world);
-    world.settle();
+    world.quiesce();
     let audit = world.clients[0].shard().audit();
     assert_eq!((audit.calls, audit.abandoned, audit.reply_reserved), (0, 0, 0));
     assert_eq!((audit.messages.held, audit.send.free), (0, audit.send.total));

@@ -44,7 +44,7 @@ pub fn tickets_are_finished_through_the_handle<P: Provider>(open: Open<'_, P>) {
         world.finish().iter().for_each(|done| {
             done.check();
         });
-        world.settle();
+        world.quiesce();
     }
     world.check_nothing_leaked();
 }
@@ -80,7 +80,7 @@ pub fn stale_tickets_are_void<P: Provider>(open: Open<'_, P>) {
     let (ticket, finished) = stale.pop().expect("two");
     handle.finish(ticket, finished).expect("there is room");
     handle.finish(never, Finished::default()).expect("there is room");
-    world.settle();
+    world.quiesce();
     assert_eq!(world.round(0, second, &Script::new(9, &[Part::Bulk(9)], &[])), (1, 0));
     assert_eq!(world.servers[0].handle().stats().replies_out, 2);
     world.check_nothing_leaked();

@@ -73,7 +73,7 @@ pub fn a_taken_segment_is_relayed<P: Provider>(open: Open<'_, P>) {
     }
     assert_eq!(world.servers[0].handler().not_taken, []);
     assert!(world.servers[0].handle().stats().taken >= 45);
-    world.settle();
+    world.quiesce();
     world.check_nothing_leaked();
 }
 
@@ -145,7 +145,7 @@ pub fn own_buffers_return<P: Provider>(open: Open<'_, P>) {
                 done.result().expect("a reply");
             });
         }
-        world.settle();
+        world.quiesce();
     }
     world.check_nothing_leaked();
 }

@@ -28,7 +28,7 @@ fn long_plan() -> Plan {
     plan
 }
 
-/// A WRITE of every length lands placed.
+/// A WRITE of every length is placed.
 pub fn a_write_of_every_length_is_placed<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &long_plan());
     for len in edges(1 << 20) {
@@ -39,7 +39,7 @@ pub fn a_write_of_every_length_is_placed<P: Provider>(open: Open<'_, P>) {
     world.check_nothing_leaked();
 }
 
-/// A READ of every length lands placed.
+/// A READ of every length is placed.
 pub fn a_read_of_every_length_is_placed<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &long_plan());
     for len in edges(1 << 20) {
@@ -226,7 +226,7 @@ pub fn calls_that_need_explicit_rdma_are_refused<P: Provider>(open: Open<'_, P>)
         panic!("{refused:?}");
     };
     assert_eq!((limit, bulk), (2, too_long));
-    // The server finds that its reply is too long, and the caller is told.
+    // The server finds that its reply is too long, and the caller gets an error.
     let cookie = world.call(0, peer, &Script::new(3, &[], &[Part::Bulk(too_long)]));
     if let Err(why) = cookie {
         assert!(!is_passing(why), "{why}");
@@ -241,7 +241,7 @@ pub fn calls_that_need_explicit_rdma_are_refused<P: Provider>(open: Open<'_, P>)
     world.check_nothing_leaked();
 }
 
-/// A reply longer than its caller said it could be is not sent; the caller is told.
+/// A reply longer than its caller said it could be is not sent; the caller gets an error.
 pub fn a_reply_longer_than_announced_fails_its_call<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &long_plan());
     let short = [Want { len_min: 0, len_max: SEGMENT }];

@@ -25,13 +25,13 @@ pub fn changes_are_requested_and_answered<P: Provider>(open: Open<'_, P>) {
     assert!(twice.is_err_and(is_open), "{twice:?}");
     let mut outcome = None;
     world.until("it is answered", |world| {
-        outcome = outcome.or_else(|| world.clients[0].settled_properties(peer));
+        outcome = outcome.or_else(|| world.clients[0].property_outcome(peer));
         outcome.is_some()
     });
     let outcome = outcome.expect("it was answered");
-    let told = [outcome.done, outcome.other, outcome.refused];
+    let answered = [outcome.done, outcome.other, outcome.refused];
     let limit = PropId::RESPONSE_SX_LIMIT;
-    assert_eq!(told.iter().filter(|ids| ids.contains(limit)).count(), 1, "{outcome:?}");
+    assert_eq!(answered.iter().filter(|ids| ids.contains(limit)).count(), 1, "{outcome:?}");
     let limits = *world.clients[0].turn(now).limits(peer).expect("it is up");
     assert_eq!(outcome.done.contains(limit), limits.response_sx_limit == 2);
     world.round(0, peer, &Script::new(1, &[Part::Bulk(20_000)], &[Part::Bulk(20_000)]));

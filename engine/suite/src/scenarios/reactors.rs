@@ -20,7 +20,7 @@ use crate::world::{Open, small};
 pub fn a_descriptor_is_readable_until_the_next_poll<P: Provider>(open: Open<'_, P>) {
     let mut loops = Loops::new(open);
     for cookie in 0..20 {
-        loops.rest();
+        loops.park();
         let call = loops.client.call(loops.peer, cookie).expect("a credit");
         call.submit().expect("it is short");
         assert_eq!(loops.client.arm(loops.clock.now()), Armed::Ready, "it has something to send");
@@ -40,7 +40,7 @@ pub fn a_message_of_another_thread_ends_a_sleep<P: Provider>(open: Open<'_, P>) 
     let mut loops = Loops::new(open);
     let handle = loops.server.handle().clone();
     for _ in 0..20 {
-        loops.rest();
+        loops.park();
         handle.wake();
         assert!(is_readable(&loops.server, Duration::ZERO), "it is woken");
         loops.server.poll_once(loops.clock.now());
@@ -49,7 +49,7 @@ pub fn a_message_of_another_thread_ends_a_sleep<P: Provider>(open: Open<'_, P>) 
         loops.server.poll_once(loops.clock.now());
     }
     // A second announcement is one too.
-    loops.rest();
+    loops.park();
     loops.server.arm(loops.clock.now());
     assert!(!is_readable(&loops.server, Duration::ZERO));
 }
@@ -113,7 +113,7 @@ impl<P: Provider> Loops<P> {
     }
 
     /// Polls both until the server may sleep and nothing wakes it.
-    fn rest(&mut self) {
+    fn park(&mut self) {
         let mut quiet = 0;
         while quiet < 20 {
             self.poll_client();

@@ -8,7 +8,7 @@ use crate::scenarios::explicit;
 use crate::script::{Order, Part, Script, part_offset};
 use crate::world::{Open, Plan, World};
 
-/// A handler that refuses a call tells its caller, who may call again.
+/// A handler that refuses a call: its caller gets an error and may call again.
 pub fn a_handler_refuses_a_call<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     for seed in 0..40 {
@@ -76,7 +76,7 @@ pub fn a_dropped_call_takes_no_resources<P: Provider>(open: Open<'_, P>) {
         }
         drop(call);
     }
-    world.settle();
+    world.quiesce();
     let after = world.clients[0].handle().stats();
     assert_eq!((before.sent, before.calls_out), (after.sent, after.calls_out));
     let now = world.now;
@@ -129,7 +129,7 @@ pub fn payload_of_all_slots_follows_short_messages<P: Provider>(open: Open<'_, P
         let made = (0..4).filter(|_| world.call(0, peer, &short).is_ok()).count();
         assert!(made > 2, "{made} calls leave together");
         assert_eq!(world.check_all(), made);
-        world.settle();
+        world.quiesce();
         let long = Script::new(seed, &[Part::Inline(3_900)], &[Part::Inline(3_900)]);
         world.round(0, peer, &long);
         check_owned(&world.clients[0].shard().audit());

@@ -113,7 +113,7 @@ pub fn calls_that_never_fit_are_refused_permanently<P: Provider>(open: Open<'_, 
     assert!(refused.is_err_and(|why| !is_passing(why)), "{refused:?}");
     world.round(0, peer, &fits);
     world.check_all_returned();
-    // More pieces of memory than one call shows.
+    // More pieces of memory than one call exposes.
     let mut pieces = plan("two");
     for raw in [&mut pieces.serve, &mut pieces.call] {
         raw.app.bulk.count = 64;
@@ -155,7 +155,7 @@ pub fn a_peer_without_explicit_rdma_is_not_asked_for_it<P: Provider>(open: Open<
         world.round(0, peer, &Script::new(1, &parts, &parts));
         assert_eq!(world.clients[0].handle().stats().exposed, 0);
     }
-    // The caller has it and cannot know: it is told by the answer.
+    // The caller has it and cannot know: the answer states it.
     let mut plan = Plan::both(only_base);
     plan.serve.explicit.enabled = false;
     let (mut world, peer) = World::pair(open, &plan);

@@ -47,10 +47,10 @@ pub fn a_stop_completes_every_call<P: Provider>(open: Open<'_, P>) {
                 let calling = started(open, &raw);
                 let mut caller = Caller::new(&calling, at);
                 let mut random = Random(seed);
-                let mut told = false;
+                let mut is_sent = false;
                 let lost = caller.run(usize::MAX, &mut random, |done| {
-                    if done > 50 && !told {
-                        told = begun.send(()).is_ok();
+                    if done > 50 && !is_sent {
+                        is_sent = begun.send(()).is_ok();
                     }
                 });
                 assert!(lost.is_some(), "the server was stopped");
@@ -191,7 +191,7 @@ impl<P: Provider> Caller<P> {
     }
 
     /// Makes calls and checks every reply, until all are made or a connection is lost, which is
-    /// returned. `progress` is told how many are over.
+    /// returned. `progress` is called with the number of those that are over.
     fn run(
         &mut self,
         calls: usize,
