@@ -175,4 +175,21 @@ mod tests {
         assert!(inspections.answer(report).is_none());
         assert!(inspections.lock().report.is_none());
     }
+
+    #[test]
+    fn a_report_that_was_begun_before_a_thread_asks_is_not_for_it() {
+        let wakeup = Arc::new(Wakeup::new(Waker::new().expect("an eventfd")));
+        let inspections = Inspections::new(3, wakeup);
+        let ask = || inspections.ask(Duration::ZERO).map(|report| report.shard);
+        let timed_out = Err(InspectError::TimedOut(Duration::ZERO));
+        assert_eq!(ask(), timed_out);
+        for _ in 0..3 {
+            let report = inspections.begin().expect("it was asked for");
+            // A thread that has asked in time, and is slow to take the report.
+            inspections.lock().waiting += 1;
+            assert!(inspections.answer(report).is_none());
+            assert_eq!(ask(), timed_out);
+            inspections.lock().waiting -= 1;
+        }
+    }
 }

@@ -2,10 +2,10 @@
 //! rejects.
 
 use rpcrdma_engine::fabric::FabricOptions;
-use rpcrdma_engine::{CallRefused, Fabric, Sink, Want};
+use rpcrdma_engine::{CallError, CallRefused, Execution, Fabric, Sink, Want};
 use rpcrdma_suite::scenarios::explicit::plan;
 use rpcrdma_suite::scenarios::given_up;
-use rpcrdma_suite::script::{Part, Script};
+use rpcrdma_suite::script::{Order, Part, Script};
 use rpcrdma_suite::world::{Plan, World};
 
 fn fabric(windows: u32) -> Fabric {
@@ -85,4 +85,41 @@ fn static_insecure_exposes_all_memory_permanently() {
     plan.call.explicit.exposure = "static-insecure".into();
     let mut world = World::new(&|| device.clone(), &plan);
     everything(&mut world, &plan);
+}
+
+/// A call that ends before its reply does not end its peer's right: the memory is withheld.
+#[test]
+fn memory_that_stays_exposed_returns_when_the_connection_ends() {
+    const LEN: u32 = 9_000;
+    let device = fabric(0);
+    let mut plan = plan("two");
+    plan.call.explicit.exposure = "static-insecure".into();
+    let (mut world, peer) = World::pair(&|| device.clone(), &plan);
+    world.round(0, peer, &Script::new(0, &[], &[]));
+    let script = Script::new(1, &[], &[Part::Bulk(LEN)]).order(Order::Elsewhere);
+    let loan = world.clients[0].turn(world.now).buffer().expect("a buffer");
+    let mut call = world.clients[0].call(peer, 9).expect("a free slot");
+    call.payload().put_fixed(&script.head());
+    call.want_into(Want { len_min: 0, len_max: LEN }, Sink::from(loan));
+    call.reply_payload_max(script.reply_payload_max());
+    let handle = call.handle();
+    call.submit().expect("there is room");
+    world.until("it is there", |world| world.servers[0].handler().elsewhere.len() == 1);
+    assert!(world.clients[0].cancel(handle));
+    world.completion(0, |mut done| {
+        let why = CallError::Cancelled(Execution::Unknown);
+        assert_eq!((done.cookie(), done.result().err()), (9, Some(why)));
+        assert!(done.take_sink(0).is_none(), "its peer can write to it");
+    });
+    assert_eq!(world.clients[0].shard().audit().exposures, 1);
+    let (ticket, finished) = world.servers[0].handler().elsewhere.pop().expect("a ticket");
+    world.servers[0].handle().finish(ticket, finished).expect("there is room");
+    world.until("it is written and answered", |world| {
+        world.clients[0].handle().stats().late_replies == 1
+    });
+    assert_eq!(world.clients[0].shard().audit().exposures, 1);
+    world.round(0, peer, &Script::new(2, &[], &[Part::Inline(9)]));
+    assert!(world.clients[0].handle().close(peer), "the order is taken");
+    world.check_all_returned();
+    world.check_nothing_leaked();
 }

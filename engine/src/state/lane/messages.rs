@@ -371,3 +371,34 @@ impl Messages {
         self.free.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::rdma::read_keys::tests::loans;
+
+    #[test]
+    fn bytes_that_an_item_does_not_have_are_not_gathered() {
+        // Of one piece, and of two.
+        for pieces in [1, 2] {
+            let mut body = Body::default();
+            let mut len = 0;
+            for mut loan in loans(pieces) {
+                loan.truncate(100);
+                len += 100;
+                body.pieces.push(Bulk::Loan(loan));
+            }
+            let item = BulkItem { position: 0, len, origin: 0, pieces };
+            body.items.push(Item { item, first: 0 });
+            for (start, part, is_there) in
+                [(0, len, true), (1, len - 1, true), (0, len + 1, false), (1, len, false)]
+            {
+                body.gather.clear();
+                let gathered = body.gather_item(0, start, part);
+                assert_eq!(gathered.is_some(), is_there, "{part} from {start} of {len}");
+                let bytes: u32 = body.gather.iter().map(|sge| sge.length).sum();
+                assert_eq!(bytes, part.min(len - start));
+            }
+        }
+    }
+}

@@ -184,3 +184,23 @@ impl Rdma {
         self.exposures.rdma_buffers.poison(byte);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::windows::Way;
+    use super::*;
+    use crate::state::rdma::read_keys::tests::pool;
+
+    #[test]
+    fn buffers_that_a_device_keeps_are_lost_to_calls_of_peers_first() {
+        let windows = Windows::new(Way::Registration, Vec::new());
+        let exposures = Exposures::new(1, windows, (pool(8), 4096), true);
+        let mut rdma = Rdma::new(exposures, 1);
+        let state = |rdma: &Rdma| (rdma.for_calls().count, rdma.ability().rdma_buffer_len);
+        assert_eq!(state(&rdma), (4, 4096));
+        for (count, expected) in [(1, (3, 4096)), (3, (0, 4096)), (3, (0, 4096)), (1, (0, 0))] {
+            rdma.on_buffers_lost(count);
+            assert_eq!(state(&rdma), expected);
+        }
+    }
+}

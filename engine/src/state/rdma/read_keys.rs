@@ -67,7 +67,7 @@ impl ReadKeys {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(in crate::state) mod tests {
     use rpcrdma_mempool::{
         BulkPool, PoolSpec, Region, RegionSpec, RegisterError, Registered, Rights,
     };
@@ -116,7 +116,7 @@ pub(super) mod tests {
         BulkPool::new(&mut registered, &spec).expect("a pool")
     }
 
-    pub(in super::super) fn loans(count: u32) -> Vec<Loan> {
+    pub(in crate::state) fn loans(count: u32) -> Vec<Loan> {
         let mut pool = pool(count);
         (0..count).map(|_| pool.take().expect("there is one")).collect()
     }

@@ -52,5 +52,19 @@ pub fn changes_are_announced<P: Provider>(open: Open<'_, P>) {
         });
         world.round(0, peer, &Script::new(limit, &[Part::Bulk(9_000)], &[Part::Bulk(9_000)]));
     }
+    // A few wait until the shard sends them; then there is room for others.
+    let changes = Changes::of(&[Property::RequestRxLimit(7)]).expect("one value");
+    for _ in 0..2 {
+        let mut announce = || world.servers[0].turn(now).announce_properties(client, &changes);
+        for _ in 0..WAITING {
+            announce().expect("it goes out");
+        }
+        assert_eq!(announce(), Err(PropertiesRefused::Busy));
+        world.settle();
+    }
+    assert_eq!(world.servers[0].handle().stats().unreported, 0);
     world.check_nothing_leaked();
 }
+
+/// The control messages of a connection that may wait at one time.
+const WAITING: u32 = 4;
