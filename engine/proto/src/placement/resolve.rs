@@ -436,6 +436,20 @@ mod tests {
     }
 
     #[test]
+    fn only_what_the_caller_keeps_in_its_memory_is_not_here() {
+        let segments = [RdmaSegment { handle: 1, length: 8, offset: 0 }];
+        let exrw = MsgItem { disp: 8, length: 8, loc: Loc::Exrw(Array::from_slice(&segments)) };
+        let parts = [part(40, 1400)];
+        let sent = [tbsn(8, 5, 0, &[0])];
+        let cases: [(&[MsgItem<'_>], bool); 3] = [(&[], true), (&sent, true), (&[exrw], false)];
+        for (items, is_here) in cases {
+            let (items, rule) = (Array::from_slice(items), Rule::Request { explicit: true });
+            let placed = resolve(&structure(), &parts, items, rule, MAX, &mut ()).expect("valid");
+            assert_eq!(placed.is_here(), is_here);
+        }
+    }
+
+    #[test]
     fn results_have_no_place_in_a_call() {
         for (loc, value) in [(Loc::TooShort, 5), (Loc::NoItem, 6)] {
             let items = [MsgItem { disp: 8, length: 4, loc }];

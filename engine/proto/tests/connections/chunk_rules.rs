@@ -257,6 +257,23 @@ mod choice {
     }
 
     #[test]
+    fn a_reply_fills_one_message_at_most_without_explicit_rdma() {
+        let (client, _) = both();
+        let room = client.conn.reply_room();
+        // A result takes whole words.
+        let wants = [Want::sends(8, 40, 0, 9)];
+        for (wants, len) in [(&[][..], room), (&wants[..], room - 12)] {
+            let routed = |payload| {
+                let demand = CallDemand { wants, ..CallDemand::inline(40, payload) };
+                client.conn.route_call(&demand).map(|route| route.form)
+            };
+            assert_eq!(routed(len), Ok(CallForm::Msg));
+            let why = routed(len + 1).expect_err("too long");
+            assert!(matches!(why, SendError::NeedsExplicitRdma { .. }), "{why}");
+        }
+    }
+
+    #[test]
     fn only_the_last_item_is_read_where_the_peer_ignores_positions() {
         let interop = Interop { read_chunk_last: true, ..Interop::default() };
         let (client, _) = connected(Settings { interop, ..settings() }, settings());
