@@ -1,5 +1,5 @@
 //! The allocator of the program: the system's, which counts what a thread allocates while it is
-//! told to.
+//! requested.
 //!
 //! A thread that does not count reads one thread-local word per allocation, and the fast path makes
 //! no allocations.

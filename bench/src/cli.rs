@@ -134,8 +134,8 @@ modes! {
     Starve(starve),
 }
 
-/// The exit code if nothing was measured, by what was typed. That of `prove` tells it from a part
-/// that failed.
+/// The exit code if nothing was measured, by what was typed. `prove` has another one for a part that
+/// failed.
 pub fn error_code(typed: &[OsString]) -> u8 {
     if typed.get(1).is_some_and(|mode| mode == "prove") { 2 } else { 1 }
 }
@@ -174,7 +174,7 @@ Exit codes:
   0  measured, all conditions are met
   1  not measured: error in options, device or file
   2  a --fail-if condition is true, or the mode found a regression
-  3  too noisy for the requested verdict (--fail-if, --strict)";
+  3  inconclusive: --fail-if, --strict or --regression is given and the run is noisy";
 
 #[cfg(test)]
 mod tests {

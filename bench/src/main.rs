@@ -10,7 +10,7 @@ use clap::{CommandFactory, Parser};
 use rpcrdma_bench::alloc::Counting;
 use rpcrdma_bench::cli::{Cli, Mode, Task};
 use rpcrdma_bench::error::BenchError;
-use rpcrdma_bench::output::{Session, say, verdict};
+use rpcrdma_bench::output::{Session, outcome, say};
 use rpcrdma_bench::{cli, output, pages, recipe, stop};
 
 #[global_allocator]
@@ -51,7 +51,7 @@ fn run(task: Task) -> Result<ExitCode, BenchError> {
     }
 }
 
-/// Runs the requested measurement, writes its outputs, and judges it.
+/// Runs the requested measurement, writes its outputs, and checks it.
 fn measure(mode: &Mode) -> Result<ExitCode, BenchError> {
     let failed = |error: io::Error| BenchError::Usage(format!("no signals: {error}"));
     stop::on_ctrl_c().map_err(failed)?;
@@ -64,9 +64,9 @@ fn measure(mode: &Mode) -> Result<ExitCode, BenchError> {
     if !matches!(mode, Mode::Serve(_)) {
         printed?;
     }
-    let verdict = verdict::judge(&report, &args.fail_if, args.strict)?;
-    verdict.lines().iter().for_each(complain);
-    Ok(verdict.exit_code())
+    let outcome = outcome::check(&report, &args.fail_if, args.strict)?;
+    outcome.lines().iter().for_each(complain);
+    Ok(outcome.exit_code())
 }
 
 /// The exit code says it, too, if this cannot be written.

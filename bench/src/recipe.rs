@@ -32,8 +32,8 @@ pub fn applied(command: &Command, arguments: Vec<OsString>) -> Result<Vec<OsStri
             (of, typed)
         }
     };
-    let Ok(Some(wish)) = typed.try_get_one::<String>(OPTION) else { return Ok(arguments) };
-    let recipe = Recipe::find(wish)?;
+    let Ok(Some(requested)) = typed.try_get_one::<String>(OPTION) else { return Ok(arguments) };
+    let recipe = Recipe::find(requested)?;
     let mode = if of.get_name() == command.get_name() { DEFAULT_MODE } else { of.get_name() };
     let given = recipe.arguments(command, of, mode, typed)?;
     // Behind the name of the program and of the mode.
@@ -61,16 +61,16 @@ struct Entry<'a> {
 }
 
 impl Recipe {
-    fn find(wish: &str) -> Result<Recipe, BenchError> {
-        if let Some((name, text)) = BUILT_IN.iter().find(|(name, _)| *name == wish) {
+    fn find(requested: &str) -> Result<Recipe, BenchError> {
+        if let Some((name, text)) = BUILT_IN.iter().find(|(name, _)| *name == requested) {
             return Ok(Recipe { file: format!("recipe {name}"), text: (*text).to_owned() });
         }
-        let text = fs::read_to_string(wish).map_err(|error| {
+        let text = fs::read_to_string(requested).map_err(|error| {
             let known = names().collect::<Vec<_>>().join(", ");
             let reason = format!("{error}; recipes that come with the program are {known}");
-            BenchError::Read { path: wish.into(), reason }
+            BenchError::Read { path: requested.into(), reason }
         })?;
-        Ok(Recipe { file: wish.to_owned(), text })
+        Ok(Recipe { file: requested.to_owned(), text })
     }
 
     /// What the recipe says to a mode, without what was typed.

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_profile_spins_unless_another_policy_is_wished() {
+    fn a_named_profile_spins_unless_another_policy_is_requested() {
         let laptop = EngineArgs { profile: Some("laptop".into()), ..EngineArgs::default() };
         let spinning = config(&laptop, need(64, 1, 1)).expect("the profile fits");
         assert_eq!(spinning.engine().idle.policy, IdlePolicy::Spin);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn features_are_switched_off_as_wished() {
+    fn features_are_switched_off_as_requested() {
         let plain = EngineArgs::default().raised(need(64, 1, 1), Switch::Off);
         let plain = plain.expect("the profile fits");
         assert!(!plain.features().continuation);

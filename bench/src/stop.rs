@@ -9,7 +9,7 @@ use signal_hook::flag;
 
 /// Whether the program was asked to end. Loops over rounds check it each time, meters only once in
 /// many round trips.
-pub fn is_wished() -> bool {
+pub fn is_requested() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 

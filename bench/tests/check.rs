@@ -5,14 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rpcrdma_bench::check::conclusion::Reach;
 use rpcrdma_bench::check::finding::{Finding, Severity};
 use rpcrdma_bench::check::host::{Ask, Host, Seen};
-use rpcrdma_bench::check::verdict::Reach;
 use rpcrdma_bench::check::wanted::{Source, Wanted};
 use rpcrdma_bench::check::{self, Args, Checkup, measure};
 use rpcrdma_bench::cli::Cli;
 use rpcrdma_bench::machine::{CorePair, Jitter};
-use rpcrdma_bench::output::verdict::{Verdict, judge};
+use rpcrdma_bench::output::outcome::{Outcome, check};
 use rpcrdma_bench::output::{Report, Session};
 
 #[derive(Clone)]
@@ -149,9 +149,9 @@ fn on_a_laptop_the_fabric_can_be_shown_and_nothing_is_an_error() {
     let checkup = look("laptop", &laptop(), &plain());
     assert_eq!(names(&checkup, Severity::Error), BTreeSet::new(), "{}", checkup.table());
     assert_eq!(names(&checkup, Severity::Warning), BTreeSet::from(["governor", "huge-pages"]));
-    assert_eq!(checkup.verdict.reach, Reach::Fabric);
-    assert!(checkup.verdict.next[0].starts_with("rpcrdma-bench "), "{:?}", checkup.verdict);
-    let said = checkup.verdict.sentences.join(" ");
+    assert_eq!(checkup.conclusion.reach, Reach::Fabric);
+    assert!(checkup.conclusion.next[0].starts_with("rpcrdma-bench "), "{:?}", checkup.conclusion);
+    let said = checkup.conclusion.sentences.join(" ");
     assert!(said.contains("governor") && said.contains("type rxe netdev wlp0s20f3"), "{said}");
 }
 
@@ -188,9 +188,9 @@ fn on_a_tuned_server_all_is_well_and_a_nic_can_be_shown() {
     let quiet = Answers { gaps: Some((2.0, 9000)), ..tuned() };
     let checkup = look("tuned", &quiet, &wanted);
     assert_eq!(checkup.findings().map(|found| found.severity).max(), Some(Severity::Ok));
-    assert_eq!(checkup.verdict.reach, Reach::Nic);
-    assert_eq!(checkup.verdict.next[0], "rpcrdma-bench lat --provider verbs --device mlx5_0");
-    assert!(checkup.verdict.sentences.iter().any(|text| text.contains("tails can be believed")));
+    assert_eq!(checkup.conclusion.reach, Reach::Nic);
+    assert_eq!(checkup.conclusion.next[0], "rpcrdma-bench lat --provider verbs --device mlx5_0");
+    assert!(checkup.conclusion.sentences.iter().any(|text| text.contains("tails can be believed")));
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn cores_of_another_node_than_the_device_are_a_warning_with_better_ones() {
 fn in_a_guest_soft_roce_can_be_shown_and_stolen_time_is_seen() {
     let answers = Answers { gaps: Some((250.0, 25_000)), ..Answers::new(2).device("rxe0", 1024) };
     let checkup = look("soft-roce", &answers, &verbs());
-    assert_eq!(checkup.verdict.reach, Reach::SoftRoce, "{}", checkup.table());
+    assert_eq!(checkup.conclusion.reach, Reach::SoftRoce, "{}", checkup.table());
     assert_eq!(severity(&checkup, "steal"), Severity::Warning);
     assert!(of(&checkup, "steal").seen.starts_with("10.00 %"));
     assert_eq!(severity(&checkup, "clock"), Severity::Hint, "kvm-clock needs no system call");
@@ -235,7 +235,7 @@ fn in_a_container_what_was_not_given_to_it_is_named_with_the_flag_that_gives_it(
     assert!(of(&checkup, "cpu-quota").seen.starts_with("2.0 cores"));
     let note = of(&checkup, "huge-pages").fix.as_ref().and_then(|fix| fix.note.clone());
     assert!(note.expect("a note").contains("on the host of this container"));
-    assert_eq!(checkup.verdict.reach, Reach::Fabric);
+    assert_eq!(checkup.conclusion.reach, Reach::Fabric);
     // Unless a device is asked for, nothing of it is an error.
     let checkup = look("container", &answers, &plain());
     assert_eq!(names(&checkup, Severity::Error), BTreeSet::new(), "{}", checkup.table());
@@ -346,9 +346,9 @@ fn whatever_is_wrong_comes_with_its_reason_and_a_command() {
                 assert!(is_shell(&fix.command) && is_ours_right(&fix.command), "{fix:?}");
             }
         }
-        assert!(!checkup.verdict.next.is_empty() && !checkup.verdict.sentences.is_empty());
-        assert!(checkup.verdict.next.iter().all(|command| is_shell(command)));
-        let wrong = checkup.verdict.next.iter().find(|command| !is_ours_right(command));
+        assert!(!checkup.conclusion.next.is_empty() && !checkup.conclusion.sentences.is_empty());
+        assert!(checkup.conclusion.next.iter().all(|command| is_shell(command)));
+        let wrong = checkup.conclusion.next.iter().find(|command| !is_ours_right(command));
         assert_eq!(wrong, None);
     }
 }
@@ -383,7 +383,7 @@ fn every_finding_has_its_place_in_the_table_and_no_line_of_words_is_too_long() {
     }
     let long = table.lines().find(|line| line.chars().count() > 100 && !line.contains("$ "));
     assert_eq!(long, None);
-    assert!(table.contains("Verdict") && table.contains("Next"), "{table}");
+    assert!(table.contains("Conclusion") && table.contains("Next"), "{table}");
 }
 
 #[test]
@@ -391,7 +391,7 @@ fn one_core_is_an_error_and_nothing_can_be_shown() {
     let checkup = look("soft-roce", &Answers::new(1), &plain());
     assert_eq!(severity(&checkup, "cores"), Severity::Error);
     assert_eq!(command(&checkup, "cores"), "taskset -c 0-1 rpcrdma-bench lat");
-    assert_eq!(checkup.verdict.reach, Reach::Nothing);
+    assert_eq!(checkup.conclusion.reach, Reach::Nothing);
 }
 
 #[test]
@@ -400,7 +400,7 @@ fn a_device_that_is_not_there_is_an_error_with_those_that_are() {
     let checkup = look("tuned", &tuned(), &wanted);
     assert_eq!(severity(&checkup, "device"), Severity::Error);
     assert!(of(&checkup, "device").seen.contains("there are: mlx5_0"));
-    assert_eq!(checkup.verdict.reach, Reach::Fabric);
+    assert_eq!(checkup.conclusion.reach, Reach::Fabric);
     let none = look("laptop", &laptop(), &verbs());
     assert_eq!(severity(&none, "device"), Severity::Error);
     assert_eq!(severity(&look("laptop", &laptop(), &plain()), "device"), Severity::Hint);
@@ -441,7 +441,7 @@ fn a_port_that_is_down_is_an_error_where_a_device_is_wanted() {
     assert_eq!(severity(&look(verbs()), "link"), Severity::Error);
     assert_eq!(severity(&look(plain()), "link"), Severity::Warning);
     assert!(command(&look(verbs()), "link").contains("ip link set ens2f0np0 up"));
-    assert_eq!(look(verbs()).verdict.reach, Reach::Fabric);
+    assert_eq!(look(verbs()).conclusion.reach, Reach::Fabric);
 }
 
 /// A configuration in a file of its own: a process reads each file once.
@@ -531,7 +531,7 @@ fn the_hosts_answers_are_json_for_a_program() {
     let json = report(&look("spoiled", &spoiled(), &verbs()), false).json();
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(json["mode"], "check");
-    assert_eq!(json["verdict"]["reach"], "fabric");
+    assert_eq!(json["conclusion"]["reach"], "fabric");
     let findings = json["sections"].as_array().expect("sections").iter();
     let mut findings =
         findings.flat_map(|section| section["findings"].as_array().expect("findings"));
@@ -549,7 +549,7 @@ fn a_host_without_any_file_is_looked_at_all_the_same() {
     fs::create_dir_all(&root).expect("it is writable");
     let answers = Answers::new(2);
     let checkup = Checkup::new(&Host::new(&root, &answers), &plain());
-    assert_eq!(checkup.verdict.reach, Reach::Fabric);
+    assert_eq!(checkup.conclusion.reach, Reach::Fabric);
     assert_eq!(names(&checkup, Severity::Error), BTreeSet::new(), "{}", checkup.table());
 }
 
@@ -565,29 +565,29 @@ fn options(words: &[&str]) -> Args {
 }
 
 #[test]
-fn nothing_fails_unless_a_verdict_is_asked_for() {
-    let verdict = |checkup: Checkup, words: &[&str]| {
+fn nothing_fails_unless_a_check_is_requested() {
+    let outcome = |checkup: Checkup, words: &[&str]| {
         let options = options(words).output;
-        judge(&report(&checkup, options.strict), &options.fail_if, options.strict)
+        check(&report(&checkup, options.strict), &options.fail_if, options.strict)
             .expect("no condition is wrong")
     };
     let bad = || look("spoiled", &spoiled(), &verbs());
-    assert_eq!(verdict(bad(), &[]), Verdict::Good);
-    assert!(matches!(verdict(bad(), &["--strict"]), Verdict::Failed(why) if why.len() == 3));
+    assert_eq!(outcome(bad(), &[]), Outcome::Good);
+    assert!(matches!(outcome(bad(), &["--strict"]), Outcome::Failed(why) if why.len() == 3));
     let warned = || look("laptop", &laptop(), &plain());
-    assert_eq!(verdict(warned(), &[]), Verdict::Good);
-    assert!(matches!(verdict(warned(), &["--strict"]), Verdict::Noisy(why) if why.len() == 2));
+    assert_eq!(outcome(warned(), &[]), Outcome::Good);
+    assert!(matches!(outcome(warned(), &["--strict"]), Outcome::Noisy(why) if why.len() == 2));
     let wanted = Wanted { cores: "4,5".parse().ok(), ..verbs() };
-    assert_eq!(verdict(look("tuned", &tuned(), &wanted), &["--strict"]), Verdict::Good);
+    assert_eq!(outcome(look("tuned", &tuned(), &wanted), &["--strict"]), Outcome::Good);
 }
 
 #[test]
-fn a_condition_on_the_number_of_errors_is_a_verdict_too() {
+fn a_condition_on_the_number_of_errors_is_a_check_too() {
     let checkup = look("spoiled", &spoiled(), &verbs());
     let options = options(&["--fail-if", "check.errors>0"]).output;
-    let verdict = judge(&report(&checkup, false), &options.fail_if, false);
-    let verdict = verdict.expect("there is such a figure");
-    assert!(matches!(verdict, Verdict::Failed(_)), "{verdict:?}");
+    let outcome = check(&report(&checkup, false), &options.fail_if, false);
+    let outcome = outcome.expect("there is such a figure");
+    assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use rpcrdma_bench::error::BenchError;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Answers each call in the poll after next, and none while it is told to stall.
+/// Answers each call in the poll after next, and none while it is to stall.
 struct Server<'a> {
     time: &'a Cell<u64>,
     under_way: [Option<u64>; 4],

@@ -29,7 +29,6 @@ const DIALECT: &[(&[&str], &str)] = &[
 /// What has not been read yet.
 const LATER: &[&str] = &[
     "CHANGELOG.md",
-    "bench",
     "docs",
     "engine/benches",
     "engine/capi",
@@ -42,7 +41,8 @@ const LATER: &[&str] = &[
 ];
 
 /// Where a word means something else: file, word, what.
-const ALLOWED: &[(&str, &str, &str)] = &[];
+const ALLOWED: &[(&str, &str, &str)] =
+    &[("bench/src/modes/prove/facts.rs", "board", "the `board_id` of a NIC in sysfs")];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()

@@ -1,5 +1,5 @@
 //! A provider that is left and entered through functions which are not inlined, as those of a
-//! foreign library: so that what is the engine's can be told from what is the provider's.
+//! foreign library: so that the engine's instructions are distinct from the provider's.
 
 use std::hint::black_box;
 

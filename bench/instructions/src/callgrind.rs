@@ -196,11 +196,11 @@ fn parse(text: &str, program: &str, source: &str) -> Result<Part, CountError> {
         } else if let Some(sum) = line.strip_prefix("totals:") {
             total = sum.trim().parse::<u64>().ok();
         } else if line.starts_with(|first: char| first.is_ascii_digit()) {
-            let cost = cost(line, positions).ok_or_else(|| strange(line))?;
+            let (address, cost) = cost(line, positions).ok_or_else(|| strange(line))?;
             match (std::mem::take(&mut is_behind_call), is_own) {
                 (true, _) => {}
-                (false, true) => part.add_own(cost, is_source),
-                (false, false) => part.count.library += cost.1,
+                (false, true) => part.add_own(address, cost, is_source),
+                (false, false) => part.count.library += cost,
             }
         }
     }
@@ -211,7 +211,7 @@ fn parse(text: &str, program: &str, source: &str) -> Result<Part, CountError> {
 }
 
 impl Part {
-    fn add_own(&mut self, (address, cost): (Option<u64>, u64), is_source: bool) {
+    fn add_own(&mut self, address: Option<u64>, cost: u64, is_source: bool) {
         self.count.own += cost;
         self.count.source += if is_source { cost } else { 0 };
         self.addresses.extend(address.map(|address| (address, cost)));

@@ -45,7 +45,7 @@ impl Functions {
     }
 }
 
-struct Pair {
+struct CapiPair {
     functions: Functions,
     client: *mut rpcrdma_client,
     shard: *mut rpcrdma_shard,
@@ -59,7 +59,7 @@ struct Pair {
 /// Makes the calls of a case.
 pub fn run(fabric: Fabric, config: Config, case: Case, calls: [u64; 2]) {
     // A box: the server has a pointer to the functions.
-    let mut pair = Box::new(Pair {
+    let mut pair = Box::new(CapiPair {
         functions: Functions::new(),
         client: ptr::null_mut(),
         shard: ptr::null_mut(),
@@ -85,7 +85,7 @@ pub fn run(fabric: Fabric, config: Config, case: Case, calls: [u64; 2]) {
     unsafe { rpcrdma_engine_free(engine) };
 }
 
-impl Pair {
+impl CapiPair {
     fn connect(&mut self, engine: *mut rpcrdma_engine) {
         // SAFETY: the engine is the caller's, and used here only.
         let engine = unsafe { &mut *engine };
@@ -144,7 +144,7 @@ fn made<T>(make: impl FnOnce(Option<&mut MaybeUninit<T>>) -> c_int) -> T {
     unsafe { place.assume_init() }
 }
 
-fn step(engine: &mut rpcrdma_engine, pair: &Pair) {
+fn step(engine: &mut rpcrdma_engine, pair: &CapiPair) {
     assert_eq!(rpcrdma_engine_step(Some(engine), 0), 0);
     // SAFETY: the client is the library's.
     unsafe { rpcrdma_client_poll(pair.client, pair.now, None, ptr::null_mut()) };
@@ -154,7 +154,7 @@ fn step(engine: &mut rpcrdma_engine, pair: &Pair) {
 
 /// Fills the window and polls once: what the client is counted in.
 #[inline(never)]
-fn c_client_turn(pair: &mut Pair, until: u64) {
+fn c_client_turn(pair: &mut CapiPair, until: u64) {
     while pair.sent < until && pair.sent - pair.done < pair.window {
         if !send(pair) {
             break;
@@ -171,7 +171,7 @@ fn c_client_turn(pair: &mut Pair, until: u64) {
 
 /// Whether the next call was sent.
 #[inline]
-fn send(pair: &mut Pair) -> bool {
+fn send(pair: &mut CapiPair) -> bool {
     let (to, cookie, send_it) = (pair.connection, pair.sent, pair.functions.client_send);
     let (data, len) = (MESSAGE.as_ptr(), MESSAGE.len());
     // SAFETY: the client is the library's, and there are so many bytes.
@@ -190,7 +190,7 @@ unsafe extern "C" fn on_completion(arg: *mut c_void, completion: *mut rpcrdma_co
 
 /// Polls once: what the server is counted in.
 #[inline(never)]
-fn c_server_turn(pair: &mut Pair) {
+fn c_server_turn(pair: &mut CapiPair) {
     // SAFETY: the shard is the library's.
     black_box(unsafe { (pair.functions.shard_poll)(pair.shard, pair.now) });
 }
@@ -201,7 +201,7 @@ unsafe extern "C" fn on_call(
     request: *const rpcrdma_request,
     reply: *mut rpcrdma_reply,
 ) {
-    // SAFETY: it is that of `Pair::connect`.
+    // SAFETY: it is that of `CapiPair::connect`.
     let functions = unsafe { &*context.cast::<Functions>() };
     // SAFETY: the request is valid in the callback.
     let rpcrdma_slice { data, len } = unsafe { (*request).bytes };

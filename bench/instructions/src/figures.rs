@@ -21,13 +21,13 @@ pub struct Figure {
     pub provider: f64,
     /// Calls into the C library: `memcpy` and its like.
     pub library_calls: f64,
-    /// Instructions there. They depend on the processor, and are never judged.
+    /// Instructions there. They depend on the processor, and are never compared.
     pub library: f64,
 }
 
-/// A figure that is not what it was.
+/// How a count compares with the figure that is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Change {
     /// Within the slack.
     Same,
     /// More than the slack above.
@@ -39,14 +39,14 @@ pub enum Verdict {
 /// What may lie between a figure and the next count: two parts in a hundred.
 pub const SLACK: f64 = 0.02;
 
-/// Judges a count by the figure.
-pub fn judge(was: f64, now: f64) -> Verdict {
+/// Compares a count with the figure.
+pub fn compare(was: f64, now: f64) -> Change {
     if now > was * (1.0 + SLACK) + ROUNDING {
-        Verdict::More
+        Change::More
     } else if now < was * (1.0 - SLACK) - ROUNDING {
-        Verdict::Less
+        Change::Less
     } else {
-        Verdict::Same
+        Change::Same
     }
 }
 
@@ -63,7 +63,7 @@ impl Figure {
             && self.side == other.side
     }
 
-    fn judged(&self) -> [(&'static str, f64); 4] {
+    fn compared(&self) -> [(&'static str, f64); 4] {
         [
             ("all", self.all),
             ("engine", self.engine),
@@ -127,12 +127,12 @@ pub fn differences(was: &[Figure], now: &[Figure]) -> Vec<String> {
             lines.push(format!("{name}: no figure is kept"));
             continue;
         };
-        for ((what, old), (_, new)) in old.judged().into_iter().zip(figure.judged()) {
+        for ((what, old), (_, new)) in old.compared().into_iter().zip(figure.compared()) {
             let percent = (new / old - 1.0) * 100.0;
-            let advice = match judge(old, new) {
-                Verdict::Same => continue,
-                Verdict::More => "more than allowed",
-                Verdict::Less => "better: lower the figure, so that it stays",
+            let advice = match compare(old, new) {
+                Change::Same => continue,
+                Change::More => "more than allowed",
+                Change::Less => "better: lower the figure, so that it stays",
             };
             lines.push(format!("{name}, {what}: {old:.1} -> {new:.1} ({percent:+.1} %): {advice}"));
         }
@@ -199,20 +199,20 @@ mod tests {
 
     #[test]
     fn two_percent_above_is_the_same_and_more_is_more() {
-        assert_eq!(judge(1000.0, 1020.0), Verdict::Same);
-        assert_eq!(judge(1000.0, 1020.2), Verdict::More);
+        assert_eq!(compare(1000.0, 1020.0), Change::Same);
+        assert_eq!(compare(1000.0, 1020.2), Change::More);
     }
 
     #[test]
     fn two_percent_below_is_the_same_and_less_is_less() {
-        assert_eq!(judge(1000.0, 980.0), Verdict::Same);
-        assert_eq!(judge(1000.0, 979.8), Verdict::Less);
+        assert_eq!(compare(1000.0, 980.0), Change::Same);
+        assert_eq!(compare(1000.0, 979.8), Change::Less);
     }
 
     #[test]
     fn nothing_stays_nothing() {
-        assert_eq!(judge(0.0, 0.0), Verdict::Same);
-        assert_eq!(judge(0.0, 1.0), Verdict::More);
+        assert_eq!(compare(0.0, 0.0), Change::Same);
+        assert_eq!(compare(0.0, 1.0), Change::More);
     }
 
     #[test]
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_engine_is_judged_apart_from_the_whole() {
+    fn the_engine_is_compared_apart_from_the_whole() {
         let lines = differences(&[echo(1000.0, 400.0)], &[echo(1010.0, 410.0)]);
         let [line] = &lines[..] else { panic!("{lines:?}") };
         assert!(line.contains("engine: 400.0 -> 410.0 (+2.5 %): more than allowed"), "{line}");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_library_does_inside_is_not_judged() {
+    fn what_the_library_does_inside_is_not_compared() {
         let other = Figure { library: 600.0, ..echo(1000.0, 400.0) };
         assert!(differences(&[echo(1000.0, 400.0)], &[other]).is_empty());
     }

@@ -72,8 +72,8 @@ pub fn wanted(args: &Args) -> Result<Wanted, BenchError> {
     Ok(wanted)
 }
 
-/// What was found, as the report of a mode: when a verdict is asked for, errors fail and warnings
-/// make a run count for nothing.
+/// What was found, as the report of a mode: with `--strict` errors fail and warnings make the
+/// run inconclusive.
 pub fn report(checkup: &Checkup, wanted: &Wanted, is_strict: bool) -> Report {
     let unseen = |core| Jitter { core, gaps_per_second: 0.0, lost_share: 0.0, longest_ns: 0 };
     let cores = wanted.cores.unwrap_or(CorePair { client: 0, server: 1 });
@@ -104,7 +104,7 @@ pub fn report(checkup: &Checkup, wanted: &Wanted, is_strict: bool) -> Report {
     if is_strict {
         report.failures = lines(checkup, Severity::Error);
     }
-    report.detail(json!({ "sections": checkup.sections, "verdict": checkup.verdict }));
+    report.detail(json!({ "sections": checkup.sections, "conclusion": checkup.conclusion }));
     report
 }
 
@@ -118,7 +118,7 @@ Examples:
   rpcrdma-bench check                               what this machine can measure today
   rpcrdma-bench check --config rpcrdma.toml         whether a deployment would run here
   rpcrdma-bench check --provider verbs --strict     for a script: is RDMA ready on this host
-  rpcrdma-bench check --format json | jq .verdict   for a program to read
+  rpcrdma-bench check --json - | jq .conclusion     for a program to read
 
 Nothing is changed: each finding has a command that fixes it, for you to run. The exit code is 0
 whatever was found; with --strict it is 2 if something does not work, and 3 if something disturbs

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
+use super::conclusion::Conclusion;
 use super::device::{self, Device};
 use super::finding::{Finding, Severity};
 use super::host::Host;
-use super::verdict::Verdict;
 use super::wanted::{self, Wanted};
 use super::{cores, link, memory, power, shm, system, tcp, time};
 use crate::machine::Jitter;
@@ -15,7 +15,7 @@ use crate::machine::Jitter;
 pub struct Checkup {
     pub machine: String,
     pub sections: Vec<Section>,
-    pub verdict: Verdict,
+    pub conclusion: Conclusion,
     /// What a thread saw that spun on each core, if one was let.
     pub jitter: Option<[Jitter; 2]>,
 }
@@ -54,7 +54,7 @@ impl Checkup {
             sections.iter().flat_map(|section| section.findings.iter().cloned()).collect();
         Checkup {
             machine: machine(host),
-            verdict: Verdict::new(host, wanted, &devices, &findings),
+            conclusion: Conclusion::new(host, wanted, &devices, &findings),
             sections,
             jitter,
         }

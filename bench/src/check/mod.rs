@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   files of the host ─┐
-//!   a few questions ───┼─▶ findings: severity, what was seen, why, the command ─▶ verdict
+//!   a few questions ───┼─▶ findings: severity, what was seen, why, the command ─▶ conclusion
 //!   configuration ─────┘
 //! ```
 //! Everything is read through [`host::Host`], so that a copy of another machine's files is looked at as
@@ -10,6 +10,7 @@
 
 mod args;
 mod checkup;
+pub mod conclusion;
 mod cores;
 pub mod device;
 pub mod finding;
@@ -22,7 +23,6 @@ mod system;
 mod tcp;
 mod text;
 mod time;
-pub mod verdict;
 pub mod wanted;
 
 pub use args::{Args, EXAMPLES, look, measure, report, wanted};

@@ -20,13 +20,13 @@ impl Checkup {
         line(&mut out, 0, "");
         line(&mut out, 0, &self.sum());
         line(&mut out, 0, "");
-        line(&mut out, 0, "Verdict");
-        for sentence in &self.verdict.sentences {
+        line(&mut out, 0, "Conclusion");
+        for sentence in &self.conclusion.sentences {
             line(&mut out, 2, sentence);
         }
         line(&mut out, 0, "");
         line(&mut out, 0, "Next");
-        for command in &self.verdict.next {
+        for command in &self.conclusion.next {
             let _ = writeln!(out, "  $ {command}");
         }
         out

@@ -34,7 +34,7 @@ use crate::call::Load;
 use crate::contenders::tally::{Held, Part, Tally};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Wish {
+pub struct Request {
     pub bench: u32,
     pub load: Load,
     pub config: Raw,
@@ -42,23 +42,23 @@ pub struct Wish {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Word {
+pub enum ServerMessage {
     Preparing,
     #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
     At(Address),
     Going,
-    Paused(Box<Seen>),
+    Paused(Box<ServerCounts>),
     /// It does not do that: why.
     Refused(String),
     /// It did, until something was wrong.
     Failed(String),
 }
 
-/// What the client says after its wish. A server polls from the beginning, so that connections can
+/// What the client says after its request. A server polls from the beginning, so that connections can
 /// be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Order {
+pub enum ClientMessage {
     /// Answer calls, and count what is named.
     Go(Tally),
     Pause,
@@ -66,7 +66,7 @@ pub enum Order {
 
 /// What a server has counted when it pauses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct ServerCounts {
     /// Doorbells, Sends and completions of its shard so far. The other counters are not sent.
     #[serde(serialize_with = "as_work", deserialize_with = "of_work")]
     pub counters: Snapshot,
@@ -75,13 +75,13 @@ pub struct Seen {
     pub held: Held,
 }
 
-impl Wish {
+impl Request {
     /// Such calls, of an engine that is set up like this one.
-    pub fn new(load: &Load, config: &Config) -> Wish {
-        Wish { bench: PROTOCOL, load: *load, config: config.raw().clone() }
+    pub fn new(load: &Load, config: &Config) -> Request {
+        Request { bench: PROTOCOL, load: *load, config: config.raw().clone() }
     }
 
-    /// The engine that is wished for, with the provider and the device that `own` names.
+    /// The requested engine, with the provider and the device that `own` names.
     pub fn config(&self, own: &Raw) -> Result<Config, String> {
         if self.bench != PROTOCOL {
             return Err(format!(
@@ -111,7 +111,7 @@ pub struct Lines {
 }
 
 #[derive(Debug)]
-pub enum Heard<T> {
+pub enum Received<T> {
     Line(T),
     /// Not yet a whole line.
     Nothing,
@@ -120,7 +120,7 @@ pub enum Heard<T> {
 }
 
 impl Lines {
-    /// Over a connected stream socket, from which [`Lines::hear`] waits for so long.
+    /// Over a connected stream socket, from which [`Lines::receive`] waits for so long.
     pub fn new(stream: impl Into<OwnedFd>, patience: Duration) -> io::Result<Lines> {
         let stream = File::from(stream.into());
         set_socket_timeout(&stream, Timeout::Recv, Some(patience))?;
@@ -134,7 +134,7 @@ impl Lines {
     }
 
     /// Reads what is there, or waits for it.
-    pub fn hear<T: DeserializeOwned>(&mut self) -> io::Result<Heard<T>> {
+    pub fn receive<T: DeserializeOwned>(&mut self) -> io::Result<Received<T>> {
         let room = LINE_MAX - self.begun.len();
         let read = (&mut self.stream).take(room as u64).read_until(b'\n', &mut self.begun);
         match read {
@@ -142,14 +142,14 @@ impl Lines {
                 // By way of a value: the parser of the text is compiled for that alone.
                 let line = serde_json::from_slice(&std::mem::take(&mut self.begun));
                 let line = line.and_then(serde_json::from_value);
-                line.map(Heard::Line).map_err(io::Error::other)
+                line.map(Received::Line).map_err(io::Error::other)
             }
             Ok(_) if self.begun.len() >= LINE_MAX => {
                 Err(io::Error::other("a line that is too long"))
             }
-            Ok(_) => Ok(Heard::Gone),
-            Err(error) if is_for_now(&error) => Ok(Heard::Nothing),
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(Heard::Gone),
+            Ok(_) => Ok(Received::Gone),
+            Err(error) if is_for_now(&error) => Ok(Received::Nothing),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(Received::Gone),
             Err(error) => Err(error),
         }
     }
@@ -207,22 +207,22 @@ mod tests {
         }
     }
 
-    fn wish(len: usize) -> Wish {
-        Wish::new(&load(len), &Config::profile("latency").expect("it comes with the engine"))
+    fn request(len: usize) -> Request {
+        Request::new(&load(len), &Config::profile("latency").expect("it comes with the engine"))
     }
 
     #[test]
-    fn a_wish_comes_as_it_was_sent() {
-        let wish = wish(4096);
-        let text = serde_json::to_string(&wish).expect("plain data");
-        assert_eq!(serde_json::from_str::<Wish>(&text).expect("the same"), wish);
+    fn a_request_comes_as_it_was_sent() {
+        let request = request(4096);
+        let text = serde_json::to_string(&request).expect("plain data");
+        assert_eq!(serde_json::from_str::<Request>(&text).expect("the same"), request);
         let own = Config::profile("latency").expect("it comes with the engine");
-        assert_eq!(wish.config(own.raw()).expect("a profile is valid"), own);
+        assert_eq!(request.config(own.raw()).expect("a profile is valid"), own);
     }
 
     #[test]
     fn the_device_is_the_servers_own() {
-        let mut asked = wish(64);
+        let mut asked = request(64);
         asked.config.verbs.device = "theirs".into();
         let mut own = Raw::default();
         own.verbs.device = "ours".into();
@@ -232,12 +232,13 @@ mod tests {
 
     #[test]
     fn what_a_server_cannot_be_is_refused_with_a_reason() {
-        let refused = |wish: Wish| wish.config(&Raw::default()).expect_err("it is too much");
-        let other = refused(Wish { bench: 7, ..wish(64) });
+        let refused =
+            |request: Request| request.config(&Raw::default()).expect_err("it is too much");
+        let other = refused(Request { bench: 7, ..request(64) });
         assert!(other.contains("version 7") && other.contains("on both hosts"), "{other}");
-        assert!(wish(DATA_MAX).config(&Raw::default()).is_ok());
-        assert!(refused(wish(DATA_MAX + 1)).contains("bytes of data"));
-        let mut wrong = wish(64);
+        assert!(request(DATA_MAX).config(&Raw::default()).is_ok());
+        assert!(refused(request(DATA_MAX + 1)).contains("bytes of data"));
+        let mut wrong = request(64);
         wrong.config.send.slots = -1;
         assert!(refused(wrong).contains("configuration: "));
     }
@@ -248,11 +249,11 @@ mod tests {
             ("10.0.0.2:40001", r#"{"at":"10.0.0.2:40001"}"#),
             ("shm:@bench", r#"{"at":"shm:@bench"}"#),
         ] {
-            let word = Word::At(at.parse().expect("an address"));
+            let word = ServerMessage::At(at.parse().expect("an address"));
             assert_eq!(serde_json::to_string(&word).expect("plain data"), text);
-            assert_eq!(serde_json::from_str::<Word>(text).expect("the same"), word);
+            assert_eq!(serde_json::from_str::<ServerMessage>(text).expect("the same"), word);
         }
-        assert!(serde_json::from_str::<Word>(r#"{"at":"10.0.0.2"}"#).is_err());
+        assert!(serde_json::from_str::<ServerMessage>(r#"{"at":"10.0.0.2"}"#).is_err());
     }
 
     fn connected() -> [Lines; 2] {
@@ -264,33 +265,33 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_told_apart_and_an_end_is_seen() {
+    fn lines_are_separated_and_an_end_is_seen() {
         let [mut a, mut b] = connected();
-        let words = [Word::Refused("no".into()), Word::Failed("later".into())];
+        let words = [ServerMessage::Refused("no".into()), ServerMessage::Failed("later".into())];
         words.iter().for_each(|word| a.say(word).expect("b listens"));
         drop(a);
         for word in words {
-            let heard = loop {
-                match b.hear::<Word>().expect("lines") {
-                    Heard::Nothing => {}
-                    Heard::Line(heard) => break heard,
-                    Heard::Gone => panic!("before {word:?}"),
+            let received = loop {
+                match b.receive::<ServerMessage>().expect("lines") {
+                    Received::Nothing => {}
+                    Received::Line(received) => break received,
+                    Received::Gone => panic!("before {word:?}"),
                 }
             };
-            assert_eq!(heard, word);
+            assert_eq!(received, word);
         }
-        assert!(matches!(b.hear::<Word>(), Ok(Heard::Gone)));
+        assert!(matches!(b.receive::<ServerMessage>(), Ok(Received::Gone)));
     }
 
     #[test]
     fn a_line_that_is_none_and_one_without_end_are_errors() {
         let [a, mut b] = connected();
         a.socket().write_all(b"GET / HTTP/1.1\n").expect("b listens");
-        assert!(b.hear::<Wish>().is_err());
+        assert!(b.receive::<Request>().is_err());
         let [a, mut b] = connected();
         let sender = std::thread::spawn(move || a.socket().write_all(&[b' '; 2 * LINE_MAX]));
         let error = loop {
-            match b.hear::<Wish>() {
+            match b.receive::<Request>() {
                 Ok(_) => {}
                 Err(error) => break error,
             }

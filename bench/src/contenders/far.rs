@@ -15,14 +15,14 @@ use rpcrdma_engine::provider::Waker;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
-use super::agree::{Heard, Lines, Order, Seen, Wish, Word};
+use super::agree::{ClientMessage, Lines, Received, Request, ServerCounts, ServerMessage};
 use super::rendezvous;
 use crate::call::Load;
 use crate::contenders::tally::{Part, Tally};
 use crate::device::Place;
 use crate::error::BenchError;
 use crate::machine::CorePair;
-use crate::machine::pair::{self, Outcome, Stop};
+use crate::machine::pair::{self, PairOutcome, Stop};
 use crate::values::Over;
 
 /// A server elsewhere that has agreed to answer.
@@ -31,7 +31,7 @@ pub struct Far {
     // First, so that the process ends by itself.
     lines: Lines,
     who: String,
-    seen: Seen,
+    seen: ServerCounts,
     _process: Option<Started>,
 }
 
@@ -50,10 +50,10 @@ impl Far {
                 (lines, "the second process".to_owned(), Some(process))
             }
         };
-        let mut far = Far { lines, who, seen: Seen::default(), _process: process };
-        far.say(&Wish::new(load, config))?;
+        let mut far = Far { lines, who, seen: ServerCounts::default(), _process: process };
+        far.say(&Request::new(load, config))?;
         match far.word()? {
-            Word::At(at) => Ok((far, at)),
+            ServerMessage::At(at) => Ok((far, at)),
             other => Err(far.unexpected(&other)),
         }
     }
@@ -65,10 +65,10 @@ impl Far {
         core: u32,
         tally: Tally,
         client: impl FnOnce(&Stop) -> Result<T, BenchError> + Send,
-    ) -> Result<Outcome<T, Part>, BenchError> {
-        self.say(&Order::Go(tally))?;
+    ) -> Result<PairOutcome<T, Part>, BenchError> {
+        self.say(&ClientMessage::Go(tally))?;
         match self.word()? {
-            Word::Going => {}
+            ServerMessage::Going => {}
             other => return Err(self.unexpected(&other)),
         }
         let (lines, done) = (&mut self.lines, Waker::set_up()?);
@@ -83,21 +83,21 @@ impl Far {
         )?;
         self.pause()?;
         let server = self.seen.part;
-        Ok(Outcome { client, server, preempted: preempted + server.preempted })
+        Ok(PairOutcome { client, server, preempted: preempted + server.preempted })
     }
 
     /// Has it stop polling until the next round.
     pub fn pause(&mut self) -> Result<(), BenchError> {
-        self.say(&Order::Pause)?;
+        self.say(&ClientMessage::Pause)?;
         match self.word()? {
-            Word::Paused(seen) => self.seen = *seen,
+            ServerMessage::Paused(seen) => self.seen = *seen,
             other => return Err(self.unexpected(&other)),
         }
         Ok(())
     }
 
     /// What it had counted when it paused.
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> ServerCounts {
         self.seen
     }
 
@@ -107,19 +107,19 @@ impl Far {
     }
 
     /// Waits for its next word.
-    fn word(&mut self) -> Result<Word, BenchError> {
+    fn word(&mut self) -> Result<ServerMessage, BenchError> {
         let who = &self.who;
-        let mut heard = Instant::now();
-        while heard.elapsed() < PATIENCE {
-            match self.lines.hear::<Word>() {
-                Ok(Heard::Line(Word::Preparing)) => heard = Instant::now(),
-                Ok(Heard::Line(Word::Refused(why))) => {
+        let mut last = Instant::now();
+        while last.elapsed() < PATIENCE {
+            match self.lines.receive::<ServerMessage>() {
+                Ok(Received::Line(ServerMessage::Preparing)) => last = Instant::now(),
+                Ok(Received::Line(ServerMessage::Refused(why))) => {
                     return Err(failed(&format!("{who} refuses: {why}")));
                 }
-                Ok(Heard::Line(Word::Failed(why))) => return Err(failed(&why)),
-                Ok(Heard::Line(word)) => return Ok(word),
-                Ok(Heard::Nothing) => {}
-                Ok(Heard::Gone) => return Err(failed(&format!("{who} hung up"))),
+                Ok(Received::Line(ServerMessage::Failed(why))) => return Err(failed(&why)),
+                Ok(Received::Line(word)) => return Ok(word),
+                Ok(Received::Nothing) => {}
+                Ok(Received::Gone) => return Err(failed(&format!("{who} hung up"))),
                 Err(error) => {
                     let text = format!("{who} is no `rpcrdma-bench serve`: {error}");
                     return Err(failed(&text));
@@ -129,7 +129,7 @@ impl Far {
         Err(failed(&format!("{who} does not answer")))
     }
 
-    fn unexpected(&self, word: &Word) -> BenchError {
+    fn unexpected(&self, word: &ServerMessage) -> BenchError {
         failed(&format!("{} says {word:?} when it should not", self.who))
     }
 }
@@ -151,10 +151,12 @@ fn watch(lines: &mut Lines, done: &Waker, stop: &Stop) -> Result<(), BenchError>
         if !said {
             continue;
         }
-        match lines.hear::<Word>() {
-            Ok(Heard::Nothing) => {}
-            Ok(Heard::Line(Word::Failed(why) | Word::Refused(why))) => return Err(failed(&why)),
-            Ok(Heard::Line(_) | Heard::Gone) | Err(_) => return Err(failed(&"it has gone")),
+        match lines.receive::<ServerMessage>() {
+            Ok(Received::Nothing) => {}
+            Ok(Received::Line(ServerMessage::Failed(why) | ServerMessage::Refused(why))) => {
+                return Err(failed(&why));
+            }
+            Ok(Received::Line(_) | Received::Gone) | Err(_) => return Err(failed(&"it has gone")),
         }
     }
     Ok(())
@@ -231,15 +233,17 @@ mod tests {
         let server = thread::spawn(move || {
             let (stream, _) = listener.accept().expect("one comes");
             let mut lines = Lines::new(stream, LOOK).expect("a socket");
-            for word in [Word::Preparing, Word::Preparing, Word::At(at.into())] {
+            for word in
+                [ServerMessage::Preparing, ServerMessage::Preparing, ServerMessage::At(at.into())]
+            {
                 lines.say(&word).expect("it reads");
             }
             lines
         });
         let config = Config::profile("latency").expect("it comes with the engine");
-        let (_far, told) =
+        let (_far, stated) =
             Far::ask(Place::Host(at.into()), CORES, &nothing(), &config).expect("it is there");
-        assert_eq!(told, at.into());
+        assert_eq!(stated, at.into());
         drop(server.join());
     }
 

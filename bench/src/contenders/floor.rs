@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn two_threads_exchange_the_wished_number_of_messages() {
+    fn two_threads_exchange_the_requested_number_of_messages() {
         let Ok(cores) = CorePair::choose(None) else { return };
         let quota = Quota { warm_up: 10, end: End::Count(500) };
         for order in ORDERS {

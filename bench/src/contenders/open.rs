@@ -34,7 +34,7 @@ pub trait System {
     /// Makes a call with such a mark. False if it cannot be made now.
     fn begin(&mut self, mark: u64) -> Result<bool, BenchError>;
 
-    /// Takes in what has come, and tells `ended` the mark of every call that has ended.
+    /// Takes in what has come, and calls `ended` with the mark of every call that has ended.
     fn poll(&mut self, ended: impl FnMut(u64)) -> Result<(), BenchError>;
 
     /// Calls that have begun and not ended.
@@ -133,7 +133,7 @@ pub fn drive<S: System>(
         system.poll(|due| {
             tally.ended(due, now_ns());
         })?;
-        if in_time && stop::is_wished() {
+        if in_time && stop::is_requested() {
             schedule.end();
         }
         if in_time && schedule.is_over(now) {
@@ -175,7 +175,7 @@ pub fn fill<S: System>(
     let mut filled = Filled { completed: 0, elapsed_ns: 0 };
     loop {
         let now = clock_ns();
-        let in_time = now < end_ns && !stop::is_wished();
+        let in_time = now < end_ns && !stop::is_requested();
         while in_time && system.begin(0)? {}
         let mut ended = 0;
         system.poll(|_| ended += 1)?;

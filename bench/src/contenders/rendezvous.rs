@@ -120,7 +120,7 @@ fn remove_if_dead(name: &ShmName) -> bool {
     is_socket && is_dead() && fs::remove_file(path).is_ok()
 }
 
-const NOT_A_SOCKET: &str = "nobody listens on a process: a socket is shm:/PATH or shm:@NAME";
+const NOT_A_SOCKET: &str = "a process is not a socket: expected shm:/PATH or shm:@NAME";
 
 #[cfg(test)]
 mod tests {
@@ -141,7 +141,7 @@ mod tests {
             format!("shm:@rpcrdma-rendezvous-{}", std::process::id()).parse().expect("a name");
         for at in ["127.0.0.1:0".parse().expect("any"), file, name] {
             let server = Rendezvous::open(at).expect("it is free");
-            assert!(server.accept(SOON).expect("a socket").is_none(), "{at}: nobody has come");
+            assert!(server.accept(SOON).expect("a socket").is_none(), "{at}: no client has come");
             let _client = connect(server.at(), SOON, SOON).expect("it listens");
             assert!(server.accept(SOON).expect("a socket").is_some(), "{at}");
             assert_eq!(path.exists(), at == file);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_nobody_listens_on_is_replaced_and_nothing_else() {
+    fn a_socket_without_a_listener_is_replaced_and_nothing_else() {
         let (path, at) = scratch("left");
         drop(UnixListener::bind(&path).expect("it is free"));
         let server = Rendezvous::open(at).expect("it was left by the dead");

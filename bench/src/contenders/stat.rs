@@ -63,7 +63,7 @@ mod tests {
     use crate::stats::End;
 
     #[test]
-    fn a_file_is_looked_at_as_often_as_wished() {
+    fn a_file_is_looked_at_as_often_as_requested() {
         let Ok(cores) = CorePair::choose(None) else { return };
         let mut stat = Stat::new(Path::new("/proc/self/stat"), cores).expect("it is there");
         let quota = Quota { warm_up: 2000, end: End::Count(50) };

@@ -56,5 +56,5 @@ impl Device for ShmDevice {
     }
 }
 
-/// An abstract socket that nobody uses.
+/// An unused abstract socket.
 const ANY: &str = "shm:@";

@@ -21,19 +21,19 @@ pub struct CorePair {
 impl CorePair {
     /// The cores asked for, or a pair picked from those the program may use: isolated ones first,
     /// not two threads of one core, and not core 0, where interrupts go, if there are others.
-    pub fn choose(wish: Option<CorePair>) -> Result<CorePair, BenchError> {
+    pub fn choose(requested: Option<CorePair>) -> Result<CorePair, BenchError> {
         let allowed = allowed_cores();
         if allowed.len() < 2 {
             return Err(BenchError::OneCore { allowed: allowed.len() });
         }
-        let Some(wish) = wish else { return Ok(pick(&allowed, &Topology::detect())) };
-        for core in wish.both() {
+        let Some(requested) = requested else { return Ok(pick(&allowed, &Topology::detect())) };
+        for core in requested.both() {
             if !allowed.contains(&core) {
                 let reason = format!("this program may use {}", CoreList(allowed));
                 return Err(BenchError::Core { core, reason });
             }
         }
-        Ok(wish)
+        Ok(requested)
     }
 
     /// How many pairs there are whose cores are all different, at least one.
@@ -43,8 +43,8 @@ impl CorePair {
 
     /// So many pairs whose cores are all different, the first as in [`CorePair::choose`]. If the
     /// first is two threads of one core, so are the others, as long as there are such.
-    pub fn several(wish: Option<CorePair>, count: usize) -> Result<Vec<CorePair>, BenchError> {
-        let (allowed, first) = (allowed_cores(), CorePair::choose(wish)?);
+    pub fn several(requested: Option<CorePair>, count: usize) -> Result<Vec<CorePair>, BenchError> {
+        let (allowed, first) = (allowed_cores(), CorePair::choose(requested)?);
         first.with_others(count, &allowed, &Topology::detect()).ok_or_else(|| {
             let (needed, all) = (2 * count, allowed.len());
             BenchError::Usage(format!(

@@ -111,7 +111,8 @@ fn limit(limits: &str, name: &str) -> [Option<u64>; 2] {
     [words.next().flatten(), words.next().flatten()]
 }
 
-/// Open descriptors of this process, without the one that looks; 0 where the kernel does not tell.
+/// Open descriptors of this process, without the one that looks; 0 where the kernel does not
+/// report them.
 pub fn descriptors() -> u64 {
     fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64).saturating_sub(1)
 }

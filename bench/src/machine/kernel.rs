@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::files::field;
 
-/// The counters of the calling thread; those that the kernel does not tell are 0.
+/// The counters of the calling thread; those that the kernel does not report are 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kernel {
     pub waited: u64,
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_tell_is_nothing() {
+    fn what_the_kernel_does_not_report_is_nothing() {
         assert_eq!(Kernel::parse("", ""), Kernel::default());
         assert_eq!(Kernel::parse("", "12 (a) R 1"), Kernel::default());
     }

@@ -28,7 +28,7 @@ impl Stop {
 }
 
 #[derive(Debug)]
-pub struct Outcome<C, S> {
+pub struct PairOutcome<C, S> {
     pub client: C,
     pub server: S,
     /// How often either lost its core to another program.
@@ -44,7 +44,7 @@ pub fn run<C: Send, S: Send>(
     cores: CorePair,
     client: impl FnOnce(&Stop) -> Result<C, BenchError> + Send,
     server: impl FnOnce(&Stop) -> Result<S, BenchError> + Send,
-) -> Result<Outcome<C, S>, BenchError> {
+) -> Result<PairOutcome<C, S>, BenchError> {
     let (mut of_client, mut of_server) = (None, None);
     let preempted = both(
         cores,
@@ -53,7 +53,7 @@ pub fn run<C: Send, S: Send>(
     )?;
     let client = of_client.expect("the client has ended well");
     let server = of_server.expect("the server has ended well");
-    Ok(Outcome { client, server, preempted })
+    Ok(PairOutcome { client, server, preempted })
 }
 
 /// Runs a client on a thread of its own, pinned, while the calling thread watches over a server that

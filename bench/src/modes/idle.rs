@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn every_policy_meets_every_pause_unless_told_otherwise() {
+    fn every_policy_meets_every_pause_unless_requested_otherwise() {
         let Some(usual) = plan("") else { return };
         assert_eq!((usual.policies.len(), usual.pauses.len()), (3, 5));
         let one = plan("--idle block --pause 5ms").expect("the machine is the same");

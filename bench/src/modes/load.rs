@@ -417,13 +417,13 @@ mod tests {
     }
 
     #[test]
-    fn a_warm_up_is_a_number_of_calls_and_no_more_than_a_tenth_unless_told() {
+    fn a_warm_up_is_a_number_of_calls_and_no_more_than_a_tenth_unless_requested() {
         let Some(usual) = plan("-t 1 -r 10") else { return };
         assert_eq!(usual.offer(1e6, 0).warm_up, Duration::from_millis(2));
         assert_eq!(usual.offer(1e3, 0).warm_up, Duration::from_millis(10));
         assert_eq!(usual.offer(1e3, 0).time, Duration::from_millis(100));
-        let told = plan("-t 1 -r 10 --warm-up 500").expect("the machine is the same");
-        assert_eq!(told.offer(1e3, 0).warm_up, Duration::from_millis(500));
+        let requested = plan("-t 1 -r 10 --warm-up 500").expect("the machine is the same");
+        assert_eq!(requested.offer(1e3, 0).warm_up, Duration::from_millis(500));
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Runs every point in every round, forwards and then backwards; `run` is told the round and the
+    /// Runs every point in every round, forwards and then backwards; `run` is given the round and the
     /// point. Returns the environment, with these notes and with the jitter before and after.
     pub fn run(
         self,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::verdict::Condition;
+use super::outcome::Condition;
 
 /// What becomes of the result.
 #[derive(Debug, Clone, PartialEq, Args)]

@@ -65,7 +65,7 @@ impl Environment {
             jitter_before: before,
             jitter_after: after,
             noise: noise(&[before, after].concat(), &[]),
-            interrupted: stop::is_wished(),
+            interrupted: stop::is_requested(),
             ended_ms: env::now_ms(),
             command: env::command(),
         }

@@ -104,7 +104,7 @@ impl Figure {
         all
     }
 
-    /// What [`Latency::summary`] tells of a distribution, and least and deviation besides: each
+    /// What [`Latency::summary`] states of a distribution, and least and deviation besides: each
     /// figure as `NAME.p50` and so on, times `factor`.
     pub fn spread(
         of: &str,

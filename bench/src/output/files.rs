@@ -17,7 +17,7 @@ pub fn format(args: &OutputArgs) -> Format {
     forms(args).into_iter().find(is_dash).map_or(args.format, |(_, format, _)| format)
 }
 
-/// Tries the files that are wished, before anything is measured for nothing.
+/// Tries to open the requested files before anything is measured.
 pub fn try_files(args: &OutputArgs) -> Result<(), BenchError> {
     for (path, _) in files(args) {
         // A pipe is opened once: its reader would take the first end for the whole.
@@ -68,9 +68,9 @@ fn forms(args: &OutputArgs) -> [(&Option<PathBuf>, Format, Text); 4] {
 }
 
 fn files(args: &OutputArgs) -> Vec<(&Path, Text)> {
-    let wished =
+    let requested =
         forms(args).into_iter().filter_map(|(path, _, text)| Some((path.as_deref()?, text)));
-    wished.filter(|(path, _)| *path != Path::new("-")).collect()
+    requested.filter(|(path, _)| *path != Path::new("-")).collect()
 }
 
 /// Writes to the standard output. A reader that has gone away, as `head` does, wants no more, which

@@ -7,13 +7,13 @@ pub mod figure;
 mod files;
 mod hdr;
 pub mod html;
+pub mod outcome;
 mod perftest;
 pub(crate) mod progress;
 pub mod report;
 pub mod session;
 pub(crate) mod table;
 mod value;
-pub mod verdict;
 
 pub use args::{Format, OutputArgs};
 pub use environment::{Environment, Lost};

@@ -5,7 +5,7 @@
 //!                     a saved JSON ──▶ Report ──┘
 //! ```
 //! Modes know no output, and outputs know no mode: a figure has a name, a unit and a sample count,
-//! and comparing, drawing or judging figures needs no more.
+//! and comparing, drawing or checking figures needs no more.
 
 use std::fs;
 use std::path::Path;
@@ -50,9 +50,9 @@ pub struct Report {
     /// regression. One line each; the program then ends with 2.
     #[serde(skip)]
     pub failures: Vec<String>,
-    /// Whether the mode was asked for a verdict of its own, which a noisy run cannot have.
+    /// Whether the mode has a check of its own, which is inconclusive if the run is noisy.
     #[serde(skip)]
-    pub wants_verdict: bool,
+    pub is_checked: bool,
     /// The exit code for failures, if it is not that of a condition.
     #[serde(skip)]
     pub failed_code: Option<u8>,
@@ -121,7 +121,7 @@ impl Report {
             blocks: Vec::new(),
             is_bare: false,
             failures: Vec::new(),
-            wants_verdict: false,
+            is_checked: false,
             failed_code: None,
             listings: Vec::new(),
         }

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn tcp_has_endpoints_with_connections_unless_others_are_wished() {
+    fn tcp_has_endpoints_with_connections_unless_others_are_requested() {
         let run = Run { port: 9, count: 10, device: None, address: None };
         let [server, client] = tool("tcp").arguments(&task(64), &run);
         assert_eq!(server.join(" "), "-p tcp -e msg -I 10 -S 64 -B 9");

@@ -4,7 +4,7 @@
 //!   client   slots of requests ── write ──▶ socket ── read ──▶ inbox    server
 //!   inbox   ◀── read ── socket ◀── write ──         slots of replies
 //! ```
-//! A stream goes one way, from the server to the client, until the client says goodbye.
+//! A stream goes one way, from the server to the client, until the client sends the end mark.
 //! It is what a program without RDMA would use between two processes of a host (unix) or of two
 //! hosts (TCP, here over the loopback device). Both sides either spin on sockets that never block,
 //! or block in `read` as most programs do. Messages are not copied by the program; the number in
@@ -142,7 +142,7 @@ impl Contender for Sockets {
                         client.stream(from, window, meter)
                     };
                     let done = done?;
-                    client.say_goodbye()?;
+                    client.send_end()?;
                     Ok(done)
                 })
             },
@@ -258,21 +258,21 @@ impl End {
         }
     }
 
-    /// Answers every request until the client says goodbye.
+    /// Answers every request until the client sends the end mark.
     fn answer(&mut self, from: u64) -> Result<(), BenchError> {
         let mut number = from;
         loop {
             let count = self.pull(number)?;
             (number..number + count).for_each(|number| self.push(number));
             number += count;
-            if self.flush()? && self.was_told_goodbye() {
+            if self.flush()? && self.has_received_end() {
                 return Ok(());
             }
         }
     }
 
-    /// Takes messages that come one way. When it is enough it says goodbye, and takes those that are
-    /// under way until the other side says it, too.
+    /// Takes messages that come one way. When it is enough it sends the end mark, and takes those that are
+    /// under way until the other side sends it, too.
     fn receive(&mut self, from: u64, mut meter: Meter) -> Result<(Round, u64), BenchError> {
         let (mut number, mut enough) = (from, false);
         loop {
@@ -281,16 +281,16 @@ impl End {
             if count > 0 && !enough {
                 enough = !meter.counted(count);
                 if enough {
-                    self.say_goodbye()?;
+                    self.send_end()?;
                 }
             }
-            if enough && self.was_told_goodbye() {
+            if enough && self.has_received_end() {
                 return Ok((meter.finish(), number));
             }
         }
     }
 
-    /// Sends one message after the other until the client says goodbye, and says it, too.
+    /// Sends one message after the other until the client sends the end mark, and sends it, too.
     fn send(&mut self, from: u64) -> Result<(), BenchError> {
         let mut number = from;
         loop {
@@ -300,16 +300,16 @@ impl End {
                 while !self.flush()? {}
             }
             self.pull(from)?;
-            if self.was_told_goodbye() {
-                return self.say_goodbye();
+            if self.has_received_end() {
+                return self.send_end();
             }
         }
     }
 
     /// A message that is none, in place of the next one.
-    fn say_goodbye(&mut self) -> Result<(), BenchError> {
-        let goodbye = GOODBYE.to_le_bytes();
-        let mut rest = &goodbye[..];
+    fn send_end(&mut self) -> Result<(), BenchError> {
+        let mark = END_MARK.to_le_bytes();
+        let mut rest = &mark[..];
         while !rest.is_empty() {
             match self.stream.write(rest) {
                 Ok(count) => rest = &rest[count..],
@@ -320,12 +320,12 @@ impl End {
         Ok(())
     }
 
-    fn was_told_goodbye(&mut self) -> bool {
-        let is_told = self.filled == NUMBER && self.inbox[..NUMBER] == GOODBYE.to_le_bytes();
-        if is_told {
+    fn has_received_end(&mut self) -> bool {
+        let is_end = self.filled == NUMBER && self.inbox[..NUMBER] == END_MARK.to_le_bytes();
+        if is_end {
             self.filled = 0;
         }
-        is_told
+        is_end
     }
 
     /// Makes a message ready. Its slot is free: the one before in it has been answered.
@@ -415,11 +415,11 @@ fn connected(kind: Kind) -> io::Result<[File; 2]> {
 }
 
 const NUMBER: usize = 8;
-/// Longer than a goodbye, and than a message of any RPC.
+/// Longer than the end mark, and than a message of any RPC.
 const SHORTEST: usize = 2 * NUMBER;
 const FILL: u8 = 0xa5;
 /// No message has this number.
-const GOODBYE: u64 = u64::MAX;
+const END_MARK: u64 = u64::MAX;
 const SLEEPS: u64 = 200;
 /// Messages of a stream between two looks for the end.
 const LOOK_EVERY: u32 = 16;
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_times_as_many_round_trips_as_wished_in_every_round() {
+    fn every_kind_times_as_many_round_trips_as_requested_in_every_round() {
         for kind in Kind::VARIANTS.iter().copied().filter(|kind| !kind.is_one_way()) {
             let Some(mut sockets) = sockets(kind, 136, 120, 1) else { return };
             for _ in 0..3 {
@@ -494,11 +494,11 @@ mod tests {
             let Some(mut sockets) = sockets(kind, 136, 120, 1) else { return };
             sockets.server.slots[20] ^= 1;
             let failed = sockets.round(quota(10)).expect_err("a reply is wrong");
-            let is_told = matches!(
+            let is_expected = matches!(
                 failed,
                 BenchError::WrongBytes { number: 0, .. } | BenchError::PeerGone { .. }
             );
-            assert!(is_told, "{failed}");
+            assert!(is_expected, "{failed}");
         }
     }
 

@@ -218,7 +218,7 @@ fn each_ns(round: &ToolRound) -> Option<f64> {
     of(Measure::Mean).or_else(|| of(Measure::Rate).map(|rate| 1e9 / (2.0 * rate)))
 }
 
-/// Round trips of a run that only tells how long they are.
+/// Round trips of a run that reports only how long they are.
 const TRIAL: u64 = 1000;
 const TRIAL_NS: f64 = 10_000.0;
 const COUNT_MAX: u64 = 100_000_000;

@@ -146,7 +146,7 @@ impl Latency {
         }
     }
 
-    /// The middle of the values that the histogram does not tell apart from `ns`.
+    /// The middle of the values that the histogram does not distinguish from `ns`.
     fn middle_ns(&self, ns: u64) -> f64 {
         let low = self.histogram.lowest_equivalent(ns) as f64;
         let high = self.histogram.highest_equivalent(ns) as f64;

@@ -117,7 +117,7 @@ impl Meter {
         }
         self.completed += count;
         self.ended = now;
-        self.completed < self.count_max && now < self.deadline && !stop::is_wished()
+        self.completed < self.count_max && now < self.deadline && !stop::is_requested()
     }
 
     #[inline]
@@ -138,7 +138,7 @@ impl Meter {
     /// Whether the program was asked to end; checked once in `CLOCK_EVERY` round trips.
     #[inline]
     fn is_interrupted(&self) -> bool {
-        self.completed.is_multiple_of(CLOCK_EVERY) && stop::is_wished()
+        self.completed.is_multiple_of(CLOCK_EVERY) && stop::is_requested()
     }
 
     #[cold]

@@ -131,7 +131,7 @@ impl Ratio {
 }
 
 /// Runs `rounds` rounds of every contender, each round in the opposite order of the one before.
-/// `tick` is told the number of rounds of single contenders done so far.
+/// `tick` is given the number of rounds of single contenders done so far.
 pub fn interleave<C: Contender>(
     contenders: &mut [C],
     rounds: u32,
@@ -150,7 +150,7 @@ pub fn interleave<C: Contender>(
 }
 
 /// Runs one of `count` contenders after the other, each round in the opposite order of the one
-/// before, until a run is asked to end. `run` is told the round and the contender, `tick` the
+/// before, until a run is asked to end. `run` is given the round and the contender, `tick` the
 /// number of rounds of single contenders done so far.
 pub fn in_turns(
     rounds: u32,
@@ -163,7 +163,7 @@ pub fn in_turns(
         for turn in 0..count {
             // The first round is made in any case, shortened by the meters: no contender is left
             // without a figure.
-            if round > 0 && stop::is_wished() {
+            if round > 0 && stop::is_requested() {
                 return Ok(());
             }
             run(round, if round.is_multiple_of(2) { turn } else { count - 1 - turn })?;

@@ -4,11 +4,11 @@ mod cmp;
 mod contests;
 mod keys;
 mod modes;
+mod outcomes;
 mod outputs;
 mod prove;
 mod shm;
 mod tcp;
-mod verdicts;
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

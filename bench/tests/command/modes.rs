@@ -57,7 +57,7 @@ fn every_call_of_a_load_is_in_its_distribution_and_its_count() {
 }
 
 #[test]
-fn even_arrivals_are_as_fast_as_they_are_wished() {
+fn even_arrivals_are_as_fast_as_they_are_requested() {
     let Some(json) = json("load --rate 10k --arrivals constant -n 400 -r 1 --warm-up 1") else {
         return;
     };
@@ -154,7 +154,7 @@ fn what_an_rpc_costs_is_counted_by_every_counter_that_is_there() {
 }
 
 #[test]
-fn a_soak_tells_what_rises_in_time() {
+fn a_soak_reports_what_rises_in_time() {
     let Some(table) = good("soak -t 1s --interval 50ms") else { return };
     assert!(table.starts_with("soak: echo of 64 bytes, window 1, 1 s"), "{table}");
     has(&table, &["looked at 20 times", "memory ", "descriptors ", "out ", "p99 ", "at least"]);
@@ -163,7 +163,7 @@ fn a_soak_tells_what_rises_in_time() {
 
 #[test]
 fn a_soak_that_is_too_short_for_a_trend_says_so() {
-    let Some(table) = good("soak -t 100ms --interval 50ms -w 8 --judge") else { return };
+    let Some(table) = good("soak -t 100ms --interval 50ms -w 8 --check") else { return };
     assert!(table.contains("too short") && table.contains("looked at 2 times"), "{table}");
     assert!(!table.contains("p99 "), "calls of a window are counted, not timed\n{table}");
 }

@@ -178,11 +178,11 @@ fn what_does_not_go_together_is_refused() {
     for (options, why) in [
         ("lat --provider shm --device mlx5_0", "for --provider verbs"),
         ("floor --provider shm --connect 127.0.0.1", "runs both ends itself"),
-        ("floor --connect shm:@nobody", "runs both ends itself"),
-        ("lat --connect shm:@nobody", "answers at shm:@nobody"),
-        ("lat --provider verbs --connect shm:@nobody", "--provider shm"),
+        ("floor --connect shm:@no-listener", "runs both ends itself"),
+        ("lat --connect shm:@no-listener", "answers at shm:@no-listener"),
+        ("lat --provider verbs --connect shm:@no-listener", "--provider shm"),
         ("lat --connect shm:b.sock", "an absolute path"),
-        ("serve --provider verbs --listen shm:@nobody", "--provider shm"),
+        ("serve --provider verbs --listen shm:@no-listener", "--provider shm"),
         ("serve --listen shm:/no/such/folder/b.sock", "/no/such/folder/b.sock"),
         ("churn --provider shm --connect 127.0.0.1", "runs both ends itself"),
     ] {

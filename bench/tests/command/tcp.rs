@@ -93,9 +93,9 @@ fn what_does_not_go_together_is_refused() {
     for (options, why) in [
         ("lat --provider tcp --device mlx5_0", "for --provider verbs"),
         ("floor --provider tcp --connect 127.0.0.1", "runs both ends itself"),
-        ("lat --provider tcp --connect shm:@nobody", "--provider shm"),
+        ("lat --provider tcp --connect shm:@no-listener", "--provider shm"),
         ("lat --provider tcp --connect 127.0.0.1:1", "answers at 127.0.0.1:1"),
-        ("serve --provider tcp --listen shm:@nobody", "--provider shm"),
+        ("serve --provider tcp --listen shm:@no-listener", "--provider shm"),
     ] {
         let output = bench(options);
         let Some(errors) = errors(&output) else { return };

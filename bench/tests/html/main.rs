@@ -87,8 +87,8 @@ fn whether_the_run_counts_is_said_at_the_top() {
     let quiet = page("lat");
     assert!(quiet.contains("The machine was quiet."));
     let noisy = page("load");
-    let verdict = noisy.find("core 5 was away for 4.1 ms at once").expect("the reason");
-    assert!(verdict < noisy.find("<h3>").expect("a plot"), "before the first plot");
+    let reason = noisy.find("core 5 was away for 4.1 ms at once").expect("the reason");
+    assert!(reason < noisy.find("<h3>").expect("a plot"), "before the first plot");
     let mut debug = sample("lat", "lat");
     debug.environment.build.opt_level = "1".into();
     debug.environment.interrupted = true;
@@ -118,7 +118,7 @@ fn each_mode_has_the_plots_that_its_outcome_has_data_for() {
 }
 
 #[test]
-fn an_interval_of_confidence_is_told_from_the_spread_of_rounds() {
+fn an_interval_of_confidence_is_distinct_from_the_spread_of_rounds() {
     assert!(page("cmp").contains("95 % interval") && !page("lat").contains("95 % interval"));
     assert!(page("lat").contains("from the least to the greatest of the rounds"));
     assert!(page("cmp").contains("0.671 to 0.699"));

@@ -129,7 +129,7 @@ impl<'a> End<'a> {
 
     /// Who waits ends with the program that has started it.
     fn look_after_parent(&self) -> Result<(), Failed> {
-        if parent_id() == self.parent { Ok(()) } else { Err("nobody waits for this".into()) }
+        if parent_id() == self.parent { Ok(()) } else { Err("the process that started this has ended".into()) }
     }
 }
 

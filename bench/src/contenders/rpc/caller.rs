@@ -146,7 +146,7 @@ impl<P: Provider> Caller<P> {
                 latency.record(ticks.delta_as_nanos(from, ticks.raw()));
             }
             self.now = self.clock.now();
-            if crate::stop::is_wished() && latency.count() > 0 {
+            if crate::stop::is_requested() && latency.count() > 0 {
                 break;
             }
         }
@@ -272,7 +272,7 @@ impl<P: Provider> Caller<P> {
         }
     }
 
-    /// Polls once; `ended` is told when each call was due that has ended.
+    /// Polls once; calls `ended` for every call that has ended, with the time when it was due.
     #[inline]
     pub fn poll_due(&mut self, stop: &Stop, mut ended: impl FnMut(u64)) -> Result<(), BenchError> {
         let is_busy = self.look(|cookie| ended(cookie >> DATA_BITS))?;
@@ -326,7 +326,7 @@ impl<P: Provider> Caller<P> {
         Ok(())
     }
 
-    /// Polls once; `ended` is told the cookie of every call that has ended. True if there was
+    /// Polls once; calls `ended` with the cookie of every call that has ended. True if there was
     /// something to do.
     #[inline]
     fn look(&mut self, mut ended: impl FnMut(u64)) -> Result<bool, BenchError> {

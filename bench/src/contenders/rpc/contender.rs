@@ -12,7 +12,7 @@ use rpcrdma_engine::{Address, Client, ConnectionId, Engine, Provider, Shard, Sna
 
 use super::caller::{Caller, NO_TIME};
 use super::count::PerCall;
-use super::ends::{connect, make_engine, make_server, serve, settle};
+use super::ends::{connect, make_engine, make_server, quiesce, serve};
 use super::idle::Idling;
 use super::message::WHO;
 use super::server::Server;
@@ -21,7 +21,7 @@ use crate::contenders::far::Far;
 use crate::contenders::tally::{Held, Part, Tallied, Tally};
 use crate::device::Device;
 use crate::error::BenchError;
-use crate::machine::pair::{self, Outcome, Stop};
+use crate::machine::pair::{self, PairOutcome, Stop};
 use crate::machine::{CorePair, on_core};
 use crate::stats::{Contender, Meter, Quota, Round, Spent};
 
@@ -89,8 +89,8 @@ impl<P: Provider> Rpc<P> {
     ) -> Result<Rpc<P>, BenchError> {
         let Ends { mut client, mut server, peers, cores } = ends;
         let config = engine.config().clone();
-        let until = Instant::now() + config.fabric().delay * SETTLE_TRIPS;
-        settle(&mut client, &mut server, &|| Instant::now() < until);
+        let until = Instant::now() + config.fabric().delay * QUIESCE_TRIPS;
+        quiesce(&mut client, &mut server, &|| Instant::now() < until);
         let before = vec![client.handle().stats(), server.handle().stats()];
         Ok(Rpc {
             name,
@@ -142,7 +142,7 @@ impl<P: Provider> Rpc<P> {
         &mut self,
         tally: Tally,
         client: impl FnOnce(&mut Caller<P>, Idling, &Stop) -> Result<T, BenchError> + Send,
-    ) -> Result<Outcome<T, Part>, BenchError> {
+    ) -> Result<PairOutcome<T, Part>, BenchError> {
         let Rpc { cores, config, caller, opposite, .. } = self;
         let idle = config.engine().idle;
         let client = move |stop: &Stop| client(caller, Idling::new(idle), stop);
@@ -283,7 +283,7 @@ pub(super) fn out(audit: &Audit) -> u64 {
 }
 
 /// One-way trips that control messages may go on for after the last connection.
-const SETTLE_TRIPS: u32 = 6;
+const QUIESCE_TRIPS: u32 = 6;
 
 #[cfg(test)]
 mod tests {

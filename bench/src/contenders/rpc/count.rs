@@ -19,7 +19,7 @@ use rpcrdma_engine::{Clock, Engine, Fabric, Snapshot};
 use serde::Serialize;
 
 use super::caller::Caller;
-use super::ends::{connect, settle};
+use super::ends::{connect, quiesce};
 use super::message::WHO;
 use super::server::Server;
 use crate::call::Load;
@@ -108,7 +108,7 @@ pub fn count(config: &Config, load: &Load, calls: u32) -> Result<Counted, BenchE
         control.step(Duration::ZERO);
         time.fetch_add(step_ns, Ordering::Release);
     })?;
-    settle(&mut client, &mut server, &|| {
+    quiesce(&mut client, &mut server, &|| {
         time.fetch_add(step_ns, Ordering::Release);
         false
     });

@@ -13,7 +13,7 @@ use super::ends::{connect, make_engine, make_server, poll, serve};
 use super::idle::Idling;
 use super::server::Server;
 use crate::call::Load;
-use crate::contenders::agree::Seen;
+use crate::contenders::agree::ServerCounts;
 use crate::contenders::far::Far;
 use crate::contenders::tally::{Held, Part, Tally};
 use crate::device::Place;
@@ -36,7 +36,7 @@ impl<P: Provider> Rpc<P> {
         let (mut far, at) = Far::ask(place, cores, load, config)?;
         let peers = connect(&mut client, at, load.connections, &mut |_| {})?;
         // Credits and properties are still on their way.
-        let (until, clock) = (Instant::now() + SETTLE, Clock::new());
+        let (until, clock) = (Instant::now() + QUIESCE_TIME, Clock::new());
         while Instant::now() < until {
             poll(&mut client, clock.now());
             thread::yield_now();
@@ -82,13 +82,13 @@ impl<P: Provider> Answering<P> {
     }
 
     /// Answers calls on the calling thread until it is stopped, and counts what is named.
-    pub fn serve(&mut self, stop: &Stop, tally: Tally) -> Result<Seen, BenchError> {
+    pub fn serve(&mut self, stop: &Stop, tally: Tally) -> Result<ServerCounts, BenchError> {
         pin(self.core)?;
         let (before, idle) = (preemptions(), self.config.engine().idle);
         let part = Part::of(tally, || serve(&mut self.shard, Idling::new(idle), stop))?;
         let part = Part { preempted: preemptions().saturating_sub(before), ..part };
         let held = Held::here(out(&self.shard.audit()));
-        Ok(Seen { counters: self.counters(), part, held })
+        Ok(ServerCounts { counters: self.counters(), part, held })
     }
 
     pub fn counters(&self) -> Snapshot {
@@ -97,4 +97,4 @@ impl<P: Provider> Answering<P> {
 }
 
 /// For control messages after the last connection.
-const SETTLE: Duration = Duration::from_millis(50);
+const QUIESCE_TIME: Duration = Duration::from_millis(50);

@@ -83,7 +83,7 @@ pub(super) fn serve<P: Provider>(
     }
 }
 
-/// Connects as often as wished. `turn` is called after each poll of the client: it polls the
+/// Makes so many connections. `turn` is called after each poll of the client: it polls the
 /// server.
 pub(crate) fn connect<P: Provider>(
     client: &mut Client<P>,
@@ -115,14 +115,14 @@ pub(crate) fn connect<P: Provider>(
 
 /// Receives the remaining control messages: credits, properties. Continues while `more` returns
 /// true.
-pub(super) fn settle<P: Provider>(
+pub(super) fn quiesce<P: Provider>(
     client: &mut Client<P>,
     server: &mut Shard<P, Server>,
     more: &dyn Fn() -> bool,
 ) {
     let clock = Clock::new();
     let mut turns = 0;
-    while more() || turns < SETTLE {
+    while more() || turns < QUIESCE_TURNS {
         let now = clock.now();
         poll(client, now);
         server.poll_once(now);
@@ -146,7 +146,7 @@ pub(super) fn stopwatch() -> impl Fn() -> u64 {
 const TURNS_PER_READING: u32 = 16;
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Turns of both sides after the last connection, at least.
-const SETTLE: u32 = 1000;
+const QUIESCE_TURNS: u32 = 1000;
 
 #[cfg(test)]
 mod tests {

@@ -51,7 +51,7 @@ impl Interval {
         })
     }
 
-    /// Whether it says that both are the same, as far as one can tell.
+    /// Whether this ratio is within the interval; if 1 is, no difference is seen.
     pub fn contains(&self, ratio: f64) -> bool {
         (self.low..=self.high).contains(&ratio)
     }
@@ -106,7 +106,7 @@ pub const ROUNDS_MIN: usize = 6;
 mod tests {
     use super::*;
 
-    /// Noise about 1: the sum of a few uniform numbers, as wide as wished.
+    /// Noise about 1: the sum of a few uniform numbers, as wide as requested.
     fn noisy(draw: &mut Dice, about: f64, width: f64) -> f64 {
         let sum: f64 = (0..4).map(|_| draw.below(1 << 32) as f64 / (1u64 << 32) as f64).sum();
         about * (1.0 + width * (sum / 4.0 - 0.5))

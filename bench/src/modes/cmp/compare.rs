@@ -93,7 +93,7 @@ impl Comparison {
         )
     }
 
-    pub fn verdict(&self) -> String {
+    pub fn result(&self) -> String {
         let Interval { value, .. } = self.ratio;
         if self.ratio.contains(1.0) {
             return "no difference seen".into();
@@ -220,18 +220,18 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_names_the_better_side_or_none() {
-        let verdict = |of: &[f64], to: &[f64], unit| {
+    fn a_result_names_the_better_side_or_none() {
+        let result = |of: &[f64], to: &[f64], unit| {
             let (a, b) = (side("a", &[("rate", unit, of)]), side("b", &[("rate", unit, to)]));
-            Comparison::all(&a, &b, Order::RateFirst, 1)[0].verdict()
+            Comparison::all(&a, &b, Order::RateFirst, 1)[0].result()
         };
-        assert_eq!(verdict(SLOW, FAST, Unit::Ns), "10.0 % slower");
-        assert_eq!(verdict(FAST, SLOW, Unit::Ns), "10.0 % faster");
-        assert_eq!(verdict(SLOW, FAST, Unit::PerSecond), "10.0 % more");
-        assert_eq!(verdict(FAST, FAST, Unit::Ns), "no difference seen");
+        assert_eq!(result(SLOW, FAST, Unit::Ns), "10.0 % slower");
+        assert_eq!(result(FAST, SLOW, Unit::Ns), "10.0 % faster");
+        assert_eq!(result(SLOW, FAST, Unit::PerSecond), "10.0 % more");
+        assert_eq!(result(FAST, FAST, Unit::Ns), "no difference seen");
         let far: Vec<f64> = FAST.iter().map(|ns| ns * 7.0).collect();
-        assert_eq!(verdict(FAST, &far, Unit::Ns), "7.0 times as fast");
-        assert_eq!(verdict(&far, FAST, Unit::Ns), "7.0 times slower");
+        assert_eq!(result(FAST, &far, Unit::Ns), "7.0 times as fast");
+        assert_eq!(result(&far, FAST, Unit::Ns), "7.0 times slower");
     }
 
     #[test]

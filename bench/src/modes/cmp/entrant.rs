@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tool_told_is_the_median_of_its_rounds_and_the_longest_of_the_longest() {
+    fn what_a_tool_reports_is_the_median_of_its_rounds_and_the_longest_of_the_longest() {
         let round = |ns: f64| tool_round(&[(Measure::Median, ns), (Measure::Max, ns * 10.0)]);
         let figures = printed_figures("tool", &[round(100.0), round(900.0), round(200.0)]);
         let of = |name: &str| figures.iter().find(|one| one.name == name).expect("it is there");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_told_in_every_round_is_no_figure() {
+    fn what_is_not_reported_in_every_round_is_no_figure() {
         let rounds = [
             tool_round(&[(Measure::Mean, 1.0), (Measure::Rate, 2.0)]),
             tool_round(&[(Measure::Mean, 3.0)]),

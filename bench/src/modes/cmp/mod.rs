@@ -185,7 +185,7 @@ fn run(
     let environment =
         sweep.run(session, notes, |_, index| match entrants[live[index]].round(quota) {
             // Ctrl-C reaches the processes of a tool, too.
-            Err(_) if stop::is_wished() => Ok(()),
+            Err(_) if stop::is_requested() => Ok(()),
             result => result,
         })?;
     let measured: Vec<Measured> = entrants.into_iter().map(Entrant::sum_up).collect();
@@ -216,7 +216,7 @@ fn compare(
     let mut comparisons = Vec::new();
     for other in others {
         let pair = Comparison::all(first, other, order, seed);
-        if pair.is_empty() && !stop::is_wished() {
+        if pair.is_empty() && !stop::is_requested() {
             let text =
                 format!("{} and {} have no common figure of every round", first.label, other.label);
             return Err(BenchError::Usage(text));

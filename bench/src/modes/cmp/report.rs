@@ -15,7 +15,7 @@ pub struct Compared {
     pub comparisons: Vec<Vec<Comparison>>,
     /// Peers that are not there, and how they are had.
     pub absent: Vec<String>,
-    /// By which share the first ratio of a pair may be worse, if that is to be judged.
+    /// By which share the first ratio of a pair may be worse, if that is to be checked.
     pub allowed: Option<f64>,
 }
 
@@ -42,7 +42,7 @@ impl Compared {
             let lines = self.absent.iter().map(|absent| format!("not there:   {absent}\n"));
             report.block(lines.collect::<String>());
         }
-        report.wants_verdict = self.allowed.is_some();
+        report.is_checked = self.allowed.is_some();
         report.failures = self.regressions();
         report.detail(json!({ "comparisons": self.comparisons.concat(), "absent": self.absent }));
         report
@@ -79,8 +79,8 @@ impl Compared {
                 let to = if index == 0 { one.to.clone() } else { String::new() };
                 let interval = format!("{} to {}", ratio(low), ratio(high));
                 let unpaired = if one.paired { "" } else { ", not in one run" };
-                let verdict = format!("{}{unpaired}", one.verdict());
-                table.row([to, one.short().to_owned(), ratio(value), interval, verdict]);
+                let result = format!("{}{unpaired}", one.result());
+                table.row([to, one.short().to_owned(), ratio(value), interval, result]);
             }
         }
         table
@@ -172,16 +172,16 @@ mod tests {
 
     #[test]
     fn a_regression_is_one_if_all_of_the_interval_is_beyond_what_is_allowed() {
-        let judged = |first, second, allowed| {
+        let regressions = |first, second, allowed| {
             report(&Compared { allowed, ..compared(&[("a", first), ("b", second)]) }).failures
         };
-        assert_eq!(judged(TWO, ONE, None), [""; 0], "no limit was given");
-        assert_eq!(judged(ONE, TWO, Some(0.0)), [""; 0], "it is better");
-        assert_eq!(judged(ONE, ONE, Some(0.0)), [""; 0], "it is the same");
-        let failures = judged(TWO, ONE, Some(0.05));
+        assert_eq!(regressions(TWO, ONE, None), [""; 0], "no limit was given");
+        assert_eq!(regressions(ONE, TWO, Some(0.0)), [""; 0], "it is better");
+        assert_eq!(regressions(ONE, ONE, Some(0.0)), [""; 0], "it is the same");
+        let failures = regressions(TWO, ONE, Some(0.05));
         assert!(failures[0].starts_with("a over b, median: worse by at least 9"), "{failures:?}");
         let low = compared(&[("a", TWO), ("b", ONE)]).comparisons[0][0].regression();
-        assert_eq!(judged(TWO, ONE, Some(low)), [""; 0], "the edge is allowed");
+        assert_eq!(regressions(TWO, ONE, Some(low)), [""; 0], "the edge is allowed");
     }
 
     #[test]

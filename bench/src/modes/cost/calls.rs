@@ -11,12 +11,12 @@ use std::process::{Command, Stdio};
 use crate::contenders::tally::Tally;
 use crate::contenders::tally::{Place, mark_of};
 
-/// System calls by name, which ends with [`IN_VAIN`] for those that found nothing.
+/// System calls by name, which ends with [`WITHOUT_EFFECT`] for those that found nothing.
 pub type Calls = BTreeMap<String, u64>;
 
 /// How many of them found nothing, or no room.
-pub fn in_vain(calls: &Calls) -> u64 {
-    calls.iter().filter(|(name, _)| name.ends_with(IN_VAIN)).map(|(_, count)| count).sum()
+pub fn without_effect(calls: &Calls) -> u64 {
+    calls.iter().filter(|(name, _)| name.ends_with(WITHOUT_EFFECT)).map(|(_, count)| count).sum()
 }
 
 /// Runs a program under strace and counts the system calls between the marks of each side.
@@ -71,21 +71,21 @@ fn between(text: &str, side: &str) -> Option<Calls> {
         if let Some((name, rest)) = found
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         {
-            let vain = if is_vain(name, rest) { IN_VAIN } else { "" };
-            *calls.entry(format!("{name}{vain}")).or_default() += 1;
+            let suffix = if is_without_effect(name, rest) { WITHOUT_EFFECT } else { "" };
+            *calls.entry(format!("{name}{suffix}")).or_default() += 1;
         }
     }
     None
 }
 
 /// Whether a call failed with EAGAIN, or waited for events of which there was none.
-fn is_vain(name: &str, rest: &str) -> bool {
+fn is_without_effect(name: &str, rest: &str) -> bool {
     let result = rest.rsplit_once("= ").map_or("", |(_, result)| result);
     result.starts_with("-1 EAGAIN") || POLLS.contains(&name) && result.starts_with('0')
 }
 
 /// Behind the name of a call that found nothing.
-const IN_VAIN: &str = ":vain";
+const WITHOUT_EFFECT: &str = ":empty";
 const POLLS: [&str; 5] = ["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll"];
 
 #[cfg(test)]
@@ -123,13 +123,13 @@ mod tests {
         let calls = between(&text(), "client").expect("both marks are there");
         assert_eq!(calls.into_iter().collect::<Vec<_>>(), [("write".to_owned(), 2)]);
         let calls = between(&text(), "server").expect("both marks are there");
-        assert_eq!(in_vain(&calls), 3);
+        assert_eq!(without_effect(&calls), 3);
         let expected = [
             ("epoll_wait", 1),
-            ("epoll_wait:vain", 1),
+            ("epoll_wait:empty", 1),
             ("ppoll", 1),
             ("recvfrom", 1),
-            ("recvfrom:vain", 2),
+            ("recvfrom:empty", 2),
         ];
         let expected = expected.map(|(name, count)| (name.to_owned(), count));
         assert_eq!(calls.into_iter().collect::<Vec<_>>(), expected);

@@ -4,7 +4,7 @@ use rpcrdma_engine::Snapshot;
 use rpcrdma_instructions::callgrind::Count;
 use serde_json::{Value, json};
 
-use super::calls::{Calls, in_vain};
+use super::calls::{Calls, without_effect};
 use crate::contenders::tally::Tallied;
 use crate::modes::contest::Plan;
 use crate::output::{Better, Environment, Figure, Report, Table, Unit};
@@ -100,7 +100,7 @@ impl Counted {
             row("library_calls", calls, CALLGRIND, library_calls),
             row("locked_instructions", each, CALLGRIND, locked),
             row("system_calls", calls, "strace", self.system_calls(|calls| calls.values().sum())),
-            row("system_calls_in_vain", calls, "strace", self.system_calls(in_vain)),
+            row("system_calls_without_effect", calls, "strace", self.system_calls(without_effect)),
             row("allocations", calls, ALLOCATOR, here(|side| side.tallied.allocations.made)),
             row("frees", calls, ALLOCATOR, here(|side| side.tallied.allocations.freed)),
             row("allocated_bytes", calls, ALLOCATOR, here(|side| side.tallied.allocations.bytes)),
@@ -217,7 +217,7 @@ mod tests {
     fn what_is_missing_is_no_figure_and_says_why() {
         let Some(report) = report(Err("strace is missing".into())) else { return };
         assert_eq!(value(&report, "client.system_calls"), None);
-        assert_eq!(value(&report, "client.locked_instructions"), None, "half of it is not told");
+        assert_eq!(value(&report, "client.locked_instructions"), None, "half of it is unknown");
         let table = report.text();
         assert!(table.contains("strace is missing") && table.contains("unknown"), "{table}");
         assert_eq!(report.detail["missing"][1]["figure"], "system_calls");

@@ -129,7 +129,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let before = jitter::probe(plan.cores, PROBE_TIME)?;
     let (mut counts, mut measured, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     let mut done = 0;
-    let is_over = |measured: &[Measured]| stop::is_wished() && !measured.is_empty();
+    let is_over = |measured: &[Measured]| stop::is_requested() && !measured.is_empty();
     for shape in shapes {
         if is_over(&measured) {
             break;

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::words::{Limits, Opened};
+use super::messages::{Limits, Opened};
 use crate::machine::files::Files;
 
-/// A device, without what tells whose it is: no address, no GUID, no name of the host.
+/// A device, without what identifies its owner: no address, no GUID, no name of the host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Facts {
     pub name: String,

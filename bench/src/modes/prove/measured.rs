@@ -250,7 +250,7 @@ impl Running {
         loop {
             match waitid(id.clone(), how) {
                 Ok(Some(_)) => return Ok(()),
-                Ok(None) if stop::is_wished() => return Err("the run was interrupted".into()),
+                Ok(None) if stop::is_requested() => return Err("the run was interrupted".into()),
                 Ok(None) if Instant::now() < deadline => thread::sleep(LOOK),
                 Ok(None) => return Err(format!("it did not end within {} s", limit.as_secs())),
                 Err(error) => return Err(error.to_string()),

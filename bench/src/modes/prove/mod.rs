@@ -13,11 +13,11 @@ mod args;
 mod facts;
 mod hide;
 mod measured;
+mod messages;
 mod part;
 mod report;
 mod scenarios;
 mod suite;
-mod words;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ use crate::values::Over;
 pub use args::{Args, EXAMPLES};
 use facts::Facts;
 use measured::Measured;
-use part::{Outcome, Part};
+use part::{Part, PartOutcome};
 use report::Proof;
 use suite::{Process, Suite};
 
@@ -47,7 +47,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
         scenarios::play(args, from)?;
         return Ok(Report::silent("prove", cores));
     }
-    let names = words::names(&args.only);
+    let names = messages::names(&args.only);
     if let Some(wrong) = args.only.iter().find(|one| !names.iter().any(|it| it.subject == **one)) {
         return Err(unknown(wrong));
     }
@@ -60,12 +60,13 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let mut all = Measured::default();
     for measurement in measured::all() {
         let begun = Instant::now();
-        if stop::is_wished() {
+        if stop::is_requested() {
             parts.push(skipped(measurement.part, measurement.what));
             continue;
         }
         let measured = measurement.run(args, cores, MEASUREMENT_MAX);
-        let result = if measured.failures.is_empty() { Outcome::Passed } else { Outcome::Failed };
+        let result =
+            if measured.failures.is_empty() { PartOutcome::Passed } else { PartOutcome::Failed };
         let reasons = measured.failures.iter().chain(&measured.absent).cloned().collect();
         parts.push(Part {
             name: measurement.part,
@@ -107,16 +108,16 @@ fn host(args: &Args) -> Result<(Part, Value), BenchError> {
     let warnings = checkup.count(Severity::Warning);
     let part = Part {
         name: "host",
-        result: if reasons.is_empty() { Outcome::Passed } else { Outcome::Failed },
+        result: if reasons.is_empty() { PartOutcome::Passed } else { PartOutcome::Failed },
         seconds: begun.elapsed().as_secs_f64(),
         what: format!("what `rpcrdma-bench check` finds: {warnings} warnings"),
         reasons,
     };
-    Ok((part, json!({ "sections": checkup.sections, "verdict": checkup.verdict })))
+    Ok((part, json!({ "sections": checkup.sections, "conclusion": checkup.conclusion })))
 }
 
 /// Runs the scenarios. Without one that passed, and where not all were run, the part fails.
-fn scenarios_part(args: &Args, names: &[words::Name], session: &Session) -> (Part, Suite) {
+fn scenarios_part(args: &Args, names: &[messages::Name], session: &Session) -> (Part, Suite) {
     let begun = Instant::now();
     let progress = session.progress(names.len() as u32, SCENARIOS_USUAL);
     let suite = Suite::run(
@@ -126,11 +127,12 @@ fn scenarios_part(args: &Args, names: &[words::Name], session: &Session) -> (Par
         &|done| progress.step(done as u32),
     );
     drop(progress);
-    let [passed, failed] = [Outcome::Passed, Outcome::Failed].map(|result| suite.count(result));
+    let [passed, failed] =
+        [PartOutcome::Passed, PartOutcome::Failed].map(|result| suite.count(result));
     let is_good = failed == 0 && suite.broken.is_none();
     let part = Part {
         name: "scenarios",
-        result: if is_good { Outcome::Passed } else { Outcome::Failed },
+        result: if is_good { PartOutcome::Passed } else { PartOutcome::Failed },
         seconds: begun.elapsed().as_secs_f64(),
         what: format!("{passed} of {} scenarios pass", names.len()),
         reasons: suite.reasons(),
@@ -139,7 +141,7 @@ fn scenarios_part(args: &Args, names: &[words::Name], session: &Session) -> (Par
 }
 
 fn skipped(name: &'static str, what: &str) -> Part {
-    let (result, what) = (Outcome::Skipped, what.to_owned());
+    let (result, what) = (PartOutcome::Skipped, what.to_owned());
     Part { name, result, seconds: 0.0, what, reasons: vec!["the run was interrupted".into()] }
 }
 
@@ -155,7 +157,7 @@ fn sentence(args: &Args, scenarios: usize) -> String {
 }
 
 fn unknown(subject: &str) -> BenchError {
-    let mut subjects: Vec<&str> = words::names(&[]).iter().map(|one| one.subject).collect();
+    let mut subjects: Vec<&str> = messages::names(&[]).iter().map(|one| one.subject).collect();
     subjects.sort_unstable();
     subjects.dedup();
     let subjects = subjects.join(", ");

@@ -6,7 +6,7 @@ use strum::IntoStaticStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Outcome {
+pub enum PartOutcome {
     Passed,
     #[strum(serialize = "FAILED")]
     Failed,
@@ -18,7 +18,7 @@ pub enum Outcome {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Part {
     pub name: &'static str,
-    pub result: Outcome,
+    pub result: PartOutcome,
     pub seconds: f64,
     /// What was done, in a few words.
     pub what: String,

@@ -6,7 +6,7 @@ use super::args::Args;
 use super::facts::Facts;
 use super::hide;
 use super::measured::Measured;
-use super::part::{Outcome, Part};
+use super::part::{Part, PartOutcome};
 use super::suite::{Ended, Suite};
 use crate::machine::CorePair;
 use crate::output::{Column, Environment, Figure, Listing, Report, Row, Table, Unit};
@@ -19,7 +19,7 @@ pub struct Proof<'a> {
     pub parts: Vec<Part>,
     pub suite: Suite,
     pub measured: Measured,
-    /// What was found of the host: sections and verdict of `check`.
+    /// What was found of the host: sections and conclusion of `check`.
     pub found: Value,
 }
 
@@ -47,7 +47,7 @@ impl Proof<'_> {
         let title = "Scenarios".to_owned();
         report.listings.push(Listing { title, heads, rows: rows.collect() });
         report.distributions.append(&mut self.measured.distributions);
-        let failed = self.parts.iter().filter(|part| part.result != Outcome::Passed);
+        let failed = self.parts.iter().filter(|part| part.result != PartOutcome::Passed);
         report.failures = failed.map(|part| format!("{}: {}", part.name, first(part))).collect();
         report.failed_code = Some(PART_FAILED);
         report.detail(json!({
@@ -84,9 +84,9 @@ impl Proof<'_> {
     /// In a sentence, what all of it comes to.
     fn conclusion(&self) -> String {
         let count = |result| self.parts.iter().filter(|part| part.result == result).count();
-        let (all, passed) = (self.parts.len(), count(Outcome::Passed));
+        let (all, passed) = (self.parts.len(), count(PartOutcome::Passed));
         let (scenarios, name) = (self.suite.ended.len(), &self.facts.name);
-        let well = self.suite.count(Outcome::Passed);
+        let well = self.suite.count(PartOutcome::Passed);
         let of = format!("{well} of {scenarios} scenarios pass");
         if passed == all {
             return format!(
@@ -98,11 +98,11 @@ impl Proof<'_> {
             names.map(|part| part.name).collect::<Vec<_>>().join(", ")
         };
         let mut sentence = format!("{name}: {passed} of {all} parts are well, and {of}");
-        if count(Outcome::Failed) > 0 {
-            sentence += &format!("; failed: {}", named(Outcome::Failed));
+        if count(PartOutcome::Failed) > 0 {
+            sentence += &format!("; failed: {}", named(PartOutcome::Failed));
         }
-        if count(Outcome::Skipped) > 0 {
-            sentence += &format!("; not run: {}", named(Outcome::Skipped));
+        if count(PartOutcome::Skipped) > 0 {
+            sentence += &format!("; not run: {}", named(PartOutcome::Skipped));
         }
         sentence + "."
     }
@@ -127,12 +127,12 @@ impl Proof<'_> {
             Figure::new(of, name, value as f64, Unit::Count, all as u64)
         };
         let (parts, all) = (&self.parts, self.suite.ended.len());
-        let failed = parts.iter().filter(|part| part.result == Outcome::Failed).count();
+        let failed = parts.iter().filter(|part| part.result == PartOutcome::Failed).count();
         vec![
             count("prove", "parts_failed", failed, parts.len()),
-            count("scenarios", "passed", self.suite.count(Outcome::Passed), all),
-            count("scenarios", "failed", self.suite.count(Outcome::Failed), all),
-            count("scenarios", "not_run", self.suite.count(Outcome::Skipped), all),
+            count("scenarios", "passed", self.suite.count(PartOutcome::Passed), all),
+            count("scenarios", "failed", self.suite.count(PartOutcome::Failed), all),
+            count("scenarios", "not_run", self.suite.count(PartOutcome::Skipped), all),
         ]
     }
 
@@ -167,7 +167,7 @@ impl Proof<'_> {
         for (subject, all) in subjects {
             let count = |result| all.iter().filter(|one| one.result == result).count().to_string();
             let [passed, failed, not_run] =
-                [Outcome::Passed, Outcome::Failed, Outcome::Skipped].map(count);
+                [PartOutcome::Passed, PartOutcome::Failed, PartOutcome::Skipped].map(count);
             let seconds: f64 = all.iter().map(|one| one.seconds).sum();
             table.row([subject.to_owned(), passed, failed, not_run, format!("{seconds:.2}")]);
         }
@@ -229,12 +229,12 @@ mod tests {
     use super::*;
     use crate::testing::{parsed, quiet};
 
-    fn part(name: &'static str, result: Outcome, reasons: &[&str]) -> Part {
+    fn part(name: &'static str, result: PartOutcome, reasons: &[&str]) -> Part {
         let reasons = reasons.iter().map(|why| (*why).to_owned()).collect();
         Part { name, result, seconds: 1.0, what: "what it is".to_owned(), reasons }
     }
 
-    fn ended(name: &'static str, result: Outcome, reason: Option<&str>) -> Ended {
+    fn ended(name: &'static str, result: PartOutcome, reason: Option<&str>) -> Ended {
         let reason = reason.map(str::to_owned);
         Ended { version: "auto", subject: "inline", name, result, seconds: 0.25, reason }
     }
@@ -260,8 +260,8 @@ mod tests {
     #[test]
     fn a_good_device_is_called_so_and_fails_nothing() {
         let good = report(
-            vec![part("host", Outcome::Passed, &[])],
-            vec![ended("a", Outcome::Passed, None)],
+            vec![part("host", PartOutcome::Passed, &[])],
+            vec![ended("a", PartOutcome::Passed, None)],
         );
         assert!(good.failures.is_empty());
         let text = good.text();
@@ -275,13 +275,13 @@ mod tests {
     fn a_part_that_failed_is_in_the_conclusion_with_its_reason_and_its_exit_code() {
         let bad = report(
             vec![
-                part("host", Outcome::Passed, &[]),
-                part("scenarios", Outcome::Failed, &["inline::b: no reply", "another"]),
-                part("rate", Outcome::Skipped, &["the run was interrupted"]),
+                part("host", PartOutcome::Passed, &[]),
+                part("scenarios", PartOutcome::Failed, &["inline::b: no reply", "another"]),
+                part("rate", PartOutcome::Skipped, &["the run was interrupted"]),
             ],
             vec![
-                ended("a", Outcome::Passed, None),
-                ended("b", Outcome::Failed, Some("no reply from 10.0.0.1")),
+                ended("a", PartOutcome::Passed, None),
+                ended("b", PartOutcome::Failed, Some("no reply from 10.0.0.1")),
             ],
         );
         let conclusion = "mlx5_0: 1 of 3 parts are well, and 1 of 2 scenarios pass; failed: \
@@ -296,8 +296,9 @@ mod tests {
 
     #[test]
     fn neither_the_json_nor_the_page_has_an_address_or_a_folder() {
-        let failed = ended("b", Outcome::Failed, Some("no reply from 10.0.0.1"));
-        let report = report(vec![part("host", Outcome::Failed, &["at 10.0.0.1"])], vec![failed]);
+        let failed = ended("b", PartOutcome::Failed, Some("no reply from 10.0.0.1"));
+        let report =
+            report(vec![part("host", PartOutcome::Failed, &["at 10.0.0.1"])], vec![failed]);
         for text in [report.json(), crate::output::html::text(&report), report.text()] {
             assert!(!text.contains("10.0.0.1") && !text.contains("ann"), "{text}");
             assert!(text.contains("ADDRESS"), "{text}");

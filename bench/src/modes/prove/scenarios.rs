@@ -14,7 +14,7 @@ use rpcrdma_suite::Scenario;
 use rpcrdma_suite::opener::{OnDevice, Opener};
 
 use super::args::Args;
-use super::words::{Opened, Word, is_chosen};
+use super::messages::{Opened, ScenarioMessage, is_chosen};
 use crate::contenders::agree::Lines;
 use crate::device::Device as _;
 use crate::device::verbs::VerbsDevice;
@@ -28,10 +28,11 @@ pub fn play(args: &Args, from: usize) -> Result<(), BenchError> {
     let stdin = io::stdin().as_fd().try_clone_to_owned();
     let lines = stdin.and_then(|stdin| Lines::new(stdin, PATIENCE));
     let mut lines = lines.map_err(|error| BenchError::device(WHO, error))?;
-    let mut say = |word: Word| lines.say(&word).map_err(|error| BenchError::device(WHO, error));
+    let mut say =
+        |word: ScenarioMessage| lines.say(&word).map_err(|error| BenchError::device(WHO, error));
     match args.over() {
         Over::Fabric => {
-            say(Word::Opened(Box::new(Opened::new(Fabric::new().caps()))))?;
+            say(ScenarioMessage::Opened(Box::new(Opened::new(Fabric::new().caps()))))?;
             let open = || {
                 let fabric = Fabric::new();
                 move || fabric.clone()
@@ -49,12 +50,12 @@ pub fn play(args: &Args, from: usize) -> Result<(), BenchError> {
         Over::Verbs => match opened(args) {
             Ok(device) => {
                 let (verbs, ip) = (device.open()?, device.ip());
-                say(Word::Opened(Box::new(Opened::new(verbs.caps()))))?;
+                say(ScenarioMessage::Opened(Box::new(Opened::new(verbs.caps()))))?;
                 let address = SocketAddr::new(ip, 0).into();
                 let open = || OnDevice { device: verbs.clone(), address };
                 run(&open, &chosen(args, from), from, &mut say)
             }
-            Err(error) => say(Word::Closed(error.to_string())),
+            Err(error) => say(ScenarioMessage::Closed(error.to_string())),
         },
     }
 }
@@ -65,13 +66,13 @@ fn run_over<P: Provider + Clone>(
     address: Address,
     args: &Args,
     from: usize,
-    say: &mut dyn FnMut(Word) -> Result<(), BenchError>,
+    say: &mut dyn FnMut(ScenarioMessage) -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
     let first = match open() {
         Ok(first) => first,
-        Err(error) => return say(Word::Closed(error.to_string())),
+        Err(error) => return say(ScenarioMessage::Closed(error.to_string())),
     };
-    say(Word::Opened(Box::new(Opened::new(first.caps()))))?;
+    say(ScenarioMessage::Opened(Box::new(Opened::new(first.caps()))))?;
     let open = || OnDevice { device: open().expect("as the first"), address };
     run(&open, &chosen(args, from), from, say)
 }
@@ -94,19 +95,19 @@ pub fn run<P: Provider, O: Opener<P>>(
     open: &dyn Fn() -> O,
     scenarios: &[Scenario<P>],
     from: usize,
-    say: &mut dyn FnMut(Word) -> Result<(), BenchError>,
+    say: &mut dyn FnMut(ScenarioMessage) -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
     let before = panic::take_hook();
     panic::set_hook(Box::new(note));
     for (at, scenario) in scenarios.iter().enumerate() {
-        if stop::is_wished() {
+        if stop::is_requested() {
             break;
         }
-        say(Word::Begins(from + at))?;
+        say(ScenarioMessage::Begins(from + at))?;
         let begun = Instant::now();
         let failure = failure(|| scenario.check(&open()));
         let is_last = failure.is_some();
-        say(Word::Ended { seconds: begun.elapsed().as_secs_f64(), failure })?;
+        say(ScenarioMessage::Ended { seconds: begun.elapsed().as_secs_f64(), failure })?;
         if is_last {
             break;
         }
@@ -148,7 +149,7 @@ fn text(payload: &(dyn Any + Send)) -> &str {
 static NOTED: Mutex<Option<String>> = Mutex::new(None);
 const WHO: &str = "the scenarios";
 const ANY: &str = "shm:@";
-/// It hears nothing; the socket asks for a time.
+/// It receives nothing; the socket needs a time.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Letters of a reason: a script may be long.
 const REASON_MAX: usize = 1000;
@@ -170,7 +171,7 @@ mod tests {
     };
 
     /// What is said of two scenarios over a fabric with such faults.
-    fn said(plan: &FaultPlan) -> Vec<Word> {
+    fn said(plan: &FaultPlan) -> Vec<ScenarioMessage> {
         let open = || {
             let (fabric, plan) = (Fabric::new(), *plan);
             move || FaultyProvider::new(fabric.clone(), plan)
@@ -180,7 +181,7 @@ mod tests {
             words.push(word);
             Ok(())
         })
-        .expect("it is heard");
+        .expect("it is read");
         words
     }
 
@@ -188,15 +189,22 @@ mod tests {
     #[test]
     fn scenarios_are_numbered_and_timed_and_one_that_fails_is_the_last() {
         let words = said(&FaultPlan::default());
-        assert_eq!((&words[0], &words[2]), (&Word::Begins(5), &Word::Begins(6)));
+        assert_eq!(
+            (&words[0], &words[2]),
+            (&ScenarioMessage::Begins(5), &ScenarioMessage::Begins(6))
+        );
         for at in [1, 3] {
-            let Word::Ended { seconds, failure: None } = words[at] else { panic!("{words:?}") };
+            let ScenarioMessage::Ended { seconds, failure: None } = words[at] else {
+                panic!("{words:?}")
+            };
             assert!((0.0..60.0).contains(&seconds));
         }
         assert_eq!(words.len(), 4);
         // No Send is ever taken.
         let words = said(&FaultPlan { send_refused_ppm: 1_000_000, ..FaultPlan::default() });
-        let [Word::Begins(5), Word::Ended { failure: Some(reason), .. }] = &words[..] else {
+        let [ScenarioMessage::Begins(5), ScenarioMessage::Ended { failure: Some(reason), .. }] =
+            &words[..]
+        else {
             panic!("{words:?}")
         };
         assert!(reason.contains("a test waits no longer"), "{reason}");

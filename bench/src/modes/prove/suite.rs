@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::args::Args;
-use super::part::Outcome;
-use super::words::{Name, Opened, Word};
-use crate::contenders::agree::{Heard, Lines};
+use super::messages::{Name, Opened, ScenarioMessage};
+use super::part::PartOutcome;
+use crate::contenders::agree::{Lines, Received};
 use crate::contenders::far::{PROGRAM, own_program};
 use crate::stop;
 
@@ -31,7 +31,7 @@ pub struct Ended {
     pub version: &'static str,
     pub subject: &'static str,
     pub name: &'static str,
-    pub result: Outcome,
+    pub result: PartOutcome,
     pub seconds: f64,
     pub reason: Option<String>,
 }
@@ -54,26 +54,25 @@ pub struct Process {
 }
 
 impl Suite {
-    pub fn count(&self, result: Outcome) -> usize {
+    pub fn count(&self, result: PartOutcome) -> usize {
         self.ended.iter().filter(|one| one.result == result).count()
     }
 
     /// Why the part fails: the scenarios that failed, and why others were not run.
     pub fn reasons(&self) -> Vec<String> {
-        let failed = self.ended.iter().filter(|one| one.result == Outcome::Failed);
+        let failed = self.ended.iter().filter(|one| one.result == PartOutcome::Failed);
         let sentence = |one: &Ended| {
             let why = one.reason.as_deref().unwrap_or_default();
             format!("{}: {why}", one.title())
         };
-        let not_run = self
-            .broken
-            .as_ref()
-            .map(|why| format!("{} scenarios were not run: {why}", self.count(Outcome::Skipped)));
+        let not_run = self.broken.as_ref().map(|why| {
+            format!("{} scenarios were not run: {why}", self.count(PartOutcome::Skipped))
+        });
         failed.map(sentence).chain(not_run).collect()
     }
 
     /// Runs all scenarios, each for no longer than `limit`, and all in no more than `most`. `start`
-    /// starts a process that runs them from a number on; `progress` is told how many are over.
+    /// starts a process that runs them from a number on; `progress` is called with the number that are over.
     pub fn run(
         names: &[Name],
         [limit, most]: [Duration; 2],
@@ -93,14 +92,14 @@ impl Suite {
         }
         let reason = suite.broken.clone();
         for Name { version, subject, name } in names.iter().skip(suite.ended.len()) {
-            let (result, reason) = (Outcome::Skipped, reason.clone());
+            let (result, reason) = (PartOutcome::Skipped, reason.clone());
             let (version, subject, name) = (*version, *subject, *name);
             suite.ended.push(Ended { version, subject, name, result, seconds: 0.0, reason });
         }
         suite
     }
 
-    /// Hears a process until it has ended. An error is a reason to run no further scenario.
+    /// Reads the messages of a process until it has ended. An error is a reason to run no further scenario.
     fn watch(
         &mut self,
         names: &[Name],
@@ -112,21 +111,25 @@ impl Suite {
         // What is under way, and since when; at first that is the opening of the device.
         let (mut begun, mut since) = (false, Instant::now());
         loop {
-            let heard = process.lines.hear::<Word>();
-            match heard {
-                Ok(Heard::Line(Word::Opened(opened))) => self.opened = Some(*opened),
-                Ok(Heard::Line(Word::Closed(why))) => return Err(why),
-                Ok(Heard::Line(Word::Begins(at))) if at == self.ended.len() && at < names.len() => {
+            let received = process.lines.receive::<ScenarioMessage>();
+            match received {
+                Ok(Received::Line(ScenarioMessage::Opened(opened))) => self.opened = Some(*opened),
+                Ok(Received::Line(ScenarioMessage::Closed(why))) => return Err(why),
+                Ok(Received::Line(ScenarioMessage::Begins(at)))
+                    if at == self.ended.len() && at < names.len() =>
+                {
                     (begun, since) = (true, Instant::now());
                 }
-                Ok(Heard::Line(Word::Ended { seconds, failure })) if begun => {
+                Ok(Received::Line(ScenarioMessage::Ended { seconds, failure })) if begun => {
                     begun = false;
                     self.ended(names, seconds, failure);
                     progress(self.ended.len());
                 }
-                Ok(Heard::Line(word)) => return Err(format!("a scenario says {word:?} too soon")),
+                Ok(Received::Line(word)) => {
+                    return Err(format!("a scenario says {word:?} too soon"));
+                }
                 Err(error) => return Err(format!("the process of the scenarios: {error}")),
-                Ok(Heard::Gone) => {
+                Ok(Received::Gone) => {
                     let how = process.end();
                     if begun {
                         let why = format!("its process ended: {how}");
@@ -134,7 +137,7 @@ impl Suite {
                     }
                     return Ok(());
                 }
-                Ok(Heard::Nothing) if since.elapsed() > limit => {
+                Ok(Received::Nothing) if since.elapsed() > limit => {
                     let time = limit.as_secs();
                     if !begun {
                         return Err(format!("the device was not open after {time} s"));
@@ -143,9 +146,9 @@ impl Suite {
                     self.ended(names, since.elapsed().as_secs_f64(), Some(why));
                     return Ok(());
                 }
-                Ok(Heard::Nothing) => {}
+                Ok(Received::Nothing) => {}
             }
-            if stop::is_wished() {
+            if stop::is_requested() {
                 return Err("the run was interrupted".into());
             }
             if Instant::now() > last {
@@ -156,7 +159,7 @@ impl Suite {
 
     fn ended(&mut self, names: &[Name], seconds: f64, reason: Option<String>) {
         let Name { version, subject, name } = names[self.ended.len()];
-        let result = if reason.is_some() { Outcome::Failed } else { Outcome::Passed };
+        let result = if reason.is_some() { PartOutcome::Failed } else { PartOutcome::Passed };
         self.ended.push(Ended { version, subject, name, result, seconds, reason });
     }
 }
@@ -222,28 +225,31 @@ mod tests {
         Name { version: "auto", subject: "inline", name }
     }
 
-    /// A process that has said these words and has ended, or waits until nobody hears it.
-    fn played(words: &[Word], waits: bool) -> (Process, JoinHandle<()>) {
+    /// A process that has said these words and has ended, or waits until the other end is closed.
+    fn played(words: &[ScenarioMessage], waits: bool) -> (Process, JoinHandle<()>) {
         let (here, there) = UnixStream::pair().expect("two sockets");
         let lines = Lines::new(here, Duration::from_millis(1)).expect("a socket");
         let mut own = Lines::new(there, Duration::from_secs(60)).expect("a socket");
-        words.iter().for_each(|word| own.say(word).expect("it is heard"));
+        words.iter().for_each(|word| own.say(word).expect("it is read"));
         let player = thread::spawn(move || {
             if waits {
-                let heard = own.hear::<Word>().expect("a socket");
-                assert!(matches!(heard, Heard::Gone), "it is told nothing");
+                let received = own.receive::<ScenarioMessage>().expect("a socket");
+                assert!(matches!(received, Received::Gone), "it is sent nothing");
             }
         });
         (Process { lines, child: None }, player)
     }
 
-    fn ended(failure: Option<&str>) -> Word {
-        Word::Ended { seconds: 0.5, failure: failure.map(str::to_owned) }
+    fn ended(failure: Option<&str>) -> ScenarioMessage {
+        ScenarioMessage::Ended { seconds: 0.5, failure: failure.map(str::to_owned) }
     }
 
     /// The outcome of three scenarios, and from where processes were started: what each says, and
     /// whether it then waits.
-    fn outcome(processes: Vec<(Vec<Word>, bool)>, limits: [Duration; 2]) -> (Suite, Vec<usize>) {
+    fn outcome(
+        processes: Vec<(Vec<ScenarioMessage>, bool)>,
+        limits: [Duration; 2],
+    ) -> (Suite, Vec<usize>) {
         let (mut processes, mut starts) = (processes.into_iter(), Vec::new());
         let mut players = Vec::new();
         let mut start = |from: usize| -> Result<Process, String> {
@@ -254,56 +260,68 @@ mod tests {
             Ok(process)
         };
         let suite = Suite::run(&NAMES, limits, &mut start, &|_| {});
-        players.into_iter().for_each(|player| player.join().expect("it was heard"));
+        players.into_iter().for_each(|player| player.join().expect("it was read"));
         (suite, starts)
     }
 
-    fn results(suite: &Suite) -> Vec<(Outcome, Option<&str>)> {
+    fn results(suite: &Suite) -> Vec<(PartOutcome, Option<&str>)> {
         suite.ended.iter().map(|one| (one.result, one.reason.as_deref())).collect()
     }
 
     #[test]
     fn behind_a_scenario_that_fails_the_rest_run_in_another_process() {
-        let first = vec![Word::Begins(0), ended(None), Word::Begins(1), ended(Some("no reply"))];
-        let second = vec![Word::Begins(2), ended(None)];
+        let first = vec![
+            ScenarioMessage::Begins(0),
+            ended(None),
+            ScenarioMessage::Begins(1),
+            ended(Some("no reply")),
+        ];
+        let second = vec![ScenarioMessage::Begins(2), ended(None)];
         let (suite, starts) = outcome(vec![(first, false), (second, false)], LONG);
         assert_eq!(starts, [0, 2]);
-        let failed = (Outcome::Failed, Some("no reply"));
-        assert_eq!(results(&suite), [(Outcome::Passed, None), failed, (Outcome::Passed, None)]);
+        let failed = (PartOutcome::Failed, Some("no reply"));
+        assert_eq!(
+            results(&suite),
+            [(PartOutcome::Passed, None), failed, (PartOutcome::Passed, None)]
+        );
         assert_eq!((suite.ended[1].name, suite.ended[1].seconds), ("second", 0.5));
         assert_eq!(suite.broken, None);
     }
 
     #[test]
     fn a_process_that_crashes_fails_what_it_was_at() {
-        let crash = vec![Word::Begins(0), ended(None), Word::Begins(1)];
-        let second = vec![Word::Begins(2), ended(None)];
+        let crash = vec![ScenarioMessage::Begins(0), ended(None), ScenarioMessage::Begins(1)];
+        let second = vec![ScenarioMessage::Begins(2), ended(None)];
         let (suite, starts) = outcome(vec![(crash, false), (second, false)], LONG);
         assert_eq!(starts, [0, 2]);
         let (result, reason) = results(&suite)[1];
-        assert_eq!(result, Outcome::Failed);
+        assert_eq!(result, PartOutcome::Failed);
         assert!(reason.is_some_and(|why| why.contains("its process ended")), "{reason:?}");
     }
 
     #[test]
     fn a_scenario_that_hangs_fails_and_its_process_is_left() {
-        let second = vec![Word::Begins(1), ended(None), Word::Begins(2), ended(None)];
+        let second =
+            vec![ScenarioMessage::Begins(1), ended(None), ScenarioMessage::Begins(2), ended(None)];
         let limits = [Duration::ZERO, LONG[1]];
-        let (suite, starts) = outcome(vec![(vec![Word::Begins(0)], true), (second, false)], limits);
+        let (suite, starts) =
+            outcome(vec![(vec![ScenarioMessage::Begins(0)], true), (second, false)], limits);
         let (result, reason) = results(&suite)[0];
-        assert_eq!((starts[0], result), (0, Outcome::Failed));
+        assert_eq!((starts[0], result), (0, PartOutcome::Failed));
         assert_eq!(reason, Some("it did not end within 0 s"));
         // Together they have a limit, too.
-        let (suite, _) = outcome(vec![(vec![Word::Begins(0)], true)], [LONG[0], Duration::ZERO]);
+        let (suite, _) =
+            outcome(vec![(vec![ScenarioMessage::Begins(0)], true)], [LONG[0], Duration::ZERO]);
         assert!(suite.broken.is_some_and(|why| why.contains("too long together")));
-        assert_eq!(suite.ended.iter().filter(|one| one.result == Outcome::Skipped).count(), 3);
+        assert_eq!(suite.ended.iter().filter(|one| one.result == PartOutcome::Skipped).count(), 3);
     }
 
     #[test]
     fn a_device_that_cannot_be_opened_is_a_reason_and_no_scenario_runs() {
-        let (suite, starts) = outcome(vec![(vec![Word::Closed("no mlx5_9".into())], false)], LONG);
+        let (suite, starts) =
+            outcome(vec![(vec![ScenarioMessage::Closed("no mlx5_9".into())], false)], LONG);
         assert_eq!((starts.len(), suite.broken.as_deref()), (1, Some("no mlx5_9")));
-        assert_eq!(results(&suite), [(Outcome::Skipped, Some("no mlx5_9")); 3]);
+        assert_eq!(results(&suite), [(PartOutcome::Skipped, Some("no mlx5_9")); 3]);
         let (suite, starts) = outcome(vec![(vec![], false), (vec![], false)], LONG);
         assert_eq!(starts.len(), 1, "it is not started again and again");
         assert!(suite.broken.is_some_and(|why| why.contains("before its first scenario")));
@@ -311,7 +329,7 @@ mod tests {
 
     #[test]
     fn words_out_of_turn_are_an_error() {
-        for words in [vec![ended(None)], vec![Word::Begins(1)]] {
+        for words in [vec![ended(None)], vec![ScenarioMessage::Begins(1)]] {
             let (suite, _) = outcome(vec![(words, false)], LONG);
             assert!(suite.broken.is_some_and(|why| why.contains("too soon")));
         }

@@ -34,7 +34,9 @@ use crate::values::Over;
 mod report;
 
 use self::report::Served;
-use crate::contenders::agree::{Heard, Lines, Order, Seen, Wish, Word};
+use crate::contenders::agree::{
+    ClientMessage, Lines, Received, Request, ServerCounts, ServerMessage,
+};
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
@@ -72,18 +74,18 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
         Over::Fabric => Err(BenchError::Usage(NO_FABRIC.into())),
         Over::Shm => {
             let device = ShmDevice::open(&device, &own)?;
-            // Of the wished sizes.
+            // Of the requested sizes.
             let open = |config: &Config| Ok(Shm::from_config(config)?);
-            measure_on(args, session, &own, (&device, Ipv4Addr::LOCALHOST.into()), open)
+            measure_on(args, session, &own, &device, Ipv4Addr::LOCALHOST.into(), open)
         }
         Over::Tcp => {
             let device = TcpDevice::open(&device, &own)?;
             let open = |config: &Config| Ok(Tcp::from_config(config)?);
-            measure_on(args, session, &own, (&device, device.ip()), open)
+            measure_on(args, session, &own, &device, device.ip(), open)
         }
         Over::Verbs => {
             let device = VerbsDevice::open(&device, &own)?;
-            measure_on(args, session, &own, (&device, device.ip()), |_| device.open())
+            measure_on(args, session, &own, &device, device.ip(), |_| device.open())
         }
     }
 }
@@ -100,7 +102,8 @@ fn measure_on<D: Device>(
     args: &Args,
     session: &Session,
     own: &Config,
-    (device, ip): (&D, IpAddr),
+    device: &D,
+    ip: IpAddr,
     open: impl Fn(&Config) -> Result<D::Provider, BenchError>,
 ) -> Result<Report, BenchError>
 where
@@ -158,7 +161,7 @@ fn beside(at: Option<Address>) -> Result<Option<Address>, BenchError> {
 
 fn on_stdin() -> Result<Lines, BenchError> {
     let stdin = io::stdin().as_fd().try_clone_to_owned();
-    let lines = stdin.and_then(|stdin| Lines::new(stdin, HEARING));
+    let lines = stdin.and_then(|stdin| Lines::new(stdin, RECEIVE_WAIT));
     lines.map_err(|error| BenchError::device(WHO, format!("standard input: {error}")))
 }
 
@@ -171,8 +174,8 @@ pub(crate) struct Here<'a> {
 }
 
 impl Here<'_> {
-    /// Serves one client until it has gone. What goes wrong is told to it, and is in the result.
-    /// Who comes meanwhile is told to come later.
+    /// Serves one client until it has gone. What goes wrong is reported to it, and is in the result.
+    /// Other clients are refused meanwhile.
     pub fn serve<P: Provider + Send>(
         &self,
         open: &dyn Fn(&Config) -> Result<P, BenchError>,
@@ -195,16 +198,18 @@ impl Here<'_> {
         listener: Option<&Rendezvous>,
         lines: &mut Lines,
     ) -> Result<(String, Snapshot), String> {
-        let wish = wish_of(lines)?;
-        let asked = wish.load.what();
-        let config =
-            wish.config(self.own).inspect_err(|why| tell(lines, Word::Refused(why.clone())))?;
+        let request = read_request(lines)?;
+        let asked = request.load.what();
+        let config = request
+            .config(self.own)
+            .inspect_err(|why| notify(lines, ServerMessage::Refused(why.clone())))?;
         let provider = open(&config).map_err(|error| error.to_string());
-        let provider = provider.inspect_err(|why| tell(lines, Word::Refused(why.clone())))?;
+        let provider =
+            provider.inspect_err(|why| notify(lines, ServerMessage::Refused(why.clone())))?;
         let (ready, is_ready) = mpsc::channel();
         let (mut rounds, ordered, paused) = Rounds::new();
         let counted = thread::scope(|scope| {
-            let (config, load) = (&config, &wish.load);
+            let (config, load) = (&config, &request.load);
             let thread = scope.spawn(move || {
                 let answering = Answering::new(provider, self.at, self.core, config, load);
                 let (mut answering, at) = answering.map_err(|error| error.to_string())?;
@@ -217,16 +222,17 @@ impl Here<'_> {
                 Ok::<_, String>(answering.counters())
             });
             let is_done = || thread.is_finished();
-            let prepares = || tell(lines, Word::Preparing);
+            let prepares = || notify(lines, ServerMessage::Preparing);
             if let Ok(at) = wait_for(&is_ready, is_done, prepares) {
-                tell(lines, Word::At(at));
+                notify(lines, ServerMessage::At(at));
                 rounds.go(Tally::Nothing);
                 until_gone(lines, listener, &mut rounds, is_done);
             }
             rounds.end();
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
-        let counted = counted.inspect_err(|why| tell(lines, Word::Failed(why.clone())))?;
+        let counted =
+            counted.inspect_err(|why| notify(lines, ServerMessage::Failed(why.clone())))?;
         Ok((asked, counted))
     }
 }
@@ -238,12 +244,12 @@ type Round = (Tally, Arc<Stop>);
 struct Rounds {
     orders: mpsc::Sender<Round>,
     stop: Arc<Stop>,
-    seen: mpsc::Receiver<Seen>,
+    seen: mpsc::Receiver<ServerCounts>,
 }
 
 impl Rounds {
     /// With both ends of the serving thread.
-    fn new() -> (Rounds, mpsc::Receiver<Round>, mpsc::Sender<Seen>) {
+    fn new() -> (Rounds, mpsc::Receiver<Round>, mpsc::Sender<ServerCounts>) {
         let (orders, ordered) = mpsc::channel();
         let (paused, seen) = mpsc::channel();
         (Rounds { orders, stop: Arc::default(), seen }, ordered, paused)
@@ -257,7 +263,7 @@ impl Rounds {
     }
 
     /// `None` if the thread has failed.
-    fn pause(&mut self) -> Option<Seen> {
+    fn pause(&mut self) -> Option<ServerCounts> {
         self.stop.set();
         self.seen.recv().ok()
     }
@@ -270,8 +276,8 @@ impl Rounds {
 
 /// The next client; `None` if the program is asked to end.
 fn next_client(listener: &Rendezvous) -> Result<Option<(Lines, String)>, BenchError> {
-    while !stop::is_wished() {
-        match listener.accept(HEARING) {
+    while !stop::is_requested() {
+        match listener.accept(RECEIVE_WAIT) {
             Ok(Some(client)) => return Ok(Some(client)),
             Ok(None) => thread::sleep(LOOK),
             Err(error) => return Err(BenchError::device(WHO, error)),
@@ -280,21 +286,21 @@ fn next_client(listener: &Rendezvous) -> Result<Option<(Lines, String)>, BenchEr
     Ok(None)
 }
 
-fn wish_of(lines: &mut Lines) -> Result<Wish, String> {
+fn read_request(lines: &mut Lines) -> Result<Request, String> {
     let deadline = Instant::now() + PATIENCE;
-    while Instant::now() < deadline && !stop::is_wished() {
-        match lines.hear::<Wish>() {
-            Ok(Heard::Line(wish)) => return Ok(wish),
-            Ok(Heard::Nothing) => {}
-            Ok(Heard::Gone) => return Err("it went without a word".into()),
+    while Instant::now() < deadline && !stop::is_requested() {
+        match lines.receive::<Request>() {
+            Ok(Received::Line(request)) => return Ok(request),
+            Ok(Received::Nothing) => {}
+            Ok(Received::Gone) => return Err("the client disconnected before its request".into()),
             Err(error) => {
                 let why = format!("invalid request, use the same version on both hosts: {error}");
-                tell(lines, Word::Refused(why.clone()));
+                notify(lines, ServerMessage::Refused(why.clone()));
                 return Err(why);
             }
         }
     }
-    Err("no request in time".into())
+    Err("no request within 5 s".into())
 }
 
 /// Waits until the other thread listens, or has ended without that; `prepares` is called meanwhile.
@@ -303,12 +309,12 @@ fn wait_for(
     is_done: impl Fn() -> bool,
     mut prepares: impl FnMut(),
 ) -> Result<Address, mpsc::RecvTimeoutError> {
-    let mut told = Instant::now();
+    let mut notified = Instant::now();
     loop {
         match is_ready.recv_timeout(LOOK) {
             Err(mpsc::RecvTimeoutError::Timeout) if !is_done() => {
-                if told.elapsed() >= TOLD_EVERY {
-                    told = Instant::now();
+                if notified.elapsed() >= NOTIFY_EVERY {
+                    notified = Instant::now();
                     prepares();
                 }
             }
@@ -318,36 +324,38 @@ fn wait_for(
 }
 
 /// Does what the client orders until it closes, the other thread has ended, or the program is to
-/// end. Who comes meanwhile is told to come later.
+/// end. Other clients are refused meanwhile.
 fn until_gone(
     lines: &mut Lines,
     listener: Option<&Rendezvous>,
     rounds: &mut Rounds,
     is_done: impl Fn() -> bool,
 ) {
-    while !is_done() && !stop::is_wished() {
-        match lines.hear::<Order>() {
-            Ok(Heard::Line(Order::Go(tally))) => {
+    while !is_done() && !stop::is_requested() {
+        match lines.receive::<ClientMessage>() {
+            Ok(Received::Line(ClientMessage::Go(tally))) => {
                 rounds.go(tally);
-                tell(lines, Word::Going);
+                notify(lines, ServerMessage::Going);
             }
-            Ok(Heard::Line(Order::Pause)) => {
+            Ok(Received::Line(ClientMessage::Pause)) => {
                 let Some(seen) = rounds.pause() else { return };
-                tell(lines, Word::Paused(Box::new(seen)));
+                notify(lines, ServerMessage::Paused(Box::new(seen)));
             }
-            Ok(Heard::Nothing) => {}
-            Ok(Heard::Gone) | Err(_) => return,
+            Ok(Received::Nothing) => {}
+            Ok(Received::Gone) | Err(_) => return,
         }
-        if let Some(Ok(Some((mut other, _)))) = listener.map(|listener| listener.accept(HEARING)) {
+        if let Some(Ok(Some((mut other, _)))) =
+            listener.map(|listener| listener.accept(RECEIVE_WAIT))
+        {
             let busy = "it is measuring with another client; try again when that has gone";
-            tell(&mut other, Word::Refused(busy.into()));
+            notify(&mut other, ServerMessage::Refused(busy.into()));
         }
     }
 }
 
 /// Says something to a client that may not listen any more.
-fn tell(lines: &mut Lines, word: Word) {
-    let _ = lines.say(&word);
+fn notify(lines: &mut Lines, message: ServerMessage) {
+    let _ = lines.say(&message);
 }
 
 fn own_config(device: &DeviceArgs) -> Result<Config, BenchError> {
@@ -364,12 +372,12 @@ const WHO: &str = "serve";
 const BESIDE: &str = ".rpc";
 /// What a client gets to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often a client is told that this end is not ready yet.
-const TOLD_EVERY: Duration = Duration::from_secs(1);
+/// How often a client is notified that this end is not ready yet.
+const NOTIFY_EVERY: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(5);
 /// How long words are waited for at a time. They come between rounds; within one, who looks takes
 /// time of a core that measures.
-const HEARING: Duration = Duration::from_millis(250);
+const RECEIVE_WAIT: Duration = Duration::from_millis(250);
 const NO_FABRIC: &str = "the software fabric lives inside one process, and no other host can reach \
     it: serve with --provider shm, tcp or verbs. Without --connect, every mode runs both ends itself";
 

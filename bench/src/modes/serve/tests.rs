@@ -103,7 +103,7 @@ fn a_client_elsewhere_is_answered_with_whatever_it_calls() {
                 assert!(round.completed >= 100, "{op:?}: {round:?}");
                 assert_eq!(round.latency.count() > 0, window == 1, "{op:?}");
             }
-            // As it was told at the end of a round.
+            // As it was reported at the end of a round.
             let counted = client.counters()[1];
             assert!(counted.sent >= 210 && counted.completions >= 210, "{op:?}: {counted:?}");
             // What the server reads from.
@@ -134,7 +134,7 @@ fn what_the_server_cannot_do_is_an_error_of_the_client_and_no_hang() {
 }
 
 #[test]
-fn a_second_client_is_told_that_the_first_is_still_there() {
+fn a_second_client_is_refused_while_the_first_is_there() {
     let Ok(cores) = CorePair::choose(None) else { return };
     let (port, fabric) = (Port::new(), Fabric::new());
     let load = load(Op::Null, 0, Placement::Inline, 1);
@@ -158,7 +158,7 @@ fn a_client_that_says_nothing_or_goes_is_not_waited_for() {
     let (port, fabric) = (Port::new(), Fabric::new());
     drop(TcpStream::connect(port.at.as_ip().expect("a port")).expect("it listens"));
     let served = port.serve_one(&fabric, cores.server);
-    assert!(served.ended.as_ref().is_some_and(|why| why.contains("without a word")));
+    assert!(served.ended.as_ref().is_some_and(|why| why.contains("before its request")));
     assert!(served.sentence().contains("not served"), "{}", served.sentence());
 }
 
@@ -176,10 +176,13 @@ fn a_server_that_goes_in_the_middle_of_a_round_ends_it() {
     thread::scope(|scope| {
         scope.spawn(|| {
             let (mut lines, _) = next_client(&port.listener).expect("a socket").expect("a client");
-            wish_of(&mut lines).expect("a wish");
-            tell(&mut lines, Word::At(port.at));
-            assert!(matches!(lines.hear(), Ok(Heard::Line(Order::Go(Tally::Events)))));
-            tell(&mut lines, Word::Going);
+            read_request(&mut lines).expect("a request");
+            notify(&mut lines, ServerMessage::At(port.at));
+            assert!(matches!(
+                lines.receive(),
+                Ok(Received::Line(ClientMessage::Go(Tally::Events)))
+            ));
+            notify(&mut lines, ServerMessage::Going);
         });
         let config = config_for(&load);
         let (mut far, _) = Far::ask(Place::Host(port.at), cores, &load, &config).expect("a server");

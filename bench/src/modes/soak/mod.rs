@@ -50,7 +50,7 @@ pub struct Args {
     /// Exit with 2 on a leak or a drift, and if the run is ended before it has what --calls and
     /// --bytes want
     #[arg(long)]
-    pub judge: bool,
+    pub check: bool,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -76,7 +76,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let soaked = on_device!(device, &plan.config, open, |device| {
         soak(device, &plan, &Length { time: args.time, interval, goal }, session)
     })?;
-    Ok(soaked.report(&plan, args.drift_max, args.judge, what))
+    Ok(soaked.report(&plan, args.drift_max, args.check, what))
 }
 
 /// How long the run is.
@@ -114,7 +114,7 @@ fn soak<D: Device>(
         carried.calls += round.completed;
         carried.bytes += round.completed * each;
         progress.step(look.min(looks));
-        if stop::is_wished() || (look >= looks && carried.has(goal)) {
+        if stop::is_requested() || (look >= looks && carried.has(goal)) {
             break;
         }
     }
@@ -125,8 +125,8 @@ fn soak<D: Device>(
 }
 
 /// The time between two looks: as asked for, or so that there are enough and not too many.
-fn interval(time: Duration, wish: Option<Duration>) -> Result<Duration, BenchError> {
-    let interval = wish.unwrap_or((time / LOOKS).max(SECOND.min(time / LOOKS_LEAST)));
+fn interval(time: Duration, requested: Option<Duration>) -> Result<Duration, BenchError> {
+    let interval = requested.unwrap_or((time / LOOKS).max(SECOND.min(time / LOOKS_LEAST)));
     if looks(time, interval) > LOOKS_MAX {
         let text = format!("--interval: more than {LOOKS_MAX} samples in the run");
         return Err(BenchError::Usage(text));
@@ -169,8 +169,8 @@ pub const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench soak                               ten minutes of echoes of 64 bytes
   rpcrdma-bench soak -t 8h --json night.json       one night
-  rpcrdma-bench soak -t 1h --judge                 exit code 2 on a leak or a drift
-  rpcrdma-bench soak --provider shm -s 1KiB -t 1h --calls 1G --bytes 1TiB --judge
+  rpcrdma-bench soak -t 1h --check                 exit code 2 on a leak or a drift
+  rpcrdma-bench soak --provider shm -s 1KiB -t 1h --calls 1G --bytes 1TiB --check
                                                    an hour, a thousand million calls and 1 TiB
   rpcrdma-bench soak -w 32 --op write -p send      writes of 4 KiB, 32 in flight
   rpcrdma-bench soak --fail-if 'memory.rise>1MiB'

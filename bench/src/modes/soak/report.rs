@@ -30,11 +30,11 @@ struct Kind {
     name: &'static str,
     unit: Unit,
     of: fn(&Sample) -> Option<f64>,
-    judged: Judged,
+    check: Check,
 }
 
 #[derive(Debug)]
-enum Judged {
+enum Check {
     /// A leak: it rises for certain, and by more than so much.
     Leak(f64),
     /// A drift: it changes for the worse for certain, and by more than the share allowed.
@@ -44,24 +44,24 @@ enum Judged {
 
 /// What is watched, in the order of the table.
 static KINDS: [Kind; 7] = [
-    kind("memory", Unit::Bytes, Judged::Leak(MEMORY_SLACK), |one| {
+    kind("memory", Unit::Bytes, Check::Leak(MEMORY_SLACK), |one| {
         Some(one.held.memory_bytes as f64)
     }),
-    kind("descriptors", Unit::Count, Judged::Leak(0.5), |one| Some(one.held.descriptors as f64)),
-    kind("out", Unit::Count, Judged::Leak(OUT_SLACK), |one| Some(one.held.out as f64)),
-    kind("rate", Unit::PerSecond, Judged::Drift(Better::Higher), |one| Some(one.rate)),
-    kind("p50", Unit::Ns, Judged::Drift(Better::Lower), |one| Some(one.p50_ns? as f64)),
-    kind("p99", Unit::Ns, Judged::Drift(Better::Lower), |one| Some(one.p99_ns? as f64)),
-    kind("p99.9", Unit::Ns, Judged::Never, |one| Some(one.p999_ns? as f64)),
+    kind("descriptors", Unit::Count, Check::Leak(0.5), |one| Some(one.held.descriptors as f64)),
+    kind("out", Unit::Count, Check::Leak(OUT_SLACK), |one| Some(one.held.out as f64)),
+    kind("rate", Unit::PerSecond, Check::Drift(Better::Higher), |one| Some(one.rate)),
+    kind("p50", Unit::Ns, Check::Drift(Better::Lower), |one| Some(one.p50_ns? as f64)),
+    kind("p99", Unit::Ns, Check::Drift(Better::Lower), |one| Some(one.p99_ns? as f64)),
+    kind("p99.9", Unit::Ns, Check::Never, |one| Some(one.p999_ns? as f64)),
 ];
 
 const fn kind(
     name: &'static str,
     unit: Unit,
-    judged: Judged,
+    check: Check,
     of: fn(&Sample) -> Option<f64>,
 ) -> Kind {
-    Kind { name, unit, of, judged }
+    Kind { name, unit, of, check }
 }
 
 impl Watched {
@@ -72,14 +72,14 @@ impl Watched {
     }
 
     fn complaint(&self, drift_max: f64) -> Option<String> {
-        let (trend, Kind { name, unit, judged, .. }) = (self.trend?, self.kind);
+        let (trend, Kind { name, unit, check, .. }) = (self.trend?, self.kind);
         let symbol = unit.symbol();
         let Trend { change, low, high, .. } = trend;
-        match judged {
-            Judged::Leak(slack) if trend.rises_by(*slack) => {
+        match check {
+            Check::Leak(slack) if trend.rises_by(*slack) => {
                 Some(format!("leak: {name} rose by {change:.1} {symbol} ({low:.1} to {high:.1})"))
             }
-            Judged::Drift(better) if worse(&trend, *better) > drift_max / 100.0 => Some(format!(
+            Check::Drift(better) if worse(&trend, *better) > drift_max / 100.0 => Some(format!(
                 "drift: {name} changed by {:+.1} % ({low:.1} to {high:.1} {symbol})",
                 trend.share() * 100.0
             )),
@@ -97,19 +97,19 @@ fn worse(trend: &Trend, better: Better) -> f64 {
     }
 }
 
-fn settled(samples: &[Sample]) -> &[Sample] {
+fn after_warm_up(samples: &[Sample]) -> &[Sample] {
     let warm_up = samples.len().div_ceil(WARM_UP_PART);
     &samples[warm_up.min(samples.len())..]
 }
 
 impl Soaked {
-    pub fn report(&self, plan: &Plan, drift_max: f64, judge: bool, what: String) -> Report {
+    pub fn report(&self, plan: &Plan, drift_max: f64, check: bool, what: String) -> Report {
         let Soaked { environment, samples, carried, goal, latency, preempted } = self;
         let time = samples.last().map_or(0.0, |last| last.at_s);
         let lost = Lost { name: "rpc", elapsed_ns: (time * 1e9) as u64, preempted: *preempted };
         let environment = environment.clone().lost(&[lost]);
         let trends: Vec<Watched> =
-            KINDS.iter().map(|kind| Watched::new(kind, settled(samples))).collect();
+            KINDS.iter().map(|kind| Watched::new(kind, after_warm_up(samples))).collect();
         let Goal { calls, bytes } = *carried;
         let mut figures = Vec::new();
         if latency.count() > 0 {
@@ -117,7 +117,7 @@ impl Soaked {
         }
         figures.push(Figure::new("rpc", "calls", calls as f64, Unit::Count, calls));
         figures.push(Figure::new("rpc", "bytes", bytes as f64, Unit::Bytes, calls));
-        figures.extend(Figure::of_each(&trends, |one| one.figures(settled(samples))));
+        figures.extend(Figure::of_each(&trends, |one| one.figures(after_warm_up(samples))));
         let settings = plan.settings("soak", json!({}));
         let mut report = Report::new("soak", what, settings, environment, figures);
         if latency.count() > 0 {
@@ -137,7 +137,7 @@ impl Soaked {
             complaints => complaints.join("\n"),
         });
         report.detail(json!({ "samples": samples, "complaints": complaints }));
-        if judge {
+        if check {
             report.failures = complaints;
         }
         report
@@ -160,12 +160,12 @@ impl Kind {
 
 impl Watched {
     fn figures(&self, samples: &[Sample]) -> Vec<Figure> {
-        let (Some(trend), Kind { name, unit, of, judged }) = (self.trend, self.kind) else {
+        let (Some(trend), Kind { name, unit, of, check }) = (self.trend, self.kind) else {
             return Vec::new();
         };
-        let better = match judged {
-            Judged::Drift(better) => *better,
-            Judged::Leak(_) | Judged::Never => Better::Lower,
+        let better = match check {
+            Check::Drift(better) => *better,
+            Check::Leak(_) | Check::Never => Better::Lower,
         };
         let rounds: Vec<f64> = samples.iter().filter_map(of).collect();
         let count = rounds.len() as u64;
@@ -234,7 +234,7 @@ mod tests {
 
     fn complaints(change: impl Fn(f64, &mut Sample)) -> Vec<String> {
         let samples = samples(change);
-        let watched = KINDS.iter().map(|kind| Watched::new(kind, settled(&samples)));
+        let watched = KINDS.iter().map(|kind| Watched::new(kind, after_warm_up(&samples)));
         watched.filter_map(|one| one.complaint(5.0)).collect()
     }
 
@@ -289,7 +289,7 @@ mod tests {
     fn a_run_that_is_too_short_has_no_trend_and_no_complaint() {
         let short = &samples(|at, sample| sample.held.memory_bytes += (at * 1e6) as u64)[..5];
         let watched: Vec<Watched> =
-            KINDS.iter().map(|kind| Watched::new(kind, settled(short))).collect();
+            KINDS.iter().map(|kind| Watched::new(kind, after_warm_up(short))).collect();
         assert!(watched.iter().all(|one| one.trend.is_none()));
         assert!(watched.iter().all(|one| one.complaint(5.0).is_none()));
     }

@@ -9,11 +9,11 @@ use crate::stats::Latency;
 
 pub(super) struct Caller<P: Provider> {
     client: Client<P>,
-    seats: Vec<Seat>,
+    connections: Vec<Connection>,
     ledger: Ledger,
 }
 
-struct Seat {
+struct Connection {
     peer: ConnectionId,
     under_way: u32,
     /// Since when its next call waits for a credit.
@@ -33,7 +33,7 @@ struct Slot {
     /// The call that is under way here, counted from 1; 0 is none.
     number: u32,
     began: u64,
-    seat: u32,
+    connection: u32,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -55,22 +55,22 @@ impl Ledger {
     }
 
     /// Writes a call down; its cookie.
-    fn begin(&mut self, seat: u32, now: u64) -> Option<u64> {
+    fn begin(&mut self, connection: u32, now: u64) -> Option<u64> {
         let index = self.free.pop()?;
         self.sent += 1;
         // Never 0, and another one for every call of a slot.
         let number = (self.sent as u32).max(1);
-        self.slots[index as usize] = Slot { number, began: now, seat };
+        self.slots[index as usize] = Slot { number, began: now, connection };
         Some(u64::from(number) << 32 | u64::from(index))
     }
 
-    /// Crosses a call out: when it began, and for whom. `None` if it is not under way.
+    /// Crosses a call out: when it began, and its connection. `None` if it is not under way.
     fn end(&mut self, cookie: u64) -> Option<(u64, u32)> {
         let (index, number) = (cookie as u32, (cookie >> 32) as u32);
         let slot = self.slots.get_mut(index as usize).filter(|slot| slot.number == number)?;
-        let Slot { began, seat, .. } = std::mem::take(slot);
+        let Slot { began, connection, .. } = std::mem::take(slot);
         self.free.push(index);
-        Some((began, seat))
+        Some((began, connection))
     }
 
     fn open(&self) -> u64 {
@@ -85,29 +85,30 @@ impl Ledger {
 impl<P: Provider> Caller<P> {
     /// A client whose connections are made, each of which may have so many calls under way.
     pub fn new(client: Client<P>, peers: &[ConnectionId], calls_each: u32) -> Caller<P> {
-        let seat = |peer: &ConnectionId| Seat { peer: *peer, under_way: 0, waiting_since: None };
+        let connection =
+            |peer: &ConnectionId| Connection { peer: *peer, under_way: 0, waiting_since: None };
         let ledger = Ledger::new(peers.len() as u32 * calls_each);
-        Caller { client, seats: peers.iter().map(seat).collect(), ledger }
+        Caller { client, connections: peers.iter().map(connection).collect(), ledger }
     }
 
     /// Makes as many calls as credits allow, and takes what has come.
     pub fn turn(&mut self, clock: &Clock, each: u32, tally: &mut Tally) -> Result<(), BenchError> {
         let now = clock.now();
-        for index in 0..self.seats.len() {
-            while self.seats[index].under_way < each && self.call(index, now, tally)? {}
+        for index in 0..self.connections.len() {
+            while self.connections[index].under_way < each && self.call(index, now, tally)? {}
         }
         self.poll(clock, tally);
         Ok(())
     }
 
     pub fn poll(&mut self, clock: &Clock, tally: &mut Tally) {
-        let Caller { client, seats, ledger } = self;
+        let Caller { client, connections, ledger } = self;
         client.poll(clock.now(), |done| {
-            let Some((began, seat)) = ledger.end(done.cookie()) else {
+            let Some((began, connection)) = ledger.end(done.cookie()) else {
                 tally.twice += 1;
                 return;
             };
-            seats[seat as usize].under_way -= 1;
+            connections[connection as usize].under_way -= 1;
             let is_right = done.result().is_ok_and(|reply| {
                 reply.contiguous().and_then(|bytes| bytes.get(PREFIX_LEN..)) == Some(&RESULT[..])
             });
@@ -122,22 +123,22 @@ impl<P: Provider> Caller<P> {
 
     /// Makes one call; false if there is no credit for it now.
     fn call(&mut self, index: usize, now: u64, tally: &mut Tally) -> Result<bool, BenchError> {
-        let Caller { client, seats, ledger } = self;
-        let seat = &mut seats[index];
-        if client.turn(now).credits(seat.peer) == 0 {
-            seat.waiting_since.get_or_insert(now);
+        let Caller { client, connections, ledger } = self;
+        let connection = &mut connections[index];
+        if client.turn(now).credits(connection.peer) == 0 {
+            connection.waiting_since.get_or_insert(now);
             return Ok(false);
         }
         let Some(cookie) = ledger.begin(index as u32, now) else { return Ok(false) };
-        let sent = client.call(seat.peer, cookie).and_then(|mut call| {
+        let sent = client.call(connection.peer, cookie).and_then(|mut call| {
             call.payload().put_fixed(&RESULT);
             call.reply_payload_max(REPLY_MAX);
             call.submit()
         });
         match sent {
             Ok(()) => {
-                seat.under_way += 1;
-                if let Some(since) = seat.waiting_since.take() {
+                connection.under_way += 1;
+                if let Some(since) = connection.waiting_since.take() {
                     tally.stalls.record(now.saturating_sub(since));
                 }
                 Ok(true)
@@ -147,7 +148,7 @@ impl<P: Provider> Caller<P> {
                 match why {
                     // Not now: a slot or a credit is missing, and replies bring them back.
                     CallRefused::Busy | CallRefused::Protocol(_) => {
-                        seat.waiting_since.get_or_insert(now);
+                        connection.waiting_since.get_or_insert(now);
                         Ok(false)
                     }
                     why => Err(BenchError::CallFailed {
@@ -170,7 +171,7 @@ impl<P: Provider> Caller<P> {
     }
 
     pub fn forget_waiting(&mut self) {
-        self.seats.iter_mut().for_each(|seat| seat.waiting_since = None);
+        self.connections.iter_mut().for_each(|connection| connection.waiting_since = None);
     }
 
     pub fn closed(&self) -> u64 {
@@ -190,7 +191,8 @@ mod tests {
     #[test]
     fn a_call_that_is_answered_twice_is_noticed() {
         let mut ledger = Ledger::new(4);
-        let cookies: Vec<u64> = (0..4).filter_map(|seat| ledger.begin(seat, 10)).collect();
+        let cookies: Vec<u64> =
+            (0..4).filter_map(|connection| ledger.begin(connection, 10)).collect();
         assert_eq!((cookies.len(), ledger.begin(0, 10)), (4, None));
         assert_eq!(ledger.end(cookies[2]), Some((10, 2)));
         assert_eq!(ledger.end(cookies[2]), None);

@@ -134,7 +134,7 @@ fn measure_on<D: Device>(
     config: &Config,
     session: &Session,
 ) -> Result<Report, BenchError> {
-    let mut crowd = Crowd::new(device.open()?, device.at(), args, config, cores)?;
+    let mut setup = Setup::new(device.open()?, device.at(), args, config, cores)?;
     let quota = args.length.quota(SECONDS, 0);
     let rounds = args.length.rounds;
     let time = match quota.end {
@@ -146,14 +146,14 @@ fn measure_on<D: Device>(
     let points = CONTENDERS.len();
     let sweep = Sweep { cores, rounds, points, expected: time * rounds * points as u32 };
     let environment = sweep.run(session, device.notes(), |_, index| {
-        outcomes[index].rounds.push(crowd.round(CONTENDERS[index], quota)?);
+        outcomes[index].rounds.push(setup.round(CONTENDERS[index], quota)?);
         Ok(())
     })?;
     let what = args.sentence(cores);
-    Ok(report::report(what, args.settings(cores), environment, &outcomes, crowd.closed()))
+    Ok(report::report(what, args.settings(cores), environment, &outcomes, setup.closed()))
 }
 
-struct Crowd<P: Provider> {
+struct Setup<P: Provider> {
     cores: CorePair,
     credits: u32,
     orders: Orders,
@@ -163,14 +163,14 @@ struct Crowd<P: Provider> {
     _engine: Engine<P>,
 }
 
-impl<P: Provider> Crowd<P> {
+impl<P: Provider> Setup<P> {
     fn new(
         provider: P,
         at: Address,
         args: &Args,
         config: &Config,
         cores: CorePair,
-    ) -> Result<Crowd<P>, BenchError> {
+    ) -> Result<Setup<P>, BenchError> {
         let engine = Engine::new(provider, config.clone())?;
         let address = engine.listen(at)?;
         let orders = Orders::default();
@@ -187,14 +187,14 @@ impl<P: Provider> Crowd<P> {
             })?;
             callers.push(Caller::new(client, &peers, args.credits));
         }
-        Ok(Crowd { cores, credits: args.credits, orders, server, callers, _engine: engine })
+        Ok(Setup { cores, credits: args.credits, orders, server, callers, _engine: engine })
     }
 
     fn round(&mut self, slow: Slow, quota: Quota) -> Result<Fed, BenchError> {
         let End::Time(time) = quota.end else {
             return Err(BenchError::Usage("starve runs for a time".into()));
         };
-        let Crowd { cores, credits, orders, server, callers, .. } = self;
+        let Setup { cores, credits, orders, server, callers, .. } = self;
         let slow_before = server.handler().slow;
         orders.set(slow);
         let (orders, each) = (orders.clone(), *credits);
@@ -355,25 +355,25 @@ mod tests {
         assert!(args("--slow 1.5").check().is_err());
     }
 
-    fn crowd(args: &Args) -> Option<Crowd<Fabric>> {
+    fn setup(args: &Args) -> Option<Setup<Fabric>> {
         let cores = CorePair::choose(None).ok()?;
         let config = config(args).expect("it adds up");
         let (at, fabric) =
             ("127.0.0.1:0".parse().expect("an address"), Fabric::from_config(&config));
-        let crowd = Crowd::new(fabric.expect("a fabric"), at, args, &config, cores);
-        Some(crowd.expect("the engine has room"))
+        let setup = Setup::new(fabric.expect("a fabric"), at, args, &config, cores);
+        Some(setup.expect("the engine has room"))
     }
 
     fn fed(options: &str, slow: Slow) -> Option<(Fed, u64)> {
-        let mut crowd = crowd(&args(options))?;
+        let mut setup = setup(&args(options))?;
         let quota = Quota { warm_up: 0, end: End::Time(Duration::from_millis(100)) };
         // On a loaded machine both threads may not get their cores within the time of a round.
-        let mut rounds = (0..20).map(|_| crowd.round(slow, quota).expect("the calls are answered"));
+        let mut rounds = (0..20).map(|_| setup.round(slow, quota).expect("the calls are answered"));
         let fed = rounds.find(|Fed { tally, lost, .. }| {
             *lost > 0 || tally.twice > 0 || tally.failed > 0 || tally.answered > 1000
         });
         drop(rounds);
-        Some((fed.expect("one of the rounds has calls"), crowd.closed()))
+        Some((fed.expect("one of the rounds has calls"), setup.closed()))
     }
 
     #[test]
@@ -394,8 +394,8 @@ mod tests {
     fn the_server_keeps_as_many_receives_for_calls_as_the_sentence_says() {
         for options in ["", "--over 1 --credits 8"] {
             let args = args(options);
-            let Some(crowd) = crowd(&args) else { return };
-            let audit = crowd.server.audit();
+            let Some(setup) = setup(&args) else { return };
+            let audit = setup.server.audit();
             assert_eq!(audit.grant_receives, args.granted(), "{options}");
             assert!(audit.granted <= args.granted(), "{options}: {}", audit.granted);
         }

@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(fine, BINS_MAX);
         let first = x.value(1.0 / coarse as f64) - x.value(0.0);
         assert!(first >= 10.0 && coarse > BINS_MIN, "{coarse} bins, the first of {first} ns");
-        // A clock that has not told its step, or one as coarse as everything, is no reason to fail.
+        // A clock that has not reported its step, or one as coarse as everything, is no reason to fail.
         assert_eq!(
             [0.0, f64::NAN, 1e12].map(|step| bins_of(&x, step)),
             [BINS_MAX, BINS_MAX, BINS_MIN]

@@ -56,7 +56,7 @@ fn top(report: &Report) -> Markup {
     let (noise, is_optimised) = (&environment.noise, environment.build.is_optimised());
     let bad = |text: &str, reasons: &[String]| {
         html! {
-            div class="verdict bad" role="note" {
+            div class="quality bad" role="note" {
                 strong { (text) }
                 @if !reasons.is_empty() { ul { @for reason in reasons { li { (reason) } } } }
             }
@@ -78,7 +78,7 @@ fn top(report: &Report) -> Markup {
             (bad("Noisy: ratios of medians still mean something, times and tails less so.", noise))
         }
         @if is_optimised && !environment.interrupted && noise.is_empty() {
-            p class="verdict good" { strong { "The machine was quiet." } }
+            p class="quality good" { strong { "The machine was quiet." } }
         }
     }
 }

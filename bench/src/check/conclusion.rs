@@ -1,4 +1,4 @@
-//! The verdict: what this machine can measure, and what to run next.
+//! The conclusion: what this machine can measure, and what to run next.
 
 use serde::Serialize;
 
@@ -18,20 +18,20 @@ pub enum Reach {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Verdict {
+pub struct Conclusion {
     pub reach: Reach,
     pub device: Option<String>,
     pub sentences: Vec<String>,
     pub next: Vec<String>,
 }
 
-impl Verdict {
+impl Conclusion {
     pub fn new(
         host: &Host<'_>,
         wanted: &Wanted,
         devices: &[Device],
         findings: &[Finding],
-    ) -> Verdict {
+    ) -> Conclusion {
         let is_bad = |names: &[&str]| {
             findings
                 .iter()
@@ -58,7 +58,7 @@ impl Verdict {
         let mut sentences = vec![reach.sentence(device.as_deref())];
         sentences.extend(trust(findings));
         sentences.extend(further(host, reach, devices));
-        Verdict { reach, next: reach.next(device.as_deref()), device, sentences }
+        Conclusion { reach, next: reach.next(device.as_deref()), device, sentences }
     }
 }
 

@@ -1,7 +1,7 @@
-//! The verdict: conditions on figures, noise, and the exit code.
+//! The outcome of a run: conditions on figures, noise, and the exit code.
 //!
 //! ```text
-//!   asked for, and the run is noisy            3    measure again
+//!   a check is requested, the run is noisy     3    measure again
 //!   a condition holds, or the mode says so     2    worse than it may be
 //!   it could not be measured                   1    options, device, file
 //!   else                                       0
@@ -17,13 +17,13 @@ use super::value;
 use crate::error::BenchError;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Outcome {
     Good,
     /// Something is as it must not be: what, each in a line.
     Failed(Vec<String>),
     /// A mode failed by its own measure, which has an exit code of its own.
     FailedWith(u8, Vec<String>),
-    /// A verdict was asked for, and the run does not count: why, each in a line.
+    /// A check was requested, and the run is too noisy for it: why, each in a line.
     Noisy(Vec<String>),
 }
 
@@ -50,40 +50,40 @@ struct Suffix {
     scale: f64,
 }
 
-/// Judges a report by the conditions under which it fails and by what its mode says itself;
+/// Checks a report by the conditions under which it fails and by what its mode says itself;
 /// `strict` if noise is a failure, too.
-pub fn judge(report: &Report, fail_if: &[Condition], strict: bool) -> Result<Verdict, BenchError> {
+pub fn check(report: &Report, fail_if: &[Condition], strict: bool) -> Result<Outcome, BenchError> {
     let mut failures = report.failures.clone();
     for condition in fail_if {
         failures.extend(condition.holds(&report.figures)?);
     }
     if let Some(code) = report.failed_code.filter(|_| !failures.is_empty()) {
-        return Ok(Verdict::FailedWith(code, failures));
+        return Ok(Outcome::FailedWith(code, failures));
     }
-    let is_asked = strict || !fail_if.is_empty() || report.wants_verdict;
+    let is_asked = strict || !fail_if.is_empty() || report.is_checked;
     let noise = &report.environment.noise;
     if is_asked && !noise.is_empty() {
-        return Ok(Verdict::Noisy(noise.clone()));
+        return Ok(Outcome::Noisy(noise.clone()));
     }
-    Ok(if failures.is_empty() { Verdict::Good } else { Verdict::Failed(failures) })
+    Ok(if failures.is_empty() { Outcome::Good } else { Outcome::Failed(failures) })
 }
 
-impl Verdict {
+impl Outcome {
     pub fn exit_code(&self) -> ExitCode {
         match self {
-            Verdict::Good => ExitCode::SUCCESS,
-            Verdict::Failed(_) => ExitCode::from(FAILED),
-            Verdict::FailedWith(code, _) => ExitCode::from(*code),
-            Verdict::Noisy(_) => ExitCode::from(NOISY),
+            Outcome::Good => ExitCode::SUCCESS,
+            Outcome::Failed(_) => ExitCode::from(FAILED),
+            Outcome::FailedWith(code, _) => ExitCode::from(*code),
+            Outcome::Noisy(_) => ExitCode::from(NOISY),
         }
     }
 
     /// The same for people; nothing if nothing is wrong.
     pub fn lines(&self) -> Vec<String> {
         let (title, reasons) = match self {
-            Verdict::Good => return Vec::new(),
-            Verdict::Failed(reasons) | Verdict::FailedWith(_, reasons) => ("failed", reasons),
-            Verdict::Noisy(reasons) => ("noisy, no verdict", reasons),
+            Outcome::Good => return Vec::new(),
+            Outcome::Failed(reasons) | Outcome::FailedWith(_, reasons) => ("failed", reasons),
+            Outcome::Noisy(reasons) => ("noisy, inconclusive", reasons),
         };
         reasons.iter().map(|reason| format!("{title}: {reason}")).collect()
     }
@@ -281,39 +281,39 @@ mod tests {
         }
     }
 
-    fn judged(report: &Report, fail_if: &[&str], strict: bool) -> Verdict {
+    fn checked(report: &Report, fail_if: &[&str], strict: bool) -> Outcome {
         let fail_if: Result<Vec<Condition>, String> = fail_if.iter().map(|it| it.parse()).collect();
-        judge(report, &fail_if.expect("conditions"), strict).expect("the figures are there")
+        check(report, &fail_if.expect("conditions"), strict).expect("the figures are there")
     }
 
     #[test]
     fn a_condition_that_holds_fails_a_quiet_run_and_not_a_noisy_one() {
         let (holds, not) = (["a.round_trip.p50>1ns"], ["a.round_trip.p50>2ns"]);
         let quiet = odd(&[]);
-        let failed = judged(&quiet, &holds, false);
-        assert!(matches!(failed, Verdict::Failed(reasons) if reasons.len() == 1));
-        assert_eq!(judged(&quiet, &not, false), Verdict::Good);
+        let failed = checked(&quiet, &holds, false);
+        assert!(matches!(failed, Outcome::Failed(reasons) if reasons.len() == 1));
+        assert_eq!(checked(&quiet, &not, false), Outcome::Good);
         let noisy = odd(&["core 1 was away"]);
-        assert_eq!(judged(&noisy, &holds, false), Verdict::Noisy(vec!["core 1 was away".into()]));
-        assert!(matches!(judged(&noisy, &not, false), Verdict::Noisy(_)), "it could be luck");
+        assert_eq!(checked(&noisy, &holds, false), Outcome::Noisy(vec!["core 1 was away".into()]));
+        assert!(matches!(checked(&noisy, &not, false), Outcome::Noisy(_)), "it could be luck");
     }
 
     #[test]
-    fn noise_is_no_failure_unless_a_verdict_is_asked_for() {
+    fn noise_is_no_failure_unless_a_check_is_requested() {
         let noisy = odd(&["core 1 was away"]);
-        assert_eq!(judged(&noisy, &[], false), Verdict::Good);
-        assert!(matches!(judged(&noisy, &[], true), Verdict::Noisy(_)));
-        assert_eq!(judged(&odd(&[]), &[], true), Verdict::Good);
+        assert_eq!(checked(&noisy, &[], false), Outcome::Good);
+        assert!(matches!(checked(&noisy, &[], true), Outcome::Noisy(_)));
+        assert_eq!(checked(&odd(&[]), &[], true), Outcome::Good);
     }
 
     #[test]
     fn a_mode_may_have_an_exit_code_of_its_own_for_failures() {
         let mut proof = odd(&["core 1 was away"]);
         proof.failed_code = Some(1);
-        assert_eq!(judged(&proof, &[], false), Verdict::Good);
+        assert_eq!(checked(&proof, &[], false), Outcome::Good);
         proof.failures.push("rate: no device".into());
-        let failed = Verdict::FailedWith(1, vec!["rate: no device".into()]);
-        assert_eq!(judged(&proof, &[], true), failed);
+        let failed = Outcome::FailedWith(1, vec!["rate: no device".into()]);
+        assert_eq!(checked(&proof, &[], true), failed);
         assert_eq!(failed.exit_code(), ExitCode::from(1));
     }
 
@@ -321,7 +321,7 @@ mod tests {
     fn a_mode_may_fail_by_itself() {
         let mut leak = odd(&["core 1 was away"]);
         leak.failures.push("it leaks".into());
-        assert_eq!(judged(&leak, &[], false), Verdict::Failed(vec!["it leaks".into()]));
-        assert_eq!(judged(&leak, &[], false).lines(), ["failed: it leaks"]);
+        assert_eq!(checked(&leak, &[], false), Outcome::Failed(vec!["it leaks".into()]));
+        assert_eq!(checked(&leak, &[], false).lines(), ["failed: it leaks"]);
     }
 }

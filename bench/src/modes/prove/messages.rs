@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// One line of JSON each.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Word {
+pub enum ScenarioMessage {
     /// The device is open.
     Opened(Box<Opened>),
     /// It cannot be opened: why.

@@ -42,7 +42,7 @@ fn options_that_make_no_sense_end_with_a_reason() {
 }
 
 /// A short run of `floor` with these options: the exit code, and whether it was noisy.
-fn judged(options: &str) -> Option<(Option<i32>, bool, String)> {
+fn short_floor(options: &str) -> Option<(Option<i32>, bool, String)> {
     ended(&format!("floor -n 300 -r 2 --warm-up 10 {options}"))
 }
 
@@ -58,12 +58,12 @@ fn a_condition_decides_the_exit_code_unless_the_run_is_noisy() {
         ("floor.round_trip.p50>1ns", 2, "failed: floor.round_trip.p50>1ns holds: it is"),
         ("floor.round_trip.p50>1s", 0, ""),
     ] {
-        let Some((ended, is_noisy, errors)) = judged(&format!("--fail-if {condition}")) else {
+        let Some((ended, is_noisy, errors)) = short_floor(&format!("--fail-if {condition}")) else {
             return;
         };
         if is_noisy {
             assert_eq!(ended, Some(3), "{errors}");
-            assert!(errors.contains("noisy, no verdict: "), "{errors}");
+            assert!(errors.contains("noisy, inconclusive: "), "{errors}");
         } else {
             assert_eq!(ended, Some(code), "{errors}");
             assert!(errors.contains(reason), "{errors}");
@@ -73,15 +73,15 @@ fn a_condition_decides_the_exit_code_unless_the_run_is_noisy() {
 
 #[test]
 fn noise_is_a_failure_only_when_asked() {
-    let Some((ended, _, errors)) = judged("") else { return };
+    let Some((ended, _, errors)) = short_floor("") else { return };
     assert_eq!((ended, errors.as_str()), (Some(0), ""));
-    let (ended, is_noisy, errors) = judged("--strict").expect("the machine is the same");
+    let (ended, is_noisy, errors) = short_floor("--strict").expect("the machine is the same");
     assert_eq!(ended, Some(if is_noisy { 3 } else { 0 }), "{errors}");
 }
 
 #[test]
 fn a_condition_on_a_figure_that_is_not_there_lists_those_that_are() {
-    let Some((ended, _, errors)) = judged("--fail-if rpc.round_trip.p50>1us") else { return };
+    let Some((ended, _, errors)) = short_floor("--fail-if rpc.round_trip.p50>1us") else { return };
     assert_eq!(ended, Some(1), "{errors}");
     assert!(errors.contains("no figure `rpc.round_trip.p50`"), "{errors}");
     assert!(errors.contains("\n  floor.half_round_trip.p99 (ns)\n"), "{errors}");
