@@ -58,7 +58,7 @@ mod tests;
 mod tx;
 pub mod wire;
 
-pub use self::cm::{TcpCm, TcpRequest};
+pub use self::cm::{TcpCm, TcpRequest, TcpSockets};
 pub use self::options::TcpOptions;
 pub use self::provider::Tcp;
 pub use self::queues::{TcpEndpoint, TcpHandle, TcpQueues};

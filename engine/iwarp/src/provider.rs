@@ -8,7 +8,7 @@ use rpcrdma_mempool::Registrar;
 use rpcrdma_provider::{DeviceCaps, Provider, QueueAttr, SetupError};
 use rpcrdma_transport::device::{Device, Opened};
 
-use crate::cm::TcpCm;
+use crate::cm::{TcpCm, TcpSockets};
 #[cfg(any(test, feature = "network"))]
 use crate::network::Network;
 use crate::options::TcpOptions;
@@ -90,7 +90,7 @@ impl Provider for Tcp {
     }
 
     fn open_cm(&self) -> Result<TcpCm, SetupError> {
-        TcpCm::new(Arc::clone(&self.0))
+        TcpSockets::new(Arc::clone(&self.0)).map(TcpCm::new)
     }
 }
 

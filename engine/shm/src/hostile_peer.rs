@@ -82,7 +82,7 @@ impl HostilePeer {
 
     /// Whether the other side has accepted it since the last look. It may then send.
     pub fn is_accepted(&mut self) -> bool {
-        let Received::Handshake(answer, _) = socket::receive(&self.socket, true) else {
+        let Some(Received::Handshake(answer, _)) = socket::receive(&self.socket, true) else {
             return false;
         };
         self.layout.side(0).progress.store(Progress::Attached as u32, Ordering::Release);

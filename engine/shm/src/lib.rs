@@ -91,7 +91,7 @@ mod watch;
 #[cfg(doc)]
 use rpcrdma_provider::Address;
 
-pub use self::cm::{ShmCm, ShmRequest};
+pub use self::cm::{ShmCm, ShmRequest, ShmSockets};
 pub use self::options::ShmOptions;
 pub use self::provider::Shm;
 pub use self::queues::{ShmEndpoint, ShmHandle, ShmQueues};

@@ -9,7 +9,7 @@ use rpcrdma_provider::{DeviceCaps, Provider, QueueAttr, SetupError};
 use rpcrdma_transport::device::{Device, Opened};
 
 use crate::closer::Closer;
-use crate::cm::ShmCm;
+use crate::cm::{ShmCm, ShmSockets};
 use crate::fence;
 use crate::options::ShmOptions;
 use crate::pools::Files;
@@ -107,7 +107,7 @@ impl Provider for Shm {
     }
 
     fn open_cm(&self) -> Result<ShmCm, SetupError> {
-        ShmCm::new(Arc::clone(&self.0))
+        ShmSockets::new(Arc::clone(&self.0)).map(ShmCm::new)
     }
 }
 

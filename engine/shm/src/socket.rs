@@ -330,27 +330,26 @@ pub(crate) enum Received {
     Handshake(Handshake, Option<Foreign>),
     /// Something else; why is of interest to tests only.
     Malformed(#[cfg_attr(not(test), expect(dead_code))] Malformed),
-    /// Nothing yet.
-    Nothing,
     /// The peer is gone.
     End,
 }
 
-/// The message of the handshake that has arrived. `takes_file` if it may be a hello.
-pub(crate) fn receive(socket: &Socket, takes_file: bool) -> Received {
+/// The message of the handshake that has arrived; none if nothing has. `takes_file` if it may be a
+/// hello.
+pub(crate) fn receive(socket: &Socket, takes_file: bool) -> Option<Received> {
     // One more byte than one has, so that a longer message is noticed.
     let mut bytes = [0; HANDSHAKE_LEN + 1];
     let takes = if takes_file { Takes::Memory } else { Takes::Nothing };
     let (len, memory) = match receive_with(socket, &mut bytes, takes) {
-        Err(Errno::AGAIN | Errno::INTR) => return Received::Nothing,
-        Ok(Message::Bytes(0, _)) | Err(_) => return Received::End,
-        Ok(Message::Unwanted) => return Received::Malformed(Malformed::Descriptors),
+        Err(Errno::AGAIN | Errno::INTR) => return None,
+        Ok(Message::Bytes(0, _)) | Err(_) => return Some(Received::End),
+        Ok(Message::Unwanted) => return Some(Received::Malformed(Malformed::Descriptors)),
         Ok(Message::Bytes(len, memory)) => (len, memory),
     };
-    match Handshake::decode(&bytes[..len]) {
+    Some(match Handshake::decode(&bytes[..len]) {
         Ok(handshake) => Received::Handshake(handshake, memory),
         Err(why) => Received::Malformed(why),
-    }
+    })
 }
 
 fn address(name: &ShmName) -> Result<SocketAddrUnix, Errno> {
@@ -422,18 +421,18 @@ mod tests {
     #[test]
     fn a_handshake_arrives_with_its_memory() {
         let (one, other) = pair();
-        assert!(matches!(receive(&other, true), Received::Nothing));
+        assert!(receive(&other, true).is_none());
         let (_memory, file) = Memory::create(4096).expect("memory");
         send(&one, &hello(), Some(&file)).expect("room");
         send(&one, &hello(), None).expect("room");
-        let Received::Handshake(handshake, Some(file)) = receive(&other, true) else {
+        let Some(Received::Handshake(handshake, Some(file))) = receive(&other, true) else {
             panic!("both")
         };
         assert_eq!(handshake, hello());
         assert!(Memory::adopt(&file, 4096).is_ok());
-        assert!(matches!(receive(&other, true), Received::Handshake(_, None)));
+        assert!(matches!(receive(&other, true), Some(Received::Handshake(_, None))));
         drop(one);
-        assert!(matches!(receive(&other, true), Received::End));
+        assert!(matches!(receive(&other, true), Some(Received::End)));
     }
 
     #[test]
@@ -443,13 +442,13 @@ mod tests {
         for len in [1, HANDSHAKE_LEN - 1] {
             rustix::net::send(&one, &bytes[..len], SendFlags::empty()).expect("room");
             assert!(
-                matches!(receive(&other, true), Received::Malformed(Malformed::Length(_))),
+                matches!(receive(&other, true), Some(Received::Malformed(Malformed::Length(_)))),
                 "{len}"
             );
         }
         bytes.extend([0; 100]);
         rustix::net::send(&one, &bytes, SendFlags::empty()).expect("room");
-        assert!(matches!(receive(&other, true), Received::Malformed(Malformed::Length(_))));
+        assert!(matches!(receive(&other, true), Some(Received::Malformed(Malformed::Length(_)))));
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::time::Duration;
 
 use rpcrdma_mempool::process_limit::{ProcessLimit, Resource};
 
@@ -33,14 +32,6 @@ pub fn callers_to_drop<Origin: Eq + Hash>(
     oldest.truncate(DROPPED_MAX);
     oldest
 }
-
-/// How often callers that are late are looked for.
-pub const LATE_LOOK: Duration = Duration::from_secs(1);
-/// How soon a listener that is not polled, because there can be no more callers, is polled again.
-pub const RETRY: Duration = Duration::from_millis(2);
-/// How often a connection manager looks for sockets that are ready before there is more to do: peers
-/// may keep theirs ready for ever.
-pub const LOOKS_MAX: usize = 4;
 
 /// The callers of a process that may have so many descriptors.
 fn share(descriptors: u64) -> usize {

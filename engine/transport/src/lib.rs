@@ -37,7 +37,7 @@
 //! - `dma`, `port`
 //! - `carrier`
 //! - `limits`, `numbers`, `rights`
-//! - `keys`, `qp`, `settings`
+//! - `keys`, `qp`, `settings`, `socket_cm`
 //! - `barrier`, `body`, `callers`, `clock`, `conn`, `failed`, `prefetch`, `readiness`, `rounds`,
 //!   `sleep`, `sync`
 #![expect(unsafe_code, reason = "posting is unsafe in the trait that this is made for")]
@@ -67,6 +67,7 @@ pub mod rights;
 mod rounds;
 pub mod settings;
 pub mod sleep;
+pub mod socket_cm;
 mod srq;
 pub mod sync;
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use rpcrdma_provider::{ConnectError, PrivateBytes, Rejection, SetupError};
 use rpcrdma_transport::endpoint::QpNumber;
+use rpcrdma_transport::socket_cm::Step;
 use rustix::io::Errno;
 
 use super::start::{self, Reader, Received};
@@ -17,22 +18,13 @@ use crate::terms;
 use crate::wire::start::Kind;
 
 /// An attempt of this side to connect.
-pub(super) struct Attempt {
+pub struct Attempt {
     to: SocketAddr,
     socket: Socket,
     number: QpNumber<Port>,
     private: PrivateBytes,
     reply: Reader,
-    is_sent: bool,
-}
-
-/// How far an attempt has got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
-    /// TCP has not connected yet.
-    Wait,
-    /// The request is sent.
-    Sent,
+    has_begun: bool,
 }
 
 impl Attempt {
@@ -48,41 +40,31 @@ impl Attempt {
             hint: "check the limit of open files (ulimit -n), and whether the host has IPv6",
         })?;
         let reply = Reader::new(Kind::Reply);
-        Ok(Attempt { to, socket, number, private, reply, is_sent: false })
+        Ok(Attempt { to, socket, number, private, reply, has_begun: false })
     }
 
     pub(super) fn socket(&self) -> &Socket {
         &self.socket
     }
 
-    /// The request is sent.
-    pub(super) fn is_sent(&self) -> bool {
-        self.is_sent
-    }
-
-    /// Begins to connect.
-    pub(super) fn begin(&mut self, shared: &Shared) -> Result<Step, ConnectError> {
-        match self.socket.connect(&self.to) {
-            Ok(true) => self.go_on(shared),
-            Ok(false) => Ok(Step::Wait),
-            Err(failed) => Err(reason_of(failed)),
-        }
-    }
-
-    /// Sends the request if TCP has connected.
+    /// Connects, and sends the request when TCP has connected.
     pub(super) fn go_on(&mut self, shared: &Shared) -> Result<Step, ConnectError> {
+        if !std::mem::replace(&mut self.has_begun, true)
+            && !self.socket.connect(&self.to).map_err(reason_of)?
+        {
+            return Ok(Step::Connecting);
+        }
         if !self.socket.is_connected().map_err(reason_of)? {
-            return Ok(Step::Wait);
+            return Ok(Step::Connecting);
         }
         let request = terms::request(&shared.requested());
         start::send(&self.socket, &request, &self.private)
             .map_err(|errno| reason_of(Failed { call: "send", errno }))?;
-        self.is_sent = true;
         Ok(Step::Sent)
     }
 
     /// What the peer has replied so far.
-    pub(super) fn receive(&mut self) -> Received {
+    pub(super) fn receive(&mut self) -> Option<Received> {
         self.reply.read(&self.socket)
     }
 
@@ -96,7 +78,7 @@ impl Attempt {
             Received::Start(reply, private) => (reply, private),
             Received::Malformed(_) => return Err(misfit(NOT_MPA)),
             // A listener that goes away has not taken the request.
-            Received::End(None | Some(Errno::CONNRESET | Errno::PIPE)) | Received::Nothing => {
+            Received::End(None | Some(Errno::CONNRESET | Errno::PIPE)) => {
                 return Err(ConnectError::Rejected(Rejection::Unstated));
             }
             Received::End(Some(errno)) => return Err(reason_of(Failed { call: "recv", errno })),

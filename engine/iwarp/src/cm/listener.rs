@@ -1,33 +1,27 @@
 //! Listeners, and the sockets that connect to them.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
 
 use rpcrdma_provider::{Address, Origin, SetupError};
 use rpcrdma_transport::failed::NOT_OPENED;
-use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use super::start::{Reader, Received};
 use crate::calls::{Calls, Failed};
-use crate::ready::ReadySet;
 use crate::socket::Socket;
 use crate::stack::Stack;
 use crate::wire::start::Kind;
 
 /// A socket that listens.
-pub(super) struct Listener {
+pub struct Listener {
     socket: Socket,
     at: SocketAddr,
-    /// No connection is taken before this time.
-    paused_until: Option<Instant>,
 }
 
 /// A socket that has connected and has not sent its whole request yet.
-pub(super) struct Caller {
+pub struct Caller {
     socket: Socket,
     from: SocketAddr,
-    since: Instant,
     reader: Reader,
 }
 
@@ -44,7 +38,7 @@ impl Listener {
         };
         let socket = stack.socket(&wanted).map_err(Failed::of("socket")).map_err(refused)?;
         let at = socket.listen(&wanted).map_err(refused)?;
-        Ok(Listener { socket, at, paused_until: None })
+        Ok(Listener { socket, at })
     }
 
     /// Its address, with the port that it has.
@@ -60,29 +54,7 @@ impl Listener {
     pub(super) fn accept(&self) -> Result<Caller, Errno> {
         let (socket, from) = self.socket.accept()?;
         let reader = Reader::new(Kind::Request);
-        Ok(Caller { socket, from, since: Instant::now(), reader })
-    }
-
-    /// Takes no connection for a while: one that cannot be taken would keep the socket ready.
-    pub(super) fn pause(&mut self, set: &ReadySet) {
-        let _ = set.remove(&self.socket);
-        self.paused_until = Instant::now().checked_add(PAUSE);
-    }
-
-    pub(super) fn is_paused(&self) -> bool {
-        self.paused_until.is_some()
-    }
-
-    /// It is paused, and has been so for long enough.
-    pub(super) fn is_pause_over(&self, now: Instant) -> bool {
-        self.paused_until.is_some_and(|until| until <= now)
-    }
-
-    /// Goes on if it was paused long enough. `number` is its own in the set.
-    pub(super) fn wake(&mut self, set: &ReadySet, number: u64, now: Instant) {
-        if self.is_pause_over(now) && set.add(&self.socket, number, EventFlags::IN).is_ok() {
-            self.paused_until = None;
-        }
+        Ok(Caller { socket, from, reader })
     }
 }
 
@@ -101,13 +73,8 @@ impl Caller {
     }
 
     /// What it has sent so far.
-    pub(super) fn receive(&mut self) -> Received {
+    pub(super) fn receive(&mut self) -> Option<Received> {
         self.reader.read(&self.socket)
-    }
-
-    /// It should have sent its request by now.
-    pub(super) fn is_late(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.since) > REQUEST
     }
 }
 
@@ -127,10 +94,6 @@ fn reason_of(Failed { call, errno }: Failed) -> Option<&'static str> {
 const NOT_BOUND: &str = "the address or the port cannot be used";
 /// The addresses of this provider.
 pub(super) const TAKES: &str = "TCP takes only IP addresses with a port (ADDR:PORT or [ADDR]:PORT)";
-/// How long a listener is paused.
-const PAUSE: Duration = Duration::from_millis(20);
-/// The time that a socket has to send its request.
-const REQUEST: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {

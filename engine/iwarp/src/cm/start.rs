@@ -27,11 +27,9 @@ pub(super) struct Reader {
 
 /// What a look for a start frame has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Received {
+pub enum Received {
     /// The whole frame.
     Start(Start, PrivateBytes),
-    /// Its end has not come yet.
-    Nothing,
     /// Something else.
     Malformed(Malformed),
     /// The stream has ended; or why it has failed.
@@ -43,24 +41,24 @@ impl Reader {
         Reader { kind, bytes: ArrayVec::new() }
     }
 
-    /// Takes what is there.
-    pub(super) fn read(&mut self, socket: &Socket) -> Received {
+    /// Takes what is there. None if the end of the frame has not come yet.
+    pub(super) fn read(&mut self, socket: &Socket) -> Option<Received> {
         loop {
             match Frame::decode(self.kind, &self.bytes) {
                 Ok(Some(Frame { start, private, .. })) => {
-                    return Received::Start(start, kept(private));
+                    return Some(Received::Start(start, kept(private)));
                 }
                 Ok(None) => {}
-                Err(why) => return Received::Malformed(why),
+                Err(why) => return Some(Received::Malformed(why)),
             }
             let mut bytes = [0; FRAME_MAX];
             let missing = Frame::len_known(&self.bytes).min(FRAME_MAX) - self.bytes.len();
             match socket.recv(&mut bytes[..missing]) {
-                Ok(0) => return Received::End(None),
+                Ok(0) => return Some(Received::End(None)),
                 Ok(len) => self.bytes.extend(bytes[..len].iter().copied()),
-                Err(Errno::AGAIN) => return Received::Nothing,
+                Err(Errno::AGAIN) => return None,
                 Err(Errno::INTR) => {}
-                Err(error) => return Received::End(Some(error)),
+                Err(error) => return Some(Received::End(Some(error))),
             }
         }
     }

@@ -7,8 +7,13 @@ mod many_callers;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
-use rpcrdma_provider::{PrivateBytes, Provider, QueueAttr, Queues, Rejection};
+use rpcrdma_provider::{
+    CmEvent, ConnectId, ConnectionManager, PrivateBytes, Provider, QueueAttr, Queues, Rejection,
+    Waker,
+};
+use rpcrdma_transport::socket_cm::{LATE_LOOK, LOOKS_MAX, RETRY};
 
 use super::*;
 use crate::Tcp;
@@ -99,9 +104,9 @@ impl Scene {
     /// Works until so many sockets are waited for.
     fn work_until(&mut self, sockets: usize) {
         let until = Instant::now() + LONG;
-        while self.cm.sockets.len() != sockets {
+        while self.cm.sockets() != sockets {
             assert!(self.is_quiet(), "an event");
-            assert!(Instant::now() < until, "{} sockets", self.cm.sockets.len());
+            assert!(Instant::now() < until, "{} sockets", self.cm.sockets());
         }
     }
 }

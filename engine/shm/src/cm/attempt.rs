@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rpcrdma_provider::{ConnectError, PrivateBytes, Rejection, SetupError, ShmName};
 use rpcrdma_transport::endpoint::{Peer, QpNumber};
+use rpcrdma_transport::socket_cm::Step;
 use rustix::io::Errno;
 
 use crate::endpoint::Agreed;
@@ -19,7 +20,7 @@ use crate::shared::Shared;
 use crate::socket::{self, Received, Socket};
 
 /// An attempt of this side to connect.
-pub(super) struct Attempt {
+pub struct Attempt {
     to: ShmName,
     socket: Socket,
     number: QpNumber<Port>,
@@ -27,15 +28,6 @@ pub(super) struct Attempt {
     layout: Arc<Layout>,
     /// The memory, until the hello has taken it to the peer.
     file: Option<OwnedFd>,
-}
-
-/// How far the beginning of an attempt has got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
-    /// The listener has no room now.
-    Wait,
-    /// The hello is sent.
-    Sent,
 }
 
 impl Attempt {
@@ -83,16 +75,11 @@ impl Attempt {
         &self.socket
     }
 
-    /// Its hello is not sent yet.
-    pub(super) fn is_waiting(&self) -> bool {
-        self.file.is_some()
-    }
-
     /// Connects and sends the hello.
     pub(super) fn begin(&mut self, shared: &Shared) -> Result<Step, ConnectError> {
         match socket::connect(&self.socket, &self.to) {
             Ok(()) => {}
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(Step::Wait),
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(Step::Later),
             Err(Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR) => {
                 return Err(ConnectError::NoListener);
             }
@@ -120,7 +107,7 @@ impl Attempt {
     }
 
     /// What the peer has answered.
-    pub(super) fn receive(&self) -> Received {
+    pub(super) fn receive(&self) -> Option<Received> {
         socket::receive(&self.socket, false)
     }
 
@@ -134,7 +121,7 @@ impl Attempt {
         let answer = match received {
             Received::Handshake(answer, _) => answer,
             // A listener that goes away has not taken the request.
-            Received::Malformed(_) | Received::End | Received::Nothing => {
+            Received::Malformed(_) | Received::End => {
                 return Err(ConnectError::Rejected(Rejection::Unstated));
             }
         };

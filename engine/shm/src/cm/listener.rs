@@ -1,14 +1,11 @@
 //! Listeners: named sockets, and the sockets that connect to them.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use rpcrdma_provider::{Address, CloseOnFork, Credentials, SetupError, ShmName};
 use rpcrdma_transport::failed::NOT_OPENED;
-use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
 use super::lock::Lock;
@@ -16,22 +13,19 @@ use crate::closer::Closer;
 use crate::socket::{self, Failed, Received, Socket};
 
 /// A socket with a name. Dropping it removes the name.
-pub(super) struct Listener {
+pub struct Listener {
     /// There until it is dropped.
     socket: Option<CloseOnFork>,
     closer: Closer,
     name: ShmName,
     /// The file that it has made.
     file: Option<(PathBuf, u64, u64)>,
-    /// No connection is taken before this time.
-    paused_until: Option<Instant>,
 }
 
 /// A socket that has connected and has not sent its hello yet.
-pub(super) struct Caller {
+pub struct Caller {
     socket: Socket,
     from: Credentials,
-    since: Instant,
 }
 
 impl Listener {
@@ -59,7 +53,7 @@ impl Listener {
             Some((path.to_owned(), found.dev(), found.ino()))
         });
         let (socket, closer) = (Some(socket), closer.clone());
-        Ok(Listener { socket, closer, name, file, paused_until: None })
+        Ok(Listener { socket, closer, name, file })
     }
 
     pub(super) fn name(&self) -> ShmName {
@@ -74,31 +68,7 @@ impl Listener {
     pub(super) fn accept(&self) -> Result<Caller, Errno> {
         let socket = socket::accept(self.socket(), &self.closer)?;
         let from = socket::peer(&socket).map_err(|_| Errno::IO)?;
-        Ok(Caller { socket, from, since: Instant::now() })
-    }
-
-    /// Takes no connection for a while: one that cannot be taken would keep the socket ready.
-    pub(super) fn pause(&mut self, epoll: &OwnedFd) {
-        let _ = epoll::delete(epoll, self.socket());
-        self.paused_until = Instant::now().checked_add(PAUSE);
-    }
-
-    pub(super) fn is_paused(&self) -> bool {
-        self.paused_until.is_some()
-    }
-
-    /// It is paused, and has been so for long enough.
-    pub(super) fn is_pause_over(&self, now: Instant) -> bool {
-        self.paused_until.is_some_and(|until| until <= now)
-    }
-
-    /// Goes on if it was paused long enough. `number` is its own in the epoll set.
-    pub(super) fn wake(&mut self, epoll: &OwnedFd, number: u64, now: Instant) {
-        if self.is_pause_over(now)
-            && epoll::add(epoll, self.socket(), EventData::new_u64(number), EventFlags::IN).is_ok()
-        {
-            self.paused_until = None;
-        }
+        Ok(Caller { socket, from })
     }
 
     fn remove_file(&self) {
@@ -137,13 +107,8 @@ impl Caller {
     }
 
     /// What it has sent.
-    pub(super) fn receive(&self) -> Received {
+    pub(super) fn receive(&self) -> Option<Received> {
         socket::receive(&self.socket, true)
-    }
-
-    /// It should have sent its hello by now.
-    pub(super) fn is_late(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.since) > HELLO
     }
 }
 
@@ -197,7 +162,3 @@ fn reason_of(Failed { call, errno }: Failed) -> Option<&'static str> {
 const NOT_BOUND: &str = "check the path of the socket, and its file system";
 /// The addresses of this provider.
 pub(super) const TAKES: &str = "shared memory takes only Unix sockets (shm:/PATH or shm:@NAME)";
-/// How long a listener is paused.
-const PAUSE: Duration = Duration::from_millis(20);
-/// The time that a socket has to send its hello.
-const HELLO: Duration = Duration::from_secs(5);

@@ -2,8 +2,14 @@
 
 use std::os::fd::AsRawFd;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use rpcrdma_provider::{CloseOnFork, Provider, QueueAttr, Rejection, ShmName};
+use rpcrdma_provider::{
+    CloseOnFork, CmEvent, ConnectId, ConnectionManager, Provider, QueueAttr, Rejection, ShmName,
+    Waker,
+};
+use rpcrdma_transport::callers::{DROPPED_MAX, callers_max};
+use rpcrdma_transport::socket_cm::{LATE_LOOK, RETRY};
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Resource, Rlimit};
 
@@ -171,8 +177,8 @@ fn an_answer_that_cannot_be_sent_is_an_error_and_ends_the_connection() {
 
 /// Callers that send nothing, more than may be waited for.
 fn many_callers(scene: &mut Scene, name: &ShmName) -> Vec<CloseOnFork> {
-    assert_eq!(scene.cm.callers_max, callers_max());
-    scene.cm.callers_max = DROPPED_MAX + 10;
+    assert_eq!(scene.cm.callers_max(), callers_max());
+    scene.cm.set_callers_max(DROPPED_MAX + 10);
     let connected = |_| {
         let caller = socket::open().unwrap();
         socket::connect(&caller, name).unwrap();
@@ -181,7 +187,7 @@ fn many_callers(scene: &mut Scene, name: &ShmName) -> Vec<CloseOnFork> {
     let callers = (0..DROPPED_MAX + 30).map(connected).collect();
     // The clock is not looked at meanwhile: it would make room on a slow machine.
     scene.cm.work();
-    assert!(scene.cm.events.is_empty());
+    assert!(scene.cm.events() == 0);
     callers
 }
 
@@ -190,7 +196,7 @@ fn callers_that_send_nothing_are_not_more_than_allowed() {
     let mut scene = Scene::new();
     let name = scene.listen();
     let _callers = many_callers(&mut scene, &name);
-    assert_eq!(scene.cm.sockets.len(), scene.cm.callers_max + 1, "and the listener");
+    assert_eq!(scene.cm.sockets(), scene.cm.callers_max() + 1, "and the listener");
     assert_eq!(scene.look_in(0), Some(RETRY), "which is paused");
 }
 
@@ -241,7 +247,7 @@ fn an_attempt_that_is_cancelled_has_no_event_and_leaves_nothing() {
         // There are as many queue pairs as one attempt needs, if they come back.
         let id = scene.connect(name);
         assert_eq!(scene.cm.cancel(id), None);
-        assert!(scene.cm.sockets.is_empty());
+        assert!(scene.cm.sockets() == 0);
         let caller = rustix::net::accept(&listener).unwrap();
         rustix::net::recv(&caller, &mut [0; 8], RecvFlags::empty()).unwrap();
         assert!(!is_open(&caller));
@@ -297,7 +303,7 @@ fn a_flood_of_rejections_ends_one_attempt_and_leaves_nothing() {
         while rustix::net::send(&caller, &said, SendFlags::NOSIGNAL).is_ok() {}
         let Some(CmEvent::Refused { id: refused, reason }) = scene.next() else { panic!("none") };
         assert_eq!((refused, reason), (id, ConnectError::Rejected(Rejection::PeerFull)));
-        assert!(scene.next().is_none() && scene.cm.sockets.is_empty());
+        assert!(scene.next().is_none() && scene.cm.sockets() == 0);
     }
 }
 

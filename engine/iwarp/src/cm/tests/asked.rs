@@ -36,7 +36,7 @@ fn two_sides_connect_with_their_private_data() {
                 rustix::io::fcntl_getfd(socket).unwrap().contains(rustix::io::FdFlags::CLOEXEC)
             );
         }
-        assert_eq!((a.cm.sockets.len(), b.cm.sockets.len()), (0, 1), "the listener");
+        assert_eq!((a.cm.sockets(), b.cm.sockets()), (0, 1), "the listener");
     }
 }
 
@@ -213,7 +213,7 @@ fn what_is_no_request_is_dropped_and_what_cannot_be_served_is_rejected() {
         assert_eq!(read(&mut stream, reply.len()), reply, "markers");
         assert!(has_ended(&mut stream));
     }
-    assert_eq!(scene.cm.sockets.len(), 1, "the listener");
+    assert_eq!(scene.cm.sockets(), 1, "the listener");
 }
 
 #[test]
@@ -303,12 +303,12 @@ fn who_does_not_listen_any_more_is_not_reached() {
     let (mut a, mut b) = (Scene::new(), Scene::new());
     let to = b.listen();
     b.cm.unlisten(Address::Ip(SocketAddr::new(to.ip(), 1)));
-    assert_eq!(b.cm.sockets.len(), 1, "another address");
+    assert_eq!(b.cm.sockets(), 1, "another address");
     // It waits in the backlog.
     let waiting = a.connect(to);
     assert!(a.is_quiet());
     b.cm.unlisten(Address::Ip(to));
-    assert!(b.cm.sockets.is_empty());
+    assert!(b.cm.sockets() == 0);
     let reason = a.refused(waiting);
     assert!(matches!(reason, ConnectError::Rejected(Rejection::Unstated) | ConnectError::Lost));
     let late = a.connect(to);

@@ -9,11 +9,12 @@ use rpcrdma_transport::callers::DROPPED_MAX;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::*;
+use crate::ready::EVENTS;
 
 #[test]
 fn three_hundred_callers_at_a_time_are_all_taken() {
     let mut scene = Scene::new();
-    scene.cm.callers_max = 1024;
+    scene.cm.set_callers_max(1024);
     let at = scene.listen();
     let mut streams: Vec<TcpStream> = (0..300).map(|_| caller(at)).collect();
     scene.work_until(301);
@@ -35,30 +36,29 @@ fn three_hundred_callers_at_a_time_are_all_taken() {
         assert_eq!(read(&mut stream, 24), b"MPA ID Rep Frame\x30\x02\x00\x04\x00\x00\x00\x00");
         assert!(has_ended(&mut stream));
     }
-    assert_eq!(scene.cm.sockets.len(), 1);
+    assert_eq!(scene.cm.sockets(), 1);
 }
 
 /// Callers that send nothing, more than may be waited for. None if the process may not have so
 /// many.
 fn many_callers(scene: &mut Scene, at: SocketAddr) -> Option<Vec<TcpStream>> {
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let count = scene.cm.callers_max + 50;
+    let count = scene.cm.callers_max() + 50;
     if files < 2 * count as u64 + 200 {
         return None;
     }
     let callers = (0..count).map(|_| caller(at)).collect();
     // The clock is not looked at meanwhile: it would make room on a slow machine.
-    while scene.cm.sockets.len() <= scene.cm.callers_max {
+    while scene.cm.sockets() <= scene.cm.callers_max() {
         scene.cm.work();
-        assert!(scene.cm.events.is_empty());
+        assert!(scene.cm.events() == 0);
     }
     Some(callers)
 }
 
 /// Whether the listener takes no connection.
 fn is_paused(scene: &Scene) -> bool {
-    let is_paused = |it: &Source| matches!(it, Source::Listener(it) if it.is_paused());
-    scene.cm.sockets.values().any(is_paused)
+    scene.cm.is_paused()
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn callers_that_send_nothing_are_not_more_than_allowed_and_keep_no_other_out() {
     let mut scene = Scene::new();
     let at = scene.listen();
     let Some(callers) = many_callers(&mut scene, at) else { return };
-    assert_eq!(scene.cm.sockets.len(), scene.cm.callers_max + 1, "and the listener");
+    assert_eq!(scene.cm.sockets(), scene.cm.callers_max() + 1, "and the listener");
     assert!(is_paused(&scene), "which is paused");
     let mut other = caller(at);
     other.write_all(OWN_REQUEST).unwrap();
@@ -89,13 +89,13 @@ fn the_addresses_of_one_ipv6_network_are_one_origin() {
     let at = scene.listen_at("[::1]:0");
     let _stream = caller(at);
     scene.work_until(2);
-    let (_, found) = scene.cm.callers().next().unwrap();
+    let (_, found, _) = scene.cm.callers().next().unwrap();
     let origin = |text: &str| Origin::Host(text.parse().unwrap());
     assert_eq!(found.origin(), origin("::"));
     let at = scene.listen_at("127.0.0.1:0");
     let _other = caller(at);
     scene.work_until(4);
-    let origins: HashSet<Origin> = scene.cm.callers().map(|(_, it)| it.origin()).collect();
+    let origins: HashSet<Origin> = scene.cm.callers().map(|(_, it, _)| it.origin()).collect();
     assert_eq!(origins, HashSet::from(["127.0.0.1", "::"].map(origin)));
 }
 
@@ -106,7 +106,7 @@ fn callers_that_send_what_is_no_request_do_not_keep_the_manager_from_the_rest() 
         return;
     }
     let mut scene = Scene::new();
-    scene.cm.callers_max = LOOKS_MAX * EVENTS;
+    scene.cm.set_callers_max(LOOKS_MAX * EVENTS);
     let at = scene.listen();
     let noisy = |_| {
         let mut stream = caller(at);
@@ -177,7 +177,7 @@ fn a_listener_without_a_free_descriptor_is_paused() {
     // It returns, and does not try for ever.
     let began = Instant::now();
     scene.cm.work();
-    assert!(scene.cm.events.is_empty() && is_paused(&scene));
+    assert!(scene.cm.events() == 0 && is_paused(&scene));
     assert_eq!(scene.cm.look_at_clock(began), Some(RETRY));
     assert!(is_paused(&scene), "the pause is not over");
     setrlimit(Resource::Nofile, before).unwrap();
