@@ -60,7 +60,7 @@ pub fn changes_are_announced<P: Provider>(open: Open<'_, P>) {
             announce().expect("it goes out");
         }
         assert_eq!(announce(), Err(PropertiesRefused::Busy));
-        world.settle();
+        world.quiesce();
     }
     assert_eq!(world.servers[0].handle().stats().unreported, 0);
     world.check_nothing_leaked();
