@@ -34,7 +34,6 @@ const LATER: &[&str] = &[
     "engine/capi",
     "engine/examples",
     "engine/nfs3",
-    "engine/proto",
     "engine/src",
     "engine/tests",
     "tests",

@@ -5,7 +5,7 @@
 //!       | role |  generation   |    slot     |      role: client 0, server 1 (wire.md B9)
 //! ```
 //! The generation of a slot grows with every use, so a late reply to an earlier call in the same
-//! slot has another xid. A slot whose generations are used up rests until those of all others are:
+//! slot has another xid. A slot whose generations are used up is not used again until those of all others are:
 //! servers recognize repeated calls by their xids. Generation 0 is never used for a call: `role | 0
 //! | n` are the xids of our control messages, at least 16 of them, so they collide with no call
 //! (wire.md P9).
@@ -175,6 +175,18 @@ pub struct Ended {
     pub timer: u32,
 }
 
+/// What a call needs to be sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallNeeds {
+    /// Transmissions of the call.
+    pub(crate) credits: u32,
+    /// Transmissions that its reply may have.
+    pub(crate) receives: u32,
+    pub(crate) wants: WantSet,
+    /// Whether it is a transmit request.
+    pub(crate) is_xmt: bool,
+}
+
 /// The outstanding calls of all connections of a shard. Every operation is O(1) if chosen xids
 /// differ in their low bits.
 #[derive(Debug)]
@@ -182,7 +194,7 @@ pub struct CallTable {
     slots: Box<[Slot]>,
     free: u32,
     /// The first and the last of the free slots whose generations are used up.
-    rested: (u32, u32),
+    exhausted: (u32, u32),
     len: u32,
     slot_bits: u32,
     /// The bits of a slot in an xid.
@@ -210,8 +222,8 @@ impl CallTable {
         let aside = (0..calls_max).map(|_| Aside::NOTHING).collect();
         let slot_bits = u32::BITS - (calls_max.max(CONTROL_XIDS) - 1).leading_zeros();
         let slot_mask = (1 << slot_bits) - 1;
-        let (free, rested) = (0, (NONE, NONE));
-        Self { slots, free, rested, len: 0, slot_bits, slot_mask, aside, serials: 0 }
+        let (free, exhausted) = (0, (NONE, NONE));
+        Self { slots, free, exhausted, len: 0, slot_bits, slot_mask, aside, serials: 0 }
     }
 
     /// Sets the first generation of all slots from `seed`: servers recognize repeated calls by
@@ -235,12 +247,12 @@ impl CallTable {
     #[inline]
     pub fn open(&mut self, role: Role, peer: u32, token: u64) -> Result<CallId, TableFull> {
         let Some(slot) = self.slots.get_mut(self.free as usize) else {
-            return self.open_rested(role, peer, token);
+            return self.open_exhausted(role, peer, token);
         };
         // The next generation; the bits of the slot stay.
         let next = slot.xid.wrapping_add(self.slot_mask + 1) & !ROLE;
         if next == slot.stop {
-            return self.open_rested(role, peer, token);
+            return self.open_exhausted(role, peer, token);
         }
         self.free = slot.next_free;
         self.len += 1;
@@ -254,11 +266,11 @@ impl CallTable {
     }
 
     /// As [`CallTable::open`], if the slot used last has used up its generations, another call has
-    /// the next one, or there is no such slot: exhausted slots go to the end of the resting ones,
-    /// which start anew when no other slot is free.
+    /// the next one, or there is no such slot: such slots go to the end of the exhausted ones, which
+    /// start anew when no other slot is free.
     #[cold]
     #[inline(never)]
-    fn open_rested(&mut self, role: Role, peer: u32, token: u64) -> Result<CallId, TableFull> {
+    fn open_exhausted(&mut self, role: Role, peer: u32, token: u64) -> Result<CallId, TableFull> {
         let bits = self.slot_bits;
         loop {
             while self.free != NONE {
@@ -271,13 +283,13 @@ impl CallTable {
                 (slot.xid, self.free, slot.next_free) = (index, slot.next_free, NONE);
                 self.rename(index as usize);
                 self.set_stop(index);
-                let last = core::mem::replace(&mut self.rested.1, index);
+                let last = core::mem::replace(&mut self.exhausted.1, index);
                 match self.slots.get_mut(last as usize) {
                     Some(last) => last.next_free = index,
-                    None => self.rested.0 = index,
+                    None => self.exhausted.0 = index,
                 }
             }
-            (self.free, _) = core::mem::replace(&mut self.rested, (NONE, NONE));
+            (self.free, _) = core::mem::replace(&mut self.exhausted, (NONE, NONE));
             if self.free == NONE {
                 return Err(TableFull { max: self.slots() });
             }
@@ -350,7 +362,7 @@ impl CallTable {
     }
 
     /// The peer of the call in a slot, if it was sent and has not ended, and whether an earlier
-    /// visit has seen the same call. The xid does not tell: another call may have it by then.
+    /// visit has seen the same call. The xid does not identify it: another call may have it by then.
     pub fn look_at(&mut self, slot: u32) -> Option<(u32, bool)> {
         let slot = self.slots.get_mut(slot as usize)?;
         let peer = slot.owner().filter(|_| slot.entry.state != CallState::Opened)?;
@@ -449,7 +461,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_top_bit_tells_the_role_and_no_call_has_the_control_xid() {
+    fn the_top_bit_states_the_role_and_no_call_has_the_control_xid() {
         let mut table = CallTable::new(1);
         for round in 0..5000 {
             let role = if round % 2 == 0 { Role::Client } else { Role::Server };

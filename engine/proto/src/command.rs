@@ -4,7 +4,7 @@ use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 use rpcrdma_xdr::onc::MsgType;
 use rpcrdma_xdr::property::{BackwardSupport, RtrSupport};
 
-use crate::calls::{CallId, CallState};
+use crate::calls::{CallId, CallNeeds, CallState};
 use crate::chunks::route::{Ends, check_exposed};
 use crate::connection::{Connection, ShardLedger};
 use crate::credit::Shortage;
@@ -17,7 +17,7 @@ use crate::placement::inline::{Direction, InlinePlan};
 
 use crate::placement::plan::Plan;
 use crate::report::{Report, ReportKind, initial_of};
-use crate::route::{self, Bounds, CALL_OPERATIONS, Message};
+use crate::route::{self, Bounds, CALL_OPERATIONS, Outgoing};
 use crate::settings::Role;
 use crate::xmt;
 
@@ -152,7 +152,7 @@ impl Connection {
             let payload = reply_payload_max;
             return Err(SendError::NeedsExplicitRdma { payload, bulk, transmissions, limit });
         }
-        let message = Message { peer: self.limits(), payload, items, gather_max, copy_max };
+        let message = Outgoing { peer: self.limits(), payload, items, gather_max, copy_max };
         Ok(message.in_msg()?.route(CallForm::Msg, ItemSet::EMPTY, 1))
     }
 
@@ -194,7 +194,8 @@ impl Connection {
             };
         }
         let is_xmt = route.form == CallForm::Xmt;
-        self.take_for_call(ledger, id, (route.count, route.reply_count), wants, is_xmt)?;
+        let (credits, receives) = (route.count, route.reply_count);
+        self.take_for_call(ledger, id, CallNeeds { credits, receives, wants, is_xmt })?;
         Ok(route::plan_call(id.xid(), &route, demand, exposed))
     }
 
@@ -221,24 +222,23 @@ impl Connection {
         &mut self,
         ledger: &mut ShardLedger,
         id: CallId,
-        (need, receives): (u32, u32),
-        wants: WantSet,
-        is_xmt: bool,
+        needs: CallNeeds,
     ) -> Result<(), SendError> {
+        let CallNeeds { credits, receives, wants, is_xmt } = needs;
         let (_, entry) = ledger
             .calls
             .find_mut(id.xid(), self.peer)
             .filter(|(_, entry)| entry.state == CallState::Opened)
             .ok_or(SendError::UnknownCall)?;
         self.credits
-            .take(need)
+            .take(credits)
             .map_err(|Shortage { need, have }| SendError::NotEnoughCredits { need, have })?;
         if let Err(Shortage { need: receives, have }) = ledger.replies.reserve(receives) {
-            self.credits.give_back(need);
+            self.credits.give_back(credits);
             return Err(SendError::NotEnoughReceives { need: receives, have });
         }
         entry.state = CallState::Sent;
-        entry.credits = need;
+        entry.credits = credits;
         entry.receives = receives;
         entry.reply_count_max = receives;
         entry.wants = wants;
@@ -260,7 +260,7 @@ impl Connection {
     ) -> Result<Plan<'a>, SendError> {
         if demand.items.is_empty() && demand.offer.is_none() && demand.payload <= self.plain_room()
         {
-            self.settle(ledger, to);
+            self.release_credits(ledger, to);
             let (xid, direction, payload) = (to.xid, Direction::Reply, demand.payload);
             let invalidate = self.invalidated(to);
             return Ok(Plan::Inline(InlinePlan { xid, direction, payload, invalidate }));
@@ -289,7 +289,7 @@ impl Connection {
             Plan::Inline(plan) => plan.invalidate = self.invalidated(to),
             Plan::Group(plan) => plan.handle = self.invalidated(to),
         }
-        self.settle(ledger, to);
+        self.release_credits(ledger, to);
         Ok(plan)
     }
 
@@ -309,7 +309,7 @@ impl Connection {
 
     /// Answers a call by RDMA_ERROR: it has no other answer, executed or not.
     pub fn refuse(&mut self, ledger: &mut ShardLedger, to: &ReplyTo) -> Report {
-        self.settle(ledger, to);
+        self.release_credits(ledger, to);
         self.counters.reported += 1;
         Report { xid: to.xid, kind: ReportKind::BadHeader }
     }
@@ -321,7 +321,7 @@ impl Connection {
         to: &ReplyTo,
         violation: Violation,
     ) -> Report {
-        self.settle(ledger, to);
+        self.release_credits(ledger, to);
         self.counters.reported += 1;
         Report::of(violation, initial_of(to.xid, MsgType::Call), None)
     }
@@ -344,10 +344,10 @@ impl Connection {
         self.role == Role::Server
     }
 
-    /// A call is answered.
+    /// A call is answered: its credits are free.
     #[inline]
-    pub(crate) fn settle(&mut self, ledger: &mut ShardLedger, to: &ReplyTo) {
-        self.inflow.settle(to.credits, &mut ledger.grants);
+    pub(crate) fn release_credits(&mut self, ledger: &mut ShardLedger, to: &ReplyTo) {
+        self.inflow.release(to.credits, &mut ledger.grants);
     }
 
     /// Whether items are placed in the peer's buffers.

@@ -309,7 +309,7 @@ impl Connection {
     /// finds them, without a second pass.
     ///
     /// # Errors
-    /// As there; what the finder was told means nothing then.
+    /// As there; what was reported to the finder means nothing then.
     pub fn find_call<'a>(
         &self,
         message: &Message<'a>,
@@ -339,19 +339,20 @@ impl Connection {
         parts: &[Part],
         offered: &Offered<'_>,
     ) -> Result<Placed<'a>, Violation> {
-        self.find_reply(ledger, id, (message, parts), offered, &mut ())
+        self.find_reply(ledger, id, message, parts, offered, &mut ())
     }
 
     /// As [`Connection::resolve_reply`], and reports the positions of items placed by Send as it
     /// finds them.
     ///
     /// # Errors
-    /// As there; what the finder was told means nothing then.
+    /// As there; what was reported to the finder means nothing then.
     pub fn find_reply<'a>(
         &self,
         ledger: &ShardLedger,
         id: CallId,
-        (message, parts): (&Message<'a>, &[Part]),
+        message: &Message<'a>,
+        parts: &[Part],
         offered: &Offered<'_>,
         finder: &mut impl Finder,
     ) -> Result<Placed<'a>, Violation> {

@@ -126,7 +126,7 @@ impl Connection {
             Optional::RespProp(answer) => {
                 let xid = incoming.xid;
                 return match self.revise(|exchange, _| exchange.on_resprop(xid, answer)) {
-                    Some(outcome) => Ingress::Settled(outcome),
+                    Some(outcome) => Ingress::PropertiesAnswered(outcome),
                     None => self.ignore(Ignored::UnaskedProperties),
                 };
             }
@@ -169,7 +169,7 @@ impl Connection {
         }
         // wire.md B9: own requests come after own calls.
         if let Some(outcome) = self.revise(|exchange, _| exchange.on_error(xid, error)) {
-            return Ingress::Settled(outcome);
+            return Ingress::PropertiesAnswered(outcome);
         }
         let asked = self.role == Role::Client && self.exchange().is_sent();
         if asked && xid == self.control_xid() && !self.exchange().is_received() {

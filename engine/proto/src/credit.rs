@@ -14,7 +14,7 @@ use thiserror::Error;
 
 /// More was requested than is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("{need} needed, {have} there")]
+#[error("need {need}, have {have}")]
 pub struct Shortage {
     /// The requested number.
     pub need: u32,
@@ -95,7 +95,7 @@ impl CreditLedger {
 
 /// A peer sent more transmissions than it was ever granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("{outstanding} transmissions outstanding, {granted} granted")]
+#[error("{outstanding} transmissions outstanding; {granted} granted")]
 pub struct Overstep {
     /// Unanswered transmissions, including the offending ones.
     pub outstanding: u32,
@@ -154,7 +154,7 @@ impl Inflow {
     /// A call of so many transmissions is answered: the peer may reuse its credits, and the grant
     /// grows if it can.
     #[inline(always)]
-    pub fn settle(&mut self, transmissions: u32, pool: &mut GrantPool) {
+    pub fn release(&mut self, transmissions: u32, pool: &mut GrantPool) {
         self.on_answer(transmissions);
         self.grow(pool);
     }

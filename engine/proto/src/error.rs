@@ -23,7 +23,7 @@ pub enum Violation {
         opttype: u32,
     },
     /// A continuation was due and the message has another `rdma_proc`.
-    #[error("rdma_proc {expect} was expected, not {current}")]
+    #[error("rdma_proc is {current}; {expect} expected")]
     HeaderType {
         /// What was due.
         expect: u32,
@@ -31,7 +31,7 @@ pub enum Violation {
         current: u32,
     },
     /// A continuation was due and the message has another opttype, or continues another type.
-    #[error("opttype {expect} was expected, not {current}")]
+    #[error("opttype is {current}; {expect} expected")]
     OptionType {
         /// What was due.
         expect: u32,
@@ -39,10 +39,10 @@ pub enum Violation {
         current: u32,
     },
     /// A continuation with no group to continue.
-    #[error("no continuation was expected")]
+    #[error("unexpected continuation: no group is open")]
     UnexpectedContinuation,
     /// A continuation whose number is not the next.
-    #[error("transmission {expect} was expected, not {current}")]
+    #[error("transmission {current} out of sequence; {expect} expected")]
     OutOfSequence {
         /// The number that was due.
         expect: u32,
@@ -50,7 +50,7 @@ pub enum Violation {
         current: u32,
     },
     /// A group whose rest does not come.
-    #[error("transmission {expect} was expected, and none has come behind {current}")]
+    #[error("group incomplete after transmission {current}; {expect} expected")]
     Missing {
         /// The number that is due.
         expect: u32,
@@ -58,7 +58,7 @@ pub enum Violation {
         current: u32,
     },
     /// A group of no transmissions, or of more than are accepted.
-    #[error("a group of {current} transmissions, where {expect} was the limit")]
+    #[error("a group of {current} transmissions; the nearest allowed count is {expect}")]
     GroupSize {
         /// The nearest count that would have been accepted.
         expect: u32,
@@ -66,7 +66,7 @@ pub enum Violation {
         current: u32,
     },
     /// A continuation of another message than the open group's.
-    #[error("xid {expect:#x} was expected, not {current:#x}")]
+    #[error("xid is {current:#x}; that of the open group, {expect:#x}, expected")]
     ForeignXid {
         /// The xid of the open group.
         expect: u32,
@@ -74,7 +74,7 @@ pub enum Violation {
         current: u32,
     },
     /// An item's offset in its segment, or its position in the stream, is not possible.
-    #[error("offset {value} is not within {min} to {max}, or not a multiple of four")]
+    #[error("offset {value}: a multiple of four from {min} to {max} expected")]
     Offset {
         /// What came.
         value: u32,
@@ -84,7 +84,7 @@ pub enum Violation {
         max: u32,
     },
     /// A segment number, the number of them, or the type of an item is not possible.
-    #[error("target buffer segment {value} is not within {min} to {max}, or not usable")]
+    #[error("target buffer segment {value}: a usable one from {min} to {max} expected")]
     Segment {
         /// What came.
         value: u32,
@@ -94,7 +94,7 @@ pub enum Violation {
         max: u32,
     },
     /// The payload length is not a multiple of four, or does not fit the bytes received.
-    #[error("payload length {value} is not within {min} to {max}, or not a multiple of four")]
+    #[error("payload length {value}: a multiple of four from {min} to {max} expected")]
     PayloadLength {
         /// What came.
         value: u32,
@@ -106,44 +106,44 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// How the peer is told: the only place that maps violations to error numbers.
+    /// How it is reported to the peer: the only place that maps violations to error numbers.
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
+    pub fn error_reply(&self) -> ErrorReply {
         match *self {
             // wire.md N5, E36: the base protocol answers violations of the base protocol.
-            Self::Undecodable(_) | Self::BadHeader(_) => Verdict::BadHeader,
-            Self::UnknownOption { .. } => Verdict::InvalOption,
+            Self::Undecodable(_) | Self::BadHeader(_) => ErrorReply::BadHeader,
+            Self::UnknownOption { .. } => ErrorReply::InvalOption,
             Self::HeaderType { expect, current } => {
-                Verdict::Report(ReptInfo::BadHmt(Mismatch { expect, current }))
+                ErrorReply::Report(ReptInfo::BadHmt(Mismatch { expect, current }))
             }
             Self::OptionType { expect, current } => {
-                Verdict::Report(ReptInfo::BadOmt(Mismatch { expect, current }))
+                ErrorReply::Report(ReptInfo::BadOmt(Mismatch { expect, current }))
             }
-            Self::UnexpectedContinuation => Verdict::Report(ReptInfo::BadCont),
+            Self::UnexpectedContinuation => ErrorReply::Report(ReptInfo::BadCont),
             Self::OutOfSequence { expect, current }
             | Self::Missing { expect, current }
             | Self::GroupSize { expect, current } => {
-                Verdict::Report(ReptInfo::BadSeq(Mismatch { expect, current }))
+                ErrorReply::Report(ReptInfo::BadSeq(Mismatch { expect, current }))
             }
             Self::ForeignXid { expect, current } => {
-                Verdict::Report(ReptInfo::BadXid(Mismatch { expect, current }))
+                ErrorReply::Report(ReptInfo::BadXid(Mismatch { expect, current }))
             }
             Self::Offset { value, min, max } => {
-                Verdict::Report(ReptInfo::BadOff(OutOfRange { value, min, max }))
+                ErrorReply::Report(ReptInfo::BadOff(OutOfRange { value, min, max }))
             }
             Self::Segment { value, min, max } => {
-                Verdict::Report(ReptInfo::BadTbsn(OutOfRange { value, min, max }))
+                ErrorReply::Report(ReptInfo::BadTbsn(OutOfRange { value, min, max }))
             }
             Self::PayloadLength { value, min, max } => {
-                Verdict::Report(ReptInfo::BadPl(OutOfRange { value, min, max }))
+                ErrorReply::Report(ReptInfo::BadPl(OutOfRange { value, min, max }))
             }
         }
     }
 }
 
-/// The answer to a violation.
+/// The message that reports a violation to the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ErrorReply {
     /// RDMA_ERROR with RDMA_ERR_BAD_HEADER.
     BadHeader,
     /// RDMA_ERROR with RDMA_ERR_INVAL_OPTION.
@@ -163,8 +163,8 @@ pub struct Misuse(pub &'static str);
 pub enum SendError {
     /// Sends alone do not suffice: the message needs explicit RDMA.
     #[error(
-        "{payload} bytes of payload and {bulk} of items need {transmissions} transmissions where \
-         {limit} are possible: needs explicit RDMA"
+        "{payload} bytes of payload and {bulk} of items need {transmissions} transmissions; the limit \
+         is {limit}: needs explicit RDMA"
     )]
     NeedsExplicitRdma {
         /// Bytes of the payload stream.
@@ -196,7 +196,7 @@ pub enum SendError {
     },
     /// The message is longer than this side's limit, which also stands for the peer's: the peer's
     /// own limit is not known.
-    #[error("the message has {len} bytes, and {max} are allowed (connections.rpc_len_max)")]
+    #[error("the message has {len} bytes; the limit is {max} (connections.rpc_len_max)")]
     TooLong {
         /// Bytes of the message, its items included.
         len: u32,
@@ -205,7 +205,7 @@ pub enum SendError {
     },
     /// The requested reply may be longer than this side accepts.
     #[error(
-        "the reply may have {len} bytes with all that is wanted, and {max} are allowed \
+        "the reply with all requested results may have {len} bytes; the limit is {max} \
          (connections.rpc_len_max)"
     )]
     ReplyTooLong {
@@ -216,7 +216,7 @@ pub enum SendError {
     },
     /// The caller offered less memory than the reply needs; the call must be answered with
     /// RDMA_ERROR.
-    #[error("{need} bytes do not fit the {have} that the caller offered for them")]
+    #[error("need {need} bytes; the caller offers {have}")]
     RoomTooSmall {
         /// Bytes of an item, or of the message.
         need: u32,
@@ -224,7 +224,7 @@ pub enum SendError {
         have: u64,
     },
     /// The credits for all transmissions of the call are not available now, but will be.
-    #[error("{need} credits needed, {have} available")]
+    #[error("need {need} credits, have {have}")]
     NotEnoughCredits {
         /// Transmissions of the call.
         need: u32,
@@ -232,7 +232,7 @@ pub enum SendError {
         have: u32,
     },
     /// The receives for the reply are not available now, but will be.
-    #[error("{need} receives needed for the reply, {have} free")]
+    #[error("need {need} receives for the reply, have {have}")]
     NotEnoughReceives {
         /// Transmissions that the reply may have.
         need: u32,
@@ -246,13 +246,13 @@ pub enum SendError {
         max: u32,
     },
     /// The peer accepts no calls in this direction.
-    #[error("the peer takes no backward calls")]
+    #[error("the peer does not accept backward calls")]
     NoBackward,
     /// The properties are not exchanged yet.
     #[error("the connection is not ready")]
     NotReady,
     /// A transmission needs more gather entries than the device supports.
-    #[error("a transmission of {need} gather pieces, where {max} are possible")]
+    #[error("a transmission of {need} gather pieces; the limit is {max}")]
     TooManyPieces {
         /// Pieces needed.
         need: u32,
@@ -260,7 +260,7 @@ pub enum SendError {
         max: u32,
     },
     /// The call is not in the table.
-    #[error("no such call is open")]
+    #[error("the call is not open")]
     UnknownCall,
     /// A call of this connection has the xid: it is open, or was cancelled and its reply may still
     /// come.
@@ -270,7 +270,7 @@ pub enum SendError {
         xid: u32,
     },
     /// The xid belongs to the other direction, or to control messages (wire.md B9, P9).
-    #[error("xid {xid:#x} is none of those for calls of this side, {min:#x} to {max:#x}")]
+    #[error("xid {xid:#x} is outside the range for calls of this side, {min:#x} to {max:#x}")]
     XidNotOurs {
         /// The xid.
         xid: u32,
@@ -292,10 +292,10 @@ pub enum PropertyError {
     #[error("properties are switched off")]
     Off,
     /// Our own properties were not sent, or the peer has not accepted us yet.
-    #[error("our properties are not stated yet")]
+    #[error("the properties are not exchanged yet")]
     NotExchanged,
     /// The peer has not sent its properties, or does not support requests for changes.
-    #[error("the peer takes no requests for changes")]
+    #[error("the peer does not accept requests for changes")]
     PeerWithout,
     /// The last request is not answered.
     #[error("the request {xid:#x} is not answered yet")]
@@ -316,7 +316,7 @@ pub enum PropertyError {
 #[non_exhaustive]
 pub enum OpenError {
     /// No receive is left for its floor of one credit.
-    #[error("no receive is left for another connection")]
+    #[error("no receive is free for another connection")]
     NoReceives,
     /// The settings are inconsistent.
     #[error(transparent)]
@@ -328,7 +328,9 @@ pub enum OpenError {
 #[non_exhaustive]
 pub enum Fatal {
     /// The peer exceeds its grant, at the expense of all others.
-    #[error("the peer oversteps its credits: {outstanding} outstanding, {granted} granted")]
+    #[error(
+        "the peer exceeds its credits: {outstanding} transmissions outstanding; {granted} granted"
+    )]
     CreditOverstep {
         /// Unanswered transmissions, including the offending ones.
         outstanding: u32,
@@ -336,7 +338,7 @@ pub enum Fatal {
         granted: u32,
     },
     /// The peer sends only control messages or invalid ones.
-    #[error("{messages} messages of the peer brought nothing, where {limit} are borne")]
+    #[error("{messages} messages without effect; the limit is {limit}")]
     ControlFlood {
         /// Such messages since the last call or reply.
         messages: u32,
@@ -345,7 +347,7 @@ pub enum Fatal {
     },
     /// The peer does not support the version of this side's first message, nor one that this side
     /// can go on with. It has executed nothing.
-    #[error("the peer speaks versions {low} to {high}")]
+    #[error("the peer supports versions {low} to {high} only")]
     VersionRefused {
         /// The lowest version of the peer.
         low: u32,
@@ -364,34 +366,43 @@ mod tests {
         let mismatch = Mismatch { expect, current };
         let range = OutOfRange { value, min, max };
         let table = [
-            (Violation::BadHeader("x"), Verdict::BadHeader),
-            (Violation::Undecodable(DecodeError::NoChunk), Verdict::BadHeader),
-            (Violation::UnknownOption { opttype: 9 }, Verdict::InvalOption),
+            (Violation::BadHeader("x"), ErrorReply::BadHeader),
+            (Violation::Undecodable(DecodeError::NoChunk), ErrorReply::BadHeader),
+            (Violation::UnknownOption { opttype: 9 }, ErrorReply::InvalOption),
             (
                 Violation::HeaderType { expect, current },
-                Verdict::Report(ReptInfo::BadHmt(mismatch)),
+                ErrorReply::Report(ReptInfo::BadHmt(mismatch)),
             ),
             (
                 Violation::OptionType { expect, current },
-                Verdict::Report(ReptInfo::BadOmt(mismatch)),
+                ErrorReply::Report(ReptInfo::BadOmt(mismatch)),
             ),
-            (Violation::UnexpectedContinuation, Verdict::Report(ReptInfo::BadCont)),
+            (Violation::UnexpectedContinuation, ErrorReply::Report(ReptInfo::BadCont)),
             (
                 Violation::OutOfSequence { expect, current },
-                Verdict::Report(ReptInfo::BadSeq(mismatch)),
+                ErrorReply::Report(ReptInfo::BadSeq(mismatch)),
             ),
-            (Violation::GroupSize { expect, current }, Verdict::Report(ReptInfo::BadSeq(mismatch))),
-            (Violation::Missing { expect, current }, Verdict::Report(ReptInfo::BadSeq(mismatch))),
+            (
+                Violation::GroupSize { expect, current },
+                ErrorReply::Report(ReptInfo::BadSeq(mismatch)),
+            ),
+            (
+                Violation::Missing { expect, current },
+                ErrorReply::Report(ReptInfo::BadSeq(mismatch)),
+            ),
             (
                 Violation::ForeignXid { expect, current },
-                Verdict::Report(ReptInfo::BadXid(mismatch)),
+                ErrorReply::Report(ReptInfo::BadXid(mismatch)),
             ),
-            (Violation::Offset { value, min, max }, Verdict::Report(ReptInfo::BadOff(range))),
-            (Violation::Segment { value, min, max }, Verdict::Report(ReptInfo::BadTbsn(range))),
-            (Violation::PayloadLength { value, min, max }, Verdict::Report(ReptInfo::BadPl(range))),
+            (Violation::Offset { value, min, max }, ErrorReply::Report(ReptInfo::BadOff(range))),
+            (Violation::Segment { value, min, max }, ErrorReply::Report(ReptInfo::BadTbsn(range))),
+            (
+                Violation::PayloadLength { value, min, max },
+                ErrorReply::Report(ReptInfo::BadPl(range)),
+            ),
         ];
-        for (violation, verdict) in table {
-            assert_eq!(violation.verdict(), verdict, "{violation}");
+        for (violation, reply) in table {
+            assert_eq!(violation.error_reply(), reply, "{violation}");
         }
     }
 }

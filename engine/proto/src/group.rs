@@ -140,7 +140,7 @@ impl GroupAssembler {
     /// closed, but its parts stay readable until the next group.
     ///
     /// # Errors
-    /// [`ContinuationError`] tells how to handle it.
+    /// [`ContinuationError`] states how to handle it.
     pub fn on_continuation(
         &mut self,
         xid: u32,
@@ -369,7 +369,7 @@ mod tests {
         outcomes
     }
 
-    /// The rules again, told from the history: which transmissions still belong together.
+    /// The rules again, derived from the history: which transmissions still belong together.
     #[derive(Default)]
     struct Model {
         parked: Vec<u32>,

@@ -38,7 +38,7 @@ pub enum Ingress<'a> {
     /// A control message, fully handled. The buffer is free.
     Control(Control),
     /// Our request for changes of properties is answered. The buffer is free.
-    Settled(PropertyOutcome),
+    PropertiesAnswered(PropertyOutcome),
     /// An own call failed. The buffer is free.
     Failed(CallId, Refusal),
     /// An own call was not executed, because the peer does not accept its form. End it; it may be

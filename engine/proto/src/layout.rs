@@ -98,13 +98,13 @@ impl Layout {
 
     /// The parts of a stream that the transmissions carry.
     pub(crate) fn parts(&self, stream: u32) -> impl Iterator<Item = Range<u32>> {
-        let rooms = (self.first_room, self.cont_room);
-        (0..self.count).map(move |index| part_of(rooms, stream, index))
+        let Self { first_room, cont_room, .. } = *self;
+        (0..self.count).map(move |index| part_of(first_room, cont_room, stream, index))
     }
 }
 
 /// The part of a stream that a transmission carries, given the room in the first and in the others.
-pub(super) fn part_of((first_room, cont_room): (u32, u32), stream: u32, index: u32) -> Range<u32> {
+pub(super) fn part_of(first_room: u32, cont_room: u32, stream: u32, index: u32) -> Range<u32> {
     let start = match index.checked_sub(1) {
         None => 0,
         Some(between) => {

@@ -1,7 +1,7 @@
 //! Changes of properties on an established connection: requests and announcements.
 //!
 //! ```text
-//!   idle ──request_properties()──▶ asked{xid} ──RESPROP(xid)──▶ idle: Ingress::Settled
+//!   idle ──request_properties()──▶ asked{xid} ──RESPROP(xid)──▶ idle: Ingress::PropertiesAnswered
 //!                                     ├── an error that names xid ──▶ idle: all refused
 //!                                     └── on_reqprop_timeout() ────▶ idle: all refused
 //! ```
@@ -118,8 +118,8 @@ impl PropertyExchange {
 
 impl Connection {
     /// Asks the peer to change properties of its own. The engine waits for
-    /// [`crate::Ingress::Settled`], and calls [`Connection::on_reqprop_timeout`] if it waits too
-    /// long.
+    /// [`crate::Ingress::PropertiesAnswered`], and calls [`Connection::on_reqprop_timeout`] if it
+    /// waits too long.
     ///
     /// # Errors
     /// [`PropertyError`]; nothing has changed then.
@@ -153,7 +153,7 @@ impl Connection {
         self.exchange().question.is_some()
     }
 
-    /// Tells the peer of changes of our own properties. More is accepted from now on; less is asked
+    /// Announces changes of our own properties to the peer. More is accepted from now on; less is asked
     /// for, but what arrives nevertheless is still taken.
     ///
     /// # Errors

@@ -179,7 +179,7 @@ impl Connection {
             let violation = Violation::BadHeader("a transmit response answers a base call");
             return self.reject_reply_initial(ledger, &incoming, violation, count);
         }
-        // wire.md E25: judged early, so that a plain message needs no resolution.
+        // wire.md E25: checked early, so that a plain message needs no resolution.
         if let Err(violation) = check_count(dp.len(), &entry.wants) {
             return self.reject_reply_initial(ledger, &incoming, violation, count);
         }

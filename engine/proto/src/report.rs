@@ -9,7 +9,7 @@ use rpcrdma_xdr::rtr::fixed::Stamp;
 use rpcrdma_xdr::rtr::report::{MsgId, ReptErr, ReptInfo};
 use thiserror::Error;
 
-use crate::error::{Verdict, Violation};
+use crate::error::{ErrorReply, Violation};
 use crate::version::Versions;
 
 /// An error message to the peer.
@@ -60,10 +60,10 @@ impl Report {
 
     /// The report of a violation by transmission `bad`, of a group that began with `lead`.
     pub(crate) fn of(violation: Violation, bad: MsgId, lead: Option<MsgId>) -> Self {
-        let kind = match violation.verdict() {
-            Verdict::BadHeader => ReportKind::BadHeader,
-            Verdict::InvalOption => ReportKind::InvalOption,
-            Verdict::Report(info) => ReportKind::Rept(ReptErr { bad, lead, info }),
+        let kind = match violation.error_reply() {
+            ErrorReply::BadHeader => ReportKind::BadHeader,
+            ErrorReply::InvalOption => ReportKind::InvalOption,
+            ErrorReply::Report(info) => ReportKind::Rept(ReptErr { bad, lead, info }),
         };
         Self { xid: bad.xid, kind }
     }
@@ -93,7 +93,7 @@ pub(crate) fn subject_of(report: &ReptErr) -> MsgId {
 #[non_exhaustive]
 pub enum Refusal {
     /// It does not speak our version. The call was not executed.
-    #[error("it speaks versions {low} to {high}")]
+    #[error("it supports versions {low} to {high} only")]
     Version {
         /// Its lowest version.
         low: u32,
@@ -103,16 +103,16 @@ pub enum Refusal {
     /// Our header is invalid, a message exceeds its limit, its program rejects the call, or it
     /// cannot answer in the required form (RDMA_ERR_BAD_HEADER): before or after the execution of
     /// the call (RFC 8166 4.5.3).
-    #[error("it cannot read the call, does not want it, or cannot make its reply")]
+    #[error("it cannot decode the call, rejects it, or cannot send its reply")]
     BadHeader,
     /// It does not support the operation, which is not used again.
-    #[error("it does not know the operation")]
+    #[error("it does not support the operation")]
     InvalOption,
     /// A report of the extension.
     #[error("it reports {0}")]
     Reported(ReptInfo),
     /// Its reply cannot be used: it uses explicit RDMA, for which no memory was offered.
-    #[error("its reply uses memory that was not offered for it")]
+    #[error("its reply uses memory that was not exposed for it")]
     BadReply,
 }
 

@@ -91,7 +91,7 @@ pub(crate) fn plan_reply<'a>(
 ) -> Result<Plan<'a>, SendError> {
     let ReplyDemand { payload, items, offer, gather_max, copy_max } = *demand;
     check_items(payload, items, bounds.len_max)?;
-    let message = Message { peer, payload, items, gather_max, copy_max };
+    let message = Outgoing { peer, payload, items, gather_max, copy_max };
     let in_msg = || {
         let laid = message.in_msg()?;
         Ok::<_, SendError>(Plan::Group(laid.plan(Form::Msg(Direction::Reply), xid, &message)))
@@ -100,7 +100,7 @@ pub(crate) fn plan_reply<'a>(
         Offer::Directions(rsd) if bounds.xmt => rsd,
         Offer::None if bounds.xmt => Array::EMPTY,
         Offer::Chunks { writes, reply } => {
-            return offer::plan_reply(peer, interop, xid, demand, (writes, reply)).map(Plan::Group);
+            return offer::plan_reply(peer, interop, xid, demand, writes, reply).map(Plan::Group);
         }
         Offer::None | Offer::Directions(_) => return in_msg(),
     };
@@ -145,7 +145,7 @@ fn response_items_len(
 }
 
 /// A message on its way to a layout.
-pub(crate) struct Message<'p, 'a> {
+pub(crate) struct Outgoing<'p, 'a> {
     pub(crate) peer: &'p PeerLimits,
     pub(crate) payload: u32,
     pub(crate) items: &'a [BulkItem],
@@ -180,16 +180,16 @@ impl Laid {
         }
     }
 
-    fn plan<'a>(self, form: Form<'a>, xid: u32, message: &Message<'_, 'a>) -> GroupPlan<'a> {
+    fn plan<'a>(self, form: Form<'a>, xid: u32, message: &Outgoing<'_, 'a>) -> GroupPlan<'a> {
         let Self { apart: Apart { placed, direct }, stream, layout, .. } = self;
-        let &Message { items, gather_max, .. } = message;
+        let &Outgoing { items, gather_max, .. } = message;
         let exposed = Exposed::NONE;
         let sizes = Sizes { form, xid, stream, items, placed, direct, exposed, gather_max };
         GroupPlan::new(sizes, &layout)
     }
 }
 
-impl Message<'_, '_> {
+impl Outgoing<'_, '_> {
     /// All in one RDMA_MSG.
     pub(crate) fn in_msg(&self) -> Result<Laid, SendError> {
         self.laid(size::HEADER_MIN as u32, Apart::NONE, 1)
@@ -222,10 +222,10 @@ impl Message<'_, '_> {
         {
             demand.stream_pieces = 1;
             layout = layout::lay(self.peer.target(), &demand).and_then(|layout| {
-                let limits = (gather_max, copy_max);
+                let apart = placed.union(direct);
                 let parts = layout.parts(stream);
                 let need =
-                    parts.map(|part| gathered(items, placed.union(direct), part, limits)).max();
+                    parts.map(|part| gathered(items, apart, part, gather_max, copy_max)).max();
                 match need.filter(|need| *need > gather_max) {
                     Some(need) => Err(LayoutError::Pieces(need)),
                     None => Ok(layout),

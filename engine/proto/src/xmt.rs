@@ -21,7 +21,7 @@ use crate::placement::choice::Apart;
 use crate::placement::direct;
 use crate::placement::exrw;
 use crate::property::PeerLimits;
-use crate::route::Message;
+use crate::route::Outgoing;
 use crate::settings::Settings;
 
 /// What a call by the extension has to keep to.
@@ -76,7 +76,7 @@ impl Limits<'_> {
         reply_count: u32,
     ) -> Result<CallRoute, SendError> {
         let CallDemand { payload, items, wants, gather_max, copy_max, explicit, .. } = *demand;
-        let message = Message { peer: self.peer, payload, items, gather_max, copy_max };
+        let message = Outgoing { peer: self.peer, payload, items, gather_max, copy_max };
         let header_base = size::XMTREQ_MIN as u32 + directions_len(demand, offered);
         let lay = |reads_len: u32, apart, call_max| {
             message

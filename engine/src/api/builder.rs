@@ -381,8 +381,8 @@ impl<'a> CallBuilder<'a> {
         let (is_plain, len) = (outbox.has_only_wants(), outbox.written());
         let [wanted] = outbox.wants() else { return Ok(()) };
         let (want, means) = (wanted.as_demand(len), outbox.gather_means());
-        let lens = (len, self.reply_payload_max);
-        match self.peer.conn.read_call_shortage(ledger, lens, &want, means) {
+        let reply_max = self.reply_payload_max;
+        match self.peer.conn.read_call_shortage(ledger, len, reply_max, &want, means) {
             Some(why) if is_plain => {
                 let is_credits = matches!(why, SendError::NotEnoughCredits { .. });
                 stats.busy_credits.add(is_credits.into());

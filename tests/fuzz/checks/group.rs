@@ -229,7 +229,9 @@ impl Scene {
             }
             Ingress::Ignored(reason) => Outcome::Ignored(reason),
             Ingress::Fatal(_) => Outcome::Fatal,
-            other @ (Ingress::Control(_) | Ingress::Settled(_)) => panic!("{other:?} was not sent"),
+            other @ (Ingress::Control(_) | Ingress::PropertiesAnswered(_)) => {
+                panic!("{other:?} was not sent")
+            }
         };
         (outcome, false)
     }

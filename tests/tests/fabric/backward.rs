@@ -405,7 +405,10 @@ mod support {
         assert_eq!(limits.backward, BackwardSupport::None, "it takes none");
         let refused = both.call(1, &Script::new(1, &[], &[])).expect_err("the client rejects it");
         assert_eq!(refused, CallRefused::Protocol(SendError::NoBackward));
-        assert!(refused.to_string().contains("the peer takes no backward calls"), "{refused}");
+        assert!(
+            refused.to_string().contains("the peer does not accept backward calls"),
+            "{refused}"
+        );
         assert!(!is_passing(refused));
         assert_eq!(both.server.handle().stats().calls_out, 0);
     }

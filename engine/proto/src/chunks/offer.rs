@@ -47,7 +47,8 @@ pub(crate) fn plan_reply<'a>(
     interop: &Interop,
     xid: u32,
     demand: &ReplyDemand<'a>,
-    (writes, reply): (WriteList<'a>, Option<WriteChunk<'a>>),
+    writes: WriteList<'a>,
+    reply: Option<WriteChunk<'a>>,
 ) -> Result<GroupPlan<'a>, SendError> {
     let ReplyDemand { payload, items, gather_max, copy_max, .. } = *demand;
     let mut direct = ItemSet::EMPTY;
@@ -66,7 +67,7 @@ pub(crate) fn plan_reply<'a>(
     let mut lists = ReplyLists { writes, reply, is_written: false };
     let header_len = lists.header_len();
     let spread = spread(payload, items, direct)?;
-    let need = spread.gathered(items, direct, (gather_max, copy_max));
+    let need = spread.gathered(items, direct, gather_max, copy_max);
     let Spread { stream, bulk, .. } = spread;
     let in_msg = peer.fits_msg(header_len, stream) && need <= gather_max;
     let have = reply.map_or(0, |WriteChunk(segments)| total_len(segments.iter()));

@@ -55,7 +55,8 @@ pub fn resolve_call<'a>(message: &Message<'a>, rpc_len_max: u32) -> Result<Place
         count += 1;
     }
     let body = body.map(|chunk| chunk.segments(reads));
-    placed(Items::Read { reads }, body, (part.payload_len, stream, excised), rpc_len_max)
+    let lens = MessageLens { payload: part.payload_len, stream, excised };
+    placed(Items::Read { reads }, body, lens, rpc_len_max)
 }
 
 /// Checks the lists of a reply against what was offered (RFC 8166 3.4.6, 4.3; wire.md C7, C8).
@@ -88,25 +89,37 @@ pub fn resolve_reply<'a>(
         (Via::NoMsg, Some(len)) if len >= RPC_PREFIX_LEN => {
             let len32 = u32::try_from(len).unwrap_or(u32::MAX);
             let body = Some(MessageBody { len: len32, at: Place::Sink });
-            placed(Items::Written { writes }, body, (0, len, excised), rpc_len_max)
+            let lens = MessageLens { payload: 0, stream: len, excised };
+            placed(Items::Written { writes }, body, lens, rpc_len_max)
         }
         (Via::NoMsg, _) => Err(Violation::BadHeader("a reply is nowhere")),
         (_, None | Some(0)) => {
             let payload = part.payload_len;
-            let lens = (payload, u64::from(payload), excised);
+            let lens = MessageLens { payload, stream: u64::from(payload), excised };
             placed(Items::Written { writes }, None, lens, rpc_len_max)
         }
         (_, Some(_)) => Err(Violation::BadHeader("a reply is in two places")),
     }
 }
 
+/// The lengths of a received message.
+struct MessageLens {
+    /// Bytes of the payload in the transmission.
+    payload: u32,
+    /// Bytes of the payload stream, wherever it is.
+    stream: u64,
+    /// Bytes of all items, with their padding.
+    excised: u64,
+}
+
 /// wire.md E40: the message with everything in it is no longer than is accepted.
 fn placed<'a>(
     items: Items<'a>,
     body: Option<MessageBody<'a>>,
-    (payload_len, stream, excised): (u32, u64, u64),
+    lens: MessageLens,
     rpc_len_max: u32,
 ) -> Result<Placed<'a>, Violation> {
+    let MessageLens { payload: payload_len, stream, excised } = lens;
     match u32::try_from(stream + excised) {
         Ok(virtual_len) if virtual_len <= rpc_len_max => {
             let is_here = match &items {

@@ -35,7 +35,7 @@ pub(crate) struct Ends<'s> {
 
 /// One form of the reply.
 #[derive(Debug, Clone, Copy)]
-struct ReplyWay {
+struct ChunkReplyWay {
     writes: ItemSet,
     /// Bytes of the Reply chunk; 0 for none.
     reply: u32,
@@ -76,7 +76,7 @@ impl Ends<'_> {
     }
 
     /// The forms of the reply that fit our receive buffers, in the order of preference.
-    fn reply_ways(&self, demand: &CallDemand<'_>) -> ArrayVec<ReplyWay, 4> {
+    fn reply_ways(&self, demand: &CallDemand<'_>) -> ArrayVec<ChunkReplyWay, 4> {
         let (mut asked, mut possible) = (ItemSet::EMPTY, ItemSet::EMPTY);
         for (index, want) in demand.wants.iter().enumerate() {
             if index >= self.interop.write_chunks_max as usize || !self.can_write(want, demand) {
@@ -104,7 +104,7 @@ impl Ends<'_> {
         demand: &CallDemand<'_>,
         writes: ItemSet,
         is_long: bool,
-    ) -> Option<ReplyWay> {
+    ) -> Option<ChunkReplyWay> {
         let apart = |index| writes.contains(index);
         let wants = demand.wants.iter().enumerate();
         let in_stream =
@@ -122,7 +122,7 @@ impl Ends<'_> {
             let fits = header_len + 8 <= self.reply_first
                 && u64::from(header_len) + stream <= u64::from(self.reply_size);
             let fits = fits && (writes.is_empty() || demand.can_have_written(writes, 0));
-            return fits.then_some(ReplyWay { writes, reply: 0, lists_len });
+            return fits.then_some(ChunkReplyWay { writes, reply: 0, lists_len });
         }
         let reply = u32::try_from(stream).ok()?;
         let buffers = self.rdma_buffers(reply, demand.explicit)?;
@@ -131,7 +131,7 @@ impl Ends<'_> {
         }
         lists_len += chunk_len(buffers);
         let fits = size::HEADER_MIN as u32 + lists_len <= self.reply_first;
-        fits.then_some(ReplyWay { writes, reply, lists_len })
+        fits.then_some(ChunkReplyWay { writes, reply, lists_len })
     }
 
     /// The forms of the call that the peer is known to accept, in the order of preference.
@@ -162,7 +162,12 @@ impl Ends<'_> {
     }
 
     /// Combines both forms, if their headers and data fit the peer's buffers.
-    fn join(&self, demand: &CallDemand<'_>, reply: &ReplyWay, call: &CallWay) -> Option<CallRoute> {
+    fn join(
+        &self,
+        demand: &CallDemand<'_>,
+        reply: &ChunkReplyWay,
+        call: &CallWay,
+    ) -> Option<CallRoute> {
         let CallDemand { payload, items, gather_max, copy_max, explicit, .. } = *demand;
         let spread = spread(payload, items, call.reads).ok()?;
         let stream = spread.stream;
@@ -181,9 +186,8 @@ impl Ends<'_> {
         let fits = match call.is_fetched {
             true => self.peer.fits_header(header_len),
             false => {
-                let limits = (gather_max, copy_max);
-                self.peer.fits_msg(header_len, stream)
-                    && spread.gathered(items, call.reads, limits) <= gather_max
+                let gathered = || spread.gathered(items, call.reads, gather_max, copy_max);
+                self.peer.fits_msg(header_len, stream) && gathered() <= gather_max
             }
         };
         let first_room = if call.is_fetched { 0 } else { stream };

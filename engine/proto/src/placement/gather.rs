@@ -143,7 +143,8 @@ pub(crate) fn gathered(
     items: &[BulkItem],
     apart: ItemSet,
     part: Range<u32>,
-    (gather_max, copy_max): (u32, u32),
+    gather_max: u32,
+    copy_max: u32,
 ) -> u32 {
     let (mut part, mut len) = (part, 0u32);
     let (mut all, mut behind) = (1, 0);

@@ -264,7 +264,7 @@ impl<'a> GroupPlan<'a> {
             }
             Form::Request { wants, offered, rsbuf } => {
                 writer.put(&self.operation(opttype::XMTREQ, stamp))?;
-                self.encode_request(structure, (wants, offered), writer)?;
+                self.encode_request(structure, wants, offered, writer)?;
                 writer.put(&ReqEnd::new(self.count, rsbuf, pslen))
             }
             Form::Response { rsd } => {
@@ -280,7 +280,8 @@ impl<'a> GroupPlan<'a> {
     fn encode_request(
         &self,
         structure: &RecvStructure,
-        (wants, offered): (&[Want], ItemSet),
+        wants: &[Want],
+        offered: ItemSet,
         writer: &mut Writer<'_>,
     ) -> Result<(), NoRoom> {
         let apart = self.apart();
@@ -416,7 +417,7 @@ impl<'a> GroupPlan<'a> {
 
     /// The part of the stream that a transmission carries.
     fn payload_of(&self, index: u32) -> Range<u32> {
-        layout::part_of((self.first_room, self.cont_room), self.stream, index)
+        layout::part_of(self.first_room, self.cont_room, self.stream, index)
     }
 
     fn stretch(&mut self, structure: &RecvStructure, index: u32) -> Option<Stretch> {

@@ -549,7 +549,7 @@ mod tests {
         items
     }
 
-    /// What the bytes of each transmission may still be used for, told byte by byte.
+    /// What the bytes of each transmission may still be used for, byte by byte.
     fn naive(
         structure: &RecvStructure,
         parts: &[Part],

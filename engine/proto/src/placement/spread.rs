@@ -21,11 +21,12 @@ impl Spread {
         &self,
         items: &[BulkItem],
         apart: ItemSet,
-        (gather_max, copy_max): (u32, u32),
+        gather_max: u32,
+        copy_max: u32,
     ) -> u32 {
         match self.pieces < gather_max {
             true => 1 + self.pieces,
-            false => gathered(items, apart, 0..self.stream, (gather_max, copy_max)),
+            false => gathered(items, apart, 0..self.stream, gather_max, copy_max),
         }
     }
 }

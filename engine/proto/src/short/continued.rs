@@ -19,7 +19,7 @@ use rpcrdma_xdr::rtr::structure::{SegmentAt, SegmentRun};
 
 use super::message::{CallWith, GatherMeans, ShortSend};
 use super::single_item::has_first_words;
-use crate::calls::CallId;
+use crate::calls::{CallId, CallNeeds};
 use crate::connection::{Connection, ShardLedger};
 use crate::ingress::ReplyTo;
 use crate::item::BulkItem;
@@ -53,6 +53,16 @@ struct Segmented {
     count: u32,
 }
 
+/// The limits of a continued message.
+#[derive(Debug, Clone, Copy)]
+struct ContinuedLimits {
+    means: GatherMeans,
+    /// Bytes of all headers.
+    headroom: u32,
+    /// Transmissions.
+    count_max: u32,
+}
+
 /// The bytes of the item in one transmission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ItemStretch {
@@ -75,12 +85,14 @@ impl Connection {
         ledger: &mut ShardLedger,
         payload: u32,
         message: ShortSend<'_>,
-        (means, headroom): (GatherMeans, u32),
+        means: GatherMeans,
+        headroom: u32,
     ) -> Option<ContinuedPlan> {
         match message {
-            ShortSend::Call { id, reply_payload_max, with: CallWith::Item(item) } => {
-                let lens = (payload, reply_payload_max);
-                self.begin_continued_call(ledger, id, lens, &item, (means, headroom))
+            ShortSend::Call { id, reply_payload_max, with: CallWith::Item(item) }
+                if self.is_single_reply(reply_payload_max) =>
+            {
+                self.begin_continued_call(ledger, id, payload, &item, means, headroom)
             }
             ShortSend::Reply { to, item: Some((item, direction)) } => {
                 let is_asked = self.answers(to, payload, item, direction);
@@ -92,7 +104,8 @@ impl Connection {
                 if !is_asked {
                     return None;
                 }
-                self.begin_continued_reply(ledger, to, payload, item, (means, headroom, count_max))
+                let limits = ContinuedLimits { means, headroom, count_max };
+                self.begin_continued_reply(ledger, to, payload, item, limits)
             }
             ShortSend::Call { .. } | ShortSend::Reply { .. } => None,
         }
@@ -102,19 +115,22 @@ impl Connection {
         &mut self,
         ledger: &mut ShardLedger,
         id: CallId,
-        (payload, reply_payload_max): (u32, u32),
+        payload: u32,
         item: &BulkItem,
-        (means, headroom): (GatherMeans, u32),
+        means: GatherMeans,
+        headroom: u32,
     ) -> Option<ContinuedPlan> {
-        if !self.calls_with_items(payload) || !self.is_single_reply(reply_payload_max) {
+        if !self.calls_with_items(payload) {
             return None;
         }
         // wire.md E6: a call that the credits do not allow now may take another form.
         let count_max = self.call_bounds().count_max.min(self.credits.available());
         let header_min = size::XMTREQ_MIN as u32;
-        let limits = (means, headroom, count_max);
+        let limits = ContinuedLimits { means, headroom, count_max };
         let layout = self.segmented(header_min, payload, item, limits)?;
-        self.take_for_call(ledger, id, (layout.count, 1), WantSet::NONE, true).ok()?;
+        let (credits, wants) = (layout.count, WantSet::NONE);
+        let needs = CallNeeds { credits, receives: 1, wants, is_xmt: true };
+        self.take_for_call(ledger, id, needs).ok()?;
         Some(self.continued(id.xid(), Direction::Call, payload, item, layout))
     }
 
@@ -124,10 +140,10 @@ impl Connection {
         to: &ReplyTo,
         payload: u32,
         item: &BulkItem,
-        limits: (GatherMeans, u32, u32),
+        limits: ContinuedLimits,
     ) -> Option<ContinuedPlan> {
         let layout = self.segmented(size::XMTRESP_MIN as u32, payload, item, limits)?;
-        self.settle(ledger, to);
+        self.release_credits(ledger, to);
         Some(self.continued(to.xid, Direction::Reply, payload, item, layout))
     }
 
@@ -150,8 +166,9 @@ impl Connection {
         header_min: u32,
         payload: u32,
         item: &BulkItem,
-        (means, headroom, count_max): (GatherMeans, u32, u32),
+        limits: ContinuedLimits,
     ) -> Option<Segmented> {
+        let ContinuedLimits { means, headroom, count_max } = limits;
         let peer = self.limits();
         if !self.places() || !self.takes_item(payload, item, means) {
             return None;

@@ -93,17 +93,17 @@ impl Connection {
     ) -> Option<ShortPlan> {
         match message {
             ShortSend::Call { id, reply_payload_max, with: CallWith::Nothing } => {
-                self.begin_plain_call(ledger, id, (payload, reply_payload_max))
+                self.begin_plain_call(ledger, id, payload, reply_payload_max)
             }
             ShortSend::Call { id, reply_payload_max, with: CallWith::Item(item) } => {
-                self.begin_write_call(ledger, id, (payload, reply_payload_max), &item, means)
+                self.begin_write_call(ledger, id, payload, reply_payload_max, &item, means)
             }
             ShortSend::Call { id, reply_payload_max, with: CallWith::Want(want) } => {
-                self.begin_read_call(ledger, id, (payload, reply_payload_max), &want, means)
+                self.begin_read_call(ledger, id, payload, reply_payload_max, &want, means)
             }
             ShortSend::Reply { to, item: None } => self.begin_plain_reply(ledger, to, payload),
             ShortSend::Reply { to, item: Some((item, direction)) } => {
-                self.begin_read_reply(ledger, to, payload, (item, direction), means)
+                self.begin_read_reply(ledger, to, payload, item, direction, means)
             }
         }
     }
@@ -172,7 +172,8 @@ impl Connection {
         &mut self,
         ledger: &mut ShardLedger,
         id: CallId,
-        (payload, reply_payload_max): (u32, u32),
+        payload: u32,
+        reply_payload_max: u32,
     ) -> Option<ShortPlan> {
         if reply_payload_max > self.reply_room() || payload > self.plain_room() {
             return None;
@@ -205,7 +206,7 @@ impl Connection {
         if payload > self.plain_room() || self.invalidated(to).is_some() {
             return None;
         }
-        self.inflow.settle(to.credits, &mut ledger.grants);
+        self.inflow.release(to.credits, &mut ledger.grants);
         let header = Msg::new(to.xid, self.stamp(Direction::Reply));
         Some(ShortPlan::without_item(ShortHeader::Plain(header)))
     }

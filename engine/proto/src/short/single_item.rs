@@ -21,7 +21,7 @@ use super::message::{
     GatherMeans, ReadCall, ReadReply, SegmentItem, ShortHeader, ShortKind, ShortPlan, SingleItem,
     WriteCall,
 };
-use crate::calls::{CallId, CallState, NO_MARK};
+use crate::calls::{CallId, CallNeeds, CallState, NO_MARK};
 use crate::connection::{Connection, ShardLedger};
 use crate::demand::{LastWant, Want, WantKind};
 use crate::error::SendError;
@@ -63,7 +63,7 @@ impl Connection {
         bytes: &[u8],
     ) -> Option<SingleItem<'a>> {
         let WriteCall { operation, dp, end, .. } = header;
-        let payload = payload(bytes, (WriteCall::LEN, end.pslen.get()), operation, MsgType::Call)?;
+        let payload = payload(bytes, WriteCall::LEN, end.pslen.get(), operation, MsgType::Call)?;
         let item = self.segment_item(dp, byte_len, payload)?;
         let kind = self.on_single_item_call(ledger, operation, end)?;
         Some(single_item(kind, payload, Some(item), None))
@@ -85,7 +85,7 @@ impl Connection {
         {
             return None;
         }
-        let payload = payload(bytes, (ReadCall::LEN, len), operation, MsgType::Call)?;
+        let payload = payload(bytes, ReadCall::LEN, len, operation, MsgType::Call)?;
         let kind = self.on_single_item_call(ledger, operation, end)?;
         Some(single_item(kind, payload, None, Some(rsd)))
     }
@@ -103,7 +103,7 @@ impl Connection {
         if count.get() != 1 || credit == 0 || !self.settings.rtr.contains(RtrSupport::XRESP) {
             return None;
         }
-        let payload = payload(bytes, (ReadReply::LEN, pslen.get()), operation, MsgType::Reply)?;
+        let payload = payload(bytes, ReadReply::LEN, pslen.get(), operation, MsgType::Reply)?;
         let (id, entry) = ledger.calls.find_own(xid, self.peer)?;
         let is_wanted = entry.wants.len() == 1 && entry.wants.check(0, ItemKind::Tbsn).is_ok();
         if entry.state != CallState::Sent || entry.mark != NO_MARK || !is_wanted {
@@ -142,17 +142,17 @@ impl Connection {
         &self,
         item: &OneItem,
         byte_len: u32,
-        (payload_start, payload_len): (u32, u32),
+        payload: PayloadAt,
     ) -> Option<SegmentItem> {
         let (position, len) = (item.disp.get(), item.length.get());
         let at = self.settings.structure.placement(item.segment.get())?;
         let is_there = len > 0
             && len <= at.length
-            && at.start >= payload_start + payload_len
+            && at.start >= payload.start + payload.len
             && at.start.checked_add(len)? <= byte_len;
         let excised = len.checked_add(pad_len(len as usize) as u32)?;
-        let is_short = payload_len.checked_add(excised)? <= self.settings.rpc_len_max;
-        let is_placed = is_position(position, payload_len);
+        let is_short = payload.len.checked_add(excised)? <= self.settings.rpc_len_max;
+        let is_placed = is_position(position, payload.len);
         let segment = at.index;
         (is_there && is_short && is_placed).then_some(SegmentItem { position, len, segment })
     }
@@ -163,7 +163,8 @@ impl Connection {
         &mut self,
         ledger: &mut ShardLedger,
         id: CallId,
-        (payload, reply_payload_max): (u32, u32),
+        payload: u32,
+        reply_payload_max: u32,
         item: &BulkItem,
         means: GatherMeans,
     ) -> Option<ShortPlan> {
@@ -171,7 +172,8 @@ impl Connection {
             return None;
         }
         let zeros = self.single_item_zeros(WriteCall::LEN, payload, item, means)?;
-        self.take_for_call(ledger, id, (1, 1), WantSet::NONE, true).ok()?;
+        let needs = CallNeeds { credits: 1, receives: 1, wants: WantSet::NONE, is_xmt: true };
+        self.take_for_call(ledger, id, needs).ok()?;
         let item = OneItem::new(item.position, item.len, 0);
         let (stamp, end) = (self.stamp(Direction::Call), ReqEnd::new(1, 1, payload));
         let header =
@@ -185,13 +187,16 @@ impl Connection {
         &mut self,
         ledger: &mut ShardLedger,
         id: CallId,
-        (payload, reply_payload_max): (u32, u32),
+        payload: u32,
+        reply_payload_max: u32,
         want: &Want,
         means: GatherMeans,
     ) -> Option<ShortPlan> {
         let Want { begin, end, min_len, .. } = *want;
-        let reply_count = self.read_call_replies((payload, reply_payload_max), want, means)?;
-        self.take_for_call(ledger, id, (1, reply_count), WantSet::SENT, true).ok()?;
+        let reply_count = self.read_call_replies(payload, reply_payload_max, want, means)?;
+        let needs =
+            CallNeeds { credits: 1, receives: reply_count, wants: WantSet::SENT, is_xmt: true };
+        self.take_for_call(ledger, id, needs).ok()?;
         let direction = OneDirection::new(begin, end, min_len);
         let (stamp, end) = (self.stamp(Direction::Call), ReqEnd::new(1, reply_count, payload));
         let header = ReadCall::new(id.xid(), stamp, Empty::LIST, direction, end);
@@ -204,11 +209,12 @@ impl Connection {
     pub fn read_call_shortage(
         &mut self,
         ledger: &ShardLedger,
-        lens: (u32, u32),
+        payload: u32,
+        reply_payload_max: u32,
         want: &Want,
         means: GatherMeans,
     ) -> Option<SendError> {
-        let need = self.read_call_replies(lens, want, means)?;
+        let need = self.read_call_replies(payload, reply_payload_max, want, means)?;
         if self.credits.available() == 0 {
             return Some(SendError::NotEnoughCredits { need: 1, have: 0 });
         }
@@ -220,7 +226,8 @@ impl Connection {
     #[inline]
     fn read_call_replies(
         &mut self,
-        (payload, reply_payload_max): (u32, u32),
+        payload: u32,
+        reply_payload_max: u32,
         want: &Want,
         means: GatherMeans,
     ) -> Option<u32> {
@@ -239,14 +246,15 @@ impl Connection {
         ledger: &mut ShardLedger,
         to: &ReplyTo,
         payload: u32,
-        (item, direction): (&BulkItem, &OneDirection),
+        item: &BulkItem,
+        direction: &OneDirection,
         means: GatherMeans,
     ) -> Option<ShortPlan> {
         if !self.answers(to, payload, item, direction) {
             return None;
         }
         let zeros = self.single_item_zeros(ReadReply::LEN, payload, item, means)?;
-        self.inflow.settle(to.credits, &mut ledger.grants);
+        self.inflow.release(to.credits, &mut ledger.grants);
         let (stamp, end) = (self.stamp(Direction::Reply), RespEnd::new(1, payload));
         let item = OneItem::new(item.position, item.len, 0);
         let header = ShortHeader::ReadReply(ReadReply::new(to.xid, stamp, item, end));
@@ -378,14 +386,22 @@ impl Connection {
     }
 }
 
-/// What was found of a message, with where its payload begins and how long it is.
+/// Where the payload of a received message begins, and how long it is.
+#[derive(Debug, Clone, Copy)]
+struct PayloadAt {
+    start: u32,
+    len: u32,
+}
+
+/// What was found of a message.
 #[inline]
 fn single_item(
     kind: ShortKind,
-    (payload_start, payload_len): (u32, u32),
+    payload: PayloadAt,
     item: Option<SegmentItem>,
     directions: Option<&OneDirection>,
 ) -> SingleItem<'_> {
+    let PayloadAt { start: payload_start, len: payload_len } = payload;
     SingleItem { kind, payload_start, payload_len, item, directions }
 }
 
@@ -394,14 +410,15 @@ fn single_item(
 #[inline]
 fn payload(
     bytes: &[u8],
-    (start, len): (usize, u32),
+    start: usize,
+    len: u32,
     operation: &Operation,
     kind: MsgType,
-) -> Option<(u32, u32)> {
+) -> Option<PayloadAt> {
     let payload = bytes.get(start..start.checked_add(len as usize)?)?;
     let rpc = Rpc::peek(payload)?;
     let is_it = rpc.xid == operation.xid && rpc.kind.get() == kind as u32;
-    (is_it && len.is_multiple_of(4)).then_some((start as u32, len))
+    (is_it && len.is_multiple_of(4)).then_some(PayloadAt { start: start as u32, len })
 }
 
 /// Whether an item may be taken out of the stream there (wire.md E16).

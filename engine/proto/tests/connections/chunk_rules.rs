@@ -395,7 +395,7 @@ mod calls {
     use super::*;
 
     /// The violation of a call with this Read list, if it is one.
-    fn judged(is_msg: bool, reads: &[ReadSegment]) -> Option<Violation> {
+    fn checked(is_msg: bool, reads: &[ReadSegment]) -> Option<Violation> {
         let (_, mut server) = both();
         let lists = ChunkLists { reads: List::from_slice(reads), ..ChunkLists::EMPTY };
         let Ingress::Call(message) = server.receive(&call(9, is_msg, lists)) else {
@@ -420,7 +420,7 @@ mod calls {
             &[read(48, 4), read(40, 5)],
         ];
         for reads in good {
-            assert_eq!(judged(true, reads), None, "{reads:?}");
+            assert_eq!(checked(true, reads), None, "{reads:?}");
         }
         let bad: [&[ReadSegment]; 7] = [
             &[read(4, 4)],
@@ -432,17 +432,17 @@ mod calls {
             &[read(0, 40)],
         ];
         for reads in bad {
-            let violation = judged(true, reads).expect("bad");
+            let violation = checked(true, reads).expect("bad");
             assert!(matches!(violation, Violation::BadHeader(_)), "{reads:?}");
         }
     }
 
     #[test]
     fn a_long_call_is_at_position_zero() {
-        assert_eq!(judged(false, &[read(0, 8)]), None);
-        assert_eq!(judged(false, &[read(0, 4), read(0, 36), read(40, 4)]), None);
-        assert_eq!(judged(false, &[read(8, 4), read(0, 40)]), None);
-        assert_eq!(judged(false, &[read(0, 36), read(40, 4), read(0, 4)]), None);
+        assert_eq!(checked(false, &[read(0, 8)]), None);
+        assert_eq!(checked(false, &[read(0, 4), read(0, 36), read(40, 4)]), None);
+        assert_eq!(checked(false, &[read(8, 4), read(0, 40)]), None);
+        assert_eq!(checked(false, &[read(0, 36), read(40, 4), read(0, 4)]), None);
         let bad: [&[ReadSegment]; 5] = [
             &[read(8, 40)],
             &[read(0, 7)],
@@ -451,27 +451,27 @@ mod calls {
             &[read(44, 4), read(0, 40)],
         ];
         for reads in bad {
-            assert!(judged(false, reads).is_some(), "{reads:?}");
+            assert!(checked(false, reads).is_some(), "{reads:?}");
         }
     }
 
     #[test]
     fn lengths_are_summed_without_overflow_and_bounded() {
         let max = settings().rpc_len_max;
-        assert_eq!(judged(false, &[read(0, max)]), None);
-        assert!(judged(false, &[read(0, max + 1)]).is_some());
-        assert!(judged(false, &[read(0, max), read(8, 1)]).is_some(), "with its items");
-        assert!(judged(true, &[read(8, max)]).is_some());
-        assert!(judged(false, &[read(0, u32::MAX); 100]).is_some());
-        assert!(judged(true, &[read(8, u32::MAX); 100]).is_some());
+        assert_eq!(checked(false, &[read(0, max)]), None);
+        assert!(checked(false, &[read(0, max + 1)]).is_some());
+        assert!(checked(false, &[read(0, max), read(8, 1)]).is_some(), "with its items");
+        assert!(checked(true, &[read(8, max)]).is_some());
+        assert!(checked(false, &[read(0, u32::MAX); 100]).is_some());
+        assert!(checked(true, &[read(8, u32::MAX); 100]).is_some());
         let beyond = RdmaSegment { handle: 1, length: 2, offset: u64::MAX };
-        assert!(judged(true, &[ReadSegment { position: 8, target: beyond }]).is_some());
+        assert!(checked(true, &[ReadSegment { position: 8, target: beyond }]).is_some());
     }
 
     #[test]
     fn memory_offered_for_the_reply_ends_before_the_last_address() {
         let (_, mut server) = both();
-        let mut judged = |xid: u32, lists: ChunkLists<'_>| {
+        let mut checked = |xid: u32, lists: ChunkLists<'_>| {
             let Ingress::Call(message) = server.receive(&call(xid, true, lists)) else {
                 panic!("a call")
             };
@@ -481,9 +481,9 @@ mod calls {
             let last = [segment(7, 4), RdmaSegment { handle: 1, length, offset: u64::MAX - 1 }];
             let writes = [chunk(&last[..1]), chunk(&last)];
             let written = ChunkLists { writes: List::from_slice(&writes), ..ChunkLists::EMPTY };
-            assert_eq!(judged(xid, written).is_some(), length > 1, "a Write chunk, {length}");
+            assert_eq!(checked(xid, written).is_some(), length > 1, "a Write chunk, {length}");
             let replied = ChunkLists { reply: Some(chunk(&last)), ..ChunkLists::EMPTY };
-            assert_eq!(judged(xid + 1, replied).is_some(), length > 1, "a Reply chunk, {length}");
+            assert_eq!(checked(xid + 1, replied).is_some(), length > 1, "a Reply chunk, {length}");
         }
     }
 
@@ -508,8 +508,8 @@ mod calls {
     #[test]
     fn at_most_sixty_four_items_are_read() {
         let reads: Vec<_> = (0..65).map(|index| read(8 + 4 * index, 4)).collect();
-        assert_eq!(judged(true, &reads[..64]), None);
-        assert!(judged(true, &reads).is_some());
+        assert_eq!(checked(true, &reads[..64]), None);
+        assert!(checked(true, &reads).is_some());
     }
 
     // RFC 8166 3.4.5
@@ -610,7 +610,7 @@ mod replies {
     type Answered = (Vec<RdmaSegment>, Vec<u8>, Option<u32>);
 
     /// Bytes of a body, and the items with their lengths.
-    type Judged = (Option<u32>, Vec<(usize, u32)>);
+    type Checked = (Option<u32>, Vec<(usize, u32)>);
 
     /// The reply of a server to a call with these lists: what it writes, and its header.
     fn answered(
@@ -817,16 +817,16 @@ mod replies {
     }
 
     /// What a caller that offered two chunks and room for the reply makes of a reply.
-    fn judged(is_msg: bool, lists: ChunkLists<'_>) -> Result<Judged, Violation> {
-        judged_of(&[segment(4, 40), segment(5, 60)], is_msg, lists)
+    fn checked(is_msg: bool, lists: ChunkLists<'_>) -> Result<Checked, Violation> {
+        checked_of(&[segment(4, 40), segment(5, 60)], is_msg, lists)
     }
 
-    /// As [`judged`], with this memory for the whole reply.
-    fn judged_of(
+    /// As [`checked`], with this memory for the whole reply.
+    fn checked_of(
         reply: &[RdmaSegment],
         is_msg: bool,
         lists: ChunkLists<'_>,
-    ) -> Result<Judged, Violation> {
+    ) -> Result<Checked, Violation> {
         let (mut client, _) = both();
         let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
         let demand = CallDemand::inline(40, 40);
@@ -860,9 +860,9 @@ mod replies {
         ]
     }
 
-    fn in_msg(chunks: &[Vec<RdmaSegment>]) -> Result<Judged, Violation> {
+    fn in_msg(chunks: &[Vec<RdmaSegment>]) -> Result<Checked, Violation> {
         let writes: Vec<_> = chunks.iter().map(|list| chunk(list)).collect();
-        judged(true, ChunkLists { writes: List::from_slice(&writes), ..ChunkLists::EMPTY })
+        checked(true, ChunkLists { writes: List::from_slice(&writes), ..ChunkLists::EMPTY })
     }
 
     #[test]
@@ -903,7 +903,7 @@ mod replies {
         ] {
             let returned = lens(written);
             let lists = ChunkLists { reply: Some(chunk(&returned)), ..ChunkLists::EMPTY };
-            assert_eq!(judged_of(&lens([40, 0, 60]), false, lists).is_ok(), good, "{written:?}");
+            assert_eq!(checked_of(&lens([40, 0, 60]), false, lists).is_ok(), good, "{written:?}");
         }
     }
 
@@ -915,36 +915,36 @@ mod replies {
                 RdmaSegment { length: lens[1], ..segment(5, 60) },
             ]
         };
-        let judge = |is_msg, lens| {
+        let check = |is_msg, lens| {
             let reply = with(lens);
-            judged(is_msg, ChunkLists { reply: Some(chunk(&reply)), ..ChunkLists::EMPTY })
+            checked(is_msg, ChunkLists { reply: Some(chunk(&reply)), ..ChunkLists::EMPTY })
         };
-        assert_eq!(judge(false, [40, 3]), Ok((Some(43), vec![])));
-        assert_eq!(judge(false, [8, 0]), Ok((Some(8), vec![])));
-        assert_eq!(judge(true, [0, 0]), Ok((None, vec![])), "offered, and not used");
-        assert!(judge(false, [7, 0]).is_err(), "shorter than any message");
-        assert!(judge(false, [0, 0]).is_err());
-        assert!(judge(false, [39, 1]).is_err());
-        assert!(judge(false, [40, 61]).is_err());
-        assert!(judge(true, [8, 0]).is_err(), "in two places");
+        assert_eq!(check(false, [40, 3]), Ok((Some(43), vec![])));
+        assert_eq!(check(false, [8, 0]), Ok((Some(8), vec![])));
+        assert_eq!(check(true, [0, 0]), Ok((None, vec![])), "offered, and not used");
+        assert!(check(false, [7, 0]).is_err(), "shorter than any message");
+        assert!(check(false, [0, 0]).is_err());
+        assert!(check(false, [39, 1]).is_err());
+        assert!(check(false, [40, 61]).is_err());
+        assert!(check(true, [8, 0]).is_err(), "in two places");
         // Nowhere: an unused Write list alone.
         let chunks = returned([0, 0, 0]);
         let writes: Vec<_> = chunks.iter().map(|list| chunk(list)).collect();
         let lists = ChunkLists { writes: List::from_slice(&writes), ..ChunkLists::EMPTY };
-        assert!(judged(false, lists).is_err());
+        assert!(checked(false, lists).is_err());
         // With results beside it.
         let (chunks, reply) = (returned([10, 0, 5]), with([40, 0]));
         let writes: Vec<_> = chunks.iter().map(|list| chunk(list)).collect();
         let writes = List::from_slice(&writes);
         let lists = ChunkLists { writes, reply: Some(chunk(&reply)), ..ChunkLists::EMPTY };
-        assert_eq!(judged(false, lists), Ok((Some(40), vec![(0, 10), (2, 5)])));
+        assert_eq!(checked(false, lists), Ok((Some(40), vec![(0, 10), (2, 5)])));
     }
 
     #[test]
     fn a_reply_has_no_read_list() {
         let reads = [read(8, 4)];
         let lists = ChunkLists { reads: List::from_slice(&reads), ..ChunkLists::EMPTY };
-        assert!(judged(true, lists).is_err());
+        assert!(checked(true, lists).is_err());
     }
 
     #[test]

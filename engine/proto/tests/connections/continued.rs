@@ -151,11 +151,12 @@ fn call_both(shape: &Shape, it: &Demanded) -> Option<usize> {
     let Demanded { payload, reply, len, position, pieces, gather_max, zeros_max, headroom } = *it;
     let items = [BulkItem { position, len, origin: 0, pieces }];
     let demand = CallDemand { items: &items, gather_max, ..CallDemand::inline(payload, reply) };
-    let means = (GatherMeans { gather_max, zeros_max }, headroom);
+    let means = GatherMeans { gather_max, zeros_max };
     let with = CallWith::Item(items[0]);
     let call = ShortSend::Call { id, reply_payload_max: reply, with };
     let before = state(&own);
-    let Some(plan) = own.conn.begin_continued(&mut own.ledger, payload, call, means) else {
+    let Some(plan) = own.conn.begin_continued(&mut own.ledger, payload, call, means, headroom)
+    else {
         assert_eq!(state(&own), before, "what is not taken changes nothing");
         return None;
     };
@@ -196,9 +197,10 @@ fn answer_both(
     let items = [BulkItem { position, len, origin, pieces }];
     let direction = OneDirection::new(asked.0, asked.1, asked.2);
     let reply = ShortSend::Reply { to: &to, item: Some((&items[0], &direction)) };
-    let means = (GatherMeans { gather_max, zeros_max }, headroom);
+    let means = GatherMeans { gather_max, zeros_max };
     let before = state(&own);
-    let Some(plan) = own.conn.begin_continued(&mut own.ledger, payload, reply, means) else {
+    let Some(plan) = own.conn.begin_continued(&mut own.ledger, payload, reply, means, headroom)
+    else {
         assert_eq!(state(&own), before, "what is not taken changes nothing");
         return None;
     };
@@ -316,11 +318,11 @@ fn answered() -> (impl Fn() -> (Side, CallId), Vec<Vec<u8>>) {
     (client, wire)
 }
 
-/// The pieces that a finder was told.
+/// The pieces that a finder found.
 #[derive(Debug, Default, PartialEq)]
-struct Told(Vec<(usize, u32, u32, Vec<Piece>)>);
+struct Found(Vec<(usize, u32, u32, Vec<Piece>)>);
 
-impl Finder for Told {
+impl Finder for Found {
     fn item(&mut self, index: usize, position: u32, len: u32) {
         self.0.push((index, position, len, Vec::new()));
     }
@@ -363,19 +365,19 @@ fn receive_both(own: &mut Side, general: &mut Side, bytes: &[u8]) -> bool {
     assert_eq!(state(own), state(general));
     if let Ingress::Complete(Complete::Reply(of)) = expected {
         let (message, parts) = general.completed();
-        let (mut due, mut told) = (Told::default(), Told::default());
+        let (mut due, mut found) = (Found::default(), Found::default());
         let (conn, ledger) = (&general.conn, &general.ledger);
         let none = &Offered::NONE;
-        let found = conn.find_reply(ledger, of, (&message, &parts), none, &mut due);
+        let placed = conn.find_reply(ledger, of, &message, &parts, none, &mut due);
         let first = own.first_segment(parts[0].buffer, parts[0].byte_len);
-        match own.conn.find_segmented(&own.ledger, of, &first, &mut told) {
+        match own.conn.find_segmented(&own.ledger, of, &first, &mut found) {
             None => {
                 let is_simple = message.dp.len() == 1 && is_rising(&message);
-                assert!(taken.is_none() || found.is_err() || !is_simple);
+                assert!(taken.is_none() || placed.is_err() || !is_simple);
             }
             Some(()) => {
-                found.expect("its own way has found it valid");
-                assert_eq!(told, due);
+                placed.expect("its own way has found it valid");
+                assert_eq!(found, due);
             }
         }
     }

@@ -667,7 +667,7 @@ mod classification {
         assert!(is_bad_header(&server.receive(&wire(1, 2, 8, body, &rpc(2, false, 40)))));
         let ingress = client.receive(&wire(1, 2, 8, body, &rpc(2, true, 40)));
         assert!(matches!(ingress, Ingress::Ignored(Ignored::BadReply)));
-        // Neither call nor reply, or too short to tell.
+        // Neither call nor reply, or too short for either.
         let mut neither = wire(1, 2, 8, body, &rpc(1, false, 40));
         neither[35] = 9;
         assert!(is_bad_header(&server.receive(&neither)));

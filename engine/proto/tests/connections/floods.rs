@@ -112,9 +112,12 @@ fn every_kind_of_junk_ends_its_connection() {
     for role in [Role::Client, Role::Server] {
         for (index, bytes) in junk().iter().enumerate() {
             let mut side = side(role);
-            let borne = (0..100_000).take_while(|_| hand_in(&mut side, bytes)).count();
+            let accepted = (0..100_000).take_while(|_| hand_in(&mut side, bytes)).count();
             // What opens a group is a half of what is counted.
-            assert!(borne <= 2 * LIMIT as usize + 1, "{role:?}, kind {index}: {borne} were borne");
+            assert!(
+                accepted <= 2 * LIMIT as usize + 1,
+                "{role:?}, kind {index}: {accepted} were accepted"
+            );
         }
     }
 }
@@ -129,9 +132,9 @@ proptest! {
     ) {
         let (mut side, junk) = (side(role), junk());
         let turns = turns.iter().cycle().map(|turn| &junk[*turn]);
-        let borne = turns.take(100_000).take_while(|bytes| hand_in(&mut side, bytes)).count();
+        let accepted = turns.take(100_000).take_while(|bytes| hand_in(&mut side, bytes)).count();
         // What opens a group is not counted, but what ends it is.
-        prop_assert!(borne <= 4 * LIMIT as usize, "{} were borne", borne);
+        prop_assert!(accepted <= 4 * LIMIT as usize, "{} were accepted", accepted);
     }
 }
 

@@ -140,8 +140,8 @@ fn encode(sent: &Sent, tail: usize) -> Vec<u8> {
     bytes
 }
 
-/// Does with a message what an engine would, and checks what it was told.
-fn settle(side: &mut Side, ingress: Ingress<'static>) -> bool {
+/// Does with a message what an engine would, and checks the result.
+fn handle(side: &mut Side, ingress: Ingress<'static>) -> bool {
     match ingress {
         Ingress::Call(message) => answer(side, &message, &[message.part]),
         Ingress::Reply(id, message) => finish(side, id, &message, &[message.part]),
@@ -174,7 +174,7 @@ fn settle(side: &mut Side, ingress: Ingress<'static>) -> bool {
         Ingress::Partial
         | Ingress::Control(_)
         | Ingress::ReplyRefused { .. }
-        | Ingress::Settled(_)
+        | Ingress::PropertiesAnswered(_)
         | Ingress::Ignored(_) => {}
     }
     true
@@ -257,11 +257,11 @@ proptest! {
             bytes.truncate(6144);
             let mut ingress = side.receive(&bytes);
             if matches!(ingress, Ingress::Aborted(Aborted { again: true, .. })) {
-                assert!(settle(&mut side, ingress));
+                assert!(handle(&mut side, ingress));
                 ingress = side.hand_in(side.last_buffer(), bytes.len());
                 assert!(!matches!(ingress, Ingress::Aborted(_)), "the group is gone");
             }
-            if !settle(&mut side, ingress) {
+            if !handle(&mut side, ingress) {
                 break;
             }
             check(&side);

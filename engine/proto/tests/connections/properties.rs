@@ -86,10 +86,10 @@ fn asking(changes: &[Property<'_>]) -> (Side, u32) {
     (server, xid)
 }
 
-fn settled(ingress: Ingress<'_>) -> PropertyOutcome {
+fn outcome_of(ingress: Ingress<'_>) -> PropertyOutcome {
     match ingress {
-        Ingress::Settled(outcome) => outcome,
-        other => panic!("not settled: {other:?}"),
+        Ingress::PropertiesAnswered(outcome) => outcome,
+        other => panic!("no answer: {other:?}"),
     }
 }
 
@@ -111,7 +111,7 @@ fn a_request_for_changes_is_sent_and_its_answer_returned() {
         panic!("answered")
     };
     let answer = server.control(answer);
-    let outcome = settled(client.receive(&answer));
+    let outcome = outcome_of(client.receive(&answer));
     assert_eq!(ids(outcome.refused), [SX.0], "our limits are not for the peer to change");
     assert!(!client.conn.is_asking());
     assert!(client.conn.request_properties(&changes).is_ok(), "the next one");
@@ -124,7 +124,7 @@ fn done_other_and_refused_are_distinguished() {
     let (mut server, xid) = asking(&changes);
     // Positions are those of the request: size, request limit, response limit.
     let answer = resprop(xid, 0b001, 0b010, &[Property::ResponseSxLimit(6)]);
-    let outcome = settled(server.receive(&answer));
+    let outcome = outcome_of(server.receive(&answer));
     assert_eq!(ids(outcome.done), [SIZE.0]);
     assert_eq!(ids(outcome.refused), [RX.0]);
     assert_eq!(ids(outcome.other), [SX.0]);
@@ -140,7 +140,7 @@ fn properties_answered_twice_or_not_at_all_count_as_refused() {
                 let (mut server, xid) = asking(&[Property::RequestRxLimit(8)]);
                 let others: &[_] = if other { &[Property::RequestRxLimit(6)] } else { &[] };
                 let answer = resprop(xid, done.into(), rejected.into(), others);
-                let outcome = settled(server.receive(&answer));
+                let outcome = outcome_of(server.receive(&answer));
                 let limit = server.conn.limits().request_rx_limit;
                 let (expected, value) = match (done, rejected, other) {
                     (true, false, false) => (outcome.done, 8),
@@ -157,7 +157,7 @@ fn properties_answered_twice_or_not_at_all_count_as_refused() {
 fn other_values_for_what_was_not_asked_are_ignored() {
     let (mut server, xid) = asking(&[Property::RequestRxLimit(8)]);
     let others = [Property::ResponseSxLimit(9), Property::BackwardSupport(BackwardSupport::None)];
-    let outcome = settled(server.receive(&resprop(xid, 0b1, 0, &others)));
+    let outcome = outcome_of(server.receive(&resprop(xid, 0b1, 0, &others)));
     assert_eq!((ids(outcome.done), ids(outcome.other)), (vec![RX.0], vec![]));
     let limits = server.conn.limits();
     assert_eq!((limits.request_rx_limit, limits.response_sx_limit), (8, 4));
@@ -169,7 +169,7 @@ fn an_answer_with_another_xid_or_a_second_one_is_ignored() {
     let (mut server, xid) = asking(&[Property::RequestRxLimit(8)]);
     let unasked = server.receive(&resprop(xid ^ 1, 0b1, 0, &[]));
     assert!(matches!(unasked, Ingress::Ignored(Ignored::UnaskedProperties)), "{unasked:?}");
-    settled(server.receive(&resprop(xid, 0, 0b1, &[])));
+    outcome_of(server.receive(&resprop(xid, 0, 0b1, &[])));
     let second = server.receive(&resprop(xid, 0b1, 0, &[]));
     assert!(matches!(second, Ingress::Ignored(Ignored::UnaskedProperties)), "{second:?}");
     assert_eq!(server.conn.limits().request_rx_limit, 4);
@@ -187,11 +187,11 @@ fn silence_and_errors_refuse_all_changes() {
     let again = server.conn.request_properties(&Changes::of(&changes).expect("valid"));
     let Ok(ControlSend::ReqProp { xid: next, .. }) = again else { panic!("{again:?}") };
     assert_ne!(next, xid, "a late answer must not name it");
-    let outcome = settled(server.receive(&error(next, RdmaError::BadHeader)));
+    let outcome = outcome_of(server.receive(&error(next, RdmaError::BadHeader)));
     assert_eq!(ids(outcome.refused), [RX.0, SX.0]);
     let third = server.conn.request_properties(&Changes::of(&changes).expect("valid"));
     let Ok(ControlSend::ReqProp { xid, .. }) = third else { panic!("{third:?}") };
-    settled(server.receive(&error(xid, RdmaError::InvalOption)));
+    outcome_of(server.receive(&error(xid, RdmaError::InvalOption)));
     let known = server.conn.request_properties(&Changes::of(&changes).expect("valid"));
     assert_eq!(known, Err(PropertyError::PeerWithout), "it does not know the operation");
 }
@@ -215,7 +215,7 @@ fn a_smaller_buffer_counts_from_the_request_on_and_no_longer_if_refused() {
     let changes = [Property::RecvBufferSize(2048)];
     let (mut server, xid) = asking(&changes);
     assert_eq!(server.conn.limits().recv_size, 2048, "it may be that already");
-    settled(server.receive(&resprop(xid, 0, 0b1, &[])));
+    outcome_of(server.receive(&resprop(xid, 0, 0b1, &[])));
     assert_eq!(server.conn.limits().recv_size, 8192);
     let (mut server, _) = asking(&changes);
     server.conn.on_reqprop_timeout().expect("outstanding");
@@ -223,18 +223,18 @@ fn a_smaller_buffer_counts_from_the_request_on_and_no_longer_if_refused() {
     // What the peer says by itself meanwhile is not undone.
     let (mut server, xid) = asking(&changes);
     server.receive(&updprop(&[Property::RecvBufferSize(1024)]));
-    settled(server.receive(&resprop(xid, 0, 0b1, &[])));
+    outcome_of(server.receive(&resprop(xid, 0, 0b1, &[])));
     assert_eq!(server.conn.limits().recv_size, 1024);
     // Not even if it is more than was asked for.
     let (mut server, xid) = asking(&changes);
     server.receive(&updprop(&[Property::RecvBufferSize(4096)]));
     assert_eq!(server.conn.limits().recv_size, 2048, "the question stands");
-    settled(server.receive(&resprop(xid, 0, 0b1, &[])));
+    outcome_of(server.receive(&resprop(xid, 0, 0b1, &[])));
     assert_eq!(server.conn.limits().recv_size, 4096);
     // A larger one counts when the peer has it.
     let (mut server, xid) = asking(&[Property::RecvBufferSize(16384)]);
     assert_eq!(server.conn.limits().recv_size, 8192);
-    settled(server.receive(&resprop(xid, 0b1, 0, &[])));
+    outcome_of(server.receive(&resprop(xid, 0b1, 0, &[])));
     assert_eq!(server.conn.limits().recv_size, 16384);
 }
 
@@ -577,7 +577,7 @@ fn properties(values: &[(u32, Value)]) -> Vec<Property<'static>> {
     values.iter().copied().map(property).collect()
 }
 
-/// What must be believed of a peer, told without bits.
+/// What must be believed of a peer, without bits.
 struct Model {
     now: BTreeMap<u32, u32>,
     changeable: Vec<u32>,
@@ -590,9 +590,9 @@ const DEFAULTS: [(u32, u32); 6] = [(1, 4096), (2, 0), (3, 1), (5, 1), (6, 1), (7
 
 impl Model {
     fn new(stated: &[(u32, Value)], nochg: u32) -> Self {
-        let is_told =
+        let is_listed =
             |id: PropId| id == PropId::RECV_STRUCTURE || DEFAULTS.iter().any(|(of, _)| *of == id.0);
-        assert!(Known::ALL.map(Known::id).into_iter().all(is_told), "the model tells of all");
+        assert!(Known::ALL.map(Known::id).into_iter().all(is_listed), "the model has all");
         let mut model = Self { now: DEFAULTS.into(), changeable: vec![], asked: None, mute: false };
         for (index, (id, value)) in stated.iter().enumerate() {
             model.set(*id, *value);
@@ -724,7 +724,7 @@ fn step(side: &mut Side, model: &mut Model, xid: &mut u32, op: Op) {
                 assert!(matches!(ingress, Ingress::Ignored(Ignored::UnaskedProperties)));
                 return;
             }
-            (settled(ingress), model.answer(done, rej, &other))
+            (outcome_of(ingress), model.answer(done, rej, &other))
         }
         Op::Refuse => {
             let ingress = side.receive(&error(*xid, RdmaError::InvalOption));
@@ -733,7 +733,7 @@ fn step(side: &mut Side, model: &mut Model, xid: &mut u32, op: Op) {
                 return;
             }
             model.mute = true;
-            (settled(ingress), model.answer(0, 0, &[]))
+            (outcome_of(ingress), model.answer(0, 0, &[]))
         }
         Op::Silence => match side.conn.on_reqprop_timeout() {
             None => return assert!(model.asked.is_none()),
@@ -795,7 +795,7 @@ proptest! {
                     panic!("{ingress:?}")
                 };
                 let answer = to.control(answer);
-                let outcome = settled(from.receive(&answer));
+                let outcome = outcome_of(from.receive(&answer));
                 prop_assert_eq!(outcome.refused, changes.ids(), "only a size is ever granted");
                 prop_assert_eq!(&before, to.conn.limits());
             } else {

@@ -371,7 +371,7 @@ fn all_is_inline((mut client, mut server): (Side, Side)) {
     assert_eq!(stream, content.stream());
 }
 
-/// A short call whose reply may be long must tell how long, which RDMA_MSG cannot.
+/// A short call whose reply may be long must state how long, which RDMA_MSG cannot.
 #[test]
 fn a_call_for_a_long_reply_is_a_transmit_request() {
     let settings = Settings::new(structure(4096, 0, 0));

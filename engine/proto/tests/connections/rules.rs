@@ -202,10 +202,10 @@ fn every_change_asked_for_is_either_done_or_refused() {
     for count in 0..=values.len() {
         answered(&values[..count], |answer| {
             for index in 0..70 {
-                let told = [answer.done.contains(index), answer.rej.contains(index)];
-                assert!(told != [true, true], "{index} of {count} is in both");
-                assert_eq!(told.contains(&true), index < count, "{index} of {count}");
-                assert!(!told[0] || index == 0, "only a smaller buffer is granted");
+                let answered = [answer.done.contains(index), answer.rej.contains(index)];
+                assert!(answered != [true, true], "{index} of {count} is in both");
+                assert_eq!(answered.contains(&true), index < count, "{index} of {count}");
+                assert!(!answered[0] || index == 0, "only a smaller buffer is granted");
             }
             assert_eq!(answer.other.len(), 0, "nothing that was not asked for");
         });

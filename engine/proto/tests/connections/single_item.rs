@@ -389,7 +389,7 @@ proptest! {
         let demand = CallDemand { wants: &wants, gather_max, explicit, ..CallDemand::inline(payload, reply) };
         let means = GatherMeans { gather_max, zeros_max: 8192 };
         let shortage =
-            client.conn.read_call_shortage(&client.ledger, (payload, reply), &wants[0], means);
+            client.conn.read_call_shortage(&client.ledger, payload, reply, &wants[0], means);
         let Side { conn, ledger, .. } = &mut client;
         let call = ShortSend::Call { id, reply_payload_max: reply, with: CallWith::Want(wants[0]) };
         match shortage {

@@ -338,8 +338,8 @@ mod a_server {
                 let is_other = is_other && model != Some(vers);
                 match server.receive(&bytes) {
                     Ingress::Reject(report) => {
-                        let told = matches!(report.kind, ReportKind::Version { vers: it } if it == vers);
-                        prop_assert_eq!(told, is_other);
+                        let is_reported = matches!(report.kind, ReportKind::Version { vers: it } if it == vers);
+                        prop_assert_eq!(is_reported, is_other);
                         let answer = words(&server.report(report));
                         prop_assert_eq!((answer[0], answer[1]), (9, vers), "xid and version echoed");
                     }
@@ -612,7 +612,7 @@ mod backward {
     }
 
     #[test]
-    fn the_payload_tells_the_direction_and_the_same_xid_may_be_in_both() {
+    fn the_payload_states_the_direction_and_the_same_xid_may_be_in_both() {
         let (mut client, mut server) = one();
         let forward = words(&first_call(&mut client))[0];
         // A peer may number its callbacks as it likes: as our own call, for one.

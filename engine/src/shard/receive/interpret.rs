@@ -53,7 +53,7 @@ impl Receive {
                 }
                 Disposition::Done
             }
-            Ingress::Settled(outcome) => Disposition::Settled(outcome),
+            Ingress::PropertiesAnswered(outcome) => Disposition::Settled(outcome),
             Ingress::Failed(id, refusal) => refused(id, CallError::Rejected, refusal),
             Ingress::Again(id, refusal) => refused(id, CallError::FormRefused, refusal),
             Ingress::ReplyRefused { .. } => {

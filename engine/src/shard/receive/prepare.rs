@@ -60,7 +60,7 @@ pub(crate) fn prepare_reply(
         return Ok(());
     }
     map.clear();
-    conn.find_reply(ledger, id, (message, parts), &Offered::NONE, map)?;
+    conn.find_reply(ledger, id, message, parts, &Offered::NONE, map)?;
     map.finish(&conn.settings().structure, parts);
     Ok(())
 }

@@ -229,8 +229,10 @@ impl Outbox {
         short: ShortSend<'_>,
     ) -> bool {
         let Some(len) = self.batch.slot().map(SendSlot::appended) else { return false };
-        let means = (self.gather_means(), HEADROOM as u32);
-        let Some(plan) = peer.conn.begin_continued(ledger, len, short, means) else { return false };
+        let (means, headroom) = (self.gather_means(), HEADROOM as u32);
+        let Some(plan) = peer.conn.begin_continued(ledger, len, short, means, headroom) else {
+            return false;
+        };
         let slot = self.batch.take().expect("its length was just read");
         if let Some(message) = core::mem::take(&mut self.draft).message {
             self.enqueue_continued(peer, (message, slot, len), &plan);

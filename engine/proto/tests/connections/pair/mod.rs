@@ -194,8 +194,8 @@ pub fn connected(client: Settings, server: Settings) -> (Side, Side) {
     (client, server)
 }
 
-/// A client and a server that speak this version and have heard of each other, with the sizes that
-/// their settings state.
+/// A client and a server that speak this version and know each other's sizes, which are those of
+/// their settings.
 pub fn connected_in(version: Version, client: Settings, server: Settings) -> (Side, Side) {
     if version == Version::Two {
         return connected(client, server);
@@ -285,7 +285,7 @@ pub fn structure(first: u32, count: u32, length: u32) -> RecvStructure {
     }
 }
 
-/// Payload bytes of an RPC message: xid, direction, then bytes that tell their place.
+/// Payload bytes of an RPC message: xid, direction, then bytes that state their position.
 pub fn rpc(xid: u32, reply: bool, len: usize) -> Vec<u8> {
     assert!(len >= 8 && len.is_multiple_of(4));
     let mut bytes = Vec::with_capacity(len);
