@@ -86,3 +86,21 @@ impl ShmOptions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rpcrdma_config::Config;
+
+    use super::*;
+
+    #[test]
+    fn options_are_those_of_the_configuration() {
+        let mut raw = Config::default().raw().clone();
+        raw.shm.ring_slots = 64;
+        raw.shm.staging = "1MiB".into();
+        raw.shm.map_pools = true;
+        let config = Config::try_from(raw).expect("a sound configuration");
+        let options = ShmOptions::from(config.shm());
+        assert_eq!((options.slots, options.staging, options.map_pools), (64, 1 << 20, true));
+    }
+}

@@ -104,6 +104,11 @@ mod tests {
         let failed = |call, errno| reason_of(Failed { call, errno });
         assert_eq!(failed("bind", Errno::ADDRINUSE), Some("the address is in use"));
         assert!(failed("bind", Errno::PERM).is_some() && failed("listen", Errno::PERM).is_none());
+        let unsupported = failed("socket", Errno::AFNOSUPPORT);
+        assert_eq!(unsupported, Some("this host does not support addresses of this kind"));
+        for errno in [Errno::MFILE, Errno::NFILE] {
+            assert_eq!(failed("socket", errno), Some("no file is free (ulimit -n)"));
+        }
         let taken = Listener::open("127.0.0.1:0".parse().expect("an address"), &Stack::System)
             .expect("it listens");
         let why =

@@ -8,6 +8,7 @@ use rpcrdma_provider::{
 };
 
 use super::rig::SMALL;
+use crate::VerbsOptions;
 use crate::fake::Fake;
 
 /// Opens a device, its queues with windows and memory, and a connection manager.
@@ -60,6 +61,16 @@ fn only_objects_the_device_does_not_destroy_remain() {
         let kinds = ["devices", "pd", "mr", "mw", "qp", "srq", "cq", "channel", "cm channel", "id"];
         let left: Vec<i64> = kinds.into_iter().map(left).filter(|left| *left != 0).collect();
         assert!(matches!(left[..], [] | [1]), "after {call}, call {at}: {left:?} of {after:?}");
+    }
+}
+
+#[test]
+fn the_port_that_the_options_name_is_opened() {
+    let fake = Fake::new();
+    for (port, exists) in [(None, true), (Some(1), true), (Some(2), false)] {
+        let opened = fake.open_with(&VerbsOptions { port, ..VerbsOptions::default() });
+        let is_missing = matches!(opened, Err(SetupError::NoDevice { .. }));
+        assert_eq!((opened.is_ok(), is_missing), (exists, !exists), "{port:?}");
     }
 }
 
