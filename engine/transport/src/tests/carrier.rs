@@ -219,6 +219,25 @@ fn the_data_of_a_read_land_with_its_completion() {
 }
 
 #[test]
+fn a_peer_that_sleeps_is_woken_when_its_read_is_executed() {
+    let there = Way::new();
+    let [mut a, mut b] = pair_over([&there, &Way::new()]);
+    let (from, to) = (b.sge(0, 8), a.sge(0, 8));
+    let rkey = b.transport.expose(&from, READ).unwrap();
+    a.post(1, SendOp::Read(Remote { addr: from.addr, rkey }), &[to]);
+    let wakes = (0..9).find_map(|_| {
+        there.wakes.set(0);
+        b.poll();
+        there.slot(0).outcome.get().map(|_| there.wakes.get())
+    });
+    assert!(wakes > Some(0), "{wakes:?}");
+    (0..40).for_each(|_| drop(b.poll()));
+    there.wakes.set(0);
+    (0..40).for_each(|_| drop(b.poll()));
+    assert_eq!(there.wakes.get(), 0, "nothing else has happened");
+}
+
+#[test]
 fn a_read_whose_own_memory_is_gone_fails_and_its_peer_is_disconnected() {
     let mut pair = pair();
     let [a, b] = &mut pair;

@@ -130,6 +130,25 @@ fn acks_that_wait_behind_a_message_are_no_more_believed() {
 }
 
 #[test]
+fn a_peer_that_has_left_sends_no_more_than_a_lap() {
+    let mut it = Victim::new();
+    it.there.is_abandoned.set(true);
+    it.back.is_closed.set(true);
+    (0..SLOTS + 2).for_each(|_| it.publish(slot(Header { byte_len: 8, ..SEND }, 0)));
+    assert!(it.poll().is_empty(), "there is no Receive");
+    for id in 0..SLOTS {
+        assert_eq!(it.side.events(), []);
+        let to = it.side.sge(0, 8);
+        it.side.recv(id, &[to]);
+        assert_eq!(brief(&it.poll()), [(id, WcStatus::Success)]);
+    }
+    assert!(it.is_disconnected());
+    let to = it.side.sge(0, 8);
+    it.side.recv(100, &[to]);
+    assert!(it.poll().is_empty(), "the next one has come too late");
+}
+
+#[test]
 fn a_length_without_bytes_is_refused() {
     for (byte_len, op) in
         [OP_SEND, OP_WRITE].into_iter().flat_map(|op| [224, 225, 8000].map(|len| (len, op)))

@@ -136,6 +136,18 @@ fn a_message_arrives_within_a_lap_and_the_next_ones_at_the_next_poll() {
 
 #[test]
 fn a_path_with_a_request_in_flight_is_visited_by_every_poll() {
+    // However often they were visited since they are cold.
+    for laps in 0..3 {
+        let mut it = Many::cold(PATHS);
+        (0..laps * LAP).for_each(|_| assert!(it.poll().is_empty()));
+        for path in [0, 700] {
+            it.send(path);
+            for _ in 0..2 * LAP {
+                let visits = it.visits();
+                assert!(visits.contains(&path) && visits.len() <= 18);
+            }
+        }
+    }
     let mut it = Many::cold(PATHS);
     it.send(700);
     for _ in 0..3 * LAP {

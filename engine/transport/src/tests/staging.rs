@@ -43,6 +43,8 @@ pub(super) struct Way {
     pub is_abandoned: Cell<bool>,
     /// Looks for a front so far.
     pub looks: Cell<u64>,
+    /// How often its sender was woken.
+    pub wakes: Cell<u64>,
 }
 
 pub(super) struct Slot {
@@ -60,7 +62,11 @@ pub(super) struct Slot {
     pub answer: RefCell<Vec<u8>>,
 }
 
-pub(super) struct Staging(EndId);
+pub(super) struct Staging {
+    id: EndId,
+    /// From the peer.
+    back: Rc<Way>,
+}
 
 pub(super) struct Sending {
     way: Rc<Way>,
@@ -84,10 +90,12 @@ impl Carrier for Staging {
     type Rx = Receiving;
 
     fn id(&self) -> EndId {
-        self.0
+        self.id
     }
 
-    fn wake_peer(&self) {}
+    fn wake_peer(&self) {
+        self.back.wakes.set(self.back.wakes.get() + 1);
+    }
 }
 
 impl Way {
@@ -400,7 +408,8 @@ impl Side {
         let end = EndId { link, side };
         let carrier = ways.map(|[there, back]| {
             let tx = Sending { way: Rc::clone(there), head: 0, freed: 0 };
-            (Staging(end), tx, Receiving { way: Rc::clone(back), next: 0 })
+            let carrier = Staging { id: end, back: Rc::clone(back) };
+            (carrier, tx, Receiving { way: Rc::clone(back), next: 0 })
         });
         self.transport.attach(qp, end, || Ok(carrier.expect("the first of its path"))).unwrap();
         conn.set(side, Progress::Attached);
@@ -449,11 +458,16 @@ impl Side {
 }
 
 pub(super) fn pair() -> [Side; 2] {
-    let ([there, back], conn) = ([Way::new(), Way::new()], Conn::new());
+    pair_over([&Way::new(), &Way::new()])
+}
+
+/// As [`pair`], over these ways: from the first one to the other, and back.
+pub(super) fn pair_over([there, back]: [&Rc<Way>; 2]) -> [Side; 2] {
+    let conn = Conn::new();
     let nums = [0x100, 0x200];
     let mut pair = [0, 1].map(|side| Side::new(side, nums[side], &ATTR));
-    pair[0].attach((1, 0), Some([&there, &back]), &conn, nums);
-    pair[1].attach((1, 1), Some([&back, &there]), &conn, [nums[1], nums[0]]);
+    pair[0].attach((1, 0), Some([there, back]), &conn, nums);
+    pair[1].attach((1, 1), Some([back, there]), &conn, [nums[1], nums[0]]);
     pair
 }
 
