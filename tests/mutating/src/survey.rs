@@ -1,6 +1,7 @@
 //! Every test alone, without mutations: how long it takes, and which switches it reaches.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -69,7 +70,10 @@ impl Test<'_> {
         let Program { package, kind, name } = self.program;
         let place = format!("{package}-{kind:?}-{name}-{}", self.name.replace("::", "-"));
         let folder = folder.join(place);
-        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        // Some threads of tests are another user's.
+        fs::create_dir_all(&folder)
+            .and_then(|()| fs::set_permissions(&folder, Permissions::from_mode(0o777)))
+            .map_err(|error| format!("{}: {error}", folder.display()))?;
         let began = Instant::now();
         let arguments = [self.name.to_owned(), "--exact".to_owned()];
         let trial = Trial {
@@ -97,5 +101,32 @@ impl Test<'_> {
             is_passed: ending == Ending::Passed,
             reached,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rpcrdma_mutants::names::Kind;
+
+    use super::*;
+
+    /// Only root can be another user.
+    const SCRIPT: &str = "\
+[ $(id -u) != 0 ] || as_other='setpriv --reuid 1234'
+$as_other touch $RPCRDMA_REACHED/7
+echo test result: ok
+";
+
+    #[test]
+    fn what_another_user_reaches_is_reached() {
+        let folder = std::env::temp_dir().join(format!("rpcrdma-survey-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("ours");
+        fs::write(folder.join("script"), SCRIPT).expect("ours");
+        let program = Program { package: "none".into(), kind: Kind::Lib, name: "none".into() };
+        let executable = Executable { path: "/bin/sh".into(), folder: folder.clone() };
+        let test = Test { program: &program, executable: &executable, name: "script" };
+        let tried = test.try_without(&folder).expect("a shell");
+        fs::remove_dir_all(&folder).expect("ours");
+        assert_eq!((tried.is_passed, tried.reached), (true, vec![7]));
     }
 }
