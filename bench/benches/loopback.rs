@@ -4,21 +4,21 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rpcrdma_bench::call::Traffic;
-use rpcrdma_bench::contenders::raw::Ends;
+use rpcrdma_bench::contenders::raw::RawEnds;
 use rpcrdma_bench::contenders::rpc::Rpc;
 use rpcrdma_bench::device::Fabrics;
 use rpcrdma_bench::modes::contest::Contest;
 use rpcrdma_engine::fabric::{Fabric, FabricQueues};
 
-fn connect(request_len: usize, reply_len: usize, window: u32) -> Ends<FabricQueues> {
+fn connect(request_len: usize, reply_len: usize, window: u32) -> RawEnds<FabricQueues> {
     let any = "127.0.0.1:0".parse().expect("an address");
     let traffic = Traffic { request_len, reply_len, window };
-    Ends::connect(&Fabric::new(), any, traffic).expect("the fabric has room")
+    RawEnds::connect(&Fabric::new(), any, traffic).expect("the fabric has room")
 }
 
 /// `count` requests and their replies, each way with one doorbell per turn.
-fn round_trips(ends: &mut Ends<FabricQueues>, count: u64) {
-    let Ends { client, server } = ends;
+fn round_trips(ends: &mut RawEnds<FabricQueues>, count: u64) {
+    let RawEnds { client, server } = ends;
     let until = client.received() + count;
     client.send(count).expect("the window is open");
     while client.received() < until {

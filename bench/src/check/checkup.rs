@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::conclusion::Conclusion;
-use super::device::{self, Device};
+use super::device::{self, FoundDevice};
 use super::finding::{Finding, Severity};
 use super::host::Host;
 use super::wanted::{self, Wanted};
@@ -29,7 +29,7 @@ pub struct Section {
 impl Checkup {
     pub fn new(host: &Host<'_>, wanted: &Wanted) -> Checkup {
         let section = |title: &str, findings| Section { title: title.to_owned(), findings };
-        let devices = Device::all(host);
+        let devices = FoundDevice::all(host);
         let jitter = time::probe(host, wanted);
         let mut sections = vec![
             section("Machine", system::findings(host)),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::device::{self, Device};
+use super::device::{self, FoundDevice};
 use super::finding::{Finding, Severity};
 use super::host::Host;
 use super::wanted::Wanted;
@@ -29,7 +29,7 @@ impl Conclusion {
     pub fn new(
         host: &Host<'_>,
         wanted: &Wanted,
-        devices: &[Device],
+        devices: &[FoundDevice],
         findings: &[Finding],
     ) -> Conclusion {
         let is_bad = |names: &[&str]| {
@@ -39,7 +39,7 @@ impl Conclusion {
         };
         let usable = !is_bad(&["libraries", "modules", "device-files"]);
         let usable_device = |is_soft: bool| {
-            let fits = |device: &&Device| {
+            let fits = |device: &&FoundDevice| {
                 let port = device.active();
                 device.is_soft == is_soft
                     && device.fits(wanted)
@@ -127,7 +127,7 @@ fn trust(findings: &[Finding]) -> Option<String> {
     })
 }
 
-fn further(host: &Host<'_>, reach: Reach, devices: &[Device]) -> Option<String> {
+fn further(host: &Host<'_>, reach: Reach, devices: &[FoundDevice]) -> Option<String> {
     if reach != Reach::Fabric {
         return None;
     }

@@ -8,7 +8,7 @@ use super::wanted::Wanted;
 use crate::machine::address::{self, CLASS};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Device {
+pub struct FoundDevice {
     /// `mlx5_0`
     pub name: String,
     /// Whether there is no hardware behind it: soft-RoCE.
@@ -32,8 +32,8 @@ pub struct Port {
     pub roce: Vec<String>,
 }
 
-impl Device {
-    pub fn all(host: &Host<'_>) -> Vec<Device> {
+impl FoundDevice {
+    pub fn all(host: &Host<'_>) -> Vec<FoundDevice> {
         let of = |name: String| {
             let folder = format!("{CLASS}/{name}");
             let mut ports: Vec<Port> = host
@@ -42,7 +42,7 @@ impl Device {
                 .filter_map(|num| Some(Port::read(host, &folder, num.parse().ok()?)))
                 .collect();
             ports.sort_by_key(|port| port.num);
-            Device { is_soft: !host.has(&format!("{folder}/device")), name, ports }
+            FoundDevice { is_soft: !host.has(&format!("{folder}/device")), name, ports }
         };
         host.names(CLASS).into_iter().map(of).collect()
     }
@@ -85,7 +85,7 @@ impl Port {
     }
 }
 
-pub fn findings(host: &Host<'_>, wanted: &Wanted, devices: &[Device]) -> Vec<Finding> {
+pub fn findings(host: &Host<'_>, wanted: &Wanted, devices: &[FoundDevice]) -> Vec<Finding> {
     // A missing device is only a hint if none is asked for.
     let bad = match (wanted.verbs, devices.is_empty()) {
         (true, _) => Severity::Error,
@@ -113,7 +113,7 @@ fn libraries(host: &Host<'_>, bad: Severity) -> Finding {
     LIBRARIES.at(bad, seen, fix)
 }
 
-fn there(host: &Host<'_>, wanted: &Wanted, devices: &[Device]) -> Finding {
+fn there(host: &Host<'_>, wanted: &Wanted, devices: &[FoundDevice]) -> Finding {
     let names: Vec<&str> = devices.iter().map(|device| &*device.name).collect();
     if devices.iter().any(|device| device.fits(wanted)) {
         return DEVICE.ok(names.join(", "));
@@ -214,7 +214,7 @@ fn files(host: &Host<'_>, bad: Severity) -> Finding {
 }
 
 /// Devices that the kernel has and the libraries do not see.
-fn drivers(host: &Host<'_>, bad: Severity, devices: &[Device]) -> Option<Finding> {
+fn drivers(host: &Host<'_>, bad: Severity, devices: &[FoundDevice]) -> Option<Finding> {
     let seen = host.ask().devices().ok()?;
     let unseen: Vec<&str> = devices
         .iter()

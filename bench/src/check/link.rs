@@ -2,12 +2,12 @@
 
 use rpcrdma_mempool::pin::CoreList;
 
-use super::device::{Device, Port};
+use super::device::{FoundDevice, Port};
 use super::finding::{Finding, Fix, Severity, subjects};
 use super::host::Host;
 use super::wanted::Wanted;
 
-pub fn findings(host: &Host<'_>, wanted: &Wanted, device: &Device) -> Vec<Finding> {
+pub fn findings(host: &Host<'_>, wanted: &Wanted, device: &FoundDevice) -> Vec<Finding> {
     let bad = if wanted.verbs { Severity::Error } else { Severity::Warning };
     let mut found = vec![link(host, bad, device)];
     if let Some(port) = device.active() {
@@ -24,7 +24,7 @@ pub fn findings(host: &Host<'_>, wanted: &Wanted, device: &Device) -> Vec<Findin
     found
 }
 
-fn link(host: &Host<'_>, bad: Severity, device: &Device) -> Finding {
+fn link(host: &Host<'_>, bad: Severity, device: &FoundDevice) -> Finding {
     let name = &device.name;
     if let Some(port) = device.active() {
         return LINK.ok(format!("{name}/{}: {}, {}", port.num, port.state, port.rate));
@@ -38,7 +38,7 @@ fn link(host: &Host<'_>, bad: Severity, device: &Device) -> Finding {
     LINK.at(bad, seen, fix.note("else the cable, or the port of the switch"))
 }
 
-fn address(host: &Host<'_>, bad: Severity, device: &Device, port: &Port) -> Finding {
+fn address(host: &Host<'_>, bad: Severity, device: &FoundDevice, port: &Port) -> Finding {
     let interface = port.interface.as_deref().unwrap_or("ib0");
     let place = format!("{}/{}", device.name, port.num);
     let Some(address) = port.address else {
@@ -55,7 +55,7 @@ fn address(host: &Host<'_>, bad: Severity, device: &Device, port: &Port) -> Find
 }
 
 /// The longest packet of the port, beside what the interface would let through.
-fn mtu(host: &Host<'_>, device: &Device, port: &Port) -> Option<Finding> {
+fn mtu(host: &Host<'_>, device: &FoundDevice, port: &Port) -> Option<Finding> {
     let interface = port.interface.as_ref()?;
     let outer = host.number(&format!("sys/class/net/{interface}/mtu"))?;
     // 64 to 100 bytes of headers go with the data.
@@ -82,7 +82,7 @@ fn mtu(host: &Host<'_>, device: &Device, port: &Port) -> Option<Finding> {
 }
 
 /// Counters of the port that do not move on a network that is well.
-fn losses(host: &Host<'_>, device: &Device, port: &Port) -> Option<Finding> {
+fn losses(host: &Host<'_>, device: &FoundDevice, port: &Port) -> Option<Finding> {
     let folder = format!("sys/class/infiniband/{}/ports/{}/hw_counters", device.name, port.num);
     let counts: Vec<(&str, u64)> = COUNTERS
         .iter()
@@ -105,7 +105,7 @@ fn losses(host: &Host<'_>, device: &Device, port: &Port) -> Option<Finding> {
     Some(LOSSES.hint(format!("since the start: {}", moved.join(", ")), fix.note(note)))
 }
 
-fn near(host: &Host<'_>, wanted: &Wanted, device: &Device) -> Option<Finding> {
+fn near(host: &Host<'_>, wanted: &Wanted, device: &FoundDevice) -> Option<Finding> {
     let nic = host.topology.nic(&device.name)?;
     let node = nic.node?;
     let cores = wanted.cores(host);
@@ -136,7 +136,7 @@ fn near(host: &Host<'_>, wanted: &Wanted, device: &Device) -> Option<Finding> {
     Some(NEAR.warning(seen, fix.note("and engine.cores of a deployment")))
 }
 
-fn bus(host: &Host<'_>, device: &Device) -> Option<Finding> {
+fn bus(host: &Host<'_>, device: &FoundDevice) -> Option<Finding> {
     let folder = format!("sys/class/infiniband/{}/device", device.name);
     let text = |file: &str| host.text(&format!("{folder}/{file}"));
     let speed = |text: String| text.split(' ').next().and_then(|word| word.parse::<f64>().ok());
@@ -155,7 +155,7 @@ fn bus(host: &Host<'_>, device: &Device) -> Option<Finding> {
 }
 
 /// Whether an IOMMU translates every address of the device.
-fn translation(host: &Host<'_>, device: &Device) -> Option<Finding> {
+fn translation(host: &Host<'_>, device: &FoundDevice) -> Option<Finding> {
     let kind =
         host.text(&format!("sys/class/infiniband/{}/device/iommu_group/type", device.name))?;
     if kind == "identity" {

@@ -31,7 +31,7 @@ use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::call::Load;
-use crate::contenders::tally::{Held, Part, Tally};
+use crate::contenders::tally::{Held, ServerPart, Tally};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Request {
@@ -71,7 +71,7 @@ pub struct ServerCounts {
     #[serde(serialize_with = "as_work", deserialize_with = "of_work")]
     pub counters: Snapshot,
     /// Of the time since it went on.
-    pub part: Part,
+    pub part: ServerPart,
     pub held: Held,
 }
 

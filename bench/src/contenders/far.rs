@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::agree::{ClientMessage, Lines, Received, Request, ServerCounts, ServerMessage};
 use super::rendezvous;
 use crate::call::Load;
-use crate::contenders::tally::{Part, Tally};
+use crate::contenders::tally::{ServerPart, Tally};
 use crate::device::Place;
 use crate::error::BenchError;
 use crate::machine::CorePair;
@@ -65,7 +65,7 @@ impl Far {
         core: u32,
         tally: Tally,
         client: impl FnOnce(&Stop) -> Result<T, BenchError> + Send,
-    ) -> Result<PairOutcome<T, Part>, BenchError> {
+    ) -> Result<PairOutcome<T, ServerPart>, BenchError> {
         self.say(&ClientMessage::Go(tally))?;
         match self.word()? {
             ServerMessage::Going => {}

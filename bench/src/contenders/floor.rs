@@ -29,7 +29,7 @@ use crate::stats::{Contender, Meter, Quota, Round};
 
 #[derive(Debug)]
 pub struct Floor {
-    order: Order,
+    order: ReadOrder,
     cores: CorePair,
     traffic: Traffic,
     timed: bool,
@@ -37,7 +37,7 @@ pub struct Floor {
 
 /// When the consumer asks for the payload lines of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum ReadOrder {
     /// When the completion line has come.
     Serial,
     /// With every look at the completion line.
@@ -46,7 +46,7 @@ pub enum Order {
 
 impl Floor {
     /// A floor that times every round trip when `timed` and only one is under way; else it counts.
-    pub fn new(order: Order, cores: CorePair, traffic: Traffic, timed: bool) -> Floor {
+    pub fn new(order: ReadOrder, cores: CorePair, traffic: Traffic, timed: bool) -> Floor {
         assert!(traffic.window > 0, "a window of 0 would never send");
         Floor { order, cores, traffic, timed: timed && traffic.window == 1 }
     }
@@ -54,8 +54,8 @@ impl Floor {
     /// Which floor it is, and what it does not do.
     pub fn note(&self) -> String {
         let does = match self.order {
-            Order::Serial => "asks for the payload lines when the completion line has come",
-            Order::Prefetched => {
+            ReadOrder::Serial => "asks for the payload lines when the completion line has come",
+            ReadOrder::Prefetched => {
                 "asks for payload lines with the completion line, as the fabric does"
             }
         };
@@ -76,8 +76,8 @@ pub fn title(name: &str) -> &str {
 impl Contender for Floor {
     fn name(&self) -> &'static str {
         match self.order {
-            Order::Serial => SERIAL,
-            Order::Prefetched => PREFETCHED,
+            ReadOrder::Serial => SERIAL,
+            ReadOrder::Prefetched => PREFETCHED,
         }
     }
 
@@ -131,7 +131,7 @@ fn stream(mut client: Client, mut meter: Meter, stop: &Stop) -> Result<Round, Be
 }
 
 /// Answers every request at once until the client is done.
-fn answer(mut server: Server, stop: &Stop) -> Result<(), BenchError> {
+fn answer(mut server: FloorServer, stop: &Stop) -> Result<(), BenchError> {
     loop {
         if !server.serve()? && stop.is_set() {
             return Ok(());
@@ -140,7 +140,7 @@ fn answer(mut server: Server, stop: &Stop) -> Result<(), BenchError> {
 }
 
 /// Both ends of a pair of rings.
-fn connect(traffic: Traffic, order: Order) -> (Client, Server) {
+fn connect(traffic: Traffic, order: ReadOrder) -> (Client, FloorServer) {
     let slots = (traffic.window as usize * 2).next_power_of_two().max(SLOTS_MIN);
     let requests = Arc::new(Ring::new(slots, lines(traffic.request_len), order));
     let replies = Arc::new(Ring::new(slots, lines(traffic.reply_len), order));
@@ -151,7 +151,7 @@ fn connect(traffic: Traffic, order: Order) -> (Client, Server) {
         received: 0,
         window: u64::from(traffic.window),
     };
-    (client, Server { requests, replies, served: 0 })
+    (client, FloorServer { requests, replies, served: 0 })
 }
 
 /// The only poster of requests and the only consumer of replies.
@@ -193,13 +193,13 @@ impl Client {
 }
 
 /// The only consumer of requests and the only poster of replies.
-struct Server {
+struct FloorServer {
     requests: Arc<Ring>,
     replies: Arc<Ring>,
     served: u64,
 }
 
-impl Server {
+impl FloorServer {
     /// Answers the next request if it is there, after checking its bytes.
     #[inline]
     fn serve(&mut self) -> Result<bool, BenchError> {
@@ -229,11 +229,11 @@ struct Ring {
 }
 
 impl Ring {
-    fn new(slots: usize, message_lines: usize, order: Order) -> Ring {
+    fn new(slots: usize, message_lines: usize, order: ReadOrder) -> Ring {
         assert!(slots.is_power_of_two(), "the slot of a message is found by a mask");
         let prefetched_lines = match order {
-            Order::Serial => 0,
-            Order::Prefetched => message_lines.min(PREFETCHED_LINES_MAX),
+            ReadOrder::Serial => 0,
+            ReadOrder::Prefetched => message_lines.min(PREFETCHED_LINES_MAX),
         };
         Ring {
             completions: (0..slots).map(|_| Completion(AtomicU64::new(0))).collect(),
@@ -252,7 +252,7 @@ impl Ring {
     #[inline]
     unsafe fn post(&self, number: u64, value: u64) {
         let slot = (number & self.mask) as usize;
-        let line = Line([value; WORDS]);
+        let line = CacheLine([value; WORDS]);
         for payload in &self.payload[slot * self.message_lines..][..self.message_lines] {
             // SAFETY: the consumer has read the slot's last message and reads it again only after
             // the release below, and there is no other poster: this thread owns the line.
@@ -277,7 +277,7 @@ impl Ring {
         for payload in message {
             // SAFETY: the acquire above saw the poster's release after its writes of this message,
             // and by the contract of this function it does not write here now.
-            let Line(words) = unsafe { payload.0.get().read() };
+            let CacheLine(words) = unsafe { payload.0.get().read() };
             sum = words.iter().fold(sum, |sum, word| sum.wrapping_add(*word));
         }
         Some(sum)
@@ -296,7 +296,7 @@ struct Completion(AtomicU64);
 
 /// A cache line of payload, in the hands of the poster or of the consumer.
 #[derive(Default)]
-struct Payload(UnsafeCell<Line>);
+struct Payload(UnsafeCell<CacheLine>);
 
 // SAFETY: `Ring::post` and `Ring::poll` are the only ways to a line, and their contracts give it to
 // one thread at a time, ordered by the release and the acquire of its completion.
@@ -304,7 +304,7 @@ unsafe impl Sync for Payload {}
 
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
-struct Line([u64; WORDS]);
+struct CacheLine([u64; WORDS]);
 
 #[inline(always)]
 fn prefetch(payload: &Payload) {
@@ -345,7 +345,7 @@ mod tests {
     use super::*;
     use crate::stats::End;
 
-    const ORDERS: [Order; 2] = [Order::Serial, Order::Prefetched];
+    const ORDERS: [ReadOrder; 2] = [ReadOrder::Serial, ReadOrder::Prefetched];
 
     fn traffic(window: u32) -> Traffic {
         Traffic { request_len: 136, reply_len: 120, window }
@@ -360,16 +360,16 @@ mod tests {
     #[test]
     fn the_prefetched_floor_asks_for_the_lines_that_the_fabric_asks_for() {
         let asked = |lines, order| Ring::new(SLOTS_MIN, lines, order).prefetched_lines;
-        assert_eq!([2, 3, 65].map(|lines| asked(lines, Order::Prefetched)), [2, 3, 3]);
-        assert_eq!(asked(3, Order::Serial), 0);
+        assert_eq!([2, 3, 65].map(|lines| asked(lines, ReadOrder::Prefetched)), [2, 3, 3]);
+        assert_eq!(asked(3, ReadOrder::Serial), 0);
     }
 
     #[test]
     fn a_floor_says_which_it_is_and_keeps_its_name() {
         let Ok(cores) = CorePair::choose(None) else { return };
         for (order, name, title) in [
-            (Order::Serial, "floor", "the serial floor asks"),
-            (Order::Prefetched, "prefetched_floor", "the prefetched floor asks"),
+            (ReadOrder::Serial, "floor", "the serial floor asks"),
+            (ReadOrder::Prefetched, "prefetched_floor", "the prefetched floor asks"),
         ] {
             let floor = Floor::new(order, cores, traffic(1), true);
             assert_eq!(floor.name(), name);
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn a_request_is_seen_once_complete_and_not_before() {
-        let (mut client, mut server) = connect(traffic(1), Order::Serial);
+        let (mut client, mut server) = connect(traffic(1), ReadOrder::Serial);
         assert!(!server.serve().expect("nothing is wrong yet"));
         assert!(client.request());
         assert!(!client.request(), "the window is full");

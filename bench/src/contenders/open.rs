@@ -111,7 +111,7 @@ pub fn drive<S: System>(
     let Offer { law, rate, seed, count_max, .. } = *offer;
     let mut schedule = Schedule::new(law, rate, seed, end_ns, count_max);
     let round = OpenRound::new(time_ns);
-    let mut tally = Tally { round, warm_up_ns, last_due_ns: 0, last_ns: 0 };
+    let mut tally = OpenTally { round, warm_up_ns, last_due_ns: 0, last_ns: 0 };
     let mut in_time = true;
     // Not before everything is in place: the first call would be late.
     let begin_ns = clock_ns();
@@ -188,14 +188,14 @@ pub fn fill<S: System>(
     }
 }
 
-struct Tally {
+struct OpenTally {
     round: OpenRound,
     warm_up_ns: u64,
     last_due_ns: u64,
     last_ns: u64,
 }
 
-impl Tally {
+impl OpenTally {
     #[inline]
     fn counts(&self, due_ns: u64) -> bool {
         due_ns >= self.warm_up_ns
@@ -241,7 +241,7 @@ impl Tally {
 
 /// Gives up what still waits: the system does not keep up, and the run has an end.
 #[cold]
-fn give_up(schedule: &mut Schedule, tally: &mut Tally, now_ns: u64) {
+fn give_up(schedule: &mut Schedule, tally: &mut OpenTally, now_ns: u64) {
     while let Some(due) = schedule.first() {
         schedule.take();
         if tally.counts(due) {

@@ -41,9 +41,9 @@ impl Tally {
                 Tallied { allocations, kernel: Kernel::now().since(before) }
             }
             Tally::Marks => {
-                mark(side, Place::Begin);
+                mark(side, Mark::Begin);
                 work();
-                mark(side, Place::End);
+                mark(side, Mark::End);
                 Tallied::default()
             }
         }
@@ -52,7 +52,7 @@ impl Tally {
 
 /// What the part of a server in a round took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Part {
+pub struct ServerPart {
     pub tallied: Tallied,
     /// The share of its time in which the thread had a processor.
     pub cpu: f64,
@@ -60,15 +60,15 @@ pub struct Part {
     pub preempted: u64,
 }
 
-impl Part {
+impl ServerPart {
     /// Does the part of a server, and counts what is named.
     pub fn of(
         tally: Tally,
         mut serve: impl FnMut() -> Result<(), BenchError>,
-    ) -> Result<Part, BenchError> {
+    ) -> Result<ServerPart, BenchError> {
         let mut served = Ok(());
         let (tallied, cpu) = with_cpu(|| tally.around("server", &mut || served = serve()));
-        served.map(|()| Part { tallied, cpu, preempted: 0 })
+        served.map(|()| ServerPart { tallied, cpu, preempted: 0 })
     }
 }
 
@@ -114,19 +114,19 @@ impl Held {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Mark {
     Begin,
     /// What comes behind is not.
     End,
 }
 
 /// Asks for a file that is not there: a system call that strace writes down with its name.
-fn mark(side: &str, place: Place) {
+fn mark(side: &str, place: Mark) {
     let _ = fs::metadata(mark_of(side, place));
 }
 
 /// The file that marks such a place.
-pub fn mark_of(side: &str, place: Place) -> String {
+pub fn mark_of(side: &str, place: Mark) -> String {
     format!("/rpcrdma-bench is not here/{side}/{place:?}")
 }
 

@@ -135,7 +135,7 @@ fn measure_on<D: Device>(
     let mut dice = Dice::new(plan.own.seed.seed);
     let offers: Vec<(Offer, u64)> =
         (0..*rounds).map(|_| (plan.offer(first.rate(), dice.roll()), dice.roll())).collect();
-    let mut sides = SIDES.map(|name| Side { name, rounds: Vec::new() });
+    let mut sides = SIDES.map(|name| ChurnSide { name, rounds: Vec::new() });
     let sweep = Sweep { expected: plan.time() * 4 * *rounds, ..plan.base.sweep(2) };
     let environment = sweep.run(session, notes, |round, side| {
         let (offer, seed) = &offers[round as usize];
@@ -152,12 +152,12 @@ fn measure_on<D: Device>(
     Ok(report(plan, &sides, environment))
 }
 
-struct Side {
+struct ChurnSide {
     name: &'static str,
     rounds: Vec<ChurnRound>,
 }
 
-impl Side {
+impl ChurnSide {
     fn rates(&self) -> Vec<f64> {
         self.rounds.iter().map(|round| round.filled.rate()).collect()
     }
@@ -203,7 +203,7 @@ impl Side {
 }
 
 /// With churn over without it: the ratios of the medians, and those of the rounds.
-fn ratios(still: &Side, churn: &Side) -> Vec<Figure> {
+fn ratios(still: &ChurnSide, churn: &ChurnSide) -> Vec<Figure> {
     let ratio = |name, [of, to]: [Vec<f64>; 2], better| {
         let value = median(of.iter().copied()) / median(to.iter().copied());
         let rounds = of.iter().zip(&to).map(|(of, to)| of / to).collect();
@@ -220,7 +220,7 @@ fn ratios(still: &Side, churn: &Side) -> Vec<Figure> {
 }
 
 /// Connections made per second of the rounds with churn.
-fn arrivals(churn: &Side) -> Option<Figure> {
+fn arrivals(churn: &ChurnSide) -> Option<Figure> {
     let of = |round: &ChurnRound| {
         let elapsed_ns = round.filled.elapsed_ns + round.open.elapsed_ns;
         round.churned.made as f64 * 1e9 / elapsed_ns.max(1) as f64
@@ -247,7 +247,7 @@ fn connections(churned: &Churned, rate: Option<Figure>) -> Vec<Figure> {
     figures
 }
 
-fn report(plan: &ChurnPlan, sides: &[Side; 2], environment: Environment) -> Report {
+fn report(plan: &ChurnPlan, sides: &[ChurnSide; 2], environment: Environment) -> Report {
     let [still, churn] = sides;
     let mut churned = Churned::default();
     churn.rounds.iter().for_each(|round| churned.merge(&round.churned));
@@ -265,7 +265,7 @@ fn report(plan: &ChurnPlan, sides: &[Side; 2], environment: Environment) -> Repo
     });
     let settings = plan.base.settings("churn", own);
     let ratios = ratios(still, churn);
-    let mut figures = Figure::of_each(sides, Side::figures);
+    let mut figures = Figure::of_each(sides, ChurnSide::figures);
     figures.extend(ratios.iter().cloned());
     let rate = arrivals(churn);
     let made_per_second = rate.as_ref().map_or(0.0, |rate| rate.value);

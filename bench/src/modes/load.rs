@@ -142,7 +142,8 @@ fn measure_on<D: Device>(
     let each = plan.points.len();
     let seeds: Vec<u64> = (0..each * *rounds as usize).map(|_| dice.roll()).collect();
     let mut closed = Vec::new();
-    let mut opened: Vec<Opened> = plan.points.iter().map(|point| Opened::new(*point)).collect();
+    let mut opened: Vec<OpenedPoint> =
+        plan.points.iter().map(|point| OpenedPoint::new(*point)).collect();
     // The closed loop is one more point.
     let environment = plan.base.sweep(each + 1).run(session, notes, |round, turn| {
         let Some(index) = turn.checked_sub(1) else {
@@ -158,16 +159,16 @@ fn measure_on<D: Device>(
     Ok(report(plan, capacity, &closed, &opened, environment))
 }
 
-struct Opened {
+struct OpenedPoint {
     point: Point,
     /// How late the generator was, of every round.
     lateness: Latency,
     rounds: Vec<OpenRound>,
 }
 
-impl Opened {
-    fn new(point: Point) -> Opened {
-        Opened { point, lateness: Latency::new(), rounds: Vec::new() }
+impl OpenedPoint {
+    fn new(point: Point) -> OpenedPoint {
+        OpenedPoint { point, lateness: Latency::new(), rounds: Vec::new() }
     }
 
     /// Takes a round in, unless it was ended before it began. The generator's lateness is kept of
@@ -226,7 +227,7 @@ fn report(
     plan: &LoadPlan,
     capacity: f64,
     closed: &[Round],
-    points: &[Opened],
+    points: &[OpenedPoint],
     environment: Environment,
 ) -> Report {
     let open = points.iter().flat_map(|point| &point.rounds);
@@ -242,8 +243,8 @@ fn report(
         Figure::new("closed", "rate", then, Unit::PerSecond, samples).rounds(rates),
         Figure::new("closed", "rate.before", capacity, Unit::PerSecond, samples),
     ];
-    figures.extend(Figure::of_each(points, Opened::figures));
-    let row = |point: &Opened| {
+    figures.extend(Figure::of_each(points, OpenedPoint::figures));
+    let row = |point: &OpenedPoint| {
         let (labels, at) = (vec![title(point.point)], Some(point.point.at()));
         Row { labels, of: "rpc".to_owned(), at }
     };
@@ -262,23 +263,23 @@ fn report(
         report.samples(format!("rpc@{}", point.point.at()), &point.response());
     }
     report.curves = curves(capacity, points, &report);
-    let points: Vec<Value> = points.iter().map(Opened::detail).collect();
+    let points: Vec<Value> = points.iter().map(OpenedPoint::detail).collect();
     report.detail(json!({ "capacity": capacity, "points": points }));
     report
 }
 
-fn curves(capacity: f64, points: &[Opened], report: &Report) -> Vec<Curve> {
-    let value = |point: &Opened, name: &str| {
+fn curves(capacity: f64, points: &[OpenedPoint], report: &Report) -> Vec<Curve> {
+    let value = |point: &OpenedPoint, name: &str| {
         let figure = report.figure("rpc", Some(&point.point.at()), name);
         figure.map_or(0.0, |figure| figure.value)
     };
-    let line = |name: &str, x: &dyn Fn(&Opened) -> f64, figure: &str| {
+    let line = |name: &str, x: &dyn Fn(&OpenedPoint) -> f64, figure: &str| {
         Line::new(name, points.iter().map(|point| (x(point), value(point, figure))))
     };
     // Rates beside shares: as shares of the capacity.
-    let share = |point: &Opened| point.point.rate(capacity) / capacity.max(1.0);
+    let share = |point: &OpenedPoint| point.point.rate(capacity) / capacity.max(1.0);
     let quantile = |name: &&str| line(name, &share, &format!("round_trip.{name}"));
-    let offered = |point: &Opened| value(point, "offered");
+    let offered = |point: &OpenedPoint| value(point, "offered");
     vec![
         Curve {
             title: "Latency from the intended start, by load".into(),

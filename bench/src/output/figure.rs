@@ -113,7 +113,7 @@ impl Figure {
         rounds: &[&Latency],
         factor: f64,
     ) -> Vec<Figure> {
-        let figure = |(part, of_one): &(&str, Part)| {
+        let figure = |(part, of_one): &(&str, Quantile)| {
             let value = |latency: &Latency| of_one(latency) * factor;
             let rounds = rounds.iter().map(|round| value(round)).collect();
             let (name, count) = (format!("{name}.{part}"), latency.count());
@@ -204,9 +204,9 @@ impl fmt::Display for At {
     }
 }
 
-type Part = fn(&Latency) -> f64;
+type Quantile = fn(&Latency) -> f64;
 
-const SPREAD: [(&str, Part); 9] = [
+const SPREAD: [(&str, Quantile); 9] = [
     ("min", |latency| latency.min_ns() as f64),
     ("p50", |latency| latency.quantile_ns(0.5) as f64),
     ("p90", |latency| latency.quantile_ns(0.9) as f64),

@@ -1,8 +1,8 @@
 //! The ping-pong over iceoryx2 of `bench/peers/iceoryx2`: its arguments and its output.
 
 use super::process::Listening;
-use super::tool::{Kind, Name, Run, Shape, Source, row_under};
-use super::{Pattern, Task, ToolRound, number};
+use super::tool::{OutputError, PackageSource, ToolKind, ToolName, ToolRun, row_under};
+use super::{Pattern, PeerTask, ToolRound, number};
 
 /// The options behind `iceoryx2`.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Parser)]
@@ -17,18 +17,18 @@ pub struct Iceoryx2 {
 }
 
 impl Iceoryx2 {
-    fn size(&self, task: &Task) -> usize {
+    fn size(&self, task: &PeerTask) -> usize {
         self.size.unwrap_or(task.data_len)
     }
 }
 
-impl Kind for Iceoryx2 {
-    fn what(&self) -> Name<'_> {
-        let source = Source::Crate("bench/peers/iceoryx2");
-        Name { name: "iceoryx2", program: &self.program, source }
+impl ToolKind for Iceoryx2 {
+    fn what(&self) -> ToolName<'_> {
+        let source = PackageSource::Crate("bench/peers/iceoryx2");
+        ToolName { name: "iceoryx2", program: &self.program, source }
     }
 
-    fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2] {
+    fn arguments(&self, task: &PeerTask, run: &ToolRun) -> [Vec<String>; 2] {
         // A free port's number: no other run has the name.
         let name = format!("rpcrdma-bench-{}", run.port);
         let numbers = [self.size(task) as u64, run.count, run.count.min(WARM_UP)];
@@ -38,16 +38,16 @@ impl Kind for Iceoryx2 {
         })
     }
 
-    fn parse(&self, _task: &Task, out: &str) -> Result<ToolRound, Shape> {
+    fn parse(&self, _task: &PeerTask, out: &str) -> Result<ToolRound, OutputError> {
         let row = row_under(HEAD, out.lines())?;
         let values: Option<Vec<f64>> = row.split(',').map(number).collect();
-        let wrong = || Shape::of(row, "a row of seven numbers");
+        let wrong = || OutputError::of(row, "a row of seven numbers");
         let [count, min, median, mean, p99, p999, max] =
             values.and_then(|values| values.try_into().ok()).ok_or_else(wrong)?;
         Ok(ToolRound::of_times(count as u64, [median, mean, min, p99, p999, max]))
     }
 
-    fn notes(&self, task: &Task, _device: Option<&str>) -> Vec<String> {
+    fn notes(&self, task: &PeerTask, _device: Option<&str>) -> Vec<String> {
         vec![format!(
             "publish-subscribe of {} bytes with headers of its own; both sides poll; whole round \
              trips, every one timed",
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
     use crate::peers::Measure;
 
-    const TASK: Task = Task { pattern: Pattern::RoundTrips, data_len: 64, wire_len: 136 };
+    const TASK: PeerTask = PeerTask { pattern: Pattern::RoundTrips, data_len: 64, wire_len: 136 };
     const OUT: &str = "count,min,p50,mean,p99,p99.9,max\n2000,269,301,551.7,3199,4404,57606\n";
 
     fn peer(options: &[&str]) -> Iceoryx2 {
@@ -108,11 +108,11 @@ mod tests {
 
     #[test]
     fn both_sides_have_one_name_and_as_many_messages() {
-        let run = Run { port: 7, count: 500, device: None, address: None };
+        let run = ToolRun { port: 7, count: 500, device: None, address: None };
         let [server, client] = peer(&[]).arguments(&TASK, &run);
         assert_eq!(server.join(" "), "server rpcrdma-bench-7 64 500 500");
         assert_eq!(client.join(" "), "client rpcrdma-bench-7 64 500 500");
-        let run = Run { count: 20_000, ..run };
+        let run = ToolRun { count: 20_000, ..run };
         let [_, client] = peer(&["-s", "4KiB"]).arguments(&TASK, &run);
         assert_eq!(client.join(" "), "client rpcrdma-bench-7 4096 20000 10000");
     }

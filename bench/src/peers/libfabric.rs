@@ -1,7 +1,7 @@
 //! `fi_pingpong` of libfabric: its arguments and its output.
 
-use super::tool::{Kind, Name, Run, Shape, Source, row_under};
-use super::{Measure, Pattern, Printed, Task, ToolRound, number, whole_ns};
+use super::tool::{OutputError, PackageSource, ToolKind, ToolName, ToolRun, row_under};
+use super::{Measure, Pattern, PeerTask, Printed, ToolRound, number, whole_ns};
 
 /// The options behind `fi_pingpong`.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Parser)]
@@ -25,13 +25,13 @@ impl FiPingpong {
     }
 }
 
-impl Kind for FiPingpong {
-    fn what(&self) -> Name<'_> {
-        let source = Source::Package("libfabric-bin");
-        Name { name: "fi_pingpong", program: "fi_pingpong", source }
+impl ToolKind for FiPingpong {
+    fn what(&self) -> ToolName<'_> {
+        let source = PackageSource::Package("libfabric-bin");
+        ToolName { name: "fi_pingpong", program: "fi_pingpong", source }
     }
 
-    fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2] {
+    fn arguments(&self, task: &PeerTask, run: &ToolRun) -> [Vec<String>; 2] {
         let size = self.size.unwrap_or(task.data_len).to_string();
         let (count, port) = (run.count.to_string(), run.port.to_string());
         let both = ["-p", &self.provider, "-e", self.endpoint(), "-I", &count, "-S", &size];
@@ -41,9 +41,9 @@ impl Kind for FiPingpong {
         [with(&["-B", &port]), with(&["-P", &port, "127.0.0.1"])]
     }
 
-    fn parse(&self, task: &Task, out: &str) -> Result<ToolRound, Shape> {
+    fn parse(&self, task: &PeerTask, out: &str) -> Result<ToolRound, OutputError> {
         let row = row_under(HEAD, out.lines())?;
-        let wrong = || Shape::of(row, "a row of eight numbers");
+        let wrong = || OutputError::of(row, "a row of eight numbers");
         let columns: Vec<&str> = row.split_whitespace().collect();
         let [_, sent, answered, _, time, mb_per_s, half_us, _] =
             columns[..].try_into().map_err(|_| wrong())?;
@@ -60,7 +60,7 @@ impl Kind for FiPingpong {
         Ok(ToolRound { figures, count })
     }
 
-    fn notes(&self, task: &Task, _device: Option<&str>) -> Vec<String> {
+    fn notes(&self, task: &PeerTask, _device: Option<&str>) -> Vec<String> {
         let (provider, endpoint) = (&self.provider, self.endpoint());
         let size = self.size.unwrap_or(task.data_len);
         vec![
@@ -81,7 +81,7 @@ impl Kind for FiPingpong {
 impl FiPingpong {
     /// Half a round trip in us: it is printed with two digits behind the point, and so is its
     /// reciprocal, the bandwidth. The one with more digits is taken; both must say the same.
-    fn sharper(&self, task: &Task, mb_per_s: f64, half_us: f64) -> Option<f64> {
+    fn sharper(&self, task: &PeerTask, mb_per_s: f64, half_us: f64) -> Option<f64> {
         let size = self.size.unwrap_or(task.data_len) as f64;
         if size == 0.0 || mb_per_s == 0.0 {
             return Some(half_us);
@@ -120,8 +120,8 @@ mod tests {
         FiPingpong { provider: provider.into(), endpoint: None, size: None }
     }
 
-    fn task(data_len: usize) -> Task {
-        Task { pattern: Pattern::RoundTrips, data_len, wire_len: 136 }
+    fn task(data_len: usize) -> PeerTask {
+        PeerTask { pattern: Pattern::RoundTrips, data_len, wire_len: 136 }
     }
 
     const SHORT: &str = include_str!("../../tests/peers/fi_pingpong-1.17-shm-64.txt");
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn tcp_has_endpoints_with_connections_unless_others_are_requested() {
-        let run = Run { port: 9, count: 10, device: None, address: None };
+        let run = ToolRun { port: 9, count: 10, device: None, address: None };
         let [server, client] = tool("tcp").arguments(&task(64), &run);
         assert_eq!(server.join(" "), "-p tcp -e msg -I 10 -S 64 -B 9");
         assert_eq!(client.join(" "), "-p tcp -e msg -I 10 -S 64 -P 9 127.0.0.1");

@@ -23,7 +23,7 @@ pub mod ucx;
 
 /// What a peer is to do, as far as it can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Task {
+pub struct PeerTask {
     pub pattern: Pattern,
     /// Bytes of a message that has headers of the tool's own beside them.
     pub data_len: usize,

@@ -8,8 +8,8 @@
 use std::path::Path;
 
 use super::process::Listening;
-use super::tool::{Kind, Name, Run, Shape, Source, row_under};
-use super::{Measure, Pattern, Printed, Task, ToolRound, number, whole_ns};
+use super::tool::{OutputError, PackageSource, ToolKind, ToolName, ToolRun, row_under};
+use super::{Measure, Pattern, PeerTask, Printed, ToolRound, number, whole_ns};
 use crate::machine::address::{self, CLASS};
 use crate::machine::files::Files;
 
@@ -37,26 +37,26 @@ pub struct IbSendBw {
     pub size: Option<usize>,
 }
 
-impl Kind for IbSendLat {
-    fn what(&self) -> Name<'_> {
-        Name { name: "ib_send_lat", program: "ib_send_lat", source: PACKAGE }
+impl ToolKind for IbSendLat {
+    fn what(&self) -> ToolName<'_> {
+        ToolName { name: "ib_send_lat", program: "ib_send_lat", source: PACKAGE }
     }
 
-    fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2] {
+    fn arguments(&self, task: &PeerTask, run: &ToolRun) -> [Vec<String>; 2] {
         arguments(&system(), size(self.size, task), self.device.as_deref(), run, &[])
     }
 
-    fn parse(&self, task: &Task, out: &str) -> Result<ToolRound, Shape> {
+    fn parse(&self, task: &PeerTask, out: &str) -> Result<ToolRound, OutputError> {
         let (row, values) = numbers(HEAD, out, "a row of nine numbers")?;
         let [bytes, count, min, max, median, mean, _, p99, p999] = values;
         if bytes as usize != size(self.size, task) {
-            return Err(Shape::of(row, "as many bytes as it was asked for"));
+            return Err(OutputError::of(row, "as many bytes as it was asked for"));
         }
         let times = [median, mean, min, p99, p999, max].map(whole_ns);
         Ok(ToolRound::of_times(count as u64, times))
     }
 
-    fn notes(&self, task: &Task, device: Option<&str>) -> Vec<String> {
+    fn notes(&self, task: &PeerTask, device: Option<&str>) -> Vec<String> {
         vec![
             on_the_wire(size(self.size, task), self.device.as_deref().or(device)),
             "prints half of a round trip, which is doubled here, in hundredths of a us; drops its \
@@ -82,22 +82,22 @@ impl Kind for IbSendLat {
     }
 }
 
-impl Kind for IbSendBw {
-    fn what(&self) -> Name<'_> {
-        Name { name: "ib_send_bw", program: "ib_send_bw", source: PACKAGE }
+impl ToolKind for IbSendBw {
+    fn what(&self) -> ToolName<'_> {
+        ToolName { name: "ib_send_bw", program: "ib_send_bw", source: PACKAGE }
     }
 
-    fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2] {
+    fn arguments(&self, task: &PeerTask, run: &ToolRun) -> [Vec<String>; 2] {
         // In bits: the unit of its bytes differs from version to version.
         let (files, device) = (system(), self.device.as_deref());
         arguments(&files, size(self.size, task), device, run, &["--report_gbits"])
     }
 
-    fn parse(&self, task: &Task, out: &str) -> Result<ToolRound, Shape> {
+    fn parse(&self, task: &PeerTask, out: &str) -> Result<ToolRound, OutputError> {
         let (row, values) = numbers(HEAD_BW, out, "a row of five numbers")?;
         let [bytes, count, _, gigabits, millions] = values;
         if bytes as usize != size(self.size, task) {
-            return Err(Shape::of(row, "as many bytes as it was asked for"));
+            return Err(OutputError::of(row, "as many bytes as it was asked for"));
         }
         let count = count as u64;
         let printed = |measure, value| Printed { measure, value, samples: count };
@@ -105,7 +105,7 @@ impl Kind for IbSendBw {
         Ok(ToolRound { figures: vec![printed(Measure::Data, gigabits / 8.0), rate], count })
     }
 
-    fn notes(&self, task: &Task, device: Option<&str>) -> Vec<String> {
+    fn notes(&self, task: &PeerTask, device: Option<&str>) -> Vec<String> {
         vec![
             on_the_wire(size(self.size, task), self.device.as_deref().or(device)),
             "messages go one way, 128 of them in flight: half of them are taken as the rate of \
@@ -132,7 +132,7 @@ impl Kind for IbSendBw {
 }
 
 /// Bytes of a message: neither tool can send nothing.
-fn size(asked: Option<usize>, task: &Task) -> usize {
+fn size(asked: Option<usize>, task: &PeerTask) -> usize {
     asked.unwrap_or(task.wire_len).max(1)
 }
 
@@ -141,7 +141,7 @@ fn arguments(
     files: &Files,
     size: usize,
     device: Option<&str>,
-    run: &Run,
+    run: &ToolRun,
     more: &[&str],
 ) -> [Vec<String>; 2] {
     let named = device.or(run.device.as_deref());
@@ -190,16 +190,16 @@ fn numbers<'a, const N: usize>(
     head: &str,
     out: &'a str,
     expected: &'static str,
-) -> Result<(&'a str, [f64; N]), Shape> {
+) -> Result<(&'a str, [f64; N]), OutputError> {
     let is_head = |line: &str| line.trim_start().starts_with("#bytes");
     if !out.lines().any(is_head) {
         let first = out.lines().next().unwrap_or_default();
-        return Err(Shape::of(first, "a line that begins with #bytes"));
+        return Err(OutputError::of(first, "a line that begins with #bytes"));
     }
     let row = row_under(head, out.lines().skip_while(|line| !is_head(line)))?;
     let values: Option<Vec<f64>> = row.split_whitespace().map(number).collect();
     let values = values.and_then(|values| values.try_into().ok());
-    values.map(|values| (row, values)).ok_or_else(|| Shape::of(row, expected))
+    values.map(|values| (row, values)).ok_or_else(|| OutputError::of(row, expected))
 }
 
 fn on_the_wire(size: usize, device: Option<&str>) -> String {
@@ -221,7 +221,7 @@ fn system() -> Files {
     Files::new(Path::new("/"))
 }
 
-const PACKAGE: Source = Source::Package("perftest");
+const PACKAGE: PackageSource = PackageSource::Package("perftest");
 const HEAD: &str = "#bytes #iterations t_min[usec] t_max[usec] t_typical[usec] t_avg[usec] \
     t_stdev[usec] 99% percentile[usec] 99.9% percentile[usec]";
 const HEAD_BW: &str = "#bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]";
@@ -243,8 +243,8 @@ mod tests {
     const OUT_BW: &str = include_str!("../../tests/peers/ib_send_bw-4.5-64.txt");
     const OUT: &str = include_str!("../../tests/peers/ib_send_lat-4.5-64.txt");
 
-    fn task(wire_len: usize) -> Task {
-        Task { pattern: Pattern::RoundTrips, data_len: 1, wire_len }
+    fn task(wire_len: usize) -> PeerTask {
+        PeerTask { pattern: Pattern::RoundTrips, data_len: 1, wire_len }
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn messages_that_go_one_way_are_half_as_many_round_trips() {
-        let messages = Task { pattern: Pattern::Messages, ..task(64) };
+        let messages = PeerTask { pattern: Pattern::Messages, ..task(64) };
         let round = BW.parse(&messages, OUT_BW).expect("it is what 4.5 prints");
         let of = |measure| round.find(measure).expect("it is printed").value;
         assert_eq!((round.count, of(Measure::Rate).round()), (1000, 3747.0));
@@ -270,7 +270,7 @@ mod tests {
         for wrong in [OUT_BW.replace("[Gb/sec]", "[MB/sec]"), OUT_BW.replace(" 64  ", " 65  ")] {
             assert!(BW.parse(&messages, &wrong).is_err());
         }
-        let run = Run { port: 9, count: 10, device: Some("rxe0".into()), address: None };
+        let run = ToolRun { port: 9, count: 10, device: Some("rxe0".into()), address: None };
         let [server, client] = BW.arguments(&messages, &run);
         assert_eq!(server.join(" "), "-F -p 9 -s 64 -n 10 --report_gbits -I 64 -d rxe0");
         assert_eq!(client.last().map(String::as_str), Some("127.0.0.1"));
@@ -296,11 +296,11 @@ mod tests {
     #[test]
     fn short_messages_are_sent_inline_on_the_device_of_the_other_side() {
         let address = Some(Ipv4Addr::new(10, 0, 0, 1).into());
-        let run = Run { port: 9, count: 10, device: Some("rxe0".into()), address };
+        let run = ToolRun { port: 9, count: 10, device: Some("rxe0".into()), address };
         let [server, client] = TOOL.arguments(&task(136), &run);
         assert_eq!(server.join(" "), "-F -p 9 -s 136 -n 10 -I 136 -d rxe0");
         assert_eq!(client.last().map(String::as_str), Some("10.0.0.1"));
-        let [server, _] = TOOL.arguments(&task(4096), &Run { device: None, ..run });
+        let [server, _] = TOOL.arguments(&task(4096), &ToolRun { device: None, ..run });
         assert_eq!(server.join(" "), "-F -p 9 -s 4096 -n 10");
     }
 
@@ -313,7 +313,7 @@ mod tests {
         root.write(&format!("{rxe}/node_type"), "1: CA");
         let files = Files::new(root.path());
         let run = |device: Option<&str>, address| {
-            let run = Run { port: 9, count: 10, device: device.map(str::to_owned), address };
+            let run = ToolRun { port: 9, count: 10, device: device.map(str::to_owned), address };
             arguments(&files, 136, None, &run, &[]).map(|side| side.join(" "))
         };
         let options = "-F -p 9 -s 136 -n 10 -R -I 0 -d siw0";

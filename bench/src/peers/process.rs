@@ -37,7 +37,7 @@ pub fn run(commands: &Commands, cores: CorePair, patience: Duration) -> Result<S
     let deadline = Instant::now() + patience;
     let mut server = Running::start(who, &commands.program, &commands.server, cores.server)?;
     if let Some((port, how)) = commands.port {
-        await_listener(who, &mut server, (port, how), deadline)?;
+        await_listener(who, &mut server, port, how, deadline)?;
     }
     let mut client = Running::start(who, &commands.program, &commands.client, cores.client)?;
     let status = client.wait(deadline)?;
@@ -150,7 +150,8 @@ impl Drop for Running {
 fn await_listener(
     who: &'static str,
     server: &mut Running,
-    (port, how): (u16, Listening),
+    port: u16,
+    how: Listening,
     deadline: Instant,
 ) -> Result<(), BenchError> {
     let unseen = Instant::now() + UNSEEN;
@@ -262,8 +263,8 @@ mod tests {
     fn a_server_that_ends_before_it_listens_is_an_error_with_its_words() {
         let Some(mut shell) = shell("echo no device >&2; exit 1") else { return };
         let port = free_port("sh").expect("there are many");
-        let port = (port, Listening::OnHost);
-        let error = await_listener("sh", &mut shell, port, soon()).expect_err("it has ended");
+        let error = await_listener("sh", &mut shell, port, Listening::OnHost, soon())
+            .expect_err("it has ended");
         assert!(error.to_string().contains("no device"), "{error}");
     }
 

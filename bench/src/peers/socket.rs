@@ -30,7 +30,7 @@ use crate::stats::{Contender, Meter, Quota, Round};
 /// What kind of socket, and how both sides wait; the names are those that they are compared by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
-pub enum Kind {
+pub enum SocketKind {
     Unix,
     /// TCP over the loopback device, without delay.
     Tcp,
@@ -40,30 +40,30 @@ pub enum Kind {
     TcpStream,
 }
 
-impl Kind {
+impl SocketKind {
     fn is_unix(self) -> bool {
-        matches!(self, Kind::Unix | Kind::UnixBlock)
+        matches!(self, SocketKind::Unix | SocketKind::UnixBlock)
     }
 
     /// Whether both sides spin on sockets that never block.
     pub fn spins(self) -> bool {
-        matches!(self, Kind::Unix | Kind::Tcp | Kind::TcpStream)
+        matches!(self, SocketKind::Unix | SocketKind::Tcp | SocketKind::TcpStream)
     }
 
     /// Whether messages go one way, without replies.
     pub fn is_one_way(self) -> bool {
-        self == Kind::TcpStream
+        self == SocketKind::TcpStream
     }
 }
 
 #[derive(Debug)]
 pub struct Sockets {
-    kind: Kind,
+    kind: SocketKind,
     cores: CorePair,
     window: u64,
     timed: bool,
-    client: End,
-    server: End,
+    client: SocketEnd,
+    server: SocketEnd,
     /// The same sockets, to be shut.
     shutters: [File; 2],
     /// Messages so far, on which both sides agree between rounds.
@@ -73,7 +73,7 @@ pub struct Sockets {
 impl Sockets {
     /// Connects two sockets. Round trips are timed when `timed` and only one is under way.
     pub fn new(
-        kind: Kind,
+        kind: SocketKind,
         cores: CorePair,
         traffic: Traffic,
         timed: bool,
@@ -93,8 +93,8 @@ impl Sockets {
             cores,
             window: window.into(),
             timed: timed && window == 1 && !kind.is_one_way(),
-            client: End::new(who, client, request_len, reply_len, window),
-            server: End::new(who, server, reply_len, request_len, window),
+            client: SocketEnd::new(who, client, request_len, reply_len, window),
+            server: SocketEnd::new(who, server, reply_len, request_len, window),
             exchanged: 0,
         })
     }
@@ -186,7 +186,7 @@ impl Drop for ShutOnDrop<'_> {
 }
 
 #[derive(Debug)]
-struct End {
+struct SocketEnd {
     who: &'static str,
     stream: File,
     out_len: usize,
@@ -200,11 +200,17 @@ struct End {
     filled: usize,
 }
 
-impl End {
-    fn new(who: &'static str, stream: File, out_len: usize, in_len: usize, window: u32) -> End {
+impl SocketEnd {
+    fn new(
+        who: &'static str,
+        stream: File,
+        out_len: usize,
+        in_len: usize,
+        window: u32,
+    ) -> SocketEnd {
         let (out_len, in_len) = (out_len.max(SHORTEST), in_len.max(SHORTEST));
         let fill = |len: usize| vec![FILL; len * window as usize].into_boxed_slice();
-        End {
+        SocketEnd {
             who,
             stream,
             out_len,
@@ -396,7 +402,7 @@ fn check(who: &'static str, number: u64, message: &[u8]) -> Result<(), BenchErro
 }
 
 /// Both ends of a connection, as the files that they are to the kernel.
-fn connected(kind: Kind) -> io::Result<[File; 2]> {
+fn connected(kind: SocketKind) -> io::Result<[File; 2]> {
     let is_nonblocking = kind.spins();
     if kind.is_unix() {
         let (client, server) = UnixStream::pair()?;
@@ -431,7 +437,12 @@ mod tests {
     use super::*;
     use crate::stats::End as Length;
 
-    fn sockets(kind: Kind, request_len: usize, reply_len: usize, window: u32) -> Option<Sockets> {
+    fn sockets(
+        kind: SocketKind,
+        request_len: usize,
+        reply_len: usize,
+        window: u32,
+    ) -> Option<Sockets> {
         let cores = CorePair::choose(None).ok()?;
         let traffic = Traffic { request_len, reply_len, window };
         Some(Sockets::new(kind, cores, traffic, true).expect("the host has sockets"))
@@ -443,7 +454,7 @@ mod tests {
 
     #[test]
     fn every_kind_times_as_many_round_trips_as_requested_in_every_round() {
-        for kind in Kind::VARIANTS.iter().copied().filter(|kind| !kind.is_one_way()) {
+        for kind in SocketKind::VARIANTS.iter().copied().filter(|kind| !kind.is_one_way()) {
             let Some(mut sockets) = sockets(kind, 136, 120, 1) else { return };
             for _ in 0..3 {
                 let round = sockets.round(quota(50)).expect("both sides are well");
@@ -455,7 +466,7 @@ mod tests {
 
     #[test]
     fn windows_are_kept_full_with_messages_longer_than_a_socket_holds() {
-        for kind in Kind::VARIANTS.iter().copied().filter(|kind| kind.spins()) {
+        for kind in SocketKind::VARIANTS.iter().copied().filter(|kind| kind.spins()) {
             for (request_len, reply_len) in [(136, 120), (80, 500_000), (300_001, 7)] {
                 let Some(mut sockets) = sockets(kind, request_len, reply_len, 5) else { return };
                 for _ in 0..2 {
@@ -469,7 +480,7 @@ mod tests {
     #[test]
     fn a_stream_is_counted_where_it_comes_out_and_ends_with_every_message() {
         for len in [1, 4096, 500_000] {
-            let Some(mut sockets) = sockets(Kind::TcpStream, 16, len, 8) else { return };
+            let Some(mut sockets) = sockets(SocketKind::TcpStream, 16, len, 8) else { return };
             for _ in 0..3 {
                 let round = sockets.round(quota(40)).expect("both sides are well");
                 assert!(round.completed >= 40 && round.latency.count() == 0, "{round:?}");
@@ -482,7 +493,7 @@ mod tests {
     #[test]
     fn two_sides_that_block_have_one_under_way() {
         let Ok(cores) = CorePair::choose(None) else { return };
-        let kind = Kind::UnixBlock;
+        let kind = SocketKind::UnixBlock;
         let traffic = Traffic { request_len: 100, reply_len: 100, window: 2 };
         let refused = Sockets::new(kind, cores, traffic, false);
         assert!(matches!(refused, Err(BenchError::Usage(_))), "{refused:?}");
@@ -490,7 +501,7 @@ mod tests {
 
     #[test]
     fn a_side_that_fails_ends_the_other_even_in_read() {
-        for kind in Kind::VARIANTS.iter().copied() {
+        for kind in SocketKind::VARIANTS.iter().copied() {
             let Some(mut sockets) = sockets(kind, 136, 120, 1) else { return };
             sockets.server.slots[20] ^= 1;
             let failed = sockets.round(quota(10)).expect_err("a reply is wrong");
@@ -518,7 +529,7 @@ mod tests {
 
     #[test]
     fn a_core_that_is_not_there_fails_and_does_not_hang() {
-        for kind in Kind::VARIANTS.iter().copied() {
+        for kind in SocketKind::VARIANTS.iter().copied() {
             let Some(mut sockets) = sockets(kind, 136, 120, 1) else { return };
             sockets.cores.server = 1000;
             let failed = sockets.round(quota(10));

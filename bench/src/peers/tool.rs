@@ -6,21 +6,21 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::process::{self, Listening};
-use super::{Measure, Pattern, Task, ToolRound, patience};
+use super::{Measure, Pattern, PeerTask, ToolRound, patience};
 use crate::args::{DeviceArgs, parse};
 use crate::error::BenchError;
 use crate::machine::CorePair;
 use crate::stats::{End, Quota};
 
-pub trait Kind: fmt::Debug {
-    fn what(&self) -> Name<'_>;
+pub trait ToolKind: fmt::Debug {
+    fn what(&self) -> ToolName<'_>;
 
-    fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2];
+    fn arguments(&self, task: &PeerTask, run: &ToolRun) -> [Vec<String>; 2];
 
-    fn parse(&self, task: &Task, out: &str) -> Result<ToolRound, Shape>;
+    fn parse(&self, task: &PeerTask, out: &str) -> Result<ToolRound, OutputError>;
 
     /// How it was run, and what is weak about its figures; `device` is that of the other side.
-    fn notes(&self, task: &Task, device: Option<&str>) -> Vec<String>;
+    fn notes(&self, task: &PeerTask, device: Option<&str>) -> Vec<String>;
 
     fn can(&self, _pattern: Pattern) -> bool {
         true
@@ -45,16 +45,16 @@ pub trait Kind: fmt::Debug {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct Name<'a> {
+pub struct ToolName<'a> {
     pub name: &'static str,
     /// Its name on the PATH, or its file.
     pub program: &'a str,
-    pub source: Source,
+    pub source: PackageSource,
 }
 
 /// Where a program comes from.
 #[derive(Debug, Clone, Copy)]
-pub enum Source {
+pub enum PackageSource {
     /// A package of Debian and its descendants.
     Package(&'static str),
     /// A folder of this repository with a crate of its own.
@@ -62,7 +62,7 @@ pub enum Source {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
+pub struct ToolRun {
     pub port: u16,
     pub count: u64,
     /// The device of the other side, if it has one.
@@ -73,40 +73,43 @@ pub struct Run {
 /// An output that is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Shape {
+pub enum OutputError {
     #[error("its output is not known: it says nothing where there should be figures")]
     Short,
     #[error("its output is not known: it says `{line}` where there should be {expected}")]
     Other { line: String, expected: &'static str },
 }
 
-impl Shape {
+impl OutputError {
     /// A line in place of what was expected.
-    pub fn of(line: &str, expected: &'static str) -> Shape {
+    pub fn of(line: &str, expected: &'static str) -> OutputError {
         match line.trim() {
-            "" => Shape::Short,
-            line => Shape::Other { line: line.to_owned(), expected },
+            "" => OutputError::Short,
+            line => OutputError::Other { line: line.to_owned(), expected },
         }
     }
 }
 
 /// The row under the names of the columns; behind it stand only rules.
-pub fn row_under<'a>(names: &str, lines: impl Iterator<Item = &'a str>) -> Result<&'a str, Shape> {
+pub fn row_under<'a>(
+    names: &str,
+    lines: impl Iterator<Item = &'a str>,
+) -> Result<&'a str, OutputError> {
     let mut lines = lines.map(str::trim_end).filter(|line| !line.is_empty());
-    let head = lines.next().ok_or(Shape::Short)?;
+    let head = lines.next().ok_or(OutputError::Short)?;
     if !head.split_whitespace().eq(names.split_whitespace()) {
-        return Err(Shape::of(head, "the names of the columns"));
+        return Err(OutputError::of(head, "the names of the columns"));
     }
-    let row = lines.next().ok_or(Shape::Short)?;
+    let row = lines.next().ok_or(OutputError::Short)?;
     match lines.find(|line| !line.bytes().all(|byte| byte == b'-')) {
-        Some(more) => Err(Shape::of(more, "the end")),
+        Some(more) => Err(OutputError::of(more, "the end")),
         None => Ok(row),
     }
 }
 
 pub struct Tool {
-    kind: Rc<dyn Kind>,
-    task: Task,
+    kind: Rc<dyn ToolKind>,
+    task: PeerTask,
     cores: CorePair,
     device: Option<String>,
     address: Option<IpAddr>,
@@ -118,8 +121,8 @@ impl Tool {
     /// A tool that is installed and can send what the task asks for, on the device of the other
     /// side where it has a choice.
     pub fn new(
-        kind: Rc<dyn Kind>,
-        task: Task,
+        kind: Rc<dyn ToolKind>,
+        task: PeerTask,
         cores: CorePair,
         device: &DeviceArgs,
     ) -> Result<Tool, BenchError> {
@@ -180,7 +183,7 @@ impl Tool {
     fn output(&self, count: u64, time: Duration) -> Result<String, BenchError> {
         let who = self.kind.what().name;
         let port = process::free_port(who)?;
-        let run = Run { port, count, device: self.device.clone(), address: self.address };
+        let run = ToolRun { port, count, device: self.device.clone(), address: self.address };
         let [server, client] = self.kind.arguments(&self.task, &run);
         let port = self.kind.listens(self.device.as_deref()).map(|how| (port, how));
         let program = self.kind.what().program.to_owned();
@@ -190,15 +193,15 @@ impl Tool {
 }
 
 /// Why a tool cannot be run here, and what can be done about it; `None` if it can.
-pub fn absence(kind: &dyn Kind) -> Option<String> {
-    let Name { program, source, .. } = kind.what();
+pub fn absence(kind: &dyn ToolKind) -> Option<String> {
+    let ToolName { program, source, .. } = kind.what();
     if !process::is_installed(program) {
         let how = match source {
-            Source::Package(package) => format!(
+            PackageSource::Package(package) => format!(
                 "`apt-get install {package}` on Debian and Ubuntu, or the package of that name \
                  elsewhere"
             ),
-            Source::Crate(folder) => {
+            PackageSource::Crate(folder) => {
                 format!("`cargo install --locked --path {folder}` in the repository of rpcrdma")
             }
         };
@@ -232,20 +235,20 @@ mod tests {
     #[derive(Debug)]
     struct Fake(&'static str);
 
-    impl Kind for Fake {
-        fn what(&self) -> Name<'_> {
-            Name { name: "fake", program: self.0, source: Source::Package("fake-utils") }
+    impl ToolKind for Fake {
+        fn what(&self) -> ToolName<'_> {
+            ToolName { name: "fake", program: self.0, source: PackageSource::Package("fake-utils") }
         }
 
-        fn arguments(&self, _task: &Task, _run: &Run) -> [Vec<String>; 2] {
+        fn arguments(&self, _task: &PeerTask, _run: &ToolRun) -> [Vec<String>; 2] {
             [Vec::new(), Vec::new()]
         }
 
-        fn parse(&self, _task: &Task, _out: &str) -> Result<ToolRound, Shape> {
-            Err(Shape::Short)
+        fn parse(&self, _task: &PeerTask, _out: &str) -> Result<ToolRound, OutputError> {
+            Err(OutputError::Short)
         }
 
-        fn notes(&self, _task: &Task, _device: Option<&str>) -> Vec<String> {
+        fn notes(&self, _task: &PeerTask, _device: Option<&str>) -> Vec<String> {
             vec!["a note".into()]
         }
 
@@ -258,7 +261,7 @@ mod tests {
         DeviceArgs { provider: None, device: None, address: None, connect: None }
     }
 
-    const TASK: Task = Task { pattern: Pattern::RoundTrips, data_len: 64, wire_len: 136 };
+    const TASK: PeerTask = PeerTask { pattern: Pattern::RoundTrips, data_len: 64, wire_len: 136 };
 
     #[test]
     fn a_tool_that_is_not_there_is_named_with_its_package_and_the_command() {
@@ -276,22 +279,22 @@ mod tests {
         file: String,
     }
 
-    impl Kind for FailsOnce {
-        fn what(&self) -> Name<'_> {
-            Name { name: "fails", program: "sh", source: Source::Package("fake-utils") }
+    impl ToolKind for FailsOnce {
+        fn what(&self) -> ToolName<'_> {
+            ToolName { name: "fails", program: "sh", source: PackageSource::Package("fake-utils") }
         }
 
-        fn arguments(&self, _task: &Task, _run: &Run) -> [Vec<String>; 2] {
+        fn arguments(&self, _task: &PeerTask, _run: &ToolRun) -> [Vec<String>; 2] {
             let file = &self.file;
             let client = format!("test -e {file} && exit; echo refused >&2; echo >{file}; exit 1");
             ["exit 0".to_owned(), client].map(|script| vec!["-c".to_owned(), script])
         }
 
-        fn parse(&self, _task: &Task, _out: &str) -> Result<ToolRound, Shape> {
+        fn parse(&self, _task: &PeerTask, _out: &str) -> Result<ToolRound, OutputError> {
             Ok(ToolRound { figures: Vec::new(), count: 7 })
         }
 
-        fn notes(&self, _task: &Task, _device: Option<&str>) -> Vec<String> {
+        fn notes(&self, _task: &PeerTask, _device: Option<&str>) -> Vec<String> {
             Vec::new()
         }
 
@@ -323,7 +326,7 @@ mod tests {
     #[test]
     fn a_tool_is_not_asked_for_what_it_cannot_do() {
         let Ok(cores) = CorePair::choose(None) else { return };
-        let task = Task { pattern: Pattern::Messages, ..TASK };
+        let task = PeerTask { pattern: Pattern::Messages, ..TASK };
         let refused = Tool::new(Rc::new(Fake("sh")), task, cores, &no_device());
         let error = refused.err().expect("it has one under way").to_string();
         assert!(error.contains("compare it with `lat`"), "{error}");
@@ -349,8 +352,8 @@ mod tests {
         let Ok(cores) = CorePair::choose(None) else { return };
         let ucx = || Rc::new(parsed::<crate::peers::ucx::Ucx>());
         let pingpong = || Rc::new(parsed::<crate::peers::libfabric::FiPingpong>());
-        let messages = Task { pattern: Pattern::Messages, ..TASK };
-        let kinds: [(Rc<dyn Kind>, Task, Measure); 4] = [
+        let messages = PeerTask { pattern: Pattern::Messages, ..TASK };
+        let kinds: [(Rc<dyn ToolKind>, PeerTask, Measure); 4] = [
             (Rc::new(parsed::<crate::peers::iceoryx2::Iceoryx2>()), TASK, Measure::Median),
             (ucx(), TASK, Measure::Median),
             (ucx(), messages, Measure::Data),

@@ -1,7 +1,7 @@
 //! `ucx_perftest` of UCX: its arguments and its output.
 
-use super::tool::{Kind, Name, Run, Shape, Source, row_under};
-use super::{Measure, Pattern, Printed, Task, ToolRound, number, whole_ns};
+use super::tool::{OutputError, PackageSource, ToolKind, ToolName, ToolRun, row_under};
+use super::{Measure, Pattern, PeerTask, Printed, ToolRound, number, whole_ns};
 
 /// Which of its tests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -36,12 +36,16 @@ impl Ucx {
     }
 }
 
-impl Kind for Ucx {
-    fn what(&self) -> Name<'_> {
-        Name { name: "ucx", program: "ucx_perftest", source: Source::Package("ucx-utils") }
+impl ToolKind for Ucx {
+    fn what(&self) -> ToolName<'_> {
+        ToolName {
+            name: "ucx",
+            program: "ucx_perftest",
+            source: PackageSource::Package("ucx-utils"),
+        }
     }
 
-    fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2] {
+    fn arguments(&self, task: &PeerTask, run: &ToolRun) -> [Vec<String>; 2] {
         let server = vec!["-p".to_owned(), run.port.to_string()];
         let size = self.size.unwrap_or(task.data_len);
         let mut client = server.clone();
@@ -56,9 +60,9 @@ impl Kind for Ucx {
         [server, client]
     }
 
-    fn parse(&self, task: &Task, out: &str) -> Result<ToolRound, Shape> {
+    fn parse(&self, task: &PeerTask, out: &str) -> Result<ToolRound, OutputError> {
         let row = row_under(HEAD, out.lines())?;
-        let wrong = || Shape::of(row, "a row of eight numbers");
+        let wrong = || OutputError::of(row, "a row of eight numbers");
         let values: Option<Vec<f64>> = row.split(',').map(number).collect();
         let [count, median, _, mean, _, mib_per_s, _, messages_per_s] =
             values.and_then(|values| values.try_into().ok()).ok_or_else(wrong)?;
@@ -77,7 +81,7 @@ impl Kind for Ucx {
         Ok(ToolRound { figures, count })
     }
 
-    fn notes(&self, task: &Task, _device: Option<&str>) -> Vec<String> {
+    fn notes(&self, task: &PeerTask, _device: Option<&str>) -> Vec<String> {
         let transports = std::env::var("UCX_TLS");
         let transports = transports.map_or_else(
             |_| "picks its transports itself: UCX_TLS sets them".to_owned(),
@@ -116,8 +120,8 @@ mod tests {
 
     const UCX: Ucx = Ucx { test: Test::Tag, size: None };
 
-    fn task(pattern: Pattern) -> Task {
-        Task { pattern, data_len: 64, wire_len: 136 }
+    fn task(pattern: Pattern) -> PeerTask {
+        PeerTask { pattern, data_len: 64, wire_len: 136 }
     }
 
     fn value(round: &ToolRound, measure: Measure) -> (f64, u64) {
@@ -172,7 +176,7 @@ mod tests {
 
     #[test]
     fn it_is_run_with_the_data_of_the_other_side_or_a_size_of_its_own() {
-        let run = Run { port: 7, count: 500, device: None, address: None };
+        let run = ToolRun { port: 7, count: 500, device: None, address: None };
         let [server, client] = UCX.arguments(&task(Pattern::RoundTrips), &run);
         assert_eq!(server, ["-p", "7"]);
         assert_eq!(client.join(" "), "-p 7 -t tag_lat -f -v -s 64 -n 500 -w 500 127.0.0.1");

@@ -34,7 +34,7 @@ pub struct Lengths {
 /// Send buffers are a ring: message `n` leaves from buffer `n` modulo the depth of the send queue,
 /// and messages `freed..sent` are in the device's hands. Everything that does not change from
 /// message to message is filled in beforehand.
-pub struct End<Q: Queues> {
+pub struct RawEnd<Q: Queues> {
     queues: Q,
     qp: Q::Qp,
     recv: Pool<kind::Recv>,
@@ -103,7 +103,7 @@ pub fn attr(window: u32) -> QueueAttr {
     }
 }
 
-impl<Q: Queues> End<Q> {
+impl<Q: Queues> RawEnd<Q> {
     /// Maps and registers memory, fills the send buffers and posts all Receives.
     pub fn new<P: Provider<Queues = Q>>(
         provider: &P,
@@ -111,7 +111,7 @@ impl<Q: Queues> End<Q> {
         qp: Q::Qp,
         lengths: Lengths,
         window: u32,
-    ) -> Result<End<Q>, BenchError> {
+    ) -> Result<RawEnd<Q>, BenchError> {
         let recv_spec = spec(receives(window), lengths.recv);
         let send_spec = spec(send_depth(window), lengths.send);
         let bytes = recv_spec.region_len().map_err(memory)?
@@ -133,7 +133,7 @@ impl<Q: Queues> End<Q> {
             signal_mask: mask >> 2,
             mask,
         };
-        let mut end = End {
+        let mut end = RawEnd {
             queues,
             qp,
             recv,
@@ -178,7 +178,7 @@ impl<Q: Queues> End<Q> {
     }
 
     /// Polls once, and touches and checks what has arrived: how many messages it was. Their
-    /// buffers must be posted again by [`End::refill`] before the next poll.
+    /// buffers must be posted again by [`RawEnd::refill`] before the next poll.
     #[inline]
     pub fn poll(&mut self) -> Result<u64, BenchError> {
         self.completions.clear();
@@ -201,7 +201,7 @@ impl<Q: Queues> End<Q> {
         Ok(self.received - before)
     }
 
-    /// Posts the buffers that were read by [`End::poll`] again.
+    /// Posts the buffers that were read by [`RawEnd::poll`] again.
     #[inline]
     pub fn refill(&mut self) -> Result<(), BenchError> {
         let requests = self.arrived.iter();

@@ -16,7 +16,7 @@ use crate::stats::{Contender, Meter, Quota, Round, Spent};
 pub mod end;
 mod link;
 
-use end::{End, Lengths, WHO};
+use end::{Lengths, RawEnd, WHO};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Posting {
@@ -53,8 +53,8 @@ pub struct Raw<P: Provider> {
     window: u64,
     posting: Posting,
     timed: bool,
-    client: End<P::Queues>,
-    server: End<P::Queues>,
+    client: RawEnd<P::Queues>,
+    server: RawEnd<P::Queues>,
 }
 
 impl<P: Provider> Raw<P> {
@@ -69,7 +69,7 @@ impl<P: Provider> Raw<P> {
         timed: bool,
     ) -> Result<Raw<P>, BenchError> {
         let window = traffic.window;
-        let Ends { client, server } = Ends::connect(provider, at, traffic)?;
+        let RawEnds { client, server } = RawEnds::connect(provider, at, traffic)?;
         let timed = timed && window == 1;
         Ok(Raw { cores, window: window.into(), posting, timed, client, server })
     }
@@ -104,25 +104,25 @@ impl<P: Provider> Contender for Raw<P> {
 
     fn spent(&self) -> Vec<Spent> {
         let sides = [("client", &self.client), ("server", &self.server)];
-        let spent = |(side, end): (_, &End<P::Queues>)| {
+        let spent = |(side, end): (_, &RawEnd<P::Queues>)| {
             Spent::new(self.name(), side, end.spent(), self.client.received())
         };
         sides.map(spent).to_vec()
     }
 }
 
-pub struct Ends<Q: Queues> {
-    pub client: End<Q>,
-    pub server: End<Q>,
+pub struct RawEnds<Q: Queues> {
+    pub client: RawEnd<Q>,
+    pub server: RawEnd<Q>,
 }
 
-impl<Q: Queues> Ends<Q> {
+impl<Q: Queues> RawEnds<Q> {
     /// Opens queues for both, connects them and gives each its memory.
     pub fn connect<P: Provider<Queues = Q>>(
         provider: &P,
         at: Address,
         traffic: Traffic,
-    ) -> Result<Ends<Q>, BenchError> {
+    ) -> Result<RawEnds<Q>, BenchError> {
         let Traffic { request_len, reply_len, window } = traffic;
         assert!(window > 0, "a window of 0 would never send");
         let mut client = provider.open_queues(&end::attr(window))?;
@@ -130,14 +130,18 @@ impl<Q: Queues> Ends<Q> {
         let link = link::connect(provider, at, &mut client, &mut server)?;
         let there = Lengths { send: request_len, recv: reply_len };
         let back = Lengths { send: reply_len, recv: request_len };
-        Ok(Ends {
-            client: End::new(provider, client, link.client, there, window)?,
-            server: End::new(provider, server, link.server, back, window)?,
+        Ok(RawEnds {
+            client: RawEnd::new(provider, client, link.client, there, window)?,
+            server: RawEnd::new(provider, server, link.server, back, window)?,
         })
     }
 }
 
-fn ping<Q: Queues>(end: &mut End<Q>, mut meter: Meter, stop: &Stop) -> Result<Round, BenchError> {
+fn ping<Q: Queues>(
+    end: &mut RawEnd<Q>,
+    mut meter: Meter,
+    stop: &Stop,
+) -> Result<Round, BenchError> {
     loop {
         let from = meter.now();
         end.send(1)?;
@@ -156,7 +160,7 @@ fn ping<Q: Queues>(end: &mut End<Q>, mut meter: Meter, stop: &Stop) -> Result<Ro
 
 /// Keeps the window full and counts; at the end takes what is still under way.
 fn stream<Q: Queues>(
-    end: &mut End<Q>,
+    end: &mut RawEnd<Q>,
     window: u64,
     posting: Posting,
     mut meter: Meter,
@@ -183,7 +187,7 @@ fn stream<Q: Queues>(
 }
 
 /// Answers every request in the turn that brought it, until the client is done.
-fn answer<Q: Queues>(end: &mut End<Q>, posting: Posting, stop: &Stop) -> Result<(), BenchError> {
+fn answer<Q: Queues>(end: &mut RawEnd<Q>, posting: Posting, stop: &Stop) -> Result<(), BenchError> {
     let (least, most) = posting.bounds();
     loop {
         let count = end.poll()?;

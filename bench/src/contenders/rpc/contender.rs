@@ -18,7 +18,7 @@ use super::message::WHO;
 use super::server::Server;
 use crate::call::Load;
 use crate::contenders::far::Far;
-use crate::contenders::tally::{Held, Part, Tallied, Tally};
+use crate::contenders::tally::{Held, ServerPart, Tallied, Tally};
 use crate::device::Device;
 use crate::error::BenchError;
 use crate::machine::pair::{self, PairOutcome, Stop};
@@ -142,13 +142,13 @@ impl<P: Provider> Rpc<P> {
         &mut self,
         tally: Tally,
         client: impl FnOnce(&mut Caller<P>, Idling, &Stop) -> Result<T, BenchError> + Send,
-    ) -> Result<PairOutcome<T, Part>, BenchError> {
+    ) -> Result<PairOutcome<T, ServerPart>, BenchError> {
         let Rpc { cores, config, caller, opposite, .. } = self;
         let idle = config.engine().idle;
         let client = move |stop: &Stop| client(caller, Idling::new(idle), stop);
         match opposite {
             Opposite::Here(server) => pair::run(*cores, client, |stop| {
-                Part::of(tally, || serve(server, Idling::new(idle), stop))
+                ServerPart::of(tally, || serve(server, Idling::new(idle), stop))
             }),
             Opposite::There(far) => far.round(cores.client, tally, client),
         }

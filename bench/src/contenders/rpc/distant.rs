@@ -15,7 +15,7 @@ use super::server::Server;
 use crate::call::Load;
 use crate::contenders::agree::ServerCounts;
 use crate::contenders::far::Far;
-use crate::contenders::tally::{Held, Part, Tally};
+use crate::contenders::tally::{Held, ServerPart, Tally};
 use crate::device::Place;
 use crate::error::BenchError;
 use crate::machine::pair::{Stop, preemptions};
@@ -85,8 +85,8 @@ impl<P: Provider> Answering<P> {
     pub fn serve(&mut self, stop: &Stop, tally: Tally) -> Result<ServerCounts, BenchError> {
         pin(self.core)?;
         let (before, idle) = (preemptions(), self.config.engine().idle);
-        let part = Part::of(tally, || serve(&mut self.shard, Idling::new(idle), stop))?;
-        let part = Part { preempted: preemptions().saturating_sub(before), ..part };
+        let part = ServerPart::of(tally, || serve(&mut self.shard, Idling::new(idle), stop))?;
+        let part = ServerPart { preempted: preemptions().saturating_sub(before), ..part };
         let held = Held::here(out(&self.shard.audit()));
         Ok(ServerCounts { counters: self.counters(), part, held })
     }

@@ -34,14 +34,14 @@ pub struct Tasks<P: Provider> {
     idle: IdleSection,
     window: usize,
     timed: bool,
-    caller: Caller,
+    caller: TaskCaller,
     server: Shard<P, Server>,
     // Last, so that the control plane outlives the shards.
     _engine: Arc<Engine<P>>,
 }
 
 /// What the tasks have.
-struct Caller {
+struct TaskCaller {
     client: AsyncClient,
     /// What a call says behind transaction id and message type, and what its reply says there.
     call: Box<[u8]>,
@@ -70,7 +70,7 @@ impl<P: Provider> Tasks<P> {
         let client = client.map_err(|error| BenchError::device(NAME, error))?;
         let (call, reply) = words(load);
         let (idle, window) = (config.engine().idle, load.window as usize);
-        let caller = Caller { client, call, reply };
+        let caller = TaskCaller { client, call, reply };
         Ok(Tasks { cores, idle, window, timed, caller, server, _engine: engine })
     }
 
@@ -106,7 +106,7 @@ impl<P: Provider> Contender for Tasks<P> {
     }
 }
 
-impl Caller {
+impl TaskCaller {
     async fn one_by_one(&self, mut meter: Meter) -> Result<Round, BenchError> {
         loop {
             let from = meter.now();

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 
 use super::bootstrap::{Interval, Pairing};
-use super::entrant::Measured;
+use super::entrant::MeasuredSide;
 use crate::output::{Better, Figure, Unit};
 
 #[derive(Debug, Clone, Serialize)]
@@ -35,7 +35,12 @@ pub struct Comparison {
 impl Comparison {
     /// Compares every figure that both sides have of every round: what is to be looked at first
     /// stands first. Round trips where both have them, rates and data where one has none.
-    pub fn all(of: &Measured, to: &Measured, order: Order, seed: u64) -> Vec<Comparison> {
+    pub fn all(
+        of: &MeasuredSide,
+        to: &MeasuredSide,
+        order: FigureOrder,
+        seed: u64,
+    ) -> Vec<Comparison> {
         let compare = |name: &&str| {
             Comparison::one(of.figure(name)?, to.figure(name)?, of.is_live && to.is_live, seed)
         };
@@ -44,8 +49,8 @@ impl Comparison {
             return timed;
         }
         match order {
-            Order::RateFirst => ["rate", "data"].iter().filter_map(compare).collect(),
-            Order::DataFirst => ["data", "rate"].iter().filter_map(compare).collect(),
+            FigureOrder::RateFirst => ["rate", "data"].iter().filter_map(compare).collect(),
+            FigureOrder::DataFirst => ["data", "rate"].iter().filter_map(compare).collect(),
         }
     }
 
@@ -149,7 +154,7 @@ impl Comparison {
 
 /// What is looked at first where round trips were not timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum FigureOrder {
     RateFirst,
     DataFirst,
 }
@@ -162,11 +167,11 @@ const ROUND_TRIPS: [&str; 4] =
 mod tests {
     use super::*;
 
-    fn side(label: &str, figures: &[(&'static str, Unit, &[f64])]) -> Measured {
+    fn side(label: &str, figures: &[(&'static str, Unit, &[f64])]) -> MeasuredSide {
         let figure = |(name, unit, rounds): &(&'static str, Unit, &[f64])| {
             Figure::new(label, *name, rounds[0], *unit, 10).rounds(rounds.to_vec())
         };
-        Measured {
+        MeasuredSide {
             label: label.into(),
             figures: figures.iter().map(figure).collect(),
             latency: None,
@@ -189,8 +194,11 @@ mod tests {
             &[("round_trip.mean", Unit::Ns, SLOW), ("round_trip.median", Unit::Ns, SLOW)],
         );
         let mean = side("fi", &[("round_trip.mean", Unit::Ns, FAST)]);
-        assert_eq!(names(&Comparison::all(&full, &full, Order::RateFirst, 1)), ["median", "mean"]);
-        let means = Comparison::all(&full, &mean, Order::RateFirst, 1);
+        assert_eq!(
+            names(&Comparison::all(&full, &full, FigureOrder::RateFirst, 1)),
+            ["median", "mean"]
+        );
+        let means = Comparison::all(&full, &mean, FigureOrder::RateFirst, 1);
         assert_eq!(names(&means), ["mean"]);
         assert!((means[0].ratio.value - 1.1).abs() < 0.001, "{means:?}");
         assert!((0.08..0.1).contains(&means[0].regression()), "{means:?}");
@@ -201,29 +209,32 @@ mod tests {
         let both = side("a", &[("rate", Unit::PerSecond, SLOW), ("data", Unit::GbPerSecond, SLOW)]);
         let other =
             side("b", &[("rate", Unit::PerSecond, FAST), ("data", Unit::GbPerSecond, FAST)]);
-        assert_eq!(names(&Comparison::all(&both, &other, Order::RateFirst, 1)), ["rate", "data"]);
-        let first = Comparison::all(&both, &other, Order::DataFirst, 1);
+        assert_eq!(
+            names(&Comparison::all(&both, &other, FigureOrder::RateFirst, 1)),
+            ["rate", "data"]
+        );
+        let first = Comparison::all(&both, &other, FigureOrder::DataFirst, 1);
         assert_eq!(names(&first), ["data", "rate"]);
         assert!(first[0].regression() < -0.09, "more is better: {first:?}");
         let timed = side("c", &[("round_trip.mean", Unit::Ns, FAST)]);
-        assert!(Comparison::all(&both, &timed, Order::RateFirst, 1).is_empty());
+        assert!(Comparison::all(&both, &timed, FigureOrder::RateFirst, 1).is_empty());
     }
 
     #[test]
     fn sides_of_different_runs_are_not_paired() {
         let live = side("a", &[("round_trip.median", Unit::Ns, SLOW)]);
         let saved =
-            Measured { is_live: false, ..side("b", &[("round_trip.median", Unit::Ns, FAST)]) };
-        let all = Comparison::all(&live, &saved, Order::RateFirst, 1);
+            MeasuredSide { is_live: false, ..side("b", &[("round_trip.median", Unit::Ns, FAST)]) };
+        let all = Comparison::all(&live, &saved, FigureOrder::RateFirst, 1);
         assert!(!all[0].paired && all[0].neighbours.is_empty(), "{all:?}");
-        assert!(Comparison::all(&live, &live, Order::RateFirst, 1)[0].paired);
+        assert!(Comparison::all(&live, &live, FigureOrder::RateFirst, 1)[0].paired);
     }
 
     #[test]
     fn a_result_names_the_better_side_or_none() {
         let result = |of: &[f64], to: &[f64], unit| {
             let (a, b) = (side("a", &[("rate", unit, of)]), side("b", &[("rate", unit, to)]));
-            Comparison::all(&a, &b, Order::RateFirst, 1)[0].result()
+            Comparison::all(&a, &b, FigureOrder::RateFirst, 1)[0].result()
         };
         assert_eq!(result(SLOW, FAST, Unit::Ns), "10.0 % slower");
         assert_eq!(result(FAST, SLOW, Unit::Ns), "10.0 % faster");
@@ -240,7 +251,7 @@ mod tests {
             side("a", &[("round_trip.median", Unit::Ns, SLOW)]),
             side("b", &[("round_trip.median", Unit::Ns, FAST)]),
         );
-        let one = &Comparison::all(&a, &b, Order::RateFirst, 1)[0];
+        let one = &Comparison::all(&a, &b, FigureOrder::RateFirst, 1)[0];
         let ids: Vec<String> = one.figures(true).iter().map(Figure::id).collect();
         assert_eq!(
             ids,

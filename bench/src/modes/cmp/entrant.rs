@@ -36,7 +36,7 @@ pub enum Runner {
 }
 
 #[derive(Debug)]
-pub struct Measured {
+pub struct MeasuredSide {
     pub label: String,
     pub figures: Vec<Figure>,
     /// Every sample, where they are there.
@@ -61,7 +61,7 @@ impl Entrant {
         Ok(())
     }
 
-    pub fn sum_up(self) -> Measured {
+    pub fn sum_up(self) -> MeasuredSide {
         let Entrant { label, runner, .. } = self;
         match runner {
             Runner::Ours { contender, data_len, rounds } => {
@@ -69,11 +69,11 @@ impl Entrant {
                 let figures = renamed(contest::figures(&series, data_len), &label);
                 let lost = Some(Lost::of(series.name, series.rounds.iter()));
                 let latency = Some(series.latency()).filter(|latency| latency.count() > 0);
-                Measured { label, figures, latency, lost, is_live: true }
+                MeasuredSide { label, figures, latency, lost, is_live: true }
             }
             Runner::Tool { rounds, .. } => {
                 let figures = printed_figures(&label, &rounds);
-                Measured { label, figures, latency: None, lost: None, is_live: true }
+                MeasuredSide { label, figures, latency: None, lost: None, is_live: true }
             }
             Runner::Saved { saved, of } => {
                 let Report { figures, distributions, .. } = *saved;
@@ -81,13 +81,13 @@ impl Entrant {
                 let figures = renamed(figures.collect(), &label);
                 let samples = distributions.into_iter().find(|one| one.name == of);
                 let latency = samples.map(|samples| samples.latency);
-                Measured { label, figures, latency, lost: None, is_live: false }
+                MeasuredSide { label, figures, latency, lost: None, is_live: false }
             }
         }
     }
 }
 
-impl Measured {
+impl MeasuredSide {
     pub fn figure(&self, name: &str) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.at.is_none() && figure.name == name)
     }

@@ -28,8 +28,8 @@ mod entrant;
 mod report;
 mod side;
 
-use compare::{Comparison, Order};
-use entrant::{Entrant, Measured, Runner};
+use compare::{Comparison, FigureOrder};
+use entrant::{Entrant, MeasuredSide, Runner};
 use report::Compared;
 use side::{Ours, Side, What};
 
@@ -86,7 +86,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     });
     let notes = entrants.iter().flat_map(|entrant| entrant.notes.clone()).collect();
     let (measured, environment) = run(entrants, notes, cores, rounds, quota, session)?;
-    let order = if is_bandwidth(&sides) { Order::DataFirst } else { Order::RateFirst };
+    let order = if is_bandwidth(&sides) { FigureOrder::DataFirst } else { FigureOrder::RateFirst };
     let comparisons = compare(&measured, order, args.seed.seed)?;
     let compared = Compared { measured, comparisons, absent, allowed: args.regression };
     Ok(compared.report(what, settings, environment))
@@ -178,7 +178,7 @@ fn run(
     rounds: u32,
     quota: Quota,
     session: &Session,
-) -> Result<(Vec<Measured>, Environment), BenchError> {
+) -> Result<(Vec<MeasuredSide>, Environment), BenchError> {
     let live: Vec<usize> = (0..entrants.len()).filter(|at| entrants[*at].is_live()).collect();
     let expected = expected(&entrants, rounds, quota);
     let sweep = Sweep { cores, rounds, points: live.len(), expected };
@@ -188,7 +188,7 @@ fn run(
             Err(_) if stop::is_requested() => Ok(()),
             result => result,
         })?;
-    let measured: Vec<Measured> = entrants.into_iter().map(Entrant::sum_up).collect();
+    let measured: Vec<MeasuredSide> = entrants.into_iter().map(Entrant::sum_up).collect();
     let lost: Vec<Lost> = measured.iter().filter_map(|one| one.lost).collect();
     Ok((measured, environment.lost(&lost)))
 }
@@ -208,8 +208,8 @@ fn expected(entrants: &[Entrant], rounds: u32, quota: Quota) -> Duration {
 
 /// The first with every other.
 fn compare(
-    measured: &[Measured],
-    order: Order,
+    measured: &[MeasuredSide],
+    order: FigureOrder,
     seed: u64,
 ) -> Result<Vec<Vec<Comparison>>, BenchError> {
     let (first, others) = measured.split_first().expect("there is always one");

@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 
 use super::bootstrap::{Interval, ROUNDS_MIN};
 use super::compare::Comparison;
-use super::entrant::Measured;
+use super::entrant::MeasuredSide;
 use crate::output::{Column, Environment, Figure, Report, Row, Table};
 
 #[derive(Debug)]
 pub struct Compared {
     /// The sides, in the order they were named.
-    pub measured: Vec<Measured>,
+    pub measured: Vec<MeasuredSide>,
     /// The first with every other: what is to be looked at first stands first.
     pub comparisons: Vec<Vec<Comparison>>,
     /// Peers that are not there, and how they are had.
@@ -57,7 +57,7 @@ impl Compared {
 
     /// The round trips of the sides that have some, or the rates of all if none has.
     fn sides(&self, figures: &[Figure]) -> Table {
-        let row = |one: &Measured| Row::of(&one.label);
+        let row = |one: &MeasuredSide| Row::of(&one.label);
         let timed = self.measured.iter().filter(|one| one.figure("round_trip.mean").is_some());
         let timed: Vec<Row> = timed.map(row).collect();
         if timed.is_empty() {
@@ -110,16 +110,16 @@ const RATES: [Column; 3] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::modes::cmp::compare::Order;
+    use crate::modes::cmp::compare::FigureOrder;
     use crate::output::Unit;
     use crate::stats::Latency;
     use crate::testing::quiet;
 
-    fn measured(label: &str, rounds: &[f64]) -> Measured {
+    fn measured(label: &str, rounds: &[f64]) -> MeasuredSide {
         let figure = |name: &'static str| {
             Figure::new(label, name, rounds[0], Unit::Ns, 500).rounds(rounds.to_vec())
         };
-        Measured {
+        MeasuredSide {
             label: label.into(),
             figures: vec![figure("round_trip.median"), figure("round_trip.mean")],
             latency: Some(Latency::of([rounds[0] as u64])),
@@ -129,9 +129,9 @@ mod tests {
     }
 
     fn compared(sides: &[(&str, [f64; 6])]) -> Compared {
-        let measured: Vec<Measured> =
+        let measured: Vec<MeasuredSide> =
             sides.iter().map(|(label, rounds)| measured(label, rounds)).collect();
-        let compare = |other| Comparison::all(&measured[0], other, Order::RateFirst, 1);
+        let compare = |other| Comparison::all(&measured[0], other, FigureOrder::RateFirst, 1);
         let comparisons = measured[1..].iter().map(compare).collect();
         let absent = vec!["ucx_perftest is not installed".into()];
         Compared { measured, comparisons, absent, allowed: None }

@@ -18,9 +18,9 @@ use crate::peers::iceoryx2::Iceoryx2;
 use crate::peers::libfabric::FiPingpong;
 use crate::peers::perftest::{IbSendBw, IbSendLat};
 use crate::peers::socket::{self, Sockets};
-use crate::peers::tool::{self, Kind, Tool, length};
+use crate::peers::tool::{self, Tool, ToolKind, length};
 use crate::peers::ucx::Ucx;
-use crate::peers::{Pattern, Task};
+use crate::peers::{Pattern, PeerTask};
 
 #[derive(Debug, Clone)]
 pub struct Side {
@@ -36,9 +36,9 @@ pub enum What {
         of: Option<String>,
     },
     /// A tool of others.
-    Tool(Rc<dyn Kind>),
+    Tool(Rc<dyn ToolKind>),
     /// Sockets, with what differs from the other side.
-    Sockets(socket::Kind, SocketArgs),
+    Sockets(socket::SocketKind, SocketArgs),
 }
 
 #[derive(Debug, Clone)]
@@ -57,7 +57,7 @@ impl Side {
         let what = if let Some(what) = saved(asked) {
             what
         } else if let Some(kind) =
-            socket::Kind::VARIANTS.iter().find(|kind| kind.into_str() == first)
+            socket::SocketKind::VARIANTS.iter().find(|kind| kind.into_str() == first)
         {
             What::Sockets(*kind, options::<SocketArgs>(asked, words)?)
         } else {
@@ -76,7 +76,7 @@ impl Side {
 
     pub fn every_peer() -> Vec<Side> {
         let side = |what: What| Side { asked: what.name(), what };
-        let sockets = socket::Kind::VARIANTS.iter().map(|kind| What::Sockets(*kind, usual()));
+        let sockets = socket::SocketKind::VARIANTS.iter().map(|kind| What::Sockets(*kind, usual()));
         let tools = [
             What::tool(usual::<Ucx>()),
             What::tool(usual::<FiPingpong>()),
@@ -158,7 +158,7 @@ impl What {
         }
     }
 
-    fn tool(kind: impl Kind + 'static) -> What {
+    fn tool(kind: impl ToolKind + 'static) -> What {
         What::Tool(Rc::new(kind))
     }
 }
@@ -252,7 +252,7 @@ fn enter_ours(ours: &Ours, cores: CorePair) -> Result<(Vec<String>, Runner), Ben
 }
 
 fn enter_sockets(
-    kind: socket::Kind,
+    kind: socket::SocketKind,
     args: &SocketArgs,
     cores: CorePair,
     plan: &Plan,
@@ -292,9 +292,9 @@ fn enter_saved(path: &Path, of: Option<&str>) -> Result<(Vec<String>, Runner), B
 }
 
 /// What a peer is to do: as much as an RPC does.
-fn task(plan: &Plan) -> Task {
+fn task(plan: &Plan) -> PeerTask {
     let traffic = plan.traffic();
-    Task {
+    PeerTask {
         pattern: if plan.is_timed() { Pattern::RoundTrips } else { Pattern::Messages },
         data_len: plan.load.shape.data_len().max(1),
         wire_len: traffic.request_len.max(traffic.reply_len),
@@ -374,8 +374,8 @@ mod tests {
             let Some(Side { what: What::Tool(kind), .. }) = side(asked) else {
                 panic!("{asked} is a tool")
             };
-            let task = Task { pattern: Pattern::RoundTrips, data_len: 64, wire_len: 136 };
-            let run = tool::Run { port: 7, count: 9, device: None, address: None };
+            let task = PeerTask { pattern: Pattern::RoundTrips, data_len: 64, wire_len: 136 };
+            let run = tool::ToolRun { port: 7, count: 9, device: None, address: None };
             assert_eq!(kind.arguments(&task, &run)[1].join(" "), client);
         }
         for (asked, name, size, window) in [

@@ -16,7 +16,7 @@ pub(crate) use report::{RoundReport, figures};
 
 use crate::args::DeviceArgs;
 use crate::call::Load;
-use crate::contenders::floor::{Floor, Order};
+use crate::contenders::floor::{Floor, ReadOrder};
 use crate::contenders::raw::{Posting, Raw};
 use crate::contenders::rpc::{Rpc, Tasks};
 use crate::contenders::stat::Stat;
@@ -61,7 +61,7 @@ fn alone_on<D: Device>(
         contenders.notes.extend(device.notes());
     }
     match plan.kind {
-        Kind::Floor => contenders.add_floor(plan, Order::Serial),
+        Kind::Floor => contenders.add_floor(plan, ReadOrder::Serial),
         Kind::Raw => contenders.add_raw(plan, plan.postings[0], device)?,
         Kind::Lat | Kind::Rate | Kind::Bw => contenders.add_rpc("rpc", plan, &plan.load, device)?,
     }
@@ -88,9 +88,9 @@ fn contenders<D: Device>(device: &D, plan: &Plan) -> Result<Contenders, BenchErr
         contenders.notes.push(LONG_NOTE.into());
     }
     if plan.prefetched_floor {
-        contenders.add_floor(plan, Order::Prefetched);
+        contenders.add_floor(plan, ReadOrder::Prefetched);
     }
-    contenders.add_floor(plan, Order::Serial);
+    contenders.add_floor(plan, ReadOrder::Serial);
     if plan.kind == Kind::Floor {
         return Ok(contenders);
     }
@@ -116,7 +116,7 @@ fn contenders<D: Device>(device: &D, plan: &Plan) -> Result<Contenders, BenchErr
 }
 
 impl Contenders {
-    fn add_floor(&mut self, plan: &Plan, order: Order) {
+    fn add_floor(&mut self, plan: &Plan, order: ReadOrder) {
         let floor = Floor::new(order, plan.cores, plan.traffic(), plan.is_timed());
         self.notes.push(floor.note());
         self.all.push(Box::new(floor));

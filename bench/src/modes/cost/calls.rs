@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 #[cfg(doc)]
 use crate::contenders::tally::Tally;
-use crate::contenders::tally::{Place, mark_of};
+use crate::contenders::tally::{Mark, mark_of};
 
 /// System calls by name, which ends with [`WITHOUT_EFFECT`] for those that found nothing.
 pub type Calls = BTreeMap<String, u64>;
@@ -45,7 +45,7 @@ pub fn count<const N: usize>(
 
 /// The system calls of the thread that made the marks of this side, from one to the other.
 fn between(text: &str, side: &str) -> Option<Calls> {
-    let (begin, end) = (mark_of(side, Place::Begin), mark_of(side, Place::End));
+    let (begin, end) = (mark_of(side, Mark::Begin), mark_of(side, Mark::End));
     let mut lines = text.lines();
     let thread = lines.find(|line| line.contains(&begin))?.split(' ').next()?;
     let (mut calls, mut is_begun) = (Calls::new(), false);
@@ -96,8 +96,8 @@ mod tests {
         let mark = |side, place| format!("statx(AT_FDCWD, \"{}\", 0) = -1", mark_of(side, place));
         [
             "7 mmap(NULL, 4096) = 0x7f".to_owned(),
-            format!("7 {}", mark("client", Place::Begin)),
-            format!("8 statx(AT_FDCWD, \"{}\",  <unfinished ...>", mark_of("server", Place::Begin)),
+            format!("7 {}", mark("client", Mark::Begin)),
+            format!("8 statx(AT_FDCWD, \"{}\",  <unfinished ...>", mark_of("server", Mark::Begin)),
             "8 <... statx resumed>0) = -1 ENOENT".into(),
             "7 write(1, \"x(\", 2) = 2".into(),
             "8 ppoll([{fd=3}], 1 <unfinished ...>".into(),
@@ -111,9 +111,9 @@ mod tests {
             "8 <... ppoll resumed>) = 1 (in [0])".into(),
             "7 --- SIGURG {si_signo=SIGURG} ---".into(),
             "78 read(3, 4) = 4".into(),
-            format!("7 {}", mark("client", Place::End)),
+            format!("7 {}", mark("client", Mark::End)),
             "7 munmap(0x7f, 4096) = 0".into(),
-            format!("8 {}", mark("server", Place::End)),
+            format!("8 {}", mark("server", Mark::End)),
         ]
         .join("\n")
     }

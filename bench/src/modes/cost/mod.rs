@@ -21,7 +21,7 @@ use rpcrdma_engine::Provider;
 use rpcrdma_instructions::callgrind::{self, Where};
 use serde::{Deserialize, Serialize};
 
-use report::{Counted, InstructionCount, SIDES, Side};
+use report::{Costs, InstructionCount, SIDES, SideCosts};
 
 use crate::args::LengthArgs;
 use crate::call::Load;
@@ -131,34 +131,37 @@ fn measure_on<D: Device>(
     let after = jitter::probe(plan.cores, probe_time)?;
     let notes = device.notes().into_iter().chain(rpc.notes()).collect();
     let environment = Environment::new(plan.cores, notes, [before, after]);
-    let counted = Counted { sides, system_calls: strace, instructions: callgrind };
+    let counted = Costs { sides, system_calls: strace, instructions: callgrind };
     Ok(counted.report(plan, what, environment))
 }
 
 /// What each side counts itself on its thread.
-fn here<P: Provider>(rpc: &mut Rpc<P>, args: &Args) -> Result<[Side; 2], BenchError> {
+fn here<P: Provider>(rpc: &mut Rpc<P>, args: &Args) -> Result<[SideCosts; 2], BenchError> {
     rpc.closed(count(args.warm_up))?;
     let (before, made) = (rpc.counters(), rpc.received());
     let counted = rpc.counted(count(args.iterations), Tally::Events)?;
     // Those of the window at the end are among them.
     let (after, calls) = (rpc.counters(), rpc.received() - made);
-    let side = |index: usize| Side::new(calls, counted[index], &before[index], &after[index]);
+    let side = |index: usize| SideCosts::new(calls, counted[index], &before[index], &after[index]);
     Ok([side(0), side(1)])
 }
 
 /// The same, with marks for strace.
-fn under_strace<P: Provider>(rpc: &mut Rpc<P>, args: &Args) -> Result<[Side; 2], BenchError> {
+fn under_strace<P: Provider>(rpc: &mut Rpc<P>, args: &Args) -> Result<[SideCosts; 2], BenchError> {
     rpc.closed(count(args.warm_up))?;
     rpc.counted(count(args.iterations), Tally::Marks)?;
-    Ok([Side::default(); 2])
+    Ok([SideCosts::default(); 2])
 }
 
 /// Both sides on one thread, which callgrind runs.
-fn under_callgrind<P: Provider>(rpc: &mut Rpc<P>, args: &Args) -> Result<[Side; 2], BenchError> {
+fn under_callgrind<P: Provider>(
+    rpc: &mut Rpc<P>,
+    args: &Args,
+) -> Result<[SideCosts; 2], BenchError> {
     rpc.on_this_thread(args.warm_up)?;
     counting_begins();
     rpc.on_this_thread(args.iterations)?;
-    Ok([Side::default(); 2])
+    Ok([SideCosts::default(); 2])
 }
 
 /// callgrind forgets what it has counted when this is called.

@@ -10,7 +10,7 @@ use crate::modes::contest::Plan;
 use crate::output::{Better, Environment, Figure, Report, Table, Unit};
 
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Side {
+pub struct SideCosts {
     pub calls: u64,
     pub tallied: Tallied,
     /// Posts to the send queue.
@@ -21,10 +21,10 @@ pub struct Side {
     pub completions: u64,
 }
 
-impl Side {
+impl SideCosts {
     /// What a side has done between two readings of its counters.
-    pub fn new(calls: u64, tallied: Tallied, before: &Snapshot, after: &Snapshot) -> Side {
-        Side {
+    pub fn new(calls: u64, tallied: Tallied, before: &Snapshot, after: &Snapshot) -> SideCosts {
+        SideCosts {
             calls,
             tallied,
             doorbells: after.doorbells - before.doorbells,
@@ -44,8 +44,8 @@ pub struct InstructionCount {
 
 /// What was counted, of client and server, or why it was not.
 #[derive(Debug, Clone)]
-pub struct Counted {
-    pub sides: [Side; 2],
+pub struct Costs {
+    pub sides: [SideCosts; 2],
     pub system_calls: Result<[Calls; 2], String>,
     pub instructions: Result<[InstructionCount; 2], String>,
 }
@@ -53,17 +53,17 @@ pub struct Counted {
 /// A figure of each side, and the calls that it is over; or why there is none.
 type Both = Result<[(f64, u64); 2], String>;
 
-struct Row {
+struct CostRow {
     name: &'static str,
     unit: Unit,
     by: &'static str,
     values: Both,
 }
 
-impl Counted {
+impl Costs {
     pub fn report(&self, plan: &Plan, what: String, environment: Environment) -> Report {
         let rows = self.rows();
-        let figures = Figure::of_each(&rows, Row::figures);
+        let figures = Figure::of_each(&rows, CostRow::figures);
         let settings = plan.settings("cost", json!({}));
         let mut report = Report::new("cost", what, settings, environment, figures);
         let mut table = Table::new(&[0, 4], ["per RPC", "client", "server", "calls", "counted by"]);
@@ -71,7 +71,7 @@ impl Counted {
         report.block(table);
         report.block(self.names());
         let why =
-            |row: &Row| Some(json!({ "figure": row.name, "why": row.values.as_ref().err()? }));
+            |row: &CostRow| Some(json!({ "figure": row.name, "why": row.values.as_ref().err()? }));
         let missing: Vec<Value> = rows.iter().filter_map(why).collect();
         let names = self.system_calls.as_ref().ok();
         let names = names.map(|[client, server]| json!({ "client": client, "server": server }));
@@ -79,17 +79,17 @@ impl Counted {
         report
     }
 
-    fn rows(&self) -> Vec<Row> {
+    fn rows(&self) -> Vec<CostRow> {
         let (calls, each) = (Unit::PerCall, Unit::Instructions);
         let callgrind = |of: fn(&InstructionCount) -> Result<u64, String>| -> Both {
             let [client, server] = self.instructions.as_ref().map_err(String::clone)?;
             let of = |side: &InstructionCount| of(side).map(|count| per_call(count, side.calls));
             Ok([of(client)?, of(server)?])
         };
-        let here = |of: fn(&Side) -> u64| -> Both {
+        let here = |of: fn(&SideCosts) -> u64| -> Both {
             Ok(self.sides.map(|side| per_call(of(&side), side.calls)))
         };
-        let row = |name, unit, by, values| Row { name, unit, by, values };
+        let row = |name, unit, by, values| CostRow { name, unit, by, values };
         let own = callgrind(|side| Ok(side.count.own));
         let library = callgrind(|side| Ok(side.count.library));
         let library_calls = callgrind(|side| Ok(side.count.library_calls));
@@ -132,7 +132,7 @@ impl Counted {
     }
 }
 
-impl Row {
+impl CostRow {
     fn figures(&self) -> Vec<Figure> {
         let Ok(values) = &self.values else { return Vec::new() };
         let figure = |(side, (value, calls)): (&&str, &(f64, u64))| {
@@ -169,12 +169,12 @@ mod tests {
     use crate::machine::kernel::Kernel;
     use crate::testing::quiet;
 
-    fn side(calls: u64) -> Side {
+    fn side(calls: u64) -> SideCosts {
         let before = Snapshot { doorbells: 10, sent: 20, completions: 30, ..Snapshot::default() };
         let after = Snapshot { doorbells: 11, sent: 52, completions: 94, ..Snapshot::default() };
         let allocations = Allocations { made: 16, freed: 8, bytes: 320 };
         let kernel = Kernel { waited: 4, preempted: 2, faults: 1 };
-        Side::new(calls, Tallied { allocations, kernel }, &before, &after)
+        SideCosts::new(calls, Tallied { allocations, kernel }, &before, &after)
     }
 
     fn report(system_calls: Result<[Calls; 2], String>) -> Option<Report> {
@@ -185,8 +185,7 @@ mod tests {
         });
         let plan = super::super::plan(&crate::testing::parsed("")).ok()?;
         let environment = quiet(Vec::new());
-        let counted =
-            Counted { sides: [side(32); 2], system_calls, instructions: Ok(instructions) };
+        let counted = Costs { sides: [side(32); 2], system_calls, instructions: Ok(instructions) };
         Some(counted.report(&plan, "cost".into(), environment))
     }
 

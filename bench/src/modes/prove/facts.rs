@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::messages::{Limits, Opened};
+use super::messages::{Limits, OpenedDevice};
 use crate::machine::files::Files;
 
 /// A device, without what identifies its owner: no address, no GUID, no name of the host.
@@ -20,7 +20,7 @@ pub struct Facts {
     pub board: Option<String>,
     /// The module of the kernel.
     pub driver: Option<String>,
-    pub ports: Vec<Port>,
+    pub ports: Vec<PortFacts>,
     pub limits: Option<Limits>,
     pub libraries: Vec<String>,
     /// The version of rdma-core, as its libraries have it.
@@ -30,7 +30,7 @@ pub struct Facts {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Port {
+pub struct PortFacts {
     pub num: String,
     /// `4: ACTIVE`
     pub state: Option<String>,
@@ -47,7 +47,7 @@ impl Facts {
         files: &Files,
         provider: &'static str,
         name: &str,
-        opened: Option<&Opened>,
+        opened: Option<&OpenedDevice>,
     ) -> Facts {
         let name = opened.map_or(name, |opened| &opened.name).to_owned();
         let folder = format!("sys/class/infiniband/{name}");
@@ -61,7 +61,7 @@ impl Facts {
             firmware: text("fw_ver"),
             board: text("board_id"),
             driver: driver(&files.path(&format!("{folder}/device/driver"))),
-            ports: ports.iter().map(|num| Port::read(files, &folder, num)).collect(),
+            ports: ports.iter().map(|num| PortFacts::read(files, &folder, num)).collect(),
             limits: opened.map(|opened| opened.limits),
             rdma_core: libraries.iter().find_map(|file| rdma_core(file)),
             libraries,
@@ -82,7 +82,7 @@ impl Facts {
         line("board", &self.board);
         line("firmware", &self.firmware);
         line("driver", &self.driver);
-        for Port { num, state, rate, link, roce } in &self.ports {
+        for PortFacts { num, state, rate, link, roce } in &self.ports {
             let parts = [state, rate, link].into_iter().flatten().cloned().chain(roce.clone());
             lines.push(("port", format!("{num}: {}", parts.collect::<Vec<_>>().join(", "))));
         }
@@ -99,8 +99,8 @@ impl Facts {
     }
 }
 
-impl Port {
-    fn read(files: &Files, device: &str, num: &str) -> Port {
+impl PortFacts {
+    fn read(files: &Files, device: &str, num: &str) -> PortFacts {
         let folder = format!("{device}/ports/{num}");
         let text = |file: &str| files.text(&format!("{folder}/{file}"));
         let types = files.names(&format!("{folder}/gid_attrs/types"));
@@ -109,7 +109,7 @@ impl Port {
         roce.sort();
         roce.dedup();
         let (state, rate, link) = (text("state"), text("rate"), text("link_layer"));
-        Port { num: num.to_owned(), state, rate, link, roce }
+        PortFacts { num: num.to_owned(), state, rate, link, roce }
     }
 }
 
@@ -191,7 +191,7 @@ mod tests {
         folder.write("etc/os-release", "ID=debian\nPRETTY_NAME=\"Debian 12\"\n");
         let libraries = vec!["libibverbs.so.1.14.44.0".to_owned()];
         let limits = Limits { windows: 7, ..Limits::default() };
-        let opened = Opened { name: "mlx5_0".to_owned(), limits, libraries };
+        let opened = OpenedDevice { name: "mlx5_0".to_owned(), limits, libraries };
         let facts = Facts::read(&Files::new(folder.path()), "verbs", "other", Some(&opened));
         assert_eq!(facts.vendor.as_deref(), Some("0x15b3 (NVIDIA Mellanox)"));
         assert_eq!(facts.rdma_core.as_deref(), Some("44.0"));

@@ -23,12 +23,12 @@ use crate::values::Over;
 pub struct Measurement {
     pub part: &'static str,
     pub what: &'static str,
-    pub sides: Vec<Side>,
+    pub sides: Vec<NamedMode>,
 }
 
 /// What is measured under a name, as a side of `cmp` or a mode.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Side {
+pub struct NamedMode {
     pub name: &'static str,
     mode: &'static str,
     /// Whether it is a tool or has both ends in one process, and reaches no other host.
@@ -37,7 +37,7 @@ pub struct Side {
 
 /// What was measured of a part.
 #[derive(Debug, Default)]
-pub struct Measured {
+pub struct Measurements {
     pub figures: Vec<Figure>,
     pub distributions: Vec<Distribution>,
     pub notes: Vec<String>,
@@ -50,8 +50,8 @@ pub struct Measured {
 
 /// All parts, in their order.
 pub fn all() -> [Measurement; 3] {
-    let ours = |name, mode| Side { name, mode, is_local: false };
-    let local = |name, mode| Side { name, mode, is_local: true };
+    let ours = |name, mode| NamedMode { name, mode, is_local: false };
+    let local = |name, mode| NamedMode { name, mode, is_local: true };
     [
         Measurement {
             part: "latency",
@@ -87,8 +87,8 @@ pub fn all() -> [Measurement; 3] {
 
 impl Measurement {
     /// Measures, for no longer than `limit` each time a process is started.
-    pub fn run(&self, args: &Args, cores: CorePair, limit: Duration) -> Measured {
-        let mut measured = Measured::default();
+    pub fn run(&self, args: &Args, cores: CorePair, limit: Duration) -> Measurements {
+        let mut measured = Measurements::default();
         match args.peer {
             Some(peer) => {
                 // One after the other: a server answers one client at a time.
@@ -115,8 +115,8 @@ impl Measurement {
     }
 
     /// The sides that can be run here; perftest is for devices only.
-    fn present(&self, args: &Args, absent: &mut Vec<String>) -> Vec<&Side> {
-        let is_tool = |side: &&Side| side.mode.starts_with("ib_");
+    fn present(&self, args: &Args, absent: &mut Vec<String>) -> Vec<&NamedMode> {
+        let is_tool = |side: &&NamedMode| side.mode.starts_with("ib_");
         let mut present = Vec::new();
         for side in &self.sides {
             if is_tool(&side) && args.over() != Over::Verbs {
@@ -131,7 +131,7 @@ impl Measurement {
     }
 }
 
-impl Side {
+impl NamedMode {
     /// As `cmp` reads it.
     fn text(&self, args: &Args) -> String {
         if self.mode.starts_with("ib_") {
@@ -141,9 +141,9 @@ impl Side {
     }
 }
 
-impl Measured {
+impl Measurements {
     /// With those of another part.
-    pub fn extend(&mut self, other: Measured) {
+    pub fn extend(&mut self, other: Measurements) {
         self.figures.extend(other.figures);
         self.distributions.extend(other.distributions);
         add_new(&mut self.notes, other.notes);
@@ -212,20 +212,20 @@ fn process(
     command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // In a group of its own, which is ended as a whole: it may have started others.
     let child = command.process_group(0).spawn().map_err(|error| error.to_string())?;
-    Running::new(child).result(limit)
+    RunningMode::new(child).result(limit)
 }
 
-struct Running {
+struct RunningMode {
     child: Child,
     /// The lines of its output and of its errors.
     lines: [Option<Receiver<Vec<u8>>>; 2],
 }
 
-impl Running {
-    fn new(mut child: Child) -> Running {
+impl RunningMode {
+    fn new(mut child: Child) -> RunningMode {
         let out = child.stdout.take().map(lines);
         let errors = child.stderr.take().map(lines);
-        Running { child, lines: [out, errors] }
+        RunningMode { child, lines: [out, errors] }
     }
 
     fn result(mut self, limit: Duration) -> Result<Report, String> {
@@ -301,10 +301,10 @@ mod tests {
     use crate::output::Unit;
     use crate::testing::{parsed, quiet};
 
-    fn shell(script: &str) -> Running {
+    fn shell(script: &str) -> RunningMode {
         let mut command = Command::new("sh");
         command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Running::new(command.process_group(0).spawn().expect("there is a shell"))
+        RunningMode::new(command.process_group(0).spawn().expect("there is a shell"))
     }
 
     #[test]
@@ -338,7 +338,7 @@ mod tests {
         let figures = ["lat", "raw", "lat/raw", "other"].map(figure).to_vec();
         let report =
             Report::new("cmp", "x".into(), serde_json::Value::Null, quiet(vec![]), figures);
-        let mut measured = Measured::default();
+        let mut measured = Measurements::default();
         let names =
             |_: &Report| vec![("lat".to_owned(), "latency.rpc"), ("raw".to_owned(), "latency.raw")];
         measured.add(Ok(report), names, "latency");

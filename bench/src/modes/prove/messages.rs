@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 pub enum ScenarioMessage {
     /// The device is open.
-    Opened(Box<Opened>),
+    Opened(Box<OpenedDevice>),
     /// It cannot be opened: why.
     Closed(String),
     /// The scenario of this number begins.
@@ -23,7 +23,7 @@ pub enum ScenarioMessage {
 
 /// What a program sees of a device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Opened {
+pub struct OpenedDevice {
     pub name: String,
     pub limits: Limits,
     /// The files of the RDMA libraries, whose names have their versions.
@@ -45,9 +45,9 @@ pub struct Limits {
     pub reads_at_a_time: u32,
 }
 
-impl Opened {
+impl OpenedDevice {
     /// A device that this process has open.
-    pub fn new(caps: &DeviceCaps) -> Opened {
+    pub fn new(caps: &DeviceCaps) -> OpenedDevice {
         let limits = Limits {
             send_sge: caps.send_sge,
             read_sge: caps.read_sge,
@@ -60,23 +60,26 @@ impl Opened {
             windows: caps.windows,
             reads_at_a_time: caps.rd_atomic,
         };
-        Opened { name: caps.name.clone(), limits, libraries: libraries() }
+        OpenedDevice { name: caps.name.clone(), limits, libraries: libraries() }
     }
 }
 
 /// A scenario: the version that it is in, its subject and its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Name {
+pub struct ScenarioName {
     pub version: &'static str,
     pub subject: &'static str,
     pub name: &'static str,
 }
 
 /// The scenarios of these subjects, or all if none is named; the same list on every provider.
-pub fn names(only: &[String]) -> Vec<Name> {
+pub fn names(only: &[String]) -> Vec<ScenarioName> {
     let all = Scenario::<Fabric>::all().into_iter();
-    let name =
-        |one: Scenario<Fabric>| Name { version: one.version, subject: one.subject, name: one.name };
+    let name = |one: Scenario<Fabric>| ScenarioName {
+        version: one.version,
+        subject: one.subject,
+        name: one.name,
+    };
     all.map(name).filter(|one| is_chosen(one.subject, only)).collect()
 }
 

@@ -35,7 +35,7 @@ use crate::stop;
 use crate::values::Over;
 pub use args::{Args, EXAMPLES};
 use facts::Facts;
-use measured::Measured;
+use measured::Measurements;
 use part::{Part, PartOutcome};
 use report::Proof;
 use suite::{Process, Suite};
@@ -57,7 +57,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let (host, found) = host(args)?;
     let (scenarios, suite) = scenarios_part(args, &names, session);
     let mut parts = vec![host, scenarios];
-    let mut all = Measured::default();
+    let mut all = Measurements::default();
     for measurement in measured::all() {
         let begun = Instant::now();
         if stop::is_requested() {
@@ -117,7 +117,11 @@ fn host(args: &Args) -> Result<(Part, Value), BenchError> {
 }
 
 /// Runs the scenarios. Without one that passed, and where not all were run, the part fails.
-fn scenarios_part(args: &Args, names: &[messages::Name], session: &Session) -> (Part, Suite) {
+fn scenarios_part(
+    args: &Args,
+    names: &[messages::ScenarioName],
+    session: &Session,
+) -> (Part, Suite) {
     let begun = Instant::now();
     let progress = session.progress(names.len() as u32, SCENARIOS_USUAL);
     let suite = Suite::run(

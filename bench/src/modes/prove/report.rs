@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::args::Args;
 use super::facts::Facts;
 use super::hide;
-use super::measured::Measured;
+use super::measured::Measurements;
 use super::part::{Part, PartOutcome};
 use super::suite::{Ended, Suite};
 use crate::machine::CorePair;
@@ -18,7 +18,7 @@ pub struct Proof<'a> {
     pub facts: Facts,
     pub parts: Vec<Part>,
     pub suite: Suite,
-    pub measured: Measured,
+    pub measured: Measurements,
     /// What was found of the host: sections and conclusion of `check`.
     pub found: Value,
 }
@@ -244,9 +244,9 @@ mod tests {
         let args = parsed("-d mlx5_0 -a 10.0.0.1");
         let facts = Facts { name: "mlx5_0".to_owned(), provider: "verbs", ..Facts::default() };
         let figure = |of: &str| Figure::new(of, "rate", 5e3, Unit::PerSecond, 9);
-        let measured = Measured {
+        let measured = Measurements {
             figures: vec![figure("rate.rpc"), figure("rate.raw"), figure("rate.rpc/rate.raw")],
-            ..Measured::default()
+            ..Measurements::default()
         };
         let mut environment = quiet(vec!["verbs: mlx5_0 at 10.0.0.1".to_owned()]);
         environment.command = vec!["/home/ann/rpcrdma-bench".to_owned(), "prove".to_owned()];

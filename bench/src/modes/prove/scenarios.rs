@@ -14,7 +14,7 @@ use rpcrdma_suite::Scenario;
 use rpcrdma_suite::opener::{OnDevice, Opener};
 
 use super::args::Args;
-use super::messages::{Opened, ScenarioMessage, is_chosen};
+use super::messages::{OpenedDevice, ScenarioMessage, is_chosen};
 use crate::contenders::agree::Lines;
 use crate::device::Device as _;
 use crate::device::verbs::VerbsDevice;
@@ -32,7 +32,7 @@ pub fn play(args: &Args, from: usize) -> Result<(), BenchError> {
         |word: ScenarioMessage| lines.say(&word).map_err(|error| BenchError::device(WHO, error));
     match args.over() {
         Over::Fabric => {
-            say(ScenarioMessage::Opened(Box::new(Opened::new(Fabric::new().caps()))))?;
+            say(ScenarioMessage::Opened(Box::new(OpenedDevice::new(Fabric::new().caps()))))?;
             let open = || {
                 let fabric = Fabric::new();
                 move || fabric.clone()
@@ -50,7 +50,7 @@ pub fn play(args: &Args, from: usize) -> Result<(), BenchError> {
         Over::Verbs => match opened(args) {
             Ok(device) => {
                 let (verbs, ip) = (device.open()?, device.ip());
-                say(ScenarioMessage::Opened(Box::new(Opened::new(verbs.caps()))))?;
+                say(ScenarioMessage::Opened(Box::new(OpenedDevice::new(verbs.caps()))))?;
                 let address = SocketAddr::new(ip, 0).into();
                 let open = || OnDevice { device: verbs.clone(), address };
                 run(&open, &chosen(args, from), from, &mut say)
@@ -72,7 +72,7 @@ fn run_over<P: Provider + Clone>(
         Ok(first) => first,
         Err(error) => return say(ScenarioMessage::Closed(error.to_string())),
     };
-    say(ScenarioMessage::Opened(Box::new(Opened::new(first.caps()))))?;
+    say(ScenarioMessage::Opened(Box::new(OpenedDevice::new(first.caps()))))?;
     let open = || OnDevice { device: open().expect("as the first"), address };
     run(&open, &chosen(args, from), from, say)
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::args::Args;
-use super::messages::{Name, Opened, ScenarioMessage};
+use super::messages::{OpenedDevice, ScenarioMessage, ScenarioName};
 use super::part::PartOutcome;
 use crate::contenders::agree::{Lines, Received};
 use crate::contenders::far::{PROGRAM, own_program};
@@ -19,7 +19,7 @@ use crate::stop;
 #[derive(Debug, Default)]
 pub struct Suite {
     /// The device, if it was opened.
-    pub opened: Option<Opened>,
+    pub opened: Option<OpenedDevice>,
     pub ended: Vec<Ended>,
     /// Why not all scenarios were run, if that is so.
     pub broken: Option<String>,
@@ -74,7 +74,7 @@ impl Suite {
     /// Runs all scenarios, each for no longer than `limit`, and all in no more than `most`. `start`
     /// starts a process that runs them from a number on; `progress` is called with the number that are over.
     pub fn run(
-        names: &[Name],
+        names: &[ScenarioName],
         [limit, most]: [Duration; 2],
         start: &mut dyn FnMut(usize) -> Result<Process, String>,
         progress: &dyn Fn(usize),
@@ -91,7 +91,7 @@ impl Suite {
             }
         }
         let reason = suite.broken.clone();
-        for Name { version, subject, name } in names.iter().skip(suite.ended.len()) {
+        for ScenarioName { version, subject, name } in names.iter().skip(suite.ended.len()) {
             let (result, reason) = (PartOutcome::Skipped, reason.clone());
             let (version, subject, name) = (*version, *subject, *name);
             suite.ended.push(Ended { version, subject, name, result, seconds: 0.0, reason });
@@ -102,7 +102,7 @@ impl Suite {
     /// Reads the messages of a process until it has ended. An error is a reason to run no further scenario.
     fn watch(
         &mut self,
-        names: &[Name],
+        names: &[ScenarioName],
         mut process: Process,
         limit: Duration,
         last: Instant,
@@ -157,8 +157,8 @@ impl Suite {
         }
     }
 
-    fn ended(&mut self, names: &[Name], seconds: f64, reason: Option<String>) {
-        let Name { version, subject, name } = names[self.ended.len()];
+    fn ended(&mut self, names: &[ScenarioName], seconds: f64, reason: Option<String>) {
+        let ScenarioName { version, subject, name } = names[self.ended.len()];
         let result = if reason.is_some() { PartOutcome::Failed } else { PartOutcome::Passed };
         self.ended.push(Ended { version, subject, name, result, seconds, reason });
     }
@@ -219,10 +219,10 @@ mod tests {
     use super::*;
 
     const LONG: [Duration; 2] = [Duration::from_secs(60); 2];
-    const NAMES: [Name; 3] = [name("first"), name("second"), name("third")];
+    const NAMES: [ScenarioName; 3] = [name("first"), name("second"), name("third")];
 
-    const fn name(name: &'static str) -> Name {
-        Name { version: "auto", subject: "inline", name }
+    const fn name(name: &'static str) -> ScenarioName {
+        ScenarioName { version: "auto", subject: "inline", name }
     }
 
     /// A process that has said these words and has ended, or waits until the other end is closed.

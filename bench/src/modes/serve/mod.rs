@@ -238,18 +238,18 @@ impl Here<'_> {
 }
 
 /// A round of the serving thread: what it counts, and what ends it.
-type Round = (Tally, Arc<Stop>);
+type OrderedRound = (Tally, Arc<Stop>);
 
 /// The rounds of a server, as its client orders them.
 struct Rounds {
-    orders: mpsc::Sender<Round>,
+    orders: mpsc::Sender<OrderedRound>,
     stop: Arc<Stop>,
     seen: mpsc::Receiver<ServerCounts>,
 }
 
 impl Rounds {
     /// With both ends of the serving thread.
-    fn new() -> (Rounds, mpsc::Receiver<Round>, mpsc::Sender<ServerCounts>) {
+    fn new() -> (Rounds, mpsc::Receiver<OrderedRound>, mpsc::Sender<ServerCounts>) {
         let (orders, ordered) = mpsc::channel();
         let (paused, seen) = mpsc::channel();
         (Rounds { orders, stop: Arc::default(), seen }, ordered, paused)

@@ -7,7 +7,7 @@ use super::server::RESULT;
 use crate::error::BenchError;
 use crate::stats::Latency;
 
-pub(super) struct Caller<P: Provider> {
+pub(super) struct StarvedClient<P: Provider> {
     client: Client<P>,
     connections: Vec<Connection>,
     ledger: Ledger,
@@ -37,7 +37,7 @@ struct Slot {
 }
 
 #[derive(Debug, Clone, Default)]
-pub struct Tally {
+pub struct CallTally {
     pub answered: u64,
     /// Completions of calls that were not under way.
     pub twice: u64,
@@ -82,17 +82,22 @@ impl Ledger {
     }
 }
 
-impl<P: Provider> Caller<P> {
+impl<P: Provider> StarvedClient<P> {
     /// A client whose connections are made, each of which may have so many calls under way.
-    pub fn new(client: Client<P>, peers: &[ConnectionId], calls_each: u32) -> Caller<P> {
+    pub fn new(client: Client<P>, peers: &[ConnectionId], calls_each: u32) -> StarvedClient<P> {
         let connection =
             |peer: &ConnectionId| Connection { peer: *peer, under_way: 0, waiting_since: None };
         let ledger = Ledger::new(peers.len() as u32 * calls_each);
-        Caller { client, connections: peers.iter().map(connection).collect(), ledger }
+        StarvedClient { client, connections: peers.iter().map(connection).collect(), ledger }
     }
 
     /// Makes as many calls as credits allow, and takes what has come.
-    pub fn turn(&mut self, clock: &Clock, each: u32, tally: &mut Tally) -> Result<(), BenchError> {
+    pub fn turn(
+        &mut self,
+        clock: &Clock,
+        each: u32,
+        tally: &mut CallTally,
+    ) -> Result<(), BenchError> {
         let now = clock.now();
         for index in 0..self.connections.len() {
             while self.connections[index].under_way < each && self.call(index, now, tally)? {}
@@ -101,8 +106,8 @@ impl<P: Provider> Caller<P> {
         Ok(())
     }
 
-    pub fn poll(&mut self, clock: &Clock, tally: &mut Tally) {
-        let Caller { client, connections, ledger } = self;
+    pub fn poll(&mut self, clock: &Clock, tally: &mut CallTally) {
+        let StarvedClient { client, connections, ledger } = self;
         client.poll(clock.now(), |done| {
             let Some((began, connection)) = ledger.end(done.cookie()) else {
                 tally.twice += 1;
@@ -122,8 +127,8 @@ impl<P: Provider> Caller<P> {
     }
 
     /// Makes one call; false if there is no credit for it now.
-    fn call(&mut self, index: usize, now: u64, tally: &mut Tally) -> Result<bool, BenchError> {
-        let Caller { client, connections, ledger } = self;
+    fn call(&mut self, index: usize, now: u64, tally: &mut CallTally) -> Result<bool, BenchError> {
+        let StarvedClient { client, connections, ledger } = self;
         let connection = &mut connections[index];
         if client.turn(now).credits(connection.peer) == 0 {
             connection.waiting_since.get_or_insert(now);

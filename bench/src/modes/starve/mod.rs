@@ -28,9 +28,9 @@ use crate::machine::pair::{self, Stop};
 use crate::modes::sweep::Sweep;
 use crate::output::{OutputArgs, Report, Session};
 use crate::stats::{End, Quota};
-use caller::{Caller, Tally};
+use caller::{CallTally, StarvedClient};
 use report::{Fed, Outcomes};
-use server::{Orders, Server, Slow};
+use server::{Orders, Slow, SlowServer};
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
@@ -157,8 +157,8 @@ struct Setup<P: Provider> {
     cores: CorePair,
     credits: u32,
     orders: Orders,
-    server: Shard<P, Server>,
-    callers: Vec<Caller<P>>,
+    server: Shard<P, SlowServer>,
+    callers: Vec<StarvedClient<P>>,
     // Last, so that the control plane outlives the shards.
     _engine: Engine<P>,
 }
@@ -177,7 +177,7 @@ impl<P: Provider> Setup<P> {
         let slow_ns = args.slow_time.as_nanos() as u64;
         let seed = args.seed.seed;
         let handler =
-            Server::new(orders.clone(), seed, args.slow, slow_ns, args.granted() as usize);
+            SlowServer::new(orders.clone(), seed, args.slow, slow_ns, args.granted() as usize);
         let mut server = engine.shard(handler)?;
         let mut callers = Vec::new();
         for _ in 0..args.clients {
@@ -185,7 +185,7 @@ impl<P: Provider> Setup<P> {
             let peers = rpc::connect(&mut client, address, args.connections, &mut |now| {
                 server.poll_once(now);
             })?;
-            callers.push(Caller::new(client, &peers, args.credits));
+            callers.push(StarvedClient::new(client, &peers, args.credits));
         }
         Ok(Setup { cores, credits: args.credits, orders, server, callers, _engine: engine })
     }
@@ -211,20 +211,20 @@ impl<P: Provider> Setup<P> {
     }
 
     fn closed(&self) -> u64 {
-        self.callers.iter().map(Caller::closed).sum()
+        self.callers.iter().map(StarvedClient::closed).sum()
     }
 }
 
 fn feed<P: Provider>(
-    callers: &mut [Caller<P>],
+    callers: &mut [StarvedClient<P>],
     orders: &Orders,
     each: u32,
     time: Duration,
     stop: &Stop,
 ) -> Result<Fed, BenchError> {
     let clock = Clock::new();
-    let mut tally = Tally::default();
-    let turn = |callers: &mut [Caller<P>], tally: &mut Tally| {
+    let mut tally = CallTally::default();
+    let turn = |callers: &mut [StarvedClient<P>], tally: &mut CallTally| {
         callers.iter_mut().try_for_each(|caller| caller.turn(&clock, each, tally))
     };
     let began = clock.now();
@@ -241,7 +241,7 @@ fn feed<P: Provider>(
     orders.set(Slow::None);
     let (even, patience) = (now, now + PATIENCE.as_nanos() as u64);
     // What comes now still counts as answered or not, and neither as rate nor as latency.
-    let mut rest = Tally::default();
+    let mut rest = CallTally::default();
     while callers.iter().any(|caller| caller.has_open_before(even)) && now < patience {
         turn(callers, &mut rest)?;
         now = clock.now();
@@ -251,14 +251,14 @@ fn feed<P: Provider>(
         callers.iter_mut().for_each(|caller| caller.poll(&clock, &mut rest));
         now = clock.now();
     }
-    callers.iter_mut().for_each(Caller::forget_waiting);
+    callers.iter_mut().for_each(StarvedClient::forget_waiting);
     tally.twice += rest.twice;
     tally.failed += rest.failed;
-    let lost = callers.iter().map(Caller::open).sum();
+    let lost = callers.iter().map(StarvedClient::open).sum();
     Ok(Fed { tally, elapsed_ns, recovered_ns, lost, slow: 0, preempted: 0 })
 }
 
-fn serve<P: Provider>(server: &mut Shard<P, Server>, stop: &Stop) {
+fn serve<P: Provider>(server: &mut Shard<P, SlowServer>, stop: &Stop) {
     let clock = Clock::new();
     let (mut now, mut idle) = (clock.now(), 0_u32);
     loop {

@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::caller::Tally;
+use super::caller::CallTally;
 use super::server::Slow;
 use crate::output::{Better, Column, Environment, Figure, Lost, Report, Row, Table, Unit};
 use crate::stats::{Latency, Ratio, Round, Series};
 
 #[derive(Debug, Clone)]
 pub struct Fed {
-    pub tally: Tally,
+    pub tally: CallTally,
     pub elapsed_ns: u64,
     /// From the last slow call until every call that was open then was answered, in nanoseconds;
     /// `None` if some never were.
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     fn fed(answered: u64, lost: u64) -> Fed {
-        let mut tally = Tally { answered, ..Tally::default() };
+        let mut tally = CallTally { answered, ..CallTally::default() };
         (1..=answered).for_each(|ns| tally.latency.record(ns * 1000));
         tally.stalls.record(5000);
         Fed { tally, elapsed_ns: 1_000_000, recovered_ns: Some(70), lost, slow: 1, preempted: 0 }

@@ -36,7 +36,7 @@ impl Orders {
     }
 }
 
-pub(super) struct Server {
+pub(super) struct SlowServer {
     orders: Orders,
     dice: Dice,
     /// The share of slow calls, and how long each takes.
@@ -48,12 +48,18 @@ pub(super) struct Server {
     pub slow: u64,
 }
 
-impl Server {
+impl SlowServer {
     /// For at most `calls_max` open calls.
-    pub fn new(orders: Orders, seed: u64, share: f64, time_ns: u64, calls_max: usize) -> Server {
+    pub fn new(
+        orders: Orders,
+        seed: u64,
+        share: f64,
+        time_ns: u64,
+        calls_max: usize,
+    ) -> SlowServer {
         let (dice, clock) = (Dice::new(seed), Clock::new());
         let put_off = VecDeque::with_capacity(calls_max);
-        Server { orders, dice, share, time_ns, clock, put_off, slow: 0 }
+        SlowServer { orders, dice, share, time_ns, clock, put_off, slow: 0 }
     }
 
     pub fn is_busy(&self) -> bool {
@@ -61,7 +67,7 @@ impl Server {
     }
 }
 
-impl Handler for Server {
+impl Handler for SlowServer {
     #[inline]
     fn on_call<'a>(&mut self, _call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
         if self.orders.is(Slow::None) || self.dice.share() > self.share {

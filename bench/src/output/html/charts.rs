@@ -1,6 +1,6 @@
 //! Plots of times, of sweeps, and of the rounds.
 
-use super::plot::{Plot, Series, Shape};
+use super::plot::{Plot, PlotAxis, PlotSeries, PlotShape};
 use super::scale::Scale;
 use crate::output::figure::{Figure, Unit};
 use crate::output::report::{Curve, Distribution, Report};
@@ -41,15 +41,19 @@ fn histogram(timed: &[&Distribution], step_ns: f64, left_out: &str) -> Plot {
     let series = timed.iter().zip(&bins).enumerate().flat_map(|(at, (one, shares))| {
         let name = format!("{} ({} samples)", one.name, value::count(one.latency.count()));
         let areas = areas(shares, &x, y.value(0.0)).into_iter();
-        areas.map(move |area| Series { name: name.clone(), colour: at, shape: Shape::Area(area) })
+        areas.map(move |area| PlotSeries {
+            name: name.clone(),
+            colour: at,
+            shape: PlotShape::Area(area),
+        })
     });
     let note = format!(
         "Every sample from the shortest to the longest; the share of all that falls into each of \
          {count} equal factors of time.{left_out}"
     );
     let (x, y) = (
-        (x.clone(), "time, there and back".to_owned()),
-        (y.clone(), "share of samples".to_owned()),
+        PlotAxis::new(x.clone(), "time, there and back"),
+        PlotAxis::new(y.clone(), "share of samples"),
     );
     Plot { note, ..Plot::wide("Distribution of times", x, y, series) }
 }
@@ -96,15 +100,15 @@ fn percentiles(timed: &[&Distribution], left_out: &str) -> Plot {
         timed.iter().map(|one| by_percentile(&one.latency, &x)).collect();
     let y = Scale::log(lines.iter().flatten().map(|point| point.1), Unit::Ns);
     let series = timed.iter().zip(lines).enumerate();
-    let series = series.map(|(at, (one, line))| Series {
+    let series = series.map(|(at, (one, line))| PlotSeries {
         name: one.name.clone(),
         colour: at,
-        shape: Shape::Line(line),
+        shape: PlotShape::Line(line),
     });
     let note = format!(
         "So many of the samples took no longer. Each line ends at its longest sample.{left_out}"
     );
-    let (x, y) = ((x, "percentile".to_owned()), (y, "time, there and back".to_owned()));
+    let (x, y) = (PlotAxis::new(x, "percentile"), PlotAxis::new(y, "time, there and back"));
     Plot { note, ..Plot::wide("Times by percentile", x, y, series) }
 }
 
@@ -142,12 +146,12 @@ fn curve(curve: &Curve) -> Plot {
     };
     let x = scale(curve.x.log, curve.x.unit, points().map(|point| point.0).collect());
     let y = scale(curve.y.log, curve.y.unit, points().map(|point| point.1).collect());
-    let series = curve.lines.iter().enumerate().map(|(at, line)| Series {
+    let series = curve.lines.iter().enumerate().map(|(at, line)| PlotSeries {
         name: line.name.clone(),
         colour: at,
-        shape: Shape::Marked(line.points.clone()),
+        shape: PlotShape::Marked(line.points.clone()),
     });
-    let (x, y) = ((x, curve.x.name.clone()), (y, curve.y.name.clone()));
+    let (x, y) = (PlotAxis::new(x, &curve.x.name), PlotAxis::new(y, &curve.y.name));
     Plot::wide(&curve.title, x, y, series)
 }
 
@@ -167,14 +171,17 @@ pub fn rounds(figures: &[Figure]) -> Vec<Plot> {
             true => Scale::log(values.into_iter(), *unit),
             false => Scale::linear(values.into_iter(), *unit),
         };
-        let series = with.iter().take(SERIES_MAX).enumerate().map(|(at, figure)| Series {
+        let series = with.iter().take(SERIES_MAX).enumerate().map(|(at, figure)| PlotSeries {
             name: figure.of.clone(),
             colour: at,
-            shape: Shape::Marked((1..).map(f64::from).zip(figure.rounds.iter().copied()).collect()),
+            shape: PlotShape::Marked(
+                (1..).map(f64::from).zip(figure.rounds.iter().copied()).collect(),
+            ),
         });
         let note = "The contenders took turns. Lines that rise or fall together show the machine, a \
                     line that moves alone shows its contender.";
-        let (x, y) = ((Scale::numbers(rounds), "round".to_owned()), (y, words(name)));
+        let (x, y) =
+            (PlotAxis::new(Scale::numbers(rounds), "round"), PlotAxis::new(y, words(name)));
         let title = format!("{}, round by round", words(name));
         Some(Plot { note: note.to_owned(), ..Plot::wide(title, x, y, series) })
     };

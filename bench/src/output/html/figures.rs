@@ -27,7 +27,7 @@ impl Render for Fact {
 }
 
 /// A row of a table, and what stands above it.
-struct Row {
+struct FigureRow {
     group: Option<String>,
     cells: Vec<String>,
 }
@@ -112,7 +112,7 @@ pub fn spread(figures: &[Figure]) -> Markup {
     let row = |(name, samples, figures): &(String, u64, [Option<&Figure>; SPREAD.len()])| {
         let cells = used.iter().map(|at| figures[*at].map_or_else(String::new, said));
         let cells = [name.clone()].into_iter().chain(cells).chain([value::count(*samples)]);
-        Row { group: None, cells: cells.collect() }
+        FigureRow { group: None, cells: cells.collect() }
     };
     html! {
         @if !rows.is_empty() { (table("Side by side", &heads, rows.iter().map(row))) }
@@ -122,17 +122,17 @@ pub fn spread(figures: &[Figure]) -> Markup {
 /// A table of a mode's own.
 pub fn listing(listing: &Listing) -> Markup {
     let Listing { title, heads, rows } = listing;
-    table(title, heads, rows.iter().map(|cells| Row { group: None, cells: cells.clone() }))
+    table(title, heads, rows.iter().map(|cells| FigureRow { group: None, cells: cells.clone() }))
 }
 
-fn table(title: &str, heads: &[&str], rows: impl Iterator<Item = Row>) -> Markup {
+fn table(title: &str, heads: &[&str], rows: impl Iterator<Item = FigureRow>) -> Markup {
     html! {
         h2 { (title) }
         div.scroll tabindex="0" {
             table {
                 thead { tr { @for head in heads { th { (head) } } } }
                 tbody {
-                    @for Row { group, cells } in rows {
+                    @for FigureRow { group, cells } in rows {
                         @if let Some(group) = group {
                             tr.group { th colspan=(heads.len()) { (group) } }
                         }
@@ -176,7 +176,7 @@ pub fn all(figures: &[Figure]) -> Markup {
             end(f64::min),
             end(f64::max),
         ];
-        Row { group, cells }
+        FigureRow { group, cells }
     };
     let heads = ["figure", "value", "unit", "read as", "samples", "rounds from", "to"];
     table("All figures", &heads, figures.iter().map(row))

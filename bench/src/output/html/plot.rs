@@ -14,12 +14,19 @@ use super::scale::{Scale, Tick};
 pub struct Plot {
     pub title: String,
     pub note: String,
-    pub x: (Scale, String),
-    pub y: (Scale, String),
-    pub series: Vec<Series>,
+    pub x: PlotAxis,
+    pub y: PlotAxis,
+    pub series: Vec<PlotSeries>,
     /// A line across at this value of the bottom axis.
     pub guide: Option<f64>,
     pub form: Form,
+}
+
+/// An axis with its label.
+#[derive(Debug)]
+pub struct PlotAxis {
+    pub scale: Scale,
+    pub label: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,16 +37,16 @@ pub enum Form {
 }
 
 #[derive(Debug)]
-pub struct Series {
+pub struct PlotSeries {
     pub name: String,
     /// Which colour: the n-th.
     pub colour: usize,
-    pub shape: Shape,
+    pub shape: PlotShape,
 }
 
 /// What a series looks like. All values are those of the axes.
 #[derive(Debug)]
-pub enum Shape {
+pub enum PlotShape {
     Line(Vec<(f64, f64)>),
     Marked(Vec<(f64, f64)>),
     Area(Vec<(f64, f64)>),
@@ -52,13 +59,19 @@ pub enum Shape {
     },
 }
 
+impl PlotAxis {
+    pub fn new(scale: Scale, label: impl Into<String>) -> PlotAxis {
+        PlotAxis { scale, label: label.into() }
+    }
+}
+
 impl Plot {
     /// A wide plot without a note.
     pub fn wide(
         title: impl Into<String>,
-        x: (Scale, String),
-        y: (Scale, String),
-        series: impl Iterator<Item = Series>,
+        x: PlotAxis,
+        y: PlotAxis,
+        series: impl Iterator<Item = PlotSeries>,
     ) -> Plot {
         let (title, series) = (title.into(), series.collect());
         Plot { title, note: String::new(), x, y, series, guide: None, form: Form::Wide }
@@ -98,13 +111,13 @@ impl Plot {
 
     /// The names of the series, each once and with its colour.
     fn legend(&self) -> Markup {
-        let is_first = |(at, one): &(usize, &Series)| {
+        let is_first = |(at, one): &(usize, &PlotSeries)| {
             self.series[..*at].iter().all(|known| known.name != one.name)
         };
         let firsts = self.series.iter().enumerate().filter(is_first);
         html! {
             ul.legend {
-                @for (_, Series { name, colour, .. }) in firsts {
+                @for (_, PlotSeries { name, colour, .. }) in firsts {
                     li {
                         svg.key viewBox="0 0 32 8" aria-hidden="true" {
                             polyline fill="none" stroke=(code(COLOURS[colour % COLOURS.len()]))
@@ -124,11 +137,12 @@ impl Plot {
         let left = match self.form {
             Form::Wide => 76,
             Form::Rows(_) => {
-                let longest = self.y.0.ticks.iter().map(|tick| tick.label.chars().count()).max();
+                let longest =
+                    self.y.scale.ticks.iter().map(|tick| tick.label.chars().count()).max();
                 24 + 7 * longest.unwrap_or(0).min(44) as i32
             }
         };
-        let (x, y) = (Places(&self.x.0.ticks), Places(&self.y.0.ticks));
+        let (x, y) = (Places(&self.x.scale.ticks), Places(&self.y.scale.ticks));
         let mut chart = ChartBuilder::on(root)
             .margin_top(10 * FINE)
             .margin_left(6 * FINE)
@@ -137,45 +151,45 @@ impl Plot {
             .x_label_area_size(46 * FINE)
             .y_label_area_size(left * FINE)
             .build_cartesian_2d(x, y)?;
-        let ink = rgb(INK);
+        let ink = INK;
         let ink = TextStyle::from(("sans-serif", 15 * FINE).into_font()).color(&ink);
-        let grid = rgb(GRID).stroke_width(FINE as u32);
+        let grid = GRID.stroke_width(FINE as u32);
         let mut mesh = chart.configure_mesh();
-        mesh.x_desc(short(&self.x.1, 64))
+        mesh.x_desc(short(&self.x.label, 64))
             .axis_desc_style(ink.clone())
             .label_style(ink)
-            .axis_style(rgb(AXIS).stroke_width(FINE as u32))
+            .axis_style(AXIS.stroke_width(FINE as u32))
             .bold_line_style(grid)
             .light_line_style(TRANSPARENT)
             .set_all_tick_mark_size(4 * FINE)
             .x_labels(64)
             .y_labels(64);
         match self.form {
-            Form::Wide => mesh.y_desc(short(&self.y.1, 36)),
+            Form::Wide => mesh.y_desc(short(&self.y.label, 36)),
             Form::Rows(_) => mesh.disable_y_mesh(),
         };
         mesh.draw()?;
-        let to = |at: (f64, f64)| (self.x.0.place(at.0), self.y.0.place(at.1));
+        let to = |at: (f64, f64)| (self.x.scale.place(at.0), self.y.scale.place(at.1));
         if let Some(at) = self.guide {
-            let x = self.x.0.place(at);
+            let x = self.x.scale.place(at);
             let line = vec![(x, 0.0), (x, 1.0)];
-            chart.draw_series([PathElement::new(line, rgb(INK).stroke_width(FINE as u32))])?;
+            chart.draw_series([PathElement::new(line, INK.stroke_width(FINE as u32))])?;
         }
         for series in &self.series {
-            let colour = rgb(COLOURS[series.colour % COLOURS.len()]);
+            let colour = COLOURS[series.colour % COLOURS.len()];
             let line = colour.stroke_width(2 * FINE as u32);
             match &series.shape {
-                Shape::Line(points) => {
+                PlotShape::Line(points) => {
                     let points: Vec<_> = points.iter().map(|point| to(*point)).collect();
                     chart.draw_series([PathElement::new(points, line)])?;
                 }
-                Shape::Marked(points) => {
+                PlotShape::Marked(points) => {
                     let points: Vec<_> = points.iter().map(|point| to(*point)).collect();
                     chart.draw_series([PathElement::new(points.clone(), line)])?;
                     let mark = |at| Circle::new(at, 4 * FINE, colour.filled());
                     chart.draw_series(points.into_iter().map(mark))?;
                 }
-                Shape::Area(points) => {
+                PlotShape::Area(points) => {
                     let outline: Vec<_> = points.iter().map(|point| to(*point)).collect();
                     let ends =
                         outline.last().zip(outline.first()).map(|(b, a)| [(b.0, 0.0), (a.0, 0.0)]);
@@ -184,7 +198,7 @@ impl Plot {
                     chart.draw_series([Polygon::new(area, colour.mix(0.18).filled())])?;
                     chart.draw_series([PathElement::new(outline, line)])?;
                 }
-                Shape::Interval { low, middle, high, row } => {
+                PlotShape::Interval { low, middle, high, row } => {
                     let at = |value| to((value, *row));
                     let ends = vec![at(*low), at(*high)];
                     chart.draw_series([PathElement::new(
@@ -207,19 +221,15 @@ pub fn short(text: &str, most: usize) -> String {
     format!("{begin}\u{2026}")
 }
 
-fn rgb((r, g, b): (u8, u8, u8)) -> RGBColor {
-    RGBColor(r, g, b)
-}
-
 /// A colour as SVG has it.
-fn code((r, g, b): (u8, u8, u8)) -> String {
+fn code(RGBColor(r, g, b): RGBColor) -> String {
     format!("#{r:02X}{g:02X}{b:02X}")
 }
 
 /// What each series is drawn with: its colour, by a variable that differs where it is dark, and its
 /// dashes.
 pub fn colours() -> String {
-    let rule = |(at, colour): (usize, &(u8, u8, u8))| {
+    let rule = |(at, colour): (usize, &RGBColor)| {
         let (code, dashes) = (code(*colour), DASHES[at % DASHES.len()]);
         format!(
             "[stroke=\"{code}\"]{{stroke:var(--c{at})}}[fill=\"{code}\"]{{fill:var(--c{at})}}\
@@ -266,19 +276,19 @@ impl ValueFormatter<f64> for Places<'_> {
 /// Units of the drawing in one of the page: coordinates are whole numbers.
 const FINE: i32 = 10;
 
-const INK: (u8, u8, u8) = (0x22, 0x22, 0x22);
-const AXIS: (u8, u8, u8) = (0x77, 0x77, 0x77);
-const GRID: (u8, u8, u8) = (0xDD, 0xDD, 0xDD);
+const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
+const AXIS: RGBColor = RGBColor(0x77, 0x77, 0x77);
+const GRID: RGBColor = RGBColor(0xDD, 0xDD, 0xDD);
 /// The colours of series, after Okabe and Ito: distinct for colour-blind readers. The style sheet
 /// has the same.
-const COLOURS: [(u8, u8, u8); 7] = [
-    (0x00, 0x72, 0xB2),
-    (0xD5, 0x5E, 0x00),
-    (0x00, 0x9E, 0x73),
-    (0xCC, 0x79, 0xA7),
-    (0x8A, 0x6D, 0x00),
-    (0x56, 0xB4, 0xE9),
-    (0x66, 0x66, 0x66),
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(0x00, 0x72, 0xB2),
+    RGBColor(0xD5, 0x5E, 0x00),
+    RGBColor(0x00, 0x9E, 0x73),
+    RGBColor(0xCC, 0x79, 0xA7),
+    RGBColor(0x8A, 0x6D, 0x00),
+    RGBColor(0x56, 0xB4, 0xE9),
+    RGBColor(0x66, 0x66, 0x66),
 ];
 const DASHES: [&str; 7] =
     ["none", "100 40", "30 30", "120 40 20 40", "60 30", "160 30 30 30 30 30", "20 50"];

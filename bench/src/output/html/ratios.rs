@@ -1,6 +1,6 @@
 //! A plot of ratios with their intervals, one row each.
 
-use super::plot::{Form, Plot, Series, Shape, short};
+use super::plot::{Form, Plot, PlotAxis, PlotSeries, PlotShape, short};
 use super::scale::Scale;
 use crate::output::figure::{Figure, Unit};
 
@@ -94,8 +94,8 @@ pub fn plots(figures: &[Figure]) -> Vec<Plot> {
     let series = shown.iter().enumerate().map(|(at, one)| {
         let middle = one.figure.value;
         let (low, high) = one.interval.unwrap_or((middle, middle));
-        let shape = Shape::Interval { low, middle, high, row: at as f64 + 0.5 };
-        Series { name: names[at].clone(), colour: 0, shape }
+        let shape = PlotShape::Interval { low, middle, high, row: at as f64 + 0.5 };
+        PlotSeries { name: names[at].clone(), colour: 0, shape }
     });
     let note = match shown.iter().all(|one| one.is_confidence) {
         true => "The point is the ratio, the bar what it lies in with 95 %.",
@@ -109,8 +109,8 @@ pub fn plots(figures: &[Figure]) -> Vec<Plot> {
         title: "Ratios".to_owned(),
         note: format!("{note} At 1 x both are the same."),
         series: series.collect(),
-        x: (x, "one over the other".to_owned()),
-        y: (Scale::names(&names), String::new()),
+        x: PlotAxis::new(x, "one over the other"),
+        y: PlotAxis::new(Scale::names(&names), ""),
         guide: Some(1.0),
         form: Form::Rows(shown.len()),
     }]
