@@ -62,11 +62,8 @@ pub(super) struct Slot {
     pub answer: RefCell<Vec<u8>>,
 }
 
-pub(super) struct Staging {
-    id: EndId,
-    /// From the peer.
-    back: Rc<Way>,
-}
+/// An end, and its way from the peer.
+pub(super) struct Staging(EndId, Rc<Way>);
 
 pub(super) struct Sending {
     way: Rc<Way>,
@@ -90,11 +87,11 @@ impl Carrier for Staging {
     type Rx = Receiving;
 
     fn id(&self) -> EndId {
-        self.id
+        self.0
     }
 
     fn wake_peer(&self) {
-        self.back.wakes.set(self.back.wakes.get() + 1);
+        self.1.wakes.set(self.1.wakes.get() + 1);
     }
 }
 
@@ -408,7 +405,7 @@ impl Side {
         let end = EndId { link, side };
         let carrier = ways.map(|[there, back]| {
             let tx = Sending { way: Rc::clone(there), head: 0, freed: 0 };
-            let carrier = Staging { id: end, back: Rc::clone(back) };
+            let carrier = Staging(end, Rc::clone(back));
             (carrier, tx, Receiving { way: Rc::clone(back), next: 0 })
         });
         self.transport.attach(qp, end, || Ok(carrier.expect("the first of its path"))).unwrap();
