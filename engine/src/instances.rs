@@ -44,6 +44,6 @@ fn what_programs_use<P: Provider>(
     let mut shard = engine.shard(RefuseCalls)?;
     shard.poll_once(0);
     shard.arm(0);
-    shard.rest(false, 0, Default::default());
+    shard.idle(false, 0, Default::default());
     Ok(())
 }

@@ -31,7 +31,6 @@ const LATER: &[&str] = &[
     "CHANGELOG.md",
     "docs",
     "engine/benches",
-    "engine/capi",
     "engine/examples",
     "engine/nfs3",
     "engine/src",

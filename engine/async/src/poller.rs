@@ -41,7 +41,7 @@ impl<P: Provider> Poller<P> {
             let busy = self.turn(now);
             let most = self.calls.until_due(now);
             match busy || !self.calls.is_short_of_buffers() {
-                true => _ = self.session.rest(busy, now, most),
+                true => _ = self.session.idle(busy, now, most),
                 false => self.session.wait(BUFFER_WAIT.min(most)),
             }
         }

@@ -83,7 +83,7 @@ static void on_call(void *context, const rpcrdma_request *request, rpcrdma_reply
     int status = RPCRDMA_SUCCESS;
 
     if (rpcrdma_reply_arguments(reply, request->message, &program, &procedure, &arguments) != 0) {
-        return; /* The caller was told that its call is wrong. */
+        return; /* The caller got an error: its call is wrong. */
     }
     if (procedure != 0 && rpcrdma_get_u64(&arguments, &key) != 0) {
         status = RPCRDMA_GARBAGE_ARGS;

@@ -223,7 +223,7 @@ static void on_call(void *context, const rpcrdma_request *request, rpcrdma_reply
         return;
     }
     if (rpcrdma_reply_arguments(reply, request->message, &program, &task->procedure, &arguments)) {
-        free_task(task); /* The caller was told that its call is wrong. */
+        free_task(task); /* The caller got an error: its call is wrong. */
         return;
     }
     status = read_arguments(task, request->message, &arguments);

@@ -69,9 +69,9 @@ struct job {
     rpcrdma_connection store;
     uint64_t call_timeout_ns;
     /* Completed requests in order: `done_count` from `done_first` on, of which fio knows the first
-     * `told_count`. */
+     * `reported_count`. */
     struct io_u **done;
-    unsigned int depth, done_first, done_count, told_count;
+    unsigned int depth, done_first, done_count, reported_count;
     bool has_failed;
 };
 
@@ -388,7 +388,7 @@ static bool is_busy(int status)
     return status == RPCRDMA_E_NO_BUFFER || rpcrdma_is_transient(status);
 }
 
-/* Polls once, and if that is not enough rests as engine.idle says. Negative if the client is no
+/* Polls once, and if that is not enough waits as engine.idle says. Negative if the client is no
  * more. */
 static int poll_job(struct job *job, unsigned int least, uint64_t until)
 {
@@ -396,7 +396,7 @@ static int poll_job(struct job *job, unsigned int least, uint64_t until)
     const int busy = rpcrdma_client_poll(job->client, now, on_completion, job);
 
     if (busy >= 0 && job->done_count < least && now < until)
-        rpcrdma_client_rest(job->client, busy, now, until - now);
+        rpcrdma_client_idle(job->client, busy, now, until - now);
     return busy;
 }
 
@@ -441,15 +441,15 @@ static int store_getevents(struct thread_data *td, unsigned int least, unsigned 
     const uint64_t until = t ? rpcrdma_now() + (uint64_t)t->tv_sec * 1000000000 + t->tv_nsec
                              : UINT64_MAX;
 
-    job->done_first = (job->done_first + job->told_count) % job->depth;
-    job->done_count -= job->told_count;
-    job->told_count = 0;
+    job->done_first = (job->done_first + job->reported_count) % job->depth;
+    job->done_count -= job->reported_count;
+    job->reported_count = 0;
     do {
         if (poll_job(job, least, until) < 0)
             return -EIO;
     } while (job->done_count < least && (!t || rpcrdma_now() < until));
-    job->told_count = min(job->done_count, most);
-    return job->told_count;
+    job->reported_count = min(job->done_count, most);
+    return job->reported_count;
 }
 
 static struct io_u *store_event(struct thread_data *td, int event)

@@ -210,7 +210,7 @@ typedef enum rpcrdma_status {
     /**
      * The peer has as many connections of this host or user as it allows. Transient.
      */
-    RPCRDMA_E_PARTY_FULL = -46,
+    RPCRDMA_E_QUOTA_FULL = -46,
     /**
      * The peer could not take the connection in time. Transient.
      */
@@ -393,7 +393,7 @@ typedef enum rpcrdma_status {
     RPCRDMA_E_HEADER = -125,
     /**
      * The server did not execute the call, as the RPC header of its reply states; or the call was
-     * denied, and its caller was told.
+     * denied, and its caller got an error.
      */
     RPCRDMA_E_DENIED = -126,
     /**
@@ -490,7 +490,7 @@ typedef enum rpcrdma_state {
      */
     RPCRDMA_RUNNING = 0,
     /**
-     * It was told to stop, and closes its connections.
+     * It is stopping, and closes its connections.
      */
     RPCRDMA_STOPPING = 1,
     /**
@@ -1201,7 +1201,7 @@ int rpcrdma_engine_new(const struct rpcrdma_config *config, struct rpcrdma_engin
  * As `rpcrdma_engine_new`, for a program that listens at this address, or connects to it. If the
  * configuration says "auto", it opens the provider that leads there: shared memory for "shm:...", an
  * RDMA device for an IP address that one has, or whose route begins at one, and TCP for another.
- * `rpcrdma_engine_provider` tells which. Without an address (NULL) both ends are in the program.
+ * `rpcrdma_engine_provider` states which. Without an address (NULL) both ends are in the program.
  *
  * Thread: any.
  */
@@ -1297,18 +1297,19 @@ int rpcrdma_engine_stop(struct rpcrdma_engine *engine);
 const char *rpcrdma_engine_provider(const struct rpcrdma_engine *engine);
 
 /**
- * Calls `tell` once for each thread of the engine that panicked, and for each shard that panicked
- * while the program polled it, with a text that ends with the call. Earlier ones are told at once.
- * The thread that panicked calls it, at any time: `tell` uses no function of the engine that is "one
+ * Calls `report` once for each thread of the engine that panicked, and for each shard that panicked
+ * while the program polled it, with a text that ends with the call. Earlier ones are reported
+ * at once.
+ * The thread that panicked calls it, at any time: `report` uses no function of the engine that is "one
  * at a time" while another thread may be in one, nor one that waits for a shard.
  *
  * A client, session or shard that the program polls may outlive `rpcrdma_engine_free`, and then
- * still calls `tell`: `arg` stays valid until the last of them is freed, too.
+ * still calls `report`: `arg` stays valid until the last of them is freed, too.
  *
  * Thread: one at a time.
  */
 int rpcrdma_engine_on_failure(struct rpcrdma_engine *engine,
-                              void (*tell)(void *arg, const char *text),
+                              void (*report)(void *arg, const char *text),
                               void *arg);
 
 /**
@@ -1390,12 +1391,12 @@ int rpcrdma_handle_stats(const struct rpcrdma_handle *handle,
 int rpcrdma_handle_counter(const struct rpcrdma_handle *handle, const char *name, uint64_t *value);
 
 /**
- * What the shard obtained of its configuration (pages, locked memory, the way of exposure), as one
- * line with a NUL at its end, in at most `len` bytes.
+ * The actual resources of the shard (pages, locked memory, the way of exposure), as one line with a
+ * NUL at its end, in at most `len` bytes.
  *
  * Thread: any.
  */
-int rpcrdma_handle_obtained(const struct rpcrdma_handle *handle, char *text, size_t len);
+int rpcrdma_handle_resources(const struct rpcrdma_handle *handle, char *text, size_t len);
 
 /**
  * Answers a deferred call from any thread; the shard sends the answer in its next turn. Takes the
@@ -1425,7 +1426,7 @@ int rpcrdma_handle_wake(const struct rpcrdma_handle *handle);
 int rpcrdma_handle_close(const struct rpcrdma_handle *handle, struct rpcrdma_connection connection);
 
 /**
- * Tells the shard to stop: it delivers no new calls, and ends when those that it has are answered.
+ * Asks the shard to stop: it delivers no new calls, and ends when those that it has are answered.
  *
  * Thread: any.
  */
@@ -1433,7 +1434,7 @@ int rpcrdma_handle_stop(const struct rpcrdma_handle *handle);
 
 /**
  * Asks the shard for a report, which it writes in its next turns. `RPCRDMA_E_NO_TURN` if it took
- * none within `timeout_ns`: the thread that polls a shard waits in vain for that shard.
+ * none within `timeout_ns`: the thread that polls a shard cannot wait for that shard.
  * `RPCRDMA_E_STOPPED` if it has ended.
  *
  * Thread: any, not a callback.
@@ -1547,7 +1548,7 @@ int rpcrdma_shard_run(struct rpcrdma_shard *shard);
 int rpcrdma_shard_connect(struct rpcrdma_shard *shard, const char *to, uint64_t *attempt);
 
 /**
- * Whether the shard was told to stop and has stopped.
+ * Whether the shard was asked to stop and has stopped.
  *
  * Thread: polling.
  */
@@ -1559,7 +1560,7 @@ bool rpcrdma_shard_is_stopped(struct rpcrdma_shard *shard);
  *
  * Thread: polling.
  */
-int rpcrdma_shard_rest(struct rpcrdma_shard *shard, int busy, uint64_t now_ns, uint64_t timeout_ns);
+int rpcrdma_shard_idle(struct rpcrdma_shard *shard, int busy, uint64_t now_ns, uint64_t timeout_ns);
 
 /**
  * Announces that the thread is about to sleep in an event loop, and looks once more: 0 if there is
@@ -2098,7 +2099,7 @@ int rpcrdma_client_release(struct rpcrdma_client *client, struct rpcrdma_loan *l
  *
  * Thread: polling.
  */
-int rpcrdma_client_rest(struct rpcrdma_client *client,
+int rpcrdma_client_idle(struct rpcrdma_client *client,
                         int busy,
                         uint64_t now_ns,
                         uint64_t timeout_ns);
@@ -2484,7 +2485,7 @@ int rpcrdma_session_poll_for(struct rpcrdma_session *session,
 
 /**
  * What happened to its connections, oldest first. `RPCRDMA_E_NOTHING` if there is nothing new. Of
- * more than 256 that nobody asks for, the oldest are forgotten.
+ * more than 256 that the program does not ask for, the oldest are forgotten.
  *
  * Thread: polling.
  */
@@ -2549,7 +2550,7 @@ const struct rpcrdma_handle *rpcrdma_session_handle(struct rpcrdma_session *sess
  *
  * Thread: polling.
  */
-int rpcrdma_session_rest(struct rpcrdma_session *session, int busy, uint64_t now_ns);
+int rpcrdma_session_idle(struct rpcrdma_session *session, int busy, uint64_t now_ns);
 
 /**
  * Announces that the thread is about to sleep in an event loop, and looks once more: 0 if there is

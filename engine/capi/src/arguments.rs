@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ::rpcrdma_engine::Address;
 
-use crate::failure::{invalid, plain, told};
+use crate::failure::{invalid, plain, with_text};
 use crate::status::rpcrdma_status::{
     RPCRDMA_E_ADDRESS, RPCRDMA_E_PANICKED, RPCRDMA_E_TRUNCATED, RPCRDMA_OK,
 };
@@ -90,7 +90,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, name: &'static str) -> Result
 pub(crate) unsafe fn address(at: *const c_char) -> Result<Address, c_int> {
     // SAFETY: the caller guarantees it.
     let at = unsafe { text(at, "address") }?;
-    at.parse().map_err(|why| told(RPCRDMA_E_ADDRESS, &why))
+    at.parse().map_err(|why| with_text(RPCRDMA_E_ADDRESS, &why))
 }
 
 /// Bytes of the program. NULL has none.

@@ -53,7 +53,7 @@ pub const RPCRDMA_SINK_PIECES_MAX: usize = 16;
 const _: () = assert!(SINK_PIECES_MAX == RPCRDMA_SINK_PIECES_MAX);
 const _: () = assert!(rpcrdma_engine::message::wanted::WANTS_MAX == RPCRDMA_WANTS_MAX);
 impl rpcrdma_call {
-    /// The place of the calls of nobody.
+    /// The place of calls without an owner.
     pub(crate) fn nothing() -> rpcrdma_call {
         rpcrdma_call::of(Lender::Nothing, 0)
     }
@@ -262,7 +262,7 @@ impl Lender {
         Lender::Object(object)
     }
 
-    /// What it is, and nobody's from now on.
+    /// What it is; it has no owner from now on.
     pub(crate) fn take(&mut self) -> Lender {
         core::mem::replace(self, Lender::Nothing)
     }

@@ -208,7 +208,7 @@ pub unsafe extern "C" fn rpcrdma_client_poll(
     let done = Done::of(done, arg);
     caught(|| {
         let busy = client.polled.polling(
-            |client| each!(AnyClient, client, client => client.poll(now_ns, |it| done.tell(it))),
+            |client| each!(AnyClient, client, client => client.poll(now_ns, |it| done.report(it))),
         );
         busy.map_or_else(|number| number, c_int::from)
     })
@@ -229,7 +229,7 @@ pub unsafe extern "C" fn rpcrdma_client_poll_for(
     let (done, timeout) = (Done::of(done, arg), Duration::from_nanos(timeout_ns));
     caught(|| {
         let busy = client.polled.polling(|client| {
-            each!(AnyClient, client, client => client.poll_for(timeout, |it| done.tell(it)))
+            each!(AnyClient, client, client => client.poll_for(timeout, |it| done.report(it)))
         });
         busy.map_or_else(|number| number, c_int::from)
     })
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn rpcrdma_client_release(
 ///
 /// Thread: polling.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_client_rest(
+pub unsafe extern "C" fn rpcrdma_client_idle(
     client: *mut rpcrdma_client,
     busy: c_int,
     now_ns: u64,
@@ -278,7 +278,7 @@ pub unsafe extern "C" fn rpcrdma_client_rest(
     shared!(client);
     let client = value!(client.polled.free());
     caught(|| {
-        each!(AnyClient, client, client => client.rest(busy != 0, now_ns, Duration::from_nanos(timeout_ns))).into()
+        each!(AnyClient, client, client => client.idle(busy != 0, now_ns, Duration::from_nanos(timeout_ns))).into()
     })
 }
 

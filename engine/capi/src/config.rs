@@ -6,7 +6,7 @@ use core::mem::MaybeUninit;
 use ::rpcrdma_engine::{Config, ConfigError};
 
 use crate::arguments::{self, caught, give, given, taken_back, text, value, write_text};
-use crate::failure::{invalid, told};
+use crate::failure::{invalid, with_text};
 use crate::status::rpcrdma_status::RPCRDMA_E_CONFIG;
 
 /// A checked configuration. Its keys are in docs/configuration.md.
@@ -98,6 +98,6 @@ fn made(
     given!(config);
     caught(|| match make() {
         Ok(made) => give(config, rpcrdma_config(made)),
-        Err(error) => told(RPCRDMA_E_CONFIG, &error),
+        Err(error) => with_text(RPCRDMA_E_CONFIG, &error),
     })
 }

@@ -15,9 +15,9 @@ use crate::status::rpcrdma_execution::{
     self, RPCRDMA_EXECUTED, RPCRDMA_MAY_BE_EXECUTED, RPCRDMA_NOT_EXECUTED,
 };
 
-/// Whom the program wants to be told of completions.
+/// The function of the program that gets completions.
 pub(crate) struct Done {
-    tell: unsafe extern "C" fn(arg: *mut c_void, completion: *mut rpcrdma_completion),
+    callback: unsafe extern "C" fn(arg: *mut c_void, completion: *mut rpcrdma_completion),
     arg: *mut c_void,
 }
 
@@ -25,33 +25,33 @@ impl Done {
     /// No function drops every completion.
     #[inline(always)]
     pub fn of(done: rpcrdma_on_completion, arg: *mut c_void) -> Done {
-        Done { tell: done.unwrap_or(forget), arg }
+        Done { callback: done.unwrap_or(forget), arg }
     }
 
-    /// Tells of a call of a client or shard.
+    /// Reports a call of a client or shard.
     #[inline(always)]
-    pub fn tell(&self, mut done: Completion<'_>) {
+    pub fn report(&self, mut done: Completion<'_>) {
         let connection = rpcrdma_connection::of(done.peer());
         let cookie = done.cookie();
         let result = done.result().map(bytes_of);
         let result = result.map_err(|error| (Failure::Call(error), error.execution()));
         let source = rpcrdma_message::Reply(NonNull::from(&mut done).cast());
-        self.tell_of(cookie, connection, source, result);
+        self.report_of(cookie, connection, source, result);
     }
 
-    /// Tells of a call of a session.
+    /// Reports a call of a session.
     #[inline(always)]
-    pub fn tell_of_session(&self, mut done: SessionCompletion<'_, '_>) {
+    pub fn report_of_session(&self, mut done: SessionCompletion<'_, '_>) {
         let cookie = done.cookie();
         let result = done.result().map(bytes_of);
         let result =
             result.map_err(|error: SessionError| (Failure::SessionCall(error), error.execution()));
         let source = rpcrdma_message::Session(NonNull::from(&mut done).cast());
-        self.tell_of(cookie, rpcrdma_connection::NONE, source, result);
+        self.report_of(cookie, rpcrdma_connection::NONE, source, result);
     }
 
     #[inline(always)]
-    fn tell_of(
+    fn report_of(
         &self,
         cookie: u64,
         connection: rpcrdma_connection,
@@ -70,7 +70,7 @@ impl Done {
             rpcrdma_completion { cookie, status, execution, message, bytes, connection, source };
         // SAFETY: the program gave it for this; all that the completion points to stays during the
         // call, and nothing else uses it.
-        unsafe { (self.tell)(self.arg, &mut completion) };
+        unsafe { (self.callback)(self.arg, &mut completion) };
     }
 }
 

@@ -51,7 +51,7 @@ pub extern "C" fn rpcrdma_engine_new(
 /// As `rpcrdma_engine_new`, for a program that listens at this address, or connects to it. If the
 /// configuration says "auto", it opens the provider that leads there: shared memory for "shm:...", an
 /// RDMA device for an IP address that one has, or whose route begins at one, and TCP for another.
-/// `rpcrdma_engine_provider` tells which. Without an address (NULL) both ends are in the program.
+/// `rpcrdma_engine_provider` states which. Without an address (NULL) both ends are in the program.
 ///
 /// Thread: any.
 #[unsafe(no_mangle)]
@@ -252,26 +252,27 @@ pub extern "C" fn rpcrdma_engine_provider(engine: Option<&rpcrdma_engine>) -> *c
     name.as_ptr()
 }
 
-/// Calls `tell` once for each thread of the engine that panicked, and for each shard that panicked
-/// while the program polled it, with a text that ends with the call. Earlier ones are told at once.
-/// The thread that panicked calls it, at any time: `tell` uses no function of the engine that is "one
+/// Calls `report` once for each thread of the engine that panicked, and for each shard that panicked
+/// while the program polled it, with a text that ends with the call. Earlier ones are reported
+/// at once.
+/// The thread that panicked calls it, at any time: `report` uses no function of the engine that is "one
 /// at a time" while another thread may be in one, nor one that waits for a shard.
 ///
 /// A client, session or shard that the program polls may outlive `rpcrdma_engine_free`, and then
-/// still calls `tell`: `arg` stays valid until the last of them is freed, too.
+/// still calls `report`: `arg` stays valid until the last of them is freed, too.
 ///
 /// Thread: one at a time.
 #[unsafe(no_mangle)]
 pub extern "C" fn rpcrdma_engine_on_failure(
     engine: Option<&mut rpcrdma_engine>,
-    tell: Option<unsafe extern "C" fn(arg: *mut c_void, text: *const c_char)>,
+    report: Option<unsafe extern "C" fn(arg: *mut c_void, text: *const c_char)>,
     arg: *mut c_void,
 ) -> c_int {
-    given!(engine, tell);
-    let teller = Teller { tell, arg };
+    given!(engine, report);
+    let reporter = Reporter { report, arg };
     caught(|| {
-        let tell = move |panicked: &Panicked| teller.tell(panicked);
-        each!(AnyEngine, &engine.engine, engine => engine.on_failure(tell));
+        let report = move |panicked: &Panicked| reporter.report(panicked);
+        each!(AnyEngine, &engine.engine, engine => engine.on_failure(report));
         OK
     })
 }
@@ -364,23 +365,23 @@ fn on_own_shard() -> c_int {
     invalid("engine: its shard cannot wait for itself")
 }
 
-/// Whom the program wants to be told of failures.
-struct Teller {
-    tell: unsafe extern "C" fn(arg: *mut c_void, text: *const c_char),
+/// The function of the program that gets failures.
+struct Reporter {
+    report: unsafe extern "C" fn(arg: *mut c_void, text: *const c_char),
     arg: *mut c_void,
 }
 
 // SAFETY: the header states that any thread of the engine calls it.
-unsafe impl Send for Teller {}
+unsafe impl Send for Reporter {}
 
 // SAFETY: as above; the engine calls it from one thread at a time, and the header says "any thread".
-unsafe impl Sync for Teller {}
+unsafe impl Sync for Reporter {}
 
-impl Teller {
-    fn tell(&self, panicked: &Panicked) {
+impl Reporter {
+    fn report(&self, panicked: &Panicked) {
         let text = CString::new(panicked.to_string().replace('\0', " ")).unwrap_or_default();
         // SAFETY: the program gave it for this; the text stays during the call.
-        unsafe { (self.tell)(self.arg, text.as_ptr()) };
+        unsafe { (self.report)(self.arg, text.as_ptr()) };
     }
 }
 
@@ -419,13 +420,13 @@ mod tests {
     )]
     fn a_panic_is_reported_also_by_a_client_that_outlives_its_engine() {
         for outlives in [false, true] {
-            let told = AtomicUsize::new(0);
+            let reported = AtomicUsize::new(0);
             // SAFETY: all pointers are those that the library gave, or to objects of this function.
             unsafe {
                 let config = made(|out| rpcrdma_config_default(out));
                 let engine = made(|out| rpcrdma_engine_new(config.as_ref(), out));
                 rpcrdma_config_free(config);
-                let arg = ptr::from_ref(&told).cast_mut().cast();
+                let arg = ptr::from_ref(&reported).cast_mut().cast();
                 assert_eq!(rpcrdma_engine_on_failure(engine.as_mut(), Some(count), arg), OK);
                 assert_eq!(rpcrdma_engine_start(engine.as_mut(), &rpcrdma_handler::NONE), OK);
                 let (mut at, any) = ([0; 64], c"127.0.0.1:0".as_ptr());
@@ -438,9 +439,9 @@ mod tests {
                 if outlives {
                     rpcrdma_engine_free(engine);
                 }
-                assert_eq!(told.load(Ordering::SeqCst), 0);
+                assert_eq!(reported.load(Ordering::SeqCst), 0);
                 panic_in(client);
-                assert_eq!(told.load(Ordering::SeqCst), 1);
+                assert_eq!(reported.load(Ordering::SeqCst), 1);
                 if !outlives {
                     assert_eq!(rpcrdma_engine_failures(engine.as_ref()), 1);
                     let (mut report, client) =

@@ -17,7 +17,7 @@ use crate::texts::text;
 pub(crate) enum Failure {
     /// An argument, by its name.
     Invalid(&'static str),
-    /// Something that the text of the status tells.
+    /// Something that the text of the status states.
     Plain(rpcrdma_status),
     Refused(CallRefused),
     NotAccepted(SessionRefused),
@@ -28,12 +28,12 @@ pub(crate) enum Failure {
     Take(TakeError),
     Read(ReadError),
     /// The text is kept already.
-    Told(rpcrdma_status),
+    Kept(rpcrdma_status),
 }
 
 thread_local! {
     static LAST: Cell<Option<Failure>> = const { Cell::new(None) };
-    /// The text of [`Failure::Told`], and the one that was asked for.
+    /// The text of [`Failure::Kept`], and the one that was asked for.
     static TEXTS: RefCell<(CString, CString)> = RefCell::default();
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn fail(failure: Failure) -> c_int {
     failure.status().number()
 }
 
-/// Fails with what the text of a status tells.
+/// Fails with what the text of a status states.
 #[cold]
 pub(crate) fn plain(status: rpcrdma_status) -> c_int {
     fail(Failure::Plain(status))
@@ -59,10 +59,10 @@ pub(crate) fn invalid(name: &'static str) -> c_int {
 
 /// Fails with a text.
 #[cold]
-pub(crate) fn told(status: rpcrdma_status, text: &dyn core::fmt::Display) -> c_int {
+pub(crate) fn with_text(status: rpcrdma_status, text: &dyn core::fmt::Display) -> c_int {
     // At the end of a thread there may be no place for it any more.
     let _ = TEXTS.try_with(|texts| texts.borrow_mut().0 = c_text(text));
-    fail(Failure::Told(status))
+    fail(Failure::Kept(status))
 }
 
 /// Fails with an error of the set-up.
@@ -83,7 +83,7 @@ pub(crate) fn setup(error: &SetupError) -> c_int {
         SetupError::Panicked(_) => RPCRDMA_E_PANICKED,
         _ => RPCRDMA_E_SYSTEM,
     };
-    told(status, error)
+    with_text(status, error)
 }
 
 /// The text of the last failure of this thread, with its values; empty if there was none. Valid
@@ -98,7 +98,7 @@ pub extern "C" fn rpcrdma_last_error() -> *const c_char {
     let made = TEXTS.try_with(|texts| {
         let mut texts = texts.borrow_mut();
         texts.1 = match failure {
-            Failure::Told(_) => texts.0.clone(),
+            Failure::Kept(_) => texts.0.clone(),
             _ => c_text(&failure.text()),
         };
         texts.1.as_ptr()
@@ -115,7 +115,7 @@ impl Failure {
     pub(crate) fn status(&self) -> rpcrdma_status {
         match self {
             Failure::Invalid(_) => RPCRDMA_E_INVALID,
-            Failure::Plain(status) | Failure::Told(status) => *status,
+            Failure::Plain(status) | Failure::Kept(status) => *status,
             Failure::Refused(why) | Failure::NotAccepted(SessionRefused::Call(why)) => refused(why),
             Failure::NotAccepted(SessionRefused::NoConnection(why))
             | Failure::SessionCall(SessionError::NoConnection(why, _)) => connect(*why),
@@ -146,7 +146,7 @@ impl Failure {
     fn text(&self) -> String {
         match self {
             Failure::Invalid(name) => format!("invalid: {name}"),
-            Failure::Plain(status) | Failure::Told(status) => {
+            Failure::Plain(status) | Failure::Kept(status) => {
                 text(*status).to_string_lossy().into_owned()
             }
             Failure::Refused(why) => why.to_string(),
@@ -212,7 +212,7 @@ fn connect(why: ConnectError) -> rpcrdma_status {
             Rejection::NotAllowed => RPCRDMA_E_NOT_ALLOWED,
             Rejection::Refused { .. } => RPCRDMA_E_REFUSED,
             Rejection::Full => RPCRDMA_E_PEER_FULL,
-            Rejection::PeerFull => RPCRDMA_E_PARTY_FULL,
+            Rejection::PeerFull => RPCRDMA_E_QUOTA_FULL,
             Rejection::Busy => RPCRDMA_E_PEER_BUSY,
             Rejection::Stopping => RPCRDMA_E_PEER_STOPPING,
             Rejection::Unfit => RPCRDMA_E_UNFIT,
@@ -365,7 +365,7 @@ mod tests {
             (rejected(Rejection::NotAllowed), RPCRDMA_E_NOT_ALLOWED),
             (rejected(Rejection::Refused { code: 1 }), RPCRDMA_E_REFUSED),
             (rejected(Rejection::Full), RPCRDMA_E_PEER_FULL),
-            (rejected(Rejection::PeerFull), RPCRDMA_E_PARTY_FULL),
+            (rejected(Rejection::PeerFull), RPCRDMA_E_QUOTA_FULL),
             (rejected(Rejection::Busy), RPCRDMA_E_PEER_BUSY),
             (rejected(Rejection::Stopping), RPCRDMA_E_PEER_STOPPING),
             (rejected(Rejection::Unfit), RPCRDMA_E_UNFIT),
@@ -416,7 +416,7 @@ mod tests {
         let table = [
             (Failure::Invalid(""), RPCRDMA_E_INVALID),
             (Failure::Plain(RPCRDMA_E_NOTHING), RPCRDMA_E_NOTHING),
-            (Failure::Told(RPCRDMA_E_UNMET), RPCRDMA_E_UNMET),
+            (Failure::Kept(RPCRDMA_E_UNMET), RPCRDMA_E_UNMET),
             (Failure::Refused(CallRefused::Busy), RPCRDMA_E_BUSY),
             (Failure::NotAccepted(SessionRefused::Call(CallRefused::Busy)), RPCRDMA_E_BUSY),
             (Failure::NotAccepted(SessionRefused::NoConnection(no_room)), RPCRDMA_E_NO_ROOM),

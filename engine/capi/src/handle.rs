@@ -23,7 +23,7 @@ pub struct rpcrdma_handle(pub(crate) ShardHandle);
 pub enum rpcrdma_state {
     /// It works while it is polled.
     RPCRDMA_RUNNING = 0,
-    /// It was told to stop, and closes its connections.
+    /// It is stopping, and closes its connections.
     RPCRDMA_STOPPING = 1,
     /// It is gone.
     RPCRDMA_ENDED = 2,
@@ -120,12 +120,12 @@ pub unsafe extern "C" fn rpcrdma_handle_counter(
     OK
 }
 
-/// What the shard obtained of its configuration (pages, locked memory, the way of exposure), as one
-/// line with a NUL at its end, in at most `len` bytes.
+/// The actual resources of the shard (pages, locked memory, the way of exposure), as one line with a
+/// NUL at its end, in at most `len` bytes.
 ///
 /// Thread: any.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_handle_obtained(
+pub unsafe extern "C" fn rpcrdma_handle_resources(
     handle: Option<&rpcrdma_handle>,
     text: *mut c_char,
     len: usize,
@@ -188,7 +188,7 @@ pub extern "C" fn rpcrdma_handle_close(
     if handle.0.close(connection.name()) { OK } else { plain(RPCRDMA_E_BUSY) }
 }
 
-/// Tells the shard to stop: it delivers no new calls, and ends when those that it has are answered.
+/// Asks the shard to stop: it delivers no new calls, and ends when those that it has are answered.
 ///
 /// Thread: any.
 #[unsafe(no_mangle)]

@@ -208,7 +208,7 @@ impl Handler for Callbacks {
     }
 
     fn on_reply(&mut self, done: Completion<'_>) {
-        Done::of(self.table.on_reply, self.context).tell(done);
+        Done::of(self.table.on_reply, self.context).report(done);
     }
 
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
@@ -286,8 +286,8 @@ pub(crate) fn id_of(attempt: u64) -> ConnectId {
 }
 
 /// What the program answers to a request.
-fn admission(verdict: c_int) -> Admission {
-    match u16::try_from(verdict) {
+fn admission(answer: c_int) -> Admission {
+    match u16::try_from(answer) {
         Ok(0) => Admission::Accept,
         Ok(code) => Admission::RefuseWith(code),
         Err(_) => Admission::Refuse,

@@ -7,7 +7,7 @@ use core::time::Duration;
 use ::rpcrdma_engine::{Counts, Gauges, InspectError, PeerReport, PeerState, ShardReport};
 
 use crate::arguments::{OK, array, caught, give, given, taken_back, write_text};
-use crate::failure::{invalid, told};
+use crate::failure::{invalid, with_text};
 use crate::handle::rpcrdma_handle;
 use crate::limits::rpcrdma_limits;
 use crate::message::rpcrdma_connection;
@@ -20,7 +20,7 @@ use crate::status::rpcrdma_status::{
 pub struct rpcrdma_report(ShardReport);
 
 /// Asks the shard for a report, which it writes in its next turns. `RPCRDMA_E_NO_TURN` if it took
-/// none within `timeout_ns`: the thread that polls a shard waits in vain for that shard.
+/// none within `timeout_ns`: the thread that polls a shard cannot wait for that shard.
 /// `RPCRDMA_E_STOPPED` if it has ended.
 ///
 /// Thread: any, not a callback.
@@ -33,7 +33,7 @@ pub extern "C" fn rpcrdma_handle_inspect(
     given!(handle, report);
     caught(|| match handle.0.inspect(Duration::from_nanos(timeout_ns)) {
         Ok(made) => give(report, rpcrdma_report(made)),
-        Err(why) => told(
+        Err(why) => with_text(
             match why {
                 InspectError::TimedOut(_) => RPCRDMA_E_NO_TURN,
                 InspectError::Ended => RPCRDMA_E_STOPPED,

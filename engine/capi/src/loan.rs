@@ -86,7 +86,7 @@ pub(crate) fn write_loans(
     loans: impl Iterator<Item = Loan>,
     places: &mut [MaybeUninit<rpcrdma_loan>],
 ) -> usize {
-    // The places come first, so that no piece is taken in vain.
+    // The places come first, so that no piece is taken without a place.
     places.iter_mut().zip(loans).map(|(place, loan)| place.write(rpcrdma_loan::of(loan))).count()
 }
 

@@ -8,7 +8,7 @@ use ::rpcrdma_engine::onc::ResultsError;
 use ::rpcrdma_engine::{PayloadReader, ReadError};
 
 use crate::arguments::{self, OK, given, zeroed};
-use crate::failure::{Failure, fail, invalid, plain, told};
+use crate::failure::{Failure, fail, invalid, plain, with_text};
 use crate::loan::rpcrdma_slice;
 use crate::message::rpcrdma_message;
 use crate::status::rpcrdma_status::{
@@ -95,9 +95,9 @@ pub extern "C" fn rpcrdma_reader_init_results(
     let Some(incoming) = message.incoming() else { return invalid("message") };
     match incoming.results() {
         Ok(results) => rpcrdma_reader::put(reader, results),
-        Err(error @ ResultsError::Header(_)) => told(RPCRDMA_E_HEADER, &error),
-        Err(error @ ResultsError::Denied(_)) => told(RPCRDMA_E_DENIED, &error),
-        Err(error) => told(RPCRDMA_E_OTHER, &error),
+        Err(error @ ResultsError::Header(_)) => with_text(RPCRDMA_E_HEADER, &error),
+        Err(error @ ResultsError::Denied(_)) => with_text(RPCRDMA_E_DENIED, &error),
+        Err(error) => with_text(RPCRDMA_E_OTHER, &error),
     }
 }
 

@@ -185,7 +185,7 @@ pub unsafe extern "C" fn rpcrdma_session_poll(
     caught(|| {
         let busy = session.polled.polling(|session| {
             each!(AnySession, session, session => {
-                session.poll(now_ns, |it| done.tell_of_session(it))
+                session.poll(now_ns, |it| done.report_of_session(it))
             })
         });
         busy.map_or_else(|number| number, c_int::from)
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn rpcrdma_session_poll_for(
     caught(|| {
         let busy = session.polled.polling(|session| {
             each!(AnySession, session, session => {
-                session.poll_for(timeout, |it| done.tell_of_session(it))
+                session.poll_for(timeout, |it| done.report_of_session(it))
             })
         });
         busy.map_or_else(|number| number, c_int::from)
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn rpcrdma_session_poll_for(
 }
 
 /// What happened to its connections, oldest first. `RPCRDMA_E_NOTHING` if there is nothing new. Of
-/// more than 256 that nobody asks for, the oldest are forgotten.
+/// more than 256 that the program does not ask for, the oldest are forgotten.
 ///
 /// Thread: polling.
 #[unsafe(no_mangle)]
@@ -326,7 +326,7 @@ pub unsafe extern "C" fn rpcrdma_session_handle(
 ///
 /// Thread: polling.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_session_rest(
+pub unsafe extern "C" fn rpcrdma_session_idle(
     session: *mut rpcrdma_session,
     busy: c_int,
     now_ns: u64,
@@ -334,7 +334,7 @@ pub unsafe extern "C" fn rpcrdma_session_rest(
     shared!(session);
     let session = value!(session.polled.free());
     caught(|| {
-        each!(AnySession, session, session => session.rest(busy != 0, now_ns, Duration::MAX)).into()
+        each!(AnySession, session, session => session.idle(busy != 0, now_ns, Duration::MAX)).into()
     })
 }
 

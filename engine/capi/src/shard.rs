@@ -106,7 +106,7 @@ pub unsafe extern "C" fn rpcrdma_shard_connect(
     })
 }
 
-/// Whether the shard was told to stop and has stopped.
+/// Whether the shard was asked to stop and has stopped.
 ///
 /// Thread: polling.
 #[unsafe(no_mangle)]
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn rpcrdma_shard_is_stopped(shard: *mut rpcrdma_shard) -> 
 ///
 /// Thread: polling.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_shard_rest(
+pub unsafe extern "C" fn rpcrdma_shard_idle(
     shard: *mut rpcrdma_shard,
     busy: c_int,
     now_ns: u64,
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn rpcrdma_shard_rest(
     shared!(shard);
     let shard = value!(shard.polled.free());
     caught(|| {
-        each!(AnyShard, shard, shard => shard.rest(busy != 0, now_ns, Duration::from_nanos(timeout_ns))).into()
+        each!(AnyShard, shard, shard => shard.idle(busy != 0, now_ns, Duration::from_nanos(timeout_ns))).into()
     })
 }
 

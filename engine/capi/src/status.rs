@@ -68,7 +68,7 @@ pub enum rpcrdma_status {
     /// The peer has no room for a connection. Transient.
     RPCRDMA_E_PEER_FULL = -45,
     /// The peer has as many connections of this host or user as it allows. Transient.
-    RPCRDMA_E_PARTY_FULL = -46,
+    RPCRDMA_E_QUOTA_FULL = -46,
     /// The peer could not take the connection in time. Transient.
     RPCRDMA_E_PEER_BUSY = -47,
     /// The peer stops. Transient.
@@ -163,7 +163,7 @@ pub enum rpcrdma_status {
     /// The RPC header of a message is invalid.
     RPCRDMA_E_HEADER = -125,
     /// The server did not execute the call, as the RPC header of its reply states; or the call was
-    /// denied, and its caller was told.
+    /// denied, and its caller got an error.
     RPCRDMA_E_DENIED = -126,
     /// A boolean, or the word in front of optional data, is neither 0 nor 1.
     RPCRDMA_E_BAD_BOOL = -127,
@@ -234,7 +234,7 @@ impl rpcrdma_status {
                 | RPCRDMA_E_QUEUE_FULL
                 | RPCRDMA_E_REJECTED
                 | RPCRDMA_E_PEER_FULL
-                | RPCRDMA_E_PARTY_FULL
+                | RPCRDMA_E_QUOTA_FULL
                 | RPCRDMA_E_PEER_BUSY
                 | RPCRDMA_E_PEER_STOPPING
         )

@@ -59,7 +59,7 @@ const _: () = assert!(RPCRDMA_FINISHED_HEAD_LEN == FINISHED_HEAD_LEN);
 const _: () = assert!(RPCRDMA_FINISHED_BULK_MAX == FINISHED_BULK_MAX);
 const _: () = assert!(RPCRDMA_FINISHED_TAIL_LEN == FINISHED_TAIL_LEN);
 
-/// The state of a ticket that is one: less likely than 1 in memory that nobody has filled.
+/// The state of a ticket that is one: less likely than 1 in memory that was never written.
 const FULL: u64 = 0x7470_6372_6471_0001;
 
 impl rpcrdma_ticket {

@@ -29,7 +29,7 @@ pub struct rpcrdma_turn {
 }
 
 impl rpcrdma_turn {
-    /// Nobody's.
+    /// Without an owner.
     pub(crate) fn nothing() -> rpcrdma_turn {
         rpcrdma_turn { lender: Lender::Nothing, now: 0, call: rpcrdma_call::nothing() }
     }
@@ -80,7 +80,7 @@ fn with<R>(
     with_lender(&mut turn.lender, turn.now, act)
 }
 
-/// As `with`, while the program may use this turn: it is nobody's.
+/// As `with`, while the program may use this turn: it has no owner.
 ///
 /// # Safety
 /// `turn` is NULL, or a turn that is lent.

@@ -153,8 +153,8 @@ impl Connection {
         self.exchange().question.is_some()
     }
 
-    /// Announces changes of our own properties to the peer. More is accepted from now on; less is asked
-    /// for, but what arrives nevertheless is still taken.
+    /// Announces changes of our own properties to the peer. More is accepted from now on; less is
+    /// asked for, but what arrives nevertheless is still taken.
     ///
     /// # Errors
     /// [`PropertyError`]; nothing has changed then.

@@ -200,10 +200,10 @@ impl<P: Provider> Client<P> {
         self.shard.arm(now)
     }
 
-    /// As [`Shard::rest`]: waits, or not, as the configured idle policy says.
+    /// As [`Shard::idle`]: waits, or not, as the configured idle policy says.
     #[inline]
-    pub fn rest(&mut self, busy: bool, now: u64, timeout: Duration) -> bool {
-        self.shard.rest(busy, now, timeout)
+    pub fn idle(&mut self, busy: bool, now: u64, timeout: Duration) -> bool {
+        self.shard.idle(busy, now, timeout)
     }
 
     /// Waits until there may be something to do, at most `timeout`.

@@ -209,7 +209,7 @@ impl<P: Provider, H: Handler> Shard<P, H> {
     /// lasts 10 ms at most while anything is outstanding, 100 ms while there are connections, and
     /// 1 s otherwise. True if the thread has yielded its core: read the clock anew.
     #[inline]
-    pub fn rest(&mut self, busy: bool, now: u64, timeout: Duration) -> bool {
+    pub fn idle(&mut self, busy: bool, now: u64, timeout: Duration) -> bool {
         self.waiting.after_turn(&mut self.core, busy, now, timeout)
     }
 
@@ -269,11 +269,11 @@ impl IdleWait {
             self.pauses = 0;
             return false;
         }
-        self.rest(core, now, sleep_max)
+        self.park(core, now, sleep_max)
     }
 
     #[cold]
-    fn rest<P: Provider>(&mut self, core: &mut Core<P>, now: u64, sleep_max: Duration) -> bool {
+    fn park<P: Provider>(&mut self, core: &mut Core<P>, now: u64, sleep_max: Duration) -> bool {
         core.parts.stats.idle_turns.add(1);
         let since = *self.idle_since.get_or_insert(now);
         if now.saturating_sub(since) < self.spin_ns {

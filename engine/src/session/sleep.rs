@@ -19,13 +19,13 @@ impl<P: Provider> Session<P> {
         }
     }
 
-    /// As [`Client::rest`](crate::Client::rest): waits, or not, after a poll that was `busy` or
+    /// As [`Client::idle`](crate::Client::idle): waits, or not, after a poll that was `busy` or
     /// not, as the configured idle policy says; at most `timeout`. True if the thread has yielded
     /// its core.
     #[inline]
-    pub fn rest(&mut self, busy: bool, now: u64, timeout: Duration) -> bool {
+    pub fn idle(&mut self, busy: bool, now: u64, timeout: Duration) -> bool {
         let left = self.until_due(now).min(timeout);
-        !left.is_zero() && self.client.rest(busy, now, left)
+        !left.is_zero() && self.client.idle(busy, now, left)
     }
 
     #[inline]

@@ -182,11 +182,11 @@ fn a_client_that_sleeps_in_poll_for_ends_a_call_at_its_deadline() {
 fn a_client_rests_when_it_has_been_idle_for_as_long_as_it_spins() {
     let fabric = Fabric::new();
     let (mut world, _) = World::pair(&|| fabric.clone(), &Plan::default());
-    let mut rest = |is_busy, now| world.clients[0].rest(is_busy, now, Duration::ZERO);
+    let mut idle = |is_busy, now| world.clients[0].idle(is_busy, now, Duration::ZERO);
     let day = 86_400_000 * MILLISECOND;
-    assert!(!rest(true, 0) && !rest(false, 1), "it spins");
-    assert!(rest(false, day));
-    assert!(!rest(true, day) && !rest(false, 2 * day), "it spins again after work");
+    assert!(!idle(true, 0) && !idle(false, 1), "it spins");
+    assert!(idle(false, day));
+    assert!(!idle(true, day) && !idle(false, 2 * day), "it spins again after work");
 }
 
 #[test]

@@ -319,8 +319,8 @@ unsafe extern "C" fn admit(context: *mut c_void, request: *const rpcrdma_connect
 
 #[test]
 fn a_handler_admits_or_refuses_connections() {
-    let mut verdict: c_int = 0;
-    let arg = ptr::from_mut(&mut verdict).cast();
+    let mut answer: c_int = 0;
+    let arg = ptr::from_mut(&mut answer).cast();
     let rig = Rig::new(&rpcrdma_handler { arg, admit: Some(admit), ..rpcrdma_handler::NONE });
     // SAFETY: the server reads it when a peer connects, which this thread waits for.
     unsafe { *arg.cast::<c_int>() = 7 };

@@ -1,4 +1,4 @@
-//! What a correct program does not do, and is told of.
+//! What a correct program does not do, and gets errors for.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;

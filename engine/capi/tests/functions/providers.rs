@@ -25,7 +25,7 @@ fn opened(config: &CStr, at: Option<&CStr>) -> String {
 #[test]
 fn an_address_chooses_the_provider_if_the_configuration_does_not() {
     assert_eq!(opened(c"", None), "fabric");
-    assert_eq!(opened(c"", Some(c"shm:@nobody")), "shm");
+    assert_eq!(opened(c"", Some(c"shm:@no listener")), "shm");
     // No device has an address of documentation (RFC 5737), and the route to it may be one's.
     assert_eq!(opened(c"engine.provider = \"tcp\"", Some(c"203.0.113.1:7777")), "tcp");
     assert_eq!(opened(c"engine.provider = \"fabric\"", Some(c"127.0.0.1:7777")), "fabric");

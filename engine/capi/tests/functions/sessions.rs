@@ -67,9 +67,9 @@ fn calls_wait_for_a_connection_and_are_answered() {
 }
 
 #[test]
-fn a_call_that_has_to_wait_in_vain_ends_by_its_deadline() {
+fn a_call_that_never_gets_a_connection_ends_by_its_deadline() {
     let mut rig = Rig::new(&ECHO);
-    // Nobody listens there.
+    // There is no listener.
     for (place, byte) in rig.at.iter_mut().zip(b"127.0.0.1:1\0") {
         *place = *byte as _;
     }

@@ -8,7 +8,7 @@ use rpcrdma_capi::*;
 
 use crate::rig::{ECHO, Got, OK, Rig, check, collect, last_error, made};
 
-/// What a shard has been told.
+/// What was reported to a shard.
 struct Seen {
     connection: Option<rpcrdma_connection>,
     got: Vec<Got>,
