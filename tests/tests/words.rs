@@ -32,7 +32,6 @@ const LATER: &[&str] = &[
     "docs",
     "engine/benches",
     "engine/examples",
-    "engine/nfs3",
     "engine/src",
     "engine/tests",
     "tests",

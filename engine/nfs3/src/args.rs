@@ -49,8 +49,8 @@ pub struct Args {
     /// line; its other tables configure the engine.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Serve metrics for Prometheus here, over HTTP at /metrics. Whoever reaches the address reads
-    /// them.
+    /// Serve metrics for Prometheus here, over HTTP at /metrics. Every host that reaches the
+    /// address can read them.
     #[cfg(feature = "metrics")]
     #[arg(long, value_name = "ADDR:PORT")]
     pub metrics: Option<SocketAddr>,

@@ -34,7 +34,7 @@ use crate::{data, files, names};
 
 /// Executes a call if it does not wait; returns `None` if it may wait.
 pub fn execute(export: &Export, task: &mut CallTask) -> Option<CallOutcome> {
-    if !export.nodes().medium().tells_attributes() {
+    if !export.nodes().medium().caches_attributes() {
         return None;
     }
     // A panic here is left to the worker threads to repeat and report: the shard has other calls.
@@ -47,7 +47,7 @@ fn outcome(export: &Export, task: &mut CallTask) -> Option<CallOutcome> {
         nfs3::GETATTR => {
             let arguments: GETATTR3args = decode(head)?;
             let attributes = at_hand(export, &arguments.object, OpenFile::linked_attributes)?;
-            packed(task.procedure, files::told(&attributes)).ok()
+            packed(task.procedure, files::attributes_of(&attributes)).ok()
         }
         nfs3::ACCESS => {
             let arguments: ACCESS3args = decode(head)?;
@@ -105,7 +105,7 @@ fn read(export: &Export, task: &mut CallTask) -> Option<CallOutcome> {
         let is_whole = count == len || range.at(count) >= attributes.size();
         let found = Rights::at_once(node, who, &attributes)?.may_read(who, &attributes);
         let found = found.map(|()| count);
-        is_whole.then(|| data::told(found, Some(attributes), arguments.offset))
+        is_whole.then(|| data::results_of(found, Some(attributes), arguments.offset))
     })?;
     with_data(task.procedure, done, task.into.take()).ok()
 }

@@ -209,7 +209,7 @@ impl Drop for Assumed {
 }
 
 const GROUPS_MAX: usize = AUTH_SYS_GROUPS_MAX as usize;
-/// The user and group `nobody`, by convention.
+/// The anonymous user and group: 65534 by convention.
 const ANONYMOUS: u32 = 65_534;
 
 #[cfg(test)]

@@ -61,11 +61,11 @@ pub fn read(
         Rights::of(&node, who, &now)?.may_read(who, &now)?;
         fill(export, &node, &mut into[..len], arguments.offset)
     });
-    told(found, node.attributes().ok(), arguments.offset)
+    results_of(found, node.attributes().ok(), arguments.offset)
 }
 
 /// The results of READ in front of the data, and the number of bytes; or the error.
-pub fn told(
+pub fn results_of(
     found: Result<usize, Status>,
     attributes: Option<Attributes>,
     offset: u64,

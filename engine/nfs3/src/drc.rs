@@ -49,7 +49,7 @@ impl Fingerprint {
 
 /// How to treat a call.
 #[derive(Debug)]
-pub enum RepeatVerdict<W> {
+pub enum Repetition<W> {
     /// It is new: execute it, and report the outcome with [`Drc::finish`].
     Execute(W),
     /// It waits for the answer to the same call; the oldest waiter is dropped if there are too
@@ -147,7 +147,7 @@ impl<W: Waits> Drc<W> {
     }
 
     /// Looks a call up, and records it if it is new.
-    pub fn judge(&self, fingerprint: &Fingerprint, waiter: W) -> RepeatVerdict<W> {
+    pub fn look_up(&self, fingerprint: &Fingerprint, waiter: W) -> Repetition<W> {
         let (mut calls, connection) = (lock(&self.calls), waiter.connection());
         let KnownCalls { known, kept } = &mut *calls;
         kept.begin(connection, fingerprint.share());
@@ -155,14 +155,14 @@ impl<W: Waits> Drc<W> {
             None => {
                 let state = RepeatState::Open { by: connection, waiting: VecDeque::new() };
                 known.insert(fingerprint.clone(), state);
-                RepeatVerdict::Execute(waiter)
+                Repetition::Execute(waiter)
             }
             Some(RepeatState::Open { by, waiting }) => {
                 let is_full = waiting.len() == WAITING_MAX;
                 let oldest = if is_full { waiting.pop_front() } else { None };
                 waiting.push_back(waiter);
                 *by = connection;
-                RepeatVerdict::Waits(oldest)
+                Repetition::Waits(oldest)
             }
             Some(RepeatState::Over { by, outcome }) => {
                 let outcome = outcome.repeated();
@@ -170,7 +170,7 @@ impl<W: Waits> Drc<W> {
                 *by = connection;
                 let forgotten = kept.keep(connection, fingerprint.share(), fingerprint);
                 calls.forget(forgotten);
-                RepeatVerdict::Answer(waiter, outcome)
+                Repetition::Answer(waiter, outcome)
             }
         }
     }
@@ -274,12 +274,12 @@ mod tests {
 
     /// Executes a call of a waiter.
     fn execute(drc: &Drc<u32>, call: &Fingerprint, waiter: u32) {
-        assert!(matches!(drc.judge(call, waiter), RepeatVerdict::Execute(_)), "{call:?}");
+        assert!(matches!(drc.look_up(call, waiter), Repetition::Execute(_)), "{call:?}");
         drc.finish(call, &results(7));
     }
 
     fn is_known(drc: &Drc<u32>, call: &Fingerprint, waiter: u32) -> bool {
-        matches!(drc.judge(call, waiter), RepeatVerdict::Answer(..))
+        matches!(drc.look_up(call, waiter), Repetition::Answer(..))
     }
 
     fn call(drc: &Drc<u32>, xid: u32, procedure: u32, head: &[u8]) -> Fingerprint {
@@ -305,9 +305,9 @@ mod tests {
         CallOutcome::Results { head: vec![word], data: None }
     }
 
-    fn answer(verdict: RepeatVerdict<u32>) -> (u32, Vec<u8>) {
-        match verdict {
-            RepeatVerdict::Answer(waiter, CallOutcome::Results { head, .. }) => (waiter, head),
+    fn answer(treatment: Repetition<u32>) -> (u32, Vec<u8>) {
+        match treatment {
+            Repetition::Answer(waiter, CallOutcome::Results { head, .. }) => (waiter, head),
             other => panic!("it was executed before: {other:?}"),
         }
     }
@@ -316,10 +316,10 @@ mod tests {
     fn a_call_is_executed_once_and_its_repetitions_answered() {
         let drc = Drc::new(2);
         let call = call(&drc, 7, nfs3::CREATE, b"a");
-        assert!(matches!(drc.judge(&call, 1), RepeatVerdict::Execute(1)));
-        assert!(matches!(drc.judge(&call, 2), RepeatVerdict::Waits(None)));
+        assert!(matches!(drc.look_up(&call, 1), Repetition::Execute(1)));
+        assert!(matches!(drc.look_up(&call, 2), Repetition::Waits(None)));
         assert_eq!(drc.finish(&call, &results(5)), [2], "who waited has the same answer");
-        assert_eq!(answer(drc.judge(&call, 3)), (3, vec![5]));
+        assert_eq!(answer(drc.look_up(&call, 3)), (3, vec![5]));
     }
 
     #[test]
@@ -331,10 +331,10 @@ mod tests {
         ] {
             let drc = Drc::new(2);
             let call = call(&drc, 7, nfs3::CREATE, b"a");
-            assert!(matches!(drc.judge(&call, 1), RepeatVerdict::Execute(1)));
-            assert!(matches!(drc.judge(&call, 2), RepeatVerdict::Waits(None)));
+            assert!(matches!(drc.look_up(&call, 1), Repetition::Execute(1)));
+            assert!(matches!(drc.look_up(&call, 2), Repetition::Waits(None)));
             assert_eq!(drc.finish(&call, &outcome), [2]);
-            assert!(matches!(drc.judge(&call, 3), RepeatVerdict::Execute(3)), "{outcome:?}");
+            assert!(matches!(drc.look_up(&call, 3), Repetition::Execute(3)), "{outcome:?}");
         }
     }
 
@@ -342,22 +342,22 @@ mod tests {
     fn a_call_not_begun_goes_to_its_repetition_or_is_forgotten() {
         let drc = Drc::new(2);
         let call = call(&drc, 7, nfs3::CREATE, b"a");
-        assert!(matches!(drc.judge(&call, 1), RepeatVerdict::Execute(1)));
+        assert!(matches!(drc.look_up(&call, 1), Repetition::Execute(1)));
         for waiter in 2..5 {
-            assert!(matches!(drc.judge(&call, waiter), RepeatVerdict::Waits(None)));
+            assert!(matches!(drc.look_up(&call, waiter), Repetition::Waits(None)));
         }
         drc.let_go(|&waiter| waiter == 4);
         assert_eq!([drc.hand_over(&call), drc.hand_over(&call)], [Some(3), Some(2)]);
         assert!(
-            matches!(drc.judge(&call, 5), RepeatVerdict::Waits(None)),
+            matches!(drc.look_up(&call, 5), Repetition::Waits(None)),
             "a repetition still waits"
         );
         drc.let_go(|&waiter| waiter == 5);
         assert_eq!(drc.hand_over(&call), None);
-        assert!(matches!(drc.judge(&call, 6), RepeatVerdict::Execute(6)), "it was not executed");
+        assert!(matches!(drc.look_up(&call, 6), Repetition::Execute(6)), "it was not executed");
         drc.finish(&call, &results(5));
         assert_eq!(drc.hand_over(&call), None);
-        assert_eq!(answer(drc.judge(&call, 7)), (7, vec![5]), "what was executed stays so");
+        assert_eq!(answer(drc.look_up(&call, 7)), (7, vec![5]), "what was executed stays so");
     }
 
     #[test]
@@ -384,7 +384,7 @@ mod tests {
             calls.push(drc.fingerprint(7, HERE, &Said { caller: &caller, ..said }));
         }
         for call in calls {
-            assert!(matches!(drc.judge(&call, 1), RepeatVerdict::Execute(1)), "{call:?}");
+            assert!(matches!(drc.look_up(&call, 1), Repetition::Execute(1)), "{call:?}");
         }
     }
 
@@ -404,16 +404,16 @@ mod tests {
         let drc = Drc::new(1);
         let calls = [1, 2, 3].map(|xid| call(&drc, xid, nfs3::REMOVE, b""));
         for call in &calls {
-            assert!(matches!(drc.judge(call, 0), RepeatVerdict::Execute(0)));
+            assert!(matches!(drc.look_up(call, 0), Repetition::Execute(0)));
             drc.finish(call, &results(0));
         }
-        assert_eq!(answer(drc.judge(&calls[1], 9)), (9, vec![0]));
-        assert!(matches!(drc.judge(&calls[0], 9), RepeatVerdict::Execute(9)));
+        assert_eq!(answer(drc.look_up(&calls[1], 9)), (9, vec![0]));
+        assert!(matches!(drc.look_up(&calls[0], 9), Repetition::Execute(9)));
         for waiter in 0..WAITING_MAX as u32 {
-            assert!(matches!(drc.judge(&calls[0], waiter), RepeatVerdict::Waits(None)));
+            assert!(matches!(drc.look_up(&calls[0], waiter), Repetition::Waits(None)));
         }
-        assert!(matches!(drc.judge(&calls[0], 100), RepeatVerdict::Waits(Some(0))));
-        assert!(matches!(drc.judge(&calls[0], 101), RepeatVerdict::Waits(Some(1))));
+        assert!(matches!(drc.look_up(&calls[0], 100), Repetition::Waits(Some(0))));
+        assert!(matches!(drc.look_up(&calls[0], 101), Repetition::Waits(Some(1))));
         assert_eq!(drc.finish(&calls[0], &results(1)), [2, 3, 4, 5, 6, 7, 100, 101]);
     }
 
@@ -445,15 +445,15 @@ mod tests {
         let asks: [fn(&Drc<u32>, &Fingerprint); 3] = [
             // It waits, and the connection of the first call ends.
             |drc, call| {
-                assert!(matches!(drc.judge(call, 1000), RepeatVerdict::Execute(_)));
-                assert!(matches!(drc.judge(call, 2000), RepeatVerdict::Waits(None)));
+                assert!(matches!(drc.look_up(call, 1000), Repetition::Execute(_)));
+                assert!(matches!(drc.look_up(call, 2000), Repetition::Waits(None)));
                 drc.end(1);
                 drc.finish(call, &results(7));
             },
             // It takes the call over, and the connection of a later repetition has ended.
             |drc, call| {
                 for waiter in [1000, 2000, 3000] {
-                    drc.judge(call, waiter);
+                    drc.look_up(call, waiter);
                 }
                 drc.let_go(|&waiter| waiter == 3000);
                 drc.end(3);
@@ -493,7 +493,7 @@ mod tests {
         }
         // A call that is in execution when its connection ends.
         let late = of(2, count + 1);
-        assert!(matches!(drc.judge(&late, 1000 * (count + 1)), RepeatVerdict::Execute(_)));
+        assert!(matches!(drc.look_up(&late, 1000 * (count + 1)), Repetition::Execute(_)));
         drc.end(count + 1);
         drc.finish(&late, &results(7));
         let calls = lock(&drc.calls);

@@ -24,11 +24,11 @@ use crate::status::{Results, Status, bare, status};
 /// GETATTR
 pub fn getattr(export: &Export, arguments: &GETATTR3args) -> Results<GETATTR3resok, Void> {
     let attributes = export.find(&arguments.object).and_then(|node| node.attributes());
-    told(&attributes.map_err(|status| (status, Void))?)
+    attributes_of(&attributes.map_err(|status| (status, Void))?)
 }
 
 /// The results of GETATTR.
-pub fn told(attributes: &Attributes) -> Results<GETATTR3resok, Void> {
+pub fn attributes_of(attributes: &Attributes) -> Results<GETATTR3resok, Void> {
     Ok(GETATTR3resok { obj_attributes: attributes.fattr() })
 }
 

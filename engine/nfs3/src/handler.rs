@@ -13,7 +13,7 @@ use crate::arguments::{Arguments, Unusable};
 use crate::at_once;
 use crate::buffers::Buffers;
 use crate::call::{CallOutcome, CallTask};
-use crate::drc::{self, Drc, RepeatVerdict, Said};
+use crate::drc::{self, Drc, Repetition, Said};
 use crate::export::Export;
 use crate::rpc::{CallDenial, CheckedCall};
 use crate::serving::Serves;
@@ -80,12 +80,12 @@ impl NfsHandler {
         let (answer, ticket) = reply.defer();
         let mut waiter = Waiter { ticket, procedure, answers: self.answers.clone() };
         if let Some(fingerprint) = &fingerprint {
-            waiter = match self.drc.judge(fingerprint, waiter) {
-                RepeatVerdict::Execute(waiter) => waiter,
+            waiter = match self.drc.look_up(fingerprint, waiter) {
+                Repetition::Execute(waiter) => waiter,
                 // If too many wait, the ticket of the oldest is dropped. Its caller, if it is still
                 // connected, gets SYSTEM_ERR deliberately: the answer goes to those that wait.
-                RepeatVerdict::Waits(_oldest) => return answer,
-                RepeatVerdict::Answer(waiter, outcome) => {
+                Repetition::Waits(_oldest) => return answer,
+                Repetition::Answer(waiter, outcome) => {
                     waiter.answer(outcome);
                     return answer;
                 }

@@ -9,13 +9,13 @@ use rpcrdma_engine::Origin;
 /// The calls whose answers are kept, by the connection that they are kept for. `F` identifies a
 /// call.
 pub struct KeptAnswers<C, F> {
-    connections: HashMap<C, Kept<F>>,
+    connections: HashMap<C, KeptOf<F>>,
     ended: Ended<C>,
     /// The maximum number of answers of one connection.
     each_max: usize,
 }
 
-struct Kept<F> {
+struct KeptOf<F> {
     origin: Origin,
     /// The calls, the oldest answer first.
     calls: VecDeque<F>,
@@ -53,7 +53,7 @@ impl<C: Copy + Eq + Hash, F: Clone + PartialEq> KeptAnswers<C, F> {
 
     /// Records that a connection is open.
     pub fn begin(&mut self, connection: C, origin: Origin) {
-        let none = Kept { origin, calls: VecDeque::new(), end: None };
+        let none = KeptOf { origin, calls: VecDeque::new(), end: None };
         self.connections.entry(connection).or_insert(none);
     }
 
@@ -63,7 +63,7 @@ impl<C: Copy + Eq + Hash, F: Clone + PartialEq> KeptAnswers<C, F> {
         let kept = self.connections.entry(connection).or_insert_with(|| {
             // It has ended, and its answers were forgotten.
             let end = Some(ended.add(origin, connection, 0));
-            Kept { origin, calls: VecDeque::new(), end }
+            KeptOf { origin, calls: VecDeque::new(), end }
         });
         kept.calls.push_back(call.clone());
         if kept.calls.len() > self.each_max {

@@ -139,14 +139,15 @@ impl<P: Provider> Server<P> {
         listen: impl Into<Address>,
         mount: SocketAddr,
     ) -> Result<Server<P>, Box<dyn Error>> {
-        Server::start_at(provider, config, options, (listen.into(), mount))
+        Server::start_at(provider, config, options, listen.into(), mount)
     }
 
     fn start_at(
         provider: P,
         config: Config,
         options: &Options,
-        (listen, mount): (Address, SocketAddr),
+        listen: Address,
+        mount: SocketAddr,
     ) -> Result<Server<P>, Box<dyn Error>> {
         needs::check(&options.directory)?;
         let export = Arc::new(Export::open(options, DataLimits::of(&config))?);
@@ -214,11 +215,11 @@ impl<P: Provider> Server<P> {
         self.workers.waiting()
     }
 
-    /// Reports each panic of a thread of the engine on standard error, and calls `tell`, once, when
+    /// Reports each panic of a thread of the engine on standard error, and calls `ended`, once, when
     /// the server can no longer serve: when the last shard has ended, or the thread that accepts
     /// connections has panicked. A shard ends by a panic, with its device, or because the server is
     /// stopped.
-    pub fn on_end(&self, tell: impl FnOnce() + Send + 'static) {
+    pub fn on_end(&self, ended: impl FnOnce() + Send + 'static) {
         let serving = self.serving.clone();
         self.engine.on_failure(move |failure| {
             let _ = writeln!(io::stderr(), "nfs3: {failure}");
@@ -226,7 +227,7 @@ impl<P: Provider> Server<P> {
                 serving.close();
             }
         });
-        self.serving.on_end(tell);
+        self.serving.on_end(ended);
     }
 
     /// Answers the calls in progress, and stops.

@@ -38,7 +38,7 @@ impl Medium {
     }
 
     /// Whether the attributes of an open file can be read without waiting.
-    pub fn tells_attributes(self) -> bool {
+    pub fn caches_attributes(self) -> bool {
         matches!(self, Medium::Memory | Medium::Disk)
     }
 

@@ -147,21 +147,21 @@ impl OpenFiles {
         if let Some(node) = self.at_its_place(id)? {
             return Ok(node);
         }
-        lock(&self.searches).judge(id, Instant::now())?;
+        lock(&self.searches).check(id, Instant::now())?;
         // One search at a time: a thread that waited for another search may find the file in its
         // result.
         let _searching = lock(&self.search);
         if let Some(node) = self.at_its_place(id)? {
             return Ok(node);
         }
-        lock(&self.searches).judge(id, Instant::now())?;
+        lock(&self.searches).check(id, Instant::now())?;
         let searched = self.search(id);
         // Whatever happened in other directories.
         if let Some(node) = self.at_its_place(id)? {
             return Ok(node);
         }
         searched?;
-        lock(&self.searches).was_in_vain(id, Instant::now());
+        lock(&self.searches).was_not_found(id, Instant::now());
         Err(Status::NFS3ERR_STALE)
     }
 

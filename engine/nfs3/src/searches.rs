@@ -37,7 +37,7 @@ enum Missing {
     /// Requested since this time, not searched for yet.
     Since(Instant),
     /// A search at this time did not find it.
-    Vain(Instant),
+    NotFound(Instant),
 }
 
 impl Searches {
@@ -46,13 +46,13 @@ impl Searches {
     /// # Errors
     /// `NFS3ERR_STALE` if the file is known to be removed, `NFS3ERR_JUKEBOX` if it is too early for
     /// another search.
-    pub fn judge(&mut self, id: FileId, now: Instant) -> Result<(), Status> {
+    pub fn check(&mut self, id: FileId, now: Instant) -> Result<(), Status> {
         let since = match self.missing.get(&id) {
             Some(Missing::Removed) => return Err(Status::NFS3ERR_STALE),
-            Some(Missing::Vain(at)) if now.saturating_duration_since(*at) < GONE_FOR => {
+            Some(Missing::NotFound(at)) if now.saturating_duration_since(*at) < GONE_FOR => {
                 return Err(Status::NFS3ERR_STALE);
             }
-            Some(Missing::Since(at) | Missing::Vain(at)) => *at,
+            Some(Missing::Since(at) | Missing::NotFound(at)) => *at,
             None => {
                 self.remember(id, Missing::Since(now));
                 now
@@ -73,8 +73,8 @@ impl Searches {
     }
 
     /// Records that a search did not find a file.
-    pub fn was_in_vain(&mut self, id: FileId, now: Instant) {
-        self.remember(id, Missing::Vain(now));
+    pub fn was_not_found(&mut self, id: FileId, now: Instant) {
+        self.remember(id, Missing::NotFound(now));
     }
 
     /// Records that the last name of a file was removed.
@@ -128,39 +128,39 @@ mod tests {
     #[test]
     fn a_missing_file_is_searched_for_once() {
         let (at, mut searches) = after_one_of(1, true);
-        assert_eq!(searches.judge(file(1), at(2)), Ok(()));
-        searches.was_in_vain(file(1), at(3));
-        assert_eq!(searches.judge(file(1), at(30_002)), STALE);
-        assert_eq!(searches.judge(file(1), at(30_003)), Ok(()));
-        searches.was_in_vain(file(1), at(30_004));
+        assert_eq!(searches.check(file(1), at(2)), Ok(()));
+        searches.was_not_found(file(1), at(3));
+        assert_eq!(searches.check(file(1), at(30_002)), STALE);
+        assert_eq!(searches.check(file(1), at(30_003)), Ok(()));
+        searches.was_not_found(file(1), at(30_004));
         searches.was_found(file(1));
-        assert_eq!(searches.judge(file(1), at(30_005)), Ok(()), "what is known of it is forgotten");
+        assert_eq!(searches.check(file(1), at(30_005)), Ok(()), "what is known of it is forgotten");
     }
 
     #[test]
     fn a_removed_file_is_not_searched_for() {
         let mut searches = Searches::default();
         searches.was_removed(file(1));
-        assert_eq!(searches.judge(file(1), Instant::now()), STALE);
-        assert_eq!(searches.judge(file(2), Instant::now()), Ok(()));
+        assert_eq!(searches.check(file(1), Instant::now()), STALE);
+        assert_eq!(searches.check(file(2), Instant::now()), Ok(()));
     }
 
     #[test]
     fn long_searches_take_a_tenth_of_the_time() {
         let (at, mut searches) = after_one_of(100, true);
-        assert_eq!(searches.judge(file(1), at(999)), LATER);
-        assert_eq!(searches.judge(file(1), at(1000)), Ok(()));
+        assert_eq!(searches.check(file(1), at(999)), LATER);
+        assert_eq!(searches.check(file(1), at(1000)), Ok(()));
     }
 
     #[test]
     fn a_search_answers_for_all_earlier_requests() {
         for is_whole in [true, false] {
             let (at, mut searches) = after_one_of(100, true);
-            assert_eq!(searches.judge(file(1), at(500)), LATER);
+            assert_eq!(searches.check(file(1), at(500)), LATER);
             searches.end(Search { began: at(1000), ended: at(1100), is_whole });
-            let answer = searches.judge(file(1), at(1200));
+            let answer = searches.check(file(1), at(1200));
             assert_eq!(answer, if is_whole { STALE } else { LATER });
-            assert_eq!(searches.judge(file(2), at(1200)), LATER, "it may have come since");
+            assert_eq!(searches.check(file(2), at(1200)), LATER, "it may have come since");
         }
     }
 }

@@ -13,7 +13,7 @@ struct ServingState {
     shards: usize,
     /// Whether connections are no longer accepted.
     is_closed: bool,
-    tell: Option<Box<dyn FnOnce() + Send>>,
+    ended: Option<Box<dyn FnOnce() + Send>>,
 }
 
 /// A serving shard, until it is dropped with the shard's handler.
@@ -31,9 +31,9 @@ impl Serving {
         self.change(|state| state.is_closed = true);
     }
 
-    /// Calls `tell` once when no shard serves any more, or connections are no longer accepted.
-    pub fn on_end(&self, tell: impl FnOnce() + Send + 'static) {
-        self.change(|state| state.tell = Some(Box::new(tell)));
+    /// Calls `ended` once when no shard serves any more, or connections are no longer accepted.
+    pub fn on_end(&self, ended: impl FnOnce() + Send + 'static) {
+        self.change(|state| state.ended = Some(Box::new(ended)));
     }
 
     /// Whether the server can no longer serve.
@@ -44,11 +44,11 @@ impl Serving {
     fn change(&self, change: impl FnOnce(&mut ServingState)) {
         let mut state = lock(&self.0);
         change(&mut state);
-        let told = if state.is_over() { state.tell.take() } else { None };
-        // `tell` may call this type.
+        let ended = if state.is_over() { state.ended.take() } else { None };
+        // `ended` may call this type.
         drop(state);
-        if let Some(tell) = told {
-            tell();
+        if let Some(ended) = ended {
+            ended();
         }
     }
 }
@@ -74,8 +74,8 @@ mod tests {
     /// Whether it is over, and how often that was said.
     fn ends(serving: &Serving) -> (impl Fn() -> (bool, usize), Arc<AtomicUsize>) {
         let count = Arc::new(AtomicUsize::new(0));
-        let (of, told) = (serving.clone(), Arc::clone(&count));
-        (move || (of.is_over(), told.load(Ordering::SeqCst)), count)
+        let (of, reported) = (serving.clone(), Arc::clone(&count));
+        (move || (of.is_over(), reported.load(Ordering::SeqCst)), count)
     }
 
     #[test]

@@ -14,8 +14,8 @@ use crate::call::CallTask;
 use crate::credentials::{Credentials, Identity};
 
 /// Whether the file system of the tests keeps attributes of open files in memory.
-fn tells(scratch: &Scratch) -> bool {
-    scratch.opened().nodes().medium().tells_attributes()
+fn caches(scratch: &Scratch) -> bool {
+    scratch.opened().nodes().medium().caches_attributes()
 }
 
 fn task(procedure: u32, who: Identity, arguments: &impl Pack) -> CallTask {
@@ -27,7 +27,7 @@ fn task(procedure: u32, who: Identity, arguments: &impl Pack) -> CallTask {
 #[test]
 fn calls_for_cached_data_are_answered_without_a_thread() {
     let scratch = Scratch::new();
-    if !tells(&scratch) {
+    if !caches(&scratch) {
         return;
     }
     std::fs::write(scratch.export().join("file"), b"kept").expect("written");
@@ -49,7 +49,7 @@ fn calls_that_may_block_go_to_the_threads() {
     let handle = export.handle(&node);
     let getattr =
         || task(nfs3::GETATTR, Identity::Server, &GETATTR3args { object: handle.clone() });
-    assert_eq!(execute(&export, &mut getattr()).is_some(), tells(&scratch), "it is held");
+    assert_eq!(execute(&export, &mut getattr()).is_some(), caches(&scratch), "it is held");
     // A file that is not cached must be opened, and a removed file must be searched for.
     let other = scratch.opened();
     assert!(execute(&other, &mut getattr()).is_none());
@@ -67,7 +67,7 @@ fn calls_that_may_block_go_to_the_threads() {
 #[test]
 fn what_is_cached_is_read_at_once_in_part_and_up_to_the_end() {
     let scratch = Scratch::new();
-    if !tells(&scratch) {
+    if !caches(&scratch) {
         return;
     }
     std::fs::write(scratch.export().join("file"), b"0123456789").expect("written");
@@ -89,7 +89,7 @@ fn what_is_cached_is_read_at_once_in_part_and_up_to_the_end() {
 fn long_reads_go_to_the_threads() {
     const READ_MAX: usize = 64 << 10;
     let scratch = Scratch::new();
-    if !tells(&scratch) {
+    if !caches(&scratch) {
         return;
     }
     std::fs::write(scratch.export().join("file"), [7; READ_MAX + 2]).expect("written");
@@ -110,7 +110,7 @@ fn long_reads_go_to_the_threads() {
 #[test]
 fn a_name_is_looked_up_as_its_caller() {
     let scratch = Scratch::new();
-    if !tells(&scratch) || !rustix::process::geteuid().is_root() {
+    if !caches(&scratch) || !rustix::process::geteuid().is_root() {
         return;
     }
     let closed = scratch.export().join("closed");
