@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 /// The lists of the functions.
-const BOUND: [&str; 2] = [include_str!("../src/sys/verbs.rs"), include_str!("../src/sys/cm.rs")];
+const BOUND: [&str; 2] =
+    [include_str!("../src/sys/verbs/mod.rs"), include_str!("../src/sys/cm.rs")];
 /// Its rules have the form `fail FUNCTION CALLS ERROR`.
 const SCENARIO: &str = include_str!("../../../tests/vm/scenarios/verbs-faults");
 /// They have `refuse("FUNCTION", Some(ERROR))`.

@@ -14,7 +14,7 @@ use rpcrdma_verbs::sys::{cm, verbs};
 
 /// The text of the bindings.
 const SOURCES: [&str; 5] = [
-    include_str!("../src/sys/verbs.rs"),
+    include_str!("../src/sys/verbs/mod.rs"),
     include_str!("../src/sys/verbs/attributes.rs"),
     include_str!("../src/sys/verbs/objects.rs"),
     include_str!("../src/sys/verbs/work.rs"),
