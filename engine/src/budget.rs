@@ -377,7 +377,7 @@ mod tests {
                 (reads, reads, by_keys),
                 "{way}"
             );
-            assert_eq!(budget.settings.explicit, reads, "{way}: as the peer is told");
+            assert_eq!(budget.settings.explicit, reads, "{way}: as stated to the peer");
         }
     }
 

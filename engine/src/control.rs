@@ -27,10 +27,10 @@ use crate::budget;
 use crate::control::arrival::{Arrival, ConnectOrder};
 use crate::control::versions::VersionMemory;
 use crate::error::SetupError;
-use crate::parties::{Membership, Parties};
 use crate::provider::{
     Address, CmEvent, ConnectError, ConnectId, ConnectionManager, PrivateBytes, Provider,
 };
+use crate::quotas::{PeerQuotas, QuotaPermit};
 use crate::trace;
 
 /// The connection manager and its state. Stepped by the engine's control thread, or by a host
@@ -41,13 +41,13 @@ pub struct Control<P: Provider> {
     /// The request in progress: if it panics, the requester still gets an error.
     in_hand: Option<ControlRequest>,
     attempts: Vec<OpenAttempt>,
-    /// Requests of peers awaiting a verdict, and the number of such requests so far.
+    /// Requests of peers that await the answer of a shard, and the number of such requests so far.
     pending: Vec<Pending<P>>,
     asked: u64,
     /// Who may connect.
     access: Access,
-    /// Who has connected.
-    parties: Parties,
+    /// The connections of each peer.
+    quotas: PeerQuotas,
     /// The listening addresses.
     listening: Vec<Address>,
     /// Whether a shard has served since listening began.
@@ -66,14 +66,14 @@ struct OpenAttempt {
 
 /// A peer's request that a shard must decide on.
 struct Pending<P: Provider> {
-    /// The number that the shard's verdict refers to.
+    /// The number that the shard's answer refers to.
     number: u64,
     shard: u32,
-    /// `None` after it was rejected because the verdict took too long.
+    /// `None` after it was rejected because the answer took too long.
     request: Option<CmRequest<P>>,
     from: Address,
     private: PrivateBytes,
-    membership: Membership,
+    permit: QuotaPermit,
     until: Instant,
 }
 
@@ -96,7 +96,7 @@ impl<P: Provider> Control<P> {
             pending: Vec::new(),
             asked: 0,
             access: config.connections().access.clone(),
-            parties: Parties::new(config.connections().max_per_peer.as_usize()),
+            quotas: PeerQuotas::new(config.connections().max_per_peer.as_usize()),
             listening: Vec::new(),
             is_served: false,
             last: 0,
@@ -108,7 +108,7 @@ impl<P: Provider> Control<P> {
     }
 
     /// Listens for connections and distributes them over the serving shards in turn. The listener
-    /// closes when the last of them is told to stop or is gone.
+    /// closes when the last of them begins to stop or is gone.
     ///
     /// # Errors
     /// If the address is in use, not available or of a kind that the device does not take.
@@ -135,7 +135,7 @@ impl<P: Provider> Control<P> {
                 // If the requester has gone, the listener stays for others.
                 ControlRequest::Listen { at, answer } => drop(answer.send(self.listen(at))),
                 ControlRequest::Connect(order) => self.connect(order),
-                ControlRequest::Answered(verdict) => self.on_verdict(verdict),
+                ControlRequest::Answered(answer) => self.on_answer(answer),
             }
             self.in_hand = None;
         }
@@ -245,7 +245,7 @@ impl<P: Provider> Control<P> {
 impl<P: Provider> Drop for Control<P> {
     /// Notifies all waiting requesters of the end.
     fn drop(&mut self) {
-        self.turn_all_away();
+        self.reject_all();
         let attempts = core::mem::take(&mut self.attempts).into_iter();
         let tried = attempts.map(|attempt| ControlRequest::Connect(attempt.order));
         let asked = self.shared.close().into_iter().chain(self.in_hand.take());
@@ -254,7 +254,7 @@ impl<P: Provider> Drop for Control<P> {
                 // Dropping it notifies the requester.
                 ControlRequest::Listen { .. } => {}
                 ControlRequest::Connect(order) => self.refuse(order, ConnectError::Stopped),
-                ControlRequest::Answered(verdict) => self.give_back(verdict),
+                ControlRequest::Answered(answer) => self.give_back(answer),
             }
         }
     }

@@ -22,7 +22,7 @@ use crate::fabric::Fabric;
 use crate::failure::{self, EngineThread, Failures, Panicked};
 use crate::handle::ShardHandle;
 use crate::provider::{Address, Provider};
-use crate::roster::Roster;
+use crate::registry::ShardRegistry;
 use crate::scatter::scattered;
 use crate::shard::Core;
 use crate::shard::start::ShardNumbers;
@@ -59,7 +59,7 @@ pub struct Engine<P: Provider = Fabric> {
     xids: AtomicU64,
     control: Option<JoinHandle<()>>,
     threads: Vec<(ShardHandle, JoinHandle<()>)>,
-    roster: Arc<Roster>,
+    registry: Arc<ShardRegistry>,
 }
 
 impl<P: Provider> Engine<P> {
@@ -97,7 +97,7 @@ impl<P: Provider> Engine<P> {
             xids: AtomicU64::new(RandomState::new().hash_one(0)),
             control: None,
             threads: Vec::new(),
-            roster: Arc::default(),
+            registry: Arc::default(),
         };
         Ok((engine, control))
     }
@@ -120,8 +120,8 @@ impl<P: Provider> Engine<P> {
     }
 
     /// Listens for connections and distributes them over the serving shards in turn. Port 0 selects
-    /// a free port; returns the address in use. The listener closes when the last serving shard is
-    /// told to stop or is gone; a program that creates new shards listens again. For an engine
+    /// a free port; returns the address in use. The listener closes when the last serving shard
+    /// begins to stop or is gone; a program that creates new shards listens again. For an engine
     /// without threads use [`Control::listen`].
     ///
     /// # Errors
@@ -148,21 +148,21 @@ impl<P: Provider> Engine<P> {
     /// The shards of this engine that have not ended, in the order of their numbers: those of its
     /// threads, and those that the program polls.
     pub fn shards(&self) -> Vec<ShardHandle> {
-        self.roster.shards()
+        self.registry.shards()
     }
 
     /// The metrics of all shards of this engine, to serve to Prometheus.
     #[cfg(feature = "metrics")]
     pub fn metrics(&self) -> crate::metrics::Metrics {
         let ControlShared { tally, failures, .. } = &*self.shared;
-        crate::metrics::Metrics::new(self.roster.clone(), tally.clone(), failures.clone())
+        crate::metrics::Metrics::new(self.registry.clone(), tally.clone(), failures.clone())
     }
 
-    /// Calls `tell` once for each of [`Engine::failures`], including later ones. For those, the
-    /// thread that panicked calls it, after its connections have ended. `tell` may wake the main
+    /// Calls `notify` once for each of [`Engine::failures`], including later ones. For those, the
+    /// thread that panicked calls it, after its connections have ended. `notify` may wake the main
     /// thread, start another shard, or end the process.
-    pub fn on_failure(&self, tell: impl Fn(&Panicked) + Send + Sync + 'static) {
-        self.shared.failures.on_failure(Arc::new(tell));
+    pub fn on_failure(&self, notify: impl Fn(&Panicked) + Send + Sync + 'static) {
+        self.shared.failures.on_failure(Arc::new(notify));
     }
 
     /// A shard for the calling thread to poll. It serves the engine's listeners.
@@ -237,7 +237,7 @@ impl<P: Provider> Engine<P> {
             shared: self.shared.clone(),
             first_xid: scattered(self.xids.fetch_add(1, Ordering::Relaxed)),
             number: next_number(&SHARDS)?,
-            roster: self.roster.clone(),
+            registry: self.registry.clone(),
         })
     }
 
@@ -283,7 +283,7 @@ struct ShardMaker<P: Provider> {
     shared: Arc<ControlShared<P>>,
     first_xid: u32,
     number: u32,
-    roster: Arc<Roster>,
+    registry: Arc<ShardRegistry>,
 }
 
 impl<P: Provider> ShardMaker<P> {
@@ -312,8 +312,8 @@ impl<P: Provider> ShardMaker<P> {
         core.link.set_backward(handler.backward());
         let connections_max = self.config.connections().max.as_usize();
         core.attach(&self.shared, serves, connections_max);
-        self.roster.enter(&core.parts.handle);
-        trace::shard_started(self.number, serves, core.parts.handle.obtained());
+        self.registry.register(&core.parts.handle);
+        trace::shard_started(self.number, serves, core.parts.handle.resources());
         Ok(Shard::new(core, handler, &self.config, self.shared.failures.clone()))
     }
 
@@ -334,7 +334,7 @@ fn run_control<P: Provider>(mut control: Control<P>) {
         failures.record(failure::caught(EngineThread::Control, &*panic));
     }
     let _ = catch_unwind(AssertUnwindSafe(|| drop(control)));
-    failures.tell();
+    failures.notify();
 }
 
 /// The thread of a shard. A panic of its handler has already been reported here.
@@ -346,7 +346,7 @@ fn run_shard<P: Provider, H: Handler>(mut shard: Shard<P, H>, failures: &Failure
         && ended.is_ok()
     {
         failures.record(failure);
-        failures.tell();
+        failures.notify();
     }
 }
 

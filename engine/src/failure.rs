@@ -1,7 +1,7 @@
 //! Panicked threads of the engine, and their reporting.
 //!
 //! ```text
-//!   panic ─▶ record ─▶ its connections end, waiting callers get an error ─▶ tell, once
+//!   panic ─▶ record ─▶ its connections end, waiting callers get an error ─▶ notify, once
 //! ```
 
 use std::any::Any;
@@ -32,11 +32,11 @@ pub(crate) struct Failures(Mutex<FailureState>);
 struct FailureState {
     list: Vec<Panicked>,
     /// The number that was reported.
-    told: usize,
-    teller: Option<Teller>,
+    notified: usize,
+    callback: Option<Callback>,
 }
 
-type Teller = Arc<dyn Fn(&Panicked) + Send + Sync>;
+type Callback = Arc<dyn Fn(&Panicked) + Send + Sync>;
 
 impl Failures {
     /// Stores a panic, to be reported after the affected peers and callers are notified.
@@ -46,22 +46,22 @@ impl Failures {
     }
 
     /// Reports new panics to the program, if it registered a callback.
-    pub fn tell(&self) {
+    pub fn notify(&self) {
         let mut state = self.state();
-        let Some(teller) = state.teller.clone() else { return };
-        let untold: Vec<Panicked> = state.list.iter().skip(state.told).cloned().collect();
-        state.told = state.list.len();
+        let Some(callback) = state.callback.clone() else { return };
+        let new: Vec<Panicked> = state.list.iter().skip(state.notified).cloned().collect();
+        state.notified = state.list.len();
         drop(state);
-        for failure in untold {
+        for failure in new {
             // This reports a panic; a panic of the callback must not hide it.
-            let _ = catch_unwind(AssertUnwindSafe(|| teller(&failure)));
+            let _ = catch_unwind(AssertUnwindSafe(|| callback(&failure)));
         }
     }
 
     /// Sets the callback; reports earlier panics to it at once.
-    pub fn on_failure(&self, teller: Teller) {
-        self.state().teller = Some(teller);
-        self.tell();
+    pub fn on_failure(&self, callback: Callback) {
+        self.state().callback = Some(callback);
+        self.notify();
     }
 
     /// All of them, oldest first.
@@ -93,16 +93,16 @@ mod tests {
     fn each_failure_is_reported_once_to_a_late_listener_too() {
         let failures = Failures::default();
         failures.record(failure(1));
-        failures.tell();
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let ear = Arc::clone(&heard);
-        let hear = move |failure: &Panicked| ear.lock().unwrap().push(failure.to_string());
-        failures.on_failure(Arc::new(hear));
+        failures.notify();
+        let reported = Arc::new(Mutex::new(Vec::new()));
+        let list = Arc::clone(&reported);
+        let callback = move |failure: &Panicked| list.lock().unwrap().push(failure.to_string());
+        failures.on_failure(Arc::new(callback));
         failures.record(failure(2));
-        failures.tell();
-        failures.tell();
-        let heard = heard.lock().unwrap().clone();
-        assert_eq!(heard, ["shard 1 has panicked: no", "shard 2 has panicked: no"]);
+        failures.notify();
+        failures.notify();
+        let reported = reported.lock().unwrap().clone();
+        assert_eq!(reported, ["shard 1 has panicked: no", "shard 2 has panicked: no"]);
         assert_eq!(failures.list(), [failure(1), failure(2)]);
         assert_eq!(failures.of_control(), None);
     }
@@ -114,7 +114,7 @@ mod tests {
         for shard in 0..3 {
             failures.record(failure(shard));
         }
-        failures.tell();
+        failures.notify();
         assert_eq!(failures.list().len(), 3);
     }
 

@@ -10,7 +10,7 @@ use crossbeam_queue::SegQueue;
 use self::ticket::{Dropped, DroppedCall, Finished, Ticket};
 use crate::connection_id::ConnectionId;
 use crate::mailbox::{End, Mailbox, Wakeup};
-use crate::obtained::Obtained;
+use crate::resources::ShardResources;
 use crate::stats::inspection::{InspectError, Inspections};
 use crate::stats::latency::{Latencies, LatencyReport};
 use crate::stats::report::ShardReport;
@@ -37,7 +37,7 @@ pub struct ShardHandle(Arc<Shared>);
 
 struct Shared {
     shard: u32,
-    obtained: Obtained,
+    resources: ShardResources,
     stats: SharedStats,
     wakeup: Arc<Wakeup>,
     /// Answers: one place for each call of its connections.
@@ -57,7 +57,7 @@ struct Shared {
 pub enum ShardState {
     /// It works while it is polled.
     Running,
-    /// It was told to stop, and closes its connections.
+    /// It was asked to stop, and closes its connections.
     Stopping,
     /// It is gone, with all its resources.
     Ended,
@@ -78,11 +78,11 @@ impl ShardHandle {
         wakeup: Arc<Wakeup>,
         (stats, latencies): (SharedStats, Arc<Latencies>),
         tickets_max: usize,
-        obtained: Obtained,
+        resources: ShardResources,
     ) -> ShardHandle {
         ShardHandle(Arc::new(Shared {
             shard,
-            obtained,
+            resources,
             stats,
             finished: Mailbox::new(tickets_max.max(1), wakeup.clone()),
             further: SegQueue::new(),
@@ -133,10 +133,10 @@ impl ShardHandle {
         }
     }
 
-    /// The resources obtained for the shard's configuration: pages, locked memory, the way of
+    /// What the shard has of its configuration: pages, locked memory, the way of
     /// exposure.
-    pub fn obtained(&self) -> &Obtained {
-        &self.0.obtained
+    pub fn resources(&self) -> &ShardResources {
+        &self.0.resources
     }
 
     /// Connections that the shard has.
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn every_answer_is_announced_and_none_remains_after_its_shard() {
         let wakeup = Arc::new(Wakeup::new(Waker::new().expect("an eventfd")));
-        let obtained = Obtained {
+        let resources = ShardResources {
             device: String::new(),
             memory: Vec::new(),
             exposure: None,
@@ -275,7 +275,7 @@ mod tests {
             inline_max: 0,
         };
         let stats = (SharedStats::default(), Arc::new(Latencies::new()));
-        let handle = ShardHandle::new(0, wakeup.clone(), stats, 1, obtained);
+        let handle = ShardHandle::new(0, wakeup.clone(), stats, 1, resources);
         let peer = ConnectionId { index: 0, generation: 0 };
         let to = (ReplyTo::plain(1), NO_TIMER);
         let ticket = |dropped| Ticket::new(peer, dropped, to, SavedOffer::none());

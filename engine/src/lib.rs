@@ -23,11 +23,12 @@
 //! - `api`: what a handler sees, calls, replies, completions and the turn of its shard
 //! - `budget`: the sizes of the state, from the configuration and the device
 //! - `state`: what a turn, and a call or reply under construction, work on
-//! - `roster`, `handle`: what other threads have of a shard
+//! - `registry`, `handle`: what other threads have of a shard
 //! - `message`: messages received, and values for those to be sent
 //! - `failure`, `stats`, `trace`: panics, counters and events, where all others report
 //! - `mailbox`: messages between threads
-//! - `clock`, `connection_id`, `error`, `obtained`, `parties`, `providers`, `scatter`: values
+//! - `clock`, `connection_id`, `error`, `providers`, `quotas`, `resources`, `scatter`:
+//!   values
 
 pub mod api;
 mod budget;
@@ -45,11 +46,11 @@ mod mailbox;
 pub mod message;
 #[cfg(feature = "metrics")]
 pub mod metrics;
-mod obtained;
 pub mod onc;
-mod parties;
 mod providers;
-mod roster;
+mod quotas;
+mod registry;
+mod resources;
 mod scatter;
 mod session;
 #[doc(hidden)]
@@ -95,12 +96,12 @@ pub use message::owned_call::OwnedCall;
 pub use message::payload_reader::{EndOfMessage, PayloadReader, ReadError};
 pub use message::sink::{SINK_PIECES_MAX, Sink};
 pub use message::wanted::Want;
-pub use obtained::{Obtained, ObtainedMemory};
 pub use provider::{
     Address, AddressError, Armed, ConnectError, ConnectId, CqError, Credentials, HostRefusal,
     Origin, Provider, Rejection, ShmName, WcStatus,
 };
 pub use providers::provider_for;
+pub use resources::{ShardMemory, ShardResources};
 pub use rpcrdma_config::{Config, ConfigError, ProviderKind, Raw};
 pub use rpcrdma_mempool::{Loan, RegisteredBytes, RegisteredSlice, file_size, process_limit};
 pub use rpcrdma_proto::{
@@ -119,7 +120,7 @@ pub use shm::Shm;
 pub use stats::Snapshot;
 pub use stats::inspection::InspectError;
 pub use stats::latency::{LatencyReport, ProcedureLatency};
-pub use stats::report::{Credits, Gauges, PeerReport, PeerState, ShardReport, Stock};
+pub use stats::report::{Credits, Gauges, PeerReport, PeerState, ShardReport, Usage};
 pub use stats::tally::Counts;
 #[cfg(feature = "tcp")]
 pub use tcp::Tcp;

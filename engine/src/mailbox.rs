@@ -77,13 +77,13 @@ impl Wakeup {
         self.mark.swap(NOTHING, Ordering::SeqCst) == MESSAGES
     }
 
-    /// Tells the shard to stop.
+    /// Asks the shard to stop.
     pub(crate) fn want_stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         self.ring();
     }
 
-    /// Whether the shard was told to stop.
+    /// Whether the shard was asked to stop.
     pub(crate) fn is_stop_wanted(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
     }

@@ -84,7 +84,7 @@ counters! {
     /// Calls that arrived while the shard stopped: not delivered and not answered.
     calls_dropped,
     /// Calls not delivered for lack of resources, and answered with an error.
-    calls_turned_back,
+    calls_rejected,
     /// Replies sent, deferred ones included.
     replies_out,
     /// Calls answered without a reply of the program: the handler rejected the call, its reply could
@@ -196,7 +196,7 @@ counters! {
     /// Connection requests rejected by the handler or by a stopping shard.
     not_admitted,
     /// Connections rejected because the shard was full.
-    turned_down,
+    connections_rejected,
     /// Completions of queue pairs that no longer exist.
     late,
     /// Completions with an error.

@@ -1,4 +1,4 @@
-//! What the control plane tells of itself: events of the crate `tracing`, with the feature
+//! The control plane's reports: events of the crate `tracing`, with the feature
 //! `tracing`.
 //!
 //! Each function emits one event. Without the feature they are empty, so that their callers read
@@ -9,8 +9,8 @@ use rpcrdma_proto::{PeerLimits, PropertyOutcome, Start};
 
 use crate::connection_id::ConnectionId;
 use crate::error::CloseReason;
-use crate::obtained::Obtained;
 use crate::provider::{Address, ConnectError, ConnectId, Panicked, Rejection, SetupError};
+use crate::resources::ShardResources;
 
 /// The target of all events, for filters.
 #[cfg(feature = "tracing")]
@@ -39,8 +39,8 @@ events! {
     /// An engine is made.
     info engine_made(%device: &str) = "engine made";
     /// A shard is ready; `serves` if it takes connections from the listeners.
-    info shard_started(&shard: u32, &serves: bool, %obtained: &Obtained) = "shard started";
-    /// A shard was told to stop.
+    info shard_started(&shard: u32, &serves: bool, %resources: &ShardResources) = "shard started";
+    /// A shard was asked to stop.
     info shard_stopping(&shard: u32) = "shard stopping";
     /// A shard is gone, with all its resources.
     info shard_ended(&shard: u32) = "shard ended";
@@ -73,7 +73,7 @@ events! {
     warn connect_failed(%to: Address, &shard: u32, ?attempt: ConnectId, %reason: ConnectError) =
         "connect failed";
     /// A shard has no room for a connection that was made.
-    warn turned_down(%peer: Address, &shard: u32) = "connection turned down";
+    warn shard_full(%peer: Address, &shard: u32) = "connection rejected by a full shard";
 
     /// The version that the first message to a peer has.
     debug version_begun(%peer: Address, &shard: u32, ?version: Start) = "version begun";

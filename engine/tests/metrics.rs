@@ -108,8 +108,8 @@ fn a_scrape_shows_every_counter_of_every_shard() {
         let received = value(&text, &format!("rpcrdma_calls_received_total{label}"));
         assert_eq!(received, shard.stats().calls_in);
         calls += received;
-        let bytes = value(&text, &format!("rpcrdma_memory_obtained_bytes{label}"));
-        assert_eq!(bytes, shard.obtained().bytes() as u64);
+        let bytes = value(&text, &format!("rpcrdma_memory_bytes{label}"));
+        assert_eq!(bytes, shard.resources().bytes() as u64);
         let places = pool("connections");
         assert_eq!(value(&text, &format!("rpcrdma_pool_used{places}")), 1);
         assert_eq!(value(&text, &format!("rpcrdma_pool_size{places}")), 4);
@@ -231,10 +231,10 @@ fn a_shard_that_has_ended_is_not_shown_and_one_that_has_panicked_is_down() {
     drop(other);
     assert!(!scene.scrape().contains(&label));
 
-    let (tell, told) = mpsc::channel();
-    scene.engine.on_failure(move |_| tell.send(()).expect("it is awaited"));
+    let (failed, failures) = mpsc::channel();
+    scene.engine.on_failure(move |_| failed.send(()).expect("it is awaited"));
     scene.call(1, 13);
-    told.recv().expect("a panic");
+    failures.recv().expect("a panic");
     let text = scene.scrape();
     let up =
         |shard: &ShardHandle| value(&text, &format!("rpcrdma_up{{shard=\"{}\"}}", shard.shard()));

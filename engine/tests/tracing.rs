@@ -1,5 +1,5 @@
-//! What a subscriber of `tracing` hears: connections, versions, ends and panics, and nothing of
-//! calls.
+//! What a subscriber of `tracing` receives: events of connections, versions, ends and panics, and
+//! none of calls.
 
 use std::fmt::{Debug, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -76,7 +76,7 @@ impl Visit for Line {
     }
 }
 
-/// Adds one to a number; panics at 13; accepts who comes unless told otherwise.
+/// Adds one to a number; panics at 13; accepts every connection, or none.
 struct Server {
     accepts: bool,
 }
@@ -94,7 +94,7 @@ impl Handler for Server {
     }
 }
 
-/// Loses itself when it is told to.
+/// Reports its own loss when a test injects it.
 type Device = FaultyProvider<Fabric>;
 
 /// A server and a client, on this thread.
@@ -173,18 +173,18 @@ fn recorded(run: impl FnOnce(&Recorder)) {
 }
 
 #[test]
-fn a_connection_tells_its_life_from_the_request_to_the_close() {
+fn a_connection_is_reported_from_the_request_to_the_close() {
     recorded(|recorder| {
         let mut scene = Scene::new(true, &small());
         let set_up = ["engine made", "shard started", "listening", "engine made", "shard started"];
         assert_eq!(recorder.messages(), set_up);
 
         let peer = scene.connect().expect("a connection");
-        let told = recorder.take();
+        let events = recorder.take();
         let at = format!("to={} ", scene.at);
         let has = |words: &[&str]| {
             let is_it = |line: &&String| words.iter().all(|word| line.contains(word));
-            assert!(told.iter().any(|line| is_it(&line)), "{words:?} in {told:#?}");
+            assert!(events.iter().any(|line| is_it(&line)), "{words:?} in {events:#?}");
         };
         has(&["INFO connecting", at.as_str(), "again=false"]);
         has(&["DEBUG connection requested", "from="]);
@@ -192,20 +192,20 @@ fn a_connection_tells_its_life_from_the_request_to_the_close() {
         has(&["DEBUG version begun", "version=Two"]);
         has(&["INFO connected", "requested=true", "version: Some(Two)", "recv_size: "]);
         has(&["INFO connected", "requested=false", "version: Some(Two)"]);
-        assert_eq!(told.len(), 6, "{told:#?}");
+        assert_eq!(events.len(), 6, "{events:#?}");
 
         let handle = scene.client.handle().clone();
         assert!(handle.close(peer));
         while handle.connections() + scene.server.handle().connections() > 0 {
             scene.step();
         }
-        let told = recorder.take();
+        let events = recorder.take();
         let shard = handle.shard();
-        assert_eq!(told.len(), 2, "{told:#?}");
-        assert!(told[0].starts_with("INFO connection closed"), "{told:#?}");
-        assert!(told[0].contains(&format!("shard={shard} ")), "{told:#?}");
-        assert!(told[0].ends_with("reason=closed by this program"), "{told:#?}");
-        assert!(told[1].ends_with("reason=the peer disconnected"), "{told:#?}");
+        assert_eq!(events.len(), 2, "{events:#?}");
+        assert!(events[0].starts_with("INFO connection closed"), "{events:#?}");
+        assert!(events[0].contains(&format!("shard={shard} ")), "{events:#?}");
+        assert!(events[0].ends_with("reason=closed by this program"), "{events:#?}");
+        assert!(events[1].ends_with("reason=the peer disconnected"), "{events:#?}");
 
         scene.server.handle().stop();
         scene.step();
@@ -221,10 +221,10 @@ fn a_rejection_states_its_reason_on_both_sides() {
         let mut scene = Scene::new(false, &small());
         recorder.take();
         scene.connect().expect_err("the handler refuses");
-        let told = recorder.take();
+        let events = recorder.take();
         let is_there = |words: [&str; 2]| {
             let has = |line: &String| words.iter().all(|word| line.contains(word));
-            assert!(told.iter().any(has), "{words:?} in {told:#?}");
+            assert!(events.iter().any(has), "{words:?} in {events:#?}");
         };
         is_there(["WARN connection rejected", "code 7"]);
         is_there(["WARN connect failed", "code 7"]);
@@ -232,21 +232,21 @@ fn a_rejection_states_its_reason_on_both_sides() {
 }
 
 #[test]
-fn a_fallback_to_version_one_is_told_with_its_reason() {
+fn a_fallback_to_version_one_is_reported_with_its_reason() {
     recorded(|recorder| {
         let mut serve = small();
         serve.protocol.version = "one".into();
         let mut scene = Scene::new(true, &serve);
         scene.connect().expect("a connection");
-        let told = recorder.take();
-        let fallback = told.iter().find(|line| line.contains("fallback to version one"));
-        assert!(fallback.is_some_and(|line| line.ends_with("ERR_VERS")), "{told:#?}");
-        assert!(told.iter().any(|line| line.contains("version: Some(One)")), "{told:#?}");
+        let events = recorder.take();
+        let fallback = events.iter().find(|line| line.contains("fallback to version one"));
+        assert!(fallback.is_some_and(|line| line.ends_with("ERR_VERS")), "{events:#?}");
+        assert!(events.iter().any(|line| line.contains("version: Some(One)")), "{events:#?}");
     });
 }
 
 #[test]
-fn ports_and_the_loss_of_the_device_are_told() {
+fn ports_and_the_loss_of_the_device_are_reported() {
     recorded(|recorder| {
         let mut scene = Scene::new(true, &small());
         scene.connect().expect("a connection");
@@ -257,7 +257,7 @@ fn ports_and_the_loss_of_the_device_are_told() {
         while scene.client.handle().connections() > 0 {
             scene.step();
         }
-        let told = recorder.take();
+        let events = recorder.take();
         let shard = scene.server.handle().shard();
         let expected = [
             format!("WARN port down | shard={shard}"),
@@ -266,17 +266,17 @@ fn ports_and_the_loss_of_the_device_are_told() {
                 "ERROR device lost | shard={shard} reason=the device was removed or has failed"
             ),
         ];
-        assert_eq!(told[..3], expected, "{told:#?}");
+        assert_eq!(events[..3], expected, "{events:#?}");
         let is_end = |line: &String| {
             line.starts_with("INFO connection closed")
                 && line.ends_with("reason=the device was removed or has failed")
         };
-        assert!(told.iter().any(is_end), "{told:#?}");
+        assert!(events.iter().any(is_end), "{events:#?}");
     });
 }
 
 #[test]
-fn a_panic_of_a_handler_is_told() {
+fn a_panic_of_a_handler_is_reported() {
     recorded(|recorder| {
         let mut scene = Scene::new(true, &small());
         let peer = scene.connect().expect("a connection");
@@ -284,13 +284,13 @@ fn a_panic_of_a_handler_is_told() {
         recorder.take();
         let stepping = AssertUnwindSafe(|| (0..1000).for_each(|_| scene.step()));
         catch_unwind(stepping).expect_err("the handler panics");
-        let told = recorder.take();
-        assert!(told.iter().any(|line| line.starts_with("ERROR panicked")), "{told:#?}");
+        let events = recorder.take();
+        assert!(events.iter().any(|line| line.starts_with("ERROR panicked")), "{events:#?}");
     });
 }
 
 #[test]
-fn a_million_calls_tell_nothing() {
+fn a_million_calls_report_nothing() {
     recorded(|recorder| {
         let mut scene = Scene::new(true, &small());
         let peer = scene.connect().expect("a connection");

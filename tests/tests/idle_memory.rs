@@ -166,7 +166,7 @@ fn a_shard_of_the_profile_storage_large_takes_what_its_sums_say() {
     });
     let grown = resident() - before;
     let shard = &made.0;
-    let bytes = shard.handle().obtained().bytes() as u64;
+    let bytes = shard.handle().resources().bytes() as u64;
     println!("storage-large: {needs:?}; {bytes} bytes mapped, {heap} allocated, {grown} resident");
     // Headers of messages and whole pages come to it.
     assert!((needs.memory..needs.memory * 103 / 100).contains(&bytes), "{bytes}: {needs:?}");

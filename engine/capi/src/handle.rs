@@ -132,7 +132,7 @@ pub unsafe extern "C" fn rpcrdma_handle_resources(
 ) -> c_int {
     given!(handle);
     // SAFETY: the program passes room for `len` bytes.
-    unsafe { write_text(handle.0.obtained(), text, len) }
+    unsafe { write_text(handle.0.resources(), text, len) }
 }
 
 /// Answers a deferred call from any thread; the shard sends the answer in its next turn. Takes the

@@ -196,7 +196,7 @@ const PEER_COUNTERS: Table<Counts> = &[
     (c"replies_out", |it| it.replies_out),
     (c"refusals_out", |it| it.refusals_out),
     (c"calls_unanswered", |it| it.calls_unanswered),
-    (c"calls_turned_back", |it| it.calls_turned_back),
+    (c"calls_rejected", |it| it.calls_rejected),
     (c"calls_dropped", |it| it.calls_dropped),
     (c"calls_out", |it| it.calls_out),
     (c"calls_done", |it| it.calls_done),

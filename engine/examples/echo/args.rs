@@ -8,7 +8,7 @@ use clap::Parser;
 use rpcrdma_config::{ProviderKind, Raw};
 use rpcrdma_engine::{Address, Config, provider_for};
 
-/// Calls a server that answers with what it was told.
+/// Calls a server that answers with what it received.
 #[derive(Debug, Parser)]
 #[command(name = "echo")]
 pub struct Args {

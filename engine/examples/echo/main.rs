@@ -97,7 +97,7 @@ fn run<P: Provider>(device: P, config: Config, args: &Args) -> Result<(), Box<dy
     // Before there are threads: no other thread handles the signals.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let shards = engine.start(|_| Echo)?;
-    shards.iter().for_each(|shard| say(shard.obtained()));
+    shards.iter().for_each(|shard| say(shard.resources()));
     say(format_args!("listening at {}", engine.listen(at)?));
     signals.forever().next();
     let answered: u64 = shards.iter().map(|shard| shard.stats().replies_out).sum();

@@ -111,7 +111,7 @@ fn serve<P: Provider, H: Handler>(
         }
         // That the shard is readable needs no answer: it is polled in any case.
         for event in events.iter().filter(|event| event.data.u64() != SHARD) {
-            port.hear(&epoll, event.data.u64(), &shard.handle().stats())?;
+            port.on_readable(&epoll, event.data.u64(), &shard.handle().stats())?;
         }
     }
     Ok(())

@@ -34,8 +34,8 @@ impl Port {
         self.is_stopped
     }
 
-    /// Does what the readable descriptor of this name is about.
-    pub fn hear(&mut self, epoll: &OwnedFd, name: u64, stats: &Snapshot) -> io::Result<()> {
+    /// Serves the readable descriptor of this name: a new client, or the line of one.
+    pub fn on_readable(&mut self, epoll: &OwnedFd, name: u64, stats: &Snapshot) -> io::Result<()> {
         if name == LISTENER {
             return self.accept(epoll);
         }
@@ -44,7 +44,7 @@ impl Port {
             Ok(Said::Something) => {}
             Ok(Said::Stop) => self.is_stopped = true,
             // Its descriptor leaves the set when it is closed.
-            Ok(Said::GoodBye) | Err(_) => drop(self.open.remove(&name)),
+            Ok(Said::End) | Err(_) => drop(self.open.remove(&name)),
         }
         Ok(())
     }
@@ -64,7 +64,7 @@ impl Port {
 enum Said {
     Something,
     Stop,
-    GoodBye,
+    End,
 }
 
 impl Talk {
@@ -89,7 +89,7 @@ impl Talk {
             }
         }
         let is_over = count == 0 || self.line.len() > LINE_MAX;
-        Ok(if is_over { Said::GoodBye } else { Said::Something })
+        Ok(if is_over { Said::End } else { Said::Something })
     }
 }
 

@@ -111,7 +111,7 @@ fn run<P: Provider>(provider: P, config: Config, args: &Args) -> Result<(), Box<
     let _metrics = serve_metrics(&server, args)?;
     say(format_args!("the file handle of the directory is {handle}"));
     for shard in server.shards() {
-        say(format_args!("shard {}: {}", shard.shard(), shard.obtained()));
+        say(format_args!("shard {}: {}", shard.shard(), shard.resources()));
     }
     let status = format!("serving {export}");
     notify_manager(&[NotifyState::Ready, NotifyState::Status(&status)]);

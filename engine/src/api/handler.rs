@@ -107,7 +107,7 @@ pub struct ConnectRequest<'a> {
     pub from: Address,
     /// The peer's private data (RFC 8797), with padding.
     pub private: &'a [u8],
-    /// Connections of the same party ([`Address::origin`]) that this shard has or has admitted.
+    /// Connections of the same peer ([`Address::origin`]) that this shard has or has admitted.
     pub connections: usize,
 }
 

@@ -6,11 +6,11 @@
 //!                  ▼
 //!   the next shard that serves and has room ─Request─▶ Handler::admit
 //!      │                      ▲ it has gone, or stops               │
-//!      └ none, or too late    └──────────────────────── verdict ◀───┘
+//!      └ none, or too late    └──────────────────────── answer ◀────┘
 //!           └─▶ rejected             rejected ◀─ no ──┴── yes ─▶ accepted ──Accepted──▶ the shard
 //! ```
-//! A rejection states its reason. A place of the shard is reserved from the request to the verdict.
-//! No thread waits for the verdict, and a request without one is rejected when its time has
+//! A rejection states its reason. A place of the shard is reserved from the request to the answer.
+//! No thread waits for the answer, and a request without one is rejected when its time has
 //! elapsed.
 
 use std::time::Instant;
@@ -18,7 +18,7 @@ use std::time::Instant;
 use rpcrdma_config::Who;
 use rpcrdma_xdr::private_data::PrivateData;
 
-use super::shared::{Verdict, lock};
+use super::shared::{AdmissionAnswer, lock};
 use crate::control::arrival::Arrival;
 use crate::control::{CmRequest, Control, Pending};
 use crate::error::SetupError;
@@ -37,12 +37,12 @@ impl<P: Provider> Control<P> {
         if !self.access.permits(who(&from)) {
             return self.reject(request, from, Rejection::NotAllowed);
         }
-        let Some(membership) = self.parties.join(from.origin()) else {
+        let Some(permit) = self.quotas.acquire(from.origin()) else {
             return self.reject(request, from, Rejection::PeerFull);
         };
         let until = Instant::now() + self.shared.param.timeout;
         let request = Some(request);
-        self.ask(Pending { number: 0, shard: 0, request, from, private, membership, until });
+        self.ask(Pending { number: 0, shard: 0, request, from, private, permit, until });
     }
 
     /// Asks the next shard that serves and has room.
@@ -60,7 +60,7 @@ impl<P: Provider> Control<P> {
         let Some(at) = chosen else {
             let is_served = shards.iter().any(|entry| entry.is_serving());
             let why = if is_served { Rejection::Full } else { Rejection::Stopping };
-            return self.turn_away(&mut pending, why);
+            return self.reject_pending(&mut pending, why);
         };
         self.last = at;
         let Pending { number, from, ref private, .. } = pending;
@@ -72,13 +72,13 @@ impl<P: Provider> Control<P> {
             }
             Err(_) => {
                 shards[at].wakeup.disconnected();
-                self.turn_away(&mut pending, Rejection::Busy);
+                self.reject_pending(&mut pending, Rejection::Busy);
             }
         }
     }
 
     /// Rejects a pending request; a repetition has no effect.
-    fn turn_away(&mut self, pending: &mut Pending<P>, why: Rejection) {
+    fn reject_pending(&mut self, pending: &mut Pending<P>, why: Rejection) {
         if let Some(request) = pending.request.take() {
             self.reject(request, pending.from, why);
         }
@@ -91,60 +91,60 @@ impl<P: Provider> Control<P> {
     }
 
     /// Rejects all pending requests: the control plane ends.
-    pub(super) fn turn_all_away(&mut self) {
+    pub(super) fn reject_all(&mut self) {
         for mut pending in core::mem::take(&mut self.pending) {
-            self.turn_away(&mut pending, Rejection::Stopping);
+            self.reject_pending(&mut pending, Rejection::Stopping);
         }
     }
 
     /// A shard has answered.
-    pub(super) fn on_verdict(&mut self, verdict: Verdict) {
-        let is_it = |it: &Pending<P>| (it.shard, it.number) == (verdict.shard, verdict.number);
+    pub(super) fn on_answer(&mut self, answer: AdmissionAnswer) {
+        let is_it = |it: &Pending<P>| (it.shard, it.number) == (answer.shard, answer.number);
         let Some(at) = self.pending.iter().position(is_it) else { return };
         let mut pending = self.pending.swap_remove(at);
         let shared = self.shared.clone();
         let shards = lock(&shared.shards);
-        let Some(entry) = shards.iter().find(|entry| entry.shard == verdict.shard) else {
+        let Some(entry) = shards.iter().find(|entry| entry.shard == answer.shard) else {
             drop(shards);
             return self.ask(pending);
         };
-        if let Err(code) = verdict.outcome {
+        if let Err(code) = answer.outcome {
             let is_stopping = !entry.is_serving();
             drop(shards);
             if is_stopping {
                 self.ask(pending)
             } else {
-                self.turn_away(&mut pending, Rejection::Refused { code })
+                self.reject_pending(&mut pending, Rejection::Refused { code })
             }
-            return self.give_back(verdict);
+            return self.give_back(answer);
         }
         let accepted = pending.request.take().and_then(|request| {
             let param = shared.param.as_conn_param();
             let accepted = self.cm.accept(request, &entry.queues, &param);
             // A request that is not accepted is rejected by the connection manager.
             let on_error = |error: &SetupError| {
-                trace::accept_failed(verdict.from, error);
+                trace::accept_failed(answer.from, error);
                 shared.tally.rejected(Rejection::Busy);
             };
             accepted.inspect_err(on_error).ok()
         });
         drop(shards);
-        let Some(endpoint) = accepted else { return self.give_back(verdict) };
+        let Some(endpoint) = accepted else { return self.give_back(answer) };
         shared.tally.accepted();
-        trace::accepted(verdict.from, verdict.shard);
-        let Pending { private, membership, .. } = pending;
+        trace::accepted(answer.from, answer.shard);
+        let Pending { private, permit, .. } = pending;
         let private = PrivateData::decode(&private);
-        let arrival = Arrival::Accepted { endpoint, from: verdict.from, private, membership };
-        self.deliver(verdict.shard, arrival);
+        let arrival = Arrival::Accepted { endpoint, from: answer.from, private, permit };
+        self.deliver(answer.shard, arrival);
     }
 
     /// A request has ended without a connection: releases its shard's reserved place.
-    pub(super) fn give_back(&self, verdict: Verdict) {
-        if verdict.outcome.is_ok() {
-            return self.deliver(verdict.shard, Arrival::Abandoned { from: verdict.from });
+    pub(super) fn give_back(&self, answer: AdmissionAnswer) {
+        if answer.outcome.is_ok() {
+            return self.deliver(answer.shard, Arrival::Abandoned { from: answer.from });
         }
         let shards = lock(&self.shared.shards);
-        if let Some(entry) = shards.iter().find(|entry| entry.shard == verdict.shard) {
+        if let Some(entry) = shards.iter().find(|entry| entry.shard == answer.shard) {
             entry.wakeup.disconnected();
         }
     }
@@ -166,7 +166,7 @@ impl<P: Provider> Control<P> {
                 continue;
             }
             if pending.until <= now {
-                self.turn_away(&mut pending, Rejection::Busy);
+                self.reject_pending(&mut pending, Rejection::Busy);
             }
             // Its shard holds a place for it until it answers.
             self.pending.push(pending);

@@ -2,8 +2,8 @@
 
 use rpcrdma_xdr::private_data::PrivateData;
 
-use crate::parties::Membership;
 use crate::provider::{Address, ConnectError, ConnectId, Endpoint, PrivateBytes, Provider};
+use crate::quotas::QuotaPermit;
 
 /// A connection request from a shard.
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +18,7 @@ pub(crate) struct ConnectOrder {
 
 /// What the connection manager sends to a shard.
 pub(crate) enum Arrival<P: Provider> {
-    /// A peer requests a connection. The verdict refers to `number`.
+    /// A peer requests a connection. The answer refers to `number`.
     Request { number: u64, from: Address, private: PrivateBytes },
     /// A requested connection that will not be established.
     Abandoned { from: Address },
@@ -27,7 +27,7 @@ pub(crate) enum Arrival<P: Provider> {
         endpoint: Endpoint<P::Cm>,
         from: Address,
         private: Option<PrivateData>,
-        membership: Membership,
+        permit: QuotaPermit,
     },
     /// A connection requested by this shard.
     Connected { order: ConnectOrder, endpoint: Endpoint<P::Cm>, private: Option<PrivateData> },

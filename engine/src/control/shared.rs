@@ -61,13 +61,13 @@ pub(crate) enum ControlRequest {
         answer: mpsc::Sender<Result<Address, SetupError>>,
     },
     Connect(ConnectOrder),
-    /// A shard's verdict on a peer.
-    Answered(Verdict),
+    /// A shard's answer to a peer's request.
+    Answered(AdmissionAnswer),
 }
 
-/// A shard's verdict on a connection request of a peer.
+/// A shard's answer to a connection request of a peer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Verdict {
+pub(crate) struct AdmissionAnswer {
     pub shard: u32,
     /// The number of the request.
     pub number: u64,
@@ -138,7 +138,7 @@ impl<P: Provider> ControlShared<P> {
         self.waker.ring();
     }
 
-    /// Whether the control thread was told to end.
+    /// Whether the control thread is to end.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
@@ -192,10 +192,10 @@ impl<P: Provider> Attachment<P> {
         self.shared.request(ControlRequest::Connect(order))
     }
 
-    /// Sends a verdict on a peer. False if no more verdicts are processed.
+    /// Answers a peer's request. False if no more answers are processed.
     pub fn answer(&self, number: u64, from: Address, outcome: Result<(), u16>) -> bool {
-        let verdict = Verdict { shard: self.shard, number, from, outcome };
-        self.shared.request(ControlRequest::Answered(verdict))
+        let answer = AdmissionAnswer { shard: self.shard, number, from, outcome };
+        self.shared.request(ControlRequest::Answered(answer))
     }
 
     /// The memory of peers that support only version one.

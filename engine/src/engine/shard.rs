@@ -68,7 +68,7 @@ impl<P: Provider> Drop for Fuse<'_, P> {
         let _ = catch_unwind(AssertUnwindSafe(|| self.core.break_down()));
         if let Some(failures) = self.failures {
             failures.record(failure::polled(self.core.parts.handle.shard()));
-            failures.tell();
+            failures.notify();
         }
     }
 }
@@ -109,7 +109,7 @@ impl<P: Provider, H: Handler> Shard<P, H> {
         }
         let thread = EngineThread::Shard(self.core.parts.handle.shard());
         self.failures.record(failure::caught(thread, &*panic));
-        self.failures.tell();
+        self.failures.notify();
         resume_unwind(panic);
     }
 
@@ -153,7 +153,7 @@ impl<P: Provider, H: Handler> Shard<P, H> {
         self.core.link.attachment().ok_or(SetupError::Stopped)?.connect(to.into())
     }
 
-    /// Whether the shard was told to stop and has stopped.
+    /// Whether the shard was asked to stop and has stopped.
     pub fn is_stopped(&self) -> bool {
         self.core.is_stopped()
     }
@@ -180,7 +180,7 @@ impl<P: Provider, H: Handler> Shard<P, H> {
         self.core.audit()
     }
 
-    /// The regions of the shard's memory, with the page size obtained for each.
+    /// The regions of the shard's memory, with the actual page size of each.
     pub fn regions(&self) -> impl Iterator<Item = (&'static str, &Region)> {
         self.core.regions.report()
     }
@@ -224,7 +224,7 @@ impl<P: Provider, H: Handler> Shard<P, H> {
 /// epoll or poll. Only its readability has a meaning.
 impl<P: Provider, H> AsFd for Shard<P, H> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.core.bed.as_fd()
+        self.core.wait_set.as_fd()
     }
 }
 

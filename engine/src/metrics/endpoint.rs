@@ -91,7 +91,7 @@ impl Drop for MetricsServer {
 
 fn run(runtime: Runtime, listener: Listener, scrape: Scrape, stopped: oneshot::Receiver<()>) {
     runtime.spawn(accept(listener, scrape));
-    // An error is the wish to stop: the sender is dropped.
+    // An error means to stop: the sender is dropped.
     let _ = runtime.block_on(stopped);
     // A scrape in progress ends by itself.
     runtime.shutdown_background();
@@ -110,7 +110,7 @@ async fn accept(listener: Listener, scrape: Scrape) {
                     let _held = &place;
                     scrape()
                 });
-                // Whoever takes longer loses the connection.
+                // A client that takes longer loses the connection.
                 tokio::spawn(tokio::time::timeout(TIME_MAX, serve(stream, scrape)));
             }
             // No descriptor is free, or the like: it passes.
@@ -127,7 +127,7 @@ async fn serve(stream: TcpStream, scrape: Scrape) {
     // A write of one piece raises no SIGPIPE if the client has gone; writev(2) may.
     http.writev(false);
     http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME_MAX);
-    // The client has gone, or spoke no HTTP: there is no one to tell.
+    // The client has gone, or spoke no HTTP: no answer would arrive.
     let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 

@@ -1,11 +1,11 @@
 //! The gauges of shards, and the gauges and counters of connections: their names, their
 //! descriptions, and where they are found.
 
-use crate::stats::report::{Gauges, PeerReport, Stock};
+use crate::stats::report::{Gauges, PeerReport, Usage};
 use crate::stats::tally::Counts;
 
 /// Where the number of a pool is found.
-pub(super) type Pool = fn(&Gauges) -> Stock;
+pub(super) type Pool = fn(&Gauges) -> Usage;
 
 /// The pools of a shard: values of the label `pool`.
 pub(super) const POOLS: &[(&str, Pool)] = &[
@@ -104,9 +104,9 @@ pub(super) const PEER_COUNTERS: &[PeerCounter] = &[
         it.calls_unanswered
     }),
     (
-        "peer_calls_turned_back",
+        "peer_calls_rejected",
         "Calls of the peer not delivered for lack of resources, and answered with an error.",
-        |it| it.calls_turned_back,
+        |it| it.calls_rejected,
     ),
     (
         "peer_calls_dropped",

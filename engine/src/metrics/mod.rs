@@ -21,27 +21,31 @@ pub use self::endpoint::{MetricsError, MetricsServer};
 use self::scrape::{Scrape, ShardScrape};
 use crate::control::Tally;
 use crate::failure::Failures;
-use crate::roster::Roster;
+use crate::registry::ShardRegistry;
 
 /// The metrics of an engine ([`Engine::metrics`](crate::Engine::metrics)). It does not keep the
 /// engine, or its shards, alive.
 #[derive(Clone)]
 pub struct Metrics {
-    roster: Arc<Roster>,
+    registry: Arc<ShardRegistry>,
     tally: Arc<Tally>,
     failures: Arc<Failures>,
 }
 
 impl Metrics {
-    pub(crate) fn new(roster: Arc<Roster>, tally: Arc<Tally>, failures: Arc<Failures>) -> Metrics {
-        Metrics { roster, tally, failures }
+    pub(crate) fn new(
+        registry: Arc<ShardRegistry>,
+        tally: Arc<Tally>,
+        failures: Arc<Failures>,
+    ) -> Metrics {
+        Metrics { registry, tally, failures }
     }
 
     /// All metrics as of now, in the text format of OpenMetrics. Waits for the answers of the
     /// shards: a shard that the calling thread polls cannot answer.
     pub fn scrape(&self) -> String {
         let scrape = Scrape {
-            shards: ShardScrape::all(&self.roster.shards()),
+            shards: ShardScrape::all(&self.registry.shards()),
             admissions: self.tally.snapshot(),
             panics: self.failures.list().len() as u64,
         };

@@ -46,7 +46,6 @@ const RENAMED: &[(&str, &str)] = &[
     ("version_two", "connections_version_two"),
     ("closed", "connections_closed"),
     ("not_admitted", "connections_not_admitted"),
-    ("turned_down", "connections_turned_down"),
     ("late", "completions_late"),
     ("failed_completions", "completions_failed"),
     ("unasked", "completions_unasked"),

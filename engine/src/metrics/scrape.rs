@@ -116,10 +116,10 @@ impl Scrape {
     /// What each shard has.
     fn of_shards(&self) -> impl Iterator<Item = Family> {
         let up = |shard: &ShardScrape| (shard.labels(), shard.report.is_some().into());
-        let obtained =
-            |shard: &ShardScrape| (shard.labels(), shard.handle.obtained().bytes() as u64);
+        let resources =
+            |shard: &ShardScrape| (shard.labels(), shard.handle.resources().bytes() as u64);
         let locked =
-            |shard: &ShardScrape| (shard.labels(), shard.handle.obtained().locked() as u64);
+            |shard: &ShardScrape| (shard.labels(), shard.handle.resources().locked() as u64);
         let all = |sample: &dyn Fn(&ShardScrape) -> (Labels, u64)| {
             self.shards.iter().map(sample).collect::<Vec<_>>()
         };
@@ -130,7 +130,7 @@ impl Scrape {
         });
         [
             Family::new(Kind::Gauge, "up", UP, all(&up)),
-            Family::new(Kind::Bytes, "memory_obtained", "Memory of the shard.", all(&obtained)),
+            Family::new(Kind::Bytes, "memory", "Memory of the shard.", all(&resources)),
             Family::new(Kind::Bytes, "memory_locked", "Memory that is locked.", all(&locked)),
         ]
         .into_iter()
@@ -142,9 +142,9 @@ impl Scrape {
         let samples = |is_used: bool| {
             let of_shard = |shard: &ShardScrape| {
                 let gauges = shard.report.as_ref().map(|report| report.gauges);
-                let sample = |(pool, stock): &(&str, super::gauges::Pool)| {
-                    let stock = stock(&gauges?);
-                    let value = if is_used { stock.used() } else { stock.total };
+                let sample = |(pool, usage): &(&str, super::gauges::Pool)| {
+                    let usage = usage(&gauges?);
+                    let value = if is_used { usage.used() } else { usage.total };
                     Some((shard.labels_with("pool", pool), value))
                 };
                 POOLS.iter().filter_map(sample).collect::<Vec<_>>()

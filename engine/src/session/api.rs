@@ -39,7 +39,7 @@ pub struct SessionOptions {
     /// spread over them by the credits that each has.
     pub connections: usize,
     /// The delay before a lost connection is made again, and the first one behind addresses that
-    /// were tried in vain; it doubles each time, and half of it is random. 10 ms by default, and
+    /// all failed; it doubles each time, and half of it is random. 10 ms by default, and
     /// 1 ms at least.
     pub backoff_min: Duration,
     /// The longest delay; 5 s by default.
@@ -215,15 +215,15 @@ impl<P: Provider> Session<P> {
             self.state.hurry();
         }
         let now = self.clock.now();
-        let rest = self.until_due(now);
-        if !rest.is_zero() {
-            let rest = rest.min(self.client.shard().core.parts.timers.until_due(now));
-            self.client.wait(timeout.min(rest));
+        let left = self.until_due(now);
+        if !left.is_zero() {
+            let left = left.min(self.client.shard().core.parts.timers.until_due(now));
+            self.client.wait(timeout.min(left));
         }
     }
 
-    /// What happened to its connections, oldest first. Of more than 256 that nobody asks for, the
-    /// oldest are forgotten.
+    /// What happened to its connections, oldest first. Of more than 256 that the program
+    /// does not take, the oldest are forgotten.
     pub fn next_event(&mut self) -> Option<SessionEvent> {
         self.state.events.pop_front()
     }
@@ -315,11 +315,11 @@ impl<P: Provider> Session<P> {
                 busy |= self.state.end_waiting(done);
             }
         }
-        let SessionState { lines, calls, due, rest_until, is_closed, only, .. } = &mut self.state;
+        let SessionState { lines, calls, due, idle_until, is_closed, only, .. } = &mut self.state;
         let is_free = !*is_closed && !calls.has_waiting();
         *only = lines.only().filter(|_| is_free);
         let next = lines.next_due().min(calls.earliest());
-        (*due, *rest_until) = match (*is_closed, calls.has_waiting() && lines.up() > 0) {
+        (*due, *idle_until) = match (*is_closed, calls.has_waiting() && lines.up() > 0) {
             (true, _) => (u64::MAX, u64::MAX),
             // The reply that brings a credit wakes the thread. A send slot may be free before.
             (false, true) => (0, next.min(now.saturating_add(SLOT_WAIT))),

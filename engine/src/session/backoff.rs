@@ -27,7 +27,7 @@ impl Backoff {
         RandomState::new().hash_one(0)
     }
 
-    /// The delay after so many rounds in vain, in nanoseconds: between a half and all of
+    /// The delay after so many failed rounds, in nanoseconds: between a half and all of
     /// `min` · 2^`rounds`, and of `max` at most.
     pub fn delay(&mut self, rounds: u32) -> u64 {
         let whole = self.min.saturating_mul(1 << rounds.min(32)).min(self.max);

@@ -46,7 +46,7 @@ pub(super) struct Record {
     is_kept: bool,
     /// Its number in the order of submission, if it is kept.
     order: u64,
-    /// Tells its calls apart.
+    /// Distinguishes its calls from those before.
     generation: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Calls of a session that end without their shard: they waited, or nobody else completes them.
+//! Calls of a session that end without their shard: they waited, or no shard has them any more.
 
 use super::outcome::{SessionCompletion, SessionError};
 use super::state::{Done, SessionState};

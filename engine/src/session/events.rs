@@ -1,4 +1,4 @@
-//! What a session tells of its connections.
+//! What a session reports of its connections.
 
 use std::fmt;
 use std::time::Duration;

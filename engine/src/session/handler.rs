@@ -1,4 +1,4 @@
-//! What the shard of a session tells it.
+//! What the shard of a session reports to it.
 
 use rpcrdma_proto::{Fatal, PeerLimits};
 use rpcrdma_provider::SetupError;
@@ -46,7 +46,7 @@ impl<F: FnMut(SessionCompletion<'_, '_>)> Handler for SessionHandler<'_, F> {
     ) -> Admission {
         let attempt = attempt.and_then(|id| self.state.lines.on_connect(id, peer, self.now));
         let Some(address) = attempt else { return Admission::Refuse };
-        self.state.tell(SessionEvent::Connected { address, peer });
+        self.state.report(SessionEvent::Connected { address, peer });
         self.state.hurry();
         Admission::Accept
     }
@@ -63,7 +63,7 @@ impl<F: FnMut(SessionCompletion<'_, '_>)> Handler for SessionHandler<'_, F> {
         let Some(failed) = state.lines.on_close(peer, has_refused, *now) else { return };
         let address = failed.address;
         state.outage = Some(Outage::Lost(why));
-        state.tell(SessionEvent::Lost { address, why });
+        state.report(SessionEvent::Lost { address, why });
         if has_refused {
             state.on_failure(failed, SetupError::connect(address, why.as_connect_error()));
         }

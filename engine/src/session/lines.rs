@@ -58,9 +58,9 @@ struct Line {
     state: LineState,
     /// The address that is tried, or connected.
     address: usize,
-    /// Times that all addresses were tried in vain.
+    /// Times that all addresses were tried without success.
     rounds: u32,
-    /// The last delay, in nanoseconds: a connection that lasts no longer counts as in vain.
+    /// The last delay, in nanoseconds: a connection that lasts no longer counts as a failed attempt.
     delay: u64,
 }
 

@@ -30,7 +30,7 @@ impl<P: Provider> Session<P> {
 
     #[inline]
     pub(super) fn until_due(&self, now: u64) -> Duration {
-        Duration::from_nanos(self.state.rest_until.saturating_sub(now))
+        Duration::from_nanos(self.state.idle_until.saturating_sub(now))
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) struct SessionState {
     /// When there is something to do beside polling.
     pub due: u64,
     /// How long its thread may sleep if nothing wakes it.
-    pub rest_until: u64,
+    pub idle_until: u64,
     pub is_closed: bool,
     /// What went wrong last with a connection.
     pub outage: Option<Outage>,
@@ -50,7 +50,7 @@ impl SessionState {
             draft: OwnedCall::new(),
             events: VecDeque::with_capacity(EVENTS_MAX),
             due: 0,
-            rest_until: 0,
+            idle_until: 0,
             is_closed: false,
             outage: None,
             given_up: None,
@@ -63,12 +63,12 @@ impl SessionState {
     /// There is something to do beside polling, now.
     #[cold]
     pub fn hurry(&mut self) {
-        (self.due, self.rest_until, self.only) = (0, 0, None);
+        (self.due, self.idle_until, self.only) = (0, 0, None);
     }
 
     /// Records an event.
     #[cold]
-    pub fn tell(&mut self, event: SessionEvent) {
+    pub fn report(&mut self, event: SessionEvent) {
         if self.events.len() == EVENTS_MAX {
             self.events.pop_front();
         }
@@ -100,7 +100,7 @@ impl SessionState {
             Next::Nothing => return,
         };
         self.outage = Some(Outage::NotConnected(reason));
-        self.tell(event);
+        self.report(event);
     }
 
     /// Why there is no connection, and none will be.

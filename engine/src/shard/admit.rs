@@ -1,9 +1,9 @@
 //! New connections, and requests of the control plane.
 //!
 //! ```text
-//!   Request ──admit──▶ yes, or no: the connection manager tells the peer
+//!   Request ──admit──▶ yes, or no: the connection manager answers the peer
 //!   Arrival ──attach──▶ Opening ──properties known──▶ Up, on_connect
-//!              └── no room, no name ──▶ turned down, on_refused
+//!              └── no room, no name ──▶ rejected, on_refused
 //! ```
 
 use rpcrdma_proto::{Connection, Opening, Role, Start, Version};
@@ -14,8 +14,8 @@ use crate::api::handler::{Admission, ConnectRequest, Handler};
 use crate::control::arrival::{Arrival, ConnectOrder};
 use crate::error::CloseReason;
 use crate::handle::ShardOrder;
-use crate::parties::Membership;
 use crate::provider::{Address, ConnectError, ConnectId, Endpoint, Provider, Queues};
+use crate::quotas::QuotaPermit;
 use crate::trace;
 
 use crate::state::peers::{Attempt, Peer, Peers, Phase};
@@ -27,19 +27,19 @@ impl<P: Provider> Core<P> {
         while let Some(arrival) = self.link.arrivals().pop() {
             match arrival {
                 Arrival::Request { number, from, private } => {
-                    self.judge_request(number, from, &private, handler);
+                    self.check_request(number, from, &private, handler);
                 }
                 Arrival::Abandoned { from } => {
                     if self.peers.end_expecting(from) {
                         self.parts.handle.wakeup().disconnected();
                     }
                 }
-                Arrival::Accepted { endpoint, from, private, membership } => {
+                Arrival::Accepted { endpoint, from, private, permit } => {
                     self.peers.end_expecting(from);
-                    let comes = Comes::Accepted(membership);
+                    let comes = Comes::Accepted(permit);
                     let start = Start::Either;
-                    let newcomer = Newcomer { endpoint, address: from, private, start, comes };
-                    self.admit(newcomer, now, handler);
+                    let new = NewConnection { endpoint, address: from, private, start, comes };
+                    self.admit(new, now, handler);
                 }
                 Arrival::Connected {
                     order: ConnectOrder { to, id, again, .. },
@@ -50,8 +50,8 @@ impl<P: Provider> Core<P> {
                     trace::version_begun(to, self.parts.handle.shard(), start);
                     let is_trying = start == Start::Two;
                     let comes = Comes::Requested(Attempt { id, is_trying, until: None });
-                    let newcomer = Newcomer { endpoint, address: to, private, start, comes };
-                    self.admit(newcomer, now, handler);
+                    let new = NewConnection { endpoint, address: to, private, start, comes };
+                    self.admit(new, now, handler);
                 }
                 Arrival::Refused { id, reason } => {
                     self.parts.handle.wakeup().disconnected();
@@ -72,7 +72,7 @@ impl<P: Provider> Core<P> {
     }
 
     /// Decides whether a peer may connect.
-    fn judge_request(
+    fn check_request(
         &mut self,
         number: u64,
         from: Address,
@@ -99,28 +99,28 @@ impl<P: Provider> Core<P> {
     }
 
     /// Takes over a connection from the connection manager.
-    fn admit(&mut self, newcomer: Newcomer<P>, now: u64, handler: &mut dyn Handler) {
-        let Newcomer { endpoint, address, private, start, comes } = newcomer;
-        let (asked, membership) = match comes {
+    fn admit(&mut self, new: NewConnection<P>, now: u64, handler: &mut dyn Handler) {
+        let NewConnection { endpoint, address, private, start, comes } = new;
+        let (asked, permit) = match comes {
             Comes::Requested(asked) => (Some(asked), None),
-            Comes::Accepted(membership) => (None, Some(membership)),
+            Comes::Accepted(permit) => (None, Some(permit)),
         };
         let role = if asked.is_some() { Role::Client } else { Role::Server };
         let connect = asked.map(|asked| asked.id);
         let Ok(attached) = self.io.queues().attach(endpoint) else {
-            self.turn_down(None, (address, connect), handler);
+            self.reject(None, address, connect, handler);
             return;
         };
         let vacancy = self.peers.vacancy().filter(|_| Peers::can_name(attached.qp_num));
         let Some(id) = vacancy else {
-            self.turn_down(Some(attached.qp), (address, connect), handler);
+            self.reject(Some(attached.qp), address, connect, handler);
             return;
         };
         let ledger = &mut self.parts.ledger;
         let opening = Opening { private, version: start };
         let Ok(conn) = Connection::open(role, id.index, self.link.settings(), &opening, ledger)
         else {
-            self.turn_down(Some(attached.qp), (address, connect), handler);
+            self.reject(Some(attached.qp), address, connect, handler);
             return;
         };
         let qp_num = attached.qp_num;
@@ -131,7 +131,7 @@ impl<P: Provider> Core<P> {
         };
         let folds = [(); 2].map(|()| self.parts.sampling.gap());
         let peer = Peer::new(conn, id, qp_num, asked, until, folds);
-        self.peers.insert(peer, address, membership);
+        self.peers.insert(peer, address, permit);
         self.io.bind(id.index, attached.qp);
         let Some(peer) = self.peers.at(id.index) else { return };
         if let Some(send) = peer.conn.begin()
@@ -146,10 +146,11 @@ impl<P: Provider> Core<P> {
 
     /// There is no room for a connection, or its queue pair number is out of range.
     #[cold]
-    fn turn_down(
+    fn reject(
         &mut self,
         qp: Option<<P::Queues as Queues>::Qp>,
-        (address, connect): (Address, Option<ConnectId>),
+        address: Address,
+        connect: Option<ConnectId>,
         handler: &mut dyn Handler,
     ) {
         if let Some(qp) = qp {
@@ -157,8 +158,8 @@ impl<P: Provider> Core<P> {
             self.io.queues().destroy(qp);
         }
         self.parts.handle.wakeup().disconnected();
-        self.parts.stats.turned_down.add(1);
-        trace::turned_down(address, self.parts.handle.shard());
+        self.parts.stats.connections_rejected.add(1);
+        trace::shard_full(address, self.parts.handle.shard());
         if let Some(id) = connect {
             handler.on_refused(id, ConnectError::NoRoom);
         }
@@ -197,7 +198,7 @@ impl<P: Provider> Core<P> {
 }
 
 /// A connection made by the connection manager.
-struct Newcomer<P: Provider> {
+struct NewConnection<P: Provider> {
     endpoint: Endpoint<P::Cm>,
     /// The address of the peer.
     address: Address,
@@ -212,5 +213,5 @@ enum Comes {
     /// This side, by this attempt.
     Requested(Attempt),
     /// The peer.
-    Accepted(Membership),
+    Accepted(QuotaPermit),
 }

@@ -47,8 +47,8 @@ pub struct Audit {
     pub slices_lost: usize,
     /// Memory windows. Those that a peer may have a right by count as held.
     pub windows: Held,
-    /// Held windows that rest until an abandoned call is answered.
-    pub windows_resting: usize,
+    /// Held windows in quarantine until an abandoned call is answered.
+    pub windows_quarantined: usize,
     /// Own calls that have memory exposed.
     pub exposures: usize,
     /// Calls of peers that are being fetched.
@@ -218,7 +218,7 @@ impl<P: Provider> Core<P> {
         audit.rdma_buffers.returning = buffers.returning();
         audit.windows =
             Held { total: windows.total(), free: windows.free(), held: windows.bound() };
-        audit.windows_resting = windows.resting();
+        audit.windows_quarantined = windows.quarantined();
         audit.exposures = exposures.len();
         audit.fetches = self.fetches.len();
         audit.receives_fenced = exposures.receives();

@@ -66,7 +66,7 @@ impl<P: Provider> Core<P> {
         if let Some(place) = place.filter(|&place| parts.rdma.is_shown_for_good(place)) {
             // Its peer may write to the memory while it is connected.
             parts.rdma.withhold(place, error);
-            self.tell_failed(index, id, error, handler);
+            self.report_failed(index, id, error, handler);
         } else {
             self.fail_call(index, id, error, handler);
         }

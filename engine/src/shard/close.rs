@@ -30,7 +30,7 @@ impl<P: Provider> Core<P> {
     }
 
     /// Closes a leaving connection, if the peer has received the last messages.
-    pub fn see_off(&mut self, index: u32, now: u64, handler: &mut dyn Handler) {
+    pub fn finish_leaving(&mut self, index: u32, now: u64, handler: &mut dyn Handler) {
         let Some(peer) = self.peers.at(index) else { return };
         let lane = &mut peer.lane;
         if lane.pending.front().is_some() {
@@ -81,7 +81,7 @@ impl<P: Provider> Core<P> {
             (Phase::Opening, None) => {}
             // Calls with exposed memory complete later, and their connection ends after them.
             _ => match self.peers.at(index) {
-                Some(peer) if peer.exposed > 0 => peer.untold = Some(why),
+                Some(peer) if peer.exposed > 0 => peer.unreported_end = Some(why),
                 _ => handler.on_close(id, why),
             },
         }
@@ -158,10 +158,10 @@ impl<P: Provider> Core<P> {
             }
             self.finish_exposures(index, handler);
         }
-        self.parts.rdma.wake_windows(index);
+        self.parts.rdma.release_windows(index);
         self.outdate_report(index);
         if let Some((peer, address)) = self.peers.remove(index) {
-            if let Some(why) = peer.untold {
+            if let Some(why) = peer.unreported_end {
                 handler.on_close(peer.id, why);
             }
             debug_assert!(peer.lane.pending.front().is_none(), "nothing is sent while closing");

@@ -103,7 +103,7 @@ impl<P: Provider> Core<P> {
         } else if wc.status != WcStatus::Success {
             self.on_failure(wc, now, handler);
         } else if peer.phase == Phase::Leaving {
-            self.see_off(index, now, handler);
+            self.finish_leaving(index, now, handler);
         } else if peer.lane.pending.front().is_some() && !peer.lane.ready {
             self.parts.outbox.wake(&mut peer.lane, index);
         }

@@ -33,7 +33,7 @@ impl<P: Provider> Core<P> {
         Some(true)
     }
 
-    /// Tells doorbell batching how many messages arrived together. Waiting messages go first.
+    /// Reports to doorbell batching how many messages arrived together. Waiting messages go first.
     #[cold]
     pub(super) fn before_batch(&mut self, now: u64, handler: &mut dyn Handler) {
         if self.parts.outbox.holds() {
@@ -45,7 +45,7 @@ impl<P: Provider> Core<P> {
 
     /// Processes events of the queues. True if there were any. Inlined, because every turn looks.
     #[inline(always)]
-    pub(super) fn hear_events(&mut self, now: u64, handler: &mut dyn Handler) -> bool {
+    pub(super) fn poll_events(&mut self, now: u64, handler: &mut dyn Handler) -> bool {
         let Some(event) = self.next_event(now) else { return false };
         self.on_events(event, now, handler);
         true
@@ -55,8 +55,8 @@ impl<P: Provider> Core<P> {
     /// for a slot does not delay the ends of other connections for long.
     #[inline(always)]
     fn next_event(&mut self, now: u64) -> Option<QueueEvent> {
-        let is_heard = self.receive.waiting().is_empty() || self.parts.timers.is_due(now);
-        if is_heard && !self.batch.is_full() { self.io.next_event() } else { None }
+        let is_polled = self.receive.waiting().is_empty() || self.parts.timers.is_due(now);
+        if is_polled && !self.batch.is_full() { self.io.next_event() } else { None }
     }
 
     #[cold]

@@ -4,7 +4,7 @@ use super::Core;
 use crate::provider::{Address, Provider};
 use crate::state::peers::{Peer, Phase};
 use crate::stats::inspection::Inspection;
-use crate::stats::report::{Credits, Gauges, PeerReport, PeerState, ShardReport, Stock};
+use crate::stats::report::{Credits, Gauges, PeerReport, PeerState, ShardReport, Usage};
 
 impl<P: Provider> Core<P> {
     /// Continues the report that was asked for. Other turns follow if that does not finish it.
@@ -78,16 +78,16 @@ impl<P: Provider> Core<P> {
         let calls = ledger.calls.slots();
         let sum = |of: fn(&PeerReport) -> u32| peers.iter().map(|peer| u64::from(of(peer))).sum();
         Gauges {
-            connections: Stock::new(connections, connections as usize - self.peers.len()),
-            calls: Stock::new(calls, calls - ledger.calls.len()),
-            slots: Stock::new(outbox.slots().capacity(), outbox.slots_free()),
-            segments: Stock::new(pool.spares_max(), pool.spares_free()),
-            buffers: Stock::new(bulk.capacity(), bulk.free()),
-            rdma_buffers: Stock::new(buffers.capacity(), buffers.free()),
-            windows: Stock::new(windows.total(), windows.free()),
-            fetches: Stock::new(self.fetches.capacity(), self.fetches.places_free()),
-            grants: Stock::new(grants.receives(), grants.receives() - grants.granted()),
-            replies: Stock::new(replies.free() + replies.reserved(), replies.free()),
+            connections: Usage::new(connections, connections as usize - self.peers.len()),
+            calls: Usage::new(calls, calls - ledger.calls.len()),
+            slots: Usage::new(outbox.slots().capacity(), outbox.slots_free()),
+            segments: Usage::new(pool.spares_max(), pool.spares_free()),
+            buffers: Usage::new(bulk.capacity(), bulk.free()),
+            rdma_buffers: Usage::new(buffers.capacity(), buffers.free()),
+            windows: Usage::new(windows.total(), windows.free()),
+            fetches: Usage::new(self.fetches.capacity(), self.fetches.places_free()),
+            grants: Usage::new(grants.receives(), grants.receives() - grants.granted()),
+            replies: Usage::new(replies.free() + replies.reserved(), replies.free()),
             receives: pool.capacity() as u64,
             receives_posted: io.posted_receives() as u64,
             receives_waiting: receive.waiting().len() as u64,

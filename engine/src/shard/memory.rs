@@ -34,7 +34,7 @@ pub(crate) struct Memory {
 pub(crate) struct Regions(Vec<(&'static str, Registered)>);
 
 impl Regions {
-    /// The page size obtained for each region, and the attempts that were refused.
+    /// The actual page size of each region, and the attempts that were refused.
     pub fn report(&self) -> impl Iterator<Item = (&'static str, &Region)> {
         self.0.iter().map(|(name, registered)| (*name, registered.region()))
     }

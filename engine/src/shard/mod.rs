@@ -10,7 +10,6 @@
 mod admit;
 #[doc(hidden)]
 pub mod audit;
-mod bed;
 mod cancellation;
 mod close;
 mod completions;
@@ -27,13 +26,14 @@ pub(crate) mod start;
 mod stop;
 mod tick;
 mod version_choice;
+mod wait_set;
 
 use rpcrdma_mempool::BulkPool;
 
-use self::bed::Bed;
 use self::memory::Regions;
 use self::receive::Receive;
 use self::version_choice::Link;
+use self::wait_set::WaitSet;
 use crate::api::builder::CallBuilder;
 use crate::api::handler::Handler;
 use crate::api::turn::Turn;
@@ -67,7 +67,7 @@ pub(crate) struct Core<P: Provider> {
     /// The memory regions of the pools.
     pub regions: Regions,
     /// Where its thread sleeps.
-    pub bed: Bed,
+    pub wait_set: WaitSet,
     /// What it reports to other threads.
     inspection: Inspection,
 }
@@ -98,7 +98,7 @@ impl<P: Provider> Core<P> {
             self.take_in(now, handler);
         }
         self.receive.refill_if_due(&mut self.io, &self.parts.timers, busy);
-        busy |= self.hear_events(now, handler);
+        busy |= self.poll_events(now, handler);
         // Buffers return, and slots become free, outside of completions too.
         if self.has_rdma_steps() {
             self.step_rdma(handler);

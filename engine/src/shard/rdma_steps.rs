@@ -163,10 +163,10 @@ impl<P: Provider> Core<P> {
         let exposure = exposures.at(place);
         let Some(Owner { peer: index, id }) = exposure.owner else { return };
         let Some(peer) = peers.at(index) else { return };
-        let is_told = exposure.is_told;
+        let is_reported = exposure.is_reported;
         let result = exposure.prepare(&dead, &peer.conn, ledger, receive.reading());
         peer.exposed -= 1;
-        let finished = if is_told { None } else { peer.end_call(ledger, id) };
+        let finished = if is_reported { None } else { peer.end_call(ledger, id) };
         if let Some(finished) = finished {
             count_done((stats, sampling), peer, &finished, result.as_ref().err());
             let (buffers, rdma_target) = exposure.rdma_target(&dead);
@@ -196,7 +196,7 @@ impl<P: Provider> Core<P> {
         let Core { peers, parts, receive, .. } = &mut *self;
         let Parts { rdma, ledger, stats, sampling, .. } = parts;
         let exposure = rdma.exposures_mut().at(place);
-        let (owner, is_told) = (exposure.owner, exposure.is_told);
+        let (owner, is_reported) = (exposure.owner, exposure.is_reported);
         let error = exposure.outcome.take().and_then(Result::err);
         let buffers = core::mem::take(&mut exposure.buffers);
         give_up(rdma.exposures_mut(), place);
@@ -205,7 +205,7 @@ impl<P: Provider> Core<P> {
         {
             peer.exposed -= 1;
             // While the connection lasts, the reply to an abandoned call may still arrive.
-            let finished = if is_told { None } else { peer.end_call(ledger, owner.id) };
+            let finished = if is_reported { None } else { peer.end_call(ledger, owner.id) };
             if let Some(finished) = finished {
                 let failed = (owner.id, error.unwrap_or(CallError::MemoryLost));
                 count_done((stats, sampling), peer, &finished, Some(&failed.1));

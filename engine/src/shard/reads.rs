@@ -35,7 +35,7 @@ impl Fetches {
         let is_stopping = parts.timers.is_stopping();
         let place = if is_stopping { None } else { self.open(peer.id, to, needs) };
         let Some(place) = place else {
-            parts.turn_back(peer, &to);
+            parts.reject_call(peer, &to);
             receive.free_buffers(buffers);
             return false;
         };
@@ -138,7 +138,7 @@ impl Fetches {
             return true;
         }
         if parts.timers.is_stopping() {
-            parts.turn_back(peer, &to);
+            parts.reject_call(peer, &to);
             return true;
         }
         if !parts.outbox.has_slot_for(&peer.lane) {

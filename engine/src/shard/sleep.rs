@@ -1,10 +1,10 @@
 //! Sleeping: a shard announces that its thread sleeps, and wakes up in its next turn.
 //!
 //! ```text
-//!   arm ─▶ Ready ─────────────────────────────────────────▶ turn
-//!    └───▶ AtMost ─▶ sleep until the bed is readable ─▶ turn: disarm, then as always
+//!   arm ─▶ Ready ──────────────────────────────────────────────▶ turn
+//!    └───▶ AtMost ─▶ sleep until the wait set is readable ─▶ turn: disarm, then as always
 //! ```
-//! What rings from the announcement on keeps the bed readable until the next turn.
+//! What rings from the announcement on keeps the wait set readable until the next turn.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ impl<P: Provider> Core<P> {
     pub fn sleep(&mut self, timeout: Duration) {
         if let Armed::AtMost(most) = self.arm() {
             // If the system cannot wait, the shard polls.
-            let _ = self.bed.sleep(timeout.min(most));
+            let _ = self.wait_set.sleep(timeout.min(most));
         }
     }
 

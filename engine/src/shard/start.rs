@@ -9,17 +9,17 @@ use rpcrdma_mempool::{BulkPool, Keys};
 use rpcrdma_proto::ShardLedger;
 
 use super::Core;
-use super::bed::Bed;
 use super::memory::{Memory, Regions};
 use super::receive::Receive;
 use super::version_choice::Link;
+use super::wait_set::WaitSet;
 use crate::budget::{Budget, Explicit};
 use crate::control::{ControlShared, ShardEntry};
 use crate::error::SetupError;
 use crate::handle::ShardHandle;
 use crate::mailbox::{Mailbox, Wakeup};
-use crate::obtained::{Obtained, ObtainedMemory};
 use crate::provider::{Provider, Queues, Waker, WcBatch};
+use crate::resources::{ShardMemory, ShardResources};
 use crate::state::io::Io;
 use crate::state::parts::Parts;
 use crate::state::peers::{NO_NAMES, Peers};
@@ -59,7 +59,7 @@ impl<P: Provider> Core<P> {
         let exposures = exposures(&budget.explicit, &mut queues, pools.rdma_buffers, keys)?;
         let messages = budget.messages as usize;
         let waker = Waker::set_up()?;
-        let bed = Bed::new(&waker, &queues)?;
+        let wait_set = WaitSet::new(&waker, &queues)?;
         let wakeup = Arc::new(Wakeup::new(waker));
         let stats: SharedStats = Arc::new(CachePadded::new(Stats::default()));
         let latencies = Arc::new(Latencies::new());
@@ -69,10 +69,10 @@ impl<P: Provider> Core<P> {
             ShardLedger::new(budget.calls.max(1), budget.peers, budget.grants, budget.replies);
         ledger.calls.number_from(numbers.first_xid);
         let peers_max = budget.peers as usize;
-        let obtained = obtained(&provider.caps().name, &budget, &pools.regions);
+        let resources = resources(&provider.caps().name, &budget, &pools.regions);
         let tickets = budget.tickets as usize;
         let counted = (stats.clone(), latencies);
-        let handle = ShardHandle::new(numbers.shard, wakeup.clone(), counted, tickets, obtained);
+        let handle = ShardHandle::new(numbers.shard, wakeup.clone(), counted, tickets, resources);
         let send = config.send();
         let outbox = Outbox::new(
             stats.clone(),
@@ -111,7 +111,7 @@ impl<P: Provider> Core<P> {
             names: NO_NAMES,
             link: Link::new(Mailbox::new(peers_max * 2, wakeup), budget.settings),
             regions: pools.regions,
-            bed,
+            wait_set,
             inspection: Inspection::default(),
         };
         core.post_all(&provider.caps().name)?;
@@ -171,12 +171,12 @@ fn exposures(
     Ok(Exposures::new(explicit.exposures as usize, windows, rdma_buffers, fetches))
 }
 
-/// The resources that a shard obtained.
-fn obtained(device: &str, budget: &Budget, regions: &Regions) -> Obtained {
+/// The actual resources of a shard.
+fn resources(device: &str, budget: &Budget, regions: &Regions) -> ShardResources {
     let explicit = &budget.explicit;
-    Obtained {
+    ShardResources {
         device: device.to_owned(),
-        memory: regions.report().map(|(what, region)| ObtainedMemory::new(what, region)).collect(),
+        memory: regions.report().map(|(what, region)| ShardMemory::new(what, region)).collect(),
         exposure: explicit.exposure,
         windows: explicit.windows,
         fetches: explicit.reading_max,

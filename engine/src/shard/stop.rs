@@ -2,9 +2,9 @@
 //! connection when nothing is outstanding.
 //!
 //! ```text
-//!   told to stop ─▶ new calls are dropped, calls that wait for data are abandoned
-//!                ─▶ of each connection: tickets answered, own calls over, answers taken ─▶ closed
-//!                └▶ time over: closed as it is
+//!   asked to stop ─▶ new calls are dropped, calls that wait for data are abandoned
+//!                 ─▶ of each connection: tickets answered, own calls over, answers taken ─▶ closed
+//!                 └▶ time over: closed as it is
 //! ```
 //! A dropped call is not answered: its caller loses the connection, and learns only that the call
 //! may or may not have been executed. An error would state that the call has failed.
@@ -46,7 +46,7 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Whether the shard was told to stop and has stopped, or can do no more work.
+    /// Whether the shard was asked to stop and has stopped, or can do no more work.
     pub fn is_stopped(&self) -> bool {
         self.parts.timers.is_stopping() && (self.peers.len() == 0 || self.is_broken())
     }
@@ -70,7 +70,7 @@ impl<P: Provider> Core<P> {
             }
         }
         // Its program may keep it.
-        self.peers.leave_parties();
+        self.peers.release_quotas();
     }
 
     /// Whether a panic left the shard inconsistent.

@@ -13,7 +13,7 @@ use crate::state::peers::Phase;
 impl<P: Provider> Core<P> {
     /// Checks the deadlines of calls; every 10 ms all other times, those of connections at most
     /// [`PLACES_PER_LOOK`](crate::state::timers::PLACES_PER_LOOK) at a time; and the remaining work
-    /// of a stop. True if a call or a connection has ended: the program was told.
+    /// of a stop. True if a call or a connection has ended: the program was notified.
     #[cold]
     pub fn tick(&mut self, now: u64, handler: &mut dyn Handler) -> bool {
         let ends = |Parts { stats, .. }: &Parts| (stats.calls_done.count(), stats.closed.count());
@@ -36,7 +36,7 @@ impl<P: Provider> Core<P> {
             // calls.
             peer.conn.forgive_idle_messages(forgiven);
             if !peer.conn.has_abandoned() {
-                self.parts.rdma.wake_windows(index);
+                self.parts.rdma.release_windows(index);
             }
             let until = peer.until;
             match peer.phase {

@@ -131,7 +131,7 @@ impl Parts {
     /// instead: a caller repeats the call elsewhere after a lost connection, but not after an
     /// error.
     #[cold]
-    pub fn turn_back(&mut self, peer: &mut Peer, to: &ReplyTo) {
+    pub fn reject_call(&mut self, peer: &mut Peer, to: &ReplyTo) {
         if self.timers.is_stopping() {
             // The call keeps its credit: a peer that goes on sending exhausts its grant.
             peer.dropped += 1;
@@ -139,8 +139,8 @@ impl Parts {
             self.stats.calls_dropped.add(1);
             return;
         }
-        peer.totals.counted.calls_turned_back += 1;
-        self.stats.calls_turned_back.add(1);
+        peer.totals.counted.calls_rejected += 1;
+        self.stats.calls_rejected.add(1);
         self.refuse(peer, to);
     }
 

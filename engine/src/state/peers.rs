@@ -15,8 +15,8 @@ use super::lane::messages::NONE;
 use crate::connection_id::{ConnectionId, FIRST};
 use crate::error::CloseReason;
 use crate::message::reading::PartList;
-use crate::parties::Membership;
 use crate::provider::{Address, ConnectId, Origin, WC_BATCH, WcBatch};
+use crate::quotas::QuotaPermit;
 use crate::stats::tally::{Counts, Tally, Totals};
 
 /// One connection of a shard. Field order is fixed: a plain message uses two cache lines. These are
@@ -55,7 +55,7 @@ pub(crate) struct Peer {
     /// Why the connection is leaving.
     pub leaves: Option<CloseReason>,
     /// Why the connection has ended, until the handler is notified.
-    pub untold: Option<CloseReason>,
+    pub unreported_end: Option<CloseReason>,
     /// The time limit of the open group.
     pub group_until: Option<u64>,
     /// Since when a request for changes of properties has waited for its answer.
@@ -96,7 +96,7 @@ impl Peer {
             stuck: None,
             idle: None,
             leaves: None,
-            untold: None,
+            unreported_end: None,
             group_until: None,
             asking_since: None,
             again: false,
@@ -169,8 +169,8 @@ pub(crate) struct Peers {
     free: Vec<u32>,
     /// The addresses of admitted peers that have not connected yet.
     expected: Vec<Address>,
-    /// The peers' connections as their parties count them, by place.
-    memberships: Box<[Option<Membership>]>,
+    /// The permits of the peers' quotas, by place.
+    permits: Box<[Option<QuotaPermit>]>,
     table: Table,
     /// What those have counted that are gone.
     gone: Counts,
@@ -205,7 +205,7 @@ impl Peers {
             places: (0..peers_max).map(|_| Place::VACANT).collect(),
             free: (0..peers_max as u32).rev().collect(),
             expected: Vec::new(),
-            memberships: (0..peers_max).map(|_| None).collect(),
+            permits: (0..peers_max).map(|_| None).collect(),
             table: Table::new(),
             gone: Counts::default(),
         }
@@ -228,14 +228,14 @@ impl Peers {
         at.map(|at| self.expected.swap_remove(at)).is_some()
     }
 
-    /// Connections of this party, including those expected.
-    pub fn count_from(&self, party: Origin) -> usize {
+    /// Connections of this peer, including those expected.
+    pub fn count_from(&self, origin: Origin) -> usize {
         let is_made = |place: &&Place| {
-            place.address.origin() == party
+            place.address.origin() == origin
                 && place.peer.as_ref().is_some_and(|it| it.connect.is_none())
         };
         let made = self.places.iter().filter(is_made).count();
-        made + self.expected.iter().filter(|address| address.origin() == party).count()
+        made + self.expected.iter().filter(|address| address.origin() == origin).count()
     }
 
     /// Whether a queue pair number is within the range of verbs.
@@ -247,12 +247,12 @@ impl Peers {
     ///
     /// # Panics
     /// If its queue pair number is out of range.
-    pub fn insert(&mut self, peer: Peer, address: Address, membership: Option<Membership>) {
+    pub fn insert(&mut self, peer: Peer, address: Address, permit: Option<QuotaPermit>) {
         assert!(Peers::can_name(peer.qp_num), "checked before the connection was opened");
         let index = self.free.pop();
         debug_assert_eq!(index, Some(peer.id.index));
         self.table.insert(peer.qp_num, peer.id.index);
-        self.memberships[peer.id.index as usize] = membership;
+        self.permits[peer.id.index as usize] = permit;
         let place = &mut self.places[peer.id.index as usize];
         place.address = address;
         place.peer = Some(peer);
@@ -263,16 +263,16 @@ impl Peers {
         let place = &mut self.places[index as usize];
         let peer = place.peer.take()?;
         self.gone.add(&peer.counts());
-        self.memberships[index as usize] = None;
+        self.permits[index as usize] = None;
         place.generation = place.generation.wrapping_add(1);
         self.free.push(index);
         self.table.remove(peer.qp_num);
         Some((peer, place.address))
     }
 
-    /// Counts no connection for its party any more: all of them end.
-    pub fn leave_parties(&mut self) {
-        self.memberships.fill_with(|| None);
+    /// Counts no connection for its peer any more: all of them end.
+    pub fn release_quotas(&mut self) {
+        self.permits.fill_with(|| None);
     }
 
     /// The peer of a queue pair.

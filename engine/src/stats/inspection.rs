@@ -36,7 +36,7 @@ pub(crate) struct Inspections {
     shard: u32,
     wakeup: Arc<Wakeup>,
     is_asked: AtomicBool,
-    desk: Mutex<Desk>,
+    requests: Mutex<Requests>,
     answered: Condvar,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Inspection {
 }
 
 #[derive(Default)]
-struct Desk {
+struct Requests {
     /// For the shard to fill.
     blank: Option<ShardReport>,
     /// Reports that the shard has begun, and finished.
@@ -64,23 +64,23 @@ struct Desk {
 
 impl Inspections {
     pub fn new(shard: u32, wakeup: Arc<Wakeup>) -> Inspections {
-        let (desk, answered) = (Mutex::default(), Condvar::new());
-        Inspections { shard, wakeup, is_asked: AtomicBool::new(false), desk, answered }
+        let (requests, answered) = (Mutex::default(), Condvar::new());
+        Inspections { shard, wakeup, is_asked: AtomicBool::new(false), requests, answered }
     }
 
     /// Waits for a report that the shard begins after this.
     pub fn ask(&self, timeout: Duration) -> Result<ShardReport, InspectError> {
         let until = Instant::now().checked_add(timeout);
         let blank = self.blank();
-        let mut desk = self.lock();
-        let number = desk.begun + 1;
-        desk.blank.get_or_insert(blank);
-        desk.waiting += 1;
+        let mut requests = self.lock();
+        let number = requests.begun + 1;
+        requests.blank.get_or_insert(blank);
+        requests.waiting += 1;
         self.is_asked.store(true, Ordering::SeqCst);
         self.wakeup.ring();
         let found = loop {
-            if desk.done >= number
-                && let Some(report) = desk.report.clone()
+            if requests.done >= number
+                && let Some(report) = requests.report.clone()
             {
                 break Ok(report);
             }
@@ -94,14 +94,14 @@ impl Inspections {
             if left.is_zero() {
                 break Err(InspectError::TimedOut(timeout));
             }
-            let waited = self.answered.wait_timeout(desk, left);
-            desk = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.answered.wait_timeout(requests, left);
+            requests = waited.unwrap_or_else(PoisonError::into_inner).0;
         };
-        desk.waiting -= 1;
-        if desk.waiting == 0 {
-            desk.report = None;
+        requests.waiting -= 1;
+        if requests.waiting == 0 {
+            requests.report = None;
         }
-        drop(desk);
+        drop(requests);
         found.map(Arc::unwrap_or_clone)
     }
 
@@ -123,19 +123,19 @@ impl Inspections {
 
     /// Begins a report. `None` if a thread is about to ask, or none has asked.
     pub fn begin(&self) -> Option<ShardReport> {
-        let mut desk = self.try_lock()?;
-        let blank = desk.blank.take()?;
+        let mut requests = self.try_lock()?;
+        let blank = requests.blank.take()?;
         self.is_asked.store(false, Ordering::SeqCst);
-        desk.begun += 1;
+        requests.begun += 1;
         Some(blank)
     }
 
     /// Hands a finished report to all threads that asked before it was begun. Returns it if a
     /// thread is about to ask.
     pub fn answer(&self, report: ShardReport) -> Option<ShardReport> {
-        let Some(mut desk) = self.try_lock() else { return Some(report) };
-        desk.done = desk.begun;
-        desk.report = (desk.waiting > 0).then(|| Arc::new(report));
+        let Some(mut requests) = self.try_lock() else { return Some(report) };
+        requests.done = requests.begun;
+        requests.report = (requests.waiting > 0).then(|| Arc::new(report));
         self.answered.notify_all();
         None
     }
@@ -147,14 +147,14 @@ impl Inspections {
         self.answered.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn try_lock(&self) -> Option<MutexGuard<'_, Desk>> {
-        match self.desk.try_lock() {
-            Ok(desk) => Some(desk),
-            Err(TryLockError::Poisoned(desk)) => Some(desk.into_inner()),
+    fn try_lock(&self) -> Option<MutexGuard<'_, Requests>> {
+        match self.requests.try_lock() {
+            Ok(requests) => Some(requests),
+            Err(TryLockError::Poisoned(requests)) => Some(requests.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
     }

@@ -41,28 +41,28 @@ impl ShardReport {
 #[non_exhaustive]
 pub struct Gauges {
     /// Places for connections.
-    pub connections: Stock,
+    pub connections: Usage,
     /// Places for own calls. One is in use until the call's reply has arrived or can no longer
     /// arrive.
-    pub calls: Stock,
+    pub calls: Usage,
     /// Send slots.
-    pub slots: Stock,
+    pub slots: Usage,
     /// Segments of receive buffers that can be lent. Those in use are loans of the program, or
     /// leave with messages.
-    pub segments: Stock,
+    pub segments: Usage,
     /// The program's registered buffers. Those in use are loans of the program, or leave with
     /// messages.
-    pub buffers: Stock,
+    pub buffers: Usage,
     /// Buffers for explicit RDMA.
-    pub rdma_buffers: Stock,
+    pub rdma_buffers: Usage,
     /// Memory windows. Those in use are bound, or wait until their peer has no use for them.
-    pub windows: Stock,
+    pub windows: Usage,
     /// Calls of peers that the shard can fetch data for.
-    pub fetches: Stock,
+    pub fetches: Usage,
     /// Receives for calls of peers. Those in use are granted as credits.
-    pub grants: Stock,
+    pub grants: Usage,
     /// Receives for replies to own calls. Those in use are reserved for open calls.
-    pub replies: Stock,
+    pub replies: Usage,
     /// Receive buffers.
     pub receives: u64,
     /// Of these, those that are posted.
@@ -79,17 +79,17 @@ pub struct Gauges {
 
 /// Things of which a shard has a fixed number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Stock {
+pub struct Usage {
     /// All of them.
     pub total: u64,
     /// Those that are free.
     pub free: u64,
 }
 
-impl Stock {
-    pub(crate) fn new(total: impl TryInto<u64>, free: impl TryInto<u64>) -> Stock {
+impl Usage {
+    pub(crate) fn new(total: impl TryInto<u64>, free: impl TryInto<u64>) -> Usage {
         let count = |count: Option<u64>| count.unwrap_or(u64::MAX);
-        Stock { total: count(total.try_into().ok()), free: count(free.try_into().ok()) }
+        Usage { total: count(total.try_into().ok()), free: count(free.try_into().ok()) }
     }
 
     /// Those that are in use.

@@ -50,7 +50,7 @@ pub struct Counts {
     /// Calls without an answer when the connection ended or the shard stopped.
     pub calls_unanswered: u64,
     /// Calls not delivered for lack of resources, and answered with an error.
-    pub calls_turned_back: u64,
+    pub calls_rejected: u64,
     /// Calls that arrived while the shard stopped: not delivered and not answered.
     pub calls_dropped: u64,
     /// Calls sent: open calls plus `calls_done`.
@@ -80,7 +80,7 @@ impl Counts {
             refusals_unsent,
             refusals_dropped,
             calls_unanswered,
-            calls_turned_back,
+            calls_rejected,
             calls_dropped,
             calls_out,
             calls_done,
@@ -97,7 +97,7 @@ impl Counts {
         self.refusals_unsent += refusals_unsent;
         self.refusals_dropped += refusals_dropped;
         self.calls_unanswered += calls_unanswered;
-        self.calls_turned_back += calls_turned_back;
+        self.calls_rejected += calls_rejected;
         self.calls_dropped += calls_dropped;
         self.calls_out += calls_out;
         self.calls_done += calls_done;
@@ -243,7 +243,7 @@ mod tests {
             refusals_unsent: 5,
             refusals_dropped: 6,
             calls_unanswered: 7,
-            calls_turned_back: 8,
+            calls_rejected: 8,
             calls_dropped: 9,
             calls_out: 10,
             calls_done: 11,
@@ -265,7 +265,7 @@ mod tests {
             refusals_unsent: 10,
             refusals_dropped: 12,
             calls_unanswered: 14,
-            calls_turned_back: 16,
+            calls_rejected: 16,
             calls_dropped: 18,
             calls_out: 20,
             calls_done: 22,

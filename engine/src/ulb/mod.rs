@@ -16,7 +16,7 @@
 //!
 //! [`nfs3`] and [`nfs2`] are complete, and [`nfs4`] has the operations of its COMPOUND; [`none`]
 //! lists other programs without DDP-eligible items. The engine has no codec for these programs: the
-//! writer or reader of a message tells it when an item is reached.
+//! writer or reader of a message calls it when an item is reached.
 //!
 //! ```
 //! use rpcrdma_engine::ulb::{Protection, nfs3};

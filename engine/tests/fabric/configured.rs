@@ -3,7 +3,7 @@
 
 use rpcrdma_config::{Config, Exposure, ProviderKind, Raw};
 use rpcrdma_engine::fabric::FabricOptions;
-use rpcrdma_engine::{CallRefused, Engine, Fabric, Obtained, Provider, SetupError, Shm};
+use rpcrdma_engine::{CallRefused, Engine, Fabric, Provider, SetupError, ShardResources, Shm};
 use rpcrdma_mempool::PageSize;
 use rpcrdma_proto::SendError;
 use rpcrdma_suite::scenarios::explicit::plan;
@@ -80,15 +80,15 @@ fn a_fabric_must_match_the_configuration() {
 }
 
 /// What starting with this in `memory.lock` comes to.
-fn started_with(lock: &str) -> Result<Obtained, String> {
+fn started_with(lock: &str) -> Result<ShardResources, String> {
     let mut raw = small();
     raw.memory.lock = lock.into();
     let fabric = Fabric::new();
     let (engine, _control) =
         Engine::without_threads(fabric.clone(), checked(&raw)).expect("an engine");
-    let obtained = engine.client().map(|client| client.handle().obtained().clone());
+    let resources = engine.client().map(|client| client.handle().resources().clone());
     assert_eq!(fabric.in_use().regions, 0, "nothing stays");
-    obtained.map_err(|error| error.to_string())
+    resources.map_err(|error| error.to_string())
 }
 
 /// Run in a process of its own: the limit is of a process.
@@ -104,8 +104,8 @@ fn report_the_result_of_starting_where_little_can_be_locked() {
     setrlimit(Resource::Memlock, limit).expect("less is always allowed");
     for lock in ["false", "try", "true"] {
         match started_with(lock) {
-            Ok(obtained) => {
-                println!("{lock}: locked {}, said {obtained}", obtained.locked());
+            Ok(resources) => {
+                println!("{lock}: locked {}, said {resources}", resources.locked());
             }
             Err(error) => println!("{lock}: {error}"),
         }
@@ -163,8 +163,8 @@ fn pages_are_as_configured_or_the_start_fails_or_smaller_ones_are_permitted() {
             Engine::without_threads(Fabric::new(), with_pages(pages)).expect("an engine");
         match engine.client() {
             Ok(client) => {
-                let obtained = client.handle().obtained();
-                for memory in &obtained.memory {
+                let resources = client.handle().resources();
+                for memory in &resources.memory {
                     assert!(memory.pages >= least, "{pages}: {memory:?}");
                     let is_refused = memory
                         .refused
@@ -172,8 +172,8 @@ fn pages_are_as_configured_or_the_start_fails_or_smaller_ones_are_permitted() {
                         .any(|why| why.starts_with(&format!("{least} pages refused")));
                     assert!(!(strict && is_refused), "{pages}: {memory:?}");
                 }
-                let sizes = PageSize::LADDER.map(|pages| obtained.bytes_in(pages));
-                assert_eq!(sizes.iter().sum::<usize>(), obtained.bytes());
+                let sizes = PageSize::LADDER.map(|pages| resources.bytes_in(pages));
+                assert_eq!(sizes.iter().sum::<usize>(), resources.bytes());
             }
             Err(error) => {
                 assert!(strict, "{pages}: {error}");
@@ -220,13 +220,13 @@ fn registrations_expose_memory_only_if_configured() {
         // All windows are for the client.
         plan.serve.connections.calls_max = 0;
         let mut world = World::new(&|| device.clone(), &plan);
-        let obtained = world.clients[0].handle().obtained().clone();
-        assert_eq!(obtained.exposure, expected, "{named}");
-        let said = obtained.to_string();
+        let resources = world.clients[0].handle().resources().clone();
+        assert_eq!(resources.exposure, expected, "{named}");
+        let said = resources.to_string();
         let expected_words = match expected {
-            None => "no memory is shown to peers",
+            None => "no memory is exposed to peers",
             Some(Exposure::Registration) => "every connection of the device can use",
-            Some(Exposure::StaticInsecure) => "SHOWN FOR GOOD",
+            Some(Exposure::StaticInsecure) => "EXPOSED FOR GOOD",
             Some(_) => "by 64 windows",
         };
         assert!(said.contains(expected_words), "{said}");
@@ -261,7 +261,7 @@ fn memory_is_not_registered_for_peers_if_nothing_is_exposed() {
         let (engine, _control) =
             Engine::without_threads(device.clone(), checked(&raw)).expect("an engine");
         let client = engine.client().expect("a client");
-        assert_eq!(client.handle().obtained().exposure, None);
+        assert_eq!(client.handle().resources().exposure, None);
     }
 }
 
@@ -276,7 +276,7 @@ fn configured_windows_exist_or_the_start_fails() {
     let start = |raw: &Raw| {
         let (engine, control) =
             Engine::without_threads(fabric(8), checked(raw)).expect("an engine");
-        let client = engine.client().map(|client| client.handle().obtained().windows);
+        let client = engine.client().map(|client| client.handle().resources().windows);
         drop(control);
         client
     };

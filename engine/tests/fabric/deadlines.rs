@@ -80,7 +80,7 @@ fn a_deadline_that_has_passed_before_the_call_was_sent_ends_it() {
 }
 
 /// How long the client, or the server, may sleep after its next look at all times.
-fn nap(world: &mut World<Fabric>, is_client: bool) -> u64 {
+fn sleep_ns(world: &mut World<Fabric>, is_client: bool) -> u64 {
     world.now += LOOK;
     let mut arm = || {
         let now = world.now;
@@ -104,20 +104,24 @@ fn a_shard_wakes_for_the_next_deadline_and_looks_rarely_if_nothing_is_outstandin
         let fabric = Fabric::new();
         let plan = Plan::both(|raw| raw.connections.call_timeout = timeout.into());
         let mut world = World::new(&|| fabric.clone(), &plan);
-        assert_eq!(nap(&mut world, true), 1000 * MILLISECOND, "there is no connection");
+        assert_eq!(sleep_ns(&mut world, true), 1000 * MILLISECOND, "there is no connection");
         let peer = world.connect(0);
         world.round(0, peer, &Script::new(0, &[], &[]));
         world.quiesce();
         for is_client in [true, false] {
-            assert_eq!(nap(&mut world, is_client), 100 * MILLISECOND, "nothing is outstanding");
+            assert_eq!(
+                sleep_ns(&mut world, is_client),
+                100 * MILLISECOND,
+                "nothing is outstanding"
+            );
         }
         let call = Script::new(1, &[], &[]).order(Order::Never);
         world.call(0, peer, &call).expect("a credit");
         world.until("it is there", |world| world.servers[0].handler().never.len() == 1);
         world.quiesce();
         let most = if is_looked_for { LOOK } else { 100 * MILLISECOND };
-        assert_eq!(nap(&mut world, true), most, "a call has a timeout, or none");
-        assert_eq!(nap(&mut world, false), LOOK, "the program may look for its answer");
+        assert_eq!(sleep_ns(&mut world, true), most, "a call has a timeout, or none");
+        assert_eq!(sleep_ns(&mut world, false), LOOK, "the program may look for its answer");
         for after in [70, 33, 3].map(|after| after * MILLISECOND) {
             let at = world.now + LOOK + after;
             let with = |call: &mut CallBuilder<'_>| {
@@ -125,7 +129,7 @@ fn a_shard_wakes_for_the_next_deadline_and_looks_rarely_if_nothing_is_outstandin
                 Ok(())
             };
             world.call_with(0, peer, &call, with).expect("a credit");
-            let left = nap(&mut world, true).max(STEP);
+            let left = sleep_ns(&mut world, true).max(STEP);
             assert!(left <= after.min(most) && left + 64 * GRANULARITY > after.min(most), "{left}");
             // However early the wheel is looked at, the shard wakes in time.
             let mut turns = 0;
@@ -149,12 +153,12 @@ fn a_sleeping_shard_wakes_for_idle_timeouts() {
     let (mut world, peer) = World::pair(&|| fabric.clone(), &plan);
     world.round(0, peer, &Script::new(0, &[], &[]));
     world.quiesce();
-    assert_eq!(nap(&mut world, false), 100 * MILLISECOND, "it is idle from here on");
+    assert_eq!(sleep_ns(&mut world, false), 100 * MILLISECOND, "it is idle from here on");
     world.now += 80 * MILLISECOND;
-    assert_eq!(nap(&mut world, false), 60 * MILLISECOND);
+    assert_eq!(sleep_ns(&mut world, false), 60 * MILLISECOND);
     world.now += 50 * MILLISECOND;
     world.turn();
-    assert_eq!(nap(&mut world, false), LOOK, "its sends are awaited");
+    assert_eq!(sleep_ns(&mut world, false), LOOK, "its sends are awaited");
     assert_eq!(world.servers[0].handle().stats().idle_timeouts, 1);
 }
 
@@ -171,7 +175,7 @@ fn a_client_that_sleeps_in_poll_for_ends_a_call_at_its_deadline() {
     call.submit().expect("a credit");
     let mut ended = None;
     while ended.is_none() {
-        // Nobody answers, and nothing else wakes it.
+        // The server does not answer, and nothing else wakes it.
         world.clients[0].poll_for(Duration::from_secs(20), |done| ended = done.result().err());
     }
     assert_eq!(ended, Some(CallError::DeadlineExceeded(Execution::Unknown)));
@@ -179,7 +183,7 @@ fn a_client_that_sleeps_in_poll_for_ends_a_call_at_its_deadline() {
 }
 
 #[test]
-fn a_client_rests_when_it_has_been_idle_for_as_long_as_it_spins() {
+fn a_client_yields_its_core_when_it_has_been_idle_for_as_long_as_it_spins() {
     let fabric = Fabric::new();
     let (mut world, _) = World::pair(&|| fabric.clone(), &Plan::default());
     let mut idle = |is_busy, now| world.clients[0].idle(is_busy, now, Duration::ZERO);

@@ -131,9 +131,9 @@ fn a_port_that_goes_down_and_up_is_counted_and_ends_nothing() {
     world.check_nothing_leaked();
 }
 
-/// A queue pair fails with a request on it, and the client is told by which side, if by any, in the
+/// A queue pair fails with a request on it, and an event states which side failed, if any, in the
 /// turn in which the request comes back.
-fn flushed(told: impl Fn(u32) -> Option<QueueEvent>) -> CloseReason {
+fn flushed(event: impl Fn(u32) -> Option<QueueEvent>) -> CloseReason {
     let plan = FaultPlan { flush_ppm: 1_000_000, polls_late_max: 50, ..FaultPlan::default() };
     let fabric = Fabric::new();
     let logs = Mutex::new(Vec::new());
@@ -147,7 +147,7 @@ fn flushed(told: impl Fn(u32) -> Option<QueueEvent>) -> CloseReason {
     world.round(0, peer, &Script::new(0, &[], &[]));
     let client = Arc::clone(&logs.lock().expect("one thread")[1]);
     world.call(0, peer, &Script::new(1, &[], &[]).order(Order::Never)).expect("a credit");
-    qp_nums().filter_map(told).for_each(|event| client.inject_event(0, event));
+    qp_nums().filter_map(event).for_each(|event| client.inject_event(0, event));
     client.begin();
     world.turn_client(0);
     world.turn_client(0);

@@ -19,7 +19,7 @@ use rpcrdma_suite::world::{Plan, World};
 /// Longer than any test lasts.
 const LONG: Duration = Duration::from_secs(600);
 
-/// Answers with nothing; panics if it was told to.
+/// Answers with nothing; panics once the flag is set.
 struct Empty<'a>(&'a AtomicBool);
 
 impl Handler for Empty<'_> {
@@ -28,11 +28,11 @@ impl Handler for Empty<'_> {
     }
 
     fn on_turn(&mut self, _turn: &mut Turn<'_>) {
-        assert!(!self.0.load(Ordering::Relaxed), "told to");
+        assert!(!self.0.load(Ordering::Relaxed), "the flag is set");
     }
 }
 
-/// A shard that nobody polls yet.
+/// A shard that is not polled yet.
 fn shard<H: Handler>(handler: H) -> Shard<Fabric, H> {
     let engine = Engine::without_threads(Fabric::new(), checked(&small()));
     let (engine, _control) = engine.expect("an engine");
@@ -186,7 +186,7 @@ fn a_shard_that_is_not_polled_does_not_report() {
     for timeout in [Duration::ZERO, Duration::from_millis(1)] {
         assert_eq!(handle.inspect(timeout), Err(InspectError::TimedOut(timeout)));
     }
-    // What nobody waits for any more is in nobody's way.
+    // A report that no thread waits for any more delays no other.
     thread::scope(|scope| {
         let asking = scope.spawn(|| handle.inspect(LONG));
         while !asking.is_finished() {
@@ -199,13 +199,13 @@ fn a_shard_that_is_not_polled_does_not_report() {
 #[test]
 fn a_waiting_thread_learns_that_the_shard_has_ended_or_panicked() {
     for panics in [false, true] {
-        let is_told = AtomicBool::new(false);
-        let mut shard = shard(Empty(&is_told));
+        let panics_now = AtomicBool::new(false);
+        let mut shard = shard(Empty(&panics_now));
         let handle = shard.handle().clone();
         thread::scope(|scope| {
             let asking = scope.spawn(|| handle.inspect(LONG));
             let expected = if panics {
-                is_told.store(true, Ordering::Relaxed);
+                panics_now.store(true, Ordering::Relaxed);
                 let polled = catch_unwind(AssertUnwindSafe(|| shard.poll_once(0)));
                 assert!(polled.is_err());
                 InspectError::Panicked

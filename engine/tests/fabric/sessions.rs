@@ -28,7 +28,7 @@ pub(super) struct Log {
 /// Answers with the number of the call, and places its own bytes if there are any.
 pub(super) struct Server {
     log: Rc<RefCell<Log>>,
-    stock: Vec<Loan>,
+    loans: Vec<Loan>,
 }
 
 impl Handler for Server {
@@ -45,7 +45,7 @@ impl Handler for Server {
         }
         reply.payload().put_u32(number);
         if !placed.is_empty() {
-            let mut data = self.stock.pop().expect("a buffer");
+            let mut data = self.loans.pop().expect("a buffer");
             data[..placed.len()].copy_from_slice(&placed);
             data.truncate(placed.len());
             reply.payload().place(data);
@@ -54,10 +54,10 @@ impl Handler for Server {
     }
 
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
-        while self.stock.len() < 4
+        while self.loans.len() < 4
             && let Some(buffer) = turn.buffer()
         {
-            self.stock.push(buffer);
+            self.loans.push(buffer);
         }
     }
 }
@@ -122,7 +122,7 @@ impl Town {
     pub(super) fn begin(&mut self, server: usize) {
         let (engine, mut control) =
             Engine::without_threads(self.fabric.clone(), checked(&self.serve)).expect("an engine");
-        let handler = Server { log: self.log.clone(), stock: Vec::new() };
+        let handler = Server { log: self.log.clone(), loans: Vec::new() };
         let shard = engine.shard(handler).expect("a shard");
         control.listen(address(server)).expect("a listener");
         self.servers[server] = Some((shard, control, engine));

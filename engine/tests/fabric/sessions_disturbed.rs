@@ -15,7 +15,7 @@ fn until_closed(town: &mut Town) {
         if town.session.is_closed() {
             return;
         }
-        // Calls that nobody answers have `connections.stop_timeout`.
+        // Calls that no server answers have `connections.stop_timeout`.
         town.now += MS;
         town.step();
     }

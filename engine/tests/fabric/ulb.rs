@@ -179,8 +179,8 @@ fn protected_calls_keep_their_data_in_the_stream() {
 }
 
 /// The results of a READ, placed if the caller wants that and `protection` allows it.
-fn read_of<'a>(stock: &mut Vec<Loan>, reply: Reply<'a>, protection: Protection) -> Answer<'a> {
-    let mut loan = stock.pop().expect("on_turn ran before");
+fn read_of<'a>(loans: &mut Vec<Loan>, reply: Reply<'a>, protection: Protection) -> Answer<'a> {
+    let mut loan = loans.pop().expect("on_turn ran before");
     loan.truncate(2001);
     loan.fill(0x3c);
     let mut reply = bind(nfs3::READ, protection).reply(reply);
@@ -195,8 +195,8 @@ fn read_of<'a>(stock: &mut Vec<Loan>, reply: Reply<'a>, protection: Protection) 
 
 #[test]
 fn protected_replies_keep_their_data_in_the_stream() {
-    let open: Respond = |stock, _, reply| read_of(stock, reply, Protection::None);
-    let sealed: Respond = |stock, _, reply| read_of(stock, reply, Protection::Integrity);
+    let open: Respond = |loans, _, reply| read_of(loans, reply, Protection::None);
+    let sealed: Respond = |loans, _, reply| read_of(loans, reply, Protection::Integrity);
     // With RPCSEC_GSS protection the client requests no DDP, and the server would not use it.
     for (of_client, answer, placed) in [
         (Protection::None, open, true),
@@ -360,8 +360,8 @@ fn an_item_placed_where_none_belongs_is_found_at_the_end() {
 
 #[test]
 fn a_reply_with_an_ineligible_placed_item_is_invalid() {
-    let answer: Respond = |stock, _, mut reply| {
-        let mut loan = stock.pop().expect("on_turn ran before");
+    let answer: Respond = |loans, _, mut reply| {
+        let mut loan = loans.pop().expect("on_turn ran before");
         loan.truncate(100);
         reply.payload().put_u32(5);
         reply.payload().place(loan);
@@ -389,7 +389,7 @@ fn a_reply_with_an_ineligible_placed_item_is_invalid() {
 }
 
 /// A COMPOUND of three operations: (number, one word) each. A READ with word 0 fails.
-fn compound<'a>(stock: &mut Vec<Loan>, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+fn compound<'a>(loans: &mut Vec<Loan>, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
     let bound = nfs4::BINDING.bind(nfs4::COMPOUND, Protection::None).expect("it exists");
     let mut arguments = bound.arguments(&call, call.reader());
     let mut reply = bound.reply(reply);
@@ -404,14 +404,14 @@ fn compound<'a>(stock: &mut Vec<Loan>, call: Call<'a>, reply: Reply<'a>) -> Answ
             let is_good = number == nfs4::OP_READ && word > 0;
             reply.payload().put_bool(is_good);
             if is_good {
-                let mut loan = stock.pop().expect("on_turn ran before");
+                let mut loan = loans.pop().expect("on_turn ran before");
                 loan.truncate(word as usize);
                 loan.fill(word as u8);
                 reply.result(loan).expect("the data of a READ");
             }
             const OTHER: u32 = 9;
             if number == OTHER {
-                let loan = stock.pop().expect("on_turn ran before");
+                let loan = loans.pop().expect("on_turn ran before");
                 let refused = reply.result(loan);
                 assert_eq!(refused, Err(BindError::NotEligible { procedure: "COMPOUND" }));
             }
@@ -589,7 +589,7 @@ fn is_of(operation: usize, data: &rpcrdma_engine::ulb::Data<'_>) -> bool {
 }
 
 /// Does what a generated COMPOUND says, and returns of each WRITE whether its data were placed.
-fn generated<'a>(stock: &mut Vec<Loan>, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+fn generated<'a>(loans: &mut Vec<Loan>, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
     let mut reader = call.reader();
     let (count, protection) = (reader.u32(), reader.u32());
     let protection = if protection == Ok(0) { Protection::None } else { Protection::Privacy };
@@ -607,7 +607,7 @@ fn generated<'a>(stock: &mut Vec<Loan>, call: Call<'a>, reply: Reply<'a>) -> Ans
                     let len = arguments.reader().u32()?;
                     reply.payload().put_bool(len != FAILS);
                     if len != FAILS {
-                        let mut loan = stock.pop().expect("as many as operations");
+                        let mut loan = loans.pop().expect("as many as operations");
                         loan.truncate(len as usize);
                         loan.iter_mut().enumerate().for_each(|(at, to)| *to = byte(index, at));
                         reply.result(loan).expect("the data of a READ");

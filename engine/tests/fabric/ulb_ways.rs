@@ -35,7 +35,7 @@ struct Seen {
 }
 
 /// A file that holds the pattern, and a link: each WRITE is compared with what is there.
-fn serve<'a>(stock: &mut Vec<Loan>, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+fn serve<'a>(loans: &mut Vec<Loan>, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
     let (mut reader, mut room) = (call.reader(), HeaderRoom::new());
     let header = reader.call_header(&mut room).expect("a call of RPC");
     assert_eq!((header.program, header.version), (nfs3::PROGRAM, nfs3::BINDING.version));
@@ -48,7 +48,7 @@ fn serve<'a>(stock: &mut Vec<Loan>, call: Call<'a>, reply: Reply<'a>) -> Answer<
         arguments.reader().fixed_into(&mut handle).expect("a handle");
         assert_eq!(handle, *HANDLE);
     }
-    let (words, data) = execute(header.procedure, &mut arguments, stock);
+    let (words, data) = execute(header.procedure, &mut arguments, loans);
     arguments.end().expect("nothing else was placed");
     let mut reply = bound.reply(reply);
     reply.payload().put_fixed(&ReplyHeader::SUCCESS);
@@ -61,10 +61,10 @@ fn serve<'a>(stock: &mut Vec<Loan>, call: Call<'a>, reply: Reply<'a>) -> Answer<
 fn execute(
     procedure: u32,
     arguments: &mut Items<'_>,
-    stock: &mut Vec<Loan>,
+    loans: &mut Vec<Loan>,
 ) -> (Vec<u32>, Option<Loan>) {
     let mut filled = |bytes: &[u8]| {
-        let mut loan = stock.pop().expect("a buffer");
+        let mut loan = loans.pop().expect("a buffer");
         loan.truncate(bytes.len());
         loan.copy_from_slice(bytes);
         loan

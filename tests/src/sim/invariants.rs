@@ -195,11 +195,13 @@ fn loans(state: &State<'_>) -> Result<(), String> {
 }
 
 fn windows(state: &State<'_>) -> Result<(), String> {
-    let Audit { windows, windows_resting, exposures, .. } = state.audit;
+    let Audit { windows, windows_quarantined, exposures, .. } = state.audit;
     held(windows, state)?;
-    match windows.held == *windows_resting || *exposures > 0 || state.is_lost {
+    match windows.held == *windows_quarantined || *exposures > 0 || state.is_lost {
         true => Ok(()),
-        false => Err(format!("{windows:?}, {windows_resting} rest, {exposures} exposures")),
+        false => {
+            Err(format!("{windows:?}, {windows_quarantined} quarantined, {exposures} exposures"))
+        }
     }
 }
 
@@ -319,7 +321,7 @@ fn counts(State { audit, stats, .. }: &State<'_>) -> Result<(), String> {
     all.replies_out = stats.replies_out;
     all.refusals_out = stats.refusals_out;
     all.calls_unanswered = stats.calls_unanswered;
-    all.calls_turned_back = stats.calls_turned_back;
+    all.calls_rejected = stats.calls_rejected;
     all.calls_dropped = stats.calls_dropped;
     all.calls_out = stats.calls_out;
     all.calls_done = stats.calls_done;

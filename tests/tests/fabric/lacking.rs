@@ -201,7 +201,7 @@ fn a_device_that_makes_no_reads_carries_what_needs_none() {
     let open = less(|caps| caps.rd_atomic = 0);
     let mut world = World::new(&open, &plan("two"));
     let peer = world.connect(0);
-    let said = world.servers[0].handle().obtained().to_string();
+    let said = world.servers[0].handle().resources().to_string();
     assert!(said.contains("no data of calls are read"), "{said}");
     world.round(0, peer, &Script::new(1, &[Part::Inline(9)], &[Part::Inline(500)]));
     let all = Scenario::<Less>::all();
@@ -232,9 +232,9 @@ fn buffers_of_reads_are_opened_for_the_time_of_the_reads() {
         plan.serve.explicit.exposure = if way == "auto" { "windows" } else { way }.into();
         let mut world = World::new(&open, &plan);
         let peer = world.connect(0);
-        let obtained = world.servers[0].handle().obtained().clone();
-        assert_eq!((obtained.fetches > 0, obtained.reads_expose), (way != "auto", way != "auto"));
-        let said = obtained.to_string();
+        let resources = world.servers[0].handle().resources().clone();
+        assert_eq!((resources.fetches > 0, resources.reads_expose), (way != "auto", way != "auto"));
+        let said = resources.to_string();
         let expected =
             if way == "auto" { "no data of calls are read" } else { "can write meanwhile" };
         assert!(said.contains(expected), "{said}");

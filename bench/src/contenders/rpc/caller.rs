@@ -8,7 +8,7 @@ use rpcrdma_engine::provider::{ConnectError, ConnectId};
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{
     Address, CallBuilder, CallRefused, Client, Clock, Completion, ConnectionId, Incoming, Loan,
-    Obtained, Provider, Snapshot, Want,
+    Provider, ShardResources, Snapshot, Want,
 };
 use rpcrdma_mempool::RegisteredBytes;
 
@@ -212,8 +212,8 @@ impl<P: Provider> Caller<P> {
     }
 
     /// What the client's shard has got of what is configured.
-    pub fn obtained(&self) -> &Obtained {
-        self.client.handle().obtained()
+    pub fn resources(&self) -> &ShardResources {
+        self.client.handle().resources()
     }
 
     pub fn counters(&self) -> Snapshot {

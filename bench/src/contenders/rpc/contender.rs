@@ -205,12 +205,12 @@ impl<P: Provider> Rpc<P> {
         match &self.opposite {
             Opposite::Here(server) => vec![
                 format!("{name}: {connections} connection(s), {receives}, idle policy {idle:?}"),
-                format!("{name}: {}", server.handle().obtained()),
+                format!("{name}: {}", server.handle().resources()),
             ],
             Opposite::There(_) => vec![
                 format!("{name}: the server is at {}, set up as this client is", self.address),
                 format!("{name}: {receives} on each side"),
-                format!("{name}: {}", self.caller.obtained()),
+                format!("{name}: {}", self.caller.resources()),
             ],
         }
     }

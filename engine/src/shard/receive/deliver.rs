@@ -160,7 +160,7 @@ fn deliver<'a, H: AsHandler + ?Sized>(
 ) {
     if parts.timers.is_stopping() || !parts.outbox.allots_slot() {
         let to = asked.map_or(ReplyTo::plain(xid), |asked| *asked.to);
-        return parts.turn_back(peer, &to);
+        return parts.reject_call(peer, &to);
     }
     parts.stats.calls_in.add(1);
     if peer.tally.call_in() {

@@ -26,7 +26,7 @@ pub(crate) enum Disposition {
     /// It aborted a group that was the reply to an own call; `again` if it is a separate message.
     Aborted { again: bool, id: CallId, why: Violation },
     /// It answers an own request for changes of properties.
-    Settled(PropertyOutcome),
+    Properties(PropertyOutcome),
     /// It is a call.
     Call(ReplyTo),
     /// It is a call with data in the memory of its caller, which need this number of buffers.

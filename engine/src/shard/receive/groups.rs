@@ -85,11 +85,11 @@ impl<P: Provider> Core<P> {
         let Core { peers, parts, receive, .. } = &mut *self;
         let Some(peer) = peers.at(index) else { return };
         let ended = peer.conn.expire_group(&mut parts.ledger);
-        let is_told = ended.is_some_and(|ended| receive.abort(peer, parts, &ended.report));
+        let is_reported = ended.is_some_and(|ended| receive.abort(peer, parts, &ended.report));
         if let Some((id, why)) = ended.and_then(|ended| ended.failed) {
             self.fail_call(index, id, CallError::BadReply(why), handler);
         }
-        match is_told {
+        match is_reported {
             true => self.leave(index, CloseReason::TimedOut, now, handler),
             false => self.close(index, CloseReason::TimedOut, now, handler),
         }

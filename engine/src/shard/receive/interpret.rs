@@ -38,13 +38,13 @@ impl Receive {
                 let asked = (map, saved_offer);
                 let result = prepare_call(&peer.conn, &message, transmissions, asked, &parts.rdma);
                 let (to, part) = (message.reply_to(), message.part);
-                judge_call(peer, parts, to, part, result)
+                classify_call(peer, parts, to, part, result)
             }
             Ingress::Reply(id, message) => {
                 let transmissions = core::slice::from_ref(&message.part);
                 let result = prepare_reply(&peer.conn, parts, id, &message, transmissions, map);
                 let (via, part) = (message.via, message.part);
-                judge_reply(peer, parts, id, (via, part), result)
+                classify_reply(peer, parts, id, via, part, result)
             }
             Ingress::Partial => Disposition::Park,
             Ingress::Control(Control { answer, .. }) => {
@@ -53,7 +53,7 @@ impl Receive {
                 }
                 Disposition::Done
             }
-            Ingress::PropertiesAnswered(outcome) => Disposition::Settled(outcome),
+            Ingress::PropertiesAnswered(outcome) => Disposition::Properties(outcome),
             Ingress::Failed(id, refusal) => refused(id, CallError::Rejected, refusal),
             Ingress::Again(id, refusal) => refused(id, CallError::FormRefused, refusal),
             Ingress::ReplyRefused { .. } => {
@@ -62,10 +62,10 @@ impl Receive {
             }
             Ingress::BadReply { id, violation, report } => {
                 // The call fails here, whether the responder receives the report or not.
-                let _is_told = parts.outbox.report(peer, &report);
+                let _is_sent = parts.outbox.report(peer, &report);
                 Disposition::Failed(id, CallError::BadReply(violation))
             }
-            Ingress::Reject(report) => told(parts.outbox.report(peer, &report)),
+            Ingress::Reject(report) => reported(parts.outbox.report(peer, &report)),
             Ingress::Ignored(reason) => {
                 stats.ignored.add(1);
                 stats.late_replies.add((reason == Ignored::LateReply).into());
@@ -122,12 +122,12 @@ impl Receive {
                 let asked = (map, saved_offer);
                 let result = prepare_call(conn, &message, transmissions, asked, &parts.rdma);
                 let (to, part) = (message.reply_to(), message.part);
-                judge_call(peer, parts, to, part, result)
+                classify_call(peer, parts, to, part, result)
             }
             Complete::Reply(id) => {
                 let result = prepare_reply(conn, parts, id, &message, transmissions, map);
                 let (via, part) = (message.via, message.part);
-                judge_reply(peer, parts, id, (via, part), result)
+                classify_reply(peer, parts, id, via, part, result)
             }
             // Its call was abandoned.
             Complete::Unwanted => {
@@ -140,10 +140,10 @@ impl Receive {
     /// Reports a dropped group and frees its buffers. False if it cannot be reported.
     #[cold]
     pub(super) fn abort(&mut self, peer: &mut Peer, parts: &mut Parts, report: &Report) -> bool {
-        let is_told = parts.outbox.report(peer, report);
+        let is_sent = parts.outbox.report(peer, report);
         peer.group_until = None;
         self.unpark(peer.conn.group());
-        is_told
+        is_sent
     }
 }
 
@@ -157,7 +157,7 @@ fn refused(
 }
 
 /// Reports a call that violates a rule of placement; it was not executed.
-fn judge_call(
+fn classify_call(
     peer: &mut Peer,
     parts: &mut Parts,
     to: ReplyTo,
@@ -175,11 +175,12 @@ fn judge_call(
 }
 
 /// Reports a reply that violates a rule of placement, and fails its call.
-fn judge_reply(
+fn classify_reply(
     peer: &mut Peer,
     parts: &mut Parts,
     id: CallId,
-    (via, part): (Via, Part),
+    via: Via,
+    part: Part,
     result: Result<(), Violation>,
 ) -> Disposition {
     let Err(violation) = result else {
@@ -190,12 +191,12 @@ fn judge_reply(
     };
     if let Some(report) = peer.conn.reject_reply(id, via, violation) {
         // The call fails here, whether the responder receives the report or not.
-        let _is_told = parts.outbox.report(peer, &report);
+        let _is_sent = parts.outbox.report(peer, &report);
     }
     Disposition::Failed(id, CallError::BadReply(violation))
 }
 
 /// The disposition for a connection whose peer was, or was not, sent a report.
-fn told(is_told: bool) -> Disposition {
-    if is_told { Disposition::Done } else { Disposition::Close(CloseReason::NotTaking) }
+fn reported(is_sent: bool) -> Disposition {
+    if is_sent { Disposition::Done } else { Disposition::Close(CloseReason::NotTaking) }
 }

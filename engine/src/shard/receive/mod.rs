@@ -287,8 +287,8 @@ mod tests {
         let room = peer.conn.inflow().granted() + UNSOLICITED_MAX;
         for count in 0..room + 2 {
             peer.group_until = Some(1);
-            let is_told = receive.abort(&mut peer, parts, &report);
-            assert_eq!((is_told, peer.group_until), (count < room, None), "{count} of {room}");
+            let is_reported = receive.abort(&mut peer, parts, &report);
+            assert_eq!((is_reported, peer.group_until), (count < room, None), "{count} of {room}");
         }
         assert_eq!(parts.stats.snapshot().unreported, 2);
     }

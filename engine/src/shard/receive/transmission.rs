@@ -45,7 +45,7 @@ impl<P: Provider> Core<P> {
         let token = self.receive_part(index, token, recv, now, handler);
         let Some(mut token) = token else { return };
         loop {
-            let disposition = self.judge(index, &token, recv, now, handler);
+            let disposition = self.classify(index, &token, recv, now, handler);
             let buffers = core::slice::from_mut(&mut token);
             match disposition {
                 Disposition::Done | Disposition::Aborted { .. } => break,
@@ -55,7 +55,7 @@ impl<P: Provider> Core<P> {
                     return self.receive.wait_first(peer, token, recv);
                 }
                 Disposition::Again => continue,
-                Disposition::Settled(outcome) => {
+                Disposition::Properties(outcome) => {
                     if let Some(peer) = self.peers.at(index) {
                         peer.finish_properties(&outcome, handler);
                     }
@@ -103,7 +103,7 @@ impl<P: Provider> Core<P> {
 
     /// Interprets a transmission, and applies its side effects.
     #[inline]
-    fn judge(
+    fn classify(
         &mut self,
         index: u32,
         token: &RecvToken,
@@ -173,12 +173,12 @@ impl<P: Provider> Core<P> {
         if let Some(place) = self.parts.exposure_of(index, call) {
             return self.end_exposed(place, Err(error), None, handler);
         }
-        self.tell_failed(index, call, error, handler);
+        self.report_failed(index, call, error, handler);
     }
 
     /// Completes an own call with an error, and without its memory.
     #[cold]
-    pub fn tell_failed(
+    pub fn report_failed(
         &mut self,
         index: u32,
         call: CallId,

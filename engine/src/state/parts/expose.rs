@@ -94,7 +94,7 @@ impl Parts {
     }
 
     /// Withdraws the exposures of a call that is not made: the result buffers return to the
-    /// program. No peer was told the keys. But a registration that the device keeps is reachable by
+    /// program. No peer has received the keys. But a registration that the device keeps is reachable by
     /// guessing its key.
     #[cold]
     fn take_back(

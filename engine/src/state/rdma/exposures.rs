@@ -75,7 +75,7 @@ pub(crate) struct Exposure {
     /// Whether its peer may reach the memory while it is connected, although the call is over.
     pub is_withheld: bool,
     /// Whether the program was notified of the end of the call.
-    pub is_told: bool,
+    pub is_reported: bool,
     /// Whether its peer may still answer the call, although it is over.
     pub is_unanswered: bool,
     /// The result of the call, once it has one.
@@ -231,7 +231,9 @@ impl Exposures {
         let Exposures { entries, windows, .. } = self;
         let Exposure { grants, owner, is_unanswered, .. } = &mut entries[index as usize];
         let is_dead = grants.drain(..).fold(true, |dead, it| match owner {
-            Some(Owner { peer, .. }) if *is_unanswered => windows.rest(it, *peer, exposer) & dead,
+            Some(Owner { peer, .. }) if *is_unanswered => {
+                windows.quarantine(it, *peer, exposer) & dead
+            }
             _ => windows.retire(it, exposer) & dead,
         });
         is_dead.then_some(Dead { index })
@@ -492,6 +494,6 @@ impl Exposure {
         self.outcome = None;
         (self.is_called, self.is_fencing, self.has_chunks) = (false, false, false);
         (self.is_lost, self.is_withheld) = (false, false);
-        (self.is_told, self.is_unanswered) = (false, false);
+        (self.is_reported, self.is_unanswered) = (false, false);
     }
 }

@@ -103,7 +103,7 @@ impl Rdma {
     pub fn withhold(&mut self, exposure: u32, error: CallError) {
         let exposure = self.exposures.at(exposure);
         exposure.outcome = Some(Err(error));
-        (exposure.is_told, exposure.is_withheld) = (true, true);
+        (exposure.is_reported, exposure.is_withheld) = (true, true);
     }
 
     /// A peer may have invalidated a right with a message that does not end its call.
@@ -115,8 +115,8 @@ impl Rdma {
     }
 
     /// The peer holds no usable key of an ended right any more, or has no connection.
-    pub fn wake_windows(&mut self, peer: u32) {
-        self.exposures.windows.wake(peer);
+    pub fn release_windows(&mut self, peer: u32) {
+        self.exposures.windows.release(peer);
     }
 
     /// Retrieves the windows of a connection, before its queue pair is destroyed. Returns the

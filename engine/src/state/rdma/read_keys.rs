@@ -3,7 +3,7 @@
 //! ```text
 //!   open ──▶ the Reads name the keys ──▶ the peer writes ──Reads complete──▶ close ──▶ the data is read
 //! ```
-//! An iWARP Read tells the peer a key of its buffer, and the answer is a write with that key (RFC
+//! An iWARP Read states a key of its buffer to the peer, and the answer is a write with that key (RFC
 //! 5040 4.4). So a buffer is registered for the time of its Reads alone, and no byte of it is read
 //! before that registration has ended.
 #![expect(unsafe_code, reason = "exposing memory is a promise about it")]
@@ -135,7 +135,7 @@ pub(in crate::state) mod tests {
     }
 
     #[test]
-    fn a_registration_that_fails_leaves_nothing_and_one_that_stays_is_told() {
+    fn a_registration_that_fails_leaves_nothing_and_one_that_stays_is_reported() {
         let loans = loans(3);
         for (room, kept, is_open, is_closed) in
             [(0, None, false, true), (2, None, false, true), (3, Some(101), true, false)]

@@ -26,7 +26,7 @@ pub(crate) struct Windows {
     way: Way,
     free: Vec<Window>,
     /// Windows that must not be bound again yet, by connection.
-    resting: Vec<(u32, Window)>,
+    quarantined: Vec<(u32, Window)>,
     total: usize,
     /// Rights that are granted.
     out: usize,
@@ -121,8 +121,8 @@ impl Windows {
     /// With these windows, all of them unbound.
     pub fn new(way: Way, windows: Vec<Window>) -> Windows {
         let total = windows.len();
-        let resting = Vec::with_capacity(total);
-        Windows { way, free: windows, resting, total, out: 0 }
+        let quarantined = Vec::with_capacity(total);
+        Windows { way, free: windows, quarantined, total, out: 0 }
     }
 
     /// Whether there are this many windows in total.
@@ -172,7 +172,7 @@ impl Windows {
         Ok(RdmaSegment { handle: grant.rkey, length, offset: addr })
     }
 
-    /// Releases a right that has ended, or that no peer was told of. False if it has not ended and
+    /// Releases a right that has ended, or whose key no peer has received. False if it has not ended and
     /// never will: the device does not release the registration or the window.
     #[must_use]
     pub fn retire(&mut self, grant: Grant, exposer: &mut dyn Exposer) -> bool {
@@ -196,12 +196,12 @@ impl Windows {
 
     /// As [`Windows::retire`], for a window right of a peer that may still answer the call. The
     /// peer may then use the key, and keys repeat: the window is not bound again until
-    /// [`Windows::wake`].
+    /// [`Windows::release`].
     #[cold]
-    pub fn rest(&mut self, grant: Grant, peer: u32, exposer: &mut dyn Exposer) -> bool {
+    pub fn quarantine(&mut self, grant: Grant, peer: u32, exposer: &mut dyn Exposer) -> bool {
         match (grant.window, grant.state) {
             (Some(id), RightState::Dead) => {
-                self.resting.push((peer, Window { id, rkey: grant.rkey }));
+                self.quarantined.push((peer, Window { id, rkey: grant.rkey }));
                 true
             }
             _ => self.retire(grant, exposer),
@@ -209,9 +209,9 @@ impl Windows {
     }
 
     /// The peer holds no usable key of an ended right any more, or has no connection.
-    pub fn wake(&mut self, peer: u32) {
-        let Windows { free, resting, out, .. } = self;
-        for (_, window) in resting.extract_if(.., |(of, _)| *of == peer) {
+    pub fn release(&mut self, peer: u32) {
+        let Windows { free, quarantined, out, .. } = self;
+        for (_, window) in quarantined.extract_if(.., |(of, _)| *of == peer) {
             free.push(window);
             *out -= 1;
         }
@@ -247,9 +247,9 @@ impl Windows {
         self.total
     }
 
-    /// Windows that rest.
-    pub fn resting(&self) -> usize {
-        self.resting.len()
+    /// Windows in quarantine.
+    pub fn quarantined(&self) -> usize {
+        self.quarantined.len()
     }
 
     /// Windows that calls use.
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_rests_returns_when_its_own_peer_holds_no_key() {
+    fn a_window_in_quarantine_returns_when_its_own_peer_holds_no_key() {
         let window = |number| Window { id: WindowId(number), rkey: 0 };
         let mut windows = Windows::new(Way::Windows, (10..13).map(window).collect());
         for peer in [4, 5, 4] {
@@ -427,15 +427,15 @@ mod tests {
             assert!(key(&mut windows, &mut grant, 0, || Ok(0)).is_ok());
             assert!(grant.open().is_some());
             grant.on_dead();
-            assert!(windows.rest(grant, peer, &mut Device(|| Ok(0))));
+            assert!(windows.quarantine(grant, peer, &mut Device(|| Ok(0))));
         }
         let mut grant = Grant::new(Sge::default(), Access::REMOTE_WRITE);
         let none = key(&mut windows, &mut grant, 0, || Ok(0));
         assert_eq!(none.err(), Some(NoKey::Now));
         assert!(windows.retire(grant, &mut Device(|| Ok(0))), "it has no key");
         for (peer, counts) in [(6, (0, 3, 3)), (4, (2, 1, 1)), (5, (3, 0, 0))] {
-            windows.wake(peer);
-            assert_eq!((windows.free(), windows.resting(), windows.bound()), counts, "{peer}");
+            windows.release(peer);
+            assert_eq!((windows.free(), windows.quarantined(), windows.bound()), counts, "{peer}");
         }
     }
 

@@ -49,7 +49,7 @@ impl Batch {
 
     /// Gives the draft a slot. It must have none.
     #[inline]
-    pub fn stock(&mut self, slot: SendSlot) {
+    pub fn put(&mut self, slot: SendSlot) {
         debug_assert!(self.draft.is_none(), "its slot would be lost");
         self.draft = Some(slot);
         self.slots += 1;
@@ -67,7 +67,7 @@ impl Batch {
     #[cold]
     pub fn replace(&mut self, slot: SendSlot) -> Option<SendSlot> {
         let before = self.take();
-        self.stock(slot);
+        self.put(slot);
         before
     }
 

@@ -109,17 +109,17 @@ impl Outbox {
             return true;
         }
         match self.slots.take() {
-            Some(slot) => self.batch.stock(slot),
-            None => return self.restock(),
+            Some(slot) => self.batch.put(slot),
+            None => return self.put_spare(),
         }
         true
     }
 
     /// Gives the next message a slot of the batch, if one is free.
     #[cold]
-    fn restock(&mut self) -> bool {
+    fn put_spare(&mut self) -> bool {
         match self.batch.take_spare() {
-            Some(slot) => self.batch.stock(slot),
+            Some(slot) => self.batch.put(slot),
             None => return false,
         }
         true
@@ -140,7 +140,7 @@ impl Outbox {
     /// Returns the free slots of the batch to their pool, for messages that are laid out. None is
     /// under construction.
     #[cold]
-    fn unstock(&mut self) {
+    fn return_spares(&mut self) {
         while let Some(slot) = self.batch.take().or_else(|| self.batch.take_spare()) {
             self.slots.put(slot);
         }
@@ -407,7 +407,7 @@ impl Outbox {
         opening: Opening<'_>,
     ) -> Result<(), CallRefused> {
         if self.batch.free() > 0 && self.slots.free() < SLOTS_MAX {
-            self.unstock();
+            self.return_spares();
         }
         let Outbox { headers, slots, zero, messages, gather_max, .. } = self;
         let means = Means { headers, send: slots, zero, gather_max: *gather_max as usize };

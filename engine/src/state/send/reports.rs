@@ -18,10 +18,10 @@ impl Outbox {
         // A conforming peer has a Receive for each of its calls, any of which may be in error.
         let has_room = peer.lane.unsolicited() < peer.conn.inflow().granted() + UNSOLICITED_MAX;
         peer.lane.add_unsolicited();
-        let is_told =
+        let is_sent =
             has_room && self.small(peer, |conn, writer| conn.encode_report(report, writer));
-        self.stats.unreported.add(u64::from(!is_told));
-        is_told
+        self.stats.unreported.add(u64::from(!is_sent));
+        is_sent
     }
 
     /// Sends the error message that answers a call. The caller has a slot free for it.

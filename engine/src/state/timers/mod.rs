@@ -209,7 +209,7 @@ impl Timers {
     }
 
     /// Whether a peer that made its connection has sent no request for too long: no other sign
-    /// tells that it is dead. The program decides how long to keep a connection that this side
+    /// shows that it is dead. The program decides how long to keep a connection that this side
     /// requested.
     pub fn is_idle(&self, peer: &mut Peer, now: u64) -> bool {
         let Some(timeout) = self.idle_timeout else { return false };

@@ -1,4 +1,4 @@
-//! The bed: the descriptor that ends the sleep of a shard's thread.
+//! The wait set: the descriptor that ends the sleep of a shard's thread.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -9,13 +9,13 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use crate::error::SetupError;
 use crate::provider::{Queues, Waker, readable};
 
-/// Where the thread of a shard sleeps: one descriptor for the waker of its mailbox and the bells of
+/// What the thread of a shard waits for: one descriptor for the waker of its mailbox and the bells of
 /// its queues.
 #[derive(Debug)]
-pub(crate) struct Bed(OwnedFd);
+pub(crate) struct WaitSet(OwnedFd);
 
-impl Bed {
-    pub(crate) fn new(waker: &Waker, queues: &impl Queues) -> Result<Bed, SetupError> {
+impl WaitSet {
+    pub(crate) fn new(waker: &Waker, queues: &impl Queues) -> Result<WaitSet, SetupError> {
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| SetupError::System {
             call: "epoll_create1",
             source: error.into(),
@@ -25,7 +25,7 @@ impl Bed {
             epoll::add(&epoll, fd, EventData::new_u64(0), EventFlags::IN)
                 .map_err(SetupError::unwatched)?;
         }
-        Ok(Bed(epoll))
+        Ok(WaitSet(epoll))
     }
 
     /// Sleeps until it is readable, at most `timeout`.
@@ -34,7 +34,7 @@ impl Bed {
     }
 }
 
-impl AsFd for Bed {
+impl AsFd for WaitSet {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

@@ -1,19 +1,19 @@
-//! The obtained resources of a shard, as far as the system and the device could choose.
+//! The actual resources of a shard, where the system and the device could choose.
 
 use core::fmt;
 
 use rpcrdma_config::section::Exposure;
 use rpcrdma_mempool::{PageSize, Region};
 
-/// The obtained resources of a shard, to read and print after the start. A missing resource that
+/// The actual resources of a shard, to read and print after the start. A missing resource that
 /// the configuration requires fails the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Obtained {
+pub struct ShardResources {
     /// The device.
     pub device: String,
     /// The regions of its memory.
-    pub memory: Vec<ObtainedMemory>,
+    pub memory: Vec<ShardMemory>,
     /// The way of exposing memory to peers. `None` if it exposes none, and rejects calls whose data
     /// the peer would have to read or write. Never [`Exposure::Auto`].
     pub exposure: Option<Exposure>,
@@ -28,10 +28,10 @@ pub struct Obtained {
     pub inline_max: u32,
 }
 
-/// The result for one region of a shard.
+/// One region of a shard's memory, as the system has allocated it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ObtainedMemory {
+pub struct ShardMemory {
     /// Its purpose.
     pub what: &'static str,
     /// Bytes.
@@ -46,7 +46,7 @@ pub struct ObtainedMemory {
     pub refused: Vec<String>,
 }
 
-impl Obtained {
+impl ShardResources {
     /// Bytes of all regions.
     pub fn bytes(&self) -> usize {
         self.memory.iter().map(|memory| memory.bytes).sum()
@@ -64,9 +64,9 @@ impl Obtained {
     }
 }
 
-impl ObtainedMemory {
-    pub(crate) fn new(what: &'static str, region: &Region) -> ObtainedMemory {
-        ObtainedMemory {
+impl ShardMemory {
+    pub(crate) fn new(what: &'static str, region: &Region) -> ShardMemory {
+        ShardMemory {
             what,
             bytes: region.len(),
             pages: region.page_size(),
@@ -77,9 +77,9 @@ impl ObtainedMemory {
     }
 }
 
-/// One line: `fabric: 62 MiB in transparent 2 MiB pages, 4 MiB of it locked; memory is shown by 256
-/// windows`.
-impl fmt::Display for Obtained {
+/// One line: `fabric: 62 MiB in transparent 2 MiB pages, 4 MiB of it locked; memory is exposed by
+/// 256 windows`.
+impl fmt::Display for ShardResources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.device)?;
         let sizes = PageSize::LADDER.into_iter().filter(|pages| self.bytes_in(*pages) > 0);
@@ -98,15 +98,15 @@ impl fmt::Display for Obtained {
             write!(f, ", on NUMA node {node}")?;
         }
         match self.exposure {
-            None => f.write_str("; no memory is shown to peers"),
+            None => f.write_str("; no memory is exposed to peers"),
             Some(Exposure::Registration) => f.write_str(
-                "; memory is shown by registrations, whose keys every connection of the device can use",
+                "; memory is exposed by registrations, whose keys every connection of the device can use",
             ),
             Some(Exposure::StaticInsecure) => f.write_str(
-                "; ALL MEMORY IS SHOWN FOR GOOD to every peer that is shown any (static-insecure)",
+                "; ALL MEMORY IS EXPOSED FOR GOOD to every peer that is given a key (static-insecure)",
             ),
             Some(Exposure::Windows | Exposure::Auto) => {
-                write!(f, "; memory is shown by {} windows", self.windows)
+                write!(f, "; memory is exposed by {} windows", self.windows)
             }
         }?;
         match (self.fetches, self.reads_expose) {
