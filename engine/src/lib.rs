@@ -23,9 +23,11 @@
 //! - `api`: what a handler sees, calls, replies, completions and the turn of its shard
 //! - `budget`: the sizes of the state, from the configuration and the device
 //! - `state`: what a turn, and a call or reply under construction, work on
-//! - `registry`, `handle`: what other threads have of a shard
+//! - `registry`: the shards of an engine
+//! - `handle`: what other threads have of a shard
 //! - `message`: messages received, and values for those to be sent
-//! - `failure`, `stats`, `trace`: panics, counters and events, where all others report
+//! - `failure`: panics
+//! - `stats`, `trace`: counters and events, where all others report
 //! - `mailbox`: messages between threads
 //! - `clock`, `connection_id`, `error`, `providers`, `quotas`, `resources`, `scatter`:
 //!   values

@@ -137,7 +137,7 @@ const DATA_PATH: &[&str] = &[
     "engine/fabric/src/rings/producer.rs",
     "engine/fabric/src/rings/ring.rs",
     "engine/fabric/src/rings/slot.rs",
-    "engine/transport/src/lib.rs",
+    "engine/transport/src/transport.rs",
     "engine/transport/src/body.rs",
     "engine/transport/src/carrier.rs",
     "engine/transport/src/queue_set.rs",

@@ -21,11 +21,14 @@ impl Entered {
     /// Reads what callgrind wrote of one part. A function is ours if its file is below `root`.
     pub fn read(text: &str, root: &str) -> Entered {
         let (mut functions, mut files) = (BTreeSet::new(), BTreeSet::new());
-        let (mut file, mut function, mut called) = ("", "", None);
+        // Where the function is, where the instructions are that were inlined into it, what it calls.
+        let (mut file, mut inlined, mut function, mut called) = ("", "", "", None);
         let mut calls = 0;
         for line in text.lines() {
             if let Some(name) = line.strip_prefix("fl=") {
-                file = name;
+                (file, inlined) = (name, name);
+            } else if let Some(name) = ["fi=", "fe="].iter().find_map(|it| line.strip_prefix(it)) {
+                inlined = name;
             } else if let Some(name) = line.strip_prefix("fn=") {
                 function = name;
             } else if let Some(name) = ["cfi=", "cfl="].iter().find_map(|it| line.strip_prefix(it))
@@ -33,7 +36,7 @@ impl Entered {
                 called = Some(name);
             } else if let Some(count) = line.strip_prefix("calls=") {
                 let count = count.split(' ').next().and_then(|count| count.parse::<u64>().ok());
-                if called.take().unwrap_or(file).starts_with(root) {
+                if called.take().unwrap_or(inlined).starts_with(root) {
                     calls += count.unwrap_or_default();
                 }
             } else if line.starts_with(|first: char| first.is_ascii_digit())
@@ -61,11 +64,12 @@ impl Display for Entered {
 
 /// A function without its types and the compiler's mark: `a::b<C>::f'2` is `a::b::f`.
 fn name(function: &str) -> String {
-    let mut depth = 0;
+    let (mut depth, mut is_arrow) = (0, false);
     let is_kept = |letter: &char| {
         depth += i32::from(*letter == '<');
         let is_outside = depth == 0;
-        depth -= i32::from(*letter == '>');
+        depth -= i32::from(*letter == '>' && !is_arrow);
+        is_arrow = *letter == '-';
         is_outside
     };
     let plain: String = function.chars().filter(is_kept).collect();
@@ -79,7 +83,7 @@ mod tests {
     #[test]
     fn functions_calls_and_files_of_this_project_are_counted() {
         let text = "positions: line\nevents: Ir\nob=/p\nfl=/root/a.rs\nfn=f<u8>\n1 2\ncfn=g\ncalls=3 0\n\
-                    1 9\ncfi=/std/vec.rs\ncfn=push\ncalls=5 0\n1 9\nfn=f<u16>\n2 1\n\nfl=/root/b.rs\nfn=h\n\
+                    1 9\ncfi=/std/vec.rs\ncfn=push\ncalls=5 0\n1 9\nfn=f<u16>\n2 1\nfi=/std/slice.rs\ncfn=get\ncalls=9 0\n2 1\n\nfl=/root/b.rs\nfn=h\n\
                     3 1\nfn=g\nfl=/std/vec.rs\nfn=push\n1 1\ncfi=/root/b.rs\ncfn=h\ncalls=4 0\n1 4\n";
         let entered = Entered::read(text, "/root/");
         assert_eq!(entered, Entered { functions: 2, calls: 7, files: 2 });
@@ -90,5 +94,6 @@ mod tests {
     fn a_generic_function_is_one() {
         assert_eq!(name("a::b<C, d::E<F>>::f<G>'2"), "a::b::f");
         assert_eq!(name("<a::B as c::D>::f"), "::f");
+        assert_eq!(name("a::f<fn(u8) -> u8>::g"), "a::f::g");
     }
 }

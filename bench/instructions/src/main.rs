@@ -103,7 +103,13 @@ fn entered(root: &str) -> ExitCode {
     match read {
         Ok(texts) => {
             for (case, text) in CASES.iter().zip(texts) {
-                println!("{:<28} {}", case.name, Entered::read(&text, root).per_call(CALLS));
+                println!(
+                    "{:<28} {:>4} {:>4} {}",
+                    case.name,
+                    case.connections,
+                    case.window,
+                    Entered::read(&text, root).per_call(CALLS)
+                );
             }
             ExitCode::SUCCESS
         }

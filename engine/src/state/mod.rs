@@ -4,8 +4,8 @@
 //!   io ──▶ parts ──▶ send ──┬──▶ timers ──▶ peers ──┬──▶ lane
 //!                           └──▶ rdma ──────────────┘
 //! ```
-//! A part keeps its fields private, and calls no handler. The steps of the turn are in
-//! [`shard`](crate::shard).
+//! A part calls no handler, and keeps its fields private, but for peers and their lanes. The steps of
+//! the turn are in [`shard`](crate::shard).
 
 pub(crate) mod io;
 pub(crate) mod lane;

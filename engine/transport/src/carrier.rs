@@ -17,6 +17,7 @@
 //! The other side may be another process, and hostile. What a carrier returns is checked here where
 //! it can be: acks, lengths, the sum of what is pulled, the number of Reads. A carrier whose other side
 //! could name queue pairs of third ones sets [`Header::dst`] itself.
+#![expect(unsafe_code, reason = "a carrier promises what the compiler cannot check")]
 
 use super::body::{Acks, Body, Header, Refusal};
 use super::keys::KeyCache;

@@ -45,6 +45,29 @@ pub const CRATES: [(&str, &[&str]); 19] = [
 const ENGINE: [&str; 9] =
     ["xdr", "mempool", "config", "proto", "provider", "fabric", "shm", "iwarp", "verbs"];
 
+/// Crates of the workspace that are not checked: they are tests.
+const NOT_CHECKED: [&str; 3] = ["tests", "tests/layers", "tests/mutating"];
+
+/// Crates that are missing here, and those that do not stand behind what they may depend on.
+pub fn missing(read: Read<'_>) -> Vec<String> {
+    let manifest = read(Path::new("Cargo.toml")).and_then(|text| text.parse::<toml::Table>().ok());
+    let members = manifest.as_ref().and_then(|it| it.get("workspace")?.get("members")?.as_array());
+    let Some(members) = members else { return vec!["Cargo.toml has no members".to_owned()] };
+    let mut faults = Vec::new();
+    for member in members.iter().filter_map(toml::Value::as_str) {
+        if !NOT_CHECKED.contains(&member) && !CRATES.iter().any(|(folder, _)| *folder == member) {
+            faults.push(format!("{member} is in no list of tests/layers/src/dependencies.rs"));
+        }
+    }
+    let name = |folder: &'static str| folder.rsplit('/').next().unwrap_or(folder);
+    for (at, (folder, allowed)) in CRATES.iter().enumerate() {
+        let before = &CRATES[..at];
+        let upwards = allowed.iter().filter(|it| !before.iter().any(|(of, _)| name(of) == **it));
+        faults.extend(upwards.map(|it| format!("{folder} stands before {it}")));
+    }
+    faults
+}
+
 /// What the crate's manifest names and may not.
 pub fn faults(folder: &str, allowed: &[&str], read: Read<'_>) -> Vec<String> {
     let path = Path::new(folder).join("Cargo.toml");
@@ -52,10 +75,20 @@ pub fn faults(folder: &str, allowed: &[&str], read: Read<'_>) -> Vec<String> {
     let Some(manifest) = manifest else {
         return vec![format!("{} cannot be read", path.display())];
     };
-    let named = manifest.get("dependencies").and_then(toml::Value::as_table);
-    let ours = named.into_iter().flatten().filter_map(|(name, _)| name.strip_prefix("rpcrdma-"));
+    let targets = manifest.get("target").and_then(toml::Value::as_table).into_iter().flatten();
+    let tables = targets.map(|(_, target)| target.get("dependencies"));
+    let tables = tables.chain([manifest.get("dependencies")]).flatten();
+    let named = tables.filter_map(toml::Value::as_table).flatten();
+    let package = |(name, value): (&String, &toml::Value)| {
+        value.get("package").and_then(toml::Value::as_str).unwrap_or(name).to_owned()
+    };
+    let packages: Vec<String> = named.map(package).collect();
+    let ours = packages.iter().filter_map(|name| match name.as_str() {
+        "rpcrdma" => Some("rpcrdma"),
+        name => name.strip_prefix("rpcrdma-"),
+    });
     ours.filter(|name| !allowed.contains(name))
-        .map(|name| format!("{folder} must not depend on rpcrdma-{name}"))
+        .map(|name| format!("{folder} must not depend on {name}"))
         .collect()
 }
 
@@ -67,11 +100,22 @@ mod tests {
     fn a_dependency_that_is_not_listed_is_a_fault() {
         let read = |_: &Path| {
             let text = "[dependencies]\nrpcrdma-xdr.workspace = true\nrpcrdma-shm = \"1\"\nlibc = \
-                        \"1\"\n[dev-dependencies]\nrpcrdma-suite = \"1\"";
+                        \"1\"\n[dev-dependencies]\nrpcrdma-suite = \"1\"\n\
+                        [target.'cfg(unix)'.dependencies]\nother = { package = \"rpcrdma\" }";
             Some(text.to_owned())
         };
-        assert_eq!(faults("a", &["xdr"], &read), ["a must not depend on rpcrdma-shm"]);
-        assert_eq!(faults("a", &["xdr", "shm"], &read), [""; 0]);
+        assert_eq!(
+            faults("a", &["xdr"], &read),
+            ["a must not depend on rpcrdma", "a must not depend on shm"]
+        );
+        assert_eq!(faults("a", &["xdr", "shm", "rpcrdma"], &read), [""; 0]);
         assert_eq!(faults("a", &[], &|_| None), ["a/Cargo.toml cannot be read"]);
+    }
+
+    #[test]
+    fn a_member_that_is_not_listed_is_a_fault() {
+        let read =
+            |_: &Path| Some("[workspace]\nmembers = [\"xdr\", \"new\", \"tests\"]".to_owned());
+        assert_eq!(missing(&read), ["new is in no list of tests/layers/src/dependencies.rs"]);
     }
 }

@@ -64,7 +64,9 @@ fn check(root: &Path, chosen: &[String]) -> Result<bool, String> {
         return Err(format!("no such crate: {unknown}; there are {}", known.join(", ")));
     }
     let read = |path: &Path| std::fs::read_to_string(root.join(path)).ok();
-    let mut count = 0;
+    let listed = dependencies::missing(&read);
+    listed.iter().for_each(|fault| println!("{fault}"));
+    let mut count = listed.len();
     for (folder, allowed) in CRATES {
         if !chosen.is_empty() && !chosen.iter().any(|name| name == folder) {
             continue;

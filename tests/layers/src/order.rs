@@ -4,16 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::folders::Link;
 
-/// The modules in the list below `# Layers` in the page of a crate, the uppermost first; none if it
-/// has no such list.
-pub fn stated(text: &str) -> Option<Vec<&str>> {
+/// The modules in the list below `# Layers` in the page of a crate, the uppermost first, those of one
+/// item together; none if it has no such list.
+pub fn stated(text: &str) -> Option<Vec<Vec<&str>>> {
     let lines = text.lines().map_while(|line| line.strip_prefix("//!"));
     let list = lines.skip_while(|line| line.trim() != "# Layers").skip(1);
     let items = list
         .skip_while(|line| !line.starts_with(" - "))
         .take_while(|line| line.starts_with(" - ") || line.starts_with("   "));
-    let names: Vec<&str> = items.flat_map(names_of).collect();
-    (!names.is_empty()).then_some(names)
+    let mut layers: Vec<Vec<&str>> = Vec::new();
+    for line in items {
+        match layers.last_mut() {
+            Some(layer) if !line.starts_with(" - ") => layer.extend(names_of(line)),
+            _ => layers.push(names_of(line).collect()),
+        }
+    }
+    (!layers.is_empty()).then_some(layers)
 }
 
 /// The names between backticks, up to a colon: what follows explains them.
@@ -22,22 +28,23 @@ fn names_of(line: &str) -> impl Iterator<Item = &str> {
 }
 
 /// What contradicts the order.
-pub fn faults(order: &[&str], entries: &BTreeSet<String>, links: &[Link]) -> Vec<String> {
-    let place = |name: &str| order.iter().position(|other| *other == name);
+pub fn faults(order: &[Vec<&str>], entries: &BTreeSet<String>, links: &[Link]) -> Vec<String> {
+    let place = |name: &str| order.iter().position(|layer| layer.contains(&name));
     let mut faults: Vec<String> = entries
         .iter()
         .filter(|name| place(name).is_none())
         .map(|name| format!("{name} is not in the list of layers"))
         .collect();
-    for (at, name) in order.iter().enumerate() {
+    let mut seen = BTreeSet::new();
+    for name in order.iter().flatten() {
         if !entries.contains(*name) {
             faults.push(format!("{name} is in the list of layers and is no module"));
-        } else if place(name) != Some(at) {
+        } else if !seen.insert(name) {
             faults.push(format!("{name} is in the list of layers twice"));
         }
     }
-    let upwards = links.iter().filter(|link| place(&link.to) < place(&link.from));
-    faults.extend(upwards.map(|link| format!("{link}, which stands above it")));
+    let upwards = links.iter().filter(|link| place(&link.to) <= place(&link.from));
+    faults.extend(upwards.map(|link| format!("{link}, which does not stand below it")));
     faults
 }
 
@@ -88,7 +95,7 @@ mod tests {
     fn the_list_is_read_up_to_its_end() {
         let page = "//! A crate.\n//!\n//! - `no`\n//!\n//! # Layers\n//!\n//! Rule `no`.\n//!\n\
                     //! - `a`, `b`: what uses `no`\n//! - `c`,\n//!   `d`\n//!\n//! - `no`\nmod a;";
-        assert_eq!(stated(page), Some(vec!["a", "b", "c", "d"]));
+        assert_eq!(stated(page), Some(vec![vec!["a", "b"], vec!["c", "d"]]));
         assert_eq!(stated("//! A crate.\n//! - `a`\nmod a;"), None);
     }
 
@@ -96,11 +103,14 @@ mod tests {
     fn what_contradicts_the_order_is_a_fault() {
         let entries = set(&["a", "b", "c"]);
         let links = [link("a", "b"), link("b", "c")];
-        assert_eq!(faults(&["a", "b", "c"], &entries, &links), [""; 0]);
-        let upwards = "  b.rs:3 imports x of c.rs, which stands above it";
-        assert_eq!(faults(&["c", "a", "b"], &entries, &links), [upwards]);
+        let apart =
+            |names: &[&'static str]| names.iter().map(|name| vec![*name]).collect::<Vec<_>>();
+        assert_eq!(faults(&apart(&["a", "b", "c"]), &entries, &links), [""; 0]);
+        let upwards = "  b.rs:3 imports x of c.rs, which does not stand below it";
+        assert_eq!(faults(&apart(&["c", "a", "b"]), &entries, &links), [upwards]);
+        assert_eq!(faults(&[vec!["a"], vec!["b", "c"]], &entries, &links), [upwards]);
         assert_eq!(
-            faults(&["a", "b", "a", "d"], &entries, &links[..1]),
+            faults(&apart(&["a", "b", "a", "d"]), &entries, &links[..1]),
             [
                 "c is not in the list of layers",
                 "a is in the list of layers twice",

@@ -20,6 +20,9 @@ pub fn faults(start: &Path, read: Read<'_>) -> Result<Vec<String>, String> {
             imports.iter().filter(is_among).map(|it| format!("  {it}")).collect();
         faults.push(format!("a circle of {} files:\n{}", files.len(), lines.join("\n")));
     }
+    let root = start.display().to_string();
+    let of_root = imports.iter().filter(|it| it.to == root && it.from != root);
+    faults.extend(of_root.map(|it| format!("{it}, which stands above all")));
     let folders = folders::links(&imports);
     for (folder, links) in &folders {
         faults.extend(circles_of(folder, links));
@@ -71,9 +74,11 @@ fn contradictions(
         None if entries.len() < 2 => Vec::new(),
         None => vec!["it has no list of layers".to_owned()],
     };
-    if let (Some(first), Some(possible)) = (faults.first_mut(), order::possible(entries, links)) {
-        *first =
-            format!("{}: {first}\nAn order without contradictions:\n{possible}", start.display());
+    if let Some(first) = faults.first_mut() {
+        *first = format!("{}: {first}", start.display());
+        if let Some(possible) = order::possible(entries, links) {
+            *first += &format!("\nAn order without contradictions:\n{possible}");
+        }
     }
     faults
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use rpcrdma_provider::{ConnectError, PrivateBytes, Rejection, SetupError};
 use rpcrdma_transport::endpoint::QpNumber;
-use rpcrdma_transport::socket_cm::Step;
+use rpcrdma_transport::sockets::Step;
 use rustix::io::Errno;
 
 use super::start::{self, Reader, Received};

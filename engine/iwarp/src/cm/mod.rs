@@ -17,7 +17,8 @@ use std::sync::Arc;
 
 use rpcrdma_provider::{Address, ConnParam, ConnectError, Origin, PrivateBytes, SetupError};
 use rpcrdma_transport::endpoint::QpNumber;
-use rpcrdma_transport::socket_cm::{SocketCm, Sockets, Source, Step};
+use rpcrdma_transport::socket_cm::SocketCm;
+use rpcrdma_transport::sockets::{Sockets, Source, Step};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rpcrdma_provider::{ConnectError, PrivateBytes, Rejection, SetupError, ShmName};
 use rpcrdma_transport::endpoint::{Peer, QpNumber};
-use rpcrdma_transport::socket_cm::Step;
+use rpcrdma_transport::sockets::Step;
 use rustix::io::Errno;
 
 use crate::endpoint::Agreed;

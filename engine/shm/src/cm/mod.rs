@@ -14,12 +14,14 @@ mod request;
 #[cfg(test)]
 mod tests;
 
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rpcrdma_provider::{Address, ConnParam, ConnectError, PrivateBytes, SetupError};
 use rpcrdma_transport::endpoint::QpNumber;
-use rpcrdma_transport::socket_cm::{SocketCm, Sockets, Source, Step};
+use rpcrdma_transport::socket_cm::SocketCm;
+use rpcrdma_transport::sockets::{Sockets, Source, Step};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
@@ -86,12 +88,15 @@ impl Sockets for ShmSockets {
     }
 
     fn look(&self, mut note: impl FnMut(u64)) -> bool {
-        let mut ready = Vec::with_capacity(READY_MAX);
+        let mut events = [const { MaybeUninit::uninit() }; READY_MAX];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let room = rustix::buffer::spare_capacity(&mut ready);
-        let is_any = matches!(epoll::wait(&self.epoll, room, Some(&now)), Ok(count) if count > 0);
-        ready.iter().for_each(|&Event { data, .. }| note(data.u64()));
-        is_any
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut events[..], Some(&now)) else {
+            return false;
+        };
+        for &mut Event { data, .. } in &mut *events {
+            note(data.u64());
+        }
+        !events.is_empty()
     }
 
     fn listen(&self, at: Address) -> Result<Listener, SetupError> {
