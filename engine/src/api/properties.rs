@@ -13,10 +13,10 @@ use crate::state::send::outbox::Outbox;
 #[non_exhaustive]
 pub enum PropertiesRefused {
     /// The connection does not exist any more.
-    #[error("there is no such connection")]
+    #[error("no such connection: it has ended, or the handle is of another shard")]
     NoPeer,
     /// No send slot is free, or control messages are already waiting: try again next turn.
-    #[error("no send slot is free for a message between the transports")]
+    #[error("no send slot is free for a control message; poll, then try again")]
     Busy,
     /// The protocol does not permit sending it.
     #[error("the properties cannot be changed: {0}")]

@@ -209,19 +209,19 @@ impl Mapped<'_> {
 #[non_exhaustive]
 pub enum TakeError {
     /// The message has no such item, or the item no such piece.
-    #[error("there is no such piece")]
+    #[error("the message has no such piece")]
     NoSuchPiece,
     /// It was taken before.
-    #[error("the segment was taken before")]
+    #[error("the segment was already taken")]
     Taken,
     /// The segment holds other data in front of the item.
-    #[error("the segment holds {offset} bytes of something else in front of the item")]
+    #[error("the segment holds {offset} bytes of other data in front of the item")]
     Shared {
         /// Where the item begins.
         offset: u32,
     },
     /// The reserve is empty: loans must return first.
-    #[error("no spare segment is left to put in its place")]
+    #[error("no spare segment is free to replace it; release loans first")]
     NoSpare,
 }
 

@@ -156,13 +156,13 @@ pub enum BindError {
         procedure: u32,
     },
     /// The binding has no item here, or no further one: the data belongs in the stream.
-    #[error("{procedure} has no further item here that may be placed")]
+    #[error("{procedure} has no further DDP-eligible item here")]
     NotEligible {
         /// The name of the procedure.
         procedure: &'static str,
     },
     /// An item is longer than the program allows.
-    #[error("{item} has {len} bytes, and {max} at most")]
+    #[error("{item} has {len} bytes; at most {max} are allowed")]
     TooLong {
         /// The name of the item.
         item: &'static str,
@@ -174,7 +174,7 @@ pub enum BindError {
     /// The maximum length of the reply was not stated: use
     /// [`BoundCall::result`](super::BoundCall::result) for each item that the reply may have, and
     /// [`BoundCall::asks`](super::BoundCall::asks) where the table requires it.
-    #[error("how long the reply to {procedure} can be was not said")]
+    #[error("the maximum length of the reply to {procedure} was not stated")]
     ReplyUnknown {
         /// The name of the procedure.
         procedure: &'static str,

@@ -169,19 +169,19 @@ impl<'a> Items<'a> {
 #[non_exhaustive]
 pub enum ItemError {
     /// An item was placed that the binding does not name, or under protection.
-    #[error("what belongs at {position} was placed without right")]
+    #[error("DDP is not permitted for the item at position {position}")]
     NotEligible {
         /// Its position in the unreduced XDR stream.
         position: u32,
     },
     /// A result is in the stream although there was a Write chunk for it (RFC 8166 6.1).
-    #[error("what belongs at {position} came in the stream, and not in its Write chunk")]
+    #[error("the result at position {position} arrived inline, not in its Write chunk")]
     NotReduced {
         /// Its position in the unreduced XDR stream.
         position: u32,
     },
     /// A placed item has another length than the stream states.
-    #[error("{placed} bytes were placed at {position}, and {stated} belong there")]
+    #[error("{placed} bytes were placed at position {position}; its stated length is {stated}")]
     Length {
         /// Its position in the unreduced XDR stream.
         position: u32,
@@ -191,7 +191,7 @@ pub enum ItemError {
         placed: u32,
     },
     /// An item is longer than the program allows.
-    #[error("{item} has {len} bytes, and {max} at most")]
+    #[error("{item} has {len} bytes; at most {max} are allowed")]
     TooLong {
         /// The name of the item.
         item: &'static str,
