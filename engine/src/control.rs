@@ -20,9 +20,9 @@ use rpcrdma_xdr::private_data::PrivateData;
 
 pub(crate) use self::shared::{Attachment, ControlShared, ShardEntry};
 use self::shared::{ControlRequest, Param, lock};
-pub use self::tally::Admissions;
 #[cfg(feature = "metrics")]
-pub(crate) use self::tally::Tally;
+pub(crate) use self::tally::AdmissionTally;
+pub use self::tally::Admissions;
 use crate::budget;
 use crate::control::arrival::{Arrival, ConnectOrder};
 use crate::control::versions::VersionMemory;

@@ -9,7 +9,7 @@ use crossbeam_queue::SegQueue;
 
 use self::ticket::{Dropped, DroppedCall, Finished, Ticket};
 use crate::connection_id::ConnectionId;
-use crate::mailbox::{End, Mailbox, Wakeup};
+use crate::mailbox::{Mailbox, ShardEnd, Wakeup};
 use crate::resources::ShardResources;
 use crate::stats::inspection::{InspectError, Inspections};
 use crate::stats::latency::{Latencies, LatencyReport};
@@ -76,7 +76,8 @@ impl ShardHandle {
     pub(crate) fn new(
         shard: u32,
         wakeup: Arc<Wakeup>,
-        (stats, latencies): (SharedStats, Arc<Latencies>),
+        stats: SharedStats,
+        latencies: Arc<Latencies>,
         tickets_max: usize,
         resources: ShardResources,
     ) -> ShardHandle {
@@ -126,8 +127,8 @@ impl ShardHandle {
     /// The state of its life cycle.
     pub fn state(&self) -> ShardState {
         match self.0.wakeup.ended() {
-            Some(End::Panicked) => ShardState::Panicked,
-            Some(End::Dropped) => ShardState::Ended,
+            Some(ShardEnd::Panicked) => ShardState::Panicked,
+            Some(ShardEnd::Dropped) => ShardState::Ended,
             None if self.0.wakeup.is_stop_wanted() => ShardState::Stopping,
             None => ShardState::Running,
         }
@@ -274,17 +275,17 @@ mod tests {
             reads_expose: false,
             inline_max: 0,
         };
-        let stats = (SharedStats::default(), Arc::new(Latencies::new()));
-        let handle = ShardHandle::new(0, wakeup.clone(), stats, 1, resources);
+        let (stats, latencies) = (SharedStats::default(), Arc::new(Latencies::new()));
+        let handle = ShardHandle::new(0, wakeup.clone(), stats, latencies, 1, resources);
         let peer = ConnectionId { index: 0, generation: 0 };
-        let to = (ReplyTo::plain(1), NO_TIMER);
-        let ticket = |dropped| Ticket::new(peer, dropped, to, SavedOffer::none());
+        let to = ReplyTo::plain(1);
+        let ticket = |dropped| Ticket::new(peer, dropped, to, NO_TIMER, SavedOffer::none());
         for _ in 0..2 {
             handle.finish(ticket(handle.dropped()), Finished::default()).expect("it has not ended");
             assert!(wakeup.answer(), "each is announced, though there is room for one");
         }
         assert_eq!(handle.finished(), 2);
-        wakeup.end(End::Dropped);
+        wakeup.end(ShardEnd::Dropped);
         handle.drop_finished();
         // As a thread does that saw the shard before it ended.
         for _ in 0..2 {

@@ -30,7 +30,7 @@ pub(crate) struct Wakeup {
     /// Ends the shard's sleep.
     pub(crate) waker: Waker,
     stop: AtomicBool,
-    /// Whether the shard has ended, and how: an [`End`], or 0.
+    /// Whether the shard has ended, and how: an [`ShardEnd`], or 0.
     end: AtomicU8,
     /// Connections that the shard has, or that are being made for it.
     connections: AtomicUsize,
@@ -39,7 +39,7 @@ pub(crate) struct Wakeup {
 /// How a shard ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum End {
+pub(crate) enum ShardEnd {
     /// It was dropped.
     Dropped = 1,
     /// A panic left it inconsistent.
@@ -89,18 +89,18 @@ impl Wakeup {
     }
 
     /// Records that the shard has ended, once; it has no connections any more.
-    pub(crate) fn end(&self, end: End) {
+    pub(crate) fn end(&self, end: ShardEnd) {
         let _ = self.end.compare_exchange(0, end as u8, Ordering::SeqCst, Ordering::SeqCst);
         self.connections.store(0, Ordering::Release);
         self.ring();
     }
 
     /// How the shard ended, if it has.
-    pub(crate) fn ended(&self) -> Option<End> {
+    pub(crate) fn ended(&self) -> Option<ShardEnd> {
         match self.end.load(Ordering::SeqCst) {
             0 => None,
-            1 => Some(End::Dropped),
-            _ => Some(End::Panicked),
+            1 => Some(ShardEnd::Dropped),
+            _ => Some(ShardEnd::Panicked),
         }
     }
 
@@ -235,9 +235,9 @@ mod tests {
         assert!(wakeup.reserve(2) && wakeup.reserve(2) && !wakeup.reserve(2));
         wakeup.disconnected();
         assert_eq!((wakeup.connections(), wakeup.ended()), (1, None));
-        wakeup.end(End::Panicked);
-        wakeup.end(End::Dropped);
-        assert_eq!((wakeup.connections(), wakeup.ended()), (0, Some(End::Panicked)));
+        wakeup.end(ShardEnd::Panicked);
+        wakeup.end(ShardEnd::Dropped);
+        assert_eq!((wakeup.connections(), wakeup.ended()), (0, Some(ShardEnd::Panicked)));
         assert!(wakeup.answer(), "who waits for it looks again");
         assert!(!wakeup.is_stop_wanted());
         wakeup.want_stop();

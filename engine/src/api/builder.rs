@@ -298,8 +298,8 @@ impl<'a> CallBuilder<'a> {
     /// Ends it, with a reason and all that was written.
     #[cold]
     pub(crate) fn take_back<E: Copy>(mut self, why: E) -> Unsent<E> {
-        let call = self.payload.outbox().take_back_call(self.reply_payload_max);
-        Unsent::new(why, call)
+        let (call, is_whole) = self.payload.outbox().take_back_call(self.reply_payload_max);
+        Unsent::new(why, call, is_whole)
     }
 
     #[inline(always)]

@@ -69,7 +69,8 @@ impl<'a> Completion<'a> {
     pub(crate) fn failed(
         peer: ConnectionId,
         cookie: u64,
-        (id, error): (CallId, CallError),
+        id: CallId,
+        error: CallError,
         rdma_target: RdmaTarget<'a>,
     ) -> Completion<'a> {
         Completion { peer, cookie, result: Err(Failed { error, id }), rdma_target }

@@ -52,14 +52,14 @@ pub(crate) fn submit(
             builder.xid(xid)?;
         }
         let handle = builder.handle();
-        builder.submit_owned(&mut call, Memory::Moves).map(|()| handle)
+        builder.submit_owned(&mut call, PlacedMemory::Moves).map(|()| handle)
     });
-    sent.map_err(|why| Unsent::new(why, (call, true)))
+    sent.map_err(|why| Unsent::new(why, call, true))
 }
 
 /// What becomes of the memory placed in a call that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Memory {
+pub(crate) enum PlacedMemory {
     /// It is the message's.
     Moves,
     /// It is constant ([`OwnedCall::share_placed`]), and stays in the call.
@@ -72,7 +72,7 @@ impl CallBuilder<'_> {
     pub(crate) fn submit_owned(
         mut self,
         call: &mut OwnedCall,
-        memory: Memory,
+        memory: PlacedMemory,
     ) -> Result<(), CallRefused> {
         if let Some(bytes) = call.reply_max() {
             self.reply_payload_max(bytes);
@@ -90,7 +90,11 @@ impl CallBuilder<'_> {
     }
 
     #[inline(never)]
-    fn submit_marked(mut self, call: &mut OwnedCall, memory: Memory) -> Result<(), CallRefused> {
+    fn submit_marked(
+        mut self,
+        call: &mut OwnedCall,
+        memory: PlacedMemory,
+    ) -> Result<(), CallRefused> {
         call.check(self.payload().parts().rdma.ability().enabled)?;
         // Memory moves only into a message that there is room for.
         if !self.payload().outbox().has_message() {
@@ -98,8 +102,8 @@ impl CallBuilder<'_> {
         }
         let mut pieces = core::mem::take(call.pieces_mut());
         match memory {
-            Memory::Moves => self.write(call, pieces.drain(..)),
-            Memory::Stays => self.write(call, pieces.iter().filter_map(Bulk::again)),
+            PlacedMemory::Moves => self.write(call, pieces.drain(..)),
+            PlacedMemory::Stays => self.write(call, pieces.iter().filter_map(Bulk::again)),
         }
         *call.pieces_mut() = pieces;
         match self.send() {
@@ -111,8 +115,8 @@ impl CallBuilder<'_> {
                 let (wants, pieces) = self.payload().outbox().take_back();
                 call.put_sinks(wants.map(|wanted| wanted.sink));
                 match memory {
-                    Memory::Moves => call.pieces_mut().extend(pieces),
-                    Memory::Stays => drop(pieces),
+                    PlacedMemory::Moves => call.pieces_mut().extend(pieces),
+                    PlacedMemory::Stays => drop(pieces),
                 }
                 Err(why)
             }

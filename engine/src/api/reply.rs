@@ -126,7 +126,7 @@ impl<'a> Reply<'a> {
         let offer = self.asked.and_then(|asked| asked.saved_offer.cloned());
         let offer = offer.unwrap_or(SavedOffer::none());
         let dropped = self.payload.dropped_tickets();
-        let ticket = Ticket::new(self.peer.id, dropped, (self.to(), self.timer()), offer);
+        let ticket = Ticket::new(self.peer.id, dropped, self.to(), self.timer(), offer);
         (Answer(PhantomData), ticket)
     }
 

@@ -20,7 +20,7 @@ pub struct Unsent<E = CallRefused> {
 
 impl<E: Copy> Unsent<E> {
     /// A call of which all was written, or of which only the memory is of use.
-    pub(crate) fn new(why: E, (call, is_whole): (OwnedCall, bool)) -> Unsent<E> {
+    pub(crate) fn new(why: E, call: OwnedCall, is_whole: bool) -> Unsent<E> {
         Unsent { why, call, is_whole }
     }
 

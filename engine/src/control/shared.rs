@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
-use super::tally::Tally;
+use super::tally::AdmissionTally;
 use crate::control::arrival::{Arrival, ConnectOrder};
 use crate::control::versions::VersionMemory;
 use crate::error::SetupError;
@@ -23,7 +23,7 @@ pub(crate) struct ControlShared<P: Provider> {
     pub param: Param,
     versions: VersionMemory,
     pub failures: Arc<Failures>,
-    pub tally: Arc<Tally>,
+    pub tally: Arc<AdmissionTally>,
 }
 
 /// Queued requests.

@@ -5,7 +5,7 @@ use crate::stats::Counter;
 
 /// The counters. Only the control plane writes them.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct AdmissionTally {
     accepted: Counter,
     not_allowed: Counter,
     refused: Counter,
@@ -37,7 +37,7 @@ pub struct Admissions {
     pub stopping: u64,
 }
 
-impl Tally {
+impl AdmissionTally {
     /// A request was accepted.
     pub fn accepted(&self) {
         self.accepted.add(1);

@@ -126,7 +126,8 @@ impl Ticket {
     pub(crate) fn new(
         peer: ConnectionId,
         dropped: &Arc<Dropped>,
-        (to, timer): (ReplyTo, u32),
+        to: ReplyTo,
+        timer: u32,
         offer: SavedOffer,
     ) -> Ticket {
         Ticket { peer, shard: dropped.shard, to, offer, timer, dropped: Some(dropped.clone()) }

@@ -35,7 +35,7 @@ pub struct MetricsServer {
 type Listener = CloseOnFork<TcpListener>;
 
 /// Makes the text of a scrape.
-pub(super) type Scrape = Arc<dyn Fn() -> String + Send + Sync>;
+pub(super) type ScrapeFn = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// Metrics cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +48,7 @@ pub struct MetricsError {
 }
 
 impl MetricsServer {
-    pub(super) fn start(listener: std::net::TcpListener, scrape: Scrape) -> io::Result<Self> {
+    pub(super) fn start(listener: std::net::TcpListener, scrape: ScrapeFn) -> io::Result<Self> {
         let at = listener.local_addr()?;
         listener.set_nonblocking(true)?;
         let runtime = Builder::new_current_thread()
@@ -89,7 +89,7 @@ impl Drop for MetricsServer {
     }
 }
 
-fn run(runtime: Runtime, listener: Listener, scrape: Scrape, stopped: oneshot::Receiver<()>) {
+fn run(runtime: Runtime, listener: Listener, scrape: ScrapeFn, stopped: oneshot::Receiver<()>) {
     runtime.spawn(accept(listener, scrape));
     // An error means to stop: the sender is dropped.
     let _ = runtime.block_on(stopped);
@@ -98,7 +98,7 @@ fn run(runtime: Runtime, listener: Listener, scrape: Scrape, stopped: oneshot::R
 }
 
 /// Serves connections, some at a time.
-async fn accept(listener: Listener, scrape: Scrape) {
+async fn accept(listener: Listener, scrape: ScrapeFn) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
@@ -106,7 +106,7 @@ async fn accept(listener: Listener, scrape: Scrape) {
             Ok((stream, _)) => {
                 let scrape = scrape.clone();
                 // Not free before its scrape is done: clients that leave would queue any number.
-                let scrape: Scrape = Arc::new(move || {
+                let scrape: ScrapeFn = Arc::new(move || {
                     let _held = &place;
                     scrape()
                 });
@@ -120,7 +120,7 @@ async fn accept(listener: Listener, scrape: Scrape) {
 }
 
 /// Serves one request.
-async fn serve(stream: TcpStream, scrape: Scrape) {
+async fn serve(stream: TcpStream, scrape: ScrapeFn) {
     let service = service_fn(|request| respond(request, scrape.clone()));
     let mut http = http1::Builder::new();
     http.keep_alive(false).max_buf_size(REQUEST_LEN_MAX).max_headers(HEADERS_MAX);
@@ -133,7 +133,7 @@ async fn serve(stream: TcpStream, scrape: Scrape) {
 
 async fn respond(
     request: Request<Incoming>,
-    scrape: Scrape,
+    scrape: ScrapeFn,
 ) -> Result<Response<String>, Infallible> {
     let mut response = Response::new(String::new());
     let is_browser = is_browser(&request);

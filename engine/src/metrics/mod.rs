@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 pub use self::endpoint::{MetricsError, MetricsServer};
 use self::scrape::{Scrape, ShardScrape};
-use crate::control::Tally;
+use crate::control::AdmissionTally;
 use crate::failure::Failures;
 use crate::registry::ShardRegistry;
 
@@ -28,14 +28,14 @@ use crate::registry::ShardRegistry;
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<ShardRegistry>,
-    tally: Arc<Tally>,
+    tally: Arc<AdmissionTally>,
     failures: Arc<Failures>,
 }
 
 impl Metrics {
     pub(crate) fn new(
         registry: Arc<ShardRegistry>,
-        tally: Arc<Tally>,
+        tally: Arc<AdmissionTally>,
         failures: Arc<Failures>,
     ) -> Metrics {
         Metrics { registry, tally, failures }

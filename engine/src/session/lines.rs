@@ -37,7 +37,7 @@ struct Target {
 
 /// A connection was not made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Failed {
+pub(super) struct FailedLine {
     pub address: Address,
     pub next: Next,
 }
@@ -166,14 +166,19 @@ impl Lines {
     }
 
     /// An attempt has failed. `None` if it is not one of these.
-    pub fn on_refused(&mut self, id: ConnectId, is_transient: bool, now: u64) -> Option<Failed> {
+    pub fn on_refused(
+        &mut self,
+        id: ConnectId,
+        is_transient: bool,
+        now: u64,
+    ) -> Option<FailedLine> {
         let at = self.attempt(id)?;
         Some(self.failed(at, is_transient, now))
     }
 
     /// A connection could not be tried, or was not made. If the reason lasts, its address is given
     /// up, unless another connection has been made to it.
-    pub fn failed(&mut self, at: usize, is_transient: bool, now: u64) -> Failed {
+    pub fn failed(&mut self, at: usize, is_transient: bool, now: u64) -> FailedLine {
         let Lines { targets, lines, .. } = self;
         let of = lines[at].address;
         let is_connected =
@@ -184,7 +189,7 @@ impl Lines {
     }
 
     /// Goes on with the next address. `was_usable` says of that which has failed what it was before.
-    fn go_on(&mut self, at: usize, was_usable: bool, now: u64) -> Failed {
+    fn go_on(&mut self, at: usize, was_usable: bool, now: u64) -> FailedLine {
         let Lines { targets, lines, backoff, .. } = self;
         let of = lines[at].address;
         let (target, line) = (targets[of], &mut lines[at]);
@@ -203,12 +208,17 @@ impl Lines {
             (true, false) => Next::GivenUp,
             (false, false) => Next::Nothing,
         };
-        Failed { address: target.address, next }
+        FailedLine { address: target.address, next }
     }
 
     /// A connection has ended, perhaps because its server has refused the only version of this side.
     /// `None` if it is not one of these.
-    pub fn on_close(&mut self, peer: ConnectionId, has_refused: bool, now: u64) -> Option<Failed> {
+    pub fn on_close(
+        &mut self,
+        peer: ConnectionId,
+        has_refused: bool,
+        now: u64,
+    ) -> Option<FailedLine> {
         let is_it =
             |line: &Line| matches!(line.state, LineState::Up { peer: of, .. } if of == peer);
         let at = self.lines.iter().position(is_it)?;
@@ -226,7 +236,7 @@ impl Lines {
         }
         let address = target.address;
         (line.rounds, line.address) = (0, 0);
-        Some(Failed { address, next: Next::Again(line.wait(backoff, now)) })
+        Some(FailedLine { address, next: Next::Again(line.wait(backoff, now)) })
     }
 
     fn attempt(&self, id: ConnectId) -> Option<usize> {
@@ -343,7 +353,7 @@ mod tests {
     fn an_address_on_which_no_attempt_can_succeed_is_tried_once() {
         let mut lines = lines(2, 1);
         let (line, to) = lines.due(0).expect("it is due");
-        let failed = Failed { address: address(0), next: Next::GivenUp };
+        let failed = FailedLine { address: address(0), next: Next::GivenUp };
         assert_eq!((to, lines.failed(line, false, 0)), (address(0), failed));
         for now in [0, 10_000, 20_000] {
             let (line, to) = lines.due(now).expect("it is due");

@@ -4,7 +4,7 @@ use super::api::Session;
 use super::calls::{Resend, State};
 use super::outcome::SessionError;
 use super::state::Done;
-use crate::api::owned::Memory;
+use crate::api::owned::PlacedMemory;
 use crate::connection_id::ConnectionId;
 use crate::error::CallRefused;
 use crate::provider::Provider;
@@ -63,10 +63,10 @@ impl<P: Provider> Session<P> {
         }
         let record = state.calls.at(index);
         let memory = match record.resend {
-            Resend::Never => Memory::Moves,
+            Resend::Never => PlacedMemory::Moves,
             Resend::SameXid => {
                 record.call.share_placed();
-                Memory::Stays
+                PlacedMemory::Stays
             }
         };
         let id = builder.id();

@@ -7,7 +7,7 @@ use rpcrdma_provider::SetupError;
 
 use super::calls::Calls;
 use super::events::SessionEvent;
-use super::lines::{Failed, Lines, Next};
+use super::lines::{FailedLine, Lines, Next};
 use super::outage::Outage;
 use super::outcome::SessionCompletion;
 use crate::connection_id::ConnectionId;
@@ -86,7 +86,7 @@ impl SessionState {
 
     /// A connection was not made, or could not be tried.
     #[cold]
-    pub fn on_failure(&mut self, Failed { address, next }: Failed, why: SetupError) {
+    pub fn on_failure(&mut self, FailedLine { address, next }: FailedLine, why: SetupError) {
         let reason = why.as_connect_error();
         let event = match next {
             Next::Again(delay) => {

@@ -6,7 +6,7 @@ use core::ops::{Deref, DerefMut};
 use super::api::Session;
 use super::calls::{Resend, SessionCallId, State};
 use super::state::SessionState;
-use crate::api::owned::Memory;
+use crate::api::owned::PlacedMemory;
 use crate::api::unsent::Unsent;
 use crate::connection_id::ConnectionId;
 use crate::error::CallRefused;
@@ -137,7 +137,7 @@ impl<P: Provider> Session<P> {
         let (index, record) = state.calls.take(cookie);
         let sent = client.call(peer, index.into()).and_then(|builder| {
             record.state = State::Sent { peer, id: builder.id() };
-            builder.submit_owned(&mut state.draft, Memory::Moves)
+            builder.submit_owned(&mut state.draft, PlacedMemory::Moves)
         });
         match sent {
             Ok(()) => Ok(record.id(index)),
@@ -179,7 +179,7 @@ impl<P: Provider> Session<P> {
             None => (!calls.has_room_for(draft.held())).then_some(SessionRefused::Full),
         };
         if let Some(why) = why {
-            return Err(Unsent::new(why, (core::mem::take(draft), true)));
+            return Err(Unsent::new(why, core::mem::take(draft), true));
         }
         let index = calls.keep(cookie, resend, draft);
         calls.wait(index);
@@ -202,6 +202,6 @@ impl<P: Provider> Session<P> {
             return self.put_off(cookie, resend);
         }
         let call = core::mem::take(&mut self.state.draft);
-        Err(Unsent::new(SessionRefused::Call(why), (call, true)))
+        Err(Unsent::new(SessionRefused::Call(why), call, true))
     }
 }

@@ -171,7 +171,7 @@ impl<P: Provider> Core<P> {
         let Some((peer, address)) = self.peers.with_address(index) else { return };
         let is_trying = peer.connect.is_some_and(|asked| asked.is_trying);
         if is_trying && peer.conn.version().is_some() {
-            self.link.note_version((peer, address), now, &self.parts.stats);
+            self.link.note_version(peer, address, now, &self.parts.stats);
         }
         if peer.phase == Phase::Opening && peer.conn.is_ready() {
             self.come_up(index, now, handler);

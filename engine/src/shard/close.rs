@@ -64,7 +64,7 @@ impl<P: Provider> Core<P> {
         peer.totals.counted.calls_unanswered += u64::from(unanswered);
         self.parts.sampling.forget_services(id, None);
         trace::closed(self.parts.handle.shard(), id, *address, unanswered, why);
-        let again = self.link.tries_again((peer, address, was), why, now, &self.parts);
+        let again = self.link.tries_again(peer, address, was, why, now, &self.parts);
         self.receive.free_group(peer);
         self.fetches.give_up(id);
         self.fail_calls(index, why, handler);

@@ -25,12 +25,10 @@ impl<P: Provider> Core<P> {
                 && let Some(token) = self.io.take_recv(wc.wr_id)
             {
                 self.parts.stats.bytes_received.add(wc.byte_len.into());
-                let (byte_len, invalidated) = (wc.byte_len, wc.invalidated);
+                let recv = RecvInfo { byte_len: wc.byte_len, invalidated: wc.invalidated };
                 received += 1;
                 let index = self.names[at];
-                let info = (byte_len, invalidated, true);
-                if let Err(token) = self.receive_short(index, token, info, handler) {
-                    let recv = RecvInfo { byte_len, invalidated };
+                if let Err(token) = self.receive_short(index, token, recv, true, handler) {
                     self.receive_other(index, token, recv, now, handler);
                 }
             } else {
@@ -54,7 +52,8 @@ impl<P: Provider> Core<P> {
         &mut self,
         index: u32,
         token: RecvToken,
-        (byte_len, invalidated, may_wait): (u32, Option<u32>, bool),
+        recv: RecvInfo,
+        may_wait: bool,
         handler: &mut H,
     ) -> Result<(), RecvToken> {
         let Core { peers, receive, parts, .. } = &mut *self;
@@ -66,11 +65,10 @@ impl<P: Provider> Core<P> {
         // Any arrival may be a call, and a call must be answered: without a send slot it is not
         // read. The order of a peer's messages is kept.
         if may_wait && (peer.waiting > 0 || !parts.outbox.has_slot_for(&peer.lane)) {
-            receive.wait(peer, token, RecvInfo { byte_len, invalidated });
+            receive.wait(peer, token, recv);
             return Ok(());
         }
-        let info = (byte_len, invalidated);
-        let token = receive.deliver_short((peer, address), parts, token, info, handler)?;
+        let token = receive.deliver_short(peer, address, parts, token, recv, handler)?;
         receive.free_buffer(token);
         Ok(())
     }

@@ -39,7 +39,9 @@ impl<P: Provider> Core<P> {
     #[cold]
     pub fn inspect(&mut self) -> ShardReport {
         let mut report = self.parts.handle.inspections().blank();
-        report.peers.extend(self.peers.in_places(0..u32::MAX).map(report_of));
+        report.peers.extend(
+            self.peers.in_places(0..u32::MAX).map(|(peer, address)| report_of(peer, address)),
+        );
         self.finish_report(&mut report);
         report
     }
@@ -52,7 +54,11 @@ impl<P: Provider> Core<P> {
     /// Adds some peers to a report. True if these were the last.
     fn look_at_peers(&mut self, report: &mut ShardReport) -> bool {
         let until = self.inspection.next.saturating_add(PEERS_PER_TURN);
-        report.peers.extend(self.peers.in_places(self.inspection.next..until).map(report_of));
+        report.peers.extend(
+            self.peers
+                .in_places(self.inspection.next..until)
+                .map(|(peer, address)| report_of(peer, address)),
+        );
         self.inspection.next = until;
         until >= self.peers.capacity()
     }
@@ -98,7 +104,7 @@ impl<P: Provider> Core<P> {
     }
 }
 
-fn report_of((peer, address): (&Peer, &Address)) -> PeerReport {
+fn report_of(peer: &Peer, address: &Address) -> PeerReport {
     let Peer { conn, lane, .. } = peer;
     PeerReport {
         id: peer.id,

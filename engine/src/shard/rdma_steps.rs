@@ -6,7 +6,7 @@
 //!   reply ──▶ Exposure ──Invalidates──▶ finish ──▶ Completion
 //! ```
 
-use rpcrdma_proto::{Part, ReplyTo};
+use rpcrdma_proto::Part;
 
 use super::Core;
 use crate::api::completion::Completion;
@@ -19,6 +19,7 @@ use crate::state::lane::messages::After;
 use crate::state::parts::{Parts, count_done};
 use crate::state::peers::{Peer, Phase};
 use crate::state::rdma::exposures::{Exposures, Owner};
+use crate::state::rdma::fetch::RemoteCall;
 
 impl<P: Provider> Core<P> {
     /// Whether explicit RDMA has a step to do.
@@ -86,11 +87,11 @@ impl<P: Provider> Core<P> {
         parts.rdma.released() > 0 || fetches.can_step(peers, parts)
     }
 
-    /// Accepts a call with data in the memory of its caller, which need this number of buffers.
+    /// Accepts a call with data in the memory of its caller.
     #[cold]
-    pub fn fetch_call(&mut self, index: u32, to: ReplyTo, needs: usize, came: (Buffers, &[Part])) {
+    pub fn fetch_call(&mut self, index: u32, call: RemoteCall<'_>) {
         let Core { io, peers, parts, fetches, receive, .. } = self;
-        if fetches.take_in(peers.at(index), parts, receive, (to, needs), came) {
+        if fetches.take_in(peers.at(index), parts, receive, call) {
             fetches.read_waiting(peers, parts, receive.pool(), io);
         }
     }
@@ -168,7 +169,7 @@ impl<P: Provider> Core<P> {
         peer.exposed -= 1;
         let finished = if is_reported { None } else { peer.end_call(ledger, id) };
         if let Some(finished) = finished {
-            count_done((stats, sampling), peer, &finished, result.as_ref().err());
+            count_done(stats, sampling, peer, &finished, result.as_ref().err());
             let (buffers, rdma_target) = exposure.rdma_target(&dead);
             let token = finished.token;
             let done = match result {
@@ -176,7 +177,7 @@ impl<P: Provider> Core<P> {
                     let incoming = receive.incoming(buffers, rdma_target);
                     Completion::new(peer.id, token, incoming)
                 }
-                Err(error) => Completion::failed(peer.id, token, (id, error), rdma_target),
+                Err(error) => Completion::failed(peer.id, token, id, error, rdma_target),
             };
             handler.on_reply(done);
         }
@@ -207,10 +208,10 @@ impl<P: Provider> Core<P> {
             // While the connection lasts, the reply to an abandoned call may still arrive.
             let finished = if is_reported { None } else { peer.end_call(ledger, owner.id) };
             if let Some(finished) = finished {
-                let failed = (owner.id, error.unwrap_or(CallError::MemoryLost));
-                count_done((stats, sampling), peer, &finished, Some(&failed.1));
-                let rdma_target = RdmaTarget::nothing();
-                handler.on_reply(Completion::failed(peer.id, finished.token, failed, rdma_target));
+                let error = error.unwrap_or(CallError::MemoryLost);
+                count_done(stats, sampling, peer, &finished, Some(&error));
+                let (token, rdma_target) = (finished.token, RdmaTarget::nothing());
+                handler.on_reply(Completion::failed(peer.id, token, owner.id, error, rdma_target));
             }
         }
         receive.free_buffers(buffers);

@@ -5,19 +5,18 @@
 //! ```
 
 use rpcrdma_mempool::RecvPool;
-use rpcrdma_proto::{Part, ReplyTo};
 
 use super::receive::Receive;
 use crate::api::handler::Handler;
-use crate::message::incoming::Buffers;
 use crate::state::lane::messages::After;
 use crate::state::parts::Parts;
 use crate::state::peers::{Peer, Peers, Phase};
+use crate::state::rdma::fetch::RemoteCall;
 use crate::state::rdma::fetches::Fetches;
 use crate::state::rdma::windows::Exposer;
 
 impl Fetches {
-    /// Accepts a call with data in the memory of its caller, which need this number of buffers.
+    /// Accepts a call with data in the memory of its caller.
     /// False if it is rejected.
     #[cold]
     pub fn take_in(
@@ -25,8 +24,7 @@ impl Fetches {
         peer: Option<&mut Peer>,
         parts: &mut Parts,
         receive: &mut Receive,
-        (to, needs): (ReplyTo, usize),
-        (buffers, transmissions): (Buffers, &[Part]),
+        RemoteCall { to, needs, buffers, transmissions }: RemoteCall<'_>,
     ) -> bool {
         let Some(peer) = peer.filter(|peer| peer.phase == Phase::Up) else {
             receive.free_buffers(buffers);
@@ -65,8 +63,8 @@ impl Fetches {
             let scatter_max = outbox.scatter_max();
             let body = outbox.messages_mut().body_mut(message);
             let laid_out = peer.and_then(|peer| {
-                let buffers = rdma.buffers_mut();
-                fetch.lay_out(&peer.conn, pool, buffers, body, scatter_max).map(|()| peer)
+                let (buffers, len) = rdma.buffers_mut();
+                fetch.lay_out(&peer.conn, pool, buffers, len, body, scatter_max).map(|()| peer)
             });
             let is_laid_out = laid_out.is_some();
             let ready = laid_out.filter(|_| !reads_expose || fetch.open(body, exposer));

@@ -18,6 +18,7 @@ use crate::control::{ControlShared, ShardEntry};
 use crate::error::SetupError;
 use crate::handle::ShardHandle;
 use crate::mailbox::{Mailbox, Wakeup};
+use crate::message::map::Map;
 use crate::provider::{Provider, Queues, Waker, WcBatch};
 use crate::resources::{ShardMemory, ShardResources};
 use crate::state::io::Io;
@@ -25,9 +26,9 @@ use crate::state::parts::Parts;
 use crate::state::peers::{NO_NAMES, Peers};
 use crate::state::rdma::Rdma;
 use crate::state::rdma::exposures::Exposures;
-use crate::state::rdma::fetches::{Fetches, Use};
+use crate::state::rdma::fetches::{FetchUse, Fetches};
 use crate::state::rdma::windows::{Way, Windows};
-use crate::state::send::outbox::Outbox;
+use crate::state::send::outbox::{Outbox, OutboxPools, OutboxSizes};
 use crate::state::timers::Timers;
 use crate::stats::inspection::Inspection;
 use crate::stats::latency::Latencies;
@@ -71,25 +72,34 @@ impl<P: Provider> Core<P> {
         let peers_max = budget.peers as usize;
         let resources = resources(&provider.caps().name, &budget, &pools.regions);
         let tickets = budget.tickets as usize;
-        let counted = (stats.clone(), latencies);
-        let handle = ShardHandle::new(numbers.shard, wakeup.clone(), counted, tickets, resources);
+        let (number, counters) = (numbers.shard, stats.clone());
+        let handle =
+            ShardHandle::new(number, wakeup.clone(), counters, latencies, tickets, resources);
         let send = config.send();
         let outbox = Outbox::new(
             stats.clone(),
-            (pools.send, pools.headers, pools.zero),
-            messages,
-            (budget.gather, budget.scatter),
-            (budget.depths.inline_len, peers_max),
+            OutboxPools { slots: pools.send, headers: pools.headers, zero: pools.zero },
+            OutboxSizes {
+                messages,
+                gather_max: budget.gather,
+                scatter_max: budget.scatter,
+                inline_len: budget.depths.inline_len,
+                peers_max,
+            },
             send.hold,
         );
         let buffers = exposures.for_calls().count;
-        let most = Use { reads: budget.explicit.reading_max, buffers };
+        let most = FetchUse { reads: budget.explicit.reading_max, buffers };
         let receives = budget.receives as usize;
         let items_max = rpcrdma_xdr::numbers::limit::MITEMS_MAX as usize;
-        let longest = (budget.pieces, items_max);
         let mut core = Core {
             io: Io::new(queues, peers_max, receives, budget.depths),
-            receive: Receive::new(pools.recv, receives, longest, stats.clone()),
+            receive: Receive::new(
+                pools.recv,
+                receives,
+                Map::new(budget.pieces, items_max),
+                stats.clone(),
+            ),
             fetches: Fetches::new(
                 budget.explicit.fetches as usize,
                 peers_max,
@@ -167,8 +177,8 @@ fn exposures(
         Some(Exposure::StaticInsecure) => Way::Static(keys),
     };
     let windows = Windows::new(way, windows);
-    let (rdma_buffers, fetches) = ((rdma_buffers, explicit.rdma_buffer_len), explicit.fetches > 0);
-    Ok(Exposures::new(explicit.exposures as usize, windows, rdma_buffers, fetches))
+    let (count, len) = (explicit.exposures as usize, explicit.rdma_buffer_len);
+    Ok(Exposures::new(count, windows, rdma_buffers, len, explicit.fetches > 0))
 }
 
 /// The actual resources of a shard.

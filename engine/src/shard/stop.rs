@@ -14,7 +14,7 @@ use rpcrdma_proto::Role;
 use super::Core;
 use crate::api::handler::Handler;
 use crate::error::CloseReason;
-use crate::mailbox::End;
+use crate::mailbox::ShardEnd;
 use crate::provider::Provider;
 use crate::state::peers::{Peer, Phase};
 use crate::trace;
@@ -58,7 +58,7 @@ impl<P: Provider> Core<P> {
         self.link.detach();
         // Connections on their way end as well, and nothing more arrives.
         while self.link.arrivals().pop().is_some() {}
-        self.parts.handle.wakeup().end(End::Panicked);
+        self.parts.handle.wakeup().end(ShardEnd::Panicked);
         self.parts.handle.inspections().end();
         self.parts.timers.stop(0);
         for index in 0..self.peers.capacity() {
@@ -100,7 +100,7 @@ impl<P: Provider> Drop for Core<P> {
     /// panic of the handler.
     fn drop(&mut self) {
         self.link.detach();
-        self.parts.handle.wakeup().end(End::Dropped);
+        self.parts.handle.wakeup().end(ShardEnd::Dropped);
         self.parts.handle.inspections().end();
         self.parts.handle.drop_finished();
         let Core { io, receive, fetches, parts, .. } = self;

@@ -87,7 +87,7 @@ impl<P: Provider> Link<P> {
 
     /// Records what the peer's first answer decides.
     #[cold]
-    pub fn note_version(&self, (peer, to): (&mut Peer, &Address), now: u64, stats: &Stats) {
+    pub fn note_version(&self, peer: &mut Peer, to: &Address, now: u64, stats: &Stats) {
         let Some(asked) = &mut peer.connect else { return };
         asked.is_trying = false;
         match peer.conn.version() {
@@ -108,7 +108,9 @@ impl<P: Provider> Link<P> {
     /// Whether to retry an ending connection with version one; records why.
     pub fn tries_again(
         &self,
-        (peer, to, was): (&Peer, &Address, Phase),
+        peer: &Peer,
+        to: &Address,
+        was: Phase,
         why: CloseReason,
         now: u64,
         Parts { timers, stats, .. }: &Parts,

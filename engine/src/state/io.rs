@@ -258,7 +258,7 @@ impl<Q: Queues> Io<Q> {
     ) -> Option<PostError> {
         let rule = self.rule(&parts.outbox);
         let signaled = Cell::default();
-        let chain = Chain::new(&parts.outbox, lane, rule, (&signaled, room));
+        let chain = Chain::new(&parts.outbox, lane, rule, &signaled, room);
         let count = chain.len();
         // SAFETY: the gather lists of Sends and Writes name slots, loans and registered bytes that
         // their message owns. The scatter lists of Reads name loans of the Fetch that is in its

@@ -265,12 +265,12 @@ impl Parts {
     /// Counts an own call that has its reply.
     #[inline(always)]
     pub fn count_reply(&mut self, peer: &mut Peer, finished: &Finished) {
-        count_done((&self.stats, &mut self.sampling), peer, finished, None);
+        count_done(&self.stats, &mut self.sampling, peer, finished, None);
     }
 
     /// Counts an own call that has ended with an error.
     pub fn count_failed(&mut self, peer: &mut Peer, finished: &Finished, error: &CallError) {
-        count_done((&self.stats, &mut self.sampling), peer, finished, Some(error));
+        count_done(&self.stats, &mut self.sampling, peer, finished, Some(error));
     }
 
     /// The place of an own call's exposure.
@@ -299,7 +299,8 @@ fn has_many_pieces(why: CallRefused, offer: &Offer<'_>) -> bool {
 /// Counts an own call that has ended.
 #[inline(always)]
 pub(crate) fn count_done(
-    (stats, sampling): (&Stats, &mut Sampling),
+    stats: &Stats,
+    sampling: &mut Sampling,
     peer: &mut Peer,
     finished: &Finished,
     error: Option<&CallError>,

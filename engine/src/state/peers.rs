@@ -165,7 +165,7 @@ const NOWHERE: Address = Address::Ip(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::
 
 /// All connections of a shard.
 pub(crate) struct Peers {
-    places: Box<[Place]>,
+    places: Box<[PeerPlace]>,
     free: Vec<u32>,
     /// The addresses of admitted peers that have not connected yet.
     expected: Vec<Address>,
@@ -177,7 +177,7 @@ pub(crate) struct Peers {
 }
 
 /// A place for a connection.
-struct Place {
+struct PeerPlace {
     peer: Option<Peer>,
     /// The address of the peer: lent together with the connection, and rarely read.
     address: Address,
@@ -185,8 +185,8 @@ struct Place {
     generation: u32,
 }
 
-impl Place {
-    const VACANT: Place = Place { peer: None, address: NOWHERE, generation: FIRST };
+impl PeerPlace {
+    const VACANT: PeerPlace = PeerPlace { peer: None, address: NOWHERE, generation: FIRST };
 }
 
 /// The places of the peers of a batch, by the order of its completions; [`NONE`] for a queue pair
@@ -202,7 +202,7 @@ struct Table(Vec<Option<Box<[u32; LEAF]>>>);
 impl Peers {
     pub fn new(peers_max: usize) -> Peers {
         Peers {
-            places: (0..peers_max).map(|_| Place::VACANT).collect(),
+            places: (0..peers_max).map(|_| PeerPlace::VACANT).collect(),
             free: (0..peers_max as u32).rev().collect(),
             expected: Vec::new(),
             permits: (0..peers_max).map(|_| None).collect(),
@@ -230,7 +230,7 @@ impl Peers {
 
     /// Connections of this peer, including those expected.
     pub fn count_from(&self, origin: Origin) -> usize {
-        let is_made = |place: &&Place| {
+        let is_made = |place: &&PeerPlace| {
             place.address.origin() == origin
                 && place.peer.as_ref().is_some_and(|it| it.connect.is_none())
         };
@@ -290,7 +290,7 @@ impl Peers {
     /// As [`Peers::at`], with the address of the peer. `None` for [`NONE`], too.
     #[inline]
     pub fn with_address(&mut self, index: u32) -> Option<(&mut Peer, &Address)> {
-        let Place { peer, address, .. } = self.places.get_mut(index as usize)?;
+        let PeerPlace { peer, address, .. } = self.places.get_mut(index as usize)?;
         Some((peer.as_mut()?, address))
     }
 

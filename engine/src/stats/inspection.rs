@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::Snapshot;
 use super::report::{Gauges, ShardReport};
 use super::tally::Counts;
-use crate::mailbox::{End, Wakeup};
+use crate::mailbox::{ShardEnd, Wakeup};
 
 /// Why a shard did not report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +36,7 @@ pub(crate) struct Inspections {
     shard: u32,
     wakeup: Arc<Wakeup>,
     is_asked: AtomicBool,
-    requests: Mutex<Requests>,
+    requests: Mutex<ReportRequests>,
     answered: Condvar,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Inspection {
 }
 
 #[derive(Default)]
-struct Requests {
+struct ReportRequests {
     /// For the shard to fill.
     blank: Option<ShardReport>,
     /// Reports that the shard has begun, and finished.
@@ -85,8 +85,8 @@ impl Inspections {
                 break Ok(report);
             }
             match self.wakeup.ended() {
-                Some(End::Panicked) => break Err(InspectError::Panicked),
-                Some(End::Dropped) => break Err(InspectError::Ended),
+                Some(ShardEnd::Panicked) => break Err(InspectError::Panicked),
+                Some(ShardEnd::Dropped) => break Err(InspectError::Ended),
                 None => {}
             }
             let left =
@@ -147,11 +147,11 @@ impl Inspections {
         self.answered.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Requests> {
+    fn lock(&self) -> MutexGuard<'_, ReportRequests> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn try_lock(&self) -> Option<MutexGuard<'_, Requests>> {
+    fn try_lock(&self) -> Option<MutexGuard<'_, ReportRequests>> {
         match self.requests.try_lock() {
             Ok(requests) => Some(requests),
             Err(TryLockError::Poisoned(requests)) => Some(requests.into_inner()),

@@ -18,7 +18,7 @@ pub(crate) struct Sampling {
     mean: Option<u32>,
     clock: Clock,
     random: u32,
-    timers: Box<[Timer]>,
+    timers: Box<[CallTimer]>,
     free: Vec<u32>,
     latencies: Arc<Latencies>,
     /// The last own call that is timed, and its xid.
@@ -27,7 +27,7 @@ pub(crate) struct Sampling {
 
 /// A timed call that is open.
 #[derive(Clone, Copy)]
-struct Timer {
+struct CallTimer {
     since: u64,
     /// The peer and the xid, of a call of a peer.
     answers: Option<(ConnectionId, u32)>,
@@ -43,7 +43,7 @@ impl Sampling {
             mean: (sample > 0).then_some(sample),
             clock: Clock::new(),
             random: shard.wrapping_mul(0x9e37_79b9) | 1,
-            timers: vec![Timer { since: 0, answers: None, procedure: NO_TIMER }; timers].into(),
+            timers: vec![CallTimer { since: 0, answers: None, procedure: NO_TIMER }; timers].into(),
             free: (0..timers as u32).rev().collect(),
             latencies,
             newest: (NO_TIMER, 0),
@@ -74,7 +74,7 @@ impl Sampling {
     fn begin(&mut self, answers: Option<(ConnectionId, u32)>) -> u32 {
         let Some(timer) = self.free.pop() else { return NO_TIMER };
         let since = self.clock.now();
-        self.timers[timer as usize] = Timer { since, answers, procedure: NO_TIMER };
+        self.timers[timer as usize] = CallTimer { since, answers, procedure: NO_TIMER };
         timer
     }
 
@@ -105,7 +105,7 @@ impl Sampling {
     /// A timed own call has ended.
     #[cold]
     pub fn end_call(&mut self, timer: u32) {
-        let Timer { since, procedure, .. } = self.timers[timer as usize];
+        let CallTimer { since, procedure, .. } = self.timers[timer as usize];
         self.discard_call(timer);
         let ns = self.clock.now().saturating_sub(since);
         self.latencies.calls.record(ns);
@@ -127,7 +127,8 @@ impl Sampling {
     #[cold]
     pub fn end_service(&mut self, timer: u32, peer: ConnectionId, xid: u32) {
         // A ticket may be of an ended connection, and its timer that of another call.
-        let Some(Timer { since, answers, procedure }) = self.timers.get_mut(timer as usize) else {
+        let Some(CallTimer { since, answers, procedure }) = self.timers.get_mut(timer as usize)
+        else {
             return;
         };
         if *answers != Some((peer, xid)) {

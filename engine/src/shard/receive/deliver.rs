@@ -6,6 +6,7 @@ use rpcrdma_proto::{CallId, ReplyTo, Short, ShortKind, SingleItem};
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 
 use super::Receive;
+use super::disposition::RecvInfo;
 use crate::api::call::Call;
 use crate::api::completion::Completion;
 use crate::api::handler::{AsHandler, Handler};
@@ -26,10 +27,11 @@ impl Receive {
     #[inline(always)]
     pub fn deliver_short<H: AsHandler + ?Sized>(
         &mut self,
-        (peer, address): (&mut Peer, &Address),
+        peer: &mut Peer,
+        address: &Address,
         parts: &mut Parts,
         token: RecvToken,
-        (byte_len, invalidated): (u32, Option<u32>),
+        RecvInfo { byte_len, invalidated }: RecvInfo,
         handler: &mut H,
     ) -> Result<RecvToken, RecvToken> {
         let first = first_segment(&self.pool, &token, byte_len);
@@ -39,7 +41,7 @@ impl Receive {
         match peer.conn.on_short(&mut parts.ledger, byte_len, first) {
             Some(Short::Plain { kind: ShortKind::Call(to), payload }) => {
                 let incoming = Incoming::plain(payload);
-                deliver((peer, address), parts, (to.xid, None), incoming, handler);
+                deliver(peer, address, parts, to.xid, None, incoming, handler);
             }
             Some(Short::Plain { kind: ShortKind::Reply(finished), payload }) => {
                 parts.count_reply(peer, &finished);
@@ -93,7 +95,7 @@ impl Receive {
             ShortKind::Call(to) => {
                 let saved_offer = if has_offer { Some(&*saved_offer) } else { None };
                 let asked = ReplyContext { to, saved_offer, timer: NO_TIMER };
-                deliver((peer, address), parts, (to.xid, Some(&asked)), incoming, handler);
+                deliver(peer, address, parts, to.xid, Some(&asked), incoming, handler);
             }
             ShortKind::Reply(finished) => {
                 parts.count_reply(peer, finished);
@@ -152,9 +154,11 @@ impl Receive {
 /// call is rejected.
 #[inline(always)]
 fn deliver<'a, H: AsHandler + ?Sized>(
-    (peer, address): (&'a mut Peer, &'a Address),
+    peer: &'a mut Peer,
+    address: &'a Address,
     parts: &'a mut Parts,
-    (xid, asked): (u32, Option<&'a ReplyContext<'a>>),
+    xid: u32,
+    asked: Option<&'a ReplyContext<'a>>,
     incoming: Incoming<'a>,
     handler: &mut H,
 ) {
@@ -165,7 +169,7 @@ fn deliver<'a, H: AsHandler + ?Sized>(
     parts.stats.calls_in.add(1);
     if peer.tally.call_in() {
         let call = Call::new(peer.id, address, xid, incoming);
-        return deliver_folded(peer, parts, (call, asked), handler.as_handler());
+        return deliver_folded(peer, parts, call, asked, handler.as_handler());
     }
     parts.outbox.begin(RpcPrefix { xid, kind: MsgType::Reply });
     // Made last: a handler that is inlined here has it in registers.
@@ -180,7 +184,8 @@ fn deliver<'a, H: AsHandler + ?Sized>(
 fn deliver_folded<'a>(
     peer: &'a mut Peer,
     parts: &'a mut Parts,
-    (call, asked): (Call<'a>, Option<&'a ReplyContext<'a>>),
+    call: Call<'a>,
+    asked: Option<&'a ReplyContext<'a>>,
     handler: &mut dyn Handler,
 ) {
     peer.tally.fold_in(&mut peer.totals, parts.sampling.gap());

@@ -11,6 +11,7 @@ use crate::message::reading::first_segment;
 use crate::provider::Provider;
 use crate::shard::Core;
 use crate::state::peers::Phase;
+use crate::state::rdma::fetch::RemoteCall;
 
 impl<P: Provider> Core<P> {
     /// Takes a part of a reply, if it needs no general way. Otherwise returns its buffer.
@@ -65,8 +66,9 @@ impl<P: Provider> Core<P> {
             Disposition::Reply(id) => self.deliver_reply(index, id, &mut buffers, handler),
             Disposition::Failed(id, error) => self.fail_call(index, id, error, handler),
             Disposition::Fetch(to, _, needs) => {
-                let parts = self.peers.group_of(index);
-                return self.fetch_call(index, to, needs, (buffers, &parts));
+                let transmissions = &self.peers.group_of(index);
+                let call = RemoteCall { to, needs, buffers, transmissions };
+                return self.fetch_call(index, call);
             }
             Disposition::Exposed(place, _) => {
                 let parts = self.peers.group_of(index);

@@ -35,8 +35,8 @@ impl Receive {
         match peer.conn.on_transmission(&mut parts.ledger, at, first) {
             Ingress::Call(message) => {
                 let transmissions = core::slice::from_ref(&message.part);
-                let asked = (map, saved_offer);
-                let result = prepare_call(&peer.conn, &message, transmissions, asked, &parts.rdma);
+                let (conn, rdma) = (&peer.conn, &parts.rdma);
+                let result = prepare_call(conn, &message, transmissions, map, saved_offer, rdma);
                 let (to, part) = (message.reply_to(), message.part);
                 classify_call(peer, parts, to, part, result)
             }
@@ -119,8 +119,8 @@ impl Receive {
         let Some(message) = conn.message(first) else { return Disposition::Done };
         match complete {
             Complete::Call => {
-                let asked = (map, saved_offer);
-                let result = prepare_call(conn, &message, transmissions, asked, &parts.rdma);
+                let rdma = &parts.rdma;
+                let result = prepare_call(conn, &message, transmissions, map, saved_offer, rdma);
                 let (to, part) = (message.reply_to(), message.part);
                 classify_call(peer, parts, to, part, result)
             }

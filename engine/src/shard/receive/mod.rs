@@ -49,20 +49,15 @@ pub(crate) struct Receive {
 }
 
 impl Receive {
-    /// For this number of buffers, and messages of this number of pieces and items.
-    pub fn new(
-        pool: RecvPool,
-        receives: usize,
-        (pieces_max, items_max): (usize, usize),
-        stats: SharedStats,
-    ) -> Receive {
+    /// For this number of buffers. The map limits the pieces and items of a message.
+    pub fn new(pool: RecvPool, receives: usize, map: Map, stats: SharedStats) -> Receive {
         Receive {
             pool,
             refill: Refill::new(),
             idle: 0,
             parked: (0..receives).map(|_| None).collect(),
             waiting: WaitingRoom::new(receives),
-            map: Map::new(pieces_max, items_max),
+            map,
             saved_offer: SavedOffer::none(),
             stats,
         }
@@ -260,7 +255,7 @@ mod tests {
         let budget = Budget::new(&config, fabric.caps()).expect("it fits");
         let memory = Memory::new(&config, &budget, fabric.registrar(), None).expect("memory");
         let stats = Arc::new(CachePadded::new(Stats::default()));
-        let mut receive = Receive::new(memory.recv, 3, (1, 1), stats);
+        let mut receive = Receive::new(memory.recv, 3, Map::new(1, 1), stats);
         let mut peer = Peer::up();
         for (byte_len, is_first) in [(1, false), (2, false), (0, true)] {
             let token = receive.pool.take().expect("a buffer");

@@ -23,7 +23,8 @@ pub(crate) fn prepare_call(
     conn: &Connection,
     message: &Message<'_>,
     parts: &[Part],
-    (map, saved_offer): (&mut Map, &mut SavedOffer),
+    map: &mut Map,
+    saved_offer: &mut SavedOffer,
     rdma: &Rdma,
 ) -> Result<Whole, Violation> {
     saved_offer.clear();

@@ -12,6 +12,7 @@ use crate::message::rdma_target::RdmaTarget;
 use crate::provider::Provider;
 use crate::shard::Core;
 use crate::state::peers::Phase;
+use crate::state::rdma::fetch::RemoteCall;
 
 impl<P: Provider> Core<P> {
     /// Processes waiting messages, as far as slots are free. Goes through all of them once.
@@ -25,8 +26,7 @@ impl<P: Provider> Core<P> {
                 self.receive.free_buffer(it.token);
                 continue;
             };
-            let info = (it.recv.byte_len, it.recv.invalidated, false);
-            if let Err(token) = self.receive_short(index, it.token, info, handler) {
+            if let Err(token) = self.receive_short(index, it.token, it.recv, false, handler) {
                 self.receive_other(index, token, it.recv, now, handler);
             }
         }
@@ -74,9 +74,9 @@ impl<P: Provider> Core<P> {
                     break;
                 }
                 Disposition::Fetch(to, part, needs) => {
-                    let part = [part];
-                    let came = (Buffers::from_iter([token]), &part[..]);
-                    return self.fetch_call(index, to, needs, came);
+                    let (buffers, transmissions) = (Buffers::from_iter([token]), &[part][..]);
+                    let call = RemoteCall { to, needs, buffers, transmissions };
+                    return self.fetch_call(index, call);
                 }
                 Disposition::Exposed(place, part) => {
                     let part = [part];
@@ -190,6 +190,6 @@ impl<P: Provider> Core<P> {
         let Some(finished) = peer.end_call(&mut parts.ledger, call) else { return };
         parts.count_failed(peer, &finished, &error);
         let (id, token) = (peer.id, finished.token);
-        handler.on_reply(Completion::failed(id, token, (call, error), RdmaTarget::nothing()));
+        handler.on_reply(Completion::failed(id, token, call, error, RdmaTarget::nothing()));
     }
 }

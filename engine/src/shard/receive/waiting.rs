@@ -140,6 +140,7 @@ mod tests {
     use crate::fabric::Fabric;
     use crate::provider::Provider;
     use crate::shard::memory::Memory;
+    use crate::state::send::outbox::{OutboxPools, OutboxSizes};
     use crate::stats::Stats;
 
     #[test]
@@ -149,8 +150,8 @@ mod tests {
         let memory = Memory::new(&config, &budget, fabric.registrar(), None).expect("memory");
         let Memory { mut recv, send, headers, zero, .. } = memory;
         let stats = Arc::new(CachePadded::new(Stats::default()));
-        let pools = (send, headers, zero);
-        let outbox = Outbox::new(stats, pools, 4, (1, 1), (64, 2), config.send().hold);
+        let pools = OutboxPools { slots: send, headers, zero };
+        let outbox = Outbox::new(stats, pools, OutboxSizes::SMALL, config.send().hold);
         let mut peers = Peers::new(2);
         for qp_num in [10, 20] {
             let id = peers.vacancy().expect("two places");

@@ -58,7 +58,8 @@ impl<'a> Chain<'a> {
         outbox: &'a Outbox,
         lane: &Lane,
         rule: Rule,
-        (signaled, max): (&'a Cell<Signaled>, usize),
+        signaled: &'a Cell<Signaled>,
+        max: usize,
     ) -> Chain<'a> {
         let messages = outbox.messages();
         let message = lane.pending.front();

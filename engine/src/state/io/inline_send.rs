@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "posting hands memory to the device")]
 
 use core::cell::Cell;
+use core::ops::Range;
 
 use super::chain::{SEND, Signaled};
 use super::{CHAIN, Io, OPEN};
@@ -53,7 +54,7 @@ impl<Q: Queues> Io<Q> {
         match trouble {
             None if ITEMS => outbox.end_posted(),
             None => outbox.free_inline(),
-            Some((to, why, taken)) => on_trouble(outbox, peers, (to, why), (done, done + taken)),
+            Some((to, why, taken)) => on_trouble(outbox, peers, to, why, done..done + taken),
         }
     }
 
@@ -133,19 +134,20 @@ impl<Q: Queues> Io<Q> {
     }
 }
 
-/// After a post of messages to a peer with an error: the messages before `done` are posted.
+/// After a post of messages to a peer with an error: the post took those of `posted`.
 #[cold]
 #[inline(never)]
 fn on_trouble(
     outbox: &mut Outbox,
     peers: &mut Peers,
-    (to, why): (u32, PostError),
-    (start, done): (usize, usize),
+    to: u32,
+    why: PostError,
+    posted: Range<usize>,
 ) {
     // A retry of a message from its lane reports the reason.
-    let is_retry = done == start && outbox.inline_sends().len() == 1;
+    let is_retry = posted.is_empty() && outbox.inline_sends().len() == 1;
     // Later messages must not overtake: all go through the lanes.
-    outbox.requeue_inline(peers, done);
+    outbox.requeue_inline(peers, posted.end);
     if let Some(peer) = peers.at(to).filter(|_| !is_retry) {
         outbox.note_trouble(&mut peer.lane, to, why);
     }

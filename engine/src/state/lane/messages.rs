@@ -88,7 +88,7 @@ pub(crate) struct Body {
     /// The slot of its continuation headers.
     pub headers: Option<Token<Headers>>,
     /// The bulk items, in stream order.
-    pub items: ArrayVec<Item, ITEMS_MAX>,
+    pub items: ArrayVec<GatherItem, ITEMS_MAX>,
     /// The sources of the items.
     pub pieces: ArrayVec<Bulk, PIECES_MAX>,
     /// The work requests.
@@ -99,7 +99,7 @@ pub(crate) struct Body {
 
 /// A bulk item of a message under construction.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Item {
+pub(crate) struct GatherItem {
     /// Its description for the protocol.
     pub item: BulkItem,
     /// Its first piece.
@@ -143,7 +143,7 @@ impl Body {
 
     /// The pieces of an item.
     pub fn item_pieces(&self, item: usize) -> &[Bulk] {
-        let Some(Item { item, first }) = self.items.get(item) else { return &[] };
+        let Some(GatherItem { item, first }) = self.items.get(item) else { return &[] };
         &self.pieces[*first as usize..*first as usize + item.pieces as usize]
     }
 
@@ -187,7 +187,7 @@ impl Body {
     /// Appends the gather entries of `len` bytes at `start` of an item. `None` if there is no room.
     #[inline]
     pub fn gather_item(&mut self, item: usize, start: u32, len: u32) -> Option<()> {
-        let Item { item, first } = *self.items.get(item)?;
+        let GatherItem { item, first } = *self.items.get(item)?;
         if item.pieces == 1 && start + len <= item.len {
             let piece = self.pieces.get(first as usize)?;
             return self.gather.try_push(piece.sge(start, len)).ok();
@@ -389,7 +389,7 @@ mod tests {
                 body.pieces.push(Bulk::Loan(loan));
             }
             let item = BulkItem { position: 0, len, origin: 0, pieces };
-            body.items.push(Item { item, first: 0 });
+            body.items.push(GatherItem { item, first: 0 });
             for (start, part, is_there) in
                 [(0, len, true), (1, len - 1, true), (0, len + 1, false), (1, len, false)]
             {

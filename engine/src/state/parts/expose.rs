@@ -82,7 +82,7 @@ impl Parts {
         let plan = conn
             .begin_call(ledger, id, demand, route, &segments.exposed())
             .map_err(CallRefused::Protocol)?;
-        outbox.lay_out_opening(message, (conn, plan), opening)?;
+        outbox.lay_out_opening(message, conn, plan, opening)?;
         outbox.messages_mut().head_mut(message).after = After::Called(place);
         exposure.is_called = true;
         exposure.has_chunks = !matches!(route.form, CallForm::Xmt);

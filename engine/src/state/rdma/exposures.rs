@@ -168,7 +168,8 @@ impl Exposures {
     pub fn new(
         count: usize,
         windows: Windows,
-        (rdma_buffers, rdma_buffer_len): (BulkPool, u32),
+        rdma_buffers: BulkPool,
+        rdma_buffer_len: u32,
         fetches: bool,
     ) -> Exposures {
         let rdma_buffers_kept = if fetches { rdma_buffers.capacity().div_ceil(2) } else { 0 };

@@ -54,6 +54,16 @@ pub(crate) struct Fetch {
 
 type Loans = ArrayVec<Option<Loan>, LOANS_MAX>;
 
+/// A call with data in the memory of its caller.
+pub(crate) struct RemoteCall<'a> {
+    pub to: ReplyTo,
+    /// Buffers that the data needs.
+    pub needs: usize,
+    /// The receive buffers of the call, and its transmissions in them.
+    pub buffers: Buffers,
+    pub transmissions: &'a [Part],
+}
+
 impl Fetch {
     /// Keeps the call until it can be delivered.
     pub fn keep(&mut self, buffers: Buffers, parts: &[Part]) {
@@ -66,7 +76,8 @@ impl Fetch {
         &mut self,
         conn: &Connection,
         pool: &RecvPool,
-        (rdma_buffers, rdma_buffer_len): (&mut BulkPool, u32),
+        rdma_buffers: &mut BulkPool,
+        rdma_buffer_len: u32,
         body: &mut Body,
         scatter_max: u32,
     ) -> Option<()> {

@@ -29,9 +29,9 @@ pub(crate) struct Fetches {
     /// Calls whose data has arrived, waiting for a send slot for the answer.
     here: VecDeque<u32>,
     /// Calls that are being read, and buffers that calls hold.
-    used: Use,
+    used: FetchUse,
     /// The maximum of each.
-    most: Use,
+    most: FetchUse,
     /// Places that are permanently out of use.
     lost: usize,
     /// Buffers that a device may still write to: kept until the queues are destroyed.
@@ -44,7 +44,7 @@ pub(crate) struct Fetches {
 
 /// Calls that are being read, and buffers.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Use {
+pub(crate) struct FetchUse {
     /// Calls.
     pub reads: u32,
     /// Buffers.
@@ -64,7 +64,7 @@ pub(crate) struct Lost {
 /// The share of one peer.
 #[derive(Debug, Clone, Copy, Default)]
 struct Share {
-    used: Use,
+    used: FetchUse,
     /// The first and the last of its waiting calls, linked by [`Fetch::next`].
     waiting: Option<(u32, u32)>,
     /// The number of calls whose data has arrived.
@@ -75,14 +75,14 @@ struct Share {
 
 impl Fetches {
     /// Room for as many calls as can be open, of this number of peers.
-    pub fn new(count: usize, peers: usize, most: Use, reads_expose: bool) -> Fetches {
+    pub fn new(count: usize, peers: usize, most: FetchUse, reads_expose: bool) -> Fetches {
         Fetches {
             entries: (0..count).map(|_| Fetch::default()).collect(),
             free: (0..count as u32).rev().collect(),
             shares: vec![Share::default(); peers].into(),
             line: VecDeque::with_capacity(peers),
             here: VecDeque::with_capacity(count),
-            used: Use::default(),
+            used: FetchUse::default(),
             most,
             lost: 0,
             withheld: Vec::new(),
@@ -150,7 +150,7 @@ impl Fetches {
         if used.reads >= most.reads {
             return None;
         }
-        let half = Use { reads: most.reads.div_ceil(2), buffers: most.buffers.div_ceil(2) };
+        let half = FetchUse { reads: most.reads.div_ceil(2), buffers: most.buffers.div_ceil(2) };
         let mut line = self.line.iter().enumerate();
         let (at, needs) = line.find_map(|(at, &peer)| {
             let share = &self.shares[peer as usize];
@@ -374,7 +374,7 @@ mod tests {
 
     /// Places for calls of two peers, which wait for so many buffers each, of four.
     fn waiting(calls: &[(u32, usize)]) -> Fetches {
-        let mut fetches = Fetches::new(8, 2, Use { reads: 8, buffers: 4 }, false);
+        let mut fetches = Fetches::new(8, 2, FetchUse { reads: 8, buffers: 4 }, false);
         let to = ReplyTo { xid: 1, credits: 1, rsbuf: 1, via: Via::Msg, handle: None };
         for &(peer, needs) in calls {
             fetches.open(ConnectionId::first(peer), to, needs).expect("a place");

@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn buffers_that_a_device_keeps_are_lost_to_calls_of_peers_first() {
         let windows = Windows::new(Way::Registration, Vec::new());
-        let exposures = Exposures::new(1, windows, (pool(8), 4096), true);
+        let exposures = Exposures::new(1, windows, pool(8), 4096, true);
         let mut rdma = Rdma::new(exposures, 1);
         let state = |rdma: &Rdma| (rdma.for_calls().count, rdma.ability().rdma_buffer_len);
         assert_eq!(state(&rdma), (4, 4096));

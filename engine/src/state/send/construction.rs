@@ -17,7 +17,7 @@ use crate::message::bulk::Bulk;
 use crate::message::draft::Draft;
 use crate::message::owned_call::OwnedCall;
 use crate::message::wanted::{OPEN, WANTS_MAX, Wanted};
-use crate::state::lane::messages::Item;
+use crate::state::lane::messages::GatherItem;
 use crate::state::peers::Peer;
 
 impl Outbox {
@@ -62,7 +62,7 @@ impl Outbox {
             }
         }
         let pieces = (body.pieces.len() - first) as u32;
-        self.place_item(message, (first, pieces), len);
+        self.place_item(message, first, pieces, len);
     }
 
     /// As [`Outbox::place`], for one piece.
@@ -76,12 +76,12 @@ impl Outbox {
         if body.pieces.try_push(piece).is_err() {
             return self.refuse(CallRefused::TooManyPieces);
         }
-        self.place_item(message, (first, 1), len);
+        self.place_item(message, first, 1, len);
     }
 
     /// Writes the count of a data item, whose pieces are kept.
     #[inline]
-    fn place_item(&mut self, message: u32, (first, pieces): (usize, u32), len: usize) {
+    fn place_item(&mut self, message: u32, first: usize, pieces: u32, len: usize) {
         let Ok(len) = u32::try_from(len) else { return self.refuse(CallRefused::PayloadTooLong) };
         self.put(&len.to_be_bytes());
         let Draft { is_reply, origin, bulk_len, .. } = self.draft;
@@ -96,7 +96,7 @@ impl Outbox {
         };
         let item = BulkItem { position: self.position(), len, origin, pieces };
         let body = self.messages.body_mut(message);
-        if body.items.try_push(Item { item, first: first as u8 }).is_err() {
+        if body.items.try_push(GatherItem { item, first: first as u8 }).is_err() {
             return self.refuse(CallRefused::TooManyPieces);
         }
         self.draft.bulk_len = bulk_len;
@@ -214,7 +214,7 @@ impl Outbox {
         if !plan.has_item() {
             self.send_plain(&mut peer.lane, peer.id.index, plan.header(), len);
         } else if let Some(message) = core::mem::take(&mut self.draft).message {
-            self.send_single_item(peer, (message, len), &plan);
+            self.send_single_item(peer, message, len, &plan);
         }
         true
     }
@@ -235,7 +235,7 @@ impl Outbox {
         };
         let slot = self.batch.take().expect("its length was just read");
         if let Some(message) = core::mem::take(&mut self.draft).message {
-            self.enqueue_continued(peer, (message, slot, len), &plan);
+            self.enqueue_continued(peer, message, slot, len, &plan);
         }
         true
     }
@@ -279,7 +279,8 @@ impl Outbox {
         };
         let (slots, items) = body.map_or((&[][..], &[][..]), |body| (&body.slots, &body.items));
         let written = slots.iter().chain(batch.slot()).map(SendSlot::written);
-        let items = items.iter().map(|Item { item, .. }| (item.position, item.pieces as usize));
+        let items =
+            items.iter().map(|GatherItem { item, .. }| (item.position, item.pieces as usize));
         let wants = wants.drain(..);
         let call = OwnedCall::of_draft(written, items, pieces, wants, reply_payload_max);
         (call, is_whole)

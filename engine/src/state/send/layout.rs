@@ -39,7 +39,8 @@ pub(crate) fn lay_out(
     messages: &mut Messages,
     means: Means<'_>,
     index: u32,
-    (conn, plan): (&Connection, Plan<'_>),
+    conn: &Connection,
+    plan: Plan<'_>,
     opening: Opening<'_>,
 ) -> Result<(), CallRefused> {
     let body = messages.body_mut(index);

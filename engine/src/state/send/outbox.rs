@@ -16,7 +16,7 @@ use crate::message::draft::Draft;
 use crate::message::wanted::{WANTS_MAX, Wanted};
 use crate::provider::PostError;
 use crate::state::lane::Lane;
-use crate::state::lane::messages::{After, Headers, Item, Messages, SLOTS_MAX};
+use crate::state::lane::messages::{After, GatherItem, Headers, Messages, SLOTS_MAX};
 use crate::state::peers::Peers;
 use crate::state::rdma::windows::Opening;
 use crate::state::timers::Timers;
@@ -53,16 +53,42 @@ pub(crate) struct Outbox {
     answers: Answers,
 }
 
+/// The memory of outgoing messages.
+pub(crate) struct OutboxPools {
+    pub slots: SendPool,
+    pub headers: Pool<Headers>,
+    pub zero: ZeroPage,
+}
+
+/// The sizes of an [`Outbox`].
+pub(crate) struct OutboxSizes {
+    /// Messages at one time.
+    pub messages: usize,
+    /// Gather entries of one work request.
+    pub gather_max: u32,
+    /// Scatter entries of one RDMA Read.
+    pub scatter_max: u32,
+    /// Bytes that a work request can contain.
+    pub inline_len: u32,
+    /// Connections.
+    pub peers_max: usize,
+}
+
+#[cfg(test)]
+impl OutboxSizes {
+    pub const SMALL: OutboxSizes =
+        OutboxSizes { messages: 4, gather_max: 1, scatter_max: 1, inline_len: 64, peers_max: 2 };
+}
+
 impl Outbox {
     pub fn new(
         stats: SharedStats,
-        pools: (SendPool, Pool<Headers>, ZeroPage),
-        messages: usize,
-        (gather_max, scatter_max): (u32, u32),
-        (inline_len, peers_max): (u32, usize),
+        pools: OutboxPools,
+        sizes: OutboxSizes,
         hold: Duration,
     ) -> Outbox {
-        let (slots, headers, zero) = pools;
+        let OutboxPools { slots, headers, zero } = pools;
+        let OutboxSizes { messages, gather_max, scatter_max, inline_len, peers_max } = sizes;
         Outbox {
             slots,
             headers,
@@ -395,7 +421,7 @@ impl Outbox {
         conn: &Connection,
         plan: Plan<'_>,
     ) -> Result<(), CallRefused> {
-        self.lay_out_opening(index, (conn, plan), Opening::default())
+        self.lay_out_opening(index, conn, plan, Opening::default())
     }
 
     /// As [`Outbox::lay_out`], behind the rights granted to the peer.
@@ -403,7 +429,8 @@ impl Outbox {
     pub fn lay_out_opening(
         &mut self,
         index: u32,
-        planned: (&Connection, Plan<'_>),
+        conn: &Connection,
+        plan: Plan<'_>,
         opening: Opening<'_>,
     ) -> Result<(), CallRefused> {
         if self.batch.free() > 0 && self.slots.free() < SLOTS_MAX {
@@ -411,7 +438,7 @@ impl Outbox {
         }
         let Outbox { headers, slots, zero, messages, gather_max, .. } = self;
         let means = Means { headers, send: slots, zero, gather_max: *gather_max as usize };
-        layout::lay_out(messages, means, index, planned, opening)
+        layout::lay_out(messages, means, index, conn, plan, opening)
     }
 
     /// Puts a message that is laid out into its peer's lane.
@@ -459,7 +486,7 @@ impl Outbox {
 
     /// The bulk items of a message in the protocol's form.
     pub fn items(&self, index: u32) -> ArrayVec<BulkItem, ITEMS_MAX> {
-        self.messages.body(index).items.iter().map(|entry: &Item| entry.item).collect()
+        self.messages.body(index).items.iter().map(|entry: &GatherItem| entry.item).collect()
     }
 }
 
@@ -489,9 +516,10 @@ mod tests {
         let (fabric, config) = (Fabric::new(), Config::default());
         let budget = Budget::new(&config, fabric.caps()).expect("it fits");
         let memory = Memory::new(&config, &budget, fabric.registrar(), None).expect("memory");
-        let pools = (memory.send, memory.headers, memory.zero);
+        let Memory { send: slots, headers, zero, .. } = memory;
+        let pools = OutboxPools { slots, headers, zero };
         let stats = Arc::new(CachePadded::new(Stats::default()));
-        let mut outbox = Outbox::new(stats.clone(), pools, 4, (1, 1), (64, 2), config.send().hold);
+        let mut outbox = Outbox::new(stats.clone(), pools, OutboxSizes::SMALL, config.send().hold);
         outbox.on_leaked(2);
         outbox.on_leaked(3);
         assert_eq!((outbox.leaked(), stats.snapshot().leaked), (5, 5));

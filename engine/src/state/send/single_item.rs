@@ -20,7 +20,8 @@ impl Outbox {
     pub(super) fn send_single_item(
         &mut self,
         peer: &mut Peer,
-        (message, payload_len): (u32, u32),
+        message: u32,
+        payload_len: u32,
         plan: &ShortPlan,
     ) {
         let (lane, to) = (&mut peer.lane, peer.id.index);
@@ -49,10 +50,11 @@ impl Outbox {
     pub(super) fn enqueue_continued(
         &mut self,
         peer: &mut Peer,
-        (message, slot, payload_len): (u32, SendSlot, u32),
+        message: u32,
+        mut slot: SendSlot,
+        payload_len: u32,
         plan: &ContinuedPlan,
     ) {
-        let mut slot = slot;
         let header_len = plan.header_len() as usize;
         plan.write_header(slot.header_mut(header_len));
         let Outbox { messages, zero, .. } = self;
