@@ -1,7 +1,7 @@
 //! A client that continues to call under faults, and reports the outcome of its calls.
 //!
 //! ```text
-//!   line   resting ── begin_connect ──▶ connecting ──▶ up ── every call answered ──▶ over
+//!   line   waiting ── begin_connect ──▶ connecting ──▶ up ── every call answered ──▶ over
 //!             ▲                              │         │
 //!             └──── again, after a pause ────┴─────────┴── otherwise ──▶ over
 //! ```

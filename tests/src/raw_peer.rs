@@ -48,7 +48,7 @@ pub struct RawPeer<P: Provider> {
     /// What it says while connecting (RFC 8797).
     pub says: Vec<u8>,
     /// What its peer said, each time that they were connected.
-    pub heard: Vec<PrivateBytes>,
+    pub received: Vec<PrivateBytes>,
     /// Dropped behind the pools.
     _memory: Registered,
 }
@@ -131,7 +131,7 @@ impl<P: Provider> RawPeer<P> {
             fetched: VecDeque::new(),
             is_lost: false,
             says: Vec::new(),
-            heard: Vec::new(),
+            received: Vec::new(),
             _memory: memory,
         };
         for index in 0..receives {
@@ -192,7 +192,7 @@ impl<P: Provider> RawPeer<P> {
                 CmEvent::Connected { endpoint, private, .. } => (endpoint, private),
                 CmEvent::Refused { reason, .. } => return Err(reason),
             };
-            self.heard.push(private);
+            self.received.push(private);
             // One connection at a time: a lost one is forgotten, with its sends.
             if let Some(old) = self.qp.take() {
                 self.queues.disconnect(old);

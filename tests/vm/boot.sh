@@ -10,7 +10,7 @@ declare -A roles=() ends=()
 # Timers are late on a host that is busy: what the kernel finds out about them is not to stop it.
 readonly kernel_options="console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable no_timer_check"
 # Where nothing is counted, what takes time and shows nothing is left out: tests of the kernel's ciphers, its defences against
-# programs, and the wait of RCU for processors that would tell at once if asked.
+# programs, and the wait of RCU for processors that would answer at once if asked.
 readonly quick_options="cryptomgr.notests mitigations=off rcupdate.rcu_expedited=1"
 # Also instructions for which an emulator takes longer than for those used in their place: copies by the byte (erms), products
 # without carry for checksums (pclmulqdq), a longer walk of page tables (la57), guards around each access to a program (smap).

@@ -4,7 +4,7 @@
 
 # perl-base and init-system-helpers are for the scripts of packages, as debhelper writes them.
 readonly system_packages=(systemd mount dpkg tar libc-bin perl-base init-system-helpers)
-# Of each package without what nobody reads there.
+# Of each package without what is not read there.
 readonly unread='^\./usr/share/(doc|man|locale|lintian|bug|zsh|bash-completion|info)/'
 
 # system_image: $cache/system-KEY.cpio is what this script makes of the packages.

@@ -246,7 +246,7 @@ pub fn optional(xid: u32, credit: u32, optional: Optional<'_>, behind: &[u8]) ->
     wire(&Header { xid, vers: VERSION_TWO, credit, body: Body::Optional(optional) }, behind)
 }
 
-/// Payload bytes of an RPC message: xid, direction, then bytes that tell their place.
+/// Payload bytes of an RPC message: xid, direction, then bytes that state their place.
 pub fn rpc(xid: u32, reply: bool, len: usize) -> Vec<u8> {
     let mut bytes = [xid.to_be_bytes(), u32::from(reply).to_be_bytes()].concat();
     bytes.extend((8..len).map(|at| (at % 251) as u8));

@@ -33,7 +33,7 @@ pub struct Mutant {
 
 /// How far the compiler moved the switch of a mutation outwards, of each number; `None` if it
 /// refused all places.
-pub type Settled = BTreeMap<usize, Option<usize>>;
+pub type Switches = BTreeMap<usize, Option<usize>>;
 
 /// A mutation in the batch.
 struct Member {
@@ -73,13 +73,13 @@ pub fn build(
     programs: &BTreeSet<Program>,
 ) -> Result<Built, String> {
     let mut batch = Batch::new(copy, mutants)?;
-    batch.settle(copy, || cargo.check(programs), |_| Ok(()))?;
-    let programs = batch.settle(copy, || cargo.build(programs), |_| Ok(()))?;
+    batch.compile(copy, || cargo.check(programs), |_| Ok(()))?;
+    let programs = batch.compile(copy, || cargo.build(programs), |_| Ok(()))?;
     Ok(Built { programs, refused: batch.refused })
 }
 
 /// Compiles all test programs with the mutations. What the compiler decides about them goes to
-/// `settled`, where `save` keeps it.
+/// `switches`, where `save` keeps it.
 ///
 /// # Errors
 /// As [`build`].
@@ -87,17 +87,17 @@ pub fn build_all(
     copy: &Copy,
     cargo: &Cargo,
     mutants: Vec<Mutant>,
-    mut settled: Settled,
-    save: impl Fn(&Settled) -> Result<(), String>,
+    mut switches: Switches,
+    save: impl Fn(&Switches) -> Result<(), String>,
 ) -> Result<Built, String> {
     let mut batch = Batch::new(copy, mutants)?;
-    batch.resume(&settled);
+    batch.resume(&switches);
     let mut keep = |batch: &Batch| {
-        settled = batch.settled();
-        save(&settled)
+        switches = batch.switches();
+        save(&switches)
     };
-    batch.settle(copy, || cargo.check_libraries(), &mut keep)?;
-    let programs = batch.settle(copy, || cargo.build_all(), &mut keep)?;
+    batch.compile(copy, || cargo.check_libraries(), &mut keep)?;
+    let programs = batch.compile(copy, || cargo.build_all(), &mut keep)?;
     Ok(Built { programs, refused: batch.refused })
 }
 
@@ -132,7 +132,7 @@ impl Batch {
     }
 
     /// Moves switches outwards, or leaves mutations out, until the compiler is content.
-    fn settle(
+    fn compile(
         &mut self,
         copy: &Copy,
         compile: impl Fn() -> Result<Outcome, String>,
@@ -160,10 +160,10 @@ impl Batch {
     }
 
     /// Puts the switches where they were in the end in an earlier run.
-    fn resume(&mut self, settled: &Settled) {
+    fn resume(&mut self, switches: &Switches) {
         let mut members = Vec::new();
         for mut member in std::mem::take(&mut self.members) {
-            match settled.get(&member.mutant.number) {
+            match switches.get(&member.mutant.number) {
                 None => members.push(member),
                 Some(Some(moves)) if *moves < member.regions.len() => {
                     member.regions.drain(..moves);
@@ -179,7 +179,7 @@ impl Batch {
         self.members = members;
     }
 
-    fn settled(&self) -> Settled {
+    fn switches(&self) -> Switches {
         let members = self.members.iter().map(|member| (member.mutant.number, Some(member.moves)));
         let refused = self.refused.iter().map(|refused| (refused.mutant.number, None));
         members.chain(refused).collect()

@@ -58,7 +58,7 @@ fn lines_of(root: &Path, all: &[Listed], package: &str) -> Result<usize, String>
     Ok(files.values().sum())
 }
 
-/// Parts of `count` in the proportions of the lines; what is left over goes to the largest rests.
+/// Parts of `count` in the proportions of the lines; what is left over goes to the largest remainders.
 fn shares(lines: &[usize], count: usize) -> Vec<usize> {
     let total = lines.iter().sum::<usize>().max(1);
     let mut shares: Vec<usize> = lines.iter().map(|lines| lines * count / total).collect();

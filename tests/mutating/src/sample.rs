@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rpcrdma_mutants::names::Program;
 
-use crate::batch::{self, Mutant, Settled};
+use crate::batch::{self, Mutant, Switches};
 use crate::cargo::Executable;
 use crate::draw::{self, Draw};
 use crate::list::{self, Listed, PACKAGES};
@@ -42,8 +42,8 @@ pub fn run(place: &Place, options: Options) -> Result<(), String> {
     let Options { seed, count, is_continued } = options;
     let header = Header { seed, count, sources: copy.sum()? };
     let state = State::open(&place.target.join("sample.jsonl"), &header, is_continued)?;
-    let built = batch::build_all(&copy, &cargo, mutants(&drawn), settled(&state), |settled| {
-        state.add(&Entry::Settled(settled.clone()))
+    let built = batch::build_all(&copy, &cargo, mutants(&drawn), switches(&state), |switches| {
+        state.add(&Entry::Switches(switches.clone()))
     })?;
     let refused: BTreeSet<usize> = built.refused.iter().map(|one| one.mutant.number).collect();
     let chosen = choose(&draws, &refused);
@@ -100,11 +100,11 @@ fn tests(state: &State) -> Vec<Tried> {
 }
 
 /// The last places of the switches that were written.
-fn settled(state: &State) -> Settled {
-    let mut last = Settled::new();
+fn switches(state: &State) -> Switches {
+    let mut last = Switches::new();
     for entry in &state.before {
-        if let Entry::Settled(settled) = entry {
-            last.clone_from(settled);
+        if let Entry::Switches(switches) = entry {
+            last.clone_from(switches);
         }
     }
     last

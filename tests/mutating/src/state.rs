@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use rpcrdma_mutants::names::Program;
 use serde::{Deserialize, Serialize};
 
-use crate::batch::Settled;
+use crate::batch::Switches;
 
 /// What is measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,7 +65,7 @@ pub enum Entry {
     /// The first line.
     Begin(Header),
     /// The places of the switches; the last one counts.
-    Settled(Settled),
+    Switches(Switches),
     /// A test.
     Tried(Tried),
     /// A mutant that no test of its crate noticed.

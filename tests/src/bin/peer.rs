@@ -174,11 +174,11 @@ fn call<P: Provider>(engine: &Engine<P>, wanted: &Wanted) -> Result<ExitCode, Se
         }
     }
     report_progress(wanted.progress.as_deref(), caller.accounts());
-    Ok(verdict(&mut caller))
+    Ok(outcome(&mut caller))
 }
 
 /// The outcome of every connection, and whether all buffers returned.
-fn verdict<P: Provider>(caller: &mut Caller<P>) -> ExitCode {
+fn outcome<P: Provider>(caller: &mut Caller<P>) -> ExitCode {
     print(caller.accounts());
     let client: &mut Client<P> = caller.client();
     let stats = client.handle().stats();

@@ -29,7 +29,7 @@ pinger call ADDRESS [OPTION]...      pings a server
   --size N          bytes of a ping, from 1 to 65536 (64)
   --seconds N       after that it has hung (20)
 
-Ends with 0 if all pings came back, and as many as wished.";
+Ends with 0 if all pings came back, and as many as requested.";
 
 /// The command line.
 struct Wanted {

@@ -115,7 +115,7 @@ fn wanted() -> Option<Wanted> {
             ("--provider", "tcp") => over = Some(sim::run::<Tcp>),
             ("--provider", "virtual-tcp") => over = Some(sim::run::<VirtualTcp>),
             ("--scenario", "faults") => scenario = None,
-            ("--scenario", "fairness") => scenario = Some(sim::fairness::judged as Run),
+            ("--scenario", "fairness") => scenario = Some(sim::fairness::run_checked as Run),
             _ => return None,
         }
     }

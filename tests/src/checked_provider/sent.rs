@@ -24,9 +24,8 @@ impl Sent {
         let is_read = matches!(wr.op, SendOp::Read(_));
         // Copied bytes belong to the program. A request that waits for a Read may send the bytes of
         // the Read.
-        let is_settled =
-            wr.flags.contains(SendFlags::INLINE) || wr.flags.contains(SendFlags::FENCE);
-        let sgl = if is_settled || is_read { Vec::new() } else { wr.sgl.to_vec() };
+        let is_copied = wr.flags.contains(SendFlags::INLINE) || wr.flags.contains(SendFlags::FENCE);
+        let sgl = if is_copied || is_read { Vec::new() } else { wr.sgl.to_vec() };
         let kills = match wr.op {
             SendOp::Invalidate { rkey } => Some(rkey),
             _ => None,

@@ -130,14 +130,14 @@ struct Stating;
 
 impl Stating {
     fn new(inline: u32) -> Stating {
-        fs::write(STATED, inline.to_string()).expect("the server is told");
+        fs::write(STATED, inline.to_string()).expect("the server reads it");
         Stating
     }
 }
 
 impl Drop for Stating {
     fn drop(&mut self) {
-        fs::write(STATED, KINDS[0].inline.to_string()).expect("the server is told");
+        fs::write(STATED, KINDS[0].inline.to_string()).expect("the server reads it");
     }
 }
 

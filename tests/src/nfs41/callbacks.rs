@@ -18,8 +18,8 @@ pub struct Callbacks {
     pub session: Option<SessionId>,
     /// What the server has called, in its order.
     pub seen: Vec<Seen>,
-    /// How the next recalls are answered; [`Verdict::Accept`] when it is empty.
-    pub verdicts: VecDeque<Verdict>,
+    /// How the next recalls are answered; [`RecallAnswer::Accept`] when it is empty.
+    pub answers: VecDeque<RecallAnswer>,
     /// Answers that are held back.
     pub late: Vec<(Ticket, Vec<u8>)>,
     /// For each slot, the number of its last call and the answer.
@@ -69,7 +69,7 @@ pub struct Recall {
 
 /// How a recall is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RecallAnswer {
     /// At once.
     Accept,
     /// With this error.
@@ -83,8 +83,8 @@ pub enum Verdict {
 impl Callbacks {
     /// Of a client that has named this program number.
     pub fn new(program: u32) -> Callbacks {
-        let (seen, verdicts) = (Vec::new(), VecDeque::new());
-        Callbacks { program, session: None, seen, verdicts, late: Vec::new(), slots: Vec::new() }
+        let (seen, answers) = (Vec::new(), VecDeque::new());
+        Callbacks { program, session: None, seen, answers, late: Vec::new(), slots: Vec::new() }
     }
 
     /// A session begins, with this number of slots for callbacks.
@@ -128,13 +128,18 @@ impl Callbacks {
             return reply.send();
         }
         match self.compound(seen, reader) {
-            Ok((answer, verdict)) => self.give(reply, answer, verdict),
+            Ok((answer, recall_answer)) => self.give(reply, answer, recall_answer),
             Err(EndOfMessage) => reply.deny(&AcceptStatus::GarbageArguments.into()),
         }
     }
 
-    fn give<'a>(&mut self, mut reply: Reply<'a>, answer: Vec<u8>, verdict: Verdict) -> Answer<'a> {
-        if matches!(verdict, Verdict::Later | Verdict::Never) {
+    fn give<'a>(
+        &mut self,
+        mut reply: Reply<'a>,
+        answer: Vec<u8>,
+        recall_answer: RecallAnswer,
+    ) -> Answer<'a> {
+        if matches!(recall_answer, RecallAnswer::Later | RecallAnswer::Never) {
             let (promise, ticket) = reply.defer();
             self.late.push((ticket, answer));
             return promise;
@@ -148,11 +153,11 @@ impl Callbacks {
         &mut self,
         mut seen: Seen,
         mut reader: PayloadReader<'_>,
-    ) -> Result<(Vec<u8>, Verdict), EndOfMessage> {
+    ) -> Result<(Vec<u8>, RecallAnswer), EndOfMessage> {
         let tag = reader.opaque()?;
         let (minor, _ident, count) = (reader.u32()?, reader.u32()?, reader.u32()?);
         let (mut results, mut done) = (Words::default(), 0);
-        let (mut total, mut verdict) = (status::OK, Verdict::Accept);
+        let (mut total, mut recall_answer) = (status::OK, RecallAnswer::Accept);
         let mut slot = None;
         seen.what = What::Nothing;
         if minor != 1 {
@@ -170,7 +175,7 @@ impl Callbacks {
                         Ok(Some(again)) => {
                             seen.what = What::Repeated;
                             self.seen.push(seen);
-                            return Ok((again, Verdict::Accept));
+                            return Ok((again, RecallAnswer::Accept));
                         }
                         Err(error) => total = error,
                     }
@@ -184,8 +189,8 @@ impl Callbacks {
                     let (state, truncate) = (reader.state()?, reader.u32()? != 0);
                     let handle = FileHandle(reader.opaque()?);
                     seen.what = What::Recall(Recall { state, truncate, handle });
-                    verdict = self.verdicts.pop_front().unwrap_or(Verdict::Accept);
-                    if let Verdict::Refuse(error) = verdict {
+                    recall_answer = self.answers.pop_front().unwrap_or(RecallAnswer::Accept);
+                    if let RecallAnswer::Refuse(error) = recall_answer {
                         total = error;
                     }
                     results.u32(operation).u32(total);
@@ -202,11 +207,11 @@ impl Callbacks {
         answer.u32(total).opaque(&tag).u32(done).fixed(&results.0);
         // What is never answered was as good as never received.
         if let Some(Sequence { slot, sequence, .. }) = slot
-            && verdict != Verdict::Never
+            && recall_answer != RecallAnswer::Never
         {
             self.slots[slot as usize] = (sequence, answer.0.clone());
         }
-        Ok((answer.0, verdict))
+        Ok((answer.0, recall_answer))
     }
 
     /// Whether a call of the back channel is new, or the repetition of the last one of its slot.

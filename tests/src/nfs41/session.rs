@@ -158,14 +158,14 @@ impl<P: Provider> Session<P> {
         let [Done::Bound(directions)] = bound[..] else { panic!("{bound:?}") };
         for at in 0..self.slots.len() {
             if self.slots[at].is_in_doubt {
-                self.settle(at)?;
+                self.use_up(at)?;
             }
         }
         Ok(directions)
     }
 
     /// Uses up the number of a request that may have been executed: by SEQUENCE alone if it was not.
-    fn settle(&mut self, at: usize) -> Result<(), Failure> {
+    fn use_up(&mut self, at: usize) -> Result<(), Failure> {
         let sequence = self.slots[at].sequence.wrapping_add(1);
         let slot = at as u32;
         let alone = Sequence { session: self.id, sequence, slot, highest: slot };

@@ -23,7 +23,7 @@ impl<P: SimProvider> Sim<P> {
         }
         for step in 0..DRAIN_STEPS_MAX {
             if self.model.borrow().is_idle() {
-                return self.settle();
+                return self.quiesce();
             }
             self.hurry(step > DRAIN_STEPS_MAX / 2);
             self.close_hopeless();
@@ -107,14 +107,14 @@ impl<P: SimProvider> Sim<P> {
     }
 
     /// Turns without events: deferred work is done.
-    fn settle(&mut self) -> Result<(), Violation> {
-        for _ in 0..SETTLE_TURNS {
+    fn quiesce(&mut self) -> Result<(), Violation> {
+        for _ in 0..QUIET_TURNS {
             for at in 0..self.nodes.len() {
                 self.leap(10_000);
                 self.poll(at)?;
             }
         }
-        self.is_settled = true;
+        self.is_quiet = true;
         (0..self.nodes.len()).try_for_each(|at| self.poll(at))
     }
 
@@ -149,4 +149,4 @@ const DRAIN_STEPS_MAX: u32 = 20_000;
 const STOP_STEPS_MAX: u32 = 20_000;
 /// Turns of every shard after which no work is deferred: Receives are posted again after 64 idle
 /// turns.
-const SETTLE_TURNS: usize = 70;
+const QUIET_TURNS: usize = 70;

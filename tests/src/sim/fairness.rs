@@ -7,10 +7,10 @@
 //! ```
 //! Each client keeps as many calls under way as it can. Together the clients of a shard have more
 //! calls under way than it takes in a turn: who is served, and when, is decided by the engine. With
-//! an unfair [`Schedule`] the verdict must be another.
+//! an unfair [`Schedule`] the outcome must be another.
 //!
 //! If a shard has credits for half of them only ([`Size::is_scarce`]), those who came first keep
-//! theirs, and the others go on with one each: nobody waits long, and shares are not equal.
+//! theirs, and the others go on with one each: no client waits long, and shares are not equal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,7 +79,7 @@ impl Seen {
     ///
     /// # Errors
     /// What is not so, with the number and the bound.
-    pub fn judge(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
         if self.jain < JAIN_MIN {
             return Err(format!(
                 "unfair: Jain's index is {:.4}, below {JAIN_MIN}: {self:?}",
@@ -116,13 +116,13 @@ pub fn run(seed: u64, size: Size, schedule: Schedule) -> Seen {
     fleet.seen()
 }
 
-/// As [`run`], of the size of the test, with a verdict, for `tests/run simulate`.
+/// As [`run`], of the size of the test, with a check, for `tests/run simulate`.
 ///
 /// # Errors
 /// If the clients were not treated alike, or one waited too long.
-pub fn judged(seed: u64) -> Result<Outcome, Box<Failure>> {
+pub fn run_checked(seed: u64) -> Result<Outcome, Box<Failure>> {
     let seen = run(seed, Size::LARGE, Schedule::Equal);
-    match seen.judge() {
+    match seen.check() {
         Ok(()) => Ok(Outcome {
             hash: seen.longest_ns ^ seen.replies,
             events: seen.replies,

@@ -5,7 +5,7 @@
 //!   seed ──▶ scenario ──▶ Setup: engines, configurations, habits of programs, faults
 //!                       │
 //!   scheduler ── polls a shard, steps a control plane, moves the time, connects, closes, stops
-//!       │              └▶ Program (handler): calls and serves, tells the model what it sees
+//!       │              └▶ Program (handler): calls and serves, reports to the model what it sees
 //!       └▶ after every turn: invariants over the shard's audit, suspicions over both ends
 //!   then: no more faults, every call completes; every shard stops, all memory is free
 //! ```
@@ -16,11 +16,11 @@
 //!
 //! [`fairness`] is a scenario of its own: many equal clients, without faults.
 
+mod checker;
 mod ending;
 pub mod fairness;
 mod give;
 pub mod invariants;
-mod judge;
 mod model;
 mod program;
 pub mod provider;

@@ -345,7 +345,7 @@ fn is_expected(script: &Script, stream: &[u8]) -> bool {
 const STALE_LEN: usize = 6;
 
 /// The coverage when a program closes a new connection.
-pub const TURNED_DOWN: &str = "connections turned down";
+pub const CLOSED_AT_ONCE: &str = "connections rejected by programs";
 /// The coverage when a program does not admit a peer.
 pub const NOT_ADMITTED: &str = "peers not admitted";
 /// A name of a check.
@@ -368,7 +368,7 @@ pub fn name_of(why: CloseReason) -> &'static str {
         CloseReason::TimedOut => "ended: not gone on",
         CloseReason::NotAnswering => "ended: no answer",
         CloseReason::Idle => "ended: idle",
-        CloseReason::Refused => "ended: turned down",
+        CloseReason::Refused => "ended: rejected",
         CloseReason::Failed => "ended: the queue pair is given up",
         CloseReason::Unasked => "ended: completed unasked",
         CloseReason::DeviceLost => "ended: the device is lost",

@@ -11,7 +11,7 @@ use rpcrdma_engine::{
 };
 
 use super::give::{PlacedPart, ask, place};
-use super::model::{Model, NOT_ADMITTED, Suspicion, TURNED_DOWN, name_of};
+use super::model::{CLOSED_AT_ONCE, Model, NOT_ADMITTED, Suspicion, name_of};
 use super::scenario::{self, Habits};
 use super::trace::Event;
 use crate::script::{
@@ -408,7 +408,7 @@ impl Handler for Program {
     }
 
     fn admit(&mut self, _: &ConnectRequest<'_>) -> Admission {
-        if self.habits.turn_away == 0 || !self.chance(self.habits.turn_away) {
+        if self.habits.refuse_peers == 0 || !self.chance(self.habits.refuse_peers) {
             return Admission::Accept;
         }
         self.model().saw(NOT_ADMITTED);
@@ -424,7 +424,7 @@ impl Handler for Program {
         self.model().trace.note(Event::Up(self.shard, peer));
         self.attempts.extend(attempt.map(|id| (id, Some(peer))));
         if self.random.below(50) == 0 {
-            self.model().saw(TURNED_DOWN);
+            self.model().saw(CLOSED_AT_ONCE);
             self.model().ordered.push((self.shard, peer));
             self.up.push(peer);
             return Admission::Refuse;

@@ -104,7 +104,7 @@ pub struct Habits {
     /// Whether shards are stopped in the middle.
     pub stop: bool,
     /// Peers that request a connection are not admitted.
-    pub turn_away: u32,
+    pub refuse_peers: u32,
 }
 
 impl EngineSetup {
@@ -159,7 +159,7 @@ impl Setup {
                 len_max: random.choose(&[300, 3_000, 12_000, PART_LEN_MAX as u32]),
                 close: random.below(3) == 0,
                 stop: random.below(4) == 0,
-                turn_away: beside.choose(&[0, 0, 0, 10, 60]),
+                refuse_peers: beside.choose(&[0, 0, 0, 10, 60]),
             },
             maps_pools: beside.below(3) == 0,
             network: NetworkPlan::default(),

@@ -49,13 +49,13 @@ pub struct Sim<P: SimProvider> {
     pub handshake: Option<Handshake>,
     /// Ends of unknown connections on which bytes of a message were changed.
     pub strangers: HashSet<End>,
-    /// Whether an engine has had as many connections as one party may have, since the current
+    /// Whether an engine has had as many connections as one peer may have, since the current
     /// attempt to connect began.
     pub is_crowded: bool,
     /// Whether the faults have stopped.
     pub is_draining: bool,
     /// Whether every call is complete.
-    pub is_settled: bool,
+    pub is_quiet: bool,
     /// Whether the time has advanced so far that every deadline may have passed.
     pub has_leapt: bool,
     /// Dropped after everything that uses them.
@@ -88,7 +88,7 @@ pub struct Node<P: SimProvider> {
     pub names: HashMap<u32, ConnectionId>,
     /// Its connections, including ended ones.
     pub seen: HashSet<ConnectionId>,
-    /// Whether it was told to stop.
+    /// Whether it was asked to stop.
     pub is_stopping: bool,
     /// Whether it has reached its maximum of connections.
     pub was_full: bool,
@@ -172,7 +172,7 @@ impl<P: SimProvider> Sim<P> {
             strangers: HashSet::new(),
             is_crowded: false,
             is_draining: false,
-            is_settled: false,
+            is_quiet: false,
             has_leapt: false,
             engines,
             base,
@@ -321,7 +321,7 @@ impl<P: SimProvider> Sim<P> {
         self.stop(at);
     }
 
-    /// Tells a shard to stop.
+    /// Asks a shard to stop.
     pub fn stop(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         if !std::mem::replace(&mut node.is_stopping, true) {

@@ -11,7 +11,7 @@ fn seen(schedule: Schedule) -> Seen {
 #[test]
 fn a_thousand_equal_clients_of_64_shards_are_served_alike_and_none_waits_long() {
     let seen = seen(Schedule::Equal);
-    seen.judge().unwrap_or_else(|why| panic!("{why}"));
+    seen.check().unwrap_or_else(|why| panic!("{why}"));
     // Each has really been served, many times.
     assert!(seen.least_most.0 > 100, "{seen:?}");
     assert!(seen.clients_of_shard.1 - seen.clients_of_shard.0 <= 1, "{seen:?}");
@@ -29,14 +29,14 @@ fn clients_of_a_shard_with_half_of_the_credits_all_go_on() {
 /// The check is one: a schedule that neglects every fourth client is found out.
 #[test]
 fn clients_that_are_polled_less_are_seen_as_treated_unfairly() {
-    let why = seen(Schedule::Slow).judge().expect_err("it is unfair");
+    let why = seen(Schedule::Slow).check().expect_err("it is unfair");
     assert!(why.starts_with("unfair: Jain's index is 0."), "{why}");
 }
 
 /// One of a thousand does not change the index, and is found out by its wait.
 #[test]
 fn one_client_that_is_stalled_is_seen_as_waiting_too_long() {
-    let why = seen(Schedule::Stalled).judge().expect_err("it waits");
+    let why = seen(Schedule::Stalled).check().expect_err("it waits");
     assert!(why.starts_with("a client waited "), "{why}");
 }
 

@@ -168,7 +168,7 @@ fn the_whole_suite_passes_on_a_device_like_software_iwarp() {
     Scenario::<Less>::all().iter().for_each(|it| it.check(&open));
 }
 
-/// Whoever adds a capability says here which test takes it away.
+/// A new capability is entered here, with the test that takes it away.
 #[test]
 fn every_capability_is_taken_away_by_a_test() {
     let DeviceCaps {

@@ -147,7 +147,7 @@ mod old_responders {
             scene.raw.send(&refusal(xid, vers, 1, 1));
             let peer = scene.outcome(id).expect("a connection");
             scene.round(peer, 1);
-            assert_eq!(scene.raw.heard.len(), 1, "one connection");
+            assert_eq!(scene.raw.received.len(), 1, "one connection");
             let stats = scene.stats();
             assert_eq!((stats.fallbacks_error, stats.version_one, stats.version_two), (1, 1, 0));
         }
@@ -162,7 +162,7 @@ mod old_responders {
         assert_eq!(scene.outcome(id), Err(ConnectError::Version { low: 3, high: 4 }));
         assert_eq!(scene.stats().versions_refused, 1);
         scene.pass(100);
-        assert_eq!(scene.raw.heard.len(), 1, "it is not tried again");
+        assert_eq!(scene.raw.received.len(), 1, "it is not tried again");
     }
 
     #[test]
@@ -171,10 +171,10 @@ mod old_responders {
         let id = scene.ask();
         scene.hello();
         scene.pass(40);
-        assert_eq!((scene.raw.heard.len(), scene.world.clients[0].connected(id)), (1, None));
+        assert_eq!((scene.raw.received.len(), scene.world.clients[0].connected(id)), (1, None));
         scene.pass(30);
         let peer = scene.outcome(id).expect("a connection");
-        assert_eq!(scene.raw.heard.len(), 2);
+        assert_eq!(scene.raw.received.len(), 2);
         scene.round(peer, 1);
         let stats = scene.stats();
         assert_eq!((stats.fallbacks_silence, stats.version_one), (1, 1));
@@ -188,7 +188,7 @@ mod old_responders {
         scene.hello();
         scene.raw.disconnect();
         let peer = scene.outcome(id).expect("a connection");
-        assert_eq!(scene.raw.heard.len(), 2);
+        assert_eq!(scene.raw.received.len(), 2);
         scene.round(peer, 1);
         let stats = scene.stats();
         assert_eq!((stats.fallbacks_loss, stats.version_one), (1, 1));
@@ -234,7 +234,7 @@ mod old_responders {
         scene.pass(100);
         let stats = scene.stats();
         assert_eq!((stats.version_two, stats.version_one, stats.properties_refused), (1, 0, 0));
-        assert_eq!((stats.fallbacks_silence, scene.raw.heard.len()), (0, 1));
+        assert_eq!((stats.fallbacks_silence, scene.raw.received.len()), (0, 1));
     }
 
     #[test]
@@ -255,7 +255,7 @@ mod old_responders {
         scene.pass(60);
         assert_eq!(scene.outcome(id), Err(ConnectError::TimedOut));
         scene.turns(50);
-        assert_eq!(scene.raw.heard.len(), 1);
+        assert_eq!(scene.raw.received.len(), 1);
         let mut scene = Scene::new(two);
         let id = scene.ask();
         let xid = scene.hello();
@@ -415,7 +415,7 @@ mod without_properties {
             CallError::Rejected(Refusal::Version { low: 1, high: 1 }, Execution::NotExecuted);
         assert_eq!(scene.done.get(&1), Some(&Err(refused)));
         scene.round(peer, 2);
-        assert_eq!((scene.stats().fallbacks_error, scene.raw.heard.len()), (1, 1));
+        assert_eq!((scene.stats().fallbacks_error, scene.raw.received.len()), (1, 1));
     }
 
     #[test]
@@ -475,7 +475,7 @@ mod sizes {
         let mut scene = Scene::new(|_| ());
         scene.ask();
         scene.hello();
-        let received = PrivateData::decode(&scene.raw.heard[0]).expect("as RFC 8797 has it");
+        let received = PrivateData::decode(&scene.raw.received[0]).expect("as RFC 8797 has it");
         let own = scene.world.calling().config();
         let total = own.recv_structure().total_len();
         assert_eq!(received.recv_size, total / 1024 * 1024);
@@ -485,7 +485,7 @@ mod sizes {
         scene.raw = RawPeer::new(&fabric);
         scene.raw.connect(scene.world.at);
         scene.turns(20);
-        assert_eq!(PrivateData::decode(&scene.raw.heard[0]), Some(received));
+        assert_eq!(PrivateData::decode(&scene.raw.received[0]), Some(received));
     }
 
     #[test]
@@ -502,7 +502,7 @@ mod sizes {
             let mut scene = Scene::new(change);
             scene.ask();
             scene.hello();
-            let received = PrivateData::decode(&scene.raw.heard[0]).expect("as RFC 8797 has it");
+            let received = PrivateData::decode(&scene.raw.received[0]).expect("as RFC 8797 has it");
             assert_eq!(received.remote_invalidation, is_allowed, "case {at}");
         }
     }

@@ -1,4 +1,4 @@
-/* libibverbs.so.1 as the plan has it: forwards to the real library, fails where it is told to, changes completions,
+/* libibverbs.so.1 as the plan has it: forwards to the real library, fails where the plan says, changes completions,
  * and delivers events of the device.
  *
  *   program ─▶ ibv_…  ──▶ the plan ──▶ the real ibv_…

@@ -1,4 +1,4 @@
-/* librdmacm.so.1 as the plan has it: forwards to the real library, fails where it is told to, and changes events.
+/* librdmacm.so.1 as the plan has it: forwards to the real library, fails where the plan says, and changes events.
  * The functions of ids return -1, and the error number is in errno. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -2,12 +2,12 @@
 //! changed, repeated or foreign transmissions, credits and Receives stay consistent and each call
 //! ends once.
 
-mod party;
+mod end;
 
 use rpcrdma_proto::{Role, Settings};
 use rpcrdma_xdr::{BackwardSupport, RecvStructure, RtrSupport, SegmentGroup};
 
-use self::party::Party;
+use self::end::End;
 use super::choices::Choices;
 use super::foreign;
 
@@ -19,23 +19,23 @@ use super::foreign;
 pub fn check(input: &[u8]) {
     let mut choices = Choices::new(input);
     let settings = [any_settings(&mut choices), any_settings(&mut choices)];
-    let tells = [settings[0].properties, settings[1].properties];
+    let states = [settings[0].properties, settings[1].properties];
     let [client, server] = settings;
-    let mut parties = [Party::new(Role::Client, client), Party::new(Role::Server, server)];
+    let mut ends = [End::new(Role::Client, client), End::new(Role::Server, server)];
     // Each end knows only what the other has stated.
-    let mut is_lawful = tells == [true, true] || settings.iter().all(is_default);
+    let mut is_lawful = states == [true, true] || settings.iter().all(is_default);
     let stays_lawful = choices.flag();
-    parties[0].begin();
+    ends[0].begin();
     // Mostly they exchange properties first.
     if !choices.rarely(4) {
-        exchange(&mut parties, &mut choices, is_lawful);
+        exchange(&mut ends, &mut choices, is_lawful);
     }
     for _ in 0..EVENTS_MAX {
         if choices.is_over() {
             break;
         }
         let who = usize::from(choices.flag());
-        let (own, peer) = both(&mut parties, who);
+        let (own, peer) = both(&mut ends, who);
         match choices.below(16) {
             0..=3 => own.call(&mut choices),
             4..=10 => {
@@ -56,24 +56,24 @@ pub fn check(input: &[u8]) {
                 is_lawful = false;
             }
         }
-        parties.iter().for_each(Party::check);
+        ends.iter().for_each(End::check);
     }
     if is_lawful {
-        finish(&mut parties, &mut choices);
+        finish(&mut ends, &mut choices);
     }
-    parties.into_iter().for_each(Party::close);
+    ends.into_iter().for_each(End::close);
 }
 
 /// One end, and the other.
-fn both(parties: &mut [Party; 2], who: usize) -> (&mut Party, &mut Party) {
-    let [one, two] = parties;
+fn both(ends: &mut [End; 2], who: usize) -> (&mut End, &mut End) {
+    let [one, two] = ends;
     if who == 0 { (one, two) } else { (two, one) }
 }
 
 /// Delivers all transmissions.
-fn exchange(parties: &mut [Party; 2], choices: &mut Choices<'_>, is_lawful: bool) {
+fn exchange(ends: &mut [End; 2], choices: &mut Choices<'_>, is_lawful: bool) {
     for who in [1, 0, 1] {
-        let (own, peer) = both(parties, who);
+        let (own, peer) = both(ends, who);
         while !peer.outbox.is_empty() {
             assert!(own.receive(peer, choices, is_lawful), "lawful peers do not part");
         }
@@ -81,14 +81,14 @@ fn exchange(parties: &mut [Party; 2], choices: &mut Choices<'_>, is_lawful: bool
 }
 
 /// Ends valid traffic: delivers everything that was sent, and answers every call.
-fn finish(parties: &mut [Party; 2], choices: &mut Choices<'_>) {
+fn finish(ends: &mut [End; 2], choices: &mut Choices<'_>) {
     for _ in 0..ROUNDS_MAX {
-        exchange(parties, choices, true);
+        exchange(ends, choices, true);
         for who in 0..2 {
-            let (own, peer) = both(parties, who);
+            let (own, peer) = both(ends, who);
             own.answer(peer, choices, true);
         }
-        if parties.iter().all(Party::is_idle) {
+        if ends.iter().all(End::is_idle) {
             return;
         }
     }

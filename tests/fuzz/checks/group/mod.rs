@@ -11,7 +11,7 @@ use rpcrdma_xdr::{
     BackwardSupport, Body, Header, MsgType, Optional, RdmaError, RecvStructure, RtrSupport,
 };
 
-use self::model::{Model, Outcome, Own, Told};
+use self::model::{Model, Outcome, Own, Reported};
 use self::sent::{Kind, Sent};
 use super::choices::Choices;
 use super::side::{Side, rpc};
@@ -151,7 +151,7 @@ impl Scene {
         let at = choices.below(self.unanswered.len() as u32) as usize;
         let (xid, to) = self.unanswered.swap_remove(at);
         let report = self.side.conn.refuse(&mut self.side.ledger, &to);
-        assert_eq!(told(&self.side, report), (xid, Body::Error(RdmaError::BadHeader)));
+        assert_eq!(reported(&self.side, report), (xid, Body::Error(RdmaError::BadHeader)));
         self.model.owed -= to.credits;
         self.model.granted = self.model.granted.max(self.model.wanted);
     }
@@ -216,16 +216,16 @@ impl Scene {
                 Outcome::Failed(id.xid())
             }
             Ingress::ReplyRefused { xid, .. } => Outcome::ReplyRefused(xid),
-            Ingress::Reject(report) => Outcome::Rejected(told(&self.side, report)),
+            Ingress::Reject(report) => Outcome::Rejected(reported(&self.side, report)),
             Ingress::BadReply { id, report, .. } => {
                 self.finish(id);
-                Outcome::Rejected(told(&self.side, report))
+                Outcome::Rejected(reported(&self.side, report))
             }
             Ingress::Aborted(Aborted { report, again, failed }) => {
                 if let Some((id, _)) = failed {
                     self.finish(id);
                 }
-                return (Outcome::Aborted(told(&self.side, report)), again);
+                return (Outcome::Aborted(reported(&self.side, report)), again);
             }
             Ingress::Ignored(reason) => Outcome::Ignored(reason),
             Ingress::Fatal(_) => Outcome::Fatal,
@@ -261,7 +261,7 @@ impl Scene {
     }
 }
 
-fn told(side: &Side, report: Report) -> Told {
+fn reported(side: &Side, report: Report) -> Reported {
     let bytes = side.report(report);
     let (header, len) = Header::decode(&bytes).expect("a report is a message");
     assert_eq!(len, bytes.len());

@@ -17,8 +17,8 @@ pub(super) enum Outcome {
     Reply(u32, Vec<u32>),
     Unwanted,
     Parked,
-    Rejected(Told),
-    Aborted(Told),
+    Rejected(Reported),
+    Aborted(Reported),
     Ignored(Ignored),
     Failed(u32),
     ReplyRefused(u32),
@@ -26,7 +26,7 @@ pub(super) enum Outcome {
 }
 
 /// The report to the peer: an XID, and the body of the message.
-pub(super) type Told = (u32, Body<'static>);
+pub(super) type Reported = (u32, Body<'static>);
 
 /// The model.
 pub(super) struct Model {
@@ -361,7 +361,7 @@ impl Model {
     }
 }
 
-fn rept(bad: MsgId, lead: Option<MsgId>, info: ReptInfo) -> Told {
+fn rept(bad: MsgId, lead: Option<MsgId>, info: ReptInfo) -> Reported {
     (bad.xid, Body::Optional(Optional::ReptErr(ReptErr { bad, lead, info })))
 }
 

@@ -45,7 +45,7 @@ pub(super) fn check(choices: &mut Choices<'_>) {
     let message = Named::any(choices, &structure, call, wants);
     let wire = message.wire(choices, &structure);
     let found = receive(&mut side, &wire);
-    let expected = Map::new(&structure, &wire).judge(&message, &settings);
+    let expected = Map::new(&structure, &wire).place(&message, &settings);
     assert_eq!(found, expected, "{message:?}");
     side.close();
 }
@@ -278,7 +278,7 @@ fn named(side: &Side, whole: &Whole, ingress: &Ingress<'_>) -> Found {
     Some(placed.iter().map(|item| item.pieces(structure).flat_map(bytes).collect()).collect())
 }
 
-/// What each byte of the transmissions is used for, told byte by byte.
+/// What each byte of the transmissions is used for, byte by byte.
 struct Map {
     /// Bytes that are received and neither header nor payload, by transmission.
     free: Vec<Vec<bool>>,
@@ -311,7 +311,7 @@ impl Map {
     }
 
     /// Whether the message is to be taken, and where its items are.
-    fn judge(mut self, message: &Named, settings: &Settings) -> Found {
+    fn place(mut self, message: &Named, settings: &Settings) -> Found {
         let is_reply = message.answers.is_some();
         if is_reply && message.items.len() != message.wants {
             return None;

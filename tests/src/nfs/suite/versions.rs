@@ -19,7 +19,7 @@ pub fn the_version_of_a_server_is_discovered_once<P: Provider>(
         assert_eq!((stats.version_two, lost), (0, 0), "the server answers, in version one");
         (stats.version_one, stats.fallbacks_error, stats.versions_remembered)
     };
-    assert_eq!(seen(scene), (1, 1, 0), "asked for version two, and told");
+    assert_eq!(seen(scene), (1, 1, 0), "asked for version two, and answered");
     assert!(scene.is_one());
     names::the_file_system_describes_itself(scene);
     for known in 1..=2 {

@@ -422,7 +422,7 @@ impl Content {
     }
 }
 
-/// A state of a file, told from others of its kind by a number.
+/// A state of a file, distinguished from others of its kind by a number.
 fn state(kind: u8, number: u64, which: u32, sequence: u32) -> StateId {
     let mut other = [0; 12];
     other[0] = kind;
@@ -431,7 +431,7 @@ fn state(kind: u8, number: u64, which: u32, sequence: u32) -> StateId {
     StateId { sequence, other }
 }
 
-/// What tells the states of opens to write from those to read.
+/// What distinguishes the states of opens to write from those to read.
 const TO_WRITE: u8 = b'w';
 /// The handle of the root directory.
 pub const ROOT: u64 = 0;

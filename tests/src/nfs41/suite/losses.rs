@@ -5,7 +5,7 @@ use rpcrdma_engine::Provider;
 use super::recall::{is_delayed, open_to_write};
 use super::refusals::held;
 use super::{Scene, end};
-use crate::nfs41::callbacks::Verdict;
+use crate::nfs41::callbacks::RecallAnswer;
 use crate::nfs41::numbers::{access, direction, flag, status};
 use crate::nfs41::session::Options;
 
@@ -16,7 +16,7 @@ use crate::nfs41::session::Options;
 pub fn a_connection_lost_during_a_recall<P: Provider>(scene: Scene<'_, P>) {
     let (mut holder, file, delegation) = held(&scene, "lost");
     let mut writer = scene.client("writer");
-    holder.wire.callbacks().verdicts.push_back(Verdict::Never);
+    holder.wire.callbacks().answers.push_back(RecallAnswer::Never);
     is_delayed(&mut writer, "lost");
     holder.wire.until("a recall", |wire| wire.callbacks().late.len() == 1);
     let before = holder.wire.peer();
@@ -70,7 +70,7 @@ pub fn a_connection_lost_during_a_recall<P: Provider>(scene: Scene<'_, P>) {
 pub fn another_session_after_a_loss<P: Provider>(scene: Scene<'_, P>) {
     let (mut holder, file, delegation) = held(&scene, "restarted");
     let mut writer = scene.client("writer");
-    holder.wire.callbacks().verdicts.push_back(Verdict::Never);
+    holder.wire.callbacks().answers.push_back(RecallAnswer::Never);
     is_delayed(&mut writer, "restarted");
     holder.wire.until("a recall", |wire| wire.callbacks().late.len() == 1);
     let before = (holder.client, holder.id);

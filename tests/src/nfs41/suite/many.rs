@@ -7,7 +7,7 @@ use super::ours::Ours;
 use super::recall::{is_delayed, open_to_write};
 use super::{Scene, end, end_after_loss, load, pattern, read_delegation};
 use crate::nfs::Take;
-use crate::nfs41::callbacks::Verdict;
+use crate::nfs41::callbacks::RecallAnswer;
 use crate::nfs41::files::{Opened, reading, was_read};
 use crate::nfs41::numbers::{access, direction};
 use crate::nfs41::results::Failure;
@@ -45,7 +45,7 @@ pub fn recalls_under_load<P: Provider>(scene: Scene<'_, P>, ours: &Ours) {
 /// # Panics
 /// If not.
 pub fn more_recalls_than_slots<P: Provider>(scene: Scene<'_, P>, ours: &Ours) {
-    let mut scene = Held::new(&scene, ours, MANY, Verdict::Later);
+    let mut scene = Held::new(&scene, ours, MANY, RecallAnswer::Later);
     let slots = scene.holder.back.slots as usize;
     assert!(slots < MANY, "{slots} slots");
     scene.demand();
@@ -75,7 +75,7 @@ pub fn more_recalls_than_slots<P: Provider>(scene: Scene<'_, P>, ours: &Ours) {
 /// If not.
 pub fn a_connection_lost_with_recalls<P: Provider>(scene: Scene<'_, P>, ours: &Ours, by: Who) {
     let at = scene.at;
-    let mut scene = Held::new(&scene, ours, FEW, Verdict::Never);
+    let mut scene = Held::new(&scene, ours, FEW, RecallAnswer::Never);
     scene.demand();
     scene.holder.wire.until("the recalls", |wire| wire.callbacks().late.len() == FEW);
     let requests = scene.ask();
@@ -129,7 +129,12 @@ struct Held<P: Provider> {
 
 impl<P: Provider> Held<P> {
     /// So many delegations, whose first recalls are all answered like this.
-    fn new(scene: &Scene<'_, P>, ours: &Ours, count: usize, verdict: Verdict) -> Held<P> {
+    fn new(
+        scene: &Scene<'_, P>,
+        ours: &Ours,
+        count: usize,
+        recall_answer: RecallAnswer,
+    ) -> Held<P> {
         let (mut holder, writer) = (scene.client("holder"), scene.client("writer"));
         let bytes = pattern(46, 10_000);
         let mut files = Vec::new();
@@ -142,7 +147,7 @@ impl<P: Provider> Held<P> {
             files.push((file, delegation));
         }
         granted(ours, &mut holder);
-        holder.wire.callbacks().verdicts.extend(vec![verdict; count]);
+        holder.wire.callbacks().answers.extend(vec![recall_answer; count]);
         Held { holder, writer, files, bytes }
     }
 

@@ -83,10 +83,10 @@ pub fn with_ours<P: Provider + Clone>(
     let engine = || Engine::new(device.clone(), config.clone()).expect("an engine");
     let (serving, calling) = (engine(), engine());
     thread::scope(|scope| {
-        let ((orders, ordered), (tell, told)) = (mpsc::channel(), mpsc::channel());
+        let ((orders, ordered), (listening, started)) = (mpsc::channel(), mpsc::channel());
         let serving = &serving;
-        scope.spawn(move || serve(serving, at, &tell, &ordered));
-        let (at, shard) = told.recv().expect("it listens");
+        scope.spawn(move || serve(serving, at, &listening, &ordered));
+        let (at, shard) = started.recv().expect("it listens");
         // Dropped at the end of the check, also by a panic, which ends the server.
         let ours = Ours { shard, orders };
         check(Scene { engine: &calling, at, files: &ours }, &ours);
@@ -138,13 +138,13 @@ macro_rules! ours_suite {
 fn serve<P: Provider>(
     engine: &Engine<P>,
     at: Address,
-    tell: &Sender<(Address, ShardHandle)>,
+    listening: &Sender<(Address, ShardHandle)>,
     orders: &Receiver<Order>,
 ) {
     let (mut shard, clock) = (engine.shard(Server::new(&[])).expect("a shard"), Clock::new());
     let at = engine.listen(at).expect("a port");
     // The check waits for it.
-    let _ = tell.send((at, shard.handle().clone()));
+    let _ = listening.send((at, shard.handle().clone()));
     loop {
         match orders.try_recv() {
             Ok(order) => order(shard.handler()),

@@ -6,7 +6,7 @@ use rpcrdma_engine::Provider;
 
 use super::{Scene, end, pattern, read_delegation};
 use crate::nfs::{Give, Take};
-use crate::nfs41::callbacks::{Seen, Verdict, What};
+use crate::nfs41::callbacks::{RecallAnswer, Seen, What};
 use crate::nfs41::compound::Security;
 use crate::nfs41::files::Opened;
 use crate::nfs41::numbers::{access, op, status};
@@ -89,7 +89,7 @@ pub fn a_recall_crosses_the_wire<P: Provider>(scene: Scene<'_, P>, name: &str, l
         let read = holder.read(&file.handle, delegation, (0, len), take).expect("a READ");
         assert_eq!(read.0.len(), len as usize);
     }
-    holder.wire.callbacks().verdicts.push_back(Verdict::Refuse(status::BADHANDLE));
+    holder.wire.callbacks().answers.push_back(RecallAnswer::Refuse(status::BADHANDLE));
     is_delayed(&mut writer, name);
     holder.wire.until("two recalls", |wire| wire.callbacks().recalls().count() == 2);
     holder.give_back(&file.handle, delegation).expect("it is returned");

@@ -6,7 +6,7 @@ use rpcrdma_engine::Provider;
 
 use super::recall::{is_delayed, open_to_write};
 use super::{Scene, end, pattern, read_delegation};
-use crate::nfs41::callbacks::Verdict;
+use crate::nfs41::callbacks::RecallAnswer;
 use crate::nfs41::compound::Channel;
 use crate::nfs41::files::Opened;
 use crate::nfs41::numbers::{access, op, status};
@@ -22,7 +22,7 @@ use crate::nfs41::words::StateId;
 pub fn a_refused_recall_comes_again<P: Provider>(scene: Scene<'_, P>) {
     let (mut holder, file, delegation) = held(&scene, "refused");
     let mut writer = scene.client("writer");
-    holder.wire.callbacks().verdicts.push_back(Verdict::Refuse(status::BADHANDLE));
+    holder.wire.callbacks().answers.push_back(RecallAnswer::Refuse(status::BADHANDLE));
     is_delayed(&mut writer, "refused");
     holder.wire.until("the recall comes again", |wire| wire.callbacks().recalls().count() == 2);
     let (first, again) = {
@@ -45,7 +45,7 @@ pub fn a_refused_recall_comes_again<P: Provider>(scene: Scene<'_, P>) {
 pub fn a_recall_may_be_answered_late<P: Provider>(scene: Scene<'_, P>) {
     let (mut holder, file, delegation) = held(&scene, "late");
     let mut writer = scene.client("writer");
-    holder.wire.callbacks().verdicts.push_back(Verdict::Later);
+    holder.wire.callbacks().answers.push_back(RecallAnswer::Later);
     is_delayed(&mut writer, "late");
     holder.wire.until("a recall", |wire| wire.callbacks().late.len() == 1);
     let until = Instant::now() + Duration::from_millis(500);

@@ -16,7 +16,7 @@ use crate::sim::scenario;
 
 /// A server: the service, and its reports to the ledger.
 pub struct Host {
-    /// Tells the lives of a server apart.
+    /// Distinguishes the lives of a server.
     pub life: u32,
     /// What it does.
     pub service: Service,

@@ -113,7 +113,7 @@ impl Ledger {
         }
     }
 
-    /// The program has cancelled it, or was told that it is over.
+    /// The program has cancelled it, or was notified that it is over.
     pub fn cancelled(&mut self, id: u32, is_open: bool) {
         let Some(known) = self.calls.get_mut(&id) else { return };
         known.is_cancelled |= is_open;

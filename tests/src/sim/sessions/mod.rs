@@ -260,7 +260,7 @@ impl<P: SimProvider> Town<P> {
         let host = Host { life: self.lives, service, ledger: Rc::clone(&self.ledger) };
         let shard = engine.shard(host).expect("memory and queues");
         let address = P::service(at).expect("it has sessions");
-        control.listen(address).expect("nobody else listens there");
+        control.listen(address).expect("no other listens there");
         if !self.is_draining {
             log.begin();
         }

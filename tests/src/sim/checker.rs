@@ -1,4 +1,4 @@
-//! The judge: checks a shard after its turn, and decides whether an anomaly has a valid cause.
+//! The checker: checks a shard after its turn, and decides whether an anomaly has a valid cause.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,14 +30,14 @@ impl<P: SimProvider> Sim<P> {
         }
         let suspicions = std::mem::take(&mut self.model.borrow_mut().suspicions);
         for (end, suspicion) in suspicions {
-            self.judge(end, &suspicion)?;
+            self.check_suspicion(end, &suspicion)?;
         }
         let not_up = std::mem::take(&mut self.model.borrow_mut().not_up);
         for (shard, why) in not_up {
-            self.judge_attempt(shard, why)?;
+            self.check_attempt(shard, why)?;
         }
         self.check_shard(at)?;
-        self.check_parties(at)?;
+        self.check_quotas(at)?;
         self.check_pairs(at)
     }
 
@@ -156,7 +156,7 @@ impl<P: SimProvider> Sim<P> {
         }
     }
 
-    fn judge(&self, end: End, suspicion: &Suspicion) -> Result<(), Violation> {
+    fn check_suspicion(&self, end: End, suspicion: &Suspicion) -> Result<(), Violation> {
         let (check, is_right) = match suspicion {
             Suspicion::Content(_) => (CONTENT, self.may_be_changed(end)),
             Suspicion::Late(_) => (CONTENT, self.may_be_broken(end)),
@@ -196,7 +196,7 @@ impl<P: SimProvider> Sim<P> {
         Err(Violation { check, detail: format!("{end:?}, {link:?}: {suspicion}") })
     }
 
-    fn judge_attempt(&self, shard: usize, why: ConnectError) -> Result<(), Violation> {
+    fn check_attempt(&self, shard: usize, why: ConnectError) -> Result<(), Violation> {
         let is_right = match why {
             ConnectError::Rejected(why) => self.may_reject(why),
             ConnectError::TimedOut => self.has_leapt || self.is_noisy(),
@@ -233,7 +233,7 @@ impl<P: SimProvider> Sim<P> {
             Rejection::Stopping => is_ending(),
             // The device of a shard that ends makes no connection.
             Rejection::Busy => is_ending(),
-            // Over shared memory, a listener that closes answers nobody. A connection that is cut
+            // Over shared memory, a listener that closes answers no peer. A connection that is cut
             // before the answer has no reason.
             Rejection::Unstated => is_ending() || self.base.cuts() > 0,
             _ => false,
@@ -269,7 +269,7 @@ impl<P: SimProvider> Sim<P> {
         self.has_seen(node, KEPT) && node.shard.handle().stats().rights_lost > 0
     }
 
-    /// Whether a shard was told to stop, or must stop.
+    /// Whether a shard was asked to stop, or must stop.
     fn is_ending(&self, node: &Node<P>) -> bool {
         node.is_stopping || self.has_lost_queue(node) || self.has_seen(node, LOST)
     }
@@ -378,18 +378,18 @@ impl<P: SimProvider> Sim<P> {
             keeps_rights: self.keeps_rights(node),
             calls_open,
             control_reserve: node.control_reserve,
-            is_starved: self.is_starved(node) && !self.is_settled,
+            is_starved: self.is_starved(node) && !self.is_quiet,
             is_lost: is_leaky(node),
         })
     }
 
-    /// Checks that no party has more connections to an engine than it may have: all shards are of
-    /// one host or user.
-    fn check_parties(&self, at: usize) -> Result<(), Violation> {
+    /// Checks that no peer has more connections to an engine than its quota: all shards are of one
+    /// host or user.
+    fn check_quotas(&self, at: usize) -> Result<(), Violation> {
         let engine = self.nodes[at].of.engine;
         let connections = &self.setup.engines[engine].raw.connections;
         let max = match (connections.allow.is_empty(), connections.max_per_peer) {
-            // The list names nobody of the run.
+            // The list names no peer of the run.
             (false, _) => 0,
             (true, 0) => usize::MAX,
             (true, max) => max as usize,
@@ -400,7 +400,7 @@ impl<P: SimProvider> Sim<P> {
         match count <= max {
             true => Ok(()),
             false => Err(Violation {
-                check: "a party has no more connections than it may have",
+                check: "a peer has no more connections than its quota",
                 detail: format!("engine {engine}: {count} of {max}"),
             }),
         }

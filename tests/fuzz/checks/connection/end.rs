@@ -16,7 +16,7 @@ use crate::checks::memory::{Laid, Memory};
 use crate::checks::side::Side;
 
 /// One end.
-pub(super) struct Party {
+pub(super) struct End {
     pub(super) side: Side,
     /// Its transmissions that were not delivered yet.
     pub(super) outbox: VecDeque<Vec<u8>>,
@@ -45,7 +45,7 @@ struct Open {
     is_delivered: bool,
 }
 
-impl Party {
+impl End {
     pub(super) fn new(role: Role, settings: Settings) -> Self {
         Self {
             side: Side::new(role, settings),
@@ -198,18 +198,18 @@ impl Party {
         let buffer = self.side.keep(&wire);
         let ingress = self.side.hand_in(buffer, &wire);
         if matches!(ingress, Ingress::Aborted(Aborted { again: true, .. })) {
-            if !self.settle(ingress, &wire, peer, is_lawful) {
+            if !self.handle(ingress, &wire, peer, is_lawful) {
                 return false;
             }
             let ingress = self.side.hand_in(buffer, &wire);
             assert!(!matches!(ingress, Ingress::Aborted(_)), "the group is gone");
-            return self.settle(ingress, &wire, peer, is_lawful);
+            return self.handle(ingress, &wire, peer, is_lawful);
         }
-        self.settle(ingress, &wire, peer, is_lawful)
+        self.handle(ingress, &wire, peer, is_lawful)
     }
 
     /// Handles a transmission as an engine does.
-    fn settle(
+    fn handle(
         &mut self,
         ingress: Ingress<'_>,
         wire: &[u8],
@@ -247,8 +247,8 @@ impl Party {
             Ingress::ReplyRefused { .. } => assert!(!is_lawful),
             Ingress::Reject(report) => {
                 // An end without properties reports that.
-                let tells = self.side.settings.properties && peer.side.settings.properties;
-                assert!(!is_lawful || !tells, "{report:?}");
+                let states = self.side.settings.properties && peer.side.settings.properties;
+                assert!(!is_lawful || !states, "{report:?}");
                 self.send_report(report);
             }
             Ingress::BadReply { id, report, .. } => {
@@ -263,8 +263,8 @@ impl Party {
                 failed.into_iter().for_each(|(id, _)| self.end(id));
             }
             Ingress::Ignored(reason) => {
-                let tells = self.side.settings.properties && peer.side.settings.properties;
-                let is_known = reason == Ignored::UnmatchedError && !tells;
+                let states = self.side.settings.properties && peer.side.settings.properties;
+                let is_known = reason == Ignored::UnmatchedError && !states;
                 assert!(!is_lawful || is_known, "{reason:?}");
             }
             Ingress::Fatal(fatal) => {
