@@ -7,17 +7,17 @@ use crate::script::{POISON, Random, part_bytes, part_offset};
 use crate::service::Source;
 
 /// Requests an item, with or without a result buffer.
-pub fn ask(stock: &mut Vec<Loan>, random: &mut Random, call: &mut CallBuilder<'_>, want: Want) {
-    if stock.is_empty() || want.len_max == 0 || random.below(3) == 0 {
+pub fn ask(buffers: &mut Vec<Loan>, random: &mut Random, call: &mut CallBuilder<'_>, want: Want) {
+    if buffers.is_empty() || want.len_max == 0 || random.below(3) == 0 {
         call.want(want);
         return;
     }
     let len = want.len_max as usize;
     let mut sink = Sink::new();
     // Sometimes in two pieces of random lengths.
-    let cut = if stock.len() > 1 && len > 1 { random.below(want.len_max) as usize } else { 0 };
+    let cut = if buffers.len() > 1 && len > 1 { random.below(want.len_max) as usize } else { 0 };
     for len in [cut, len - cut].into_iter().filter(|len| *len > 0) {
-        let mut loan = stock.pop().expect("as many as pieces");
+        let mut loan = buffers.pop().expect("as many as pieces");
         loan.truncate(len);
         loan.fill(POISON);
         sink.push(loan).expect("two pieces");
@@ -43,7 +43,7 @@ pub struct PlacedPart {
 /// Places a part: from registered bytes, whole or in two pieces, or from a buffer.
 pub fn place(
     source: &Source,
-    stock: &mut Vec<Loan>,
+    buffers: &mut Vec<Loan>,
     random: &mut Random,
     payload: &mut Payload<'_>,
     part: PlacedPart,
@@ -56,8 +56,8 @@ pub fn place(
             let second = source.slice_at(start + cut as usize, len - cut);
             payload.place_pieces([first.into(), second.into()]);
         }
-        1 if !stock.is_empty() => {
-            let mut loan = stock.pop().expect("it is not empty");
+        1 if !buffers.is_empty() => {
+            let mut loan = buffers.pop().expect("it is not empty");
             let bytes = part_bytes(seed, index, len);
             loan[..bytes.len()].copy_from_slice(&bytes);
             loan.truncate(bytes.len());

@@ -32,7 +32,7 @@ pub struct Program {
     /// Segments that were taken and kept.
     pub kept: Vec<Loan>,
     /// Buffers for answers of other threads.
-    pub stock: Vec<Loan>,
+    pub buffers: Vec<Loan>,
     /// Answers for a later turn.
     pub later: Vec<Owed>,
     /// Calls to cancel in a later turn.
@@ -63,7 +63,7 @@ impl Program {
             attempts: Vec::new(),
             is_busy: true,
             kept: Vec::new(),
-            stock: Vec::new(),
+            buffers: Vec::new(),
             later: Vec::new(),
             unwanted: Vec::new(),
             habits,
@@ -77,13 +77,13 @@ impl Program {
     pub fn loans_held(&self) -> usize {
         let finished = self.later.iter().filter_map(|owed| owed.finished.as_ref());
         let finished: usize = finished.map(|finished| finished.bulk.len()).sum();
-        self.kept.len() + self.stock.len() + finished + usize::from(self.source.is_ready())
+        self.kept.len() + self.buffers.len() + finished + usize::from(self.source.is_ready())
     }
 
     /// Releases all memory of the shard.
     pub fn let_go(&mut self) {
         self.kept.clear();
-        self.stock.clear();
+        self.buffers.clear();
         self.later.clear();
         self.source = Source::default();
     }
@@ -288,13 +288,13 @@ impl Program {
         let now = turn.now();
         let mut call = turn.call(peer, script.seed.into())?;
         call.payload().put_fixed(&script.head());
-        let Program { source, stock, random, .. } = self;
+        let Program { source, buffers, random, .. } = self;
         write_parts(call.payload(), script.seed, &script.call, |payload, index, len| {
             let part = PlacedPart { seed: script.seed, index, len };
-            place(source, stock, random, payload, part);
+            place(source, buffers, random, payload, part);
         });
         for want in &script.wants {
-            ask(stock, random, &mut call, *want);
+            ask(buffers, random, &mut call, *want);
         }
         call.reply_payload_max(script.reply_payload_max());
         if random.below(40) == 0 {
@@ -350,7 +350,7 @@ impl Handler for Program {
             Order::Later => self.defer(reply, &script, placed, false),
             Order::Never => self.defer(reply, &script, placed, true),
             Order::Elsewhere => {
-                let finished = finished_answer(&script, placed, &mut self.stock);
+                let finished = finished_answer(&script, placed, &mut self.buffers);
                 let answer = self.defer(reply, &script, placed, false);
                 if let Some(owed) = self.later.last_mut() {
                     owed.finished = finished;
@@ -396,10 +396,10 @@ impl Handler for Program {
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
         self.source.prepare(turn);
         while self.is_busy
-            && self.stock.len() < STOCK
+            && self.buffers.len() < BUFFERS
             && let Some(buffer) = turn.buffer()
         {
-            self.stock.push(buffer);
+            self.buffers.push(buffer);
         }
         self.release_some(turn);
         self.answer_some(turn);
@@ -459,7 +459,7 @@ const DEADLINE_EVERY: u32 = 11;
 const CANCEL_EVERY: u32 = 13;
 /// Nanoseconds that a call with a deadline may take, at most.
 const PATIENCE: u32 = 40_000_000;
-/// Buffers in stock.
-const STOCK: usize = 4;
+/// Buffers that are kept ready.
+const BUFFERS: usize = 4;
 /// Deferred calls that are looked at in one turn.
 const LATER_MAX: usize = 4;

@@ -61,7 +61,7 @@ pub struct Caller<P: Provider> {
     pub random: Random,
     ledger: Rc<RefCell<Ledger>>,
     source: Source,
-    stock: Vec<Loan>,
+    buffers: Vec<Loan>,
     made: Vec<(SessionCallId, u32)>,
     len_max: u32,
 }
@@ -82,7 +82,7 @@ impl<P: Provider> Caller<P> {
             random,
             ledger,
             source: Source::default(),
-            stock: Vec::new(),
+            buffers: Vec::new(),
             made: Vec::new(),
             len_max,
         }
@@ -92,10 +92,10 @@ impl<P: Provider> Caller<P> {
     pub fn act(&mut self, now: u64) {
         let mut turn = self.session.turn(now);
         self.source.prepare(&mut turn);
-        while self.stock.len() < STOCK
+        while self.buffers.len() < BUFFERS
             && let Some(buffer) = turn.buffer()
         {
-            self.stock.push(buffer);
+            self.buffers.push(buffer);
         }
         for _ in 0..self.random.below(4) {
             self.call(now);
@@ -109,14 +109,14 @@ impl<P: Provider> Caller<P> {
     }
 
     fn call(&mut self, now: u64) {
-        let Caller { session, random, ledger, source, stock, index, .. } = self;
+        let Caller { session, random, ledger, source, buffers, index, .. } = self;
         let id = 1 + ledger.borrow().calls.len() as u32;
         let script = scenario::script(random, id, self.len_max, source.is_ready());
         let script = script.order(random.choose(&ORDERS));
         let resend = random.choose(&[Resend::Never, Resend::SameXid]);
         let until = (random.below(5) == 0).then(|| now + u64::from(random.below(PATIENCE)));
         let mut call = session.call(id.into());
-        write(&mut call, &script, source, stock, random);
+        write(&mut call, &script, source, buffers, random);
         call.resend(resend);
         if let Some(at) = until {
             call.deadline(at);
@@ -165,7 +165,7 @@ impl<P: Provider> Caller<P> {
 
     /// Releases all memory.
     pub fn let_go(&mut self) {
-        self.stock.clear();
+        self.buffers.clear();
         self.source = Source::default();
     }
 }
@@ -175,37 +175,37 @@ fn write(
     call: &mut OwnedCall,
     script: &Script,
     source: &Source,
-    stock: &mut Vec<Loan>,
+    buffers: &mut Vec<Loan>,
     random: &mut Random,
 ) {
     call.put_fixed(&script.head());
     for (index, part) in script.call.iter().enumerate() {
         match *part {
             Part::Inline(len) => call.put_opaque(&part_bytes(script.seed, index, len)),
-            Part::Bulk(len) => match stock.pop() {
+            Part::Bulk(len) => match buffers.pop() {
                 Some(mut loan) if random.below(2) == 0 => {
                     loan.truncate(len as usize);
                     loan.copy_from_slice(&part_bytes(script.seed, index, len));
                     call.place(loan);
                 }
                 back => {
-                    stock.extend(back);
+                    buffers.extend(back);
                     call.place(source.slice(script.seed, index, len));
                 }
             },
         }
     }
     for want in &script.wants {
-        ask(call, *want, stock, random);
+        ask(call, *want, buffers, random);
     }
     call.reply_payload_max(script.reply_payload_max());
 }
 
-fn ask(call: &mut OwnedCall, want: Want, stock: &mut Vec<Loan>, random: &mut Random) {
+fn ask(call: &mut OwnedCall, want: Want, buffers: &mut Vec<Loan>, random: &mut Random) {
     if want.len_max == 0 || random.below(3) == 0 {
         return call.want(want);
     }
-    let Some(mut loan) = stock.pop() else { return call.want(want) };
+    let Some(mut loan) = buffers.pop() else { return call.want(want) };
     loan.truncate(want.len_max as usize);
     loan.fill(POISON);
     match random.below(3) {
@@ -215,8 +215,8 @@ fn ask(call: &mut OwnedCall, want: Want, stock: &mut Vec<Loan>, random: &mut Ran
     }
 }
 
-/// Buffers in stock.
-const STOCK: usize = 4;
+/// Buffers that are kept ready.
+const BUFFERS: usize = 4;
 /// Nanoseconds that a call with a deadline may take, at most.
 const PATIENCE: u32 = 15_000_000;
 /// What servers do with calls.
