@@ -10,7 +10,7 @@
 //! A provider implements [`Port`](port::Port); its queues are [`SoftQueues`](queues::SoftQueues).
 //!
 //! It matches, orders, checks keys and rights, flushes and completes. It is independent of the
-//! carrier of its messages: a [`Carrier`] is a parameter.
+//! carrier of its messages: a [`Carrier`](carrier::Carrier) is a parameter.
 //!
 //! With more than a few paths, a poll visits those that have messages or requests, and some of the
 //! others in turn (`rounds.rs`).

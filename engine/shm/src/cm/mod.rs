@@ -82,7 +82,7 @@ impl Sockets for ShmSockets {
     }
 
     /// An attempt may not be in the set yet. A socket may exist for long after it is dropped
-    /// ([`Closer`](crate::closer::Closer)).
+    /// (the closer has it).
     fn remove(&self, of: &Source<Self>) {
         let _ = epoll::delete(&self.epoll, socket_of(of));
     }
