@@ -43,8 +43,8 @@
 //! - `carrier`
 //! - `limits`, `numbers`, `rights`
 //! - `keys`, `qp`, `settings`, `socket_cm`
-//! - `barrier`, `body`, `callers`, `clock`, `conn`, `failed`, `prefetch`, `readiness`, `rounds`,
-//!   `sleep`, `sockets`, `sync`
+//! - `barrier`, `body`, `callers`, `clock`, `conn`, `epoll_set`, `failed`, `prefetch`, `readiness`,
+//!   `rounds`, `sleep`, `sockets`, `sync`
 
 pub mod barrier;
 pub mod body;
@@ -55,6 +55,7 @@ pub mod conn;
 pub mod device;
 mod dma;
 pub mod endpoint;
+pub mod epoll_set;
 pub mod failed;
 pub mod keys;
 mod limits;

@@ -14,16 +14,15 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use rpcrdma_provider::{Address, ConnParam, ConnectError, PrivateBytes, SetupError};
 use rpcrdma_transport::endpoint::QpNumber;
+use rpcrdma_transport::epoll_set::EpollSet;
 use rpcrdma_transport::socket_cm::SocketCm;
 use rpcrdma_transport::sockets::{Sockets, Source, Step};
-use rustix::event::Timespec;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use self::attempt::Attempt;
@@ -39,7 +38,7 @@ pub type ShmCm = SocketCm<ShmSockets>;
 /// The Unix sockets of a connection manager.
 pub struct ShmSockets {
     shared: Arc<Shared>,
-    epoll: OwnedFd,
+    set: EpollSet,
 }
 
 /// What a peer has sent.
@@ -47,12 +46,8 @@ pub struct Arrived(Received);
 
 impl ShmSockets {
     pub(crate) fn new(shared: Arc<Shared>) -> Result<ShmSockets, SetupError> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| SetupError::System {
-            call: "epoll_create1",
-            source: error.into(),
-            hint: "check the limit of open files (ulimit -n)",
-        })?;
-        Ok(ShmSockets { shared, epoll })
+        let set = EpollSet::new()?;
+        Ok(ShmSockets { shared, set })
     }
 
     fn number(&self, on: &ShmHandle) -> Result<QpNumber<crate::port::Port>, SetupError> {
@@ -70,33 +65,25 @@ impl Sockets for ShmSockets {
     type Origin = u32;
 
     fn set(&self) -> BorrowedFd<'_> {
-        self.epoll.as_fd()
+        self.set.as_fd()
     }
 
     fn add(&self, of: &Source<Self>, number: u64, on: EventFlags) -> Result<(), Errno> {
-        epoll::add(&self.epoll, socket_of(of), EventData::new_u64(number), on)
+        self.set.add(socket_of(of), number, on)
     }
 
     fn modify(&self, of: &Source<Self>, number: u64, on: EventFlags) -> Result<(), Errno> {
-        epoll::modify(&self.epoll, socket_of(of), EventData::new_u64(number), on)
+        self.set.modify(socket_of(of), number, on)
     }
 
     /// An attempt may not be in the set yet. A socket may exist for long after it is dropped
     /// (the closer has it).
     fn remove(&self, of: &Source<Self>) {
-        let _ = epoll::delete(&self.epoll, socket_of(of));
+        let _ = self.set.remove(socket_of(of));
     }
 
     fn look(&self, mut note: impl FnMut(u64)) -> bool {
-        let mut events = [const { MaybeUninit::uninit() }; READY_MAX];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let Ok((events, _)) = epoll::wait(&self.epoll, &mut events[..], Some(&now)) else {
-            return false;
-        };
-        for &mut Event { data, .. } in &mut *events {
-            note(data.u64());
-        }
-        !events.is_empty()
+        self.set.look(|number, _| note(number))
     }
 
     fn listen(&self, at: Address) -> Result<Listener, SetupError> {
@@ -192,8 +179,6 @@ fn socket_of(of: &Source<ShmSockets>) -> BorrowedFd<'_> {
     }
 }
 
-/// Sockets that a look finds.
-const READY_MAX: usize = 64;
 /// Very many descriptors wait to be closed.
 const FULL: ConnectError = ConnectError::CallFailed {
     call: "close",

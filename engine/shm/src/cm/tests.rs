@@ -1,6 +1,6 @@
 //! What the connection manager does as time passes, and when the system has no room.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
 use std::time::{Duration, Instant};
 

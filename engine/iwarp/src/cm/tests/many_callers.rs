@@ -6,10 +6,10 @@ use std::process::Command;
 
 use rpcrdma_provider::Origin;
 use rpcrdma_transport::callers::DROPPED_MAX;
+use rpcrdma_transport::epoll_set::EVENTS;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::*;
-use crate::ready::EVENTS;
 
 #[test]
 fn three_hundred_callers_at_a_time_are_all_taken() {
