@@ -82,10 +82,10 @@ mod tests {
 
     #[test]
     fn functions_calls_and_files_of_this_project_are_counted() {
-        let text = "positions: line\nevents: Ir\nob=/p\nfl=/root/a.rs\nfn=f<u8>\n1 2\ncfn=g\ncalls=3 0\n\
-                    1 9\ncfi=/std/vec.rs\ncfn=push\ncalls=5 0\n1 9\nfn=f<u16>\n2 1\nfi=/std/slice.rs\ncfn=get\ncalls=9 0\n2 1\n\nfl=/root/b.rs\nfn=h\n\
-                    3 1\nfn=g\nfl=/std/vec.rs\nfn=push\n1 1\ncfi=/root/b.rs\ncfn=h\ncalls=4 0\n1 4\n";
-        let entered = Entered::read(text, "/root/");
+        let text = "positions: line\nevents: Ir\nob=/p\nfl=/ours/a.rs\nfn=f<u8>\n1 2\ncfn=g\ncalls=3 0\n\
+                    1 9\ncfi=/std/vec.rs\ncfn=push\ncalls=5 0\n1 9\nfn=f<u16>\n2 1\nfi=/std/slice.rs\ncfn=get\ncalls=9 0\n2 1\n\nfl=/ours/b.rs\nfn=h\n\
+                    3 1\nfn=g\nfl=/std/vec.rs\nfn=push\n1 1\ncfi=/ours/b.rs\ncfn=h\ncalls=4 0\n1 4\n";
+        let entered = Entered::read(text, "/ours/");
         assert_eq!(entered, Entered { functions: 2, calls: 7, files: 2 });
         assert_eq!(entered.per_call(2), Entered { functions: 2, calls: 4, files: 2 });
     }
