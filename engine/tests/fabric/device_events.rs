@@ -131,21 +131,29 @@ fn a_port_that_goes_down_and_up_is_counted_and_ends_nothing() {
     world.check_nothing_leaked();
 }
 
-/// A queue pair fails with a request on it, and an event states which side failed, if any, in the
-/// turn in which the request comes back.
-fn flushed(event: impl Fn(u32) -> Option<QueueEvent>) -> CloseReason {
-    let plan = FaultPlan { flush_ppm: 1_000_000, polls_late_max: 50, ..FaultPlan::default() };
+/// A server and a client with a connection that has been used; the server's device first. Nothing
+/// fails before its log begins.
+fn pair(faults: FaultPlan, plan: &Plan) -> (World<Device>, ConnectionId, [Arc<FaultLog>; 2]) {
     let fabric = Fabric::new();
     let logs = Mutex::new(Vec::new());
     let open = || {
-        let device = FaultyProvider::new(fabric.clone(), plan);
+        let device = FaultyProvider::new(fabric.clone(), faults);
         device.log().end();
         logs.lock().expect("one thread").push(device.log());
         device
     };
-    let (mut world, peer) = World::pair(&open, &Plan::both(|raw| raw.send.signal_every = 1));
+    let (mut world, peer) = World::pair(&open, plan);
     world.round(0, peer, &Script::new(0, &[], &[]));
-    let client = Arc::clone(&logs.lock().expect("one thread")[1]);
+    let logs: Vec<_> = logs.into_inner().expect("one thread");
+    (world, peer, logs.try_into().expect("two devices"))
+}
+
+/// A queue pair fails with a request on it, and an event states which side failed, if any, in the
+/// turn in which the request comes back.
+fn flushed(event: impl Fn(u32) -> Option<QueueEvent>) -> CloseReason {
+    let faults = FaultPlan { flush_ppm: 1_000_000, polls_late_max: 50, ..FaultPlan::default() };
+    let plan = Plan::both(|raw| raw.send.signal_every = 1);
+    let (mut world, peer, [_, client]) = pair(faults, &plan);
     world.call(0, peer, &Script::new(1, &[], &[]).order(Order::Never)).expect("a credit");
     qp_nums().filter_map(event).for_each(|event| client.inject_event(0, event));
     client.begin();
@@ -171,18 +179,9 @@ fn flushed_requests_do_not_hide_the_first_error() {
 
 #[test]
 fn a_device_that_takes_no_more_receives_is_lost() {
-    let plan = FaultPlan { recv_gone_ppm: 1_000_000, ..FaultPlan::default() };
-    let fabric = Fabric::new();
-    let logs = Mutex::new(Vec::new());
-    let open = || {
-        let device = FaultyProvider::new(fabric.clone(), plan);
-        device.log().end();
-        logs.lock().expect("one thread").push(device.log());
-        device
-    };
-    let (mut world, peer) = World::pair(&open, &Plan::default());
-    world.round(0, peer, &Script::new(0, &[], &[]));
-    logs.lock().expect("one thread")[0].begin();
+    let faults = FaultPlan { recv_gone_ppm: 1_000_000, ..FaultPlan::default() };
+    let (mut world, peer, [server, _]) = pair(faults, &Plan::default());
+    server.begin();
     // The Receive that it takes is to be posted again.
     world.call(0, peer, &Script::new(1, &[], &[])).expect("a credit");
     world.until("the shard ends", |world| world.servers[0].is_stopped());
