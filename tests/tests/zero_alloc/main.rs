@@ -2,7 +2,6 @@
 //!
 //! The debug build counts as well as the release build; `tests/run release` does it there.
 
-#[path = "zero_alloc/session.rs"]
 mod session;
 
 use rpcrdma_config::Raw;

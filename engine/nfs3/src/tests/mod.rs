@@ -18,7 +18,7 @@ use crate::{Options, Server, Squash, config, spin};
 use client::{Client, failed};
 
 /// The tests over the software fabric.
-#[path = "tests"]
+#[path = "."]
 mod over_fabric {
     use super::*;
 
@@ -35,7 +35,7 @@ mod over_fabric {
 }
 
 /// The same tests over shared memory.
-#[path = "tests"]
+#[path = "."]
 #[expect(clippy::duplicate_mod, reason = "the tests name no provider, and run over each")]
 mod over_shm {
     use super::*;
@@ -53,7 +53,7 @@ mod over_shm {
 }
 
 /// The same tests over TCP.
-#[path = "tests"]
+#[path = "."]
 #[expect(clippy::duplicate_mod, reason = "the tests name no provider, and run over each")]
 mod over_tcp {
     use super::*;
