@@ -27,6 +27,7 @@ pub mod nfs41;
 pub mod peer;
 pub mod raw_peer;
 pub mod sim;
+pub mod tracked;
 pub mod watch;
 
 pub use rpcrdma_suite::{

@@ -5,21 +5,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use rpcrdma_mutants::names;
 use rpcrdma_mutants::rules::{DOCUMENTS, Row, document_of, rows};
 use rpcrdma_mutants::table::{self, Mutation};
+use rpcrdma_tests::tracked::root;
 
 /// Rows of which a part has no test yet, marked `(open)`.
 const OPEN: &[&str] = &[];
 
 /// What a row begins with that has a reason in place of tests.
 const REASONS: [&str; 2] = ["cannot apply: ", "cannot be broken: "];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
-}
 
 fn read(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))

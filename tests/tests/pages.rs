@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rpcrdma_tests::folder::Folder;
+use rpcrdma_tests::tracked::{files, root};
 
 /// Commands that no test runs, by their first words, and what they wait for.
 const WAIT: &[(&str, &str)] = &[
@@ -43,25 +44,6 @@ struct Line {
     /// The page and the line.
     at: String,
     words: Vec<String>,
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
-}
-
-/// All pages, by their paths from the root.
-fn pages(folder: &Path, found: &mut BTreeSet<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if path.is_dir() {
-            if !name.starts_with('.') && name != "target" {
-                pages(&path, found);
-            }
-        } else if name.ends_with(".md") {
-            found.insert(path);
-        }
-    }
 }
 
 /// The commands in the blocks `sh` of a page, and those in its text that install something.
@@ -143,13 +125,10 @@ fn is_prefix(word: &str) -> bool {
 }
 
 fn all() -> Vec<Line> {
-    let mut found = BTreeSet::new();
-    pages(&root(), &mut found);
-    let of = |path: &PathBuf| {
-        let name = path.strip_prefix(root()).expect("below it").display().to_string();
-        commands_of(&name, &fs::read_to_string(path).expect("text"))
-    };
-    found.iter().flat_map(of).collect()
+    let pages = files().into_iter().filter(|name| name.ends_with(".md"));
+    let of =
+        |name: String| commands_of(&name, &fs::read_to_string(root().join(&name)).expect("text"));
+    pages.flat_map(of).collect()
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! What crates.io asks of a crate, and docs/releasing.md of ours: each is published whole or not at all.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use rpcrdma_tests::tracked::root;
 
 /// Those of <https://crates.io/category_slugs> that crates of ours have.
 const CATEGORIES: [&str; 15] = [
@@ -56,10 +58,6 @@ impl Member {
     fn is_published(&self) -> bool {
         self.value("publish") != Some("false")
     }
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
 }
 
 fn manifest() -> String {
