@@ -30,15 +30,55 @@ pub fn print(root: &Path, chosen: &[String]) -> Result<(), String> {
         });
     }
     println!("{:<24} {all}", "all");
+    for place in PLACES {
+        println!("{:<24} {:>7} files name {}", place.what, place.count(root)?, place.word);
+    }
     Ok(())
+}
+
+/// What one more of a kind has to be written into, shown by one that is there.
+struct Places {
+    what: &'static str,
+    /// A word that every file about it has.
+    word: &'static str,
+    /// Its own files.
+    own: &'static str,
+}
+
+const PLACES: [Places; 4] = [
+    Places { what: "a provider", word: "Tcp", own: "engine/iwarp/" },
+    Places { what: "a property", word: "BackwardSupport|backward_support", own: "-" },
+    Places { what: "an NFS procedure", word: "Readlink|READLINK|readlink", own: "-" },
+    Places {
+        what: "a mode of the bench",
+        word: "Distance|distance",
+        own: "bench/src/modes/distance",
+    },
+];
+
+impl Places {
+    /// The files outside of tests that name it, but for its own ones.
+    fn count(&self, root: &Path) -> Result<usize, String> {
+        let arguments = ["grep", "-lwE", self.word, "--", "*.rs"];
+        let is_other = |name: &&str| !is_of_tests(name) && !name.starts_with(self.own);
+        Ok(git(root, &arguments)?.lines().filter(is_other).count())
+    }
+}
+
+/// What git prints.
+fn git(root: &Path, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new("git").args(arguments).current_dir(root).output();
+    let output = output.map_err(|why| format!("git: {why}"))?;
+    if !output.status.success() {
+        return Err(format!("git {}: {}", arguments[0], String::from_utf8_lossy(&output.stderr)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// By the folders of the crates. A file belongs to the lowest folder above it with a manifest.
 fn of_crates(root: &Path) -> Result<BTreeMap<String, Figures>, String> {
-    let listed = Command::new("git").args(["ls-files", "*.rs"]).current_dir(root).output();
-    let listed = listed.map_err(|why| format!("git: {why}"))?;
     let mut crates: BTreeMap<String, Figures> = BTreeMap::new();
-    for name in String::from_utf8_lossy(&listed.stdout).lines() {
+    for name in git(root, &["ls-files", "*.rs"])?.lines() {
         let Ok(text) = std::fs::read_to_string(root.join(name)) else { continue };
         let is_crate = |folder: &&Path| root.join(folder).join("Cargo.toml").exists();
         let folder = Path::new(name).ancestors().skip(1).find(is_crate).unwrap_or(Path::new(""));
