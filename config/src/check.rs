@@ -5,11 +5,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::bounded::Bounded;
+use crate::choice::{Cores, RnrTimer, Words};
 use crate::error::ConfigError;
-use crate::raw::RawText;
-use crate::section::{
-    Cores, Exposure, IdlePolicy, Lock, Pages, ProviderKind, ReplyChunkUse, RnrTimer, VersionChoice,
-};
+use crate::text::RawText;
 use crate::units::{
     CORE_MAX, DURATION_EXPECTED, LENGTH_EXPECTED, Length, TimeSpan, parse_cores, parse_duration,
     parse_length,
@@ -18,9 +16,9 @@ use crate::units::{
 /// A count in its range.
 pub(crate) fn count<const MIN: u32, const MAX: u32>(
     key: &'static str,
-    given: i64,
+    given: &i64,
 ) -> Result<Bounded<MIN, MAX>, ConfigError> {
-    let in_range = u32::try_from(given).ok().and_then(Bounded::new);
+    let in_range = u32::try_from(*given).ok().and_then(Bounded::new);
     in_range.ok_or_else(|| value(key, given, format!("{MIN} to {MAX}")))
 }
 
@@ -77,7 +75,7 @@ pub(crate) fn power_of_two_length<const MIN: u32, const MAX: u32>(
 /// A count in its range that is a power of two.
 pub(crate) fn power_of_two<const MIN: u32, const MAX: u32>(
     key: &'static str,
-    given: i64,
+    given: &i64,
 ) -> Result<Bounded<MIN, MAX>, ConfigError> {
     let count = count::<MIN, MAX>(key, given)?;
     if !count.value().is_power_of_two() {
@@ -86,8 +84,16 @@ pub(crate) fn power_of_two<const MIN: u32, const MAX: u32>(
     Ok(count)
 }
 
-/// A duration in its range.
-pub(crate) fn duration(
+/// A duration in its range of nanoseconds.
+pub(crate) fn duration<const MIN: u64, const MAX: u64>(
+    key: &'static str,
+    given: &RawText,
+) -> Result<Duration, ConfigError> {
+    duration_within(key, given, Duration::from_nanos(MIN)..=Duration::from_nanos(MAX))
+}
+
+/// As [`duration`], with limits that depend on other values.
+pub(crate) fn duration_within(
     key: &'static str,
     given: &RawText,
     range: RangeInclusive<Duration>,
@@ -103,15 +109,14 @@ pub(crate) fn duration(
 }
 
 /// A duration in its range, or `None` for a length of zero.
-pub(crate) fn duration_or_none(
+pub(crate) fn duration_or_none<const MIN: u64, const MAX: u64>(
     key: &'static str,
     given: &RawText,
-    range: RangeInclusive<Duration>,
 ) -> Result<Option<Duration>, ConfigError> {
     if parse_duration(given.as_str()) == Ok(Duration::ZERO) {
         return Ok(None);
     }
-    duration(key, given, range).map(Some).map_err(|error| match error {
+    duration::<MIN, MAX>(key, given).map(Some).map_err(|error| match error {
         ConfigError::Value { key, given, allowed } => {
             ConfigError::Value { key, given, allowed: format!("0s, {allowed}") }
         }
@@ -176,77 +181,18 @@ pub(crate) fn rnr_timer(key: &'static str, given: &RawText) -> Result<RnrTimer, 
     })
 }
 
-/// A provider by its name.
-pub(crate) fn provider(key: &'static str, given: &RawText) -> Result<ProviderKind, ConfigError> {
-    use ProviderKind::{Auto, Fabric, Shm, Tcp, Verbs};
-    word(key, given, &[Auto, Fabric, Shm, Tcp, Verbs].map(|kind| (kind.as_str(), kind)))
-}
-
-/// An idle policy by its name.
-pub(crate) fn idle_policy(key: &'static str, given: &RawText) -> Result<IdlePolicy, ConfigError> {
-    let words = [
-        ("spin", IdlePolicy::Spin),
-        ("backoff", IdlePolicy::Backoff),
-        ("block", IdlePolicy::Block),
-    ];
-    word(key, given, &words)
-}
-
-/// A page size by its name, and whether smaller pages are accepted.
-pub(crate) fn pages(key: &'static str, given: &RawText) -> Result<(Pages, bool), ConfigError> {
-    let words = [
-        ("1G", (Pages::OneGiB, false)),
-        ("try-1G", (Pages::OneGiB, true)),
-        ("2M", (Pages::TwoMiB, false)),
-        ("try-2M", (Pages::TwoMiB, true)),
-        ("transparent", (Pages::Transparent, true)),
-        ("4K", (Pages::FourKiB, true)),
-    ];
-    word(key, given, &words)
-}
-
-/// A locking policy by its name.
-pub(crate) fn lock(key: &'static str, given: &RawText) -> Result<Lock, ConfigError> {
-    word(key, given, &[("true", Lock::Always), ("false", Lock::Never), ("try", Lock::Try)])
-}
-
-/// A version by its number.
-pub(crate) fn version(key: &'static str, given: &RawText) -> Result<VersionChoice, ConfigError> {
-    let words =
-        [("auto", VersionChoice::Auto), ("one", VersionChoice::One), ("two", VersionChoice::Two)];
-    word(key, given, &words)
-}
-
-/// A way of exposing memory by its name.
-pub(crate) fn exposure(key: &'static str, given: &RawText) -> Result<Exposure, ConfigError> {
-    let words = [
-        ("auto", Exposure::Auto),
-        ("windows", Exposure::Windows),
-        ("registration", Exposure::Registration),
-        ("static-insecure", Exposure::StaticInsecure),
-    ];
-    word(key, given, &words)
-}
-
-/// The use of Reply chunks by its name.
-pub(crate) fn reply_chunk(
-    key: &'static str,
-    given: &RawText,
-) -> Result<ReplyChunkUse, ConfigError> {
-    let words = [("when-needed", ReplyChunkUse::WhenNeeded), ("always", ReplyChunkUse::Always)];
-    word(key, given, &words)
-}
-
-fn word<T: Copy>(
-    key: &'static str,
-    given: &RawText,
-    words: &[(&str, T)],
-) -> Result<T, ConfigError> {
-    let found = words.iter().find(|(word, _)| *word == given.as_str());
+/// A choice by its word.
+pub(crate) fn word<T: Words>(key: &'static str, given: &RawText) -> Result<T, ConfigError> {
+    let found = T::WORDS.iter().find(|(word, _)| *word == given.as_str());
     found.map(|(_, meaning)| *meaning).ok_or_else(|| {
-        let allowed: Vec<_> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+        let allowed: Vec<_> = T::WORDS.iter().map(|(word, _)| format!("\"{word}\"")).collect();
         value(key, quoted(given), allowed.join(", "))
     })
+}
+
+/// A switch: both values are allowed.
+pub(crate) fn as_it_is(_: &'static str, given: &bool) -> Result<bool, ConfigError> {
+    Ok(*given)
 }
 
 fn value(key: &'static str, given: impl ToString, allowed: String) -> ConfigError {
@@ -256,6 +202,13 @@ fn value(key: &'static str, given: impl ToString, allowed: String) -> ConfigErro
 fn quoted(given: &RawText) -> String {
     format!("{:?}", given.as_str())
 }
+
+/// Durations, in nanoseconds.
+pub(crate) const MS: u64 = 1_000_000;
+pub(crate) const SECOND: u64 = 1000 * MS;
+pub(crate) const MINUTE: u64 = 60 * SECOND;
+pub(crate) const HOUR: u64 = 60 * MINUTE;
+pub(crate) const DAY: u64 = 24 * HOUR;
 
 /// The kernel's limit for the name of a device.
 const NAME_LEN_MAX: usize = 63;

@@ -99,3 +99,17 @@ impl ConfigError {
         }
     }
 }
+
+/// Values that contradict each other.
+pub(crate) fn sum(
+    key: &'static str,
+    given: impl ToString,
+    reason: String,
+    allowed: String,
+) -> ConfigError {
+    ConfigError::Sum { key, given: given.to_string(), reason, allowed }
+}
+
+pub(crate) fn at_most(limit: u32) -> String {
+    format!("at most {limit}")
+}

@@ -31,9 +31,11 @@
 //!
 //! - `needs`
 //! - `config`
-//! - `check`, `sums`, `tree`
-//! - `raw`, `section`
-//! - `access`, `profile`, `text`
+//! - `sums`, `tree`
+//! - `raw`
+//! - `section`
+//! - `check`
+//! - `access`, `choice`, `profile`, `text`
 //! - `bounded`, `error`, `units`
 
 #![forbid(unsafe_code)]
@@ -41,6 +43,7 @@
 pub mod access;
 mod bounded;
 mod check;
+mod choice;
 mod config;
 mod error;
 mod needs;
@@ -54,12 +57,12 @@ pub mod units;
 
 pub use access::{Access, Who};
 pub use bounded::Bounded;
+pub use choice::{
+    Cores, Exposure, IdlePolicy, Lock, Pages, ProviderKind, ReplyChunkUse, RnrTimer, VersionChoice,
+};
 pub use config::Config;
 pub use error::ConfigError;
 pub use needs::DeviceLimits;
 pub use profile::PROFILES;
 pub use raw::Raw;
-pub use section::{
-    Cores, Exposure, IdlePolicy, Lock, Pages, ProviderKind, ReplyChunkUse, RnrTimer, VersionChoice,
-};
 pub use tree::keys;

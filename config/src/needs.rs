@@ -1,9 +1,10 @@
 //! What a configuration needs of a machine: memory, a device, cores.
 
+use crate::choice::{Cores, IdlePolicy};
 use crate::config::Config;
-use crate::error::ConfigError;
-use crate::section::{Cores, IdlePolicy};
-use crate::sums::{at_most, buffer_len, control_reserve, sum};
+use crate::error::{ConfigError, at_most, sum};
+use crate::section::control_reserve;
+use crate::sums::buffer_len;
 use crate::units::{CoreNumbers, Length};
 
 /// The limits of a device that a configuration must respect. All are maxima.
