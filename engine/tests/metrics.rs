@@ -106,7 +106,7 @@ fn a_scrape_shows_every_counter_of_every_shard() {
         let pool = |pool: &str| label.replace('}', &format!(",pool=\"{pool}\"}}"));
         assert_eq!(value(&text, &format!("rpcrdma_up{label}")), 1);
         let received = value(&text, &format!("rpcrdma_calls_received_total{label}"));
-        assert_eq!(received, shard.stats().calls_in);
+        assert_eq!(received, shard.stats().calls_received);
         calls += received;
         let bytes = value(&text, &format!("rpcrdma_memory_bytes{label}"));
         assert_eq!(bytes, shard.resources().bytes() as u64);

@@ -308,7 +308,7 @@ fn a_million_calls_report_nothing() {
                 done += 1;
             });
         }
-        assert_eq!(scene.server.handle().stats().calls_in, u64::from(CALLS));
+        assert_eq!(scene.server.handle().stats().calls_received, u64::from(CALLS));
         assert_eq!(recorder.take(), Vec::<String>::new());
     });
 }

@@ -36,7 +36,7 @@ pub fn sixty_four_connections_share_one_shard<P: Provider>(open: Open<'_, P>) {
     checked += world.check_all();
     assert_eq!(checked, 640);
     let stats = world.servers[0].handle().stats();
-    assert_eq!((stats.connected, stats.closed), (64, 0));
+    assert_eq!((stats.connections_established, stats.connections_closed), (64, 0));
     world.check_all_returned();
     world.check_nothing_leaked();
 }

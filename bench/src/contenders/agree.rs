@@ -161,12 +161,12 @@ impl Lines {
 }
 
 fn as_work<S: Serializer>(counters: &Snapshot, to: S) -> Result<S::Ok, S::Error> {
-    [counters.doorbells, counters.sent, counters.completions].serialize(to)
+    [counters.doorbells, counters.transmissions_sent, counters.completions].serialize(to)
 }
 
 fn of_work<'a, D: Deserializer<'a>>(from: D) -> Result<Snapshot, D::Error> {
     let [doorbells, sent, completions] = Deserialize::deserialize(from)?;
-    Ok(Snapshot { doorbells, sent, completions, ..Snapshot::default() })
+    Ok(Snapshot { doorbells, transmissions_sent: sent, completions, ..Snapshot::default() })
 }
 
 fn as_text<S: Serializer>(address: &Address, to: S) -> Result<S::Ok, S::Error> {

@@ -85,7 +85,7 @@ fn answered(options: &[&str], client: &str) {
     let mut rest = String::new();
     out.read_to_string(&mut rest).expect("text");
     assert!(server.wait().expect("it ends").success());
-    has(&rest, &["echo of 64 bytes: ", "calls answered", "replies_out"]);
+    has(&rest, &["echo of 64 bytes: ", "calls answered", "replies_sent"]);
 }
 
 #[test]

@@ -1384,7 +1384,7 @@ int rpcrdma_handle_stats(const struct rpcrdma_handle *handle,
                          size_t *count);
 
 /**
- * One counter of the shard, by its name, such as "calls_in".
+ * One counter of the shard, by its name, such as "calls_received".
  *
  * Thread: any.
  */
@@ -1487,7 +1487,7 @@ int rpcrdma_report_peer_address(const struct rpcrdma_report *report,
                                 size_t len);
 
 /**
- * What the connection to a peer has counted, such as "calls_in". As `rpcrdma_report_gauges`.
+ * What the connection to a peer has counted, such as "calls_received". As `rpcrdma_report_gauges`.
  *
  * Thread: any.
  */

@@ -102,7 +102,7 @@ pub unsafe extern "C" fn rpcrdma_handle_stats(
     })
 }
 
-/// One counter of the shard, by its name, such as "calls_in".
+/// One counter of the shard, by its name, such as "calls_received".
 ///
 /// Thread: any.
 #[unsafe(no_mangle)]

@@ -106,7 +106,7 @@ pub unsafe extern "C" fn rpcrdma_report_peer_address(
     unsafe { write_text(&peer.address, text, len) }
 }
 
-/// What the connection to a peer has counted, such as "calls_in". As `rpcrdma_report_gauges`.
+/// What the connection to a peer has counted, such as "calls_received". As `rpcrdma_report_gauges`.
 ///
 /// Thread: any.
 #[unsafe(no_mangle)]
@@ -192,14 +192,14 @@ const SHARD_GAUGES: Table<Gauges> = &[
 ];
 
 const PEER_COUNTERS: Table<Counts> = &[
-    (c"calls_in", |it| it.calls_in),
-    (c"replies_out", |it| it.replies_out),
-    (c"refusals_out", |it| it.refusals_out),
+    (c"calls_received", |it| it.calls_received),
+    (c"replies_sent", |it| it.replies_sent),
+    (c"refusals_sent", |it| it.refusals_sent),
     (c"calls_unanswered", |it| it.calls_unanswered),
     (c"calls_rejected", |it| it.calls_rejected),
     (c"calls_dropped", |it| it.calls_dropped),
-    (c"calls_out", |it| it.calls_out),
-    (c"calls_done", |it| it.calls_done),
+    (c"calls_sent", |it| it.calls_sent),
+    (c"calls_completed", |it| it.calls_completed),
     (c"calls_failed", |it| it.calls_failed),
     (c"refusals_handler", |it| it.refusals_handler),
     (c"refusals_unsent", |it| it.refusals_unsent),

@@ -78,7 +78,7 @@ impl<P: Provider> Session<P> {
     /// it found no spare; `None` if it is in another process.
     pub fn counts(&self) -> Option<[u64; 3]> {
         let stats = self.server.as_ref()?.stats();
-        Some([stats.groups, stats.taken, stats.spares_out])
+        Some([stats.groups_completed, stats.segments_taken, stats.segments_not_taken])
     }
 
     /// Gives the server's file a length; all of it is on the medium then.

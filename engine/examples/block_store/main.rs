@@ -137,7 +137,7 @@ fn serve<P: Provider>(
     }
     say(format_args!("listening at {address}"));
     signals.forever().next();
-    say(format_args!("{} calls answered", server.stats().replies_out));
+    say(format_args!("{} calls answered", server.stats().replies_sent));
     Ok(())
 }
 

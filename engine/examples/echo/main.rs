@@ -100,7 +100,7 @@ fn run<P: Provider>(device: P, config: Config, args: &Args) -> Result<(), Box<dy
     shards.iter().for_each(|shard| say(shard.resources()));
     say(format_args!("listening at {}", engine.listen(at)?));
     signals.forever().next();
-    let answered: u64 = shards.iter().map(|shard| shard.stats().replies_out).sum();
+    let answered: u64 = shards.iter().map(|shard| shard.stats().replies_sent).sum();
     say(format_args!("{answered} calls answered"));
     Ok(())
 }

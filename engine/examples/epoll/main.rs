@@ -3,7 +3,7 @@
 //! ```text
 //!   epoll_wait ─┬─ the shard: calls, answered with what they say
 //!               ├─ the listener of the port
-//!               └─ a connection of the port: `calls_in` is answered with this counter of the shard,
+//!               └─ a connection of the port: `calls_received` is answered with this counter of the shard,
 //!                  `stop` ends the loop
 //! ```
 //! The client is another thread here, over shared memory or TCP; it can as well be another process.
@@ -143,7 +143,7 @@ fn call<P: Provider>(open: Open<P>, server: Address, calls: u32) -> Outcome<()> 
 /// Asks the port for the number of calls, then stops the server.
 fn ask(at: SocketAddr) -> Outcome<u64> {
     let mut stream = TcpStream::connect(at)?;
-    stream.write_all(b"calls_in\nstop\n")?;
+    stream.write_all(b"calls_received\nstop\n")?;
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer)?;
     Ok(answer.trim().parse()?)

@@ -123,11 +123,11 @@ fn run<P: Provider>(provider: P, config: Config, args: &Args) -> Result<(), Box<
         say(format_args!(
             "shard {}: {} connections, {} calls, {} RDMA Reads, {} RDMA Writes, {} loans",
             shard.shard(),
-            stats.connected,
-            stats.calls_in,
-            stats.reads,
-            stats.writes,
-            stats.taken
+            stats.connections_established,
+            stats.calls_received,
+            stats.rdma_reads,
+            stats.rdma_writes,
+            stats.segments_taken
         ));
     }
     server.stop()

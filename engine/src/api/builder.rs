@@ -93,7 +93,7 @@ impl<'a> CallBuilder<'a> {
         }
         let peer = peers.named_up(peer).ok_or(CallRefused::NoPeer)?;
         if !parts.outbox.has_slot_for(&peer.lane) || !parts.outbox.allots_slot() {
-            parts.stats.busy_local.add(1);
+            parts.stats.calls_not_sent_local.add(1);
             return Err(CallRefused::Busy);
         }
         let reply_payload_max = REPLY_PAYLOAD_DEFAULT.min(peer.conn.reply_room());
@@ -324,7 +324,7 @@ impl<'a> CallBuilder<'a> {
         let short = ShortSend::Call { id, reply_payload_max, with };
         let is_sent = outbox.send_short(self.peer, ledger, short);
         if is_sent {
-            stats.calls_out.add(1);
+            stats.calls_sent.add(1);
         }
         is_sent
     }
@@ -354,7 +354,7 @@ impl<'a> CallBuilder<'a> {
         let is_sent =
             matches!(with, CallWith::Item(_)) && outbox.send_continued(self.peer, ledger, short);
         if is_sent {
-            stats.calls_out.add(1);
+            stats.calls_sent.add(1);
         }
         is_sent
     }
@@ -385,7 +385,7 @@ impl<'a> CallBuilder<'a> {
         match self.peer.conn.read_call_shortage(ledger, len, reply_max, &want, means) {
             Some(why) if is_plain => {
                 let is_credits = matches!(why, SendError::NotEnoughCredits { .. });
-                stats.busy_credits.add(is_credits.into());
+                stats.calls_not_sent_credits.add(is_credits.into());
                 Err(CallRefused::Protocol(why))
             }
             _ => Ok(()),
@@ -423,10 +423,10 @@ impl<'a> CallBuilder<'a> {
             }
         });
         if let Err(CallRefused::Protocol(SendError::NotEnoughCredits { .. })) = planned {
-            parts.stats.busy_credits.add(1);
+            parts.stats.calls_not_sent_credits.add(1);
         }
         planned?;
-        parts.stats.calls_out.add(1);
+        parts.stats.calls_sent.add(1);
         parts.outbox.enqueue(&mut self.peer.lane, self.peer.id.index, message);
         parts.outbox.submitted();
         Ok(())

@@ -154,8 +154,8 @@ impl<'a> Reply<'a> {
         self.payload.outbox().abandon();
         let to = self.to();
         let parts = self.payload.parts();
-        parts.stats.refusals_out.add(1);
-        self.peer.totals.counted.refusals_out += 1;
+        parts.stats.refusals_sent.add(1);
+        self.peer.totals.counted.refusals_sent += 1;
         parts.refuse(self.peer, &to);
         self.answered()
     }
@@ -180,7 +180,7 @@ impl<'a> Reply<'a> {
             _ => send_plain(parts, self.peer, &ReplyTo::plain(self.xid)),
         };
         if is_sent {
-            parts.stats.replies_out.add(1);
+            parts.stats.replies_sent.add(1);
         }
         is_sent
     }
@@ -205,7 +205,7 @@ impl<'a> Reply<'a> {
         let offer = saved_offer.map_or(Offer::None, SavedOffer::offer);
         let parts = self.payload.parts();
         parts.send_reply(self.peer, &to, offer)?;
-        parts.stats.replies_out.add(1);
+        parts.stats.replies_sent.add(1);
         Ok(())
     }
 }

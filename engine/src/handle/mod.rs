@@ -25,7 +25,7 @@ use crate::stats::{SharedStats, Snapshot};
 /// let mut engine = Engine::new(Fabric::new(), Config::default())?;
 /// for shard in engine.start(|_shard| RefuseCalls)? {
 ///     let watched = shard.clone();
-///     let calls = std::thread::spawn(move || watched.stats().calls_in).join();
+///     let calls = std::thread::spawn(move || watched.stats().calls_received).join();
 ///     assert_eq!(calls.expect("no panic"), 0);
 ///     assert_eq!((shard.state(), shard.connections()), (ShardState::Running, 0));
 /// }

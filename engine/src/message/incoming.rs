@@ -164,13 +164,13 @@ impl Mapped<'_> {
             loan.ok_or(TakeError::Taken)?
         } else {
             let Some(loan) = pool.detach(&mut buffers[part as usize], segment as usize) else {
-                stats.spares_out.add(1);
+                stats.segments_not_taken.add(1);
                 return Err(TakeError::NoSpare);
             };
             loan
         };
         map.taken[at] = true;
-        stats.taken.add(1);
+        stats.segments_taken.add(1);
         loan.truncate(len as usize);
         Ok(loan)
     }

@@ -86,10 +86,12 @@ type PeerCounter = (&'static str, &'static str, fn(&Counts) -> u64);
 
 /// What a connection has counted.
 pub(super) const PEER_COUNTERS: &[PeerCounter] = &[
-    ("peer_calls_received", "Calls of the peer delivered to the handler.", |it| it.calls_in),
-    ("peer_replies_sent", "Replies sent to the peer, deferred ones included.", |it| it.replies_out),
+    ("peer_calls_received", "Calls of the peer delivered to the handler.", |it| it.calls_received),
+    ("peer_replies_sent", "Replies sent to the peer, deferred ones included.", |it| {
+        it.replies_sent
+    }),
     ("peer_refusals_sent", "Calls of the peer answered without a reply of the program.", |it| {
-        it.refusals_out
+        it.refusals_sent
     }),
     ("peer_refusals_handler", "Calls of the peer that the handler rejected.", |it| {
         it.refusals_handler
@@ -113,8 +115,10 @@ pub(super) const PEER_COUNTERS: &[PeerCounter] = &[
         "Calls of the peer that arrived while the shard stopped, and were not answered.",
         |it| it.calls_dropped,
     ),
-    ("peer_calls_sent", "Calls sent to the peer.", |it| it.calls_out),
-    ("peer_calls_completed", "Calls to the peer completed, failures included.", |it| it.calls_done),
+    ("peer_calls_sent", "Calls sent to the peer.", |it| it.calls_sent),
+    ("peer_calls_completed", "Calls to the peer completed, failures included.", |it| {
+        it.calls_completed
+    }),
     ("peer_calls_failed", "Calls to the peer completed with an error.", |it| it.calls_failed),
     ("peer_failed_deadline", "Calls to the peer whose deadline passed.", |it| it.failed_deadline),
     (

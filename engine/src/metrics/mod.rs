@@ -10,8 +10,8 @@
 mod endpoint;
 mod exposition;
 mod gauges;
+mod help;
 mod latencies;
-mod names;
 mod scrape;
 
 use std::net::{SocketAddr, TcpListener};

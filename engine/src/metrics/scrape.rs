@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::exposition::{Family, Kind, Labels};
 use super::gauges::{PEER_COUNTERS, PEER_GAUGES, POOLS, SHARD_GAUGES};
-use super::{latencies, names};
+use super::{help, latencies};
 use crate::control::Admissions;
 use crate::handle::ShardHandle;
 use crate::stats::Snapshot;
@@ -167,7 +167,7 @@ impl Scrape {
                 (shard.labels(), value)
             };
             let samples = self.shards.iter().map(sample).collect();
-            Family::new(Kind::Counter, names::of_counter(field), names::in_help(help), samples)
+            Family::new(Kind::Counter, field, help::of_counter(help), samples)
         };
         Snapshot::default().described().enumerate().map(family).collect()
     }

@@ -94,7 +94,7 @@ impl<P: Provider> Core<P> {
         }
         match outcome {
             Ok(()) => self.peers.expect(from),
-            Err(_) => self.parts.stats.not_admitted.add(1),
+            Err(_) => self.parts.stats.connections_not_admitted.add(1),
         }
     }
 
@@ -182,10 +182,10 @@ impl<P: Provider> Core<P> {
     fn come_up(&mut self, index: u32, now: u64, handler: &mut dyn Handler) {
         let Some((peer, address)) = self.peers.with_address(index) else { return };
         peer.phase = Phase::Up;
-        self.parts.stats.connected.add(1);
+        self.parts.stats.connections_established.add(1);
         match peer.conn.version() {
-            Some(Version::One) => self.parts.stats.version_one.add(1),
-            _ => self.parts.stats.version_two.add(1),
+            Some(Version::One) => self.parts.stats.connections_version_one.add(1),
+            _ => self.parts.stats.connections_version_two.add(1),
         }
         let (id, connect) = (peer.id, peer.connect.map(|asked| asked.id));
         let (shard, limits) = (self.parts.handle.shard(), peer.conn.limits());

@@ -63,7 +63,7 @@ impl<P: Provider> Core<P> {
             self.step_rdma(handler);
             return true;
         }
-        if let Some(place) = place.filter(|&place| parts.rdma.is_shown_for_good(place)) {
+        if let Some(place) = place.filter(|&place| parts.rdma.is_exposed_permanently(place)) {
             // Its peer may write to the memory while it is connected.
             parts.rdma.withhold(place, error);
             self.report_failed(index, id, error, handler);

@@ -71,7 +71,7 @@ impl<P: Provider> Core<P> {
         let Some(peer) = self.peers.at(index) else { return };
         self.parts.outbox.discard_inline(&mut peer.lane, index);
         self.parts.discard_pending(&mut peer.lane);
-        self.parts.stats.closed.add(1);
+        self.parts.stats.connections_closed.add(1);
         match (was, connect) {
             // The next attempt decides the outcome.
             (Phase::Opening, Some(_)) if again => {}

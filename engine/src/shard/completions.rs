@@ -35,7 +35,7 @@ impl<P: Provider> Core<P> {
                 self.on_other(at, now, handler);
             }
         }
-        self.parts.stats.received.add(received);
+        self.parts.stats.transmissions_received.add(received);
         if self.has_rdma_steps() {
             self.step_rdma(handler);
         }
@@ -58,7 +58,7 @@ impl<P: Provider> Core<P> {
     ) -> Result<(), RecvToken> {
         let Core { peers, receive, parts, .. } = &mut *self;
         let Some((peer, address)) = peers.with_address(index) else {
-            parts.stats.late.add(1);
+            parts.stats.completions_late.add(1);
             receive.free_buffer(token);
             return Ok(());
         };
@@ -89,7 +89,7 @@ impl<P: Provider> Core<P> {
 
     fn on_sent(&mut self, wc: WorkCompletion, name: u64, now: u64, handler: &mut dyn Handler) {
         let Some(index) = self.peers.find(wc.qp_num) else {
-            self.parts.stats.late.add(1);
+            self.parts.stats.completions_late.add(1);
             return;
         };
         let Some(peer) = self.peers.at(index) else { return };
@@ -116,7 +116,7 @@ impl<P: Provider> Core<P> {
     /// connection ends.
     #[cold]
     fn on_unasked(&mut self, wc: WorkCompletion, now: u64, handler: &mut dyn Handler) {
-        self.parts.stats.unasked.add(1);
+        self.parts.stats.completions_unasked.add(1);
         if let Some(index) = self.peers.find(wc.qp_num) {
             self.close(index, CloseReason::Unasked, now, handler);
         }
@@ -125,9 +125,9 @@ impl<P: Provider> Core<P> {
     /// A work request failed: only its identifier, status and queue pair are known.
     #[cold]
     fn on_failure(&mut self, wc: WorkCompletion, now: u64, handler: &mut dyn Handler) {
-        self.parts.stats.failed_completions.add(1);
+        self.parts.stats.completions_failed.add(1);
         let Some(index) = self.peers.find(wc.qp_num) else {
-            self.parts.stats.late.add(1);
+            self.parts.stats.completions_late.add(1);
             return;
         };
         // A flush states only that the queue pair is in the error state; the queues may have the

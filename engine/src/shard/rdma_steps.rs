@@ -240,7 +240,7 @@ impl<P: Provider> Core<P> {
         let mut last = None;
         while let Some(place) = self.parts.rdma.exposures().next_of(index, last) {
             let Parts { rdma, stats, .. } = &mut self.parts;
-            stats.leaked.add(1);
+            stats.buffers_leaked.add(1);
             let dead = rdma.exposures_mut().retire(place, &mut self.io);
             stats.rights_lost.add(dead.is_none().into());
             let give_up = |exposures: &mut Exposures, place| match dead {

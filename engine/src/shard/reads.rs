@@ -78,7 +78,7 @@ impl Fetches {
             };
             let head = outbox.messages_mut().head_mut(message);
             (head.requests, head.after) = (requests, After::Fetched(place));
-            stats.reads.add(requests.into());
+            stats.rdma_reads.add(requests.into());
             stats.bytes_read.add(bytes);
             peer.totals.counted.bytes_read += bytes;
             outbox.enqueue(&mut peer.lane, peer.id.index, message);

@@ -16,7 +16,9 @@ impl<P: Provider> Core<P> {
     /// of a stop. True if a call or a connection has ended: the program was notified.
     #[cold]
     pub fn tick(&mut self, now: u64, handler: &mut dyn Handler) -> bool {
-        let ends = |Parts { stats, .. }: &Parts| (stats.calls_done.count(), stats.closed.count());
+        let ends = |Parts { stats, .. }: &Parts| {
+            (stats.calls_completed.count(), stats.connections_closed.count())
+        };
         let before = ends(&self.parts);
         if let Some(intervals) = self.parts.timers.begin_tick(now) {
             self.check_all(intervals, now, handler);

@@ -67,42 +67,42 @@ macro_rules! counters {
 
 counters! {
     /// Transmissions received.
-    received,
+    transmissions_received,
     /// Bytes of these transmissions, headers and placed data included.
     bytes_received,
     /// Transmissions sent.
-    sent,
+    transmissions_sent,
     /// Work requests posted inline: copied while posting.
-    sent_inline,
+    transmissions_sent_inline,
     /// Calls from `post_send`: doorbells.
     doorbells,
     /// Completions polled, of Receives and of signaled sends.
     completions,
     /// Calls delivered to the handler. Each is open, answered, rejected or left unanswered:
-    /// `replies_out`, `refusals_out` and `calls_unanswered` count these.
-    calls_in,
+    /// `replies_sent`, `refusals_sent` and `calls_unanswered` count these.
+    calls_received,
     /// Calls that arrived while the shard stopped: not delivered and not answered.
     calls_dropped,
     /// Calls not delivered for lack of resources, and answered with an error.
     calls_rejected,
     /// Replies sent, deferred ones included.
-    replies_out,
+    replies_sent,
     /// Calls answered without a reply of the program: the handler rejected the call, its reply could
     /// not be sent, or its ticket was dropped. The caller got RDMA_ERROR, or for a dropped ticket a
     /// reply that states SYSTEM_ERR.
-    refusals_out,
-    /// Of `refusals_out`: the handler rejected the call.
+    refusals_sent,
+    /// Of `refusals_sent`: the handler rejected the call.
     refusals_handler,
-    /// Of `refusals_out`: the reply could not be sent.
+    /// Of `refusals_sent`: the reply could not be sent.
     refusals_unsent,
-    /// Of `refusals_out`: the ticket of the call was dropped.
+    /// Of `refusals_sent`: the ticket of the call was dropped.
     refusals_dropped,
     /// Calls without an answer when their connection ended or their shard stopped.
     calls_unanswered,
-    /// Calls sent: open calls plus `calls_done`.
-    calls_out,
+    /// Calls sent: open calls plus `calls_completed`.
+    calls_sent,
     /// Calls completed, failures included.
-    calls_done,
+    calls_completed,
     /// Calls completed with an error.
     calls_failed,
     /// Of `calls_failed`: the connection ended.
@@ -124,49 +124,49 @@ counters! {
     /// Calls cancelled by the program, including calls not sent.
     calls_cancelled,
     /// Replies, and errors, that arrived after their call had ended.
-    late_replies,
+    replies_late,
     /// Calls not sent because the peer's credits were used up.
-    busy_credits,
+    calls_not_sent_credits,
     /// Calls not sent because this side had no free slot, buffer or Receive.
-    busy_local,
+    calls_not_sent_local,
     /// Groups of more than one transmission completed, in either direction.
-    groups,
+    groups_completed,
     /// Bytes received in these groups; part of `bytes_received`.
     bytes_continued,
     /// Bytes that peers have placed in segments of receive buffers, in messages delivered; part of
     /// `bytes_received`.
     bytes_placed,
     /// RDMA Reads posted for calls of peers.
-    reads,
+    rdma_reads,
     /// Bytes of these RDMA Reads.
     bytes_read,
     /// RDMA Writes posted for replies.
-    writes,
+    rdma_writes,
     /// Bytes of these RDMA Writes.
     bytes_written,
     /// Pieces of memory exposed to peers for own calls.
-    exposed,
+    exposures,
     /// Rights invalidated by own work requests; peers invalidated the others.
     invalidations,
     /// Segments that a handler or client took out of a receive buffer.
-    taken,
+    segments_taken,
     /// Segments that a handler or client asked for while the reserve was empty.
-    spares_out,
+    segments_not_taken,
     /// Transmissions ignored, for any reason that the protocol permits.
-    ignored,
+    transmissions_ignored,
     /// Violations by peers that were reported to them. Rejected calls do not count.
     violations,
     /// Violations not reported, and requests not answered, because the peer has not accepted too
     /// many earlier messages.
-    unreported,
+    violations_unreported,
     /// Errors reported by peers.
-    reported,
+    errors_reported_by_peers,
     /// Connections established.
-    connected,
+    connections_established,
     /// Connections established in version one.
-    version_one,
+    connections_version_one,
     /// Connections established in version two.
-    version_two,
+    connections_version_two,
     /// Peers that answered version two with ERR_VERS: version one follows on the same connection.
     fallbacks_error,
     /// Peers that did not answer version two: reconnected in version one.
@@ -192,17 +192,17 @@ counters! {
     /// Connections made by the peer that ended because it sent no call for too long.
     idle_timeouts,
     /// Connections that ended.
-    closed,
+    connections_closed,
     /// Connection requests rejected by the handler or by a stopping shard.
-    not_admitted,
+    connections_not_admitted,
     /// Connections rejected because the shard was full.
     connections_rejected,
     /// Completions of queue pairs that no longer exist.
-    late,
+    completions_late,
     /// Completions with an error.
-    failed_completions,
+    completions_failed,
     /// Completions of work requests that were not outstanding: refused, or completed before.
-    unasked,
+    completions_unasked,
     /// Losses of the device or of the shard's queues.
     devices_lost,
     /// Port-down events of the device.
@@ -219,7 +219,7 @@ counters! {
     /// Memory windows that the device did not release when their connection ended.
     windows_lost,
     /// Buffers permanently out of use because a queue pair could not be drained.
-    leaked,
+    buffers_leaked,
 }
 
 /// The counters of one shard, shared with their readers; on their own cache lines.

@@ -23,10 +23,10 @@ pub(crate) struct Tally {
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     /// Both include the calls until the next fold.
-    calls_in: u64,
-    calls_out: u64,
+    calls_received: u64,
+    calls_sent: u64,
     calls_over: u64,
-    calls_done: u64,
+    calls_completed: u64,
     /// The others are added as they happen.
     pub counted: Counts,
 }
@@ -36,16 +36,16 @@ pub(crate) struct Totals {
 #[non_exhaustive]
 pub struct Counts {
     /// Calls delivered to the handler. Each is open, answered, rejected or left unanswered.
-    pub calls_in: u64,
+    pub calls_received: u64,
     /// Replies sent, deferred ones included.
-    pub replies_out: u64,
+    pub replies_sent: u64,
     /// Calls answered without a reply of the program.
-    pub refusals_out: u64,
-    /// Of `refusals_out`: the handler rejected the call.
+    pub refusals_sent: u64,
+    /// Of `refusals_sent`: the handler rejected the call.
     pub refusals_handler: u64,
-    /// Of `refusals_out`: the reply could not be sent.
+    /// Of `refusals_sent`: the reply could not be sent.
     pub refusals_unsent: u64,
-    /// Of `refusals_out`: the ticket of the call was dropped.
+    /// Of `refusals_sent`: the ticket of the call was dropped.
     pub refusals_dropped: u64,
     /// Calls without an answer when the connection ended or the shard stopped.
     pub calls_unanswered: u64,
@@ -53,10 +53,10 @@ pub struct Counts {
     pub calls_rejected: u64,
     /// Calls that arrived while the shard stopped: not delivered and not answered.
     pub calls_dropped: u64,
-    /// Calls sent: open calls plus `calls_done`.
-    pub calls_out: u64,
+    /// Calls sent: open calls plus `calls_completed`.
+    pub calls_sent: u64,
     /// Calls completed, failures included.
-    pub calls_done: u64,
+    pub calls_completed: u64,
     /// Calls completed with an error.
     pub calls_failed: u64,
     /// Of `calls_failed`: the deadline passed.
@@ -73,34 +73,34 @@ impl Counts {
     /// Adds what others have counted.
     pub fn add(&mut self, others: &Counts) {
         let Counts {
-            calls_in,
-            replies_out,
-            refusals_out,
+            calls_received,
+            replies_sent,
+            refusals_sent,
             refusals_handler,
             refusals_unsent,
             refusals_dropped,
             calls_unanswered,
             calls_rejected,
             calls_dropped,
-            calls_out,
-            calls_done,
+            calls_sent,
+            calls_completed,
             calls_failed,
             failed_deadline,
             bytes_continued,
             bytes_read,
             bytes_written,
         } = others;
-        self.calls_in += calls_in;
-        self.replies_out += replies_out;
-        self.refusals_out += refusals_out;
+        self.calls_received += calls_received;
+        self.replies_sent += replies_sent;
+        self.refusals_sent += refusals_sent;
         self.refusals_handler += refusals_handler;
         self.refusals_unsent += refusals_unsent;
         self.refusals_dropped += refusals_dropped;
         self.calls_unanswered += calls_unanswered;
         self.calls_rejected += calls_rejected;
         self.calls_dropped += calls_dropped;
-        self.calls_out += calls_out;
-        self.calls_done += calls_done;
+        self.calls_sent += calls_sent;
+        self.calls_completed += calls_completed;
         self.calls_failed += calls_failed;
         self.failed_deadline += failed_deadline;
         self.bytes_continued += bytes_continued;
@@ -114,8 +114,8 @@ impl Tally {
     /// totals that belong to it.
     pub fn new([in_left, out_left]: [u32; 2]) -> (Tally, Totals) {
         debug_assert!(in_left > 0 && out_left > 0, "a fold takes a call");
-        let (calls_in, calls_out) = (in_left.into(), out_left.into());
-        let totals = Totals { calls_in, calls_out, ..Totals::default() };
+        let (calls_received, calls_sent) = (in_left.into(), out_left.into());
+        let totals = Totals { calls_received, calls_sent, ..Totals::default() };
         (Tally { in_left, over: 0, out_left, done: 0 }, totals)
     }
 
@@ -146,8 +146,8 @@ impl Tally {
 
     /// Calls of the peer that are open.
     pub fn open(&self, totals: &Totals) -> u32 {
-        let calls_in = totals.calls_in - u64::from(self.in_left);
-        (calls_in - totals.calls_over - u64::from(self.over)) as u32
+        let calls_received = totals.calls_received - u64::from(self.in_left);
+        (calls_received - totals.calls_over - u64::from(self.over)) as u32
     }
 
     /// Ends all open calls of the peer, and returns how many there were.
@@ -178,28 +178,28 @@ impl Tally {
 
     /// Begins the next calls of the peer: so many until the next fold.
     pub fn fold_in(&mut self, totals: &mut Totals, left: u32) {
-        totals.calls_in += u64::from(left);
+        totals.calls_received += u64::from(left);
         totals.calls_over += u64::from(core::mem::take(&mut self.over));
         self.in_left = left;
     }
 
     /// As [`Tally::fold_in`], for own calls.
     pub fn fold_out(&mut self, totals: &mut Totals, left: u32) {
-        totals.calls_out += u64::from(left);
-        totals.calls_done += u64::from(core::mem::take(&mut self.done));
+        totals.calls_sent += u64::from(left);
+        totals.calls_completed += u64::from(core::mem::take(&mut self.done));
         self.out_left = left;
     }
 
     /// What the connection has counted.
     pub fn counts(&self, totals: &Totals) -> Counts {
-        let Totals { calls_in, calls_out, calls_over, calls_done, counted } = *totals;
-        let calls_in = calls_in - u64::from(self.in_left);
+        let Totals { calls_received, calls_sent, calls_over, calls_completed, counted } = *totals;
+        let calls_received = calls_received - u64::from(self.in_left);
         // The only way to end a call that nothing else counts.
         let ended = calls_over + u64::from(self.over);
-        let replies_out = ended - counted.refusals_out - counted.calls_unanswered;
-        let calls_out = calls_out - u64::from(self.out_left);
-        let calls_done = calls_done + u64::from(self.done);
-        Counts { calls_in, replies_out, calls_out, calls_done, ..counted }
+        let replies_sent = ended - counted.refusals_sent - counted.calls_unanswered;
+        let calls_sent = calls_sent - u64::from(self.out_left);
+        let calls_completed = calls_completed + u64::from(self.done);
+        Counts { calls_received, replies_sent, calls_sent, calls_completed, ..counted }
     }
 }
 
@@ -227,26 +227,27 @@ mod tests {
             if count > 1 {
                 tally.call_over();
             }
-            let Counts { calls_in, calls_out, calls_done, replies_out, .. } = tally.counts(&totals);
-            assert_eq!((calls_in, calls_out, calls_done), (count, count, count));
-            assert_eq!(replies_out, count - 1, "one is open");
+            let Counts { calls_received, calls_sent, calls_completed, replies_sent, .. } =
+                tally.counts(&totals);
+            assert_eq!((calls_received, calls_sent, calls_completed), (count, count, count));
+            assert_eq!(replies_sent, count - 1, "one is open");
         }
     }
 
     #[test]
     fn a_sum_has_each_counter_of_both() {
         let first = Counts {
-            calls_in: 1,
-            replies_out: 2,
-            refusals_out: 3,
+            calls_received: 1,
+            replies_sent: 2,
+            refusals_sent: 3,
             refusals_handler: 4,
             refusals_unsent: 5,
             refusals_dropped: 6,
             calls_unanswered: 7,
             calls_rejected: 8,
             calls_dropped: 9,
-            calls_out: 10,
-            calls_done: 11,
+            calls_sent: 10,
+            calls_completed: 11,
             calls_failed: 12,
             failed_deadline: 13,
             bytes_continued: 14,
@@ -258,17 +259,17 @@ mod tests {
         assert_eq!(sum, first);
         sum.add(&first);
         let twice = Counts {
-            calls_in: 2,
-            replies_out: 4,
-            refusals_out: 6,
+            calls_received: 2,
+            replies_sent: 4,
+            refusals_sent: 6,
             refusals_handler: 8,
             refusals_unsent: 10,
             refusals_dropped: 12,
             calls_unanswered: 14,
             calls_rejected: 16,
             calls_dropped: 18,
-            calls_out: 20,
-            calls_done: 22,
+            calls_sent: 20,
+            calls_completed: 22,
             calls_failed: 24,
             failed_deadline: 26,
             bytes_continued: 28,

@@ -28,8 +28,8 @@ fn a_dropped_ticket_answers_its_call_with_system_err() {
             assert!(is_system_error(&reply.stream), "{reply:?}");
         }
         let stats = world.servers[0].handle().stats();
-        let refusals = (stats.refusals_out, stats.refusals_dropped, stats.refusals_unsent);
-        assert_eq!((refusals, stats.replies_out), ((3, 3, 0), 1));
+        let refusals = (stats.refusals_sent, stats.refusals_dropped, stats.refusals_unsent);
+        assert_eq!((refusals, stats.replies_sent), ((3, 3, 0), 1));
         world.round(0, peer, &Script::new(2, &[], &[]));
         world.check_nothing_leaked();
     }

@@ -252,7 +252,7 @@ fn the_end_of_a_connection_is_marked_once_however_long_it_takes() {
     assert_eq!((world.clients[0].handle().connections(), slow.posted()), (1, 1));
     slow.switch(false);
     world.until("it has ended", |world| world.clients[0].handle().connections() == 0);
-    assert_eq!(world.clients[0].handle().stats().leaked, 0);
+    assert_eq!(world.clients[0].handle().stats().buffers_leaked, 0);
 }
 
 #[test]
@@ -268,5 +268,5 @@ fn a_shard_that_has_as_many_orders_as_it_takes_takes_no_more_until_its_next_turn
     world.until("both know", |world| {
         world.clients[0].handle().connections() + world.servers[0].handle().connections() == 0
     });
-    assert_eq!(world.clients[0].handle().stats().closed, 1);
+    assert_eq!(world.clients[0].handle().stats().connections_closed, 1);
 }

@@ -21,7 +21,7 @@ fn everything(world: &mut World<Fabric>, plan: &Plan) {
     }
     world.check_all_returned();
     world.check_nothing_leaked();
-    assert!(world.clients[0].handle().stats().exposed > 0, "{:?}", plan.call.explicit);
+    assert!(world.clients[0].handle().stats().exposures > 0, "{:?}", plan.call.explicit);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn memory_that_stays_exposed_returns_when_the_connection_ends() {
     let (ticket, finished) = world.servers[0].handler().elsewhere.pop().expect("a ticket");
     world.servers[0].handle().finish(ticket, finished).expect("there is room");
     world.until("it is written and answered", |world| {
-        world.clients[0].handle().stats().late_replies == 1
+        world.clients[0].handle().stats().replies_late == 1
     });
     assert_eq!(world.clients[0].shard().audit().exposures, 1);
     world.round(0, peer, &Script::new(2, &[], &[Part::Inline(9)]));

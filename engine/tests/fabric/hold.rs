@@ -38,7 +38,7 @@ fn stream(hold: &str) -> [(f64, f64); 2] {
     let after = counted(&world);
     [0, 1].map(|side| {
         let each = |of: fn(&Snapshot) -> u64| (of(&after[side]) - of(&before[side])) as f64 / 2e3;
-        (each(|stats| stats.doorbells), each(|stats| stats.sent))
+        (each(|stats| stats.doorbells), each(|stats| stats.transmissions_sent))
     })
 }
 

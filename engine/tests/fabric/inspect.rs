@@ -73,7 +73,7 @@ fn a_report_states_what_is_open_on_both_sides() {
     assert_eq!(caller.gauges.replies.used(), 3, "a Receive for each reply");
     assert_eq!(callee.gauges.grants.used(), u64::from(theirs.granted.limit));
     assert_eq!(callee.gauges.connections.used(), 1);
-    assert_eq!((callee.counters.calls_in, caller.counters.calls_out), (3, 3));
+    assert_eq!((callee.counters.calls_received, caller.counters.calls_sent), (3, 3));
     world.check_all();
     let after = world.clients[0].shard().inspect();
     assert_eq!((after.peers[0].credits.used, after.gauges.calls.used()), (0, 0));
@@ -139,8 +139,8 @@ fn a_connection_counts_refusals_by_reason() {
     world.servers[0].handler().elsewhere.clear();
     world.until("all have ended", |world| world.open_calls() == 0);
     let counts = world.servers[0].inspect().peers[0].counts;
-    assert_eq!((counts.refusals_out, counts.refusals_handler), (3, 2));
-    assert_eq!((counts.refusals_unsent, counts.refusals_dropped, counts.replies_out), (0, 1, 1));
+    assert_eq!((counts.refusals_sent, counts.refusals_handler), (3, 2));
+    assert_eq!((counts.refusals_unsent, counts.refusals_dropped, counts.replies_sent), (0, 1, 1));
     // A shard that stops refuses nothing.
     world.call(0, peer, &elsewhere).expect("a credit");
     world.until("it is there", |world| !world.servers[0].handler().elsewhere.is_empty());
@@ -149,8 +149,8 @@ fn a_connection_counts_refusals_by_reason() {
     world.servers[0].handler().elsewhere.clear();
     world.until("it has stopped", |world| world.servers[0].is_stopped());
     let counts = world.servers[0].audit().gone;
-    assert_eq!((counts.calls_in, counts.calls_unanswered), (5, 1));
-    assert_eq!((counts.refusals_out, counts.refusals_dropped, counts.replies_out), (3, 1, 1));
+    assert_eq!((counts.calls_received, counts.calls_unanswered), (5, 1));
+    assert_eq!((counts.refusals_sent, counts.refusals_dropped, counts.replies_sent), (3, 1, 1));
     world.check_nothing_leaked();
 }
 
@@ -268,7 +268,10 @@ fn a_connection_that_ends_during_a_report_is_counted_once() {
         }
         asking.join().expect("it does not panic").expect("a report")
     });
-    assert_eq!((report.peers.len(), report.gone.calls_in, report.counts().calls_in), (0, 1, 1));
+    assert_eq!(
+        (report.peers.len(), report.gone.calls_received, report.counts().calls_received),
+        (0, 1, 1)
+    );
 }
 
 #[test]
@@ -314,7 +317,7 @@ fn calls_that_end_without_an_answer_leave_no_timer_behind() {
             world.call(0, peer, &script(seed, order)).expect("a credit");
         }
         world.until("all have arrived", |world| {
-            world.servers[0].handle().stats().calls_in >= 12 * (round + 1)
+            world.servers[0].handle().stats().calls_received >= 12 * (round + 1)
         });
         world.clients[0].handle().close(peer);
         world.until("it is gone", |world| {

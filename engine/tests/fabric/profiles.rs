@@ -104,7 +104,7 @@ fn serves(name: &str) {
         assert_eq!(placed.len(), len as usize, "{name}: placed");
         assert!(placed.iter().all(|byte| *byte == 0x3c));
     }
-    assert_eq!(handles.iter().map(|handle| handle.stats().calls_in).sum::<u64>(), 103);
+    assert_eq!(handles.iter().map(|handle| handle.stats().calls_received).sum::<u64>(), 103);
     // The shard waits for its last reply to be taken: not from a client that is not polled.
     drop(client);
     engine.stop();

@@ -252,7 +252,7 @@ fn buffers_of_reads_that_never_end_are_closed_to_the_peer() {
             }
         }
         assert_eq!(scene.world.servers[0].handle().connections(), 0);
-        assert!(scene.stats().leaked > 0, "the message of the Reads");
+        assert!(scene.stats().buffers_leaked > 0, "the message of the Reads");
         assert!(scene.rights().open.is_empty(), "other peers have no right to them");
         assert_eq!(scene.stats().rights_lost, u64::from(keeps));
         let kept = std::mem::take(&mut scene.rights().kept);

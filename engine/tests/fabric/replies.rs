@@ -111,7 +111,7 @@ fn a_reply_that_was_not_sent_can_be_refused_or_deferred() {
         assert_eq!(results, [expected; 3], "{then:?}");
         assert_eq!(pair.server.handler().reasons, [CallRefused::PayloadTooLong; 3]);
         let stats = pair.server.handle().stats();
-        let refusals = [stats.refusals_handler, stats.refusals_unsent, stats.replies_out];
+        let refusals = [stats.refusals_handler, stats.refusals_unsent, stats.replies_sent];
         let expected = match then {
             Then::Refuse => [3, 0, 0],
             Then::SendAgain => [0, 3, 0],

@@ -724,7 +724,7 @@ fn any_list_of_operations_travels_by_chunks() {
             run_generated(&mut pair, seed, false);
         }
         let served = pair.served();
-        assert!(served.reads > 0 && served.writes > 0, "{version}");
-        assert!(served.bytes_read > served.reads && served.bytes_written > served.writes);
+        assert!(served.rdma_reads > 0 && served.rdma_writes > 0, "{version}");
+        assert!(served.bytes_read > served.rdma_reads && served.bytes_written > served.rdma_writes);
     }
 }

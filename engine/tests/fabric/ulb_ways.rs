@@ -214,7 +214,7 @@ fn show(lines: &str, ask: Ask) -> Seen {
     let readlink = Fetch { procedure: nfs3::READLINK, words: &[], ask, want };
     assert_eq!(fetch(pair, &mut seen, &readlink), LINK);
     let served = pair.served();
-    Seen { reads: served.reads, writes: served.writes, ..seen }
+    Seen { reads: served.rdma_reads, writes: served.rdma_writes, ..seen }
 }
 
 fn skip(items: &mut Items<'_>, words: usize) {

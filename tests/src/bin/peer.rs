@@ -123,8 +123,11 @@ fn serve<P: Provider>(mut engine: Engine<P>, wanted: &Wanted) -> Result<ExitCode
     }
     engine.stop();
     let stats = shards[0].stats();
-    println!("{} transmissions came, {} buffers leaked", stats.received, stats.leaked);
-    Ok(ExitCode::from(u8::from(stats.leaked > 0)))
+    println!(
+        "{} transmissions came, {} buffers leaked",
+        stats.transmissions_received, stats.buffers_leaked
+    );
+    Ok(ExitCode::from(u8::from(stats.buffers_leaked > 0)))
 }
 
 /// Forks a child that uses nothing of the engine, and lives until the server is to end, or its
@@ -182,9 +185,12 @@ fn outcome<P: Provider>(caller: &mut Caller<P>) -> ExitCode {
     print(caller.accounts());
     let client: &mut Client<P> = caller.client();
     let stats = client.handle().stats();
-    println!("{} transmissions came, {} buffers leaked", stats.received, stats.leaked);
+    println!(
+        "{} transmissions came, {} buffers leaked",
+        stats.transmissions_received, stats.buffers_leaked
+    );
     let is_lost = caller.accounts().any(|line| !line.failed.is_empty() || line.connected != 1);
-    match (stats.leaked, is_lost) {
+    match (stats.buffers_leaked, is_lost) {
         (0, false) => ExitCode::SUCCESS,
         (0, true) => ExitCode::from(3),
         _ => ExitCode::FAILURE,

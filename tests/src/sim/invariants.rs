@@ -278,10 +278,10 @@ fn credits_return(State { audit, .. }: &State<'_>) -> Result<(), String> {
 /// The counters of received and sent messages are consistent.
 fn counters(State { audit, stats, .. }: &State<'_>) -> Result<(), String> {
     let open: u64 = audit.peers.iter().map(|peer| u64::from(peer.open_calls)).sum();
-    let ends = [stats.replies_out, stats.refusals_out, stats.calls_unanswered, open];
-    if stats.calls_in != ends.iter().sum() {
+    let ends = [stats.replies_sent, stats.refusals_sent, stats.calls_unanswered, open];
+    if stats.calls_received != ends.iter().sum() {
         let names = "replies, refusals, unanswered, open";
-        return Err(format!("{} calls came in; {names}: {ends:?}", stats.calls_in));
+        return Err(format!("{} calls came in; {names}: {ends:?}", stats.calls_received));
     }
     let refused = [stats.refusals_handler, stats.refusals_unsent, stats.refusals_dropped];
     let failed = [
@@ -293,12 +293,12 @@ fn counters(State { audit, stats, .. }: &State<'_>) -> Result<(), String> {
         stats.failed_deadline,
         stats.failed_cancelled,
     ];
-    if [stats.refusals_out, stats.calls_failed] != [refused.iter().sum(), failed.iter().sum()] {
+    if [stats.refusals_sent, stats.calls_failed] != [refused.iter().sum(), failed.iter().sum()] {
         return Err(format!("refused {refused:?}, failed {failed:?} of {stats:?}"));
     }
-    match stats.calls_out == stats.calls_done + u64::from(audit.calls - audit.abandoned) {
+    match stats.calls_sent == stats.calls_completed + u64::from(audit.calls - audit.abandoned) {
         true => Ok(()),
-        false => Err(format!("{} calls out, {} done", stats.calls_out, stats.calls_done)),
+        false => Err(format!("{} calls out, {} done", stats.calls_sent, stats.calls_completed)),
     }
 }
 
@@ -307,24 +307,24 @@ fn counts(State { audit, stats, .. }: &State<'_>) -> Result<(), String> {
     let mut sum = audit.gone;
     for peer in &audit.peers {
         let of = &peer.counts;
-        let answered = of.replies_out + of.refusals_out + of.calls_unanswered;
-        let ended = of.calls_done + u64::from(peer.calls - peer.abandoned);
+        let answered = of.replies_sent + of.refusals_sent + of.calls_unanswered;
+        let ended = of.calls_completed + u64::from(peer.calls - peer.abandoned);
         let refused = of.refusals_handler + of.refusals_unsent + of.refusals_dropped;
         let sums = [answered + u64::from(peer.open_calls), ended, refused];
-        if [of.calls_in, of.calls_out, of.refusals_out] != sums {
+        if [of.calls_received, of.calls_sent, of.refusals_sent] != sums {
             return Err(format!("{peer:?}"));
         }
         sum.add(of);
     }
     let mut all = Counts::default();
-    all.calls_in = stats.calls_in;
-    all.replies_out = stats.replies_out;
-    all.refusals_out = stats.refusals_out;
+    all.calls_received = stats.calls_received;
+    all.replies_sent = stats.replies_sent;
+    all.refusals_sent = stats.refusals_sent;
     all.calls_unanswered = stats.calls_unanswered;
     all.calls_rejected = stats.calls_rejected;
     all.calls_dropped = stats.calls_dropped;
-    all.calls_out = stats.calls_out;
-    all.calls_done = stats.calls_done;
+    all.calls_sent = stats.calls_sent;
+    all.calls_completed = stats.calls_completed;
     all.calls_failed = stats.calls_failed;
     all.refusals_handler = stats.refusals_handler;
     all.refusals_unsent = stats.refusals_unsent;

@@ -410,7 +410,7 @@ mod support {
             "{refused}"
         );
         assert!(!is_passing(refused));
-        assert_eq!(both.server.handle().stats().calls_out, 0);
+        assert_eq!(both.server.handle().stats().calls_sent, 0);
     }
 
     #[test]
@@ -464,7 +464,10 @@ mod support {
             let placed = both.server.handler().placed;
             let (server, client) = (both.server.handle().stats(), both.client.handle().stats());
             assert!(way == CONTINUED || (placed.0 > 20 && placed.1 > 20), "{placed:?}");
-            let (groups, moved) = (server.groups + client.groups, client.reads + client.writes);
+            let (groups, moved) = (
+                server.groups_completed + client.groups_completed,
+                client.rdma_reads + client.rdma_writes,
+            );
             assert!(if way == CHUNKS { groups == 0 && moved > 100 } else { groups > 10 });
         }
     }

@@ -115,7 +115,7 @@ fn items_of_one_request_arrive_each_in_its_own_form() {
             assert!(matches!(header.body, Body::Error(RdmaError::BadHeader)), "wire.md W19");
         }
     }
-    assert_eq!(served.world.servers[0].handle().stats().reads, 4, "two pieces, twice");
+    assert_eq!(served.world.servers[0].handle().stats().rdma_reads, 4, "two pieces, twice");
 }
 
 // [RTR] 6.2, 7.4; wire.md E24, E27, E28
@@ -160,7 +160,7 @@ fn a_server_executes_each_direction() {
     assert_eq!(items[5].loc, Loc::TooShort);
     assert_eq!(items[6].loc, Loc::NoItem);
     assert!(items[..5].iter().all(|item| item.length == LEN));
-    assert_eq!(served.world.servers[0].handle().stats().writes, 2, "nothing else is touched");
+    assert_eq!(served.world.servers[0].handle().stats().rdma_writes, 2, "nothing else is touched");
 }
 
 /// A client, and a raw server that has stated properties.

@@ -115,7 +115,7 @@ fn memory_is_open_from_its_call_on_and_closed_before_its_completion() {
     for round in 1..=20 {
         assert_eq!(scene.exposed(), CLOSED, "nothing is open for calls that may come");
         scene.call(Order::Elsewhere);
-        while scene.world.servers[0].handle().stats().calls_in < round {
+        while scene.world.servers[0].handle().stats().calls_received < round {
             scene.world.step();
         }
         scene.world.quiesce();
@@ -279,7 +279,7 @@ fn memory_that_a_peer_may_still_reach_stays_out_of_use() {
             "{keeps:?}: no call waits for it"
         );
         let stats = scene.world.clients[0].handle().stats();
-        assert_eq!((stats.rights_lost, stats.leaked), (1, 0), "{keeps:?}");
+        assert_eq!((stats.rights_lost, stats.buffers_leaked), (1, 0), "{keeps:?}");
         // Others have what they need.
         log.lock().expect("one thread").iter().for_each(|log| log.end());
         if scene.world.clients[0].handle().connections() == 0 {
@@ -333,7 +333,7 @@ fn reads_scatter_no_further_than_the_device_can() {
         let script = Script::new(1, &[Part::Bulk(LEN)], &[]);
         scene.world.round(0, scene.peer, &script);
         let stats = scene.world.servers[0].handle().stats();
-        assert_eq!(stats.reads, reads, "four buffers, {read_sge} in a list");
+        assert_eq!(stats.rdma_reads, reads, "four buffers, {read_sge} in a list");
         assert_eq!(scene.exposed(), CLOSED);
     }
 }
@@ -348,7 +348,12 @@ fn results_are_there_when_their_reply_is() {
         scene.world.round(0, scene.peer, &script);
     }
     let served = scene.world.servers[0].handle().stats();
-    assert!(served.reads >= 40 && served.writes >= 40, "{} {}", served.reads, served.writes);
+    assert!(
+        served.rdma_reads >= 40 && served.rdma_writes >= 40,
+        "{} {}",
+        served.rdma_reads,
+        served.rdma_writes
+    );
     assert_eq!(scene.exposed(), CLOSED);
 }
 
@@ -374,7 +379,7 @@ fn a_right_is_taken_back_by_the_last_transmission_of_a_reply() {
         world.round(0, peer, &script);
         assert_eq!(watch.groups_ended.load(Ordering::Relaxed), ended, "{len}");
     }
-    assert_eq!(world.servers[0].handle().stats().reads, 4);
+    assert_eq!(world.servers[0].handle().stats().rdma_reads, 4);
     world.check_all_returned();
 }
 
@@ -418,6 +423,6 @@ fn memory_that_cannot_be_closed_costs_the_connection_before_its_call_is_over() {
     assert_eq!(seen, Some((0, true)), "dead when the program is notified");
     assert_eq!(scene.exposed(), CLOSED);
     let stats = scene.world.clients[0].handle().stats();
-    assert!(stats.failed_completions > 0, "it was tried");
+    assert!(stats.completions_failed > 0, "it was tried");
     assert_eq!(scene.world.clients[0].handle().connections(), 0, "and the connection is gone");
 }

@@ -169,7 +169,7 @@ fn every_truncation_of_every_message_is_survived() {
         }
         scene.others_are_served();
     }
-    assert_eq!(scene.world.servers[0].handle().stats().leaked, 0);
+    assert_eq!(scene.world.servers[0].handle().stats().buffers_leaked, 0);
 }
 
 #[test]
@@ -194,8 +194,8 @@ fn every_flipped_bit_is_survived() {
         scene.others_are_served();
     }
     let stats = scene.world.servers[0].handle().stats();
-    assert!(stats.violations > 100 && stats.ignored > 100, "{stats:?}");
-    assert_eq!(stats.leaked, 0);
+    assert!(stats.violations > 100 && stats.transmissions_ignored > 100, "{stats:?}");
+    assert_eq!(stats.buffers_leaked, 0);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn garbage_is_survived() {
         }
     }
     scene.others_are_served();
-    assert_eq!(scene.world.servers[0].handle().stats().leaked, 0);
+    assert_eq!(scene.world.servers[0].handle().stats().buffers_leaked, 0);
 }
 
 #[test]
@@ -774,8 +774,8 @@ fn a_dropped_ticket_answers_its_call() {
         assert_eq!(answer[len..], reply);
     }
     let stats = scene.world.servers[0].handle().stats();
-    assert_eq!((stats.refusals_dropped, stats.refusals_out), (40, 40));
-    assert_eq!(stats.calls_in - stats.replies_out, 40, "they are no replies");
+    assert_eq!((stats.refusals_dropped, stats.refusals_sent), (40, 40));
+    assert_eq!(stats.calls_received - stats.replies_sent, 40, "they are no replies");
     // What is answered is answered once.
     scene.raw.send(&unanswered(50, 16));
     scene.world.quiesce();

@@ -235,7 +235,7 @@ fn impossible_chunks_are_refused_before_any_memory_is_touched() {
         scene.world.check_all_returned();
     }
     let stats = scene.world.servers[0].handle().stats();
-    assert_eq!((stats.reads, stats.failed_completions), (0, 0));
+    assert_eq!((stats.rdma_reads, stats.completions_failed), (0, 0));
     assert_eq!(scene.world.servers[0].handler().calls, 0);
     scene.others_are_served();
 }
@@ -282,7 +282,7 @@ fn the_data_read_for_one_call_are_limited_to_the_byte() {
         scene.raw.send(&call(7, reads(&list), Some(&[0xff; 8])));
         assert!(is_bad_header(&scene.answer()));
         let is_asked = scene.world.servers[0].handler().calls == 1;
-        let has_read = scene.world.servers[0].handle().stats().reads > 0;
+        let has_read = scene.world.servers[0].handle().stats().rdma_reads > 0;
         assert_eq!((is_asked, has_read), (is_read, is_read), "{count}: {items:?}");
         scene.others_are_served();
     }
@@ -381,7 +381,7 @@ fn a_peer_whose_data_do_not_arrive_leaves_others_their_share() {
     for (buffers, fetches) in [(4, 8), (16, 4), (5, 8), (16, 5)] {
         let mut scene = Scene::new(&impatient(buffers, fetches));
         scene.withholds(8);
-        let reads = scene.world.servers[0].handle().stats().reads;
+        let reads = scene.world.servers[0].handle().stats().rdma_reads;
         let half = u64::try_from(buffers.min(fetches)).expect("positive").div_ceil(2);
         assert_eq!(reads, half, "{buffers} {fetches}");
         let script = Script::new(1, &[Part::Bulk(9_000)], &[]);
@@ -402,7 +402,7 @@ fn a_single_peer_may_use_all_buffers() {
         assert!(scene.world.clients[0].handle().close(scene.good));
         scene.turns(50);
         scene.withholds(8);
-        let reads = scene.world.servers[0].handle().stats().reads;
+        let reads = scene.world.servers[0].handle().stats().rdma_reads;
         assert_eq!(reads, most, "{buffers} {fetches}");
         scene.turns(200);
         assert_eq!(scene.world.servers[0].handler().calls, 8);
@@ -436,7 +436,7 @@ fn items_without_bytes_are_no_reads() {
     scene.raw.send(&call(7, reads(&list), Some(&stream)));
     let answer = scene.answer();
     assert!(matches!(Header::decode(&answer).expect("a header").0.body, Body::Msg(_)));
-    assert_eq!(scene.world.servers[0].handle().stats().reads, 0);
+    assert_eq!(scene.world.servers[0].handle().stats().rdma_reads, 0);
     scene.others_are_served();
 }
 
@@ -593,9 +593,9 @@ fn a_dropped_ticket_leaves_the_rights_of_its_call_to_the_caller() {
             assert_eq!(done.check_sinks(), 0);
             let stats = world.clients[0].handle().stats();
             let by_us = if world.caps.windows > 0 { pieces } else { 0 };
-            assert_eq!((stats.exposed, stats.invalidations), (pieces, by_us));
+            assert_eq!((stats.exposures, stats.invalidations), (pieces, by_us));
             let stats = world.servers[0].handle().stats();
-            assert_eq!((stats.refusals_dropped, stats.replies_out), (1, 1));
+            assert_eq!((stats.refusals_dropped, stats.replies_sent), (1, 1));
             world.check_all_returned();
             world.check_nothing_leaked();
         }
@@ -631,7 +631,7 @@ fn a_call_that_offers_more_than_its_caller_receives_is_not_executed() {
         for (order, has_read) in
             [(Order::Answer, false), (Order::Answer, true), (Order::Later, false)]
         {
-            let reads = scene.world.servers[0].handle().stats().reads;
+            let reads = scene.world.servers[0].handle().stats().rdma_reads;
             let (answer, written) = answer_to_many(&mut scene, order, count, has_read);
             due += u64::from(is_taken);
             assert_eq!(is_bad_header(&answer), !is_taken, "{count}");
@@ -641,7 +641,7 @@ fn a_call_that_offers_more_than_its_caller_receives_is_not_executed() {
                 false => {
                     assert_eq!(written, [0; 8_000], "nothing is written");
                     let stats = scene.world.servers[0].handle().stats();
-                    assert_eq!(stats.reads, reads, "nor read");
+                    assert_eq!(stats.rdma_reads, reads, "nor read");
                 }
             }
         }
@@ -981,7 +981,7 @@ fn a_key_invalidated_with_any_message_is_invalidated_once() {
     done.check_sinks();
     stage.turns(20);
     assert!(stage.raw.is_connected(), "no key was taken back twice");
-    assert_eq!(stage.world.clients[0].handle().stats().failed_completions, 0);
+    assert_eq!(stage.world.clients[0].handle().stats().completions_failed, 0);
     stage.all_is_returned();
 }
 

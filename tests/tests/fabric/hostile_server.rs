@@ -229,7 +229,7 @@ fn every_flipped_bit_of_a_reply_is_survived() {
     }
     assert!(taken > 50, "what is not looked at may change: {taken}");
     assert!(taken < 400, "what is looked at may not: {taken}");
-    assert_eq!(scene.world.clients[0].handle().stats().leaked, 0);
+    assert_eq!(scene.world.clients[0].handle().stats().buffers_leaked, 0);
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn a_second_reply_is_ignored() {
         let words = [placed(xid), placed(xid), message(xid, 1, 16, &[]), placed(xid ^ 1)];
         assert_eq!(scene.answer(xid, &words), Ok(24));
     }
-    assert!(scene.world.clients[0].handle().stats().ignored >= 120);
+    assert!(scene.world.clients[0].handle().stats().transmissions_ignored >= 120);
     assert!(!scene.raw.is_lost());
 }
 
@@ -266,7 +266,7 @@ fn replies_of_many_kinds_are_survived() {
         let words: Vec<Vec<u8>> = (0..count).map(|_| anything(xid, &mut random)).collect();
         let _ = scene.answer(xid, &words);
     }
-    assert_eq!(scene.world.clients[0].handle().stats().leaked, 0);
+    assert_eq!(scene.world.clients[0].handle().stats().buffers_leaked, 0);
 }
 
 /// A transmission that could be part of something.
@@ -344,7 +344,7 @@ fn a_call_given_up_while_its_reply_arrives_receives_all_of_it() {
         assert_eq!((audit.receives_parked, audit.peers[0].credits_in_flight), (0, 0));
         assert_eq!((audit.calls, audit.reply_reserved), (0, 0));
         let stats = scene.world.clients[0].handle().stats();
-        assert_eq!((stats.late_replies, stats.violations), (1, 0));
+        assert_eq!((stats.replies_late, stats.violations), (1, 0));
         assert_eq!(
             (stats.calls_cancelled, stats.call_deadlines),
             match is_late {

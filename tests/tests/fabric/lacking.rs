@@ -247,7 +247,7 @@ fn buffers_of_reads_are_opened_for_the_time_of_the_reads() {
             world.round(0, peer, &Script::new(len, &parts, &parts).place(Place::Into(3)));
             world.round(0, peer, &Script::new(len, &[Part::Inline(len)], &[]));
         }
-        assert!(world.servers[0].handle().stats().reads > 0);
+        assert!(world.servers[0].handle().stats().rdma_reads > 0);
         world.check_all_returned();
         world.check_nothing_leaked();
     }

@@ -395,7 +395,7 @@ fn buffers_the_device_did_not_return_are_freed_with_the_queues() {
         for _ in 0..TURNS {
             life.turn();
         }
-        let leaked = life.client.handle().stats().leaked;
+        let leaked = life.client.handle().stats().buffers_leaked;
         assert!(leaked > 0, "{way:?}, {called:?}");
         life.stop();
         check_nothing_is_left(&fabric, &ledger, &format!("{way:?}"));

@@ -248,7 +248,7 @@ fn a_queue_pair_reported_as_gone_ends_its_connection() {
         let sent = ends.len() - unsent(&ends);
         assert!((answered..=sent).contains(&executed), "{executed} of {}", ends.len());
         assert!(answered < ends.len(), "it has happened");
-        let closed = scene.world.servers[0].handle().stats().closed;
+        let closed = scene.world.servers[0].handle().stats().connections_closed;
         assert!(closed > 0);
         scene.check_home();
     }
@@ -306,8 +306,8 @@ fn a_completion_of_a_refused_request_ends_the_connection_only() {
             assert!(lost.contains(why), "{end:?}");
         }
         answered += ends.iter().filter(|end| end.is_ok()).count();
-        unasked += scene.world.servers[0].handle().stats().unasked;
-        unasked += scene.world.clients[0].handle().stats().unasked;
+        unasked += scene.world.servers[0].handle().stats().completions_unasked;
+        unasked += scene.world.clients[0].handle().stats().completions_unasked;
         scene.check_home();
     }
     assert!(unasked > 20, "{unasked} times");

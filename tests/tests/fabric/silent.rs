@@ -142,7 +142,7 @@ fn a_client_that_connects_and_sends_nothing_loses_its_place() {
             assert_eq!(scene.places(), 1);
             let stats = scene.world.servers[0].handle().stats();
             assert_eq!(
-                (stats.opening_timeouts, stats.connected),
+                (stats.opening_timeouts, stats.connections_established),
                 (2, 1),
                 "the others never came up"
             );
@@ -211,7 +211,7 @@ fn an_unfinished_connect_request_loses_its_place() {
     // What is posted to disconnect waits for the other end, until that is given up.
     scene.pass(30);
     assert_eq!(scene.places(), 0);
-    assert_eq!(scene.world.servers[0].handle().stats().leaked, 0);
+    assert_eq!(scene.world.servers[0].handle().stats().buffers_leaked, 0);
     assert!(scene.closed().is_empty(), "the handler was never called for it");
 }
 

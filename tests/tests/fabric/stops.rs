@@ -89,7 +89,7 @@ impl Scene {
             assert!(said.is_none(), "{:?}", said.map(|said| Header::decode(&said).map(drop)));
         }
         let stats = self.world.servers[0].handle().stats();
-        assert_eq!((stats.violations, stats.leaked), (0, 0), "{stats:?}");
+        assert_eq!((stats.violations, stats.buffers_leaked), (0, 0), "{stats:?}");
         self.world.check_nothing_leaked();
     }
 }
@@ -121,7 +121,7 @@ fn a_stop_waits_until_the_last_reply_is_taken() {
         for _ in 0..20 {
             scene.world.step();
         }
-        assert_eq!(scene.world.servers[0].handle().stats().replies_out, 1);
+        assert_eq!(scene.world.servers[0].handle().stats().replies_sent, 1);
         scene.stop();
         for _ in 0..200 {
             scene.world.step();
@@ -260,7 +260,7 @@ fn calls_on_a_connection_that_ends_are_not_answered() {
             assert_eq!(header.xid, 0x99, "the answer to its properties, and no other");
         }
         let stats = scene.world.servers[0].handle().stats();
-        assert_eq!((stats.violations, stats.calls_in), (0, 0));
+        assert_eq!((stats.violations, stats.calls_received), (0, 0));
     }
 }
 
@@ -281,5 +281,5 @@ fn a_ticket_that_is_dropped_while_stopping_ends_its_call_with_the_connection() {
     drop(scene.world.servers[0].handler().never.drain(..).collect::<Vec<_>>());
     scene.ends_in_silence();
     let stats = scene.world.servers[0].handle().stats();
-    assert_eq!((stats.calls_in, stats.calls_unanswered, stats.refusals_out), (3, 3, 0));
+    assert_eq!((stats.calls_received, stats.calls_unanswered, stats.refusals_sent), (3, 3, 0));
 }

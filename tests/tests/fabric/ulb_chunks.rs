@@ -155,7 +155,7 @@ fn results_take_the_chunks_in_order_whatever_fails_or_is_empty() {
         for (operations, expected) in &cases {
             assert_eq!(call(&mut pair, operations).as_deref(), Ok(*expected), "{operations:?}");
         }
-        assert!(pair.served().writes > 0, "results are written");
+        assert!(pair.served().rdma_writes > 0, "results are written");
         let found = cases.iter().flat_map(|(_, expected)| *expected);
         let placed: u64 = found.filter(|found| found.1.is_some()).map(|found| found.0 as u64).sum();
         assert_eq!(pair.served().bytes_written, placed);
@@ -193,7 +193,7 @@ fn an_inline_result_is_valid_in_the_extension() {
     let mut pair = Pair::configured(serve, |raw| raw.receive.inline = "16KiB".into());
     assert_eq!(call(&mut pair, &[(Wants::Sink, Writes, 3000)]), Ok(vec![(3000, None)]));
     assert_eq!(call(&mut pair, &[(Wants::Sink, Gives, 3000)]), Ok(vec![(3000, Some(0))]));
-    assert_eq!(pair.served().writes, 1);
+    assert_eq!(pair.served().rdma_writes, 1);
 }
 
 /// Says how long the data of a WRITE are, and their sum.

@@ -149,7 +149,14 @@ mod old_responders {
             scene.round(peer, 1);
             assert_eq!(scene.raw.received.len(), 1, "one connection");
             let stats = scene.stats();
-            assert_eq!((stats.fallbacks_error, stats.version_one, stats.version_two), (1, 1, 0));
+            assert_eq!(
+                (
+                    stats.fallbacks_error,
+                    stats.connections_version_one,
+                    stats.connections_version_two
+                ),
+                (1, 1, 0)
+            );
         }
     }
 
@@ -177,7 +184,7 @@ mod old_responders {
         assert_eq!(scene.raw.received.len(), 2);
         scene.round(peer, 1);
         let stats = scene.stats();
-        assert_eq!((stats.fallbacks_silence, stats.version_one), (1, 1));
+        assert_eq!((stats.fallbacks_silence, stats.connections_version_one), (1, 1));
         assert_eq!(scene.world.clients[0].handle().connections(), 1, "its place was kept once");
     }
 
@@ -191,7 +198,7 @@ mod old_responders {
         assert_eq!(scene.raw.received.len(), 2);
         scene.round(peer, 1);
         let stats = scene.stats();
-        assert_eq!((stats.fallbacks_loss, stats.version_one), (1, 1));
+        assert_eq!((stats.fallbacks_loss, stats.connections_version_one), (1, 1));
     }
 
     #[test]
@@ -221,7 +228,7 @@ mod old_responders {
         let call = scene.receive();
         assert_eq!((call.len(), call[7]), (4036, 2));
         let stats = scene.stats();
-        assert_eq!((stats.properties_refused, stats.version_two), (1, 1));
+        assert_eq!((stats.properties_refused, stats.connections_version_two), (1, 1));
     }
 
     #[test]
@@ -233,7 +240,14 @@ mod old_responders {
         scene.outcome(id).expect("a connection");
         scene.pass(100);
         let stats = scene.stats();
-        assert_eq!((stats.version_two, stats.version_one, stats.properties_refused), (1, 0, 0));
+        assert_eq!(
+            (
+                stats.connections_version_two,
+                stats.connections_version_one,
+                stats.properties_refused
+            ),
+            (1, 0, 0)
+        );
         assert_eq!((stats.fallbacks_silence, scene.raw.received.len()), (0, 1));
     }
 
@@ -329,7 +343,10 @@ mod memory {
         let mut scene = found_out(|_| ());
         let peer = scene.world.connect(0);
         scene.world.round(0, peer, &Script::new(1, &[], &[]));
-        assert_eq!((scene.stats().version_two, scene.stats().versions_remembered), (1, 0));
+        assert_eq!(
+            (scene.stats().connections_version_two, scene.stats().versions_remembered),
+            (1, 0)
+        );
     }
 
     #[test]
@@ -346,7 +363,10 @@ mod memory {
         let xid = scene.hello();
         scene.raw.send(&properties(xid, 8));
         scene.outcome(id).expect("a connection");
-        assert_eq!((scene.stats().version_two, scene.stats().versions_remembered), (1, 0));
+        assert_eq!(
+            (scene.stats().connections_version_two, scene.stats().versions_remembered),
+            (1, 0)
+        );
     }
 
     #[test]
@@ -365,7 +385,7 @@ mod memory {
         let xid = scene.hello();
         scene.raw.send(&properties(xid, 8));
         scene.outcome(id).expect("a connection");
-        assert_eq!(scene.stats().version_two, 1);
+        assert_eq!(scene.stats().connections_version_two, 1);
     }
 
     #[test]
@@ -424,7 +444,7 @@ mod without_properties {
         let id = scene.ask();
         let peer = scene.outcome(id).expect("ready at once");
         scene.pass(100);
-        assert_eq!(scene.stats().closed, 0, "a client may be silent");
+        assert_eq!(scene.stats().connections_closed, 0, "a client may be silent");
         scene.begin(peer, 1, 40).expect("a call");
         scene.receive();
         scene.pass(40);
@@ -601,7 +621,10 @@ mod servers {
             let counted = [world.servers[0].handle().stats(), world.clients[0].handle().stats()];
             for stats in counted {
                 let is_one = u64::from(version == Version::One);
-                assert_eq!((stats.version_one, stats.version_two), (is_one, 1 - is_one));
+                assert_eq!(
+                    (stats.connections_version_one, stats.connections_version_two),
+                    (is_one, 1 - is_one)
+                );
             }
         }
         for (client, server, only) in [("one", "two", 2), ("two", "one", 1)] {
@@ -624,7 +647,10 @@ mod servers {
             assert_eq!(world.call(0, peer, &Script::new(1, &[], &[])), Err(CallRefused::NoPeer));
         }
         let stats = world.clients[0].handle().stats();
-        assert_eq!((stats.version_two, stats.fallbacks_loss, stats.versions_remembered), (5, 0, 0));
+        assert_eq!(
+            (stats.connections_version_two, stats.fallbacks_loss, stats.versions_remembered),
+            (5, 0, 0)
+        );
     }
 
     /// A raw client that speaks version one to a server.

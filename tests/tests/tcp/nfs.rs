@@ -36,8 +36,8 @@ fn run(inline: u32, change: impl Fn(&mut Raw)) {
     let moved = || {
         let stats: Vec<_> = server.shards().iter().map(ShardHandle::stats).collect();
         Moved {
-            reads: stats.iter().map(|stats| stats.reads).sum(),
-            writes: stats.iter().map(|stats| stats.writes).sum(),
+            reads: stats.iter().map(|stats| stats.rdma_reads).sum(),
+            writes: stats.iter().map(|stats| stats.rdma_writes).sum(),
         }
     };
     let export = &options.directory;

@@ -230,7 +230,7 @@ impl<P: Provider> Contender for Rpc<P> {
         let spent = |((before, after), side): ((&Snapshot, Snapshot), &'static str)| {
             let spent = [
                 after.doorbells - before.doorbells,
-                after.sent - before.sent,
+                after.transmissions_sent - before.transmissions_sent,
                 after.completions - before.completions,
             ];
             Spent::new(self.name, side, spent, self.caller.received())
@@ -308,7 +308,7 @@ mod tests {
         let quota = Quota { warm_up: 3, end: End::Count(600) };
         let rounds = (0..2).map(|_| rpc.round(quota)).collect::<Result<Vec<_>, _>>();
         let stats = rpc.opposite.here().handle().stats();
-        Some(Called { rounds, calls: stats.calls_in, sent: stats.sent, plan })
+        Some(Called { rounds, calls: stats.calls_received, sent: stats.transmissions_sent, plan })
     }
 
     struct Called {

@@ -69,12 +69,12 @@ impl PerCall {
             count as f64 / calls.max(1) as f64
         };
         PerCall {
-            version: if after[CLIENT].version_one > 0 { 1 } else { 2 },
-            sends_there: each(CLIENT, |count| count.sent),
-            sends_back: each(SERVER, |count| count.sent),
-            reads: each(SERVER, |count| count.reads),
-            writes: each(SERVER, |count| count.writes),
-            exposed: each(CLIENT, |count| count.exposed),
+            version: if after[CLIENT].connections_version_one > 0 { 1 } else { 2 },
+            sends_there: each(CLIENT, |count| count.transmissions_sent),
+            sends_back: each(SERVER, |count| count.transmissions_sent),
+            reads: each(SERVER, |count| count.rdma_reads),
+            writes: each(SERVER, |count| count.rdma_writes),
+            exposed: each(CLIENT, |count| count.exposures),
             invalidations: each(CLIENT, |count| count.invalidations),
         }
     }

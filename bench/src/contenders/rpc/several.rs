@@ -121,7 +121,7 @@ mod tests {
         for rpc in &mut all {
             let server = rpc.opposite.here().handle();
             assert_eq!(server.connections(), 1);
-            assert!(server.stats().calls_in >= 50);
+            assert!(server.stats().calls_received >= 50);
         }
     }
 }

@@ -28,7 +28,7 @@ impl SideCosts {
             calls,
             tallied,
             doorbells: after.doorbells - before.doorbells,
-            sends: after.sent - before.sent,
+            sends: after.transmissions_sent - before.transmissions_sent,
             completions: after.completions - before.completions,
         }
     }
@@ -170,8 +170,18 @@ mod tests {
     use crate::testing::quiet;
 
     fn side(calls: u64) -> SideCosts {
-        let before = Snapshot { doorbells: 10, sent: 20, completions: 30, ..Snapshot::default() };
-        let after = Snapshot { doorbells: 11, sent: 52, completions: 94, ..Snapshot::default() };
+        let before = Snapshot {
+            doorbells: 10,
+            transmissions_sent: 20,
+            completions: 30,
+            ..Snapshot::default()
+        };
+        let after = Snapshot {
+            doorbells: 11,
+            transmissions_sent: 52,
+            completions: 94,
+            ..Snapshot::default()
+        };
         let allocations = Allocations { made: 16, freed: 8, bytes: 320 };
         let kernel = Kernel { waited: 4, preempted: 2, faults: 1 };
         SideCosts::new(calls, Tallied { allocations, kernel }, &before, &after)

@@ -24,7 +24,7 @@ impl Served {
         let time = time.as_secs_f64();
         match (&self.load, &self.ended) {
             (Some(load), None) => {
-                format!("{from}: {load}: {} calls answered in {time:.1} s", counted.calls_in)
+                format!("{from}: {load}: {} calls answered in {time:.1} s", counted.calls_received)
             }
             (_, Some(why)) => format!("{from}: not served: {why}"),
             (None, None) => format!("{from}: nothing"),
@@ -44,7 +44,7 @@ pub(super) fn report(
     served: &[Served],
 ) -> Report {
     let figures = served.iter().enumerate().flat_map(|(index, served)| {
-        let (of, calls) = (format!("client{}", index + 1), served.counted.calls_in);
+        let (of, calls) = (format!("client{}", index + 1), served.counted.calls_received);
         let figure = move |(name, count): (&'static str, u64)| {
             Figure::new(&of, name, count as f64, Unit::Count, calls)
         };

@@ -105,14 +105,17 @@ fn a_client_elsewhere_is_answered_with_whatever_it_calls() {
             }
             // As it was reported at the end of a round.
             let counted = client.counters()[1];
-            assert!(counted.sent >= 210 && counted.completions >= 210, "{op:?}: {counted:?}");
+            assert!(
+                counted.transmissions_sent >= 210 && counted.completions >= 210,
+                "{op:?}: {counted:?}"
+            );
             // What the server reads from.
             assert!(client.held().out > 0, "{op:?}");
             drop(client);
             server.join().expect("no panic")
         });
         assert_eq!(served.ended, None, "{op:?}");
-        assert!(served.counted.calls_in >= 210, "{op:?}: {}", served.sentence());
+        assert!(served.counted.calls_received >= 210, "{op:?}: {}", served.sentence());
         assert_eq!(served.load, Some(load.what()));
     }
 }
@@ -148,7 +151,7 @@ fn a_second_client_is_refused_while_the_first_is_there() {
         assert!(second.to_string().contains("another client"), "{second}");
         drop(first);
         let served = server.join().expect("no panic");
-        assert_eq!((served.ended, served.counted.calls_in), (None, 0));
+        assert_eq!((served.ended, served.counted.calls_received), (None, 0));
     });
 }
 

@@ -180,7 +180,7 @@ impl<P: Provider> StarvedClient<P> {
     }
 
     pub fn closed(&self) -> u64 {
-        self.client.handle().stats().closed
+        self.client.handle().stats().connections_closed
     }
 }
 

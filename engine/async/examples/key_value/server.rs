@@ -47,7 +47,7 @@ fn report<P: Provider>(engine: &Engine<P>, shards: &[ShardHandle]) {
         let (stats, number, up) = (shard.stats(), shard.shard(), shard.connections());
         say(format_args!(
             "server: shard {number}: {up} connections, {} calls, {} answers, {} segments taken",
-            stats.calls_in, stats.replies_out, stats.taken
+            stats.calls_received, stats.replies_sent, stats.segments_taken
         ));
     }
     let peers = engine.admissions();

@@ -228,7 +228,7 @@ impl Harness {
         assert_eq!(buffers.collect::<Vec<_>>().len(), 8, "all buffers of the program");
         let audit = self.poller.session.audit();
         assert_eq!(audit.slices_lost, 0, "{audit:?}");
-        assert_eq!(self.poller.session.handle().stats().leaked, 0);
+        assert_eq!(self.poller.session.handle().stats().buffers_leaked, 0);
     }
 }
 

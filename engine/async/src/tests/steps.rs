@@ -25,7 +25,7 @@ fn a_call_is_made_when_it_is_polled_and_answered_once() {
     for _ in 0..1000 {
         harness.step();
     }
-    assert_eq!(harness.poller.session.handle().stats().calls_out, 0);
+    assert_eq!(harness.poller.session.handle().stats().calls_sent, 0);
     let reply = harness.end(&mut call).expect("it is answered");
     assert_eq!((reply.reader().u32(), reply.items().len()), (Ok(7), 0));
     assert_eq!(reply.payload().len(), 16);
@@ -94,7 +94,7 @@ fn a_call_that_is_dropped_before_the_thread_takes_it_is_not_sent() {
     assert!(ended(&mut call).is_none());
     drop(call);
     (0..1000).for_each(|_| harness.step());
-    assert_eq!(harness.poller.session.handle().stats().calls_out, 0);
+    assert_eq!(harness.poller.session.handle().stats().calls_sent, 0);
     harness.check_nothing_is_lost();
 }
 

@@ -190,7 +190,7 @@ fn a_call_that_is_late_when_the_thread_takes_it_is_not_sent() {
     let mut call = harness.call(call);
     let late = CallError::DeadlineExceeded(Execution::NotExecuted);
     assert_eq!(why(harness.end(&mut call)), SessionError::Call(late));
-    assert_eq!(harness.poller.session.handle().stats().calls_out, 0);
+    assert_eq!(harness.poller.session.handle().stats().calls_sent, 0);
     harness.check_nothing_is_lost();
 }
 

@@ -264,7 +264,7 @@ fn counters_have_names() {
     // SAFETY: the handle is the client's, and there is room for so many counters.
     unsafe {
         let handle = rpcrdma_client_handle(rig.client).as_ref();
-        let name = c"calls_done".as_ptr();
+        let name = c"calls_completed".as_ptr();
         assert_eq!(made(|out| rpcrdma_handle_counter(handle, name, out)), 1);
         let mut all = [rpcrdma_counter { name: ptr::null(), value: 0 }; 200];
         let count = made(|out| rpcrdma_handle_stats(handle, all.as_mut_ptr(), all.len(), out));

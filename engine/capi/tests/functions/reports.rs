@@ -55,7 +55,10 @@ fn a_report_states_what_a_shard_and_its_peers_have() {
         assert!(address.starts_with("127.0.0.1:"), "{address}");
         let counted =
             values(|to, room, count| rpcrdma_report_peer_counters(of, 0, to, room, count));
-        assert_eq!([counted["calls_in"], counted["refusals_out"], counted["calls_out"]], [2, 2, 0]);
+        assert_eq!(
+            [counted["calls_received"], counted["refusals_sent"], counted["calls_sent"]],
+            [2, 2, 0]
+        );
         let has = values(|to, room, count| rpcrdma_report_peer_gauges(of, 0, to, room, count));
         assert_eq!([has["is_up"], has["is_requested"], has["granted_used"]], [1, 0, 0]);
         assert!(has["version"] > 0 && has["granted_limit"] > 0);

@@ -247,7 +247,7 @@ fn waiting_calls_stay_when_a_connection_of_another_shard_is_lost() {
     let (mut first, mut second) = (connect(&nfs, 100), connect(&nfs, 101));
     assert!(make(&mut first, "first") && make(&mut second, "second"));
     busy.await_waiting(2);
-    let shards = nfs.server.shards().iter().map(|shard| shard.stats().connected);
+    let shards = nfs.server.shards().iter().map(|shard| shard.stats().connections_established);
     assert_eq!(
         shards.collect::<Vec<_>>(),
         [2, 1],
@@ -332,12 +332,12 @@ fn copies_of_ended_calls_free_their_room() {
 }
 
 fn calls_of(nfs: &Running) -> u64 {
-    nfs.server.shards().iter().map(|shard| shard.stats().calls_in).sum()
+    nfs.server.shards().iter().map(|shard| shard.stats().calls_received).sum()
 }
 
 /// The number of connections that have ended.
 fn ended(nfs: &Running) -> u64 {
-    nfs.server.shards().iter().map(|shard| shard.stats().closed).sum()
+    nfs.server.shards().iter().map(|shard| shard.stats().connections_closed).sum()
 }
 
 /// Bytes of a call that is copied.

@@ -166,7 +166,7 @@ fn deliver<'a, H: AsHandler + ?Sized>(
         let to = asked.map_or(ReplyTo::plain(xid), |asked| *asked.to);
         return parts.reject_call(peer, &to);
     }
-    parts.stats.calls_in.add(1);
+    parts.stats.calls_received.add(1);
     if peer.tally.call_in() {
         let call = Call::new(peer.id, address, xid, incoming);
         return deliver_folded(peer, parts, call, asked, handler.as_handler());

@@ -26,7 +26,7 @@ impl Receive {
         token: &RecvToken,
     ) -> Disposition {
         if matches!(peer.phase, Phase::Closing | Phase::Leaving) {
-            self.stats.late.add(1);
+            self.stats.completions_late.add(1);
             return Disposition::Done;
         }
         let Receive { pool, map, saved_offer, stats, .. } = self;
@@ -57,7 +57,7 @@ impl Receive {
             Ingress::Failed(id, refusal) => refused(id, CallError::Rejected, refusal),
             Ingress::Again(id, refusal) => refused(id, CallError::FormRefused, refusal),
             Ingress::ReplyRefused { .. } => {
-                stats.reported.add(1);
+                stats.errors_reported_by_peers.add(1);
                 Disposition::Done
             }
             Ingress::BadReply { id, violation, report } => {
@@ -67,8 +67,8 @@ impl Receive {
             }
             Ingress::Reject(report) => reported(parts.outbox.report(peer, &report)),
             Ingress::Ignored(reason) => {
-                stats.ignored.add(1);
-                stats.late_replies.add((reason == Ignored::LateReply).into());
+                stats.transmissions_ignored.add(1);
+                stats.replies_late.add((reason == Ignored::LateReply).into());
                 Disposition::Done
             }
             Ingress::Fatal(why) => Disposition::Close(CloseReason::Protocol(why)),
@@ -95,7 +95,7 @@ impl Receive {
     ) -> Disposition {
         let Receive { pool, parked, map, saved_offer, stats, .. } = self;
         peer.group_until = None;
-        stats.groups.add(1);
+        stats.groups_completed.add(1);
         let conn = &mut peer.conn;
         let transmissions = conn.group();
         let mut bytes = 0;
@@ -131,7 +131,7 @@ impl Receive {
             }
             // Its call was abandoned.
             Complete::Unwanted => {
-                stats.late_replies.add(1);
+                stats.replies_late.add(1);
                 Disposition::Done
             }
         }

@@ -198,7 +198,7 @@ impl Receive {
         for _each_once in 0..self.waiting.len() {
             let Some(it) = self.waiting.pop() else { return };
             if it.qp_num == qp_num {
-                self.stats.late.add(1);
+                self.stats.completions_late.add(1);
                 self.free_buffer(it.token);
             } else {
                 self.waiting.put_back(it);
@@ -285,6 +285,6 @@ mod tests {
             let is_reported = receive.abort(&mut peer, parts, &report);
             assert_eq!((is_reported, peer.group_until), (count < room, None), "{count} of {room}");
         }
-        assert_eq!(parts.stats.snapshot().unreported, 2);
+        assert_eq!(parts.stats.snapshot().violations_unreported, 2);
     }
 }

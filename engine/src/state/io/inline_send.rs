@@ -49,8 +49,8 @@ impl<Q: Queues> Io<Q> {
             done += run;
         }
         stats.doorbells.add(doorbells);
-        stats.sent.add(sent);
-        stats.sent_inline.add(sent - items);
+        stats.transmissions_sent.add(sent);
+        stats.transmissions_sent_inline.add(sent - items);
         match trouble {
             None if ITEMS => outbox.end_posted(),
             None => outbox.free_inline(),

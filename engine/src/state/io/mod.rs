@@ -284,13 +284,13 @@ impl<Q: Queues> Io<Q> {
             head.seq = seq;
             lane.pop(parts.outbox.messages());
             if is_inline {
-                parts.stats.sent_inline.add(1);
+                parts.stats.transmissions_sent_inline.add(1);
                 parts.release(message);
             } else {
                 lane.hold(parts.outbox.messages_mut(), message);
             }
         }
-        parts.stats.sent.add(sends);
+        parts.stats.transmissions_sent.add(sends);
         if taken < count {
             lane.on_refused();
         }

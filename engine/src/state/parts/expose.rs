@@ -78,7 +78,7 @@ impl Parts {
         let exposure = rdma.exposures_mut().at(place);
         let conn = &mut peer.conn;
         let (segments, opening) = exposure.opening();
-        stats.exposed.add(opening.grants.len() as u64);
+        stats.exposures.add(opening.grants.len() as u64);
         let plan = conn
             .begin_call(ledger, id, demand, route, &segments.exposed())
             .map_err(CallRefused::Protocol)?;

@@ -162,9 +162,9 @@ impl Parts {
             peer.totals.counted.calls_unanswered += 1;
             self.stats.calls_unanswered.add(1);
         } else {
-            peer.totals.counted.refusals_out += 1;
+            peer.totals.counted.refusals_sent += 1;
             peer.totals.counted.refusals_dropped += 1;
-            self.stats.refusals_out.add(1);
+            self.stats.refusals_sent.add(1);
             self.stats.refusals_dropped.add(1);
             if !self.reply_system_error(peer, &call) {
                 self.refuse(peer, &call.to);
@@ -225,7 +225,7 @@ impl Parts {
         // Nothing more can be written.
         laid_out.inspect_err(|why| outbox.refuse(*why))?;
         let (writes, bytes) = outbox.messages().body(message).writes();
-        stats.writes.add(writes);
+        stats.rdma_writes.add(writes);
         stats.bytes_written.add(bytes);
         peer.totals.counted.bytes_written += bytes;
         outbox.enqueue(&mut peer.lane, peer.id.index, message);
@@ -305,7 +305,7 @@ pub(crate) fn count_done(
     finished: &Finished,
     error: Option<&CallError>,
 ) {
-    stats.calls_done.add(1);
+    stats.calls_completed.add(1);
     peer.tally.call_done();
     if finished.timer != NO_TIMER {
         sampling.end_call(finished.timer);

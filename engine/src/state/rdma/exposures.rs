@@ -205,7 +205,7 @@ impl Exposures {
     }
 
     /// Whether a call's memory is exposed by keys that never end.
-    pub fn is_shown_for_good(&self, index: u32) -> bool {
+    pub fn is_exposed_permanently(&self, index: u32) -> bool {
         self.windows.are_for_good() && !self.get(index).grants.is_empty()
     }
 

@@ -87,8 +87,8 @@ impl Rdma {
     }
 
     /// Whether a call's memory is exposed by keys that never end.
-    pub fn is_shown_for_good(&self, exposure: u32) -> bool {
-        self.exposures.is_shown_for_good(exposure)
+    pub fn is_exposed_permanently(&self, exposure: u32) -> bool {
+        self.exposures.is_exposed_permanently(exposure)
     }
 
     /// Nothing of a call was posted.

@@ -342,7 +342,7 @@ impl Outbox {
     /// Counts messages that the device did not complete in time.
     #[cold]
     pub fn on_leaked(&mut self, count: u64) {
-        self.stats.leaked.add(count);
+        self.stats.buffers_leaked.add(count);
         self.leaked += count;
     }
 
@@ -522,6 +522,6 @@ mod tests {
         let mut outbox = Outbox::new(stats.clone(), pools, OutboxSizes::SMALL, config.send().hold);
         outbox.on_leaked(2);
         outbox.on_leaked(3);
-        assert_eq!((outbox.leaked(), stats.snapshot().leaked), (5, 5));
+        assert_eq!((outbox.leaked(), stats.snapshot().buffers_leaked), (5, 5));
     }
 }

@@ -20,7 +20,7 @@ impl Outbox {
         peer.lane.add_unsolicited();
         let is_sent =
             has_room && self.small(peer, |conn, writer| conn.encode_report(report, writer));
-        self.stats.unreported.add(u64::from(!is_sent));
+        self.stats.violations_unreported.add(u64::from(!is_sent));
         is_sent
     }
 
@@ -50,7 +50,7 @@ impl Outbox {
     #[cold]
     pub fn control(&mut self, peer: &mut Peer, send: &ControlSend) -> bool {
         if peer.lane.unsolicited() >= UNSOLICITED_MAX {
-            self.stats.unreported.add(1);
+            self.stats.violations_unreported.add(1);
             return false;
         }
         peer.lane.add_unsolicited();
@@ -63,7 +63,7 @@ impl Outbox {
         encode: impl FnOnce(&Connection, &mut Writer<'_>) -> Result<(), NoRoom>,
     ) -> bool {
         let Some(mut slot) = self.take_slot() else {
-            self.stats.busy_local.add(1);
+            self.stats.calls_not_sent_local.add(1);
             return false;
         };
         let mut writer = Writer::new(slot.payload_mut());

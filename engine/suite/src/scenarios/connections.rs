@@ -51,7 +51,7 @@ pub fn a_full_client_does_not_connect<P: Provider>(open: Open<'_, P>) {
     assert!(world.clients[0].handle().close(peers[0]));
     world.until("it has room", |world| world.clients[0].handle().connections() == 1);
     world.connect(0);
-    assert_eq!(world.servers[0].handle().stats().connected, 3);
+    assert_eq!(world.servers[0].handle().stats().connections_established, 3);
 }
 
 /// A handler that closes a new connection.
@@ -89,7 +89,7 @@ pub fn a_peer_is_rejected_before_it_is_accepted<P: Provider>(open: Open<'_, P>) 
         assert_eq!(world.clients[1].handle().connections(), 0, "it was never connected");
     }
     let stats = world.servers[0].handle().stats();
-    assert_eq!((stats.connected, stats.not_admitted), (1, 3));
+    assert_eq!((stats.connections_established, stats.connections_not_admitted), (1, 3));
     assert_eq!(world.servers[0].handle().connections(), 1, "and holds no place");
     let asked: Vec<_> = world.servers[0].handler().asked.drain(..).collect();
     let host = asked[0].0.origin();
@@ -260,6 +260,6 @@ pub fn connections_come_and_go<P: Provider>(open: Open<'_, P>) {
         assert_eq!(refused, Err(CallRefused::NoPeer), "the name is stale");
     }
     let stats = world.servers[0].handle().stats();
-    assert_eq!((stats.connected, stats.closed), (61, 60));
+    assert_eq!((stats.connections_established, stats.connections_closed), (61, 60));
     world.check_nothing_leaked();
 }

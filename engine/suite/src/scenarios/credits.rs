@@ -27,7 +27,7 @@ pub fn used_up_credits_refuse_and_recover<P: Provider>(open: Open<'_, P>) {
     assert_eq!(world.call(0, peer, &wait), Err(refused));
     world.quiesce();
     assert_eq!(world.call(0, peer, &wait), Err(refused), "time alone gives no credit");
-    assert_eq!(world.clients[0].handle().stats().calls_out, 5, "nothing of it was sent");
+    assert_eq!(world.clients[0].handle().stats().calls_sent, 5, "nothing of it was sent");
     let (ticket, finished) = world.servers[0].handler().elsewhere.pop().expect("four tickets");
     world.servers[0].handle().finish(ticket, finished).expect("there is room");
     world.until("one is answered", |world| world.open_calls() == 3);
@@ -182,7 +182,7 @@ pub fn every_connection_gets_a_credit<P: Provider>(open: Open<'_, P>) {
     }
     world.check_all();
     let stats = world.servers[0].handle().stats();
-    assert_eq!((stats.connected, stats.closed), (24, 0));
+    assert_eq!((stats.connections_established, stats.connections_closed), (24, 0));
     world.check_nothing_leaked();
 }
 

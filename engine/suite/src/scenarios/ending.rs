@@ -141,7 +141,7 @@ pub fn a_stopping_server_drops_new_calls<P: Provider>(open: Open<'_, P>) {
     world.until("it has stopped", |world| world.servers[0].is_stopped());
     assert_eq!(world.servers[0].handler().calls, 2, "no call reaches the handler any more");
     let stats = world.servers[0].handle().stats();
-    assert_eq!((stats.violations, stats.replies_out), (0, 2), "{stats:?}");
+    assert_eq!((stats.violations, stats.replies_sent), (0, 2), "{stats:?}");
     world.check_nothing_leaked();
 }
 
@@ -176,7 +176,7 @@ pub fn a_stop_ends_while_clients_continue_to_call<P: Provider>(open: Open<'_, P>
     }
     let answered = done.iter().filter(|done| done.result.is_ok()).count() as u64;
     let stats = world.servers[0].handle().stats();
-    assert_eq!((stats.calls_in, stats.replies_out), (answered, answered), "{stats:?}");
+    assert_eq!((stats.calls_received, stats.replies_sent), (answered, answered), "{stats:?}");
     assert_eq!(stats.violations, 0, "{stats:?}");
     world.check_nothing_leaked();
 }

@@ -64,7 +64,7 @@ pub fn a_write_of_every_length_is_fetched<P: Provider>(open: Open<'_, P>) {
             assert!(placed == 1 || len < INLINE, "{len} bytes");
         }
         let stats = world.servers[0].handle().stats();
-        assert!(stats.reads > 0 && stats.groups == 0);
+        assert!(stats.rdma_reads > 0 && stats.groups_completed == 0);
         world.check_all_returned();
         world.check_nothing_leaked();
     }
@@ -86,7 +86,7 @@ pub fn a_read_of_every_length_is_written_to_its_sink<P: Provider>(open: Open<'_,
                 "{len} bytes"
             );
         }
-        assert!(world.servers[0].handle().stats().writes > 0);
+        assert!(world.servers[0].handle().stats().rdma_writes > 0);
         world.check_all_returned();
         world.check_nothing_leaked();
     }
@@ -176,7 +176,7 @@ pub fn results_of_too_many_pieces_arrive_in_the_reply_chunk<P: Provider>(open: O
         let parts = [&items[..], &[Part::Inline(10 * RDMA_BUFFER - 200)]].concat();
         let script = Script::new(1, &[], &parts);
         assert_eq!(world.round(0, peer, &script).1, 0, "nothing is apart");
-        assert_eq!(world.clients[0].handle().stats().exposed, 26);
+        assert_eq!(world.clients[0].handle().stats().exposures, 26);
         world.check_all_returned();
     }
 }
@@ -318,7 +318,12 @@ pub fn any_mixture_arrives_by_explicit_rdma<P: Provider>(open: Open<'_, P>) {
             }
             assert_eq!(checked, 300);
             let stats = world.servers[0].handle().stats();
-            assert!(stats.reads > 50 && stats.writes > 50, "{} and {}", stats.reads, stats.writes);
+            assert!(
+                stats.rdma_reads > 50 && stats.rdma_writes > 50,
+                "{} and {}",
+                stats.rdma_reads,
+                stats.rdma_writes
+            );
             world.check_nothing_leaked();
         }
     }
@@ -370,7 +375,7 @@ pub fn rights_are_invalidated_by_the_agreed_side<P: Provider>(open: Open<'_, P>)
             for count in 1..=20 {
                 world.round(0, peer, &Script::new(count, &[Part::Bulk(9_000)], &[]));
                 let stats = world.clients[0].handle().stats();
-                assert_eq!(stats.exposed, u64::from(count), "one piece each");
+                assert_eq!(stats.exposures, u64::from(count), "one piece each");
                 let expected = if by_answers { 0 } else { by_us(u64::from(count)) };
                 assert_eq!(stats.invalidations, expected, "{calls} {serves}");
             }
@@ -379,7 +384,7 @@ pub fn rights_are_invalidated_by_the_agreed_side<P: Provider>(open: Open<'_, P>)
             let before = world.clients[0].handle().stats();
             world.round(0, peer, &script.place(Place::Into(3)));
             let after = world.clients[0].handle().stats();
-            let exposed = after.exposed - before.exposed;
+            let exposed = after.exposures - before.exposures;
             let taken = after.invalidations - before.invalidations;
             assert_eq!(exposed, 4);
             assert!(taken == by_us(exposed) || taken + 1 == exposed && by_answers);
@@ -410,7 +415,12 @@ pub fn items_of_the_extension_are_moved_where_limits_are_small<P: Provider>(open
         world.round(0, peer, &Script::new(len, &parts, &parts).place(place).order(Order::Later));
     }
     let stats = world.servers[0].handle().stats();
-    assert!(stats.reads > 0 && stats.writes > 0, "{} and {}", stats.reads, stats.writes);
+    assert!(
+        stats.rdma_reads > 0 && stats.rdma_writes > 0,
+        "{} and {}",
+        stats.rdma_reads,
+        stats.rdma_writes
+    );
     world.check_all_returned();
     world.check_nothing_leaked();
 }

@@ -43,14 +43,14 @@ pub fn a_deadline_ends_a_call_and_its_late_reply_is_dropped<P: Provider>(open: O
     let held = book(&mut world);
     assert_eq!((held.calls, held.credits_held, held.replies_held), (2, 2, 2), "its peer has it");
     let stats = world.clients[0].handle().stats();
-    assert_eq!((stats.call_deadlines, stats.calls_failed, stats.late_replies), (1, 1, 0));
+    assert_eq!((stats.call_deadlines, stats.calls_failed, stats.replies_late), (1, 1, 0));
     let counts = world.clients[0].shard().inspect().counts();
     assert_eq!((counts.calls_failed, counts.failed_deadline), (1, 1));
     answer_all(&mut world);
     world.until("the other is answered", |world| world.open_calls() == 0);
     assert_eq!(world.done.pop().map(|done| (done.check(), done.cookie).1), Some(other));
     world.until("the late reply is here", |world| {
-        world.clients[0].handle().stats().late_replies == 1
+        world.clients[0].handle().stats().replies_late == 1
     });
     let back = book(&mut world);
     assert_eq!((back.calls, back.credits_held, back.credits_in_flight), (0, 0, 0));
@@ -61,7 +61,7 @@ pub fn a_deadline_ends_a_call_and_its_late_reply_is_dropped<P: Provider>(open: O
         world.now += TIME;
     }
     let stats = world.clients[0].handle().stats();
-    assert_eq!((stats.call_deadlines, stats.calls_out, stats.calls_done), (1, 21, 21));
+    assert_eq!((stats.call_deadlines, stats.calls_sent, stats.calls_completed), (1, 21, 21));
     assert_eq!(world.clients[0].handle().connections(), 1);
     world.check_nothing_leaked();
 }
@@ -94,7 +94,7 @@ pub fn cancelled_calls_keep_their_credits<P: Provider>(open: Open<'_, P>) {
     for answered in 1..=4 {
         answer_one(&mut world);
         world.until("a late reply is here", |world| {
-            world.clients[0].handle().stats().late_replies == answered
+            world.clients[0].handle().stats().replies_late == answered
         });
         let now = world.now;
         assert_eq!(world.clients[0].turn(now).credits(peer), answered as u32);
@@ -359,7 +359,7 @@ pub fn windows_are_reused_after_the_late_answer<P: Provider>(open: Open<'_, P>) 
         assert_eq!(world.clients[0].shard().audit().windows.held, windows);
         // Its caller gets an error: there will be no answer.
         drop(ticket);
-        world.until("it is known", |world| world.clients[0].handle().stats().late_replies == 1);
+        world.until("it is known", |world| world.clients[0].handle().stats().replies_late == 1);
         world.until("they are free", |world| world.clients[0].shard().audit().windows.held == 0);
         assert_eq!(world.clients[0].handle().connections(), 1);
         world.round(0, peer, &Script::new(2, &[], &[]));

@@ -45,7 +45,7 @@ pub fn a_late_reply_returns_all_credits_and_the_xid<P: Provider>(open: Open<'_, 
         answer_one(&mut world);
         let late = 1 + u64::from(is_late);
         world.until("the late reply is here", |world| {
-            world.clients[0].handle().stats().late_replies == late
+            world.clients[0].handle().stats().replies_late == late
         });
         let back = book(&mut world);
         assert_eq!((back.calls, back.credits_held, back.credits_in_flight), (0, 0, 0));
@@ -87,7 +87,7 @@ pub fn the_end_of_a_connection_frees_given_up_calls<P: Provider>(open: Open<'_, 
     assert_eq!((audit.calls, audit.abandoned, audit.reply_reserved), (0, 0, 0));
     assert_eq!((audit.messages.held, audit.send.free), (0, audit.send.total));
     let stats = world.clients[0].handle().stats();
-    assert_eq!((stats.call_deadlines, stats.calls_cancelled, stats.late_replies), (4, 4, 0));
+    assert_eq!((stats.call_deadlines, stats.calls_cancelled, stats.replies_late), (4, 4, 0));
     let again = world.connect(0);
     let with = |call: &mut CallBuilder<'_>| Ok(call.xid(handles[0].xid())?.handle());
     let other = Script::new(2, &[], &[]);

@@ -82,7 +82,7 @@ pub fn stale_tickets_are_void<P: Provider>(open: Open<'_, P>) {
     handle.finish(never, Finished::default()).expect("there is room");
     world.quiesce();
     assert_eq!(world.round(0, second, &Script::new(9, &[Part::Bulk(9)], &[])), (1, 0));
-    assert_eq!(world.servers[0].handle().stats().replies_out, 2);
+    assert_eq!(world.servers[0].handle().stats().replies_sent, 2);
     world.check_nothing_leaked();
 }
 
@@ -113,7 +113,7 @@ pub fn answers_of_many_connections_find_room<P: Provider>(open: Open<'_, P>) {
         handle.finish(ticket, finished).expect("the shard is there");
     }
     assert_eq!(world.finish().iter().map(|done| (done.check(), done.cookie).1).sum::<u64>(), last);
-    assert_eq!(world.servers[0].handle().stats().replies_out, 1);
+    assert_eq!(world.servers[0].handle().stats().replies_sent, 1);
     world.check_nothing_leaked();
 }
 

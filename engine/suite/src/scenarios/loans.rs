@@ -50,7 +50,7 @@ pub fn without_spares_nothing_is_taken<P: Provider>(open: Open<'_, P>) {
     assert_eq!(world.servers[0].handler().kept.len(), 16, "receive.spares of them");
     world.round(0, peer, &write(4));
     assert_eq!(world.servers[0].handler().not_taken, [TakeError::NoSpare; 4]);
-    assert_eq!(world.servers[0].handle().stats().spares_out, 4);
+    assert_eq!(world.servers[0].handle().stats().segments_not_taken, 4);
     world.servers[0].handler().kept.truncate(15);
     world.round(0, peer, &write(5));
     assert_eq!(world.servers[0].handler().kept.len(), 16, "one was returned and taken again");
@@ -72,7 +72,7 @@ pub fn a_taken_segment_is_relayed<P: Provider>(open: Open<'_, P>) {
         assert!(reply.stream[12..12 + len as usize] == part_bytes(len, 0, len), "the same bytes");
     }
     assert_eq!(world.servers[0].handler().not_taken, []);
-    assert!(world.servers[0].handle().stats().taken >= 45);
+    assert!(world.servers[0].handle().stats().segments_taken >= 45);
     world.quiesce();
     world.check_nothing_leaked();
 }

@@ -62,7 +62,7 @@ pub fn changes_are_announced<P: Provider>(open: Open<'_, P>) {
         assert_eq!(announce(), Err(PropertiesRefused::Busy));
         world.quiesce();
     }
-    assert_eq!(world.servers[0].handle().stats().unreported, 0);
+    assert_eq!(world.servers[0].handle().stats().violations_unreported, 0);
     world.check_nothing_leaked();
 }
 

@@ -27,9 +27,9 @@ pub fn a_handler_refuses_a_call<P: Provider>(open: Open<'_, P>) {
     assert_eq!(world.servers[0].handler().calls, 40);
     world.round(0, peer, &Script::new(1, &[Part::Bulk(5)], &[Part::Bulk(5)]));
     let stats = world.clients[0].handle().stats();
-    assert_eq!((stats.calls_failed, stats.calls_done), (40, 41));
+    assert_eq!((stats.calls_failed, stats.calls_completed), (40, 41));
     let stats = world.servers[0].handle().stats();
-    assert_eq!((stats.calls_in, stats.replies_out, stats.refusals_out), (41, 1, 40));
+    assert_eq!((stats.calls_received, stats.replies_sent, stats.refusals_sent), (41, 1, 40));
     assert_eq!(stats.violations, 0, "it is no error of the caller");
     world.check_nothing_leaked();
 }
@@ -58,7 +58,7 @@ pub fn a_message_over_the_limit_is_refused_here<P: Provider>(open: Open<'_, P>) 
     );
     world.round(0, peer, &Script::new(3, &[], &[Part::Bulk(MAX - 100)]));
     let stats = world.servers[0].handle().stats();
-    assert_eq!((stats.calls_in, stats.violations), (2, 0), "the others have not left");
+    assert_eq!((stats.calls_received, stats.violations), (2, 0), "the others have not left");
 }
 
 /// A call that is dropped instead of submitted releases all its resources.
@@ -78,7 +78,10 @@ pub fn a_dropped_call_takes_no_resources<P: Provider>(open: Open<'_, P>) {
     }
     world.quiesce();
     let after = world.clients[0].handle().stats();
-    assert_eq!((before.sent, before.calls_out), (after.sent, after.calls_out));
+    assert_eq!(
+        (before.transmissions_sent, before.calls_sent),
+        (after.transmissions_sent, after.calls_sent)
+    );
     let now = world.now;
     assert_eq!(world.clients[0].turn(now).credits(peer), 16);
     world.round(0, peer, &Script::new(2, &[Part::Bulk(50_000)], &[Part::Bulk(50_000)]));
@@ -97,7 +100,7 @@ pub fn payload_that_is_too_long_is_refused<P: Provider>(open: Open<'_, P>) {
     call.payload().put_fixed(&[1; 4096]);
     drop(call);
     world.round(0, peer, &Script::new(2, &[Part::Inline(4_000)], &[]));
-    assert_eq!(world.clients[0].handle().stats().calls_out, 1);
+    assert_eq!(world.clients[0].handle().stats().calls_sent, 1);
 }
 
 /// A payload that needs more slots than the shard has is too long: the error is not transient,
@@ -164,7 +167,7 @@ pub fn too_many_pieces_are_refused<P: Provider>(open: Open<'_, P>) {
     call.payload().place(slice);
     assert_eq!(call.submit(), Err(CallRefused::TooManyPieces));
     world.round(0, peer, &Script::new(2, &[Part::Bulk(4_000)], &[]));
-    assert_eq!(world.clients[0].handle().stats().calls_out, 1);
+    assert_eq!(world.clients[0].handle().stats().calls_sent, 1);
 }
 
 /// What the peer has to fetch as a whole is copied, from loans and from registered slices; what is

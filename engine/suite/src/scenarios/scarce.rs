@@ -153,7 +153,7 @@ pub fn a_peer_without_explicit_rdma_is_not_asked_for_it<P: Provider>(open: Open<
             assert!(refused.is_err_and(|why| !is_passing(why)), "{refused:?}");
         }
         world.round(0, peer, &Script::new(1, &parts, &parts));
-        assert_eq!(world.clients[0].handle().stats().exposed, 0);
+        assert_eq!(world.clients[0].handle().stats().exposures, 0);
     }
     // The caller has it and cannot know: the answer states it.
     let mut plan = Plan::both(only_base);

@@ -86,7 +86,7 @@ fn serve_from_threads<P: Provider>(open: Open<'_, P>, raw: &Raw, clients: u64, c
                 let mut caller = Caller::new(&calling, at);
                 let lost = caller.run(calls, &mut Random(seed), |_| {});
                 assert_eq!(lost, None);
-                assert_eq!(caller.client.handle().stats().leaked, 0);
+                assert_eq!(caller.client.handle().stats().buffers_leaked, 0);
             });
         }
     });

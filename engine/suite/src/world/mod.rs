@@ -342,19 +342,19 @@ impl<P: Provider> World<P> {
         for server in &self.servers {
             let open = server.audit().peers.iter().map(|peer| u64::from(peer.open_calls)).sum();
             let stats = server.handle().stats();
-            let ends = [stats.replies_out, stats.refusals_out, stats.calls_unanswered, open];
-            assert_eq!(stats.calls_in, ends.iter().sum::<u64>(), "{ends:?}");
+            let ends = [stats.replies_sent, stats.refusals_sent, stats.calls_unanswered, open];
+            assert_eq!(stats.calls_received, ends.iter().sum::<u64>(), "{ends:?}");
             let Audit { peers, gone, .. } = server.audit();
             let mut counts = gone;
             peers.iter().for_each(|peer| counts.add(&peer.counts));
             let of_connections =
-                [counts.replies_out, counts.refusals_out, counts.calls_unanswered, open];
+                [counts.replies_sent, counts.refusals_sent, counts.calls_unanswered, open];
             assert_eq!(of_connections, ends, "what connections have counted");
             assert!(!peers.iter().any(|peer| peer.is_up && peer.is_closing), "{peers:?}");
         }
         let servers = self.servers.iter().map(Shard::handle);
         for handle in servers.chain(self.clients.iter().map(Client::handle)) {
-            assert_eq!(handle.stats().leaked, 0, "{handle:?}");
+            assert_eq!(handle.stats().buffers_leaked, 0, "{handle:?}");
         }
     }
 }

@@ -94,8 +94,8 @@ fn beside_corrupters(maps: bool, time: Duration, wanted: &Wanted) {
          {} violations; the server holds what it held",
         service.connected.len(),
         begin.elapsed(),
-        stats.replies_out,
-        stats.violations + stats.unreported,
+        stats.replies_sent,
+        stats.violations + stats.violations_unreported,
     );
 }
 

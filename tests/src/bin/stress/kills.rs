@@ -145,7 +145,7 @@ impl StressTest {
     fn progress(&mut self, side: Side) -> u64 {
         let Survivor { server, caller, .. } = &mut self.survivor;
         match side {
-            Side::Client => server.handle().stats().received,
+            Side::Client => server.handle().stats().transmissions_received,
             Side::Server => caller.iter().flat_map(|it| it.accounts()).map(|it| it.answered).sum(),
         }
     }
@@ -186,11 +186,11 @@ impl StressTest {
     /// Every call of either side has an answer or a reason.
     fn assert_calls_have_ends(&mut self) {
         let stats = self.survivor.server.handle().stats();
-        let ends = [stats.replies_out, stats.refusals_out, stats.calls_unanswered];
-        assert_eq!(stats.calls_in, ends.iter().sum::<u64>(), "{ends:?}");
+        let ends = [stats.replies_sent, stats.refusals_sent, stats.calls_unanswered];
+        assert_eq!(stats.calls_received, ends.iter().sum::<u64>(), "{ends:?}");
         let caller = self.survivor.caller.as_mut().expect("it calls");
         let stats = caller.client().handle().stats();
-        assert_eq!(stats.calls_out, stats.calls_done, "{stats:?}");
+        assert_eq!(stats.calls_sent, stats.calls_completed, "{stats:?}");
     }
 
     fn report(mut self, took: Duration, half: u64) {
@@ -216,7 +216,7 @@ impl StressTest {
         let stats = self.survivor.server.handle().stats();
         println!(
             "  calls of clients: {} answered, {} rejected, {} unanswered",
-            stats.replies_out, stats.refusals_out, stats.calls_unanswered
+            stats.replies_sent, stats.refusals_sent, stats.calls_unanswered
         );
         let (mut answered, mut failed) = (0, BTreeMap::new());
         for account in self.survivor.caller.iter().flat_map(|caller| caller.accounts()) {

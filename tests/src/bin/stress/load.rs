@@ -79,7 +79,7 @@ pub fn run(wanted: &Wanted) {
     }
     println!("the server has {} KiB when all are gone", resident("self").0);
     engine.stop();
-    assert_eq!(shards[0].stats().leaked, 0);
+    assert_eq!(shards[0].stats().buffers_leaked, 0);
 }
 
 /// Starts a client, which waits for its orders.

@@ -281,7 +281,7 @@ impl StressTest<'_> {
             self.session.poll_for(Duration::from_millis(1), |_| ());
             assert!(Instant::now() < hung, "it does not end: {}", self.state());
         }
-        assert_eq!(self.session.handle().stats().leaked, 0);
+        assert_eq!(self.session.handle().stats().buffers_leaked, 0);
         self.server.process.send("stop");
         assert!(self.server.process.wait().success());
     }

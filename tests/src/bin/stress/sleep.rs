@@ -80,7 +80,7 @@ pub fn answer(wanted: &Wanted) {
         }
     }
     let stats = survivor.server.handle().stats();
-    println!("answered {} calls, slept {} times", stats.replies_out, stats.sleeps);
+    println!("answered {} calls, slept {} times", stats.replies_sent, stats.sleeps);
 }
 
 /// A client.

@@ -103,11 +103,11 @@ impl StressTest {
 
     /// Serves until so many messages have come.
     fn come(&mut self, messages: u64) -> Pace {
-        let before = self.survivor.server.handle().stats().received;
+        let before = self.survivor.server.handle().stats().transmissions_received;
         let begin = Instant::now();
         loop {
             self.survivor.turn();
-            let came = self.survivor.server.handle().stats().received - before;
+            let came = self.survivor.server.handle().stats().transmissions_received - before;
             if came >= messages {
                 return Pace { messages: came, time: begin.elapsed() };
             }

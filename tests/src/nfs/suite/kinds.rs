@@ -38,7 +38,7 @@ pub fn every_kind_of_message<P: Provider>(nfs: &mut Nfs<P>, root: &nfs_fh3, defe
     let failing = nfs.read(&dir, 0, 9000, Take::Sink(1));
     assert!(matches!(failing, Err(Failure::Status(_))), "{failing:?}");
     let stats = nfs.rpc.client().handle().stats();
-    if stats.version_two == 0 {
+    if stats.connections_version_two == 0 {
         data_longer_than_their_chunk(nfs, &file, defects);
     }
 

@@ -97,8 +97,11 @@ impl<'a, P: Provider> Scene<'a, P> {
     /// If the client has never connected.
     pub fn is_one(&mut self) -> bool {
         let stats = self.nfs.rpc.client().handle().stats();
-        assert!(stats.version_one + stats.version_two > 0, "the client is connected");
-        stats.version_two == 0
+        assert!(
+            stats.connections_version_one + stats.connections_version_two > 0,
+            "the client is connected"
+        );
+        stats.connections_version_two == 0
     }
 }
 

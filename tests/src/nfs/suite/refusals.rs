@@ -58,7 +58,7 @@ pub fn memory_that_is_too_small_fails_its_call_only<P: Provider>(scene: &mut Sce
         assert!(read.data == bytes);
     }
     let stats = scene.nfs.rpc.client().handle().stats();
-    assert_eq!(stats.closed, 0, "the connection is the same");
+    assert_eq!(stats.connections_closed, 0, "the connection is the same");
 }
 
 /// A READ of 20,000 bytes into a Write chunk of 9000, in version one: it fails.

@@ -16,8 +16,12 @@ pub fn the_version_of_a_server_is_discovered_once<P: Provider>(
     let seen = |scene: &mut Scene<'_, P>| {
         let stats = scene.nfs.rpc.client().handle().stats();
         let lost = stats.fallbacks_loss + stats.fallbacks_silence + stats.versions_refused;
-        assert_eq!((stats.version_two, lost), (0, 0), "the server answers, in version one");
-        (stats.version_one, stats.fallbacks_error, stats.versions_remembered)
+        assert_eq!(
+            (stats.connections_version_two, lost),
+            (0, 0),
+            "the server answers, in version one"
+        );
+        (stats.connections_version_one, stats.fallbacks_error, stats.versions_remembered)
     };
     assert_eq!(seen(scene), (1, 1, 0), "asked for version two, and answered");
     assert!(scene.is_one());

@@ -15,7 +15,7 @@ pub fn data_move_by_every_way<P: Provider>(scene: Scene<'_, P>) {
     scene.file("ways", &bytes);
     let mut client = scene.client("mover");
     let file = client.open_file("ways", access::BOTH | access::WANT_NO_DELEG).expect("it is open");
-    let is_version_one = client.wire.stats().version_one > 0;
+    let is_version_one = client.wire.stats().connections_version_one > 0;
     for take in [Take::InLine, Take::RdmaBuffer, Take::Sink(1), Take::Sink(3)] {
         for len in LENGTHS {
             let offset = len % 5;

@@ -125,7 +125,7 @@ pub fn read_delegation(delegation: &Delegation) -> StateId {
 /// If not.
 pub fn end<P: Provider>(session: Session<P>) {
     let stats = end_after_loss(session);
-    assert_eq!(stats.failed_completions, 0, "{stats:?}");
+    assert_eq!(stats.completions_failed, 0, "{stats:?}");
 }
 
 /// Ends a client that has lost a connection with messages on their way, and checks that its shard has
@@ -136,9 +136,9 @@ pub fn end<P: Provider>(session: Session<P>) {
 pub fn end_after_loss<P: Provider>(mut session: Session<P>) -> Snapshot {
     session.close().expect("the client ends");
     let stats = session.wire.stats();
-    assert_eq!((stats.leaked, stats.violations), (0, 0), "{stats:?}");
+    assert_eq!((stats.buffers_leaked, stats.violations), (0, 0), "{stats:?}");
     // Every call of the server was answered.
-    let ends = stats.replies_out + stats.refusals_out + stats.calls_unanswered;
-    assert_eq!(stats.calls_in, ends, "{stats:?}");
+    let ends = stats.replies_sent + stats.refusals_sent + stats.calls_unanswered;
+    assert_eq!(stats.calls_received, ends, "{stats:?}");
     stats
 }

@@ -91,7 +91,7 @@ pub fn with_ours<P: Provider + Clone>(
         let ours = Ours { shard, orders };
         check(Scene { engine: &calling, at, files: &ours }, &ours);
         let stats = ours.shard.stats();
-        assert_eq!((stats.leaked, stats.violations), (0, 0), "{stats:?}");
+        assert_eq!((stats.buffers_leaked, stats.violations), (0, 0), "{stats:?}");
     });
 }
 

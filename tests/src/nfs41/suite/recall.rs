@@ -102,7 +102,7 @@ pub fn a_recall_crosses_the_wire<P: Provider>(scene: Scene<'_, P>, name: &str, l
     for mut session in sessions {
         session.close().expect("the client ends");
         let stats = session.wire.stats();
-        messages += stats.sent + stats.received;
+        messages += stats.transmissions_sent + stats.transmissions_received;
     }
     messages
 }

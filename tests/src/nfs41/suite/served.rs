@@ -89,7 +89,11 @@ pub fn the_kernel_mounts_and_is_called_back<P: Provider>(engine: &Engine<P>, at:
     let server = serving.shard.handler();
     assert_eq!((server.count(op::DESTROY_SESSION), server.clients.made.len()), (1, 0));
     let stats = serving.shard.handle().stats();
-    assert_eq!((stats.leaked, stats.failed_completions, stats.violations), (0, 0, 0), "{stats:?}");
+    assert_eq!(
+        (stats.buffers_leaked, stats.completions_failed, stats.violations),
+        (0, 0, 0),
+        "{stats:?}"
+    );
 }
 
 /// Several calls of the backward direction at a time, in front of calls of the forward direction. No
