@@ -886,8 +886,8 @@ local function hosts_of(pinfo)
   return { here = from .. ">" .. to .. " ", there = to .. ">" .. from .. " " }
 end
 
--- InfiniBand and RoCE. Wireshark has fields of the header in front of a payload only where somebody
--- wants to see the packet, which is not so when it reads a file first. So the header of RoCE is read
+-- InfiniBand and RoCE. Wireshark has fields of the header in front of a payload only when a
+-- packet is displayed, and not when it reads a file first. So the header of RoCE is read
 -- here, on its way to Wireshark's own dissector.
 
 local SENDS = {

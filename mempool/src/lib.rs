@@ -19,7 +19,7 @@
 //!    deregisters it, also after a failure or a panic.
 //! 4. Memory that a device may still write to is leaked, and not used again. A pool that is dropped
 //!    with tokens out leaks its memory; `recall` is for callers that know that the device is quiet.
-//! 5. What was requested and not obtained is reported: see [`Region::notes`].
+//! 5. What was requested and not provided is reported: see [`Region::notes`].
 //!
 //! ```
 //! use rpcrdma_mempool::{

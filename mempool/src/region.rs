@@ -6,7 +6,7 @@
 //!    └──▶ next rung:   1 GiB ──▶ 2 MiB ──▶ transparent 2 MiB ──▶ 4 KiB
 //! ```
 //!
-//! [`Region::notes`] lists everything that was requested and not obtained.
+//! [`Region::notes`] lists everything that was requested and not provided.
 #![expect(unsafe_code, reason = "system calls on the mapping, and its pointer goes to any thread")]
 
 use std::fs::File;
@@ -72,7 +72,7 @@ impl Region {
         self.len
     }
 
-    /// The page size that was obtained and verified.
+    /// The page size that the system provided, verified.
     pub fn page_size(&self) -> PageSize {
         self.page_size
     }
@@ -87,7 +87,7 @@ impl Region {
         self.is_locked
     }
 
-    /// What was requested and not obtained, in the order of the attempts.
+    /// What was requested and not provided, in the order of the attempts.
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
@@ -108,7 +108,7 @@ impl Region {
 /// The request for a region.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegionSpec {
-    /// The length in bytes, rounded up to the page size obtained.
+    /// The length in bytes, rounded up to the page size provided.
     pub bytes: usize,
     /// The largest page size to try.
     pub pages: PageSize,
@@ -184,7 +184,7 @@ impl std::fmt::Display for PageSize {
     }
 }
 
-/// Something that was requested and not obtained. The region works without it, more slowly.
+/// Something that was requested and not provided. The region works without it, more slowly.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Note {
@@ -492,17 +492,17 @@ mod tests {
     }
 
     #[test]
-    fn every_page_size_that_was_not_obtained_leaves_a_note() {
+    fn every_page_size_that_was_not_provided_leaves_a_note() {
         for asked in PageSize::LADDER {
             for bytes in [1, 4096, 3 * MIB, 5 * MIB + 1] {
                 let region =
                     map(RegionSpec { pages: asked, lock: false, ..RegionSpec::new(bytes) });
-                let obtained = region.page_size();
-                assert!(obtained >= asked, "{obtained} pages are larger than asked for");
-                let missed = PageSize::LADDER.iter().filter(|r| (asked..obtained).contains(r));
+                let provided = region.page_size();
+                assert!(provided >= asked, "{provided} pages are larger than asked for");
+                let missed = PageSize::LADDER.iter().filter(|r| (asked..provided).contains(r));
                 assert_eq!(region.notes().len(), missed.count(), "{:?}", region.notes());
-                assert!(region.len() >= bytes && region.len().is_multiple_of(obtained.bytes()));
-                assert!(region.base().as_ptr().addr().is_multiple_of(obtained.bytes()));
+                assert!(region.len() >= bytes && region.len().is_multiple_of(provided.bytes()));
+                assert!(region.base().as_ptr().addr().is_multiple_of(provided.bytes()));
             }
         }
     }

@@ -41,7 +41,7 @@ pub struct RawPeer<P: Provider> {
     /// Whether memory that a Read fills has to be exposed.
     reads_expose: bool,
     /// The memory exposed to the other side; the peer does not access it.
-    shown: Vec<(u32, Token<kind::Send>)>,
+    exposed: Vec<(u32, Token<kind::Send>)>,
     arrived: VecDeque<Vec<u8>>,
     fetched: VecDeque<Vec<u8>>,
     is_lost: bool,
@@ -126,7 +126,7 @@ impl<P: Provider> RawPeer<P> {
             free,
             sent: VecDeque::new(),
             reads_expose: provider.caps().reads_expose,
-            shown: Vec::new(),
+            exposed: Vec::new(),
             arrived: VecDeque::new(),
             fetched: VecDeque::new(),
             is_lost: false,
@@ -287,10 +287,10 @@ impl<P: Provider> RawPeer<P> {
         let mut token = self.free.pop().expect("a buffer");
         self.send.bytes_mut(&mut token)[..bytes.len()].copy_from_slice(bytes);
         let sge = self.send.sge(&token, 0..bytes.len());
-        // SAFETY: the slot is not accessed while its token is in `shown`, which it leaves after the
+        // SAFETY: the slot is not accessed while its token is in `exposed`, which it leaves after the
         // key was concealed, or never.
         let handle = unsafe { self.queues.expose(&sge, access) }.expect("a registration");
-        self.shown.push((handle, token));
+        self.exposed.push((handle, token));
         RdmaSegment { handle, length: sge.length, offset: sge.addr }
     }
 
@@ -298,9 +298,9 @@ impl<P: Provider> RawPeer<P> {
     ///
     /// # Panics
     /// If they are not exposed, or the device does not end that.
-    pub fn hide(&mut self, shown: &RdmaSegment) {
-        let index = self.shown.iter().position(|(key, _)| *key == shown.handle);
-        let (key, token) = self.shown.swap_remove(index.expect("it is shown"));
+    pub fn hide(&mut self, exposed: &RdmaSegment) {
+        let index = self.exposed.iter().position(|(key, _)| *key == exposed.handle);
+        let (key, token) = self.exposed.swap_remove(index.expect("it is exposed"));
         self.queues.conceal(key).expect("a key of this side");
         self.free.push(token);
     }
@@ -309,10 +309,10 @@ impl<P: Provider> RawPeer<P> {
     ///
     /// # Panics
     /// If it is not exposed.
-    pub fn seen(&self, shown: &RdmaSegment) -> Vec<u8> {
+    pub fn seen(&self, exposed: &RdmaSegment) -> Vec<u8> {
         let (_, token) =
-            self.shown.iter().find(|(key, _)| *key == shown.handle).expect("it is shown");
-        self.send.bytes(token)[..shown.length as usize].to_vec()
+            self.exposed.iter().find(|(key, _)| *key == exposed.handle).expect("it is exposed");
+        self.send.bytes(token)[..exposed.length as usize].to_vec()
     }
 
     fn post_send(&mut self, op: SendOp, bytes: &[u8]) -> bool {
@@ -386,7 +386,7 @@ impl<P: Provider> Drop for RawPeer<P> {
     /// memory, so the device no longer accesses it; memory that a device keeps is leaked.
     fn drop(&mut self) {
         self.buffers.drain(..).for_each(|token| self.recv.push(token));
-        for (key, token) in self.shown.drain(..) {
+        for (key, token) in self.exposed.drain(..) {
             if self.queues.conceal(key).is_ok() {
                 self.send.push(token);
             }

@@ -155,7 +155,7 @@ mod tests {
         let (path, at) = scratch("left");
         drop(UnixListener::bind(&path).expect("it is free"));
         let server = Rendezvous::open(at).expect("it was left by the dead");
-        let error = Rendezvous::open(at).expect_err("somebody is there");
+        let error = Rendezvous::open(at).expect_err("another process is there");
         assert_eq!(error.kind(), ErrorKind::AddrInUse);
         drop(server);
         fs::write(&path, "a file").expect("a folder for such files");

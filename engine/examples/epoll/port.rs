@@ -29,7 +29,7 @@ impl Port {
         Ok(Port { listener, open: HashMap::new(), next: LISTENER + 1, is_stopped: false })
     }
 
-    /// Whether somebody has said `stop`.
+    /// Whether a program has said `stop`.
     pub fn is_stopped(&self) -> bool {
         self.is_stopped
     }

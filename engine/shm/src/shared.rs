@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_that_may_be_anybody_owns_nothing() {
+    fn a_user_that_may_be_any_user_owns_nothing() {
         assert!(is_same_user(0, 0) && is_same_user(1000, 1000));
         assert!(!is_same_user(1000, 1001) && !is_same_user(65534, 65534));
     }

@@ -40,12 +40,15 @@ fn the_messages_of_a_turn_have_a_doorbell_for_each_run_to_one_peer() {
     world.turn_client(0);
     let after = counted(&world);
     assert_eq!(after.doorbells - before.doorbells, 3, "their order is kept over all peers");
-    let sent = [after.sent - before.sent, after.sent_inline - before.sent_inline];
+    let sent = [
+        after.transmissions_sent - before.transmissions_sent,
+        after.transmissions_sent_inline - before.transmissions_sent_inline,
+    ];
     assert_eq!((sent, world.check_all()), ([4, 4], 4));
 }
 
 #[test]
-fn only_sends_that_somebody_waits_for_are_signaled_out_of_turn() {
+fn only_sends_that_a_message_waits_for_are_signaled_out_of_turn() {
     // In one Send, and in four.
     for (len, sends) in [(4_000, 1), (60_000, 4)] {
         for lends in [false, true] {
@@ -59,9 +62,9 @@ fn only_sends_that_somebody_waits_for_are_signaled_out_of_turn() {
                 assert_eq!(world.round(0, peer, &script), (1, 0), "it is placed");
             }
             let after = counted(&world);
-            let arrived = after.received - before.received;
+            let arrived = after.transmissions_received - before.transmissions_received;
             let signaled = after.completions - before.completions - arrived;
-            assert_eq!(after.sent - before.sent, 64 * sends);
+            assert_eq!(after.transmissions_sent - before.transmissions_sent, 64 * sends);
             // The program waits for its loans, not for registered bytes.
             let expected = if lends { 64 } else { 64 * sends / 8 };
             assert!(signaled.abs_diff(expected) <= 1, "{signaled} of {sends} for each: {lends}");

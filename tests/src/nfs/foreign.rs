@@ -117,7 +117,7 @@ fn with_server<P: Provider + Clone>(
     let mut scene = scene(nfs, inline);
     test(&mut scene, server().into());
     let stats = scene.nfs.rpc.client().handle().stats();
-    assert_eq!((stats.leaked, stats.failed_completions), (0, 0), "{stats:?}");
+    assert_eq!((stats.buffers_leaked, stats.completions_failed), (0, 0), "{stats:?}");
 }
 
 /// The whole suite with the sizes that both sides have without being asked.
@@ -201,7 +201,7 @@ pub fn chunks_of_many_segments<P: Provider + Clone>(device: &P) {
     with_server(device, kind().inline, small, suite_of_data);
 }
 
-/// Memory that is registered for each call, and not shown through windows.
+/// Memory that is registered for each call, and not exposed by windows.
 pub fn memory_by_registrations<P: Provider + Clone>(device: &P) {
     let registered = |raw: &mut Raw| {
         one(raw);
@@ -242,7 +242,7 @@ pub fn memory_with_one_key_is_invalidated_by_the_server<P: Provider + Clone>(dev
                 assert_eq!(done.expect("a WRITE").count, 30_000);
             }
             let after = scene.nfs.rpc.client().handle().stats();
-            let exposed = after.exposed - before.exposed;
+            let exposed = after.exposures - before.exposures;
             let invalidated = after.invalidations - before.invalidations;
             let own = if kind().invalidates { own } else { pieces as u64 };
             assert_eq!((exposed, invalidated), (20 * pieces as u64, 20 * own), "{may}, {pieces}");
@@ -364,9 +364,10 @@ pub fn every_kind_of_message_crosses_the_wire<P: Provider + Clone>(device: &P) {
     let (_engine, mut nfs) = connected(device, SocketAddr::new(server, 20_049), one);
     suite::kinds::every_kind_of_message(&mut nfs, &root, kind().defects);
     let stats = nfs.rpc.client().handle().stats();
-    assert_eq!(stats.version_one, 1);
+    assert_eq!(stats.connections_version_one, 1);
     if let Ok(file) = env::var("RPCRDMA_TEST_COUNT") {
-        fs::write(file, format!("{}\n", stats.sent + stats.received)).expect("it is written");
+        fs::write(file, format!("{}\n", stats.transmissions_sent + stats.transmissions_received))
+            .expect("it is written");
     }
 }
 

@@ -250,13 +250,13 @@ impl<P: SimProvider> Sim<P> {
         self.seen(node.of.engine, kinds) > 0
     }
 
-    fn has_anybody_seen(&self, kinds: Kinds) -> bool {
+    fn has_any_seen(&self, kinds: Kinds) -> bool {
         (0..self.logs.len()).any(|engine| self.seen(engine, kinds) > 0)
     }
 
     /// Whether any connection may have ended without a shard's doing.
     fn may_any_be_broken(&self) -> bool {
-        self.has_anybody_seen(BROKEN) || self.base.cuts() > 0
+        self.has_any_seen(BROKEN) || self.base.cuts() > 0
     }
 
     /// Whether the completion queue of a shard was lost, or that of another of its engine.
@@ -326,7 +326,7 @@ impl<P: SimProvider> Sim<P> {
     /// out.
     fn may_lack_receives(&self) -> bool {
         let is_patient = |it: &EngineSetup| it.raw.connections.rnr_retry == 7;
-        self.has_anybody_seen(STARVING) && !self.setup.engines.iter().all(is_patient)
+        self.has_any_seen(STARVING) && !self.setup.engines.iter().all(is_patient)
     }
 
     fn may_be_broken(&self, end: End) -> bool {
@@ -431,7 +431,7 @@ impl<P: SimProvider> Sim<P> {
 
 /// Whether the device of a shard did not release memory.
 fn is_leaky(node: &Node<impl SimProvider>) -> bool {
-    node.shard.handle().stats().leaked > 0
+    node.shard.handle().stats().buffers_leaked > 0
 }
 
 /// Some kinds of faults.

@@ -239,7 +239,7 @@ fn config(random: &mut Random) -> Raw {
     raw
 }
 
-/// Who may connect to an engine: mostly everybody, as often as there is room.
+/// Who may connect to an engine: mostly all, as often as there is room.
 fn guard(random: &mut Random, raw: &mut Raw) {
     raw.connections.max_per_peer = random.choose(&[0, 0, 0, 0, 0, 0, 1, 3]);
     if random.below(40) == 0 {

@@ -85,8 +85,8 @@ impl Way {
             raw.receive.inline = "4KiB".into();
             raw.receive.placement.count = 0;
             raw.explicit.buffers.count = 4;
-            let landing = data_len.next_multiple_of(PAGE).max(PAGE) as u64;
-            raw.explicit.buffers.length = rpcrdma_config::raw::RawText::length(landing);
+            let buffer_len = data_len.next_multiple_of(PAGE).max(PAGE) as u64;
+            raw.explicit.buffers.length = rpcrdma_config::raw::RawText::length(buffer_len);
             return;
         }
         let transmissions = data_len.div_ceil(SEGMENT_LEN).max(1) as i64;

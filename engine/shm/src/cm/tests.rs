@@ -330,7 +330,7 @@ fn the_socket_of_a_connection_is_not_looked_at_any_more() {
 /// It goes on as soon as there is one.
 #[test]
 fn a_listener_without_a_free_descriptor_is_paused() {
-    const ROLE: &str = "RPCRDMA_TEST_RESTS";
+    const ROLE: &str = "RPCRDMA_TEST_IDLES";
     if std::env::var(ROLE).is_err() {
         // The limit is one of a process.
         let mut child = Command::new(std::env::current_exe().unwrap());

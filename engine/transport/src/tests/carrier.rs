@@ -204,7 +204,7 @@ fn a_message_that_waits_for_room_is_not_passed_by_those_of_other_queue_pairs() {
 }
 
 #[test]
-fn the_data_of_a_read_land_with_its_completion() {
+fn the_data_of_a_read_arrive_with_its_completion() {
     let mut pair = pair();
     let [a, b] = &mut pair;
     b.bytes(0, 3000).copy_from_slice(&pattern(3000, 6));

@@ -251,7 +251,7 @@ fn one_read_more_than_there_are_slots_is_refused_after_those_before_it() {
 }
 
 #[test]
-fn the_data_of_a_read_that_was_withdrawn_do_not_land() {
+fn the_data_of_a_read_that_was_withdrawn_are_not_placed() {
     for is_withdrawn in [false, true] {
         let mut it = Victim::new();
         let to = it.side.sge(0, 8);

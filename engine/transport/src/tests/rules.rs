@@ -83,7 +83,7 @@ fn a_request_stays_within_the_bytes_that_its_key_opens() {
 }
 
 #[test]
-fn a_key_permits_what_it_was_made_for_as_long_as_it_is_shown() {
+fn a_key_permits_what_it_was_made_for_as_long_as_it_is_exposed() {
     for request in BOTH {
         let other = (READ | WRITE).difference(request.access);
         assert_eq!(outcome(Request { access: READ | WRITE, ..request }, same), WcStatus::Success);
