@@ -1,8 +1,7 @@
 //! Reads and checks the arguments of each NFS procedure.
 //!
 //! `nfs3_types` decodes XDR into its own memory and does not limit the lengths that it reads. So
-//! this module first walks through the arguments, guided by a table of the fields of each
-//! procedure, and checks every length before it copies anything. `nfs3_types` decodes the fields
+//! this module first walks through the arguments, guided by the fields of the procedure, and checks every length before it copies anything. `nfs3_types` decodes the fields
 //! that contain no length. The result is short and contiguous; it does not contain DDP-eligible
 //! data.
 
@@ -10,7 +9,7 @@ use std::io::{self, Read};
 
 use nfs3_types::nfs3::{createhow3, mknoddata3, sattr3, sattrguard3};
 use nfs3_types::xdr_codec::Unpack;
-use rpcrdma_engine::ulb::{ItemError, Items, nfs3};
+use rpcrdma_engine::ulb::{ItemError, Items};
 use rpcrdma_engine::{Call, PayloadReader, TakeError};
 
 use crate::call::WriteData;
@@ -46,7 +45,7 @@ pub enum Unusable {
 
 /// A field of the arguments of a procedure.
 #[derive(Debug, Clone, Copy)]
-enum ArgumentField {
+pub enum ArgumentField {
     /// Bytes of fixed length.
     Fixed(usize),
     /// `nfs_fh3`
@@ -69,41 +68,14 @@ enum ArgumentField {
 
 use ArgumentField::*;
 
-/// The argument fields of each procedure, by procedure number.
-const SHAPES: [&[ArgumentField]; 22] = [
-    &[],
-    &[Handle],
-    &[Handle, Attributes, Guard],
-    &[Handle, Name],
-    &[Handle, Fixed(4)],
-    &[Handle],
-    &[Handle, Fixed(12)],
-    &[Handle, Fixed(16), Data],
-    &[Handle, Name, How],
-    &[Handle, Name, Attributes],
-    &[Handle, Name, Attributes, Path],
-    &[Handle, Name, OpenFile],
-    &[Handle, Name],
-    &[Handle, Name],
-    &[Handle, Name, Handle, Name],
-    &[Handle, Handle, Name],
-    &[Handle, Fixed(20)],
-    &[Handle, Fixed(24)],
-    &[Handle],
-    &[Handle],
-    &[Handle],
-    &[Handle, Fixed(12)],
-];
-
 impl Arguments {
-    /// Reads the arguments of a procedure.
+    /// Reads the arguments of a procedure that has these fields.
     ///
     /// # Errors
     /// [`Unusable`] states how to answer the call.
-    pub fn read(procedure: u32, items: &mut Items<'_>) -> Result<Arguments, Unusable> {
-        let shape = SHAPES.get(procedure as usize).ok_or(Unusable::Garbage)?;
+    pub fn read(fields: &[ArgumentField], items: &mut Items<'_>) -> Result<Arguments, Unusable> {
         let mut arguments = Arguments::default();
-        for field in *shape {
+        for field in fields {
             match field {
                 ArgumentField::Path => arguments.path(items)?,
                 ArgumentField::Data => arguments.data(items)?,
@@ -267,8 +239,6 @@ const HANDLE_MAX: usize = 64;
 /// Longer than any file system accepts, so that a long name is answered with NFS3ERR_NAMETOOLONG.
 const NAME_MAX: usize = 4096;
 const PATH_MAX: u32 = 4096;
-
-const _: () = assert!(SHAPES.len() == nfs3::COMMIT as usize + 1);
 
 #[cfg(test)]
 mod tests {

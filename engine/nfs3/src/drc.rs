@@ -24,7 +24,6 @@ use std::sync::Mutex;
 
 use arrayvec::ArrayVec;
 use rpcrdma_engine::Origin;
-use rpcrdma_engine::ulb::nfs3;
 
 use crate::call::CallOutcome;
 use crate::credentials::Caller;
@@ -239,14 +238,6 @@ impl<W: Waits> KnownCalls<W> {
     }
 }
 
-/// Whether a second execution of the procedure does harm.
-pub fn concerns(procedure: u32) -> bool {
-    use nfs3::{CREATE, LINK, MKDIR, MKNOD, REMOVE, RENAME, RMDIR, SETATTR, SYMLINK, WRITE};
-    // A late WRITE would replace newer data.
-    let changes = [SETATTR, WRITE, CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK];
-    changes.contains(&procedure)
-}
-
 /// The maximum number of repetitions that wait for one answer; clients have given up the
 /// connections of all but the newest.
 const WAITING_MAX: usize = 8;
@@ -256,6 +247,8 @@ const END_LEN: usize = 256;
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
+
+    use rpcrdma_engine::ulb::nfs3;
 
     use super::*;
     use crate::credentials::Credentials;
@@ -538,11 +531,5 @@ mod tests {
         }
         assert!(is_known(&drc, &first, 999_000));
         assert_ne!(of("fd00::1", 1), of("fd00::2", 1), "calls of two hosts");
-    }
-
-    #[test]
-    fn only_calls_that_change_something_are_cached() {
-        let remembered: Vec<u32> = (0..=nfs3::COMMIT).filter(|number| concerns(*number)).collect();
-        assert_eq!(remembered, [2, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
     }
 }

@@ -13,8 +13,9 @@ use crate::arguments::{Arguments, Unusable};
 use crate::at_once;
 use crate::buffers::Buffers;
 use crate::call::{CallOutcome, CallTask};
-use crate::drc::{self, Drc, Repetition, Said};
+use crate::drc::{Drc, Repetition, Said};
 use crate::export::Export;
+use crate::procedures::{Kind, PROCEDURES, Procedure, of};
 use crate::rpc::{CallDenial, CheckedCall};
 use crate::serving::Serves;
 use crate::work::{AnswerQueue, FinishedJob, Job, JobQueue, Waiter};
@@ -61,6 +62,7 @@ impl NfsHandler {
         &mut self,
         mut call: Call<'a>,
         called: &CheckedCall,
+        row: &Procedure,
         arguments: Arguments,
         reply: Reply<'a>,
     ) -> Answer<'a> {
@@ -71,7 +73,7 @@ impl NfsHandler {
         if let Some(outcome) = at_once::execute(&self.export, &mut task) {
             return send(reply, procedure, outcome);
         }
-        let fingerprint = drc::concerns(procedure).then(|| {
+        let fingerprint = (row.kind == Kind::Changes).then(|| {
             let (caller, head) = (&called.caller, &task.head[..]);
             let data = data.as_ref().map(|data| data.ends(&call)).unwrap_or_default();
             let said = Said { caller, procedure, head, data: &data };
@@ -93,7 +95,7 @@ impl NfsHandler {
         }
         task.data = data.map_or_else(Vec::new, |data| data.take(&mut call));
         let job = Job { waiter, repeat: fingerprint, task };
-        if matches!(procedure, nfs3::READ | nfs3::READLINK) {
+        if row.kind == Kind::Reads {
             self.without_memory.push_back(job);
         } else {
             self.queue.put(job, &self.drc);
@@ -158,15 +160,15 @@ impl Handler for NfsHandler {
             Ok(called) => called,
             Err(denial) => return deny(reply, denial),
         };
-        let Some(bound) = bound(called.procedure) else {
+        let (Some(bound), Ok(procedure)) = (bound(called.procedure), of(called.procedure)) else {
             return deny(reply, CallDenial::PROCEDURE);
         };
-        let arguments = Arguments::read(called.procedure, &mut bound.arguments(&call, reader));
+        let arguments = Arguments::read(procedure.arguments, &mut bound.arguments(&call, reader));
         match arguments {
             Ok(_) if called.procedure == nfs3::NULL => {
                 send(reply, nfs3::NULL, CallOutcome::Results { head: Vec::new(), data: None })
             }
-            Ok(arguments) => self.serve(call, &called, arguments, reply),
+            Ok(arguments) => self.serve(call, &called, procedure, arguments, reply),
             Err(Unusable::Garbage) => deny(reply, CallDenial::Garbage),
             Err(Unusable::Misplaced) => reply.refuse(),
         }
@@ -221,5 +223,5 @@ fn deny(reply: Reply<'_>, denial: CallDenial) -> Answer<'_> {
 const PROGRAM: RpcProgram = RpcProgram {
     number: nfs3::PROGRAM,
     version: nfs3::BINDING.version,
-    procedures: nfs3::COMMIT + 1,
+    procedures: PROCEDURES.len() as u32,
 };

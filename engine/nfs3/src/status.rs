@@ -1,7 +1,7 @@
 //! The status of a failed procedure: one that RFC 1813 lists for it, for every system error.
 //!
 //! ```text
-//!   Errno ── status ──▶ Status ── listed(procedure) ──▶ a status of the list of the procedure
+//!   Errno ── status ──▶ Status ── listed(list) ──▶ a status of the list of the procedure
 //! ```
 //! A client knows what the errors of a procedure mean from its list. So a status that is not in the
 //! list is replaced by the nearest one that is: NFS3ERR_XDEV is an answer to RENAME, and to LOOKUP
@@ -55,9 +55,8 @@ pub fn status(error: Errno) -> Status {
 }
 
 /// The status to answer a procedure with: this one, or the nearest one of the procedure's list.
-pub fn listed(procedure: u32, status: Status) -> Status {
-    let others = LISTED.get(procedure as usize).copied().unwrap_or_default();
-    let is_listed = |status: &Status| EVERYWHERE.contains(status) || others.contains(status);
+pub fn listed(list: &[Status], status: Status) -> Status {
+    let is_listed = |status: &Status| EVERYWHERE.contains(status) || list.contains(status);
     let nearest = nearest(status).iter().copied();
     let mut tried = std::iter::once(status).chain(nearest).chain([NFS3ERR_IO]);
     tried.find(is_listed).unwrap_or(NFS3ERR_SERVERFAULT)
@@ -82,103 +81,13 @@ fn nearest(status: Status) -> &'static [Status] {
     }
 }
 
-/// Every procedure may answer with these. RFC 1813 2.6 describes NFS3ERR_JUKEBOX for all of them,
+/// Every procedure may answer with these; its row in `procedures` has the others. RFC 1813 2.6 describes NFS3ERR_JUKEBOX for all of them,
 /// and no list has it.
 const EVERYWHERE: [Status; 5] =
     [NFS3_OK, NFS3ERR_STALE, NFS3ERR_BADHANDLE, NFS3ERR_SERVERFAULT, NFS3ERR_JUKEBOX];
 
-/// The other statuses that RFC 1813 3.3 lists for each procedure, by procedure number.
-const LISTED: [&[Status]; 22] = [
-    &[],
-    &[NFS3ERR_IO],
-    &[
-        NFS3ERR_PERM,
-        NFS3ERR_IO,
-        NFS3ERR_ACCES,
-        NFS3ERR_INVAL,
-        NFS3ERR_NOSPC,
-        NFS3ERR_ROFS,
-        NFS3ERR_DQUOT,
-        NFS3ERR_NOT_SYNC,
-    ],
-    &[NFS3ERR_IO, NFS3ERR_NOENT, NFS3ERR_ACCES, NFS3ERR_NOTDIR, NFS3ERR_NAMETOOLONG],
-    &[NFS3ERR_IO],
-    &[NFS3ERR_IO, NFS3ERR_INVAL, NFS3ERR_ACCES, NFS3ERR_NOTSUPP],
-    &[NFS3ERR_IO, NFS3ERR_NXIO, NFS3ERR_ACCES, NFS3ERR_INVAL],
-    &[
-        NFS3ERR_IO,
-        NFS3ERR_ACCES,
-        NFS3ERR_FBIG,
-        NFS3ERR_DQUOT,
-        NFS3ERR_NOSPC,
-        NFS3ERR_ROFS,
-        NFS3ERR_INVAL,
-    ],
-    MADE,
-    MADE,
-    MADE,
-    &MKNOD,
-    &[NFS3ERR_NOENT, NFS3ERR_IO, NFS3ERR_ACCES, NFS3ERR_NOTDIR, NFS3ERR_NAMETOOLONG, NFS3ERR_ROFS],
-    &[
-        NFS3ERR_NOENT,
-        NFS3ERR_IO,
-        NFS3ERR_ACCES,
-        NFS3ERR_INVAL,
-        NFS3ERR_EXIST,
-        NFS3ERR_NOTDIR,
-        NFS3ERR_NAMETOOLONG,
-        NFS3ERR_ROFS,
-        NFS3ERR_NOTEMPTY,
-        NFS3ERR_NOTSUPP,
-    ],
-    &[
-        NFS3ERR_NOENT,
-        NFS3ERR_IO,
-        NFS3ERR_ACCES,
-        NFS3ERR_EXIST,
-        NFS3ERR_XDEV,
-        NFS3ERR_NOTDIR,
-        NFS3ERR_ISDIR,
-        NFS3ERR_INVAL,
-        NFS3ERR_NOSPC,
-        NFS3ERR_ROFS,
-        NFS3ERR_MLINK,
-        NFS3ERR_NAMETOOLONG,
-        NFS3ERR_NOTEMPTY,
-        NFS3ERR_DQUOT,
-        NFS3ERR_NOTSUPP,
-    ],
-    &[
-        NFS3ERR_IO,
-        NFS3ERR_ACCES,
-        NFS3ERR_EXIST,
-        NFS3ERR_XDEV,
-        NFS3ERR_NOTDIR,
-        NFS3ERR_INVAL,
-        NFS3ERR_NOSPC,
-        NFS3ERR_ROFS,
-        NFS3ERR_MLINK,
-        NFS3ERR_NAMETOOLONG,
-        NFS3ERR_DQUOT,
-        NFS3ERR_NOTSUPP,
-    ],
-    &[NFS3ERR_IO, NFS3ERR_ACCES, NFS3ERR_NOTDIR, NFS3ERR_BAD_COOKIE, NFS3ERR_TOOSMALL],
-    &[
-        NFS3ERR_IO,
-        NFS3ERR_ACCES,
-        NFS3ERR_NOTDIR,
-        NFS3ERR_BAD_COOKIE,
-        NFS3ERR_TOOSMALL,
-        NFS3ERR_NOTSUPP,
-    ],
-    &[NFS3ERR_IO],
-    &[],
-    &[],
-    &[NFS3ERR_IO],
-];
-
 /// MKNOD: the list of the other procedures that make a file, and NFS3ERR_BADTYPE.
-const MKNOD: [Status; 10] = [
+pub const MKNOD: [Status; 10] = [
     NFS3ERR_IO,
     NFS3ERR_ACCES,
     NFS3ERR_EXIST,
@@ -192,7 +101,7 @@ const MKNOD: [Status; 10] = [
 ];
 
 /// CREATE, MKDIR and SYMLINK.
-const MADE: &[Status] = MKNOD.split_at(MKNOD.len() - 1).0;
+pub const MADE: &[Status] = MKNOD.split_at(MKNOD.len() - 1).0;
 
 #[cfg(test)]
 mod tests {
@@ -201,7 +110,7 @@ mod tests {
 
     use super::*;
     use crate::call::CallOutcome;
-    use crate::procedures::packed;
+    use crate::procedures::{failures, packed};
 
     /// The lists of RFC 1813 3.3.1 to 3.3.21, in its order, by number.
     const LISTS: [&str; 21] = [
@@ -293,7 +202,11 @@ mod tests {
             (MKDIR, Errno::MLINK, NFS3ERR_NOSPC),
             (GETATTR, Errno::MFILE, NFS3ERR_JUKEBOX),
         ] {
-            assert_eq!(listed(procedure, status(error)), expected, "{procedure}: {error}");
+            assert_eq!(
+                listed(failures(procedure), status(error)),
+                expected,
+                "{procedure}: {error}"
+            );
         }
     }
 }
