@@ -10,7 +10,8 @@ use clap::{CommandFactory, Parser};
 use rpcrdma_bench::alloc::Counting;
 use rpcrdma_bench::cli::{Cli, Mode, Task};
 use rpcrdma_bench::error::BenchError;
-use rpcrdma_bench::output::{Session, outcome, say};
+use rpcrdma_bench::output::outcome::{self, Outcome};
+use rpcrdma_bench::output::{Session, say};
 use rpcrdma_bench::{cli, output, pages, recipe, stop};
 
 #[global_allocator]
@@ -57,14 +58,18 @@ fn measure(mode: &Mode) -> Result<ExitCode, BenchError> {
     stop::on_ctrl_c().map_err(failed)?;
     output::try_files(mode.output())?;
     let args = mode.output();
-    let report = mode.measure(&Session::new(args))?;
+    let mut report = mode.measure(&Session::new(args))?;
+    let outcome = outcome::check(&report, &args.fail_if, args.strict);
+    if let Ok(Outcome::Failed(reasons) | Outcome::FailedWith(_, reasons)) = &outcome {
+        report.failures.clone_from(reasons); // The page lists them.
+    }
     output::write(&report, args)?;
     let printed = output::print(&report, args);
     // A server has served, wherever its output goes.
     if !matches!(mode, Mode::Serve(_)) {
         printed?;
     }
-    let outcome = outcome::check(&report, &args.fail_if, args.strict)?;
+    let outcome = outcome?;
     outcome.lines().iter().for_each(complain);
     Ok(outcome.exit_code())
 }

@@ -62,7 +62,7 @@ pub struct Report {
 }
 
 /// A table of the page: text in every cell.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Listing {
     pub title: String,
     pub heads: Vec<&'static str>,

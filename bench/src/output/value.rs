@@ -12,7 +12,7 @@ pub fn text(value: f64, unit: Unit) -> String {
 }
 
 /// What a number is divided by to be read, and what stands behind it then.
-pub fn scale(value: f64, unit: Unit) -> (f64, &'static str) {
+fn scale(value: f64, unit: Unit) -> (f64, &'static str) {
     let steps: &[(f64, &str)] = match unit {
         Unit::Ns => &[(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")],
         Unit::PerSecond => &[(1e9, "G/s"), (1e6, "M/s"), (1e3, "k/s"), (1.0, "/s")],
@@ -30,7 +30,7 @@ pub fn scale(value: f64, unit: Unit) -> (f64, &'static str) {
 }
 
 /// Three significant digits, without zeros that say nothing; whole numbers whole.
-pub fn digits(value: f64) -> String {
+fn digits(value: f64) -> String {
     let size = value.abs();
     let text = if size >= 100.0 || size == 0.0 {
         format!("{value:.0}")
@@ -46,18 +46,6 @@ pub fn digits(value: f64) -> String {
         return text;
     }
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-pub fn count(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push('\u{202f}');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 #[cfg(test)]
@@ -89,11 +77,5 @@ mod tests {
         assert_eq!(text(4096.0, Unit::Count), "4096");
         assert_eq!(text(f64::NAN, Unit::Ns), "none");
         assert_eq!(text(-1500.0, Unit::Ns), "-1.5 us");
-    }
-
-    #[test]
-    fn thousands_of_a_count_are_set_apart() {
-        assert_eq!(count(999), "999");
-        assert_eq!(count(1_234_567), "1\u{202f}234\u{202f}567");
     }
 }

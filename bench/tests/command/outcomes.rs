@@ -53,6 +53,16 @@ fn ended(options: &str) -> Option<(Option<i32>, bool, String)> {
 }
 
 #[test]
+fn a_condition_that_holds_is_on_the_page() {
+    let condition = "--fail-if floor.round_trip.p50>1ns";
+    let output = bench(&format!("floor -n 300 -r 2 --warm-up 10 {condition} --html -"));
+    let Some(errors) = errors(&output) else { return };
+    let failures = "\"failures\":[\"floor.round_trip.p50>1ns holds";
+    let is_listed = text(&output.stdout).contains(failures);
+    assert_eq!(is_listed, output.status.code() == Some(2), "a noisy run has no outcome: {errors}");
+}
+
+#[test]
 fn a_condition_decides_the_exit_code_unless_the_run_is_noisy() {
     for (condition, code, reason) in [
         ("floor.round_trip.p50>1ns", 2, "failed: floor.round_trip.p50>1ns holds: it is"),

@@ -65,7 +65,7 @@ fn the_fabric_and_shared_memory_are_proved_in_files_of_the_folder() {
         }
         assert_eq!(json["device"]["provider"], provider);
         assert!(json["conclusion"].as_str().is_some_and(|all| all.contains("scenarios pass")));
-        assert!(page.contains("<h2>Scenarios</h2>"));
+        assert!(page.contains("\"title\":\"Scenarios\""));
     }
 }
 

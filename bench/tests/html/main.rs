@@ -1,137 +1,181 @@
-//! The report as a page: what stands in it, that nothing from outside becomes markup, and how a
-//! browser shows it.
+//! The report as a page, in a browser: every mode's page is drawn by its script, nothing from
+//! outside becomes markup, and nothing is requested.
 
 mod browser;
 mod metrics;
-mod picture;
-mod sample;
 
-use rpcrdma_bench::output::{Figure, Unit, html};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use crate::sample::{EVIL, all, hostile, sample};
+use rpcrdma_bench::output::{Axis, Curve, Line, Listing, Report, Unit, html};
+use serde_json::Value;
 
-fn page(name: &str) -> String {
-    let (_, sample) = all().into_iter().find(|(known, _)| *known == name).expect("a sample");
-    html::text(&sample)
+use crate::browser::{Browser, at};
+
+/// A page, and the result it shows.
+struct Page {
+    name: String,
+    html: String,
+    result: Value,
 }
 
-#[test]
-fn a_page_asks_for_nothing_that_is_not_in_it() {
-    for (name, sample) in all() {
-        let page = html::text(&sample);
-        let markup = tags(&page).concat().to_lowercase();
-        for word in ["<script", "<link", "<img", "<iframe", "<object", " src=", " href=", " style="]
-        {
-            assert!(!markup.contains(word), "{name} has {word}");
-        }
-        let style = page.split("<style>").nth(1).and_then(|rest| rest.split("</style>").next());
-        let style = style.expect("a page has a style");
-        assert!(!style.contains("@import") && !style.contains("url("), "{name}");
+/// The pages of short runs of all modes, and one with markup in every name; none on a machine with
+/// one core.
+fn pages() -> Vec<Page> {
+    let commands = include_str!("../keys.txt").lines().filter_map(|line| line.strip_prefix('['));
+    let commands = commands.filter_map(|line| line.strip_suffix(']')).filter(|line| *line != "*");
+    let mut pages: Vec<Page> = commands.filter_map(run).collect();
+    if let Some(lat) = pages.iter().find(|page| page.name == "lat") {
+        pages.push(hostile(&lat.result));
     }
+    pages
 }
 
-/// Everything between `<` and `>`, outside of the style, without the values of attributes.
-fn tags(page: &str) -> Vec<String> {
-    let body = page.split("</style>").nth(1).expect("a page has a style");
-    let tags = body.split('<').skip(1).filter_map(|part| part.split_once('>'));
-    tags.map(|(tag, _)| format!("<{} ", tag.split('"').step_by(2).collect::<String>())).collect()
+fn run(options: &str) -> Option<Page> {
+    let name = options.split(' ').next().expect("a mode").to_owned();
+    let file = |end: &str| -> PathBuf {
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("page-{name}.{end}"))
+    };
+    let output = Command::new(env!("CARGO_BIN_EXE_rpcrdma-bench"))
+        .args(options.split(' '))
+        .arg("--html")
+        .arg(file("html"))
+        .arg("--json")
+        .arg(file("json"))
+        .current_dir(env!("CARGO_TARGET_TMPDIR"))
+        .output()
+        .expect("the program was built for this test");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.contains("two threads that spin need two") {
+        return None;
+    }
+    let read = |end| fs::read_to_string(file(end)).unwrap_or_else(|it| panic!("{it}: {errors}"));
+    let result = serde_json::from_str(&read("json")).expect("JSON");
+    Some(Page { html: read("html"), result, name })
+}
+
+/// Everything that comes from outside has markup in it, and names without end.
+fn hostile(lat: &Value) -> Page {
+    let mut report = Report::parse(&lat.to_string()).expect("a result");
+    let names = report.figures.iter_mut().map(|figure| &mut figure.of);
+    for name in names.chain(report.distributions.iter_mut().map(|one| &mut one.name)) {
+        *name = name.replace("rpc", EVIL);
+    }
+    let long = "a-name-without-any-place-to-break-it-".repeat(12);
+    report.what = format!("{EVIL} {long}");
+    report.failures = vec![EVIL.to_owned(), long.clone()];
+    report.environment.notes = vec![EVIL.to_owned(), long.clone()];
+    report.environment.noise = vec![EVIL.to_owned(), long.clone()];
+    report.environment.machine.cpu = EVIL.to_owned();
+    report.settings = serde_json::json!({ EVIL: EVIL, "long": &long, "list": [EVIL] });
+    let points = vec![(0.0, 0.0), (f64::NAN, 1.0), (1.0, f64::INFINITY)];
+    let line = |name: &str, points| Line { name: name.to_owned(), points };
+    let (x, y) = (Axis::new(EVIL, Unit::Count), Axis::log(&long, Unit::Count));
+    let lines = vec![line(EVIL, points), line("", Vec::new())];
+    report.curves.push(Curve { title: EVIL.to_owned(), x, y, lines });
+    let rows = vec![vec![EVIL.to_owned(), long]];
+    report.listings.push(Listing { title: EVIL.to_owned(), heads: vec![EVIL, EVIL], rows });
+    report.block(EVIL);
+    let result = serde_json::from_str(&report.json()).expect("JSON");
+    Page { name: "hostile".to_owned(), html: html::text(&report), result }
+}
+
+/// The titles of the plots that a result has data for, and how many rows the table of each has;
+/// `None` if that depends on more than the number of points.
+fn plots(result: &Value) -> Vec<(String, Option<usize>)> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut plots = Vec::new();
+    for curve in list(&result["curves"]).iter().filter(|curve| !list(&curve["lines"]).is_empty()) {
+        let points = list(&curve["lines"]).into_iter().flat_map(|line| list(&line["points"]));
+        let places: BTreeSet<String> =
+            points.filter(|point| !point[0].is_null()).map(|point| point[0].to_string()).collect();
+        plots.push((curve["title"].as_str().expect("text").to_owned(), Some(places.len())));
+    }
+    let is_timed = |one: &Value| one["latency"]["samples"].as_u64() > Some(0);
+    if list(&result["distributions"]).iter().any(is_timed) {
+        plots.push(("Distribution of times".to_owned(), None));
+        plots.push(("Times by percentile".to_owned(), None));
+    }
+    let figures = list(&result["figures"]);
+    let rounds = BY_ROUND.iter().find_map(|(name, title)| {
+        let is = |figure: &&Value| figure["name"] == *name && figure["at"].is_null();
+        let rounds = figures.iter().filter(is).map(|figure| list(&figure["rounds"]).len());
+        let most = rounds.max().filter(|rounds| *rounds > 1)?;
+        Some((format!("{title}, round by round"), Some(most)))
+    });
+    plots.extend(rounds);
+    plots
 }
 
 #[test]
-fn markup_from_outside_is_text() {
-    let page = html::text(&hostile());
-    assert!(!page.contains(EVIL) && !page.contains("<script") && !page.contains("<img"));
-    assert!(page.contains("&lt;script&gt;window.evil=1&lt;/script&gt;"));
-    assert_eq!(page.matches("</style>").count(), 1);
-    // No attribute was begun by a quote from outside.
-    assert!(tags(&page).iter().all(|tag| !tag.contains(" onload") && !tag.contains("onerror")));
-}
-
-#[test]
-fn every_element_that_is_opened_is_closed() {
-    const VOID: [&str; 2] = ["meta", "!DOCTYPE"];
-    for (name, sample) in all() {
-        let page = html::text(&sample);
-        let mut open: Vec<&str> = Vec::new();
-        let (head, body) = page.split_once("<style>").expect("a style");
-        let (_, body) = body.split_once("</style>").expect("a style");
-        for tag in head.split('<').chain(body.split('<')).skip(1) {
-            let Some((tag, _)) = tag.split_once('>') else { continue };
-            let word = tag.split([' ', '\n', '/']).find(|word| !word.is_empty()).unwrap_or("");
-            if tag.starts_with('/') {
-                assert_eq!(open.pop(), Some(word), "{name}");
-            } else if !tag.ends_with('/') && !VOID.contains(&word) {
-                open.push(word);
+#[ignore = "needs chromium: tests/run html"]
+fn every_mode_has_a_page_with_its_plots_and_its_figures() {
+    let browser = Browser::new("measured");
+    let pages = pages();
+    let named: Vec<(&str, &str)> = pages.iter().map(|page| (&*page.name, &*page.html)).collect();
+    let measured = browser.measure(&named, &[LIGHT]);
+    for page in &pages {
+        for measured in measured.iter().filter(|one| one["name"] == page.name) {
+            let name = format!("{}, {}", page.name, measured["width"]);
+            for what in ["errors", "violations", "requests", "evil", "blank", "flat", "wide"] {
+                assert_eq!(measured[what], serde_json::json!([]), "{name}: {what}");
+            }
+            assert_eq!(
+                measured["figures"],
+                page.result["figures"].as_array().expect("a list").len()
+            );
+            let shown: Vec<(&str, u64)> = measured["plots"]
+                .as_array()
+                .expect("a list")
+                .iter()
+                .map(|plot| {
+                    (plot["title"].as_str().expect("text"), plot["rows"].as_u64().expect("a count"))
+                })
+                .collect();
+            let expected = plots(&page.result);
+            let titles: Vec<&str> = expected.iter().map(|(title, _)| title.as_str()).collect();
+            assert_eq!(shown.iter().map(|plot| plot.0).collect::<Vec<_>>(), titles, "{name}");
+            for ((title, rows), (_, expected)) in shown.iter().zip(&expected) {
+                assert!(*rows > 0, "{name}, {title}: no values");
+                assert!(
+                    expected.is_none_or(|it| it as u64 == *rows),
+                    "{name}, {title}: {rows} rows"
+                );
             }
         }
-        assert!(open.is_empty(), "{name}: {open:?}");
     }
+    assert_eq!(measured.len(), 2 * pages.len(), "each page at each width");
 }
 
 #[test]
-fn every_figure_stands_in_the_page_with_its_unit_and_its_samples() {
-    let (_, lat) = all().remove(0);
-    let page = html::text(&lat);
-    for figure in &lat.figures {
-        assert!(page.contains(&format!("<td>{}</td>", figure.name)), "{figure:?}");
+#[ignore = "needs chromium: tests/run html"]
+fn a_page_is_drawn_in_light_and_in_dark_and_can_be_printed() {
+    let Some(lat) = run("lat -n 300 -r 2 --warm-up 10") else { return };
+    let browser = Browser::new("shown");
+    for (scheme, ground, ink) in [(LIGHT, 0xff, 0x1b), (DARK, 0x0d, 0xe6)] {
+        let measured = browser.measure(&[("lat", &lat.html)], &[scheme]);
+        assert_eq!((&measured[0]["ground"], &measured[0]["ink"]), (&ground.into(), &ink.into()));
+        assert_eq!(measured[0]["blank"], serde_json::json!([]));
     }
-    assert!(page.contains("<td>round_trip.p99</td>") && page.contains("<td>ns</td>"));
-    assert!(page.contains("60\u{202f}000"), "samples");
-    assert!(page.contains("size_bytes") && page.contains("cores.client"), "settings");
-    assert!(page.contains("rings of 64 slots"), "notes");
-    assert!(page.contains("what is printed of lat"), "the table");
+    let page = browser.write("lat.html", &lat.html);
+    let path = browser.folder.join("lat.pdf");
+    let print = format!("--print-to-pdf={}", path.display());
+    browser.visit(&at(&page), &[DARK, &print, "--no-pdf-header-footer"]);
+    let pdf = fs::read(&path).expect("it was printed");
+    assert!(pdf.starts_with(b"%PDF-") && pdf.len() > 20_000, "{} bytes", pdf.len());
 }
 
-#[test]
-fn whether_the_run_counts_is_said_at_the_top() {
-    let quiet = page("lat");
-    assert!(quiet.contains("The machine was quiet."));
-    let noisy = page("load");
-    let reason = noisy.find("core 5 was away for 4.1 ms at once").expect("the reason");
-    assert!(reason < noisy.find("<h3>").expect("a plot"), "before the first plot");
-    let mut debug = sample("lat", "lat");
-    debug.environment.build.opt_level = "1".into();
-    debug.environment.interrupted = true;
-    let debug = html::text(&debug);
-    assert!(debug.contains("Not a release build") && debug.contains("Interrupted"));
-    assert!(!debug.contains("<strong>The machine was quiet."));
-}
-
-#[test]
-fn each_mode_has_the_plots_that_its_outcome_has_data_for() {
-    let titles = |name: &str| -> Vec<String> {
-        let page = page(name);
-        let parts = page.split("<h3>").skip(1);
-        parts
-            .filter_map(|part| part.split_once("</h3>").map(|(title, _)| title.to_owned()))
-            .collect()
-    };
-    let distribution = ["Distribution of times", "Times by percentile"];
-    let rounds = "Round trip, median, round by round";
-    assert_eq!(titles("lat"), [&["Ratios"], &distribution[..], &[rounds]].concat());
-    assert_eq!(titles("load"), [&["Latency against load"], &distribution[..]].concat());
-    assert_eq!(titles("distance"), ["Round trip, median against delay"]);
-    assert_eq!(titles("conns"), ["Round trips a second against connections"]);
-    assert_eq!(titles("cmp"), [&["Ratios"], &distribution[..], &[rounds]].concat());
-    assert_eq!(titles("bw"), ["Round trips a second, round by round"]);
-    assert!(titles("empty").is_empty());
-}
-
-#[test]
-fn an_interval_of_confidence_is_distinct_from_the_spread_of_rounds() {
-    assert!(page("cmp").contains("95 % interval") && !page("lat").contains("95 % interval"));
-    assert!(page("lat").contains("from the least to the greatest of the rounds"));
-    assert!(page("cmp").contains("0.671 to 0.699"));
-    // One row and one card for each two, not one for each name of it.
-    assert_eq!(page("cmp").matches("<div class=\"name\">rpc/tcp socket</div>").count(), 1);
-    assert_eq!(page("cmp").matches("rpc/tcp socket median").count(), 1);
-}
-
-#[test]
-fn a_figure_that_is_no_number_is_none() {
-    let mut odd = sample("lat", "lat");
-    odd.figures.push(Figure::new("rpc", "round_trip.p50", f64::NAN, Unit::Ns, 0));
-    odd.figures.push(Figure::new("rpc", "rate", f64::INFINITY, Unit::PerSecond, 0));
-    let page = html::text(&odd);
-    assert!(page.contains("<td>none</td>") && !page.contains("NaN") && !page.contains("inf<"));
-}
+/// What has a plot over the rounds, and its title: the first that there is.
+const BY_ROUND: [(&str, &str); 5] = [
+    ("round_trip.median", "Round trip, median"),
+    ("round_trip.p50", "Round trip, median"),
+    ("round_trip.p99", "Round trip, p99"),
+    ("rate", "Round trips a second"),
+    ("data", "Data a second"),
+];
+const LIGHT: &str = "--blink-settings=preferredColorScheme=1";
+const DARK: &str = "--blink-settings=preferredColorScheme=0";
+/// What a page must show and never do.
+const EVIL: &str = "</style></script><script>window.evil=1</script><img src=x onerror='window.evil=1'>\" onload=\"window.evil=1";

@@ -1,169 +1,106 @@
 //! The report as one self-contained HTML page.
 //!
 //! ```text
-//!   Report ─▶ figures ───────▶ cards, tables ────┐
-//!           ─▶ distributions ─▶ plots ─▶ SVG ─────┼─▶ page: style and drawings inside, no script
-//!           ─▶ curves, rounds, ratios ─▶ SVG ─────┘
+//!   Report ─▶ JSON ─┐
+//!                   ├─▶ page.html ─▶ in the browser: page.js makes tables, uPlot draws
+//!   styles, scripts ┘
 //! ```
-//! Names, notes and settings come from outside: the page shows them as text and nothing else.
+//! Names, notes and settings come from outside: the script shows them as text and nothing else.
 
-mod charts;
-mod figures;
-mod plot;
-mod ratios;
-mod scale;
+use serde::Serialize;
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
-use serde_json::Value;
+use super::report::{Distribution, Listing, Report};
 
-use crate::output::report::Report;
-use figures::Fact;
-use plot::Plot;
+/// What the script shows.
+#[derive(Serialize)]
+struct Data<'a> {
+    result: &'a Report,
+    /// What is not in the JSON form of a result.
+    failures: &'a [String],
+    listings: &'a [Listing],
+    text: String,
+    facts: Vec<(&'static str, String)>,
+    optimised: bool,
+    /// The samples of each distribution: times in nanoseconds, and how many of each.
+    steps: Vec<Vec<(u64, u64)>>,
+}
 
 pub fn text(report: &Report) -> String {
-    without_controls(page(report))
-}
-
-/// A page may contain no control character, and no terminal shows one.
-fn without_controls(page: Markup) -> String {
-    let is_control = |letter: char| letter.is_control() && letter != '\n' && letter != '\t';
-    page.into_string().replace(is_control, "\u{fffd}")
-}
-
-fn page(report: &Report) -> Markup {
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy"
-                    content="default-src 'none'; style-src 'unsafe-inline'";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { (report.mode) ": " (report.what) }
-                style { (PreEscaped(STYLE)) (PreEscaped(plot::colours())) }
-            }
-            body {
-                main { (top(report)) (rest(report)) }
-            }
-        }
-    }
-}
-
-/// What was run and where, and whether it counts.
-fn top(report: &Report) -> Markup {
-    let environment = &report.environment;
-    let (noise, is_optimised) = (&environment.noise, environment.build.is_optimised());
-    let bad = |text: &str, reasons: &[String]| {
-        html! {
-            div class="quality bad" role="note" {
-                strong { (text) }
-                @if !reasons.is_empty() { ul { @for reason in reasons { li { (reason) } } } }
-            }
-        }
+    let data = Data {
+        result: report,
+        failures: &report.failures,
+        listings: &report.listings,
+        text: report.text(),
+        facts: report.environment.facts(),
+        optimised: report.environment.build.is_optimised(),
+        steps: report.distributions.iter().map(steps).collect(),
     };
-    html! {
-        header {
-            p.kind { "rpcrdma-bench " (report.mode) }
-            h1 { (report.what.trim()) }
-            p.soft { (environment.machine.lines()[0]) }
-        }
-        @if !is_optimised {
-            (bad("Not a release build: no figure below means anything.", &[]))
-        }
-        @if environment.interrupted {
-            (bad("Interrupted: the figures are of what was measured so far.", &[]))
-        }
-        @if !noise.is_empty() {
-            (bad("Noisy: ratios of medians still mean something, times and tails less so.", noise))
-        }
-        @if is_optimised && !environment.interrupted && noise.is_empty() {
-            p class="quality good" { strong { "The machine was quiet." } }
-        }
-    }
-}
-
-/// The figures, as cards, plots and tables, and what they were measured with.
-fn rest(report: &Report) -> Markup {
-    let figures = &report.figures;
-    let cards = figures::headline(figures);
-    let plots = [
-        ratios::plots(figures),
-        charts::curves(report),
-        charts::distributions(report),
-        charts::rounds(figures),
+    let json = serde_json::to_string(&data).expect("strings and numbers with string keys");
+    // Nothing else ends a script, or begins a comment in it.
+    let json = json.replace('<', "\\u003c");
+    let parts = [
+        ("@uplot.css@", include_str!("uplot/uPlot.min.css")),
+        ("@page.css@", include_str!("page.css")),
+        ("@uplot.js@", include_str!("uplot/uPlot.iife.min.js")),
+        ("@page.js@", include_str!("page.js")),
+        ("@data@", &json),
     ];
-    let plots: Vec<Plot> = plots.into_iter().flatten().collect();
-    let text = report.text();
-    let text = text.trim_matches('\n');
-    let printed = html! {
-        @if !text.is_empty() {
-            h2 { "As printed" }
-            div.scroll tabindex="0" { pre { (text) } }
-        }
-    };
-    let settings = flat(&report.settings);
-    let machine = report.environment.facts().into_iter();
-    let machine: Vec<Fact> = machine.map(|(name, value)| Fact::new(name, value)).collect();
-    html! {
-        @if !cards.is_empty() { ul.cards { @for card in cards { (card) } } }
-        @for plot in &plots { (plot.drawn()) }
-        @if plots.is_empty() { (printed) }
-        (figures::spread(figures))
-        @for listing in &report.listings { (figures::listing(listing)) }
-        (figures::all(figures))
-        @if !plots.is_empty() { (printed) }
-        @if !settings.is_empty() { (facts("Settings", &settings)) }
-        (facts("Machine and program", &machine))
-        p.soft {
-            "Every sample is counted and none is trimmed: the maximum is the longest there was. A \
-             round trip is there and back; what other tools print as latency is half of it."
-        }
-    }
+    let put = |page: String, (mark, part): (&str, &str)| page.replacen(mark, part, 1);
+    parts.into_iter().fold(include_str!("page.html").to_owned(), put)
 }
 
-fn facts(title: &str, facts: &[Fact]) -> Markup {
-    html! {
-        h2 { (title) }
-        dl.facts { @for fact in facts { (fact) } }
-    }
+fn steps(of: &Distribution) -> Vec<(u64, u64)> {
+    let steps = of.latency.histogram().iter_recorded();
+    let longest_ns = of.latency.max_ns();
+    let step = |ns: u64, count| (ns.min(longest_ns), count);
+    steps.map(|it| step(it.value_iterated_to(), it.count_since_last_iteration())).collect()
 }
-
-/// What is in a value, each with the path to it. Values are our own: they are not deep.
-fn flat(value: &Value) -> Vec<Fact> {
-    let mut facts = Vec::new();
-    let mut open = vec![(String::new(), value)];
-    while let Some((path, value)) = open.pop() {
-        match value {
-            Value::Object(members) => {
-                let join = |key: &str| match &*path {
-                    "" => key.to_owned(),
-                    path => format!("{path}.{key}"),
-                };
-                open.extend(members.iter().rev().map(|(key, value)| (join(key), value)));
-            }
-            Value::Null => {}
-            Value::String(text) => facts.push(Fact::new(path, text)),
-            other => facts.push(Fact::new(path, other)),
-        }
-    }
-    facts
-}
-
-const STYLE: &str = include_str!("style.css");
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
+    use crate::output::report::tests::odd;
+
+    /// What the script reads.
+    fn data(page: &str) -> &str {
+        let (_, data) = page.split_once("type=\"application/json\">").expect("the data");
+        data.split_once("</script>").expect("its end").0
+    }
 
     #[test]
-    fn nothing_of_a_text_is_markup() {
-        let shown = |text: &str| without_controls(html! { (text) });
-        assert_eq!(shown("<b a=\"x\" c='y'>&"), "&lt;b a=&quot;x&quot; c='y'&gt;&amp;");
-        assert_eq!(shown("µs, 10 us\n"), "µs, 10 us\n");
-        assert_eq!(shown("\u{1b}[31m\0"), "\u{fffd}[31m\u{fffd}");
-        // What is escaped ends no attribute.
-        let attribute = html! { p title=("'\" x='\"") {} };
-        assert_eq!(without_controls(attribute), "<p title=\"'&quot; x='&quot;\"></p>");
+    fn the_page_has_the_whole_result_and_every_sample() {
+        let mut odd = odd(&["core 1 was away"]);
+        odd.failures.push("it leaks".into());
+        let page = text(&odd);
+        let data: Value = serde_json::from_str(data(&page)).expect("JSON");
+        let result: Value = serde_json::from_str(&odd.json()).expect("JSON");
+        assert_eq!(data["result"], result);
+        assert_eq!(data["steps"], serde_json::json!([[[5, 1], [7, 1]]]));
+        assert_eq!(data["failures"][0], "it leaks");
+        assert_eq!(data["text"], odd.text());
+        let is_left = |mark: &&str| page.contains(&**mark);
+        let marks = ["@uplot.css@", "@page.css@", "@uplot.js@", "@page.js@", "@data@"];
+        assert_eq!(marks.iter().find(|mark| is_left(mark)), None, "every part has its place");
+    }
+
+    #[test]
+    fn nothing_of_a_name_ends_the_script_or_is_a_mark() {
+        let mut odd = odd(&[]);
+        odd.what = "</script><!--<script>@page.js@".into();
+        let page = text(&odd);
+        let data = data(&page);
+        assert!(!data.contains('<'));
+        let read: Value = serde_json::from_str(data).expect("JSON");
+        assert_eq!(read["result"]["what"], odd.what);
+    }
+
+    #[test]
+    fn the_page_asks_for_nothing_that_is_not_in_it() {
+        let page = text(&odd(&[])).to_lowercase();
+        for word in ["<link", "<img", "<iframe", " src=", " href=", "@import", "url(", "import("] {
+            assert!(!page.contains(word), "{word}");
+        }
     }
 }
